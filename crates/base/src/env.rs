@@ -1,0 +1,171 @@
+//! The world outside, behind traits, so that a simulation can replace all of it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A file addressed by offset. All methods may be called from several threads at once.
+pub trait File: Send + Sync {
+    /// Fills `buf` from `offset` as far as the file reaches; returns the bytes read.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// Writes all of `data` at `offset`, growing the file as needed.
+    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()>;
+    /// Returns when everything written before is on stable storage (sizes needed to read it included).
+    fn sync_data(&self) -> io::Result<()>;
+    fn len(&self) -> io::Result<u64>;
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+    fn set_len(&self, len: u64) -> io::Result<()>;
+    /// Gives the range's disk blocks back; it reads as zeros afterwards. The length stays.
+    fn punch_hole(&self, offset: u64, len: u64) -> io::Result<()>;
+    /// Reserves disk blocks for the range, growing the file if it reaches beyond the end.
+    fn allocate(&self, offset: u64, len: u64) -> io::Result<()>;
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Open {
+    /// Fails if the file is missing.
+    Existing,
+    /// Makes the file if it is missing.
+    Create,
+    /// Makes the file, or empties it.
+    Truncate,
+}
+
+/// Clock, files, randomness, threads.
+pub trait Env: Send + Sync {
+    /// Microseconds since 1970-01-01 UTC.
+    fn unix_micros(&self) -> i64;
+    /// Nanoseconds on a clock that never goes back.
+    fn monotonic_nanos(&self) -> u64;
+    fn sleep(&self, duration: Duration);
+    fn random_bytes(&self, buf: &mut [u8]);
+    fn random_u64(&self) -> u64 {
+        let mut b = [0; 8];
+        self.random_bytes(&mut b);
+        u64::from_le_bytes(b)
+    }
+    /// Starts a named thread; joining waits for it.
+    fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<std::thread::JoinHandle<()>>;
+
+    fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>>;
+    fn exists(&self, path: &Path) -> bool;
+    fn create_dir_all(&self, path: &Path) -> io::Result<()>;
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    fn remove_file(&self, path: &Path) -> io::Result<()>;
+    fn list_dir(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
+    /// Makes created, renamed and removed names in the folder durable.
+    fn sync_dir(&self, path: &Path) -> io::Result<()>;
+}
+
+/// The real operating system.
+pub struct OsEnv;
+
+pub fn process_monotonic_nanos() -> u64 {
+    let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `ts` is a valid place for one timespec.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut ts) };
+    ts.tv_sec as u64 * 1_000_000_000 + ts.tv_nsec as u64
+}
+
+impl Env for OsEnv {
+    fn unix_micros(&self) -> i64 {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        since.as_micros() as i64
+    }
+    fn monotonic_nanos(&self) -> u64 {
+        process_monotonic_nanos()
+    }
+    fn sleep(&self, duration: Duration) {
+        std::thread::sleep(duration);
+    }
+    fn random_bytes(&self, buf: &mut [u8]) {
+        let mut filled = 0;
+        while filled < buf.len() {
+            let rest = &mut buf[filled..];
+            // SAFETY: the pointer and length describe `rest`, which is writable.
+            let got = unsafe { libc::getrandom(rest.as_mut_ptr().cast(), rest.len(), 0) };
+            if got > 0 {
+                filled += got as usize;
+            }
+        }
+    }
+    fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<std::thread::JoinHandle<()>> {
+        std::thread::Builder::new().name(name.to_string()).spawn(body)
+    }
+    fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {
+        let file = std::fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(how != Open::Existing)
+            .truncate(how == Open::Truncate)
+            .open(path)?;
+        Ok(Arc::new(OsFile(file)))
+    }
+    fn exists(&self, path: &Path) -> bool {
+        path.exists()
+    }
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        std::fs::create_dir_all(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        std::fs::rename(from, to)
+    }
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        std::fs::remove_file(path)
+    }
+    fn list_dir(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        std::fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect()
+    }
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        std::fs::File::open(path)?.sync_all()
+    }
+}
+
+struct OsFile(std::fs::File);
+
+impl File for OsFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        use std::os::unix::fs::FileExt;
+        let mut done = 0;
+        while done < buf.len() {
+            match self.0.read_at(&mut buf[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(done)
+    }
+    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        use std::os::unix::fs::FileExt;
+        self.0.write_all_at(data, offset)
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+    fn punch_hole(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.fallocate(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, offset, len)
+    }
+    fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.fallocate(0, offset, len)
+    }
+}
+
+impl OsFile {
+    fn fallocate(&self, mode: i32, offset: u64, len: u64) -> io::Result<()> {
+        use std::os::fd::AsRawFd;
+        // SAFETY: the descriptor is open for as long as `self` lives.
+        let rc = unsafe { libc::fallocate(self.0.as_raw_fd(), mode, offset as i64, len as i64) };
+        if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+}

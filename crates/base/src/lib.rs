@@ -1,0 +1,17 @@
+//! What every other crate stands on: identifiers, errors that carry an SQLSTATE, byte codecs,
+//! and `Env`, through which clock, files, randomness and threads are reached.
+//!
+//! Invariants
+//! 1. An [`Error`] has its SQLSTATE from the place where it arises; nobody guesses it later.
+//! 2. Nothing outside [`env`] touches the operating system's clock, files, randomness or threads.
+//!
+//! Must not know: pages, SQL values, the protocol.
+
+pub mod bytes;
+pub mod env;
+pub mod error;
+pub mod ids;
+pub mod park;
+
+pub use error::{Error, Result, Severity, SqlState, sqlstate};
+pub use ids::{Csn, Lsn, Oid, PageId, RelationId, RowId, Xid};

@@ -1,0 +1,89 @@
+//! How lower layers wait without knowing what a session is.
+//!
+//! Storage never blocks a thread on another session: it registers a [`Wake`] handle with whatever it
+//! waits for and calls [`Park::park`]. The server parks a coroutine; a test parks a thread.
+//!
+//! Invariant: nothing is held across a park: no latch, no epoch guard, no mutex guard.
+
+use crate::Result;
+use std::sync::Arc;
+
+/// Wakes one parked session; callable from any thread, any number of times, early or late.
+pub trait Wake: Send + Sync {
+    fn wake(&self);
+}
+pub type WakeHandle = Arc<dyn Wake>;
+
+/// The statement's side of waiting.
+pub trait Park {
+    /// A handle that wakes this session. Wakes that come before the park are not lost.
+    fn wake_handle(&self) -> WakeHandle;
+    /// Waits for a wake-up or until `deadline_nanos` of the environment's monotonic clock. May return
+    /// early: callers re-check. Fails when the session is cancelled, timed out or terminated.
+    fn park(&self, deadline_nanos: Option<u64>) -> Result<()>;
+    /// As [`Park::park`], but a cancel request does not end it (used where the answer must be known,
+    /// as after a commit record has its place in the log).
+    fn park_uninterruptible(&self);
+    /// A long computation calls this now and then: gives way to other sessions when the time slice is
+    /// used up; fails when the session is cancelled.
+    fn checkpoint(&self) -> Result<()>;
+}
+
+/// Parks a thread: for tests, recovery and background work.
+pub struct ThreadPark {
+    inner: Arc<ThreadWake>,
+}
+struct ThreadWake {
+    woken: std::sync::Mutex<bool>,
+    cond: std::sync::Condvar,
+}
+impl Wake for ThreadWake {
+    fn wake(&self) {
+        let mut woken = self.woken.lock().unwrap_or_else(|e| e.into_inner());
+        *woken = true;
+        self.cond.notify_one();
+    }
+}
+impl Default for ThreadPark {
+    fn default() -> Self {
+        ThreadPark {
+            inner: Arc::new(ThreadWake { woken: std::sync::Mutex::new(false), cond: std::sync::Condvar::new() }),
+        }
+    }
+}
+impl ThreadPark {
+    pub fn new() -> ThreadPark {
+        ThreadPark::default()
+    }
+    fn wait(&self, limit: Option<std::time::Duration>) {
+        let mut woken = self.inner.woken.lock().unwrap_or_else(|e| e.into_inner());
+        let started = std::time::Instant::now();
+        while !*woken {
+            match limit {
+                None => woken = self.inner.cond.wait(woken).unwrap_or_else(|e| e.into_inner()),
+                Some(limit) => {
+                    let Some(left) = limit.checked_sub(started.elapsed()) else { break };
+                    woken = self.inner.cond.wait_timeout(woken, left).unwrap_or_else(|e| e.into_inner()).0;
+                }
+            }
+        }
+        *woken = false;
+    }
+}
+impl Park for ThreadPark {
+    fn wake_handle(&self) -> WakeHandle {
+        self.inner.clone()
+    }
+    fn park(&self, deadline_nanos: Option<u64>) -> Result<()> {
+        let limit = deadline_nanos
+            .map(|d| std::time::Duration::from_nanos(d.saturating_sub(crate::env::process_monotonic_nanos())));
+        self.wait(limit);
+        Ok(())
+    }
+    fn park_uninterruptible(&self) {
+        self.wait(None);
+    }
+    fn checkpoint(&self) -> Result<()> {
+        Ok(())
+    }
+}

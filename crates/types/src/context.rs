@@ -1,0 +1,87 @@
+//! What a function may see of the world: settings, time, randomness, and the catalogs through [`Host`].
+
+use kilndb_base::{Error, Oid, Result};
+use std::cell::Cell;
+
+/// The settings that formats depend on. A session keeps one and changes it with SET.
+#[derive(Clone, Debug)]
+pub struct FormatSettings {
+    /// `ISO`, `SQL`, `Postgres`, `German`.
+    pub date_style: DateStyle,
+    pub date_order: DateOrder,
+    pub interval_style: IntervalStyle,
+    /// The name as SHOW prints it; data is found through `jiff`.
+    pub time_zone: String,
+    pub extra_float_digits: i32,
+    pub bytea_output_hex: bool,
+    pub standard_conforming_strings: bool,
+    pub array_nulls: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DateStyle {
+    Iso,
+    Sql,
+    Postgres,
+    German,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DateOrder {
+    Ymd,
+    Dmy,
+    Mdy,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IntervalStyle {
+    Postgres,
+    PostgresVerbose,
+    SqlStandard,
+    Iso8601,
+}
+
+impl Default for FormatSettings {
+    fn default() -> Self {
+        FormatSettings {
+            date_style: DateStyle::Iso,
+            date_order: DateOrder::Mdy,
+            interval_style: IntervalStyle::Postgres,
+            time_zone: "UTC".into(),
+            extra_float_digits: 1,
+            bytea_output_hex: true,
+            standard_conforming_strings: true,
+            array_nulls: true,
+        }
+    }
+}
+
+/// What value code asks of the layers above: the catalogs and the session.
+pub trait Host {
+    /// Name of a type as format_type prints it, for messages and output of regtype.
+    fn format_type(&self, oid: Oid, typmod: i32) -> String;
+    /// Text input of reg… types (`kind` is the reg type's own OID).
+    fn reg_input(&self, kind: Oid, text: &str) -> Result<Oid>;
+    /// Text output of reg… types.
+    fn reg_output(&self, kind: Oid, oid: Oid) -> String;
+    /// Element type of an array type, or 0.
+    fn element_type(&self, oid: Oid) -> Oid;
+    /// Array type of an element type, or 0.
+    fn array_type(&self, oid: Oid) -> Oid;
+    /// Fields of a composite type: (name, type, typmod).
+    fn composite_fields(&self, oid: Oid) -> Option<Vec<(String, Oid, i32)>>;
+    /// Monotonic and wall clock, microseconds since 1970 UTC.
+    fn clock_unix_micros(&self) -> i64;
+    fn random_bytes(&self, buf: &mut [u8]);
+    /// A notice or warning for the client.
+    fn notice(&self, notice: Error);
+}
+
+/// Handed to every function call.
+pub struct EvalContext<'a> {
+    pub format: &'a FormatSettings,
+    /// Microseconds since 2000-01-01 UTC (as timestamptz).
+    pub transaction_timestamp: i64,
+    pub statement_timestamp: i64,
+    pub host: &'a dyn Host,
+    /// State of the session's random(): xoroshiro-like, seeded by the session, set by setseed().
+    pub random_state: &'a Cell<[u64; 2]>,
+}

@@ -1,0 +1,79 @@
+//! One SQL value. Which type it belongs to is known from outside (a type OID beside it): the variant says
+//! how the value is held, and several types share one (text, varchar, bpchar, name, json, unknown: `Text`).
+
+use crate::numeric::Numeric;
+use kilndb_base::Oid;
+use std::sync::Arc;
+
+#[derive(Clone, Debug, Default)]
+pub enum Datum {
+    #[default]
+    Null,
+    Bool(bool),
+    /// The one-byte type `"char"`.
+    Char(u8),
+    Int2(i16),
+    Int4(i32),
+    Int8(i64),
+    Float4(f32),
+    Float8(f64),
+    /// oid, xid, cid and the reg… types.
+    Oid(Oid),
+    /// text, varchar, bpchar (trailing blanks trimmed; output pads by typmod), name, cstring, unknown, json, xml.
+    Text(Arc<str>),
+    Bytea(Arc<[u8]>),
+    Numeric(Arc<Numeric>),
+    /// Days since 2000-01-01; i32::MIN / MAX are -infinity / infinity.
+    Date(i32),
+    /// Microseconds since midnight.
+    Time(i64),
+    /// Microseconds since midnight, zone in seconds west of UTC.
+    TimeTz(i64, i32),
+    /// Microseconds since 2000-01-01; i64::MIN / MAX are -infinity / infinity.
+    Timestamp(i64),
+    /// The same, in UTC.
+    TimestampTz(i64),
+    Interval(Arc<Interval>),
+    Uuid([u8; 16]),
+    /// Block and slot.
+    Tid(u32, u16),
+    /// xid8, pg_lsn, bit-sized things held in 64 bits.
+    U64(u64),
+    Array(Arc<Array>),
+    /// A composite value.
+    Record(Arc<Record>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interval {
+    pub months: i32,
+    pub days: i32,
+    pub micros: i64,
+}
+
+/// An array, int2vector or oidvector. Elements are in row-major order.
+#[derive(Clone, Debug)]
+pub struct Array {
+    pub element_type: Oid,
+    /// (lower bound, length) per dimension; empty for the empty array.
+    pub dims: Vec<(i32, u32)>,
+    pub elements: Vec<Datum>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// The composite type, or RECORD (2249).
+    pub type_oid: Oid,
+    pub fields: Vec<(Oid, Datum)>,
+}
+
+const _: () = assert!(size_of::<Datum>() <= 24);
+
+impl Datum {
+    pub fn is_null(&self) -> bool {
+        matches!(self, Datum::Null)
+    }
+    pub fn text(s: impl AsRef<str>) -> Datum {
+        Datum::Text(Arc::from(s.as_ref()))
+    }
+}

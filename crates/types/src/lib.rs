@@ -1,0 +1,17 @@
+//! SQL values: their text and binary formats, casts, operators and functions, the row format, and the
+//! key encoding under which bytes sort as the values do.
+//!
+//! Invariants
+//! 1. PostgreSQL 18 decides every result, error text and SQLSTATE.
+//! 2. `key` encodes so that memcmp is the type's btree order.
+//! 3. Functions are found by PostgreSQL's pg_proc OID; what is not in [`functions::lookup`] does not exist.
+//!
+//! Must not know: pages, transactions, sessions, plans, catalogs (it asks [`Host`] for what it needs of them).
+
+pub mod context;
+pub mod datum;
+pub mod numeric;
+pub mod oids;
+
+pub use context::{EvalContext, FormatSettings, Host};
+pub use datum::{Array, Datum, Interval, Record};

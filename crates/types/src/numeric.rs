@@ -1,0 +1,3 @@
+//! NUMERIC with PostgreSQL's semantics.
+#[derive(Clone, Debug)]
+pub struct Numeric {}
