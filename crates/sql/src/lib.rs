@@ -1,1 +1,5 @@
-//! (skeleton)
+//! Catalogs, binder, planner, executor, session state.
+//!
+//! Must not know: sockets, protocol messages, coroutines (it waits through `kilndb_base::park::Park`).
+
+pub mod catalog;

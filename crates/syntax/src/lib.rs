@@ -1,1 +1,129 @@
-//! (skeleton)
+//! PostgreSQL's own grammar (libpg_query through `pg_raw_parse`).
+//!
+//! Invariants
+//! 1. Must run on a full-size stack: the C parser recurses and knows the limit of a thread's stack only.
+//! 2. An error carries SQLSTATE and the cursor position that the C parser found.
+//!
+//! Must not know: catalogs, types, plans.
+
+use kilndb_base::{Error, Result, SqlState, sqlstate};
+pub use pg_raw_parse::list::NodeList;
+pub use pg_raw_parse::{ConstValue, Node, Owned, StmtList, nodes, raw};
+use std::sync::Arc;
+
+/// A parsed script: statements with their places in the text. Cheap to clone, shared between threads.
+#[derive(Clone)]
+pub struct Script {
+    tree: Arc<Owned<StmtList>>,
+    text: Arc<str>,
+}
+
+/// One statement of a script.
+#[derive(Clone)]
+pub struct Statement {
+    script: Script,
+    index: usize,
+    start: usize,
+    end: usize,
+}
+
+impl Script {
+    pub fn statements(&self) -> Vec<Statement> {
+        self.tree
+            .iter()
+            .enumerate()
+            .map(|(index, raw)| {
+                let start = usize::try_from(raw.stmt_location).unwrap_or(0).min(self.text.len());
+                let len = usize::try_from(raw.stmt_len).unwrap_or(0);
+                let end = if len == 0 { self.text.len() } else { (start + len).min(self.text.len()) };
+                Statement { script: self.clone(), index, start, end }
+            })
+            .collect()
+    }
+}
+
+impl Statement {
+    pub fn node(&self) -> Node<'_> {
+        self.script.tree.iter().nth(self.index).map_or(Node::None, |raw| raw.stmt())
+    }
+    /// The statement's own text, trimmed of leading white space.
+    pub fn text(&self) -> &str {
+        self.script.text.get(self.start..self.end).unwrap_or("").trim_start()
+    }
+    /// The whole text that was parsed: locations in nodes are byte offsets in it.
+    pub fn source(&self) -> &Arc<str> {
+        &self.script.text
+    }
+}
+
+/// Turns a node's `location` (byte offset, -1 for none) into PostgreSQL's 1-based character position.
+pub fn position_of(source: &str, location: i32) -> Option<u32> {
+    let offset = usize::try_from(location).ok()?;
+    let before = source.get(..offset.min(source.len()))?;
+    Some(before.chars().count() as u32 + 1)
+}
+
+pub fn parse(sql: &str) -> Result<Script> {
+    match pg_raw_parse::parse(sql) {
+        Ok(parsed) => Ok(Script { tree: Arc::new(parsed.into_inner()), text: Arc::from(sql) }),
+        Err(pg_raw_parse::Error::Parse(e)) => Err(convert(e)),
+        Err(e) => Err(Error::new(sqlstate::SYNTAX_ERROR, e.to_string())),
+    }
+}
+
+fn convert(e: pg_raw_parse::error::CError) -> Error {
+    let message = e.to_string();
+    let state = state_of(&message);
+    let position = cursor_position(&e);
+    Error::new(state, message).or_position(position)
+}
+
+const _: () = assert!(size_of::<pg_raw_parse::error::CError>() == size_of::<*const raw::PgQueryError>());
+
+/// The crate keeps the C struct private; its error type is that one pointer (asserted above; the version is pinned).
+fn cursor_position(e: &pg_raw_parse::error::CError) -> Option<u32> {
+    let pointer: *const *const raw::PgQueryError = std::ptr::from_ref(e).cast();
+    // SAFETY: CError holds exactly one non-null pointer to a live PgQueryError that it frees on drop.
+    let position = unsafe { (**pointer).cursorpos };
+    u32::try_from(position).ok().filter(|p| *p > 0)
+}
+
+/// libpg_query loses the SQLSTATE; the scanner and grammar raise few that are not 42601.
+fn state_of(message: &str) -> SqlState {
+    const RULES: &[(&str, SqlState)] = &[
+        ("not supported", sqlstate::FEATURE_NOT_SUPPORTED),
+        ("not yet supported", sqlstate::FEATURE_NOT_SUPPORTED),
+        ("not implemented", sqlstate::FEATURE_NOT_SUPPORTED),
+        ("invalid byte sequence", sqlstate::CHARACTER_NOT_IN_REPERTOIRE),
+        ("invalid Unicode escape", sqlstate::INVALID_ESCAPE_SEQUENCE),
+        ("unsafe use of \\'", SqlState::new("22P06")),
+        ("stack depth limit exceeded", sqlstate::STATEMENT_TOO_COMPLEX),
+        ("memory exhausted", sqlstate::PROGRAM_LIMIT_EXCEEDED),
+        ("out of memory", sqlstate::OUT_OF_MEMORY),
+        ("frame starting from", sqlstate::WINDOWING_ERROR),
+        ("frame start cannot be", sqlstate::WINDOWING_ERROR),
+        ("frame end cannot be", sqlstate::WINDOWING_ERROR),
+        ("interval precision specified twice", sqlstate::SYNTAX_ERROR),
+    ];
+    RULES.iter().find(|(part, _)| message.contains(part)).map_or(sqlstate::SYNTAX_ERROR, |(_, state)| *state)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_have_a_position() {
+        let e = parse("select 1 from from").err();
+        let fields = e.map(|e| e.0);
+        assert_eq!(fields.as_ref().and_then(|f| f.position), Some(15));
+        assert_eq!(fields.map(|f| f.message), Some("syntax error at or near \"from\"".to_string()));
+    }
+
+    #[test]
+    fn statements_know_their_text() {
+        let script = parse("select 1;  select 2 ").unwrap();
+        let texts: Vec<String> = script.statements().iter().map(|s| s.text().to_string()).collect();
+        assert_eq!(texts, ["select 1", "select 2 "]);
+    }
+}

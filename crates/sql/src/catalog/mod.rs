@@ -1,0 +1,3 @@
+//! What the rest of this crate asks of the catalogs.
+pub mod model;
+pub use model::*;

@@ -1,0 +1,240 @@
+//! Catalog objects as the binder, planner and executor see them: immutable, shared, complete.
+
+use kilndb_base::{Oid, RelationId, Result};
+use kilndb_types::Datum;
+use kilndb_types::row::RowDescriptor;
+use std::sync::Arc;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TableKind {
+    /// An ordinary table (also TOAST-less catalogs).
+    Table,
+    Sequence,
+    View,
+    Index,
+    Partitioned,
+    Composite,
+}
+
+#[derive(Clone, Debug)]
+pub struct Table {
+    pub oid: Oid,
+    pub name: String,
+    pub schema_oid: Oid,
+    pub schema_name: String,
+    pub owner: Oid,
+    pub kind: TableKind,
+    /// 'p', 'u', 't' as in pg_class.relpersistence.
+    pub persistence: u8,
+    /// The row's composite type.
+    pub type_oid: Oid,
+    /// All attributes in attnum order, dropped ones included: index + 1 == attnum.
+    pub columns: Vec<Column>,
+    /// Storage format of a row: one entry per element of `columns`.
+    pub descriptor: Arc<RowDescriptor>,
+    /// Where the rows are (0 for views).
+    pub storage: RelationId,
+    pub indexes: Vec<Arc<Index>>,
+    pub checks: Vec<CheckConstraint>,
+    /// Foreign keys of this table.
+    pub foreign_keys: Vec<Arc<ForeignKey>>,
+    /// Foreign keys of other tables that point here.
+    pub referenced_by: Vec<Arc<ForeignKey>>,
+    /// The view's SELECT.
+    pub view_sql: Option<String>,
+    /// Estimates as ANALYZE or the storage size tell; -1 unknown.
+    pub reltuples: f32,
+    /// A catalog of the system: users may not write it.
+    pub is_catalog: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct Column {
+    pub name: String,
+    pub attnum: i16,
+    pub type_oid: Oid,
+    pub typmod: i32,
+    pub collation: Oid,
+    pub not_null: bool,
+    pub dropped: bool,
+    /// Default expression as SQL text (as pg_get_expr prints it); for generated columns the generation expression.
+    pub default_sql: Option<String>,
+    /// 0, or 'a' (ALWAYS) / 'd' (BY DEFAULT).
+    pub identity: u8,
+    /// The sequence behind an identity column.
+    pub identity_sequence: Option<Oid>,
+    /// 0, or 's' (STORED) / 'v' (VIRTUAL).
+    pub generated: u8,
+    /// Value of rows stored before the column was added (attmissingval).
+    pub missing: Datum,
+}
+
+#[derive(Clone, Debug)]
+pub struct Index {
+    pub oid: Oid,
+    pub name: String,
+    pub table_oid: Oid,
+    pub storage: RelationId,
+    pub unique: bool,
+    pub primary: bool,
+    pub nulls_not_distinct: bool,
+    /// Backs a constraint: its name in error messages is the index's.
+    pub is_constraint: bool,
+    pub deferrable: bool,
+    pub keys: Vec<IndexKey>,
+    /// INCLUDE columns (attnums); not stored in the key, kept for the definition.
+    pub include: Vec<i16>,
+    /// Partial index predicate as SQL text.
+    pub predicate_sql: Option<String>,
+    pub valid: bool,
+    pub method: String,
+}
+
+#[derive(Clone, Debug)]
+pub struct IndexKey {
+    /// attnum, or 0 for an expression.
+    pub attnum: i16,
+    pub expression_sql: Option<String>,
+    pub type_oid: Oid,
+    pub descending: bool,
+    pub nulls_first: bool,
+    pub collation: Oid,
+    pub opclass: Oid,
+}
+
+#[derive(Clone, Debug)]
+pub struct CheckConstraint {
+    pub oid: Oid,
+    pub name: String,
+    pub sql: String,
+    pub validated: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct ForeignKey {
+    pub oid: Oid,
+    pub name: String,
+    pub table: Oid,
+    pub columns: Vec<i16>,
+    pub referenced_table: Oid,
+    pub referenced_columns: Vec<i16>,
+    /// The unique index on the referenced side.
+    pub referenced_index: Oid,
+    /// 'a' no action, 'r' restrict, 'c' cascade, 'n' set null, 'd' set default.
+    pub on_update: u8,
+    pub on_delete: u8,
+    /// 's' simple, 'f' full.
+    pub match_type: u8,
+    pub deferrable: bool,
+    pub initially_deferred: bool,
+    pub validated: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct TypeInfo {
+    pub oid: Oid,
+    pub name: String,
+    pub schema_oid: Oid,
+    pub len: i16,
+    /// 'b' base, 'c' composite, 'd' domain, 'e' enum, 'p' pseudo, 'r' range.
+    pub kind: u8,
+    /// PostgreSQL's type category letter and preferred flag, for function resolution.
+    pub category: u8,
+    pub preferred: bool,
+    pub element: Oid,
+    pub array: Oid,
+    /// Table of a composite type.
+    pub table_oid: Oid,
+    pub collation: Oid,
+    pub base_type: Oid,
+    pub typmod: i32,
+}
+
+#[derive(Clone, Debug)]
+pub struct FunctionInfo {
+    pub oid: Oid,
+    pub name: String,
+    pub schema_oid: Oid,
+    /// 'f' function, 'a' aggregate, 'w' window, 'p' procedure.
+    pub kind: u8,
+    pub strict: bool,
+    pub returns_set: bool,
+    /// 'i', 's', 'v'.
+    pub volatility: u8,
+    pub return_type: Oid,
+    pub arg_types: Vec<Oid>,
+    pub arg_names: Vec<String>,
+    /// Types, modes ('i','o','b','v','t') of all arguments, if any is not plain IN.
+    pub all_arg_types: Vec<Oid>,
+    pub arg_modes: Vec<u8>,
+    /// Element type of the VARIADIC array, or 0.
+    pub variadic: Oid,
+    /// Default expressions (SQL) of the last arguments.
+    pub defaults: Vec<String>,
+    /// 'internal', 'sql', 'plpgsql'.
+    pub language: String,
+    pub source: String,
+    pub rows: f32,
+}
+
+#[derive(Clone, Debug)]
+pub struct OperatorInfo {
+    pub oid: Oid,
+    pub name: String,
+    /// 0 for a prefix operator.
+    pub left: Oid,
+    pub right: Oid,
+    pub result: Oid,
+    pub function: Oid,
+    pub commutator: Oid,
+    pub negator: Oid,
+    pub can_hash: bool,
+    pub can_merge: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CastContext {
+    Implicit,
+    Assignment,
+    Explicit,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CastMethod {
+    Binary,
+    InOut,
+    Function(Oid),
+}
+#[derive(Clone, Copy, Debug)]
+pub struct CastInfo {
+    pub context: CastContext,
+    pub method: CastMethod,
+}
+
+/// The catalogs as one statement sees them. Name look-ups without a schema follow search_path.
+pub trait CatalogView {
+    fn table_by_name(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<Table>>>;
+    fn table_by_oid(&self, oid: Oid) -> Result<Option<Arc<Table>>>;
+    fn schema_exists(&self, name: &str) -> Result<bool>;
+    fn type_by_name(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<TypeInfo>>>;
+    fn type_by_oid(&self, oid: Oid) -> Result<Option<Arc<TypeInfo>>>;
+    /// All functions of that name in scope (kinds 'f', 'a', 'w', 'p').
+    fn functions(&self, schema: Option<&str>, name: &str) -> Result<Vec<Arc<FunctionInfo>>>;
+    fn function_by_oid(&self, oid: Oid) -> Result<Option<Arc<FunctionInfo>>>;
+    fn operators(&self, schema: Option<&str>, name: &str) -> Result<Vec<Arc<OperatorInfo>>>;
+    fn operator_by_oid(&self, oid: Oid) -> Result<Option<Arc<OperatorInfo>>>;
+    fn cast(&self, source: Oid, target: Oid) -> Result<Option<CastInfo>>;
+    /// Default btree ordering of a type: oids of the `<`, `=` and `>` operators, for ORDER BY, DISTINCT, GROUP BY.
+    fn ordering_operators(&self, type_oid: Oid) -> Result<Option<OrderingOperators>>;
+    /// Is `operator` a btree comparison, and which strategy (1 <, 2 <=, 3 =, 4 >=, 5 >)? Left and right types are the operator's.
+    fn btree_strategy(&self, operator: Oid) -> Result<Option<u8>>;
+    /// As format_type prints it.
+    fn format_type(&self, oid: Oid, typmod: i32) -> String;
+    fn current_schema(&self) -> Option<String>;
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct OrderingOperators {
+    pub less: Oid,
+    pub equal: Oid,
+    pub greater: Oid,
+}
