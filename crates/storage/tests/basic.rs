@@ -181,7 +181,7 @@ fn index_finds_rows() {
     let mut t = e.begin(Isolation::ReadCommitted, 0);
     assert_eq!(index.index_find_live(&mut t, &heap, &key(5), &p).unwrap(), Some(five));
     assert_eq!(index.index_find_live(&mut t, &heap, &key(50_000), &p).unwrap(), None);
-    drop(t);
+    drop((t, s));
     // Queue: delete everything from the left, leaves go away.
     for (k, rid) in &all {
         let mut t = e.begin(Isolation::ReadCommitted, 0);
