@@ -174,6 +174,7 @@ fn index_finds_rows() {
     heap.update(&mut t, five, &s, &50_000u32.to_le_bytes(), &[(&index, &key(5))], &opts, &p).unwrap();
     assert_eq!(index.index_insert(&mut t, &heap, &key(50_000), five, Uniqueness::Unique, &p).unwrap(), IndexInsert::Inserted);
     t.next_command();
+    drop(s);
     let s = t.take_snapshot();
     heap.update(&mut t, five, &s, &5u32.to_le_bytes(), &[(&index, &key(50_000))], &opts, &p).unwrap();
     assert_eq!(index.index_insert(&mut t, &heap, &key(5), five, Uniqueness::Unique, &p).unwrap(), IndexInsert::Inserted);
