@@ -91,6 +91,9 @@ CASTS = {
     "length_bit": "bit",
     "length_varbit": "varbit",
 }
+for w in ("", "_no_start", "_no_n", "_no_endoption", "_no_flags", "_no_subexpr"):
+    family[f"regexp_instr{w}"] = "regex::any_regexp_instr"
+    family[f"regexp_substr{w}"] = "regex::any_regexp_substr"
 for target, names in CASTS.items():
     for name in names.split():
         family[name] = f"convert::{target}"
