@@ -194,6 +194,9 @@ fn txn_next_command(session: &mut Session) {
 pub(crate) enum SinkMaker<'a> {
     Client { client: &'a mut dyn Client, formats: &'a [i16] },
     Sink(&'a mut dyn RowSink),
+    Copy(&'a mut crate::copy::CopyParts<'a>),
+    /// Rows come from here (COPY FROM); results go nowhere.
+    Source(&'a mut dyn crate::exec::RowSource),
 }
 
 /// `SELECT 3`, `INSERT 0 1`, ….

@@ -1,0 +1,79 @@
+//! COPY in and out: text, csv and binary formats.
+//!
+//! Invariants
+//! 1. Rows go through the same checks, defaults and index maintenance as INSERT's ([`crate::exec::CopyTarget`]).
+//! 2. An error tells the line: `COPY table, line n, column c: "value"`.
+
+mod options;
+mod read;
+mod write;
+
+use options::{CopyOptions, Format};
+pub(crate) use write::CopyParts;
+
+use crate::catalog::{Column, Table, TableKind};
+use crate::client::{Client, Runtime};
+use crate::session::Session;
+use kilndb_base::{Error, Result, sqlstate};
+use kilndb_syntax::{Statement, nodes};
+use std::sync::Arc;
+
+impl Session {
+    pub(crate) fn copy_command(&mut self, s: &nodes::CopyStmt, statement: &Statement, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {
+        if s.is_program {
+            return Err(Error::unsupported("COPY with PROGRAM is not supported"));
+        }
+        self.begin_statement(runtime)?;
+        let options = CopyOptions::parse(s)?;
+        let count = if s.is_from {
+            self.refuse_if_read_only("COPY FROM")?;
+            self.copy_from(s, &options, runtime, client)?
+        } else {
+            self.copy_to(s, statement, &options, runtime, client)?
+        };
+        if let Some(txn) = &mut self.txn {
+            txn.next_command();
+        }
+        Ok(format!("COPY {count}"))
+    }
+
+    fn copy_table(&mut self, s: &nodes::CopyStmt, runtime: &dyn Runtime) -> Result<Arc<Table>> {
+        let r = s.relation().ok_or_else(|| Error::internal("COPY without a table"))?;
+        let table = self.relation_of(r, runtime)?;
+        let direction = if s.is_from { "to" } else { "from" };
+        match table.kind {
+            TableKind::Table => Ok(table),
+            kind => {
+                let word = match kind {
+                    TableKind::View => "view",
+                    TableKind::Sequence => "sequence",
+                    _ => "non-table relation",
+                };
+                let e = Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("cannot copy {direction} {word} \"{}\"", table.name));
+                Err(if s.is_from { e } else { e.with_hint("Try the COPY (SELECT ...) TO variant.") })
+            }
+        }
+    }
+}
+
+/// The columns named, or all that are not generated.
+fn copy_columns(table: &Table, names: &[&str]) -> Result<Vec<Column>> {
+    if names.is_empty() {
+        return Ok(table.columns.iter().filter(|c| !c.dropped && c.generated == 0).cloned().collect());
+    }
+    let mut columns: Vec<Column> = Vec::new();
+    for name in names {
+        let column = table.columns.iter().find(|c| !c.dropped && c.name == *name).ok_or_else(|| {
+            Error::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{name}\" of relation \"{}\" does not exist", table.name))
+        })?;
+        if columns.iter().any(|c| c.attnum == column.attnum) {
+            return Err(Error::new(sqlstate::DUPLICATE_COLUMN, format!("column \"{name}\" specified more than once")));
+        }
+        if column.generated != 0 {
+            return Err(Error::new(sqlstate::INVALID_COLUMN_REFERENCE, format!("column \"{name}\" is a generated column"))
+                .with_detail("Generated columns cannot be used in COPY."));
+        }
+        columns.push(column.clone());
+    }
+    Ok(columns)
+}

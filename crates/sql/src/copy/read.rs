@@ -1,0 +1,462 @@
+//! COPY FROM: bytes from the client into rows for the executor's INSERT.
+
+use super::{CopyOptions, Format, copy_columns};
+use crate::catalog::{Column, Table};
+use crate::client::{Client, Runtime};
+use crate::exec::{Batch, RowSource};
+use crate::session::Session;
+use crate::session::run::SinkMaker;
+use kilndb_base::{Error, Result, sqlstate};
+use kilndb_syntax::{Node, nodes};
+use kilndb_types::{Datum, EvalContext, io};
+use std::sync::Arc;
+
+/// Rows handed to the executor at once.
+const BATCH_ROWS: usize = 1000;
+
+struct CopySource<'a> {
+    client: &'a mut dyn Client,
+    options: &'a CopyOptions,
+    table: Arc<Table>,
+    columns: Vec<Column>,
+    data: Vec<u8>,
+    at: usize,
+    end_of_data: bool,
+    finished: bool,
+    line: u64,
+    header_seen: bool,
+    /// Fields of the line in work: start and end in `scratch`, None for NULL.
+    fields: Vec<Option<(usize, usize)>>,
+    scratch: Vec<u8>,
+}
+
+fn bad_format(message: impl Into<String>) -> Error {
+    Error::new(sqlstate::BAD_COPY_FILE_FORMAT, message)
+}
+
+impl CopySource<'_> {
+    fn in_context(&self, e: Error, column: Option<(&str, Option<&[u8]>)>) -> Error {
+        if e.0.severity > kilndb_base::Severity::Error || e.0.context.is_some() {
+            return e;
+        }
+        let mut context = format!("COPY {}, line {}", self.table.name, self.line);
+        match column {
+            Some((name, Some(value))) => {
+                let shown: String = String::from_utf8_lossy(value).chars().take(100).collect();
+                context.push_str(&format!(", column {name}: \"{shown}\""));
+            }
+            Some((name, None)) => context.push_str(&format!(", column {name}: null input")),
+            None => {}
+        }
+        e.with_context(context)
+    }
+
+    /// Gets more data; false at the end.
+    fn more(&mut self) -> Result<bool> {
+        if self.end_of_data {
+            return Ok(false);
+        }
+        if self.at > 0 {
+            self.data.drain(..self.at);
+            self.at = 0;
+        }
+        if !self.client.copy_in_read(&mut self.data)? {
+            self.end_of_data = true;
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// Finds the end of the next line (of text): start and end without the line's end; None at the end of data.
+    fn text_line(&mut self) -> Result<Option<(usize, usize)>> {
+        let mut searched = 0;
+        loop {
+            let rest = &self.data[self.at..];
+            if let Some(n) = rest[searched..].iter().position(|b| *b == b'\n') {
+                let start = self.at;
+                let mut end = self.at + searched + n;
+                // A newline that is escaped belongs to the value.
+                let backslashes = self.data[start..end].iter().rev().take_while(|b| **b == b'\\').count();
+                if backslashes % 2 == 1 && self.options.format == Format::Text {
+                    searched = end - start + 1;
+                    continue;
+                }
+                self.at = end + 1;
+                if end > start && self.data[end - 1] == b'\r' {
+                    end -= 1;
+                }
+                return Ok(Some((start, end)));
+            }
+            searched = rest.len();
+            if !self.more()? {
+                if self.at == self.data.len() {
+                    return Ok(None);
+                }
+                let line = (self.at, self.data.len());
+                self.at = self.data.len();
+                return Ok(Some(line));
+            }
+        }
+    }
+
+    /// The end of a CSV line: newlines within quotes belong to the value.
+    fn csv_line(&mut self) -> Result<Option<(usize, usize)>> {
+        let (mut offset, mut quoted) = (0, false);
+        loop {
+            let rest = &self.data[self.at..];
+            while let Some(b) = rest.get(offset) {
+                if *b == self.options.quote {
+                    quoted = !quoted;
+                } else if quoted && *b == self.options.escape && self.options.escape != self.options.quote && offset + 1 < rest.len() {
+                    offset += 1;
+                } else if *b == b'\n' && !quoted {
+                    let start = self.at;
+                    let mut end = start + offset;
+                    self.at = end + 1;
+                    if end > start && self.data[end - 1] == b'\r' {
+                        end -= 1;
+                    }
+                    return Ok(Some((start, end)));
+                }
+                offset += 1;
+            }
+            if !self.more()? {
+                if self.at == self.data.len() {
+                    return Ok(None);
+                }
+                if quoted {
+                    return Err(self.in_context(bad_format("unterminated CSV quoted field"), None));
+                }
+                let line = (self.at, self.data.len());
+                self.at = self.data.len();
+                return Ok(Some(line));
+            }
+        }
+    }
+
+    fn split_text(&mut self, start: usize, end: usize) -> Result<()> {
+        self.fields.clear();
+        self.scratch.clear();
+        let line = &self.data[start..end];
+        let null = self.options.null.as_bytes();
+        let mut i = 0;
+        loop {
+            let field_start = self.scratch.len();
+            let raw_start = i;
+            while i < line.len() && line[i] != self.options.delimiter {
+                if line[i] == b'\\' && i + 1 < line.len() {
+                    i += 1;
+                    let (value, used) = unescape(&line[i..]);
+                    self.scratch.push(value);
+                    i += used;
+                } else {
+                    self.scratch.push(line[i]);
+                    i += 1;
+                }
+            }
+            let is_null = &line[raw_start..i] == null;
+            self.fields.push((!is_null).then_some((field_start, self.scratch.len())));
+            if i >= line.len() {
+                return Ok(());
+            }
+            i += 1;
+        }
+    }
+
+    fn split_csv(&mut self, start: usize, end: usize) -> Result<()> {
+        self.fields.clear();
+        self.scratch.clear();
+        let line = &self.data[start..end];
+        let (quote, escape) = (self.options.quote, self.options.escape);
+        let mut i = 0;
+        loop {
+            let field_start = self.scratch.len();
+            let (mut quoted, mut saw_quote) = (false, false);
+            while i < line.len() && (quoted || line[i] != self.options.delimiter) {
+                let b = line[i];
+                let next = line.get(i + 1).copied();
+                if quoted && b == escape && (next == Some(quote) || next == Some(escape)) {
+                    self.scratch.extend(next);
+                    i += 2;
+                    continue;
+                }
+                if b == quote {
+                    quoted = !quoted;
+                    saw_quote = true;
+                } else {
+                    self.scratch.push(b);
+                }
+                i += 1;
+            }
+            let value = &self.scratch[field_start..];
+            let name = self.columns.get(self.fields.len()).map_or("", |c| c.name.as_str());
+            let listed = |list: &[String]| list.iter().any(|n| n == "*" || n == name);
+            let matches_null = value == self.options.null.as_bytes();
+            let is_null = matches_null
+                && ((!saw_quote && !listed(&self.options.force_not_null)) || (saw_quote && listed(&self.options.force_null)));
+            self.fields.push((!is_null).then_some((field_start, self.scratch.len())));
+            if i >= line.len() {
+                return Ok(());
+            }
+            i += 1;
+        }
+    }
+
+    /// Appends the next row; false at the end.
+    fn line_row(&mut self, out: &mut Batch, eval: &EvalContext<'_>) -> Result<bool> {
+        loop {
+            let csv = self.options.format == Format::Csv;
+            self.line += 1;
+            let Some((start, end)) = (if csv { self.csv_line()? } else { self.text_line()? }) else { return Ok(false) };
+            if &self.data[start..end] == b"\\." {
+                self.drain()?;
+                return Ok(false);
+            }
+            if csv { self.split_csv(start, end)? } else { self.split_text(start, end)? }
+            if self.options.header && !self.header_seen {
+                self.header_seen = true;
+                self.check_header()?;
+                continue;
+            }
+            self.convert_fields(out, eval)?;
+            return Ok(true);
+        }
+    }
+
+    fn drain(&mut self) -> Result<()> {
+        while !self.end_of_data {
+            self.at = self.data.len();
+            self.more()?;
+        }
+        Ok(())
+    }
+
+    fn check_header(&mut self) -> Result<()> {
+        if !self.options.header_match {
+            return Ok(());
+        }
+        if self.fields.len() != self.columns.len() {
+            let message = format!("wrong number of fields in header line: got {}, expected {}", self.fields.len(), self.columns.len());
+            return Err(self.in_context(bad_format(message), None));
+        }
+        for (i, (field, column)) in self.fields.iter().zip(&self.columns).enumerate() {
+            let name = field.map(|(a, b)| String::from_utf8_lossy(&self.scratch[a..b]).into_owned()).unwrap_or_default();
+            if name != column.name {
+                let message = format!("column name mismatch in header line field {}: got \"{name}\", expected \"{}\"", i + 1, column.name);
+                return Err(self.in_context(bad_format(message), None));
+            }
+        }
+        Ok(())
+    }
+
+    fn convert_fields(&mut self, out: &mut Batch, eval: &EvalContext<'_>) -> Result<()> {
+        if self.fields.len() > self.columns.len() {
+            let e = bad_format("extra data after last expected column");
+            return Err(self.in_context(e, None));
+        }
+        for (i, column) in self.columns.iter().enumerate() {
+            let Some(field) = self.fields.get(i) else {
+                // An empty line of a table of one column is one empty value; anything else is too short.
+                let e = bad_format(format!("missing data for column \"{}\"", column.name));
+                return Err(self.in_context(e, None));
+            };
+            let Some((start, end)) = *field else {
+                out.data.push(Datum::Null);
+                continue;
+            };
+            let bytes = &self.scratch[start..end];
+            let converted = match std::str::from_utf8(bytes) {
+                Ok(text) if !text.contains('\0') => io::input(column.type_oid, text, column.typmod, eval),
+                _ => {
+                    let shown: Vec<String> = bytes.iter().filter(|b| **b >= 0x80 || **b == 0).take(1).map(|b| format!("0x{b:02x}")).collect();
+                    let message = format!("invalid byte sequence for encoding \"UTF8\": {}", shown.join(" "));
+                    let e = Error::new(sqlstate::CHARACTER_NOT_IN_REPERTOIRE, message);
+                    return Err(self.in_context(e, None));
+                }
+            };
+            match converted {
+                Ok(value) => out.data.push(value),
+                Err(e) => return Err(self.in_context(e, Some((&column.name, Some(bytes))))),
+            }
+        }
+        out.end_row();
+        Ok(())
+    }
+
+    fn need(&mut self, count: usize) -> Result<bool> {
+        while self.data.len() - self.at < count {
+            if !self.more()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn take(&mut self, count: usize) -> Result<usize> {
+        if !self.need(count)? {
+            return Err(self.in_context(bad_format("unexpected EOF in COPY data"), None));
+        }
+        self.at += count;
+        Ok(self.at - count)
+    }
+
+    fn take_i32(&mut self) -> Result<i32> {
+        let at = self.take(4)?;
+        Ok(i32::from_be_bytes([self.data[at], self.data[at + 1], self.data[at + 2], self.data[at + 3]]))
+    }
+
+    fn binary_header(&mut self) -> Result<()> {
+        let at = self.take(11)?;
+        if &self.data[at..at + 11] != b"PGCOPY\n\xff\r\n\0" {
+            return Err(bad_format("COPY file signature not recognized"));
+        }
+        if self.take_i32()? & !0xffff != 0 {
+            return Err(bad_format("unrecognized critical flags in COPY file header"));
+        }
+        let extension = self.take_i32()?;
+        let extension = usize::try_from(extension).map_err(|_| bad_format("invalid COPY file header (missing length)"))?;
+        self.take(extension)?;
+        Ok(())
+    }
+
+    fn binary_row(&mut self, out: &mut Batch, eval: &EvalContext<'_>) -> Result<bool> {
+        if !self.header_seen {
+            self.header_seen = true;
+            self.binary_header()?;
+        }
+        self.line += 1;
+        if !self.need(2)? {
+            return Ok(false);
+        }
+        let at = self.take(2)?;
+        let count = i16::from_be_bytes([self.data[at], self.data[at + 1]]);
+        if count == -1 {
+            self.drain()?;
+            return Ok(false);
+        }
+        if usize::try_from(count).ok() != Some(self.columns.len()) {
+            let e = bad_format(format!("row field count is {count}, expected {}", self.columns.len()));
+            return Err(self.in_context(e, None));
+        }
+        for i in 0..self.columns.len() {
+            let length = self.take_i32()?;
+            if length == -1 {
+                out.data.push(Datum::Null);
+                continue;
+            }
+            let length = usize::try_from(length).map_err(|_| self.in_context(bad_format("invalid field size"), None))?;
+            let at = self.take(length)?;
+            let column = &self.columns[i];
+            match io::receive(column.type_oid, &self.data[at..at + length], column.typmod, eval) {
+                Ok(value) => out.data.push(value),
+                Err(e) => {
+                    let name = column.name.clone();
+                    return Err(self.in_context(e, Some((&name, None))));
+                }
+            }
+        }
+        out.end_row();
+        Ok(true)
+    }
+}
+
+/// What follows a backslash: the byte meant and how many were used.
+fn unescape(rest: &[u8]) -> (u8, usize) {
+    let octal = |b: u8| (b'0'..=b'7').contains(&b);
+    match rest[0] {
+        b'b' => (8, 1),
+        b'f' => (12, 1),
+        b'n' => (b'\n', 1),
+        b'r' => (b'\r', 1),
+        b't' => (b'\t', 1),
+        b'v' => (11, 1),
+        b if octal(b) => {
+            let digits = rest.iter().take(3).take_while(|b| octal(**b)).count();
+            let value = rest[..digits].iter().fold(0u32, |v, b| v * 8 + u32::from(b - b'0'));
+            (value as u8, digits)
+        }
+        b'x' if rest.get(1).is_some_and(u8::is_ascii_hexdigit) => {
+            let digits = rest[1..].iter().take(2).take_while(|b| b.is_ascii_hexdigit()).count();
+            let text = std::str::from_utf8(&rest[1..=digits]).unwrap_or("0");
+            (u8::from_str_radix(text, 16).unwrap_or(0), digits + 1)
+        }
+        b => (b, 1),
+    }
+}
+
+impl RowSource for CopySource<'_> {
+    fn fill(&mut self, out: &mut Batch, eval: &EvalContext<'_>) -> Result<()> {
+        while !self.finished && out.rows < BATCH_ROWS {
+            let row = if self.options.format == Format::Binary { self.binary_row(out, eval) } else { self.line_row(out, eval) };
+            match row {
+                Ok(more) => self.finished = !more,
+                Err(e) => {
+                    out.cancel_row();
+                    return Err(e);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Session {
+    pub(super) fn copy_from(&mut self, s: &nodes::CopyStmt, options: &CopyOptions, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<u64> {
+        if s.filename().is_some() {
+            return Err(Error::unsupported("COPY from a file of the server is not supported: use \\copy or STDIN"));
+        }
+        if !matches!(s.where_clause(), Node::None) {
+            return Err(Error::unsupported("COPY FROM … WHERE is not supported"));
+        }
+        let table = self.copy_table(s, runtime)?;
+        self.is_writable_table(&table)?;
+        let columns = copy_columns(&table, &crate::ddl::strings(s.attlist()))?;
+        let plan = {
+            let environment = self.environment(runtime)?;
+            let host = crate::session::environment::statement_host!(self, environment);
+            let attnums: Vec<i16> = columns.iter().map(|c| c.attnum).collect();
+            let mut plan = Err(Error::internal("a COPY was not planned"));
+            runtime.on_large_stack(&mut || {
+                plan = crate::plan::plan_row_source(&table, &attnums, &host.reader, &self.instance.engine, &host.eval());
+            });
+            plan?
+        };
+        client.copy_in_begin(options.format == Format::Binary, columns.len())?;
+        let mut source = CopySource {
+            client,
+            options,
+            table,
+            columns,
+            data: Vec::new(),
+            at: 0,
+            end_of_data: false,
+            finished: false,
+            line: 0,
+            header_seen: false,
+            fields: Vec::new(),
+            scratch: Vec::new(),
+        };
+        let done = self.run_to_sink(&plan, &[], runtime, SinkMaker::Source(&mut source));
+        match done {
+            Ok(progress) => Ok(progress.rows),
+            Err(e) => {
+                let e = source.in_context(e, None);
+                Err(e)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unescape;
+
+    #[test]
+    fn escapes_of_the_text_format() {
+        assert_eq!(unescape(b"n"), (b'\n', 1));
+        assert_eq!(unescape(b"1019"), (b'A', 3));
+        assert_eq!(unescape(b"x41"), (b'A', 3));
+        assert_eq!(unescape(b"x"), (b'x', 1));
+        assert_eq!(unescape(b"\\"), (b'\\', 1));
+    }
+}

@@ -1,0 +1,196 @@
+//! COPY TO.
+
+use super::{CopyOptions, Format, copy_columns};
+use crate::client::{Client, Runtime};
+use crate::exec::RowSink;
+use crate::session::Session;
+use crate::session::run::{SinkMaker, column_types};
+use kilndb_base::{Error, Oid, Result};
+use kilndb_syntax::{Node, Statement, nodes};
+use kilndb_types::{Datum, EvalContext, io};
+
+/// What a [`CopySink`] is made of; the settings it formats with come from the running statement.
+pub(crate) struct CopyParts<'a> {
+    client: &'a mut dyn Client,
+    options: &'a CopyOptions,
+    columns: Vec<(Oid, i32)>,
+    names: Vec<String>,
+}
+
+impl<'a> CopyParts<'a> {
+    pub(crate) fn sink<'s>(&'s mut self, eval: EvalContext<'s>) -> CopySink<'s>
+    where
+        'a: 's,
+    {
+        CopySink {
+            client: &mut *self.client,
+            options: self.options,
+            columns: self.columns.clone(),
+            names: self.names.clone(),
+            eval,
+            line: Vec::new(),
+            value: Vec::new(),
+        }
+    }
+}
+
+/// Formats rows and hands them to the client.
+pub(crate) struct CopySink<'a> {
+    client: &'a mut dyn Client,
+    options: &'a CopyOptions,
+    columns: Vec<(Oid, i32)>,
+    names: Vec<String>,
+    eval: EvalContext<'a>,
+    line: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl CopySink<'_> {
+    fn field_text(&mut self, column: usize, value: &Datum) -> Result<()> {
+        if value.is_null() {
+            self.line.extend_from_slice(self.options.null.as_bytes());
+            return Ok(());
+        }
+        self.value.clear();
+        let (type_oid, typmod) = self.columns[column];
+        io::output_typmod(type_oid, typmod, value, &mut self.value, &self.eval)?;
+        if self.options.format == Format::Csv {
+            let force = self.options.force_quote.iter().any(|n| n == "*" || *n == self.names[column]);
+            write_csv_field(&self.value, self.options, force, self.columns.len() == 1, &mut self.line);
+        } else {
+            write_text_field(&self.value, self.options.delimiter, &mut self.line);
+        }
+        Ok(())
+    }
+}
+
+fn write_text_field(value: &[u8], delimiter: u8, out: &mut Vec<u8>) {
+    for b in value {
+        let escaped = match b {
+            b'\\' => b'\\',
+            8 => b'b',
+            12 => b'f',
+            b'\n' => b'n',
+            b'\r' => b'r',
+            b'\t' => b't',
+            11 => b'v',
+            b if *b == delimiter => *b,
+            b => {
+                out.push(*b);
+                continue;
+            }
+        };
+        out.extend_from_slice(&[b'\\', escaped]);
+    }
+}
+
+fn write_csv_field(value: &[u8], o: &CopyOptions, force: bool, single: bool, out: &mut Vec<u8>) {
+    let special = |b: &u8| *b == o.delimiter || *b == o.quote || *b == b'\n' || *b == b'\r';
+    let end_marker = single && value == b"\\.";
+    if !(force || end_marker || value == o.null.as_bytes() || value.iter().any(special)) {
+        out.extend_from_slice(value);
+        return;
+    }
+    out.push(o.quote);
+    for b in value {
+        if *b == o.quote || *b == o.escape {
+            out.push(o.escape);
+        }
+        out.push(*b);
+    }
+    out.push(o.quote);
+}
+
+impl RowSink for CopySink<'_> {
+    fn row(&mut self, values: &[Datum]) -> Result<()> {
+        self.line.clear();
+        if self.options.format == Format::Binary {
+            self.line.extend_from_slice(&(values.len() as i16).to_be_bytes());
+            for (value, (type_oid, typmod)) in values.iter().zip(&self.columns) {
+                if value.is_null() {
+                    self.line.extend_from_slice(&(-1i32).to_be_bytes());
+                    continue;
+                }
+                self.value.clear();
+                io::send_typmod(*type_oid, *typmod, value, &mut self.value, &self.eval)?;
+                self.line.extend_from_slice(&(self.value.len() as i32).to_be_bytes());
+                self.line.extend_from_slice(&self.value);
+            }
+        } else {
+            for (i, value) in values.iter().enumerate() {
+                if i > 0 {
+                    self.line.push(self.options.delimiter);
+                }
+                self.field_text(i, value)?;
+            }
+            self.line.push(b'\n');
+        }
+        self.client.copy_out_data(&self.line)
+    }
+}
+
+const BINARY_HEADER: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
+
+impl Session {
+    pub(super) fn copy_to(&mut self, s: &nodes::CopyStmt, statement: &Statement, options: &CopyOptions, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<u64> {
+        if s.filename().is_some() {
+            return Err(Error::unsupported("COPY to a file of the server is not supported: use \\copy or STDOUT"));
+        }
+        let plan = match s.query() {
+            Node::None => {
+                let table = self.copy_table(s, runtime)?;
+                let columns = copy_columns(&table, &crate::ddl::strings(s.attlist()))?;
+                let quote = crate::catalog::format_type::quote_identifier;
+                let list: Vec<String> = columns.iter().map(|c| quote(&c.name)).collect();
+                let sql = format!("SELECT {} FROM {}.{}", list.join(", "), quote(&table.schema_name), quote(&table.name));
+                let script = runtime.parse(&sql)?;
+                let query = script.statements().pop().ok_or_else(|| Error::internal("an empty query"))?;
+                self.make_plan(&query, &[], runtime)?
+            }
+            query => self.make_plan_of(query, statement.source().clone(), &[], runtime)?,
+        };
+        if plan.columns.is_empty() && plan.command != "SELECT" {
+            return Err(Error::unsupported("COPY query must have a RETURNING clause"));
+        }
+        let columns = column_types(&plan);
+        let names: Vec<String> = plan.columns.iter().map(|c| c.name.clone()).collect();
+        client.copy_out_begin(options.format == Format::Binary, columns.len());
+        if options.format == Format::Binary {
+            client.copy_out_data(BINARY_HEADER)?;
+        } else if options.header {
+            let mut line = Vec::new();
+            for (i, name) in names.iter().enumerate() {
+                if i > 0 {
+                    line.push(options.delimiter);
+                }
+                match options.format {
+                    Format::Csv => write_csv_field(name.as_bytes(), options, false, names.len() == 1, &mut line),
+                    _ => write_text_field(name.as_bytes(), options.delimiter, &mut line),
+                }
+            }
+            line.push(b'\n');
+            client.copy_out_data(&line)?;
+        }
+        let parts = CopyParts { client, options, columns, names };
+        let mut parts = parts;
+        let rows = self.run_to_sink(&plan, &[], runtime, SinkMaker::Copy(&mut parts))?.rows;
+        let client = parts.client;
+        if options.format == Format::Binary {
+            client.copy_out_data(&(-1i16).to_be_bytes())?;
+        }
+        client.copy_out_end();
+        Ok(rows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_fields_are_escaped() {
+        let mut out = Vec::new();
+        write_text_field(b"a\tb\\c\n", b'\t', &mut out);
+        assert_eq!(out, b"a\\tb\\\\c\\n");
+    }
+}

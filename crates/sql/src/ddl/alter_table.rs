@@ -1,0 +1,449 @@
+//! ALTER TABLE.
+
+use super::Session;
+use super::create_table::NewTable;
+use crate::catalog::builtin::BUILTINS;
+use crate::catalog::ids::*;
+use crate::catalog::store::array;
+use crate::catalog::{CatalogView, Table, TableKind};
+use crate::client::Runtime;
+use kilndb_base::{Error, Result, Severity, sqlstate};
+use kilndb_storage::LockMode;
+use kilndb_syntax::raw::{AlterTableType as A, DropBehavior, ObjectType as O};
+use kilndb_syntax::{Node, nodes};
+use kilndb_types::{Datum, oids};
+use std::sync::Arc;
+
+impl Session {
+    pub(super) fn alter_table(&mut self, s: &nodes::AlterTableStmt, source: &Arc<str>, runtime: &dyn Runtime) -> Result<String> {
+        let word = super::object_word(s.objtype);
+        let tag = format!("ALTER {}", word.to_uppercase());
+        let r = s.relation().ok_or_else(|| Error::internal("ALTER TABLE without a table"))?;
+        let Some(table) = self.find_relation_of(r, runtime)? else {
+            if s.missing_ok {
+                self.notice(Severity::Notice, format!("relation \"{}\" does not exist, skipping", r.relname().unwrap_or("")));
+                return Ok(tag);
+            }
+            return Err(super::missing_relation(r));
+        };
+        if s.objtype == O::OBJECT_TABLE && table.kind == TableKind::Index {
+            return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{}\" is not a table", table.name)));
+        }
+        self.lock_for_ddl(&table, LockMode::AccessExclusive, runtime)?;
+        for node in s.cmds() {
+            let Node::AlterTableCmd(c) = node else { continue };
+            let table = self.table_by_oid(table.oid, runtime)?;
+            self.alter_command(&table, c, source, runtime)?;
+        }
+        Ok(tag)
+    }
+
+    fn alter_command(&mut self, table: &Arc<Table>, c: &nodes::AlterTableCmd, source: &Arc<str>, runtime: &dyn Runtime) -> Result<()> {
+        let name = c.name().unwrap_or("");
+        match c.subtype {
+            A::AT_AddColumn => self.add_column(table, c, source, runtime),
+            A::AT_DropColumn => self.drop_column(table, name, c.behavior == DropBehavior::DROP_CASCADE, c.missing_ok, runtime),
+            A::AT_ColumnDefault => self.alter_default(table, name, c.def(), runtime),
+            A::AT_SetNotNull => {
+                let attnum = column_of(table, name)?.attnum;
+                self.set_not_null(table, &[attnum], runtime)
+            }
+            A::AT_DropNotNull => {
+                let column = column_of(table, name)?;
+                if table.indexes.iter().any(|i| i.primary && i.keys.iter().any(|k| k.attnum == column.attnum)) {
+                    return Err(Error::new(sqlstate::INVALID_TABLE_DEFINITION, format!("column \"{name}\" is in a primary key")));
+                }
+                self.update_attribute(table.oid, column.attnum, runtime, |row| row.set("attnotnull", Datum::Bool(false)))
+            }
+            A::AT_AlterColumnType => self.alter_type(table, c, source, runtime),
+            A::AT_AddConstraint => match c.def() {
+                Node::Constraint(constraint) if constraint.contype == kilndb_syntax::raw::ConstrType::CONSTR_NOTNULL => {
+                    let names: Vec<String> = super::strings(constraint.keys()).iter().map(|s| s.to_string()).collect();
+                    let columns = super::constraint::column_numbers(table, &names, "key")?;
+                    self.set_not_null(table, &columns, runtime)
+                }
+                Node::Constraint(constraint) => self.add_constraint(table.oid, constraint, None, &[], source, runtime),
+                _ => Err(Error::internal("ADD CONSTRAINT without a constraint")),
+            },
+            A::AT_DropConstraint => self.drop_constraint(table, name, c.behavior == DropBehavior::DROP_CASCADE, c.missing_ok, runtime),
+            A::AT_ValidateConstraint => self.validate_constraint(table, name, runtime),
+            A::AT_SetRelOptions | A::AT_ResetRelOptions => self.alter_options(table, c, runtime),
+            A::AT_SetStatistics | A::AT_SetStorage | A::AT_SetCompression | A::AT_SetOptions | A::AT_ResetOptions => {
+                // They steer PostgreSQL's TOAST and statistics; here they have no effect on results.
+                if c.num == 0 || !name.is_empty() {
+                    column_of(table, name)?;
+                }
+                Ok(())
+            }
+            A::AT_ChangeOwner => {
+                let owner = self.role_oid(c.newowner().and_then(|r| r.rolename()).unwrap_or(&self.role_name.clone()))?;
+                self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| row.set("relowner", Datum::Oid(owner)))
+            }
+            A::AT_ReplicaIdentity | A::AT_ClusterOn | A::AT_DropCluster | A::AT_SetAccessMethod | A::AT_DropOids => {
+                Err(Error::unsupported("this form of ALTER TABLE is not supported"))
+            }
+            A::AT_SetTableSpace => Err(Error::unsupported("tablespaces are not supported")),
+            A::AT_SetLogged | A::AT_SetUnLogged => Err(Error::unsupported("ALTER TABLE … SET LOGGED | UNLOGGED is not supported yet")),
+            A::AT_AddIdentity | A::AT_SetIdentity | A::AT_DropIdentity => {
+                Err(Error::unsupported("ALTER COLUMN … IDENTITY is not supported yet"))
+            }
+            A::AT_AttachPartition | A::AT_DetachPartition | A::AT_DetachPartitionFinalize => {
+                Err(Error::unsupported("partitioned tables are not supported"))
+            }
+            A::AT_AddInherit | A::AT_DropInherit => Err(Error::unsupported("table inheritance is not supported")),
+            _ => Err(Error::unsupported("this form of ALTER TABLE is not supported")),
+        }
+    }
+
+    fn add_column(&mut self, table: &Arc<Table>, c: &nodes::AlterTableCmd, source: &Arc<str>, runtime: &dyn Runtime) -> Result<()> {
+        let Node::ColumnDef(definition) = c.def() else { return Err(Error::internal("ADD COLUMN without a column")) };
+        let name = definition.colname().unwrap_or("");
+        if table.columns.iter().any(|k| !k.dropped && k.name == name) {
+            let message = format!("column \"{name}\" of relation \"{}\" already exists", table.name);
+            if c.missing_ok {
+                self.scratch.notices.borrow_mut().push(Error::notice(sqlstate::DUPLICATE_COLUMN, Severity::Notice, format!("{message}, skipping")));
+                return Ok(());
+            }
+            return Err(Error::new(sqlstate::DUPLICATE_COLUMN, message));
+        }
+        let mut column = self.new_column(definition, &table.name, table.schema_oid, table.persistence, source, runtime)?;
+        let is_primary = definition.constraints().iter().any(|k| matches!(k, Node::Constraint(k) if k.contype == kilndb_syntax::raw::ConstrType::CONSTR_PRIMARY));
+        column.not_null |= is_primary;
+        let attnum = table.columns.len() as i16 + 1;
+        let len = BUILTINS.types.get(&column.type_oid).map_or(-1, |t| t.len);
+        let not_null = column.not_null;
+        // NOT NULL is checked once the existing rows have their value.
+        column.not_null = false;
+        let has_rows = !self.query(&format!("SELECT 1 FROM {} LIMIT 1", self.qualified_name(table)), runtime)?.is_empty();
+        let constant = match &column.default_sql {
+            Some(sql) if has_rows && column.generated == 0 && column.identity == 0 && column.sequence.is_none() => {
+                self.constant_default(sql, column.type_oid, column.typmod, runtime)?
+            }
+            _ => None,
+        };
+        self.write_catalog(runtime, |w| super::create_table::insert_attribute(w, table.oid, attnum, &column, len))?;
+        self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| row.set("relnatts", Datum::Int2(attnum)))?;
+        if let Some(sql) = &column.default_sql {
+            self.insert_default(table.oid, attnum, sql, runtime)?;
+        }
+        let new = NewTable { name: String::new(), schema: 0, kind: b'r', persistence: b'p', columns: vec![column.clone()], options: Vec::new() };
+        if let Some(sequence) = new.columns[0].sequence {
+            let kind = if column.identity != 0 { b'i' } else { b'a' };
+            self.add_dependency((PG_CLASS, sequence, 0), (PG_CLASS, table.oid, i32::from(attnum)), kind, runtime)?;
+        }
+        let quoted = crate::catalog::format_type::quote_identifier(&column.name);
+        if let Some(value) = constant {
+            let missing = array(column.type_oid, vec![value]);
+            self.update_attribute(table.oid, attnum, runtime, |row| {
+                row.set("atthasmissing", Datum::Bool(true));
+                row.set("attmissingval", missing);
+            })?;
+        } else if has_rows && (column.default_sql.is_some() || column.sequence.is_some()) {
+            let value = match (column.generated, column.identity, column.sequence) {
+                (0, identity, Some(sequence)) if identity != 0 => format!("nextval({sequence}::oid::regclass)"),
+                _ => "DEFAULT".to_string(),
+            };
+            let update = format!("UPDATE {} SET {quoted} = {value}", self.qualified_name(table));
+            self.query_into(&update, runtime, &mut crate::session::run::NullSink)?;
+        }
+        let table = self.table_by_oid(table.oid, runtime)?;
+        if not_null {
+            self.set_not_null(&table, &[attnum], runtime)?;
+        }
+        for constraint in definition.constraints() {
+            if let Node::Constraint(k) = constraint {
+                self.add_constraint(table.oid, k, Some(&column.name), &[], source, runtime)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The value of a default that is the same for every row; None if it must be computed for each.
+    fn constant_default(&mut self, sql: &str, type_oid: u32, typmod: i32, runtime: &dyn Runtime) -> Result<Option<Datum>> {
+        let volatile = self.with_catalog(runtime, |host| {
+            let mut answer = Ok(true);
+            runtime.on_large_stack(&mut || {
+                answer = crate::bind::bind_expression(sql, None, &host.reader, Some((type_oid, typmod)))
+                    .map(|bound| crate::bind::walk::contains_volatile(&bound.expr));
+            });
+            answer
+        })?;
+        if volatile {
+            return Ok(None);
+        }
+        let name = self.with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, typmod)))?;
+        let rows = self.query(&format!("SELECT CAST(({sql}) AS {name})"), runtime)?;
+        Ok(rows.into_iter().next().and_then(|r| r.into_iter().next()).filter(|d| !d.is_null()))
+    }
+
+    fn drop_column(&mut self, table: &Arc<Table>, name: &str, cascade: bool, missing_ok: bool, runtime: &dyn Runtime) -> Result<()> {
+        let Some(column) = table.columns.iter().find(|c| !c.dropped && c.name == name) else {
+            let message = format!("column \"{name}\" of relation \"{}\" does not exist", table.name);
+            if missing_ok {
+                self.notice(Severity::Notice, format!("{message}, skipping"));
+                return Ok(());
+            }
+            return Err(Error::new(sqlstate::UNDEFINED_COLUMN, message));
+        };
+        let attnum = column.attnum;
+        let mentions = |sql: &str| sql.split(|c: char| !(c.is_alphanumeric() || c == '_')).any(|word| word == name);
+        for index in table.indexes.iter().filter(|i| {
+            i.keys.iter().any(|k| k.attnum == attnum || k.expression_sql.as_deref().is_some_and(mentions))
+                || i.include.contains(&attnum)
+                || i.predicate_sql.as_deref().is_some_and(mentions)
+        }) {
+            let users: Vec<_> = table.referenced_by.iter().filter(|k| k.referenced_index == index.oid).cloned().collect();
+            if let Some(user) = users.first()
+                && !cascade
+            {
+                let other = self.table_by_oid(user.table, runtime)?;
+                return Err(Error::new(
+                    sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
+                    format!("cannot drop column {name} of table {} because other objects depend on it", table.name),
+                )
+                .with_detail(format!("constraint {} on table {} depends on column {name} of table {}", user.name, other.name, table.name))
+                .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
+            }
+            for user in users {
+                self.delete_constraint(user.oid, runtime)?;
+            }
+            for row in self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])? {
+                if row.oid("conindid") == index.oid && row.char("contype") != b'f' {
+                    self.delete_constraint(row.oid("oid"), runtime)?;
+                }
+            }
+            self.remove_index(index.oid, index.storage, runtime)?;
+        }
+        for key in table.foreign_keys.iter().filter(|k| k.columns.contains(&attnum)) {
+            self.delete_constraint(key.oid, runtime)?;
+        }
+        for check in table.checks.iter().filter(|c| mentions(&c.sql)) {
+            self.delete_constraint(check.oid, runtime)?;
+        }
+        for row in self.dependents(PG_CLASS, table.oid, i32::from(attnum))? {
+            if b"ai".contains(&row.char("deptype")) {
+                self.drop_table_by_oid(row.oid("objid"), runtime)?;
+            }
+        }
+        self.refuse_if_viewed(table, name)?;
+        self.delete_rows(PG_ATTRDEF, PG_ATTRDEF_ADRELID_ADNUM_INDEX, &[Datum::Oid(table.oid), Datum::Int2(attnum)], runtime)?;
+        self.update_attribute(table.oid, attnum, runtime, |row| {
+            row.set("attisdropped", Datum::Bool(true));
+            row.set("attnotnull", Datum::Bool(false));
+            row.set("atthasdef", Datum::Bool(false));
+            row.set("attname", Datum::text(format!("........pg.dropped.{attnum}........")));
+        })
+    }
+
+    fn refuse_if_viewed(&mut self, table: &Table, column: &str) -> Result<()> {
+        let viewed = self.dependents(PG_CLASS, table.oid, 0)?.iter().any(|r| r.char("deptype") == b'n');
+        if viewed {
+            return Err(Error::unsupported(format!("cannot drop column \"{column}\" of a table that a view uses, which is not supported")));
+        }
+        Ok(())
+    }
+
+    fn alter_default(&mut self, table: &Arc<Table>, name: &str, def: Node<'_>, runtime: &dyn Runtime) -> Result<()> {
+        let column = column_of(table, name)?.clone();
+        if column.generated != 0 {
+            return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("column \"{name}\" of relation \"{}\" is a generated column", table.name)));
+        }
+        if column.identity != 0 {
+            return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("column \"{name}\" of relation \"{}\" is an identity column", table.name)));
+        }
+        let key = [Datum::Oid(table.oid), Datum::Int2(column.attnum)];
+        self.delete_rows(PG_ATTRDEF, PG_ATTRDEF_ADRELID_ADNUM_INDEX, &key, runtime)?;
+        let has_default = !matches!(def, Node::None);
+        if has_default {
+            let sql = self.expression_text(def, runtime)?;
+            self.with_catalog(runtime, |host| {
+                let mut bound = Ok(());
+                runtime.on_large_stack(&mut || {
+                    bound = crate::bind::bind_expression(&sql, None, &host.reader, Some((column.type_oid, column.typmod))).map(|_| ());
+                });
+                bound
+            })?;
+            self.insert_default(table.oid, column.attnum, &sql, runtime)?;
+        }
+        self.update_attribute(table.oid, column.attnum, runtime, |row| row.set("atthasdef", Datum::Bool(has_default)))
+    }
+
+    /// Rewrites the table with the column's new type.
+    fn alter_type(&mut self, table: &Arc<Table>, c: &nodes::AlterTableCmd, source: &Arc<str>, runtime: &dyn Runtime) -> Result<()> {
+        let name = c.name().unwrap_or("");
+        let column = column_of(table, name)?.clone();
+        let Node::ColumnDef(definition) = c.def() else { return Err(Error::internal("ALTER TYPE without a type")) };
+        let t = definition.type_name().ok_or_else(|| Error::internal("ALTER TYPE without a type"))?;
+        let (type_oid, typmod) = self.resolve_type(t, source, runtime)?;
+        self.refuse_if_used_in_text(table, name, "change the type of")?;
+        if !table.referenced_by.is_empty() && table.referenced_by.iter().any(|k| k.referenced_columns.contains(&column.attnum))
+            || table.foreign_keys.iter().any(|k| k.columns.contains(&column.attnum))
+        {
+            return Err(Error::unsupported("changing the type of a column that a foreign key uses is not supported"));
+        }
+        let quote = crate::catalog::format_type::quote_identifier;
+        let type_name = self.with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, typmod)))?;
+        let value = match definition.raw_default() {
+            Node::None => quote(name),
+            node => self.expression_text(node, runtime)?,
+        };
+        self.check_conversion(table, name, &value, matches!(definition.raw_default(), Node::None), (type_oid, typmod), &type_name, runtime)?;
+        let wanted: Vec<String> = table
+            .columns
+            .iter()
+            .filter(|k| !k.dropped)
+            .map(|k| if k.attnum == column.attnum { format!("CAST(({value}) AS {type_name}) AS {}", quote(name)) } else { quote(&k.name) })
+            .collect();
+        // Rows pass through memory: a table that is larger belongs to a later, streaming rewrite.
+        let sql = format!("SELECT {} FROM {}", wanted.join(", "), self.qualified_name(table));
+        let rows = self.query(&sql, runtime)?;
+        let len = BUILTINS.types.get(&type_oid).map_or(-1, |t| t.len);
+        let collation = self.type_info(type_oid, runtime)?.collation;
+        self.update_attribute(table.oid, column.attnum, runtime, |row| {
+            row.set("atttypid", Datum::Oid(type_oid));
+            row.set("atttypmod", Datum::Int4(typmod));
+            row.set("attlen", Datum::Int2(len));
+            row.set("attcollation", Datum::Oid(collation));
+            row.set("atthasmissing", Datum::Bool(false));
+            row.set("attmissingval", Datum::Null);
+        })?;
+        self.retype_indexes(table, column.attnum, type_oid, runtime)?;
+        let table = self.table_by_oid(table.oid, runtime)?;
+        self.empty_table(&table, runtime)?;
+        let table = self.table_by_oid(table.oid, runtime)?;
+        self.load_rows(&table, &rows, runtime)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn check_conversion(&mut self, table: &Arc<Table>, name: &str, value: &str, automatic: bool, target: (u32, i32), type_name: &str, runtime: &dyn Runtime) -> Result<()> {
+        let checked = self.with_catalog(runtime, |host| {
+            let mut bound = Ok(());
+            runtime.on_large_stack(&mut || {
+                bound = crate::bind::bind_expression(value, Some(table), &host.reader, Some(target)).map(|_| ());
+            });
+            bound
+        });
+        checked.map_err(|mut e| {
+            e.0.position = None;
+            if e.sqlstate() == sqlstate::DATATYPE_MISMATCH && automatic {
+                let quoted = crate::catalog::format_type::quote_identifier(name);
+                return Error::new(sqlstate::DATATYPE_MISMATCH, format!("column \"{name}\" cannot be cast automatically to type {type_name}"))
+                    .with_hint(format!("You might need to specify \"USING {quoted}::{type_name}\"."));
+            }
+            e
+        })
+    }
+
+    fn retype_indexes(&mut self, table: &Arc<Table>, attnum: i16, type_oid: u32, runtime: &dyn Runtime) -> Result<()> {
+        for index in &table.indexes {
+            for (i, key) in index.keys.iter().enumerate().filter(|(_, k)| k.attnum == attnum) {
+                let class = self.with_catalog(runtime, |host| super::index::default_opclass(type_oid, &host.reader))?.unwrap_or(key.opclass);
+                self.update_attribute(index.oid, i as i16 + 1, runtime, |row| row.set("atttypid", Datum::Oid(type_oid)))?;
+                let classes: Vec<Datum> =
+                    index.keys.iter().map(|k| Datum::Oid(if k.attnum == attnum { class } else { k.opclass })).collect();
+                self.update_row(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, index.oid, runtime, |row| {
+                    row.set("indclass", crate::catalog::store::vector(oids::OID, classes));
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores rows (values of the live columns) in an empty table and builds its indexes.
+    fn load_rows(&mut self, table: &Arc<Table>, rows: &[Vec<Datum>], runtime: &dyn Runtime) -> Result<()> {
+        let heap = self.instance.engine.relation(table.storage)?;
+        let (mut batch, mut rids, mut full) = (kilndb_storage::RowBatch::default(), Vec::new(), Vec::new());
+        for chunk in rows.chunks(1024) {
+            batch.bytes.clear();
+            batch.rows.clear();
+            rids.clear();
+            for row in chunk {
+                let mut values = row.iter();
+                full.clear();
+                full.extend(table.columns.iter().map(|c| if c.dropped { Datum::Null } else { values.next().cloned().unwrap_or_default() }));
+                let start = batch.bytes.len() as u32;
+                kilndb_types::row::encode_row(&table.descriptor, &full, &mut batch.bytes)?;
+                batch.rows.push((kilndb_base::RowId::default(), start, batch.bytes.len() as u32));
+            }
+            let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to load rows in"))?;
+            heap.insert_many(txn, &batch, &mut rids)?;
+            runtime.checkpoint()?;
+        }
+        if let Some(txn) = &mut self.txn {
+            txn.next_command();
+        }
+        for index in &table.indexes {
+            self.build_index(table, index, runtime)?;
+        }
+        Ok(())
+    }
+
+    fn drop_constraint(&mut self, table: &Arc<Table>, name: &str, cascade: bool, missing_ok: bool, runtime: &dyn Runtime) -> Result<()> {
+        let rows = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])?;
+        let Some(row) = rows.iter().find(|r| r.text("conname") == Some(name)) else {
+            let message = format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name);
+            if missing_ok {
+                self.notice(Severity::Notice, format!("{message}, skipping"));
+                return Ok(());
+            }
+            return Err(Error::new(sqlstate::UNDEFINED_OBJECT, message));
+        };
+        let index = row.oid("conindid");
+        if b"pu".contains(&row.char("contype")) {
+            let users: Vec<_> = table.referenced_by.iter().filter(|k| k.referenced_index == index).cloned().collect();
+            if let Some(user) = users.first()
+                && !cascade
+            {
+                let other = self.table_by_oid(user.table, runtime)?;
+                return Err(Error::new(
+                    sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
+                    format!("cannot drop constraint {name} on table {} because other objects depend on it", table.name),
+                )
+                .with_detail(format!("constraint {} on table {} depends on index {name}", user.name, other.name))
+                .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
+            }
+            for user in users {
+                self.delete_constraint(user.oid, runtime)?;
+            }
+            if let Some(found) = table.indexes.iter().find(|i| i.oid == index) {
+                self.remove_index(found.oid, found.storage, runtime)?;
+            }
+        }
+        self.delete_constraint(row.oid("oid"), runtime)
+    }
+
+    fn validate_constraint(&mut self, table: &Arc<Table>, name: &str, runtime: &dyn Runtime) -> Result<()> {
+        if let Some(check) = table.checks.iter().find(|c| c.name == name) {
+            self.validate_check(table, name, &check.sql.clone(), runtime)?;
+            return self.update_row(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, check.oid, runtime, |row| row.set("convalidated", Datum::Bool(true)));
+        }
+        let key = table.foreign_keys.iter().find(|k| k.name == name).cloned().ok_or_else(|| {
+            Error::new(sqlstate::UNDEFINED_OBJECT, format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name))
+        })?;
+        let target = self.table_by_oid(key.referenced_table, runtime)?;
+        self.validate_foreign_key(table, &key.columns, &target, &key.referenced_columns, name, runtime)?;
+        self.update_row(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, key.oid, runtime, |row| row.set("convalidated", Datum::Bool(true)))
+    }
+
+    fn alter_options(&mut self, table: &Arc<Table>, c: &nodes::AlterTableCmd, runtime: &dyn Runtime) -> Result<()> {
+        let Node::NodeList(list) = c.def() else { return Ok(()) };
+        let changed = self.storage_options(list)?;
+        let names: Vec<String> = list.iter().filter_map(|n| if let Node::DefElem(d) = n { d.defname().map(str::to_string) } else { None }).collect();
+        let reset = c.subtype == A::AT_ResetRelOptions;
+        self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| {
+            let mut options: Vec<String> =
+                row.texts("reloptions").into_iter().filter(|o| !names.iter().any(|n| o.split('=').next() == Some(n))).collect();
+            if !reset {
+                options.extend(changed);
+            }
+            let value = if options.is_empty() { Datum::Null } else { array(oids::TEXT, options.iter().map(Datum::text).collect()) };
+            row.set("reloptions", value);
+        })
+    }
+}
+
+fn column_of<'t>(table: &'t Table, name: &str) -> Result<&'t crate::catalog::Column> {
+    table.columns.iter().find(|c| !c.dropped && c.name == name).ok_or_else(|| {
+        Error::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{name}\" of relation \"{}\" does not exist", table.name))
+    })
+}

@@ -1,0 +1,63 @@
+//! CREATE TABLE AS and SELECT INTO.
+
+use super::Session;
+use super::create_table::NewTable;
+use super::view::result_columns;
+use crate::client::Runtime;
+use crate::session::OnCommit;
+use kilndb_base::{Error, Result};
+use kilndb_syntax::raw::{ObjectType, OnCommitAction};
+use kilndb_syntax::{Node, nodes};
+use std::sync::Arc;
+
+impl Session {
+    pub(super) fn create_table_as(&mut self, s: &nodes::CreateTableAsStmt, source: &Arc<str>, runtime: &dyn Runtime) -> Result<String> {
+        if s.objtype == ObjectType::OBJECT_MATVIEW {
+            return Err(Error::unsupported("materialized views are not supported"));
+        }
+        let into = s.into().ok_or_else(|| Error::internal("CREATE TABLE AS without a table"))?;
+        if !matches!(s.query(), Node::SelectStmt(_)) {
+            return Err(Error::unsupported("CREATE TABLE AS EXECUTE is not supported"));
+        }
+        let mut query = Err(Error::internal("a query was not written"));
+        runtime.on_large_stack(&mut || query = kilndb_syntax::statement_sql(s.query()));
+        self.create_from_query(into, &query?, s.if_not_exists, source, runtime)
+    }
+
+    pub(super) fn select_into(&mut self, s: &nodes::SelectStmt, node: Node<'_>, source: &Arc<str>, runtime: &dyn Runtime) -> Result<String> {
+        let into = s.into_clause().ok_or_else(|| Error::internal("SELECT INTO without a table"))?;
+        let mut query = Err(Error::internal("a query was not written"));
+        runtime.on_large_stack(&mut || query = kilndb_syntax::select_without_into(node));
+        self.create_from_query(into, &query?, false, source, runtime)
+    }
+
+    fn create_from_query(&mut self, into: &nodes::IntoClause, query: &str, if_not_exists: bool, _source: &Arc<str>, runtime: &dyn Runtime) -> Result<String> {
+        let r = into.rel().ok_or_else(|| Error::internal("CREATE TABLE AS without a table"))?;
+        let persistence = r.relpersistence as u8;
+        let temporary = persistence == b't' || r.schemaname() == Some("pg_temp");
+        let persistence = if temporary { b't' } else { persistence };
+        let (schema, _) = self.creation_schema(r.schemaname(), temporary, runtime)?;
+        let name = r.relname().unwrap_or("").to_string();
+        if self.name_is_taken(schema, &name, "relation", if_not_exists, runtime)? {
+            return Ok("CREATE TABLE AS".to_string());
+        }
+        let script = runtime.parse(query)?;
+        let statement = script.statements().pop().ok_or_else(|| Error::internal("an empty query"))?;
+        let plan = self.make_plan(&statement, &[], runtime)?;
+        let columns = result_columns(&plan, &super::strings(into.col_names()), "CREATE TABLE AS")?;
+        let options = self.storage_options(into.options())?;
+        let oid = self.insert_table(&NewTable { name, schema, kind: b'r', persistence, columns, options }, runtime)?;
+        match into.on_commit {
+            OnCommitAction::ONCOMMIT_DROP => self.on_commit.push((oid, OnCommit::Drop)),
+            OnCommitAction::ONCOMMIT_DELETE_ROWS => self.on_commit.push((oid, OnCommit::DeleteRows)),
+            _ => {}
+        }
+        if into.skip_data {
+            return Ok("CREATE TABLE AS".to_string());
+        }
+        let table = self.table_by_oid(oid, runtime)?;
+        let insert = format!("INSERT INTO {} {query}", self.qualified_name(&table));
+        let rows = self.query_into(&insert, runtime, &mut crate::session::run::NullSink)?;
+        Ok(format!("SELECT {rows}"))
+    }
+}

@@ -1,0 +1,114 @@
+//! TRUNCATE: new, empty storage for a table and its indexes; the old goes at commit.
+
+use super::Session;
+use crate::catalog::ids::*;
+use crate::catalog::{CatalogView, Table};
+use crate::client::Runtime;
+use kilndb_base::{Error, Oid, RelationId, Result, sqlstate};
+use kilndb_storage::{LockMode, RelationKind};
+use kilndb_syntax::raw::DropBehavior;
+use kilndb_syntax::{Node, nodes};
+use kilndb_types::Datum;
+use std::sync::Arc;
+
+impl Session {
+    pub(super) fn truncate(&mut self, s: &nodes::TruncateStmt, runtime: &dyn Runtime) -> Result<()> {
+        self.refuse_if_read_only("TRUNCATE TABLE")?;
+        let mut tables: Vec<Arc<Table>> = Vec::new();
+        for node in s.relations() {
+            let Node::RangeVar(r) = node else { continue };
+            let table = self.table_of(r, runtime)?;
+            let table = self.lock_for_ddl(&table, LockMode::AccessExclusive, runtime)?;
+            if !tables.iter().any(|t| t.oid == table.oid) {
+                tables.push(table);
+            }
+        }
+        self.add_referencing(&mut tables, s.behavior == DropBehavior::DROP_CASCADE, runtime)?;
+        for table in &tables {
+            self.empty_table(table, runtime)?;
+            if s.restart_seqs {
+                self.restart_owned_sequences(table, runtime)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tables with foreign keys to what is truncated must be truncated too.
+    fn add_referencing(&mut self, tables: &mut Vec<Arc<Table>>, cascade: bool, runtime: &dyn Runtime) -> Result<()> {
+        let mut at = 0;
+        while at < tables.len() {
+            let table = tables[at].clone();
+            at += 1;
+            for key in &table.referenced_by {
+                if tables.iter().any(|t| t.oid == key.table) {
+                    continue;
+                }
+                let other = self.table_by_oid(key.table, runtime)?;
+                if !cascade {
+                    return Err(Error::unsupported("cannot truncate a table referenced in a foreign key constraint")
+                        .with_detail(format!("Table \"{}\" references \"{}\".", other.name, table.name))
+                        .with_hint(format!("Truncate table \"{}\" at the same time, or use TRUNCATE ... CASCADE.", other.name)));
+                }
+                self.notice(kilndb_base::Severity::Notice, format!("truncate cascades to table \"{}\"", other.name));
+                let other = self.lock_for_ddl(&other, LockMode::AccessExclusive, runtime)?;
+                tables.push(other);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn truncate_by_oid(&mut self, oid: Oid, runtime: &dyn Runtime) -> Result<()> {
+        match self.with_catalog(runtime, |host| host.reader.table_by_oid(oid))? {
+            Some(table) => self.empty_table(&table, runtime),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn empty_table(&mut self, table: &Table, runtime: &dyn Runtime) -> Result<()> {
+        self.replace_storage(table.oid, table.storage, RelationKind::Heap, table.persistence, runtime)?;
+        for index in &table.indexes {
+            self.replace_storage(index.oid, index.storage, RelationKind::BTree, table.persistence, runtime)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn replace_storage(&mut self, oid: Oid, old: RelationId, kind: RelationKind, persistence: u8, runtime: &dyn Runtime) -> Result<RelationId> {
+        let new = self.new_storage(kind, persistence)?;
+        let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to drop storage in"))?;
+        self.instance.engine.drop_relation(txn, old)?;
+        self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, oid, runtime, |row| {
+            row.set("relfilenode", Datum::Oid(new.0));
+            row.set("reltuples", Datum::Float4(-1.0));
+            row.set("relpages", Datum::Int4(0));
+        })?;
+        Ok(new)
+    }
+
+    /// RESTART IDENTITY: the sequence gets a new cell, so that a rollback brings the old value back.
+    fn restart_owned_sequences(&mut self, table: &Table, runtime: &dyn Runtime) -> Result<()> {
+        for row in self.dependents(PG_CLASS, table.oid, 0)? {
+            if !b"ai".contains(&row.char("deptype")) || row.oid("classid") != PG_CLASS {
+                continue;
+            }
+            let sequence = self.table_by_oid(row.oid("objid"), runtime)?;
+            let options = self.sequence_options(sequence.oid)?;
+            let cell = self.replace_storage(sequence.oid, sequence.storage, RelationKind::Cell, sequence.persistence, runtime)?;
+            self.instance.engine.relation(cell)?.cell_modify(&mut |bytes| {
+                super::sequence::SequenceState { last_value: options.start, is_called: false, log_count: 0 }.encode(bytes);
+                Ok(((), true))
+            })?;
+            self.scratch.sequence_cache.borrow_mut().remove(&sequence.oid);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_writable_table(&self, table: &Table) -> Result<()> {
+        if table.is_catalog {
+            return Err(Error::new(
+                sqlstate::INSUFFICIENT_PRIVILEGE,
+                format!("permission denied for table {}", table.name),
+            ));
+        }
+        Ok(())
+    }
+}
