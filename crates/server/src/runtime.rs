@@ -138,6 +138,10 @@ impl Runtime for CoroutineRuntime {
         // does not suspend and does not unwind out of `parse`.
         unsafe { &*self.yielder }.on_parent_stack(|| kilndb_syntax::parse(sql))
     }
+    fn on_large_stack(&self, f: &mut dyn FnMut()) {
+        // SAFETY: as in `parse`.
+        unsafe { &*self.yielder }.on_parent_stack(f);
+    }
     fn control(&self) -> &SessionControl {
         &self.control
     }

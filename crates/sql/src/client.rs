@@ -43,6 +43,8 @@ pub trait Client {
 /// Waiting, and the one thing that cannot run on a small stack.
 pub trait Runtime: Park {
     fn parse(&self, sql: &str) -> Result<Script>;
+    /// Runs `f` on the thread's own, large stack. It must not park.
+    fn on_large_stack(&self, f: &mut dyn FnMut());
     fn control(&self) -> &SessionControl;
     fn worker(&self) -> usize;
 }

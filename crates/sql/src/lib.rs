@@ -2,4 +2,20 @@
 //!
 //! Must not know: sockets, protocol messages, coroutines (it waits through `kilndb_base::park::Park`).
 
+pub mod bind;
 pub mod catalog;
+pub mod client;
+mod copy;
+mod ddl;
+pub mod exec;
+mod explain;
+pub mod functions;
+pub mod instance;
+pub mod plan;
+pub mod session;
+pub mod settings;
+
+pub use instance::{Instance, InstanceOptions};
+
+/// What clients are told: the PostgreSQL whose protocol and dialect this is.
+pub const SERVER_VERSION: &str = "18.0";

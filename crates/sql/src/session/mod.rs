@@ -7,15 +7,17 @@
 //! 3. Plans are shared and read-only; what an execution changes belongs to the session.
 
 mod cursor;
-mod environment;
+mod definitions;
+pub(crate) mod environment;
 mod extended;
-mod host;
+pub(crate) mod host;
 mod portal;
 mod prepared;
-mod run;
+pub(crate) mod run;
 mod simple;
 mod transaction;
 mod utility;
+mod views;
 
 pub use extended::BindRequest;
 pub(crate) use environment::Environment;
@@ -146,6 +148,8 @@ pub struct Session {
     /// What happens at commit to temporary tables.
     pub(crate) on_commit: Vec<(Oid, OnCommit)>,
     pub(crate) session_start: i64,
+    /// System views are made with it at the first start.
+    pub(crate) allow_system_objects: bool,
     /// Result formats of the utility command being executed through the extended protocol.
     utility_formats: Vec<i16>,
 }
@@ -196,6 +200,7 @@ impl Session {
             temp_schema: None,
             on_commit: Vec::new(),
             session_start: now,
+            allow_system_objects: false,
             utility_formats: Vec::new(),
             database,
             instance,

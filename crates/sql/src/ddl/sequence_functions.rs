@@ -1,0 +1,119 @@
+//! nextval, currval, setval, lastval.
+
+use super::sequence::{SequenceState, options_of_row, take_values};
+use crate::catalog::ids::*;
+use crate::catalog::{CatalogView, Table};
+use crate::exec::CallEnv;
+use crate::session::environment::StatementHost;
+use crate::session::host::require_sequence;
+use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_types::Datum;
+use std::sync::Arc;
+
+fn sequence(host: &StatementHost<'_>, d: Option<&Datum>) -> Result<Arc<Table>> {
+    let oid = match d {
+        Some(Datum::Oid(oid)) => *oid,
+        _ => 0,
+    };
+    let table = host.reader.table_by_oid(oid)?;
+    let table = table.ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("could not open relation with OID {oid}")))?;
+    require_sequence(&table)?;
+    Ok(table)
+}
+
+fn options(host: &StatementHost<'_>, oid: Oid) -> Result<super::sequence::SequenceOptions> {
+    let rows = host.database().store.lookup(PG_SEQUENCE, PG_SEQUENCE_SEQRELID_INDEX, &[Datum::Oid(oid)], &host.reader.snapshot)?;
+    rows.first().map(options_of_row).ok_or_else(|| Error::internal(format!("sequence {oid} has no definition")))
+}
+
+pub(crate) fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], _env: &mut CallEnv<'_>) -> Result<Datum> {
+    match name {
+        "nextval" => next_value(host, &*sequence(host, args.first())?),
+        "currval" => {
+            let table = sequence(host, args.first())?;
+            let known = host.scratch.currval.borrow().get(&table.oid).copied();
+            known.map(Datum::Int8).ok_or_else(|| {
+                Error::new(
+                    sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                    format!("currval of sequence \"{}\" is not yet defined in this session", table.name),
+                )
+            })
+        }
+        "lastval" => {
+            let last = host.scratch.last_sequence.get();
+            let value = last.and_then(|oid| host.scratch.currval.borrow().get(&oid).copied());
+            value.map(Datum::Int8).ok_or_else(|| {
+                Error::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, "lastval is not yet defined in this session")
+            })
+        }
+        "pg_sequence_last_value" => {
+            let table = sequence(host, args.first())?;
+            let state = SequenceState::decode(&host.instance.engine.relation(table.storage)?.cell_read()?)?;
+            Ok(if state.is_called { Datum::Int8(state.last_value) } else { Datum::Null })
+        }
+        _ => set_value(host, args),
+    }
+}
+
+fn refuse_read_only(host: &StatementHost<'_>, table: &Table, what: &str) -> Result<()> {
+    if host.facts.read_only && table.persistence != b't' {
+        return Err(Error::new(
+            sqlstate::READ_ONLY_SQL_TRANSACTION,
+            format!("cannot execute {what}() in a read-only transaction"),
+        ));
+    }
+    Ok(())
+}
+
+/// The sequence's next value, from the session's own reserve if CACHE has left some.
+pub(crate) fn next_value(host: &StatementHost<'_>, table: &Table) -> Result<Datum> {
+    refuse_read_only(host, table, "nextval")?;
+    let mut cache = host.scratch.sequence_cache.borrow_mut();
+    let value = match cache.get_mut(&table.oid) {
+        Some((next, left, step)) if *left > 0 => {
+            let value = *next;
+            *next = next.wrapping_add(*step);
+            *left -= 1;
+            value
+        }
+        _ => {
+            let options = options(host, table.oid)?;
+            let cell = host.instance.engine.relation(table.storage)?;
+            let (first, left) = take_values(&cell, &table.name, &options)?;
+            if left > 0 {
+                cache.insert(table.oid, (first.wrapping_add(options.increment), left, options.increment));
+            }
+            first
+        }
+    };
+    host.scratch.currval.borrow_mut().insert(table.oid, value);
+    host.scratch.last_sequence.set(Some(table.oid));
+    Ok(Datum::Int8(value))
+}
+
+fn set_value(host: &StatementHost<'_>, args: &[Datum]) -> Result<Datum> {
+    let table = sequence(host, args.first())?;
+    refuse_read_only(host, &table, "setval")?;
+    let value = match args.get(1) {
+        Some(Datum::Int8(v)) => *v,
+        _ => return Ok(Datum::Null),
+    };
+    let is_called = !matches!(args.get(2), Some(Datum::Bool(false)));
+    let o = options(host, table.oid)?;
+    if value < o.min || value > o.max {
+        return Err(Error::new(
+            sqlstate::NUMERIC_VALUE_OUT_OF_RANGE,
+            format!("setval: value {value} is out of bounds for sequence \"{}\" ({}..{})", table.name, o.min, o.max),
+        ));
+    }
+    host.instance.engine.relation(table.storage)?.cell_modify(&mut |bytes| {
+        SequenceState { last_value: value, is_called, log_count: 0 }.encode(bytes);
+        Ok(((), true))
+    })?;
+    host.scratch.sequence_cache.borrow_mut().remove(&table.oid);
+    if is_called {
+        host.scratch.currval.borrow_mut().insert(table.oid, value);
+        host.scratch.last_sequence.set(Some(table.oid));
+    }
+    Ok(Datum::Int8(value))
+}

@@ -1,0 +1,248 @@
+//! pg_get_…def(): definitions as SQL text.
+
+use super::environment::{StatementHost, relation_by_text};
+use crate::catalog::format_type::quote_identifier as quote;
+use crate::catalog::ids::*;
+use crate::catalog::store::CatalogRow;
+use crate::catalog::{CatalogView, Index, Table};
+use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_types::Datum;
+use std::sync::Arc;
+
+fn oid_of(d: Option<&Datum>) -> Oid {
+    match d {
+        Some(Datum::Oid(o)) => *o,
+        _ => 0,
+    }
+}
+
+fn text_of(d: Option<&Datum>) -> &str {
+    match d {
+        Some(Datum::Text(s)) => s,
+        _ => "",
+    }
+}
+
+fn int_of(d: Option<&Datum>) -> i32 {
+    match d {
+        Some(Datum::Int4(i)) => *i,
+        Some(Datum::Int2(i)) => i32::from(*i),
+        _ => 0,
+    }
+}
+
+pub(super) fn call(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Result<Datum> {
+    match name {
+        // Expressions are kept as text.
+        "pg_get_expr" => Ok(args.first().cloned().unwrap_or_default()),
+        "pg_get_indexdef" => {
+            let Some((table, index)) = find_index(host, oid_of(args.first()))? else { return Ok(Datum::Null) };
+            match int_of(args.get(1)) {
+                0 => Ok(Datum::text(index_definition(host, &table, &index)?)),
+                n => Ok(index.keys.get(n as usize - 1).map_or(Datum::Null, |_| Datum::text(key_text(&table, &index, n as usize - 1, false)))),
+            }
+        }
+        "pg_get_constraintdef" => {
+            let key = [Datum::Oid(oid_of(args.first()))];
+            let rows = host.database().store.lookup(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, &key, &host.reader.snapshot)?;
+            match rows.first() {
+                Some(row) => Ok(Datum::text(constraint_definition(host, row)?)),
+                None => Ok(Datum::Null),
+            }
+        }
+        "pg_get_viewdef" => {
+            let oid = match args.first() {
+                Some(Datum::Text(name)) => relation_by_text(host, name)?,
+                other => oid_of(other),
+            };
+            let view = host.reader.table_by_oid(oid)?;
+            Ok(view.and_then(|v| v.view_sql.clone()).map_or(Datum::Null, |sql| Datum::text(format!(" {sql};"))))
+        }
+        "pg_get_serial_sequence" => serial_sequence(host, text_of(args.first()), text_of(args.get(1))),
+        _ => function_text(host, name, oid_of(args.first())),
+    }
+}
+
+fn find_index(host: &StatementHost<'_>, oid: Oid) -> Result<Option<(Arc<Table>, Arc<Index>)>> {
+    let rows = host.database().store.lookup(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, &[Datum::Oid(oid)], &host.reader.snapshot)?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    let Some(table) = host.reader.table_by_oid(row.oid("indrelid"))? else { return Ok(None) };
+    let index = table.indexes.iter().find(|i| i.oid == oid).cloned();
+    Ok(index.map(|i| (table, i)))
+}
+
+fn key_text(table: &Table, index: &Index, position: usize, with_order: bool) -> String {
+    let key = &index.keys[position];
+    let mut text = match &key.expression_sql {
+        Some(sql) if is_call(sql) => sql.clone(),
+        Some(sql) => format!("({sql})"),
+        None => quote(&table.columns[key.attnum as usize - 1].name),
+    };
+    if with_order {
+        match (key.descending, key.nulls_first) {
+            (true, true) => text.push_str(" DESC"),
+            (true, false) => text.push_str(" DESC NULLS LAST"),
+            (false, true) => text.push_str(" NULLS FIRST"),
+            (false, false) => {}
+        }
+    }
+    text
+}
+
+/// A function call needs no parentheses around it.
+fn is_call(sql: &str) -> bool {
+    let name_end = sql.find('(').unwrap_or(0);
+    let is_name = name_end > 0 && sql[..name_end].chars().all(|c| c.is_alphanumeric() || c == '_' || c == '.');
+    let mut depth = 0;
+    let closes_at_end = sql.char_indices().find_map(|(i, c)| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        (c == ')' && depth == 0).then_some(i)
+    }) == Some(sql.len().saturating_sub(1));
+    is_name && closes_at_end
+}
+
+fn index_definition(host: &StatementHost<'_>, table: &Table, index: &Index) -> Result<String> {
+    let keys: Vec<String> = (0..index.keys.len()).map(|i| key_text(table, index, i, true)).collect();
+    let mut text = format!(
+        "CREATE {}INDEX {} ON {}.{} USING {} ({})",
+        if index.unique { "UNIQUE " } else { "" },
+        quote(&index.name),
+        quote(&table.schema_name),
+        quote(&table.name),
+        index.method,
+        keys.join(", ")
+    );
+    if !index.include.is_empty() {
+        let names: Vec<String> = index.include.iter().map(|n| quote(&table.columns[*n as usize - 1].name)).collect();
+        text.push_str(&format!(" INCLUDE ({})", names.join(", ")));
+    }
+    if index.nulls_not_distinct {
+        text.push_str(" NULLS NOT DISTINCT");
+    }
+    if let Some(class) = host.reader.class_row(index.oid)? {
+        let options = class.texts("reloptions");
+        if !options.is_empty() {
+            let shown: Vec<String> = options.iter().map(|o| o.replacen('=', "='", 1) + "'").collect();
+            text.push_str(&format!(" WITH ({})", shown.join(", ")));
+        }
+    }
+    if let Some(predicate) = &index.predicate_sql {
+        text.push_str(&format!(" WHERE ({predicate})"));
+    }
+    Ok(text)
+}
+
+fn column_list(table: &Table, numbers: &[i64]) -> String {
+    let names: Vec<String> = numbers
+        .iter()
+        .filter_map(|n| usize::try_from(*n - 1).ok().and_then(|i| table.columns.get(i)))
+        .map(|c| quote(&c.name))
+        .collect();
+    names.join(", ")
+}
+
+fn constraint_definition(host: &StatementHost<'_>, row: &CatalogRow) -> Result<String> {
+    let table = host.reader.table_by_oid(row.oid("conrelid"))?;
+    let table = table.ok_or_else(|| Error::internal("a constraint without its table"))?;
+    let mut text = match row.char("contype") {
+        b'p' | b'u' => {
+            let index = table.indexes.iter().find(|i| i.oid == row.oid("conindid"));
+            let word = if row.char("contype") == b'p' { "PRIMARY KEY" } else { "UNIQUE" };
+            let distinct = if index.is_some_and(|i| i.nulls_not_distinct) { " NULLS NOT DISTINCT" } else { "" };
+            let include: Vec<i64> = index.map(|i| i.include.iter().map(|n| i64::from(*n)).collect()).unwrap_or_default();
+            let mut text = format!("{word}{distinct} ({})", column_list(&table, &row.numbers("conkey")));
+            if !include.is_empty() {
+                text.push_str(&format!(" INCLUDE ({})", column_list(&table, &include)));
+            }
+            text
+        }
+        b'c' => format!("CHECK (({}))", row.text("conbin").unwrap_or("")),
+        b'f' => foreign_definition(host, row, &table)?,
+        other => return Err(Error::unsupported(format!("constraints of type {} are not supported", other as char))),
+    };
+    if row.bool("connoinherit") && row.char("contype") == b'c' {
+        text.push_str(" NO INHERIT");
+    }
+    if row.bool("condeferrable") {
+        text.push_str(" DEFERRABLE");
+    }
+    if row.bool("condeferred") {
+        text.push_str(" INITIALLY DEFERRED");
+    }
+    if !row.bool("convalidated") {
+        text.push_str(" NOT VALID");
+    }
+    Ok(text)
+}
+
+fn foreign_definition(host: &StatementHost<'_>, row: &CatalogRow, table: &Table) -> Result<String> {
+    let target = host.reader.table_by_oid(row.oid("confrelid"))?;
+    let target = target.ok_or_else(|| Error::internal("a foreign key without its target"))?;
+    let visible = host.reader.find_relation(None, &target.name)? == Some(target.oid);
+    let name = if visible { quote(&target.name) } else { format!("{}.{}", quote(&target.schema_name), quote(&target.name)) };
+    let mut text = format!(
+        "FOREIGN KEY ({}) REFERENCES {name}({})",
+        column_list(table, &row.numbers("conkey")),
+        column_list(&target, &row.numbers("confkey"))
+    );
+    if row.char("confmatchtype") == b'f' {
+        text.push_str(" MATCH FULL");
+    }
+    let action = |letter: u8| match letter {
+        b'r' => Some("RESTRICT"),
+        b'c' => Some("CASCADE"),
+        b'n' => Some("SET NULL"),
+        b'd' => Some("SET DEFAULT"),
+        _ => None,
+    };
+    for (event, column) in [("UPDATE", "confupdtype"), ("DELETE", "confdeltype")] {
+        if let Some(action) = action(row.char(column)) {
+            text.push_str(&format!(" ON {event} {action}"));
+        }
+    }
+    Ok(text)
+}
+
+fn serial_sequence(host: &StatementHost<'_>, table: &str, column: &str) -> Result<Datum> {
+    let oid = relation_by_text(host, table)?;
+    let found = host.reader.table_by_oid(oid)?.ok_or_else(|| Error::internal("a relation vanished"))?;
+    let attnum = found.columns.iter().find(|c| !c.dropped && c.name == column).map(|c| c.attnum).ok_or_else(|| {
+        Error::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{column}\" of relation \"{}\" does not exist", found.name))
+    })?;
+    let Some(sequence) = host.reader.owned_sequence(oid, attnum)? else { return Ok(Datum::Null) };
+    let Some(sequence) = host.reader.table_by_oid(sequence)? else { return Ok(Datum::Null) };
+    Ok(Datum::text(format!("{}.{}", quote(&sequence.schema_name), quote(&sequence.name))))
+}
+
+fn function_text(host: &StatementHost<'_>, name: &str, oid: Oid) -> Result<Datum> {
+    let Some(f) = host.reader.function_by_oid(oid)? else { return Ok(Datum::Null) };
+    if name == "pg_get_function_result" {
+        if f.kind == b'p' {
+            return Ok(Datum::Null);
+        }
+        let shown = host.reader.format_type(f.return_type, -1);
+        return Ok(Datum::text(if f.returns_set { format!("SETOF {shown}") } else { shown }));
+    }
+    let mut parts = Vec::new();
+    let first_default = f.arg_types.len().saturating_sub(f.defaults.len());
+    for (i, t) in f.arg_types.iter().enumerate() {
+        let mut part = String::new();
+        if f.variadic != 0 && i + 1 == f.arg_types.len() {
+            part.push_str("VARIADIC ");
+        }
+        if let Some(name) = f.arg_names.get(i).filter(|n| !n.is_empty()) {
+            part.push_str(&quote(name));
+            part.push(' ');
+        }
+        part.push_str(&host.reader.format_type(*t, -1));
+        if name == "pg_get_function_arguments" && i >= first_default {
+            part.push_str(&format!(" DEFAULT {}", f.defaults[i - first_default]));
+        }
+        parts.push(part);
+    }
+    Ok(Datum::text(parts.join(", ")))
+}

@@ -1,0 +1,452 @@
+//! Functions that depend on the session or the catalogs, by PostgreSQL's names.
+
+use super::environment::{StatementHost, relation_by_text, split_qualified};
+use crate::catalog::ids::*;
+use crate::catalog::{CatalogView, Table, TableKind};
+use crate::ddl::sequence_functions as seq;
+use crate::exec::{CallEnv, SessionHost};
+use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_types::context::Host;
+use kilndb_types::{Datum, oids};
+
+/// All names that [`StatementHost::call_session_function`] knows.
+pub(crate) const SESSION_FUNCTIONS: &[&str] = &[
+    "nextval", "currval", "setval", "lastval", "pg_sequence_last_value", "current_setting", "set_config", "version",
+    "pg_backend_pid", "current_database", "current_catalog", "current_schema", "current_schemas", "current_user",
+    "session_user", "user", "getpgusername", "format_type", "pg_get_userbyid", "pg_table_is_visible", "pg_type_is_visible",
+    "pg_function_is_visible", "pg_operator_is_visible", "pg_collation_is_visible", "pg_opclass_is_visible",
+    "pg_opfamily_is_visible", "pg_conversion_is_visible", "pg_ts_config_is_visible", "pg_ts_dict_is_visible",
+    "pg_statistics_obj_is_visible", "pg_get_expr", "pg_get_indexdef", "pg_get_constraintdef", "pg_get_viewdef",
+    "obj_description", "col_description", "shobj_description", "pg_relation_size", "pg_total_relation_size",
+    "pg_table_size", "pg_indexes_size", "pg_database_size", "pg_encoding_to_char", "pg_char_to_encoding",
+    "pg_is_in_recovery", "txid_current", "txid_current_if_assigned", "pg_current_xact_id", "pg_current_xact_id_if_assigned",
+    "pg_cancel_backend", "pg_terminate_backend", "pg_postmaster_start_time", "pg_conf_load_time", "pg_reload_conf",
+    "pg_get_serial_sequence", "has_table_privilege", "has_schema_privilege", "has_database_privilege",
+    "has_column_privilege", "has_sequence_privilege", "has_function_privilege", "pg_has_role", "pg_sleep",
+    "to_regclass", "to_regtype", "to_regproc", "to_regnamespace", "to_regrole", "pg_my_temp_schema",
+    "pg_is_other_temp_schema", "pg_get_function_result", "pg_get_function_arguments", "pg_get_function_identity_arguments",
+    "pg_client_encoding", "inet_server_port", "pg_current_wal_lsn", "pg_current_wal_insert_lsn", "pg_current_wal_flush_lsn",
+    "pg_relation_filenode", "pg_get_partkeydef", "pg_relation_is_publishable", "pg_tablespace_location", 
+    "pg_get_statisticsobjdef_columns", "pg_jit_available",
+    "pg_is_wal_replay_paused", "row_security_active",
+    "pg_get_function_sqlbody", 
+    
+];
+
+pub(crate) const SET_RETURNING_FUNCTIONS: &[&str] = &[
+    "pg_show_all_settings", "pg_stat_get_activity", "pg_lock_status", "pg_prepared_statement", "pg_cursor", "pg_partition_tree",
+    "pg_partition_ancestors", "pg_get_keywords", "pg_timezone_names", "aclexplode", "pg_options_to_table", "pg_sequence_parameters",
+];
+
+fn text_of(d: Option<&Datum>) -> String {
+    match d {
+        Some(Datum::Text(s)) => s.to_string(),
+        Some(Datum::Int4(i)) => i.to_string(),
+        Some(Datum::Oid(o)) => o.to_string(),
+        _ => String::new(),
+    }
+}
+
+fn oid_of(d: Option<&Datum>) -> Oid {
+    match d {
+        Some(Datum::Oid(o)) => *o,
+        Some(Datum::Int4(i)) => *i as Oid,
+        Some(Datum::Int8(i)) => *i as Oid,
+        _ => 0,
+    }
+}
+
+fn int_of(d: Option<&Datum>) -> i64 {
+    match d {
+        Some(Datum::Int2(i)) => i64::from(*i),
+        Some(Datum::Int4(i)) => i64::from(*i),
+        Some(Datum::Int8(i)) => *i,
+        _ => 0,
+    }
+}
+
+fn bool_of(d: Option<&Datum>) -> bool {
+    matches!(d, Some(Datum::Bool(true)))
+}
+
+impl SessionHost for StatementHost<'_> {
+    fn call_session_function(&self, _oid: Oid, name: &str, args: &[Datum], env: &mut CallEnv<'_>) -> Option<Result<Datum>> {
+        if !SESSION_FUNCTIONS.contains(&name) {
+            return None;
+        }
+        Some(call(self, name, args, env))
+    }
+    fn call_set_returning(&self, _oid: Oid, name: &str, args: &[Datum], _env: &mut CallEnv<'_>) -> Option<Result<Vec<Vec<Datum>>>> {
+        if !SET_RETURNING_FUNCTIONS.contains(&name) {
+            return None;
+        }
+        Some(super::views::rows(self, name, args))
+    }
+    fn current_user(&self) -> String {
+        self.facts.role_name.to_string()
+    }
+    fn session_user(&self) -> String {
+        self.facts.login_name.to_string()
+    }
+    fn current_database(&self) -> String {
+        self.database().name.clone()
+    }
+    fn current_schema(&self) -> Option<String> {
+        self.reader.creation_schema.clone()
+    }
+}
+
+fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<'_>) -> Result<Datum> {
+    let first = args.first();
+    match name {
+        "nextval" | "currval" | "setval" | "lastval" | "pg_sequence_last_value" => seq::call(host, name, args, env),
+        "current_setting" | "set_config" => setting(host, name, args),
+        "pg_relation_size" | "pg_total_relation_size" | "pg_table_size" | "pg_indexes_size" | "pg_database_size"
+        | "pg_relation_filenode" => sizes(host, name, args, env),
+        "pg_get_expr" | "pg_get_indexdef" | "pg_get_constraintdef" | "pg_get_viewdef" | "pg_get_serial_sequence"
+        | "pg_get_function_result" | "pg_get_function_arguments" | "pg_get_function_identity_arguments" => super::definitions::call(host, name, args),
+        "obj_description" | "col_description" | "shobj_description" => description(host, name, args),
+        "to_regclass" | "to_regtype" | "to_regproc" | "to_regnamespace" | "to_regrole" => to_reg(host, name, &text_of(first)),
+        "version" => Ok(Datum::text(format!(
+            "PostgreSQL {} (KilnDB {}) on {}-linux, 64-bit",
+            crate::SERVER_VERSION,
+            env!("CARGO_PKG_VERSION"),
+            std::env::consts::ARCH
+        ))),
+        "pg_backend_pid" => Ok(Datum::Int4(host.facts.process_id)),
+        "current_database" | "current_catalog" => Ok(Datum::text(&host.database().name)),
+        "current_schema" => Ok(host.reader.creation_schema.as_ref().map_or(Datum::Null, Datum::text)),
+        "current_schemas" => {
+            let implicit = bool_of(first);
+            let mut names = Vec::new();
+            for oid in host.reader.search_path {
+                let name = host.reader.schema_name(*oid)?.unwrap_or_default();
+                if implicit || name != "pg_catalog" || host.settings.search_path.contains(&name) {
+                    names.push(Datum::text(name));
+                }
+            }
+            Ok(crate::catalog::store::array(oids::NAME, names))
+        }
+        "current_user" | "user" | "getpgusername" => Ok(Datum::text(host.facts.role_name)),
+        "session_user" => Ok(Datum::text(host.facts.login_name)),
+        "format_type" => {
+            if first.is_none_or(Datum::is_null) {
+                return Ok(Datum::Null);
+            }
+            let typmod = args.get(1).filter(|d| !d.is_null()).map(|d| int_of(Some(d)) as i32);
+            Ok(Datum::text(crate::catalog::format_type::format_type(&host.reader, oid_of(first), typmod)))
+        }
+        "pg_get_userbyid" => {
+            let oid = oid_of(first);
+            let rows = host.database().store.lookup(PG_AUTHID, PG_AUTHID_OID_INDEX, &[Datum::Oid(oid)], &host.reader.snapshot)?;
+            let name = rows.first().and_then(|r| r.text("rolname")).map(str::to_string);
+            Ok(Datum::text(name.unwrap_or_else(|| format!("unknown (OID={oid})"))))
+        }
+        "pg_table_is_visible" => relation_visible(host, oid_of(first)),
+        "pg_type_is_visible" => {
+            let Some(info) = host.reader.type_by_oid(oid_of(first))? else { return Ok(Datum::Null) };
+            Ok(Datum::Bool(host.reader.type_by_name(None, &info.name)?.is_some_and(|t| t.oid == info.oid)))
+        }
+        "pg_function_is_visible" => {
+            let Some(info) = host.reader.function_by_oid(oid_of(first))? else { return Ok(Datum::Null) };
+            Ok(Datum::Bool(host.reader.search_path.contains(&info.schema_oid)))
+        }
+        n if n.ends_with("_is_visible") => Ok(Datum::Bool(true)),
+        "pg_encoding_to_char" => Ok(Datum::text(if int_of(first) == 6 { "UTF8" } else { "" })),
+        "pg_char_to_encoding" => Ok(Datum::Int4(if text_of(first).to_ascii_lowercase().replace('-', "") == "utf8" { 6 } else { -1 })),
+        "pg_client_encoding" => Ok(Datum::text("UTF8")),
+        "pg_is_in_recovery" | "pg_jit_available" | "row_security_active" | "pg_is_wal_replay_paused" => Ok(Datum::Bool(false)),
+        "txid_current" => Ok(Datum::Int8(env.txn.assign_xid().0 as i64)),
+        "pg_current_xact_id" => Ok(Datum::U64(env.txn.assign_xid().0)),
+        "txid_current_if_assigned" => Ok(env.txn.xid().map_or(Datum::Null, |x| Datum::Int8(x.0 as i64))),
+        "pg_current_xact_id_if_assigned" => Ok(env.txn.xid().map_or(Datum::Null, |x| Datum::U64(x.0))),
+        "pg_cancel_backend" | "pg_terminate_backend" => signal(host, name, int_of(first)),
+        "pg_postmaster_start_time" | "pg_conf_load_time" => {
+            Ok(Datum::TimestampTz(host.instance.start_unix_micros - super::POSTGRES_EPOCH_MICROS))
+        }
+        "pg_reload_conf" => {
+            host.instance.reload_settings()?;
+            Ok(Datum::Bool(true))
+        }
+        "pg_sleep" => sleep(host, first, env),
+        "pg_my_temp_schema" => Ok(Datum::Oid(host.reader.temp_schema.unwrap_or(0))),
+        "pg_is_other_temp_schema" => {
+            let oid = oid_of(first);
+            let temporary = host.reader.schema_name(oid)?.is_some_and(|n| n.starts_with("pg_temp_"));
+            Ok(Datum::Bool(temporary && host.reader.temp_schema != Some(oid)))
+        }
+        "pg_current_wal_lsn" | "pg_current_wal_insert_lsn" => Ok(Datum::U64(host.instance.engine.insert_lsn().0)),
+        "pg_current_wal_flush_lsn" => Ok(Datum::U64(host.instance.engine.flushed_lsn().0)),
+        "inet_server_port" => Ok(Datum::Int4(host.instance.settings().port().into())),
+        n if n.starts_with("has_") || n == "pg_has_role" => privilege(host, n, args),
+        "pg_get_partkeydef" | "pg_get_statisticsobjdef_columns" | "pg_tablespace_location" | "pg_get_function_sqlbody" => Ok(Datum::Null),
+        "pg_relation_is_publishable" => Ok(Datum::Bool(true)),
+        other => Err(Error::unsupported(format!("function {other} is not supported"))),
+    }
+}
+
+fn setting(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Result<Datum> {
+    let key = text_of(args.first());
+    if name == "set_config" {
+        if args.first().is_none_or(Datum::is_null) {
+            return Err(Error::new(sqlstate::NULL_VALUE_NOT_ALLOWED, "SET requires parameter name"));
+        }
+        let value = text_of(args.get(1));
+        let shown = match crate::settings::definition(&key) {
+            Some(d) => crate::settings::show_value(d, &crate::settings::check_value(d, &value)?),
+            None => value.clone(),
+        };
+        host.scratch.set_config.borrow_mut().push((key, value, bool_of(args.get(2))));
+        return Ok(Datum::text(shown));
+    }
+    let pending = host.scratch.set_config.borrow().iter().rev().find(|(n, _, _)| n.eq_ignore_ascii_case(&key)).map(|(_, v, _)| v.clone());
+    let special = match key.to_ascii_lowercase().as_str() {
+        "is_superuser" => Some(if host.facts.is_superuser { "on" } else { "off" }.to_string()),
+        "session_authorization" => Some(host.facts.login_name.to_string()),
+        "transaction_isolation" => Some(host.facts.isolation.to_string()),
+        "transaction_read_only" => Some(if host.facts.read_only { "on" } else { "off" }.to_string()),
+        "data_directory" => Some(host.instance.data_dir.display().to_string()),
+        _ => None,
+    };
+    let value = pending.or(special).or_else(|| host.settings.get(&key).map(str::to_string));
+    match (value, crate::settings::definition(&key)) {
+        (Some(value), Some(d)) => Ok(Datum::text(crate::settings::show_value(d, &value))),
+        (Some(value), None) => Ok(Datum::text(value)),
+        (None, _) if bool_of(args.get(1)) => Ok(Datum::Null),
+        (None, _) => Err(crate::settings::unrecognized(&key)),
+    }
+}
+
+fn relation_sizes(host: &StatementHost<'_>, table: &Table) -> Result<(i64, i64)> {
+    let bytes = |storage: kilndb_base::RelationId| -> Result<i64> {
+        Ok(if storage.0 == 0 { 0 } else { i64::from(host.instance.engine.relation(storage)?.pages()) * 8192 })
+    };
+    let mut indexes = 0;
+    for index in &table.indexes {
+        indexes += bytes(index.storage)?;
+    }
+    Ok((bytes(table.storage)?, indexes))
+}
+
+fn sizes(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<'_>) -> Result<Datum> {
+    if name == "pg_database_size" {
+        let mut total = 0i64;
+        for row in host.database().store.scan(PG_CLASS, env.snapshot)? {
+            let storage = kilndb_base::RelationId(row.oid("relfilenode"));
+            if storage.0 != 0 {
+                total += i64::from(host.instance.engine.relation(storage)?.pages()) * 8192;
+            }
+        }
+        return Ok(Datum::Int8(total));
+    }
+    let Some(table) = host.reader.table_by_oid(oid_of(args.first()))? else { return Ok(Datum::Null) };
+    if name == "pg_relation_filenode" {
+        return Ok(Datum::Oid(table.storage.0));
+    }
+    if name == "pg_relation_size" && args.len() > 1 && text_of(args.get(1)) != "main" {
+        return Ok(Datum::Int8(0));
+    }
+    let (own, indexes) = relation_sizes(host, &table)?;
+    Ok(Datum::Int8(match name {
+        "pg_indexes_size" => indexes,
+        "pg_total_relation_size" => own + indexes,
+        _ => own,
+    }))
+}
+
+fn description(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Result<Datum> {
+    let store = &host.database().store;
+    let object = oid_of(args.first());
+    if name == "shobj_description" {
+        let rows = store.scan(PG_SHDESCRIPTION, &host.reader.snapshot)?;
+        let found = rows.iter().find(|r| r.oid("objoid") == object);
+        return Ok(found.and_then(|r| r.text("description")).map_or(Datum::Null, Datum::text));
+    }
+    let (class, column) = match name {
+        "col_description" => (Some(PG_CLASS), int_of(args.get(1))),
+        _ => {
+            let class = text_of(args.get(1));
+            (host.reader.find_relation(Some("pg_catalog"), &class)?, 0)
+        }
+    };
+    let rows = store.lookup(PG_DESCRIPTION, PG_DESCRIPTION_O_C_O_INDEX, &[Datum::Oid(object)], &host.reader.snapshot)?;
+    let found = rows.iter().find(|r| class.is_none_or(|c| r.oid("classoid") == c) && r.int("objsubid") == column);
+    Ok(found.and_then(|r| r.text("description")).map_or(Datum::Null, Datum::text))
+}
+
+fn relation_visible(host: &StatementHost<'_>, oid: Oid) -> Result<Datum> {
+    let Some(class) = host.reader.class_row(oid)? else { return Ok(Datum::Null) };
+    let name = class.text("relname").unwrap_or("");
+    Ok(Datum::Bool(host.reader.find_relation(None, name)? == Some(oid)))
+}
+
+fn signal(host: &StatementHost<'_>, name: &str, pid: i64) -> Result<Datum> {
+    let Some(control) = i32::try_from(pid).ok().and_then(|p| host.instance.sessions().get(p)) else {
+        host.notice(Error::notice(
+            sqlstate::WARNING,
+            kilndb_base::Severity::Warning,
+            format!("PID {pid} is not a PostgreSQL backend process"),
+        ));
+        return Ok(Datum::Bool(false));
+    };
+    if name == "pg_cancel_backend" { control.request_cancel() } else { control.request_terminate() }
+    Ok(Datum::Bool(true))
+}
+
+fn sleep(host: &StatementHost<'_>, seconds: Option<&Datum>, env: &mut CallEnv<'_>) -> Result<Datum> {
+    let seconds = match seconds {
+        Some(Datum::Float8(s)) => s.max(0.0),
+        _ => 0.0,
+    };
+    let end = host.instance.env.monotonic_nanos().saturating_add((seconds * 1e9) as u64);
+    while host.instance.env.monotonic_nanos() < end {
+        env.park.park(Some(end))?;
+    }
+    Ok(Datum::Text(std::sync::Arc::from("")))
+}
+
+/// Owners and superusers may do everything, everybody else nothing: there is no GRANT yet.
+fn privilege(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Result<Datum> {
+    if args.iter().any(Datum::is_null) {
+        return Ok(Datum::Null);
+    }
+    if host.facts.is_superuser || name == "pg_has_role" {
+        return Ok(Datum::Bool(true));
+    }
+    let relation = args.iter().rev().nth(1).map(|d| match d {
+        Datum::Text(t) => relation_by_text(host, t),
+        other => Ok(oid_of(Some(other))),
+    });
+    if !matches!(name, "has_table_privilege" | "has_sequence_privilege") {
+        return Ok(Datum::Bool(name == "has_schema_privilege" || name == "has_database_privilege"));
+    }
+    let owner = match relation {
+        Some(oid) => host.reader.table_by_oid(oid?)?.map(|t| t.owner),
+        None => None,
+    };
+    Ok(Datum::Bool(owner == Some(host.facts.current_role)))
+}
+
+fn to_reg(host: &StatementHost<'_>, name: &str, text: &str) -> Result<Datum> {
+    let kind = match name {
+        "to_regclass" => oids::REGCLASS,
+        "to_regtype" => oids::REGTYPE,
+        "to_regproc" => oids::REGPROC,
+        "to_regnamespace" => oids::REGNAMESPACE,
+        _ => oids::REGROLE,
+    };
+    match reg_lookup(host, kind, text) {
+        Ok(oid) => Ok(Datum::Oid(oid)),
+        Err(e) if e.sqlstate().0.starts_with(b"42") || e.sqlstate() == sqlstate::INVALID_SCHEMA_NAME => Ok(Datum::Null),
+        Err(e) => Err(e),
+    }
+}
+
+/// Text input of the reg… types.
+pub(super) fn reg_lookup(host: &StatementHost<'_>, kind: Oid, text: &str) -> Result<Oid> {
+    let parts = || split_qualified(text).ok_or_else(|| Error::new(sqlstate::INVALID_NAME, "invalid name syntax"));
+    match kind {
+        oids::REGCLASS => relation_by_text(host, text),
+        oids::REGTYPE => {
+            let cast = format!("CAST(NULL AS {text})");
+            let mut found = Err(Error::internal("a type was not looked up"));
+            host.runtime.on_large_stack(&mut || {
+                found = crate::bind::bind_expression(&cast, None, &host.reader, None).map(|b| b.expr.ty);
+            });
+            found.map_err(|mut e| {
+                e.0.position = None;
+                e
+            })
+        }
+        oids::REGNAMESPACE => {
+            let parts = parts()?;
+            let name = parts.first().map(String::as_str).unwrap_or("");
+            let missing = || Error::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist"));
+            host.reader.schema_oid(name)?.ok_or_else(missing)
+        }
+        oids::REGROLE => {
+            let parts = parts()?;
+            let name = parts.first().map(String::as_str).unwrap_or("");
+            let missing = || Error::new(sqlstate::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist"));
+            host.instance.role_row(name)?.map(|r| r.oid("oid")).ok_or_else(missing)
+        }
+        oids::REGPROC => {
+            let parts = parts()?;
+            let (schema, name) = match parts.as_slice() {
+                [schema, name] => (Some(schema.as_str()), name),
+                [name] => (None, name),
+                _ => return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("improper qualified name (too many dotted names): {text}"))),
+            };
+            match host.reader.functions(schema, name)?.as_slice() {
+                [] => Err(Error::new(sqlstate::UNDEFINED_FUNCTION, format!("function \"{text}\" does not exist"))),
+                [one] => Ok(one.oid),
+                _ => Err(Error::new(sqlstate::AMBIGUOUS_FUNCTION, format!("more than one function named \"{text}\""))),
+            }
+        }
+        oids::REGCOLLATION => {
+            let parts = parts()?;
+            let name = parts.last().cloned().unwrap_or_default();
+            let rows = host.database().store.scan(PG_COLLATION, &host.reader.snapshot)?;
+            let found = rows.iter().find(|r| r.text("collname") == Some(&name)).map(|r| r.oid("oid"));
+            found.ok_or_else(|| Error::new(sqlstate::UNDEFINED_OBJECT, format!("collation \"{text}\" for encoding \"UTF8\" does not exist")))
+        }
+        _ => Err(Error::unsupported("text input of this reg… type is not supported")),
+    }
+}
+
+/// Text output of the reg… types; None: print the number.
+pub(super) fn reg_name(host: &StatementHost<'_>, kind: Oid, oid: Oid) -> Option<String> {
+    let quote = crate::catalog::format_type::quote_identifier;
+    match kind {
+        oids::REGCLASS => {
+            let class = host.reader.class_row(oid).ok()??;
+            let name = class.text("relname")?;
+            if host.reader.find_relation(None, name).ok()? == Some(oid) {
+                return Some(quote(name));
+            }
+            let schema = host.reader.schema_name(class.oid("relnamespace")).ok()??;
+            Some(format!("{}.{}", quote(&schema), quote(name)))
+        }
+        oids::REGTYPE => {
+            host.reader.type_by_oid(oid).ok()??;
+            Some(host.reader.format_type(oid, -1))
+        }
+        oids::REGPROC | oids::REGPROCEDURE => {
+            let f = host.reader.function_by_oid(oid).ok()??;
+            let schema = host.reader.schema_name(f.schema_oid).ok()??;
+            let visible = host.reader.search_path.contains(&f.schema_oid);
+            let name = if visible { quote(&f.name) } else { format!("{}.{}", quote(&schema), quote(&f.name)) };
+            if kind == oids::REGPROC {
+                return Some(name);
+            }
+            let args: Vec<String> = f.arg_types.iter().map(|t| host.reader.format_type(*t, -1)).collect();
+            Some(format!("{name}({})", args.join(",")))
+        }
+        oids::REGNAMESPACE => host.reader.schema_name(oid).ok()?.map(|n| quote(&n)),
+        oids::REGROLE => {
+            let rows = host.database().store.lookup(PG_AUTHID, PG_AUTHID_OID_INDEX, &[Datum::Oid(oid)], &host.reader.snapshot).ok()?;
+            rows.first().and_then(|r| r.text("rolname")).map(quote)
+        }
+        oids::REGOPER | oids::REGOPERATOR => {
+            let o = host.reader.operator_by_oid(oid).ok()??;
+            if kind == oids::REGOPER {
+                return Some(o.name.clone());
+            }
+            let side = |t: Oid| if t == 0 { "NONE".to_string() } else { host.reader.format_type(t, -1) };
+            Some(format!("{}({},{})", o.name, side(o.left), side(o.right)))
+        }
+        oids::REGCOLLATION => {
+            let rows = host.database().store.scan(PG_COLLATION, &host.reader.snapshot).ok()?;
+            rows.iter().find(|r| r.oid("oid") == oid).and_then(|r| r.text("collname")).map(quote)
+        }
+        _ => None,
+    }
+}
+
+/// 42809 unless the relation is a sequence.
+pub(crate) fn require_sequence(table: &Table) -> Result<()> {
+    if table.kind == TableKind::Sequence {
+        return Ok(());
+    }
+    Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{}\" is not a sequence", table.name)))
+}
