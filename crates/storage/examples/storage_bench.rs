@@ -154,6 +154,63 @@ fn main() {
     });
     let after = e.wal_stats();
     println!("  log bytes each: {:.1}", (after.bytes - before.bytes) as f64 / ops as f64);
+    for clients in [1u64, 28] {
+        let done = Arc::new(std::sync::atomic::AtomicU64::new(0));
+        let flushes = e.wal_stats().flushes;
+        let started = Instant::now();
+        let threads: Vec<_> = (0..clients)
+            .map(|w| {
+                let (e, heap, small, history, done, hot) = (e.clone(), heap.clone(), small.clone(), history.clone(), done.clone(), hot.clone());
+                let all: Vec<RowId> = all.iter().skip(w as usize * 1000).step_by(997).copied().collect();
+                std::thread::spawn(move || {
+                    let p = ThreadPark::new();
+                    let mut x = w * 7919 + 88172645463325252u64;
+                    let mut random = move |n: u64| {
+                        x ^= x << 13;
+                        x ^= x >> 7;
+                        x ^= x << 17;
+                        x % n
+                    };
+                    let mut out = Vec::new();
+                    while started.elapsed().as_secs() < 3 {
+                        let mut t = e.begin(Isolation::ReadCommitted, w as usize % 2);
+                        let targets =
+                            [(&heap, all[random(all.len() as u64) as usize]), (&small, hot[10 + random(100) as usize]), (&small, hot[random(10) as usize])];
+                        for (r, rid) in targets {
+                            t.next_command();
+                            let s = t.take_snapshot();
+                            let mut o = W;
+                            r.fetch(rid, &s, &mut out).unwrap();
+                            loop {
+                                out[20] = out[20].wrapping_add(1);
+                                out[23] = out[23].wrapping_sub(1);
+                                match r.update(&mut t, rid, &s, &out, &[], &o, &p).unwrap() {
+                                    WriteOutcome::Changed => {
+                                        r.fetch_latest(&t, rid, &mut out).unwrap();
+                                        o.latest = true;
+                                    }
+                                    _ => break,
+                                }
+                            }
+                        }
+                        history.insert(&mut t, &[5; 40]).unwrap();
+                        if let Some(lsn) = t.commit(CommitMode::Sync, &p).unwrap() {
+                            e.wait_flushed(lsn, &p);
+                        }
+                        done.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    }
+                })
+            })
+            .collect();
+        for t in threads {
+            t.join().unwrap();
+        }
+        println!(
+            "TPC-B, {clients} threads, sync: {} per second, {} flushes",
+            done.load(std::sync::atomic::Ordering::Relaxed) / 3,
+            e.wal_stats().flushes - flushes
+        );
+    }
     let mut t = e.begin(Isolation::ReadCommitted, 0);
     let s = t.take_snapshot();
     timed("update of all rows", n, || {
