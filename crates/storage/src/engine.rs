@@ -156,6 +156,7 @@ impl Engine {
         if persistence != Persistence::Temporary {
             let record = Record::Create { xid, rel: id, kind: kind_number(kind), persistence: persistence_number(persistence) };
             core.log.append(&encode(&record));
+            txn.logged_work = true;
         }
         txn.creates.push(id);
         if kind != RelationKind::Heap {
@@ -166,7 +167,7 @@ impl Engine {
     /// Takes effect at commit.
     pub fn drop_relation(&self, txn: &mut Transaction, id: RelationId) -> Result<()> {
         txn.begin_write()?;
-        self.relation(id)?;
+        txn.logged_work |= self.relation(id)?.persistence != Persistence::Temporary;
         txn.drops.push(id.0);
         Ok(())
     }
@@ -278,7 +279,7 @@ fn run_cleaner(core: &Core) {
     let mut trimmed = core.xids.next.load(Relaxed);
     let mut round = 0u64;
     while !core.stop.load(Acquire) {
-        let busy = core.purge_round(false) > 0 || core.purge.len() > 0;
+        let busy = core.purge_round(false) > 0 || core.purge.ready() > 0;
         core.undo.discard(&core.pool, &core.directory, &core.log, core.visible_to_all());
         core.pool.clean_ahead();
         round += 1;

@@ -109,6 +109,16 @@ impl Relation {
     }
     /// Merges an empty leaf with its right sibling, if both hang under one parent. Best effort.
     pub(super) fn unlink_empty(&self, block: u32) -> Result<()> {
+        for _ in 0..64 {
+            if self.try_unlink(block)? {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+    /// False: somebody had one of the pages, try again.
+    fn try_unlink(&self, block: u32) -> Result<bool> {
         let Some((low, right)) = self.core.pool.read(self.pid(block)?, |v| {
             if !v.is(crate::page::KIND_TREE, self.id, block) || node::count(&v) != 0 || node::level(&v) != 0 {
                 return None;
@@ -117,24 +127,24 @@ impl Relation {
             Some((low, node::right(&v)))
         })?
         else {
-            return Ok(());
+            return Ok(true);
         };
         if right == 0 {
-            return Ok(());
+            return Ok(true);
         }
         // Parent first, then its children from left to right; the children without waiting, since others
         // latch a child and then (without it) the parent, but purge may meet itself.
         let (parent_block, mut parent) = self.latch_node(1, Key(&low.0, low.1))?;
         let v = parent.view();
         let i = node::child_index(&v, Key(&low.0, low.1));
-        let (Some(mine), Some(next)) = (node::entry(&v, i), node::entry(&v, i + 1)) else { return Ok(()) };
+        let (Some(mine), Some(next)) = (node::entry(&v, i), node::entry(&v, i + 1)) else { return Ok(true) };
         if i + 1 >= node::count(&v) || mine.child != block || next.child != right {
-            return Ok(());
+            return Ok(true);
         }
         let (Some(mut left_page), Some(mut right_page)) =
             (self.core.pool.try_latch(self.pid(block)?), self.core.pool.try_latch(self.pid(right)?))
         else {
-            return Ok(());
+            return Ok(false);
         };
         let right_copy = *right_page.page();
         let rv = View::of(&right_copy);
@@ -146,14 +156,14 @@ impl Relation {
             && rv.is(crate::page::KIND_TREE, self.id, right)
             && node::low(&rv).is_some_and(|e| node::compare(&e, Key(next.key, next.rid)) == Ordering::Equal);
         if !fits {
-            return Ok(());
+            return Ok(true);
         }
         let entries: Vec<&[u8]> = (0..node::count(&rv)).filter_map(|i| node::entry(&rv, i)).map(|e| e.bytes).collect();
         let low_bytes = node::low(&lv).map_or(&[][..], |e| e.bytes);
         let high_bytes = node::high(&rv).map_or(&[][..], |e| e.bytes);
         let used: usize = low_bytes.len() + high_bytes.len() + entries.iter().map(|e| e.len() + 2).sum::<usize>();
         if used + 44 > crate::page::PAGE {
-            return Ok(());
+            return Ok(true);
         }
         let image = node::image(node::right(&rv), low_bytes, high_bytes, &entries);
         let ops = [
@@ -164,6 +174,6 @@ impl Relation {
         self.core.emit_plain(self, 0, &ops, &[0, 1, 2], &mut [&mut left_page, &mut right_page, &mut parent])?;
         drop((left_page, right_page, parent));
         crate::lock(&self.hints).push(right);
-        Ok(())
+        Ok(true)
     }
 }

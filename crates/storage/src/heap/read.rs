@@ -70,10 +70,10 @@ impl Relation {
                             self.load_pieces(out)?;
                         }
                         record.apply_to(out)?;
+                        word = record.old_word;
                     }
-                    _ => {}
+                    _ => word = record.old_word | (word & FORWARD),
                 }
-                word = record.old_word;
             }
             if word & DELETED != 0 {
                 out.clear();

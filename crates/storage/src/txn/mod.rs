@@ -219,7 +219,7 @@ impl Transaction {
             if self.purge {
                 core.xids.set_purge(self.xid, true);
             }
-            let csn = if self.logged_work || !self.creates.is_empty() || !self.drops.is_empty() {
+            let csn = if self.logged_work {
                 let drops = std::mem::take(&mut self.drops);
                 for relation in drops.iter().filter_map(|id| core.directory.get(*id)) {
                     relation.doomed.store(self.xid, Release);
@@ -247,7 +247,7 @@ impl Transaction {
             }
             let chunks = std::mem::take(&mut self.chunks);
             if self.purge {
-                core.purge.push(purge::Pending { xid: self.xid, csn, heads: self.heads, chunks, blocker: 0, logged: self.logged_work });
+                core.purge.push(purge::Pending { xid: self.xid, csn, heads: self.heads, chunks, logged: self.logged_work });
             } else {
                 for chunk in chunks {
                     core.undo.release(chunk, csn);

@@ -13,7 +13,7 @@ use crate::heap::page::{self as hp, ADDRESS, DELETED, FORWARD};
 use crate::undo::record::{UndoKind, UndoRecord};
 use crate::wal::record::{Op, Record, encode};
 use kilndb_base::{Result, RowId};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 
 pub struct Pending {
@@ -21,20 +21,31 @@ pub struct Pending {
     pub csn: u64,
     pub heads: [u64; 2],
     pub chunks: Vec<u64>,
-    /// A snapshot that stood in the way last time.
-    pub blocker: u64,
     pub logged: bool,
 }
 #[derive(Default)]
 pub struct PurgeQueue {
     queue: Mutex<VecDeque<Pending>>,
+    /// Those that a snapshot stands in the way of, by that snapshot.
+    blocked: Mutex<BTreeMap<u64, Vec<Pending>>>,
 }
 impl PurgeQueue {
     pub fn push(&self, item: Pending) {
         crate::lock(&self.queue).push_back(item);
     }
     pub fn len(&self) -> usize {
+        self.ready() + crate::lock(&self.blocked).values().map(Vec::len).sum::<usize>()
+    }
+    pub fn ready(&self) -> usize {
         crate::lock(&self.queue).len()
+    }
+    /// Those whose snapshot is gone may try again.
+    fn unblock(&self, live: &[u64]) {
+        let mut blocked = crate::lock(&self.blocked);
+        let gone: Vec<u64> = blocked.keys().filter(|b| live.binary_search(b).is_err()).copied().collect();
+        for b in gone {
+            crate::lock(&self.queue).extend(blocked.remove(&b).unwrap_or_default());
+        }
     }
 }
 
@@ -52,34 +63,26 @@ impl Core {
         let mut live = if last { Vec::new() } else { self.snapshots.sorted() };
         live.push(newest);
         let oldest = live.first().copied().unwrap_or(newest).min(flushed);
-        let count = self.purge.len();
+        self.purge.unblock(&live);
+        let count = self.purge.ready();
         let mut done = 0;
         for _ in 0..count {
-            let Some(mut item) = crate::lock(&self.purge.queue).pop_front() else { break };
-            let all = item.csn <= oldest;
-            let tried = item.csn <= flushed
-                && (all || item.blocker == 0 || live.binary_search(&item.blocker).is_err() && item.csn <= newest);
-            let blocker = if !tried {
-                Some(item.blocker)
-            } else if all {
-                None
-            } else {
-                self.first_blocker(&item, &live)
-            };
+            let Some(item) = crate::lock(&self.purge.queue).pop_front() else { break };
+            if item.csn > flushed {
+                crate::lock(&self.purge.queue).push_back(item);
+                continue;
+            }
+            let blocker = if item.csn <= oldest { None } else { self.first_blocker(&item, &live) };
             match blocker {
-                None => match self.purge_chain(&item) {
-                    Ok(()) => {
-                        self.purged(&item);
-                        done += 1;
-                    }
-                    Err(e) => {
+                None => {
+                    if let Err(e) = self.purge_chain(&item) {
                         self.tell(kilndb_base::Severity::Warning, &format!("purge: {}", e.message()));
-                        self.purged(&item);
                     }
-                },
+                    self.purged(&item);
+                    done += 1;
+                }
                 Some(blocker) => {
-                    item.blocker = blocker;
-                    crate::lock(&self.purge.queue).push_back(item);
+                    crate::lock(&self.purge.blocked).entry(blocker).or_default().push(item);
                 }
             }
         }

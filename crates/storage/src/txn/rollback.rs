@@ -108,6 +108,8 @@ impl Core {
                 }
             }
             _ => {
+                // The payload stays as it is, in pieces if an earlier step had to put it there.
+                let old = old | (word & FORWARD);
                 self.emit_compensate(relation, xid, next, &[(target, Op::Word { slot, word: old })], &[0], &mut [&mut page])?;
             }
         }

@@ -55,10 +55,11 @@ impl Core {
                         relation.load_pieces(payload)?;
                     }
                     record.apply_to(payload)?;
+                    word = head.old_word;
                 }
-                _ => {}
+                // The payload is the same, also where a rollback had to move it apart since.
+                _ => word = head.old_word | (word & FORWARD),
             }
-            word = head.old_word;
         }
         if word & DELETED != 0 {
             return Ok(None);

@@ -95,7 +95,7 @@ impl<'a> Op<'a> {
             Op::Free { slot } => hp::free(p, slot),
             Op::FreeRange { first, last, word } => {
                 for slot in first..=last {
-                    if hp::word(page::View::of(p), slot) == Some(word) {
+                    if hp::word(page::View::of(p), slot).is_some_and(|w| w & hp::ADDRESS == word & hp::ADDRESS) {
                         hp::free(p, slot)?;
                     }
                 }
@@ -114,11 +114,22 @@ impl<'a> Op<'a> {
             }
         }
     }
+    fn tag(&self) -> u8 {
+        match self {
+            Op::Put { .. } => 2,
+            Op::Patch { .. } => 4,
+            Op::Word { .. } => 5,
+            Op::TreeInsert { .. } => 8,
+            _ => 0,
+        }
+    }
     /// The page's earlier contents do not matter.
     pub fn is_init(&self) -> bool {
         matches!(self, Op::Init { .. })
     }
-    fn encode(&self, out: &mut Vec<u8>, undo: u64, with_old: bool) {
+    /// `tagged`: the first byte says which operation it is; not needed where the undo kind does.
+    fn encode(&self, out: &mut Vec<u8>, undo: u64, with_old: bool, tagged: bool) {
+        let start = out.len();
         match *self {
             Op::Init { kind, level } => out.extend_from_slice(&[1, kind, level]),
             Op::Put { slot, word, body } => {
@@ -138,12 +149,17 @@ impl<'a> Op<'a> {
                 put_varint(out, slot as u64);
                 put_word(out, word, undo);
                 put_varint(out, off as u64);
-                put_varint(out, cut as u64);
+                let same = new.len() == cut;
+                put_varint(out, (cut as u64) << 1 | u64::from(same));
                 if with_old {
                     assert!(old.len() == cut);
                     out.extend_from_slice(old);
                 }
-                put_prefixed(out, new);
+                if same {
+                    out.extend_from_slice(new);
+                } else {
+                    put_prefixed(out, new);
+                }
             }
             Op::Word { slot, word } => {
                 out.push(5);
@@ -189,10 +205,17 @@ impl<'a> Op<'a> {
                 put_prefixed(out, bytes);
             }
         }
+        if !tagged {
+            out.remove(start);
+        }
     }
-    fn decode(r: &mut Reader<'a>, undo: u64, with_old: bool) -> Option<Op<'a>> {
+    fn decode(r: &mut Reader<'a>, undo: u64, with_old: bool, tag: Option<u8>) -> Option<Op<'a>> {
         let us = |v: Option<u64>| v.map(|v| v as usize);
-        Some(match r.u8()? {
+        let tag = match tag {
+            Some(tag) => tag,
+            None => r.u8()?,
+        };
+        Some(match tag {
             1 => Op::Init { kind: r.u8()?, level: r.u8()? },
             2 => Op::Put { slot: us(r.varint())?, word: get_word(r, undo)?, body: r.prefixed()? },
             3 => Op::PutMany { first: us(r.varint())?, word: get_word(r, undo)?, rows: r.prefixed()? },
@@ -200,9 +223,11 @@ impl<'a> Op<'a> {
                 let slot = us(r.varint())?;
                 let word = get_word(r, undo)?;
                 let off = us(r.varint())?;
-                let cut = us(r.varint())?;
+                let both = us(r.varint())?;
+                let cut = both >> 1;
                 let old = if with_old { r.bytes(cut)? } else { &[] };
-                Op::Patch { slot, word, off, cut, old, new: r.prefixed()? }
+                let new = if both & 1 != 0 { r.bytes(cut)? } else { r.prefixed()? };
+                Op::Patch { slot, word, off, cut, old, new }
             }
             5 => Op::Word { slot: us(r.varint())?, word: get_word(r, undo)? },
             6 => Op::Free { slot: us(r.varint())? },
@@ -238,18 +263,34 @@ pub enum Record<'a> {
     Belongs { rel: u32, heap: u32 },
 }
 
-fn encode_ops(out: &mut Vec<u8>, ops: &[(Target, Op<'_>)], undo: u64, with_old: bool) {
+/// The operation that a change with such an undo record begins with.
+fn first_tag(undo: Option<UndoKind>) -> Option<u8> {
+    match undo? {
+        UndoKind::Insert | UndoKind::PieceInsert => Some(2),
+        UndoKind::Update => Some(4),
+        UndoKind::Delete | UndoKind::Lock => Some(5),
+        UndoKind::IndexInsert => Some(8),
+        _ => None,
+    }
+}
+fn encode_ops(out: &mut Vec<u8>, ops: &[(Target, Op<'_>)], undo: u64, kind: Option<UndoKind>) {
+    let mut tag = first_tag(kind);
     for (target, op) in ops {
         put_varint(out, u64::from(target.rel));
         put_varint(out, u64::from(target.block));
-        op.encode(out, undo, with_old);
+        let start = out.len();
+        op.encode(out, undo, kind.is_some(), tag.is_none());
+        debug_assert!(out.len() > start);
+        tag = None;
     }
 }
-fn decode_ops<'a>(r: &mut Reader<'a>, undo: u64, with_old: bool) -> Option<Vec<(Target, Op<'a>)>> {
+fn decode_ops<'a>(r: &mut Reader<'a>, undo: u64, kind: Option<UndoKind>) -> Option<Vec<(Target, Op<'a>)>> {
     let mut ops = Vec::new();
+    let mut tag = first_tag(kind);
     while !r.is_empty() {
         let target = Target { rel: r.varint()? as u32, block: r.varint()? as u32 };
-        ops.push((target, Op::decode(r, undo, with_old)?));
+        ops.push((target, Op::decode(r, undo, kind.is_some(), tag)?));
+        tag = None;
     }
     Some(ops)
 }
@@ -271,7 +312,7 @@ pub fn encode_change(out: &mut Vec<u8>, xid: u64, undo: Option<(u64, &UndoRecord
         None => {
             out.push(1);
             put_varint(out, xid);
-            encode_ops(out, ops, 0, false);
+            encode_ops(out, ops, 0, None);
         }
         Some((address, u)) => {
             // Bits 4–7 of the first byte: the undo kind.
@@ -285,13 +326,14 @@ pub fn encode_change(out: &mut Vec<u8>, xid: u64, undo: Option<(u64, &UndoRecord
             if u.kind != UndoKind::Insert && u.kind != UndoKind::PieceInsert && u.kind != UndoKind::IndexInsert {
                 put_word(out, u.old_word, 0);
             }
+            assert!(ops.first().is_none_or(|(_, op)| first_tag(Some(u.kind)).is_none_or(|t| t == op.tag())));
             if !derived(u.kind) {
                 put_varint(out, u64::from(u.rel));
                 put_varint(out, u64::from(u.block));
                 put_varint(out, u64::from(u.slot));
                 put_prefixed(out, &u.data);
             }
-            encode_ops(out, ops, address, true);
+            encode_ops(out, ops, address, Some(u.kind));
         }
     }
 }
@@ -300,7 +342,7 @@ pub fn encode_compensate(out: &mut Vec<u8>, xid: u64, next: u64, ops: &[(Target,
     out.push(3);
     put_varint(out, xid);
     put_varint(out, next);
-    encode_ops(out, ops, 0, false);
+    encode_ops(out, ops, 0, None);
 }
 /// Everything else.
 pub fn encode(record: &Record<'_>) -> Vec<u8> {
@@ -341,7 +383,7 @@ fn decode_inner(body: &[u8]) -> Option<Record<'_>> {
     let head = r.u8()?;
     let v32 = |r: &mut Reader<'_>| r.varint().and_then(|v| u32::try_from(v).ok());
     Some(match head & 0x0f {
-        1 => Record::Change { xid: r.varint()?, undo: None, ops: decode_ops(&mut r, 0, false)? },
+        1 => Record::Change { xid: r.varint()?, undo: None, ops: decode_ops(&mut r, 0, None)? },
         2 => {
             let kind = UndoKind::from_u8(head >> 4)?;
             let xid = r.varint()?;
@@ -372,7 +414,7 @@ fn decode_inner(body: &[u8]) -> Option<Record<'_>> {
                 u.slot = r.varint()? as u16;
                 u.data = r.prefixed()?.to_vec();
             }
-            let ops = decode_ops(&mut r, address, true)?;
+            let ops = decode_ops(&mut r, address, Some(kind))?;
             if derived(kind) {
                 let (target, op) = ops.first()?;
                 u.rel = target.rel;
@@ -393,7 +435,7 @@ fn decode_inner(body: &[u8]) -> Option<Record<'_>> {
             }
             Record::Change { xid, undo: Some((address, u)), ops }
         }
-        3 => Record::Compensate { xid: r.varint()?, next: r.varint()?, ops: decode_ops(&mut r, 0, false)? },
+        3 => Record::Compensate { xid: r.varint()?, next: r.varint()?, ops: decode_ops(&mut r, 0, None)? },
         4 => {
             let xid = r.varint()?;
             let mut drops = Vec::new();
