@@ -8,10 +8,17 @@
 //!
 //! Must not know: pages, transactions, sessions, plans, catalogs (it asks [`Host`] for what it needs of them).
 
+pub mod aggregates;
+pub mod cast;
 pub mod context;
 pub mod datum;
+pub mod functions;
+pub mod hash;
+pub mod io;
+pub mod key;
 pub mod numeric;
 pub mod oids;
+pub mod row;
 
 pub use context::{EvalContext, FormatSettings, Host};
 pub use datum::{Array, Datum, Interval, Record};
