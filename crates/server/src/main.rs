@@ -1,1 +1,63 @@
-fn main() {}
+//! The program `kilndb`: command line, signals, threads.
+
+mod cli;
+mod connection;
+mod listen;
+mod protocol;
+mod runtime;
+mod serve;
+mod shared;
+mod worker;
+
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let done = match cli::parse(&arguments) {
+        Ok(cli::Command::Help) => {
+            print!("{}", cli::HELP);
+            return ExitCode::SUCCESS;
+        }
+        Ok(cli::Command::Version) => {
+            println!("kilndb {} (PostgreSQL {} protocol and dialect)", env!("CARGO_PKG_VERSION"), kilndb_sql::SERVER_VERSION);
+            return ExitCode::SUCCESS;
+        }
+        Ok(cli::Command::Serve(options)) => serve::serve(options),
+        Ok(cli::Command::Check { data_dir }) => return check(data_dir),
+        Err(message) => {
+            eprintln!("kilndb: {message}\nTry \"kilndb --help\" for more information.");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("kilndb: {}", e.message());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn check(data_dir: std::path::PathBuf) -> ExitCode {
+    let env = std::sync::Arc::new(kilndb_base::env::OsEnv);
+    match kilndb_storage::check(env, data_dir.clone()) {
+        Ok(problems) if problems.is_empty() => {
+            println!("{}: no problems found", data_dir.display());
+            ExitCode::SUCCESS
+        }
+        Ok(problems) => {
+            for problem in &problems {
+                println!("{problem}");
+            }
+            println!("{}: {} problems found", data_dir.display(), problems.len());
+            ExitCode::FAILURE
+        }
+        Err(e) => {
+            eprintln!("kilndb: {}", e.message());
+            ExitCode::FAILURE
+        }
+    }
+}

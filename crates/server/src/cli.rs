@@ -1,0 +1,100 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+pub const HELP: &str = "\
+kilndb is a database server for hot data that speaks PostgreSQL's protocol and dialect.
+
+Usage:
+  kilndb serve -D DIR [-h HOST] [-p PORT] [-k SOCKET_DIR] [-c NAME=VALUE]...
+  kilndb check -D DIR
+  kilndb --version
+  kilndb --help
+
+serve   starts the server; makes the cluster if DIR is missing or empty
+  -D DIR          where the data is
+  -h HOST         address to listen on (default 127.0.0.1)
+  -p PORT         port, and the number in the Unix socket's name (default 5432)
+  -k SOCKET_DIR   folder of the Unix socket (default: none)
+  -c NAME=VALUE   a setting, as in DIR/kilndb.conf
+
+check   verifies every structure of a cluster that no server has open; exit 1 if something is wrong
+";
+
+#[derive(Debug)]
+pub struct ServeOptions {
+    pub data_dir: PathBuf,
+    pub host: Option<String>,
+    pub port: Option<u16>,
+    pub socket_dir: Option<PathBuf>,
+    pub settings: Vec<(String, String)>,
+}
+
+#[derive(Debug)]
+pub enum Command {
+    Help,
+    Version,
+    Serve(ServeOptions),
+    Check { data_dir: PathBuf },
+}
+
+pub fn parse(arguments: &[String]) -> Result<Command, String> {
+    match arguments.first().map(String::as_str) {
+        None | Some("--help" | "-?" | "help") => Ok(Command::Help),
+        Some("--version" | "-V") => Ok(Command::Version),
+        Some("serve") => parse_serve(&arguments[1..]).map(Command::Serve),
+        Some("check") => {
+            let options = parse_serve(&arguments[1..])?;
+            Ok(Command::Check { data_dir: options.data_dir })
+        }
+        Some(other) => Err(format!("unknown command \"{other}\"")),
+    }
+}
+
+fn parse_serve(arguments: &[String]) -> Result<ServeOptions, String> {
+    let mut data_dir = None;
+    let mut options = ServeOptions { data_dir: PathBuf::new(), host: None, port: None, socket_dir: None, settings: Vec::new() };
+    let mut rest = arguments.iter();
+    while let Some(flag) = rest.next() {
+        let mut value = || rest.next().cloned().ok_or_else(|| format!("option {flag} needs a value"));
+        match flag.as_str() {
+            "-D" => data_dir = Some(PathBuf::from(value()?)),
+            "-h" => options.host = Some(value()?),
+            "-p" => {
+                let text = value()?;
+                options.port = Some(text.parse().map_err(|_| format!("invalid port number \"{text}\""))?);
+            }
+            "-k" => options.socket_dir = Some(PathBuf::from(value()?)),
+            "-c" => {
+                let text = value()?;
+                let (name, setting) = text.split_once('=').ok_or_else(|| format!("-c needs NAME=VALUE, not \"{text}\""))?;
+                options.settings.push((name.trim().to_string(), setting.trim().to_string()));
+            }
+            other => return Err(format!("unknown option \"{other}\"")),
+        }
+    }
+    options.data_dir = data_dir.ok_or("no data folder given (-D DIR)")?;
+    Ok(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split_whitespace().map(str::to_string).collect()
+    }
+
+    #[test]
+    fn serve_takes_its_options() {
+        let Ok(Command::Serve(o)) = parse(&words("serve -D d -p 5433 -c fsync=off")) else { panic!() };
+        assert_eq!((o.port, o.settings), (Some(5433), vec![("fsync".into(), "off".into())]));
+    }
+
+    #[test]
+    fn what_is_unknown_is_refused() {
+        assert!(parse(&words("serve -D d --frob")).is_err());
+        assert!(parse(&words("serve")).is_err());
+        assert!(parse(&words("serve -D d -p 99999")).is_err());
+    }
+}

@@ -1,0 +1,290 @@
+//! One client: its socket, its buffers, and the coroutine that runs its current step.
+
+use crate::protocol::{self, Step};
+use crate::runtime::{ConnectionWake, CoroutineRuntime, Yielded};
+use crate::shared::Shared;
+use corosensei::stack::DefaultStack;
+use corosensei::{Coroutine, CoroutineResult};
+use kilndb_base::park::Wake;
+use kilndb_sql::client::SessionControl;
+use kilndb_wire::{Output, frontend};
+use mio::event::Source;
+use mio::net::{TcpStream, UnixStream};
+use mio::{Interest, Registry, Token};
+use std::cell::{Cell, RefCell};
+use std::io::{ErrorKind, Read, Write};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Stack of a statement. Only the pages touched cost memory.
+pub const STATEMENT_STACK_BYTES: usize = 1024 * 1024;
+/// Stacks kept for reuse per worker.
+const POOLED_STACKS: usize = 256;
+/// Buffers of idle sessions are given back above this size.
+const IDLE_BUFFER_BYTES: usize = 1024;
+
+pub enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Socket {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        match self {
+            Socket::Tcp(s) => s.read(buf),
+            Socket::Unix(s) => s.read(buf),
+        }
+    }
+    fn write(&mut self, buf: &[u8]) -> std::io::Result<usize> {
+        match self {
+            Socket::Tcp(s) => s.write(buf),
+            Socket::Unix(s) => s.write(buf),
+        }
+    }
+    pub fn peer(&self) -> Option<String> {
+        match self {
+            Socket::Tcp(s) => s.peer_addr().ok().map(|a| a.ip().to_string()),
+            Socket::Unix(_) => None,
+        }
+    }
+}
+
+impl Source for Socket {
+    fn register(&mut self, registry: &Registry, token: Token, interests: Interest) -> std::io::Result<()> {
+        match self {
+            Socket::Tcp(s) => s.register(registry, token, interests),
+            Socket::Unix(s) => s.register(registry, token, interests),
+        }
+    }
+    fn reregister(&mut self, registry: &Registry, token: Token, interests: Interest) -> std::io::Result<()> {
+        match self {
+            Socket::Tcp(s) => s.reregister(registry, token, interests),
+            Socket::Unix(s) => s.reregister(registry, token, interests),
+        }
+    }
+    fn deregister(&mut self, registry: &Registry) -> std::io::Result<()> {
+        match self {
+            Socket::Tcp(s) => s.deregister(registry),
+            Socket::Unix(s) => s.deregister(registry),
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ConnectionState {
+    Idle,
+    Queued,
+    Parked,
+    WaitingForInput,
+    WaitingForOutput,
+    /// Nothing more will run; what is in the output buffer is still sent.
+    Closed,
+}
+
+/// What the worker and the coroutine share. Both run on one thread; no borrow outlives a suspension.
+pub struct Link {
+    pub input: RefCell<Vec<u8>>,
+    /// Bytes of `input` that are used up.
+    pub consumed: Cell<usize>,
+    pub output: RefCell<Output>,
+    /// Bytes of `output` that the socket has taken.
+    pub written: Cell<usize>,
+    pub end_of_input: Cell<bool>,
+    pub write_failed: Cell<bool>,
+    /// Before the startup packet, messages have no type byte.
+    pub started: Cell<bool>,
+}
+
+impl Link {
+    /// Is a whole message (or an error in its head) at the front of the input?
+    pub fn has_message(&self) -> bool {
+        let input = self.input.borrow();
+        let rest = input.get(self.consumed.get()..).unwrap_or(&[]);
+        if self.started.get() {
+            !matches!(frontend::message_length(rest), Ok(None))
+        } else {
+            !matches!(frontend::startup_length(rest), Ok(None))
+        }
+    }
+    /// Bytes waiting to be sent.
+    pub fn pending_output(&self) -> usize {
+        self.output.borrow().buf.len() - self.written.get()
+    }
+}
+
+type StepCoroutine = Coroutine<(), Yielded, Step, DefaultStack>;
+
+pub struct Connection {
+    socket: Socket,
+    link: Rc<Link>,
+    wake: Arc<ConnectionWake>,
+    shared: Arc<Shared>,
+    worker: usize,
+    pub state: ConnectionState,
+    /// The protocol's state between steps; with the coroutine while one runs.
+    step: Option<Step>,
+    coroutine: Option<StepCoroutine>,
+    control: Arc<SessionControl>,
+}
+
+impl Connection {
+    pub fn new(socket: Socket, wake: Arc<ConnectionWake>, shared: Arc<Shared>, worker: usize) -> Connection {
+        let control = shared.register_session(wake.clone(), socket.peer());
+        Connection {
+            socket,
+            link: Rc::new(Link {
+                input: RefCell::new(Vec::new()),
+                consumed: Cell::new(0),
+                output: RefCell::new(Output::default()),
+                written: Cell::new(0),
+                end_of_input: Cell::new(false),
+                write_failed: Cell::new(false),
+                started: Cell::new(false),
+            }),
+            wake,
+            shared,
+            worker,
+            state: ConnectionState::Idle,
+            step: Some(Step::default()),
+            coroutine: None,
+            control,
+        }
+    }
+
+    pub fn socket_mut(&mut self) -> &mut Socket {
+        &mut self.socket
+    }
+    pub fn has_output(&self) -> bool {
+        self.link.pending_output() > 0
+    }
+    pub fn has_message(&self) -> bool {
+        self.link.has_message()
+    }
+    pub fn at_end(&self) -> bool {
+        self.link.end_of_input.get() || self.link.write_failed.get()
+    }
+    pub fn broken(&self) -> bool {
+        self.link.write_failed.get()
+    }
+    pub fn take_early_wake(&self) -> bool {
+        self.wake.is_set()
+    }
+    pub fn wants_attention(&self) -> bool {
+        self.wake.take();
+        self.control.terminate_requested.load(std::sync::atomic::Ordering::Acquire)
+    }
+    pub fn request_terminate(&self) {
+        self.control.terminate_requested.store(true, std::sync::atomic::Ordering::Release);
+        if self.state == ConnectionState::Parked {
+            self.wake.wake();
+        }
+    }
+    pub fn client_gone(&self) {
+        self.request_terminate();
+    }
+
+    pub fn read_input(&mut self, scratch: &mut [u8]) {
+        if self.state == ConnectionState::Closed {
+            return;
+        }
+        loop {
+            match self.socket.read(scratch) {
+                Ok(0) => {
+                    self.link.end_of_input.set(true);
+                    return;
+                }
+                Ok(n) => {
+                    self.link.input.borrow_mut().extend_from_slice(&scratch[..n]);
+                    // A short read has drained the socket: the next edge tells of more.
+                    if n < scratch.len() {
+                        return;
+                    }
+                }
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(_) => {
+                    self.link.end_of_input.set(true);
+                    return;
+                }
+            }
+        }
+    }
+
+    pub fn write_output(&mut self) {
+        let mut output = self.link.output.borrow_mut();
+        let mut written = self.link.written.get();
+        while written < output.buf.len() {
+            match self.socket.write(&output.buf[written..]) {
+                Ok(n) => written += n,
+                Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(_) => {
+                    self.link.write_failed.set(true);
+                    written = output.buf.len();
+                }
+            }
+        }
+        if written == output.buf.len() {
+            written = 0;
+            output.buf.clear();
+            if output.buf.capacity() > 64 * IDLE_BUFFER_BYTES {
+                output.buf.shrink_to(IDLE_BUFFER_BYTES);
+            }
+        }
+        self.link.written.set(written);
+    }
+
+    /// Runs the connection's next step until it ends (None) or is suspended.
+    pub fn run(&mut self, stacks: &mut Vec<DefaultStack>) -> Option<Yielded> {
+        if self.coroutine.is_none() {
+            let Some(step) = self.step.take() else {
+                self.state = ConnectionState::Closed;
+                return None;
+            };
+            let stack = match stacks.pop().map_or_else(|| DefaultStack::new(STATEMENT_STACK_BYTES), Ok) {
+                Ok(stack) => stack,
+                Err(_) => {
+                    self.step = Some(step);
+                    self.state = ConnectionState::Closed;
+                    return None;
+                }
+            };
+            let (link, wake, control) = (self.link.clone(), self.wake.clone(), self.control.clone());
+            let (shared, worker) = (self.shared.clone(), self.worker);
+            self.coroutine = Some(Coroutine::with_stack(stack, move |yielder, ()| {
+                let runtime = CoroutineRuntime::new(yielder, link, wake, control, worker);
+                protocol::run_step(step, &runtime, &shared)
+            }));
+        }
+        let coroutine = self.coroutine.as_mut()?;
+        match coroutine.resume(()) {
+            CoroutineResult::Yield(why) => Some(why),
+            CoroutineResult::Return(step) => {
+                if let Some(done) = self.coroutine.take()
+                    && stacks.len() < POOLED_STACKS
+                {
+                    stacks.push(done.into_stack());
+                }
+                self.state = if step.finished() { ConnectionState::Closed } else { ConnectionState::Idle };
+                self.step = Some(step);
+                self.trim_input();
+                None
+            }
+        }
+    }
+
+    fn trim_input(&mut self) {
+        let mut input = self.link.input.borrow_mut();
+        let consumed = self.link.consumed.replace(0).min(input.len());
+        input.drain(..consumed);
+        if input.is_empty() && input.capacity() > 64 * IDLE_BUFFER_BYTES {
+            input.shrink_to(IDLE_BUFFER_BYTES);
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.shared.unregister_session(self.control.process_id);
+    }
+}

@@ -1,0 +1,342 @@
+//! The protocol's flow: startup, simple and extended query, COPY, termination.
+//!
+//! Invariants
+//! 1. A message is processed completely or the session ends; after an error in the extended protocol
+//!    messages are skipped up to Sync.
+//! 2. A panic ends the session, not the server.
+
+use crate::runtime::{CoroutineRuntime, Yielded};
+use crate::shared::Shared;
+use kilndb_base::park::Park;
+use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
+use kilndb_sql::client::{Client, FieldInfo, Runtime};
+use kilndb_sql::session::{BindRequest, Session, StartupOptions};
+use kilndb_wire::backend::FieldDescription;
+use kilndb_wire::{Frontend, Startup, frontend};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Output above this is sent before more is produced.
+const OUTPUT_LIMIT_BYTES: usize = 128 * 1024;
+
+#[derive(Default)]
+pub struct Step {
+    phase: Phase,
+    /// The message in work; kept for its capacity.
+    message: Vec<u8>,
+    skip_to_sync: bool,
+}
+
+#[derive(Default)]
+enum Phase {
+    #[default]
+    Startup,
+    Ready(Box<Session>),
+    Finished,
+}
+
+impl Step {
+    pub fn finished(&self) -> bool {
+        matches!(self.phase, Phase::Finished)
+    }
+}
+
+/// Works off the messages that are there. Runs on a coroutine.
+pub fn run_step(mut step: Step, runtime: &CoroutineRuntime, shared: &Arc<Shared>) -> Step {
+    let outcome = catch_unwind(AssertUnwindSafe(|| work(&mut step, runtime, shared)));
+    let end = match outcome {
+        Ok(Ok(())) => return step,
+        Ok(Err(e)) => e,
+        Err(panic) => {
+            let text = panic
+                .downcast_ref::<String>()
+                .map(String::as_str)
+                .or_else(|| panic.downcast_ref::<&str>().copied())
+                .unwrap_or("unknown");
+            Error::internal(format!("internal error: {text}"))
+        }
+    };
+    // The client's going away has no reader.
+    if end.sqlstate() != sqlstate::SUCCESSFUL_COMPLETION {
+        runtime.link.output.borrow_mut().error_or_notice(&end.with_severity(Severity::Fatal).0);
+    }
+    if let Phase::Ready(mut session) = std::mem::take(&mut step.phase) {
+        let closed = catch_unwind(AssertUnwindSafe(|| session.close(runtime)));
+        if closed.is_err() {
+            shared.instance.log(Severity::Warning, "a session failed while it was closed");
+        }
+    }
+    step.phase = Phase::Finished;
+    step
+}
+
+/// Not an error: the session is over and there is nothing to say.
+fn silent_end() -> Error {
+    Error::new(sqlstate::SUCCESSFUL_COMPLETION, "")
+}
+
+fn work(step: &mut Step, runtime: &CoroutineRuntime, shared: &Arc<Shared>) -> Result<()> {
+    loop {
+        let session_runs = matches!(step.phase, Phase::Ready(_));
+        if session_runs && runtime.control.terminate_requested.load(Ordering::Acquire) {
+            return Err(Error::new(sqlstate::ADMIN_SHUTDOWN, "terminating connection due to administrator command"));
+        }
+        if !next_message(&mut step.message, runtime)? {
+            return if runtime.link.end_of_input.get() || runtime.link.write_failed.get() { Err(silent_end()) } else { Ok(()) };
+        }
+        let message = std::mem::take(&mut step.message);
+        let done = match &mut step.phase {
+            Phase::Startup => startup(&message, runtime, shared).map(|session| {
+                if let Some(session) = session {
+                    step.phase = Phase::Ready(session);
+                }
+            }),
+            Phase::Ready(session) => dispatch(session, &mut step.skip_to_sync, &message, runtime),
+            Phase::Finished => Err(silent_end()),
+        };
+        step.message = message;
+        if step.message.capacity() > 64 * 1024 {
+            step.message = Vec::new();
+        }
+        done?;
+    }
+}
+
+/// Copies the next whole message out of the input; false if there is none yet.
+fn next_message(message: &mut Vec<u8>, runtime: &CoroutineRuntime) -> Result<bool> {
+    let link = &runtime.link;
+    let mut input = link.input.borrow_mut();
+    let start = link.consumed.get();
+    let rest = &input[start..];
+    let length = if link.started.get() {
+        frontend::message_length(rest)?.map(|(_, length)| length)
+    } else {
+        frontend::startup_length(rest)?
+    };
+    let Some(length) = length else {
+        input.drain(..start);
+        link.consumed.set(0);
+        return Ok(false);
+    };
+    message.clear();
+    message.extend_from_slice(&rest[..length]);
+    link.consumed.set(start + length);
+    Ok(true)
+}
+
+fn startup(packet: &[u8], runtime: &CoroutineRuntime, shared: &Arc<Shared>) -> Result<Option<Box<Session>>> {
+    let (minor, parameters) = match frontend::decode_startup(packet)? {
+        Startup::Ssl | Startup::GssEncryption => {
+            runtime.link.output.borrow_mut().buf.push(b'N');
+            return Ok(None);
+        }
+        Startup::Cancel { process_id, secret } => {
+            shared.cancel(process_id, secret);
+            return Err(silent_end());
+        }
+        Startup::Startup { minor, parameters, .. } => (minor, parameters),
+    };
+    runtime.link.started.set(true);
+    if shared.stopping() {
+        return Err(Error::new(sqlstate::CANNOT_CONNECT_NOW, "the database system is shutting down"));
+    }
+    let unknown: Vec<&str> = parameters.iter().map(|(n, _)| *n).filter(|n| n.starts_with("_pq_.")).collect();
+    if minor > 2 || !unknown.is_empty() {
+        runtime.link.output.borrow_mut().negotiate_protocol_version(2, &unknown);
+    }
+    if shared.connected() > shared.instance.max_connections() {
+        return Err(Error::new(sqlstate::TOO_MANY_CONNECTIONS, "sorry, too many clients already"));
+    }
+    let options = StartupOptions::from_parameters(&parameters)?;
+    let session = Session::connect(shared.instance.clone(), options, runtime)?;
+    let mut output = runtime.link.output.borrow_mut();
+    output.authentication_ok();
+    for (name, value) in session.reported_parameters() {
+        output.parameter_status(&name, &value);
+    }
+    let secret_bytes = if minor >= 2 { 32 } else { 4 };
+    output.backend_key_data(runtime.control.process_id, &runtime.control.secret[..secret_bytes]);
+    output.ready_for_query(session.status());
+    Ok(Some(Box::new(session)))
+}
+
+fn dispatch(session: &mut Session, skip_to_sync: &mut bool, message: &[u8], runtime: &CoroutineRuntime) -> Result<()> {
+    let kind = message.first().copied().unwrap_or(0);
+    if *skip_to_sync && !b"SX".contains(&kind) {
+        return Ok(());
+    }
+    let mut client = WireClient { runtime };
+    let done = frontend::decode(message).and_then(|m| perform(session, m, runtime, &mut client));
+    let ready = kind == b'S' || kind == b'Q' || kind == b'F';
+    if let Err(e) = done {
+        if e.0.severity >= Severity::Fatal || e.sqlstate() == sqlstate::SUCCESSFUL_COMPLETION {
+            return Err(e);
+        }
+        if e.sqlstate() == sqlstate::PROTOCOL_VIOLATION && e.0.severity >= Severity::Error && is_malformed(&e) {
+            return Err(e);
+        }
+        session.abort_statement(runtime)?;
+        runtime.link.output.borrow_mut().error_or_notice(&e.0);
+        *skip_to_sync = !ready;
+    }
+    if ready {
+        *skip_to_sync = false;
+        runtime.link.output.borrow_mut().ready_for_query(session.status());
+    }
+    Ok(())
+}
+
+/// A message that could not be decoded: the stream's framing is not to be trusted any more.
+fn is_malformed(e: &Error) -> bool {
+    e.message().contains("message")
+}
+
+fn perform(session: &mut Session, message: Frontend<'_>, runtime: &CoroutineRuntime, client: &mut WireClient<'_>) -> Result<()> {
+    match message {
+        Frontend::Query(sql) => session.simple_query(sql, runtime, client),
+        Frontend::Parse { name, sql, param_types } => {
+            session.parse(name, sql, &param_types, runtime)?;
+            client.output(|o| o.parse_complete());
+            Ok(())
+        }
+        Frontend::Bind(b) => {
+            let request = BindRequest {
+                portal: b.portal,
+                statement: b.statement,
+                param_formats: &b.param_formats,
+                params: &b.params,
+                result_formats: &b.result_formats,
+            };
+            session.bind(&request, runtime, client)?;
+            client.output(|o| o.bind_complete());
+            Ok(())
+        }
+        Frontend::Describe { portal: true, name } => session.describe_portal(name, client),
+        Frontend::Describe { portal: false, name } => session.describe_statement(name, runtime, client),
+        Frontend::Execute { portal, max_rows } => {
+            let limit = u64::try_from(max_rows).ok().filter(|n| *n > 0);
+            session.execute(portal, limit, runtime, client)
+        }
+        Frontend::Close { portal, name } => {
+            session.close_named(portal, name);
+            client.output(|o| o.close_complete());
+            Ok(())
+        }
+        Frontend::Sync => session.sync(runtime, client),
+        Frontend::Flush => Ok(()),
+        Frontend::Terminate => Err(silent_end()),
+        // Left over from a COPY that failed: the client had not heard of it yet.
+        Frontend::CopyData(_) | Frontend::CopyDone | Frontend::CopyFail(_) => Ok(()),
+        Frontend::Password(_) => Err(Error::new(sqlstate::PROTOCOL_VIOLATION, "unexpected password message")),
+        Frontend::FunctionCall => Err(Error::unsupported("the function call protocol is not supported")),
+    }
+}
+
+/// The client's end of the session, over the connection's buffers.
+pub struct WireClient<'a> {
+    runtime: &'a CoroutineRuntime,
+}
+
+impl WireClient<'_> {
+    fn output<R>(&self, f: impl FnOnce(&mut kilndb_wire::Output) -> R) -> R {
+        f(&mut self.runtime.link.output.borrow_mut())
+    }
+}
+
+impl Client for WireClient<'_> {
+    fn row_description(&mut self, fields: &[FieldInfo<'_>]) {
+        let fields = fields.iter().map(|f| FieldDescription {
+            name: f.name,
+            table_oid: f.table_oid,
+            attnum: f.attnum,
+            type_oid: f.type_oid,
+            type_len: f.type_len,
+            typmod: f.typmod,
+            format: f.format,
+        });
+        self.output(|o| o.row_description(fields));
+    }
+    fn no_data(&mut self) {
+        self.output(|o| o.no_data());
+    }
+    fn parameter_description(&mut self, types: &[Oid]) {
+        self.output(|o| o.parameter_description(types));
+    }
+    fn data_row(&mut self, count: usize, write: &mut dyn FnMut(usize, &mut Vec<u8>) -> Result<bool>) -> Result<()> {
+        self.output(|o| o.data_row(count, write))?;
+        self.throttle()
+    }
+    fn command_complete(&mut self, tag: &str) {
+        self.output(|o| o.command_complete(tag));
+    }
+    fn empty_query(&mut self) {
+        self.output(|o| o.empty_query_response());
+    }
+    fn portal_suspended(&mut self) {
+        self.output(|o| o.portal_suspended());
+    }
+    fn notice(&mut self, notice: &Error) {
+        self.output(|o| o.error_or_notice(&notice.0));
+    }
+    fn parameter_status(&mut self, name: &str, value: &str) {
+        self.output(|o| o.parameter_status(name, value));
+    }
+    fn copy_in_begin(&mut self, binary: bool, columns: usize) -> Result<()> {
+        self.output(|o| o.copy_response(b'G', binary, columns));
+        Ok(())
+    }
+    fn copy_in_read(&mut self, data: &mut Vec<u8>) -> Result<bool> {
+        let mut message = Vec::new();
+        loop {
+            while !next_message(&mut message, self.runtime)? {
+                let link = &self.runtime.link;
+                if link.end_of_input.get() {
+                    return Err(Error::new(sqlstate::PROTOCOL_VIOLATION, "unexpected EOF on client connection with an open transaction")
+                        .with_severity(Severity::Fatal));
+                }
+                self.runtime.suspend(Yielded::Input);
+                self.runtime.checkpoint()?;
+            }
+            match frontend::decode(&message)? {
+                Frontend::CopyData(bytes) => {
+                    data.extend_from_slice(bytes);
+                    return Ok(true);
+                }
+                Frontend::CopyDone => return Ok(false),
+                Frontend::CopyFail(why) => {
+                    return Err(Error::new(sqlstate::QUERY_CANCELED, format!("COPY from stdin failed: {why}")));
+                }
+                Frontend::Flush | Frontend::Sync => {}
+                Frontend::Terminate => return Err(silent_end().with_severity(Severity::Fatal)),
+                _ => {
+                    return Err(Error::new(
+                        sqlstate::PROTOCOL_VIOLATION,
+                        format!("unexpected message type 0x{:02X} during COPY from stdin", message[0]),
+                    )
+                    .with_severity(Severity::Fatal));
+                }
+            }
+        }
+    }
+    fn copy_out_begin(&mut self, binary: bool, columns: usize) {
+        self.output(|o| o.copy_response(b'H', binary, columns));
+    }
+    fn copy_out_data(&mut self, data: &[u8]) -> Result<()> {
+        self.output(|o| o.copy_data(data));
+        self.throttle()
+    }
+    fn copy_out_end(&mut self) {
+        self.output(|o| o.copy_done());
+    }
+    fn throttle(&mut self) -> Result<()> {
+        while self.runtime.link.pending_output() > OUTPUT_LIMIT_BYTES {
+            self.runtime.suspend(Yielded::Output);
+            if self.runtime.link.write_failed.get() || self.runtime.link.end_of_input.get() {
+                return Err(silent_end().with_severity(Severity::Fatal));
+            }
+            self.runtime.checkpoint()?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,147 @@
+//! The statement's side of a coroutine: parking, time slices, parsing on the big stack.
+
+use crate::connection::Link;
+use crate::worker::{Inbox, Mail};
+use corosensei::Yielder;
+use kilndb_base::env::process_monotonic_nanos;
+use kilndb_base::park::{Park, Wake, WakeHandle};
+use kilndb_base::{Error, Result, sqlstate};
+use kilndb_sql::client::{Runtime, SessionControl};
+use kilndb_syntax::Script;
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Why a coroutine was suspended.
+pub enum Yielded {
+    Park { deadline_nanos: Option<u64> },
+    Slice,
+    Input,
+    Output,
+}
+
+/// How long a statement may run before others get their turn.
+const TIME_SLICE_NANOS: u64 = 2_000_000;
+
+pub struct ConnectionWake {
+    inbox: Arc<Inbox>,
+    token: usize,
+    generation: u64,
+    woken: AtomicBool,
+}
+
+impl ConnectionWake {
+    pub fn new(inbox: Arc<Inbox>, token: usize, generation: u64) -> ConnectionWake {
+        ConnectionWake { inbox, token, generation, woken: AtomicBool::new(false) }
+    }
+    pub fn take(&self) -> bool {
+        self.woken.swap(false, Ordering::AcqRel)
+    }
+    pub fn is_set(&self) -> bool {
+        self.woken.load(Ordering::Acquire)
+    }
+}
+
+impl Wake for ConnectionWake {
+    fn wake(&self) {
+        if !self.woken.swap(true, Ordering::AcqRel) {
+            self.inbox.send(Mail::Wake { token: self.token, generation: self.generation });
+        }
+    }
+}
+
+pub struct CoroutineRuntime {
+    yielder: *const Yielder<(), Yielded>,
+    pub link: Rc<Link>,
+    pub wake: Arc<ConnectionWake>,
+    pub control: Arc<SessionControl>,
+    slice_end_nanos: Cell<u64>,
+    worker: usize,
+}
+
+impl CoroutineRuntime {
+    /// `yielder` must outlive the value: it is made inside the coroutine and dropped before it ends.
+    pub fn new(
+        yielder: &Yielder<(), Yielded>,
+        link: Rc<Link>,
+        wake: Arc<ConnectionWake>,
+        control: Arc<SessionControl>,
+        worker: usize,
+    ) -> CoroutineRuntime {
+        let slice_end_nanos = Cell::new(process_monotonic_nanos() + TIME_SLICE_NANOS);
+        CoroutineRuntime { yielder, link, wake, control, slice_end_nanos, worker }
+    }
+
+    pub fn suspend(&self, why: Yielded) {
+        // SAFETY: see `new`: the yielder lives on this coroutine's stack below every use of `self`, and `self` is
+        // used on that coroutine only (the type is not Send).
+        unsafe { &*self.yielder }.suspend(why);
+        self.slice_end_nanos.set(process_monotonic_nanos() + TIME_SLICE_NANOS);
+    }
+
+    fn interrupts(&self) -> Result<()> {
+        if self.control.terminate_requested.load(Ordering::Acquire) {
+            return Err(Error::new(sqlstate::ADMIN_SHUTDOWN, "terminating connection due to administrator command")
+                .with_severity(kilndb_base::Severity::Fatal));
+        }
+        if self.control.cancel_requested.swap(false, Ordering::AcqRel) {
+            return Err(Error::new(sqlstate::QUERY_CANCELED, "canceling statement due to user request"));
+        }
+        let deadline = self.control.statement_deadline_nanos.load(Ordering::Relaxed);
+        if deadline != 0 && process_monotonic_nanos() >= deadline {
+            return Err(Error::new(sqlstate::QUERY_CANCELED, "canceling statement due to statement timeout"));
+        }
+        Ok(())
+    }
+}
+
+impl Park for CoroutineRuntime {
+    fn wake_handle(&self) -> WakeHandle {
+        self.wake.clone()
+    }
+    fn park(&self, deadline_nanos: Option<u64>) -> Result<()> {
+        self.interrupts()?;
+        if self.wake.take() {
+            return Ok(());
+        }
+        let timeout = self.control.statement_deadline_nanos.load(Ordering::Relaxed);
+        let deadline_nanos = match (deadline_nanos, timeout) {
+            (d, 0) => d,
+            (None, t) => Some(t),
+            (Some(d), t) => Some(d.min(t)),
+        };
+        self.suspend(Yielded::Park { deadline_nanos });
+        self.wake.take();
+        self.interrupts()
+    }
+    fn park_uninterruptible(&self) {
+        if self.wake.take() {
+            return;
+        }
+        self.suspend(Yielded::Park { deadline_nanos: None });
+        self.wake.take();
+    }
+    fn checkpoint(&self) -> Result<()> {
+        self.interrupts()?;
+        if process_monotonic_nanos() >= self.slice_end_nanos.get() {
+            self.suspend(Yielded::Slice);
+            self.interrupts()?;
+        }
+        Ok(())
+    }
+}
+
+impl Runtime for CoroutineRuntime {
+    fn parse(&self, sql: &str) -> Result<Script> {
+        // SAFETY: as in `suspend`. The closure runs on the thread's own stack while this coroutine waits for it; it
+        // does not suspend and does not unwind out of `parse`.
+        unsafe { &*self.yielder }.on_parent_stack(|| kilndb_syntax::parse(sql))
+    }
+    fn control(&self) -> &SessionControl {
+        &self.control
+    }
+    fn worker(&self) -> usize {
+        self.worker
+    }
+}

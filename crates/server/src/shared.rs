@@ -1,0 +1,74 @@
+//! What all workers share: the database instance, the list of sessions, the stop flag.
+
+use crate::runtime::ConnectionWake;
+use kilndb_base::env::Env;
+use kilndb_sql::Instance;
+use kilndb_sql::client::{Activity, SessionControl};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+pub struct Shared {
+    pub instance: Arc<Instance>,
+    pub env: Arc<dyn Env>,
+    stop: AtomicBool,
+    next_process_id: AtomicI32,
+    seed: AtomicU64,
+    connected: Mutex<usize>,
+}
+
+impl Shared {
+    pub fn new(instance: Arc<Instance>, env: Arc<dyn Env>) -> Shared {
+        Shared {
+            instance,
+            env,
+            stop: AtomicBool::new(false),
+            next_process_id: AtomicI32::new(1000),
+            seed: AtomicU64::new(0),
+            connected: Mutex::new(0),
+        }
+    }
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::SeqCst);
+    }
+    pub fn stopping(&self) -> bool {
+        self.stop.load(Ordering::SeqCst)
+    }
+
+    pub fn register_session(&self, wake: Arc<ConnectionWake>, client_addr: Option<String>) -> Arc<SessionControl> {
+        let process_id = self.next_process_id.fetch_add(1, Ordering::Relaxed) & 0x7fff_ffff;
+        let mut secret = vec![0; 32];
+        self.env.random_bytes(&mut secret);
+        self.seed.fetch_add(1, Ordering::Relaxed);
+        *self.connected.lock().unwrap_or_else(|e| e.into_inner()) += 1;
+        let activity = Activity { client_addr, ..Activity::default() };
+        let control = Arc::new(SessionControl {
+            process_id,
+            secret,
+            cancel_requested: AtomicBool::new(false),
+            terminate_requested: AtomicBool::new(false),
+            statement_deadline_nanos: AtomicU64::new(0),
+            wake,
+            activity: Mutex::new(activity),
+        });
+        self.instance.sessions().add(control.clone());
+        control
+    }
+
+    pub fn unregister_session(&self, process_id: i32) {
+        *self.connected.lock().unwrap_or_else(|e| e.into_inner()) -= 1;
+        self.instance.sessions().remove(process_id);
+    }
+    pub fn connected(&self) -> usize {
+        *self.connected.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// A CancelRequest: the secret's first bytes must be what the session was told (4 bytes for protocol 3.0).
+    pub fn cancel(&self, process_id: i32, secret: &[u8]) {
+        if let Some(control) = self.instance.sessions().get(process_id)
+            && (secret.len() == 4 || secret.len() == control.secret.len())
+            && control.secret.starts_with(secret)
+        {
+            control.request_cancel();
+        }
+    }
+}

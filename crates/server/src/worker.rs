@@ -1,0 +1,274 @@
+//! A worker: one thread, one event loop, many sessions.
+//!
+//! Invariants
+//! 1. A connection belongs to one worker from accept to close; its coroutine never leaves the thread.
+//! 2. While a coroutine is suspended nobody holds a borrow of the connection's [`Link`] cells.
+//! 3. A wake-up is mail in the worker's inbox: it is never lost, and costs a system call only if the worker sleeps.
+//!
+//! Must not know: SQL. It moves bytes and resumes coroutines.
+
+use crate::connection::{Connection, ConnectionState, Socket};
+use crate::runtime::{ConnectionWake, Yielded};
+use crate::shared::Shared;
+use kilndb_base::env::process_monotonic_nanos;
+use mio::{Events, Interest, Poll, Token, Waker};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const WAKER: Token = Token(usize::MAX);
+/// Sessions resumed between two looks at the sockets.
+const RESUMES_PER_POLL: usize = 64;
+/// Bytes read from a socket at once.
+const READ_CHUNK_BYTES: usize = 64 * 1024;
+
+pub enum Mail {
+    Connection(Socket),
+    Wake { token: usize, generation: u64 },
+}
+
+/// How other threads reach a worker.
+pub struct Inbox {
+    mail: Mutex<Vec<Mail>>,
+    waker: Waker,
+    sleeping: AtomicBool,
+}
+
+impl Inbox {
+    pub fn send(&self, mail: Mail) {
+        self.mail.lock().unwrap_or_else(|e| e.into_inner()).push(mail);
+        if self.sleeping.swap(false, Ordering::SeqCst) {
+            // A failed wake-up is caught by the poll's own time limit.
+            let _ = self.waker.wake();
+        }
+    }
+    pub fn nudge(&self) {
+        let _ = self.waker.wake();
+    }
+}
+
+pub struct Worker {
+    index: usize,
+    shared: Arc<Shared>,
+    poll: Poll,
+    inbox: Arc<Inbox>,
+    connections: Vec<Option<Connection>>,
+    generations: Vec<u64>,
+    free: Vec<usize>,
+    ready: VecDeque<usize>,
+    /// (deadline, token, generation) of parked sessions; entries may be stale.
+    timers: BinaryHeap<Reverse<(u64, usize, u64)>>,
+    stacks: Vec<corosensei::stack::DefaultStack>,
+    scratch: Vec<u8>,
+}
+
+impl Worker {
+    pub fn new(index: usize, shared: Arc<Shared>) -> std::io::Result<Worker> {
+        let poll = Poll::new()?;
+        let waker = Waker::new(poll.registry(), WAKER)?;
+        let inbox = Arc::new(Inbox { mail: Mutex::new(Vec::new()), waker, sleeping: AtomicBool::new(false) });
+        Ok(Worker {
+            index,
+            shared,
+            poll,
+            inbox,
+            connections: Vec::new(),
+            generations: Vec::new(),
+            free: Vec::new(),
+            ready: VecDeque::new(),
+            timers: BinaryHeap::new(),
+            stacks: Vec::new(),
+            scratch: vec![0; READ_CHUNK_BYTES],
+        })
+    }
+
+    pub fn inbox(&self) -> Arc<Inbox> {
+        self.inbox.clone()
+    }
+
+    /// Runs until the server stops and all sessions are gone.
+    pub fn run(mut self) {
+        let mut events = Events::with_capacity(1024);
+        loop {
+            self.read_mail();
+            if self.shared.stopping() {
+                self.stop_sessions();
+                if self.free.len() == self.connections.len() {
+                    return;
+                }
+            }
+            self.sleep(&mut events);
+            for event in &events {
+                if event.token() != WAKER {
+                    self.socket_event(event.token().0, event.is_writable());
+                }
+            }
+            self.read_mail();
+            self.fire_timers();
+            for _ in 0..RESUMES_PER_POLL {
+                let Some(token) = self.ready.pop_front() else { break };
+                self.resume(token);
+            }
+        }
+    }
+
+    fn sleep(&mut self, events: &mut Events) {
+        let mut limit = if self.ready.is_empty() { self.next_timer() } else { Duration::ZERO };
+        if !limit.is_zero() {
+            self.inbox.sleeping.store(true, Ordering::SeqCst);
+            if !self.inbox.mail.lock().unwrap_or_else(|e| e.into_inner()).is_empty() {
+                limit = Duration::ZERO;
+            }
+        }
+        // EINTR and the like only make the round shorter.
+        let _ = self.poll.poll(events, Some(limit));
+        self.inbox.sleeping.store(false, Ordering::SeqCst);
+    }
+
+    fn next_timer(&self) -> Duration {
+        let longest = Duration::from_millis(500);
+        match self.timers.peek() {
+            None => longest,
+            Some(Reverse((deadline, _, _))) => {
+                Duration::from_nanos(deadline.saturating_sub(process_monotonic_nanos())).min(longest)
+            }
+        }
+    }
+
+    fn fire_timers(&mut self) {
+        if self.timers.is_empty() {
+            return;
+        }
+        let now = process_monotonic_nanos();
+        while let Some(&Reverse((deadline, token, generation))) = self.timers.peek() {
+            if deadline > now {
+                break;
+            }
+            self.timers.pop();
+            self.wake(token, generation);
+        }
+    }
+
+    fn read_mail(&mut self) {
+        let mail = std::mem::take(&mut *self.inbox.mail.lock().unwrap_or_else(|e| e.into_inner()));
+        for letter in mail {
+            match letter {
+                Mail::Connection(socket) => self.accept(socket),
+                Mail::Wake { token, generation } => self.wake(token, generation),
+            }
+        }
+    }
+
+    fn accept(&mut self, mut socket: Socket) {
+        let token = self.free.pop().unwrap_or_else(|| {
+            self.connections.push(None);
+            self.generations.push(0);
+            self.connections.len() - 1
+        });
+        let registered = self.poll.registry().register(&mut socket, Token(token), Interest::READABLE | Interest::WRITABLE);
+        if registered.is_err() {
+            self.free.push(token);
+            return;
+        }
+        let wake = Arc::new(ConnectionWake::new(self.inbox.clone(), token, self.generations[token]));
+        self.connections[token] = Some(Connection::new(socket, wake, self.shared.clone(), self.index));
+    }
+
+    /// A parked session may go on.
+    fn wake(&mut self, token: usize, generation: u64) {
+        if self.generations.get(token) != Some(&generation) {
+            return;
+        }
+        if let Some(Some(c)) = self.connections.get_mut(token) {
+            if c.state == ConnectionState::Parked {
+                c.state = ConnectionState::Queued;
+                self.ready.push_back(token);
+            }
+            // An idle session is woken to be told of its termination or of notifications.
+            else if c.state == ConnectionState::Idle && c.wants_attention() {
+                c.state = ConnectionState::Queued;
+                self.ready.push_back(token);
+            }
+        }
+    }
+
+    fn socket_event(&mut self, token: usize, writable: bool) {
+        let Some(Some(c)) = self.connections.get_mut(token) else { return };
+        if writable && c.has_output() {
+            c.write_output();
+        }
+        c.read_input(&mut self.scratch);
+        self.reconsider(token);
+    }
+
+    /// Queues the connection if what it waits for is there; closes it if it is broken.
+    fn reconsider(&mut self, token: usize) {
+        let Some(Some(c)) = self.connections.get_mut(token) else { return };
+        let go = match c.state {
+            ConnectionState::Idle => c.has_message() || c.at_end(),
+            ConnectionState::WaitingForInput => c.has_message() || c.at_end(),
+            ConnectionState::WaitingForOutput => !c.has_output() || c.broken(),
+            ConnectionState::Parked | ConnectionState::Queued | ConnectionState::Closed => false,
+        };
+        if go {
+            c.state = ConnectionState::Queued;
+            self.ready.push_back(token);
+        } else if c.state == ConnectionState::Closed && (!c.has_output() || c.broken()) {
+            self.close(token);
+        } else if c.state == ConnectionState::Parked && c.at_end() {
+            // The client is gone: whatever it waits for is not worth waiting for.
+            c.client_gone();
+        }
+    }
+
+    fn resume(&mut self, token: usize) {
+        let Some(Some(c)) = self.connections.get_mut(token) else { return };
+        let outcome = c.run(&mut self.stacks);
+        match outcome {
+            None => {}
+            Some(Yielded::Park { deadline_nanos }) => {
+                c.state = ConnectionState::Parked;
+                if let Some(deadline) = deadline_nanos {
+                    self.timers.push(Reverse((deadline, token, self.generations[token])));
+                }
+                if c.take_early_wake() {
+                    c.state = ConnectionState::Queued;
+                    self.ready.push_back(token);
+                }
+            }
+            Some(Yielded::Slice) => {
+                c.state = ConnectionState::Queued;
+                self.ready.push_back(token);
+                return;
+            }
+            Some(Yielded::Input) => c.state = ConnectionState::WaitingForInput,
+            Some(Yielded::Output) => c.state = ConnectionState::WaitingForOutput,
+        }
+        if c.has_output() {
+            c.write_output();
+        }
+        self.reconsider(token);
+    }
+
+    fn close(&mut self, token: usize) {
+        if let Some(mut c) = self.connections[token].take() {
+            // The descriptor goes with the socket; deregistering only tidies up.
+            let _ = self.poll.registry().deregister(c.socket_mut());
+            self.generations[token] += 1;
+            self.free.push(token);
+        }
+    }
+
+    fn stop_sessions(&mut self) {
+        for token in 0..self.connections.len() {
+            let Some(c) = self.connections[token].as_mut() else { continue };
+            c.request_terminate();
+            if c.state == ConnectionState::Idle || c.state == ConnectionState::WaitingForInput {
+                c.state = ConnectionState::Queued;
+                self.ready.push_back(token);
+            }
+        }
+    }
+}

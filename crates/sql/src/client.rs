@@ -1,0 +1,90 @@
+//! What a session needs of the world above: someone to talk to, and someone who lets it wait.
+
+use kilndb_base::park::{Park, WakeHandle};
+use kilndb_base::{Error, Oid, Result};
+use kilndb_syntax::Script;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// A result column as RowDescription tells it.
+#[derive(Clone, Debug)]
+pub struct FieldInfo<'a> {
+    pub name: &'a str,
+    pub table_oid: Oid,
+    pub attnum: i16,
+    pub type_oid: Oid,
+    pub type_len: i16,
+    pub typmod: i32,
+    pub format: i16,
+}
+
+/// The client's end of a session. Nothing is sent until a flush point.
+pub trait Client {
+    fn row_description(&mut self, fields: &[FieldInfo<'_>]);
+    fn no_data(&mut self);
+    fn parameter_description(&mut self, types: &[Oid]);
+    /// `write` appends column `i`'s bytes, or returns false for NULL.
+    fn data_row(&mut self, count: usize, write: &mut dyn FnMut(usize, &mut Vec<u8>) -> Result<bool>) -> Result<()>;
+    fn command_complete(&mut self, tag: &str);
+    fn empty_query(&mut self);
+    fn portal_suspended(&mut self);
+    fn notice(&mut self, notice: &Error);
+    fn parameter_status(&mut self, name: &str, value: &str);
+    fn copy_in_begin(&mut self, binary: bool, columns: usize) -> Result<()>;
+    /// Appends the next piece of COPY data; false at the end. A CopyFail is an error.
+    fn copy_in_read(&mut self, data: &mut Vec<u8>) -> Result<bool>;
+    fn copy_out_begin(&mut self, binary: bool, columns: usize);
+    fn copy_out_data(&mut self, data: &[u8]) -> Result<()>;
+    fn copy_out_end(&mut self);
+    /// Waits while too much output is pending.
+    fn throttle(&mut self) -> Result<()>;
+}
+
+/// Waiting, and the one thing that cannot run on a small stack.
+pub trait Runtime: Park {
+    fn parse(&self, sql: &str) -> Result<Script>;
+    fn control(&self) -> &SessionControl;
+    fn worker(&self) -> usize;
+}
+
+/// A session as others see and disturb it.
+pub struct SessionControl {
+    pub process_id: i32,
+    pub secret: Vec<u8>,
+    pub cancel_requested: AtomicBool,
+    pub terminate_requested: AtomicBool,
+    /// Monotonic nanoseconds at which the statement times out; 0 is never.
+    pub statement_deadline_nanos: AtomicU64,
+    pub wake: WakeHandle,
+    pub activity: Mutex<Activity>,
+}
+
+/// A row of pg_stat_activity.
+#[derive(Clone, Debug, Default)]
+pub struct Activity {
+    pub database_oid: Oid,
+    pub database: String,
+    pub user_oid: Oid,
+    pub user: String,
+    pub application_name: String,
+    pub client_addr: Option<String>,
+    pub backend_start: i64,
+    pub xact_start: Option<i64>,
+    pub query_start: Option<i64>,
+    pub state_change: i64,
+    pub state: &'static str,
+    pub wait_event_type: Option<&'static str>,
+    pub wait_event: Option<&'static str>,
+    pub query: String,
+}
+
+impl SessionControl {
+    pub fn request_cancel(&self) {
+        self.cancel_requested.store(true, Ordering::Release);
+        self.wake.wake();
+    }
+    pub fn request_terminate(&self) {
+        self.terminate_requested.store(true, Ordering::Release);
+        self.wake.wake();
+    }
+}
