@@ -1,27 +1,508 @@
 //! Casts between built-in types and length coercion.
-use crate::{Datum, EvalContext, io};
-use kilndb_base::{Error, Oid, Result};
+
+use crate::numeric::Numeric;
+use crate::{Datum, EvalContext, datetime, io, oids::*};
+use kilndb_base::{Error, Oid, Result, sqlstate};
+use std::sync::Arc;
 
 pub type CastFn = fn(&Datum, typmod: i32, explicit: bool, ctx: &EvalContext) -> Result<Datum>;
 
-/// The built-in cast by function or binary coercion, if there is one.
-pub fn lookup_cast(source: Oid, target: Oid) -> Option<CastFn> {
-    let _ = (source, target);
-    None
+pub(crate) fn truncate_name(text: &str) -> &str {
+    if text.len() < 64 {
+        return text;
+    }
+    let mut end = 63;
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
 }
+fn too_long(what: &str, limit: i32) -> Error {
+    Error::new(sqlstate::STRING_DATA_RIGHT_TRUNCATION, format!("value too long for type {what}({limit})"))
+}
+/// The first `limit` characters; what is cut must be blank unless the cast is explicit.
+fn limit_chars<'a>(text: &'a str, limit: usize, explicit: bool, what: &str) -> Result<&'a str> {
+    if text.len() <= limit {
+        return Ok(text);
+    }
+    match text.char_indices().nth(limit) {
+        None => Ok(text),
+        Some((at, _)) => {
+            if !explicit && text[at..].bytes().any(|b| b != b' ') {
+                return Err(too_long(what, limit as i32));
+            }
+            Ok(&text[..at])
+        }
+    }
+}
+pub(crate) fn varchar(text: &str, typmod: i32, explicit: bool) -> Result<Datum> {
+    if typmod < 4 {
+        return Ok(Datum::text(text));
+    }
+    Ok(Datum::text(limit_chars(text, (typmod - 4) as usize, explicit, "character varying")?))
+}
+pub(crate) fn bpchar(text: &str, typmod: i32, explicit: bool) -> Result<Datum> {
+    let text = if typmod >= 4 { limit_chars(text, (typmod - 4) as usize, explicit, "character")? } else { text };
+    Ok(Datum::text(text.trim_end_matches(' ')))
+}
+pub(crate) fn parse_bit(type_oid: Oid, text: &str, typmod: i32) -> Result<Datum> {
+    let bits: String = match text.as_bytes().first() {
+        Some(b'x' | b'X') => {
+            let mut bits = String::new();
+            for c in text[1..].chars() {
+                let d = c.to_digit(16).ok_or_else(|| {
+                    Error::new(
+                        sqlstate::INVALID_TEXT_REPRESENTATION,
+                        format!("\"{c}\" is not a valid hexadecimal digit"),
+                    )
+                })?;
+                bits.push_str(&format!("{d:04b}"));
+            }
+            bits
+        }
+        Some(b'b' | b'B') => text[1..].to_string(),
+        _ => text.to_string(),
+    };
+    if let Some(c) = bits.chars().find(|c| !matches!(c, '0' | '1')) {
+        return Err(Error::new(
+            sqlstate::INVALID_TEXT_REPRESENTATION,
+            format!("\"{c}\" is not a valid binary digit"),
+        ));
+    }
+    bit_length(type_oid, bits, typmod, false)
+}
+fn bit_length(type_oid: Oid, bits: String, typmod: i32, explicit: bool) -> Result<Datum> {
+    if typmod > 0 {
+        let want = typmod as usize;
+        if type_oid == BIT && bits.len() != want {
+            if explicit {
+                let mut bits = bits;
+                bits.truncate(want);
+                while bits.len() < want {
+                    bits.push('0');
+                }
+                return Ok(Datum::text(bits));
+            }
+            return Err(Error::new(
+                sqlstate::STRING_DATA_RIGHT_TRUNCATION,
+                format!("bit string length {} does not match type bit({want})", bits.len()),
+            ));
+        }
+        if type_oid == VARBIT && bits.len() > want {
+            if explicit {
+                return Ok(Datum::text(&bits[..want]));
+            }
+            return Err(Error::new(
+                sqlstate::STRING_DATA_RIGHT_TRUNCATION,
+                format!("bit string too long for type bit varying({want})"),
+            ));
+        }
+    }
+    Ok(Datum::text(bits))
+}
+
 /// Length coercion: varchar(n), char(n), numeric(p,s), timestamp(p), interval(p), bit(n).
 pub fn apply_typmod(type_oid: Oid, datum: Datum, typmod: i32, explicit: bool, ctx: &EvalContext) -> Result<Datum> {
-    let _ = (type_oid, typmod, explicit, ctx);
-    Ok(datum)
+    if typmod < 0 {
+        return Ok(datum);
+    }
+    Ok(match (type_oid, &datum) {
+        (VARCHAR, Datum::Text(s)) if s.len() as i64 > i64::from(typmod) - 4 => varchar(s, typmod, explicit)?,
+        (BPCHAR, Datum::Text(s)) if s.len() as i64 > i64::from(typmod) - 4 => bpchar(s, typmod, explicit)?,
+        (NUMERIC, Datum::Numeric(n)) => Datum::Numeric(Arc::new(n.apply_typmod(typmod)?)),
+        (TIMESTAMP, Datum::Timestamp(v)) => Datum::Timestamp(datetime::round_timestamp(*v, typmod)?),
+        (TIMESTAMPTZ, Datum::TimestampTz(v)) => Datum::TimestampTz(datetime::round_timestamp(*v, typmod)?),
+        (TIME, Datum::Time(v)) => Datum::Time(datetime::round_time(*v, typmod)),
+        (TIMETZ, Datum::TimeTz(v, z)) => Datum::TimeTz(datetime::round_time(*v, typmod), *z),
+        (INTERVAL, Datum::Interval(v)) => Datum::Interval(Arc::new(datetime::interval_typmod(**v, typmod)?)),
+        (BIT | VARBIT, Datum::Text(s)) => bit_length(type_oid, s.to_string(), typmod, explicit)?,
+        (_, Datum::Array(a)) if a.element_type != type_oid => {
+            let mut copy = (**a).clone();
+            for e in &mut copy.elements {
+                *e = apply_typmod(a.element_type, std::mem::take(e), typmod, explicit, ctx)?;
+            }
+            Datum::Array(Arc::new(copy))
+        }
+        _ => datum,
+    })
 }
 /// I/O conversion: the text form of `source` read as `target`.
-pub fn cast_via_text(source: Oid, target: Oid, datum: &Datum, typmod: i32, explicit: bool, ctx: &EvalContext) -> Result<Datum> {
-    let _ = explicit;
+pub fn cast_via_text(
+    source: Oid,
+    target: Oid,
+    datum: &Datum,
+    typmod: i32,
+    explicit: bool,
+    ctx: &EvalContext,
+) -> Result<Datum> {
     if datum.is_null() {
         return Ok(Datum::Null);
     }
-    let mut text = Vec::new();
-    io::output(source, datum, &mut text, ctx)?;
-    let text = String::from_utf8(text).map_err(|_| Error::internal("text form is not UTF-8"))?;
-    io::input(target, &text, typmod, ctx)
+    let text = match datum {
+        Datum::Text(s) => s.to_string(),
+        _ => io::output_string(source, datum, ctx)?,
+    };
+    match target {
+        VARCHAR => varchar(&text, typmod, explicit),
+        BPCHAR => bpchar(&text, typmod, explicit),
+        _ => io::input(target, &text, typmod, ctx),
+    }
+}
+
+#[cold]
+pub(crate) fn out_of_range(type_name: &str) -> Error {
+    Error::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, format!("{type_name} out of range"))
+}
+fn int_value(d: &Datum, type_name: &str) -> Result<i64> {
+    Ok(match d {
+        Datum::Int2(v) => i64::from(*v),
+        Datum::Int4(v) => i64::from(*v),
+        Datum::Int8(v) => *v,
+        Datum::Oid(v) => i64::from(*v),
+        Datum::Bool(v) => i64::from(*v),
+        Datum::Char(v) => i64::from(*v as i8),
+        Datum::Float4(v) => float_to_int(f64::from(*v), type_name)?,
+        Datum::Float8(v) => float_to_int(*v, type_name)?,
+        Datum::Numeric(n) => {
+            if !n.is_finite() {
+                let what = if n.is_nan() { "NaN" } else { "infinity" };
+                return Err(Error::unsupported(format!("cannot convert {what} to {type_name}")));
+            }
+            n.to_i64().ok_or_else(|| out_of_range(type_name))?
+        }
+        _ => return Err(mismatch(d)),
+    })
+}
+fn float_to_int(v: f64, type_name: &str) -> Result<i64> {
+    let v = v.round_ties_even();
+    if v.is_nan() || v < -9_223_372_036_854_775_808.0 || v >= 9_223_372_036_854_775_808.0 {
+        return Err(out_of_range(type_name));
+    }
+    Ok(v as i64)
+}
+#[cold]
+fn mismatch(d: &Datum) -> Error {
+    Error::internal(format!("cast does not take {d:?}"))
+}
+fn to_int2(d: &Datum, _: i32, _: bool, _: &EvalContext) -> Result<Datum> {
+    i16::try_from(int_value(d, "smallint")?).map(Datum::Int2).map_err(|_| out_of_range("smallint"))
+}
+fn to_int4(d: &Datum, _: i32, _: bool, _: &EvalContext) -> Result<Datum> {
+    if let Datum::Oid(v) = d {
+        return Ok(Datum::Int4(*v as i32));
+    }
+    i32::try_from(int_value(d, "integer")?).map(Datum::Int4).map_err(|_| out_of_range("integer"))
+}
+fn to_int8(d: &Datum, _: i32, _: bool, _: &EvalContext) -> Result<Datum> {
+    int_value(d, "bigint").map(Datum::Int8)
+}
+fn to_float8(d: &Datum, _: i32, _: bool, _: &EvalContext) -> Result<Datum> {
+    Ok(Datum::Float8(match d {
+        Datum::Int2(v) => f64::from(*v),
+        Datum::Int4(v) => f64::from(*v),
+        Datum::Int8(v) => *v as f64,
+        Datum::Float4(v) => f64::from(*v),
+        Datum::Float8(v) => *v,
+        Datum::Numeric(n) => {
+            let v = n.to_f64();
+            if n.is_finite() && (v.is_infinite() || (v == 0.0 && !n.is_zero())) {
+                return Err(Error::new(
+                    sqlstate::NUMERIC_VALUE_OUT_OF_RANGE,
+                    format!("\"{n}\" is out of range for type double precision"),
+                ));
+            }
+            v
+        }
+        _ => return Err(mismatch(d)),
+    }))
+}
+fn to_float4(d: &Datum, _: i32, _: bool, _: &EvalContext) -> Result<Datum> {
+    Ok(Datum::Float4(match d {
+        Datum::Int2(v) => f32::from(*v),
+        Datum::Int4(v) => *v as f32,
+        Datum::Int8(v) => *v as f32,
+        Datum::Float4(v) => *v,
+        Datum::Float8(v) => {
+            let r = *v as f32;
+            if r.is_infinite() && !v.is_infinite() {
+                return Err(Error::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow"));
+            }
+            if r == 0.0 && *v != 0.0 {
+                return Err(Error::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: underflow"));
+            }
+            r
+        }
+        Datum::Numeric(n) => {
+            let v = n.to_f32();
+            if n.is_finite() && (v.is_infinite() || (v == 0.0 && !n.is_zero())) {
+                return Err(Error::new(
+                    sqlstate::NUMERIC_VALUE_OUT_OF_RANGE,
+                    format!("\"{n}\" is out of range for type real"),
+                ));
+            }
+            v
+        }
+        _ => return Err(mismatch(d)),
+    }))
+}
+fn to_numeric(d: &Datum, typmod: i32, _: bool, _: &EvalContext) -> Result<Datum> {
+    let n = match d {
+        Datum::Int2(v) => Numeric::from(i64::from(*v)),
+        Datum::Int4(v) => Numeric::from(*v),
+        Datum::Int8(v) => Numeric::from(*v),
+        Datum::Float4(v) => Numeric::from_f32(*v),
+        Datum::Float8(v) => Numeric::from_f64(*v),
+        Datum::Numeric(n) => (**n).clone(),
+        _ => return Err(mismatch(d)),
+    };
+    Ok(Datum::Numeric(Arc::new(n.apply_typmod(typmod)?)))
+}
+fn to_bool(d: &Datum, _: i32, _: bool, _: &EvalContext) -> Result<Datum> {
+    Ok(Datum::Bool(int_value(d, "boolean")? != 0))
+}
+fn to_oid(d: &Datum, _: i32, _: bool, _: &EvalContext) -> Result<Datum> {
+    Ok(Datum::Oid(match d {
+        Datum::Oid(v) => *v,
+        Datum::Int4(v) => *v as u32,
+        Datum::Int2(v) => i32::from(*v) as u32,
+        Datum::Int8(v) => u32::try_from(*v)
+            .map_err(|_| Error::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "OID out of range"))?,
+        _ => return Err(mismatch(d)),
+    }))
+}
+fn text_to_reg(d: &Datum, _: i32, _: bool, ctx: &EvalContext) -> Result<Datum> {
+    match d {
+        Datum::Text(s) => Ok(Datum::Oid(ctx.host.reg_input(REGCLASS, s)?)),
+        _ => Err(mismatch(d)),
+    }
+}
+fn same(d: &Datum, _: i32, _: bool, _: &EvalContext) -> Result<Datum> {
+    Ok(d.clone())
+}
+fn text_of(d: &Datum, ctx: &EvalContext) -> Result<String> {
+    match d {
+        Datum::Text(s) => Ok(s.to_string()),
+        Datum::Char(c) => {
+            let mut out = Vec::new();
+            io::write_char(*c, &mut out);
+            Ok(String::from_utf8_lossy(&out).into_owned())
+        }
+        Datum::Bool(b) => Ok(if *b { "true" } else { "false" }.into()),
+        d => io::output_string(io::natural_type(d), d, ctx),
+    }
+}
+fn to_text(d: &Datum, _: i32, _: bool, ctx: &EvalContext) -> Result<Datum> {
+    if let Datum::Text(_) = d {
+        return Ok(d.clone());
+    }
+    text_of(d, ctx).map(Datum::text)
+}
+fn to_varchar(d: &Datum, typmod: i32, explicit: bool, ctx: &EvalContext) -> Result<Datum> {
+    varchar(&text_of(d, ctx)?, typmod, explicit)
+}
+fn to_bpchar(d: &Datum, typmod: i32, explicit: bool, ctx: &EvalContext) -> Result<Datum> {
+    bpchar(&text_of(d, ctx)?, typmod, explicit)
+}
+fn to_name(d: &Datum, _: i32, _: bool, ctx: &EvalContext) -> Result<Datum> {
+    Ok(Datum::text(truncate_name(&text_of(d, ctx)?)))
+}
+fn to_char(d: &Datum, _: i32, _: bool, ctx: &EvalContext) -> Result<Datum> {
+    if let Datum::Int4(v) = d {
+        return i8::try_from(*v)
+            .map(|v| Datum::Char(v as u8))
+            .map_err(|_| Error::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "\"char\" out of range"));
+    }
+    io::input(CHAR, &text_of(d, ctx)?, -1, ctx)
+}
+fn to_date(d: &Datum, _: i32, _: bool, ctx: &EvalContext) -> Result<Datum> {
+    Ok(Datum::Date(match d {
+        Datum::Timestamp(v) => datetime::timestamp_to_date(*v),
+        Datum::TimestampTz(v) => {
+            datetime::timestamp_to_date(datetime::utc_to_local(*v, &datetime::parse::session_zone(ctx))?)
+        }
+        _ => return Err(mismatch(d)),
+    }))
+}
+fn to_timestamp(d: &Datum, typmod: i32, _: bool, ctx: &EvalContext) -> Result<Datum> {
+    let v = match d {
+        Datum::Date(v) => datetime::date_to_timestamp(*v)?,
+        Datum::TimestampTz(v) => datetime::utc_to_local(*v, &datetime::parse::session_zone(ctx))?,
+        Datum::Timestamp(v) => *v,
+        _ => return Err(mismatch(d)),
+    };
+    Ok(Datum::Timestamp(datetime::round_timestamp(v, typmod)?))
+}
+fn to_timestamptz(d: &Datum, typmod: i32, _: bool, ctx: &EvalContext) -> Result<Datum> {
+    let v = match d {
+        Datum::Date(v) => {
+            datetime::local_to_utc(datetime::date_to_timestamp(*v)?, &datetime::parse::session_zone(ctx))?
+        }
+        Datum::Timestamp(v) => datetime::local_to_utc(*v, &datetime::parse::session_zone(ctx))?,
+        Datum::TimestampTz(v) => *v,
+        _ => return Err(mismatch(d)),
+    };
+    Ok(Datum::TimestampTz(datetime::round_timestamp(v, typmod)?))
+}
+fn to_time(d: &Datum, typmod: i32, _: bool, ctx: &EvalContext) -> Result<Datum> {
+    use datetime::calendar::USECS_PER_DAY;
+    let v = match d {
+        Datum::Timestamp(v) if datetime::is_finite_ts(*v) => v.rem_euclid(USECS_PER_DAY),
+        Datum::TimestampTz(v) if datetime::is_finite_ts(*v) => {
+            datetime::utc_to_local(*v, &datetime::parse::session_zone(ctx))?.rem_euclid(USECS_PER_DAY)
+        }
+        Datum::Timestamp(_) | Datum::TimestampTz(_) => return Ok(Datum::Null),
+        Datum::Interval(v) => {
+            if v.is_infinite() {
+                return Err(Error::new(
+                    sqlstate::DATETIME_FIELD_OVERFLOW,
+                    "cannot convert infinite interval to time",
+                ));
+            }
+            v.micros.rem_euclid(USECS_PER_DAY)
+        }
+        Datum::TimeTz(v, _) | Datum::Time(v) => *v,
+        _ => return Err(mismatch(d)),
+    };
+    Ok(Datum::Time(datetime::round_time(v, typmod)))
+}
+fn to_timetz(d: &Datum, typmod: i32, _: bool, ctx: &EvalContext) -> Result<Datum> {
+    use datetime::calendar::{USECS_PER_DAY, USECS_PER_SEC};
+    let zone = datetime::parse::session_zone(ctx);
+    let (t, west) = match d {
+        Datum::Time(v) => {
+            let now = datetime::local_now(ctx);
+            let local = i64::from(now.date()) * USECS_PER_DAY + v;
+            (*v, -zone.offset_for_local(local))
+        }
+        Datum::TimestampTz(v) if datetime::is_finite_ts(*v) => {
+            let off = zone.offset_at(*v);
+            ((v + i64::from(off) * USECS_PER_SEC).rem_euclid(USECS_PER_DAY), -off)
+        }
+        Datum::TimestampTz(_) => return Ok(Datum::Null),
+        Datum::TimeTz(v, z) => (*v, *z),
+        _ => return Err(mismatch(d)),
+    };
+    Ok(Datum::TimeTz(datetime::round_time(t, typmod), west))
+}
+fn to_interval(d: &Datum, typmod: i32, _: bool, _: &EvalContext) -> Result<Datum> {
+    let v = match d {
+        Datum::Time(v) => crate::Interval { months: 0, days: 0, micros: *v },
+        Datum::Interval(v) => **v,
+        _ => return Err(mismatch(d)),
+    };
+    Ok(Datum::Interval(Arc::new(datetime::interval_typmod(v, typmod)?)))
+}
+fn int_bytea(d: &Datum, _: i32, _: bool, _: &EvalContext) -> Result<Datum> {
+    Ok(Datum::Bytea(match d {
+        Datum::Int2(v) => Arc::from(&v.to_be_bytes()[..]),
+        Datum::Int4(v) => Arc::from(&v.to_be_bytes()[..]),
+        Datum::Int8(v) => Arc::from(&v.to_be_bytes()[..]),
+        _ => return Err(mismatch(d)),
+    }))
+}
+fn bytea_int(bytes: &[u8], width: usize, name: &str) -> Result<i64> {
+    if bytes.len() > width {
+        return Err(out_of_range(name));
+    }
+    let negative = bytes.len() == width && bytes.first().is_some_and(|b| b & 0x80 != 0);
+    Ok(bytes.iter().fold(if negative { -1i64 } else { 0 }, |v, b| v << 8 | i64::from(*b)))
+}
+fn bytea_to_int2(d: &Datum, _: i32, _: bool, _: &EvalContext) -> Result<Datum> {
+    let Datum::Bytea(b) = d else { return Err(mismatch(d)) };
+    Ok(Datum::Int2(bytea_int(b, 2, "smallint")? as i16))
+}
+fn bytea_to_int4(d: &Datum, _: i32, _: bool, _: &EvalContext) -> Result<Datum> {
+    let Datum::Bytea(b) = d else { return Err(mismatch(d)) };
+    Ok(Datum::Int4(bytea_int(b, 4, "integer")? as i32))
+}
+fn bytea_to_int8(d: &Datum, _: i32, _: bool, _: &EvalContext) -> Result<Datum> {
+    let Datum::Bytea(b) = d else { return Err(mismatch(d)) };
+    Ok(Datum::Int8(bytea_int(b, 8, "bigint")?))
+}
+fn xid8_to_xid(d: &Datum, _: i32, _: bool, _: &EvalContext) -> Result<Datum> {
+    let Datum::U64(v) = d else { return Err(mismatch(d)) };
+    Ok(Datum::Oid(*v as u32))
+}
+fn int_to_bit(d: &Datum, typmod: i32, _: bool, _: &EvalContext) -> Result<Datum> {
+    let (v, width) = match d {
+        Datum::Int4(v) => (i64::from(*v), 32),
+        Datum::Int8(v) => (*v, 64),
+        _ => return Err(mismatch(d)),
+    };
+    let want = if typmod > 0 { typmod } else { 1 };
+    let _ = width;
+    let bit = |i: i32| if i >= 64 { v < 0 } else { v >> i & 1 == 1 };
+    Ok(Datum::text((0..want).rev().map(|i| if bit(i) { '1' } else { '0' }).collect::<String>()))
+}
+fn bit_to_int(d: &Datum, width: usize) -> Result<i64> {
+    let Datum::Text(s) = d else { return Err(mismatch(d)) };
+    if s.len() > width {
+        return Err(out_of_range(if width == 32 { "integer" } else { "bigint" }));
+    }
+    Ok(s.bytes().fold(0u64, |v, b| v << 1 | u64::from(b == b'1')) as i64)
+}
+fn bit_to_int4(d: &Datum, _: i32, _: bool, _: &EvalContext) -> Result<Datum> {
+    Ok(Datum::Int4(bit_to_int(d, 32)? as i32))
+}
+fn bit_to_int8(d: &Datum, _: i32, _: bool, _: &EvalContext) -> Result<Datum> {
+    Ok(Datum::Int8(bit_to_int(d, 64)?))
+}
+fn bit_same(d: &Datum, typmod: i32, explicit: bool, _: &EvalContext) -> Result<Datum> {
+    let Datum::Text(s) = d else { return Err(mismatch(d)) };
+    bit_length(BIT, s.to_string(), typmod, explicit)
+}
+fn varbit_same(d: &Datum, typmod: i32, explicit: bool, _: &EvalContext) -> Result<Datum> {
+    let Datum::Text(s) = d else { return Err(mismatch(d)) };
+    bit_length(VARBIT, s.to_string(), typmod, explicit)
+}
+
+/// The built-in cast by function or binary coercion, if there is one.
+pub fn lookup_cast(source: Oid, target: Oid) -> Option<CastFn> {
+    let integer = |o| matches!(o, INT2 | INT4 | INT8);
+    let number = |o| matches!(o, INT2 | INT4 | INT8 | FLOAT4 | FLOAT8 | NUMERIC);
+    let string = |o| matches!(o, TEXT | VARCHAR | BPCHAR);
+    let reg = io::is_reg_type;
+    Some(match (source, target) {
+        (s, INT2) if number(s) => to_int2,
+        (s, INT4) if number(s) => to_int4,
+        (s, INT8) if number(s) => to_int8,
+        (s, FLOAT4) if number(s) => to_float4,
+        (s, FLOAT8) if number(s) => to_float8,
+        (s, NUMERIC) if number(s) => to_numeric,
+        (INT4, BOOL) => to_bool,
+        (BOOL, INT4) | (CHAR, INT4) => to_int4,
+        (INT4, CHAR) => to_char,
+        (s, OID) if integer(s) || reg(s) => to_oid,
+        (OID, INT8) => to_int8,
+        (OID, INT4) => to_int4,
+        (s, t) if reg(t) && (integer(s) || s == OID) => to_oid,
+        (s, INT4) if reg(s) => to_int4,
+        (s, INT8) if reg(s) => to_int8,
+        (REGPROC, REGPROCEDURE) | (REGPROCEDURE, REGPROC) | (REGOPER, REGOPERATOR) | (REGOPERATOR, REGOPER) => same,
+        (TEXT | VARCHAR, REGCLASS) => text_to_reg,
+        (s, VARCHAR) if string(s) || matches!(s, NAME | CHAR | BOOL) => to_varchar,
+        (s, BPCHAR) if string(s) || matches!(s, NAME | CHAR | BOOL) => to_bpchar,
+        (s, TEXT) if string(s) || matches!(s, NAME | CHAR | BOOL | PG_NODE_TREE | XML) => to_text,
+        (s, NAME) if string(s) => to_name,
+        (s, CHAR) if string(s) => to_char,
+        (XML, _) if string(target) => to_varchar,
+        (TIMESTAMP | TIMESTAMPTZ, DATE) => to_date,
+        (DATE | TIMESTAMPTZ | TIMESTAMP, TIMESTAMP) => to_timestamp,
+        (DATE | TIMESTAMP | TIMESTAMPTZ, TIMESTAMPTZ) => to_timestamptz,
+        (TIMESTAMP | TIMESTAMPTZ | INTERVAL | TIMETZ | TIME, TIME) => to_time,
+        (TIME | TIMESTAMPTZ | TIMETZ, TIMETZ) => to_timetz,
+        (TIME | INTERVAL, INTERVAL) => to_interval,
+        (s, BYTEA) if integer(s) => int_bytea,
+        (BYTEA, INT2) => bytea_to_int2,
+        (BYTEA, INT4) => bytea_to_int4,
+        (BYTEA, INT8) => bytea_to_int8,
+        (XID8, XID) => xid8_to_xid,
+        (INT4 | INT8, BIT) => int_to_bit,
+        (BIT, INT4) => bit_to_int4,
+        (BIT, INT8) => bit_to_int8,
+        (BIT | VARBIT, BIT) => bit_same,
+        (BIT | VARBIT, VARBIT) => varbit_same,
+        (OIDVECTOR, OID_ARRAY) | (INT2VECTOR, INT2_ARRAY) => same,
+        _ => return None,
+    })
 }

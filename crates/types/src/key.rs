@@ -1,21 +1,280 @@
 //! Key encoding that sorts as bytes, comparison, and equality keys.
-use crate::Datum;
+//!
+//! Each column is a marker byte (0 NULL first, 1 value, 2 NULL last) and, for a value, its bytes, inverted for
+//! a descending column. Every value ends where its own bytes say so, so columns can follow one another.
+
+use crate::numeric::{Kind, Numeric};
+use crate::{Array, Datum, Interval, oids};
 use kilndb_base::{Error, Oid, Result};
 use std::cmp::Ordering;
 
+pub const NULL_FIRST_MARKER: u8 = 0;
+pub const VALUE_MARKER: u8 = 1;
+pub const NULL_LAST_MARKER: u8 = 2;
+
 pub fn encode_key(type_oid: Oid, datum: &Datum, descending: bool, nulls_first: bool, out: &mut Vec<u8>) -> Result<()> {
-    let _ = (datum, descending, nulls_first, out);
-    Err(Error::unsupported(format!("key of type {type_oid}")))
+    if datum.is_null() {
+        out.push(if nulls_first { NULL_FIRST_MARKER } else { NULL_LAST_MARKER });
+        return Ok(());
+    }
+    out.push(VALUE_MARKER);
+    let start = out.len();
+    encode_value(type_oid, datum, out)?;
+    if descending {
+        for b in &mut out[start..] {
+            *b = !*b;
+        }
+    }
+    Ok(())
 }
+
+fn encode_value(type_oid: Oid, datum: &Datum, out: &mut Vec<u8>) -> Result<()> {
+    match datum {
+        Datum::Null => {}
+        Datum::Bool(v) => out.push(u8::from(*v)),
+        Datum::Char(v) => out.push(*v),
+        Datum::Int2(v) => out.extend_from_slice(&((*v as u16) ^ 0x8000).to_be_bytes()),
+        Datum::Int4(v) | Datum::Date(v) => out.extend_from_slice(&flip32(*v)),
+        Datum::Int8(v) | Datum::Time(v) | Datum::Timestamp(v) | Datum::TimestampTz(v) => {
+            out.extend_from_slice(&flip64(*v));
+        }
+        Datum::Float4(v) => out.extend_from_slice(&float_key(f64::from(*v)).to_be_bytes()),
+        Datum::Float8(v) => out.extend_from_slice(&float_key(*v).to_be_bytes()),
+        Datum::Oid(v) => out.extend_from_slice(&v.to_be_bytes()),
+        Datum::Text(v) => {
+            // Text has no zero bytes, so one ends it.
+            out.extend_from_slice(v.as_bytes());
+            out.push(0);
+        }
+        Datum::Bytea(v) => {
+            for &b in v.iter() {
+                out.push(b);
+                if b == 0 {
+                    out.push(0xff);
+                }
+            }
+            out.extend_from_slice(&[0, 0]);
+        }
+        Datum::Numeric(v) => encode_numeric(v, out),
+        Datum::TimeTz(time, zone) => {
+            out.extend_from_slice(&flip64(timetz_utc(*time, *zone)));
+            out.extend_from_slice(&flip32(*zone));
+        }
+        Datum::Interval(v) => out.extend_from_slice(&((interval_span(v) as u128) ^ (1 << 127)).to_be_bytes()),
+        Datum::Uuid(v) => out.extend_from_slice(v),
+        Datum::Tid(block, slot) => {
+            out.extend_from_slice(&block.to_be_bytes());
+            out.extend_from_slice(&slot.to_be_bytes());
+        }
+        Datum::U64(v) => out.extend_from_slice(&v.to_be_bytes()),
+        Datum::Array(v) => encode_array(type_oid, v, out)?,
+        Datum::Record(v) => {
+            for (oid, field) in &v.fields {
+                encode_key(*oid, field, false, false, out)?;
+            }
+            out.push(0);
+        }
+    }
+    Ok(())
+}
+fn flip32(v: i32) -> [u8; 4] {
+    ((v as u32) ^ 0x8000_0000).to_be_bytes()
+}
+fn flip64(v: i64) -> [u8; 8] {
+    ((v as u64) ^ (1 << 63)).to_be_bytes()
+}
+/// An integer ordered as PostgreSQL orders floats: −0 is 0, NaN is greatest.
+fn float_key(v: f64) -> u64 {
+    if v.is_nan() {
+        return u64::MAX;
+    }
+    let bits = if v == 0.0 { 0 } else { v.to_bits() };
+    if bits >> 63 == 1 { !bits } else { bits | (1 << 63) }
+}
+fn encode_numeric(v: &Numeric, out: &mut Vec<u8>) {
+    let class = match v.kind {
+        Kind::NegInf => 0,
+        Kind::PosInf => 4,
+        Kind::NaN => 5,
+        Kind::Finite => (v.signum() + 2) as u8,
+    };
+    out.push(class);
+    if class != 1 && class != 3 {
+        return;
+    }
+    let start = out.len();
+    out.extend_from_slice(&flip32(v.weight));
+    for d in &v.digits {
+        out.extend_from_slice(&(*d as u16 + 1).to_be_bytes());
+    }
+    out.extend_from_slice(&[0, 0]);
+    if class == 1 {
+        for b in &mut out[start..] {
+            *b = !*b;
+        }
+    }
+}
+fn encode_array(type_oid: Oid, v: &Array, out: &mut Vec<u8>) -> Result<()> {
+    if !is_indexable(v.element_type) && v.element_type != 0 && v.element_type < 16384 {
+        return Err(Error::unsupported(format!("key of array type {type_oid}")));
+    }
+    for e in &v.elements {
+        encode_key(v.element_type, e, false, false, out)?;
+    }
+    // Below every element's marker: a prefix sorts first.
+    out.push(0);
+    out.push(v.dims.len() as u8);
+    for (_, len) in &v.dims {
+        out.extend_from_slice(&len.to_be_bytes());
+    }
+    for (lower, _) in &v.dims {
+        out.extend_from_slice(&flip32(*lower));
+    }
+    Ok(())
+}
+
+/// True if the type has a btree operator class.
 pub fn is_indexable(type_oid: Oid) -> bool {
-    let _ = type_oid;
-    false
+    use oids::*;
+    match type_oid {
+        JSON | XML | PG_NODE_TREE | XID | CID | ACLITEM | UNKNOWN | CSTRING | VOID | ACLITEM_ARRAY | 199 | 143
+        | 1011 | 1012 => false,
+        // Geometry, and pseudo-types.
+        600..=604 | 628 | 718 | 719 | 1017..=1020 | 1027 | 629 | 2278..=2282 | 2276 => false,
+        BOOL | BYTEA | CHAR | NAME | INT8 | INT2 | INT4 | TEXT | OID | TID | OIDVECTOR | FLOAT4 | FLOAT8 | BPCHAR
+        | VARCHAR | DATE | TIME | TIMESTAMP | TIMESTAMPTZ | INTERVAL | TIMETZ | NUMERIC | UUID | PG_LSN | XID8
+        | RECORD | REGPROC | REGPROCEDURE | REGOPER | REGOPERATOR | REGCLASS | REGTYPE | REGCONFIG | REGDICTIONARY
+        | REGNAMESPACE | REGROLE | REGCOLLATION | BIT | VARBIT | MONEY | ANYARRAY | REFCURSOR => true,
+        1000..=1034 | 1115 | 1182 | 1183 | 1185 | 1187 | 1231 | 1270 | 1561 | 1563 | 2951 | 3221 | 2287 | 2207..=2211 => true,
+        _ => type_oid >= 16384,
+    }
 }
-/// btree order; NULL sorts last.
+
+fn interval_span(v: &Interval) -> i128 {
+    (i128::from(v.months) * 30 + i128::from(v.days)) * 86_400_000_000 + i128::from(v.micros)
+}
+/// The span btree compares: months as 30 days, days as 24 hours, in microseconds.
+pub(crate) fn interval_order(v: &Interval) -> i128 {
+    interval_span(v)
+}
+fn timetz_utc(time: i64, zone: i32) -> i64 {
+    time.saturating_add(i64::from(zone) * 1_000_000)
+}
+pub(crate) fn compare_f64(a: f64, b: f64) -> Ordering {
+    a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
+}
+
+/// btree order; NULL sorts last. Values of one type (mixed integer widths compare by value).
 pub fn compare(type_oid: Oid, a: &Datum, b: &Datum) -> Ordering {
-    let _ = (type_oid, a, b);
-    Ordering::Equal
+    use Datum::*;
+    match (a, b) {
+        (Null, Null) => Ordering::Equal,
+        (Null, _) => Ordering::Greater,
+        (_, Null) => Ordering::Less,
+        (Bool(a), Bool(b)) => a.cmp(b),
+        (Char(a), Char(b)) => a.cmp(b),
+        (Int2(a), Int2(b)) => a.cmp(b),
+        (Int4(a), Int4(b)) | (Date(a), Date(b)) => a.cmp(b),
+        (Int8(a), Int8(b)) | (Time(a), Time(b)) | (Timestamp(a), Timestamp(b)) | (TimestampTz(a), TimestampTz(b)) => {
+            a.cmp(b)
+        }
+        (Float4(a), Float4(b)) => compare_f64(f64::from(*a), f64::from(*b)),
+        (Float8(a), Float8(b)) => compare_f64(*a, *b),
+        (Oid(a), Oid(b)) => a.cmp(b),
+        (Text(a), Text(b)) => a.as_bytes().cmp(b.as_bytes()),
+        (Bytea(a), Bytea(b)) => a.cmp(b),
+        (Numeric(a), Numeric(b)) => a.cmp(b),
+        (TimeTz(a, za), TimeTz(b, zb)) => timetz_utc(*a, *za).cmp(&timetz_utc(*b, *zb)).then(za.cmp(zb)),
+        (Interval(a), Interval(b)) => interval_span(a).cmp(&interval_span(b)),
+        (Uuid(a), Uuid(b)) => a.cmp(b),
+        (Tid(a, sa), Tid(b, sb)) => (a, sa).cmp(&(b, sb)),
+        (U64(a), U64(b)) => a.cmp(b),
+        (Array(a), Array(b)) => compare_arrays(a, b),
+        (Record(a), Record(b)) => {
+            for ((oid, x), (_, y)) in a.fields.iter().zip(&b.fields) {
+                match compare(*oid, x, y) {
+                    Ordering::Equal => {}
+                    other => return other,
+                }
+            }
+            a.fields.len().cmp(&b.fields.len())
+        }
+        _ => match (integer(a), integer(b)) {
+            (Some(a), Some(b)) => a.cmp(&b),
+            _ => {
+                // Values held differently are not of one type; keep the order total all the same.
+                let (mut x, mut y) = (Vec::new(), Vec::new());
+                let _ = encode_value(type_oid, a, &mut x);
+                let _ = encode_value(type_oid, b, &mut y);
+                x.cmp(&y)
+            }
+        },
+    }
 }
+fn integer(d: &Datum) -> Option<i64> {
+    match d {
+        Datum::Int2(v) => Some(i64::from(*v)),
+        Datum::Int4(v) => Some(i64::from(*v)),
+        Datum::Int8(v) => Some(*v),
+        Datum::Oid(v) => Some(i64::from(*v)),
+        _ => None,
+    }
+}
+pub(crate) fn compare_arrays(a: &Array, b: &Array) -> Ordering {
+    for (x, y) in a.elements.iter().zip(&b.elements) {
+        match compare(a.element_type, x, y) {
+            Ordering::Equal => {}
+            other => return other,
+        }
+    }
+    a.elements
+        .len()
+        .cmp(&b.elements.len())
+        .then(a.dims.len().cmp(&b.dims.len()))
+        .then_with(|| a.dims.iter().map(|d| d.1).cmp(b.dims.iter().map(|d| d.1)))
+        .then_with(|| a.dims.iter().map(|d| d.0).cmp(b.dims.iter().map(|d| d.0)))
+}
+
+/// Bytes equal iff the values are equal by the type's `=`; NULL equals NULL.
 pub fn hash_equal_key(type_oid: Oid, datum: &Datum, out: &mut Vec<u8>) -> Result<()> {
     encode_key(type_oid, datum, false, false, out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    fn key(d: &Datum, desc: bool) -> Vec<u8> {
+        let mut out = Vec::new();
+        encode_key(0, d, desc, false, &mut out).unwrap();
+        out
+    }
+    #[test]
+    fn memcmp_is_the_order() {
+        let numbers = ["-Infinity", "-10000.5", "-10000", "-1.5", "-0.00012", "0.000", "0.00011", "1", "1.00001", "9999", "10000", "1e300", "Infinity", "NaN"];
+        let rows: Vec<Vec<Datum>> = vec![
+            numbers.iter().map(|s| Datum::Numeric(Arc::new(Numeric::parse(s).unwrap()))).collect(),
+            [f64::NEG_INFINITY, -1e300, -1.0, -0.0, 1e-300, 2.0, f64::INFINITY, f64::NAN].map(Datum::Float8).to_vec(),
+            [i32::MIN, -1, 0, 1, i32::MAX].map(Datum::Int4).to_vec(),
+            ["", "a", "a\u{1}", "ab", "b", "é"].map(Datum::text).to_vec(),
+            [&b""[..], b"\0", b"\0\0", b"\0\x01", b"\x01"].map(|b| Datum::Bytea(Arc::from(b))).to_vec(),
+        ];
+        for row in rows {
+            for (i, a) in row.iter().enumerate() {
+                for (j, b) in row.iter().enumerate() {
+                    assert_eq!(key(a, false).cmp(&key(b, false)), i.cmp(&j), "{a:?} {b:?}");
+                    assert_eq!(key(a, true).cmp(&key(b, true)), j.cmp(&i), "{a:?} {b:?}");
+                    assert_eq!(compare(0, a, b), i.cmp(&j));
+                }
+            }
+        }
+    }
+    #[test]
+    fn display_scale_does_not_matter() {
+        let n = |s: &str| Datum::Numeric(Arc::new(Numeric::parse(s).unwrap()));
+        assert_eq!(key(&n("1.50"), false), key(&n("1.5"), false));
+        assert_eq!(key(&Datum::Float8(-0.0), false), key(&Datum::Float8(0.0), false));
+        assert_eq!(key(&Datum::Int4(5), false).len(), 5);
+    }
 }

@@ -11,10 +11,12 @@
 pub mod aggregates;
 pub mod cast;
 pub mod context;
+pub mod datetime;
 pub mod datum;
 pub mod functions;
 pub mod hash;
 pub mod io;
+pub mod json;
 pub mod key;
 pub mod numeric;
 pub mod oids;

@@ -1,0 +1,304 @@
+//! Binary formats, as the protocol carries them (big-endian).
+
+use super::*;
+use crate::{Array, Interval, Record};
+
+#[cold]
+fn bad_format() -> Error {
+    error(sqlstate::INVALID_BINARY_REPRESENTATION, "incorrect binary data format")
+}
+#[cold]
+fn short() -> Error {
+    error(sqlstate::PROTOCOL_VIOLATION, "insufficient data left in message")
+}
+fn fixed<const N: usize>(bytes: &[u8]) -> Result<[u8; N]> {
+    if bytes.len() < N {
+        return Err(short());
+    }
+    bytes.try_into().map_err(|_| bad_format())
+}
+fn utf8(bytes: &[u8]) -> Result<&str> {
+    let bad = |at: usize| {
+        let hex: Vec<String> = bytes[at..].iter().take(3).map(|b| format!("0x{b:02x}")).collect();
+        error(
+            sqlstate::CHARACTER_NOT_IN_REPERTOIRE,
+            format!("invalid byte sequence for encoding \"UTF8\": {}", hex.join(" ")),
+        )
+    };
+    if let Some(at) = bytes.iter().position(|b| *b == 0) {
+        return Err(error(
+            sqlstate::CHARACTER_NOT_IN_REPERTOIRE,
+            format!("invalid byte sequence for encoding \"UTF8\": 0x{:02x}", bytes[at]),
+        ));
+    }
+    std::str::from_utf8(bytes).map_err(|e| bad(e.valid_up_to()))
+}
+
+/// Binary input.
+pub fn receive(type_oid: Oid, bytes: &[u8], typmod: i32, ctx: &EvalContext) -> Result<Datum> {
+    Ok(match type_oid {
+        INT4 => Datum::Int4(i32::from_be_bytes(fixed(bytes)?)),
+        INT8 => Datum::Int8(i64::from_be_bytes(fixed(bytes)?)),
+        INT2 => Datum::Int2(i16::from_be_bytes(fixed(bytes)?)),
+        BOOL => Datum::Bool(fixed::<1>(bytes)?[0] != 0),
+        CHAR => Datum::Char(fixed::<1>(bytes)?[0]),
+        FLOAT4 => Datum::Float4(f32::from_be_bytes(fixed(bytes)?)),
+        FLOAT8 => Datum::Float8(f64::from_be_bytes(fixed(bytes)?)),
+        OID | XID | CID => Datum::Oid(u32::from_be_bytes(fixed(bytes)?)),
+        _ if is_reg_type(type_oid) => Datum::Oid(u32::from_be_bytes(fixed(bytes)?)),
+        PG_LSN | XID8 => Datum::U64(u64::from_be_bytes(fixed(bytes)?)),
+        TEXT | VARCHAR | BPCHAR | NAME | UNKNOWN | CSTRING | JSON | XML | REFCURSOR => {
+            return input(type_oid, utf8(bytes)?, typmod, ctx);
+        }
+        BYTEA => Datum::Bytea(Arc::from(bytes)),
+        NUMERIC => Datum::Numeric(Arc::new(Numeric::receive(bytes)?.apply_typmod(typmod)?)),
+        DATE => Datum::Date(datetime::check_date(i32::from_be_bytes(fixed(bytes)?))?),
+        TIME => Datum::Time(datetime::round_time(
+            datetime::check_time(i64::from_be_bytes(fixed(bytes)?))?,
+            typmod,
+        )),
+        TIMETZ => {
+            let b: [u8; 12] = fixed(bytes)?;
+            let (t, z) = b.split_at(8);
+            let time = datetime::check_time(i64::from_be_bytes(fixed(t)?))?;
+            let zone = i32::from_be_bytes(fixed(z)?);
+            if zone.abs() >= 16 * 3600 {
+                return Err(error(sqlstate::INVALID_TIME_ZONE_DISPLACEMENT_VALUE, "time zone displacement out of range"));
+            }
+            Datum::TimeTz(datetime::round_time(time, typmod), zone)
+        }
+        TIMESTAMP => Datum::Timestamp(datetime::round_timestamp(
+            datetime::check_timestamp(i64::from_be_bytes(fixed(bytes)?))?,
+            typmod,
+        )?),
+        TIMESTAMPTZ => Datum::TimestampTz(datetime::round_timestamp(
+            datetime::check_timestamp(i64::from_be_bytes(fixed(bytes)?))?,
+            typmod,
+        )?),
+        INTERVAL => {
+            let b: [u8; 16] = fixed(bytes)?;
+            let (micros, rest) = b.split_at(8);
+            let (days, months) = rest.split_at(4);
+            let v = Interval {
+                micros: i64::from_be_bytes(fixed(micros)?),
+                days: i32::from_be_bytes(fixed(days)?),
+                months: i32::from_be_bytes(fixed(months)?),
+            };
+            Datum::Interval(Arc::new(datetime::interval_typmod(v, typmod)?))
+        }
+        UUID => Datum::Uuid(fixed(bytes)?),
+        TID => {
+            let b: [u8; 6] = fixed(bytes)?;
+            let (block, slot) = b.split_at(4);
+            Datum::Tid(u32::from_be_bytes(fixed(block)?), u16::from_be_bytes(fixed(slot)?))
+        }
+        BIT | VARBIT => receive_bits(type_oid, bytes, typmod)?,
+        VOID => Datum::text(""),
+        INT2VECTOR => receive_array(INT2, bytes, -1, ctx)?,
+        OIDVECTOR => receive_array(OID, bytes, -1, ctx)?,
+        _ => {
+            let element = ctx.host.element_type(type_oid);
+            if element != 0 {
+                return receive_array(element, bytes, typmod, ctx);
+            }
+            if let Some(fields) = ctx.host.composite_fields(type_oid) {
+                return receive_record(type_oid, &fields, bytes, ctx);
+            }
+            return Err(Error::unsupported(format!(
+                "binary input of type {} is not supported",
+                ctx.host.format_type(type_oid, -1)
+            )));
+        }
+    })
+}
+fn receive_bits(type_oid: Oid, bytes: &[u8], typmod: i32) -> Result<Datum> {
+    let (head, body) = bytes.split_first_chunk::<4>().ok_or_else(short)?;
+    let len = i32::from_be_bytes(*head);
+    let len = usize::try_from(len).map_err(|_| bad_format())?;
+    if body.len() != len.div_ceil(8) {
+        return Err(bad_format());
+    }
+    let text: String = (0..len).map(|i| if body[i / 8] >> (7 - i % 8) & 1 == 1 { '1' } else { '0' }).collect();
+    cast::parse_bit(type_oid, &text, typmod)
+}
+
+struct Cursor<'a>(&'a [u8]);
+impl<'a> Cursor<'a> {
+    fn i32(&mut self) -> Result<i32> {
+        let (head, rest) = self.0.split_first_chunk::<4>().ok_or_else(short)?;
+        self.0 = rest;
+        Ok(i32::from_be_bytes(*head))
+    }
+    fn value(&mut self) -> Result<Option<&'a [u8]>> {
+        let len = self.i32()?;
+        if len == -1 {
+            return Ok(None);
+        }
+        let len = usize::try_from(len).map_err(|_| short())?;
+        let (head, rest) = self.0.split_at_checked(len).ok_or_else(short)?;
+        self.0 = rest;
+        Ok(Some(head))
+    }
+}
+fn receive_array(element: Oid, bytes: &[u8], typmod: i32, ctx: &EvalContext) -> Result<Datum> {
+    let mut c = Cursor(bytes);
+    let ndims = c.i32()?;
+    if !(0..=6).contains(&ndims) {
+        return Err(error(sqlstate::INVALID_BINARY_REPRESENTATION, format!("invalid number of dimensions: {ndims}")));
+    }
+    let flags = c.i32()?;
+    if flags != 0 && flags != 1 {
+        return Err(error(sqlstate::INVALID_BINARY_REPRESENTATION, "invalid array flags"));
+    }
+    let sent = c.i32()? as Oid;
+    if sent != element {
+        return Err(error(
+            sqlstate::DATATYPE_MISMATCH,
+            format!(
+                "binary data has array element type {sent} ({}) instead of expected {element} ({})",
+                ctx.host.format_type(sent, -1),
+                ctx.host.format_type(element, -1)
+            ),
+        ));
+    }
+    let mut dims = Vec::new();
+    let mut count = 1usize;
+    for _ in 0..ndims {
+        let len = u32::try_from(c.i32()?).map_err(|_| bad_format())?;
+        let low = c.i32()?;
+        if low.checked_add_unsigned(len).is_none() {
+            return Err(error(sqlstate::PROGRAM_LIMIT_EXCEEDED, "array lower bound is too large"));
+        }
+        count = count.saturating_mul(len as usize);
+        dims.push((low, len));
+    }
+    if ndims == 0 {
+        count = 0;
+    }
+    if count > c.0.len() / 4 {
+        return Err(short());
+    }
+    let mut elements = Vec::with_capacity(count);
+    for _ in 0..count {
+        elements.push(match c.value()? {
+            Some(b) => receive(element, b, typmod, ctx)?,
+            None => Datum::Null,
+        });
+    }
+    if count == 0 {
+        dims.clear();
+    }
+    Ok(Datum::Array(Arc::new(Array { element_type: element, dims, elements })))
+}
+fn receive_record(type_oid: Oid, fields: &[(String, Oid, i32)], bytes: &[u8], ctx: &EvalContext) -> Result<Datum> {
+    let mut c = Cursor(bytes);
+    let count = c.i32()?;
+    if count as usize != fields.len() {
+        return Err(error(
+            sqlstate::DATATYPE_MISMATCH,
+            format!("wrong number of columns: {count}, expected {}", fields.len()),
+        ));
+    }
+    let mut values = Vec::with_capacity(fields.len());
+    for (_, oid, typmod) in fields {
+        let sent = c.i32()? as Oid;
+        if sent != *oid {
+            return Err(error(
+                sqlstate::DATATYPE_MISMATCH,
+                format!("binary data has type {sent} instead of expected {oid} in record column"),
+            ));
+        }
+        let v = match c.value()? {
+            Some(b) => receive(*oid, b, *typmod, ctx)?,
+            None => Datum::Null,
+        };
+        values.push((*oid, v));
+    }
+    Ok(Datum::Record(Arc::new(Record { type_oid, fields: values })))
+}
+
+/// Appends the binary form. Never called with NULL.
+pub fn send(type_oid: Oid, datum: &Datum, out: &mut Vec<u8>, ctx: &EvalContext) -> Result<()> {
+    send_typmod(type_oid, -1, datum, out, ctx)
+}
+/// Like [`send`]; pads char(n) to its declared length.
+pub fn send_typmod(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8>, ctx: &EvalContext) -> Result<()> {
+    match datum {
+        Datum::Null => {}
+        Datum::Int4(v) | Datum::Date(v) => out.extend_from_slice(&v.to_be_bytes()),
+        Datum::Int8(v) | Datum::Time(v) | Datum::Timestamp(v) | Datum::TimestampTz(v) => {
+            out.extend_from_slice(&v.to_be_bytes());
+        }
+        Datum::Int2(v) => out.extend_from_slice(&v.to_be_bytes()),
+        Datum::Bool(v) => out.push(u8::from(*v)),
+        Datum::Char(v) => out.push(*v),
+        Datum::Float4(v) => out.extend_from_slice(&v.to_be_bytes()),
+        Datum::Float8(v) => out.extend_from_slice(&v.to_be_bytes()),
+        Datum::Oid(v) => out.extend_from_slice(&v.to_be_bytes()),
+        Datum::U64(v) => out.extend_from_slice(&v.to_be_bytes()),
+        Datum::Text(v) if matches!(type_oid, BIT | VARBIT) => {
+            out.extend_from_slice(&(v.len() as u32).to_be_bytes());
+            for chunk in v.as_bytes().chunks(8) {
+                let byte = chunk.iter().enumerate().fold(0u8, |b, (i, c)| b | u8::from(*c == b'1') << (7 - i));
+                out.push(byte);
+            }
+        }
+        Datum::Text(v) => {
+            if type_oid == JSONB {
+                out.push(1);
+            }
+            out.extend_from_slice(v.as_bytes());
+            if type_oid == BPCHAR && typmod >= 4 {
+                pad(v, typmod, out);
+            }
+        }
+        Datum::Bytea(v) => out.extend_from_slice(v),
+        Datum::Numeric(v) => v.send(out),
+        Datum::TimeTz(t, z) => {
+            out.extend_from_slice(&t.to_be_bytes());
+            out.extend_from_slice(&z.to_be_bytes());
+        }
+        Datum::Interval(v) => {
+            out.extend_from_slice(&v.micros.to_be_bytes());
+            out.extend_from_slice(&v.days.to_be_bytes());
+            out.extend_from_slice(&v.months.to_be_bytes());
+        }
+        Datum::Uuid(v) => out.extend_from_slice(v),
+        Datum::Tid(block, slot) => {
+            out.extend_from_slice(&block.to_be_bytes());
+            out.extend_from_slice(&slot.to_be_bytes());
+        }
+        Datum::Array(a) => {
+            out.extend_from_slice(&(a.dims.len() as i32).to_be_bytes());
+            out.extend_from_slice(&i32::from(a.elements.iter().any(Datum::is_null)).to_be_bytes());
+            out.extend_from_slice(&a.element_type.to_be_bytes());
+            for (low, len) in &a.dims {
+                out.extend_from_slice(&len.to_be_bytes());
+                out.extend_from_slice(&low.to_be_bytes());
+            }
+            for e in &a.elements {
+                send_prefixed(a.element_type, e, out, ctx)?;
+            }
+        }
+        Datum::Record(r) => {
+            out.extend_from_slice(&(r.fields.len() as i32).to_be_bytes());
+            for (oid, f) in &r.fields {
+                out.extend_from_slice(&oid.to_be_bytes());
+                send_prefixed(*oid, f, out, ctx)?;
+            }
+        }
+    }
+    Ok(())
+}
+fn send_prefixed(oid: Oid, v: &Datum, out: &mut Vec<u8>, ctx: &EvalContext) -> Result<()> {
+    if v.is_null() {
+        out.extend_from_slice(&(-1i32).to_be_bytes());
+        return Ok(());
+    }
+    let at = out.len();
+    out.extend_from_slice(&[0; 4]);
+    send(oid, v, out, ctx)?;
+    let len = (out.len() - at - 4) as u32;
+    out[at..at + 4].copy_from_slice(&len.to_be_bytes());
+    Ok(())
+}

@@ -1,0 +1,75 @@
+//! bytea: hex and escape formats.
+
+use super::*;
+
+pub fn parse(text: &str) -> Result<Vec<u8>> {
+    if let Some(hex) = text.strip_prefix("\\x") {
+        return decode_hex(hex);
+    }
+    let b = text.as_bytes();
+    let mut out = Vec::with_capacity(b.len());
+    let mut i = 0;
+    while i < b.len() {
+        match &b[i..] {
+            [b'\\', b'\\', ..] => {
+                out.push(b'\\');
+                i += 2;
+            }
+            [b'\\', x @ b'0'..=b'3', y @ b'0'..=b'7', z @ b'0'..=b'7', ..] => {
+                out.push((x - b'0') << 6 | (y - b'0') << 3 | (z - b'0'));
+                i += 4;
+            }
+            [b'\\', ..] => {
+                return Err(error(sqlstate::INVALID_TEXT_REPRESENTATION, "invalid input syntax for type bytea"));
+            }
+            _ => {
+                out.push(b[i]);
+                i += 1;
+            }
+        }
+    }
+    Ok(out)
+}
+/// Pairs of hexadecimal digits; blanks between pairs are skipped.
+pub fn decode_hex(text: &str) -> Result<Vec<u8>> {
+    let mut out = Vec::with_capacity(text.len() / 2);
+    let mut chars = text.chars();
+    let digit = |c: char| {
+        c.to_digit(16).map(|d| d as u8).ok_or_else(|| {
+            error(sqlstate::INVALID_PARAMETER_VALUE, format!("invalid hexadecimal digit: \"{c}\""))
+        })
+    };
+    while let Some(c) = chars.next() {
+        if matches!(c, ' ' | '\n' | '\t' | '\r') {
+            continue;
+        }
+        let high = digit(c)?;
+        let low = chars.next().ok_or_else(|| {
+            error(sqlstate::INVALID_PARAMETER_VALUE, "invalid hexadecimal data: odd number of digits")
+        })?;
+        out.push(high << 4 | digit(low)?);
+    }
+    Ok(out)
+}
+pub fn encode_hex(bytes: &[u8], out: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    out.reserve(bytes.len() * 2);
+    for b in bytes {
+        out.push(HEX[usize::from(b >> 4)]);
+        out.push(HEX[usize::from(b & 15)]);
+    }
+}
+pub fn write(bytes: &[u8], hex: bool, out: &mut Vec<u8>) {
+    if hex {
+        out.extend_from_slice(b"\\x");
+        encode_hex(bytes, out);
+        return;
+    }
+    for &b in bytes {
+        match b {
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            0x20..=0x7e => out.push(b),
+            _ => super::write(out, format_args!("\\{b:03o}")),
+        }
+    }
+}

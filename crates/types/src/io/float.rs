@@ -1,0 +1,188 @@
+//! Floats: text in, shortest text that reads back the same out.
+
+use super::*;
+
+#[cold]
+fn range(text: &str, type_name: &str) -> Error {
+    error(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, format!("\"{text}\" is out of range for type {type_name}"))
+}
+
+/// The number and whether it reads as nonzero digits, or None if it is no number.
+fn number(text: &str) -> Option<(&str, bool)> {
+    let t = trim(text);
+    let b = t.as_bytes();
+    let mut i = usize::from(matches!(b.first(), Some(b'+' | b'-')));
+    let word = &t[i..];
+    if ["inf", "infinity", "nan"].iter().any(|w| word.eq_ignore_ascii_case(w)) {
+        return Some((t, true));
+    }
+    let (mut any, mut nonzero) = (false, false);
+    let mut point = false;
+    while let Some(&c) = b.get(i) {
+        match c {
+            b'0'..=b'9' => {
+                any = true;
+                nonzero |= c != b'0';
+            }
+            b'.' if !point => point = true,
+            _ => break,
+        }
+        i += 1;
+    }
+    if !any {
+        return None;
+    }
+    if matches!(b.get(i), Some(b'e' | b'E')) {
+        i += 1 + usize::from(matches!(b.get(i + 1), Some(b'+' | b'-')));
+        let digits = b[i..].iter().take_while(|c| c.is_ascii_digit()).count();
+        if digits == 0 {
+            return None;
+        }
+        i += digits;
+    }
+    (i == b.len()).then_some((t, nonzero))
+}
+pub fn parse_f64(text: &str) -> Result<f64> {
+    parse_f64_as(text, "double precision")
+}
+pub fn parse_f64_as(text: &str, type_name: &str) -> Result<f64> {
+    let (t, nonzero) = number(text).ok_or_else(|| invalid_syntax(type_name, text))?;
+    let v: f64 = t.parse().map_err(|_| invalid_syntax(type_name, text))?;
+    let word = t.trim_start_matches(['+', '-']).as_bytes()[0].is_ascii_alphabetic();
+    if !word && (v.is_infinite() || (v == 0.0 && nonzero)) {
+        return Err(range(t, type_name));
+    }
+    Ok(v)
+}
+pub fn parse_f32(text: &str) -> Result<f32> {
+    let (t, nonzero) = number(text).ok_or_else(|| invalid_syntax("real", text))?;
+    let v: f32 = t.parse().map_err(|_| invalid_syntax("real", text))?;
+    let word = t.trim_start_matches(['+', '-']).as_bytes()[0].is_ascii_alphabetic();
+    if !word && (v.is_infinite() || (v == 0.0 && nonzero)) {
+        return Err(range(t, "real"));
+    }
+    Ok(v)
+}
+
+fn special(v: f64, out: &mut Vec<u8>) -> bool {
+    let word: &[u8] = if v.is_nan() {
+        b"NaN"
+    } else if v == f64::INFINITY {
+        b"Infinity"
+    } else if v == f64::NEG_INFINITY {
+        b"-Infinity"
+    } else {
+        return false;
+    };
+    out.extend_from_slice(word);
+    true
+}
+pub fn write_f64(v: f64, extra_digits: i32, out: &mut Vec<u8>) {
+    if special(v, out) {
+        return;
+    }
+    if extra_digits <= 0 {
+        out.extend_from_slice(general(v, (15 + extra_digits).max(1) as usize).as_bytes());
+        return;
+    }
+    let mut buffer = ryu::Buffer::new();
+    shortest(Digits::read(buffer.format_finite(v)), v.is_sign_negative(), 15, out);
+}
+pub fn write_f32(v: f32, extra_digits: i32, out: &mut Vec<u8>) {
+    if special(f64::from(v), out) {
+        return;
+    }
+    if extra_digits <= 0 {
+        out.extend_from_slice(general(f64::from(v), (6 + extra_digits).max(1) as usize).as_bytes());
+        return;
+    }
+    let mut buffer = ryu::Buffer::new();
+    shortest(Digits::read(buffer.format_finite(v)), v.is_sign_negative(), 6, out);
+}
+
+/// Decimal digits and the exponent of the first one.
+struct Digits {
+    digits: [u8; 20],
+    count: usize,
+    exponent: i32,
+}
+impl Digits {
+    /// From any plain or exponent notation.
+    fn read(text: &str) -> Digits {
+        let mut d = Digits { digits: [b'0'; 20], count: 0, exponent: 0 };
+        let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
+        let mut point = None;
+        let mut seen = 0;
+        for b in mantissa.bytes() {
+            match b {
+                b'.' => point = Some(seen),
+                b'0'..=b'9' => {
+                    seen += 1;
+                    if d.count == 0 && b == b'0' {
+                        continue;
+                    }
+                    if d.count == 0 {
+                        d.exponent = -(seen - 1);
+                    }
+                    if d.count < d.digits.len() {
+                        d.digits[d.count] = b;
+                        d.count += 1;
+                    }
+                }
+                _ => {}
+            }
+        }
+        if d.count == 0 {
+            d.count = 1;
+            d.exponent = 0;
+            return d;
+        }
+        // `exponent` held minus the index of the first digit; the point's place turns it into a power of ten.
+        d.exponent += point.unwrap_or(seen) - 1 + exponent.parse::<i32>().unwrap_or(0);
+        while d.count > 1 && d.digits[d.count - 1] == b'0' {
+            d.count -= 1;
+        }
+        d
+    }
+}
+/// Fixed notation for exponents −4 to limit−1, else scientific with at least two exponent digits.
+fn shortest(d: Digits, negative: bool, limit: i32, out: &mut Vec<u8>) {
+    if negative {
+        out.push(b'-');
+    }
+    let digits = &d.digits[..d.count];
+    if d.exponent < -4 || d.exponent >= limit {
+        out.push(digits[0]);
+        if d.count > 1 {
+            out.push(b'.');
+            out.extend_from_slice(&digits[1..]);
+        }
+        write(out, format_args!("e{}{:02}", if d.exponent < 0 { '-' } else { '+' }, d.exponent.abs()));
+    } else if d.exponent < 0 {
+        out.extend_from_slice(b"0.");
+        out.resize(out.len() + (-d.exponent - 1) as usize, b'0');
+        out.extend_from_slice(digits);
+    } else {
+        let int = d.exponent as usize + 1;
+        if d.count <= int {
+            out.extend_from_slice(digits);
+            out.resize(out.len() + int - d.count, b'0');
+        } else {
+            out.extend_from_slice(&digits[..int]);
+            out.push(b'.');
+            out.extend_from_slice(&digits[int..]);
+        }
+    }
+}
+
+/// C's `%.{precision}g`.
+pub fn general(v: f64, precision: usize) -> String {
+    let mut out = Vec::new();
+    if special(v, &mut out) {
+        return String::from_utf8(out).unwrap_or_default();
+    }
+    let scientific = format!("{:.*e}", precision.max(1) - 1, v);
+    let digits = Digits::read(&scientific);
+    shortest(digits, v.is_sign_negative(), precision.max(1) as i32, &mut out);
+    String::from_utf8(out).unwrap_or_default()
+}

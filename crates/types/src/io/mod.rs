@@ -1,0 +1,268 @@
+//! Text and binary formats of values.
+//!
+//! Invariants
+//! 1. `input(output(v)) == v` for every value of every type that has both.
+//! 2. Output appends to the caller's buffer; integers are written without allocating.
+
+pub(crate) mod array;
+mod binary;
+pub(crate) mod bytea;
+pub(crate) mod float;
+pub(crate) mod int;
+
+pub use binary::{receive, send, send_typmod};
+
+use crate::numeric::Numeric;
+use crate::{Datum, EvalContext, cast, datetime, oids::*};
+use kilndb_base::{Error, Oid, Result, SqlState, sqlstate};
+use std::io::Write;
+use std::sync::Arc;
+
+#[cold]
+pub(crate) fn invalid_syntax(type_name: &str, text: &str) -> Error {
+    Error::new(
+        sqlstate::INVALID_TEXT_REPRESENTATION,
+        format!("invalid input syntax for type {type_name}: \"{text}\""),
+    )
+}
+#[cold]
+pub(crate) fn error(state: SqlState, message: impl Into<String>) -> Error {
+    Error::new(state, message)
+}
+pub(crate) fn trim(text: &str) -> &str {
+    text.trim_matches(|c: char| c.is_ascii_whitespace() || c == '\x0b')
+}
+
+/// True for the types held as object identifiers that [`crate::Host`] names.
+pub fn is_reg_type(oid: Oid) -> bool {
+    matches!(
+        oid,
+        REGPROC | REGPROCEDURE | REGOPER | REGOPERATOR | REGCLASS | REGTYPE | REGCONFIG | REGDICTIONARY
+            | REGNAMESPACE | REGROLE | REGCOLLATION
+    )
+}
+
+/// Text input, typmod applied as PostgreSQL's input functions do.
+pub fn input(type_oid: Oid, text: &str, typmod: i32, ctx: &EvalContext) -> Result<Datum> {
+    Ok(match type_oid {
+        INT4 => Datum::Int4(int::parse(text, "integer", i128::from(i32::MIN), i128::from(i32::MAX))? as i32),
+        INT8 => Datum::Int8(int::parse(text, "bigint", i128::from(i64::MIN), i128::from(i64::MAX))? as i64),
+        INT2 => Datum::Int2(int::parse(text, "smallint", i128::from(i16::MIN), i128::from(i16::MAX))? as i16),
+        TEXT | UNKNOWN | CSTRING | XML | PG_NODE_TREE | REFCURSOR | 2275 => Datum::text(text),
+        VARCHAR => cast::varchar(text, typmod, false)?,
+        BPCHAR => cast::bpchar(text, typmod, false)?,
+        NAME => Datum::text(cast::truncate_name(text)),
+        BOOL => Datum::Bool(parse_bool(text)?),
+        CHAR => Datum::Char(parse_char(text)),
+        OID => Datum::Oid(int::parse_oid(text, "oid")?),
+        XID => Datum::Oid(int::parse_oid(text, "xid")?),
+        CID => Datum::Oid(int::parse_oid(text, "cid")?),
+        XID8 => Datum::U64(int::parse_u64(text, "xid8")?),
+        FLOAT8 => Datum::Float8(float::parse_f64(text)?),
+        FLOAT4 => Datum::Float4(float::parse_f32(text)?),
+        NUMERIC => Datum::Numeric(Arc::new(Numeric::parse(text)?.apply_typmod(typmod)?)),
+        BYTEA => Datum::Bytea(Arc::from(bytea::parse(text)?)),
+        DATE => Datum::Date(datetime::date_in(text, ctx)?),
+        TIME => Datum::Time(datetime::time_in(text, typmod, ctx)?),
+        TIMETZ => {
+            let (t, z) = datetime::timetz_in(text, typmod, ctx)?;
+            Datum::TimeTz(t, z)
+        }
+        TIMESTAMP => Datum::Timestamp(datetime::timestamp_in(text, typmod, ctx)?),
+        TIMESTAMPTZ => Datum::TimestampTz(datetime::timestamptz_in(text, typmod, ctx)?),
+        INTERVAL => Datum::Interval(Arc::new(datetime::interval_in(text, typmod, ctx)?)),
+        UUID => Datum::Uuid(parse_uuid(text)?),
+        TID => parse_tid(text)?,
+        PG_LSN => Datum::U64(parse_lsn(text)?),
+        JSON => {
+            crate::json::validate(text)?;
+            Datum::text(text)
+        }
+        BIT | VARBIT => cast::parse_bit(type_oid, text, typmod)?,
+        INT2VECTOR | OIDVECTOR => array::vector_in(type_oid, text)?,
+        VOID => Datum::text(""),
+        RECORD => return Err(Error::unsupported("input of anonymous composite types is not implemented")),
+        _ if is_reg_type(type_oid) => Datum::Oid(ctx.host.reg_input(type_oid, text)?),
+        _ => return input_other(type_oid, text, typmod, ctx),
+    })
+}
+fn input_other(type_oid: Oid, text: &str, typmod: i32, ctx: &EvalContext) -> Result<Datum> {
+    let element = ctx.host.element_type(type_oid);
+    if element != 0 {
+        return array::array_in(element, text, typmod, ctx);
+    }
+    if let Some(fields) = ctx.host.composite_fields(type_oid) {
+        return array::record_in(type_oid, &fields, text, ctx);
+    }
+    let name = ctx.host.format_type(type_oid, -1);
+    if name.starts_with("any") || matches!(type_oid, TRIGGER | INTERNAL) {
+        return Err(Error::unsupported(format!("cannot accept a value of type {name}")));
+    }
+    Err(Error::unsupported(format!("input of type {name} is not supported")))
+}
+
+/// Appends the text form. Never called with NULL.
+pub fn output(type_oid: Oid, datum: &Datum, out: &mut Vec<u8>, ctx: &EvalContext) -> Result<()> {
+    output_typmod(type_oid, -1, datum, out, ctx)
+}
+/// Like [`output`]; pads char(n) to its declared length.
+pub fn output_typmod(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8>, ctx: &EvalContext) -> Result<()> {
+    match datum {
+        Datum::Null => {}
+        Datum::Int4(v) => int::write_i64(i64::from(*v), out),
+        Datum::Int8(v) => int::write_i64(*v, out),
+        Datum::Int2(v) => int::write_i64(i64::from(*v), out),
+        Datum::Text(v) => {
+            out.extend_from_slice(v.as_bytes());
+            if type_oid == BPCHAR && typmod >= 4 {
+                pad(v, typmod, out);
+            }
+        }
+        Datum::Bool(v) => out.push(if *v { b't' } else { b'f' }),
+        Datum::Char(v) => write_char(*v, out),
+        Datum::Float8(v) => float::write_f64(*v, ctx.format.extra_float_digits, out),
+        Datum::Float4(v) => float::write_f32(*v, ctx.format.extra_float_digits, out),
+        Datum::Numeric(v) => write(out, format_args!("{v}")),
+        Datum::Oid(v) if is_reg_type(type_oid) => {
+            out.extend_from_slice(ctx.host.reg_output(type_oid, *v).as_bytes());
+        }
+        Datum::Oid(v) => int::write_i64(i64::from(*v), out),
+        Datum::U64(v) if type_oid == PG_LSN => write(out, format_args!("{:X}/{:X}", v >> 32, v & 0xffff_ffff)),
+        Datum::U64(v) => write(out, format_args!("{v}")),
+        Datum::Bytea(v) => bytea::write(v, ctx.format.bytea_output_hex, out),
+        Datum::Uuid(v) => write_uuid(v, out),
+        Datum::Tid(block, slot) => write(out, format_args!("({block},{slot})")),
+        Datum::Date(v) => datetime::date_out(*v, ctx, out),
+        Datum::Time(v) => datetime::time_out(*v, out),
+        Datum::TimeTz(t, z) => datetime::timetz_out(*t, *z, out),
+        Datum::Timestamp(v) => datetime::timestamp_out(*v, ctx, out)?,
+        Datum::TimestampTz(v) => datetime::timestamptz_out(*v, ctx, out)?,
+        Datum::Interval(v) => datetime::interval_out(v, ctx.format.interval_style, out),
+        Datum::Array(v) => array::array_out(type_oid, v, out, ctx)?,
+        Datum::Record(v) => array::record_out(v, out, ctx)?,
+    }
+    Ok(())
+}
+/// The text form as a string.
+pub fn output_string(type_oid: Oid, datum: &Datum, ctx: &EvalContext) -> Result<String> {
+    let mut out = Vec::new();
+    output(type_oid, datum, &mut out, ctx)?;
+    String::from_utf8(out).map_err(|_| Error::internal("text form is not UTF-8"))
+}
+fn write(out: &mut Vec<u8>, args: std::fmt::Arguments) {
+    // A Vec takes every write.
+    let _ = out.write_fmt(args);
+}
+/// Blanks that char(n) shows after a trimmed value.
+pub(crate) fn pad(v: &str, typmod: i32, out: &mut Vec<u8>) {
+    let want = (typmod - 4) as usize;
+    let have = v.chars().count();
+    out.resize(out.len() + want.saturating_sub(have), b' ');
+}
+/// The type a datum most plausibly has, for functions that take "any" and are not told the type.
+pub fn natural_type(datum: &Datum) -> Oid {
+    match datum {
+        Datum::Null => UNKNOWN,
+        Datum::Bool(_) => BOOL,
+        Datum::Char(_) => CHAR,
+        Datum::Int2(_) => INT2,
+        Datum::Int4(_) => INT4,
+        Datum::Int8(_) => INT8,
+        Datum::Float4(_) => FLOAT4,
+        Datum::Float8(_) => FLOAT8,
+        Datum::Oid(_) => OID,
+        Datum::Text(_) => TEXT,
+        Datum::Bytea(_) => BYTEA,
+        Datum::Numeric(_) => NUMERIC,
+        Datum::Date(_) => DATE,
+        Datum::Time(_) => TIME,
+        Datum::TimeTz(..) => TIMETZ,
+        Datum::Timestamp(_) => TIMESTAMP,
+        Datum::TimestampTz(_) => TIMESTAMPTZ,
+        Datum::Interval(_) => INTERVAL,
+        Datum::Uuid(_) => UUID,
+        Datum::Tid(..) => TID,
+        Datum::U64(_) => XID8,
+        Datum::Array(_) => ANYARRAY,
+        Datum::Record(r) => r.type_oid,
+    }
+}
+
+/// bool's input: unique prefixes of true, false, yes, no; on, off, 1, 0.
+pub(crate) fn parse_bool(text: &str) -> Result<bool> {
+    let t = trim(text).to_ascii_lowercase();
+    let prefix = |word: &str| !t.is_empty() && word.starts_with(t.as_str());
+    if prefix("true") || prefix("yes") || t == "on" || t == "1" {
+        return Ok(true);
+    }
+    if prefix("false") || prefix("no") || t == "off" || t == "of" || t == "0" {
+        return Ok(false);
+    }
+    Err(invalid_syntax("boolean", text))
+}
+/// "char": one byte, or a backslash and three octal digits for a byte beyond ASCII.
+fn parse_char(text: &str) -> u8 {
+    let b = text.as_bytes();
+    match b {
+        [b'\\', x @ b'0'..=b'3', y @ b'0'..=b'7', z @ b'0'..=b'7'] => (x - b'0') << 6 | (y - b'0') << 3 | (z - b'0'),
+        [first, ..] => *first,
+        [] => 0,
+    }
+}
+pub(crate) fn write_char(v: u8, out: &mut Vec<u8>) {
+    match v {
+        0 => {}
+        1..=127 => out.push(v),
+        _ => write(out, format_args!("\\{v:03o}")),
+    }
+}
+fn parse_uuid(text: &str) -> Result<[u8; 16]> {
+    let bad = || invalid_syntax("uuid", text);
+    let mut b = text.as_bytes();
+    if b.first() == Some(&b'{') {
+        b = b[1..].strip_suffix(b"}").ok_or_else(bad)?;
+    }
+    let mut r = [0u8; 16];
+    let mut at = 0;
+    for (i, slot) in r.iter_mut().enumerate() {
+        let hex = |c: Option<&u8>| c.and_then(|c| (*c as char).to_digit(16)).ok_or_else(bad);
+        *slot = (hex(b.get(at))? << 4 | hex(b.get(at + 1))?) as u8;
+        at += 2;
+        // A dash may follow every group of four digits.
+        if i % 2 == 1 && i < 15 && b.get(at) == Some(&b'-') {
+            at += 1;
+        }
+    }
+    if at != b.len() { Err(bad()) } else { Ok(r) }
+}
+fn write_uuid(v: &[u8; 16], out: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    for (i, b) in v.iter().enumerate() {
+        if matches!(i, 4 | 6 | 8 | 10) {
+            out.push(b'-');
+        }
+        out.push(HEX[usize::from(b >> 4)]);
+        out.push(HEX[usize::from(b & 15)]);
+    }
+}
+fn parse_tid(text: &str) -> Result<Datum> {
+    let parts = || {
+        let (block, slot) = text.trim_start().strip_prefix('(')?.strip_suffix(')')?.split_once(',')?;
+        // A negative block wraps, as strtoul does.
+        let block: i64 = block.parse().ok()?;
+        let block = u32::try_from(block).or_else(|_| i32::try_from(block).map(|v| v as u32)).ok()?;
+        Some(Datum::Tid(block, slot.parse().ok()?))
+    };
+    parts().ok_or_else(|| invalid_syntax("tid", text))
+}
+fn parse_lsn(text: &str) -> Result<u64> {
+    let parts = || {
+        let (high, low) = text.split_once('/')?;
+        let hex = |s: &str| {
+            let ok = (1..=8).contains(&s.len()) && s.bytes().all(|b| b.is_ascii_hexdigit());
+            if ok { u64::from_str_radix(s, 16).ok() } else { None }
+        };
+        Some(hex(high)? << 32 | hex(low)?)
+    };
+    parts().ok_or_else(|| invalid_syntax("pg_lsn", text))
+}

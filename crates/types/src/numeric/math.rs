@@ -1,0 +1,448 @@
+//! Roots, powers, logarithms, integer number theory. Result scales follow PostgreSQL's rules; the inner
+//! computation keeps a few more digits than it shows.
+
+use super::*;
+
+const LOG10_E: f64 = 0.434294481903252;
+
+fn power_error(message: &str) -> Error {
+    Error::new(sqlstate::INVALID_ARGUMENT_FOR_POWER_FUNCTION, message)
+}
+fn log_error(message: &str) -> Error {
+    Error::new(sqlstate::INVALID_ARGUMENT_FOR_LOG, message)
+}
+fn clamp_scale(scale: i32) -> i32 {
+    scale.clamp(0, MAX_DISPLAY_SCALE)
+}
+fn check_log_argument(n: &Numeric) -> Result<()> {
+    match n.signum() {
+        -1 => Err(log_error("cannot take logarithm of a negative number")),
+        0 => Err(log_error("cannot take logarithm of zero")),
+        _ => Ok(()),
+    }
+}
+
+impl Numeric {
+    fn mul_round(&self, other: &Numeric, scale: i32) -> Numeric {
+        let mut r = self.mul_exact(other);
+        if r.dscale > scale {
+            r.round_in_place(scale);
+        }
+        r.dscale = scale.max(0);
+        r
+    }
+    fn approx(&self) -> f64 {
+        let mut v = 0.0;
+        for (i, d) in self.digits.iter().take(6).enumerate() {
+            v += f64::from(*d) * 10f64.powi((self.weight - i as i32) * 4);
+        }
+        if self.negative { -v } else { v }
+    }
+
+    pub fn sqrt(&self) -> Result<Numeric> {
+        if self.signum() < 0 {
+            return Err(power_error("cannot take square root of a negative number"));
+        }
+        if !self.is_finite() {
+            return Ok(self.clone());
+        }
+        let sweight = self.weight * DEC_DIGITS / 2 + 1;
+        let rscale = clamp_scale((MIN_SIG_DIGITS - sweight).max(self.dscale));
+        Ok(self.sqrt_scale(rscale))
+    }
+    /// Newton's iteration from a double, then one exact correction, rounded to `rscale`.
+    fn sqrt_scale(&self, rscale: i32) -> Numeric {
+        if self.is_zero() {
+            return Numeric::zero(rscale.max(0));
+        }
+        let scale = rscale + 5;
+        // Bring the value near 1..10^8 so that the double neither overflows nor underflows.
+        let shift = self.weight.div_euclid(2) * 2;
+        let mut m = self.clone();
+        m.weight -= shift;
+        let mut x = Numeric::parse(&format!("{:.17e}", m.approx().sqrt())).unwrap_or_else(|_| Numeric::one());
+        x.weight += shift / 2;
+        let mut correct = 14;
+        let half = Numeric::from_scaled(5, 1);
+        let need = scale + (self.weight / 2 + 1) * 4 + 4;
+        loop {
+            let q = self.div_scale(&x, scale, true);
+            x = x.add(&q).mul_round(&half, scale + 1);
+            x.round_in_place(scale);
+            correct *= 2;
+            if correct > need {
+                break;
+            }
+        }
+        x.round_in_place(rscale);
+        x
+    }
+
+    pub fn exp(&self) -> Result<Numeric> {
+        match self.kind {
+            Kind::NegInf => return Ok(Numeric::zero(0)),
+            Kind::Finite => {}
+            _ => return Ok(self.clone()),
+        }
+        let limit = f64::from(MAX_RESULT_SCALE);
+        let val = (self.approx() * LOG10_E).clamp(-limit, limit);
+        let rscale = clamp_scale((MIN_SIG_DIGITS - val as i32).max(self.dscale));
+        self.exp_scale(rscale)
+    }
+    fn exp_scale(&self, rscale: i32) -> Result<Numeric> {
+        let mut val = self.approx();
+        if val.abs() >= f64::from(MAX_RESULT_SCALE * 3) {
+            return if val > 0.0 { Err(overflow()) } else { Ok(Numeric::zero(rscale)) };
+        }
+        let dweight = (val * LOG10_E) as i32;
+        let mut halvings = 0;
+        while val.abs() > 0.01 {
+            halvings += 1;
+            val /= 2.0;
+        }
+        let sig_digits = (1 + dweight + rscale + (f64::from(halvings) * 0.301029995663981) as i32).max(0) + 10;
+        let mut scale = sig_digits + 2;
+        let two = Numeric::from(1i64 << halvings);
+        let x = if halvings > 0 { self.div_scale(&two, scale + halvings, true) } else { self.clone() };
+        let mut sum = Numeric::one().add(&x);
+        let mut term = x.clone();
+        let mut n = 1i64;
+        loop {
+            n += 1;
+            term = term.mul_round(&x, scale + 8).div_scale(&Numeric::from(n), scale + 8, true);
+            if term.is_zero() {
+                break;
+            }
+            sum = sum.add(&term);
+        }
+        sum.round_in_place(scale);
+        for _ in 0..halvings {
+            // Squaring moves the decimal point: keep the number of significant digits.
+            let weight = sum.decimal_weight() * 2;
+            scale = (sig_digits - weight + 2).max(0);
+            sum = sum.mul_round(&sum, scale);
+            if sum.is_zero() {
+                break;
+            }
+        }
+        sum.round_in_place(rscale);
+        sum.checked()
+    }
+
+    fn estimate_ln_dweight(&self) -> i32 {
+        if self.signum() <= 0 || self.digits.is_empty() {
+            return 0;
+        }
+        if *self >= Numeric::from_scaled(9, 1) && *self <= Numeric::from_scaled(11, 1) {
+            let x = self.sub(&Numeric::one());
+            return match x.digits.first() {
+                Some(d) => x.weight * DEC_DIGITS + f64::from(*d).log10() as i32,
+                None => 0,
+            };
+        }
+        let mut digits = f64::from(self.digits[0]);
+        let mut dweight = self.weight * DEC_DIGITS;
+        if let Some(d) = self.digits.get(1) {
+            digits = digits * 10000.0 + f64::from(*d);
+            dweight -= DEC_DIGITS;
+        }
+        let ln = digits.ln() + f64::from(dweight) * std::f64::consts::LN_10;
+        ln.abs().log10() as i32
+    }
+    pub fn ln(&self) -> Result<Numeric> {
+        if self.kind == Kind::NegInf {
+            return Err(log_error("cannot take logarithm of a negative number"));
+        }
+        if !self.is_finite() {
+            return Ok(self.clone());
+        }
+        let rscale = clamp_scale((MIN_SIG_DIGITS - self.estimate_ln_dweight()).max(self.dscale));
+        self.ln_scale(rscale)
+    }
+    /// ln through repeated square roots and the series of artanh.
+    fn ln_scale(&self, rscale: i32) -> Result<Numeric> {
+        check_log_argument(self)?;
+        let low = Numeric::from_scaled(9, 1);
+        let high = Numeric::from_scaled(11, 1);
+        // Powers of ten first, so that few roots are needed.
+        let mut x = self.clone();
+        let mut factor = 2i64;
+        let scale = rscale + 12;
+        while x <= low || x >= high {
+            let guard = scale + (-x.decimal_weight() / 2).max(0) + 4;
+            x = x.sqrt_scale(guard.max(4));
+            factor *= 2;
+        }
+        let scale = scale + (factor as f64).log10() as i32 + 2;
+        let one = Numeric::one();
+        let z = x.sub(&one).div_scale(&x.add(&one), scale, true);
+        let z2 = z.mul_round(&z, scale);
+        let mut sum = z.clone();
+        let mut power = z;
+        let mut n = 1i64;
+        loop {
+            n += 2;
+            power = power.mul_round(&z2, scale);
+            let term = power.div_scale(&Numeric::from(n), scale, true);
+            if term.is_zero() {
+                break;
+            }
+            sum = sum.add(&term);
+        }
+        let mut r = sum.mul_exact(&Numeric::from(factor));
+        r.round_in_place(rscale);
+        r.checked()
+    }
+    /// Logarithm of `self` to `base`.
+    pub fn log(base: &Numeric, num: &Numeric) -> Result<Numeric> {
+        if base.is_nan() || num.is_nan() {
+            return Ok(Numeric::nan());
+        }
+        if !base.is_finite() || !num.is_finite() {
+            let (s1, s2) = (base.signum(), num.signum());
+            if s1 < 0 || s2 < 0 {
+                return Err(log_error("cannot take logarithm of a negative number"));
+            }
+            if s1 == 0 || s2 == 0 {
+                return Err(log_error("cannot take logarithm of zero"));
+            }
+            return Ok(match (base.kind, num.kind) {
+                (Kind::PosInf, Kind::PosInf) => Numeric::nan(),
+                (Kind::PosInf, _) => Numeric::zero(0),
+                _ => Numeric::infinity(),
+            });
+        }
+        let base_dweight = base.estimate_ln_dweight();
+        let num_dweight = num.estimate_ln_dweight();
+        let result_dweight = num_dweight - base_dweight;
+        let rscale = clamp_scale((MIN_SIG_DIGITS - result_dweight).max(base.dscale).max(num.dscale));
+        let ln_base = base.ln_scale((rscale + result_dweight - base_dweight + 8).max(0))?;
+        let ln_num = num.ln_scale((rscale + result_dweight - num_dweight + 8).max(0))?;
+        if ln_base.is_zero() {
+            return Err(div_by_zero());
+        }
+        ln_num.div_scale(&ln_base, rscale, true).checked()
+    }
+
+    pub fn power(&self, exp: &Numeric) -> Result<Numeric> {
+        if !self.is_finite() || !exp.is_finite() {
+            return self.power_special(exp);
+        }
+        if self.signum() == 0 && exp.signum() < 0 {
+            return Err(power_error("zero raised to a negative power is undefined"));
+        }
+        if let (true, Some(e)) = (exp.is_integral(), exp.to_i128()) {
+            if let Ok(e) = i32::try_from(e) {
+                return self.power_int(e, exp.dscale)?.checked();
+            }
+        }
+        if self.is_zero() {
+            return Ok(Numeric::zero(MIN_SIG_DIGITS));
+        }
+        let mut negative = false;
+        if self.negative {
+            if !exp.is_integral() {
+                return Err(power_error(
+                    "a negative number raised to a non-integer power yields a complex result",
+                ));
+            }
+            negative = exp.digit_at(0) & 1 == 1;
+        }
+        let base = self.abs();
+        let ln_dweight = base.estimate_ln_dweight();
+        let rough_scale = (8 - ln_dweight).max(0);
+        let val = base.ln_scale(rough_scale)?.mul_round(exp, rough_scale).approx();
+        if val.abs() > f64::from(MAX_RESULT_SCALE) * 3.01 {
+            return if val > 0.0 { Err(overflow()) } else { Ok(Numeric::zero(MAX_DISPLAY_SCALE)) };
+        }
+        let dweight = (val * LOG10_E) as i32;
+        let rscale = clamp_scale((MIN_SIG_DIGITS - dweight).max(self.dscale).max(exp.dscale));
+        let sig_digits = (rscale + dweight).max(0);
+        let scale = (sig_digits - ln_dweight + 8).max(0);
+        let ln = base.ln_scale(scale)?.mul_round(exp, scale);
+        let mut r = ln.exp_scale(rscale)?;
+        r.negative = negative && !r.digits.is_empty();
+        r.checked()
+    }
+    fn power_special(&self, exp: &Numeric) -> Result<Numeric> {
+        let one = Numeric::one();
+        if self.is_nan() {
+            return Ok(if exp.is_zero() { one } else { Numeric::nan() });
+        }
+        if exp.is_nan() {
+            return Ok(if *self == one { one } else { Numeric::nan() });
+        }
+        let (s1, s2) = (self.signum(), exp.signum());
+        if s1 == 0 && s2 < 0 {
+            return Err(power_error("zero raised to a negative power is undefined"));
+        }
+        if s1 < 0 && !exp.is_inf() && !exp.is_integral() {
+            return Err(power_error("a negative number raised to a non-integer power yields a complex result"));
+        }
+        if *self == one || s2 == 0 {
+            return Ok(one);
+        }
+        if s1 == 0 {
+            return Ok(Numeric::zero(0));
+        }
+        if exp.is_inf() {
+            if *self == one.neg() {
+                return Ok(one);
+            }
+            let large = self.is_inf() || self.abs() > one;
+            return Ok(if large == (s2 > 0) { Numeric::infinity() } else { Numeric::zero(0) });
+        }
+        if s2 < 0 {
+            return Ok(Numeric::zero(0));
+        }
+        if self.kind == Kind::NegInf && exp.digit_at(0) & 1 == 1 {
+            return Ok(Numeric::neg_infinity());
+        }
+        Ok(Numeric::infinity())
+    }
+    fn power_int(&self, exp: i32, exp_dscale: i32) -> Result<Numeric> {
+        let mut f = 0.0;
+        if !self.digits.is_empty() {
+            let mut m = 0.0;
+            let mut p = self.weight * DEC_DIGITS + DEC_DIGITS;
+            for d in self.digits.iter().take(4) {
+                m = m * 10000.0 + f64::from(*d);
+                p -= DEC_DIGITS;
+            }
+            f = f64::from(exp) * (m.log10() + f64::from(p));
+        }
+        if f > f64::from((MAX_WEIGHT + 1) * DEC_DIGITS) {
+            return Err(overflow());
+        }
+        if f + 1.0 < f64::from(-MAX_DISPLAY_SCALE) {
+            return Ok(Numeric::zero(MAX_DISPLAY_SCALE));
+        }
+        let rscale = clamp_scale((MIN_SIG_DIGITS - f as i32).max(self.dscale).max(exp_dscale));
+        match exp {
+            0 => {
+                let mut one = Numeric::one();
+                one.dscale = rscale;
+                return Ok(one);
+            }
+            1 => return Ok(self.round_to(rscale)),
+            -1 => {
+                if self.is_zero() {
+                    return Err(div_by_zero());
+                }
+                return Ok(Numeric::one().div_scale(self, rscale, true));
+            }
+            2 => return Ok(self.mul_round(self, rscale)),
+            _ => {}
+        }
+        if self.is_zero() {
+            return if exp < 0 { Err(div_by_zero()) } else { Ok(Numeric::zero(rscale)) };
+        }
+        let sig_digits = 1 + rscale + f as i32 + f64::from(exp).abs().ln() as i32 + 8;
+        let mut mask = exp.unsigned_abs();
+        let mut base = self.clone();
+        let mut r = if mask & 1 == 1 { self.clone() } else { Numeric::one() };
+        loop {
+            mask >>= 1;
+            if mask == 0 {
+                break;
+            }
+            let scale = (sig_digits - 2 * base.decimal_weight().div_euclid(4) * 4).clamp(0, 100_000);
+            let scale = scale.min(2 * base.dscale);
+            base = base.mul_round(&base, scale);
+            if mask & 1 == 1 {
+                let w = base.decimal_weight() + r.decimal_weight();
+                let scale = (sig_digits - w).max(0).min(base.dscale + r.dscale);
+                r = r.mul_round(&base, scale);
+            }
+            if base.weight > MAX_WEIGHT || r.weight > MAX_WEIGHT {
+                if exp > 0 {
+                    return Err(overflow());
+                }
+                return Ok(Numeric::zero(rscale));
+            }
+        }
+        if exp < 0 {
+            if r.is_zero() {
+                return Err(overflow());
+            }
+            return Ok(Numeric::one().div_scale(&r, rscale, true));
+        }
+        Ok(r.round_to(rscale))
+    }
+
+    pub fn gcd(&self, other: &Numeric) -> Numeric {
+        if !self.is_finite() || !other.is_finite() {
+            return Numeric::nan();
+        }
+        let dscale = self.dscale.max(other.dscale);
+        let (mut a, mut b) = (self.abs(), other.abs());
+        while !b.is_zero() {
+            let r = a.rem(&b).unwrap_or_else(|_| Numeric::zero(0));
+            a = b;
+            b = r;
+        }
+        a.dscale = dscale;
+        a
+    }
+    pub fn lcm(&self, other: &Numeric) -> Result<Numeric> {
+        if !self.is_finite() || !other.is_finite() {
+            return Ok(Numeric::nan());
+        }
+        let dscale = self.dscale.max(other.dscale);
+        if self.is_zero() || other.is_zero() {
+            return Ok(Numeric::zero(dscale));
+        }
+        let gcd = self.gcd(other);
+        let mut r = self.abs().div_scale(&gcd, 0, true).mul_exact(&other.abs());
+        r.dscale = dscale;
+        r.checked()
+    }
+}
+
+pub fn factorial(n: i64) -> Result<Numeric> {
+    if n < 0 {
+        return Err(Error::new(
+            sqlstate::NUMERIC_VALUE_OUT_OF_RANGE,
+            "factorial of a negative number is undefined",
+        ));
+    }
+    if n > 32177 {
+        return Err(overflow());
+    }
+    let mut r = Numeric::one();
+    for i in 2..=n {
+        r = r.mul_exact(&Numeric::from(i));
+    }
+    Ok(r)
+}
+
+pub fn width_bucket(operand: &Numeric, low: &Numeric, high: &Numeric, count: i32) -> Result<i32> {
+    let bad = |m: &str| Error::new(sqlstate::INVALID_ARGUMENT_FOR_WIDTH_BUCKET_FUNCTION, m.to_string());
+    if count <= 0 {
+        return Err(bad("count must be greater than zero"));
+    }
+    if operand.is_nan() || low.is_nan() || high.is_nan() {
+        return Err(bad("operand, lower bound, and upper bound cannot be NaN"));
+    }
+    if low.is_inf() || high.is_inf() {
+        return Err(bad("lower and upper bounds must be finite"));
+    }
+    let too_big = || Error::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "integer out of range");
+    let ascending = match low.cmp(high) {
+        Ordering::Equal => return Err(bad("lower bound cannot equal upper bound")),
+        Ordering::Less => true,
+        Ordering::Greater => false,
+    };
+    let below = if ascending { operand < low } else { operand > low };
+    if below {
+        return Ok(0);
+    }
+    let above = if ascending { operand >= high } else { operand <= high };
+    if above {
+        return count.checked_add(1).ok_or_else(too_big);
+    }
+    let offset = operand.sub(low).abs().mul_exact(&Numeric::from(count));
+    let q = offset.div_trunc(&high.sub(low).abs())?;
+    let q = q.to_i64().unwrap_or(i64::MAX).min(i64::from(count) - 1);
+    i32::try_from(q + 1).map_err(|_| too_big())
+}
