@@ -2,4 +2,5 @@
 //!
 //! Must not know: sockets, protocol messages, coroutines (it waits through `kilndb_base::park::Park`).
 
+pub mod bind;
 pub mod catalog;
