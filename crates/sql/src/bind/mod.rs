@@ -10,7 +10,7 @@
 mod agg;
 mod coerce;
 mod const_eval;
-mod dml;
+pub(crate) mod dml;
 mod expr;
 mod expr_ops;
 mod from;
@@ -39,6 +39,8 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 pub use const_eval::BindHost;
+pub(crate) use const_eval::with_context;
+pub(crate) use select::same;
 
 /// State of binding one statement.
 pub struct Binder<'a> {
