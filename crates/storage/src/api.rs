@@ -1,0 +1,216 @@
+//! The plain types of storage's interface.
+//!
+//! Must not know: how any of it is done.
+
+use kilndb_base::{RowId, Severity};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+#[derive(Clone)]
+pub struct EngineConfig {
+    pub data_dir: PathBuf,
+    pub shared_buffers_bytes: u64,
+    pub wal_buffers_bytes: u64,
+    pub max_wal_size_bytes: u64,
+    pub checkpoint_timeout_s: u64,
+    pub checkpoint_completion_target: f64,
+    pub wal_writer_delay_ms: u64,
+    pub fsync: bool,
+    /// Insertion targets and undo streams are kept per worker.
+    pub workers: usize,
+    /// Where recovery progress, checkpoints and warnings are told.
+    pub log: Arc<dyn Fn(Severity, &str) + Send + Sync>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Isolation {
+    ReadCommitted,
+    RepeatableRead,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RelationKind {
+    Heap,
+    BTree,
+    Cell,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Persistence {
+    Logged,
+    Unlogged,
+    Temporary,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CommitMode {
+    /// Returns the LSN to wait for (with `Engine::wait_flushed`) before the client is told.
+    Sync,
+    Async,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fetched {
+    Invisible,
+    /// `recheck`: reached through an index, the caller must compare the row's key with the entry's.
+    Visible { recheck: bool },
+}
+
+/// Rows of one page (or more), copied out.
+#[derive(Default, Clone)]
+pub struct RowBatch {
+    pub bytes: Vec<u8>,
+    /// Row id, start and end in `bytes`.
+    pub rows: Vec<(RowId, u32, u32)>,
+}
+impl RowBatch {
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.rows.clear();
+    }
+    pub fn push(&mut self, rid: RowId, row: &[u8]) {
+        let start = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(row);
+        self.rows.push((rid, start, self.bytes.len() as u32));
+    }
+    pub fn row(&self, index: usize) -> &[u8] {
+        let Some(&(_, a, b)) = self.rows.get(index) else { return &[] };
+        self.bytes.get(a as usize..b as usize).unwrap_or(&[])
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WaitPolicy {
+    Wait,
+    NoWait,
+    SkipLocked,
+}
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum RowLockMode {
+    KeyShare,
+    Share,
+    NoKeyUpdate,
+    Update,
+}
+impl RowLockMode {
+    /// PostgreSQL's table of row lock conflicts.
+    pub fn conflicts(self, other: RowLockMode) -> bool {
+        use RowLockMode::{KeyShare, Share, Update};
+        match (self, other) {
+            (KeyShare, m) | (m, KeyShare) => m == Update,
+            (Share, m) | (m, Share) => m != Share,
+            _ => true,
+        }
+    }
+}
+
+/// Outcome of update, delete and lock_row. 40001 at REPEATABLE READ, 40P01, 55P03 (NoWait) and cancellation are errors.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WriteOutcome {
+    Done,
+    /// READ COMMITTED: the version the snapshot saw is no longer the newest. The row is now locked for this
+    /// transaction: read it with `fetch_latest`, re-evaluate, and call again with `latest = true`, or leave it.
+    Changed,
+    /// Deleted by a committed transaction.
+    Deleted,
+    /// Changed by this very command already.
+    SelfModified,
+    /// SkipLocked and somebody else has it.
+    Skipped,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct WriteOptions {
+    pub wait: WaitPolicy,
+    /// The caller has re-evaluated the newest version: don't compare with the snapshot.
+    pub latest: bool,
+    /// UPDATE that changes no key column (lock mode NO KEY UPDATE) or one that does (UPDATE).
+    pub key_update: bool,
+}
+impl Default for WriteOptions {
+    fn default() -> WriteOptions {
+        WriteOptions { wait: WaitPolicy::Wait, latest: false, key_update: false }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Uniqueness {
+    NotUnique,
+    Unique,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IndexInsert {
+    Inserted,
+    Conflict(RowId),
+}
+
+/// PostgreSQL's eight table lock modes, in order of strength (1 = ACCESS SHARE … 8 = ACCESS EXCLUSIVE).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum LockMode {
+    AccessShare = 1,
+    RowShare,
+    RowExclusive,
+    ShareUpdateExclusive,
+    Share,
+    ShareRowExclusive,
+    Exclusive,
+    AccessExclusive,
+}
+impl LockMode {
+    pub const ALL: [LockMode; 8] = [
+        LockMode::AccessShare,
+        LockMode::RowShare,
+        LockMode::RowExclusive,
+        LockMode::ShareUpdateExclusive,
+        LockMode::Share,
+        LockMode::ShareRowExclusive,
+        LockMode::Exclusive,
+        LockMode::AccessExclusive,
+    ];
+    /// Bit `1 << mode` for every mode that conflicts, as in PostgreSQL's manual, table 13.2.
+    pub fn conflict_bits(self) -> u16 {
+        const fn bits(modes: &[u16]) -> u16 {
+            let mut b = 0;
+            let mut i = 0;
+            while i < modes.len() {
+                b |= 1 << modes[i];
+                i += 1;
+            }
+            b
+        }
+        match self {
+            LockMode::AccessShare => bits(&[8]),
+            LockMode::RowShare => bits(&[7, 8]),
+            LockMode::RowExclusive => bits(&[5, 6, 7, 8]),
+            LockMode::ShareUpdateExclusive => bits(&[4, 5, 6, 7, 8]),
+            LockMode::Share => bits(&[3, 4, 6, 7, 8]),
+            LockMode::ShareRowExclusive => bits(&[3, 4, 5, 6, 7, 8]),
+            LockMode::Exclusive => bits(&[2, 3, 4, 5, 6, 7, 8]),
+            LockMode::AccessExclusive => bits(&[1, 2, 3, 4, 5, 6, 7, 8]),
+        }
+    }
+}
+/// What is locked: the caller's own numbering (class, and two numbers).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub struct LockTag(pub u32, pub u64, pub u64);
+
+#[derive(Clone, Copy, Default, Debug)]
+pub struct WalStats {
+    pub records: u64,
+    pub bytes: u64,
+    pub flushes: u64,
+}
+#[derive(Clone, Copy, Default, Debug)]
+pub struct BufferStats {
+    pub reads: u64,
+    pub evictions: u64,
+    pub writes: u64,
+    pub resident_pages: u64,
+    pub checkpoints: u64,
+}
+/// One line of pg_locks.
+#[derive(Clone, Debug)]
+pub struct LockInfo {
+    pub tag: LockTag,
+    pub owner: u64,
+    pub mode: LockMode,
+    pub granted: bool,
+}

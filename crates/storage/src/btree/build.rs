@@ -1,0 +1,113 @@
+//! Building an index from sorted entries, bottom up, one log record per page.
+//!
+//! Invariants
+//! 1. The root is written last; until then the index looks empty.
+//!
+//! Must not know: where the entries come from.
+
+use super::node::{self, MAX_KEY};
+use crate::directory::Relation;
+use crate::page::PAGE;
+use crate::txn::Transaction;
+use crate::wal::record::Op;
+use kilndb_base::park::Park;
+use kilndb_base::{Error, Result, RowId, sqlstate};
+
+const FILL: usize = PAGE * 9 / 10 - 64;
+
+#[derive(Default)]
+struct Level {
+    block: Option<u32>,
+    low: Vec<u8>,
+    entries: Vec<Vec<u8>>,
+    bytes: usize,
+    last_key: Vec<u8>,
+}
+
+impl Relation {
+    /// Builds an empty index from entries sorted by (key, rid). Replaces its contents.
+    pub fn index_build(
+        &self,
+        txn: &mut Transaction,
+        entries: &mut dyn Iterator<Item = Result<(Vec<u8>, RowId)>>,
+        park: &dyn Park,
+    ) -> Result<()> {
+        txn.begin_write()?;
+        txn.logged_work |= self.logged();
+        let mut levels = vec![Level::default()];
+        let mut n = 0u64;
+        for entry in entries {
+            let (key, rid) = entry?;
+            if key.len() > MAX_KEY {
+                return Err(Error::new(
+                    sqlstate::PROGRAM_LIMIT_EXCEEDED,
+                    format!("index row size {} exceeds btree maximum {MAX_KEY}", key.len()),
+                ));
+            }
+            let rid = rid.to_u64();
+            let bytes = node::build(&key, rid, None, 0);
+            if levels[0].bytes + bytes.len() + 2 > FILL && levels[0].entries.len() > 1 {
+                let last = &levels[0].last_key;
+                let p = last.iter().zip(&key).take_while(|(a, b)| a == b).count();
+                let separator = if p < key.len() { (key[..=p].to_vec(), 0) } else { (key.clone(), rid) };
+                self.close_node(&mut levels, 0, separator)?;
+            }
+            let level = &mut levels[0];
+            level.bytes += bytes.len() + 2;
+            level.entries.push(bytes);
+            level.last_key = key;
+            n += 1;
+            if n.is_multiple_of(4096) {
+                park.checkpoint()?;
+            }
+        }
+        // Close every level; the highest becomes the root.
+        let mut at = 0;
+        loop {
+            let level = std::mem::take(&mut levels[at]);
+            let refs: Vec<&[u8]> = level.entries.iter().map(Vec::as_slice).collect();
+            let image = node::image(0, &level.low, &[], &refs);
+            if at + 1 == levels.len() && level.block.is_none() {
+                return self.write_node(0, at as u8, &image, None);
+            }
+            let block = level.block.ok_or_else(|| Error::internal("index build: a node has no block"))?;
+            self.write_node(block, at as u8, &image, None)?;
+            at += 1;
+        }
+    }
+    fn write_node(&self, block: u32, level: u8, image: &[u8], _reserved: Option<()>) -> Result<()> {
+        let mut page = self.core.pool.write(self.pid(block)?)?;
+        let ops = [(self.target(block), Op::TreeImage { level, image })];
+        self.core.emit_plain(self, 0, &ops, &[0], &mut [&mut page])
+    }
+    /// Writes the level's current node, which ends before `separator`; a new one begins there.
+    fn close_node(&self, levels: &mut Vec<Level>, at: usize, separator: (Vec<u8>, u64)) -> Result<()> {
+        let fence = node::build(&separator.0, separator.1, None, 0);
+        let new_block = |level: usize| self.extend(level as u8).map(|(block, _)| block);
+        let first = levels[at].block.is_none();
+        let block = match levels[at].block {
+            Some(b) => b,
+            None => new_block(at)?,
+        };
+        let next = new_block(at)?;
+        let old = std::mem::replace(&mut levels[at], Level { block: Some(next), low: fence.clone(), ..Level::default() });
+        let refs: Vec<&[u8]> = old.entries.iter().map(Vec::as_slice).collect();
+        let image = node::image(next, &old.low, &fence, &refs);
+        self.write_node(block, at as u8, &image, None)?;
+        if levels.len() == at + 1 {
+            levels.push(Level::default());
+        }
+        if first {
+            let entry = node::build(&[], 0, Some(block), 0);
+            levels[at + 1].bytes += entry.len() + 2;
+            levels[at + 1].entries.push(entry);
+        }
+        let entry = node::build(&separator.0, separator.1, Some(next), 0);
+        if levels[at + 1].bytes + entry.len() + 2 > FILL && levels[at + 1].entries.len() > 1 {
+            self.close_node(levels, at + 1, separator)?;
+        }
+        levels[at + 1].bytes += entry.len() + 2;
+        levels[at + 1].entries.push(entry);
+        Ok(())
+    }
+}

@@ -1,0 +1,244 @@
+//! Tree node: layout and pure functions on bytes, used forward and in recovery.
+//!
+//! Invariants
+//! 1. After the page header: right sibling u32 at 32 (0 = none), spare u32, low fence u16 at 40, high fence u16 at 42
+//!    (offsets of entries, 0 = unbounded), then one u16 offset per entry, in key order.
+//! 2. Entry: length word u16 (bits 0–13 key length, bit 14 has a child, bit 15 has a stamp), row id 6 bytes, child u32
+//!    if any, stamp u64 if any, key bytes. Entries are ordered by (key bytes, row id) and unique.
+//! 3. low ≤ entry < high. In an inner node entry i covers [entry i, entry i + 1); its first entry equals the low fence.
+//!
+//! Must not know: latches, the log, heaps.
+
+use crate::page::*;
+use kilndb_base::{Error, Result};
+use std::cmp::Ordering;
+
+const RIGHT: usize = 32;
+const LOW: usize = 40;
+const HIGH: usize = 42;
+const SLOTS: usize = 44;
+/// Two fences and two entries of this length fit a page.
+pub const MAX_KEY: usize = 1990;
+const CHILD: usize = 1 << 14;
+const STAMPED: usize = 1 << 15;
+/// In a stamp: the entry was retired by the undo record at the stamp's address (else: revived).
+pub const RETIRED: u64 = 1 << 56;
+
+/// An entry as found in a page.
+#[derive(Clone, Copy)]
+pub struct Entry<'a> {
+    pub key: &'a [u8],
+    pub rid: u64,
+    pub child: u32,
+    pub stamp: u64,
+    pub bytes: &'a [u8],
+}
+/// A full key: bytes and row id.
+#[derive(Clone, Copy)]
+pub struct Key<'a>(pub &'a [u8], pub u64);
+
+pub fn build(key: &[u8], rid: u64, child: Option<u32>, stamp: u64) -> Vec<u8> {
+    let mut out = Vec::with_capacity(key.len() + 20);
+    let head = key.len() | if child.is_some() { CHILD } else { 0 } | if stamp != 0 { STAMPED } else { 0 };
+    out.extend_from_slice(&(head as u16).to_le_bytes());
+    out.extend_from_slice(&rid.to_le_bytes()[..6]);
+    if let Some(child) = child {
+        out.extend_from_slice(&child.to_le_bytes());
+    }
+    if stamp != 0 {
+        out.extend_from_slice(&stamp.to_le_bytes());
+    }
+    out.extend_from_slice(key);
+    out
+}
+#[inline]
+pub fn entry_at(v: &View, off: usize) -> Option<Entry<'_>> {
+    if off < SLOTS {
+        return None;
+    }
+    let head = v.u16(off);
+    let rid = v.u64(off + 2) & 0xffff_ffff_ffff;
+    let mut at = off + 8;
+    let mut child = 0;
+    if head & CHILD != 0 {
+        child = v.u32(at);
+        at += 4;
+    }
+    let mut stamp = 0;
+    if head & STAMPED != 0 {
+        stamp = v.u64(at);
+        at += 8;
+    }
+    let len = head & (CHILD - 1);
+    Some(Entry { key: v.bytes(at, len)?, rid, child, stamp, bytes: v.bytes(off, at + len - off)? })
+}
+pub fn parse(bytes: &[u8]) -> Option<(Vec<u8>, u64)> {
+    let head = usize::from(u16::from_le_bytes([*bytes.first()?, *bytes.get(1)?]));
+    let mut rid = [0; 8];
+    rid[..6].copy_from_slice(bytes.get(2..8)?);
+    let at = 8 + if head & CHILD != 0 { 4 } else { 0 } + if head & STAMPED != 0 { 8 } else { 0 };
+    Some((bytes.get(at..at + (head & (CHILD - 1)))?.to_vec(), u64::from_le_bytes(rid)))
+}
+#[inline]
+pub fn count(v: &View) -> usize {
+    v.u16(at::COUNT)
+}
+#[inline]
+pub fn level(v: &View) -> u8 {
+    v.u8(at::LEVEL)
+}
+pub fn right(v: &View) -> u32 {
+    v.u32(RIGHT)
+}
+#[inline]
+pub fn entry<'a>(v: &'a View, idx: usize) -> Option<Entry<'a>> {
+    entry_at(v, v.u16(SLOTS + 2 * idx))
+}
+pub fn low<'a>(v: &'a View) -> Option<Entry<'a>> {
+    entry_at(v, v.u16(LOW))
+}
+pub fn high<'a>(v: &'a View) -> Option<Entry<'a>> {
+    entry_at(v, v.u16(HIGH))
+}
+#[inline]
+pub fn compare(e: &Entry<'_>, key: Key<'_>) -> Ordering {
+    e.key.cmp(key.0).then(e.rid.cmp(&key.1))
+}
+/// First index whose entry is ≥ key.
+#[inline]
+pub fn lower_bound(v: &View, key: Key<'_>) -> usize {
+    let (mut a, mut b) = (0, count(v));
+    while a < b {
+        let mid = (a + b) / 2;
+        match entry(v, mid) {
+            Some(e) if compare(&e, key) == Ordering::Less => a = mid + 1,
+            _ => b = mid,
+        }
+    }
+    a
+}
+/// Where a key stands to a node's fences.
+#[derive(PartialEq, Eq, Clone, Copy, Debug)]
+pub enum Side {
+    Left,
+    Inside,
+    Right,
+}
+pub fn side(v: &View, key: Key<'_>) -> Side {
+    if low(v).is_some_and(|e| compare(&e, key) == Ordering::Greater) {
+        return Side::Left;
+    }
+    if high(v).is_some_and(|e| compare(&e, key) != Ordering::Greater) {
+        return Side::Right;
+    }
+    Side::Inside
+}
+/// Inner node: index of the child that covers `key`.
+#[inline]
+pub fn child_index(v: &View, key: Key<'_>) -> usize {
+    let i = lower_bound(v, key);
+    match entry(v, i) {
+        Some(e) if i < count(v) && compare(&e, key) == Ordering::Equal => i,
+        _ => i.saturating_sub(1),
+    }
+}
+pub fn room(p: &PageBytes) -> usize {
+    (get16(p, at::UPPER) + get16(p, at::GARBAGE)).saturating_sub(SLOTS + 2 * get16(p, at::COUNT))
+}
+fn bad(what: &str) -> Error {
+    Error::corrupted(format!("index page: {what}"))
+}
+fn append(p: &mut PageBytes, bytes: &[u8]) -> Result<usize> {
+    let upper = get16(p, at::UPPER);
+    if upper < SLOTS + 2 * get16(p, at::COUNT) + bytes.len() + 2 {
+        return Err(bad("no room"));
+    }
+    let off = upper - bytes.len();
+    p[off..upper].copy_from_slice(bytes);
+    put16(p, at::UPPER, off);
+    Ok(off)
+}
+fn compact(p: &mut PageBytes) -> Result<()> {
+    let old = *p;
+    let v = View::of(&old);
+    put16(p, at::UPPER, PAGE);
+    put16(p, at::GARBAGE, 0);
+    for at in [LOW, HIGH].into_iter().chain((0..count(&v)).map(|i| SLOTS + 2 * i)) {
+        if let Some(e) = entry_at(&v, get16(&old, at)) {
+            let off = append(p, e.bytes)?;
+            put16(p, at, off);
+        }
+    }
+    Ok(())
+}
+pub fn insert(p: &mut PageBytes, idx: usize, bytes: &[u8]) -> Result<()> {
+    let n = get16(p, at::COUNT);
+    if idx > n || room(p) < bytes.len() + 2 {
+        return Err(bad("insert does not fit"));
+    }
+    if get16(p, at::UPPER) < SLOTS + 2 * n + bytes.len() + 2 {
+        compact(p)?;
+    }
+    let off = append(p, bytes)?;
+    p.copy_within(SLOTS + 2 * idx..SLOTS + 2 * n, SLOTS + 2 * idx + 2);
+    put16(p, SLOTS + 2 * idx, off);
+    put16(p, at::COUNT, n + 1);
+    Ok(())
+}
+pub fn remove(p: &mut PageBytes, idx: usize) -> Result<()> {
+    let n = get16(p, at::COUNT);
+    let v = View::of(p);
+    let len = entry(&v, idx).filter(|_| idx < n).ok_or_else(|| bad("no such entry"))?.bytes.len();
+    p.copy_within(SLOTS + 2 * idx + 2..SLOTS + 2 * n, SLOTS + 2 * idx);
+    put16(p, at::COUNT, n - 1);
+    put16(p, at::GARBAGE, get16(p, at::GARBAGE) + len);
+    Ok(())
+}
+pub fn replace(p: &mut PageBytes, idx: usize, bytes: &[u8]) -> Result<()> {
+    remove(p, idx)?;
+    insert(p, idx, bytes)
+}
+/// What a node consists of, as a log image: right u32, low and high (prefixed), entries (prefixed).
+pub fn image(right: u32, low: &[u8], high: &[u8], entries: &[&[u8]]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(PAGE);
+    out.extend_from_slice(&right.to_le_bytes());
+    kilndb_base::bytes::put_prefixed(&mut out, low);
+    kilndb_base::bytes::put_prefixed(&mut out, high);
+    for e in entries {
+        kilndb_base::bytes::put_prefixed(&mut out, e);
+    }
+    out
+}
+/// Replaces the contents of a formatted node page.
+pub fn load_image(p: &mut PageBytes, level: u8, image: &[u8]) -> Result<()> {
+    let (flags, rel, block, lsn) = (p[at::FLAGS], get32(p, at::REL), get32(p, at::BLOCK), lsn(p));
+    format(p, KIND_TREE, flags, level, rel, block);
+    set_lsn(p, lsn);
+    let mut r = kilndb_base::bytes::Reader::new(image);
+    put32(p, RIGHT, r.u32().ok_or_else(|| bad("image"))?);
+    for at in [LOW, HIGH] {
+        let fence = r.prefixed().ok_or_else(|| bad("image"))?;
+        if !fence.is_empty() {
+            let off = append(p, fence)?;
+            put16(p, at, off);
+        }
+    }
+    let mut n = 0;
+    while !r.is_empty() {
+        let e = r.prefixed().ok_or_else(|| bad("image"))?;
+        let off = append(p, e)?;
+        put16(p, SLOTS + 2 * n, off);
+        n += 1;
+        put16(p, at::COUNT, n);
+    }
+    Ok(())
+}
+/// Keeps the entries before `idx`; `high` becomes the high fence, `right` the right sibling.
+pub fn cut(p: &mut PageBytes, idx: usize, right: u32, high: &[u8]) -> Result<()> {
+    let old = *p;
+    let v = View::of(&old);
+    let low = low(&v).map_or(&[][..], |e| e.bytes);
+    let entries: Vec<&[u8]> = (0..idx.min(count(&v))).filter_map(|i| entry(&v, i)).map(|e| e.bytes).collect();
+    let bytes = image(right, low, high, &entries);
+    load_image(p, level(&v), &bytes)
+}

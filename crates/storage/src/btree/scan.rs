@@ -1,0 +1,193 @@
+//! Range scans in both directions. No latch is held between calls; a batch is copied from one leaf.
+//!
+//! Invariants
+//! 1. The scan's position is a key, not a page: whatever happens to pages in between, it goes on after that key.
+//!
+//! Must not know: rows, snapshots.
+
+use super::node::{self, Key};
+use crate::directory::Relation;
+use crate::page::{KIND_TREE, View};
+use kilndb_base::{Result, RowId};
+use std::cmp::Ordering;
+use std::ops::Bound;
+use std::sync::Arc;
+
+type FullKey = (Vec<u8>, u64);
+
+/// A range scan; holds no latch between calls. Bounds compare whole keys: pass a prefix with a byte
+/// appended (0xFF…) or the successor of the prefix as upper bound for prefix scans.
+pub struct IndexScan {
+    relation: Arc<Relation>,
+    /// Entries at or after this.
+    from: FullKey,
+    /// Entries before this; None: to the end.
+    to: Option<FullKey>,
+    backward: bool,
+    done: bool,
+    hint: u32,
+    limit: usize,
+}
+
+enum Outcome {
+    /// The scan goes on at this key (forward: from; backward: to) and maybe this block.
+    More(FullKey, u32),
+    Done,
+    Go(u32),
+    Restart,
+    Broken,
+}
+
+impl Relation {
+    pub fn index_scan(self: &Arc<Self>, lower: Bound<Vec<u8>>, upper: Bound<Vec<u8>>, backward: bool) -> IndexScan {
+        let from = match lower {
+            Bound::Included(k) => (k, 0),
+            Bound::Excluded(k) => (k, u64::MAX),
+            Bound::Unbounded => (Vec::new(), 0),
+        };
+        let to = match upper {
+            Bound::Included(k) => Some((k, u64::MAX)),
+            Bound::Excluded(k) => Some((k, 0)),
+            Bound::Unbounded => None,
+        };
+        IndexScan { relation: self.clone(), from, to, backward, done: false, hint: 0, limit: 16 }
+    }
+}
+
+fn full(e: &node::Entry<'_>) -> FullKey {
+    (e.key.to_vec(), e.rid)
+}
+
+impl IndexScan {
+    fn before_end(&self, e: &node::Entry<'_>) -> bool {
+        self.to.as_ref().is_none_or(|to| node::compare(e, Key(&to.0, to.1)) == Ordering::Less)
+    }
+    /// Appends up to about one leaf's entries: keys into `keys` (end offsets in `ends`) and row ids. False at the end.
+    pub fn next_batch(&mut self, keys: &mut Vec<u8>, ends: &mut Vec<u32>, rids: &mut Vec<RowId>) -> Result<bool> {
+        let start = (keys.len(), ends.len(), rids.len());
+        let mut block = self.hint;
+        let mut patience = 1_000_000u32;
+        while !self.done {
+            patience = patience.saturating_sub(1);
+            let relation = self.relation.clone();
+            let outcome = relation.core.pool.read(relation.pid(block)?, |v| {
+                keys.truncate(start.0);
+                ends.truncate(start.1);
+                rids.truncate(start.2);
+                if !v.is(KIND_TREE, relation.id, block) {
+                    return Outcome::Restart;
+                }
+                if self.backward { self.visit_backward(v, keys, ends, rids) } else { self.visit_forward(v, keys, ends, rids) }
+            })?;
+            match outcome {
+                Outcome::Go(next) if next < relation.pages() && patience > 0 => block = next,
+                Outcome::Restart if block != 0 && patience > 0 => block = 0,
+                Outcome::More(key, next) => {
+                    if self.backward {
+                        self.to = Some(key);
+                    } else {
+                        self.from = key;
+                    }
+                    self.hint = next;
+                    block = next;
+                }
+                Outcome::Done => self.done = true,
+                _ => return Err(relation.broken_tree(block)),
+            }
+            if rids.len() > start.2 {
+                self.limit = (self.limit * 4).min(4096);
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+    fn visit_forward(&self, v: View, keys: &mut Vec<u8>, ends: &mut Vec<u32>, rids: &mut Vec<RowId>) -> Outcome {
+        let from = Key(&self.from.0, self.from.1);
+        match node::side(&v, from) {
+            node::Side::Left => return Outcome::Restart,
+            node::Side::Right => return Outcome::Go(node::right(&v)),
+            node::Side::Inside => {}
+        }
+        if node::level(&v) > 0 {
+            return match node::entry(&v, node::child_index(&v, from)) {
+                Some(e) if e.child != 0 => Outcome::Go(e.child),
+                _ => Outcome::Broken,
+            };
+        }
+        let first = node::lower_bound(&v, from);
+        for idx in first..node::count(&v) {
+            let Some(e) = node::entry(&v, idx) else { return Outcome::Broken };
+            if !self.before_end(&e) {
+                return Outcome::Done;
+            }
+            if idx - first >= self.limit {
+                return Outcome::More(full(&e), u32::MAX).with_block(&v);
+            }
+            keys.extend_from_slice(e.key);
+            ends.push(keys.len() as u32);
+            rids.push(RowId::from_u64(e.rid));
+        }
+        match node::high(&v) {
+            Some(high) if self.before_end(&high) => Outcome::More(full(&high), node::right(&v)),
+            _ => Outcome::Done,
+        }
+    }
+    fn visit_backward(&self, v: View, keys: &mut Vec<u8>, ends: &mut Vec<u32>, rids: &mut Vec<RowId>) -> Outcome {
+        // Covers the entry before `to`: low < to ≤ high.
+        let n = node::count(&v);
+        let bound = match &self.to {
+            None => {
+                if node::high(&v).is_some() {
+                    return Outcome::Go(node::right(&v));
+                }
+                n
+            }
+            Some(to) => {
+                let key = Key(&to.0, to.1);
+                if node::low(&v).is_some_and(|e| node::compare(&e, key) != Ordering::Less) {
+                    return Outcome::Restart;
+                }
+                if node::high(&v).is_some_and(|e| node::compare(&e, key) == Ordering::Less) {
+                    return Outcome::Go(node::right(&v));
+                }
+                node::lower_bound(&v, key)
+            }
+        };
+        if node::level(&v) > 0 {
+            return match node::entry(&v, bound.max(1) - 1) {
+                Some(e) if e.child != 0 => Outcome::Go(e.child),
+                _ => Outcome::Broken,
+            };
+        }
+        let from = Key(&self.from.0, self.from.1);
+        for (taken, idx) in (0..bound).rev().enumerate() {
+            let Some(e) = node::entry(&v, idx) else { return Outcome::Broken };
+            if node::compare(&e, from) == Ordering::Less {
+                return Outcome::Done;
+            }
+            if taken >= self.limit {
+                // Go on before the entry taken last.
+                return match node::entry(&v, idx + 1) {
+                    Some(last) => Outcome::More(full(&last), u32::MAX).with_block(&v),
+                    None => Outcome::Broken,
+                };
+            }
+            keys.extend_from_slice(e.key);
+            ends.push(keys.len() as u32);
+            rids.push(RowId::from_u64(e.rid));
+        }
+        match node::low(&v) {
+            Some(low) if node::compare(&low, from) == Ordering::Greater => Outcome::More(full(&low), 0),
+            _ => Outcome::Done,
+        }
+    }
+}
+impl Outcome {
+    /// More, from the same block.
+    fn with_block(self, v: &View) -> Outcome {
+        match self {
+            Outcome::More(key, _) => Outcome::More(key, v.u32(crate::page::at::BLOCK)),
+            other => other,
+        }
+    }
+}

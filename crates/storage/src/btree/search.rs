@@ -1,0 +1,137 @@
+//! Descending the tree; changing single entries for rollback, purge and key updates.
+//!
+//! Must not know: uniqueness.
+
+use super::node::{self, Key, RETIRED, Side};
+use crate::buffer::WriteGuard;
+use crate::directory::Relation;
+use crate::page::{KIND_TREE, View};
+use crate::heap::page::ADDRESS;
+use crate::txn::Transaction;
+use crate::undo::record::{UndoKind, index_data};
+use crate::wal::record::Op;
+use kilndb_base::{Error, Result};
+use std::cell::OnceCell;
+use std::cmp::Ordering;
+
+/// Where a descent goes on.
+pub(super) enum Step {
+    Here,
+    To(u32),
+    Restart,
+    Broken,
+}
+const PATIENCE: u32 = 1_000_000;
+
+impl Relation {
+    pub(super) fn broken_tree(&self, block: u32) -> Error {
+        Error::new(kilndb_base::sqlstate::INDEX_CORRUPTED, format!("index page {block} of storage relation {} is damaged", self.id))
+    }
+    /// One step towards the node of `level` that covers `key`.
+    fn step(&self, v: View, block: u32, level: u8, key: Key<'_>) -> Step {
+        if !v.is(KIND_TREE, self.id, block) || node::level(&v) < level {
+            return Step::Restart;
+        }
+        match node::side(&v, key) {
+            Side::Left => Step::Restart,
+            Side::Right => match node::right(&v) {
+                0 => Step::Broken,
+                right => Step::To(right),
+            },
+            Side::Inside if node::level(&v) == level => Step::Here,
+            Side::Inside => match node::entry(&v, node::child_index(&v, key)) {
+                Some(e) if e.child != 0 => Step::To(e.child),
+                _ => Step::Broken,
+            },
+        }
+    }
+    /// The block of `level` that covers the key (as of now).
+    pub(super) fn descend(&self, level: u8, key: Key<'_>) -> Result<u32> {
+        let mut block = 0;
+        for _ in 0..PATIENCE {
+            match self.core.pool.read(self.pid(block)?, |v| self.step(v, block, level, key))? {
+                Step::Here => return Ok(block),
+                Step::To(next) if next < self.pages() => block = next,
+                Step::Restart if block == 0 => return Err(self.broken_tree(block)),
+                Step::Restart => block = 0,
+                _ => return Err(self.broken_tree(block)),
+            }
+        }
+        Err(self.broken_tree(block))
+    }
+    /// The node of `level` that covers the key, latched.
+    pub(super) fn latch_node(&self, level: u8, key: Key<'_>) -> Result<(u32, WriteGuard<'_>)> {
+        let mut block = self.descend(level, key)?;
+        for _ in 0..PATIENCE {
+            let guard = self.core.pool.write(self.pid(block)?)?;
+            match self.step(guard.view(), block, level, key) {
+                Step::Here => return Ok((block, guard)),
+                Step::To(next) if node::level(&guard.view()) == level => block = next,
+                Step::Broken => return Err(self.broken_tree(block)),
+                _ => {
+                    drop(guard);
+                    block = self.descend(level, key)?;
+                }
+            }
+        }
+        Err(self.broken_tree(block))
+    }
+    /// Index of exactly this entry, and its stamp.
+    pub(super) fn find_exact(v: &View, key: Key<'_>) -> Option<(usize, u64)> {
+        let idx = node::lower_bound(v, key);
+        let e = node::entry(v, idx).filter(|_| idx < node::count(v))?;
+        (node::compare(&e, key) == Ordering::Equal).then_some((idx, e.stamp))
+    }
+    /// Takes an entry out, if it is there and (given an address) its stamp points there. `rollback`: transaction and the
+    /// rest of its chain.
+    pub(crate) fn entry_remove(&self, key: &[u8], rid: u64, stamp: Option<u64>, rollback: Option<(u64, u64)>) -> Result<()> {
+        let (block, mut page) = self.latch_node(0, Key(key, rid))?;
+        let Some((idx, found)) = Relation::find_exact(&page.view(), Key(key, rid)) else { return Ok(()) };
+        if stamp.is_some_and(|a| found & ADDRESS != a) {
+            return Ok(());
+        }
+        let ops = [(self.target(block), Op::TreeRemove { idx })];
+        match rollback {
+            Some((xid, next)) => self.core.emit_compensate(self, xid, next, &ops, &[0], &mut [&mut page])?,
+            None => self.core.emit_plain(self, 0, &ops, &[0], &mut [&mut page])?,
+        }
+        let empty = node::count(&page.view()) == 0 && block != 0;
+        drop(page);
+        if empty && rollback.is_none() {
+            self.unlink_empty(block)?;
+        }
+        Ok(())
+    }
+    /// Rollback of a retirement or revival.
+    pub(crate) fn entry_restamp(&self, key: &[u8], rid: u64, address: u64, old: u64, chain: (u64, u64)) -> Result<()> {
+        let (block, mut page) = self.latch_node(0, Key(key, rid))?;
+        let Some((idx, found)) = Relation::find_exact(&page.view(), Key(key, rid)) else { return Ok(()) };
+        if found & ADDRESS != address {
+            return Ok(());
+        }
+        let entry = node::build(key, rid, None, old);
+        let ops = [(self.target(block), Op::TreeReplace { idx, entry: &entry })];
+        self.core.emit_compensate(self, chain.0, chain.1, &ops, &[0], &mut [&mut page])
+    }
+    /// The row has another key now: marks the entry, so that it is nobody's conflict once we commit.
+    pub(crate) fn entry_retire(&self, txn: &mut Transaction, key: &[u8], rid: u64) -> Result<()> {
+        loop {
+            let (block, mut page) = self.latch_node(0, Key(key, rid))?;
+            let Some((idx, old)) = Relation::find_exact(&page.view(), Key(key, rid)) else { return Ok(()) };
+            if old == 0 && node::room(page.page()) < 10 {
+                self.split(block, page, idx)?;
+                continue;
+            }
+            let mut record = txn.record(self, UndoKind::IndexMark, 0, 0, 0, 0);
+            record.data = index_data(&old.to_le_bytes(), rid, key);
+            let entry = OnceCell::new();
+            let target = self.target(block);
+            let build = |a| {
+                let entry = entry.get_or_init(|| node::build(key, rid, None, a | RETIRED));
+                vec![(target, Op::TreeReplace { idx, entry })]
+            };
+            txn.change(self, &record, build, &[0], &mut [&mut page])?;
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Splitting nodes, and taking empty leaves out.
+//!
+//! Invariants
+//! 1. An empty leaf takes over its right sibling's range (the sibling must hang under the same parent): entries move
+//!    left, the sibling's block is freed. So the leftmost leaf of a queue never stays empty.
+//!
+//! Must not know: rows, transactions.
+
+use super::node::{self, Key};
+use crate::buffer::WriteGuard;
+use crate::directory::Relation;
+use crate::page::View;
+use crate::wal::record::Op;
+use kilndb_base::Result;
+use std::cmp::Ordering;
+
+fn common(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(x, y)| x == y).count()
+}
+
+impl Relation {
+    /// A formatted page for a node: a freed block, or a new one.
+    pub(super) fn new_node(&self, level: u8) -> Result<(u32, WriteGuard<'_>)> {
+        let free = crate::lock(&self.hints).pop();
+        if let Some(block) = free {
+            let guard = self.core.pool.write(self.pid(block)?)?;
+            if guard.page()[crate::page::at::KIND] == crate::page::KIND_FREE {
+                return Ok((block, guard));
+            }
+        }
+        self.extend(level)
+    }
+    /// Splits a full node; the entry that is to come would go to `idx`. Everything is unlatched afterwards.
+    pub(super) fn split<'a>(&'a self, block: u32, mut page: WriteGuard<'a>, idx: usize) -> Result<()> {
+        let copy = *page.page();
+        let v = View::of(&copy);
+        let n = node::count(&v);
+        let level = node::level(&v);
+        let entries: Vec<node::Entry<'_>> = (0..n).filter_map(|i| node::entry(&v, i)).collect();
+        if entries.len() != n || n < 2 {
+            return Err(self.broken_tree(block));
+        }
+        let at = if idx >= n && node::right(&v) == 0 {
+            n - 1
+        } else {
+            let total: usize = entries.iter().map(|e| e.bytes.len()).sum();
+            let mut sum = 0;
+            entries.iter().position(|e| {
+                sum += e.bytes.len();
+                sum > total / 2
+            })
+            .unwrap_or(n / 2)
+            .clamp(1, n - 1)
+        };
+        let first = entries[at];
+        let separator = if level == 0 {
+            let p = common(entries[at - 1].key, first.key);
+            if p < first.key.len() { (first.key[..=p].to_vec(), 0) } else { (first.key.to_vec(), first.rid) }
+        } else {
+            (first.key.to_vec(), first.rid)
+        };
+        let fence = node::build(&separator.0, separator.1, None, 0);
+        let high = node::high(&v).map_or(&[][..], |e| e.bytes);
+        let low = node::low(&v).map_or(&[][..], |e| e.bytes);
+        let left_bytes: Vec<&[u8]> = entries[..at].iter().map(|e| e.bytes).collect();
+        let right_bytes: Vec<&[u8]> = entries[at..].iter().map(|e| e.bytes).collect();
+        let (right_block, mut right) = self.new_node(level)?;
+        let right_image = node::image(node::right(&v), &fence, high, &right_bytes);
+        if block != 0 {
+            let ops = [
+                (self.target(right_block), Op::Init { kind: crate::page::KIND_TREE, level }),
+                (self.target(right_block), Op::TreeImage { level, image: &right_image }),
+                (self.target(block), Op::TreeCut { idx: at, right: right_block, high: &fence }),
+            ];
+            self.core.emit_plain(self, 0, &ops, &[0, 0, 1], &mut [&mut right, &mut page])?;
+            drop(right);
+            drop(page);
+            return self.insert_separator(level + 1, Key(&separator.0, separator.1), right_block);
+        }
+        let (left_block, mut left) = self.new_node(level)?;
+        let left_image = node::image(right_block, low, &fence, &left_bytes);
+        let first = node::build(&[], 0, Some(left_block), 0);
+        let second = node::build(&separator.0, separator.1, Some(right_block), 0);
+        let root_image = node::image(0, &[], &[], &[&first, &second]);
+        let ops = [
+            (self.target(right_block), Op::Init { kind: crate::page::KIND_TREE, level }),
+            (self.target(right_block), Op::TreeImage { level, image: &right_image }),
+            (self.target(left_block), Op::Init { kind: crate::page::KIND_TREE, level }),
+            (self.target(left_block), Op::TreeImage { level, image: &left_image }),
+            (self.target(0), Op::TreeImage { level: level + 1, image: &root_image }),
+        ];
+        self.core.emit_plain(self, 0, &ops, &[0, 0, 1, 1, 2], &mut [&mut right, &mut left, &mut page])
+    }
+    pub(super) fn insert_separator(&self, level: u8, key: Key<'_>, child: u32) -> Result<()> {
+        let entry = node::build(key.0, key.1, Some(child), 0);
+        loop {
+            let (block, mut page) = self.latch_node(level, key)?;
+            let idx = node::lower_bound(&page.view(), key);
+            if Relation::find_exact(&page.view(), key).is_some() {
+                return Ok(());
+            }
+            if node::room(page.page()) < entry.len() + 2 {
+                self.split(block, page, idx)?;
+                continue;
+            }
+            let ops = [(self.target(block), Op::TreeInsert { idx, entry: &entry })];
+            return self.core.emit_plain(self, 0, &ops, &[0], &mut [&mut page]);
+        }
+    }
+    /// Merges an empty leaf with its right sibling, if both hang under one parent. Best effort.
+    pub(super) fn unlink_empty(&self, block: u32) -> Result<()> {
+        let Some((low, right)) = self.core.pool.read(self.pid(block)?, |v| {
+            if !v.is(crate::page::KIND_TREE, self.id, block) || node::count(&v) != 0 || node::level(&v) != 0 {
+                return None;
+            }
+            let low = node::low(&v).map_or((Vec::new(), 0), |e| (e.key.to_vec(), e.rid));
+            Some((low, node::right(&v)))
+        })?
+        else {
+            return Ok(());
+        };
+        if right == 0 {
+            return Ok(());
+        }
+        // Parent first, then its children from left to right; the children without waiting, since others
+        // latch a child and then (without it) the parent, but purge may meet itself.
+        let (parent_block, mut parent) = self.latch_node(1, Key(&low.0, low.1))?;
+        let v = parent.view();
+        let i = node::child_index(&v, Key(&low.0, low.1));
+        let (Some(mine), Some(next)) = (node::entry(&v, i), node::entry(&v, i + 1)) else { return Ok(()) };
+        if i + 1 >= node::count(&v) || mine.child != block || next.child != right {
+            return Ok(());
+        }
+        let (Some(mut left_page), Some(mut right_page)) =
+            (self.core.pool.try_latch(self.pid(block)?), self.core.pool.try_latch(self.pid(right)?))
+        else {
+            return Ok(());
+        };
+        let right_copy = *right_page.page();
+        let rv = View::of(&right_copy);
+        let left_copy = *left_page.page();
+        let lv = View::of(&left_copy);
+        let fits = node::count(&lv) == 0
+            && node::right(&lv) == right
+            && node::level(&rv) == 0
+            && rv.is(crate::page::KIND_TREE, self.id, right)
+            && node::low(&rv).is_some_and(|e| node::compare(&e, Key(next.key, next.rid)) == Ordering::Equal);
+        if !fits {
+            return Ok(());
+        }
+        let entries: Vec<&[u8]> = (0..node::count(&rv)).filter_map(|i| node::entry(&rv, i)).map(|e| e.bytes).collect();
+        let low_bytes = node::low(&lv).map_or(&[][..], |e| e.bytes);
+        let high_bytes = node::high(&rv).map_or(&[][..], |e| e.bytes);
+        let used: usize = low_bytes.len() + high_bytes.len() + entries.iter().map(|e| e.len() + 2).sum::<usize>();
+        if used + 44 > crate::page::PAGE {
+            return Ok(());
+        }
+        let image = node::image(node::right(&rv), low_bytes, high_bytes, &entries);
+        let ops = [
+            (self.target(block), Op::TreeImage { level: 0, image: &image }),
+            (self.target(right), Op::Init { kind: crate::page::KIND_FREE, level: 0 }),
+            (self.target(parent_block), Op::TreeRemove { idx: i + 1 }),
+        ];
+        self.core.emit_plain(self, 0, &ops, &[0, 1, 2], &mut [&mut left_page, &mut right_page, &mut parent])?;
+        drop((left_page, right_page, parent));
+        crate::lock(&self.hints).push(right);
+        Ok(())
+    }
+}

@@ -1,0 +1,94 @@
+//! The double-write area: a ring of page copies, each with a header, so that a torn page can be put right.
+//!
+//! Invariants
+//! 1. A batch is durable here before any of its pages is written in place.
+//! 2. A slot is reused only after the data file was synced since its page went in place.
+//!
+//! Must not know: which pages are written and why.
+//!
+//! Format: slot i at offset i × 8,224: magic u32, page u32, sequence u64, crc u32 of header and page, 12 zero
+//! bytes, then the page as it goes to its place.
+
+use crate::crc::crc32c;
+use crate::page::{PAGE, PageBytes};
+use kilndb_base::Result;
+use kilndb_base::env::File;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+pub const SLOTS: usize = 2048;
+pub const SLOT_BYTES: usize = PAGE + 32;
+const MAGIC: u32 = 0x4457_4b31;
+
+pub struct DoubleWrite {
+    file: Arc<dyn File>,
+    ring: Mutex<Ring>,
+}
+struct Ring {
+    next: usize,
+    sequence: u64,
+    buffer: Vec<u8>,
+}
+
+impl DoubleWrite {
+    pub fn new(file: Arc<dyn File>) -> DoubleWrite {
+        DoubleWrite { file, ring: Mutex::new(Ring { next: 0, sequence: 1, buffer: Vec::new() }) }
+    }
+    /// Writes sealed pages: area, sync, then their places.
+    pub fn write(&self, home: &dyn File, pages: &[(u32, Box<PageBytes>)]) -> Result<()> {
+        let mut ring = crate::lock(&self.ring);
+        let ring = &mut *ring;
+        for part in pages.chunks(SLOTS / 4) {
+            if ring.next + part.len() > SLOTS {
+                home.sync_data()?;
+                ring.next = 0;
+            }
+            ring.buffer.clear();
+            for (pid, bytes) in part {
+                let start = ring.buffer.len();
+                ring.buffer.extend_from_slice(&MAGIC.to_le_bytes());
+                ring.buffer.extend_from_slice(&pid.to_le_bytes());
+                ring.buffer.extend_from_slice(&ring.sequence.to_le_bytes());
+                ring.buffer.extend_from_slice(&[0; 16]);
+                ring.buffer.extend_from_slice(&bytes[..]);
+                let crc = crc32c(&ring.buffer[start..]);
+                ring.buffer[start + 16..start + 20].copy_from_slice(&crc.to_le_bytes());
+                ring.sequence += 1;
+            }
+            self.file.write_at(&ring.buffer, (ring.next * SLOT_BYTES) as u64)?;
+            self.file.sync_data()?;
+            ring.next += part.len();
+            for (pid, bytes) in part {
+                home.write_at(&bytes[..], u64::from(*pid) * PAGE as u64)?;
+            }
+        }
+        if ring.buffer.capacity() > 4 << 20 {
+            ring.buffer = Vec::new();
+        }
+        Ok(())
+    }
+    /// The newest copy of every page in the area.
+    pub fn copies(file: &dyn File) -> Result<HashMap<u32, (u64, Box<PageBytes>)>> {
+        let mut found: HashMap<u32, (u64, Box<PageBytes>)> = HashMap::new();
+        let mut slot = vec![0u8; SLOT_BYTES];
+        for i in 0..SLOTS {
+            if file.read_at(&mut slot, (i * SLOT_BYTES) as u64)? < SLOT_BYTES {
+                break;
+            }
+            let mut r = kilndb_base::bytes::Reader::new(&slot);
+            let (Some(magic), Some(pid), Some(sequence), Some(crc)) = (r.u32(), r.u32(), r.u64(), r.u32()) else {
+                continue;
+            };
+            slot[16..20].fill(0);
+            if magic != MAGIC || crc32c(&slot) != crc {
+                continue;
+            }
+            if found.get(&pid).is_none_or(|(have, _)| *have < sequence) {
+                let mut bytes = Box::new([0u8; PAGE]);
+                bytes.copy_from_slice(&slot[32..]);
+                found.insert(pid, (sequence, bytes));
+            }
+        }
+        Ok(found)
+    }
+}

@@ -1,0 +1,186 @@
+//! Making room (the clock) and writing dirty pages (checkpoints, the background writer).
+//!
+//! Must not know: when checkpoints happen.
+
+use super::*;
+use crate::page::{FLAG_TEMPORARY, FLAG_UNLOGGED, at};
+
+const BATCH: usize = 64;
+
+/// Which dirty pages a pass writes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    /// Pages of logged relations.
+    Logged,
+    /// Unlogged ones too (a clean shutdown).
+    Durable,
+}
+
+impl Pool {
+    fn frame_count(&self) -> usize {
+        self.frames.count()
+    }
+    /// Evicts until below the limit, or as far as it gets.
+    pub(super) fn make_room(&self) {
+        let mut rounds = 0;
+        while self.resident.load(Relaxed) >= self.capacity && rounds < 16 {
+            rounds += 1;
+            let want = (self.resident.load(Relaxed) + 1).saturating_sub(self.capacity).clamp(1, BATCH);
+            let mut dirty = Vec::new();
+            if self.sweep(want, &mut dirty) >= want {
+                return;
+            }
+            if !dirty.is_empty() && self.write_out(&dirty).is_err() {
+                return;
+            }
+        }
+    }
+    /// One pass of the clock: marks, evicts clean marked pages, gathers dirty marked ones.
+    fn sweep(&self, want: usize, dirty: &mut Vec<u32>) -> usize {
+        let mut freed = 0;
+        for _ in 0..self.frame_count() * 2 {
+            if freed >= want || dirty.len() >= BATCH {
+                break;
+            }
+            let index = self.hand.fetch_add(1, Relaxed) % self.frame_count();
+            let pid = self.frames.get(index).load(Acquire);
+            if pid == 0 {
+                continue;
+            }
+            let state = self.state(pid);
+            let now = state.load(Relaxed);
+            match now & STATE {
+                EVICTED => freed += usize::from(self.free_frame(index, pid)),
+                UNLOCKED => {
+                    let _ = state.compare_exchange(now, (now & !STATE) | MARKED, Relaxed, Relaxed);
+                }
+                MARKED if now & WRITING != 0 => {}
+                MARKED if now & DIRTY != 0 => dirty.push(pid),
+                MARKED => {
+                    if state.compare_exchange(now, (now & !STATE) | LATCHED, Acquire, Relaxed).is_ok() {
+                        self.drop_latched(pid);
+                        self.evictions.fetch_add(1, Relaxed);
+                        freed += usize::from(self.free_frame(index, pid));
+                    }
+                }
+                _ => {}
+            }
+        }
+        freed
+    }
+    fn free_frame(&self, index: usize, pid: u32) -> bool {
+        let won = self.frames.get(index).compare_exchange(pid, 0, AcqRel, Relaxed).is_ok();
+        if won {
+            self.resident.fetch_sub(1, Relaxed);
+            crate::lock(&self.free_frames).push(index as u32);
+        }
+        won
+    }
+    /// Copies a dirty page for writing: clears DIRTY, sets WRITING. None if there is nothing to do.
+    fn copy_for_write(&self, pid: u32, which: Option<Which>) -> Option<Box<PageBytes>> {
+        let mut copy: Box<PageBytes> = Box::new([0; PAGE]);
+        let mut spins = 0;
+        let state = self.state(pid);
+        loop {
+            let now = state.load(Acquire);
+            if now & STATE == LATCHED && which.is_some() {
+                // Its holder may have logged a change without having marked the page yet.
+                backoff(&mut spins);
+                continue;
+            }
+            // An evictor may hold latches itself: it waits for nobody.
+            if now & DIRTY == 0 || now & WRITING != 0 || now & STATE == EVICTED || now & STATE == LATCHED {
+                return None;
+            }
+            // SAFETY: a resident page; a racing writer makes the exchange below fail.
+            unsafe { std::ptr::copy_nonoverlapping(self.address(pid), copy.as_mut_ptr(), PAGE) };
+            fence(Acquire);
+            let skip = match which {
+                Some(Which::Logged) => copy[at::FLAGS] & (FLAG_UNLOGGED | FLAG_TEMPORARY) != 0,
+                Some(Which::Durable) => copy[at::FLAGS] & FLAG_TEMPORARY != 0,
+                None => false,
+            };
+            if skip && state.load(Relaxed) == now {
+                return None;
+            }
+            if state.compare_exchange(now, (now & !DIRTY) | WRITING, AcqRel, Relaxed).is_ok() {
+                return Some(copy);
+            }
+        }
+    }
+    fn write_out(&self, pids: &[u32]) -> Result<()> {
+        let mut batch = Vec::with_capacity(pids.len());
+        for &pid in pids {
+            if let Some(copy) = self.copy_for_write(pid, None) {
+                batch.push((pid, copy));
+            }
+        }
+        self.write_batch(batch)
+    }
+    fn write_batch(&self, mut batch: Vec<(u32, Box<PageBytes>)>) -> Result<()> {
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let newest = batch.iter().map(|(_, p)| page::lsn(p)).max().unwrap_or(0);
+        let outcome = self.log.flush_blocking(newest).and_then(|()| {
+            batch.sort_by_key(|(pid, _)| *pid);
+            for (_, p) in &mut batch {
+                page::seal(p);
+            }
+            self.double_write.write(&*self.file, &batch)
+        });
+        self.writes.fetch_add(batch.len() as u64, Relaxed);
+        for (pid, _) in &batch {
+            let again = if outcome.is_err() { DIRTY } else { 0 };
+            let state = self.state(*pid);
+            let _ = state.fetch_update(AcqRel, Relaxed, |s| Some((s & !WRITING) | again));
+        }
+        outcome
+    }
+    /// Page ids that are dirty, or being changed, now.
+    pub fn dirty_pages(&self) -> Vec<u32> {
+        let mut pids = Vec::new();
+        for index in 0..self.frame_count() {
+            let pid = self.frames.get(index).load(Acquire);
+            let state = self.state(pid).load(Acquire);
+            if pid != 0 && (state & DIRTY != 0 || state & STATE == LATCHED) {
+                pids.push(pid);
+            }
+        }
+        pids.sort_unstable();
+        pids.dedup();
+        pids
+    }
+    /// Writes those of `pids` that are still dirty. A page another thread is writing is waited for.
+    pub fn write_pages(&self, pids: &[u32], which: Which) -> Result<()> {
+        let mut batch = Vec::with_capacity(pids.len());
+        let mut busy = Vec::new();
+        for &pid in pids {
+            match self.copy_for_write(pid, Some(which)) {
+                Some(copy) => batch.push((pid, copy)),
+                None if self.state(pid).load(Relaxed) & WRITING != 0 => busy.push(pid),
+                None => {}
+            }
+        }
+        self.write_batch(batch)?;
+        for pid in busy {
+            let mut spins = 0;
+            while self.state(pid).load(Acquire) & WRITING != 0 {
+                backoff(&mut spins);
+            }
+            if let Some(copy) = self.copy_for_write(pid, Some(which)) {
+                self.write_batch(vec![(pid, copy)])?;
+            }
+        }
+        Ok(())
+    }
+    /// For the background writer: keeps clean victims ahead of the hand when the pool is nearly full.
+    pub fn clean_ahead(&self) {
+        if self.resident.load(Relaxed) + self.capacity / 16 < self.capacity {
+            return;
+        }
+        let mut dirty = Vec::new();
+        self.sweep(self.capacity / 64 + 1, &mut dirty);
+        let _ = self.write_out(&dirty);
+    }
+}

@@ -1,0 +1,327 @@
+//! The buffer pool: pages at fixed virtual addresses, one state word each.
+//!
+//! Invariants
+//! 1. State word: bits 0–1 state (evicted, unlocked, marked, latched), bit 2 dirty, bit 3 being written,
+//!    bits 8–63 version. The version grows at every unlatch, so a reader that sees it unchanged has read
+//!    one consistent state.
+//! 2. A page is read from its file only by whoever moved it from evicted to latched.
+//! 3. A dirty page goes to disk through the double-write area, after the log up to its LSN.
+//! 4. A page being written is not evicted and not written by anybody else.
+//! 5. Memory: at most `capacity` pages are resident (plus a small slack while threads race).
+//!
+//! Must not know: what pages contain beyond the header.
+
+pub mod doublewrite;
+mod evict;
+pub use evict::Which;
+
+use crate::page::{self, PAGE, PageBytes, View};
+use crate::reserve::{LazyArray, Reserved};
+use crate::wal::Log;
+use doublewrite::DoubleWrite;
+use kilndb_base::env::File;
+use kilndb_base::{Error, Result};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*, fence};
+use std::sync::{Arc, Mutex};
+
+const STATE: u64 = 3;
+const EVICTED: u64 = 0;
+const UNLOCKED: u64 = 1;
+const MARKED: u64 = 2;
+const LATCHED: u64 = 3;
+const DIRTY: u64 = 4;
+const WRITING: u64 = 8;
+const VERSION_ONE: u64 = 1 << 8;
+
+pub struct Pool {
+    memory: Reserved,
+    states: LazyArray<AtomicU64>,
+    /// Resident page per frame, 0 = none. The clock hand runs over it.
+    frames: LazyArray<AtomicU32>,
+    free_frames: Mutex<Vec<u32>>,
+    capacity: usize,
+    resident: AtomicUsize,
+    hand: AtomicUsize,
+    file: Arc<dyn File>,
+    pub(crate) file_pages: AtomicU32,
+    extend: Mutex<()>,
+    double_write: DoubleWrite,
+    log: Arc<Log>,
+    /// During recovery a page that does not sum up may be about to be formatted anew.
+    pub(crate) lenient: AtomicBool,
+    pub(crate) reads: AtomicU64,
+    pub(crate) evictions: AtomicU64,
+    pub(crate) writes: AtomicU64,
+}
+
+/// Exclusive access to a page.
+pub struct WriteGuard<'a> {
+    pool: &'a Pool,
+    pub pid: u32,
+    dirty: bool,
+}
+
+impl Pool {
+    pub fn new(file: Arc<dyn File>, double_write: Arc<dyn File>, log: Arc<Log>, bytes: u64) -> Result<Pool> {
+        let capacity = (bytes as usize / PAGE).max(64);
+        let memory = Reserved::at_most(32 << 40, 64 << 30)?;
+        let pages = memory.len() / PAGE;
+        let frame_count = capacity + 256;
+        let file_pages = (file.len()? / PAGE as u64) as u32;
+        Ok(Pool {
+            states: LazyArray::new(pages)?,
+            memory,
+            frames: LazyArray::new(frame_count)?,
+            free_frames: Mutex::new((0..frame_count as u32).rev().collect()),
+            capacity,
+            resident: AtomicUsize::new(0),
+            hand: AtomicUsize::new(0),
+            file,
+            file_pages: AtomicU32::new(file_pages),
+            extend: Mutex::new(()),
+            double_write: DoubleWrite::new(double_write),
+            log,
+            lenient: AtomicBool::new(false),
+            reads: AtomicU64::new(0),
+            evictions: AtomicU64::new(0),
+            writes: AtomicU64::new(0),
+        })
+    }
+    pub fn page_limit(&self) -> u32 {
+        self.states.count().min(u32::MAX as usize) as u32
+    }
+    pub fn resident(&self) -> usize {
+        self.resident.load(Relaxed)
+    }
+    pub(crate) fn file(&self) -> &Arc<dyn File> {
+        &self.file
+    }
+    #[inline]
+    fn state(&self, pid: u32) -> &AtomicU64 {
+        self.states.get(pid as usize)
+    }
+    #[inline]
+    fn address(&self, pid: u32) -> *mut u8 {
+        assert!((pid as usize) < self.states.count());
+        // SAFETY: within the reserved range.
+        unsafe { self.memory.ptr().add(pid as usize * PAGE) }
+    }
+
+    /// Optimistic read: `f` may run several times and on torn data; its last result was on a consistent page.
+    #[inline]
+    pub fn read<R>(&self, pid: u32, mut f: impl FnMut(View) -> R) -> Result<R> {
+        let state = self.state(pid);
+        let mut spins = 0u32;
+        loop {
+            let before = state.load(Acquire);
+            match before & STATE {
+                UNLOCKED | MARKED => {
+                    // SAFETY: the address is the start of a page of the pool.
+                    let result = f(unsafe { View::new(self.address(pid)) });
+                    fence(Acquire);
+                    let after = state.load(Relaxed);
+                    if (after ^ before) >> 8 == 0 && after & STATE != LATCHED && after & STATE != EVICTED {
+                        if before & STATE == MARKED {
+                            let _ = state.compare_exchange(after, (after & !STATE) | UNLOCKED, Relaxed, Relaxed);
+                        }
+                        return Ok(result);
+                    }
+                }
+                EVICTED => self.fault(pid)?,
+                _ => backoff(&mut spins),
+            }
+        }
+    }
+
+    pub fn write(&self, pid: u32) -> Result<WriteGuard<'_>> {
+        let mut spins = 0u32;
+        loop {
+            match self.try_latch(pid) {
+                Some(guard) => return Ok(guard),
+                None if self.state(pid).load(Relaxed) & STATE == EVICTED => self.fault(pid)?,
+                None => backoff(&mut spins),
+            }
+        }
+    }
+    /// The page if it is resident and nobody has it.
+    pub fn try_latch(&self, pid: u32) -> Option<WriteGuard<'_>> {
+        let state = self.state(pid);
+        let now = state.load(Relaxed);
+        if now & STATE != UNLOCKED && now & STATE != MARKED {
+            return None;
+        }
+        state.compare_exchange(now, (now & !STATE) | LATCHED, Acquire, Relaxed).ok()?;
+        fence(Release);
+        Some(WriteGuard { pool: self, pid, dirty: false })
+    }
+    /// A page whose old contents do not matter: zeroed, latched, not read from disk.
+    pub fn write_new(&self, pid: u32) -> Result<WriteGuard<'_>> {
+        self.ensure_file(pid)?;
+        let state = self.state(pid);
+        let mut spins = 0u32;
+        loop {
+            if let Some(mut guard) = self.try_latch(pid) {
+                guard.bytes().fill(0);
+                return Ok(guard);
+            }
+            let now = state.load(Relaxed);
+            if now & STATE == EVICTED {
+                self.make_room();
+                if state.compare_exchange(now, (now & !STATE) | LATCHED, Acquire, Relaxed).is_ok() {
+                    self.take_frame(pid);
+                    return Ok(WriteGuard { pool: self, pid, dirty: false });
+                }
+            } else {
+                backoff(&mut spins);
+            }
+        }
+    }
+
+    #[cold]
+    fn fault(&self, pid: u32) -> Result<()> {
+        self.make_room();
+        let state = self.state(pid);
+        let now = state.load(Relaxed);
+        if now & STATE != EVICTED
+            || state.compare_exchange(now, (now & !STATE) | LATCHED, Acquire, Relaxed).is_err()
+        {
+            return Ok(());
+        }
+        // SAFETY: latched by us and not resident: nobody else writes; optimistic readers will not validate.
+        let bytes: &mut PageBytes = unsafe { &mut *self.address(pid).cast() };
+        self.reads.fetch_add(1, Relaxed);
+        let outcome = self.file.read_at(bytes, u64::from(pid) * PAGE as u64);
+        let outcome = match outcome {
+            Err(e) => Err(Error::from(e)),
+            Ok(got) => {
+                bytes[got..].fill(0);
+                if page::is_intact(bytes) {
+                    Ok(())
+                } else if self.lenient.load(Relaxed) {
+                    bytes.fill(0);
+                    Ok(())
+                } else {
+                    Err(Error::corrupted(format!(
+                        "checksum of page {pid} is wrong (file \"pages\", offset {})",
+                        u64::from(pid) * PAGE as u64
+                    )))
+                }
+            }
+        };
+        match outcome {
+            Ok(()) => {
+                self.take_frame(pid);
+                self.release(pid, false);
+                Ok(())
+            }
+            Err(e) => {
+                self.memory.forget(pid as usize * PAGE, PAGE);
+                let version = (state.load(Relaxed) >> 8) + 1;
+                state.store(version << 8 | EVICTED, Release);
+                Err(e)
+            }
+        }
+    }
+    fn release(&self, pid: u32, dirty: bool) {
+        let state = self.state(pid);
+        let mut now = state.load(Relaxed);
+        loop {
+            let mut next = ((now & !STATE) | UNLOCKED).wrapping_add(VERSION_ONE);
+            if dirty {
+                next |= DIRTY;
+            }
+            match state.compare_exchange_weak(now, next, Release, Relaxed) {
+                Ok(_) => return,
+                Err(seen) => now = seen,
+            }
+        }
+    }
+    fn take_frame(&self, pid: u32) {
+        let mut spins = 0;
+        loop {
+            let frame = crate::lock(&self.free_frames).pop();
+            if let Some(frame) = frame {
+                self.frames.get(frame as usize).store(pid, Release);
+                self.resident.fetch_add(1, Relaxed);
+                return;
+            }
+            backoff(&mut spins);
+        }
+    }
+    /// The data file covers the page; grown by steps, so that a full disk is an error here and not at a write.
+    fn ensure_file(&self, pid: u32) -> Result<()> {
+        if pid < self.file_pages.load(Acquire) {
+            return Ok(());
+        }
+        let _one = crate::lock(&self.extend);
+        let have = self.file_pages.load(Acquire);
+        if pid >= have {
+            let step = (have / 8).clamp(256, 16384);
+            let want = pid.saturating_add(1).max(have.saturating_add(step)).min(self.page_limit());
+            self.file.allocate(u64::from(have) * PAGE as u64, u64::from(want - have) * PAGE as u64)?;
+            self.file_pages.store(want, Release);
+        }
+        Ok(())
+    }
+    /// The page's contents are of no more use: drops them without writing.
+    pub fn discard(&self, pid: u32) {
+        let state = self.state(pid);
+        let mut spins = 0;
+        loop {
+            let now = state.load(Relaxed);
+            match now & STATE {
+                EVICTED => return,
+                LATCHED => backoff(&mut spins),
+                _ if now & WRITING != 0 => backoff(&mut spins),
+                _ => {
+                    if state.compare_exchange(now, (now & !STATE) | LATCHED, Acquire, Relaxed).is_ok() {
+                        self.drop_latched(pid);
+                        return;
+                    }
+                }
+            }
+        }
+    }
+    /// Latched by the caller; its frame is found free by the clock later.
+    fn drop_latched(&self, pid: u32) {
+        let state = self.state(pid);
+        self.memory.forget(pid as usize * PAGE, PAGE);
+        let version = (state.load(Relaxed) >> 8) + 1;
+        state.store(version << 8 | EVICTED, Release);
+    }
+}
+
+#[inline]
+pub fn backoff(spins: &mut u32) {
+    *spins += 1;
+    if *spins < 64 {
+        std::hint::spin_loop();
+    } else {
+        std::thread::yield_now();
+    }
+}
+
+impl WriteGuard<'_> {
+    #[inline]
+    pub fn bytes(&mut self) -> &mut PageBytes {
+        // SAFETY: the latch is ours, so we are the only writer; optimistic readers validate.
+        unsafe { &mut *self.pool.address(self.pid).cast() }
+    }
+    #[inline]
+    pub fn page(&self) -> &PageBytes {
+        // SAFETY: as in `bytes`.
+        unsafe { &*self.pool.address(self.pid).cast() }
+    }
+    pub fn view(&self) -> View {
+        View::of(self.page())
+    }
+    #[inline]
+    pub fn mark_dirty(&mut self) {
+        self.dirty = true;
+    }
+}
+impl Drop for WriteGuard<'_> {
+    fn drop(&mut self) {
+        self.pool.release(self.pid, self.dirty);
+    }
+}

@@ -1,0 +1,49 @@
+//! Cells: a few bytes of state outside of transactions, for sequences.
+//!
+//! Invariants
+//! 1. A change is seen at once by everybody and is never taken back.
+//! 2. After a crash a cell has its last logged contents, or a later one.
+//!
+//! Must not know: sequences.
+
+use crate::api::RelationKind;
+use crate::directory::Relation;
+use crate::page::{HEADER, KIND_CELL, PAGE, at, get16};
+use crate::wal::record::Op;
+use kilndb_base::{Error, Result, sqlstate};
+
+impl Relation {
+    fn check_cell(&self) -> Result<u32> {
+        if self.kind != RelationKind::Cell {
+            return Err(Error::internal("storage relation is no cell"));
+        }
+        self.pid(0)
+    }
+    pub fn cell_read(&self) -> Result<Vec<u8>> {
+        let pid = self.check_cell()?;
+        let id = self.id;
+        self.core
+            .pool
+            .read(pid, |v| v.is(KIND_CELL, id, 0).then(|| v.bytes(HEADER, v.u16(at::COUNT)).map(<[u8]>::to_vec)).flatten())?
+            .ok_or_else(|| Error::corrupted("cell page is damaged"))
+    }
+    /// Changes the cell under its latch; the change is logged if `f` says so for the new contents (it is then redone after a crash).
+    pub fn cell_modify<R>(&self, f: &mut dyn FnMut(&mut Vec<u8>) -> Result<(R, bool)>) -> Result<R> {
+        let pid = self.check_cell()?;
+        let mut page = self.core.pool.write(pid)?;
+        let len = get16(page.page(), at::COUNT);
+        let mut bytes = page.page().get(HEADER..HEADER + len).ok_or_else(|| Error::corrupted("cell page is damaged"))?.to_vec();
+        let (result, log_it) = f(&mut bytes)?;
+        if bytes.len() > PAGE - HEADER {
+            return Err(Error::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "cell contents are too long"));
+        }
+        let op = Op::Cell { bytes: &bytes };
+        if log_it {
+            self.core.emit_plain(self, 0, &[(self.target(0), op)], &[0], &mut [&mut page])?;
+        } else {
+            op.apply(page.bytes(), self.target(0))?;
+            page.mark_dirty();
+        }
+        Ok(result)
+    }
+}

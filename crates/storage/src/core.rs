@@ -1,0 +1,129 @@
+//! What all of storage shares, and the one way a change is made: undo record, log record, page.
+//!
+//! Invariants
+//! 1. Order of latches: heap or tree pages, then the undo stream, then the undo page; the log last.
+//! 2. A change is in the log before its page is unlatched, so a page's LSN covers what it shows.
+//!
+//! Must not know: SQL.
+
+use crate::api::EngineConfig;
+use crate::buffer::{Pool, WriteGuard};
+use crate::directory::{Directory, Relation};
+use crate::locks::{rows::RowLocks, table::LockTable, waits_for::WaitGraph};
+use crate::page;
+use crate::txn::purge::PurgeQueue;
+use crate::txn::table::{Registry, XidTable};
+use crate::undo::Undo;
+use crate::wal::Log;
+use crate::wal::record::{Op, Target, encode_change, encode_compensate};
+use kilndb_base::env::Env;
+use kilndb_base::{Result, Severity};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+
+pub struct Core {
+    pub env: Arc<dyn Env>,
+    pub config: EngineConfig,
+    pub log: Arc<Log>,
+    pub pool: Pool,
+    pub directory: Directory,
+    pub undo: Undo,
+    pub xids: XidTable,
+    pub snapshots: Registry,
+    pub waits: WaitGraph,
+    pub rows: RowLocks,
+    pub locks: LockTable,
+    pub purge: PurgeQueue,
+    pub owners: AtomicU64,
+    pub stop: AtomicBool,
+    pub checkpoints: AtomicU64,
+    /// Rollback and purge of recovery run: nobody else is there.
+    pub recovering: AtomicBool,
+}
+
+impl Core {
+    /// Undo streams and snapshot shards: one per worker and one for background work.
+    pub fn workers(&self) -> usize {
+        self.config.workers.max(1) + 1
+    }
+    pub fn tell(&self, severity: Severity, text: &str) {
+        (self.config.log)(severity, text);
+    }
+    pub fn new_owner(&self) -> u64 {
+        self.owners.fetch_add(1, Relaxed)
+    }
+    fn apply(
+        &self,
+        relation: &Relation,
+        lsn: u64,
+        ops: &[(Target, Op<'_>)],
+        which: &[usize],
+        pages: &mut [&mut WriteGuard<'_>],
+    ) -> Result<()> {
+        for (index, (target, op)) in ops.iter().enumerate() {
+            let page = &mut *pages[which[index]];
+            op.apply(page.bytes(), *target)?;
+            if relation.logged() {
+                page::set_lsn(page.bytes(), lsn);
+            }
+            page.mark_dirty();
+        }
+        Ok(())
+    }
+    /// A change that no rollback takes back.
+    pub fn emit_plain(
+        &self,
+        relation: &Relation,
+        xid: u64,
+        ops: &[(Target, Op<'_>)],
+        which: &[usize],
+        pages: &mut [&mut WriteGuard<'_>],
+    ) -> Result<()> {
+        let mut lsn = 0;
+        if relation.logged() {
+            let mut body = Vec::with_capacity(64);
+            encode_change(&mut body, xid, None, ops);
+            lsn = self.log.append(&body);
+        }
+        self.apply(relation, lsn, ops, which, pages)
+    }
+    /// A step of a rollback; the transaction's chain goes on at `next`.
+    pub fn emit_compensate(
+        &self,
+        relation: &Relation,
+        xid: u64,
+        next: u64,
+        ops: &[(Target, Op<'_>)],
+        which: &[usize],
+        pages: &mut [&mut WriteGuard<'_>],
+    ) -> Result<()> {
+        let mut lsn = 0;
+        if relation.logged() {
+            let mut body = Vec::with_capacity(64);
+            encode_compensate(&mut body, xid, next, ops);
+            lsn = self.log.append_then(&body, || self.xids.set_head(xid, next));
+        }
+        self.apply(relation, lsn, ops, which, pages)
+    }
+    /// A change with its undo record, which has its place already.
+    #[allow(clippy::too_many_arguments)]
+    pub fn emit_undoable(
+        &self,
+        relation: &Relation,
+        body: &mut Vec<u8>,
+        place: crate::undo::Place<'_>,
+        record: &crate::undo::record::UndoRecord,
+        ops: &[(Target, Op<'_>)],
+        which: &[usize],
+        pages: &mut [&mut WriteGuard<'_>],
+    ) -> Result<()> {
+        let mut lsn = 0;
+        if relation.logged() {
+            encode_change(body, record.xid, Some((place.address, record)), ops);
+            let address = place.address;
+            lsn = self.log.append_then(body, || self.xids.set_head(record.xid, address));
+        }
+        place.write(record, lsn);
+        self.apply(relation, lsn, ops, which, pages)
+    }
+}

@@ -1,0 +1,279 @@
+//! The directory: which relations exist, where their pages are.
+//!
+//! Invariants
+//! 1. Extent i of a relation has 1, 1, 2, 4, … 512, 1024, 1024, … pages; block → page is arithmetic and one load.
+//! 2. Blocks below `pages()` are formatted, in order: the log has their Init records in block order.
+//! 3. Temporary relations are never logged; of unlogged ones only their existence is.
+//!
+//! Must not know: what is in the pages.
+
+use crate::api::{Persistence, RelationKind};
+use crate::buffer::WriteGuard;
+use crate::core::Core;
+use crate::page::{self, at};
+use crate::space::Space;
+use crate::wal::record::{Op, Record, Target, encode};
+use kilndb_base::{Error, RelationId, Result, sqlstate};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
+
+const INLINE: usize = 24;
+const LEAF: usize = 4096;
+type Leaf = OnceLock<Box<[AtomicU32]>>;
+
+#[derive(Default)]
+struct Extents {
+    inline: [AtomicU32; INLINE],
+    more: OnceLock<Box<[Leaf]>>,
+}
+impl Extents {
+    fn slot(&self, index: usize, make: bool) -> Option<&AtomicU32> {
+        if index < INLINE {
+            return self.inline.get(index);
+        }
+        let more = match self.more.get() {
+            Some(m) => m,
+            None if make => self.more.get_or_init(|| (0..1024).map(|_| OnceLock::new()).collect()),
+            None => return None,
+        };
+        let leaf = more.get(index / LEAF)?;
+        let leaf = match leaf.get() {
+            Some(l) => l,
+            None if make => leaf.get_or_init(|| (0..LEAF).map(|_| AtomicU32::new(0)).collect()),
+            None => return None,
+        };
+        leaf.get(index % LEAF)
+    }
+}
+/// Extent index and offset in it.
+#[inline]
+pub fn locate(block: u32) -> (usize, u32) {
+    match block {
+        0 => (0, 0),
+        1..1024 => {
+            let k = block.ilog2();
+            (k as usize + 1, block - (1 << k))
+        }
+        _ => (11 + (block as usize - 1024) / 1024, (block - 1024) % 1024),
+    }
+}
+pub fn extent_pages(index: usize) -> u32 {
+    match index {
+        0 => 1,
+        1..=10 => 1 << (index - 1),
+        _ => 1024,
+    }
+}
+
+/// A storage relation, cheap to keep in a cached plan.
+pub struct Relation {
+    pub(crate) core: Arc<Core>,
+    pub(crate) id: u32,
+    pub(crate) kind: RelationKind,
+    pub(crate) persistence: Persistence,
+    /// The heap of an index, if known (for the checker).
+    pub(crate) heap: AtomicU32,
+    /// The transaction that made it, until that commits.
+    pub(crate) creator: AtomicU64,
+    /// The transaction that drops it when it commits.
+    pub(crate) doomed: AtomicU64,
+    pub(crate) blocks: AtomicU32,
+    extents: Extents,
+    extend: Mutex<()>,
+    /// Insertion target per worker, block + 1.
+    pub(crate) targets: Box<[AtomicU32]>,
+    pub(crate) hints: Mutex<Vec<u32>>,
+    pub(crate) dropped: AtomicBool,
+}
+
+impl Relation {
+    pub fn id(&self) -> RelationId {
+        RelationId(self.id)
+    }
+    pub fn pages(&self) -> u32 {
+        self.blocks.load(Acquire)
+    }
+    pub fn kind(&self) -> RelationKind {
+        self.kind
+    }
+    pub fn persistence(&self) -> Persistence {
+        self.persistence
+    }
+    /// For an index: which heap its row ids lead to. Lets the checker compare the two.
+    pub fn set_heap(&self, heap: RelationId) {
+        if self.heap.swap(heap.0, Relaxed) != heap.0 && self.logged() {
+            self.core.log.append(&encode(&Record::Belongs { rel: self.id, heap: heap.0 }));
+        }
+    }
+    pub(crate) fn logged(&self) -> bool {
+        self.persistence == Persistence::Logged
+    }
+    fn page_flags(&self) -> u8 {
+        match self.persistence {
+            Persistence::Logged => 0,
+            Persistence::Unlogged => page::FLAG_UNLOGGED,
+            Persistence::Temporary => page::FLAG_TEMPORARY,
+        }
+    }
+    pub(crate) fn target(&self, block: u32) -> Target {
+        Target { rel: self.id, block }
+    }
+    /// The page of a block, whether formatted or not.
+    #[inline]
+    pub(crate) fn pid_raw(&self, block: u32) -> Option<u32> {
+        let (index, off) = locate(block);
+        let start = self.extents.slot(index, false)?.load(Acquire);
+        (start != 0).then(|| start + off)
+    }
+    #[inline]
+    pub(crate) fn pid(&self, block: u32) -> Result<u32> {
+        match self.pid_raw(block) {
+            Some(pid) if block < self.blocks.load(Acquire) && !self.dropped.load(Relaxed) => Ok(pid),
+            _ => Err(self.no_block(block)),
+        }
+    }
+    #[cold]
+    fn no_block(&self, block: u32) -> Error {
+        if self.dropped.load(Relaxed) {
+            return Error::new(sqlstate::UNDEFINED_TABLE, format!("storage relation {} was dropped", self.id));
+        }
+        Error::corrupted(format!("storage relation {} has no block {block}", self.id))
+    }
+    pub(crate) fn set_extent(&self, index: usize, start: u32) {
+        if let Some(slot) = self.extents.slot(index, true) {
+            slot.store(start, Release);
+        }
+    }
+    pub(crate) fn extent_list(&self) -> Vec<u32> {
+        let mut list = Vec::new();
+        while let Some(start) = self.extents.slot(list.len(), false).map(|s| s.load(Acquire)).filter(|&s| s != 0) {
+            list.push(start);
+        }
+        list
+    }
+    /// Appends a formatted block.
+    pub(crate) fn extend(&self, level: u8) -> Result<(u32, WriteGuard<'_>)> {
+        let core = &*self.core;
+        let _one = crate::lock(&self.extend);
+        let block = self.blocks.load(Relaxed);
+        if self.dropped.load(Relaxed) || block == u32::MAX {
+            return Err(self.no_block(block));
+        }
+        let (index, off) = locate(block);
+        let start = match self.extents.slot(index, true) {
+            None => return Err(Error::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "relation is full")),
+            Some(slot) => match slot.load(Acquire) {
+                0 => {
+                    let start = crate::lock(&core.directory.space).take(extent_pages(index))?;
+                    // In memory first: a checkpoint that comes in between may note it twice, but never not.
+                    slot.store(start, Release);
+                    if self.logged() {
+                        core.log.append(&encode(&Record::Extent { rel: self.id, index: index as u32, start }));
+                    }
+                    start
+                }
+                start => start,
+            },
+        };
+        let mut guard = core.pool.write_new(start + off)?;
+        guard.bytes()[at::FLAGS] = self.page_flags();
+        let kind = match self.kind {
+            RelationKind::Heap => page::KIND_HEAP,
+            RelationKind::BTree => page::KIND_TREE,
+            RelationKind::Cell => page::KIND_CELL,
+        };
+        // Readers of the new block wait for its latch.
+        self.blocks.store(block + 1, Release);
+        core.emit_plain(self, 0, &[(self.target(block), Op::Init { kind, level })], &[0], &mut [&mut guard])?;
+        if !self.logged() {
+            // Whoever owned the page before must be gone for good before this overwrites it on disk.
+            let lsn = core.log.insert_lsn();
+            page::set_lsn(guard.bytes(), lsn);
+        }
+        Ok((block, guard))
+    }
+    /// A block with room may be found here.
+    pub(crate) fn hint(&self, block: u32) {
+        let mut hints = crate::lock(&self.hints);
+        if hints.len() < 1024 && hints.last() != Some(&block) {
+            hints.push(block);
+        }
+    }
+}
+
+#[derive(Default)]
+pub struct Directory {
+    pub relations: RwLock<HashMap<u32, Arc<Relation>>>,
+    pub space: Mutex<Space>,
+    pub next_id: AtomicU32,
+}
+
+impl Directory {
+    pub fn get(&self, id: u32) -> Option<Arc<Relation>> {
+        self.relations.read().unwrap_or_else(|e| e.into_inner()).get(&id).cloned()
+    }
+    pub fn list(&self) -> Vec<Arc<Relation>> {
+        let mut list: Vec<_> = self.relations.read().unwrap_or_else(|e| e.into_inner()).values().cloned().collect();
+        list.sort_by_key(|r| r.id);
+        list
+    }
+    pub fn add(&self, core: &Arc<Core>, id: u32, kind: RelationKind, persistence: Persistence, creator: u64) -> Arc<Relation> {
+        let relation = Arc::new(Relation {
+            core: core.clone(),
+            id,
+            kind,
+            persistence,
+            heap: AtomicU32::new(0),
+            creator: AtomicU64::new(creator),
+            doomed: AtomicU64::new(0),
+            blocks: AtomicU32::new(0),
+            extents: Extents::default(),
+            extend: Mutex::new(()),
+            targets: (0..core.workers()).map(|_| AtomicU32::new(0)).collect(),
+            hints: Mutex::default(),
+            dropped: AtomicBool::new(false),
+        });
+        self.relations.write().unwrap_or_else(|e| e.into_inner()).insert(id, relation.clone());
+        self.next_id.fetch_max(id + 1, Relaxed);
+        relation
+    }
+    /// Takes the relation out and frees its pages.
+    pub fn remove(&self, core: &Core, id: u32) {
+        let Some(relation) = self.relations.write().unwrap_or_else(|e| e.into_inner()).remove(&id) else { return };
+        let _no_extension = crate::lock(&relation.extend);
+        relation.dropped.store(true, SeqCst);
+        for (index, start) in relation.extent_list().into_iter().enumerate() {
+            for pid in start..start + extent_pages(index) {
+                core.pool.discard(pid);
+            }
+            crate::lock(&self.space).give(start, extent_pages(index));
+        }
+    }
+    pub fn clear(&self) {
+        self.relations.write().unwrap_or_else(|e| e.into_inner()).clear();
+    }
+}
+
+pub fn kind_number(kind: RelationKind) -> u8 {
+    match kind {
+        RelationKind::Heap => 1,
+        RelationKind::BTree => 2,
+        RelationKind::Cell => 3,
+    }
+}
+pub fn kind_of(number: u8) -> Option<RelationKind> {
+    [RelationKind::Heap, RelationKind::BTree, RelationKind::Cell].into_iter().find(|k| kind_number(*k) == number)
+}
+pub fn persistence_number(p: Persistence) -> u8 {
+    match p {
+        Persistence::Logged => 1,
+        Persistence::Unlogged => 2,
+        Persistence::Temporary => 3,
+    }
+}
+pub fn persistence_of(number: u8) -> Option<Persistence> {
+    [Persistence::Logged, Persistence::Unlogged, Persistence::Temporary]
+        .into_iter()
+        .find(|p| persistence_number(*p) == number)
+}

@@ -1,0 +1,292 @@
+//! The engine: opening a cluster, background threads, relations, shutdown.
+//!
+//! Invariants
+//! 1. Background threads hold the core, never the engine; dropping the engine stops them (as a crash would, but for
+//!    what they have begun).
+//!
+//! Must not know: SQL.
+
+use crate::api::*;
+use crate::buffer::Pool;
+use crate::checkpoint::Checkpointer;
+use crate::control::{self, Checkpoint};
+use crate::core::Core;
+use crate::directory::{Directory, Relation, extent_pages, kind_number, persistence_number};
+use crate::locks::table::LockOwner;
+use crate::space::Space;
+use crate::txn::Transaction;
+use crate::txn::table::{FIRST_CSN, Registry, XidTable};
+use crate::undo::Undo;
+use crate::wal::record::{Record, encode};
+use crate::wal::segment::Segments;
+use crate::wal::{Log, SEGMENT};
+use kilndb_base::env::{Env, Open};
+use kilndb_base::park::Park;
+use kilndb_base::{Csn, Error, Lsn, RelationId, Result, Severity, sqlstate};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+pub struct Engine {
+    core: Arc<Core>,
+    checkpointer: Arc<Checkpointer>,
+    threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
+    new: bool,
+}
+
+impl Engine {
+    /// Creates the cluster if `data_dir` is empty, else recovers it.
+    pub fn open(env: Arc<dyn Env>, config: EngineConfig) -> Result<Arc<Engine>> {
+        let dir = config.data_dir.clone();
+        env.create_dir_all(&dir)?;
+        let found = control::read(&env, &dir)?;
+        let new = found.is_none();
+        let checkpoint = found.unwrap_or_else(|| Checkpoint {
+            redo: SEGMENT,
+            clean: true,
+            next_xid: 3,
+            next_csn: FIRST_CSN,
+            next_relation: 1,
+            next_chunk: 1,
+            ..Checkpoint::default()
+        });
+        let core = build_core(env, config, &checkpoint)?;
+        let engine = Engine {
+            core: core.clone(),
+            checkpointer: Arc::new(Checkpointer::default()),
+            threads: Mutex::default(),
+            new,
+        };
+        engine.checkpointer.generation.store(checkpoint.generation, Relaxed);
+        if new {
+            core.rebuild_space()?;
+        } else {
+            core.load_checkpoint(&checkpoint)?;
+        }
+        if !new && (!checkpoint.clean || !checkpoint.unfinished.is_empty()) {
+            core.tell(Severity::Log, "the cluster was not shut down properly; recovery starts");
+            // Log space may be needed before the flusher runs: start it first. It idles until there are records.
+            engine.spawn_flusher()?;
+            core.recover(&checkpoint)?;
+            core.drop_all_undo()?;
+            core.empty_unlogged()?;
+        } else {
+            let start = crate::recovery::fresh_lsn(&core.env, &core.config.data_dir.join("wal"), checkpoint.redo)?;
+            core.log.restart_at(start, checkpoint.next_csn.max(FIRST_CSN));
+            engine.spawn_flusher()?;
+            core.drop_all_undo()?;
+        }
+        engine.checkpointer.checkpoint(&core, false, false)?;
+        engine.spawn_others()?;
+        Ok(Arc::new(engine))
+    }
+    fn spawn(&self, name: &str, body: impl FnOnce(&Core) + Send + 'static) -> Result<()> {
+        let core = self.core.clone();
+        let handle = self.core.env.spawn(name, Box::new(move || body(&core)))?;
+        crate::lock(&self.threads).push(handle);
+        Ok(())
+    }
+    fn spawn_flusher(&self) -> Result<()> {
+        self.spawn("wal-flusher", |core| core.log.run_flusher(&*core.config.log))
+    }
+    fn spawn_others(&self) -> Result<()> {
+        self.spawn("cleaner", run_cleaner)?;
+        let checkpointer = self.checkpointer.clone();
+        self.spawn("checkpointer", move |core| checkpointer.run(core))
+    }
+    /// True if `open` made a new cluster.
+    pub fn is_new(&self) -> bool {
+        self.new
+    }
+    pub fn begin(self: &Arc<Self>, isolation: Isolation, worker: usize) -> Transaction {
+        let owner = self.core.new_owner();
+        Transaction::new(self.core.clone(), isolation, worker, owner)
+    }
+    /// As [`Engine::begin`], for a session that also holds locks of its own: the two never deadlock with each other
+    /// unseen, and never block each other.
+    pub fn begin_for(self: &Arc<Self>, session: &LockOwner, isolation: Isolation, worker: usize) -> Transaction {
+        Transaction::new(self.core.clone(), isolation, worker, session.owner)
+    }
+    /// For locks that outlive transactions.
+    pub fn lock_owner(&self) -> LockOwner {
+        LockOwner::new(self.core.clone())
+    }
+    pub fn locks_snapshot(&self) -> Vec<LockInfo> {
+        self.core.locks.snapshot()
+    }
+    pub fn checkpoint(&self, park: &dyn Park) -> Result<()> {
+        self.checkpointer.request(park)
+    }
+    /// Final checkpoint, then stops the background threads.
+    pub fn shutdown(&self) -> Result<()> {
+        let core = &self.core;
+        for _ in 0..1000 {
+            core.log.flush_blocking(core.log.insert_lsn())?;
+            core.purge_round();
+            if core.purge.len() == 0 {
+                break;
+            }
+            core.env.sleep(Duration::from_millis(1));
+        }
+        core.stop.store(true, SeqCst);
+        let threads = std::mem::take(&mut *crate::lock(&self.threads));
+        // The flusher is needed for the last checkpoint.
+        let mut threads = threads.into_iter();
+        let flusher = threads.next();
+        for t in threads {
+            let _ = t.join();
+        }
+        core.undo.close_streams();
+        core.undo.discard(&core.pool, &core.directory, &core.log, u64::MAX);
+        let outcome = self.checkpointer.checkpoint(core, true, false);
+        core.log.stop();
+        if let Some(f) = flusher {
+            let _ = f.join();
+        }
+        outcome
+    }
+
+    /// Transactional: gone again if `txn` rolls back.
+    pub fn create_relation(&self, txn: &mut Transaction, kind: RelationKind, persistence: Persistence) -> Result<Arc<Relation>> {
+        txn.begin_write()?;
+        let core = &self.core;
+        let id = core.directory.next_id.fetch_add(1, SeqCst);
+        let xid = txn.xid;
+        let relation = core.directory.add(core, id, kind, persistence, xid);
+        if persistence != Persistence::Temporary {
+            let record = Record::Create { xid, rel: id, kind: kind_number(kind), persistence: persistence_number(persistence) };
+            core.log.append(&encode(&record));
+        }
+        txn.creates.push(id);
+        if kind != RelationKind::Heap {
+            relation.extend(0)?;
+        }
+        Ok(relation)
+    }
+    /// Takes effect at commit.
+    pub fn drop_relation(&self, txn: &mut Transaction, id: RelationId) -> Result<()> {
+        txn.begin_write()?;
+        self.relation(id)?;
+        txn.drops.push(id.0);
+        Ok(())
+    }
+    /// For temporary relations: at once, outside of any transaction.
+    pub fn drop_relation_now(&self, id: RelationId) -> Result<()> {
+        let relation = self.relation(id)?;
+        if relation.persistence != Persistence::Temporary {
+            return Err(Error::internal("only temporary relations are dropped at once"));
+        }
+        self.core.directory.remove(&self.core, id.0);
+        Ok(())
+    }
+    pub fn relation(&self, id: RelationId) -> Result<Arc<Relation>> {
+        self.core
+            .directory
+            .get(id.0)
+            .ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("storage relation {id} does not exist")))
+    }
+    pub fn relation_bytes(&self, id: RelationId) -> Result<u64> {
+        let list = self.relation(id)?.extent_list();
+        Ok((0..list.len()).map(|i| u64::from(extent_pages(i)) * crate::page::PAGE as u64).sum())
+    }
+
+    /// Waits until everything up to `lsn` is on disk.
+    pub fn wait_flushed(&self, lsn: Lsn, park: &dyn Park) {
+        self.core.log.wait_flushed(lsn.0, park);
+    }
+    pub fn flushed_lsn(&self) -> Lsn {
+        Lsn(self.core.log.flushed())
+    }
+    pub fn insert_lsn(&self) -> Lsn {
+        Lsn(self.core.log.insert_lsn())
+    }
+    pub fn oldest_snapshot(&self) -> Csn {
+        Csn(self.core.snapshots.oldest(self.core.log.last_csn()))
+    }
+    pub fn wal_stats(&self) -> WalStats {
+        self.core.log.stats()
+    }
+    pub fn buffer_stats(&self) -> BufferStats {
+        let p = &self.core.pool;
+        BufferStats {
+            reads: p.reads.load(Relaxed),
+            evictions: p.evictions.load(Relaxed),
+            writes: p.writes.load(Relaxed),
+            resident_pages: p.resident() as u64,
+            checkpoints: self.core.checkpoints.load(Relaxed),
+        }
+    }
+    /// Transactions whose deletes wait to be purged.
+    pub fn purge_backlog(&self) -> usize {
+        self.core.purge.len()
+    }
+    pub fn set_wal_writer_delay(&self, ms: u64) {
+        self.core.log.delay_ms.store(ms.max(1), Relaxed);
+    }
+}
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.core.stop.store(true, SeqCst);
+        self.core.log.stop();
+        for t in std::mem::take(&mut *crate::lock(&self.threads)) {
+            let _ = t.join();
+        }
+        self.core.directory.clear();
+    }
+}
+
+fn build_core(env: Arc<dyn Env>, config: EngineConfig, c: &Checkpoint) -> Result<Arc<Core>> {
+    let dir = config.data_dir.clone();
+    let pages = env.open(&dir.join("pages"), Open::Create)?;
+    let double_write = env.open(&dir.join("doublewrite"), Open::Create)?;
+    if c.generation > 0 {
+        let repaired = crate::recovery::repair_torn(&*pages, &*double_write)?;
+        if repaired > 0 {
+            (config.log)(Severity::Log, &format!("{repaired} torn pages were restored from the double-write area"));
+        }
+    }
+    let segments = Segments::new(env.clone(), dir.join("wal"))?;
+    env.sync_dir(&dir)?;
+    let log = Log::new(segments, c.redo, c.next_csn.max(FIRST_CSN), config.wal_buffers_bytes, config.fsync, config.wal_writer_delay_ms);
+    let log = Arc::new(log);
+    let workers = config.workers.max(1) + 1;
+    let pool = Pool::new(pages, double_write, log.clone(), config.shared_buffers_bytes)?;
+    let directory = Directory::default();
+    directory.next_id.store(1, Relaxed);
+    *crate::lock(&directory.space) = Space::new(pool.page_limit());
+    Ok(Arc::new(Core {
+        env,
+        log,
+        pool,
+        directory,
+        undo: Undo::new(workers, c.next_chunk.max(1))?,
+        xids: XidTable::new(c.next_xid.max(3))?,
+        snapshots: Registry::new(workers)?,
+        waits: Default::default(),
+        rows: Default::default(),
+        locks: Default::default(),
+        purge: Default::default(),
+        owners: AtomicU64::new(1),
+        stop: AtomicBool::new(false),
+        checkpoints: AtomicU64::new(0),
+        recovering: AtomicBool::new(false),
+        config,
+    }))
+}
+
+/// Purges, discards undo, cleans pages ahead of the clock.
+fn run_cleaner(core: &Core) {
+    let mut trimmed = core.xids.next.load(Relaxed);
+    let mut round = 0u64;
+    while !core.stop.load(Acquire) {
+        let busy = core.purge_round() > 0 || core.purge.len() > 0;
+        core.undo.discard(&core.pool, &core.directory, &core.log, core.visible_to_all());
+        core.pool.clean_ahead();
+        round += 1;
+        if round.is_multiple_of(256) {
+            core.xids.unfinished();
+            trimmed = core.xids.trim(trimmed, core.undo.oldest_xid());
+        }
+        core.env.sleep(Duration::from_millis(if busy { 1 } else { 5 }));
+    }
+}

@@ -1,0 +1,193 @@
+//! Getting at a row to change it: conflicts, waiting, the comparison with the snapshot; FOR UPDATE and its kin.
+//!
+//! Invariants
+//! 1. Conflicts are judged, and the queue is entered, under the row's page latch.
+//! 2. Whoever leaves a queue lets the next one look.
+//!
+//! Must not know: what the row is wanted for.
+
+use super::page::{self as hp, ADDRESS, PIECE};
+use crate::api::{Isolation, RowLockMode, WaitPolicy, WriteOptions, WriteOutcome};
+use crate::buffer::WriteGuard;
+use crate::directory::Relation;
+use crate::locks::rows::RowKey;
+use crate::locks::{deadlock, table::not_available};
+use crate::txn::visibility::Newest;
+use crate::txn::{Snapshot, Transaction};
+use crate::undo::record::UndoKind;
+use crate::wal::record::Op;
+use kilndb_base::park::Park;
+use kilndb_base::{Error, Result, RowId, sqlstate};
+
+pub(super) enum Acquired<'a> {
+    /// Nobody stands in the way; the page is latched.
+    Free { page: WriteGuard<'a>, word: u64, newest: Newest },
+    Missing,
+    Skipped,
+}
+
+fn serialization(what: &str) -> Error {
+    Error::new(sqlstate::SERIALIZATION_FAILURE, format!("could not serialize access due to concurrent {what}"))
+}
+
+impl Relation {
+    pub(super) fn key(&self, rid: RowId) -> RowKey {
+        (self.id, rid.to_u64())
+    }
+    pub(super) fn acquire<'a>(
+        &'a self,
+        txn: &Transaction,
+        rid: RowId,
+        mode: RowLockMode,
+        wait: WaitPolicy,
+        park: &dyn Park,
+    ) -> Result<Acquired<'a>> {
+        let core = &*self.core;
+        let key = self.key(rid);
+        let owner = txn.owner;
+        let pid = self.pid(rid.block)?;
+        loop {
+            let page = core.pool.write(pid)?;
+            let word = hp::word(page.view(), usize::from(rid.slot)).filter(|w| w & PIECE == 0);
+            let Some(word) = word else {
+                drop(page);
+                core.rows.leave(key, owner, true);
+                return Ok(Acquired::Missing);
+            };
+            let newest = core.newest(word, txn.xid)?;
+            let holds = core.own_mode(word, txn.xid)?.is_some();
+            let way = core.rows.in_the_way(key, owner, mode, holds);
+            let holder = match newest {
+                Newest::Held { xid, mode: m, .. } if mode_of(m).conflicts(mode) => Some(xid),
+                _ => None,
+            };
+            if (holder.is_none() && way.is_clear()) || matches!(newest, Newest::Committed { deleted: true, .. }) {
+                return Ok(Acquired::Free { page, word, newest });
+            }
+            match wait {
+                WaitPolicy::Wait => {}
+                WaitPolicy::NoWait => return Err(not_available()),
+                WaitPolicy::SkipLocked => return Ok(Acquired::Skipped),
+            }
+            core.rows.enqueue(key, owner, park.wake_handle());
+            drop(page);
+            let mut blockers = way.shared;
+            blockers.extend(way.ahead);
+            if way.ahead.is_none()
+                && let Some(xid) = holder
+            {
+                let holder = core.xids.owner(xid);
+                core.rows.watch(holder, key);
+                if !core.xids.mark_waited_for(xid) {
+                    core.rows.wake_watched(holder);
+                    continue;
+                }
+                blockers.push(holder);
+            }
+            if core.waits.wait(owner, &blockers) {
+                core.rows.leave(key, owner, true);
+                return Err(deadlock());
+            }
+            let parked = park.park(None);
+            core.waits.done(owner);
+            if let Err(e) = parked {
+                core.rows.leave(key, owner, true);
+                return Err(e);
+            }
+        }
+    }
+    /// After the row was taken (exclusively, or shared) or left alone.
+    pub(super) fn settle(&self, txn: &Transaction, rid: RowId, taken_exclusive: bool) {
+        let key = self.key(rid);
+        if self.core.rows.leave(key, txn.owner, !taken_exclusive) && taken_exclusive {
+            self.core.rows.watch(txn.owner, key);
+            self.core.xids.mark_waited_for(txn.xid);
+        }
+    }
+    /// What the snapshot and the isolation level say about the newest version. Some: the write is not to be done.
+    pub(super) fn judge(newest: Newest, snapshot: &Snapshot, txn: &Transaction, latest: bool) -> Result<Option<WriteOutcome>> {
+        Ok(match newest {
+            Newest::Own { command, .. } if command >= snapshot.command => Some(WriteOutcome::SelfModified),
+            Newest::Own { deleted: true, .. } => Some(WriteOutcome::Deleted),
+            Newest::Own { .. } => None,
+            Newest::Committed { csn, deleted } => {
+                let newer = csn > snapshot.csn;
+                if newer && txn.isolation() == Isolation::RepeatableRead {
+                    return Err(serialization(if deleted { "delete" } else { "update" }));
+                }
+                if deleted {
+                    Some(WriteOutcome::Deleted)
+                } else if newer && !latest {
+                    Some(WriteOutcome::Changed)
+                } else {
+                    None
+                }
+            }
+            // Only a weaker lock of somebody else: nothing has changed.
+            Newest::Held { .. } => None,
+        })
+    }
+    /// Writes a lock record unless the row is held as strongly.
+    pub(super) fn put_lock(&self, txn: &mut Transaction, rid: RowId, mode: RowLockMode, word: u64, page: &mut WriteGuard<'_>) -> Result<()> {
+        if self.core.own_mode(word, txn.xid)?.is_some_and(|m| m >= mode as u8) {
+            return Ok(());
+        }
+        let old = self.core.shorten(word);
+        let record = txn.record(self, UndoKind::Lock, mode as u8, old, rid.block, rid.slot);
+        let target = self.target(rid.block);
+        let slot = usize::from(rid.slot);
+        txn.change(self, &record, |a| vec![(target, Op::Word { slot, word: (word & !ADDRESS) | a })], &[0], &mut [page])?;
+        Ok(())
+    }
+    pub fn lock_row(
+        &self,
+        txn: &mut Transaction,
+        rid: RowId,
+        snapshot: &Snapshot,
+        mode: RowLockMode,
+        options: &WriteOptions,
+        park: &dyn Park,
+    ) -> Result<WriteOutcome> {
+        txn.begin_write()?;
+        let (mut page, word, newest) = match self.acquire(txn, rid, mode, options.wait, park)? {
+            Acquired::Missing => return Ok(WriteOutcome::Deleted),
+            Acquired::Skipped => return Ok(WriteOutcome::Skipped),
+            Acquired::Free { page, word, newest } => (page, word, newest),
+        };
+        let verdict = match Relation::judge(newest, snapshot, txn, options.latest) {
+            Ok(v) => v,
+            Err(e) => {
+                drop(page);
+                self.settle(txn, rid, false);
+                return Err(e);
+            }
+        };
+        if let Some(outcome @ (WriteOutcome::Deleted | WriteOutcome::SelfModified)) = verdict {
+            drop(page);
+            self.settle(txn, rid, false);
+            return Ok(outcome);
+        }
+        let exclusive = mode >= RowLockMode::NoKeyUpdate;
+        if exclusive {
+            self.put_lock(txn, rid, mode, word, &mut page)?;
+        } else if self.core.own_mode(word, txn.xid)?.is_none() {
+            let key = self.key(rid);
+            if !self.core.rows.has_shared(key, txn.owner, mode) {
+                self.core.rows.add_shared(key, txn.owner, mode);
+                txn.shared.push((key, mode));
+            }
+        }
+        drop(page);
+        self.settle(txn, rid, exclusive);
+        Ok(verdict.unwrap_or(WriteOutcome::Done))
+    }
+}
+
+pub(super) fn mode_of(number: u8) -> RowLockMode {
+    match number & 3 {
+        0 => RowLockMode::KeyShare,
+        1 => RowLockMode::Share,
+        2 => RowLockMode::NoKeyUpdate,
+        _ => RowLockMode::Update,
+    }
+}

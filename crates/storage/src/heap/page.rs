@@ -1,0 +1,179 @@
+//! Heap page: slot directory and items; pure functions on bytes, used forward and in recovery.
+//!
+//! Invariants
+//! 1. Slot s (from 1) is 4 bytes at 32 + 4 × (s − 1): item offset u16 (0 = free), item length u16.
+//! 2. An item is an 8-byte version word and a payload; it occupies at least 14 bytes, so that a payload can
+//!    always be replaced by a 6-byte pointer in place.
+//! 3. `AUX` counts the free slots below `COUNT`; `GARBAGE` the bytes between `UPPER` and the end in no item.
+//!
+//! Must not know: transactions, the log.
+
+use crate::page::*;
+use kilndb_base::{Error, Result};
+
+pub const MIN_ITEM: usize = 14;
+pub const WORD: usize = 8;
+/// The longest payload kept in a page; longer ones go to pieces.
+pub const MAX_INLINE: usize = 6000;
+
+pub const DELETED: u64 = 1 << 56;
+pub const KEY_CHANGED: u64 = 1 << 57;
+/// The payload is a pointer to the first piece.
+pub const FORWARD: u64 = 1 << 58;
+/// A piece of some row's payload; the low 48 bits are that row's id.
+pub const PIECE: u64 = 1 << 59;
+pub const FLAGS: u64 = 0xff << 56;
+pub const ADDRESS: u64 = !FLAGS;
+
+fn slot_at(slot: usize) -> usize {
+    HEADER + 4 * (slot - 1)
+}
+#[inline]
+pub fn space_of(len: usize) -> usize {
+    len.max(MIN_ITEM)
+}
+/// Offset and length of a used slot's item.
+#[inline]
+pub fn item(v: View, slot: usize) -> Option<(usize, usize)> {
+    if slot == 0 || slot > v.u16(at::COUNT) {
+        return None;
+    }
+    let off = v.u16(slot_at(slot));
+    let len = v.u16(slot_at(slot) + 2);
+    (off >= HEADER && len >= WORD && off + len <= PAGE).then_some((off, len))
+}
+pub fn word(v: View, slot: usize) -> Option<u64> {
+    item(v, slot).map(|(off, _)| v.u64(off))
+}
+fn contiguous(p: &PageBytes) -> usize {
+    get16(p, at::UPPER).saturating_sub(HEADER + 4 * get16(p, at::COUNT))
+}
+/// Bytes an item may take after compaction, its slot counted if it needs a new one.
+pub fn room(p: &PageBytes) -> usize {
+    let slot = if get16(p, at::AUX) > 0 { 0 } else { 4 };
+    (contiguous(p) + get16(p, at::GARBAGE)).saturating_sub(slot)
+}
+pub fn fits(p: &PageBytes, len: usize) -> bool {
+    room(p) >= space_of(len)
+}
+/// The slot the next insert takes.
+pub fn next_slot(p: &PageBytes) -> usize {
+    let count = get16(p, at::COUNT);
+    if get16(p, at::AUX) > 0 {
+        for s in 1..=count {
+            if get16(p, slot_at(s)) == 0 {
+                return s;
+            }
+        }
+    }
+    count + 1
+}
+
+fn compact(p: &mut PageBytes) {
+    let old = *p;
+    let mut upper = PAGE;
+    for s in 1..=get16(&old, at::COUNT) {
+        let off = get16(&old, slot_at(s));
+        if off == 0 {
+            continue;
+        }
+        let space = space_of(get16(&old, slot_at(s) + 2));
+        upper -= space;
+        p[upper..upper + space].copy_from_slice(&old[off..off + space]);
+        put16(p, slot_at(s), upper);
+    }
+    put16(p, at::UPPER, upper);
+    put16(p, at::GARBAGE, 0);
+}
+fn bad(what: &str) -> Error {
+    Error::corrupted(format!("heap page: {what}"))
+}
+
+/// Makes or replaces the slot's item.
+pub fn put(p: &mut PageBytes, slot: usize, word: u64, body: &[u8]) -> Result<()> {
+    let count = get16(p, at::COUNT);
+    if slot == 0 || slot > PAGE / 18 {
+        return Err(bad("slot number out of range"));
+    }
+    let need = space_of(WORD + body.len());
+    let total = contiguous(p) + get16(p, at::GARBAGE);
+    let old = if slot <= count && get16(p, slot_at(slot)) != 0 { Some(get16(p, slot_at(slot) + 2)) } else { None };
+    if let Some(old) = old
+        && space_of(old) >= need
+    {
+        let off = get16(p, slot_at(slot));
+        put64(p, off, word);
+        p[off + WORD..off + WORD + body.len()].copy_from_slice(body);
+        let freed = space_of(old) - need;
+        put16(p, slot_at(slot) + 2, WORD + body.len());
+        put16(p, at::GARBAGE, get16(p, at::GARBAGE) + freed);
+        return Ok(());
+    }
+    let slots = slot.saturating_sub(count) * 4;
+    if total + old.map_or(0, space_of) < need + slots {
+        return Err(bad("no room"));
+    }
+    if let Some(old) = old {
+        put16(p, slot_at(slot), 0);
+        put16(p, at::GARBAGE, get16(p, at::GARBAGE) + space_of(old));
+    }
+    if contiguous(p) < need + slots {
+        compact(p);
+    }
+    if slot > count {
+        for s in count + 1..=slot {
+            put32(p, slot_at(s), 0);
+        }
+        put16(p, at::COUNT, slot);
+        put16(p, at::AUX, get16(p, at::AUX) + slot - count - 1);
+    } else if old.is_none() {
+        put16(p, at::AUX, get16(p, at::AUX).saturating_sub(1));
+    }
+    let off = get16(p, at::UPPER) - need;
+    put16(p, at::UPPER, off);
+    put16(p, slot_at(slot), off);
+    put16(p, slot_at(slot) + 2, WORD + body.len());
+    put64(p, off, word);
+    p[off + WORD..off + WORD + body.len()].copy_from_slice(body);
+    Ok(())
+}
+pub fn set_word(p: &mut PageBytes, slot: usize, word: u64) -> Result<()> {
+    let (off, _) = item(View::of(p), slot).ok_or_else(|| bad("no such slot"))?;
+    put64(p, off, word);
+    Ok(())
+}
+/// payload[off..off + cut] = new.
+pub fn patch(p: &mut PageBytes, slot: usize, word: u64, off: usize, cut: usize, new: &[u8]) -> Result<()> {
+    let (at, len) = item(View::of(p), slot).ok_or_else(|| bad("no such slot"))?;
+    if off + cut > len - WORD {
+        return Err(bad("patch beyond the row"));
+    }
+    if cut == new.len() {
+        put64(p, at, word);
+        p[at + WORD + off..at + WORD + off + cut].copy_from_slice(new);
+        return Ok(());
+    }
+    let mut body = Vec::with_capacity(len + new.len());
+    body.extend_from_slice(&p[at + WORD..at + WORD + off]);
+    body.extend_from_slice(new);
+    body.extend_from_slice(&p[at + WORD + off + cut..at + len]);
+    put(p, slot, word, &body)
+}
+/// Whether the slot's payload could be `len` bytes long.
+pub fn can_become(p: &PageBytes, slot: usize, len: usize) -> bool {
+    let Some((_, have)) = item(View::of(p), slot) else { return false };
+    contiguous(p) + get16(p, at::GARBAGE) + space_of(have) >= space_of(WORD + len)
+}
+pub fn free(p: &mut PageBytes, slot: usize) -> Result<()> {
+    let (_, len) = item(View::of(p), slot).ok_or_else(|| bad("no such slot"))?;
+    put32(p, slot_at(slot), 0);
+    put16(p, at::AUX, get16(p, at::AUX) + 1);
+    put16(p, at::GARBAGE, get16(p, at::GARBAGE) + space_of(len));
+    if get16(p, at::AUX) == get16(p, at::COUNT) {
+        put16(p, at::AUX, 0);
+        put16(p, at::COUNT, 0);
+        put16(p, at::UPPER, PAGE);
+        put16(p, at::GARBAGE, 0);
+    }
+    Ok(())
+}

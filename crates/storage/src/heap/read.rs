@@ -1,0 +1,201 @@
+//! Heap reads: fetch by row id, scans, counts. Optimistic; take no locks, dirty no pages.
+//!
+//! Invariants
+//! 1. A row's word and payload are copied in one validated read; older versions come from undo.
+//! 2. A slot that is free, or holds a piece, is no row.
+//!
+//! Must not know: plans, columns.
+
+use super::page::{self as hp, ADDRESS, DELETED, FORWARD, KEY_CHANGED, PIECE};
+use crate::api::{Fetched, RowBatch};
+use crate::directory::Relation;
+use crate::page::{View, at};
+use crate::txn::visibility::Newest;
+use crate::txn::{Snapshot, Transaction};
+use kilndb_base::{Result, RowId};
+
+/// Heap reads. `out` is cleared first.
+impl Relation {
+    pub fn fetch(&self, rid: RowId, snapshot: &Snapshot, out: &mut Vec<u8>) -> Result<Fetched> {
+        out.clear();
+        let Some(word) = self.copy_item(rid, out)? else { return Ok(Fetched::Invisible) };
+        if word & (DELETED | FORWARD) == 0 && (word & ADDRESS) < self.core.undo.horizon() {
+            return Ok(Fetched::Visible { recheck: word & KEY_CHANGED != 0 });
+        }
+        Ok(match self.core.version_for(self, word, out, snapshot)? {
+            Some(recheck) => Fetched::Visible { recheck },
+            None => {
+                out.clear();
+                Fetched::Invisible
+            }
+        })
+    }
+    /// The word and payload of a row's slot.
+    fn copy_item(&self, rid: RowId, out: &mut Vec<u8>) -> Result<Option<u64>> {
+        let pid = self.pid(rid.block)?;
+        let id = self.id;
+        self.core.pool.read(pid, |v| {
+            out.clear();
+            if !v.is(crate::page::KIND_HEAP, id, rid.block) {
+                return None;
+            }
+            let (off, len) = hp::item(v, usize::from(rid.slot))?;
+            let word = v.u64(off);
+            if word & PIECE != 0 {
+                return None;
+            }
+            out.extend_from_slice(v.bytes(off + hp::WORD, len - hp::WORD)?);
+            Some(word)
+        })
+    }
+    /// The newest version that is committed or this transaction's own, whatever the snapshot; false if deleted.
+    pub fn fetch_latest(&self, txn: &Transaction, rid: RowId, out: &mut Vec<u8>) -> Result<bool> {
+        out.clear();
+        let _keep = txn.registration();
+        loop {
+            let Some(mut word) = self.copy_item(rid, out)? else { return Ok(false) };
+            // Look through what others have not committed.
+            loop {
+                match self.core.newest(word, txn.xid)? {
+                    Newest::Held { .. } => {}
+                    _ => break,
+                }
+                let address = word & ADDRESS;
+                let Some(record) = self.core.undo.read(&self.core.pool, address)? else { break };
+                use crate::undo::record::UndoKind::{Insert, InsertRange, Update};
+                match record.kind {
+                    Insert | InsertRange => return Ok(false),
+                    Update => {
+                        if word & FORWARD != 0 && record.mode & crate::txn::visibility::MADE_FORWARD == 0 {
+                            self.load_pieces(out)?;
+                        }
+                        record.apply_to(out)?;
+                    }
+                    _ => {}
+                }
+                word = record.old_word;
+            }
+            if word & DELETED != 0 {
+                out.clear();
+                return Ok(false);
+            }
+            if word & FORWARD != 0 {
+                self.load_pieces(out)?;
+            }
+            return Ok(true);
+        }
+    }
+    /// Calls `f` for each row item of the block: slot, word, payload. Restarts when the page changed meanwhile.
+    fn items<R>(&self, block: u32, mut f: impl FnMut(View) -> R) -> Result<Option<R>> {
+        if block >= self.pages() {
+            return Ok(None);
+        }
+        let id = self.id;
+        self.core.pool.read(self.pid(block)?, |v| v.is(crate::page::KIND_HEAP, id, block).then(|| f(v)))
+    }
+    /// Visible rows of one block (as of its current contents). Scan: for block in 0..pages().
+    pub fn scan_block(&self, block: u32, snapshot: &Snapshot, batch: &mut RowBatch) -> Result<()> {
+        let horizon = self.core.undo.horizon();
+        let mut later: Vec<(usize, u64)> = Vec::new();
+        let mut roomy = false;
+        self.items(block, |v| {
+            batch.clear();
+            later.clear();
+            for slot in 1..=v.u16(at::COUNT) {
+                let Some((off, len)) = hp::item(v, slot) else { continue };
+                let word = v.u64(off);
+                if word & PIECE != 0 {
+                    continue;
+                }
+                let Some(payload) = v.bytes(off + hp::WORD, len - hp::WORD) else { continue };
+                if word & (DELETED | FORWARD) != 0 || word & ADDRESS >= horizon {
+                    later.push((batch.rows.len(), word));
+                }
+                batch.push(RowId { block, slot: slot as u16 }, payload);
+            }
+            let free = v.u16(at::UPPER).saturating_sub(crate::page::HEADER + 4 * v.u16(at::COUNT)) + v.u16(at::GARBAGE);
+            roomy = free > crate::page::PAGE / 2;
+        })?
+        .unwrap_or_else(|| batch.clear());
+        if roomy && block + 1 < self.pages() {
+            self.hint(block);
+        }
+        if later.is_empty() {
+            return Ok(());
+        }
+        // Rows whose version is not settled: look each up, keep, replace or drop it.
+        let mut payload = Vec::new();
+        let mut gone = Vec::new();
+        let mut last: Option<(u64, bool)> = None;
+        for (index, word) in later {
+            if let Some((same, visible)) = last
+                && same == word
+                && word & FORWARD == 0
+                && visible
+            {
+                continue;
+            }
+            let (_, a, b) = batch.rows[index];
+            payload.clear();
+            payload.extend_from_slice(&batch.bytes[a as usize..b as usize]);
+            match self.core.version_for(self, word, &mut payload, snapshot)? {
+                None => gone.push(index),
+                Some(_) => {
+                    let unchanged = payload == batch.bytes[a as usize..b as usize];
+                    last = Some((word, unchanged));
+                    if !unchanged {
+                        let start = batch.bytes.len() as u32;
+                        batch.bytes.extend_from_slice(&payload);
+                        batch.rows[index].1 = start;
+                        batch.rows[index].2 = batch.bytes.len() as u32;
+                    }
+                }
+            }
+        }
+        if !gone.is_empty() {
+            let mut index = 0;
+            let mut next = gone.iter().peekable();
+            batch.rows.retain(|_| {
+                let drop = next.peek() == Some(&&index);
+                if drop {
+                    next.next();
+                }
+                index += 1;
+                !drop
+            });
+        }
+        Ok(())
+    }
+    pub fn count_block(&self, block: u32, snapshot: &Snapshot) -> Result<u32> {
+        let horizon = self.core.undo.horizon();
+        let mut later: Vec<u64> = Vec::new();
+        let settled = self
+            .items(block, |v| {
+                later.clear();
+                let mut n = 0;
+                for slot in 1..=v.u16(at::COUNT) {
+                    let Some((off, _)) = hp::item(v, slot) else { continue };
+                    let word = v.u64(off);
+                    if word & PIECE != 0 {
+                    } else if word & DELETED != 0 || word & ADDRESS >= horizon {
+                        later.push(word);
+                    } else {
+                        n += 1;
+                    }
+                }
+                n
+            })?
+            .unwrap_or(0);
+        let mut n = settled;
+        let mut last = None;
+        for word in later {
+            let counts = match last {
+                Some((same, counts)) if same == word => counts,
+                _ => self.core.counts(word, snapshot)?,
+            };
+            last = Some((word, counts));
+            n += u32::from(counts);
+        }
+        Ok(n)
+    }
+}

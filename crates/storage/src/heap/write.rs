@@ -1,0 +1,280 @@
+//! Heap writes: insert, update, delete.
+//!
+//! Invariants
+//! 1. A row keeps its id for life. A version is made by one undo record, one log record and one change of the row's page.
+//! 2. Pieces are written while no page is latched; the row is locked by then.
+//! 3. Only the changed range of a row goes to undo and log.
+//!
+//! Must not know: columns.
+
+use super::lock::Acquired;
+use super::page::{self as hp, ADDRESS, DELETED, FORWARD, KEY_CHANGED, MAX_INLINE, WORD};
+use super::pieces::{MAX_ROW, pointer_to};
+use crate::api::{RowLockMode, WriteOptions, WriteOutcome};
+use crate::buffer::WriteGuard;
+use crate::directory::Relation;
+use crate::page::KIND_HEAP;
+use crate::txn::visibility::{MADE_FORWARD, Newest};
+use crate::txn::{Snapshot, Transaction};
+use crate::undo::record::{UndoKind, index_data};
+use crate::wal::record::{Op, update_data};
+use kilndb_base::park::Park;
+use kilndb_base::{Error, Result, RowId, sqlstate};
+use std::sync::atomic::Ordering::*;
+
+/// An index entry that dies with a row version: index, key bytes.
+pub type RetiredKey<'a> = (&'a Relation, &'a [u8]);
+
+/// Common prefix and suffix lengths.
+fn difference(old: &[u8], new: &[u8]) -> (usize, usize) {
+    let prefix = old.iter().zip(new).take_while(|(a, b)| a == b).count();
+    let suffix = old[prefix..].iter().rev().zip(new[prefix..].iter().rev()).take_while(|(a, b)| a == b).count();
+    (prefix, suffix)
+}
+
+impl Relation {
+    /// A latched heap page where an item of `len` bytes fits.
+    pub(crate) fn page_with_room(&self, worker: usize, len: usize) -> Result<(u32, WriteGuard<'_>)> {
+        let target = &self.targets[worker % self.targets.len()];
+        let mut candidate = target.load(Relaxed).checked_sub(1);
+        for _ in 0..4 {
+            if let Some(block) = candidate
+                && block < self.pages()
+            {
+                let page = self.core.pool.write(self.pid(block)?)?;
+                if page.view().is(KIND_HEAP, self.id, block) && hp::fits(page.page(), len) {
+                    target.store(block + 1, Relaxed);
+                    return Ok((block, page));
+                }
+            }
+            candidate = crate::lock(&self.hints).pop();
+            if candidate.is_none() {
+                break;
+            }
+        }
+        let (block, page) = self.extend(0)?;
+        target.store(block + 1, Relaxed);
+        Ok((block, page))
+    }
+    pub fn insert(&self, txn: &mut Transaction, row: &[u8]) -> Result<RowId> {
+        txn.begin_write()?;
+        if row.len() > MAX_INLINE {
+            return self.insert_large(txn, row);
+        }
+        let (block, mut page) = self.page_with_room(txn.worker, WORD + row.len())?;
+        let slot = hp::next_slot(page.page());
+        let record = txn.record(self, UndoKind::Insert, RowLockMode::Update as u8, 0, block, slot as u16);
+        let target = self.target(block);
+        txn.change(self, &record, |a| vec![(target, Op::Put { slot, word: a, body: row })], &[0], &mut [&mut page])?;
+        Ok(RowId { block, slot: slot as u16 })
+    }
+    fn insert_large(&self, txn: &mut Transaction, row: &[u8]) -> Result<RowId> {
+        if row.len() > MAX_ROW {
+            return Err(Error::new(
+                sqlstate::PROGRAM_LIMIT_EXCEEDED,
+                format!("row is too big: size {}, maximum size {MAX_ROW}", row.len()),
+            ));
+        }
+        let (block, mut page) = self.page_with_room(txn.worker, WORD + 6)?;
+        let slot = hp::next_slot(page.page());
+        let rid = RowId { block, slot: slot as u16 };
+        let record = txn.record(self, UndoKind::Insert, RowLockMode::Update as u8, 0, block, rid.slot);
+        let target = self.target(block);
+        let build = |a| vec![(target, Op::Put { slot, word: a | FORWARD, body: &[0; 6] })];
+        let address = txn.change(self, &record, build, &[0], &mut [&mut page])?;
+        drop(page);
+        let pointer = self.write_pieces(Some(txn), rid, row)?;
+        let mut page = self.core.pool.write(self.pid(block)?)?;
+        let op = Op::Patch { slot, word: address | FORWARD, off: 0, cut: 6, old: &[], new: &pointer };
+        self.core.emit_plain(self, txn.xid, &[(target, op)], &[0], &mut [&mut page])?;
+        Ok(rid)
+    }
+
+    /// Latches the row for a write in `mode`; Err side: the outcome if the write is not to be done.
+    fn take<'a>(
+        &'a self,
+        txn: &mut Transaction,
+        rid: RowId,
+        snapshot: &Snapshot,
+        mode: RowLockMode,
+        options: &WriteOptions,
+        park: &dyn Park,
+    ) -> Result<std::result::Result<(WriteGuard<'a>, u64), WriteOutcome>> {
+        txn.begin_write()?;
+        let (mut page, word, newest) = match self.acquire(txn, rid, mode, options.wait, park)? {
+            Acquired::Missing => return Ok(Err(WriteOutcome::Deleted)),
+            Acquired::Skipped => return Ok(Err(WriteOutcome::Skipped)),
+            Acquired::Free { page, word, newest } => (page, word, newest),
+        };
+        match Relation::judge(newest, snapshot, txn, options.latest) {
+            Ok(None) => Ok(Ok((page, word))),
+            Ok(Some(WriteOutcome::Changed)) => {
+                self.put_lock(txn, rid, mode, word, &mut page)?;
+                drop(page);
+                self.settle(txn, rid, true);
+                Ok(Err(WriteOutcome::Changed))
+            }
+            Ok(Some(outcome)) => {
+                drop(page);
+                self.settle(txn, rid, false);
+                Ok(Err(outcome))
+            }
+            Err(e) => {
+                drop(page);
+                self.settle(txn, rid, false);
+                Err(e)
+            }
+        }
+    }
+
+    /// `retired`: index entries that the new row no longer has.
+    #[allow(clippy::too_many_arguments)]
+    pub fn update(
+        &self,
+        txn: &mut Transaction,
+        rid: RowId,
+        snapshot: &Snapshot,
+        row: &[u8],
+        retired: &[RetiredKey<'_>],
+        options: &WriteOptions,
+        park: &dyn Park,
+    ) -> Result<WriteOutcome> {
+        let mode = if options.key_update { RowLockMode::Update } else { RowLockMode::NoKeyUpdate };
+        let (mut page, word) = match self.take(txn, rid, snapshot, mode, options, park)? {
+            Ok(taken) => taken,
+            Err(outcome) => return Ok(outcome),
+        };
+        let slot = usize::from(rid.slot);
+        let mut flags = word & KEY_CHANGED;
+        if flags != 0 && word & ADDRESS != 0 && self.core.undo.is_gone(word & ADDRESS) {
+            // The change of keys is so old that its entries are purged.
+            flags = 0;
+        }
+        if !retired.is_empty() {
+            flags |= KEY_CHANGED;
+        }
+        let inline = row.len() <= MAX_INLINE && hp::can_become(page.page(), slot, row.len());
+        if inline {
+            self.update_inline(txn, rid, mode, word, flags, row, &mut page)?;
+            drop(page);
+        } else {
+            self.put_lock(txn, rid, mode, word, &mut page)?;
+            drop(page);
+            self.update_apart(txn, rid, mode, flags, row)?;
+        }
+        self.settle(txn, rid, true);
+        for (index, key) in retired {
+            index.entry_retire(txn, key, rid.to_u64())?;
+        }
+        Ok(WriteOutcome::Done)
+    }
+    #[allow(clippy::too_many_arguments)]
+    fn update_inline(
+        &self,
+        txn: &mut Transaction,
+        rid: RowId,
+        mode: RowLockMode,
+        word: u64,
+        flags: u64,
+        row: &[u8],
+        page: &mut WriteGuard<'_>,
+    ) -> Result<()> {
+        let slot = usize::from(rid.slot);
+        let (at, len) = hp::item(page.view(), slot).ok_or_else(|| Error::corrupted("row has gone"))?;
+        let payload = &page.page()[at + WORD..at + len];
+        let retired_pieces = if word & FORWARD != 0 { pointer_to(payload) } else { None };
+        let (prefix, suffix) = if word & FORWARD != 0 { (0, 0) } else { difference(payload, row) };
+        let old = payload[prefix..payload.len() - suffix].to_vec();
+        let new = &row[prefix..row.len() - suffix];
+        let mut record = txn.record(self, UndoKind::Update, mode as u8, self.core.shorten(word), rid.block, rid.slot);
+        record.data = update_data(prefix, new.len(), &old);
+        let target = self.target(rid.block);
+        let build = |a| vec![(target, Op::Patch { slot, word: a | flags, off: prefix, cut: old.len(), old: &old, new })];
+        txn.change(self, &record, build, &[0], &mut [page])?;
+        if let Some(first) = retired_pieces {
+            self.retire_pieces(txn, first)?;
+        }
+        Ok(())
+    }
+    /// The new version's payload goes into pieces. The row is locked by us.
+    fn update_apart(&self, txn: &mut Transaction, rid: RowId, mode: RowLockMode, flags: u64, row: &[u8]) -> Result<()> {
+        let pointer = self.write_pieces(Some(txn), rid, row)?;
+        let mut page = self.core.pool.write(self.pid(rid.block)?)?;
+        let slot = usize::from(rid.slot);
+        let (at, len) = hp::item(page.view(), slot).ok_or_else(|| Error::corrupted("row has gone"))?;
+        let word = page.view().u64(at);
+        let old = page.page()[at + WORD..at + len].to_vec();
+        let retired_pieces = if word & FORWARD != 0 { pointer_to(&old) } else { None };
+        let mut record = txn.record(self, UndoKind::Update, mode as u8 | MADE_FORWARD, self.core.shorten(word), rid.block, rid.slot);
+        record.data = update_data(0, pointer.len(), &old);
+        let target = self.target(rid.block);
+        let build = |a| {
+            vec![(target, Op::Patch { slot, word: a | flags | FORWARD, off: 0, cut: old.len(), old: &old, new: &pointer })]
+        };
+        txn.change(self, &record, build, &[0], &mut [&mut page])?;
+        if let Some(first) = retired_pieces {
+            self.retire_pieces(txn, first)?;
+        }
+        Ok(())
+    }
+    fn retire_pieces(&self, txn: &mut Transaction, first: RowId) -> Result<()> {
+        let record = txn.record(self, UndoKind::PieceRetire, 0, 0, first.block, first.slot);
+        txn.change(self, &record, |_| Vec::new(), &[], &mut [])?;
+        Ok(())
+    }
+    /// `retired`: all index entries of the row.
+    pub fn delete(
+        &self,
+        txn: &mut Transaction,
+        rid: RowId,
+        snapshot: &Snapshot,
+        retired: &[RetiredKey<'_>],
+        options: &WriteOptions,
+        park: &dyn Park,
+    ) -> Result<WriteOutcome> {
+        let mode = RowLockMode::Update;
+        let (mut page, word) = match self.take(txn, rid, snapshot, mode, options, park)? {
+            Ok(taken) => taken,
+            Err(outcome) => return Ok(outcome),
+        };
+        let slot = usize::from(rid.slot);
+        let record = txn.record(self, UndoKind::Delete, mode as u8, self.core.shorten(word), rid.block, rid.slot);
+        let target = self.target(rid.block);
+        let flags = (word & !ADDRESS) | DELETED;
+        txn.change(self, &record, |a| vec![(target, Op::Word { slot, word: a | flags })], &[0], &mut [&mut page])?;
+        drop(page);
+        self.settle(txn, rid, true);
+        for (index, key) in retired {
+            let mut record = txn.record(index, UndoKind::IndexRetire, 0, 0, 0, 0);
+            record.data = index_data(&self.id.to_le_bytes(), rid.to_u64(), key);
+            txn.change(index, &record, |_| Vec::new(), &[], &mut [])?;
+        }
+        Ok(WriteOutcome::Done)
+    }
+    /// For the index: how the row that an entry leads to stands.
+    pub(crate) fn liveness(&self, rid: RowId, xid: u64) -> Result<Liveness> {
+        if rid.block >= self.pages() {
+            return Ok(Liveness::Dead);
+        }
+        let word = self.core.pool.read(self.pid(rid.block)?, |v| hp::word(v, usize::from(rid.slot)))?;
+        let Some(word) = word.filter(|w| w & hp::PIECE == 0) else { return Ok(Liveness::Dead) };
+        Ok(match self.core.newest(word, xid)? {
+            Newest::Held { xid, kind, .. } => match kind {
+                UndoKind::Insert | UndoKind::InsertRange | UndoKind::Delete => Liveness::Undecided(xid),
+                UndoKind::Update if word & KEY_CHANGED != 0 => Liveness::Undecided(xid),
+                _ => Liveness::Live,
+            },
+            Newest::Own { deleted, .. } | Newest::Committed { deleted, .. } => {
+                if deleted { Liveness::Dead } else { Liveness::Live }
+            }
+        })
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Liveness {
+    Live,
+    Dead,
+    /// A transaction in progress decides.
+    Undecided(u64),
+}

@@ -1,0 +1,11 @@
+//! Waiting for one another: rows, tables and advisory locks, and the graph that finds deadlocks.
+pub mod rows;
+pub mod table;
+pub mod waits_for;
+
+use kilndb_base::{Error, sqlstate};
+
+#[cold]
+pub fn deadlock() -> Error {
+    Error::new(sqlstate::DEADLOCK_DETECTED, "deadlock detected")
+}

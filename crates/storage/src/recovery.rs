@@ -1,0 +1,351 @@
+//! Recovery: torn pages, redo, undo of losers, purge of what was committed.
+//!
+//! Invariants
+//! 1. A page is changed only by records newer than its LSN.
+//! 2. A record for a page that is not what the record expects is passed over; that is legitimate only if the relation is
+//!    dropped later in the log, so at the end the relation must be gone.
+//! 3. The new log begins in a segment number never used before: no stale record can be taken for a new one.
+//! 4. Recovery may be cut off anywhere and begin again.
+//!
+//! Must not know: SQL.
+
+use crate::api::{Persistence, RelationKind};
+use crate::buffer::doublewrite::DoubleWrite;
+use crate::control::Checkpoint;
+use crate::core::Core;
+use crate::crc::crc32c;
+use crate::directory::{extent_pages, kind_of, persistence_of};
+use crate::page::{self, PAGE, at};
+use crate::space::Space;
+use crate::undo::{CHUNK_PAGES, CHUNK};
+use crate::wal::record::{Op, Record, Target, decode};
+use crate::wal::segment::Segments;
+use crate::wal::{MAX_BODY, SEGMENT, mix};
+use kilndb_base::bytes::Reader;
+use kilndb_base::env::{Env, File};
+use kilndb_base::{Error, Result, Severity};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::*;
+
+/// Reads records one after the other until the log ends (or is torn).
+pub struct LogReader<'a> {
+    segments: &'a Segments,
+    pub lsn: u64,
+    buffer: Vec<u8>,
+    start: u64,
+}
+impl<'a> LogReader<'a> {
+    pub fn new(segments: &'a Segments, lsn: u64) -> LogReader<'a> {
+        LogReader { segments, lsn, buffer: Vec::new(), start: lsn }
+    }
+    fn frame(&self) -> Option<(usize, usize, u32)> {
+        let mut r = Reader::new(self.buffer.get((self.lsn - self.start) as usize..)?);
+        let before = r.remaining().len();
+        let len = r.varint()? as usize;
+        let crc = r.u32()?;
+        Some((before - r.remaining().len(), len, crc))
+    }
+    /// End LSN and body of the next record.
+    pub fn next(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
+        for attempt in 0..2 {
+            if let Some((head, len, crc)) = self.frame() {
+                if len == 0 || len > MAX_BODY {
+                    return Ok(None);
+                }
+                let from = (self.lsn - self.start) as usize + head;
+                if let Some(body) = self.buffer.get(from..from + len) {
+                    if mix(crc32c(body), self.lsn) != crc {
+                        return Ok(None);
+                    }
+                    let body = body.to_vec();
+                    self.lsn += (head + len) as u64;
+                    return Ok(Some((self.lsn, body)));
+                }
+            }
+            if attempt == 0 {
+                self.start = self.lsn;
+                self.buffer.resize(1 << 20, 0);
+                let got = self.segments.read(self.lsn, &mut self.buffer)?;
+                self.buffer.truncate(got);
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Puts torn pages right from the double-write area.
+pub fn repair_torn(pages: &dyn File, double_write: &dyn File) -> Result<usize> {
+    let mut repaired = 0;
+    let mut home = Box::new([0u8; PAGE]);
+    for (pid, (_, copy)) in DoubleWrite::copies(double_write)? {
+        let offset = u64::from(pid) * PAGE as u64;
+        let got = pages.read_at(&mut home[..], offset)?;
+        home[got..].fill(0);
+        let zero = home.iter().all(|&b| b == 0);
+        if !page::is_intact(&home) || zero {
+            pages.write_at(&copy[..], offset)?;
+            repaired += 1;
+        }
+    }
+    pages.sync_data()?;
+    Ok(repaired)
+}
+
+/// Where a new log may begin.
+pub fn fresh_lsn(env: &Arc<dyn Env>, wal: &Path, at_least: u64) -> Result<u64> {
+    let mut next = at_least.div_ceil(SEGMENT).max(1);
+    for path in env.list_dir(wal)? {
+        if let Some(n) = path.file_name().and_then(|n| n.to_str()).and_then(|n| u64::from_str_radix(n.trim_end_matches(".spare"), 16).ok()) {
+            next = next.max(n + 1);
+        }
+    }
+    Ok(next * SEGMENT)
+}
+
+#[derive(Default)]
+struct Redo {
+    /// Chain head, only its purge is due.
+    txns: BTreeMap<u64, (u64, bool)>,
+    max_xid: u64,
+    suspects: BTreeSet<u32>,
+    reset: BTreeSet<u32>,
+}
+
+impl Core {
+    pub(crate) fn load_checkpoint(self: &Arc<Core>, c: &Checkpoint) -> Result<()> {
+        for r in &c.relations {
+            let (Some(kind), Some(persistence)) = (kind_of(r.kind), persistence_of(r.persistence)) else {
+                return Err(Error::corrupted("directory: unknown relation kind"));
+            };
+            let relation = self.directory.add(self, r.id, kind, persistence, r.creator);
+            relation.heap.store(r.heap, Relaxed);
+            if persistence == Persistence::Logged || c.clean {
+                for (index, start) in r.extents.iter().enumerate() {
+                    relation.set_extent(index, *start);
+                }
+                relation.blocks.store(r.blocks, Relaxed);
+            }
+        }
+        self.directory.next_id.fetch_max(c.next_relation, Relaxed);
+        if let Some(oldest) = c.chunks.iter().map(|c| c.0).min() {
+            self.undo.set_oldest(oldest);
+        }
+        for (number, page, logged) in &c.chunks {
+            self.undo.register(*number, *page, *logged);
+        }
+        Ok(())
+    }
+    /// Brings everything to the state of the last flushed commit.
+    pub(crate) fn recover(self: &Arc<Core>, c: &Checkpoint) -> Result<()> {
+        self.tell(Severity::Log, &format!("redo starts at {:X}", c.redo));
+        self.pool.lenient.store(true, SeqCst);
+        let mut redo = Redo { max_xid: c.next_xid.saturating_sub(1), ..Redo::default() };
+        for (xid, head, purge) in &c.unfinished {
+            redo.txns.insert(*xid, (*head, *purge));
+        }
+        let mut reader = LogReader::new(self.log.segments(), c.redo);
+        let mut records = 0u64;
+        let mut told = self.env.monotonic_nanos();
+        while let Some((lsn, body)) = reader.next()? {
+            self.redo_record(lsn, decode(&body)?, &mut redo)?;
+            records += 1;
+            if records.is_multiple_of(65536) && self.env.monotonic_nanos() - told > 1_000_000_000 {
+                told = self.env.monotonic_nanos();
+                self.tell(Severity::Log, &format!("redo in progress, at {lsn:X}, {records} records"));
+            }
+        }
+        self.pool.lenient.store(false, SeqCst);
+        self.tell(Severity::Log, &format!("redo done at {:X}, {records} records", reader.lsn));
+        let start = fresh_lsn(&self.env, &self.config.data_dir.join("wal"), reader.lsn)?;
+        self.log.restart_at(start, c.next_csn + records + 1);
+        self.xids.next.fetch_max(redo.max_xid + 1, SeqCst);
+        for rel in &redo.suspects {
+            if self.directory.get(*rel).is_some() {
+                return Err(Error::corrupted(format!("a page of storage relation {rel} is not what the log says it should be")));
+            }
+        }
+        self.rebuild_space()
+            .map_err(|e| Error::corrupted(format!("free space: {}", e.message())))?;
+        // Losers back, newest first within each.
+        let losers: Vec<(u64, u64)> = redo.txns.iter().filter(|(_, (_, purge))| !purge).map(|(x, (h, _))| (*x, *h)).collect();
+        for (xid, head) in &losers {
+            let mut address = *head;
+            while address != 0 {
+                address = self.undo_step(*xid, address)?;
+            }
+        }
+        for r in self.directory.list() {
+            let creator = r.creator.load(Relaxed);
+            if creator != 0 && losers.iter().any(|(x, _)| *x == creator) || creator != 0 && redo.reset.contains(&r.id) {
+                self.directory.remove(self, r.id);
+            } else if creator != 0 && !redo.txns.contains_key(&creator) {
+                r.creator.store(0, Relaxed);
+            } else if creator != 0 {
+                self.directory.remove(self, r.id);
+            }
+        }
+        let mut purged = 0;
+        for (xid, (head, purge)) in &redo.txns {
+            if *purge {
+                let item = crate::txn::purge::Pending { xid: *xid, csn: 0, heads: [*head, 0], chunks: Vec::new(), blocker: 0, logged: true };
+                self.purge_chain(&item)?;
+                purged += 1;
+            }
+        }
+        self.tell(Severity::Log, &format!("{} transactions rolled back, {purged} purged", losers.len()));
+        Ok(())
+    }
+    /// After recovery, or a clean start: no undo is needed any more.
+    pub(crate) fn drop_all_undo(&self) -> Result<()> {
+        for (number, page, _) in self.undo.live() {
+            self.undo.forget(number);
+            for pid in page..page + CHUNK_PAGES {
+                self.pool.discard(pid);
+            }
+        }
+        let next = self.undo.next_chunk.load(SeqCst);
+        self.undo.set_oldest(next);
+        debug_assert!(self.undo.horizon() == next * CHUNK);
+        self.rebuild_space()
+    }
+    pub(crate) fn rebuild_space(&self) -> Result<()> {
+        let mut used = BTreeMap::new();
+        let mut add = |start: u32, len: u32, what: String| match used.insert(start, len) {
+            None => Ok(()),
+            Some(_) => Err(Error::corrupted(format!("{what}: page {start} is used twice"))),
+        };
+        for r in self.directory.list() {
+            for (index, start) in r.extent_list().into_iter().enumerate() {
+                add(start, extent_pages(index), format!("storage relation {}", r.id))?;
+            }
+        }
+        for (number, page, _) in self.undo.live() {
+            add(page, CHUNK_PAGES, format!("undo chunk {number}"))?;
+        }
+        *crate::lock(&self.directory.space) = Space::rebuild(self.pool.page_limit(), &used)?;
+        Ok(())
+    }
+    /// Unlogged relations begin anew after a crash.
+    pub(crate) fn empty_unlogged(&self) -> Result<()> {
+        for r in self.directory.list() {
+            if r.persistence == Persistence::Unlogged && r.kind != RelationKind::Heap && r.pages() == 0 {
+                r.extend(0)?;
+            }
+        }
+        Ok(())
+    }
+    fn redo_record(self: &Arc<Core>, lsn: u64, record: Record<'_>, redo: &mut Redo) -> Result<()> {
+        match record {
+            Record::Change { xid, undo, ops } => {
+                redo.max_xid = redo.max_xid.max(xid);
+                if let Some((address, record)) = &undo {
+                    redo.txns.insert(xid, (*address, false));
+                    self.undo.redo(&self.pool, *address, record, lsn)?;
+                }
+                self.redo_ops(lsn, &ops, redo)?;
+            }
+            Record::Compensate { xid, next, ops } => {
+                redo.txns.insert(xid, (next, false));
+                self.redo_ops(lsn, &ops, redo)?;
+            }
+            Record::Commit { xid, purge, drops } => {
+                redo.max_xid = redo.max_xid.max(xid);
+                match redo.txns.get_mut(&xid) {
+                    Some(t) if purge => t.1 = true,
+                    _ => {
+                        redo.txns.remove(&xid);
+                    }
+                }
+                for r in self.directory.list() {
+                    if r.creator.load(Relaxed) == xid {
+                        r.creator.store(0, Relaxed);
+                    }
+                }
+                for id in drops {
+                    self.directory.remove(self, id);
+                }
+            }
+            Record::Abort { xid } => {
+                redo.txns.remove(&xid);
+                for r in self.directory.list() {
+                    if r.creator.load(Relaxed) == xid {
+                        self.directory.remove(self, r.id);
+                    }
+                }
+            }
+            Record::PurgeDone { xid } => {
+                redo.txns.remove(&xid);
+            }
+            Record::Create { xid, rel, kind, persistence } => {
+                redo.max_xid = redo.max_xid.max(xid);
+                if xid != 0 {
+                    redo.txns.entry(xid).or_insert((0, false));
+                }
+                let (Some(kind), Some(persistence)) = (kind_of(kind), persistence_of(persistence)) else {
+                    return Err(Error::corrupted("log: unknown relation kind"));
+                };
+                match self.directory.get(rel) {
+                    // The checkpoint may know the future: that its creator has committed.
+                    Some(_) => {}
+                    None => {
+                        self.directory.add(self, rel, kind, persistence, xid);
+                    }
+                }
+            }
+            Record::Extent { rel, index, start } => {
+                if let Some(r) = self.directory.get(rel) {
+                    r.set_extent(index as usize, start);
+                }
+            }
+            Record::Drop { rel } => self.directory.remove(self, rel),
+            Record::Chunk { number, page } => self.undo.register(number, page, true),
+            Record::ChunkGone { number } => self.undo.forget(number),
+            Record::Belongs { rel, heap } => {
+                if let Some(r) = self.directory.get(rel) {
+                    r.heap.store(heap, Relaxed);
+                }
+            }
+        }
+        Ok(())
+    }
+    fn redo_ops(&self, lsn: u64, ops: &[(Target, Op<'_>)], redo: &mut Redo) -> Result<()> {
+        // Operations on one page of one record belong together: the LSN is set after the last.
+        let mut done: Vec<Target> = Vec::new();
+        for (index, (target, _)) in ops.iter().enumerate() {
+            if done.contains(target) {
+                continue;
+            }
+            done.push(*target);
+            let Some(relation) = self.directory.get(target.rel) else { continue };
+            let Some(pid) = relation.pid_raw(target.block) else {
+                redo.suspects.insert(target.rel);
+                continue;
+            };
+            let mine = ops[index..].iter().filter(|(t, _)| t == target).map(|(_, op)| op);
+            let init = ops[index].1.is_init();
+            if init {
+                relation.blocks.fetch_max(target.block + 1, Relaxed);
+            }
+            let mut page = self.pool.write(pid)?;
+            if page::lsn(page.page()) >= lsn && page.page()[at::KIND] != 0 {
+                continue;
+            }
+            let kind_fits = page.view().u32(at::REL) == target.rel && page.view().u32(at::BLOCK) == target.block;
+            if !init && !(kind_fits && page.page()[at::KIND] != 0) {
+                redo.suspects.insert(target.rel);
+                continue;
+            }
+            if init {
+                page.bytes()[at::FLAGS] = 0;
+            }
+            for op in mine {
+                op.apply(page.bytes(), *target)?;
+            }
+            page::set_lsn(page.bytes(), lsn);
+            page.mark_dirty();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,111 @@
+//! Reserved virtual memory, touched lazily: the page range and the tables indexed by big numbers.
+//!
+//! Invariants
+//! 1. Memory starts as zeros and is zeros again after [`Reserved::forget`].
+//!
+//! Must not know: what is kept in it.
+
+use kilndb_base::{Error, Result};
+
+pub struct Reserved {
+    ptr: *mut u8,
+    len: usize,
+}
+// SAFETY: the range is plain memory; users synchronise access to its contents themselves.
+unsafe impl Send for Reserved {}
+// SAFETY: as above.
+unsafe impl Sync for Reserved {}
+
+impl Reserved {
+    pub fn new(len: usize) -> Result<Reserved> {
+        // SAFETY: an anonymous private mapping at an address the kernel chooses.
+        let ptr = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if ptr == libc::MAP_FAILED {
+            return Err(Error::from(std::io::Error::last_os_error()));
+        }
+        // SAFETY: the range was just mapped. Huge pages would make every small touch cost 2 MB.
+        unsafe { libc::madvise(ptr, len, libc::MADV_NOHUGEPAGE) };
+        Ok(Reserved { ptr: ptr.cast(), len })
+    }
+    /// As large as the machine lets us, from `len` downwards.
+    pub fn at_most(mut len: usize, least: usize) -> Result<Reserved> {
+        loop {
+            match Reserved::new(len) {
+                Ok(r) => return Ok(r),
+                Err(e) if len / 2 < least => return Err(e),
+                Err(_) => len /= 2,
+            }
+        }
+    }
+    #[inline]
+    pub fn ptr(&self) -> *mut u8 {
+        self.ptr
+    }
+    pub fn len(&self) -> usize {
+        self.len
+    }
+    /// Gives the memory of a range (whole 4 kB pages) back.
+    pub fn forget(&self, offset: usize, len: usize) {
+        assert!(offset + len <= self.len);
+        // SAFETY: within the mapping.
+        unsafe { libc::madvise(self.ptr.add(offset).cast(), len, libc::MADV_DONTNEED) };
+    }
+}
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours and nothing refers to it any more.
+        unsafe { libc::munmap(self.ptr.cast(), self.len) };
+    }
+}
+
+/// A lazily touched array of `T`, which must be valid as zeros (atomics).
+pub struct LazyArray<T> {
+    memory: Reserved,
+    count: usize,
+    _items: std::marker::PhantomData<T>,
+}
+// SAFETY: only shared references to `T` are handed out.
+unsafe impl<T: Sync> Sync for LazyArray<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Send for LazyArray<T> {}
+
+/// Types that are valid when all their bytes are zero and need no drop.
+/// # Safety
+/// That is what the implementer promises.
+pub unsafe trait Zeroed {}
+// SAFETY: zero is a valid atomic.
+unsafe impl Zeroed for std::sync::atomic::AtomicU64 {}
+// SAFETY: zero is a valid atomic.
+unsafe impl Zeroed for std::sync::atomic::AtomicU32 {}
+
+impl<T: Zeroed> LazyArray<T> {
+    pub fn new(count: usize) -> Result<LazyArray<T>> {
+        Ok(LazyArray { memory: Reserved::new(count * size_of::<T>())?, count, _items: std::marker::PhantomData })
+    }
+    #[inline]
+    pub fn get(&self, index: usize) -> &T {
+        assert!(index < self.count);
+        // SAFETY: in bounds, zero is valid for T, mmap aligns to pages.
+        unsafe { &*self.memory.ptr().cast::<T>().add(index) }
+    }
+    pub fn count(&self) -> usize {
+        self.count
+    }
+    /// Zeroes the items of the 4 kB pages that lie wholly in the index range.
+    pub fn forget(&self, from: usize, to: usize) {
+        let a = (from * size_of::<T>()).next_multiple_of(4096);
+        let b = to * size_of::<T>() / 4096 * 4096;
+        if b > a {
+            self.memory.forget(a, b - a);
+        }
+    }
+}

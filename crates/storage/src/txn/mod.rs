@@ -1,0 +1,397 @@
+//! Transactions and snapshots.
+//!
+//! Invariants
+//! 1. No xid, no log record, no undo until the first write.
+//! 2. A transaction's memory does not grow with what it writes (but for a number per undo chunk): its undo
+//!    records are chained on pages.
+//! 3. Rolling back restores pages first; only then the state becomes "aborted", with a CSN of its own for the
+//!    undo horizon.
+//!
+//! Must not know: SQL, sessions.
+
+pub mod purge;
+pub mod rollback;
+pub mod table;
+pub mod visibility;
+
+use crate::api::{CommitMode, Isolation, LockMode, LockTag, RowLockMode, WaitPolicy};
+use crate::buffer::WriteGuard;
+use crate::core::Core;
+use crate::directory::Relation;
+use crate::locks::rows::RowKey;
+use crate::undo::record::{UndoKind, UndoRecord};
+use crate::undo::{CHUNK, Place};
+use crate::wal::record::{Op, Record, Target, encode};
+use kilndb_base::park::{Park, ThreadPark};
+use kilndb_base::{Csn, Error, Lsn, Result, Xid, sqlstate};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::*};
+use table::AtomicU64Ref;
+
+pub(crate) struct Registered {
+    core: Arc<Core>,
+    slot: u32,
+    csn: AtomicU64,
+    /// Highest commit seen that was not on disk.
+    pub(crate) unflushed: AtomicU64,
+}
+impl Registered {
+    fn new(core: &Arc<Core>, worker: usize) -> Arc<Registered> {
+        let (slot, csn) = core.snapshots.enter(worker, &AtomicU64Ref(&core.log));
+        Arc::new(Registered { core: core.clone(), slot, csn: AtomicU64::new(csn), unflushed: AtomicU64::new(0) })
+    }
+}
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.core.snapshots.leave(self.slot);
+    }
+}
+
+/// What a statement sees. Cheap to clone; registered while any clone lives.
+#[derive(Clone)]
+pub struct Snapshot {
+    pub(crate) registered: Arc<Registered>,
+    pub(crate) csn: u64,
+    pub(crate) xid: u64,
+    pub(crate) command: u32,
+}
+impl Snapshot {
+    pub fn csn(&self) -> Csn {
+        Csn(self.csn)
+    }
+}
+
+/// A place in the transaction to roll back to; costs nothing until used.
+#[derive(Clone, Copy, Debug)]
+pub struct Savepoint {
+    pub(crate) heads: [u64; 2],
+    pub(crate) locks: usize,
+    pub(crate) shared: usize,
+    pub(crate) creates: usize,
+    pub(crate) drops: usize,
+}
+
+/// One transaction. Owned by its session. Dropping an unfinished one rolls it back.
+pub struct Transaction {
+    pub(crate) core: Arc<Core>,
+    pub(crate) worker: usize,
+    isolation: Isolation,
+    pub(crate) owner: u64,
+    pub(crate) xid: u64,
+    pub(crate) command: u32,
+    registered: Option<Arc<Registered>>,
+    fixed: bool,
+    pub(crate) heads: [u64; 2],
+    chunks: Vec<u64>,
+    last_chunk: [u64; 2],
+    pub(crate) purge: bool,
+    pub(crate) logged_work: bool,
+    pub(crate) creates: Vec<u32>,
+    pub(crate) drops: Vec<u32>,
+    locks: Vec<(LockTag, LockMode)>,
+    pub(crate) shared: Vec<(RowKey, RowLockMode)>,
+    unflushed: u64,
+    ended: bool,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Transaction {
+    pub(crate) fn new(core: Arc<Core>, isolation: Isolation, worker: usize, owner: u64) -> Transaction {
+        let worker = worker % core.workers();
+        Transaction {
+            core,
+            worker,
+            isolation,
+            owner,
+            xid: 0,
+            command: 0,
+            registered: None,
+            fixed: false,
+            heads: [0; 2],
+            chunks: Vec::new(),
+            last_chunk: [0; 2],
+            purge: false,
+            logged_work: false,
+            creates: Vec::new(),
+            drops: Vec::new(),
+            locks: Vec::new(),
+            shared: Vec::new(),
+            unflushed: 0,
+            ended: false,
+            body: Vec::new(),
+        }
+    }
+    pub(crate) fn isolation(&self) -> Isolation {
+        self.isolation
+    }
+    /// The number that `Engine::locks_snapshot` shows.
+    pub fn lock_owner_id(&self) -> u64 {
+        self.owner
+    }
+    /// The xid, given now if the transaction has none yet.
+    pub fn assign_xid(&mut self) -> Xid {
+        if self.xid == 0 {
+            self.xid = self.core.xids.assign(self.owner);
+        }
+        Xid(self.xid)
+    }
+    pub fn xid(&self) -> Option<Xid> {
+        (self.xid != 0).then_some(Xid(self.xid))
+    }
+    /// Undo and status of what this transaction may look at stay while it has a registration.
+    pub(crate) fn pin(&mut self) {
+        if self.registered.is_none() {
+            self.registered = Some(Registered::new(&self.core, self.worker));
+        }
+    }
+    /// READ COMMITTED: call at each statement. REPEATABLE READ: the first call decides.
+    pub fn take_snapshot(&mut self) -> Snapshot {
+        let registered = match &mut self.registered {
+            Some(r) if self.fixed && self.isolation == Isolation::RepeatableRead => r.clone(),
+            Some(r) => {
+                self.unflushed = self.unflushed.max(r.unflushed.load(Relaxed));
+                if Arc::strong_count(r) == 1 {
+                    let csn = self.core.snapshots.settle(r.slot, r.csn.load(Relaxed), &AtomicU64Ref(&self.core.log));
+                    r.csn.store(csn, Relaxed);
+                } else {
+                    *r = Registered::new(&self.core, self.worker);
+                }
+                r.clone()
+            }
+            none => none.insert(Registered::new(&self.core, self.worker)).clone(),
+        };
+        self.fixed = true;
+        let csn = registered.csn.load(Relaxed);
+        Snapshot { registered, csn, xid: self.xid, command: self.command }
+    }
+    /// Later commands of this transaction see what was written before this call; a snapshot taken
+    /// after it does.
+    pub fn next_command(&mut self) {
+        self.command += 1;
+    }
+    pub fn savepoint(&mut self) -> Savepoint {
+        Savepoint {
+            heads: self.heads,
+            locks: self.locks.len(),
+            shared: self.shared.len(),
+            creates: self.creates.len(),
+            drops: self.drops.len(),
+        }
+    }
+    /// Undoes everything since; row locks taken since are released.
+    pub fn rollback_to(&mut self, savepoint: &Savepoint, park: &dyn Park) -> Result<()> {
+        self.undo_to(savepoint, park)?;
+        self.drops.truncate(savepoint.drops);
+        for id in self.creates.split_off(savepoint.creates.min(self.creates.len())) {
+            self.core.directory.remove(&self.core, id);
+            self.core.log.append(&encode(&Record::Drop { rel: id }));
+        }
+        self.release_locks(savepoint.locks, savepoint.shared);
+        if self.xid != 0 {
+            self.core.rows.wake_watched(self.owner);
+        }
+        Ok(())
+    }
+    fn release_locks(&mut self, locks: usize, shared: usize) {
+        while self.locks.len() > locks {
+            if let Some((tag, mode)) = self.locks.pop() {
+                self.core.locks.unlock(&self.core.waits, self.owner, tag, mode);
+            }
+        }
+        while self.shared.len() > shared {
+            if let Some((key, mode)) = self.shared.pop() {
+                self.core.rows.drop_shared(key, self.owner, mode);
+            }
+        }
+    }
+    /// After this the locks are handed over and the changes are visible to new snapshots. Returns the LSN to wait for
+    /// (None: nothing to wait for).
+    pub fn commit(&mut self, mode: CommitMode, _park: &dyn Park) -> Result<Option<Lsn>> {
+        if self.ended {
+            return Err(Error::new(sqlstate::NO_ACTIVE_SQL_TRANSACTION, "the transaction has ended"));
+        }
+        let core = self.core.clone();
+        let mut wait = None;
+        if self.xid != 0 {
+            let asynchronous = mode == CommitMode::Async;
+            let mut waited = false;
+            let publish = |csn| waited = core.xids.set_committed(self.xid, csn, asynchronous);
+            if self.purge {
+                core.xids.set_purge(self.xid, true);
+            }
+            let csn = if self.logged_work || !self.creates.is_empty() || !self.drops.is_empty() {
+                let drops = std::mem::take(&mut self.drops);
+                for relation in drops.iter().filter_map(|id| core.directory.get(*id)) {
+                    relation.doomed.store(self.xid, Release);
+                }
+                let body = encode(&Record::Commit { xid: self.xid, purge: self.purge, drops: drops.clone() });
+                let (lsn, csn) = core.log.append_end(&body, publish);
+                if !asynchronous {
+                    wait = Some(Lsn(lsn));
+                }
+                self.drops = drops;
+                csn
+            } else if self.heads != [0; 2] || self.purge {
+                core.log.next_csn(publish)
+            } else {
+                waited = core.xids.set_aborted(self.xid);
+                0
+            };
+            for id in std::mem::take(&mut self.creates) {
+                if let Some(relation) = core.directory.get(id) {
+                    relation.creator.store(0, Release);
+                }
+            }
+            for id in std::mem::take(&mut self.drops) {
+                core.directory.remove(&core, id);
+            }
+            let chunks = std::mem::take(&mut self.chunks);
+            if self.purge {
+                core.purge.push(purge::Pending { xid: self.xid, csn, heads: self.heads, chunks, blocker: 0, logged: self.logged_work });
+            } else {
+                for chunk in chunks {
+                    core.undo.release(chunk, csn);
+                }
+            }
+            if waited {
+                core.rows.wake_watched(self.owner);
+            }
+        }
+        self.finish();
+        Ok(wait)
+    }
+    pub fn rollback(&mut self, park: &dyn Park) -> Result<()> {
+        if self.ended {
+            return Ok(());
+        }
+        let outcome = self.rollback_to(&Savepoint { heads: [0; 2], locks: 0, shared: 0, creates: 0, drops: 0 }, park);
+        if outcome.is_err() {
+            // Still in progress for everybody: recovery or a retry takes it back.
+            return outcome;
+        }
+        if self.xid != 0 {
+            let core = self.core.clone();
+            let mut waited = false;
+            let publish = |_| waited = core.xids.set_aborted(self.xid);
+            let csn = if self.logged_work {
+                core.log.append_end(&encode(&Record::Abort { xid: self.xid }), publish).1
+            } else {
+                core.log.next_csn(publish)
+            };
+            for chunk in std::mem::take(&mut self.chunks) {
+                core.undo.release(chunk, csn);
+            }
+            if waited {
+                core.rows.wake_watched(self.owner);
+            }
+        }
+        self.finish();
+        Ok(())
+    }
+    fn finish(&mut self) {
+        self.release_locks(0, 0);
+        if let Some(r) = self.registered.take() {
+            self.unflushed = self.unflushed.max(r.unflushed.load(Relaxed));
+        }
+        self.ended = true;
+    }
+    /// The LSN that must be flushed before results of this transaction's reads may leave (None: nothing unflushed was seen).
+    pub fn unflushed_seen(&self) -> Option<Lsn> {
+        let csn = self.registered.as_ref().map_or(0, |r| r.unflushed.load(Relaxed)).max(self.unflushed);
+        if csn == 0 || csn <= self.core.log.flushed_csn() {
+            return None;
+        }
+        self.core.log.unflushed_commit(csn).map(Lsn)
+    }
+    /// Held until the transaction ends (or rolls back to a savepoint before it). Ok(false): NoWait/SkipLocked and not free.
+    pub fn lock(&mut self, tag: LockTag, mode: LockMode, wait: WaitPolicy, park: &dyn Park) -> Result<bool> {
+        if self.locks.contains(&(tag, mode)) {
+            return Ok(true);
+        }
+        let got = self.core.locks.lock(&self.core.waits, self.owner, tag, mode, wait, park)?;
+        if got {
+            self.locks.push((tag, mode));
+        }
+        Ok(got)
+    }
+
+    // ---- the writing side
+
+    /// Everything that stays the same for the records of this command.
+    pub(crate) fn record(&self, relation: &Relation, kind: UndoKind, mode: u8, old_word: u64, block: u32, slot: u16) -> UndoRecord {
+        UndoRecord {
+            kind,
+            mode,
+            command: self.command,
+            xid: self.xid,
+            prev: self.heads[usize::from(!relation.logged())],
+            old_word,
+            rel: relation.id,
+            block,
+            slot,
+            data: Vec::new(),
+        }
+    }
+    pub(crate) fn reserve<'a>(core: &'a Core, worker: usize, logged: bool, len: usize) -> Result<Place<'a>> {
+        core.undo.reserve(&core.pool, &core.directory, &core.log, worker, logged, len)
+    }
+    /// The record's chunk is held and the chain goes through it. Call while the place is still latched.
+    pub(crate) fn chain(&mut self, relation: &Relation, kind: UndoKind, address: u64) {
+        let which = usize::from(!relation.logged());
+        let chunk = address / CHUNK;
+        if self.last_chunk[which] != chunk {
+            self.last_chunk[which] = chunk;
+            self.core.undo.hold(chunk, self.xid);
+            self.chunks.push(chunk);
+        }
+        self.heads[which] = address;
+        if which == 0 {
+            self.logged_work = true;
+        }
+        self.purge |= kind.wants_purge();
+    }
+    /// One undoable change: `build` makes the operations, given the record's address.
+    pub(crate) fn change<'o>(
+        &mut self,
+        relation: &Relation,
+        record: &UndoRecord,
+        build: impl FnOnce(u64) -> Vec<(Target, Op<'o>)>,
+        which: &[usize],
+        pages: &mut [&mut WriteGuard<'_>],
+    ) -> Result<u64> {
+        let core = self.core.clone();
+        let place = Transaction::reserve(&core, self.worker, relation.logged(), record.len())?;
+        let address = place.address;
+        self.chain(relation, record.kind, address);
+        let ops = build(address);
+        let mut body = std::mem::take(&mut self.body);
+        let done = core.emit_undoable(relation, &mut body, place, record, &ops, which, pages);
+        self.body = body;
+        done?;
+        Ok(address)
+    }
+    /// Keeps undo and snapshots' horizon where they are while it lives.
+    pub(crate) fn registration(&self) -> Arc<Registered> {
+        match &self.registered {
+            Some(r) => r.clone(),
+            None => Registered::new(&self.core, self.worker),
+        }
+    }
+    pub(crate) fn begin_write(&mut self) -> Result<()> {
+        if self.ended {
+            return Err(Error::new(sqlstate::NO_ACTIVE_SQL_TRANSACTION, "the transaction has ended"));
+        }
+        self.assign_xid();
+        self.pin();
+        Ok(())
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        if !self.ended {
+            let _ = self.rollback(&ThreadPark::new());
+            self.release_locks(0, 0);
+        }
+    }
+}

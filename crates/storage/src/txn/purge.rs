@@ -1,0 +1,190 @@
+//! Purging: deleted rows, retired index entries and replaced pieces go once no snapshot lies between birth and death.
+//!
+//! Invariants
+//! 1. What is to be purged is found by walking the transaction's undo chain; memory holds one item per transaction.
+//! 2. Index entries of a row go before its slot.
+//! 3. Steps are idempotent: a slot goes only while its word points at the delete, an entry only while it is that row's.
+//!
+//! Must not know: SQL.
+
+use super::table::Status;
+use crate::core::Core;
+use crate::heap::page::{self as hp, ADDRESS, DELETED, FORWARD};
+use crate::undo::record::{UndoKind, UndoRecord};
+use crate::wal::record::{Op, Record, encode};
+use kilndb_base::{Result, RowId};
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+pub struct Pending {
+    pub xid: u64,
+    pub csn: u64,
+    pub heads: [u64; 2],
+    pub chunks: Vec<u64>,
+    /// A snapshot that stood in the way last time.
+    pub blocker: u64,
+    pub logged: bool,
+}
+#[derive(Default)]
+pub struct PurgeQueue {
+    queue: Mutex<VecDeque<Pending>>,
+}
+impl PurgeQueue {
+    pub fn push(&self, item: Pending) {
+        crate::lock(&self.queue).push_back(item);
+    }
+    pub fn len(&self) -> usize {
+        crate::lock(&self.queue).len()
+    }
+}
+
+impl Core {
+    /// CSN up to which everything is seen by every snapshot, and is on disk.
+    pub fn visible_to_all(&self) -> u64 {
+        let newest = self.log.last_csn();
+        self.snapshots.oldest(newest).min(self.log.flushed_csn())
+    }
+    /// One round over the queue; returns how many transactions were purged.
+    pub fn purge_round(&self) -> usize {
+        let flushed = self.log.flushed_csn();
+        let newest = self.log.last_csn();
+        let mut live = self.snapshots.sorted();
+        live.push(newest);
+        let oldest = live.first().copied().unwrap_or(newest).min(flushed);
+        let count = self.purge.len();
+        let mut done = 0;
+        for _ in 0..count {
+            let Some(mut item) = crate::lock(&self.purge.queue).pop_front() else { break };
+            let all = item.csn <= oldest;
+            let tried = item.csn <= flushed
+                && (all || item.blocker == 0 || live.binary_search(&item.blocker).is_err() && item.csn <= newest);
+            let blocker = if !tried {
+                Some(item.blocker)
+            } else if all {
+                None
+            } else {
+                self.first_blocker(&item, &live)
+            };
+            match blocker {
+                None => match self.purge_chain(&item) {
+                    Ok(()) => {
+                        self.purged(&item);
+                        done += 1;
+                    }
+                    Err(e) => {
+                        self.tell(kilndb_base::Severity::Warning, &format!("purge: {}", e.message()));
+                        self.purged(&item);
+                    }
+                },
+                Some(blocker) => {
+                    item.blocker = blocker;
+                    crate::lock(&self.purge.queue).push_back(item);
+                }
+            }
+        }
+        done
+    }
+    fn purged(&self, item: &Pending) {
+        if item.logged {
+            self.log.append_then(&encode(&Record::PurgeDone { xid: item.xid }), || self.xids.set_purge(item.xid, false));
+        } else {
+            self.xids.set_purge(item.xid, false);
+        }
+        for chunk in &item.chunks {
+            self.undo.release(*chunk, item.csn);
+        }
+    }
+    /// A live snapshot that still sees something the transaction replaced.
+    fn first_blocker(&self, item: &Pending, live: &[u64]) -> Option<u64> {
+        for head in item.heads {
+            let mut address = head;
+            while address != 0 {
+                let Ok(Some(record)) = self.undo.read(&self.pool, address) else { break };
+                if record.kind.wants_purge() && record.kind != UndoKind::IndexRetire {
+                    let birth = if record.kind == UndoKind::Delete { self.birth(record.old_word, item.xid) } else { 0 };
+                    // Snapshots in [birth, death).
+                    let at = live.partition_point(|s| *s < birth);
+                    if let Some(&s) = live.get(at)
+                        && s < item.csn
+                    {
+                        return Some(s);
+                    }
+                }
+                address = record.prev;
+            }
+        }
+        None
+    }
+    /// CSN at which the row with this word was inserted; 0: not known. Rows that the deleter inserted itself were never seen.
+    fn birth(&self, mut word: u64, xid: u64) -> u64 {
+        for _ in 0..16 {
+            let Ok(Some(head)) = self.undo.head(&self.pool, word & ADDRESS) else { return 0 };
+            if matches!(head.kind, UndoKind::Insert | UndoKind::InsertRange) {
+                if head.xid == xid {
+                    return u64::MAX;
+                }
+                return match self.xids.status(head.xid) {
+                    Status::Committed { csn, .. } => csn,
+                    _ => 0,
+                };
+            }
+            word = head.old_word;
+        }
+        0
+    }
+    pub(crate) fn purge_chain(&self, item: &Pending) -> Result<()> {
+        for head in item.heads {
+            let mut address = head;
+            while address != 0 {
+                let Some(record) = self.undo.read(&self.pool, address)? else { break };
+                if record.kind.wants_purge() {
+                    self.purge_step(&record, address)?;
+                }
+                address = record.prev;
+            }
+        }
+        Ok(())
+    }
+    fn purge_step(&self, record: &UndoRecord, address: u64) -> Result<()> {
+        let Some(relation) = self.directory.get(record.rel) else { return Ok(()) };
+        match record.kind {
+            UndoKind::IndexMark => {
+                let (_, rid, key) = record.index_parts(8)?;
+                relation.entry_remove(key, rid, Some(address), None)?;
+            }
+            UndoKind::IndexRetire => {
+                let (heap, rid, key) = record.index_parts(4)?;
+                let Some(heap) = self.directory.get(heap as u32) else { return Ok(()) };
+                let id = RowId::from_u64(rid);
+                let pid = heap.pid(id.block)?;
+                let deleted = self.pool.read(pid, |v| hp::word(v, usize::from(id.slot)).is_some_and(|w| w & DELETED != 0))?;
+                if deleted {
+                    relation.entry_remove(key, rid, None, None)?;
+                }
+            }
+            UndoKind::PieceRetire => relation.free_pieces(RowId { block: record.block, slot: record.slot })?,
+            UndoKind::Delete => {
+                let slot = usize::from(record.slot);
+                let mut page = self.pool.write(relation.pid(record.block)?)?;
+                let Some((at, len)) = hp::item(page.view(), slot) else { return Ok(()) };
+                let word = page.view().u64(at);
+                if word & ADDRESS != address || word & DELETED == 0 {
+                    return Ok(());
+                }
+                let pointer = (word & FORWARD != 0).then(|| page.page()[at + hp::WORD..at + len].to_vec());
+                let op = Op::Free { slot };
+                self.emit_plain(&relation, 0, &[(relation.target(record.block), op)], &[0], &mut [&mut page])?;
+                let roomy = hp::room(page.page()) > crate::page::PAGE / 4;
+                drop(page);
+                if roomy {
+                    relation.hint(record.block);
+                }
+                if let Some(first) = pointer.as_deref().and_then(crate::heap::pieces::pointer_to) {
+                    relation.free_pieces(first)?;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,124 @@
+//! Taking changes back: walks a transaction's undo chain and restores pages.
+//!
+//! Invariants
+//! 1. A step is due only if the row (or entry) still points at its record; so steps are idempotent.
+//! 2. Every step that changes a page is logged with the rest of the chain, so recovery goes on where it stopped.
+//! 3. KEY_CHANGED stays on a restored row: a reader may hold an index entry that is gone by now.
+//!
+//! Must not know: why the transaction is rolled back.
+
+use super::visibility::MADE_FORWARD;
+use super::{Savepoint, Transaction};
+use crate::core::Core;
+use crate::directory::Relation;
+use crate::heap::page::{self as hp, ADDRESS, FORWARD, KEY_CHANGED};
+use crate::undo::record::{UndoKind, UndoRecord};
+use crate::wal::record::Op;
+use kilndb_base::Result;
+use kilndb_base::park::Park;
+
+impl Transaction {
+    pub(crate) fn undo_to(&mut self, savepoint: &Savepoint, _park: &dyn Park) -> Result<()> {
+        for which in 0..2 {
+            while self.heads[which] != savepoint.heads[which] && self.heads[which] != 0 {
+                let address = self.heads[which];
+                self.heads[which] = self.core.undo_step(self.xid, address)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Core {
+    /// Takes one record back; returns the next address.
+    pub(crate) fn undo_step(&self, xid: u64, address: u64) -> Result<u64> {
+        let Some(record) = self.undo.read(&self.pool, address)? else { return Ok(0) };
+        if record.xid != xid {
+            return Err(kilndb_base::Error::corrupted(format!("undo record {address:#x} belongs to another transaction")));
+        }
+        let next = record.prev;
+        // The relation may be gone already (dropped by a savepoint's rollback, emptied by recovery).
+        let Some(relation) = self.directory.get(record.rel) else { return Ok(next) };
+        match record.kind {
+            UndoKind::IndexInsert => {
+                let (_, rid, key) = record.index_parts(0)?;
+                relation.entry_remove(key, rid, None, Some((xid, next)))?;
+            }
+            UndoKind::IndexMark | UndoKind::IndexRevive => {
+                let (stamp, rid, key) = record.index_parts(8)?;
+                relation.entry_restamp(key, rid, address, stamp, (xid, next))?;
+            }
+            UndoKind::IndexRetire | UndoKind::PieceRetire => {}
+            _ => self.undo_row(&relation, &record, address)?,
+        }
+        Ok(next)
+    }
+    fn undo_row(&self, relation: &Relation, record: &UndoRecord, address: u64) -> Result<()> {
+        let Ok(pid) = relation.pid(record.block) else { return Ok(()) };
+        let (xid, next) = (record.xid, record.prev);
+        let target = relation.target(record.block);
+        let slot = usize::from(record.slot);
+        let mut page = self.pool.write(pid)?;
+        if record.kind == UndoKind::InsertRange {
+            let last = record.data.first_chunk::<2>().map_or(0, |b| usize::from(u16::from_le_bytes(*b)));
+            let op = Op::FreeRange { first: slot, last, word: address };
+            self.emit_compensate(relation, xid, next, &[(target, op)], &[0], &mut [&mut page])?;
+            drop(page);
+            relation.hint(record.block);
+            return Ok(());
+        }
+        let Some(word) = hp::word(page.view(), slot) else { return Ok(()) };
+        if record.kind == UndoKind::PieceInsert {
+            if word & hp::PIECE != 0 {
+                self.emit_compensate(relation, xid, next, &[(target, Op::Free { slot })], &[0], &mut [&mut page])?;
+                drop(page);
+                relation.hint(record.block);
+            }
+            return Ok(());
+        }
+        if word & ADDRESS != address {
+            return Ok(());
+        }
+        let old = record.old_word | (word & KEY_CHANGED);
+        match record.kind {
+            UndoKind::Insert => {
+                self.emit_compensate(relation, xid, next, &[(target, Op::Free { slot })], &[0], &mut [&mut page])?;
+                drop(page);
+                relation.hint(record.block);
+            }
+            UndoKind::Update => {
+                let (off, cut, bytes) = record.patch()?;
+                let Some((at, len)) = hp::item(page.view(), slot) else { return Ok(()) };
+                if word & FORWARD != 0 && record.mode & MADE_FORWARD == 0 {
+                    // An earlier step of this rollback had to put the payload into pieces.
+                    let mut payload = page.page()[at + hp::WORD..at + len].to_vec();
+                    drop(page);
+                    relation.load_pieces(&mut payload)?;
+                    record.apply_to(&mut payload)?;
+                    return self.restore_apart(relation, record, old, &payload);
+                }
+                if hp::can_become(page.page(), slot, len - hp::WORD - cut + bytes.len()) {
+                    let op = Op::Patch { slot, word: old, off, cut, old: &[], new: bytes };
+                    self.emit_compensate(relation, xid, next, &[(target, op)], &[0], &mut [&mut page])?;
+                } else {
+                    let mut payload = page.page()[at + hp::WORD..at + len].to_vec();
+                    drop(page);
+                    record.apply_to(&mut payload)?;
+                    return self.restore_apart(relation, record, old, &payload);
+                }
+            }
+            _ => {
+                self.emit_compensate(relation, xid, next, &[(target, Op::Word { slot, word: old })], &[0], &mut [&mut page])?;
+            }
+        }
+        Ok(())
+    }
+    /// The room that the row needs has gone to others: its restored payload moves into pieces.
+    fn restore_apart(&self, relation: &Relation, record: &UndoRecord, old: u64, payload: &[u8]) -> Result<()> {
+        let rid = kilndb_base::RowId { block: record.block, slot: record.slot };
+        let pointer = relation.write_pieces(None, rid, payload)?;
+        let mut page = self.pool.write(relation.pid(record.block)?)?;
+        let op = Op::Put { slot: usize::from(record.slot), word: old | FORWARD, body: &pointer };
+        self.emit_compensate(relation, record.xid, record.prev, &[(relation.target(record.block), op)], &[0], &mut [&mut page])
+    }
+}

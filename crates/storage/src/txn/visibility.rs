@@ -1,0 +1,145 @@
+//! Which version of a row a snapshot sees; who holds a row.
+//!
+//! Invariants
+//! 1. A version whose undo record is gone, or below the horizon, is visible to everybody (undo invariant 2).
+//! 2. A lock record changes nothing about the row: looking through it leads to the same version.
+//!
+//! Must not know: how the row got into memory.
+
+use super::Snapshot;
+use super::table::Status;
+use crate::core::Core;
+use crate::directory::Relation;
+use crate::heap::page::{ADDRESS, DELETED, FORWARD, KEY_CHANGED};
+use crate::undo::record::UndoKind;
+use kilndb_base::Result;
+use std::sync::atomic::Ordering::*;
+
+/// In an undo record's mode: the version it made keeps its payload in pieces.
+pub const MADE_FORWARD: u8 = 4;
+
+/// What the newest version is, for a writer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Newest {
+    /// By a transaction in progress, not ours: xid, lock mode (0–3), what it did.
+    Held { xid: u64, mode: u8, kind: UndoKind },
+    /// Ours.
+    Own { command: u32, deleted: bool },
+    /// Committed with this CSN (0: visible to all).
+    Committed { csn: u64, deleted: bool },
+}
+
+impl Core {
+    /// Turns the newest payload into the one the snapshot sees; false: it sees none. `payload` has the payload itself,
+    /// or the pointer if `word` says FORWARD. `recheck`: the row's key has changed at some time.
+    pub(crate) fn version_for(
+        &self,
+        relation: &Relation,
+        mut word: u64,
+        payload: &mut Vec<u8>,
+        snapshot: &Snapshot,
+    ) -> Result<Option<bool>> {
+        let recheck = word & KEY_CHANGED != 0;
+        loop {
+            let address = word & ADDRESS;
+            let Some(head) = (if address == 0 { None } else { self.undo.head(&self.pool, address)? }) else { break };
+            let visible = if head.kind == UndoKind::Lock { false } else { self.sees(snapshot, head.xid, head.command) };
+            if visible {
+                break;
+            }
+            match head.kind {
+                UndoKind::Insert | UndoKind::InsertRange => return Ok(None),
+                UndoKind::Update => {
+                    let Some(record) = self.undo.read(&self.pool, address)? else { break };
+                    if word & FORWARD != 0 && record.mode & MADE_FORWARD == 0 {
+                        relation.load_pieces(payload)?;
+                    }
+                    record.apply_to(payload)?;
+                }
+                _ => {}
+            }
+            word = head.old_word;
+        }
+        if word & DELETED != 0 {
+            return Ok(None);
+        }
+        if word & FORWARD != 0 {
+            relation.load_pieces(payload)?;
+        }
+        Ok(Some(recheck))
+    }
+    #[inline]
+    fn sees(&self, snapshot: &Snapshot, xid: u64, command: u32) -> bool {
+        if xid == snapshot.xid && xid != 0 {
+            return command < snapshot.command;
+        }
+        match self.xids.status(xid) {
+            Status::Committed { csn, asynchronous } if csn <= snapshot.csn => {
+                if !asynchronous && csn > self.log.flushed_csn() {
+                    snapshot.registered.unflushed.fetch_max(csn, Relaxed);
+                }
+                true
+            }
+            _ => false,
+        }
+    }
+    /// Whether a row with this word counts (no payload wanted).
+    pub(crate) fn counts(&self, mut word: u64, snapshot: &Snapshot) -> Result<bool> {
+        loop {
+            let address = word & ADDRESS;
+            let Some(head) = (if address == 0 { None } else { self.undo.head(&self.pool, address)? }) else { break };
+            if head.kind != UndoKind::Lock && self.sees(snapshot, head.xid, head.command) {
+                break;
+            }
+            if matches!(head.kind, UndoKind::Insert | UndoKind::InsertRange) {
+                return Ok(false);
+            }
+            word = head.old_word;
+        }
+        Ok(word & DELETED == 0)
+    }
+    /// The newest version's state as `xid` finds it. The caller has the page latched or a snapshot registered.
+    pub(crate) fn newest(&self, mut word: u64, xid: u64) -> Result<Newest> {
+        loop {
+            let address = word & ADDRESS;
+            let head = if address == 0 { None } else { self.undo.head(&self.pool, address)? };
+            let Some(head) = head else {
+                return Ok(Newest::Committed { csn: 0, deleted: word & DELETED != 0 });
+            };
+            if head.xid == xid {
+                if head.kind != UndoKind::Lock {
+                    return Ok(Newest::Own { command: head.command, deleted: word & DELETED != 0 });
+                }
+            } else {
+                match self.xids.status(head.xid) {
+                    Status::InProgress => {
+                        return Ok(Newest::Held { xid: head.xid, mode: head.mode & 3, kind: head.kind });
+                    }
+                    Status::Committed { csn, .. } if head.kind != UndoKind::Lock => {
+                        return Ok(Newest::Committed { csn, deleted: word & DELETED != 0 });
+                    }
+                    _ => {}
+                }
+            }
+            word = head.old_word;
+        }
+    }
+    /// Strongest exclusive lock mode of `xid` on the row (its records on top of the chain).
+    pub(crate) fn own_mode(&self, mut word: u64, xid: u64) -> Result<Option<u8>> {
+        let mut mode = None;
+        while word & ADDRESS != 0 {
+            match self.undo.head(&self.pool, word & ADDRESS)? {
+                Some(head) if head.xid == xid => {
+                    mode = Some(mode.unwrap_or(0).max(head.mode & 3));
+                    word = head.old_word;
+                }
+                _ => break,
+            }
+        }
+        Ok(mode)
+    }
+    /// The word as a new version's predecessor: without its address if everybody sees it.
+    pub(crate) fn shorten(&self, word: u64) -> u64 {
+        if word & ADDRESS != 0 && self.undo.is_gone(word & ADDRESS) { word & !ADDRESS } else { word }
+    }
+}

@@ -1,0 +1,305 @@
+//! Undo space: chunks of 8 pages, mapped from never-reused addresses; one stream per worker and kind.
+//!
+//! Invariants
+//! 1. Address = chunk number × 64 kB + offset in the chunk; a record does not cross a page.
+//! 2. A chunk goes when no unfinished transaction (purge included) has a record in it and every snapshot
+//!    sees every transaction that has (`max_csn`). Aborts get a CSN too, for this rule.
+//! 3. A record of a chunk that is gone is visible to all.
+//! 4. Logged and unlogged changes never share a chunk.
+//!
+//! Must not know: what rows look like.
+
+pub mod record;
+
+use crate::buffer::{Pool, WriteGuard};
+use crate::directory::Directory;
+use crate::page::{self, HEADER, PAGE};
+use crate::reserve::LazyArray;
+use crate::wal::Log;
+use crate::wal::record::{Record, encode};
+use kilndb_base::{Error, Result};
+use record::{FIXED, UndoKind, UndoRecord};
+use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::{Mutex, MutexGuard};
+
+pub const CHUNK_PAGES: u32 = 8;
+pub const CHUNK: u64 = CHUNK_PAGES as u64 * PAGE as u64;
+const CAP: usize = 1 << 24;
+const WORDS: usize = 5;
+const NUMBER: usize = 0;
+const PLACE: usize = 1;
+const REFS: usize = 2;
+const MAX_CSN: usize = 3;
+const MIN_XID: usize = 4;
+const LOGGED: u64 = 1 << 32;
+
+#[derive(Default)]
+pub struct Stream {
+    chunk: u64,
+    page: u32,
+    /// Next free offset in the chunk; 0: no chunk yet.
+    offset: u64,
+}
+
+pub struct Undo {
+    table: LazyArray<AtomicU64>,
+    streams: Vec<[Mutex<Stream>; 2]>,
+    pub next_chunk: AtomicU64,
+    /// Lower bound of live chunks.
+    oldest: AtomicU64,
+    /// Every address below is visible to all.
+    horizon: AtomicU64,
+    sweep: Mutex<u64>,
+}
+
+/// The fixed part of a record.
+#[derive(Clone, Copy, Debug)]
+pub struct Head {
+    pub kind: UndoKind,
+    pub mode: u8,
+    pub command: u32,
+    pub xid: u64,
+    pub old_word: u64,
+}
+
+/// Room for one record, its page latched.
+pub struct Place<'a> {
+    pub address: u64,
+    pub chunk: u64,
+    page: WriteGuard<'a>,
+    _stream: MutexGuard<'a, Stream>,
+}
+impl Place<'_> {
+    pub fn write(mut self, record: &UndoRecord, lsn: u64) {
+        let at = (self.address % PAGE as u64) as usize;
+        let bytes = self.page.bytes();
+        record.write(&mut bytes[at..]);
+        if lsn != 0 {
+            page::set_lsn(bytes, lsn);
+        }
+        self.page.mark_dirty();
+    }
+}
+
+impl Undo {
+    pub fn new(workers: usize, next_chunk: u64) -> Result<Undo> {
+        Ok(Undo {
+            table: LazyArray::new(CAP * WORDS)?,
+            streams: (0..workers).map(|_| Default::default()).collect(),
+            next_chunk: AtomicU64::new(next_chunk),
+            oldest: AtomicU64::new(next_chunk),
+            horizon: AtomicU64::new(next_chunk * CHUNK),
+            sweep: Mutex::new(0),
+        })
+    }
+    #[inline]
+    fn word(&self, chunk: u64, which: usize) -> &AtomicU64 {
+        self.table.get((chunk as usize % CAP) * WORDS + which)
+    }
+    #[inline]
+    pub fn horizon(&self) -> u64 {
+        self.horizon.load(Acquire)
+    }
+    /// First page of a live chunk.
+    #[inline]
+    fn page_of(&self, chunk: u64) -> Option<u32> {
+        let place = self.word(chunk, PLACE).load(Acquire);
+        (self.word(chunk, NUMBER).load(Acquire) == chunk).then_some(place as u32)
+    }
+    pub fn is_gone(&self, address: u64) -> bool {
+        address < self.horizon() || self.page_of(address / CHUNK).is_none()
+    }
+    /// Makes a chunk known (also in recovery).
+    pub fn register(&self, chunk: u64, page: u32, logged: bool) {
+        self.word(chunk, REFS).store(0, Relaxed);
+        self.word(chunk, MAX_CSN).store(0, Relaxed);
+        self.word(chunk, MIN_XID).store(u64::MAX, Relaxed);
+        self.word(chunk, PLACE).store(u64::from(page) | if logged { LOGGED } else { 0 }, Release);
+        self.word(chunk, NUMBER).store(chunk, Release);
+        self.next_chunk.fetch_max(chunk + 1, Relaxed);
+    }
+    /// In recovery: chunks from `number` on may be live.
+    pub fn set_oldest(&self, number: u64) {
+        self.oldest.store(number, Relaxed);
+        self.horizon.store(number * CHUNK, Relaxed);
+    }
+    pub fn forget(&self, chunk: u64) {
+        self.word(chunk, NUMBER).store(0, Release);
+    }
+    /// Live chunks: number, first page, logged.
+    pub fn live(&self) -> Vec<(u64, u32, bool)> {
+        (self.oldest.load(Acquire)..self.next_chunk.load(Acquire))
+            .filter_map(|n| {
+                let place = self.word(n, PLACE).load(Acquire);
+                self.page_of(n).map(|page| (n, page, place & LOGGED != 0))
+            })
+            .collect()
+    }
+    pub fn reserve<'a>(
+        &'a self,
+        pool: &'a Pool,
+        directory: &Directory,
+        log: &Log,
+        worker: usize,
+        logged: bool,
+        len: usize,
+    ) -> Result<Place<'a>> {
+        if len > PAGE - HEADER {
+            return Err(Error::internal("undo record is longer than a page"));
+        }
+        let pair = &self.streams[worker % self.streams.len()];
+        let mut stream = crate::lock(&pair[usize::from(!logged)]);
+        let in_page = stream.offset % PAGE as u64;
+        if stream.offset != 0 && in_page != 0 && in_page + len as u64 > PAGE as u64 {
+            stream.offset = stream.offset.next_multiple_of(PAGE as u64);
+        }
+        if stream.offset == 0 || stream.offset + HEADER as u64 >= CHUNK {
+            let first = crate::lock(&directory.space).take(CHUNK_PAGES)?;
+            let number = self.next_chunk.fetch_add(1, SeqCst);
+            self.register(number, first, logged);
+            self.word(number, REFS).fetch_add(1, Relaxed);
+            if stream.chunk != 0 {
+                self.word(stream.chunk, REFS).fetch_sub(1, Release);
+            }
+            if logged {
+                log.append(&encode(&Record::Chunk { number, page: first }));
+            }
+            *stream = Stream { chunk: number, page: first, offset: 0 };
+        }
+        let index = (stream.offset / PAGE as u64) as u32;
+        let pid = stream.page + index;
+        let page = if stream.offset % PAGE as u64 == 0 {
+            let mut page = pool.write_new(pid)?;
+            let flags = if logged { 0 } else { page::FLAG_UNLOGGED };
+            page::format(page.bytes(), page::KIND_UNDO, flags, 0, stream.chunk as u32, index);
+            page::set_lsn(page.bytes(), log.insert_lsn());
+            page.mark_dirty();
+            stream.offset += HEADER as u64;
+            page
+        } else {
+            pool.write(pid)?
+        };
+        let address = stream.chunk * CHUNK + stream.offset;
+        stream.offset += len as u64;
+        Ok(Place { address, chunk: stream.chunk, page, _stream: stream })
+    }
+    /// A transaction has (one more) record in the chunk: holds it until [`Undo::release`].
+    pub fn hold(&self, chunk: u64, xid: u64) {
+        self.word(chunk, REFS).fetch_add(1, Relaxed);
+        self.word(chunk, MIN_XID).fetch_min(xid, Relaxed);
+    }
+    pub fn release(&self, chunk: u64, csn: u64) {
+        self.word(chunk, MAX_CSN).fetch_max(csn, Relaxed);
+        self.word(chunk, REFS).fetch_sub(1, Release);
+    }
+    fn copy<R>(&self, pool: &Pool, address: u64, mut f: impl FnMut(&[u8]) -> Option<R>) -> Result<Option<R>> {
+        let Some(first) = self.page_of(address / CHUNK) else { return Ok(None) };
+        let pid = first + (address % CHUNK / PAGE as u64) as u32;
+        let at = (address % PAGE as u64) as usize;
+        let got = pool.read(pid, |v| {
+            let len = v.u16(at);
+            v.bytes(at, len).and_then(&mut f)
+        })?;
+        // The chunk may have gone meanwhile, and the page may be another's.
+        if self.page_of(address / CHUNK) != Some(first) {
+            return Ok(None);
+        }
+        got.map(Some).ok_or_else(|| Error::corrupted(format!("undo record {address:#x} is not readable")))
+    }
+    /// None: the chunk is gone.
+    #[inline]
+    pub fn head(&self, pool: &Pool, address: u64) -> Result<Option<Head>> {
+        if address < self.horizon() {
+            return Ok(None);
+        }
+        self.copy(pool, address, |b| {
+            let b: &[u8; FIXED] = b.first_chunk()?;
+            Some(Head {
+                kind: UndoKind::from_u8(b[2])?,
+                mode: b[3],
+                command: u32::from_le_bytes([b[4], b[5], b[6], b[7]]),
+                xid: page::get64(b, 8),
+                old_word: page::get64(b, 24),
+            })
+        })
+    }
+    pub fn read(&self, pool: &Pool, address: u64) -> Result<Option<UndoRecord>> {
+        self.copy(pool, address, UndoRecord::parse)
+    }
+    /// Discards chunks that nobody needs: all transactions in them ended at or before `csn`.
+    pub fn discard(&self, pool: &Pool, directory: &Directory, log: &Log, csn: u64) -> usize {
+        let mut last = crate::lock(&self.sweep);
+        if *last == csn && csn != u64::MAX {
+            return 0;
+        }
+        *last = csn;
+        let next = self.next_chunk.load(Acquire);
+        let mut oldest = next;
+        let mut gone = 0;
+        for number in self.oldest.load(Relaxed)..next {
+            let Some(page) = self.page_of(number) else { continue };
+            if self.word(number, REFS).load(Acquire) != 0 || self.word(number, MAX_CSN).load(Relaxed) > csn {
+                oldest = oldest.min(number);
+                continue;
+            }
+            let logged = self.word(number, PLACE).load(Relaxed) & LOGGED != 0;
+            self.forget(number);
+            if logged {
+                log.append(&encode(&Record::ChunkGone { number }));
+            }
+            for pid in page..page + CHUNK_PAGES {
+                pool.discard(pid);
+            }
+            crate::lock(&directory.space).give(page, CHUNK_PAGES);
+            gone += 1;
+        }
+        self.oldest.store(oldest, Release);
+        self.horizon.fetch_max(oldest * CHUNK, Release);
+        gone
+    }
+    /// Streams let go of their chunks (before a clean shutdown).
+    pub fn close_streams(&self) {
+        for pair in &self.streams {
+            for stream in pair {
+                let mut stream = crate::lock(stream);
+                if stream.chunk != 0 {
+                    self.word(stream.chunk, REFS).fetch_sub(1, Release);
+                }
+                *stream = Stream::default();
+            }
+        }
+    }
+    /// Smallest transaction id that a live chunk may mention.
+    pub fn oldest_xid(&self) -> u64 {
+        self.live().iter().map(|(n, _, _)| self.word(*n, MIN_XID).load(Relaxed)).min().unwrap_or(u64::MAX)
+    }
+    /// Recovery: writes a record where the log says it was.
+    pub fn redo(&self, pool: &Pool, address: u64, record: &UndoRecord, lsn: u64) -> Result<()> {
+        let chunk = address / CHUNK;
+        let Some(first) = self.page_of(chunk) else { return Ok(()) };
+        let index = (address % CHUNK / PAGE as u64) as u32;
+        let at = (address % PAGE as u64) as usize;
+        let mut page = if at == HEADER { None } else { Some(pool.write(first + index)?) };
+        if page.is_none() {
+            let old = pool.write(first + index)?;
+            if page::lsn(old.page()) >= lsn && old.page()[page::at::KIND] != 0 {
+                return Ok(());
+            }
+            page = Some(old);
+        }
+        let Some(mut page) = page else { return Ok(()) };
+        if at == HEADER {
+            page::format(page.bytes(), page::KIND_UNDO, 0, 0, chunk as u32, index);
+        }
+        if page::lsn(page.page()) >= lsn {
+            return Ok(());
+        }
+        if !page.view().is(page::KIND_UNDO, chunk as u32, index) || at + record.len() > PAGE {
+            return Err(Error::corrupted(format!("undo page of {address:#x} is not what it should be")));
+        }
+        record.write(&mut page.bytes()[at..]);
+        page::set_lsn(page.bytes(), lsn);
+        page.mark_dirty();
+        Ok(())
+    }
+}

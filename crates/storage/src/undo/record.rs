@@ -1,0 +1,131 @@
+//! Undo records as they lie on undo pages.
+//!
+//! Format: length u16 (whole record), kind u8, mode u8, command u32, xid u64, previous record of the transaction u64,
+//! replaced version word u64, relation u32, block u32, slot u16, data.
+//!
+//! Must not know: how chunks are found.
+
+use kilndb_base::bytes::Reader;
+use kilndb_base::{Error, Result};
+
+pub const FIXED: usize = 42;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum UndoKind {
+    Insert = 1,
+    /// data: last slot u16.
+    InsertRange = 2,
+    /// data: offset u16, new length u16, replaced bytes.
+    Update = 3,
+    Delete = 4,
+    Lock = 5,
+    /// relation: index; data: row id u48, key.
+    IndexInsert = 6,
+    /// An entry whose row has another key now. data: replaced stamp u64, row id u48, key.
+    IndexMark = 7,
+    /// A marked entry that is wanted again. data as IndexMark.
+    IndexRevive = 8,
+    /// An entry of a deleted row. data: heap u32, row id u48, key.
+    IndexRetire = 9,
+    PieceInsert = 10,
+    /// The first piece of a payload that a newer version replaced.
+    PieceRetire = 11,
+}
+impl UndoKind {
+    pub fn from_u8(v: u8) -> Option<UndoKind> {
+        use UndoKind::*;
+        [Insert, InsertRange, Update, Delete, Lock, IndexInsert, IndexMark, IndexRevive, IndexRetire, PieceInsert, PieceRetire]
+            .into_iter()
+            .find(|k| *k as u8 == v)
+    }
+    /// There is something to purge once the transaction has committed and nobody sees what was before.
+    pub fn wants_purge(self) -> bool {
+        matches!(self, UndoKind::Delete | UndoKind::IndexMark | UndoKind::IndexRetire | UndoKind::PieceRetire)
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct UndoRecord {
+    pub kind: UndoKind,
+    /// Row lock mode that the record stands for (0–3).
+    pub mode: u8,
+    pub command: u32,
+    pub xid: u64,
+    pub prev: u64,
+    pub old_word: u64,
+    pub rel: u32,
+    pub block: u32,
+    pub slot: u16,
+    pub data: Vec<u8>,
+}
+
+impl UndoRecord {
+    pub fn len(&self) -> usize {
+        FIXED + self.data.len()
+    }
+    pub fn write(&self, out: &mut [u8]) {
+        out[0..2].copy_from_slice(&(self.len() as u16).to_le_bytes());
+        out[2] = self.kind as u8;
+        out[3] = self.mode;
+        out[4..8].copy_from_slice(&self.command.to_le_bytes());
+        out[8..16].copy_from_slice(&self.xid.to_le_bytes());
+        out[16..24].copy_from_slice(&self.prev.to_le_bytes());
+        out[24..32].copy_from_slice(&self.old_word.to_le_bytes());
+        out[32..36].copy_from_slice(&self.rel.to_le_bytes());
+        out[36..40].copy_from_slice(&self.block.to_le_bytes());
+        out[40..42].copy_from_slice(&self.slot.to_le_bytes());
+        out[FIXED..self.len()].copy_from_slice(&self.data);
+    }
+    pub fn parse(bytes: &[u8]) -> Option<UndoRecord> {
+        let mut r = Reader::new(bytes);
+        let len = usize::from(r.u16()?);
+        Some(UndoRecord {
+            kind: UndoKind::from_u8(r.u8()?)?,
+            mode: r.u8()?,
+            command: r.u32()?,
+            xid: r.u64()?,
+            prev: r.u64()?,
+            old_word: r.u64()?,
+            rel: r.u32()?,
+            block: r.u32()?,
+            slot: r.u16()?,
+            data: r.bytes(len.checked_sub(FIXED)?)?.to_vec(),
+        })
+    }
+    fn bad() -> Error {
+        Error::corrupted("undo record does not parse")
+    }
+    /// Update: offset, length of the new bytes, replaced bytes.
+    pub fn patch(&self) -> Result<(usize, usize, &[u8])> {
+        let mut r = Reader::new(&self.data);
+        let (Some(off), Some(cut)) = (r.u16(), r.u16()) else { return Err(Self::bad()) };
+        Ok((usize::from(off), usize::from(cut), r.remaining()))
+    }
+    pub fn apply_to(&self, payload: &mut Vec<u8>) -> Result<()> {
+        let (off, cut, old) = self.patch()?;
+        if off + cut > payload.len() {
+            return Err(Error::corrupted("undo record does not fit its row"));
+        }
+        payload.splice(off..off + cut, old.iter().copied());
+        Ok(())
+    }
+    /// Index kinds: leading number of `width` bytes, row id, key.
+    pub fn index_parts(&self, width: usize) -> Result<(u64, u64, &[u8])> {
+        if self.data.len() < width + 6 {
+            return Err(Self::bad());
+        }
+        let mut lead = [0; 8];
+        lead[..width].copy_from_slice(&self.data[..width]);
+        let mut rid = [0; 8];
+        rid[..6].copy_from_slice(&self.data[width..width + 6]);
+        Ok((u64::from_le_bytes(lead), u64::from_le_bytes(rid), &self.data[width + 6..]))
+    }
+}
+pub fn index_data(lead: &[u8], rid: u64, key: &[u8]) -> Vec<u8> {
+    let mut data = Vec::with_capacity(lead.len() + 6 + key.len());
+    data.extend_from_slice(lead);
+    data.extend_from_slice(&rid.to_le_bytes()[..6]);
+    data.extend_from_slice(key);
+    data
+}

@@ -1,0 +1,360 @@
+//! The log: a byte stream of records in 16 MB segments; ring buffer, flusher thread, group commit.
+//!
+//! Invariants
+//! 1. An LSN is an offset in the stream; a record's LSN is its end. Everything below the insert LSN is
+//!    complete in the ring or on disk.
+//! 2. Commit records get their CSN inside the insertion section: log order is commit order.
+//! 3. The flusher takes no page latch, so an inserter may wait for ring space while it holds latches.
+//! 4. Framing: varint length of the body, u32 CRC-32C of the body mixed with the start LSN, body.
+//!
+//! Must not know: pages, what bodies mean.
+
+pub mod record;
+pub mod segment;
+
+use crate::api::WalStats;
+use crate::crc::crc32c;
+use kilndb_base::park::{Park, WakeHandle};
+use kilndb_base::{Result, Severity};
+use segment::Segments;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::{Condvar, Mutex};
+use std::time::Duration;
+
+pub const SEGMENT: u64 = 16 << 20;
+pub const MAX_BODY: usize = 1 << 16;
+
+pub struct Log {
+    insert: Mutex<Insert>,
+    ring: Ring,
+    insert_lsn: AtomicU64,
+    written: AtomicU64,
+    flushed: AtomicU64,
+    last_csn: AtomicU64,
+    flushed_csn: AtomicU64,
+    control: Mutex<Control>,
+    work: Condvar,
+    done: Condvar,
+    idle: AtomicBool,
+    waiters: Mutex<Vec<(u64, WakeHandle)>>,
+    segments: Segments,
+    fsync: bool,
+    pub(crate) delay_ms: AtomicU64,
+    records: AtomicU64,
+    flushes: AtomicU64,
+    start: AtomicU64,
+    failed: AtomicBool,
+}
+struct Insert {
+    pos: u64,
+    /// Commits not yet flushed: (csn, end LSN).
+    commits: VecDeque<(u64, u64)>,
+}
+#[derive(Default)]
+struct Control {
+    wanted: u64,
+    stop: bool,
+}
+struct Ring {
+    bytes: Box<[std::cell::UnsafeCell<u8>]>,
+}
+// SAFETY: inserters write disjoint parts under the insert mutex; the flusher reads only below the insert LSN.
+unsafe impl Sync for Ring {}
+// SAFETY: plain bytes.
+unsafe impl Send for Ring {}
+
+impl Ring {
+    fn put(&self, pos: u64, data: &[u8]) {
+        let size = self.bytes.len();
+        let at = pos as usize % size;
+        let first = data.len().min(size - at);
+        // SAFETY: both parts lie in the ring; the caller holds the insert mutex and has checked the space.
+        unsafe {
+            let base = self.bytes.as_ptr() as *mut u8;
+            std::ptr::copy_nonoverlapping(data.as_ptr(), base.add(at), first);
+            std::ptr::copy_nonoverlapping(data.as_ptr().add(first), base, data.len() - first);
+        }
+    }
+    /// The part from `pos` that is contiguous in memory.
+    fn get(&self, pos: u64, len: usize) -> &[u8] {
+        let size = self.bytes.len();
+        let at = pos as usize % size;
+        // SAFETY: in bounds; nobody overwrites it until `written` moves past it.
+        unsafe { std::slice::from_raw_parts((self.bytes.as_ptr() as *const u8).add(at), len.min(size - at)) }
+    }
+}
+
+pub fn mix(crc: u32, lsn: u64) -> u32 {
+    crc ^ (lsn as u32) ^ ((lsn >> 32) as u32).wrapping_mul(0x9e37_79b1)
+}
+
+impl Log {
+    pub fn new(segments: Segments, start: u64, csn: u64, ring_bytes: u64, fsync: bool, delay_ms: u64) -> Log {
+        let size = (ring_bytes as usize).clamp(1 << 20, 1 << 30);
+        Log {
+            insert: Mutex::new(Insert { pos: start, commits: VecDeque::new() }),
+            // SAFETY: UnsafeCell<u8> is valid as zero.
+            ring: Ring { bytes: unsafe { Box::<[std::cell::UnsafeCell<u8>]>::new_zeroed_slice(size).assume_init() } },
+            insert_lsn: AtomicU64::new(start),
+            written: AtomicU64::new(start),
+            flushed: AtomicU64::new(start),
+            last_csn: AtomicU64::new(csn),
+            flushed_csn: AtomicU64::new(csn),
+            control: Mutex::default(),
+            work: Condvar::new(),
+            done: Condvar::new(),
+            idle: AtomicBool::new(false),
+            waiters: Mutex::default(),
+            segments,
+            fsync,
+            delay_ms: AtomicU64::new(delay_ms.max(1)),
+            records: AtomicU64::new(0),
+            flushes: AtomicU64::new(0),
+            start: AtomicU64::new(start),
+            failed: AtomicBool::new(false),
+        }
+    }
+    /// After recovery has found where the log ends. Nothing may have been inserted.
+    pub fn restart_at(&self, lsn: u64, csn: u64) {
+        let mut insert = crate::lock(&self.insert);
+        insert.pos = lsn;
+        for a in [&self.insert_lsn, &self.written, &self.flushed, &self.start] {
+            a.store(lsn, SeqCst);
+        }
+        self.last_csn.store(csn, SeqCst);
+        self.flushed_csn.store(csn, SeqCst);
+    }
+    pub fn segments(&self) -> &Segments {
+        &self.segments
+    }
+    pub fn insert_lsn(&self) -> u64 {
+        self.insert_lsn.load(Acquire)
+    }
+    pub fn flushed(&self) -> u64 {
+        self.flushed.load(Acquire)
+    }
+    #[inline]
+    pub fn last_csn(&self) -> u64 {
+        self.last_csn.load(SeqCst)
+    }
+    #[inline]
+    pub fn flushed_csn(&self) -> u64 {
+        self.flushed_csn.load(Acquire)
+    }
+    pub fn stats(&self) -> WalStats {
+        WalStats {
+            records: self.records.load(Relaxed),
+            bytes: self.insert_lsn() - self.start.load(Relaxed),
+            flushes: self.flushes.load(Relaxed),
+        }
+    }
+
+    pub fn append(&self, body: &[u8]) -> u64 {
+        self.append_with(body, |_, _| {})
+    }
+    /// `then` runs inside the insertion section.
+    pub fn append_then(&self, body: &[u8], then: impl FnOnce()) -> u64 {
+        self.append_with(body, |_, _| then())
+    }
+    /// The insert LSN, with every earlier insertion's `then` done.
+    pub fn settled_lsn(&self) -> u64 {
+        crate::lock(&self.insert).pos
+    }
+    /// A CSN for an end that needs no record: of an unlogged or read-mostly transaction.
+    pub fn next_csn(&self, publish: impl FnOnce(u64)) -> u64 {
+        let mut insert = crate::lock(&self.insert);
+        let csn = self.last_csn.load(Relaxed) + 1;
+        publish(csn);
+        let pos = insert.pos;
+        self.note_commit(&mut insert, csn, pos);
+        self.last_csn.store(csn, SeqCst);
+        csn
+    }
+    fn note_commit(&self, insert: &mut Insert, csn: u64, end: u64) {
+        if end <= self.flushed.load(Acquire) && insert.commits.is_empty() {
+            self.flushed_csn.store(csn, Release);
+        } else {
+            insert.commits.push_back((csn, end));
+        }
+    }
+    /// A commit or abort record: `publish` runs with the new CSN before any snapshot can contain it.
+    pub fn append_end(&self, body: &[u8], publish: impl FnOnce(u64)) -> (u64, u64) {
+        let mut given = 0;
+        let lsn = self.append_with(body, |insert, end| {
+            let csn = self.last_csn.load(Relaxed) + 1;
+            publish(csn);
+            insert.commits.push_back((csn, end));
+            self.last_csn.store(csn, SeqCst);
+            given = csn;
+        });
+        (lsn, given)
+    }
+    fn append_with(&self, body: &[u8], then: impl FnOnce(&mut Insert, u64)) -> u64 {
+        assert!(!body.is_empty() && body.len() <= MAX_BODY);
+        let crc = crc32c(body);
+        let mut head = [0u8; 10];
+        let mut n = 0;
+        let mut v = body.len();
+        while v >= 0x80 {
+            head[n] = v as u8 | 0x80;
+            v >>= 7;
+            n += 1;
+        }
+        head[n] = v as u8;
+        n += 1;
+        let total = (n + 4 + body.len()) as u64;
+        let mut insert = crate::lock(&self.insert);
+        while insert.pos + total - self.written.load(Acquire) > self.ring.bytes.len() as u64 {
+            drop(insert);
+            self.wait_written();
+            insert = crate::lock(&self.insert);
+        }
+        let pos = insert.pos;
+        head[n..n + 4].copy_from_slice(&mix(crc, pos).to_le_bytes());
+        self.ring.put(pos, &head[..n + 4]);
+        self.ring.put(pos + n as u64 + 4, body);
+        let end = pos + total;
+        insert.pos = end;
+        then(&mut insert, end);
+        self.insert_lsn.store(end, Release);
+        drop(insert);
+        self.records.fetch_add(1, Relaxed);
+        end
+    }
+    #[cold]
+    fn wait_written(&self) {
+        self.request(self.insert_lsn());
+        let control = crate::lock(&self.control);
+        let _ = self.done.wait_timeout(control, Duration::from_millis(1));
+    }
+    fn request(&self, lsn: u64) {
+        let mut control = crate::lock(&self.control);
+        if control.wanted < lsn {
+            control.wanted = lsn;
+        }
+        drop(control);
+        if self.idle.load(SeqCst) {
+            self.work.notify_one();
+        }
+    }
+
+    pub fn wait_flushed(&self, lsn: u64, park: &dyn Park) {
+        if self.flushed() >= lsn {
+            return;
+        }
+        loop {
+            crate::lock(&self.waiters).push((lsn, park.wake_handle()));
+            self.request(lsn);
+            if self.flushed.load(SeqCst) >= lsn {
+                return;
+            }
+            park.park_uninterruptible();
+            if self.flushed.load(SeqCst) >= lsn {
+                return;
+            }
+        }
+    }
+    /// Blocks the thread (evictions, checkpoints).
+    pub fn flush_blocking(&self, lsn: u64) -> Result<()> {
+        let lsn = lsn.min(self.insert_lsn());
+        while self.flushed() < lsn {
+            if self.failed.load(Relaxed) {
+                return Err(kilndb_base::Error::new(kilndb_base::sqlstate::IO_ERROR, "the log cannot be written"));
+            }
+            self.request(lsn);
+            let control = crate::lock(&self.control);
+            if self.flushed() < lsn {
+                let _ = self.done.wait_timeout(control, Duration::from_millis(5));
+            }
+        }
+        Ok(())
+    }
+    pub fn stop(&self) {
+        crate::lock(&self.control).stop = true;
+        self.work.notify_all();
+    }
+
+    /// The flusher thread's body.
+    pub fn run_flusher(&self, tell: &(dyn Fn(Severity, &str) + Send + Sync)) {
+        loop {
+            {
+                let mut control = crate::lock(&self.control);
+                self.idle.store(true, SeqCst);
+                if control.wanted <= self.flushed() && !control.stop {
+                    let delay = Duration::from_millis(self.delay_ms.load(Relaxed));
+                    control = self.work.wait_timeout(control, delay).unwrap_or_else(|e| e.into_inner()).0;
+                }
+                self.idle.store(false, SeqCst);
+                if control.stop {
+                    return;
+                }
+            }
+            if self.insert_lsn() == self.flushed() {
+                continue;
+            }
+            if let Err(e) = self.flush_once() {
+                self.failed.store(true, Relaxed);
+                tell(Severity::Panic, &format!("cannot write the log: {}", e.message()));
+                std::thread::sleep(Duration::from_millis(100));
+            } else {
+                self.failed.store(false, Relaxed);
+            }
+        }
+    }
+    fn flush_once(&self) -> Result<()> {
+        let end = self.insert_lsn();
+        let mut at = self.written.load(Acquire);
+        let from = at;
+        while at < end {
+            let in_segment = (SEGMENT - at % SEGMENT).min(end - at) as usize;
+            let part = self.ring.get(at, in_segment);
+            self.segments.write(at, part)?;
+            at += part.len() as u64;
+        }
+        self.segments.sync(from, end, self.fsync)?;
+        self.written.store(end, Release);
+        let csn = {
+            let mut insert = crate::lock(&self.insert);
+            let mut last = None;
+            while let Some(&(csn, lsn)) = insert.commits.front() {
+                if lsn > end {
+                    break;
+                }
+                last = Some(csn);
+                insert.commits.pop_front();
+            }
+            if let Some(csn) = last {
+                self.flushed_csn.store(csn, Release);
+            }
+            self.flushed.store(end, SeqCst);
+            last
+        };
+        let _ = csn;
+        self.flushes.fetch_add(1, Relaxed);
+        {
+            let _control = crate::lock(&self.control);
+            self.done.notify_all();
+        }
+        let woken: Vec<WakeHandle> = {
+            let mut waiters = crate::lock(&self.waiters);
+            let mut woken = Vec::new();
+            waiters.retain(|(lsn, wake)| {
+                if *lsn <= end {
+                    woken.push(wake.clone());
+                }
+                *lsn > end
+            });
+            woken
+        };
+        for wake in woken {
+            wake.wake();
+        }
+        Ok(())
+    }
+    /// LSN of the newest unflushed commit up to `csn`, if there is one.
+    pub fn unflushed_commit(&self, csn: u64) -> Option<u64> {
+        let insert = crate::lock(&self.insert);
+        insert.commits.iter().rev().find(|(c, _)| *c <= csn).map(|(_, lsn)| *lsn)
+    }
+}

@@ -1,0 +1,415 @@
+//! Log record bodies: page operations, undo records, transaction ends, directory changes.
+//!
+//! Invariants
+//! 1. [`Op::apply`] is the one function that changes a page for a record, forward and in recovery.
+//! 2. The undo record that a change carries is rebuilt from the record alone.
+//!
+//! Must not know: where pages are, who runs transactions.
+
+use crate::btree::node;
+use crate::heap::page as hp;
+use crate::page::{self, PageBytes, at, put16};
+use crate::undo::record::{UndoKind, UndoRecord};
+use kilndb_base::bytes::{Reader, put_prefixed, put_varint};
+use kilndb_base::{Error, Result};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Target {
+    pub rel: u32,
+    pub block: u32,
+}
+
+#[derive(Debug, Clone)]
+pub enum Op<'a> {
+    Init { kind: u8, level: u8 },
+    Put { slot: usize, word: u64, body: &'a [u8] },
+    /// Rows as (varint length, bytes), in slots from `first` on.
+    PutMany { first: usize, word: u64, rows: &'a [u8] },
+    /// payload[off..off + cut] = new. `old` is what was there (logged only where there is an undo record).
+    Patch { slot: usize, word: u64, off: usize, cut: usize, old: &'a [u8], new: &'a [u8] },
+    Word { slot: usize, word: u64 },
+    Free { slot: usize },
+    /// Frees those slots of the range whose word is `word`.
+    FreeRange { first: usize, last: usize, word: u64 },
+    TreeInsert { idx: usize, entry: &'a [u8] },
+    TreeRemove { idx: usize },
+    TreeReplace { idx: usize, entry: &'a [u8] },
+    TreeImage { level: u8, image: &'a [u8] },
+    TreeCut { idx: usize, right: u32, high: &'a [u8] },
+    Cell { bytes: &'a [u8] },
+}
+
+fn bad() -> Error {
+    Error::corrupted("log record does not parse")
+}
+const SAME: u8 = 0x10;
+const ZERO: u8 = 0x20;
+
+fn put_word(out: &mut Vec<u8>, word: u64, undo: u64) {
+    let flags = (word >> 56) as u8;
+    debug_assert!(flags < 0x10);
+    let address = word & hp::ADDRESS;
+    if address == 0 {
+        out.push(flags | ZERO);
+    } else if address == undo {
+        out.push(flags | SAME);
+    } else {
+        out.push(flags);
+        put_varint(out, address);
+    }
+}
+fn get_word(r: &mut Reader<'_>, undo: u64) -> Option<u64> {
+    let b = r.u8()?;
+    let address = match b & 0xf0 {
+        ZERO => 0,
+        SAME => undo,
+        0 => r.varint()?,
+        _ => return None,
+    };
+    Some(u64::from(b & 0x0f) << 56 | address)
+}
+
+impl<'a> Op<'a> {
+    pub fn apply(&self, p: &mut PageBytes, target: Target) -> Result<()> {
+        match *self {
+            Op::Init { kind, level } => {
+                let flags = p[at::FLAGS];
+                page::format(p, kind, flags, level, target.rel, target.block);
+                if kind == page::KIND_TREE {
+                    node::load_image(p, level, &node::image(0, &[], &[], &[]))?;
+                }
+                Ok(())
+            }
+            Op::Put { slot, word, body } => hp::put(p, slot, word, body),
+            Op::PutMany { first, word, rows } => {
+                let mut r = Reader::new(rows);
+                let mut slot = first;
+                while !r.is_empty() {
+                    hp::put(p, slot, word, r.prefixed().ok_or_else(bad)?)?;
+                    slot += 1;
+                }
+                Ok(())
+            }
+            Op::Patch { slot, word, off, cut, new, .. } => hp::patch(p, slot, word, off, cut, new),
+            Op::Word { slot, word } => hp::set_word(p, slot, word),
+            Op::Free { slot } => hp::free(p, slot),
+            Op::FreeRange { first, last, word } => {
+                for slot in first..=last {
+                    if hp::word(page::View::of(p), slot) == Some(word) {
+                        hp::free(p, slot)?;
+                    }
+                }
+                Ok(())
+            }
+            Op::TreeInsert { idx, entry } => node::insert(p, idx, entry),
+            Op::TreeRemove { idx } => node::remove(p, idx),
+            Op::TreeReplace { idx, entry } => node::replace(p, idx, entry),
+            Op::TreeImage { level, image } => node::load_image(p, level, image),
+            Op::TreeCut { idx, right, high } => node::cut(p, idx, right, high),
+            Op::Cell { bytes } => {
+                let end = page::HEADER + bytes.len();
+                p.get_mut(page::HEADER..end).ok_or_else(bad)?.copy_from_slice(bytes);
+                put16(p, at::COUNT, bytes.len());
+                Ok(())
+            }
+        }
+    }
+    /// The page's earlier contents do not matter.
+    pub fn is_init(&self) -> bool {
+        matches!(self, Op::Init { .. })
+    }
+    fn encode(&self, out: &mut Vec<u8>, undo: u64, with_old: bool) {
+        match *self {
+            Op::Init { kind, level } => out.extend_from_slice(&[1, kind, level]),
+            Op::Put { slot, word, body } => {
+                out.push(2);
+                put_varint(out, slot as u64);
+                put_word(out, word, undo);
+                put_prefixed(out, body);
+            }
+            Op::PutMany { first, word, rows } => {
+                out.push(3);
+                put_varint(out, first as u64);
+                put_word(out, word, undo);
+                put_prefixed(out, rows);
+            }
+            Op::Patch { slot, word, off, cut, old, new } => {
+                out.push(4);
+                put_varint(out, slot as u64);
+                put_word(out, word, undo);
+                put_varint(out, off as u64);
+                put_varint(out, cut as u64);
+                if with_old {
+                    assert!(old.len() == cut);
+                    out.extend_from_slice(old);
+                }
+                put_prefixed(out, new);
+            }
+            Op::Word { slot, word } => {
+                out.push(5);
+                put_varint(out, slot as u64);
+                put_word(out, word, undo);
+            }
+            Op::Free { slot } => {
+                out.push(6);
+                put_varint(out, slot as u64);
+            }
+            Op::FreeRange { first, last, word } => {
+                out.push(7);
+                put_varint(out, first as u64);
+                put_varint(out, last as u64);
+                put_word(out, word, undo);
+            }
+            Op::TreeInsert { idx, entry } => {
+                out.push(8);
+                put_varint(out, idx as u64);
+                put_prefixed(out, entry);
+            }
+            Op::TreeRemove { idx } => {
+                out.push(9);
+                put_varint(out, idx as u64);
+            }
+            Op::TreeReplace { idx, entry } => {
+                out.push(10);
+                put_varint(out, idx as u64);
+                put_prefixed(out, entry);
+            }
+            Op::TreeImage { level, image } => {
+                out.extend_from_slice(&[11, level]);
+                put_prefixed(out, image);
+            }
+            Op::TreeCut { idx, right, high } => {
+                out.push(12);
+                put_varint(out, idx as u64);
+                put_varint(out, u64::from(right));
+                put_prefixed(out, high);
+            }
+            Op::Cell { bytes } => {
+                out.push(13);
+                put_prefixed(out, bytes);
+            }
+        }
+    }
+    fn decode(r: &mut Reader<'a>, undo: u64, with_old: bool) -> Option<Op<'a>> {
+        let us = |v: Option<u64>| v.map(|v| v as usize);
+        Some(match r.u8()? {
+            1 => Op::Init { kind: r.u8()?, level: r.u8()? },
+            2 => Op::Put { slot: us(r.varint())?, word: get_word(r, undo)?, body: r.prefixed()? },
+            3 => Op::PutMany { first: us(r.varint())?, word: get_word(r, undo)?, rows: r.prefixed()? },
+            4 => {
+                let slot = us(r.varint())?;
+                let word = get_word(r, undo)?;
+                let off = us(r.varint())?;
+                let cut = us(r.varint())?;
+                let old = if with_old { r.bytes(cut)? } else { &[] };
+                Op::Patch { slot, word, off, cut, old, new: r.prefixed()? }
+            }
+            5 => Op::Word { slot: us(r.varint())?, word: get_word(r, undo)? },
+            6 => Op::Free { slot: us(r.varint())? },
+            7 => Op::FreeRange { first: us(r.varint())?, last: us(r.varint())?, word: get_word(r, undo)? },
+            8 => Op::TreeInsert { idx: us(r.varint())?, entry: r.prefixed()? },
+            9 => Op::TreeRemove { idx: us(r.varint())? },
+            10 => Op::TreeReplace { idx: us(r.varint())?, entry: r.prefixed()? },
+            11 => Op::TreeImage { level: r.u8()?, image: r.prefixed()? },
+            12 => Op::TreeCut { idx: us(r.varint())?, right: r.varint()? as u32, high: r.prefixed()? },
+            13 => Op::Cell { bytes: r.prefixed()? },
+            _ => return None,
+        })
+    }
+}
+
+/// A record body, decoded.
+#[derive(Debug)]
+pub enum Record<'a> {
+    /// Page operations; `undo`: address and record.
+    Change { xid: u64, undo: Option<(u64, UndoRecord)>, ops: Vec<(Target, Op<'a>)> },
+    /// A step of a rollback: page operations, and the transaction's chain goes on at `next`.
+    Compensate { xid: u64, next: u64, ops: Vec<(Target, Op<'a>)> },
+    Commit { xid: u64, purge: bool, drops: Vec<u32> },
+    /// Rolled back completely; the relations it had made are gone.
+    Abort { xid: u64 },
+    PurgeDone { xid: u64 },
+    Create { xid: u64, rel: u32, kind: u8, persistence: u8 },
+    Extent { rel: u32, index: u32, start: u32 },
+    Drop { rel: u32 },
+    Chunk { number: u64, page: u32 },
+    ChunkGone { number: u64 },
+    /// Which heap an index belongs to.
+    Belongs { rel: u32, heap: u32 },
+}
+
+fn encode_ops(out: &mut Vec<u8>, ops: &[(Target, Op<'_>)], undo: u64, with_old: bool) {
+    for (target, op) in ops {
+        put_varint(out, u64::from(target.rel));
+        put_varint(out, u64::from(target.block));
+        op.encode(out, undo, with_old);
+    }
+}
+fn decode_ops<'a>(r: &mut Reader<'a>, undo: u64, with_old: bool) -> Option<Vec<(Target, Op<'a>)>> {
+    let mut ops = Vec::new();
+    while !r.is_empty() {
+        let target = Target { rel: r.varint()? as u32, block: r.varint()? as u32 };
+        ops.push((target, Op::decode(r, undo, with_old)?));
+    }
+    Some(ops)
+}
+/// Where an undo record's place and data follow from the first operation, they are not logged.
+fn derived(kind: UndoKind) -> bool {
+    matches!(kind, UndoKind::Insert | UndoKind::Update | UndoKind::Delete | UndoKind::Lock | UndoKind::PieceInsert | UndoKind::IndexInsert)
+}
+pub fn update_data(off: usize, new_len: usize, old: &[u8]) -> Vec<u8> {
+    let mut data = Vec::with_capacity(4 + old.len());
+    data.extend_from_slice(&(off as u16).to_le_bytes());
+    data.extend_from_slice(&(new_len as u16).to_le_bytes());
+    data.extend_from_slice(old);
+    data
+}
+
+pub fn encode_change(out: &mut Vec<u8>, xid: u64, undo: Option<(u64, &UndoRecord)>, ops: &[(Target, Op<'_>)]) {
+    out.clear();
+    match undo {
+        None => {
+            out.push(1);
+            put_varint(out, xid);
+            encode_ops(out, ops, 0, false);
+        }
+        Some((address, u)) => {
+            // Bits 4–7 of the first byte: the undo kind.
+            out.push(2 | (u.kind as u8) << 4);
+            put_varint(out, xid);
+            put_varint(out, address);
+            // How far back the transaction's previous record lies; 0: this is its first.
+            let back = if u.prev == 0 { 0 } else { (address.wrapping_sub(u.prev)) as i64 };
+            put_varint(out, ((back << 1) ^ (back >> 63)) as u64);
+            put_varint(out, u64::from(u.command) << 3 | u64::from(u.mode));
+            if u.kind != UndoKind::Insert && u.kind != UndoKind::PieceInsert && u.kind != UndoKind::IndexInsert {
+                put_word(out, u.old_word, 0);
+            }
+            if !derived(u.kind) {
+                put_varint(out, u64::from(u.rel));
+                put_varint(out, u64::from(u.block));
+                put_varint(out, u64::from(u.slot));
+                put_prefixed(out, &u.data);
+            }
+            encode_ops(out, ops, address, true);
+        }
+    }
+}
+pub fn encode_compensate(out: &mut Vec<u8>, xid: u64, next: u64, ops: &[(Target, Op<'_>)]) {
+    out.clear();
+    out.push(3);
+    put_varint(out, xid);
+    put_varint(out, next);
+    encode_ops(out, ops, 0, false);
+}
+/// Everything else.
+pub fn encode(record: &Record<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut numbers = |kind: u8, ns: &[u64]| {
+        out.push(kind);
+        for n in ns {
+            put_varint(&mut out, *n);
+        }
+    };
+    match record {
+        Record::Commit { xid, purge, drops } => {
+            numbers(4 | u8::from(*purge) << 4, &[*xid]);
+            for d in drops {
+                put_varint(&mut out, u64::from(*d));
+            }
+        }
+        Record::Abort { xid } => numbers(5, &[*xid]),
+        Record::PurgeDone { xid } => numbers(6, &[*xid]),
+        Record::Create { xid, rel, kind, persistence } => {
+            numbers(7, &[*xid, u64::from(*rel), u64::from(*kind), u64::from(*persistence)]);
+        }
+        Record::Extent { rel, index, start } => numbers(8, &[u64::from(*rel), u64::from(*index), u64::from(*start)]),
+        Record::Drop { rel } => numbers(9, &[u64::from(*rel)]),
+        Record::Chunk { number, page } => numbers(10, &[*number, u64::from(*page)]),
+        Record::ChunkGone { number } => numbers(11, &[*number]),
+        Record::Belongs { rel, heap } => numbers(12, &[u64::from(*rel), u64::from(*heap)]),
+        Record::Change { .. } | Record::Compensate { .. } => {}
+    }
+    out
+}
+
+pub fn decode(body: &[u8]) -> Result<Record<'_>> {
+    decode_inner(body).ok_or_else(bad)
+}
+fn decode_inner(body: &[u8]) -> Option<Record<'_>> {
+    let mut r = Reader::new(body);
+    let head = r.u8()?;
+    let v32 = |r: &mut Reader<'_>| r.varint().and_then(|v| u32::try_from(v).ok());
+    Some(match head & 0x0f {
+        1 => Record::Change { xid: r.varint()?, undo: None, ops: decode_ops(&mut r, 0, false)? },
+        2 => {
+            let kind = UndoKind::from_u8(head >> 4)?;
+            let xid = r.varint()?;
+            let address = r.varint()?;
+            let z = r.varint()?;
+            let back = (z >> 1) as i64 ^ -((z & 1) as i64);
+            let prev = if back == 0 { 0 } else { address.wrapping_sub(back as u64) };
+            let c = r.varint()?;
+            let old_word = match kind {
+                UndoKind::Insert | UndoKind::PieceInsert | UndoKind::IndexInsert => 0,
+                _ => get_word(&mut r, 0)?,
+            };
+            let mut u = UndoRecord {
+                kind,
+                mode: (c & 7) as u8,
+                command: (c >> 3) as u32,
+                xid,
+                prev,
+                old_word,
+                rel: 0,
+                block: 0,
+                slot: 0,
+                data: Vec::new(),
+            };
+            if !derived(kind) {
+                u.rel = v32(&mut r)?;
+                u.block = v32(&mut r)?;
+                u.slot = r.varint()? as u16;
+                u.data = r.prefixed()?.to_vec();
+            }
+            let ops = decode_ops(&mut r, address, true)?;
+            if derived(kind) {
+                let (target, op) = ops.first()?;
+                u.rel = target.rel;
+                u.block = target.block;
+                match op {
+                    Op::Put { slot, .. } | Op::Word { slot, .. } => u.slot = *slot as u16,
+                    Op::Patch { slot, off, old, new, .. } => {
+                        u.slot = *slot as u16;
+                        u.data = update_data(*off, new.len(), old);
+                    }
+                    Op::TreeInsert { entry, .. } => {
+                        let (key, rid) = node::parse(entry)?;
+                        u.data = crate::undo::record::index_data(&[], rid, &key);
+                        u.block = 0;
+                    }
+                    _ => return None,
+                }
+            }
+            Record::Change { xid, undo: Some((address, u)), ops }
+        }
+        3 => Record::Compensate { xid: r.varint()?, next: r.varint()?, ops: decode_ops(&mut r, 0, false)? },
+        4 => {
+            let xid = r.varint()?;
+            let mut drops = Vec::new();
+            while !r.is_empty() {
+                drops.push(v32(&mut r)?);
+            }
+            Record::Commit { xid, purge: head & 0x10 != 0, drops }
+        }
+        5 => Record::Abort { xid: r.varint()? },
+        6 => Record::PurgeDone { xid: r.varint()? },
+        7 => Record::Create { xid: r.varint()?, rel: v32(&mut r)?, kind: r.varint()? as u8, persistence: r.varint()? as u8 },
+        8 => Record::Extent { rel: v32(&mut r)?, index: v32(&mut r)?, start: v32(&mut r)? },
+        9 => Record::Drop { rel: v32(&mut r)? },
+        10 => Record::Chunk { number: r.varint()?, page: v32(&mut r)? },
+        11 => Record::ChunkGone { number: r.varint()? },
+        12 => Record::Belongs { rel: v32(&mut r)?, heap: v32(&mut r)? },
+        _ => return None,
+    })
+}

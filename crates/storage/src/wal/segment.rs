@@ -1,0 +1,115 @@
+//! Log segments: files `wal/<number>` of 16 MB, preallocated, recycled by renaming.
+//!
+//! Invariants
+//! 1. Segment n holds the stream's bytes [n × 16 MB, (n + 1) × 16 MB).
+//! 2. A recycled segment's old bytes are never taken for records: checksums are mixed with the LSN.
+//!
+//! Must not know: records.
+
+use super::SEGMENT;
+use kilndb_base::env::{Env, File, Open};
+use kilndb_base::{Error, Result};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+pub struct Segments {
+    env: Arc<dyn Env>,
+    dir: PathBuf,
+    open: Mutex<BTreeMap<u64, Arc<dyn File>>>,
+    spare: Mutex<Vec<PathBuf>>,
+}
+
+impl Segments {
+    pub fn new(env: Arc<dyn Env>, dir: PathBuf) -> Result<Segments> {
+        env.create_dir_all(&dir)?;
+        Ok(Segments { env, dir, open: Mutex::default(), spare: Mutex::default() })
+    }
+    fn path(&self, number: u64) -> PathBuf {
+        self.dir.join(format!("{number:016x}"))
+    }
+    fn file(&self, number: u64, create: bool) -> Result<Option<Arc<dyn File>>> {
+        if let Some(file) = crate::lock(&self.open).get(&number) {
+            return Ok(Some(file.clone()));
+        }
+        let path = self.path(number);
+        if !self.env.exists(&path) {
+            if !create {
+                return Ok(None);
+            }
+            let spare = crate::lock(&self.spare).pop();
+            match spare {
+                Some(old) => self.env.rename(&old, &path)?,
+                None => self.env.open(&path, Open::Create)?.allocate(0, SEGMENT)?,
+            }
+            self.env.sync_dir(&self.dir)?;
+        }
+        let file = self.env.open(&path, Open::Existing)?;
+        let mut open = crate::lock(&self.open);
+        open.insert(number, file.clone());
+        while open.len() > 4 {
+            open.pop_first();
+        }
+        Ok(Some(file))
+    }
+    /// `data` lies within one segment.
+    pub fn write(&self, lsn: u64, data: &[u8]) -> Result<()> {
+        let file = self.file(lsn / SEGMENT, true)?.ok_or_else(|| Error::internal("no log segment"))?;
+        file.write_at(data, lsn % SEGMENT)?;
+        Ok(())
+    }
+    pub fn sync(&self, from: u64, to: u64, fsync: bool) -> Result<()> {
+        if !fsync {
+            return Ok(());
+        }
+        for number in from / SEGMENT..=to.saturating_sub(1) / SEGMENT {
+            if let Some(file) = self.file(number, false)? {
+                file.sync_data()?;
+            }
+        }
+        Ok(())
+    }
+    /// Reads as far as the log's files reach.
+    pub fn read(&self, mut lsn: u64, mut buf: &mut [u8]) -> Result<usize> {
+        let mut done = 0;
+        while !buf.is_empty() {
+            let Some(file) = self.file(lsn / SEGMENT, false)? else { break };
+            let part = buf.len().min((SEGMENT - lsn % SEGMENT) as usize);
+            let got = file.read_at(&mut buf[..part], lsn % SEGMENT)?;
+            if got == 0 {
+                break;
+            }
+            done += got;
+            lsn += got as u64;
+            buf = &mut buf[got..];
+        }
+        Ok(done)
+    }
+    /// Segments wholly below `lsn` become spares (up to `keep`) or are removed.
+    pub fn recycle(&self, lsn: u64, keep: usize) -> Result<()> {
+        let first = lsn / SEGMENT;
+        for path in self.env.list_dir(&self.dir)? {
+            let Some(name) = path.file_name().and_then(|n| n.to_str()) else { continue };
+            let stale = match u64::from_str_radix(name, 16) {
+                Ok(number) if number >= first => continue,
+                Ok(number) => number,
+                Err(_) => {
+                    if name.ends_with(".spare") && !crate::lock(&self.spare).contains(&path) {
+                        self.env.remove_file(&path)?;
+                    }
+                    continue;
+                }
+            };
+            crate::lock(&self.open).remove(&stale);
+            let room = crate::lock(&self.spare).len() < keep;
+            if room {
+                let spare = self.dir.join(format!("{stale:016x}.spare"));
+                self.env.rename(&path, &spare)?;
+                crate::lock(&self.spare).push(spare);
+            } else {
+                self.env.remove_file(&path)?;
+            }
+        }
+        Ok(())
+    }
+}
