@@ -71,6 +71,25 @@ pub fn parse(sql: &str) -> Result<Script> {
     }
 }
 
+/// An expression's text, as the deparser writes it. Needs a full-size stack too.
+pub fn expression_sql(node: Node<'_>) -> Result<String> {
+    let select = pg_raw_parse::make::owned(|mem| {
+        let copy = mem.make_unique(node);
+        let target = mem.make_res_target(None, mem.empty(), copy);
+        let mut select = mem.make_node::<nodes::SelectStmt>();
+        select.as_mut().set_target_list(mem.make_list(&[target]));
+        select
+    });
+    let text = pg_raw_parse::deparse(&*select).map_err(|e| Error::internal(format!("could not write an expression: {e}")))?;
+    Ok(text.as_str().strip_prefix("SELECT ").unwrap_or(text.as_str()).to_string())
+}
+
+/// A statement's text, as the deparser writes it.
+pub fn statement_sql(node: Node<'_>) -> Result<String> {
+    let text = pg_raw_parse::deparse(node).map_err(|e| Error::internal(format!("could not write a statement: {e}")))?;
+    Ok(text.as_str().to_string())
+}
+
 fn convert(e: pg_raw_parse::error::CError) -> Error {
     let message = e.to_string();
     let state = state_of(&message);
@@ -118,6 +137,18 @@ mod tests {
         let fields = e.map(|e| e.0);
         assert_eq!(fields.as_ref().and_then(|f| f.position), Some(15));
         assert_eq!(fields.map(|f| f.message), Some("syntax error at or near \"from\"".to_string()));
+    }
+
+    #[test]
+    fn expressions_are_written_back() {
+        let script = parse("select a + 1, nextval('x'::regclass)").unwrap();
+        let Node::SelectStmt(select) = script.statements()[0].node() else { panic!() };
+        let texts: Vec<String> = select
+            .target_list()
+            .iter()
+            .filter_map(|t| expression_sql(t.val()).ok())
+            .collect();
+        assert_eq!(texts, ["a + 1", "nextval('x'::regclass)"]);
     }
 
     #[test]

@@ -1,3 +1,10 @@
-//! What the rest of this crate asks of the catalogs.
+//! The catalogs: PostgreSQL's built-in facts, the system tables, and the cache that turns rows into objects.
+
+pub mod bootstrap;
+pub mod builtin;
+pub mod cache;
+pub mod format_type;
+pub mod ids;
 pub mod model;
+pub mod store;
 pub use model::*;

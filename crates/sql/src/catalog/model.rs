@@ -229,6 +229,7 @@ pub trait CatalogView {
     fn btree_strategy(&self, operator: Oid) -> Result<Option<u8>>;
     /// As format_type prints it.
     fn format_type(&self, oid: Oid, typmod: i32) -> String;
+    fn schema_name_of(&self, oid: Oid) -> Option<String>;
     fn current_schema(&self) -> Option<String>;
 }
 

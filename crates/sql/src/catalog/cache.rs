@@ -1,0 +1,695 @@
+//! Catalog objects built from the system tables' rows, kept until a DDL transaction commits.
+//!
+//! Invariants
+//! 1. The shared cache holds what is committed. A transaction that has done DDL reads through a cache of its own, which is
+//!    emptied at each of its commands.
+//! 2. A DDL transaction's commit replaces the shared cache ([`Database::publish`]); while one is committing nobody
+//!    fills or reads the shared cache.
+//! 3. Objects are immutable: a plan may hold them for as long as its catalog version is current.
+
+use super::builtin::{BUILTINS, FIRST_USER_OID, INFORMATION_SCHEMA, PG_CATALOG, SystemTable};
+use super::ids::*;
+use super::model::*;
+use super::store::{CatalogRow, CatalogStore, shape};
+use kilndb_base::{Oid, RelationId, Result};
+use kilndb_storage::Snapshot;
+use kilndb_types::row::RowDescriptor;
+use kilndb_types::{Datum, oids};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+#[derive(Default)]
+struct Objects {
+    tables: HashMap<Oid, Option<Arc<Table>>>,
+    table_names: HashMap<(Oid, String), Option<Oid>>,
+    types: HashMap<Oid, Option<Arc<TypeInfo>>>,
+    type_names: HashMap<(Oid, String), Option<Oid>>,
+    schemas: HashMap<String, Option<Oid>>,
+    schema_names: HashMap<Oid, Option<String>>,
+    functions: HashMap<String, Vec<Arc<FunctionInfo>>>,
+    functions_by_oid: HashMap<Oid, Option<Arc<FunctionInfo>>>,
+    /// Foreign keys by the table they point at.
+    referencing: Option<HashMap<Oid, Vec<Arc<ForeignKey>>>>,
+}
+
+/// A cache of catalog objects. One is shared by a database's sessions; a session that does DDL has its own.
+#[derive(Default)]
+pub struct ObjectCache {
+    objects: Mutex<Objects>,
+}
+
+impl ObjectCache {
+    fn lock(&self) -> MutexGuard<'_, Objects> {
+        self.objects.lock().unwrap_or_else(|e| e.into_inner())
+    }
+}
+
+pub struct Database {
+    pub oid: Oid,
+    pub name: String,
+    pub store: CatalogStore,
+    version: AtomicU64,
+    /// DDL transactions between their commit record and `publish`.
+    committing: AtomicU64,
+    shared: Mutex<Arc<ObjectCache>>,
+}
+
+impl Database {
+    pub fn new(oid: Oid, name: String, store: CatalogStore) -> Database {
+        Database {
+            oid,
+            name,
+            store,
+            version: AtomicU64::new(1),
+            committing: AtomicU64::new(0),
+            shared: Mutex::new(Arc::default()),
+        }
+    }
+    /// Changes whenever a cached object may have changed.
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+    /// True if plans and objects of `version` are still right.
+    pub fn is_current(&self, version: u64) -> bool {
+        self.committing.load(Ordering::SeqCst) == 0 && self.version() == version
+    }
+    pub fn begin_publish(&self) {
+        self.committing.fetch_add(1, Ordering::SeqCst);
+    }
+    /// After the commit of a transaction that has done DDL (or its failure).
+    pub fn publish(&self) {
+        let mut shared = self.shared.lock().unwrap_or_else(|e| e.into_inner());
+        *shared = Arc::default();
+        self.version.fetch_add(1, Ordering::SeqCst);
+        self.committing.fetch_sub(1, Ordering::SeqCst);
+    }
+    /// The shared cache with its version, or none while a DDL transaction commits.
+    pub fn shared_cache(&self) -> Option<(Arc<ObjectCache>, u64)> {
+        let shared = self.shared.lock().unwrap_or_else(|e| e.into_inner());
+        (self.committing.load(Ordering::SeqCst) == 0).then(|| (shared.clone(), self.version()))
+    }
+}
+
+/// The catalogs as one statement sees them.
+pub struct CatalogReader<'a> {
+    pub database: &'a Database,
+    pub snapshot: Snapshot,
+    pub cache: Arc<ObjectCache>,
+    /// OIDs of the schemas searched, pg_catalog included where it stands.
+    pub search_path: &'a [Oid],
+    /// Schema for new objects, if any on the path exists.
+    pub creation_schema: Option<String>,
+    /// What `pg_temp` means for this session.
+    pub temp_schema: Option<Oid>,
+}
+
+impl CatalogReader<'_> {
+    fn store(&self) -> &CatalogStore {
+        &self.database.store
+    }
+
+    pub fn schema_oid(&self, name: &str) -> Result<Option<Oid>> {
+        if name == "pg_temp" {
+            return Ok(self.temp_schema);
+        }
+        if let Some(found) = self.cache.lock().schemas.get(name) {
+            return Ok(*found);
+        }
+        let rows = self.store().lookup(PG_NAMESPACE, PG_NAMESPACE_NSPNAME_INDEX, &[Datum::text(name)], &self.snapshot)?;
+        let oid = rows.first().map(|r| r.oid("oid"));
+        self.cache.lock().schemas.insert(name.to_string(), oid);
+        Ok(oid)
+    }
+
+    pub fn schema_name(&self, oid: Oid) -> Result<Option<String>> {
+        if let Some(found) = self.cache.lock().schema_names.get(&oid) {
+            return Ok(found.clone());
+        }
+        let rows = self.store().lookup(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, &[Datum::Oid(oid)], &self.snapshot)?;
+        let name = rows.first().and_then(|r| r.text("nspname")).map(str::to_string);
+        self.cache.lock().schema_names.insert(oid, name.clone());
+        Ok(name)
+    }
+
+    /// The relation of that name in that schema, whatever its kind.
+    pub fn relation_oid(&self, schema: Oid, name: &str) -> Result<Option<Oid>> {
+        let key = (schema, name.to_string());
+        if let Some(found) = self.cache.lock().table_names.get(&key) {
+            return Ok(*found);
+        }
+        let rows = self.store().lookup(
+            PG_CLASS,
+            PG_CLASS_RELNAME_NSP_INDEX,
+            &[Datum::text(name), Datum::Oid(schema)],
+            &self.snapshot,
+        )?;
+        let oid = rows.first().map(|r| r.oid("oid"));
+        self.cache.lock().table_names.insert(key, oid);
+        Ok(oid)
+    }
+
+    /// Schemas to search for a name: the one given, or the path (temporary objects first for relations and types).
+    pub fn schemas_to_search(&self, schema: Option<&str>, temporary_first: bool) -> Result<Vec<Oid>> {
+        match schema {
+            Some(name) => Ok(self.schema_oid(name)?.into_iter().collect()),
+            None => {
+                let temp = self.temp_schema.filter(|_| temporary_first);
+                Ok(temp.into_iter().chain(self.search_path.iter().copied()).collect())
+            }
+        }
+    }
+
+    pub fn find_relation(&self, schema: Option<&str>, name: &str) -> Result<Option<Oid>> {
+        for schema in self.schemas_to_search(schema, true)? {
+            if let Some(oid) = self.relation_oid(schema, name)? {
+                return Ok(Some(oid));
+            }
+        }
+        Ok(None)
+    }
+
+    pub fn class_row(&self, oid: Oid) -> Result<Option<CatalogRow>> {
+        let mut rows = self.store().lookup(PG_CLASS, PG_CLASS_OID_INDEX, &[Datum::Oid(oid)], &self.snapshot)?;
+        Ok(rows.pop())
+    }
+
+    fn load_table(&self, oid: Oid) -> Result<Option<Arc<Table>>> {
+        let Some(class) = self.class_row(oid)? else { return Ok(None) };
+        let kind = match class.char("relkind") {
+            b'r' | b't' => TableKind::Table,
+            b'v' => TableKind::View,
+            b'S' => TableKind::Sequence,
+            b'i' | b'I' => TableKind::Index,
+            b'p' => TableKind::Partitioned,
+            b'c' => TableKind::Composite,
+            _ => return Ok(None),
+        };
+        let columns = self.load_columns(oid)?;
+        let mut stored_types = Vec::with_capacity(columns.len());
+        for column in &columns {
+            stored_types.push(self.storage_type(column.type_oid)?);
+        }
+        let schema_oid = class.oid("relnamespace");
+        let has_rules = kind == TableKind::View;
+        let indexes = if class.bool("relhasindex") { self.load_indexes(oid, &columns)? } else { Vec::new() };
+        let (checks, foreign_keys) = self.load_constraints(oid)?;
+        Ok(Some(Arc::new(Table {
+            oid,
+            name: class.text("relname").unwrap_or("").to_string(),
+            schema_oid,
+            schema_name: self.schema_name(schema_oid)?.unwrap_or_default(),
+            owner: class.oid("relowner"),
+            kind,
+            persistence: class.char("relpersistence"),
+            type_oid: class.oid("reltype"),
+            descriptor: Arc::new(RowDescriptor::new(&stored_types)?),
+            columns,
+            storage: RelationId(class.oid("relfilenode")),
+            indexes,
+            checks,
+            foreign_keys,
+            referenced_by: self.referencing(oid)?,
+            view_sql: if has_rules { self.load_view(oid)? } else { None },
+            reltuples: class.float4("reltuples"),
+            is_catalog: false,
+        })))
+    }
+
+    /// What a row stores for a type: domains as their base type, enums as OIDs.
+    fn storage_type(&self, oid: Oid) -> Result<Oid> {
+        match self.type_by_oid(oid)? {
+            Some(t) if t.kind == b'd' => self.storage_type(t.base_type),
+            Some(t) if t.kind == b'e' => Ok(oids::OID),
+            _ => Ok(oid),
+        }
+    }
+
+    fn load_columns(&self, oid: Oid) -> Result<Vec<Column>> {
+        let store = self.store();
+        let rows = store.lookup(PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &[Datum::Oid(oid)], &self.snapshot)?;
+        let defaults = store.lookup(PG_ATTRDEF, PG_ATTRDEF_ADRELID_ADNUM_INDEX, &[Datum::Oid(oid)], &self.snapshot)?;
+        let mut columns = Vec::new();
+        for row in rows.iter().filter(|r| r.int("attnum") > 0) {
+            let attnum = row.int("attnum") as i16;
+            let default = defaults.iter().find(|d| d.int("adnum") == i64::from(attnum));
+            let missing = match row.get("attmissingval") {
+                Datum::Array(a) => a.elements.first().cloned().unwrap_or_default(),
+                _ => Datum::Null,
+            };
+            let identity = letter(row.char("attidentity"));
+            columns.push(Column {
+                name: row.text("attname").unwrap_or("").to_string(),
+                attnum,
+                type_oid: row.oid("atttypid"),
+                typmod: row.int("atttypmod") as i32,
+                collation: row.oid("attcollation"),
+                not_null: row.bool("attnotnull"),
+                dropped: row.bool("attisdropped"),
+                default_sql: default.and_then(|d| d.text("adbin")).map(str::to_string),
+                identity,
+                identity_sequence: if identity != 0 { self.owned_sequence(oid, attnum)? } else { None },
+                generated: letter(row.char("attgenerated")),
+                missing,
+            });
+        }
+        Ok(columns)
+    }
+
+    /// The sequence that depends internally on a column (an identity column's), or automatically (a serial's).
+    pub fn owned_sequence(&self, table: Oid, attnum: i16) -> Result<Option<Oid>> {
+        let key = [Datum::Oid(PG_CLASS), Datum::Oid(table), Datum::Int4(i32::from(attnum))];
+        let rows = self.store().lookup(PG_DEPEND, PG_DEPEND_REFERENCE_INDEX, &key, &self.snapshot)?;
+        for row in rows.iter().filter(|r| r.oid("classid") == PG_CLASS) {
+            let object = row.oid("objid");
+            if self.class_row(object)?.is_some_and(|c| c.char("relkind") == b'S') {
+                return Ok(Some(object));
+            }
+        }
+        Ok(None)
+    }
+
+    fn load_view(&self, oid: Oid) -> Result<Option<String>> {
+        let rows = self.store().lookup(PG_REWRITE, PG_REWRITE_REL_RULENAME_INDEX, &[Datum::Oid(oid)], &self.snapshot)?;
+        Ok(rows.first().and_then(|r| r.text("ev_action")).map(str::to_string))
+    }
+
+    fn load_indexes(&self, table: Oid, columns: &[Column]) -> Result<Vec<Arc<Index>>> {
+        let rows = self.store().lookup(PG_INDEX, PG_INDEX_INDRELID_INDEX, &[Datum::Oid(table)], &self.snapshot)?;
+        let mut indexes = Vec::new();
+        for row in &rows {
+            if let Some(index) = self.load_index(row, columns)? {
+                indexes.push(Arc::new(index));
+            }
+        }
+        indexes.sort_by_key(|i| i.oid);
+        Ok(indexes)
+    }
+
+    fn load_index(&self, row: &CatalogRow, columns: &[Column]) -> Result<Option<Index>> {
+        let oid = row.oid("indexrelid");
+        let Some(class) = self.class_row(oid)? else { return Ok(None) };
+        let attributes =
+            self.store().lookup(PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &[Datum::Oid(oid)], &self.snapshot)?;
+        let attnums = row.numbers("indkey");
+        let options = row.numbers("indoption");
+        let classes = row.numbers("indclass");
+        let collations = row.numbers("indcollation");
+        let expressions = row.text("indexprs").map(split_expressions).unwrap_or_default();
+        let mut expressions = expressions.into_iter();
+        let key_count = row.int("indnkeyatts") as usize;
+        let at = |list: &[i64], i: usize| list.get(i).copied().unwrap_or(0);
+        let mut keys = Vec::new();
+        for (i, attnum) in attnums.iter().take(key_count).enumerate() {
+            let column = columns.iter().find(|c| i64::from(c.attnum) == *attnum);
+            let type_oid = match column {
+                Some(c) => c.type_oid,
+                None => attributes.iter().find(|a| a.int("attnum") == i as i64 + 1).map_or(0, |a| a.oid("atttypid")),
+            };
+            keys.push(IndexKey {
+                attnum: *attnum as i16,
+                expression_sql: if *attnum == 0 { expressions.next() } else { None },
+                type_oid,
+                descending: at(&options, i) & 1 != 0,
+                nulls_first: at(&options, i) & 2 != 0,
+                collation: at(&collations, i) as Oid,
+                opclass: at(&classes, i) as Oid,
+            });
+        }
+        let constraint = self.constraint_of_index(row.oid("indrelid"), oid)?;
+        Ok(Some(Index {
+            oid,
+            name: class.text("relname").unwrap_or("").to_string(),
+            table_oid: row.oid("indrelid"),
+            storage: RelationId(class.oid("relfilenode")),
+            unique: row.bool("indisunique"),
+            primary: row.bool("indisprimary"),
+            nulls_not_distinct: row.bool("indnullsnotdistinct"),
+            is_constraint: constraint.is_some(),
+            deferrable: constraint.is_some_and(|c| c.bool("condeferrable")),
+            keys,
+            include: attnums.iter().skip(key_count).map(|n| *n as i16).collect(),
+            predicate_sql: row.text("indpred").map(str::to_string),
+            valid: row.bool("indisvalid"),
+            method: if class.oid("relam") == 405 { "hash" } else { "btree" }.to_string(),
+        }))
+    }
+
+    fn constraint_of_index(&self, table: Oid, index: Oid) -> Result<Option<CatalogRow>> {
+        let rows = self.constraints_of(table)?;
+        Ok(rows.into_iter().find(|c| b"pux".contains(&c.char("contype")) && c.oid("conindid") == index))
+    }
+
+    pub fn constraints_of(&self, table: Oid) -> Result<Vec<CatalogRow>> {
+        self.store().lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table)], &self.snapshot)
+    }
+
+    fn load_constraints(&self, table: Oid) -> Result<(Vec<CheckConstraint>, Vec<Arc<ForeignKey>>)> {
+        let (mut checks, mut foreign_keys) = (Vec::new(), Vec::new());
+        for row in self.constraints_of(table)? {
+            match row.char("contype") {
+                b'c' => checks.push(CheckConstraint {
+                    oid: row.oid("oid"),
+                    name: row.text("conname").unwrap_or("").to_string(),
+                    sql: row.text("conbin").unwrap_or("").to_string(),
+                    validated: row.bool("convalidated"),
+                }),
+                b'f' => foreign_keys.push(Arc::new(foreign_key(&row))),
+                _ => {}
+            }
+        }
+        checks.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok((checks, foreign_keys))
+    }
+
+    fn referencing(&self, table: Oid) -> Result<Vec<Arc<ForeignKey>>> {
+        let known = self.cache.lock().referencing.as_ref().map(|m| m.get(&table).cloned().unwrap_or_default());
+        if let Some(found) = known {
+            return Ok(found);
+        }
+        let mut map: HashMap<Oid, Vec<Arc<ForeignKey>>> = HashMap::new();
+        for row in self.store().scan(PG_CONSTRAINT, &self.snapshot)? {
+            if row.char("contype") == b'f' {
+                map.entry(row.oid("confrelid")).or_default().push(Arc::new(foreign_key(&row)));
+            }
+        }
+        let found = map.get(&table).cloned().unwrap_or_default();
+        self.cache.lock().referencing = Some(map);
+        Ok(found)
+    }
+
+    fn load_type(&self, row: &CatalogRow) -> TypeInfo {
+        let element = row.oid("typelem");
+        TypeInfo {
+            oid: row.oid("oid"),
+            name: row.text("typname").unwrap_or("").to_string(),
+            schema_oid: row.oid("typnamespace"),
+            len: row.int("typlen") as i16,
+            kind: row.char("typtype"),
+            category: row.char("typcategory"),
+            preferred: row.bool("typispreferred"),
+            element,
+            array: row.oid("typarray"),
+            table_oid: row.oid("typrelid"),
+            collation: row.oid("typcollation"),
+            base_type: row.oid("typbasetype"),
+            typmod: row.int("typtypmod") as i32,
+        }
+    }
+
+    pub fn function_info(&self, row: &CatalogRow) -> FunctionInfo {
+        let arg_types = row.numbers("proargtypes").iter().map(|n| *n as Oid).collect();
+        FunctionInfo {
+            oid: row.oid("oid"),
+            name: row.text("proname").unwrap_or("").to_string(),
+            schema_oid: row.oid("pronamespace"),
+            kind: row.char("prokind"),
+            strict: row.bool("proisstrict"),
+            returns_set: row.bool("proretset"),
+            volatility: row.char("provolatile"),
+            return_type: row.oid("prorettype"),
+            arg_types,
+            arg_names: row.texts("proargnames"),
+            all_arg_types: row.numbers("proallargtypes").iter().map(|n| *n as Oid).collect(),
+            arg_modes: row.numbers("proargmodes").iter().map(|n| *n as u8).collect(),
+            variadic: row.oid("provariadic"),
+            defaults: row.text("proargdefaults").map(split_expressions).unwrap_or_default(),
+            language: match row.oid("prolang") {
+                14 => "sql",
+                12 => "internal",
+                13 => "c",
+                _ => "plpgsql",
+            }
+            .to_string(),
+            source: row.text("prosrc").unwrap_or("").to_string(),
+            rows: row.float4("prorows"),
+        }
+    }
+
+    fn user_functions(&self, name: &str) -> Result<Vec<Arc<FunctionInfo>>> {
+        if let Some(found) = self.cache.lock().functions.get(name) {
+            return Ok(found.clone());
+        }
+        let rows = self.store().lookup(PG_PROC, PG_PROC_PRONAME_ARGS_NSP_INDEX, &[Datum::text(name)], &self.snapshot)?;
+        let user = rows.iter().filter(|r| r.oid("oid") >= FIRST_USER_OID);
+        let found: Vec<_> = user.map(|r| Arc::new(self.function_info(r))).collect();
+        self.cache.lock().functions.insert(name.to_string(), found.clone());
+        Ok(found)
+    }
+
+    fn system_table(&self, table: &'static SystemTable) -> Result<Arc<Table>> {
+        let store = self.store();
+        let columns = table
+            .columns
+            .iter()
+            .enumerate()
+            .map(|(i, c)| Column {
+                name: c.name.to_string(),
+                attnum: i as i16 + 1,
+                type_oid: c.type_oid,
+                typmod: c.typmod,
+                collation: c.collation,
+                not_null: c.not_null,
+                dropped: false,
+                default_sql: None,
+                identity: 0,
+                identity_sequence: None,
+                generated: 0,
+                missing: Datum::Null,
+            })
+            .collect();
+        let mut indexes = Vec::new();
+        for index in &table.indexes {
+            let keys = index.keys.iter().zip(&index.opclasses).map(|(key, opclass)| IndexKey {
+                attnum: *key as i16 + 1,
+                expression_sql: None,
+                type_oid: table.columns[*key].type_oid,
+                descending: false,
+                nulls_first: false,
+                collation: table.columns[*key].collation,
+                opclass: *opclass,
+            });
+            indexes.push(Arc::new(Index {
+                oid: index.oid,
+                name: index.name.to_string(),
+                table_oid: table.oid,
+                storage: store.relation(index.oid)?.id(),
+                unique: index.unique,
+                primary: index.primary,
+                nulls_not_distinct: false,
+                is_constraint: index.unique,
+                deferrable: false,
+                keys: keys.collect(),
+                include: Vec::new(),
+                predicate_sql: None,
+                valid: true,
+                method: "btree".to_string(),
+            }));
+        }
+        Ok(Arc::new(Table {
+            oid: table.oid,
+            name: table.name.to_string(),
+            schema_oid: PG_CATALOG,
+            schema_name: "pg_catalog".to_string(),
+            owner: super::builtin::BOOTSTRAP_SUPERUSER,
+            kind: TableKind::Table,
+            persistence: b'p',
+            type_oid: table.type_oid,
+            columns,
+            descriptor: shape(table.oid)?.descriptor.clone(),
+            storage: store.relation(table.oid)?.id(),
+            indexes,
+            checks: Vec::new(),
+            foreign_keys: Vec::new(),
+            referenced_by: Vec::new(),
+            view_sql: None,
+            reltuples: -1.0,
+            is_catalog: true,
+        }))
+    }
+}
+
+/// A `"char"` column's '\0' or blank is "none".
+fn letter(c: u8) -> u8 {
+    if c == b' ' { 0 } else { c }
+}
+
+/// Several expressions in one text column are kept apart by this.
+pub const EXPRESSION_SEPARATOR: char = '\u{1f}';
+
+fn split_expressions(text: &str) -> Vec<String> {
+    text.split(EXPRESSION_SEPARATOR).map(str::to_string).collect()
+}
+
+fn foreign_key(row: &CatalogRow) -> ForeignKey {
+    let attnums = |column: &str| row.numbers(column).iter().map(|n| *n as i16).collect();
+    ForeignKey {
+        oid: row.oid("oid"),
+        name: row.text("conname").unwrap_or("").to_string(),
+        table: row.oid("conrelid"),
+        columns: attnums("conkey"),
+        referenced_table: row.oid("confrelid"),
+        referenced_columns: attnums("confkey"),
+        referenced_index: row.oid("conindid"),
+        on_update: row.char("confupdtype"),
+        on_delete: row.char("confdeltype"),
+        match_type: row.char("confmatchtype"),
+        deferrable: row.bool("condeferrable"),
+        initially_deferred: row.bool("condeferred"),
+        validated: row.bool("convalidated"),
+    }
+}
+
+impl CatalogView for CatalogReader<'_> {
+    fn table_by_name(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<Table>>> {
+        match self.find_relation(schema, name)? {
+            Some(oid) => self.table_by_oid(oid),
+            None => Ok(None),
+        }
+    }
+
+    fn table_by_oid(&self, oid: Oid) -> Result<Option<Arc<Table>>> {
+        if let Some(found) = self.cache.lock().tables.get(&oid) {
+            return Ok(found.clone());
+        }
+        let found = match BUILTINS.tables.iter().find(|t| t.oid == oid) {
+            Some(system) => Some(self.system_table(system)?),
+            None => self.load_table(oid)?,
+        };
+        self.cache.lock().tables.insert(oid, found.clone());
+        Ok(found)
+    }
+
+    fn schema_exists(&self, name: &str) -> Result<bool> {
+        Ok(self.schema_oid(name)?.is_some())
+    }
+
+    fn type_by_name(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<TypeInfo>>> {
+        for schema in self.schemas_to_search(schema, true)? {
+            if schema == PG_CATALOG {
+                if let Some(oid) = BUILTINS.types_by_name.get(name) {
+                    return Ok(BUILTINS.types.get(oid).cloned());
+                }
+                continue;
+            }
+            let key = (schema, name.to_string());
+            let known = self.cache.lock().type_names.get(&key).copied();
+            let oid = match known {
+                Some(known) => known,
+                None => {
+                    let key_values = [Datum::text(name), Datum::Oid(schema)];
+                    let rows = self.store().lookup(PG_TYPE, PG_TYPE_TYPNAME_NSP_INDEX, &key_values, &self.snapshot)?;
+                    let oid = rows.first().map(|r| r.oid("oid"));
+                    self.cache.lock().type_names.insert(key, oid);
+                    oid
+                }
+            };
+            if let Some(oid) = oid {
+                return self.type_by_oid(oid);
+            }
+        }
+        Ok(None)
+    }
+
+    fn type_by_oid(&self, oid: Oid) -> Result<Option<Arc<TypeInfo>>> {
+        if let Some(builtin) = BUILTINS.types.get(&oid) {
+            return Ok(Some(builtin.clone()));
+        }
+        if let Some(found) = self.cache.lock().types.get(&oid) {
+            return Ok(found.clone());
+        }
+        let rows = self.store().lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(oid)], &self.snapshot)?;
+        let found = rows.first().map(|r| Arc::new(self.load_type(r)));
+        self.cache.lock().types.insert(oid, found.clone());
+        Ok(found)
+    }
+
+    fn functions(&self, schema: Option<&str>, name: &str) -> Result<Vec<Arc<FunctionInfo>>> {
+        let schemas = self.schemas_to_search(schema, false)?;
+        let user = self.user_functions(name)?;
+        let mut found: Vec<Arc<FunctionInfo>> = Vec::new();
+        for schema in schemas {
+            if schema == PG_CATALOG
+                && let Some(builtin) = BUILTINS.functions_by_name.get(name)
+            {
+                found.extend(builtin.iter().cloned());
+            }
+            for f in user.iter().filter(|f| f.schema_oid == schema) {
+                // An earlier schema hides the same signature in a later one.
+                if !found.iter().any(|known| known.arg_types == f.arg_types) {
+                    found.push(f.clone());
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn function_by_oid(&self, oid: Oid) -> Result<Option<Arc<FunctionInfo>>> {
+        if let Some(builtin) = BUILTINS.functions.get(&oid) {
+            return Ok(Some(builtin.clone()));
+        }
+        if let Some(found) = self.cache.lock().functions_by_oid.get(&oid) {
+            return Ok(found.clone());
+        }
+        let rows = self.store().lookup(PG_PROC, PG_PROC_OID_INDEX, &[Datum::Oid(oid)], &self.snapshot)?;
+        let found = rows.first().map(|r| Arc::new(self.function_info(r)));
+        self.cache.lock().functions_by_oid.insert(oid, found.clone());
+        Ok(found)
+    }
+
+    fn operators(&self, schema: Option<&str>, name: &str) -> Result<Vec<Arc<OperatorInfo>>> {
+        if let Some(schema) = schema
+            && schema != "pg_catalog"
+        {
+            return Ok(Vec::new());
+        }
+        Ok(BUILTINS.operators_by_name.get(name).cloned().unwrap_or_default())
+    }
+
+    fn operator_by_oid(&self, oid: Oid) -> Result<Option<Arc<OperatorInfo>>> {
+        Ok(BUILTINS.operators.get(&oid).cloned())
+    }
+
+    fn cast(&self, source: Oid, target: Oid) -> Result<Option<CastInfo>> {
+        Ok(BUILTINS.casts.get(&(source, target)).copied())
+    }
+
+    fn ordering_operators(&self, type_oid: Oid) -> Result<Option<OrderingOperators>> {
+        if let Some(found) = BUILTINS.orderings.get(&type_oid) {
+            return Ok(Some(*found));
+        }
+        // Types without a class of their own use a binary-compatible or polymorphic one.
+        let Some(t) = self.type_by_oid(type_oid)? else { return Ok(None) };
+        let stand_in = match t.kind {
+            b'd' => return self.ordering_operators(t.base_type),
+            b'e' => oids::ANYENUM,
+            b'c' => oids::RECORD,
+            b'r' => oids::ANYRANGE,
+            _ if t.element != 0 => oids::ANYARRAY,
+            _ if type_oid == oids::VARCHAR => oids::TEXT,
+            _ => return Ok(None),
+        };
+        Ok(BUILTINS.orderings.get(&stand_in).copied())
+    }
+
+    fn btree_strategy(&self, operator: Oid) -> Result<Option<u8>> {
+        Ok(BUILTINS.btree_strategies.get(&operator).copied())
+    }
+
+    fn format_type(&self, oid: Oid, typmod: i32) -> String {
+        super::format_type::format_type(self, oid, Some(typmod))
+    }
+
+    fn schema_name_of(&self, oid: Oid) -> Option<String> {
+        self.schema_name(oid).ok().flatten()
+    }
+
+    fn current_schema(&self) -> Option<String> {
+        self.creation_schema.clone()
+    }
+}
+
+/// Is the schema one of the system's?
+pub fn is_system_schema(oid: Oid) -> bool {
+    oid == PG_CATALOG || oid == INFORMATION_SCHEMA
+}

@@ -1,0 +1,253 @@
+//! The running database system: engine, databases, settings, sessions.
+
+use crate::catalog::bootstrap;
+use crate::catalog::cache::Database;
+use crate::catalog::ids::*;
+use crate::catalog::store::{CatalogRow, CatalogStore};
+use crate::client::SessionControl;
+use crate::settings::ServerSettings;
+use kilndb_base::env::Env;
+use kilndb_base::park::ThreadPark;
+use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
+use kilndb_storage::{Engine, EngineConfig, Isolation};
+use kilndb_types::context::Host;
+use kilndb_types::{Datum, EvalContext, FormatSettings};
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+
+pub type LogFunction = Arc<dyn Fn(Severity, &str) + Send + Sync>;
+
+pub struct InstanceOptions {
+    pub env: Arc<dyn Env>,
+    pub data_dir: PathBuf,
+    pub workers: usize,
+    pub log: LogFunction,
+    pub config: ServerSettings,
+}
+
+pub struct Instance {
+    pub engine: Arc<Engine>,
+    pub env: Arc<dyn Env>,
+    pub data_dir: PathBuf,
+    settings: RwLock<Arc<ServerSettings>>,
+    command_line: ServerSettings,
+    databases: Mutex<HashMap<Oid, Arc<Database>>>,
+    /// Shared system tables (and template1's, which serve where no database is at hand).
+    template: CatalogStore,
+    sessions: SessionRegistry,
+    oids: Mutex<OidRange>,
+    log: LogFunction,
+    pub start_unix_micros: i64,
+}
+
+struct OidRange {
+    next: Oid,
+    limit: Oid,
+}
+/// OIDs taken from the logged counter at once.
+const OID_BATCH: Oid = 1024;
+
+fn locked<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
+    m.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// What value code may ask while there are no catalogs yet.
+pub struct BootHost<'a> {
+    pub env: &'a dyn Env,
+}
+
+impl Host for BootHost<'_> {
+    fn format_type(&self, oid: Oid, _typmod: i32) -> String {
+        oid.to_string()
+    }
+    fn reg_input(&self, _kind: Oid, text: &str) -> Result<Oid> {
+        Ok(text.parse().unwrap_or(0))
+    }
+    fn reg_output(&self, _kind: Oid, oid: Oid) -> String {
+        oid.to_string()
+    }
+    fn element_type(&self, oid: Oid) -> Oid {
+        crate::catalog::builtin::BUILTINS.types.get(&oid).map_or(0, |t| t.element)
+    }
+    fn array_type(&self, oid: Oid) -> Oid {
+        crate::catalog::builtin::BUILTINS.types.get(&oid).map_or(0, |t| t.array)
+    }
+    fn composite_fields(&self, _oid: Oid) -> Option<Vec<(String, Oid, i32)>> {
+        None
+    }
+    fn clock_unix_micros(&self) -> i64 {
+        self.env.unix_micros()
+    }
+    fn random_bytes(&self, buf: &mut [u8]) {
+        self.env.random_bytes(buf);
+    }
+    fn notice(&self, _notice: Error) {}
+}
+
+impl Instance {
+    /// Settings for a start in `data_dir`; makes no files.
+    pub fn read_config(data_dir: &Path, command_line: &[(String, String)]) -> Result<ServerSettings> {
+        ServerSettings::read(data_dir, command_line)
+    }
+
+    pub fn open(options: InstanceOptions) -> Result<Arc<Instance>> {
+        let c = &options.config;
+        let config = EngineConfig {
+            data_dir: options.data_dir.clone(),
+            shared_buffers_bytes: c.number("shared_buffers") as u64 * 8192,
+            wal_buffers_bytes: (c.number("wal_buffers").max(512) as u64) * 8192,
+            max_wal_size_bytes: c.number("max_wal_size") as u64 * 1024 * 1024,
+            checkpoint_timeout_s: c.number("checkpoint_timeout") as u64,
+            checkpoint_completion_target: c.real("checkpoint_completion_target"),
+            wal_writer_delay_ms: c.number("wal_writer_delay") as u64,
+            fsync: c.flag("fsync"),
+            workers: options.workers,
+            log: options.log.clone(),
+        };
+        if !config.fsync {
+            (options.log)(Severity::Warning, "fsync is off: a crash of the machine can lose or damage data");
+        }
+        let engine = Engine::open(options.env.clone(), config)?;
+        let park = ThreadPark::new();
+        let mut map = bootstrap::read_boot_map_if_any(&engine)?;
+        if !map.contains_key(&bootstrap::POSTGRES) {
+            // A new cluster, or one whose making was cut short before its last step.
+            if map.is_empty() {
+                let host = BootHost { env: &*options.env };
+                let random_state = Cell::new([1, 2]);
+                let format = FormatSettings::default();
+                let eval = EvalContext {
+                    format: &format,
+                    transaction_timestamp: 0,
+                    statement_timestamp: 0,
+                    host: &host,
+                    random_state: &random_state,
+                };
+                bootstrap::create_cluster(&engine, &eval, &park)?;
+                map = bootstrap::read_boot_map(&engine)?;
+            }
+            let template = bootstrap::open_store(&engine, &map, bootstrap::TEMPLATE1)?;
+            bootstrap::create_initial_databases(&engine, &template, &map, &park)?;
+            map = bootstrap::read_boot_map(&engine)?;
+            engine.checkpoint(&park)?;
+        }
+        let template = bootstrap::open_store(&engine, &map, bootstrap::TEMPLATE1)?;
+        Ok(Arc::new(Instance {
+            engine,
+            start_unix_micros: options.env.unix_micros(),
+            env: options.env,
+            data_dir: options.data_dir,
+            command_line: options.config.clone(),
+            settings: RwLock::new(Arc::new(options.config)),
+            databases: Mutex::new(HashMap::new()),
+            template,
+            sessions: SessionRegistry::default(),
+            oids: Mutex::new(OidRange { next: 0, limit: 0 }),
+            log: options.log,
+        }))
+    }
+
+    pub fn shutdown(&self) -> Result<()> {
+        self.engine.shutdown()
+    }
+    pub fn log(&self, severity: Severity, message: &str) {
+        (self.log)(severity, message);
+    }
+    pub fn sessions(&self) -> &SessionRegistry {
+        &self.sessions
+    }
+    pub fn max_connections(&self) -> usize {
+        self.settings().number("max_connections") as usize
+    }
+    pub fn settings(&self) -> Arc<ServerSettings> {
+        self.settings.read().unwrap_or_else(|e| e.into_inner()).clone()
+    }
+    /// Re-reads the files (pg_reload_conf); what needs a restart keeps its value.
+    pub fn reload_settings(&self) -> Result<()> {
+        let fresh = ServerSettings::read(&self.data_dir, &[])?;
+        let merged = self.command_line.reloaded(&fresh);
+        *self.settings.write().unwrap_or_else(|e| e.into_inner()) = Arc::new(merged);
+        Ok(())
+    }
+
+    /// A new OID, never given before in this cluster.
+    pub fn next_oid(&self) -> Result<Oid> {
+        let mut range = locked(&self.oids);
+        if range.next == range.limit {
+            let counter = self.engine.relation(bootstrap::OID_COUNTER)?;
+            let first = counter.cell_modify(&mut |bytes| {
+                let known = bytes.first_chunk::<4>().map(|b| u32::from_le_bytes(*b));
+                let first = known.ok_or_else(|| Error::corrupted("the OID counter is empty"))?;
+                bytes.clear();
+                bytes.extend_from_slice(&(first + OID_BATCH).to_le_bytes());
+                Ok((first, true))
+            })?;
+            *range = OidRange { next: first, limit: first + OID_BATCH };
+        }
+        range.next += 1;
+        Ok(range.next - 1)
+    }
+
+    /// The row of pg_database of that name.
+    pub fn database_row(&self, name: &str) -> Result<Option<CatalogRow>> {
+        let mut txn = self.engine.begin(Isolation::ReadCommitted, 0);
+        let snapshot = txn.take_snapshot();
+        Ok(self.template.lookup(PG_DATABASE, PG_DATABASE_DATNAME_INDEX, &[Datum::text(name)], &snapshot)?.pop())
+    }
+
+    pub fn role_row(&self, name: &str) -> Result<Option<CatalogRow>> {
+        let mut txn = self.engine.begin(Isolation::ReadCommitted, 0);
+        let snapshot = txn.take_snapshot();
+        Ok(self.template.lookup(PG_AUTHID, PG_AUTHID_ROLNAME_INDEX, &[Datum::text(name)], &snapshot)?.pop())
+    }
+
+    pub fn open_database(&self, name: &str) -> Result<Arc<Database>> {
+        let missing = || Error::new(sqlstate::INVALID_CATALOG_NAME, format!("database \"{name}\" does not exist"));
+        let row = self.database_row(name)?.ok_or_else(missing)?;
+        if !row.bool("datallowconn") {
+            return Err(Error::new(
+                sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                format!("database \"{name}\" is not currently accepting connections"),
+            ));
+        }
+        let oid = row.oid("oid");
+        if let Some(open) = locked(&self.databases).get(&oid) {
+            return Ok(open.clone());
+        }
+        let map = bootstrap::read_boot_map(&self.engine)?;
+        let store = bootstrap::open_store(&self.engine, &map, oid)?;
+        let database = Arc::new(Database::new(oid, name.to_string(), store));
+        Ok(locked(&self.databases).entry(oid).or_insert(database).clone())
+    }
+
+    /// After DROP DATABASE or a renaming.
+    pub fn forget_database(&self, oid: Oid) {
+        locked(&self.databases).remove(&oid);
+    }
+}
+
+/// Everybody who is connected.
+#[derive(Default)]
+pub struct SessionRegistry {
+    sessions: Mutex<HashMap<i32, Arc<SessionControl>>>,
+}
+
+impl SessionRegistry {
+    pub fn add(&self, control: Arc<SessionControl>) {
+        locked(&self.sessions).insert(control.process_id, control);
+    }
+    pub fn remove(&self, process_id: i32) {
+        locked(&self.sessions).remove(&process_id);
+    }
+    pub fn get(&self, process_id: i32) -> Option<Arc<SessionControl>> {
+        locked(&self.sessions).get(&process_id).cloned()
+    }
+    /// Ordered by process id.
+    pub fn all(&self) -> Vec<Arc<SessionControl>> {
+        let mut all: Vec<_> = locked(&self.sessions).values().cloned().collect();
+        all.sort_by_key(|c| c.process_id);
+        all
+    }
+}

@@ -1,0 +1,213 @@
+//! SQL cursors: DECLARE, FETCH, MOVE, CLOSE.
+//!
+//! A cursor's rows are produced as they are asked for; what has been fetched is kept only if the cursor may go back
+//! (SCROLL) or outlive its transaction (WITH HOLD, materialised at commit).
+
+use super::Session;
+use super::portal::{Portal, PortalState};
+use super::prepared::is_plannable;
+use super::run::{RowsSink, SinkMaker, column_types, describe};
+use crate::client::{Client, Runtime};
+use crate::exec::RowSink;
+use crate::session::environment::statement_host;
+use kilndb_base::{Error, Result, sqlstate};
+use kilndb_syntax::raw::FetchDirection as F;
+use kilndb_syntax::{Statement, nodes};
+use kilndb_types::Datum;
+
+const CURSOR_OPT_SCROLL: i32 = 0x0002;
+const CURSOR_OPT_NO_SCROLL: i32 = 0x0004;
+const CURSOR_OPT_HOLD: i32 = 0x0020;
+
+pub(crate) struct CursorInfo {
+    pub hold: bool,
+    pub scroll: bool,
+    /// Rows fetched so far (all of them, once `complete`).
+    rows: Vec<Vec<Datum>>,
+    /// 0: before the first row; n: on row n; rows.len() + 1: after the last.
+    position: usize,
+    complete: bool,
+}
+
+impl CursorInfo {
+    pub fn is_held(&self) -> bool {
+        self.hold && self.complete
+    }
+}
+
+fn missing(name: &str) -> Error {
+    Error::new(sqlstate::INVALID_CURSOR_NAME, format!("cursor \"{name}\" does not exist"))
+}
+
+impl Session {
+    pub(super) fn declare_cursor(&mut self, s: &nodes::DeclareCursorStmt, statement: &Statement, runtime: &dyn Runtime) -> Result<String> {
+        let name = s.portalname().unwrap_or("");
+        let hold = s.options & CURSOR_OPT_HOLD != 0;
+        if !hold && !self.in_explicit_block() {
+            return Err(Error::new(sqlstate::NO_ACTIVE_SQL_TRANSACTION, "DECLARE CURSOR can only be used in transaction blocks"));
+        }
+        if self.portals.contains_key(name) {
+            return Err(Error::new(sqlstate::DUPLICATE_CURSOR, format!("cursor \"{name}\" already exists")));
+        }
+        self.begin_statement(runtime)?;
+        let text = kilndb_syntax::statement_sql(s.query())?;
+        let script = runtime.parse(&text)?;
+        let inner = script.statements().pop();
+        if !inner.as_ref().is_some_and(|i| is_plannable(&i.node())) {
+            return Err(Error::new(sqlstate::INVALID_CURSOR_DEFINITION, "DECLARE CURSOR must specify a SELECT"));
+        }
+        let prepared = self.prepare_statement(statement.text(), inner, &[], true, runtime)?;
+        let plan = self.plan_of(&prepared, runtime)?;
+        self.lock_tables(&plan, runtime)?;
+        let snapshot = self.take_snapshot()?;
+        let execution = self.start_execution(&plan, snapshot.clone(), runtime)?;
+        let scroll = s.options & CURSOR_OPT_NO_SCROLL == 0 && (s.options & CURSOR_OPT_SCROLL != 0 || plan.is_read_only);
+        let mut portal = Portal {
+            prepared,
+            params: Vec::new(),
+            result_formats: Vec::new(),
+            plan: Some(plan),
+            state: PortalState::Running { execution, snapshot },
+            cursor: Some(CursorInfo { hold, scroll, rows: Vec::new(), position: 0, complete: false }),
+        };
+        if hold {
+            self.fill(&mut portal, usize::MAX, runtime)?;
+        }
+        self.portals.insert(name.to_string(), portal);
+        Ok("DECLARE CURSOR".to_string())
+    }
+
+    fn start_execution(&mut self, plan: &std::sync::Arc<crate::plan::Plan>, snapshot: kilndb_storage::Snapshot, runtime: &dyn Runtime) -> Result<Box<crate::exec::Execution>> {
+        let mut execution = None;
+        let mut sink = RowsSink::default();
+        self.advance(plan, &[], &mut execution, snapshot, Some(0), runtime, SinkMaker::Sink(&mut sink))?;
+        execution.ok_or_else(|| Error::internal("an execution vanished"))
+    }
+
+    /// Has at least `count` rows fetched, if there are as many.
+    fn fill(&mut self, portal: &mut Portal, count: usize, runtime: &dyn Runtime) -> Result<()> {
+        let (Some(cursor), Some(plan)) = (&mut portal.cursor, &portal.plan) else { return Ok(()) };
+        if cursor.complete || cursor.rows.len() >= count {
+            return Ok(());
+        }
+        let PortalState::Running { execution, snapshot } = std::mem::replace(&mut portal.state, PortalState::Finished) else {
+            cursor.complete = true;
+            return Ok(());
+        };
+        let want = if count == usize::MAX { None } else { Some((count - cursor.rows.len()) as u64) };
+        let mut sink = RowsSink::default();
+        let mut running = Some(execution);
+        let plan = plan.clone();
+        let progress = self.advance(&plan, &portal.params, &mut running, snapshot.clone(), want, runtime, SinkMaker::Sink(&mut sink))?;
+        cursor.rows.append(&mut sink.rows);
+        cursor.complete = progress.finished;
+        if let (false, Some(execution)) = (progress.finished, running) {
+            portal.state = PortalState::Running { execution, snapshot };
+        }
+        Ok(())
+    }
+
+    pub(super) fn fetch_command(&mut self, s: &nodes::FetchStmt, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {
+        let name = s.portalname().unwrap_or("");
+        let mut portal = self.portals.remove(name).ok_or_else(|| missing(name))?;
+        if portal.cursor.is_none() {
+            return Err(missing(name));
+        }
+        self.begin_statement(runtime)?;
+        let range = self.move_cursor(&mut portal, s.direction, s.how_many, runtime);
+        let sent = range.and_then(|range| {
+            if !s.ismove {
+                self.send_cursor_rows(&portal, &range, runtime, client)?;
+            }
+            Ok(range.len())
+        });
+        self.portals.insert(name.to_string(), portal);
+        let verb = if s.ismove { "MOVE" } else { "FETCH" };
+        sent.map(|count| format!("{verb} {count}"))
+    }
+
+    /// Moves the cursor and returns the rows passed over, as indexes in the order they are shown.
+    fn move_cursor(&mut self, portal: &mut Portal, direction: u32, how_many: i64, runtime: &dyn Runtime) -> Result<Vec<usize>> {
+        const ALL: i64 = i64::MAX;
+        let (backward, count) = match (direction, how_many) {
+            (F::FETCH_FORWARD, n) if n < 0 => (true, -n),
+            (F::FETCH_BACKWARD, n) if n < 0 => (false, -n),
+            (F::FETCH_BACKWARD, n) => (true, n),
+            (F::FETCH_ABSOLUTE | F::FETCH_RELATIVE, _) => return self.move_to(portal, direction, how_many, runtime),
+            (_, n) => (false, n),
+        };
+        let position = portal.cursor.as_ref().map_or(0, |c| c.position);
+        if backward {
+            let Some(cursor) = &mut portal.cursor else { return Ok(Vec::new()) };
+            if !cursor.scroll {
+                return Err(Error::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, "cursor can only scan forward")
+                    .with_hint("Declare it with SCROLL option to enable backward scan."));
+            }
+            let wanted = if count == ALL { usize::MAX } else { count as usize };
+            let available = position.saturating_sub(1);
+            let taken = wanted.min(available);
+            let range = (0..taken).map(|i| position - 2 - i).collect();
+            cursor.position = if wanted > available { 0 } else { position - taken };
+            return Ok(range);
+        }
+        if count == 0 {
+            let on_row = portal.cursor.as_ref().is_some_and(|c| position >= 1 && position <= c.rows.len());
+            return Ok(if on_row { vec![position - 1] } else { Vec::new() });
+        }
+        let end = if count == ALL { usize::MAX } else { position.saturating_add(count as usize) };
+        self.fill(portal, end, runtime)?;
+        let Some(cursor) = &mut portal.cursor else { return Ok(Vec::new()) };
+        let last = end.min(cursor.rows.len());
+        cursor.position = if end > cursor.rows.len() { cursor.rows.len() + 1 } else { end };
+        Ok((position.min(last)..last).collect())
+    }
+
+    fn move_to(&mut self, portal: &mut Portal, direction: u32, how_many: i64, runtime: &dyn Runtime) -> Result<Vec<usize>> {
+        let position = portal.cursor.as_ref().map_or(0, |c| c.position) as i64;
+        let target = if direction == F::FETCH_RELATIVE {
+            position.saturating_add(how_many)
+        } else if how_many < 0 {
+            self.fill(portal, usize::MAX, runtime)?;
+            portal.cursor.as_ref().map_or(0, |c| c.rows.len()) as i64 + 1 + how_many
+        } else {
+            how_many
+        };
+        let target = target.max(0) as usize;
+        self.fill(portal, target, runtime)?;
+        let Some(cursor) = &mut portal.cursor else { return Ok(Vec::new()) };
+        if (target as i64) < position && !cursor.scroll {
+            return Err(Error::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, "cursor can only scan forward")
+                .with_hint("Declare it with SCROLL option to enable backward scan."));
+        }
+        cursor.position = target.min(cursor.rows.len() + 1);
+        let on_row = target >= 1 && target <= cursor.rows.len();
+        Ok(if on_row { vec![target - 1] } else { Vec::new() })
+    }
+
+    fn send_cursor_rows(&mut self, portal: &Portal, range: &[usize], runtime: &dyn Runtime, client: &mut dyn Client) -> Result<()> {
+        let (Some(cursor), Some(plan)) = (&portal.cursor, &portal.plan) else { return Ok(()) };
+        describe(plan, &[], client);
+        let environment = self.environment(runtime)?;
+        let host = statement_host!(self, environment);
+        let columns = column_types(plan);
+        let mut sink = super::run::ClientSink { client, columns: &columns, formats: &[], eval: host.eval() };
+        for index in range {
+            sink.row(&cursor.rows[*index])?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn close_cursor(&mut self, name: Option<&str>) -> Result<String> {
+        match name {
+            None => {
+                self.portals.retain(|_, p| p.cursor.is_none());
+                Ok("CLOSE CURSOR ALL".to_string())
+            }
+            Some(name) => {
+                self.portals.remove(name).ok_or_else(|| missing(name))?;
+                Ok("CLOSE CURSOR".to_string())
+            }
+        }
+    }
+}
+

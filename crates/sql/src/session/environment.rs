@@ -1,0 +1,207 @@
+//! What a running statement may look up: catalogs, settings, clock, the session's own state.
+
+use super::Scratch;
+use crate::catalog::cache::{CatalogReader, Database, ObjectCache};
+use crate::catalog::{CatalogView, TableKind};
+use crate::client::Runtime;
+use crate::instance::Instance;
+use crate::settings::SessionSettings;
+use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_storage::Snapshot;
+use kilndb_types::context::Host;
+use kilndb_types::EvalContext;
+use std::sync::Arc;
+
+/// The owned parts of a statement's surroundings, made once per statement.
+pub(crate) struct Environment<'a> {
+    pub runtime: &'a dyn Runtime,
+    pub cache: Arc<ObjectCache>,
+    pub snapshot: Snapshot,
+    pub path: Arc<[Oid]>,
+    pub creation_schema: Option<String>,
+}
+
+/// Facts about the session that functions tell.
+#[derive(Clone, Copy)]
+pub(crate) struct SessionFacts<'s> {
+    pub login_name: &'s str,
+    pub role_name: &'s str,
+    pub login_role: Oid,
+    pub current_role: Oid,
+    pub process_id: i32,
+    pub is_superuser: bool,
+    pub in_block: bool,
+    pub read_only: bool,
+    pub isolation: &'static str,
+    pub transaction_timestamp: i64,
+    pub statement_timestamp: i64,
+    pub session_start: i64,
+    pub xid: Option<u64>,
+}
+
+/// Answers value code's, the executor's and functions' questions during one statement.
+pub(crate) struct StatementHost<'s> {
+    pub reader: CatalogReader<'s>,
+    pub runtime: &'s dyn Runtime,
+    pub instance: &'s Arc<Instance>,
+    pub settings: &'s SessionSettings,
+    pub scratch: &'s Scratch,
+    pub facts: SessionFacts<'s>,
+}
+
+impl<'s> StatementHost<'s> {
+    pub fn database(&self) -> &'s Database {
+        self.reader.database
+    }
+    pub fn eval<'e>(&'e self) -> EvalContext<'e> {
+        EvalContext {
+            format: &self.settings.format,
+            transaction_timestamp: self.facts.transaction_timestamp,
+            statement_timestamp: self.facts.statement_timestamp,
+            host: self,
+            random_state: &self.scratch.random_state,
+        }
+    }
+}
+
+/// Borrows a session's fields apart, so that its transaction stays free for `&mut`.
+macro_rules! statement_host {
+    ($session:expr, $environment:expr) => {{
+        let facts = $crate::session::environment::SessionFacts {
+            login_name: &$session.login_name,
+            role_name: &$session.role_name,
+            login_role: $session.login_role,
+            current_role: $session.current_role,
+            process_id: $session.process_id,
+            is_superuser: $session.current_role == $crate::catalog::builtin::BOOTSTRAP_SUPERUSER,
+            in_block: $session.in_explicit_block(),
+            read_only: $session.is_read_only(),
+            isolation: $session.isolation_name(),
+            transaction_timestamp: $session.transaction_timestamp,
+            statement_timestamp: $session.statement_timestamp,
+            session_start: $session.session_start,
+            xid: $session.txn.as_ref().and_then(|t| t.xid()).map(|x| x.0),
+        };
+        $crate::session::environment::StatementHost {
+            reader: $crate::catalog::cache::CatalogReader {
+                database: &$session.database,
+                snapshot: $environment.snapshot.clone(),
+                cache: $environment.cache.clone(),
+                search_path: &$environment.path,
+                creation_schema: $environment.creation_schema.clone(),
+                temp_schema: $session.temp_schema,
+            },
+            runtime: $environment.runtime,
+            instance: &$session.instance,
+            settings: &$session.settings,
+            scratch: &$session.scratch,
+            facts,
+        }
+    }};
+}
+pub(crate) use statement_host;
+
+/// `a.b` or `b`, each part folded or quoted; None if it is not of that form.
+pub(crate) fn split_qualified(text: &str) -> Option<Vec<String>> {
+    let mut parts = Vec::new();
+    let mut rest = text.trim();
+    loop {
+        let (part, after) = if let Some(quoted) = rest.strip_prefix('"') {
+            let mut name = String::new();
+            let mut chars = quoted.char_indices().peekable();
+            let end = loop {
+                match chars.next()? {
+                    (_, '"') if chars.peek().is_some_and(|(_, c)| *c == '"') => {
+                        chars.next();
+                        name.push('"');
+                    }
+                    (at, '"') => break at + 1,
+                    (_, c) => name.push(c),
+                }
+            };
+            (name, &quoted[end..])
+        } else {
+            let end = rest.find('.').unwrap_or(rest.len());
+            (rest[..end].trim().to_lowercase(), &rest[end..])
+        };
+        if part.is_empty() {
+            return None;
+        }
+        parts.push(part);
+        match after.trim_start().strip_prefix('.') {
+            Some(more) => rest = more.trim_start(),
+            None if after.trim().is_empty() => return Some(parts),
+            None => return None,
+        }
+    }
+}
+
+impl Host for StatementHost<'_> {
+    fn format_type(&self, oid: Oid, typmod: i32) -> String {
+        self.reader.format_type(oid, typmod)
+    }
+    fn reg_input(&self, kind: Oid, text: &str) -> Result<Oid> {
+        if text == "-" {
+            return Ok(0);
+        }
+        if let Ok(oid) = text.trim().parse::<u32>() {
+            return Ok(oid);
+        }
+        super::host::reg_lookup(self, kind, text)
+    }
+    fn reg_output(&self, kind: Oid, oid: Oid) -> String {
+        if oid == 0 {
+            return "-".to_string();
+        }
+        super::host::reg_name(self, kind, oid).unwrap_or_else(|| oid.to_string())
+    }
+    fn element_type(&self, oid: Oid) -> Oid {
+        self.reader.type_by_oid(oid).ok().flatten().map_or(0, |t| t.element)
+    }
+    fn array_type(&self, oid: Oid) -> Oid {
+        self.reader.type_by_oid(oid).ok().flatten().map_or(0, |t| t.array)
+    }
+    fn composite_fields(&self, oid: Oid) -> Option<Vec<(String, Oid, i32)>> {
+        let info = self.reader.type_by_oid(oid).ok()??;
+        if info.table_oid == 0 {
+            return None;
+        }
+        let table = self.reader.table_by_oid(info.table_oid).ok()??;
+        Some(table.columns.iter().filter(|c| !c.dropped).map(|c| (c.name.clone(), c.type_oid, c.typmod)).collect())
+    }
+    fn clock_unix_micros(&self) -> i64 {
+        self.instance.env.unix_micros()
+    }
+    fn random_bytes(&self, buf: &mut [u8]) {
+        self.instance.env.random_bytes(buf);
+    }
+    fn notice(&self, notice: Error) {
+        self.scratch.notices.borrow_mut().push(notice);
+    }
+}
+
+/// A relation by the text of a regclass.
+pub(crate) fn relation_by_text(host: &StatementHost<'_>, text: &str) -> Result<Oid> {
+    let parts = split_qualified(text).ok_or_else(|| Error::new(sqlstate::INVALID_NAME, "invalid name syntax"))?;
+    let (schema, name) = match parts.as_slice() {
+        [name] => (None, name),
+        [schema, name] => (Some(schema.as_str()), name),
+        [database, schema, name] if *database == host.database().name => (Some(schema.as_str()), name),
+        _ => return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("improper relation name (too many dotted names): {text}"))),
+    };
+    if let Some(schema) = schema
+        && host.reader.schema_oid(schema)?.is_none()
+    {
+        return Err(Error::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{schema}\" does not exist")));
+    }
+    let shown = parts.join(".");
+    host.reader
+        .find_relation(schema, name)?
+        .ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{shown}\" does not exist")))
+}
+
+/// True for what a sequence function may be given.
+pub(crate) fn is_sequence(host: &StatementHost<'_>, oid: Oid) -> Result<bool> {
+    Ok(host.reader.table_by_oid(oid)?.is_some_and(|t| t.kind == TableKind::Sequence))
+}
+

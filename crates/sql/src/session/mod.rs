@@ -1,0 +1,375 @@
+//! A session: transaction state, prepared statements, portals, and the way from a message to a result.
+//!
+//! Invariants
+//! 1. A statement runs between [`Session::begin_statement`] and the end of its (implicit or explicit) transaction;
+//!    whatever fails goes through [`Session::abort_statement`].
+//! 2. A client is told of a commit only after `Engine::wait_flushed`, unless synchronous_commit is off.
+//! 3. Plans are shared and read-only; what an execution changes belongs to the session.
+
+mod cursor;
+mod environment;
+mod extended;
+mod host;
+mod portal;
+mod prepared;
+mod run;
+mod simple;
+mod transaction;
+mod utility;
+
+pub use extended::BindRequest;
+pub(crate) use environment::Environment;
+use prepared::Prepared;
+use portal::Portal;
+use transaction::Block;
+
+use crate::catalog::builtin::{BOOTSTRAP_SUPERUSER, PG_CATALOG};
+use crate::catalog::cache::{CatalogReader, Database, ObjectCache};
+use crate::client::{Client, Runtime};
+use crate::instance::Instance;
+use crate::settings::{SessionSettings, definition, show_value};
+use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
+use kilndb_storage::{Snapshot, Transaction};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Microseconds from 1970 to 2000.
+const POSTGRES_EPOCH_MICROS: i64 = 946_684_800_000_000;
+
+/// What a startup packet asks for.
+#[derive(Debug, Default)]
+pub struct StartupOptions {
+    pub user: String,
+    pub database: String,
+    pub settings: Vec<(String, String)>,
+}
+
+impl StartupOptions {
+    pub fn from_parameters(parameters: &[(&str, &str)]) -> Result<StartupOptions> {
+        let mut options = StartupOptions::default();
+        for (name, value) in parameters {
+            match *name {
+                "user" => options.user = value.to_string(),
+                "database" => options.database = value.to_string(),
+                "options" => parse_options(value, &mut options.settings)?,
+                "replication" => {
+                    if !matches!(*value, "false" | "off" | "no" | "0") {
+                        return Err(Error::unsupported("replication connections are not supported"));
+                    }
+                }
+                name if name.starts_with("_pq_.") => {}
+                name => options.settings.push((name.to_string(), value.to_string())),
+            }
+        }
+        if options.user.is_empty() {
+            return Err(Error::new(
+                sqlstate::INVALID_AUTHORIZATION_SPECIFICATION,
+                "no PostgreSQL user name specified in startup packet",
+            ));
+        }
+        if options.database.is_empty() {
+            options.database = options.user.clone();
+        }
+        Ok(options)
+    }
+}
+
+/// `-c name=value --name=value`, words separated by blanks, a backslash before a blank that belongs to a word.
+fn parse_options(text: &str, settings: &mut Vec<(String, String)>) -> Result<()> {
+    let mut words = vec![String::new()];
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => words.last_mut().into_iter().for_each(|w| w.extend(chars.next())),
+            c if c.is_whitespace() => words.push(String::new()),
+            c => words.last_mut().into_iter().for_each(|w| w.push(c)),
+        }
+    }
+    let mut words = words.into_iter().filter(|w| !w.is_empty());
+    while let Some(word) = words.next() {
+        let setting = if word == "-c" {
+            words.next().unwrap_or_default()
+        } else if let Some(rest) = word.strip_prefix("-c").or_else(|| word.strip_prefix("--")) {
+            rest.to_string()
+        } else {
+            let message = format!("invalid command-line argument for server process: {word}");
+            return Err(Error::new(sqlstate::SYNTAX_ERROR, message));
+        };
+        let (name, value) = setting.split_once('=').ok_or_else(|| {
+            Error::new(sqlstate::SYNTAX_ERROR, format!("-c {setting} requires a value"))
+        })?;
+        settings.push((name.replace('-', "_"), value.to_string()));
+    }
+    Ok(())
+}
+
+/// What functions may change while a statement runs.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    pub notices: RefCell<Vec<Error>>,
+    /// Last value per sequence, and the sequence used last.
+    pub currval: RefCell<HashMap<Oid, i64>>,
+    pub last_sequence: Cell<Option<Oid>>,
+    /// Values taken ahead per sequence (CACHE): next, remaining, step.
+    pub sequence_cache: RefCell<HashMap<Oid, (i64, i64, i64)>>,
+    /// set_config() calls of the statement: name, value, local.
+    pub set_config: RefCell<Vec<(String, String, bool)>>,
+    pub random_state: Cell<[u64; 2]>,
+}
+
+pub struct Session {
+    pub(crate) instance: Arc<Instance>,
+    pub(crate) database: Arc<Database>,
+    pub(crate) login_role: Oid,
+    pub(crate) login_name: String,
+    /// The role in force (SET ROLE).
+    pub(crate) current_role: Oid,
+    pub(crate) role_name: String,
+    pub(crate) process_id: i32,
+    pub(crate) settings: SessionSettings,
+    pub(crate) txn: Option<Transaction>,
+    block: Block,
+    /// The open transaction has changed catalogs.
+    pub(crate) has_ddl: bool,
+    /// Cache of a transaction with DDL.
+    private_cache: Option<Arc<ObjectCache>>,
+    pub(crate) savepoints: Vec<transaction::SavepointEntry>,
+    transaction_timestamp: i64,
+    statement_timestamp: i64,
+    prepared: HashMap<String, Arc<Prepared>>,
+    portals: HashMap<String, Portal>,
+    pub(crate) scratch: Scratch,
+    /// OIDs of the schemas on the search path, and the settings generation and catalog version they are of.
+    path: (u64, u64, Arc<[Oid]>, Option<String>),
+    pub(crate) temp_schema: Option<Oid>,
+    /// What happens at commit to temporary tables.
+    pub(crate) on_commit: Vec<(Oid, OnCommit)>,
+    pub(crate) session_start: i64,
+    /// Result formats of the utility command being executed through the extended protocol.
+    utility_formats: Vec<i16>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum OnCommit {
+    DeleteRows,
+    Drop,
+}
+
+impl Session {
+    pub fn connect(instance: Arc<Instance>, options: StartupOptions, runtime: &dyn Runtime) -> Result<Session> {
+        let role = instance.role_row(&options.user)?.filter(|r| r.bool("rolcanlogin"));
+        let role = role.ok_or_else(|| {
+            Error::new(sqlstate::INVALID_AUTHORIZATION_SPECIFICATION, format!("role \"{}\" does not exist", options.user))
+        })?;
+        let database = instance.open_database(&options.database)?;
+        let mut settings = SessionSettings::new(instance.settings());
+        for (name, value) in &options.settings {
+            settings.set_session_default(name, value)?;
+        }
+        settings.commit();
+        let now = instance.env.unix_micros() - POSTGRES_EPOCH_MICROS;
+        let mut seed = [0; 16];
+        instance.env.random_bytes(&mut seed);
+        let scratch = Scratch::default();
+        let (low, high) = seed.split_at(8);
+        let word = |b: &[u8]| u64::from_le_bytes(b.try_into().unwrap_or([1; 8]));
+        scratch.random_state.set([word(low), word(high)]);
+        let session = Session {
+            login_role: role.oid("oid"),
+            login_name: options.user.clone(),
+            current_role: role.oid("oid"),
+            role_name: options.user.clone(),
+            process_id: runtime.control().process_id,
+            settings,
+            txn: None,
+            block: Block::None,
+            has_ddl: false,
+            private_cache: None,
+            savepoints: Vec::new(),
+            transaction_timestamp: now,
+            statement_timestamp: now,
+            prepared: HashMap::new(),
+            portals: HashMap::new(),
+            scratch,
+            path: (0, 0, Arc::from([]), None),
+            temp_schema: None,
+            on_commit: Vec::new(),
+            session_start: now,
+            utility_formats: Vec::new(),
+            database,
+            instance,
+        };
+        session.update_activity(runtime, |a| {
+            a.database_oid = session.database.oid;
+            a.database = session.database.name.clone();
+            a.user_oid = session.login_role;
+            a.user = session.login_name.clone();
+            a.application_name = session.settings.get("application_name").unwrap_or("").to_string();
+            a.backend_start = now;
+            a.state = "idle";
+            a.state_change = now;
+        });
+        Ok(session)
+    }
+
+    /// What the client is told at the start (and again when it changes).
+    pub fn reported_parameters(&self) -> Vec<(String, String)> {
+        REPORTED.iter().map(|name| (name.to_string(), self.shown(name))).collect()
+    }
+
+    /// As SHOW prints it.
+    pub(crate) fn shown(&self, name: &str) -> String {
+        match name.to_ascii_lowercase().as_str() {
+            "session_authorization" => return self.login_name.clone(),
+            "is_superuser" => return if self.is_superuser() { "on" } else { "off" }.to_string(),
+            "data_directory" => return self.instance.data_dir.display().to_string(),
+            "transaction_isolation" => return self.isolation_name().to_string(),
+            "transaction_read_only" => return if self.is_read_only() { "on" } else { "off" }.to_string(),
+            _ => {}
+        }
+        let value = self.settings.get(name).unwrap_or("");
+        definition(name).map_or(value.to_string(), |d| show_value(d, value))
+    }
+
+    pub(crate) fn is_superuser(&self) -> bool {
+        self.current_role == BOOTSTRAP_SUPERUSER || self.role_flag("rolsuper")
+    }
+
+    fn role_flag(&self, flag: &str) -> bool {
+        self.instance.role_row(&self.role_name).ok().flatten().is_some_and(|r| r.bool(flag))
+    }
+
+    /// `I` idle, `T` in a transaction, `E` in a failed one.
+    pub fn status(&self) -> u8 {
+        match self.block {
+            Block::None | Block::Implicit => b'I',
+            Block::Explicit => b'T',
+            Block::Failed => b'E',
+        }
+    }
+
+    /// The end of the session: rolls back, drops what was its own.
+    pub fn close(&mut self, runtime: &dyn Runtime) {
+        self.portals.clear();
+        if let Some(mut txn) = self.txn.take()
+            && let Err(e) = txn.rollback(runtime)
+        {
+            self.instance.log(Severity::Warning, &format!("rollback at the end of a session failed: {e}"));
+        }
+        self.drop_temporary_objects(runtime);
+    }
+
+    pub(crate) fn update_activity(&self, runtime: &dyn Runtime, change: impl FnOnce(&mut crate::client::Activity)) {
+        change(&mut runtime.control().activity.lock().unwrap_or_else(|e| e.into_inner()));
+    }
+
+    pub(crate) fn now(&self) -> i64 {
+        self.instance.env.unix_micros() - POSTGRES_EPOCH_MICROS
+    }
+
+    pub(crate) fn notice(&self, severity: Severity, message: impl Into<String>) {
+        let state = if severity == Severity::Warning { sqlstate::WARNING } else { sqlstate::SUCCESSFUL_COMPLETION };
+        self.scratch.notices.borrow_mut().push(Error::notice(state, severity, message));
+    }
+
+    pub(crate) fn send_notices(&self, client: &mut dyn Client) {
+        let wanted = match self.settings.get("client_min_messages") {
+            Some("error") => Severity::Error,
+            Some("warning") => Severity::Warning,
+            Some(level) if level.starts_with("debug") => Severity::Debug,
+            _ => Severity::Notice,
+        };
+        for notice in self.scratch.notices.take() {
+            // INFO is always sent.
+            if notice.0.severity >= wanted || notice.0.severity == Severity::Info {
+                client.notice(&notice);
+            }
+        }
+    }
+
+    /// The objects a statement may use: the shared cache, or an own one in a transaction with DDL.
+    fn object_cache(&mut self) -> Arc<ObjectCache> {
+        if !self.has_ddl
+            && let Some((cache, _)) = self.database.shared_cache()
+        {
+            return cache;
+        }
+        self.private_cache.get_or_insert_with(Arc::default).clone()
+    }
+
+    /// Catalogs changed within this transaction: what was read before is stale.
+    pub(crate) fn catalog_changed(&mut self) {
+        self.has_ddl = true;
+        self.private_cache = None;
+        self.path.0 = 0;
+    }
+
+    /// A snapshot for catalog look-ups: the newest committed state and the transaction's own changes.
+    pub(crate) fn catalog_snapshot(&mut self) -> Result<Snapshot> {
+        let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction for a catalog look-up"))?;
+        Ok(txn.catalog_snapshot())
+    }
+
+    /// Schemas of search_path that exist, pg_catalog in front unless it is named.
+    fn resolve_path(&mut self, cache: &Arc<ObjectCache>, snapshot: &Snapshot) -> Result<Arc<[Oid]>> {
+        let key = (self.settings.generation, self.database.version());
+        if (self.path.0, self.path.1) == key && !self.has_ddl {
+            return Ok(self.path.2.clone());
+        }
+        let reader = CatalogReader {
+            database: &self.database,
+            snapshot: snapshot.clone(),
+            cache: cache.clone(),
+            search_path: &[],
+            creation_schema: None,
+            temp_schema: self.temp_schema,
+        };
+        let (mut oids, mut creation) = (Vec::new(), None);
+        for name in &self.settings.search_path {
+            let name = if name == "$user" { self.role_name.as_str() } else { name.as_str() };
+            if let Some(oid) = reader.schema_oid(name)?
+                && !oids.contains(&oid)
+            {
+                oids.push(oid);
+                creation.get_or_insert_with(|| name.to_string());
+            }
+        }
+        if !oids.contains(&PG_CATALOG) {
+            oids.insert(0, PG_CATALOG);
+        }
+        let oids: Arc<[Oid]> = oids.into();
+        self.path = (key.0, key.1, oids.clone(), creation);
+        Ok(oids)
+    }
+
+    /// Everything a statement needs to look things up and evaluate.
+    pub(crate) fn environment<'a>(&mut self, runtime: &'a dyn Runtime) -> Result<Environment<'a>> {
+        let cache = self.object_cache();
+        let snapshot = self.catalog_snapshot()?;
+        let path = self.resolve_path(&cache, &snapshot)?;
+        Ok(Environment { runtime, cache, snapshot, path, creation_schema: self.path.3.clone() })
+    }
+}
+
+const REPORTED: &[&str] = &[
+    "in_hot_standby",
+    "integer_datetimes",
+    "TimeZone",
+    "IntervalStyle",
+    "search_path",
+    "is_superuser",
+    "application_name",
+    "default_transaction_read_only",
+    "scram_iterations",
+    "DateStyle",
+    "standard_conforming_strings",
+    "session_authorization",
+    "client_encoding",
+    "server_version",
+    "server_encoding",
+];
+
+pub(crate) fn is_reported(name: &str) -> bool {
+    REPORTED.iter().any(|r| r.eq_ignore_ascii_case(name))
+}

@@ -1,0 +1,217 @@
+//! Running a plan: locks, snapshot, execution, and rows on their way to the client.
+
+use super::Session;
+use super::environment::statement_host;
+use crate::client::{Client, FieldInfo, Runtime};
+use crate::exec::{ExecContext, Execution, Progress, RowSink};
+use crate::plan::Plan;
+use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_storage::{LockMode, LockTag, Snapshot, WaitPolicy};
+use kilndb_types::{Datum, EvalContext, io};
+use std::sync::Arc;
+
+/// Class of table locks in storage's lock table.
+pub(crate) const RELATION_LOCK: u32 = 1;
+
+/// Sends rows to the client in the formats it asked for.
+pub(crate) struct ClientSink<'a> {
+    pub client: &'a mut dyn Client,
+    pub columns: &'a [(Oid, i32)],
+    pub formats: &'a [i16],
+    pub eval: EvalContext<'a>,
+}
+
+pub(crate) fn format_of(formats: &[i16], column: usize) -> i16 {
+    match formats {
+        [] => 0,
+        [one] => *one,
+        many => many.get(column).copied().unwrap_or(0),
+    }
+}
+
+impl RowSink for ClientSink<'_> {
+    fn row(&mut self, values: &[Datum]) -> Result<()> {
+        let (columns, formats, eval) = (self.columns, self.formats, &self.eval);
+        self.client.data_row(columns.len(), &mut |i, out| {
+            let value = &values[i];
+            if value.is_null() {
+                return Ok(false);
+            }
+            let (type_oid, typmod) = columns[i];
+            if format_of(formats, i) == 0 {
+                io::output_typmod(type_oid, typmod, value, out, eval)?;
+            } else {
+                io::send_typmod(type_oid, typmod, value, out, eval)?;
+            }
+            Ok(true)
+        })
+    }
+}
+
+/// A sink for statements whose rows nobody wants.
+pub(crate) struct NullSink;
+impl RowSink for NullSink {
+    fn row(&mut self, _values: &[Datum]) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Keeps the rows.
+#[derive(Default)]
+pub(crate) struct RowsSink {
+    pub rows: Vec<Vec<Datum>>,
+}
+impl RowSink for RowsSink {
+    fn row(&mut self, values: &[Datum]) -> Result<()> {
+        self.rows.push(values.to_vec());
+        Ok(())
+    }
+}
+
+pub(crate) fn column_types(plan: &Plan) -> Vec<(Oid, i32)> {
+    plan.columns.iter().map(|c| (c.type_oid, c.typmod)).collect()
+}
+
+pub(crate) fn describe(plan: &Plan, formats: &[i16], client: &mut dyn Client) {
+    let fields: Vec<FieldInfo<'_>> = plan
+        .columns
+        .iter()
+        .enumerate()
+        .map(|(i, c)| FieldInfo {
+            name: &c.name,
+            table_oid: c.table_oid,
+            attnum: c.attnum,
+            type_oid: c.type_oid,
+            type_len: crate::catalog::builtin::BUILTINS.types.get(&c.type_oid).map_or(-1, |t| t.len),
+            typmod: c.typmod,
+            format: format_of(formats, i),
+        })
+        .collect();
+    client.row_description(&fields);
+}
+
+impl Session {
+    /// Takes the table locks that a plan needs.
+    pub(crate) fn lock_tables(&mut self, plan: &Plan, runtime: &dyn Runtime) -> Result<()> {
+        for (table, mode) in &plan.locks {
+            self.lock_table(*table, *mode, WaitPolicy::Wait, runtime)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn lock_table(&mut self, table: Oid, mode: LockMode, wait: WaitPolicy, runtime: &dyn Runtime) -> Result<bool> {
+        // System tables are protected by their row versions alone.
+        if table < crate::catalog::builtin::FIRST_USER_OID {
+            return Ok(true);
+        }
+        let tag = LockTag(RELATION_LOCK, u64::from(self.database.oid), u64::from(table));
+        let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to hold a table lock"))?;
+        txn.lock(tag, mode, wait, runtime)
+    }
+
+    pub(crate) fn check_read_only(&self, plan: &Plan) -> Result<()> {
+        if plan.is_read_only || !self.is_read_only() {
+            return Ok(());
+        }
+        self.refuse_if_read_only(plan.command)
+    }
+
+    pub(crate) fn take_snapshot(&mut self) -> Result<Snapshot> {
+        let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to take a snapshot in"))?;
+        Ok(txn.take_snapshot())
+    }
+
+    /// Runs a plan from start to end into `sink`; returns the rows counted for the command tag.
+    pub(crate) fn run_to_sink(&mut self, plan: &Arc<Plan>, params: &[Datum], runtime: &dyn Runtime, make_sink: SinkMaker<'_>) -> Result<Progress> {
+        self.check_read_only(plan)?;
+        self.lock_tables(plan, runtime)?;
+        let snapshot = self.take_snapshot()?;
+        let mut execution = None;
+        let progress = self.advance(plan, params, &mut execution, snapshot, None, runtime, make_sink)?;
+        Ok(progress)
+    }
+
+    /// Starts an execution or goes on with it, for at most `max_rows` rows.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn advance(
+        &mut self,
+        plan: &Arc<Plan>,
+        params: &[Datum],
+        execution: &mut Option<Box<Execution>>,
+        snapshot: Snapshot,
+        max_rows: Option<u64>,
+        runtime: &dyn Runtime,
+        make_sink: SinkMaker<'_>,
+    ) -> Result<Progress> {
+        let environment = self.environment(runtime)?;
+        let host = statement_host!(self, environment);
+        let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to run a statement in"))?;
+        let mut cx = ExecContext {
+            engine: &self.instance.engine,
+            txn,
+            snapshot,
+            park: runtime,
+            eval: host.eval(),
+            catalog: &host.reader,
+            session: &host,
+            work_mem_bytes: self.settings.work_mem_bytes as usize,
+        };
+        if execution.is_none() {
+            *execution = Some(Box::new(Execution::start(plan.clone(), params, &mut cx)?));
+        }
+        let Some(running) = execution else { return Err(Error::internal("an execution vanished")) };
+        let progress = match make_sink {
+            SinkMaker::Client { client, formats } => {
+                let columns = column_types(plan);
+                let mut sink = ClientSink { client, columns: &columns, formats, eval: host.eval() };
+                running.run(&mut cx, max_rows, &mut sink)
+            }
+            SinkMaker::Sink(sink) => running.run(&mut cx, max_rows, sink),
+        };
+        let progress = progress?;
+        txn_next_command(self);
+        self.apply_set_config()?;
+        Ok(progress)
+    }
+
+    fn apply_set_config(&mut self) -> Result<()> {
+        use crate::settings::SettingScope;
+        for (name, value, local) in self.scratch.set_config.take() {
+            let scope = if local { SettingScope::Local } else { SettingScope::Session };
+            self.settings.set(&name, &value, scope)?;
+        }
+        Ok(())
+    }
+}
+
+/// What follows in the transaction sees what this command did.
+fn txn_next_command(session: &mut Session) {
+    if let Some(txn) = &mut session.txn {
+        txn.next_command();
+    }
+}
+
+pub(crate) enum SinkMaker<'a> {
+    Client { client: &'a mut dyn Client, formats: &'a [i16] },
+    Sink(&'a mut dyn RowSink),
+}
+
+/// `SELECT 3`, `INSERT 0 1`, ….
+pub(crate) fn command_tag(plan: &Plan, rows: u64) -> String {
+    match plan.command {
+        "INSERT" => format!("INSERT 0 {rows}"),
+        "EXPLAIN" => "EXPLAIN".to_string(),
+        command => format!("{command} {rows}"),
+    }
+}
+
+/// 54000 for more parameters than the protocol counts.
+pub(crate) fn check_parameter_count(given: usize, needed: usize, name: &str) -> Result<()> {
+    if given == needed {
+        return Ok(());
+    }
+    Err(Error::new(
+        sqlstate::PROTOCOL_VIOLATION,
+        format!("bind message supplies {given} parameters, but prepared statement \"{name}\" requires {needed}"),
+    ))
+}

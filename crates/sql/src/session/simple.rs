@@ -1,0 +1,120 @@
+//! The simple query protocol: a script in one message.
+
+use super::Session;
+use super::prepared::is_plannable;
+use super::run::{SinkMaker, command_tag, describe};
+use super::transaction::Block;
+use crate::client::{Client, Runtime};
+use kilndb_base::{Error, Result, sqlstate};
+use kilndb_syntax::{Node, Statement};
+
+impl Session {
+    pub fn simple_query(&mut self, sql: &str, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<()> {
+        self.prepared.remove("");
+        self.portals.remove("");
+        self.statement_started(sql, runtime);
+        let done = self.run_script(sql, runtime, client);
+        let done = match done {
+            Ok(()) => self.finish_implicit(runtime),
+            Err(e) => Err(e),
+        };
+        self.send_notices(client);
+        self.statement_ended(runtime);
+        done
+    }
+
+    fn run_script(&mut self, sql: &str, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<()> {
+        let script = runtime.parse(sql)?;
+        let statements = script.statements();
+        if statements.is_empty() {
+            client.empty_query();
+            return Ok(());
+        }
+        let alone = statements.len() == 1;
+        for statement in &statements {
+            if self.block == Block::Failed && !may_run_when_failed(&statement.node()) {
+                self.refuse_if_failed()?;
+            }
+            let tag = self.run_statement(statement, alone, runtime, client)?;
+            // The last statement's own commit comes before its tag: a failing commit must not be preceded by success.
+            if alone || !self.is_script_open() {
+                self.finish_implicit(runtime)?;
+            }
+            self.send_notices(client);
+            client.command_complete(&tag);
+        }
+        Ok(())
+    }
+
+    /// Statements of one script share a transaction.
+    fn is_script_open(&self) -> bool {
+        self.block == Block::Implicit
+    }
+
+    /// Runs one statement and returns its command tag. `alone`: no other statement shares its message.
+    fn run_statement(&mut self, statement: &Statement, alone: bool, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {
+        let node = statement.node();
+        if is_plannable(&node) {
+            self.begin_statement(runtime)?;
+            let plan = self.make_plan(statement, &[], runtime)?;
+            if !plan.param_types.is_empty() {
+                return Err(Error::new(sqlstate::UNDEFINED_PARAMETER, "there is no parameter $1"));
+            }
+            return self.run_plan_for_client(&plan, runtime, client);
+        }
+        self.run_utility(statement, alone, runtime, client)
+    }
+
+    pub(super) fn run_plan_for_client(&mut self, plan: &std::sync::Arc<crate::plan::Plan>, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {
+        if !plan.columns.is_empty() || plan.command == "SELECT" {
+            describe(plan, &[], client);
+        }
+        let progress = self.run_to_sink(plan, &[], runtime, SinkMaker::Client { client, formats: &[] })?;
+        Ok(command_tag(plan, progress.rows))
+    }
+
+    pub(super) fn statement_started(&mut self, sql: &str, runtime: &dyn Runtime) {
+        use std::sync::atomic::Ordering;
+        let control = runtime.control();
+        control.cancel_requested.store(false, Ordering::Release);
+        let now = self.now();
+        let deadline = match self.settings.statement_timeout_ms {
+            0 => 0,
+            ms => kilndb_base::env::process_monotonic_nanos() + ms * 1_000_000,
+        };
+        control.statement_deadline_nanos.store(deadline, Ordering::Relaxed);
+        self.update_activity(runtime, |a| {
+            a.state = "active";
+            a.query_start = Some(now);
+            a.state_change = now;
+            a.query.clear();
+            let end = (0..=sql.len().min(1023)).rev().find(|i| sql.is_char_boundary(*i)).unwrap_or(0);
+            a.query.push_str(&sql[..end]);
+        });
+    }
+
+    pub(super) fn statement_ended(&mut self, runtime: &dyn Runtime) {
+        runtime.control().statement_deadline_nanos.store(0, std::sync::atomic::Ordering::Relaxed);
+        let now = self.now();
+        let state = match self.status() {
+            b'T' => "idle in transaction",
+            b'E' => "idle in transaction (aborted)",
+            _ => "idle",
+        };
+        self.update_activity(runtime, |a| {
+            a.state = state;
+            a.state_change = now;
+        });
+    }
+}
+
+/// ROLLBACK, COMMIT and ROLLBACK TO are all that a failed transaction takes.
+pub(super) fn may_run_when_failed(node: &Node<'_>) -> bool {
+    use kilndb_syntax::raw::TransactionStmtKind::*;
+    match node {
+        Node::TransactionStmt(t) => {
+            matches!(t.kind, TRANS_STMT_COMMIT | TRANS_STMT_ROLLBACK | TRANS_STMT_ROLLBACK_TO | TRANS_STMT_PREPARE)
+        }
+        _ => false,
+    }
+}

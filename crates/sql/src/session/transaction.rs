@@ -1,0 +1,291 @@
+//! Transaction blocks, savepoints, commit and rollback.
+
+use super::Session;
+use crate::client::Runtime;
+use crate::session::OnCommit;
+use kilndb_base::{Error, Result, Severity, sqlstate};
+use kilndb_storage::{CommitMode, Isolation, Savepoint};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Block {
+    None,
+    /// One statement's, one script's or one pipeline's own transaction.
+    Implicit,
+    Explicit,
+    /// An explicit one in which a statement has failed.
+    Failed,
+}
+
+pub(crate) struct SavepointEntry {
+    pub name: String,
+    pub storage: Savepoint,
+    pub settings_mark: usize,
+    pub had_ddl: bool,
+}
+
+impl Session {
+    pub(crate) fn isolation_name(&self) -> &'static str {
+        let name = match self.block {
+            Block::None => self.settings.get("default_transaction_isolation"),
+            _ => self.settings.get("transaction_isolation").or(self.settings.get("default_transaction_isolation")),
+        };
+        match name {
+            Some("serializable") => "serializable",
+            Some("repeatable read") => "repeatable read",
+            Some("read uncommitted") => "read uncommitted",
+            _ => "read committed",
+        }
+    }
+
+    pub(crate) fn is_read_only(&self) -> bool {
+        match self.block {
+            Block::None => self.settings.flag("default_transaction_read_only"),
+            _ => self.settings.flag("transaction_read_only"),
+        }
+    }
+
+    /// Starts a transaction if none is open, and the statement's clock.
+    pub(crate) fn begin_statement(&mut self, runtime: &dyn Runtime) -> Result<()> {
+        self.statement_timestamp = self.now();
+        if self.txn.is_none() {
+            self.transaction_timestamp = self.statement_timestamp;
+            let isolation = match self.settings.get("default_transaction_isolation") {
+                Some("repeatable read") => Isolation::RepeatableRead,
+                Some("serializable") => Isolation::RepeatableRead,
+                _ => Isolation::ReadCommitted,
+            };
+            self.txn = Some(self.instance.engine.begin(isolation, runtime.worker()));
+            self.block = Block::Implicit;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn in_explicit_block(&self) -> bool {
+        matches!(self.block, Block::Explicit | Block::Failed)
+    }
+
+    /// 25P02 unless the statement may run in a failed transaction.
+    pub(super) fn refuse_if_failed(&self) -> Result<()> {
+        if self.block == Block::Failed {
+            return Err(Error::new(
+                sqlstate::IN_FAILED_SQL_TRANSACTION,
+                "current transaction is aborted, commands ignored until end of transaction block",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Ends an implicit transaction after its last statement.
+    pub(crate) fn finish_implicit(&mut self, runtime: &dyn Runtime) -> Result<()> {
+        if self.block == Block::Implicit { self.commit(runtime) } else { Ok(()) }
+    }
+
+    pub(crate) fn commit(&mut self, runtime: &dyn Runtime) -> Result<()> {
+        self.portals.retain(|_, p| p.holds());
+        let done = self.before_commit(runtime);
+        let Some(mut txn) = self.txn.take() else { return done };
+        if let Err(e) = done {
+            txn.rollback(runtime)?;
+            self.after_end(false);
+            return Err(e);
+        }
+        let mode = if self.settings.synchronous_commit { CommitMode::Sync } else { CommitMode::Async };
+        let seen = txn.unflushed_seen();
+        if self.has_ddl {
+            self.database.begin_publish();
+        }
+        let committed = txn.commit(mode, runtime);
+        if self.has_ddl {
+            self.database.publish();
+        }
+        self.after_end(committed.is_ok());
+        let wait = committed?.or(seen);
+        if let Some(lsn) = wait
+            && mode == CommitMode::Sync
+        {
+            self.instance.engine.wait_flushed(lsn, runtime);
+        }
+        Ok(())
+    }
+
+    /// Work that belongs to the transaction but is due at its end.
+    fn before_commit(&mut self, runtime: &dyn Runtime) -> Result<()> {
+        if self.on_commit.is_empty() || self.txn.is_none() {
+            return Ok(());
+        }
+        for (table, action) in std::mem::take(&mut self.on_commit) {
+            match action {
+                OnCommit::Drop => self.drop_table_by_oid(table, runtime)?,
+                OnCommit::DeleteRows => {
+                    self.truncate_by_oid(table, runtime)?;
+                    self.on_commit.push((table, action));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn rollback(&mut self, runtime: &dyn Runtime) -> Result<()> {
+        self.portals.clear();
+        let result = match self.txn.take() {
+            Some(mut txn) => txn.rollback(runtime),
+            None => Ok(()),
+        };
+        self.after_end(false);
+        result
+    }
+
+    fn after_end(&mut self, committed: bool) {
+        self.block = Block::None;
+        self.savepoints.clear();
+        if committed {
+            self.settings.commit();
+        } else {
+            self.settings.rollback_to(0);
+        }
+        if self.has_ddl {
+            self.has_ddl = false;
+            self.private_cache = None;
+            self.path.0 = 0;
+        }
+    }
+
+    /// A statement has failed: undo what must be undone now.
+    pub fn abort_statement(&mut self, runtime: &dyn Runtime) -> Result<()> {
+        match self.block {
+            Block::None | Block::Failed => Ok(()),
+            Block::Implicit => self.rollback(runtime),
+            Block::Explicit => {
+                self.portals.clear();
+                let undone = match (self.savepoints.last(), &mut self.txn) {
+                    // Locks and changes before the savepoint stay until the user decides.
+                    (Some(entry), Some(txn)) => {
+                        self.settings.rollback_to(entry.settings_mark);
+                        txn.rollback_to(&entry.storage, runtime)
+                    }
+                    (None, txn) => match txn.take() {
+                        Some(mut txn) => {
+                            self.settings.rollback_to(0);
+                            txn.rollback(runtime)
+                        }
+                        None => Ok(()),
+                    },
+                    (Some(_), None) => Ok(()),
+                };
+                if self.has_ddl {
+                    self.private_cache = None;
+                    self.path.0 = 0;
+                }
+                self.block = Block::Failed;
+                undone
+            }
+        }
+    }
+
+    pub(super) fn begin_block(&mut self, runtime: &dyn Runtime) -> Result<()> {
+        if self.block == Block::Explicit {
+            self.notice(Severity::Warning, "there is already a transaction in progress");
+            return Ok(());
+        }
+        self.begin_statement(runtime)?;
+        self.block = Block::Explicit;
+        Ok(())
+    }
+
+    /// Returns the command tag: a COMMIT of a failed transaction is a ROLLBACK.
+    pub(super) fn commit_block(&mut self, runtime: &dyn Runtime) -> Result<&'static str> {
+        match self.block {
+            Block::Explicit => self.commit(runtime).map(|()| "COMMIT"),
+            Block::Failed => self.rollback(runtime).map(|()| "ROLLBACK"),
+            Block::None | Block::Implicit => {
+                self.scratch.notices.borrow_mut().push(Error::notice(
+                    sqlstate::NO_ACTIVE_SQL_TRANSACTION,
+                    Severity::Warning,
+                    "there is no transaction in progress",
+                ));
+                self.finish_implicit(runtime).map(|()| "COMMIT")
+            }
+        }
+    }
+
+    pub(super) fn rollback_block(&mut self, runtime: &dyn Runtime) -> Result<()> {
+        if !self.in_explicit_block() {
+            self.scratch.notices.borrow_mut().push(Error::notice(
+                sqlstate::NO_ACTIVE_SQL_TRANSACTION,
+                Severity::Warning,
+                "there is no transaction in progress",
+            ));
+        }
+        self.rollback(runtime)
+    }
+
+    fn require_block(&self, what: &str) -> Result<()> {
+        if self.in_explicit_block() {
+            return Ok(());
+        }
+        Err(Error::new(sqlstate::NO_ACTIVE_SQL_TRANSACTION, format!("{what} can only be used in transaction blocks")))
+    }
+
+    pub(super) fn savepoint(&mut self, name: &str) -> Result<()> {
+        self.require_block("SAVEPOINT")?;
+        let Some(txn) = &mut self.txn else { return Ok(()) };
+        let storage = txn.savepoint();
+        let settings_mark = self.settings.mark();
+        self.savepoints.push(SavepointEntry { name: name.to_string(), storage, settings_mark, had_ddl: self.has_ddl });
+        Ok(())
+    }
+
+    fn find_savepoint(&self, name: &str) -> Result<usize> {
+        self.savepoints.iter().rposition(|s| s.name == name).ok_or_else(|| {
+            Error::new(sqlstate::INVALID_SAVEPOINT_SPECIFICATION, format!("savepoint \"{name}\" does not exist"))
+        })
+    }
+
+    pub(super) fn release_savepoint(&mut self, name: &str) -> Result<()> {
+        self.require_block("RELEASE SAVEPOINT")?;
+        let at = self.find_savepoint(name)?;
+        self.savepoints.truncate(at);
+        Ok(())
+    }
+
+    pub(super) fn rollback_to_savepoint(&mut self, name: &str, runtime: &dyn Runtime) -> Result<()> {
+        self.require_block("ROLLBACK TO SAVEPOINT")?;
+        let at = self.find_savepoint(name)?;
+        self.savepoints.truncate(at + 1);
+        let (entry, txn) = match (self.savepoints.last(), &mut self.txn) {
+            (Some(entry), Some(txn)) => (entry, txn),
+            _ => return Err(Error::internal("a savepoint without a transaction")),
+        };
+        txn.rollback_to(&entry.storage, runtime)?;
+        self.settings.rollback_to(entry.settings_mark);
+        self.portals.clear();
+        if self.has_ddl {
+            self.private_cache = None;
+            self.path.0 = 0;
+        }
+        self.block = Block::Explicit;
+        Ok(())
+    }
+
+    /// VACUUM, CREATE DATABASE and the like.
+    pub(crate) fn refuse_in_block(&self, what: &str) -> Result<()> {
+        if self.in_explicit_block() {
+            return Err(Error::new(
+                sqlstate::ACTIVE_SQL_TRANSACTION,
+                format!("{what} cannot run inside a transaction block"),
+            ));
+        }
+        Ok(())
+    }
+
+    /// 25006 in a read-only transaction.
+    pub(crate) fn refuse_if_read_only(&self, command: &str) -> Result<()> {
+        if self.is_read_only() {
+            return Err(Error::new(
+                sqlstate::READ_ONLY_SQL_TRANSACTION,
+                format!("cannot execute {command} in a read-only transaction"),
+            ));
+        }
+        Ok(())
+    }
+}

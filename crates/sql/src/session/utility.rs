@@ -1,0 +1,501 @@
+//! Commands that are not planned: transaction control, settings, prepared statements, maintenance, and the door to DDL.
+
+use super::Session;
+use super::prepared::is_plannable;
+use super::run::{SinkMaker, command_tag};
+use crate::client::{Client, FieldInfo, Runtime};
+use crate::settings::{SettingScope, definition, unrecognized};
+use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
+use kilndb_storage::{LockMode, WaitPolicy};
+use kilndb_syntax::raw::{DiscardMode, TransactionStmtKind as T, VariableSetKind as V};
+use kilndb_syntax::{ConstValue, Node, Statement, nodes};
+use kilndb_types::oids;
+use std::sync::Arc;
+
+impl Session {
+    /// Runs a utility command and returns its tag. `alone`: no other statement shares its message.
+    pub(super) fn run_utility(&mut self, statement: &Statement, alone: bool, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {
+        let node = statement.node();
+        if let Node::TransactionStmt(t) = node {
+            return self.transaction_command(t, runtime);
+        }
+        self.refuse_if_failed()?;
+        let tag = match node {
+            Node::VariableSetStmt(s) => self.set_command(s, runtime, client)?,
+            Node::VariableShowStmt(s) => self.show_command(s, client)?,
+            Node::PrepareStmt(s) => self.prepare_command(s, statement, runtime)?,
+            Node::ExecuteStmt(s) => return self.execute_command(s, statement, runtime, client),
+            Node::DeallocateStmt(s) => self.deallocate_command(s)?,
+            Node::DiscardStmt(s) => self.discard_command(s, runtime, client)?,
+            Node::CheckPointStmt(_) => {
+                self.instance.engine.checkpoint(runtime)?;
+                "CHECKPOINT".to_string()
+            }
+            Node::VacuumStmt(s) => self.vacuum_command(s, runtime)?,
+            Node::AlterSystemStmt(s) => self.alter_system(s)?,
+            Node::DeclareCursorStmt(s) => self.declare_cursor(s, statement, runtime)?,
+            Node::FetchStmt(s) => return self.fetch_command(s, runtime, client),
+            Node::ClosePortalStmt(s) => self.close_cursor(s.portalname())?,
+            Node::LockStmt(s) => self.lock_command(s, runtime)?,
+            Node::CopyStmt(s) => return self.copy_command(s, statement, runtime, client),
+            Node::ExplainStmt(s) => return self.explain_command(s, statement, runtime, client),
+            _ => {
+                let autonomous = matches!(node, Node::CreatedbStmt(_) | Node::DropdbStmt(_));
+                if autonomous && !alone {
+                    self.refuse_in_block(if matches!(node, Node::CreatedbStmt(_)) { "CREATE DATABASE" } else { "DROP DATABASE" })?;
+                }
+                return self.run_ddl(statement, runtime, client);
+            }
+        };
+        if let Some(txn) = &mut self.txn {
+            txn.next_command();
+        }
+        Ok(tag)
+    }
+
+    /// What Describe says of a utility command.
+    pub(super) fn describe_utility(&mut self, prepared: &super::prepared::Prepared, formats: &[i16], client: &mut dyn Client) -> Result<()> {
+        match prepared.statement.as_ref().map(|s| s.node()) {
+            Some(Node::VariableShowStmt(s)) => {
+                let name = s.name().unwrap_or("");
+                client.row_description(&show_fields(name, formats));
+            }
+            Some(Node::ExplainStmt(_)) => client.row_description(&[text_field("QUERY PLAN", formats)]),
+            _ => client.no_data(),
+        }
+        Ok(())
+    }
+
+    fn transaction_command(&mut self, t: &nodes::TransactionStmt, runtime: &dyn Runtime) -> Result<String> {
+        let name = t.savepoint_name().unwrap_or("");
+        let tag = match t.kind {
+            T::TRANS_STMT_BEGIN | T::TRANS_STMT_START => {
+                self.begin_block(runtime)?;
+                self.transaction_modes(t.options())?;
+                if t.kind == T::TRANS_STMT_BEGIN { "BEGIN" } else { "START TRANSACTION" }
+            }
+            T::TRANS_STMT_COMMIT => {
+                let tag = self.commit_block(runtime)?;
+                self.chain(t.chain, runtime)?;
+                tag
+            }
+            T::TRANS_STMT_ROLLBACK => {
+                self.rollback_block(runtime)?;
+                self.chain(t.chain, runtime)?;
+                "ROLLBACK"
+            }
+            T::TRANS_STMT_SAVEPOINT => {
+                self.refuse_if_failed()?;
+                self.savepoint(name)?;
+                "SAVEPOINT"
+            }
+            T::TRANS_STMT_RELEASE => {
+                self.refuse_if_failed()?;
+                self.release_savepoint(name)?;
+                "RELEASE"
+            }
+            T::TRANS_STMT_ROLLBACK_TO => {
+                self.rollback_to_savepoint(name, runtime)?;
+                "ROLLBACK"
+            }
+            _ => return Err(Error::unsupported("two-phase commit (PREPARE TRANSACTION) is not supported")),
+        };
+        Ok(tag.to_string())
+    }
+
+    fn chain(&mut self, chain: bool, runtime: &dyn Runtime) -> Result<()> {
+        if chain { self.begin_block(runtime) } else { Ok(()) }
+    }
+
+    /// ISOLATION LEVEL, READ ONLY, DEFERRABLE of BEGIN and SET TRANSACTION.
+    fn transaction_modes<'n>(&mut self, options: impl IntoIterator<Item = Node<'n>>) -> Result<()> {
+        for option in options {
+            let Node::DefElem(d) = option else { continue };
+            let name = d.defname().unwrap_or("");
+            let value = match d.arg() {
+                Node::A_Const(c) => const_text(c),
+                _ => String::new(),
+            };
+            match name {
+                "transaction_isolation" => {
+                    let level = kilndb_storage::Isolation::ReadCommitted;
+                    let level = if value.contains("repeatable") || value.contains("serializable") {
+                        kilndb_storage::Isolation::RepeatableRead
+                    } else {
+                        level
+                    };
+                    if let Some(txn) = &mut self.txn
+                        && !txn.set_isolation(level)
+                    {
+                        return Err(Error::new(
+                            sqlstate::ACTIVE_SQL_TRANSACTION,
+                            "SET TRANSACTION ISOLATION LEVEL must be called before any query",
+                        ));
+                    }
+                    self.settings.set(name, &value, SettingScope::Local)?;
+                }
+                "transaction_read_only" => {
+                    let on = if value == "1" || value == "t" || value == "true" { "on" } else { "off" };
+                    self.settings.set(name, on, SettingScope::Local)?;
+                }
+                "transaction_deferrable" => {}
+                other => return Err(Error::unsupported(format!("transaction mode {other} is not supported"))),
+            }
+        }
+        Ok(())
+    }
+
+    fn set_command(&mut self, s: &nodes::VariableSetStmt, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {
+        let name = s.name().unwrap_or("");
+        let scope = if s.is_local { SettingScope::Local } else { SettingScope::Session };
+        if s.is_local && !self.in_explicit_block() {
+            self.notice(Severity::Warning, "SET LOCAL can only be used in transaction blocks");
+        }
+        self.begin_statement(runtime)?;
+        let mut tag = "SET";
+        match s.kind {
+            V::VAR_SET_VALUE => {
+                let mut values = Vec::new();
+                for arg in s.args() {
+                    values.push(setting_argument(arg, name)?);
+                }
+                let value = join_setting(name, &values);
+                self.set_value(name, &value, scope)?;
+            }
+            V::VAR_SET_DEFAULT | V::VAR_RESET => {
+                if s.kind == V::VAR_RESET {
+                    tag = "RESET";
+                }
+                self.reset_value(name, scope)?;
+            }
+            V::VAR_RESET_ALL => {
+                self.settings.reset_all();
+                tag = "RESET";
+            }
+            V::VAR_SET_CURRENT => {
+                let current = self.settings.get(name).ok_or_else(|| unrecognized(name))?.to_string();
+                self.settings.set(name, &current, scope)?;
+            }
+            V::VAR_SET_MULTI => match name {
+                "TRANSACTION" => {
+                    if !self.in_explicit_block() {
+                        self.notice(Severity::Warning, "SET TRANSACTION can only be used in transaction blocks");
+                    }
+                    self.transaction_modes(s.args())?;
+                }
+                "SESSION CHARACTERISTICS" => {
+                    for arg in s.args() {
+                        let Node::DefElem(d) = arg else { continue };
+                        let Node::A_Const(c) = d.arg() else { continue };
+                        let default = format!("default_{}", d.defname().unwrap_or(""));
+                        self.settings.set(&default, &const_text(c), SettingScope::Session)?;
+                    }
+                }
+                other => return Err(Error::unsupported(format!("SET {other} is not supported"))),
+            },
+            _ => return Err(Error::unsupported("this form of SET is not supported")),
+        }
+        self.report_settings(name, client);
+        Ok(tag.to_string())
+    }
+
+    pub(crate) fn set_value(&mut self, name: &str, value: &str, scope: SettingScope) -> Result<()> {
+        match name {
+            "role" => return self.set_role(value, scope),
+            "session_authorization" => return self.set_session_authorization(value),
+            "transaction_isolation" | "transaction_read_only" => {}
+            _ => {}
+        }
+        self.settings.set(name, value, scope)
+    }
+
+    fn reset_value(&mut self, name: &str, scope: SettingScope) -> Result<()> {
+        match name {
+            "role" => self.set_role("none", scope),
+            "session_authorization" => {
+                let login = self.login_name.clone();
+                self.set_session_authorization(&login)
+            }
+            _ => self.settings.reset(name, scope),
+        }
+    }
+
+    fn set_role(&mut self, name: &str, _scope: SettingScope) -> Result<()> {
+        if name == "none" {
+            self.current_role = self.login_role;
+            self.role_name = self.login_name.clone();
+            return Ok(());
+        }
+        let row = self.instance.role_row(name)?;
+        let row = row.ok_or_else(|| Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("role \"{name}\" does not exist")))?;
+        self.current_role = row.oid("oid");
+        self.role_name = name.to_string();
+        self.path.0 = 0;
+        Ok(())
+    }
+
+    fn set_session_authorization(&mut self, name: &str) -> Result<()> {
+        let row = self.instance.role_row(name)?;
+        let row = row.ok_or_else(|| Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("role \"{name}\" does not exist")))?;
+        self.current_role = row.oid("oid");
+        self.role_name = name.to_string();
+        self.path.0 = 0;
+        Ok(())
+    }
+
+    fn report_settings(&self, name: &str, client: &mut dyn Client) {
+        if super::is_reported(name)
+            && let Some(d) = definition(name)
+        {
+            client.parameter_status(d.name, &self.shown(name));
+        }
+    }
+
+    fn show_command(&mut self, s: &nodes::VariableShowStmt, client: &mut dyn Client) -> Result<String> {
+        let name = s.name().unwrap_or("");
+        let formats = std::mem::take(&mut self.utility_formats);
+        if name == "all" {
+            client.row_description(&show_fields(name, &formats));
+            for d in crate::settings::definitions() {
+                let row = [d.name.to_string(), self.shown(d.name), String::new()];
+                send_text_row(client, &row)?;
+            }
+            return Ok("SHOW".to_string());
+        }
+        if self.settings.get(name).is_none() {
+            return Err(unrecognized(name));
+        }
+        client.row_description(&show_fields(name, &formats));
+        send_text_row(client, &[self.shown(name)])?;
+        Ok("SHOW".to_string())
+    }
+
+    fn prepare_command(&mut self, s: &nodes::PrepareStmt, statement: &Statement, runtime: &dyn Runtime) -> Result<String> {
+        let name = s.name().unwrap_or("");
+        if self.prepared.contains_key(name) {
+            return Err(Error::new(sqlstate::DUPLICATE_PSTATEMENT, format!("prepared statement \"{name}\" already exists")));
+        }
+        self.begin_statement(runtime)?;
+        let mut types = Vec::new();
+        for t in s.argtypes() {
+            types.push(self.resolve_type(t, statement.source(), runtime)?.0);
+        }
+        // The inner statement is kept as a statement of its own, so that it can be planned again.
+        let text = kilndb_syntax::statement_sql(s.query())?;
+        let script = runtime.parse(&text)?;
+        let inner = script.statements().pop();
+        let prepared = self.prepare_statement(statement.text(), inner, &types, true, runtime)?;
+        self.prepared.insert(name.to_string(), prepared);
+        Ok("PREPARE".to_string())
+    }
+
+    fn execute_command(&mut self, s: &nodes::ExecuteStmt, statement: &Statement, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {
+        self.begin_statement(runtime)?;
+        let prepared = self.find_prepared(s.name().unwrap_or(""))?;
+        let params = self.evaluate_arguments(s, &prepared.param_types.clone(), statement, runtime)?;
+        let Some(inner) = &prepared.statement else { return Ok("EXECUTE".to_string()) };
+        if !is_plannable(&inner.node()) {
+            return self.run_utility(&inner.clone(), false, runtime, client);
+        }
+        let plan = self.plan_of(&prepared, runtime)?;
+        if !plan.columns.is_empty() || plan.command == "SELECT" {
+            super::run::describe(&plan, &[], client);
+        }
+        let progress = self.run_to_sink(&plan, &params, runtime, SinkMaker::Client { client, formats: &[] })?;
+        Ok(command_tag(&plan, progress.rows))
+    }
+
+    fn evaluate_arguments(&mut self, s: &nodes::ExecuteStmt, types: &[Oid], statement: &Statement, runtime: &dyn Runtime) -> Result<Vec<kilndb_types::Datum>> {
+        let given = s.params().len();
+        if given != types.len() {
+            let name = s.name().unwrap_or("");
+            return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("wrong number of parameters for prepared statement \"{name}\""))
+                .with_detail(format!("Expected {} parameters but got {given}.", types.len())));
+        }
+        let mut values = Vec::with_capacity(given);
+        for (argument, type_oid) in s.params().iter().zip(types) {
+            values.push(self.evaluate_constant(argument, *type_oid, statement.source(), runtime)?);
+        }
+        Ok(values)
+    }
+
+    fn deallocate_command(&mut self, s: &nodes::DeallocateStmt) -> Result<String> {
+        match s.name() {
+            Some(name) if !s.isall => {
+                self.find_prepared(name)?;
+                self.prepared.remove(name);
+                Ok("DEALLOCATE".to_string())
+            }
+            _ => {
+                self.prepared.clear();
+                Ok("DEALLOCATE ALL".to_string())
+            }
+        }
+    }
+
+    fn discard_command(&mut self, s: &nodes::DiscardStmt, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {
+        Ok(match s.target {
+            DiscardMode::DISCARD_PLANS => "DISCARD PLANS",
+            DiscardMode::DISCARD_SEQUENCES => {
+                self.forget_sequences();
+                "DISCARD SEQUENCES"
+            }
+            DiscardMode::DISCARD_TEMP => {
+                self.begin_statement(runtime)?;
+                self.drop_own_temporary_objects(runtime)?;
+                "DISCARD TEMP"
+            }
+            _ => {
+                self.refuse_in_block("DISCARD ALL")?;
+                self.begin_statement(runtime)?;
+                self.portals.clear();
+                self.prepared.clear();
+                self.settings.reset_all();
+                self.forget_sequences();
+                self.drop_own_temporary_objects(runtime)?;
+                for (name, value) in self.reported_parameters() {
+                    client.parameter_status(&name, &value);
+                }
+                "DISCARD ALL"
+            }
+        }
+        .to_string())
+    }
+
+    fn forget_sequences(&mut self) {
+        self.scratch.currval.borrow_mut().clear();
+        self.scratch.last_sequence.set(None);
+        self.scratch.sequence_cache.borrow_mut().clear();
+    }
+
+    fn alter_system(&mut self, s: &nodes::AlterSystemStmt) -> Result<String> {
+        if !self.is_superuser() {
+            return Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, "permission denied to perform ALTER SYSTEM RESET ALL"));
+        }
+        self.refuse_in_block("ALTER SYSTEM")?;
+        let Some(set) = s.setstmt() else { return Err(Error::internal("ALTER SYSTEM without a setting")) };
+        let dir = self.instance.data_dir.clone();
+        if set.kind == V::VAR_RESET_ALL {
+            crate::settings::write_auto_conf(&dir, None, None)?;
+            return Ok("ALTER SYSTEM".to_string());
+        }
+        let name = set.name().unwrap_or("");
+        let d = definition(name).ok_or_else(|| unrecognized(name))?;
+        if d.context == crate::settings::Context::Internal {
+            return Err(Error::new(sqlstate::CANT_CHANGE_RUNTIME_PARAM, format!("parameter \"{}\" cannot be changed", d.name)));
+        }
+        let value = match set.kind {
+            V::VAR_SET_VALUE => {
+                let mut values = Vec::new();
+                for arg in set.args() {
+                    values.push(setting_argument(arg, name)?);
+                }
+                Some(crate::settings::check_value(d, &join_setting(name, &values))?)
+            }
+            _ => None,
+        };
+        crate::settings::write_auto_conf(&dir, Some(d.name), value.as_deref())?;
+        Ok("ALTER SYSTEM".to_string())
+    }
+
+    fn lock_command(&mut self, s: &nodes::LockStmt, runtime: &dyn Runtime) -> Result<String> {
+        if !self.in_explicit_block() {
+            return Err(Error::new(sqlstate::NO_ACTIVE_SQL_TRANSACTION, "LOCK TABLE can only be used in transaction blocks"));
+        }
+        const MODES: [LockMode; 8] = [
+            LockMode::AccessShare,
+            LockMode::RowShare,
+            LockMode::RowExclusive,
+            LockMode::ShareUpdateExclusive,
+            LockMode::Share,
+            LockMode::ShareRowExclusive,
+            LockMode::Exclusive,
+            LockMode::AccessExclusive,
+        ];
+        let mode = usize::try_from(s.mode - 1).ok().and_then(|i| MODES.get(i)).copied();
+        let mode = mode.ok_or_else(|| Error::internal("an unknown lock mode"))?;
+        for relation in s.relations() {
+            let Node::RangeVar(r) = relation else { continue };
+            let table = self.table_of(r, runtime)?;
+            let wait = if s.nowait { WaitPolicy::NoWait } else { WaitPolicy::Wait };
+            if !self.lock_table(table.oid, mode, wait, runtime)? {
+                let name = &table.name;
+                return Err(Error::new(sqlstate::LOCK_NOT_AVAILABLE, format!("could not obtain lock on relation \"{name}\"")));
+            }
+        }
+        Ok("LOCK TABLE".to_string())
+    }
+
+    fn explain_command(&mut self, s: &nodes::ExplainStmt, statement: &Statement, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {
+        if !is_plannable(&s.query()) {
+            return Err(Error::unsupported("EXPLAIN of a utility statement is not supported"));
+        }
+        self.begin_statement(runtime)?;
+        let plan: Arc<crate::plan::Plan> = self.make_plan(statement, &[], runtime)?;
+        let formats = std::mem::take(&mut self.utility_formats);
+        if formats.is_empty() {
+            super::run::describe(&plan, &[], client);
+        }
+        self.run_to_sink(&plan, &[], runtime, SinkMaker::Client { client, formats: &formats })?;
+        Ok("EXPLAIN".to_string())
+    }
+}
+
+fn text_field<'a>(name: &'a str, formats: &[i16]) -> FieldInfo<'a> {
+    FieldInfo {
+        name,
+        table_oid: 0,
+        attnum: 0,
+        type_oid: oids::TEXT,
+        type_len: -1,
+        typmod: -1,
+        format: super::run::format_of(formats, 0),
+    }
+}
+
+fn show_fields<'a>(name: &'a str, formats: &[i16]) -> Vec<FieldInfo<'a>> {
+    if name == "all" {
+        return ["name", "setting", "description"].into_iter().map(|n| text_field(n, formats)).collect();
+    }
+    let shown = definition(name).map_or(name, |d| d.name);
+    vec![text_field(shown, formats)]
+}
+
+pub(crate) fn send_text_row(client: &mut dyn Client, row: &[String]) -> Result<()> {
+    client.data_row(row.len(), &mut |i, out| {
+        out.extend_from_slice(row[i].as_bytes());
+        Ok(true)
+    })
+}
+
+pub(crate) fn const_text(c: &nodes::A_Const) -> String {
+    match c.val() {
+        Some(ConstValue::Integer(i)) => i.to_string(),
+        Some(ConstValue::Float(f)) => f.to_string(),
+        Some(ConstValue::Boolean(b)) => b.to_string(),
+        Some(ConstValue::String(s) | ConstValue::BitString(s)) => s.to_string(),
+        _ => String::new(),
+    }
+}
+
+/// A value in SET: a constant, or an interval's cast in SET TIME ZONE.
+fn setting_argument(node: Node<'_>, name: &str) -> Result<String> {
+    match node {
+        Node::A_Const(c) => Ok(const_text(c)),
+        Node::TypeCast(t) => match t.arg() {
+            Node::A_Const(c) => Ok(const_text(c)),
+            _ => Err(Error::unsupported(format!("this value for \"{name}\" is not supported"))),
+        },
+        _ => Err(Error::unsupported(format!("this value for \"{name}\" is not supported"))),
+    }
+}
+
+/// Lists (search_path, DateStyle) are kept as text with quotes where a name needs them.
+fn join_setting(name: &str, values: &[String]) -> String {
+    let is_name_list = matches!(name.to_ascii_lowercase().as_str(), "search_path" | "temp_tablespaces" | "local_preload_libraries");
+    if is_name_list {
+        let quoted: Vec<String> = values.iter().map(|v| crate::catalog::format_type::quote_identifier(v)).collect();
+        return quoted.join(", ");
+    }
+    values.join(", ")
+}

@@ -1,0 +1,338 @@
+//! A session's own values, and how they follow its transactions.
+
+use super::registry::{Context, Definition, check_value, definition};
+use super::{ServerSettings, unrecognized};
+use kilndb_base::{Error, Result, sqlstate};
+use kilndb_types::FormatSettings;
+use kilndb_types::context::{DateOrder, DateStyle, IntervalStyle};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SettingScope {
+    Session,
+    /// Until the transaction ends.
+    Local,
+}
+
+struct Change {
+    name: String,
+    previous: Option<String>,
+    scope: SettingScope,
+}
+
+pub struct SessionSettings {
+    server: Arc<ServerSettings>,
+    /// What RESET goes back to: start-up parameters and role or database defaults.
+    session_defaults: HashMap<String, String>,
+    values: HashMap<String, String>,
+    /// Changes of the open transaction, oldest first.
+    changes: Vec<Change>,
+    /// Settings that formats depend on, kept ready for use.
+    pub format: FormatSettings,
+    pub synchronous_commit: bool,
+    pub search_path: Vec<String>,
+    pub statement_timeout_ms: u64,
+    pub lock_timeout_ms: u64,
+    pub work_mem_bytes: u64,
+    /// Counts changes; what is derived from settings is kept until it moves.
+    pub generation: u64,
+}
+
+impl SessionSettings {
+    pub fn new(server: Arc<ServerSettings>) -> SessionSettings {
+        let mut settings = SessionSettings {
+            server,
+            session_defaults: HashMap::new(),
+            values: HashMap::new(),
+            changes: Vec::new(),
+            format: FormatSettings::default(),
+            synchronous_commit: true,
+            search_path: Vec::new(),
+            statement_timeout_ms: 0,
+            lock_timeout_ms: 0,
+            work_mem_bytes: 0,
+            generation: 0,
+        };
+        settings.derive();
+        settings
+    }
+
+    /// Canonical value.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        let key = match definition(name) {
+            Some(d) => d.name,
+            None => name,
+        };
+        if let Some(value) = self.values.get(key).or_else(|| self.session_defaults.get(key)) {
+            return Some(value);
+        }
+        definition(name).map(|d| self.server.get(d.name))
+    }
+    pub fn flag(&self, name: &str) -> bool {
+        self.get(name) == Some("on")
+    }
+
+    /// SET name = value. Custom names (with a dot) need no definition.
+    pub fn set(&mut self, name: &str, value: &str, scope: SettingScope) -> Result<()> {
+        let (key, value) = match definition(name) {
+            Some(d) => {
+                changeable(d)?;
+                (d.name.to_string(), check_value(d, value)?)
+            }
+            None if is_custom(name) => (name.to_ascii_lowercase(), value.to_string()),
+            None => return Err(unrecognized(name)),
+        };
+        self.replace(key, Some(value), scope);
+        Ok(())
+    }
+
+    /// RESET name, SET name TO DEFAULT.
+    pub fn reset(&mut self, name: &str, scope: SettingScope) -> Result<()> {
+        match definition(name) {
+            Some(d) => {
+                changeable(d)?;
+                self.replace(d.name.to_string(), None, scope);
+            }
+            None if is_custom(name) => self.replace(name.to_ascii_lowercase(), None, scope),
+            None => return Err(unrecognized(name)),
+        }
+        Ok(())
+    }
+
+    pub fn reset_all(&mut self) {
+        let names: Vec<String> = self.values.keys().cloned().collect();
+        for name in names {
+            if !matches!(name.as_str(), "session_authorization" | "role" | "transaction_isolation" | "transaction_read_only") {
+                self.replace(name, None, SettingScope::Session);
+            }
+        }
+    }
+
+    /// A value that RESET returns to.
+    pub fn set_session_default(&mut self, name: &str, value: &str) -> Result<()> {
+        let (key, value) = match definition(name) {
+            Some(d) if d.context <= Context::Sighup => {
+                return Err(Error::new(
+                    sqlstate::CANT_CHANGE_RUNTIME_PARAM,
+                    format!("parameter \"{}\" cannot be changed now", d.name),
+                ));
+            }
+            Some(d) => (d.name.to_string(), check_value(d, value)?),
+            None if is_custom(name) => (name.to_ascii_lowercase(), value.to_string()),
+            None => return Err(unrecognized(name)),
+        };
+        self.session_defaults.insert(key, value);
+        self.derive();
+        Ok(())
+    }
+
+    fn replace(&mut self, name: String, value: Option<String>, scope: SettingScope) {
+        let previous = match value {
+            Some(value) => self.values.insert(name.clone(), value),
+            None => self.values.remove(&name),
+        };
+        self.changes.push(Change { name, previous, scope });
+        self.derive();
+    }
+
+    /// A place to go back to (savepoints).
+    pub fn mark(&self) -> usize {
+        self.changes.len()
+    }
+
+    /// Undoes all changes since `mark`.
+    pub fn rollback_to(&mut self, mark: usize) {
+        if self.changes.len() > mark {
+            while self.changes.len() > mark {
+                if let Some(change) = self.changes.pop() {
+                    self.restore(change);
+                }
+            }
+            self.derive();
+        }
+    }
+
+    /// The transaction has committed: local changes end, session changes stay.
+    pub fn commit(&mut self) {
+        if self.changes.is_empty() {
+            return;
+        }
+        // A session-wide SET after a local one of the same name is what stays.
+        let mut kept: HashMap<String, Option<String>> = HashMap::new();
+        for change in &self.changes {
+            if change.scope == SettingScope::Session {
+                kept.insert(change.name.clone(), self.value_after(change));
+            }
+        }
+        while let Some(change) = self.changes.pop() {
+            self.restore(change);
+        }
+        for (name, value) in kept {
+            match value {
+                Some(value) => self.values.insert(name, value),
+                None => self.values.remove(&name),
+            };
+        }
+        self.derive();
+    }
+
+    /// The value a change had set: what the next change of the name replaced, or the current one.
+    fn value_after(&self, change: &Change) -> Option<String> {
+        let mut later = self.changes.iter().skip_while(|c| !std::ptr::eq(*c, change)).skip(1);
+        match later.find(|c| c.name == change.name) {
+            Some(next) => next.previous.clone(),
+            None => self.values.get(&change.name).cloned(),
+        }
+    }
+
+    fn restore(&mut self, change: Change) {
+        match change.previous {
+            Some(value) => self.values.insert(change.name, value),
+            None => self.values.remove(&change.name),
+        };
+    }
+
+    fn number(&self, name: &str) -> u64 {
+        self.get(name).and_then(|v| v.parse::<f64>().ok()).unwrap_or(0.0).max(0.0) as u64
+    }
+
+    fn derive(&mut self) {
+        self.generation += 1;
+        let style = self.get("DateStyle").unwrap_or("").to_string();
+        let (date_style, date_order) = parse_date_style(&style, (DateStyle::Iso, DateOrder::Mdy)).unwrap_or((DateStyle::Iso, DateOrder::Mdy));
+        self.format = FormatSettings {
+            date_style,
+            date_order,
+            interval_style: match self.get("IntervalStyle") {
+                Some("postgres_verbose") => IntervalStyle::PostgresVerbose,
+                Some("sql_standard") => IntervalStyle::SqlStandard,
+                Some("iso_8601") => IntervalStyle::Iso8601,
+                _ => IntervalStyle::Postgres,
+            },
+            time_zone: self.get("TimeZone").unwrap_or("UTC").to_string(),
+            extra_float_digits: self.get("extra_float_digits").and_then(|v| v.parse().ok()).unwrap_or(1),
+            bytea_output_hex: self.get("bytea_output") != Some("escape"),
+            standard_conforming_strings: self.get("standard_conforming_strings") != Some("off"),
+            array_nulls: self.get("array_nulls") != Some("off"),
+        };
+        self.synchronous_commit = self.get("synchronous_commit") != Some("off");
+        self.search_path = parse_search_path(self.get("search_path").unwrap_or(""));
+        self.statement_timeout_ms = self.number("statement_timeout");
+        self.lock_timeout_ms = self.number("lock_timeout");
+        self.work_mem_bytes = self.number("work_mem") * 1024;
+    }
+}
+
+fn is_custom(name: &str) -> bool {
+    name.contains('.') && name.split('.').all(|part| !part.is_empty() && !part.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+fn changeable(d: &Definition) -> Result<()> {
+    let why = match d.context {
+        Context::Internal => "cannot be changed",
+        Context::Postmaster => "cannot be changed without restarting the server",
+        Context::Sighup => "cannot be changed now",
+        Context::Backend | Context::SuperuserBackend => "cannot be set after connection start",
+        Context::Superuser | Context::User => return Ok(()),
+    };
+    Err(Error::new(sqlstate::CANT_CHANGE_RUNTIME_PARAM, format!("parameter \"{}\" {why}", d.name)))
+}
+
+/// A list of names, quoted or not.
+pub fn parse_search_path(text: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        let name = if let Some(quoted) = rest.strip_prefix('"') {
+            let end = quoted.find('"').unwrap_or(quoted.len());
+            rest = quoted.get(end + 1..).unwrap_or("");
+            quoted[..end].to_string()
+        } else {
+            let end = rest.find(',').unwrap_or(rest.len());
+            let name = rest[..end].trim().to_ascii_lowercase();
+            rest = &rest[end..];
+            name
+        };
+        if !name.is_empty() {
+            names.push(name);
+        }
+        rest = rest.trim_start().trim_start_matches(',').trim_start();
+    }
+    names
+}
+
+fn parse_date_style(text: &str, start: (DateStyle, DateOrder)) -> Option<(DateStyle, DateOrder)> {
+    let (mut style, mut order) = start;
+    for part in text.split(',').map(|p| p.trim().to_ascii_lowercase()) {
+        match part.as_str() {
+            "iso" => style = DateStyle::Iso,
+            "sql" => style = DateStyle::Sql,
+            p if p.starts_with("postgres") => style = DateStyle::Postgres,
+            "german" => {
+                style = DateStyle::German;
+                order = DateOrder::Dmy;
+            }
+            "ymd" => order = DateOrder::Ymd,
+            "dmy" => order = DateOrder::Dmy,
+            p if p.starts_with("euro") => order = DateOrder::Dmy,
+            "mdy" | "us" => order = DateOrder::Mdy,
+            p if p.starts_with("noneuro") => order = DateOrder::Mdy,
+            "default" => (style, order) = (DateStyle::Iso, DateOrder::Mdy),
+            _ => return None,
+        }
+    }
+    Some((style, order))
+}
+
+/// Canonical form of a DateStyle, `ISO, MDY`.
+pub fn check_date_style(text: &str) -> Option<String> {
+    let (style, order) = parse_date_style(text, (DateStyle::Iso, DateOrder::Mdy))?;
+    let style = match style {
+        DateStyle::Iso => "ISO",
+        DateStyle::Sql => "SQL",
+        DateStyle::Postgres => "Postgres",
+        DateStyle::German => "German",
+    };
+    let order = match order {
+        DateOrder::Ymd => "YMD",
+        DateOrder::Dmy => "DMY",
+        DateOrder::Mdy => "MDY",
+    };
+    Some(format!("{style}, {order}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings() -> SessionSettings {
+        SessionSettings::new(Arc::new(ServerSettings::default()))
+    }
+
+    #[test]
+    fn a_rollback_restores_and_a_commit_ends_what_is_local() {
+        let mut s = settings();
+        s.set("work_mem", "1MB", SettingScope::Session).unwrap();
+        s.commit();
+        s.set("work_mem", "2MB", SettingScope::Session).unwrap();
+        s.set("work_mem", "3MB", SettingScope::Local).unwrap();
+        assert_eq!(s.get("work_mem"), Some("3072"));
+        s.commit();
+        assert_eq!(s.get("work_mem"), Some("2048"));
+        s.set("work_mem", "9MB", SettingScope::Session).unwrap();
+        s.rollback_to(0);
+        assert_eq!(s.get("work_mem"), Some("2048"));
+    }
+
+    #[test]
+    fn what_needs_a_restart_is_refused() {
+        let e = settings().set("shared_buffers", "1GB", SettingScope::Session).err();
+        assert_eq!(e.map(|e| e.sqlstate()), Some(sqlstate::CANT_CHANGE_RUNTIME_PARAM));
+    }
+
+    #[test]
+    fn search_paths_are_split() {
+        assert_eq!(parse_search_path("\"$user\", public"), ["$user", "public"]);
+    }
+}
