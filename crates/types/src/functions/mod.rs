@@ -1,6 +1,49 @@
 //! Functions and operators by pg_proc OID.
-use crate::{Datum, EvalContext};
-use kilndb_base::{Oid, Result};
+//!
+//! A Rust function carries the name that pg_proc's prosrc has; `table.rs` (written by
+//! `scripts/function-table.py`) joins OIDs to them. SQL-language built-ins are named `p<oid>_...`.
+//!
+//! Invariants
+//! 1. A strict function is never called with a NULL; one that is not strict deals with them itself.
+//! 2. A wrong argument type is an internal error, never a panic.
+
+use crate::numeric::Numeric;
+use crate::{Array, Datum, EvalContext, Interval};
+use kilndb_base::{Error, Oid, Result};
+use std::sync::Arc;
+
+/// Defines functions: `fn name(ctx; a: int4, b: text) = expression;`. Each argument is read by the getter of
+/// that name in [`get`]; the result is whatever turns into a [`Datum`].
+macro_rules! scalars {
+    ($( $(#[$doc:meta])* fn $name:ident($ctx:ident; $($arg:ident : $getter:ident),* $(,)?) = $body:expr; )*) => { $(
+        $(#[$doc])*
+        #[allow(unused_assignments, unused_mut, unused_variables)]
+        pub fn $name($ctx: &$crate::EvalContext<'_>, args: &[$crate::Datum]) -> kilndb_base::Result<$crate::Datum> {
+            let mut at = 0;
+            $(
+                let $arg = $crate::functions::get::$getter($crate::functions::get::arg(args, at)?)?;
+                at += 1;
+            )*
+            Ok($crate::functions::IntoDatum::into_datum($body))
+        }
+    )* };
+}
+
+pub mod array;
+pub mod bits;
+pub mod bytea;
+pub mod compare;
+pub mod convert;
+pub mod datetime;
+pub mod float;
+pub mod hashing;
+pub mod int;
+pub mod misc;
+pub mod numeric;
+pub mod regex;
+pub mod string;
+mod table;
+pub mod tochar;
 
 pub type ScalarFn = fn(&EvalContext<'_>, &[Datum]) -> Result<Datum>;
 pub struct Builtin {
@@ -9,6 +52,91 @@ pub struct Builtin {
 
 /// The function with this pg_proc OID. A strict one must never be called with a NULL.
 pub fn lookup(proc_oid: Oid) -> Option<ScalarFn> {
-    let _ = proc_oid;
-    None
+    table::lookup(proc_oid)
+}
+
+/// What function bodies may return.
+pub trait IntoDatum {
+    fn into_datum(self) -> Datum;
+}
+macro_rules! into_datum {
+    ($($ty:ty => |$v:ident| $e:expr;)*) => { $(
+        impl IntoDatum for $ty {
+            fn into_datum(self) -> Datum {
+                let $v = self;
+                $e
+            }
+        }
+    )* };
+}
+into_datum! {
+    Datum => |v| v;
+    bool => |v| Datum::Bool(v);
+    i16 => |v| Datum::Int2(v);
+    i32 => |v| Datum::Int4(v);
+    i64 => |v| Datum::Int8(v);
+    f32 => |v| Datum::Float4(v);
+    f64 => |v| Datum::Float8(v);
+    u32 => |v| Datum::Oid(v);
+    u64 => |v| Datum::U64(v);
+    &str => |v| Datum::text(v);
+    String => |v| Datum::text(v);
+    Vec<u8> => |v| Datum::Bytea(Arc::from(v));
+    Numeric => |v| Datum::Numeric(Arc::new(v));
+    Interval => |v| Datum::Interval(Arc::new(v));
+    Array => |v| Datum::Array(Arc::new(v));
+    [u8; 16] => |v| Datum::Uuid(v);
+}
+impl<T: IntoDatum> IntoDatum for Option<T> {
+    fn into_datum(self) -> Datum {
+        self.map_or(Datum::Null, T::into_datum)
+    }
+}
+
+/// Argument getters, named for the SQL types.
+pub mod get {
+    use super::*;
+
+    #[cold]
+    fn missing() -> Error {
+        Error::internal("function called with too few arguments")
+    }
+    #[cold]
+    fn wrong(want: &str, d: &Datum) -> Error {
+        Error::internal(format!("function wants {want}, got {d:?}"))
+    }
+    pub fn arg(args: &[Datum], at: usize) -> Result<&Datum> {
+        args.get(at).ok_or_else(missing)
+    }
+    pub fn any(d: &Datum) -> Result<&Datum> {
+        Ok(d)
+    }
+    macro_rules! getters {
+        ($($name:ident -> $ty:ty { $($pat:pat => $e:expr),* $(,)? })*) => { $(
+            pub fn $name(d: &Datum) -> Result<$ty> {
+                match d { $($pat => Ok($e),)* _ => Err(wrong(stringify!($name), d)) }
+            }
+        )* };
+    }
+    getters! {
+        boolean -> bool { Datum::Bool(v) => *v }
+        character -> u8 { Datum::Char(v) => *v }
+        int2 -> i16 { Datum::Int2(v) => *v }
+        int4 -> i32 { Datum::Int4(v) => *v, Datum::Int2(v) => i32::from(*v) }
+        int8 -> i64 { Datum::Int8(v) => *v, Datum::Int4(v) => i64::from(*v), Datum::Int2(v) => i64::from(*v) }
+        float4 -> f32 { Datum::Float4(v) => *v }
+        float8 -> f64 { Datum::Float8(v) => *v, Datum::Float4(v) => f64::from(*v) }
+        oid -> u32 { Datum::Oid(v) => *v }
+        text -> &str { Datum::Text(v) => v }
+        bytea -> &[u8] { Datum::Bytea(v) => v }
+        date -> i32 { Datum::Date(v) => *v }
+        time -> i64 { Datum::Time(v) => *v }
+        timetz -> (i64, i32) { Datum::TimeTz(v, z) => (*v, *z) }
+        timestamp -> i64 { Datum::Timestamp(v) => *v, Datum::TimestampTz(v) => *v }
+        interval -> Interval { Datum::Interval(v) => **v }
+        numeric -> &Numeric { Datum::Numeric(v) => v }
+        uuid -> &[u8; 16] { Datum::Uuid(v) => v }
+        big -> u64 { Datum::U64(v) => *v }
+        array -> &Array { Datum::Array(v) => v }
+    }
 }

@@ -1,0 +1,236 @@
+//! bytea functions, digests, encode and decode.
+
+use crate::io::bytea::{decode_hex, encode_hex};
+use crate::{Datum, io};
+use kilndb_base::{Error, Result, sqlstate};
+use std::sync::Arc;
+
+fn parameter(message: impl Into<String>) -> Error {
+    Error::new(sqlstate::INVALID_PARAMETER_VALUE, message)
+}
+fn index(b: &[u8], n: i64, limit: i64) -> Result<usize> {
+    let _ = b;
+    if n < 0 || n >= limit {
+        return Err(Error::new(
+            sqlstate::ARRAY_SUBSCRIPT_ERROR,
+            format!("index {n} out of valid range, 0..{}", limit - 1),
+        ));
+    }
+    Ok(n as usize)
+}
+fn substr(b: &[u8], start: i32, len: Option<i32>) -> Result<Vec<u8>> {
+    let start = i64::from(start);
+    let end = match len {
+        None => i64::MAX,
+        Some(l) if l < 0 => {
+            return Err(Error::new(sqlstate::SUBSTRING_ERROR, "negative substring length not allowed"));
+        }
+        Some(l) => start + i64::from(l),
+    };
+    let from = (start.max(1) - 1).min(b.len() as i64) as usize;
+    let to = (end - 1).clamp(from as i64, b.len() as i64) as usize;
+    Ok(b[from..to].to_vec())
+}
+fn overlay(b: &[u8], new: &[u8], start: i32, len: i32) -> Result<Vec<u8>> {
+    if start <= 0 {
+        return Err(Error::new(sqlstate::SUBSTRING_ERROR, "negative substring length not allowed"));
+    }
+    let end = start
+        .checked_add(len)
+        .ok_or_else(|| Error::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "integer out of range"))?;
+    Ok([&substr(b, 1, Some(start - 1))?[..], new, &substr(b, end, None)?].concat())
+}
+fn trim<'a>(b: &'a [u8], set: &[u8], left: bool, right: bool) -> &'a [u8] {
+    let mut r = b;
+    while let (true, Some((f, rest))) = (left, r.split_first()) {
+        if !set.contains(f) {
+            break;
+        }
+        r = rest;
+    }
+    while let (true, Some((l, rest))) = (right, r.split_last()) {
+        if !set.contains(l) {
+            break;
+        }
+        r = rest;
+    }
+    r
+}
+fn position(b: &[u8], sub: &[u8]) -> i32 {
+    if sub.is_empty() {
+        return 1;
+    }
+    b.windows(sub.len()).position(|w| w == sub).map_or(0, |i| i as i32 + 1)
+}
+const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+fn base64(b: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(b.len() * 4 / 3 + 4);
+    let mut column = 0;
+    for chunk in b.chunks(3) {
+        let v = chunk.iter().enumerate().fold(0u32, |v, (i, b)| v | u32::from(*b) << (16 - 8 * i));
+        for i in 0..4 {
+            out.push(if i <= chunk.len() { BASE64[(v >> (18 - 6 * i) & 63) as usize] } else { b'=' });
+        }
+        column += 4;
+        if column >= 76 {
+            out.push(b'\n');
+            column = 0;
+        }
+    }
+    if out.last() == Some(&b'\n') && b.len() % 57 != 0 {
+        out.pop();
+    }
+    out
+}
+fn unbase64(text: &str) -> Result<Vec<u8>> {
+    let mut out = Vec::new();
+    let (mut v, mut n, mut end) = (0u32, 0, 0);
+    for c in text.chars() {
+        let d = match c {
+            ' ' | '\t' | '\n' | '\r' => continue,
+            '=' => {
+                if end == 0 {
+                    match n {
+                        2 => end = 1,
+                        3 => end = 2,
+                        _ => return Err(parameter("unexpected \"=\" while decoding base64 sequence")),
+                    }
+                }
+                0
+            }
+            c => match BASE64.iter().position(|b| char::from(*b) == c) {
+                Some(d) => d as u32,
+                None => return Err(parameter(format!("invalid symbol \"{c}\" found while decoding base64 sequence"))),
+            },
+        };
+        v = v << 6 | d;
+        n += 1;
+        if n == 4 {
+            out.push((v >> 16) as u8);
+            if end == 0 || end > 1 {
+                out.push((v >> 8) as u8);
+            }
+            if end == 0 || end > 2 {
+                out.push(v as u8);
+            }
+            (v, n) = (0, 0);
+        }
+    }
+    if n != 0 {
+        return Err(parameter("invalid base64 end sequence")
+            .with_hint("Input data is missing padding, is truncated, or is otherwise corrupted."));
+    }
+    Ok(out)
+}
+fn encode(b: &[u8], format: &str) -> Result<String> {
+    let mut out = Vec::new();
+    match format.to_ascii_lowercase().as_str() {
+        "hex" => encode_hex(b, &mut out),
+        "base64" => out = base64(b),
+        "escape" => {
+            for &c in b {
+                match c {
+                    0 | 0x80.. => out.extend_from_slice(format!("\\{c:03o}").as_bytes()),
+                    b'\\' => out.extend_from_slice(b"\\\\"),
+                    c => out.push(c),
+                }
+            }
+        }
+        _ => return Err(parameter(format!("unrecognized encoding: \"{format}\""))),
+    }
+    String::from_utf8(out).map_err(|_| Error::internal("encoded text is not UTF-8"))
+}
+fn decode(s: &str, format: &str) -> Result<Vec<u8>> {
+    match format.to_ascii_lowercase().as_str() {
+        "hex" => decode_hex(s),
+        "base64" => unbase64(s),
+        "escape" => io::bytea::parse(&s.replacen("\\x", "\\170", usize::from(s.starts_with("\\x")))),
+        _ => Err(parameter(format!("unrecognized encoding: \"{format}\""))),
+    }
+}
+fn crc(b: &[u8], poly: u32) -> i64 {
+    let mut c = u32::MAX;
+    for &x in b {
+        c ^= u32::from(x);
+        for _ in 0..8 {
+            c = if c & 1 == 1 { c >> 1 ^ poly } else { c >> 1 };
+        }
+    }
+    i64::from(!c)
+}
+fn sha<D: sha2::Digest>(b: &[u8]) -> Vec<u8> {
+    D::digest(b).to_vec()
+}
+fn uuid_version(u: &[u8; 16]) -> Option<i16> {
+    (u[8] & 0xc0 == 0x80).then(|| i16::from(u[6] >> 4))
+}
+fn uuid_time(u: &[u8; 16]) -> Option<Datum> {
+    let be = |r: std::ops::Range<usize>| u[r].iter().fold(0u64, |v, b| v << 8 | u64::from(*b));
+    match uuid_version(u)? {
+        1 => {
+            let ticks = be(0..4) | be(4..6) << 32 | (be(6..8) & 0xfff) << 48;
+            // 1582-10-15 to 2000-01-01 in microseconds.
+            Some(Datum::TimestampTz((ticks / 10) as i64 - 13_165_977_600_000_000))
+        }
+        7 => Some(Datum::TimestampTz(be(0..6) as i64 * 1000 - 946_684_800_000_000)),
+        _ => None,
+    }
+}
+fn uuid4(c: &crate::EvalContext) -> [u8; 16] {
+    let mut u = [0; 16];
+    c.host.random_bytes(&mut u);
+    u[6] = u[6] & 0x0f | 0x40;
+    u[8] = u[8] & 0x3f | 0x80;
+    u
+}
+/// Milliseconds, then 12 bits of the fraction, then randomness.
+fn uuid7(c: &crate::EvalContext, micros: i64) -> [u8; 16] {
+    let mut u = uuid4(c);
+    let ms = micros.div_euclid(1000);
+    u[..6].copy_from_slice(&ms.to_be_bytes()[2..]);
+    let fraction = (micros.rem_euclid(1000) * 4096 / 1000) as u16;
+    u[6] = 0x70 | (fraction >> 8) as u8;
+    u[7] = fraction as u8;
+    u
+}
+fn shifted(c: &crate::EvalContext, by: crate::Interval) -> Result<i64> {
+    const EPOCH: i64 = 946_684_800_000_000;
+    let now = c.host.clock_unix_micros();
+    let zone = crate::datetime::parse::session_zone(c);
+    let ts = super::datetime::timestamptz_add(now - EPOCH, &by, &zone)?;
+    Ok(ts + EPOCH)
+}
+
+scalars! {
+    fn byteaoctetlen(_c; b: bytea) = b.len() as i32;
+    fn byteacat(_c; a: bytea, b: bytea) = [a, b].concat();
+    fn bytea_substr(_c; b: bytea, start: int4, len: int4) = substr(b, start, Some(len))?;
+    fn bytea_substr_no_len(_c; b: bytea, start: int4) = substr(b, start, None)?;
+    fn byteaoverlay(_c; b: bytea, new: bytea, start: int4, len: int4) = overlay(b, new, start, len)?;
+    fn byteaoverlay_no_len(_c; b: bytea, new: bytea, start: int4) = overlay(b, new, start, new.len() as i32)?;
+    fn byteapos(_c; b: bytea, sub: bytea) = position(b, sub);
+    fn byteatrim(_c; b: bytea, set: bytea) = trim(b, set, true, true).to_vec();
+    fn bytealtrim(_c; b: bytea, set: bytea) = trim(b, set, true, false).to_vec();
+    fn byteartrim(_c; b: bytea, set: bytea) = trim(b, set, false, true).to_vec();
+    fn bytea_reverse(_c; b: bytea) = b.iter().rev().copied().collect::<Vec<u8>>();
+    fn byteaGetByte(_c; b: bytea, n: int4) = i32::from(b[index(b, i64::from(n), b.len() as i64)?]);
+    fn byteaSetByte(_c; b: bytea, n: int4, v: int4) = { let at = index(b, i64::from(n), b.len() as i64)?; let mut r = b.to_vec(); r[at] = v as u8; r };
+    fn byteaGetBit(_c; b: bytea, n: int8) = { let at = index(b, n, b.len() as i64 * 8)?; i32::from(b[at / 8] >> (at % 8) & 1) };
+    fn byteaSetBit(_c; b: bytea, n: int8, v: int4) = { let at = index(b, n, b.len() as i64 * 8)?; if v != 0 && v != 1 { return Err(parameter("new bit must be 0 or 1")); } let mut r = b.to_vec(); r[at / 8] = r[at / 8] & !(1 << (at % 8)) | (v as u8) << (at % 8); r };
+    fn bytea_bit_count(_c; b: bytea) = b.iter().map(|x| i64::from(x.count_ones())).sum::<i64>();
+    fn binary_encode(_c; b: bytea, format: text) = encode(b, format)?;
+    fn binary_decode(_c; s: text, format: text) = decode(s, format)?;
+    fn sha224_bytea(_c; b: bytea) = sha::<sha2::Sha224>(b);
+    fn sha256_bytea(_c; b: bytea) = sha::<sha2::Sha256>(b);
+    fn sha384_bytea(_c; b: bytea) = sha::<sha2::Sha384>(b);
+    fn sha512_bytea(_c; b: bytea) = sha::<sha2::Sha512>(b);
+    fn crc32_bytea(_c; b: bytea) = crc(b, 0xedb8_8320);
+    fn crc32c_bytea(_c; b: bytea) = crc(b, 0x82f6_3b78);
+    fn pg_convert_from(_c; b: bytea, _e: text) = std::str::from_utf8(b).map_err(|_| Error::new(sqlstate::CHARACTER_NOT_IN_REPERTOIRE, "invalid byte sequence for encoding \"UTF8\""))?;
+    fn pg_convert_to(_c; s: text, _e: text) = s.as_bytes().to_vec();
+    fn gen_random_uuid(c;) = uuid4(c);
+    fn uuidv7(c;) = uuid7(c, c.host.clock_unix_micros());
+    fn uuidv7_interval(c; by: interval) = uuid7(c, shifted(c, by)?);
+    fn uuid_extract_timestamp(_c; u: uuid) = uuid_time(u);
+    fn uuid_extract_version(_c; u: uuid) = uuid_version(u);
+}

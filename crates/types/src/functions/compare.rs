@@ -1,0 +1,69 @@
+//! Comparison operators and btree support functions, one of each for all types: the datum says what it is.
+
+use super::get::arg;
+use crate::key::{compare, compare_f64};
+use crate::{Datum, EvalContext, datetime};
+use kilndb_base::Result;
+use std::cmp::Ordering;
+
+/// btree order of two arguments, across types where PostgreSQL compares across types.
+fn order(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Ordering> {
+    let (a, b) = (arg(args, 0)?, arg(args, 1)?);
+    use Datum::*;
+    Ok(match (a, b) {
+        (Int4(a), Int4(b)) => a.cmp(b),
+        (Int8(a), Int8(b)) => a.cmp(b),
+        (Text(a), Text(b)) => a.as_bytes().cmp(b.as_bytes()),
+        (Float4(a), Float8(b)) => compare_f64(f64::from(*a), *b),
+        (Float8(a), Float4(b)) => compare_f64(*a, f64::from(*b)),
+        (Date(a), Timestamp(b)) => date_order(*a, *b, |v| Ok(v), ctx)?,
+        (Timestamp(a), Date(b)) => date_order(*b, *a, |v| Ok(v), ctx)?.reverse(),
+        (Date(a), TimestampTz(b)) => date_order(*a, *b, |v| to_utc(v, ctx), ctx)?,
+        (TimestampTz(a), Date(b)) => date_order(*b, *a, |v| to_utc(v, ctx), ctx)?.reverse(),
+        (Timestamp(a), TimestampTz(b)) => local_order(*a, *b, ctx),
+        (TimestampTz(a), Timestamp(b)) => local_order(*b, *a, ctx).reverse(),
+        _ => compare(0, a, b),
+    })
+}
+fn to_utc(v: i64, ctx: &EvalContext) -> Result<i64> {
+    datetime::local_to_utc(v, &datetime::parse::session_zone(ctx))
+}
+/// A date beyond the range of timestamps is beyond every finite timestamp.
+fn date_order(d: i32, ts: i64, map: impl Fn(i64) -> Result<i64>, _: &EvalContext) -> Result<Ordering> {
+    match datetime::date_to_timestamp(d) {
+        Ok(v) => Ok(map(v).unwrap_or(i64::MIN + 1).cmp(&ts)),
+        Err(_) => Ok(if ts == i64::MAX { Ordering::Less } else { Ordering::Greater }),
+    }
+}
+fn local_order(local: i64, utc: i64, ctx: &EvalContext) -> Ordering {
+    match to_utc(local, ctx) {
+        Ok(v) => v.cmp(&utc),
+        Err(_) if local > 0 => if utc == i64::MAX { Ordering::Less } else { Ordering::Greater },
+        Err(_) => if utc == i64::MIN { Ordering::Greater } else { Ordering::Less },
+    }
+}
+macro_rules! tests {
+    ($($name:ident: $test:expr;)*) => { $(
+        pub fn $name(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+            let test: fn(Ordering) -> bool = $test;
+            Ok(Datum::Bool(test(order(ctx, args)?)))
+        }
+    )* };
+}
+tests! {
+    any_eq: |o| o == Ordering::Equal;
+    any_ne: |o| o != Ordering::Equal;
+    any_lt: |o| o == Ordering::Less;
+    any_le: |o| o != Ordering::Greater;
+    any_gt: |o| o == Ordering::Greater;
+    any_ge: |o| o != Ordering::Less;
+}
+pub fn any_cmp(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+    Ok(Datum::Int4(order(ctx, args)? as i32))
+}
+pub fn any_larger(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+    Ok(arg(args, if order(ctx, args)? == Ordering::Less { 1 } else { 0 })?.clone())
+}
+pub fn any_smaller(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+    Ok(arg(args, if order(ctx, args)? == Ordering::Greater { 1 } else { 0 })?.clone())
+}

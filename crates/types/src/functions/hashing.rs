@@ -1,0 +1,117 @@
+//! Hash support functions, one for all types: the datum says what it is.
+
+use super::get::{arg, int8};
+use crate::hash::*;
+use crate::{Datum, EvalContext, key};
+use kilndb_base::{Error, Result};
+
+/// The hash PostgreSQL's hash operator class gives.
+pub fn hash_datum(d: &Datum) -> Result<u32> {
+    Ok(match d {
+        Datum::Null => 0,
+        Datum::Bool(v) => hash_u32(u32::from(*v)),
+        Datum::Char(v) => hash_u32(i32::from(*v as i8) as u32),
+        Datum::Int2(v) => hash_u32(i32::from(*v) as u32),
+        Datum::Int4(v) | Datum::Date(v) => hash_u32(*v as u32),
+        Datum::Oid(v) => hash_u32(*v),
+        Datum::Int8(v) | Datum::Time(v) | Datum::Timestamp(v) | Datum::TimestampTz(v) => hash_i64(*v),
+        Datum::U64(v) => hash_i64(*v as i64),
+        Datum::Float4(v) => hash_f64(f64::from(*v)),
+        Datum::Float8(v) => hash_f64(*v),
+        Datum::Text(v) => hash_bytes(v.as_bytes()),
+        Datum::Bytea(v) => hash_bytes(v),
+        Datum::Uuid(v) => hash_bytes(v),
+        Datum::Tid(block, slot) => hash_bytes(&tid_bytes(*block, *slot)),
+        Datum::TimeTz(t, z) => hash_i64(*t) ^ hash_u32(*z as u32),
+        Datum::Interval(v) => hash_i64(key::interval_order(v) as i64),
+        Datum::Numeric(n) => match n.hash_parts() {
+            None => 0,
+            Some((bytes, _)) if bytes.is_empty() => u32::MAX,
+            Some((bytes, weight)) => hash_bytes(&bytes) ^ weight as u32,
+        },
+        Datum::Array(a) => {
+            let mut r = 1u32;
+            for e in &a.elements {
+                let h = if e.is_null() { 0 } else { hash_datum(e)? };
+                r = r.wrapping_shl(5).wrapping_sub(r).wrapping_add(h);
+            }
+            r
+        }
+        Datum::Record(r) => {
+            let mut h = 0u32;
+            for (_, f) in &r.fields {
+                let e = if f.is_null() { 0 } else { hash_datum(f)? };
+                h = h.wrapping_shl(5).wrapping_sub(h).wrapping_add(e);
+            }
+            h
+        }
+    })
+}
+pub fn hash_datum_extended(d: &Datum, seed: u64) -> Result<u64> {
+    Ok(match d {
+        Datum::Null => 0,
+        Datum::Bool(v) => hash_u32_extended(u32::from(*v), seed),
+        Datum::Char(v) => hash_u32_extended(i32::from(*v as i8) as u32, seed),
+        Datum::Int2(v) => hash_u32_extended(i32::from(*v) as u32, seed),
+        Datum::Int4(v) | Datum::Date(v) => hash_u32_extended(*v as u32, seed),
+        Datum::Oid(v) => hash_u32_extended(*v, seed),
+        Datum::Int8(v) | Datum::Time(v) | Datum::Timestamp(v) | Datum::TimestampTz(v) => hash_i64_extended(*v, seed),
+        Datum::U64(v) => hash_i64_extended(*v as i64, seed),
+        Datum::Float4(v) => hash_f64_extended(f64::from(*v), seed),
+        Datum::Float8(v) => hash_f64_extended(*v, seed),
+        Datum::Text(v) => hash_bytes_extended(v.as_bytes(), seed),
+        Datum::Bytea(v) => hash_bytes_extended(v, seed),
+        Datum::Uuid(v) => hash_bytes_extended(v, seed),
+        Datum::Tid(block, slot) => hash_bytes_extended(&tid_bytes(*block, *slot), seed),
+        Datum::TimeTz(t, z) => hash_i64_extended(*t, seed) ^ hash_u32_extended(*z as u32, seed),
+        Datum::Interval(v) => hash_i64_extended(key::interval_order(v) as i64, seed),
+        Datum::Numeric(n) => match n.hash_parts() {
+            None => seed,
+            Some((bytes, _)) if bytes.is_empty() => seed.wrapping_sub(1),
+            Some((bytes, weight)) => hash_bytes_extended(&bytes, seed) ^ (weight as i64 as u64),
+        },
+        Datum::Array(a) => {
+            let mut r = 1u64;
+            for e in &a.elements {
+                let h = if e.is_null() { 0 } else { hash_datum_extended(e, seed)? };
+                r = r.wrapping_shl(5).wrapping_sub(r).wrapping_add(h);
+            }
+            r
+        }
+        Datum::Record(r) => {
+            let mut h = 0u64;
+            for (_, f) in &r.fields {
+                let e = if f.is_null() { 0 } else { hash_datum_extended(f, seed)? };
+                h = h.wrapping_shl(5).wrapping_sub(h).wrapping_add(e);
+            }
+            h
+        }
+    })
+}
+/// PostgreSQL stores the block number as two 16-bit halves, high first.
+fn tid_bytes(block: u32, slot: u16) -> [u8; 6] {
+    let h = ((block >> 16) as u16).to_le_bytes();
+    let l = (block as u16).to_le_bytes();
+    let s = slot.to_le_bytes();
+    [h[0], h[1], l[0], l[1], s[0], s[1]]
+}
+pub fn any_hash(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+    Ok(Datum::Int4(hash_datum(arg(args, 0)?)? as i32))
+}
+pub fn any_hash_extended(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+    let seed = int8(arg(args, 1)?)? as u64;
+    Ok(Datum::Int8(hash_datum_extended(arg(args, 0)?, seed)? as i64))
+}
+pub fn hashoidvector(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+    match arg(args, 0)? {
+        Datum::Array(a) => {
+            let bytes: Vec<u8> = a
+                .elements
+                .iter()
+                .flat_map(|e| if let Datum::Oid(v) = e { v.to_le_bytes() } else { [0; 4] })
+                .collect();
+            Ok(Datum::Int4(hash_bytes(&bytes) as i32))
+        }
+        _ => Err(Error::internal("hashoidvector wants an oidvector")),
+    }
+}

@@ -1,0 +1,504 @@
+//! Text functions.
+
+use super::get;
+use crate::io::{natural_type, output_string};
+use crate::{Array, Datum, EvalContext, io};
+use kilndb_base::{Error, Result, sqlstate};
+use std::fmt::Write;
+use std::sync::Arc;
+
+fn error(state: kilndb_base::SqlState, message: impl Into<String>) -> Error {
+    Error::new(state, message)
+}
+fn parameter(message: impl Into<String>) -> Error {
+    error(sqlstate::INVALID_PARAMETER_VALUE, message)
+}
+pub(super) fn length(s: &str) -> i32 {
+    if s.is_ascii() { s.len() as i32 } else { s.chars().count() as i32 }
+}
+/// Byte offset of character `n`, or the end.
+fn at_char(s: &str, n: usize) -> usize {
+    if s.is_ascii() {
+        return n.min(s.len());
+    }
+    s.char_indices().nth(n).map_or(s.len(), |(i, _)| i)
+}
+/// Simple case mapping, one character to one.
+fn map_case(s: &str, upper: bool) -> String {
+    s.chars().map(|c| one(c, upper)).collect()
+}
+fn one(c: char, upper: bool) -> char {
+    let mut chars: (Option<char>, Option<char>) = (None, None);
+    if upper {
+        let mut i = c.to_uppercase();
+        chars = (i.next(), i.next());
+    } else {
+        let mut i = c.to_lowercase();
+        chars.0 = i.next();
+        chars.1 = i.next();
+    }
+    match chars {
+        (Some(r), None) => r,
+        _ => c,
+    }
+}
+fn initcap_of(s: &str) -> String {
+    let mut word = false;
+    s.chars()
+        .map(|c| {
+            let r = one(c, !word);
+            word = c.is_alphanumeric();
+            r
+        })
+        .collect()
+}
+/// substring(s from start for len), 1-based, characters.
+pub(super) fn substr(s: &str, start: i32, len: Option<i32>) -> Result<&str> {
+    let start = i64::from(start);
+    let end = match len {
+        None => i64::MAX,
+        Some(l) if l < 0 => return Err(error(sqlstate::SUBSTRING_ERROR, "negative substring length not allowed")),
+        Some(l) => start + i64::from(l),
+    };
+    let from = (start.max(1) - 1) as usize;
+    if end <= 1 || end <= start {
+        return Ok("");
+    }
+    let a = at_char(s, from);
+    let rest = &s[a..];
+    let count = end - start.max(1);
+    let b = if len.is_none() { rest.len() } else { at_char(rest, usize::try_from(count).unwrap_or(usize::MAX)) };
+    Ok(&rest[..b])
+}
+fn trim_set<'a>(s: &'a str, set: &str, left: bool, right: bool) -> &'a str {
+    let mut r = s;
+    if left {
+        r = r.trim_start_matches(|c| set.contains(c));
+    }
+    if right {
+        r = r.trim_end_matches(|c| set.contains(c));
+    }
+    r
+}
+const MAX_LEN: i64 = 0x3fff_ffff;
+fn too_large() -> Error {
+    error(sqlstate::PROGRAM_LIMIT_EXCEEDED, "requested length too large")
+}
+fn pad(s: &str, want: i32, fill: &str, left: bool) -> Result<String> {
+    let want = want.max(0) as usize;
+    if want as i64 > MAX_LEN / 4 {
+        return Err(too_large());
+    }
+    let have = length(s) as usize;
+    if have >= want || fill.is_empty() {
+        return Ok(s[..at_char(s, want)].to_string());
+    }
+    let filling: String = fill.chars().cycle().take(want - have).collect();
+    Ok(if left { filling + s } else { s.to_string() + &filling })
+}
+fn repeat_of(s: &str, n: i32) -> Result<String> {
+    let n = n.max(0) as usize;
+    if s.len().saturating_mul(n) as i64 > MAX_LEN {
+        return Err(too_large());
+    }
+    Ok(s.repeat(n))
+}
+/// 1-based character position, 0 if absent.
+fn position(s: &str, sub: &str) -> i32 {
+    s.find(sub).map_or(0, |i| length(&s[..i]) + 1)
+}
+fn translate_of(s: &str, from: &str, to: &str) -> String {
+    let from: Vec<char> = from.chars().collect();
+    let to: Vec<char> = to.chars().collect();
+    s.chars()
+        .filter_map(|c| match from.iter().position(|f| *f == c) {
+            None => Some(c),
+            Some(i) => to.get(i).copied(),
+        })
+        .collect()
+}
+fn take(s: &str, n: i32, left: bool) -> &str {
+    let len = length(s);
+    let n = if n < 0 { len.saturating_add(n).max(0) } else { n.min(len) };
+    if left { &s[..at_char(s, n as usize)] } else { &s[at_char(s, (len - n) as usize)..] }
+}
+fn split_at(s: &str, sep: &str, n: i32) -> Result<String> {
+    if n == 0 {
+        return Err(parameter("field position must not be zero"));
+    }
+    if s.is_empty() {
+        return Ok(String::new());
+    }
+    if sep.is_empty() {
+        return Ok(if n == 1 || n == -1 { s.to_string() } else { String::new() });
+    }
+    let part = if n > 0 { s.split(sep).nth(n as usize - 1) } else { s.rsplit(sep).nth((-i64::from(n)) as usize - 1) };
+    Ok(part.unwrap_or("").to_string())
+}
+fn chr_of(n: i32) -> Result<String> {
+    if n < 0 {
+        return Err(parameter("character number must be positive"));
+    }
+    if n == 0 {
+        return Err(error(sqlstate::PROGRAM_LIMIT_EXCEEDED, "null character not permitted"));
+    }
+    if n as u32 > 0x10_ffff {
+        return Err(error(
+            sqlstate::PROGRAM_LIMIT_EXCEEDED,
+            format!("requested character too large for encoding: {n}"),
+        ));
+    }
+    char::from_u32(n as u32).map(String::from).ok_or_else(|| {
+        error(sqlstate::PROGRAM_LIMIT_EXCEEDED, format!("requested character not valid for encoding: {n}"))
+    })
+}
+fn overlay(s: &str, new: &str, start: i32, len: i32) -> Result<String> {
+    if start <= 0 {
+        return Err(error(sqlstate::SUBSTRING_ERROR, "negative substring length not allowed"));
+    }
+    let end = start
+        .checked_add(len)
+        .ok_or_else(|| error(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "integer out of range"))?;
+    Ok(format!("{}{new}{}", substr(s, 1, Some(start - 1))?, substr(s, end, None)?))
+}
+/// True unless the word can stand unquoted.
+fn needs_quotes(s: &str) -> bool {
+    let plain = s.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+        && s.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+    !plain || RESERVED.binary_search(&s).is_ok()
+}
+pub fn quote_identifier(s: &str) -> String {
+    if needs_quotes(s) { format!("\"{}\"", s.replace('"', "\"\"")) } else { s.to_string() }
+}
+pub fn quote_literal_of(s: &str) -> String {
+    let body = s.replace('\'', "''");
+    if s.contains('\\') { format!("E'{}'", body.replace('\\', "\\\\")) } else { format!("'{body}'") }
+}
+/// Keywords that quote_ident quotes: all but the unreserved ones.
+static RESERVED: &[&str] = &[
+    "all", "analyse", "analyze", "and", "any", "array", "as", "asc", "asymmetric", "authorization", "between",
+    "bigint", "binary", "bit", "boolean", "both", "case", "cast", "char", "character", "check", "coalesce",
+    "collate", "collation", "column", "concurrently", "constraint", "create", "cross", "current_catalog",
+    "current_date", "current_role", "current_schema", "current_time", "current_timestamp", "current_user",
+    "dec", "decimal", "default", "deferrable", "desc", "distinct", "do", "else", "end", "except", "exists",
+    "extract", "false", "fetch", "float", "for", "foreign", "freeze", "from", "full", "grant", "greatest",
+    "group", "grouping", "having", "ilike", "in", "initially", "inner", "inout", "int", "integer", "intersect",
+    "interval", "into", "is", "isnull", "join", "json", "json_array", "json_arrayagg", "json_exists",
+    "json_object", "json_objectagg", "json_query", "json_scalar", "json_serialize", "json_table", "json_value",
+    "lateral", "leading", "least", "left", "like", "limit", "localtime", "localtimestamp", "merge_action",
+    "national", "natural", "nchar", "none", "normalize", "not", "notnull", "null", "nullif", "numeric",
+    "offset", "on", "only", "or", "order", "out", "outer", "overlaps", "overlay", "placing", "position",
+    "precision", "primary", "real", "references", "returning", "right", "row", "select", "session_user",
+    "setof", "similar", "smallint", "some", "substring", "symmetric", "system_user", "table", "tablesample",
+    "then", "time", "timestamp", "to", "trailing", "treat", "trim", "true", "union", "unique", "user", "using",
+    "values", "varchar", "variadic", "verbose", "when", "where", "window", "with", "xmlattributes", "xmlconcat",
+    "xmlelement", "xmlexists", "xmlforest", "xmlnamespaces", "xmlparse", "xmlpi", "xmlroot", "xmlserialize",
+    "xmltable",
+];
+
+fn shown(d: &Datum, c: &EvalContext) -> Result<String> {
+    output_string(natural_type(d), d, c)
+}
+/// Arguments of a VARIADIC "any" function: spread out, or one array.
+fn spread(args: &[Datum]) -> Vec<Datum> {
+    match args {
+        [Datum::Array(a)] => a.elements.clone(),
+        _ => args.to_vec(),
+    }
+}
+fn md5_hex(b: &[u8]) -> String {
+    use md5::Digest;
+    let mut out = Vec::new();
+    io::bytea::encode_hex(&md5::Md5::digest(b), &mut out);
+    String::from_utf8(out).unwrap_or_default()
+}
+
+scalars! {
+    fn textlen(_c; s: text) = length(s);
+    fn bpcharlen(_c; s: text) = length(s);
+    fn textoctetlen(_c; s: text) = s.len() as i32;
+    fn bpcharoctetlen(_c; s: text) = s.len() as i32;
+    fn p1811_bit_length(_c; s: text) = s.len() as i32 * 8;
+    fn p1810_bit_length(_c; s: bytea) = s.len() as i32 * 8;
+    fn lower(_c; s: text) = map_case(s, false);
+    fn upper(_c; s: text) = map_case(s, true);
+    fn casefold(_c; s: text) = map_case(s, false);
+    fn initcap(_c; s: text) = initcap_of(s);
+    fn textcat(_c; a: text, b: text) = [a, b].concat();
+    fn p2003_textanycat(c; a: text, b: any) = [a, &shown(b, c)?].concat();
+    fn p2004_anytextcat(c; a: any, b: text) = [shown(a, c)?.as_str(), b].concat();
+    fn nameconcatoid(_c; a: text, b: oid) = { let tail = format!("_{b}"); let head = crate::cast::truncate_name(a); let mut end = head.len().min(63 - tail.len()); while !head.is_char_boundary(end) { end -= 1; } format!("{}{tail}", &head[..end]) };
+    fn text_substr(_c; s: text, start: int4, len: int4) = substr(s, start, Some(len))?;
+    fn text_substr_no_len(_c; s: text, start: int4) = substr(s, start, None)?;
+    fn textpos(_c; s: text, sub: text) = position(s, sub);
+    fn replace_text(_c; s: text, from: text, to: text) = if from.is_empty() { s.to_string() } else { s.replace(from, to) };
+    fn translate(_c; s: text, from: text, to: text) = translate_of(s, from, to);
+    fn lpad(_c; s: text, n: int4, fill: text) = pad(s, n, fill, true)?;
+    fn rpad(_c; s: text, n: int4, fill: text) = pad(s, n, fill, false)?;
+    fn p879_lpad(_c; s: text, n: int4) = pad(s, n, " ", true)?;
+    fn p880_rpad(_c; s: text, n: int4) = pad(s, n, " ", false)?;
+    fn ltrim(_c; s: text, set: text) = trim_set(s, set, true, false);
+    fn rtrim(_c; s: text, set: text) = trim_set(s, set, false, true);
+    fn btrim(_c; s: text, set: text) = trim_set(s, set, true, true);
+    fn ltrim1(_c; s: text) = s.trim_start_matches(' ');
+    fn rtrim1(_c; s: text) = s.trim_end_matches(' ');
+    fn btrim1(_c; s: text) = s.trim_matches(' ');
+    fn repeat(_c; s: text, n: int4) = repeat_of(s, n)?;
+    fn text_reverse(_c; s: text) = s.chars().rev().collect::<String>();
+    fn text_left(_c; s: text, n: int4) = take(s, n, true);
+    fn text_right(_c; s: text, n: int4) = take(s, n, false);
+    fn split_part(_c; s: text, sep: text, n: int4) = split_at(s, sep, n)?;
+    fn ascii(_c; s: text) = s.chars().next().map_or(0, |c| c as i32);
+    fn chr(_c; n: int4) = chr_of(n)?;
+    fn md5_text(_c; s: text) = md5_hex(s.as_bytes());
+    fn md5_bytea(_c; s: bytea) = md5_hex(s);
+    fn quote_ident(_c; s: text) = quote_identifier(s);
+    fn quote_literal(_c; s: text) = quote_literal_of(s);
+    fn p1285_quote_literal(c; v: any) = quote_literal_of(&shown(v, c)?);
+    fn p1290_quote_nullable(c; v: any) = if v.is_null() { "NULL".to_string() } else { quote_literal_of(&shown(v, c)?) };
+    fn quote_nullable(_c; v: any) = if v.is_null() { "NULL".to_string() } else { quote_literal_of(get::text(v)?) };
+    fn text_starts_with(_c; s: text, prefix: text) = s.starts_with(prefix);
+    fn textoverlay(_c; s: text, new: text, start: int4, len: int4) = overlay(s, new, start, len)?;
+    fn textoverlay_no_len(_c; s: text, new: text, start: int4) = overlay(s, new, start, length(new))?;
+    fn text_larger(_c; a: text, b: text) = if a > b { a } else { b };
+    fn text_smaller(_c; a: text, b: text) = if a < b { a } else { b };
+    fn unistr(_c; s: text) = unescape(s)?;
+    fn length_in_encoding(_c; s: bytea, _e: text) = String::from_utf8_lossy(s).chars().count() as i32;
+}
+fn unescape(s: &str) -> Result<String> {
+    let bad = || error(sqlstate::SYNTAX_ERROR, "invalid Unicode escape").with_hint("Unicode escapes must be \\XXXX, \\+XXXXXX, \\uXXXX, or \\UXXXXXXXX.");
+    let mut out = String::new();
+    let mut rest = s;
+    let mut high: Option<u32> = None;
+    let pair = || error(sqlstate::SYNTAX_ERROR, "invalid Unicode surrogate pair");
+    while let Some(c) = rest.chars().next() {
+        if c != '\\' {
+            if high.is_some() {
+                return Err(pair());
+            }
+            out.push(c);
+            rest = &rest[c.len_utf8()..];
+            continue;
+        }
+        let tail = &rest[1..];
+        if tail.starts_with('\\') {
+            if high.is_some() {
+                return Err(pair());
+            }
+            out.push('\\');
+            rest = &tail[1..];
+            continue;
+        }
+        let (skip, digits) = match tail.chars().next() {
+            Some('u') => (1, 4),
+            Some('U') => (1, 8),
+            Some('+') => (1, 6),
+            _ => (0, 4),
+        };
+        let hex = tail.get(skip..skip + digits).ok_or_else(bad)?;
+        if !hex.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Err(bad());
+        }
+        let v = u32::from_str_radix(hex, 16).map_err(|_| bad())?;
+        rest = &tail[skip + digits..];
+        match (high.take(), v) {
+            (Some(h), 0xdc00..=0xdfff) => out.extend(char::from_u32(0x10000 + ((h - 0xd800) << 10) + (v - 0xdc00))),
+            (Some(_), _) | (None, 0xdc00..=0xdfff) => return Err(pair()),
+            (None, 0xd800..=0xdbff) => high = Some(v),
+            (None, v) => out.push(char::from_u32(v).ok_or_else(|| parameter(format!("invalid Unicode code point: {v:04X}")))?),
+        }
+    }
+    if high.is_some() { Err(pair()) } else { Ok(out) }
+}
+
+pub fn text_concat(c: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+    let mut out = String::new();
+    for d in spread(args) {
+        if !d.is_null() {
+            out.push_str(&shown(&d, c)?);
+        }
+    }
+    Ok(Datum::text(out))
+}
+pub fn text_concat_ws(c: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+    let Some((sep, rest)) = args.split_first() else { return Ok(Datum::Null) };
+    if sep.is_null() {
+        return Ok(Datum::Null);
+    }
+    let mut parts = Vec::new();
+    for d in spread(rest) {
+        if !d.is_null() {
+            parts.push(shown(&d, c)?);
+        }
+    }
+    Ok(Datum::text(parts.join(get::text(sep)?)))
+}
+pub fn text_format_nv(c: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+    text_format(c, args)
+}
+pub fn text_format(c: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+    let Some((fmt, rest)) = args.split_first() else { return Ok(Datum::Null) };
+    if fmt.is_null() {
+        return Ok(Datum::Null);
+    }
+    let values = spread(rest);
+    let too_few = || parameter("too few arguments for format()");
+    let fmt = get::text(fmt)?;
+    let mut out = String::new();
+    let mut next = 0usize;
+    let mut chars = fmt.chars().peekable();
+    while let Some(ch) = chars.next() {
+        if ch != '%' {
+            out.push(ch);
+            continue;
+        }
+        let unterminated = || {
+            parameter("unterminated format() type specifier").with_hint("For a single \"%\" use \"%%\".")
+        };
+        if chars.peek() == Some(&'%') {
+            chars.next();
+            out.push('%');
+            continue;
+        }
+        let number = |chars: &mut std::iter::Peekable<std::str::Chars>| -> Result<Option<i32>> {
+            let mut v: Option<i32> = None;
+            while let Some(d) = chars.peek().and_then(|c| c.to_digit(10)) {
+                chars.next();
+                v = Some(
+                    v.unwrap_or(0)
+                        .checked_mul(10)
+                        .and_then(|v| v.checked_add(d as i32))
+                        .ok_or_else(|| error(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "number is out of range"))?,
+                );
+            }
+            Ok(v)
+        };
+        let zero = || parameter("format specifies argument 0, but arguments are numbered from 1");
+        let mut index: Option<usize> = None;
+        let mut width: Option<i32> = None;
+        let mut minus = false;
+        if let Some(n) = number(&mut chars)? {
+            if chars.peek() == Some(&'$') {
+                chars.next();
+                if n == 0 {
+                    return Err(zero());
+                }
+                index = Some(n as usize - 1);
+            } else {
+                width = Some(n);
+            }
+        }
+        if width.is_none() {
+            while chars.peek() == Some(&'-') {
+                chars.next();
+                minus = true;
+            }
+            if chars.peek() == Some(&'*') {
+                chars.next();
+                let n = number(&mut chars)?;
+                let at = match n {
+                    Some(0) => return Err(zero()),
+                    Some(n) => {
+                        if chars.next() != Some('$') {
+                            return Err(parameter("width argument position must be ended by \"$\""));
+                        }
+                        n as usize - 1
+                    }
+                    None => {
+                        next += 1;
+                        next - 1
+                    }
+                };
+                let d = values.get(at).ok_or_else(too_few)?;
+                width = Some(if d.is_null() { 0 } else { shown(d, c)?.parse().unwrap_or(0) });
+            } else {
+                width = number(&mut chars)?;
+            }
+        }
+        let kind = chars.next().ok_or_else(unterminated)?;
+        if !matches!(kind, 's' | 'I' | 'L') {
+            return Err(parameter(format!("unrecognized format() type specifier \"{kind}\""))
+                .with_hint("For a single \"%\" use \"%%\"."));
+        }
+        let at = index.unwrap_or(next);
+        next = at + 1;
+        let d = values.get(at).ok_or_else(too_few)?;
+        let text = match (kind, d.is_null()) {
+            ('s', true) => String::new(),
+            ('s', false) => shown(d, c)?,
+            ('I', true) => {
+                return Err(error(
+                    sqlstate::NULL_VALUE_NOT_ALLOWED,
+                    "null values cannot be formatted as an SQL identifier",
+                ));
+            }
+            ('I', false) => quote_identifier(&shown(d, c)?),
+            (_, true) => "NULL".to_string(),
+            (_, false) => quote_literal_of(&shown(d, c)?),
+        };
+        let w = width.unwrap_or(0);
+        let fill = (w.unsigned_abs() as usize).saturating_sub(length(&text) as usize);
+        if minus || w < 0 {
+            let _ = write!(out, "{text}{}", " ".repeat(fill));
+        } else {
+            let _ = write!(out, "{}{text}", " ".repeat(fill));
+        }
+    }
+    Ok(Datum::text(out))
+}
+
+// ---- string <-> array ----
+
+fn split_text(args: &[Datum]) -> Result<Datum> {
+    let s = match args.first() {
+        None | Some(Datum::Null) => return Ok(Datum::Null),
+        Some(d) => get::text(d)?,
+    };
+    let null = match args.get(2) {
+        None | Some(Datum::Null) => None,
+        Some(d) => Some(get::text(d)?),
+    };
+    let parts: Vec<String> = match args.get(1) {
+        _ if s.is_empty() => Vec::new(),
+        None | Some(Datum::Null) => s.chars().map(String::from).collect(),
+        Some(d) => match get::text(d)? {
+            "" => vec![s.to_string()],
+            sep => s.split(sep).map(String::from).collect(),
+        },
+    };
+    let elements: Vec<Datum> =
+        parts.into_iter().map(|p| if null == Some(p.as_str()) { Datum::Null } else { Datum::text(p) }).collect();
+    Ok(text_array(elements))
+}
+pub(super) fn text_array(elements: Vec<Datum>) -> Datum {
+    let dims = if elements.is_empty() { Vec::new() } else { vec![(1, elements.len() as u32)] };
+    Datum::Array(Arc::new(Array { element_type: crate::oids::TEXT, dims, elements }))
+}
+pub fn text_to_array(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+    split_text(args)
+}
+pub fn text_to_array_null(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+    split_text(args)
+}
+fn join(c: &EvalContext, args: &[Datum]) -> Result<Datum> {
+    let (Some(Datum::Array(a)), Some(Datum::Text(sep))) = (args.first(), args.get(1)) else { return Ok(Datum::Null) };
+    let null = match args.get(2) {
+        Some(Datum::Text(n)) => Some(n.to_string()),
+        _ => None,
+    };
+    let mut parts = Vec::new();
+    for e in &a.elements {
+        if !e.is_null() {
+            parts.push(output_string(a.element_type, e, c)?);
+        } else if let Some(n) = &null {
+            parts.push(n.clone());
+        }
+    }
+    Ok(Datum::text(parts.join(sep)))
+}
+pub fn array_to_text(c: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+    join(c, args)
+}
+pub fn array_to_text_null(c: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+    join(c, args)
+}
