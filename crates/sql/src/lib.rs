@@ -4,3 +4,7 @@
 
 pub mod bind;
 pub mod catalog;
+pub mod exec;
+pub mod explain;
+pub mod functions;
+pub mod plan;

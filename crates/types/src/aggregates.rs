@@ -2,7 +2,7 @@
 use crate::{Datum, EvalContext};
 use kilndb_base::{Oid, Result};
 
-pub trait Accumulator {
+pub trait Accumulator: Send {
     /// One row's arguments; NULLs are passed through.
     fn add(&mut self, args: &[Datum], ctx: &EvalContext) -> Result<()>;
     fn finish(&mut self, ctx: &EvalContext) -> Result<Datum>;

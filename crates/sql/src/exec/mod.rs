@@ -78,6 +78,36 @@ impl Execution {
 
     /// Hands out up to `max_rows` rows (None: all).
     pub fn run(&mut self, cx: &mut ExecContext<'_>, max_rows: Option<u64>, sink: &mut dyn RowSink) -> Result<Progress> {
+        if self.plan.explain.is_some() {
+            return self.run_explain(cx, sink);
+        }
+        self.run_plan(cx, max_rows, sink)
+    }
+
+    fn run_explain(&mut self, cx: &mut ExecContext<'_>, sink: &mut dyn RowSink) -> Result<Progress> {
+        struct Discard;
+        impl RowSink for Discard {
+            fn row(&mut self, _values: &[Datum]) -> Result<()> {
+                Ok(())
+            }
+        }
+        let analyze = self.plan.explain.as_ref().is_some_and(|o| o.analyze);
+        let mut millis = None;
+        if analyze {
+            self.enable_counters();
+            let started = std::time::Instant::now();
+            self.run_plan(cx, None, &mut Discard)?;
+            millis = Some(started.elapsed().as_secs_f64() * 1e3);
+        }
+        let lines = crate::explain::lines(&self.plan, self.counters(), None, millis);
+        for l in &lines {
+            sink.row(&[Datum::text(l)])?;
+        }
+        self.finished = true;
+        Ok(Progress { rows: lines.len() as u64, finished: true })
+    }
+
+    fn run_plan(&mut self, cx: &mut ExecContext<'_>, max_rows: Option<u64>, sink: &mut dyn RowSink) -> Result<Progress> {
         let limit = max_rows.filter(|n| *n > 0).unwrap_or(u64::MAX);
         let mut handed = 0;
         while !self.finished {
@@ -126,3 +156,10 @@ impl Execution {
         self.rt.counters = Some(vec![Counter::default(); self.plan.nodes]);
     }
 }
+
+const _: () = {
+    const fn send<T: Send>() {}
+    const fn shared<T: Send + Sync>() {}
+    send::<Execution>();
+    shared::<Plan>();
+};

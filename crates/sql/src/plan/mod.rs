@@ -54,12 +54,26 @@ pub struct Planned {
     pub layout: Layout,
 }
 
-pub fn plan(bound: BoundStatement, catalog: &dyn CatalogView, engine: &Arc<Engine>, param_types: &[Oid]) -> Result<Arc<Plan>> {
+pub fn plan(
+    bound: BoundStatement,
+    param_types: Vec<Oid>,
+    catalog: &dyn CatalogView,
+    engine: &Arc<Engine>,
+    eval: &kilndb_types::EvalContext<'_>,
+) -> Result<Arc<Plan>> {
+    let _ = eval;
+    plan_with(bound, param_types, catalog, engine)
+}
+
+pub fn plan_with(bound: BoundStatement, param_types: Vec<Oid>, catalog: &dyn CatalogView, engine: &Arc<Engine>) -> Result<Arc<Plan>> {
     let (mut query, explain) = match bound {
         BoundStatement::Query(q) => (q, None),
         BoundStatement::Explain { options, inner } => (inner, Some(options)),
     };
     simplify::simplify(&mut query)?;
+    if explain.is_some() {
+        crate::explain::name_columns(&query);
+    }
     let mut needed = HashSet::new();
     collect_needed(&query, &mut needed);
     let planner = Planner {
@@ -91,7 +105,7 @@ pub fn plan(bound: BoundStatement, catalog: &dyn CatalogView, engine: &Arc<Engin
         }
         _ => (&query.targets, CommandTag::Select, false),
     };
-    let columns = targets
+    let mut columns: Vec<OutputColumn> = targets
         .iter()
         .filter(|t| !t.junk)
         .map(|t| OutputColumn {
@@ -102,7 +116,13 @@ pub fn plan(bound: BoundStatement, catalog: &dyn CatalogView, engine: &Arc<Engin
             attnum: t.attnum,
         })
         .collect();
+    let mut tag = tag;
+    if explain.is_some() {
+        tag = CommandTag::Explain;
+        columns = vec![OutputColumn { name: "QUERY PLAN".into(), type_oid: kilndb_types::oids::TEXT, typmod: -1, table_oid: 0, attnum: 0 }];
+    }
     Ok(Arc::new(Plan {
+        command: tag.name(),
         root: root.node,
         subplans: planner.subplans.into_inner(),
         ctes: planner.ctes.into_inner(),
@@ -112,7 +132,7 @@ pub fn plan(bound: BoundStatement, catalog: &dyn CatalogView, engine: &Arc<Engin
         columns,
         locks: planner.locks.into_inner(),
         is_read_only: planner.read_only.get() && explain.as_ref().is_none_or(|e| e.analyze) || explain.as_ref().is_some_and(|e| !e.analyze),
-        param_types: param_types.to_vec(),
+        param_types,
         tag,
         has_returning,
         explain,

@@ -26,6 +26,19 @@ pub enum CommandTag {
     Explain,
 }
 
+impl CommandTag {
+    pub fn name(self) -> &'static str {
+        match self {
+            CommandTag::Select => "SELECT",
+            CommandTag::Insert => "INSERT",
+            CommandTag::Update => "UPDATE",
+            CommandTag::Delete => "DELETE",
+            CommandTag::Merge => "MERGE",
+            CommandTag::Explain => "EXPLAIN",
+        }
+    }
+}
+
 pub struct Plan {
     pub root: Arc<Node>,
     /// By the number that `CExpr::SubPlan` refers to.
@@ -40,6 +53,8 @@ pub struct Plan {
     pub is_read_only: bool,
     pub param_types: Vec<Oid>,
     pub tag: CommandTag,
+    /// The tag's text.
+    pub command: &'static str,
     /// Data-modifying statements report rows changed; with RETURNING they also return rows.
     pub has_returning: bool,
     /// EXPLAIN: the statement's own columns are in `columns`, the plan is to be shown.
@@ -118,6 +133,8 @@ pub struct IndexAccess {
     pub backward: bool,
     /// At most one row.
     pub unique_point: bool,
+    /// Key expressions over a table row, for the recheck; empty: plain columns only.
+    pub keys: Vec<CExpr>,
 }
 
 pub struct SortSpec {

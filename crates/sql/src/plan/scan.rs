@@ -207,7 +207,18 @@ impl Planner<'_> {
         if index.keys.get(m.equal.len()).is_some_and(|k| k.descending) {
             std::mem::swap(&mut lower, &mut upper);
         }
+        let mut keys = Vec::new();
+        if index.keys.iter().any(|k| k.attnum == 0) {
+            let row = Layout(scan.table.columns.iter().map(|c| ColId { rel: rel.id, att: c.attnum }).collect());
+            for k in &index.keys {
+                keys.push(match &k.expression_sql {
+                    Some(sql) if k.attnum == 0 => self.compile(&self.index_sql(sql, rel.id, &scan.table)?, &row)?,
+                    _ => CExpr::Slot(usize::try_from(k.attnum - 1).unwrap_or(0)),
+                });
+            }
+        }
         let access = IndexAccess {
+            keys,
             unique_point: index.unique && equal.len() == index.keys.len() && !index.nulls_not_distinct,
             index: index.clone(),
             relation: self.engine.relation(index.storage)?,
