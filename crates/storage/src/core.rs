@@ -37,8 +37,6 @@ pub struct Core {
     pub owners: AtomicU64,
     pub stop: AtomicBool,
     pub checkpoints: AtomicU64,
-    /// Rollback and purge of recovery run: nobody else is there.
-    pub recovering: AtomicBool,
 }
 
 impl Core {

@@ -50,7 +50,7 @@ impl Engine {
             next_chunk: 1,
             ..Checkpoint::default()
         });
-        let core = build_core(env, config, &checkpoint)?;
+        let core = build_core(env, config, &checkpoint, true)?;
         let engine = Engine {
             core: core.clone(),
             checkpointer: Arc::new(Checkpointer::default()),
@@ -122,7 +122,7 @@ impl Engine {
         let core = &self.core;
         for _ in 0..1000 {
             core.log.flush_blocking(core.log.insert_lsn())?;
-            core.purge_round();
+            core.purge_round(true);
             if core.purge.len() == 0 {
                 break;
             }
@@ -235,11 +235,11 @@ impl Drop for Engine {
     }
 }
 
-fn build_core(env: Arc<dyn Env>, config: EngineConfig, c: &Checkpoint) -> Result<Arc<Core>> {
+pub(crate) fn build_core(env: Arc<dyn Env>, config: EngineConfig, c: &Checkpoint, repair: bool) -> Result<Arc<Core>> {
     let dir = config.data_dir.clone();
     let pages = env.open(&dir.join("pages"), Open::Create)?;
     let double_write = env.open(&dir.join("doublewrite"), Open::Create)?;
-    if c.generation > 0 {
+    if repair && c.generation > 0 {
         let repaired = crate::recovery::repair_torn(&*pages, &*double_write)?;
         if repaired > 0 {
             (config.log)(Severity::Log, &format!("{repaired} torn pages were restored from the double-write area"));
@@ -269,7 +269,6 @@ fn build_core(env: Arc<dyn Env>, config: EngineConfig, c: &Checkpoint) -> Result
         owners: AtomicU64::new(1),
         stop: AtomicBool::new(false),
         checkpoints: AtomicU64::new(0),
-        recovering: AtomicBool::new(false),
         config,
     }))
 }
@@ -279,7 +278,7 @@ fn run_cleaner(core: &Core) {
     let mut trimmed = core.xids.next.load(Relaxed);
     let mut round = 0u64;
     while !core.stop.load(Acquire) {
-        let busy = core.purge_round() > 0 || core.purge.len() > 0;
+        let busy = core.purge_round(false) > 0 || core.purge.len() > 0;
         core.undo.discard(&core.pool, &core.directory, &core.log, core.visible_to_all());
         core.pool.clean_ahead();
         round += 1;

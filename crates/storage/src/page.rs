@@ -34,7 +34,6 @@ pub mod at {
 }
 const _: () = assert!(at::AUX + 2 == HEADER && at::LSN % 8 == 0);
 
-pub const KIND_NONE: u8 = 0;
 pub const KIND_HEAP: u8 = 1;
 pub const KIND_TREE: u8 = 2;
 pub const KIND_CELL: u8 = 3;
@@ -158,9 +157,6 @@ impl View {
         // SAFETY: in bounds of a page mapped for as long as the pool lives. Writers may race; the
         // bytes are plain data and the reader validates afterwards (invariant 4).
         Some(unsafe { std::slice::from_raw_parts(self.ptr.add(off), len) })
-    }
-    pub fn kind(&self) -> u8 {
-        self.u8(at::KIND)
     }
     pub fn is(&self, kind: u8, rel: u32, block: u32) -> bool {
         self.u8(at::KIND) == kind && self.u32(at::REL) == rel && self.u32(at::BLOCK) == block

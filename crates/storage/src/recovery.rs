@@ -160,7 +160,7 @@ impl Core {
         self.tell(Severity::Log, &format!("redo done at {:X}, {records} records", reader.lsn));
         let start = fresh_lsn(&self.env, &self.config.data_dir.join("wal"), reader.lsn)?;
         self.log.restart_at(start, c.next_csn + records + 1);
-        self.xids.next.fetch_max(redo.max_xid + 1, SeqCst);
+        self.xids.restart_at(redo.max_xid + 1);
         for rel in &redo.suspects {
             if self.directory.get(*rel).is_some() {
                 return Err(Error::corrupted(format!("a page of storage relation {rel} is not what the log says it should be")));

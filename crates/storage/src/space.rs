@@ -68,7 +68,4 @@ impl Space {
     pub fn give(&mut self, start: u32, pages: u32) {
         self.free[class_of(pages)].push(start);
     }
-    pub fn end(&self) -> u32 {
-        self.end
-    }
 }

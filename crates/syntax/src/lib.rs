@@ -142,7 +142,8 @@ mod tests {
     #[test]
     fn expressions_are_written_back() {
         let script = parse("select a + 1, nextval('x'::regclass)").unwrap();
-        let Node::SelectStmt(select) = script.statements()[0].node() else { panic!() };
+        let statements = script.statements();
+        let Node::SelectStmt(select) = statements[0].node() else { panic!() };
         let texts: Vec<String> = select
             .target_list()
             .iter()

@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! 1. A batch is durable here before any of its pages is written in place.
-//! 2. A slot is reused only after the data file was synced since its page went in place.
+//! 2. Sequence numbers never go back, not even over restarts.
+//! 3. A slot is reused only after the data file was synced since its page went in place.
 //!
 //! Must not know: which pages are written and why.
 //!
@@ -31,8 +32,10 @@ struct Ring {
 }
 
 impl DoubleWrite {
-    pub fn new(file: Arc<dyn File>) -> DoubleWrite {
-        DoubleWrite { file, ring: Mutex::new(Ring { next: 0, sequence: 1, buffer: Vec::new() }) }
+    pub fn new(file: Arc<dyn File>) -> Result<DoubleWrite> {
+        // Sequence numbers go on where the last run stopped, or its copies would look newer than ours.
+        let sequence = DoubleWrite::copies(&*file)?.values().map(|(s, _)| *s).max().unwrap_or(0) + 1;
+        Ok(DoubleWrite { file, ring: Mutex::new(Ring { next: 0, sequence, buffer: Vec::new() }) })
     }
     /// Writes sealed pages: area, sync, then their places.
     pub fn write(&self, home: &dyn File, pages: &[(u32, Box<PageBytes>)]) -> Result<()> {

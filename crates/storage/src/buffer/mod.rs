@@ -79,7 +79,7 @@ impl Pool {
             file,
             file_pages: AtomicU32::new(file_pages),
             extend: Mutex::new(()),
-            double_write: DoubleWrite::new(double_write),
+            double_write: DoubleWrite::new(double_write)?,
             log,
             lenient: AtomicBool::new(false),
             reads: AtomicU64::new(0),

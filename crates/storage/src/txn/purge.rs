@@ -45,10 +45,11 @@ impl Core {
         self.snapshots.oldest(newest).min(self.log.flushed_csn())
     }
     /// One round over the queue; returns how many transactions were purged.
-    pub fn purge_round(&self) -> usize {
+    /// `last`: no session is left (shutdown), snapshots do not count.
+    pub fn purge_round(&self, last: bool) -> usize {
         let flushed = self.log.flushed_csn();
         let newest = self.log.last_csn();
-        let mut live = self.snapshots.sorted();
+        let mut live = if last { Vec::new() } else { self.snapshots.sorted() };
         live.push(newest);
         let oldest = live.first().copied().unwrap_or(newest).min(flushed);
         let count = self.purge.len();

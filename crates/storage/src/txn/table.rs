@@ -40,6 +40,11 @@ impl XidTable {
     pub fn new(next: u64) -> Result<XidTable> {
         Ok(XidTable { words: LazyArray::new(CAP * 4)?, next: AtomicU64::new(next), oldest: AtomicU64::new(next) })
     }
+    /// After recovery: everything below `next` has ended.
+    pub fn restart_at(&self, next: u64) {
+        self.next.fetch_max(next, SeqCst);
+        self.oldest.store(self.next.load(SeqCst), SeqCst);
+    }
     #[inline]
     fn word(&self, xid: u64, which: usize) -> &AtomicU64 {
         self.words.get((xid as usize % CAP) * 4 + which)

@@ -65,7 +65,6 @@ pub struct Head {
 /// Room for one record, its page latched.
 pub struct Place<'a> {
     pub address: u64,
-    pub chunk: u64,
     page: WriteGuard<'a>,
     _stream: MutexGuard<'a, Stream>,
 }
@@ -181,7 +180,7 @@ impl Undo {
         };
         let address = stream.chunk * CHUNK + stream.offset;
         stream.offset += len as u64;
-        Ok(Place { address, chunk: stream.chunk, page, _stream: stream })
+        Ok(Place { address, page, _stream: stream })
     }
     /// A transaction has (one more) record in the chunk: holds it until [`Undo::release`].
     pub fn hold(&self, chunk: u64, xid: u64) {

@@ -1,0 +1,530 @@
+//! PRIMARY KEY, UNIQUE, CHECK and FOREIGN KEY.
+
+use super::Session;
+use super::index::NewIndex;
+use crate::catalog::ids::*;
+use crate::catalog::store::array;
+use crate::catalog::{CatalogView, Table, TableKind};
+use crate::client::Runtime;
+use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_storage::LockMode;
+use kilndb_syntax::nodes;
+use kilndb_syntax::raw::ConstrType as C;
+use kilndb_types::{Datum, oids};
+use std::sync::Arc;
+
+/// A row of pg_constraint to be made.
+pub(super) struct NewConstraint<'a> {
+    pub name: &'a str,
+    pub kind: u8,
+    pub table: &'a Table,
+    pub columns: &'a [i16],
+    pub index: Oid,
+    pub deferrable: bool,
+    pub deferred: bool,
+    pub validated: bool,
+    pub no_inherit: bool,
+    pub expression: Option<&'a str>,
+    pub foreign: Option<ForeignPart>,
+}
+
+pub(super) struct ForeignPart {
+    pub table: Oid,
+    pub columns: Vec<i16>,
+    pub on_update: u8,
+    pub on_delete: u8,
+    pub match_type: u8,
+    pub equal_operators: Vec<Oid>,
+}
+
+impl Session {
+    /// Adds one constraint. `all`: the constraints of the same command, for names already spoken for.
+    pub(super) fn add_constraint(
+        &mut self,
+        table: Oid,
+        c: &nodes::Constraint,
+        column: Option<&str>,
+        all: &[&nodes::Constraint],
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
+        let table = self.table_by_oid(table, runtime)?;
+        match c.contype {
+            C::CONSTR_PRIMARY | C::CONSTR_UNIQUE => self.add_key(&table, c, column, runtime),
+            C::CONSTR_CHECK => self.add_check(&table, c, column, all, runtime),
+            C::CONSTR_FOREIGN => self.add_foreign_key(&table, c, column, runtime),
+            C::CONSTR_EXCLUSION => Err(Error::unsupported("exclusion constraints are not supported")),
+            _ => Ok(()),
+        }?;
+        let _ = source;
+        Ok(())
+    }
+
+    fn add_key(&mut self, table: &Arc<Table>, c: &nodes::Constraint, column: Option<&str>, runtime: &dyn Runtime) -> Result<()> {
+        let primary = c.contype == C::CONSTR_PRIMARY;
+        if primary && table.indexes.iter().any(|i| i.primary) {
+            return Err(Error::new(
+                sqlstate::INVALID_TABLE_DEFINITION,
+                format!("multiple primary keys for table \"{}\" are not allowed", table.name),
+            ));
+        }
+        if c.without_overlaps {
+            return Err(Error::unsupported("WITHOUT OVERLAPS is not supported"));
+        }
+        if let Some(index) = c.indexname() {
+            return self.adopt_index(table, c, index, primary, runtime);
+        }
+        let names: Vec<String> = match column {
+            Some(column) => vec![column.to_string()],
+            None => super::strings(c.keys()).iter().map(|s| s.to_string()).collect(),
+        };
+        let columns = column_numbers(table, &names, "key")?;
+        let suffix = if primary { "pkey" } else { "key" };
+        let name = match c.conname() {
+            Some(name) => name.to_string(),
+            None if primary => self.free_name(table, &[], suffix, runtime)?,
+            None => self.free_name(table, &names, suffix, runtime)?,
+        };
+        if primary {
+            self.set_not_null(table, &columns, runtime)?;
+        }
+        let include = column_numbers(table, &super::strings(c.including()).iter().map(|s| s.to_string()).collect::<Vec<_>>(), "key")?;
+        let table = self.table_by_oid(table.oid, runtime)?;
+        let new = NewIndex {
+            name: name.clone(),
+            keys: columns.iter().map(|n| super::index::plain_key(&table, *n)).collect::<Result<_>>()?,
+            include,
+            unique: true,
+            primary,
+            nulls_not_distinct: c.nulls_not_distinct,
+            immediate: !c.deferrable,
+            predicate: None,
+            options: self.storage_options(c.options())?,
+            method: 403,
+        };
+        let index = self.insert_index(&table, &new, runtime)?;
+        self.insert_constraint(
+            &NewConstraint {
+                name: &name,
+                kind: if primary { b'p' } else { b'u' },
+                table: &table,
+                columns: &columns,
+                index,
+                deferrable: c.deferrable,
+                deferred: c.initdeferred,
+                validated: true,
+                no_inherit: true,
+                expression: None,
+                foreign: None,
+            },
+            runtime,
+        )?;
+        Ok(())
+    }
+
+    /// ADD CONSTRAINT … USING INDEX.
+    fn adopt_index(&mut self, table: &Arc<Table>, c: &nodes::Constraint, index: &str, primary: bool, runtime: &dyn Runtime) -> Result<()> {
+        let found = table.indexes.iter().find(|i| i.name == index).cloned().ok_or_else(|| {
+            Error::new(sqlstate::UNDEFINED_OBJECT, format!("index \"{index}\" does not exist"))
+        })?;
+        if !found.unique {
+            return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{index}\" is not a unique index")));
+        }
+        let columns: Vec<i16> = found.keys.iter().map(|k| k.attnum).collect();
+        if columns.contains(&0) || found.predicate_sql.is_some() {
+            return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("index \"{index}\" contains expressions or a predicate"))
+                .with_detail("Cannot create a primary key or unique constraint using such an index."));
+        }
+        let name = c.conname().unwrap_or(index).to_string();
+        if primary {
+            self.set_not_null(table, &columns, runtime)?;
+            self.update_row(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, found.oid, runtime, |row| row.set("indisprimary", Datum::Bool(true)))?;
+        }
+        if name != index {
+            self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, found.oid, runtime, |row| row.set("relname", Datum::text(&name)))?;
+        }
+        let new = NewConstraint {
+            name: &name,
+            kind: if primary { b'p' } else { b'u' },
+            table,
+            columns: &columns,
+            index: found.oid,
+            deferrable: c.deferrable,
+            deferred: c.initdeferred,
+            validated: true,
+            no_inherit: true,
+            expression: None,
+            foreign: None,
+        };
+        self.insert_constraint(&new, runtime)?;
+        Ok(())
+    }
+
+    fn add_check(&mut self, table: &Arc<Table>, c: &nodes::Constraint, column: Option<&str>, all: &[&nodes::Constraint], runtime: &dyn Runtime) -> Result<()> {
+        let sql = self.expression_text(c.raw_expr(), runtime)?;
+        let used = self.with_catalog(runtime, |host| {
+            let mut bound = Ok(());
+            runtime.on_large_stack(&mut || {
+                bound = crate::bind::bind_expression(&sql, Some(table), &host.reader, Some((oids::BOOL, -1))).map(|_| ());
+            });
+            bound.map_err(|mut e| {
+                e.0.position = None;
+                e
+            })
+        });
+        used?;
+        let name = match c.conname() {
+            Some(name) => name.to_string(),
+            None => {
+                let taken: Vec<&str> = all.iter().filter_map(|o| o.conname()).collect();
+                let part: Vec<String> = column.iter().map(|s| s.to_string()).collect();
+                let part = if part.is_empty() { self.only_column_of(table, &sql) } else { part };
+                self.free_constraint_name(table, &part, "check", &taken, runtime)?
+            }
+        };
+        if table.checks.iter().any(|k| k.name == name) {
+            return Err(Error::new(
+                sqlstate::DUPLICATE_OBJECT,
+                format!("constraint \"{name}\" for relation \"{}\" already exists", table.name),
+            ));
+        }
+        if !c.skip_validation {
+            self.validate_check(table, &name, &sql, runtime)?;
+        }
+        self.insert_constraint(
+            &NewConstraint {
+                name: &name,
+                kind: b'c',
+                table,
+                columns: &[],
+                index: 0,
+                deferrable: false,
+                deferred: false,
+                validated: !c.skip_validation,
+                no_inherit: c.is_no_inherit,
+                expression: Some(&sql),
+                foreign: None,
+            },
+            runtime,
+        )?;
+        let checks = table.checks.len() as i16 + 1;
+        self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| row.set("relchecks", Datum::Int2(checks)))
+    }
+
+    /// PostgreSQL names a check after the column if it uses just one.
+    fn only_column_of(&self, table: &Table, sql: &str) -> Vec<String> {
+        let is_word = |c: char| c.is_alphanumeric() || c == '_';
+        let uses = |name: &str| {
+            sql.match_indices(name).any(|(at, _)| {
+                let before = sql[..at].chars().next_back().is_some_and(is_word);
+                let after = sql[at + name.len()..].chars().next().is_some_and(is_word);
+                !before && !after
+            })
+        };
+        let used: Vec<String> = table.columns.iter().filter(|c| !c.dropped && uses(&c.name)).map(|c| c.name.clone()).collect();
+        if used.len() == 1 { used } else { Vec::new() }
+    }
+
+    pub(super) fn validate_check(&mut self, table: &Arc<Table>, name: &str, sql: &str, runtime: &dyn Runtime) -> Result<()> {
+        let from = self.qualified_name(table);
+        let rows = self.query(&format!("SELECT 1 FROM {from} WHERE NOT ({sql}) LIMIT 1"), runtime)?;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        Err(Error::new(
+            sqlstate::CHECK_VIOLATION,
+            format!("check constraint \"{name}\" of relation \"{}\" is violated by some row", table.name),
+        )
+        .with_table(&table.schema_name, &table.name)
+        .with_constraint(name))
+    }
+
+    fn add_foreign_key(&mut self, table: &Arc<Table>, c: &nodes::Constraint, column: Option<&str>, runtime: &dyn Runtime) -> Result<()> {
+        let target = c.pktable().ok_or_else(|| Error::internal("a foreign key without a target"))?;
+        let target = self.relation_of(target, runtime)?;
+        if !matches!(target.kind, TableKind::Table) {
+            return Err(Error::new(
+                sqlstate::WRONG_OBJECT_TYPE,
+                format!("referenced relation \"{}\" is not a table", target.name),
+            ));
+        }
+        if table.persistence == b'p' && target.persistence != b'p' {
+            return Err(Error::new(
+                sqlstate::INVALID_TABLE_DEFINITION,
+                "constraints on permanent tables may reference only permanent tables",
+            ));
+        }
+        self.lock_for_ddl(&target, LockMode::ShareRowExclusive, runtime)?;
+        let names: Vec<String> = match column {
+            Some(column) => vec![column.to_string()],
+            None => super::strings(c.fk_attrs()).iter().map(|s| s.to_string()).collect(),
+        };
+        let columns = column_numbers(table, &names, "foreign key constraint")?;
+        let (target_columns, index) = self.referenced_key(&target, c)?;
+        if columns.len() != target_columns.len() {
+            return Err(Error::new(
+                sqlstate::INVALID_FOREIGN_KEY,
+                "number of referencing and referenced columns for foreign key disagree",
+            ));
+        }
+        let name = match c.conname() {
+            Some(name) => name.to_string(),
+            None => self.free_constraint_name(table, &names, "fkey", &[], runtime)?,
+        };
+        let equal_operators = self.equality_operators(table, &columns, &target, &target_columns, &name, runtime)?;
+        if c.fk_matchtype as u8 == b'p' {
+            return Err(Error::unsupported("MATCH PARTIAL not yet implemented"));
+        }
+        if c.fk_del_set_cols().len() > 0 {
+            return Err(Error::unsupported("ON DELETE SET NULL or SET DEFAULT of chosen columns is not supported"));
+        }
+        let foreign = ForeignPart {
+            table: target.oid,
+            columns: target_columns.clone(),
+            on_update: c.fk_upd_action as u8,
+            on_delete: c.fk_del_action as u8,
+            match_type: c.fk_matchtype as u8,
+            equal_operators,
+        };
+        if !c.skip_validation {
+            self.validate_foreign_key(table, &columns, &target, &target_columns, &name, runtime)?;
+        }
+        self.insert_constraint(
+            &NewConstraint {
+                name: &name,
+                kind: b'f',
+                table,
+                columns: &columns,
+                index,
+                deferrable: c.deferrable,
+                deferred: c.initdeferred,
+                validated: !c.skip_validation,
+                no_inherit: true,
+                expression: None,
+                foreign: Some(foreign),
+            },
+            runtime,
+        )?;
+        Ok(())
+    }
+
+    /// Columns a foreign key points at, and the unique index over them.
+    fn referenced_key(&mut self, target: &Table, c: &nodes::Constraint) -> Result<(Vec<i16>, Oid)> {
+        let names: Vec<String> = super::strings(c.pk_attrs()).iter().map(|s| s.to_string()).collect();
+        if names.is_empty() {
+            let primary = target.indexes.iter().find(|i| i.primary).ok_or_else(|| {
+                Error::new(sqlstate::UNDEFINED_OBJECT, format!("there is no primary key for referenced table \"{}\"", target.name))
+            })?;
+            return Ok((primary.keys.iter().map(|k| k.attnum).collect(), primary.oid));
+        }
+        let columns = column_numbers(target, &names, "foreign key constraint")?;
+        let mut wanted = columns.clone();
+        wanted.sort_unstable();
+        for index in target.indexes.iter().filter(|i| i.unique && i.predicate_sql.is_none() && !i.deferrable) {
+            let mut keys: Vec<i16> = index.keys.iter().map(|k| k.attnum).collect();
+            keys.sort_unstable();
+            if keys == wanted {
+                return Ok((columns, index.oid));
+            }
+        }
+        Err(Error::new(
+            sqlstate::INVALID_FOREIGN_KEY,
+            format!("there is no unique constraint matching given keys for referenced table \"{}\"", target.name),
+        ))
+    }
+
+    fn equality_operators(&mut self, table: &Table, columns: &[i16], target: &Table, target_columns: &[i16], name: &str, runtime: &dyn Runtime) -> Result<Vec<Oid>> {
+        let mut operators = Vec::new();
+        for (mine, theirs) in columns.iter().zip(target_columns) {
+            let (mine, theirs) = (&table.columns[*mine as usize - 1], &target.columns[*theirs as usize - 1]);
+            let found = self.with_catalog(runtime, |host| {
+                let exact = host.reader.operators(None, "=")?.iter().find(|o| o.left == theirs.type_oid && o.right == mine.type_oid).map(|o| o.oid);
+                if exact.is_some() {
+                    return Ok(exact);
+                }
+                let implicit = mine.type_oid == theirs.type_oid || host.reader.cast(mine.type_oid, theirs.type_oid)?.is_some_and(|c| c.context == crate::catalog::CastContext::Implicit);
+                Ok(if implicit { host.reader.ordering_operators(theirs.type_oid)?.map(|o| o.equal) } else { None })
+            })?;
+            let Some(operator) = found else {
+                let (left, right) = self.with_catalog(runtime, |host| {
+                    Ok((host.reader.format_type(mine.type_oid, -1), host.reader.format_type(theirs.type_oid, -1)))
+                })?;
+                return Err(Error::new(sqlstate::DATATYPE_MISMATCH, format!("foreign key constraint \"{name}\" cannot be implemented"))
+                    .with_detail(format!(
+                        "Key columns \"{}\" of the referencing table and \"{}\" of the referenced table are of incompatible types: {left} and {right}.",
+                        mine.name, theirs.name
+                    )));
+            };
+            operators.push(operator);
+        }
+        Ok(operators)
+    }
+
+    pub(super) fn validate_foreign_key(&mut self, table: &Arc<Table>, columns: &[i16], target: &Arc<Table>, target_columns: &[i16], name: &str, runtime: &dyn Runtime) -> Result<()> {
+        let quote = crate::catalog::format_type::quote_identifier;
+        let column = |t: &Table, n: &i16| quote(&t.columns[*n as usize - 1].name);
+        let mine: Vec<String> = columns.iter().map(|n| format!("fk.{}", column(table, n))).collect();
+        let joined: Vec<String> =
+            columns.iter().zip(target_columns).map(|(m, t)| format!("pk.{} = fk.{}", column(target, t), column(table, m))).collect();
+        let present: Vec<String> = mine.iter().map(|m| format!("{m} IS NOT NULL")).collect();
+        let missing: Vec<String> = target_columns.iter().take(1).map(|t| format!("pk.{} IS NULL", column(target, t))).collect();
+        let sql = format!(
+            "SELECT {} FROM {} fk LEFT JOIN {} pk ON {} WHERE {} AND {} LIMIT 1",
+            mine.iter().map(|m| format!("{m}::text")).collect::<Vec<_>>().join(", "),
+            self.qualified_name(table),
+            self.qualified_name(target),
+            joined.join(" AND "),
+            missing.join(" AND "),
+            present.join(" AND ")
+        );
+        let rows = self.query(&sql, runtime)?;
+        let Some(row) = rows.first() else { return Ok(()) };
+        let values: Vec<String> = row.iter().map(|d| if let Datum::Text(s) = d { s.to_string() } else { "null".into() }).collect();
+        let names: Vec<&str> = columns.iter().map(|n| table.columns[*n as usize - 1].name.as_str()).collect();
+        Err(Error::new(
+            sqlstate::FOREIGN_KEY_VIOLATION,
+            format!("insert or update on table \"{}\" violates foreign key constraint \"{name}\"", table.name),
+        )
+        .with_detail(format!("Key ({})=({}) is not present in table \"{}\".", names.join(", "), values.join(", "), target.name))
+        .with_table(&table.schema_name, &table.name)
+        .with_constraint(name))
+    }
+
+    pub(super) fn insert_constraint(&mut self, new: &NewConstraint<'_>, runtime: &dyn Runtime) -> Result<Oid> {
+        let oid = self.instance.next_oid()?;
+        let numbers = |list: &[i16]| array(oids::INT2, list.iter().map(|n| Datum::Int2(*n)).collect());
+        let mut row = vec![
+            ("oid", Datum::Oid(oid)),
+            ("conname", Datum::text(new.name)),
+            ("connamespace", Datum::Oid(new.table.schema_oid)),
+            ("contype", Datum::Char(new.kind)),
+            ("condeferrable", Datum::Bool(new.deferrable)),
+            ("condeferred", Datum::Bool(new.deferred)),
+            ("conenforced", Datum::Bool(true)),
+            ("convalidated", Datum::Bool(new.validated)),
+            ("conrelid", Datum::Oid(new.table.oid)),
+            ("conindid", Datum::Oid(new.index)),
+            ("conislocal", Datum::Bool(true)),
+            ("connoinherit", Datum::Bool(new.no_inherit)),
+            ("confupdtype", Datum::Char(b' ')),
+            ("confdeltype", Datum::Char(b' ')),
+            ("confmatchtype", Datum::Char(b' ')),
+        ];
+        if !new.columns.is_empty() {
+            row.push(("conkey", numbers(new.columns)));
+        }
+        if let Some(sql) = new.expression {
+            row.push(("conbin", Datum::text(sql)));
+        }
+        if let Some(foreign) = &new.foreign {
+            let operators = || array(oids::OID, foreign.equal_operators.iter().map(|o| Datum::Oid(*o)).collect());
+            row.retain(|(name, _)| !name.starts_with("conf"));
+            row.extend([
+                ("confrelid", Datum::Oid(foreign.table)),
+                ("confupdtype", Datum::Char(foreign.on_update)),
+                ("confdeltype", Datum::Char(foreign.on_delete)),
+                ("confmatchtype", Datum::Char(foreign.match_type)),
+                ("confkey", numbers(&foreign.columns)),
+                ("conpfeqop", operators()),
+                ("conppeqop", operators()),
+                ("conffeqop", operators()),
+            ]);
+        }
+        self.write_catalog(runtime, |w| w.insert(PG_CONSTRAINT, &row).map(|_| ()))?;
+        if new.index != 0 && new.kind != b'f' {
+            self.add_dependency((PG_CLASS, new.index, 0), (PG_CONSTRAINT, oid, 0), b'i', runtime)?;
+        }
+        Ok(oid)
+    }
+
+    /// `table_a_b_suffix`, with a number if that is taken (PostgreSQL's ChooseRelationName).
+    pub(super) fn free_name(&mut self, table: &Table, columns: &[String], suffix: &str, runtime: &dyn Runtime) -> Result<String> {
+        for number in 0.. {
+            let label = if number == 0 { suffix.to_string() } else { format!("{suffix}{number}") };
+            let name = object_name(&table.name, &columns.join("_"), &label);
+            let schema = table.schema_oid;
+            if self.with_catalog(runtime, |host| host.reader.relation_oid(schema, &name))?.is_none() {
+                return Ok(name);
+            }
+        }
+        Err(Error::internal("no free name"))
+    }
+
+    fn free_constraint_name(&mut self, table: &Table, columns: &[String], suffix: &str, taken: &[&str], runtime: &dyn Runtime) -> Result<String> {
+        let known = self.with_catalog(runtime, |host| host.reader.constraints_of(table.oid))?;
+        for number in 0.. {
+            let label = if number == 0 { suffix.to_string() } else { format!("{suffix}{number}") };
+            let name = object_name(&table.name, &columns.join("_"), &label);
+            if !taken.contains(&name.as_str()) && !known.iter().any(|r| r.text("conname") == Some(&name)) {
+                return Ok(name);
+            }
+        }
+        Err(Error::internal("no free name"))
+    }
+
+    pub(super) fn set_not_null(&mut self, table: &Arc<Table>, columns: &[i16], runtime: &dyn Runtime) -> Result<()> {
+        for attnum in columns {
+            let column = &table.columns[*attnum as usize - 1];
+            if column.not_null {
+                continue;
+            }
+            let quoted = crate::catalog::format_type::quote_identifier(&column.name);
+            let sql = format!("SELECT 1 FROM {} WHERE {quoted} IS NULL LIMIT 1", self.qualified_name(table));
+            if !self.query(&sql, runtime)?.is_empty() {
+                return Err(Error::new(
+                    sqlstate::NOT_NULL_VIOLATION,
+                    format!("column \"{}\" of relation \"{}\" contains null values", column.name, table.name),
+                )
+                .with_table(&table.schema_name, &table.name)
+                .with_column(&column.name));
+            }
+            self.update_attribute(table.oid, *attnum, runtime, |row| row.set("attnotnull", Datum::Bool(true)))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn qualified_name(&self, table: &Table) -> String {
+        let quote = crate::catalog::format_type::quote_identifier;
+        format!("{}.{}", quote(&table.schema_name), quote(&table.name))
+    }
+}
+
+pub(super) fn column_numbers(table: &Table, names: &[String], what: &str) -> Result<Vec<i16>> {
+    let mut numbers = Vec::new();
+    for name in names {
+        let column = table.columns.iter().find(|c| !c.dropped && c.name == *name).ok_or_else(|| {
+            let message = if what == "key" {
+                format!("column \"{name}\" named in key does not exist")
+            } else {
+                format!("column \"{name}\" referenced in {what} does not exist")
+            };
+            Error::new(sqlstate::UNDEFINED_COLUMN, message)
+        })?;
+        if numbers.contains(&column.attnum) {
+            return Err(Error::new(sqlstate::DUPLICATE_COLUMN, format!("column \"{name}\" appears twice in {what}")));
+        }
+        numbers.push(column.attnum);
+    }
+    Ok(numbers)
+}
+
+/// Joins name parts with underscores, cutting the longer of the first two so that all fits in 63 bytes.
+pub(super) fn object_name(first: &str, second: &str, label: &str) -> String {
+    let overhead = label.len() + 1 + usize::from(!second.is_empty());
+    let room = 63usize.saturating_sub(overhead);
+    let (mut a, mut b) = (first.len(), second.len());
+    while a + b > room {
+        if a > b { a -= 1 } else { b -= 1 }
+    }
+    let cut = |s: &str, mut n: usize| {
+        while !s.is_char_boundary(n) {
+            n -= 1;
+        }
+        s[..n].to_string()
+    };
+    let mut name = cut(first, a);
+    if !second.is_empty() {
+        name = format!("{name}_{}", cut(second, b));
+    }
+    format!("{name}_{label}")
+}

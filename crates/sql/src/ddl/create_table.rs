@@ -1,0 +1,494 @@
+//! CREATE TABLE: columns, types, defaults, then constraints.
+
+use super::Session;
+use crate::catalog::builtin::BUILTINS;
+use crate::catalog::ids::*;
+use crate::catalog::{CatalogView, TypeInfo};
+use crate::client::Runtime;
+use crate::session::OnCommit;
+use kilndb_base::{Error, Oid, RelationId, Result, Severity, sqlstate};
+use kilndb_storage::{Persistence, RelationKind};
+use kilndb_syntax::raw::{ConstrType as C, OnCommitAction};
+use kilndb_syntax::{Node, nodes};
+use kilndb_types::{Datum, oids};
+use std::sync::Arc;
+
+/// A column to be made.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NewColumn {
+    pub name: String,
+    pub type_oid: Oid,
+    pub typmod: i32,
+    pub collation: Oid,
+    pub not_null: bool,
+    /// Default or generation expression as SQL.
+    pub default_sql: Option<String>,
+    pub identity: u8,
+    pub generated: u8,
+    /// A sequence that belongs to the column: made before the table, tied to it after.
+    pub sequence: Option<Oid>,
+}
+
+/// A relation to be made: a table, a view's row, a sequence's.
+pub(crate) struct NewTable {
+    pub name: String,
+    pub schema: Oid,
+    pub kind: u8,
+    /// 'p', 'u', 't'.
+    pub persistence: u8,
+    pub columns: Vec<NewColumn>,
+    pub options: Vec<String>,
+}
+
+pub(crate) fn storage_persistence(letter: u8) -> Persistence {
+    match letter {
+        b'u' => Persistence::Unlogged,
+        b't' => Persistence::Temporary,
+        _ => Persistence::Logged,
+    }
+}
+
+impl Session {
+    pub(super) fn create_table(&mut self, s: &nodes::CreateStmt, source: &Arc<str>, runtime: &dyn Runtime) -> Result<()> {
+        let relation = s.relation().ok_or_else(|| Error::internal("CREATE TABLE without a name"))?;
+        if s.inh_relations().len() > 0 {
+            return Err(Error::unsupported("table inheritance and partitions (INHERITS, PARTITION OF) are not supported"));
+        }
+        if s.partspec().is_some() {
+            return Err(Error::unsupported("partitioned tables (PARTITION BY) are not supported"));
+        }
+        if s.of_typename().is_some() {
+            return Err(Error::unsupported("typed tables (CREATE TABLE OF) are not supported"));
+        }
+        let name = relation.relname().unwrap_or("").to_string();
+        let persistence = relation.relpersistence as u8;
+        let temporary = persistence == b't' || relation.schemaname() == Some("pg_temp");
+        let persistence = if temporary { b't' } else { persistence };
+        let (schema, _) = self.creation_schema(relation.schemaname(), temporary, runtime)?;
+        if self.name_is_taken(schema, &name, "relation", s.if_not_exists, runtime)? {
+            return Ok(());
+        }
+        let mut columns = Vec::new();
+        let mut constraints: Vec<(&nodes::Constraint, Option<String>)> = Vec::new();
+        for element in s.table_elts() {
+            match element {
+                Node::ColumnDef(c) => {
+                    let column = self.new_column(c, &name, schema, persistence, source, runtime)?;
+                    if columns.iter().any(|known: &NewColumn| known.name == column.name) {
+                        let message = format!("column \"{}\" specified more than once", column.name);
+                        return Err(Error::new(sqlstate::DUPLICATE_COLUMN, message));
+                    }
+                    for constraint in c.constraints() {
+                        if let Node::Constraint(constraint) = constraint {
+                            constraints.push((constraint, Some(column.name.clone())));
+                        }
+                    }
+                    columns.push(column);
+                }
+                Node::Constraint(c) => constraints.push((c, None)),
+                Node::TableLikeClause(like) => self.like_columns(like, &mut columns, runtime)?,
+                _ => return Err(Error::unsupported("this element of CREATE TABLE is not supported")),
+            }
+        }
+        mark_not_null(&mut columns, &constraints)?;
+        let options = self.storage_options(s.options())?;
+        let new = NewTable { name: name.clone(), schema, kind: b'r', persistence, columns, options };
+        let oid = self.insert_table(&new, runtime)?;
+        self.own_sequences(oid, &new, runtime)?;
+        for pass in [C::CONSTR_PRIMARY, C::CONSTR_UNIQUE, C::CONSTR_CHECK, C::CONSTR_FOREIGN, C::CONSTR_EXCLUSION] {
+            for (constraint, column) in constraints.iter().filter(|(c, _)| c.contype == pass) {
+                self.add_constraint(oid, constraint, column.as_deref(), &constraints_of(&constraints), source, runtime)?;
+            }
+        }
+        match s.oncommit {
+            OnCommitAction::ONCOMMIT_DROP => self.on_commit.push((oid, OnCommit::Drop)),
+            OnCommitAction::ONCOMMIT_DELETE_ROWS => self.on_commit.push((oid, OnCommit::DeleteRows)),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Is there a relation of that name in the schema? With IF NOT EXISTS a notice, else 42P07.
+    pub(super) fn name_is_taken(&mut self, schema: Oid, name: &str, word: &str, if_not_exists: bool, runtime: &dyn Runtime) -> Result<bool> {
+        let taken = self.with_catalog(runtime, |host| host.reader.relation_oid(schema, name))?.is_some();
+        if taken && if_not_exists {
+            self.scratch.notices.borrow_mut().push(Error::notice(
+                sqlstate::DUPLICATE_TABLE,
+                Severity::Notice,
+                format!("{word} \"{name}\" already exists, skipping"),
+            ));
+        } else if taken {
+            return Err(Error::new(sqlstate::DUPLICATE_TABLE, format!("{word} \"{name}\" already exists")));
+        }
+        Ok(taken)
+    }
+
+    pub(super) fn new_column(&mut self, c: &nodes::ColumnDef, table: &str, schema: Oid, persistence: u8, source: &Arc<str>, runtime: &dyn Runtime) -> Result<NewColumn> {
+        let name = c.colname().unwrap_or("").to_string();
+        if matches!(name.as_str(), "ctid" | "xmin" | "xmax" | "cmin" | "cmax" | "tableoid") {
+            let message = format!("column name \"{name}\" conflicts with a system column name");
+            return Err(Error::new(sqlstate::DUPLICATE_COLUMN, message));
+        }
+        let t = c.type_name().ok_or_else(|| Error::internal("a column without a type"))?;
+        let names: Vec<&str> = t.names().iter().filter_map(|n| n.sval()).collect();
+        let serial = match names.last().copied() {
+            Some("serial" | "serial4") => Some(oids::INT4),
+            Some("bigserial" | "serial8") => Some(oids::INT8),
+            Some("smallserial" | "serial2") => Some(oids::INT2),
+            _ => None,
+        };
+        let mut column = NewColumn { name: name.clone(), typmod: -1, ..NewColumn::default() };
+        if let Some(type_oid) = serial {
+            if t.array_bounds().len() > 0 {
+                return Err(Error::unsupported("array of serial is not implemented"));
+            }
+            let (sequence, qualified) = self.column_sequence(table, &name, schema, type_oid, persistence, &[], runtime)?;
+            column.type_oid = type_oid;
+            column.not_null = true;
+            column.default_sql = Some(format!("nextval('{}'::regclass)", qualified.replace('\'', "''")));
+            column.sequence = Some(sequence);
+        } else {
+            (column.type_oid, column.typmod) = self.resolve_type(t, source, runtime)?;
+        }
+        let info = self.type_info(column.type_oid, runtime)?;
+        if info.kind == b'p' && column.type_oid != oids::RECORD_ARRAY {
+            return Err(Error::new(
+                sqlstate::INVALID_TABLE_DEFINITION,
+                format!("column \"{name}\" has pseudo-type {}", info.name),
+            ));
+        }
+        column.collation = info.collation;
+        if let Some(clause) = c.coll_clause() {
+            column.collation = self.collation_oid(&clause.collname().iter().filter_map(|n| n.as_str().map(str::to_string)).collect::<Vec<_>>(), runtime)?;
+        }
+        for constraint in c.constraints() {
+            let Node::Constraint(k) = constraint else { continue };
+            self.column_constraint(&mut column, k, table, schema, persistence, source, runtime)?;
+        }
+        Ok(column)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn column_constraint(&mut self, column: &mut NewColumn, k: &nodes::Constraint, table: &str, schema: Oid, persistence: u8, source: &Arc<str>, runtime: &dyn Runtime) -> Result<()> {
+        match k.contype {
+            C::CONSTR_NOTNULL => column.not_null = true,
+            C::CONSTR_DEFAULT => {
+                if column.default_sql.is_some() {
+                    let message = format!("multiple default values specified for column \"{}\" of table \"{table}\"", column.name);
+                    return Err(Error::new(sqlstate::SYNTAX_ERROR, message));
+                }
+                let sql = self.expression_text(k.raw_expr(), runtime)?;
+                self.check_default(&sql, column, runtime)?;
+                column.default_sql = Some(sql);
+            }
+            C::CONSTR_IDENTITY => {
+                if !matches!(column.type_oid, oids::INT2 | oids::INT4 | oids::INT8) {
+                    return Err(Error::new(
+                        sqlstate::INVALID_PARAMETER_VALUE,
+                        "identity column type must be smallint, integer, or bigint",
+                    ));
+                }
+                let options: Vec<Node<'_>> = k.options().iter().collect();
+                let name = column.name.clone();
+                let (sequence, _) = self.column_sequence(table, &name, schema, column.type_oid, persistence, &options, runtime)?;
+                column.identity = k.generated_when as u8;
+                column.not_null = true;
+                column.sequence = Some(sequence);
+            }
+            C::CONSTR_GENERATED => {
+                if k.generated_kind as u8 == b'v' {
+                    return Err(Error::unsupported("virtual generated columns are not supported"));
+                }
+                column.default_sql = Some(self.expression_text(k.raw_expr(), runtime)?);
+                column.generated = b's';
+            }
+            _ => {}
+        }
+        let _ = source;
+        Ok(())
+    }
+
+    /// The default must fit the column.
+    fn check_default(&mut self, sql: &str, column: &NewColumn, runtime: &dyn Runtime) -> Result<()> {
+        let (type_oid, typmod, name) = (column.type_oid, column.typmod, column.name.clone());
+        self.with_catalog(runtime, |host| {
+            let mut bound = Ok(());
+            runtime.on_large_stack(&mut || {
+                bound = crate::bind::bind_expression(sql, None, &host.reader, Some((type_oid, typmod))).map(|_| ());
+            });
+            bound.map_err(|mut e| {
+                e.0.position = None;
+                if e.sqlstate() == sqlstate::DATATYPE_MISMATCH {
+                    e.0.message = format!("column \"{name}\" is of type {} but default {}", host.reader.format_type(type_oid, -1), e.message().split(" but should").next().unwrap_or(""));
+                    e = e.with_hint("You will need to rewrite or cast the expression.");
+                }
+                e
+            })
+        })
+    }
+
+    pub(crate) fn type_info(&mut self, oid: Oid, runtime: &dyn Runtime) -> Result<Arc<TypeInfo>> {
+        let found = self.with_catalog(runtime, |host| host.reader.type_by_oid(oid))?;
+        found.ok_or_else(|| Error::internal(format!("type {oid} does not exist")))
+    }
+
+    pub(super) fn collation_oid(&mut self, names: &[String], _runtime: &dyn Runtime) -> Result<Oid> {
+        let name = names.last().map(String::as_str).unwrap_or("");
+        let rows = self.catalog_scan(PG_COLLATION)?;
+        let found = rows.iter().find(|r| r.text("collname") == Some(name)).map(|r| r.oid("oid"));
+        found.ok_or_else(|| {
+            Error::new(sqlstate::UNDEFINED_OBJECT, format!("collation \"{}\" for encoding \"UTF8\" does not exist", names.join(".")))
+        })
+    }
+
+    fn like_columns(&mut self, like: &nodes::TableLikeClause, columns: &mut Vec<NewColumn>, runtime: &dyn Runtime) -> Result<()> {
+        const DEFAULTS: u32 = 1 << 3;
+        const GENERATED: u32 = 1 << 4;
+        const IDENTITY: u32 = 1 << 5;
+        const INDEXES: u32 = 1 << 6;
+        let r = like.relation().ok_or_else(|| Error::internal("LIKE without a table"))?;
+        let table = self.relation_of(r, runtime)?;
+        if like.options & INDEXES != 0 || like.options & IDENTITY != 0 {
+            return Err(Error::unsupported("LIKE … INCLUDING INDEXES, IDENTITY or ALL is not supported"));
+        }
+        for c in table.columns.iter().filter(|c| !c.dropped) {
+            let keep = if c.generated != 0 { like.options & GENERATED != 0 } else { like.options & DEFAULTS != 0 };
+            columns.push(NewColumn {
+                name: c.name.clone(),
+                type_oid: c.type_oid,
+                typmod: c.typmod,
+                collation: c.collation,
+                not_null: c.not_null,
+                default_sql: c.default_sql.clone().filter(|_| keep),
+                identity: 0,
+                generated: if keep { c.generated } else { 0 },
+                sequence: None,
+            });
+        }
+        Ok(())
+    }
+
+    /// WITH (…): accepted and shown back; what has no meaning here changes nothing.
+    pub(super) fn storage_options<'n>(&mut self, options: impl IntoIterator<Item = Node<'n>>) -> Result<Vec<String>> {
+        let mut shown = Vec::new();
+        for option in options {
+            let Node::DefElem(d) = option else { continue };
+            let name = d.defname().unwrap_or("");
+            if name == "oids" {
+                continue;
+            }
+            if !KNOWN_OPTIONS.contains(&name) && d.defnamespace() != Some("toast") {
+                return Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("unrecognized parameter \"{name}\"")));
+            }
+            let value = match d.arg() {
+                Node::None => "true".to_string(),
+                Node::Integer(i) => i.ival.to_string(),
+                Node::Float(f) => f.fval().unwrap_or("").to_string(),
+                Node::String(s) => s.sval().unwrap_or("").to_string(),
+                Node::Boolean(b) => b.boolval.to_string(),
+                Node::TypeName(t) => t.names().first().and_then(|n| n.sval()).unwrap_or("").to_string(),
+                _ => String::new(),
+            };
+            shown.push(format!("{name}={value}"));
+        }
+        Ok(shown)
+    }
+
+    /// Writes pg_class, pg_type, pg_attribute and pg_attrdef rows, and makes the storage of an ordinary table.
+    pub(crate) fn insert_table(&mut self, new: &NewTable, runtime: &dyn Runtime) -> Result<Oid> {
+        if new.columns.len() > 1600 {
+            return Err(Error::new(sqlstate::TOO_MANY_COLUMNS, "tables can have at most 1600 columns"));
+        }
+        let (oid, type_oid, array_oid) = (self.instance.next_oid()?, self.instance.next_oid()?, self.instance.next_oid()?);
+        let storage = match new.kind {
+            b'r' => self.new_storage(RelationKind::Heap, new.persistence)?,
+            _ => RelationId(0),
+        };
+        let owner = self.current_role;
+        let lens: Vec<i16> = new.columns.iter().map(|c| BUILTINS.types.get(&c.type_oid).map_or(-1, |t| t.len)).collect();
+        self.write_catalog(runtime, |w| {
+            let mut class = vec![
+                ("oid", Datum::Oid(oid)),
+                ("relname", Datum::text(&new.name)),
+                ("relnamespace", Datum::Oid(new.schema)),
+                ("reltype", Datum::Oid(type_oid)),
+                ("relowner", Datum::Oid(owner)),
+                ("relam", Datum::Oid(if new.kind == b'r' { 2 } else { 0 })),
+                ("relfilenode", Datum::Oid(storage.0)),
+                ("reltuples", Datum::Float4(-1.0)),
+                ("relpersistence", Datum::Char(new.persistence)),
+                ("relkind", Datum::Char(new.kind)),
+                ("relnatts", Datum::Int2(new.columns.len() as i16)),
+                ("relispopulated", Datum::Bool(true)),
+                ("relreplident", Datum::Char(b'd')),
+                ("relhasrules", Datum::Bool(new.kind == b'v')),
+            ];
+            if !new.options.is_empty() {
+                let options = new.options.iter().map(Datum::text).collect();
+                class.push(("reloptions", crate::catalog::store::array(oids::TEXT, options)));
+            }
+            w.insert(PG_CLASS, &class)?;
+            insert_row_type(w, new, oid, type_oid, array_oid, owner)?;
+            for (i, column) in new.columns.iter().enumerate() {
+                insert_attribute(w, oid, i as i16 + 1, column, lens[i])?;
+            }
+            Ok(())
+        })?;
+        for (i, column) in new.columns.iter().enumerate() {
+            if let Some(sql) = &column.default_sql {
+                self.insert_default(oid, i as i16 + 1, sql, runtime)?;
+            }
+        }
+        Ok(oid)
+    }
+
+    pub(crate) fn new_storage(&mut self, kind: RelationKind, persistence: u8) -> Result<RelationId> {
+        let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to make storage in"))?;
+        Ok(self.instance.engine.create_relation(txn, kind, storage_persistence(persistence))?.id())
+    }
+
+    pub(super) fn insert_default(&mut self, table: Oid, attnum: i16, sql: &str, runtime: &dyn Runtime) -> Result<()> {
+        let oid = self.instance.next_oid()?;
+        self.write_catalog(runtime, |w| {
+            w.insert(
+                PG_ATTRDEF,
+                &[
+                    ("oid", Datum::Oid(oid)),
+                    ("adrelid", Datum::Oid(table)),
+                    ("adnum", Datum::Int2(attnum)),
+                    ("adbin", Datum::text(sql)),
+                ],
+            )?;
+            Ok(())
+        })
+    }
+
+    /// Ties serial and identity columns' sequences to their columns.
+    pub(super) fn own_sequences(&mut self, table: Oid, new: &NewTable, runtime: &dyn Runtime) -> Result<()> {
+        for (i, column) in new.columns.iter().enumerate() {
+            if let Some(sequence) = column.sequence {
+                let kind = if column.identity != 0 { b'i' } else { b'a' };
+                self.add_dependency((PG_CLASS, sequence, 0), (PG_CLASS, table, i as i32 + 1), kind, runtime)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn constraints_of<'a>(all: &[(&'a nodes::Constraint, Option<String>)]) -> Vec<&'a nodes::Constraint> {
+    all.iter().map(|(c, _)| *c).collect()
+}
+
+/// Columns of primary keys and table-level NOT NULL constraints may not be null.
+fn mark_not_null(columns: &mut [NewColumn], constraints: &[(&nodes::Constraint, Option<String>)]) -> Result<()> {
+    for (constraint, column) in constraints {
+        let keys: Vec<String> = match (constraint.contype, column) {
+            (C::CONSTR_PRIMARY, Some(column)) => vec![column.clone()],
+            (C::CONSTR_PRIMARY | C::CONSTR_NOTNULL, None) => super::strings(constraint.keys()).iter().map(|s| s.to_string()).collect(),
+            _ => continue,
+        };
+        for key in keys {
+            let found = columns.iter_mut().find(|c| c.name == key);
+            let found = found.ok_or_else(|| {
+                Error::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{key}\" named in key does not exist"))
+            })?;
+            found.not_null = true;
+        }
+    }
+    Ok(())
+}
+
+fn insert_row_type(w: &mut crate::catalog::store::CatalogWriter<'_>, new: &NewTable, table: Oid, type_oid: Oid, array_oid: Oid, owner: Oid) -> Result<()> {
+    let common = |oid: Oid, name: String, category: u8| {
+        vec![
+            ("oid", Datum::Oid(oid)),
+            ("typname", Datum::text(name)),
+            ("typnamespace", Datum::Oid(new.schema)),
+            ("typowner", Datum::Oid(owner)),
+            ("typlen", Datum::Int2(-1)),
+            ("typcategory", Datum::Char(category)),
+            ("typisdefined", Datum::Bool(true)),
+            ("typdelim", Datum::Char(b',')),
+            ("typalign", Datum::Char(b'd')),
+            ("typstorage", Datum::Char(b'x')),
+            ("typtypmod", Datum::Int4(-1)),
+        ]
+    };
+    let mut row = common(type_oid, new.name.clone(), b'C');
+    row.extend([
+        ("typtype", Datum::Char(b'c')),
+        ("typrelid", Datum::Oid(table)),
+        ("typarray", Datum::Oid(array_oid)),
+        ("typinput", Datum::Oid(2290)),
+        ("typoutput", Datum::Oid(2291)),
+        ("typreceive", Datum::Oid(2402)),
+        ("typsend", Datum::Oid(2403)),
+    ]);
+    w.insert(PG_TYPE, &row)?;
+    let mut row = common(array_oid, format!("_{}", new.name.chars().take(62).collect::<String>()), b'A');
+    row.extend([
+        ("typtype", Datum::Char(b'b')),
+        ("typelem", Datum::Oid(type_oid)),
+        ("typinput", Datum::Oid(750)),
+        ("typoutput", Datum::Oid(751)),
+        ("typreceive", Datum::Oid(2400)),
+        ("typsend", Datum::Oid(2401)),
+        ("typsubscript", Datum::Oid(6179)),
+    ]);
+    w.insert(PG_TYPE, &row)?;
+    Ok(())
+}
+
+pub(super) fn insert_attribute(w: &mut crate::catalog::store::CatalogWriter<'_>, table: Oid, attnum: i16, column: &NewColumn, len: i16) -> Result<()> {
+    w.insert(
+        PG_ATTRIBUTE,
+        &[
+            ("attrelid", Datum::Oid(table)),
+            ("attname", Datum::text(&column.name)),
+            ("atttypid", Datum::Oid(column.type_oid)),
+            ("attlen", Datum::Int2(len)),
+            ("attnum", Datum::Int2(attnum)),
+            ("atttypmod", Datum::Int4(column.typmod)),
+            ("attalign", Datum::Char(b'i')),
+            ("attstorage", Datum::Char(if len < 0 { b'x' } else { b'p' })),
+            ("attnotnull", Datum::Bool(column.not_null)),
+            ("atthasdef", Datum::Bool(column.default_sql.is_some())),
+            ("attidentity", Datum::Char(column.identity)),
+            ("attgenerated", Datum::Char(column.generated)),
+            ("attislocal", Datum::Bool(true)),
+            ("attcollation", Datum::Oid(column.collation)),
+        ],
+    )?;
+    Ok(())
+}
+
+/// Storage parameters that PostgreSQL knows; here they are kept and shown.
+pub(super) const KNOWN_OPTIONS: &[&str] = &[
+    "fillfactor",
+    "parallel_workers",
+    "autovacuum_enabled",
+    "vacuum_index_cleanup",
+    "vacuum_truncate",
+    "vacuum_max_eager_freeze_failure_rate",
+    "autovacuum_vacuum_threshold",
+    "autovacuum_vacuum_max_threshold",
+    "autovacuum_vacuum_scale_factor",
+    "autovacuum_vacuum_insert_threshold",
+    "autovacuum_vacuum_insert_scale_factor",
+    "autovacuum_analyze_threshold",
+    "autovacuum_analyze_scale_factor",
+    "autovacuum_vacuum_cost_delay",
+    "autovacuum_vacuum_cost_limit",
+    "autovacuum_freeze_min_age",
+    "autovacuum_freeze_max_age",
+    "autovacuum_freeze_table_age",
+    "autovacuum_multixact_freeze_min_age",
+    "autovacuum_multixact_freeze_max_age",
+    "autovacuum_multixact_freeze_table_age",
+    "log_autovacuum_min_duration",
+    "user_catalog_table",
+    "toast_tuple_target",
+    "deduplicate_items",
+    "fastupdate",
+    "gin_pending_list_limit",
+];

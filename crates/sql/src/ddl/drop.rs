@@ -1,0 +1,268 @@
+//! DROP.
+
+use super::Session;
+use crate::catalog::ids::*;
+use crate::catalog::{CatalogView, Table, TableKind};
+use crate::client::Runtime;
+use kilndb_base::{Error, Oid, RelationId, Result, Severity, sqlstate};
+use kilndb_storage::LockMode;
+use kilndb_syntax::raw::{DropBehavior, ObjectType as O};
+use kilndb_syntax::{Node, nodes};
+use kilndb_types::Datum;
+use std::sync::Arc;
+
+impl Session {
+    pub(super) fn drop_objects(&mut self, s: &nodes::DropStmt, runtime: &dyn Runtime) -> Result<String> {
+        let cascade = s.behavior == DropBehavior::DROP_CASCADE;
+        let (kind, tag) = match s.remove_type {
+            O::OBJECT_TABLE => (TableKind::Table, "DROP TABLE"),
+            O::OBJECT_VIEW => (TableKind::View, "DROP VIEW"),
+            O::OBJECT_SEQUENCE => (TableKind::Sequence, "DROP SEQUENCE"),
+            O::OBJECT_INDEX => (TableKind::Index, "DROP INDEX"),
+            O::OBJECT_SCHEMA => {
+                for object in s.objects() {
+                    self.drop_schema(object.as_str().unwrap_or(""), s.missing_ok, cascade, runtime)?;
+                }
+                return Ok("DROP SCHEMA".to_string());
+            }
+            _ => return self.drop_unsupported(s),
+        };
+        let mut targets: Vec<Arc<Table>> = Vec::new();
+        for object in s.objects() {
+            let (schema, name) = super::qualified(object);
+            if let Some(table) = self.find_to_drop(schema, name, kind, s.missing_ok, runtime)? {
+                targets.push(table);
+            }
+        }
+        let together: Vec<Oid> = targets.iter().map(|t| t.oid).collect();
+        for target in &targets {
+            // An earlier one of the list may have taken it along.
+            if self.with_catalog(runtime, |host| host.reader.table_by_oid(target.oid))?.is_some() {
+                self.drop_relation(target, cascade, &together, runtime)?;
+            }
+        }
+        Ok(tag.to_string())
+    }
+
+    /// Kinds that cannot exist here: IF EXISTS is content, anything else is an error.
+    fn drop_unsupported(&mut self, s: &nodes::DropStmt) -> Result<String> {
+        let (word, tag) = match s.remove_type {
+            O::OBJECT_FUNCTION => ("function", "DROP FUNCTION"),
+            O::OBJECT_TYPE => ("type", "DROP TYPE"),
+            O::OBJECT_DOMAIN => ("type", "DROP DOMAIN"),
+            O::OBJECT_AGGREGATE => ("aggregate", "DROP AGGREGATE"),
+            O::OBJECT_MATVIEW => ("materialized view", "DROP MATERIALIZED VIEW"),
+            O::OBJECT_PROCEDURE => ("procedure", "DROP PROCEDURE"),
+            O::OBJECT_EXTENSION => ("extension", "DROP EXTENSION"),
+            _ => return Err(Error::unsupported("DROP of this kind of object is not supported")),
+        };
+        for object in s.objects() {
+            let object = match object {
+                Node::ObjectWithArgs(o) => super::strings(o.objname()).last().map_or(String::new(), |s| s.to_string()),
+                other => super::qualified(other).1.to_string(),
+            };
+            if !s.missing_ok {
+                return Err(Error::new(sqlstate::UNDEFINED_OBJECT, format!("{word} \"{object}\" does not exist")));
+            }
+            self.notice(Severity::Notice, format!("{word} \"{object}\" does not exist, skipping"));
+        }
+        Ok(tag.to_string())
+    }
+
+    fn find_to_drop(&mut self, schema: Option<&str>, name: &str, kind: TableKind, missing_ok: bool, runtime: &dyn Runtime) -> Result<Option<Arc<Table>>> {
+        let word = super::kind_word(kind);
+        if let Some(schema) = schema
+            && !self.with_catalog(runtime, |host| host.reader.schema_exists(schema))?
+        {
+            if missing_ok {
+                self.notice(Severity::Notice, format!("schema \"{schema}\" does not exist, skipping"));
+                return Ok(None);
+            }
+            return Err(Error::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{schema}\" does not exist")));
+        }
+        let Some(table) = self.with_catalog(runtime, |host| host.reader.table_by_name(schema, name))? else {
+            if missing_ok {
+                self.notice(Severity::Notice, format!("{word} \"{name}\" does not exist, skipping"));
+                return Ok(None);
+            }
+            return Err(Error::new(sqlstate::UNDEFINED_TABLE, format!("{word} \"{name}\" does not exist")));
+        };
+        if table.kind != kind && !(kind == TableKind::Table && table.kind == TableKind::Partitioned) {
+            let actual = super::kind_word(table.kind);
+            let article = |w: &str| if w.starts_with('i') { "an" } else { "a" };
+            return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{name}\" is not {} {word}", article(word)))
+                .with_hint(format!("Use DROP {} to remove {} {actual}.", actual.to_uppercase(), article(actual))));
+        }
+        Ok(Some(table))
+    }
+
+    pub(crate) fn drop_table_by_oid(&mut self, oid: Oid, runtime: &dyn Runtime) -> Result<()> {
+        match self.with_catalog(runtime, |host| host.reader.table_by_oid(oid))? {
+            Some(table) => self.drop_relation(&table, true, &[oid], runtime),
+            None => Ok(()),
+        }
+    }
+
+    /// Drops a relation with what belongs to it. `together`: relations that go in the same command.
+    pub(super) fn drop_relation(&mut self, table: &Arc<Table>, cascade: bool, together: &[Oid], runtime: &dyn Runtime) -> Result<()> {
+        if table.kind == TableKind::Index {
+            return self.drop_index(table, cascade, runtime);
+        }
+        let table = self.lock_for_ddl(table, LockMode::AccessExclusive, runtime)?;
+        self.drop_dependents(&table, cascade, together, runtime)?;
+        for index in &table.indexes {
+            self.delete_class(index.oid, Some(index.storage), runtime)?;
+        }
+        self.delete_rows(PG_INDEX, PG_INDEX_INDRELID_INDEX, &[Datum::Oid(table.oid)], runtime)?;
+        for constraint in self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])? {
+            self.remove_dependencies((PG_CONSTRAINT, constraint.oid("oid")), None, runtime)?;
+            self.write_catalog(runtime, |w| w.delete(&constraint))?;
+        }
+        self.delete_rows(PG_ATTRDEF, PG_ATTRDEF_ADRELID_ADNUM_INDEX, &[Datum::Oid(table.oid)], runtime)?;
+        match table.kind {
+            TableKind::View => self.delete_rows(PG_REWRITE, PG_REWRITE_REL_RULENAME_INDEX, &[Datum::Oid(table.oid)], runtime)?,
+            TableKind::Sequence => {
+                self.delete_rows(PG_SEQUENCE, PG_SEQUENCE_SEQRELID_INDEX, &[Datum::Oid(table.oid)], runtime)?;
+            }
+            _ => {}
+        }
+        for type_row in self.catalog_lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(table.type_oid)])? {
+            let array = type_row.oid("typarray");
+            self.delete_rows(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(array)], runtime)?;
+            self.write_catalog(runtime, |w| w.delete(&type_row))?;
+        }
+        let storage = Some(table.storage).filter(|s| s.0 != 0);
+        self.delete_class(table.oid, storage, runtime)?;
+        self.on_commit.retain(|(oid, _)| *oid != table.oid);
+        Ok(())
+    }
+
+    /// Views, foreign keys and owned sequences.
+    fn drop_dependents(&mut self, table: &Arc<Table>, cascade: bool, together: &[Oid], runtime: &dyn Runtime) -> Result<()> {
+        let mut blockers: Vec<(String, Oid)> = Vec::new();
+        let word = super::kind_word(table.kind);
+        for row in self.dependents(PG_CLASS, table.oid, 0)? {
+            let dependent = row.oid("objid");
+            match row.char("deptype") {
+                // Owned sequences go with their column.
+                b'a' | b'i' => {
+                    if let Some(owned) = self.with_catalog(runtime, |host| host.reader.table_by_oid(dependent))? {
+                        self.drop_relation(&owned, cascade, together, runtime)?;
+                    }
+                }
+                _ if together.contains(&dependent) => {}
+                _ => {
+                    if let Some(view) = self.with_catalog(runtime, |host| host.reader.table_by_oid(dependent))? {
+                        let line = format!("{} {}", super::kind_word(view.kind), view.name);
+                        if !blockers.iter().any(|(known, _)| *known == line) {
+                            blockers.push((line, dependent));
+                        }
+                    }
+                }
+            }
+        }
+        let mut keys = Vec::new();
+        for key in table.referenced_by.iter().filter(|k| k.table != table.oid) {
+            let other = self.table_by_oid(key.table, runtime)?;
+            keys.push((key.clone(), other));
+        }
+        if !cascade {
+            let mut lines: Vec<String> = blockers.iter().map(|(line, _)| format!("{line} depends on {word} {}", table.name)).collect();
+            lines.extend(keys.iter().filter(|(k, _)| !together.contains(&k.table)).map(|(k, other)| {
+                format!("constraint {} on table {} depends on {word} {}", k.name, other.name, table.name)
+            }));
+            if !lines.is_empty() {
+                return Err(Error::new(
+                    sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
+                    format!("cannot drop {word} {} because other objects depend on it", table.name),
+                )
+                .with_detail(lines.join("\n"))
+                .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
+            }
+        } else {
+            let mut lines: Vec<String> = blockers.iter().map(|(line, _)| line.clone()).collect();
+            lines.extend(keys.iter().filter(|(k, _)| !together.contains(&k.table)).map(|(k, other)| format!("constraint {} on table {}", k.name, other.name)));
+            self.tell_cascade(&lines);
+        }
+        for (key, other) in &keys {
+            self.delete_constraint(key.oid, runtime)?;
+            let _ = other;
+        }
+        for (_, oid) in blockers {
+            if let Some(view) = self.with_catalog(runtime, |host| host.reader.table_by_oid(oid))? {
+                self.drop_relation(&view, true, together, runtime)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn tell_cascade(&mut self, lines: &[String]) {
+        match lines {
+            [] => {}
+            [one] => self.notice(Severity::Notice, format!("drop cascades to {one}")),
+            many => {
+                let detail: Vec<String> = many.iter().map(|l| format!("drop cascades to {l}")).collect();
+                let notice = Error::notice(sqlstate::SUCCESSFUL_COMPLETION, Severity::Notice, format!("drop cascades to {} other objects", many.len()));
+                self.scratch.notices.borrow_mut().push(notice.with_detail(detail.join("\n")));
+            }
+        }
+    }
+
+    pub(super) fn delete_constraint(&mut self, oid: Oid, runtime: &dyn Runtime) -> Result<()> {
+        self.remove_dependencies((PG_CONSTRAINT, oid), None, runtime)?;
+        self.delete_rows(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, &[Datum::Oid(oid)], runtime)
+    }
+
+    fn drop_index(&mut self, index: &Arc<Table>, cascade: bool, runtime: &dyn Runtime) -> Result<()> {
+        let rows = self.catalog_lookup(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, &[Datum::Oid(index.oid)])?;
+        let row = rows.first().ok_or_else(|| Error::internal("an index without a row in pg_index"))?;
+        let table = self.table_by_oid(row.oid("indrelid"), runtime)?;
+        let table = self.lock_for_ddl(&table, LockMode::AccessExclusive, runtime)?;
+        let constraints = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])?;
+        if let Some(c) = constraints.iter().find(|c| c.oid("conindid") == index.oid && b"pu".contains(&c.char("contype"))) {
+            let name = c.text("conname").unwrap_or("");
+            return Err(Error::new(
+                sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
+                format!("cannot drop index {} because constraint {name} on table {} requires it", index.name, table.name),
+            )
+            .with_hint(format!("You can drop constraint {name} on table {} instead.", table.name)));
+        }
+        let users: Vec<_> = table.referenced_by.iter().filter(|k| k.referenced_index == index.oid).cloned().collect();
+        if let Some(user) = users.first()
+            && !cascade
+        {
+            let other = self.table_by_oid(user.table, runtime)?;
+            return Err(Error::new(
+                sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
+                format!("cannot drop index {} because other objects depend on it", index.name),
+            )
+            .with_detail(format!("constraint {} on table {} depends on index {}", user.name, other.name, index.name))
+            .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
+        }
+        for user in users {
+            self.delete_constraint(user.oid, runtime)?;
+        }
+        self.remove_index(index.oid, index.storage, runtime)
+    }
+
+    pub(super) fn remove_index(&mut self, oid: Oid, storage: RelationId, runtime: &dyn Runtime) -> Result<()> {
+        self.delete_rows(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, &[Datum::Oid(oid)], runtime)?;
+        self.delete_class(oid, Some(storage), runtime)
+    }
+
+    /// pg_class, pg_attribute, pg_depend, comments and storage of a relation.
+    fn delete_class(&mut self, oid: Oid, storage: Option<RelationId>, runtime: &dyn Runtime) -> Result<()> {
+        self.delete_rows(PG_CLASS, PG_CLASS_OID_INDEX, &[Datum::Oid(oid)], runtime)?;
+        self.delete_rows(PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &[Datum::Oid(oid)], runtime)?;
+        self.delete_rows(PG_DESCRIPTION, PG_DESCRIPTION_O_C_O_INDEX, &[Datum::Oid(oid), Datum::Oid(PG_CLASS)], runtime)?;
+        self.remove_dependencies((PG_CLASS, oid), None, runtime)?;
+        for row in self.dependents(PG_CLASS, oid, 0)? {
+            self.write_catalog(runtime, |w| w.delete(&row))?;
+        }
+        if let Some(storage) = storage {
+            let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to drop storage in"))?;
+            self.instance.engine.drop_relation(txn, storage)?;
+        }
+        Ok(())
+    }
+}

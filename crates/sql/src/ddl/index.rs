@@ -1,0 +1,308 @@
+//! CREATE INDEX: definition and catalog rows; `build` fills it.
+
+use super::Session;
+use crate::catalog::builtin::BUILTINS;
+use crate::catalog::cache::EXPRESSION_SEPARATOR;
+use crate::catalog::ids::*;
+use crate::catalog::store::{array, vector};
+use crate::catalog::{CatalogView, IndexKey, Table, TableKind};
+use crate::client::Runtime;
+use crate::ddl::create_table::{NewColumn, insert_attribute};
+use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_storage::{LockMode, RelationKind};
+use kilndb_syntax::raw::{SortByDir, SortByNulls};
+use kilndb_syntax::nodes;
+use kilndb_types::{Datum, oids};
+use std::sync::Arc;
+
+pub(super) struct NewIndex {
+    pub name: String,
+    pub keys: Vec<IndexKey>,
+    pub include: Vec<i16>,
+    pub unique: bool,
+    pub primary: bool,
+    pub nulls_not_distinct: bool,
+    pub immediate: bool,
+    pub predicate: Option<String>,
+    pub options: Vec<String>,
+    /// OID of the access method.
+    pub method: Oid,
+}
+
+/// The default btree class of a type.
+pub(super) fn default_opclass(type_oid: Oid, catalog: &dyn CatalogView) -> Result<Option<Oid>> {
+    if let Some(class) = BUILTINS.btree_classes.get(&type_oid) {
+        return Ok(Some(class.oid));
+    }
+    let Some(info) = catalog.type_by_oid(type_oid)? else { return Ok(None) };
+    let stand_in = match info.kind {
+        b'd' => return default_opclass(info.base_type, catalog),
+        b'e' => oids::ANYENUM,
+        b'c' => oids::RECORD,
+        b'r' => oids::ANYRANGE,
+        _ if info.element != 0 => oids::ANYARRAY,
+        _ if type_oid == oids::VARCHAR => oids::TEXT,
+        _ => return Ok(None),
+    };
+    Ok(BUILTINS.btree_classes.get(&stand_in).map(|c| c.oid))
+}
+
+/// An ascending key over a column.
+pub(super) fn plain_key(table: &Table, attnum: i16) -> Result<IndexKey> {
+    let column = &table.columns[attnum as usize - 1];
+    let class = match column.type_oid {
+        oids::VARCHAR => BUILTINS.btree_classes.get(&oids::TEXT),
+        other => BUILTINS.btree_classes.get(&other),
+    };
+    Ok(IndexKey {
+        attnum,
+        expression_sql: None,
+        type_oid: column.type_oid,
+        descending: false,
+        nulls_first: false,
+        collation: column.collation,
+        opclass: class.map_or(0, |c| c.oid),
+    })
+}
+
+impl Session {
+    pub(super) fn create_index(&mut self, s: &nodes::IndexStmt, source: &Arc<str>, runtime: &dyn Runtime) -> Result<()> {
+        if s.concurrent {
+            self.refuse_in_block("CREATE INDEX CONCURRENTLY")?;
+        }
+        let relation = s.relation().ok_or_else(|| Error::internal("CREATE INDEX without a table"))?;
+        let table = self.relation_of(relation, runtime)?;
+        if table.kind != TableKind::Table {
+            return Err(Error::new(
+                sqlstate::WRONG_OBJECT_TYPE,
+                format!("cannot create index on relation \"{}\"", table.name),
+            ));
+        }
+        let method = match s.access_method() {
+            None | Some("btree") => 403,
+            Some(other @ ("hash" | "gist" | "gin" | "spgist" | "brin")) => {
+                return Err(Error::unsupported(format!("access method \"{other}\" is not supported")));
+            }
+            Some(other) => {
+                return Err(Error::new(sqlstate::UNDEFINED_OBJECT, format!("access method \"{other}\" does not exist")));
+            }
+        };
+        let table = self.lock_for_ddl(&table, LockMode::Share, runtime)?;
+        let mut keys = Vec::new();
+        let mut names = Vec::new();
+        for element in s.index_params() {
+            let (key, name) = self.index_key(element, &table, source, runtime)?;
+            keys.push(key);
+            names.push(name);
+        }
+        if keys.len() > 32 {
+            return Err(Error::new(sqlstate::TOO_MANY_COLUMNS, "cannot use more than 32 columns in an index"));
+        }
+        let predicate = match s.where_clause() {
+            kilndb_syntax::Node::None => None,
+            node => Some(self.expression_text(node, runtime)?),
+        };
+        if let Some(sql) = &predicate {
+            self.check_index_expression(sql, &table, Some((oids::BOOL, -1)), runtime)?;
+        }
+        let name = match s.idxname() {
+            Some(name) => name.to_string(),
+            None => self.free_name(&table, &names, "idx", runtime)?,
+        };
+        if self.name_is_taken(table.schema_oid, &name, "relation", s.if_not_exists, runtime)? {
+            return Ok(());
+        }
+        let mut include = Vec::new();
+        for node in s.index_including_params() {
+            if let kilndb_syntax::Node::IndexElem(e) = node {
+                let names = [e.name().unwrap_or("").to_string()];
+                include.extend(super::constraint::column_numbers(&table, &names, "key")?);
+            }
+        }
+        let options: Vec<kilndb_syntax::Node<'_>> = s.options().iter().map(kilndb_syntax::Node::DefElem).collect();
+        let new = NewIndex {
+            name,
+            keys,
+            include,
+            unique: s.unique,
+            primary: false,
+            nulls_not_distinct: s.nulls_not_distinct,
+            immediate: true,
+            predicate,
+            options: self.storage_options(options)?,
+            method,
+        };
+        self.insert_index(&table, &new, runtime)?;
+        Ok(())
+    }
+
+    fn check_index_expression(&mut self, sql: &str, table: &Arc<Table>, target: Option<(Oid, i32)>, runtime: &dyn Runtime) -> Result<Oid> {
+        self.with_catalog(runtime, |host| {
+            let mut bound = Ok(0);
+            runtime.on_large_stack(&mut || {
+                bound = crate::bind::bind_expression(sql, Some(table), &host.reader, target).map(|b| b.expr.ty);
+            });
+            bound.map_err(|mut e| {
+                e.0.position = None;
+                e
+            })
+        })
+    }
+
+    fn index_key(&mut self, e: &nodes::IndexElem, table: &Arc<Table>, source: &Arc<str>, runtime: &dyn Runtime) -> Result<(IndexKey, String)> {
+        let _ = source;
+        let descending = e.ordering == SortByDir::SORTBY_DESC;
+        let nulls_first = match e.nulls_ordering {
+            SortByNulls::SORTBY_NULLS_FIRST => true,
+            SortByNulls::SORTBY_NULLS_LAST => false,
+            _ => descending,
+        };
+        let (attnum, expression_sql, type_oid, collation, name) = match e.name() {
+            Some(name) => {
+                let column = table.columns.iter().find(|c| !c.dropped && c.name == name).ok_or_else(|| {
+                    Error::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist"))
+                })?;
+                (column.attnum, None, column.type_oid, column.collation, name.to_string())
+            }
+            None => {
+                let sql = self.expression_text(e.expr(), runtime)?;
+                let type_oid = self.check_index_expression(&sql, table, None, runtime)?;
+                let name = match e.expr() {
+                    kilndb_syntax::Node::FuncCall(f) => super::strings(f.funcname()).last().map_or("expr", |s| *s).to_string(),
+                    _ => "expr".to_string(),
+                };
+                let collation = self.type_info(type_oid, runtime)?.collation;
+                (0, Some(sql), type_oid, collation, name)
+            }
+        };
+        let collation = match e.collation().len() {
+            0 => collation,
+            _ => self.collation_oid(&super::strings(e.collation()).iter().map(|s| s.to_string()).collect::<Vec<_>>(), runtime)?,
+        };
+        let opclass = match super::strings(e.opclass()).last() {
+            Some(class) => self.named_opclass(class, type_oid, runtime)?,
+            None => {
+                let found = self.with_catalog(runtime, |host| default_opclass(type_oid, &host.reader))?;
+                let indexable = kilndb_types::key::is_indexable(type_oid);
+                let shown = self.with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, -1)))?;
+                found.filter(|_| indexable || type_oid > 16384).ok_or_else(|| {
+                    Error::new(
+                        sqlstate::UNDEFINED_OBJECT,
+                        format!("data type {shown} has no default operator class for access method \"btree\""),
+                    )
+                    .with_hint("You must specify an operator class for the index or define a default operator class for the data type.")
+                })?
+            }
+        };
+        Ok((IndexKey { attnum, expression_sql, type_oid, descending, nulls_first, collation, opclass }, name))
+    }
+
+    fn named_opclass(&mut self, name: &str, type_oid: Oid, runtime: &dyn Runtime) -> Result<Oid> {
+        let rows = self.catalog_scan(PG_OPCLASS)?;
+        let found = rows.iter().find(|r| {
+            let input = r.oid("opcintype");
+            let fits = input == type_oid || (input == oids::TEXT && matches!(type_oid, oids::VARCHAR | oids::NAME));
+            r.text("opcname") == Some(name) && r.oid("opcmethod") == 403 && fits
+        });
+        let _ = runtime;
+        found.map(|r| r.oid("oid")).ok_or_else(|| {
+            Error::new(
+                sqlstate::UNDEFINED_OBJECT,
+                format!("operator class \"{name}\" does not exist for access method \"btree\""),
+            )
+        })
+    }
+
+    /// Catalog rows, storage and contents of a new index.
+    pub(super) fn insert_index(&mut self, table: &Arc<Table>, new: &NewIndex, runtime: &dyn Runtime) -> Result<Oid> {
+        if self.name_is_taken(table.schema_oid, &new.name, "relation", false, runtime)? {
+            return Err(Error::internal("a taken name was not refused"));
+        }
+        let oid = self.instance.next_oid()?;
+        let storage = self.new_storage(RelationKind::BTree, table.persistence)?;
+        let owner = self.current_role;
+        let columns = self.index_columns(table, new);
+        let expressions: Vec<&str> = new.keys.iter().filter_map(|k| k.expression_sql.as_deref()).collect();
+        let all: Vec<Datum> =
+            new.keys.iter().map(|k| k.attnum).chain(new.include.iter().copied()).map(Datum::Int2).collect();
+        let collations: Vec<Datum> = new.keys.iter().map(|k| Datum::Oid(k.collation)).chain(new.include.iter().map(|_| Datum::Oid(0))).collect();
+        self.write_catalog(runtime, |w| {
+            let mut class = vec![
+                ("oid", Datum::Oid(oid)),
+                ("relname", Datum::text(&new.name)),
+                ("relnamespace", Datum::Oid(table.schema_oid)),
+                ("relowner", Datum::Oid(owner)),
+                ("relam", Datum::Oid(new.method)),
+                ("relfilenode", Datum::Oid(storage.0)),
+                ("reltuples", Datum::Float4(-1.0)),
+                ("relpersistence", Datum::Char(table.persistence)),
+                ("relkind", Datum::Char(b'i')),
+                ("relnatts", Datum::Int2(all.len() as i16)),
+                ("relispopulated", Datum::Bool(true)),
+                ("relreplident", Datum::Char(b'n')),
+            ];
+            if !new.options.is_empty() {
+                class.push(("reloptions", array(oids::TEXT, new.options.iter().map(Datum::text).collect())));
+            }
+            w.insert(PG_CLASS, &class)?;
+            for (i, column) in columns.iter().enumerate() {
+                insert_attribute(w, oid, i as i16 + 1, column, BUILTINS.types.get(&column.type_oid).map_or(-1, |t| t.len))?;
+            }
+            let mut row = vec![
+                ("indexrelid", Datum::Oid(oid)),
+                ("indrelid", Datum::Oid(table.oid)),
+                ("indnatts", Datum::Int2(all.len() as i16)),
+                ("indnkeyatts", Datum::Int2(new.keys.len() as i16)),
+                ("indisunique", Datum::Bool(new.unique)),
+                ("indnullsnotdistinct", Datum::Bool(new.nulls_not_distinct)),
+                ("indisprimary", Datum::Bool(new.primary)),
+                ("indimmediate", Datum::Bool(new.immediate)),
+                ("indisvalid", Datum::Bool(true)),
+                ("indisready", Datum::Bool(true)),
+                ("indislive", Datum::Bool(true)),
+                ("indkey", vector(oids::INT2, all.clone())),
+                ("indcollation", vector(oids::OID, collations.clone())),
+                ("indclass", vector(oids::OID, new.keys.iter().map(|k| Datum::Oid(k.opclass)).collect())),
+                ("indoption", vector(oids::INT2, new.keys.iter().map(|k| Datum::Int2(i16::from(k.descending) | i16::from(k.nulls_first) << 1)).collect())),
+            ];
+            if !expressions.is_empty() {
+                row.push(("indexprs", Datum::text(expressions.join(&EXPRESSION_SEPARATOR.to_string()))));
+            }
+            if let Some(sql) = &new.predicate {
+                row.push(("indpred", Datum::text(sql)));
+            }
+            w.insert(PG_INDEX, &row).map(|_| ())
+        })?;
+        self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| row.set("relhasindex", Datum::Bool(true)))?;
+        let table = self.table_by_oid(table.oid, runtime)?;
+        let index = table.indexes.iter().find(|i| i.oid == oid).cloned();
+        let index = index.ok_or_else(|| Error::internal("a new index is not in the catalogs"))?;
+        self.build_index(&table, &index, runtime)?;
+        Ok(oid)
+    }
+
+    fn index_columns(&self, table: &Table, new: &NewIndex) -> Vec<NewColumn> {
+        let mut columns = Vec::new();
+        for key in &new.keys {
+            let name = match key.attnum {
+                0 => "expr".to_string(),
+                n => table.columns[n as usize - 1].name.clone(),
+            };
+            columns.push(NewColumn { name, type_oid: key.type_oid, typmod: -1, collation: key.collation, ..NewColumn::default() });
+        }
+        for n in &new.include {
+            let c = &table.columns[*n as usize - 1];
+            columns.push(NewColumn { name: c.name.clone(), type_oid: c.type_oid, typmod: c.typmod, collation: c.collation, ..NewColumn::default() });
+        }
+        // Index columns of one name get numbers, as in PostgreSQL.
+        for i in 1..columns.len() {
+            let base = columns[i].name.clone();
+            let mut number = 0;
+            while columns[..i].iter().any(|c| c.name == columns[i].name) {
+                number += 1;
+                columns[i].name = format!("{base}{number}");
+            }
+        }
+        columns
+    }
+}

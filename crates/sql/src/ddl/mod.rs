@@ -1,0 +1,258 @@
+//! CREATE, ALTER, DROP and their kin: changes to the system tables, inside the session's transaction.
+//!
+//! Invariants
+//! 1. Every change goes through [`CatalogWriter`]; storage relations are created and dropped in the same transaction.
+//! 2. After each change [`Session::catalog_changed`] is called, so that the next look-up sees it.
+//! 3. An object that others depend on is dropped only with CASCADE (pg_depend, and structure: indexes, constraints).
+
+mod alter_table;
+mod build;
+mod comment;
+mod constraint;
+mod create_table;
+mod database;
+mod depend;
+mod drop;
+mod index;
+mod role;
+mod schema;
+mod sequence;
+mod table_as;
+mod temporary;
+mod truncate;
+mod vacuum;
+mod view;
+
+pub(crate) use create_table::NewTable;
+
+use crate::bind;
+use crate::catalog::builtin::{FIRST_USER_OID, PG_CATALOG};
+use crate::catalog::store::{CatalogRow, CatalogWriter};
+use crate::catalog::{CatalogView, Table, TableKind};
+use crate::client::{Client, Runtime};
+use crate::session::Session;
+use crate::session::environment::statement_host;
+use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_storage::{LockMode, WaitPolicy};
+use kilndb_syntax::raw::ObjectType as O;
+use kilndb_syntax::{Node, Statement, nodes};
+use kilndb_types::Datum;
+use std::sync::Arc;
+
+impl Session {
+    pub(crate) fn run_ddl(&mut self, statement: &Statement, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {
+        self.begin_statement(runtime)?;
+        let node = statement.node();
+        let source = statement.source().clone();
+        let tag = match node {
+            Node::CreateStmt(s) => self.create_table(s, &source, runtime).map(|()| "CREATE TABLE".to_string()),
+            Node::CreateTableAsStmt(s) => self.create_table_as(s, &source, runtime),
+            Node::SelectStmt(s) => self.select_into(s, node, &source, runtime),
+            Node::IndexStmt(s) => self.create_index(s, &source, runtime).map(|()| "CREATE INDEX".to_string()),
+            Node::CreateSeqStmt(s) => self.create_sequence(s, runtime).map(|()| "CREATE SEQUENCE".to_string()),
+            Node::AlterSeqStmt(s) => self.alter_sequence(s, runtime).map(|()| "ALTER SEQUENCE".to_string()),
+            Node::CreateSchemaStmt(s) => self.create_schema(s, statement, runtime, client).map(|()| "CREATE SCHEMA".to_string()),
+            Node::ViewStmt(s) => self.create_view(s, &source, runtime).map(|()| "CREATE VIEW".to_string()),
+            Node::CreatedbStmt(s) => self.create_database(s, runtime).map(|()| "CREATE DATABASE".to_string()),
+            Node::DropdbStmt(s) => self.drop_database(s, runtime).map(|()| "DROP DATABASE".to_string()),
+            Node::AlterTableStmt(s) => self.alter_table(s, &source, runtime),
+            Node::RenameStmt(s) => self.rename(s, runtime),
+            Node::AlterObjectSchemaStmt(s) => self.set_schema(s, runtime),
+            Node::AlterOwnerStmt(s) => self.set_owner(s, runtime),
+            Node::DropStmt(s) => self.drop_objects(s, runtime),
+            Node::TruncateStmt(s) => self.truncate(s, runtime).map(|()| "TRUNCATE TABLE".to_string()),
+            Node::CommentStmt(s) => self.comment(s, runtime).map(|()| "COMMENT".to_string()),
+            Node::CreateRoleStmt(s) => self.create_role(s, runtime).map(|()| "CREATE ROLE".to_string()),
+            Node::AlterRoleStmt(s) => self.alter_role(s, runtime).map(|()| "ALTER ROLE".to_string()),
+            Node::DropRoleStmt(s) => self.drop_role(s, runtime).map(|()| "DROP ROLE".to_string()),
+            other => Err(Error::unsupported(format!("{} is not supported", statement_name(&other)))),
+        };
+        if let Some(txn) = &mut self.txn {
+            txn.next_command();
+        }
+        tag
+    }
+
+    /// Changes system tables. What was looked up before is stale afterwards.
+    pub(crate) fn write_catalog<R>(&mut self, runtime: &dyn Runtime, change: impl FnOnce(&mut CatalogWriter<'_>) -> Result<R>) -> Result<R> {
+        self.refuse_if_read_only("DDL")?;
+        let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction for a catalog change"))?;
+        let mut writer = CatalogWriter { store: &self.database.store, txn, park: runtime };
+        let done = change(&mut writer);
+        if let Some(txn) = &mut self.txn {
+            txn.next_command();
+        }
+        self.catalog_changed();
+        done
+    }
+
+    /// Rows of a system table as this transaction sees them.
+    pub(crate) fn catalog_lookup(&mut self, table: Oid, index: Oid, key: &[Datum]) -> Result<Vec<CatalogRow>> {
+        let snapshot = self.catalog_snapshot()?;
+        self.database.store.lookup(table, index, key, &snapshot)
+    }
+    pub(crate) fn catalog_scan(&mut self, table: Oid) -> Result<Vec<CatalogRow>> {
+        let snapshot = self.catalog_snapshot()?;
+        self.database.store.scan(table, &snapshot)
+    }
+
+    /// Asks the catalogs.
+    pub(crate) fn with_catalog<R>(&mut self, runtime: &dyn Runtime, ask: impl FnOnce(&crate::session::environment::StatementHost<'_>) -> Result<R>) -> Result<R> {
+        let environment = self.environment(runtime)?;
+        let host = statement_host!(self, environment);
+        ask(&host)
+    }
+
+    pub(crate) fn resolve_type(&mut self, t: &nodes::TypeName, source: &Arc<str>, runtime: &dyn Runtime) -> Result<(Oid, i32)> {
+        self.with_catalog(runtime, |host| bind::Binder::new(&host.reader, source.clone(), Vec::new()).resolve_type(t))
+    }
+
+    /// The relation named, of any kind; 42P01 if there is none.
+    pub(crate) fn relation_of(&mut self, r: &nodes::RangeVar, runtime: &dyn Runtime) -> Result<Arc<Table>> {
+        self.find_relation_of(r, runtime)?.ok_or_else(|| missing_relation(r))
+    }
+
+    pub(crate) fn find_relation_of(&mut self, r: &nodes::RangeVar, runtime: &dyn Runtime) -> Result<Option<Arc<Table>>> {
+        if let Some(catalog) = r.catalogname()
+            && catalog != self.database.name
+        {
+            return Err(Error::unsupported(format!(
+                "cross-database references are not implemented: \"{catalog}.{}.{}\"",
+                r.schemaname().unwrap_or(""),
+                r.relname().unwrap_or("")
+            )));
+        }
+        let (schema, name) = (r.schemaname(), r.relname().unwrap_or(""));
+        self.with_catalog(runtime, |host| host.reader.table_by_name(schema, name))
+    }
+
+    /// An ordinary table; 42809 for anything else.
+    pub(crate) fn table_of(&mut self, r: &nodes::RangeVar, runtime: &dyn Runtime) -> Result<Arc<Table>> {
+        let table = self.relation_of(r, runtime)?;
+        if matches!(table.kind, TableKind::Table | TableKind::Partitioned) {
+            return Ok(table);
+        }
+        Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{}\" is not a table", table.name)))
+    }
+
+    pub(crate) fn table_by_oid(&mut self, oid: Oid, runtime: &dyn Runtime) -> Result<Arc<Table>> {
+        let found = self.with_catalog(runtime, |host| host.reader.table_by_oid(oid))?;
+        found.ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("relation with OID {oid} does not exist")))
+    }
+
+    /// Takes ACCESS EXCLUSIVE (or another mode) on a table that DDL is about to change, then looks again.
+    pub(crate) fn lock_for_ddl(&mut self, table: &Table, mode: LockMode, runtime: &dyn Runtime) -> Result<Arc<Table>> {
+        if table.is_catalog {
+            return Err(Error::new(
+                sqlstate::INSUFFICIENT_PRIVILEGE,
+                format!("permission denied: \"{}\" is a system catalog", table.name),
+            ));
+        }
+        self.lock_table(table.oid, mode, WaitPolicy::Wait, runtime)?;
+        self.table_by_oid(table.oid, runtime)
+    }
+
+    /// Schema of a new object: the one named or the first of search_path. Returns OID and name.
+    pub(crate) fn creation_schema(&mut self, schema: Option<&str>, temporary: bool, runtime: &dyn Runtime) -> Result<(Oid, String)> {
+        if temporary {
+            if schema.is_some_and(|s| s != "pg_temp" && !s.starts_with("pg_temp_")) {
+                return Err(Error::new(
+                    sqlstate::INVALID_TABLE_DEFINITION,
+                    "cannot create temporary relation in non-temporary schema",
+                ));
+            }
+            let oid = self.own_temporary_schema(runtime)?;
+            return Ok((oid, "pg_temp".to_string()));
+        }
+        let name = match schema {
+            Some(name) => name.to_string(),
+            None => self.with_catalog(runtime, |host| Ok(host.reader.creation_schema.clone()))?.ok_or_else(|| {
+                Error::new(sqlstate::INVALID_SCHEMA_NAME, "no schema has been selected to create in")
+            })?,
+        };
+        let oid = self.with_catalog(runtime, |host| host.reader.schema_oid(&name))?;
+        let oid = oid.ok_or_else(|| Error::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist")))?;
+        if oid == PG_CATALOG && !self.allow_system_objects {
+            return Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, "permission denied to create in schema \"pg_catalog\"")
+                .with_detail("System catalog modifications are currently disallowed."));
+        }
+        Ok((oid, name))
+    }
+
+    /// Runs `f` on the thread's own stack: for the deparser and for planning, which recurse deeply.
+    pub(crate) fn expression_text(&self, node: Node<'_>, runtime: &dyn Runtime) -> Result<String> {
+        let mut text = Err(Error::internal("an expression was not written"));
+        runtime.on_large_stack(&mut || text = kilndb_syntax::expression_sql(node));
+        text
+    }
+}
+
+pub(crate) fn missing_relation(r: &nodes::RangeVar) -> Error {
+    let name = match r.schemaname() {
+        Some(schema) => format!("{schema}.{}", r.relname().unwrap_or("")),
+        None => r.relname().unwrap_or("").to_string(),
+    };
+    Error::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))
+}
+
+/// `CREATE POLICY`, from the node's name `CreatePolicyStmt`.
+fn statement_name(node: &Node<'_>) -> String {
+    let shown = format!("{node:?}");
+    let name = shown.split(['(', ' ', '{']).next().unwrap_or("");
+    let mut words = String::new();
+    for c in name.trim_end_matches("Stmt").chars() {
+        if c.is_ascii_uppercase() && !words.is_empty() {
+            words.push(' ');
+        }
+        words.push(c.to_ascii_uppercase());
+    }
+    words
+}
+
+/// Strings of a list of String nodes.
+pub(crate) fn strings<'a>(list: impl IntoIterator<Item = Node<'a>>) -> Vec<&'a str> {
+    list.into_iter().filter_map(|n| n.as_str()).collect()
+}
+
+/// (schema, name) of a qualified name given as a list.
+pub(crate) fn qualified<'a>(node: Node<'a>) -> (Option<&'a str>, &'a str) {
+    let parts = match node {
+        Node::NodeList(list) => strings(list),
+        Node::String(s) => vec![s.sval().unwrap_or("")],
+        Node::TypeName(t) => t.names().iter().map(|s| s.sval().unwrap_or("")).collect(),
+        _ => Vec::new(),
+    };
+    match parts.as_slice() {
+        [name] => (None, name),
+        [.., schema, name] => (Some(schema), name),
+        [] => (None, ""),
+    }
+}
+
+pub(crate) fn object_word(kind: O::Type) -> &'static str {
+    match kind {
+        O::OBJECT_TABLE => "table",
+        O::OBJECT_INDEX => "index",
+        O::OBJECT_SEQUENCE => "sequence",
+        O::OBJECT_VIEW => "view",
+        O::OBJECT_SCHEMA => "schema",
+        O::OBJECT_TYPE => "type",
+        O::OBJECT_MATVIEW => "materialized view",
+        _ => "object",
+    }
+}
+
+pub(crate) fn is_user_object(oid: Oid) -> bool {
+    oid >= FIRST_USER_OID
+}
+
+/// What a table-like relation is called in messages.
+pub(crate) fn kind_word(kind: TableKind) -> &'static str {
+    match kind {
+        TableKind::Table | TableKind::Partitioned => "table",
+        TableKind::Sequence => "sequence",
+        TableKind::View => "view",
+        TableKind::Index => "index",
+        TableKind::Composite => "composite type",
+    }
+}

@@ -1,0 +1,243 @@
+//! Schemas, and moving and renaming what is in them.
+
+use super::Session;
+use crate::catalog::ids::*;
+use crate::catalog::TableKind;
+use crate::client::{Client, Runtime};
+use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
+use kilndb_storage::LockMode;
+use kilndb_syntax::raw::ObjectType as O;
+use kilndb_syntax::{Statement, nodes};
+use kilndb_types::Datum;
+
+impl Session {
+    pub(super) fn create_schema(&mut self, s: &nodes::CreateSchemaStmt, _statement: &Statement, runtime: &dyn Runtime, _client: &mut dyn Client) -> Result<()> {
+        let role = s.authrole().and_then(|r| r.rolename()).map(str::to_string);
+        let name = s.schemaname().map(str::to_string).or(role.clone()).unwrap_or_default();
+        if name.starts_with("pg_") {
+            return Err(Error::new(sqlstate::RESERVED_NAME, format!("unacceptable schema name \"{name}\""))
+                .with_detail("The prefix \"pg_\" is reserved for system schemas."));
+        }
+        if s.schema_elts().len() > 0 {
+            return Err(Error::unsupported("CREATE SCHEMA with elements is not supported"));
+        }
+        let owner = match &role {
+            Some(role) => self.role_oid(role)?,
+            None => self.current_role,
+        };
+        if self.with_catalog(runtime, |host| host.reader.schema_oid(&name))?.is_some() {
+            if s.if_not_exists {
+                self.scratch.notices.borrow_mut().push(Error::notice(
+                    sqlstate::DUPLICATE_SCHEMA,
+                    Severity::Notice,
+                    format!("schema \"{name}\" already exists, skipping"),
+                ));
+                return Ok(());
+            }
+            return Err(Error::new(sqlstate::DUPLICATE_SCHEMA, format!("schema \"{name}\" already exists")));
+        }
+        self.insert_schema(&name, owner, runtime)?;
+        Ok(())
+    }
+
+    pub(super) fn insert_schema(&mut self, name: &str, owner: Oid, runtime: &dyn Runtime) -> Result<Oid> {
+        let oid = self.instance.next_oid()?;
+        self.write_catalog(runtime, |w| {
+            w.insert(PG_NAMESPACE, &[("oid", Datum::Oid(oid)), ("nspname", Datum::text(name)), ("nspowner", Datum::Oid(owner))])
+                .map(|_| ())
+        })?;
+        Ok(oid)
+    }
+
+    pub(crate) fn role_oid(&mut self, name: &str) -> Result<Oid> {
+        let row = self.instance.role_row(name)?;
+        row.map(|r| r.oid("oid")).ok_or_else(|| Error::new(sqlstate::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist")))
+    }
+
+    pub(super) fn drop_schema(&mut self, name: &str, missing_ok: bool, cascade: bool, runtime: &dyn Runtime) -> Result<()> {
+        let Some(oid) = self.with_catalog(runtime, |host| host.reader.schema_oid(name))? else {
+            if missing_ok {
+                self.notice(Severity::Notice, format!("schema \"{name}\" does not exist, skipping"));
+                return Ok(());
+            }
+            return Err(Error::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist")));
+        };
+        if oid < crate::catalog::builtin::FIRST_USER_OID && oid != crate::catalog::builtin::PUBLIC {
+            return Err(Error::new(
+                sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
+                format!("cannot drop schema {name} because it is required by the database system"),
+            ));
+        }
+        let classes = self.catalog_scan(PG_CLASS)?;
+        let inside: Vec<(Oid, String, u8)> = classes
+            .iter()
+            .filter(|c| c.oid("relnamespace") == oid && c.char("relkind") != b'i')
+            .map(|c| (c.oid("oid"), c.text("relname").unwrap_or("").to_string(), c.char("relkind")))
+            .collect();
+        if !cascade && !inside.is_empty() {
+            let lines: Vec<String> = inside.iter().map(|(_, n, k)| format!("{} {name}.{n} depends on schema {name}", letter_word(*k))).collect();
+            return Err(Error::new(
+                sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
+                format!("cannot drop schema {name} because other objects depend on it"),
+            )
+            .with_detail(lines.join("\n"))
+            .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
+        }
+        let lines: Vec<String> = inside.iter().map(|(_, n, k)| format!("{} {name}.{n}", letter_word(*k))).collect();
+        self.tell_cascade(&lines);
+        let together: Vec<Oid> = inside.iter().map(|(oid, _, _)| *oid).collect();
+        for oid in &together {
+            use crate::catalog::CatalogView;
+            if let Some(table) = self.with_catalog(runtime, |host| host.reader.table_by_oid(*oid))? {
+                self.drop_relation(&table, true, &together, runtime)?;
+            }
+        }
+        self.delete_rows(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, &[Datum::Oid(oid)], runtime)
+    }
+
+    pub(super) fn rename(&mut self, s: &nodes::RenameStmt, runtime: &dyn Runtime) -> Result<String> {
+        let new_name = s.newname().unwrap_or("").to_string();
+        match s.rename_type {
+            O::OBJECT_TABLE | O::OBJECT_INDEX | O::OBJECT_SEQUENCE | O::OBJECT_VIEW => self.rename_relation(s, &new_name, runtime),
+            O::OBJECT_COLUMN | O::OBJECT_ATTRIBUTE => self.rename_column(s, &new_name, runtime),
+            O::OBJECT_TABCONSTRAINT => self.rename_constraint(s, &new_name, runtime),
+            O::OBJECT_SCHEMA => {
+                let old = s.subname().unwrap_or("");
+                let oid = self.with_catalog(runtime, |host| host.reader.schema_oid(old))?;
+                let oid = oid.ok_or_else(|| Error::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{old}\" does not exist")))?;
+                self.update_row(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, oid, runtime, |row| row.set("nspname", Datum::text(&new_name)))?;
+                Ok("ALTER SCHEMA".to_string())
+            }
+            _ => Err(Error::unsupported("renaming this kind of object is not supported")),
+        }
+    }
+
+    fn rename_relation(&mut self, s: &nodes::RenameStmt, new_name: &str, runtime: &dyn Runtime) -> Result<String> {
+        let word = super::object_word(s.rename_type);
+        let tag = format!("ALTER {}", word.to_uppercase());
+        let r = s.relation().ok_or_else(|| Error::internal("RENAME without a relation"))?;
+        let Some(table) = self.find_relation_of(r, runtime)? else {
+            if s.missing_ok {
+                self.notice(Severity::Notice, format!("relation \"{}\" does not exist, skipping", r.relname().unwrap_or("")));
+                return Ok(tag);
+            }
+            return Err(super::missing_relation(r));
+        };
+        let table = self.lock_for_ddl(&table, LockMode::AccessExclusive, runtime)?;
+        self.name_is_taken(table.schema_oid, new_name, "relation", false, runtime)?;
+        self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| row.set("relname", Datum::text(new_name)))?;
+        if table.type_oid != 0 {
+            self.update_row(PG_TYPE, PG_TYPE_OID_INDEX, table.type_oid, runtime, |row| row.set("typname", Datum::text(new_name)))?;
+        }
+        if table.kind == TableKind::Index {
+            // A constraint shares its index's name.
+            for row in self.catalog_scan(PG_CONSTRAINT)? {
+                if row.oid("conindid") == table.oid && b"pu".contains(&row.char("contype")) {
+                    let mut new = row.clone();
+                    new.set("conname", Datum::text(new_name));
+                    self.write_catalog(runtime, |w| w.update(&row, &new.values))?;
+                }
+            }
+        }
+        Ok(tag)
+    }
+
+    fn rename_column(&mut self, s: &nodes::RenameStmt, new_name: &str, runtime: &dyn Runtime) -> Result<String> {
+        let r = s.relation().ok_or_else(|| Error::internal("RENAME without a relation"))?;
+        let table = self.relation_of(r, runtime)?;
+        let table = self.lock_for_ddl(&table, LockMode::AccessExclusive, runtime)?;
+        let old = s.subname().unwrap_or("");
+        let column = table.columns.iter().find(|c| !c.dropped && c.name == old).ok_or_else(|| {
+            Error::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{old}\" does not exist"))
+        })?;
+        if table.columns.iter().any(|c| !c.dropped && c.name == new_name) {
+            return Err(Error::new(
+                sqlstate::DUPLICATE_COLUMN,
+                format!("column \"{new_name}\" of relation \"{}\" already exists", table.name),
+            ));
+        }
+        self.refuse_if_used_in_text(&table, old, "rename")?;
+        self.update_attribute(table.oid, column.attnum, runtime, |row| row.set("attname", Datum::text(new_name)))?;
+        Ok("ALTER TABLE".to_string())
+    }
+
+    /// Expressions are kept as text: a column that one of them names cannot change its name or type under it.
+    pub(super) fn refuse_if_used_in_text(&mut self, table: &crate::catalog::Table, column: &str, what: &str) -> Result<()> {
+        let mentions = |sql: &str| sql.split(|c: char| !(c.is_alphanumeric() || c == '_')).any(|word| word == column);
+        let used = table.checks.iter().any(|c| mentions(&c.sql))
+            || table.columns.iter().any(|c| c.generated != 0 && c.default_sql.as_deref().is_some_and(mentions))
+            || table.indexes.iter().any(|i| {
+                i.predicate_sql.as_deref().is_some_and(mentions) || i.keys.iter().any(|k| k.expression_sql.as_deref().is_some_and(mentions))
+            });
+        let viewed = self.dependents(PG_CLASS, table.oid, 0)?.iter().any(|r| r.char("deptype") == b'n');
+        if used || viewed {
+            let by = if used { "an expression" } else { "a view" };
+            return Err(Error::unsupported(format!("cannot {what} column \"{column}\": it may be used by {by} of this table, which is not supported")));
+        }
+        Ok(())
+    }
+
+    fn rename_constraint(&mut self, s: &nodes::RenameStmt, new_name: &str, runtime: &dyn Runtime) -> Result<String> {
+        let r = s.relation().ok_or_else(|| Error::internal("RENAME without a relation"))?;
+        let table = self.table_of(r, runtime)?;
+        let old = s.subname().unwrap_or("");
+        let rows = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])?;
+        let row = rows.iter().find(|r| r.text("conname") == Some(old)).ok_or_else(|| {
+            Error::new(sqlstate::UNDEFINED_OBJECT, format!("constraint \"{old}\" for table \"{}\" does not exist", table.name))
+        })?;
+        let mut new = row.clone();
+        new.set("conname", Datum::text(new_name));
+        self.write_catalog(runtime, |w| w.update(row, &new.values))?;
+        let index = row.oid("conindid");
+        if index != 0 && b"pu".contains(&row.char("contype")) {
+            self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, index, runtime, |row| row.set("relname", Datum::text(new_name)))?;
+        }
+        Ok("ALTER TABLE".to_string())
+    }
+
+    pub(super) fn set_schema(&mut self, s: &nodes::AlterObjectSchemaStmt, runtime: &dyn Runtime) -> Result<String> {
+        let word = super::object_word(s.object_type);
+        let Some(r) = s.relation() else {
+            return Err(Error::unsupported("ALTER … SET SCHEMA is supported for tables, views, sequences and indexes only"));
+        };
+        let table = self.relation_of(r, runtime)?;
+        let (schema, _) = self.creation_schema(s.newschema(), false, runtime)?;
+        self.name_is_taken(schema, &table.name, "relation", false, runtime)?;
+        let mut moved = vec![table.oid];
+        moved.extend(table.indexes.iter().map(|i| i.oid));
+        for row in self.dependents(PG_CLASS, table.oid, 0)? {
+            if b"ai".contains(&row.char("deptype")) && row.oid("classid") == PG_CLASS {
+                moved.push(row.oid("objid"));
+            }
+        }
+        for oid in moved {
+            self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, oid, runtime, |row| row.set("relnamespace", Datum::Oid(schema)))?;
+        }
+        if table.type_oid != 0 {
+            self.update_row(PG_TYPE, PG_TYPE_OID_INDEX, table.type_oid, runtime, |row| row.set("typnamespace", Datum::Oid(schema)))?;
+        }
+        Ok(format!("ALTER {}", word.to_uppercase()))
+    }
+
+    pub(super) fn set_owner(&mut self, s: &nodes::AlterOwnerStmt, runtime: &dyn Runtime) -> Result<String> {
+        let owner = self.role_oid(s.newowner().and_then(|r| r.rolename()).unwrap_or(""))?;
+        match s.object_type {
+            O::OBJECT_SCHEMA => {
+                let name = s.object().as_str().unwrap_or("").to_string();
+                let oid = self.with_catalog(runtime, |host| host.reader.schema_oid(&name))?;
+                let oid = oid.ok_or_else(|| Error::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist")))?;
+                self.update_row(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, oid, runtime, |row| row.set("nspowner", Datum::Oid(owner)))?;
+                Ok("ALTER SCHEMA".to_string())
+            }
+            _ => Err(Error::unsupported("ALTER … OWNER TO is not supported for this kind of object")),
+        }
+    }
+}
+
+fn letter_word(kind: u8) -> &'static str {
+    match kind {
+        b'v' => "view",
+        b'S' => "sequence",
+        _ => "table",
+    }
+}

@@ -1,0 +1,399 @@
+//! Sequences: definition in pg_sequence, value in a storage cell outside of transactions.
+//!
+//! Cell format, little-endian: last value i64, is_called u8, values logged ahead i64.
+
+use super::Session;
+use super::create_table::{NewColumn, NewTable};
+use crate::catalog::ids::*;
+use crate::client::Runtime;
+use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_storage::{Relation, RelationKind};
+use kilndb_syntax::{Node, nodes};
+use kilndb_types::{Datum, oids};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SequenceState {
+    pub last_value: i64,
+    pub is_called: bool,
+    pub log_count: i64,
+}
+
+impl SequenceState {
+    pub fn decode(bytes: &[u8]) -> Result<SequenceState> {
+        let mut reader = kilndb_base::bytes::Reader::new(bytes);
+        match (reader.i64(), reader.u8(), reader.i64()) {
+            (Some(last_value), Some(called), Some(log_count)) => Ok(SequenceState { last_value, is_called: called != 0, log_count }),
+            _ => Err(Error::corrupted("a sequence's cell is too short")),
+        }
+    }
+    pub fn encode(&self, bytes: &mut Vec<u8>) {
+        bytes.clear();
+        bytes.extend_from_slice(&self.last_value.to_le_bytes());
+        bytes.push(u8::from(self.is_called));
+        bytes.extend_from_slice(&self.log_count.to_le_bytes());
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct SequenceOptions {
+    pub type_oid: Oid,
+    pub start: i64,
+    pub increment: i64,
+    pub min: i64,
+    pub max: i64,
+    pub cache: i64,
+    pub cycle: bool,
+}
+
+fn invalid(message: impl Into<String>) -> Error {
+    Error::new(sqlstate::INVALID_PARAMETER_VALUE, message)
+}
+
+fn type_range(type_oid: Oid) -> (i64, i64) {
+    match type_oid {
+        oids::INT2 => (i64::from(i16::MIN), i64::from(i16::MAX)),
+        oids::INT4 => (i64::from(i32::MIN), i64::from(i32::MAX)),
+        _ => (i64::MIN, i64::MAX),
+    }
+}
+
+fn number(d: &nodes::DefElem) -> Result<i64> {
+    match d.arg() {
+        Node::Integer(i) => Ok(i64::from(i.ival)),
+        Node::Float(f) => {
+            let text = f.fval().unwrap_or("");
+            text.parse().map_err(|_| Error::new(sqlstate::INVALID_TEXT_REPRESENTATION, format!("value \"{text}\" is out of range for type bigint")))
+        }
+        _ => Err(Error::new(sqlstate::SYNTAX_ERROR, format!("{} requires a numeric value", d.defname().unwrap_or("")))),
+    }
+}
+
+#[derive(Default)]
+struct Given {
+    type_oid: Option<Oid>,
+    start: Option<i64>,
+    restart: Option<Option<i64>>,
+    increment: Option<i64>,
+    min: Option<Option<i64>>,
+    max: Option<Option<i64>>,
+    cache: Option<i64>,
+    cycle: Option<bool>,
+    owned_by: Option<Vec<String>>,
+    name: Option<Vec<String>>,
+}
+
+impl Given {
+    fn options(&self, previous: Option<&SequenceOptions>, default_type: Oid) -> Result<SequenceOptions> {
+        let type_oid = self.type_oid.or(previous.map(|p| p.type_oid)).unwrap_or(default_type);
+        let (low, high) = type_range(type_oid);
+        let increment = self.increment.or(previous.map(|p| p.increment)).unwrap_or(1);
+        if increment == 0 {
+            return Err(invalid("INCREMENT must not be zero"));
+        }
+        let retyped = self.type_oid.is_some() && previous.is_some();
+        let old_range = previous.map(|p| type_range(p.type_oid));
+        let ascending = increment > 0;
+        let default_max = if ascending { high } else { -1 };
+        let default_min = if ascending { 1 } else { low };
+        let max = match (self.max, previous) {
+            (Some(Some(v)), _) => v,
+            (Some(None), _) | (None, None) => default_max,
+            (None, Some(p)) if retyped && old_range.is_some_and(|r| p.max == r.1) => default_max,
+            (None, Some(p)) => p.max,
+        };
+        let min = match (self.min, previous) {
+            (Some(Some(v)), _) => v,
+            (Some(None), _) | (None, None) => default_min,
+            (None, Some(p)) if retyped && old_range.is_some_and(|r| p.min == r.0) => default_min,
+            (None, Some(p)) => p.min,
+        };
+        let name = match type_oid {
+            oids::INT2 => "smallint",
+            oids::INT4 => "integer",
+            _ => "bigint",
+        };
+        if max < low || max > high {
+            return Err(invalid(format!("MAXVALUE ({max}) is out of range for sequence data type {name}")));
+        }
+        if min < low || min > high {
+            return Err(invalid(format!("MINVALUE ({min}) is out of range for sequence data type {name}")));
+        }
+        if min >= max {
+            return Err(invalid(format!("MINVALUE ({min}) must be less than MAXVALUE ({max})")));
+        }
+        let start = self.start.or(previous.map(|p| p.start)).unwrap_or(if ascending { min } else { max });
+        if start < min {
+            return Err(invalid(format!("START value ({start}) cannot be less than MINVALUE ({min})")));
+        }
+        if start > max {
+            return Err(invalid(format!("START value ({start}) cannot be greater than MAXVALUE ({max})")));
+        }
+        let cache = self.cache.or(previous.map(|p| p.cache)).unwrap_or(1);
+        if cache <= 0 {
+            return Err(invalid(format!("CACHE ({cache}) must be greater than zero")));
+        }
+        let cycle = self.cycle.or(previous.map(|p| p.cycle)).unwrap_or(false);
+        Ok(SequenceOptions { type_oid, start, increment, min, max, cache, cycle })
+    }
+}
+
+impl Session {
+    fn given_options<'n>(&mut self, options: impl IntoIterator<Item = Node<'n>>, runtime: &dyn Runtime) -> Result<Given> {
+        let mut given = Given::default();
+        for option in options {
+            let Node::DefElem(d) = option else { continue };
+            let optional = || match d.arg() {
+                Node::None => Ok(None),
+                _ => number(d).map(Some),
+            };
+            match d.defname().unwrap_or("") {
+                "as" => {
+                    if let Node::TypeName(t) = d.arg() {
+                        let (type_oid, _) = self.resolve_type(t, &std::sync::Arc::from(""), runtime)?;
+                        if !matches!(type_oid, oids::INT2 | oids::INT4 | oids::INT8) {
+                            return Err(invalid("sequence type must be smallint, integer, or bigint"));
+                        }
+                        given.type_oid = Some(type_oid);
+                    }
+                }
+                "start" => given.start = Some(number(d)?),
+                "restart" => given.restart = Some(optional()?),
+                "increment" => given.increment = Some(number(d)?),
+                "minvalue" => given.min = Some(optional()?),
+                "maxvalue" => given.max = Some(optional()?),
+                "cache" => given.cache = Some(number(d)?),
+                "cycle" => given.cycle = Some(matches!(d.arg(), Node::Boolean(b) if b.boolval)),
+                "owned_by" | "sequence_name" => {
+                    if let Node::NodeList(list) = d.arg() {
+                        let names = super::strings(list).iter().map(|s| s.to_string()).collect();
+                        if d.defname() == Some("owned_by") { given.owned_by = Some(names) } else { given.name = Some(names) }
+                    }
+                }
+                "logged" | "unlogged" => {}
+                other => return Err(Error::unsupported(format!("sequence option {other} is not supported"))),
+            }
+        }
+        Ok(given)
+    }
+
+    pub(super) fn create_sequence(&mut self, s: &nodes::CreateSeqStmt, runtime: &dyn Runtime) -> Result<()> {
+        let r = s.sequence().ok_or_else(|| Error::internal("CREATE SEQUENCE without a name"))?;
+        let persistence = r.relpersistence as u8;
+        let (schema, _) = self.creation_schema(r.schemaname(), persistence == b't', runtime)?;
+        let name = r.relname().unwrap_or("").to_string();
+        if self.name_is_taken(schema, &name, "relation", s.if_not_exists, runtime)? {
+            return Ok(());
+        }
+        let given = self.given_options(s.options(), runtime)?;
+        let options = given.options(None, oids::INT8)?;
+        let oid = self.insert_sequence(&name, schema, persistence, &options, runtime)?;
+        self.set_sequence_owner(oid, &given, runtime)
+    }
+
+    fn set_sequence_owner(&mut self, sequence: Oid, given: &Given, runtime: &dyn Runtime) -> Result<()> {
+        let Some(names) = &given.owned_by else { return Ok(()) };
+        self.remove_dependencies((PG_CLASS, sequence), Some(b'a'), runtime)?;
+        if names.len() == 1 {
+            if names[0] != "none" {
+                return Err(Error::new(sqlstate::SYNTAX_ERROR, "invalid OWNED BY option").with_hint("Specify OWNED BY table.column or OWNED BY NONE."));
+            }
+            return Ok(());
+        }
+        let (column, table) = (&names[names.len() - 1], &names[names.len() - 2]);
+        let schema = if names.len() > 2 { Some(names[names.len() - 3].as_str()) } else { None };
+        use crate::catalog::CatalogView;
+        let found = self.with_catalog(runtime, |host| host.reader.table_by_name(schema, table))?;
+        let found = found.ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{table}\" does not exist")))?;
+        let attnum = found.columns.iter().find(|c| !c.dropped && c.name == *column).map(|c| c.attnum);
+        let attnum = attnum.ok_or_else(|| {
+            Error::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{column}\" of relation \"{table}\" does not exist"))
+        })?;
+        self.add_dependency((PG_CLASS, sequence, 0), (PG_CLASS, found.oid, i32::from(attnum)), b'a', runtime)
+    }
+
+    /// The sequence of a serial or identity column; returns its OID and its name for nextval().
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn column_sequence(&mut self, table: &str, column: &str, schema: Oid, type_oid: Oid, persistence: u8, options: &[Node<'_>], runtime: &dyn Runtime) -> Result<(Oid, String)> {
+        let given = self.given_options(options.iter().copied(), runtime)?;
+        let mut name = String::new();
+        if let Some(names) = &given.name {
+            name = names.last().cloned().unwrap_or_default();
+        }
+        for number in 0.. {
+            if !name.is_empty() {
+                break;
+            }
+            let label = if number == 0 { "seq".to_string() } else { format!("seq{number}") };
+            let candidate = super::constraint::object_name(table, column, &label);
+            if self.with_catalog(runtime, |host| host.reader.relation_oid(schema, &candidate))?.is_none() {
+                name = candidate;
+            }
+        }
+        let options = given.options(None, type_oid)?;
+        let oid = self.insert_sequence(&name, schema, persistence, &options, runtime)?;
+        let quote = crate::catalog::format_type::quote_identifier;
+        let on_path = self.with_catalog(runtime, |host| host.reader.find_relation(None, &name))? == Some(oid);
+        let shown = if on_path {
+            quote(&name)
+        } else {
+            let schema = self.with_catalog(runtime, |host| host.reader.schema_name(schema))?.unwrap_or_default();
+            format!("{}.{}", quote(&schema), quote(&name))
+        };
+        Ok((oid, shown))
+    }
+
+    fn insert_sequence(&mut self, name: &str, schema: Oid, persistence: u8, options: &SequenceOptions, runtime: &dyn Runtime) -> Result<Oid> {
+        let column = |name: &str, type_oid: Oid| NewColumn { name: name.to_string(), type_oid, typmod: -1, not_null: true, ..NewColumn::default() };
+        let columns = vec![column("last_value", oids::INT8), column("log_cnt", oids::INT8), column("is_called", oids::BOOL)];
+        let new = NewTable { name: name.to_string(), schema, kind: b'S', persistence, columns, options: Vec::new() };
+        let oid = self.insert_table(&new, runtime)?;
+        let storage = self.new_storage(RelationKind::Cell, persistence)?;
+        self.instance.engine.relation(storage)?.cell_modify(&mut |bytes| {
+            SequenceState { last_value: options.start, is_called: false, log_count: 0 }.encode(bytes);
+            Ok(((), true))
+        })?;
+        self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, oid, runtime, |row| row.set("relfilenode", Datum::Oid(storage.0)))?;
+        self.write_catalog(runtime, |w| w.insert(PG_SEQUENCE, &sequence_row(oid, options)).map(|_| ()))?;
+        Ok(oid)
+    }
+
+    pub(crate) fn sequence_options(&mut self, oid: Oid) -> Result<SequenceOptions> {
+        let rows = self.catalog_lookup(PG_SEQUENCE, PG_SEQUENCE_SEQRELID_INDEX, &[Datum::Oid(oid)])?;
+        rows.first().map(options_of_row).ok_or_else(|| Error::internal(format!("sequence {oid} has no definition")))
+    }
+
+    pub(super) fn alter_sequence(&mut self, s: &nodes::AlterSeqStmt, runtime: &dyn Runtime) -> Result<()> {
+        let r = s.sequence().ok_or_else(|| Error::internal("ALTER SEQUENCE without a name"))?;
+        let Some(sequence) = self.find_relation_of(r, runtime)? else {
+            if s.missing_ok {
+                self.notice(kilndb_base::Severity::Notice, format!("relation \"{}\" does not exist, skipping", r.relname().unwrap_or("")));
+                return Ok(());
+            }
+            return Err(super::missing_relation(r));
+        };
+        if sequence.kind != crate::catalog::TableKind::Sequence {
+            return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{}\" is not a sequence", sequence.name)));
+        }
+        let given = self.given_options(s.options(), runtime)?;
+        let previous = self.sequence_options(sequence.oid)?;
+        let options = given.options(Some(&previous), oids::INT8)?;
+        let cell = self.instance.engine.relation(sequence.storage)?;
+        alter_state(&cell, &given, &options)?;
+        self.scratch.sequence_cache.borrow_mut().remove(&sequence.oid);
+        let rows = self.catalog_lookup(PG_SEQUENCE, PG_SEQUENCE_SEQRELID_INDEX, &[Datum::Oid(sequence.oid)])?;
+        if let Some(row) = rows.first() {
+            let mut new = row.clone();
+            for (name, value) in sequence_row(sequence.oid, &options) {
+                new.set(name, value);
+            }
+            self.write_catalog(runtime, |w| w.update(row, &new.values))?;
+        }
+        self.set_sequence_owner(sequence.oid, &given, runtime)
+    }
+}
+
+fn alter_state(cell: &Relation, given: &Given, options: &SequenceOptions) -> Result<()> {
+    cell.cell_modify(&mut |bytes| {
+        let mut state = SequenceState::decode(bytes)?;
+        if let Some(restart) = given.restart {
+            state.last_value = restart.unwrap_or(options.start);
+            state.is_called = false;
+        }
+        if state.last_value < options.min {
+            return Err(invalid(format!("RESTART value ({}) cannot be less than MINVALUE ({})", state.last_value, options.min)));
+        }
+        if state.last_value > options.max {
+            return Err(invalid(format!("RESTART value ({}) cannot be greater than MAXVALUE ({})", state.last_value, options.max)));
+        }
+        state.log_count = 0;
+        state.encode(bytes);
+        Ok(((), true))
+    })
+}
+
+pub(crate) fn options_of_row(row: &crate::catalog::store::CatalogRow) -> SequenceOptions {
+    SequenceOptions {
+        type_oid: row.oid("seqtypid"),
+        start: row.int("seqstart"),
+        increment: row.int("seqincrement"),
+        min: row.int("seqmin"),
+        max: row.int("seqmax"),
+        cache: row.int("seqcache"),
+        cycle: row.bool("seqcycle"),
+    }
+}
+
+fn sequence_row(oid: Oid, o: &SequenceOptions) -> Vec<(&'static str, Datum)> {
+    vec![
+        ("seqrelid", Datum::Oid(oid)),
+        ("seqtypid", Datum::Oid(o.type_oid)),
+        ("seqstart", Datum::Int8(o.start)),
+        ("seqincrement", Datum::Int8(o.increment)),
+        ("seqmax", Datum::Int8(o.max)),
+        ("seqmin", Datum::Int8(o.min)),
+        ("seqcache", Datum::Int8(o.cache)),
+        ("seqcycle", Datum::Bool(o.cycle)),
+    ]
+}
+
+/// Values written to the log ahead of use, so that not every nextval() is logged.
+const LOGGED_AHEAD: i64 = 32;
+
+/// Takes `options.cache` values; returns the first and how many follow it.
+pub(crate) fn take_values(cell: &Relation, name: &str, o: &SequenceOptions) -> Result<(i64, i64)> {
+    cell.cell_modify(&mut |bytes| {
+        let state = SequenceState::decode(bytes)?;
+        let next = |value: i64| match value.checked_add(o.increment) {
+            Some(v) if v >= o.min && v <= o.max => Some(v),
+            _ if o.cycle => Some(if o.increment > 0 { o.min } else { o.max }),
+            _ => None,
+        };
+        let first = if state.is_called { next(state.last_value) } else { Some(state.last_value) };
+        let Some(first) = first else {
+            let (bound, limit) = if o.increment > 0 { ("maximum", o.max) } else { ("minimum", o.min) };
+            return Err(Error::new(
+                sqlstate::SEQUENCE_GENERATOR_LIMIT_EXCEEDED,
+                format!("nextval: reached {bound} value of sequence \"{name}\" ({limit})"),
+            ));
+        };
+        let mut last = first;
+        let mut taken = 1;
+        while taken < o.cache {
+            match last.checked_add(o.increment) {
+                Some(v) if v >= o.min && v <= o.max => last = v,
+                _ => break,
+            }
+            taken += 1;
+        }
+        let log_now = state.log_count < taken || !state.is_called;
+        if log_now {
+            // What the log says is where a crash would go on: ahead of everything given out.
+            let mut ahead = last;
+            let mut count = 0;
+            while count < LOGGED_AHEAD {
+                match ahead.checked_add(o.increment) {
+                    Some(v) if v >= o.min && v <= o.max => ahead = v,
+                    _ => break,
+                }
+                count += 1;
+            }
+            SequenceState { last_value: ahead, is_called: true, log_count: 0 }.encode(bytes);
+            return Ok(((first, taken, Some((last, count))), true));
+        }
+        SequenceState { last_value: last, is_called: true, log_count: state.log_count - taken }.encode(bytes);
+        Ok(((first, taken, None), false))
+    })
+    .and_then(|(first, taken, settle)| {
+        if let Some((last, count)) = settle {
+            // The page goes on from the value really given; only the log is ahead.
+            cell.cell_modify(&mut |bytes| {
+                let now = SequenceState::decode(bytes)?;
+                if now.log_count == 0 && now.is_called {
+                    SequenceState { last_value: last, is_called: true, log_count: count }.encode(bytes);
+                }
+                Ok(((), false))
+            })?;
+        }
+        Ok((first, taken - 1))
+    })
+}
