@@ -121,3 +121,16 @@ fn for_update_and_explain() {
     let plan = db.rows("EXPLAIN (COSTS OFF) SELECT name FROM people WHERE id = 1");
     assert_eq!(plan, ["Index Scan using people_pkey on people", "  Index Cond: (id = 1)"]);
 }
+
+#[test]
+fn windows() {
+    let db = people("windows");
+    assert_eq!(
+        db.rows("SELECT id, row_number() OVER (ORDER BY id DESC), rank() OVER (PARTITION BY owner ORDER BY kind) FROM pets ORDER BY id"),
+        ["10|4|1", "11|3|2", "12|2|1", "13|1|1"]
+    );
+    assert_eq!(
+        db.rows("SELECT id, count(*) OVER (ORDER BY id), lag(id) OVER w, first_value(id) OVER w FROM pets WINDOW w AS (ORDER BY id ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)"),
+        ["10|1|NULL|10", "11|2|10|10", "12|3|11|11", "13|4|12|12"]
+    );
+}

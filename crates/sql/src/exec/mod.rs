@@ -24,6 +24,7 @@ pub mod sort;
 pub mod sqlvalue;
 pub mod state;
 pub mod subplan;
+pub mod window;
 pub mod write;
 
 use crate::plan::{Op, Plan};

@@ -1,9 +1,9 @@
-//! Sorting and window functions.
+//! Sorting.
 
 use super::context::*;
-use super::state::{State, Unary};
+use super::state::Unary;
 use crate::plan::{Op, SortSpec};
-use kilndb_base::{Error, Oid, Result};
+use kilndb_base::{Oid, Result};
 use kilndb_types::{Datum, key};
 use std::cmp::Ordering;
 
@@ -89,22 +89,5 @@ impl SortState {
             out.push(self.rows.get(from..from + width).unwrap_or(&[]));
         }
         Ok(())
-    }
-}
-
-pub struct WindowState {
-    pub unary: Unary,
-}
-
-impl WindowState {
-    pub fn new(unary: Unary) -> WindowState {
-        WindowState { unary }
-    }
-    pub fn rescan(&mut self, rt: &mut Runtime) {
-        self.unary.rescan(rt);
-    }
-    pub fn next(&mut self, _out: &mut Batch, _rt: &mut Runtime, _cx: &mut ExecContext<'_>) -> Result<()> {
-        let _: Option<State> = None;
-        Err(Error::unsupported("window functions are not supported yet"))
     }
 }

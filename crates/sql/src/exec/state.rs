@@ -38,7 +38,7 @@ pub enum State {
     Limit(Box<LimitState>),
     Distinct(Box<hash::DistinctState>),
     SetOp(Box<hash::SetOpState>),
-    Window(Box<super::sort::WindowState>),
+    Window(Box<super::window::WindowState>),
     LockRows(Box<lockrows::LockRowsState>),
     Modify(Box<modify::ModifyState>),
 }
@@ -70,7 +70,7 @@ impl State {
             }
             Op::Distinct { input, .. } => State::Distinct(Box::new(hash::DistinctState::new(unary(input)))),
             Op::SetOp { left, right, .. } => State::SetOp(Box::new(hash::SetOpState::new(node, left, right))),
-            Op::Window { input, .. } => State::Window(Box::new(sort::WindowState::new(unary(input)))),
+            Op::Window { input, .. } => State::Window(Box::new(super::window::WindowState::new(unary(input)))),
             Op::LockRows { input, .. } => State::LockRows(Box::new(lockrows::LockRowsState::new(unary(input)))),
             Op::Modify(m) => State::Modify(Box::new(modify::ModifyState::new(node, &m.input))),
         }
