@@ -98,6 +98,11 @@ for target, names in CASTS.items():
     for name in names.split():
         family[name] = f"convert::{target}"
 
+for w in ("timestamp", "time", "timetz"):
+    family[f"overlaps_{w}"] = "datetime::any_overlaps"
+for oid in (1305, 1306, 1307, 1309, 1310, 1311, 2042, 2043, 2044):
+    by_oid[oid] = "datetime::any_overlaps"
+
 rows = []
 for p in procs:
     oid = int(p["oid"])

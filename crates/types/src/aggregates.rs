@@ -1,25 +1,641 @@
 //! Aggregate functions by pg_proc OID.
-use crate::{Datum, EvalContext};
-use kilndb_base::{Oid, Result};
+//!
+//! Invariants
+//! 1. NULL arguments come in and are skipped here where SQL says so.
+//! 2. Integers are summed exactly (i128), numerics as numerics, floats as PostgreSQL does (Youngs-Cramer).
+
+use crate::functions::get;
+use crate::numeric::Numeric;
+use crate::{Array, Datum, EvalContext, Interval, key, oids::*};
+use kilndb_base::{Error, Oid, Result, sqlstate};
+use std::cmp::Ordering;
+use std::sync::Arc;
 
 pub trait Accumulator: Send {
     /// One row's arguments; NULLs are passed through.
     fn add(&mut self, args: &[Datum], ctx: &EvalContext) -> Result<()>;
     fn finish(&mut self, ctx: &EvalContext) -> Result<Datum>;
-    /// `count` rows with no arguments, for count(*).
+    /// Takes `count` rows without looking at them, for count(*). False: not this aggregate.
     fn add_rows(&mut self, count: u64) -> bool {
         let _ = count;
         false
     }
 }
 
-pub fn lookup_aggregate(proc_oid: Oid) -> Option<fn() -> Box<dyn Accumulator>> {
-    let _ = proc_oid;
-    None
+fn first(args: &[Datum]) -> &Datum {
+    args.first().unwrap_or(&Datum::Null)
 }
-/// For aggregates whose state depends on the argument types (array_agg, min(anyarray) …). Falls back to
-/// [`lookup_aggregate`].
+#[cold]
+fn overflow() -> Error {
+    Error::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow")
+}
+
+#[derive(Default)]
+struct Count {
+    rows: i64,
+    star: bool,
+}
+impl Accumulator for Count {
+    fn add(&mut self, args: &[Datum], _: &EvalContext) -> Result<()> {
+        if self.star || !first(args).is_null() {
+            self.rows += 1;
+        }
+        Ok(())
+    }
+    fn finish(&mut self, _: &EvalContext) -> Result<Datum> {
+        Ok(Datum::Int8(self.rows))
+    }
+    fn add_rows(&mut self, count: u64) -> bool {
+        if self.star {
+            self.rows += count as i64;
+        }
+        self.star
+    }
+}
+
+/// Which result a summing aggregate gives.
+#[derive(Clone, Copy, PartialEq)]
+enum Want {
+    Sum,
+    Avg,
+    VarSamp,
+    VarPop,
+    StddevSamp,
+    StddevPop,
+}
+impl Want {
+    fn squares(self) -> bool {
+        !matches!(self, Want::Sum | Want::Avg)
+    }
+    fn sample(self) -> bool {
+        matches!(self, Want::VarSamp | Want::StddevSamp)
+    }
+    fn root(self) -> bool {
+        matches!(self, Want::StddevSamp | Want::StddevPop)
+    }
+}
+/// sum, avg and the variance family over int2, int4, int8.
+struct Integers {
+    want: Want,
+    /// sum(int2) and sum(int4) are bigint, sum(int8) numeric.
+    small: bool,
+    count: i64,
+    sum: i128,
+    squares: i128,
+}
+impl Accumulator for Integers {
+    fn add(&mut self, args: &[Datum], _: &EvalContext) -> Result<()> {
+        let v = match first(args) {
+            Datum::Null => return Ok(()),
+            Datum::Int4(v) => i128::from(*v),
+            d => i128::from(get::int8(d)?),
+        };
+        self.count += 1;
+        self.sum += v;
+        if self.want.squares() {
+            self.squares = self.squares.checked_add(v * v).ok_or_else(overflow)?;
+        }
+        Ok(())
+    }
+    fn finish(&mut self, _: &EvalContext) -> Result<Datum> {
+        if self.count == 0 {
+            return Ok(Datum::Null);
+        }
+        if self.want == Want::Sum && self.small {
+            return i64::try_from(self.sum).map(Datum::Int8).map_err(|_| crate::cast::out_of_range("bigint"));
+        }
+        moments(self.want, self.count, Numeric::from(self.sum), &Numeric::from(self.squares))
+    }
+}
+struct Numerics {
+    want: Want,
+    count: i64,
+    nan: i64,
+    pos_inf: i64,
+    neg_inf: i64,
+    sum: Numeric,
+    squares: Numeric,
+}
+impl Accumulator for Numerics {
+    fn add(&mut self, args: &[Datum], _: &EvalContext) -> Result<()> {
+        let d = first(args);
+        if d.is_null() {
+            return Ok(());
+        }
+        let v = get::numeric(d)?;
+        self.count += 1;
+        if v.is_nan() {
+            self.nan += 1;
+        } else if v.is_inf() {
+            if v.signum() > 0 { self.pos_inf += 1 } else { self.neg_inf += 1 }
+        } else {
+            self.sum = self.sum.add(v);
+            if self.want.squares() {
+                self.squares = self.squares.add(&v.mul(v));
+            }
+        }
+        Ok(())
+    }
+    fn finish(&mut self, _: &EvalContext) -> Result<Datum> {
+        if self.count == 0 {
+            return Ok(Datum::Null);
+        }
+        let special = if self.nan > 0 || (self.pos_inf > 0 && self.neg_inf > 0) {
+            Some(Numeric::nan())
+        } else if self.pos_inf > 0 {
+            Some(Numeric::infinity())
+        } else if self.neg_inf > 0 {
+            Some(Numeric::neg_infinity())
+        } else {
+            None
+        };
+        if let Some(v) = special {
+            if self.want.squares() {
+                let null = self.want.sample() && self.count <= 1;
+                return Ok(if null { Datum::Null } else { numeric(Numeric::nan()) });
+            }
+            return Ok(numeric(v));
+        }
+        moments(self.want, self.count, self.sum.clone(), &self.squares)
+    }
+}
+fn numeric(v: Numeric) -> Datum {
+    Datum::Numeric(Arc::new(v))
+}
+fn moments(want: Want, count: i64, sum: Numeric, squares: &Numeric) -> Result<Datum> {
+    let n = Numeric::from(count);
+    match want {
+        Want::Sum => return Ok(numeric(sum.checked()?)),
+        Want::Avg => return Ok(numeric(sum.div(&n)?)),
+        _ => {}
+    }
+    if want.sample() && count <= 1 {
+        return Ok(Datum::Null);
+    }
+    let numerator = n.mul(squares).sub(&sum.mul(&sum));
+    if numerator.signum() <= 0 {
+        return Ok(numeric(Numeric::zero(0)));
+    }
+    let divisor = if want.sample() { n.mul(&Numeric::from(count - 1)) } else { n.mul(&n) };
+    let scale = numerator.select_div_scale(&divisor);
+    let variance = numerator.div_scale(&divisor, scale, true);
+    Ok(numeric(if want.root() { variance.sqrt_scale(scale) } else { variance }))
+}
+
+/// Float sums as PostgreSQL keeps them: count, sum, sum of squared differences.
+struct Floats {
+    want: Want,
+    single: bool,
+    n: f64,
+    sx: f64,
+    sxx: f64,
+    sum4: f32,
+}
+impl Accumulator for Floats {
+    fn add(&mut self, args: &[Datum], _: &EvalContext) -> Result<()> {
+        let d = first(args);
+        if d.is_null() {
+            return Ok(());
+        }
+        let v = get::float8(d)?;
+        if self.want == Want::Sum {
+            if self.single {
+                let r = if self.n == 0.0 { v as f32 } else { self.sum4 + v as f32 };
+                if r.is_infinite() && !v.is_infinite() && !self.sum4.is_infinite() {
+                    return Err(overflow());
+                }
+                self.sum4 = r;
+            } else {
+                let r = if self.n == 0.0 { v } else { self.sx + v };
+                if r.is_infinite() && !v.is_infinite() && !self.sx.is_infinite() {
+                    return Err(overflow());
+                }
+                self.sx = r;
+            }
+            self.n += 1.0;
+            return Ok(());
+        }
+        let (n, old) = (self.n + 1.0, self.sx);
+        self.sx += v;
+        if self.n > 0.0 {
+            let t = v * n - self.sx;
+            self.sxx += t * t / (n * self.n);
+            if self.sx.is_infinite() || self.sxx.is_infinite() {
+                if !old.is_infinite() && !v.is_infinite() {
+                    return Err(overflow());
+                }
+                self.sxx = f64::NAN;
+            }
+        } else if v.is_nan() || v.is_infinite() {
+            self.sxx = f64::NAN;
+        }
+        self.n = n;
+        Ok(())
+    }
+    fn finish(&mut self, _: &EvalContext) -> Result<Datum> {
+        if self.n == 0.0 || (self.want.sample() && self.n <= 1.0) {
+            return Ok(Datum::Null);
+        }
+        Ok(match self.want {
+            Want::Sum if self.single => Datum::Float4(self.sum4),
+            Want::Sum => Datum::Float8(self.sx),
+            Want::Avg => Datum::Float8(self.sx / self.n),
+            w => {
+                let v = self.sxx / if w.sample() { self.n - 1.0 } else { self.n };
+                Datum::Float8(if w.root() { v.sqrt() } else { v })
+            }
+        })
+    }
+}
+struct Intervals {
+    avg: bool,
+    count: i64,
+    months: i64,
+    days: i64,
+    micros: i128,
+    pos_inf: bool,
+    neg_inf: bool,
+}
+impl Accumulator for Intervals {
+    fn add(&mut self, args: &[Datum], _: &EvalContext) -> Result<()> {
+        let d = first(args);
+        if d.is_null() {
+            return Ok(());
+        }
+        let v = get::interval(d)?;
+        self.count += 1;
+        if v.is_infinite() {
+            if v.months > 0 { self.pos_inf = true } else { self.neg_inf = true }
+            return Ok(());
+        }
+        self.months += i64::from(v.months);
+        self.days += i64::from(v.days);
+        self.micros += i128::from(v.micros);
+        Ok(())
+    }
+    fn finish(&mut self, _: &EvalContext) -> Result<Datum> {
+        use crate::datetime::interval::{INFINITY, NEG_INFINITY};
+        let range = || Error::new(sqlstate::DATETIME_FIELD_OVERFLOW, "interval out of range");
+        if self.count == 0 {
+            return Ok(Datum::Null);
+        }
+        if self.pos_inf || self.neg_inf {
+            if self.pos_inf && self.neg_inf {
+                return Err(range());
+            }
+            return Ok(Datum::Interval(Arc::new(if self.pos_inf { INFINITY } else { NEG_INFINITY })));
+        }
+        let sum = Interval {
+            months: i32::try_from(self.months).map_err(|_| range())?,
+            days: i32::try_from(self.days).map_err(|_| range())?,
+            micros: i64::try_from(self.micros).map_err(|_| range())?,
+        };
+        let v = if self.avg { crate::functions::datetime::interval_divide(&sum, self.count as f64)? } else { sum };
+        Ok(Datum::Interval(Arc::new(v)))
+    }
+}
+
+/// min, max and any_value.
+struct Pick {
+    keep: fn(Ordering) -> bool,
+    value: Datum,
+}
+impl Accumulator for Pick {
+    fn add(&mut self, args: &[Datum], _: &EvalContext) -> Result<()> {
+        let v = first(args);
+        if !v.is_null() && (self.value.is_null() || (self.keep)(key::compare(0, v, &self.value))) {
+            self.value = v.clone();
+        }
+        Ok(())
+    }
+    fn finish(&mut self, _: &EvalContext) -> Result<Datum> {
+        Ok(self.value.clone())
+    }
+}
+#[derive(Clone, Copy)]
+enum Fold {
+    And,
+    Or,
+    Xor,
+}
+/// bool_and, bool_or, bit_and, bit_or, bit_xor.
+struct Bits {
+    op: Fold,
+    value: Datum,
+}
+impl Bits {
+    fn fold(&self, a: i64, b: i64) -> i64 {
+        match self.op {
+            Fold::And => a & b,
+            Fold::Or => a | b,
+            Fold::Xor => a ^ b,
+        }
+    }
+}
+impl Accumulator for Bits {
+    fn add(&mut self, args: &[Datum], _: &EvalContext) -> Result<()> {
+        let v = first(args);
+        self.value = match (&self.value, v) {
+            (_, Datum::Null) => return Ok(()),
+            (Datum::Null, v) => v.clone(),
+            (Datum::Bool(a), Datum::Bool(b)) => Datum::Bool(self.fold(i64::from(*a), i64::from(*b)) != 0),
+            (Datum::Int2(a), Datum::Int2(b)) => Datum::Int2(self.fold(i64::from(*a), i64::from(*b)) as i16),
+            (Datum::Int4(a), Datum::Int4(b)) => Datum::Int4(self.fold(i64::from(*a), i64::from(*b)) as i32),
+            (Datum::Int8(a), Datum::Int8(b)) => Datum::Int8(self.fold(*a, *b)),
+            (Datum::Text(a), Datum::Text(b)) => {
+                if a.len() != b.len() {
+                    return Err(Error::new(sqlstate::STRING_DATA_RIGHT_TRUNCATION, "cannot combine bit strings of different sizes"));
+                }
+                let bit = |(x, y): (u8, u8)| char::from(b'0' + (self.fold(i64::from(x - b'0'), i64::from(y - b'0')) & 1) as u8);
+                Datum::text(a.bytes().zip(b.bytes()).map(bit).collect::<String>())
+            }
+            _ => return Err(Error::internal("bit aggregate over mixed types")),
+        };
+        Ok(())
+    }
+    fn finish(&mut self, _: &EvalContext) -> Result<Datum> {
+        Ok(self.value.clone())
+    }
+}
+
+#[derive(Default)]
+struct StringAgg {
+    text: Option<String>,
+    bytes: Option<Vec<u8>>,
+}
+impl Accumulator for StringAgg {
+    fn add(&mut self, args: &[Datum], _: &EvalContext) -> Result<()> {
+        match (first(args), args.get(1)) {
+            (Datum::Text(v), sep) => match &mut self.text {
+                Some(t) => {
+                    if let Some(Datum::Text(sep)) = sep {
+                        t.push_str(sep);
+                    }
+                    t.push_str(v);
+                }
+                None => self.text = Some(v.to_string()),
+            },
+            (Datum::Bytea(v), sep) => match &mut self.bytes {
+                Some(t) => {
+                    if let Some(Datum::Bytea(sep)) = sep {
+                        t.extend_from_slice(sep);
+                    }
+                    t.extend_from_slice(v);
+                }
+                None => self.bytes = Some(v.to_vec()),
+            },
+            _ => {}
+        }
+        Ok(())
+    }
+    fn finish(&mut self, _: &EvalContext) -> Result<Datum> {
+        Ok(match (&self.text, &self.bytes) {
+            (Some(t), _) => Datum::text(t),
+            (_, Some(b)) => Datum::Bytea(Arc::from(&b[..])),
+            _ => Datum::Null,
+        })
+    }
+}
+#[derive(Default)]
+struct ArrayAgg {
+    element_type: Oid,
+    rows: bool,
+    inner: Option<Vec<(i32, u32)>>,
+    count: u32,
+    elements: Vec<Datum>,
+}
+impl Accumulator for ArrayAgg {
+    fn add(&mut self, args: &[Datum], _: &EvalContext) -> Result<()> {
+        let v = first(args);
+        let bad = |m: &str| Error::new(sqlstate::ARRAY_SUBSCRIPT_ERROR, m);
+        self.count += 1;
+        if !self.rows {
+            self.elements.push(v.clone());
+            return Ok(());
+        }
+        match v {
+            Datum::Array(a) => {
+                if a.dims.is_empty() {
+                    return Err(bad("cannot accumulate empty arrays"));
+                }
+                match &self.inner {
+                    None => self.inner = Some(a.dims.clone()),
+                    Some(d) if d.iter().map(|x| x.1).ne(a.dims.iter().map(|x| x.1)) => {
+                        return Err(bad("cannot accumulate arrays of different dimensionality"));
+                    }
+                    _ => {}
+                }
+                self.element_type = a.element_type;
+                self.elements.extend(a.elements.iter().cloned());
+                Ok(())
+            }
+            _ => Err(Error::new(sqlstate::NULL_VALUE_NOT_ALLOWED, "cannot accumulate null arrays")),
+        }
+    }
+    fn finish(&mut self, _: &EvalContext) -> Result<Datum> {
+        if self.count == 0 {
+            return Ok(Datum::Null);
+        }
+        let mut dims = vec![(1, self.count)];
+        dims.extend(self.inner.clone().unwrap_or_default());
+        if self.element_type == 0 {
+            self.element_type = self.elements.iter().find(|e| !e.is_null()).map_or(TEXT, crate::io::natural_type);
+        }
+        let elements = std::mem::take(&mut self.elements);
+        Ok(Datum::Array(Arc::new(Array { element_type: self.element_type, dims, elements })))
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Regr {
+    Count,
+    Sxx,
+    Syy,
+    Sxy,
+    AvgX,
+    AvgY,
+    R2,
+    Slope,
+    Intercept,
+    CovarPop,
+    CovarSamp,
+    Corr,
+}
+/// Two-argument statistics: (Y, X).
+struct Regression {
+    want: Regr,
+    n: f64,
+    sx: f64,
+    sxx: f64,
+    sy: f64,
+    syy: f64,
+    sxy: f64,
+}
+impl Accumulator for Regression {
+    fn add(&mut self, args: &[Datum], _: &EvalContext) -> Result<()> {
+        let (Some(y), Some(x)) = (args.first(), args.get(1)) else { return Ok(()) };
+        if x.is_null() || y.is_null() {
+            return Ok(());
+        }
+        let (y, x) = (get::float8(y)?, get::float8(x)?);
+        let before = self.n;
+        self.n += 1.0;
+        let (old_sx, old_sy) = (self.sx, self.sy);
+        self.sx += x;
+        self.sy += y;
+        if before > 0.0 {
+            let tx = x * self.n - self.sx;
+            let ty = y * self.n - self.sy;
+            let scale = 1.0 / (self.n * before);
+            self.sxx += tx * tx * scale;
+            self.syy += ty * ty * scale;
+            self.sxy += tx * ty * scale;
+            let inf = [self.sx, self.sxx, self.sy, self.syy, self.sxy].iter().any(|v| v.is_infinite());
+            if inf {
+                let given = |old: f64, v: f64| old.is_infinite() || v.is_infinite();
+                if (self.sx.is_infinite() || self.sxx.is_infinite()) && !given(old_sx, x)
+                    || (self.sy.is_infinite() || self.syy.is_infinite()) && !given(old_sy, y)
+                    || self.sxy.is_infinite() && !given(old_sx, x) && !given(old_sy, y)
+                {
+                    return Err(overflow());
+                }
+                if self.sxx.is_infinite() {
+                    self.sxx = f64::NAN;
+                }
+                if self.syy.is_infinite() {
+                    self.syy = f64::NAN;
+                }
+                if self.sxy.is_infinite() {
+                    self.sxy = f64::NAN;
+                }
+            }
+        } else {
+            if !x.is_finite() {
+                self.sxx = f64::NAN;
+                self.sxy = f64::NAN;
+            }
+            if !y.is_finite() {
+                self.syy = f64::NAN;
+                self.sxy = f64::NAN;
+            }
+        }
+        Ok(())
+    }
+    fn finish(&mut self, _: &EvalContext) -> Result<Datum> {
+        let n = self.n;
+        if self.want == Regr::Count {
+            return Ok(Datum::Int8(n as i64));
+        }
+        if n < 1.0 || (self.want == Regr::CovarSamp && n < 2.0) {
+            return Ok(Datum::Null);
+        }
+        let v = match self.want {
+            Regr::Sxx => self.sxx,
+            Regr::Syy => self.syy,
+            Regr::Sxy => self.sxy,
+            Regr::AvgX => self.sx / n,
+            Regr::AvgY => self.sy / n,
+            Regr::CovarPop => self.sxy / n,
+            Regr::CovarSamp => self.sxy / (n - 1.0),
+            Regr::Corr => {
+                if self.sxx == 0.0 || self.syy == 0.0 {
+                    return Ok(Datum::Null);
+                }
+                self.sxy / (self.sxx * self.syy).sqrt()
+            }
+            Regr::R2 | Regr::Slope | Regr::Intercept if self.sxx == 0.0 => return Ok(Datum::Null),
+            Regr::R2 if self.syy == 0.0 => 1.0,
+            Regr::R2 => self.sxy * self.sxy / (self.sxx * self.syy),
+            Regr::Slope => self.sxy / self.sxx,
+            Regr::Intercept => (self.sy - self.sx * self.sxy / self.sxx) / n,
+            Regr::Count => n,
+        };
+        Ok(Datum::Float8(v))
+    }
+}
+
+fn integers(want: Want, small: bool) -> Box<dyn Accumulator> {
+    Box::new(Integers { want, small, count: 0, sum: 0, squares: 0 })
+}
+fn numerics(want: Want) -> Box<dyn Accumulator> {
+    let zero = || Numeric::zero(0);
+    Box::new(Numerics { want, count: 0, nan: 0, pos_inf: 0, neg_inf: 0, sum: zero(), squares: zero() })
+}
+fn floats(want: Want, single: bool) -> Box<dyn Accumulator> {
+    Box::new(Floats { want, single, n: 0.0, sx: 0.0, sxx: 0.0, sum4: 0.0 })
+}
+fn intervals(avg: bool) -> Box<dyn Accumulator> {
+    Box::new(Intervals { avg, count: 0, months: 0, days: 0, micros: 0, pos_inf: false, neg_inf: false })
+}
+fn pick(keep: fn(Ordering) -> bool) -> Box<dyn Accumulator> {
+    Box::new(Pick { keep, value: Datum::Null })
+}
+fn bits(op: Fold) -> Box<dyn Accumulator> {
+    Box::new(Bits { op, value: Datum::Null })
+}
+fn regression(want: Regr) -> Box<dyn Accumulator> {
+    Box::new(Regression { want, n: 0.0, sx: 0.0, sxx: 0.0, sy: 0.0, syy: 0.0, sxy: 0.0 })
+}
+
+pub fn lookup_aggregate(proc_oid: Oid) -> Option<fn() -> Box<dyn Accumulator>> {
+    Some(match proc_oid {
+        2803 => || Box::new(Count { star: true, rows: 0 }),
+        2147 => || Box::new(Count::default()),
+        2107 => || integers(Want::Sum, false),
+        2108 | 2109 => || integers(Want::Sum, true),
+        2110 => || floats(Want::Sum, true),
+        2111 => || floats(Want::Sum, false),
+        2113 => || intervals(false),
+        2114 => || numerics(Want::Sum),
+        2100..=2102 => || integers(Want::Avg, false),
+        2103 => || numerics(Want::Avg),
+        2104 | 2105 => || floats(Want::Avg, false),
+        2106 => || intervals(true),
+        2148..=2150 | 2641..=2643 => || integers(Want::VarSamp, false),
+        2151 | 2152 | 2644 | 2645 => || floats(Want::VarSamp, false),
+        2153 | 2646 => || numerics(Want::VarSamp),
+        2154..=2156 | 2712..=2714 => || integers(Want::StddevSamp, false),
+        2157 | 2158 | 2715 | 2716 => || floats(Want::StddevSamp, false),
+        2159 | 2717 => || numerics(Want::StddevSamp),
+        2718..=2720 => || integers(Want::VarPop, false),
+        2721 | 2722 => || floats(Want::VarPop, false),
+        2723 => || numerics(Want::VarPop),
+        2724..=2726 => || integers(Want::StddevPop, false),
+        2727 | 2728 => || floats(Want::StddevPop, false),
+        2729 => || numerics(Want::StddevPop),
+        2050 | 2115..=2120 | 2122..=2130 | 2244 | 2797 | 3526 | 4189 | 5099 | 6373 | 6395 => {
+            || pick(|o| o == Ordering::Greater)
+        }
+        2051 | 2131..=2136 | 2138..=2146 | 2245 | 2798 | 3527 | 4190 | 5100 | 6374 | 6396 => {
+            || pick(|o| o == Ordering::Less)
+        }
+        6291 => || pick(|_| false),
+        2517 | 2519 | 2236 | 2238 | 2240 | 2242 => || bits(Fold::And),
+        2518 | 2237 | 2239 | 2241 | 2243 => || bits(Fold::Or),
+        6164..=6167 => || bits(Fold::Xor),
+        3538 | 3545 => || Box::new(StringAgg::default()),
+        2335 => || Box::new(ArrayAgg::default()),
+        4053 => || Box::new(ArrayAgg { rows: true, ..ArrayAgg::default() }),
+        2818 => || regression(Regr::Count),
+        2819 => || regression(Regr::Sxx),
+        2820 => || regression(Regr::Syy),
+        2821 => || regression(Regr::Sxy),
+        2822 => || regression(Regr::AvgX),
+        2823 => || regression(Regr::AvgY),
+        2824 => || regression(Regr::R2),
+        2825 => || regression(Regr::Slope),
+        2826 => || regression(Regr::Intercept),
+        2827 => || regression(Regr::CovarPop),
+        2828 => || regression(Regr::CovarSamp),
+        2829 => || regression(Regr::Corr),
+        _ => return None,
+    })
+}
+/// Like [`lookup_aggregate`], for aggregates that need to know their argument types (array_agg).
 pub fn new_with_types(proc_oid: Oid, arg_types: &[Oid]) -> Option<Box<dyn Accumulator>> {
-    let _ = arg_types;
+    if proc_oid == 2335 {
+        let element_type = arg_types.first().copied().unwrap_or(0);
+        return Some(Box::new(ArrayAgg { element_type, ..ArrayAgg::default() }));
+    }
     lookup_aggregate(proc_oid).map(|make| make())
 }

@@ -51,7 +51,7 @@ impl Numeric {
         Ok(self.sqrt_scale(rscale))
     }
     /// Newton's iteration from a double, then one exact correction, rounded to `rscale`.
-    fn sqrt_scale(&self, rscale: i32) -> Numeric {
+    pub(crate) fn sqrt_scale(&self, rscale: i32) -> Numeric {
         if self.is_zero() {
             return Numeric::zero(rscale.max(0));
         }
