@@ -8,7 +8,7 @@ pub mod client;
 mod copy;
 mod ddl;
 pub mod exec;
-mod explain;
+pub mod explain;
 pub mod functions;
 pub mod instance;
 pub mod plan;

@@ -11,7 +11,7 @@ use kilndb_base::{Error, Oid, Result, sqlstate};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-pub trait Accumulator {
+pub trait Accumulator: Send {
     /// One row's arguments; NULLs are passed through.
     fn add(&mut self, args: &[Datum], ctx: &EvalContext) -> Result<()>;
     fn finish(&mut self, ctx: &EvalContext) -> Result<Datum>;

@@ -1,0 +1,606 @@
+//! INSERT, UPDATE, DELETE.
+
+use super::Binder;
+use super::from::table_columns;
+use super::ir::*;
+use super::scope::{NsItem, Place, Scope};
+use crate::catalog::{CastContext, Column, Table, TableKind};
+use kilndb_base::{Error, Result, sqlstate};
+use kilndb_syntax::{Node, nodes, raw};
+use kilndb_types::{Datum, oids};
+use std::sync::Arc;
+
+impl Binder<'_> {
+    fn dml_target(&self, v: Option<&nodes::RangeVar>, verb: &str) -> Result<Arc<Table>> {
+        let Some(v) = v else { return Err(Error::internal("statement without a table")) };
+        let table = self.find_table(v)?;
+        match table.kind {
+            TableKind::Table | TableKind::Partitioned => {}
+            TableKind::View => {
+                return Err(Error::unsupported(format!("cannot {verb} view \"{}\": views are not updatable yet", table.name)));
+            }
+            TableKind::Sequence => {
+                return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("cannot change sequence \"{}\"", table.name)));
+            }
+            _ => {
+                return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("cannot open relation \"{}\"", table.name)));
+            }
+        }
+        if table.is_catalog {
+            return Err(Error::new(
+                sqlstate::INSUFFICIENT_PRIVILEGE,
+                format!("permission denied: \"{}\" is a system catalog", table.name),
+            ));
+        }
+        Ok(table)
+    }
+
+    /// Binds SQL text of the catalogs over the row `rel` of `table`.
+    pub(crate) fn bind_catalog_sql(&self, sql: &str, table: &Table, rel: u32) -> Result<Expr> {
+        let text = format!("SELECT {sql}");
+        let script = kilndb_syntax::parse(&text)?;
+        let statements = script.statements();
+        let Some(Node::SelectStmt(s)) = statements.first().map(|s| s.node()) else {
+            return Err(Error::internal("expression text is not an expression"));
+        };
+        let Some(first) = s.target_list().first() else { return Err(Error::internal("expression text is empty")) };
+        let mut scope = Scope::new(None);
+        scope.items.push(NsItem::of_table(rel, table, &table.name));
+        let saved = self.source.replace(Arc::from(text.as_str()));
+        let bound = self.bind_expr(first.val(), &scope);
+        self.source.replace(saved);
+        bound
+    }
+
+    /// The value a column gets when none is given.
+    pub(crate) fn default_of(&self, table: &Table, column: &Column, rel: u32) -> Result<Expr> {
+        if let Some(sequence) = column.identity_sequence {
+            let arg = Expr::new(ExprKind::Const(Datum::Oid(sequence)), oids::REGCLASS);
+            let call = FuncExpr {
+                oid: 1574,
+                name: "nextval".into(),
+                args: vec![arg],
+                strict: true,
+                volatility: b'v',
+                returns_set: false,
+                form: FuncForm::Call,
+                operator: 0,
+                variadic: false,
+                internal: true,
+            };
+            let e = Expr::new(ExprKind::Func(Box::new(call)), oids::INT8);
+            return self.assign(e, column, table);
+        }
+        match (&column.default_sql, column.generated) {
+            (Some(sql), 0) => {
+                let e = self.bind_catalog_sql(sql, table, rel)?;
+                self.assign(e, column, table)
+            }
+            _ => Ok(Expr::null(column.type_oid)),
+        }
+    }
+
+    /// Assignment conversion to a column's type.
+    pub(crate) fn assign(&self, e: Expr, column: &Column, _table: &Table) -> Result<Expr> {
+        match self.coerce_to_target(e, column.type_oid, column.typmod, CastContext::Assignment, false)? {
+            Ok(e) => Ok(e),
+            Err(e) => {
+                let err = Error::new(
+                    sqlstate::DATATYPE_MISMATCH,
+                    format!(
+                        "column \"{}\" is of type {} but expression is of type {}",
+                        column.name,
+                        self.catalog.format_type(column.type_oid, -1),
+                        self.type_name(e.ty)
+                    ),
+                )
+                .with_hint("You will need to rewrite or cast the expression.");
+                Err(self.at(err, e.loc))
+            }
+        }
+    }
+
+    /// Generated columns, checks and index expressions over `rel`.
+    fn row_rules(&self, table: &Arc<Table>, rel: u32, dml: &mut Dml) -> Result<()> {
+        for (i, c) in table.columns.iter().enumerate() {
+            if c.dropped || c.generated != b's' {
+                continue;
+            }
+            if let Some(sql) = &c.default_sql {
+                let e = self.bind_catalog_sql(sql, table, rel)?;
+                dml.generated.push(Assignment { column: i, expr: self.assign(e, c, table)? });
+            }
+        }
+        for check in &table.checks {
+            let e = self.bind_catalog_sql(&check.sql, table, rel)?;
+            dml.checks.push((check.name.clone(), self.coerce_bool(e, "CHECK")?));
+        }
+        dml.indexes = self.bind_indexes(table, rel)?;
+        Ok(())
+    }
+
+    pub(crate) fn bind_indexes(&self, table: &Arc<Table>, rel: u32) -> Result<Vec<BoundIndex>> {
+        let mut out = Vec::new();
+        for index in &table.indexes {
+            let mut expressions = Vec::new();
+            for k in &index.keys {
+                expressions.push(match &k.expression_sql {
+                    Some(sql) if k.attnum == 0 => Some(self.resolve_unknown(self.bind_catalog_sql(sql, table, rel)?)?),
+                    _ => None,
+                });
+            }
+            let predicate = match &index.predicate_sql {
+                Some(sql) => Some(self.coerce_bool(self.bind_catalog_sql(sql, table, rel)?, "WHERE")?),
+                None => None,
+            };
+            out.push(BoundIndex { index: index.clone(), expressions, predicate });
+        }
+        Ok(out)
+    }
+
+    fn new_dml(&self, kind: DmlKind, table: Arc<Table>) -> Dml {
+        let rel = self.new_rel();
+        Dml {
+            kind,
+            table,
+            rel,
+            excluded_rel: self.new_rel(),
+            old_rel: rel,
+            new_rel: self.new_rel(),
+            source: None,
+            source_rel: self.new_rel(),
+            assignments: Vec::new(),
+            generated: Vec::new(),
+            checks: Vec::new(),
+            on_conflict: None,
+            merge: Vec::new(),
+            returning: Vec::new(),
+            indexes: Vec::new(),
+        }
+    }
+
+    pub(crate) fn find_column(&self, table: &Table, name: &str, loc: i32) -> Result<usize> {
+        match table.columns.iter().position(|c| !c.dropped && c.name == name) {
+            Some(i) => Ok(i),
+            None if super::scope::system_column(name).is_some() => {
+                self.err(sqlstate::FEATURE_NOT_SUPPORTED, format!("cannot assign to system column \"{name}\""), loc)
+            }
+            None => self.err(
+                sqlstate::UNDEFINED_COLUMN,
+                format!("column \"{name}\" of relation \"{}\" does not exist", table.name),
+                loc,
+            ),
+        }
+    }
+
+    pub(crate) fn bind_insert(&self, s: &nodes::InsertStmt, outer: Option<&Scope<'_>>) -> Result<Query> {
+        let mut q = Query::default();
+        let mut scope = Scope::new(outer);
+        if let Some(w) = s.with_clause() {
+            self.bind_with(w, &mut scope, &mut q)?;
+        }
+        let table = self.dml_target(s.relation(), "insert into")?;
+        let mut dml = self.new_dml(DmlKind::Insert, table.clone());
+        let mut columns: Vec<(usize, i32)> = Vec::new();
+        for c in s.cols() {
+            let Node::ResTarget(t) = c else { continue };
+            let i = self.find_column(&table, t.name().unwrap_or(""), t.location)?;
+            if !t.indirection().is_empty() {
+                return Err(Error::unsupported("INSERT into an array element or a field"));
+            }
+            if columns.iter().any(|x| x.0 == i) {
+                return self.err(
+                    sqlstate::DUPLICATE_COLUMN,
+                    format!("column \"{}\" specified more than once", table.columns[i].name),
+                    t.location,
+                );
+            }
+            columns.push((i, t.location));
+        }
+        let explicit = !columns.is_empty();
+        if !explicit {
+            columns = table.columns.iter().enumerate().filter(|(_, c)| !c.dropped).map(|(i, _)| (i, -1)).collect();
+        }
+        let given = match s.select_stmt() {
+            Node::None => 0,
+            Node::SelectStmt(select) => self.insert_source(s, select, &scope, &columns, explicit, &table, &mut dml)?,
+            _ => return Err(Error::internal("INSERT without a source")),
+        };
+        for (i, c) in table.columns.iter().enumerate() {
+            if c.dropped || c.generated != 0 || columns[..given].iter().any(|x| x.0 == i) {
+                continue;
+            }
+            let expr = self.default_of(&table, c, dml.new_rel)?;
+            if !matches!(expr.as_const(), Some(Datum::Null)) {
+                dml.assignments.push(Assignment { column: i, expr });
+            }
+        }
+        self.row_rules(&table, dml.new_rel, &mut dml)?;
+        let alias = s.relation().and_then(|r| r.alias()).and_then(|a| a.aliasname()).unwrap_or(&table.name).to_string();
+        if let Some(c) = s.on_conflict_clause() {
+            self.bind_on_conflict(c, &alias, &scope, &mut dml)?;
+        }
+        self.bind_returning(s.returning_clause(), &alias, dml.new_rel, &scope, &mut dml)?;
+        q.body = Body::Dml(Box::new(dml));
+        self.note_cte_uses(&scope, &mut q);
+        Ok(q)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn insert_source(
+        &self,
+        s: &nodes::InsertStmt,
+        select: &nodes::SelectStmt,
+        scope: &Scope<'_>,
+        columns: &[(usize, i32)],
+        explicit: bool,
+        table: &Arc<Table>,
+        dml: &mut Dml,
+    ) -> Result<usize> {
+        let simple_values = !select.values_lists().is_empty()
+            && select.sort_clause().is_empty()
+            && matches!(select.limit_count(), Node::None)
+            && matches!(select.limit_offset(), Node::None)
+            && select.with_clause().is_none();
+        let overriding_system = s.override_ == raw::OverridingKind::OVERRIDING_SYSTEM_VALUE;
+        let overriding_user = s.override_ == raw::OverridingKind::OVERRIDING_USER_VALUE;
+        let check_count = |n: usize, loc: i32| -> Result<()> {
+            if n > columns.len() {
+                return self.err(sqlstate::SYNTAX_ERROR, "INSERT has more expressions than target columns", loc);
+            }
+            if explicit && n < columns.len() {
+                return self.err(sqlstate::SYNTAX_ERROR, "INSERT has more target columns than expressions", columns[n].1);
+            }
+            Ok(())
+        };
+        // A column the user may not give a value for.
+        let refuse = |c: &Column| -> Result<()> {
+            let base = |detail: String| {
+                Error::new(
+                    sqlstate::GENERATED_ALWAYS,
+                    format!("cannot insert a non-DEFAULT value into column \"{}\"", c.name),
+                )
+                .with_detail(detail)
+            };
+            if c.generated != 0 {
+                return Err(base(format!("Column \"{}\" is a generated column.", c.name)));
+            }
+            if c.identity == b'a' && !overriding_system {
+                return Err(base(format!("Column \"{}\" is an identity column defined as GENERATED ALWAYS.", c.name))
+                    .with_hint("Use OVERRIDING SYSTEM VALUE to override."));
+            }
+            Ok(())
+        };
+        if simple_values {
+            let place = Scope { place: Place::Values, ctes: scope.ctes.clone(), ..Scope::new(scope.parent) };
+            let mut rows = Vec::new();
+            let mut given = 0;
+            for list in select.values_lists() {
+                let Some(list) = list.as_node_list() else { continue };
+                if !rows.is_empty() && list.len() != given {
+                    return self.err(sqlstate::SYNTAX_ERROR, "VALUES lists must all be the same length", -1);
+                }
+                given = list.len();
+                let mut row = Vec::with_capacity(given);
+                for (n, node) in list.iter().enumerate() {
+                    let Some(&(i, _)) = columns.get(n) else {
+                        let e = self.bind_expr(node, &place)?;
+                        return self.err(sqlstate::SYNTAX_ERROR, "INSERT has more expressions than target columns", e.loc);
+                    };
+                    let c = &table.columns[i];
+                    let e = self.bind_expr(node, &place)?;
+                    let e = if matches!(e.kind, ExprKind::Default) || overriding_user && c.identity != 0 {
+                        self.default_of(table, c, dml.new_rel)?
+                    } else {
+                        refuse(c)?;
+                        self.assign(e, c, table)?
+                    };
+                    row.push(e);
+                }
+                check_count(given, -1)?;
+                rows.push(row);
+            }
+            let rel = dml.source_rel;
+            let rel_columns: Vec<RelColumn> = columns[..given]
+                .iter()
+                .map(|(i, _)| {
+                    let c = &table.columns[*i];
+                    RelColumn { name: c.name.clone(), ty: c.type_oid, typmod: c.typmod }
+                })
+                .collect();
+            let mut source = Query::default();
+            for (n, c) in rel_columns.iter().enumerate() {
+                let expr = Expr::column(ColId { rel, att: n as i16 + 1 }, c.ty, c.typmod);
+                if table.columns[columns[n].0].generated == 0 {
+                    dml.assignments.push(Assignment { column: columns[n].0, expr: expr.clone() });
+                }
+                source.targets.push(Target { expr, name: c.name.clone(), junk: false, table_oid: 0, attnum: 0 });
+            }
+            source.rels.push(Rel { id: rel, alias: "*VALUES*".into(), columns: rel_columns, kind: RelKind::Values(rows), lateral: false });
+            source.from.push(JoinTree::Rel(rel));
+            dml.source = Some(Box::new(source));
+            return Ok(given);
+        }
+        let mut source = self.bind_select_as(select, Some(scope), false)?;
+        let count = source.targets.iter().filter(|t| !t.junk).count();
+        check_count(count, source.targets.get(columns.len()).map_or(-1, |t| t.expr.loc))?;
+        for (n, (i, _)) in columns[..count].iter().enumerate() {
+            let c = &table.columns[*i];
+            let given = source.targets.iter().filter(|t| !t.junk).nth(n).map(|t| (t.expr.ty, t.expr.loc, t.expr.typmod));
+            let Some((ty, loc, typmod)) = given else { return Err(Error::internal("INSERT source")) };
+            let expr = if overriding_user && c.identity != 0 {
+                self.default_of(table, c, dml.new_rel)?
+            } else {
+                refuse(c)?;
+                if ty == oids::UNKNOWN {
+                    self.coerce_output(&mut source, n, self.base_type(c.type_oid), "INSERT")?;
+                    let e = Expr::column(ColId { rel: dml.source_rel, att: n as i16 + 1 }, self.base_type(c.type_oid), -1).at(loc);
+                    self.assign(e, c, table)?
+                } else {
+                    let e = Expr::column(ColId { rel: dml.source_rel, att: n as i16 + 1 }, ty, typmod).at(loc);
+                    self.assign(e, c, table)?
+                }
+            };
+            dml.assignments.push(Assignment { column: *i, expr });
+        }
+        dml.source = Some(Box::new(source));
+        Ok(count)
+    }
+
+    pub(crate) fn bind_returning(
+        &self,
+        clause: Option<&nodes::ReturningClause>,
+        alias: &str,
+        visible_rel: u32,
+        scope: &Scope<'_>,
+        dml: &mut Dml,
+    ) -> Result<()> {
+        let Some(clause) = clause else { return Ok(()) };
+        let mut here = Scope { place: Place::Returning, ctes: scope.ctes.clone(), ..Scope::new(scope.parent) };
+        here.items.push(NsItem::of_table(visible_rel, &dml.table, alias));
+        here.items.extend(scope.items.iter().filter(|i| i.rel != dml.rel).cloned());
+        let mut old_name = "old".to_string();
+        let mut new_name = "new".to_string();
+        for o in clause.options() {
+            let value = o.value().unwrap_or("").to_string();
+            if o.option == raw::ReturningOptionKind::RETURNING_OPTION_OLD { old_name = value } else { new_name = value }
+        }
+        for (name, rel) in [(old_name, dml.old_rel), (new_name, dml.new_rel)] {
+            if here.items.iter().any(|i| i.alias.as_deref() == Some(&name)) {
+                continue;
+            }
+            let mut item = NsItem::of_table(rel, &dml.table, &name);
+            item.cols_visible = false;
+            here.items.push(item);
+        }
+        let mut list = Vec::new();
+        for n in clause.exprs() {
+            if let Node::ResTarget(t) = n {
+                list.push(t);
+            }
+        }
+        let mut targets = self.bind_targets(list.into_iter(), &here)?;
+        for t in &mut targets {
+            self.resolve_target(t)?;
+        }
+        dml.returning = targets;
+        Ok(())
+    }
+
+    /// SET lists of UPDATE, ON CONFLICT and MERGE. `rel` is where the current row is.
+    pub(crate) fn bind_set<'n>(
+        &self,
+        list: impl Iterator<Item = &'n nodes::ResTarget>,
+        table: &Arc<Table>,
+        rel: u32,
+        scope: &Scope<'_>,
+    ) -> Result<Vec<Assignment>> {
+        let mut out: Vec<Assignment> = Vec::new();
+        for t in list {
+            let name = t.name().unwrap_or("");
+            let i = self.find_column(table, name, t.location)?;
+            let c = &table.columns[i];
+            let e = match t.val() {
+                Node::MultiAssignRef(m) => self.multi_assign(m, scope)?,
+                node => self.bind_expr(node, scope)?,
+            };
+            let is_default = matches!(e.kind, ExprKind::Default);
+            if c.generated != 0 && !is_default {
+                let e = Error::new(
+                    sqlstate::GENERATED_ALWAYS,
+                    format!("column \"{name}\" can only be updated to DEFAULT"),
+                )
+                .with_detail(format!("Column \"{name}\" is a generated column."));
+                return Err(e);
+            }
+            if c.identity == b'a' && !is_default {
+                let e = Error::new(
+                    sqlstate::GENERATED_ALWAYS,
+                    format!("column \"{name}\" can only be updated to DEFAULT"),
+                )
+                .with_detail(format!("Column \"{name}\" is an identity column defined as GENERATED ALWAYS."));
+                return Err(e);
+            }
+            if c.generated != 0 {
+                continue;
+            }
+            let previous = out.iter().position(|a| a.column == i);
+            if previous.is_some() && t.indirection().is_empty() {
+                return self.err(
+                    sqlstate::SYNTAX_ERROR,
+                    format!("multiple assignments to same column \"{name}\""),
+                    -1,
+                );
+            }
+            let expr = if !t.indirection().is_empty() {
+                let base = match previous {
+                    Some(p) => out.remove(p).expr,
+                    None => Expr::column(ColId { rel, att: c.attnum }, c.type_oid, c.typmod),
+                };
+                self.assign_part(base, t.indirection(), e, c, scope)?
+            } else if is_default {
+                self.default_of(table, c, rel)?
+            } else {
+                self.assign(e, c, table)?
+            };
+            out.push(Assignment { column: i, expr });
+        }
+        Ok(out)
+    }
+
+    fn assign_part(
+        &self,
+        base: Expr,
+        steps: &kilndb_syntax::NodeList,
+        value: Expr,
+        c: &Column,
+        scope: &Scope<'_>,
+    ) -> Result<Expr> {
+        let mut subscripts = Vec::new();
+        let mut slice = false;
+        for s in steps {
+            match s {
+                Node::A_Indices(ix) => {
+                    let (lower, upper, is_slice) = self.bind_indices(ix, scope, c.type_oid)?;
+                    slice |= is_slice;
+                    subscripts.push(Subscript { lower, upper });
+                }
+                Node::String(f) if subscripts.is_empty() && steps.len() == 1 => {
+                    let name = f.sval().unwrap_or("");
+                    let Some(fields) = self.fields_of(&base)? else {
+                        return self.err(
+                            sqlstate::DATATYPE_MISMATCH,
+                            format!("cannot assign to field \"{name}\" of column \"{}\" because its type {} is not a composite type", c.name, self.type_name(c.type_oid)),
+                            -1,
+                        );
+                    };
+                    let Some(index) = fields.iter().position(|x| x.0 == name) else {
+                        return self.err(
+                            sqlstate::UNDEFINED_COLUMN,
+                            format!("cannot assign to field \"{name}\" of column \"{}\" because there is no such column in data type {}", c.name, self.type_name(c.type_oid)),
+                            -1,
+                        );
+                    };
+                    let value = match self.coerce_to_target(value, fields[index].1, fields[index].2, CastContext::Assignment, false)? {
+                        Ok(v) => v,
+                        Err(v) => {
+                            return self.err(
+                                sqlstate::DATATYPE_MISMATCH,
+                                format!("subfield \"{name}\" is of type {} but expression is of type {}", self.type_name(fields[index].1), self.type_name(v.ty)),
+                                v.loc,
+                            );
+                        }
+                    };
+                    let types = fields.iter().map(|x| x.1).collect();
+                    let kind = ExprKind::FieldAssign { arg: Box::new(base), index, value: Box::new(value), count: fields.len(), types };
+                    return Ok(Expr::new(kind, c.type_oid));
+                }
+                _ => return Err(Error::unsupported("assignment to a nested part of a column")),
+            }
+        }
+        let element = self.element_of(c.type_oid);
+        let wanted = if slice { c.type_oid } else { element };
+        if element == 0 {
+            return Err(Error::unsupported(format!("assignment to a part of type {}", self.type_name(c.type_oid))));
+        }
+        let value = match self.coerce_to_target(value, wanted, c.typmod, CastContext::Assignment, false)? {
+            Ok(v) => v,
+            Err(v) => {
+                return self.err(
+                    sqlstate::DATATYPE_MISMATCH,
+                    format!("subscripted assignment to \"{}\" requires type {} but expression is of type {}", c.name, self.type_name(wanted), self.type_name(v.ty)),
+                    v.loc,
+                );
+            }
+        };
+        let kind = ExprKind::SubscriptAssign { arg: Box::new(base), subscripts, slice, value: Box::new(value) };
+        Ok(Expr::new(kind, c.type_oid))
+    }
+
+    /// One column of `(a, b) = (…)`.
+    fn multi_assign(&self, m: &nodes::MultiAssignRef, scope: &Scope<'_>) -> Result<Expr> {
+        let index = usize::try_from(m.colno - 1).unwrap_or(0);
+        let count = usize::try_from(m.ncolumns).unwrap_or(0);
+        match m.source() {
+            Node::RowExpr(r) => {
+                let mut fields = self.bind_row_fields(r, scope)?;
+                if fields.len() != count {
+                    return self.err(sqlstate::SYNTAX_ERROR, "number of columns does not match number of values", r.location);
+                }
+                Ok(fields.swap_remove(index))
+            }
+            Node::SubLink(s) if s.sub_link_type == raw::SubLinkType::EXPR_SUBLINK => {
+                let Node::SelectStmt(select) = s.subselect() else { return Err(Error::internal("subquery")) };
+                let query = self.bind_select(select, Some(scope))?;
+                let visible: Vec<(kilndb_base::Oid, i32)> =
+                    query.targets.iter().filter(|t| !t.junk).map(|t| (t.expr.ty, t.expr.typmod)).collect();
+                if visible.len() != count {
+                    return self.err(sqlstate::SYNTAX_ERROR, "number of columns does not match number of values", s.location);
+                }
+                let (ty, typmod) = visible[index];
+                let link = SubLink { kind: SubKind::Row, query: Box::new(query), left: Vec::new(), test: None, test_rel: 0, equality: false };
+                let row = Expr::new(ExprKind::SubLink(Box::new(link)), oids::RECORD);
+                let kind = ExprKind::Field { arg: Box::new(row), index, name: String::new() };
+                Ok(Expr::new(kind, ty).with_typmod(typmod).at(s.location))
+            }
+            _ => Err(Error::new(
+                sqlstate::FEATURE_NOT_SUPPORTED,
+                "source for a multiple-column UPDATE item must be a sub-SELECT or ROW() expression",
+            )),
+        }
+    }
+
+    fn target_rel(&self, dml: &Dml, alias: &str, q: &mut Query, scope: &mut Scope<'_>) {
+        scope.items.push(NsItem::of_table(dml.rel, &dml.table, alias));
+        q.rels.push(Rel {
+            id: dml.rel,
+            alias: alias.to_string(),
+            columns: table_columns(&dml.table),
+            kind: RelKind::Table(dml.table.clone()),
+            lateral: false,
+        });
+        q.from.push(JoinTree::Rel(dml.rel));
+    }
+
+    pub(crate) fn bind_update(&self, s: &nodes::UpdateStmt, outer: Option<&Scope<'_>>) -> Result<Query> {
+        let mut q = Query::default();
+        let mut scope = Scope::new(outer);
+        if let Some(w) = s.with_clause() {
+            self.bind_with(w, &mut scope, &mut q)?;
+        }
+        let table = self.dml_target(s.relation(), "update")?;
+        let alias = s.relation().and_then(|r| r.alias()).and_then(|a| a.aliasname()).unwrap_or(&table.name).to_string();
+        let mut dml = self.new_dml(DmlKind::Update, table.clone());
+        self.target_rel(&dml, &alias, &mut q, &mut scope);
+        self.bind_from(s.from_clause(), &mut scope, &mut q)?;
+        scope.place = Place::UpdateSource;
+        dml.assignments = self.bind_set(s.target_list().iter(), &table, dml.rel, &scope)?;
+        scope.place = Place::Where;
+        q.filter = self.bind_condition(s.where_clause(), &scope, "WHERE")?;
+        self.row_rules(&table, dml.new_rel, &mut dml)?;
+        self.bind_returning(s.returning_clause(), &alias, dml.new_rel, &scope, &mut dml)?;
+        q.body = Body::Dml(Box::new(dml));
+        self.note_cte_uses(&scope, &mut q);
+        Ok(q)
+    }
+
+    pub(crate) fn bind_delete(&self, s: &nodes::DeleteStmt, outer: Option<&Scope<'_>>) -> Result<Query> {
+        let mut q = Query::default();
+        let mut scope = Scope::new(outer);
+        if let Some(w) = s.with_clause() {
+            self.bind_with(w, &mut scope, &mut q)?;
+        }
+        let table = self.dml_target(s.relation(), "delete from")?;
+        let alias = s.relation().and_then(|r| r.alias()).and_then(|a| a.aliasname()).unwrap_or(&table.name).to_string();
+        let mut dml = self.new_dml(DmlKind::Delete, table.clone());
+        self.target_rel(&dml, &alias, &mut q, &mut scope);
+        self.bind_from(s.using_clause(), &mut scope, &mut q)?;
+        scope.place = Place::Where;
+        q.filter = self.bind_condition(s.where_clause(), &scope, "WHERE")?;
+        dml.indexes = self.bind_indexes(&table, dml.new_rel)?;
+        self.bind_returning(s.returning_clause(), &alias, dml.rel, &scope, &mut dml)?;
+        q.body = Body::Dml(Box::new(dml));
+        self.note_cte_uses(&scope, &mut q);
+        Ok(q)
+    }
+}

@@ -1,0 +1,274 @@
+//! Name resolution and typing, after PostgreSQL's parse analysis.
+//!
+//! Invariants
+//! 1. Error texts, hints and positions are PostgreSQL's.
+//! 2. Recursion over user input is bounded by the stack used since the start (54001).
+//! 3. A [`ir::ColId`] names the same column everywhere in a statement: relation numbers are never reused.
+//!
+//! Must not know: plans, storage.
+
+mod agg;
+mod coerce;
+mod const_eval;
+pub(crate) mod dml;
+mod expr;
+mod expr_ops;
+mod from;
+mod func;
+pub mod ir;
+mod merge;
+mod onconflict;
+mod polymorphic;
+mod resolve;
+mod scope;
+mod select;
+mod setop;
+mod sublink;
+mod typename;
+pub mod walk;
+mod window;
+mod with;
+
+use crate::catalog::{CatalogView, Table};
+use ir::*;
+use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_syntax::Node;
+use kilndb_types::oids;
+use scope::Scope;
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+pub use const_eval::BindHost;
+pub(crate) use const_eval::with_context;
+pub(crate) use select::same;
+
+/// State of binding one statement.
+pub struct Binder<'a> {
+    pub catalog: &'a dyn CatalogView,
+    /// 0 = not known yet.
+    params: RefCell<Vec<Oid>>,
+    /// Parameters may be referred to at all, and new ones appear by use.
+    allow_params: bool,
+    next_rel: Cell<u32>,
+    next_cte: Cell<u32>,
+    source: RefCell<Arc<str>>,
+    stack_base: usize,
+    depth: Cell<u32>,
+}
+
+/// Stack that binding may use. Statements run on small stacks, and what follows binding recurses too, with less per level.
+const STACK_LIMIT_BYTES: usize = 320 << 10;
+
+fn stack_pointer() -> usize {
+    let here = 0u8;
+    std::hint::black_box(std::ptr::from_ref(&here)) as usize
+}
+
+impl<'a> Binder<'a> {
+    pub fn new(catalog: &'a dyn CatalogView, source: Arc<str>, params: Vec<Oid>) -> Binder<'a> {
+        Binder {
+            catalog,
+            params: RefCell::new(params),
+            allow_params: true,
+            next_rel: Cell::new(1),
+            next_cte: Cell::new(0),
+            source: RefCell::new(source),
+            stack_base: stack_pointer(),
+            depth: Cell::new(0),
+        }
+    }
+    pub(crate) fn new_rel(&self) -> u32 {
+        let n = self.next_rel.get();
+        self.next_rel.set(n + 1);
+        n
+    }
+    fn new_cte(&self) -> u32 {
+        let n = self.next_cte.get();
+        self.next_cte.set(n + 1);
+        n
+    }
+    fn check_stack(&self) -> Result<()> {
+        if self.stack_base.abs_diff(stack_pointer()) > STACK_LIMIT_BYTES {
+            return Err(Error::new(sqlstate::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded").with_hint(
+                "Increase the configuration parameter \"max_stack_depth\" (currently 2048kB), after ensuring the platform's stack depth limit is adequate.",
+            ));
+        }
+        Ok(())
+    }
+    /// Adds the position of a node, unless the error has one.
+    pub(crate) fn at(&self, e: Error, loc: i32) -> Error {
+        e.or_position(kilndb_syntax::position_of(&self.source.borrow(), loc))
+    }
+    pub(crate) fn err<T>(&self, state: kilndb_base::SqlState, message: impl Into<String>, loc: i32) -> Result<T> {
+        Err(self.at(Error::new(state, message), loc))
+    }
+    pub(crate) fn type_name(&self, oid: Oid) -> String {
+        self.catalog.format_type(oid, -1)
+    }
+    fn finish_params(self) -> Result<Vec<Oid>> {
+        let params = self.params.into_inner();
+        if let Some(i) = params.iter().position(|t| *t == 0 || *t == oids::UNKNOWN) {
+            return Err(Error::new(
+                sqlstate::INDETERMINATE_DATATYPE,
+                format!("could not determine data type of parameter ${}", i + 1),
+            ));
+        }
+        Ok(params)
+    }
+}
+
+/// Binds SELECT, VALUES, INSERT, UPDATE, DELETE, MERGE and EXPLAIN of one of them. `param_types`: 0 = to be found out.
+pub fn bind(
+    statement: &kilndb_syntax::Statement,
+    catalog: &dyn CatalogView,
+    param_types: &mut Vec<Oid>,
+) -> Result<BoundStatement> {
+    bind_node(statement.node(), statement.source().clone(), catalog, param_types)
+}
+
+/// As [`bind`], for a node inside another statement (DECLARE CURSOR, CREATE TABLE AS, COPY (…), PREPARE).
+pub fn bind_node(
+    node: Node<'_>,
+    source: Arc<str>,
+    catalog: &dyn CatalogView,
+    param_types: &mut Vec<Oid>,
+) -> Result<BoundStatement> {
+    let binder = Binder::new(catalog, source, std::mem::take(param_types));
+    let bound = if let Node::ExplainStmt(x) = node {
+        let options = explain_options(&binder, x)?;
+        BoundStatement::Explain { options, inner: Box::new(binder.bind_statement(x.query(), None)?) }
+    } else {
+        BoundStatement::Query(Box::new(binder.bind_statement(node, None)?))
+    };
+    *param_types = binder.finish_params()?;
+    Ok(bound)
+}
+
+fn explain_options(binder: &Binder<'_>, x: &kilndb_syntax::nodes::ExplainStmt) -> Result<ExplainOptions> {
+    let mut o = ExplainOptions { costs: true, ..Default::default() };
+    let mut timing = None;
+    let mut summary = None;
+    for def in x.options() {
+        let name = def.defname().unwrap_or("");
+        let text = match def.arg() {
+            Node::String(s) => s.sval().unwrap_or("").to_ascii_lowercase(),
+            Node::Integer(i) => i.ival.to_string(),
+            Node::Boolean(b) => b.boolval.to_string(),
+            _ => "true".into(),
+        };
+        let on = match text.as_str() {
+            "true" | "on" | "1" => Some(true),
+            "false" | "off" | "0" => Some(false),
+            _ => None,
+        };
+        let flag = || {
+            on.ok_or_else(|| Error::new(sqlstate::SYNTAX_ERROR, format!("{name} requires a Boolean value")))
+        };
+        match name {
+            "analyze" => o.analyze = flag()?,
+            "verbose" => o.verbose = flag()?,
+            "costs" => o.costs = flag()?,
+            "buffers" => o.buffers = flag()?,
+            "timing" => timing = Some(flag()?),
+            "summary" => summary = Some(flag()?),
+            "settings" | "wal" | "generic_plan" | "memory" => {
+                flag()?;
+            }
+            "serialize" => {}
+            "format" => match text.as_str() {
+                "text" => o.json = false,
+                "json" => o.json = true,
+                "xml" | "yaml" => return Err(Error::unsupported(format!("EXPLAIN (FORMAT {text})"))),
+                _ => {
+                    return binder.err(
+                        sqlstate::INVALID_PARAMETER_VALUE,
+                        format!("unrecognized value for EXPLAIN option \"format\": \"{text}\""),
+                        def.location,
+                    );
+                }
+            },
+            _ => {
+                return binder.err(
+                    sqlstate::SYNTAX_ERROR,
+                    format!("unrecognized EXPLAIN option \"{name}\""),
+                    def.location,
+                );
+            }
+        }
+    }
+    o.timing = timing.unwrap_or(o.analyze);
+    o.summary = summary.unwrap_or(o.analyze);
+    Ok(o)
+}
+
+impl Binder<'_> {
+    /// A statement or a query of a CTE.
+    fn bind_statement(&self, node: Node<'_>, outer: Option<&Scope<'_>>) -> Result<Query> {
+        match node {
+            Node::SelectStmt(s) => self.bind_select(s, outer),
+            Node::InsertStmt(s) => self.bind_insert(s, outer),
+            Node::UpdateStmt(s) => self.bind_update(s, outer),
+            Node::DeleteStmt(s) => self.bind_delete(s, outer),
+            Node::MergeStmt(s) => self.bind_merge(s, outer),
+            other => {
+                let name = format!("{other:?}");
+                let name = name.split(['(', ' ']).next().unwrap_or("statement").to_string();
+                Err(Error::unsupported(format!("{name} cannot be planned")))
+            }
+        }
+    }
+}
+
+/// An expression over one table's row, for defaults, checks, index expressions and the like.
+pub struct BoundExpression {
+    pub expr: Expr,
+    /// The table's columns are `ColId { rel, att: attnum }`.
+    pub rel: u32,
+}
+
+/// Binds expression text over `table`. `target`: coerce the result by assignment rules.
+pub fn bind_expression(
+    sql: &str,
+    table: Option<&Arc<Table>>,
+    catalog: &dyn CatalogView,
+    target: Option<(Oid, i32)>,
+) -> Result<BoundExpression> {
+    let script = kilndb_syntax::parse(&format!("SELECT {sql}"))?;
+    let statements = script.statements();
+    let source: Arc<str> = Arc::from(format!("SELECT {sql}"));
+    let Some(Node::SelectStmt(select)) = statements.first().map(|s| s.node()) else {
+        return Err(Error::internal("expression text is not an expression"));
+    };
+    let Some(first) = select.target_list().first() else {
+        return Err(Error::internal("expression text is empty"));
+    };
+    let node = first.val();
+    let binder = Binder::new(catalog, source, Vec::new());
+    bind_expression_node(&binder, node, table, target)
+}
+
+/// As [`bind_expression`] over a parsed node; positions are relative to the binder's text.
+pub fn bind_expression_node(
+    binder: &Binder<'_>,
+    node: Node<'_>,
+    table: Option<&Arc<Table>>,
+    target: Option<(Oid, i32)>,
+) -> Result<BoundExpression> {
+    let mut scope = Scope::new(None);
+    let rel = binder.new_rel();
+    if let Some(t) = table {
+        scope.items.push(scope::NsItem::of_table(rel, t, &t.name));
+    }
+    let mut expr = binder.bind_expr(node, &scope)?;
+    if let Some((ty, typmod)) = target {
+        expr = binder.coerce_to_target(expr, ty, typmod, crate::catalog::CastContext::Assignment, false)?.map_err(|e| {
+            Error::new(
+                sqlstate::DATATYPE_MISMATCH,
+                format!("expression is of type {} but should be {}", binder.type_name(e.ty), binder.type_name(ty)),
+            )
+        })?;
+    } else {
+        expr = binder.resolve_unknown(expr)?;
+    }
+    Ok(BoundExpression { expr, rel })
+}

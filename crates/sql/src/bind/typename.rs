@@ -1,0 +1,148 @@
+//! Type names of the grammar, with their modifiers.
+
+use super::Binder;
+use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_syntax::{ConstValue, Node, nodes};
+use kilndb_types::oids;
+
+impl Binder<'_> {
+    /// OID and typmod of a TypeName.
+    pub fn resolve_type(&self, t: &nodes::TypeName) -> Result<(Oid, i32)> {
+        let names: Vec<&str> = t.names().iter().filter_map(|s| s.sval()).collect();
+        let (schema, name) = match names.as_slice() {
+            [n] => (None, *n),
+            [.., s, n] => (Some(*s), *n),
+            [] if t.type_oid != 0 => return Ok((t.type_oid, t.typemod)),
+            [] => return Err(Error::internal("a type without a name")),
+        };
+        let found = if t.pct_type {
+            return self.percent_type(&names, t.location);
+        } else {
+            self.catalog.type_by_name(schema, name)?
+        };
+        let Some(info) = found else {
+            if let Some(s) = schema
+                && !self.catalog.schema_exists(s)?
+            {
+                return self.err(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{s}\" does not exist"), t.location);
+            }
+            let shown = names.join(".");
+            let brackets = if t.array_bounds().is_empty() { "" } else { "[]" };
+            return self.err(sqlstate::UNDEFINED_OBJECT, format!("type \"{shown}{brackets}\" does not exist"), t.location);
+        };
+        let typmod = self.type_modifier(info.oid, t)?;
+        if t.array_bounds().is_empty() {
+            return Ok((info.oid, typmod));
+        }
+        if info.array == 0 {
+            return self.err(
+                sqlstate::UNDEFINED_OBJECT,
+                format!("could not find array type for data type {}", self.type_name(info.oid)),
+                t.location,
+            );
+        }
+        Ok((info.array, typmod))
+    }
+
+    fn percent_type(&self, names: &[&str], loc: i32) -> Result<(Oid, i32)> {
+        let (schema, table, column) = match names {
+            [t, c] => (None, *t, *c),
+            [.., s, t, c] => (Some(*s), *t, *c),
+            _ => return self.err(sqlstate::SYNTAX_ERROR, "improper %TYPE reference (too few dotted names)", loc),
+        };
+        let Some(t) = self.catalog.table_by_name(schema, table)? else {
+            return self.err(sqlstate::UNDEFINED_TABLE, format!("relation \"{table}\" does not exist"), loc);
+        };
+        match t.columns.iter().find(|c| !c.dropped && c.name == column) {
+            Some(c) => Ok((c.type_oid, c.typmod)),
+            None => self.err(
+                sqlstate::UNDEFINED_COLUMN,
+                format!("column \"{column}\" of relation \"{table}\" does not exist"),
+                loc,
+            ),
+        }
+    }
+
+    fn type_modifier(&self, ty: Oid, t: &nodes::TypeName) -> Result<i32> {
+        if t.typmods().is_empty() {
+            return Ok(match ty {
+                // char is char(1), as the grammar says it; a bare bpchar has no typmod.
+                _ if t.typemod >= 0 => t.typemod,
+                _ => -1,
+            });
+        }
+        let mut mods = Vec::new();
+        for m in t.typmods() {
+            match m {
+                Node::A_Const(c) => match c.val() {
+                    Some(ConstValue::Integer(i)) => mods.push(i),
+                    _ => {
+                        return self.err(
+                            sqlstate::INVALID_PARAMETER_VALUE,
+                            "type modifiers must be simple constants or identifiers",
+                            t.location,
+                        );
+                    }
+                },
+                Node::A_Expr(x) => {
+                    // A negative scale.
+                    match (x.lexpr(), x.rexpr()) {
+                        (Node::None, Node::A_Const(c)) => match c.val() {
+                            Some(ConstValue::Integer(i)) => mods.push(-i),
+                            _ => return Err(Error::unsupported("type modifier")),
+                        },
+                        _ => return Err(Error::unsupported("type modifier")),
+                    }
+                }
+                _ => {
+                    return self.err(
+                        sqlstate::INVALID_PARAMETER_VALUE,
+                        "type modifiers must be simple constants or identifiers",
+                        t.location,
+                    );
+                }
+            }
+        }
+        self.modifier_of(ty, &mods, t.location)
+    }
+
+    fn modifier_of(&self, ty: Oid, mods: &[i32], loc: i32) -> Result<i32> {
+        let bad = |m: String| self.err(sqlstate::INVALID_PARAMETER_VALUE, m, loc);
+        match (ty, mods) {
+            (oids::VARCHAR | oids::BPCHAR, [n]) => {
+                let name = if ty == oids::VARCHAR { "varchar" } else { "char" };
+                if *n < 1 {
+                    return bad(format!("length for type {name} must be at least 1"));
+                }
+                if *n > 10_485_760 {
+                    return bad(format!("length for type {name} cannot exceed 10485760"));
+                }
+                Ok(n + 4)
+            }
+            (oids::NUMERIC, [p]) | (oids::NUMERIC, [p, _]) => {
+                let s = mods.get(1).copied().unwrap_or(0);
+                if *p < 1 || *p > 1000 {
+                    return bad(format!("NUMERIC precision {p} must be between 1 and 1000"));
+                }
+                if !(-1000..=1000).contains(&s) {
+                    return bad(format!("NUMERIC scale {s} must be between -1000 and 1000"));
+                }
+                Ok(((p << 16) | (s & 0x7ff)) + 4)
+            }
+            (oids::TIME | oids::TIMETZ | oids::TIMESTAMP | oids::TIMESTAMPTZ, [p]) => Ok((*p).clamp(0, 6)),
+            (oids::INTERVAL, [range]) => Ok((range << 16) | 0xffff),
+            (oids::INTERVAL, [range, p]) => Ok((range << 16) | (*p).clamp(0, 6)),
+            (oids::BIT | oids::VARBIT, [n]) => {
+                if *n < 1 {
+                    let name = if ty == oids::BIT { "bit" } else { "bit varying" };
+                    return bad(format!("length for type {name} must be at least 1"));
+                }
+                Ok(*n)
+            }
+            (oids::VARCHAR | oids::BPCHAR | oids::NUMERIC | oids::TIME | oids::TIMESTAMP | oids::TIMESTAMPTZ, _) => {
+                bad("invalid type modifier".into())
+            }
+            _ => bad(format!("type modifier is not allowed for type \"{}\"", self.type_name(ty))),
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Foreign keys: checks of new children, and what happens to the children of parents that go or change.
+//! Both run when the statement's rows are written; deferred ones at the end of the transaction.
+
+use super::context::*;
+use super::{Execution, write};
+use crate::catalog::Table;
+use crate::plan::{self, ForeignKeyPlan, ModifyPlan, Plan, ReferencedPlan};
+use kilndb_base::{Error, Result, sqlstate};
+use kilndb_storage::{RowLockMode, WaitPolicy, WriteOptions, WriteOutcome};
+use kilndb_types::{Datum, key};
+use std::sync::Arc;
+
+/// What a statement owes its foreign keys.
+#[derive(Default)]
+pub struct Queue {
+    /// (foreign key, values).
+    children: Vec<(usize, Vec<Datum>)>,
+    /// (referencing key, old values, new values).
+    parents: Vec<(usize, Vec<Datum>, Option<Vec<Datum>>)>,
+}
+
+fn pick(columns: &[usize], row: &[Datum]) -> Vec<Datum> {
+    columns.iter().map(|c| row.get(*c).cloned().unwrap_or_default()).collect()
+}
+
+impl Queue {
+    pub fn child_row(&mut self, m: &ModifyPlan, row: &[Datum]) {
+        for (n, f) in m.foreign_keys.iter().enumerate() {
+            self.children.push((n, pick(&f.columns, row)));
+        }
+    }
+    pub fn changed_row(&mut self, m: &ModifyPlan, old: &[Datum], new: Option<&[Datum]>) {
+        if let Some(new) = new {
+            for (n, f) in m.foreign_keys.iter().enumerate() {
+                let (before, after) = (pick(&f.columns, old), pick(&f.columns, new));
+                if !equal(&m.table, &f.columns, &before, &after) {
+                    self.children.push((n, after));
+                }
+            }
+        }
+        for (n, r) in m.referenced_by.iter().enumerate() {
+            let before = pick(&r.columns, old);
+            if before.iter().any(Datum::is_null) {
+                continue;
+            }
+            let after = new.map(|new| pick(&r.columns, new));
+            if after.as_ref().is_none_or(|a| !equal(&m.table, &r.columns, &before, a)) {
+                self.parents.push((n, before, after));
+            }
+        }
+    }
+
+    pub fn run(&mut self, m: &ModifyPlan, cx: &mut ExecContext<'_>) -> Result<()> {
+        if self.children.is_empty() && self.parents.is_empty() {
+            return Ok(());
+        }
+        if !self.parents.is_empty() {
+            // What follows sees what this statement did.
+            cx.txn.next_command();
+            let saved = std::mem::replace(&mut cx.snapshot, cx.txn.take_snapshot());
+            let mut plans: Vec<Option<Arc<Plan>>> = m.referenced_by.iter().map(|_| None).collect();
+            let mut result = Ok(());
+            for (n, old, new) in std::mem::take(&mut self.parents) {
+                result = parent_changed(m, &m.referenced_by[n], &mut plans[n], &old, new.as_deref(), cx);
+                if result.is_err() {
+                    break;
+                }
+            }
+            cx.snapshot = saved;
+            result?;
+        }
+        for (n, values) in std::mem::take(&mut self.children) {
+            let f = &m.foreign_keys[n];
+            if is_deferred(f.key.oid, f.key.deferrable, f.key.initially_deferred, cx) {
+                cx.pending.checks.push(PendingCheck { constraint: f.key.oid, table: m.table.oid, key: values, parent_gone: false });
+                continue;
+            }
+            check_child(&m.table, f, &values, cx)?;
+        }
+        Ok(())
+    }
+}
+
+fn is_deferred(oid: kilndb_base::Oid, deferrable: bool, initially: bool, cx: &ExecContext<'_>) -> bool {
+    deferrable && cx.pending.modes.get(&oid).or(cx.pending.modes.get(&0)).copied().unwrap_or(initially)
+}
+
+fn equal(t: &Table, columns: &[usize], a: &[Datum], b: &[Datum]) -> bool {
+    columns.iter().zip(a).zip(b).all(|((c, x), y)| match (x.is_null(), y.is_null()) {
+        (true, true) => true,
+        (false, false) => t.columns.get(*c).is_some_and(|c| key::compare(c.type_oid, x, y).is_eq()),
+        _ => false,
+    })
+}
+
+fn names(t: &Table, columns: &[usize]) -> String {
+    columns.iter().filter_map(|c| t.columns.get(*c)).map(|c| c.name.clone()).collect::<Vec<_>>().join(", ")
+}
+
+fn shown(t: &Table, columns: &[usize], values: &[Datum], cx: &ExecContext<'_>) -> String {
+    let list: Vec<String> = columns
+        .iter()
+        .zip(values)
+        .filter_map(|(c, v)| t.columns.get(*c).map(|c| write::show(c.type_oid, c.typmod, v, &cx.eval)))
+        .collect();
+    list.join(", ")
+}
+
+/// The parent row must exist, and stays until this transaction ends.
+pub fn check_child(table: &Table, f: &ForeignKeyPlan, values: &[Datum], cx: &mut ExecContext<'_>) -> Result<()> {
+    let nulls = values.iter().filter(|v| v.is_null()).count();
+    if f.key.match_type == b'f' && nulls > 0 && nulls < values.len() {
+        return Err(Error::new(
+            sqlstate::FOREIGN_KEY_VIOLATION,
+            format!("insert or update on table \"{}\" violates foreign key constraint \"{}\"", table.name, f.key.name),
+        )
+        .with_detail("MATCH FULL does not allow mixing of null and nonnull key values."));
+    }
+    if nulls > 0 {
+        return Ok(());
+    }
+    let mut k = Vec::new();
+    for (position, ty, descending, nulls_first) in &f.index_keys {
+        let d = convert(*ty, &values[*position]);
+        key::encode_key(*ty, &d, *descending, *nulls_first, &mut k)?;
+    }
+    loop {
+        cx.park.checkpoint()?;
+        let Some(rid) = f.parent_index.index_find_live(cx.txn, &f.parent_heap, &k, cx.park)? else {
+            return Err(Error::new(
+                sqlstate::FOREIGN_KEY_VIOLATION,
+                format!("insert or update on table \"{}\" violates foreign key constraint \"{}\"", table.name, f.key.name),
+            )
+            .with_detail(format!(
+                "Key ({})=({}) is not present in table \"{}\".",
+                names(table, &f.columns),
+                shown(table, &f.columns, values, cx),
+                f.parent.name
+            ))
+            .with_table(table.schema_name.clone(), table.name.clone())
+            .with_constraint(f.key.name.clone()));
+        };
+        let options = WriteOptions { wait: WaitPolicy::Wait, latest: true, key_update: false };
+        match f.parent_heap.lock_row(cx.txn, rid, &cx.snapshot, RowLockMode::KeyShare, &options, cx.park)? {
+            WriteOutcome::Deleted | WriteOutcome::Skipped => {}
+            _ => return Ok(()),
+        }
+    }
+}
+
+fn convert(ty: kilndb_base::Oid, d: &Datum) -> Datum {
+    use kilndb_types::oids;
+    let wide = match d {
+        Datum::Int2(v) => i64::from(*v),
+        Datum::Int4(v) => i64::from(*v),
+        Datum::Int8(v) => *v,
+        _ => return d.clone(),
+    };
+    match ty {
+        oids::INT2 => i16::try_from(wide).map_or_else(|_| d.clone(), Datum::Int2),
+        oids::INT4 => i32::try_from(wide).map_or_else(|_| d.clone(), Datum::Int4),
+        oids::INT8 => Datum::Int8(wide),
+        _ => d.clone(),
+    }
+}
+
+fn quote(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// The statement that deals with the children; parameters: old key values, then new ones.
+fn action_sql(r: &ReferencedPlan, action: u8, update: bool) -> String {
+    let child = format!("{}.{}", quote(&r.child.schema_name), quote(&r.child.name));
+    let columns: Vec<String> =
+        r.child_columns.iter().filter_map(|c| r.child.columns.get(*c)).map(|c| quote(&c.name)).collect();
+    let count = columns.len();
+    let cond: Vec<String> = columns.iter().enumerate().map(|(i, c)| format!("{c} = ${}", i + 1)).collect();
+    let cond = cond.join(" AND ");
+    let set = |value: &dyn Fn(usize) -> String| {
+        columns.iter().enumerate().map(|(i, c)| format!("{c} = {}", value(i))).collect::<Vec<_>>().join(", ")
+    };
+    match action {
+        b'c' if update => format!("UPDATE {child} SET {} WHERE {cond}", set(&|i| format!("${}", count + i + 1))),
+        b'c' => format!("DELETE FROM {child} WHERE {cond}"),
+        b'n' => format!("UPDATE {child} SET {} WHERE {cond}", set(&|_| "NULL".into())),
+        b'd' => format!("UPDATE {child} SET {} WHERE {cond}", set(&|_| "DEFAULT".into())),
+        _ => format!("SELECT 1 FROM {child} WHERE {cond} LIMIT 1 FOR KEY SHARE"),
+    }
+}
+
+struct Count(u64);
+impl RowSink for Count {
+    fn row(&mut self, _values: &[Datum]) -> Result<()> {
+        self.0 += 1;
+        Ok(())
+    }
+}
+
+fn run_sql(plan: &Arc<Plan>, params: &[Datum], cx: &mut ExecContext<'_>) -> Result<u64> {
+    let mut sink = Count(0);
+    let mut execution = Execution::start(plan.clone(), params, cx)?;
+    execution.run(cx, None, &mut sink)?;
+    Ok(sink.0)
+}
+
+fn parent_changed(
+    m: &ModifyPlan,
+    r: &ReferencedPlan,
+    cache: &mut Option<Arc<Plan>>,
+    old: &[Datum],
+    new: Option<&[Datum]>,
+    cx: &mut ExecContext<'_>,
+) -> Result<()> {
+    let action = if new.is_some() { r.key.on_update } else { r.key.on_delete };
+    let update = new.is_some();
+    let checks = !matches!(action, b'c' | b'n' | b'd');
+    if checks && action != b'r' && is_deferred(r.key.oid, r.key.deferrable, r.key.initially_deferred, cx) {
+        cx.pending.checks.push(PendingCheck { constraint: r.key.oid, table: m.table.oid, key: old.to_vec(), parent_gone: true });
+        return Ok(());
+    }
+    if cache.is_none() {
+        let sql = action_sql(r, action, update);
+        let script = kilndb_syntax::parse(&sql)?;
+        let Some(statement) = script.statements().into_iter().next() else { return Err(Error::internal("foreign key action")) };
+        let types = r.columns.iter().map(|c| m.table.columns[*c].type_oid);
+        let mut params: Vec<kilndb_base::Oid> = types.clone().collect();
+        if update && action == b'c' {
+            params.extend(types);
+        }
+        let bound = crate::bind::bind(&statement, cx.catalog, &mut params)?;
+        *cache = Some(plan::plan_with(bound, params, cx.catalog, cx.engine)?);
+    }
+    let Some(plan) = cache.clone() else { return Ok(()) };
+    let mut params = old.to_vec();
+    if let (Some(new), b'c') = (new, action) {
+        params.extend_from_slice(new);
+    }
+    let rows = run_sql(&plan, &params, cx)?;
+    if checks && rows > 0 {
+        // NO ACTION is content if another row has the key by now.
+        if action != b'r' && parent_exists(m, r, old, cx)? {
+            return Ok(());
+        }
+        return Err(still_referenced(m, r, old, action == b'r', cx));
+    }
+    Ok(())
+}
+
+fn still_referenced(m: &ModifyPlan, r: &ReferencedPlan, old: &[Datum], restrict: bool, cx: &ExecContext<'_>) -> Error {
+    let (state, by) = if restrict {
+        (sqlstate::RESTRICT_VIOLATION, "violates RESTRICT setting of foreign key constraint")
+    } else {
+        (sqlstate::FOREIGN_KEY_VIOLATION, "violates foreign key constraint")
+    };
+    Error::new(
+        state,
+        format!("update or delete on table \"{}\" {by} \"{}\" on table \"{}\"", m.table.name, r.key.name, r.child.name),
+    )
+    .with_detail(format!(
+        "Key ({})=({}) is {} from table \"{}\".",
+        names(&m.table, &r.columns),
+        shown(&m.table, &r.columns, old, cx),
+        if restrict { "referenced" } else { "still referenced" },
+        r.child.name
+    ))
+    .with_table(r.child.schema_name.clone(), r.child.name.clone())
+    .with_constraint(r.key.name.clone())
+}
+
+fn parent_exists(m: &ModifyPlan, r: &ReferencedPlan, old: &[Datum], cx: &mut ExecContext<'_>) -> Result<bool> {
+    let Some(p) = m.indexes.iter().find(|i| i.index.oid == r.key.referenced_index) else { return Ok(false) };
+    let mut k = Vec::new();
+    for key in &p.index.keys {
+        let position = r.key.referenced_columns.iter().position(|c| *c == key.attnum);
+        let Some(v) = position.and_then(|i| old.get(i)) else { return Ok(false) };
+        super::index::append(key, v, &mut k)?;
+    }
+    Ok(p.relation.index_find_live(cx.txn, &m.heap, &k, cx.park)?.is_some())
+}

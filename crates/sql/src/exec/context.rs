@@ -1,0 +1,160 @@
+//! What running a plan needs from outside, and the state one run keeps.
+
+use crate::catalog::CatalogView;
+use crate::plan::Plan;
+use kilndb_base::park::Park;
+use kilndb_base::{Oid, Result, RowId};
+use kilndb_storage::{Engine, Snapshot, Transaction};
+use kilndb_types::{Datum, EvalContext};
+use std::sync::Arc;
+
+/// Functions that depend on the session, and set-returning functions that are not the executor's own.
+pub trait SessionHost {
+    /// nextval, current_setting, pg_… and functions in other languages. None: not known.
+    fn call_session_function(&self, oid: Oid, name: &str, args: &[Datum], env: &mut CallEnv<'_>) -> Option<Result<Datum>>;
+    /// All rows of a set-returning function.
+    fn call_set_returning(&self, oid: Oid, name: &str, args: &[Datum], env: &mut CallEnv<'_>) -> Option<Result<Vec<Vec<Datum>>>>;
+    /// The row a cursor stands on, for WHERE CURRENT OF.
+    fn cursor_position(&self, name: &str, table: Oid) -> Result<RowId> {
+        let _ = table;
+        Err(kilndb_base::Error::new(
+            kilndb_base::sqlstate::INVALID_CURSOR_NAME,
+            format!("cursor \"{name}\" does not exist"),
+        ))
+    }
+    fn current_user(&self) -> String;
+    fn session_user(&self) -> String;
+    fn current_database(&self) -> String;
+    fn current_schema(&self) -> Option<String>;
+}
+
+/// What a session function may use of the running statement.
+pub struct CallEnv<'a> {
+    pub engine: &'a Arc<Engine>,
+    pub txn: &'a mut Transaction,
+    pub snapshot: &'a Snapshot,
+    pub park: &'a dyn Park,
+    pub catalog: &'a dyn CatalogView,
+    pub eval: &'a EvalContext<'a>,
+}
+
+pub struct ExecContext<'a> {
+    pub engine: &'a Arc<Engine>,
+    pub txn: &'a mut Transaction,
+    pub snapshot: Snapshot,
+    pub park: &'a dyn Park,
+    pub eval: EvalContext<'a>,
+    pub catalog: &'a dyn CatalogView,
+    pub session: &'a dyn SessionHost,
+    pub work_mem_bytes: usize,
+    /// Foreign-key checks put off to the end of the transaction.
+    pub pending: &'a mut PendingChecks,
+}
+
+/// Deferred constraint checks of a transaction, kept by the session.
+#[derive(Default)]
+pub struct PendingChecks {
+    pub checks: Vec<PendingCheck>,
+    /// SET CONSTRAINTS: constraint OID → deferred now; key 0 is ALL.
+    pub modes: std::collections::HashMap<Oid, bool>,
+}
+
+#[derive(Clone, Debug)]
+pub struct PendingCheck {
+    pub constraint: Oid,
+    /// The referencing table, its key columns' values.
+    pub table: Oid,
+    pub key: Vec<Datum>,
+    /// The check is "does anyone still refer to this key" (a referenced row went away).
+    pub parent_gone: bool,
+}
+
+/// State of one run that expressions need.
+pub struct Runtime {
+    pub plan: Arc<Plan>,
+    pub params: Vec<Datum>,
+    /// Values handed to correlated parts, by number.
+    pub exec_params: Vec<Datum>,
+    pub subplans: Vec<Option<super::subplan::SubState>>,
+    pub ctes: Vec<Option<super::cte::CteState>>,
+    /// Values of expressions that are constant for a run.
+    pub once: Vec<Option<Datum>>,
+    pub case_args: Vec<Datum>,
+    /// MERGE: what is being done.
+    pub action: &'static str,
+    /// EXPLAIN ANALYZE: rows, loops, nanoseconds per node id.
+    pub counters: Option<Vec<Counter>>,
+}
+
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Counter {
+    pub rows: u64,
+    pub loops: u64,
+    pub nanos: u64,
+    pub startup_nanos: u64,
+    pub removed: u64,
+}
+
+/// Receives result rows.
+pub trait RowSink {
+    fn row(&mut self, values: &[Datum]) -> Result<()>;
+}
+
+impl<'a> ExecContext<'a> {
+    pub fn call_env<R>(&mut self, f: impl FnOnce(&dyn SessionHost, &mut CallEnv<'_>) -> R) -> R {
+        let session = self.session;
+        let mut env = CallEnv {
+            engine: self.engine,
+            txn: self.txn,
+            snapshot: &self.snapshot,
+            park: self.park,
+            catalog: self.catalog,
+            eval: &self.eval,
+        };
+        f(session, &mut env)
+    }
+}
+
+pub const BATCH_ROWS: usize = 1024;
+
+/// Rows, flat.
+#[derive(Default)]
+pub struct Batch {
+    pub width: usize,
+    pub rows: usize,
+    pub data: Vec<Datum>,
+    /// The consumer wants no more than this many rows.
+    pub max: usize,
+}
+
+impl Batch {
+    pub fn new(width: usize) -> Batch {
+        Batch { width, rows: 0, data: Vec::new(), max: BATCH_ROWS }
+    }
+    pub fn with_max(width: usize, max: usize) -> Batch {
+        Batch { width, rows: 0, data: Vec::new(), max: max.clamp(1, BATCH_ROWS) }
+    }
+    pub fn clear(&mut self) {
+        self.data.clear();
+        self.rows = 0;
+    }
+    pub fn full(&self) -> bool {
+        self.rows >= self.max
+    }
+    pub fn row(&self, i: usize) -> &[Datum] {
+        self.data.get(i * self.width..(i + 1) * self.width).unwrap_or(&[])
+    }
+    pub fn push(&mut self, row: &[Datum]) {
+        self.data.extend_from_slice(row);
+        self.rows += 1;
+    }
+    /// Counts a row whose values were appended to `data` already.
+    pub fn end_row(&mut self) {
+        self.rows += 1;
+        debug_assert_eq!(self.data.len(), self.rows * self.width);
+    }
+    /// Takes back the values of an unfinished row.
+    pub fn cancel_row(&mut self) {
+        self.data.truncate(self.rows * self.width);
+    }
+}

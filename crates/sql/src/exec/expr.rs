@@ -1,0 +1,509 @@
+//! Compiled expressions: slots and function pointers are settled, nothing is looked up per row.
+
+use super::context::{ExecContext, Runtime};
+use crate::bind::ir::{BoolTestKind, CompareKind, SqlValue};
+use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_types::functions::ScalarFn;
+use kilndb_types::{Array, Datum, Record, cast, key, oids};
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IntOp {
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+}
+
+#[derive(Clone)]
+pub struct CSubscript {
+    pub lower: Option<CExpr>,
+    pub upper: Option<CExpr>,
+}
+
+#[derive(Clone)]
+pub enum CExpr {
+    Const(Datum),
+    Param(usize),
+    ExecParam(usize),
+    Slot(usize),
+    Call { f: ScalarFn, strict: bool, args: Box<[CExpr]> },
+    Call1 { f: ScalarFn, strict: bool, arg: Box<CExpr> },
+    Call2 { f: ScalarFn, strict: bool, args: Box<[CExpr; 2]> },
+    Session { oid: Oid, name: Arc<str>, strict: bool, args: Box<[CExpr]> },
+    CompareInt { op: IntOp, args: Box<[CExpr; 2]> },
+    Cast { f: cast::CastFn, typmod: i32, explicit: bool, arg: Box<CExpr> },
+    InOut { from: Oid, to: Oid, typmod: i32, explicit: bool, arg: Box<CExpr> },
+    Typmod { ty: Oid, typmod: i32, explicit: bool, arg: Box<CExpr> },
+    ArrayCast { from: Oid, to: Oid, func: Option<cast::CastFn>, explicit: bool, arg: Box<CExpr> },
+    ArrayTypmod { element: Oid, typmod: i32, explicit: bool, arg: Box<CExpr> },
+    /// Sets the type of a record or array value.
+    Retag { ty: Oid, arg: Box<CExpr> },
+    And(Box<[CExpr]>),
+    Or(Box<[CExpr]>),
+    Not(Box<CExpr>),
+    IsNull { arg: Box<CExpr>, negated: bool, row: bool },
+    BoolTest { arg: Box<CExpr>, test: BoolTestKind },
+    IsDistinct { left: Box<CExpr>, right: Box<CExpr>, eq: ScalarFn, negated: bool },
+    NullIf { eq: ScalarFn, args: Box<[CExpr; 2]> },
+    Case { arg: Option<Box<CExpr>>, whens: Box<[(CExpr, CExpr)]>, otherwise: Box<CExpr> },
+    CaseArg,
+    Coalesce(Box<[CExpr]>),
+    MinMax { ty: Oid, greatest: bool, args: Box<[CExpr]> },
+    Array { element: Oid, multidim: bool, args: Box<[CExpr]> },
+    Row { ty: Oid, types: Box<[Oid]>, args: Box<[CExpr]> },
+    Field { index: usize, arg: Box<CExpr> },
+    Subscript { arg: Box<CExpr>, subs: Box<[CSubscript]>, slice: bool },
+    JsonSubscript { f: ScalarFn, arg: Box<CExpr>, subs: Box<[CSubscript]> },
+    SubscriptAssign { element: Oid, arg: Box<CExpr>, subs: Box<[CSubscript]>, slice: bool, value: Box<CExpr> },
+    FieldAssign { ty: Oid, types: Box<[Oid]>, index: usize, arg: Box<CExpr>, value: Box<CExpr> },
+    ScalarArray { f: ScalarFn, strict: bool, any: bool, args: Box<[CExpr; 2]> },
+    /// `x = ANY (constant array)` over hashed keys.
+    InSet { ty: Oid, arg: Box<CExpr>, set: Arc<std::collections::HashSet<Vec<u8>>>, has_null: bool, negated: bool },
+    RowCompare { kind: CompareKind, types: Box<[Oid]>, left: Box<[CExpr]>, right: Box<[CExpr]> },
+    SubPlan(Box<super::subplan::SubPlanUse>),
+    SqlValue(SqlValue),
+    /// Evaluated once per run.
+    Once { index: usize, arg: Box<CExpr> },
+    MergeAction,
+}
+
+fn int_of(d: &Datum) -> Option<i64> {
+    match d {
+        Datum::Int4(v) => Some(i64::from(*v)),
+        Datum::Int8(v) => Some(*v),
+        Datum::Int2(v) => Some(i64::from(*v)),
+        _ => None,
+    }
+}
+
+impl CExpr {
+    fn eval_int(&self, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Option<i64>> {
+        Ok(match self {
+            CExpr::Slot(i) => row.get(*i).and_then(int_of),
+            CExpr::Const(d) => int_of(d),
+            CExpr::Param(i) => rt.params.get(*i).and_then(int_of),
+            CExpr::ExecParam(i) => rt.exec_params.get(*i).and_then(int_of),
+            other => int_of(&other.eval(row, rt, cx)?),
+        })
+    }
+
+    /// A condition: NULL counts as not true.
+    pub fn is_true(&self, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+        match self {
+            CExpr::CompareInt { op, args } => {
+                let (l, r) = (args[0].eval_int(row, rt, cx)?, args[1].eval_int(row, rt, cx)?);
+                Ok(matches!((l, r), (Some(l), Some(r)) if compare_int(*op, l, r)))
+            }
+            CExpr::And(list) => {
+                for e in list {
+                    if !e.is_true(row, rt, cx)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+            other => Ok(matches!(other.eval(row, rt, cx)?, Datum::Bool(true))),
+        }
+    }
+
+    pub fn eval(&self, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Datum> {
+        match self {
+            CExpr::Slot(i) => Ok(row.get(*i).cloned().unwrap_or_default()),
+            CExpr::Const(d) => Ok(d.clone()),
+            CExpr::Param(i) => Ok(rt.params.get(*i).cloned().unwrap_or_default()),
+            CExpr::ExecParam(i) => Ok(rt.exec_params.get(*i).cloned().unwrap_or_default()),
+            CExpr::Call1 { f, strict, arg } => {
+                let a = [arg.eval(row, rt, cx)?];
+                if *strict && a[0].is_null() {
+                    return Ok(Datum::Null);
+                }
+                f(&cx.eval, &a)
+            }
+            CExpr::Call2 { f, strict, args } => {
+                let a = [args[0].eval(row, rt, cx)?, args[1].eval(row, rt, cx)?];
+                if *strict && (a[0].is_null() || a[1].is_null()) {
+                    return Ok(Datum::Null);
+                }
+                f(&cx.eval, &a)
+            }
+            CExpr::CompareInt { op, args } => {
+                let (l, r) = (args[0].eval_int(row, rt, cx)?, args[1].eval_int(row, rt, cx)?);
+                Ok(match (l, r) {
+                    (Some(l), Some(r)) => Datum::Bool(compare_int(*op, l, r)),
+                    _ => Datum::Null,
+                })
+            }
+            other => other.eval_more(row, rt, cx),
+        }
+    }
+
+    #[inline(never)]
+    fn eval_more(&self, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Datum> {
+        match self {
+            CExpr::Call { f, strict, args } => match eval_args(args, *strict, row, rt, cx)? {
+                Some(a) => f(&cx.eval, &a),
+                None => Ok(Datum::Null),
+            },
+            CExpr::Session { oid, name, strict, args } => {
+                let Some(a) = eval_args(args, *strict, row, rt, cx)? else { return Ok(Datum::Null) };
+                cx.call_env(|s, env| s.call_session_function(*oid, name, &a, env))
+                    .unwrap_or_else(|| Err(Error::unsupported(format!("function {name} is not supported"))))
+            }
+            CExpr::Cast { f, typmod, explicit, arg } => {
+                let a = arg.eval(row, rt, cx)?;
+                if a.is_null() { Ok(a) } else { f(&a, *typmod, *explicit, &cx.eval) }
+            }
+            CExpr::InOut { from, to, typmod, explicit, arg } => {
+                let a = arg.eval(row, rt, cx)?;
+                if a.is_null() {
+                    return Ok(a);
+                }
+                if let (oids::UNKNOWN, Datum::Text(t)) = (*from, &a) {
+                    return kilndb_types::io::input(*to, t, *typmod, &cx.eval);
+                }
+                cast::cast_via_text(*from, *to, &a, *typmod, *explicit, &cx.eval)
+            }
+            CExpr::Typmod { ty, typmod, explicit, arg } => {
+                let a = arg.eval(row, rt, cx)?;
+                if a.is_null() { Ok(a) } else { cast::apply_typmod(*ty, a, *typmod, *explicit, &cx.eval) }
+            }
+            CExpr::ArrayCast { from, to, func, explicit, arg } => {
+                let a = arg.eval(row, rt, cx)?;
+                let Datum::Array(a) = &a else { return Ok(a) };
+                let mut elements = Vec::with_capacity(a.elements.len());
+                for e in &a.elements {
+                    elements.push(match (e, func) {
+                        (Datum::Null, _) => Datum::Null,
+                        (e, Some(f)) => f(e, -1, *explicit, &cx.eval)?,
+                        (e, None) => cast::cast_via_text(*from, *to, e, -1, *explicit, &cx.eval)?,
+                    });
+                }
+                Ok(Datum::Array(Arc::new(Array { element_type: *to, dims: a.dims.clone(), elements })))
+            }
+            CExpr::ArrayTypmod { element, typmod, explicit, arg } => {
+                let a = arg.eval(row, rt, cx)?;
+                let Datum::Array(a) = &a else { return Ok(a) };
+                let mut elements = Vec::with_capacity(a.elements.len());
+                for e in &a.elements {
+                    let e = e.clone();
+                    elements.push(if e.is_null() { e } else { cast::apply_typmod(*element, e, *typmod, *explicit, &cx.eval)? });
+                }
+                Ok(Datum::Array(Arc::new(Array { element_type: *element, dims: a.dims.clone(), elements })))
+            }
+            CExpr::Retag { ty, arg } => Ok(match arg.eval(row, rt, cx)? {
+                Datum::Record(r) => Datum::Record(Arc::new(Record { type_oid: *ty, fields: r.fields.clone() })),
+                other => other,
+            }),
+            CExpr::And(list) => {
+                let mut null = false;
+                for e in list {
+                    match e.eval(row, rt, cx)? {
+                        Datum::Bool(false) => return Ok(Datum::Bool(false)),
+                        Datum::Null => null = true,
+                        _ => {}
+                    }
+                }
+                Ok(if null { Datum::Null } else { Datum::Bool(true) })
+            }
+            CExpr::Or(list) => {
+                let mut null = false;
+                for e in list {
+                    match e.eval(row, rt, cx)? {
+                        Datum::Bool(true) => return Ok(Datum::Bool(true)),
+                        Datum::Null => null = true,
+                        _ => {}
+                    }
+                }
+                Ok(if null { Datum::Null } else { Datum::Bool(false) })
+            }
+            CExpr::Not(e) => Ok(match e.eval(row, rt, cx)? {
+                Datum::Bool(b) => Datum::Bool(!b),
+                _ => Datum::Null,
+            }),
+            CExpr::IsNull { arg, negated, row: as_row } => {
+                let a = arg.eval(row, rt, cx)?;
+                let result = match &a {
+                    Datum::Record(r) if *as_row => {
+                        if *negated { r.fields.iter().all(|f| !f.1.is_null()) } else { r.fields.iter().all(|f| f.1.is_null()) }
+                    }
+                    d => d.is_null() != *negated,
+                };
+                Ok(Datum::Bool(result))
+            }
+            CExpr::BoolTest { arg, test } => {
+                let a = match arg.eval(row, rt, cx)? {
+                    Datum::Bool(b) => Some(b),
+                    _ => None,
+                };
+                use BoolTestKind as B;
+                Ok(Datum::Bool(match test {
+                    B::True => a == Some(true),
+                    B::NotTrue => a != Some(true),
+                    B::False => a == Some(false),
+                    B::NotFalse => a != Some(false),
+                    B::Unknown => a.is_none(),
+                    B::NotUnknown => a.is_some(),
+                }))
+            }
+            CExpr::IsDistinct { left, right, eq, negated } => {
+                let a = [left.eval(row, rt, cx)?, right.eval(row, rt, cx)?];
+                let distinct = match (a[0].is_null(), a[1].is_null()) {
+                    (true, true) => false,
+                    (false, false) => !matches!(eq(&cx.eval, &a)?, Datum::Bool(true)),
+                    _ => true,
+                };
+                Ok(Datum::Bool(distinct != *negated))
+            }
+            CExpr::NullIf { eq, args } => {
+                let [x, y] = [args[0].eval(row, rt, cx)?, args[1].eval(row, rt, cx)?];
+                if x.is_null() || y.is_null() {
+                    return Ok(x);
+                }
+                let pair = [x, y];
+                let equal = matches!(eq(&cx.eval, &pair)?, Datum::Bool(true));
+                let [x, _] = pair;
+                Ok(if equal { Datum::Null } else { x })
+            }
+            CExpr::Case { arg, whens, otherwise } => {
+                if let Some(a) = arg {
+                    let v = a.eval(row, rt, cx)?;
+                    rt.case_args.push(v);
+                }
+                let mut chosen = None;
+                for (when, then) in whens {
+                    match when.is_true(row, rt, cx) {
+                        Ok(true) => {
+                            chosen = Some(then);
+                            break;
+                        }
+                        Ok(false) => {}
+                        Err(e) => {
+                            if arg.is_some() {
+                                rt.case_args.pop();
+                            }
+                            return Err(e);
+                        }
+                    }
+                }
+                if arg.is_some() {
+                    rt.case_args.pop();
+                }
+                chosen.unwrap_or(otherwise).eval(row, rt, cx)
+            }
+            CExpr::CaseArg => Ok(rt.case_args.last().cloned().unwrap_or_default()),
+            CExpr::Coalesce(list) => {
+                for e in list {
+                    let v = e.eval(row, rt, cx)?;
+                    if !v.is_null() {
+                        return Ok(v);
+                    }
+                }
+                Ok(Datum::Null)
+            }
+            CExpr::MinMax { ty, greatest, args } => {
+                let mut best = Datum::Null;
+                for e in args {
+                    let v = e.eval(row, rt, cx)?;
+                    if v.is_null() {
+                        continue;
+                    }
+                    let wanted = if *greatest { Ordering::Greater } else { Ordering::Less };
+                    if best.is_null() || key::compare(*ty, &v, &best) == wanted {
+                        best = v;
+                    }
+                }
+                Ok(best)
+            }
+            CExpr::SqlValue(v) => super::sqlvalue::value(*v, cx),
+            CExpr::Once { index, arg } => {
+                if let Some(Some(v)) = rt.once.get(*index) {
+                    return Ok(v.clone());
+                }
+                let v = arg.eval(row, rt, cx)?;
+                if let Some(slot) = rt.once.get_mut(*index) {
+                    *slot = Some(v.clone());
+                }
+                Ok(v)
+            }
+            CExpr::ScalarArray { f, strict, any, args } => {
+                let x = args[0].eval(row, rt, cx)?;
+                let list = args[1].eval(row, rt, cx)?;
+                super::arrays::scalar_array(*f, *strict, *any, x, &list, cx)
+            }
+            CExpr::InSet { ty, arg, set, has_null, negated } => {
+                let x = arg.eval(row, rt, cx)?;
+                if x.is_null() {
+                    return Ok(Datum::Null);
+                }
+                let mut k = Vec::new();
+                key::hash_equal_key(*ty, &x, &mut k)?;
+                Ok(if set.contains(&k) {
+                    Datum::Bool(!*negated)
+                } else if *has_null {
+                    Datum::Null
+                } else {
+                    Datum::Bool(*negated)
+                })
+            }
+            CExpr::RowCompare { kind, types, left, right } => row_compare(*kind, types, left, right, row, rt, cx),
+            CExpr::SubPlan(s) => super::subplan::eval(s, row, rt, cx),
+            CExpr::MergeAction => Ok(Datum::text(rt.action)),
+            other => other.eval_composite(row, rt, cx),
+        }
+    }
+
+    #[inline(never)]
+    fn eval_composite(&self, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Datum> {
+        match self {
+            CExpr::Array { element, multidim, args } => {
+                let mut elements = Vec::with_capacity(args.len());
+                for a in args {
+                    elements.push(a.eval(row, rt, cx)?);
+                }
+                if *multidim { super::arrays::join(*element, &elements) } else { Ok(super::arrays::from_list(*element, elements)) }
+            }
+            CExpr::Row { ty, types, args } => {
+                let mut fields = Vec::with_capacity(args.len());
+                for (a, t) in args.iter().zip(types) {
+                    fields.push((*t, a.eval(row, rt, cx)?));
+                }
+                Ok(Datum::Record(Arc::new(Record { type_oid: *ty, fields })))
+            }
+            CExpr::Field { index, arg } => Ok(match arg.eval(row, rt, cx)? {
+                Datum::Record(r) => r.fields.get(*index).map(|f| f.1.clone()).unwrap_or_default(),
+                _ => Datum::Null,
+            }),
+            CExpr::Subscript { arg, subs, slice } => {
+                let a = arg.eval(row, rt, cx)?;
+                if a.is_null() {
+                    return Ok(a);
+                }
+                let Some(bounds) = subscripts(subs, row, rt, cx)? else { return Ok(Datum::Null) };
+                Ok(super::arrays::subscript(&a, &bounds, *slice))
+            }
+            CExpr::JsonSubscript { f, arg, subs } => {
+                let mut a = arg.eval(row, rt, cx)?;
+                for s in subs {
+                    let i = match &s.upper {
+                        Some(e) => e.eval(row, rt, cx)?,
+                        None => Datum::Null,
+                    };
+                    if a.is_null() || i.is_null() {
+                        return Ok(Datum::Null);
+                    }
+                    let text = match i {
+                        Datum::Int4(n) => n.to_string(),
+                        Datum::Text(t) => t.to_string(),
+                        other => format!("{other:?}"),
+                    };
+                    let path = super::arrays::from_list(oids::TEXT, vec![Datum::text(text)]);
+                    a = f(&cx.eval, &[a, path])?;
+                }
+                Ok(a)
+            }
+            CExpr::SubscriptAssign { element, arg, subs, slice, value } => {
+                let a = arg.eval(row, rt, cx)?;
+                let v = value.eval(row, rt, cx)?;
+                let Some(bounds) = subscripts(subs, row, rt, cx)? else {
+                    return Err(Error::new(sqlstate::NULL_VALUE_NOT_ALLOWED, "array subscript in assignment must not be null"));
+                };
+                super::arrays::assign(*element, a, &bounds, *slice, v)
+            }
+            CExpr::FieldAssign { ty, types, index, arg, value } => {
+                let a = arg.eval(row, rt, cx)?;
+                let v = value.eval(row, rt, cx)?;
+                let mut fields = match a {
+                    Datum::Record(r) => r.fields.clone(),
+                    _ => types.iter().map(|t| (*t, Datum::Null)).collect(),
+                };
+                if let Some(f) = fields.get_mut(*index) {
+                    f.1 = v;
+                }
+                Ok(Datum::Record(Arc::new(Record { type_oid: *ty, fields })))
+            }
+            _ => Err(Error::internal("expression kind")),
+        }
+    }
+}
+
+type Bounds = Vec<(Option<i32>, Option<i32>)>;
+
+/// None: a subscript is NULL.
+fn subscripts(subs: &[CSubscript], row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Option<Bounds>> {
+    let mut out = Vec::with_capacity(subs.len());
+    for s in subs {
+        let mut pair = [None, None];
+        for (slot, e) in pair.iter_mut().zip([&s.lower, &s.upper]) {
+            if let Some(e) = e {
+                match e.eval(row, rt, cx)? {
+                    Datum::Int4(v) => *slot = Some(v),
+                    _ => return Ok(None),
+                }
+            }
+        }
+        out.push((pair[0], pair[1]));
+    }
+    Ok(Some(out))
+}
+
+pub fn compare_int(op: IntOp, l: i64, r: i64) -> bool {
+    match op {
+        IntOp::Eq => l == r,
+        IntOp::Ne => l != r,
+        IntOp::Lt => l < r,
+        IntOp::Le => l <= r,
+        IntOp::Gt => l > r,
+        IntOp::Ge => l >= r,
+    }
+}
+
+/// None: strict, and an argument is NULL.
+pub fn eval_args(
+    args: &[CExpr],
+    strict: bool,
+    row: &[Datum],
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Result<Option<Vec<Datum>>> {
+    let mut out = Vec::with_capacity(args.len());
+    for a in args {
+        let v = a.eval(row, rt, cx)?;
+        if strict && v.is_null() {
+            return Ok(None);
+        }
+        out.push(v);
+    }
+    Ok(Some(out))
+}
+
+fn row_compare(
+    kind: CompareKind,
+    types: &[Oid],
+    left: &[CExpr],
+    right: &[CExpr],
+    row: &[Datum],
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Result<Datum> {
+    for ((l, r), ty) in left.iter().zip(right).zip(types) {
+        let (a, b) = (l.eval(row, rt, cx)?, r.eval(row, rt, cx)?);
+        if a.is_null() || b.is_null() {
+            return Ok(Datum::Null);
+        }
+        let ordering = key::compare(*ty, &a, &b);
+        if ordering != Ordering::Equal {
+            let less = ordering == Ordering::Less;
+            return Ok(Datum::Bool(match kind {
+                CompareKind::Lt | CompareKind::Le => less,
+                CompareKind::Gt | CompareKind::Ge => !less,
+                CompareKind::Eq => false,
+                CompareKind::Ne => true,
+            }));
+        }
+    }
+    Ok(Datum::Bool(matches!(kind, CompareKind::Le | CompareKind::Ge | CompareKind::Eq)))
+}

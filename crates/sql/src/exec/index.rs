@@ -1,0 +1,168 @@
+//! Index keys and ranges.
+
+use super::context::{ExecContext, Runtime};
+use super::expr::CExpr;
+use crate::catalog::{Index, IndexKey};
+use crate::plan::{IndexAccess, IndexPlan};
+use kilndb_base::{Oid, Result};
+use kilndb_types::{Datum, key, oids};
+use std::ops::Bound;
+
+/// A value as the key's type holds it; None: no value of the key's type equals it (an integer out of range).
+fn fit(ty: Oid, d: Datum) -> Result<Datum, i8> {
+    let wide = match (&d, ty) {
+        (Datum::Int2(v), oids::INT4 | oids::INT8) => i64::from(*v),
+        (Datum::Int4(v), oids::INT2 | oids::INT8) => i64::from(*v),
+        (Datum::Int8(v), oids::INT2 | oids::INT4) => *v,
+        _ => return Ok(d),
+    };
+    match ty {
+        oids::INT8 => Ok(Datum::Int8(wide)),
+        oids::INT4 => i32::try_from(wide).map(Datum::Int4).map_err(|_| if wide > 0 { 1 } else { -1 }),
+        _ => i16::try_from(wide).map(Datum::Int2).map_err(|_| if wide > 0 { 1 } else { -1 }),
+    }
+}
+
+pub fn append(k: &IndexKey, d: &Datum, out: &mut Vec<u8>) -> Result<()> {
+    key::encode_key(k.type_oid, d, k.descending, k.nulls_first, out)
+}
+
+/// The smallest byte string above all that begin with `prefix`.
+pub fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
+    let mut out = prefix.to_vec();
+    while let Some(last) = out.last_mut() {
+        if *last < 0xff {
+            *last += 1;
+            return Some(out);
+        }
+        out.pop();
+    }
+    None
+}
+
+pub type Range = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+pub fn prefix_range(prefix: Vec<u8>) -> Range {
+    if prefix.is_empty() {
+        return (Bound::Unbounded, Bound::Unbounded);
+    }
+    let upper = successor(&prefix).map_or(Bound::Unbounded, Bound::Excluded);
+    (Bound::Included(prefix), upper)
+}
+
+/// The ranges of keys to read; empty: no row can match.
+pub fn ranges(a: &IndexAccess, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Vec<Range>> {
+    let mut prefix = Vec::with_capacity(24);
+    for (k, e) in a.index.keys.iter().zip(&a.equal) {
+        let v = e.eval(&[], rt, cx)?;
+        if v.is_null() {
+            return Ok(Vec::new());
+        }
+        match fit(k.type_oid, v) {
+            Ok(v) => append(k, &v, &mut prefix)?,
+            Err(_) => return Ok(Vec::new()),
+        }
+    }
+    let Some(next) = a.index.keys.get(a.equal.len()) else { return Ok(vec![prefix_range(prefix)]) };
+    if let Some(e) = &a.any_of {
+        let Datum::Array(list) = e.eval(&[], rt, cx)? else { return Ok(Vec::new()) };
+        let mut keys = Vec::new();
+        for v in list.elements.iter().filter(|v| !v.is_null()) {
+            if let Ok(v) = fit(next.type_oid, v.clone()) {
+                let mut k = prefix.clone();
+                append(next, &v, &mut k)?;
+                keys.push(k);
+            }
+        }
+        keys.sort();
+        keys.dedup();
+        return Ok(keys.into_iter().map(prefix_range).collect());
+    }
+    if a.lower.is_none() && a.upper.is_none() {
+        return Ok(vec![prefix_range(prefix)]);
+    }
+    let mut null_key = prefix.clone();
+    append(next, &Datum::Null, &mut null_key)?;
+    let after_null = successor(&null_key);
+    let nulls_low = next.nulls_first;
+    let whole = prefix_range(prefix.clone());
+    // A value beyond the type's range is below or above all keys; in a descending key the other way round.
+    let side = |s: i8| if next.descending { -s } else { s };
+    let lower = match &a.lower {
+        Some(b) => {
+            let v = b.value.eval(&[], rt, cx)?;
+            if v.is_null() {
+                return Ok(Vec::new());
+            }
+            match fit(next.type_oid, v) {
+                Ok(v) => {
+                    let mut k = prefix.clone();
+                    append(next, &v, &mut k)?;
+                    if b.inclusive { Bound::Included(k) } else { successor(&k).map_or(Bound::Unbounded, Bound::Included) }
+                }
+                Err(s) if side(s) > 0 => return Ok(Vec::new()),
+                Err(_) if nulls_low => after_null.clone().map_or(Bound::Unbounded, Bound::Included),
+                Err(_) => whole.0.clone(),
+            }
+        }
+        None if nulls_low => after_null.map_or(Bound::Unbounded, Bound::Included),
+        None => whole.0.clone(),
+    };
+    let upper = match &a.upper {
+        Some(b) => {
+            let v = b.value.eval(&[], rt, cx)?;
+            if v.is_null() {
+                return Ok(Vec::new());
+            }
+            match fit(next.type_oid, v) {
+                Ok(v) => {
+                    let mut k = prefix.clone();
+                    append(next, &v, &mut k)?;
+                    if b.inclusive { successor(&k).map_or(Bound::Unbounded, Bound::Excluded) } else { Bound::Excluded(k) }
+                }
+                Err(s) if side(s) < 0 => return Ok(Vec::new()),
+                Err(_) if !nulls_low => Bound::Excluded(null_key),
+                Err(_) => whole.1.clone(),
+            }
+        }
+        None if !nulls_low => Bound::Excluded(null_key),
+        None => whole.1,
+    };
+    Ok(vec![(lower, upper)])
+}
+
+/// The entry of a table row; None: the row is not in the (partial) index. The flag: a key column is NULL.
+pub fn entry(p: &IndexPlan, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Option<(Vec<u8>, bool)>> {
+    if let Some(f) = &p.predicate
+        && !f.is_true(row, rt, cx)?
+    {
+        return Ok(None);
+    }
+    let mut out = Vec::with_capacity(24);
+    let mut null = false;
+    for (k, e) in p.index.keys.iter().zip(&p.keys) {
+        match e {
+            CExpr::Slot(i) => {
+                let d = row.get(*i).unwrap_or(&Datum::Null);
+                null |= d.is_null();
+                append(k, d, &mut out)?;
+            }
+            e => {
+                let d = e.eval(row, rt, cx)?;
+                null |= d.is_null();
+                append(k, &d, &mut out)?;
+            }
+        }
+    }
+    Ok(Some((out, null)))
+}
+
+/// The key of plain columns, for the recheck of index scans.
+pub fn plain_key(index: &Index, row: &[Datum]) -> Result<Vec<u8>> {
+    let mut out = Vec::with_capacity(24);
+    for k in &index.keys {
+        let d = row.get(usize::try_from(k.attnum - 1).unwrap_or(usize::MAX)).unwrap_or(&Datum::Null);
+        append(k, d, &mut out)?;
+    }
+    Ok(out)
+}

@@ -1,0 +1,114 @@
+//! SELECT … FOR UPDATE and its relatives.
+
+use super::context::*;
+use super::scan;
+use super::state::Unary;
+use crate::bind::ir::{LockStrength, LockWait};
+use crate::plan::{LockTarget, Op, OutCol};
+use kilndb_base::{Result, RowId};
+use kilndb_storage::{RowLockMode, WaitPolicy, WriteOptions, WriteOutcome};
+use kilndb_types::Datum;
+
+pub struct LockRowsState {
+    pub unary: Unary,
+    bytes: Vec<u8>,
+}
+
+impl LockRowsState {
+    pub fn new(unary: Unary) -> LockRowsState {
+        LockRowsState { unary, bytes: Vec::new() }
+    }
+    pub fn rescan(&mut self, rt: &mut Runtime) {
+        self.unary.rescan(rt);
+    }
+    pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let node = self.unary.node.clone();
+        let Op::LockRows { targets, recheck, .. } = &node.op else { return Ok(()) };
+        while out.rows == 0 {
+            if !self.unary.fill(out.max, rt, cx)? {
+                break;
+            }
+            for i in 0..self.unary.buffer.rows {
+                let mut row = self.unary.buffer.row(i).to_vec();
+                let mut keep = true;
+                let mut changed = false;
+                for t in targets {
+                    match self.lock(t, &mut row, cx)? {
+                        Locked::Yes => {}
+                        Locked::Changed => changed = true,
+                        Locked::Gone => {
+                            keep = false;
+                            break;
+                        }
+                    }
+                }
+                if keep
+                    && changed
+                    && let Some(e) = recheck
+                {
+                    keep = e.is_true(&row, rt, cx)?;
+                }
+                if keep {
+                    out.push(&row);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn lock(&mut self, t: &LockTarget, row: &mut [Datum], cx: &mut ExecContext<'_>) -> Result<Locked> {
+        // A row that an outer join filled with NULLs has nothing to lock.
+        let Some(Datum::Tid(block, slot)) = row.get(t.ctid) else { return Ok(Locked::Yes) };
+        let rid = RowId { block: *block, slot: *slot };
+        let mode = match t.strength {
+            LockStrength::KeyShare => RowLockMode::KeyShare,
+            LockStrength::Share => RowLockMode::Share,
+            LockStrength::NoKeyUpdate => RowLockMode::NoKeyUpdate,
+            LockStrength::Update => RowLockMode::Update,
+        };
+        let wait = match t.wait {
+            LockWait::Wait => WaitPolicy::Wait,
+            LockWait::NoWait => WaitPolicy::NoWait,
+            LockWait::SkipLocked => WaitPolicy::SkipLocked,
+        };
+        let mut options = WriteOptions { wait, latest: false, key_update: false };
+        let mut changed = false;
+        loop {
+            let outcome = t.heap.lock_row(cx.txn, rid, &cx.snapshot, mode, &options, cx.park).map_err(|e| name_it(e, t))?;
+            match outcome {
+                WriteOutcome::Done => return Ok(if changed { Locked::Changed } else { Locked::Yes }),
+                WriteOutcome::SelfModified => return Ok(Locked::Yes),
+                WriteOutcome::Deleted | WriteOutcome::Skipped => return Ok(Locked::Gone),
+                WriteOutcome::Changed => {
+                    if !t.heap.fetch_latest(cx.txn, rid, &mut self.bytes)? {
+                        return Ok(Locked::Gone);
+                    }
+                    let mut values = Vec::new();
+                    scan::decode_all(&t.table, &self.bytes, &mut values)?;
+                    for (slot, o) in &t.columns {
+                        if let OutCol::Column(c) = o {
+                            row[*slot] = values.get(*c).cloned().unwrap_or_default();
+                        }
+                    }
+                    changed = true;
+                    options.latest = true;
+                }
+            }
+        }
+    }
+}
+
+enum Locked {
+    Yes,
+    Changed,
+    Gone,
+}
+
+/// 55P03 names the table.
+fn name_it(e: kilndb_base::Error, t: &LockTarget) -> kilndb_base::Error {
+    let mut e = e;
+    if e.sqlstate() == kilndb_base::sqlstate::LOCK_NOT_AVAILABLE {
+        e.0.message = format!("could not obtain lock on row in relation \"{}\"", t.table.name);
+    }
+    e
+}

@@ -1,0 +1,166 @@
+//! Running plans.
+//!
+//! Invariants
+//! 1. An [`Execution`] owns all its state and borrows nothing between calls: it can be put aside and resumed.
+//! 2. Every loop over rows passes `Park::checkpoint` at least once per batch.
+//! 3. A data-modifying plan runs to its end before its first RETURNING row is handed out.
+//!
+//! Must not know: sockets, protocol, catalogs' representation.
+
+pub mod aggregate;
+pub mod arrays;
+pub mod constraint;
+pub mod context;
+pub mod cte;
+pub mod expr;
+pub mod function;
+pub mod hash;
+pub mod index;
+pub mod join;
+pub mod lockrows;
+pub mod modify;
+pub mod scan;
+pub mod sort;
+pub mod sqlvalue;
+pub mod state;
+pub mod subplan;
+pub mod window;
+pub mod write;
+
+use crate::plan::{Op, Plan};
+pub use context::*;
+use kilndb_base::Result;
+use kilndb_types::Datum;
+use state::State;
+use std::sync::Arc;
+
+/// One run of a plan; resumable between batches of rows.
+pub struct Execution {
+    plan: Arc<Plan>,
+    root: State,
+    rt: Runtime,
+    batch: Batch,
+    /// Next row of `batch` to hand out.
+    position: usize,
+    finished: bool,
+    /// Rows returned, or changed by a data-modifying plan.
+    rows: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Rows handed out by this call; for data-modifying plans rows changed.
+    pub rows: u64,
+    pub finished: bool,
+}
+
+impl Execution {
+    pub fn start(plan: Arc<Plan>, params: &[Datum], cx: &mut ExecContext<'_>) -> Result<Execution> {
+        let _ = cx;
+        let rt = Runtime {
+            params: params.to_vec(),
+            exec_params: vec![Datum::Null; plan.exec_params],
+            subplans: plan.subplans.iter().map(|_| None).collect(),
+            ctes: plan.ctes.iter().map(|_| None).collect(),
+            once: vec![None; plan.once],
+            case_args: Vec::new(),
+            action: "",
+            counters: None,
+            plan: plan.clone(),
+        };
+        let root = State::new(&plan.root);
+        let batch = Batch::new(plan.root.width);
+        Ok(Execution { plan, root, rt, batch, position: 0, finished: false, rows: 0 })
+    }
+
+    pub fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
+    /// Hands out up to `max_rows` rows (None: all).
+    pub fn run(&mut self, cx: &mut ExecContext<'_>, max_rows: Option<u64>, sink: &mut dyn RowSink) -> Result<Progress> {
+        if self.plan.explain.is_some() {
+            return self.run_explain(cx, sink);
+        }
+        self.run_plan(cx, max_rows, sink)
+    }
+
+    fn run_explain(&mut self, cx: &mut ExecContext<'_>, sink: &mut dyn RowSink) -> Result<Progress> {
+        struct Discard;
+        impl RowSink for Discard {
+            fn row(&mut self, _values: &[Datum]) -> Result<()> {
+                Ok(())
+            }
+        }
+        let analyze = self.plan.explain.as_ref().is_some_and(|o| o.analyze);
+        let mut millis = None;
+        if analyze {
+            self.enable_counters();
+            let started = std::time::Instant::now();
+            self.run_plan(cx, None, &mut Discard)?;
+            millis = Some(started.elapsed().as_secs_f64() * 1e3);
+        }
+        let lines = crate::explain::lines(&self.plan, self.counters(), None, millis);
+        for l in &lines {
+            sink.row(&[Datum::text(l)])?;
+        }
+        self.finished = true;
+        Ok(Progress { rows: lines.len() as u64, finished: true })
+    }
+
+    fn run_plan(&mut self, cx: &mut ExecContext<'_>, max_rows: Option<u64>, sink: &mut dyn RowSink) -> Result<Progress> {
+        let limit = max_rows.filter(|n| *n > 0).unwrap_or(u64::MAX);
+        let mut handed = 0;
+        while !self.finished {
+            while self.position < self.batch.rows {
+                if handed >= limit {
+                    return Ok(Progress { rows: handed, finished: false });
+                }
+                sink.row(self.batch.row(self.position))?;
+                self.position += 1;
+                handed += 1;
+            }
+            if handed >= limit {
+                return Ok(Progress { rows: handed, finished: false });
+            }
+            self.batch.clear();
+            self.position = 0;
+            self.batch.max = usize::try_from(limit - handed).unwrap_or(BATCH_ROWS).clamp(1, BATCH_ROWS);
+            cx.park.checkpoint()?;
+            self.root.next(&mut self.batch, &mut self.rt, cx)?;
+            if self.batch.rows == 0 {
+                self.finish(cx)?;
+            }
+        }
+        self.rows += handed;
+        let rows = match (&self.plan.root.op, &self.root) {
+            (Op::Modify(_), State::Modify(m)) => m.changed,
+            _ => handed,
+        };
+        Ok(Progress { rows, finished: true })
+    }
+
+    /// Data-modifying CTEs that nobody read still run.
+    fn finish(&mut self, cx: &mut ExecContext<'_>) -> Result<()> {
+        for number in self.plan.run_always.clone() {
+            cte::run_to_end(number, &mut self.rt, cx)?;
+        }
+        self.finished = true;
+        Ok(())
+    }
+
+    pub fn counters(&self) -> Option<&[Counter]> {
+        self.rt.counters.as_deref()
+    }
+    /// EXPLAIN ANALYZE: count rows and time.
+    pub fn enable_counters(&mut self) {
+        self.rt.counters = Some(vec![Counter::default(); self.plan.nodes]);
+    }
+}
+
+const _: () = {
+    const fn send<T: Send>() {}
+    const fn shared<T: Send + Sync>() {}
+    send::<Execution>();
+    shared::<Plan>();
+};

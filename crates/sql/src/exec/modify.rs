@@ -1,0 +1,395 @@
+//! INSERT, UPDATE, DELETE.
+
+use super::constraint::Queue;
+use super::context::*;
+use super::state::State;
+use super::{index, write};
+use crate::bind::ir::DmlKind;
+use crate::plan::{ModifyPlan, Node, Op};
+use kilndb_base::{Error, Result, RowId, sqlstate};
+use kilndb_storage::{Relation, RowBatch, RowLockMode, WaitPolicy, WriteOptions, WriteOutcome};
+use kilndb_types::Datum;
+use std::sync::Arc;
+
+pub struct ModifyState {
+    pub node: Arc<Node>,
+    input: State,
+    pub changed: u64,
+    done: bool,
+    results: Vec<Datum>,
+    result_rows: usize,
+    next: usize,
+    bytes: Vec<u8>,
+    queue: Queue,
+    /// Rows that ON CONFLICT DO UPDATE changed in this command.
+    touched: std::collections::HashSet<RowId>,
+}
+
+fn tid(rid: RowId) -> Datum {
+    Datum::Tid(rid.block, rid.slot)
+}
+
+impl ModifyState {
+    pub fn new(node: &Arc<Node>, input: &Arc<Node>) -> ModifyState {
+        ModifyState {
+            node: node.clone(),
+            input: State::new(input),
+            changed: 0,
+            done: false,
+            results: Vec::new(),
+            result_rows: 0,
+            next: 0,
+            bytes: Vec::new(),
+            queue: Queue::default(),
+            touched: Default::default(),
+        }
+    }
+
+    pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let node = self.node.clone();
+        let Op::Modify(m) = &node.op else { return Ok(()) };
+        if !self.done {
+            self.run(m, rt, cx)?;
+            self.done = true;
+        }
+        let width = node.width;
+        while !out.full() && self.next < self.result_rows {
+            out.push(&self.results[self.next * width..(self.next + 1) * width]);
+            self.next += 1;
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, m: &ModifyPlan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let mut batch = Batch::new(m.input_width);
+        loop {
+            batch.clear();
+            cx.park.checkpoint()?;
+            self.input.next(&mut batch, rt, cx)?;
+            if batch.rows == 0 {
+                break;
+            }
+            match m.kind {
+                DmlKind::Insert if m.conflict.is_none() => self.insert_batch(m, &batch, rt, cx)?,
+                DmlKind::Insert => {
+                    for i in 0..batch.rows {
+                        self.upsert(m, batch.row(i), rt, cx)?;
+                    }
+                }
+                DmlKind::Update => {
+                    for i in 0..batch.rows {
+                        let row = batch.row(i).to_vec();
+                        self.update(m, row, rt, cx)?;
+                    }
+                }
+                DmlKind::Delete => {
+                    for i in 0..batch.rows {
+                        let row = batch.row(i).to_vec();
+                        self.delete(m, row, rt, cx)?;
+                    }
+                }
+                DmlKind::Merge => return Err(Error::unsupported("MERGE is not supported yet")),
+            }
+        }
+        let mut queue = std::mem::take(&mut self.queue);
+        queue.run(m, cx)
+    }
+
+    fn new_row(m: &ModifyPlan, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Vec<Datum>> {
+        let mut values = vec![Datum::Null; m.table.columns.len()];
+        for (column, e) in &m.assignments {
+            values[*column] = e.eval(row, rt, cx)?;
+        }
+        write::complete(m, &mut values, rt, cx)?;
+        Ok(values)
+    }
+
+    fn insert_batch(&mut self, m: &ModifyPlan, batch: &Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        if batch.rows == 1 {
+            let values = Self::new_row(m, batch.row(0), rt, cx)?;
+            write::encode(m, &values, &mut self.bytes)?;
+            let rid = m.heap.insert(cx.txn, &self.bytes)?;
+            return self.inserted(m, batch.row(0), &values, rid, rt, cx);
+        }
+        let mut rows = RowBatch::default();
+        let mut all = Vec::with_capacity(batch.rows);
+        for i in 0..batch.rows {
+            let values = Self::new_row(m, batch.row(i), rt, cx)?;
+            write::encode(m, &values, &mut self.bytes)?;
+            rows.push(RowId::default(), &self.bytes);
+            all.push(values);
+        }
+        let mut rids = Vec::with_capacity(batch.rows);
+        m.heap.insert_many(cx.txn, &rows, &mut rids)?;
+        for (i, (values, rid)) in all.iter().zip(&rids).enumerate() {
+            self.inserted(m, batch.row(i), values, *rid, rt, cx)?;
+        }
+        Ok(())
+    }
+
+    fn inserted(&mut self, m: &ModifyPlan, input: &[Datum], values: &[Datum], rid: RowId, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        if let Some((n, _)) = write::insert_entries(m, values, rid, None, rt, cx)? {
+            return Err(write::duplicate(m, n, values, rt, cx));
+        }
+        self.queue.child_row(m, values);
+        self.changed += 1;
+        if m.returning.is_some() {
+            let mut wide = input.to_vec();
+            Self::widen(m, &mut wide, None, values);
+            self.returning(m, wide, values, rid, rt, cx)?;
+        }
+        Ok(())
+    }
+
+    /// Appends the existing row and the proposed one: see ModifyPlan.
+    fn widen(m: &ModifyPlan, wide: &mut Vec<Datum>, existing: Option<(&[Datum], RowId)>, proposed: &[Datum]) {
+        match existing {
+            Some((values, rid)) => {
+                wide.extend_from_slice(values);
+                wide.push(tid(rid));
+            }
+            None => wide.extend(std::iter::repeat_n(Datum::Null, m.table.columns.len() + 1)),
+        }
+        wide.extend_from_slice(proposed);
+    }
+
+    fn returning(&mut self, m: &ModifyPlan, wide: Vec<Datum>, new: &[Datum], rid: RowId, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let Some(list) = &m.returning else { return Ok(()) };
+        let mut row = wide;
+        row.extend_from_slice(new);
+        row.push(tid(rid));
+        for e in list {
+            let v = e.eval(&row, rt, cx)?;
+            self.results.push(v);
+        }
+        self.result_rows += 1;
+        Ok(())
+    }
+
+    /// Keys of the arbiter indexes.
+    fn arbiters(m: &ModifyPlan) -> Vec<usize> {
+        match &m.conflict {
+            Some(c) if !c.arbiters.is_empty() => c.arbiters.clone(),
+            _ => (0..m.indexes.len()).filter(|i| m.indexes[*i].index.unique).collect(),
+        }
+    }
+
+    fn upsert(&mut self, m: &ModifyPlan, input: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let values = Self::new_row(m, input, rt, cx)?;
+        let arbiters = Self::arbiters(m);
+        loop {
+            cx.park.checkpoint()?;
+            let mut found = None;
+            for &n in &arbiters {
+                let p = &m.indexes[n];
+                let Some((key, null)) = index::entry(p, &values, rt, cx)? else { continue };
+                if null && !p.index.nulls_not_distinct {
+                    continue;
+                }
+                if let Some(rid) = p.relation.index_find_live(cx.txn, &m.heap, &key, cx.park)? {
+                    found = Some(rid);
+                    break;
+                }
+            }
+            match found {
+                Some(rid) => {
+                    if self.on_conflict(m, input, &values, rid, rt, cx)? {
+                        return Ok(());
+                    }
+                    // The row went away meanwhile: try again.
+                }
+                None => {
+                    let savepoint = cx.txn.savepoint();
+                    write::encode(m, &values, &mut self.bytes)?;
+                    let rid = m.heap.insert(cx.txn, &self.bytes)?;
+                    match write::insert_entries(m, &values, rid, None, rt, cx)? {
+                        None => {
+                            self.queue.child_row(m, &values);
+                            self.touched.insert(rid);
+                            self.changed += 1;
+                            if m.returning.is_some() {
+                                let mut wide = input.to_vec();
+                                Self::widen(m, &mut wide, None, &values);
+                                self.returning(m, wide, &values, rid, rt, cx)?;
+                            }
+                            return Ok(());
+                        }
+                        Some((n, _)) if !arbiters.contains(&n) => return Err(write::duplicate(m, n, &values, rt, cx)),
+                        Some(_) => cx.txn.rollback_to(&savepoint, cx.park)?,
+                    }
+                }
+            }
+        }
+    }
+
+    /// False: the conflicting row is gone.
+    fn on_conflict(&mut self, m: &ModifyPlan, input: &[Datum], proposed: &[Datum], rid: RowId, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+        let Some(update) = m.conflict.as_ref().and_then(|c| c.update.as_ref()) else { return Ok(true) };
+        if self.touched.contains(&rid) {
+            return Err(Error::new(
+                sqlstate::CARDINALITY_VIOLATION,
+                "ON CONFLICT DO UPDATE command cannot affect row a second time",
+            )
+            .with_hint("Ensure that no rows proposed for insertion within the same command have duplicate constrained values."));
+        }
+        let options = WriteOptions { wait: WaitPolicy::Wait, latest: true, key_update: false };
+        match m.heap.lock_row(cx.txn, rid, &cx.snapshot, RowLockMode::NoKeyUpdate, &options, cx.park)? {
+            WriteOutcome::Done | WriteOutcome::Changed => {}
+            WriteOutcome::SelfModified => {}
+            WriteOutcome::Deleted | WriteOutcome::Skipped => return Ok(false),
+        }
+        let mut old = Vec::new();
+        let mut bytes = std::mem::take(&mut self.bytes);
+        if !write::latest(m, rid, &mut bytes, &mut old, cx)? {
+            self.bytes = bytes;
+            return Ok(false);
+        }
+        self.bytes = bytes;
+        let mut wide = input.to_vec();
+        Self::widen(m, &mut wide, Some((&old, rid)), proposed);
+        if let Some(f) = &update.filter
+            && !f.is_true(&wide, rt, cx)?
+        {
+            return Ok(true);
+        }
+        let mut new = old.clone();
+        for (column, e) in &update.assignments {
+            new[*column] = e.eval(&wide, rt, cx)?;
+        }
+        write::complete(m, &mut new, rt, cx)?;
+        match self.write_update(m, rid, &old, &new, true, rt, cx)? {
+            WriteOutcome::Done => {}
+            _ => return Ok(false),
+        }
+        self.touched.insert(rid);
+        self.changed += 1;
+        self.returning(m, wide, &new, rid, rt, cx)?;
+        Ok(true)
+    }
+
+    /// Heap, indexes and queued constraint checks of one changed row.
+    #[allow(clippy::too_many_arguments)]
+    fn write_update(&mut self, m: &ModifyPlan, rid: RowId, old: &[Datum], new: &[Datum], latest: bool, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<WriteOutcome> {
+        let mut dead: Vec<(usize, Vec<u8>)> = Vec::new();
+        let mut born = vec![false; m.indexes.len()];
+        let mut key_update = false;
+        let insert = m.kind == DmlKind::Insert;
+        for (n, p) in m.indexes.iter().enumerate() {
+            if !insert && !p.depends.iter().any(|c| m.changed.get(*c).copied().unwrap_or(true)) && p.predicate.is_none() {
+                continue;
+            }
+            let before = index::entry(p, old, rt, cx)?;
+            let after = index::entry(p, new, rt, cx)?;
+            let same = match (&before, &after) {
+                (Some(a), Some(b)) => a.0 == b.0,
+                (None, None) => true,
+                _ => false,
+            };
+            if same {
+                continue;
+            }
+            key_update |= p.index.unique && p.predicate.is_none();
+            born[n] = after.is_some();
+            if let Some(b) = before {
+                dead.push((n, b.0));
+            }
+        }
+        let retired: Vec<(&Relation, &[u8])> = dead.iter().map(|(n, k)| (&*m.indexes[*n].relation, k.as_slice())).collect();
+        write::encode(m, new, &mut self.bytes)?;
+        let options = WriteOptions { wait: WaitPolicy::Wait, latest, key_update };
+        let outcome = m.heap.update(cx.txn, rid, &cx.snapshot, &self.bytes, &retired, &options, cx.park)?;
+        if outcome != WriteOutcome::Done {
+            return Ok(outcome);
+        }
+        if born.contains(&true)
+            && let Some((n, _)) = write::insert_entries(m, new, rid, Some(&born), rt, cx)?
+        {
+            return Err(write::duplicate(m, n, new, rt, cx));
+        }
+        self.queue.changed_row(m, old, Some(new));
+        Ok(outcome)
+    }
+
+    fn update(&mut self, m: &ModifyPlan, mut row: Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let Some(Datum::Tid(block, slot)) = row.get(m.old_ctid) else { return Ok(()) };
+        let rid = RowId { block: *block, slot: *slot };
+        let mut old = Self::old_row(m, &row);
+        let mut latest = false;
+        loop {
+            let mut new = old.clone();
+            for (column, e) in &m.assignments {
+                new[*column] = e.eval(&row, rt, cx)?;
+            }
+            write::complete(m, &mut new, rt, cx)?;
+            match self.write_update(m, rid, &old, &new, latest, rt, cx)? {
+                WriteOutcome::Done => {
+                    self.changed += 1;
+                    return self.returning(m, row, &new, rid, rt, cx);
+                }
+                WriteOutcome::Changed => {
+                    if !self.refresh(m, rid, &mut old, &mut row, rt, cx)? {
+                        return Ok(());
+                    }
+                    latest = true;
+                }
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    fn old_row(m: &ModifyPlan, row: &[Datum]) -> Vec<Datum> {
+        m.old_columns.iter().map(|s| s.and_then(|s| row.get(s).cloned()).unwrap_or_default()).collect()
+    }
+
+    /// Reads the newest version into the row; false if it is gone or no longer qualifies.
+    fn refresh(&mut self, m: &ModifyPlan, rid: RowId, old: &mut Vec<Datum>, row: &mut [Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+        let mut bytes = std::mem::take(&mut self.bytes);
+        let there = write::latest(m, rid, &mut bytes, old, cx);
+        self.bytes = bytes;
+        if !there? {
+            return Ok(false);
+        }
+        for (value, slot) in old.iter().zip(&m.old_columns) {
+            if let Some(s) = slot {
+                row[*s] = value.clone();
+            }
+        }
+        match &m.recheck {
+            Some(e) => e.is_true(row, rt, cx),
+            None => Ok(true),
+        }
+    }
+
+    fn delete(&mut self, m: &ModifyPlan, mut row: Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let Some(Datum::Tid(block, slot)) = row.get(m.old_ctid) else { return Ok(()) };
+        let rid = RowId { block: *block, slot: *slot };
+        let mut old = Self::old_row(m, &row);
+        let mut latest = false;
+        loop {
+            let mut dead: Vec<(usize, Vec<u8>)> = Vec::new();
+            for (n, p) in m.indexes.iter().enumerate() {
+                if let Some((k, _)) = index::entry(p, &old, rt, cx)? {
+                    dead.push((n, k));
+                }
+            }
+            let retired: Vec<(&Relation, &[u8])> =
+                dead.iter().map(|(n, k)| (&*m.indexes[*n].relation, k.as_slice())).collect();
+            let options = WriteOptions { wait: WaitPolicy::Wait, latest, key_update: true };
+            match m.heap.delete(cx.txn, rid, &cx.snapshot, &retired, &options, cx.park)? {
+                WriteOutcome::Done => {
+                    self.queue.changed_row(m, &old, None);
+                    self.changed += 1;
+                    let nulls = vec![Datum::Null; old.len()];
+                    return self.returning(m, row, &nulls, rid, rt, cx);
+                }
+                WriteOutcome::Changed => {
+                    if !self.refresh(m, rid, &mut old, &mut row, rt, cx)? {
+                        return Ok(());
+                    }
+                    latest = true;
+                }
+                _ => return Ok(()),
+            }
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Reading tables.
+
+use super::context::*;
+use super::index;
+use crate::plan::{IndexAccess, Node, Op, OutCol, Scan};
+use kilndb_base::{Error, Result, RowId};
+use kilndb_storage::{Fetched, IndexScan, RowBatch};
+use kilndb_types::{Datum, row};
+use std::sync::Arc;
+
+#[derive(Default)]
+struct IndexCursor {
+    ranges: Vec<index::Range>,
+    /// Range being read.
+    position: usize,
+    scan: Option<IndexScan>,
+    keys: Vec<u8>,
+    ends: Vec<u32>,
+    rids: Vec<RowId>,
+    next: usize,
+    exhausted: bool,
+}
+
+pub struct ScanState {
+    pub node: Arc<Node>,
+    block: u32,
+    rows: RowBatch,
+    next: usize,
+    started: bool,
+    done: bool,
+    cursor: IndexCursor,
+    bytes: Vec<u8>,
+    tids: Vec<RowId>,
+    scratch: Vec<Datum>,
+}
+
+/// Appends the scan's columns of a stored row to `out`.
+pub fn emit(scan: &Scan, bytes: &[u8], rid: RowId, out: &mut Vec<Datum>, scratch: &mut Vec<Datum>) -> Result<()> {
+    let columns = scan.outputs.iter().any(|o| matches!(o, OutCol::Column(_)));
+    if columns {
+        scratch.clear();
+        row::decode_row(&scan.table.descriptor, bytes, Some(&scan.needed), scratch)?;
+        fill_missing(scan, bytes, scratch)?;
+    }
+    for o in &scan.outputs {
+        out.push(match o {
+            OutCol::Column(i) => scratch.get_mut(*i).map(std::mem::take).unwrap_or_default(),
+            OutCol::Ctid => Datum::Tid(rid.block, rid.slot),
+            OutCol::TableOid => Datum::Oid(scan.table.oid),
+            OutCol::Fixed(n) => Datum::Oid(*n),
+        });
+    }
+    Ok(())
+}
+
+/// Columns added after the row was stored have their missing value.
+fn fill_missing(scan: &Scan, bytes: &[u8], values: &mut Vec<Datum>) -> Result<()> {
+    let stored = row::stored_column_count(bytes)?;
+    let count = scan.table.columns.len();
+    if stored < count {
+        values.resize(count, Datum::Null);
+        for i in stored..count {
+            values[i] = scan.table.columns[i].missing.clone();
+        }
+    }
+    Ok(())
+}
+
+/// All columns of a stored row, by position in the table.
+pub fn decode_all(table: &crate::catalog::Table, bytes: &[u8], out: &mut Vec<Datum>) -> Result<()> {
+    out.clear();
+    row::decode_row(&table.descriptor, bytes, None, out)?;
+    let stored = row::stored_column_count(bytes)?;
+    let count = table.columns.len();
+    out.resize(count, Datum::Null);
+    for i in stored..count {
+        out[i] = table.columns[i].missing.clone();
+    }
+    Ok(())
+}
+
+impl ScanState {
+    pub fn new(node: &Arc<Node>) -> ScanState {
+        ScanState {
+            node: node.clone(),
+            block: 0,
+            rows: RowBatch::default(),
+            next: 0,
+            started: false,
+            done: false,
+            cursor: IndexCursor::default(),
+            bytes: Vec::new(),
+            tids: Vec::new(),
+            scratch: Vec::new(),
+        }
+    }
+    pub fn rescan(&mut self) {
+        self.block = 0;
+        self.rows.rows.clear();
+        self.next = 0;
+        self.started = false;
+        self.done = false;
+    }
+
+    pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        if self.done {
+            return Ok(());
+        }
+        let node = self.node.clone();
+        match &node.op {
+            Op::SeqScan(scan) => self.seq(scan, out, rt, cx),
+            Op::IndexScan { scan, access } => self.index(scan, access, out, rt, cx),
+            Op::TidScan { scan, tids } => self.tid(scan, tids, out, rt, cx),
+            Op::CountScan { heap } => {
+                let mut total = 0i64;
+                for block in 0..heap.pages() {
+                    total += i64::from(heap.count_block(block, &cx.snapshot)?);
+                    if block % 32 == 0 {
+                        cx.park.checkpoint()?;
+                    }
+                }
+                self.done = true;
+                out.push(&[Datum::Int8(total)]);
+                Ok(())
+            }
+            _ => Err(Error::internal("scan node")),
+        }
+    }
+
+    fn keep(scan: &Scan, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        if let Some(f) = &scan.filter {
+            let from = out.rows * out.width;
+            if !f.is_true(&out.data[from..], rt, cx)? {
+                out.cancel_row();
+                return Ok(());
+            }
+        }
+        out.end_row();
+        Ok(())
+    }
+
+    fn seq(&mut self, scan: &Scan, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        while !out.full() {
+            if self.next >= self.rows.rows.len() {
+                if self.block >= scan.heap.pages() {
+                    self.done = true;
+                    return Ok(());
+                }
+                scan.heap.scan_block(self.block, &cx.snapshot, &mut self.rows)?;
+                self.block += 1;
+                self.next = 0;
+                if self.block % 16 == 0 {
+                    cx.park.checkpoint()?;
+                }
+                continue;
+            }
+            let (rid, from, to) = self.rows.rows[self.next];
+            self.next += 1;
+            let bytes = self.rows.bytes.get(from as usize..to as usize).unwrap_or(&[]);
+            emit(scan, bytes, rid, &mut out.data, &mut self.scratch)?;
+            Self::keep(scan, out, rt, cx)?;
+        }
+        Ok(())
+    }
+
+    fn tid(&mut self, scan: &Scan, tids: &[super::expr::CExpr], out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        if !self.started {
+            self.started = true;
+            self.tids.clear();
+            self.next = 0;
+            for e in tids {
+                match e.eval(&[], rt, cx)? {
+                    Datum::Tid(block, slot) => self.tids.push(RowId { block, slot }),
+                    Datum::Array(a) => self.tids.extend(a.elements.iter().filter_map(|d| match d {
+                        Datum::Tid(block, slot) => Some(RowId { block: *block, slot: *slot }),
+                        _ => None,
+                    })),
+                    _ => {}
+                }
+            }
+            self.tids.sort();
+            self.tids.dedup();
+        }
+        while !out.full() {
+            let Some(rid) = self.tids.get(self.next).copied() else {
+                self.done = true;
+                return Ok(());
+            };
+            self.next += 1;
+            if rid.block >= scan.heap.pages() {
+                continue;
+            }
+            if let Fetched::Visible { .. } = scan.heap.fetch(rid, &cx.snapshot, &mut self.bytes)? {
+                emit(scan, &self.bytes, rid, &mut out.data, &mut self.scratch)?;
+                Self::keep(scan, out, rt, cx)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn index(&mut self, scan: &Scan, access: &IndexAccess, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        if !self.started {
+            self.started = true;
+            let c = &mut self.cursor;
+            c.ranges = index::ranges(access, rt, cx)?;
+            if access.backward {
+                c.ranges.reverse();
+            }
+            c.position = 0;
+            c.scan = None;
+            c.rids.clear();
+            c.ends.clear();
+            c.keys.clear();
+            c.next = 0;
+            c.exhausted = true;
+        }
+        while !out.full() {
+            let c = &mut self.cursor;
+            if c.next >= c.rids.len() {
+                if c.exhausted {
+                    let Some((lower, upper)) = c.ranges.get(c.position).cloned() else {
+                        self.done = true;
+                        return Ok(());
+                    };
+                    c.position += 1;
+                    c.scan = Some(access.relation.index_scan(lower, upper, access.backward));
+                }
+                c.rids.clear();
+                c.ends.clear();
+                c.keys.clear();
+                c.next = 0;
+                let Some(s) = &mut c.scan else { return Ok(()) };
+                c.exhausted = !s.next_batch(&mut c.keys, &mut c.ends, &mut c.rids)?;
+                cx.park.checkpoint()?;
+                continue;
+            }
+            let at = c.next;
+            c.next += 1;
+            let rid = c.rids[at];
+            match scan.heap.fetch(rid, &cx.snapshot, &mut self.bytes)? {
+                Fetched::Invisible => continue,
+                Fetched::Visible { recheck } => {
+                    if recheck && !self.matches_entry(scan, access, at, rt, cx)? {
+                        continue;
+                    }
+                }
+            }
+            emit(scan, &self.bytes, rid, &mut out.data, &mut self.scratch)?;
+            Self::keep(scan, out, rt, cx)?;
+            if access.unique_point && out.rows > 0 {
+                self.done = true;
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Does the visible version still have the key of the entry that led to it?
+    fn matches_entry(&self, scan: &Scan, access: &IndexAccess, at: usize, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+        let c = &self.cursor;
+        let from = if at == 0 { 0 } else { c.ends[at - 1] as usize };
+        let entry = c.keys.get(from..c.ends[at] as usize).unwrap_or(&[]);
+        let mut values = Vec::new();
+        decode_all(&scan.table, &self.bytes, &mut values)?;
+        if access.keys.is_empty() {
+            return Ok(index::plain_key(&access.index, &values)? == entry);
+        }
+        let mut key = Vec::new();
+        for (k, e) in access.index.keys.iter().zip(&access.keys) {
+            let d = e.eval(&values, rt, cx)?;
+            index::append(k, &d, &mut key)?;
+        }
+        Ok(key == entry)
+    }
+}

@@ -1,0 +1,237 @@
+//! Subqueries in expressions.
+
+use super::context::*;
+use super::expr::CExpr;
+use super::state::State;
+use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_types::{Datum, Record, key, oids};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+#[derive(Clone)]
+pub enum SubPlanKind {
+    Exists,
+    Scalar,
+    Row(Vec<Oid>),
+    Array(Oid),
+    Any,
+    All,
+    RowCompare,
+}
+
+#[derive(Clone)]
+pub struct SubPlanUse {
+    pub index: usize,
+    pub kind: SubPlanKind,
+    /// (exec param, slot of the outer row).
+    pub set: Vec<(usize, usize)>,
+    /// Depends on nothing outside: one run serves all rows.
+    pub cacheable: bool,
+    pub test: Option<CExpr>,
+    pub test_params: Vec<usize>,
+    pub hash: Option<Vec<(CExpr, usize, Oid)>>,
+}
+
+pub struct SubState {
+    state: State,
+    started: bool,
+    cached: Option<Datum>,
+    rows: Option<Vec<Vec<Datum>>>,
+    set: Option<(HashSet<Vec<u8>>, bool, usize)>,
+}
+
+pub fn eval(s: &SubPlanUse, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Datum> {
+    for (param, slot) in &s.set {
+        rt.exec_params[*param] = row.get(*slot).cloned().unwrap_or_default();
+    }
+    let mut state = match rt.subplans.get_mut(s.index).and_then(Option::take) {
+        Some(st) => st,
+        None => {
+            let node = rt.plan.subplans[s.index].clone();
+            SubState { state: State::new(&node), started: false, cached: None, rows: None, set: None }
+        }
+    };
+    let result = eval_with(s, &mut state, row, rt, cx);
+    if let Some(slot) = rt.subplans.get_mut(s.index) {
+        *slot = Some(state);
+    }
+    result
+}
+
+fn restart(st: &mut SubState, rt: &mut Runtime) {
+    if st.started {
+        st.state.rescan(rt);
+    }
+    st.started = true;
+}
+
+fn eval_with(s: &SubPlanUse, st: &mut SubState, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Datum> {
+    if s.cacheable
+        && let Some(d) = &st.cached
+    {
+        return Ok(d.clone());
+    }
+    let width = rt.plan.subplans[s.index].width;
+    let value = match &s.kind {
+        SubPlanKind::Exists => {
+            restart(st, rt);
+            let mut b = Batch::with_max(width, 1);
+            st.state.next(&mut b, rt, cx)?;
+            Datum::Bool(b.rows > 0)
+        }
+        SubPlanKind::Scalar | SubPlanKind::Row(_) => {
+            restart(st, rt);
+            match single_row(st, width, rt, cx)? {
+                None => Datum::Null,
+                Some(r) => match &s.kind {
+                    SubPlanKind::Row(types) => {
+                        let fields = types.iter().copied().zip(r).collect();
+                        Datum::Record(Arc::new(Record { type_oid: oids::RECORD, fields }))
+                    }
+                    _ => r.into_iter().next().unwrap_or_default(),
+                },
+            }
+        }
+        SubPlanKind::Array(element) => {
+            restart(st, rt);
+            let rows = all_rows(st, width, rt, cx)?;
+            let list: Vec<Datum> = rows.into_iter().filter_map(|r| r.into_iter().next()).collect();
+            if matches!(list.first(), Some(Datum::Array(_))) {
+                super::arrays::join(*element, &list)?
+            } else {
+                super::arrays::from_list(*element, list)
+            }
+        }
+        SubPlanKind::RowCompare => {
+            restart(st, rt);
+            return match single_row(st, width, rt, cx)? {
+                None => Ok(Datum::Null),
+                Some(r) => test(s, r, row, rt, cx),
+            };
+        }
+        SubPlanKind::Any | SubPlanKind::All => return quantified(s, st, row, width, rt, cx),
+    };
+    if s.cacheable {
+        st.cached = Some(value.clone());
+    }
+    Ok(value)
+}
+
+fn single_row(st: &mut SubState, width: usize, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Option<Vec<Datum>>> {
+    let mut b = Batch::with_max(width, 2);
+    let mut found: Option<Vec<Datum>> = None;
+    loop {
+        b.clear();
+        st.state.next(&mut b, rt, cx)?;
+        if b.rows == 0 {
+            return Ok(found);
+        }
+        if found.is_some() || b.rows > 1 {
+            return Err(Error::new(
+                sqlstate::CARDINALITY_VIOLATION,
+                "more than one row returned by a subquery used as an expression",
+            ));
+        }
+        found = Some(b.row(0).to_vec());
+    }
+}
+
+fn all_rows(st: &mut SubState, width: usize, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Vec<Vec<Datum>>> {
+    let mut b = Batch::new(width);
+    let mut rows = Vec::new();
+    loop {
+        b.clear();
+        cx.park.checkpoint()?;
+        st.state.next(&mut b, rt, cx)?;
+        if b.rows == 0 {
+            return Ok(rows);
+        }
+        rows.extend((0..b.rows).map(|i| b.row(i).to_vec()));
+    }
+}
+
+fn test(s: &SubPlanUse, values: Vec<Datum>, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Datum> {
+    for (param, v) in s.test_params.iter().zip(values) {
+        rt.exec_params[*param] = v;
+    }
+    match &s.test {
+        Some(t) => t.eval(row, rt, cx),
+        None => Ok(Datum::Null),
+    }
+}
+
+fn quantified(
+    s: &SubPlanUse,
+    st: &mut SubState,
+    row: &[Datum],
+    width: usize,
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Result<Datum> {
+    let any = matches!(s.kind, SubPlanKind::Any);
+    if let Some(keys) = s.hash.as_ref().filter(|_| s.cacheable) {
+        if st.set.is_none() {
+            restart(st, rt);
+            let mut set = HashSet::new();
+            let mut has_null = false;
+            let rows = all_rows(st, width, rt, cx)?;
+            let count = rows.len();
+            for r in rows {
+                let mut k = Vec::new();
+                let mut null = false;
+                for (_, column, ty) in keys {
+                    let d = r.get(*column).cloned().unwrap_or_default();
+                    null |= d.is_null();
+                    if !d.is_null() {
+                        key::hash_equal_key(*ty, &d, &mut k)?;
+                    }
+                }
+                has_null |= null;
+                if !null {
+                    set.insert(k);
+                }
+            }
+            st.set = Some((set, has_null, count));
+        }
+        let (has_null, count) = st.set.as_ref().map_or((false, 0), |s| (s.1, s.2));
+        if count == 0 {
+            return Ok(Datum::Bool(false));
+        }
+        let mut k = Vec::new();
+        let mut null = false;
+        for (e, _, ty) in keys {
+            let d = e.eval(row, rt, cx)?;
+            null |= d.is_null();
+            if !d.is_null() {
+                key::hash_equal_key(*ty, &d, &mut k)?;
+            }
+        }
+        if !null && st.set.as_ref().is_some_and(|s| s.0.contains(&k)) {
+            return Ok(Datum::Bool(true));
+        }
+        return Ok(if null || has_null { Datum::Null } else { Datum::Bool(false) });
+    }
+    let rows = match st.rows.take() {
+        Some(r) if s.cacheable => r,
+        _ => {
+            restart(st, rt);
+            all_rows(st, width, rt, cx)?
+        }
+    };
+    let mut null = false;
+    let mut decided = None;
+    for r in &rows {
+        match test(s, r.clone(), row, rt, cx)? {
+            Datum::Bool(b) if b == any => {
+                decided = Some(Datum::Bool(any));
+                break;
+            }
+            Datum::Null => null = true,
+            _ => {}
+        }
+    }
+    if s.cacheable {
+        st.rows = Some(rows);
+    }
+    Ok(decided.unwrap_or(if null { Datum::Null } else { Datum::Bool(!any) }))
+}

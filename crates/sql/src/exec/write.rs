@@ -1,0 +1,126 @@
+//! Writing one row: constraints, heap, indexes.
+
+use super::context::*;
+use super::{index, scan};
+use crate::catalog::Table;
+use crate::plan::ModifyPlan;
+use kilndb_base::{Error, Result, RowId, sqlstate};
+use kilndb_storage::{IndexInsert, Uniqueness};
+use kilndb_types::{Datum, EvalContext, io, row};
+
+/// A value as DETAIL lines show it.
+pub fn show(ty: kilndb_base::Oid, typmod: i32, d: &Datum, cx: &EvalContext<'_>) -> String {
+    if d.is_null() {
+        return "null".into();
+    }
+    let mut out = Vec::new();
+    match io::output_typmod(ty, typmod, d, &mut out, cx) {
+        Ok(()) => String::from_utf8_lossy(&out).into_owned(),
+        Err(_) => "?".into(),
+    }
+}
+
+fn failing_row(t: &Table, values: &[Datum], cx: &EvalContext<'_>) -> String {
+    let list: Vec<String> = t
+        .columns
+        .iter()
+        .zip(values)
+        .filter(|(c, _)| !c.dropped)
+        .map(|(c, v)| {
+            let s = show(c.type_oid, c.typmod, v, cx);
+            if s.len() > 64 { format!("{}...", s.chars().take(64).collect::<String>()) } else { s }
+        })
+        .collect();
+    format!("Failing row contains ({}).", list.join(", "))
+}
+
+/// Generated columns, NOT NULL, CHECK.
+pub fn complete(m: &ModifyPlan, values: &mut [Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    for (column, e) in &m.generated {
+        values[*column] = e.eval(values, rt, cx)?;
+    }
+    for &i in &m.not_null {
+        if values.get(i).is_none_or(Datum::is_null) {
+            let name = m.table.columns[i].name.clone();
+            return Err(Error::new(
+                sqlstate::NOT_NULL_VIOLATION,
+                format!("null value in column \"{name}\" of relation \"{}\" violates not-null constraint", m.table.name),
+            )
+            .with_detail(failing_row(&m.table, values, &cx.eval))
+            .with_table(m.table.schema_name.clone(), m.table.name.clone())
+            .with_column(name));
+        }
+    }
+    for (name, e) in &m.checks {
+        if matches!(e.eval(values, rt, cx)?, Datum::Bool(false)) {
+            return Err(Error::new(
+                sqlstate::CHECK_VIOLATION,
+                format!("new row for relation \"{}\" violates check constraint \"{name}\"", m.table.name),
+            )
+            .with_detail(failing_row(&m.table, values, &cx.eval))
+            .with_table(m.table.schema_name.clone(), m.table.name.clone())
+            .with_constraint(name.clone()));
+        }
+    }
+    Ok(())
+}
+
+pub fn encode(m: &ModifyPlan, values: &[Datum], out: &mut Vec<u8>) -> Result<()> {
+    out.clear();
+    row::encode_row(&m.table.descriptor, values, out)
+}
+
+pub fn duplicate(m: &ModifyPlan, position: usize, values: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Error {
+    let p = &m.indexes[position];
+    let mut names = Vec::new();
+    let mut shown = Vec::new();
+    for (k, e) in p.index.keys.iter().zip(&p.keys) {
+        names.push(match (&k.expression_sql, usize::try_from(k.attnum - 1).ok().and_then(|i| m.table.columns.get(i))) {
+            (_, Some(c)) => c.name.clone(),
+            (Some(sql), None) => sql.clone(),
+            _ => "?".into(),
+        });
+        let d = e.eval(values, rt, cx).unwrap_or_default();
+        shown.push(show(k.type_oid, -1, &d, &cx.eval));
+    }
+    Error::new(
+        sqlstate::UNIQUE_VIOLATION,
+        format!("duplicate key value violates unique constraint \"{}\"", p.index.name),
+    )
+    .with_detail(format!("Key ({})=({}) already exists.", names.join(", "), shown.join(", ")))
+    .with_table(m.table.schema_name.clone(), m.table.name.clone())
+    .with_constraint(p.index.name.clone())
+}
+
+/// Index entries of a new row; the row that conflicts and the index, if any.
+pub fn insert_entries(
+    m: &ModifyPlan,
+    values: &[Datum],
+    rid: RowId,
+    only: Option<&[bool]>,
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Result<Option<(usize, RowId)>> {
+    for (n, p) in m.indexes.iter().enumerate() {
+        if only.is_some_and(|o| !o[n]) {
+            continue;
+        }
+        let Some((key, null)) = index::entry(p, values, rt, cx)? else { continue };
+        let unique = p.index.unique && (!null || p.index.nulls_not_distinct);
+        let u = if unique { Uniqueness::Unique } else { Uniqueness::NotUnique };
+        match p.relation.index_insert(cx.txn, &m.heap, &key, rid, u, cx.park)? {
+            IndexInsert::Inserted => {}
+            IndexInsert::Conflict(other) => return Ok(Some((n, other))),
+        }
+    }
+    Ok(None)
+}
+
+/// The newest version of a row, decoded; false if it is gone.
+pub fn latest(m: &ModifyPlan, rid: RowId, bytes: &mut Vec<u8>, values: &mut Vec<Datum>, cx: &mut ExecContext<'_>) -> Result<bool> {
+    if !m.heap.fetch_latest(cx.txn, rid, bytes)? {
+        return Ok(false);
+    }
+    scan::decode_all(&m.table, bytes, values)?;
+    Ok(true)
+}

@@ -1,0 +1,153 @@
+//! Grouping and aggregates.
+
+use super::*;
+
+impl Planner<'_> {
+    /// Replaces aggregates and grouped expressions above by columns of the aggregation's result.
+    pub fn plan_aggregate(
+        &self,
+        q: &Query,
+        input: Planned,
+        targets: &mut [Target],
+        order: &mut [SortKey],
+        distinct: &mut Distinct,
+        windows: &mut [WindowSpec],
+    ) -> Result<Planned> {
+        let rel = self.new_rel();
+        let groups: Vec<Expr> = q.group_by.clone();
+        let mut aggs: Vec<Expr> = Vec::new();
+        let mut groupings: Vec<Vec<usize>> = Vec::new();
+        let mut having = q.having.clone();
+        let group_count = groups.len();
+        let mut columns = AggColumns { rel, groups: &groups, aggs: &mut aggs, groupings: &mut groupings };
+        for t in targets.iter_mut() {
+            columns.replace(&mut t.expr);
+        }
+        for k in order.iter_mut() {
+            columns.replace(&mut k.expr);
+        }
+        if let Some(h) = &mut having {
+            columns.replace(h);
+        }
+        if let Distinct::On(l) = distinct {
+            l.iter_mut().for_each(|e| columns.replace(e));
+        }
+        for w in windows.iter_mut() {
+            w.partition.iter_mut().for_each(|e| columns.replace(e));
+            w.order.iter_mut().for_each(|k| columns.replace(&mut k.expr));
+        }
+        let mut specs = Vec::new();
+        for a in &aggs {
+            let ExprKind::Agg(call) = &a.kind else { continue };
+            let args = call.args.iter().map(|x| self.compile(x, &input.layout)).collect::<Result<Vec<_>>>()?;
+            let filter = match &call.filter {
+                Some(f) => Some(self.compile(f, &input.layout)?),
+                None => None,
+            };
+            specs.push(AggSpec {
+                oid: call.oid,
+                name: call.name.clone(),
+                arg_types: call.args.iter().map(|x| self.base_type(x.ty)).collect(),
+                args,
+                result: a.ty,
+                filter,
+                distinct: call.distinct,
+                order: self.sort_specs(&call.order, &input.layout)?,
+                direct_args: call.direct_args,
+                within_group: call.direct_args < call.args.len() && !call.order.is_empty() && self.is_ordered_set(call.oid),
+                star: call.star,
+            });
+        }
+        let group_exprs = groups.iter().map(|g| self.compile(g, &input.layout)).collect::<Result<Vec<_>>>()?;
+        let types = groups.iter().map(|g| self.base_type(g.ty)).collect();
+        let width = group_count + specs.len() + groupings.len();
+        let rows = if groups.is_empty() { 1.0 } else { (input.node.rows * 0.1).max(1.0) };
+        let cost = input.node.cost + input.node.rows * 0.02;
+        let label = if groups.is_empty() { "Aggregate" } else { "HashAggregate" };
+        let mut info = Vec::new();
+        if self.explain && !groups.is_empty() {
+            let text: Vec<String> = groups.iter().map(|g| crate::explain::bare(self.show(g))).collect();
+            info.push(format!("Group Key: {}", text.join(", ")));
+        }
+        // Layout: groups, aggregates, GROUPING values.
+        let mut layout = Layout::default();
+        for i in 0..group_count {
+            layout.0.push(ColId { rel, att: i as i16 + 1 });
+        }
+        for i in 0..specs.len() {
+            layout.0.push(ColId { rel, att: 2000 + i as i16 });
+        }
+        for i in 0..groupings.len() {
+            layout.0.push(ColId { rel, att: 4000 + i as i16 });
+        }
+        let sets = q.grouping_sets.clone();
+        let op = Op::Aggregate { input: input.node, groups: group_exprs, types, sets, aggs: specs, groupings };
+        let node = self.node_with(op, width, rows, cost, label, info);
+        let mut planned = Planned { node, layout };
+        if let Some(h) = having {
+            planned = self.filter(planned, &h, rows)?;
+        }
+        Ok(planned)
+    }
+
+    fn is_ordered_set(&self, oid: Oid) -> bool {
+        // mode, percentile_*, rank family: the aggregates of kinds 'o' and 'h'.
+        matches!(oid, 3972..=3996 | 4010..=4060)
+    }
+}
+
+struct AggColumns<'x> {
+    rel: u32,
+    groups: &'x [Expr],
+    aggs: &'x mut Vec<Expr>,
+    groupings: &'x mut Vec<Vec<usize>>,
+}
+
+impl AggColumns<'_> {
+    /// Top-down, so that a grouped expression is found before its parts are replaced.
+    fn replace(&mut self, e: &mut Expr) {
+        if let Some(i) = self.groups.iter().position(|g| crate::bind::same(g, e)) {
+            let loc = e.loc;
+            *e = Expr::column(ColId { rel: self.rel, att: i as i16 + 1 }, e.ty, e.typmod).at(loc);
+            return;
+        }
+        match &mut e.kind {
+            ExprKind::Agg(_) => {
+                let i = match self.aggs.iter().position(|a| crate::bind::same(a, e)) {
+                    Some(i) => i,
+                    None => {
+                        self.aggs.push(e.clone());
+                        self.aggs.len() - 1
+                    }
+                };
+                *e = Expr::column(ColId { rel: self.rel, att: 2000 + i as i16 }, e.ty, e.typmod);
+                return;
+            }
+            ExprKind::Grouping(args) => {
+                let list: Vec<usize> =
+                    args.iter().filter_map(|a| self.groups.iter().position(|g| crate::bind::same(g, a))).collect();
+                self.groupings.push(list);
+                *e = Expr::column(ColId { rel: self.rel, att: 4000 + self.groupings.len() as i16 - 1 }, e.ty, -1);
+                return;
+            }
+            ExprKind::SubLink(s) => {
+                // Correlated columns of the grouped level.
+                let groups = self.groups;
+                let rel = self.rel;
+                let _ = s.query.rewrite(&mut |x| {
+                    if matches!(x.kind, ExprKind::Column(_))
+                        && let Some(i) = groups.iter().position(|g| crate::bind::same(g, x))
+                    {
+                        *x = Expr::column(ColId { rel, att: i as i16 + 1 }, x.ty, x.typmod);
+                    }
+                    Ok(())
+                });
+            }
+            _ => {}
+        }
+        let _ = e.for_children_mut(&mut |c| {
+            self.replace(c);
+            Ok(())
+        });
+    }
+}

@@ -1,0 +1,227 @@
+//! INSERT, UPDATE, DELETE.
+
+use super::query::inner_conditions;
+use super::*;
+use crate::catalog::Table;
+use crate::exec::expr::CExpr;
+use kilndb_base::Error;
+
+impl Planner<'_> {
+    fn row_layout(table: &Table, rel: u32) -> Layout {
+        Layout(table.columns.iter().map(|c| ColId { rel, att: c.attnum }).collect())
+    }
+
+    pub fn plan_dml(&self, q: &Query, d: &Dml, out_rel: u32) -> Result<Planned> {
+        let table = &d.table;
+        self.read_only.set(false);
+        self.lock_table(table.oid, LockMode::RowExclusive);
+        let count = table.columns.len();
+        let row = Self::row_layout(table, d.new_rel);
+        let (input, layout, rows, cost) = if d.kind == DmlKind::Insert {
+            let source = match &d.source {
+                Some(s) => self.plan_query(s, d.source_rel)?,
+                None => {
+                    let node = self.node(Op::Result { filter: None }, 0, 1.0, 0.0, "Result");
+                    Planned { node, layout: Layout::default() }
+                }
+            };
+            let (rows, cost) = (source.node.rows, source.node.cost);
+            (source.node, source.layout, rows, cost)
+        } else {
+            let p = self.plan_from(q, &[], false)?;
+            (p.planned.node, p.planned.layout, p.rows, p.cost)
+        };
+        let input_width = layout.0.len();
+        let old_columns = table.columns.iter().map(|c| layout.find(ColId { rel: d.rel, att: c.attnum })).collect();
+        let old_ctid = layout.find(ColId { rel: d.rel, att: ATT_CTID });
+        if d.kind != DmlKind::Insert && old_ctid.is_none() {
+            return Err(Error::unsupported("UPDATE or DELETE of rows that cannot be identified in this plan"));
+        }
+        // The wider row: see ModifyPlan.
+        let mut wide = layout.clone();
+        if d.kind == DmlKind::Insert {
+            wide.0.extend(Self::row_layout(table, d.rel).0);
+            wide.0.push(ColId { rel: d.rel, att: ATT_CTID });
+            wide.0.extend(Self::row_layout(table, d.excluded_rel).0);
+        }
+        let assign = |list: &[Assignment], layout: &Layout| -> Result<Vec<(usize, CExpr)>> {
+            list.iter().map(|a| Ok((a.column, self.compile(&a.expr, layout)?))).collect()
+        };
+        let assignments = assign(&d.assignments, &layout)?;
+        let mut all = Vec::new();
+        if let Some(f) = &q.filter {
+            f.clone().conjuncts(&mut all);
+        }
+        q.from.iter().for_each(|t| inner_conditions(t, &mut all));
+        let recheck = match Expr::and_all(all) {
+            Some(e) if d.kind != DmlKind::Insert => Some(self.compile(&e, &layout)?),
+            _ => None,
+        };
+        let generated = assign(&d.generated, &row)?;
+        let checks =
+            d.checks.iter().map(|(n, e)| Ok((n.clone(), self.compile(e, &row)?))).collect::<Result<Vec<_>>>()?;
+        let mut changed = vec![d.kind != DmlKind::Update; count];
+        for a in d.assignments.iter().chain(&d.generated) {
+            changed[a.column] = true;
+        }
+        let indexes = self.index_plans(d, &row)?;
+        let key_update = d.kind == DmlKind::Update
+            && indexes.iter().any(|i| i.index.unique && i.depends.iter().any(|c| changed.get(*c).copied().unwrap_or(true)));
+        let conflict = match &d.on_conflict {
+            None => None,
+            Some(c) => {
+                let arbiters = c
+                    .arbiters
+                    .iter()
+                    .filter_map(|a| indexes.iter().position(|i| i.index.oid == a.oid))
+                    .collect();
+                let update = match &c.update {
+                    None => None,
+                    Some(u) => Some(ConflictUpdatePlan {
+                        assignments: assign(&u.assignments, &wide)?,
+                        filter: u.filter.as_ref().map(|f| self.compile(f, &wide)).transpose()?,
+                    }),
+                };
+                Some(ConflictPlan { arbiters, update })
+            }
+        };
+        let mut last = wide.clone();
+        last.0.extend(row.0.iter().copied());
+        last.0.push(ColId { rel: d.new_rel, att: ATT_CTID });
+        let visible: Vec<&Target> = d.returning.iter().filter(|t| !t.junk).collect();
+        let returning = if visible.is_empty() {
+            None
+        } else {
+            let mut list = Vec::new();
+            for t in &visible {
+                let mut e = t.expr.clone();
+                e.rewrite(&mut |x| {
+                    if matches!(x.kind, ExprKind::Column(c) if c.att == ATT_TABLEOID && (c.rel == d.new_rel || c.rel == d.rel)) {
+                        x.kind = ExprKind::Const(kilndb_types::Datum::Oid(table.oid));
+                    }
+                    Ok(())
+                })?;
+                list.push(self.compile(&e, &last)?);
+            }
+            Some(list)
+        };
+        let width = returning.as_ref().map_or(0, Vec::len);
+        let verb = match d.kind {
+            DmlKind::Insert => "Insert",
+            DmlKind::Update => "Update",
+            DmlKind::Delete => "Delete",
+            DmlKind::Merge => "Merge",
+        };
+        let not_null =
+            table.columns.iter().enumerate().filter(|(_, c)| c.not_null && !c.dropped).map(|(i, _)| i).collect();
+        let plan = ModifyPlan {
+            kind: d.kind,
+            heap: self.engine.relation(table.storage)?,
+            input,
+            input_width,
+            old_columns,
+            old_ctid: old_ctid.unwrap_or(0),
+            assignments,
+            recheck,
+            generated,
+            checks,
+            not_null,
+            indexes,
+            foreign_keys: if d.kind == DmlKind::Delete { Vec::new() } else { self.foreign_key_plans(table, &changed)? },
+            referenced_by: self.referenced_plans(d, &changed)?,
+            conflict,
+            returning,
+            changed,
+            key_update,
+            table: table.clone(),
+        };
+        let label = format!("{verb} on {}", table.name);
+        let node = self.node(Op::Modify(Box::new(plan)), width, rows, cost, label);
+        let layout = Layout((0..width).map(|i| ColId { rel: out_rel, att: i as i16 + 1 }).collect());
+        Ok(Planned { node, layout })
+    }
+
+    fn index_plans(&self, d: &Dml, row: &Layout) -> Result<Vec<IndexPlan>> {
+        let mut out = Vec::new();
+        for b in &d.indexes {
+            let mut keys = Vec::new();
+            let mut depends: Vec<usize> = Vec::new();
+            let note = |e: &Expr, depends: &mut Vec<usize>| {
+                let mut used = Vec::new();
+                e.columns(&mut used);
+                depends.extend(used.iter().filter(|c| c.att > 0).map(|c| c.att as usize - 1));
+            };
+            for (k, e) in b.index.keys.iter().zip(&b.expressions) {
+                keys.push(match e {
+                    Some(e) => {
+                        note(e, &mut depends);
+                        self.compile(e, row)?
+                    }
+                    None => {
+                        let i = usize::try_from(k.attnum - 1).unwrap_or(0);
+                        depends.push(i);
+                        CExpr::Slot(i)
+                    }
+                });
+            }
+            let predicate = match &b.predicate {
+                Some(p) => {
+                    note(p, &mut depends);
+                    Some(self.compile(p, row)?)
+                }
+                None => None,
+            };
+            let relation = self.engine.relation(b.index.storage)?;
+            out.push(IndexPlan { index: b.index.clone(), relation, keys, predicate, depends });
+        }
+        Ok(out)
+    }
+
+    fn foreign_key_plans(&self, table: &Table, changed: &[bool]) -> Result<Vec<ForeignKeyPlan>> {
+        let mut out = Vec::new();
+        for key in &table.foreign_keys {
+            let columns: Vec<usize> = key.columns.iter().map(|a| (*a - 1).max(0) as usize).collect();
+            if !columns.iter().any(|c| changed.get(*c).copied().unwrap_or(true)) {
+                continue;
+            }
+            let Some(parent) = self.catalog.table_by_oid(key.referenced_table)? else { continue };
+            self.lock_table(parent.oid, LockMode::RowShare);
+            let Some(index) = parent.indexes.iter().find(|i| i.oid == key.referenced_index) else { continue };
+            let mut index_keys = Vec::new();
+            for k in &index.keys {
+                let Some(position) = key.referenced_columns.iter().position(|c| *c == k.attnum) else {
+                    return Err(Error::internal("foreign key does not cover its index"));
+                };
+                index_keys.push((position, self.base_type(k.type_oid), k.descending, k.nulls_first));
+            }
+            out.push(ForeignKeyPlan {
+                key: key.clone(),
+                columns,
+                parent_heap: self.engine.relation(parent.storage)?,
+                parent_index: self.engine.relation(index.storage)?,
+                parent: parent.clone(),
+                index_keys,
+            });
+        }
+        Ok(out)
+    }
+
+    fn referenced_plans(&self, d: &Dml, changed: &[bool]) -> Result<Vec<ReferencedPlan>> {
+        let mut out = Vec::new();
+        let may_update = d.on_conflict.as_ref().is_some_and(|c| c.update.is_some());
+        if d.kind == DmlKind::Insert && !may_update {
+            return Ok(out);
+        }
+        for key in &d.table.referenced_by {
+            let columns: Vec<usize> = key.referenced_columns.iter().map(|a| (*a - 1).max(0) as usize).collect();
+            if d.kind == DmlKind::Update && !columns.iter().any(|c| changed.get(*c).copied().unwrap_or(true)) {
+                continue;
+            }
+            let Some(child) = self.catalog.table_by_oid(key.table)? else { continue };
+            self.lock_table(child.oid, LockMode::RowShare);
+            let child_columns = key.columns.iter().map(|a| (*a - 1).max(0) as usize).collect();
+            out.push(ReferencedPlan { key: key.clone(), columns, child, child_columns });
+        }
+        Ok(out)
+    }
+}

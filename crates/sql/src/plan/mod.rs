@@ -1,0 +1,247 @@
+//! Plans: how a bound query is run.
+//!
+//! Invariants
+//! 1. A plan is read-only and holds no state of a run: sessions share it.
+//! 2. A column that an expression needs and its input does not have is an execution parameter; whoever runs the
+//!    part with the expression has set it before.
+//!
+//! Must not know: sessions, snapshots, transactions.
+
+mod access;
+mod agg;
+pub mod compile;
+mod cte;
+mod dml;
+mod join;
+pub mod node;
+mod query;
+mod scan;
+mod simplify;
+mod window;
+
+use crate::bind::ir::*;
+use crate::catalog::CatalogView;
+pub use compile::Layout;
+use kilndb_base::{Oid, Result};
+use kilndb_storage::{Engine, LockMode};
+pub use node::*;
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+pub struct Planner<'a> {
+    pub catalog: &'a dyn CatalogView,
+    pub engine: &'a Arc<Engine>,
+    exec_params: RefCell<HashMap<ColId, usize>>,
+    subplans: RefCell<Vec<Arc<Node>>>,
+    ctes: RefCell<Vec<CtePlan>>,
+    cte_numbers: RefCell<HashMap<u32, usize>>,
+    run_always: RefCell<Vec<usize>>,
+    once_count: Cell<usize>,
+    next_node: Cell<usize>,
+    /// Relations that the planner makes count down from the top.
+    next_rel: Cell<u32>,
+    /// Every column that any expression of the statement uses.
+    needed: RefCell<HashSet<ColId>>,
+    locks: RefCell<Vec<(Oid, LockMode)>>,
+    read_only: Cell<bool>,
+    explain: bool,
+}
+
+/// A planned part with its columns.
+pub struct Planned {
+    pub node: Arc<Node>,
+    pub layout: Layout,
+}
+
+pub fn plan(
+    bound: BoundStatement,
+    param_types: Vec<Oid>,
+    catalog: &dyn CatalogView,
+    engine: &Arc<Engine>,
+    eval: &kilndb_types::EvalContext<'_>,
+) -> Result<Arc<Plan>> {
+    let _ = eval;
+    plan_with(bound, param_types, catalog, engine)
+}
+
+pub fn plan_with(bound: BoundStatement, param_types: Vec<Oid>, catalog: &dyn CatalogView, engine: &Arc<Engine>) -> Result<Arc<Plan>> {
+    let (mut query, explain) = match bound {
+        BoundStatement::Query(q) => (q, None),
+        BoundStatement::Explain { options, inner } => (inner, Some(options)),
+    };
+    simplify::simplify(&mut query)?;
+    if explain.is_some() {
+        crate::explain::name_columns(&query);
+    }
+    let mut needed = HashSet::new();
+    collect_needed(&query, &mut needed);
+    let planner = Planner {
+        catalog,
+        engine,
+        exec_params: Default::default(),
+        subplans: Default::default(),
+        ctes: Default::default(),
+        cte_numbers: Default::default(),
+        run_always: Default::default(),
+        once_count: Cell::new(0),
+        next_node: Cell::new(0),
+        next_rel: Cell::new(u32::MAX),
+        needed: RefCell::new(needed),
+        locks: Default::default(),
+        read_only: Cell::new(true),
+        explain: explain.is_some(),
+    };
+    let root = planner.plan_query(&query, 0)?;
+    let (targets, tag, has_returning) = match &query.body {
+        Body::Dml(d) => {
+            let tag = match d.kind {
+                DmlKind::Insert => CommandTag::Insert,
+                DmlKind::Update => CommandTag::Update,
+                DmlKind::Delete => CommandTag::Delete,
+                DmlKind::Merge => CommandTag::Merge,
+            };
+            (&d.returning, tag, !d.returning.is_empty())
+        }
+        _ => (&query.targets, CommandTag::Select, false),
+    };
+    let mut columns: Vec<OutputColumn> = targets
+        .iter()
+        .filter(|t| !t.junk)
+        .map(|t| OutputColumn {
+            name: t.name.clone(),
+            type_oid: t.expr.ty,
+            typmod: t.expr.typmod,
+            table_oid: t.table_oid,
+            attnum: t.attnum,
+        })
+        .collect();
+    let mut tag = tag;
+    if explain.is_some() {
+        tag = CommandTag::Explain;
+        columns = vec![OutputColumn { name: "QUERY PLAN".into(), type_oid: kilndb_types::oids::TEXT, typmod: -1, table_oid: 0, attnum: 0 }];
+    }
+    Ok(Arc::new(Plan {
+        command: tag.name(),
+        root: root.node,
+        subplans: planner.subplans.into_inner(),
+        ctes: planner.ctes.into_inner(),
+        exec_params: planner.exec_params.into_inner().len(),
+        once: planner.once_count.get(),
+        nodes: planner.next_node.get(),
+        columns,
+        locks: planner.locks.into_inner(),
+        is_read_only: planner.read_only.get() && explain.as_ref().is_none_or(|e| e.analyze) || explain.as_ref().is_some_and(|e| !e.analyze),
+        param_types,
+        tag,
+        has_returning,
+        explain,
+        run_always: planner.run_always.into_inner(),
+    }))
+}
+
+fn collect_needed(q: &Query, out: &mut HashSet<ColId>) {
+    let mut list = Vec::new();
+    q.for_exprs(&mut |e| note_expr(e, &mut list, out));
+    out.extend(list);
+    q.for_subqueries(&mut |s| collect_needed(s, out));
+    for l in &q.locks {
+        out.insert(ColId { rel: l.rel, att: ATT_CTID });
+    }
+    if let Body::Dml(d) = &q.body {
+        out.insert(ColId { rel: d.rel, att: ATT_CTID });
+        for c in d.table.columns.iter().filter(|c| !c.dropped) {
+            out.insert(ColId { rel: d.rel, att: c.attnum });
+        }
+    }
+}
+
+fn note_expr(e: &Expr, list: &mut Vec<ColId>, out: &mut HashSet<ColId>) {
+    if let ExprKind::Column(c) = &e.kind {
+        list.push(*c);
+    }
+    if let ExprKind::SubLink(s) = &e.kind {
+        collect_needed(&s.query, out);
+    }
+    e.for_children(&mut |c| note_expr(c, list, out));
+}
+
+impl Planner<'_> {
+    pub fn exec_param(&self, c: ColId) -> usize {
+        let mut params = self.exec_params.borrow_mut();
+        let next = params.len();
+        *params.entry(c).or_insert(next)
+    }
+    pub fn add_subplan(&self, node: Arc<Node>) -> usize {
+        let mut list = self.subplans.borrow_mut();
+        list.push(node);
+        list.len() - 1
+    }
+    pub fn new_rel(&self) -> u32 {
+        let n = self.next_rel.get();
+        self.next_rel.set(n - 1);
+        n
+    }
+    pub fn node(&self, op: Op, width: usize, rows: f64, cost: f64, label: impl Into<String>) -> Arc<Node> {
+        let id = self.next_node.get();
+        self.next_node.set(id + 1);
+        let startup = match &op {
+            Op::Sort { .. } | Op::Aggregate { .. } | Op::HashJoin { .. } => cost,
+            _ => 0.0,
+        };
+        Arc::new(Node { id, op, width, rows: rows.max(1.0), startup, cost, info: Vec::new(), label: label.into() })
+    }
+    /// A node with its EXPLAIN lines.
+    pub fn node_with(&self, op: Op, width: usize, rows: f64, cost: f64, label: impl Into<String>, info: Vec<String>) -> Arc<Node> {
+        let id = self.next_node.get();
+        self.next_node.set(id + 1);
+        Arc::new(Node { id, op, width, rows: rows.max(1.0), startup: 0.0, cost, info, label: label.into() })
+    }
+    pub fn lock_table(&self, oid: Oid, mode: LockMode) {
+        let mut locks = self.locks.borrow_mut();
+        match locks.iter_mut().find(|l| l.0 == oid) {
+            Some(l) => l.1 = l.1.max(mode),
+            None => locks.push((oid, mode)),
+        }
+    }
+    pub fn is_needed(&self, c: ColId) -> bool {
+        self.needed.borrow().contains(&c)
+    }
+    pub fn base_type(&self, oid: Oid) -> Oid {
+        let mut oid = oid;
+        for _ in 0..32 {
+            if oid < 10_000 {
+                break;
+            }
+            match self.catalog.type_by_oid(oid) {
+                Ok(Some(t)) if t.kind == b'd' => oid = t.base_type,
+                _ => break,
+            }
+        }
+        oid
+    }
+    pub fn element_type(&self, oid: Oid) -> Oid {
+        match self.catalog.type_by_oid(self.base_type(oid)) {
+            Ok(Some(t)) if t.category == b'A' => t.element,
+            _ => 0,
+        }
+    }
+    pub fn is_composite(&self, oid: Oid) -> bool {
+        oid >= 10_000 && self.catalog.type_by_oid(oid).ok().flatten().is_some_and(|t| t.kind == b'c')
+    }
+    pub fn sort_specs(&self, keys: &[SortKey], layout: &Layout) -> Result<Vec<SortSpec>> {
+        keys.iter()
+            .map(|k| {
+                Ok(SortSpec {
+                    expr: self.compile(&k.expr, layout)?,
+                    ty: self.base_type(k.expr.ty),
+                    descending: k.descending,
+                    nulls_first: k.nulls_first,
+                })
+            })
+            .collect()
+    }
+    pub fn show(&self, e: &Expr) -> String {
+        if self.explain { crate::explain::expr_text(e, self.catalog) } else { String::new() }
+    }
+}

@@ -1,0 +1,349 @@
+//! Physical plans: read-only, shared between sessions.
+
+use crate::bind::ir::{DmlKind, ExplainOptions, JoinKind, LockStrength, LockWait, SetOp};
+use crate::catalog::{ForeignKey, Index, Table};
+use crate::exec::expr::CExpr;
+use kilndb_base::{Oid, RelationId};
+use kilndb_storage::{LockMode, Relation};
+use std::sync::Arc;
+
+#[derive(Clone, Debug)]
+pub struct OutputColumn {
+    pub name: String,
+    pub type_oid: Oid,
+    pub typmod: i32,
+    pub table_oid: Oid,
+    pub attnum: i16,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CommandTag {
+    Select,
+    Insert,
+    Update,
+    Delete,
+    Merge,
+    Explain,
+}
+
+impl CommandTag {
+    pub fn name(self) -> &'static str {
+        match self {
+            CommandTag::Select => "SELECT",
+            CommandTag::Insert => "INSERT",
+            CommandTag::Update => "UPDATE",
+            CommandTag::Delete => "DELETE",
+            CommandTag::Merge => "MERGE",
+            CommandTag::Explain => "EXPLAIN",
+        }
+    }
+}
+
+pub struct Plan {
+    pub root: Arc<Node>,
+    /// By the number that `CExpr::SubPlan` refers to.
+    pub subplans: Vec<Arc<Node>>,
+    pub ctes: Vec<CtePlan>,
+    pub exec_params: usize,
+    pub once: usize,
+    pub nodes: usize,
+    pub columns: Vec<OutputColumn>,
+    /// Table locks to take before running.
+    pub locks: Vec<(Oid, LockMode)>,
+    pub is_read_only: bool,
+    pub param_types: Vec<Oid>,
+    pub tag: CommandTag,
+    /// The tag's text.
+    pub command: &'static str,
+    /// Data-modifying statements report rows changed; with RETURNING they also return rows.
+    pub has_returning: bool,
+    /// EXPLAIN: the statement's own columns are in `columns`, the plan is to be shown.
+    pub explain: Option<ExplainOptions>,
+    /// Data-modifying CTEs: run to the end even if nobody reads them.
+    pub run_always: Vec<usize>,
+}
+
+pub struct CtePlan {
+    pub id: u32,
+    pub name: String,
+    pub node: Arc<Node>,
+    /// The recursive term; `node` is the first one.
+    pub recursive: Option<Arc<Node>>,
+    pub union_all: bool,
+    pub types: Vec<Oid>,
+    pub width: usize,
+}
+
+pub struct Node {
+    pub id: usize,
+    pub op: Op,
+    pub width: usize,
+    pub rows: f64,
+    pub startup: f64,
+    pub cost: f64,
+    /// Lines under the node in EXPLAIN, filled only then.
+    pub info: Vec<String>,
+    pub label: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OutCol {
+    /// Index in `Table::columns`.
+    Column(usize),
+    Ctid,
+    TableOid,
+    /// xmin and friends: not kept, shown as this number.
+    Fixed(u32),
+}
+
+pub struct Scan {
+    pub table: Arc<Table>,
+    pub heap: Arc<Relation>,
+    pub outputs: Vec<OutCol>,
+    /// Columns to decode; None: none at all is needed.
+    pub needed: Vec<bool>,
+    /// `outputs` is exactly the needed columns in order: decoding goes straight to the batch.
+    pub direct: bool,
+    pub filter: Option<CExpr>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IntWidth {
+    None,
+    Int2,
+    Int4,
+    Int8,
+}
+
+pub struct Bound {
+    pub value: CExpr,
+    pub inclusive: bool,
+}
+
+pub struct IndexAccess {
+    pub index: Arc<Index>,
+    pub relation: Arc<Relation>,
+    /// Values of the leading key columns.
+    pub equal: Vec<CExpr>,
+    /// Of the column after those, in the index's own direction already.
+    pub lower: Option<Bound>,
+    pub upper: Option<Bound>,
+    /// `= ANY (array)` on the first column after `equal`: one range per element.
+    pub any_of: Option<CExpr>,
+    pub backward: bool,
+    /// At most one row.
+    pub unique_point: bool,
+    /// Key expressions over a table row, for the recheck; empty: plain columns only.
+    pub keys: Vec<CExpr>,
+}
+
+pub struct SortSpec {
+    pub expr: CExpr,
+    pub ty: Oid,
+    pub descending: bool,
+    pub nulls_first: bool,
+}
+
+pub struct AggSpec {
+    pub oid: Oid,
+    pub name: Arc<str>,
+    pub args: Vec<CExpr>,
+    pub arg_types: Vec<Oid>,
+    pub result: Oid,
+    pub filter: Option<CExpr>,
+    pub distinct: bool,
+    pub order: Vec<SortSpec>,
+    pub direct_args: usize,
+    pub within_group: bool,
+    pub star: bool,
+}
+
+pub struct FunctionCall {
+    pub oid: Oid,
+    pub name: Arc<str>,
+    pub args: Vec<CExpr>,
+    pub arg_types: Vec<Oid>,
+    pub strict: bool,
+    pub returns_set: bool,
+    /// If it is no set-returning call: the expression.
+    pub scalar: Option<CExpr>,
+    pub columns: usize,
+    pub composite: bool,
+}
+
+pub enum ProjectItem {
+    Expr(CExpr),
+    Set(FunctionCall),
+}
+
+pub struct WindowFn {
+    pub oid: Oid,
+    pub name: Arc<str>,
+    pub args: Vec<CExpr>,
+    pub arg_types: Vec<Oid>,
+    pub result: Oid,
+    pub is_aggregate: bool,
+    pub filter: Option<CExpr>,
+    pub star: bool,
+}
+pub enum CFrameBound {
+    UnboundedPreceding,
+    Preceding(CExpr),
+    CurrentRow,
+    Following(CExpr),
+    UnboundedFollowing,
+}
+pub struct WindowPlan {
+    pub partition: Vec<SortSpec>,
+    pub order: Vec<SortSpec>,
+    pub mode: crate::bind::ir::FrameMode,
+    pub start: CFrameBound,
+    pub end: CFrameBound,
+    /// RANGE offsets: functions order_key + offset and order_key - offset.
+    pub range_plus: Option<kilndb_types::functions::ScalarFn>,
+    pub range_minus: Option<kilndb_types::functions::ScalarFn>,
+    pub exclude: u8,
+    pub functions: Vec<WindowFn>,
+}
+
+pub struct LockTarget {
+    pub table: Arc<Table>,
+    pub heap: Arc<Relation>,
+    /// Slot of ctid, and (slot, output) of the other columns of the row.
+    pub ctid: usize,
+    pub columns: Vec<(usize, OutCol)>,
+    pub strength: LockStrength,
+    pub wait: LockWait,
+}
+
+pub enum Op {
+    /// One row without columns.
+    Result { filter: Option<CExpr> },
+    SeqScan(Scan),
+    IndexScan { scan: Scan, access: IndexAccess },
+    TidScan { scan: Scan, tids: Vec<CExpr> },
+    /// One row: how many rows the heap shows.
+    CountScan { heap: Arc<Relation> },
+    Values { rows: Vec<Vec<CExpr>> },
+    Function { calls: Vec<FunctionCall>, ordinality: bool },
+    CteScan { cte: usize },
+    WorkTable { cte: usize },
+    Filter { input: Arc<Node>, condition: CExpr },
+    Project { input: Arc<Node>, exprs: Vec<CExpr> },
+    ProjectSet { input: Arc<Node>, items: Vec<ProjectItem> },
+    /// `params`: (exec param, outer slot) set for each outer row before the inner side starts again.
+    NestLoop { outer: Arc<Node>, inner: Arc<Node>, kind: JoinKind, on: Option<CExpr>, params: Vec<(usize, usize)>, materialize: bool },
+    HashJoin {
+        probe: Arc<Node>,
+        build: Arc<Node>,
+        kind: JoinKind,
+        probe_keys: Vec<CExpr>,
+        build_keys: Vec<CExpr>,
+        types: Vec<Oid>,
+        on: Option<CExpr>,
+    },
+    Aggregate {
+        input: Arc<Node>,
+        groups: Vec<CExpr>,
+        types: Vec<Oid>,
+        sets: Option<Vec<Vec<usize>>>,
+        aggs: Vec<AggSpec>,
+        /// GROUPING(…): indexes of group expressions.
+        groupings: Vec<Vec<usize>>,
+    },
+    Sort { input: Arc<Node>, keys: Vec<SortSpec> },
+    Limit { input: Arc<Node>, limit: Option<CExpr>, offset: Option<CExpr>, ties: Option<Vec<SortSpec>> },
+    /// Keeps the first row of each distinct `keys`.
+    Distinct { input: Arc<Node>, keys: Vec<SortSpec> },
+    SetOp { op: SetOp, all: bool, left: Arc<Node>, right: Arc<Node>, types: Vec<Oid> },
+    Window { input: Arc<Node>, plan: WindowPlan },
+    LockRows { input: Arc<Node>, targets: Vec<LockTarget>, recheck: Option<CExpr> },
+    Modify(Box<ModifyPlan>),
+}
+
+pub struct IndexPlan {
+    pub index: Arc<Index>,
+    pub relation: Arc<Relation>,
+    /// Over a table row.
+    pub keys: Vec<CExpr>,
+    pub predicate: Option<CExpr>,
+    /// Columns (indexes in `Table::columns`) that the entry depends on.
+    pub depends: Vec<usize>,
+}
+
+pub struct ForeignKeyPlan {
+    pub key: Arc<ForeignKey>,
+    /// This table's columns (indexes in `Table::columns`).
+    pub columns: Vec<usize>,
+    pub parent: Arc<Table>,
+    pub parent_heap: Arc<Relation>,
+    pub parent_index: Arc<Relation>,
+    /// The index's keys: which foreign-key column, its type, descending, nulls first.
+    pub index_keys: Vec<(usize, Oid, bool, bool)>,
+}
+
+pub struct ReferencedPlan {
+    pub key: Arc<ForeignKey>,
+    /// Columns of this (the referenced) table.
+    pub columns: Vec<usize>,
+    pub child: Arc<Table>,
+    pub child_columns: Vec<usize>,
+}
+
+pub struct ConflictPlan {
+    /// Positions in `ModifyPlan::indexes`; empty: all unique ones.
+    pub arbiters: Vec<usize>,
+    pub update: Option<ConflictUpdatePlan>,
+}
+pub struct ConflictUpdatePlan {
+    pub assignments: Vec<(usize, CExpr)>,
+    pub filter: Option<CExpr>,
+}
+
+/// INSERT, UPDATE, DELETE. The row that expressions see is: the input's columns, then (INSERT only) the existing row
+/// with its ctid and the proposed row; and in RETURNING after those the new row with its ctid.
+pub struct ModifyPlan {
+    pub kind: DmlKind,
+    pub table: Arc<Table>,
+    pub heap: Arc<Relation>,
+    pub input: Arc<Node>,
+    pub input_width: usize,
+    /// UPDATE, DELETE: slots of the old row's columns (by index in `Table::columns`) and of its ctid.
+    pub old_columns: Vec<Option<usize>>,
+    pub old_ctid: usize,
+    pub assignments: Vec<(usize, CExpr)>,
+    /// UPDATE, DELETE: all conditions, for rows that changed meanwhile.
+    pub recheck: Option<CExpr>,
+    /// Over a table row.
+    pub generated: Vec<(usize, CExpr)>,
+    pub checks: Vec<(String, CExpr)>,
+    pub not_null: Vec<usize>,
+    pub indexes: Vec<IndexPlan>,
+    pub foreign_keys: Vec<ForeignKeyPlan>,
+    pub referenced_by: Vec<ReferencedPlan>,
+    pub conflict: Option<ConflictPlan>,
+    pub returning: Option<Vec<CExpr>>,
+    /// UPDATE: columns assigned or generated.
+    pub changed: Vec<bool>,
+    /// A key column of some unique index that may be referenced changes.
+    pub key_update: bool,
+}
+
+impl Node {
+    pub fn children(&self) -> Vec<&Arc<Node>> {
+        match &self.op {
+            Op::Filter { input, .. } | Op::Project { input, .. } | Op::ProjectSet { input, .. }
+            | Op::Aggregate { input, .. } | Op::Sort { input, .. } | Op::Limit { input, .. }
+            | Op::Distinct { input, .. } | Op::Window { input, .. } | Op::LockRows { input, .. } => vec![input],
+            Op::NestLoop { outer, inner, .. } => vec![outer, inner],
+            Op::HashJoin { probe, build, .. } => vec![probe, build],
+            Op::SetOp { left, right, .. } => vec![left, right],
+            Op::Modify(m) => vec![&m.input],
+            _ => Vec::new(),
+        }
+    }
+}
+
+pub fn storage_id(t: &Table) -> RelationId {
+    t.storage
+}
