@@ -195,7 +195,8 @@ impl Relation {
     }
     /// A block with room may be found here.
     pub(crate) fn hint(&self, block: u32) {
-        let mut hints = crate::lock(&self.hints);
+        // Only a hint: nobody waits to leave one.
+        let Ok(mut hints) = self.hints.try_lock() else { return };
         if hints.len() < 1024 && hints.last() != Some(&block) {
             hints.push(block);
         }

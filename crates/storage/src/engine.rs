@@ -228,9 +228,15 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         self.core.stop.store(true, SeqCst);
-        self.core.log.stop();
-        for t in std::mem::take(&mut *crate::lock(&self.threads)) {
+        // The flusher last: the others may be waiting for it.
+        let mut threads = std::mem::take(&mut *crate::lock(&self.threads)).into_iter();
+        let flusher = threads.next();
+        for t in threads {
             let _ = t.join();
+        }
+        self.core.log.stop();
+        if let Some(f) = flusher {
+            let _ = f.join();
         }
         self.core.directory.clear();
     }

@@ -349,3 +349,48 @@ fn cells_and_locks() {
     let e = open(&dir);
     assert_eq!(e.relation(id).unwrap().cell_read().unwrap(), vec![1, 2, 3]);
 }
+
+/// A forgotten snapshot does not make a hot row's chain long: it still sees its version, quickly.
+#[test]
+fn old_snapshot_over_a_hot_row() {
+    let dir = Dir::new("splice");
+    let e = open(&dir);
+    let p = ThreadPark::new();
+    let mut t = e.begin(Isolation::ReadCommitted, 0);
+    let heap = e.create_relation(&mut t, RelationKind::Heap, Persistence::Logged).unwrap();
+    let rid = heap.insert(&mut t, b"counter 00000000 end").unwrap();
+    commit(&e, t);
+    let mut kept = Vec::new();
+    for i in 0..20_000u32 {
+        if i % 4_000 == 100 {
+            let mut t = e.begin(Isolation::RepeatableRead, 1);
+            let s = t.take_snapshot();
+            kept.push((i, t, s));
+        }
+        let mut t = e.begin(Isolation::ReadCommitted, 0);
+        let s = t.take_snapshot();
+        let row = format!("counter {:08} {}", i + 1, "end".repeat(1 + i as usize % 3));
+        heap.update(&mut t, rid, &s, row.as_bytes(), &[], &W, &p).unwrap();
+        if i % 50 == 7 {
+            t.rollback(&p).unwrap();
+        } else {
+            t.commit(CommitMode::Async, &p).unwrap();
+        }
+    }
+    let mut out = Vec::new();
+    let started = std::time::Instant::now();
+    for (i, _, s) in &kept {
+        heap.fetch(rid, s, &mut out).unwrap();
+        assert_eq!(&out[8..16], format!("{:08}", if *i == 0 { 0 } else { *i }).as_bytes());
+    }
+    assert!(started.elapsed().as_millis() < 20, "{:?}", started.elapsed());
+}
+
+fn sendable<T: Send>() {}
+#[test]
+fn sessions_may_move() {
+    sendable::<Transaction>();
+    sendable::<IndexScan>();
+    sendable::<Snapshot>();
+    sendable::<LockOwner>();
+}

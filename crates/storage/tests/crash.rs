@@ -366,7 +366,43 @@ fn transaction(e: &Arc<Engine>, heap: &Arc<Relation>, index: &Arc<Relation>, mod
     Ok(Some((m, lsn)))
 }
 
+/// Relations come and go beside the main ones; their space must never be given out twice.
+fn side_work(e: &Arc<Engine>, extra: &mut Vec<kilndb_base::RelationId>, rng: &mut Rng) -> Result<()> {
+    let p = ThreadPark::new();
+    let mut t = e.begin(Isolation::ReadCommitted, 1);
+    if extra.len() > 3 || (!extra.is_empty() && rng.below(3) == 0) {
+        let id = extra.swap_remove(rng.below(extra.len() as u64) as usize);
+        if e.relation(id).is_ok() {
+            e.drop_relation(&mut t, id)?;
+        }
+        if rng.below(4) == 0 {
+            extra.push(id);
+            return t.rollback(&p);
+        }
+        t.commit(CommitMode::Async, &p)?;
+        return Ok(());
+    }
+    let persistence = match rng.below(3) {
+        0 => Persistence::Unlogged,
+        1 => Persistence::Temporary,
+        _ => Persistence::Logged,
+    };
+    let heap = e.create_relation(&mut t, RelationKind::Heap, persistence)?;
+    let index = e.create_relation(&mut t, RelationKind::BTree, persistence)?;
+    for i in 0..rng.below(60) {
+        let rid = heap.insert(&mut t, &vec![3; rng.below(3000) as usize])?;
+        index.index_insert(&mut t, &heap, &i.to_be_bytes(), rid, Uniqueness::Unique, &p)?;
+    }
+    if rng.below(3) == 0 {
+        return t.rollback(&p);
+    }
+    t.commit(CommitMode::Async, &p)?;
+    extra.push(heap.id());
+    extra.push(index.id());
+    Ok(())
+}
 fn run(seed: u64, rounds: usize, buffers: u64) {
+    let mut extra = Vec::new();
     let mut rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut env = SimEnv::new(i64::MAX);
     let (heap_id, index_id) = {
@@ -437,6 +473,11 @@ fn run(seed: u64, rounds: usize, buffers: u64) {
                 Ok(None) => {}
                 Err(_) if dead() => break,
                 Err(err) => panic!("seed {seed} round {round} step {step}: {err}"),
+            }
+            if rng.below(15) == 0
+                && let Err(err) = side_work(&e, &mut extra, &mut rng)
+            {
+                assert!(dead(), "seed {seed} round {round}: {err}");
             }
             if rng.below(100) == 0 {
                 let _ = e.checkpoint(&ThreadPark::new());

@@ -24,6 +24,9 @@ const STAMPED: usize = 1 << 15;
 /// In a stamp: the entry was retired by the undo record at the stamp's address (else: revived).
 pub const RETIRED: u64 = 1 << 56;
 
+const _: () = assert!(RIGHT == HEADER && LOW == HEADER + 8 && HIGH == LOW + 2 && SLOTS == HIGH + 2);
+const _: () = assert!(4 * (MAX_KEY + 20 + 2) + SLOTS <= PAGE);
+
 /// An entry as found in a page.
 #[derive(Clone, Copy)]
 pub struct Entry<'a> {
@@ -102,6 +105,13 @@ pub fn high<'a>(v: &'a View) -> Option<Entry<'a>> {
 }
 #[inline]
 pub fn compare(e: &Entry<'_>, key: Key<'_>) -> Ordering {
+    // Most comparisons are settled by the first 8 bytes, without a call.
+    if let (Some(a), Some(b)) = (e.key.first_chunk::<8>(), key.0.first_chunk::<8>()) {
+        let (a, b) = (u64::from_be_bytes(*a), u64::from_be_bytes(*b));
+        if a != b {
+            return a.cmp(&b);
+        }
+    }
     e.key.cmp(key.0).then(e.rid.cmp(&key.1))
 }
 /// First index whose entry is ≥ key.

@@ -4,4 +4,5 @@ pub mod lock;
 pub mod page;
 pub mod pieces;
 pub mod read;
+pub mod splice;
 pub mod write;

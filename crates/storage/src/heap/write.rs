@@ -26,7 +26,7 @@ use std::sync::atomic::Ordering::*;
 pub type RetiredKey<'a> = (&'a Relation, &'a [u8]);
 
 /// Common prefix and suffix lengths.
-fn difference(old: &[u8], new: &[u8]) -> (usize, usize) {
+pub(super) fn difference(old: &[u8], new: &[u8]) -> (usize, usize) {
     let prefix = old.iter().zip(new).take_while(|(a, b)| a == b).count();
     let suffix = old[prefix..].iter().rev().zip(new[prefix..].iter().rev()).take_while(|(a, b)| a == b).count();
     (prefix, suffix)
@@ -186,7 +186,13 @@ impl Relation {
         let (prefix, suffix) = if word & FORWARD != 0 { (0, 0) } else { difference(payload, row) };
         let old = payload[prefix..payload.len() - suffix].to_vec();
         let new = &row[prefix..row.len() - suffix];
-        let mut record = txn.record(self, UndoKind::Update, mode as u8, self.core.shorten(word), rid.block, rid.slot);
+        let replaced = self.core.shorten(word);
+        let replaced = if replaced & (ADDRESS | FORWARD) == 0 || word & FORWARD != 0 {
+            replaced
+        } else {
+            self.core.spliced(txn.worker, txn.xid, replaced, payload)?
+        };
+        let mut record = txn.record(self, UndoKind::Update, mode as u8, replaced, rid.block, rid.slot);
         record.data = update_data(prefix, new.len(), &old);
         let target = self.target(rid.block);
         let build = |a| vec![(target, Op::Patch { slot, word: a | flags, off: prefix, cut: old.len(), old: &old, new })];

@@ -9,6 +9,7 @@ use kilndb_base::bytes::Reader;
 use kilndb_base::{Error, Result};
 
 pub const FIXED: usize = 42;
+const _: () = assert!(FIXED == 2 + 1 + 1 + 4 + 8 + 8 + 8 + 4 + 4 + 2);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]

@@ -45,6 +45,8 @@ pub struct Log {
     flushes: AtomicU64,
     start: AtomicU64,
     failed: AtomicBool,
+    /// The flusher has gone: nothing more reaches the disk.
+    stopped: AtomicBool,
 }
 struct Insert {
     pos: u64,
@@ -113,6 +115,7 @@ impl Log {
             flushes: AtomicU64::new(0),
             start: AtomicU64::new(start),
             failed: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
         }
     }
     /// After recovery has found where the log ends. Nothing may have been inserted.
@@ -205,7 +208,7 @@ impl Log {
         n += 1;
         let total = (n + 4 + body.len()) as u64;
         let mut insert = crate::lock(&self.insert);
-        while insert.pos + total - self.written.load(Acquire) > self.ring.bytes.len() as u64 {
+        while insert.pos + total - self.written.load(Acquire) > self.ring.bytes.len() as u64 && !self.stopped.load(Acquire) {
             drop(insert);
             self.wait_written();
             insert = crate::lock(&self.insert);
@@ -259,7 +262,7 @@ impl Log {
     pub fn flush_blocking(&self, lsn: u64) -> Result<()> {
         let lsn = lsn.min(self.insert_lsn());
         while self.flushed() < lsn {
-            if self.failed.load(Relaxed) {
+            if self.failed.load(Relaxed) || self.stopped.load(Acquire) {
                 return Err(kilndb_base::Error::new(kilndb_base::sqlstate::IO_ERROR, "the log cannot be written"));
             }
             self.request(lsn);
@@ -271,6 +274,7 @@ impl Log {
         Ok(())
     }
     pub fn stop(&self) {
+        self.stopped.store(true, Release);
         crate::lock(&self.control).stop = true;
         self.work.notify_all();
     }
