@@ -60,6 +60,9 @@ pub trait Env: Send + Sync {
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
 }
 
+/// Stack of a thread: workers parse and plan deeply nested statements on it. Only what is touched costs memory.
+const THREAD_STACK_BYTES: usize = 64 << 20;
+
 /// The real operating system.
 pub struct OsEnv;
 
@@ -93,7 +96,7 @@ impl Env for OsEnv {
         }
     }
     fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<std::thread::JoinHandle<()>> {
-        std::thread::Builder::new().name(name.to_string()).spawn(body)
+        std::thread::Builder::new().name(name.to_string()).stack_size(THREAD_STACK_BYTES).spawn(body)
     }
     fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {
         let file = std::fs::OpenOptions::new()

@@ -139,8 +139,18 @@ impl Runtime for CoroutineRuntime {
         unsafe { &*self.yielder }.on_parent_stack(|| kilndb_syntax::parse(sql))
     }
     fn on_large_stack(&self, f: &mut dyn FnMut()) {
+        /// `on_parent_stack` asks for Send as if the closure might move; it runs on this very thread.
+        struct SameThread<'a>(&'a mut dyn FnMut());
+        // SAFETY: the value is used by the thread that made it, while that thread waits for it.
+        unsafe impl Send for SameThread<'_> {}
+        impl SameThread<'_> {
+            fn call(self) {
+                (self.0)();
+            }
+        }
+        let f = SameThread(f);
         // SAFETY: as in `parse`.
-        unsafe { &*self.yielder }.on_parent_stack(f);
+        unsafe { &*self.yielder }.on_parent_stack(move || f.call());
     }
     fn control(&self) -> &SessionControl {
         &self.control

@@ -3,7 +3,7 @@
 use crate::cli::ServeOptions;
 use crate::listen::{self, Dealer};
 use crate::shared::Shared;
-use crate::worker::Worker;
+use crate::worker::{Seat, Worker};
 use kilndb_base::env::{Env, OsEnv};
 use kilndb_base::{Error, Result, Severity, sqlstate};
 use kilndb_sql::{Instance, InstanceOptions};
@@ -42,9 +42,9 @@ pub fn serve(options: ServeOptions) -> Result<()> {
     let mut inboxes = Vec::new();
     let mut threads = Vec::new();
     for index in 0..workers {
-        let worker = Worker::new(index, shared.clone())?;
-        inboxes.push(worker.inbox());
-        threads.push(env.spawn(&format!("worker {index}"), Box::new(move || worker.run()))?);
+        let seat = Seat::new(index, shared.clone())?;
+        inboxes.push(seat.inbox());
+        threads.push(env.spawn(&format!("worker {index}"), Box::new(move || Worker::work(seat)))?);
     }
     let dealer = Arc::new(Dealer::new(inboxes));
     let socket_paths: Vec<_> = unix.iter().map(|(_, path)| path.clone()).collect();

@@ -64,12 +64,32 @@ pub struct Worker {
     scratch: Vec<u8>,
 }
 
-impl Worker {
-    pub fn new(index: usize, shared: Arc<Shared>) -> std::io::Result<Worker> {
+/// What a worker is made of before it has a thread.
+pub struct Seat {
+    index: usize,
+    shared: Arc<Shared>,
+    poll: Poll,
+    inbox: Arc<Inbox>,
+}
+
+impl Seat {
+    pub fn new(index: usize, shared: Arc<Shared>) -> std::io::Result<Seat> {
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), WAKER)?;
         let inbox = Arc::new(Inbox { mail: Mutex::new(Vec::new()), waker, sleeping: AtomicBool::new(false) });
-        Ok(Worker {
+        Ok(Seat { index, shared, poll, inbox })
+    }
+
+    pub fn inbox(&self) -> Arc<Inbox> {
+        self.inbox.clone()
+    }
+}
+
+impl Worker {
+    /// Runs on the calling thread until the server stops.
+    pub fn work(seat: Seat) {
+        let Seat { index, shared, poll, inbox } = seat;
+        let worker = Worker {
             index,
             shared,
             poll,
@@ -81,15 +101,12 @@ impl Worker {
             timers: BinaryHeap::new(),
             stacks: Vec::new(),
             scratch: vec![0; READ_CHUNK_BYTES],
-        })
-    }
-
-    pub fn inbox(&self) -> Arc<Inbox> {
-        self.inbox.clone()
+        };
+        worker.run();
     }
 
     /// Runs until the server stops and all sessions are gone.
-    pub fn run(mut self) {
+    fn run(mut self) {
         let mut events = Events::with_capacity(1024);
         loop {
             self.read_mail();

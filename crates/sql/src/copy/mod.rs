@@ -9,7 +9,7 @@ mod read;
 mod write;
 
 use options::{CopyOptions, Format};
-pub(crate) use write::CopyParts;
+pub(crate) use write::SinkParts;
 
 use crate::catalog::{Column, Table, TableKind};
 use crate::client::{Client, Runtime};

@@ -417,7 +417,7 @@ impl Session {
             let attnums: Vec<i16> = columns.iter().map(|c| c.attnum).collect();
             let mut plan = Err(Error::internal("a COPY was not planned"));
             runtime.on_large_stack(&mut || {
-                plan = crate::plan::plan_row_source(&table, &attnums, &host.reader, &self.instance.engine, &host.eval());
+                plan = crate::plan::plan_row_source(&table, &attnums, &host.reader, &self.instance.engine);
             });
             plan?
         };

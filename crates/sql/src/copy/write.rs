@@ -17,12 +17,14 @@ pub(crate) struct CopyParts<'a> {
     names: Vec<String>,
 }
 
-impl<'a> CopyParts<'a> {
-    pub(crate) fn sink<'s>(&'s mut self, eval: EvalContext<'s>) -> CopySink<'s>
-    where
-        'a: 's,
-    {
-        CopySink {
+/// Makes the sink once the statement that fills it runs.
+pub(crate) trait SinkParts {
+    fn sink<'s>(&'s mut self, eval: EvalContext<'s>) -> Box<dyn RowSink + 's>;
+}
+
+impl SinkParts for CopyParts<'_> {
+    fn sink<'s>(&'s mut self, eval: EvalContext<'s>) -> Box<dyn RowSink + 's> {
+        Box::new(CopySink {
             client: &mut *self.client,
             options: self.options,
             columns: self.columns.clone(),
@@ -30,7 +32,7 @@ impl<'a> CopyParts<'a> {
             eval,
             line: Vec::new(),
             value: Vec::new(),
-        }
+        })
     }
 }
 

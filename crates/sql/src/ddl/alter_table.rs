@@ -164,7 +164,7 @@ impl Session {
             let mut answer = Ok(true);
             runtime.on_large_stack(&mut || {
                 answer = crate::bind::bind_expression(sql, None, &host.reader, Some((type_oid, typmod)))
-                    .map(|bound| crate::bind::walk::contains_volatile(&bound.expr));
+                    .map(|bound| bound.expr.is_volatile());
             });
             answer
         })?;

@@ -77,7 +77,7 @@ impl Session {
             )
             .map(|_| ())
         })?;
-        for table in &plan.used_relations {
+        for (table, _) in &plan.locks {
             if super::is_user_object(*table) {
                 self.add_dependency((PG_CLASS, oid, 0), (PG_CLASS, *table, 0), b'n', runtime)?;
             }
@@ -86,7 +86,7 @@ impl Session {
     }
 
     fn uses_temporary(&mut self, plan: &Plan, runtime: &dyn Runtime) -> Result<bool> {
-        for oid in &plan.used_relations {
+        for (oid, _) in &plan.locks {
             if super::is_user_object(*oid) && self.table_by_oid(*oid, runtime)?.persistence == b't' {
                 return Ok(true);
             }

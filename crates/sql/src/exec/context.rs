@@ -47,6 +47,8 @@ pub struct ExecContext<'a> {
     pub catalog: &'a dyn CatalogView,
     pub session: &'a dyn SessionHost,
     pub work_mem_bytes: usize,
+    /// Where rows come from that no table holds (COPY FROM).
+    pub source: Option<&'a mut dyn RowSource>,
     /// Foreign-key checks put off to the end of the transaction.
     pub pending: &'a mut PendingChecks,
 }
@@ -93,6 +95,12 @@ pub struct Counter {
     pub nanos: u64,
     pub startup_nanos: u64,
     pub removed: u64,
+}
+
+/// Rows from outside, as COPY FROM reads them.
+pub trait RowSource {
+    /// Appends rows; none at the end.
+    fn fill(&mut self, out: &mut Batch, eval: &EvalContext<'_>) -> Result<()>;
 }
 
 /// Receives result rows.

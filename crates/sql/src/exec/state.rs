@@ -132,6 +132,12 @@ impl State {
             }
             State::Values { node, next } => {
                 let Op::Values { rows } = &node.op else { return Ok(()) };
+                if rows.is_empty() {
+                    return match &mut cx.source {
+                        Some(source) => source.fill(out, &cx.eval),
+                        None => Ok(()),
+                    };
+                }
                 while !out.full() {
                     let Some(r) = rows.get(*next) else { break };
                     *next += 1;

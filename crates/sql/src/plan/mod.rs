@@ -65,6 +65,51 @@ pub fn plan(
     plan_with(bound, param_types, catalog, engine)
 }
 
+/// An INSERT whose rows come from `ExecContext::source`, as values of the columns named.
+pub fn plan_row_source(table: &crate::catalog::Table, attnums: &[i16], catalog: &dyn CatalogView, engine: &Arc<Engine>) -> Result<Arc<Plan>> {
+    let quote = crate::catalog::format_type::quote_identifier;
+    let columns: Vec<_> = table.columns.iter().filter(|c| attnums.contains(&c.attnum)).collect();
+    let ordered = attnums.iter().filter_map(|n| columns.iter().find(|c| c.attnum == *n));
+    let (mut names, mut nulls) = (Vec::new(), Vec::new());
+    for column in ordered {
+        names.push(quote(&column.name));
+        nulls.push(format!("CAST(NULL AS {})", catalog.format_type(column.type_oid, column.typmod)));
+    }
+    let row = format!("({})", nulls.join(", "));
+    let sql = format!(
+        "INSERT INTO {}.{} ({}) OVERRIDING SYSTEM VALUE VALUES {row}, {row}",
+        quote(&table.schema_name),
+        quote(&table.name),
+        names.join(", ")
+    );
+    let script = kilndb_syntax::parse(&sql)?;
+    let statement = script.statements().pop().ok_or_else(|| kilndb_base::Error::internal("an empty statement"))?;
+    let mut bound = crate::bind::bind(&statement, catalog, &mut Vec::new())?;
+    if let BoundStatement::Query(query) = &mut bound {
+        empty_values(query);
+    }
+    plan_with(bound, Vec::new(), catalog, engine)
+}
+
+/// Takes the rows out of VALUES lists.
+fn empty_values(query: &mut Query) {
+    if let Body::Dml(d) = &mut query.body
+        && let Some(source) = &mut d.source
+    {
+        empty_values(source);
+    }
+    if let Body::Values(rows) = &mut query.body {
+        rows.clear();
+    }
+    for rel in &mut query.rels {
+        match &mut rel.kind {
+            RelKind::Values(rows) => rows.clear(),
+            RelKind::Subquery(inner) => empty_values(inner),
+            _ => {}
+        }
+    }
+}
+
 pub fn plan_with(bound: BoundStatement, param_types: Vec<Oid>, catalog: &dyn CatalogView, engine: &Arc<Engine>) -> Result<Arc<Plan>> {
     let (mut query, explain) = match bound {
         BoundStatement::Query(q) => (q, None),

@@ -224,6 +224,7 @@ pub enum Op {
     TidScan { scan: Scan, tids: Vec<CExpr> },
     /// One row: how many rows the heap shows.
     CountScan { heap: Arc<Relation> },
+    /// Without rows: they come from `ExecContext::source`.
     Values { rows: Vec<Vec<CExpr>> },
     Function { calls: Vec<FunctionCall>, ordinality: bool },
     CteScan { cte: usize },

@@ -137,8 +137,8 @@ pub struct Session {
     /// Cache of a transaction with DDL.
     private_cache: Option<Arc<ObjectCache>>,
     pub(crate) savepoints: Vec<transaction::SavepointEntry>,
-    transaction_timestamp: i64,
-    statement_timestamp: i64,
+    pub(crate) transaction_timestamp: i64,
+    pub(crate) statement_timestamp: i64,
     prepared: HashMap<String, Arc<Prepared>>,
     portals: HashMap<String, Portal>,
     pub(crate) scratch: Scratch,
@@ -148,6 +148,8 @@ pub struct Session {
     /// What happens at commit to temporary tables.
     pub(crate) on_commit: Vec<(Oid, OnCommit)>,
     pub(crate) session_start: i64,
+    /// Constraint checks put off to the end of the transaction.
+    pub(crate) pending: crate::exec::PendingChecks,
     /// System views are made with it at the first start.
     pub(crate) allow_system_objects: bool,
     /// Result formats of the utility command being executed through the extended protocol.
@@ -200,6 +202,7 @@ impl Session {
             temp_schema: None,
             on_commit: Vec::new(),
             session_start: now,
+            pending: Default::default(),
             allow_system_objects: false,
             utility_formats: Vec::new(),
             database,

@@ -80,8 +80,13 @@ impl Session {
         let environment = self.environment(runtime)?;
         let host = statement_host!(self, environment);
         let mut param_types = declared_types.to_vec();
-        let bound = bind::bind_node(node, source, &host.reader, &mut param_types)?;
-        plan::plan(bound, param_types, &host.reader, &self.instance.engine, &host.eval())
+        let mut planned = Err(kilndb_base::Error::internal("a statement was not planned"));
+        // Binding and planning recurse as deep as the statement nests.
+        runtime.on_large_stack(&mut || {
+            let bound = bind::bind_node(node, source.clone(), &host.reader, &mut param_types);
+            planned = bound.and_then(|bound| plan::plan(bound, std::mem::take(&mut param_types), &host.reader, &self.instance.engine, &host.eval()));
+        });
+        planned
     }
 
     /// The plan of a prepared statement, made anew if the catalogs have changed.

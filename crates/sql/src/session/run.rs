@@ -155,11 +155,16 @@ impl Session {
             catalog: &host.reader,
             session: &host,
             work_mem_bytes: self.settings.work_mem_bytes as usize,
+            source: None,
+            pending: &mut self.pending,
         };
         if execution.is_none() {
             *execution = Some(Box::new(Execution::start(plan.clone(), params, &mut cx)?));
         }
         let Some(running) = execution else { return Err(Error::internal("an execution vanished")) };
+        if max_rows == Some(0) {
+            return Ok(Progress { rows: 0, finished: false });
+        }
         let progress = match make_sink {
             SinkMaker::Client { client, formats } => {
                 let columns = column_types(plan);
@@ -167,6 +172,14 @@ impl Session {
                 running.run(&mut cx, max_rows, &mut sink)
             }
             SinkMaker::Sink(sink) => running.run(&mut cx, max_rows, sink),
+            SinkMaker::Copy(parts) => {
+                let mut sink = parts.sink(host.eval());
+                running.run(&mut cx, max_rows, &mut *sink)
+            }
+            SinkMaker::Source(source) => {
+                cx.source = Some(source);
+                running.run(&mut cx, max_rows, &mut NullSink)
+            }
         };
         let progress = progress?;
         txn_next_command(self);
@@ -194,7 +207,7 @@ fn txn_next_command(session: &mut Session) {
 pub(crate) enum SinkMaker<'a> {
     Client { client: &'a mut dyn Client, formats: &'a [i16] },
     Sink(&'a mut dyn RowSink),
-    Copy(&'a mut crate::copy::CopyParts<'a>),
+    Copy(&'a mut dyn crate::copy::SinkParts),
     /// Rows come from here (COPY FROM); results go nowhere.
     Source(&'a mut dyn crate::exec::RowSource),
 }

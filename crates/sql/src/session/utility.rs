@@ -24,7 +24,7 @@ impl Session {
             Node::VariableSetStmt(s) => self.set_command(s, runtime, client)?,
             Node::VariableShowStmt(s) => self.show_command(s, client)?,
             Node::PrepareStmt(s) => self.prepare_command(s, statement, runtime)?,
-            Node::ExecuteStmt(s) => return self.execute_command(s, statement, runtime, client),
+            Node::ExecuteStmt(s) => return self.execute_command(s, runtime, client),
             Node::DeallocateStmt(s) => self.deallocate_command(s)?,
             Node::DiscardStmt(s) => self.discard_command(s, runtime, client)?,
             Node::CheckPointStmt(_) => {
@@ -289,10 +289,10 @@ impl Session {
         Ok("PREPARE".to_string())
     }
 
-    fn execute_command(&mut self, s: &nodes::ExecuteStmt, statement: &Statement, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {
+    fn execute_command(&mut self, s: &nodes::ExecuteStmt, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {
         self.begin_statement(runtime)?;
         let prepared = self.find_prepared(s.name().unwrap_or(""))?;
-        let params = self.evaluate_arguments(s, &prepared.param_types.clone(), statement, runtime)?;
+        let params = self.evaluate_arguments(s, &prepared.param_types.clone(), runtime)?;
         let Some(inner) = &prepared.statement else { return Ok("EXECUTE".to_string()) };
         if !is_plannable(&inner.node()) {
             return self.run_utility(&inner.clone(), false, runtime, client);
@@ -305,7 +305,7 @@ impl Session {
         Ok(command_tag(&plan, progress.rows))
     }
 
-    fn evaluate_arguments(&mut self, s: &nodes::ExecuteStmt, types: &[Oid], statement: &Statement, runtime: &dyn Runtime) -> Result<Vec<kilndb_types::Datum>> {
+    fn evaluate_arguments(&mut self, s: &nodes::ExecuteStmt, types: &[Oid], runtime: &dyn Runtime) -> Result<Vec<kilndb_types::Datum>> {
         let given = s.params().len();
         if given != types.len() {
             let name = s.name().unwrap_or("");
@@ -314,9 +314,18 @@ impl Session {
         }
         let mut values = Vec::with_capacity(given);
         for (argument, type_oid) in s.params().iter().zip(types) {
-            values.push(self.evaluate_constant(argument, *type_oid, statement.source(), runtime)?);
+            values.push(self.evaluate_constant(argument, *type_oid, runtime)?);
         }
         Ok(values)
+    }
+
+    /// An argument of EXECUTE: any expression without columns.
+    fn evaluate_constant(&mut self, argument: Node<'_>, type_oid: Oid, runtime: &dyn Runtime) -> Result<kilndb_types::Datum> {
+        use crate::catalog::CatalogView;
+        let text = self.expression_text(argument, runtime)?;
+        let name = self.with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, -1)))?;
+        let rows = self.query(&format!("SELECT CAST(({text}) AS {name})"), runtime)?;
+        Ok(rows.into_iter().next().and_then(|r| r.into_iter().next()).unwrap_or_default())
     }
 
     fn deallocate_command(&mut self, s: &nodes::DeallocateStmt) -> Result<String> {

@@ -264,7 +264,8 @@ fn check_string(d: &Definition, value: &str) -> Result<String> {
             _ => Err(Error::unsupported(format!("client_encoding \"{value}\" is not supported: only UTF8 is"))),
         },
         "TimeZone" | "log_timezone" => {
-            kilndb_types::datetime::canonical_time_zone(value).ok_or_else(|| invalid(d, value))
+            let known = kilndb_types::datetime::zone::Zone::find(value).is_some();
+            if known { Ok(value.to_string()) } else { Err(invalid(d, value)) }
         }
         "application_name" => Ok(value.chars().map(|c| if (' '..='~').contains(&c) { c } else { '?' }).take(63).collect()),
         _ => Ok(value.to_string()),

@@ -164,6 +164,30 @@ impl Transaction {
         let csn = registered.csn.load(Relaxed);
         Snapshot { registered, csn, xid: self.xid, command: self.command }
     }
+    /// The newest committed state and the transaction's own changes, at every isolation level: for catalogs.
+    pub fn catalog_snapshot(&mut self) -> Snapshot {
+        let registered = match &self.registered {
+            // Not the statement's own: that one must not move, and at REPEATABLE READ is old.
+            None if self.isolation == Isolation::ReadCommitted => return self.unfixed_snapshot(),
+            _ => Registered::new(&self.core, self.worker),
+        };
+        let csn = registered.csn.load(Relaxed);
+        Snapshot { registered, csn, xid: self.xid, command: self.command }
+    }
+    fn unfixed_snapshot(&mut self) -> Snapshot {
+        let fixed = self.fixed;
+        let snapshot = self.take_snapshot();
+        self.fixed = fixed;
+        snapshot
+    }
+    /// Changes the isolation level; false once a snapshot has been taken.
+    pub fn set_isolation(&mut self, isolation: Isolation) -> bool {
+        if self.fixed && isolation != self.isolation {
+            return false;
+        }
+        self.isolation = isolation;
+        true
+    }
     /// Later commands of this transaction see what was written before this call; a snapshot taken
     /// after it does.
     pub fn next_command(&mut self) {
