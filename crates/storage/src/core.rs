@@ -37,6 +37,8 @@ pub struct Core {
     pub owners: AtomicU64,
     pub stop: AtomicBool,
     pub checkpoints: AtomicU64,
+    /// The oldest snapshot when the cleaner last looked.
+    pub oldest_seen: AtomicU64,
 }
 
 impl Core {

@@ -276,6 +276,7 @@ pub(crate) fn build_core(env: Arc<dyn Env>, config: EngineConfig, c: &Checkpoint
         owners: AtomicU64::new(1),
         stop: AtomicBool::new(false),
         checkpoints: AtomicU64::new(0),
+        oldest_seen: AtomicU64::new(u64::MAX),
         config,
     }))
 }
@@ -286,6 +287,7 @@ fn run_cleaner(core: &Core) {
     let mut round = 0u64;
     while !core.stop.load(Acquire) {
         let busy = core.purge_round(false) > 0 || core.purge.ready() > 0;
+        core.oldest_seen.store(core.snapshots.oldest(core.log.last_csn()), Relaxed);
         core.undo.discard(&core.pool, &core.directory, &core.log, core.visible_to_all());
         core.pool.clean_ahead();
         round += 1;

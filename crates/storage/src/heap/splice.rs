@@ -16,10 +16,13 @@ use crate::undo::CHUNK;
 use crate::undo::record::{UndoKind, UndoRecord};
 use crate::wal::record::update_data;
 use kilndb_base::Result;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// How often (by xid) an update looks, and how deep.
 const EVERY: u64 = 8;
 const DEPTH: usize = 64;
+/// Without a snapshot so many commits old, chains are cut short by discarding undo anyway.
+const OLD: u64 = 2000;
 
 impl Core {
     fn plain_update(&self, word: u64) -> Result<Option<(UndoRecord, u64)>> {
@@ -37,7 +40,7 @@ impl Core {
     }
     /// The word that an updater by `xid` may note as replaced, given the row's word and payload: maybe of a shorter chain.
     pub(super) fn spliced(&self, worker: usize, xid: u64, word: u64, payload: &[u8]) -> Result<u64> {
-        if !xid.is_multiple_of(EVERY) {
+        if !xid.is_multiple_of(EVERY) || self.log.last_csn() < self.oldest_seen.load(Relaxed).saturating_add(OLD) {
             return Ok(word);
         }
         let Some((newest, newest_csn)) = self.plain_update(word)? else { return Ok(word) };
