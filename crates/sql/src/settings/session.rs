@@ -35,6 +35,7 @@ pub struct SessionSettings {
     pub statement_timeout_ms: u64,
     pub lock_timeout_ms: u64,
     pub work_mem_bytes: u64,
+    pub maintenance_work_mem_bytes: u64,
     pub default_isolation: IsolationName,
     /// Set for the open transaction.
     pub transaction_isolation: Option<IsolationName>,
@@ -57,6 +58,7 @@ impl SessionSettings {
             statement_timeout_ms: 0,
             lock_timeout_ms: 0,
             work_mem_bytes: 0,
+            maintenance_work_mem_bytes: 0,
             default_isolation: "read committed",
             transaction_isolation: None,
             default_read_only: false,
@@ -230,6 +232,7 @@ impl SessionSettings {
         self.statement_timeout_ms = self.number("statement_timeout");
         self.lock_timeout_ms = self.number("lock_timeout");
         self.work_mem_bytes = self.number("work_mem") * 1024;
+        self.maintenance_work_mem_bytes = self.number("maintenance_work_mem") * 1024;
         self.default_isolation = isolation_name(self.get("default_transaction_isolation").unwrap_or(""));
         self.transaction_isolation = self.values.get("transaction_isolation").map(|v| isolation_name(v));
         self.default_read_only = self.flag("default_transaction_read_only");
