@@ -145,7 +145,7 @@ fn create_relations(engine: &Arc<Engine>, txn: &mut Transaction, database: Oid, 
     for table in BUILTINS.tables.iter().filter(|t| t.shared == shared) {
         let heap = engine.create_relation(txn, RelationKind::Heap, Persistence::Logged)?;
         boot.insert(txn, &boot_row(database, table.oid, heap.id()))?;
-        store.relations.insert(table.oid, heap);
+        store.relations.insert(table.oid, heap.clone());
         for index in &table.indexes {
             let tree = engine.create_relation(txn, RelationKind::BTree, Persistence::Logged)?;
             tree.set_heap(heap.id());
