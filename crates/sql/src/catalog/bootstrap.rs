@@ -18,6 +18,9 @@ use std::sync::Arc;
 pub const BOOT_MAP: RelationId = RelationId(1);
 pub const OID_COUNTER: RelationId = RelationId(2);
 
+/// OIDs of system views and their row types: from here up to the first user OID.
+pub const FIRST_VIEW_OID: Oid = 13100;
+
 pub const TEMPLATE1: Oid = 1;
 pub const TEMPLATE0: Oid = 4;
 pub const POSTGRES: Oid = 5;

@@ -6,6 +6,7 @@
 //! 2. A client is told of a commit only after `Engine::wait_flushed`, unless synchronous_commit is off.
 //! 3. Plans are shared and read-only; what an execution changes belongs to the session.
 
+mod constraints;
 mod cursor;
 mod definitions;
 pub(crate) mod environment;
@@ -15,6 +16,7 @@ mod portal;
 mod prepared;
 pub(crate) mod run;
 mod simple;
+mod system_views;
 mod transaction;
 mod utility;
 mod views;

@@ -21,6 +21,9 @@ pub(crate) struct SavepointEntry {
     pub storage: Savepoint,
     pub settings_mark: usize,
     pub had_ddl: bool,
+    /// Pending constraint checks, and SET CONSTRAINTS, as they were.
+    pub pending_checks: usize,
+    pub constraint_modes: std::collections::HashMap<kilndb_base::Oid, bool>,
 }
 
 impl Session {
@@ -41,7 +44,13 @@ impl Session {
                 "repeatable read" | "serializable" => Isolation::RepeatableRead,
                 _ => Isolation::ReadCommitted,
             };
-            self.txn = Some(self.instance.engine.begin(isolation, runtime.worker()));
+            let txn = self.instance.engine.begin(isolation, runtime.worker());
+            let (owner, start) = (txn.lock_owner_id(), self.transaction_timestamp);
+            self.update_activity(runtime, |a| {
+                a.lock_owner = Some(owner);
+                a.xact_start = Some(start);
+            });
+            self.txn = Some(txn);
             self.block = Block::Implicit;
         }
         Ok(())
@@ -97,9 +106,12 @@ impl Session {
 
     /// Work that belongs to the transaction but is due at its end.
     fn before_commit(&mut self, runtime: &dyn Runtime) -> Result<()> {
-        if self.on_commit.is_empty() || self.txn.is_none() {
+        if self.txn.is_none() {
             return Ok(());
         }
+        // The savepoints are over: what is checked now is checked for good.
+        self.savepoints.clear();
+        self.run_pending_checks(None, runtime)?;
         for (table, action) in std::mem::take(&mut self.on_commit) {
             match action {
                 OnCommit::Drop => self.drop_table_by_oid(table, runtime)?,
@@ -125,6 +137,8 @@ impl Session {
     fn after_end(&mut self, committed: bool) {
         self.block = Block::None;
         self.savepoints.clear();
+        self.pending.checks.clear();
+        self.pending.modes.clear();
         if committed {
             self.settings.commit();
         } else {
@@ -148,6 +162,7 @@ impl Session {
                     // Locks and changes before the savepoint stay until the user decides.
                     (Some(entry), Some(txn)) => {
                         self.settings.rollback_to(entry.settings_mark);
+                        self.pending.checks.truncate(entry.pending_checks);
                         txn.rollback_to(&entry.storage, runtime)
                     }
                     (None, txn) => match txn.take() {
@@ -218,7 +233,7 @@ impl Session {
         let Some(txn) = &mut self.txn else { return Ok(()) };
         let storage = txn.savepoint();
         let settings_mark = self.settings.mark();
-        self.savepoints.push(SavepointEntry { name: name.to_string(), storage, settings_mark, had_ddl: self.has_ddl });
+        self.savepoints.push(SavepointEntry { name: name.to_string(), storage, settings_mark, had_ddl: self.has_ddl, pending_checks: self.pending.checks.len(), constraint_modes: self.pending.modes.clone() });
         Ok(())
     }
 
@@ -245,6 +260,8 @@ impl Session {
         };
         txn.rollback_to(&entry.storage, runtime)?;
         self.settings.rollback_to(entry.settings_mark);
+        self.pending.checks.truncate(entry.pending_checks);
+        self.pending.modes = entry.constraint_modes.clone();
         self.portals.clear();
         if self.has_ddl {
             self.private_cache = None;

@@ -37,6 +37,7 @@ impl Session {
             Node::FetchStmt(s) => return self.fetch_command(s, runtime, client),
             Node::ClosePortalStmt(s) => self.close_cursor(s.portalname())?,
             Node::LockStmt(s) => self.lock_command(s, runtime)?,
+            Node::ConstraintsSetStmt(s) => self.set_constraints(s, runtime)?,
             Node::CopyStmt(s) => return self.copy_command(s, statement, runtime, client),
             Node::ExplainStmt(s) => return self.explain_command(s, statement, runtime, client),
             _ => {

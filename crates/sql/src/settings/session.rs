@@ -89,7 +89,13 @@ impl SessionSettings {
         let (key, value) = match definition(name) {
             Some(d) => {
                 changeable(d)?;
-                (d.name.to_string(), check_value(d, value)?)
+                let mut checked = check_value(d, value)?;
+                if d.name == "DateStyle" {
+                    // What is not named keeps its value.
+                    let current = self.get(d.name).unwrap_or("ISO, MDY");
+                    checked = check_value(d, &format!("{current}, {value}"))?;
+                }
+                (d.name.to_string(), checked)
             }
             None if is_custom(name) => (name.to_ascii_lowercase(), value.to_string()),
             None => return Err(unrecognized(name)),
