@@ -78,6 +78,9 @@ pub struct Activity {
     pub wait_event_type: Option<&'static str>,
     pub wait_event: Option<&'static str>,
     pub query: String,
+    /// The open transaction's number in the lock table.
+    pub lock_owner: Option<u64>,
+    pub client_port: Option<i32>,
 }
 
 impl SessionControl {

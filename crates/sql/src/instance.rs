@@ -109,6 +109,7 @@ impl Instance {
         if !config.fsync {
             (options.log)(Severity::Warning, "fsync is off: a crash of the machine can lose or damage data");
         }
+        remove_temporary_files(&*options.env, &options.data_dir)?;
         let engine = Engine::open(options.env.clone(), config)?;
         let park = ThreadPark::new();
         let mut map = bootstrap::read_boot_map_if_any(&engine)?;
@@ -128,13 +129,9 @@ impl Instance {
                 bootstrap::create_cluster(&engine, &eval, &park)?;
                 map = bootstrap::read_boot_map(&engine)?;
             }
-            let template = bootstrap::open_store(&engine, &map, bootstrap::TEMPLATE1)?;
-            bootstrap::create_initial_databases(&engine, &template, &map, &park)?;
-            map = bootstrap::read_boot_map(&engine)?;
-            engine.checkpoint(&park)?;
         }
         let template = bootstrap::open_store(&engine, &map, bootstrap::TEMPLATE1)?;
-        Ok(Arc::new(Instance {
+        let instance = Arc::new(Instance {
             engine,
             start_unix_micros: options.env.unix_micros(),
             env: options.env,
@@ -146,7 +143,22 @@ impl Instance {
             sessions: SessionRegistry::default(),
             oids: Mutex::new(OidRange { next: 0, limit: 0 }),
             log: options.log,
-        }))
+        });
+        if !map.contains_key(&bootstrap::POSTGRES) {
+            instance.complete_cluster(&map, &park)?;
+        }
+        Ok(instance)
+    }
+
+    /// System views in template1, then the other two databases.
+    fn complete_cluster(self: &Arc<Instance>, map: &HashMap<Oid, Vec<(Oid, kilndb_base::RelationId)>>, park: &ThreadPark) -> Result<()> {
+        // Views of the system have OIDs of the system.
+        *locked(&self.oids) = OidRange { next: bootstrap::FIRST_VIEW_OID, limit: crate::catalog::builtin::FIRST_USER_OID };
+        let made = crate::session::Session::create_system_views(self.clone());
+        *locked(&self.oids) = OidRange { next: 0, limit: 0 };
+        made?;
+        bootstrap::create_initial_databases(&self.engine, &self.template, map, park)?;
+        self.engine.checkpoint(park)
     }
 
     pub fn shutdown(&self) -> Result<()> {
@@ -226,6 +238,17 @@ impl Instance {
     pub fn forget_database(&self, oid: Oid) {
         locked(&self.databases).remove(&oid);
     }
+}
+
+/// What a crash has left of sorts.
+fn remove_temporary_files(env: &dyn Env, data_dir: &Path) -> Result<()> {
+    let directory = data_dir.join("tmp");
+    if env.exists(&directory) {
+        for file in env.list_dir(&directory)? {
+            env.remove_file(&file)?;
+        }
+    }
+    Ok(())
 }
 
 /// Everybody who is connected.

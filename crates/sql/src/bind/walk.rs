@@ -167,8 +167,8 @@ impl Expr {
     }
     pub fn is_volatile(&self) -> bool {
         self.any(&|e| match &e.kind {
-            ExprKind::Func(f) => f.volatility == b'v' && !f.args.is_empty() || matches!(&*f.name, "random" | "clock_timestamp" | "gen_random_uuid" | "uuidv4" | "uuidv7" | "nextval" | "timeofday") || f.volatility == b'v',
-            ExprKind::SubLink(s) => s.query.any_expr(&|x| x.is_volatile()),
+            ExprKind::Func(f) => f.volatility == b'v',
+            ExprKind::SubLink(s) => s.query.is_volatile(),
             _ => false,
         })
     }
@@ -269,11 +269,11 @@ impl Query {
         }
     }
 
-    /// Does any expression of this or a nested level satisfy `test`?
-    pub fn any_expr(&self, test: &dyn Fn(&Expr) -> bool) -> bool {
+    /// Is any expression of this or a nested level volatile?
+    pub fn is_volatile(&self) -> bool {
         let mut found = false;
-        self.for_exprs(&mut |e| found = found || test(e) || e.any(&|x| matches!(&x.kind, ExprKind::SubLink(s) if s.query.any_expr(test))));
-        self.for_subqueries(&mut |q| found = found || q.any_expr(test));
+        self.for_exprs(&mut |e| found = found || e.is_volatile());
+        self.for_subqueries(&mut |q| found = found || q.is_volatile());
         found
     }
 

@@ -89,6 +89,7 @@ impl Binder<'_> {
         let columns = self.cte_columns(&left, c)?;
         inner.ctes.push(CteRef { name: name.to_string(), id, columns: columns.clone(), recursive_self: true });
         let right = self.bind_select(r, Some(&inner))?;
+        check_recursive_term(&right, id, name)?;
         for (lt, rt) in left.targets.iter().filter(|t| !t.junk).zip(right.targets.iter().filter(|t| !t.junk)) {
             if lt.expr.ty != rt.expr.ty && rt.expr.ty != kilndb_types::oids::UNKNOWN {
                 let common = self.common_type(&[&lt.expr, &rt.expr], "UNION")?;
@@ -140,6 +141,35 @@ fn count_in_expr(e: &Expr, counts: &mut std::collections::HashMap<u32, u32>) {
         count_cte_uses(&s.query, counts);
     }
     e.for_children(&mut |c| count_in_expr(c, counts));
+}
+
+/// Where a recursive query may refer to itself: once, in FROM, in no expression's subquery.
+fn check_recursive_term(q: &Query, id: u32, name: &str) -> Result<()> {
+    let invalid = |what: &str| {
+        Error::new(sqlstate::INVALID_RECURSION, format!("recursive reference to query \"{name}\" must not appear {what}"))
+    };
+    let mut all = std::collections::HashMap::new();
+    count_cte_uses(q, &mut all);
+    let in_from = uses_in_from(q, id);
+    if all.get(&id).copied().unwrap_or(0) > in_from {
+        return Err(invalid("within a subquery"));
+    }
+    if in_from > 1 {
+        return Err(invalid("more than once"));
+    }
+    if !q.locks.is_empty() {
+        return Err(Error::unsupported("FOR UPDATE/SHARE in a recursive query is not implemented"));
+    }
+    if q.has_aggs && q.rels.iter().any(|r| matches!(&r.kind, RelKind::Cte { cte, .. } if *cte == id)) {
+        return Err(Error::new(sqlstate::INVALID_RECURSION, "aggregate functions are not allowed in a recursive query's recursive term"));
+    }
+    Ok(())
+}
+
+fn uses_in_from(q: &Query, id: u32) -> u32 {
+    let mut count = q.rels.iter().filter(|r| matches!(&r.kind, RelKind::Cte { cte, .. } if *cte == id)).count() as u32;
+    q.for_subqueries(&mut |s| count += uses_in_from(s, id));
+    count
 }
 
 /// Result columns of a bound query.

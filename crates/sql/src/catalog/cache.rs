@@ -212,7 +212,7 @@ impl CatalogReader<'_> {
             referenced_by: self.referencing(oid)?,
             view_sql: if has_rules { self.load_view(oid)? } else { None },
             reltuples: class.float4("reltuples"),
-            is_catalog: false,
+            is_catalog: oid < FIRST_USER_OID,
         })))
     }
 

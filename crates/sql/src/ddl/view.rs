@@ -31,7 +31,7 @@ pub(super) fn result_columns(plan: &Plan, aliases: &[&str], what: &str) -> Resul
 }
 
 impl Session {
-    pub(super) fn create_view(&mut self, s: &nodes::ViewStmt, source: &Arc<str>, runtime: &dyn Runtime) -> Result<()> {
+    pub(crate) fn create_view(&mut self, s: &nodes::ViewStmt, source: &Arc<str>, runtime: &dyn Runtime) -> Result<()> {
         let r = s.view().ok_or_else(|| Error::internal("CREATE VIEW without a name"))?;
         if s.with_check_option != kilndb_syntax::raw::ViewCheckOption::NO_CHECK_OPTION {
             return Err(Error::unsupported("WITH CHECK OPTION is not supported"));

@@ -133,8 +133,8 @@ pub fn assign(element_type: Oid, d: Datum, bounds: &[(Option<i32>, Option<i32>)]
     let (from, values) = if slice {
         let Datum::Array(v) = &value else { return Ok(Datum::Array(Arc::new(a))) };
         let from = lower.unwrap_or(if a.dims.is_empty() { 1 } else { low });
-        let to = upper.unwrap_or(from + v.elements.len() as i32 - 1);
-        let count = usize::try_from(to - from + 1).unwrap_or(0);
+        let to = upper.unwrap_or(from.saturating_add(v.elements.len() as i32 - 1));
+        let count = usize::try_from(i64::from(to) - i64::from(from) + 1).unwrap_or(0);
         if v.elements.len() < count {
             return Err(Error::new(sqlstate::ARRAY_SUBSCRIPT_ERROR, "source array too small"));
         }
@@ -145,7 +145,9 @@ pub fn assign(element_type: Oid, d: Datum, bounds: &[(Option<i32>, Option<i32>)]
     if values.is_empty() {
         return Ok(Datum::Array(Arc::new(a)));
     }
-    let to = from + values.len() as i32 - 1;
+    let too_large = || Error::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "array size exceeds the maximum allowed (134217727)");
+    // The bound after the last element must be a number too.
+    let to = from.checked_add(values.len() as i32).ok_or_else(too_large)? - 1;
     let (new_low, new_high) = if a.dims.is_empty() {
         (from, to)
     } else {
@@ -153,10 +155,7 @@ pub fn assign(element_type: Oid, d: Datum, bounds: &[(Option<i32>, Option<i32>)]
     };
     let size = new_high as i64 - new_low as i64 + 1;
     if size > 134_217_727 {
-        return Err(Error::new(
-            sqlstate::PROGRAM_LIMIT_EXCEEDED,
-            "array size exceeds the maximum allowed (134217727)",
-        ));
+        return Err(too_large());
     }
     let mut elements = vec![Datum::Null; size as usize];
     for (i, e) in a.elements.into_iter().enumerate() {

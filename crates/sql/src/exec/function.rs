@@ -100,6 +100,18 @@ fn steps(call: &FunctionCall, args: Vec<Datum>, cx: &mut ExecContext<'_>) -> Res
         Some(s) => s,
         None => kilndb_types::io::input(oids::NUMERIC, "1", -1, &cx.eval)?,
     };
+    if ty == oids::NUMERIC {
+        for (value, what) in [(&first, "start value"), (&stop, "stop value"), (&step, "step size")] {
+            let mut text = Vec::new();
+            kilndb_types::io::output_typmod(ty, -1, value, &mut text, &cx.eval)?;
+            let problem = match text.as_slice() {
+                b"NaN" => "NaN",
+                b"Infinity" | b"-Infinity" => "infinity",
+                _ => continue,
+            };
+            return Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("{what} cannot be {problem}")));
+        }
+    }
     let moved = add(&cx.eval, &[first.clone(), step.clone()])?;
     let up = match key::compare(ty, &moved, &first) {
         Ordering::Equal => return Err(zero_step()),

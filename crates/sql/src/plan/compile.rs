@@ -360,7 +360,7 @@ impl Planner<'_> {
                 hash = self.hashable_test(t, s.test_rel, layout)?;
             }
         }
-        Ok(CExpr::SubPlan(Box::new(SubPlanUse { index, kind, set, cacheable: depends.is_empty() && !s.query.any_expr(&|e| e.is_volatile()), test, test_params, hash })))
+        Ok(CExpr::SubPlan(Box::new(SubPlanUse { index, kind, set, cacheable: depends.is_empty() && !s.query.is_volatile(), test, test_params, hash })))
     }
 
     /// `a = col1 AND b = col2 …` as keys: (left side, subquery column, type).

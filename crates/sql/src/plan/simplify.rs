@@ -51,7 +51,7 @@ fn inline_ctes(q: &mut Query) -> Result<()> {
             && !matches!(c.query.body, Body::Dml(_))
             && c.query.locks.is_empty()
             && (c.materialized == Some(false) && c.references == 1 || c.materialized.is_none() && c.references == 1)
-            && !c.query.any_expr(&|e| e.is_volatile());
+            && !c.query.is_volatile();
         let unread = c.references == 0 && !matches!(c.query.body, Body::Dml(_));
         if plain {
             moved.insert(c.id, *c.query);

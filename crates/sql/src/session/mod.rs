@@ -6,6 +6,7 @@
 //! 2. A client is told of a commit only after `Engine::wait_flushed`, unless synchronous_commit is off.
 //! 3. Plans are shared and read-only; what an execution changes belongs to the session.
 
+mod constraints;
 mod cursor;
 mod definitions;
 pub(crate) mod environment;
@@ -15,6 +16,7 @@ mod portal;
 mod prepared;
 pub(crate) mod run;
 mod simple;
+mod system_views;
 mod transaction;
 mod utility;
 mod views;
@@ -349,6 +351,16 @@ impl Session {
         let oids: Arc<[Oid]> = oids.into();
         self.path = (key.0, key.1, oids.clone(), creation);
         Ok(oids)
+    }
+
+    /// As [`Session::environment`], looking at the catalogs as of the statement's own snapshot where that is as good.
+    pub(crate) fn environment_at<'a>(&mut self, snapshot: &Snapshot, runtime: &'a dyn Runtime) -> Result<Environment<'a>> {
+        if self.has_ddl || self.isolation_name() != "read committed" {
+            return self.environment(runtime);
+        }
+        let cache = self.object_cache();
+        let path = self.resolve_path(&cache, snapshot)?;
+        Ok(Environment { runtime, cache, snapshot: snapshot.clone(), path, creation_schema: self.path.3.clone() })
     }
 
     /// Everything a statement needs to look things up and evaluate.

@@ -101,7 +101,11 @@ impl Session {
             b'E' => "idle in transaction (aborted)",
             _ => "idle",
         };
+        let ended = self.txn.is_none();
         self.update_activity(runtime, |a| {
+            if ended {
+                (a.lock_owner, a.xact_start) = (None, None);
+            }
             a.state = state;
             a.state_change = now;
         });

@@ -21,27 +21,18 @@ pub(crate) struct SavepointEntry {
     pub storage: Savepoint,
     pub settings_mark: usize,
     pub had_ddl: bool,
+    /// Pending constraint checks, and SET CONSTRAINTS, as they were.
+    pub pending_checks: usize,
+    pub constraint_modes: std::collections::HashMap<kilndb_base::Oid, bool>,
 }
 
 impl Session {
     pub(crate) fn isolation_name(&self) -> &'static str {
-        let name = match self.block {
-            Block::None => self.settings.get("default_transaction_isolation"),
-            _ => self.settings.get("transaction_isolation").or(self.settings.get("default_transaction_isolation")),
-        };
-        match name {
-            Some("serializable") => "serializable",
-            Some("repeatable read") => "repeatable read",
-            Some("read uncommitted") => "read uncommitted",
-            _ => "read committed",
-        }
+        self.settings.transaction_isolation.unwrap_or(self.settings.default_isolation)
     }
 
     pub(crate) fn is_read_only(&self) -> bool {
-        match self.block {
-            Block::None => self.settings.flag("default_transaction_read_only"),
-            _ => self.settings.flag("transaction_read_only"),
-        }
+        self.settings.transaction_read_only.unwrap_or(self.settings.default_read_only)
     }
 
     /// Starts a transaction if none is open, and the statement's clock.
@@ -49,12 +40,17 @@ impl Session {
         self.statement_timestamp = self.now();
         if self.txn.is_none() {
             self.transaction_timestamp = self.statement_timestamp;
-            let isolation = match self.settings.get("default_transaction_isolation") {
-                Some("repeatable read") => Isolation::RepeatableRead,
-                Some("serializable") => Isolation::RepeatableRead,
+            let isolation = match self.settings.default_isolation {
+                "repeatable read" | "serializable" => Isolation::RepeatableRead,
                 _ => Isolation::ReadCommitted,
             };
-            self.txn = Some(self.instance.engine.begin(isolation, runtime.worker()));
+            let txn = self.instance.engine.begin(isolation, runtime.worker());
+            let (owner, start) = (txn.lock_owner_id(), self.transaction_timestamp);
+            self.update_activity(runtime, |a| {
+                a.lock_owner = Some(owner);
+                a.xact_start = Some(start);
+            });
+            self.txn = Some(txn);
             self.block = Block::Implicit;
         }
         Ok(())
@@ -110,9 +106,12 @@ impl Session {
 
     /// Work that belongs to the transaction but is due at its end.
     fn before_commit(&mut self, runtime: &dyn Runtime) -> Result<()> {
-        if self.on_commit.is_empty() || self.txn.is_none() {
+        if self.txn.is_none() {
             return Ok(());
         }
+        // The savepoints are over: what is checked now is checked for good.
+        self.savepoints.clear();
+        self.run_pending_checks(None, runtime)?;
         for (table, action) in std::mem::take(&mut self.on_commit) {
             match action {
                 OnCommit::Drop => self.drop_table_by_oid(table, runtime)?,
@@ -138,6 +137,8 @@ impl Session {
     fn after_end(&mut self, committed: bool) {
         self.block = Block::None;
         self.savepoints.clear();
+        self.pending.checks.clear();
+        self.pending.modes.clear();
         if committed {
             self.settings.commit();
         } else {
@@ -161,6 +162,7 @@ impl Session {
                     // Locks and changes before the savepoint stay until the user decides.
                     (Some(entry), Some(txn)) => {
                         self.settings.rollback_to(entry.settings_mark);
+                        self.pending.checks.truncate(entry.pending_checks);
                         txn.rollback_to(&entry.storage, runtime)
                     }
                     (None, txn) => match txn.take() {
@@ -231,7 +233,7 @@ impl Session {
         let Some(txn) = &mut self.txn else { return Ok(()) };
         let storage = txn.savepoint();
         let settings_mark = self.settings.mark();
-        self.savepoints.push(SavepointEntry { name: name.to_string(), storage, settings_mark, had_ddl: self.has_ddl });
+        self.savepoints.push(SavepointEntry { name: name.to_string(), storage, settings_mark, had_ddl: self.has_ddl, pending_checks: self.pending.checks.len(), constraint_modes: self.pending.modes.clone() });
         Ok(())
     }
 
@@ -258,6 +260,8 @@ impl Session {
         };
         txn.rollback_to(&entry.storage, runtime)?;
         self.settings.rollback_to(entry.settings_mark);
+        self.pending.checks.truncate(entry.pending_checks);
+        self.pending.modes = entry.constraint_modes.clone();
         self.portals.clear();
         if self.has_ddl {
             self.private_cache = None;

@@ -37,6 +37,7 @@ impl Session {
             Node::FetchStmt(s) => return self.fetch_command(s, runtime, client),
             Node::ClosePortalStmt(s) => self.close_cursor(s.portalname())?,
             Node::LockStmt(s) => self.lock_command(s, runtime)?,
+            Node::ConstraintsSetStmt(s) => self.set_constraints(s, runtime)?,
             Node::CopyStmt(s) => return self.copy_command(s, statement, runtime, client),
             Node::ExplainStmt(s) => return self.explain_command(s, statement, runtime, client),
             _ => {
@@ -118,6 +119,9 @@ impl Session {
             };
             match name {
                 "transaction_isolation" => {
+                    if value == "serializable" {
+                        return Err(Error::unsupported("isolation level SERIALIZABLE is not supported yet"));
+                    }
                     let level = kilndb_storage::Isolation::ReadCommitted;
                     let level = if value.contains("repeatable") || value.contains("serializable") {
                         kilndb_storage::Isolation::RepeatableRead

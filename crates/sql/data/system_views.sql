@@ -1,0 +1,283 @@
+CREATE VIEW pg_catalog.pg_tables AS
+SELECT n.nspname AS schemaname, c.relname AS tablename, pg_get_userbyid(c.relowner) AS tableowner, t.spcname AS tablespace,
+       c.relhasindex AS hasindexes, c.relhasrules AS hasrules, c.relhastriggers AS hastriggers, c.relrowsecurity AS rowsecurity
+FROM pg_catalog.pg_class c
+     LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+     LEFT JOIN pg_catalog.pg_tablespace t ON t.oid = c.reltablespace
+WHERE c.relkind IN ('r', 'p');
+
+CREATE VIEW pg_catalog.pg_views AS
+SELECT n.nspname AS schemaname, c.relname AS viewname, pg_get_userbyid(c.relowner) AS viewowner, pg_get_viewdef(c.oid) AS definition
+FROM pg_catalog.pg_class c LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind = 'v';
+
+CREATE VIEW pg_catalog.pg_matviews AS
+SELECT n.nspname AS schemaname, c.relname AS matviewname, pg_get_userbyid(c.relowner) AS matviewowner, t.spcname AS tablespace,
+       c.relhasindex AS hasindexes, c.relispopulated AS ispopulated, pg_get_viewdef(c.oid) AS definition
+FROM pg_catalog.pg_class c
+     LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+     LEFT JOIN pg_catalog.pg_tablespace t ON t.oid = c.reltablespace
+WHERE c.relkind = 'm';
+
+CREATE VIEW pg_catalog.pg_indexes AS
+SELECT n.nspname AS schemaname, c.relname AS tablename, i.relname AS indexname, t.spcname AS tablespace, pg_get_indexdef(i.oid) AS indexdef
+FROM pg_catalog.pg_index x
+     JOIN pg_catalog.pg_class c ON c.oid = x.indrelid
+     JOIN pg_catalog.pg_class i ON i.oid = x.indexrelid
+     LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+     LEFT JOIN pg_catalog.pg_tablespace t ON t.oid = i.reltablespace
+WHERE c.relkind IN ('r', 'm', 'p') AND i.relkind IN ('i', 'I');
+
+CREATE VIEW pg_catalog.pg_sequences AS
+SELECT n.nspname AS schemaname, c.relname AS sequencename, pg_get_userbyid(c.relowner) AS sequenceowner,
+       s.seqtypid::regtype AS data_type, s.seqstart AS start_value, s.seqmin AS min_value, s.seqmax AS max_value,
+       s.seqincrement AS increment_by, s.seqcycle AS cycle, s.seqcache AS cache_size, pg_sequence_last_value(c.oid::regclass) AS last_value
+FROM pg_catalog.pg_sequence s
+     JOIN pg_catalog.pg_class c ON c.oid = s.seqrelid
+     LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind = 'S';
+
+CREATE VIEW pg_catalog.pg_settings AS
+SELECT s.name, s.setting, s.unit, s.category, s.short_desc, s.extra_desc, s.context, s.vartype, s.source, s.min_val, s.max_val,
+       s.enumvals, s.boot_val, s.reset_val, s.sourcefile, s.sourceline, s.pending_restart
+FROM pg_show_all_settings() s;
+
+CREATE VIEW pg_catalog.pg_roles AS
+SELECT a.rolname, a.rolsuper, a.rolinherit, a.rolcreaterole, a.rolcreatedb, a.rolcanlogin, a.rolreplication, a.rolconnlimit,
+       '********'::text AS rolpassword, a.rolvaliduntil, a.rolbypassrls, s.setconfig AS rolconfig, a.oid
+FROM pg_catalog.pg_authid a LEFT JOIN pg_catalog.pg_db_role_setting s ON s.setrole = a.oid AND s.setdatabase = 0;
+
+CREATE VIEW pg_catalog.pg_shadow AS
+SELECT a.rolname AS usename, a.oid AS usesysid, a.rolcreatedb AS usecreatedb, a.rolsuper AS usesuper, a.rolreplication AS userepl,
+       a.rolbypassrls AS usebypassrls, a.rolpassword AS passwd, a.rolvaliduntil AS valuntil, s.setconfig AS useconfig
+FROM pg_catalog.pg_authid a LEFT JOIN pg_catalog.pg_db_role_setting s ON s.setrole = a.oid AND s.setdatabase = 0
+WHERE a.rolcanlogin;
+
+CREATE VIEW pg_catalog.pg_user AS
+SELECT s.usename, s.usesysid, s.usecreatedb, s.usesuper, s.userepl, s.usebypassrls, '********'::text AS passwd, s.valuntil, s.useconfig
+FROM pg_catalog.pg_shadow s;
+
+CREATE VIEW pg_catalog.pg_group AS
+SELECT a.rolname AS groname, a.oid AS grosysid,
+       ARRAY(SELECT m.member FROM pg_catalog.pg_auth_members m WHERE m.roleid = a.oid) AS grolist
+FROM pg_catalog.pg_authid a WHERE NOT a.rolcanlogin;
+
+CREATE VIEW pg_catalog.pg_stat_activity AS
+SELECT a.datid, d.datname, a.pid, a.leader_pid, a.usesysid, u.rolname AS usename, a.application_name, a.client_addr, a.client_hostname,
+       a.client_port, a.backend_start, a.xact_start, a.query_start, a.state_change, a.wait_event_type, a.wait_event, a.state,
+       a.backend_xid, a.backend_xmin, a.query_id, a.query, a.backend_type
+FROM pg_stat_get_activity(NULL) a
+     LEFT JOIN pg_catalog.pg_database d ON d.oid = a.datid
+     LEFT JOIN pg_catalog.pg_authid u ON u.oid = a.usesysid;
+
+CREATE VIEW pg_catalog.pg_locks AS
+SELECT l.locktype, l.database, l.relation, l.page, l.tuple, l.virtualxid, l.transactionid, l.classid, l.objid, l.objsubid,
+       l.virtualtransaction, l.pid, l.mode, l.granted, l.fastpath, l.waitstart
+FROM pg_lock_status() l;
+
+CREATE VIEW pg_catalog.pg_prepared_statements AS
+SELECT p.name, p.statement, p.prepare_time, p.parameter_types, p.result_types, p.from_sql, p.generic_plans, p.custom_plans
+FROM pg_prepared_statement() p;
+
+CREATE VIEW pg_catalog.pg_cursors AS
+SELECT c.name, c.statement, c.is_holdable, c.is_binary, c.is_scrollable, c.creation_time
+FROM pg_cursor() c;
+
+CREATE VIEW pg_catalog.pg_timezone_names AS
+SELECT z.name, z.abbrev, z.utc_offset, z.is_dst FROM pg_timezone_names() z;
+
+CREATE VIEW pg_catalog.pg_rules AS
+SELECT n.nspname AS schemaname, c.relname AS tablename, r.rulename, NULL::text AS definition
+FROM pg_catalog.pg_rewrite r
+     JOIN pg_catalog.pg_class c ON c.oid = r.ev_class
+     LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE r.rulename <> '_RETURN';
+
+CREATE VIEW pg_catalog.pg_policies AS
+SELECT NULL::name AS schemaname, NULL::name AS tablename, NULL::name AS policyname, NULL::text AS permissive, NULL::name[] AS roles,
+       NULL::text AS cmd, NULL::text AS qual, NULL::text AS with_check
+WHERE false;
+
+CREATE VIEW pg_catalog.pg_prepared_xacts AS
+SELECT NULL::xid AS transaction, NULL::text AS gid, NULL::timestamptz AS prepared, NULL::name AS owner, NULL::name AS database
+WHERE false;
+
+CREATE VIEW pg_catalog.pg_stats AS
+SELECT NULL::name AS schemaname, NULL::name AS tablename, NULL::name AS attname, NULL::bool AS inherited, NULL::real AS null_frac,
+       NULL::int AS avg_width, NULL::real AS n_distinct, NULL::text[] AS most_common_vals, NULL::real[] AS most_common_freqs,
+       NULL::text[] AS histogram_bounds, NULL::real AS correlation, NULL::text[] AS most_common_elems,
+       NULL::real[] AS most_common_elem_freqs, NULL::real[] AS elem_count_histogram, NULL::text[] AS range_length_histogram,
+       NULL::real AS range_empty_frac, NULL::text[] AS range_bounds_histogram
+WHERE false;
+
+CREATE VIEW pg_catalog.pg_stat_all_tables AS
+SELECT c.oid AS relid, n.nspname AS schemaname, c.relname, NULL::bigint AS seq_scan, NULL::timestamptz AS last_seq_scan,
+       NULL::bigint AS seq_tup_read, NULL::bigint AS idx_scan, NULL::timestamptz AS last_idx_scan, NULL::bigint AS idx_tup_fetch,
+       NULL::bigint AS n_tup_ins, NULL::bigint AS n_tup_upd, NULL::bigint AS n_tup_del, NULL::bigint AS n_tup_hot_upd,
+       NULL::bigint AS n_tup_newpage_upd, CASE WHEN c.reltuples < 0 THEN NULL ELSE c.reltuples::bigint END AS n_live_tup,
+       NULL::bigint AS n_dead_tup, NULL::bigint AS n_mod_since_analyze, NULL::bigint AS n_ins_since_vacuum,
+       NULL::timestamptz AS last_vacuum, NULL::timestamptz AS last_autovacuum, NULL::timestamptz AS last_analyze,
+       NULL::timestamptz AS last_autoanalyze, NULL::bigint AS vacuum_count, NULL::bigint AS autovacuum_count,
+       NULL::bigint AS analyze_count, NULL::bigint AS autoanalyze_count, NULL::float8 AS total_vacuum_time,
+       NULL::float8 AS total_autovacuum_time, NULL::float8 AS total_analyze_time, NULL::float8 AS total_autoanalyze_time
+FROM pg_catalog.pg_class c LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 't', 'm', 'p');
+
+CREATE VIEW pg_catalog.pg_stat_user_tables AS
+SELECT * FROM pg_catalog.pg_stat_all_tables s
+WHERE s.schemaname NOT IN ('pg_catalog', 'information_schema') AND s.schemaname !~ '^pg_toast';
+
+CREATE VIEW pg_catalog.pg_stat_sys_tables AS
+SELECT * FROM pg_catalog.pg_stat_all_tables s
+WHERE s.schemaname IN ('pg_catalog', 'information_schema') OR s.schemaname ~ '^pg_toast';
+
+CREATE VIEW pg_catalog.pg_stat_all_indexes AS
+SELECT c.oid AS relid, i.oid AS indexrelid, n.nspname AS schemaname, c.relname, i.relname AS indexrelname, NULL::bigint AS idx_scan,
+       NULL::timestamptz AS last_idx_scan, NULL::bigint AS idx_tup_read, NULL::bigint AS idx_tup_fetch
+FROM pg_catalog.pg_index x
+     JOIN pg_catalog.pg_class c ON c.oid = x.indrelid
+     JOIN pg_catalog.pg_class i ON i.oid = x.indexrelid
+     LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace;
+
+CREATE VIEW pg_catalog.pg_stat_user_indexes AS
+SELECT * FROM pg_catalog.pg_stat_all_indexes s
+WHERE s.schemaname NOT IN ('pg_catalog', 'information_schema') AND s.schemaname !~ '^pg_toast';
+
+CREATE VIEW information_schema.schemata AS
+SELECT current_database()::name AS catalog_name, n.nspname AS schema_name, u.rolname AS schema_owner,
+       NULL::name AS default_character_set_catalog, NULL::name AS default_character_set_schema,
+       NULL::name AS default_character_set_name, NULL::varchar AS sql_path
+FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_authid u ON u.oid = n.nspowner;
+
+CREATE VIEW information_schema.tables AS
+SELECT current_database()::name AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
+       (CASE WHEN c.relpersistence = 't' THEN 'LOCAL TEMPORARY' WHEN c.relkind = 'v' THEN 'VIEW' ELSE 'BASE TABLE' END)::varchar AS table_type,
+       NULL::name AS self_referencing_column_name, NULL::varchar AS reference_generation, NULL::name AS user_defined_type_catalog,
+       NULL::name AS user_defined_type_schema, NULL::name AS user_defined_type_name,
+       (CASE WHEN c.relkind IN ('r', 'p') THEN 'YES' ELSE 'NO' END)::varchar AS is_insertable_into,
+       'NO'::varchar AS is_typed, NULL::varchar AS commit_action
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'v', 'p') AND (pg_has_role(c.relowner, 'USAGE') OR has_table_privilege(c.oid, 'SELECT'));
+
+CREATE VIEW information_schema.views AS
+SELECT current_database()::name AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
+       pg_get_viewdef(c.oid)::varchar AS view_definition, 'NONE'::varchar AS check_option, 'NO'::varchar AS is_updatable,
+       'NO'::varchar AS is_insertable_into, 'NO'::varchar AS is_trigger_updatable, 'NO'::varchar AS is_trigger_deletable,
+       'NO'::varchar AS is_trigger_insertable_into
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind = 'v';
+
+CREATE VIEW information_schema.columns AS
+SELECT current_database()::name AS table_catalog, n.nspname AS table_schema, c.relname AS table_name, a.attname AS column_name,
+       a.attnum::int AS ordinal_position,
+       (CASE WHEN a.attgenerated = '' THEN pg_get_expr(d.adbin, d.adrelid) END)::varchar AS column_default,
+       (CASE WHEN a.attnotnull THEN 'NO' ELSE 'YES' END)::varchar AS is_nullable,
+       (CASE WHEN t.typelem <> 0 AND t.typlen = -1 THEN 'ARRAY' WHEN t.typtype IN ('e', 'c') THEN 'USER-DEFINED'
+             ELSE format_type(a.atttypid, NULL) END)::varchar AS data_type,
+       CASE WHEN a.atttypid IN (1042, 1043) AND a.atttypmod > 4 THEN a.atttypmod - 4
+            WHEN a.atttypid IN (1560, 1562) AND a.atttypmod > 0 THEN a.atttypmod END AS character_maximum_length,
+       CASE WHEN a.atttypid IN (1042, 1043) AND a.atttypmod > 4 THEN (a.atttypmod - 4) * 4
+            WHEN a.atttypid IN (25, 1042, 1043) THEN 1073741824 END AS character_octet_length,
+       CASE a.atttypid WHEN 21 THEN 16 WHEN 23 THEN 32 WHEN 20 THEN 64 WHEN 700 THEN 24 WHEN 701 THEN 53
+            WHEN 1700 THEN CASE WHEN a.atttypmod > 4 THEN ((a.atttypmod - 4) >> 16) & 65535 END END AS numeric_precision,
+       CASE WHEN a.atttypid IN (21, 23, 20, 700, 701) THEN 2 WHEN a.atttypid = 1700 THEN 10 END AS numeric_precision_radix,
+       CASE WHEN a.atttypid IN (21, 23, 20) THEN 0
+            WHEN a.atttypid = 1700 AND a.atttypmod > 4 THEN (a.atttypmod - 4) & 2047 END AS numeric_scale,
+       CASE WHEN a.atttypid = 1082 THEN 0
+            WHEN a.atttypid IN (1083, 1114, 1184, 1266) THEN CASE WHEN a.atttypmod < 0 THEN 6 ELSE a.atttypmod END
+            WHEN a.atttypid = 1186 THEN CASE WHEN a.atttypmod < 0 OR a.atttypmod & 65535 = 65535 THEN 6 ELSE a.atttypmod & 65535 END
+            END AS datetime_precision,
+       NULL::varchar AS interval_type, NULL::int AS interval_precision, NULL::name AS character_set_catalog,
+       NULL::name AS character_set_schema, NULL::name AS character_set_name,
+       CASE WHEN co.collname <> 'default' THEN current_database()::name END AS collation_catalog,
+       CASE WHEN co.collname <> 'default' THEN cn.nspname END AS collation_schema,
+       CASE WHEN co.collname <> 'default' THEN co.collname END AS collation_name,
+       CASE WHEN t.typtype = 'd' THEN current_database()::name END AS domain_catalog,
+       CASE WHEN t.typtype = 'd' THEN tn.nspname END AS domain_schema,
+       CASE WHEN t.typtype = 'd' THEN t.typname END AS domain_name,
+       current_database()::name AS udt_catalog, tn.nspname AS udt_schema, t.typname AS udt_name, NULL::name AS scope_catalog,
+       NULL::name AS scope_schema, NULL::name AS scope_name, NULL::int AS maximum_cardinality, a.attnum::text::name AS dtd_identifier,
+       'NO'::varchar AS is_self_referencing, (CASE WHEN a.attidentity IN ('a', 'd') THEN 'YES' ELSE 'NO' END)::varchar AS is_identity,
+       (CASE a.attidentity WHEN 'a' THEN 'ALWAYS' WHEN 'd' THEN 'BY DEFAULT' END)::varchar AS identity_generation,
+       s.seqstart::varchar AS identity_start, s.seqincrement::varchar AS identity_increment, s.seqmax::varchar AS identity_maximum,
+       s.seqmin::varchar AS identity_minimum, (CASE WHEN s.seqcycle THEN 'YES' ELSE 'NO' END)::varchar AS identity_cycle,
+       (CASE WHEN a.attgenerated IN ('s', 'v') THEN 'ALWAYS' ELSE 'NEVER' END)::varchar AS is_generated,
+       (CASE WHEN a.attgenerated IN ('s', 'v') THEN pg_get_expr(d.adbin, d.adrelid) END)::varchar AS generation_expression,
+       (CASE WHEN c.relkind IN ('r', 'p') THEN 'YES' ELSE 'NO' END)::varchar AS is_updatable
+FROM pg_catalog.pg_attribute a
+     JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
+     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+     JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+     JOIN pg_catalog.pg_namespace tn ON tn.oid = t.typnamespace
+     LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+     LEFT JOIN pg_catalog.pg_collation co ON co.oid = a.attcollation
+     LEFT JOIN pg_catalog.pg_namespace cn ON cn.oid = co.collnamespace
+     LEFT JOIN pg_catalog.pg_depend dep ON a.attidentity IN ('a', 'd') AND dep.refclassid = 1259 AND dep.refobjid = a.attrelid
+               AND dep.refobjsubid = a.attnum AND dep.classid = 1259 AND dep.deptype = 'i'
+     LEFT JOIN pg_catalog.pg_sequence s ON s.seqrelid = dep.objid
+WHERE a.attnum > 0 AND NOT a.attisdropped AND c.relkind IN ('r', 'v', 'p')
+      AND (pg_has_role(c.relowner, 'USAGE') OR has_table_privilege(c.oid, 'SELECT'));
+
+CREATE VIEW information_schema.sequences AS
+SELECT current_database()::name AS sequence_catalog, n.nspname AS sequence_schema, c.relname AS sequence_name,
+       format_type(s.seqtypid, NULL)::varchar AS data_type,
+       CASE s.seqtypid WHEN 21 THEN 16 WHEN 23 THEN 32 ELSE 64 END AS numeric_precision, 2 AS numeric_precision_radix, 0 AS numeric_scale,
+       s.seqstart::varchar AS start_value, s.seqmin::varchar AS minimum_value, s.seqmax::varchar AS maximum_value,
+       s.seqincrement::varchar AS increment, (CASE WHEN s.seqcycle THEN 'YES' ELSE 'NO' END)::varchar AS cycle_option
+FROM pg_catalog.pg_sequence s
+     JOIN pg_catalog.pg_class c ON c.oid = s.seqrelid
+     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE NOT EXISTS (SELECT 1 FROM pg_catalog.pg_depend d WHERE d.classid = 1259 AND d.objid = c.oid AND d.deptype = 'i');
+
+CREATE VIEW information_schema.table_constraints AS
+SELECT current_database()::name AS constraint_catalog, cn.nspname AS constraint_schema, k.conname AS constraint_name,
+       current_database()::name AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
+       (CASE k.contype WHEN 'c' THEN 'CHECK' WHEN 'n' THEN 'CHECK' WHEN 'f' THEN 'FOREIGN KEY' WHEN 'p' THEN 'PRIMARY KEY'
+             WHEN 'u' THEN 'UNIQUE' END)::varchar AS constraint_type,
+       (CASE WHEN k.condeferrable THEN 'YES' ELSE 'NO' END)::varchar AS is_deferrable,
+       (CASE WHEN k.condeferred THEN 'YES' ELSE 'NO' END)::varchar AS initially_deferred, 'YES'::varchar AS enforced,
+       (CASE WHEN k.contype = 'u' THEN (SELECT CASE WHEN x.indnullsnotdistinct THEN 'NO' ELSE 'YES' END
+             FROM pg_catalog.pg_index x WHERE x.indexrelid = k.conindid) END)::varchar AS nulls_distinct
+FROM pg_catalog.pg_constraint k
+     JOIN pg_catalog.pg_class c ON c.oid = k.conrelid
+     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+     JOIN pg_catalog.pg_namespace cn ON cn.oid = k.connamespace
+WHERE k.contype IN ('c', 'n', 'f', 'p', 'u') AND c.relkind IN ('r', 'p');
+
+CREATE VIEW information_schema.key_column_usage AS
+SELECT current_database()::name AS constraint_catalog, cn.nspname AS constraint_schema, k.conname AS constraint_name,
+       current_database()::name AS table_catalog, n.nspname AS table_schema, c.relname AS table_name, a.attname AS column_name,
+       p.i AS ordinal_position, CASE WHEN k.contype = 'f' THEN array_position(x.indkey::int2[], k.confkey[p.i]) + 1 END AS position_in_unique_constraint
+FROM pg_catalog.pg_constraint k
+     CROSS JOIN LATERAL generate_series(1, array_length(k.conkey, 1)) p(i)
+     JOIN pg_catalog.pg_class c ON c.oid = k.conrelid
+     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+     JOIN pg_catalog.pg_namespace cn ON cn.oid = k.connamespace
+     JOIN pg_catalog.pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = k.conkey[p.i]
+     LEFT JOIN pg_catalog.pg_index x ON x.indexrelid = k.conindid
+WHERE k.contype IN ('p', 'u', 'f') AND c.relkind IN ('r', 'p');
+
+CREATE VIEW information_schema.constraint_column_usage AS
+SELECT current_database()::name AS table_catalog, n.nspname AS table_schema, c.relname AS table_name, a.attname AS column_name,
+       current_database()::name AS constraint_catalog, cn.nspname AS constraint_schema, k.conname AS constraint_name
+FROM pg_catalog.pg_constraint k
+     JOIN pg_catalog.pg_namespace cn ON cn.oid = k.connamespace
+     JOIN pg_catalog.pg_class c ON c.oid = CASE WHEN k.contype = 'f' THEN k.confrelid ELSE k.conrelid END
+     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+     JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY (CASE WHEN k.contype = 'f' THEN k.confkey ELSE k.conkey END)
+WHERE k.contype IN ('c', 'n', 'p', 'u', 'f') AND NOT a.attisdropped;
+
+CREATE VIEW information_schema.referential_constraints AS
+SELECT current_database()::name AS constraint_catalog, cn.nspname AS constraint_schema, k.conname AS constraint_name,
+       CASE WHEN u.oid IS NOT NULL THEN current_database()::name END AS unique_constraint_catalog,
+       un.nspname AS unique_constraint_schema, u.conname AS unique_constraint_name,
+       (CASE k.confmatchtype WHEN 'f' THEN 'FULL' WHEN 'p' THEN 'PARTIAL' ELSE 'NONE' END)::varchar AS match_option,
+       (CASE k.confupdtype WHEN 'c' THEN 'CASCADE' WHEN 'n' THEN 'SET NULL' WHEN 'd' THEN 'SET DEFAULT' WHEN 'r' THEN 'RESTRICT'
+             ELSE 'NO ACTION' END)::varchar AS update_rule,
+       (CASE k.confdeltype WHEN 'c' THEN 'CASCADE' WHEN 'n' THEN 'SET NULL' WHEN 'd' THEN 'SET DEFAULT' WHEN 'r' THEN 'RESTRICT'
+             ELSE 'NO ACTION' END)::varchar AS delete_rule
+FROM pg_catalog.pg_constraint k
+     JOIN pg_catalog.pg_namespace cn ON cn.oid = k.connamespace
+     LEFT JOIN pg_catalog.pg_constraint u ON u.conrelid = k.confrelid AND u.conindid = k.conindid AND u.contype IN ('p', 'u')
+     LEFT JOIN pg_catalog.pg_namespace un ON un.oid = u.connamespace
+WHERE k.contype = 'f';

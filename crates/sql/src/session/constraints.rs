@@ -1,0 +1,191 @@
+//! Constraint checks that wait for the end of the transaction, and SET CONSTRAINTS.
+//!
+//! A pending check names a key; when it runs it asks whether a referencing row with that key exists by now and whether
+//! the referenced row does. It is right whenever it runs, so running one twice does no harm.
+
+use super::Session;
+use super::run::{RowsSink, SinkMaker};
+use crate::catalog::ids::*;
+use crate::catalog::{CatalogView, ForeignKey, Table};
+use crate::client::Runtime;
+use crate::exec::PendingCheck;
+use crate::plan::Plan;
+use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_syntax::{Node, nodes};
+use kilndb_types::Datum;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// What the checks of one foreign key need.
+struct KeyChecks {
+    key: Arc<ForeignKey>,
+    child: Arc<Table>,
+    parent: Arc<Table>,
+    find_child: Arc<Plan>,
+    find_parent: Arc<Plan>,
+}
+
+fn column_names(table: &Table, attnums: &[i16]) -> Vec<String> {
+    attnums.iter().filter_map(|n| usize::try_from(*n - 1).ok().and_then(|i| table.columns.get(i))).map(|c| c.name.clone()).collect()
+}
+
+fn column_types(table: &Table, attnums: &[i16]) -> Vec<Oid> {
+    attnums.iter().filter_map(|n| usize::try_from(*n - 1).ok().and_then(|i| table.columns.get(i))).map(|c| c.type_oid).collect()
+}
+
+fn probe(table: &Table, attnums: &[i16], tail: &str) -> String {
+    let quote = crate::catalog::format_type::quote_identifier;
+    let conditions: Vec<String> =
+        column_names(table, attnums).iter().enumerate().map(|(i, c)| format!("{} = ${}", quote(c), i + 1)).collect();
+    format!("SELECT 1 FROM {}.{} WHERE {} LIMIT 1{tail}", quote(&table.schema_name), quote(&table.name), conditions.join(" AND "))
+}
+
+impl Session {
+    /// Runs the pending checks of the constraints `only` (all without it) and forgets them.
+    pub(super) fn run_pending_checks(&mut self, only: Option<&HashSet<Oid>>, runtime: &dyn Runtime) -> Result<()> {
+        if self.pending.checks.is_empty() {
+            return Ok(());
+        }
+        if let Some(txn) = &mut self.txn {
+            txn.next_command();
+        }
+        let due = |c: &PendingCheck| only.is_none_or(|o| o.contains(&c.constraint));
+        let checks: Vec<PendingCheck> = self.pending.checks.iter().filter(|c| due(c)).cloned().collect();
+        let mut known: HashMap<(Oid, bool), Option<KeyChecks>> = HashMap::new();
+        for check in &checks {
+            runtime.checkpoint()?;
+            let entry = (check.constraint, check.parent_gone);
+            if !known.contains_key(&entry) {
+                let made = self.prepare_checks(check, runtime)?;
+                known.insert(entry, made);
+            }
+            if let Some(Some(parts)) = known.get(&entry) {
+                self.run_check(parts, check, runtime)?;
+            }
+        }
+        // A rollback to a savepoint may bring back the state before: what was checked inside one is checked again.
+        if self.savepoints.is_empty() {
+            self.pending.checks.retain(|c| !due(c));
+        }
+        Ok(())
+    }
+
+    fn prepare_checks(&mut self, check: &PendingCheck, runtime: &dyn Runtime) -> Result<Option<KeyChecks>> {
+        let found = self.with_catalog(runtime, |host| {
+            // A table or constraint dropped meanwhile needs no check.
+            let Some(table) = host.reader.table_by_oid(check.table)? else { return Ok(None) };
+            let keys = if check.parent_gone { &table.referenced_by } else { &table.foreign_keys };
+            let Some(key) = keys.iter().find(|k| k.oid == check.constraint).cloned() else { return Ok(None) };
+            let (child, parent) = (host.reader.table_by_oid(key.table)?, host.reader.table_by_oid(key.referenced_table)?);
+            Ok(child.zip(parent).map(|(child, parent)| (key, child, parent)))
+        })?;
+        let Some((key, child, parent)) = found else { return Ok(None) };
+        let types = if check.parent_gone { column_types(&parent, &key.referenced_columns) } else { column_types(&child, &key.columns) };
+        let find_child = self.plan_probe(&probe(&child, &key.columns, ""), &types, runtime)?;
+        let find_parent = self.plan_probe(&probe(&parent, &key.referenced_columns, " FOR KEY SHARE"), &types, runtime)?;
+        Ok(Some(KeyChecks { key, child, parent, find_child, find_parent }))
+    }
+
+    fn plan_probe(&mut self, sql: &str, types: &[Oid], runtime: &dyn Runtime) -> Result<Arc<Plan>> {
+        let script = runtime.parse(sql)?;
+        let statement = script.statements().pop().ok_or_else(|| Error::internal("an empty internal query"))?;
+        self.make_plan(&statement, types, runtime)
+    }
+
+    fn run_check(&mut self, parts: &KeyChecks, check: &PendingCheck, runtime: &dyn Runtime) -> Result<()> {
+        let (key, child, parent) = (&parts.key, &parts.child, &parts.parent);
+        let nulls = check.key.iter().filter(|d| d.is_null()).count();
+        let violation = |detail: String| {
+            let message = if check.parent_gone {
+                format!(
+                    "update or delete on table \"{}\" violates foreign key constraint \"{}\" on table \"{}\"",
+                    parent.name, key.name, child.name
+                )
+            } else {
+                format!("insert or update on table \"{}\" violates foreign key constraint \"{}\"", child.name, key.name)
+            };
+            Error::new(sqlstate::FOREIGN_KEY_VIOLATION, message)
+                .with_detail(detail)
+                .with_table(child.schema_name.clone(), child.name.clone())
+                .with_constraint(key.name.clone())
+        };
+        if nulls > 0 {
+            if key.match_type == b'f' && nulls < check.key.len() && !check.parent_gone {
+                return Err(violation("MATCH FULL does not allow mixing of null and nonnull key values.".to_string()));
+            }
+            return Ok(());
+        }
+        if !self.has_row(&parts.find_child, &check.key, runtime)? || self.has_row(&parts.find_parent, &check.key, runtime)? {
+            return Ok(());
+        }
+        let (table, columns) = if check.parent_gone { (parent, &key.referenced_columns) } else { (child, &key.columns) };
+        let (names, types) = (column_names(table, columns).join(", "), column_types(table, columns));
+        let shown = self.with_catalog(runtime, |host| {
+            let eval = host.eval();
+            Ok(types.iter().zip(&check.key).map(|(t, v)| crate::exec::write::show(*t, -1, v, &eval)).collect::<Vec<_>>().join(", "))
+        })?;
+        Err(violation(if check.parent_gone {
+            format!("Key ({names})=({shown}) is still referenced from table \"{}\".", child.name)
+        } else {
+            format!("Key ({names})=({shown}) is not present in table \"{}\".", parent.name)
+        }))
+    }
+
+    fn has_row(&mut self, plan: &Arc<Plan>, key: &[Datum], runtime: &dyn Runtime) -> Result<bool> {
+        let mut sink = RowsSink::default();
+        self.run_to_sink(plan, key, runtime, SinkMaker::Sink(&mut sink))?;
+        Ok(!sink.rows.is_empty())
+    }
+
+    /// SET CONSTRAINTS.
+    pub(super) fn set_constraints(&mut self, s: &nodes::ConstraintsSetStmt, runtime: &dyn Runtime) -> Result<String> {
+        if !self.in_explicit_block() {
+            self.scratch.notices.borrow_mut().push(Error::notice(
+                sqlstate::NO_ACTIVE_SQL_TRANSACTION,
+                kilndb_base::Severity::Warning,
+                "SET CONSTRAINTS can only be used in transaction blocks",
+            ));
+            return Ok("SET CONSTRAINTS".to_string());
+        }
+        self.begin_statement(runtime)?;
+        if s.constraints().len() == 0 {
+            self.pending.modes.clear();
+            self.pending.modes.insert(0, s.deferred);
+            if !s.deferred {
+                self.run_pending_checks(None, runtime)?;
+            }
+            return Ok("SET CONSTRAINTS".to_string());
+        }
+        let mut named = HashSet::new();
+        for node in s.constraints() {
+            let Node::RangeVar(r) = node else { continue };
+            named.extend(self.find_constraints(r, runtime)?);
+        }
+        for oid in &named {
+            self.pending.modes.insert(*oid, s.deferred);
+        }
+        if !s.deferred {
+            self.run_pending_checks(Some(&named), runtime)?;
+        }
+        Ok("SET CONSTRAINTS".to_string())
+    }
+
+    /// The constraints of that name in the schema, or in the first schema of the path that has one.
+    fn find_constraints(&mut self, r: &nodes::RangeVar, runtime: &dyn Runtime) -> Result<Vec<Oid>> {
+        let name = r.relname().unwrap_or("");
+        let schemas = self.with_catalog(runtime, |host| host.reader.schemas_to_search(r.schemaname(), true))?;
+        let rows = self.catalog_scan(PG_CONSTRAINT)?;
+        for schema in schemas {
+            let found: Vec<_> =
+                rows.iter().filter(|c| c.oid("connamespace") == schema && c.text("conname") == Some(name)).collect();
+            if found.is_empty() {
+                continue;
+            }
+            if found.iter().all(|c| !c.bool("condeferrable")) {
+                return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("constraint \"{name}\" is not deferrable")));
+            }
+            return Ok(found.iter().filter(|c| c.bool("condeferrable")).map(|c| c.oid("oid")).collect());
+        }
+        Err(Error::new(sqlstate::UNDEFINED_OBJECT, format!("constraint \"{name}\" does not exist")))
+    }
+}

@@ -1,0 +1,91 @@
+//! Makes the system views when a cluster is made.
+
+use super::{Session, StartupOptions};
+use crate::catalog::bootstrap::TEMPLATE1;
+use crate::client::{Activity, Runtime, SessionControl};
+use crate::instance::Instance;
+use kilndb_base::park::{Park, ThreadPark, WakeHandle};
+use kilndb_base::{Error, Result};
+use kilndb_syntax::{Node, Script};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex};
+
+const SYSTEM_VIEWS: &str = include_str!("../../data/system_views.sql");
+
+/// Runs a session on the thread that starts the server.
+struct StartRuntime {
+    park: ThreadPark,
+    control: SessionControl,
+}
+
+impl Park for StartRuntime {
+    fn wake_handle(&self) -> WakeHandle {
+        self.park.wake_handle()
+    }
+    fn park(&self, deadline_nanos: Option<u64>) -> Result<()> {
+        self.park.park(deadline_nanos)
+    }
+    fn park_uninterruptible(&self) {
+        self.park.park_uninterruptible();
+    }
+    fn checkpoint(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Runtime for StartRuntime {
+    fn parse(&self, sql: &str) -> Result<Script> {
+        kilndb_syntax::parse(sql)
+    }
+    fn on_large_stack(&self, f: &mut dyn FnMut()) {
+        f();
+    }
+    fn control(&self) -> &SessionControl {
+        &self.control
+    }
+    fn worker(&self) -> usize {
+        0
+    }
+}
+
+impl Session {
+    /// In template1, in one transaction; nothing if they are there already.
+    pub(crate) fn create_system_views(instance: Arc<Instance>) -> Result<()> {
+        let park = ThreadPark::new();
+        let control = SessionControl {
+            process_id: 0,
+            secret: Vec::new(),
+            cancel_requested: AtomicBool::new(false),
+            terminate_requested: AtomicBool::new(false),
+            statement_deadline_nanos: AtomicU64::new(0),
+            wake: park.wake_handle(),
+            activity: Mutex::new(Activity::default()),
+        };
+        let runtime = StartRuntime { park, control };
+        let options = StartupOptions { user: "postgres".to_string(), database: "template1".to_string(), settings: Vec::new() };
+        let mut session = Session::connect(instance, options, &runtime)?;
+        debug_assert_eq!(session.database.oid, TEMPLATE1);
+        session.allow_system_objects = true;
+        let made = session.run_view_script(&runtime);
+        session.close(&runtime);
+        made
+    }
+
+    fn run_view_script(&mut self, runtime: &dyn Runtime) -> Result<()> {
+        self.begin_block(runtime)?;
+        if self.with_catalog(runtime, |host| host.reader.find_relation(Some("pg_catalog"), "pg_tables"))?.is_some() {
+            return Ok(());
+        }
+        let script = runtime.parse(SYSTEM_VIEWS)?;
+        for statement in script.statements() {
+            let Node::ViewStmt(view) = statement.node() else {
+                return Err(Error::internal("the script of system views has something else in it"));
+            };
+            self.create_view(view, statement.source(), runtime)?;
+            if let Some(txn) = &mut self.txn {
+                txn.next_command();
+            }
+        }
+        self.commit(runtime)
+    }
+}
