@@ -246,3 +246,60 @@ fn function_text(host: &StatementHost<'_>, name: &str, oid: Oid) -> Result<Datum
     }
     Ok(Datum::text(parts.join(", ")))
 }
+
+/// CREATE FUNCTION, from the function's row.
+pub(super) fn function_definition(host: &StatementHost<'_>, oid: Oid) -> Result<Datum> {
+    let rows = host.database().store.lookup(PG_PROC, PG_PROC_OID_INDEX, &[Datum::Oid(oid)], &host.reader.snapshot)?;
+    let Some(row) = rows.first() else { return Ok(Datum::Null) };
+    let name = row.text("proname").unwrap_or("");
+    if row.char("prokind") == b'a' {
+        return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{name}\" is an aggregate function")));
+    }
+    let text_part = |which: &str| -> Result<String> {
+        Ok(match function_text(host, which, oid)? {
+            Datum::Text(t) => t.to_string(),
+            _ => String::new(),
+        })
+    };
+    let schema = host.reader.schema_name(row.oid("pronamespace"))?.unwrap_or_default();
+    let languages = host.database().store.scan(PG_LANGUAGE, &host.reader.snapshot)?;
+    let language = languages.iter().find(|l| l.oid("oid") == row.oid("prolang")).and_then(|l| l.text("lanname")).unwrap_or("");
+    let mut text = format!(
+        "CREATE OR REPLACE FUNCTION {}.{}({})\n RETURNS {}\n LANGUAGE {language}\n",
+        quote(&schema),
+        quote(name),
+        text_part("pg_get_function_arguments")?,
+        text_part("pg_get_function_result")?
+    );
+    let mut words: Vec<String> = Vec::new();
+    if row.char("prokind") == b'w' {
+        words.push("WINDOW".to_string());
+    }
+    match row.char("provolatile") {
+        b'i' => words.push("IMMUTABLE".to_string()),
+        b's' => words.push("STABLE".to_string()),
+        _ => {}
+    }
+    match row.char("proparallel") {
+        b's' => words.push("PARALLEL SAFE".to_string()),
+        b'r' => words.push("PARALLEL RESTRICTED".to_string()),
+        _ => {}
+    }
+    for (column, word) in [("proisstrict", "STRICT"), ("prosecdef", "SECURITY DEFINER"), ("proleakproof", "LEAKPROOF")] {
+        if row.bool(column) {
+            words.push(word.to_string());
+        }
+    }
+    let usual_cost = if matches!(language, "internal" | "c") { 1.0 } else { 100.0 };
+    if row.float4("procost") != usual_cost && row.float4("procost") > 0.0 {
+        words.push(format!("COST {}", row.float4("procost")));
+    }
+    if row.bool("proretset") && row.float4("prorows") != 1000.0 && row.float4("prorows") > 0.0 {
+        words.push(format!("ROWS {}", row.float4("prorows")));
+    }
+    if !words.is_empty() {
+        text.push_str(&format!(" {}\n", words.join(" ")));
+    }
+    text.push_str(&format!("AS $function${}$function$\n", row.text("prosrc").unwrap_or("")));
+    Ok(Datum::text(text))
+}

@@ -12,6 +12,7 @@ mod definitions;
 pub(crate) mod environment;
 mod extended;
 pub(crate) mod host;
+mod identifiers;
 mod portal;
 mod prepared;
 pub(crate) mod run;
@@ -141,8 +142,8 @@ pub struct Session {
     pub(crate) savepoints: Vec<transaction::SavepointEntry>,
     pub(crate) transaction_timestamp: i64,
     pub(crate) statement_timestamp: i64,
-    prepared: HashMap<String, Arc<Prepared>>,
-    portals: HashMap<String, Portal>,
+    pub(crate) prepared: HashMap<String, Arc<Prepared>>,
+    pub(crate) portals: HashMap<String, Portal>,
     pub(crate) scratch: Scratch,
     /// OIDs of the schemas on the search path, and the settings generation and catalog version they are of.
     path: (u64, u64, Arc<[Oid]>, Option<String>),
