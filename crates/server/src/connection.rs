@@ -179,6 +179,10 @@ impl Connection {
             self.wake.wake();
         }
     }
+    /// Is a statement under way?
+    pub fn is_running(&self) -> bool {
+        self.coroutine.is_some()
+    }
     pub fn client_gone(&self) {
         self.request_terminate();
     }

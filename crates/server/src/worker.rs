@@ -234,8 +234,8 @@ impl Worker {
             self.ready.push_back(token);
         } else if c.state == ConnectionState::Closed && (!c.has_output() || c.broken()) {
             self.close(token);
-        } else if c.state == ConnectionState::Parked && c.at_end() {
-            // The client is gone: whatever it waits for is not worth waiting for.
+        } else if matches!(c.state, ConnectionState::Parked | ConnectionState::Queued) && c.is_running() && c.at_end() {
+            // The client is gone: whatever it waits for or computes is not worth going on with.
             c.client_gone();
         }
     }

@@ -109,6 +109,7 @@ impl Instance {
         if !config.fsync {
             (options.log)(Severity::Warning, "fsync is off: a crash of the machine can lose or damage data");
         }
+        remove_temporary_files(&*options.env, &options.data_dir)?;
         let engine = Engine::open(options.env.clone(), config)?;
         let park = ThreadPark::new();
         let mut map = bootstrap::read_boot_map_if_any(&engine)?;
@@ -237,6 +238,17 @@ impl Instance {
     pub fn forget_database(&self, oid: Oid) {
         locked(&self.databases).remove(&oid);
     }
+}
+
+/// What a crash has left of sorts.
+fn remove_temporary_files(env: &dyn Env, data_dir: &Path) -> Result<()> {
+    let directory = data_dir.join("tmp");
+    if env.exists(&directory) {
+        for file in env.list_dir(&directory)? {
+            env.remove_file(&file)?;
+        }
+    }
+    Ok(())
 }
 
 /// Everybody who is connected.

@@ -148,9 +148,10 @@ fn create_relations(engine: &Arc<Engine>, txn: &mut Transaction, database: Oid, 
     for table in BUILTINS.tables.iter().filter(|t| t.shared == shared) {
         let heap = engine.create_relation(txn, RelationKind::Heap, Persistence::Logged)?;
         boot.insert(txn, &boot_row(database, table.oid, heap.id()))?;
-        store.relations.insert(table.oid, heap);
+        store.relations.insert(table.oid, heap.clone());
         for index in &table.indexes {
             let tree = engine.create_relation(txn, RelationKind::BTree, Persistence::Logged)?;
+            tree.set_heap(heap.id());
             boot.insert(txn, &boot_row(database, index.oid, tree.id()))?;
             store.relations.insert(index.oid, tree);
         }
@@ -461,6 +462,7 @@ fn copy_user_relations(
             let Some(index_class) = classes.iter().find(|c| c.oid("oid") == index.oid("indexrelid")) else { continue };
             let old = engine.relation(RelationId(index_class.oid("relfilenode")))?;
             let new = engine.create_relation(txn, RelationKind::BTree, old.persistence())?;
+            new.set_heap(target.id());
             moved.insert(old.id().0, new.id().0);
             copy_index(txn, &old, &new, &new_rids, park)?;
         }

@@ -1,6 +1,7 @@
 //! Filling an index from its table, and queries that DDL asks of its own database.
 
 use super::Session;
+use super::key_sort::KeySorter;
 use crate::catalog::{Index, Table};
 use crate::client::Runtime;
 use crate::exec::RowSink;
@@ -12,51 +13,8 @@ use kilndb_types::key::encode_key;
 use kilndb_types::row::{decode_row, stored_column_count};
 use std::sync::Arc;
 
-/// Keys to be sorted, in one buffer: an entry is (first eight bytes, offset); at the offset are the length (u16), the
-/// row id (u64) and the key.
-#[derive(Default)]
-struct KeyArena {
-    bytes: Vec<u8>,
-    entries: Vec<(u64, u64)>,
-    /// Entries with a NULL, which uniqueness leaves alone.
-    nulls: std::collections::HashSet<u64>,
-}
-
-impl KeyArena {
-    fn push(&mut self, key: &[u8], rid: RowId, has_null: bool) -> Result<()> {
-        let too_long = || Error::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, format!("index row size {} exceeds btree maximum, 2704", key.len()));
-        if key.len() > 2704 {
-            return Err(too_long());
-        }
-        let mut head = [0; 8];
-        let n = key.len().min(8);
-        head[..n].copy_from_slice(&key[..n]);
-        let at = self.bytes.len() as u64;
-        self.bytes.extend_from_slice(&(key.len() as u16).to_le_bytes());
-        self.bytes.extend_from_slice(&rid.to_u64().to_le_bytes());
-        self.bytes.extend_from_slice(key);
-        self.entries.push((u64::from_be_bytes(head), at));
-        if has_null {
-            self.nulls.insert(at);
-        }
-        Ok(())
-    }
-    fn entry(&self, at: u64) -> (&[u8], u64) {
-        let at = at as usize;
-        let len = u16::from_le_bytes([self.bytes[at], self.bytes[at + 1]]) as usize;
-        let mut rid = [0; 8];
-        rid.copy_from_slice(&self.bytes[at + 2..at + 10]);
-        (&self.bytes[at + 10..at + 10 + len], u64::from_le_bytes(rid))
-    }
-    fn sort(&mut self) {
-        let mut entries = std::mem::take(&mut self.entries);
-        entries.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| self.entry(a.1).cmp(&self.entry(b.1))));
-        self.entries = entries;
-    }
-}
-
 struct KeySink<'a> {
-    arena: &'a mut KeyArena,
+    sorter: &'a mut KeySorter,
     index: &'a Index,
     key: Vec<u8>,
 }
@@ -77,7 +35,7 @@ impl RowSink for KeySink<'_> {
             return Err(Error::internal("an index build row without a row id"));
         };
         let has_null = encode_entry(self.index, keys, &mut self.key)?;
-        self.arena.push(&self.key, RowId { block: *block, slot: *slot }, has_null)
+        self.sorter.push(&self.key, RowId { block: *block, slot: *slot }, has_null)
     }
 }
 
@@ -99,12 +57,13 @@ impl Session {
     /// Sorts the keys of all rows and builds the tree from them.
     pub(crate) fn build_index(&mut self, table: &Arc<Table>, index: &Arc<Index>, runtime: &dyn Runtime) -> Result<()> {
         let heap = self.instance.engine.relation(table.storage)?;
+        self.instance.engine.relation(index.storage)?.set_heap(table.storage);
         if heap.pages() == 0 {
             return Ok(());
         }
-        let mut arena = KeyArena::default();
+        let mut sorter = KeySorter::new(self.instance.env.clone(), &self.instance.data_dir, self.settings.maintenance_work_mem_bytes as usize);
         if index.predicate_sql.is_none() && index.keys.iter().all(|k| k.attnum != 0) {
-            self.collect_column_keys(table, index, &mut arena, runtime)?;
+            self.collect_column_keys(table, index, &mut sorter, runtime)?;
         } else {
             let quote = crate::catalog::format_type::quote_identifier;
             let keys: Vec<String> = index
@@ -117,23 +76,32 @@ impl Session {
                 .collect();
             let filter = index.predicate_sql.as_ref().map(|p| format!(" WHERE {p}")).unwrap_or_default();
             let sql = format!("SELECT ctid, {} FROM {}{filter}", keys.join(", "), self.qualified_name(table));
-            let mut sink = KeySink { arena: &mut arena, index, key: Vec::new() };
+            let mut sink = KeySink { sorter: &mut sorter, index, key: Vec::new() };
             self.query_into(&sql, runtime, &mut sink)?;
-        }
-        arena.sort();
-        if index.unique {
-            self.refuse_duplicates(table, index, &arena, runtime)?;
         }
         let tree = self.instance.engine.relation(index.storage)?;
         let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to build an index in"))?;
-        let mut entries = arena.entries.iter().map(|(_, at)| {
-            let (key, rid) = arena.entry(*at);
-            Ok((key.to_vec(), RowId::from_u64(rid)))
+        let mut previous: Option<Vec<u8>> = None;
+        let mut twin = None;
+        let mut entries = sorter.finish()?.map(|entry| {
+            let (key, rid, has_null) = entry?;
+            if index.unique && !has_null {
+                if previous.as_ref() == Some(&key) {
+                    twin = Some(rid);
+                    return Err(Error::new(sqlstate::UNIQUE_VIOLATION, "duplicate key"));
+                }
+                previous = Some(key.clone());
+            }
+            Ok((key, rid))
         });
-        tree.index_build(txn, &mut entries, runtime)
+        let built = tree.index_build(txn, &mut entries, runtime);
+        match twin {
+            Some(rid) => Err(self.duplicate_error(table, index, rid, runtime)?),
+            None => built,
+        }
     }
 
-    fn collect_column_keys(&mut self, table: &Arc<Table>, index: &Index, arena: &mut KeyArena, runtime: &dyn Runtime) -> Result<()> {
+    fn collect_column_keys(&mut self, table: &Arc<Table>, index: &Index, sorter: &mut KeySorter, runtime: &dyn Runtime) -> Result<()> {
         let heap = self.instance.engine.relation(table.storage)?;
         let snapshot = self.take_snapshot()?;
         let mut needed = vec![false; table.columns.len()];
@@ -154,7 +122,7 @@ impl Session {
                     keys.push(if at >= stored { table.columns[at].missing.clone() } else { values[at].clone() });
                 }
                 let has_null = encode_entry(index, &keys, &mut key)?;
-                arena.push(&key, *rid, has_null)?;
+                sorter.push(&key, *rid, has_null)?;
             }
             if block % 64 == 0 {
                 runtime.checkpoint()?;
@@ -163,12 +131,8 @@ impl Session {
         Ok(())
     }
 
-    fn refuse_duplicates(&mut self, table: &Arc<Table>, index: &Arc<Index>, arena: &KeyArena, runtime: &dyn Runtime) -> Result<()> {
-        let twin = arena.entries.windows(2).find(|pair| {
-            arena.entry(pair[0].1).0 == arena.entry(pair[1].1).0 && !arena.nulls.contains(&pair[0].1)
-        });
-        let Some(twin) = twin else { return Ok(()) };
-        let rid = RowId::from_u64(arena.entry(twin[0].1).1);
+    /// What PostgreSQL says of two rows with one key.
+    fn duplicate_error(&mut self, table: &Arc<Table>, index: &Arc<Index>, rid: RowId, runtime: &dyn Runtime) -> Result<Error> {
         let quote = crate::catalog::format_type::quote_identifier;
         let shown: Vec<String> = index
             .keys
@@ -179,7 +143,7 @@ impl Session {
         let sql = format!("SELECT {} FROM {} WHERE ctid = '({},{})'", texts.join(", "), self.qualified_name(table), rid.block, rid.slot);
         let row = self.query(&sql, runtime)?.pop().unwrap_or_default();
         let values: Vec<String> = row.iter().map(|d| if let Datum::Text(s) = d { s.to_string() } else { "null".into() }).collect();
-        Err(Error::new(sqlstate::UNIQUE_VIOLATION, format!("could not create unique index \"{}\"", index.name))
+        Ok(Error::new(sqlstate::UNIQUE_VIOLATION, format!("could not create unique index \"{}\"", index.name))
             .with_detail(format!("Key ({})=({}) is duplicated.", shown.join(", "), values.join(", ")))
             .with_table(&table.schema_name, &table.name)
             .with_constraint(&index.name))

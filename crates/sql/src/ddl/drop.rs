@@ -85,7 +85,8 @@ impl Session {
                 self.notice(Severity::Notice, format!("{word} \"{name}\" does not exist, skipping"));
                 return Ok(None);
             }
-            return Err(Error::new(sqlstate::UNDEFINED_TABLE, format!("{word} \"{name}\" does not exist")));
+            let code = if word == "index" { sqlstate::UNDEFINED_OBJECT } else { sqlstate::UNDEFINED_TABLE };
+            return Err(Error::new(code, format!("{word} \"{name}\" does not exist")));
         };
         if table.kind != kind && !(kind == TableKind::Table && table.kind == TableKind::Partitioned) {
             let actual = super::kind_word(table.kind);

@@ -14,6 +14,7 @@ mod database;
 mod depend;
 mod drop;
 mod index;
+mod key_sort;
 mod role;
 mod schema;
 pub(crate) mod sequence;

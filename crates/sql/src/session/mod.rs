@@ -354,6 +354,16 @@ impl Session {
         Ok(oids)
     }
 
+    /// As [`Session::environment`], looking at the catalogs as of the statement's own snapshot where that is as good.
+    pub(crate) fn environment_at<'a>(&mut self, snapshot: &Snapshot, runtime: &'a dyn Runtime) -> Result<Environment<'a>> {
+        if self.has_ddl || self.isolation_name() != "read committed" {
+            return self.environment(runtime);
+        }
+        let cache = self.object_cache();
+        let path = self.resolve_path(&cache, snapshot)?;
+        Ok(Environment { runtime, cache, snapshot: snapshot.clone(), path, creation_schema: self.path.3.clone() })
+    }
+
     /// Everything a statement needs to look things up and evaluate.
     pub(crate) fn environment<'a>(&mut self, runtime: &'a dyn Runtime) -> Result<Environment<'a>> {
         let cache = self.object_cache();

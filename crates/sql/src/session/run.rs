@@ -146,7 +146,7 @@ impl Session {
         runtime: &dyn Runtime,
         make_sink: SinkMaker<'_>,
     ) -> Result<Progress> {
-        let environment = self.environment(runtime)?;
+        let environment = self.environment_at(&snapshot, runtime)?;
         let host = statement_host!(self, environment);
         let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to run a statement in"))?;
         let mut cx = ExecContext {

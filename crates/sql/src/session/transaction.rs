@@ -28,23 +28,11 @@ pub(crate) struct SavepointEntry {
 
 impl Session {
     pub(crate) fn isolation_name(&self) -> &'static str {
-        let name = match self.block {
-            Block::None => self.settings.get("default_transaction_isolation"),
-            _ => self.settings.get("transaction_isolation").or(self.settings.get("default_transaction_isolation")),
-        };
-        match name {
-            Some("serializable") => "serializable",
-            Some("repeatable read") => "repeatable read",
-            Some("read uncommitted") => "read uncommitted",
-            _ => "read committed",
-        }
+        self.settings.transaction_isolation.unwrap_or(self.settings.default_isolation)
     }
 
     pub(crate) fn is_read_only(&self) -> bool {
-        match self.block {
-            Block::None => self.settings.flag("default_transaction_read_only"),
-            _ => self.settings.flag("transaction_read_only"),
-        }
+        self.settings.transaction_read_only.unwrap_or(self.settings.default_read_only)
     }
 
     /// Starts a transaction if none is open, and the statement's clock.
@@ -52,9 +40,8 @@ impl Session {
         self.statement_timestamp = self.now();
         if self.txn.is_none() {
             self.transaction_timestamp = self.statement_timestamp;
-            let isolation = match self.settings.get("default_transaction_isolation") {
-                Some("repeatable read") => Isolation::RepeatableRead,
-                Some("serializable") => Isolation::RepeatableRead,
+            let isolation = match self.settings.default_isolation {
+                "repeatable read" | "serializable" => Isolation::RepeatableRead,
                 _ => Isolation::ReadCommitted,
             };
             let txn = self.instance.engine.begin(isolation, runtime.worker());

@@ -119,6 +119,9 @@ impl Session {
             };
             match name {
                 "transaction_isolation" => {
+                    if value == "serializable" {
+                        return Err(Error::unsupported("isolation level SERIALIZABLE is not supported yet"));
+                    }
                     let level = kilndb_storage::Isolation::ReadCommitted;
                     let level = if value.contains("repeatable") || value.contains("serializable") {
                         kilndb_storage::Isolation::RepeatableRead

@@ -1,1 +1,1 @@
-//! placeholder
+//! bit and varbit functions. Not built yet.

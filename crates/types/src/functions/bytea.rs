@@ -201,6 +201,14 @@ fn shifted(c: &crate::EvalContext, by: crate::Interval) -> Result<i64> {
     Ok(ts + EPOCH)
 }
 
+/// No other encoding is known yet.
+pub(super) fn only_utf8(encoding: &str) -> Result<()> {
+    if encoding.eq_ignore_ascii_case("utf8") || encoding.eq_ignore_ascii_case("utf-8") {
+        return Ok(());
+    }
+    Err(Error::unsupported(format!("conversion to or from encoding \"{encoding}\" is not supported")))
+}
+
 scalars! {
     fn byteaoctetlen(_c; b: bytea) = b.len() as i32;
     fn byteacat(_c; a: bytea, b: bytea) = [a, b].concat();
@@ -226,8 +234,8 @@ scalars! {
     fn sha512_bytea(_c; b: bytea) = sha::<sha2::Sha512>(b);
     fn crc32_bytea(_c; b: bytea) = crc(b, 0xedb8_8320);
     fn crc32c_bytea(_c; b: bytea) = crc(b, 0x82f6_3b78);
-    fn pg_convert_from(_c; b: bytea, _e: text) = std::str::from_utf8(b).map_err(|_| Error::new(sqlstate::CHARACTER_NOT_IN_REPERTOIRE, "invalid byte sequence for encoding \"UTF8\""))?;
-    fn pg_convert_to(_c; s: text, _e: text) = s.as_bytes().to_vec();
+    fn pg_convert_from(_c; b: bytea, e: text) = { only_utf8(e)?; std::str::from_utf8(b).map_err(|_| Error::new(sqlstate::CHARACTER_NOT_IN_REPERTOIRE, "invalid byte sequence for encoding \"UTF8\""))? };
+    fn pg_convert_to(_c; s: text, e: text) = { only_utf8(e)?; s.as_bytes().to_vec() };
     fn gen_random_uuid(c;) = uuid4(c);
     fn uuidv7(c;) = uuid7(c, c.host.clock_unix_micros());
     fn uuidv7_interval(c; by: interval) = uuid7(c, shifted(c, by)?);

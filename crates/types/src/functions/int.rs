@@ -1,6 +1,5 @@
 //! Integer arithmetic and bit operators.
 
-use crate::Datum;
 use crate::cast::out_of_range;
 use kilndb_base::{Error, sqlstate};
 
@@ -98,7 +97,6 @@ scalars! {
     fn to_oct64(_c; a: int8) = format!("{a:o}");
     fn to_bin32(_c; a: int4) = format!("{a:b}");
     fn to_bin64(_c; a: int8) = format!("{a:b}");
-    fn xid_age(_c; _a: oid) = Datum::Int4(0);
 }
 fn gcd(a: i128, b: i128) -> i128 {
     let (mut a, mut b) = (a.abs(), b.abs());

@@ -263,7 +263,7 @@ scalars! {
     fn text_larger(_c; a: text, b: text) = if a > b { a } else { b };
     fn text_smaller(_c; a: text, b: text) = if a < b { a } else { b };
     fn unistr(_c; s: text) = unescape(s)?;
-    fn length_in_encoding(_c; s: bytea, _e: text) = String::from_utf8_lossy(s).chars().count() as i32;
+    fn length_in_encoding(_c; s: bytea, e: text) = { super::bytea::only_utf8(e)?; String::from_utf8_lossy(s).chars().count() as i32 };
 }
 fn unescape(s: &str) -> Result<String> {
     let bad = || error(sqlstate::SYNTAX_ERROR, "invalid Unicode escape").with_hint("Unicode escapes must be \\XXXX, \\+XXXXXX, \\uXXXX, or \\UXXXXXXXX.");

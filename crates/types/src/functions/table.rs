@@ -146,7 +146,6 @@ pub fn lookup(oid: Oid) -> Option<ScalarFn> {
         1175 => datetime::interval_justify_hours,
         1176 => datetime::p1176_timestamptz,
         1178 | 2029 => convert::to_date_type,
-        1181 => int::xid_age,
         1188 | 2031 => datetime::timestamp_mi,
         1189 | 6221 => datetime::timestamptz_pl_interval,
         1190 | 6223 => datetime::timestamptz_mi_interval,

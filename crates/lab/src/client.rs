@@ -1,0 +1,260 @@
+//! A small blocking client of PostgreSQL's protocol: simple queries, text format, no authentication.
+
+use std::fmt;
+use std::io::{self, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+/// Where a server listens.
+#[derive(Clone, Debug)]
+pub struct Address {
+    /// A host name, or the folder of a Unix socket (it begins with `/`).
+    pub host: String,
+    pub port: u16,
+    pub user: String,
+}
+
+impl Address {
+    pub fn local(port: u16) -> Self {
+        Address { host: "127.0.0.1".into(), port, user: "postgres".into() }
+    }
+}
+
+/// An error the server reported.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerError {
+    pub severity: String,
+    pub code: String,
+    pub message: String,
+    pub detail: Option<String>,
+}
+
+#[derive(Debug)]
+pub enum ClientError {
+    Io(io::Error),
+    Server(ServerError),
+}
+
+impl From<io::Error> for ClientError {
+    fn from(e: io::Error) -> Self {
+        ClientError::Io(e)
+    }
+}
+
+impl fmt::Display for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ClientError::Io(e) => write!(f, "connection: {e}"),
+            ClientError::Server(e) => write!(f, "{} {}", e.code, e.message),
+        }
+    }
+}
+
+/// What one statement answered.
+#[derive(Clone, Debug, Default)]
+pub struct Answer {
+    /// Names and type oids of the columns.
+    pub columns: Vec<(String, u32)>,
+    pub rows: Vec<Vec<Option<String>>>,
+    /// The command tag.
+    pub tag: String,
+}
+
+trait Stream: Read + Write + Send {}
+impl<T: Read + Write + Send> Stream for T {}
+
+pub struct Client {
+    stream: BufReader<Box<dyn Stream>>,
+    /// `I` idle, `T` in a transaction, `E` in a failed one.
+    pub status: u8,
+}
+
+impl Client {
+    pub fn connect(address: &Address, database: &str) -> Result<Client, ClientError> {
+        let stream: Box<dyn Stream> = if address.host.starts_with('/') {
+            Box::new(UnixStream::connect(format!("{}/.s.PGSQL.{}", address.host, address.port))?)
+        } else {
+            let stream = TcpStream::connect((address.host.as_str(), address.port))?;
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(Duration::from_secs(120)))?;
+            Box::new(stream)
+        };
+        let mut client = Client { stream: BufReader::new(stream), status: b'I' };
+        client.start(&address.user, database)?;
+        Ok(client)
+    }
+
+    fn start(&mut self, user: &str, database: &str) -> Result<(), ClientError> {
+        let mut body = 196_608_u32.to_be_bytes().to_vec();
+        for (name, value) in [("user", user), ("database", database), ("client_encoding", "UTF8")] {
+            body.extend_from_slice(name.as_bytes());
+            body.push(0);
+            body.extend_from_slice(value.as_bytes());
+            body.push(0);
+        }
+        body.push(0);
+        let mut message = (body.len() as u32 + 4).to_be_bytes().to_vec();
+        message.extend_from_slice(&body);
+        self.stream.get_mut().write_all(&message)?;
+        self.answers().map(|_| ())
+    }
+
+    /// Runs a text of one or more statements.
+    pub fn query(&mut self, sql: &str) -> Result<Vec<Answer>, ClientError> {
+        self.send(sql)?;
+        self.answers()
+    }
+
+    /// Sends a simple query without waiting for its answer.
+    pub fn send(&mut self, sql: &str) -> Result<(), ClientError> {
+        let mut message = vec![b'Q'];
+        message.extend_from_slice(&(sql.len() as u32 + 5).to_be_bytes());
+        message.extend_from_slice(sql.as_bytes());
+        message.push(0);
+        self.stream.get_mut().write_all(&message)?;
+        Ok(())
+    }
+
+    /// The one value of a one-row answer.
+    pub fn value(&mut self, sql: &str) -> Result<Option<String>, ClientError> {
+        let answers = self.query(sql)?;
+        Ok(answers.into_iter().next_back().and_then(|a| a.rows.into_iter().next()).and_then(|r| r.into_iter().next()).flatten())
+    }
+
+    pub fn integer(&mut self, sql: &str) -> Result<i64, ClientError> {
+        let value = self.value(sql)?;
+        value
+            .and_then(|v| v.parse().ok())
+            .ok_or_else(|| ClientError::Io(io::Error::other(format!("not an integer: {sql}"))))
+    }
+
+    /// Reads up to ReadyForQuery.
+    pub fn answers(&mut self) -> Result<Vec<Answer>, ClientError> {
+        let mut answers = Vec::new();
+        let mut current = Answer::default();
+        let mut error = None;
+        loop {
+            let (kind, body) = self.message()?;
+            let mut reader = Fields(&body);
+            match kind {
+                b'T' => current.columns = reader.row_description()?,
+                b'D' => current.rows.push(reader.data_row()?),
+                b'C' => {
+                    current.tag = reader.string()?;
+                    answers.push(std::mem::take(&mut current));
+                }
+                b'I' => answers.push(std::mem::take(&mut current)),
+                b'E' => {
+                    let reported = reader.error()?;
+                    if reported.severity == "FATAL" || reported.severity == "PANIC" {
+                        return Err(ClientError::Server(reported));
+                    }
+                    error = Some(reported);
+                }
+                b'G' => self.stream.get_mut().write_all(b"f\0\0\0\x09test\0")?,
+                b'Z' => {
+                    self.status = reader.take(1)?[0];
+                    return match error {
+                        Some(e) => Err(ClientError::Server(e)),
+                        None => Ok(answers),
+                    };
+                }
+                b'R' if reader.int32()? != 0 => {
+                    return Err(ClientError::Io(io::Error::other("the server asks for a password")));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn message(&mut self) -> Result<(u8, Vec<u8>), ClientError> {
+        let mut head = [0_u8; 5];
+        self.stream.read_exact(&mut head)?;
+        let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
+        let mut body = vec![0; length.saturating_sub(4)];
+        self.stream.read_exact(&mut body)?;
+        Ok((head[0], body))
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        let _ = self.stream.get_mut().write_all(b"X\0\0\0\x04");
+    }
+}
+
+/// Reads the fields of one message.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn take(&mut self, n: usize) -> io::Result<&'a [u8]> {
+        if n > self.0.len() {
+            return Err(io::Error::other("message too short"));
+        }
+        let (head, tail) = self.0.split_at(n);
+        self.0 = tail;
+        Ok(head)
+    }
+
+    fn int16(&mut self) -> io::Result<i16> {
+        let b = self.take(2)?;
+        Ok(i16::from_be_bytes([b[0], b[1]]))
+    }
+
+    fn int32(&mut self) -> io::Result<i32> {
+        let b = self.take(4)?;
+        Ok(i32::from_be_bytes([b[0], b[1], b[2], b[3]]))
+    }
+
+    fn string(&mut self) -> io::Result<String> {
+        let end = self.0.iter().position(|&b| b == 0).ok_or_else(|| io::Error::other("unterminated string"))?;
+        let text = String::from_utf8_lossy(self.take(end)?).into_owned();
+        self.take(1)?;
+        Ok(text)
+    }
+
+    fn row_description(&mut self) -> io::Result<Vec<(String, u32)>> {
+        let n = self.int16()?;
+        let mut columns = Vec::new();
+        for _ in 0..n {
+            let name = self.string()?;
+            self.take(6)?;
+            let oid = self.int32()? as u32;
+            self.take(8)?;
+            columns.push((name, oid));
+        }
+        Ok(columns)
+    }
+
+    fn data_row(&mut self) -> io::Result<Vec<Option<String>>> {
+        let n = self.int16()?;
+        let mut row = Vec::new();
+        for _ in 0..n {
+            let length = self.int32()?;
+            row.push(match usize::try_from(length) {
+                Ok(length) => Some(String::from_utf8_lossy(self.take(length)?).into_owned()),
+                Err(_) => None,
+            });
+        }
+        Ok(row)
+    }
+
+    fn error(&mut self) -> io::Result<ServerError> {
+        let mut error = ServerError::default();
+        loop {
+            let kind = self.take(1)?[0];
+            if kind == 0 {
+                return Ok(error);
+            }
+            let text = self.string()?;
+            match kind {
+                b'V' => error.severity = text,
+                b'C' => error.code = text,
+                b'M' => error.message = text,
+                b'D' => error.detail = Some(text),
+                _ => {}
+            }
+        }
+    }
+}

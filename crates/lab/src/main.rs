@@ -1,0 +1,36 @@
+//! `kilndb-lab`: experiments against servers that speak PostgreSQL's protocol.
+
+mod bench;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+Usage:
+  kilndb-lab bench [--scale N] [--duration SECONDS] [--clients N,N,...] [--only PART,PART,...]
+  kilndb-lab canned PORT
+
+bench    pgbench against PostgreSQL, KilnDB and the wire limit, one after the other; prints tables
+canned   the wire limit alone: a server that answers every message with prepared bytes
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let done = match arguments.first().map(String::as_str) {
+        Some("bench") => bench::run(&arguments[1..]),
+        Some("canned") => match arguments.get(1).and_then(|p| p.parse().ok()) {
+            Some(port) => kilndb_lab::canned::serve(port).map_err(|e| e.to_string()),
+            None => Err("canned needs a port".into()),
+        },
+        _ => {
+            print!("{HELP}");
+            Ok(())
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("kilndb-lab: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}

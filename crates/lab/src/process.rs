@@ -1,0 +1,220 @@
+//! Servers as child processes in temporary folders. Dropping one kills it and removes its folder.
+
+use crate::client::{Address, Client};
+use std::fs::File;
+use std::io;
+use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// A port nobody listens on at the moment.
+pub fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+/// A folder that goes away with this value.
+pub struct TempDir(PathBuf);
+
+impl TempDir {
+    pub fn new(name: &str) -> io::Result<TempDir> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("kilndb-{name}-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&path)?;
+        Ok(TempDir(path))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        // What stays behind is in the system's folder for temporary files.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A server that runs as a child process.
+pub struct Server {
+    child: Child,
+    address: Address,
+    log: PathBuf,
+}
+
+impl Server {
+    /// Starts `command` with its output in `log` and waits until it answers.
+    pub fn start(mut command: Command, address: Address, log: &Path, patience: Duration) -> io::Result<Server> {
+        let output = File::options().create(true).append(true).open(log)?;
+        let child = command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output).spawn()?;
+        let mut server = Server { child, address, log: log.to_path_buf() };
+        let deadline = Instant::now() + patience;
+        loop {
+            if let Some(status) = server.child.try_wait()? {
+                return Err(io::Error::other(format!("the server ended with {status}:\n{}", server.log_tail())));
+            }
+            if Client::connect(&server.address, "postgres").is_ok() {
+                return Ok(server);
+            }
+            if Instant::now() > deadline {
+                return Err(io::Error::other(format!("the server did not start:\n{}", server.log_tail())));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// The last lines the server wrote.
+    pub fn log_tail(&self) -> String {
+        let text = std::fs::read(&self.log).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(30)..].join("\n")
+    }
+
+    /// `kill -9`.
+    pub fn kill(mut self) -> io::Result<()> {
+        self.child.kill()?;
+        self.child.wait().map(|_| ())
+    }
+
+    /// An orderly stop: SIGINT is PostgreSQL's fast shutdown too.
+    pub fn stop(mut self) -> io::Result<ExitStatus> {
+        // SAFETY: the child has not been waited for, so its process id is still its own.
+        unsafe { libc::kill(self.child.id() as libc::pid_t, libc::SIGINT) };
+        let deadline = Instant::now() + Duration::from_secs(120);
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status);
+            }
+            if Instant::now() > deadline {
+                return Err(io::Error::other("the server did not stop"));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Already ended is as good.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The server's program: `KILNDB` in the environment, or the one built beside this program.
+pub fn kilndb_program() -> io::Result<PathBuf> {
+    if let Some(path) = std::env::var_os("KILNDB") {
+        return Ok(path.into());
+    }
+    let here = std::env::current_exe()?;
+    here.ancestors()
+        .skip(1)
+        .take(3)
+        .map(|folder| folder.join("kilndb"))
+        .find(|path| path.is_file())
+        .ok_or_else(|| io::Error::other("the program kilndb is not built: cargo build -p kilndb-server"))
+}
+
+/// Starts KilnDB on `data` with settings of the form `name=value`.
+pub fn start_kilndb(data: &Path, port: u16, settings: &[&str]) -> io::Result<Server> {
+    let mut command = Command::new(kilndb_program()?);
+    command.arg("serve").arg("-D").arg(data).args(["-h", "127.0.0.1", "-p", &port.to_string()]);
+    for setting in settings {
+        command.args(["-c", setting]);
+    }
+    let log = data.with_extension("log");
+    Server::start(command, Address::local(port), &log, Duration::from_secs(120))
+}
+
+/// Runs `kilndb check`; an error carries what it found.
+pub fn check_kilndb(data: &Path) -> io::Result<()> {
+    let output = Command::new(kilndb_program()?).arg("check").arg("-D").arg(data).output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(io::Error::other(format!(
+        "kilndb check: {}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )))
+}
+
+/// PostgreSQL's programs: `PGBIN` in the environment, or Debian's newest package, or the search path.
+pub fn postgres_program(name: &str) -> PathBuf {
+    if let Some(folder) = std::env::var_os("PGBIN") {
+        return Path::new(&folder).join(name);
+    }
+    let mut versions: Vec<PathBuf> = std::fs::read_dir("/usr/lib/postgresql")
+        .map(|folders| folders.flatten().map(|f| f.path().join("bin").join(name)).filter(|p| p.is_file()).collect())
+        .unwrap_or_default();
+    versions.sort();
+    versions.pop().unwrap_or_else(|| PathBuf::from(name))
+}
+
+/// Creates a PostgreSQL cluster in `folder` and starts it, as another user when this one is root.
+pub fn start_postgres(folder: &Path, port: u16, settings: &[&str]) -> io::Result<Server> {
+    let data = folder.join("pg");
+    let user = unprivileged_user()?;
+    if let Some((uid, gid)) = user {
+        std::os::unix::fs::chown(folder, Some(uid), Some(gid))?;
+    }
+    let as_user = |program: &str| {
+        let mut command = Command::new(postgres_program(program));
+        if let Some((uid, gid)) = user {
+            command.uid(uid).gid(gid);
+        }
+        command.current_dir(folder);
+        command
+    };
+    let made = as_user("initdb")
+        .args(["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "-D"])
+        .arg(&data)
+        .output()?;
+    if !made.status.success() {
+        return Err(io::Error::other(format!("initdb: {}", String::from_utf8_lossy(&made.stderr))));
+    }
+    let mut command = as_user("postgres");
+    command.arg("-D").arg(&data).args(["-h", "127.0.0.1", "-p", &port.to_string(), "-k", ""]);
+    for setting in settings {
+        command.args(["-c", setting]);
+    }
+    Server::start(command, Address::local(port), &folder.join("postgres.log"), Duration::from_secs(60))
+}
+
+/// PostgreSQL refuses to run as root: the user `postgres`, else `nobody`.
+fn unprivileged_user() -> io::Result<Option<(u32, u32)>> {
+    // SAFETY: no arguments, cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        return Ok(None);
+    }
+    let users = std::fs::read_to_string("/etc/passwd")?;
+    for name in ["postgres", "nobody"] {
+        for line in users.lines() {
+            let fields: Vec<&str> = line.split(':').collect();
+            if let [user, _, uid, gid, ..] = fields[..]
+                && user == name
+                && let (Ok(uid), Ok(gid)) = (uid.parse(), gid.parse())
+            {
+                return Ok(Some((uid, gid)));
+            }
+        }
+    }
+    Err(io::Error::other("no user to run PostgreSQL as"))
+}

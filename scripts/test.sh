@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Builds once, runs every test, ends with one line "N passed, N failed".
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+# The tests start the server as a program, so it is built first, in the same profile as they are.
+if ! cargo build --locked --workspace --bins; then
+    echo "0 passed, 1 failed"
+    exit 1
+fi
+cargo test --locked --workspace --no-fail-fast 2>&1 | tee "$log"
+status=${PIPESTATUS[0]}
+
+count() { awk -v what="$1" '/^test result:/ { for (i = 2; i <= NF; i++) if ($i ~ "^" what) n += $(i - 1) } END { print n + 0 }' "$log"; }
+passed=$(count passed)
+failed=$(count failed)
+# A test program that dies or does not compile reports no result of its own.
+if [ "$status" -ne 0 ] && [ "$failed" -eq 0 ]; then
+    failed=1
+fi
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
