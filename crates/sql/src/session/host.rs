@@ -34,12 +34,12 @@ pub(crate) const SESSION_FUNCTIONS: &[&str] = &[
     "pg_get_triggerdef", "pg_get_ruledef", "pg_get_functiondef", "pg_get_statisticsobjdef", "current_query",
     "inet_client_addr", "inet_client_port", "has_any_column_privilege", "has_type_privilege", "has_language_privilege",
     "has_tablespace_privilege", "pg_advisory_xact_lock", "pg_advisory_xact_lock_shared", "pg_try_advisory_xact_lock",
-    "pg_try_advisory_xact_lock_shared", "pg_get_function_arg_default",
+    "pg_try_advisory_xact_lock_shared", "pg_get_function_arg_default", "pg_size_pretty", "getdatabaseencoding",
 ];
 
 pub(crate) const SET_RETURNING_FUNCTIONS: &[&str] = &[
     "pg_show_all_settings", "pg_stat_get_activity", "pg_lock_status", "pg_prepared_statement", "pg_cursor", "pg_partition_tree",
-    "pg_partition_ancestors", "pg_get_keywords", "pg_timezone_names", "aclexplode", "pg_options_to_table", "pg_sequence_parameters",
+    "pg_partition_ancestors", "pg_get_keywords", "pg_timezone_names", "pg_available_extensions", "aclexplode", "pg_options_to_table", "pg_sequence_parameters",
 ];
 
 fn text_of(d: Option<&Datum>) -> String {
@@ -189,6 +189,11 @@ fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<
         "pg_get_functiondef" => super::definitions::function_definition(host, oid_of(first)),
         // There are no triggers, rules, or extended statistics.
         "pg_get_triggerdef" | "pg_get_ruledef" | "pg_get_statisticsobjdef" | "pg_get_function_arg_default" => Ok(Datum::Null),
+        "getdatabaseencoding" => Ok(Datum::text("UTF8")),
+        "pg_size_pretty" => match first {
+            Some(Datum::Int8(bytes)) => Ok(Datum::text(size_pretty(*bytes))),
+            _ => Err(Error::unsupported("pg_size_pretty of numeric is not supported")),
+        },
         "current_query" => {
             let activity = host.runtime.control().activity.lock().unwrap_or_else(|e| e.into_inner());
             Ok(Datum::text(&activity.query))
@@ -342,6 +347,23 @@ fn sequence_parameters(host: &StatementHost<'_>, oid: Oid) -> Result<Datum> {
         number("seqcache"),
         (oids::OID, Datum::Oid(row.oid("seqtypid"))),
     ]))
+}
+
+/// `8192 bytes`, `16 kB`, …: the next unit from 10240 on, halves rounded away from zero.
+fn size_pretty(bytes: i64) -> String {
+    const UNITS: [&str; 6] = ["bytes", "kB", "MB", "GB", "TB", "PB"];
+    let mut value = i128::from(bytes);
+    // Beyond bytes one bit more is kept, for the rounding.
+    let mut limit = 10 * 1024;
+    for (i, unit) in UNITS.iter().enumerate() {
+        if value.abs() < limit || i + 1 == UNITS.len() {
+            let shown = if i == 0 { value } else { (value + value.signum()) / 2 };
+            return format!("{shown} {unit}");
+        }
+        value = if i == 0 { value / 512 } else { value / 1024 };
+        limit = 20 * 1024 - 1;
+    }
+    String::new()
 }
 
 /// Advisory locks that live as long as the transaction.

@@ -10,6 +10,7 @@ mod constraints;
 mod cursor;
 mod definitions;
 pub(crate) mod environment;
+mod expression_text;
 mod extended;
 pub(crate) mod host;
 mod identifiers;
