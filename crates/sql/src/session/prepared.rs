@@ -93,6 +93,15 @@ fn is_select_into(node: &Node<'_>) -> bool {
     matches!(node, Node::SelectStmt(s) if s.into_clause().is_some())
 }
 
+impl Prepared {
+    /// None for what has no result.
+    pub(crate) fn result_types(&self) -> Option<Vec<Oid>> {
+        let planned = self.planned.lock().unwrap_or_else(|e| e.into_inner());
+        let columns = &planned.as_ref()?.plan.columns;
+        (!columns.is_empty()).then(|| columns.iter().map(|c| c.type_oid).collect())
+    }
+}
+
 impl Session {
     /// Parses and, if it can be planned, plans: errors show at PREPARE.
     pub(crate) fn prepare_statement(
