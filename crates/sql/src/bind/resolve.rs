@@ -142,7 +142,35 @@ impl Binder<'_> {
             }
             element = e;
         }
-        Ok(true)
+        Ok(self.compatible_fits(types, declared))
+    }
+
+    /// Do the anycompatible arguments (and arrays' elements) have a common type?
+    fn compatible_fits(&self, types: &[Oid], declared: &[Oid]) -> bool {
+        let mut members: Vec<Expr> = Vec::new();
+        let mut non_array = false;
+        for (t, d) in types.iter().zip(declared) {
+            non_array |= *d == oids::ANYCOMPATIBLENONARRAY;
+            let member = match *d {
+                oids::ANYCOMPATIBLE | oids::ANYCOMPATIBLENONARRAY => *t,
+                oids::ANYCOMPATIBLEARRAY => self.element_of(self.base_type(*t)),
+                _ => continue,
+            };
+            if member != oids::UNKNOWN && member != 0 {
+                members.push(Expr::null(member));
+            }
+        }
+        if members.len() < 2 {
+            return true;
+        }
+        let refs: Vec<&Expr> = members.iter().collect();
+        match self.common_type(&refs, "arguments") {
+            Ok(common) => {
+                let castable = |m: &Expr| self.can_coerce(m.ty, common, CastContext::Implicit).unwrap_or(false);
+                members.iter().all(castable) && !(non_array && self.element_of(common) != 0)
+            }
+            Err(_) => false,
+        }
     }
 
     fn polymorphic_fits(&self, actual: Oid, declared: Oid) -> bool {

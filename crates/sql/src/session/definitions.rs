@@ -1,6 +1,7 @@
 //! pg_get_…def(): definitions as SQL text.
 
 use super::environment::{StatementHost, relation_by_text};
+use super::expression_text::canonical;
 use crate::catalog::format_type::quote_identifier as quote;
 use crate::catalog::ids::*;
 use crate::catalog::store::CatalogRow;
@@ -33,20 +34,30 @@ fn int_of(d: Option<&Datum>) -> i32 {
 
 pub(super) fn call(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Result<Datum> {
     match name {
-        // Expressions are kept as text.
-        "pg_get_expr" => Ok(args.first().cloned().unwrap_or_default()),
+        "pg_get_expr" => {
+            let Some(Datum::Text(sql)) = args.first() else { return Ok(Datum::Null) };
+            let Some(table) = host.reader.table_by_oid(oid_of(args.get(1)))? else { return Ok(Datum::text(&**sql)) };
+            let default = table.columns.iter().find(|c| c.default_sql.as_deref() == Some(sql)).map(|c| (c.type_oid, c.typmod));
+            Ok(Datum::text(canonical(host, sql, &table, default, is_pretty(args.get(2)))))
+        }
         "pg_get_indexdef" => {
             let Some((table, index)) = find_index(host, oid_of(args.first()))? else { return Ok(Datum::Null) };
-            match int_of(args.get(1)) {
-                0 => Ok(Datum::text(index_definition(host, &table, &index)?)),
-                n => Ok(index.keys.get(n as usize - 1).map_or(Datum::Null, |_| Datum::text(key_text(&table, &index, n as usize - 1, false)))),
+            let pretty = is_pretty(args.get(2));
+            match usize::try_from(int_of(args.get(1))) {
+                Ok(0) => Ok(Datum::text(index_definition(host, &table, &index, pretty)?)),
+                Ok(n) if n <= index.keys.len() => Ok(Datum::text(key_text(host, &table, &index, n - 1, false, pretty))),
+                Ok(n) => {
+                    let included = index.include.get(n - 1 - index.keys.len()).and_then(|a| table.columns.get(*a as usize - 1));
+                    Ok(included.map_or(Datum::text(""), |c| Datum::text(quote(&c.name))))
+                }
+                Err(_) => Ok(Datum::Null),
             }
         }
         "pg_get_constraintdef" => {
             let key = [Datum::Oid(oid_of(args.first()))];
             let rows = host.database().store.lookup(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, &key, &host.reader.snapshot)?;
             match rows.first() {
-                Some(row) => Ok(Datum::text(constraint_definition(host, row)?)),
+                Some(row) => Ok(Datum::text(constraint_definition(host, row, is_pretty(args.get(1)))?)),
                 None => Ok(Datum::Null),
             }
         }
@@ -71,11 +82,17 @@ fn find_index(host: &StatementHost<'_>, oid: Oid) -> Result<Option<(Arc<Table>, 
     Ok(index.map(|i| (table, i)))
 }
 
-fn key_text(table: &Table, index: &Index, position: usize, with_order: bool) -> String {
+fn is_pretty(d: Option<&Datum>) -> bool {
+    matches!(d, Some(Datum::Bool(true)))
+}
+
+fn key_text(host: &StatementHost<'_>, table: &Arc<Table>, index: &Index, position: usize, with_order: bool, pretty: bool) -> String {
     let key = &index.keys[position];
     let mut text = match &key.expression_sql {
-        Some(sql) if is_call(sql) => sql.clone(),
-        Some(sql) => format!("({sql})"),
+        Some(sql) => {
+            let shown = canonical(host, sql, table, None, pretty);
+            if is_call(&shown) { shown } else { format!("({shown})") }
+        }
         None => quote(&table.columns[key.attnum as usize - 1].name),
     };
     if with_order {
@@ -105,8 +122,8 @@ fn is_call(sql: &str) -> bool {
     is_name && closes_at_end
 }
 
-fn index_definition(host: &StatementHost<'_>, table: &Table, index: &Index) -> Result<String> {
-    let keys: Vec<String> = (0..index.keys.len()).map(|i| key_text(table, index, i, true)).collect();
+fn index_definition(host: &StatementHost<'_>, table: &Arc<Table>, index: &Index, pretty: bool) -> Result<String> {
+    let keys: Vec<String> = (0..index.keys.len()).map(|i| key_text(host, table, index, i, true, pretty)).collect();
     let mut text = format!(
         "CREATE {}INDEX {} ON {}.{} USING {} ({})",
         if index.unique { "UNIQUE " } else { "" },
@@ -131,7 +148,7 @@ fn index_definition(host: &StatementHost<'_>, table: &Table, index: &Index) -> R
         }
     }
     if let Some(predicate) = &index.predicate_sql {
-        text.push_str(&format!(" WHERE ({predicate})"));
+        text.push_str(&format!(" WHERE {}", canonical(host, predicate, table, None, pretty)));
     }
     Ok(text)
 }
@@ -145,7 +162,7 @@ fn column_list(table: &Table, numbers: &[i64]) -> String {
     names.join(", ")
 }
 
-fn constraint_definition(host: &StatementHost<'_>, row: &CatalogRow) -> Result<String> {
+fn constraint_definition(host: &StatementHost<'_>, row: &CatalogRow, pretty: bool) -> Result<String> {
     let table = host.reader.table_by_oid(row.oid("conrelid"))?;
     let table = table.ok_or_else(|| Error::internal("a constraint without its table"))?;
     let mut text = match row.char("contype") {
@@ -160,7 +177,8 @@ fn constraint_definition(host: &StatementHost<'_>, row: &CatalogRow) -> Result<S
             }
             text
         }
-        b'c' => format!("CHECK (({}))", row.text("conbin").unwrap_or("")),
+        b'c' => format!("CHECK ({})", canonical(host, row.text("conbin").unwrap_or(""), &table, None, pretty)),
+        b'n' => format!("NOT NULL {}", column_list(&table, &row.numbers("conkey"))),
         b'f' => foreign_definition(host, row, &table)?,
         other => return Err(Error::unsupported(format!("constraints of type {} are not supported", other as char))),
     };
@@ -245,4 +263,61 @@ fn function_text(host: &StatementHost<'_>, name: &str, oid: Oid) -> Result<Datum
         parts.push(part);
     }
     Ok(Datum::text(parts.join(", ")))
+}
+
+/// CREATE FUNCTION, from the function's row.
+pub(super) fn function_definition(host: &StatementHost<'_>, oid: Oid) -> Result<Datum> {
+    let rows = host.database().store.lookup(PG_PROC, PG_PROC_OID_INDEX, &[Datum::Oid(oid)], &host.reader.snapshot)?;
+    let Some(row) = rows.first() else { return Ok(Datum::Null) };
+    let name = row.text("proname").unwrap_or("");
+    if row.char("prokind") == b'a' {
+        return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{name}\" is an aggregate function")));
+    }
+    let text_part = |which: &str| -> Result<String> {
+        Ok(match function_text(host, which, oid)? {
+            Datum::Text(t) => t.to_string(),
+            _ => String::new(),
+        })
+    };
+    let schema = host.reader.schema_name(row.oid("pronamespace"))?.unwrap_or_default();
+    let languages = host.database().store.scan(PG_LANGUAGE, &host.reader.snapshot)?;
+    let language = languages.iter().find(|l| l.oid("oid") == row.oid("prolang")).and_then(|l| l.text("lanname")).unwrap_or("");
+    let mut text = format!(
+        "CREATE OR REPLACE FUNCTION {}.{}({})\n RETURNS {}\n LANGUAGE {language}\n",
+        quote(&schema),
+        quote(name),
+        text_part("pg_get_function_arguments")?,
+        text_part("pg_get_function_result")?
+    );
+    let mut words: Vec<String> = Vec::new();
+    if row.char("prokind") == b'w' {
+        words.push("WINDOW".to_string());
+    }
+    match row.char("provolatile") {
+        b'i' => words.push("IMMUTABLE".to_string()),
+        b's' => words.push("STABLE".to_string()),
+        _ => {}
+    }
+    match row.char("proparallel") {
+        b's' => words.push("PARALLEL SAFE".to_string()),
+        b'r' => words.push("PARALLEL RESTRICTED".to_string()),
+        _ => {}
+    }
+    for (column, word) in [("proisstrict", "STRICT"), ("prosecdef", "SECURITY DEFINER"), ("proleakproof", "LEAKPROOF")] {
+        if row.bool(column) {
+            words.push(word.to_string());
+        }
+    }
+    let usual_cost = if matches!(language, "internal" | "c") { 1.0 } else { 100.0 };
+    if row.float4("procost") != usual_cost && row.float4("procost") > 0.0 {
+        words.push(format!("COST {}", row.float4("procost")));
+    }
+    if row.bool("proretset") && row.float4("prorows") != 1000.0 && row.float4("prorows") > 0.0 {
+        words.push(format!("ROWS {}", row.float4("prorows")));
+    }
+    if !words.is_empty() {
+        text.push_str(&format!(" {}\n", words.join(" ")));
+    }
+    text.push_str(&format!("AS $function${}$function$\n", row.text("prosrc").unwrap_or("")));
+    Ok(Datum::text(text))
 }

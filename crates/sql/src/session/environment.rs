@@ -47,6 +47,8 @@ pub(crate) struct StatementHost<'s> {
     pub settings: &'s SessionSettings,
     pub scratch: &'s Scratch,
     pub facts: SessionFacts<'s>,
+    pub prepared: &'s std::collections::HashMap<String, Arc<super::prepared::Prepared>>,
+    pub portals: &'s std::collections::HashMap<String, super::portal::Portal>,
 }
 
 impl<'s> StatementHost<'s> {
@@ -96,6 +98,8 @@ macro_rules! statement_host {
             settings: &$session.settings,
             scratch: &$session.scratch,
             facts,
+            prepared: &$session.prepared,
+            portals: &$session.portals,
         }
     }};
 }

@@ -1,6 +1,7 @@
 //! Functions that depend on the session or the catalogs, by PostgreSQL's names.
 
 use super::environment::{StatementHost, relation_by_text, split_qualified};
+use super::views::INET;
 use crate::catalog::ids::*;
 use crate::catalog::{CatalogView, Table, TableKind};
 use crate::ddl::sequence_functions as seq;
@@ -29,13 +30,16 @@ pub(crate) const SESSION_FUNCTIONS: &[&str] = &[
     "pg_relation_filenode", "pg_get_partkeydef", "pg_relation_is_publishable", "pg_tablespace_location", 
     "pg_get_statisticsobjdef_columns", "pg_jit_available",
     "pg_is_wal_replay_paused", "row_security_active",
-    "pg_get_function_sqlbody", 
-    
+    "pg_get_function_sqlbody", "pg_input_is_valid", "pg_input_error_info", "parse_ident", "pg_sequence_parameters",
+    "pg_get_triggerdef", "pg_get_ruledef", "pg_get_functiondef", "pg_get_statisticsobjdef", "current_query",
+    "inet_client_addr", "inet_client_port", "has_any_column_privilege", "has_type_privilege", "has_language_privilege",
+    "has_tablespace_privilege", "pg_advisory_xact_lock", "pg_advisory_xact_lock_shared", "pg_try_advisory_xact_lock",
+    "pg_try_advisory_xact_lock_shared", "pg_get_function_arg_default", "pg_size_pretty", "getdatabaseencoding",
 ];
 
 pub(crate) const SET_RETURNING_FUNCTIONS: &[&str] = &[
     "pg_show_all_settings", "pg_stat_get_activity", "pg_lock_status", "pg_prepared_statement", "pg_cursor", "pg_partition_tree",
-    "pg_partition_ancestors", "pg_get_keywords", "pg_timezone_names", "aclexplode", "pg_options_to_table", "pg_sequence_parameters",
+    "pg_partition_ancestors", "pg_get_keywords", "pg_timezone_names", "pg_available_extensions", "aclexplode", "pg_options_to_table", "pg_sequence_parameters",
 ];
 
 fn text_of(d: Option<&Datum>) -> String {
@@ -178,6 +182,31 @@ fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<
         "pg_current_wal_lsn" | "pg_current_wal_insert_lsn" => Ok(Datum::U64(host.instance.engine.insert_lsn().0)),
         "pg_current_wal_flush_lsn" => Ok(Datum::U64(host.instance.engine.flushed_lsn().0)),
         "inet_server_port" => Ok(Datum::Int4(host.instance.settings().port().into())),
+        "pg_input_is_valid" => super::identifiers::input_is_valid(host, &text_of(first), &text_of(args.get(1))),
+        "pg_input_error_info" => super::identifiers::input_error_info(host, &text_of(first), &text_of(args.get(1))),
+        "parse_ident" => super::identifiers::parse_ident(&text_of(first), args.get(1).is_none_or(|d| bool_of(Some(d)))),
+        "pg_sequence_parameters" => sequence_parameters(host, oid_of(first)),
+        "pg_get_functiondef" => super::definitions::function_definition(host, oid_of(first)),
+        // There are no triggers, rules, or extended statistics.
+        "pg_get_triggerdef" | "pg_get_ruledef" | "pg_get_statisticsobjdef" | "pg_get_function_arg_default" => Ok(Datum::Null),
+        "getdatabaseencoding" => Ok(Datum::text("UTF8")),
+        "pg_size_pretty" => match first {
+            Some(Datum::Int8(bytes)) => Ok(Datum::text(size_pretty(*bytes))),
+            _ => Err(Error::unsupported("pg_size_pretty of numeric is not supported")),
+        },
+        "current_query" => {
+            let activity = host.runtime.control().activity.lock().unwrap_or_else(|e| e.into_inner());
+            Ok(Datum::text(&activity.query))
+        }
+        "inet_client_addr" | "inet_client_port" => {
+            let activity = host.runtime.control().activity.lock().unwrap_or_else(|e| e.into_inner()).clone();
+            match (activity.client_addr, name) {
+                (Some(address), "inet_client_addr") => kilndb_types::io::input(INET, &address, -1, &host.eval()),
+                (Some(_), _) => Ok(activity.client_port.map_or(Datum::Null, Datum::Int4)),
+                (None, _) => Ok(Datum::Null),
+            }
+        }
+        n if n.starts_with("pg_advisory") || n.starts_with("pg_try_advisory") => advisory_lock(host, n, args, env),
         n if n.starts_with("has_") || n == "pg_has_role" => privilege(host, n, args),
         "pg_get_partkeydef" | "pg_get_statisticsobjdef_columns" | "pg_tablespace_location" | "pg_get_function_sqlbody" => Ok(Datum::Null),
         "pg_relation_is_publishable" => Ok(Datum::Bool(true)),
@@ -305,26 +334,101 @@ fn sleep(host: &StatementHost<'_>, seconds: Option<&Datum>, env: &mut CallEnv<'_
     Ok(Datum::Text(std::sync::Arc::from("")))
 }
 
+fn sequence_parameters(host: &StatementHost<'_>, oid: Oid) -> Result<Datum> {
+    let rows = host.database().store.lookup(PG_SEQUENCE, PG_SEQUENCE_SEQRELID_INDEX, &[Datum::Oid(oid)], &host.reader.snapshot)?;
+    let row = rows.first().ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("relation with OID {oid} does not exist")))?;
+    let number = |column: &str| (oids::INT8, Datum::Int8(row.int(column)));
+    Ok(super::identifiers::record(vec![
+        number("seqstart"),
+        number("seqmin"),
+        number("seqmax"),
+        number("seqincrement"),
+        (oids::BOOL, Datum::Bool(row.bool("seqcycle"))),
+        number("seqcache"),
+        (oids::OID, Datum::Oid(row.oid("seqtypid"))),
+    ]))
+}
+
+/// `8192 bytes`, `16 kB`, …: the next unit from 10240 on, halves rounded away from zero.
+fn size_pretty(bytes: i64) -> String {
+    const UNITS: [&str; 6] = ["bytes", "kB", "MB", "GB", "TB", "PB"];
+    let mut value = i128::from(bytes);
+    // Beyond bytes one bit more is kept, for the rounding.
+    let mut limit = 10 * 1024;
+    for (i, unit) in UNITS.iter().enumerate() {
+        if value.abs() < limit || i + 1 == UNITS.len() {
+            let shown = if i == 0 { value } else { (value + value.signum()) / 2 };
+            return format!("{shown} {unit}");
+        }
+        value = if i == 0 { value / 512 } else { value / 1024 };
+        limit = 20 * 1024 - 1;
+    }
+    String::new()
+}
+
+/// Advisory locks that live as long as the transaction.
+fn advisory_lock(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<'_>) -> Result<Datum> {
+    use kilndb_storage::{LockMode, LockTag, WaitPolicy};
+    let (class, key) = match args {
+        [key] => (super::run::ADVISORY_LOCK, int_of(Some(key)) as u64),
+        _ => {
+            let half = |d: Option<&Datum>| u64::from(int_of(d) as u32);
+            (super::run::ADVISORY_PAIR_LOCK, (half(args.first()) << 32) | half(args.get(1)))
+        }
+    };
+    let mode = if name.ends_with("_shared") { LockMode::Share } else { LockMode::Exclusive };
+    let attempt = name.starts_with("pg_try");
+    let wait = if attempt { WaitPolicy::NoWait } else { WaitPolicy::Wait };
+    let granted = match env.txn.lock(LockTag(class, u64::from(host.database().oid), key), mode, wait, env.park) {
+        Err(e) if attempt && e.sqlstate() == sqlstate::LOCK_NOT_AVAILABLE => false,
+        other => other?,
+    };
+    Ok(if attempt { Datum::Bool(granted) } else { Datum::text("") })
+}
+
 /// Owners and superusers may do everything, everybody else nothing: there is no GRANT yet.
 fn privilege(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Result<Datum> {
     if args.iter().any(Datum::is_null) {
         return Ok(Datum::Null);
     }
-    if host.facts.is_superuser || name == "pg_has_role" {
-        return Ok(Datum::Bool(true));
+    let arity = if name == "has_column_privilege" { 3 } else { 2 };
+    let (mut role, mut superuser) = (host.facts.current_role, host.facts.is_superuser);
+    if args.len() > arity {
+        let row = match args.first() {
+            Some(Datum::Text(user)) => host
+                .instance
+                .role_row(user)?
+                .ok_or_else(|| Error::new(sqlstate::UNDEFINED_OBJECT, format!("role \"{user}\" does not exist")))?,
+            other => {
+                let key = [Datum::Oid(oid_of(other))];
+                let mut rows = host.database().store.lookup(PG_AUTHID, PG_AUTHID_OID_INDEX, &key, &host.reader.snapshot)?;
+                match rows.pop() {
+                    Some(row) => row,
+                    None => return Ok(Datum::Bool(false)),
+                }
+            }
+        };
+        (role, superuser) = (row.oid("oid"), row.bool("rolsuper"));
     }
-    let relation = args.iter().rev().nth(1).map(|d| match d {
-        Datum::Text(t) => relation_by_text(host, t),
-        other => Ok(oid_of(Some(other))),
-    });
-    if !matches!(name, "has_table_privilege" | "has_sequence_privilege") {
-        return Ok(Datum::Bool(name == "has_schema_privilege" || name == "has_database_privilege"));
+    let object = args.get(args.len().saturating_sub(arity));
+    if name == "pg_has_role" {
+        let target = match object {
+            Some(Datum::Text(name)) => host.instance.role_row(name)?.map_or(0, |r| r.oid("oid")),
+            other => oid_of(other),
+        };
+        return Ok(Datum::Bool(superuser || target == role));
     }
-    let owner = match relation {
-        Some(oid) => host.reader.table_by_oid(oid?)?.map(|t| t.owner),
-        None => None,
+    if !matches!(name, "has_table_privilege" | "has_sequence_privilege" | "has_column_privilege" | "has_any_column_privilege") {
+        return Ok(Datum::Bool(superuser || !matches!(name, "has_tablespace_privilege")));
+    }
+    let oid = match object {
+        Some(Datum::Text(text)) => relation_by_text(host, text)?,
+        other => oid_of(other),
     };
-    Ok(Datum::Bool(owner == Some(host.facts.current_role)))
+    let Some(table) = host.reader.table_by_oid(oid)? else { return Ok(Datum::Null) };
+    // System tables and views may be read by all.
+    let reads = args.last().is_some_and(|p| text_of(Some(p)).eq_ignore_ascii_case("select"));
+    Ok(Datum::Bool(superuser || table.owner == role || (table.is_catalog && reads && table.name != "pg_authid")))
 }
 
 fn to_reg(host: &StatementHost<'_>, name: &str, text: &str) -> Result<Datum> {

@@ -10,8 +10,10 @@ mod constraints;
 mod cursor;
 mod definitions;
 pub(crate) mod environment;
+mod expression_text;
 mod extended;
 pub(crate) mod host;
+mod identifiers;
 mod portal;
 mod prepared;
 pub(crate) mod run;
@@ -24,6 +26,7 @@ mod views;
 pub use extended::BindRequest;
 pub(crate) use environment::Environment;
 use prepared::Prepared;
+pub(crate) use prepared::StatementCache;
 use portal::Portal;
 use transaction::Block;
 
@@ -141,8 +144,8 @@ pub struct Session {
     pub(crate) savepoints: Vec<transaction::SavepointEntry>,
     pub(crate) transaction_timestamp: i64,
     pub(crate) statement_timestamp: i64,
-    prepared: HashMap<String, Arc<Prepared>>,
-    portals: HashMap<String, Portal>,
+    pub(crate) prepared: HashMap<String, Arc<Prepared>>,
+    pub(crate) portals: HashMap<String, Portal>,
     pub(crate) scratch: Scratch,
     /// OIDs of the schemas on the search path, and the settings generation and catalog version they are of.
     path: (u64, u64, Arc<[Oid]>, Option<String>),

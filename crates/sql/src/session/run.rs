@@ -12,6 +12,9 @@ use std::sync::Arc;
 
 /// Class of table locks in storage's lock table.
 pub(crate) const RELATION_LOCK: u32 = 1;
+/// Advisory locks with one key, and with two.
+pub(crate) const ADVISORY_LOCK: u32 = 2;
+pub(crate) const ADVISORY_PAIR_LOCK: u32 = 3;
 
 /// Sends rows to the client in the formats it asked for.
 pub(crate) struct ClientSink<'a> {

@@ -1,29 +1,41 @@
-//! Rows of the functions behind the system views.
+//! Rows of the functions behind the system views: exactly the OUT columns that pg_proc tells of them.
 
 use super::environment::StatementHost;
+use super::run::RELATION_LOCK;
+use crate::catalog::store::array;
 use crate::settings::{Context, Kind, definitions};
-use kilndb_base::{Error, Result};
-use kilndb_types::Datum;
+use kilndb_base::{Error, Oid, Result};
+use kilndb_storage::LockMode;
+use kilndb_types::{Datum, oids};
 
-pub(super) fn rows(host: &StatementHost<'_>, name: &str, _args: &[Datum]) -> Result<Vec<Vec<Datum>>> {
+pub(super) fn rows(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Result<Vec<Vec<Datum>>> {
     match name {
         "pg_show_all_settings" => Ok(settings(host)),
-        "pg_stat_get_activity" => Ok(activity(host)),
-        "pg_options_to_table" => Ok(Vec::new()),
+        "pg_stat_get_activity" => activity(host, args),
+        "pg_lock_status" => Ok(locks(host)),
+        "pg_prepared_statement" => Ok(prepared(host)),
+        "pg_cursor" => Ok(cursors(host)),
+        // There are no partitions, no foreign options and no access control lists.
+        "pg_options_to_table" | "pg_available_extensions" | "pg_partition_tree" | "pg_partition_ancestors" | "aclexplode" => Ok(Vec::new()),
         other => Err(Error::unsupported(format!("function {other} is not supported"))),
     }
 }
 
-/// Columns of pg_settings.
+/// The type of client addresses.
+pub(super) const INET: Oid = 869;
+
+fn optional(text: Option<&str>) -> Datum {
+    text.map_or(Datum::Null, Datum::text)
+}
+
 fn settings(host: &StatementHost<'_>) -> Vec<Vec<Datum>> {
     let server = host.instance.settings();
-    let optional = |text: Option<&str>| text.map_or(Datum::Null, Datum::text);
     definitions()
         .into_iter()
         .filter(|d| !matches!(d.name, "role" | "session_authorization"))
         .map(|d| {
             let value = host.settings.get(d.name).unwrap_or("");
-            let number = |v: f64| if v == f64::MIN || v == f64::MAX || d.kind == Kind::String { Datum::Null } else { Datum::text(v.to_string()) };
+            let number = |v: f64| if v == f64::MIN || v == f64::MAX || matches!(d.kind, Kind::String | Kind::Bool | Kind::Enum) { Datum::Null } else { Datum::text(v.to_string()) };
             let kind = match d.kind {
                 Kind::Bool => "bool",
                 Kind::Integer => "integer",
@@ -32,7 +44,7 @@ fn settings(host: &StatementHost<'_>) -> Vec<Vec<Datum>> {
                 Kind::Enum => "enum",
             };
             let enums = match d.kind {
-                Kind::Enum => crate::catalog::store::array(kilndb_types::oids::TEXT, d.enum_values.iter().map(Datum::text).collect()),
+                Kind::Enum => array(oids::TEXT, d.enum_values.iter().map(Datum::text).collect()),
                 _ => Datum::Null,
             };
             let source = if value == server.get(d.name) { server.source(d.name) } else { "session" };
@@ -50,7 +62,7 @@ fn settings(host: &StatementHost<'_>) -> Vec<Vec<Datum>> {
                 number(d.max),
                 enums,
                 Datum::text(&d.boot_value),
-                Datum::text(if d.context <= Context::Postmaster { server.get(d.name) } else { value }),
+                Datum::text(if d.context <= Context::Postmaster { value } else { server.get(d.name) }),
                 Datum::Null,
                 Datum::Null,
                 Datum::Bool(false),
@@ -59,32 +71,141 @@ fn settings(host: &StatementHost<'_>) -> Vec<Vec<Datum>> {
         .collect()
 }
 
-/// Columns of pg_stat_get_activity(): those of pg_stat_activity come first here, in the view's own order.
-fn activity(host: &StatementHost<'_>) -> Vec<Vec<Datum>> {
-    let optional = |text: &Option<&'static str>| text.map_or(Datum::Null, Datum::text);
+fn activity(host: &StatementHost<'_>, args: &[Datum]) -> Result<Vec<Vec<Datum>>> {
     let time = |t: Option<i64>| t.map_or(Datum::Null, Datum::TimestampTz);
-    host.instance
-        .sessions()
-        .all()
-        .iter()
-        .map(|control| {
-            let a = control.activity.lock().unwrap_or_else(|e| e.into_inner()).clone();
+    let only = match args.first() {
+        Some(Datum::Int4(pid)) => Some(*pid),
+        _ => None,
+    };
+    let eval = host.eval();
+    let mut rows = Vec::new();
+    for control in host.instance.sessions().all() {
+        if only.is_some_and(|pid| pid != control.process_id) {
+            continue;
+        }
+        let a = control.activity.lock().unwrap_or_else(|e| e.into_inner()).clone();
+        let address = a.client_addr.as_deref().and_then(|t| kilndb_types::io::input(INET, t, -1, &eval).ok());
+        let port = match (&address, a.client_port) {
+            (Some(_), Some(port)) => Datum::Int4(port),
+            (Some(_), None) => Datum::Null,
+            (None, _) => Datum::Int4(-1),
+        };
+        let null = Datum::Null;
+        rows.push(vec![
+            Datum::Oid(a.database_oid),
+            Datum::Int4(control.process_id),
+            Datum::Oid(a.user_oid),
+            Datum::text(&a.application_name),
+            Datum::text(a.state),
+            Datum::text(&a.query),
+            optional(a.wait_event_type),
+            optional(a.wait_event),
+            time(a.xact_start),
+            time(a.query_start),
+            Datum::TimestampTz(a.backend_start),
+            Datum::TimestampTz(a.state_change),
+            address.unwrap_or_default(),
+            null.clone(),
+            port,
+            null.clone(),
+            null.clone(),
+            Datum::text("client backend"),
+            Datum::Bool(false),
+            null.clone(),
+            null.clone(),
+            null.clone(),
+            null.clone(),
+            null.clone(),
+            null.clone(),
+            Datum::Bool(false),
+            null.clone(),
+            Datum::Bool(false),
+            Datum::Bool(false),
+            null.clone(),
+            null,
+        ]);
+    }
+    Ok(rows)
+}
+
+fn mode_name(mode: LockMode) -> &'static str {
+    match mode {
+        LockMode::AccessShare => "AccessShareLock",
+        LockMode::RowShare => "RowShareLock",
+        LockMode::RowExclusive => "RowExclusiveLock",
+        LockMode::ShareUpdateExclusive => "ShareUpdateExclusiveLock",
+        LockMode::Share => "ShareLock",
+        LockMode::ShareRowExclusive => "ShareRowExclusiveLock",
+        LockMode::Exclusive => "ExclusiveLock",
+        LockMode::AccessExclusive => "AccessExclusiveLock",
+    }
+}
+
+fn locks(host: &StatementHost<'_>) -> Vec<Vec<Datum>> {
+    let sessions = host.instance.sessions().all();
+    let owner_of = |owner: u64| {
+        sessions.iter().find(|c| c.activity.lock().unwrap_or_else(|e| e.into_inner()).lock_owner == Some(owner)).map(|c| c.process_id)
+    };
+    let mut rows = Vec::new();
+    for lock in host.instance.engine.locks_snapshot() {
+        let (class, database, object) = (lock.tag.0, lock.tag.1, lock.tag.2);
+        let is_relation = class == RELATION_LOCK;
+        let pid = owner_of(lock.owner);
+        let mut row = vec![Datum::Null; 16];
+        row[0] = Datum::text(if is_relation { "relation" } else { "advisory" });
+        row[1] = Datum::Oid(database as Oid);
+        if is_relation {
+            row[2] = Datum::Oid(object as Oid);
+        } else {
+            row[7] = Datum::Oid((object >> 32) as Oid);
+            row[8] = Datum::Oid(object as u32);
+            row[9] = Datum::Int2(1);
+        }
+        row[10] = Datum::text(format!("{}/{}", pid.unwrap_or(0), lock.owner));
+        row[11] = pid.map_or(Datum::Null, Datum::Int4);
+        row[12] = Datum::text(mode_name(lock.mode));
+        row[13] = Datum::Bool(lock.granted);
+        row[14] = Datum::Bool(false);
+        rows.push(row);
+    }
+    rows
+}
+
+fn prepared(host: &StatementHost<'_>) -> Vec<Vec<Datum>> {
+    let types = |list: &[Oid]| array(oids::REGTYPE, list.iter().map(|t| Datum::Oid(*t)).collect());
+    let mut named: Vec<_> = host.prepared.iter().filter(|(name, _)| !name.is_empty()).collect();
+    named.sort_by_key(|(name, _)| name.as_str());
+    named
+        .into_iter()
+        .map(|(name, p)| {
             vec![
-                Datum::Oid(a.database_oid),
-                Datum::text(&a.database),
-                Datum::Int4(control.process_id),
-                Datum::Oid(a.user_oid),
-                Datum::text(&a.user),
-                Datum::text(&a.application_name),
-                a.client_addr.as_ref().map_or(Datum::Null, Datum::text),
-                Datum::TimestampTz(a.backend_start),
-                time(a.xact_start),
-                time(a.query_start),
-                Datum::TimestampTz(a.state_change),
-                optional(&a.wait_event_type),
-                optional(&a.wait_event),
-                Datum::text(a.state),
-                Datum::text(&a.query),
+                Datum::text(name),
+                Datum::text(&*p.sql),
+                Datum::TimestampTz(p.prepare_time),
+                types(&p.param_types),
+                p.result_types().map_or(Datum::Null, |t| types(&t)),
+                Datum::Bool(p.from_sql),
+                Datum::Int8(0),
+                Datum::Int8(0),
+            ]
+        })
+        .collect()
+}
+
+fn cursors(host: &StatementHost<'_>) -> Vec<Vec<Datum>> {
+    let mut named: Vec<_> = host.portals.iter().filter(|(name, _)| !name.is_empty()).collect();
+    named.sort_by_key(|(name, _)| name.as_str());
+    named
+        .into_iter()
+        .map(|(name, portal)| {
+            let cursor = portal.cursor.as_ref();
+            vec![
+                Datum::text(name),
+                Datum::text(&*portal.prepared.sql),
+                Datum::Bool(cursor.is_some_and(|c| c.hold)),
+                Datum::Bool(false),
+                Datum::Bool(cursor.is_some_and(|c| c.scroll)),
+                Datum::TimestampTz(portal.prepared.prepare_time),
             ]
         })
         .collect()
