@@ -1,1 +1,316 @@
-pub fn run(_: &[String]) -> Result<(), String> { Ok(()) }
+//! `kilndb-lab bench`: pgbench against PostgreSQL, KilnDB and the wire limit, one after the other, and a table.
+
+use kilndb_lab::canned;
+use kilndb_lab::client::{Client, ClientError};
+use kilndb_lab::process::{self, Server, TempDir};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const IDLE_SESSIONS: usize = 500;
+
+struct Options {
+    scale: u32,
+    duration_s: u32,
+    clients: Vec<u32>,
+    shared_buffers: String,
+    only: Option<Vec<String>>,
+}
+
+/// What was measured, in the order of the table.
+#[derive(Default)]
+struct Figures {
+    rows: Vec<(String, Better)>,
+    values: BTreeMap<(String, &'static str), f64>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Better {
+    More,
+    Less,
+}
+
+impl Figures {
+    fn put(&mut self, engine: &'static str, row: &str, better: Better, value: f64) {
+        if !self.rows.iter().any(|(name, _)| name == row) {
+            self.rows.push((row.to_string(), better));
+        }
+        eprintln!("{engine}: {row}: {value:.1}");
+        self.values.insert((row.to_string(), engine), value);
+    }
+
+    fn print(&self) {
+        println!("| | PostgreSQL | KilnDB | wire limit | KilnDB : PostgreSQL | of the wire limit |");
+        println!("|---|---:|---:|---:|---:|---:|");
+        for (row, better) in &self.rows {
+            let value = |engine| self.values.get(&(row.clone(), engine)).copied();
+            let (postgres, kilndb, wire) = (value("PostgreSQL"), value("KilnDB"), value("wire limit"));
+            let show = |v: Option<f64>| v.map_or(String::new(), number);
+            let ratio = match (postgres, kilndb) {
+                (Some(p), Some(k)) if p > 0.0 => format!("{:.2}", k / p),
+                _ => String::new(),
+            };
+            let of_wire = match (wire, kilndb) {
+                (Some(w), Some(k)) if *better == Better::More && w > 0.0 => format!("{:.0} %", 100.0 * k / w),
+                _ => String::new(),
+            };
+            println!("| {row} | {} | {} | {} | {ratio} | {of_wire} |", show(postgres), show(kilndb), show(wire));
+        }
+    }
+}
+
+fn number(value: f64) -> String {
+    if value >= 100.0 { format!("{value:.0}") } else { format!("{value:.1}") }
+}
+
+pub fn run(arguments: &[String]) -> Result<(), String> {
+    let options = options(arguments)?;
+    raise_descriptor_limit();
+    let mut figures = Figures::default();
+    let wanted = |name: &str| options.only.as_ref().is_none_or(|only| only.iter().any(|o| o == name));
+    let pgbench = version("pgbench");
+    println!("{} cores; {pgbench}; {}", std::thread::available_parallelism().map_or(0, |n| n.get()), version("postgres"));
+    println!("scale {}, {} s a run, shared_buffers {}\n", options.scale, options.duration_s, options.shared_buffers);
+    // A part that fails is left out of the table and named, so that the rest of a long run is not lost.
+    let mut failed = Vec::new();
+    for (name, part) in [("postgres", postgres as fn(&Options, &mut Figures) -> Result<(), String>), ("kilndb", kilndb), ("wire", wire)] {
+        if wanted(name)
+            && let Err(e) = part(&options, &mut figures)
+        {
+            eprintln!("{name}: {e}");
+            failed.push(name);
+        }
+    }
+    figures.print();
+    if failed.is_empty() { Ok(()) } else { Err(format!("not finished: {}", failed.join(", "))) }
+}
+
+fn options(arguments: &[String]) -> Result<Options, String> {
+    let mut options =
+        Options { scale: 50, duration_s: 10, clients: vec![1, 8, 28, 64, 1920], shared_buffers: "1GB".into(), only: None };
+    let mut rest = arguments.iter();
+    while let Some(flag) = rest.next() {
+        let value = rest.next().ok_or_else(|| format!("{flag} needs a value"))?;
+        let bad = |_| format!("bad value of {flag}: {value}");
+        match flag.as_str() {
+            "--scale" => options.scale = value.parse().map_err(bad)?,
+            "--duration" => options.duration_s = value.parse().map_err(bad)?,
+            "--clients" => options.clients = value.split(',').map(|c| c.parse().map_err(bad)).collect::<Result<_, _>>()?,
+            "--shared-buffers" => options.shared_buffers = value.clone(),
+            "--only" => options.only = Some(value.split(',').map(str::to_string).collect()),
+            _ => return Err(format!("unknown option {flag}")),
+        }
+    }
+    Ok(options)
+}
+
+fn postgres(options: &Options, figures: &mut Figures) -> Result<(), String> {
+    let folder = TempDir::new("bench-postgres").map_err(|e| e.to_string())?;
+    let port = process::free_port().map_err(|e| e.to_string())?;
+    let buffers = format!("shared_buffers={}", options.shared_buffers);
+    let server = process::start_postgres(folder.path(), port, &[&buffers, "max_connections=2000"]).map_err(|e| e.to_string())?;
+    let data = folder.path().join("pg");
+    measure("PostgreSQL", options, figures, &server, &data.join("base"))?;
+    // Once more without full-page images: what the changes alone cost in the log.
+    let mut admin = connect(&server)?;
+    for sql in ["alter system set full_page_writes = off", "select pg_reload_conf()", "checkpoint"] {
+        admin.query(sql).map_err(|e| e.to_string())?;
+    }
+    let (bytes, _) = log_bytes(options, &server, &mut admin)?;
+    figures.put("PostgreSQL", "log bytes per TPC-B transaction, no full-page images", Better::Less, bytes);
+    if let Some(kilndb) = figures.values.get(&("log bytes per TPC-B transaction".to_string(), "KilnDB")).copied() {
+        figures.put("KilnDB", "log bytes per TPC-B transaction, no full-page images", Better::Less, kilndb);
+    }
+    server.stop().map(|_| ()).map_err(|e| e.to_string())
+}
+
+fn kilndb(options: &Options, figures: &mut Figures) -> Result<(), String> {
+    let folder = TempDir::new("bench-kilndb").map_err(|e| e.to_string())?;
+    let data = folder.path().join("data");
+    let port = process::free_port().map_err(|e| e.to_string())?;
+    let buffers = format!("shared_buffers={}", options.shared_buffers);
+    let server = process::start_kilndb(&data, port, &[&buffers, "max_connections=2000"]).map_err(|e| e.to_string())?;
+    measure("KilnDB", options, figures, &server, &data)?;
+    if let Some(bytes) = figures.values.get(&("log bytes per TPC-B transaction".to_string(), "KilnDB")).copied() {
+        // KilnDB never writes images.
+        figures.put("KilnDB", "log bytes per TPC-B transaction, no full-page images", Better::Less, bytes);
+    }
+    let mut admin = connect(&server)?;
+    let sums = [
+        "select sum(abalance)::bigint from pgbench_accounts",
+        "select sum(tbalance)::bigint from pgbench_tellers",
+        "select sum(bbalance)::bigint from pgbench_branches",
+        "select sum(delta)::bigint from pgbench_history",
+    ];
+    let sums: Vec<i64> = sums.iter().map(|sql| admin.integer(sql)).collect::<Result<_, _>>().map_err(|e| e.to_string())?;
+    drop(admin);
+    server.stop().map_err(|e| e.to_string())?;
+    if sums.iter().any(|s| *s != sums[0]) {
+        return Err(format!("the four sums differ: {sums:?}"));
+    }
+    process::check_kilndb(&data).map_err(|e| e.to_string())
+}
+
+/// The wire limit has no data: only the runs.
+fn wire(options: &Options, figures: &mut Figures) -> Result<(), String> {
+    let port = process::free_port().map_err(|e| e.to_string())?;
+    std::thread::spawn(move || {
+        if let Err(e) = canned::serve(port) {
+            eprintln!("wire limit: {e}");
+        }
+    });
+    std::thread::sleep(Duration::from_millis(200));
+    selects("wire limit", options, figures, port)?;
+    let result = pgbench(port, options, 28, &["-M", "prepared"])?;
+    figures.put("wire limit", "TPC-B, prepared, 28 clients, tps", Better::More, result.tps);
+    Ok(())
+}
+
+/// Everything that is measured of a server with data.
+fn measure(engine: &'static str, options: &Options, figures: &mut Figures, server: &Server, data: &Path) -> Result<(), String> {
+    let port = server.address().port;
+    let before = folder_bytes(data);
+    let began = Instant::now();
+    let output = command("pgbench", port).args(["-i", "-q", "-s", &options.scale.to_string(), "postgres"]).output().map_err(|e| e.to_string())?;
+    if !output.status.success() {
+        return Err(format!("pgbench -i: {}", String::from_utf8_lossy(&output.stderr)));
+    }
+    figures.put(engine, &format!("pgbench -i -s {}, seconds", options.scale), Better::Less, began.elapsed().as_secs_f64());
+    let mut admin = connect(server)?;
+    admin.query("checkpoint").map_err(|e| e.to_string())?;
+    let grown = folder_bytes(data).saturating_sub(before);
+    figures.put(engine, "disk size after load, MB", Better::Less, grown as f64 / 1e6);
+    selects(engine, options, figures, port)?;
+    let (bytes, tps) = log_bytes(options, server, &mut admin)?;
+    figures.put(engine, "TPC-B, prepared, 28 clients, tps", Better::More, tps);
+    figures.put(engine, "log bytes per TPC-B transaction", Better::Less, bytes);
+    let memory = idle_memory(server)?;
+    figures.put(engine, "memory of an idle session, kB", Better::Less, memory);
+    Ok(())
+}
+
+fn selects(engine: &'static str, options: &Options, figures: &mut Figures, port: u16) -> Result<(), String> {
+    for &clients in &options.clients {
+        let result = pgbench(port, options, clients, &["-S", "-M", "prepared"])?;
+        figures.put(engine, &format!("point SELECT, prepared, {clients} clients, tps"), Better::More, result.tps);
+    }
+    for mode in ["simple", "extended"] {
+        let result = pgbench(port, options, 8, &["-S", "-M", mode])?;
+        figures.put(engine, &format!("point SELECT, {mode}, 8 clients, tps"), Better::More, result.tps);
+    }
+    Ok(())
+}
+
+/// A TPC-B run: bytes of log per transaction, and transactions per second. No checkpoint is asked for in between.
+fn log_bytes(options: &Options, server: &Server, admin: &mut Client) -> Result<(f64, f64), String> {
+    let before = position(admin).map_err(|e| e.to_string())?;
+    let result = pgbench(server.address().port, options, 28, &["-M", "prepared"])?;
+    let after = position(admin).map_err(|e| e.to_string())?;
+    Ok((after.saturating_sub(before) as f64 / result.transactions.max(1) as f64, result.tps))
+}
+
+fn position(admin: &mut Client) -> Result<u64, ClientError> {
+    let text = admin.value("select pg_current_wal_lsn()")?.unwrap_or_default();
+    let (high, low) = text.split_once('/').unwrap_or(("0", "0"));
+    let part = |t: &str| u64::from_str_radix(t, 16).unwrap_or(0);
+    Ok((part(high) << 32) | part(low))
+}
+
+struct Run {
+    tps: f64,
+    transactions: u64,
+}
+
+fn pgbench(port: u16, options: &Options, clients: u32, arguments: &[&str]) -> Result<Run, String> {
+    let threads = clients.min(2).to_string();
+    let output = command("pgbench", port)
+        .args(["-n", "-c", &clients.to_string(), "-j", &threads, "-T", &options.duration_s.to_string()])
+        .args(arguments)
+        .arg("postgres")
+        .output()
+        .map_err(|e| format!("pgbench: {e}"))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let find = |start: &str| text.lines().find_map(|l| l.strip_prefix(start)).map(str::trim);
+    let tps = find("tps = ").and_then(|t| t.split(' ').next()).and_then(|t| t.parse().ok());
+    let transactions = find("number of transactions actually processed:").and_then(|t| t.parse().ok());
+    let unfailed = find("number of failed transactions:").is_none_or(|t| t.starts_with("0 "));
+    match (tps, transactions) {
+        (Some(tps), Some(transactions)) if output.status.success() && unfailed => Ok(Run { tps, transactions }),
+        _ => Err(format!("pgbench {} -c {clients}: {text}{}", arguments.join(" "), String::from_utf8_lossy(&output.stderr))),
+    }
+}
+
+fn command(program: &str, port: u16) -> Command {
+    let mut command = Command::new(process::postgres_program(program));
+    command.args(["-h", "127.0.0.1", "-p", &port.to_string(), "-U", "postgres"]);
+    command
+}
+
+fn version(program: &str) -> String {
+    let output = Command::new(process::postgres_program(program)).arg("--version").output();
+    output.map(|o| String::from_utf8_lossy(&o.stdout).trim().to_string()).unwrap_or_else(|e| format!("{program}: {e}"))
+}
+
+fn connect(server: &Server) -> Result<Client, String> {
+    Client::connect(server.address(), "postgres").map_err(|e| e.to_string())
+}
+
+/// Growth of the server's proportional memory per session that has run one statement and now does nothing, in kB.
+fn idle_memory(server: &Server) -> Result<f64, String> {
+    // The first sessions fill caches that all share.
+    let warm: Vec<Client> = sessions(server, 20)?;
+    let before = memory_kb(server.pid());
+    let idle = sessions(server, IDLE_SESSIONS)?;
+    std::thread::sleep(Duration::from_millis(500));
+    let after = memory_kb(server.pid());
+    drop((warm, idle));
+    Ok(after.saturating_sub(before) as f64 / IDLE_SESSIONS as f64)
+}
+
+fn sessions(server: &Server, count: usize) -> Result<Vec<Client>, String> {
+    let mut sessions = Vec::new();
+    for number in 1..=count {
+        let mut client = connect(server)?;
+        client.query(&format!("select abalance from pgbench_accounts where aid = {number}")).map_err(|e| e.to_string())?;
+        sessions.push(client);
+    }
+    Ok(sessions)
+}
+
+/// Proportional set size of a process and its children.
+fn memory_kb(pid: u32) -> u64 {
+    let own = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    let own = own.lines().find_map(|l| l.strip_prefix("Pss:")).and_then(|l| l.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0);
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    own + children.split_whitespace().filter_map(|c| c.parse().ok()).map(memory_kb).sum::<u64>()
+}
+
+/// Bytes on disk below a folder, the log's files aside.
+fn folder_bytes(folder: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
+    let mut bytes = 0;
+    for entry in entries.flatten() {
+        let Ok(metadata) = entry.metadata() else { continue };
+        let name = entry.file_name();
+        if metadata.is_dir() && name != "wal" && name != "pg_wal" && name != "log" {
+            bytes += folder_bytes(&entry.path());
+        } else if metadata.is_file() {
+            bytes += metadata.blocks() * 512;
+        }
+    }
+    bytes
+}
+
+/// 1,920 clients need as many descriptors.
+fn raise_descriptor_limit() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is valid for both calls; failing leaves the old limit.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
+    }
+}

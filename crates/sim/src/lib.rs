@@ -1,1 +1,6 @@
-//! sim
+//! Workloads that try to break the server, and the checkers that tell whether they did. Never shipped.
+//!
+//! It sees the server from outside only, through `kilndb-lab`'s client and processes: what it proves holds for the
+//! program a user runs. Faults injected below the server are the storage crate's own tests.
+
+pub mod crash;

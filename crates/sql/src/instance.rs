@@ -38,6 +38,7 @@ pub struct Instance {
     template: CatalogStore,
     sessions: SessionRegistry,
     oids: Mutex<OidRange>,
+    pub(crate) statements: crate::session::StatementCache,
     log: LogFunction,
     pub start_unix_micros: i64,
 }
@@ -142,6 +143,7 @@ impl Instance {
             template,
             sessions: SessionRegistry::default(),
             oids: Mutex::new(OidRange { next: 0, limit: 0 }),
+            statements: Default::default(),
             log: options.log,
         });
         if !map.contains_key(&bootstrap::POSTGRES) {

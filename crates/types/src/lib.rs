@@ -21,6 +21,7 @@ pub mod key;
 pub mod numeric;
 pub mod oids;
 pub mod row;
+pub mod template;
 
 pub use context::{EvalContext, FormatSettings, Host};
 pub use datum::{Array, Datum, Interval, Record};

@@ -23,6 +23,16 @@ pub struct BindRequest<'a> {
 impl Session {
     pub fn parse(&mut self, name: &str, sql: &str, param_types: &[Oid], runtime: &dyn Runtime) -> Result<()> {
         self.statement_started(sql, runtime);
+        let key = self.cache_key(sql, param_types);
+        let known = key.as_ref().and_then(|k| self.instance.statements.get(k));
+        if let Some(known) = known
+            && !self.in_explicit_failure()
+            && (name.is_empty() || !self.prepared.contains_key(name))
+        {
+            self.begin_statement(runtime)?;
+            self.prepared.insert(name.to_string(), known);
+            return Ok(());
+        }
         let script = runtime.parse(sql)?;
         let mut statements = script.statements();
         if statements.len() > 1 {
@@ -41,6 +51,7 @@ impl Session {
             self.begin_statement(runtime)?;
         }
         let prepared = self.prepare_statement(sql, statement, param_types, false, runtime)?;
+        self.share(key, &prepared);
         self.prepared.insert(name.to_string(), prepared);
         Ok(())
     }

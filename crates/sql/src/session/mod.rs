@@ -27,6 +27,7 @@ mod views;
 pub use extended::BindRequest;
 pub(crate) use environment::Environment;
 use prepared::Prepared;
+pub(crate) use prepared::StatementCache;
 use portal::Portal;
 use transaction::Block;
 

@@ -7,6 +7,8 @@ use crate::plan::{self, Plan};
 use crate::session::environment::statement_host;
 use kilndb_base::{Oid, Result};
 use kilndb_syntax::{Node, Statement};
+use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex};
 
 /// A named or unnamed statement. Without a statement it is the empty query.
@@ -27,6 +29,56 @@ struct Planned {
     catalog_version: u64,
     path: Arc<[Oid]>,
     plan: Arc<Plan>,
+}
+
+/// Prepared statements by text, shared by all sessions: parsing, binding and planning happen once per text and catalog
+/// version. What else a plan depends on (search_path, formats that literals were read with) is part of the key.
+#[derive(Default)]
+pub(crate) struct StatementCache {
+    shards: [Mutex<HashMap<CacheKey, Arc<Prepared>>>; 16],
+}
+
+#[derive(PartialEq, Eq, Hash, Clone)]
+pub(crate) struct CacheKey {
+    database: Oid,
+    /// Parameter types are inferred from the catalogs of this version.
+    catalog_version: u64,
+    sql: Arc<str>,
+    declared_types: Vec<Oid>,
+    path: Arc<[Oid]>,
+    /// DateStyle, IntervalStyle, TimeZone and the like.
+    formats: u64,
+}
+
+/// Texts per shard; a full shard starts anew.
+const CACHED_STATEMENTS_PER_SHARD: usize = 512;
+/// Longer texts are not worth keeping.
+const CACHED_STATEMENT_BYTES: usize = 16 * 1024;
+
+impl StatementCache {
+    fn shard(&self, key: &CacheKey) -> &Mutex<HashMap<CacheKey, Arc<Prepared>>> {
+        let mut hasher = std::hash::DefaultHasher::new();
+        key.sql.hash(&mut hasher);
+        &self.shards[(hasher.finish() % 16) as usize]
+    }
+    pub fn get(&self, key: &CacheKey) -> Option<Arc<Prepared>> {
+        self.shard(key).lock().unwrap_or_else(|e| e.into_inner()).get(key).cloned()
+    }
+    pub fn put(&self, key: CacheKey, prepared: Arc<Prepared>) {
+        let mut shard = self.shard(&key).lock().unwrap_or_else(|e| e.into_inner());
+        if shard.len() >= CACHED_STATEMENTS_PER_SHARD {
+            shard.clear();
+        }
+        shard.insert(key, prepared);
+    }
+}
+
+/// Literals like 'now' are read when a statement is bound: such a text must be bound each time.
+fn reads_the_clock(sql: &str) -> bool {
+    let lower = sql.to_ascii_lowercase();
+    ["now", "today", "tomorrow", "yesterday", "allballs"].iter().any(|word| {
+        lower.match_indices(word).any(|(at, _)| !lower[at + word.len()..].trim_start().starts_with('('))
+    })
 }
 
 /// Statements that are bound and planned; the others are utility commands.
@@ -78,6 +130,32 @@ impl Session {
             self.remember(&prepared, plan, catalog_version);
         }
         Ok(Arc::new(prepared))
+    }
+
+    /// The key under which a text's prepared statement may be shared; None: it may not.
+    pub(super) fn cache_key(&self, sql: &str, declared_types: &[Oid]) -> Option<CacheKey> {
+        if self.has_ddl || self.temp_schema.is_some() || sql.len() > CACHED_STATEMENT_BYTES || self.path.0 != self.settings.generation {
+            return None;
+        }
+        Some(CacheKey {
+            database: self.database.oid,
+            catalog_version: self.database.version(),
+            sql: Arc::from(sql),
+            declared_types: declared_types.to_vec(),
+            path: self.path.2.clone(),
+            formats: self.settings.format_fingerprint,
+        })
+    }
+
+    pub(super) fn share(&self, key: Option<CacheKey>, prepared: &Arc<Prepared>) {
+        if let Some(key) = key
+            && !self.has_ddl
+            && self.path.2 == key.path
+            && prepared.statement.as_ref().is_some_and(|s| is_plannable(&s.node()))
+            && !reads_the_clock(&key.sql)
+        {
+            self.instance.statements.put(key, prepared.clone());
+        }
     }
 
     /// Binds and plans a statement as the catalogs are now.

@@ -60,6 +60,10 @@ impl Session {
         matches!(self.block, Block::Explicit | Block::Failed)
     }
 
+    pub(super) fn in_explicit_failure(&self) -> bool {
+        self.block == Block::Failed
+    }
+
     /// 25P02 unless the statement may run in a failed transaction.
     pub(super) fn refuse_if_failed(&self) -> Result<()> {
         if self.block == Block::Failed {

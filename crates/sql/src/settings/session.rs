@@ -30,6 +30,8 @@ pub struct SessionSettings {
     changes: Vec<Change>,
     /// Settings that formats depend on, kept ready for use.
     pub format: FormatSettings,
+    /// Equal for sessions whose literals are read alike.
+    pub format_fingerprint: u64,
     pub synchronous_commit: bool,
     pub search_path: Vec<String>,
     pub statement_timeout_ms: u64,
@@ -53,6 +55,7 @@ impl SessionSettings {
             values: HashMap::new(),
             changes: Vec::new(),
             format: FormatSettings::default(),
+            format_fingerprint: 0,
             synchronous_commit: true,
             search_path: Vec::new(),
             statement_timeout_ms: 0,
@@ -232,6 +235,12 @@ impl SessionSettings {
             bytea_output_hex: self.get("bytea_output") != Some("escape"),
             standard_conforming_strings: self.get("standard_conforming_strings") != Some("off"),
             array_nulls: self.get("array_nulls") != Some("off"),
+        };
+        self.format_fingerprint = {
+            use std::hash::{Hash, Hasher};
+            let mut hasher = std::hash::DefaultHasher::new();
+            format!("{:?}", self.format).hash(&mut hasher);
+            hasher.finish()
         };
         self.synchronous_commit = self.get("synchronous_commit") != Some("off");
         self.search_path = parse_search_path(self.get("search_path").unwrap_or(""));

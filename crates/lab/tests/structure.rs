@@ -1,0 +1,194 @@
+//! The house rules that the compiler does not check: which crate may use which, how long a file may be, and that
+//! ARCHITECTURE.md names only what exists.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// Each crate and the crates of this workspace that it may use.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("base", &[]),
+    ("types", &["base"]),
+    ("syntax", &["base"]),
+    ("storage", &["base"]),
+    ("wire", &["base"]),
+    ("sql", &["base", "types", "syntax", "storage"]),
+    ("plpgsql", &["base", "types", "syntax", "sql"]),
+    ("server", &["base", "types", "syntax", "storage", "sql", "plpgsql", "wire"]),
+    // These two see a server from outside.
+    ("lab", &[]),
+    ("sim", &["base", "lab"]),
+];
+
+const LINES_MAX: usize = 1000;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+fn crates() -> Vec<String> {
+    let entries = std::fs::read_dir(root().join("crates")).expect("the folder crates");
+    entries.flatten().filter(|e| e.path().join("Cargo.toml").is_file()).map(|e| e.file_name().to_string_lossy().into_owned()).collect()
+}
+
+fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            if entry.file_name() != "target" {
+                rust_files(&path, found);
+            }
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// Names of this workspace's crates in a manifest's sections of dependencies (those for tests aside).
+fn dependencies(manifest: &str) -> BTreeSet<String> {
+    let mut section = String::new();
+    let mut names = BTreeSet::new();
+    for line in manifest.lines().map(str::trim) {
+        if line.starts_with('[') {
+            section = line.trim_matches(['[', ']']).to_string();
+        }
+        let in_table = section.strip_prefix("dependencies.");
+        let name = match in_table {
+            Some(name) => name,
+            None if section.ends_with("dependencies") && section != "dev-dependencies" => {
+                line.split(['=', '.', ' ']).next().unwrap_or_default()
+            }
+            None => continue,
+        };
+        if let Some(name) = name.strip_prefix("kilndb-") {
+            names.insert(name.to_string());
+        }
+    }
+    names
+}
+
+#[test]
+fn no_crate_imports_upward() {
+    let allowed: BTreeMap<&str, &[&str]> = ALLOWED.iter().copied().collect();
+    let mut wrong = Vec::new();
+    for name in crates() {
+        let manifest = read(&root().join("crates").join(&name).join("Cargo.toml"));
+        let Some(may) = allowed.get(name.as_str()) else {
+            wrong.push(format!("crate {name} has no place in the table of layers"));
+            continue;
+        };
+        for used in dependencies(&manifest) {
+            if !may.contains(&used.as_str()) {
+                wrong.push(format!("{name} must not use {used}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn dependencies_are_found_in_a_manifest() {
+    let manifest = "[package]\nname = \"kilndb-x\"\n[dependencies]\nkilndb-base.workspace = true\nkilndb-sql = { path = \"\" }\n\
+        libc = \"1\"\n[dev-dependencies]\nkilndb-lab.workspace = true\n[dependencies.kilndb-wire]\npath = \"\"\n";
+    let names: Vec<String> = dependencies(manifest).into_iter().collect();
+    assert_eq!(names, ["base", "sql", "wire"]);
+}
+
+#[test]
+fn no_file_is_too_long() {
+    let mut files = Vec::new();
+    rust_files(&root().join("crates"), &mut files);
+    assert!(!files.is_empty());
+    let long: Vec<String> = files
+        .iter()
+        .map(|path| (path, read(path).lines().count()))
+        .filter(|(_, lines)| *lines > LINES_MAX)
+        .map(|(path, lines)| format!("{}: {lines} lines", path.display()))
+        .collect();
+    assert!(long.is_empty(), "over {LINES_MAX} lines:\n{}", long.join("\n"));
+}
+
+/// `crate::path::Symbol` or `crates/…` between backticks.
+fn symbols(text: &str) -> Vec<String> {
+    let crates: BTreeSet<String> = crates().into_iter().collect();
+    let mut in_block = false;
+    let mut found = Vec::new();
+    for line in text.lines() {
+        if line.starts_with("```") {
+            in_block = !in_block;
+        }
+        if in_block {
+            continue;
+        }
+        for word in line.split('`').skip(1).step_by(2) {
+            let first = word.split("::").next().unwrap_or_default();
+            if word.starts_with("crates/") || word.starts_with("docs/") || (word.contains("::") && crates.contains(first)) {
+                found.push(word.to_string());
+            }
+        }
+    }
+    found
+}
+
+/// Follows modules as far as there are files for them, then looks for the definition in that file (or below that
+/// folder), and for a method's definition in the same place.
+fn exists(symbol: &str) -> bool {
+    if symbol.starts_with("crates/") || symbol.starts_with("docs/") {
+        return root().join(symbol).exists();
+    }
+    let mut parts = symbol.split("::");
+    let Some(name) = parts.next() else { return false };
+    let mut place = root().join("crates").join(name).join("src");
+    let mut rest: Vec<&str> = parts.collect();
+    while let Some(&module) = rest.first() {
+        if place.join(module).is_dir() {
+            place = place.join(module);
+        } else if place.join(format!("{module}.rs")).is_file() {
+            place = place.join(format!("{module}.rs"));
+            rest.remove(0);
+            break;
+        } else {
+            break;
+        }
+        rest.remove(0);
+    }
+    let mut files = Vec::new();
+    if place.is_dir() { rust_files(&place, &mut files) } else { files.push(place) }
+    let text: String = files.iter().map(|f| read(f)).collect();
+    rest.iter().all(|item| defines(&text, item.trim_end_matches("()")))
+}
+
+/// Whether `text` defines an item, a variant or a field of that name.
+fn defines(text: &str, name: &str) -> bool {
+    text.lines().map(str::trim_start).any(|line| {
+        let Some(at) = line.find(name) else { return false };
+        let after = line[at + name.len()..].chars().next();
+        if after.is_some_and(|c| c.is_alphanumeric() || c == '_') {
+            return false;
+        }
+        let before = line[..at].trim_end();
+        let keyword = before.rsplit([' ', ')']).next().unwrap_or_default();
+        let variant = before.is_empty() && matches!(after, None | Some(',' | '(' | ' '));
+        variant || matches!(keyword, "fn" | "struct" | "enum" | "trait" | "type" | "const" | "static" | "mod" | "use")
+    })
+}
+
+#[test]
+fn architecture_names_what_exists() {
+    let text = read(&root().join("ARCHITECTURE.md"));
+    let symbols = symbols(&text);
+    assert!(symbols.len() > 20, "ARCHITECTURE.md names only {} symbols", symbols.len());
+    let missing: Vec<&String> = symbols.iter().filter(|s| !exists(s)).collect();
+    assert!(missing.is_empty(), "ARCHITECTURE.md names what is not there: {missing:?}");
+}
+
+#[test]
+fn a_symbol_that_does_not_exist_is_noticed() {
+    assert!(exists("lab::client::Client::connect"));
+    assert!(!exists("lab::client::Client::no_such_method"));
+    assert!(!exists("lab::client::NoSuchType"));
+    assert!(!exists("crates/nosuch"));
+}

@@ -1,0 +1,832 @@
+//! Number pictures: to_char and to_number.
+
+use super::ordinal_ending;
+use crate::numeric::Numeric;
+use kilndb_base::{Error, Result, sqlstate};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Key {
+    Comma,
+    Point,
+    Zero,
+    Nine,
+    Blank,
+    Currency,
+    LocalPoint,
+    Exponent,
+    Fill,
+    Group,
+    LocalCurrency,
+    Minus,
+    Plus,
+    Brackets,
+    Roman(bool),
+    PlusMinus,
+    Spell,
+    Sign,
+    /// Upper case or not.
+    Ordinal(bool),
+    Shift,
+}
+const KEYS: [(&str, Key); 20] = [
+    (",", Key::Comma),
+    (".", Key::Point),
+    ("0", Key::Zero),
+    ("9", Key::Nine),
+    ("B", Key::Blank),
+    ("C", Key::Currency),
+    ("D", Key::LocalPoint),
+    ("EEEE", Key::Exponent),
+    ("FM", Key::Fill),
+    ("G", Key::Group),
+    ("L", Key::LocalCurrency),
+    ("MI", Key::Minus),
+    ("PL", Key::Plus),
+    ("PR", Key::Brackets),
+    ("RN", Key::Roman(true)),
+    ("SG", Key::PlusMinus),
+    ("SP", Key::Spell),
+    ("S", Key::Sign),
+    ("TH", Key::Ordinal(true)),
+    ("V", Key::Shift),
+];
+enum Node {
+    Key(Key),
+    Literal(char),
+}
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum SignPlace {
+    None,
+    Before,
+    After,
+}
+
+/// A parsed picture.
+pub struct Picture {
+    nodes: Vec<Node>,
+    decimal: bool,
+    zero: bool,
+    blank: bool,
+    fill: bool,
+    sign: bool,
+    bracket: bool,
+    minus: bool,
+    plus: bool,
+    roman: bool,
+    shift: bool,
+    exponent: bool,
+    place: SignPlace,
+    /// Digits before and after the point.
+    pre: usize,
+    post: usize,
+    /// Digits before the picture's S.
+    pre_sign: usize,
+    /// Digits behind V.
+    multi: usize,
+    zero_start: usize,
+    zero_end: usize,
+}
+
+fn bad(message: &str) -> Error {
+    Error::new(sqlstate::SYNTAX_ERROR, message)
+}
+/// Letters of the longest Roman numeral (MMMDCCCLXXXVIII).
+const ROMAN_LEN: usize = 15;
+
+impl Picture {
+    pub fn parse(template: &str) -> Result<Picture> {
+        let mut p = Picture {
+            nodes: Vec::new(),
+            decimal: false,
+            zero: false,
+            blank: false,
+            fill: false,
+            sign: false,
+            bracket: false,
+            minus: false,
+            plus: false,
+            roman: false,
+            shift: false,
+            exponent: false,
+            place: SignPlace::None,
+            pre: 0,
+            post: 0,
+            pre_sign: 0,
+            multi: 0,
+            zero_start: 0,
+            zero_end: 0,
+        };
+        let mut rest = template;
+        while let Some(c) = rest.chars().next() {
+            if let Some((len, key)) = find(rest) {
+                rest = &rest[len..];
+                p.prepare(key)?;
+                p.nodes.push(Node::Key(key));
+                continue;
+            }
+            if c == '"' {
+                rest = super::quoted(&rest[1..], |c| p.nodes.push(Node::Literal(c)));
+                continue;
+            }
+            if rest.starts_with("\\\"") {
+                rest = &rest[1..];
+                p.nodes.push(Node::Literal('"'));
+            } else {
+                p.nodes.push(Node::Literal(c));
+            }
+            rest = &rest[rest.chars().next().map_or(0, char::len_utf8)..];
+        }
+        Ok(p)
+    }
+    /// Notes what a pattern asks for, and refuses combinations.
+    fn prepare(&mut self, key: Key) -> Result<()> {
+        if self.exponent && key != Key::Exponent {
+            return Err(bad("\"EEEE\" must be the last pattern used"));
+        }
+        match key {
+            Key::Nine => {
+                if self.bracket {
+                    return Err(bad("\"9\" must be ahead of \"PR\""));
+                }
+                if self.shift {
+                    self.multi += 1;
+                } else if self.decimal {
+                    self.post += 1;
+                } else {
+                    self.pre += 1;
+                }
+            }
+            Key::Zero => {
+                if self.bracket {
+                    return Err(bad("\"0\" must be ahead of \"PR\""));
+                }
+                if !self.zero && !self.decimal {
+                    self.zero = true;
+                    self.zero_start = self.pre + 1;
+                }
+                if self.decimal {
+                    self.post += 1;
+                } else {
+                    self.pre += 1;
+                }
+                self.zero_end = self.pre + self.post;
+            }
+            Key::Blank => self.blank |= self.pre == 0 && self.post == 0 && !self.zero,
+            Key::LocalPoint | Key::Point => {
+                if self.decimal {
+                    return Err(bad("multiple decimal points"));
+                }
+                if self.shift {
+                    return Err(bad("cannot use \"V\" and decimal point together"));
+                }
+                self.decimal = true;
+            }
+            Key::Fill => self.fill = true,
+            Key::Sign | Key::Minus | Key::Plus | Key::PlusMinus | Key::Brackets => self.prepare_sign(key)?,
+            Key::Roman(_) => {
+                if self.roman {
+                    return Err(bad("cannot use \"RN\" twice"));
+                }
+                self.roman = true;
+            }
+            Key::Shift => {
+                if self.decimal {
+                    return Err(bad("cannot use \"V\" and decimal point together"));
+                }
+                self.shift = true;
+            }
+            Key::Exponent => {
+                if self.exponent {
+                    return Err(bad("cannot use \"EEEE\" twice"));
+                }
+                if self.blank || self.fill || self.sign || self.bracket || self.minus || self.plus || self.roman || self.shift
+                {
+                    return Err(bad("\"EEEE\" is incompatible with other formats")
+                        .with_detail("\"EEEE\" may only be used together with digit and decimal point patterns."));
+                }
+                self.exponent = true;
+            }
+            Key::Comma | Key::Currency | Key::Group | Key::LocalCurrency | Key::Spell | Key::Ordinal(_) => {}
+        }
+        let others = self.decimal || self.zero || self.blank || self.sign || self.bracket || self.minus || self.plus;
+        if self.roman && (others || self.shift || self.exponent) {
+            return Err(bad("\"RN\" is incompatible with other formats")
+                .with_detail("\"RN\" may only be used together with \"FM\"."));
+        }
+        Ok(())
+    }
+    fn prepare_sign(&mut self, key: Key) -> Result<()> {
+        if self.sign {
+            match key {
+                Key::Sign => return Err(bad("cannot use \"S\" twice")),
+                Key::Minus => return Err(bad("cannot use \"S\" and \"MI\" together")),
+                Key::Plus => return Err(bad("cannot use \"S\" and \"PL\" together")),
+                Key::PlusMinus => return Err(bad("cannot use \"S\" and \"SG\" together")),
+                _ => {}
+            }
+        }
+        match key {
+            Key::Sign => {
+                if self.plus || self.minus || self.bracket {
+                    return Err(bad("cannot use \"S\" and \"PL\"/\"MI\"/\"SG\"/\"PR\" together"));
+                }
+                if !self.decimal {
+                    self.place = SignPlace::Before;
+                    self.pre_sign = self.pre;
+                } else if self.place == SignPlace::None {
+                    self.place = SignPlace::After;
+                }
+                self.sign = true;
+            }
+            Key::Minus => self.minus = true,
+            Key::Plus => self.plus = true,
+            Key::PlusMinus => (self.minus, self.plus) = (true, true),
+            _ => {
+                if self.sign || self.plus || self.minus {
+                    return Err(bad("cannot use \"PR\" and \"S\"/\"PL\"/\"MI\"/\"SG\" together"));
+                }
+                self.bracket = true;
+            }
+        }
+        Ok(())
+    }
+}
+fn find(text: &str) -> Option<(usize, Key)> {
+    KEYS.iter().find_map(|(name, key)| {
+        let head = text.get(..name.len())?;
+        let lower = head.bytes().all(|b| !b.is_ascii_uppercase()) && head.eq_ignore_ascii_case(name);
+        if head != *name && !lower {
+            return None;
+        }
+        let key = match key {
+            Key::Roman(_) if lower => Key::Roman(false),
+            Key::Ordinal(_) if lower => Key::Ordinal(false),
+            k => *k,
+        };
+        Some((name.len(), key))
+    })
+}
+
+// ---- to_char ----
+
+/// A number's digits ready for the picture.
+struct Digits {
+    text: String,
+    spaces: usize,
+    /// `+`, `-`, or none where the text has its own.
+    sign: u8,
+}
+
+pub fn roman(v: i64) -> String {
+    const ONES: [(i64, &str); 13] = [
+        (1000, "M"),
+        (900, "CM"),
+        (500, "D"),
+        (400, "CD"),
+        (100, "C"),
+        (90, "XC"),
+        (50, "L"),
+        (40, "XL"),
+        (10, "X"),
+        (9, "IX"),
+        (5, "V"),
+        (4, "IV"),
+        (1, "I"),
+    ];
+    if !(1..=3999).contains(&v) {
+        return "#".repeat(ROMAN_LEN);
+    }
+    let (mut rest, mut out) = (v, String::new());
+    for (n, s) in ONES {
+        while rest >= n {
+            out.push_str(s);
+            rest -= n;
+        }
+    }
+    out
+}
+/// Mantissa and exponent as C prints them, blank for a plus sign.
+fn scientific(mantissa: &str, exponent: i32) -> String {
+    let blank = if mantissa.starts_with('-') { "" } else { " " };
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{blank}{mantissa}e{sign}{:02}", exponent.abs())
+}
+
+impl Picture {
+    /// What shows for NaN and infinities under EEEE.
+    fn no_exponent(&self) -> String {
+        let n = self.pre + self.post + 6;
+        (0..n).map(|i| if i == 0 { ' ' } else if i == self.pre + 1 { '.' } else { '#' }).collect()
+    }
+    fn plain(&self, text: String) -> Digits {
+        Digits { text, spaces: 0, sign: 0 }
+    }
+    /// Splits the sign off, pads, and shows an overflow as `#`.
+    fn fit(&self, text: &str) -> Digits {
+        let (sign, body) = match text.strip_prefix('-') {
+            Some(b) => (b'-', b),
+            None => (b'+', text),
+        };
+        let len = body.find('.').unwrap_or(body.len());
+        if len > self.pre {
+            let mut s = "#".repeat(self.pre + self.post + 1);
+            s.replace_range(self.pre..self.pre + 1, ".");
+            return Digits { text: s, spaces: 0, sign };
+        }
+        Digits { text: body.to_string(), spaces: self.pre - len, sign }
+    }
+
+    pub fn write_numeric(mut self, v: &Numeric) -> Result<String> {
+        let digits = if self.roman {
+            let n = v.to_i64().filter(|n| i32::try_from(*n).is_ok()).unwrap_or(i64::from(i32::MAX));
+            self.plain(roman(n))
+        } else if self.exponent {
+            self.plain(if v.is_finite() {
+                let (m, e) = v.to_scientific(self.post as i32);
+                scientific(&m, e)
+            } else {
+                self.no_exponent()
+            })
+        } else {
+            let mut shifted = v.clone();
+            if self.shift {
+                shifted = v.mul(&Numeric::from(10).power(&Numeric::from(self.multi as i64))?);
+                self.pre += self.multi;
+            }
+            self.fit(&shifted.round_to(self.post as i32).to_string())
+        };
+        self.write(&digits)
+    }
+    pub fn write_int4(mut self, v: i32) -> Result<String> {
+        if self.roman || self.exponent {
+            return self.write_int8(v.into());
+        }
+        let mut n = v;
+        if self.shift {
+            n = v.wrapping_mul(10f64.powi(self.multi as i32) as i32);
+            self.pre += self.multi;
+        }
+        self.write_whole(i64::from(n))
+    }
+    pub fn write_int8(mut self, v: i64) -> Result<String> {
+        if self.roman {
+            let n = if i32::try_from(v).is_ok() { v } else { i64::from(i32::MAX) };
+            let d = self.plain(roman(n));
+            return self.write(&d);
+        }
+        if self.exponent {
+            let (m, e) = Numeric::from(v).to_scientific(self.post as i32);
+            let d = self.plain(scientific(&m, e));
+            return self.write(&d);
+        }
+        let mut n = v;
+        if self.shift {
+            let range = || crate::cast::out_of_range("bigint");
+            let factor = 10i64.checked_pow(self.multi as u32).ok_or_else(range)?;
+            n = v.checked_mul(factor).ok_or_else(range)?;
+            self.pre += self.multi;
+        }
+        self.write_whole(n)
+    }
+    fn write_whole(self, n: i64) -> Result<String> {
+        let mut text = n.to_string();
+        if self.post > 0 {
+            text.push('.');
+            text.push_str(&"0".repeat(self.post));
+        }
+        let d = self.fit(&text);
+        self.write(&d)
+    }
+    pub fn write_float4(self, v: f32) -> Result<String> {
+        self.write_float(f64::from(v), 6, |v, multi| f64::from(v as f32 * 10f64.powi(multi) as f32))
+    }
+    pub fn write_float8(self, v: f64) -> Result<String> {
+        self.write_float(v, 15, |v, multi| v * 10f64.powi(multi))
+    }
+    fn write_float(mut self, v: f64, significant: usize, shifted: impl Fn(f64, i32) -> f64) -> Result<String> {
+        if self.roman {
+            let n = v.round_ties_even();
+            let fits = (-2_147_483_648.0..2_147_483_648.0).contains(&n);
+            let d = self.plain(roman(if fits { n as i64 } else { i64::from(i32::MAX) }));
+            return self.write(&d);
+        }
+        if self.exponent {
+            let text = if v.is_finite() {
+                let s = format!("{:.*e}", self.post, v);
+                let (m, e) = s.split_once('e').unwrap_or((&s, "0"));
+                scientific(m, e.parse().unwrap_or(0))
+            } else {
+                self.no_exponent()
+            };
+            let d = self.plain(text);
+            return self.write(&d);
+        }
+        let mut val = v;
+        if self.shift {
+            val = shifted(v, self.multi as i32);
+            self.pre += self.multi;
+        }
+        let text = if val.is_finite() {
+            // No more digits than the type holds.
+            let whole = format!("{:.0}", val.abs()).len();
+            self.post = self.post.min(significant.saturating_sub(whole));
+            format!("{:.*}", self.post, val)
+        } else if val.is_nan() {
+            "NaN".into()
+        } else if val > 0.0 {
+            "Infinity".into()
+        } else {
+            "-Infinity".into()
+        };
+        let d = self.fit(&text);
+        self.write(&d)
+    }
+
+    fn write(mut self, digits: &Digits) -> Result<String> {
+        if self.exponent {
+            return Ok(digits.text.clone());
+        }
+        self.zero_start = self.zero_start.saturating_sub(1);
+        let mut sign_done;
+        if self.plus || self.minus {
+            // MI and SG write the sign themselves.
+            sign_done = !(self.plus && !self.minus);
+        } else {
+            if digits.sign != b'-' && self.fill {
+                self.bracket = false;
+            }
+            sign_done = digits.sign == b'+' && self.fill && !self.sign;
+            if self.place == SignPlace::Before && self.pre == self.pre_sign {
+                self.place = SignPlace::After;
+            }
+        }
+        let mut count = (self.post + self.pre) as i64 - 1;
+        if !sign_done && digits.spaces == 0 {
+            count += 1;
+        }
+        let relevant = if self.fill && self.decimal { self.last_relevant(digits) } else { None };
+        // Under a roman picture nothing anchors a sign.
+        sign_done |= self.roman;
+        let mut w = Writer {
+            number: digits.text.as_bytes(),
+            at: 0,
+            spaces: digits.spaces,
+            sign: digits.sign,
+            sign_done,
+            digits_begun: false,
+            current: 0,
+            count,
+            relevant,
+            out: String::new(),
+            picture: &self,
+        };
+        w.run()?;
+        Ok(w.out)
+    }
+    /// Under FM: the last digit behind the point that is not a zero to drop, or the point itself.
+    fn last_relevant(&self, digits: &Digits) -> Option<usize> {
+        let b = digits.text.as_bytes();
+        let point = b.iter().position(|c| *c == b'.')?;
+        let mut last = b.iter().skip(point + 1).rposition(|c| *c != b'0').map_or(point, |i| point + 1 + i);
+        if self.zero_end > digits.spaces {
+            last = last.max((b.len() - 1).min(self.zero_end - digits.spaces));
+        }
+        Some(last)
+    }
+}
+
+struct Writer<'a> {
+    number: &'a [u8],
+    at: usize,
+    spaces: usize,
+    sign: u8,
+    sign_done: bool,
+    /// A digit was written: group separators show.
+    digits_begun: bool,
+    current: usize,
+    count: i64,
+    relevant: Option<usize>,
+    out: String,
+    picture: &'a Picture,
+}
+impl Writer<'_> {
+    fn run(&mut self) -> Result<()> {
+        for node in &self.picture.nodes {
+            match node {
+                Node::Literal(c) => self.out.push(*c),
+                Node::Key(k) => self.key(*k)?,
+            }
+        }
+        Ok(())
+    }
+    fn unless_fill(&mut self, c: char) {
+        if !self.picture.fill {
+            self.out.push(c);
+        }
+    }
+    fn key(&mut self, key: Key) -> Result<()> {
+        match key {
+            Key::Nine | Key::Zero | Key::Point | Key::LocalPoint => {
+                if !self.picture.roman {
+                    self.digit(key);
+                }
+            }
+            Key::Comma | Key::Group if self.digits_begun => self.out.push(','),
+            Key::Comma | Key::Group => self.unless_fill(' '),
+            Key::LocalCurrency => self.out.push(' '),
+            Key::Roman(upper) => {
+                let text: String = self.number.iter().map(|b| char::from(*b)).collect();
+                let text = if upper { text } else { text.to_ascii_lowercase() };
+                let width = if self.picture.fill { 0 } else { ROMAN_LEN };
+                self.out.push_str(&format!("{text:>width$}"));
+            }
+            Key::Ordinal(upper) => {
+                let overflow = self.number.first() == Some(&b'#');
+                if self.picture.roman || overflow || self.sign == b'-' || self.picture.decimal {
+                    return Ok(());
+                }
+                let text = String::from_utf8_lossy(self.number).into_owned();
+                self.out.push_str(ordinal_ending(&text, upper)?);
+            }
+            Key::Minus if self.sign == b'-' => self.out.push('-'),
+            Key::Plus if self.sign == b'+' => self.out.push('+'),
+            Key::Minus | Key::Plus => self.unless_fill(' '),
+            Key::PlusMinus => self.out.push(char::from(self.sign)),
+            Key::Blank | Key::Currency | Key::Exponent | Key::Fill | Key::Brackets | Key::Spell | Key::Sign | Key::Shift => {}
+        }
+        Ok(())
+    }
+    fn peek(&self) -> u8 {
+        self.number.get(self.at).copied().unwrap_or(0)
+    }
+    fn relevant_is_point(&self) -> bool {
+        self.relevant.is_some_and(|r| self.number.get(r) == Some(&b'.'))
+    }
+    /// A leading zero before the decimals that need not show: `.1` under 9.9.
+    fn is_optional_zero(&self) -> bool {
+        !self.picture.zero && self.at == 0 && self.peek() == b'0' && self.picture.post != 0
+    }
+    fn locale_sign(&mut self) {
+        self.out.push(if self.sign == b'-' { '-' } else { '+' });
+    }
+    fn digit(&mut self, key: Key) {
+        let p = self.picture;
+        self.digits_begun = false;
+        let begun = self.current >= self.spaces || (p.zero && p.zero_start == self.current);
+        if !self.sign_done && begun && (!self.is_optional_zero() || self.relevant_is_point()) {
+            self.leading_sign();
+        }
+        if self.current < self.spaces && (p.zero_start > self.current || !p.zero) {
+            self.unless_fill(' ');
+        } else if self.current < self.spaces {
+            self.out.push('0');
+            self.digits_begun = true;
+        } else {
+            self.number_char(key);
+        }
+        let mut end = self.count + i64::from(self.spaces > 0) + i64::from(p.decimal);
+        if self.relevant == Some(self.at) {
+            end = self.current as i64;
+        }
+        if self.current as i64 + 1 == end {
+            if self.sign_done && p.bracket {
+                self.out.push(if self.sign == b'+' { ' ' } else { '>' });
+            } else if p.sign && p.place == SignPlace::After {
+                self.locale_sign();
+            }
+        }
+        self.current += 1;
+    }
+    fn leading_sign(&mut self) {
+        let p = self.picture;
+        if p.sign {
+            if p.place == SignPlace::Before {
+                self.locale_sign();
+                self.sign_done = true;
+            }
+            return;
+        }
+        self.sign_done = true;
+        if p.bracket {
+            self.out.push(if self.sign == b'+' { ' ' } else { '<' });
+        } else if self.sign == b'-' {
+            self.out.push('-');
+        } else {
+            self.unless_fill(' ');
+        }
+    }
+    fn number_char(&mut self, key: Key) {
+        let p = self.picture;
+        let c = self.peek();
+        if c == b'.' {
+            if !self.relevant_is_point() || p.fill {
+                self.out.push('.');
+            }
+        } else if self.relevant.is_some_and(|r| self.at > r) && key != Key::Zero {
+            // A zero that FM drops.
+        } else if self.is_optional_zero() {
+            if !p.fill {
+                self.out.push(' ');
+            } else if self.relevant_is_point() {
+                self.out.push('0');
+            }
+        } else if c != 0 {
+            self.out.push(char::from(c));
+            self.digits_begun = true;
+        }
+        if c != 0 {
+            self.at += 1;
+        }
+    }
+}
+
+// ---- to_number ----
+
+struct Reader<'a> {
+    input: &'a str,
+    at: usize,
+    /// Blank until one was read.
+    sign: u8,
+    digits: String,
+    read_pre: usize,
+    read_post: usize,
+    read_point: bool,
+}
+
+/// None for an empty template.
+pub fn to_number(input: &str, template: &str) -> Result<Option<Numeric>> {
+    if template.is_empty() {
+        return Ok(None);
+    }
+    let mut p = Picture::parse(template)?;
+    if p.exponent {
+        return Err(Error::unsupported("\"EEEE\" not supported for input"));
+    }
+    let mut r =
+        Reader { input, at: 0, sign: b' ', digits: String::new(), read_pre: 0, read_post: 0, read_point: false };
+    let mut roman_digits = None;
+    for node in &p.nodes {
+        if r.done() {
+            break;
+        }
+        match node {
+            Node::Literal(_) => r.skip_char(),
+            Node::Key(Key::Roman(_)) => {
+                let v = r.roman().ok_or_else(|| Error::new(sqlstate::INVALID_TEXT_REPRESENTATION, "invalid Roman numeral"))?;
+                let text = v.to_string();
+                roman_digits = Some(text.len());
+                r.digits.push_str(&text);
+            }
+            Node::Key(k) => r.key(*k, &p),
+        }
+    }
+    if let Some(n) = roman_digits {
+        p.pre = n;
+    }
+    if r.digits.ends_with('.') {
+        r.digits.pop();
+    }
+    let scale = r.read_post;
+    let precision = p.pre + p.multi + scale;
+    let text = format!("{}{}", char::from(r.sign), r.digits);
+    let typmod = (((precision << 16) | scale) + 4) as i32;
+    let v = Numeric::parse(&text)?.apply_typmod(typmod)?;
+    if p.shift {
+        let factor = Numeric::from(10).power(&Numeric::from(-(p.multi as i64)))?;
+        return Ok(Some(v.mul(&factor)));
+    }
+    Ok(Some(v))
+}
+impl Reader<'_> {
+    fn done(&self) -> bool {
+        self.at >= self.input.len()
+    }
+    fn peek(&self) -> u8 {
+        self.input.as_bytes().get(self.at).copied().unwrap_or(0)
+    }
+    fn skip_char(&mut self) {
+        self.at += self.input.get(self.at..).and_then(|s| s.chars().next()).map_or(1, char::len_utf8);
+    }
+    /// Skips up to `n` characters that cannot belong to a number.
+    fn skip_non_data(&mut self, n: usize) {
+        for _ in 0..n {
+            if self.done() || b"0123456789.,+-".contains(&self.peek()) {
+                return;
+            }
+            self.skip_char();
+        }
+    }
+    fn key(&mut self, key: Key, p: &Picture) {
+        match key {
+            Key::Nine | Key::Zero | Key::Point | Key::LocalPoint => {
+                self.digit(key, p);
+                self.at += 1;
+            }
+            // Nothing marks digits as begun while reading: FM pictures skip no separators.
+            Key::Comma | Key::Group if !p.fill && self.peek() == b',' => self.at += 1,
+            Key::LocalCurrency => self.skip_non_data(1),
+            Key::Ordinal(_) if !p.roman && !p.decimal => self.skip_non_data(2),
+            Key::Minus | Key::Plus | Key::PlusMinus => {
+                let c = self.peek();
+                if (c == b'-' && key != Key::Plus) || (c == b'+' && key != Key::Minus) {
+                    self.sign = c;
+                    self.at += 1;
+                } else {
+                    self.skip_non_data(1);
+                }
+            }
+            _ => {}
+        }
+    }
+    fn digit(&mut self, key: Key, p: &Picture) {
+        if self.peek() == b' ' {
+            self.at += 1;
+        }
+        if self.done() {
+            return;
+        }
+        let nothing_read = self.read_pre + self.read_post == 0;
+        if self.sign == b' ' && matches!(key, Key::Zero | Key::Nine) && nothing_read {
+            let c = self.peek();
+            if p.sign {
+                if p.place == SignPlace::Before && matches!(c, b'-' | b'+') {
+                    self.sign = c;
+                    self.at += 1;
+                }
+            } else if c == b'-' || (p.bracket && c == b'<') {
+                self.sign = b'-';
+                self.at += 1;
+            } else if c == b'+' {
+                self.sign = b'+';
+                self.at += 1;
+            }
+        }
+        if self.done() {
+            return;
+        }
+        let c = self.peek();
+        let mut read = false;
+        if c.is_ascii_digit() {
+            if self.read_point && self.read_post == p.post {
+                return;
+            }
+            self.digits.push(char::from(c));
+            if self.read_point {
+                self.read_post += 1;
+            } else {
+                self.read_pre += 1;
+            }
+            read = true;
+        } else if p.decimal && !self.read_point && c == b'.' {
+            self.digits.push('.');
+            self.read_point = true;
+            read = true;
+        }
+        if self.sign == b' ' && self.read_pre + self.read_post > 0 {
+            self.trailing_sign(read, p);
+        }
+    }
+    /// A sign right behind the last digit.
+    fn trailing_sign(&mut self, read: bool, p: &Picture) {
+        let next = self.input.as_bytes().get(self.at + 1).copied();
+        if p.sign && read {
+            if let Some(c @ (b'-' | b'+')) = next {
+                self.sign = c;
+                self.at += 1;
+            }
+        } else if !read && !p.sign && (p.plus || p.minus) {
+            let c = self.peek();
+            if matches!(c, b'-' | b'+') {
+                self.sign = c;
+            }
+        }
+    }
+    /// A Roman numeral in its standard form, of at most 15 letters.
+    fn roman(&mut self) -> Option<i64> {
+        while super::is_space(self.peek()) {
+            self.at += 1;
+        }
+        let start = self.at;
+        let mut values = Vec::new();
+        while self.at - start < ROMAN_LEN {
+            values.push(match self.peek().to_ascii_uppercase() {
+                b'I' => 1,
+                b'V' => 5,
+                b'X' => 10,
+                b'L' => 50,
+                b'C' => 100,
+                b'D' => 500,
+                b'M' => 1000,
+                _ => break,
+            });
+            self.at += 1;
+        }
+        let mut sum = 0i64;
+        for (i, v) in values.iter().enumerate() {
+            sum += if values.get(i + 1).is_some_and(|n| n > v) { -v } else { *v };
+        }
+        // Only the standard spelling of a number is one.
+        let text = self.input.get(start..self.at)?;
+        (roman(sum).eq_ignore_ascii_case(text)).then_some(sum)
+    }
+}
