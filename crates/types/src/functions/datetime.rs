@@ -330,7 +330,7 @@ impl Field {
     }
     fn float(&self) -> Datum {
         match self {
-            Field::Exact(v, scale) => Datum::Float8(*v as f64 / 10f64.powi(*scale)),
+            Field::Exact(v, scale) => Datum::Float8(Numeric::from_scaled(*v, *scale).to_f64()),
             Field::Infinite(neg) => Datum::Float8(if *neg { f64::NEG_INFINITY } else { f64::INFINITY }),
             Field::Null => Datum::Null,
         }
@@ -628,7 +628,7 @@ fn date_value(y: i32, m: i32, d: i32) -> Result<Tm> {
 fn time_value(h: i32, m: i32, s: f64) -> Result<i64> {
     let shown = format!("{h}:{m:02}:{}", {
         let t = crate::io::float::general(s, 6);
-        if s >= 0.0 && s < 10.0 { format!("0{t}") } else { t }
+        if t.len() < 2 { format!("0{t}") } else { t }
     });
     let bad = || overflow(&format!("time field value out of range: {shown}"));
     if s.is_nan() || !(0.0..=60.0).contains(&s) || !(0..=24).contains(&h) || !(0..=59).contains(&m) {
