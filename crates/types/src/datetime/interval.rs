@@ -74,12 +74,12 @@ impl Acc {
     }
     fn finish(&self) -> Parsed<Interval> {
         let over = |_| Problem::IntervalOverflow;
-        let v = Interval {
+        // The extremes of all three fields spell the infinities.
+        Ok(Interval {
             months: i32::try_from(self.months).map_err(over)?,
             days: i32::try_from(self.days).map_err(over)?,
             micros: self.micros,
-        };
-        if v.is_infinite() { Err(Problem::IntervalOverflow) } else { Ok(v) }
+        })
     }
 }
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -54,6 +54,20 @@ fn interval_neg(v: &Interval) -> Result<Interval> {
     };
     neg().filter(|v| !v.is_infinite()).ok_or_else(interval_range)
 }
+/// Not by negation: the least interval has no negative.
+fn interval_subtract(a: &Interval, b: &Interval) -> Result<Interval> {
+    if a.is_infinite() || b.is_infinite() {
+        return interval_add(a, &interval_neg(b)?);
+    }
+    let difference = || {
+        Some(Interval {
+            months: a.months.checked_sub(b.months)?,
+            days: a.days.checked_sub(b.days)?,
+            micros: a.micros.checked_sub(b.micros)?,
+        })
+    };
+    difference().filter(|v| !v.is_infinite()).ok_or_else(interval_range)
+}
 /// Rounds away floating-point noise below a microsecond.
 fn round_secs(v: f64) -> f64 {
     (v * 1e6).round_ties_even() / 1e6
@@ -768,7 +782,7 @@ scalars! {
     fn timestamptz_pl_interval_at_zone(_c; t: timestamp, v: interval, z: text) = TimestampTz(timestamptz_add(t, &v, &named_zone(z)?)?);
     fn timestamptz_mi_interval_at_zone(_c; t: timestamp, v: interval, z: text) = TimestampTz(timestamptz_add(t, &interval_neg(&v)?, &named_zone(z)?)?);
     fn interval_pl(_c; a: interval, b: interval) = interval_add(&a, &b)?;
-    fn interval_mi(_c; a: interval, b: interval) = interval_add(&a, &interval_neg(&b)?)?;
+    fn interval_mi(_c; a: interval, b: interval) = interval_subtract(&a, &b)?;
     fn interval_um(_c; a: interval) = interval_neg(&a)?;
     fn interval_mul(_c; a: interval, f: float8) = interval_multiply(&a, f)?;
     fn mul_d_interval(_c; f: float8, a: interval) = interval_multiply(&a, f)?;
