@@ -353,7 +353,7 @@ impl Field {
 fn infinite_field(p: Part, negative: bool, interval: bool) -> Field {
     use Part::*;
     let grows = if interval {
-        matches!(p, Hour | Day | Week | Year | Decade | Century | Millennium | Epoch)
+        matches!(p, Hour | Day | Year | Decade | Century | Millennium | Epoch)
     } else {
         matches!(p, Year | Decade | Century | Millennium | Epoch | IsoYear | Julian)
     };
