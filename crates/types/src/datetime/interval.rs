@@ -74,12 +74,12 @@ impl Acc {
     }
     fn finish(&self) -> Parsed<Interval> {
         let over = |_| Problem::IntervalOverflow;
-        let v = Interval {
+        // The extremes of all three fields spell the infinities.
+        Ok(Interval {
             months: i32::try_from(self.months).map_err(over)?,
             days: i32::try_from(self.days).map_err(over)?,
             micros: self.micros,
-        };
-        if v.is_infinite() { Err(Problem::IntervalOverflow) } else { Ok(v) }
+        })
     }
 }
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -181,7 +181,9 @@ fn decode(fields: &[Field], range: i32, ctx: &EvalContext) -> Parsed<Interval> {
         let dashed = *kind == Kind::Date && body.contains('-');
         match kind {
             Kind::Time | Kind::Tz if body.contains(':') => {
-                mark(Unit::Micros(-1))?;
+                for part in [USECS_PER_HOUR, USECS_PER_MINUTE, USECS_PER_SEC, 1000, 1] {
+                    mark(Unit::Micros(part))?;
+                }
                 let v = time_field(body, range)?;
                 acc.micros = acc.micros.checked_add(if sign_of(negative) { -v } else { v }).ok_or(Problem::FieldOverflow)?;
                 any = true;
@@ -205,17 +207,18 @@ fn decode(fields: &[Field], range: i32, ctx: &EvalContext) -> Parsed<Interval> {
                     continue;
                 }
                 let u = pending.take().unwrap_or_else(|| default_unit(range));
-                let (int, frac) = number(body)?;
-                if matches!(u, Unit::Days(1)) || !matches!(u, Unit::Micros(1 | 1000 | USECS_PER_SEC)) {
-                    mark(u)?;
-                } else if frac == 0.0 {
-                    mark(u)?;
-                }
                 let neg = sign_of(negative);
-                acc.add(u, if neg { -int } else { int }, if neg { -frac } else { frac })?;
+                let (int, frac) = number(body, neg)?;
+                mark(u)?;
+                if u == Unit::Micros(USECS_PER_SEC) && frac != 0.0 {
+                    // A fraction of a second leaves no room for its parts.
+                    mark(Unit::Micros(1000))?;
+                    mark(Unit::Micros(1))?;
+                }
+                acc.add(u, int, frac)?;
                 any = true;
-                // Further numbers to the left default to days.
-                pending = None;
+                // A number before hours is days.
+                pending = (u == Unit::Micros(USECS_PER_HOUR)).then_some(Unit::Days(1));
             }
             Kind::String | Kind::Special => match body {
                 "ago" => {
@@ -268,7 +271,8 @@ fn time_field(body: &str, range: i32) -> Parsed<i64> {
         .and_then(|v| v.checked_add(i64::from(us)))
         .ok_or(Problem::FieldOverflow)
 }
-fn number(body: &str) -> Parsed<(i64, f64)> {
+/// Whole part and fraction, signed.
+fn number(body: &str, negative: bool) -> Parsed<(i64, f64)> {
     let (int, frac) = match body.find('.') {
         Some(at) => (&body[..at], &body[at..]),
         None => (body, ""),
@@ -276,12 +280,13 @@ fn number(body: &str) -> Parsed<(i64, f64)> {
     let int = if int.is_empty() {
         0
     } else if int.bytes().all(|b| b.is_ascii_digit()) {
-        int.parse().map_err(|_| Problem::FieldOverflow)?
+        let signed = if negative { format!("-{int}") } else { int.to_string() };
+        signed.parse().map_err(|_| Problem::FieldOverflow)?
     } else {
         return Err(Problem::BadFormat);
     };
-    let frac = if frac.len() > 1 { format!("0{frac}").parse().map_err(|_| Problem::BadFormat)? } else { 0.0 };
-    Ok((int, frac))
+    let frac: f64 = if frac.len() > 1 { format!("0{frac}").parse().map_err(|_| Problem::BadFormat)? } else { 0.0 };
+    Ok((int, if negative { -frac } else { frac }))
 }
 /// `P1Y2M3DT4H5M6S`, `P0001-02-03T04:05:06`.
 fn iso8601(text: &str) -> Parsed<Interval> {
@@ -301,60 +306,88 @@ fn iso8601(text: &str) -> Parsed<Interval> {
             rest = &rest[1..];
             continue;
         }
-        let end = rest
-            .char_indices()
-            .find(|(i, c)| !(c.is_ascii_digit() || *c == '.' || (*i == 0 && matches!(c, '-' | '+'))))
-            .map_or(rest.len(), |(i, _)| i);
+        let bytes = rest.as_bytes();
+        let part = |i: usize, b: u8| {
+            b.is_ascii_digit()
+                || b == b'.'
+                || (i == 0 && matches!(b, b'-' | b'+'))
+                || (matches!(b, b'e' | b'E') && i > 0 && bytes.get(i + 1).is_some_and(u8::is_ascii_digit))
+        };
+        let end = bytes.iter().enumerate().find(|(i, b)| !part(*i, **b)).map_or(rest.len(), |(i, _)| i);
         let (num, tail) = rest.split_at(end);
-        let negative = num.starts_with('-');
-        let (int, frac) = number(num.trim_start_matches(['-', '+']))?;
-        if num.is_empty() {
-            return Err(BadFormat);
-        }
-        let (int, frac) = if negative { (-int, -frac) } else { (int, frac) };
-        let letter = tail.chars().next();
-        let u = match (time, letter.map(|c| c.to_ascii_uppercase())) {
-            (false, Some('Y')) => Unit::Months(12),
-            (false, Some('M')) => Unit::Months(1),
-            (false, Some('W')) => Unit::Days(7),
-            (false, Some('D')) => Unit::Days(1),
-            (true, Some('H')) => Unit::Micros(USECS_PER_HOUR),
-            (true, Some('M')) => Unit::Micros(USECS_PER_MINUTE),
-            (true, Some('S')) => Unit::Micros(USECS_PER_SEC),
-            _ => return iso8601_alternative(text),
+        let (int, frac) = iso_number(num)?;
+        let letter = tail.bytes().next().map(|c| c.to_ascii_uppercase());
+        let u = match (time, letter) {
+            (false, Some(b'Y')) => Unit::Months(12),
+            (false, Some(b'M')) => Unit::Months(1),
+            (false, Some(b'W')) => Unit::Days(7),
+            (false, Some(b'D')) => Unit::Days(1),
+            (true, Some(b'H')) => Unit::Micros(USECS_PER_HOUR),
+            (true, Some(b'M')) => Unit::Micros(USECS_PER_MINUTE),
+            (true, Some(b'S')) => Unit::Micros(USECS_PER_SEC),
+            (false, None | Some(b'T' | b'-')) => {
+                // The alternative forms: yyyymmdd, yyyy, yyyy-mm-dd.
+                let end = rest.find(['T', 't']).unwrap_or(rest.len());
+                iso_date(&rest[..end], &mut acc)?;
+                rest = &rest[end..];
+                continue;
+            }
+            (true, None | Some(b':')) => {
+                iso_time(rest, &mut acc)?;
+                break;
+            }
+            _ => return Err(BadFormat),
         };
         acc.add(u, int, frac)?;
         rest = &tail[1..];
     }
     acc.finish()
 }
-fn iso8601_alternative(text: &str) -> Parsed<Interval> {
-    use Problem::BadFormat;
-    let body = &text[1..];
-    let (date, time) = match body.find(['T', 't']) {
-        Some(at) => (&body[..at], Some(&body[at + 1..])),
-        None => (body, None),
-    };
-    let mut acc = Acc::default();
-    if !date.is_empty() {
-        let (neg, d) = date.strip_prefix('-').map_or((false, date), |d| (true, d));
-        for (part, u) in d.split('-').zip([Unit::Months(12), Unit::Months(1), Unit::Days(1)]) {
-            let (int, frac) = number(part)?;
-            acc.add(u, if neg { -int } else { int }, if neg { -frac } else { frac })?;
-        }
-        if d.split('-').count() > 3 {
-            return Err(BadFormat);
-        }
+/// A number with its own sign and, for the sake of old, an exponent.
+fn iso_number(text: &str) -> Parsed<(i64, f64)> {
+    let negative = text.starts_with('-');
+    let body = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if !body.bytes().any(|b| b.is_ascii_digit()) {
+        return Err(Problem::BadFormat);
     }
-    if let Some(time) = time {
-        let (neg, t) = time.strip_prefix('-').map_or((false, time), |d| (true, d));
-        let units = [USECS_PER_HOUR, USECS_PER_MINUTE, USECS_PER_SEC];
-        for (part, u) in t.split(':').zip(units) {
-            let (int, frac) = number(part)?;
-            acc.add(Unit::Micros(u), if neg { -int } else { int }, if neg { -frac } else { frac })?;
-        }
+    if body.contains(['e', 'E']) {
+        let v: f64 = text.parse().map_err(|_| Problem::BadFormat)?;
+        return if v.abs() < 9.2e18 { Ok((v.trunc() as i64, v.fract())) } else { Err(Problem::FieldOverflow) };
     }
-    acc.finish()
+    number(body, negative)
+}
+fn iso_date(text: &str, acc: &mut Acc) -> Parsed<()> {
+    if text.len() == 8 && text.bytes().all(|b| b.is_ascii_digit()) {
+        let v = number(text, false)?.0;
+        acc.add(Unit::Months(12), v / 10_000, 0.0)?;
+        acc.add(Unit::Months(1), v / 100 % 100, 0.0)?;
+        return acc.add(Unit::Days(1), v % 100, 0.0);
+    }
+    let (sign, body) = text.split_at(usize::from(text.starts_with(['-', '+'])));
+    let mut units = [Unit::Months(12), Unit::Months(1), Unit::Days(1)].into_iter();
+    for (i, part) in body.split('-').enumerate() {
+        let u = units.next().ok_or(Problem::BadFormat)?;
+        let (int, frac) = if i == 0 { iso_number(&format!("{sign}{part}"))? } else { iso_number(part)? };
+        acc.add(u, int, frac)?;
+    }
+    Ok(())
+}
+/// hhmmss, hh, hh:mm:ss.
+fn iso_time(text: &str, acc: &mut Acc) -> Parsed<()> {
+    let units = [USECS_PER_HOUR, USECS_PER_MINUTE, USECS_PER_SEC];
+    if text.len() == 6 && text.bytes().all(|b| b.is_ascii_digit()) {
+        let v = number(text, false)?.0;
+        for (n, u) in [v / 10_000, v / 100 % 100, v % 100].into_iter().zip(units) {
+            acc.add(Unit::Micros(u), n, 0.0)?;
+        }
+        return Ok(());
+    }
+    let mut units = units.into_iter();
+    for part in text.split(':') {
+        let (int, frac) = iso_number(part)?;
+        acc.add(Unit::Micros(units.next().ok_or(Problem::BadFormat)?), int, frac)?;
+    }
+    Ok(())
 }
 
 /// Applies `interval(p)` and field ranges.

@@ -816,7 +816,8 @@ fn time_in_range(tm: &Tm) -> bool {
         || tm.micros < 0
         || tm.micros > 1_000_000
         || tm.hour > 24
-        || (tm.hour == 24 && (tm.minute > 0 || tm.second > 0 || tm.micros > 0)))
+        // Hour 24 and second 60 are allowed as far as the day reaches.
+        || tm.time_micros() > USECS_PER_DAY)
 }
 
 /// `.123` in microseconds, rounded.

@@ -54,6 +54,20 @@ fn interval_neg(v: &Interval) -> Result<Interval> {
     };
     neg().filter(|v| !v.is_infinite()).ok_or_else(interval_range)
 }
+/// Not by negation: the least interval has no negative.
+fn interval_subtract(a: &Interval, b: &Interval) -> Result<Interval> {
+    if a.is_infinite() || b.is_infinite() {
+        return interval_add(a, &interval_neg(b)?);
+    }
+    let difference = || {
+        Some(Interval {
+            months: a.months.checked_sub(b.months)?,
+            days: a.days.checked_sub(b.days)?,
+            micros: a.micros.checked_sub(b.micros)?,
+        })
+    };
+    difference().filter(|v| !v.is_infinite()).ok_or_else(interval_range)
+}
 /// Rounds away floating-point noise below a microsecond.
 fn round_secs(v: f64) -> f64 {
     (v * 1e6).round_ties_even() / 1e6
@@ -330,7 +344,7 @@ impl Field {
     }
     fn float(&self) -> Datum {
         match self {
-            Field::Exact(v, scale) => Datum::Float8(*v as f64 / 10f64.powi(*scale)),
+            Field::Exact(v, scale) => Datum::Float8(Numeric::from_scaled(*v, *scale).to_f64()),
             Field::Infinite(neg) => Datum::Float8(if *neg { f64::NEG_INFINITY } else { f64::INFINITY }),
             Field::Null => Datum::Null,
         }
@@ -339,7 +353,7 @@ impl Field {
 fn infinite_field(p: Part, negative: bool, interval: bool) -> Field {
     use Part::*;
     let grows = if interval {
-        matches!(p, Hour | Day | Week | Year | Decade | Century | Millennium | Epoch)
+        matches!(p, Hour | Day | Year | Decade | Century | Millennium | Epoch)
     } else {
         matches!(p, Year | Decade | Century | Millennium | Epoch | IsoYear | Julian)
     };
@@ -628,7 +642,7 @@ fn date_value(y: i32, m: i32, d: i32) -> Result<Tm> {
 fn time_value(h: i32, m: i32, s: f64) -> Result<i64> {
     let shown = format!("{h}:{m:02}:{}", {
         let t = crate::io::float::general(s, 6);
-        if s >= 0.0 && s < 10.0 { format!("0{t}") } else { t }
+        if t.len() < 2 { format!("0{t}") } else { t }
     });
     let bad = || overflow(&format!("time field value out of range: {shown}"));
     if s.is_nan() || !(0.0..=60.0).contains(&s) || !(0..=24).contains(&h) || !(0..=59).contains(&m) {
@@ -768,7 +782,7 @@ scalars! {
     fn timestamptz_pl_interval_at_zone(_c; t: timestamp, v: interval, z: text) = TimestampTz(timestamptz_add(t, &v, &named_zone(z)?)?);
     fn timestamptz_mi_interval_at_zone(_c; t: timestamp, v: interval, z: text) = TimestampTz(timestamptz_add(t, &interval_neg(&v)?, &named_zone(z)?)?);
     fn interval_pl(_c; a: interval, b: interval) = interval_add(&a, &b)?;
-    fn interval_mi(_c; a: interval, b: interval) = interval_add(&a, &interval_neg(&b)?)?;
+    fn interval_mi(_c; a: interval, b: interval) = interval_subtract(&a, &b)?;
     fn interval_um(_c; a: interval) = interval_neg(&a)?;
     fn interval_mul(_c; a: interval, f: float8) = interval_multiply(&a, f)?;
     fn mul_d_interval(_c; f: float8, a: interval) = interval_multiply(&a, f)?;

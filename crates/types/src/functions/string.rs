@@ -404,11 +404,9 @@ pub fn text_format(c: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
                         }
                         n as usize - 1
                     }
-                    None => {
-                        next += 1;
-                        next - 1
-                    }
+                    None => next,
                 };
+                next = at + 1;
                 let d = values.get(at).ok_or_else(too_few)?;
                 width = Some(if d.is_null() { 0 } else { shown(d, c)?.parse().unwrap_or(0) });
             } else {

@@ -75,7 +75,21 @@ impl Numeric {
             }
         }
         x.round_in_place(rscale);
-        x
+        if rscale < 0 {
+            return x;
+        }
+        // Rounding what was rounded before may be off by one in the last place: the exact squares decide.
+        let (half, unit) = (Numeric::from_scaled(5, rscale + 1), Numeric::from_scaled(1, rscale));
+        let square = |n: Numeric| n.mul_exact(&n);
+        let mut r = if square(x.sub(&half)) > *self {
+            x.sub(&unit)
+        } else if square(x.add(&half)) <= *self {
+            x.add(&unit)
+        } else {
+            x
+        };
+        r.dscale = rscale;
+        r
     }
 
     pub fn exp(&self) -> Result<Numeric> {

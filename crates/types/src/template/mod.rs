@@ -88,6 +88,8 @@ static PATTERNS: [Pattern; 58] = [
     pattern("DDD", Key::DayOfYear, true, Gregorian),
     pattern("DD", Key::DayOfMonth, true, Gregorian),
     pattern("DY", Key::DayShort, false, Any),
+    pattern("Day", Key::DayName, false, Any),
+    pattern("Dy", Key::DayShort, false, Any),
     pattern("D", Key::DayOfWeek, true, Gregorian),
     pattern("FF1", Key::Fraction(1), true, Any),
     pattern("FF2", Key::Fraction(2), true, Any),
@@ -111,6 +113,8 @@ static PATTERNS: [Pattern; 58] = [
     pattern("MM", Key::Month, true, Gregorian),
     pattern("MONTH", Key::MonthName, false, Gregorian),
     pattern("MON", Key::MonthShort, false, Gregorian),
+    pattern("Month", Key::MonthName, false, Gregorian),
+    pattern("Mon", Key::MonthShort, false, Gregorian),
     pattern("MS", Key::Millis, true, Any),
     pattern("OF", Key::Offset, false, Any),
     pattern("P.M.", Key::HalfDay, false, Any),
@@ -131,11 +135,6 @@ static PATTERNS: [Pattern; 58] = [
     pattern("YYY", Key::Year(3), true, Gregorian),
     pattern("YY", Key::Year(2), true, Gregorian),
     pattern("Y", Key::Year(1), true, Gregorian),
-    // Names with a capital first are patterns of their own.
-    pattern("Day", Key::DayName, false, Any),
-    pattern("Dy", Key::DayShort, false, Any),
-    pattern("Month", Key::MonthName, false, Gregorian),
-    pattern("Mon", Key::MonthShort, false, Gregorian),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -426,17 +426,16 @@ impl Picture {
             val = shifted(v, self.multi as i32);
             self.pre += self.multi;
         }
+        let named = if val.is_nan() { "NaN" } else { "Infinity" };
+        let whole = if val.is_finite() { format!("{:.0}", val.abs()).len() } else { named.len() };
+        // No more digits than the type holds.
+        self.post = self.post.min(significant.saturating_sub(whole));
         let text = if val.is_finite() {
-            // No more digits than the type holds.
-            let whole = format!("{:.0}", val.abs()).len();
-            self.post = self.post.min(significant.saturating_sub(whole));
             format!("{:.*}", self.post, val)
-        } else if val.is_nan() {
-            "NaN".into()
-        } else if val > 0.0 {
-            "Infinity".into()
+        } else if val == f64::NEG_INFINITY {
+            format!("-{named}")
         } else {
-            "-Infinity".into()
+            named.into()
         };
         let d = self.fit(&text);
         self.write(&d)
