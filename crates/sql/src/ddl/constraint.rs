@@ -61,6 +61,19 @@ fn deferral_of(c: &nodes::Constraint, all: &[&nodes::Constraint]) -> Deferral {
     found
 }
 
+fn is_enforced(c: &nodes::Constraint, all: &[&nodes::Constraint]) -> bool {
+    let is_attribute = |k: &nodes::Constraint| {
+        matches!(
+            k.contype,
+            C::CONSTR_ATTR_DEFERRABLE | C::CONSTR_ATTR_NOT_DEFERRABLE | C::CONSTR_ATTR_DEFERRED | C::CONSTR_ATTR_IMMEDIATE
+                | C::CONSTR_ATTR_ENFORCED | C::CONSTR_ATTR_NOT_ENFORCED
+        )
+    };
+    let at = all.iter().position(|other| std::ptr::eq(*other, c)).map_or(all.len(), |i| i + 1);
+    let mut attributes = all.get(at..).unwrap_or(&[]).iter().take_while(|k| is_attribute(k));
+    c.is_enforced && !attributes.any(|k| k.contype == C::CONSTR_ATTR_NOT_ENFORCED)
+}
+
 impl Session {
     /// Adds one constraint. `all`: the constraints of the same command, for names already spoken for.
     pub(super) fn add_constraint(
@@ -74,6 +87,9 @@ impl Session {
     ) -> Result<()> {
         let table = self.table_by_oid(table, runtime)?;
         let deferral = deferral_of(c, all);
+        if matches!(c.contype, C::CONSTR_CHECK | C::CONSTR_FOREIGN) && !is_enforced(c, all) {
+            return Err(Error::unsupported("NOT ENFORCED constraints are not supported"));
+        }
         match c.contype {
             C::CONSTR_PRIMARY | C::CONSTR_UNIQUE => self.add_key(&table, c, column, deferral, runtime),
             C::CONSTR_CHECK => self.add_check(&table, c, all, runtime),
