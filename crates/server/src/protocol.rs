@@ -189,7 +189,8 @@ fn dispatch(session: &mut Session, skip_to_sync: &mut bool, message: &[u8], runt
 
 /// A message that could not be decoded: the stream's framing is not to be trusted any more.
 fn is_malformed(e: &Error) -> bool {
-    e.message().contains("message")
+    // A Bind with a wrong number of parameters is well formed.
+    e.message().contains("message") && !e.message().starts_with("bind message supplies")
 }
 
 fn perform(session: &mut Session, message: Frontend<'_>, runtime: &CoroutineRuntime, client: &mut WireClient<'_>) -> Result<()> {

@@ -210,11 +210,7 @@ impl Binder<'_> {
             Node::UpdateStmt(s) => self.bind_update(s, outer),
             Node::DeleteStmt(s) => self.bind_delete(s, outer),
             Node::MergeStmt(s) => self.bind_merge(s, outer),
-            other => {
-                let name = format!("{other:?}");
-                let name = name.split(['(', ' ']).next().unwrap_or("statement").to_string();
-                Err(Error::unsupported(format!("{name} cannot be planned")))
-            }
+            _ => Err(Error::unsupported("a utility statement here cannot be planned")),
         }
     }
 }

@@ -88,6 +88,9 @@ impl Binder<'_> {
         let left = self.bind_select(l, Some(&inner))?;
         let columns = self.cte_columns(&left, c)?;
         inner.ctes.push(CteRef { name: name.to_string(), id, columns: columns.clone(), recursive_self: true });
+        if r.locking_clause().len() > 0 || s.locking_clause().len() > 0 {
+            return Err(Error::unsupported("FOR UPDATE/SHARE in a recursive query is not implemented"));
+        }
         let right = self.bind_select(r, Some(&inner))?;
         check_recursive_term(&right, id, name)?;
         for (lt, rt) in left.targets.iter().filter(|t| !t.junk).zip(right.targets.iter().filter(|t| !t.junk)) {

@@ -61,6 +61,19 @@ fn deferral_of(c: &nodes::Constraint, all: &[&nodes::Constraint]) -> Deferral {
     found
 }
 
+fn is_enforced(c: &nodes::Constraint, all: &[&nodes::Constraint]) -> bool {
+    let is_attribute = |k: &nodes::Constraint| {
+        matches!(
+            k.contype,
+            C::CONSTR_ATTR_DEFERRABLE | C::CONSTR_ATTR_NOT_DEFERRABLE | C::CONSTR_ATTR_DEFERRED | C::CONSTR_ATTR_IMMEDIATE
+                | C::CONSTR_ATTR_ENFORCED | C::CONSTR_ATTR_NOT_ENFORCED
+        )
+    };
+    let at = all.iter().position(|other| std::ptr::eq(*other, c)).map_or(all.len(), |i| i + 1);
+    let mut attributes = all.get(at..).unwrap_or(&[]).iter().take_while(|k| is_attribute(k));
+    c.is_enforced && !attributes.any(|k| k.contype == C::CONSTR_ATTR_NOT_ENFORCED)
+}
+
 impl Session {
     /// Adds one constraint. `all`: the constraints of the same command, for names already spoken for.
     pub(super) fn add_constraint(
@@ -74,9 +87,12 @@ impl Session {
     ) -> Result<()> {
         let table = self.table_by_oid(table, runtime)?;
         let deferral = deferral_of(c, all);
+        if matches!(c.contype, C::CONSTR_CHECK | C::CONSTR_FOREIGN) && !is_enforced(c, all) {
+            return Err(Error::unsupported("NOT ENFORCED constraints are not supported"));
+        }
         match c.contype {
             C::CONSTR_PRIMARY | C::CONSTR_UNIQUE => self.add_key(&table, c, column, deferral, runtime),
-            C::CONSTR_CHECK => self.add_check(&table, c, column, all, runtime),
+            C::CONSTR_CHECK => self.add_check(&table, c, all, runtime),
             C::CONSTR_FOREIGN => self.add_foreign_key(&table, c, column, deferral, runtime),
             C::CONSTR_EXCLUSION => Err(Error::unsupported("exclusion constraints are not supported")),
             _ => Ok(()),
@@ -185,25 +201,32 @@ impl Session {
         Ok(())
     }
 
-    fn add_check(&mut self, table: &Arc<Table>, c: &nodes::Constraint, column: Option<&str>, all: &[&nodes::Constraint], runtime: &dyn Runtime) -> Result<()> {
+    fn add_check(&mut self, table: &Arc<Table>, c: &nodes::Constraint, all: &[&nodes::Constraint], runtime: &dyn Runtime) -> Result<()> {
         let sql = self.expression_text(c.raw_expr(), runtime)?;
         let used = self.with_catalog(runtime, |host| {
-            let mut bound = Ok(());
+            let mut bound = Ok(Vec::new());
             runtime.on_large_stack(&mut || {
-                bound = crate::bind::bind_expression(&sql, Some(table), &host.reader, Some((oids::BOOL, -1))).map(|_| ());
+                bound = crate::bind::bind_expression(&sql, Some(table), &host.reader, Some((oids::BOOL, -1))).map(|b| {
+                    let mut used = Vec::new();
+                    columns_in(&b.expr, b.rel, &mut used);
+                    used
+                });
             });
             bound.map_err(|mut e| {
                 e.0.position = None;
                 e
             })
         });
-        used?;
+        let used = used?;
         let name = match c.conname() {
             Some(name) => name.to_string(),
             None => {
                 let taken: Vec<&str> = all.iter().filter_map(|o| o.conname()).collect();
-                let part: Vec<String> = column.iter().map(|s| s.to_string()).collect();
-                let part = if part.is_empty() { self.only_column_of(table, &sql) } else { part };
+                // Named after the column if there is only one in it.
+                let part = match used.as_slice() {
+                    [one] => table.columns.get(*one as usize - 1).map(|c| c.name.clone()).into_iter().collect(),
+                    _ => Vec::new(),
+                };
                 self.free_constraint_name(table, &part, "check", &taken, runtime)?
             }
         };
@@ -237,19 +260,6 @@ impl Session {
     }
 
     /// PostgreSQL names a check after the column if it uses just one.
-    fn only_column_of(&self, table: &Table, sql: &str) -> Vec<String> {
-        let is_word = |c: char| c.is_alphanumeric() || c == '_';
-        let uses = |name: &str| {
-            sql.match_indices(name).any(|(at, _)| {
-                let before = sql[..at].chars().next_back().is_some_and(is_word);
-                let after = sql[at + name.len()..].chars().next().is_some_and(is_word);
-                !before && !after
-            })
-        };
-        let used: Vec<String> = table.columns.iter().filter(|c| !c.dropped && uses(&c.name)).map(|c| c.name.clone()).collect();
-        if used.len() == 1 { used } else { Vec::new() }
-    }
-
     pub(super) fn validate_check(&mut self, table: &Arc<Table>, name: &str, sql: &str, runtime: &dyn Runtime) -> Result<()> {
         let from = self.qualified_name(table);
         let rows = self.query(&format!("SELECT 1 FROM {from} WHERE NOT ({sql}) LIMIT 1"), runtime)?;
@@ -552,4 +562,16 @@ pub(super) fn object_name(first: &str, second: &str, label: &str) -> String {
         name = format!("{name}_{}", cut(second, b));
     }
     format!("{name}_{label}")
+}
+
+/// Attribute numbers of the columns of relation `rel` in an expression, each once.
+fn columns_in(e: &crate::bind::ir::Expr, rel: u32, out: &mut Vec<i16>) {
+    if let crate::bind::ir::ExprKind::Column(c) = &e.kind
+        && c.rel == rel
+        && c.att > 0
+        && !out.contains(&c.att)
+    {
+        out.push(c.att);
+    }
+    e.for_children(&mut |child| columns_in(child, rel, out));
 }

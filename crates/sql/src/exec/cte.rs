@@ -104,6 +104,11 @@ fn advance(cte: usize, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()>
     rt.ctes[cte] = Some(c);
     let mut next: (Vec<Datum>, usize) = (Vec::new(), 0);
     recursive.rescan(rt);
+    for n in info.inner.clone() {
+        if let Some(slot) = rt.ctes.get_mut(n) {
+            *slot = None;
+        }
+    }
     loop {
         batch.clear();
         cx.park.checkpoint()?;

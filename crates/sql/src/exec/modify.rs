@@ -226,11 +226,7 @@ impl ModifyState {
     fn on_conflict(&mut self, m: &ModifyPlan, input: &[Datum], proposed: &[Datum], rid: RowId, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
         let Some(update) = m.conflict.as_ref().and_then(|c| c.update.as_ref()) else { return Ok(true) };
         if self.touched.contains(&rid) {
-            return Err(Error::new(
-                sqlstate::CARDINALITY_VIOLATION,
-                "ON CONFLICT DO UPDATE command cannot affect row a second time",
-            )
-            .with_hint("Ensure that no rows proposed for insertion within the same command have duplicate constrained values."));
+            return Err(second_time());
         }
         let options = WriteOptions { wait: WaitPolicy::Wait, latest: true, key_update: false };
         match m.heap.lock_row(cx.txn, rid, &cx.snapshot, RowLockMode::NoKeyUpdate, &options, cx.park)? {
@@ -259,6 +255,8 @@ impl ModifyState {
         write::complete(m, &mut new, rt, cx)?;
         match self.write_update(m, rid, &old, &new, true, rt, cx)? {
             WriteOutcome::Done => {}
+            // By another part of this same command.
+            WriteOutcome::SelfModified => return Err(second_time()),
             _ => return Ok(false),
         }
         self.touched.insert(rid);
@@ -392,4 +390,9 @@ impl ModifyState {
             }
         }
     }
+}
+
+fn second_time() -> Error {
+    Error::new(sqlstate::CARDINALITY_VIOLATION, "ON CONFLICT DO UPDATE command cannot affect row a second time")
+        .with_hint("Ensure that no rows proposed for insertion within the same command have duplicate constrained values.")
 }

@@ -15,6 +15,7 @@ impl Planner<'_> {
             union_all: false,
             types: Vec::new(),
             width: 0,
+            inner: 0..0,
         });
         self.cte_numbers.borrow_mut().insert(c.id, number);
         let targets = match &c.query.body {
@@ -23,6 +24,7 @@ impl Planner<'_> {
         };
         let types: Vec<Oid> = targets.iter().filter(|t| !t.junk).map(|t| self.base_type(t.expr.ty)).collect();
         let width = types.len();
+        let mut inner = 0..0;
         let (node, recursive, union_all) = match (&c.query.body, c.recursive) {
             (Body::SetOp { left, right, all, .. }, true) => {
                 for inner in &c.query.ctes {
@@ -32,7 +34,9 @@ impl Planner<'_> {
                     return Err(Error::unsupported("ORDER BY, LIMIT or OFFSET in a recursive query"));
                 }
                 let first = self.plan_query(left, 0)?;
+                let start = self.ctes.borrow().len();
                 let next = self.plan_query(right, 0)?;
+                inner = start..self.ctes.borrow().len();
                 (first.node, Some(next.node), *all)
             }
             _ => (self.plan_query(&c.query, 0)?.node, None, false),
@@ -41,7 +45,7 @@ impl Planner<'_> {
             self.run_always.borrow_mut().push(number);
         }
         if let Some(slot) = self.ctes.borrow_mut().get_mut(number) {
-            *slot = CtePlan { id: c.id, name: c.name.clone(), node, recursive, union_all, types, width };
+            *slot = CtePlan { id: c.id, name: c.name.clone(), node, recursive, union_all, types, width, inner };
         }
         Ok(())
     }

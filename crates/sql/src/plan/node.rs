@@ -72,6 +72,8 @@ pub struct CtePlan {
     pub union_all: bool,
     pub types: Vec<Oid>,
     pub width: usize,
+    /// WITH queries of the recursive term: they start anew in each round.
+    pub inner: std::ops::Range<usize>,
 }
 
 pub struct Node {

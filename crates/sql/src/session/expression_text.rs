@@ -25,8 +25,13 @@ pub(super) fn canonical(host: &StatementHost<'_>, sql: &str, table: &Arc<Table>,
     shown.unwrap_or_else(|| sql.to_string())
 }
 
+fn is_unknown_literal(e: &Expr) -> bool {
+    e.ty == oids::UNKNOWN && matches!(e.kind, ExprKind::Const(Datum::Text(_)))
+}
+
 fn without_implicit_casts(e: &Expr) -> &Expr {
     match &e.kind {
+        ExprKind::Cast { arg, .. } if is_unknown_literal(arg) => e,
         ExprKind::Cast { arg, explicit: false, .. } => without_implicit_casts(arg),
         ExprKind::Func(f) if f.form == FuncForm::ImplicitCast => f.args.first().map_or(e, without_implicit_casts),
         _ => e,
@@ -148,6 +153,12 @@ impl Printer<'_> {
             (ExprKind::Cast { kind: CastKind::Typmod, .. }, Some(inner)) if arg.ty == e.ty => inner,
             _ => arg,
         };
+        if let ExprKind::Const(Datum::Text(text)) = &arg.kind
+            && arg.ty == oids::UNKNOWN
+        {
+            let value = kilndb_types::io::input(e.ty, text, -1, &self.host.eval()).ok()?;
+            return self.constant(&value, e.ty, -1, true);
+        }
         let target = self.host.reader.format_type(e.ty, e.typmod);
         if let ExprKind::Const(value) = &arg.kind
             && arg.ty == e.ty

@@ -105,3 +105,24 @@ fn quoted_name(text: &str) -> Option<(String, &str)> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(text: &str, strict: bool) -> Option<Vec<String>> {
+        match parse_ident(text, strict).ok()? {
+            Datum::Array(a) => Some(a.elements.iter().map(|d| if let Datum::Text(t) = d { t.to_string() } else { String::new() }).collect()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn identifiers_are_taken_apart() {
+        assert_eq!(parts("Foo.\"B\"\"c\" . d1", true), Some(vec!["foo".into(), "B\"c".into(), "d1".into()]));
+        assert_eq!(parts("a.b c", false), Some(vec!["a".into(), "b".into()]));
+        for wrong in ["a.b c", "", ".a", "a.", "\"\"", "\"a", "1a"] {
+            assert_eq!(parts(wrong, true), None, "{wrong}");
+        }
+    }
+}
