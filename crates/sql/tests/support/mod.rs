@@ -284,6 +284,7 @@ impl Db {
                 catalog: &self.catalog,
                 session: &NoSession,
                 work_mem_bytes: 4 << 20,
+                source: None,
                 pending: &mut pending,
             };
             let mut sink = Lines(Vec::new(), plan.columns.iter().map(|c| c.type_oid).collect());
