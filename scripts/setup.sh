@@ -37,7 +37,7 @@ for group in "$@"; do
         has_c_headers || need libc6-dev
         has_libclang || need libclang-dev
         command -v cargo >/dev/null 2>&1 || {
-            echo "setup: cargo is missing: install Rust first (https://rustup.rs)" >&2
+            echo "setup: cargo is missing: install Rust first" >&2
             exit 1
         }
         ;;

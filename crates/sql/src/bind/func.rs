@@ -99,6 +99,12 @@ impl Binder<'_> {
         let (args, ty) = self.call_arguments(&candidate, args, loc)?;
         if kind == b'f' {
             let info = &candidate.info;
+            // pg_typeof: what the binder knows, whatever the value.
+            if info.oid == 1619
+                && let Some(argument) = args.first()
+            {
+                return Ok(Expr::new(ExprKind::Const(kilndb_types::Datum::Oid(argument.ty)), ty).at(loc));
+            }
             if info.returns_set {
                 self.check_srf_place(scope, loc)?;
                 scope.saw_srf.set(true);

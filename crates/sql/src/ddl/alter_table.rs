@@ -150,10 +150,14 @@ impl Session {
         if not_null {
             self.set_not_null(&table, &[attnum], runtime)?;
         }
+        let mut all: Vec<&nodes::Constraint> = Vec::new();
         for constraint in definition.constraints() {
             if let Node::Constraint(k) = constraint {
-                self.add_constraint(table.oid, k, Some(&column.name), &[], source, runtime)?;
+                all.push(k);
             }
+        }
+        for k in &all {
+            self.add_constraint(table.oid, k, Some(&column.name), &all, source, runtime)?;
         }
         Ok(())
     }

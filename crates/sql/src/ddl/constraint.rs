@@ -37,6 +37,30 @@ pub(super) struct ForeignPart {
     pub equal_operators: Vec<Oid>,
 }
 
+/// DEFERRABLE, INITIALLY DEFERRED.
+#[derive(Clone, Copy)]
+struct Deferral {
+    deferrable: bool,
+    deferred: bool,
+}
+
+/// A column's constraint has its DEFERRABLE and the like as separate nodes behind it.
+fn deferral_of(c: &nodes::Constraint, all: &[&nodes::Constraint]) -> Deferral {
+    let mut found = Deferral { deferrable: c.deferrable, deferred: c.initdeferred };
+    let at = all.iter().position(|other| std::ptr::eq(*other, c)).map_or(all.len(), |i| i + 1);
+    for attribute in all.get(at..).unwrap_or(&[]) {
+        match attribute.contype {
+            C::CONSTR_ATTR_DEFERRABLE => found.deferrable = true,
+            C::CONSTR_ATTR_NOT_DEFERRABLE => found.deferrable = false,
+            C::CONSTR_ATTR_DEFERRED => (found.deferrable, found.deferred) = (true, true),
+            C::CONSTR_ATTR_IMMEDIATE => found.deferred = false,
+            C::CONSTR_ATTR_ENFORCED => {}
+            _ => break,
+        }
+    }
+    found
+}
+
 impl Session {
     /// Adds one constraint. `all`: the constraints of the same command, for names already spoken for.
     pub(super) fn add_constraint(
@@ -49,10 +73,11 @@ impl Session {
         runtime: &dyn Runtime,
     ) -> Result<()> {
         let table = self.table_by_oid(table, runtime)?;
+        let deferral = deferral_of(c, all);
         match c.contype {
-            C::CONSTR_PRIMARY | C::CONSTR_UNIQUE => self.add_key(&table, c, column, runtime),
+            C::CONSTR_PRIMARY | C::CONSTR_UNIQUE => self.add_key(&table, c, column, deferral, runtime),
             C::CONSTR_CHECK => self.add_check(&table, c, column, all, runtime),
-            C::CONSTR_FOREIGN => self.add_foreign_key(&table, c, column, runtime),
+            C::CONSTR_FOREIGN => self.add_foreign_key(&table, c, column, deferral, runtime),
             C::CONSTR_EXCLUSION => Err(Error::unsupported("exclusion constraints are not supported")),
             _ => Ok(()),
         }?;
@@ -60,7 +85,7 @@ impl Session {
         Ok(())
     }
 
-    fn add_key(&mut self, table: &Arc<Table>, c: &nodes::Constraint, column: Option<&str>, runtime: &dyn Runtime) -> Result<()> {
+    fn add_key(&mut self, table: &Arc<Table>, c: &nodes::Constraint, column: Option<&str>, deferral: Deferral, runtime: &dyn Runtime) -> Result<()> {
         let primary = c.contype == C::CONSTR_PRIMARY;
         if primary && table.indexes.iter().any(|i| i.primary) {
             return Err(Error::new(
@@ -97,7 +122,7 @@ impl Session {
             unique: true,
             primary,
             nulls_not_distinct: c.nulls_not_distinct,
-            immediate: !c.deferrable,
+            immediate: !deferral.deferrable,
             predicate: None,
             options: self.storage_options(c.options())?,
             method: 403,
@@ -110,8 +135,8 @@ impl Session {
                 table: &table,
                 columns: &columns,
                 index,
-                deferrable: c.deferrable,
-                deferred: c.initdeferred,
+                deferrable: deferral.deferrable,
+                deferred: deferral.deferred,
                 validated: true,
                 no_inherit: true,
                 expression: None,
@@ -239,7 +264,7 @@ impl Session {
         .with_constraint(name))
     }
 
-    fn add_foreign_key(&mut self, table: &Arc<Table>, c: &nodes::Constraint, column: Option<&str>, runtime: &dyn Runtime) -> Result<()> {
+    fn add_foreign_key(&mut self, table: &Arc<Table>, c: &nodes::Constraint, column: Option<&str>, deferral: Deferral, runtime: &dyn Runtime) -> Result<()> {
         let target = c.pktable().ok_or_else(|| Error::internal("a foreign key without a target"))?;
         let target = self.relation_of(target, runtime)?;
         if !matches!(target.kind, TableKind::Table) {
@@ -296,8 +321,8 @@ impl Session {
                 table,
                 columns: &columns,
                 index,
-                deferrable: c.deferrable,
-                deferred: c.initdeferred,
+                deferrable: deferral.deferrable,
+                deferred: deferral.deferred,
                 validated: !c.skip_validation,
                 no_inherit: true,
                 expression: None,

@@ -285,7 +285,7 @@ impl Session {
         let mut columns = Vec::new();
         for key in &new.keys {
             let name = match key.attnum {
-                0 => "expr".to_string(),
+                0 => expression_column_name(key.expression_sql.as_deref().unwrap_or("")),
                 n => table.columns[n as usize - 1].name.clone(),
             };
             columns.push(NewColumn { name, type_oid: key.type_oid, typmod: -1, collation: key.collation, ..NewColumn::default() });
@@ -305,4 +305,22 @@ impl Session {
         }
         columns
     }
+}
+
+/// Called after the function that the expression calls, else `expr`.
+fn expression_column_name(sql: &str) -> String {
+    let end = sql.find('(').unwrap_or(0);
+    let name = sql.get(..end).unwrap_or("").rsplit('.').next().unwrap_or("").to_ascii_lowercase();
+    let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_');
+    // The parenthesis after the name must be closed by the expression's last character.
+    let mut depth = 0;
+    let closed_early = sql.char_indices().any(|(i, c)| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        c == ')' && depth == 0 && i + 1 < sql.len()
+    });
+    if is_name && !closed_early { name } else { "expr".to_string() }
 }

@@ -145,7 +145,6 @@ impl Session {
                 kilndb_base::Severity::Warning,
                 "SET CONSTRAINTS can only be used in transaction blocks",
             ));
-            return Ok("SET CONSTRAINTS".to_string());
         }
         self.begin_statement(runtime)?;
         if s.constraints().len() == 0 {

@@ -37,7 +37,7 @@ pub(super) fn call(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Resu
         "pg_get_expr" => {
             let Some(Datum::Text(sql)) = args.first() else { return Ok(Datum::Null) };
             let Some(table) = host.reader.table_by_oid(oid_of(args.get(1)))? else { return Ok(Datum::text(&**sql)) };
-            let default = table.columns.iter().find(|c| c.default_sql.as_deref() == Some(sql)).map(|c| (c.type_oid, c.typmod));
+            let default = table.columns.iter().find(|c| c.default_sql.as_deref() == Some(sql)).map(|c| (c.type_oid, -1));
             Ok(Datum::text(canonical(host, sql, &table, default, is_pretty(args.get(2)))))
         }
         "pg_get_indexdef" => {

@@ -74,7 +74,10 @@ fn bool_of(d: Option<&Datum>) -> bool {
 }
 
 impl SessionHost for StatementHost<'_> {
-    fn call_session_function(&self, _oid: Oid, name: &str, args: &[Datum], env: &mut CallEnv<'_>) -> Option<Result<Datum>> {
+    fn call_session_function(&self, oid: Oid, name: &str, args: &[Datum], env: &mut CallEnv<'_>) -> Option<Result<Datum>> {
+        if let Some(done) = super::array_functions::call(oid, args) {
+            return Some(done);
+        }
         if !SESSION_FUNCTIONS.contains(&name) {
             return None;
         }

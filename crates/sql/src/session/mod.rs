@@ -6,6 +6,7 @@
 //! 2. A client is told of a commit only after `Engine::wait_flushed`, unless synchronous_commit is off.
 //! 3. Plans are shared and read-only; what an execution changes belongs to the session.
 
+mod array_functions;
 mod constraints;
 mod cursor;
 mod definitions;

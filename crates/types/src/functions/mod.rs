@@ -37,6 +37,7 @@ pub mod convert;
 pub mod datetime;
 pub mod float;
 pub mod hashing;
+pub mod inout;
 pub mod int;
 pub mod misc;
 pub mod numeric;
