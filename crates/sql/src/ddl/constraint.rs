@@ -109,6 +109,9 @@ impl Session {
                 format!("multiple primary keys for table \"{}\" are not allowed", table.name),
             ));
         }
+        if c.deferrable {
+            return Err(Error::unsupported("deferrable unique constraints are not supported yet"));
+        }
         if c.without_overlaps {
             return Err(Error::unsupported("WITHOUT OVERLAPS is not supported"));
         }
