@@ -105,6 +105,10 @@ impl Park for CoroutineRuntime {
         if self.wake.take() {
             return Ok(());
         }
+        // Only waits for locks have no end of their own.
+        let lock_timeout = self.control.lock_timeout_nanos.load(Ordering::Relaxed);
+        let lock_deadline = (deadline_nanos.is_none() && lock_timeout != 0).then(|| process_monotonic_nanos() + lock_timeout);
+        let deadline_nanos = deadline_nanos.or(lock_deadline);
         let timeout = self.control.statement_deadline_nanos.load(Ordering::Relaxed);
         let deadline_nanos = match (deadline_nanos, timeout) {
             (d, 0) => d,
@@ -113,7 +117,11 @@ impl Park for CoroutineRuntime {
         };
         self.suspend(Yielded::Park { deadline_nanos });
         self.wake.take();
-        self.interrupts()
+        self.interrupts()?;
+        if lock_deadline.is_some_and(|end| process_monotonic_nanos() >= end) {
+            return Err(Error::new(sqlstate::LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout"));
+        }
+        Ok(())
     }
     fn park_uninterruptible(&self) {
         if self.wake.take() {

@@ -47,6 +47,7 @@ impl Shared {
             cancel_requested: AtomicBool::new(false),
             terminate_requested: AtomicBool::new(false),
             statement_deadline_nanos: AtomicU64::new(0),
+            lock_timeout_nanos: AtomicU64::new(0),
             wake,
             activity: Mutex::new(activity),
         });

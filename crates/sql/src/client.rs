@@ -57,6 +57,8 @@ pub struct SessionControl {
     pub terminate_requested: AtomicBool,
     /// Monotonic nanoseconds at which the statement times out; 0 is never.
     pub statement_deadline_nanos: AtomicU64,
+    /// How long a wait for a lock may last, in nanoseconds; 0 is for ever.
+    pub lock_timeout_nanos: AtomicU64,
     pub wake: WakeHandle,
     pub activity: Mutex<Activity>,
 }

@@ -83,6 +83,7 @@ impl Session {
             ms => kilndb_base::env::process_monotonic_nanos() + ms * 1_000_000,
         };
         control.statement_deadline_nanos.store(deadline, Ordering::Relaxed);
+        control.lock_timeout_nanos.store(self.settings.lock_timeout_ms.saturating_mul(1_000_000), Ordering::Relaxed);
         self.update_activity(runtime, |a| {
             a.state = "active";
             a.query_start = Some(now);
