@@ -58,6 +58,7 @@ impl Session {
             cancel_requested: AtomicBool::new(false),
             terminate_requested: AtomicBool::new(false),
             statement_deadline_nanos: AtomicU64::new(0),
+            lock_timeout_nanos: AtomicU64::new(0),
             wake: park.wake_handle(),
             activity: Mutex::new(Activity::default()),
         };
