@@ -12,7 +12,6 @@ pub struct Shared {
     pub env: Arc<dyn Env>,
     stop: AtomicBool,
     next_process_id: AtomicI32,
-    seed: AtomicU64,
     connected: Mutex<usize>,
 }
 
@@ -23,7 +22,6 @@ impl Shared {
             env,
             stop: AtomicBool::new(false),
             next_process_id: AtomicI32::new(1000),
-            seed: AtomicU64::new(0),
             connected: Mutex::new(0),
         }
     }
@@ -38,7 +36,6 @@ impl Shared {
         let process_id = self.next_process_id.fetch_add(1, Ordering::Relaxed) & 0x7fff_ffff;
         let mut secret = vec![0; 32];
         self.env.random_bytes(&mut secret);
-        self.seed.fetch_add(1, Ordering::Relaxed);
         *self.connected.lock().unwrap_or_else(|e| e.into_inner()) += 1;
         let activity = Activity { client_addr, ..Activity::default() };
         let control = Arc::new(SessionControl {

@@ -6,6 +6,7 @@
 //! 2. A shared table's storage is the same in every database's store.
 
 use super::builtin::{BUILTINS, SystemIndex, SystemTable};
+use crate::exec::index::prefix_range;
 use kilndb_base::park::Park;
 use kilndb_base::{Error, Oid, Result, RowId};
 use kilndb_storage::{
@@ -15,7 +16,6 @@ use kilndb_types::Datum;
 use kilndb_types::key::encode_key;
 use kilndb_types::row::{RowDescriptor, decode_row, encode_row};
 use std::collections::HashMap;
-use std::ops::Bound;
 use std::sync::{Arc, LazyLock};
 
 /// Everything fixed about a system table: shape and storage format.
@@ -147,8 +147,8 @@ impl CatalogStore {
             encode_key(shape.table.columns[*column].type_oid, value, false, false, &mut prefix)?;
         }
         let heap = self.relation(table)?;
-        let upper = successor(&prefix);
-        let mut scan = self.relation(index)?.index_scan(Bound::Included(prefix), upper, false);
+        let (lower, upper) = prefix_range(prefix);
+        let mut scan = self.relation(index)?.index_scan(lower, upper, false);
         let (mut keys, mut ends, mut rids) = (Vec::new(), Vec::new(), Vec::new());
         let (mut rows, mut bytes): (Vec<CatalogRow>, Vec<u8>) = (Vec::new(), Vec::new());
         loop {
@@ -204,18 +204,6 @@ pub fn index_key(shape: &TableShape, index: &SystemIndex, values: &[Datum]) -> R
         encode_key(shape.table.columns[*column].type_oid, &values[*column], false, false, &mut key)?;
     }
     Ok(key)
-}
-
-/// The bound after every key that starts with `prefix`.
-pub fn successor(prefix: &[u8]) -> Bound<Vec<u8>> {
-    let mut end = prefix.to_vec();
-    while let Some(last) = end.pop() {
-        if last < 0xff {
-            end.push(last + 1);
-            return Bound::Excluded(end);
-        }
-    }
-    Bound::Unbounded
 }
 
 /// Writes rows of system tables within a transaction.

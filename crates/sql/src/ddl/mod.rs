@@ -25,8 +25,6 @@ mod truncate;
 mod vacuum;
 mod view;
 
-pub(crate) use create_table::NewTable;
-
 use crate::bind;
 use crate::catalog::builtin::{FIRST_USER_OID, PG_CATALOG};
 use crate::catalog::store::{CatalogRow, CatalogWriter};

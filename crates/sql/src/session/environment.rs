@@ -2,7 +2,7 @@
 
 use super::Scratch;
 use crate::catalog::cache::{CatalogReader, Database, ObjectCache};
-use crate::catalog::{CatalogView, TableKind};
+use crate::catalog::CatalogView;
 use crate::client::Runtime;
 use crate::instance::Instance;
 use crate::settings::SessionSettings;
@@ -202,10 +202,5 @@ pub(crate) fn relation_by_text(host: &StatementHost<'_>, text: &str) -> Result<O
     host.reader
         .find_relation(schema, name)?
         .ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{shown}\" does not exist")))
-}
-
-/// True for what a sequence function may be given.
-pub(crate) fn is_sequence(host: &StatementHost<'_>, oid: Oid) -> Result<bool> {
-    Ok(host.reader.table_by_oid(oid)?.is_some_and(|t| t.kind == TableKind::Sequence))
 }
 
