@@ -21,6 +21,8 @@ use std::time::Duration;
 const WAKER: Token = Token(usize::MAX);
 /// Sessions resumed between two looks at the sockets.
 const RESUMES_PER_POLL: usize = 64;
+/// Replies wait this long at most for those of other sessions: sent together they wake the clients' threads less often.
+const REPLY_DELAY_NANOS: u64 = 50_000;
 /// Bytes read from a socket at once.
 const READ_CHUNK_BYTES: usize = 64 * 1024;
 
@@ -62,6 +64,9 @@ pub struct Worker {
     timers: BinaryHeap<Reverse<(u64, usize, u64)>>,
     stacks: Vec<corosensei::stack::DefaultStack>,
     scratch: Vec<u8>,
+    /// Sessions with replies to send, and when the first of them was queued.
+    unsent: Vec<usize>,
+    unsent_since_nanos: u64,
 }
 
 /// What a worker is made of before it has a thread.
@@ -101,6 +106,8 @@ impl Worker {
             timers: BinaryHeap::new(),
             stacks: Vec::new(),
             scratch: vec![0; READ_CHUNK_BYTES],
+            unsent: Vec::new(),
+            unsent_since_nanos: 0,
         };
         worker.run();
     }
@@ -128,6 +135,7 @@ impl Worker {
                 let Some(token) = self.ready.pop_front() else { break };
                 self.resume(token);
             }
+            self.send_replies();
         }
     }
 
@@ -258,15 +266,36 @@ impl Worker {
             Some(Yielded::Slice) => {
                 c.state = ConnectionState::Queued;
                 self.ready.push_back(token);
+                self.send_replies();
                 return;
             }
             Some(Yielded::Input) => c.state = ConnectionState::WaitingForInput,
             Some(Yielded::Output) => c.state = ConnectionState::WaitingForOutput,
         }
-        if c.has_output() {
-            c.write_output();
+        if !c.has_output() {
+            self.reconsider(token);
+            return;
         }
-        self.reconsider(token);
+        let now = process_monotonic_nanos();
+        if self.unsent.is_empty() {
+            self.unsent_since_nanos = now;
+        }
+        self.unsent.push(token);
+        if now.saturating_sub(self.unsent_since_nanos) >= REPLY_DELAY_NANOS {
+            self.send_replies();
+        }
+    }
+
+    fn send_replies(&mut self) {
+        let mut unsent = std::mem::take(&mut self.unsent);
+        for token in unsent.drain(..) {
+            let Some(Some(c)) = self.connections.get_mut(token) else { continue };
+            if c.has_output() {
+                c.write_output();
+            }
+            self.reconsider(token);
+        }
+        self.unsent = unsent;
     }
 
     fn close(&mut self, token: usize) {

@@ -39,6 +39,7 @@ pub struct Instance {
     sessions: SessionRegistry,
     oids: Mutex<OidRange>,
     pub(crate) statements: crate::session::StatementCache,
+    pub(crate) templates: crate::session::TemplateCache,
     log: LogFunction,
     pub start_unix_micros: i64,
 }
@@ -144,6 +145,7 @@ impl Instance {
             sessions: SessionRegistry::default(),
             oids: Mutex::new(OidRange { next: 0, limit: 0 }),
             statements: Default::default(),
+            templates: Default::default(),
             log: options.log,
         });
         if !map.contains_key(&bootstrap::POSTGRES) {

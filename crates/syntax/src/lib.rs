@@ -6,6 +6,8 @@
 //!
 //! Must not know: catalogs, types, plans.
 
+pub mod literals;
+
 use kilndb_base::{Error, Result, SqlState, sqlstate};
 pub use pg_raw_parse::list::NodeList;
 pub use pg_raw_parse::{ConstValue, Node, Owned, StmtList, nodes, raw};

@@ -144,6 +144,9 @@ impl Binder<'_> {
                 ExprKind::Const(d) => {
                     return match d {
                         kilndb_types::Datum::Text(t) => {
+                            if let Some(param) = self.lift_string(to, loc) {
+                                return Ok(param);
+                            }
                             let base = self.base_type(to);
                             let mut e = self.literal(t, base, loc)?;
                             e.ty = to;

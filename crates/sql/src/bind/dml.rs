@@ -288,7 +288,7 @@ impl Binder<'_> {
                         return self.err(sqlstate::SYNTAX_ERROR, "INSERT has more expressions than target columns", e.loc);
                     };
                     let c = &table.columns[i];
-                    let e = self.bind_expr(node, &place)?;
+                    let e = self.bind_value(node, &place)?;
                     let e = if matches!(e.kind, ExprKind::Default) || overriding_user && c.identity != 0 {
                         self.default_of(table, c, dml.new_rel)?
                     } else {
@@ -402,7 +402,7 @@ impl Binder<'_> {
             let c = &table.columns[i];
             let e = match t.val() {
                 Node::MultiAssignRef(m) => self.multi_assign(m, scope)?,
-                node => self.bind_expr(node, scope)?,
+                node => self.bind_value(node, scope)?,
             };
             let is_default = matches!(e.kind, ExprKind::Default);
             if c.generated != 0 && !is_default {

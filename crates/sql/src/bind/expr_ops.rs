@@ -53,12 +53,13 @@ impl Binder<'_> {
         }
         let left = match x.lexpr() {
             Node::None => None,
-            n => Some(self.bind_expr(n, scope)?),
+            n => Some(self.bind_operand(name, n, scope)?),
         };
-        let right = self.bind_expr(x.rexpr(), scope)?;
         if left.is_none() {
+            let right = self.bind_expr(x.rexpr(), scope)?;
             return self.bind_prefix(schema, name, right, x.location);
         }
+        let right = self.bind_operand(name, x.rexpr(), scope)?;
         self.make_operator(schema, name, left, right, x.location)
     }
 
@@ -256,7 +257,7 @@ impl Binder<'_> {
         let mut plain = Vec::new();
         let mut other = Vec::new();
         for item in list {
-            let e = self.bind_expr(item, scope)?;
+            let e = self.bind_value(item, scope)?;
             let mut columns = Vec::new();
             e.columns(&mut columns);
             if columns.is_empty() && !e.has_sublink() { plain.push(e) } else { other.push(e) }
@@ -296,7 +297,7 @@ impl Binder<'_> {
         let loc = x.location;
         let compare = |op: &str, bound: Node<'_>| -> Result<Expr> {
             let left = self.bind_expr(x.lexpr(), scope)?;
-            let right = self.bind_expr(bound, scope)?;
+            let right = self.bind_value(bound, scope)?;
             self.make_operator(None, op, Some(left), right, loc)
         };
         let and = |a: Expr, b: Expr| Expr::new(ExprKind::And(vec![a, b]), oids::BOOL).at(loc);

@@ -16,6 +16,7 @@ mod expr_ops;
 mod from;
 mod func;
 pub mod ir;
+pub(crate) mod lifting;
 mod merge;
 mod onconflict;
 mod polymorphic;
@@ -54,6 +55,7 @@ pub struct Binder<'a> {
     source: RefCell<Arc<str>>,
     stack_base: usize,
     depth: Cell<u32>,
+    lifting: Option<&'a lifting::Lifting>,
 }
 
 /// Stack that binding may use. Statements run on small stacks, and what follows binding recurses too, with less per level.
@@ -75,6 +77,7 @@ impl<'a> Binder<'a> {
             source: RefCell::new(source),
             stack_base: stack_pointer(),
             depth: Cell::new(0),
+            lifting: None,
         }
     }
     pub(crate) fn new_rel(&self) -> u32 {
@@ -123,17 +126,19 @@ pub fn bind(
     catalog: &dyn CatalogView,
     param_types: &mut Vec<Oid>,
 ) -> Result<BoundStatement> {
-    bind_node(statement.node(), statement.source().clone(), catalog, param_types)
+    bind_node(statement.node(), statement.source().clone(), catalog, param_types, None)
 }
 
-/// As [`bind`], for a node inside another statement (DECLARE CURSOR, CREATE TABLE AS, COPY (…), PREPARE).
+/// As [`bind`], for a node inside another statement (DECLARE CURSOR, CREATE TABLE AS, COPY (…), PREPARE). With `lifting`,
+/// which excludes parameters of the statement's own, literals become parameters.
 pub fn bind_node(
     node: Node<'_>,
     source: Arc<str>,
     catalog: &dyn CatalogView,
     param_types: &mut Vec<Oid>,
+    lifting: Option<&lifting::Lifting>,
 ) -> Result<BoundStatement> {
-    let binder = Binder::new(catalog, source, std::mem::take(param_types));
+    let binder = Binder { lifting, ..Binder::new(catalog, source, std::mem::take(param_types)) };
     let bound = if let Node::ExplainStmt(x) = node {
         let options = explain_options(&binder, x)?;
         BoundStatement::Explain { options, inner: Box::new(binder.bind_statement(x.query(), None)?) }

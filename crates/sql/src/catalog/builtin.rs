@@ -7,7 +7,7 @@
 
 use super::model::*;
 use kilndb_base::Oid;
-use std::collections::HashMap;
+use foldhash::{HashMap, HashMapExt};
 use std::sync::{Arc, LazyLock};
 
 pub const FIRST_USER_OID: Oid = 16384;

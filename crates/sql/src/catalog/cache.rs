@@ -15,7 +15,7 @@ use kilndb_base::{Oid, RelationId, Result};
 use kilndb_storage::Snapshot;
 use kilndb_types::row::RowDescriptor;
 use kilndb_types::{Datum, oids};
-use std::collections::HashMap;
+use foldhash::{HashMap, HashMapExt};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 

@@ -15,7 +15,7 @@ use kilndb_storage::{
 use kilndb_types::Datum;
 use kilndb_types::key::encode_key;
 use kilndb_types::row::{RowDescriptor, decode_row, encode_row};
-use std::collections::HashMap;
+use foldhash::HashMap;
 use std::sync::{Arc, LazyLock};
 
 /// Everything fixed about a system table: shape and storage format.

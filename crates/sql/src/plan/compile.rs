@@ -267,7 +267,7 @@ impl Planner<'_> {
                     Some(f) if from != oids::UNKNOWN => CExpr::Cast { f, typmod: -1, explicit, arg: boxed },
                     _ => CExpr::InOut { from, to, typmod: -1, explicit, arg: boxed },
                 };
-                if matches!(arg.kind, ExprKind::Const(_)) { self.once(c) } else { c }
+                if matches!(arg.kind, ExprKind::Const(_) | ExprKind::Param(_)) { self.once(c) } else { c }
             }
             CastKind::Typmod => {
                 let element = self.element_type(to);

@@ -47,8 +47,8 @@ pub(crate) struct StatementHost<'s> {
     pub settings: &'s SessionSettings,
     pub scratch: &'s Scratch,
     pub facts: SessionFacts<'s>,
-    pub prepared: &'s std::collections::HashMap<String, Arc<super::prepared::Prepared>>,
-    pub portals: &'s std::collections::HashMap<String, super::portal::Portal>,
+    pub prepared: &'s foldhash::HashMap<String, Arc<super::prepared::Prepared>>,
+    pub portals: &'s foldhash::HashMap<String, super::portal::Portal>,
 }
 
 impl<'s> StatementHost<'s> {
@@ -64,6 +64,41 @@ impl<'s> StatementHost<'s> {
             random_state: &self.scratch.random_state,
         }
     }
+}
+
+/// For values of types that are read without looking anything up.
+pub(crate) struct NoHost;
+
+impl Host for NoHost {
+    fn format_type(&self, oid: Oid, _typmod: i32) -> String {
+        oid.to_string()
+    }
+    fn reg_input(&self, _kind: Oid, text: &str) -> Result<Oid> {
+        Err(Error::internal(format!("\"{text}\" cannot be looked up here")))
+    }
+    fn reg_output(&self, _kind: Oid, oid: Oid) -> String {
+        oid.to_string()
+    }
+    fn element_type(&self, _oid: Oid) -> Oid {
+        0
+    }
+    fn array_type(&self, _oid: Oid) -> Oid {
+        0
+    }
+    fn composite_fields(&self, _oid: Oid) -> Option<Vec<(String, Oid, i32)>> {
+        None
+    }
+    fn clock_unix_micros(&self) -> i64 {
+        0
+    }
+    fn random_bytes(&self, _buf: &mut [u8]) {}
+    fn notice(&self, _notice: Error) {}
+}
+
+/// Types whose values mean the same in every session and are read without looking anything up.
+pub(crate) fn is_self_contained(type_oid: Oid) -> bool {
+    use kilndb_types::oids::*;
+    matches!(type_oid, BOOL | BYTEA | NAME | INT2 | INT4 | INT8 | TEXT | FLOAT4 | FLOAT8 | NUMERIC | BPCHAR | VARCHAR | UUID | OID)
 }
 
 /// Borrows a session's fields apart, so that its transaction stays free for `&mut`.
@@ -104,6 +139,29 @@ macro_rules! statement_host {
     }};
 }
 pub(crate) use statement_host;
+
+impl super::Session {
+    /// Calls `read` with what reading values of `types` needs: the catalogs only if one of them needs them.
+    pub(super) fn with_value_context<R>(
+        &mut self,
+        mut types: impl Iterator<Item = Oid>,
+        runtime: &dyn Runtime,
+        read: impl FnOnce(&EvalContext<'_>) -> Result<R>,
+    ) -> Result<R> {
+        if types.all(is_self_contained) {
+            return read(&EvalContext {
+                format: &self.settings.format,
+                transaction_timestamp: self.transaction_timestamp,
+                statement_timestamp: self.statement_timestamp,
+                host: &NoHost,
+                random_state: &self.scratch.random_state,
+            });
+        }
+        let environment = self.environment(runtime)?;
+        let host = statement_host!(self, environment);
+        read(&host.eval())
+    }
+}
 
 /// `a.b` or `b`, each part folded or quoted; None if it is not of that form.
 pub(crate) fn split_qualified(text: &str) -> Option<Vec<String>> {

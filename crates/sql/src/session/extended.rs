@@ -6,9 +6,8 @@ use super::prepared::{Prepared, is_plannable};
 use super::run::{SinkMaker, check_parameter_count, command_tag, describe, format_of};
 use super::simple::may_run_when_failed;
 use crate::client::{Client, Runtime};
-use crate::session::environment::statement_host;
 use kilndb_base::{Error, Oid, Result, sqlstate};
-use kilndb_types::{Datum, io};
+use kilndb_types::{Datum, EvalContext, io};
 use std::sync::Arc;
 
 /// A Bind message.
@@ -69,9 +68,7 @@ impl Session {
 
     pub fn bind(&mut self, request: &BindRequest<'_>, runtime: &dyn Runtime, _client: &mut dyn Client) -> Result<()> {
         let prepared = self.find_prepared(request.statement)?;
-        if let Some(s) = &prepared.statement
-            && !may_run_when_failed(&s.node())
-        {
+        if !prepared.may_run_when_failed {
             self.refuse_if_failed()?;
         }
         let formats = request.param_formats.len();
@@ -88,9 +85,8 @@ impl Session {
         if !request.portal.is_empty() && self.portals.contains_key(request.portal) {
             return Err(Error::new(sqlstate::DUPLICATE_CURSOR, format!("cursor \"{}\" already exists", request.portal)));
         }
-        let plannable = prepared.statement.as_ref().is_some_and(|s| is_plannable(&s.node()));
         let (mut params, mut plan) = (Vec::new(), None);
-        if plannable {
+        if prepared.is_plannable {
             self.begin_statement(runtime)?;
             params = self.decode_params(&prepared, request, runtime)?;
             let planned = self.plan_of(&prepared, runtime)?;
@@ -119,36 +115,12 @@ impl Session {
         if request.params.is_empty() {
             return Ok(Vec::new());
         }
-        let environment = self.environment(runtime)?;
-        let host = statement_host!(self, environment);
-        let eval = host.eval();
-        let mut params = Vec::with_capacity(request.params.len());
-        for (i, (bytes, type_oid)) in request.params.iter().zip(&prepared.param_types).enumerate() {
-            params.push(match bytes {
-                None => Datum::Null,
-                Some(bytes) if format_of(request.param_formats, i) == 1 => io::receive(*type_oid, bytes, -1, &eval)?,
-                Some(bytes) => {
-                    let text = std::str::from_utf8(bytes).map_err(|_| {
-                        Error::new(sqlstate::CHARACTER_NOT_IN_REPERTOIRE, "invalid byte sequence for encoding \"UTF8\"")
-                    })?;
-                    if text.contains('\0') {
-                        return Err(Error::new(
-                            sqlstate::CHARACTER_NOT_IN_REPERTOIRE,
-                            "invalid byte sequence for encoding \"UTF8\": 0x00",
-                        ));
-                    }
-                    io::input(*type_oid, text, -1, &eval)?
-                }
-            });
-        }
-        Ok(params)
+        self.with_value_context(prepared.param_types.iter().copied(), runtime, |eval| decode(prepared, request, eval))
     }
 
     pub fn describe_statement(&mut self, name: &str, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<()> {
         let prepared = self.find_prepared(name)?;
-        if let Some(s) = &prepared.statement
-            && is_plannable(&s.node())
-        {
+        if prepared.is_plannable {
             self.refuse_if_failed()?;
             self.begin_statement(runtime)?;
             let plan = self.plan_of(&prepared, runtime)?;
@@ -184,21 +156,20 @@ impl Session {
 
     pub fn execute(&mut self, name: &str, max_rows: Option<u64>, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<()> {
         let Some(mut portal) = self.portals.remove(name) else { return Err(missing_portal(name)) };
-        let sql = portal.prepared.sql.clone();
-        self.statement_started(&sql, runtime);
-        let done = match (&portal.prepared.statement.clone(), portal.plan.clone()) {
+        let prepared = portal.prepared.clone();
+        self.statement_started(&prepared.sql, runtime);
+        let done = match (&prepared.statement, portal.plan.clone()) {
             (None, _) => {
                 client.empty_query();
                 Ok(())
             }
             (Some(_), Some(plan)) => self.execute_plan(&mut portal, &plan, max_rows, runtime, client),
             (Some(statement), None) => {
-                if !may_run_when_failed(&statement.node()) {
+                if !prepared.may_run_when_failed {
                     self.refuse_if_failed()?;
                 }
                 let alone = !self.in_explicit_block();
-                let formats = portal.result_formats.clone();
-                self.utility_formats = formats;
+                self.utility_formats = portal.result_formats.clone();
                 let done = self.run_utility(statement, alone, runtime, client);
                 self.utility_formats = Vec::new();
                 done.map(|tag| {
@@ -269,4 +240,27 @@ impl Session {
 
 fn missing_portal(name: &str) -> Error {
     Error::new(sqlstate::INVALID_CURSOR_NAME, format!("portal \"{name}\" does not exist"))
+}
+
+fn decode(prepared: &Prepared, request: &BindRequest<'_>, eval: &EvalContext<'_>) -> Result<Vec<Datum>> {
+    let mut params = Vec::with_capacity(request.params.len());
+    for (i, (bytes, type_oid)) in request.params.iter().zip(&prepared.param_types).enumerate() {
+        params.push(match bytes {
+            None => Datum::Null,
+            Some(bytes) if format_of(request.param_formats, i) == 1 => io::receive(*type_oid, bytes, -1, eval)?,
+            Some(bytes) => {
+                let text = std::str::from_utf8(bytes).map_err(|_| {
+                    Error::new(sqlstate::CHARACTER_NOT_IN_REPERTOIRE, "invalid byte sequence for encoding \"UTF8\"")
+                })?;
+                if text.contains('\0') {
+                    return Err(Error::new(
+                        sqlstate::CHARACTER_NOT_IN_REPERTOIRE,
+                        "invalid byte sequence for encoding \"UTF8\": 0x00",
+                    ));
+                }
+                io::input(*type_oid, text, -1, eval)?
+            }
+        });
+    }
+    Ok(params)
 }

@@ -20,6 +20,7 @@ mod prepared;
 pub(crate) mod run;
 mod simple;
 mod system_views;
+mod template;
 mod transaction;
 mod utility;
 mod views;
@@ -28,6 +29,7 @@ pub use extended::BindRequest;
 pub(crate) use environment::Environment;
 use prepared::Prepared;
 pub(crate) use prepared::StatementCache;
+pub(crate) use template::TemplateCache;
 use portal::Portal;
 use transaction::Block;
 
@@ -39,7 +41,7 @@ use crate::settings::{SessionSettings, definition, show_value};
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_storage::{Snapshot, Transaction};
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use foldhash::{HashMap, HashMapExt};
 use std::sync::Arc;
 
 /// Microseconds from 1970 to 2000.
@@ -160,6 +162,8 @@ pub struct Session {
     pub(crate) allow_system_objects: bool,
     /// Result formats of the utility command being executed through the extended protocol.
     utility_formats: Vec<i16>,
+    /// Room for scanning simple queries.
+    scanned: kilndb_syntax::literals::Scanned,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -211,6 +215,7 @@ impl Session {
             pending: Default::default(),
             allow_system_objects: false,
             utility_formats: Vec::new(),
+            scanned: Default::default(),
             database,
             instance,
         };
@@ -288,6 +293,9 @@ impl Session {
     }
 
     pub(crate) fn send_notices(&self, client: &mut dyn Client) {
+        if self.scratch.notices.borrow().is_empty() {
+            return;
+        }
         let wanted = match self.settings.get("client_min_messages") {
             Some("error") => Severity::Error,
             Some("warning") => Severity::Warning,
@@ -323,6 +331,11 @@ impl Session {
     pub(crate) fn catalog_snapshot(&mut self) -> Result<Snapshot> {
         let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction for a catalog look-up"))?;
         Ok(txn.catalog_snapshot())
+    }
+
+    /// False if search_path or the catalogs have changed since the path was resolved.
+    fn is_path_current(&self) -> bool {
+        (self.path.0, self.path.1) == (self.settings.generation, self.database.version())
     }
 
     /// Schemas of search_path that exist, pg_catalog in front unless it is named.

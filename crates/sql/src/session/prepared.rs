@@ -1,13 +1,15 @@
 //! Prepared statements: parsed once, planned once per catalog version, shared between sessions.
 
 use super::Session;
+use super::simple::may_run_when_failed;
 use crate::bind;
+use crate::bind::lifting::Lifting;
 use crate::client::Runtime;
 use crate::plan::{self, Plan};
 use crate::session::environment::statement_host;
 use kilndb_base::{Oid, Result};
 use kilndb_syntax::{Node, Statement};
-use std::collections::HashMap;
+use foldhash::HashMap;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex};
 
@@ -21,6 +23,9 @@ pub(crate) struct Prepared {
     /// SQL-level PREPARE.
     pub from_sql: bool,
     pub prepare_time: i64,
+    /// Bound and planned, rather than a utility command.
+    pub is_plannable: bool,
+    pub may_run_when_failed: bool,
     planned: Mutex<Option<Planned>>,
 }
 
@@ -114,6 +119,8 @@ impl Session {
     ) -> Result<Arc<Prepared>> {
         let mut prepared = Prepared {
             sql: Arc::from(sql),
+            is_plannable: statement.as_ref().is_some_and(|s| is_plannable(&s.node())),
+            may_run_when_failed: statement.as_ref().is_none_or(|s| may_run_when_failed(&s.node())),
             statement,
             declared_types: declared_types.to_vec(),
             param_types: declared_types.to_vec(),
@@ -122,7 +129,7 @@ impl Session {
             planned: Mutex::new(None),
         };
         if let Some(statement) = prepared.statement.clone()
-            && is_plannable(&statement.node())
+            && prepared.is_plannable
         {
             let catalog_version = self.database.version();
             let plan = self.make_plan(&statement, declared_types, runtime)?;
@@ -134,7 +141,7 @@ impl Session {
 
     /// The key under which a text's prepared statement may be shared; None: it may not.
     pub(super) fn cache_key(&self, sql: &str, declared_types: &[Oid]) -> Option<CacheKey> {
-        if self.has_ddl || self.temp_schema.is_some() || sql.len() > CACHED_STATEMENT_BYTES || self.path.0 != self.settings.generation {
+        if self.has_ddl || self.temp_schema.is_some() || sql.len() > CACHED_STATEMENT_BYTES || !self.is_path_current() {
             return None;
         }
         Some(CacheKey {
@@ -151,7 +158,7 @@ impl Session {
         if let Some(key) = key
             && !self.has_ddl
             && self.path.2 == key.path
-            && prepared.statement.as_ref().is_some_and(|s| is_plannable(&s.node()))
+            && prepared.is_plannable
             && !reads_the_clock(&key.sql)
         {
             self.instance.statements.put(key, prepared.clone());
@@ -164,13 +171,25 @@ impl Session {
     }
 
     pub(crate) fn make_plan_of(&mut self, node: Node<'_>, source: Arc<str>, declared_types: &[Oid], runtime: &dyn Runtime) -> Result<Arc<Plan>> {
+        self.plan_with(node, source, declared_types, None, runtime)
+    }
+
+    /// As [`Session::make_plan_of`]; with `lifting`, literals become parameters.
+    pub(super) fn plan_with(
+        &mut self,
+        node: Node<'_>,
+        source: Arc<str>,
+        declared_types: &[Oid],
+        lifting: Option<&Lifting>,
+        runtime: &dyn Runtime,
+    ) -> Result<Arc<Plan>> {
         let environment = self.environment(runtime)?;
         let host = statement_host!(self, environment);
         let mut param_types = declared_types.to_vec();
         let mut planned = Err(kilndb_base::Error::internal("a statement was not planned"));
         // Binding and planning recurse as deep as the statement nests.
         runtime.on_large_stack(&mut || {
-            let bound = bind::bind_node(node, source.clone(), &host.reader, &mut param_types);
+            let bound = bind::bind_node(node, source.clone(), &host.reader, &mut param_types, lifting);
             planned = bound.and_then(|bound| plan::plan(bound, std::mem::take(&mut param_types), &host.reader, &self.instance.engine, &host.eval()));
         });
         planned
@@ -194,7 +213,7 @@ impl Session {
     }
 
     fn path_is(&self, path: &Arc<[Oid]>) -> bool {
-        self.path.0 == self.settings.generation && (Arc::ptr_eq(&self.path.2, path) || self.path.2 == *path)
+        self.is_path_current() && (Arc::ptr_eq(&self.path.2, path) || self.path.2 == *path)
     }
 
     /// `catalog_version`: as it was before the plan was made.

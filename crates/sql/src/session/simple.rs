@@ -6,7 +6,11 @@ use super::run::{SinkMaker, command_tag, describe};
 use super::transaction::Block;
 use crate::client::{Client, Runtime};
 use kilndb_base::{Error, Result, sqlstate};
+use crate::plan::Plan;
+use kilndb_syntax::literals::Scanned;
 use kilndb_syntax::{Node, Statement};
+use kilndb_types::Datum;
+use std::sync::Arc;
 
 impl Session {
     pub fn simple_query(&mut self, sql: &str, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<()> {
@@ -24,8 +28,33 @@ impl Session {
     }
 
     fn run_script(&mut self, sql: &str, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<()> {
+        let mut scanned = std::mem::take(&mut self.scanned);
+        let done = self.run_scanned(sql, &mut scanned, runtime, client);
+        self.scanned = scanned;
+        done
+    }
+
+    /// `scanned`: room for the scanner's results.
+    fn run_scanned(&mut self, sql: &str, scanned: &mut Scanned, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<()> {
+        let lookup = self.look_up(sql, scanned);
+        let known = lookup.as_ref().and_then(|l| self.find_template(l, sql, scanned));
+        if let Some(template) = &known
+            && let Some(tag) = self.run_template(template, sql, scanned, runtime, client)?
+        {
+            return self.complete_alone(&tag, runtime, client);
+        }
         let script = runtime.parse(sql)?;
         let statements = script.statements();
+        if let (Some(lookup), None, [statement]) = (&lookup, &known, statements.as_slice())
+            && let Some(template) = self.make_template(lookup, statement, sql, scanned, runtime)?
+            && let Some(tag) = self.run_template(&template, sql, scanned, runtime, client)?
+        {
+            return self.complete_alone(&tag, runtime, client);
+        }
+        self.run_statements(statements, runtime, client)
+    }
+
+    fn run_statements(&mut self, statements: Vec<Statement>, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<()> {
         if statements.is_empty() {
             client.empty_query();
             return Ok(());
@@ -60,16 +89,16 @@ impl Session {
             if !plan.param_types.is_empty() {
                 return Err(Error::new(sqlstate::UNDEFINED_PARAMETER, "there is no parameter $1"));
             }
-            return self.run_plan_for_client(&plan, runtime, client);
+            return self.run_plan_for_client(&plan, &[], runtime, client);
         }
         self.run_utility(statement, alone, runtime, client)
     }
 
-    pub(super) fn run_plan_for_client(&mut self, plan: &std::sync::Arc<crate::plan::Plan>, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {
+    pub(super) fn run_plan_for_client(&mut self, plan: &Arc<Plan>, params: &[Datum], runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {
         if !plan.columns.is_empty() || plan.command == "SELECT" {
             describe(plan, &[], client);
         }
-        let progress = self.run_to_sink(plan, &[], runtime, SinkMaker::Client { client, formats: &[] })?;
+        let progress = self.run_to_sink(plan, params, runtime, SinkMaker::Client { client, formats: &[] })?;
         Ok(command_tag(plan, progress.rows))
     }
 

@@ -2,7 +2,7 @@
 
 use crate::catalog::builtin::FILES;
 use kilndb_base::{Error, Result, sqlstate};
-use std::collections::HashMap;
+use foldhash::{HashMap, HashMapExt};
 use std::sync::LazyLock;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,7 +5,7 @@ use super::{ServerSettings, unrecognized};
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_types::FormatSettings;
 use kilndb_types::context::{DateOrder, DateStyle, IntervalStyle};
-use std::collections::HashMap;
+use foldhash::{HashMap, HashMapExt};
 use std::sync::Arc;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

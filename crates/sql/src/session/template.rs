@@ -1,0 +1,227 @@
+//! Statements of the simple protocol that differ in their literals only share a plan (docs/decisions/0009).
+//!
+//! Invariants
+//! 1. A template is used only for a text of the same shape, with the same values of the literals that were not lifted,
+//!    under the catalog version, search path and formats that it was made for.
+//! 2. A failure while a template is made, or while its parameters are read, is not reported: the statement takes the long
+//!    way, whose errors have positions in the text.
+
+use super::Session;
+use super::prepared::is_plannable;
+use super::transaction::Block;
+use crate::bind::lifting::{LiftedParam, Lifting};
+use crate::client::{Client, Runtime};
+use crate::plan::Plan;
+use crate::session::environment::statement_host;
+use kilndb_base::{Error, Oid, Result};
+use kilndb_syntax::literals::Scanned;
+use kilndb_syntax::{Node, Statement};
+use kilndb_types::{Datum, io};
+use foldhash::HashMap;
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, Mutex, PoisonError};
+
+pub(crate) enum Body {
+    Plan {
+        plan: Arc<Plan>,
+        lifted: Vec<LiftedParam>,
+    },
+    /// BEGIN, COMMIT and the like: no need to parse them again.
+    Command(Statement),
+    /// Literals decide too much in such a statement, or it is none of the kinds above.
+    Unshared,
+}
+
+/// What was made of a statement, and for which others it holds.
+pub(crate) struct Template {
+    database: Oid,
+    catalog_version: u64,
+    path: Arc<[Oid]>,
+    /// DateStyle, IntervalStyle, TimeZone and the like.
+    formats: u64,
+    shape: Box<[u8]>,
+    /// The literals that must be as they were: number and text.
+    fixed: Vec<(usize, Box<str>)>,
+    pub body: Body,
+}
+
+/// Templates by shape, shared by all sessions.
+#[derive(Default)]
+pub(crate) struct TemplateCache {
+    shards: [Mutex<HashMap<u64, Vec<Arc<Template>>>>; 16],
+}
+
+/// Shapes per shard; a full shard starts anew.
+const SHAPES_PER_SHARD: usize = 512;
+/// Templates of one shape, which differ in the literals that were not lifted or in the session's settings.
+const TEMPLATES_PER_SHAPE: usize = 4;
+/// Longer texts are not worth keeping.
+const TEMPLATE_BYTES: usize = 16 * 1024;
+
+fn hash_of(shape: &[u8]) -> u64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    shape.hash(&mut hasher);
+    hasher.finish()
+}
+
+impl TemplateCache {
+    fn find(&self, hash: u64, fits: impl Fn(&Template) -> bool) -> Option<Arc<Template>> {
+        let shard = self.shards[(hash % 16) as usize].lock().unwrap_or_else(PoisonError::into_inner);
+        shard.get(&hash)?.iter().find(|t| fits(t)).cloned()
+    }
+
+    fn put(&self, hash: u64, template: Template) {
+        let mut shard = self.shards[(hash % 16) as usize].lock().unwrap_or_else(PoisonError::into_inner);
+        if shard.len() >= SHAPES_PER_SHARD && !shard.contains_key(&hash) {
+            shard.clear();
+        }
+        let bucket = shard.entry(hash).or_default();
+        bucket.retain(|t| t.database != template.database || t.catalog_version >= template.catalog_version);
+        if bucket.len() >= TEMPLATES_PER_SHAPE {
+            bucket.remove(0);
+        }
+        bucket.push(Arc::new(template));
+    }
+}
+
+impl Template {
+    fn fits(&self, session: &Session, sql: &str, scanned: &Scanned) -> bool {
+        *self.shape == *scanned.shape
+            && self.database == session.database.oid
+            && session.database.is_current(self.catalog_version)
+            && self.formats == session.settings.format_fingerprint
+            && (Arc::ptr_eq(&self.path, &session.path.2) || self.path == session.path.2)
+            && self.fixed.iter().all(|(i, text)| scanned.literals.get(*i).is_some_and(|l| l.text(sql) == &**text))
+    }
+}
+
+/// What a simple query is looked up by, and what its template will be stored under.
+pub(super) struct Lookup {
+    hash: u64,
+    catalog_version: u64,
+}
+
+impl Session {
+    /// Scans `sql` into `scanned`; None if its template may not be shared or looked up.
+    pub(super) fn look_up(&self, sql: &str, scanned: &mut Scanned) -> Option<Lookup> {
+        if sql.len() > TEMPLATE_BYTES || self.has_ddl || self.temp_schema.is_some() || self.block == Block::Failed {
+            return None;
+        }
+        let catalog_version = self.database.version();
+        scanned.scan(sql).then(|| Lookup { hash: hash_of(&scanned.shape), catalog_version })
+    }
+
+    pub(super) fn find_template(&self, lookup: &Lookup, sql: &str, scanned: &Scanned) -> Option<Arc<Template>> {
+        if !self.is_path_current() {
+            return None;
+        }
+        self.instance.templates.find(lookup.hash, |t| t.fits(self, sql, scanned))
+    }
+
+    /// Runs a statement by its template. None: nothing was done, the statement must take the long way.
+    pub(super) fn run_template(
+        &mut self,
+        template: &Template,
+        sql: &str,
+        scanned: &Scanned,
+        runtime: &dyn Runtime,
+        client: &mut dyn Client,
+    ) -> Result<Option<String>> {
+        match &template.body {
+            Body::Unshared => Ok(None),
+            Body::Command(statement) => self.run_utility(statement, true, runtime, client).map(Some),
+            Body::Plan { plan, lifted } => {
+                self.begin_statement(runtime)?;
+                match self.lifted_values(lifted, sql, scanned, runtime) {
+                    Ok(params) => self.run_plan_for_client(plan, &params, runtime, client).map(Some),
+                    Err(_) => Ok(None),
+                }
+            }
+        }
+    }
+
+    fn lifted_values(&mut self, lifted: &[LiftedParam], sql: &str, scanned: &Scanned, runtime: &dyn Runtime) -> Result<Vec<Datum>> {
+        use kilndb_syntax::literals::LiteralKind as K;
+        self.with_value_context(lifted.iter().map(|p| p.type_oid), runtime, |eval| {
+            let value = |p: &LiftedParam| {
+                let literal = scanned.literals.get(p.literal).ok_or_else(|| Error::internal("a literal vanished"))?;
+                let number = if p.negated { -literal.number } else { literal.number };
+                Ok(match literal.kind {
+                    K::Int4 => Datum::Int4(number as i32),
+                    K::Int8 => Datum::Int8(number),
+                    K::String => io::input(p.type_oid, &literal.string(sql), -1, eval)?,
+                })
+            };
+            lifted.iter().map(value).collect()
+        })
+    }
+
+    /// Makes and stores the template of a statement that is alone in its message. None: it must take the long way.
+    pub(super) fn make_template(
+        &mut self,
+        lookup: &Lookup,
+        statement: &Statement,
+        sql: &str,
+        scanned: &Scanned,
+        runtime: &dyn Runtime,
+    ) -> Result<Option<Arc<Template>>> {
+        let node = statement.node();
+        let mut lifted = Vec::new();
+        let body = if is_plannable(&node) {
+            self.begin_statement(runtime)?;
+            let lifting = Lifting::new(statement.source().clone(), scanned.literals.clone());
+            match self.plan_with(node, statement.source().clone(), &[], Some(&lifting), runtime) {
+                Ok(plan) if self.literals_may_vary(&plan, runtime)? => {
+                    lifted = lifting.into_params();
+                    Body::Plan { plan, lifted: lifted.clone() }
+                }
+                _ => Body::Unshared,
+            }
+        } else if matches!(node, Node::TransactionStmt(_)) && scanned.literals.is_empty() {
+            Body::Command(statement.clone())
+        } else {
+            Body::Unshared
+        };
+        if self.has_ddl || !self.is_path_current() {
+            return Ok(None);
+        }
+        let unshared = matches!(body, Body::Unshared);
+        let fixed = scanned.literals.iter().enumerate().filter(|(i, _)| !unshared && lifted.iter().all(|p| p.literal != *i));
+        let template = Template {
+            database: self.database.oid,
+            catalog_version: lookup.catalog_version,
+            path: self.path.2.clone(),
+            formats: self.settings.format_fingerprint,
+            shape: scanned.shape.as_slice().into(),
+            fixed: fixed.map(|(i, l)| (i, l.text(sql).into())).collect(),
+            body,
+        };
+        self.instance.templates.put(lookup.hash, template);
+        Ok(self.find_template(lookup, sql, scanned))
+    }
+
+    /// False if a table of the plan has an index for which constants matter: on an expression, or partial.
+    fn literals_may_vary(&mut self, plan: &Plan, runtime: &dyn Runtime) -> Result<bool> {
+        use crate::catalog::CatalogView;
+        if plan.param_types.is_empty() {
+            return Ok(true);
+        }
+        let environment = self.environment(runtime)?;
+        let host = statement_host!(self, environment);
+        for (table, _) in &plan.locks {
+            let Some(table) = host.reader.table_by_oid(*table)? else { continue };
+            if table.indexes.iter().any(|i| i.predicate_sql.is_some() || i.keys.iter().any(|k| k.attnum == 0)) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Sends what ends a statement that was alone in its message.
+    pub(super) fn complete_alone(&mut self, tag: &str, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<()> {
+        self.finish_implicit(runtime)?;
+        self.send_notices(client);
+        client.command_complete(tag);
+        Ok(())
+    }
+}
