@@ -72,6 +72,10 @@ impl Binder<'_> {
             let value = with_context(self.catalog, |cx| io::input(ty, text, -1, cx)).map_err(|e| self.at(e, loc))?;
             return Ok(Expr::new(ExprKind::Const(value), ty).at(loc));
         }
+        if let Some(eval) = self.eval {
+            let value = io::input(ty, text, -1, eval).map_err(|e| self.at(e, loc))?;
+            return Ok(Expr::new(ExprKind::Const(value), ty).at(loc));
+        }
         let inner = Expr::new(ExprKind::Const(Datum::text(text)), oids::UNKNOWN).at(loc);
         Ok(Expr::new(ExprKind::Cast { arg: Box::new(inner), kind: CastKind::InOut, explicit: false }, ty).at(loc))
     }

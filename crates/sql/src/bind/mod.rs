@@ -34,7 +34,7 @@ use crate::catalog::{CatalogView, Table};
 use ir::*;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_syntax::Node;
-use kilndb_types::oids;
+use kilndb_types::{EvalContext, oids};
 use scope::Scope;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -56,6 +56,8 @@ pub struct Binder<'a> {
     stack_base: usize,
     depth: Cell<u32>,
     lifting: Option<&'a lifting::Lifting>,
+    /// Reads the statement's own literals of types that depend on the session; without it they are read when it runs.
+    eval: Option<&'a EvalContext<'a>>,
 }
 
 /// Stack that binding may use. Statements run on small stacks, and what follows binding recurses too, with less per level.
@@ -78,6 +80,7 @@ impl<'a> Binder<'a> {
             stack_base: stack_pointer(),
             depth: Cell::new(0),
             lifting: None,
+            eval: None,
         }
     }
     pub(crate) fn new_rel(&self) -> u32 {
@@ -126,7 +129,7 @@ pub fn bind(
     catalog: &dyn CatalogView,
     param_types: &mut Vec<Oid>,
 ) -> Result<BoundStatement> {
-    bind_node(statement.node(), statement.source().clone(), catalog, param_types, None)
+    bind_node(statement.node(), statement.source().clone(), catalog, param_types, None, None)
 }
 
 /// As [`bind`], for a node inside another statement (DECLARE CURSOR, CREATE TABLE AS, COPY (…), PREPARE). With `lifting`,
@@ -137,8 +140,9 @@ pub fn bind_node(
     catalog: &dyn CatalogView,
     param_types: &mut Vec<Oid>,
     lifting: Option<&lifting::Lifting>,
+    eval: Option<&EvalContext<'_>>,
 ) -> Result<BoundStatement> {
-    let binder = Binder { lifting, ..Binder::new(catalog, source, std::mem::take(param_types)) };
+    let binder = Binder { lifting, eval, ..Binder::new(catalog, source, std::mem::take(param_types)) };
     let bound = if let Node::ExplainStmt(x) = node {
         let options = explain_options(&binder, x)?;
         BoundStatement::Explain { options, inner: Box::new(binder.bind_statement(x.query(), None)?) }

@@ -79,7 +79,7 @@ impl StatementCache {
 }
 
 /// Literals like 'now' are read when a statement is bound: such a text must be bound each time.
-fn reads_the_clock(sql: &str) -> bool {
+pub(super) fn reads_the_clock(sql: &str) -> bool {
     let lower = sql.to_ascii_lowercase();
     ["now", "today", "tomorrow", "yesterday", "allballs"].iter().any(|word| {
         lower.match_indices(word).any(|(at, _)| !lower[at + word.len()..].trim_start().starts_with('('))
@@ -189,7 +189,7 @@ impl Session {
         let mut planned = Err(kilndb_base::Error::internal("a statement was not planned"));
         // Binding and planning recurse as deep as the statement nests.
         runtime.on_large_stack(&mut || {
-            let bound = bind::bind_node(node, source.clone(), &host.reader, &mut param_types, lifting);
+            let bound = bind::bind_node(node, source.clone(), &host.reader, &mut param_types, lifting, Some(&host.eval()));
             planned = bound.and_then(|bound| plan::plan(bound, std::mem::take(&mut param_types), &host.reader, &self.instance.engine, &host.eval()));
         });
         planned

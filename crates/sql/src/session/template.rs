@@ -7,14 +7,14 @@
 //!    way, whose errors have positions in the text.
 
 use super::Session;
-use super::prepared::is_plannable;
+use super::prepared::{is_plannable, reads_the_clock};
 use super::transaction::Block;
 use crate::bind::lifting::{LiftedParam, Lifting};
 use crate::client::{Client, Runtime};
 use crate::plan::Plan;
 use crate::session::environment::statement_host;
 use kilndb_base::{Error, Oid, Result};
-use kilndb_syntax::literals::Scanned;
+use kilndb_syntax::literals::{Literal, Scanned};
 use kilndb_syntax::{Node, Statement};
 use kilndb_types::{Datum, io};
 use foldhash::HashMap;
@@ -185,6 +185,9 @@ impl Session {
         if self.has_ddl || !self.is_path_current() {
             return Ok(None);
         }
+        // What such a literal means changes from one execution to the next.
+        let reads_the_clock = |(i, l): (usize, &Literal)| lifted.iter().all(|p| p.literal != i) && reads_the_clock(l.text(sql));
+        let body = if scanned.literals.iter().enumerate().any(reads_the_clock) { Body::Unshared } else { body };
         let unshared = matches!(body, Body::Unshared);
         let fixed = scanned.literals.iter().enumerate().filter(|(i, _)| !unshared && lifted.iter().all(|p| p.literal != *i));
         let template = Template {
