@@ -58,6 +58,8 @@ pub struct CoroutineRuntime {
     pub control: Arc<SessionControl>,
     slice_end_nanos: Cell<u64>,
     worker: usize,
+    /// Running on the thread's own stack: no going there again, and no suspending.
+    on_large_stack: Cell<bool>,
 }
 
 impl CoroutineRuntime {
@@ -70,10 +72,11 @@ impl CoroutineRuntime {
         worker: usize,
     ) -> CoroutineRuntime {
         let slice_end_nanos = Cell::new(process_monotonic_nanos() + TIME_SLICE_NANOS);
-        CoroutineRuntime { yielder, link, wake, control, slice_end_nanos, worker }
+        CoroutineRuntime { yielder, link, wake, control, slice_end_nanos, worker, on_large_stack: Cell::new(false) }
     }
 
     pub fn suspend(&self, why: Yielded) {
+        assert!(!self.on_large_stack.get(), "a statement may not be suspended while it uses the thread's stack");
         // SAFETY: see `new`: the yielder lives on this coroutine's stack below every use of `self`, and `self` is
         // used on that coroutine only (the type is not Send).
         unsafe { &*self.yielder }.suspend(why);
@@ -132,7 +135,7 @@ impl Park for CoroutineRuntime {
     }
     fn checkpoint(&self) -> Result<()> {
         self.interrupts()?;
-        if process_monotonic_nanos() >= self.slice_end_nanos.get() {
+        if process_monotonic_nanos() >= self.slice_end_nanos.get() && !self.on_large_stack.get() {
             self.suspend(Yielded::Slice);
             self.interrupts()?;
         }
@@ -142,11 +145,17 @@ impl Park for CoroutineRuntime {
 
 impl Runtime for CoroutineRuntime {
     fn parse(&self, sql: &str) -> Result<Script> {
+        if self.on_large_stack.get() {
+            return kilndb_syntax::parse(sql);
+        }
         // SAFETY: as in `suspend`. The closure runs on the thread's own stack while this coroutine waits for it; it
         // does not suspend and does not unwind out of `parse`.
         unsafe { &*self.yielder }.on_parent_stack(|| kilndb_syntax::parse(sql))
     }
     fn on_large_stack(&self, f: &mut dyn FnMut()) {
+        if self.on_large_stack.get() {
+            return f();
+        }
         /// `on_parent_stack` asks for Send as if the closure might move; it runs on this very thread.
         struct SameThread<'a>(&'a mut dyn FnMut());
         // SAFETY: the value is used by the thread that made it, while that thread waits for it.
@@ -156,8 +165,17 @@ impl Runtime for CoroutineRuntime {
                 (self.0)();
             }
         }
+        /// Also when the closure panics.
+        struct Left<'a>(&'a Cell<bool>);
+        impl Drop for Left<'_> {
+            fn drop(&mut self) {
+                self.0.set(false);
+            }
+        }
         let f = SameThread(f);
-        // SAFETY: as in `parse`.
+        self.on_large_stack.set(true);
+        let _left = Left(&self.on_large_stack);
+        // SAFETY: as in `parse`; `suspend` refuses to run there, and so does a second switch to it.
         unsafe { &*self.yielder }.on_parent_stack(move || f.call());
     }
     fn control(&self) -> &SessionControl {
