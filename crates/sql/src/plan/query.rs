@@ -87,7 +87,7 @@ impl Planner<'_> {
                     .collect();
                 let specs = self.sort_specs(&keys, &input.layout)?;
                 let (rows, cost, width) = (input.node.rows, input.node.cost + input.node.rows * 0.02, input.layout.0.len());
-                let node = self.node(Op::Distinct { input: input.node, keys: specs }, width, rows, cost, "HashAggregate");
+                let node = self.node(Op::Distinct { input: input.node, keys: specs, sorted: false }, width, rows, cost, "HashAggregate");
                 input = Planned { node, layout: input.layout };
             }
             Distinct::On(exprs) => {
@@ -107,7 +107,7 @@ impl Planner<'_> {
                     exprs.iter().map(|e| SortKey { expr: e.clone(), descending: false, nulls_first: false }).collect();
                 let specs = self.sort_specs(&on, &input.layout)?;
                 let (rows, cost, width) = (input.node.rows, input.node.cost, input.layout.0.len());
-                let node = self.node(Op::Distinct { input: input.node, keys: specs }, width, rows, cost, "Unique");
+                let node = self.node(Op::Distinct { input: input.node, keys: specs, sorted: true }, width, rows, cost, "Unique");
                 input = Planned { node, layout: input.layout };
                 order.clear();
             }
