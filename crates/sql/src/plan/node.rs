@@ -132,6 +132,8 @@ pub struct IndexAccess {
     pub upper: Option<Bound>,
     /// `= ANY (array)` on the first column after `equal`: one range per element.
     pub any_of: Option<CExpr>,
+    /// Without the NULLs of the column after `equal`.
+    pub not_null: bool,
     pub backward: bool,
     /// At most one row.
     pub unique_point: bool,

@@ -41,6 +41,9 @@ impl Planner<'_> {
         if let Some(p) = self.count_only(q, out_rel)? {
             return Ok(p);
         }
+        if let Some(rewritten) = self.min_max_by_index(q)? {
+            return self.plan_select(&rewritten, out_rel);
+        }
         let plain = !q.has_aggs && q.group_by.is_empty() && q.windows.is_empty() && !q.has_srf && matches!(q.distinct, Distinct::No) && q.having.is_none();
         let wanted: &[SortKey] = if plain { &q.order_by } else { &[] };
         let from = self.plan_from(q, wanted, q.limit.is_some())?;
