@@ -87,7 +87,7 @@ impl Planner<'_> {
         let level: Vec<u32> = items.iter().flat_map(|i| i.rels.clone()).collect();
         let mut semis = Vec::new();
         preds = preds.into_iter().filter_map(|p| semi_of(p, &level).map(|s| semis.push(s)).err()).collect();
-        let by_distinct = if semis.is_empty() { None } else { self.plan_distinct(q, trees, &preds, &semis, &level)? };
+        let by_distinct = if semis.is_empty() { None } else { self.plan_distinct(q, &items, &preds, &semis, &level)? };
         // Each condition belongs to one item, or to a join.
         let mut own: Vec<Vec<Expr>> = items.iter().map(|_| Vec::new()).collect();
         let mut joins: Vec<Option<Expr>> = Vec::new();
@@ -188,7 +188,7 @@ impl Planner<'_> {
     }
 
     /// The plan with semi joins as ordinary joins with distinct values, as far as that is possible.
-    fn plan_distinct(&self, q: &Query, trees: &[&JoinTree], preds: &[Expr], semis: &[Semi], level: &[u32]) -> Result<Option<FromPlan>> {
+    fn plan_distinct(&self, q: &Query, items: &[Item<'_>], preds: &[Expr], semis: &[Semi], level: &[u32]) -> Result<Option<FromPlan>> {
         let rels: Option<Vec<(Rel, Vec<Expr>)>> = semis.iter().map(|s| self.distinct_rel(s, level)).collect();
         let Some(rels) = rels else { return Ok(None) };
         let mut inner = Query { rels: q.rels.clone(), ..Query::default() };
@@ -199,7 +199,7 @@ impl Planner<'_> {
             inner.rels.push(rel);
             all.extend(conditions);
         }
-        let trees: Vec<&JoinTree> = trees.iter().copied().chain(&own_trees).collect();
+        let trees: Vec<&JoinTree> = items.iter().map(|i| i.tree).chain(&own_trees).collect();
         self.plan_trees(&inner, &trees, all, &[], false).map(Some)
     }
 
