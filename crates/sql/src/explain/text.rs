@@ -92,6 +92,15 @@ pub fn name_columns(q: &Query) {
     });
 }
 
+/// A column that the planner has made gets another's name.
+pub fn name_like(column: ColId, other: ColId) {
+    COLUMN_NAMES.with_borrow_mut(|m| {
+        if let Some(name) = m.get(&other).cloned() {
+            m.insert(column, name);
+        }
+    });
+}
+
 fn collect(q: &Query, m: &mut std::collections::HashMap<ColId, String>) {
     let qualify = q.rels.len() > 1;
     for r in &q.rels {

@@ -81,8 +81,12 @@ impl Planner<'_> {
             if let ExprKind::Column(c) = &mut e.kind
                 && c.rel == rel.id
             {
+                let before = *c;
                 c.rel = own.id;
                 self.needed.borrow_mut().insert(*c);
+                if self.explain {
+                    crate::explain::name_like(*c, before);
+                }
             }
             Ok(())
         };
