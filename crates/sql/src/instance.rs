@@ -5,6 +5,7 @@ use crate::catalog::cache::Database;
 use crate::catalog::ids::*;
 use crate::catalog::store::{CatalogRow, CatalogStore};
 use crate::client::SessionControl;
+use crate::exec::spill::TempSpace;
 use crate::settings::ServerSettings;
 use kilndb_base::env::Env;
 use kilndb_base::park::ThreadPark;
@@ -31,6 +32,8 @@ pub struct Instance {
     pub engine: Arc<Engine>,
     pub env: Arc<dyn Env>,
     pub data_dir: PathBuf,
+    /// Where statements put what does not fit in memory.
+    pub temp: TempSpace,
     settings: RwLock<Arc<ServerSettings>>,
     command_line: ServerSettings,
     databases: Mutex<HashMap<Oid, Arc<Database>>>,
@@ -111,7 +114,8 @@ impl Instance {
         if !config.fsync {
             (options.log)(Severity::Warning, "fsync is off: a crash of the machine can lose or damage data");
         }
-        remove_temporary_files(&*options.env, &options.data_dir)?;
+        let temp = TempSpace::new(options.env.clone(), &options.data_dir);
+        temp.clear()?;
         let engine = Engine::open(options.env.clone(), config)?;
         let park = ThreadPark::new();
         let mut map = bootstrap::read_boot_map_if_any(&engine)?;
@@ -138,6 +142,7 @@ impl Instance {
             start_unix_micros: options.env.unix_micros(),
             env: options.env,
             data_dir: options.data_dir,
+            temp,
             command_line: options.config.clone(),
             settings: RwLock::new(Arc::new(options.config)),
             databases: Mutex::new(HashMap::new()),
@@ -242,17 +247,6 @@ impl Instance {
     pub fn forget_database(&self, oid: Oid) {
         locked(&self.databases).remove(&oid);
     }
-}
-
-/// What a crash has left of sorts.
-fn remove_temporary_files(env: &dyn Env, data_dir: &Path) -> Result<()> {
-    let directory = data_dir.join("tmp");
-    if env.exists(&directory) {
-        for file in env.list_dir(&directory)? {
-            env.remove_file(&file)?;
-        }
-    }
-    Ok(())
 }
 
 /// Everybody who is connected.

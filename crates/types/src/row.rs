@@ -420,6 +420,18 @@ pub fn decode_row(desc: &RowDescriptor, bytes: &[u8], needed: Option<&[bool]>, o
     }
     Ok(())
 }
+/// Values without a description beside them, as temporary files hold them.
+pub fn encode_self_describing(values: &[Datum], out: &mut Vec<u8>) {
+    values.iter().for_each(|v| put_tagged(v, out));
+}
+/// Appends the `count` values that `bytes` consists of.
+pub fn decode_self_describing(bytes: &[u8], count: usize, out: &mut Vec<Datum>) -> Result<()> {
+    let mut r = Reader::new(bytes);
+    for _ in 0..count {
+        out.push(get_tagged(&mut r, 0).ok_or_else(corrupted)?);
+    }
+    if r.is_empty() { Ok(()) } else { Err(corrupted()) }
+}
 /// One column; NULL if it is not stored.
 pub fn decode_column(desc: &RowDescriptor, bytes: &[u8], index: usize) -> Result<Datum> {
     let mut r = Reader::new(bytes);
@@ -472,6 +484,17 @@ mod tests {
         assert!(back[0].is_null() && !back[1].is_null() && back[2].is_null());
         assert!(matches!(decode_column(&desc, &bytes, 2).unwrap(), Datum::Numeric(n) if n.to_string() == "-12345.6700"));
         assert_eq!(stored_column_count(&bytes).unwrap(), 5);
+    }
+    #[test]
+    fn self_describing_rows_come_back() {
+        let (_, values) = sample();
+        let mut bytes = Vec::new();
+        encode_self_describing(&values, &mut bytes);
+        let mut back = Vec::new();
+        decode_self_describing(&bytes, values.len(), &mut back).unwrap();
+        assert_eq!(format!("{values:?}"), format!("{back:?}"));
+        assert!(decode_self_describing(&bytes, values.len() - 1, &mut back).is_err());
+        assert!(decode_self_describing(&bytes[1..], values.len(), &mut back).is_err());
     }
     #[test]
     fn damage_is_reported() {

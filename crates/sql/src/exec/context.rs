@@ -1,5 +1,6 @@
 //! What running a plan needs from outside, and the state one run keeps.
 
+use super::spill::{Io, TempSpace};
 use crate::catalog::CatalogView;
 use crate::plan::Plan;
 use kilndb_base::park::Park;
@@ -47,6 +48,9 @@ pub struct ExecContext<'a> {
     pub catalog: &'a dyn CatalogView,
     pub session: &'a dyn SessionHost,
     pub work_mem_bytes: usize,
+    /// For hash tables: work_mem times hash_mem_multiplier.
+    pub hash_mem_bytes: usize,
+    pub temp: &'a TempSpace,
     /// Where rows come from that no table holds (COPY FROM).
     pub source: Option<&'a mut dyn RowSource>,
     /// Foreign-key checks put off to the end of the transaction.
@@ -95,6 +99,25 @@ pub struct Counter {
     pub nanos: u64,
     pub startup_nanos: u64,
     pub removed: u64,
+    pub report: Report,
+}
+
+/// What EXPLAIN ANALYZE tells of a node's memory.
+#[derive(Clone, Copy, Default, Debug)]
+pub enum Report {
+    #[default]
+    None,
+    Sort { method: &'static str, on_disk: bool, bytes: u64 },
+    Hash { batches: u64, memory: u64, disk: u64 },
+}
+
+impl Runtime {
+    /// Notes what EXPLAIN ANALYZE shows of a node.
+    pub fn report(&mut self, node: usize, report: Report) {
+        if let Some(c) = self.counters.as_mut().and_then(|c| c.get_mut(node)) {
+            c.report = report;
+        }
+    }
 }
 
 /// Rows from outside, as COPY FROM reads them.
@@ -109,6 +132,9 @@ pub trait RowSink {
 }
 
 impl<'a> ExecContext<'a> {
+    pub fn io(&self) -> Io<'a> {
+        Io { space: self.temp, park: self.park }
+    }
     pub fn call_env<R>(&mut self, f: impl FnOnce(&dyn SessionHost, &mut CallEnv<'_>) -> R) -> R {
         let session = self.session;
         let mut env = CallEnv {

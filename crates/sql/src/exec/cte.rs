@@ -1,21 +1,24 @@
-//! Common table expressions: rows are made once and read by position, recursive ones round by round.
+//! Common table expressions: rows are made once, batch by batch as they are asked for, and read by position.
+//!
+//! In a recursive one the rows of a round are the working table of the next: they are a range of the rows made.
 
 use super::context::*;
+use super::spill::{RowStore, StoreCursor};
 use super::state::State;
-use crate::plan::{Node, Op};
+use crate::plan::{CtePlan, Node, Op};
 use kilndb_base::{Error, Result};
-use kilndb_types::{Datum, key};
+use kilndb_types::key;
 use std::collections::HashSet;
 use std::sync::Arc;
 
 pub struct CteState {
-    rows: Vec<Datum>,
-    count: usize,
+    rows: RowStore,
     source: State,
     recursive: Option<State>,
+    /// The recursive term is being run for the present round.
+    in_round: bool,
     /// Rows of the previous round.
-    working: Vec<Datum>,
-    working_count: usize,
+    working: std::ops::Range<usize>,
     seen: HashSet<Vec<u8>>,
     first_done: bool,
     done: bool,
@@ -24,36 +27,38 @@ pub struct CteState {
 pub struct CteScanState {
     pub node: Arc<Node>,
     next: usize,
+    cursor: StoreCursor,
 }
 
 impl CteScanState {
     pub fn new(node: &Arc<Node>) -> CteScanState {
-        CteScanState { node: node.clone(), next: 0 }
+        CteScanState { node: node.clone(), next: 0, cursor: StoreCursor::default() }
     }
     pub fn rescan(&mut self) {
         self.next = 0;
+        self.cursor = StoreCursor::default();
+    }
+    /// Appends rows up to number `end`.
+    fn read(&mut self, rows: &RowStore, end: usize, out: &mut Batch, cx: &ExecContext<'_>) -> Result<()> {
+        while !out.full() && self.next < end {
+            out.push(rows.row(self.next, &mut self.cursor, cx.io())?);
+            self.next += 1;
+        }
+        Ok(())
     }
     pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.node.clone();
         match &node.op {
             Op::WorkTable { cte } => {
-                let width = node.width;
                 let Some(Some(c)) = rt.ctes.get(*cte) else {
                     return Err(Error::internal("working table without a recursive query"));
                 };
-                while !out.full() && self.next < c.working_count {
-                    out.push(&c.working[self.next * width..(self.next + 1) * width]);
-                    self.next += 1;
-                }
-                Ok(())
+                self.next = self.next.max(c.working.start);
+                self.read(&c.rows, c.working.end, out, cx)
             }
             Op::CteScan { cte } => loop {
-                let width = node.width;
                 if let Some(Some(c)) = rt.ctes.get(*cte) {
-                    while !out.full() && self.next < c.count {
-                        out.push(&c.rows[self.next * width..(self.next + 1) * width]);
-                        self.next += 1;
-                    }
+                    self.read(&c.rows, c.rows.len(), out, cx)?;
                     if out.rows > 0 || c.done {
                         return Ok(());
                     }
@@ -65,19 +70,18 @@ impl CteScanState {
     }
 }
 
-/// Makes more rows.
+/// Makes some more rows.
 fn advance(cte: usize, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
     let plan = rt.plan.clone();
     let Some(info) = plan.ctes.get(cte) else { return Err(Error::internal("WITH query")) };
     let mut c = match rt.ctes.get_mut(cte).and_then(Option::take) {
         Some(c) => c,
         None => CteState {
-            rows: Vec::new(),
-            count: 0,
+            rows: RowStore::new(info.node.width, cx.work_mem_bytes),
             source: State::new(&info.node),
             recursive: info.recursive.as_ref().map(State::new),
-            working: Vec::new(),
-            working_count: 0,
+            in_round: false,
+            working: 0..0,
             seen: HashSet::new(),
             first_done: false,
             done: false,
@@ -87,80 +91,59 @@ fn advance(cte: usize, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()>
     cx.park.checkpoint()?;
     if !c.first_done {
         c.source.next(&mut batch, rt, cx)?;
+        take(&mut c, &batch, info, cx)?;
         if batch.rows == 0 {
             c.first_done = true;
-            c.done = c.recursive.is_none() || c.working_count == 0;
+            c.done = c.recursive.is_none() || c.rows.is_empty();
+            c.working = 0..c.rows.len();
         }
-        take(&mut c, &batch, info.recursive.is_some(), info.union_all, &info.types, None)?;
         rt.ctes[cte] = Some(c);
         return Ok(());
     }
-    // One whole round: the working table must stand still while it is read.
     let Some(mut recursive) = c.recursive.take() else {
         c.done = true;
         rt.ctes[cte] = Some(c);
         return Ok(());
     };
+    let starts = !std::mem::replace(&mut c.in_round, true);
+    // The term reads the working table while it runs.
     rt.ctes[cte] = Some(c);
-    let mut next: (Vec<Datum>, usize) = (Vec::new(), 0);
-    recursive.rescan(rt);
-    for n in info.inner.clone() {
-        if let Some(slot) = rt.ctes.get_mut(n) {
-            *slot = None;
+    if starts {
+        recursive.rescan(rt);
+        for n in info.inner.clone() {
+            if let Some(slot) = rt.ctes.get_mut(n) {
+                *slot = None;
+            }
         }
     }
-    loop {
-        batch.clear();
-        cx.park.checkpoint()?;
-        recursive.next(&mut batch, rt, cx)?;
-        if batch.rows == 0 {
-            break;
-        }
-        if let Some(Some(c)) = rt.ctes.get_mut(cte) {
-            take(c, &batch, true, info.union_all, &info.types, Some(&mut next))?;
-        }
-    }
+    recursive.next(&mut batch, rt, cx)?;
     if let Some(Some(c)) = rt.ctes.get_mut(cte) {
+        take(c, &batch, info, cx)?;
+        if batch.rows == 0 {
+            c.in_round = false;
+            c.working = c.working.end..c.rows.len();
+            c.done = c.working.is_empty();
+        }
         c.recursive = Some(recursive);
-        c.done = next.1 == 0;
-        (c.working, c.working_count) = next;
     }
     Ok(())
 }
 
-fn take(
-    c: &mut CteState,
-    batch: &Batch,
-    recursive: bool,
-    all: bool,
-    types: &[kilndb_base::Oid],
-    mut next: Option<&mut (Vec<Datum>, usize)>,
-) -> Result<()> {
+/// Keeps the rows of a batch; UNION without ALL keeps new ones only.
+fn take(c: &mut CteState, batch: &Batch, info: &CtePlan, cx: &ExecContext<'_>) -> Result<()> {
+    let distinct = info.recursive.is_some() && !info.union_all;
     for i in 0..batch.rows {
         let row = batch.row(i);
-        if recursive && !all {
+        if distinct {
             let mut k = Vec::new();
-            for (d, t) in row.iter().zip(types) {
+            for (d, t) in row.iter().zip(&info.types) {
                 key::hash_equal_key(*t, d, &mut k)?;
             }
             if !c.seen.insert(k) {
                 continue;
             }
         }
-        c.rows.extend_from_slice(row);
-        c.count += 1;
-        if recursive {
-            match &mut next {
-                Some(n) => {
-                    n.0.extend_from_slice(row);
-                    n.1 += 1;
-                }
-                None => {
-                    c.working.extend_from_slice(row);
-                    c.working_count += 1;
-                }
-            }
-        }
+        c.rows.push(row, cx.io())?;
     }
     Ok(())
 }

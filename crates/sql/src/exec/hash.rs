@@ -1,14 +1,14 @@
-//! Hash tables over equality keys: DISTINCT and set operations.
+//! Hash tables over equality keys, and DISTINCT.
 
 use super::context::*;
-use super::state::{State, Unary};
-use crate::bind::ir::SetOp;
-use crate::plan::{Node, Op};
+use super::expr::CExpr;
+use super::spill::{Io, Partitions, SpillCursor, SpillFile};
+use super::state::Unary;
+use crate::plan::Op;
 use kilndb_base::Result;
-use kilndb_types::{Datum, key};
+use kilndb_types::{Datum, key, row};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::Arc;
 
 /// A fast hash for keys of our own making (no defence against chosen keys is needed per statement).
 #[derive(Default)]
@@ -35,145 +35,156 @@ impl Hasher for ByteHasher {
 
 pub type KeyMap<V = u32> = HashMap<Box<[u8]>, V, BuildHasherDefault<ByteHasher>>;
 
-pub struct DistinctState {
-    pub unary: Unary,
+/// What an entry of a [`KeyMap`] takes beside the key's bytes.
+pub const ENTRY_BYTES: usize = 64;
+
+/// Finds the first row of each key. Keys that do not fit the budget wait in partitions until the input's end.
+#[derive(Default)]
+pub struct Unique {
     seen: KeyMap<()>,
+    used_bytes: usize,
+    level: u32,
+    overflow: Option<Partitions>,
+    pending: Vec<(SpillFile, u32)>,
+    reading: Option<(SpillFile, SpillCursor)>,
+    batches: u64,
+    peak_bytes: usize,
+    disk_bytes: u64,
 }
 
-impl DistinctState {
-    pub fn new(unary: Unary) -> DistinctState {
-        DistinctState { unary, seen: KeyMap::default() }
+impl Unique {
+    /// Is the row to be given out now?
+    pub fn offer(&mut self, key: &[u8], row: &[Datum], budget: usize, io: Io<'_>) -> Result<bool> {
+        if self.seen.contains_key(key) {
+            return Ok(false);
+        }
+        if self.has_room(key, budget) {
+            return Ok(true);
+        }
+        let level = self.level;
+        self.overflow.get_or_insert_with(|| Partitions::new(level, budget)).push(key, row, io)?;
+        Ok(false)
     }
-    pub fn rescan(&mut self, rt: &mut Runtime) {
-        self.seen.clear();
-        self.unary.rescan(rt);
+    fn has_room(&mut self, key: &[u8], budget: usize) -> bool {
+        let bytes = key.len() + ENTRY_BYTES;
+        if self.used_bytes + bytes > budget && !self.seen.is_empty() {
+            return false;
+        }
+        self.used_bytes += bytes;
+        self.peak_bytes = self.peak_bytes.max(self.used_bytes);
+        self.seen.insert(key.into(), ());
+        true
     }
-    pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-        let node = self.unary.node.clone();
-        let Op::Distinct { keys, .. } = &node.op else { return Ok(()) };
-        let mut k = Vec::new();
-        while out.rows == 0 && self.unary.fill(out.max, rt, cx)? {
-            for i in 0..self.unary.buffer.rows {
-                let row = self.unary.buffer.row(i);
-                k.clear();
-                for s in keys {
-                    let d = s.expr.eval(row, rt, cx)?;
-                    key::hash_equal_key(s.ty, &d, &mut k)?;
+    /// After the end of the input: the rows that had to wait. None appended means the end.
+    pub fn drain(&mut self, out: &mut Batch, budget: usize, io: Io<'_>) -> Result<()> {
+        while !out.full() {
+            let Some((file, mut cursor)) = self.reading.take() else {
+                if !self.next_input(io)? {
+                    return Ok(());
                 }
-                if !self.seen.contains_key(k.as_slice()) {
-                    self.seen.insert(k.as_slice().into(), ());
-                    out.push(row);
+                continue;
+            };
+            let mut ended = false;
+            while !out.full() && !ended {
+                if !cursor.advance(&file, io)? {
+                    ended = true;
+                } else if !self.seen.contains_key(cursor.key()) {
+                    if self.has_room(cursor.key(), budget) {
+                        row::decode_self_describing(cursor.row(), out.width, &mut out.data)?;
+                        out.end_row();
+                    } else {
+                        let level = self.level;
+                        let overflow = self.overflow.get_or_insert_with(|| Partitions::new(level, budget));
+                        overflow.push_record(cursor.key(), cursor.record(), io)?;
+                    }
                 }
+            }
+            if !ended {
+                self.reading = Some((file, cursor));
             }
         }
         Ok(())
     }
+    fn next_input(&mut self, io: Io<'_>) -> Result<bool> {
+        if let Some(overflow) = self.overflow.take() {
+            let files = overflow.finish(io)?;
+            self.disk_bytes += files.iter().map(SpillFile::disk_bytes).sum::<u64>();
+            self.pending.extend(files.into_iter().filter(|f| f.records > 0).map(|f| (f, self.level + 1)));
+        }
+        let Some((file, level)) = self.pending.pop() else { return Ok(false) };
+        self.seen = KeyMap::default();
+        self.used_bytes = 0;
+        self.batches += 1;
+        self.level = level;
+        self.reading = Some((file, SpillCursor::new(budget_of_reader())));
+        Ok(true)
+    }
+    pub fn report(&self) -> Report {
+        Report::Hash { batches: self.batches + 1, memory: self.peak_bytes as u64, disk: self.disk_bytes }
+    }
 }
 
-pub struct SetOpState {
-    pub node: Arc<Node>,
-    left: State,
-    right: State,
-    /// 0 reading left (Union) or right (others), 1 the other side, 2 done.
-    phase: u8,
-    seen: KeyMap<u64>,
+/// Bytes that are read from a partition at once.
+pub fn budget_of_reader() -> usize {
+    super::spill::STEP_BYTES / 4
 }
 
-impl SetOpState {
-    pub fn new(node: &Arc<Node>, left: &Arc<Node>, right: &Arc<Node>) -> SetOpState {
-        SetOpState { node: node.clone(), left: State::new(left), right: State::new(right), phase: 0, seen: KeyMap::default() }
+pub struct DistinctState {
+    pub unary: Unary,
+    unique: Unique,
+    /// Sorted input: the key of the last row.
+    last: Option<Vec<u8>>,
+    input_done: bool,
+}
+
+impl DistinctState {
+    pub fn new(unary: Unary) -> DistinctState {
+        DistinctState { unary, unique: Unique::default(), last: None, input_done: false }
     }
     pub fn rescan(&mut self, rt: &mut Runtime) {
-        self.left.rescan(rt);
-        self.right.rescan(rt);
-        self.phase = 0;
-        self.seen.clear();
+        self.unique = Unique::default();
+        self.last = None;
+        self.input_done = false;
+        self.unary.rescan(rt);
     }
     pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-        let node = self.node.clone();
-        let Op::SetOp { op, all, types, .. } = &node.op else { return Ok(()) };
-        let key_of = |row: &[Datum]| -> Result<Vec<u8>> {
-            let mut k = Vec::new();
-            for (d, t) in row.iter().zip(types) {
-                key::hash_equal_key(*t, d, &mut k)?;
-            }
-            Ok(k)
-        };
-        let mut b = Batch::with_max(node.width, out.max);
-        if *op == SetOp::Union {
-            while out.rows == 0 && self.phase < 2 {
-                b.clear();
-                cx.park.checkpoint()?;
-                let side = if self.phase == 0 { &mut self.left } else { &mut self.right };
-                if *all {
-                    side.next(out, rt, cx)?;
-                    if out.rows == 0 {
-                        self.phase += 1;
-                    }
-                    continue;
-                }
-                side.next(&mut b, rt, cx)?;
-                if b.rows == 0 {
-                    self.phase += 1;
-                }
-                for i in 0..b.rows {
-                    let k = key_of(b.row(i))?;
-                    if self.seen.insert(k.into(), 1).is_none() {
-                        out.push(b.row(i));
-                    }
-                }
-            }
-            return Ok(());
-        }
-        if self.phase == 0 {
-            loop {
-                b.clear();
-                cx.park.checkpoint()?;
-                self.right.next(&mut b, rt, cx)?;
-                if b.rows == 0 {
-                    break;
-                }
-                for i in 0..b.rows {
-                    *self.seen.entry(key_of(b.row(i))?.into()).or_insert(0) += 1;
-                }
-            }
-            self.phase = 1;
-        }
-        while out.rows == 0 {
-            b.clear();
-            cx.park.checkpoint()?;
-            self.left.next(&mut b, rt, cx)?;
-            if b.rows == 0 {
+        let node = self.unary.node.clone();
+        let Op::Distinct { keys, sorted, .. } = &node.op else { return Ok(()) };
+        let (io, budget) = (cx.io(), cx.hash_mem_bytes);
+        let mut k = Vec::new();
+        while out.rows == 0 && !self.input_done {
+            if !self.unary.fill(out.max, rt, cx)? {
+                self.input_done = true;
                 break;
             }
-            for i in 0..b.rows {
-                let k = key_of(b.row(i))?;
-                let count = self.seen.get(k.as_slice()).copied();
-                let keep = match (op, all) {
-                    // Without ALL: u64::MAX marks a key that was given out or must not be.
-                    (SetOp::Intersect, false) => {
-                        let keep = count.is_some_and(|c| c != u64::MAX && c > 0);
-                        if keep {
-                            self.seen.insert(k.into(), u64::MAX);
-                        }
-                        keep
-                    }
-                    (SetOp::Intersect, true) | (SetOp::Except, true) => {
-                        let had = count.is_some_and(|c| c > 0);
-                        if had {
-                            self.seen.insert(k.into(), count.unwrap_or(1) - 1);
-                        }
-                        had == (*op == SetOp::Intersect)
-                    }
-                    _ => {
-                        let keep = count.is_none();
-                        self.seen.insert(k.into(), 1);
-                        keep
-                    }
-                };
-                if keep {
-                    out.push(b.row(i));
+            for i in 0..self.unary.buffer.rows {
+                let row = self.unary.buffer.row(i);
+                k.clear();
+                for s in keys {
+                    let d = match &s.expr {
+                        CExpr::Slot(slot) => &row[*slot],
+                        e => &e.eval(row, rt, cx)?,
+                    };
+                    key::hash_equal_key(s.ty, d, &mut k)?;
                 }
+                let new = if *sorted {
+                    let new = self.last.as_deref() != Some(k.as_slice());
+                    if new {
+                        self.last = Some(k.clone());
+                    }
+                    new
+                } else {
+                    self.unique.offer(&k, row, budget, io)?
+                };
+                if new {
+                    out.push(row);
+                }
+            }
+        }
+        if out.rows == 0 && !sorted {
+            self.unique.drain(out, budget, io)?;
+            if out.rows == 0 {
+                rt.report(node.id, self.unique.report());
             }
         }
         Ok(())

@@ -78,7 +78,7 @@ pub fn ranges(a: &IndexAccess, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Re
         keys.dedup();
         return Ok(keys.into_iter().map(prefix_range).collect());
     }
-    if a.lower.is_none() && a.upper.is_none() {
+    if a.lower.is_none() && a.upper.is_none() && !a.not_null {
         return Ok(vec![prefix_range(prefix)]);
     }
     let mut null_key = prefix.clone();

@@ -2,7 +2,7 @@
 
 use super::context::*;
 use super::expr::CExpr;
-use super::{aggregate, cte, function, hash, join, lockrows, modify, scan, sort};
+use super::{aggregate, cte, function, hash, hashjoin, join, lockrows, modify, scan, setop, sort};
 use crate::plan::{Node, Op};
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_types::Datum;
@@ -32,12 +32,12 @@ pub enum State {
     Project(Unary),
     ProjectSet(Box<function::ProjectSetState>),
     NestLoop(Box<join::NestLoopState>),
-    HashJoin(Box<join::HashJoinState>),
+    HashJoin(Box<hashjoin::HashJoinState>),
     Aggregate(Box<aggregate::AggregateState>),
     Sort(Box<sort::SortState>),
     Limit(Box<LimitState>),
     Distinct(Box<hash::DistinctState>),
-    SetOp(Box<hash::SetOpState>),
+    SetOp(Box<setop::SetOpState>),
     Window(Box<super::window::WindowState>),
     LockRows(Box<lockrows::LockRowsState>),
     Modify(Box<modify::ModifyState>),
@@ -62,14 +62,14 @@ impl State {
             Op::Project { input, .. } => State::Project(unary(input)),
             Op::ProjectSet { input, .. } => State::ProjectSet(Box::new(function::ProjectSetState::new(unary(input)))),
             Op::NestLoop { outer, inner, .. } => State::NestLoop(Box::new(join::NestLoopState::new(node, outer, inner))),
-            Op::HashJoin { probe, build, .. } => State::HashJoin(Box::new(join::HashJoinState::new(node, probe, build))),
+            Op::HashJoin { probe, build, .. } => State::HashJoin(Box::new(hashjoin::HashJoinState::new(node, probe, build))),
             Op::Aggregate { input, .. } => State::Aggregate(Box::new(aggregate::AggregateState::new(unary(input)))),
             Op::Sort { input, .. } => State::Sort(Box::new(sort::SortState::new(unary(input)))),
             Op::Limit { input, .. } => {
                 State::Limit(Box::new(LimitState { unary: unary(input), skip: None, left: 0, last: None, done: false }))
             }
             Op::Distinct { input, .. } => State::Distinct(Box::new(hash::DistinctState::new(unary(input)))),
-            Op::SetOp { left, right, .. } => State::SetOp(Box::new(hash::SetOpState::new(node, left, right))),
+            Op::SetOp { left, right, .. } => State::SetOp(Box::new(setop::SetOpState::new(node, left, right))),
             Op::Window { input, .. } => State::Window(Box::new(super::window::WindowState::new(unary(input)))),
             Op::LockRows { input, .. } => State::LockRows(Box::new(lockrows::LockRowsState::new(unary(input)))),
             Op::Modify(m) => State::Modify(Box::new(modify::ModifyState::new(node, &m.input))),
@@ -165,6 +165,15 @@ impl State {
             State::Window(s) => s.next(out, rt, cx),
             State::LockRows(s) => s.next(out, rt, cx),
             State::Modify(s) => s.next(out, rt, cx),
+        }
+    }
+
+    /// No more than `rows` rows will be asked for before the next start (None: not known).
+    fn set_bound(&mut self, rows: Option<u64>) {
+        match self {
+            State::Sort(s) => s.set_bound(rows),
+            State::Project(u) => u.input.set_bound(rows),
+            _ => {}
         }
     }
 
@@ -276,6 +285,8 @@ impl LimitState {
             }
             self.skip = Some(n as u64);
             self.left = l.map_or(u64::MAX, |l| l as u64);
+            let needed = l.filter(|_| ties.is_none()).map(|l| (l as u64).saturating_add(n as u64));
+            self.unary.input.set_bound(needed);
         }
         while out.rows == 0 && !self.done {
             if self.left == 0 && ties.is_none() {

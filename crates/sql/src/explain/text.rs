@@ -2,7 +2,7 @@
 
 use crate::bind::ir::*;
 use crate::catalog::CatalogView;
-use crate::exec::Counter;
+use crate::exec::{Counter, Report};
 use crate::plan::{Node, Op, Plan};
 use kilndb_types::{Datum, oids};
 use std::fmt::Write;
@@ -92,6 +92,15 @@ pub fn name_columns(q: &Query) {
     });
 }
 
+/// A column that the planner has made gets another's name.
+pub fn name_like(column: ColId, other: ColId) {
+    COLUMN_NAMES.with_borrow_mut(|m| {
+        if let Some(name) = m.get(&other).cloned() {
+            m.insert(column, name);
+        }
+    });
+}
+
 fn collect(q: &Query, m: &mut std::collections::HashMap<ColId, String>) {
     let qualify = q.rels.len() > 1;
     for r in &q.rels {
@@ -145,6 +154,24 @@ pub fn lines(plan: &Plan, counters: Option<&[Counter]>, planning_ms: Option<f64>
     p.out
 }
 
+fn report_text(report: &Report) -> Option<String> {
+    let kilobytes = |bytes: u64| bytes.div_ceil(1024);
+    match *report {
+        Report::None => None,
+        Report::Sort { method, on_disk, bytes } => {
+            let place = if on_disk { "Disk" } else { "Memory" };
+            Some(format!("Sort Method: {method}  {place}: {}kB", kilobytes(bytes)))
+        }
+        Report::Hash { batches, memory, disk } => {
+            let mut text = format!("Batches: {batches}  Memory Usage: {}kB", kilobytes(memory));
+            if disk > 0 {
+                let _ = write!(text, "  Disk Usage: {}kB", kilobytes(disk));
+            }
+            Some(text)
+        }
+    }
+}
+
 impl Printer<'_> {
     fn node(&mut self, n: &Node, depth: usize) {
         // Projections are shown by PostgreSQL as part of the node below.
@@ -175,6 +202,9 @@ impl Printer<'_> {
         let indent = " ".repeat(depth * 6 + 2);
         for i in &n.info {
             self.out.push(format!("{indent}{i}"));
+        }
+        if let Some(line) = self.counters.and_then(|c| c.get(n.id)).and_then(|c| report_text(&c.report)) {
+            self.out.push(format!("{indent}{line}"));
         }
         for c in n.children() {
             self.node(c, depth + 1);

@@ -12,6 +12,8 @@ pub struct Match {
     pub lower: Option<(Expr, bool)>,
     pub upper: Option<(Expr, bool)>,
     pub any_of: Option<Expr>,
+    /// The column after `equal` is not NULL.
+    pub not_null: bool,
     /// Positions of the conditions that the index answers.
     pub used: Vec<usize>,
 }
@@ -24,7 +26,7 @@ pub fn strip(e: &Expr) -> &Expr {
     }
 }
 
-fn is_key(e: &Expr, rel: u32, key: &IndexKey, expression: Option<&Expr>) -> bool {
+pub fn is_key(e: &Expr, rel: u32, key: &IndexKey, expression: Option<&Expr>) -> bool {
     match expression {
         Some(x) => crate::bind::same(e, x) || crate::bind::same(strip(e), x),
         None => matches!(&strip(e).kind, ExprKind::Column(c) if c.rel == rel && c.att == key.attnum && key.attnum != 0),

@@ -13,6 +13,7 @@ impl Planner<'_> {
         distinct: &mut Distinct,
         windows: &mut [WindowSpec],
     ) -> Result<Planned> {
+        let mut input = input;
         let rel = self.new_rel();
         let groups: Vec<Expr> = q.group_by.clone();
         let mut aggs: Vec<Expr> = Vec::new();
@@ -35,6 +36,13 @@ impl Planner<'_> {
         for w in windows.iter_mut() {
             w.partition.iter_mut().for_each(|e| columns.replace(e));
             w.order.iter_mut().for_each(|k| columns.replace(&mut k.expr));
+        }
+        // Aggregates that sort their input do so for one group after the other.
+        let sorts = aggs.iter().any(|a| matches!(&a.kind, ExprKind::Agg(c) if c.distinct || !c.order.is_empty()));
+        let sorted = sorts && !groups.is_empty() && q.grouping_sets.is_none() && !groups.iter().any(Expr::is_volatile);
+        if sorted {
+            let keys: Vec<SortKey> = groups.iter().map(|g| SortKey { expr: g.clone(), descending: false, nulls_first: false }).collect();
+            input = self.sort(input, &keys)?;
         }
         let mut specs = Vec::new();
         for a in &aggs {
@@ -63,7 +71,11 @@ impl Planner<'_> {
         let width = group_count + specs.len() + groupings.len();
         let rows = if groups.is_empty() { 1.0 } else { (input.node.rows * 0.1).max(1.0) };
         let cost = input.node.cost + input.node.rows * 0.02;
-        let label = if groups.is_empty() { "Aggregate" } else { "HashAggregate" };
+        let label = match (groups.is_empty(), sorted) {
+            (true, _) => "Aggregate",
+            (false, true) => "GroupAggregate",
+            (false, false) => "HashAggregate",
+        };
         let mut info = Vec::new();
         if self.explain && !groups.is_empty() {
             let text: Vec<String> = groups.iter().map(|g| crate::explain::bare(self.show(g))).collect();
@@ -81,7 +93,7 @@ impl Planner<'_> {
             layout.0.push(ColId { rel, att: 4000 + i as i16 });
         }
         let sets = q.grouping_sets.clone();
-        let op = Op::Aggregate { input: input.node, groups: group_exprs, types, sets, aggs: specs, groupings };
+        let op = Op::Aggregate { input: input.node, groups: group_exprs, types, sets, aggs: specs, groupings, sorted };
         let node = self.node_with(op, width, rows, cost, label, info);
         let mut planned = Planned { node, layout };
         if let Some(h) = having {

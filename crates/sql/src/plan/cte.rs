@@ -33,6 +33,10 @@ impl Planner<'_> {
                 if !c.query.order_by.is_empty() || c.query.limit.is_some() || c.query.offset.is_some() {
                     return Err(Error::unsupported("ORDER BY, LIMIT or OFFSET in a recursive query"));
                 }
+                if !*all && types.iter().any(|t| !is_hashable(*t)) {
+                    return Err(Error::new(kilndb_base::sqlstate::FEATURE_NOT_SUPPORTED, "could not implement recursive UNION")
+                        .with_detail("All column datatypes must be hashable."));
+                }
                 let first = self.plan_query(left, 0)?;
                 let start = self.ctes.borrow().len();
                 let next = self.plan_query(right, 0)?;
@@ -64,4 +68,10 @@ impl Planner<'_> {
         let node = self.node(op, rel.columns.len(), rows, rows * 0.02, label);
         Ok(Planned { node, layout: super::query::all_columns(rel) })
     }
+}
+
+/// PostgreSQL has hash functions for all but these of the types that have an order.
+fn is_hashable(type_oid: Oid) -> bool {
+    use kilndb_types::oids::{BIT, MONEY, VARBIT};
+    !matches!(type_oid, BIT | VARBIT | MONEY)
 }

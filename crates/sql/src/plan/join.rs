@@ -1,6 +1,7 @@
 //! FROM and WHERE: predicates go down to where their columns are, joins are ordered greedily by cost.
 
 use super::scan::selectivity;
+use super::semijoin::{Semi, semi_of};
 use super::*;
 use crate::exec::expr::CExpr;
 use kilndb_base::Error;
@@ -39,7 +40,7 @@ fn flatten<'q>(t: &'q JoinTree, items: &mut Vec<Item<'q>>, preds: &mut Vec<Expr>
 }
 
 /// Relations of this level that `e` uses.
-fn used_rels(e: &Expr, level: &[u32]) -> Vec<u32> {
+pub(super) fn used_rels(e: &Expr, level: &[u32]) -> Vec<u32> {
     let mut columns = Vec::new();
     e.columns(&mut columns);
     let mut rels: Vec<u32> = columns.into_iter().map(|c| c.rel).filter(|r| level.contains(r)).collect();
@@ -77,13 +78,16 @@ impl Planner<'_> {
         self.plan_trees(q, &q.from.iter().collect::<Vec<_>>(), preds, wanted, limited)
     }
 
-    fn plan_trees(&self, q: &Query, trees: &[&JoinTree], mut preds: Vec<Expr>, wanted: &[SortKey], limited: bool) -> Result<FromPlan> {
+    pub(super) fn plan_trees(&self, q: &Query, trees: &[&JoinTree], mut preds: Vec<Expr>, wanted: &[SortKey], limited: bool) -> Result<FromPlan> {
         let mut items = Vec::new();
         for t in trees {
             flatten(t, &mut items, &mut preds);
         }
         items.retain(|i| i.rels != [0]);
         let level: Vec<u32> = items.iter().flat_map(|i| i.rels.clone()).collect();
+        let mut semis = Vec::new();
+        preds = preds.into_iter().filter_map(|p| semi_of(p, &level).map(|s| semis.push(s)).err()).collect();
+        let by_distinct = if semis.is_empty() { None } else { self.plan_distinct(q, &items, &preds, &semis, &level)? };
         // Each condition belongs to one item, or to a join.
         let mut own: Vec<Vec<Expr>> = items.iter().map(|_| Vec::new()).collect();
         let mut joins: Vec<Option<Expr>> = Vec::new();
@@ -116,6 +120,7 @@ impl Planner<'_> {
         let Some((start, mut current)) = first else { return Err(Error::internal("no relation to begin with")) };
         left.retain(|i| *i != start);
         let mut joined = items[start].rels.clone();
+        current = self.join_semis(current, &mut semis, &joined, limited)?;
         while !left.is_empty() {
             let mut best: Option<(usize, FromPlan, Vec<usize>)> = None;
             let connected: Vec<usize> = left
@@ -150,6 +155,7 @@ impl Planner<'_> {
             joined.extend(&items[i].rels);
             left.retain(|x| *x != i);
             used.into_iter().for_each(|n| joins[n] = None);
+            current = self.join_semis(current, &mut semis, &joined, limited)?;
         }
         constant.extend(joins.into_iter().flatten());
         if let Some(e) = Expr::and_all(constant) {
@@ -166,7 +172,35 @@ impl Planner<'_> {
             );
             current.planned = Planned { node, layout };
         }
+        Ok(match by_distinct {
+            Some(p) if p.cost < current.cost && !(current.sorted && limited) => p,
+            _ => current,
+        })
+    }
+
+    /// Joins those whose columns are all there.
+    fn join_semis(&self, mut current: FromPlan, semis: &mut Vec<Semi>, joined: &[u32], limited: bool) -> Result<FromPlan> {
+        let ready: Vec<Semi> = semis.extract_if(.., |s| within(&s.outer, joined)).collect();
+        for semi in &ready {
+            current = self.semi_step(&current, semi, limited)?;
+        }
         Ok(current)
+    }
+
+    /// The plan with semi joins as ordinary joins with distinct values, as far as that is possible.
+    fn plan_distinct(&self, q: &Query, items: &[Item<'_>], preds: &[Expr], semis: &[Semi], level: &[u32]) -> Result<Option<FromPlan>> {
+        let rels: Option<Vec<(Rel, Vec<Expr>)>> = semis.iter().map(|s| self.distinct_rel(s, level)).collect();
+        let Some(rels) = rels else { return Ok(None) };
+        let mut inner = Query { rels: q.rels.clone(), ..Query::default() };
+        let mut all = preds.to_vec();
+        let mut own_trees = Vec::new();
+        for (rel, conditions) in rels {
+            own_trees.push(JoinTree::Rel(rel.id));
+            inner.rels.push(rel);
+            all.extend(conditions);
+        }
+        let trees: Vec<&JoinTree> = items.iter().map(|i| i.tree).chain(&own_trees).collect();
+        self.plan_trees(&inner, &trees, all, &[], false).map(Some)
     }
 
     /// Relations of the same level whose values an item needs.
@@ -312,7 +346,7 @@ impl Planner<'_> {
 
     /// Splits into `left = right` keys and the rest; None without any key.
     #[allow(clippy::type_complexity)]
-    fn hash_keys(&self, joins: &[Expr], left: &Layout, right: &Layout) -> Option<(Vec<(Expr, Expr)>, Vec<Expr>)> {
+    pub(super) fn hash_keys(&self, joins: &[Expr], left: &Layout, right: &Layout) -> Option<(Vec<(Expr, Expr)>, Vec<Expr>)> {
         let mut keys = Vec::new();
         let mut rest = Vec::new();
         let on_side = |e: &Expr, own: &Layout, other: &Layout| {
@@ -342,7 +376,7 @@ impl Planner<'_> {
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn hash_join(
+    pub(super) fn hash_join(
         &self,
         probe: Planned,
         build: Planned,
@@ -392,7 +426,7 @@ impl Planner<'_> {
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn nest_loop(
+    pub(super) fn nest_loop(
         &self,
         outer: Planned,
         inner: FromPlan,
@@ -418,7 +452,9 @@ impl Planner<'_> {
             JoinKind::Inner => "Nested Loop",
             JoinKind::Left => "Nested Loop Left Join",
             JoinKind::Full => "Nested Loop Full Join",
-            _ => "Nested Loop Join",
+            JoinKind::Semi => "Nested Loop Semi Join",
+            JoinKind::Anti => "Nested Loop Anti Join",
+            JoinKind::Right => "Nested Loop Right Join",
         };
         let width = layout.0.len();
         let materialize = materialize && params.is_empty();

@@ -13,9 +13,11 @@ pub mod compile;
 mod cte;
 mod dml;
 mod join;
+mod minmax;
 pub mod node;
 mod query;
 mod scan;
+mod semijoin;
 mod simplify;
 mod window;
 

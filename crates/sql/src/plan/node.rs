@@ -132,6 +132,8 @@ pub struct IndexAccess {
     pub upper: Option<Bound>,
     /// `= ANY (array)` on the first column after `equal`: one range per element.
     pub any_of: Option<CExpr>,
+    /// Without the NULLs of the column after `equal`.
+    pub not_null: bool,
     pub backward: bool,
     /// At most one row.
     pub unique_point: bool,
@@ -253,11 +255,13 @@ pub enum Op {
         aggs: Vec<AggSpec>,
         /// GROUPING(…): indexes of group expressions.
         groupings: Vec<Vec<usize>>,
+        /// Rows of one group follow one another.
+        sorted: bool,
     },
     Sort { input: Arc<Node>, keys: Vec<SortSpec> },
     Limit { input: Arc<Node>, limit: Option<CExpr>, offset: Option<CExpr>, ties: Option<Vec<SortSpec>> },
-    /// Keeps the first row of each distinct `keys`.
-    Distinct { input: Arc<Node>, keys: Vec<SortSpec> },
+    /// Keeps the first row of each distinct `keys`; `sorted`: rows with equal keys follow one another.
+    Distinct { input: Arc<Node>, keys: Vec<SortSpec>, sorted: bool },
     SetOp { op: SetOp, all: bool, left: Arc<Node>, right: Arc<Node>, types: Vec<Oid> },
     Window { input: Arc<Node>, plan: WindowPlan },
     LockRows { input: Arc<Node>, targets: Vec<LockTarget>, recheck: Option<CExpr> },

@@ -41,6 +41,9 @@ impl Planner<'_> {
         if let Some(p) = self.count_only(q, out_rel)? {
             return Ok(p);
         }
+        if let Some(rewritten) = self.min_max_by_index(q)? {
+            return self.plan_select(&rewritten, out_rel);
+        }
         let plain = !q.has_aggs && q.group_by.is_empty() && q.windows.is_empty() && !q.has_srf && matches!(q.distinct, Distinct::No) && q.having.is_none();
         let wanted: &[SortKey] = if plain { &q.order_by } else { &[] };
         let from = self.plan_from(q, wanted, q.limit.is_some())?;
@@ -87,7 +90,7 @@ impl Planner<'_> {
                     .collect();
                 let specs = self.sort_specs(&keys, &input.layout)?;
                 let (rows, cost, width) = (input.node.rows, input.node.cost + input.node.rows * 0.02, input.layout.0.len());
-                let node = self.node(Op::Distinct { input: input.node, keys: specs }, width, rows, cost, "HashAggregate");
+                let node = self.node(Op::Distinct { input: input.node, keys: specs, sorted: false }, width, rows, cost, "HashAggregate");
                 input = Planned { node, layout: input.layout };
             }
             Distinct::On(exprs) => {
@@ -107,7 +110,7 @@ impl Planner<'_> {
                     exprs.iter().map(|e| SortKey { expr: e.clone(), descending: false, nulls_first: false }).collect();
                 let specs = self.sort_specs(&on, &input.layout)?;
                 let (rows, cost, width) = (input.node.rows, input.node.cost, input.layout.0.len());
-                let node = self.node(Op::Distinct { input: input.node, keys: specs }, width, rows, cost, "Unique");
+                let node = self.node(Op::Distinct { input: input.node, keys: specs, sorted: true }, width, rows, cost, "Unique");
                 input = Planned { node, layout: input.layout };
                 order.clear();
             }

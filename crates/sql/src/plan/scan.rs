@@ -226,6 +226,7 @@ impl Planner<'_> {
             lower,
             upper,
             any_of: m.any_of.as_ref().map(one).transpose()?,
+            not_null: m.not_null,
             backward,
         };
         let parameterized = uses_others(preds, rel.id);
@@ -288,6 +289,13 @@ impl Planner<'_> {
                 m.used.push(i);
                 m.any_of = Some(value);
                 break;
+            }
+            if lower.is_none()
+                && upper.is_none()
+                && let Some(i) = preds.iter().position(|p| matches!(&p.kind, ExprKind::IsNull { arg, negated: true } if access::is_key(arg, rel.id, key, expression.as_ref())))
+            {
+                m.used.push(i);
+                m.not_null = true;
             }
             if let Some((i, b)) = lower {
                 m.used.push(i);

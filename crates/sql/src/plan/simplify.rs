@@ -32,6 +32,9 @@ pub fn simplify(q: &mut Query) -> Result<()> {
         if let ExprKind::SubLink(s) = &mut e.kind {
             inline_ctes(&mut s.query)?;
             pull_up_all(&mut s.query)?;
+            if s.kind == SubKind::Exists {
+                super::semijoin::forget_columns(&mut s.query);
+            }
         }
         Ok(())
     };

@@ -1,14 +1,15 @@
 //! SQL cursors: DECLARE, FETCH, MOVE, CLOSE.
 //!
 //! A cursor's rows are produced as they are asked for; what has been fetched is kept only if the cursor may go back
-//! (SCROLL) or outlive its transaction (WITH HOLD, materialised at commit).
+//! (SCROLL) or outlive its transaction (WITH HOLD, materialised at commit), beyond work_mem in a temporary file.
 
 use super::Session;
 use super::portal::{Portal, PortalState};
 use super::prepared::is_plannable;
-use super::run::{RowsSink, SinkMaker, column_types, describe};
+use super::run::{NullSink, SinkMaker, column_types, describe};
 use crate::client::{Client, Runtime};
 use crate::exec::RowSink;
+use crate::exec::spill::{Io, RowStore, StoreCursor};
 use crate::session::environment::statement_host;
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_syntax::raw::FetchDirection as F;
@@ -23,10 +24,21 @@ pub(crate) struct CursorInfo {
     pub hold: bool,
     pub scroll: bool,
     /// Rows fetched so far (all of them, once `complete`).
-    rows: Vec<Vec<Datum>>,
+    rows: RowStore,
     /// 0: before the first row; n: on row n; rows.len() + 1: after the last.
     position: usize,
     complete: bool,
+}
+
+/// Keeps rows for later.
+struct StoreSink<'a> {
+    rows: &'a mut RowStore,
+    io: Io<'a>,
+}
+impl RowSink for StoreSink<'_> {
+    fn row(&mut self, values: &[Datum]) -> Result<()> {
+        self.rows.push(values, self.io)
+    }
 }
 
 impl CursorInfo {
@@ -62,13 +74,14 @@ impl Session {
         let snapshot = self.take_snapshot()?;
         let execution = self.start_execution(&plan, snapshot.clone(), runtime)?;
         let scroll = s.options & CURSOR_OPT_NO_SCROLL == 0 && (s.options & CURSOR_OPT_SCROLL != 0 || plan.is_read_only);
+        let rows = RowStore::new(plan.root.width, self.settings.work_mem_bytes as usize);
         let mut portal = Portal {
             prepared,
             params: Vec::new(),
             result_formats: Vec::new(),
             plan: Some(plan),
             state: PortalState::Running { execution, snapshot },
-            cursor: Some(CursorInfo { hold, scroll, rows: Vec::new(), position: 0, complete: false }),
+            cursor: Some(CursorInfo { hold, scroll, rows, position: 0, complete: false }),
         };
         if hold {
             self.fill(&mut portal, usize::MAX, runtime)?;
@@ -79,7 +92,7 @@ impl Session {
 
     fn start_execution(&mut self, plan: &std::sync::Arc<crate::plan::Plan>, snapshot: kilndb_storage::Snapshot, runtime: &dyn Runtime) -> Result<Box<crate::exec::Execution>> {
         let mut execution = None;
-        let mut sink = RowsSink::default();
+        let mut sink = NullSink;
         self.advance(plan, &[], &mut execution, snapshot, Some(0), runtime, SinkMaker::Sink(&mut sink))?;
         execution.ok_or_else(|| Error::internal("an execution vanished"))
     }
@@ -95,11 +108,11 @@ impl Session {
             return Ok(());
         };
         let want = if count == usize::MAX { None } else { Some((count - cursor.rows.len()) as u64) };
-        let mut sink = RowsSink::default();
+        let instance = self.instance.clone();
+        let mut sink = StoreSink { rows: &mut cursor.rows, io: Io { space: &instance.temp, park: runtime } };
         let mut running = Some(execution);
         let plan = plan.clone();
         let progress = self.advance(&plan, &portal.params, &mut running, snapshot.clone(), want, runtime, SinkMaker::Sink(&mut sink))?;
-        cursor.rows.append(&mut sink.rows);
         cursor.complete = progress.finished;
         if let (false, Some(execution)) = (progress.finished, running) {
             portal.state = PortalState::Running { execution, snapshot };
@@ -191,8 +204,13 @@ impl Session {
         let host = statement_host!(self, environment);
         let columns = column_types(plan);
         let mut sink = super::run::ClientSink { client, columns: &columns, formats: &[], eval: host.eval() };
-        for index in range {
-            sink.row(&cursor.rows[*index])?;
+        let io = Io { space: &self.instance.temp, park: runtime };
+        let mut reader = StoreCursor::default();
+        for (passed, index) in range.iter().enumerate() {
+            if passed % 1024 == 0 {
+                runtime.checkpoint()?;
+            }
+            sink.row(cursor.rows.row(*index, &mut reader, io)?)?;
         }
         Ok(())
     }

@@ -158,6 +158,8 @@ impl Session {
             catalog: &host.reader,
             session: &host,
             work_mem_bytes: self.settings.work_mem_bytes as usize,
+            hash_mem_bytes: self.settings.hash_mem_bytes as usize,
+            temp: &self.instance.temp,
             source: None,
             pending: &mut self.pending,
         };

@@ -37,6 +37,8 @@ pub struct SessionSettings {
     pub statement_timeout_ms: u64,
     pub lock_timeout_ms: u64,
     pub work_mem_bytes: u64,
+    /// work_mem times hash_mem_multiplier.
+    pub hash_mem_bytes: u64,
     pub maintenance_work_mem_bytes: u64,
     pub default_isolation: IsolationName,
     /// Set for the open transaction.
@@ -61,6 +63,7 @@ impl SessionSettings {
             statement_timeout_ms: 0,
             lock_timeout_ms: 0,
             work_mem_bytes: 0,
+            hash_mem_bytes: 0,
             maintenance_work_mem_bytes: 0,
             default_isolation: "read committed",
             transaction_isolation: None,
@@ -247,6 +250,8 @@ impl SessionSettings {
         self.statement_timeout_ms = self.number("statement_timeout");
         self.lock_timeout_ms = self.number("lock_timeout");
         self.work_mem_bytes = self.number("work_mem") * 1024;
+        let multiplier = self.get("hash_mem_multiplier").and_then(|v| v.parse::<f64>().ok()).unwrap_or(1.0);
+        self.hash_mem_bytes = (self.work_mem_bytes as f64 * multiplier) as u64;
         self.maintenance_work_mem_bytes = self.number("maintenance_work_mem") * 1024;
         self.default_isolation = isolation_name(self.get("default_transaction_isolation").unwrap_or(""));
         self.transaction_isolation = self.values.get("transaction_isolation").map(|v| isolation_name(v));

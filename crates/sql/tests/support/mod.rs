@@ -97,6 +97,7 @@ pub struct Db {
     pub catalog: TestCatalog,
     next_oid: Oid,
     dir: PathBuf,
+    temp: spill::TempSpace,
 }
 
 impl Drop for Db {
@@ -150,7 +151,8 @@ impl Db {
             },
         )
         .unwrap();
-        Db { engine, catalog: TestCatalog { tables: HashMap::new() }, next_oid: 20000, dir }
+        let temp = spill::TempSpace::new(Arc::new(OsEnv), &dir);
+        Db { engine, catalog: TestCatalog { tables: HashMap::new() }, next_oid: 20000, dir, temp }
     }
 
     fn oid(&mut self) -> Oid {
@@ -284,6 +286,8 @@ impl Db {
                 catalog: &self.catalog,
                 session: &NoSession,
                 work_mem_bytes: 4 << 20,
+                hash_mem_bytes: 8 << 20,
+                temp: &self.temp,
                 source: None,
                 pending: &mut pending,
             };

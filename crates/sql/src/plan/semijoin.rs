@@ -1,0 +1,215 @@
+//! EXISTS, NOT EXISTS and IN with a subquery, as semi and anti joins.
+//!
+//! A condition becomes a [`Semi`] when its subquery is only joins and conditions, or (IN) when it does not depend on the level it
+//! is in. Conditions that use the level's columns are the join's, the others stay with the subquery. What cannot be
+//! taken apart so stays a subplan. NOT IN always does: its NULLs make it something else than an anti join.
+
+use super::join::{FromPlan, used_rels};
+use super::*;
+use kilndb_base::Error;
+
+pub struct Semi {
+    kind: JoinKind,
+    /// FROM of the subquery, without conditions.
+    query: Query,
+    own: Vec<Expr>,
+    joins: Vec<Expr>,
+    /// Relations of the level that `joins` use.
+    pub outer: Vec<u32>,
+}
+
+/// Nothing but joins and conditions decides which rows there are.
+fn only_joins(q: &Query) -> bool {
+    matches!(q.body, Body::Select)
+        && q.ctes.is_empty()
+        && !q.has_aggs
+        && q.group_by.is_empty()
+        && q.grouping_sets.is_none()
+        && q.having.is_none()
+        && q.windows.is_empty()
+        && !q.has_srf
+        && q.limit.is_none()
+        && q.offset.is_none()
+        && q.locks.is_empty()
+        && !q.from.is_empty()
+        && !matches!(q.distinct, Distinct::On(_))
+}
+
+/// EXISTS needs no columns and no order.
+pub fn forget_columns(q: &mut Query) {
+    if only_joins(q) {
+        let one = Expr::new(ExprKind::Const(kilndb_types::Datum::Int4(1)), kilndb_types::oids::INT4);
+        q.targets = vec![Target { expr: one, name: "?column?".into(), junk: false, table_oid: 0, attnum: 0 }];
+        q.order_by.clear();
+        q.distinct = Distinct::No;
+    }
+}
+
+fn uses_level(q: &Query, level: &[u32]) -> bool {
+    let mut columns = Vec::new();
+    q.outer_columns(&mut columns);
+    columns.iter().any(|c| level.contains(&c.rel))
+}
+
+/// The subquery as FROM, conditions of its own, and conditions with columns of the level.
+fn take_apart(q: &Query, level: &[u32]) -> Option<(Query, Vec<Expr>, Vec<Expr>)> {
+    if !only_joins(q) {
+        return None;
+    }
+    let from = Query { rels: q.rels.clone(), from: q.from.clone(), ..Query::default() };
+    if uses_level(&from, level) {
+        return None;
+    }
+    let mut all = Vec::new();
+    if let Some(f) = &q.filter {
+        f.clone().conjuncts(&mut all);
+    }
+    if all.iter().any(Expr::is_volatile) {
+        return None;
+    }
+    let (joins, own) = all.into_iter().partition(|p| !used_rels(p, level).is_empty());
+    Some((from, own, joins))
+}
+
+/// The condition as a semi or anti join with the relations of `level`, or as it was.
+pub fn semi_of(p: Expr, level: &[u32]) -> Result<Semi, Expr> {
+    let found = match &p.kind {
+        ExprKind::SubLink(s) => semi_of_link(s, JoinKind::Semi, level),
+        ExprKind::Not(inner) => match &inner.kind {
+            ExprKind::SubLink(s) if s.kind == SubKind::Exists => semi_of_link(s, JoinKind::Anti, level),
+            _ => None,
+        },
+        _ => None,
+    };
+    found.ok_or(p)
+}
+
+fn semi_of_link(s: &SubLink, kind: JoinKind, level: &[u32]) -> Option<Semi> {
+    let (query, own, joins) = match s.kind {
+        SubKind::Exists => take_apart(&s.query, level)?,
+        SubKind::Any => {
+            let test = s.test.as_deref()?;
+            if test.is_volatile() || test.has_sublink() || used_rels(test, level).is_empty() {
+                return None;
+            }
+            any_parts(s, test, level)?
+        }
+        _ => return None,
+    };
+    let mut outer: Vec<u32> = joins.iter().flat_map(|p| used_rels(p, level)).collect();
+    outer.sort_unstable();
+    outer.dedup();
+    (!outer.is_empty()).then_some(Semi { kind, query, own, joins, outer })
+}
+
+fn any_parts(s: &SubLink, test: &Expr, level: &[u32]) -> Option<(Query, Vec<Expr>, Vec<Expr>)> {
+    let outputs: Vec<&Expr> = s.query.targets.iter().filter(|t| !t.junk).map(|t| &t.expr).collect();
+    let plain = !outputs.iter().any(|e| e.is_volatile() || e.has_sublink() || e.has_srf() || !used_rels(e, level).is_empty());
+    if plain && let Some((query, own, mut joins)) = take_apart(&s.query, level) {
+        let mut test = test.clone();
+        let replaced = test.rewrite(&mut |e| {
+            if let ExprKind::Column(c) = &e.kind
+                && c.rel == s.test_rel
+                && let Some(x) = usize::try_from(c.att - 1).ok().and_then(|i| outputs.get(i))
+            {
+                *e = (*x).clone().at(e.loc);
+            }
+            Ok(())
+        });
+        replaced.ok()?;
+        test.conjuncts(&mut joins);
+        return Some((query, own, joins));
+    }
+    if uses_level(&s.query, level) {
+        return None;
+    }
+    let columns = outputs.iter().map(|e| RelColumn { name: String::new(), ty: e.ty, typmod: e.typmod }).collect();
+    let rel = Rel {
+        id: s.test_rel,
+        alias: "ANY_subquery".into(),
+        columns,
+        kind: RelKind::Subquery(s.query.clone()),
+        lateral: false,
+    };
+    let mut joins = Vec::new();
+    test.clone().conjuncts(&mut joins);
+    let query = Query { rels: vec![rel], from: vec![JoinTree::Rel(s.test_rel)], ..Query::default() };
+    Some((query, Vec::new(), joins))
+}
+
+impl Planner<'_> {
+    /// The cheapest semi or anti join of `left`. `limited`: the first rows in `left`'s order matter most.
+    pub fn semi_step(&self, left: &FromPlan, semi: &Semi, limited: bool) -> Result<FromPlan> {
+        let trees: Vec<&JoinTree> = semi.query.from.iter().collect();
+        let again = |p: &FromPlan| Planned { node: p.planned.node.clone(), layout: p.planned.layout.clone() };
+        let plain = self.plan_trees(&semi.query, &trees, semi.own.clone(), &[], false)?;
+        let rows = (left.rows * 0.5).max(1.0);
+        let mut best: Option<FromPlan> = None;
+        let bound = self.plan_trees(&semi.query, &trees, [semi.own.as_slice(), &semi.joins].concat(), &[], false)?;
+        // By index, or by whatever the values of an outer row make cheaper.
+        if bound.cost < plain.cost * 0.5 {
+            let mut uses = Vec::new();
+            semi.joins.iter().for_each(|e| e.columns(&mut uses));
+            let cost = left.cost + left.rows * (bound.cost + 0.05);
+            let mut p = self.nest_loop(again(left), bound, semi.kind, &[], &uses, false, rows, cost)?;
+            p.sorted = left.sorted;
+            if left.sorted && limited {
+                return Ok(p);
+            }
+            best = Some(p);
+        }
+        if let Some((keys, residual)) = self.hash_keys(&semi.joins, &left.planned.layout, &plain.planned.layout) {
+            let cost = left.cost + plain.cost + (left.rows + plain.rows * 1.5) * 0.015;
+            if best.as_ref().is_none_or(|b| cost < b.cost) {
+                best = Some(self.hash_join(again(left), again(&plain), semi.kind, keys, residual, rows, cost)?);
+            }
+        }
+        let cost = left.cost + plain.cost + left.rows * plain.rows * 0.01;
+        if best.as_ref().is_none_or(|b| cost < b.cost) {
+            let mut p = self.nest_loop(again(left), plain, semi.kind, &semi.joins, &[], true, rows, cost)?;
+            p.sorted = left.sorted;
+            best = Some(p);
+        }
+        best.ok_or_else(|| Error::internal("semi join"))
+    }
+
+    /// A semi join as an ordinary join with the distinct values of the subquery, which may then come first: the new
+    /// relation, and the conditions with it.
+    pub fn distinct_rel(&self, semi: &Semi, level: &[u32]) -> Option<(Rel, Vec<Expr>)> {
+        if semi.kind != JoinKind::Semi {
+            return None;
+        }
+        let id = self.new_rel();
+        let (mut targets, mut columns, mut conditions): (Vec<Target>, Vec<RelColumn>, Vec<Expr>) = Default::default();
+        for p in &semi.joins {
+            let ExprKind::Func(f) = &p.kind else { return None };
+            let [l, r] = f.args.as_slice() else { return None };
+            let operator = self.catalog.operator_by_oid(f.operator).ok().flatten()?;
+            if operator.name != "=" || !operator.can_hash || p.has_sublink() {
+                return None;
+            }
+            let of_level = |e: &Expr| !used_rels(e, level).is_empty();
+            let inner = match (of_level(l), of_level(r)) {
+                (true, false) => r,
+                (false, true) => l,
+                _ => return None,
+            };
+            targets.push(Target { expr: inner.clone(), name: String::new(), junk: false, table_oid: 0, attnum: 0 });
+            columns.push(RelColumn { name: String::new(), ty: inner.ty, typmod: inner.typmod });
+            let column = Expr::column(ColId { rel: id, att: columns.len() as i16 }, inner.ty, inner.typmod);
+            let mut f = f.clone();
+            let at = usize::from(of_level(&f.args[0]));
+            f.args[at] = column;
+            conditions.push(Expr { kind: ExprKind::Func(f), ..p.clone() });
+        }
+        let query = Query {
+            rels: semi.query.rels.clone(),
+            from: semi.query.from.clone(),
+            filter: Expr::and_all(semi.own.clone()),
+            targets,
+            distinct: Distinct::All,
+            ..Query::default()
+        };
+        Some((Rel { id, alias: "unique_subquery".into(), columns, kind: RelKind::Subquery(Box::new(query)), lateral: false }, conditions))
+    }
+}
