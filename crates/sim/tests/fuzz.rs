@@ -27,6 +27,7 @@ fn nothing_a_client_sends_brings_the_server_down() {
         report.memory_warm_kb / 1024,
         report.memory_end_kb / 1024
     );
+    println!("errors by SQLSTATE: {:?}", report.errors);
     assert!(report.internal_errors.is_empty(), "internal errors: {:#?}", report.internal_errors);
     assert!(report.stuck.is_empty(), "no answer: {:#?}", report.stuck);
     // A leak of 100 bytes a message or text would be 200 MB in the long run; short runs are still warming up.

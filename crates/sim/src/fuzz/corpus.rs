@@ -69,7 +69,7 @@ impl Corpus {
 
     /// One of the corpus; the short ones of all kinds more often.
     pub fn any(&self, random: &mut Random) -> &str {
-        let bound = if random.below(8) == 0 { SEEDS.len() } else { self.texts.len() };
+        let bound = if random.below(3) == 0 { SEEDS.len() } else { self.texts.len() };
         &self.texts[random.below(bound)]
     }
 }

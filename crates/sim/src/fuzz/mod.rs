@@ -32,6 +32,8 @@ pub struct Report {
     pub connections: u64,
     /// Texts that were answered without an error.
     pub succeeded: u64,
+    /// How often which SQLSTATE was the answer to a text.
+    pub errors: BTreeMap<String, u64>,
     /// Internal errors with a text that gave each.
     pub internal_errors: BTreeMap<String, String>,
     /// Batches that were not answered in time.
@@ -48,6 +50,9 @@ impl Report {
         self.texts += other.texts;
         self.connections += other.connections;
         self.succeeded += other.succeeded;
+        for (code, count) in other.errors {
+            *self.errors.entry(code).or_default() += count;
+        }
         self.internal_errors.extend(other.internal_errors);
         self.stuck.extend(other.stuck);
     }

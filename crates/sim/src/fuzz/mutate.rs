@@ -52,23 +52,29 @@ pub fn bytes(random: &mut Random, corpus: &Corpus, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Words, numbers, strings and marks of a text: what mutations that keep most texts well-formed exchange.
+/// Words, numbers, strings, operators and marks of a text, each with the white space behind it: what mutations that keep
+/// most texts well-formed exchange.
 fn tokens(text: &str) -> Vec<&str> {
+    const OPERATOR: &str = "+-*/<>=~!@#%^&|?:";
     let mut found = Vec::new();
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
         let word = |c: char| c.is_alphanumeric() || c == '_';
-        let length = if word(first) {
-            rest.find(|c| !word(c)).unwrap_or(rest.len())
+        let span = |belongs: &dyn Fn(char) -> bool| rest.find(|c| !belongs(c)).unwrap_or(rest.len());
+        let length = if first.is_ascii_digit() {
+            span(&|c| word(c) || c == '.')
+        } else if word(first) || first == '$' {
+            span(&|c| word(c) || c == '$')
         } else if first == '\'' {
             rest[1..].find('\'').map_or(rest.len(), |end| end + 2)
+        } else if OPERATOR.contains(first) {
+            span(&|c| OPERATOR.contains(c))
         } else {
             first.len_utf8()
         };
-        let (token, after) = rest.split_at(length);
-        if !token.trim().is_empty() {
-            found.push(token);
-        }
+        let blanks = rest[length..].find(|c: char| !c.is_whitespace()).unwrap_or(rest.len() - length);
+        let (token, after) = rest.split_at(length + blanks);
+        found.push(token);
         rest = after;
     }
     found
@@ -88,20 +94,28 @@ fn words(random: &mut Random, corpus: &Corpus, text: &str) -> String {
     for _ in 0..=random.below(8) / 5 {
         let at = random.below(tokens.len() + 1);
         match random.below(12) {
-            // Most statements stay well-formed when one name or value takes another's place.
-            6.. if !tokens.is_empty() => {
-                let like = |a: &str, b: &str| {
-                    let kind = |t: &str| t.chars().next().map(|c| (c.is_alphabetic(), c.is_ascii_digit(), c == '\''));
-                    kind(a) == kind(b)
-                };
-                let at = at.min(tokens.len() - 1);
-                let other: Vec<&str> = self::tokens(corpus.any(random)).into_iter().filter(|t| like(t, tokens[at])).collect();
-                if !other.is_empty() {
-                    tokens[at] = other[random.below(other.len())];
+            // Most statements stay well-formed when one value takes another's place.
+            5.. => {
+                let literal = |t: &str| t.starts_with(|c: char| c == '\'' || c.is_ascii_digit());
+                let places: Vec<usize> = (0..tokens.len()).filter(|i| literal(tokens[*i])).collect();
+                let others: Vec<&str> = self::tokens(corpus.any(random)).into_iter().filter(|t| literal(t)).collect();
+                if let Some(place) = places.get(random.below(places.len())) {
+                    tokens[*place] = match others.get(random.below(others.len())) {
+                        Some(other) if random.below(2) == 0 => other,
+                        _ => INTERESTING[random.below(INTERESTING.len())],
+                    };
+                    tokens.insert(place + 1, " ");
                 }
             }
-            0 if at < tokens.len() => tokens[at] = INTERESTING[random.below(INTERESTING.len())],
-            1 => tokens.insert(at, INTERESTING[random.below(INTERESTING.len())]),
+            0 if at < tokens.len() => {
+                tokens[at] = INTERESTING[random.below(INTERESTING.len())];
+                tokens.insert(at + 1, " ");
+            }
+            1 => {
+                tokens.insert(at, " ");
+                tokens.insert(at, INTERESTING[random.below(INTERESTING.len())]);
+                tokens.insert(at, " ");
+            }
             2 if at < tokens.len() => {
                 tokens.remove(at);
             }
@@ -118,7 +132,7 @@ fn words(random: &mut Random, corpus: &Corpus, text: &str) -> String {
             }
         }
     }
-    tokens.join(" ")
+    tokens.concat()
 }
 
 /// A text of the corpus with changes; no byte of it is zero.

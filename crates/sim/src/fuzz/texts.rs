@@ -123,6 +123,9 @@ pub fn run(random: &mut Random, corpus: &Corpus, port: u16, client: u64, texts: 
 fn count(report: &mut Report, batch: &[String], outcomes: &[Outcome]) {
     let exact = outcomes.len() == 2 * batch.len();
     for (i, outcome) in outcomes.iter().enumerate() {
+        if let (Some((code, _)), 0) = (outcome, i % 2) {
+            *report.errors.entry(code.clone()).or_default() += 1;
+        }
         match outcome {
             Some((code, text)) if code.starts_with("XX") => {
                 let sql = if exact { batch[i / 2].clone() } else { batch.join("\n;;\n") };
