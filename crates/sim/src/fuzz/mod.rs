@@ -86,6 +86,9 @@ pub fn run(options: &Options, mut progress: impl FnMut(&str)) -> Result<Report, 
         if !server.is_running() {
             return Err(format!("the server died with seed {}: {}", options.seed, server.log_tail()));
         }
+        if !report.stuck.is_empty() {
+            return Err(format!("no answer with seed {}: {:#?}", options.seed, report.stuck));
+        }
         report.memory_end_kb = resident_kb(&server);
         if slice == 1 {
             report.memory_warm_kb = report.memory_end_kb;

@@ -96,7 +96,14 @@ pub fn run(random: &mut Random, corpus: &Corpus, port: u16, client: u64, texts: 
             None => {
                 report.connections += 1;
                 batches = 0;
-                Connection::open(port).map_err(|e| format!("the server takes no connections: {e}"))?
+                match Connection::open(port) {
+                    Ok(open) => open,
+                    Err(e) => {
+                        // What another client sent may be the reason: the report shows both.
+                        report.stuck.push(format!("the server takes no connections: {e}"));
+                        return Ok(report);
+                    }
+                }
             }
         };
         let open = connection.insert(open);

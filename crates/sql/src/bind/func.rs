@@ -145,7 +145,6 @@ impl Binder<'_> {
             Place::Offset => "OFFSET",
             Place::Values => return Ok(()),
             Place::Returning => "RETURNING",
-            Place::Filter => "FILTER",
             Place::UpdateSource => "UPDATE",
             _ => return Ok(()),
         };

@@ -95,9 +95,6 @@ pub enum Place {
     From,
     Target,
     OrderBy,
-    Filter,
-    AggArgs,
-    WindowDef,
     UpdateSource,
 }
 
