@@ -187,7 +187,8 @@ impl Connection {
         self.request_terminate();
     }
 
-    pub fn read_input(&mut self, scratch: &mut [u8]) {
+    /// `end_is_near`: the event told that the client has closed its side; no later one will.
+    pub fn read_input(&mut self, scratch: &mut [u8], end_is_near: bool) {
         if self.state == ConnectionState::Closed {
             return;
         }
@@ -200,7 +201,7 @@ impl Connection {
                 Ok(n) => {
                     self.link.input.borrow_mut().extend_from_slice(&scratch[..n]);
                     // A short read has drained the socket: the next edge tells of more.
-                    if n < scratch.len() {
+                    if n < scratch.len() && !end_is_near {
                         return;
                     }
                 }

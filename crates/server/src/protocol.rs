@@ -9,7 +9,7 @@ use crate::runtime::{CoroutineRuntime, Yielded};
 use crate::shared::Shared;
 use kilndb_base::park::Park;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
-use kilndb_sql::client::{Client, FieldInfo, Runtime};
+use kilndb_sql::client::{Client, FieldInfo};
 use kilndb_sql::session::{BindRequest, Session, StartupOptions};
 use kilndb_wire::backend::FieldDescription;
 use kilndb_wire::{Frontend, Startup, frontend};
@@ -78,8 +78,10 @@ fn silent_end() -> Error {
 
 fn work(step: &mut Step, runtime: &CoroutineRuntime, shared: &Arc<Shared>) -> Result<()> {
     loop {
-        let session_runs = matches!(step.phase, Phase::Ready(_));
-        if session_runs && runtime.control.terminate_requested.load(Ordering::Acquire) {
+        if runtime.control.terminate_requested.load(Ordering::Acquire) {
+            if !matches!(step.phase, Phase::Ready(_)) {
+                return Err(silent_end());
+            }
             return Err(Error::new(sqlstate::ADMIN_SHUTDOWN, "terminating connection due to administrator command"));
         }
         if !next_message(&mut step.message, runtime)? {

@@ -126,7 +126,7 @@ impl Worker {
             self.sleep(&mut events);
             for event in &events {
                 if event.token() != WAKER {
-                    self.socket_event(event.token().0, event.is_writable());
+                    self.socket_event(event.token().0, event.is_writable(), event.is_read_closed());
                 }
             }
             self.read_mail();
@@ -219,12 +219,12 @@ impl Worker {
         }
     }
 
-    fn socket_event(&mut self, token: usize, writable: bool) {
+    fn socket_event(&mut self, token: usize, writable: bool, end_of_input: bool) {
         let Some(Some(c)) = self.connections.get_mut(token) else { return };
         if writable && c.has_output() {
             c.write_output();
         }
-        c.read_input(&mut self.scratch);
+        c.read_input(&mut self.scratch, end_of_input);
         self.reconsider(token);
     }
 

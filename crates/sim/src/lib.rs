@@ -4,3 +4,4 @@
 //! program a user runs. Faults injected below the server are the storage crate's own tests.
 
 pub mod crash;
+pub mod fuzz;

@@ -31,7 +31,6 @@ impl Binder<'_> {
             Place::Values => Some("VALUES"),
             Place::Returning => Some("RETURNING"),
             Place::UpdateSource => Some("UPDATE"),
-            Place::Filter => Some("FILTER"),
             _ => None,
         };
         if scope.place == Place::From {

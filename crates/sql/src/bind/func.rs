@@ -145,7 +145,6 @@ impl Binder<'_> {
             Place::Offset => "OFFSET",
             Place::Values => return Ok(()),
             Place::Returning => "RETURNING",
-            Place::Filter => "FILTER",
             Place::UpdateSource => "UPDATE",
             _ => return Ok(()),
         };
@@ -273,30 +272,6 @@ impl Binder<'_> {
     /// Arguments declared "any" keep their type; literals of unknown type stay literals of type text.
     fn keep_or_text(&self, e: Expr) -> Result<Expr> {
         if e.ty == oids::UNKNOWN { self.resolve_unknown(e) } else { Ok(e) }
-    }
-
-    /// A call built by the binder itself, arguments resolved like a user's call in pg_catalog.
-    pub(crate) fn system_call(&self, name: &str, args: Vec<Expr>, loc: i32) -> Result<Expr> {
-        let names = vec![None; args.len()];
-        match self.find_function(Some("pg_catalog"), name, &args, &names, false, loc, false, false)? {
-            Found::Function(c) => {
-                let (args, ty) = self.call_arguments(&c, args, loc)?;
-                let func = FuncExpr {
-                    oid: c.info.oid,
-                    name: c.info.name.as_str().into(),
-                    args,
-                    strict: c.info.strict,
-                    volatility: c.info.volatility,
-                    returns_set: c.info.returns_set,
-                    form: FuncForm::Call,
-                    operator: 0,
-                    variadic: c.variadic_count > 0,
-                    internal: true,
-                };
-                Ok(Expr::new(ExprKind::Func(Box::new(func)), ty).at(loc))
-            }
-            _ => Err(Error::internal(format!("pg_catalog.{name} is missing"))),
-        }
     }
 }
 

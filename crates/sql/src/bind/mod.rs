@@ -54,7 +54,6 @@ pub struct Binder<'a> {
     next_cte: Cell<u32>,
     source: RefCell<Arc<str>>,
     stack_base: usize,
-    depth: Cell<u32>,
     lifting: Option<&'a lifting::Lifting>,
     /// Reads the statement's own literals of types that depend on the session; without it they are read when it runs.
     eval: Option<&'a EvalContext<'a>>,
@@ -78,7 +77,6 @@ impl<'a> Binder<'a> {
             next_cte: Cell::new(0),
             source: RefCell::new(source),
             stack_base: stack_pointer(),
-            depth: Cell::new(0),
             lifting: None,
             eval: None,
         }

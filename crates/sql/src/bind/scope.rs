@@ -95,9 +95,6 @@ pub enum Place {
     From,
     Target,
     OrderBy,
-    Filter,
-    AggArgs,
-    WindowDef,
     UpdateSource,
 }
 
@@ -108,8 +105,6 @@ pub struct Scope<'p> {
     pub place: Place,
     /// Named windows of this level, and those made for OVER (…).
     pub windows: std::cell::RefCell<Vec<WindowSpec>>,
-    pub rels_refs: std::cell::RefCell<Vec<u32>>,
-    pub cte_uses: std::cell::RefCell<Vec<u32>>,
     pub saw_agg: std::cell::Cell<bool>,
     pub saw_srf: std::cell::Cell<bool>,
 }
@@ -122,8 +117,6 @@ impl<'p> Scope<'p> {
             ctes: Vec::new(),
             place: Place::Other,
             windows: Default::default(),
-            rels_refs: Default::default(),
-            cte_uses: Default::default(),
             saw_agg: Default::default(),
             saw_srf: Default::default(),
         }

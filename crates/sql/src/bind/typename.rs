@@ -133,9 +133,12 @@ impl Binder<'_> {
             (oids::INTERVAL, [range]) => Ok((range << 16) | 0xffff),
             (oids::INTERVAL, [range, p]) => Ok((range << 16) | (*p).clamp(0, 6)),
             (oids::BIT | oids::VARBIT, [n]) => {
+                let name = if ty == oids::BIT { "bit" } else { "varbit" };
                 if *n < 1 {
-                    let name = if ty == oids::BIT { "bit" } else { "bit varying" };
                     return bad(format!("length for type {name} must be at least 1"));
+                }
+                if *n > 83_886_080 {
+                    return bad(format!("length for type {name} cannot exceed 83886080"));
                 }
                 Ok(*n)
             }

@@ -15,6 +15,7 @@ mod depend;
 mod drop;
 mod index;
 mod key_sort;
+mod reindex;
 mod role;
 mod schema;
 pub(crate) mod sequence;
@@ -44,6 +45,9 @@ impl Session {
         self.begin_statement(runtime)?;
         let node = statement.node();
         let source = statement.source().clone();
+        if let Some(command) = command_name(&node) {
+            self.refuse_if_read_only(command)?;
+        }
         let tag = match node {
             Node::CreateStmt(s) => self.create_table(s, &source, runtime).map(|()| "CREATE TABLE".to_string()),
             Node::CreateTableAsStmt(s) => self.create_table_as(s, &source, runtime),
@@ -65,6 +69,7 @@ impl Session {
             Node::CreateRoleStmt(s) => self.create_role(s, runtime).map(|()| "CREATE ROLE".to_string()),
             Node::AlterRoleStmt(s) => self.alter_role(s, runtime).map(|()| "ALTER ROLE".to_string()),
             Node::DropRoleStmt(s) => self.drop_role(s, runtime).map(|()| "DROP ROLE".to_string()),
+            Node::ReindexStmt(s) => self.reindex(s, !self.in_explicit_block(), runtime),
             other => Err(Error::unsupported(format!("{} is not supported", statement_name(&other)))),
         };
         if let Some(txn) = &mut self.txn {
@@ -75,7 +80,6 @@ impl Session {
 
     /// Changes system tables. What was looked up before is stale afterwards.
     pub(crate) fn write_catalog<R>(&mut self, runtime: &dyn Runtime, change: impl FnOnce(&mut CatalogWriter<'_>) -> Result<R>) -> Result<R> {
-        self.refuse_if_read_only("DDL")?;
         let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction for a catalog change"))?;
         let mut writer = CatalogWriter { store: &self.database.store, txn, park: runtime };
         let done = change(&mut writer);
@@ -195,6 +199,52 @@ pub(crate) fn missing_relation(r: &nodes::RangeVar) -> Error {
     Error::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))
 }
 
+/// The command's tag, for those that a read-only transaction refuses.
+fn command_name(node: &Node<'_>) -> Option<&'static str> {
+    let altered = |kind: O::Type| match kind {
+        O::OBJECT_INDEX => "ALTER INDEX",
+        O::OBJECT_VIEW => "ALTER VIEW",
+        O::OBJECT_SEQUENCE => "ALTER SEQUENCE",
+        O::OBJECT_SCHEMA => "ALTER SCHEMA",
+        O::OBJECT_DATABASE => "ALTER DATABASE",
+        O::OBJECT_ROLE => "ALTER ROLE",
+        _ => "ALTER TABLE",
+    };
+    Some(match node {
+        Node::CreateStmt(_) => "CREATE TABLE",
+        Node::CreateTableAsStmt(_) => "CREATE TABLE AS",
+        Node::SelectStmt(_) => "SELECT INTO",
+        Node::IndexStmt(_) => "CREATE INDEX",
+        Node::CreateSeqStmt(_) => "CREATE SEQUENCE",
+        Node::AlterSeqStmt(_) => "ALTER SEQUENCE",
+        Node::CreateSchemaStmt(_) => "CREATE SCHEMA",
+        Node::ViewStmt(_) => "CREATE VIEW",
+        Node::CreatedbStmt(_) => "CREATE DATABASE",
+        Node::DropdbStmt(_) => "DROP DATABASE",
+        Node::AlterTableStmt(s) => altered(s.objtype),
+        Node::RenameStmt(s) => match s.rename_type {
+            O::OBJECT_COLUMN | O::OBJECT_ATTRIBUTE => altered(s.relation_type),
+            kind => altered(kind),
+        },
+        Node::AlterObjectSchemaStmt(s) => altered(s.object_type),
+        Node::AlterOwnerStmt(s) => altered(s.object_type),
+        Node::DropStmt(s) => match s.remove_type {
+            O::OBJECT_INDEX => "DROP INDEX",
+            O::OBJECT_VIEW => "DROP VIEW",
+            O::OBJECT_SEQUENCE => "DROP SEQUENCE",
+            O::OBJECT_SCHEMA => "DROP SCHEMA",
+            O::OBJECT_TABLE => "DROP TABLE",
+            _ => return None,
+        },
+        Node::TruncateStmt(_) => "TRUNCATE TABLE",
+        Node::CommentStmt(_) => "COMMENT",
+        Node::CreateRoleStmt(_) => "CREATE ROLE",
+        Node::AlterRoleStmt(_) => "ALTER ROLE",
+        Node::DropRoleStmt(_) => "DROP ROLE",
+        _ => return None,
+    })
+}
+
 /// What a statement that is not supported is called. (The nodes' Debug text fails for some kinds.)
 fn statement_name(node: &Node<'_>) -> &'static str {
     match node {
@@ -249,7 +299,6 @@ fn statement_name(node: &Node<'_>) -> &'static str {
         Node::DropSubscriptionStmt(_) => "DROP SUBSCRIPTION",
         Node::RuleStmt(_) => "CREATE RULE",
         Node::RefreshMatViewStmt(_) => "REFRESH MATERIALIZED VIEW",
-        Node::ReindexStmt(_) => "REINDEX",
         Node::ClusterStmt(_) => "CLUSTER",
         Node::CallStmt(_) => "CALL",
         Node::DoStmt(_) => "DO",

@@ -2,9 +2,10 @@
 
 use super::Session;
 use crate::catalog::ids::*;
-use crate::catalog::{Table, TableKind};
+use crate::catalog::{CatalogView, Table, TableKind};
 use crate::client::Runtime;
 use kilndb_base::{Error, Result, sqlstate};
+use kilndb_storage::{LockMode, WaitPolicy};
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
 use std::sync::Arc;
@@ -46,13 +47,19 @@ impl Session {
         if s.rels().len() == 0 && analyze {
             for row in self.catalog_scan(PG_CLASS)? {
                 if row.char("relkind") == b'r' && row.oid("oid") >= crate::catalog::builtin::FIRST_USER_OID {
-                    tables.push(self.table_by_oid(row.oid("oid"), runtime)?);
+                    // Another session may have dropped it meanwhile.
+                    let found = self.with_catalog(runtime, |host| host.reader.table_by_oid(row.oid("oid")))?;
+                    tables.extend(found);
                 }
             }
         }
         for table in tables {
             if analyze && table.kind == TableKind::Table && !table.is_catalog {
-                self.analyze_table(&table, runtime)?;
+                // Definitions and other ANALYZEs change the same rows of pg_class.
+                self.lock_table(table.oid, LockMode::ShareUpdateExclusive, WaitPolicy::Wait, runtime)?;
+                if let Some(table) = self.with_catalog(runtime, |host| host.reader.table_by_oid(table.oid))? {
+                    self.analyze_table(&table, runtime)?;
+                }
             }
         }
         self.finish_implicit(runtime)?;

@@ -26,17 +26,13 @@ pub(crate) struct Environment<'a> {
 pub(crate) struct SessionFacts<'s> {
     pub login_name: &'s str,
     pub role_name: &'s str,
-    pub login_role: Oid,
     pub current_role: Oid,
     pub process_id: i32,
     pub is_superuser: bool,
-    pub in_block: bool,
     pub read_only: bool,
     pub isolation: &'static str,
     pub transaction_timestamp: i64,
     pub statement_timestamp: i64,
-    pub session_start: i64,
-    pub xid: Option<u64>,
 }
 
 /// Answers value code's, the executor's and functions' questions during one statement.
@@ -107,17 +103,13 @@ macro_rules! statement_host {
         let facts = $crate::session::environment::SessionFacts {
             login_name: &$session.login_name,
             role_name: &$session.role_name,
-            login_role: $session.login_role,
             current_role: $session.current_role,
             process_id: $session.process_id,
             is_superuser: $session.current_role == $crate::catalog::builtin::BOOTSTRAP_SUPERUSER,
-            in_block: $session.in_explicit_block(),
             read_only: $session.is_read_only(),
             isolation: $session.isolation_name(),
             transaction_timestamp: $session.transaction_timestamp,
             statement_timestamp: $session.statement_timestamp,
-            session_start: $session.session_start,
-            xid: $session.txn.as_ref().and_then(|t| t.xid()).map(|x| x.0),
         };
         $crate::session::environment::StatementHost {
             reader: $crate::catalog::cache::CatalogReader {

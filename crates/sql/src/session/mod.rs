@@ -155,7 +155,6 @@ pub struct Session {
     pub(crate) temp_schema: Option<Oid>,
     /// What happens at commit to temporary tables.
     pub(crate) on_commit: Vec<(Oid, OnCommit)>,
-    pub(crate) session_start: i64,
     /// Constraint checks put off to the end of the transaction.
     pub(crate) pending: crate::exec::PendingChecks,
     /// System views are made with it at the first start.
@@ -211,7 +210,6 @@ impl Session {
             path: (0, 0, Arc::from([]), None),
             temp_schema: None,
             on_commit: Vec::new(),
-            session_start: now,
             pending: Default::default(),
             allow_system_objects: false,
             utility_formats: Vec::new(),

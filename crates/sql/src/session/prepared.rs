@@ -17,8 +17,6 @@ use std::sync::{Arc, Mutex};
 pub(crate) struct Prepared {
     pub sql: Arc<str>,
     pub statement: Option<Statement>,
-    /// As declared by the client, 0 = to be inferred.
-    pub declared_types: Vec<Oid>,
     pub param_types: Vec<Oid>,
     /// SQL-level PREPARE.
     pub from_sql: bool,
@@ -122,7 +120,6 @@ impl Session {
             is_plannable: statement.as_ref().is_some_and(|s| is_plannable(&s.node())),
             may_run_when_failed: statement.as_ref().is_none_or(|s| may_run_when_failed(&s.node())),
             statement,
-            declared_types: declared_types.to_vec(),
             param_types: declared_types.to_vec(),
             from_sql,
             prepare_time: self.now(),

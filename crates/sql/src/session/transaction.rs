@@ -20,7 +20,6 @@ pub(crate) struct SavepointEntry {
     pub name: String,
     pub storage: Savepoint,
     pub settings_mark: usize,
-    pub had_ddl: bool,
     /// Pending constraint checks, and SET CONSTRAINTS, as they were.
     pub pending_checks: usize,
     pub constraint_modes: std::collections::HashMap<kilndb_base::Oid, bool>,
@@ -237,7 +236,7 @@ impl Session {
         let Some(txn) = &mut self.txn else { return Ok(()) };
         let storage = txn.savepoint();
         let settings_mark = self.settings.mark();
-        self.savepoints.push(SavepointEntry { name: name.to_string(), storage, settings_mark, had_ddl: self.has_ddl, pending_checks: self.pending.checks.len(), constraint_modes: self.pending.modes.clone() });
+        self.savepoints.push(SavepointEntry { name: name.to_string(), storage, settings_mark, pending_checks: self.pending.checks.len(), constraint_modes: self.pending.modes.clone() });
         Ok(())
     }
 

@@ -48,7 +48,7 @@ pub fn input(type_oid: Oid, text: &str, typmod: i32, ctx: &EvalContext) -> Resul
         INT4 => Datum::Int4(int::parse(text, "integer", i128::from(i32::MIN), i128::from(i32::MAX))? as i32),
         INT8 => Datum::Int8(int::parse(text, "bigint", i128::from(i64::MIN), i128::from(i64::MAX))? as i64),
         INT2 => Datum::Int2(int::parse(text, "smallint", i128::from(i16::MIN), i128::from(i16::MAX))? as i16),
-        TEXT | UNKNOWN | CSTRING | XML | PG_NODE_TREE | REFCURSOR | 2275 => Datum::text(text),
+        TEXT | UNKNOWN | CSTRING | XML | PG_NODE_TREE | REFCURSOR => Datum::text(text),
         VARCHAR => cast::varchar(text, typmod, false)?,
         BPCHAR => cast::bpchar(text, typmod, false)?,
         NAME => Datum::text(cast::truncate_name(text)),

@@ -1,0 +1,122 @@
+//! REINDEX: new storage for indexes, filled from their tables; the old goes at commit.
+//!
+//! CONCURRENTLY is accepted where PostgreSQL accepts it and locks as REINDEX does.
+
+use super::Session;
+use crate::catalog::builtin::FIRST_USER_OID;
+use crate::catalog::ids::*;
+use crate::catalog::{CatalogView, Table, TableKind};
+use crate::client::Runtime;
+use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
+use kilndb_storage::{LockMode, RelationKind};
+use kilndb_syntax::raw::ReindexObjectType as R;
+use kilndb_syntax::{Node, nodes};
+use std::sync::Arc;
+
+impl Session {
+    pub(super) fn reindex(&mut self, s: &nodes::ReindexStmt, alone: bool, runtime: &dyn Runtime) -> Result<String> {
+        let mut concurrently = false;
+        for option in s.params() {
+            let off = matches!(option.arg(), Node::String(v) if matches!(v.sval(), Some("off" | "false" | "0")))
+                || matches!(option.arg(), Node::Integer(i) if i.ival == 0)
+                || matches!(option.arg(), Node::Boolean(b) if !b.boolval);
+            match option.defname().unwrap_or("") {
+                "concurrently" => concurrently = !off,
+                "verbose" => {}
+                "tablespace" => return Err(Error::unsupported("REINDEX with TABLESPACE is not supported")),
+                other => return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("unrecognized REINDEX option \"{other}\""))),
+            }
+        }
+        if concurrently && !alone {
+            self.refuse_in_block("REINDEX CONCURRENTLY")?;
+        }
+        match s.kind {
+            R::REINDEX_OBJECT_INDEX => self.reindex_one(s, runtime)?,
+            R::REINDEX_OBJECT_TABLE => self.reindex_named_table(s, runtime)?,
+            _ => self.reindex_many(s, runtime)?,
+        }
+        Ok("REINDEX".to_string())
+    }
+
+    fn reindex_one(&mut self, s: &nodes::ReindexStmt, runtime: &dyn Runtime) -> Result<()> {
+        let name = s.relation().ok_or_else(|| Error::internal("REINDEX without a name"))?;
+        let index = self.relation_of(name, runtime)?;
+        if index.kind != TableKind::Index {
+            return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{}\" is not an index", index.name)));
+        }
+        if index.oid < FIRST_USER_OID {
+            return Err(Error::unsupported("REINDEX of system catalogs is not supported"));
+        }
+        let rows = self.catalog_lookup(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, &[kilndb_types::Datum::Oid(index.oid)])?;
+        let row = rows.first().ok_or_else(|| Error::internal("an index without a row in pg_index"))?;
+        let table = self.table_by_oid(row.oid("indrelid"), runtime)?;
+        let table = self.lock_for_ddl(&table, LockMode::AccessExclusive, runtime)?;
+        self.rebuild_index(&table, index.oid, runtime)
+    }
+
+    fn reindex_named_table(&mut self, s: &nodes::ReindexStmt, runtime: &dyn Runtime) -> Result<()> {
+        let name = s.relation().ok_or_else(|| Error::internal("REINDEX without a name"))?;
+        let table = self.relation_of(name, runtime)?;
+        if !matches!(table.kind, TableKind::Table | TableKind::Partitioned) {
+            let message = format!("\"{}\" is not a table or materialized view", table.name);
+            return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, message));
+        }
+        if table.is_catalog {
+            return Err(Error::unsupported("REINDEX of system catalogs is not supported"));
+        }
+        if !self.rebuild_indexes(&table, runtime)? {
+            self.notice(Severity::Notice, format!("table \"{}\" has no indexes to reindex", table.name));
+        }
+        Ok(())
+    }
+
+    /// SCHEMA and DATABASE: all tables of users there.
+    fn reindex_many(&mut self, s: &nodes::ReindexStmt, runtime: &dyn Runtime) -> Result<()> {
+        let word = match s.kind {
+            R::REINDEX_OBJECT_SCHEMA => "SCHEMA",
+            R::REINDEX_OBJECT_SYSTEM => return Err(Error::unsupported("REINDEX SYSTEM is not supported")),
+            _ => "DATABASE",
+        };
+        self.refuse_in_block(&format!("REINDEX {word}"))?;
+        let mut schema = None;
+        if let Some(name) = s.name() {
+            if s.kind == R::REINDEX_OBJECT_SCHEMA {
+                let found = self.with_catalog(runtime, |host| host.reader.schema_oid(name))?;
+                let missing = || Error::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist"));
+                schema = Some(found.ok_or_else(missing)?);
+            } else if name != self.database.name {
+                return Err(Error::unsupported("can only reindex the currently open database"));
+            }
+        }
+        for row in self.catalog_scan(PG_CLASS)? {
+            let oid = row.oid("oid");
+            let wanted = schema.is_none_or(|schema| row.oid("relnamespace") == schema);
+            if row.char("relkind") == b'r' && oid >= FIRST_USER_OID && wanted {
+                // Another session may have dropped it meanwhile, and its own temporary tables are its own.
+                let table = self.with_catalog(runtime, |host| host.reader.table_by_oid(oid))?;
+                if let Some(table) = table.filter(|t| t.persistence != b't' || Some(t.schema_oid) == self.temp_schema) {
+                    self.rebuild_indexes(&table, runtime)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// False if there are none.
+    fn rebuild_indexes(&mut self, table: &Arc<Table>, runtime: &dyn Runtime) -> Result<bool> {
+        let table = self.lock_for_ddl(table, LockMode::AccessExclusive, runtime)?;
+        for index in &table.indexes {
+            self.rebuild_index(&table, index.oid, runtime)?;
+        }
+        Ok(!table.indexes.is_empty())
+    }
+
+    fn rebuild_index(&mut self, table: &Arc<Table>, index: Oid, runtime: &dyn Runtime) -> Result<()> {
+        let missing = || Error::internal("an index is not one of its table");
+        let old = table.indexes.iter().find(|i| i.oid == index).ok_or_else(missing)?.storage;
+        self.replace_storage(index, old, RelationKind::BTree, table.persistence, runtime)?;
+        let table = self.table_by_oid(table.oid, runtime)?;
+        let index = table.indexes.iter().find(|i| i.oid == index).cloned().ok_or_else(missing)?;
+        self.build_index(&table, &index, runtime)
+    }
+}
