@@ -17,6 +17,7 @@ use crate::space::Space;
 use crate::txn::Transaction;
 use crate::txn::table::{FIRST_CSN, Registry, XidTable};
 use crate::undo::Undo;
+use crate::undo::compact::Compactor;
 use crate::wal::record::{Record, encode};
 use crate::wal::segment::Segments;
 use crate::wal::{Log, SEGMENT};
@@ -217,6 +218,10 @@ impl Engine {
             checkpoints: self.core.checkpoints.load(Relaxed),
         }
     }
+    /// Bytes of undo that some snapshot or transaction still needs (or may need).
+    pub fn undo_bytes(&self) -> u64 {
+        self.core.undo.count() as u64 * crate::undo::CHUNK
+    }
     /// Transactions whose deletes wait to be purged.
     pub fn purge_backlog(&self) -> usize {
         self.core.purge.len()
@@ -285,10 +290,12 @@ pub(crate) fn build_core(env: Arc<dyn Env>, config: EngineConfig, c: &Checkpoint
 fn run_cleaner(core: &Core) {
     let mut trimmed = core.xids.next.load(Relaxed);
     let mut round = 0u64;
+    let mut compactor = Compactor::default();
     while !core.stop.load(Acquire) {
-        let busy = core.purge_round(false) > 0 || core.purge.ready() > 0;
+        let mut busy = core.purge_round(false) > 0 || core.purge.ready() > 0;
         core.oldest_seen.store(core.snapshots.oldest(core.log.last_csn()), Relaxed);
         core.undo.discard(&core.pool, &core.directory, &core.log, core.visible_to_all());
+        busy |= compactor.round(core);
         core.pool.clean_ahead();
         round += 1;
         if round.is_multiple_of(256) {
