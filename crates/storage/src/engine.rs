@@ -88,7 +88,7 @@ impl Engine {
         Ok(())
     }
     fn spawn_flusher(&self) -> Result<()> {
-        self.spawn("wal-flusher", |core| core.log.run_flusher(&*core.config.log))
+        self.spawn("wal-flusher", |core| core.log.run_flusher())
     }
     fn spawn_others(&self) -> Result<()> {
         self.spawn("cleaner", run_cleaner)?;
@@ -192,9 +192,9 @@ impl Engine {
         Ok((0..list.len()).map(|i| u64::from(extent_pages(i)) * crate::page::PAGE as u64).sum())
     }
 
-    /// Waits until everything up to `lsn` is on disk.
-    pub fn wait_flushed(&self, lsn: Lsn, park: &dyn Park) {
-        self.core.log.wait_flushed(lsn.0, park);
+    /// Waits until everything up to `lsn` is on disk. Err: the log has failed, and nobody may be told of what it says.
+    pub fn wait_flushed(&self, lsn: Lsn, park: &dyn Park) -> Result<()> {
+        self.core.log.wait_flushed(lsn.0, park)
     }
     pub fn flushed_lsn(&self) -> Lsn {
         Lsn(self.core.log.flushed())
@@ -259,7 +259,7 @@ pub(crate) fn build_core(env: Arc<dyn Env>, config: EngineConfig, c: &Checkpoint
     }
     let segments = Segments::new(env.clone(), dir.join("wal"))?;
     env.sync_dir(&dir)?;
-    let log = Log::new(segments, c.redo, c.next_csn.max(FIRST_CSN), config.wal_buffers_bytes, config.fsync, config.wal_writer_delay_ms);
+    let log = Log::new(segments, c.redo, c.next_csn.max(FIRST_CSN), config.wal_buffers_bytes, config.fsync, config.wal_writer_delay_ms, config.log.clone());
     let log = Arc::new(log);
     let workers = config.workers.max(1) + 1;
     let pool = Pool::new(pages, double_write, log.clone(), config.shared_buffers_bytes)?;

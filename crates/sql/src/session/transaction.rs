@@ -103,7 +103,7 @@ impl Session {
         if let Some(lsn) = wait
             && mode == CommitMode::Sync
         {
-            self.instance.engine.wait_flushed(lsn, runtime);
+            self.instance.engine.wait_flushed(lsn, runtime)?;
         }
         Ok(())
     }
