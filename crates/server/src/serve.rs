@@ -35,7 +35,7 @@ pub fn serve(options: ServeOptions) -> Result<()> {
         config.listen_addresses().iter().map(|host| listen::bind_tcp(host, port)).collect::<Result<_>>()?;
     let unix: Vec<_> =
         config.socket_directories().iter().map(|dir| listen::bind_unix(Path::new(dir), port)).collect::<Result<_>>()?;
-    let log: Arc<dyn Fn(Severity, &str) + Send + Sync> = Arc::new(log_line);
+    let log: Arc<dyn Fn(Severity, &str) + Send + Sync> = Arc::new(log_or_end);
     let instance = Instance::open(InstanceOptions { env: env.clone(), data_dir: options.data_dir.clone(), workers, log, config })?;
 
     let shared = Arc::new(Shared::new(instance.clone(), env.clone()));
@@ -78,6 +78,15 @@ pub fn serve(options: ServeOptions) -> Result<()> {
     instance.shutdown()?;
     log_line(Severity::Log, "database system is shut down");
     Ok(())
+}
+
+/// A panic is that of storage: nothing more can be made durable. Ending here, before anybody who waits is woken, no
+/// client is told anything; the next start recovers.
+fn log_or_end(severity: Severity, message: &str) {
+    log_line(severity, message);
+    if severity >= Severity::Panic {
+        std::process::exit(1);
+    }
 }
 
 fn log_line(severity: Severity, message: &str) {

@@ -195,7 +195,7 @@ fn main() {
                         }
                         history.insert(&mut t, &[5; 40]).unwrap();
                         if let Some(lsn) = t.commit(CommitMode::Sync, &p).unwrap() {
-                            e.wait_flushed(lsn, &p);
+                            e.wait_flushed(lsn, &p).unwrap();
                         }
                         done.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                     }

@@ -18,7 +18,8 @@ pub struct EngineConfig {
     pub fsync: bool,
     /// Insertion targets and undo streams are kept per worker.
     pub workers: usize,
-    /// Where recovery progress, checkpoints and warnings are told.
+    /// Where recovery progress, checkpoints and warnings are told. At `Severity::Panic` nothing more can be made durable
+    /// (a full disk, a failed sync): the process is to end, and to recover at its next start.
     pub log: Arc<dyn Fn(Severity, &str) + Send + Sync>,
 }
 

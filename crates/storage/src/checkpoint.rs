@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! 1. The redo LSN is taken first; everything noted afterwards may be newer, and replaying it again is harmless.
-//! 2. Pages that were dirty (or latched by a writer) at that time are on disk, and synced, before the control file changes.
+//! 2. A checkpoint that fails changes nothing: the last one counts, and its log stays.
+//! 3. Pages that were dirty (or latched by a writer) at that time are on disk, and synced, before the control file changes.
 //!
 //! Must not know: SQL.
 
@@ -91,7 +92,8 @@ impl Checkpointer {
     pub fn checkpoint(&self, core: &Core, clean: bool, spread: bool) -> Result<()> {
         let started = core.env.monotonic_nanos();
         let redo = core.log.settled_lsn();
-        let note = note(core, redo, clean, self.generation.fetch_add(1, Relaxed) + 1);
+        let generation = self.generation.load(Relaxed) + 1;
+        let note = note(core, redo, clean, generation);
         let pids = core.pool.dirty_pages();
         let which = if clean { Which::Durable } else { Which::Logged };
         let budget = core.config.checkpoint_timeout_s as f64 * 1e9 * core.config.checkpoint_completion_target.clamp(0.0, 1.0);
@@ -109,8 +111,10 @@ impl Checkpointer {
             }
         }
         core.log.flush_blocking(core.log.insert_lsn())?;
-        core.pool.file().sync_data()?;
-        control::write(&core.env, &core.config.data_dir, &note)?;
+        core.log.sync(&**core.pool.file(), "pages")?;
+        control::write(&core.env, &core.config.data_dir, &core.log, &note)?;
+        // A failed one keeps its generation: the slot of the last good checkpoint is not written before there is a newer.
+        self.generation.store(generation, Relaxed);
         core.log.segments().recycle(redo, 4)?;
         core.checkpoints.fetch_add(1, Relaxed);
         let ms = (core.env.monotonic_nanos() - started) / 1_000_000;

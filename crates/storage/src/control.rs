@@ -10,6 +10,7 @@
 //! Must not know: how the cluster is recovered.
 
 use crate::crc::crc32c;
+use crate::wal::Log;
 use kilndb_base::bytes::{Reader, put_varint};
 use kilndb_base::env::{Env, File, Open};
 use kilndb_base::{Error, Result};
@@ -142,13 +143,13 @@ fn read_whole(file: &dyn File) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-pub fn write(env: &Arc<dyn Env>, dir: &Path, checkpoint: &Checkpoint) -> Result<()> {
+pub fn write(env: &Arc<dyn Env>, dir: &Path, log: &Log, checkpoint: &Checkpoint) -> Result<()> {
     let generation = checkpoint.generation;
     let path = directory_path(dir, generation);
     let fresh = dir.join("directory.new");
     let file = env.open(&fresh, Open::Truncate)?;
     file.write_at(&checkpoint.encode(), 0)?;
-    file.sync_data()?;
+    log.sync(&*file, "directory.new")?;
     env.rename(&fresh, &path)?;
     env.sync_dir(dir)?;
     let mut slot = Vec::with_capacity(32);
@@ -161,7 +162,7 @@ pub fn write(env: &Arc<dyn Env>, dir: &Path, checkpoint: &Checkpoint) -> Result<
     slot.resize(512, 0);
     let control = env.open(&dir.join("control"), Open::Create)?;
     control.write_at(&slot, (generation % 2) * 4096)?;
-    control.sync_data()?;
+    log.sync(&*control, "control")?;
     env.sync_dir(dir)?;
     for old in env.list_dir(dir)? {
         let number = old.file_name().and_then(|n| n.to_str()).and_then(|n| n.strip_prefix("directory-"));

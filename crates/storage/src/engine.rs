@@ -17,6 +17,7 @@ use crate::space::Space;
 use crate::txn::Transaction;
 use crate::txn::table::{FIRST_CSN, Registry, XidTable};
 use crate::undo::Undo;
+use crate::undo::compact::Compactor;
 use crate::wal::record::{Record, encode};
 use crate::wal::segment::Segments;
 use crate::wal::{Log, SEGMENT};
@@ -87,7 +88,7 @@ impl Engine {
         Ok(())
     }
     fn spawn_flusher(&self) -> Result<()> {
-        self.spawn("wal-flusher", |core| core.log.run_flusher(&*core.config.log))
+        self.spawn("wal-flusher", |core| core.log.run_flusher())
     }
     fn spawn_others(&self) -> Result<()> {
         self.spawn("cleaner", run_cleaner)?;
@@ -191,9 +192,9 @@ impl Engine {
         Ok((0..list.len()).map(|i| u64::from(extent_pages(i)) * crate::page::PAGE as u64).sum())
     }
 
-    /// Waits until everything up to `lsn` is on disk.
-    pub fn wait_flushed(&self, lsn: Lsn, park: &dyn Park) {
-        self.core.log.wait_flushed(lsn.0, park);
+    /// Waits until everything up to `lsn` is on disk. Err: the log has failed, and nobody may be told of what it says.
+    pub fn wait_flushed(&self, lsn: Lsn, park: &dyn Park) -> Result<()> {
+        self.core.log.wait_flushed(lsn.0, park)
     }
     pub fn flushed_lsn(&self) -> Lsn {
         Lsn(self.core.log.flushed())
@@ -216,6 +217,10 @@ impl Engine {
             resident_pages: p.resident() as u64,
             checkpoints: self.core.checkpoints.load(Relaxed),
         }
+    }
+    /// Bytes of undo that some snapshot or transaction still needs (or may need).
+    pub fn undo_bytes(&self) -> u64 {
+        self.core.undo.count() as u64 * crate::undo::CHUNK
     }
     /// Transactions whose deletes wait to be purged.
     pub fn purge_backlog(&self) -> usize {
@@ -254,7 +259,7 @@ pub(crate) fn build_core(env: Arc<dyn Env>, config: EngineConfig, c: &Checkpoint
     }
     let segments = Segments::new(env.clone(), dir.join("wal"))?;
     env.sync_dir(&dir)?;
-    let log = Log::new(segments, c.redo, c.next_csn.max(FIRST_CSN), config.wal_buffers_bytes, config.fsync, config.wal_writer_delay_ms);
+    let log = Log::new(segments, c.redo, c.next_csn.max(FIRST_CSN), config.wal_buffers_bytes, config.fsync, config.wal_writer_delay_ms, config.log.clone());
     let log = Arc::new(log);
     let workers = config.workers.max(1) + 1;
     let pool = Pool::new(pages, double_write, log.clone(), config.shared_buffers_bytes)?;
@@ -285,10 +290,12 @@ pub(crate) fn build_core(env: Arc<dyn Env>, config: EngineConfig, c: &Checkpoint
 fn run_cleaner(core: &Core) {
     let mut trimmed = core.xids.next.load(Relaxed);
     let mut round = 0u64;
+    let mut compactor = Compactor::default();
     while !core.stop.load(Acquire) {
-        let busy = core.purge_round(false) > 0 || core.purge.ready() > 0;
+        let mut busy = core.purge_round(false) > 0 || core.purge.ready() > 0;
         core.oldest_seen.store(core.snapshots.oldest(core.log.last_csn()), Relaxed);
         core.undo.discard(&core.pool, &core.directory, &core.log, core.visible_to_all());
+        busy |= compactor.round(core);
         core.pool.clean_ahead();
         round += 1;
         if round.is_multiple_of(256) {

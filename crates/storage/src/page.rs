@@ -148,6 +148,14 @@ impl View {
         // SAFETY: in bounds. A torn value is caught by the version check.
         unsafe { self.ptr.add(off).cast::<u64>().read_unaligned().to_le() }
     }
+    /// Six bytes, also where the page ends right after them.
+    #[inline]
+    pub fn u48(&self, off: usize) -> u64 {
+        if off + 8 <= PAGE {
+            return self.u64(off) & 0xffff_ffff_ffff;
+        }
+        u64::from(self.u32(off)) | (self.u16(off + 4) as u64) << 32
+    }
     /// Bytes that may change while they are looked at: copy or compare them, then validate.
     #[inline]
     pub fn bytes(&self, off: usize, len: usize) -> Option<&[u8]> {

@@ -301,7 +301,7 @@ impl Core {
             }
             Record::Drop { rel } => self.directory.remove(self, rel),
             Record::Chunk { number, page } => self.undo.register(number, page, true),
-            Record::ChunkGone { number } => self.undo.forget(number),
+            Record::ChunkGone { number } => self.undo.was_used(number),
             Record::Belongs { rel, heap } => {
                 if let Some(r) = self.directory.get(rel) {
                     r.heap.store(heap, Relaxed);

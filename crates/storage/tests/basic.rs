@@ -40,7 +40,7 @@ fn open(dir: &Dir) -> Arc<Engine> {
 fn commit(e: &Engine, mut t: Transaction) {
     let p = ThreadPark::new();
     if let Some(lsn) = t.commit(CommitMode::Sync, &p).unwrap() {
-        e.wait_flushed(lsn, &p);
+        e.wait_flushed(lsn, &p).unwrap();
     }
 }
 fn rows(e: &Arc<Engine>, r: &Relation) -> Vec<Vec<u8>> {

@@ -413,7 +413,7 @@ fn run(seed: u64, rounds: usize, buffers: u64) {
         let index = e.create_relation(&mut t, RelationKind::BTree, Persistence::Logged).unwrap();
         index.set_heap(heap.id());
         let lsn = t.commit(CommitMode::Sync, &p).unwrap().unwrap();
-        e.wait_flushed(lsn, &p);
+        e.wait_flushed(lsn, &p).unwrap();
         (heap.id(), index.id())
     };
     let mut possible: Vec<Model> = vec![Model::new()];

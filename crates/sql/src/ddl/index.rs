@@ -215,10 +215,6 @@ impl Session {
 
     /// Catalog rows, storage and contents of a new index.
     pub(super) fn insert_index(&mut self, table: &Arc<Table>, new: &NewIndex, runtime: &dyn Runtime) -> Result<Oid> {
-        if new.nulls_not_distinct {
-            // Of a table's first two rows with nothing but a NULL the second was let in: refused until that is found.
-            return Err(Error::unsupported("NULLS NOT DISTINCT is not supported yet"));
-        }
         if self.name_is_taken(table.schema_oid, &new.name, "relation", false, runtime)? {
             return Err(Error::internal("a taken name was not refused"));
         }

@@ -102,7 +102,7 @@ impl Session {
         if let Some(lsn) = wait
             && mode == CommitMode::Sync
         {
-            self.instance.engine.wait_flushed(lsn, runtime);
+            self.instance.engine.wait_flushed(lsn, runtime)?;
         }
         Ok(())
     }

@@ -60,7 +60,7 @@ pub fn entry_at(v: &View, off: usize) -> Option<Entry<'_>> {
         return None;
     }
     let head = v.u16(off);
-    let rid = v.u64(off + 2) & 0xffff_ffff_ffff;
+    let rid = v.u48(off + 2);
     let mut at = off + 8;
     let mut child = 0;
     if head & CHILD != 0 {

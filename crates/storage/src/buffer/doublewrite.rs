@@ -3,7 +3,8 @@
 //! Invariants
 //! 1. A batch is durable here before any of its pages is written in place.
 //! 2. Sequence numbers never go back, not even over restarts.
-//! 3. A slot is reused only after the data file was synced since its page went in place.
+//! 3. A failed write may be tried again (the slots and the pages are written once more); a failed sync may not.
+//! 4. A slot is reused only after the data file was synced since its page went in place.
 //!
 //! Must not know: which pages are written and why.
 //!
@@ -12,6 +13,8 @@
 
 use crate::crc::crc32c;
 use crate::page::{PAGE, PageBytes};
+use crate::wal::Log;
+use crate::wal::segment::failed;
 use kilndb_base::Result;
 use kilndb_base::env::File;
 use std::collections::HashMap;
@@ -38,12 +41,12 @@ impl DoubleWrite {
         Ok(DoubleWrite { file, ring: Mutex::new(Ring { next: 0, sequence, buffer: Vec::new() }) })
     }
     /// Writes sealed pages: area, sync, then their places.
-    pub fn write(&self, home: &dyn File, pages: &[(u32, Box<PageBytes>)]) -> Result<()> {
+    pub fn write(&self, home: &dyn File, log: &Log, pages: &[(u32, Box<PageBytes>)]) -> Result<()> {
         let mut ring = crate::lock(&self.ring);
         let ring = &mut *ring;
         for part in pages.chunks(SLOTS / 4) {
             if ring.next + part.len() > SLOTS {
-                home.sync_data()?;
+                log.sync(home, "pages")?;
                 ring.next = 0;
             }
             ring.buffer.clear();
@@ -58,11 +61,12 @@ impl DoubleWrite {
                 ring.buffer[start + 16..start + 20].copy_from_slice(&crc.to_le_bytes());
                 ring.sequence += 1;
             }
-            self.file.write_at(&ring.buffer, (ring.next * SLOT_BYTES) as u64)?;
-            self.file.sync_data()?;
+            let at = (ring.next * SLOT_BYTES) as u64;
+            self.file.write_at(&ring.buffer, at).map_err(|e| failed("write to", "doublewrite", e))?;
+            log.sync(&*self.file, "doublewrite")?;
             ring.next += part.len();
             for (pid, bytes) in part {
-                home.write_at(&bytes[..], u64::from(*pid) * PAGE as u64)?;
+                home.write_at(&bytes[..], u64::from(*pid) * PAGE as u64).map_err(|e| failed("write to", "pages", e))?;
             }
         }
         if ring.buffer.capacity() > 4 << 20 {

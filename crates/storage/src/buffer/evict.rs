@@ -20,20 +20,25 @@ impl Pool {
     fn frame_count(&self) -> usize {
         self.frames.count()
     }
-    /// Evicts until below the limit, or as far as it gets.
-    pub(super) fn make_room(&self) {
+    /// Evicts until below the limit, or as far as it gets. Fails only when pages cannot be written and no frame is left
+    /// to go on with.
+    pub(super) fn make_room(&self) -> Result<()> {
         let mut rounds = 0;
         while self.resident.load(Relaxed) >= self.capacity && rounds < 16 {
             rounds += 1;
             let want = (self.resident.load(Relaxed) + 1).saturating_sub(self.capacity).clamp(1, BATCH);
             let mut dirty = Vec::new();
             if self.sweep(want, &mut dirty) >= want {
-                return;
+                return Ok(());
             }
-            if !dirty.is_empty() && self.write_out(&dirty).is_err() {
-                return;
+            if !dirty.is_empty()
+                && let Err(e) = self.write_out(&dirty)
+            {
+                let spent = self.resident.load(Relaxed) + SLACK / 2 >= self.frame_count();
+                return if spent { Err(e) } else { Ok(()) };
             }
         }
+        Ok(())
     }
     /// One pass of the clock: marks, evicts clean marked pages, gathers dirty marked ones.
     fn sweep(&self, want: usize, dirty: &mut Vec<u32>) -> usize {
@@ -127,7 +132,7 @@ impl Pool {
             for (_, p) in &mut batch {
                 page::seal(p);
             }
-            self.double_write.write(&*self.file, &batch)
+            self.double_write.write(&*self.file, &self.log, &batch)
         });
         self.writes.fetch_add(batch.len() as u64, Relaxed);
         for (pid, _) in &batch {

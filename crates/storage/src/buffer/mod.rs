@@ -32,6 +32,8 @@ const LATCHED: u64 = 3;
 const DIRTY: u64 = 4;
 const WRITING: u64 = 8;
 const VERSION_ONE: u64 = 1 << 8;
+/// Frames beyond the capacity, for threads that race, and for a while in which dirty pages cannot be written.
+const SLACK: usize = 256;
 
 pub struct Pool {
     memory: Reserved,
@@ -66,7 +68,7 @@ impl Pool {
         let capacity = (bytes as usize / PAGE).max(64);
         let memory = Reserved::at_most(32 << 40, 64 << 30)?;
         let pages = memory.len() / PAGE;
-        let frame_count = capacity + 256;
+        let frame_count = capacity + SLACK;
         let file_pages = (file.len()? / PAGE as u64) as u32;
         Ok(Pool {
             states: LazyArray::new(pages)?,
@@ -166,7 +168,7 @@ impl Pool {
             }
             let now = state.load(Relaxed);
             if now & STATE == EVICTED {
-                self.make_room();
+                self.make_room()?;
                 if state.compare_exchange(now, (now & !STATE) | LATCHED, Acquire, Relaxed).is_ok() {
                     self.take_frame(pid);
                     return Ok(WriteGuard { pool: self, pid, dirty: false });
@@ -179,7 +181,7 @@ impl Pool {
 
     #[cold]
     fn fault(&self, pid: u32) -> Result<()> {
-        self.make_room();
+        self.make_room()?;
         let state = self.state(pid);
         let now = state.load(Relaxed);
         if now & STATE != EVICTED

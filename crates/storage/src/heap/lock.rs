@@ -132,7 +132,12 @@ impl Relation {
         if self.core.own_mode(word, txn.xid)?.is_some_and(|m| m >= mode as u8) {
             return Ok(());
         }
-        let old = self.core.shorten(word);
+        let mut old = self.core.shorten(word);
+        if old & ADDRESS != 0
+            && let Some((at, len)) = hp::item(page.view(), usize::from(rid.slot))
+        {
+            old = self.core.pruned(txn.worker, txn.xid, old, &page.page()[at + hp::WORD..at + len])?;
+        }
         let record = txn.record(self, UndoKind::Lock, mode as u8, old, rid.block, rid.slot);
         let target = self.target(rid.block);
         let slot = usize::from(rid.slot);

@@ -3,6 +3,6 @@ pub mod bulk;
 pub mod lock;
 pub mod page;
 pub mod pieces;
+pub mod prune;
 pub mod read;
-pub mod splice;
 pub mod write;

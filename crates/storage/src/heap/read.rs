@@ -17,18 +17,36 @@ use kilndb_base::{Result, RowId};
 /// Heap reads. `out` is cleared first.
 impl Relation {
     pub fn fetch(&self, rid: RowId, snapshot: &Snapshot, out: &mut Vec<u8>) -> Result<Fetched> {
-        out.clear();
-        let Some(word) = self.copy_item(rid, out)? else { return Ok(Fetched::Invisible) };
-        if word & (DELETED | FORWARD) == 0 && (word & ADDRESS) < self.core.undo.horizon() {
-            return Ok(Fetched::Visible { recheck: word & KEY_CHANGED != 0 });
-        }
-        Ok(match self.core.version_for(self, word, out, snapshot)? {
-            Some(recheck) => Fetched::Visible { recheck },
-            None => {
-                out.clear();
-                Fetched::Invisible
+        loop {
+            out.clear();
+            // Before the copy: a chain that is rebuilt afterwards may move it beyond the word copied.
+            let horizon = self.core.undo.horizon();
+            let Some(word) = self.copy_item(rid, out)? else { return Ok(Fetched::Invisible) };
+            if word & (DELETED | FORWARD) == 0 && (word & ADDRESS) < horizon {
+                return Ok(Fetched::Visible { recheck: word & KEY_CHANGED != 0 });
             }
-        })
+            let mut missed = false;
+            let seen = self.core.version_for(self, word, out, snapshot, &mut missed)?;
+            if missed && self.has_changed(rid, word)? {
+                continue;
+            }
+            return Ok(match seen {
+                Some(recheck) => Fetched::Visible { recheck },
+                None => {
+                    out.clear();
+                    Fetched::Invisible
+                }
+            });
+        }
+    }
+    /// Whether the row's word is another one by now.
+    fn has_changed(&self, rid: RowId, word: u64) -> Result<bool> {
+        let pid = self.pid(rid.block)?;
+        let id = self.id;
+        let now = self.core.pool.read(pid, |v| {
+            if v.is(crate::page::KIND_HEAP, id, rid.block) { hp::word(v, usize::from(rid.slot)) } else { None }
+        })?;
+        Ok(now != Some(word))
     }
     /// The word and payload of a row's slot.
     fn copy_item(&self, rid: RowId, out: &mut Vec<u8>) -> Result<Option<u64>> {
@@ -135,10 +153,18 @@ impl Relation {
             {
                 continue;
             }
-            let (_, a, b) = batch.rows[index];
+            let (rid, a, b) = batch.rows[index];
             payload.clear();
             payload.extend_from_slice(&batch.bytes[a as usize..b as usize]);
-            match self.core.version_for(self, word, &mut payload, snapshot)? {
+            let mut missed = false;
+            let mut seen = self.core.version_for(self, word, &mut payload, snapshot, &mut missed)?;
+            if missed && self.has_changed(rid, word)? {
+                seen = match self.fetch(rid, snapshot, &mut payload)? {
+                    Fetched::Visible { recheck } => Some(recheck),
+                    Fetched::Invisible => None,
+                };
+            }
+            match seen {
                 None => gone.push(index),
                 Some(_) => {
                     let unchanged = payload == batch.bytes[a as usize..b as usize];
@@ -168,7 +194,7 @@ impl Relation {
     }
     pub fn count_block(&self, block: u32, snapshot: &Snapshot) -> Result<u32> {
         let horizon = self.core.undo.horizon();
-        let mut later: Vec<u64> = Vec::new();
+        let mut later: Vec<(usize, u64)> = Vec::new();
         let settled = self
             .items(block, |v| {
                 later.clear();
@@ -178,7 +204,7 @@ impl Relation {
                     let word = v.u64(off);
                     if word & PIECE != 0 {
                     } else if word & DELETED != 0 || word & ADDRESS >= horizon {
-                        later.push(word);
+                        later.push((slot, word));
                     } else {
                         n += 1;
                     }
@@ -188,11 +214,17 @@ impl Relation {
             .unwrap_or(0);
         let mut n = settled;
         let mut last = None;
-        for word in later {
-            let counts = match last {
+        let mut payload = Vec::new();
+        for (slot, word) in later {
+            let mut missed = false;
+            let mut counts = match last {
                 Some((same, counts)) if same == word => counts,
-                _ => self.core.counts(word, snapshot)?,
+                _ => self.core.counts(word, snapshot, &mut missed)?,
             };
+            let rid = RowId { block, slot: slot as u16 };
+            if missed && self.has_changed(rid, word)? {
+                counts = self.fetch(rid, snapshot, &mut payload)? != Fetched::Invisible;
+            }
             last = Some((word, counts));
             n += u32::from(counts);
         }

@@ -187,10 +187,10 @@ impl Relation {
         let old = payload[prefix..payload.len() - suffix].to_vec();
         let new = &row[prefix..row.len() - suffix];
         let replaced = self.core.shorten(word);
-        let replaced = if replaced & (ADDRESS | FORWARD) == 0 || word & FORWARD != 0 {
+        let replaced = if replaced & ADDRESS == 0 || word & FORWARD != 0 {
             replaced
         } else {
-            self.core.spliced(txn.worker, txn.xid, replaced, payload)?
+            self.core.pruned(txn.worker, txn.xid, replaced, payload)?
         };
         let mut record = txn.record(self, UndoKind::Update, mode as u8, replaced, rid.block, rid.slot);
         record.data = update_data(prefix, new.len(), &old);

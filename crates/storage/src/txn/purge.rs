@@ -15,6 +15,10 @@ use crate::wal::record::{Op, Record, encode};
 use kilndb_base::{Result, RowId};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// How many versions of a row are looked through for its birth.
+const LONGEST: usize = 4096;
 
 pub struct Pending {
     pub xid: u64,
@@ -105,7 +109,11 @@ impl Core {
             while address != 0 {
                 let Ok(Some(record)) = self.undo.read(&self.pool, address) else { break };
                 if record.kind.wants_purge() && record.kind != UndoKind::IndexRetire {
-                    let birth = if record.kind == UndoKind::Delete { self.birth(record.old_word, item.xid) } else { 0 };
+                    let birth = match record.kind {
+                        UndoKind::Delete => self.birth(record.old_word, item.xid),
+                        UndoKind::IndexMark => self.entry_birth(&record, item.xid),
+                        _ => 0,
+                    };
                     // Snapshots in [birth, death).
                     let at = live.partition_point(|s| *s < birth);
                     if let Some(&s) = live.get(at)
@@ -121,7 +129,7 @@ impl Core {
     }
     /// CSN at which the row with this word was inserted; 0: not known. Rows that the deleter inserted itself were never seen.
     fn birth(&self, mut word: u64, xid: u64) -> u64 {
-        for _ in 0..16 {
+        for _ in 0..LONGEST {
             let Ok(Some(head)) = self.undo.head(&self.pool, word & ADDRESS) else { return 0 };
             if matches!(head.kind, UndoKind::Insert | UndoKind::InsertRange) {
                 if head.xid == xid {
@@ -135,6 +143,19 @@ impl Core {
             word = head.old_word;
         }
         0
+    }
+    /// CSN before which nobody can have seen the entry's key in its row: that of the row's birth; 0: not known.
+    fn entry_birth(&self, record: &UndoRecord, xid: u64) -> u64 {
+        let row = || -> Result<u64> {
+            let (_, rid, _) = record.index_parts(8)?;
+            let Some(index) = self.directory.get(record.rel) else { return Ok(0) };
+            let Some(heap) = self.directory.get(index.heap.load(Relaxed)) else { return Ok(0) };
+            let id = RowId::from_u64(rid);
+            // A row that is gone was seen by nobody; one that took its slot is younger.
+            let word = self.pool.read(heap.pid(id.block)?, |v| hp::word(v, usize::from(id.slot)))?;
+            Ok(word.map_or(u64::MAX, |w| self.birth(w, xid)))
+        };
+        row().unwrap_or(0)
     }
     pub(crate) fn purge_chain(&self, item: &Pending) -> Result<()> {
         for head in item.heads {

@@ -32,17 +32,23 @@ pub enum Newest {
 impl Core {
     /// Turns the newest payload into the one the snapshot sees; false: it sees none. `payload` has the payload itself,
     /// or the pointer if `word` says FORWARD. `recheck`: the row's key has changed at some time.
+    /// `missed`: the chain ended at a record that is gone. That is right if the row's word is still the same afterwards;
+    /// else the chain may have been rebuilt meanwhile, and the row must be looked at again.
     pub(crate) fn version_for(
         &self,
         relation: &Relation,
         mut word: u64,
         payload: &mut Vec<u8>,
         snapshot: &Snapshot,
+        missed: &mut bool,
     ) -> Result<Option<bool>> {
         let recheck = word & KEY_CHANGED != 0;
         loop {
             let address = word & ADDRESS;
-            let Some(head) = (if address == 0 { None } else { self.undo.head(&self.pool, address)? }) else { break };
+            let Some(head) = (if address == 0 { None } else { self.undo.head(&self.pool, address)? }) else {
+                *missed = address != 0;
+                break;
+            };
             let visible = if head.kind == UndoKind::Lock { false } else { self.sees(snapshot, head.xid, head.command) };
             if visible {
                 break;
@@ -50,7 +56,10 @@ impl Core {
             match head.kind {
                 UndoKind::Insert | UndoKind::InsertRange => return Ok(None),
                 UndoKind::Update => {
-                    let Some(record) = self.undo.read(&self.pool, address)? else { break };
+                    let Some(record) = self.undo.read(&self.pool, address)? else {
+                        *missed = true;
+                        break;
+                    };
                     if word & FORWARD != 0 && record.mode & MADE_FORWARD == 0 {
                         relation.load_pieces(payload)?;
                     }
@@ -84,11 +93,14 @@ impl Core {
             _ => false,
         }
     }
-    /// Whether a row with this word counts (no payload wanted).
-    pub(crate) fn counts(&self, mut word: u64, snapshot: &Snapshot) -> Result<bool> {
+    /// Whether a row with this word counts (no payload wanted). `missed` as in [`Core::version_for`].
+    pub(crate) fn counts(&self, mut word: u64, snapshot: &Snapshot, missed: &mut bool) -> Result<bool> {
         loop {
             let address = word & ADDRESS;
-            let Some(head) = (if address == 0 { None } else { self.undo.head(&self.pool, address)? }) else { break };
+            let Some(head) = (if address == 0 { None } else { self.undo.head(&self.pool, address)? }) else {
+                *missed = address != 0;
+                break;
+            };
             if head.kind != UndoKind::Lock && self.sees(snapshot, head.xid, head.command) {
                 break;
             }

@@ -6,9 +6,11 @@
 //!    sees every transaction that has (`max_csn`). Aborts get a CSN too, for this rule.
 //! 3. A record of a chunk that is gone is visible to all.
 //! 4. Logged and unlogged changes never share a chunk.
+//! 5. A chunk's number is in the log before a page mentions it, logged or not: after a crash it is not given again.
 //!
 //! Must not know: what rows look like.
 
+pub mod compact;
 pub mod record;
 
 use crate::buffer::{Pool, WriteGuard};
@@ -19,7 +21,7 @@ use crate::wal::Log;
 use crate::wal::record::{Record, encode};
 use kilndb_base::{Error, Result};
 use record::{FIXED, UndoKind, UndoRecord};
-use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Mutex, MutexGuard};
 
 pub const CHUNK_PAGES: u32 = 8;
@@ -50,6 +52,7 @@ pub struct Undo {
     /// Every address below is visible to all.
     horizon: AtomicU64,
     sweep: Mutex<u64>,
+    chunks: AtomicUsize,
 }
 
 /// The fixed part of a record.
@@ -89,6 +92,7 @@ impl Undo {
             oldest: AtomicU64::new(next_chunk),
             horizon: AtomicU64::new(next_chunk * CHUNK),
             sweep: Mutex::new(0),
+            chunks: AtomicUsize::new(0),
         })
     }
     #[inline]
@@ -114,7 +118,9 @@ impl Undo {
         self.word(chunk, MAX_CSN).store(0, Relaxed);
         self.word(chunk, MIN_XID).store(u64::MAX, Relaxed);
         self.word(chunk, PLACE).store(u64::from(page) | if logged { LOGGED } else { 0 }, Release);
-        self.word(chunk, NUMBER).store(chunk, Release);
+        if self.word(chunk, NUMBER).swap(chunk, Release) != chunk {
+            self.chunks.fetch_add(1, Relaxed);
+        }
         self.next_chunk.fetch_max(chunk + 1, Relaxed);
     }
     /// In recovery: chunks from `number` on may be live.
@@ -123,7 +129,22 @@ impl Undo {
         self.horizon.store(number * CHUNK, Relaxed);
     }
     pub fn forget(&self, chunk: u64) {
-        self.word(chunk, NUMBER).store(0, Release);
+        if self.word(chunk, NUMBER).swap(0, Release) == chunk {
+            self.chunks.fetch_sub(1, Relaxed);
+        }
+    }
+    /// In recovery: the chunk is gone, and its number is not to be given again.
+    pub fn was_used(&self, chunk: u64) {
+        self.forget(chunk);
+        self.next_chunk.fetch_max(chunk + 1, Relaxed);
+    }
+    /// How many chunks are live.
+    pub fn count(&self) -> usize {
+        self.chunks.load(Relaxed)
+    }
+    /// No stream writes to the chunk, no transaction holds it.
+    pub fn unheld(&self, chunk: u64) -> bool {
+        self.page_of(chunk).is_some() && self.word(chunk, REFS).load(Acquire) == 0
     }
     /// Live chunks: number, first page, logged.
     pub fn live(&self) -> Vec<(u64, u32, bool)> {
@@ -160,9 +181,7 @@ impl Undo {
             if stream.chunk != 0 {
                 self.word(stream.chunk, REFS).fetch_sub(1, Release);
             }
-            if logged {
-                log.append(&encode(&Record::Chunk { number, page: first }));
-            }
+            log.append(&encode(&if logged { Record::Chunk { number, page: first } } else { Record::ChunkGone { number } }));
             *stream = Stream { chunk: number, page: first, offset: 0 };
         }
         let index = (stream.offset / PAGE as u64) as u32;
@@ -241,20 +260,31 @@ impl Undo {
                 oldest = oldest.min(number);
                 continue;
             }
-            let logged = self.word(number, PLACE).load(Relaxed) & LOGGED != 0;
-            self.forget(number);
-            if logged {
-                log.append(&encode(&Record::ChunkGone { number }));
-            }
-            for pid in page..page + CHUNK_PAGES {
-                pool.discard(pid);
-            }
-            crate::lock(&directory.space).give(page, CHUNK_PAGES);
+            self.drop_chunk(pool, directory, log, number, page);
             gone += 1;
         }
         self.oldest.store(oldest, Release);
         self.horizon.fetch_max(oldest * CHUNK, Release);
         gone
+    }
+    /// The chunk's space is free again. The caller knows that nobody needs its records.
+    fn drop_chunk(&self, pool: &Pool, directory: &Directory, log: &Log, number: u64, page: u32) {
+        let logged = self.word(number, PLACE).load(Relaxed) & LOGGED != 0;
+        self.forget(number);
+        if logged {
+            log.append(&encode(&Record::ChunkGone { number }));
+        }
+        for pid in page..page + CHUNK_PAGES {
+            pool.discard(pid);
+        }
+        crate::lock(&directory.space).give(page, CHUNK_PAGES);
+    }
+    /// A chunk that no chain leads into goes, whatever snapshots there are.
+    fn let_go(&self, pool: &Pool, directory: &Directory, log: &Log, number: u64) {
+        let _sweep = crate::lock(&self.sweep);
+        if let Some(page) = self.page_of(number) {
+            self.drop_chunk(pool, directory, log, number, page);
+        }
     }
     /// Streams let go of their chunks (before a clean shutdown).
     pub fn close_streams(&self) {

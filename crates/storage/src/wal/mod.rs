@@ -5,7 +5,10 @@
 //!    complete in the ring or on disk.
 //! 2. Commit records get their CSN inside the insertion section: log order is commit order.
 //! 3. The flusher takes no page latch, so an inserter may wait for ring space while it holds latches.
-//! 4. Framing: varint length of the body, u32 CRC-32C of the body mixed with the start LSN, body.
+//! 4. After a failed write or sync of the log, or a failed sync of any file, nothing is tried again (the kernel may have
+//!    dropped the pages and call the next sync a success): what was not flushed is never acknowledged, whoever waits
+//!    gets an error, and the owner of the engine is told with [`Severity::Panic`] to end the process.
+//! 5. Framing: varint length of the body, u32 CRC-32C of the body mixed with the start LSN, body.
 //!
 //! Must not know: pages, what bodies mean.
 
@@ -15,15 +18,18 @@ pub mod segment;
 use crate::api::WalStats;
 use crate::crc::crc32c;
 use kilndb_base::park::{Park, WakeHandle};
-use kilndb_base::{Result, Severity};
+use kilndb_base::env::File;
+use kilndb_base::{Error, Result, Severity, sqlstate};
 use segment::Segments;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use std::sync::{Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 pub const SEGMENT: u64 = 16 << 20;
 pub const MAX_BODY: usize = 1 << 16;
+
+type Tell = Arc<dyn Fn(Severity, &str) + Send + Sync>;
 
 pub struct Log {
     insert: Mutex<Insert>,
@@ -45,6 +51,7 @@ pub struct Log {
     flushes: AtomicU64,
     start: AtomicU64,
     failed: AtomicBool,
+    tell: Tell,
     /// The flusher has gone: nothing more reaches the disk.
     stopped: AtomicBool,
 }
@@ -92,7 +99,7 @@ pub fn mix(crc: u32, lsn: u64) -> u32 {
 }
 
 impl Log {
-    pub fn new(segments: Segments, start: u64, csn: u64, ring_bytes: u64, fsync: bool, delay_ms: u64) -> Log {
+    pub fn new(segments: Segments, start: u64, csn: u64, ring_bytes: u64, fsync: bool, delay_ms: u64, tell: Tell) -> Log {
         let size = (ring_bytes as usize).clamp(1 << 20, 1 << 30);
         Log {
             insert: Mutex::new(Insert { pos: start, commits: VecDeque::new() }),
@@ -115,6 +122,7 @@ impl Log {
             flushes: AtomicU64::new(0),
             start: AtomicU64::new(start),
             failed: AtomicBool::new(false),
+            tell,
             stopped: AtomicBool::new(false),
         }
     }
@@ -242,28 +250,53 @@ impl Log {
         }
     }
 
-    pub fn wait_flushed(&self, lsn: u64, park: &dyn Park) {
-        if self.flushed() >= lsn {
-            return;
-        }
-        loop {
+    /// Err: it is not known to be on disk, and will not be.
+    pub fn wait_flushed(&self, lsn: u64, park: &dyn Park) -> Result<()> {
+        while self.flushed.load(SeqCst) < lsn {
             crate::lock(&self.waiters).push((lsn, park.wake_handle()));
             self.request(lsn);
             if self.flushed.load(SeqCst) >= lsn {
-                return;
+                break;
+            }
+            if self.failed.load(SeqCst) {
+                return Err(self.gone());
             }
             park.park_uninterruptible();
-            if self.flushed.load(SeqCst) >= lsn {
-                return;
-            }
         }
+        Ok(())
+    }
+    fn gone(&self) -> Error {
+        Error::new(sqlstate::IO_ERROR, "the log cannot be written").with_severity(Severity::Panic)
+    }
+    /// Nothing more reaches the disk (invariant 4). Only the first failure is told.
+    pub fn fail(&self, why: &Error) {
+        self.stopped.store(true, Release);
+        if self.failed.swap(true, SeqCst) {
+            return;
+        }
+        (self.tell)(Severity::Panic, why.message());
+        {
+            let _control = crate::lock(&self.control);
+            self.done.notify_all();
+            self.work.notify_all();
+        }
+        let waiters = std::mem::take(&mut *crate::lock(&self.waiters));
+        waiters.iter().for_each(|(_, wake)| wake.wake());
+    }
+    /// Syncs a file; a failure is the end.
+    pub fn sync(&self, file: &dyn File, name: &str) -> Result<()> {
+        file.sync_data().map_err(|e| {
+            let e = segment::failed("fsync", name, e);
+            self.fail(&e);
+            e
+        })
     }
     /// Blocks the thread (evictions, checkpoints).
     pub fn flush_blocking(&self, lsn: u64) -> Result<()> {
         let lsn = lsn.min(self.insert_lsn());
         while self.flushed() < lsn {
-            if self.failed.load(Relaxed) || self.stopped.load(Acquire) {
-                return Err(kilndb_base::Error::new(kilndb_base::sqlstate::IO_ERROR, "the log cannot be written"));
+            if self.failed.load(SeqCst) || self.stopped.load(Acquire) {
+                return Err(self.gone());
             }
             self.request(lsn);
             let control = crate::lock(&self.control);
@@ -280,7 +313,7 @@ impl Log {
     }
 
     /// The flusher thread's body.
-    pub fn run_flusher(&self, tell: &(dyn Fn(Severity, &str) + Send + Sync)) {
+    pub fn run_flusher(&self) {
         loop {
             {
                 let mut control = crate::lock(&self.control);
@@ -290,7 +323,7 @@ impl Log {
                     control = self.work.wait_timeout(control, delay).unwrap_or_else(|e| e.into_inner()).0;
                 }
                 self.idle.store(false, SeqCst);
-                if control.stop {
+                if control.stop || self.failed.load(SeqCst) {
                     return;
                 }
             }
@@ -298,11 +331,8 @@ impl Log {
                 continue;
             }
             if let Err(e) = self.flush_once() {
-                self.failed.store(true, Relaxed);
-                tell(Severity::Panic, &format!("cannot write the log: {}", e.message()));
-                std::thread::sleep(Duration::from_millis(100));
-            } else {
-                self.failed.store(false, Relaxed);
+                self.fail(&e);
+                return;
             }
         }
     }
@@ -318,7 +348,7 @@ impl Log {
         }
         self.segments.sync(from, end, self.fsync)?;
         self.written.store(end, Release);
-        let csn = {
+        {
             let mut insert = crate::lock(&self.insert);
             let mut last = None;
             while let Some(&(csn, lsn)) = insert.commits.front() {
@@ -332,9 +362,7 @@ impl Log {
                 self.flushed_csn.store(csn, Release);
             }
             self.flushed.store(end, SeqCst);
-            last
-        };
-        let _ = csn;
+        }
         self.flushes.fetch_add(1, Relaxed);
         {
             let _control = crate::lock(&self.control);

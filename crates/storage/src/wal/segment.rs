@@ -20,6 +20,15 @@ pub struct Segments {
     spare: Mutex<Vec<PathBuf>>,
 }
 
+/// The error of an operation on a file, as one line.
+pub fn failed(what: &str, name: &str, e: std::io::Error) -> Error {
+    let text = format!("could not {what} file \"{name}\": {e}");
+    Error::new(Error::from(e).sqlstate(), text)
+}
+fn name_of(number: u64) -> String {
+    format!("wal/{number:016x}")
+}
+
 impl Segments {
     pub fn new(env: Arc<dyn Env>, dir: PathBuf) -> Result<Segments> {
         env.create_dir_all(&dir)?;
@@ -39,12 +48,13 @@ impl Segments {
             }
             let spare = crate::lock(&self.spare).pop();
             match spare {
-                Some(old) => self.env.rename(&old, &path)?,
-                None => self.env.open(&path, Open::Create)?.allocate(0, SEGMENT)?,
+                Some(old) => self.env.rename(&old, &path),
+                None => self.env.open(&path, Open::Create).and_then(|f| f.allocate(0, SEGMENT)),
             }
-            self.env.sync_dir(&self.dir)?;
+            .map_err(|e| failed("create", &name_of(number), e))?;
+            self.env.sync_dir(&self.dir).map_err(|e| failed("fsync", "wal", e))?;
         }
-        let file = self.env.open(&path, Open::Existing)?;
+        let file = self.env.open(&path, Open::Existing).map_err(|e| failed("open", &name_of(number), e))?;
         let mut open = crate::lock(&self.open);
         open.insert(number, file.clone());
         while open.len() > 4 {
@@ -55,8 +65,7 @@ impl Segments {
     /// `data` lies within one segment.
     pub fn write(&self, lsn: u64, data: &[u8]) -> Result<()> {
         let file = self.file(lsn / SEGMENT, true)?.ok_or_else(|| Error::internal("no log segment"))?;
-        file.write_at(data, lsn % SEGMENT)?;
-        Ok(())
+        file.write_at(data, lsn % SEGMENT).map_err(|e| failed("write to", &name_of(lsn / SEGMENT), e))
     }
     pub fn sync(&self, from: u64, to: u64, fsync: bool) -> Result<()> {
         if !fsync {
@@ -64,7 +73,7 @@ impl Segments {
         }
         for number in from / SEGMENT..=to.saturating_sub(1) / SEGMENT {
             if let Some(file) = self.file(number, false)? {
-                file.sync_data()?;
+                file.sync_data().map_err(|e| failed("fsync", &name_of(number), e))?;
             }
         }
         Ok(())

@@ -1,0 +1,216 @@
+//! Shortening version chains: what lies between two live snapshots is cut out, what nobody needs goes.
+//!
+//! Invariants
+//! 1. A version valid in [birth, death) goes only if no live snapshot lies in between; new snapshots are newer than
+//!    every version that is looked at here, since all of them are committed.
+//! 2. Only chains whose newest record is committed are rebuilt, with the row's page latched. So a record of a
+//!    transaction in progress never changes, and its rollback finds what it replaced.
+//! 3. A row whose newest record is a delete is left alone: its purge looks for that record.
+//! 4. A record written here stands for the newest of those it replaces: same transaction. It is never logged: after a
+//!    crash no snapshot is left that could need it.
+//! 5. A record that a chain no longer leads to may go at once. A reader that meets a missing record compares the row's
+//!    word with the one it began with, and begins again if it differs.
+//!
+//! Must not know: when it is worth it.
+
+use super::page::{ADDRESS, DELETED, FORWARD};
+use crate::core::Core;
+use crate::txn::table::Status;
+use crate::txn::visibility::MADE_FORWARD;
+use crate::undo::CHUNK;
+use crate::undo::record::{UndoKind, UndoRecord};
+use crate::wal::record::update_data;
+use kilndb_base::Result;
+use std::collections::HashMap;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// How often (by xid) a writer looks, and how deep.
+const EVERY: u64 = 8;
+const DEPTH: usize = 64;
+/// Without a snapshot so many commits old, chains are cut short by discarding undo anyway.
+pub(crate) const OLD: u64 = 2000;
+
+/// What a pruning goes by.
+pub(crate) struct Prune<'a> {
+    core: &'a Core,
+    worker: usize,
+    /// Live snapshots, in order.
+    live: Vec<u64>,
+    /// Seen by all, and on disk.
+    oldest: u64,
+    /// The chunk that no chain is to lead to any more.
+    empty: Option<u64>,
+    depth: usize,
+    /// Inserts that were moved out of the chunk: one record serves all rows of its transaction that it made.
+    moved: HashMap<u64, u64>,
+}
+
+/// Records that become one.
+struct Group {
+    /// Flags of the word that leads here.
+    flags: u64,
+    record: UndoRecord,
+    address: u64,
+    newest: u64,
+    oldest: u64,
+    /// The payload that the newest record led back from, if it can be known.
+    from: Option<Vec<u8>>,
+    /// The payload below the oldest.
+    to: Option<Vec<u8>>,
+    count: usize,
+}
+
+impl Group {
+    fn plain(record: &UndoRecord) -> bool {
+        record.kind == UndoKind::Update && record.mode & MADE_FORWARD == 0 && record.old_word & FORWARD == 0
+    }
+    /// Whether an older record can be taken in: both are undone together, or neither.
+    fn takes(&self, older: &UndoRecord) -> bool {
+        if self.record.kind != UndoKind::Update {
+            return false;
+        }
+        match older.kind {
+            UndoKind::Insert | UndoKind::InsertRange => true,
+            _ => Group::plain(&self.record) && self.to.is_some() && Group::plain(older),
+        }
+    }
+}
+
+impl<'a> Prune<'a> {
+    pub(crate) fn new(core: &'a Core, worker: usize, empty: Option<u64>) -> Prune<'a> {
+        let newest = core.log.last_csn();
+        let live = core.snapshots.sorted();
+        let oldest = live.first().copied().unwrap_or(newest).min(core.log.flushed_csn());
+        let depth = if empty.is_some() { usize::MAX } else { DEPTH };
+        Prune { core, worker, live, oldest, empty, depth, moved: HashMap::new() }
+    }
+    fn seen_between(&self, birth: u64, death: u64) -> bool {
+        let at = self.live.partition_point(|s| *s < birth);
+        self.live.get(at).is_some_and(|s| *s < death)
+    }
+    /// The word that may stand for `word` (the row's, its page is latched by the caller); None: it stays.
+    pub(crate) fn word(&mut self, word: u64, payload: &[u8]) -> Result<Option<u64>> {
+        let Some((groups, mut below, dropped)) = self.gather(word, payload)? else { return Ok(None) };
+        let mut changed = dropped || groups.is_empty();
+        for group in groups.into_iter().rev() {
+            let keep = group.count == 1
+                && self.empty != Some(group.address / CHUNK)
+                && (group.record.old_word == below || group.record.kind != UndoKind::Update);
+            let address = if keep {
+                group.address
+            } else {
+                changed = true;
+                self.write(&group, below)?
+            };
+            below = group.flags | address;
+        }
+        let word = (word & !ADDRESS) | (below & ADDRESS);
+        Ok(changed.then_some(word))
+    }
+    /// The chain in groups, newest first; the word below them; whether something was left out. None: not to be rebuilt.
+    fn gather(&self, word: u64, payload: &[u8]) -> Result<Option<(Vec<Group>, u64, bool)>> {
+        let mut groups: Vec<Group> = Vec::new();
+        let mut payload = (word & FORWARD == 0).then(|| payload.to_vec());
+        let mut at = word;
+        let mut dropped = false;
+        let mut steps = 0;
+        if word & DELETED != 0 {
+            return Ok(None);
+        }
+        loop {
+            let address = at & ADDRESS;
+            let record = if address == 0 { None } else { self.core.undo.read(&self.core.pool, address)? };
+            let Some(record) = record else { return Ok(Some((groups, at & !ADDRESS, dropped || address != 0))) };
+            let Status::Committed { csn, .. } = self.core.xids.status(record.xid) else { return Ok(None) };
+            if csn <= self.oldest {
+                return Ok(Some((groups, at & !ADDRESS, true)));
+            }
+            if steps >= self.depth {
+                return Ok(Some((groups, at, dropped)));
+            }
+            steps += 1;
+            match record.kind {
+                UndoKind::Lock => {
+                    if (at ^ record.old_word) & FORWARD != 0 {
+                        return Ok(None);
+                    }
+                    at = (at & !ADDRESS) | (record.old_word & ADDRESS);
+                    dropped = true;
+                    continue;
+                }
+                UndoKind::Update | UndoKind::Insert | UndoKind::InsertRange => {}
+                _ => return Ok(None),
+            }
+            let before = payload.take();
+            if let Some(mut p) = before.clone().filter(|_| Group::plain(&record)) {
+                record.apply_to(&mut p)?;
+                payload = Some(p);
+            }
+            let insert = record.kind != UndoKind::Update;
+            let next = record.old_word;
+            match groups.last_mut() {
+                Some(group) if group.takes(&record) && !self.seen_between(csn, group.oldest) => {
+                    if insert {
+                        group.record.kind = UndoKind::Insert;
+                    }
+                    group.oldest = csn;
+                    group.to = payload.clone();
+                    group.count += 1;
+                }
+                _ => groups.push(Group {
+                    flags: at & !ADDRESS,
+                    record,
+                    address,
+                    newest: csn,
+                    oldest: csn,
+                    from: before,
+                    to: payload.clone(),
+                    count: 1,
+                }),
+            }
+            if insert {
+                return Ok(Some((groups, 0, dropped)));
+            }
+            at = next;
+        }
+    }
+    /// Writes the record that stands for the group; returns its address.
+    fn write(&mut self, group: &Group, below: u64) -> Result<u64> {
+        let insert = group.record.kind != UndoKind::Update;
+        if insert && group.count == 1 && let Some(&address) = self.moved.get(&group.address) {
+            return Ok(address);
+        }
+        let mut record = UndoRecord { prev: 0, ..group.record.clone() };
+        if insert {
+            record.kind = UndoKind::Insert;
+            record.old_word = 0;
+            record.data = Vec::new();
+        } else {
+            record.old_word = below;
+            if group.count > 1 && let (Some(from), Some(to)) = (&group.from, &group.to) {
+                let (prefix, suffix) = super::write::difference(from, to);
+                record.data = update_data(prefix, from.len() - prefix - suffix, &to[prefix..to.len() - suffix]);
+            }
+        }
+        let core = self.core;
+        let place = core.undo.reserve(&core.pool, &core.directory, &core.log, self.worker, false, record.len())?;
+        let address = place.address;
+        core.undo.hold(address / CHUNK, record.xid);
+        place.write(&record, 0);
+        core.undo.release(address / CHUNK, group.newest);
+        if insert && group.count == 1 {
+            self.moved.insert(group.address, address);
+        }
+        Ok(address)
+    }
+}
+
+impl Core {
+    /// The word that a writer with `xid` may note as replaced, given the row's word and payload: maybe of a shorter chain.
+    pub(super) fn pruned(&self, worker: usize, xid: u64, word: u64, payload: &[u8]) -> Result<u64> {
+        if word & ADDRESS == 0 || !xid.is_multiple_of(EVERY) || self.log.last_csn() < self.oldest_seen.load(Relaxed).saturating_add(OLD) {
+            return Ok(word);
+        }
+        Ok(Prune::new(self, worker, None).word(word, payload)?.unwrap_or(word))
+    }
+}

@@ -1,0 +1,141 @@
+//! Compacting undo: chunks that a forgotten snapshot keeps are emptied of what it does not need.
+//!
+//! Invariants
+//! 1. A chunk is emptied only while no transaction holds it (none in progress, none to be purged), and goes only if
+//!    then no row's chain leads into it.
+//! 2. A pass is due when live chunks have doubled since the last one; so the work is bounded by what was written, and
+//!    undo by twice what is needed and [`SMALL`] chunks.
+//!
+//! Must not know: how a chain is rebuilt.
+
+use super::record::{FIXED, UndoKind, UndoRecord};
+use super::{CHUNK, CHUNK_PAGES};
+use crate::core::Core;
+use crate::heap::page as hp;
+use crate::heap::prune::{OLD, Prune};
+use crate::page::{HEADER, KIND_UNDO, PAGE};
+use crate::wal::record::Op;
+use kilndb_base::{Result, Severity};
+use std::collections::HashSet;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Fewer chunks than this are not worth a pass (4 MB).
+const SMALL: usize = 64;
+/// Chunks looked at before the cleaner does something else.
+const AT_ONCE: usize = 16;
+
+/// How far a pass has come.
+pub struct Compactor {
+    due: usize,
+    pass: Vec<u64>,
+    failed: bool,
+}
+impl Default for Compactor {
+    fn default() -> Compactor {
+        Compactor { due: SMALL, pass: Vec::new(), failed: false }
+    }
+}
+
+impl Compactor {
+    /// Some work of a pass, if one is due; true if there is more to do.
+    pub fn round(&mut self, core: &Core) -> bool {
+        if self.pass.is_empty() {
+            let live = core.undo.count();
+            self.due = self.due.min((2 * live).max(SMALL));
+            if live < self.due || core.log.last_csn() < core.oldest_seen.load(Relaxed).saturating_add(OLD) {
+                return false;
+            }
+            self.pass = core.undo.live().into_iter().rev().map(|(number, _, _)| number).collect();
+        }
+        for _ in 0..AT_ONCE {
+            let Some(number) = self.pass.pop() else { break };
+            match core.compact_chunk(number) {
+                Ok(()) => {}
+                // The row or its relation may have gone in between; what it is told once is enough.
+                Err(e) if !self.failed => {
+                    self.failed = true;
+                    core.tell(Severity::Warning, &format!("compacting undo: {}", e.message()));
+                }
+                Err(_) => {}
+            }
+        }
+        if self.pass.is_empty() {
+            self.due = (2 * core.undo.count()).max(SMALL);
+        }
+        !self.pass.is_empty()
+    }
+}
+
+impl Core {
+    fn compact_chunk(&self, number: u64) -> Result<()> {
+        if !self.undo.unheld(number) {
+            return Ok(());
+        }
+        let mut prune = Prune::new(self, self.workers() - 1, Some(number));
+        let mut done = HashSet::new();
+        let mut free = true;
+        for page in 0..CHUNK_PAGES {
+            let Some(records) = self.undo_page(number, page)? else { return Ok(()) };
+            for record in records {
+                let last = match record.kind {
+                    UndoKind::Insert | UndoKind::Update | UndoKind::Delete | UndoKind::Lock => record.slot,
+                    UndoKind::InsertRange => record.data.first_chunk::<2>().map_or(0, |b| u16::from_le_bytes(*b)),
+                    _ => continue,
+                };
+                for slot in record.slot..=last {
+                    if done.insert((record.rel, record.block, slot)) {
+                        free &= self.compact_row(&mut prune, number, record.rel, record.block, usize::from(slot))?;
+                    }
+                }
+            }
+        }
+        if free && self.undo.unheld(number) {
+            self.undo.let_go(&self.pool, &self.directory, &self.log, number);
+        }
+        Ok(())
+    }
+    /// False: the row's chain still leads into the chunk.
+    fn compact_row(&self, prune: &mut Prune<'_>, number: u64, rel: u32, block: u32, slot: usize) -> Result<bool> {
+        let Some(relation) = self.directory.get(rel) else { return Ok(true) };
+        let Ok(pid) = relation.pid(block) else { return Ok(true) };
+        let mut page = self.pool.write(pid)?;
+        let Some((at, len)) = hp::item(page.view(), slot) else { return Ok(true) };
+        let word = page.view().u64(at);
+        if word & hp::PIECE != 0 || !self.leads_into(word, number)? {
+            return Ok(true);
+        }
+        let payload = page.page()[at + hp::WORD..at + len].to_vec();
+        let Some(new) = prune.word(word, &payload)? else { return Ok(false) };
+        let op = Op::Word { slot, word: new };
+        self.emit_plain(&relation, 0, &[(relation.target(block), op)], &[0], &mut [&mut page])?;
+        Ok(!self.leads_into(new, number)?)
+    }
+    fn leads_into(&self, mut word: u64, number: u64) -> Result<bool> {
+        while word & hp::ADDRESS != 0 {
+            if word & hp::ADDRESS >= number * CHUNK && (word & hp::ADDRESS) < (number + 1) * CHUNK {
+                return Ok(true);
+            }
+            let Some(head) = self.undo.head(&self.pool, word & hp::ADDRESS)? else { break };
+            word = head.old_word;
+        }
+        Ok(false)
+    }
+    /// The records of one page of a chunk; None: something else is there than should be.
+    fn undo_page(&self, number: u64, page: u32) -> Result<Option<Vec<UndoRecord>>> {
+        let Some(first) = self.undo.page_of(number) else { return Ok(None) };
+        self.pool.read(first + page, |v| {
+            let mut records = Vec::new();
+            if !v.is(KIND_UNDO, number as u32, page) {
+                // Not reached when the chunk was closed.
+                return Some(records);
+            }
+            let mut at = HEADER;
+            while at + FIXED <= PAGE && v.u16(at) != 0 {
+                let record = v.bytes(at, v.u16(at)).and_then(UndoRecord::parse)?;
+                at += record.len();
+                records.push(record);
+            }
+            Some(records)
+        })
+    }
+}
