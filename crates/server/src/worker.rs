@@ -36,11 +36,14 @@ pub struct Inbox {
     mail: Mutex<Vec<Mail>>,
     waker: Waker,
     sleeping: AtomicBool,
+    /// A hint that looking into `mail` pays.
+    has_mail: AtomicBool,
 }
 
 impl Inbox {
     pub fn send(&self, mail: Mail) {
         self.mail.lock().unwrap_or_else(|e| e.into_inner()).push(mail);
+        self.has_mail.store(true, Ordering::Release);
         if self.sleeping.swap(false, Ordering::SeqCst) {
             // A failed wake-up is caught by the poll's own time limit.
             let _ = self.waker.wake();
@@ -60,6 +63,8 @@ pub struct Worker {
     generations: Vec<u64>,
     free: Vec<usize>,
     ready: VecDeque<usize>,
+    /// Sessions whose wait is over. They go first: others may wait for what they hold.
+    woken: VecDeque<usize>,
     /// (deadline, token, generation) of parked sessions; entries may be stale.
     timers: BinaryHeap<Reverse<(u64, usize, u64)>>,
     stacks: Vec<corosensei::stack::DefaultStack>,
@@ -81,7 +86,7 @@ impl Seat {
     pub fn new(index: usize, shared: Arc<Shared>) -> std::io::Result<Seat> {
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), WAKER)?;
-        let inbox = Arc::new(Inbox { mail: Mutex::new(Vec::new()), waker, sleeping: AtomicBool::new(false) });
+        let inbox = Arc::new(Inbox { mail: Mutex::new(Vec::new()), waker, sleeping: AtomicBool::new(false), has_mail: AtomicBool::new(false) });
         Ok(Seat { index, shared, poll, inbox })
     }
 
@@ -103,6 +108,7 @@ impl Worker {
             generations: Vec::new(),
             free: Vec::new(),
             ready: VecDeque::new(),
+            woken: VecDeque::new(),
             timers: BinaryHeap::new(),
             stacks: Vec::new(),
             scratch: vec![0; READ_CHUNK_BYTES],
@@ -131,16 +137,27 @@ impl Worker {
             }
             self.read_mail();
             self.fire_timers();
-            for _ in 0..RESUMES_PER_POLL {
-                let Some(token) = self.ready.pop_front() else { break };
+            for turn in 0..RESUMES_PER_POLL {
+                if self.inbox.has_mail.load(Ordering::Acquire) {
+                    self.read_mail();
+                }
+                let Some(token) = self.next_session(turn) else { break };
                 self.resume(token);
             }
             self.send_replies();
         }
     }
 
+    /// Every fourth turn belongs to those that have just arrived.
+    fn next_session(&mut self, turn: usize) -> Option<usize> {
+        if turn % 4 == 3 {
+            return self.ready.pop_front().or_else(|| self.woken.pop_front());
+        }
+        self.woken.pop_front().or_else(|| self.ready.pop_front())
+    }
+
     fn sleep(&mut self, events: &mut Events) {
-        let mut limit = if self.ready.is_empty() { self.next_timer() } else { Duration::ZERO };
+        let mut limit = if self.ready.is_empty() && self.woken.is_empty() { self.next_timer() } else { Duration::ZERO };
         if !limit.is_zero() {
             self.inbox.sleeping.store(true, Ordering::SeqCst);
             if !self.inbox.mail.lock().unwrap_or_else(|e| e.into_inner()).is_empty() {
@@ -177,6 +194,7 @@ impl Worker {
     }
 
     fn read_mail(&mut self) {
+        self.inbox.has_mail.store(false, Ordering::Release);
         let mail = std::mem::take(&mut *self.inbox.mail.lock().unwrap_or_else(|e| e.into_inner()));
         for letter in mail {
             match letter {
@@ -209,7 +227,7 @@ impl Worker {
         if let Some(Some(c)) = self.connections.get_mut(token) {
             if c.state == ConnectionState::Parked {
                 c.state = ConnectionState::Queued;
-                self.ready.push_back(token);
+                self.woken.push_back(token);
             }
             // An idle session is woken to be told of its termination or of notifications.
             else if c.state == ConnectionState::Idle && c.wants_attention() {
@@ -260,7 +278,7 @@ impl Worker {
                 }
                 if c.take_early_wake() {
                     c.state = ConnectionState::Queued;
-                    self.ready.push_back(token);
+                    self.woken.push_back(token);
                 }
             }
             Some(Yielded::Slice) => {

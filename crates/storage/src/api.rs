@@ -144,7 +144,7 @@ pub enum IndexInsert {
 }
 
 /// PostgreSQL's eight table lock modes, in order of strength (1 = ACCESS SHARE … 8 = ACCESS EXCLUSIVE).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum LockMode {
     AccessShare = 1,
     RowShare,

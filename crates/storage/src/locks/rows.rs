@@ -20,7 +20,34 @@ const SHARDS: usize = 64;
 #[derive(Default)]
 struct Entry {
     shared: Vec<(u64, RowLockMode)>,
-    queue: VecDeque<(u64, WakeHandle)>,
+    /// In order of arrival, which is the order of tickets.
+    queue: VecDeque<Waiter>,
+    /// Tickets by owner.
+    tickets: foldhash::HashMap<u64, u64>,
+    next_ticket: u64,
+}
+struct Waiter {
+    ticket: u64,
+    owner: u64,
+    wake: WakeHandle,
+}
+impl Entry {
+    fn head(&self) -> Option<WakeHandle> {
+        self.queue.front().map(|w| w.wake.clone())
+    }
+    fn place_of(&self, owner: u64) -> Option<usize> {
+        let ticket = self.tickets.get(&owner)?;
+        self.queue.binary_search_by_key(ticket, |w| w.ticket).ok()
+    }
+    /// Takes the owner out of the queue; true: it was the head.
+    fn remove(&mut self, owner: u64) -> bool {
+        let place = self.place_of(owner);
+        if let Some(at) = place {
+            self.queue.remove(at);
+            self.tickets.remove(&owner);
+        }
+        place == Some(0)
+    }
 }
 #[derive(Default)]
 struct Shard {
@@ -59,7 +86,8 @@ impl RowLocks {
         let h = (key.1 ^ u64::from(key.0) << 20).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         &self.shards[(h >> 58) as usize]
     }
-    /// `holds`: the owner has the row already (in whatever mode), so it does not queue behind others.
+    /// `holds`: the owner has the row already (in whatever mode), so it does not queue behind others. The cost
+    /// does not depend on the queue's length.
     #[inline]
     pub fn in_the_way(&self, key: RowKey, owner: u64, mode: RowLockMode, holds: bool) -> InTheWay {
         let shard = self.shard(key);
@@ -70,15 +98,8 @@ impl RowLocks {
         let Some(entry) = rows.get(&key) else { return InTheWay::default() };
         let shared = entry.shared.iter().filter(|(o, m)| *o != owner && m.conflicts(mode)).map(|(o, _)| *o).collect();
         let holds = holds || entry.shared.iter().any(|(o, _)| *o == owner);
-        let mut ahead = None;
-        if !holds {
-            for (o, _) in &entry.queue {
-                if *o == owner {
-                    break;
-                }
-                ahead = Some(*o);
-            }
-        }
+        let before = entry.place_of(owner).unwrap_or(entry.queue.len());
+        let ahead = if holds { None } else { before.checked_sub(1).and_then(|i| entry.queue.get(i)).map(|w| w.owner) };
         InTheWay { shared, ahead }
     }
     /// Queues the owner (unless it is queued).
@@ -89,8 +110,11 @@ impl RowLocks {
             shard.count.fetch_add(1, Release);
             Entry::default()
         });
-        if !entry.queue.iter().any(|(o, _)| *o == owner) {
-            entry.queue.push_back((owner, wake));
+        let ticket = entry.next_ticket;
+        if let std::collections::hash_map::Entry::Vacant(free) = entry.tickets.entry(owner) {
+            free.insert(ticket);
+            entry.next_ticket += 1;
+            entry.queue.push_back(Waiter { ticket, owner, wake });
         }
     }
     /// When `holder` ends, the row's head is to be woken.
@@ -112,11 +136,10 @@ impl RowLocks {
         {
             let mut rows = crate::lock(&shard.rows);
             if let Some(entry) = rows.get_mut(&key) {
-                let was_head = entry.queue.front().is_some_and(|(o, _)| *o == owner);
-                entry.queue.retain(|(o, _)| *o != owner);
+                let was_head = entry.remove(owner);
                 waiting = !entry.queue.is_empty();
                 if wake_next && was_head {
-                    next = entry.queue.front().map(|(_, w)| w.clone());
+                    next = entry.head();
                 }
                 if !waiting && entry.shared.is_empty() {
                     rows.remove(&key);
@@ -155,7 +178,7 @@ impl RowLocks {
                 if let Some(at) = entry.shared.iter().position(|(o, m)| *o == owner && *m == mode) {
                     entry.shared.swap_remove(at);
                 }
-                head = entry.queue.front().map(|(_, w)| w.clone());
+                head = entry.head();
                 if entry.queue.is_empty() && entry.shared.is_empty() {
                     rows.remove(&key);
                     shard.count.fetch_sub(1, Release);
@@ -171,7 +194,7 @@ impl RowLocks {
         let keys = crate::lock(&self.watched[owner as usize % SHARDS]).remove(&owner).unwrap_or_default();
         for key in keys {
             let shard = self.shard(key);
-            let head = crate::lock(&shard.rows).get(&key).and_then(|e| e.queue.front().map(|(_, w)| w.clone()));
+            let head = crate::lock(&shard.rows).get(&key).and_then(|e| e.head());
             if let Some(head) = head {
                 head.wake();
             }

@@ -4,6 +4,7 @@
 //! 1. A waiter is granted by whoever releases, in queue order, never past an earlier waiter it conflicts with;
 //!    only an owner that holds the tag already goes ahead of the queue.
 //! 2. An entry exists only while it is held or waited for.
+//! 3. Taking and releasing a lock that conflicts with nothing costs the same however many hold it.
 //!
 //! Must not know: what a tag means.
 
@@ -37,8 +38,10 @@ impl Hasher for TagHasher {
 
 #[derive(Default)]
 struct Entry {
-    /// Owner, mode, times taken.
-    held: Vec<(u64, LockMode, u32)>,
+    /// Times taken, by owner and mode.
+    held: foldhash::HashMap<(u64, LockMode), u32>,
+    /// Owners per mode.
+    owners: [u32; LOCK_MODES],
     queue: VecDeque<(u64, LockMode, WakeHandle)>,
 }
 type Map = HashMap<LockTag, Entry, BuildHasherDefault<TagHasher>>;
@@ -51,19 +54,36 @@ impl Default for LockTable {
     }
 }
 
+/// One more than the greatest number of a mode.
+const LOCK_MODES: usize = LockMode::AccessExclusive as usize + 1;
+
 fn conflicts(a: LockMode, b: LockMode) -> bool {
     a.conflict_bits() & (1 << b as u16) != 0
 }
 impl Entry {
     fn add(&mut self, owner: u64, mode: LockMode) {
-        match self.held.iter_mut().find(|(o, m, _)| *o == owner && *m == mode) {
-            Some(h) => h.2 += 1,
-            None => self.held.push((owner, mode, 1)),
+        let times = self.held.entry((owner, mode)).or_insert(0);
+        *times += 1;
+        if *times == 1 {
+            self.owners[mode as usize] += 1;
         }
     }
+    fn holds(&self, owner: u64) -> bool {
+        LockMode::ALL.iter().any(|m| self.held.contains_key(&(owner, *m)))
+    }
+    /// Does anybody else hold a mode that conflicts?
+    fn is_held_against(&self, owner: u64, mode: LockMode) -> bool {
+        LockMode::ALL.iter().any(|m| {
+            let owners = self.owners[*m as usize];
+            owners != 0 && conflicts(*m, mode) && (owners > 1 || !self.held.contains_key(&(owner, *m)))
+        })
+    }
     fn blockers(&self, owner: u64, mode: LockMode, ahead: usize) -> Vec<u64> {
-        let mut b: Vec<u64> = self.held.iter().filter(|(o, m, _)| *o != owner && conflicts(*m, mode)).map(|h| h.0).collect();
-        if !self.held.iter().any(|(o, _, _)| *o == owner) {
+        let mut b = Vec::new();
+        if self.is_held_against(owner, mode) {
+            b.extend(self.held.keys().filter(|(o, m)| *o != owner && conflicts(*m, mode)).map(|h| h.0));
+        }
+        if ahead != 0 && !self.queue.is_empty() && !self.holds(owner) {
             b.extend(self.queue.iter().take(ahead).filter(|(o, m, _)| *o != owner && conflicts(*m, mode)).map(|q| q.0));
         }
         b
@@ -149,10 +169,11 @@ impl LockTable {
         {
             let mut map = crate::lock(self.shard(&tag));
             let Some(entry) = map.get_mut(&tag) else { return false };
-            let Some(at) = entry.held.iter().position(|(o, m, _)| *o == owner && *m == mode) else { return false };
-            entry.held[at].2 -= 1;
-            if entry.held[at].2 == 0 {
-                entry.held.swap_remove(at);
+            let Some(times) = entry.held.get_mut(&(owner, mode)) else { return false };
+            *times -= 1;
+            if *times == 0 {
+                entry.held.remove(&(owner, mode));
+                entry.owners[mode as usize] -= 1;
                 if !entry.queue.is_empty() {
                     entry.grant(waits, &mut woken);
                 }
@@ -168,7 +189,7 @@ impl LockTable {
         let mut all = Vec::new();
         for shard in &self.shards {
             for (tag, entry) in crate::lock(shard).iter() {
-                all.extend(entry.held.iter().map(|h| LockInfo { tag: *tag, owner: h.0, mode: h.1, granted: true }));
+                all.extend(entry.held.keys().map(|h| LockInfo { tag: *tag, owner: h.0, mode: h.1, granted: true }));
                 all.extend(entry.queue.iter().map(|q| LockInfo { tag: *tag, owner: q.0, mode: q.1, granted: false }));
             }
         }
