@@ -1,5 +1,7 @@
 //! `kilndb-lab bench`: pgbench against PostgreSQL, KilnDB and the wire limit, one after the other, and a table.
 
+mod hot;
+
 use kilndb_lab::canned;
 use kilndb_lab::client::{Client, ClientError};
 use kilndb_lab::process::{self, Server, TempDir};
@@ -16,6 +18,8 @@ struct Options {
     clients: Vec<u32>,
     shared_buffers: String,
     only: Option<Vec<String>>,
+    /// Experiment 4 too.
+    hot: bool,
 }
 
 /// What was measured, in the order of the table.
@@ -88,7 +92,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
 
 fn options(arguments: &[String]) -> Result<Options, String> {
     let mut options =
-        Options { scale: 50, duration_s: 10, clients: vec![1, 8, 28, 64, 1920], shared_buffers: "1GB".into(), only: None };
+        Options { scale: 50, duration_s: 10, clients: vec![1, 8, 28, 64, 1920], shared_buffers: "1GB".into(), only: None, hot: true };
     let mut rest = arguments.iter();
     while let Some(flag) = rest.next() {
         let value = rest.next().ok_or_else(|| format!("{flag} needs a value"))?;
@@ -98,6 +102,7 @@ fn options(arguments: &[String]) -> Result<Options, String> {
             "--duration" => options.duration_s = value.parse().map_err(bad)?,
             "--clients" => options.clients = value.split(',').map(|c| c.parse().map_err(bad)).collect::<Result<_, _>>()?,
             "--shared-buffers" => options.shared_buffers = value.clone(),
+            "--hot" => options.hot = value.parse().map_err(|_| format!("bad value of {flag}: {value}"))?,
             "--only" => options.only = Some(value.split(',').map(str::to_string).collect()),
             _ => return Err(format!("unknown option {flag}")),
         }
@@ -170,6 +175,9 @@ fn wire(options: &Options, figures: &mut Figures) -> Result<(), String> {
 /// Everything that is measured of a server with data.
 fn measure(engine: &'static str, options: &Options, figures: &mut Figures, server: &Server, data: &Path) -> Result<(), String> {
     let port = server.address().port;
+    // Before anything else: what work leaves free would hide it.
+    let memory = idle_memory(server)?;
+    figures.put(engine, "memory of an idle session, kB", Better::Less, memory);
     let before = folder_bytes(data);
     let began = Instant::now();
     let output = command("pgbench", port).args(["-i", "-q", "-s", &options.scale.to_string(), "postgres"]).output().map_err(|e| e.to_string())?;
@@ -181,14 +189,21 @@ fn measure(engine: &'static str, options: &Options, figures: &mut Figures, serve
     admin.query("checkpoint").map_err(|e| e.to_string())?;
     let grown = folder_bytes(data).saturating_sub(before);
     figures.put(engine, "disk size after load, MB", Better::Less, grown as f64 / 1e6);
-    // Before the runs with many clients: what those leave free would hide it.
-    let memory = idle_memory(server)?;
-    figures.put(engine, "memory of an idle session, kB", Better::Less, memory);
     selects(engine, options, figures, port)?;
-    let (bytes, tps) = log_bytes(options, server, &mut admin)?;
-    figures.put(engine, "TPC-B, prepared, 28 clients, tps", Better::More, tps);
-    figures.put(engine, "log bytes per TPC-B transaction", Better::Less, bytes);
-    Ok(())
+    for &clients in &options.clients {
+        if clients == 28 {
+            let (bytes, tps) = log_bytes(options, server, &mut admin)?;
+            figures.put(engine, "TPC-B, prepared, 28 clients, tps", Better::More, tps);
+            figures.put(engine, "log bytes per TPC-B transaction", Better::Less, bytes);
+        } else {
+            let result = pgbench(port, options, clients, &["-M", "prepared"])?;
+            figures.put(engine, &format!("TPC-B, prepared, {clients} clients, tps"), Better::More, result.tps);
+        }
+    }
+    let result = pgbench(port, options, 28, &["-M", "simple"])?;
+    figures.put(engine, "TPC-B, simple, 28 clients, tps", Better::More, result.tps);
+    drop(admin);
+    if options.hot { hot::measure(engine, options, figures, server) } else { Ok(()) }
 }
 
 fn selects(engine: &'static str, options: &Options, figures: &mut Figures, port: u16) -> Result<(), String> {
@@ -279,7 +294,7 @@ fn sessions(server: &Server, count: usize) -> Result<Vec<Client>, String> {
     let mut sessions = Vec::new();
     for number in 1..=count {
         let mut client = connect(server)?;
-        client.query(&format!("select abalance from pgbench_accounts where aid = {number}")).map_err(|e| e.to_string())?;
+        client.query(&format!("select relname from pg_class where oid = {number}")).map_err(|e| e.to_string())?;
         sessions.push(client);
     }
     Ok(sessions)
