@@ -90,6 +90,49 @@ pub struct Runtime {
     pub action: &'static str,
     /// EXPLAIN ANALYZE: rows, loops, nanoseconds per node id.
     pub counters: Option<Vec<Counter>>,
+    pub pace: Pace,
+}
+
+/// How often expressions look whether their session should give way or stop: after so many calls as take about a
+/// millisecond. A batch of rows may hold functions that take long.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    calls_left: u32,
+    interval_calls: u32,
+    looked_nanos: u64,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace { calls_left: Pace::FIRST_CALLS, interval_calls: Pace::FIRST_CALLS, looked_nanos: 0 }
+    }
+}
+
+impl Pace {
+    const FIRST_CALLS: u32 = 32;
+    const CALLS_MAX: u32 = 4096;
+
+    /// To be called before each call of a function.
+    #[inline]
+    pub fn step(&mut self, park: &dyn Park) -> Result<()> {
+        self.calls_left -= 1;
+        if self.calls_left == 0 { self.look(park) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn look(&mut self, park: &dyn Park) -> Result<()> {
+        let now = kilndb_base::env::process_monotonic_nanos();
+        let taken = now.saturating_sub(self.looked_nanos);
+        if self.looked_nanos != 0 && taken > 1_000_000 {
+            self.interval_calls = (self.interval_calls / 4).max(1);
+        } else if self.looked_nanos != 0 && taken < 250_000 {
+            self.interval_calls = (self.interval_calls * 2).min(Pace::CALLS_MAX);
+        }
+        self.calls_left = self.interval_calls;
+        park.checkpoint()?;
+        self.looked_nanos = kilndb_base::env::process_monotonic_nanos();
+        Ok(())
+    }
 }
 
 #[derive(Clone, Copy, Default, Debug)]

@@ -121,6 +121,7 @@ impl CExpr {
                 if *strict && a[0].is_null() {
                     return Ok(Datum::Null);
                 }
+                rt.pace.step(cx.park)?;
                 f(&cx.eval, &a)
             }
             CExpr::Call2 { f, strict, args } => {
@@ -128,6 +129,7 @@ impl CExpr {
                 if *strict && (a[0].is_null() || a[1].is_null()) {
                     return Ok(Datum::Null);
                 }
+                rt.pace.step(cx.park)?;
                 f(&cx.eval, &a)
             }
             CExpr::CompareInt { op, args } => {
@@ -143,6 +145,7 @@ impl CExpr {
 
     #[inline(never)]
     fn eval_more(&self, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Datum> {
+        rt.pace.step(cx.park)?;
         match self {
             CExpr::Call { f, strict, args } => match eval_args(args, *strict, row, rt, cx)? {
                 Some(a) => f(&cx.eval, &a),

@@ -69,6 +69,7 @@ impl Execution {
             case_args: Vec::new(),
             action: "",
             counters: None,
+            pace: Default::default(),
             plan: plan.clone(),
         };
         let root = State::new(&plan.root);
