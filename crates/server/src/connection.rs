@@ -20,6 +20,9 @@ use std::sync::Arc;
 pub const STATEMENT_STACK_BYTES: usize = 1024 * 1024;
 /// Stacks kept for reuse per worker.
 const POOLED_STACKS: usize = 256;
+/// With so much unread input, of which the first message is whole, a socket is left alone until the session has caught up:
+/// a client that sends faster than the server works must not fill its memory.
+const INPUT_AHEAD_BYTES: usize = 256 * 1024;
 /// Buffers of idle sessions are given back above this size.
 const IDLE_BUFFER_BYTES: usize = 1024;
 
@@ -106,6 +109,17 @@ impl Link {
             !matches!(frontend::startup_length(rest), Ok(None))
         }
     }
+    fn unread_input(&self) -> usize {
+        self.input.borrow().len() - self.consumed.get()
+    }
+    /// Drops used bytes once they are many.
+    pub fn trim_used(&self) {
+        let used = self.consumed.get();
+        if used >= INPUT_AHEAD_BYTES {
+            self.input.borrow_mut().drain(..used);
+            self.consumed.set(0);
+        }
+    }
     /// Bytes waiting to be sent.
     pub fn pending_output(&self) -> usize {
         self.output.borrow().buf.len() - self.written.get()
@@ -124,6 +138,9 @@ pub struct Connection {
     /// The protocol's state between steps; with the coroutine while one runs.
     step: Option<Step>,
     coroutine: Option<StepCoroutine>,
+    /// The socket was left alone although it may have had more.
+    left_unread: bool,
+    end_is_near: bool,
     control: Arc<SessionControl>,
 }
 
@@ -147,6 +164,8 @@ impl Connection {
             state: ConnectionState::Idle,
             step: Some(Step::default()),
             coroutine: None,
+            left_unread: false,
+            end_is_near: false,
             control,
         }
     }
@@ -187,12 +206,19 @@ impl Connection {
         self.request_terminate();
     }
 
-    /// `end_is_near`: the event told that the client has closed its side; no later one will.
+    /// Reads what the socket has, unless the session is behind. `end_is_near`: the event told that the client has closed
+    /// its side; no later one will.
     pub fn read_input(&mut self, scratch: &mut [u8], end_is_near: bool) {
+        self.left_unread = false;
+        self.end_is_near |= end_is_near;
         if self.state == ConnectionState::Closed {
             return;
         }
         loop {
+            if self.link.unread_input() >= INPUT_AHEAD_BYTES && self.link.has_message() {
+                self.left_unread = true;
+                return;
+            }
             match self.socket.read(scratch) {
                 Ok(0) => {
                     self.link.end_of_input.set(true);
@@ -201,7 +227,7 @@ impl Connection {
                 Ok(n) => {
                     self.link.input.borrow_mut().extend_from_slice(&scratch[..n]);
                     // A short read has drained the socket: the next edge tells of more.
-                    if n < scratch.len() && !end_is_near {
+                    if n < scratch.len() && !self.end_is_near {
                         return;
                     }
                 }
@@ -212,6 +238,13 @@ impl Connection {
                     return;
                 }
             }
+        }
+    }
+
+    /// Reads on where the session was behind and has caught up.
+    pub fn read_on(&mut self, scratch: &mut [u8]) {
+        if self.left_unread && self.link.unread_input() < INPUT_AHEAD_BYTES {
+            self.read_input(scratch, false);
         }
     }
 

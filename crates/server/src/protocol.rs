@@ -108,6 +108,7 @@ fn work(step: &mut Step, runtime: &CoroutineRuntime, shared: &Arc<Shared>) -> Re
 /// Copies the next whole message out of the input; false if there is none yet.
 fn next_message(message: &mut Vec<u8>, runtime: &CoroutineRuntime) -> Result<bool> {
     let link = &runtime.link;
+    link.trim_used();
     let mut input = link.input.borrow_mut();
     let start = link.consumed.get();
     let rest = &input[start..];

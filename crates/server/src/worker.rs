@@ -65,6 +65,9 @@ pub struct Worker {
     ready: VecDeque<usize>,
     /// Sessions whose wait is over. They go first: others may wait for what they hold.
     woken: VecDeque<usize>,
+    /// Sessions whose time slice was over. One of them runs between two looks at the sockets, so that a short statement
+    /// waits for one slice at most, however many long ones there are.
+    sliced: VecDeque<usize>,
     /// (deadline, token, generation) of parked sessions; entries may be stale.
     timers: BinaryHeap<Reverse<(u64, usize, u64)>>,
     stacks: Vec<corosensei::stack::DefaultStack>,
@@ -109,6 +112,7 @@ impl Worker {
             free: Vec::new(),
             ready: VecDeque::new(),
             woken: VecDeque::new(),
+            sliced: VecDeque::new(),
             timers: BinaryHeap::new(),
             stacks: Vec::new(),
             scratch: vec![0; READ_CHUNK_BYTES],
@@ -144,6 +148,10 @@ impl Worker {
                 let Some(token) = self.next_session(turn) else { break };
                 self.resume(token);
             }
+            if let Some(token) = self.sliced.pop_front() {
+                self.send_replies();
+                self.resume(token);
+            }
             self.send_replies();
         }
     }
@@ -157,7 +165,7 @@ impl Worker {
     }
 
     fn sleep(&mut self, events: &mut Events) {
-        let mut limit = if self.ready.is_empty() && self.woken.is_empty() { self.next_timer() } else { Duration::ZERO };
+        let mut limit = if self.ready.is_empty() && self.woken.is_empty() && self.sliced.is_empty() { self.next_timer() } else { Duration::ZERO };
         if !limit.is_zero() {
             self.inbox.sleeping.store(true, Ordering::SeqCst);
             if !self.inbox.mail.lock().unwrap_or_else(|e| e.into_inner()).is_empty() {
@@ -249,6 +257,7 @@ impl Worker {
     /// Queues the connection if what it waits for is there; closes it if it is broken.
     fn reconsider(&mut self, token: usize) {
         let Some(Some(c)) = self.connections.get_mut(token) else { return };
+        c.read_on(&mut self.scratch);
         let go = match c.state {
             ConnectionState::Idle => c.has_message() || c.at_end(),
             ConnectionState::WaitingForInput => c.has_message() || c.at_end(),
@@ -283,7 +292,7 @@ impl Worker {
             }
             Some(Yielded::Slice) => {
                 c.state = ConnectionState::Queued;
-                self.ready.push_back(token);
+                self.sliced.push_back(token);
                 self.send_replies();
                 return;
             }
