@@ -78,13 +78,20 @@ impl Core {
             }
             let blocker = if item.csn <= oldest { None } else { self.first_blocker(&item, &live) };
             match blocker {
-                None => {
-                    if let Err(e) = self.purge_chain(&item) {
-                        self.tell(kilndb_base::Severity::Warning, &format!("purge: {}", e.message()));
+                None => match self.purge_chain(&item) {
+                    // Another time; if there is none, recovery does it.
+                    Err(e) if crate::txn::is_of_disk(&e) => {
+                        crate::lock(&self.purge.queue).push_front(item);
+                        break;
                     }
-                    self.purged(&item);
-                    done += 1;
-                }
+                    outcome => {
+                        if let Err(e) = outcome {
+                            self.tell(kilndb_base::Severity::Warning, &format!("purge: {}", e.message()));
+                        }
+                        self.purged(&item);
+                        done += 1;
+                    }
+                },
                 Some(blocker) => {
                     crate::lock(&self.purge.blocked).entry(blocker).or_default().push(item);
                 }
