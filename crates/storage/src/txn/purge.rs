@@ -3,7 +3,8 @@
 //! Invariants
 //! 1. What is to be purged is found by walking the transaction's undo chain; memory holds one item per transaction.
 //! 2. Index entries of a row go before its slot.
-//! 3. Steps are idempotent: a slot goes only while its word points at the delete, an entry only while it is that row's.
+//! 3. An entry that a transaction in progress has revived is waited for: a rollback would leave it retired for ever.
+//! 4. Steps are idempotent: a slot goes only while its word points at the delete, an entry only while it is that row's.
 //!
 //! Must not know: SQL.
 
@@ -84,6 +85,7 @@ impl Core {
                         crate::lock(&self.purge.queue).push_front(item);
                         break;
                     }
+                    Ok(false) => crate::lock(&self.purge.queue).push_back(item),
                     outcome => {
                         if let Err(e) = outcome {
                             self.tell(kilndb_base::Severity::Warning, &format!("purge: {}", e.message()));
@@ -164,29 +166,31 @@ impl Core {
         };
         row().unwrap_or(0)
     }
-    pub(crate) fn purge_chain(&self, item: &Pending) -> Result<()> {
+    /// False: a transaction in progress stands in the way, and it must be done once more.
+    pub(crate) fn purge_chain(&self, item: &Pending) -> Result<bool> {
+        let mut done = true;
         for head in item.heads {
             let mut address = head;
             while address != 0 {
                 let Some(record) = self.undo.read(&self.pool, address)? else { break };
                 if record.kind.wants_purge() {
-                    self.purge_step(&record, address)?;
+                    done &= self.purge_step(&record, address)?;
                 }
                 address = record.prev;
             }
         }
-        Ok(())
+        Ok(done)
     }
-    fn purge_step(&self, record: &UndoRecord, address: u64) -> Result<()> {
-        let Some(relation) = self.directory.get(record.rel) else { return Ok(()) };
+    fn purge_step(&self, record: &UndoRecord, address: u64) -> Result<bool> {
+        let Some(relation) = self.directory.get(record.rel) else { return Ok(true) };
         match record.kind {
             UndoKind::IndexMark => {
                 let (_, rid, key) = record.index_parts(8)?;
-                relation.entry_remove(key, rid, Some(address), None)?;
+                return relation.entry_remove(key, rid, Some(address), None);
             }
             UndoKind::IndexRetire => {
                 let (heap, rid, key) = record.index_parts(4)?;
-                let Some(heap) = self.directory.get(heap as u32) else { return Ok(()) };
+                let Some(heap) = self.directory.get(heap as u32) else { return Ok(true) };
                 let id = RowId::from_u64(rid);
                 let pid = heap.pid(id.block)?;
                 let deleted = self.pool.read(pid, |v| hp::word(v, usize::from(id.slot)).is_some_and(|w| w & DELETED != 0))?;
@@ -198,10 +202,10 @@ impl Core {
             UndoKind::Delete => {
                 let slot = usize::from(record.slot);
                 let mut page = self.pool.write(relation.pid(record.block)?)?;
-                let Some((at, len)) = hp::item(page.view(), slot) else { return Ok(()) };
+                let Some((at, len)) = hp::item(page.view(), slot) else { return Ok(true) };
                 let word = page.view().u64(at);
                 if word & ADDRESS != address || word & DELETED == 0 {
-                    return Ok(());
+                    return Ok(true);
                 }
                 let pointer = (word & FORWARD != 0).then(|| page.page()[at + hp::WORD..at + len].to_vec());
                 let op = Op::Free { slot };
@@ -217,6 +221,6 @@ impl Core {
             }
             _ => {}
         }
-        Ok(())
+        Ok(true)
     }
 }
