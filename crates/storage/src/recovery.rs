@@ -195,8 +195,8 @@ impl Core {
         let mut purged = 0;
         for (xid, (head, purge)) in &redo.txns {
             if *purge {
-                let item = crate::txn::purge::Pending { xid: *xid, csn: 0, heads: [*head, 0], chunks: Vec::new(), logged: true };
-                self.purge_chain(&item)?;
+                let mut item = crate::txn::purge::Pending { xid: *xid, csn: 0, heads: [*head, 0], chunks: Vec::new(), logged: true };
+                self.purge_chain(&mut item)?;
                 purged += 1;
             }
         }

@@ -10,7 +10,7 @@
 
 use super::table::Status;
 use crate::core::Core;
-use crate::heap::page::{self as hp, ADDRESS, DELETED, FORWARD};
+use crate::heap::page::{self as hp, ADDRESS, DELETED};
 use crate::undo::record::{UndoKind, UndoRecord};
 use crate::wal::record::{Op, Record, encode};
 use kilndb_base::{Result, RowId};
@@ -72,14 +72,14 @@ impl Core {
         let count = self.purge.ready();
         let mut done = 0;
         for _ in 0..count {
-            let Some(item) = crate::lock(&self.purge.queue).pop_front() else { break };
+            let Some(mut item) = crate::lock(&self.purge.queue).pop_front() else { break };
             if item.csn > flushed {
                 crate::lock(&self.purge.queue).push_back(item);
                 continue;
             }
             let blocker = if item.csn <= oldest { None } else { self.first_blocker(&item, &live) };
             match blocker {
-                None => match self.purge_chain(&item) {
+                None => match self.purge_chain(&mut item) {
                     // Another time; if there is none, recovery does it.
                     Err(e) if crate::txn::is_of_disk(&e) => {
                         crate::lock(&self.purge.queue).push_front(item);
@@ -166,20 +166,19 @@ impl Core {
         };
         row().unwrap_or(0)
     }
-    /// False: a transaction in progress stands in the way, and it must be done once more.
-    pub(crate) fn purge_chain(&self, item: &Pending) -> Result<bool> {
-        let mut done = true;
-        for head in item.heads {
-            let mut address = head;
-            while address != 0 {
-                let Some(record) = self.undo.read(&self.pool, address)? else { break };
-                if record.kind.wants_purge() {
-                    done &= self.purge_step(&record, address)?;
+    /// False: a transaction in progress stands in the way; the item says where to go on another time. What is done is not
+    /// done again: the slots may be others' by then.
+    pub(crate) fn purge_chain(&self, item: &mut Pending) -> Result<bool> {
+        for head in &mut item.heads {
+            while *head != 0 {
+                let Some(record) = self.undo.read(&self.pool, *head)? else { break };
+                if record.kind.wants_purge() && !self.purge_step(&record, *head)? {
+                    return Ok(false);
                 }
-                address = record.prev;
+                *head = record.prev;
             }
         }
-        Ok(done)
+        Ok(true)
     }
     fn purge_step(&self, record: &UndoRecord, address: u64) -> Result<bool> {
         let Some(relation) = self.directory.get(record.rel) else { return Ok(true) };
@@ -198,25 +197,37 @@ impl Core {
                     relation.entry_remove(key, rid, None, None)?;
                 }
             }
-            UndoKind::PieceRetire => relation.free_pieces(RowId { block: record.block, slot: record.slot })?,
+            UndoKind::PieceRetire => {
+                // The record before it is the update that replaced the pieces: it names their row.
+                let Some(update) = self.undo.read(&self.pool, record.prev)? else { return Ok(true) };
+                if update.kind == UndoKind::Update && update.rel == record.rel {
+                    let home = RowId { block: update.block, slot: update.slot };
+                    let in_use = relation.pieces_of(home)?;
+                    relation.free_pieces(RowId { block: record.block, slot: record.slot }, home, &in_use)?;
+                }
+            }
             UndoKind::Delete => {
                 let slot = usize::from(record.slot);
-                let mut page = self.pool.write(relation.pid(record.block)?)?;
-                let Some((at, len)) = hp::item(page.view(), slot) else { return Ok(true) };
-                let word = page.view().u64(at);
-                if word & ADDRESS != address || word & DELETED == 0 {
+                let home = RowId { block: record.block, slot: record.slot };
+                let pid = relation.pid(record.block)?;
+                let mine = |word: Option<u64>| word.is_some_and(|w| w & ADDRESS == address && w & DELETED != 0);
+                // Its pieces first: after a crash in between, the row still leads to them.
+                if !mine(self.pool.read(pid, |v| hp::word(v, slot))?) {
                     return Ok(true);
                 }
-                let pointer = (word & FORWARD != 0).then(|| page.page()[at + hp::WORD..at + len].to_vec());
+                if let Some(first) = relation.pieces_of(home)?.first() {
+                    relation.free_pieces(*first, home, &[])?;
+                }
+                let mut page = self.pool.write(pid)?;
+                if !mine(hp::word(page.view(), slot)) {
+                    return Ok(true);
+                }
                 let op = Op::Free { slot };
                 self.emit_plain(&relation, 0, &[(relation.target(record.block), op)], &[0], &mut [&mut page])?;
                 let roomy = hp::room(page.page()) > crate::page::PAGE / 4;
                 drop(page);
                 if roomy {
                     relation.hint(record.block);
-                }
-                if let Some(first) = pointer.as_deref().and_then(crate::heap::pieces::pointer_to) {
-                    relation.free_pieces(first)?;
                 }
             }
             _ => {}
