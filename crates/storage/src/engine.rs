@@ -118,9 +118,11 @@ impl Engine {
     pub fn checkpoint(&self, park: &dyn Park) -> Result<()> {
         self.checkpointer.request(park)
     }
-    /// Final checkpoint, then stops the background threads.
+    /// Rolls back what is still open (its owners do nothing any more), purges, stops the background threads, and writes a
+    /// final checkpoint: the next start has nothing to recover.
     pub fn shutdown(&self) -> Result<()> {
         let core = &self.core;
+        core.roll_back_open()?;
         core.stop.store(true, SeqCst);
         let threads = std::mem::take(&mut *crate::lock(&self.threads));
         // The flusher is needed for the last checkpoint.

@@ -205,6 +205,7 @@ impl Core {
     }
     /// After recovery, or a clean start: no undo is needed any more.
     pub(crate) fn drop_all_undo(&self) -> Result<()> {
+        self.directory.list().iter().for_each(|r| r.look_everywhere());
         for (number, page, _) in self.undo.live() {
             self.undo.forget(number);
             for pid in page..page + CHUNK_PAGES {

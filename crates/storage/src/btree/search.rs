@@ -8,7 +8,6 @@ use crate::directory::Relation;
 use crate::page::{KIND_TREE, View};
 use crate::heap::page::ADDRESS;
 use crate::txn::Transaction;
-use crate::txn::table::Status;
 use crate::undo::record::{UndoKind, index_data};
 use crate::wal::record::Op;
 use kilndb_base::{Error, Result};
@@ -91,7 +90,7 @@ impl Relation {
         if stamp.is_some_and(|a| found & ADDRESS != a) {
             // Judged under the latch: a rollback restores the stamp before it ends.
             let head = self.core.undo.head(&self.core.pool, found & ADDRESS)?;
-            return Ok(head.is_none_or(|h| self.core.xids.status(h.xid) != Status::InProgress));
+            return Ok(head.is_none_or(|h| self.core.xids.has_ended(h.xid)));
         }
         let ops = [(self.target(block), Op::TreeRemove { idx })];
         match rollback {

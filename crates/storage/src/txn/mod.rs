@@ -376,6 +376,8 @@ impl Transaction {
         self.heads[which] = address;
         if which == 0 {
             self.logged_work = true;
+        } else {
+            self.core.xids.set_unlogged_head(self.xid, address);
         }
         self.purge |= kind.wants_purge();
     }

@@ -66,9 +66,9 @@ impl Core {
         let flushed = self.log.flushed_csn();
         let newest = self.log.last_csn();
         let mut live = if last { Vec::new() } else { self.snapshots.sorted() };
+        self.purge.unblock(&live);
         live.push(newest);
         let oldest = live.first().copied().unwrap_or(newest).min(flushed);
-        self.purge.unblock(&live);
         let count = self.purge.ready();
         let mut done = 0;
         for _ in 0..count {
