@@ -219,8 +219,8 @@ impl Relation {
     pub(crate) fn look_for(&self, most: usize, good: impl Fn(View, u32) -> bool) -> Option<u32> {
         for _ in 0..most {
             let block = crate::lock(&self.unseen).next()?;
-            // A page that cannot be read is no reason for an insert elsewhere to fail.
-            let found = self.pid(block).and_then(|pid| self.core.pool.read(pid, |v| good(v, block)));
+            // A page that is latched, or cannot be read, is passed by.
+            let found = self.pid(block).ok().and_then(|pid| self.core.pool.try_read(pid, |v| good(v, block)));
             if found.unwrap_or(false) {
                 return Some(block);
             }

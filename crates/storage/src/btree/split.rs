@@ -27,8 +27,10 @@ impl Relation {
         let hinted = crate::lock(&self.hints).pop();
         let free = hinted.or_else(|| self.look_for(PROBED, |v, _| v.u8(crate::page::at::KIND) == crate::page::KIND_FREE));
         if let Some(block) = free {
-            let guard = self.core.pool.write(self.pid(block)?)?;
-            if guard.page()[crate::page::at::KIND] == crate::page::KIND_FREE {
+            // An outdated hint may lead to a node that is latched, by the caller even: it is not waited for.
+            let pid = self.pid(block)?;
+            self.core.pool.try_read(pid, |_| ());
+            if let Some(guard) = self.core.pool.try_latch(pid).filter(|g| g.page()[crate::page::at::KIND] == crate::page::KIND_FREE) {
                 return Ok((block, guard));
             }
         }
