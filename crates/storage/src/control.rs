@@ -151,7 +151,7 @@ pub fn write(env: &Arc<dyn Env>, dir: &Path, log: &Log, checkpoint: &Checkpoint)
     file.write_at(&checkpoint.encode(), 0)?;
     log.sync(&*file, "directory.new")?;
     env.rename(&fresh, &path)?;
-    env.sync_dir(dir)?;
+    log.sync_dir(&**env, dir)?;
     let mut slot = Vec::with_capacity(32);
     slot.extend_from_slice(&MAGIC.to_le_bytes());
     slot.extend_from_slice(&VERSION.to_le_bytes());
@@ -163,7 +163,7 @@ pub fn write(env: &Arc<dyn Env>, dir: &Path, log: &Log, checkpoint: &Checkpoint)
     let control = env.open(&dir.join("control"), Open::Create)?;
     control.write_at(&slot, (generation % 2) * 4096)?;
     log.sync(&*control, "control")?;
-    env.sync_dir(dir)?;
+    log.sync_dir(&**env, dir)?;
     for old in env.list_dir(dir)? {
         let number = old.file_name().and_then(|n| n.to_str()).and_then(|n| n.strip_prefix("directory-"));
         if let Some(n) = number.and_then(|n| u64::from_str_radix(n, 16).ok())

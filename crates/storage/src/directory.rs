@@ -10,7 +10,7 @@
 use crate::api::{Persistence, RelationKind};
 use crate::buffer::WriteGuard;
 use crate::core::Core;
-use crate::page::{self, at};
+use crate::page::{self, View, at};
 use crate::space::Space;
 use crate::wal::record::{Op, Record, Target, encode};
 use kilndb_base::{Error, RelationId, Result, sqlstate};
@@ -18,6 +18,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
+const MOST_HINTS: usize = 1024;
 const INLINE: usize = 24;
 const LEAF: usize = 4096;
 type Leaf = OnceLock<Box<[AtomicU32]>>;
@@ -83,7 +84,10 @@ pub struct Relation {
     extend: Mutex<()>,
     /// Insertion target per worker, block + 1.
     pub(crate) targets: Box<[AtomicU32]>,
+    /// Blocks with room (heap), or out of use (tree).
     pub(crate) hints: Mutex<Vec<u32>>,
+    /// Blocks that may have room without a hint: hints are not kept over a restart, and not without limit.
+    unseen: Mutex<std::ops::Range<u32>>,
     pub(crate) dropped: AtomicBool,
 }
 
@@ -196,10 +200,32 @@ impl Relation {
     /// A block with room may be found here.
     pub(crate) fn hint(&self, block: u32) {
         // Only a hint: nobody waits to leave one.
-        let Ok(mut hints) = self.hints.try_lock() else { return };
-        if hints.len() < 1024 && hints.last() != Some(&block) {
-            hints.push(block);
+        if let Ok(mut hints) = self.hints.try_lock()
+            && hints.len() < MOST_HINTS
+        {
+            if hints.last() != Some(&block) {
+                hints.push(block);
+            }
+            return;
         }
+        let mut unseen = crate::lock(&self.unseen);
+        *unseen = if unseen.is_empty() { block..block + 1 } else { unseen.start.min(block)..unseen.end.max(block + 1) };
+    }
+    /// Hints are lost: every block may have room.
+    pub(crate) fn look_everywhere(&self) {
+        *crate::lock(&self.unseen) = 0..self.pages();
+    }
+    /// Looks at the next blocks that nobody has a hint for (`most` of them at once) until one is `good`.
+    pub(crate) fn look_for(&self, most: usize, good: impl Fn(View, u32) -> bool) -> Option<u32> {
+        for _ in 0..most {
+            let block = crate::lock(&self.unseen).next()?;
+            // A page that is latched, or cannot be read, is passed by.
+            let found = self.pid(block).ok().and_then(|pid| self.core.pool.try_read(pid, |v| good(v, block)));
+            if found.unwrap_or(false) {
+                return Some(block);
+            }
+        }
+        None
     }
 }
 
@@ -233,6 +259,7 @@ impl Directory {
             extend: Mutex::new(()),
             targets: (0..core.workers()).map(|_| AtomicU32::new(0)).collect(),
             hints: Mutex::default(),
+            unseen: Mutex::default(),
             dropped: AtomicBool::new(false),
         });
         self.relations.write().unwrap_or_else(|e| e.into_inner()).insert(id, relation.clone());

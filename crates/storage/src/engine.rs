@@ -118,17 +118,11 @@ impl Engine {
     pub fn checkpoint(&self, park: &dyn Park) -> Result<()> {
         self.checkpointer.request(park)
     }
-    /// Final checkpoint, then stops the background threads.
+    /// Rolls back what is still open (its owners do nothing any more), purges, stops the background threads, and writes a
+    /// final checkpoint: the next start has nothing to recover.
     pub fn shutdown(&self) -> Result<()> {
         let core = &self.core;
-        for _ in 0..1000 {
-            core.log.flush_blocking(core.log.insert_lsn())?;
-            core.purge_round(true);
-            if core.purge.len() == 0 {
-                break;
-            }
-            core.env.sleep(Duration::from_millis(1));
-        }
+        core.roll_back_open()?;
         core.stop.store(true, SeqCst);
         let threads = std::mem::take(&mut *crate::lock(&self.threads));
         // The flusher is needed for the last checkpoint.
@@ -136,6 +130,15 @@ impl Engine {
         let flusher = threads.next();
         for t in threads {
             let _ = t.join();
+        }
+        // With the cleaner gone, nobody has taken an item out of the queue and may bring it back.
+        for _ in 0..1000 {
+            core.log.flush_blocking(core.log.insert_lsn())?;
+            core.purge_round(true);
+            if core.purge.len() == 0 {
+                break;
+            }
+            core.env.sleep(Duration::from_millis(1));
         }
         core.undo.close_streams();
         core.undo.discard(&core.pool, &core.directory, &core.log, u64::MAX);

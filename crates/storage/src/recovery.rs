@@ -6,6 +6,8 @@
 //!    dropped later in the log, so at the end the relation must be gone.
 //! 3. The new log begins in a segment number never used before: no stale record can be taken for a new one.
 //! 4. Recovery may be cut off anywhere and begin again.
+//! 5. What was read may be in the system's memory only: the log is made durable before a page follows it, and every page
+//!    that the log mentions is written again, even if it needs no change.
 //!
 //! Must not know: SQL.
 
@@ -75,7 +77,8 @@ impl<'a> LogReader<'a> {
     }
 }
 
-/// Puts torn pages right from the double-write area.
+/// Puts torn pages right from the double-write area. Pages that are as they were written last are written again: if that
+/// write was never synced, or the sync failed, the system may show bytes here that the disk does not have.
 pub fn repair_torn(pages: &dyn File, double_write: &dyn File) -> Result<usize> {
     let mut repaired = 0;
     let mut home = Box::new([0u8; PAGE]);
@@ -84,9 +87,10 @@ pub fn repair_torn(pages: &dyn File, double_write: &dyn File) -> Result<usize> {
         let got = pages.read_at(&mut home[..], offset)?;
         home[got..].fill(0);
         let zero = home.iter().all(|&b| b == 0);
-        if !page::is_intact(&home) || zero {
+        let torn = !page::is_intact(&home) || zero;
+        if torn || home == copy {
             pages.write_at(&copy[..], offset)?;
-            repaired += 1;
+            repaired += usize::from(torn);
         }
     }
     pages.sync_data()?;
@@ -140,6 +144,8 @@ impl Core {
     /// Brings everything to the state of the last flushed commit.
     pub(crate) fn recover(self: &Arc<Core>, c: &Checkpoint) -> Result<()> {
         self.tell(Severity::Log, &format!("redo starts at {:X}", c.redo));
+        // What is read from here on must not be taken back by a second crash.
+        self.log.segments().harden(c.redo, self.config.wal_buffers_bytes)?;
         self.pool.lenient.store(true, SeqCst);
         let mut redo = Redo { max_xid: c.next_xid.saturating_sub(1), ..Redo::default() };
         for (xid, head, purge) in &c.unfinished {
@@ -189,8 +195,8 @@ impl Core {
         let mut purged = 0;
         for (xid, (head, purge)) in &redo.txns {
             if *purge {
-                let item = crate::txn::purge::Pending { xid: *xid, csn: 0, heads: [*head, 0], chunks: Vec::new(), logged: true };
-                self.purge_chain(&item)?;
+                let mut item = crate::txn::purge::Pending { xid: *xid, csn: 0, heads: [*head, 0], chunks: Vec::new(), logged: true };
+                self.purge_chain(&mut item)?;
                 purged += 1;
             }
         }
@@ -199,6 +205,7 @@ impl Core {
     }
     /// After recovery, or a clean start: no undo is needed any more.
     pub(crate) fn drop_all_undo(&self) -> Result<()> {
+        self.directory.list().iter().for_each(|r| r.look_everywhere());
         for (number, page, _) in self.undo.live() {
             self.undo.forget(number);
             for pid in page..page + CHUNK_PAGES {
@@ -330,6 +337,8 @@ impl Core {
             }
             let mut page = self.pool.write(pid)?;
             if page::lsn(page.page()) >= lsn && page.page()[at::KIND] != 0 {
+                // Read as it should be, but maybe never synced: written again before the log goes.
+                page.mark_dirty();
                 continue;
             }
             let kind_fits = page.view().u32(at::REL) == target.rel && page.view().u32(at::BLOCK) == target.block;

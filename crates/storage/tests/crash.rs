@@ -1,240 +1,16 @@
 //! Crashes at random moments: a simulated disk keeps what was synced and a random part of what was not, torn at sectors.
 //! After recovery the rows must be those of a commit that is no older than the last one acknowledged.
-use kilndb_base::env::{Env, File, Open, OsEnv};
+mod support;
 use kilndb_base::park::ThreadPark;
 use kilndb_base::{Result, RowId};
 use kilndb_storage::*;
 use std::collections::BTreeMap;
-use std::io;
 use std::ops::Bound;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::*};
-use std::sync::{Arc, Mutex};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
-
-struct Rng(u64);
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-    fn below(&mut self, n: u64) -> u64 {
-        (self.next() >> 11) % n
-    }
-}
-
-#[derive(Default)]
-struct Content {
-    durable: Vec<u8>,
-    current: Vec<u8>,
-    pending: Vec<(usize, Vec<u8>)>,
-}
-struct Switch {
-    dead: AtomicBool,
-    writes_left: AtomicI64,
-}
-impl Switch {
-    fn check(&self) -> io::Result<()> {
-        if self.dead.load(SeqCst) { Err(io::Error::other("crashed")) } else { Ok(()) }
-    }
-    fn write(&self) -> io::Result<()> {
-        if self.writes_left.fetch_sub(1, SeqCst) == 0 {
-            self.dead.store(true, SeqCst);
-        }
-        self.check()
-    }
-}
-struct MemFile {
-    content: Arc<Mutex<Content>>,
-    switch: Arc<Switch>,
-}
-fn put(v: &mut Vec<u8>, at: usize, data: &[u8]) {
-    if v.len() < at + data.len() {
-        v.resize(at + data.len(), 0);
-    }
-    v[at..at + data.len()].copy_from_slice(data);
-}
-impl File for MemFile {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.switch.check()?;
-        let c = self.content.lock().unwrap();
-        let at = (offset as usize).min(c.current.len());
-        let n = buf.len().min(c.current.len() - at);
-        buf[..n].copy_from_slice(&c.current[at..at + n]);
-        Ok(n)
-    }
-    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
-        let mut c = self.content.lock().unwrap();
-        let verdict = self.switch.write();
-        if verdict.is_err() && self.switch.writes_left.load(SeqCst) < -1 {
-            return verdict;
-        }
-        // The write that the crash hits may get through in part.
-        put(&mut c.current, offset as usize, data);
-        c.pending.push((offset as usize, data.to_vec()));
-        verdict
-    }
-    fn sync_data(&self) -> io::Result<()> {
-        let mut c = self.content.lock().unwrap();
-        self.switch.check()?;
-        let c = &mut *c;
-        if c.durable.len() < c.current.len() {
-            c.durable.resize(c.current.len(), 0);
-        }
-        for (at, data) in c.pending.drain(..) {
-            put(&mut c.durable, at, &data);
-        }
-        Ok(())
-    }
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.content.lock().unwrap().current.len() as u64)
-    }
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.content.lock().unwrap().current.resize(len as usize, 0);
-        Ok(())
-    }
-    fn punch_hole(&self, _: u64, _: u64) -> io::Result<()> {
-        Ok(())
-    }
-    fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
-        let mut c = self.content.lock().unwrap();
-        let want = (offset + len) as usize;
-        if c.current.len() < want {
-            c.current.resize(want, 0);
-        }
-        Ok(())
-    }
-}
-
-type Names = BTreeMap<PathBuf, Arc<Mutex<Content>>>;
-#[derive(Default)]
-struct Disk {
-    current: Names,
-    /// What the directory durably says.
-    durable: Names,
-    /// Changes since, oldest first: state after each.
-    log: Vec<Names>,
-}
-struct SimEnv {
-    disk: Mutex<Disk>,
-    switch: Arc<Switch>,
-}
-impl SimEnv {
-    fn new(writes: i64) -> Arc<SimEnv> {
-        Arc::new(SimEnv { disk: Mutex::default(), switch: Arc::new(Switch { dead: AtomicBool::new(false), writes_left: AtomicI64::new(writes) }) })
-    }
-    /// The disk after the crash.
-    fn after_crash(&self, rng: &mut Rng, writes: i64) -> Arc<SimEnv> {
-        self.switch.dead.store(true, SeqCst);
-        let disk = self.disk.lock().unwrap();
-        let pick = rng.below(disk.log.len() as u64 + 1) as usize;
-        let names = if pick == 0 { &disk.durable } else { &disk.log[pick - 1] };
-        let fresh = SimEnv::new(writes);
-        let mut made = Names::new();
-        for (path, content) in names {
-            let c = content.lock().unwrap();
-            let mut bytes = c.durable.clone();
-            if bytes.len() < c.current.len() && rng.below(2) == 0 {
-                bytes.resize(c.current.len(), 0);
-            }
-            let all = rng.below(4) == 0;
-            for (at, data) in &c.pending {
-                let mut from = 0;
-                while from < data.len() {
-                    let to = (from + 512 - (at + from) % 512).min(data.len());
-                    if all || rng.below(2) == 0 {
-                        put(&mut bytes, at + from, &data[from..to]);
-                    }
-                    from = to;
-                }
-            }
-            let content = Content { current: bytes.clone(), durable: bytes, pending: Vec::new() };
-            made.insert(path.clone(), Arc::new(Mutex::new(content)));
-        }
-        let mut d = fresh.disk.lock().unwrap();
-        d.current = made.clone();
-        d.durable = made;
-        drop(d);
-        fresh
-    }
-    fn change(&self, f: impl FnOnce(&mut Names)) -> io::Result<()> {
-        let mut d = self.disk.lock().unwrap();
-        self.switch.check()?;
-        let d = &mut *d;
-        f(&mut d.current);
-        d.log.push(d.current.clone());
-        Ok(())
-    }
-}
-impl Env for SimEnv {
-    fn unix_micros(&self) -> i64 {
-        OsEnv.unix_micros()
-    }
-    fn monotonic_nanos(&self) -> u64 {
-        OsEnv.monotonic_nanos()
-    }
-    fn sleep(&self, d: Duration) {
-        std::thread::sleep(d);
-    }
-    fn random_bytes(&self, buf: &mut [u8]) {
-        OsEnv.random_bytes(buf);
-    }
-    fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<std::thread::JoinHandle<()>> {
-        OsEnv.spawn(name, body)
-    }
-    fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {
-        self.switch.check()?;
-        let have = self.disk.lock().unwrap().current.get(path).cloned();
-        let content = match (have, how) {
-            (Some(c), Open::Truncate) => {
-                c.lock().unwrap().current.clear();
-                c.lock().unwrap().pending.clear();
-                c.lock().unwrap().durable.clear();
-                c
-            }
-            (Some(c), _) => c,
-            (None, Open::Existing) => return Err(io::Error::from(io::ErrorKind::NotFound)),
-            (None, _) => {
-                let c = Arc::new(Mutex::new(Content::default()));
-                self.change(|n| {
-                    n.insert(path.to_path_buf(), c.clone());
-                })?;
-                c
-            }
-        };
-        Ok(Arc::new(MemFile { content, switch: self.switch.clone() }))
-    }
-    fn exists(&self, path: &Path) -> bool {
-        self.disk.lock().unwrap().current.contains_key(path)
-    }
-    fn create_dir_all(&self, _: &Path) -> io::Result<()> {
-        Ok(())
-    }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.change(|n| {
-            if let Some(c) = n.remove(from) {
-                n.insert(to.to_path_buf(), c);
-            }
-        })
-    }
-    fn remove_file(&self, path: &Path) -> io::Result<()> {
-        self.change(|n| {
-            n.remove(path);
-        })
-    }
-    fn list_dir(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
-        Ok(self.disk.lock().unwrap().current.keys().filter(|p| p.parent() == Some(path)).cloned().collect())
-    }
-    fn sync_dir(&self, _: &Path) -> io::Result<()> {
-        let mut d = self.disk.lock().unwrap();
-        self.switch.check()?;
-        d.durable = d.current.clone();
-        d.log.clear();
-        Ok(())
-    }
-}
+use support::Rng;
+use support::disk::{Fault, SimEnv};
 
 fn config(buffers: u64) -> EngineConfig {
     EngineConfig {
@@ -403,8 +179,8 @@ fn side_work(e: &Arc<Engine>, extra: &mut Vec<kilndb_base::RelationId>, rng: &mu
 }
 fn run(seed: u64, rounds: usize, buffers: u64) {
     let mut extra = Vec::new();
-    let mut rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    let mut env = SimEnv::new(i64::MAX);
+    let mut rng = Rng::new(seed);
+    let mut env = Arc::new(SimEnv::default());
     let (heap_id, index_id) = {
         let e = Engine::open(env.clone(), config(buffers)).unwrap();
         let p = ThreadPark::new();
@@ -417,21 +193,24 @@ fn run(seed: u64, rounds: usize, buffers: u64) {
         (heap.id(), index.id())
     };
     let mut possible: Vec<Model> = vec![Model::new()];
-    env = env.after_crash(&mut rng, i64::MAX);
+    env = env.after_power_loss(&mut rng);
     for round in 0..rounds {
         let limit = 20 + rng.below(600) as i64;
         // Sometimes the crash comes during recovery.
-        let early = if rng.below(3) == 0 { limit } else { i64::MAX };
-        env = env.after_crash(&mut rng, early);
+        let early = rng.below(3) == 0;
+        env = env.after_power_loss(&mut rng);
+        if early {
+            env.arm(limit, Fault::PowerLoss);
+        }
         let e = match Engine::open(env.clone(), config(buffers)) {
             Ok(e) => e,
-            Err(err) if env.switch.dead.load(SeqCst) => {
+            Err(err) if env.dead() => {
                 let _ = err;
                 continue;
             }
             Err(err) => panic!("seed {seed} round {round}: {err}"),
         };
-        let dead = || env.switch.dead.load(SeqCst);
+        let dead = || env.dead();
         let heap = e.relation(heap_id).unwrap();
         let index = e.relation(index_id).unwrap();
         let found = match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| read_all(&e, &heap, &index))) {
@@ -443,7 +222,7 @@ fn run(seed: u64, rounds: usize, buffers: u64) {
         possible = vec![found.clone()];
         let mut model = found;
         if !dead() {
-            let _ = env.switch.writes_left.compare_exchange(env.switch.writes_left.load(SeqCst), limit, SeqCst, SeqCst);
+            env.arm(limit, Fault::PowerLoss);
         }
         let mut holder = None;
         for step in 0..400 {
@@ -498,7 +277,7 @@ fn run(seed: u64, rounds: usize, buffers: u64) {
         }
     }
     // At last: recover, shut down, verify.
-    let env = env.after_crash(&mut rng, i64::MAX);
+    let env = env.after_power_loss(&mut rng);
     let e = Engine::open(env.clone(), config(buffers)).unwrap();
     let (heap, index) = (e.relation(heap_id).unwrap(), e.relation(index_id).unwrap());
     assert!(possible.contains(&read_all(&e, &heap, &index)), "seed {seed}: at last");
@@ -511,9 +290,7 @@ fn run(seed: u64, rounds: usize, buffers: u64) {
 
 #[test]
 fn survives_crashes() {
-    let first = std::env::var("KILNDB_SEED").ok().and_then(|s| s.parse().ok());
-    let count = std::env::var("KILNDB_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(4);
-    for seed in first.unwrap_or(1)..first.unwrap_or(1) + count {
+    for seed in support::seeds(4) {
         run(seed, 12, if seed % 2 == 0 { 4 << 20 } else { 64 * 8192 });
     }
 }

@@ -14,7 +14,7 @@ use crate::directory::Relation;
 use crate::heap::page::ADDRESS;
 use crate::heap::write::Liveness;
 use crate::locks::deadlock;
-use crate::page::View;
+use crate::page::{KIND_TREE, View};
 use crate::txn::Transaction;
 use crate::txn::table::Status;
 use crate::undo::record::{UndoKind, index_data};
@@ -26,15 +26,52 @@ use std::cell::OnceCell;
 /// Entries of one key: row id and stamp.
 type Candidates = Vec<(u64, u64)>;
 
-/// Adds the entries of `key` in this leaf; the right sibling, if there may be more.
-fn gather(v: &View, key: &[u8], found: &mut Candidates) -> Option<u32> {
-    for idx in node::lower_bound(v, Key(key, 0))..node::count(v) {
-        match node::entry(v, idx) {
-            Some(e) if e.key == key => found.push((e.rid, e.stamp)),
-            _ => return None,
+/// What a look at one leaf says about the rest.
+enum Rest {
+    None,
+    /// Entries from this row id on may be in that block.
+    In(u32, u64),
+    /// The block is another node by now.
+    Moved,
+}
+
+impl Relation {
+    /// Adds the entries of `key` from row id `from` on that are in this block.
+    fn gather(&self, v: &View, block: u32, key: &[u8], from: u64, found: &mut Candidates) -> Rest {
+        if !v.is(KIND_TREE, self.id, block) || node::level(v) != 0 {
+            return Rest::Moved;
+        }
+        match node::side(v, Key(key, from)) {
+            Side::Left => return Rest::Moved,
+            Side::Right => return Rest::In(node::right(v), from),
+            Side::Inside => {}
+        }
+        for idx in node::lower_bound(v, Key(key, from))..node::count(v) {
+            match node::entry(v, idx) {
+                Some(e) if e.key == key => found.push((e.rid, e.stamp)),
+                _ => return Rest::None,
+            }
+        }
+        match node::high(v) {
+            Some(high) if high.key == key => Rest::In(node::right(v), high.rid),
+            _ => Rest::None,
         }
     }
-    (node::side(v, Key(key, u64::MAX)) == Side::Right).then(|| node::right(v)).filter(|r| *r != 0)
+    /// Goes on to the right until all entries of `key` are gathered; false: nodes have moved, look again.
+    fn gather_rest(&self, mut rest: Rest, key: &[u8], found: &mut Candidates) -> Result<bool> {
+        loop {
+            let (block, from) = match rest {
+                Rest::None => return Ok(true),
+                Rest::Moved => return Ok(false),
+                Rest::In(block, from) => (block, from),
+            };
+            let mark = found.len();
+            rest = self.core.pool.read(self.pid(block)?, |v| {
+                found.truncate(mark);
+                self.gather(&v, block, key, from, found)
+            })?;
+        }
+    }
 }
 
 impl Relation {
@@ -70,13 +107,9 @@ impl Relation {
             }
             let (block, page) = self.latch_node(0, Key(key, 0))?;
             let mut found = Candidates::new();
-            let mut next = gather(&page.view(), key, &mut found);
-            while let Some(right) = next {
-                let mark = found.len();
-                next = self.core.pool.read(self.pid(right)?, |v| {
-                    found.truncate(mark);
-                    gather(&v, key, &mut found)
-                })?;
+            let rest = self.gather(&page.view(), block, key, 0, &mut found);
+            if !self.gather_rest(rest, key, &mut found)? {
+                continue;
             }
             let mut undecided = None;
             for &(other, stamp) in found.iter().filter(|(other, _)| *other != rid) {
@@ -101,6 +134,11 @@ impl Relation {
                 let mut at = node::right(&page.view());
                 loop {
                     let other = self.core.pool.write(self.pid(at)?)?;
+                    let v = other.view();
+                    if !v.is(KIND_TREE, self.id, at) || node::level(&v) != 0 || node::side(&v, Key(key, rid)) == Side::Left {
+                        // Taken out since its neighbour named it.
+                        break false;
+                    }
                     if node::side(&other.view(), Key(key, rid)) == Side::Inside {
                         // A split of that leaf needs the parent, which nobody holds while waiting for a leaf.
                         let done = self.put_entry(txn, at, other, key, rid)?;
@@ -185,13 +223,9 @@ impl Relation {
         txn.pin();
         'again: loop {
             let mut found = Candidates::new();
-            let mut next = Some(self.descend(0, Key(key, 0))?);
-            while let Some(block) = next {
-                let mark = found.len();
-                next = self.core.pool.read(self.pid(block)?, |v| {
-                    found.truncate(mark);
-                    gather(&v, key, &mut found)
-                })?;
+            let first = self.descend(0, Key(key, 0))?;
+            if !self.gather_rest(Rest::In(first, 0), key, &mut found)? {
+                continue;
             }
             for (rid, stamp) in found {
                 match self.entry_liveness(heap, rid, stamp, txn.xid)? {

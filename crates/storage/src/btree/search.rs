@@ -83,12 +83,14 @@ impl Relation {
         (node::compare(&e, key) == Ordering::Equal).then_some((idx, e.stamp))
     }
     /// Takes an entry out, if it is there and (given an address) its stamp points there. `rollback`: transaction and the
-    /// rest of its chain.
-    pub(crate) fn entry_remove(&self, key: &[u8], rid: u64, stamp: Option<u64>, rollback: Option<(u64, u64)>) -> Result<()> {
+    /// rest of its chain. False: somebody who has not finished has changed the stamp, and may take that back.
+    pub(crate) fn entry_remove(&self, key: &[u8], rid: u64, stamp: Option<u64>, rollback: Option<(u64, u64)>) -> Result<bool> {
         let (block, mut page) = self.latch_node(0, Key(key, rid))?;
-        let Some((idx, found)) = Relation::find_exact(&page.view(), Key(key, rid)) else { return Ok(()) };
+        let Some((idx, found)) = Relation::find_exact(&page.view(), Key(key, rid)) else { return Ok(true) };
         if stamp.is_some_and(|a| found & ADDRESS != a) {
-            return Ok(());
+            // Judged under the latch: a rollback restores the stamp before it ends.
+            let head = self.core.undo.head(&self.core.pool, found & ADDRESS)?;
+            return Ok(head.is_none_or(|h| self.core.xids.has_ended(h.xid)));
         }
         let ops = [(self.target(block), Op::TreeRemove { idx })];
         match rollback {
@@ -100,7 +102,7 @@ impl Relation {
         if empty && rollback.is_none() {
             self.unlink_empty(block)?;
         }
-        Ok(())
+        Ok(true)
     }
     /// Rollback of a retirement or revival.
     pub(crate) fn entry_restamp(&self, key: &[u8], rid: u64, address: u64, old: u64, chain: (u64, u64)) -> Result<()> {

@@ -14,6 +14,9 @@ use crate::wal::record::Op;
 use kilndb_base::Result;
 use std::cmp::Ordering;
 
+/// Blocks without a hint that are looked at (with the node to be split latched) before the file grows by one.
+const PROBED: usize = 8;
+
 fn common(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(x, y)| x == y).count()
 }
@@ -21,10 +24,13 @@ fn common(a: &[u8], b: &[u8]) -> usize {
 impl Relation {
     /// A formatted page for a node: a freed block, or a new one.
     pub(super) fn new_node(&self, level: u8) -> Result<(u32, WriteGuard<'_>)> {
-        let free = crate::lock(&self.hints).pop();
+        let hinted = crate::lock(&self.hints).pop();
+        let free = hinted.or_else(|| self.look_for(PROBED, |v, _| v.u8(crate::page::at::KIND) == crate::page::KIND_FREE));
         if let Some(block) = free {
-            let guard = self.core.pool.write(self.pid(block)?)?;
-            if guard.page()[crate::page::at::KIND] == crate::page::KIND_FREE {
+            // An outdated hint may lead to a node that is latched, by the caller even: it is not waited for.
+            let pid = self.pid(block)?;
+            self.core.pool.try_read(pid, |_| ());
+            if let Some(guard) = self.core.pool.try_latch(pid).filter(|g| g.page()[crate::page::at::KIND] == crate::page::KIND_FREE) {
                 return Ok((block, guard));
             }
         }

@@ -4,7 +4,8 @@
 //! 1. A batch is durable here before any of its pages is written in place.
 //! 2. Sequence numbers never go back, not even over restarts.
 //! 3. A failed write may be tried again (the slots and the pages are written once more); a failed sync may not.
-//! 4. A slot is reused only after the data file was synced since its page went in place.
+//! 4. A slot is reused only after the data file was synced since its page went in place. A page whose place could not be
+//!    written, and may be torn, is written there before any slot is reused.
 //!
 //! Must not know: which pages are written and why.
 //!
@@ -17,7 +18,7 @@ use crate::wal::Log;
 use crate::wal::segment::failed;
 use kilndb_base::Result;
 use kilndb_base::env::File;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
 pub const SLOTS: usize = 2048;
@@ -32,41 +33,60 @@ struct Ring {
     next: usize,
     sequence: u64,
     buffer: Vec<u8>,
+    /// Pages whose places may be torn: their last write failed.
+    owed: BTreeMap<u32, Box<PageBytes>>,
+}
+impl Ring {
+    fn add(&mut self, pid: u32, bytes: &PageBytes) {
+        let start = self.buffer.len();
+        self.buffer.extend_from_slice(&MAGIC.to_le_bytes());
+        self.buffer.extend_from_slice(&pid.to_le_bytes());
+        self.buffer.extend_from_slice(&self.sequence.to_le_bytes());
+        self.buffer.extend_from_slice(&[0; 16]);
+        self.buffer.extend_from_slice(bytes);
+        let crc = crc32c(&self.buffer[start..]);
+        self.buffer[start + 16..start + 20].copy_from_slice(&crc.to_le_bytes());
+        self.sequence += 1;
+    }
+}
+
+fn put(home: &dyn File, pid: u32, bytes: &PageBytes) -> Result<()> {
+    home.write_at(bytes, u64::from(pid) * PAGE as u64).map_err(|e| failed("write to", "pages", e))
 }
 
 impl DoubleWrite {
     pub fn new(file: Arc<dyn File>) -> Result<DoubleWrite> {
         // Sequence numbers go on where the last run stopped, or its copies would look newer than ours.
         let sequence = DoubleWrite::copies(&*file)?.values().map(|(s, _)| *s).max().unwrap_or(0) + 1;
-        Ok(DoubleWrite { file, ring: Mutex::new(Ring { next: 0, sequence, buffer: Vec::new() }) })
+        Ok(DoubleWrite { file, ring: Mutex::new(Ring { next: 0, sequence, buffer: Vec::new(), owed: BTreeMap::new() }) })
     }
     /// Writes sealed pages: area, sync, then their places.
     pub fn write(&self, home: &dyn File, log: &Log, pages: &[(u32, Box<PageBytes>)]) -> Result<()> {
         let mut ring = crate::lock(&self.ring);
         let ring = &mut *ring;
         for part in pages.chunks(SLOTS / 4) {
+            ring.buffer.clear();
             if ring.next + part.len() > SLOTS {
+                for (pid, bytes) in &ring.owed {
+                    put(home, *pid, bytes)?;
+                }
                 log.sync(home, "pages")?;
+                ring.owed.clear();
                 ring.next = 0;
             }
-            ring.buffer.clear();
-            for (pid, bytes) in part {
-                let start = ring.buffer.len();
-                ring.buffer.extend_from_slice(&MAGIC.to_le_bytes());
-                ring.buffer.extend_from_slice(&pid.to_le_bytes());
-                ring.buffer.extend_from_slice(&ring.sequence.to_le_bytes());
-                ring.buffer.extend_from_slice(&[0; 16]);
-                ring.buffer.extend_from_slice(&bytes[..]);
-                let crc = crc32c(&ring.buffer[start..]);
-                ring.buffer[start + 16..start + 20].copy_from_slice(&crc.to_le_bytes());
-                ring.sequence += 1;
-            }
+            part.iter().for_each(|(pid, bytes)| ring.add(*pid, bytes));
             let at = (ring.next * SLOT_BYTES) as u64;
             self.file.write_at(&ring.buffer, at).map_err(|e| failed("write to", "doublewrite", e))?;
             log.sync(&*self.file, "doublewrite")?;
             ring.next += part.len();
             for (pid, bytes) in part {
-                home.write_at(&bytes[..], u64::from(*pid) * PAGE as u64).map_err(|e| failed("write to", "pages", e))?;
+                let done = put(home, *pid, bytes);
+                if done.is_err() {
+                    ring.owed.insert(*pid, bytes.clone());
+                } else if !ring.owed.is_empty() {
+                    ring.owed.remove(pid);
+                }
+                done?;
             }
         }
         if ring.buffer.capacity() > 4 << 20 {

@@ -135,6 +135,28 @@ impl Pool {
         }
     }
 
+    /// As [`Pool::read`], but None where that would wait: for callers that have a page latched, which may be this one.
+    pub fn try_read<R>(&self, pid: u32, f: impl Fn(View) -> R) -> Option<R> {
+        let state = self.state(pid);
+        for _ in 0..3 {
+            let before = state.load(Acquire);
+            match before & STATE {
+                EVICTED => self.fault(pid).ok()?,
+                LATCHED => return None,
+                _ => {
+                    // SAFETY: the address is the start of a page of the pool.
+                    let result = f(unsafe { View::new(self.address(pid)) });
+                    fence(Acquire);
+                    let after = state.load(Relaxed);
+                    if (after ^ before) >> 8 == 0 && after & STATE != LATCHED && after & STATE != EVICTED {
+                        return Some(result);
+                    }
+                }
+            }
+        }
+        None
+    }
+
     pub fn write(&self, pid: u32) -> Result<WriteGuard<'_>> {
         let mut spins = 0u32;
         loop {

@@ -53,6 +53,10 @@ pub fn room(p: &PageBytes) -> usize {
     let slot = if get16(p, at::AUX) > 0 { 0 } else { 4 };
     (contiguous(p) + get16(p, at::GARBAGE)).saturating_sub(slot)
 }
+/// About as much, as an optimistic reader finds it.
+pub fn room_seen(v: View) -> usize {
+    (v.u16(at::UPPER).saturating_sub(HEADER + 4 * v.u16(at::COUNT)) + v.u16(at::GARBAGE)).saturating_sub(4)
+}
 pub fn fits(p: &PageBytes, len: usize) -> bool {
     room(p) >= space_of(len)
 }

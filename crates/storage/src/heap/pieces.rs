@@ -84,27 +84,39 @@ impl Relation {
         }
         Ok(next.to_le_bytes()[..6].to_vec())
     }
-    pub(crate) fn free_pieces(&self, first: RowId) -> Result<()> {
+    /// The pieces that the row's newest version is in.
+    pub(crate) fn pieces_of(&self, home: RowId) -> Result<Vec<RowId>> {
+        let first = self.core.pool.read(self.pid(home.block)?, |v: View| {
+            let (off, len) = hp::item(v, usize::from(home.slot)).filter(|(off, _)| v.u64(*off) & hp::FORWARD != 0)?;
+            pointer_to(v.bytes(off + hp::WORD, len - hp::WORD)?)
+        })?;
+        self.chain_of(first, home)
+    }
+    /// As far as it is still there, and of this row.
+    fn chain_of(&self, first: Option<RowId>, home: RowId) -> Result<Vec<RowId>> {
         let mut chain = Vec::new();
-        let mut home = None;
-        let mut next = Some(first);
+        let mut next = first;
         while let Some(rid) = next {
-            let found = self.core.pool.read(self.pid(rid.block)?, |v: View| {
+            let Ok(pid) = self.pid(rid.block) else { break };
+            let after = self.core.pool.read(pid, |v: View| {
                 let (off, len) = hp::item(v, usize::from(rid.slot))?;
-                let word = v.u64(off);
-                (word & hp::PIECE != 0).then_some((word, pointer_to(v.bytes(off + hp::WORD + 4, len.checked_sub(hp::WORD + 4)?)?)))
+                let mine = v.u64(off) == hp::PIECE | home.to_u64();
+                mine.then(|| v.bytes(off + hp::WORD + 4, len.checked_sub(hp::WORD + 4)?).map(pointer_to))?
             })?;
-            let Some((word, after)) = found else { break };
-            if *home.get_or_insert(word) != word {
-                break;
-            }
-            chain.push((rid, word));
+            let Some(after) = after else { break };
+            chain.push(rid);
             next = after;
         }
-        for (rid, word) in chain.into_iter().rev() {
+        Ok(chain)
+    }
+    /// Frees the row's pieces from `first` on, but for those `in_use` by its newest version. If they went before (a purge
+    /// that a crash cut off is done again), their slots may be others' by now.
+    pub(crate) fn free_pieces(&self, first: RowId, home: RowId, in_use: &[RowId]) -> Result<()> {
+        let chain = self.chain_of(Some(first), home)?;
+        for rid in chain.into_iter().rev().filter(|rid| !in_use.contains(rid)) {
             let mut page = self.core.pool.write(self.pid(rid.block)?)?;
             let slot = usize::from(rid.slot);
-            if hp::word(page.view(), slot) == Some(word) {
+            if hp::word(page.view(), slot) == Some(hp::PIECE | home.to_u64()) {
                 self.core.emit_plain(self, 0, &[(self.target(rid.block), Op::Free { slot })], &[0], &mut [&mut page])?;
                 drop(page);
                 self.hint(rid.block);

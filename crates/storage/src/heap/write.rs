@@ -8,12 +8,12 @@
 //! Must not know: columns.
 
 use super::lock::Acquired;
-use super::page::{self as hp, ADDRESS, DELETED, FORWARD, KEY_CHANGED, MAX_INLINE, WORD};
+use super::page::{self as hp, ADDRESS, DELETED, FORWARD, KEY_CHANGED, MAX_INLINE, WORD, space_of};
 use super::pieces::{MAX_ROW, pointer_to};
 use crate::api::{RowLockMode, WriteOptions, WriteOutcome};
 use crate::buffer::WriteGuard;
 use crate::directory::Relation;
-use crate::page::KIND_HEAP;
+use crate::page::{KIND_HEAP, PAGE};
 use crate::txn::visibility::{MADE_FORWARD, Newest};
 use crate::txn::{Snapshot, Transaction};
 use crate::undo::record::{UndoKind, index_data};
@@ -21,6 +21,9 @@ use crate::wal::record::{Op, update_data};
 use kilndb_base::park::Park;
 use kilndb_base::{Error, Result, RowId, sqlstate};
 use std::sync::atomic::Ordering::*;
+
+/// Blocks without a hint that are looked at before the file grows by one.
+const PROBED: usize = 32;
 
 /// An index entry that dies with a row version: index, key bytes.
 pub type RetiredKey<'a> = (&'a Relation, &'a [u8]);
@@ -37,7 +40,8 @@ impl Relation {
     pub(crate) fn page_with_room(&self, worker: usize, len: usize) -> Result<(u32, WriteGuard<'_>)> {
         let target = &self.targets[worker % self.targets.len()];
         let mut candidate = target.load(Relaxed).checked_sub(1);
-        for _ in 0..4 {
+        // The worker's own page, a few hints, then what nobody has a hint for.
+        for attempt in 0..6 {
             if let Some(block) = candidate
                 && block < self.pages()
             {
@@ -47,7 +51,11 @@ impl Relation {
                     return Ok((block, page));
                 }
             }
-            candidate = crate::lock(&self.hints).pop();
+            candidate = if attempt < 4 { crate::lock(&self.hints).pop() } else { None };
+            if candidate.is_none() {
+                let enough = space_of(len).max(PAGE / 4);
+                candidate = self.look_for(PROBED, |v, block| v.is(KIND_HEAP, self.id, block) && hp::room_seen(v) >= enough);
+            }
             if candidate.is_none() {
                 break;
             }

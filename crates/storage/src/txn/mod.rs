@@ -289,8 +289,12 @@ impl Transaction {
             return Ok(());
         }
         let outcome = self.rollback_to(&Savepoint { heads: [0; 2], locks: 0, shared: 0, creates: 0, drops: 0 }, park);
-        if outcome.is_err() {
-            // Still in progress for everybody: recovery or a retry takes it back.
+        if let Err(e) = &outcome {
+            // Still in progress for everybody. Where the disk is to blame, nobody but recovery can take it back, and
+            // others would wait for ever.
+            if is_of_disk(e) {
+                self.core.log.fail(e);
+            }
             return outcome;
         }
         if self.xid != 0 {
@@ -372,6 +376,8 @@ impl Transaction {
         self.heads[which] = address;
         if which == 0 {
             self.logged_work = true;
+        } else {
+            self.core.xids.set_unlogged_head(self.xid, address);
         }
         self.purge |= kind.wants_purge();
     }
@@ -410,6 +416,11 @@ impl Transaction {
         self.pin();
         Ok(())
     }
+}
+
+/// The disk failed, or is full: what was tried may succeed another time.
+pub(crate) fn is_of_disk(e: &Error) -> bool {
+    [sqlstate::IO_ERROR, sqlstate::DISK_FULL].contains(&e.sqlstate())
 }
 
 impl Drop for Transaction {

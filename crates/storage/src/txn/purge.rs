@@ -3,13 +3,14 @@
 //! Invariants
 //! 1. What is to be purged is found by walking the transaction's undo chain; memory holds one item per transaction.
 //! 2. Index entries of a row go before its slot.
-//! 3. Steps are idempotent: a slot goes only while its word points at the delete, an entry only while it is that row's.
+//! 3. An entry that a transaction in progress has revived is waited for: a rollback would leave it retired for ever.
+//! 4. Steps are idempotent: a slot goes only while its word points at the delete, an entry only while it is that row's.
 //!
 //! Must not know: SQL.
 
 use super::table::Status;
 use crate::core::Core;
-use crate::heap::page::{self as hp, ADDRESS, DELETED, FORWARD};
+use crate::heap::page::{self as hp, ADDRESS, DELETED};
 use crate::undo::record::{UndoKind, UndoRecord};
 use crate::wal::record::{Op, Record, encode};
 use kilndb_base::{Result, RowId};
@@ -65,26 +66,34 @@ impl Core {
         let flushed = self.log.flushed_csn();
         let newest = self.log.last_csn();
         let mut live = if last { Vec::new() } else { self.snapshots.sorted() };
+        self.purge.unblock(&live);
         live.push(newest);
         let oldest = live.first().copied().unwrap_or(newest).min(flushed);
-        self.purge.unblock(&live);
         let count = self.purge.ready();
         let mut done = 0;
         for _ in 0..count {
-            let Some(item) = crate::lock(&self.purge.queue).pop_front() else { break };
+            let Some(mut item) = crate::lock(&self.purge.queue).pop_front() else { break };
             if item.csn > flushed {
                 crate::lock(&self.purge.queue).push_back(item);
                 continue;
             }
             let blocker = if item.csn <= oldest { None } else { self.first_blocker(&item, &live) };
             match blocker {
-                None => {
-                    if let Err(e) = self.purge_chain(&item) {
-                        self.tell(kilndb_base::Severity::Warning, &format!("purge: {}", e.message()));
+                None => match self.purge_chain(&mut item) {
+                    // Another time; if there is none, recovery does it.
+                    Err(e) if crate::txn::is_of_disk(&e) => {
+                        crate::lock(&self.purge.queue).push_front(item);
+                        break;
                     }
-                    self.purged(&item);
-                    done += 1;
-                }
+                    Ok(false) => crate::lock(&self.purge.queue).push_back(item),
+                    outcome => {
+                        if let Err(e) = outcome {
+                            self.tell(kilndb_base::Severity::Warning, &format!("purge: {}", e.message()));
+                        }
+                        self.purged(&item);
+                        done += 1;
+                    }
+                },
                 Some(blocker) => {
                     crate::lock(&self.purge.blocked).entry(blocker).or_default().push(item);
                 }
@@ -157,29 +166,30 @@ impl Core {
         };
         row().unwrap_or(0)
     }
-    pub(crate) fn purge_chain(&self, item: &Pending) -> Result<()> {
-        for head in item.heads {
-            let mut address = head;
-            while address != 0 {
-                let Some(record) = self.undo.read(&self.pool, address)? else { break };
-                if record.kind.wants_purge() {
-                    self.purge_step(&record, address)?;
+    /// False: a transaction in progress stands in the way; the item says where to go on another time. What is done is not
+    /// done again: the slots may be others' by then.
+    pub(crate) fn purge_chain(&self, item: &mut Pending) -> Result<bool> {
+        for head in &mut item.heads {
+            while *head != 0 {
+                let Some(record) = self.undo.read(&self.pool, *head)? else { break };
+                if record.kind.wants_purge() && !self.purge_step(&record, *head)? {
+                    return Ok(false);
                 }
-                address = record.prev;
+                *head = record.prev;
             }
         }
-        Ok(())
+        Ok(true)
     }
-    fn purge_step(&self, record: &UndoRecord, address: u64) -> Result<()> {
-        let Some(relation) = self.directory.get(record.rel) else { return Ok(()) };
+    fn purge_step(&self, record: &UndoRecord, address: u64) -> Result<bool> {
+        let Some(relation) = self.directory.get(record.rel) else { return Ok(true) };
         match record.kind {
             UndoKind::IndexMark => {
                 let (_, rid, key) = record.index_parts(8)?;
-                relation.entry_remove(key, rid, Some(address), None)?;
+                return relation.entry_remove(key, rid, Some(address), None);
             }
             UndoKind::IndexRetire => {
                 let (heap, rid, key) = record.index_parts(4)?;
-                let Some(heap) = self.directory.get(heap as u32) else { return Ok(()) };
+                let Some(heap) = self.directory.get(heap as u32) else { return Ok(true) };
                 let id = RowId::from_u64(rid);
                 let pid = heap.pid(id.block)?;
                 let deleted = self.pool.read(pid, |v| hp::word(v, usize::from(id.slot)).is_some_and(|w| w & DELETED != 0))?;
@@ -187,16 +197,31 @@ impl Core {
                     relation.entry_remove(key, rid, None, None)?;
                 }
             }
-            UndoKind::PieceRetire => relation.free_pieces(RowId { block: record.block, slot: record.slot })?,
+            UndoKind::PieceRetire => {
+                // The record before it is the update that replaced the pieces: it names their row.
+                let Some(update) = self.undo.read(&self.pool, record.prev)? else { return Ok(true) };
+                if update.kind == UndoKind::Update && update.rel == record.rel {
+                    let home = RowId { block: update.block, slot: update.slot };
+                    let in_use = relation.pieces_of(home)?;
+                    relation.free_pieces(RowId { block: record.block, slot: record.slot }, home, &in_use)?;
+                }
+            }
             UndoKind::Delete => {
                 let slot = usize::from(record.slot);
-                let mut page = self.pool.write(relation.pid(record.block)?)?;
-                let Some((at, len)) = hp::item(page.view(), slot) else { return Ok(()) };
-                let word = page.view().u64(at);
-                if word & ADDRESS != address || word & DELETED == 0 {
-                    return Ok(());
+                let home = RowId { block: record.block, slot: record.slot };
+                let pid = relation.pid(record.block)?;
+                let mine = |word: Option<u64>| word.is_some_and(|w| w & ADDRESS == address && w & DELETED != 0);
+                // Its pieces first: after a crash in between, the row still leads to them.
+                if !mine(self.pool.read(pid, |v| hp::word(v, slot))?) {
+                    return Ok(true);
                 }
-                let pointer = (word & FORWARD != 0).then(|| page.page()[at + hp::WORD..at + len].to_vec());
+                if let Some(first) = relation.pieces_of(home)?.first() {
+                    relation.free_pieces(*first, home, &[])?;
+                }
+                let mut page = self.pool.write(pid)?;
+                if !mine(hp::word(page.view(), slot)) {
+                    return Ok(true);
+                }
                 let op = Op::Free { slot };
                 self.emit_plain(&relation, 0, &[(relation.target(record.block), op)], &[0], &mut [&mut page])?;
                 let roomy = hp::room(page.page()) > crate::page::PAGE / 4;
@@ -204,12 +229,9 @@ impl Core {
                 if roomy {
                     relation.hint(record.block);
                 }
-                if let Some(first) = pointer.as_deref().and_then(crate::heap::pieces::pointer_to) {
-                    relation.free_pieces(first)?;
-                }
             }
             _ => {}
         }
-        Ok(())
+        Ok(true)
     }
 }

@@ -13,9 +13,10 @@ use crate::core::Core;
 use crate::directory::Relation;
 use crate::heap::page::{self as hp, ADDRESS, FORWARD, KEY_CHANGED};
 use crate::undo::record::{UndoKind, UndoRecord};
-use crate::wal::record::Op;
+use crate::wal::record::{Op, Record, encode};
 use kilndb_base::Result;
 use kilndb_base::park::Park;
+use std::sync::atomic::Ordering::Acquire;
 
 impl Transaction {
     pub(crate) fn undo_to(&mut self, savepoint: &Savepoint, _park: &dyn Park) -> Result<()> {
@@ -30,6 +31,24 @@ impl Transaction {
 }
 
 impl Core {
+    /// At a shutdown: takes back what sessions have left open (they do nothing any more).
+    pub(crate) fn roll_back_open(&self) -> Result<()> {
+        for (xid, head, _) in self.xids.unfinished().into_iter().filter(|(_, _, purge)| !purge) {
+            for mut address in [head, self.xids.unlogged_head(xid)] {
+                while address != 0 {
+                    address = self.undo_step(xid, address)?;
+                }
+            }
+            for relation in self.directory.list().iter().filter(|r| r.creator.load(Acquire) == xid) {
+                self.directory.remove(self, relation.id);
+                self.log.append(&encode(&Record::Drop { rel: relation.id }));
+            }
+            self.log.append_end(&encode(&Record::Abort { xid }), |_| {
+                self.xids.set_aborted(xid);
+            });
+        }
+        Ok(())
+    }
     /// Takes one record back; returns the next address.
     pub(crate) fn undo_step(&self, xid: u64, address: u64) -> Result<u64> {
         let Some(record) = self.undo.read(&self.pool, address)? else { return Ok(0) };

@@ -21,6 +21,8 @@ const STATE: usize = 0;
 const HEAD: usize = 1;
 const PURGE: usize = 2;
 const OWNER: usize = 3;
+const UNLOGGED_HEAD: usize = 4;
+const WORDS: usize = 5;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Status {
@@ -38,7 +40,7 @@ pub struct XidTable {
 
 impl XidTable {
     pub fn new(next: u64) -> Result<XidTable> {
-        Ok(XidTable { words: LazyArray::new(CAP * 4)?, next: AtomicU64::new(next), oldest: AtomicU64::new(next) })
+        Ok(XidTable { words: LazyArray::new(CAP * WORDS)?, next: AtomicU64::new(next), oldest: AtomicU64::new(next) })
     }
     /// After recovery: everything below `next` has ended.
     pub fn restart_at(&self, next: u64) {
@@ -47,11 +49,12 @@ impl XidTable {
     }
     #[inline]
     fn word(&self, xid: u64, which: usize) -> &AtomicU64 {
-        self.words.get((xid as usize % CAP) * 4 + which)
+        self.words.get((xid as usize % CAP) * WORDS + which)
     }
     pub fn assign(&self, owner: u64) -> u64 {
         let xid = self.next.fetch_add(1, SeqCst);
         self.word(xid, HEAD).store(0, Relaxed);
+        self.word(xid, UNLOGGED_HEAD).store(0, Relaxed);
         self.word(xid, PURGE).store(0, Relaxed);
         self.word(xid, OWNER).store(owner, Relaxed);
         self.word(xid, STATE).store(IN_PROGRESS, Release);
@@ -80,6 +83,10 @@ impl XidTable {
             Err(now) => now == WAITED_FOR,
         }
     }
+    /// Committed, rolled back, or of an earlier run.
+    pub fn has_ended(&self, xid: u64) -> bool {
+        xid < self.oldest.load(Acquire) || self.status(xid) != Status::InProgress
+    }
     pub fn owner(&self, xid: u64) -> u64 {
         self.word(xid, OWNER).load(Relaxed)
     }
@@ -89,6 +96,13 @@ impl XidTable {
     }
     pub fn head(&self, xid: u64) -> u64 {
         self.word(xid, HEAD).load(Acquire)
+    }
+    /// Newest undo record of a change that is not logged.
+    pub fn set_unlogged_head(&self, xid: u64, address: u64) {
+        self.word(xid, UNLOGGED_HEAD).store(address, Release);
+    }
+    pub fn unlogged_head(&self, xid: u64) -> u64 {
+        self.word(xid, UNLOGGED_HEAD).load(Acquire)
     }
     pub fn set_purge(&self, xid: u64, pending: bool) {
         self.word(xid, PURGE).store(u64::from(pending), Release);
@@ -113,7 +127,7 @@ impl XidTable {
     pub fn trim(&self, from: u64, below: u64) -> u64 {
         let to = below.min(self.oldest.load(Acquire));
         if to > from && (from as usize % CAP) < (to as usize % CAP) {
-            self.words.forget((from as usize % CAP) * 4, (to as usize % CAP) * 4);
+            self.words.forget((from as usize % CAP) * WORDS, (to as usize % CAP) * WORDS);
         }
         to.max(from)
     }

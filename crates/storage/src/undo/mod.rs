@@ -310,8 +310,9 @@ impl Undo {
         let at = (address % PAGE as u64) as usize;
         let mut page = if at == HEADER { None } else { Some(pool.write(first + index)?) };
         if page.is_none() {
-            let old = pool.write(first + index)?;
+            let mut old = pool.write(first + index)?;
             if page::lsn(old.page()) >= lsn && old.page()[page::at::KIND] != 0 {
+                old.mark_dirty();
                 return Ok(());
             }
             page = Some(old);

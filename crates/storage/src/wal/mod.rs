@@ -18,10 +18,11 @@ pub mod segment;
 use crate::api::WalStats;
 use crate::crc::crc32c;
 use kilndb_base::park::{Park, WakeHandle};
-use kilndb_base::env::File;
+use kilndb_base::env::{Env, File};
 use kilndb_base::{Error, Result, Severity, sqlstate};
 use segment::Segments;
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -287,6 +288,14 @@ impl Log {
     pub fn sync(&self, file: &dyn File, name: &str) -> Result<()> {
         file.sync_data().map_err(|e| {
             let e = segment::failed("fsync", name, e);
+            self.fail(&e);
+            e
+        })
+    }
+    /// The same for the names in a folder.
+    pub fn sync_dir(&self, env: &dyn Env, dir: &Path) -> Result<()> {
+        env.sync_dir(dir).map_err(|e| {
+            let e = segment::failed("fsync", &dir.display().to_string(), e);
             self.fail(&e);
             e
         })

@@ -78,6 +78,29 @@ impl Segments {
         }
         Ok(())
     }
+    /// Before recovery: what can be read of the log from `lsn` on is durable afterwards. The last flush of the process
+    /// before (at most `unsynced` bytes) may have failed to sync; a sync alone would not help then, so it is written again.
+    pub fn harden(&self, lsn: u64, unsynced: u64) -> Result<()> {
+        let mut numbers = Vec::new();
+        for path in self.env.list_dir(&self.dir)? {
+            let number = path.file_name().and_then(|n| n.to_str()).and_then(|n| u64::from_str_radix(n, 16).ok());
+            numbers.extend(number.filter(|n| *n >= lsn / SEGMENT));
+        }
+        numbers.sort_unstable();
+        let Some(last) = numbers.last().copied() else { return Ok(()) };
+        let again = last.saturating_sub(unsynced.div_ceil(SEGMENT));
+        let mut bytes = Vec::new();
+        for number in numbers {
+            let file = self.env.open(&self.path(number), Open::Existing)?;
+            if number >= again {
+                bytes.resize(SEGMENT as usize, 0);
+                let got = file.read_at(&mut bytes, 0)?;
+                file.write_at(&bytes[..got], 0).map_err(|e| failed("write to", &name_of(number), e))?;
+            }
+            file.sync_data().map_err(|e| failed("fsync", &name_of(number), e))?;
+        }
+        self.env.sync_dir(&self.dir).map_err(|e| failed("fsync", "wal", e))
+    }
     /// Reads as far as the log's files reach.
     pub fn read(&self, mut lsn: u64, mut buf: &mut [u8]) -> Result<usize> {
         let mut done = 0;

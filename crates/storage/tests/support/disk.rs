@@ -1,0 +1,300 @@
+//! A disk in memory that loses power, or fails, at an operation chosen beforehand.
+//!
+//! What it does (as docs/format.md assumes of the medium): a sector of 512 bytes is written whole or not at all; unsynced
+//! writes survive a power loss in any part; names survive it in the order of their changes. A failed write gets through in
+//! part. After a failed sync the system takes the bytes for written: they are read, but no later sync makes them durable.
+use super::Rng;
+use kilndb_base::env::{Env, File, Open, OsEnv};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::*};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    PowerLoss,
+    /// The next writes (so many) fail with this error number.
+    Write(i32, u32),
+    /// The next sync fails.
+    Sync,
+}
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Write,
+    Sync,
+    /// Names and sizes: may fail as writes do.
+    Meta,
+}
+
+#[derive(Default)]
+struct Content {
+    durable: Vec<u8>,
+    current: Vec<u8>,
+    pending: Vec<(usize, Vec<u8>)>,
+}
+/// One life of a process.
+pub struct Switch {
+    pub dead: AtomicBool,
+    /// Operations until the fault.
+    left: AtomicI64,
+    fault: Mutex<Option<Fault>>,
+    /// How often something failed.
+    pub fired: AtomicU64,
+}
+impl Switch {
+    fn check(&self) -> io::Result<()> {
+        if self.dead.load(SeqCst) { Err(io::Error::other("crashed")) } else { Ok(()) }
+    }
+    fn step(&self, kind: Kind) -> io::Result<()> {
+        self.check()?;
+        if self.left.fetch_sub(1, SeqCst) > 0 {
+            return Ok(());
+        }
+        let mut fault = self.fault.lock().unwrap();
+        let failed = match (*fault, kind) {
+            (None, _) => return Ok(()),
+            (Some(Fault::PowerLoss), _) => {
+                self.dead.store(true, SeqCst);
+                io::Error::other("power loss")
+            }
+            (Some(Fault::Write(number, times)), Kind::Write | Kind::Meta) => {
+                *fault = (times > 1).then_some(Fault::Write(number, times - 1));
+                io::Error::from_raw_os_error(number)
+            }
+            (Some(Fault::Sync), Kind::Sync) => {
+                *fault = None;
+                io::Error::from_raw_os_error(5)
+            }
+            _ => return Ok(()),
+        };
+        self.fired.fetch_add(1, SeqCst);
+        Err(failed)
+    }
+}
+struct MemFile {
+    content: Arc<Mutex<Content>>,
+    switch: Arc<Switch>,
+}
+fn put(v: &mut Vec<u8>, at: usize, data: &[u8]) {
+    if v.len() < at + data.len() {
+        v.resize(at + data.len(), 0);
+    }
+    v[at..at + data.len()].copy_from_slice(data);
+}
+impl File for MemFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.switch.check()?;
+        let c = self.content.lock().unwrap();
+        let at = (offset as usize).min(c.current.len());
+        let n = buf.len().min(c.current.len() - at);
+        buf[..n].copy_from_slice(&c.current[at..at + n]);
+        Ok(n)
+    }
+    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        let mut c = self.content.lock().unwrap();
+        self.switch.check()?;
+        let verdict = self.switch.step(Kind::Write);
+        let data = if verdict.is_ok() { data } else { &data[..data.len() / 2 / 512 * 512] };
+        put(&mut c.current, offset as usize, data);
+        c.pending.push((offset as usize, data.to_vec()));
+        verdict
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        let mut c = self.content.lock().unwrap();
+        self.switch.check()?;
+        if let Err(e) = self.switch.step(Kind::Sync) {
+            if !self.switch.dead.load(SeqCst) {
+                c.pending.clear();
+            }
+            return Err(e);
+        }
+        let c = &mut *c;
+        if c.durable.len() < c.current.len() {
+            c.durable.resize(c.current.len(), 0);
+        }
+        for (at, data) in c.pending.drain(..) {
+            put(&mut c.durable, at, &data);
+        }
+        Ok(())
+    }
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.content.lock().unwrap().current.len() as u64)
+    }
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.content.lock().unwrap().current.resize(len as usize, 0);
+        Ok(())
+    }
+    fn punch_hole(&self, _: u64, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+    fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
+        let mut c = self.content.lock().unwrap();
+        self.switch.step(Kind::Meta)?;
+        let want = (offset + len) as usize;
+        if c.current.len() < want {
+            c.current.resize(want, 0);
+        }
+        Ok(())
+    }
+}
+
+type Names = BTreeMap<PathBuf, Arc<Mutex<Content>>>;
+#[derive(Default)]
+struct Disk {
+    current: Names,
+    /// What the directory durably says.
+    durable: Names,
+    /// Changes since, oldest first: state after each.
+    log: Vec<Names>,
+}
+pub struct SimEnv {
+    disk: Arc<Mutex<Disk>>,
+    pub switch: Arc<Switch>,
+}
+impl Default for SimEnv {
+    fn default() -> SimEnv {
+        SimEnv::over(Arc::default())
+    }
+}
+impl SimEnv {
+    fn over(disk: Arc<Mutex<Disk>>) -> SimEnv {
+        let switch = Switch {
+            dead: AtomicBool::new(false),
+            left: AtomicI64::new(i64::MAX),
+            fault: Mutex::new(None),
+            fired: AtomicU64::new(0),
+        };
+        SimEnv { disk, switch: Arc::new(switch) }
+    }
+    /// After so many more operations, this happens.
+    pub fn arm(&self, operations: i64, fault: Fault) {
+        *self.switch.fault.lock().unwrap() = Some(fault);
+        self.switch.left.store(operations, SeqCst);
+    }
+    pub fn disarm(&self) {
+        *self.switch.fault.lock().unwrap() = None;
+    }
+    pub fn dead(&self) -> bool {
+        self.switch.dead.load(SeqCst)
+    }
+    pub fn fired(&self) -> bool {
+        self.switch.fired.load(SeqCst) > 0
+    }
+    /// The process ends: nothing of it reaches the disk any more.
+    pub fn kill(&self) {
+        self.switch.dead.store(true, SeqCst);
+    }
+    /// The next process on a machine that stayed up.
+    pub fn restart(&self) -> Arc<SimEnv> {
+        self.kill();
+        Arc::new(SimEnv::over(self.disk.clone()))
+    }
+    /// The next process after a power loss.
+    pub fn after_power_loss(&self, rng: &mut Rng) -> Arc<SimEnv> {
+        self.kill();
+        let disk = self.disk.lock().unwrap();
+        let pick = rng.below(disk.log.len() as u64 + 1) as usize;
+        let names = if pick == 0 { &disk.durable } else { &disk.log[pick - 1] };
+        let mut made = Names::new();
+        for (path, content) in names {
+            let c = content.lock().unwrap();
+            let mut bytes = c.durable.clone();
+            if bytes.len() < c.current.len() && rng.below(2) == 0 {
+                bytes.resize(c.current.len(), 0);
+            }
+            let all = rng.below(4) == 0;
+            for (at, data) in &c.pending {
+                let mut from = 0;
+                while from < data.len() {
+                    let to = (from + 512 - (at + from) % 512).min(data.len());
+                    if all || rng.below(2) == 0 {
+                        put(&mut bytes, at + from, &data[from..to]);
+                    }
+                    from = to;
+                }
+            }
+            let content = Content { current: bytes.clone(), durable: bytes, pending: Vec::new() };
+            made.insert(path.clone(), Arc::new(Mutex::new(content)));
+        }
+        Arc::new(SimEnv::over(Arc::new(Mutex::new(Disk { current: made.clone(), durable: made, log: Vec::new() }))))
+    }
+    fn change(&self, f: impl FnOnce(&mut Names)) -> io::Result<()> {
+        let mut d = self.disk.lock().unwrap();
+        self.switch.step(Kind::Meta)?;
+        let d = &mut *d;
+        f(&mut d.current);
+        d.log.push(d.current.clone());
+        Ok(())
+    }
+}
+impl Env for SimEnv {
+    fn unix_micros(&self) -> i64 {
+        OsEnv.unix_micros()
+    }
+    fn monotonic_nanos(&self) -> u64 {
+        OsEnv.monotonic_nanos()
+    }
+    fn sleep(&self, d: Duration) {
+        std::thread::sleep(d);
+    }
+    fn random_bytes(&self, buf: &mut [u8]) {
+        OsEnv.random_bytes(buf);
+    }
+    fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<std::thread::JoinHandle<()>> {
+        OsEnv.spawn(name, body)
+    }
+    fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {
+        self.switch.check()?;
+        let have = self.disk.lock().unwrap().current.get(path).cloned();
+        let content = match (have, how) {
+            (Some(c), Open::Truncate) => {
+                let mut inner = c.lock().unwrap();
+                inner.current.clear();
+                inner.pending.clear();
+                inner.durable.clear();
+                drop(inner);
+                c
+            }
+            (Some(c), _) => c,
+            (None, Open::Existing) => return Err(io::Error::from(io::ErrorKind::NotFound)),
+            (None, _) => {
+                let c = Arc::new(Mutex::new(Content::default()));
+                self.change(|n| {
+                    n.insert(path.to_path_buf(), c.clone());
+                })?;
+                c
+            }
+        };
+        Ok(Arc::new(MemFile { content, switch: self.switch.clone() }))
+    }
+    fn exists(&self, path: &Path) -> bool {
+        self.disk.lock().unwrap().current.contains_key(path)
+    }
+    fn create_dir_all(&self, _: &Path) -> io::Result<()> {
+        Ok(())
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.change(|n| {
+            if let Some(c) = n.remove(from) {
+                n.insert(to.to_path_buf(), c);
+            }
+        })
+    }
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.change(|n| {
+            n.remove(path);
+        })
+    }
+    fn list_dir(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        Ok(self.disk.lock().unwrap().current.keys().filter(|p| p.parent() == Some(path)).cloned().collect())
+    }
+    fn sync_dir(&self, _: &Path) -> io::Result<()> {
+        let mut d = self.disk.lock().unwrap();
+        self.switch.step(Kind::Sync)?;
+        d.durable = d.current.clone();
+        d.log.clear();
+        Ok(())
+    }
+}

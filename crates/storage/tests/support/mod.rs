@@ -1,0 +1,67 @@
+//! What the tests share: a small generator, a folder, a simulated disk.
+#![allow(dead_code)]
+pub mod disk;
+
+use kilndb_base::env::OsEnv;
+use kilndb_storage::{Engine, EngineConfig};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The same seed gives the same choices.
+pub struct Rng(u64);
+impl Rng {
+    pub fn new(seed: u64) -> Rng {
+        Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+    pub fn below(&mut self, n: u64) -> u64 {
+        (self.next() >> 11) % n
+    }
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
+
+/// The seeds to run: `KILNDB_SEED` and `KILNDB_SEEDS`, or the first few.
+pub fn seeds(usual: u64) -> std::ops::Range<u64> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|s| s.parse::<u64>().ok());
+    let first = number("KILNDB_SEED").unwrap_or(1);
+    first..first + number("KILNDB_SEEDS").unwrap_or(usual)
+}
+
+/// A folder that goes away with this value.
+pub struct Dir(pub PathBuf);
+impl Dir {
+    pub fn new(name: &str) -> Dir {
+        let d = std::env::temp_dir().join(format!("kilndb-storage-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&d);
+        Dir(d)
+    }
+}
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+pub fn config(data_dir: PathBuf, buffers: u64) -> EngineConfig {
+    EngineConfig {
+        data_dir,
+        shared_buffers_bytes: buffers,
+        wal_buffers_bytes: 1 << 20,
+        max_wal_size_bytes: 64 << 20,
+        checkpoint_timeout_s: 300,
+        checkpoint_completion_target: 0.1,
+        wal_writer_delay_ms: 1,
+        fsync: false,
+        workers: 4,
+        log: Arc::new(|s, t| if s >= kilndb_base::Severity::Warning { eprintln!("{s:?}: {t}") }),
+    }
+}
+pub fn open(dir: &Dir, buffers: u64) -> Arc<Engine> {
+    Engine::open(Arc::new(OsEnv), config(dir.0.clone(), buffers)).unwrap()
+}
