@@ -54,7 +54,7 @@ pub fn record_file(path: &Path, address: &Address, engine: &str) -> Result<usize
     let runs = runner.runs();
     let mut text = String::new();
     for (order, chosen) in &runs {
-        text.push_str(&runner.run(*order, chosen, SETTLED * 3)?);
+        text.push_str(&runner.run(*order, chosen, SETTLED * 8)?);
     }
     std::fs::write(path.with_extension("out"), text).map_err(|e| e.to_string())?;
     Ok(runs.len())
