@@ -121,7 +121,7 @@ impl Transaction {
             body: Vec::new(),
         }
     }
-    pub(crate) fn isolation(&self) -> Isolation {
+    pub fn isolation(&self) -> Isolation {
         self.isolation
     }
     /// The number that `Engine::locks_snapshot` shows.
