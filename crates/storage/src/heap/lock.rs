@@ -56,7 +56,11 @@ impl Relation {
             };
             let newest = core.newest(word, txn.xid)?;
             let holds = core.own_mode(word, txn.xid)?.is_some();
-            let way = core.rows.in_the_way(key, owner, mode, holds);
+            let mut way = core.rows.in_the_way(key, owner, mode, holds);
+            if mode <= RowLockMode::Share && way.shared.is_empty() {
+                // As in PostgreSQL, who shares a row waits for those who hold it only, not for those who want it.
+                way.ahead = None;
+            }
             let holder = match newest {
                 Newest::Held { xid, mode: m, .. } if mode_of(m).conflicts(mode) => Some(xid),
                 _ => None,
