@@ -57,14 +57,14 @@ impl Relation {
             let newest = core.newest(word, txn.xid)?;
             let holds = core.own_mode(word, txn.xid)?.is_some();
             let mut way = core.rows.in_the_way(key, owner, mode, holds);
-            if mode <= RowLockMode::Share && way.shared.is_empty() {
-                // As in PostgreSQL, who shares a row waits for those who hold it only, not for those who want it.
-                way.ahead = None;
-            }
             let holder = match newest {
                 Newest::Held { xid, mode: m, .. } if mode_of(m).conflicts(mode) => Some(xid),
                 _ => None,
             };
+            if mode <= RowLockMode::Share && way.shared.is_empty() && holder.is_none() {
+                // As in PostgreSQL, who shares a row waits for those who hold it only, not for those who want it.
+                way.ahead = None;
+            }
             if (holder.is_none() && way.is_clear()) || matches!(newest, Newest::Committed { deleted: true, .. }) {
                 return Ok(Acquired::Free { page, word, newest });
             }
