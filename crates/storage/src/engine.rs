@@ -107,7 +107,9 @@ impl Engine {
     /// As [`Engine::begin`], for a session that also holds locks of its own: the two never deadlock with each other
     /// unseen, and never block each other.
     pub fn begin_for(self: &Arc<Self>, session: &LockOwner, isolation: Isolation, worker: usize) -> Transaction {
-        Transaction::new(self.core.clone(), isolation, worker, session.owner)
+        let mut transaction = Transaction::new(self.core.clone(), isolation, worker, session.owner);
+        transaction.of_session = true;
+        transaction
     }
     /// For locks that outlive the transaction in which the session takes the first of them. As long as it holds any, its
     /// next transactions begin with [`Engine::begin_for`].

@@ -117,6 +117,24 @@ impl WaitGraph {
             *g.incoming.entry(blocker).or_default() += 1;
         }
     }
+    /// The owner has given all its rows back and goes on under the same number: those who waited for one of them do not wait
+    /// for it any more, though they may not run yet.
+    pub fn rows_released(&self, owner: u64) {
+        let mut guard = crate::lock(&self.inner);
+        let Graph { out, incoming, wanted, .. } = &mut *guard;
+        if !incoming.contains_key(&owner) {
+            return;
+        }
+        let mut left = 0;
+        for (waiting, blockers) in out.iter_mut() {
+            if wanted.contains_key(waiting) {
+                left += blockers.iter().filter(|b| **b == owner).count() as u32;
+            } else {
+                blockers.retain(|b| *b != owner);
+            }
+        }
+        if left == 0 { incoming.remove(&owner) } else { incoming.insert(owner, left) };
+    }
     pub fn done(&self, owner: u64) {
         crate::lock(&self.inner).remove(owner);
     }
@@ -138,5 +156,18 @@ mod tests {
         assert!(graph.take_refused(3).is_empty());
         graph.done(2);
         assert!(!graph.wait(3, &[1]));
+    }
+
+    #[test]
+    fn who_waited_for_a_row_given_back_waits_no_more() {
+        let graph = WaitGraph::default();
+        let advisory = (LockTag(2, 0, 7), LockMode::Exclusive);
+        assert!(!graph.wait(1, &[5]));
+        assert!(!graph.wait_for(2, &[5], Some(advisory)));
+        graph.rows_released(5);
+        assert!(!graph.wait(5, &[1]));
+        assert!(graph.wait(5, &[2]));
+        graph.done(2);
+        assert!(!graph.wait(5, &[2]));
     }
 }
