@@ -68,6 +68,8 @@ pub struct Client {
     stream: BufReader<Box<dyn Stream>>,
     /// `I` idle, `T` in a transaction, `E` in a failed one.
     pub status: u8,
+    /// Notices and warnings since somebody took them.
+    pub notices: Vec<ServerError>,
 }
 
 impl Client {
@@ -80,7 +82,7 @@ impl Client {
             stream.set_read_timeout(Some(Duration::from_secs(120)))?;
             Box::new(stream)
         };
-        let mut client = Client { stream: BufReader::new(stream), status: b'I' };
+        let mut client = Client { stream: BufReader::new(stream), status: b'I', notices: Vec::new() };
         client.start(&address.user, database)?;
         Ok(client)
     }
@@ -152,6 +154,7 @@ impl Client {
                     }
                     error = Some(reported);
                 }
+                b'N' => self.notices.push(reader.error()?),
                 b'G' => self.stream.get_mut().write_all(b"f\0\0\0\x09test\0")?,
                 b'Z' => {
                     self.status = reader.take(1)?[0];

@@ -5,6 +5,7 @@ use crate::runtime::{ConnectionWake, CoroutineRuntime, Yielded};
 use crate::shared::Shared;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult};
+use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::park::Wake;
 use kilndb_sql::client::SessionControl;
 use kilndb_wire::{Output, frontend};
@@ -142,6 +143,8 @@ pub struct Connection {
     left_unread: bool,
     end_is_near: bool,
     control: Arc<SessionControl>,
+    /// When the timer that was set last for the idle session goes off.
+    timer_nanos: u64,
 }
 
 impl Connection {
@@ -167,6 +170,7 @@ impl Connection {
             left_unread: false,
             end_is_near: false,
             control,
+            timer_nanos: 0,
         }
     }
 
@@ -191,6 +195,17 @@ impl Connection {
     pub fn wants_attention(&self) -> bool {
         self.wake.take();
         self.control.terminate_requested.load(std::sync::atomic::Ordering::Acquire)
+            || self.control.refuse_long_idleness(process_monotonic_nanos()).is_err()
+    }
+    /// When the worker is to look after this idle session, unless a timer for then (or earlier) runs already.
+    pub fn idle_timer(&mut self) -> Option<u64> {
+        let until = self.control.idle_until_nanos().filter(|_| self.state == ConnectionState::Idle)?;
+        let now = process_monotonic_nanos();
+        if self.timer_nanos > now && self.timer_nanos <= until {
+            return None;
+        }
+        self.timer_nanos = until;
+        Some(until)
     }
     pub fn request_terminate(&self) {
         self.control.terminate_requested.store(true, std::sync::atomic::Ordering::Release);

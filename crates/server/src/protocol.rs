@@ -85,7 +85,10 @@ fn work(step: &mut Step, runtime: &CoroutineRuntime, shared: &Arc<Shared>) -> Re
             return Err(Error::new(sqlstate::ADMIN_SHUTDOWN, "terminating connection due to administrator command"));
         }
         if !next_message(&mut step.message, runtime)? {
-            return if runtime.link.end_of_input.get() || runtime.link.write_failed.get() { Err(silent_end()) } else { Ok(()) };
+            if runtime.link.end_of_input.get() || runtime.link.write_failed.get() {
+                return Err(silent_end());
+            }
+            return runtime.control.refuse_long_idleness(kilndb_base::env::process_monotonic_nanos());
         }
         let message = std::mem::take(&mut step.message);
         let done = match &mut step.phase {
@@ -179,6 +182,7 @@ fn dispatch(session: &mut Session, skip_to_sync: &mut bool, message: &[u8], runt
         if e.sqlstate() == sqlstate::PROTOCOL_VIOLATION && e.0.severity >= Severity::Error && is_malformed(&e) {
             return Err(e);
         }
+        let e = session.explain_error(e);
         session.abort_statement(runtime)?;
         runtime.link.output.borrow_mut().error_or_notice(&e.0);
         *skip_to_sync = !ready;

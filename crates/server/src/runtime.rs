@@ -95,6 +95,9 @@ impl CoroutineRuntime {
         if deadline != 0 && process_monotonic_nanos() >= deadline {
             return Err(Error::new(sqlstate::QUERY_CANCELED, "canceling statement due to statement timeout"));
         }
+        if self.control.transaction_deadline_nanos.load(Ordering::Relaxed) != 0 {
+            self.control.refuse_long_transaction(process_monotonic_nanos())?;
+        }
         Ok(())
     }
 }
@@ -109,16 +112,15 @@ impl Park for CoroutineRuntime {
             return Ok(());
         }
         // Only waits for locks have no end of their own.
+        let for_lock = deadline_nanos.is_none();
         let lock_timeout = self.control.lock_timeout_nanos.load(Ordering::Relaxed);
-        let lock_deadline = (deadline_nanos.is_none() && lock_timeout != 0).then(|| process_monotonic_nanos() + lock_timeout);
-        let deadline_nanos = deadline_nanos.or(lock_deadline);
-        let timeout = self.control.statement_deadline_nanos.load(Ordering::Relaxed);
-        let deadline_nanos = match (deadline_nanos, timeout) {
-            (d, 0) => d,
-            (None, t) => Some(t),
-            (Some(d), t) => Some(d.min(t)),
-        };
+        let lock_deadline = (for_lock && lock_timeout != 0).then(|| process_monotonic_nanos() + lock_timeout);
+        let ends = [&self.control.statement_deadline_nanos, &self.control.transaction_deadline_nanos];
+        let ends = ends.iter().map(|end| end.load(Ordering::Relaxed)).filter(|end| *end != 0);
+        let deadline_nanos = ends.chain(deadline_nanos.or(lock_deadline)).min();
+        self.control.waits_for_lock.store(for_lock, Ordering::Relaxed);
         self.suspend(Yielded::Park { deadline_nanos });
+        self.control.waits_for_lock.store(false, Ordering::Relaxed);
         self.wake.take();
         self.interrupts()?;
         if lock_deadline.is_some_and(|end| process_monotonic_nanos() >= end) {

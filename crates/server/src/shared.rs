@@ -4,7 +4,7 @@ use crate::runtime::ConnectionWake;
 use kilndb_base::env::Env;
 use kilndb_sql::Instance;
 use kilndb_sql::client::{Activity, SessionControl};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
 
 pub struct Shared {
@@ -38,16 +38,7 @@ impl Shared {
         self.env.random_bytes(&mut secret);
         *self.connected.lock().unwrap_or_else(|e| e.into_inner()) += 1;
         let activity = Activity { client_addr, ..Activity::default() };
-        let control = Arc::new(SessionControl {
-            process_id,
-            secret,
-            cancel_requested: AtomicBool::new(false),
-            terminate_requested: AtomicBool::new(false),
-            statement_deadline_nanos: AtomicU64::new(0),
-            lock_timeout_nanos: AtomicU64::new(0),
-            wake,
-            activity: Mutex::new(activity),
-        });
+        let control = Arc::new(SessionControl::new(process_id, secret, wake, activity));
         self.instance.sessions().add(control.clone());
         control
     }

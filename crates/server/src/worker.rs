@@ -237,10 +237,12 @@ impl Worker {
                 c.state = ConnectionState::Queued;
                 self.woken.push_back(token);
             }
-            // An idle session is woken to be told of its termination or of notifications.
+            // An idle session is woken to be told of its termination, of a timeout or of notifications.
             else if c.state == ConnectionState::Idle && c.wants_attention() {
                 c.state = ConnectionState::Queued;
                 self.ready.push_back(token);
+            } else if let Some(deadline) = c.idle_timer() {
+                self.timers.push(Reverse((deadline, token, generation)));
             }
         }
     }
@@ -279,7 +281,11 @@ impl Worker {
         let Some(Some(c)) = self.connections.get_mut(token) else { return };
         let outcome = c.run(&mut self.stacks);
         match outcome {
-            None => {}
+            None => {
+                if let Some(deadline) = c.idle_timer() {
+                    self.timers.push(Reverse((deadline, token, self.generations[token])));
+                }
+            }
             Some(Yielded::Park { deadline_nanos }) => {
                 c.state = ConnectionState::Parked;
                 if let Some(deadline) = deadline_nanos {

@@ -1,7 +1,7 @@
 //! What a session needs of the world above: someone to talk to, and someone who lets it wait.
 
 use kilndb_base::park::{Park, WakeHandle};
-use kilndb_base::{Error, Oid, Result};
+use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_syntax::Script;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -59,6 +59,11 @@ pub struct SessionControl {
     pub statement_deadline_nanos: AtomicU64,
     /// How long a wait for a lock may last, in nanoseconds; 0 is for ever.
     pub lock_timeout_nanos: AtomicU64,
+    /// Monotonic nanoseconds at which the open transaction has lasted too long; 0 is never.
+    pub transaction_deadline_nanos: AtomicU64,
+    /// Monotonic nanoseconds at which the session has been idle for too long; 0 is never.
+    pub idle_deadline_nanos: AtomicU64,
+    pub waits_for_lock: AtomicBool,
     pub wake: WakeHandle,
     pub activity: Mutex<Activity>,
 }
@@ -77,8 +82,6 @@ pub struct Activity {
     pub query_start: Option<i64>,
     pub state_change: i64,
     pub state: &'static str,
-    pub wait_event_type: Option<&'static str>,
-    pub wait_event: Option<&'static str>,
     pub query: String,
     /// The open transaction's number in the lock table.
     pub lock_owner: Option<u64>,
@@ -86,6 +89,50 @@ pub struct Activity {
 }
 
 impl SessionControl {
+    pub fn new(process_id: i32, secret: Vec<u8>, wake: WakeHandle, activity: Activity) -> SessionControl {
+        SessionControl {
+            process_id,
+            secret,
+            cancel_requested: AtomicBool::new(false),
+            terminate_requested: AtomicBool::new(false),
+            statement_deadline_nanos: AtomicU64::new(0),
+            lock_timeout_nanos: AtomicU64::new(0),
+            transaction_deadline_nanos: AtomicU64::new(0),
+            idle_deadline_nanos: AtomicU64::new(0),
+            waits_for_lock: AtomicBool::new(false),
+            wake,
+            activity: Mutex::new(activity),
+        }
+    }
+    /// The transaction has lasted longer than transaction_timeout.
+    pub fn refuse_long_transaction(&self, now_nanos: u64) -> Result<()> {
+        let deadline = self.transaction_deadline_nanos.load(Ordering::Relaxed);
+        if deadline == 0 || now_nanos < deadline {
+            return Ok(());
+        }
+        Err(Error::new(sqlstate::TRANSACTION_TIMEOUT, "terminating connection due to transaction timeout")
+            .with_severity(Severity::Fatal))
+    }
+    /// For a session without anything to do: an error if it is to end.
+    pub fn refuse_long_idleness(&self, now_nanos: u64) -> Result<()> {
+        self.refuse_long_transaction(now_nanos)?;
+        let deadline = self.idle_deadline_nanos.load(Ordering::Relaxed);
+        if deadline == 0 || now_nanos < deadline {
+            return Ok(());
+        }
+        let state = self.activity.lock().unwrap_or_else(|e| e.into_inner()).state;
+        let error = if state == "idle" {
+            Error::new(sqlstate::IDLE_SESSION_TIMEOUT, "terminating connection due to idle-session timeout")
+        } else {
+            Error::new(sqlstate::IDLE_IN_TRANSACTION_SESSION_TIMEOUT, "terminating connection due to idle-in-transaction timeout")
+        };
+        Err(error.with_severity(Severity::Fatal))
+    }
+    /// When an idle session is to be looked at again, in monotonic nanoseconds.
+    pub fn idle_until_nanos(&self) -> Option<u64> {
+        let deadlines = [&self.transaction_deadline_nanos, &self.idle_deadline_nanos];
+        deadlines.iter().map(|d| d.load(Ordering::Relaxed)).filter(|d| *d != 0).min()
+    }
     pub fn request_cancel(&self) {
         self.cancel_requested.store(true, Ordering::Release);
         self.wake.wake();

@@ -13,6 +13,7 @@ use crate::control::{self, Checkpoint};
 use crate::core::Core;
 use crate::directory::{Directory, Relation, extent_pages, kind_number, persistence_number};
 use crate::locks::table::LockOwner;
+use crate::locks::waits_for::Waiting;
 use crate::space::Space;
 use crate::txn::Transaction;
 use crate::txn::table::{FIRST_CSN, Registry, XidTable};
@@ -106,11 +107,19 @@ impl Engine {
     /// As [`Engine::begin`], for a session that also holds locks of its own: the two never deadlock with each other
     /// unseen, and never block each other.
     pub fn begin_for(self: &Arc<Self>, session: &LockOwner, isolation: Isolation, worker: usize) -> Transaction {
-        Transaction::new(self.core.clone(), isolation, worker, session.owner)
+        let mut transaction = Transaction::new(self.core.clone(), isolation, worker, session.owner);
+        transaction.of_session = true;
+        transaction
     }
-    /// For locks that outlive transactions.
-    pub fn lock_owner(&self) -> LockOwner {
-        LockOwner::new(self.core.clone())
+    /// For locks that outlive the transaction in which the session takes the first of them. As long as it holds any, its
+    /// next transactions begin with [`Engine::begin_for`].
+    pub fn lock_owner_of(&self, transaction: &Transaction) -> LockOwner {
+        LockOwner::new(self.core.clone(), transaction.owner)
+    }
+    /// The circle of waits because of which the owner was refused last, and what each waits for.
+    pub fn take_deadlock(&self, owner: u64) -> Vec<(Waiting, Option<u64>)> {
+        let cycle = self.core.waits.take_refused(owner);
+        cycle.into_iter().map(|waiting| (waiting, self.core.xids.running(waiting.blocker))).collect()
     }
     pub fn locks_snapshot(&self) -> Vec<LockInfo> {
         self.core.locks.snapshot()

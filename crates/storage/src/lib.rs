@@ -36,6 +36,7 @@ pub use directory::Relation;
 pub use engine::Engine;
 pub use heap::write::RetiredKey;
 pub use locks::table::LockOwner;
+pub use locks::waits_for::Waiting;
 pub use txn::{Savepoint, Snapshot, Transaction};
 
 /// A poisoned mutex is one whose holder panicked; its data is still the best there is.

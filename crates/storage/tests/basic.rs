@@ -337,7 +337,7 @@ fn cells_and_locks() {
     let tag = LockTag(1, 2, 3);
     let mut t = e.begin(Isolation::ReadCommitted, 0);
     assert!(t.lock(tag, LockMode::AccessExclusive, WaitPolicy::Wait, &p).unwrap());
-    let mut o = e.lock_owner();
+    let mut o = e.lock_owner_of(&e.begin(Isolation::ReadCommitted, 0));
     assert!(!o.lock(tag, LockMode::AccessShare, WaitPolicy::NoWait, &p).unwrap());
     assert_eq!(e.locks_snapshot().len(), 1);
     t.rollback(&p).unwrap();

@@ -5,6 +5,7 @@ use crate::catalog::CatalogView;
 use crate::catalog::ids::*;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_storage::{LockMode, WaitPolicy};
 use kilndb_syntax::raw::ObjectType as O;
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
@@ -30,6 +31,9 @@ impl Session {
             O::OBJECT_TABCONSTRAINT => self.commented_constraint(s.object(), runtime)?,
             _ => return Err(Error::unsupported("COMMENT ON this kind of object is not supported")),
         };
+        if class == PG_CLASS {
+            self.lock_table(object, LockMode::ShareUpdateExclusive, WaitPolicy::Wait, runtime)?;
+        }
         let key = [Datum::Oid(object), Datum::Oid(class), Datum::Int4(sub)];
         self.delete_rows(PG_DESCRIPTION, PG_DESCRIPTION_O_C_O_INDEX, &key, runtime)?;
         if let Some(text) = text {

@@ -54,10 +54,12 @@ impl Session {
             }
         }
         for table in tables {
-            if analyze && table.kind == TableKind::Table && !table.is_catalog {
+            if table.kind == TableKind::Table && !table.is_catalog {
                 // Definitions and other ANALYZEs change the same rows of pg_class.
                 self.lock_table(table.oid, LockMode::ShareUpdateExclusive, WaitPolicy::Wait, runtime)?;
-                if let Some(table) = self.with_catalog(runtime, |host| host.reader.table_by_oid(table.oid))? {
+                if analyze
+                    && let Some(table) = self.with_catalog(runtime, |host| host.reader.table_by_oid(table.oid))?
+                {
                     self.analyze_table(&table, runtime)?;
                 }
             }

@@ -5,9 +5,10 @@ use super::context::*;
 use super::{Execution, write};
 use crate::catalog::Table;
 use crate::plan::{self, ForeignKeyPlan, ModifyPlan, Plan, ReferencedPlan};
-use kilndb_base::{Error, Result, sqlstate};
-use kilndb_storage::{RowLockMode, WaitPolicy, WriteOptions, WriteOutcome};
+use kilndb_base::{Error, Result, RowId, sqlstate};
+use kilndb_storage::{Fetched, Isolation, RowLockMode, Snapshot, WaitPolicy, WriteOptions, WriteOutcome};
 use kilndb_types::{Datum, key};
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// What a statement owes its foreign keys.
@@ -54,9 +55,9 @@ impl Queue {
         if self.children.is_empty() && self.parents.is_empty() {
             return Ok(());
         }
+        // What follows sees what this statement did.
+        cx.txn.next_command();
         if !self.parents.is_empty() {
-            // What follows sees what this statement did.
-            cx.txn.next_command();
             let saved = std::mem::replace(&mut cx.snapshot, cx.txn.take_snapshot());
             let mut plans: Vec<Option<Arc<Plan>>> = m.referenced_by.iter().map(|_| None).collect();
             let mut result = Ok(());
@@ -126,7 +127,9 @@ pub fn check_child(table: &Table, f: &ForeignKeyPlan, values: &[Datum], cx: &mut
     }
     loop {
         cx.park.checkpoint()?;
-        let Some(rid) = f.parent_index.index_find_live(cx.txn, &f.parent_heap, &k, cx.park)? else {
+        // At READ COMMITTED a new one each time: whoever was waited for may have changed the row.
+        let snapshot = cx.txn.take_snapshot();
+        let Some(rid) = visible_parent(f, &k, &snapshot)? else {
             return Err(Error::new(
                 sqlstate::FOREIGN_KEY_VIOLATION,
                 format!("insert or update on table \"{}\" violates foreign key constraint \"{}\"", table.name, f.key.name),
@@ -140,12 +143,46 @@ pub fn check_child(table: &Table, f: &ForeignKeyPlan, values: &[Datum], cx: &mut
             .with_table(table.schema_name.clone(), table.name.clone())
             .with_constraint(f.key.name.clone()));
         };
-        let options = WriteOptions { wait: WaitPolicy::Wait, latest: true, key_update: false };
-        match f.parent_heap.lock_row(cx.txn, rid, &cx.snapshot, RowLockMode::KeyShare, &options, cx.park)? {
-            WriteOutcome::Deleted | WriteOutcome::Skipped => {}
-            _ => return Ok(()),
+        let options = WriteOptions { wait: WaitPolicy::Wait, latest: false, key_update: false };
+        match f.parent_heap.lock_row(cx.txn, rid, &snapshot, RowLockMode::KeyShare, &options, cx.park)? {
+            WriteOutcome::Changed | WriteOutcome::Deleted | WriteOutcome::Skipped => {}
+            WriteOutcome::Done | WriteOutcome::SelfModified => return Ok(()),
         }
     }
+}
+
+/// The row with this key that the snapshot sees. A parent that somebody else has not committed is none.
+fn visible_parent(f: &ForeignKeyPlan, k: &[u8], snapshot: &Snapshot) -> Result<Option<RowId>> {
+    let bound = || Bound::Included(k.to_vec());
+    let mut scan = f.parent_index.index_scan(bound(), bound(), false);
+    let (mut keys, mut ends, mut rids) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut bytes, mut values) = (Vec::new(), Vec::new());
+    loop {
+        rids.clear();
+        let more = scan.next_batch(&mut keys, &mut ends, &mut rids)?;
+        for rid in &rids {
+            let Fetched::Visible { recheck } = f.parent_heap.fetch(*rid, snapshot, &mut bytes)? else { continue };
+            if recheck {
+                super::scan::decode_all(&f.parent, &bytes, &mut values)?;
+            }
+            if !recheck || parent_key(f, &values)? == k {
+                return Ok(Some(*rid));
+            }
+        }
+        if !more {
+            return Ok(None);
+        }
+    }
+}
+
+fn parent_key(f: &ForeignKeyPlan, values: &[Datum]) -> Result<Vec<u8>> {
+    let mut k = Vec::new();
+    for (position, ty, descending, nulls_first) in &f.index_keys {
+        let column = f.key.referenced_columns.get(*position).and_then(|n| usize::try_from(*n - 1).ok());
+        let d = column.and_then(|c| values.get(c)).unwrap_or(&Datum::Null);
+        key::encode_key(*ty, d, *descending, *nulls_first, &mut k)?;
+    }
+    Ok(k)
 }
 
 fn convert(ty: kilndb_base::Oid, d: &Datum) -> Datum {
@@ -219,23 +256,18 @@ fn parent_changed(
         return Ok(());
     }
     if cache.is_none() {
-        let sql = action_sql(r, action, update);
-        let script = kilndb_syntax::parse(&sql)?;
-        let Some(statement) = script.statements().into_iter().next() else { return Err(Error::internal("foreign key action")) };
-        let types = r.columns.iter().map(|c| m.table.columns[*c].type_oid);
-        let mut params: Vec<kilndb_base::Oid> = types.clone().collect();
-        if update && action == b'c' {
-            params.extend(types);
-        }
-        let bound = crate::bind::bind(&statement, cx.catalog, &mut params)?;
-        *cache = Some(plan::plan_with(bound, params, cx.catalog, cx.engine)?);
+        *cache = Some(plan_action(m, r, action, update, cx)?);
     }
     let Some(plan) = cache.clone() else { return Ok(()) };
     let mut params = old.to_vec();
     if let (Some(new), b'c') = (new, action) {
         params.extend_from_slice(new);
     }
-    let rows = run_sql(&plan, &params, cx)?;
+    // Also children that an old snapshot does not see keep their parent.
+    let rows = if checks { run_at_newest(&plan, &params, cx)? } else { run_sql(&plan, &params, cx)? };
+    if !checks && cx.txn.isolation() == Isolation::RepeatableRead {
+        refuse_unseen_children(m, r, old, cx)?;
+    }
     if checks && rows > 0 {
         // NO ACTION is content if another row has the key by now.
         if action != b'r' && parent_exists(m, r, old, cx)? {
@@ -244,6 +276,39 @@ fn parent_changed(
         return Err(still_referenced(m, r, old, action == b'r', cx));
     }
     Ok(())
+}
+
+/// At REPEATABLE READ an action leaves the children alone that its snapshot does not see: then the parent may not go.
+fn refuse_unseen_children(m: &ModifyPlan, r: &ReferencedPlan, old: &[Datum], cx: &mut ExecContext<'_>) -> Result<()> {
+    let plan = plan_action(m, r, b'a', false, cx)?;
+    // What the action did is seen.
+    cx.txn.next_command();
+    if run_at_newest(&plan, old, cx)? > 0 {
+        return Err(Error::new(sqlstate::SERIALIZATION_FAILURE, "could not serialize access due to concurrent update"));
+    }
+    Ok(())
+}
+
+/// Sees what is committed by now, also when the transaction's own snapshot is old.
+fn run_at_newest(plan: &Arc<Plan>, params: &[Datum], cx: &mut ExecContext<'_>) -> Result<u64> {
+    let newest = cx.txn.catalog_snapshot();
+    let saved = std::mem::replace(&mut cx.snapshot, newest);
+    let rows = run_sql(plan, params, cx);
+    cx.snapshot = saved;
+    rows
+}
+
+fn plan_action(m: &ModifyPlan, r: &ReferencedPlan, action: u8, update: bool, cx: &ExecContext<'_>) -> Result<Arc<Plan>> {
+    let sql = action_sql(r, action, update);
+    let script = kilndb_syntax::parse(&sql)?;
+    let Some(statement) = script.statements().into_iter().next() else { return Err(Error::internal("foreign key action")) };
+    let types = r.columns.iter().map(|c| m.table.columns[*c].type_oid);
+    let mut params: Vec<kilndb_base::Oid> = types.clone().collect();
+    if update && action == b'c' {
+        params.extend(types);
+    }
+    let bound = crate::bind::bind(&statement, cx.catalog, &mut params)?;
+    plan::plan_with(bound, params, cx.catalog, cx.engine)
 }
 
 fn still_referenced(m: &ModifyPlan, r: &ReferencedPlan, old: &[Datum], restrict: bool, cx: &ExecContext<'_>) -> Error {

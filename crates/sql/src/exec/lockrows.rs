@@ -107,7 +107,7 @@ enum Locked {
 /// 55P03 names the table.
 fn name_it(e: kilndb_base::Error, t: &LockTarget) -> kilndb_base::Error {
     let mut e = e;
-    if e.sqlstate() == kilndb_base::sqlstate::LOCK_NOT_AVAILABLE {
+    if e.sqlstate() == kilndb_base::sqlstate::LOCK_NOT_AVAILABLE && t.wait == LockWait::NoWait {
         e.0.message = format!("could not obtain lock on row in relation \"{}\"", t.table.name);
     }
     e

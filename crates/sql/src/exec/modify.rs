@@ -7,7 +7,7 @@ use super::{index, write};
 use crate::bind::ir::DmlKind;
 use crate::plan::{ModifyPlan, Node, Op};
 use kilndb_base::{Error, Result, RowId, sqlstate};
-use kilndb_storage::{Relation, RowBatch, RowLockMode, WaitPolicy, WriteOptions, WriteOutcome};
+use kilndb_storage::{Fetched, Isolation, Relation, RowBatch, RowLockMode, WaitPolicy, WriteOptions, WriteOutcome};
 use kilndb_types::Datum;
 use std::sync::Arc;
 
@@ -224,7 +224,9 @@ impl ModifyState {
 
     /// False: the conflicting row is gone.
     fn on_conflict(&mut self, m: &ModifyPlan, input: &[Datum], proposed: &[Datum], rid: RowId, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
-        let Some(update) = m.conflict.as_ref().and_then(|c| c.update.as_ref()) else { return Ok(true) };
+        let Some(update) = m.conflict.as_ref().and_then(|c| c.update.as_ref()) else {
+            return self.refuse_unseen(m, rid, cx).map(|()| true);
+        };
         if self.touched.contains(&rid) {
             return Err(second_time());
         }
@@ -263,6 +265,19 @@ impl ModifyState {
         self.changed += 1;
         self.returning(m, wide, &new, rid, rt, cx)?;
         Ok(true)
+    }
+
+    /// At REPEATABLE READ a row that the snapshot does not see is no reason to leave one out.
+    fn refuse_unseen(&mut self, m: &ModifyPlan, rid: RowId, cx: &mut ExecContext<'_>) -> Result<()> {
+        if cx.txn.isolation() == Isolation::ReadCommitted || self.touched.contains(&rid) {
+            return Ok(());
+        }
+        match m.heap.fetch(rid, &cx.snapshot, &mut self.bytes)? {
+            Fetched::Visible { .. } => Ok(()),
+            Fetched::Invisible => {
+                Err(Error::new(sqlstate::SERIALIZATION_FAILURE, "could not serialize access due to concurrent update"))
+            }
+        }
     }
 
     /// Heap, indexes and queued constraint checks of one changed row.

@@ -115,7 +115,9 @@ impl Session {
             }
             return Ok(());
         }
-        if !self.has_row(&parts.find_child, &check.key, runtime)? || self.has_row(&parts.find_parent, &check.key, runtime)? {
+        // Also children that an old snapshot does not see keep their parent.
+        let newest = check.parent_gone;
+        if !self.has_row(&parts.find_child, &check.key, newest, runtime)? || self.has_row(&parts.find_parent, &check.key, newest, runtime)? {
             return Ok(());
         }
         let (table, columns) = if check.parent_gone { (parent, &key.referenced_columns) } else { (child, &key.columns) };
@@ -131,9 +133,13 @@ impl Session {
         }))
     }
 
-    fn has_row(&mut self, plan: &Arc<Plan>, key: &[Datum], runtime: &dyn Runtime) -> Result<bool> {
+    /// `newest`: what is committed by now, at every isolation level.
+    fn has_row(&mut self, plan: &Arc<Plan>, key: &[Datum], newest: bool, runtime: &dyn Runtime) -> Result<bool> {
         let mut sink = RowsSink::default();
-        self.run_to_sink(plan, key, runtime, SinkMaker::Sink(&mut sink))?;
+        self.lock_tables(plan, runtime)?;
+        let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to check a constraint in"))?;
+        let snapshot = if newest { txn.catalog_snapshot() } else { txn.take_snapshot() };
+        self.advance(plan, key, &mut None, snapshot, None, runtime, SinkMaker::Sink(&mut sink))?;
         Ok(!sink.rows.is_empty())
     }
 

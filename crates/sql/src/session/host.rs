@@ -33,8 +33,10 @@ pub(crate) const SESSION_FUNCTIONS: &[&str] = &[
     "pg_get_function_sqlbody", "pg_input_is_valid", "pg_input_error_info", "parse_ident", "pg_sequence_parameters",
     "pg_get_triggerdef", "pg_get_ruledef", "pg_get_functiondef", "pg_get_statisticsobjdef", "current_query",
     "inet_client_addr", "inet_client_port", "has_any_column_privilege", "has_type_privilege", "has_language_privilege",
-    "has_tablespace_privilege", "pg_advisory_xact_lock", "pg_advisory_xact_lock_shared", "pg_try_advisory_xact_lock",
-    "pg_try_advisory_xact_lock_shared", "pg_get_function_arg_default", "pg_size_pretty", "getdatabaseencoding",
+    "pg_advisory_xact_lock", "pg_advisory_xact_lock_shared", "pg_try_advisory_xact_lock", "pg_try_advisory_xact_lock_shared",
+    "pg_advisory_lock", "pg_advisory_lock_shared", "pg_try_advisory_lock", "pg_try_advisory_lock_shared",
+    "pg_advisory_unlock", "pg_advisory_unlock_shared", "pg_advisory_unlock_all",
+    "has_tablespace_privilege", "pg_get_function_arg_default", "pg_size_pretty", "getdatabaseencoding",
 ];
 
 pub(crate) const SET_RETURNING_FUNCTIONS: &[&str] = &[
@@ -209,7 +211,7 @@ fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<
                 (None, _) => Ok(Datum::Null),
             }
         }
-        n if n.starts_with("pg_advisory") || n.starts_with("pg_try_advisory") => advisory_lock(host, n, args, env),
+        n if n.starts_with("pg_advisory") || n.starts_with("pg_try_advisory") => super::advisory::call(host, n, args, env),
         n if n.starts_with("has_") || n == "pg_has_role" => privilege(host, n, args),
         "pg_get_partkeydef" | "pg_get_statisticsobjdef_columns" | "pg_tablespace_location" | "pg_get_function_sqlbody" => Ok(Datum::Null),
         "pg_relation_is_publishable" => Ok(Datum::Bool(true)),
@@ -367,26 +369,6 @@ fn size_pretty(bytes: i64) -> String {
         limit = 20 * 1024 - 1;
     }
     String::new()
-}
-
-/// Advisory locks that live as long as the transaction.
-fn advisory_lock(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<'_>) -> Result<Datum> {
-    use kilndb_storage::{LockMode, LockTag, WaitPolicy};
-    let (class, key) = match args {
-        [key] => (super::run::ADVISORY_LOCK, int_of(Some(key)) as u64),
-        _ => {
-            let half = |d: Option<&Datum>| u64::from(int_of(d) as u32);
-            (super::run::ADVISORY_PAIR_LOCK, (half(args.first()) << 32) | half(args.get(1)))
-        }
-    };
-    let mode = if name.ends_with("_shared") { LockMode::Share } else { LockMode::Exclusive };
-    let attempt = name.starts_with("pg_try");
-    let wait = if attempt { WaitPolicy::NoWait } else { WaitPolicy::Wait };
-    let granted = match env.txn.lock(LockTag(class, u64::from(host.database().oid), key), mode, wait, env.park) {
-        Err(e) if attempt && e.sqlstate() == sqlstate::LOCK_NOT_AVAILABLE => false,
-        other => other?,
-    };
-    Ok(if attempt { Datum::Bool(granted) } else { Datum::text("") })
 }
 
 /// Owners and superusers may do everything, everybody else nothing: there is no GRANT yet.

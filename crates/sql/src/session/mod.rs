@@ -6,6 +6,7 @@
 //! 2. A client is told of a commit only after `Engine::wait_flushed`, unless synchronous_commit is off.
 //! 3. Plans are shared and read-only; what an execution changes belongs to the session.
 
+mod advisory;
 mod array_functions;
 mod constraints;
 mod cursor;
@@ -126,6 +127,8 @@ pub(crate) struct Scratch {
     /// set_config() calls of the statement: name, value, local.
     pub set_config: RefCell<Vec<(String, String, bool)>>,
     pub random_state: Cell<[u64; 2]>,
+    /// Advisory locks of the session; none if it holds none.
+    pub advisory: RefCell<Option<kilndb_storage::LockOwner>>,
 }
 
 pub struct Session {
@@ -275,6 +278,7 @@ impl Session {
             self.instance.log(Severity::Warning, &format!("rollback at the end of a session failed: {e}"));
         }
         self.drop_temporary_objects(runtime);
+        self.scratch.advisory.borrow_mut().take();
     }
 
     pub(crate) fn update_activity(&self, runtime: &dyn Runtime, change: impl FnOnce(&mut crate::client::Activity)) {

@@ -107,11 +107,8 @@ impl Session {
         let control = runtime.control();
         control.cancel_requested.store(false, Ordering::Release);
         let now = self.now();
-        let deadline = match self.settings.statement_timeout_ms {
-            0 => 0,
-            ms => kilndb_base::env::process_monotonic_nanos() + ms * 1_000_000,
-        };
-        control.statement_deadline_nanos.store(deadline, Ordering::Relaxed);
+        control.statement_deadline_nanos.store(deadline_after(self.settings.statement_timeout_ms), Ordering::Relaxed);
+        control.idle_deadline_nanos.store(0, Ordering::Relaxed);
         control.lock_timeout_nanos.store(self.settings.lock_timeout_ms.saturating_mul(1_000_000), Ordering::Relaxed);
         self.update_activity(runtime, |a| {
             a.state = "active";
@@ -132,13 +129,37 @@ impl Session {
             _ => "idle",
         };
         let ended = self.txn.is_none();
+        self.set_idle_deadlines(runtime);
+        let owner = self.scratch.advisory.borrow().as_ref().map(kilndb_storage::LockOwner::id);
         self.update_activity(runtime, |a| {
             if ended {
-                (a.lock_owner, a.xact_start) = (None, None);
+                (a.lock_owner, a.xact_start) = (owner, None);
             }
             a.state = state;
             a.state_change = now;
         });
+    }
+}
+
+impl Session {
+    /// What limits the time until the next statement.
+    fn set_idle_deadlines(&self, runtime: &dyn Runtime) {
+        use std::sync::atomic::Ordering;
+        let control = runtime.control();
+        let in_transaction = self.txn.is_some() || self.in_explicit_failure();
+        if !in_transaction {
+            control.transaction_deadline_nanos.store(0, Ordering::Relaxed);
+        }
+        let limit_ms = if in_transaction { self.settings.idle_in_transaction_timeout_ms } else { self.settings.idle_session_timeout_ms };
+        control.idle_deadline_nanos.store(deadline_after(limit_ms), Ordering::Relaxed);
+    }
+}
+
+/// Monotonic nanoseconds; 0 for no limit.
+pub(super) fn deadline_after(limit_ms: u64) -> u64 {
+    match limit_ms {
+        0 => 0,
+        ms => kilndb_base::env::process_monotonic_nanos().saturating_add(ms.saturating_mul(1_000_000)),
     }
 }
 

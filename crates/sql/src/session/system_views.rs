@@ -7,8 +7,7 @@ use crate::instance::Instance;
 use kilndb_base::park::{Park, ThreadPark, WakeHandle};
 use kilndb_base::{Error, Result};
 use kilndb_syntax::{Node, Script};
-use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 const SYSTEM_VIEWS: &str = include_str!("../../data/system_views.sql");
 
@@ -52,16 +51,7 @@ impl Session {
     /// In template1, in one transaction; nothing if they are there already.
     pub(crate) fn create_system_views(instance: Arc<Instance>) -> Result<()> {
         let park = ThreadPark::new();
-        let control = SessionControl {
-            process_id: 0,
-            secret: Vec::new(),
-            cancel_requested: AtomicBool::new(false),
-            terminate_requested: AtomicBool::new(false),
-            statement_deadline_nanos: AtomicU64::new(0),
-            lock_timeout_nanos: AtomicU64::new(0),
-            wake: park.wake_handle(),
-            activity: Mutex::new(Activity::default()),
-        };
+        let control = SessionControl::new(0, Vec::new(), park.wake_handle(), Activity::default());
         let runtime = StartRuntime { park, control };
         let options = StartupOptions { user: "postgres".to_string(), database: "template1".to_string(), settings: Vec::new() };
         let mut session = Session::connect(instance, options, &runtime)?;

@@ -43,7 +43,14 @@ impl Session {
                 "repeatable read" | "serializable" => Isolation::RepeatableRead,
                 _ => Isolation::ReadCommitted,
             };
-            let txn = self.instance.engine.begin(isolation, runtime.worker());
+            let engine = &self.instance.engine;
+            // A session with locks of its own does not stand in its own way.
+            let txn = match &*self.scratch.advisory.borrow() {
+                Some(session) => engine.begin_for(session, isolation, runtime.worker()),
+                None => engine.begin(isolation, runtime.worker()),
+            };
+            let limit = super::simple::deadline_after(self.settings.transaction_timeout_ms);
+            runtime.control().transaction_deadline_nanos.store(limit, std::sync::atomic::Ordering::Relaxed);
             let (owner, start) = (txn.lock_owner_id(), self.transaction_timestamp);
             self.update_activity(runtime, |a| {
                 a.lock_owner = Some(owner);

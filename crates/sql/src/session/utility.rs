@@ -365,6 +365,7 @@ impl Session {
                 self.prepared.clear();
                 self.settings.reset_all();
                 self.forget_sequences();
+                self.scratch.advisory.borrow_mut().take();
                 self.drop_own_temporary_objects(runtime)?;
                 for (name, value) in self.reported_parameters() {
                     client.parameter_status(&name, &value);

@@ -1,7 +1,7 @@
 //! Rows of the functions behind the system views: exactly the OUT columns that pg_proc tells of them.
 
 use super::environment::StatementHost;
-use super::run::RELATION_LOCK;
+use super::run::{ADVISORY_PAIR_LOCK, RELATION_LOCK};
 use crate::catalog::store::array;
 use crate::settings::{Context, Kind, definitions};
 use kilndb_base::{Error, Oid, Result};
@@ -83,12 +83,18 @@ fn activity(host: &StatementHost<'_>, args: &[Datum]) -> Result<Vec<Vec<Datum>>>
         if only.is_some_and(|pid| pid != control.process_id) {
             continue;
         }
+        let waits_for_lock = control.waits_for_lock.load(std::sync::atomic::Ordering::Relaxed);
         let a = control.activity.lock().unwrap_or_else(|e| e.into_inner()).clone();
         let address = a.client_addr.as_deref().and_then(|t| kilndb_types::io::input(INET, t, -1, &eval).ok());
         let port = match (&address, a.client_port) {
             (Some(_), Some(port)) => Datum::Int4(port),
             (Some(_), None) => Datum::Null,
             (None, _) => Datum::Int4(-1),
+        };
+        let wait = match a.state {
+            "active" if waits_for_lock => Some(("Lock", lock_waited_for(host, a.lock_owner))),
+            "active" => None,
+            _ => Some(("Client", "ClientRead")),
         };
         let null = Datum::Null;
         rows.push(vec![
@@ -98,8 +104,8 @@ fn activity(host: &StatementHost<'_>, args: &[Datum]) -> Result<Vec<Vec<Datum>>>
             Datum::text(&a.application_name),
             Datum::text(a.state),
             Datum::text(&a.query),
-            optional(a.wait_event_type),
-            optional(a.wait_event),
+            optional(wait.map(|(kind, _)| kind)),
+            optional(wait.map(|(_, event)| event)),
             time(a.xact_start),
             time(a.query_start),
             Datum::TimestampTz(a.backend_start),
@@ -128,7 +134,16 @@ fn activity(host: &StatementHost<'_>, args: &[Datum]) -> Result<Vec<Vec<Datum>>>
     Ok(rows)
 }
 
-fn mode_name(mode: LockMode) -> &'static str {
+/// PostgreSQL's name for the kind of lock that the owner waits for.
+fn lock_waited_for(host: &StatementHost<'_>, owner: Option<u64>) -> &'static str {
+    match host.instance.engine.locks_snapshot().iter().find(|l| !l.granted && Some(l.owner) == owner) {
+        Some(lock) if lock.tag.0 == RELATION_LOCK => "relation",
+        Some(_) => "advisory",
+        None => "transactionid",
+    }
+}
+
+pub(super) fn mode_name(mode: LockMode) -> &'static str {
     match mode {
         LockMode::AccessShare => "AccessShareLock",
         LockMode::RowShare => "RowShareLock",
@@ -159,7 +174,7 @@ fn locks(host: &StatementHost<'_>) -> Vec<Vec<Datum>> {
         } else {
             row[7] = Datum::Oid((object >> 32) as Oid);
             row[8] = Datum::Oid(object as u32);
-            row[9] = Datum::Int2(1);
+            row[9] = Datum::Int2(if class == ADVISORY_PAIR_LOCK { 2 } else { 1 });
         }
         row[10] = Datum::text(format!("{}/{}", pid.unwrap_or(0), lock.owner));
         row[11] = pid.map_or(Datum::Null, Datum::Int4);

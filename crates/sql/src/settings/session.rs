@@ -36,6 +36,9 @@ pub struct SessionSettings {
     pub search_path: Vec<String>,
     pub statement_timeout_ms: u64,
     pub lock_timeout_ms: u64,
+    pub transaction_timeout_ms: u64,
+    pub idle_in_transaction_timeout_ms: u64,
+    pub idle_session_timeout_ms: u64,
     pub work_mem_bytes: u64,
     /// work_mem times hash_mem_multiplier.
     pub hash_mem_bytes: u64,
@@ -62,6 +65,9 @@ impl SessionSettings {
             search_path: Vec::new(),
             statement_timeout_ms: 0,
             lock_timeout_ms: 0,
+            transaction_timeout_ms: 0,
+            idle_in_transaction_timeout_ms: 0,
+            idle_session_timeout_ms: 0,
             work_mem_bytes: 0,
             hash_mem_bytes: 0,
             maintenance_work_mem_bytes: 0,
@@ -249,6 +255,9 @@ impl SessionSettings {
         self.search_path = parse_search_path(self.get("search_path").unwrap_or(""));
         self.statement_timeout_ms = self.number("statement_timeout");
         self.lock_timeout_ms = self.number("lock_timeout");
+        self.transaction_timeout_ms = self.number("transaction_timeout");
+        self.idle_in_transaction_timeout_ms = self.number("idle_in_transaction_session_timeout");
+        self.idle_session_timeout_ms = self.number("idle_session_timeout");
         self.work_mem_bytes = self.number("work_mem") * 1024;
         let multiplier = self.get("hash_mem_multiplier").and_then(|v| v.parse::<f64>().ok()).unwrap_or(1.0);
         self.hash_mem_bytes = (self.work_mem_bytes as f64 * multiplier) as u64;

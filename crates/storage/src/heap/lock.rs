@@ -6,7 +6,7 @@
 //!
 //! Must not know: what the row is wanted for.
 
-use super::page::{self as hp, ADDRESS, PIECE};
+use super::page::{self as hp, ADDRESS, KEY_CHANGED, PIECE};
 use crate::api::{Isolation, RowLockMode, WaitPolicy, WriteOptions, WriteOutcome};
 use crate::buffer::WriteGuard;
 use crate::directory::Relation;
@@ -56,11 +56,15 @@ impl Relation {
             };
             let newest = core.newest(word, txn.xid)?;
             let holds = core.own_mode(word, txn.xid)?.is_some();
-            let way = core.rows.in_the_way(key, owner, mode, holds);
+            let mut way = core.rows.in_the_way(key, owner, mode, holds);
             let holder = match newest {
                 Newest::Held { xid, mode: m, .. } if mode_of(m).conflicts(mode) => Some(xid),
                 _ => None,
             };
+            if mode <= RowLockMode::Share && way.shared.is_empty() && holder.is_none() {
+                // As in PostgreSQL, who shares a row waits for those who hold it only, not for those who want it.
+                way.ahead = None;
+            }
             if (holder.is_none() && way.is_clear()) || matches!(newest, Newest::Committed { deleted: true, .. }) {
                 return Ok(Acquired::Free { page, word, newest });
             }
@@ -105,15 +109,26 @@ impl Relation {
         }
     }
     /// What the snapshot and the isolation level say about the newest version. Some: the write is not to be done.
-    pub(super) fn judge(newest: Newest, snapshot: &Snapshot, txn: &Transaction, latest: bool) -> Result<Option<WriteOutcome>> {
+    /// `lock`: the row is only to be locked, in this mode.
+    pub(super) fn judge(
+        newest: Newest,
+        snapshot: &Snapshot,
+        txn: &Transaction,
+        latest: bool,
+        lock: Option<(RowLockMode, u64)>,
+    ) -> Result<Option<WriteOutcome>> {
         Ok(match newest {
             Newest::Own { command, .. } if command >= snapshot.command => Some(WriteOutcome::SelfModified),
             Newest::Own { deleted: true, .. } => Some(WriteOutcome::Deleted),
             Newest::Own { .. } => None,
             Newest::Committed { csn, deleted } => {
                 let newer = csn > snapshot.csn;
+                // Who locks the key does not mind changes of the rest.
+                if newer && !deleted && lock.is_some_and(|(mode, word)| mode == RowLockMode::KeyShare && word & KEY_CHANGED == 0) {
+                    return Ok(None);
+                }
                 if newer && txn.isolation() == Isolation::RepeatableRead {
-                    return Err(serialization(if deleted { "delete" } else { "update" }));
+                    return Err(serialization(if deleted && lock.is_none() { "delete" } else { "update" }));
                 }
                 if deleted {
                     Some(WriteOutcome::Deleted)
@@ -159,7 +174,7 @@ impl Relation {
             Acquired::Skipped => return Ok(WriteOutcome::Skipped),
             Acquired::Free { page, word, newest } => (page, word, newest),
         };
-        let verdict = match Relation::judge(newest, snapshot, txn, options.latest) {
+        let verdict = match Relation::judge(newest, snapshot, txn, options.latest, Some((mode, word))) {
             Ok(v) => v,
             Err(e) => {
                 drop(page);

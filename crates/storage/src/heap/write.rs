@@ -114,7 +114,7 @@ impl Relation {
             Acquired::Skipped => return Ok(Err(WriteOutcome::Skipped)),
             Acquired::Free { page, word, newest } => (page, word, newest),
         };
-        match Relation::judge(newest, snapshot, txn, options.latest) {
+        match Relation::judge(newest, snapshot, txn, options.latest, None) {
             Ok(None) => Ok(Ok((page, word))),
             Ok(Some(WriteOutcome::Changed)) => {
                 self.put_lock(txn, rid, mode, word, &mut page)?;

@@ -96,6 +96,8 @@ impl Entry {
             if self.blockers(owner, mode, i).is_empty() {
                 if let Some((_, _, wake)) = self.queue.remove(i) {
                     self.add(owner, mode);
+                    // From now on it does not wait, though it does not run yet.
+                    waits.done(owner);
                     woken.push(wake);
                 }
                 for (o, m, _) in self.queue.iter().take(i) {
@@ -136,7 +138,7 @@ impl LockTable {
             if wait != WaitPolicy::Wait {
                 return Ok(false);
             }
-            if waits.wait(owner, &blockers) {
+            if waits.wait_for(owner, &blockers, Some((tag, mode))) {
                 return Err(deadlock());
             }
             entry.queue.push_back((owner, mode, park.wake_handle()));
@@ -205,9 +207,12 @@ pub struct LockOwner {
     held: Vec<(LockTag, LockMode)>,
 }
 impl LockOwner {
-    pub(crate) fn new(core: std::sync::Arc<crate::core::Core>) -> LockOwner {
-        let owner = core.new_owner();
+    /// With the number of the session's transaction, for the two not to block each other.
+    pub(crate) fn new(core: std::sync::Arc<crate::core::Core>, owner: u64) -> LockOwner {
         LockOwner { core, owner, held: Vec::new() }
+    }
+    pub fn holds_nothing(&self) -> bool {
+        self.held.is_empty()
     }
     /// Ok(false): NoWait/SkipLocked and not free.
     pub fn lock(&mut self, tag: LockTag, mode: LockMode, wait: WaitPolicy, park: &dyn Park) -> Result<bool> {

@@ -77,6 +77,8 @@ pub struct Transaction {
     pub(crate) worker: usize,
     isolation: Isolation,
     pub(crate) owner: u64,
+    /// The owner's number outlives the transaction.
+    pub(crate) of_session: bool,
     pub(crate) xid: u64,
     pub(crate) command: u32,
     registered: Option<Arc<Registered>>,
@@ -103,6 +105,7 @@ impl Transaction {
             worker,
             isolation,
             owner,
+            of_session: false,
             xid: 0,
             command: 0,
             registered: None,
@@ -121,7 +124,7 @@ impl Transaction {
             body: Vec::new(),
         }
     }
-    pub(crate) fn isolation(&self) -> Isolation {
+    pub fn isolation(&self) -> Isolation {
         self.isolation
     }
     /// The number that `Engine::locks_snapshot` shows.
@@ -318,6 +321,9 @@ impl Transaction {
     }
     fn finish(&mut self) {
         self.release_locks(0, 0);
+        if self.of_session {
+            self.core.waits.rows_released(self.owner);
+        }
         if let Some(r) = self.registered.take() {
             self.unflushed = self.unflushed.max(r.unflushed.load(Relaxed));
         }

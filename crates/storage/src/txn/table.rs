@@ -87,6 +87,11 @@ impl XidTable {
     pub fn has_ended(&self, xid: u64) -> bool {
         xid < self.oldest.load(Acquire) || self.status(xid) != Status::InProgress
     }
+    /// The transaction in progress of an owner, if it has an id. Looks at all: for error messages.
+    pub fn running(&self, owner: u64) -> Option<u64> {
+        let all = self.oldest.load(Acquire)..self.next.load(SeqCst);
+        all.into_iter().find(|xid| self.owner(*xid) == owner && self.status(*xid) == Status::InProgress)
+    }
     pub fn owner(&self, xid: u64) -> u64 {
         self.word(xid, OWNER).load(Relaxed)
     }

@@ -1,0 +1,116 @@
+//! Advisory locks, and the words of a deadlock.
+
+use super::environment::StatementHost;
+use super::run::{ADVISORY_LOCK, ADVISORY_PAIR_LOCK, RELATION_LOCK};
+use super::{Session, views};
+use crate::exec::CallEnv;
+use kilndb_base::{Error, Result, Severity, sqlstate};
+use kilndb_storage::{LockMode, LockTag, WaitPolicy, Waiting};
+use kilndb_types::Datum;
+use std::fmt::Write;
+
+fn integer(d: Option<&Datum>) -> i64 {
+    match d {
+        Some(Datum::Int4(v)) => i64::from(*v),
+        Some(Datum::Int8(v)) => *v,
+        _ => 0,
+    }
+}
+
+fn tag(host: &StatementHost<'_>, args: &[Datum]) -> LockTag {
+    let (class, key) = match args {
+        [key] => (ADVISORY_LOCK, integer(Some(key)) as u64),
+        _ => {
+            let half = |d: Option<&Datum>| u64::from(integer(d) as u32);
+            (ADVISORY_PAIR_LOCK, (half(args.first()) << 32) | half(args.get(1)))
+        }
+    };
+    LockTag(class, u64::from(host.database().oid), key)
+}
+
+pub(super) fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<'_>) -> Result<Datum> {
+    let mode = if name.ends_with("_shared") { LockMode::Share } else { LockMode::Exclusive };
+    if name == "pg_advisory_unlock_all" {
+        host.scratch.advisory.borrow_mut().take();
+        return Ok(Datum::text(""));
+    }
+    if name.starts_with("pg_advisory_unlock") {
+        return Ok(Datum::Bool(unlock(host, tag(host, args), mode)));
+    }
+    let attempt = name.starts_with("pg_try");
+    let wait = if attempt { WaitPolicy::NoWait } else { WaitPolicy::Wait };
+    let granted = if name.contains("_xact_") {
+        env.txn.lock(tag(host, args), mode, wait, env.park)
+    } else {
+        lock_for_session(host, tag(host, args), mode, wait, env)
+    };
+    let granted = match granted {
+        Err(e) if attempt && e.sqlstate() == sqlstate::LOCK_NOT_AVAILABLE => false,
+        other => other?,
+    };
+    Ok(if attempt { Datum::Bool(granted) } else { Datum::text("") })
+}
+
+fn lock_for_session(host: &StatementHost<'_>, tag: LockTag, mode: LockMode, wait: WaitPolicy, env: &mut CallEnv<'_>) -> Result<bool> {
+    // Taken out meanwhile: nothing stays borrowed while the session waits.
+    let held = host.scratch.advisory.borrow_mut().take();
+    let mut session = held.unwrap_or_else(|| env.engine.lock_owner_of(env.txn));
+    let granted = session.lock(tag, mode, wait, env.park);
+    if !session.holds_nothing() {
+        *host.scratch.advisory.borrow_mut() = Some(session);
+    }
+    granted
+}
+
+fn unlock(host: &StatementHost<'_>, tag: LockTag, mode: LockMode) -> bool {
+    let mut advisory = host.scratch.advisory.borrow_mut();
+    let unlocked = advisory.as_mut().is_some_and(|session| session.unlock(tag, mode));
+    if advisory.as_ref().is_some_and(kilndb_storage::LockOwner::holds_nothing) {
+        *advisory = None;
+    }
+    if !unlocked {
+        let warning = format!("you don't own a lock of type {}", views::mode_name(mode));
+        host.scratch.notices.borrow_mut().push(Error::notice(sqlstate::WARNING, Severity::Warning, warning));
+    }
+    unlocked
+}
+
+impl Session {
+    /// Adds what only the session knows: who waits for whom in a deadlock.
+    pub fn explain_error(&self, e: Error) -> Error {
+        if e.sqlstate() != sqlstate::DEADLOCK_DETECTED || e.0.detail.is_some() {
+            return e;
+        }
+        let Some(txn) = &self.txn else { return e };
+        let cycle = self.instance.engine.take_deadlock(txn.lock_owner_id());
+        let sessions = self.instance.sessions().all();
+        let process = |owner: u64| {
+            let is_owner = |a: &crate::client::Activity| a.lock_owner == Some(owner);
+            sessions.iter().find(|c| is_owner(&c.activity.lock().unwrap_or_else(|e| e.into_inner()))).map_or(0, |c| c.process_id)
+        };
+        let mut detail = String::new();
+        for (waiting, xid) in cycle {
+            let line_break = if detail.is_empty() { "" } else { "\n" };
+            let _ = write!(
+                detail,
+                "{line_break}Process {} waits for {}; blocked by process {}.",
+                process(waiting.owner),
+                what(&waiting, xid),
+                process(waiting.blocker)
+            );
+        }
+        if detail.is_empty() { e } else { e.with_detail(detail).with_hint("See server log for query details.") }
+    }
+}
+
+fn what(waiting: &Waiting, xid: Option<u64>) -> String {
+    let Some((LockTag(class, database, object), mode)) = waiting.wanted else {
+        return format!("ShareLock on transaction {}", xid.unwrap_or(0));
+    };
+    let mode = views::mode_name(mode);
+    if class == RELATION_LOCK {
+        return format!("{mode} on relation {object} of database {database}");
+    }
+    let keys = if class == ADVISORY_PAIR_LOCK { 2 } else { 1 };
+    format!("{mode} on advisory lock [{database},{},{},{keys}]", object >> 32, object as u32)
+}
