@@ -128,7 +128,7 @@ impl ModifyState {
     }
 
     fn inserted(&mut self, m: &ModifyPlan, input: &[Datum], values: &[Datum], rid: RowId, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-        if let Some((n, _)) = write::insert_entries(m, values, rid, None, rt, cx)? {
+        if let Some((n, _)) = write::insert_entries(m, values, rid, None, &mut self.queue.twins, rt, cx)? {
             return Err(write::duplicate(m, n, values, rt, cx));
         }
         self.queue.child_row(m, values);
@@ -177,6 +177,14 @@ impl ModifyState {
     fn upsert(&mut self, m: &ModifyPlan, input: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         let values = Self::new_row(m, input, rt, cx)?;
         let arbiters = Self::arbiters(m);
+        if let Some(p) = arbiters.iter().map(|n| &m.indexes[*n]).find(|p| p.index.deferrable) {
+            return Err(Error::new(
+                sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "ON CONFLICT does not support deferrable unique constraints/exclusion constraints as arbiters",
+            )
+            .with_table(m.table.schema_name.clone(), m.table.name.clone())
+            .with_constraint(p.index.name.clone()));
+        }
         loop {
             cx.park.checkpoint()?;
             let mut found = None;
@@ -202,7 +210,7 @@ impl ModifyState {
                     let savepoint = cx.txn.savepoint();
                     write::encode(m, &values, &mut self.bytes)?;
                     let rid = m.heap.insert(cx.txn, &self.bytes)?;
-                    match write::insert_entries(m, &values, rid, None, rt, cx)? {
+                    match write::insert_entries(m, &values, rid, None, &mut self.queue.twins, rt, cx)? {
                         None => {
                             self.queue.child_row(m, &values);
                             self.touched.insert(rid);
@@ -300,7 +308,7 @@ impl ModifyState {
             return Ok(outcome);
         }
         if born.contains(&true)
-            && let Some((n, _)) = write::insert_entries(m, new, rid, Some(&born), rt, cx)?
+            && let Some((n, _)) = write::insert_entries(m, new, rid, Some(&born), &mut self.queue.twins, rt, cx)?
         {
             return Err(write::duplicate(m, n, new, rt, cx));
         }
