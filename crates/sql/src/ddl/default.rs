@@ -5,36 +5,62 @@
 //! 2. The default of a serial column names its sequence by OID, so that renaming or moving the sequence keeps it working.
 
 use super::Session;
-use crate::bind::ir::{Expr, ExprKind};
+use crate::bind::ir::{Expr, ExprKind, Query};
 use crate::catalog::ids::*;
 use crate::catalog::{CatalogView, Table};
 use crate::client::Runtime;
+use crate::session::environment::StatementHost;
 use kilndb_base::{Error, Oid, Result, sqlstate};
-use kilndb_types::{Datum, oids};
+use kilndb_types::{Datum, Host, oids};
 use std::sync::Arc;
 
 /// nextval(regclass).
 const NEXTVAL: Oid = 1574;
 
-/// Relations that regclass constants of an expression name, each once.
-pub(super) fn relations_named(e: &Expr, out: &mut Vec<Oid>) {
-    if let ExprKind::Const(Datum::Oid(oid)) = &e.kind
-        && e.ty == oids::REGCLASS
-        && super::is_user_object(*oid)
-        && !out.contains(oid)
-    {
-        out.push(*oid);
+/// The relation that a regclass constant names.
+fn relation_named(e: &Expr, host: &StatementHost<'_>) -> Option<Oid> {
+    if e.ty != oids::REGCLASS {
+        return None;
     }
-    e.for_children(&mut |child| relations_named(child, out));
+    match &e.kind {
+        ExprKind::Const(Datum::Oid(oid)) => Some(*oid),
+        // Not looked up yet: names mean what the search path says when the expression runs.
+        ExprKind::Cast { arg, .. } => match &arg.kind {
+            ExprKind::Const(Datum::Text(text)) if arg.ty == oids::UNKNOWN => host.reg_input(oids::REGCLASS, text).ok(),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Relations that regclass constants of an expression name, each once.
+pub(super) fn relations_named(e: &Expr, host: &StatementHost<'_>, out: &mut Vec<Oid>) {
+    if let Some(oid) = relation_named(e, host)
+        && super::is_user_object(oid)
+        && !out.contains(&oid)
+    {
+        out.push(oid);
+    }
+    e.for_children(&mut |child| relations_named(child, host, out));
+}
+
+/// As [`relations_named`], of all expressions of a query.
+pub(super) fn relations_in_query(q: &Query, host: &StatementHost<'_>, out: &mut Vec<Oid>) {
+    fn within(e: &Expr, host: &StatementHost<'_>, out: &mut Vec<Oid>) {
+        relations_named(e, host, out);
+        if let ExprKind::SubLink(s) = &e.kind {
+            relations_in_query(&s.query, host, out);
+        }
+        e.for_children(&mut |child| within(child, host, out));
+    }
+    q.for_exprs(&mut |e| within(e, host, out));
+    q.for_subqueries(&mut |s| relations_in_query(s, host, out));
 }
 
 /// `nextval('name')` with the name as an OID.
-fn by_oid(e: &Expr) -> Option<String> {
+fn by_oid(e: &Expr, host: &StatementHost<'_>) -> Option<String> {
     match &e.kind {
-        ExprKind::Func(f) if f.oid == NEXTVAL => match f.args.first().map(|a| &a.kind) {
-            Some(ExprKind::Const(Datum::Oid(oid))) => Some(nextval_of(*oid)),
-            _ => None,
-        },
+        ExprKind::Func(f) if f.oid == NEXTVAL => f.args.first().and_then(|a| relation_named(a, host)).map(nextval_of),
         _ => None,
     }
 }
@@ -52,8 +78,8 @@ impl Session {
             runtime.on_large_stack(&mut || {
                 found = crate::bind::bind_expression(sql, Some(&table), &host.reader, None).map(|bound| {
                     let mut used = Vec::new();
-                    relations_named(&bound.expr, &mut used);
-                    (used, by_oid(&bound.expr))
+                    relations_named(&bound.expr, host, &mut used);
+                    (used, by_oid(&bound.expr, host))
                 });
             });
             found
