@@ -146,6 +146,7 @@ impl Binder<'_> {
             Place::Values => return Ok(()),
             Place::Returning => "RETURNING",
             Place::UpdateSource => "UPDATE",
+            Place::CopyWhere => "COPY FROM WHERE conditions",
             _ => return Ok(()),
         };
         self.err(sqlstate::FEATURE_NOT_SUPPORTED, format!("set-returning functions are not allowed in {what}"), loc)
