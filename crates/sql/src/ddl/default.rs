@@ -82,7 +82,11 @@ impl Session {
                     (used, by_oid(&bound.expr, host))
                 });
             });
-            found
+            // Positions are of the expression's text, not of the statement's.
+            found.map_err(|mut e| {
+                e.0.position = None;
+                e
+            })
         })?;
         let stored = stored.unwrap_or_else(|| sql.to_string());
         self.write_catalog(runtime, |w| {

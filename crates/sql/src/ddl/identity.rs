@@ -82,7 +82,10 @@ impl Session {
         }
         self.update_attribute(table.oid, column.attnum, runtime, |row| row.set("attidentity", Datum::Char(0)))?;
         match column.identity_sequence {
-            Some(sequence) => self.drop_table_by_oid(sequence, runtime),
+            Some(sequence) => {
+                let sequence = self.table_by_oid(sequence, runtime)?;
+                self.drop_relation(&sequence, false, &[], runtime)
+            }
             None => Ok(()),
         }
     }
