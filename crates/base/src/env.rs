@@ -28,6 +28,8 @@ pub trait File: Send + Sync {
 pub enum Open {
     /// Fails if the file is missing.
     Existing,
+    /// As `Existing`, for reading alone; does not wait for the other end of a pipe.
+    ReadOnly,
     /// Makes the file if it is missing.
     Create,
     /// Makes the file, or empties it.
@@ -99,11 +101,14 @@ impl Env for OsEnv {
         std::thread::Builder::new().name(name.to_string()).stack_size(THREAD_STACK_BYTES).spawn(body)
     }
     fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {
+        use std::os::unix::fs::OpenOptionsExt;
+        let makes = matches!(how, Open::Create | Open::Truncate);
         let file = std::fs::OpenOptions::new()
             .read(true)
-            .write(true)
-            .create(how != Open::Existing)
+            .write(how != Open::ReadOnly)
+            .create(makes)
             .truncate(how == Open::Truncate)
+            .custom_flags(if how == Open::ReadOnly { libc::O_NONBLOCK } else { 0 })
             .open(path)?;
         Ok(Arc::new(OsFile(file)))
     }

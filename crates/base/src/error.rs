@@ -143,6 +143,8 @@ pub mod sqlstate {
         CANNOT_CONNECT_NOW = "57P03";
         IDLE_SESSION_TIMEOUT = "57P05";
         IO_ERROR = "58030";
+        UNDEFINED_FILE = "58P01";
+        DUPLICATE_FILE = "58P02";
         CONFIG_FILE_ERROR = "F0000";
         INTERNAL_ERROR = "XX000";
         DATA_CORRUPTED = "XX001";

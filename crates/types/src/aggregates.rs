@@ -4,6 +4,7 @@
 //! 1. NULL arguments come in and are skipped here where SQL says so.
 //! 2. Integers are summed exactly (i128), numerics as numerics, floats as PostgreSQL does (Youngs-Cramer).
 
+use crate::functions::limits;
 use crate::functions::get;
 use crate::numeric::Numeric;
 use crate::{Array, Datum, EvalContext, Interval, key, oids::*};
@@ -368,18 +369,18 @@ impl Accumulator for StringAgg {
         match (first(args), args.get(1)) {
             (Datum::Text(v), sep) => match &mut self.text {
                 Some(t) => {
-                    if let Some(Datum::Text(sep)) = sep {
-                        t.push_str(sep);
-                    }
+                    let sep = if let Some(Datum::Text(sep)) = sep { sep } else { "" };
+                    limits::room(t.len(), sep.len() + v.len())?;
+                    t.push_str(sep);
                     t.push_str(v);
                 }
                 None => self.text = Some(v.to_string()),
             },
             (Datum::Bytea(v), sep) => match &mut self.bytes {
                 Some(t) => {
-                    if let Some(Datum::Bytea(sep)) = sep {
-                        t.extend_from_slice(sep);
-                    }
+                    let sep: &[u8] = if let Some(Datum::Bytea(sep)) = sep { sep } else { &[] };
+                    limits::room(t.len(), sep.len() + v.len())?;
+                    t.extend_from_slice(sep);
                     t.extend_from_slice(v);
                 }
                 None => self.bytes = Some(v.to_vec()),

@@ -31,6 +31,7 @@ impl Binder<'_> {
             Place::Values => Some("VALUES"),
             Place::Returning => Some("RETURNING"),
             Place::UpdateSource => Some("UPDATE"),
+            Place::CopyWhere => Some("COPY FROM WHERE conditions"),
             _ => None,
         };
         if scope.place == Place::From {

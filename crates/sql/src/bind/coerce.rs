@@ -265,6 +265,12 @@ impl Binder<'_> {
         {
             typmod = t.typmod;
         }
+        // How an interval is read depends on its fields: a number without a unit is one of the last of them.
+        if let (oids::INTERVAL, true, ExprKind::Const(kilndb_types::Datum::Text(text))) = (base, typmod >= 0 && expr.ty == oids::UNKNOWN, &expr.kind) {
+            let mut e = self.literal_typmod(text, base, typmod, expr.loc)?;
+            (e.ty, e.typmod) = (to, typmod);
+            return Ok(Ok(e));
+        }
         let e = self.coerce(expr, to, context)?;
         Ok(Ok(self.apply_typmod(e, base, typmod, explicit)?))
     }

@@ -65,15 +65,20 @@ pub(crate) fn with_context<R>(catalog: &dyn CatalogView, f: impl FnOnce(&EvalCon
 impl Binder<'_> {
     /// The literal `text` as a value of type `ty`.
     pub(crate) fn literal(&self, text: &str, ty: Oid, loc: i32) -> Result<Expr> {
+        self.literal_typmod(text, ty, -1, loc)
+    }
+
+    /// As [`Binder::literal`], with the type modifier that the type's input function gets to see.
+    pub(crate) fn literal_typmod(&self, text: &str, ty: Oid, typmod: i32, loc: i32) -> Result<Expr> {
         if matches!(ty, oids::TEXT | oids::VARCHAR | oids::UNKNOWN | oids::CSTRING) {
             return Ok(Expr::new(ExprKind::Const(Datum::text(text)), ty).at(loc));
         }
         if settings_free(ty) {
-            let value = with_context(self.catalog, |cx| io::input(ty, text, -1, cx)).map_err(|e| self.at(e, loc))?;
+            let value = with_context(self.catalog, |cx| io::input(ty, text, typmod, cx)).map_err(|e| self.at(e, loc))?;
             return Ok(Expr::new(ExprKind::Const(value), ty).at(loc));
         }
         if let Some(eval) = self.eval {
-            let value = io::input(ty, text, -1, eval).map_err(|e| self.at(e, loc))?;
+            let value = io::input(ty, text, typmod, eval).map_err(|e| self.at(e, loc))?;
             return Ok(Expr::new(ExprKind::Const(value), ty).at(loc));
         }
         let inner = Expr::new(ExprKind::Const(Datum::text(text)), oids::UNKNOWN).at(loc);

@@ -155,6 +155,7 @@ impl Binder<'_> {
             on_conflict: None,
             merge: Vec::new(),
             returning: Vec::new(),
+            row_filter: None,
             indexes: Vec::new(),
         }
     }

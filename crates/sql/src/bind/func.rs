@@ -96,14 +96,16 @@ impl Binder<'_> {
             }
             _ => {}
         }
+        let first_type = args.first().map(|a| a.ty);
         let (args, ty) = self.call_arguments(&candidate, args, loc)?;
         if kind == b'f' {
             let info = &candidate.info;
-            // pg_typeof: what the binder knows, whatever the value.
+            // pg_typeof: what the binder knows, whatever the value; a literal is of no type yet.
             if info.oid == 1619
-                && let Some(argument) = args.first()
+                && let (Some(argument), Some(first)) = (args.first(), first_type)
             {
-                return Ok(Expr::new(ExprKind::Const(kilndb_types::Datum::Oid(argument.ty)), ty).at(loc));
+                let shown = if first == oids::UNKNOWN { first } else { argument.ty };
+                return Ok(Expr::new(ExprKind::Const(kilndb_types::Datum::Oid(shown)), ty).at(loc));
             }
             if info.returns_set {
                 self.check_srf_place(scope, loc)?;
@@ -146,6 +148,7 @@ impl Binder<'_> {
             Place::Values => return Ok(()),
             Place::Returning => "RETURNING",
             Place::UpdateSource => "UPDATE",
+            Place::CopyWhere => "COPY FROM WHERE conditions",
             _ => return Ok(()),
         };
         self.err(sqlstate::FEATURE_NOT_SUPPORTED, format!("set-returning functions are not allowed in {what}"), loc)

@@ -461,6 +461,8 @@ pub struct Dml {
     pub on_conflict: Option<OnConflict>,
     pub merge: Vec<MergeAction>,
     pub returning: Vec<Target>,
+    /// COPY FROM … WHERE, over `new_rel`: other rows are left out.
+    pub row_filter: Option<Expr>,
     /// Index predicates and expressions over `new_rel`, by index OID.
     pub indexes: Vec<BoundIndex>,
 }
@@ -488,7 +490,27 @@ pub struct ExplainOptions {
     pub timing: bool,
     pub summary: bool,
     pub buffers: bool,
-    pub json: bool,
+    pub format: ExplainFormat,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ExplainFormat {
+    #[default]
+    Text,
+    Json,
+    Yaml,
+    Xml,
+}
+
+impl ExplainFormat {
+    /// Type of the result's column.
+    pub fn type_oid(self) -> Oid {
+        match self {
+            ExplainFormat::Json => kilndb_types::oids::JSON,
+            ExplainFormat::Xml => kilndb_types::oids::XML,
+            _ => kilndb_types::oids::TEXT,
+        }
+    }
 }
 
 impl Expr {

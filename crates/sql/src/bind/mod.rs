@@ -183,9 +183,10 @@ fn explain_options(binder: &Binder<'_>, x: &kilndb_syntax::nodes::ExplainStmt) -
             }
             "serialize" => {}
             "format" => match text.as_str() {
-                "text" => o.json = false,
-                "json" => o.json = true,
-                "xml" | "yaml" => return Err(Error::unsupported(format!("EXPLAIN (FORMAT {text})"))),
+                "text" => o.format = ExplainFormat::Text,
+                "json" => o.format = ExplainFormat::Json,
+                "yaml" => o.format = ExplainFormat::Yaml,
+                "xml" => o.format = ExplainFormat::Xml,
                 _ => {
                     return binder.err(
                         sqlstate::INVALID_PARAMETER_VALUE,
@@ -227,6 +228,27 @@ pub struct BoundExpression {
     pub expr: Expr,
     /// The table's columns are `ColId { rel, att: attnum }`.
     pub rel: u32,
+}
+
+/// The condition of COPY FROM … WHERE over a table's row, whose columns are those of relation `rel`.
+pub fn bind_row_filter(node: Node<'_>, source: &Arc<str>, table: &Arc<Table>, rel: u32, catalog: &dyn CatalogView) -> Result<Option<Expr>> {
+    let binder = Binder::new(catalog, source.clone(), Vec::new());
+    let mut scope = Scope { place: scope::Place::CopyWhere, ..Scope::new(None) };
+    scope.items.push(scope::NsItem::of_table(rel, table, &table.name));
+    let filter = binder.bind_condition(node, &scope, "WHERE")?;
+    let mut used = Vec::new();
+    filter.iter().for_each(|e| e.columns(&mut used));
+    for c in used {
+        if c.att < 0 {
+            return Err(Error::new(sqlstate::INVALID_COLUMN_REFERENCE, "system columns are not supported in COPY FROM WHERE conditions"));
+        }
+        let column = usize::try_from(c.att - 1).ok().and_then(|i| table.columns.get(i)).filter(|c| c.generated != 0);
+        if let Some(column) = column {
+            return Err(Error::new(sqlstate::INVALID_COLUMN_REFERENCE, "generated columns are not supported in COPY FROM WHERE conditions")
+                .with_detail(format!("Column \"{}\" is a generated column.", column.name)));
+        }
+    }
+    Ok(filter)
 }
 
 /// Binds expression text over `table`. `target`: coerce the result by assignment rules.

@@ -96,6 +96,7 @@ pub enum Place {
     Target,
     OrderBy,
     UpdateSource,
+    CopyWhere,
 }
 
 pub struct Scope<'p> {

@@ -385,6 +385,9 @@ impl Dml {
         for t in &mut self.returning {
             t.expr.rewrite(f)?;
         }
+        if let Some(e) = &mut self.row_filter {
+            e.rewrite(f)?;
+        }
         if let Some(OnConflict { update: Some(u), .. }) = &mut self.on_conflict {
             for a in &mut u.assignments {
                 a.expr.rewrite(f)?;

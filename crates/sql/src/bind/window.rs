@@ -144,6 +144,7 @@ impl Binder<'_> {
             Place::Values => Some("VALUES"),
             Place::Returning => Some("RETURNING"),
             Place::UpdateSource => Some("UPDATE"),
+            Place::CopyWhere => Some("COPY FROM WHERE conditions"),
             Place::From => Some("functions in FROM"),
             _ => None,
         };

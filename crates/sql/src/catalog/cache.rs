@@ -256,17 +256,21 @@ impl CatalogReader<'_> {
         Ok(columns)
     }
 
-    /// The sequence that depends internally on a column (an identity column's), or automatically (a serial's).
+    /// The sequence that depends internally on a column (an identity column's), or else automatically (a serial's).
     pub fn owned_sequence(&self, table: Oid, attnum: i16) -> Result<Option<Oid>> {
         let key = [Datum::Oid(PG_CLASS), Datum::Oid(table), Datum::Int4(i32::from(attnum))];
         let rows = self.store().lookup(PG_DEPEND, PG_DEPEND_REFERENCE_INDEX, &key, &self.snapshot)?;
-        for row in rows.iter().filter(|r| r.oid("classid") == PG_CLASS) {
+        let mut owned = None;
+        for row in rows.iter().filter(|r| r.oid("classid") == PG_CLASS && b"ai".contains(&r.char("deptype"))) {
             let object = row.oid("objid");
             if self.class_row(object)?.is_some_and(|c| c.char("relkind") == b'S') {
-                return Ok(Some(object));
+                if row.char("deptype") == b'i' {
+                    return Ok(Some(object));
+                }
+                owned = owned.or(Some(object));
             }
         }
-        Ok(None)
+        Ok(owned)
     }
 
     fn load_view(&self, oid: Oid) -> Result<Option<String>> {
@@ -326,7 +330,9 @@ impl CatalogReader<'_> {
             primary: row.bool("indisprimary"),
             nulls_not_distinct: row.bool("indnullsnotdistinct"),
             is_constraint: constraint.is_some(),
-            deferrable: constraint.is_some_and(|c| c.bool("condeferrable")),
+            constraint: constraint.as_ref().map_or(0, |c| c.oid("oid")),
+            deferrable: constraint.as_ref().is_some_and(|c| c.bool("condeferrable")),
+            initially_deferred: constraint.is_some_and(|c| c.bool("condeferred")),
             keys,
             include: attnums.iter().skip(key_count).map(|n| *n as i16).collect(),
             predicate_sql: row.text("indpred").map(str::to_string),
@@ -478,7 +484,9 @@ impl CatalogReader<'_> {
                 primary: index.primary,
                 nulls_not_distinct: false,
                 is_constraint: index.unique,
+                constraint: 0,
                 deferrable: false,
+                initially_deferred: false,
                 keys: keys.collect(),
                 include: Vec::new(),
                 predicate_sql: None,

@@ -80,7 +80,10 @@ pub struct Index {
     pub nulls_not_distinct: bool,
     /// Backs a constraint: its name in error messages is the index's.
     pub is_constraint: bool,
+    /// The constraint that it backs, or 0.
+    pub constraint: Oid,
     pub deferrable: bool,
+    pub initially_deferred: bool,
     pub keys: Vec<IndexKey>,
     /// INCLUDE columns (attnums); not stored in the key, kept for the definition.
     pub include: Vec<i16>,

@@ -4,6 +4,7 @@
 //! 1. Rows go through the same checks, defaults and index maintenance as INSERT's ([`crate::exec::CopyTarget`]).
 //! 2. An error tells the line: `COPY table, line n, column c: "value"`.
 
+mod file;
 mod options;
 mod read;
 mod write;
@@ -27,7 +28,7 @@ impl Session {
         let options = CopyOptions::parse(s)?;
         let count = if s.is_from {
             self.refuse_if_read_only("COPY FROM")?;
-            self.copy_from(s, &options, runtime, client)?
+            self.copy_from(s, statement, &options, runtime, client)?
         } else {
             self.copy_to(s, statement, &options, runtime, client)?
         };
@@ -53,6 +54,29 @@ impl Session {
                 Err(if s.is_from { e } else { e.with_hint("Try the COPY (SELECT ...) TO variant.") })
             }
         }
+    }
+}
+
+/// Where COPY's bytes come from: the client, or a file of the server.
+pub(super) trait Input {
+    /// Appends the next piece; false at the end.
+    fn read(&mut self, data: &mut Vec<u8>) -> Result<bool>;
+}
+
+/// Where they go.
+pub(super) trait Output {
+    fn write(&mut self, data: &[u8]) -> Result<()>;
+}
+
+impl Input for &mut dyn Client {
+    fn read(&mut self, data: &mut Vec<u8>) -> Result<bool> {
+        self.copy_in_read(data)
+    }
+}
+
+impl Output for &mut dyn Client {
+    fn write(&mut self, data: &[u8]) -> Result<()> {
+        self.copy_out_data(data)
     }
 }
 

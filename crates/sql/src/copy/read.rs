@@ -1,21 +1,24 @@
 //! COPY FROM: bytes from the client into rows for the executor's INSERT.
 
-use super::{CopyOptions, Format, copy_columns};
+use super::{CopyOptions, Format, Input, copy_columns};
 use crate::catalog::{Column, Table};
 use crate::client::{Client, Runtime};
 use crate::exec::{Batch, RowSource};
 use crate::session::Session;
 use crate::session::run::SinkMaker;
 use kilndb_base::{Error, Result, sqlstate};
-use kilndb_syntax::{Node, nodes};
+use kilndb_syntax::{Statement, nodes};
 use kilndb_types::{Datum, EvalContext, io};
 use std::sync::Arc;
 
 /// Rows handed to the executor at once.
 const BATCH_ROWS: usize = 1000;
 
+/// Bytes that a line may have: PostgreSQL's limit of an allocation.
+const LONGEST_LINE: usize = 0x3fff_ffff;
+
 struct CopySource<'a> {
-    client: &'a mut dyn Client,
+    input: &'a mut dyn Input,
     options: &'a CopyOptions,
     table: Arc<Table>,
     columns: Vec<Column>,
@@ -60,7 +63,10 @@ impl CopySource<'_> {
             self.data.drain(..self.at);
             self.at = 0;
         }
-        if !self.client.copy_in_read(&mut self.data)? {
+        if self.data.len() > LONGEST_LINE {
+            return Err(Error::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, format!("string buffer exceeds maximum allowed length ({LONGEST_LINE} bytes)")));
+        }
+        if !self.input.read(&mut self.data)? {
             self.end_of_data = true;
             return Ok(false);
         }
@@ -401,13 +407,7 @@ impl RowSource for CopySource<'_> {
 }
 
 impl Session {
-    pub(super) fn copy_from(&mut self, s: &nodes::CopyStmt, options: &CopyOptions, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<u64> {
-        if s.filename().is_some() {
-            return Err(Error::unsupported("COPY from a file of the server is not supported: use \\copy or STDIN"));
-        }
-        if !matches!(s.where_clause(), Node::None) {
-            return Err(Error::unsupported("COPY FROM … WHERE is not supported"));
-        }
+    pub(super) fn copy_from(&mut self, s: &nodes::CopyStmt, statement: &Statement, options: &CopyOptions, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<u64> {
         let table = self.copy_table(s, runtime)?;
         self.is_writable_table(&table)?;
         let columns = copy_columns(&table, &crate::ddl::strings(s.attlist()))?;
@@ -417,13 +417,23 @@ impl Session {
             let attnums: Vec<i16> = columns.iter().map(|c| c.attnum).collect();
             let mut plan = Err(Error::internal("a COPY was not planned"));
             runtime.on_large_stack(&mut || {
-                plan = crate::plan::plan_row_source(&table, &attnums, &host.reader, &self.instance.engine);
+                plan = crate::plan::plan_row_source(&table, &attnums, (s.where_clause(), statement.source()), &host.reader, &self.instance.engine);
             });
             plan?
         };
-        client.copy_in_begin(options.format == Format::Binary, columns.len())?;
+        let mut client = client;
+        let mut file = match s.filename() {
+            Some(name) => Some(self.copy_input_file(name)?),
+            None => None,
+        };
+        if file.is_none() {
+            client.copy_in_begin(options.format == Format::Binary, columns.len())?;
+        }
         let mut source = CopySource {
-            client,
+            input: match &mut file {
+                Some(file) => file,
+                None => &mut client,
+            },
             options,
             table,
             columns,

@@ -1,17 +1,19 @@
 //! COPY TO.
 
-use super::{CopyOptions, Format, copy_columns};
+use super::{CopyOptions, Format, Output, copy_columns};
 use crate::client::{Client, Runtime};
 use crate::exec::RowSink;
+use crate::plan::Plan;
 use crate::session::Session;
 use crate::session::run::{SinkMaker, column_types};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_syntax::{Node, Statement, nodes};
 use kilndb_types::{Datum, EvalContext, io};
+use std::sync::Arc;
 
 /// What a [`CopySink`] is made of; the settings it formats with come from the running statement.
 pub(crate) struct CopyParts<'a> {
-    client: &'a mut dyn Client,
+    output: &'a mut dyn Output,
     options: &'a CopyOptions,
     columns: Vec<(Oid, i32)>,
     names: Vec<String>,
@@ -25,7 +27,7 @@ pub(crate) trait SinkParts {
 impl SinkParts for CopyParts<'_> {
     fn sink<'s>(&'s mut self, eval: EvalContext<'s>) -> Box<dyn RowSink + 's> {
         Box::new(CopySink {
-            client: &mut *self.client,
+            output: &mut *self.output,
             options: self.options,
             columns: self.columns.clone(),
             names: self.names.clone(),
@@ -38,7 +40,7 @@ impl SinkParts for CopyParts<'_> {
 
 /// Formats rows and hands them to the client.
 pub(crate) struct CopySink<'a> {
-    client: &'a mut dyn Client,
+    output: &'a mut dyn Output,
     options: &'a CopyOptions,
     columns: Vec<(Oid, i32)>,
     names: Vec<String>,
@@ -127,7 +129,7 @@ impl RowSink for CopySink<'_> {
             }
             self.line.push(b'\n');
         }
-        self.client.copy_out_data(&self.line)
+        self.output.write(&self.line)
     }
 }
 
@@ -135,9 +137,6 @@ const BINARY_HEADER: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
 
 impl Session {
     pub(super) fn copy_to(&mut self, s: &nodes::CopyStmt, statement: &Statement, options: &CopyOptions, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<u64> {
-        if s.filename().is_some() {
-            return Err(Error::unsupported("COPY to a file of the server is not supported: use \\copy or STDOUT"));
-        }
         let plan = match s.query() {
             Node::None => {
                 let table = self.copy_table(s, runtime)?;
@@ -156,9 +155,23 @@ impl Session {
         }
         let columns = column_types(&plan);
         let names: Vec<String> = plan.columns.iter().map(|c| c.name.clone()).collect();
+        if let Some(name) = s.filename() {
+            let mut file = self.copy_output_file(name)?;
+            let rows = self.copy_rows(&plan, CopyParts { output: &mut file, options, columns, names }, runtime)?;
+            file.finish()?;
+            return Ok(rows);
+        }
+        let mut client = client;
         client.copy_out_begin(options.format == Format::Binary, columns.len());
+        let rows = self.copy_rows(&plan, CopyParts { output: &mut client, options, columns, names }, runtime)?;
+        client.copy_out_end();
+        Ok(rows)
+    }
+
+    fn copy_rows(&mut self, plan: &Arc<Plan>, mut parts: CopyParts<'_>, runtime: &dyn Runtime) -> Result<u64> {
+        let (options, names) = (parts.options, &parts.names);
         if options.format == Format::Binary {
-            client.copy_out_data(BINARY_HEADER)?;
+            parts.output.write(BINARY_HEADER)?;
         } else if options.header {
             let mut line = Vec::new();
             for (i, name) in names.iter().enumerate() {
@@ -171,16 +184,12 @@ impl Session {
                 }
             }
             line.push(b'\n');
-            client.copy_out_data(&line)?;
+            parts.output.write(&line)?;
         }
-        let parts = CopyParts { client, options, columns, names };
-        let mut parts = parts;
-        let rows = self.run_to_sink(&plan, &[], runtime, SinkMaker::Copy(&mut parts))?.rows;
-        let client = parts.client;
+        let rows = self.run_to_sink(plan, &[], runtime, SinkMaker::Copy(&mut parts))?.rows;
         if options.format == Format::Binary {
-            client.copy_out_data(&(-1i16).to_be_bytes())?;
+            parts.output.write(&(-1i16).to_be_bytes())?;
         }
-        client.copy_out_end();
         Ok(rows)
     }
 }

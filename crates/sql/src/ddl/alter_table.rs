@@ -48,19 +48,11 @@ impl Session {
                 let attnum = column_of(table, name)?.attnum;
                 self.set_not_null(table, &[attnum], runtime)
             }
-            A::AT_DropNotNull => {
-                let column = column_of(table, name)?;
-                if table.indexes.iter().any(|i| i.primary && i.keys.iter().any(|k| k.attnum == column.attnum)) {
-                    return Err(Error::new(sqlstate::INVALID_TABLE_DEFINITION, format!("column \"{name}\" is in a primary key")));
-                }
-                self.update_attribute(table.oid, column.attnum, runtime, |row| row.set("attnotnull", Datum::Bool(false)))
-            }
+            A::AT_DropNotNull => self.drop_not_null(table, name, runtime),
             A::AT_AlterColumnType => self.alter_type(table, c, source, runtime),
             A::AT_AddConstraint => match c.def() {
                 Node::Constraint(constraint) if constraint.contype == kilndb_syntax::raw::ConstrType::CONSTR_NOTNULL => {
-                    let names: Vec<String> = super::strings(constraint.keys()).iter().map(|s| s.to_string()).collect();
-                    let columns = super::constraint::column_numbers(table, &names, "key")?;
-                    self.set_not_null(table, &columns, runtime)
+                    self.add_not_null_constraint(table, constraint, runtime)
                 }
                 Node::Constraint(constraint) => self.add_constraint(table.oid, constraint, None, &[], source, runtime),
                 _ => Err(Error::internal("ADD CONSTRAINT without a constraint")),
@@ -84,9 +76,9 @@ impl Session {
             }
             A::AT_SetTableSpace => Err(Error::unsupported("tablespaces are not supported")),
             A::AT_SetLogged | A::AT_SetUnLogged => Err(Error::unsupported("ALTER TABLE … SET LOGGED | UNLOGGED is not supported yet")),
-            A::AT_AddIdentity | A::AT_SetIdentity | A::AT_DropIdentity => {
-                Err(Error::unsupported("ALTER COLUMN … IDENTITY is not supported yet"))
-            }
+            A::AT_AddIdentity => self.add_identity(table, name, c.def(), source, runtime),
+            A::AT_SetIdentity => self.set_identity(table, name, c.def(), source, runtime),
+            A::AT_DropIdentity => self.drop_identity(table, name, c.missing_ok, runtime),
             A::AT_AttachPartition | A::AT_DetachPartition | A::AT_DetachPartitionFinalize => {
                 Err(Error::unsupported("partitioned tables are not supported"))
             }
@@ -148,7 +140,7 @@ impl Session {
         }
         let table = self.table_by_oid(table.oid, runtime)?;
         if not_null {
-            self.set_not_null(&table, &[attnum], runtime)?;
+            self.add_not_null(&table, attnum, &column.not_null_clause, runtime)?;
         }
         let mut all: Vec<&nodes::Constraint> = Vec::new();
         for constraint in definition.constraints() {
@@ -224,13 +216,18 @@ impl Session {
         for check in table.checks.iter().filter(|c| mentions(&c.sql)) {
             self.delete_constraint(check.oid, runtime)?;
         }
+        if let Some(row) = self.not_null_row(table, attnum)? {
+            self.delete_constraint(row.oid("oid"), runtime)?;
+        }
+        self.delete_defaults(table.oid, Some(attnum), runtime)?;
+        let owner = format!("column {name} of table {}", self.shown_name(table, runtime)?);
         for row in self.dependents(PG_CLASS, table.oid, i32::from(attnum))? {
-            if b"ai".contains(&row.char("deptype")) {
-                self.drop_table_by_oid(row.oid("objid"), runtime)?;
+            if b"ai".contains(&row.char("deptype")) && row.oid("classid") == PG_CLASS {
+                let owned = self.table_by_oid(row.oid("objid"), runtime)?;
+                self.drop_owned(&owned, cascade, &[], &owner, runtime)?;
             }
         }
         self.refuse_if_viewed(table, name)?;
-        self.delete_rows(PG_ATTRDEF, PG_ATTRDEF_ADRELID_ADNUM_INDEX, &[Datum::Oid(table.oid), Datum::Int2(attnum)], runtime)?;
         self.update_attribute(table.oid, attnum, runtime, |row| {
             row.set("attisdropped", Datum::Bool(true));
             row.set("attnotnull", Datum::Bool(false));
@@ -240,36 +237,11 @@ impl Session {
     }
 
     fn refuse_if_viewed(&mut self, table: &Table, column: &str) -> Result<()> {
-        let viewed = self.dependents(PG_CLASS, table.oid, 0)?.iter().any(|r| r.char("deptype") == b'n');
+        let viewed = self.dependents(PG_CLASS, table.oid, 0)?.iter().any(|r| r.char("deptype") == b'n' && r.oid("classid") == PG_CLASS);
         if viewed {
             return Err(Error::unsupported(format!("cannot drop column \"{column}\" of a table that a view uses, which is not supported")));
         }
         Ok(())
-    }
-
-    fn alter_default(&mut self, table: &Arc<Table>, name: &str, def: Node<'_>, runtime: &dyn Runtime) -> Result<()> {
-        let column = column_of(table, name)?.clone();
-        if column.generated != 0 {
-            return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("column \"{name}\" of relation \"{}\" is a generated column", table.name)));
-        }
-        if column.identity != 0 {
-            return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("column \"{name}\" of relation \"{}\" is an identity column", table.name)));
-        }
-        let key = [Datum::Oid(table.oid), Datum::Int2(column.attnum)];
-        self.delete_rows(PG_ATTRDEF, PG_ATTRDEF_ADRELID_ADNUM_INDEX, &key, runtime)?;
-        let has_default = !matches!(def, Node::None);
-        if has_default {
-            let sql = self.expression_text(def, runtime)?;
-            self.with_catalog(runtime, |host| {
-                let mut bound = Ok(());
-                runtime.on_large_stack(&mut || {
-                    bound = crate::bind::bind_expression(&sql, None, &host.reader, Some((column.type_oid, column.typmod))).map(|_| ());
-                });
-                bound
-            })?;
-            self.insert_default(table.oid, column.attnum, &sql, runtime)?;
-        }
-        self.update_attribute(table.oid, column.attnum, runtime, |row| row.set("atthasdef", Datum::Bool(has_default)))
     }
 
     /// Rewrites the table with the column's new type.
@@ -413,6 +385,9 @@ impl Session {
                 self.remove_index(found.oid, found.storage, runtime)?;
             }
         }
+        if row.char("contype") == b'n' {
+            self.release_not_null(table, row, runtime)?;
+        }
         self.delete_constraint(row.oid("oid"), runtime)
     }
 
@@ -420,6 +395,10 @@ impl Session {
         if let Some(check) = table.checks.iter().find(|c| c.name == name) {
             self.validate_check(table, name, &check.sql.clone(), runtime)?;
             return self.update_row(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, check.oid, runtime, |row| row.set("convalidated", Datum::Bool(true)));
+        }
+        let rows = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])?;
+        if let Some(row) = rows.iter().find(|r| r.text("conname") == Some(name) && r.char("contype") == b'n') {
+            return self.validate_not_null(table, row, runtime);
         }
         let key = table.foreign_keys.iter().find(|k| k.name == name).cloned().ok_or_else(|| {
             Error::new(sqlstate::UNDEFINED_OBJECT, format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name))
@@ -446,7 +425,7 @@ impl Session {
     }
 }
 
-fn column_of<'t>(table: &'t Table, name: &str) -> Result<&'t crate::catalog::Column> {
+pub(super) fn column_of<'t>(table: &'t Table, name: &str) -> Result<&'t crate::catalog::Column> {
     table.columns.iter().find(|c| !c.dropped && c.name == name).ok_or_else(|| {
         Error::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{name}\" of relation \"{}\" does not exist", table.name))
     })

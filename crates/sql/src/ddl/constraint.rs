@@ -109,14 +109,11 @@ impl Session {
                 format!("multiple primary keys for table \"{}\" are not allowed", table.name),
             ));
         }
-        if c.deferrable {
-            return Err(Error::unsupported("deferrable unique constraints are not supported yet"));
-        }
         if c.without_overlaps {
             return Err(Error::unsupported("WITHOUT OVERLAPS is not supported"));
         }
         if let Some(index) = c.indexname() {
-            return self.adopt_index(table, c, index, primary, runtime);
+            return self.adopt_index(table, c, index, primary, deferral, runtime);
         }
         let names: Vec<String> = match column {
             Some(column) => vec![column.to_string()],
@@ -167,7 +164,7 @@ impl Session {
     }
 
     /// ADD CONSTRAINT … USING INDEX.
-    fn adopt_index(&mut self, table: &Arc<Table>, c: &nodes::Constraint, index: &str, primary: bool, runtime: &dyn Runtime) -> Result<()> {
+    fn adopt_index(&mut self, table: &Arc<Table>, c: &nodes::Constraint, index: &str, primary: bool, deferral: Deferral, runtime: &dyn Runtime) -> Result<()> {
         let found = table.indexes.iter().find(|i| i.name == index).cloned().ok_or_else(|| {
             Error::new(sqlstate::UNDEFINED_OBJECT, format!("index \"{index}\" does not exist"))
         })?;
@@ -184,6 +181,9 @@ impl Session {
             self.set_not_null(table, &columns, runtime)?;
             self.update_row(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, found.oid, runtime, |row| row.set("indisprimary", Datum::Bool(true)))?;
         }
+        if deferral.deferrable {
+            self.update_row(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, found.oid, runtime, |row| row.set("indimmediate", Datum::Bool(false)))?;
+        }
         if name != index {
             self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, found.oid, runtime, |row| row.set("relname", Datum::text(&name)))?;
         }
@@ -193,8 +193,8 @@ impl Session {
             table,
             columns: &columns,
             index: found.oid,
-            deferrable: c.deferrable,
-            deferred: c.initdeferred,
+            deferrable: deferral.deferrable,
+            deferred: deferral.deferred,
             validated: true,
             no_inherit: true,
             expression: None,
@@ -353,17 +353,25 @@ impl Session {
             let primary = target.indexes.iter().find(|i| i.primary).ok_or_else(|| {
                 Error::new(sqlstate::UNDEFINED_OBJECT, format!("there is no primary key for referenced table \"{}\"", target.name))
             })?;
+            if primary.deferrable {
+                return Err(deferrable_target("primary key", target));
+            }
             return Ok((primary.keys.iter().map(|k| k.attnum).collect(), primary.oid));
         }
         let columns = column_numbers(target, &names, "foreign key constraint")?;
         let mut wanted = columns.clone();
         wanted.sort_unstable();
-        for index in target.indexes.iter().filter(|i| i.unique && i.predicate_sql.is_none() && !i.deferrable) {
+        let mut deferrable = false;
+        for index in target.indexes.iter().filter(|i| i.unique && i.predicate_sql.is_none()) {
             let mut keys: Vec<i16> = index.keys.iter().map(|k| k.attnum).collect();
             keys.sort_unstable();
-            if keys == wanted {
+            if keys == wanted && !index.deferrable {
                 return Ok((columns, index.oid));
             }
+            deferrable |= keys == wanted;
+        }
+        if deferrable {
+            return Err(deferrable_target("unique constraint", target));
         }
         Err(Error::new(
             sqlstate::INVALID_FOREIGN_KEY,
@@ -488,7 +496,7 @@ impl Session {
         Err(Error::internal("no free name"))
     }
 
-    fn free_constraint_name(&mut self, table: &Table, columns: &[String], suffix: &str, taken: &[&str], runtime: &dyn Runtime) -> Result<String> {
+    pub(super) fn free_constraint_name(&mut self, table: &Table, columns: &[String], suffix: &str, taken: &[&str], runtime: &dyn Runtime) -> Result<String> {
         let known = self.with_catalog(runtime, |host| host.reader.constraints_of(table.oid))?;
         for number in 0.. {
             let label = if number == 0 { suffix.to_string() } else { format!("{suffix}{number}") };
@@ -500,31 +508,15 @@ impl Session {
         Err(Error::internal("no free name"))
     }
 
-    pub(super) fn set_not_null(&mut self, table: &Arc<Table>, columns: &[i16], runtime: &dyn Runtime) -> Result<()> {
-        for attnum in columns {
-            let column = &table.columns[*attnum as usize - 1];
-            if column.not_null {
-                continue;
-            }
-            let quoted = crate::catalog::format_type::quote_identifier(&column.name);
-            let sql = format!("SELECT 1 FROM {} WHERE {quoted} IS NULL LIMIT 1", self.qualified_name(table));
-            if !self.query(&sql, runtime)?.is_empty() {
-                return Err(Error::new(
-                    sqlstate::NOT_NULL_VIOLATION,
-                    format!("column \"{}\" of relation \"{}\" contains null values", column.name, table.name),
-                )
-                .with_table(&table.schema_name, &table.name)
-                .with_column(&column.name));
-            }
-            self.update_attribute(table.oid, *attnum, runtime, |row| row.set("attnotnull", Datum::Bool(true)))?;
-        }
-        Ok(())
-    }
-
     pub(super) fn qualified_name(&self, table: &Table) -> String {
         let quote = crate::catalog::format_type::quote_identifier;
         format!("{}.{}", quote(&table.schema_name), quote(&table.name))
     }
+}
+
+fn deferrable_target(what: &str, target: &Table) -> Error {
+    let message = format!("cannot use a deferrable {what} for referenced table \"{}\"", target.name);
+    Error::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
 }
 
 pub(super) fn column_numbers(table: &Table, names: &[String], what: &str) -> Result<Vec<i16>> {

@@ -1,6 +1,8 @@
 //! CREATE TABLE: columns, types, defaults, then constraints.
 
 use super::Session;
+use super::like::{Likes, NewPlace};
+use super::not_null::NotNullClause;
 use crate::catalog::builtin::BUILTINS;
 use crate::catalog::ids::*;
 use crate::catalog::{CatalogView, TypeInfo};
@@ -21,6 +23,8 @@ pub(crate) struct NewColumn {
     pub typmod: i32,
     pub collation: Oid,
     pub not_null: bool,
+    /// Name and attributes of its NOT NULL constraint.
+    pub not_null_clause: NotNullClause,
     /// Default or generation expression as SQL.
     pub default_sql: Option<String>,
     pub identity: u8,
@@ -70,6 +74,7 @@ impl Session {
         }
         let mut columns = Vec::new();
         let mut constraints: Vec<(&nodes::Constraint, Option<String>)> = Vec::new();
+        let mut likes = Likes::default();
         for element in s.table_elts() {
             match element {
                 Node::ColumnDef(c) => {
@@ -86,20 +91,26 @@ impl Session {
                     columns.push(column);
                 }
                 Node::Constraint(c) => constraints.push((c, None)),
-                Node::TableLikeClause(like) => self.like_columns(like, &mut columns, runtime)?,
+                Node::TableLikeClause(like) => likes.add(self, like, &mut columns, &NewPlace { table: &name, schema, persistence }, runtime)?,
                 _ => return Err(Error::unsupported("this element of CREATE TABLE is not supported")),
             }
         }
-        mark_not_null(&mut columns, &constraints)?;
+        mark_not_null(&name, &mut columns, &constraints)?;
         let options = self.storage_options(s.options())?;
         let new = NewTable { name: name.clone(), schema, kind: b'r', persistence, columns, options };
         let oid = self.insert_table(&new, runtime)?;
         self.own_sequences(oid, &new, runtime)?;
-        for pass in [C::CONSTR_PRIMARY, C::CONSTR_UNIQUE, C::CONSTR_CHECK, C::CONSTR_FOREIGN, C::CONSTR_EXCLUSION] {
+        for pass in [C::CONSTR_CHECK, C::CONSTR_NOTNULL, C::CONSTR_PRIMARY, C::CONSTR_UNIQUE, C::CONSTR_FOREIGN, C::CONSTR_EXCLUSION] {
+            if pass == C::CONSTR_NOTNULL {
+                likes.copy_checks(self, oid, runtime)?;
+                self.insert_not_nulls(oid, &new.columns, runtime)?;
+                continue;
+            }
             for (constraint, column) in constraints.iter().filter(|(c, _)| c.contype == pass) {
                 self.add_constraint(oid, constraint, column.as_deref(), &constraints_of(&constraints), source, runtime)?;
             }
         }
+        likes.copy_rest(self, oid, runtime)?;
         match s.oncommit {
             OnCommitAction::ONCOMMIT_DROP => self.on_commit.push((oid, OnCommit::Drop)),
             OnCommitAction::ONCOMMIT_DELETE_ROWS => self.on_commit.push((oid, OnCommit::DeleteRows)),
@@ -137,15 +148,16 @@ impl Session {
             Some("smallserial" | "serial2") => Some(oids::INT2),
             _ => None,
         };
+        super::identity::check_column_clauses(c, table, serial.is_some(), source)?;
         let mut column = NewColumn { name: name.clone(), typmod: -1, ..NewColumn::default() };
         if let Some(type_oid) = serial {
             if t.array_bounds().len() > 0 {
                 return Err(Error::unsupported("array of serial is not implemented"));
             }
-            let (sequence, qualified) = self.column_sequence(table, &name, schema, type_oid, persistence, &[], runtime)?;
+            let sequence = self.column_sequence(table, &name, schema, type_oid, persistence, (&[], source), runtime)?;
             column.type_oid = type_oid;
             column.not_null = true;
-            column.default_sql = Some(format!("nextval('{}'::regclass)", qualified.replace('\'', "''")));
+            column.default_sql = Some(super::default::nextval_of(sequence));
             column.sequence = Some(sequence);
         } else {
             (column.type_oid, column.typmod) = self.resolve_type(t, source, runtime)?;
@@ -171,26 +183,20 @@ impl Session {
     #[allow(clippy::too_many_arguments)]
     fn column_constraint(&mut self, column: &mut NewColumn, k: &nodes::Constraint, table: &str, schema: Oid, persistence: u8, source: &Arc<str>, runtime: &dyn Runtime) -> Result<()> {
         match k.contype {
-            C::CONSTR_NOTNULL => column.not_null = true,
+            C::CONSTR_NOTNULL => {
+                column.not_null = true;
+                merge_clause(&mut column.not_null_clause, NotNullClause::of(k))?;
+            }
             C::CONSTR_DEFAULT => {
-                if column.default_sql.is_some() {
-                    let message = format!("multiple default values specified for column \"{}\" of table \"{table}\"", column.name);
-                    return Err(Error::new(sqlstate::SYNTAX_ERROR, message));
-                }
                 let sql = self.expression_text(k.raw_expr(), runtime)?;
-                self.check_default(&sql, column, runtime)?;
+                self.check_default(&sql, &column.name, (column.type_oid, column.typmod), runtime)?;
                 column.default_sql = Some(sql);
             }
             C::CONSTR_IDENTITY => {
-                if !matches!(column.type_oid, oids::INT2 | oids::INT4 | oids::INT8) {
-                    return Err(Error::new(
-                        sqlstate::INVALID_PARAMETER_VALUE,
-                        "identity column type must be smallint, integer, or bigint",
-                    ));
-                }
+                super::identity::identity_type(column.type_oid)?;
                 let options: Vec<Node<'_>> = k.options().iter().collect();
                 let name = column.name.clone();
-                let (sequence, _) = self.column_sequence(table, &name, schema, column.type_oid, persistence, &options, runtime)?;
+                let sequence = self.column_sequence(table, &name, schema, column.type_oid, persistence, (&options, source), runtime)?;
                 column.identity = k.generated_when as u8;
                 column.not_null = true;
                 column.sequence = Some(sequence);
@@ -208,25 +214,6 @@ impl Session {
         Ok(())
     }
 
-    /// The default must fit the column.
-    fn check_default(&mut self, sql: &str, column: &NewColumn, runtime: &dyn Runtime) -> Result<()> {
-        let (type_oid, typmod, name) = (column.type_oid, column.typmod, column.name.clone());
-        self.with_catalog(runtime, |host| {
-            let mut bound = Ok(());
-            runtime.on_large_stack(&mut || {
-                bound = crate::bind::bind_expression(sql, None, &host.reader, Some((type_oid, typmod))).map(|_| ());
-            });
-            bound.map_err(|mut e| {
-                e.0.position = None;
-                if e.sqlstate() == sqlstate::DATATYPE_MISMATCH {
-                    e.0.message = format!("column \"{name}\" is of type {} but default {}", host.reader.format_type(type_oid, -1), e.message().split(" but should").next().unwrap_or(""));
-                    e = e.with_hint("You will need to rewrite or cast the expression.");
-                }
-                e
-            })
-        })
-    }
-
     pub(crate) fn type_info(&mut self, oid: Oid, runtime: &dyn Runtime) -> Result<Arc<TypeInfo>> {
         let found = self.with_catalog(runtime, |host| host.reader.type_by_oid(oid))?;
         found.ok_or_else(|| Error::internal(format!("type {oid} does not exist")))
@@ -241,29 +228,15 @@ impl Session {
         })
     }
 
-    fn like_columns(&mut self, like: &nodes::TableLikeClause, columns: &mut Vec<NewColumn>, runtime: &dyn Runtime) -> Result<()> {
-        const DEFAULTS: u32 = 1 << 3;
-        const GENERATED: u32 = 1 << 4;
-        const IDENTITY: u32 = 1 << 5;
-        const INDEXES: u32 = 1 << 6;
-        let r = like.relation().ok_or_else(|| Error::internal("LIKE without a table"))?;
-        let table = self.relation_of(r, runtime)?;
-        if like.options & INDEXES != 0 || like.options & IDENTITY != 0 {
-            return Err(Error::unsupported("LIKE … INCLUDING INDEXES, IDENTITY or ALL is not supported"));
-        }
-        for c in table.columns.iter().filter(|c| !c.dropped) {
-            let keep = if c.generated != 0 { like.options & GENERATED != 0 } else { like.options & DEFAULTS != 0 };
-            columns.push(NewColumn {
-                name: c.name.clone(),
-                type_oid: c.type_oid,
-                typmod: c.typmod,
-                collation: c.collation,
-                not_null: c.not_null,
-                default_sql: c.default_sql.clone().filter(|_| keep),
-                identity: 0,
-                generated: if keep { c.generated } else { 0 },
-                sequence: None,
-            });
+    fn insert_not_nulls(&mut self, table: Oid, columns: &[NewColumn], runtime: &dyn Runtime) -> Result<()> {
+        let table = self.table_by_oid(table, runtime)?;
+        // Names that were chosen come first: the others get names that are free.
+        for named in [true, false] {
+            for (i, column) in columns.iter().enumerate() {
+                if column.not_null && column.not_null_clause.name.is_some() == named {
+                    self.insert_not_null(&table, i as i16 + 1, &column.not_null_clause, runtime)?;
+                }
+            }
         }
         Ok(())
     }
@@ -347,22 +320,6 @@ impl Session {
         Ok(self.instance.engine.create_relation(txn, kind, storage_persistence(persistence))?.id())
     }
 
-    pub(super) fn insert_default(&mut self, table: Oid, attnum: i16, sql: &str, runtime: &dyn Runtime) -> Result<()> {
-        let oid = self.instance.next_oid()?;
-        self.write_catalog(runtime, |w| {
-            w.insert(
-                PG_ATTRDEF,
-                &[
-                    ("oid", Datum::Oid(oid)),
-                    ("adrelid", Datum::Oid(table)),
-                    ("adnum", Datum::Int2(attnum)),
-                    ("adbin", Datum::text(sql)),
-                ],
-            )?;
-            Ok(())
-        })
-    }
-
     /// Ties serial and identity columns' sequences to their columns.
     pub(super) fn own_sequences(&mut self, table: Oid, new: &NewTable, runtime: &dyn Runtime) -> Result<()> {
         for (i, column) in new.columns.iter().enumerate() {
@@ -379,8 +336,20 @@ fn constraints_of<'a>(all: &[(&'a nodes::Constraint, Option<String>)]) -> Vec<&'
     all.iter().map(|(c, _)| *c).collect()
 }
 
+/// Two clauses for one column: they may not have different names.
+fn merge_clause(known: &mut NotNullClause, other: NotNullClause) -> Result<()> {
+    if let (Some(a), Some(b)) = (&known.name, &other.name)
+        && a != b
+    {
+        return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("conflicting not-null constraint names \"{a}\" and \"{b}\"")));
+    }
+    known.name = other.name.or(known.name.take());
+    known.no_inherit |= other.no_inherit;
+    Ok(())
+}
+
 /// Columns of primary keys and table-level NOT NULL constraints may not be null.
-fn mark_not_null(columns: &mut [NewColumn], constraints: &[(&nodes::Constraint, Option<String>)]) -> Result<()> {
+fn mark_not_null(table: &str, columns: &mut [NewColumn], constraints: &[(&nodes::Constraint, Option<String>)]) -> Result<()> {
     for (constraint, column) in constraints {
         let keys: Vec<String> = match (constraint.contype, column) {
             (C::CONSTR_PRIMARY, Some(column)) => vec![column.clone()],
@@ -390,9 +359,16 @@ fn mark_not_null(columns: &mut [NewColumn], constraints: &[(&nodes::Constraint, 
         for key in keys {
             let found = columns.iter_mut().find(|c| c.name == key);
             let found = found.ok_or_else(|| {
-                Error::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{key}\" named in key does not exist"))
+                let message = match constraint.contype {
+                    C::CONSTR_NOTNULL => format!("column \"{key}\" of relation \"{table}\" does not exist"),
+                    _ => format!("column \"{key}\" named in key does not exist"),
+                };
+                Error::new(sqlstate::UNDEFINED_COLUMN, message)
             })?;
             found.not_null = true;
+            if constraint.contype == C::CONSTR_NOTNULL {
+                merge_clause(&mut found.not_null_clause, NotNullClause::of(constraint))?;
+            }
         }
     }
     Ok(())

@@ -11,6 +11,19 @@ use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
 use std::sync::Arc;
 
+/// What needs an object that is to go.
+struct Blocker {
+    /// As messages call it.
+    text: String,
+    dependent: Dependent,
+}
+
+enum Dependent {
+    Relation(Oid),
+    /// Table and column.
+    Default(Oid, i16),
+}
+
 impl Session {
     pub(super) fn drop_objects(&mut self, s: &nodes::DropStmt, runtime: &dyn Runtime) -> Result<String> {
         let cascade = s.behavior == DropBehavior::DROP_CASCADE;
@@ -38,6 +51,9 @@ impl Session {
         for target in &targets {
             // An earlier one of the list may have taken it along.
             if self.with_catalog(runtime, |host| host.reader.table_by_oid(target.oid))?.is_some() {
+                if target.kind == TableKind::Sequence {
+                    self.refuse_identity_sequence(target, runtime)?;
+                }
                 self.drop_relation(target, cascade, &together, runtime)?;
             }
         }
@@ -119,7 +135,7 @@ impl Session {
             self.remove_dependencies((PG_CONSTRAINT, constraint.oid("oid")), None, runtime)?;
             self.write_catalog(runtime, |w| w.delete(&constraint))?;
         }
-        self.delete_rows(PG_ATTRDEF, PG_ATTRDEF_ADRELID_ADNUM_INDEX, &[Datum::Oid(table.oid)], runtime)?;
+        self.delete_defaults(table.oid, None, runtime)?;
         match table.kind {
             TableKind::View => self.delete_rows(PG_REWRITE, PG_REWRITE_REL_RULENAME_INDEX, &[Datum::Oid(table.oid)], runtime)?,
             TableKind::Sequence => {
@@ -138,28 +154,39 @@ impl Session {
         Ok(())
     }
 
-    /// Views, foreign keys and owned sequences.
+    /// Views, defaults that call a sequence, foreign keys and owned sequences.
     fn drop_dependents(&mut self, table: &Arc<Table>, cascade: bool, together: &[Oid], runtime: &dyn Runtime) -> Result<()> {
-        let mut blockers: Vec<(String, Oid)> = Vec::new();
+        let mut blockers: Vec<Blocker> = Vec::new();
         let word = super::kind_word(table.kind);
+        let shown = self.shown_name(table, runtime)?;
+        let going: Vec<Oid> = together.iter().copied().chain([table.oid]).collect();
         for row in self.dependents(PG_CLASS, table.oid, 0)? {
             let dependent = row.oid("objid");
-            match row.char("deptype") {
+            match (row.oid("classid"), row.char("deptype")) {
                 // Owned sequences go with their column.
-                b'a' | b'i' => {
+                (PG_CLASS, b'a' | b'i') => {
                     if let Some(owned) = self.with_catalog(runtime, |host| host.reader.table_by_oid(dependent))? {
-                        self.drop_relation(&owned, cascade, together, runtime)?;
+                        self.drop_owned(&owned, cascade, &going, &format!("{word} {shown}"), runtime)?;
                     }
                 }
-                _ if together.contains(&dependent) => {}
-                _ => {
+                (PG_CLASS, _) if !going.contains(&dependent) => {
                     if let Some(view) = self.with_catalog(runtime, |host| host.reader.table_by_oid(dependent))? {
-                        let line = format!("{} {}", super::kind_word(view.kind), view.name);
-                        if !blockers.iter().any(|(known, _)| *known == line) {
-                            blockers.push((line, dependent));
+                        let text = format!("{} {}", super::kind_word(view.kind), self.shown_name(&view, runtime)?);
+                        if !blockers.iter().any(|b| b.text == text) {
+                            blockers.push(Blocker { text, dependent: Dependent::Relation(dependent) });
                         }
                     }
                 }
+                (PG_ATTRDEF, b'n') => {
+                    if let Some((owner, attnum)) = self.default_owner(dependent, runtime)?
+                        && !going.contains(&owner.oid)
+                    {
+                        let column = owner.columns.get(attnum as usize - 1).map_or("", |c| c.name.as_str());
+                        let text = format!("default value for column {column} of table {}", self.shown_name(&owner, runtime)?);
+                        blockers.push(Blocker { text, dependent: Dependent::Default(owner.oid, attnum) });
+                    }
+                }
+                _ => {}
             }
         }
         let mut keys = Vec::new();
@@ -168,33 +195,47 @@ impl Session {
             keys.push((key.clone(), other));
         }
         if !cascade {
-            let mut lines: Vec<String> = blockers.iter().map(|(line, _)| format!("{line} depends on {word} {}", table.name)).collect();
+            let mut lines: Vec<String> = blockers.iter().map(|b| format!("{} depends on {word} {shown}", b.text)).collect();
             lines.extend(keys.iter().filter(|(k, _)| !together.contains(&k.table)).map(|(k, other)| {
-                format!("constraint {} on table {} depends on {word} {}", k.name, other.name, table.name)
+                format!("constraint {} on table {} depends on {word} {shown}", k.name, other.name)
             }));
             if !lines.is_empty() {
                 return Err(Error::new(
                     sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
-                    format!("cannot drop {word} {} because other objects depend on it", table.name),
+                    format!("cannot drop {word} {shown} because other objects depend on it"),
                 )
                 .with_detail(lines.join("\n"))
                 .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
             }
         } else {
-            let mut lines: Vec<String> = blockers.iter().map(|(line, _)| line.clone()).collect();
+            let mut lines: Vec<String> = blockers.iter().map(|b| b.text.clone()).collect();
             lines.extend(keys.iter().filter(|(k, _)| !together.contains(&k.table)).map(|(k, other)| format!("constraint {} on table {}", k.name, other.name)));
             self.tell_cascade(&lines);
         }
-        for (key, other) in &keys {
+        for (key, _) in &keys {
             self.delete_constraint(key.oid, runtime)?;
-            let _ = other;
         }
-        for (_, oid) in blockers {
-            if let Some(view) = self.with_catalog(runtime, |host| host.reader.table_by_oid(oid))? {
-                self.drop_relation(&view, true, together, runtime)?;
+        for blocker in blockers {
+            match blocker.dependent {
+                Dependent::Default(table, attnum) => self.drop_default(table, attnum, runtime)?,
+                Dependent::Relation(oid) => {
+                    if let Some(view) = self.with_catalog(runtime, |host| host.reader.table_by_oid(oid))? {
+                        self.drop_relation(&view, true, together, runtime)?;
+                    }
+                }
             }
         }
         Ok(())
+    }
+
+    /// A sequence that goes with what owns it: an error speaks of the owner.
+    pub(super) fn drop_owned(&mut self, owned: &Arc<Table>, cascade: bool, going: &[Oid], owner: &str, runtime: &dyn Runtime) -> Result<()> {
+        self.drop_relation(owned, cascade, going, runtime).map_err(|mut e| {
+            if e.sqlstate() == sqlstate::DEPENDENT_OBJECTS_STILL_EXIST {
+                e.0.message = format!("cannot drop {owner} because other objects depend on it");
+            }
+            e
+        })
     }
 
     pub(super) fn tell_cascade(&mut self, lines: &[String]) {

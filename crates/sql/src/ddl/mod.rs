@@ -11,10 +11,14 @@ mod comment;
 mod constraint;
 mod create_table;
 mod database;
+mod default;
 mod depend;
 mod drop;
+mod identity;
 mod index;
 mod key_sort;
+mod like;
+mod not_null;
 mod reindex;
 mod role;
 mod schema;
@@ -53,8 +57,8 @@ impl Session {
             Node::CreateTableAsStmt(s) => self.create_table_as(s, &source, runtime),
             Node::SelectStmt(s) => self.select_into(s, node, &source, runtime),
             Node::IndexStmt(s) => self.create_index(s, &source, runtime).map(|()| "CREATE INDEX".to_string()),
-            Node::CreateSeqStmt(s) => self.create_sequence(s, runtime).map(|()| "CREATE SEQUENCE".to_string()),
-            Node::AlterSeqStmt(s) => self.alter_sequence(s, runtime).map(|()| "ALTER SEQUENCE".to_string()),
+            Node::CreateSeqStmt(s) => self.create_sequence(s, &source, runtime).map(|()| "CREATE SEQUENCE".to_string()),
+            Node::AlterSeqStmt(s) => self.alter_sequence(s, &source, runtime).map(|()| "ALTER SEQUENCE".to_string()),
             Node::CreateSchemaStmt(s) => self.create_schema(s, statement, runtime, client).map(|()| "CREATE SCHEMA".to_string()),
             Node::ViewStmt(s) => self.create_view(s, &source, runtime).map(|()| "CREATE VIEW".to_string()),
             Node::CreatedbStmt(s) => self.create_database(s, runtime).map(|()| "CREATE DATABASE".to_string()),

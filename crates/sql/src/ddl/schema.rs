@@ -169,7 +169,7 @@ impl Session {
             || table.indexes.iter().any(|i| {
                 i.predicate_sql.as_deref().is_some_and(mentions) || i.keys.iter().any(|k| k.expression_sql.as_deref().is_some_and(mentions))
             });
-        let viewed = self.dependents(PG_CLASS, table.oid, 0)?.iter().any(|r| r.char("deptype") == b'n');
+        let viewed = self.dependents(PG_CLASS, table.oid, 0)?.iter().any(|r| r.char("deptype") == b'n' && r.oid("classid") == PG_CLASS);
         if used || viewed {
             let by = if used { "an expression" } else { "a view" };
             return Err(Error::unsupported(format!("cannot {what} column \"{column}\": it may be used by {by} of this table, which is not supported")));
@@ -201,6 +201,7 @@ impl Session {
             return Err(Error::unsupported("ALTER … SET SCHEMA is supported for tables, views, sequences and indexes only"));
         };
         let table = self.relation_of(r, runtime)?;
+        self.refuse_owned_sequence(&table, runtime)?;
         let (schema, _) = self.creation_schema(s.newschema(), false, runtime)?;
         self.name_is_taken(schema, &table.name, "relation", false, runtime)?;
         let mut moved = vec![table.oid];

@@ -83,6 +83,33 @@ struct Given {
 }
 
 impl Given {
+    fn changes_state(&self) -> bool {
+        self.type_oid.is_some()
+            || self.start.is_some()
+            || self.restart.is_some()
+            || self.increment.is_some()
+            || self.min.is_some()
+            || self.max.is_some()
+            || self.cache.is_some()
+            || self.cycle.is_some()
+    }
+
+    /// RESTART; the value it goes on from must be within the bounds.
+    fn restart_in(&self, state: &mut SequenceState, options: &SequenceOptions) -> Result<()> {
+        if let Some(restart) = self.restart {
+            state.last_value = restart.unwrap_or(options.start);
+            state.is_called = false;
+        }
+        if state.last_value < options.min {
+            return Err(invalid(format!("RESTART value ({}) cannot be less than MINVALUE ({})", state.last_value, options.min)));
+        }
+        if state.last_value > options.max {
+            return Err(invalid(format!("RESTART value ({}) cannot be greater than MAXVALUE ({})", state.last_value, options.max)));
+        }
+        state.log_count = 0;
+        Ok(())
+    }
+
     fn options(&self, previous: Option<&SequenceOptions>, default_type: Oid) -> Result<SequenceOptions> {
         let type_oid = self.type_oid.or(previous.map(|p| p.type_oid)).unwrap_or(default_type);
         let (low, high) = type_range(type_oid);
@@ -138,10 +165,17 @@ impl Given {
 }
 
 impl Session {
-    fn given_options<'n>(&mut self, options: impl IntoIterator<Item = Node<'n>>, runtime: &dyn Runtime) -> Result<Given> {
+    fn given_options<'n>(&mut self, options: impl IntoIterator<Item = Node<'n>>, source: &str, runtime: &dyn Runtime) -> Result<Given> {
         let mut given = Given::default();
+        let mut seen: Vec<&str> = Vec::new();
         for option in options {
             let Node::DefElem(d) = option else { continue };
+            let name = d.defname().unwrap_or("");
+            if seen.contains(&name) {
+                return Err(Error::new(sqlstate::SYNTAX_ERROR, "conflicting or redundant options")
+                    .or_position(kilndb_syntax::position_of(source, d.location)));
+            }
+            seen.push(name);
             let optional = || match d.arg() {
                 Node::None => Ok(None),
                 _ => number(d).map(Some),
@@ -176,7 +210,7 @@ impl Session {
         Ok(given)
     }
 
-    pub(super) fn create_sequence(&mut self, s: &nodes::CreateSeqStmt, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn create_sequence(&mut self, s: &nodes::CreateSeqStmt, source: &str, runtime: &dyn Runtime) -> Result<()> {
         let r = s.sequence().ok_or_else(|| Error::internal("CREATE SEQUENCE without a name"))?;
         let persistence = r.relpersistence as u8;
         let (schema, _) = self.creation_schema(r.schemaname(), persistence == b't', runtime)?;
@@ -184,65 +218,39 @@ impl Session {
         if self.name_is_taken(schema, &name, "relation", s.if_not_exists, runtime)? {
             return Ok(());
         }
-        let given = self.given_options(s.options(), runtime)?;
+        let given = self.given_options(s.options(), source, runtime)?;
         let options = given.options(None, oids::INT8)?;
         let oid = self.insert_sequence(&name, schema, persistence, &options, runtime)?;
-        self.set_sequence_owner(oid, &given, runtime)
-    }
-
-    fn set_sequence_owner(&mut self, sequence: Oid, given: &Given, runtime: &dyn Runtime) -> Result<()> {
-        let Some(names) = &given.owned_by else { return Ok(()) };
-        self.remove_dependencies((PG_CLASS, sequence), Some(b'a'), runtime)?;
-        if names.len() == 1 {
-            if names[0] != "none" {
-                return Err(Error::new(sqlstate::SYNTAX_ERROR, "invalid OWNED BY option").with_hint("Specify OWNED BY table.column or OWNED BY NONE."));
-            }
-            return Ok(());
+        match &given.owned_by {
+            Some(names) => self.own_sequence(oid, names, runtime),
+            None => Ok(()),
         }
-        let (column, table) = (&names[names.len() - 1], &names[names.len() - 2]);
-        let schema = if names.len() > 2 { Some(names[names.len() - 3].as_str()) } else { None };
-        use crate::catalog::CatalogView;
-        let found = self.with_catalog(runtime, |host| host.reader.table_by_name(schema, table))?;
-        let found = found.ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{table}\" does not exist")))?;
-        let attnum = found.columns.iter().find(|c| !c.dropped && c.name == *column).map(|c| c.attnum);
-        let attnum = attnum.ok_or_else(|| {
-            Error::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{column}\" of relation \"{table}\" does not exist"))
-        })?;
-        self.add_dependency((PG_CLASS, sequence, 0), (PG_CLASS, found.oid, i32::from(attnum)), b'a', runtime)
     }
 
-    /// The sequence of a serial or identity column; returns its OID and its name for nextval().
+    /// The sequence of a serial or identity column; `options` with the text that they are of.
     #[allow(clippy::too_many_arguments)]
-    pub(super) fn column_sequence(&mut self, table: &str, column: &str, schema: Oid, type_oid: Oid, persistence: u8, options: &[Node<'_>], runtime: &dyn Runtime) -> Result<(Oid, String)> {
-        let given = self.given_options(options.iter().copied(), runtime)?;
-        let mut name = String::new();
-        if let Some(names) = &given.name {
-            name = names.last().cloned().unwrap_or_default();
-        }
+    pub(super) fn column_sequence(&mut self, table: &str, column: &str, schema: Oid, type_oid: Oid, persistence: u8, options: (&[Node<'_>], &str), runtime: &dyn Runtime) -> Result<Oid> {
+        let given = self.given_options(options.0.iter().copied(), options.1, runtime)?;
+        let name = match given.name.as_ref().and_then(|names| names.last()) {
+            Some(name) => name.clone(),
+            None => self.free_sequence_name(table, column, schema, runtime)?,
+        };
+        let options = given.options(None, type_oid)?;
+        self.insert_sequence(&name, schema, persistence, &options, runtime)
+    }
+
+    pub(super) fn free_sequence_name(&mut self, table: &str, column: &str, schema: Oid, runtime: &dyn Runtime) -> Result<String> {
         for number in 0.. {
-            if !name.is_empty() {
-                break;
-            }
             let label = if number == 0 { "seq".to_string() } else { format!("seq{number}") };
             let candidate = super::constraint::object_name(table, column, &label);
             if self.with_catalog(runtime, |host| host.reader.relation_oid(schema, &candidate))?.is_none() {
-                name = candidate;
+                return Ok(candidate);
             }
         }
-        let options = given.options(None, type_oid)?;
-        let oid = self.insert_sequence(&name, schema, persistence, &options, runtime)?;
-        let quote = crate::catalog::format_type::quote_identifier;
-        let on_path = self.with_catalog(runtime, |host| host.reader.find_relation(None, &name))? == Some(oid);
-        let shown = if on_path {
-            quote(&name)
-        } else {
-            let schema = self.with_catalog(runtime, |host| host.reader.schema_name(schema))?.unwrap_or_default();
-            format!("{}.{}", quote(&schema), quote(&name))
-        };
-        Ok((oid, shown))
+        Err(Error::internal("no free name"))
     }
 
-    fn insert_sequence(&mut self, name: &str, schema: Oid, persistence: u8, options: &SequenceOptions, runtime: &dyn Runtime) -> Result<Oid> {
+    pub(super) fn insert_sequence(&mut self, name: &str, schema: Oid, persistence: u8, options: &SequenceOptions, runtime: &dyn Runtime) -> Result<Oid> {
         let column = |name: &str, type_oid: Oid| NewColumn { name: name.to_string(), type_oid, typmod: -1, not_null: true, ..NewColumn::default() };
         let columns = vec![column("last_value", oids::INT8), column("log_cnt", oids::INT8), column("is_called", oids::BOOL)];
         let new = NewTable { name: name.to_string(), schema, kind: b'S', persistence, columns, options: Vec::new() };
@@ -262,7 +270,7 @@ impl Session {
         rows.first().map(options_of_row).ok_or_else(|| Error::internal(format!("sequence {oid} has no definition")))
     }
 
-    pub(super) fn alter_sequence(&mut self, s: &nodes::AlterSeqStmt, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn alter_sequence(&mut self, s: &nodes::AlterSeqStmt, source: &str, runtime: &dyn Runtime) -> Result<()> {
         let r = s.sequence().ok_or_else(|| Error::internal("ALTER SEQUENCE without a name"))?;
         let Some(sequence) = self.find_relation_of(r, runtime)? else {
             if s.missing_ok {
@@ -272,43 +280,42 @@ impl Session {
             return Err(super::missing_relation(r));
         };
         if sequence.kind != crate::catalog::TableKind::Sequence {
-            return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{}\" is not a sequence", sequence.name)));
+            return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("cannot open relation \"{}\"", sequence.name))
+                .with_detail(super::identity::not_for(sequence.kind)));
         }
-        let given = self.given_options(s.options(), runtime)?;
-        let previous = self.sequence_options(sequence.oid)?;
-        let options = given.options(Some(&previous), oids::INT8)?;
-        let cell = self.instance.engine.relation(sequence.storage)?;
-        alter_state(&cell, &given, &options)?;
-        self.scratch.sequence_cache.borrow_mut().remove(&sequence.oid);
-        let rows = self.catalog_lookup(PG_SEQUENCE, PG_SEQUENCE_SEQRELID_INDEX, &[Datum::Oid(sequence.oid)])?;
-        if let Some(row) = rows.first() {
-            let mut new = row.clone();
-            for (name, value) in sequence_row(sequence.oid, &options) {
-                new.set(name, value);
-            }
-            self.write_catalog(runtime, |w| w.update(row, &new.values))?;
-        }
-        self.set_sequence_owner(sequence.oid, &given, runtime)
+        let options: Vec<Node<'_>> = s.options().iter().collect();
+        self.change_sequence(&sequence, options, source, runtime)
     }
-}
 
-fn alter_state(cell: &Relation, given: &Given, options: &SequenceOptions) -> Result<()> {
-    cell.cell_modify(&mut |bytes| {
-        let mut state = SequenceState::decode(bytes)?;
-        if let Some(restart) = given.restart {
-            state.last_value = restart.unwrap_or(options.start);
-            state.is_called = false;
+    /// A change of more than the owner gives the sequence a new cell, so that a rollback brings the old value back.
+    pub(super) fn change_sequence(&mut self, sequence: &std::sync::Arc<crate::catalog::Table>, options: Vec<Node<'_>>, source: &str, runtime: &dyn Runtime) -> Result<()> {
+        let sequence = self.lock_for_ddl(sequence, kilndb_storage::LockMode::ShareRowExclusive, runtime)?;
+        let given = self.given_options(options, source, runtime)?;
+        if given.changes_state() {
+            let previous = self.sequence_options(sequence.oid)?;
+            let options = given.options(Some(&previous), oids::INT8)?;
+            let mut state = SequenceState::decode(&self.instance.engine.relation(sequence.storage)?.cell_read()?)?;
+            given.restart_in(&mut state, &options)?;
+            let cell = self.replace_storage(sequence.oid, sequence.storage, RelationKind::Cell, sequence.persistence, runtime)?;
+            self.instance.engine.relation(cell)?.cell_modify(&mut |bytes| {
+                state.encode(bytes);
+                Ok(((), true))
+            })?;
+            self.scratch.sequence_cache.borrow_mut().remove(&sequence.oid);
+            let rows = self.catalog_lookup(PG_SEQUENCE, PG_SEQUENCE_SEQRELID_INDEX, &[Datum::Oid(sequence.oid)])?;
+            if let Some(row) = rows.first() {
+                let mut new = row.clone();
+                for (name, value) in sequence_row(sequence.oid, &options) {
+                    new.set(name, value);
+                }
+                self.write_catalog(runtime, |w| w.update(row, &new.values))?;
+            }
         }
-        if state.last_value < options.min {
-            return Err(invalid(format!("RESTART value ({}) cannot be less than MINVALUE ({})", state.last_value, options.min)));
+        match &given.owned_by {
+            Some(names) => self.own_sequence(sequence.oid, names, runtime),
+            None => Ok(()),
         }
-        if state.last_value > options.max {
-            return Err(invalid(format!("RESTART value ({}) cannot be greater than MAXVALUE ({})", state.last_value, options.max)));
-        }
-        state.log_count = 0;
-        state.encode(bytes);
-        Ok(((), true))
-    })
+    }
 }
 
 pub(crate) fn options_of_row(row: &crate::catalog::store::CatalogRow) -> SequenceOptions {

@@ -77,12 +77,28 @@ impl Session {
             )
             .map(|_| ())
         })?;
-        for (table, _) in &plan.locks {
-            if super::is_user_object(*table) {
-                self.add_dependency((PG_CLASS, oid, 0), (PG_CLASS, *table, 0), b'n', runtime)?;
-            }
+        let mut used: Vec<Oid> = plan.locks.iter().map(|(table, _)| *table).filter(|t| super::is_user_object(*t)).collect();
+        self.constants_of_query(s.query(), source, &mut used, runtime)?;
+        for relation in used {
+            self.add_dependency((PG_CLASS, oid, 0), (PG_CLASS, relation, 0), b'n', runtime)?;
         }
         Ok(())
+    }
+
+    /// Relations that regclass constants of a query name (sequences, as a rule).
+    fn constants_of_query(&mut self, query: Node<'_>, source: &Arc<str>, used: &mut Vec<Oid>, runtime: &dyn Runtime) -> Result<()> {
+        self.with_catalog(runtime, |host| {
+            let mut done = Ok(());
+            runtime.on_large_stack(&mut || {
+                let bound = crate::bind::bind_node(query, source.clone(), &host.reader, &mut Vec::new(), None, None);
+                done = bound.map(|bound| {
+                    if let crate::bind::ir::BoundStatement::Query(q) = bound {
+                        super::default::relations_in_query(&q, host, used);
+                    }
+                });
+            });
+            done
+        })
     }
 
     fn uses_temporary(&mut self, plan: &Plan, runtime: &dyn Runtime) -> Result<bool> {

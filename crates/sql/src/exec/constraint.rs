@@ -1,13 +1,16 @@
-//! Foreign keys: checks of new children, and what happens to the children of parents that go or change.
-//! Both run when the statement's rows are written; deferred ones at the end of the transaction.
+//! Foreign keys: checks of new children, and what happens to the children of parents that go or change; keys of
+//! deferrable unique constraints. All run when the statement's rows are written; deferred ones at the end of the transaction.
 
 use super::context::*;
 use super::{Execution, write};
-use crate::catalog::Table;
+use crate::catalog::{Index, Table};
 use crate::plan::{self, ForeignKeyPlan, ModifyPlan, Plan, ReferencedPlan};
+use kilndb_base::park::Park;
 use kilndb_base::{Error, Result, RowId, sqlstate};
-use kilndb_storage::{Fetched, Isolation, RowLockMode, Snapshot, WaitPolicy, WriteOptions, WriteOutcome};
-use kilndb_types::{Datum, key};
+use kilndb_storage::{
+    Fetched, IndexInsert, Isolation, Relation, RowLockMode, Snapshot, Transaction, Uniqueness, WaitPolicy, WriteOptions, WriteOutcome,
+};
+use kilndb_types::{Datum, EvalContext, key};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -18,6 +21,8 @@ pub struct Queue {
     children: Vec<(usize, Vec<Datum>)>,
     /// (referencing key, old values, new values).
     parents: Vec<(usize, Vec<Datum>, Option<Vec<Datum>>)>,
+    /// Rows that had company when they got an entry in a deferrable unique index: (position of the index, row).
+    pub twins: Vec<(usize, RowId)>,
 }
 
 fn pick(columns: &[usize], row: &[Datum]) -> Vec<Datum> {
@@ -52,6 +57,15 @@ impl Queue {
     }
 
     pub fn run(&mut self, m: &ModifyPlan, cx: &mut ExecContext<'_>) -> Result<()> {
+        for (n, rid) in std::mem::take(&mut self.twins) {
+            let p = &m.indexes[n];
+            if is_deferred(p.index.constraint, p.index.deferrable, p.index.initially_deferred, cx) {
+                let twin = Some((m.table.storage, rid));
+                cx.pending.checks.push(PendingCheck { constraint: p.index.constraint, table: m.table.oid, key: Vec::new(), parent_gone: false, twin });
+                continue;
+            }
+            check_only_one(&m.table, &p.index, (&m.heap, &p.relation), rid, cx.txn, cx.park, &cx.eval)?;
+        }
         if self.children.is_empty() && self.parents.is_empty() {
             return Ok(());
         }
@@ -73,12 +87,50 @@ impl Queue {
         for (n, values) in std::mem::take(&mut self.children) {
             let f = &m.foreign_keys[n];
             if is_deferred(f.key.oid, f.key.deferrable, f.key.initially_deferred, cx) {
-                cx.pending.checks.push(PendingCheck { constraint: f.key.oid, table: m.table.oid, key: values, parent_gone: false });
+                cx.pending.checks.push(PendingCheck { constraint: f.key.oid, table: m.table.oid, key: values, parent_gone: false, twin: None });
                 continue;
             }
             check_child(&m.table, f, &values, cx)?;
         }
         Ok(())
+    }
+}
+
+/// The row, if it is still there, must be the only one with its key in a deferrable unique index. Waits for other
+/// transactions' rows with that key.
+pub fn check_only_one(
+    table: &Table,
+    index: &Index,
+    (heap, tree): (&Relation, &Relation),
+    rid: RowId,
+    txn: &mut Transaction,
+    park: &dyn Park,
+    eval: &EvalContext<'_>,
+) -> Result<()> {
+    let (mut bytes, mut values, mut k) = (Vec::new(), Vec::new(), Vec::new());
+    if !heap.fetch_latest(txn, rid, &mut bytes)? {
+        return Ok(());
+    }
+    super::scan::decode_all(table, &bytes, &mut values)?;
+    let columns: Vec<usize> = index.keys.iter().filter_map(|k| usize::try_from(k.attnum - 1).ok()).collect();
+    let key = pick(&columns, &values);
+    if key.iter().any(Datum::is_null) && !index.nulls_not_distinct {
+        return Ok(());
+    }
+    for (part, value) in index.keys.iter().zip(&key) {
+        super::index::append(part, value, &mut k)?;
+    }
+    // The entry is there already: inserting it again only looks for others.
+    match tree.index_insert(txn, heap, &k, rid, Uniqueness::Unique, park)? {
+        IndexInsert::Inserted => Ok(()),
+        IndexInsert::Conflict(_) => {
+            let shown: Vec<String> =
+                index.keys.iter().zip(&key).map(|(part, value)| write::show(part.type_oid, -1, value, eval)).collect();
+            Err(Error::new(sqlstate::UNIQUE_VIOLATION, format!("duplicate key value violates unique constraint \"{}\"", index.name))
+                .with_detail(format!("Key ({})=({}) already exists.", names(table, &columns), shown.join(", ")))
+                .with_table(table.schema_name.clone(), table.name.clone())
+                .with_constraint(index.name.clone()))
+        }
     }
 }
 
@@ -252,7 +304,7 @@ fn parent_changed(
     let update = new.is_some();
     let checks = !matches!(action, b'c' | b'n' | b'd');
     if checks && action != b'r' && is_deferred(r.key.oid, r.key.deferrable, r.key.initially_deferred, cx) {
-        cx.pending.checks.push(PendingCheck { constraint: r.key.oid, table: m.table.oid, key: old.to_vec(), parent_gone: true });
+        cx.pending.checks.push(PendingCheck { constraint: r.key.oid, table: m.table.oid, key: old.to_vec(), parent_gone: true, twin: None });
         return Ok(());
     }
     if cache.is_none() {

@@ -53,7 +53,7 @@ pub struct ExecContext<'a> {
     pub temp: &'a TempSpace,
     /// Where rows come from that no table holds (COPY FROM).
     pub source: Option<&'a mut dyn RowSource>,
-    /// Foreign-key checks put off to the end of the transaction.
+    /// Checks put off to the end of the transaction.
     pub pending: &'a mut PendingChecks,
 }
 
@@ -73,6 +73,8 @@ pub struct PendingCheck {
     pub key: Vec<Datum>,
     /// The check is "does anyone still refer to this key" (a referenced row went away).
     pub parent_gone: bool,
+    /// The check is "is this row the only one of its key" (of a unique constraint): the table's storage, the row.
+    pub twin: Option<(kilndb_base::RelationId, kilndb_base::RowId)>,
 }
 
 /// State of one run that expressions need.

@@ -29,6 +29,8 @@ pub struct NestLoopState {
     inner_matched: Vec<bool>,
     outer_done: bool,
     tail: usize,
+    /// Stored rows joined since the last checkpoint.
+    looked: usize,
 }
 
 impl NestLoopState {
@@ -50,6 +52,7 @@ impl NestLoopState {
             inner_matched: Vec::new(),
             outer_done: false,
             tail: 0,
+            looked: 0,
         }
     }
     pub fn rescan(&mut self, rt: &mut Runtime) {
@@ -163,7 +166,9 @@ impl NestLoopState {
             out.data.extend_from_slice(outer);
             out.data.extend_from_slice(rows.row(self.stored_next, &mut self.stored_cursor, cx.io())?);
             self.stored_next += 1;
-            if self.stored_next % (4 * BATCH_ROWS) == 0 {
+            self.looked += 1;
+            if self.looked >= BATCH_ROWS {
+                self.looked = 0;
                 cx.park.checkpoint()?;
             }
         } else {

@@ -104,7 +104,12 @@ impl Execution {
             self.run_plan(cx, None, &mut Discard)?;
             millis = Some(started.elapsed().as_secs_f64() * 1e3);
         }
-        let lines = crate::explain::lines(&self.plan, self.counters(), None, millis);
+        let is_text = self.plan.explain.as_ref().is_none_or(|o| o.format == crate::bind::ir::ExplainFormat::Text);
+        let lines = if is_text {
+            crate::explain::lines(&self.plan, self.counters(), None, millis)
+        } else {
+            vec![crate::explain::document(&self.plan, self.counters(), None, millis)]
+        };
         for l in &lines {
             sink.row(&[Datum::text(l)])?;
         }

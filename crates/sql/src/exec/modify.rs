@@ -95,18 +95,24 @@ impl ModifyState {
         queue.run(m, cx)
     }
 
-    fn new_row(m: &ModifyPlan, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Vec<Datum>> {
+    /// The row to store; None if COPY … WHERE leaves it out.
+    fn new_row(m: &ModifyPlan, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Option<Vec<Datum>>> {
         let mut values = vec![Datum::Null; m.table.columns.len()];
         for (column, e) in &m.assignments {
             values[*column] = e.eval(row, rt, cx)?;
         }
+        if let Some(filter) = &m.row_filter
+            && !filter.is_true(&values, rt, cx)?
+        {
+            return Ok(None);
+        }
         write::complete(m, &mut values, rt, cx)?;
-        Ok(values)
+        Ok(Some(values))
     }
 
     fn insert_batch(&mut self, m: &ModifyPlan, batch: &Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         if batch.rows == 1 {
-            let values = Self::new_row(m, batch.row(0), rt, cx)?;
+            let Some(values) = Self::new_row(m, batch.row(0), rt, cx)? else { return Ok(()) };
             write::encode(m, &values, &mut self.bytes)?;
             let rid = m.heap.insert(cx.txn, &self.bytes)?;
             return self.inserted(m, batch.row(0), &values, rid, rt, cx);
@@ -114,21 +120,21 @@ impl ModifyState {
         let mut rows = RowBatch::default();
         let mut all = Vec::with_capacity(batch.rows);
         for i in 0..batch.rows {
-            let values = Self::new_row(m, batch.row(i), rt, cx)?;
+            let Some(values) = Self::new_row(m, batch.row(i), rt, cx)? else { continue };
             write::encode(m, &values, &mut self.bytes)?;
             rows.push(RowId::default(), &self.bytes);
-            all.push(values);
+            all.push((i, values));
         }
         let mut rids = Vec::with_capacity(batch.rows);
         m.heap.insert_many(cx.txn, &rows, &mut rids)?;
-        for (i, (values, rid)) in all.iter().zip(&rids).enumerate() {
-            self.inserted(m, batch.row(i), values, *rid, rt, cx)?;
+        for ((i, values), rid) in all.iter().zip(&rids) {
+            self.inserted(m, batch.row(*i), values, *rid, rt, cx)?;
         }
         Ok(())
     }
 
     fn inserted(&mut self, m: &ModifyPlan, input: &[Datum], values: &[Datum], rid: RowId, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-        if let Some((n, _)) = write::insert_entries(m, values, rid, None, rt, cx)? {
+        if let Some((n, _)) = write::insert_entries(m, values, rid, None, &mut self.queue.twins, rt, cx)? {
             return Err(write::duplicate(m, n, values, rt, cx));
         }
         self.queue.child_row(m, values);
@@ -175,8 +181,16 @@ impl ModifyState {
     }
 
     fn upsert(&mut self, m: &ModifyPlan, input: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-        let values = Self::new_row(m, input, rt, cx)?;
+        let Some(values) = Self::new_row(m, input, rt, cx)? else { return Ok(()) };
         let arbiters = Self::arbiters(m);
+        if let Some(p) = arbiters.iter().map(|n| &m.indexes[*n]).find(|p| p.index.deferrable) {
+            return Err(Error::new(
+                sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "ON CONFLICT does not support deferrable unique constraints/exclusion constraints as arbiters",
+            )
+            .with_table(m.table.schema_name.clone(), m.table.name.clone())
+            .with_constraint(p.index.name.clone()));
+        }
         loop {
             cx.park.checkpoint()?;
             let mut found = None;
@@ -202,7 +216,7 @@ impl ModifyState {
                     let savepoint = cx.txn.savepoint();
                     write::encode(m, &values, &mut self.bytes)?;
                     let rid = m.heap.insert(cx.txn, &self.bytes)?;
-                    match write::insert_entries(m, &values, rid, None, rt, cx)? {
+                    match write::insert_entries(m, &values, rid, None, &mut self.queue.twins, rt, cx)? {
                         None => {
                             self.queue.child_row(m, &values);
                             self.touched.insert(rid);
@@ -315,7 +329,7 @@ impl ModifyState {
             return Ok(outcome);
         }
         if born.contains(&true)
-            && let Some((n, _)) = write::insert_entries(m, new, rid, Some(&born), rt, cx)?
+            && let Some((n, _)) = write::insert_entries(m, new, rid, Some(&born), &mut self.queue.twins, rt, cx)?
         {
             return Err(write::duplicate(m, n, new, rt, cx));
         }

@@ -17,6 +17,8 @@ pub struct WindowState {
     count: usize,
     next: usize,
     done: bool,
+    /// Rows looked at since the last checkpoint.
+    looked: std::cell::Cell<usize>,
 }
 
 /// One partition: rows `from..to`, and per row the ends of its group of peers.
@@ -38,7 +40,7 @@ struct Running {
 
 impl WindowState {
     pub fn new(unary: Unary) -> WindowState {
-        WindowState { unary, rows: Vec::new(), results: Vec::new(), count: 0, next: 0, done: false }
+        WindowState { unary, rows: Vec::new(), results: Vec::new(), count: 0, next: 0, done: false, looked: Default::default() }
     }
     pub fn rescan(&mut self, rt: &mut Runtime) {
         self.unary.rescan(rt);
@@ -177,6 +179,11 @@ impl WindowState {
         }
         let mut args = Vec::new();
         for j in r.end..frame.1 {
+            self.looked.set(self.looked.get() + 1);
+            if self.looked.get() >= BATCH_ROWS {
+                self.looked.set(0);
+                cx.park.checkpoint()?;
+            }
             if excluded(plan.exclude, p, i, j) {
                 continue;
             }
@@ -251,6 +258,7 @@ impl WindowState {
                     3112 => list.next(),
                     3113 => list.next_back(),
                     _ => match arg(1, i, rt, cx)? {
+                        Datum::Int4(n) if n > 0 && plan.exclude == 0 => Some(frame.0 + n as usize - 1).filter(|at| *at < frame.1),
                         Datum::Int4(n) if n > 0 => list.nth(n as usize - 1),
                         Datum::Int4(_) => {
                             return Err(Error::new(
@@ -324,11 +332,13 @@ fn edge(plan: &WindowPlan, b: &CFrameBound, offset: &Datum, p: &Partition, order
             }
             FrameMode::Groups => {
                 let wanted = (group as i64).saturating_add(if following { n } else { -n });
-                let hit = |g: usize| (g as i64).cmp(&wanted);
+                let number = |g: &(usize, usize, usize)| g.1 as i64;
                 if start {
-                    p.groups.iter().find(|g| hit(g.1) != Ordering::Less).map_or(p.to, |g| g.0)
+                    let at = p.groups.partition_point(|g| number(g) < wanted);
+                    p.groups.get(at).map_or(p.to, |g| g.0)
                 } else {
-                    p.groups.iter().rev().find(|g| hit(g.1) != Ordering::Greater).map_or(p.from, |g| g.2)
+                    let behind = p.groups.partition_point(|g| number(g) <= wanted);
+                    p.groups[..behind].last().map_or(p.from, |g| g.2)
                 }
             }
             FrameMode::Range => range_edge(plan, offset, p, order, i, start, following, cx)?,
@@ -353,10 +363,22 @@ fn range_edge(plan: &WindowPlan, offset: &Datum, p: &Partition, order: &[Datum],
         let o = key::compare(k.ty, &order[j], &limit);
         if k.descending { o.reverse() } else { o }
     };
-    let mut rows = (p.from..p.to).filter(|j| !order[*j].is_null());
+    // Rows are in order, nulls together at one end.
+    let known = &order[p.from..p.to];
+    let first = p.from + if known.first().is_some_and(Datum::is_null) { known.partition_point(Datum::is_null) } else { 0 };
+    let known = &order[first..p.to];
+    let end = first + if known.last().is_some_and(Datum::is_null) { known.partition_point(|d| !d.is_null()) } else { known.len() };
+    let split = |test: &dyn Fn(Ordering) -> bool| {
+        let (mut low, mut high) = (first, end);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if test(side(middle)) { low = middle + 1 } else { high = middle }
+        }
+        low
+    };
     Ok(if start {
-        rows.find(|j| side(*j) != Ordering::Less).unwrap_or(p.to)
+        Some(split(&|o| o == Ordering::Less)).filter(|at| *at < end).unwrap_or(p.to)
     } else {
-        rows.rev().find(|j| side(*j) != Ordering::Greater).map_or(p.from, |j| j + 1)
+        Some(split(&|o| o != Ordering::Greater)).filter(|at| *at > first).unwrap_or(p.from)
     })
 }

@@ -92,12 +92,14 @@ pub fn duplicate(m: &ModifyPlan, position: usize, values: &[Datum], rt: &mut Run
     .with_constraint(p.index.name.clone())
 }
 
-/// Index entries of a new row; the row that conflicts and the index, if any.
+/// Index entries of a new row; the row that conflicts and the index, if any. `twins` gets what is to be looked at
+/// again when the statement or the transaction ends.
 pub fn insert_entries(
     m: &ModifyPlan,
     values: &[Datum],
     rid: RowId,
     only: Option<&[bool]>,
+    twins: &mut Vec<(usize, RowId)>,
     rt: &mut Runtime,
     cx: &mut ExecContext<'_>,
 ) -> Result<Option<(usize, RowId)>> {
@@ -110,6 +112,11 @@ pub fn insert_entries(
         let u = if unique { Uniqueness::Unique } else { Uniqueness::NotUnique };
         match p.relation.index_insert(cx.txn, &m.heap, &key, rid, u, cx.park)? {
             IndexInsert::Inserted => {}
+            // A deferrable constraint may be broken for a while.
+            IndexInsert::Conflict(_) if p.index.deferrable => {
+                p.relation.index_insert(cx.txn, &m.heap, &key, rid, Uniqueness::NotUnique, cx.park)?;
+                twins.push((n, rid));
+            }
             IndexInsert::Conflict(other) => return Ok(Some((n, other))),
         }
     }

@@ -1,4 +1,6 @@
-//! EXPLAIN's text, and expressions as SQL for it.
+//! EXPLAIN's results, and expressions as SQL for them.
 
+mod structured;
 mod text;
+pub use structured::document;
 pub use text::{and_text, bare, expr_text, lines, name_columns, name_like};

@@ -265,7 +265,7 @@ impl Planner<'_> {
             CastKind::InOut => {
                 let c = match cast::lookup_cast(from, to) {
                     Some(f) if from != oids::UNKNOWN => CExpr::Cast { f, typmod: -1, explicit, arg: boxed },
-                    _ => CExpr::InOut { from, to, typmod: -1, explicit, arg: boxed },
+                    _ => CExpr::InOut { from, to, typmod: if to == oids::INTERVAL { e.typmod } else { -1 }, explicit, arg: boxed },
                 };
                 if matches!(arg.kind, ExprKind::Const(_) | ExprKind::Param(_)) { self.once(c) } else { c }
             }

@@ -60,6 +60,7 @@ impl Planner<'_> {
         let generated = assign(&d.generated, &row)?;
         let checks =
             d.checks.iter().map(|(n, e)| Ok((n.clone(), self.compile(e, &row)?))).collect::<Result<Vec<_>>>()?;
+        let row_filter = d.row_filter.as_ref().map(|e| self.compile(e, &row)).transpose()?;
         let mut changed = vec![d.kind != DmlKind::Update; count];
         for a in d.assignments.iter().chain(&d.generated) {
             changed[a.column] = true;
@@ -125,6 +126,7 @@ impl Planner<'_> {
             recheck,
             generated,
             checks,
+            row_filter,
             not_null,
             indexes,
             foreign_keys: if d.kind == DmlKind::Delete { Vec::new() } else { self.foreign_key_plans(table, &changed)? },

@@ -67,8 +67,15 @@ pub fn plan(
     plan_with(bound, param_types, catalog, engine)
 }
 
-/// An INSERT whose rows come from `ExecContext::source`, as values of the columns named.
-pub fn plan_row_source(table: &crate::catalog::Table, attnums: &[i16], catalog: &dyn CatalogView, engine: &Arc<Engine>) -> Result<Arc<Plan>> {
+/// An INSERT whose rows come from `ExecContext::source`, as values of the columns named. `filter`: a condition on the
+/// rows, and the text that it is of.
+pub fn plan_row_source(
+    table: &Arc<crate::catalog::Table>,
+    attnums: &[i16],
+    filter: (kilndb_syntax::Node<'_>, &Arc<str>),
+    catalog: &dyn CatalogView,
+    engine: &Arc<Engine>,
+) -> Result<Arc<Plan>> {
     let quote = crate::catalog::format_type::quote_identifier;
     let columns: Vec<_> = table.columns.iter().filter(|c| attnums.contains(&c.attnum)).collect();
     let ordered = attnums.iter().filter_map(|n| columns.iter().find(|c| c.attnum == *n));
@@ -89,6 +96,9 @@ pub fn plan_row_source(table: &crate::catalog::Table, attnums: &[i16], catalog: 
     let mut bound = crate::bind::bind(&statement, catalog, &mut Vec::new())?;
     if let BoundStatement::Query(query) = &mut bound {
         empty_values(query);
+        if let Body::Dml(d) = &mut query.body {
+            d.row_filter = crate::bind::bind_row_filter(filter.0, filter.1, table, d.new_rel, catalog)?;
+        }
     }
     plan_with(bound, Vec::new(), catalog, engine)
 }
@@ -164,9 +174,9 @@ pub fn plan_with(bound: BoundStatement, param_types: Vec<Oid>, catalog: &dyn Cat
         })
         .collect();
     let mut tag = tag;
-    if explain.is_some() {
+    if let Some(options) = &explain {
         tag = CommandTag::Explain;
-        columns = vec![OutputColumn { name: "QUERY PLAN".into(), type_oid: kilndb_types::oids::TEXT, typmod: -1, table_oid: 0, attnum: 0 }];
+        columns = vec![OutputColumn { name: "QUERY PLAN".into(), type_oid: options.format.type_oid(), typmod: -1, table_oid: 0, attnum: 0 }];
     }
     Ok(Arc::new(Plan {
         command: tag.name(),

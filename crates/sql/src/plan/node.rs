@@ -324,6 +324,8 @@ pub struct ModifyPlan {
     /// Over a table row.
     pub generated: Vec<(usize, CExpr)>,
     pub checks: Vec<(String, CExpr)>,
+    /// COPY FROM … WHERE, over a table row with its defaults.
+    pub row_filter: Option<CExpr>,
     pub not_null: Vec<usize>,
     pub indexes: Vec<IndexPlan>,
     pub foreign_keys: Vec<ForeignKeyPlan>,

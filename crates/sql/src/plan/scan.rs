@@ -219,7 +219,7 @@ impl Planner<'_> {
         }
         let access = IndexAccess {
             keys,
-            unique_point: index.unique && equal.len() == index.keys.len() && !index.nulls_not_distinct,
+            unique_point: index.unique && !index.deferrable && equal.len() == index.keys.len() && !index.nulls_not_distinct,
             index: index.clone(),
             relation: self.engine.relation(index.storage)?,
             equal,

@@ -1,7 +1,7 @@
 //! Constraint checks that wait for the end of the transaction, and SET CONSTRAINTS.
 //!
-//! A pending check names a key; when it runs it asks whether a referencing row with that key exists by now and whether
-//! the referenced row does. It is right whenever it runs, so running one twice does no harm.
+//! A pending check of a foreign key names a key; when it runs it asks whether a referencing row with that key exists by
+//! now and whether the referenced row does. One of a unique constraint names a row. It is right whenever it runs, so running one twice does no harm.
 
 use super::Session;
 use super::run::{RowsSink, SinkMaker};
@@ -10,7 +10,8 @@ use crate::catalog::{CatalogView, ForeignKey, Table};
 use crate::client::Runtime;
 use crate::exec::PendingCheck;
 use crate::plan::Plan;
-use kilndb_base::{Error, Oid, Result, sqlstate};
+use super::environment::statement_host;
+use kilndb_base::{Error, Oid, RelationId, Result, RowId, sqlstate};
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
 use std::collections::{HashMap, HashSet};
@@ -54,6 +55,10 @@ impl Session {
         let mut known: HashMap<(Oid, bool), Option<KeyChecks>> = HashMap::new();
         for check in &checks {
             runtime.checkpoint()?;
+            if let Some((storage, rid)) = check.twin {
+                self.check_twin(check, storage, rid, runtime)?;
+                continue;
+            }
             let entry = (check.constraint, check.parent_gone);
             if !known.contains_key(&entry) {
                 let made = self.prepare_checks(check, runtime)?;
@@ -68,6 +73,19 @@ impl Session {
             self.pending.checks.retain(|c| !due(c));
         }
         Ok(())
+    }
+
+    /// Is the row the only one of its key in a unique index?
+    fn check_twin(&mut self, check: &PendingCheck, storage: RelationId, rid: RowId, runtime: &dyn Runtime) -> Result<()> {
+        let table = self.with_catalog(runtime, |host| host.reader.table_by_oid(check.table))?;
+        // A table that was rewritten has had its indexes built anew, with a check.
+        let Some(table) = table.filter(|t| t.storage == storage) else { return Ok(()) };
+        let Some(index) = table.indexes.iter().find(|i| i.constraint == check.constraint).cloned() else { return Ok(()) };
+        let (heap, tree) = (self.instance.engine.relation(storage)?, self.instance.engine.relation(index.storage)?);
+        let environment = self.environment(runtime)?;
+        let host = statement_host!(self, environment);
+        let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to check constraints in"))?;
+        crate::exec::constraint::check_only_one(&table, &index, (&heap, &tree), rid, txn, runtime, &host.eval())
     }
 
     fn prepare_checks(&mut self, check: &PendingCheck, runtime: &dyn Runtime) -> Result<Option<KeyChecks>> {

@@ -281,6 +281,13 @@ pub fn array_replace(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
 /// Whether `a` has every element of `b` (`all`), or one. A NULL equals nothing.
 fn has(a: &Array, b: &Array, all: bool) -> bool {
     let known = |e: &&Datum| !e.is_null();
+    if a.elements.len().saturating_mul(b.elements.len()) > 1 << 16 {
+        let mut sorted: Vec<&Datum> = a.elements.iter().filter(known).collect();
+        sorted.sort_by(|x, y| compare(0, x, y));
+        let within = |e: &Datum| sorted.binary_search_by(|x| compare(0, x, e)).is_ok();
+        let mut wanted = b.elements.iter();
+        return if all { wanted.all(|e| !e.is_null() && within(e)) } else { wanted.any(|e| !e.is_null() && within(e)) };
+    }
     let within = |e: &Datum| a.elements.iter().filter(known).any(|x| equal(x, e));
     let mut wanted = b.elements.iter();
     if all { wanted.all(|e| !e.is_null() && within(e)) } else { wanted.any(|e| !e.is_null() && within(e)) }

@@ -210,7 +210,7 @@ pub(super) fn only_utf8(encoding: &str) -> Result<()> {
 
 scalars! {
     fn byteaoctetlen(_c; b: bytea) = b.len() as i32;
-    fn byteacat(_c; a: bytea, b: bytea) = [a, b].concat();
+    fn byteacat(_c; a: bytea, b: bytea) = { super::limits::joined(a.len(), b.len())?; [a, b].concat() };
     fn bytea_substr(_c; b: bytea, start: int4, len: int4) = substr(b, start, Some(len))?;
     fn bytea_substr_no_len(_c; b: bytea, start: int4) = substr(b, start, None)?;
     fn byteaoverlay(_c; b: bytea, new: bytea, start: int4, len: int4) = overlay(b, new, start, len)?;

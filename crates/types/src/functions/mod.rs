@@ -39,6 +39,7 @@ pub mod float;
 pub mod hashing;
 pub mod inout;
 pub mod int;
+pub(crate) mod limits;
 pub mod misc;
 pub mod numeric;
 pub mod regex;

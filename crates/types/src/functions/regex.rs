@@ -533,6 +533,25 @@ fn find_all(s: &str, re: &Regex, start: i32, limit: usize) -> Result<Vec<Vec<Opt
     }
     Ok(out)
 }
+/// Bytes that [`replacement`] will append, at most.
+fn replacement_len(with: &str, spans: &[Option<(usize, usize)>]) -> usize {
+    if !with.contains('\\') {
+        return with.len();
+    }
+    let group = |c: char| match c {
+        '&' => Some(0),
+        '1'..='9' => Some(c as usize - '0' as usize),
+        _ => None,
+    };
+    let mut total = with.len();
+    for (at, _) in with.match_indices('\\') {
+        let number = with[at + 1..].chars().next().and_then(group);
+        if let Some((b, e)) = number.and_then(|n| spans.get(n).copied().flatten()) {
+            total = total.saturating_add(e - b);
+        }
+    }
+    total
+}
 fn replacement(s: &str, with: &str, spans: &[Option<(usize, usize)>], out: &mut String) {
     let mut chars = with.chars();
     while let Some(c) = chars.next() {
@@ -577,6 +596,7 @@ fn replace(s: &str, p: &str, with: &str, start: i32, n: i32, f: Flags) -> Result
             continue;
         }
         if let Some(Some((b, e))) = spans.first() {
+            super::limits::room(out.len() + (b - at), replacement_len(with, spans))?;
             out.push_str(&s[at..*b]);
             replacement(s, with, spans, &mut out);
             at = *e;

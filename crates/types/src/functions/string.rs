@@ -1,5 +1,6 @@
 //! Text functions.
 
+use super::limits;
 use super::get;
 use crate::io::{natural_type, output_string};
 use crate::{Array, Datum, EvalContext, io};
@@ -71,12 +72,13 @@ pub(super) fn substr(s: &str, start: i32, len: Option<i32>) -> Result<&str> {
     Ok(&rest[..b])
 }
 fn trim_set<'a>(s: &'a str, set: &str, left: bool, right: bool) -> &'a str {
+    let set: std::collections::HashSet<char> = set.chars().collect();
     let mut r = s;
     if left {
-        r = r.trim_start_matches(|c| set.contains(c));
+        r = r.trim_start_matches(|c| set.contains(&c));
     }
     if right {
-        r = r.trim_end_matches(|c| set.contains(c));
+        r = r.trim_end_matches(|c| set.contains(&c));
     }
     r
 }
@@ -108,14 +110,14 @@ fn position(s: &str, sub: &str) -> i32 {
     s.find(sub).map_or(0, |i| length(&s[..i]) + 1)
 }
 fn translate_of(s: &str, from: &str, to: &str) -> String {
-    let from: Vec<char> = from.chars().collect();
-    let to: Vec<char> = to.chars().collect();
-    s.chars()
-        .filter_map(|c| match from.iter().position(|f| *f == c) {
-            None => Some(c),
-            Some(i) => to.get(i).copied(),
-        })
-        .collect()
+    // The first of several places of a character counts.
+    let mut map = std::collections::HashMap::new();
+    let mut to = to.chars();
+    for c in from.chars() {
+        let target = to.next();
+        map.entry(c).or_insert(target);
+    }
+    s.chars().filter_map(|c| map.get(&c).copied().unwrap_or(Some(c))).collect()
 }
 fn take(s: &str, n: i32, left: bool) -> &str {
     let len = length(s);
@@ -224,14 +226,14 @@ scalars! {
     fn upper(_c; s: text) = map_case(s, true);
     fn casefold(_c; s: text) = map_case(s, false);
     fn initcap(_c; s: text) = initcap_of(s);
-    fn textcat(_c; a: text, b: text) = [a, b].concat();
+    fn textcat(_c; a: text, b: text) = { limits::joined(a.len(), b.len())?; [a, b].concat() };
     fn p2003_textanycat(c; a: text, b: any) = [a, &shown(b, c)?].concat();
     fn p2004_anytextcat(c; a: any, b: text) = [shown(a, c)?.as_str(), b].concat();
     fn nameconcatoid(_c; a: text, b: oid) = { let tail = format!("_{b}"); let head = crate::cast::truncate_name(a); let mut end = head.len().min(63 - tail.len()); while !head.is_char_boundary(end) { end -= 1; } format!("{}{tail}", &head[..end]) };
     fn text_substr(_c; s: text, start: int4, len: int4) = substr(s, start, Some(len))?;
     fn text_substr_no_len(_c; s: text, start: int4) = substr(s, start, None)?;
     fn textpos(_c; s: text, sub: text) = position(s, sub);
-    fn replace_text(_c; s: text, from: text, to: text) = if from.is_empty() { s.to_string() } else { s.replace(from, to) };
+    fn replace_text(_c; s: text, from: text, to: text) = limits::replace_all(s, from, to)?;
     fn translate(_c; s: text, from: text, to: text) = translate_of(s, from, to);
     fn lpad(_c; s: text, n: int4, fill: text) = pad(s, n, fill, true)?;
     fn rpad(_c; s: text, n: int4, fill: text) = pad(s, n, fill, false)?;
@@ -315,23 +317,39 @@ pub fn text_concat(c: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let mut out = String::new();
     for d in spread(args) {
         if !d.is_null() {
-            out.push_str(&shown(&d, c)?);
+            let part = shown(&d, c)?;
+            limits::room(out.len(), part.len())?;
+            out.push_str(&part);
         }
     }
     Ok(Datum::text(out))
 }
+/// Appends a part, behind the separator if it is not the first.
+fn add_part(out: &mut Option<String>, sep: &str, part: &str) -> Result<()> {
+    match out {
+        None => *out = Some(part.to_string()),
+        Some(out) => {
+            limits::room(out.len(), sep.len() + part.len())?;
+            out.push_str(sep);
+            out.push_str(part);
+        }
+    }
+    Ok(())
+}
+
 pub fn text_concat_ws(c: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let Some((sep, rest)) = args.split_first() else { return Ok(Datum::Null) };
     if sep.is_null() {
         return Ok(Datum::Null);
     }
-    let mut parts = Vec::new();
+    let sep = get::text(sep)?;
+    let mut out: Option<String> = None;
     for d in spread(rest) {
         if !d.is_null() {
-            parts.push(shown(&d, c)?);
+            add_part(&mut out, sep, &shown(&d, c)?)?;
         }
     }
-    Ok(Datum::text(parts.join(get::text(sep)?)))
+    Ok(Datum::text(out.unwrap_or_default()))
 }
 pub fn text_format_nv(c: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     text_format(c, args)
@@ -436,6 +454,7 @@ pub fn text_format(c: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
         };
         let w = width.unwrap_or(0);
         let fill = (w.unsigned_abs() as usize).saturating_sub(length(&text) as usize);
+        limits::room(out.len(), text.len() + fill)?;
         if minus || w < 0 {
             let _ = write!(out, "{text}{}", " ".repeat(fill));
         } else {
@@ -484,15 +503,15 @@ fn join(c: &EvalContext, args: &[Datum]) -> Result<Datum> {
         Some(Datum::Text(n)) => Some(n.to_string()),
         _ => None,
     };
-    let mut parts = Vec::new();
+    let mut out: Option<String> = None;
     for e in &a.elements {
         if !e.is_null() {
-            parts.push(output_string(a.element_type, e, c)?);
+            add_part(&mut out, sep, &output_string(a.element_type, e, c)?)?;
         } else if let Some(n) = &null {
-            parts.push(n.clone());
+            add_part(&mut out, sep, n)?;
         }
     }
-    Ok(Datum::text(parts.join(sep)))
+    Ok(Datum::text(out.unwrap_or_default()))
 }
 pub fn array_to_text(c: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     join(c, args)

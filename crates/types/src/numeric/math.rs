@@ -424,10 +424,16 @@ pub fn factorial(n: i64) -> Result<Numeric> {
         return Err(overflow());
     }
     let mut r = Numeric::one();
+    // Factors are gathered while their product is a number of few digits: that is a third of the long multiplications.
+    let mut factor = 1i64;
     for i in 2..=n {
-        r = r.mul_exact(&Numeric::from(i));
+        if factor > i64::MAX / i {
+            r = r.mul_exact(&Numeric::from(factor));
+            factor = 1;
+        }
+        factor *= i;
     }
-    Ok(r)
+    Ok(r.mul_exact(&Numeric::from(factor)))
 }
 
 pub fn width_bucket(operand: &Numeric, low: &Numeric, high: &Numeric, count: i32) -> Result<i32> {

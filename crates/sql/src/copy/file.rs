@@ -1,0 +1,121 @@
+//! COPY to and from files of the server, for superusers.
+
+use super::{Input, Output};
+use crate::session::Session;
+use kilndb_base::env::{File, Open};
+use kilndb_base::{Error, Result, sqlstate};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Bytes read or written at once.
+const PIECE: usize = 64 << 10;
+
+/// The error of an operation on a file, with PostgreSQL's code for it.
+fn failed(what: String, e: &io::Error) -> Error {
+    let state = match e.raw_os_error() {
+        Some(libc::ENOENT) => sqlstate::UNDEFINED_FILE,
+        Some(libc::EPERM | libc::EACCES | libc::EROFS) => sqlstate::INSUFFICIENT_PRIVILEGE,
+        Some(libc::EEXIST) => sqlstate::DUPLICATE_FILE,
+        Some(libc::ENOTDIR | libc::EISDIR | libc::ENOTEMPTY) => sqlstate::WRONG_OBJECT_TYPE,
+        Some(libc::ENOSPC) => sqlstate::DISK_FULL,
+        Some(libc::EIO) => sqlstate::IO_ERROR,
+        Some(libc::ESPIPE) => return Error::unsupported(format!("{what}: only regular files are supported")),
+        _ => sqlstate::INTERNAL_ERROR,
+    };
+    let text = e.to_string();
+    let reason = text.split(" (os error").next().unwrap_or("").to_string();
+    Error::new(state, format!("{what}: {reason}"))
+}
+
+/// A file being read.
+pub(super) struct FileInput {
+    file: Arc<dyn File>,
+    name: String,
+    offset: u64,
+}
+
+impl Input for FileInput {
+    fn read(&mut self, data: &mut Vec<u8>) -> Result<bool> {
+        let start = data.len();
+        data.resize(start + PIECE, 0);
+        let got = self.file.read_at(&mut data[start..], self.offset).map_err(|e| match e.raw_os_error() {
+            Some(libc::EISDIR) => Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{}\" is a directory", self.name)),
+            _ => failed(format!("could not read from file \"{}\"", self.name), &e),
+        })?;
+        data.truncate(start + got);
+        self.offset += got as u64;
+        Ok(got > 0)
+    }
+}
+
+/// A file being written.
+pub(super) struct FileOutput {
+    file: Arc<dyn File>,
+    name: String,
+    offset: u64,
+    waiting: Vec<u8>,
+}
+
+impl FileOutput {
+    pub fn finish(&mut self) -> Result<()> {
+        let written = self.file.write_at(&self.waiting, self.offset);
+        written.map_err(|e| failed(format!("could not write to file \"{}\"", self.name), &e))?;
+        self.offset += self.waiting.len() as u64;
+        self.waiting.clear();
+        Ok(())
+    }
+}
+
+impl Output for FileOutput {
+    fn write(&mut self, data: &[u8]) -> Result<()> {
+        self.waiting.extend_from_slice(data);
+        if self.waiting.len() >= PIECE { self.finish() } else { Ok(()) }
+    }
+}
+
+impl Session {
+    fn refuse_server_file(&mut self, direction: &str, role: &str) -> Result<()> {
+        let name = self.role_name.clone();
+        if self.instance.role_row(&name)?.is_some_and(|r| r.bool("rolsuper")) {
+            return Ok(());
+        }
+        Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("permission denied to COPY {direction} a file"))
+            .with_detail(format!("Only roles with privileges of the \"{role}\" role may COPY {direction} a file."))
+            .with_hint("Anyone can COPY to stdout or from stdin. psql's \\copy command also works for anyone."))
+    }
+
+    pub(super) fn copy_input_file(&mut self, name: &str) -> Result<FileInput> {
+        self.refuse_server_file("from", "pg_read_server_files")?;
+        // A relative path is one in the data folder.
+        let path = self.instance.data_dir.join(name);
+        let file = self.instance.env.open(&path, Open::ReadOnly).map_err(|e| {
+            failed(format!("could not open file \"{name}\" for reading"), &e).with_hint(
+                "COPY FROM instructs the PostgreSQL server process to read a file. You may want a client-side facility such as psql's \\copy.",
+            )
+        })?;
+        let mut input = FileInput { file, name: name.to_string(), offset: 0 };
+        // A folder can be opened, but not read.
+        input.read(&mut Vec::new())?;
+        input.offset = 0;
+        Ok(input)
+    }
+
+    pub(super) fn copy_output_file(&mut self, name: &str) -> Result<FileOutput> {
+        self.refuse_server_file("to", "pg_write_server_files")?;
+        let path = Path::new(name);
+        if !path.is_absolute() {
+            return Err(Error::new(sqlstate::INVALID_NAME, "relative path not allowed for COPY to file"));
+        }
+        let file = self.instance.env.open(path, Open::Truncate).map_err(|e| {
+            let error = failed(format!("could not open file \"{name}\" for writing"), &e);
+            match e.raw_os_error() {
+                Some(libc::ENOENT | libc::EACCES) => error.with_hint(
+                    "COPY TO instructs the PostgreSQL server process to write a file. You may want a client-side facility such as psql's \\copy.",
+                ),
+                _ => error,
+            }
+        })?;
+        Ok(FileOutput { file, name: name.to_string(), offset: 0, waiting: Vec::new() })
+    }
+}

@@ -1,0 +1,178 @@
+//! Column defaults: their rows in pg_attrdef, and what they depend on.
+//!
+//! Invariants
+//! 1. A default goes with its column (pg_depend 'a') and keeps the relations that its regclass constants name ('n').
+//! 2. The default of a serial column names its sequence by OID, so that renaming or moving the sequence keeps it working.
+
+use super::Session;
+use crate::bind::ir::{Expr, ExprKind, Query};
+use crate::catalog::ids::*;
+use crate::catalog::{CatalogView, Table};
+use crate::client::Runtime;
+use crate::session::environment::StatementHost;
+use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_types::{Datum, Host, oids};
+use std::sync::Arc;
+
+/// nextval(regclass).
+const NEXTVAL: Oid = 1574;
+
+/// The relation that a regclass constant names.
+fn relation_named(e: &Expr, host: &StatementHost<'_>) -> Option<Oid> {
+    if e.ty != oids::REGCLASS {
+        return None;
+    }
+    match &e.kind {
+        ExprKind::Const(Datum::Oid(oid)) => Some(*oid),
+        // Not looked up yet: names mean what the search path says when the expression runs.
+        ExprKind::Cast { arg, .. } => match &arg.kind {
+            ExprKind::Const(Datum::Text(text)) if arg.ty == oids::UNKNOWN => host.reg_input(oids::REGCLASS, text).ok(),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Relations that regclass constants of an expression name, each once.
+pub(super) fn relations_named(e: &Expr, host: &StatementHost<'_>, out: &mut Vec<Oid>) {
+    if let Some(oid) = relation_named(e, host)
+        && super::is_user_object(oid)
+        && !out.contains(&oid)
+    {
+        out.push(oid);
+    }
+    e.for_children(&mut |child| relations_named(child, host, out));
+}
+
+/// As [`relations_named`], of all expressions of a query.
+pub(super) fn relations_in_query(q: &Query, host: &StatementHost<'_>, out: &mut Vec<Oid>) {
+    fn within(e: &Expr, host: &StatementHost<'_>, out: &mut Vec<Oid>) {
+        relations_named(e, host, out);
+        if let ExprKind::SubLink(s) = &e.kind {
+            relations_in_query(&s.query, host, out);
+        }
+        e.for_children(&mut |child| within(child, host, out));
+    }
+    q.for_exprs(&mut |e| within(e, host, out));
+    q.for_subqueries(&mut |s| relations_in_query(s, host, out));
+}
+
+/// `nextval('name')` with the name as an OID.
+fn by_oid(e: &Expr, host: &StatementHost<'_>) -> Option<String> {
+    match &e.kind {
+        ExprKind::Func(f) if f.oid == NEXTVAL => f.args.first().and_then(|a| relation_named(a, host)).map(nextval_of),
+        _ => None,
+    }
+}
+
+pub(super) fn nextval_of(sequence: Oid) -> String {
+    format!("nextval('{sequence}'::regclass)")
+}
+
+impl Session {
+    pub(super) fn insert_default(&mut self, table: Oid, attnum: i16, sql: &str, runtime: &dyn Runtime) -> Result<()> {
+        let oid = self.instance.next_oid()?;
+        let table = self.table_by_oid(table, runtime)?;
+        let (used, stored) = self.with_catalog(runtime, |host| {
+            let mut found = Ok((Vec::new(), None));
+            runtime.on_large_stack(&mut || {
+                found = crate::bind::bind_expression(sql, Some(&table), &host.reader, None).map(|bound| {
+                    let mut used = Vec::new();
+                    relations_named(&bound.expr, host, &mut used);
+                    (used, by_oid(&bound.expr, host))
+                });
+            });
+            // Positions are of the expression's text, not of the statement's.
+            found.map_err(|mut e| {
+                e.0.position = None;
+                e
+            })
+        })?;
+        let stored = stored.unwrap_or_else(|| sql.to_string());
+        self.write_catalog(runtime, |w| {
+            let row = [
+                ("oid", Datum::Oid(oid)),
+                ("adrelid", Datum::Oid(table.oid)),
+                ("adnum", Datum::Int2(attnum)),
+                ("adbin", Datum::text(&stored)),
+            ];
+            w.insert(PG_ATTRDEF, &row).map(|_| ())
+        })?;
+        self.add_dependency((PG_ATTRDEF, oid, 0), (PG_CLASS, table.oid, i32::from(attnum)), b'a', runtime)?;
+        for relation in used {
+            self.add_dependency((PG_ATTRDEF, oid, 0), (PG_CLASS, relation, 0), b'n', runtime)?;
+        }
+        Ok(())
+    }
+
+    /// Forgets the default of one column, or of all of a table's.
+    pub(super) fn delete_defaults(&mut self, table: Oid, attnum: Option<i16>, runtime: &dyn Runtime) -> Result<()> {
+        let key: Vec<Datum> = std::iter::once(Datum::Oid(table)).chain(attnum.map(Datum::Int2)).collect();
+        for row in self.catalog_lookup(PG_ATTRDEF, PG_ATTRDEF_ADRELID_ADNUM_INDEX, &key)? {
+            self.remove_dependencies((PG_ATTRDEF, row.oid("oid")), None, runtime)?;
+            self.write_catalog(runtime, |w| w.delete(&row))?;
+        }
+        Ok(())
+    }
+
+    /// The column that a row of pg_attrdef is the default of.
+    pub(super) fn default_owner(&mut self, default: Oid, runtime: &dyn Runtime) -> Result<Option<(Arc<Table>, i16)>> {
+        let rows = self.catalog_lookup(PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, &[Datum::Oid(PG_ATTRDEF), Datum::Oid(default)])?;
+        let Some(row) = rows.iter().find(|r| r.char("deptype") == b'a') else { return Ok(None) };
+        let (table, attnum) = (row.oid("refobjid"), row.int("refobjsubid") as i16);
+        let table = self.with_catalog(runtime, |host| host.reader.table_by_oid(table))?;
+        Ok(table.map(|t| (t, attnum)))
+    }
+
+    pub(super) fn drop_default(&mut self, table: Oid, attnum: i16, runtime: &dyn Runtime) -> Result<()> {
+        self.delete_defaults(table, Some(attnum), runtime)?;
+        self.update_attribute(table, attnum, runtime, |row| row.set("atthasdef", Datum::Bool(false)))
+    }
+
+    /// ALTER COLUMN SET DEFAULT and DROP DEFAULT.
+    pub(super) fn alter_default(&mut self, table: &Arc<Table>, name: &str, def: kilndb_syntax::Node<'_>, runtime: &dyn Runtime) -> Result<()> {
+        let column = super::alter_table::column_of(table, name)?.clone();
+        let has_default = !matches!(def, kilndb_syntax::Node::None);
+        let is = |what: &str| Error::new(sqlstate::SYNTAX_ERROR, format!("column \"{name}\" of relation \"{}\" is {what} column", table.name));
+        if column.identity != 0 {
+            let e = is("an identity");
+            return Err(if has_default { e } else { e.with_hint("Use ALTER TABLE ... ALTER COLUMN ... DROP IDENTITY instead.") });
+        }
+        if column.generated != 0 {
+            let e = is("a generated");
+            let hint = if has_default {
+                "Use ALTER TABLE ... ALTER COLUMN ... SET EXPRESSION instead."
+            } else {
+                "Use ALTER TABLE ... ALTER COLUMN ... DROP EXPRESSION instead."
+            };
+            return Err(if has_default || column.generated == b's' { e.with_hint(hint) } else { e });
+        }
+        if !has_default {
+            return self.drop_default(table.oid, column.attnum, runtime);
+        }
+        let sql = self.expression_text(def, runtime)?;
+        self.check_default(&sql, &column.name, (column.type_oid, column.typmod), runtime)?;
+        self.delete_defaults(table.oid, Some(column.attnum), runtime)?;
+        self.insert_default(table.oid, column.attnum, &sql, runtime)?;
+        self.update_attribute(table.oid, column.attnum, runtime, |row| row.set("atthasdef", Datum::Bool(true)))
+    }
+
+    /// The default must fit the column.
+    pub(super) fn check_default(&mut self, sql: &str, name: &str, target: (Oid, i32), runtime: &dyn Runtime) -> Result<()> {
+        self.with_catalog(runtime, |host| {
+            let mut bound = Ok(());
+            runtime.on_large_stack(&mut || {
+                bound = crate::bind::bind_expression(sql, None, &host.reader, Some(target)).map(|_| ());
+            });
+            bound.map_err(|mut e| {
+                e.0.position = None;
+                if e.sqlstate() == sqlstate::DATATYPE_MISMATCH {
+                    let of = e.message().split(" but should").next().unwrap_or("").to_string();
+                    e.0.message = format!("column \"{name}\" is of type {} but default {of}", host.reader.format_type(target.0, -1));
+                    e = e.with_hint("You will need to rewrite or cast the expression.");
+                }
+                e
+            })
+        })
+    }
+}

@@ -1,0 +1,51 @@
+//! How large a value may get: PostgreSQL's 1 GB. What multiplies its arguments asks before it makes the result.
+
+use kilndb_base::{Error, Result, sqlstate};
+
+/// Bytes that a string under construction may have.
+pub(crate) const LONGEST_STRING: usize = 0x3fff_ffff;
+
+/// Is there room for `more` bytes behind `have`?
+pub(crate) fn room(have: usize, more: usize) -> Result<()> {
+    if have.saturating_add(more) < LONGEST_STRING {
+        return Ok(());
+    }
+    Err(Error::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, format!("string buffer exceeds maximum allowed length ({LONGEST_STRING} bytes)"))
+        .with_detail(format!("Cannot enlarge string buffer containing {have} bytes by {more} more bytes.")))
+}
+
+/// Two values joined: refused in the words of an allocation that is too large.
+pub(crate) fn joined(a: usize, b: usize) -> Result<()> {
+    let size = a.saturating_add(b).saturating_add(4);
+    if size <= LONGEST_STRING {
+        return Ok(());
+    }
+    Err(Error::new(sqlstate::INTERNAL_ERROR, format!("invalid memory alloc request size {size}")))
+}
+
+/// All occurrences of a text replaced.
+pub(crate) fn replace_all(s: &str, from: &str, to: &str) -> Result<String> {
+    if from.is_empty() {
+        return Ok(s.to_string());
+    }
+    let growth = to.len().saturating_sub(from.len());
+    if growth > 0 && s.len().saturating_mul(to.len()) / from.len() >= LONGEST_STRING {
+        let count = s.matches(from).count();
+        room(s.len(), count.saturating_mul(growth))?;
+    }
+    Ok(s.replace(from, to))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_not_fit_is_refused_before_it_is_made() {
+        let (long, wide) = ("a".repeat(1_000_000), "b".repeat(2000));
+        assert!(replace_all(&long, "a", &wide).is_err());
+        assert_eq!(replace_all(&long, "aa", "b").map(|s| s.len()).ok(), Some(500_000));
+        assert!(room(1 << 29, 1 << 29).is_err());
+        assert!(joined(10, 20).is_ok());
+    }
+}
