@@ -188,6 +188,8 @@ impl Db {
         for (n, keys, unique, primary) in indexes {
             let storage = self.engine.create_relation(&mut txn, RelationKind::BTree, Persistence::Logged).unwrap();
             list.push(Arc::new(Index {
+                constraint: 0,
+                initially_deferred: false,
                 oid: self.oid(),
                 name: n.to_string(),
                 table_oid: oid,
