@@ -258,7 +258,7 @@ impl Env for SimEnv {
                 c
             }
             (Some(c), _) => c,
-            (None, Open::Existing) => return Err(io::Error::from(io::ErrorKind::NotFound)),
+            (None, Open::Existing | Open::ReadOnly) => return Err(io::Error::from(io::ErrorKind::NotFound)),
             (None, _) => {
                 let c = Arc::new(Mutex::new(Content::default()));
                 self.change(|n| {
