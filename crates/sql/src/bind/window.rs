@@ -70,7 +70,7 @@ impl Binder<'_> {
         let offset = |node: Node<'_>| -> Result<Expr> {
             let e = self.bind_expr(node, scope)?;
             if mode == FrameMode::Range {
-                return self.resolve_unknown(e);
+                return self.range_offset(e, &order);
             }
             match self.coerce_to_target(e, oids::INT8, -1, crate::catalog::CastContext::Assignment, false)? {
                 Ok(e) => Ok(e),
@@ -122,6 +122,42 @@ impl Binder<'_> {
             );
         }
         Ok(WindowSpec { name: None, partition, order, mode, start, end, exclude, default_frame: o & 1 == 0 })
+    }
+
+    /// The offset of a RANGE frame as the type that the sort column's in_range function takes.
+    fn range_offset(&self, offset: Expr, order: &[SortKey]) -> Result<Expr> {
+        use crate::catalog::CastContext::{Assignment, Implicit};
+        let [key] = order else { return self.resolve_unknown(offset) };
+        let (column, given, loc) = (self.base_type(key.expr.ty), offset.ty, offset.loc);
+        let refuse = |detail: String, hint: Option<&str>| {
+            let e = Error::unsupported(format!("RANGE with offset PRECEDING/FOLLOWING {detail}"));
+            Err(self.at(hint.map_or(e.clone(), |h| e.with_hint(h)), loc))
+        };
+        let types = in_range_types(column);
+        if types.is_empty() {
+            return refuse(format!("is not supported for column type {}", self.type_name(column)), None);
+        }
+        let preferred = if given == oids::UNKNOWN { column } else { given };
+        let mut fitting = Vec::new();
+        for to in types {
+            if self.can_coerce(given, *to, Implicit)? {
+                fitting.push(*to);
+            }
+        }
+        let both = format!("for column type {} and offset type {}", self.type_name(column), self.type_name(given));
+        let to = match fitting.as_slice() {
+            [] => return refuse(format!("is not supported {both}"), Some("Cast the offset value to an appropriate type.")),
+            many if many.contains(&preferred) => preferred,
+            [one] => *one,
+            _ => {
+                let hint = "Cast the offset value to the exact intended type.";
+                return refuse(format!("has multiple interpretations {both}"), Some(hint));
+            }
+        };
+        let offset = self.coerce(offset, to, Implicit)?;
+        // The frame's edge is computed in the column's own type.
+        let is_integer = matches!(column, oids::INT2 | oids::INT4 | oids::INT8);
+        if is_integer && to != column { self.coerce(offset, column, Assignment) } else { Ok(offset) }
     }
 
     pub(crate) fn bind_window_call(
@@ -220,4 +256,16 @@ fn strip(w: &WindowSpec) -> WindowSpec {
         }
     }
     w
+}
+
+/// Types of offsets that RANGE frames over a column of a type may have (pg_amproc's in_range functions).
+fn in_range_types(column: Oid) -> &'static [Oid] {
+    match column {
+        oids::INT2 | oids::INT4 => &[oids::INT8, oids::INT2, oids::INT4],
+        oids::INT8 => &[oids::INT8],
+        oids::FLOAT4 | oids::FLOAT8 => &[oids::FLOAT8],
+        oids::NUMERIC => &[oids::NUMERIC],
+        oids::DATE | oids::TIMESTAMP | oids::TIMESTAMPTZ | oids::TIME | oids::TIMETZ | oids::INTERVAL => &[oids::INTERVAL],
+        _ => &[],
+    }
 }
