@@ -392,6 +392,10 @@ fn run(seed: u64, rounds: usize) {
             committed: AtomicU64::new(0),
             seed,
         };
+        // Every other round has one snapshot from beginning to end: beyond 2,000 commits, chains are pruned and undo compacted.
+        let mut holder = e.begin(Isolation::RepeatableRead, 3);
+        let held = rng.one_in(2).then(|| holder.take_snapshot());
+        let before = held.as_ref().and_then(|s| read_all(&shared.heap, &shared.index, s).ok());
         let last = if rng.one_in(4) { 1500 } else { 300 };
         let duration = std::time::Duration::from_millis(20 + rng.below(last));
         std::thread::scope(|scope| {
@@ -421,7 +425,12 @@ fn run(seed: u64, rounds: usize) {
         if std::env::var_os("KILNDB_TELL").is_some() {
             eprintln!("{what}: {} committed, fired {}, dead {}", shared.committed.load(Relaxed), env.fired(), env.dead());
         }
-        drop(shared);
+        if let (Some(s), Some(before)) = (&held, before)
+            && let Ok(after) = read_all(&shared.heap, &shared.index, s)
+        {
+            assert!(before == after, "{what}: the old snapshot has changed");
+        }
+        drop((held, holder, shared));
         if env.dead() || rng.one_in(2) {
             continue;
         }
