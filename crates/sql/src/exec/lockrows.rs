@@ -4,7 +4,7 @@ use super::context::*;
 use super::scan;
 use super::state::Unary;
 use crate::bind::ir::{LockStrength, LockWait};
-use crate::plan::{LockTarget, Op, OutCol};
+use crate::plan::{LockTarget, Op, OutCol, Recheck};
 use kilndb_base::{Result, RowId};
 use kilndb_storage::{RowLockMode, WaitPolicy, WriteOptions, WriteOutcome};
 use kilndb_types::Datum;
@@ -42,11 +42,8 @@ impl LockRowsState {
                         }
                     }
                 }
-                if keep
-                    && changed
-                    && let Some(e) = recheck
-                {
-                    keep = e.is_true(&row, rt, cx)?;
+                if keep && changed {
+                    keep = judge_again(recheck, &mut row, rt, cx)?;
                 }
                 if keep {
                     out.push(&row);
@@ -95,6 +92,19 @@ impl LockRowsState {
                 }
             }
         }
+    }
+}
+
+/// Does a row of which a part has changed still belong to the result? What outer joins added goes where it no longer fits.
+pub fn judge_again(recheck: &Recheck, row: &mut [Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+    for (condition, slots) in &recheck.outer {
+        if !condition.is_true(row, rt, cx)? {
+            slots.iter().for_each(|slot| row[*slot] = Datum::Null);
+        }
+    }
+    match &recheck.filter {
+        Some(e) => e.is_true(row, rt, cx),
+        None => Ok(true),
     }
 }
 

@@ -381,10 +381,7 @@ impl ModifyState {
                 row[*s] = value.clone();
             }
         }
-        match &m.recheck {
-            Some(e) => e.is_true(row, rt, cx),
-            None => Ok(true),
-        }
+        super::lockrows::judge_again(&m.recheck, row, rt, cx)
     }
 
     fn delete(&mut self, m: &ModifyPlan, mut row: Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {

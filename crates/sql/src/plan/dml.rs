@@ -1,6 +1,5 @@
 //! INSERT, UPDATE, DELETE.
 
-use super::query::inner_conditions;
 use super::*;
 use crate::catalog::Table;
 use crate::exec::expr::CExpr;
@@ -48,15 +47,7 @@ impl Planner<'_> {
             list.iter().map(|a| Ok((a.column, self.compile(&a.expr, layout)?))).collect()
         };
         let assignments = assign(&d.assignments, &layout)?;
-        let mut all = Vec::new();
-        if let Some(f) = &q.filter {
-            f.clone().conjuncts(&mut all);
-        }
-        q.from.iter().for_each(|t| inner_conditions(t, &mut all));
-        let recheck = match Expr::and_all(all) {
-            Some(e) if d.kind != DmlKind::Insert => Some(self.compile(&e, &layout)?),
-            _ => None,
-        };
+        let recheck = if d.kind == DmlKind::Insert { Recheck::default() } else { self.recheck(q, &layout)? };
         let generated = assign(&d.generated, &row)?;
         let checks =
             d.checks.iter().map(|(n, e)| Ok((n.clone(), self.compile(e, &row)?))).collect::<Result<Vec<_>>>()?;

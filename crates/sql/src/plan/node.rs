@@ -264,7 +264,7 @@ pub enum Op {
     Distinct { input: Arc<Node>, keys: Vec<SortSpec>, sorted: bool },
     SetOp { op: SetOp, all: bool, left: Arc<Node>, right: Arc<Node>, types: Vec<Oid> },
     Window { input: Arc<Node>, plan: WindowPlan },
-    LockRows { input: Arc<Node>, targets: Vec<LockTarget>, recheck: Option<CExpr> },
+    LockRows { input: Arc<Node>, targets: Vec<LockTarget>, recheck: Recheck },
     Modify(Box<ModifyPlan>),
 }
 
@@ -276,6 +276,15 @@ pub struct IndexPlan {
     pub predicate: Option<CExpr>,
     /// Columns (indexes in `Table::columns`) that the entry depends on.
     pub depends: Vec<usize>,
+}
+
+/// How a joined row is judged again after one of its tables' rows has changed.
+#[derive(Default)]
+pub struct Recheck {
+    /// Conditions of outer joins, inner ones first, and the slots that become null where they are not true.
+    pub outer: Vec<(CExpr, Vec<usize>)>,
+    /// All other conditions.
+    pub filter: Option<CExpr>,
 }
 
 pub struct ForeignKeyPlan {
@@ -320,7 +329,7 @@ pub struct ModifyPlan {
     pub old_ctid: usize,
     pub assignments: Vec<(usize, CExpr)>,
     /// UPDATE, DELETE: all conditions, for rows that changed meanwhile.
-    pub recheck: Option<CExpr>,
+    pub recheck: Recheck,
     /// Over a table row.
     pub generated: Vec<(usize, CExpr)>,
     pub checks: Vec<(String, CExpr)>,

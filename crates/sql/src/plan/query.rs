@@ -302,6 +302,25 @@ impl Planner<'_> {
         Ok(Planned { node, layout: all_columns(rel) })
     }
 
+    pub fn recheck(&self, q: &Query, layout: &Layout) -> Result<Recheck> {
+        let (mut all, mut joins) = (Vec::new(), Vec::new());
+        if let Some(f) = &q.filter {
+            f.clone().conjuncts(&mut all);
+        }
+        q.from.iter().for_each(|t| join_conditions(t, &mut all, &mut joins));
+        let mut recheck = Recheck::default();
+        for (conditions, rels) in joins {
+            let slots = layout.0.iter().enumerate().filter(|(_, c)| rels.contains(&c.rel)).map(|(slot, _)| slot).collect();
+            if let Some(e) = Expr::and_all(conditions) {
+                recheck.outer.push((self.compile(&e, layout)?, slots));
+            }
+        }
+        if let Some(e) = Expr::and_all(all) {
+            recheck.filter = Some(self.compile(&e, layout)?);
+        }
+        Ok(recheck)
+    }
+
     fn lock_rows(&self, q: &Query, input: Planned) -> Result<Planned> {
         let mut targets = Vec::new();
         self.read_only.set(false);
@@ -323,27 +342,45 @@ impl Planner<'_> {
             let heap = self.engine.relation(table.storage)?;
             targets.push(LockTarget { table: table.clone(), heap, ctid, columns, strength: l.strength, wait: l.wait });
         }
-        let mut all = Vec::new();
-        if let Some(f) = &q.filter {
-            f.clone().conjuncts(&mut all);
-        }
-        q.from.iter().for_each(|t| inner_conditions(t, &mut all));
-        let recheck = match Expr::and_all(all) {
-            Some(e) => Some(self.compile(&e, &input.layout)?),
-            None => None,
-        };
+        let recheck = self.recheck(q, &input.layout)?;
         let (width, rows, cost) = (input.layout.0.len(), input.node.rows, input.node.cost);
         let node = self.node(Op::LockRows { input: input.node, targets, recheck }, width, rows, cost, "LockRows");
         Ok(Planned { node, layout: input.layout })
     }
 }
 
-pub fn inner_conditions(t: &JoinTree, out: &mut Vec<Expr>) {
-    if let JoinTree::Join { kind: JoinKind::Inner, left, right, on } = t {
-        inner_conditions(left, out);
-        inner_conditions(right, out);
-        if let Some(e) = on {
-            e.clone().conjuncts(out);
+/// The conditions of a join tree that rows are judged by again. `filter`: those that a row must meet; `outer`: those of outer
+/// joins with the relations that are null where they are not met.
+fn join_conditions(t: &JoinTree, filter: &mut Vec<Expr>, outer: &mut Vec<(Vec<Expr>, Vec<u32>)>) {
+    let JoinTree::Join { kind, left, right, on } = t else { return };
+    let (kept, nullable) = if *kind == JoinKind::Right { (right, left) } else { (left, right) };
+    match kind {
+        JoinKind::Inner => {
+            join_conditions(left, filter, outer);
+            join_conditions(right, filter, outer);
+            on.iter().for_each(|e| e.clone().conjuncts(filter));
+        }
+        JoinKind::Left | JoinKind::Right => {
+            join_conditions(kept, filter, outer);
+            let mut conditions = Vec::new();
+            join_conditions(nullable, &mut conditions, outer);
+            on.iter().for_each(|e| e.clone().conjuncts(&mut conditions));
+            let mut rels = Vec::new();
+            relations(nullable, &mut rels);
+            outer.push((conditions, rels));
+        }
+        JoinKind::Semi | JoinKind::Anti => join_conditions(left, filter, outer),
+        // Neither side can be locked.
+        JoinKind::Full => {}
+    }
+}
+
+fn relations(t: &JoinTree, out: &mut Vec<u32>) {
+    match t {
+        JoinTree::Rel(rel) => out.push(*rel),
+        JoinTree::Join { left, right, .. } => {
+            relations(left, out);
+            relations(right, out);
         }
     }
 }
