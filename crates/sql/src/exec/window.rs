@@ -7,7 +7,7 @@ use crate::bind::ir::FrameMode;
 use crate::plan::{CFrameBound, Op, SortSpec, WindowFn, WindowPlan};
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_types::aggregates::{self, Accumulator};
-use kilndb_types::{Datum, key};
+use kilndb_types::{Datum, key, oids};
 use std::cmp::Ordering;
 
 pub struct WindowState {
@@ -359,8 +359,14 @@ fn range_edge(plan: &WindowPlan, offset: &Datum, p: &Partition, order: &[Datum],
         return Err(Error::unsupported("RANGE with offset PRECEDING/FOLLOWING is not supported for this column type"));
     };
     let limit = f(&cx.eval, &[order[i].clone(), offset.clone()])?;
+    // A date and an interval make a timestamp.
+    let is_date = matches!(limit, Datum::Timestamp(_)) && k.ty == oids::DATE;
+    let compared_type = if is_date { oids::TIMESTAMP } else { k.ty };
     let side = |j: usize| {
-        let o = key::compare(k.ty, &order[j], &limit);
+        let o = match &order[j] {
+            Datum::Date(days) if is_date => key::compare(compared_type, &Datum::Timestamp(midnight(*days)), &limit),
+            known => key::compare(compared_type, known, &limit),
+        };
         if k.descending { o.reverse() } else { o }
     };
     // Rows are in order, nulls together at one end.
@@ -381,4 +387,13 @@ fn range_edge(plan: &WindowPlan, offset: &Datum, p: &Partition, order: &[Datum],
     } else {
         Some(split(&|o| o != Ordering::Greater)).filter(|at| *at > first).unwrap_or(p.from)
     })
+}
+
+/// Microseconds of a date's beginning; the infinities stay what they are.
+fn midnight(days: i32) -> i64 {
+    match days {
+        i32::MIN => i64::MIN,
+        i32::MAX => i64::MAX,
+        days => i64::from(days) * 86_400_000_000,
+    }
 }
