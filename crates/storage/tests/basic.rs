@@ -1,25 +1,13 @@
 //! The interface, one thing after the other.
+mod support;
 use kilndb_base::RowId;
 use kilndb_base::env::OsEnv;
 use kilndb_base::park::ThreadPark;
 use kilndb_storage::*;
 use std::ops::Bound;
-use std::path::PathBuf;
 use std::sync::Arc;
+use support::Dir;
 
-struct Dir(PathBuf);
-impl Dir {
-    fn new(name: &str) -> Dir {
-        let d = std::env::temp_dir().join(format!("kilndb-storage-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&d);
-        Dir(d)
-    }
-}
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 fn config(dir: &Dir) -> EngineConfig {
     EngineConfig {
         data_dir: dir.0.clone(),

@@ -1,25 +1,13 @@
 //! Threads against one engine: sums stay, uniqueness holds, memory stays within its limit.
+mod support;
 use kilndb_base::env::OsEnv;
 use kilndb_base::park::ThreadPark;
 use kilndb_storage::*;
 use std::ops::Bound;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
+use support::Dir;
 
-struct Dir(PathBuf);
-impl Dir {
-    fn new(name: &str) -> Dir {
-        let d = std::env::temp_dir().join(format!("kilndb-storage-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&d);
-        Dir(d)
-    }
-}
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 fn open(dir: &Dir, buffers: u64) -> Arc<Engine> {
     let config = EngineConfig {
         data_dir: dir.0.clone(),

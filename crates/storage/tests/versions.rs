@@ -1,22 +1,16 @@
 //! One old snapshot open all the time: versions born and dead after it must not pile up.
+mod support;
 use kilndb_base::RowId;
 use kilndb_base::env::OsEnv;
 use kilndb_base::park::ThreadPark;
 use kilndb_storage::*;
-use std::path::PathBuf;
 use std::sync::Arc;
+use support::Dir;
 
 const W: WriteOptions = WriteOptions { wait: WaitPolicy::Wait, latest: false, key_update: false };
 
-struct Dir(PathBuf);
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 fn open(name: &str) -> (Dir, Arc<Engine>) {
-    let dir = Dir(std::env::temp_dir().join(format!("kilndb-storage-{name}-{}", std::process::id())));
-    let _ = std::fs::remove_dir_all(&dir.0);
+    let dir = Dir::new(name);
     let config = EngineConfig {
         data_dir: dir.0.clone(),
         shared_buffers_bytes: 64 << 20,
