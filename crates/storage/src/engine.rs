@@ -70,8 +70,9 @@ impl Engine {
             // Log space may be needed before the flusher runs: start it first. It idles until there are records.
             engine.spawn_flusher()?;
             core.recover(&checkpoint)?;
-            core.drop_all_undo()?;
+            // The undo's pages must not go to others before the undo is not needed: a recovery that is cut off begins again.
             core.empty_unlogged()?;
+            core.drop_all_undo()?;
         } else {
             let start = crate::recovery::fresh_lsn(&core.env, &core.config.data_dir.join("wal"), checkpoint.redo)?;
             core.log.restart_at(start, checkpoint.next_csn.max(FIRST_CSN));

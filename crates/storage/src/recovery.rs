@@ -4,8 +4,10 @@
 //! 1. A page is changed only by records newer than its LSN.
 //! 2. A record for a page that is not what the record expects is passed over; that is legitimate only if the relation is
 //!    dropped later in the log, so at the end the relation must be gone.
-//! 3. The new log begins in a segment number never used before: no stale record can be taken for a new one.
-//! 4. Recovery may be cut off anywhere and begin again.
+//! 3. The log goes on in a segment number never used before: no stale record can be taken for a new one. A link record
+//!    at the old end, durable before anything follows it, leads there.
+//! 4. Recovery may be cut off anywhere and begin again: what it changes it logs as everybody else does, and the next one
+//!    repeats that before it goes on.
 //! 5. What was read may be in the system's memory only: the log is made durable before a page follows it, and every page
 //!    that the log mentions is written again, even if it needs no change.
 //!
@@ -20,9 +22,9 @@ use crate::directory::{extent_pages, kind_of, persistence_of};
 use crate::page::{self, PAGE, at};
 use crate::space::Space;
 use crate::undo::{CHUNK_PAGES, CHUNK};
-use crate::wal::record::{Op, Record, Target, decode};
+use crate::wal::record::{Op, Record, Target, decode, encode};
 use crate::wal::segment::Segments;
-use crate::wal::{MAX_BODY, SEGMENT, mix};
+use crate::wal::{MAX_BODY, SEGMENT, frame, mix};
 use kilndb_base::bytes::Reader;
 use kilndb_base::env::{Env, File};
 use kilndb_base::{Error, Result, Severity};
@@ -30,6 +32,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
+
+/// Bytes of a link record with its frame: two varints of at most ten bytes, the CRC, the kind.
+const LINK_AT_MOST: u64 = 25;
 
 /// Reads records one after the other until the log ends (or is torn).
 pub struct LogReader<'a> {
@@ -48,6 +53,15 @@ impl<'a> LogReader<'a> {
         let len = r.varint()? as usize;
         let crc = r.u32()?;
         Some((before - r.remaining().len(), len, crc))
+    }
+    /// Follows a link.
+    fn go_on_at(&mut self, lsn: u64) -> Result<()> {
+        if lsn < self.lsn {
+            return Err(Error::corrupted(format!("log: a link at {:X} leads back to {lsn:X}", self.lsn)));
+        }
+        self.buffer.clear();
+        (self.lsn, self.start) = (lsn, lsn);
+        Ok(())
     }
     /// End LSN and body of the next record.
     pub fn next(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
@@ -114,7 +128,6 @@ struct Redo {
     txns: BTreeMap<u64, (u64, bool)>,
     max_xid: u64,
     suspects: BTreeSet<u32>,
-    reset: BTreeSet<u32>,
 }
 
 impl Core {
@@ -154,8 +167,18 @@ impl Core {
         let mut reader = LogReader::new(self.log.segments(), c.redo);
         let mut records = 0u64;
         let mut told = self.env.monotonic_nanos();
-        while let Some((lsn, body)) = reader.next()? {
-            self.redo_record(lsn, decode(&body)?, &mut redo)?;
+        loop {
+            let at = reader.lsn;
+            let Some((lsn, body)) = reader.next()? else { break };
+            let record = decode(&body)?;
+            if let Record::Link { to } = record {
+                // Its sync may have failed: then it is in the system's memory only.
+                self.log.segments().write(at, &frame(&body, at))?;
+                self.log.segments().sync(at, lsn, true)?;
+                reader.go_on_at(to)?;
+                continue;
+            }
+            self.redo_record(lsn, record, &mut redo)?;
             records += 1;
             if records.is_multiple_of(65536) && self.env.monotonic_nanos() - told > 1_000_000_000 {
                 told = self.env.monotonic_nanos();
@@ -164,8 +187,7 @@ impl Core {
         }
         self.pool.lenient.store(false, SeqCst);
         self.tell(Severity::Log, &format!("redo done at {:X}, {records} records", reader.lsn));
-        let start = fresh_lsn(&self.env, &self.config.data_dir.join("wal"), reader.lsn)?;
-        self.log.restart_at(start, c.next_csn + records + 1);
+        self.link_log(reader.lsn, c.next_csn + records + 1)?;
         self.xids.restart_at(redo.max_xid + 1);
         for rel in &redo.suspects {
             if self.directory.get(*rel).is_some() {
@@ -183,24 +205,37 @@ impl Core {
             }
         }
         for r in self.directory.list() {
-            let creator = r.creator.load(Relaxed);
-            if creator != 0 && losers.iter().any(|(x, _)| *x == creator) || creator != 0 && redo.reset.contains(&r.id) {
-                self.directory.remove(self, r.id);
-            } else if creator != 0 && !redo.txns.contains_key(&creator) {
-                r.creator.store(0, Relaxed);
-            } else if creator != 0 {
-                self.directory.remove(self, r.id);
+            match r.creator.load(Relaxed) {
+                0 => {}
+                creator if redo.txns.contains_key(&creator) => {
+                    self.directory.remove(self, r.id);
+                    self.log.append(&encode(&Record::Drop { rel: r.id }));
+                }
+                _ => r.creator.store(0, Relaxed),
             }
         }
         let mut purged = 0;
         for (xid, (head, purge)) in &redo.txns {
             if *purge {
                 let mut item = crate::txn::purge::Pending { xid: *xid, csn: 0, heads: [*head, 0], chunks: Vec::new(), logged: true };
-                self.purge_chain(&mut item)?;
+                if self.purge_chain(&mut item)? {
+                    self.log.append(&encode(&Record::PurgeDone { xid: *xid }));
+                }
                 purged += 1;
             }
         }
         self.tell(Severity::Log, &format!("{} transactions rolled back, {purged} purged", losers.len()));
+        Ok(())
+    }
+    /// Where the old log ends, leads to a new segment and lets the log go on there.
+    fn link_log(&self, end: u64, csn: u64) -> Result<()> {
+        // The record itself may reach into the next segment.
+        let to = fresh_lsn(&self.env, &self.config.data_dir.join("wal"), end + LINK_AT_MOST)?;
+        self.log.restart_at(end, csn);
+        let linked = self.log.append(&encode(&Record::Link { to }));
+        assert!(linked - end <= LINK_AT_MOST);
+        self.log.flush_blocking(linked)?;
+        self.log.restart_at(to, csn);
         Ok(())
     }
     /// After recovery, or a clean start: no undo is needed any more.
@@ -309,6 +344,8 @@ impl Core {
             Record::Drop { rel } => self.directory.remove(self, rel),
             Record::Chunk { number, page } => self.undo.register(number, page, true),
             Record::ChunkGone { number } => self.undo.was_used(number),
+            // Followed by who reads.
+            Record::Link { .. } => {}
             Record::Belongs { rel, heap } => {
                 if let Some(r) = self.directory.get(rel) {
                     r.heap.store(heap, Relaxed);
@@ -349,8 +386,12 @@ impl Core {
             if init {
                 page.bytes()[at::FLAGS] = 0;
             }
+            let before = page::lsn(page.page());
             for op in mine {
-                op.apply(page.bytes(), *target)?;
+                op.apply(page.bytes(), *target).map_err(|e| {
+                    let place = format!("log record {lsn:X}, relation {} block {} (page {pid}, LSN {before:X})", target.rel, target.block);
+                    Error::corrupted(format!("{place}: {}", e.message()))
+                })?;
             }
             page::set_lsn(page.bytes(), lsn);
             page.mark_dirty();

@@ -10,7 +10,7 @@ mod support;
 use kilndb_base::park::{Park, WakeHandle, ThreadPark};
 use kilndb_base::{Result, RowId, Severity, sqlstate};
 use kilndb_storage::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -340,6 +340,32 @@ fn libc_error(rng: &mut Rng) -> i32 {
     if rng.one_in(2) { 5 } else { 28 }
 }
 
+/// With KILNDB_KEEP=folder a failed test leaves there what the last start found on the disk.
+struct Kept(Option<(PathBuf, Vec<(PathBuf, Vec<u8>)>)>);
+impl Kept {
+    fn of(env: &SimEnv) -> Kept {
+        Kept(std::env::var_os("KILNDB_KEEP").map(|folder| (folder.into(), env.image())))
+    }
+}
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let Some((folder, files)) = self.0.take().filter(|_| std::thread::panicking()) else { return };
+        for (path, bytes) in files {
+            let to = folder.join(path.strip_prefix("/sim").unwrap_or(&path));
+            let written = std::fs::create_dir_all(to.parent().unwrap_or(&folder)).and_then(|()| std::fs::write(&to, bytes));
+            if let Err(e) = written {
+                eprintln!("{}: {e}", to.display());
+            }
+        }
+    }
+}
+/// For a failure's message: which keys are not as the candidate says, lengths and first bytes.
+fn differences(mine: &Model, candidate: &Model) -> Vec<String> {
+    let keys: BTreeSet<&u32> = candidate.keys().chain(mine.keys()).filter(|k| candidate.get(k) != mine.get(k)).collect();
+    let show = |v: Option<&Vec<u8>>| v.map(|v| (v.len(), v.first().copied()));
+    keys.iter().map(|k| format!("key {k}: {:?} instead of {:?}", show(mine.get(k)), show(candidate.get(k)))).collect()
+}
+
 fn run(seed: u64, rounds: usize) {
     let mut rng = Rng::new(seed);
     let buffers = if seed % 2 == 0 { 4 << 20 } else { 80 * 8192 };
@@ -356,7 +382,10 @@ fn run(seed: u64, rounds: usize) {
         for thread in 0..THREADS {
             let mine = own_rows(&all, thread);
             let at = &mut possible[thread as usize];
-            assert!(at.contains(&mine), "{what}: thread {thread}'s rows are of no commit that may have survived ({} candidates)", at.len());
+            if !at.contains(&mine) {
+                let differ: Vec<_> = at.iter().map(|candidate| differences(&mine, candidate)).collect();
+                panic!("{what}: thread {thread}'s rows are of no commit that may have survived: {differ:?}");
+            }
             *at = vec![mine];
         }
         Ok(())
@@ -369,6 +398,7 @@ fn run(seed: u64, rounds: usize) {
         if rng.one_in(3) && !calm {
             env.arm(rng.below(200) as i64, random_fault(&mut rng));
         }
+        let _kept = Kept::of(&env);
         let e = match Engine::open(env.clone(), config(&env, buffers)) {
             Ok(e) => e,
             Err(_) if env.fired() => continue,

@@ -142,13 +142,14 @@ impl Pool {
         }
         outcome
     }
-    /// Page ids that are dirty, or being changed, now.
+    /// Page ids that are dirty, being changed, or on their way to the disk, now. Those last ones are not dirty any more, but
+    /// a checkpoint that did not wait for them would sync before they are written.
     pub fn dirty_pages(&self) -> Vec<u32> {
         let mut pids = Vec::new();
         for index in 0..self.frame_count() {
             let pid = self.frames.get(index).load(Acquire);
             let state = self.state(pid).load(Acquire);
-            if pid != 0 && (state & DIRTY != 0 || state & STATE == LATCHED) {
+            if pid != 0 && (state & (DIRTY | WRITING) != 0 || state & STATE == LATCHED) {
                 pids.push(pid);
             }
         }

@@ -16,7 +16,7 @@ use crate::wal::record::{Op, Record, encode};
 use kilndb_base::{Result, RowId};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicUsize, Ordering::{Relaxed, SeqCst}};
 
 /// How many versions of a row are looked through for its birth.
 const LONGEST: usize = 4096;
@@ -30,16 +30,20 @@ pub struct Pending {
 }
 #[derive(Default)]
 pub struct PurgeQueue {
+    /// Those that wait, and the one at hand: what was pushed and is not finished.
+    unfinished: AtomicUsize,
     queue: Mutex<VecDeque<Pending>>,
     /// Those that a snapshot stands in the way of, by that snapshot.
     blocked: Mutex<BTreeMap<u64, Vec<Pending>>>,
 }
 impl PurgeQueue {
     pub fn push(&self, item: Pending) {
+        self.unfinished.fetch_add(1, SeqCst);
         crate::lock(&self.queue).push_back(item);
     }
+    /// Includes the transaction that a round has taken out and works on.
     pub fn len(&self) -> usize {
-        self.ready() + crate::lock(&self.blocked).values().map(Vec::len).sum::<usize>()
+        self.unfinished.load(SeqCst)
     }
     pub fn ready(&self) -> usize {
         crate::lock(&self.queue).len()
@@ -91,6 +95,7 @@ impl Core {
                             self.tell(kilndb_base::Severity::Warning, &format!("purge: {}", e.message()));
                         }
                         self.purged(&item);
+                        self.purge.unfinished.fetch_sub(1, SeqCst);
                         done += 1;
                     }
                 },

@@ -99,6 +99,27 @@ pub fn mix(crc: u32, lsn: u64) -> u32 {
     crc ^ (lsn as u32) ^ ((lsn >> 32) as u32).wrapping_mul(0x9e37_79b1)
 }
 
+/// What stands before a body in the log, and its length.
+fn frame_head(body: &[u8], lsn: u64, crc: u32) -> ([u8; 14], usize) {
+    let mut head = [0u8; 14];
+    let mut n = 0;
+    let mut v = body.len();
+    while v >= 0x80 {
+        head[n] = v as u8 | 0x80;
+        v >>= 7;
+        n += 1;
+    }
+    head[n] = v as u8;
+    n += 1;
+    head[n..n + 4].copy_from_slice(&mix(crc, lsn).to_le_bytes());
+    (head, n + 4)
+}
+/// A record as it stands in the log at `lsn`.
+pub fn frame(body: &[u8], lsn: u64) -> Vec<u8> {
+    let (head, len) = frame_head(body, lsn, crc32c(body));
+    [&head[..len], body].concat()
+}
+
 impl Log {
     pub fn new(segments: Segments, start: u64, csn: u64, ring_bytes: u64, fsync: bool, delay_ms: u64, tell: Tell) -> Log {
         let size = (ring_bytes as usize).clamp(1 << 20, 1 << 30);
@@ -205,17 +226,9 @@ impl Log {
     fn append_with(&self, body: &[u8], then: impl FnOnce(&mut Insert, u64)) -> u64 {
         assert!(!body.is_empty() && body.len() <= MAX_BODY);
         let crc = crc32c(body);
-        let mut head = [0u8; 10];
-        let mut n = 0;
-        let mut v = body.len();
-        while v >= 0x80 {
-            head[n] = v as u8 | 0x80;
-            v >>= 7;
-            n += 1;
-        }
-        head[n] = v as u8;
-        n += 1;
-        let total = (n + 4 + body.len()) as u64;
+        // The length only: the place is not known yet.
+        let (mut head, n) = frame_head(body, 0, crc);
+        let total = (n + body.len()) as u64;
         let mut insert = crate::lock(&self.insert);
         while insert.pos + total - self.written.load(Acquire) > self.ring.bytes.len() as u64 && !self.stopped.load(Acquire) {
             drop(insert);
@@ -223,9 +236,9 @@ impl Log {
             insert = crate::lock(&self.insert);
         }
         let pos = insert.pos;
-        head[n..n + 4].copy_from_slice(&mix(crc, pos).to_le_bytes());
-        self.ring.put(pos, &head[..n + 4]);
-        self.ring.put(pos + n as u64 + 4, body);
+        head[n - 4..n].copy_from_slice(&mix(crc, pos).to_le_bytes());
+        self.ring.put(pos, &head[..n]);
+        self.ring.put(pos + n as u64, body);
         let end = pos + total;
         insert.pos = end;
         then(&mut insert, end);

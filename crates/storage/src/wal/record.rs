@@ -261,6 +261,8 @@ pub enum Record<'a> {
     ChunkGone { number: u64 },
     /// Which heap an index belongs to.
     Belongs { rel: u32, heap: u32 },
+    /// The log ended here (maybe torn) and goes on at this LSN.
+    Link { to: u64 },
 }
 
 /// The operation that a change with such an undo record begins with.
@@ -370,6 +372,7 @@ pub fn encode(record: &Record<'_>) -> Vec<u8> {
         Record::Chunk { number, page } => numbers(10, &[*number, u64::from(*page)]),
         Record::ChunkGone { number } => numbers(11, &[*number]),
         Record::Belongs { rel, heap } => numbers(12, &[u64::from(*rel), u64::from(*heap)]),
+        Record::Link { to } => numbers(13, &[*to]),
         Record::Change { .. } | Record::Compensate { .. } => {}
     }
     out
@@ -452,6 +455,7 @@ fn decode_inner(body: &[u8]) -> Option<Record<'_>> {
         10 => Record::Chunk { number: r.varint()?, page: v32(&mut r)? },
         11 => Record::ChunkGone { number: r.varint()? },
         12 => Record::Belongs { rel: v32(&mut r)?, heap: v32(&mut r)? },
+        13 => Record::Link { to: r.varint()? },
         _ => return None,
     })
 }

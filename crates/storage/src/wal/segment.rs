@@ -62,10 +62,15 @@ impl Segments {
         }
         Ok(Some(file))
     }
-    /// `data` lies within one segment.
-    pub fn write(&self, lsn: u64, data: &[u8]) -> Result<()> {
-        let file = self.file(lsn / SEGMENT, true)?.ok_or_else(|| Error::internal("no log segment"))?;
-        file.write_at(data, lsn % SEGMENT).map_err(|e| failed("write to", &name_of(lsn / SEGMENT), e))
+    pub fn write(&self, mut lsn: u64, mut data: &[u8]) -> Result<()> {
+        while !data.is_empty() {
+            let (part, rest) = data.split_at(data.len().min((SEGMENT - lsn % SEGMENT) as usize));
+            let file = self.file(lsn / SEGMENT, true)?.ok_or_else(|| Error::internal("no log segment"))?;
+            file.write_at(part, lsn % SEGMENT).map_err(|e| failed("write to", &name_of(lsn / SEGMENT), e))?;
+            lsn += part.len() as u64;
+            data = rest;
+        }
+        Ok(())
     }
     pub fn sync(&self, from: u64, to: u64, fsync: bool) -> Result<()> {
         if !fsync {

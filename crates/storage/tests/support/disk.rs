@@ -220,6 +220,11 @@ impl SimEnv {
         }
         Arc::new(SimEnv::over(Arc::new(Mutex::new(Disk { current: made.clone(), durable: made, log: Vec::new() }))))
     }
+    /// Every file as a process would read it now.
+    pub fn image(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        let disk = self.disk.lock().unwrap();
+        disk.current.iter().map(|(path, c)| (path.clone(), c.lock().unwrap().current.clone())).collect()
+    }
     fn change(&self, f: impl FnOnce(&mut Names)) -> io::Result<()> {
         let mut d = self.disk.lock().unwrap();
         self.switch.step(Kind::Meta)?;
