@@ -70,38 +70,32 @@ impl Relation {
     pub fn fetch_latest(&self, txn: &Transaction, rid: RowId, out: &mut Vec<u8>) -> Result<bool> {
         out.clear();
         let _keep = txn.registration();
-        loop {
-            let Some(mut word) = self.copy_item(rid, out)? else { return Ok(false) };
-            // Look through what others have not committed.
-            loop {
-                match self.core.newest(word, txn.xid)? {
-                    Newest::Held { .. } => {}
-                    _ => break,
-                }
-                let address = word & ADDRESS;
-                let Some(record) = self.core.undo.read(&self.core.pool, address)? else { break };
-                use crate::undo::record::UndoKind::{Insert, InsertRange, Update};
-                match record.kind {
-                    Insert | InsertRange => return Ok(false),
-                    Update => {
-                        if word & FORWARD != 0 && record.mode & crate::txn::visibility::MADE_FORWARD == 0 {
-                            self.load_pieces(out)?;
-                        }
-                        record.apply_to(out)?;
-                        word = record.old_word;
+        let Some(mut word) = self.copy_item(rid, out)? else { return Ok(false) };
+        // Look through what others have not committed.
+        while let Newest::Held { .. } = self.core.newest(word, txn.xid)? {
+            let address = word & ADDRESS;
+            let Some(record) = self.core.undo.read(&self.core.pool, address)? else { break };
+            use crate::undo::record::UndoKind::{Insert, InsertRange, Update};
+            match record.kind {
+                Insert | InsertRange => return Ok(false),
+                Update => {
+                    if word & FORWARD != 0 && record.mode & crate::txn::visibility::MADE_FORWARD == 0 {
+                        self.load_pieces(out)?;
                     }
-                    _ => word = record.old_word | (word & FORWARD),
+                    record.apply_to(out)?;
+                    word = record.old_word;
                 }
+                _ => word = record.old_word | (word & FORWARD),
             }
-            if word & DELETED != 0 {
-                out.clear();
-                return Ok(false);
-            }
-            if word & FORWARD != 0 {
-                self.load_pieces(out)?;
-            }
-            return Ok(true);
         }
+        if word & DELETED != 0 {
+            out.clear();
+            return Ok(false);
+        }
+        if word & FORWARD != 0 {
+            self.load_pieces(out)?;
+        }
+        Ok(true)
     }
     /// Calls `f` for each row item of the block: slot, word, payload. Restarts when the page changed meanwhile.
     fn items<R>(&self, block: u32, mut f: impl FnMut(View) -> R) -> Result<Option<R>> {
