@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! 1. A page is changed only by records newer than its LSN.
-//! 2. A record for a page that is not what the record expects is passed over; that is legitimate only if the relation is
-//!    dropped later in the log, so at the end the relation must be gone.
+//! 2. A record for a page that is not what the record expects is passed over; that is legitimate only if the relation (or
+//!    undo chunk) is dropped later in the log, so at the end it must be gone.
 //! 3. The log goes on in a segment number never used before: no stale record can be taken for a new one. A link record
 //!    at the old end, durable before anything follows it, leads there.
 //! 4. Recovery may be cut off anywhere and begin again: what it changes it logs as everybody else does, and the next one
@@ -128,6 +128,7 @@ struct Redo {
     txns: BTreeMap<u64, (u64, bool)>,
     max_xid: u64,
     suspects: BTreeSet<u32>,
+    suspect_chunks: BTreeSet<u64>,
 }
 
 impl Core {
@@ -193,6 +194,9 @@ impl Core {
             if self.directory.get(*rel).is_some() {
                 return Err(Error::corrupted(format!("a page of storage relation {rel} is not what the log says it should be")));
             }
+        }
+        if let Some(chunk) = redo.suspect_chunks.iter().find(|chunk| self.undo.is_live(**chunk)) {
+            return Err(Error::corrupted(format!("a page of undo chunk {chunk} is not what the log says it should be")));
         }
         self.rebuild_space()
             .map_err(|e| Error::corrupted(format!("free space: {}", e.message())))?;
@@ -284,7 +288,9 @@ impl Core {
                 redo.max_xid = redo.max_xid.max(xid);
                 if let Some((address, record)) = &undo {
                     redo.txns.insert(xid, (*address, false));
-                    self.undo.redo(&self.pool, *address, record, lsn)?;
+                    if !self.undo.redo(&self.pool, *address, record, lsn)? {
+                        redo.suspect_chunks.insert(*address / CHUNK);
+                    }
                 }
                 self.redo_ops(lsn, &ops, redo)?;
             }

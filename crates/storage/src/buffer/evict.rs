@@ -48,14 +48,15 @@ impl Pool {
                 break;
             }
             let index = self.hand.fetch_add(1, Relaxed) % self.frame_count();
-            let pid = self.frames.get(index).load(Acquire);
+            let entry = self.frames.get(index).load(Acquire);
+            let pid = entry as u32;
             if pid == 0 {
                 continue;
             }
             let state = self.state(pid);
             let now = state.load(Relaxed);
             match now & STATE {
-                EVICTED => freed += usize::from(self.free_frame(index, pid)),
+                EVICTED => freed += usize::from(self.free_frame(index, entry)),
                 UNLOCKED => {
                     let _ = state.compare_exchange(now, (now & !STATE) | MARKED, Relaxed, Relaxed);
                 }
@@ -65,7 +66,7 @@ impl Pool {
                     if state.compare_exchange(now, (now & !STATE) | LATCHED, Acquire, Relaxed).is_ok() {
                         self.drop_latched(pid);
                         self.evictions.fetch_add(1, Relaxed);
-                        freed += usize::from(self.free_frame(index, pid));
+                        freed += usize::from(self.free_frame(index, entry));
                     }
                 }
                 _ => {}
@@ -73,8 +74,9 @@ impl Pool {
         }
         freed
     }
-    fn free_frame(&self, index: usize, pid: u32) -> bool {
-        let won = self.frames.get(index).compare_exchange(pid, 0, AcqRel, Relaxed).is_ok();
+    fn free_frame(&self, index: usize, entry: u64) -> bool {
+        let empty = entry & !u64::from(u32::MAX);
+        let won = self.frames.get(index).compare_exchange(entry, empty, AcqRel, Relaxed).is_ok();
         if won {
             self.resident.fetch_sub(1, Relaxed);
             crate::lock(&self.free_frames).push(index as u32);
@@ -147,7 +149,7 @@ impl Pool {
     pub fn dirty_pages(&self) -> Vec<u32> {
         let mut pids = Vec::new();
         for index in 0..self.frame_count() {
-            let pid = self.frames.get(index).load(Acquire);
+            let pid = self.frames.get(index).load(Acquire) as u32;
             let state = self.state(pid).load(Acquire);
             if pid != 0 && (state & (DIRTY | WRITING) != 0 || state & STATE == LATCHED) {
                 pids.push(pid);

@@ -39,7 +39,9 @@ pub struct Pool {
     memory: Reserved,
     states: LazyArray<AtomicU64>,
     /// Resident page per frame, 0 = none. The clock hand runs over it.
-    frames: LazyArray<AtomicU32>,
+    /// Which page each frame holds (low half; 0: none) and how often the frame was taken (high half): the same page may come
+    /// back to a frame while somebody is about to free it.
+    frames: LazyArray<AtomicU64>,
     free_frames: Mutex<Vec<u32>>,
     capacity: usize,
     resident: AtomicUsize,
@@ -265,7 +267,9 @@ impl Pool {
         loop {
             let frame = crate::lock(&self.free_frames).pop();
             if let Some(frame) = frame {
-                self.frames.get(frame as usize).store(pid, Release);
+                let entry = self.frames.get(frame as usize);
+                let taken = (entry.load(Relaxed) >> 32).wrapping_add(1);
+                entry.store(taken << 32 | u64::from(pid), Release);
                 self.resident.fetch_add(1, Relaxed);
                 return;
             }

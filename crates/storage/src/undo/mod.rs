@@ -109,6 +109,9 @@ impl Undo {
         let place = self.word(chunk, PLACE).load(Acquire);
         (self.word(chunk, NUMBER).load(Acquire) == chunk).then_some(place as u32)
     }
+    pub fn is_live(&self, chunk: u64) -> bool {
+        self.page_of(chunk).is_some()
+    }
     pub fn is_gone(&self, address: u64) -> bool {
         address < self.horizon() || self.page_of(address / CHUNK).is_none()
     }
@@ -303,9 +306,10 @@ impl Undo {
         self.live().iter().map(|(n, _, _)| self.word(*n, MIN_XID).load(Relaxed)).min().unwrap_or(u64::MAX)
     }
     /// Recovery: writes a record where the log says it was.
-    pub fn redo(&self, pool: &Pool, address: u64, record: &UndoRecord, lsn: u64) -> Result<()> {
+    /// False: the page is not that chunk's. It was never written if the chunk was dropped while the checkpoint ran.
+    pub fn redo(&self, pool: &Pool, address: u64, record: &UndoRecord, lsn: u64) -> Result<bool> {
         let chunk = address / CHUNK;
-        let Some(first) = self.page_of(chunk) else { return Ok(()) };
+        let Some(first) = self.page_of(chunk) else { return Ok(true) };
         let index = (address % CHUNK / PAGE as u64) as u32;
         let at = (address % PAGE as u64) as usize;
         let mut page = if at == HEADER { None } else { Some(pool.write(first + index)?) };
@@ -313,23 +317,23 @@ impl Undo {
             let mut old = pool.write(first + index)?;
             if page::lsn(old.page()) >= lsn && old.page()[page::at::KIND] != 0 {
                 old.mark_dirty();
-                return Ok(());
+                return Ok(true);
             }
             page = Some(old);
         }
-        let Some(mut page) = page else { return Ok(()) };
+        let Some(mut page) = page else { return Ok(true) };
         if at == HEADER {
             page::format(page.bytes(), page::KIND_UNDO, 0, 0, chunk as u32, index);
         }
         if page::lsn(page.page()) >= lsn {
-            return Ok(());
+            return Ok(true);
         }
         if !page.view().is(page::KIND_UNDO, chunk as u32, index) || at + record.len() > PAGE {
-            return Err(Error::corrupted(format!("undo page of {address:#x} is not what it should be")));
+            return Ok(false);
         }
         record.write(&mut page.bytes()[at..]);
         page::set_lsn(page.bytes(), lsn);
         page.mark_dirty();
-        Ok(())
+        Ok(true)
     }
 }
