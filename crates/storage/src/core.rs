@@ -9,7 +9,8 @@
 use crate::api::EngineConfig;
 use crate::buffer::{Pool, WriteGuard};
 use crate::directory::{Directory, Relation};
-use crate::locks::{rows::RowLocks, table::LockTable, waits_for::WaitGraph};
+use crate::locks::rows::{Next, RowLocks};
+use crate::locks::{table::LockTable, waits_for::WaitGraph};
 use crate::page;
 use crate::txn::purge::PurgeQueue;
 use crate::txn::table::{Registry, XidTable};
@@ -45,6 +46,13 @@ impl Core {
     /// Undo streams and snapshot shards: one per worker and one for background work.
     pub fn workers(&self) -> usize {
         self.config.workers.max(1) + 1
+    }
+    /// Wakes who is next in a queue. From here on it waits for nobody: whom it has waited for may wait for it.
+    pub fn let_look(&self, next: impl IntoIterator<Item = Next>) {
+        for next in next {
+            self.waits.done(next.owner);
+            next.wake.wake();
+        }
     }
     pub fn tell(&self, severity: Severity, text: &str) {
         (self.config.log)(severity, text);

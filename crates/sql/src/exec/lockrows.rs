@@ -1,24 +1,45 @@
 //! SELECT … FOR UPDATE and its relatives.
 
 use super::context::*;
-use super::scan;
-use super::state::Unary;
+use super::scan::{self, ToLock};
+use super::state::{State, Unary};
 use crate::bind::ir::{LockStrength, LockWait};
 use crate::plan::{LockTarget, Op, OutCol, Recheck};
 use kilndb_base::{Result, RowId};
 use kilndb_storage::{RowLockMode, WaitPolicy, WriteOptions, WriteOutcome};
 use kilndb_types::Datum;
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::sync::Arc;
 
 pub struct LockRowsState {
     pub unary: Unary,
     bytes: Vec<u8>,
+    /// How this statement looks for rows: the same number for all that run this plan with the same parameters.
+    token: Option<u64>,
 }
 
 impl LockRowsState {
-    pub fn new(unary: Unary) -> LockRowsState {
-        LockRowsState { unary, bytes: Vec::new() }
+    pub fn new(mut unary: Unary) -> LockRowsState {
+        let node = unary.node.clone();
+        if let (Op::LockRows { targets, early: true, .. }, State::Scan(scan)) = (&node.op, &mut *unary.input)
+            && let Some(t) = targets.first()
+        {
+            scan.pass_over(ToLock { skip: (t.wait == LockWait::SkipLocked).then(|| mode_of(t.strength)) });
+        }
+        LockRowsState { unary, bytes: Vec::new(), token: None }
+    }
+    fn token(&mut self, rt: &Runtime) -> u64 {
+        *self.token.get_or_insert_with(|| {
+            let mut hasher = foldhash::fast::FixedState::default().build_hasher();
+            Arc::as_ptr(&self.unary.node).hash(&mut hasher);
+            if !rt.params.is_empty() || !rt.exec_params.is_empty() {
+                format!("{:?} {:?}", rt.params, rt.exec_params).hash(&mut hasher);
+            }
+            hasher.finish() | 1
+        })
     }
     pub fn rescan(&mut self, rt: &mut Runtime) {
+        self.token = None;
         self.unary.rescan(rt);
     }
     pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
@@ -26,14 +47,16 @@ impl LockRowsState {
         let Op::LockRows { targets, recheck, .. } = &node.op else { return Ok(()) };
         while out.rows == 0 {
             if !self.unary.fill(out.max, rt, cx)? {
+                cx.txn.pass_turn();
                 break;
             }
+            let token = self.token(rt);
             for i in 0..self.unary.buffer.rows {
                 let mut row = self.unary.buffer.row(i).to_vec();
                 let mut keep = true;
                 let mut changed = false;
                 for t in targets {
-                    match self.lock(t, &mut row, cx)? {
+                    match self.lock(t, &mut row, token, cx)? {
                         Locked::Yes => {}
                         Locked::Changed => changed = true,
                         Locked::Gone => {
@@ -53,16 +76,11 @@ impl LockRowsState {
         Ok(())
     }
 
-    fn lock(&mut self, t: &LockTarget, row: &mut [Datum], cx: &mut ExecContext<'_>) -> Result<Locked> {
+    fn lock(&mut self, t: &LockTarget, row: &mut [Datum], token: u64, cx: &mut ExecContext<'_>) -> Result<Locked> {
         // A row that an outer join filled with NULLs has nothing to lock.
         let Some(Datum::Tid(block, slot)) = row.get(t.ctid) else { return Ok(Locked::Yes) };
         let rid = RowId { block: *block, slot: *slot };
-        let mode = match t.strength {
-            LockStrength::KeyShare => RowLockMode::KeyShare,
-            LockStrength::Share => RowLockMode::Share,
-            LockStrength::NoKeyUpdate => RowLockMode::NoKeyUpdate,
-            LockStrength::Update => RowLockMode::Update,
-        };
+        let mode = mode_of(t.strength);
         let wait = match t.wait {
             LockWait::Wait => WaitPolicy::Wait,
             LockWait::NoWait => WaitPolicy::NoWait,
@@ -71,7 +89,10 @@ impl LockRowsState {
         let mut options = WriteOptions { wait, latest: false, key_update: false };
         let mut changed = false;
         loop {
-            let outcome = t.heap.lock_row(cx.txn, rid, &cx.snapshot, mode, &options, cx.park).map_err(|e| name_it(e, t))?;
+            cx.txn.look_alike(token);
+            let outcome = t.heap.lock_row(cx.txn, rid, &cx.snapshot, mode, &options, cx.park);
+            cx.txn.look_alike(0);
+            let outcome = outcome.map_err(|e| name_it(e, t))?;
             match outcome {
                 WriteOutcome::Done => return Ok(if changed { Locked::Changed } else { Locked::Yes }),
                 WriteOutcome::SelfModified => return Ok(Locked::Yes),
@@ -92,6 +113,15 @@ impl LockRowsState {
                 }
             }
         }
+    }
+}
+
+fn mode_of(strength: LockStrength) -> RowLockMode {
+    match strength {
+        LockStrength::KeyShare => RowLockMode::KeyShare,
+        LockStrength::Share => RowLockMode::Share,
+        LockStrength::NoKeyUpdate => RowLockMode::NoKeyUpdate,
+        LockStrength::Update => RowLockMode::Update,
     }
 }
 

@@ -4,7 +4,7 @@ use super::context::*;
 use super::index;
 use crate::plan::{IndexAccess, Node, Op, OutCol, Scan};
 use kilndb_base::{Error, Result, RowId};
-use kilndb_storage::{Fetched, IndexScan, RowBatch};
+use kilndb_storage::{Fetched, IndexScan, RowBatch, RowLockMode};
 use kilndb_types::{Datum, row};
 use std::sync::Arc;
 
@@ -32,6 +32,15 @@ pub struct ScanState {
     bytes: Vec<u8>,
     tids: Vec<RowId>,
     scratch: Vec<Datum>,
+    /// The rows are to be locked, and those that this rules out are of no use.
+    to_lock: Option<ToLock>,
+}
+
+/// Which rows a node above is not going to lock.
+#[derive(Clone, Copy)]
+pub struct ToLock {
+    /// Those locked in conflict with this mode.
+    pub skip: Option<RowLockMode>,
 }
 
 /// Appends the scan's columns of a stored row to `out`.
@@ -92,6 +101,16 @@ impl ScanState {
             bytes: Vec::new(),
             tids: Vec::new(),
             scratch: Vec::new(),
+            to_lock: None,
+        }
+    }
+    pub fn pass_over(&mut self, to_lock: ToLock) {
+        self.to_lock = Some(to_lock);
+    }
+    fn fetch(&mut self, scan: &Scan, rid: RowId, cx: &ExecContext<'_>) -> Result<Fetched> {
+        match self.to_lock {
+            Some(ToLock { skip }) if !scan.heap.can_lock(cx.txn, rid, skip)? => Ok(Fetched::Invisible),
+            _ => scan.heap.fetch(rid, &cx.snapshot, &mut self.bytes),
         }
     }
     pub fn rescan(&mut self) {
@@ -237,7 +256,7 @@ impl ScanState {
             let at = c.next;
             c.next += 1;
             let rid = c.rids[at];
-            match scan.heap.fetch(rid, &cx.snapshot, &mut self.bytes)? {
+            match self.fetch(scan, rid, cx)? {
                 Fetched::Invisible => continue,
                 Fetched::Visible { recheck } => {
                     if recheck && !self.matches_entry(scan, access, at, rt, cx)? {

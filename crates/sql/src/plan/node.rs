@@ -264,7 +264,9 @@ pub enum Op {
     Distinct { input: Arc<Node>, keys: Vec<SortSpec>, sorted: bool },
     SetOp { op: SetOp, all: bool, left: Arc<Node>, right: Arc<Node>, types: Vec<Oid> },
     Window { input: Arc<Node>, plan: WindowPlan },
-    LockRows { input: Arc<Node>, targets: Vec<LockTarget>, recheck: Recheck },
+    /// `early`: the input is a scan of the one table, and nobody would notice if a row that cannot be locked were passed over
+    /// there already.
+    LockRows { input: Arc<Node>, targets: Vec<LockTarget>, recheck: Recheck, early: bool },
     Modify(Box<ModifyPlan>),
 }
 

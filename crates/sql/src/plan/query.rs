@@ -344,7 +344,9 @@ impl Planner<'_> {
         }
         let recheck = self.recheck(q, &input.layout)?;
         let (width, rows, cost) = (input.layout.0.len(), input.node.rows, input.node.cost);
-        let node = self.node(Op::LockRows { input: input.node, targets, recheck }, width, rows, cost, "LockRows");
+        let plain = q.filter.as_ref().is_none_or(|f| !f.is_volatile() && !f.has_sublink());
+        let early = plain && targets.len() == 1 && matches!(input.node.op, Op::SeqScan(_) | Op::IndexScan { .. });
+        let node = self.node(Op::LockRows { input: input.node, targets, recheck, early }, width, rows, cost, "LockRows");
         Ok(Planned { node, layout: input.layout })
     }
 }

@@ -198,24 +198,29 @@ impl Relation {
         Ok(true)
     }
     /// Waits until the transaction has ended (or has taken something back).
-    fn wait_for(&self, txn: &Transaction, xid: u64, park: &dyn Park) -> Result<()> {
+    fn wait_for(&self, txn: &mut Transaction, xid: u64, park: &dyn Park) -> Result<()> {
         let core = &*self.core;
+        txn.pass_turn();
         let key = (0, xid);
         let holder = core.xids.owner(xid);
-        core.rows.enqueue(key, txn.owner, park.wake_handle());
+        core.rows.enqueue(key, txn.owner, park.wake_handle(), 0);
         core.rows.watch(holder, key);
         if !core.xids.mark_waited_for(xid) {
-            core.rows.leave(key, txn.owner, true);
-            core.rows.wake_watched(holder);
+            core.let_look(core.rows.leave(key, txn.owner).next);
+            core.let_look(core.rows.free_watched(holder));
             return Ok(());
         }
-        if core.waits.wait(txn.owner, &[holder]) {
-            core.rows.leave(key, txn.owner, true);
+        let mut refused = core.waits.wait(txn.owner, &[holder]);
+        if refused && txn.lead_nobody() {
+            refused = core.waits.wait(txn.owner, &[holder]);
+        }
+        if refused {
+            core.let_look(core.rows.leave(key, txn.owner).next);
             return Err(deadlock());
         }
         let parked = park.park(None);
         core.waits.done(txn.owner);
-        core.rows.leave(key, txn.owner, true);
+        core.let_look(core.rows.leave(key, txn.owner).next);
         parked
     }
     /// A live (committed, own, or undecided: then waited for) row with this key, for ON CONFLICT and foreign keys.

@@ -2,15 +2,16 @@
 //!
 //! Invariants
 //! 1. Conflicts are judged, and the queue is entered, under the row's page latch.
-//! 2. Whoever leaves a queue lets the next one look.
+//! 2. Whoever leaves a queue lets the next one look, or has the turn (see [`crate::locks::rows::Turn`]).
 //!
 //! Must not know: what the row is wanted for.
 
 use super::page::{self as hp, ADDRESS, KEY_CHANGED, PIECE};
 use crate::api::{Isolation, RowLockMode, WaitPolicy, WriteOptions, WriteOutcome};
 use crate::buffer::WriteGuard;
+use crate::core::Core;
 use crate::directory::Relation;
-use crate::locks::rows::RowKey;
+use crate::locks::rows::{Place, RowKey};
 use crate::locks::{deadlock, table::not_available};
 use crate::txn::visibility::Newest;
 use crate::txn::{Snapshot, Transaction};
@@ -18,16 +19,34 @@ use crate::undo::record::UndoKind;
 use crate::wal::record::Op;
 use kilndb_base::park::Park;
 use kilndb_base::{Error, Result, RowId, sqlstate};
+use std::sync::Arc;
 
 pub(super) enum Acquired<'a> {
     /// Nobody stands in the way; the page is latched.
-    Free { page: WriteGuard<'a>, word: u64, newest: Newest },
+    Free { page: WriteGuard<'a>, word: u64, newest: Newest, waited: Waited },
     Missing,
     Skipped,
 }
 
+/// The queue that the row was waited for in.
+pub(super) type Waited = Option<Arc<Place>>;
+
 fn serialization(what: &str) -> Error {
     Error::new(sqlstate::SERIALIZATION_FAILURE, format!("could not serialize access due to concurrent {what}"))
+}
+
+/// A place in a queue, given up when dropped.
+struct Queued<'a> {
+    core: &'a Core,
+    owner: u64,
+    place: Waited,
+}
+impl Drop for Queued<'_> {
+    fn drop(&mut self) {
+        if let Some(place) = self.place.take() {
+            self.core.let_look(self.core.rows.leave_queue(&place, self.owner).next);
+        }
+    }
 }
 
 impl Relation {
@@ -36,7 +55,7 @@ impl Relation {
     }
     pub(super) fn acquire<'a>(
         &'a self,
-        txn: &Transaction,
+        txn: &mut Transaction,
         rid: RowId,
         mode: RowLockMode,
         wait: WaitPolicy,
@@ -46,12 +65,12 @@ impl Relation {
         let key = self.key(rid);
         let owner = txn.owner;
         let pid = self.pid(rid.block)?;
+        let mut queued = Queued { core, owner, place: None };
         loop {
             let page = core.pool.write(pid)?;
             let word = hp::word(page.view(), usize::from(rid.slot)).filter(|w| w & PIECE == 0);
             let Some(word) = word else {
                 drop(page);
-                core.rows.leave(key, owner, true);
                 return Ok(Acquired::Missing);
             };
             let newest = core.newest(word, txn.xid)?;
@@ -66,15 +85,17 @@ impl Relation {
                 way.ahead = None;
             }
             if (holder.is_none() && way.is_clear()) || matches!(newest, Newest::Committed { deleted: true, .. }) {
-                return Ok(Acquired::Free { page, word, newest });
+                return Ok(Acquired::Free { page, word, newest, waited: queued.place.take() });
             }
             match wait {
                 WaitPolicy::Wait => {}
                 WaitPolicy::NoWait => return Err(not_available()),
                 WaitPolicy::SkipLocked => return Ok(Acquired::Skipped),
             }
-            core.rows.enqueue(key, owner, park.wake_handle());
+            let token = if mode >= RowLockMode::NoKeyUpdate { txn.token } else { 0 };
+            queued.place = Some(core.rows.enqueue(key, owner, park.wake_handle(), token));
             drop(page);
+            txn.pass_turn();
             let mut blockers = way.shared;
             blockers.extend(way.ahead);
             if way.ahead.is_none()
@@ -83,29 +104,43 @@ impl Relation {
                 let holder = core.xids.owner(xid);
                 core.rows.watch(holder, key);
                 if !core.xids.mark_waited_for(xid) {
-                    core.rows.wake_watched(holder);
+                    core.let_look(core.rows.free_watched(holder));
                     continue;
                 }
                 blockers.push(holder);
             }
             if core.waits.wait(owner, &blockers) {
-                core.rows.leave(key, owner, true);
+                if txn.lead_nobody() {
+                    continue;
+                }
                 return Err(deadlock());
             }
             let parked = park.park(None);
             core.waits.done(owner);
-            if let Err(e) = parked {
-                core.rows.leave(key, owner, true);
-                return Err(e);
-            }
+            parked?;
         }
     }
     /// After the row was taken (exclusively, or shared) or left alone.
-    pub(super) fn settle(&self, txn: &Transaction, rid: RowId, taken_exclusive: bool) {
-        let key = self.key(rid);
-        if self.core.rows.leave(key, txn.owner, !taken_exclusive) && taken_exclusive {
-            self.core.rows.watch(txn.owner, key);
+    pub(super) fn settle(&self, txn: &Transaction, rid: RowId, waited: Waited, taken_exclusive: bool) {
+        let left = match &waited {
+            Some(place) => self.core.rows.leave_queue(place, txn.owner),
+            None => self.core.rows.leave(self.key(rid), txn.owner),
+        };
+        if !taken_exclusive {
+            self.core.let_look(left.next);
+        } else if left.waiting {
+            self.core.rows.watch(txn.owner, self.key(rid));
             self.core.xids.mark_waited_for(txn.xid);
+        }
+    }
+    /// After the row turned out to be gone: those behind wait until this transaction has another, or none.
+    fn settle_gone(&self, txn: &mut Transaction, rid: RowId, waited: Waited) {
+        match waited {
+            Some(place) if txn.token != 0 => {
+                txn.pass_turn();
+                txn.turn = self.core.rows.take_turn(&place, txn.owner, txn.token);
+            }
+            waited => self.settle(txn, rid, waited, false),
         }
     }
     /// What the snapshot and the isolation level say about the newest version. Some: the write is not to be done.
@@ -169,27 +204,32 @@ impl Relation {
         park: &dyn Park,
     ) -> Result<WriteOutcome> {
         txn.begin_write()?;
-        let (mut page, word, newest) = match self.acquire(txn, rid, mode, options.wait, park)? {
+        let (mut page, word, newest, waited) = match self.acquire(txn, rid, mode, options.wait, park)? {
             Acquired::Missing => return Ok(WriteOutcome::Deleted),
             Acquired::Skipped => return Ok(WriteOutcome::Skipped),
-            Acquired::Free { page, word, newest } => (page, word, newest),
+            Acquired::Free { page, word, newest, waited } => (page, word, newest, waited),
         };
         let verdict = match Relation::judge(newest, snapshot, txn, options.latest, Some((mode, word))) {
             Ok(v) => v,
             Err(e) => {
                 drop(page);
-                self.settle(txn, rid, false);
+                self.settle(txn, rid, waited, false);
                 return Err(e);
             }
         };
         if let Some(outcome @ (WriteOutcome::Deleted | WriteOutcome::SelfModified)) = verdict {
             drop(page);
-            self.settle(txn, rid, false);
+            if outcome == WriteOutcome::Deleted {
+                self.settle_gone(txn, rid, waited);
+            } else {
+                self.settle(txn, rid, waited, false);
+            }
             return Ok(outcome);
         }
         let exclusive = mode >= RowLockMode::NoKeyUpdate;
         if exclusive {
             self.put_lock(txn, rid, mode, word, &mut page)?;
+            txn.lead_to(self.key(rid));
         } else if self.core.own_mode(word, txn.xid)?.is_none() {
             let key = self.key(rid);
             if !self.core.rows.has_shared(key, txn.owner, mode) {
@@ -198,12 +238,12 @@ impl Relation {
             }
         }
         drop(page);
-        self.settle(txn, rid, exclusive);
+        self.settle(txn, rid, waited, exclusive);
         Ok(verdict.unwrap_or(WriteOutcome::Done))
     }
 }
 
-pub(super) fn mode_of(number: u8) -> RowLockMode {
+pub fn mode_of(number: u8) -> RowLockMode {
     match number & 3 {
         0 => RowLockMode::KeyShare,
         1 => RowLockMode::Share,

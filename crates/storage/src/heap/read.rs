@@ -7,7 +7,8 @@
 //! Must not know: plans, columns.
 
 use super::page::{self as hp, ADDRESS, DELETED, FORWARD, KEY_CHANGED, PIECE};
-use crate::api::{Fetched, RowBatch};
+use super::lock::mode_of;
+use crate::api::{Fetched, Isolation, RowBatch, RowLockMode};
 use crate::directory::Relation;
 use crate::page::{View, at};
 use crate::txn::visibility::Newest;
@@ -38,6 +39,25 @@ impl Relation {
                 }
             });
         }
+    }
+    /// Whether a row that is (or was) there may still be locked at READ COMMITTED: not if it is deleted for good, or if it is
+    /// held in conflict with `skip`. It may turn out later that it cannot.
+    pub fn can_lock(&self, txn: &Transaction, rid: RowId, skip: Option<RowLockMode>) -> Result<bool> {
+        if txn.isolation() != Isolation::ReadCommitted {
+            return Ok(true);
+        }
+        let id = self.id;
+        let seen = |v: View| if v.is(crate::page::KIND_HEAP, id, rid.block) { hp::word(v, usize::from(rid.slot)) } else { None };
+        let horizon = self.core.undo.horizon();
+        let Some(word) = self.core.pool.read(self.pid(rid.block)?, seen)? else { return Ok(false) };
+        if word & DELETED == 0 && (skip.is_none() || word & ADDRESS < horizon) {
+            return Ok(true);
+        }
+        Ok(match self.core.newest(word, txn.xid)? {
+            Newest::Committed { deleted, .. } => !deleted,
+            Newest::Held { mode, .. } => !skip.is_some_and(|s| mode_of(mode).conflicts(s)),
+            Newest::Own { .. } => true,
+        })
     }
     /// Whether the row's word is another one by now.
     fn has_changed(&self, rid: RowId, word: u64) -> Result<bool> {

@@ -7,7 +7,7 @@
 //!
 //! Must not know: columns.
 
-use super::lock::Acquired;
+use super::lock::{Acquired, Waited};
 use super::page::{self as hp, ADDRESS, DELETED, FORWARD, KEY_CHANGED, MAX_INLINE, WORD, space_of};
 use super::pieces::{MAX_ROW, pointer_to};
 use crate::api::{RowLockMode, WriteOptions, WriteOutcome};
@@ -107,29 +107,29 @@ impl Relation {
         mode: RowLockMode,
         options: &WriteOptions,
         park: &dyn Park,
-    ) -> Result<std::result::Result<(WriteGuard<'a>, u64), WriteOutcome>> {
+    ) -> Result<std::result::Result<(WriteGuard<'a>, u64, Waited), WriteOutcome>> {
         txn.begin_write()?;
-        let (mut page, word, newest) = match self.acquire(txn, rid, mode, options.wait, park)? {
+        let (mut page, word, newest, waited) = match self.acquire(txn, rid, mode, options.wait, park)? {
             Acquired::Missing => return Ok(Err(WriteOutcome::Deleted)),
             Acquired::Skipped => return Ok(Err(WriteOutcome::Skipped)),
-            Acquired::Free { page, word, newest } => (page, word, newest),
+            Acquired::Free { page, word, newest, waited } => (page, word, newest, waited),
         };
         match Relation::judge(newest, snapshot, txn, options.latest, None) {
-            Ok(None) => Ok(Ok((page, word))),
+            Ok(None) => Ok(Ok((page, word, waited))),
             Ok(Some(WriteOutcome::Changed)) => {
                 self.put_lock(txn, rid, mode, word, &mut page)?;
                 drop(page);
-                self.settle(txn, rid, true);
+                self.settle(txn, rid, waited, true);
                 Ok(Err(WriteOutcome::Changed))
             }
             Ok(Some(outcome)) => {
                 drop(page);
-                self.settle(txn, rid, false);
+                self.settle(txn, rid, waited, false);
                 Ok(Err(outcome))
             }
             Err(e) => {
                 drop(page);
-                self.settle(txn, rid, false);
+                self.settle(txn, rid, waited, false);
                 Err(e)
             }
         }
@@ -148,7 +148,7 @@ impl Relation {
         park: &dyn Park,
     ) -> Result<WriteOutcome> {
         let mode = if options.key_update { RowLockMode::Update } else { RowLockMode::NoKeyUpdate };
-        let (mut page, word) = match self.take(txn, rid, snapshot, mode, options, park)? {
+        let (mut page, word, waited) = match self.take(txn, rid, snapshot, mode, options, park)? {
             Ok(taken) => taken,
             Err(outcome) => return Ok(outcome),
         };
@@ -170,7 +170,7 @@ impl Relation {
             drop(page);
             self.update_apart(txn, rid, mode, flags, row)?;
         }
-        self.settle(txn, rid, true);
+        self.settle(txn, rid, waited, true);
         for (index, key) in retired {
             index.entry_retire(txn, key, rid.to_u64())?;
         }
@@ -247,7 +247,7 @@ impl Relation {
         park: &dyn Park,
     ) -> Result<WriteOutcome> {
         let mode = RowLockMode::Update;
-        let (mut page, word) = match self.take(txn, rid, snapshot, mode, options, park)? {
+        let (mut page, word, waited) = match self.take(txn, rid, snapshot, mode, options, park)? {
             Ok(taken) => taken,
             Err(outcome) => return Ok(outcome),
         };
@@ -257,7 +257,7 @@ impl Relation {
         let flags = (word & !ADDRESS) | DELETED;
         txn.change(self, &record, |a| vec![(target, Op::Word { slot, word: a | flags })], &[0], &mut [&mut page])?;
         drop(page);
-        self.settle(txn, rid, true);
+        self.settle(txn, rid, waited, true);
         for (index, key) in retired {
             let mut record = txn.record(index, UndoKind::IndexRetire, 0, 0, 0, 0);
             record.data = index_data(&self.id.to_le_bytes(), rid.to_u64(), key);

@@ -5,20 +5,41 @@
 //!    mutex, and waiters enter while they hold the row's page latch.
 //! 2. First come, first served: only the head of a queue may take the row; newcomers queue behind.
 //! 3. Whoever ends wakes the heads of the queues of the rows it held, and nobody else.
+//! 4. A queue is found through its [`Place`], which says for which row it waits now: a queue whose row is gone goes with its
+//!    head to the row that this takes instead (see [`Turn`]). Who is in a queue holds its place, not the row's key.
 //!
 //! Must not know: pages, undo.
 
 use crate::api::RowLockMode;
 use kilndb_base::park::WakeHandle;
 use std::collections::{HashMap, VecDeque};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering::*};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 pub type RowKey = (u32, u64);
 const SHARDS: usize = 64;
 
-#[derive(Default)]
+/// The row that a queue waits for. Changes under the mutexes of the old and the new row's shard.
+pub struct Place(Mutex<RowKey>);
+impl Place {
+    fn key(&self) -> RowKey {
+        *crate::lock(&self.0)
+    }
+}
+
+/// The right of a queue's head, whose row is gone, to take another row before the next one looks. If all look for their rows in
+/// the same way (same token), the others would only find that one taken, one after the other, for each row that goes: with n
+/// waiters, n wake-ups a row. So they are led there: they sleep on, as if they had queued for it. Whoever has the turn takes a
+/// row or passes it on before it waits for anything, and at the end of its statement at the latest.
+pub struct Turn {
+    place: Arc<Place>,
+    leads: bool,
+}
+
 struct Entry {
+    place: Arc<Place>,
+    /// How all that wait look for rows; 0: not all in the same way.
+    token: u64,
     shared: Vec<(u64, RowLockMode)>,
     /// In order of arrival, which is the order of tickets.
     queue: VecDeque<Waiter>,
@@ -32,8 +53,21 @@ struct Waiter {
     wake: WakeHandle,
 }
 impl Entry {
-    fn head(&self) -> Option<WakeHandle> {
-        self.queue.front().map(|w| w.wake.clone())
+    fn new(key: RowKey) -> Entry {
+        Entry {
+            place: Arc::new(Place(Mutex::new(key))),
+            token: 0,
+            shared: Vec::new(),
+            queue: VecDeque::new(),
+            tickets: foldhash::HashMap::default(),
+            next_ticket: 0,
+        }
+    }
+    fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.shared.is_empty()
+    }
+    fn head(&self) -> Option<Next> {
+        self.queue.front().map(|w| Next { owner: w.owner, wake: w.wake.clone() })
     }
     fn place_of(&self, owner: u64) -> Option<usize> {
         let ticket = self.tickets.get(&owner)?;
@@ -48,6 +82,19 @@ impl Entry {
         }
         place == Some(0)
     }
+}
+/// Who is to look next. It waits for nobody until it has: [`crate::core::Core::let_look`].
+pub struct Next {
+    pub owner: u64,
+    pub wake: WakeHandle,
+}
+/// How a queue was left.
+#[derive(Default)]
+pub struct Left {
+    /// Others still wait.
+    pub waiting: bool,
+    /// The one behind, if the owner was the head.
+    pub next: Option<Next>,
 }
 #[derive(Default)]
 struct Shard {
@@ -81,6 +128,17 @@ impl InTheWay {
     }
 }
 
+fn remove_from(shard: &Shard, mut rows: MutexGuard<'_, HashMap<RowKey, Entry>>, key: RowKey, owner: u64) -> Left {
+    let Some(entry) = rows.get_mut(&key) else { return Left::default() };
+    let next = if entry.remove(owner) { entry.head() } else { None };
+    let waiting = !entry.queue.is_empty();
+    if entry.is_idle() {
+        rows.remove(&key);
+        shard.count.fetch_sub(1, Release);
+    }
+    Left { waiting, next }
+}
+
 impl RowLocks {
     fn shard(&self, key: RowKey) -> &Shard {
         let h = (key.1 ^ u64::from(key.0) << 20).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -102,20 +160,100 @@ impl RowLocks {
         let ahead = if holds { None } else { before.checked_sub(1).and_then(|i| entry.queue.get(i)).map(|w| w.owner) };
         InTheWay { shared, ahead }
     }
-    /// Queues the owner (unless it is queued).
-    pub fn enqueue(&self, key: RowKey, owner: u64, wake: WakeHandle) {
+    /// Queues the owner (unless it is queued). `token`: how it looks for rows; 0: not to be led elsewhere.
+    pub fn enqueue(&self, key: RowKey, owner: u64, wake: WakeHandle, token: u64) -> Arc<Place> {
         let shard = self.shard(key);
         let mut rows = crate::lock(&shard.rows);
         let entry = rows.entry(key).or_insert_with(|| {
             shard.count.fetch_add(1, Release);
-            Entry::default()
+            Entry::new(key)
         });
+        if entry.queue.is_empty() {
+            entry.token = token;
+        }
         let ticket = entry.next_ticket;
         if let std::collections::hash_map::Entry::Vacant(free) = entry.tickets.entry(owner) {
             free.insert(ticket);
             entry.next_ticket += 1;
             entry.queue.push_back(Waiter { ticket, owner, wake });
+            if entry.token != token {
+                entry.token = 0;
+            }
         }
+        entry.place.clone()
+    }
+    /// The shard of the row that the queue waits for now.
+    fn shard_of(&self, place: &Place) -> (RowKey, &Shard, MutexGuard<'_, HashMap<RowKey, Entry>>) {
+        loop {
+            let key = place.key();
+            let shard = self.shard(key);
+            let rows = crate::lock(&shard.rows);
+            if place.key() == key {
+                return (key, shard, rows);
+            }
+        }
+    }
+    /// As [`RowLocks::leave`], for one that has waited, wherever its queue is by now.
+    pub fn leave_queue(&self, place: &Place, owner: u64) -> Left {
+        let (key, shard, rows) = self.shard_of(place);
+        remove_from(shard, rows, key, owner)
+    }
+    /// The row is gone: who has waited for it leaves. None: nobody was behind it.
+    pub fn take_turn(&self, place: &Arc<Place>, owner: u64, token: u64) -> Option<Turn> {
+        let (key, shard, rows) = self.shard_of(place);
+        let leads = rows.get(&key).is_some_and(|e| e.token == token && e.shared.is_empty());
+        let left = remove_from(shard, rows, key, owner);
+        left.next.map(|_| Turn { place: place.clone(), leads })
+    }
+    /// Who has the turn after this one.
+    pub fn behind(&self, turn: &Turn) -> Option<Next> {
+        let (key, _, rows) = self.shard_of(&turn.place);
+        rows.get(&key).and_then(|e| e.head())
+    }
+    /// The row is taken: the others wait for it from here on. False: they do not; they look in another way, or a queue is there
+    /// already. The caller has the row's page latched.
+    #[must_use]
+    pub fn lead_to(&self, turn: &Turn, to: RowKey) -> bool {
+        let place = &turn.place;
+        while turn.leads {
+            let from = place.key();
+            if from == to {
+                return true;
+            }
+            let (old, new) = (self.shard(from), self.shard(to));
+            // Both mutexes, always in the order of the shards.
+            let (mut first, mut second) = match (std::ptr::from_ref(old), std::ptr::from_ref(new)) {
+                (a, b) if a == b => (crate::lock(&old.rows), None),
+                (a, b) if a < b => {
+                    let first = crate::lock(&old.rows);
+                    (first, Some(crate::lock(&new.rows)))
+                }
+                _ => {
+                    let second = crate::lock(&new.rows);
+                    (crate::lock(&old.rows), Some(second))
+                }
+            };
+            if place.key() != from {
+                continue;
+            }
+            if second.as_ref().unwrap_or(&first).contains_key(&to) {
+                return false;
+            }
+            let Some(entry) = first.remove(&from) else { return true };
+            old.count.fetch_sub(1, Release);
+            new.count.fetch_add(1, Release);
+            *crate::lock(&place.0) = to;
+            second.as_mut().unwrap_or(&mut first).insert(to, entry);
+            return true;
+        }
+        false
+    }
+    /// All that wait for a row: those that were led there are to look for themselves.
+    pub fn dissolve(&self, key: RowKey) -> Vec<Next> {
+        let mut rows = crate::lock(&self.shard(key).rows);
+        let Some(entry) = rows.get_mut(&key) else { return Vec::new() };
+        entry.token = 0;
+        entry.queue.iter().map(|w| Next { owner: w.owner, wake: w.wake.clone() }).collect()
     }
     /// When `holder` ends, the row's head is to be woken.
     pub fn watch(&self, holder: u64, key: RowKey) {
@@ -125,32 +263,13 @@ impl RowLocks {
             rows.push(key);
         }
     }
-    /// Out of the queue, whether the row was taken or not. True if others still wait. `wake_next`: they may go on.
-    pub fn leave(&self, key: RowKey, owner: u64, wake_next: bool) -> bool {
+    /// Out of the queue, whether the row was taken or not.
+    pub fn leave(&self, key: RowKey, owner: u64) -> Left {
         let shard = self.shard(key);
         if shard.count.load(Acquire) == 0 {
-            return false;
+            return Left::default();
         }
-        let mut next = None;
-        let mut waiting = false;
-        {
-            let mut rows = crate::lock(&shard.rows);
-            if let Some(entry) = rows.get_mut(&key) {
-                let was_head = entry.remove(owner);
-                waiting = !entry.queue.is_empty();
-                if wake_next && was_head {
-                    next = entry.head();
-                }
-                if !waiting && entry.shared.is_empty() {
-                    rows.remove(&key);
-                    shard.count.fetch_sub(1, Release);
-                }
-            }
-        }
-        if let Some(next) = next {
-            next.wake();
-        }
-        waiting
+        remove_from(shard, crate::lock(&shard.rows), key, owner)
     }
     pub fn has_shared(&self, key: RowKey, owner: u64, mode: RowLockMode) -> bool {
         let shard = self.shard(key);
@@ -164,40 +283,28 @@ impl RowLocks {
         let mut rows = crate::lock(&shard.rows);
         let entry = rows.entry(key).or_insert_with(|| {
             shard.count.fetch_add(1, Release);
-            Entry::default()
+            Entry::new(key)
         });
         entry.shared.push((owner, mode));
     }
-    /// One shared lock less; the head of the queue looks again.
-    pub fn drop_shared(&self, key: RowKey, owner: u64, mode: RowLockMode) {
+    /// One shared lock less; the head of the queue is to look again.
+    pub fn drop_shared(&self, key: RowKey, owner: u64, mode: RowLockMode) -> Option<Next> {
         let shard = self.shard(key);
-        let mut head = None;
-        {
-            let mut rows = crate::lock(&shard.rows);
-            if let Some(entry) = rows.get_mut(&key) {
-                if let Some(at) = entry.shared.iter().position(|(o, m)| *o == owner && *m == mode) {
-                    entry.shared.swap_remove(at);
-                }
-                head = entry.head();
-                if entry.queue.is_empty() && entry.shared.is_empty() {
-                    rows.remove(&key);
-                    shard.count.fetch_sub(1, Release);
-                }
-            }
+        let mut rows = crate::lock(&shard.rows);
+        let entry = rows.get_mut(&key)?;
+        if let Some(at) = entry.shared.iter().position(|(o, m)| *o == owner && *m == mode) {
+            entry.shared.swap_remove(at);
         }
-        if let Some(head) = head {
-            head.wake();
+        let head = entry.head();
+        if entry.is_idle() {
+            rows.remove(&key);
+            shard.count.fetch_sub(1, Release);
         }
+        head
     }
-    /// The owner's rows are free (or may be): their heads look again.
-    pub fn wake_watched(&self, owner: u64) {
+    /// The owner's rows are free (or may be): their heads are to look again.
+    pub fn free_watched(&self, owner: u64) -> Vec<Next> {
         let keys = crate::lock(&self.watched[owner as usize % SHARDS]).remove(&owner).unwrap_or_default();
-        for key in keys {
-            let shard = self.shard(key);
-            let head = crate::lock(&shard.rows).get(&key).and_then(|e| e.head());
-            if let Some(head) = head {
-                head.wake();
-            }
-        }
+        keys.into_iter().filter_map(|key| crate::lock(&self.shard(key).rows).get(&key).and_then(|e| e.head())).collect()
     }
 }

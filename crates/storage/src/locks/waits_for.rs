@@ -8,7 +8,7 @@
 //! Must not know: what is waited for; it only tells.
 
 use crate::api::{LockMode, LockTag};
-use std::collections::HashMap;
+use foldhash::HashMap;
 use std::sync::Mutex;
 
 #[derive(Default)]

@@ -18,7 +18,7 @@ use crate::api::{CommitMode, Isolation, LockMode, LockTag, RowLockMode, WaitPoli
 use crate::buffer::WriteGuard;
 use crate::core::Core;
 use crate::directory::Relation;
-use crate::locks::rows::RowKey;
+use crate::locks::rows::{RowKey, Turn};
 use crate::undo::record::{UndoKind, UndoRecord};
 use crate::undo::{CHUNK, Place};
 use crate::wal::record::{Op, Record, Target, encode};
@@ -95,6 +95,11 @@ pub struct Transaction {
     unflushed: u64,
     ended: bool,
     pub(crate) body: Vec<u8>,
+    /// How the running statement looks for the rows it locks ([`Transaction::look_alike`]); 0: in no way that others do.
+    pub(crate) token: u64,
+    pub(crate) turn: Option<Turn>,
+    /// Where the queue waits that was led to a row of this transaction.
+    led: Option<RowKey>,
 }
 
 impl Transaction {
@@ -122,6 +127,9 @@ impl Transaction {
             unflushed: 0,
             ended: false,
             body: Vec::new(),
+            token: 0,
+            turn: None,
+            led: None,
         }
     }
     pub fn isolation(&self) -> Isolation {
@@ -147,8 +155,38 @@ impl Transaction {
             self.registered = Some(Registered::new(&self.core, self.worker));
         }
     }
+    /// [`Relation::lock_row`] for a statement that looks for its rows in a way that has this number: who has the same one, and
+    /// finds the same row gone, will want the same row next. The statement must call [`Transaction::pass_turn`] at its end.
+    /// Only at READ COMMITTED, where a row that is gone is passed over.
+    pub fn look_alike(&mut self, token: u64) {
+        self.token = if self.isolation == Isolation::ReadCommitted { token } else { 0 };
+    }
+    /// If others sleep on because this transaction was to take a row for them to wait for, the next of them looks for itself.
+    pub fn pass_turn(&mut self) {
+        if let Some(turn) = self.turn.take() {
+            self.core.let_look(self.core.rows.behind(&turn));
+        }
+    }
+    /// Those that this transaction has the turn of wait for this row, which it has just locked.
+    pub(crate) fn lead_to(&mut self, key: RowKey) {
+        let Some(turn) = self.turn.take() else { return };
+        if self.core.rows.lead_to(&turn, key) {
+            self.led = Some(key);
+        } else {
+            self.core.let_look(self.core.rows.behind(&turn));
+        }
+    }
+    /// Those that were led here look for themselves: it may be that they need not wait. False: there are none.
+    pub(crate) fn lead_nobody(&mut self) -> bool {
+        let Some(key) = self.led.take() else { return false };
+        let led = self.core.rows.dissolve(key);
+        let any = !led.is_empty();
+        self.core.let_look(led);
+        any
+    }
     /// READ COMMITTED: call at each statement. REPEATABLE READ: the first call decides.
     pub fn take_snapshot(&mut self) -> Snapshot {
+        self.pass_turn();
         let registered = match &mut self.registered {
             Some(r) if self.fixed && self.isolation == Isolation::RepeatableRead => r.clone(),
             Some(r) => {
@@ -207,6 +245,7 @@ impl Transaction {
     }
     /// Undoes everything since; row locks taken since are released.
     pub fn rollback_to(&mut self, savepoint: &Savepoint, park: &dyn Park) -> Result<()> {
+        self.pass_turn();
         self.undo_to(savepoint, park)?;
         self.drops.truncate(savepoint.drops);
         for id in self.creates.split_off(savepoint.creates.min(self.creates.len())) {
@@ -215,7 +254,7 @@ impl Transaction {
         }
         self.release_locks(savepoint.locks, savepoint.shared);
         if self.xid != 0 {
-            self.core.rows.wake_watched(self.owner);
+            self.core.let_look(self.core.rows.free_watched(self.owner));
         }
         Ok(())
     }
@@ -227,7 +266,7 @@ impl Transaction {
         }
         while self.shared.len() > shared {
             if let Some((key, mode)) = self.shared.pop() {
-                self.core.rows.drop_shared(key, self.owner, mode);
+                self.core.let_look(self.core.rows.drop_shared(key, self.owner, mode));
             }
         }
     }
@@ -281,7 +320,7 @@ impl Transaction {
                 }
             }
             if waited {
-                core.rows.wake_watched(self.owner);
+                core.let_look(core.rows.free_watched(self.owner));
             }
         }
         self.finish();
@@ -313,13 +352,14 @@ impl Transaction {
                 core.undo.release(chunk, csn);
             }
             if waited {
-                core.rows.wake_watched(self.owner);
+                core.let_look(core.rows.free_watched(self.owner));
             }
         }
         self.finish();
         Ok(())
     }
     fn finish(&mut self) {
+        self.pass_turn();
         self.release_locks(0, 0);
         if self.of_session {
             self.core.waits.rows_released(self.owner);
@@ -343,7 +383,12 @@ impl Transaction {
         if self.locks.iter().rev().take(16).any(|l| *l == (tag, mode)) {
             return Ok(true);
         }
-        let got = self.core.locks.lock(&self.core.waits, self.owner, tag, mode, wait, park)?;
+        self.pass_turn();
+        let mut got = self.core.locks.lock(&self.core.waits, self.owner, tag, mode, wait, park);
+        if got.as_ref().is_err_and(|e| e.sqlstate() == sqlstate::DEADLOCK_DETECTED) && self.lead_nobody() {
+            got = self.core.locks.lock(&self.core.waits, self.owner, tag, mode, wait, park);
+        }
+        let got = got?;
         if got {
             self.locks.push((tag, mode));
         }
