@@ -203,20 +203,21 @@ impl Relation {
         txn.pass_turn();
         let key = (0, xid);
         let holder = core.xids.owner(xid);
-        core.rows.enqueue(key, txn.owner, park.wake_handle(), 0);
-        core.rows.watch(holder, key);
+        loop {
+            core.rows.watch(holder, key);
+            let register = |_| !core.waits.wait(txn.owner, &[holder]);
+            if core.rows.enqueue(key, txn.owner, park.wake_handle(), 0, register).is_some() {
+                break;
+            }
+            if !txn.lead_nobody() {
+                return Err(deadlock());
+            }
+        }
         if !core.xids.mark_waited_for(xid) {
+            core.waits.done(txn.owner);
             core.let_look(core.rows.leave(key, txn.owner).next);
             core.let_look(core.rows.free_watched(holder));
             return Ok(());
-        }
-        let mut refused = core.waits.wait(txn.owner, &[holder]);
-        if refused && txn.lead_nobody() {
-            refused = core.waits.wait(txn.owner, &[holder]);
-        }
-        if refused {
-            core.let_look(core.rows.leave(key, txn.owner).next);
-            return Err(deadlock());
         }
         let parked = park.park(None);
         core.waits.done(txn.owner);

@@ -44,6 +44,7 @@ struct Queued<'a> {
 impl Drop for Queued<'_> {
     fn drop(&mut self) {
         if let Some(place) = self.place.take() {
+            self.core.waits.done(self.owner);
             self.core.let_look(self.core.rows.leave_queue(&place, self.owner).next);
         }
     }
@@ -85,6 +86,9 @@ impl Relation {
                 way.ahead = None;
             }
             if (holder.is_none() && way.is_clear()) || matches!(newest, Newest::Committed { deleted: true, .. }) {
+                if queued.place.is_some() {
+                    core.waits.done(owner);
+                }
                 return Ok(Acquired::Free { page, word, newest, waited: queued.place.take() });
             }
             match wait {
@@ -93,27 +97,38 @@ impl Relation {
                 WaitPolicy::SkipLocked => return Ok(Acquired::Skipped),
             }
             let token = if mode >= RowLockMode::NoKeyUpdate { txn.token } else { 0 };
-            queued.place = Some(core.rows.enqueue(key, owner, park.wake_handle(), token));
-            drop(page);
+            // Before it waits for others: they may be those that wait for it to take its turn.
             txn.pass_turn();
-            let mut blockers = way.shared;
-            blockers.extend(way.ahead);
-            if way.ahead.is_none()
-                && let Some(xid) = holder
-            {
-                let holder = core.xids.owner(xid);
-                core.rows.watch(holder, key);
-                if !core.xids.mark_waited_for(xid) {
-                    core.let_look(core.rows.free_watched(holder));
-                    continue;
-                }
-                blockers.push(holder);
+            let mut first = false;
+            let place = core.rows.enqueue(key, owner, park.wake_handle(), token, |ahead| {
+                let mut blockers = way.shared.clone();
+                blockers.extend(ahead);
+                // Whoever is behind others waits for them; only the first waits for the holder.
+                first = ahead.is_none();
+                blockers.extend(holder.filter(|_| first).map(|xid| core.xids.owner(xid)));
+                !core.waits.wait(owner, &blockers)
+            });
+            if let Some(xid) = holder.filter(|_| first && place.is_some()) {
+                // Still under the latch: the holder cannot take its lock back unseen.
+                core.rows.watch(core.xids.owner(xid), key);
             }
-            if core.waits.wait(owner, &blockers) {
+            drop(page);
+            let refused = place.is_none();
+            queued.place = place.or(queued.place.take());
+            if refused {
                 if txn.lead_nobody() {
                     continue;
                 }
                 return Err(deadlock());
+            }
+            match holder {
+                Some(xid) if first && !core.xids.mark_waited_for(xid) => {
+                    core.let_look(core.rows.free_watched(core.xids.owner(xid)));
+                    continue;
+                }
+                // Those before it have gone meanwhile.
+                None if first && way.shared.is_empty() => continue,
+                _ => {}
             }
             let parked = park.park(None);
             core.waits.done(owner);

@@ -73,14 +73,12 @@ impl Entry {
         let ticket = self.tickets.get(&owner)?;
         self.queue.binary_search_by_key(ticket, |w| w.ticket).ok()
     }
-    /// Takes the owner out of the queue; true: it was the head.
-    fn remove(&mut self, owner: u64) -> bool {
-        let place = self.place_of(owner);
-        if let Some(at) = place {
-            self.queue.remove(at);
-            self.tickets.remove(&owner);
-        }
-        place == Some(0)
+    /// Takes the owner out of the queue; who was behind it.
+    fn remove(&mut self, owner: u64) -> Option<Next> {
+        let at = self.place_of(owner)?;
+        self.queue.remove(at);
+        self.tickets.remove(&owner);
+        self.queue.get(at).map(|w| Next { owner: w.owner, wake: w.wake.clone() })
     }
 }
 /// Who is to look next. It waits for nobody until it has: [`crate::core::Core::let_look`].
@@ -93,7 +91,7 @@ pub struct Next {
 pub struct Left {
     /// Others still wait.
     pub waiting: bool,
-    /// The one behind, if the owner was the head.
+    /// The one behind. It waited for the owner; as the head it can go on, else it is to wait for another.
     pub next: Option<Next>,
 }
 #[derive(Default)]
@@ -128,9 +126,13 @@ impl InTheWay {
     }
 }
 
+/// Whether the row's queue is the one of that place: an older one may have gone, and left its name to another.
+fn is_queue(rows: &HashMap<RowKey, Entry>, key: RowKey, place: &Arc<Place>) -> bool {
+    rows.get(&key).is_some_and(|e| Arc::ptr_eq(&e.place, place))
+}
 fn remove_from(shard: &Shard, mut rows: MutexGuard<'_, HashMap<RowKey, Entry>>, key: RowKey, owner: u64) -> Left {
     let Some(entry) = rows.get_mut(&key) else { return Left::default() };
-    let next = if entry.remove(owner) { entry.head() } else { None };
+    let next = entry.remove(owner);
     let waiting = !entry.queue.is_empty();
     if entry.is_idle() {
         rows.remove(&key);
@@ -160,14 +162,32 @@ impl RowLocks {
         let ahead = if holds { None } else { before.checked_sub(1).and_then(|i| entry.queue.get(i)).map(|w| w.owner) };
         InTheWay { shared, ahead }
     }
-    /// Queues the owner (unless it is queued). `token`: how it looks for rows; 0: not to be led elsewhere.
-    pub fn enqueue(&self, key: RowKey, owner: u64, wake: WakeHandle, token: u64) -> Arc<Place> {
+    /// Queues the owner (unless it is queued). `token`: how it looks for rows; 0: not to be led elsewhere. `register` notes in
+    /// the graph whom it waits for, given who is directly before it, and says whether it may: then nobody can let it look
+    /// before that is noted. None: it may not.
+    pub fn enqueue(
+        &self,
+        key: RowKey,
+        owner: u64,
+        wake: WakeHandle,
+        token: u64,
+        register: impl FnOnce(Option<u64>) -> bool,
+    ) -> Option<Arc<Place>> {
         let shard = self.shard(key);
         let mut rows = crate::lock(&shard.rows);
         let entry = rows.entry(key).or_insert_with(|| {
             shard.count.fetch_add(1, Release);
             Entry::new(key)
         });
+        let at = entry.place_of(owner).unwrap_or(entry.queue.len());
+        let ahead = at.checked_sub(1).and_then(|i| entry.queue.get(i)).map(|w| w.owner);
+        if !register(ahead) {
+            if entry.is_idle() {
+                rows.remove(&key);
+                shard.count.fetch_sub(1, Release);
+            }
+            return None;
+        }
         if entry.queue.is_empty() {
             entry.token = token;
         }
@@ -180,34 +200,33 @@ impl RowLocks {
                 entry.token = 0;
             }
         }
-        entry.place.clone()
+        Some(entry.place.clone())
     }
-    /// The shard of the row that the queue waits for now.
-    fn shard_of(&self, place: &Place) -> (RowKey, &Shard, MutexGuard<'_, HashMap<RowKey, Entry>>) {
+    /// The shard of the row that the queue waits for now. None: the queue is empty, and has gone.
+    fn shard_of(&self, place: &Arc<Place>) -> Option<(RowKey, &Shard, MutexGuard<'_, HashMap<RowKey, Entry>>)> {
         loop {
             let key = place.key();
             let shard = self.shard(key);
             let rows = crate::lock(&shard.rows);
             if place.key() == key {
-                return (key, shard, rows);
+                return is_queue(&rows, key, place).then_some((key, shard, rows));
             }
         }
     }
     /// As [`RowLocks::leave`], for one that has waited, wherever its queue is by now.
-    pub fn leave_queue(&self, place: &Place, owner: u64) -> Left {
-        let (key, shard, rows) = self.shard_of(place);
-        remove_from(shard, rows, key, owner)
+    pub fn leave_queue(&self, place: &Arc<Place>, owner: u64) -> Left {
+        self.shard_of(place).map_or_else(Left::default, |(key, shard, rows)| remove_from(shard, rows, key, owner))
     }
     /// The row is gone: who has waited for it leaves. None: nobody was behind it.
     pub fn take_turn(&self, place: &Arc<Place>, owner: u64, token: u64) -> Option<Turn> {
-        let (key, shard, rows) = self.shard_of(place);
-        let leads = rows.get(&key).is_some_and(|e| e.token == token && e.shared.is_empty());
+        let (key, shard, rows) = self.shard_of(place)?;
+        let leads = rows.get(&key).is_some_and(|e| e.token == token && e.shared.is_empty() && e.place_of(owner) == Some(0));
         let left = remove_from(shard, rows, key, owner);
         left.next.map(|_| Turn { place: place.clone(), leads })
     }
     /// Who has the turn after this one.
     pub fn behind(&self, turn: &Turn) -> Option<Next> {
-        let (key, _, rows) = self.shard_of(&turn.place);
+        let (key, _, rows) = self.shard_of(&turn.place)?;
         rows.get(&key).and_then(|e| e.head())
     }
     /// The row is taken: the others wait for it from here on. False: they do not; they look in another way, or a queue is there
@@ -235,6 +254,9 @@ impl RowLocks {
             };
             if place.key() != from {
                 continue;
+            }
+            if !is_queue(&first, from, place) {
+                return true;
             }
             if second.as_ref().unwrap_or(&first).contains_key(&to) {
                 return false;

@@ -52,6 +52,7 @@ pub struct Undo {
     /// Every address below is visible to all.
     horizon: AtomicU64,
     sweep: Mutex<u64>,
+    allocation: Mutex<()>,
     chunks: AtomicUsize,
 }
 
@@ -92,6 +93,7 @@ impl Undo {
             oldest: AtomicU64::new(next_chunk),
             horizon: AtomicU64::new(next_chunk * CHUNK),
             sweep: Mutex::new(0),
+            allocation: Mutex::new(()),
             chunks: AtomicUsize::new(0),
         })
     }
@@ -115,16 +117,27 @@ impl Undo {
     pub fn is_gone(&self, address: u64) -> bool {
         address < self.horizon() || self.page_of(address / CHUNK).is_none()
     }
-    /// Makes a chunk known (also in recovery).
+    /// In recovery: makes a chunk known.
     pub fn register(&self, chunk: u64, page: u32, logged: bool) {
-        self.word(chunk, REFS).store(0, Relaxed);
+        self.put(chunk, page, logged, 0);
+    }
+    /// Gives a stream the next chunk, which it holds. Nobody sees a number below `next_chunk` that is not registered: it would
+    /// be taken for one that is gone, and what its records say for known to all.
+    fn allocate(&self, page: u32, logged: bool) -> u64 {
+        let _one = crate::lock(&self.allocation);
+        let number = self.next_chunk.load(Relaxed);
+        self.put(number, page, logged, 1);
+        number
+    }
+    fn put(&self, chunk: u64, page: u32, logged: bool, holders: u64) {
+        self.word(chunk, REFS).store(holders, Relaxed);
         self.word(chunk, MAX_CSN).store(0, Relaxed);
         self.word(chunk, MIN_XID).store(u64::MAX, Relaxed);
         self.word(chunk, PLACE).store(u64::from(page) | if logged { LOGGED } else { 0 }, Release);
         if self.word(chunk, NUMBER).swap(chunk, Release) != chunk {
             self.chunks.fetch_add(1, Relaxed);
         }
-        self.next_chunk.fetch_max(chunk + 1, Relaxed);
+        self.next_chunk.fetch_max(chunk + 1, SeqCst);
     }
     /// In recovery: chunks from `number` on may be live.
     pub fn set_oldest(&self, number: u64) {
@@ -178,9 +191,7 @@ impl Undo {
         }
         if stream.offset == 0 || stream.offset + HEADER as u64 >= CHUNK {
             let first = crate::lock(&directory.space).take(CHUNK_PAGES)?;
-            let number = self.next_chunk.fetch_add(1, SeqCst);
-            self.register(number, first, logged);
-            self.word(number, REFS).fetch_add(1, Relaxed);
+            let number = self.allocate(first, logged);
             if stream.chunk != 0 {
                 self.word(stream.chunk, REFS).fetch_sub(1, Release);
             }
