@@ -4,7 +4,6 @@
 #[allow(dead_code)]
 mod parse;
 #[path = "../../crates/sql/tests/support/mod.rs"]
-#[allow(dead_code)]
 mod support;
 
 use support::Db;

@@ -4,8 +4,9 @@
 //! Compiled into the crate `storage`, whose log is nobody else's business.
 
 use crate::crc::crc32c;
+use crate::page;
 use crate::recovery::LogReader;
-use crate::wal::record::{Record, decode, encode, encode_change, encode_compensate};
+use crate::wal::record::{Op, Record, Target, decode, encode, encode_change, encode_compensate};
 use crate::wal::segment::Segments;
 use crate::wal::{SEGMENT, mix};
 use kilndb_base::bytes::put_varint;
@@ -26,6 +27,9 @@ fn one_record(body: &[u8]) {
     let Ok(record) = decode(body) else { return };
     if let Record::Change { ops, .. } | Record::Compensate { ops, .. } = &record {
         assert!(ops.len() <= body.len());
+        for kind in [page::KIND_HEAP, page::KIND_TREE, page::KIND_CELL] {
+            apply(ops, kind);
+        }
     }
     let mut written = Vec::new();
     match &record {
@@ -38,6 +42,18 @@ fn one_record(body: &[u8]) {
     }
     let again = decode(&written).expect("a record that was just written");
     assert_eq!(format!("{record:?}"), format!("{again:?}"));
+}
+
+/// Applies the operations to a new page as recovery does, up to the first that does not fit.
+fn apply(ops: &[(Target, Op<'_>)], kind: u8) {
+    let mut page = [0; page::PAGE];
+    let target = Target { rel: 1, block: 0 };
+    let init = Op::Init { kind, level: 0 };
+    for op in [&init].into_iter().chain(ops.iter().map(|(_, op)| op)) {
+        if op.apply(&mut page, target).is_err() {
+            return;
+        }
+    }
 }
 
 /// Cuts `data` into bodies (a length byte before each), frames them as the log does, and changes one byte, chosen by the

@@ -1,4 +1,5 @@
 //! A catalog of built-in objects and tables made by hand, over a real engine, for tests of the query pipeline.
+#![allow(dead_code)]
 use kilndb_base::env::OsEnv;
 use kilndb_base::park::ThreadPark;
 use kilndb_base::{Error, Oid, Result};
