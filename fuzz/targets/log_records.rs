@@ -3,13 +3,11 @@
 //!
 //! Compiled into the crate `storage`, whose log is nobody else's business.
 
-use crate::crc::crc32c;
 use crate::page;
 use crate::recovery::LogReader;
 use crate::wal::record::{Op, Record, Target, decode, encode, encode_change, encode_compensate};
 use crate::wal::segment::Segments;
-use crate::wal::{SEGMENT, mix};
-use kilndb_base::bytes::put_varint;
+use crate::wal::{SEGMENT, frame};
 use kilndb_base::env::{Env, File, Open};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -69,10 +67,7 @@ fn framed(data: &[u8]) {
         if body.is_empty() {
             continue;
         }
-        let crc = mix(crc32c(body), SEGMENT + segment.len() as u64);
-        put_varint(&mut segment, body.len() as u64);
-        segment.extend_from_slice(&crc.to_le_bytes());
-        segment.extend_from_slice(body);
+        segment.extend(frame(body, SEGMENT + segment.len() as u64));
         bodies.push(body.to_vec());
         ends.push(segment.len());
     }

@@ -94,6 +94,7 @@ fn records(random: &mut Generator) -> Vec<Vec<u8>> {
         encode(&Record::Chunk { number, page: rel }),
         encode(&Record::ChunkGone { number }),
         encode(&Record::Belongs { rel, heap: 9 }),
+        encode(&Record::Link { to: number }),
     ];
     let mut out = Vec::new();
     for op in ops.chunks(1).chain([&ops[..]]) {
