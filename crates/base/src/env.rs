@@ -65,6 +65,18 @@ pub trait Env: Send + Sync {
 /// Stack of a thread: workers parse and plan deeply nested statements on it. Only what is touched costs memory.
 const THREAD_STACK_BYTES: usize = 64 << 20;
 
+/// As many open files and sockets as the process may have: thousands of sessions need as many descriptors.
+pub fn raise_descriptor_limit() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is valid for both calls; failing leaves the old limit.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
+    }
+}
+
 /// The real operating system.
 pub struct OsEnv;
 

@@ -4,7 +4,7 @@ use crate::cli::ServeOptions;
 use crate::listen::{self, Dealer};
 use crate::shared::Shared;
 use crate::worker::{Seat, Worker};
-use kilndb_base::env::{Env, OsEnv};
+use kilndb_base::env::{Env, OsEnv, raise_descriptor_limit};
 use kilndb_base::{Error, Result, Severity, sqlstate};
 use kilndb_sql::{Instance, InstanceOptions};
 use std::os::fd::AsRawFd;
@@ -148,16 +148,4 @@ fn wait_for_signal() -> i32 {
     // SAFETY: both pointers are valid for the call.
     while unsafe { libc::sigwait(&set, &mut signal) } != 0 {}
     signal
-}
-
-/// Thousands of sessions need as many descriptors.
-fn raise_descriptor_limit() {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is valid for both calls; failing leaves the old limit.
-    unsafe {
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
-            limit.rlim_cur = limit.rlim_max;
-            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
-        }
-    }
 }

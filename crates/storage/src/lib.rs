@@ -28,6 +28,11 @@ mod txn;
 mod undo;
 mod wal;
 
+/// What the fuzz target of the log knows is nobody else's business, so it is compiled in here.
+#[cfg(any(test, feature = "fuzz"))]
+#[path = "../../../fuzz/targets/log_records.rs"]
+pub mod fuzz_log_records;
+
 pub use api::*;
 pub use btree::node::MAX_KEY;
 pub use btree::scan::IndexScan;

@@ -70,7 +70,8 @@ fn number(value: f64) -> String {
 
 pub fn run(arguments: &[String]) -> Result<(), String> {
     let options = options(arguments)?;
-    raise_descriptor_limit();
+    // 1,920 clients need as many descriptors.
+    kilndb_base::env::raise_descriptor_limit();
     let mut figures = Figures::default();
     let wanted = |name: &str| options.only.as_ref().is_none_or(|only| only.iter().any(|o| o == name));
     let pgbench = version("pgbench");
@@ -323,16 +324,4 @@ fn folder_bytes(folder: &Path) -> u64 {
         }
     }
     bytes
-}
-
-/// 1,920 clients need as many descriptors.
-fn raise_descriptor_limit() {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is valid for both calls; failing leaves the old limit.
-    unsafe {
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
-            limit.rlim_cur = limit.rlim_max;
-            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
-        }
-    }
 }

@@ -3,6 +3,7 @@
 use super::builtin::PG_CATALOG;
 use super::model::CatalogView;
 use kilndb_base::Oid;
+pub use kilndb_types::functions::string::quote_identifier;
 use kilndb_types::oids::*;
 
 /// `typmod` None: none was given (char prints as "character", bpchar without length as "bpchar" only when one was).
@@ -91,49 +92,4 @@ fn interval_name(modifier: i32) -> String {
         _ => "",
     };
     if precision == 0xffff { format!("interval{fields}") } else { format!("interval{fields}({precision})") }
-}
-
-/// Quotes a name where PostgreSQL's quote_identifier does.
-pub fn quote_identifier(name: &str) -> String {
-    let mut bytes = name.bytes();
-    let plain = bytes.next().is_some_and(|b| b.is_ascii_lowercase() || b == b'_')
-        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
-        && !is_reserved(name);
-    if plain { name.to_string() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
-}
-
-/// Keywords that are not UNRESERVED in PostgreSQL 18.
-fn is_reserved(word: &str) -> bool {
-    const WORDS: &[&str] = &[
-        "all", "analyse", "analyze", "and", "any", "array", "as", "asc", "asymmetric", "authorization", "between", "bigint",
-        "binary", "bit", "boolean", "both", "case", "cast", "char", "character", "check", "coalesce", "collate", "collation",
-        "column", "concurrently", "constraint", "create", "cross", "current_catalog", "current_date", "current_role",
-        "current_schema", "current_time", "current_timestamp", "current_user", "dec", "decimal", "default", "deferrable",
-        "desc", "distinct", "do", "else", "end", "except", "exists", "extract", "false", "fetch", "float", "for", "foreign",
-        "freeze", "from", "full", "grant", "greatest", "group", "grouping", "having", "ilike", "in", "initially", "inner",
-        "inout", "int", "integer", "intersect", "interval", "into", "is", "isnull", "join", "json", "json_array",
-        "json_arrayagg", "json_exists", "json_object", "json_objectagg", "json_query", "json_scalar", "json_serialize",
-        "json_table", "json_value", "lateral", "leading", "least", "left", "like", "limit", "localtime", "localtimestamp",
-        "merge_action", "national", "natural", "nchar", "none", "normalize", "not", "notnull", "null", "nullif", "numeric",
-        "offset", "on", "only", "or", "order", "out", "outer", "overlaps", "overlay", "placing", "position", "precision",
-        "primary", "real", "references", "returning", "right", "row", "select", "session_user", "setof", "similar",
-        "smallint", "some", "substring", "symmetric", "system_user", "table", "tablesample", "then", "time", "timestamp",
-        "to", "trailing", "treat", "trim", "true", "union", "unique", "user", "using", "values", "varchar", "variadic",
-        "verbose", "when", "where", "window", "with", "xmlattributes", "xmlconcat", "xmlelement", "xmlexists", "xmlforest",
-        "xmlnamespaces", "xmlparse", "xmlpi", "xmlroot", "xmlserialize", "xmltable",
-    ];
-    WORDS.binary_search(&word).is_ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    #[test]
-    fn identifiers_are_quoted_where_needed() {
-        assert_eq!(quote_identifier("abc_1"), "abc_1");
-        assert_eq!(quote_identifier("Abc"), "\"Abc\"");
-        assert_eq!(quote_identifier("user"), "\"user\"");
-        assert_eq!(quote_identifier("a\"b"), "\"a\"\"b\"");
-        assert_eq!(quote_identifier(""), "\"\"");
-    }
 }

@@ -188,21 +188,8 @@ impl Session {
                 || i.include.contains(&attnum)
                 || i.predicate_sql.as_deref().is_some_and(mentions)
         }) {
-            let users: Vec<_> = table.referenced_by.iter().filter(|k| k.referenced_index == index.oid).cloned().collect();
-            if let Some(user) = users.first()
-                && !cascade
-            {
-                let other = self.table_by_oid(user.table, runtime)?;
-                return Err(Error::new(
-                    sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
-                    format!("cannot drop column {name} of table {} because other objects depend on it", table.name),
-                )
-                .with_detail(format!("constraint {} on table {} depends on column {name} of table {}", user.name, other.name, table.name))
-                .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
-            }
-            for user in users {
-                self.delete_constraint(user.oid, runtime)?;
-            }
+            let column = format!("column {name} of table {}", table.name);
+            self.drop_index_users(table, index.oid, cascade, &column, &column, runtime)?;
             for row in self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])? {
                 if row.oid("conindid") == index.oid && row.char("contype") != b'f' {
                     self.delete_constraint(row.oid("oid"), runtime)?;
@@ -366,21 +353,8 @@ impl Session {
         };
         let index = row.oid("conindid");
         if b"pu".contains(&row.char("contype")) {
-            let users: Vec<_> = table.referenced_by.iter().filter(|k| k.referenced_index == index).cloned().collect();
-            if let Some(user) = users.first()
-                && !cascade
-            {
-                let other = self.table_by_oid(user.table, runtime)?;
-                return Err(Error::new(
-                    sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
-                    format!("cannot drop constraint {name} on table {} because other objects depend on it", table.name),
-                )
-                .with_detail(format!("constraint {} on table {} depends on index {name}", user.name, other.name))
-                .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
-            }
-            for user in users {
-                self.delete_constraint(user.oid, runtime)?;
-            }
+            let constraint = format!("constraint {name} on table {}", table.name);
+            self.drop_index_users(table, index, cascade, &constraint, &format!("index {name}"), runtime)?;
             if let Some(found) = table.indexes.iter().find(|i| i.oid == index) {
                 self.remove_index(found.oid, found.storage, runtime)?;
             }

@@ -269,22 +269,34 @@ impl Session {
             )
             .with_hint(format!("You can drop constraint {name} on table {} instead.", table.name)));
         }
-        let users: Vec<_> = table.referenced_by.iter().filter(|k| k.referenced_index == index.oid).cloned().collect();
-        if let Some(user) = users.first()
-            && !cascade
-        {
-            let other = self.table_by_oid(user.table, runtime)?;
-            return Err(Error::new(
-                sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
-                format!("cannot drop index {} because other objects depend on it", index.name),
-            )
-            .with_detail(format!("constraint {} on table {} depends on index {}", user.name, other.name, index.name))
-            .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
-        }
-        for user in users {
+        let shown = format!("index {}", index.name);
+        self.drop_index_users(&table, index.oid, cascade, &shown, &shown, runtime)?;
+        self.remove_index(index.oid, index.storage, runtime)
+    }
+
+    /// Drops the foreign keys that an index of `table` is there for, or refuses to drop `what`, on whose `part` they depend.
+    pub(super) fn drop_index_users(
+        &mut self,
+        table: &Table,
+        index: Oid,
+        cascade: bool,
+        what: &str,
+        part: &str,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
+        for user in table.referenced_by.iter().filter(|k| k.referenced_index == index) {
+            if !cascade {
+                let other = self.table_by_oid(user.table, runtime)?;
+                return Err(Error::new(
+                    sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
+                    format!("cannot drop {what} because other objects depend on it"),
+                )
+                .with_detail(format!("constraint {} on table {} depends on {part}", user.name, other.name))
+                .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
+            }
             self.delete_constraint(user.oid, runtime)?;
         }
-        self.remove_index(index.oid, index.storage, runtime)
+        Ok(())
     }
 
     pub(super) fn remove_index(&mut self, oid: Oid, storage: RelationId, runtime: &dyn Runtime) -> Result<()> {

@@ -193,13 +193,7 @@ impl HashJoinState {
         self.table = Table::new(build.width);
         let mut parts: Option<Partitions> = None;
         let mut b = Batch::new(build.width);
-        loop {
-            b.clear();
-            cx.park.checkpoint()?;
-            self.build.next(&mut b, rt, cx)?;
-            if b.rows == 0 {
-                break;
-            }
+        while self.build.fill(&mut b, rt, cx)? {
             for i in 0..b.rows {
                 key_of(build_keys, types, b.row(i), &mut self.key, rt, cx)?;
                 if self.key.is_empty() && *kind != JoinKind::Full {
@@ -251,13 +245,7 @@ impl HashJoinState {
         let build = build.finish(io)?;
         let mut parts = Partitions::new(0, cx.hash_mem_bytes);
         let mut b = Batch::new(probe.width);
-        loop {
-            b.clear();
-            cx.park.checkpoint()?;
-            self.probe.next(&mut b, rt, cx)?;
-            if b.rows == 0 {
-                break;
-            }
+        while self.probe.fill(&mut b, rt, cx)? {
             for i in 0..b.rows {
                 key_of(probe_keys, types, b.row(i), &mut self.key, rt, cx)?;
                 if !self.key.is_empty() || keeps_unmatched(*kind) {
@@ -372,11 +360,8 @@ impl HashJoinState {
             return Ok(true);
         }
         if self.probe_next >= self.probe_batch.rows {
-            self.probe_batch.clear();
             self.probe_next = 0;
-            cx.park.checkpoint()?;
-            self.probe.next(&mut self.probe_batch, rt, cx)?;
-            if self.probe_batch.rows == 0 {
+            if !self.probe.fill(&mut self.probe_batch, rt, cx)? {
                 return Ok(false);
             }
         }

@@ -84,13 +84,7 @@ impl NestLoopState {
             self.restart_inner(rt);
             let mut rows = RowStore::new(inner_width, cx.work_mem_bytes);
             self.inner_batch.max = BATCH_ROWS;
-            loop {
-                self.inner_batch.clear();
-                cx.park.checkpoint()?;
-                self.inner.next(&mut self.inner_batch, rt, cx)?;
-                if self.inner_batch.rows == 0 {
-                    break;
-                }
+            while self.inner.fill(&mut self.inner_batch, rt, cx)? {
                 for i in 0..self.inner_batch.rows {
                     rows.push(self.inner_batch.row(i), cx.io())?;
                 }
@@ -110,14 +104,9 @@ impl NestLoopState {
                         }
                         return Ok(());
                     }
-                    self.outer_batch.clear();
                     self.outer_batch.max = out.max;
                     self.outer_next = 0;
-                    cx.park.checkpoint()?;
-                    self.outer.next(&mut self.outer_batch, rt, cx)?;
-                    if self.outer_batch.rows == 0 {
-                        self.outer_done = true;
-                    }
+                    self.outer_done = !self.outer.fill(&mut self.outer_batch, rt, cx)?;
                     continue;
                 }
                 for (param, slot) in params {
@@ -173,11 +162,8 @@ impl NestLoopState {
             }
         } else {
             if self.inner_next >= self.inner_batch.rows {
-                self.inner_batch.clear();
                 self.inner_next = 0;
-                cx.park.checkpoint()?;
-                self.inner.next(&mut self.inner_batch, rt, cx)?;
-                if self.inner_batch.rows == 0 {
+                if !self.inner.fill(&mut self.inner_batch, rt, cx)? {
                     return Ok(false);
                 }
             }

@@ -62,13 +62,7 @@ impl ModifyState {
 
     fn run(&mut self, m: &ModifyPlan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         let mut batch = Batch::new(m.input_width);
-        loop {
-            batch.clear();
-            cx.park.checkpoint()?;
-            self.input.next(&mut batch, rt, cx)?;
-            if batch.rows == 0 {
-                break;
-            }
+        while self.input.fill(&mut batch, rt, cx)? {
             match m.kind {
                 DmlKind::Insert if m.conflict.is_none() => self.insert_batch(m, &batch, rt, cx)?,
                 DmlKind::Insert => {

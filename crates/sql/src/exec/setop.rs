@@ -197,10 +197,7 @@ impl SetOpState {
         let mut b = Batch::with_max(out.width, out.max);
         let mut key = Vec::new();
         while self.phase == Phase::First {
-            b.clear();
-            cx.park.checkpoint()?;
-            self.right.next(&mut b, rt, cx)?;
-            if b.rows == 0 {
+            if !self.right.fill(&mut b, rt, cx)? {
                 self.phase = Phase::Second;
             }
             for i in 0..b.rows {
@@ -209,10 +206,7 @@ impl SetOpState {
             }
         }
         while out.rows == 0 && self.phase == Phase::Second {
-            b.clear();
-            cx.park.checkpoint()?;
-            self.left.next(&mut b, rt, cx)?;
-            if b.rows == 0 {
+            if !self.left.fill(&mut b, rt, cx)? {
                 self.phase = Phase::Spilled;
             }
             for i in 0..b.rows {

@@ -76,6 +76,14 @@ impl State {
         }
     }
 
+    /// The next batch of rows in place of what was in `batch`; false at the end.
+    pub fn fill(&mut self, batch: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+        batch.clear();
+        cx.park.checkpoint()?;
+        self.next(batch, rt, cx)?;
+        Ok(batch.rows > 0)
+    }
+
     /// Appends rows to `out` (given empty) until it is full; none appended means the end.
     pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         if rt.counters.is_none() {
@@ -219,11 +227,8 @@ impl Unary {
     }
     /// The next batch of input in `buffer`; false at the end.
     pub fn fill(&mut self, max: usize, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
-        self.buffer.clear();
         self.buffer.max = max;
-        cx.park.checkpoint()?;
-        self.input.next(&mut self.buffer, rt, cx)?;
-        Ok(self.buffer.rows > 0)
+        self.input.fill(&mut self.buffer, rt, cx)
     }
 }
 

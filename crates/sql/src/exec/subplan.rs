@@ -139,15 +139,10 @@ fn single_row(st: &mut SubState, width: usize, rt: &mut Runtime, cx: &mut ExecCo
 fn all_rows(st: &mut SubState, width: usize, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Vec<Vec<Datum>>> {
     let mut b = Batch::new(width);
     let mut rows = Vec::new();
-    loop {
-        b.clear();
-        cx.park.checkpoint()?;
-        st.state.next(&mut b, rt, cx)?;
-        if b.rows == 0 {
-            return Ok(rows);
-        }
+    while st.state.fill(&mut b, rt, cx)? {
         rows.extend((0..b.rows).map(|i| b.row(i).to_vec()));
     }
+    Ok(rows)
 }
 
 fn test(s: &SubPlanUse, values: Vec<Datum>, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Datum> {

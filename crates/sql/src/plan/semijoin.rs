@@ -19,7 +19,7 @@ pub struct Semi {
 }
 
 /// Nothing but joins and conditions decides which rows there are.
-fn only_joins(q: &Query) -> bool {
+pub fn only_joins(q: &Query) -> bool {
     matches!(q.body, Body::Select)
         && q.ctes.is_empty()
         && !q.has_aggs

@@ -1,5 +1,6 @@
 //! Rewrites of bound queries: simple subqueries in FROM are merged into their parents, CTEs used once become subqueries.
 
+use super::semijoin::{forget_columns, only_joins};
 use crate::bind::ir::*;
 use kilndb_base::Result;
 use std::collections::HashMap;
@@ -33,7 +34,7 @@ pub fn simplify(q: &mut Query) -> Result<()> {
             inline_ctes(&mut s.query)?;
             pull_up_all(&mut s.query)?;
             if s.kind == SubKind::Exists {
-                super::semijoin::forget_columns(&mut s.query);
+                forget_columns(&mut s.query);
             }
         }
         Ok(())
@@ -105,21 +106,11 @@ fn replace_in(q: &mut Query, moved: &mut HashMap<u32, Query>) {
     });
 }
 
+/// Its relations can stand where it stands.
 fn is_simple(q: &Query) -> bool {
-    matches!(q.body, Body::Select)
-        && q.ctes.is_empty()
-        && !q.has_aggs
-        && q.group_by.is_empty()
-        && q.grouping_sets.is_none()
-        && q.having.is_none()
-        && q.windows.is_empty()
-        && !q.has_srf
+    only_joins(q)
         && matches!(q.distinct, Distinct::No)
-        && q.limit.is_none()
-        && q.offset.is_none()
-        && q.locks.is_empty()
         && q.order_by.is_empty()
-        && !q.from.is_empty()
         && !q.rels.iter().any(|r| matches!(r.kind, RelKind::Values(_)))
         && !q.targets.iter().any(|t| t.expr.is_volatile() || t.expr.has_sublink())
 }

@@ -1,5 +1,6 @@
 //! pg_get_…def(): definitions as SQL text.
 
+use super::arguments::{bool_of, int_of, oid_of, text_of};
 use super::environment::{StatementHost, relation_by_text};
 use super::expression_text::canonical;
 use crate::catalog::format_type::quote_identifier as quote;
@@ -10,39 +11,17 @@ use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_types::Datum;
 use std::sync::Arc;
 
-fn oid_of(d: Option<&Datum>) -> Oid {
-    match d {
-        Some(Datum::Oid(o)) => *o,
-        _ => 0,
-    }
-}
-
-fn text_of(d: Option<&Datum>) -> &str {
-    match d {
-        Some(Datum::Text(s)) => s,
-        _ => "",
-    }
-}
-
-fn int_of(d: Option<&Datum>) -> i32 {
-    match d {
-        Some(Datum::Int4(i)) => *i,
-        Some(Datum::Int2(i)) => i32::from(*i),
-        _ => 0,
-    }
-}
-
 pub(super) fn call(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Result<Datum> {
     match name {
         "pg_get_expr" => {
             let Some(Datum::Text(sql)) = args.first() else { return Ok(Datum::Null) };
             let Some(table) = host.reader.table_by_oid(oid_of(args.get(1)))? else { return Ok(Datum::text(&**sql)) };
             let default = table.columns.iter().find(|c| c.default_sql.as_deref() == Some(sql)).map(|c| (c.type_oid, -1));
-            Ok(Datum::text(canonical(host, sql, &table, default, is_pretty(args.get(2)))))
+            Ok(Datum::text(canonical(host, sql, &table, default, bool_of(args.get(2)))))
         }
         "pg_get_indexdef" => {
             let Some((table, index)) = find_index(host, oid_of(args.first()))? else { return Ok(Datum::Null) };
-            let pretty = is_pretty(args.get(2));
+            let pretty = bool_of(args.get(2));
             match usize::try_from(int_of(args.get(1))) {
                 Ok(0) => Ok(Datum::text(index_definition(host, &table, &index, pretty)?)),
                 Ok(n) if n <= index.keys.len() => Ok(Datum::text(key_text(host, &table, &index, n - 1, false, pretty))),
@@ -57,7 +36,7 @@ pub(super) fn call(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Resu
             let key = [Datum::Oid(oid_of(args.first()))];
             let rows = host.database().store.lookup(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, &key, &host.reader.snapshot)?;
             match rows.first() {
-                Some(row) => Ok(Datum::text(constraint_definition(host, row, is_pretty(args.get(1)))?)),
+                Some(row) => Ok(Datum::text(constraint_definition(host, row, bool_of(args.get(1)))?)),
                 None => Ok(Datum::Null),
             }
         }
@@ -69,7 +48,7 @@ pub(super) fn call(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Resu
             let view = host.reader.table_by_oid(oid)?;
             Ok(view.and_then(|v| v.view_sql.clone()).map_or(Datum::Null, |sql| Datum::text(format!(" {sql};"))))
         }
-        "pg_get_serial_sequence" => serial_sequence(host, text_of(args.first()), text_of(args.get(1))),
+        "pg_get_serial_sequence" => serial_sequence(host, &text_of(args.first()), &text_of(args.get(1))),
         _ => function_text(host, name, oid_of(args.first())),
     }
 }
@@ -80,10 +59,6 @@ fn find_index(host: &StatementHost<'_>, oid: Oid) -> Result<Option<(Arc<Table>, 
     let Some(table) = host.reader.table_by_oid(row.oid("indrelid"))? else { return Ok(None) };
     let index = table.indexes.iter().find(|i| i.oid == oid).cloned();
     Ok(index.map(|i| (table, i)))
-}
-
-fn is_pretty(d: Option<&Datum>) -> bool {
-    matches!(d, Some(Datum::Bool(true)))
 }
 
 fn key_text(host: &StatementHost<'_>, table: &Arc<Table>, index: &Index, position: usize, with_order: bool, pretty: bool) -> String {

@@ -1,5 +1,6 @@
 //! Functions that depend on the session or the catalogs, by PostgreSQL's names.
 
+use super::arguments::{bool_of, int_of, oid_of, text_of};
 use super::environment::{StatementHost, relation_by_text, split_qualified};
 use super::views::INET;
 use crate::catalog::ids::*;
@@ -43,37 +44,6 @@ pub(crate) const SET_RETURNING_FUNCTIONS: &[&str] = &[
     "pg_show_all_settings", "pg_stat_get_activity", "pg_lock_status", "pg_prepared_statement", "pg_cursor", "pg_partition_tree",
     "pg_partition_ancestors", "pg_get_keywords", "pg_timezone_names", "pg_available_extensions", "aclexplode", "pg_options_to_table", "pg_sequence_parameters",
 ];
-
-fn text_of(d: Option<&Datum>) -> String {
-    match d {
-        Some(Datum::Text(s)) => s.to_string(),
-        Some(Datum::Int4(i)) => i.to_string(),
-        Some(Datum::Oid(o)) => o.to_string(),
-        _ => String::new(),
-    }
-}
-
-fn oid_of(d: Option<&Datum>) -> Oid {
-    match d {
-        Some(Datum::Oid(o)) => *o,
-        Some(Datum::Int4(i)) => *i as Oid,
-        Some(Datum::Int8(i)) => *i as Oid,
-        _ => 0,
-    }
-}
-
-fn int_of(d: Option<&Datum>) -> i64 {
-    match d {
-        Some(Datum::Int2(i)) => i64::from(*i),
-        Some(Datum::Int4(i)) => i64::from(*i),
-        Some(Datum::Int8(i)) => *i,
-        _ => 0,
-    }
-}
-
-fn bool_of(d: Option<&Datum>) -> bool {
-    matches!(d, Some(Datum::Bool(true)))
-}
 
 impl SessionHost for StatementHost<'_> {
     fn call_session_function(&self, oid: Oid, name: &str, args: &[Datum], env: &mut CallEnv<'_>) -> Option<Result<Datum>> {

@@ -7,6 +7,7 @@
 //! 3. Plans are shared and read-only; what an execution changes belongs to the session.
 
 mod advisory;
+mod arguments;
 mod array_functions;
 mod constraints;
 mod cursor;

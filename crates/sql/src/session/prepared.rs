@@ -10,7 +10,7 @@ use crate::session::environment::statement_host;
 use kilndb_base::{Oid, Result};
 use kilndb_syntax::{Node, Statement};
 use foldhash::HashMap;
-use std::hash::{Hash, Hasher};
+use std::hash::BuildHasher;
 use std::sync::{Arc, Mutex};
 
 /// A named or unnamed statement. Without a statement it is the empty query.
@@ -39,6 +39,7 @@ struct Planned {
 #[derive(Default)]
 pub(crate) struct StatementCache {
     shards: [Mutex<HashMap<CacheKey, Arc<Prepared>>>; 16],
+    hasher: foldhash::fast::RandomState,
 }
 
 #[derive(PartialEq, Eq, Hash, Clone)]
@@ -60,9 +61,7 @@ const CACHED_STATEMENT_BYTES: usize = 16 * 1024;
 
 impl StatementCache {
     fn shard(&self, key: &CacheKey) -> &Mutex<HashMap<CacheKey, Arc<Prepared>>> {
-        let mut hasher = std::hash::DefaultHasher::new();
-        key.sql.hash(&mut hasher);
-        &self.shards[(hasher.finish() % 16) as usize]
+        &self.shards[(self.hasher.hash_one(&key.sql) % 16) as usize]
     }
     pub fn get(&self, key: &CacheKey) -> Option<Arc<Prepared>> {
         self.shard(key).lock().unwrap_or_else(|e| e.into_inner()).get(key).cloned()

@@ -1,4 +1,5 @@
 //! A catalog of built-in objects and tables made by hand, over a real engine, for tests of the query pipeline.
+#![allow(dead_code)]
 use kilndb_base::env::OsEnv;
 use kilndb_base::park::ThreadPark;
 use kilndb_base::{Error, Oid, Result};
@@ -310,6 +311,26 @@ impl Db {
             }
         }
         Ok(result)
+    }
+    /// Binds and plans each statement that has a plan, and runs none.
+    pub fn try_plan(&self, sql: &str) -> Result<()> {
+        use kilndb_syntax::Node;
+        for statement in kilndb_syntax::parse(sql)?.statements() {
+            let has_plan = matches!(
+                statement.node(),
+                Node::SelectStmt(_) | Node::InsertStmt(_) | Node::UpdateStmt(_) | Node::DeleteStmt(_) | Node::MergeStmt(_) | Node::ExplainStmt(_)
+            );
+            if has_plan {
+                let mut types = Vec::new();
+                let bound = bind::bind(&statement, &self.catalog, &mut types)?;
+                plan::plan_with(bound, types, &self.catalog, &self.engine)?;
+            }
+        }
+        Ok(())
+    }
+    /// The folder's name goes now; the engine still has its files.
+    pub fn forget_folder(&self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
     }
     pub fn rows(&self, sql: &str) -> Vec<String> {
         match self.try_run(sql, &[]) {

@@ -12,6 +12,8 @@
 //!
 //! Must not know: pages, what bodies mean.
 
+#[cfg(test)]
+mod fuzz;
 pub mod record;
 pub mod segment;
 

@@ -63,10 +63,17 @@ fn get_word(r: &mut Reader<'_>, undo: u64) -> Option<u64> {
     let address = match b & 0xf0 {
         ZERO => 0,
         SAME => undo,
-        0 => r.varint()?,
+        0 => r.varint().filter(|address| *address <= hp::ADDRESS)?,
         _ => return None,
     };
     Some(u64::from(b & 0x0f) << 56 | address)
+}
+fn get_u32(r: &mut Reader<'_>) -> Option<u32> {
+    u32::try_from(r.varint()?).ok()
+}
+/// A slot, an index of an entry, an offset or a length: something within a page.
+fn get_place(r: &mut Reader<'_>) -> Option<usize> {
+    r.varint().filter(|place| *place < page::PAGE as u64).map(|place| place as usize)
 }
 
 impl<'a> Op<'a> {
@@ -210,33 +217,32 @@ impl<'a> Op<'a> {
         }
     }
     fn decode(r: &mut Reader<'a>, undo: u64, with_old: bool, tag: Option<u8>) -> Option<Op<'a>> {
-        let us = |v: Option<u64>| v.map(|v| v as usize);
         let tag = match tag {
             Some(tag) => tag,
             None => r.u8()?,
         };
         Some(match tag {
             1 => Op::Init { kind: r.u8()?, level: r.u8()? },
-            2 => Op::Put { slot: us(r.varint())?, word: get_word(r, undo)?, body: r.prefixed()? },
-            3 => Op::PutMany { first: us(r.varint())?, word: get_word(r, undo)?, rows: r.prefixed()? },
+            2 => Op::Put { slot: get_place(r)?, word: get_word(r, undo)?, body: r.prefixed()? },
+            3 => Op::PutMany { first: get_place(r)?, word: get_word(r, undo)?, rows: r.prefixed()? },
             4 => {
-                let slot = us(r.varint())?;
+                let slot = get_place(r)?;
                 let word = get_word(r, undo)?;
-                let off = us(r.varint())?;
-                let both = us(r.varint())?;
-                let cut = both >> 1;
+                let off = get_place(r)?;
+                let both = r.varint()?;
+                let cut = usize::try_from(both >> 1).ok()?;
                 let old = if with_old { r.bytes(cut)? } else { &[] };
                 let new = if both & 1 != 0 { r.bytes(cut)? } else { r.prefixed()? };
                 Op::Patch { slot, word, off, cut, old, new }
             }
-            5 => Op::Word { slot: us(r.varint())?, word: get_word(r, undo)? },
-            6 => Op::Free { slot: us(r.varint())? },
-            7 => Op::FreeRange { first: us(r.varint())?, last: us(r.varint())?, word: get_word(r, undo)? },
-            8 => Op::TreeInsert { idx: us(r.varint())?, entry: r.prefixed()? },
-            9 => Op::TreeRemove { idx: us(r.varint())? },
-            10 => Op::TreeReplace { idx: us(r.varint())?, entry: r.prefixed()? },
+            5 => Op::Word { slot: get_place(r)?, word: get_word(r, undo)? },
+            6 => Op::Free { slot: get_place(r)? },
+            7 => Op::FreeRange { first: get_place(r)?, last: get_place(r)?, word: get_word(r, undo)? },
+            8 => Op::TreeInsert { idx: get_place(r)?, entry: r.prefixed()? },
+            9 => Op::TreeRemove { idx: get_place(r)? },
+            10 => Op::TreeReplace { idx: get_place(r)?, entry: r.prefixed()? },
             11 => Op::TreeImage { level: r.u8()?, image: r.prefixed()? },
-            12 => Op::TreeCut { idx: us(r.varint())?, right: r.varint()? as u32, high: r.prefixed()? },
+            12 => Op::TreeCut { idx: get_place(r)?, right: get_u32(r)?, high: r.prefixed()? },
             13 => Op::Cell { bytes: r.prefixed()? },
             _ => return None,
         })
@@ -290,7 +296,7 @@ fn decode_ops<'a>(r: &mut Reader<'a>, undo: u64, kind: Option<UndoKind>) -> Opti
     let mut ops = Vec::new();
     let mut tag = first_tag(kind);
     while !r.is_empty() {
-        let target = Target { rel: r.varint()? as u32, block: r.varint()? as u32 };
+        let target = Target { rel: get_u32(r)?, block: get_u32(r)? };
         ops.push((target, Op::decode(r, undo, kind.is_some(), tag)?));
         tag = None;
     }
@@ -384,13 +390,12 @@ pub fn decode(body: &[u8]) -> Result<Record<'_>> {
 fn decode_inner(body: &[u8]) -> Option<Record<'_>> {
     let mut r = Reader::new(body);
     let head = r.u8()?;
-    let v32 = |r: &mut Reader<'_>| r.varint().and_then(|v| u32::try_from(v).ok());
     Some(match head & 0x0f {
         1 => Record::Change { xid: r.varint()?, undo: None, ops: decode_ops(&mut r, 0, None)? },
         2 => {
             let kind = UndoKind::from_u8(head >> 4)?;
             let xid = r.varint()?;
-            let address = r.varint()?;
+            let address = r.varint().filter(|address| *address <= hp::ADDRESS)?;
             let z = r.varint()?;
             let back = (z >> 1) as i64 ^ -((z & 1) as i64);
             let prev = if back == 0 { 0 } else { address.wrapping_sub(back as u64) };
@@ -402,7 +407,7 @@ fn decode_inner(body: &[u8]) -> Option<Record<'_>> {
             let mut u = UndoRecord {
                 kind,
                 mode: (c & 7) as u8,
-                command: (c >> 3) as u32,
+                command: u32::try_from(c >> 3).ok()?,
                 xid,
                 prev,
                 old_word,
@@ -412,9 +417,9 @@ fn decode_inner(body: &[u8]) -> Option<Record<'_>> {
                 data: Vec::new(),
             };
             if !derived(kind) {
-                u.rel = v32(&mut r)?;
-                u.block = v32(&mut r)?;
-                u.slot = r.varint()? as u16;
+                u.rel = get_u32(&mut r)?;
+                u.block = get_u32(&mut r)?;
+                u.slot = u16::try_from(r.varint()?).ok()?;
                 u.data = r.prefixed()?.to_vec();
             }
             let ops = decode_ops(&mut r, address, Some(kind))?;
@@ -443,18 +448,18 @@ fn decode_inner(body: &[u8]) -> Option<Record<'_>> {
             let xid = r.varint()?;
             let mut drops = Vec::new();
             while !r.is_empty() {
-                drops.push(v32(&mut r)?);
+                drops.push(get_u32(&mut r)?);
             }
             Record::Commit { xid, purge: head & 0x10 != 0, drops }
         }
         5 => Record::Abort { xid: r.varint()? },
         6 => Record::PurgeDone { xid: r.varint()? },
-        7 => Record::Create { xid: r.varint()?, rel: v32(&mut r)?, kind: r.varint()? as u8, persistence: r.varint()? as u8 },
-        8 => Record::Extent { rel: v32(&mut r)?, index: v32(&mut r)?, start: v32(&mut r)? },
-        9 => Record::Drop { rel: v32(&mut r)? },
-        10 => Record::Chunk { number: r.varint()?, page: v32(&mut r)? },
+        7 => Record::Create { xid: r.varint()?, rel: get_u32(&mut r)?, kind: r.varint()?.try_into().ok()?, persistence: r.varint()?.try_into().ok()? },
+        8 => Record::Extent { rel: get_u32(&mut r)?, index: get_u32(&mut r)?, start: get_u32(&mut r)? },
+        9 => Record::Drop { rel: get_u32(&mut r)? },
+        10 => Record::Chunk { number: r.varint()?, page: get_u32(&mut r)? },
         11 => Record::ChunkGone { number: r.varint()? },
-        12 => Record::Belongs { rel: v32(&mut r)?, heap: v32(&mut r)? },
+        12 => Record::Belongs { rel: get_u32(&mut r)?, heap: get_u32(&mut r)? },
         13 => Record::Link { to: r.varint()? },
         _ => return None,
     })

@@ -519,3 +519,16 @@ pub fn array_to_text(c: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
 pub fn array_to_text_null(c: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     join(c, args)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    #[test]
+    fn identifiers_are_quoted_where_needed() {
+        assert_eq!(quote_identifier("abc_1"), "abc_1");
+        assert_eq!(quote_identifier("Abc"), "\"Abc\"");
+        assert_eq!(quote_identifier("user"), "\"user\"");
+        assert_eq!(quote_identifier("a\"b"), "\"a\"\"b\"");
+        assert_eq!(quote_identifier(""), "\"\"");
+    }
+}

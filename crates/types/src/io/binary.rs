@@ -94,8 +94,8 @@ pub fn receive(type_oid: Oid, bytes: &[u8], typmod: i32, ctx: &EvalContext) -> R
         }
         BIT | VARBIT => receive_bits(type_oid, bytes, typmod)?,
         VOID => Datum::text(""),
-        INT2VECTOR => receive_array(INT2, bytes, -1, ctx)?,
-        OIDVECTOR => receive_array(OID, bytes, -1, ctx)?,
+        INT2VECTOR => receive_vector(INT2, "int2vector", bytes, ctx)?,
+        OIDVECTOR => receive_vector(OID, "oidvector", bytes, ctx)?,
         _ => {
             let element = ctx.host.element_type(type_oid);
             if element != 0 {
@@ -189,6 +189,14 @@ fn receive_array(element: Oid, bytes: &[u8], typmod: i32, ctx: &EvalContext) -> 
         dims.clear();
     }
     Ok(Datum::Array(Arc::new(Array { element_type: element, dims, elements })))
+}
+/// One dimension that begins at 0, and no nulls. An empty array has no dimension.
+fn receive_vector(element: Oid, name: &str, bytes: &[u8], ctx: &EvalContext) -> Result<Datum> {
+    let datum = receive_array(element, bytes, -1, ctx)?;
+    match &datum {
+        Datum::Array(a) if matches!(a.dims[..], [(0, _)]) && !a.elements.iter().any(Datum::is_null) => Ok(datum),
+        _ => Err(error(sqlstate::INVALID_BINARY_REPRESENTATION, format!("invalid {name} data"))),
+    }
 }
 fn receive_record(type_oid: Oid, fields: &[(String, Oid, i32)], bytes: &[u8], ctx: &EvalContext) -> Result<Datum> {
     let mut c = Cursor(bytes);

@@ -1,0 +1,145 @@
+//! The fuzz target of fuzz/targets/log_records.rs over changed records and random bytes, repeatable.
+
+#[path = "../../../../fuzz/generate.rs"]
+#[allow(dead_code)]
+mod generate;
+
+use super::record::{Op, Record, Target, encode, encode_change, encode_compensate};
+use crate::btree::node;
+use crate::fuzz_log_records::run;
+use crate::undo::record::{UndoKind, UndoRecord};
+use generate::Generator;
+
+const KINDS: [UndoKind; 11] = [
+    UndoKind::Insert,
+    UndoKind::InsertRange,
+    UndoKind::Update,
+    UndoKind::Delete,
+    UndoKind::Lock,
+    UndoKind::IndexInsert,
+    UndoKind::IndexMark,
+    UndoKind::IndexRevive,
+    UndoKind::IndexRetire,
+    UndoKind::PieceInsert,
+    UndoKind::PieceRetire,
+];
+
+/// One of every operation.
+fn operations<'a>(random: &mut Generator, bytes: &'a [u8], entry: &'a [u8]) -> Vec<Op<'a>> {
+    let word = random.next() & 0x0f00_ffff_ffff_ffff;
+    let (slot, off) = (random.below(400), random.below(6000));
+    let patch = |cut: usize, new| Op::Patch { slot, word, off, cut, old: &[], new };
+    vec![
+        Op::Init { kind: random.byte(), level: 1 },
+        Op::Put { slot, word, body: bytes },
+        Op::PutMany { first: slot, word: 0, rows: bytes },
+        patch(bytes.len(), bytes),
+        patch(bytes.len() + 1, bytes),
+        Op::Word { slot, word },
+        Op::Free { slot },
+        Op::FreeRange { first: slot, last: slot + 3, word },
+        Op::TreeInsert { idx: slot, entry },
+        Op::TreeRemove { idx: slot },
+        Op::TreeReplace { idx: slot, entry },
+        Op::TreeImage { level: 1, image: bytes },
+        Op::TreeCut { idx: slot, right: random.next() as u32, high: bytes },
+        Op::Cell { bytes },
+    ]
+}
+
+fn change(random: &mut Generator, kind: UndoKind) -> Vec<u8> {
+    let bytes = random.bytes(30);
+    let entry = node::build(&random.bytes(20), random.next() & 0xffff_ffff_ffff, None, 0);
+    let address = random.next() >> 8 | 1;
+    let target = Target { rel: random.next() as u32, block: random.byte().into() };
+    let (slot, word) = (random.below(400), address | 1 << 56);
+    let first = match kind {
+        UndoKind::Insert | UndoKind::PieceInsert => Op::Put { slot, word, body: &bytes },
+        UndoKind::Update => Op::Patch { slot, word, off: 3, cut: bytes.len(), old: &bytes, new: &entry },
+        UndoKind::Delete | UndoKind::Lock => Op::Word { slot, word },
+        _ => Op::TreeInsert { idx: slot, entry: &entry },
+    };
+    let undo = UndoRecord {
+        kind,
+        mode: random.byte() & 3,
+        command: random.next() as u32,
+        xid: random.next(),
+        prev: address - 1,
+        old_word: random.next() & 0x0f00_ffff_ffff_ffff,
+        rel: 9,
+        block: 10,
+        slot: 11,
+        data: random.bytes(20),
+    };
+    let mut out = Vec::new();
+    encode_change(&mut out, undo.xid, Some((address, &undo)), &[(target, first), (target, Op::TreeRemove { idx: slot })]);
+    out
+}
+
+/// One of every kind of record.
+fn records(random: &mut Generator) -> Vec<Vec<u8>> {
+    let bytes = random.bytes(30);
+    let entry = node::build(&random.bytes(20), random.next() & 0xffff_ffff_ffff, Some(7), 8);
+    let target = Target { rel: random.next() as u32, block: random.byte().into() };
+    let ops: Vec<_> = operations(random, &bytes, &entry).into_iter().map(|op| (target, op)).collect();
+    let (xid, rel, number) = (random.next(), random.next() as u32, random.next());
+    let mut all = vec![
+        encode(&Record::Commit { xid, purge: true, drops: vec![rel, 0, 7] }),
+        encode(&Record::Commit { xid, purge: false, drops: Vec::new() }),
+        encode(&Record::Abort { xid }),
+        encode(&Record::PurgeDone { xid }),
+        encode(&Record::Create { xid, rel, kind: 1, persistence: 2 }),
+        encode(&Record::Extent { rel, index: 3, start: 4 }),
+        encode(&Record::Drop { rel }),
+        encode(&Record::Chunk { number, page: rel }),
+        encode(&Record::ChunkGone { number }),
+        encode(&Record::Belongs { rel, heap: 9 }),
+        encode(&Record::Link { to: number }),
+    ];
+    let mut out = Vec::new();
+    for op in ops.chunks(1).chain([&ops[..]]) {
+        encode_change(&mut out, xid, None, op);
+        all.push(out.clone());
+        encode_compensate(&mut out, xid, number, op);
+        all.push(out.clone());
+    }
+    all.extend(KINDS.iter().map(|kind| change(random, *kind)));
+    all
+}
+
+#[test]
+fn records_come_back() {
+    let mut random = Generator(1);
+    for _ in 0..20 {
+        for record in records(&mut random) {
+            assert!(super::record::decode(&record).is_ok(), "{record:?}");
+            run(&record);
+        }
+    }
+}
+
+#[test]
+fn changed_records_are_refused_or_come_back() {
+    let mut random = Generator(2);
+    for _ in 0..100 {
+        let all = records(&mut random);
+        let parts: Vec<&[u8]> = all.iter().map(Vec::as_slice).collect();
+        for record in &all {
+            let mut data = record.clone();
+            random.mutate(&mut data, &parts);
+            run(&data);
+        }
+    }
+}
+
+#[test]
+fn random_bytes_are_refused_or_come_back() {
+    let mut random = Generator(3);
+    for _ in 0..5_000 {
+        let mut data = random.bytes(60);
+        if let Some(first) = data.first_mut() {
+            *first = *first % 13 | *first & 0xf0;
+        }
+        run(&data);
+    }
+}
