@@ -8,6 +8,7 @@
 //! Must not know: what is in the pages.
 
 use crate::api::{Persistence, RelationKind};
+use crate::btree::dead_prefix::DeadPrefixes;
 use crate::buffer::WriteGuard;
 use crate::core::Core;
 use crate::page::{self, View, at};
@@ -89,6 +90,7 @@ pub struct Relation {
     /// Blocks that may have room without a hint: hints are not kept over a restart, and not without limit.
     unseen: Mutex<std::ops::Range<u32>>,
     pub(crate) dropped: AtomicBool,
+    pub(crate) dead_prefixes: DeadPrefixes,
 }
 
 impl Relation {
@@ -261,6 +263,7 @@ impl Directory {
             hints: Mutex::default(),
             unseen: Mutex::default(),
             dropped: AtomicBool::new(false),
+            dead_prefixes: DeadPrefixes::default(),
         });
         self.relations.write().unwrap_or_else(|e| e.into_inner()).insert(id, relation.clone());
         self.next_id.fetch_max(id + 1, Relaxed);

@@ -4,7 +4,7 @@ use super::context::*;
 use super::index;
 use crate::plan::{IndexAccess, Node, Op, OutCol, Scan};
 use kilndb_base::{Error, Result, RowId};
-use kilndb_storage::{Fetched, IndexScan, RowBatch, RowLockMode};
+use kilndb_storage::{Fetched, IndexScan, Isolation, RowBatch, RowLockMode};
 use kilndb_types::{Datum, row};
 use std::sync::Arc;
 
@@ -19,6 +19,23 @@ struct IndexCursor {
     rids: Vec<RowId>,
     next: usize,
     exhausted: bool,
+}
+
+impl IndexCursor {
+    /// Tells the scan of an entry at its start: whether its row is deleted for good, and since when.
+    fn walk(&mut self, at: usize, deleted: Option<u64>) {
+        let Some(scan) = &mut self.scan else { return };
+        let Some(csn) = deleted else { return scan.found() };
+        let from = if at == 0 { 0 } else { self.ends[at - 1] as usize };
+        let entry = self.keys.get(from..self.ends[at] as usize).unwrap_or(&[]);
+        if scan.passed_deleted(entry, self.rids[at], csn) {
+            self.rids.clear();
+            self.ends.clear();
+            self.keys.clear();
+            self.next = 0;
+            self.exhausted = false;
+        }
+    }
 }
 
 pub struct ScanState {
@@ -242,7 +259,12 @@ impl ScanState {
                         return Ok(());
                     };
                     c.position += 1;
-                    c.scan = Some(access.relation.index_scan(lower, upper, access.backward));
+                    let mut new = access.relation.index_scan(lower, upper, access.backward);
+                    let newest = self.to_lock.is_some() && cx.txn.isolation() == Isolation::ReadCommitted;
+                    if !access.unique_point {
+                        new.leave_out_deleted((!newest).then(|| cx.snapshot.csn().0));
+                    }
+                    c.scan = Some(new);
                 }
                 c.rids.clear();
                 c.ends.clear();
@@ -256,7 +278,12 @@ impl ScanState {
             let at = c.next;
             c.next += 1;
             let rid = c.rids[at];
-            match self.fetch(scan, rid, cx)? {
+            let fetched = self.fetch(scan, rid, cx)?;
+            if self.cursor.scan.as_ref().is_some_and(IndexScan::walks) {
+                let deleted = if fetched == Fetched::Invisible { scan.heap.deleted_at(cx.txn, rid)? } else { None };
+                self.cursor.walk(at, deleted);
+            }
+            match fetched {
                 Fetched::Invisible => continue,
                 Fetched::Visible { recheck } => {
                     if recheck && !self.matches_entry(scan, access, at, rt, cx)? {

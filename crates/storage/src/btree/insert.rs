@@ -195,6 +195,7 @@ impl Relation {
         let mut record = txn.record(self, UndoKind::IndexInsert, 0, 0, 0, 0);
         record.data = index_data(&[], rid, key);
         txn.change(self, &record, |_| vec![(target, Op::TreeInsert { idx, entry: &entry })], &[0], &mut [&mut page])?;
+        self.dead_prefixes.inserted(key, rid);
         Ok(true)
     }
     /// Waits until the transaction has ended (or has taken something back).

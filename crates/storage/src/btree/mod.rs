@@ -10,6 +10,7 @@
 //! Must not know: what keys mean.
 
 pub mod build;
+pub mod dead_prefix;
 pub mod insert;
 pub mod node;
 pub mod scan;

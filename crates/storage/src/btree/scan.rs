@@ -5,6 +5,7 @@
 //!
 //! Must not know: rows, snapshots.
 
+use super::dead_prefix::{FullKey, WORTHWHILE};
 use super::node::{self, Key};
 use crate::directory::Relation;
 use crate::page::{KIND_TREE, View};
@@ -12,8 +13,6 @@ use kilndb_base::{Result, RowId};
 use std::cmp::Ordering;
 use std::ops::Bound;
 use std::sync::Arc;
-
-type FullKey = (Vec<u8>, u64);
 
 /// A range scan; holds no latch between calls. Bounds compare whole keys: pass a prefix with a byte
 /// appended (0xFF…) or the successor of the prefix as upper bound for prefix scans.
@@ -27,6 +26,20 @@ pub struct IndexScan {
     done: bool,
     hint: u32,
     limit: usize,
+    walk: Option<Walk>,
+}
+
+/// Over entries at the start of a scan whose rows are deleted.
+struct Walk {
+    start: FullKey,
+    snapshot_csn: Option<u64>,
+    /// CSN of what was left out.
+    left_out_csn: u64,
+    passed: u32,
+    last: FullKey,
+    csn: u64,
+    /// 0: it only counts.
+    ticket: u64,
 }
 
 enum Outcome {
@@ -50,7 +63,62 @@ impl Relation {
             Bound::Excluded(k) => Some((k, 0)),
             Bound::Unbounded => None,
         };
-        IndexScan { relation: self.clone(), from, to, backward, done: false, hint: 0, limit: 16 }
+        IndexScan { relation: self.clone(), from, to, backward, done: false, hint: 0, limit: 16, walk: None }
+    }
+}
+
+/// Entries at the start that lead to deleted rows: see [`super::dead_prefix`].
+impl IndexScan {
+    /// To be called first, if the caller then tells of the rows by [`IndexScan::passed_deleted`] and [`IndexScan::found`].
+    /// `csn`: of the snapshot; None: it wants rows in their newest committed state.
+    pub fn leave_out_deleted(&mut self, csn: Option<u64>) {
+        if self.backward {
+            return;
+        }
+        let start = self.from.clone();
+        if let Some((end, _)) = self.relation.dead_prefixes.begin(&start, csn) {
+            self.from = end;
+        }
+        self.walk = Some(Walk { start, snapshot_csn: csn, left_out_csn: 0, passed: 0, last: FullKey::default(), csn: 0, ticket: 0 });
+    }
+    /// Whether the scan wants to be told of entries.
+    #[inline]
+    pub fn walks(&self) -> bool {
+        self.walk.is_some()
+    }
+    /// The entry's row was deleted by a transaction that committed with this CSN. True: the scan begins once more, and the rest
+    /// of the batch is to be forgotten.
+    pub fn passed_deleted(&mut self, key: &[u8], rid: RowId, csn: u64) -> bool {
+        let Some(walk) = &mut self.walk else { return false };
+        walk.passed += 1;
+        walk.csn = walk.csn.max(csn);
+        if walk.ticket != 0 {
+            walk.last.0.clear();
+            walk.last.0.extend_from_slice(key);
+            walk.last.1 = rid.to_u64();
+            return false;
+        }
+        if walk.passed != WORTHWHILE {
+            return false;
+        }
+        let Some((ticket, left_out)) = self.relation.dead_prefixes.measure(&walk.start, walk.snapshot_csn) else { return false };
+        walk.ticket = ticket;
+        (walk.passed, walk.csn) = (0, 0);
+        (self.from, walk.left_out_csn) = left_out.unwrap_or_else(|| (walk.start.clone(), 0));
+        self.hint = 0;
+        self.done = false;
+        true
+    }
+    /// The entry's row is not deleted, or not for good.
+    pub fn found(&mut self) {
+        let Some(walk) = self.walk.take().filter(|w| w.ticket != 0) else { return };
+        let found = (walk.passed > 0).then(|| ((walk.last.0, walk.last.1 + 1), walk.csn.max(walk.left_out_csn)));
+        self.relation.dead_prefixes.finish(&walk.start, walk.ticket, found);
+    }
+}
+impl Drop for IndexScan {
+    fn drop(&mut self) {
+        self.found();
     }
 }
 

@@ -46,18 +46,39 @@ impl Relation {
         if txn.isolation() != Isolation::ReadCommitted {
             return Ok(true);
         }
-        let id = self.id;
-        let seen = |v: View| if v.is(crate::page::KIND_HEAP, id, rid.block) { hp::word(v, usize::from(rid.slot)) } else { None };
-        let horizon = self.core.undo.horizon();
-        let Some(word) = self.core.pool.read(self.pid(rid.block)?, seen)? else { return Ok(false) };
-        if word & DELETED == 0 && (skip.is_none() || word & ADDRESS < horizon) {
-            return Ok(true);
-        }
-        Ok(match self.core.newest(word, txn.xid)? {
-            Newest::Committed { deleted, .. } => !deleted,
-            Newest::Held { mode, .. } => !skip.is_some_and(|s| mode_of(mode).conflicts(s)),
-            Newest::Own { .. } => true,
+        let needs_look = |word: u64| word & DELETED != 0 || skip.is_some();
+        let Some((_, newest)) = self.newest_of(txn, rid, needs_look)? else { return Ok(false) };
+        Ok(match newest {
+            Some(Newest::Committed { deleted, .. }) => !deleted,
+            Some(Newest::Held { mode, .. }) => !skip.is_some_and(|s| mode_of(mode).conflicts(s)),
+            Some(Newest::Own { .. }) | None => true,
         })
+    }
+    /// The CSN of the transaction that has deleted the row for good.
+    pub fn deleted_at(&self, txn: &Transaction, rid: RowId) -> Result<Option<u64>> {
+        Ok(match self.newest_of(txn, rid, |word| word & (DELETED | PIECE) == DELETED)? {
+            Some((_, Some(Newest::Committed { csn, deleted: true }))) => Some(csn),
+            _ => None,
+        })
+    }
+    /// The row's word and, if that is wanted, what it says; None: there is no row.
+    fn newest_of(&self, txn: &Transaction, rid: RowId, wanted: impl Fn(u64) -> bool) -> Result<Option<(u64, Option<Newest>)>> {
+        let id = self.id;
+        loop {
+            let seen = |v: View| if v.is(crate::page::KIND_HEAP, id, rid.block) { hp::word(v, usize::from(rid.slot)) } else { None };
+            let Some(word) = self.core.pool.read(self.pid(rid.block)?, seen)? else { return Ok(None) };
+            if !wanted(word) {
+                return Ok(Some((word, None)));
+            }
+            let newest = self.core.newest(word, txn.xid)?;
+            if !self.is_stale(rid, word, newest)? {
+                return Ok(Some((word, Some(newest))));
+            }
+        }
+    }
+    /// A record that is gone speaks for a change that all know, or for one that was taken back after the row's word was read.
+    fn is_stale(&self, rid: RowId, row_word: u64, newest: Newest) -> Result<bool> {
+        Ok(matches!(newest, Newest::Committed { csn: 0, .. }) && row_word & ADDRESS != 0 && self.has_changed(rid, row_word)?)
     }
     /// Whether the row's word is another one by now.
     fn has_changed(&self, rid: RowId, word: u64) -> Result<bool> {
@@ -90,32 +111,41 @@ impl Relation {
     pub fn fetch_latest(&self, txn: &Transaction, rid: RowId, out: &mut Vec<u8>) -> Result<bool> {
         out.clear();
         let _keep = txn.registration();
-        let Some(mut word) = self.copy_item(rid, out)? else { return Ok(false) };
-        // Look through what others have not committed.
-        while let Newest::Held { .. } = self.core.newest(word, txn.xid)? {
-            let address = word & ADDRESS;
-            let Some(record) = self.core.undo.read(&self.core.pool, address)? else { break };
-            use crate::undo::record::UndoKind::{Insert, InsertRange, Update};
-            match record.kind {
-                Insert | InsertRange => return Ok(false),
-                Update => {
-                    if word & FORWARD != 0 && record.mode & crate::txn::visibility::MADE_FORWARD == 0 {
-                        self.load_pieces(out)?;
-                    }
-                    record.apply_to(out)?;
-                    word = record.old_word;
+        'again: loop {
+            let Some(row_word) = self.copy_item(rid, out)? else { return Ok(false) };
+            let mut word = row_word;
+            // Look through what others have not committed.
+            loop {
+                let newest = self.core.newest(word, txn.xid)?;
+                if self.is_stale(rid, row_word, newest)? {
+                    continue 'again;
                 }
-                _ => word = record.old_word | (word & FORWARD),
+                if !matches!(newest, Newest::Held { .. }) {
+                    break;
+                }
+                let Some(record) = self.core.undo.read(&self.core.pool, word & ADDRESS)? else { continue 'again };
+                use crate::undo::record::UndoKind::{Insert, InsertRange, Update};
+                match record.kind {
+                    Insert | InsertRange => return Ok(false),
+                    Update => {
+                        if word & FORWARD != 0 && record.mode & crate::txn::visibility::MADE_FORWARD == 0 {
+                            self.load_pieces(out)?;
+                        }
+                        record.apply_to(out)?;
+                        word = record.old_word;
+                    }
+                    _ => word = record.old_word | (word & FORWARD),
+                }
             }
+            if word & DELETED != 0 {
+                out.clear();
+                return Ok(false);
+            }
+            if word & FORWARD != 0 {
+                self.load_pieces(out)?;
+            }
+            return Ok(true);
         }
-        if word & DELETED != 0 {
-            out.clear();
-            return Ok(false);
-        }
-        if word & FORWARD != 0 {
-            self.load_pieces(out)?;
-        }
-        Ok(true)
     }
     /// Calls `f` for each row item of the block: slot, word, payload. Restarts when the page changed meanwhile.
     fn items<R>(&self, block: u32, mut f: impl FnMut(View) -> R) -> Result<Option<R>> {
