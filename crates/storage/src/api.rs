@@ -27,6 +27,13 @@ pub struct EngineConfig {
 pub enum Isolation {
     ReadCommitted,
     RepeatableRead,
+    Serializable,
+}
+impl Isolation {
+    /// The first snapshot serves the whole transaction.
+    pub fn keeps_snapshot(self) -> bool {
+        self != Isolation::ReadCommitted
+    }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RelationKind {

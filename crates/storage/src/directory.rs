@@ -12,6 +12,7 @@ use crate::buffer::WriteGuard;
 use crate::core::Core;
 use crate::page::{self, View, at};
 use crate::space::Space;
+use crate::ssi::locks::RelationReads;
 use crate::wal::record::{Op, Record, Target, encode};
 use kilndb_base::{Error, RelationId, Result, sqlstate};
 use std::collections::HashMap;
@@ -89,6 +90,8 @@ pub struct Relation {
     /// Blocks that may have room without a hint: hints are not kept over a restart, and not without limit.
     unseen: Mutex<std::ops::Range<u32>>,
     pub(crate) dropped: AtomicBool,
+    /// Who has read it as a whole, or ranges of it.
+    pub(crate) reads: RelationReads,
 }
 
 impl Relation {
@@ -261,7 +264,11 @@ impl Directory {
             hints: Mutex::default(),
             unseen: Mutex::default(),
             dropped: AtomicBool::new(false),
+            reads: RelationReads::default(),
         });
+        if persistence == Persistence::Temporary {
+            relation.exclude_from_serializability();
+        }
         self.relations.write().unwrap_or_else(|e| e.into_inner()).insert(id, relation.clone());
         self.next_id.fetch_max(id + 1, Relaxed);
         relation

@@ -7,7 +7,7 @@
 //! Must not know: what the row is wanted for.
 
 use super::page::{self as hp, ADDRESS, KEY_CHANGED, PIECE};
-use crate::api::{Isolation, RowLockMode, WaitPolicy, WriteOptions, WriteOutcome};
+use crate::api::{RowLockMode, WaitPolicy, WriteOptions, WriteOutcome};
 use crate::buffer::WriteGuard;
 use crate::core::Core;
 use crate::directory::Relation;
@@ -177,7 +177,7 @@ impl Relation {
                 if newer && !deleted && lock.is_some_and(|(mode, word)| mode == RowLockMode::KeyShare && word & KEY_CHANGED == 0) {
                     return Ok(None);
                 }
-                if newer && txn.isolation() == Isolation::RepeatableRead {
+                if newer && txn.isolation().keeps_snapshot() {
                     return Err(serialization(if deleted && lock.is_none() { "delete" } else { "update" }));
                 }
                 if deleted {

@@ -74,7 +74,10 @@ impl Relation {
         let record = txn.record(self, UndoKind::Insert, RowLockMode::Update as u8, 0, block, slot as u16);
         let target = self.target(block);
         txn.change(self, &record, |a| vec![(target, Op::Put { slot, word: a, body: row })], &[0], &mut [&mut page])?;
-        Ok(RowId { block, slot: slot as u16 })
+        drop(page);
+        let rid = RowId { block, slot: slot as u16 };
+        txn.wrote_row(self, rid, true)?;
+        Ok(rid)
     }
     fn insert_large(&self, txn: &mut Transaction, row: &[u8]) -> Result<RowId> {
         if row.len() > MAX_ROW {
@@ -95,6 +98,8 @@ impl Relation {
         let mut page = self.core.pool.write(self.pid(block)?)?;
         let op = Op::Patch { slot, word: address | FORWARD, off: 0, cut: 6, old: &[], new: &pointer };
         self.core.emit_plain(self, txn.xid, &[(target, op)], &[0], &mut [&mut page])?;
+        drop(page);
+        txn.wrote_row(self, rid, true)?;
         Ok(rid)
     }
 
@@ -174,6 +179,7 @@ impl Relation {
         for (index, key) in retired {
             index.entry_retire(txn, key, rid.to_u64())?;
         }
+        txn.wrote_row(self, rid, false)?;
         Ok(WriteOutcome::Done)
     }
     #[allow(clippy::too_many_arguments)]
@@ -263,6 +269,7 @@ impl Relation {
             record.data = index_data(&self.id.to_le_bytes(), rid.to_u64(), key);
             txn.change(index, &record, |_| Vec::new(), &[], &mut [])?;
         }
+        txn.wrote_row(self, rid, false)?;
         Ok(WriteOutcome::Done)
     }
     /// For the index: how the row that an entry leads to stands.
