@@ -201,7 +201,8 @@ impl Graph {
         r.summary_in
             || r.ins.iter().filter_map(|id| self.nodes.get(id)).any(|t| {
                 let t = &t.reader;
-                !t.is_doomed() && t.committed_at().is_none_or(|end| end > w_end) && (!t.is_read_only() || t.id > w_end)
+                // It may be the writer itself.
+                !t.is_doomed() && t.committed_at().is_none_or(|end| end >= w_end) && (!t.is_read_only() || t.id > w_end)
             })
     }
     /// `me` met a version that it does not see, written by `writer`.
