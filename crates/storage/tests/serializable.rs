@@ -222,7 +222,7 @@ fn step(table: &Table, history: &[Committed], a: &mut Actor, rng: &mut Rng, what
     let k = rng.below(u64::from(KEYS)) as u8;
     a.txn.next_command();
     if a.begin.is_none() {
-        a.txn.set_read_only(a.read_only);
+        a.txn.set_serializable_modes(SerializableModes { read_only: a.read_only, ..Default::default() });
         a.txn.take_snapshot();
         a.begin = Some(history.len());
     }

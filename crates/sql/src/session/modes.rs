@@ -10,7 +10,7 @@ use super::transaction::Block;
 use crate::client::Runtime;
 use crate::settings::{SettingScope, check_value, definition};
 use kilndb_base::{Error, Result, sqlstate};
-use kilndb_storage::{Isolation, Snapshot};
+use kilndb_storage::{Isolation, SerializableModes, Snapshot};
 use kilndb_syntax::Node;
 
 #[derive(Clone, Copy)]
@@ -148,7 +148,11 @@ impl Session {
     fn begin_serializable(&mut self, runtime: &dyn Runtime) -> Result<Snapshot> {
         let modes = self.modes();
         let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to take a snapshot in"))?;
-        txn.set_read_only(modes.read_only);
+        txn.set_serializable_modes(SerializableModes {
+            read_only: modes.read_only,
+            domain: u64::from(self.database.oid),
+            session: self.process_id as u64,
+        });
         if modes.read_only && modes.deferrable {
             txn.await_safe_snapshot(runtime)?;
         }

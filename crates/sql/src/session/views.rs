@@ -203,13 +203,11 @@ fn read_locks(host: &StatementHost<'_>) -> Result<Vec<Vec<Datum>>> {
     }
     let classes = host.reader.database.store.scan(PG_CLASS, &host.reader.snapshot)?;
     let by_storage: HashMap<Oid, Oid> = classes.iter().map(|c| (c.oid("relfilenode"), c.oid("oid"))).collect();
-    let sessions = host.instance.sessions().all();
     let mut rows = Vec::new();
     for lock in all {
         let Some(relation) = by_storage.get(&lock.relation.0) else { continue };
-        let pid = lock.owner.and_then(|owner| {
-            sessions.iter().find(|c| c.activity.lock().unwrap_or_else(|e| e.into_inner()).lock_owner == Some(owner)).map(|c| c.process_id)
-        });
+        // Also of a session that has gone since.
+        let pid = lock.session.map(|pid| pid as i32);
         let mut row = vec![Datum::Null; 16];
         row[0] = Datum::text(match lock.kind {
             ReadLockKind::Relation => "relation",
@@ -226,7 +224,7 @@ fn read_locks(host: &StatementHost<'_>) -> Result<Vec<Vec<Datum>>> {
             }
             ReadLockKind::Relation | ReadLockKind::KeyRange => {}
         }
-        row[10] = Datum::text(format!("{}/{}", pid.unwrap_or(0), lock.owner.unwrap_or(0)));
+        row[10] = Datum::text(format!("{}/{}", pid.unwrap_or(0), 0));
         row[11] = pid.map_or(Datum::Null, Datum::Int4);
         row[12] = Datum::text("SIReadLock");
         row[13] = Datum::Bool(true);

@@ -60,6 +60,6 @@ impl Relation {
             next += taken;
         }
         // Only who has read the table as a whole matters: once is enough.
-        out.last().map_or(Ok(()), |rid| txn.wrote_row(self, *rid, true))
+        out.last().map_or(Ok(()), |rid| txn.wrote_row(self, *rid, None))
     }
 }

@@ -22,8 +22,8 @@ use kilndb_base::{Error, Result, RowId, sqlstate};
 use std::sync::Arc;
 
 pub(super) enum Acquired<'a> {
-    /// Nobody stands in the way; the page is latched.
-    Free { page: WriteGuard<'a>, word: u64, newest: Newest, waited: Waited },
+    /// Nobody stands in the way; the page is latched. `held`: the mode in which the transaction has the row already.
+    Free { page: WriteGuard<'a>, word: u64, newest: Newest, held: Option<u8>, waited: Waited },
     Missing,
     Skipped,
 }
@@ -75,8 +75,8 @@ impl Relation {
                 return Ok(Acquired::Missing);
             };
             let newest = core.newest(word, txn.xid)?;
-            let holds = core.own_mode(word, txn.xid)?.is_some();
-            let mut way = core.rows.in_the_way(key, owner, mode, holds);
+            let held = core.own_mode(word, txn.xid)?;
+            let mut way = core.rows.in_the_way(key, owner, mode, held.is_some());
             let holder = match newest {
                 Newest::Held { xid, mode: m, .. } if mode_of(m).conflicts(mode) => Some(xid),
                 _ => None,
@@ -89,7 +89,7 @@ impl Relation {
                 if queued.place.is_some() {
                     core.waits.done(owner);
                 }
-                return Ok(Acquired::Free { page, word, newest, waited: queued.place.take() });
+                return Ok(Acquired::Free { page, word, newest, held, waited: queued.place.take() });
             }
             match wait {
                 WaitPolicy::Wait => {}
@@ -222,7 +222,7 @@ impl Relation {
         let (mut page, word, newest, waited) = match self.acquire(txn, rid, mode, options.wait, park)? {
             Acquired::Missing => return Ok(WriteOutcome::Deleted),
             Acquired::Skipped => return Ok(WriteOutcome::Skipped),
-            Acquired::Free { page, word, newest, waited } => (page, word, newest, waited),
+            Acquired::Free { page, word, newest, waited, .. } => (page, word, newest, waited),
         };
         let verdict = match Relation::judge(newest, snapshot, txn, options.latest, Some((mode, word))) {
             Ok(v) => v,

@@ -14,6 +14,7 @@
 //! Must not know: pages, keys, what was read.
 
 use super::Reader;
+use crate::api::SerializableModes;
 use kilndb_base::park::WakeHandle;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -44,6 +45,8 @@ struct Node {
     /// READ ONLY: the writers that may yet make its snapshot unsafe. Others: the READ ONLY ones waiting for it.
     possible: Vec<u64>,
     waiter: Option<WakeHandle>,
+    /// Transactions of different domains share nothing.
+    domain: u64,
 }
 
 /// Committed writers of which only this is known any more.
@@ -96,11 +99,12 @@ impl Graph {
         self.order
     }
     /// To be called while the graph is held over the taking of the snapshot.
-    pub fn begin(&mut self, owner: u64, read_only: bool, waiter: Option<WakeHandle>) -> Begun {
+    pub fn begin(&mut self, owner: u64, modes: SerializableModes, waiter: Option<WakeHandle>) -> Begun {
+        let SerializableModes { read_only, domain, session } = modes;
         let mut possible = Vec::new();
         if read_only {
-            let doomed = |id: &u64| self.nodes.get(id).is_none_or(|n| n.reader.is_doomed());
-            possible = self.writable.iter().copied().filter(|id| !doomed(id)).collect();
+            let matters = |id: &u64| self.nodes.get(id).is_some_and(|n| n.domain == domain && !n.reader.is_doomed());
+            possible = self.writable.iter().copied().filter(matters).collect();
             if possible.is_empty() {
                 return Begun::Safe;
             }
@@ -111,7 +115,7 @@ impl Graph {
                 node.possible.push(id);
             }
         }
-        let reader = Arc::new(Reader::new(id, owner, read_only));
+        let reader = Arc::new(Reader { session, ..Reader::new(id, owner, read_only) });
         let node = Node {
             reader: reader.clone(),
             ins: Vec::new(),
@@ -121,6 +125,7 @@ impl Graph {
             earliest_out: None,
             possible,
             waiter,
+            domain,
         };
         self.nodes.insert(id, node);
         self.active.insert(id);

@@ -69,12 +69,13 @@ impl Relation {
 }
 
 impl Transaction {
-    /// After a row was changed. `is_new`: nobody can have read it, only its absence.
+    /// After a row was changed. `replaced_csn`: when the version was committed that it replaces; None: the row is new, only
+    /// its absence can have been read.
     #[inline]
-    pub(crate) fn wrote_row(&self, heap: &Relation, rid: RowId, is_new: bool) -> Result<()> {
+    pub(crate) fn wrote_row(&self, heap: &Relation, rid: RowId, replaced_csn: Option<u64>) -> Result<()> {
         match &self.reader {
             None => Ok(()),
-            Some(reader) => self.core.ssi.wrote_row(&self.core, reader, heap, rid, is_new, !self.had_savepoint),
+            Some(reader) => self.core.ssi.wrote_row(&self.core, reader, heap, rid, replaced_csn, !self.had_savepoint),
         }
     }
     /// After an entry was put into an index, or was found to be impossible.

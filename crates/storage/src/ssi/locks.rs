@@ -178,8 +178,8 @@ pub(crate) struct Held {
 pub struct ReadLockInfo {
     pub relation: kilndb_base::RelationId,
     pub kind: ReadLockKind,
-    /// The number of the transaction's owner; None: it stands for several that have ended.
-    pub owner: Option<u64>,
+    /// The number of the transaction's session; None: it stands for several that have ended.
+    pub session: Option<u64>,
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadLockKind {
@@ -309,11 +309,14 @@ impl ReadLocks {
             self.table.remove(Target::Row(relation.id, rid.to_u64()), reader);
         }
     }
-    /// Whoever has read the row, its page (unless it is new) or the table.
-    pub fn readers_of_row(&self, relation: &Relation, rid: RowId, is_new: bool, found: &mut Vec<Arc<Reader>>) {
+    /// Whoever has read the row, its page (unless it is new) or the table. A lock on the row is one on the version its
+    /// reader sees: if the version replaced is a later one, the reader has its edge to whoever made the first of those,
+    /// and needs no other (README-SSI of PostgreSQL has the proof).
+    pub fn readers_of_row(&self, relation: &Relation, rid: RowId, replaced_csn: Option<u64>, found: &mut Vec<Arc<Reader>>) {
         fence(SeqCst);
-        if !is_new {
+        if let Some(replaced) = replaced_csn {
             self.table.collect(Target::Row(relation.id, rid.to_u64()), found);
+            found.retain(|r| r.stands_for_many || r.snapshot_csn.load(Relaxed) >= replaced);
             self.table.collect(Target::Page(relation.id, rid.block), found);
         }
         self.readers_of_whole(relation, found);
@@ -398,9 +401,9 @@ impl ReadLocks {
         held.relations.get(&relation).is_some_and(|h| h.whole || h.rows > 0 || !h.keys.is_empty() || h.ranges.len() > 0)
     }
     pub fn list(&self, reader: &Reader, all: &mut Vec<ReadLockInfo>) {
-        let owner = (!reader.stands_for_many).then_some(reader.owner);
+        let session = (!reader.stands_for_many).then_some(reader.session);
         for (id, here) in &crate::lock(&reader.held).relations {
-            let mut push = |kind| all.push(ReadLockInfo { relation: kilndb_base::RelationId(*id), kind, owner });
+            let mut push = |kind| all.push(ReadLockInfo { relation: kilndb_base::RelationId(*id), kind, session });
             if here.whole {
                 push(ReadLockKind::Relation);
             }

@@ -13,7 +13,10 @@ mod graph;
 pub(crate) mod hooks;
 pub(crate) mod locks;
 pub(crate) mod ranges;
+#[cfg(test)]
+mod tests;
 
+use crate::api::SerializableModes;
 use crate::core::Core;
 use crate::directory::{Directory, Relation};
 use graph::{Begun, Graph, Leftovers, Reason};
@@ -27,8 +30,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 pub struct Reader {
     /// The moment of its snapshot, in the graph's order.
     id: u64,
-    /// Number of its owner in the lock table.
+    /// Number of its owner in the lock table; the caller's number for its session.
     owner: u64,
+    session: u64,
     /// The moment of its commit; 0: it has not committed.
     commit: AtomicU64,
     snapshot_csn: AtomicU64,
@@ -59,6 +63,7 @@ impl Reader {
         Reader {
             id,
             owner,
+            session: 0,
             commit: AtomicU64::new(0),
             snapshot_csn: AtomicU64::new(0),
             xid: AtomicU64::new(0),
@@ -167,9 +172,15 @@ impl Ssi {
         self.remembered.store(limits.remembered, Relaxed);
     }
     /// Takes a snapshot with `take` (its CSN comes back) and begins to watch. None: it needs no watching.
-    pub fn begin<T>(&self, owner: u64, read_only: bool, waiter: Option<WakeHandle>, take: impl FnOnce() -> (T, u64)) -> (T, Option<Arc<Reader>>) {
+    pub fn begin<T>(
+        &self,
+        owner: u64,
+        modes: SerializableModes,
+        waiter: Option<WakeHandle>,
+        take: impl FnOnce() -> (T, u64),
+    ) -> (T, Option<Arc<Reader>>) {
         let mut graph = crate::lock(&self.graph);
-        let begun = graph.begin(owner, read_only, waiter);
+        let begun = graph.begin(owner, modes, waiter);
         // Before the snapshot: whoever cleans up must see that somebody may need what it finds.
         self.count(&graph);
         let (taken, csn) = take();
@@ -379,16 +390,16 @@ impl Committing<'_> {
 }
 
 impl Ssi {
-    /// Rows of a heap: `is_new` if nobody can have read it.
-    fn wrote_row(&self, core: &Core, writer: &Arc<Reader>, heap: &Relation, rid: RowId, is_new: bool, drop_lock: bool) -> Result<()> {
+    /// See [`Transaction::wrote_row`](crate::txn::Transaction).
+    fn wrote_row(&self, core: &Core, writer: &Arc<Reader>, heap: &Relation, rid: RowId, replaced_csn: Option<u64>, drop_lock: bool) -> Result<()> {
         if heap.reads.excluded.load(Relaxed) || !self.goes_on(core, writer, "conflict in checking")? {
             return Ok(());
         }
         writer.wrote.store(true, Relaxed);
         let mut readers = Vec::new();
-        self.locks.readers_of_row(heap, rid, is_new, &mut readers);
+        self.locks.readers_of_row(heap, rid, replaced_csn, &mut readers);
         self.written_over(writer, &readers)?;
-        if drop_lock && !is_new {
+        if drop_lock && replaced_csn.is_some() {
             self.locks.unlock_row(writer, heap, rid);
         }
         Ok(())

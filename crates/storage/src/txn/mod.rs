@@ -14,7 +14,7 @@ pub mod rollback;
 pub mod table;
 pub mod visibility;
 
-use crate::api::{CommitMode, Isolation, LockMode, LockTag, RowLockMode, WaitPolicy};
+use crate::api::{CommitMode, Isolation, LockMode, LockTag, RowLockMode, SerializableModes, WaitPolicy};
 use crate::buffer::WriteGuard;
 use crate::core::Core;
 use crate::directory::Relation;
@@ -105,8 +105,8 @@ pub struct Transaction {
     led: Option<RowKey>,
     /// SERIALIZABLE, from the first snapshot on, unless that is safe.
     pub(crate) reader: Option<Arc<Reader>>,
-    /// Declared READ ONLY when the first snapshot is taken.
-    read_only: bool,
+    /// As of the first snapshot.
+    serializable: SerializableModes,
     /// What is written may be taken back without what was read being forgotten.
     pub(crate) had_savepoint: bool,
 }
@@ -140,7 +140,7 @@ impl Transaction {
             turn: None,
             led: None,
             reader: None,
-            read_only: false,
+            serializable: SerializableModes::default(),
             had_savepoint: false,
         }
     }
@@ -231,7 +231,7 @@ impl Transaction {
     #[cold]
     fn begin_serializable(&mut self, waiter: Option<WakeHandle>) -> Arc<Registered> {
         let core = self.core.clone();
-        let (registered, reader) = core.ssi.begin(self.owner, self.read_only, waiter, || {
+        let (registered, reader) = core.ssi.begin(self.owner, self.serializable, waiter, || {
             let registered = self.newest_registered();
             let csn = registered.csn.load(Relaxed);
             (registered, csn)
@@ -247,8 +247,8 @@ impl Transaction {
         self.fixed
     }
     /// Before the first snapshot.
-    pub fn set_read_only(&mut self, read_only: bool) {
-        self.read_only = read_only;
+    pub fn set_serializable_modes(&mut self, modes: SerializableModes) {
+        self.serializable = modes;
     }
     /// SERIALIZABLE READ ONLY DEFERRABLE: takes the first snapshot, and waits until it is known that nothing read with
     /// it can be part of an anomaly; takes another if it turns out otherwise.
