@@ -91,6 +91,7 @@ impl IndexScan {
         if self.reader.is_some() { self.watched_batch(keys, ends, rids) } else { self.read_batch(keys, ends, rids) }
     }
     /// The range of a batch is known when it is read: noted then, and read once more, for what came in between.
+    #[cold]
     fn watched_batch(&mut self, keys: &mut Vec<u8>, ends: &mut Vec<u32>, rids: &mut Vec<RowId>) -> Result<bool> {
         let start = (keys.len(), ends.len(), rids.len());
         let (from, to) = (self.from.clone(), self.to.clone());
@@ -113,6 +114,7 @@ impl IndexScan {
         while again.read_batch(keys, ends, rids)? {}
         Ok(more || rids.len() > start.2)
     }
+    #[inline]
     fn read_batch(&mut self, keys: &mut Vec<u8>, ends: &mut Vec<u32>, rids: &mut Vec<RowId>) -> Result<bool> {
         let start = (keys.len(), ends.len(), rids.len());
         let mut block = self.hint;

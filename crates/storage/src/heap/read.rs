@@ -65,6 +65,7 @@ impl Relation {
         })
     }
     /// As [`Relation::fetch`], for a serializable transaction.
+    #[cold]
     fn fetch_watched(&self, reader: &Arc<Reader>, rid: RowId, snapshot: &Snapshot, out: &mut Vec<u8>) -> Result<Fetched> {
         loop {
             out.clear();

@@ -212,6 +212,7 @@ impl Transaction {
         Snapshot { registered, csn, xid: self.xid, command: self.command, reader: self.reader.clone() }
     }
     /// The transaction's registration, brought to the newest state.
+    #[inline(always)]
     fn newest_registered(&mut self) -> Arc<Registered> {
         match &mut self.registered {
             Some(r) => {
