@@ -109,6 +109,7 @@ impl Table {
             IndexInsert::Conflict(_) => Err(Error::new(sqlstate::UNIQUE_VIOLATION, "duplicate")),
         }
     }
+    #[allow(clippy::too_many_arguments)]
     fn update(&self, t: &mut Transaction, rid: RowId, k: u8, new: u8, tag: u64, wait: WaitPolicy, park: &dyn Park) -> Result<WriteOutcome> {
         let s = t.take_snapshot();
         let o = WriteOptions { wait, key_update: k != new, latest: false };
