@@ -10,7 +10,7 @@ use crate::settings::ServerSettings;
 use kilndb_base::env::Env;
 use kilndb_base::park::ThreadPark;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
-use kilndb_storage::{Engine, EngineConfig, Isolation};
+use kilndb_storage::{Engine, EngineConfig, Isolation, ReadLockLimits};
 use kilndb_types::context::Host;
 use kilndb_types::{Datum, EvalContext, FormatSettings};
 use std::cell::Cell;
@@ -91,6 +91,16 @@ impl Host for BootHost<'_> {
     fn notice(&self, _notice: Error) {}
 }
 
+fn read_lock_limits(c: &ServerSettings) -> ReadLockLimits {
+    ReadLockLimits {
+        per_transaction: c.number("max_pred_locks_per_transaction"),
+        per_relation: c.number("max_pred_locks_per_relation"),
+        per_page: c.number("max_pred_locks_per_page"),
+        // As PostgreSQL has room for.
+        remembered: 10 * c.number("max_connections").clamp(10, 10_000) as usize,
+    }
+}
+
 impl Instance {
     /// Settings for a start in `data_dir`; makes no files.
     pub fn read_config(data_dir: &Path, command_line: &[(String, String)]) -> Result<ServerSettings> {
@@ -117,6 +127,7 @@ impl Instance {
         let temp = TempSpace::new(options.env.clone(), &options.data_dir);
         temp.clear()?;
         let engine = Engine::open(options.env.clone(), config)?;
+        engine.set_read_lock_limits(&read_lock_limits(&options.config));
         let park = ThreadPark::new();
         let mut map = bootstrap::read_boot_map_if_any(&engine)?;
         if !map.contains_key(&bootstrap::POSTGRES) {
@@ -189,6 +200,7 @@ impl Instance {
     pub fn reload_settings(&self) -> Result<()> {
         let fresh = ServerSettings::read(&self.data_dir, &[])?;
         let merged = self.command_line.reloaded(&fresh);
+        self.engine.set_read_lock_limits(&read_lock_limits(&merged));
         *self.settings.write().unwrap_or_else(|e| e.into_inner()) = Arc::new(merged);
         Ok(())
     }

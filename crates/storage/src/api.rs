@@ -27,6 +27,22 @@ pub struct EngineConfig {
 pub enum Isolation {
     ReadCommitted,
     RepeatableRead,
+    Serializable,
+}
+impl Isolation {
+    /// The first snapshot serves the whole transaction.
+    pub fn keeps_snapshot(self) -> bool {
+        self != Isolation::ReadCommitted
+    }
+}
+/// What a serializable transaction is declared to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SerializableModes {
+    pub read_only: bool,
+    /// Transactions of different domains (databases) have nothing in common.
+    pub domain: u64,
+    /// The caller's number for its session, shown with its locks.
+    pub session: u64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RelationKind {

@@ -14,6 +14,7 @@ use crate::locks::{table::LockTable, waits_for::WaitGraph};
 use crate::page;
 use crate::txn::purge::PurgeQueue;
 use crate::txn::table::{Registry, XidTable};
+use crate::ssi::Ssi;
 use crate::undo::Undo;
 use crate::wal::Log;
 use crate::wal::record::{Op, Target, encode_change, encode_compensate};
@@ -34,6 +35,7 @@ pub struct Core {
     pub waits: WaitGraph,
     pub rows: RowLocks,
     pub locks: LockTable,
+    pub ssi: Ssi,
     pub purge: PurgeQueue,
     pub owners: AtomicU64,
     pub stop: AtomicBool,

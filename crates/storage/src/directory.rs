@@ -13,6 +13,7 @@ use crate::buffer::WriteGuard;
 use crate::core::Core;
 use crate::page::{self, View, at};
 use crate::space::Space;
+use crate::ssi::locks::RelationReads;
 use crate::wal::record::{Op, Record, Target, encode};
 use kilndb_base::{Error, RelationId, Result, sqlstate};
 use std::collections::HashMap;
@@ -91,6 +92,8 @@ pub struct Relation {
     unseen: Mutex<std::ops::Range<u32>>,
     pub(crate) dropped: AtomicBool,
     pub(crate) dead_prefixes: DeadPrefixes,
+    /// Who has read it as a whole, or ranges of it.
+    pub(crate) reads: RelationReads,
 }
 
 impl Relation {
@@ -264,7 +267,11 @@ impl Directory {
             unseen: Mutex::default(),
             dropped: AtomicBool::new(false),
             dead_prefixes: DeadPrefixes::default(),
+            reads: RelationReads::default(),
         });
+        if persistence == Persistence::Temporary {
+            relation.exclude_from_serializability();
+        }
         self.relations.write().unwrap_or_else(|e| e.into_inner()).insert(id, relation.clone());
         self.next_id.fetch_max(id + 1, Relaxed);
         relation

@@ -13,6 +13,7 @@ use crate::control::{self, Checkpoint};
 use crate::core::Core;
 use crate::directory::{Directory, Relation, extent_pages, kind_number, persistence_number};
 use crate::locks::table::LockOwner;
+use crate::ssi::locks::{ReadLockInfo, ReadLockLimits};
 use crate::locks::waits_for::Waiting;
 use crate::space::Space;
 use crate::txn::Transaction;
@@ -124,6 +125,32 @@ impl Engine {
     }
     pub fn locks_snapshot(&self) -> Vec<LockInfo> {
         self.core.locks.snapshot()
+    }
+    // ---- SERIALIZABLE
+
+    pub fn set_read_lock_limits(&self, limits: &ReadLockLimits) {
+        self.core.ssi.set_limits(limits);
+    }
+    /// The SIREAD locks of all serializable transactions.
+    pub fn read_locks_snapshot(&self) -> Vec<ReadLockInfo> {
+        self.core.ssi.list()
+    }
+    /// Owners of the transactions for whose end a READ ONLY DEFERRABLE one waits.
+    pub fn safe_snapshot_blockers(&self, owner: u64) -> Vec<u64> {
+        self.core.ssi.waited_for(owner)
+    }
+    /// All rows of a heap are about to go at once, behind the back of its row locks.
+    pub fn empties(&self, txn: &Transaction, heap: RelationId) -> Result<()> {
+        match &txn.reader {
+            Some(reader) => self.core.ssi.emptied(&self.core, reader, heap.0),
+            None => Ok(()),
+        }
+    }
+    /// A relation is replaced by another, or a heap takes over for an index of it: whoever has read anything of the one
+    /// counts as having read all of the other. Nobody may be reading or writing either.
+    pub fn move_read_locks(&self, from: RelationId, to: RelationId) -> Result<()> {
+        self.core.ssi.move_locks(from.0, &*self.relation(to)?);
+        Ok(())
     }
     pub fn checkpoint(&self, park: &dyn Park) -> Result<()> {
         self.checkpointer.request(park)
@@ -290,6 +317,7 @@ pub(crate) fn build_core(env: Arc<dyn Env>, config: EngineConfig, c: &Checkpoint
         waits: Default::default(),
         rows: Default::default(),
         locks: Default::default(),
+        ssi: Default::default(),
         purge: Default::default(),
         owners: AtomicU64::new(1),
         stop: AtomicBool::new(false),

@@ -24,6 +24,7 @@ mod page;
 mod recovery;
 mod reserve;
 mod space;
+mod ssi;
 mod txn;
 mod undo;
 mod wal;
@@ -41,6 +42,7 @@ pub use directory::Relation;
 pub use engine::Engine;
 pub use heap::write::RetiredKey;
 pub use locks::table::LockOwner;
+pub use ssi::locks::{ReadLockInfo, ReadLockKind, ReadLockLimits};
 pub use locks::waits_for::Waiting;
 pub use txn::{Savepoint, Snapshot, Transaction};
 

@@ -262,7 +262,7 @@ impl Turns<'_> {
 
     fn all_wait_for_locks(&mut self) -> Result<bool, String> {
         let pids: Vec<&str> = self.sessions.iter().filter(|s| s.busy.is_some()).map(|s| s.pid.as_str()).collect();
-        let sql = format!("select count(*) from pg_stat_activity where wait_event_type = 'Lock' and pid in ({})", pids.join(", "));
+        let sql = format!("select count(*) from pg_stat_activity where (wait_event_type = 'Lock' or wait_event = 'SafeSnapshot') and pid in ({})", pids.join(", "));
         Ok(self.runner.control.integer(&sql).map_err(text_of)? == pids.len() as i64)
     }
 
@@ -323,7 +323,7 @@ impl Turns<'_> {
             let tail = &word[bare.len()..];
             if before == "process" {
                 words[at] = format!("{}{tail}", self.value(Some(bare)));
-            } else if matches!(before.as_str(), "transaction" | "tuple" | "relation" | "database" | "[") || bare.starts_with('[') {
+            } else if matches!(before.as_str(), "transaction" | "pivot" | "tuple" | "relation" | "database" | "[") || bare.starts_with('[') {
                 words[at] = format!("#{tail}");
             }
         }

@@ -505,7 +505,9 @@ pub fn open_store(engine: &Arc<Engine>, map: &HashMap<Oid, Vec<(Oid, RelationId)
     let mut store = CatalogStore::default();
     for owner in [0, database] {
         for (oid, storage) in map.get(&owner).into_iter().flatten() {
-            store.relations.insert(*oid, engine.relation(*storage)?);
+            let relation = engine.relation(*storage)?;
+            relation.exclude_from_serializability();
+            store.relations.insert(*oid, relation);
         }
     }
     let complete = SHAPES.keys().all(|oid| store.relations.contains_key(oid));

@@ -195,7 +195,7 @@ impl Session {
                     self.delete_constraint(row.oid("oid"), runtime)?;
                 }
             }
-            self.remove_index(index.oid, index.storage, runtime)?;
+            self.remove_index(index.oid, index.storage, table.storage, runtime)?;
         }
         for key in table.foreign_keys.iter().filter(|k| k.columns.contains(&attnum)) {
             self.delete_constraint(key.oid, runtime)?;
@@ -356,7 +356,7 @@ impl Session {
             let constraint = format!("constraint {name} on table {}", table.name);
             self.drop_index_users(table, index, cascade, &constraint, &format!("index {name}"), runtime)?;
             if let Some(found) = table.indexes.iter().find(|i| i.oid == index) {
-                self.remove_index(found.oid, found.storage, runtime)?;
+                self.remove_index(found.oid, found.storage, table.storage, runtime)?;
             }
         }
         if row.char("contype") == b'n' {

@@ -103,7 +103,7 @@ impl Session {
 
     fn collect_column_keys(&mut self, table: &Arc<Table>, index: &Index, sorter: &mut KeySorter, runtime: &dyn Runtime) -> Result<()> {
         let heap = self.instance.engine.relation(table.storage)?;
-        let snapshot = self.take_snapshot()?;
+        let snapshot = self.take_snapshot(runtime)?.untracked();
         let mut needed = vec![false; table.columns.len()];
         index.keys.iter().for_each(|k| needed[k.attnum as usize - 1] = true);
         let (mut batch, mut values, mut keys, mut key) = (RowBatch::default(), Vec::new(), Vec::new(), Vec::new());

@@ -126,6 +126,9 @@ impl Session {
             return self.drop_index(table, cascade, runtime);
         }
         let table = self.lock_for_ddl(table, LockMode::AccessExclusive, runtime)?;
+        if table.kind == TableKind::Table {
+            self.note_emptied(table.storage, runtime)?;
+        }
         self.drop_dependents(&table, cascade, together, runtime)?;
         for index in &table.indexes {
             self.delete_class(index.oid, Some(index.storage), runtime)?;
@@ -271,7 +274,7 @@ impl Session {
         }
         let shown = format!("index {}", index.name);
         self.drop_index_users(&table, index.oid, cascade, &shown, &shown, runtime)?;
-        self.remove_index(index.oid, index.storage, runtime)
+        self.remove_index(index.oid, index.storage, table.storage, runtime)
     }
 
     /// Drops the foreign keys that an index of `table` is there for, or refuses to drop `what`, on whose `part` they depend.
@@ -299,7 +302,9 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn remove_index(&mut self, oid: Oid, storage: RelationId, runtime: &dyn Runtime) -> Result<()> {
+    /// The heap takes over what serializable transactions have read by way of the index.
+    pub(super) fn remove_index(&mut self, oid: Oid, storage: RelationId, heap: RelationId, runtime: &dyn Runtime) -> Result<()> {
+        self.instance.engine.move_read_locks(storage, heap)?;
         self.delete_rows(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, &[Datum::Oid(oid)], runtime)?;
         self.delete_class(oid, Some(storage), runtime)
     }

@@ -5,7 +5,7 @@ use crate::catalog::ids::*;
 use crate::catalog::{CatalogView, Table};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, RelationId, Result, sqlstate};
-use kilndb_storage::{LockMode, RelationKind};
+use kilndb_storage::{Isolation, LockMode, RelationKind};
 use kilndb_syntax::raw::DropBehavior;
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
@@ -25,6 +25,7 @@ impl Session {
         }
         self.add_referencing(&mut tables, s.behavior == DropBehavior::DROP_CASCADE, runtime)?;
         for table in &tables {
+            self.note_emptied(table.storage, runtime)?;
             self.empty_table(table, runtime)?;
             if s.restart_seqs {
                 self.restart_owned_sequences(table, runtime)?;
@@ -64,6 +65,15 @@ impl Session {
         }
     }
 
+    /// All rows of a table are about to go: whoever is serializable and has read some comes before this transaction.
+    pub(super) fn note_emptied(&mut self, heap: RelationId, runtime: &dyn Runtime) -> Result<()> {
+        if self.txn.as_ref().is_none_or(|txn| txn.isolation() != Isolation::Serializable) {
+            return Ok(());
+        }
+        self.take_snapshot(runtime)?;
+        self.txn.as_ref().map_or(Ok(()), |txn| self.instance.engine.empties(txn, heap))
+    }
+
     pub(super) fn empty_table(&mut self, table: &Table, runtime: &dyn Runtime) -> Result<()> {
         self.replace_storage(table.oid, table.storage, RelationKind::Heap, table.persistence, runtime)?;
         for index in &table.indexes {
@@ -75,7 +85,9 @@ impl Session {
     pub(super) fn replace_storage(&mut self, oid: Oid, old: RelationId, kind: RelationKind, persistence: u8, runtime: &dyn Runtime) -> Result<RelationId> {
         let new = self.new_storage(kind, persistence)?;
         let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to drop storage in"))?;
-        self.instance.engine.drop_relation(txn, old)?;
+        let engine = &self.instance.engine;
+        engine.move_read_locks(old, new)?;
+        engine.drop_relation(txn, old)?;
         self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, oid, runtime, |row| {
             row.set("relfilenode", Datum::Oid(new.0));
             row.set("reltuples", Datum::Float4(-1.0));

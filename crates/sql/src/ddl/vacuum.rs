@@ -71,7 +71,7 @@ impl Session {
     /// Counts rows and pages; the planner and users read them in pg_class.
     fn analyze_table(&mut self, table: &Arc<Table>, runtime: &dyn Runtime) -> Result<()> {
         let heap = self.instance.engine.relation(table.storage)?;
-        let snapshot = self.take_snapshot()?;
+        let snapshot = self.take_snapshot(runtime)?.untracked();
         let (pages, mut rows) = (heap.pages(), 0u64);
         for block in 0..pages {
             rows += u64::from(heap.count_block(block, &snapshot)?);

@@ -8,7 +8,7 @@ use crate::plan::{self, ForeignKeyPlan, ModifyPlan, Plan, ReferencedPlan};
 use kilndb_base::park::Park;
 use kilndb_base::{Error, Result, RowId, sqlstate};
 use kilndb_storage::{
-    Fetched, IndexInsert, Isolation, Relation, RowLockMode, Snapshot, Transaction, Uniqueness, WaitPolicy, WriteOptions, WriteOutcome,
+    Fetched, IndexInsert, Relation, RowLockMode, Snapshot, Transaction, Uniqueness, WaitPolicy, WriteOptions, WriteOutcome,
 };
 use kilndb_types::{Datum, EvalContext, key};
 use std::ops::Bound;
@@ -180,7 +180,8 @@ pub fn check_child(table: &Table, f: &ForeignKeyPlan, values: &[Datum], cx: &mut
     loop {
         cx.park.checkpoint()?;
         // At READ COMMITTED a new one each time: whoever was waited for may have changed the row.
-        let snapshot = cx.txn.take_snapshot();
+        // What it finds, its lock protects: no other transaction need know that it was read.
+        let snapshot = cx.txn.take_snapshot().untracked();
         let Some(rid) = visible_parent(f, &k, &snapshot)? else {
             return Err(Error::new(
                 sqlstate::FOREIGN_KEY_VIOLATION,
@@ -317,7 +318,7 @@ fn parent_changed(
     }
     // Also children that an old snapshot does not see keep their parent.
     let rows = if checks { run_at_newest(&plan, &params, cx)? } else { run_sql(&plan, &params, cx)? };
-    if !checks && cx.txn.isolation() == Isolation::RepeatableRead {
+    if !checks && cx.txn.isolation().keeps_snapshot() {
         refuse_unseen_children(m, r, old, cx)?;
     }
     if checks && rows > 0 {

@@ -7,7 +7,7 @@ use super::{index, write};
 use crate::bind::ir::DmlKind;
 use crate::plan::{ModifyPlan, Node, Op};
 use kilndb_base::{Error, Result, RowId, sqlstate};
-use kilndb_storage::{Fetched, Isolation, Relation, RowBatch, RowLockMode, WaitPolicy, WriteOptions, WriteOutcome};
+use kilndb_storage::{Fetched, Relation, RowBatch, RowLockMode, WaitPolicy, WriteOptions, WriteOutcome};
 use kilndb_types::Datum;
 use std::sync::Arc;
 
@@ -277,7 +277,7 @@ impl ModifyState {
 
     /// At REPEATABLE READ a row that the snapshot does not see is no reason to leave one out.
     fn refuse_unseen(&mut self, m: &ModifyPlan, rid: RowId, cx: &mut ExecContext<'_>) -> Result<()> {
-        if cx.txn.isolation() == Isolation::ReadCommitted || self.touched.contains(&rid) {
+        if !cx.txn.isolation().keeps_snapshot() || self.touched.contains(&rid) {
             return Ok(());
         }
         match m.heap.fetch(rid, &cx.snapshot, &mut self.bytes)? {

@@ -148,6 +148,7 @@ impl ScanState {
             Op::IndexScan { scan, access } => self.index(scan, access, out, rt, cx),
             Op::TidScan { scan, tids } => self.tid(scan, tids, out, rt, cx),
             Op::CountScan { heap } => {
+                heap.begin_scan(&cx.snapshot)?;
                 let mut total = 0i64;
                 for block in 0..heap.pages() {
                     total += i64::from(heap.count_block(block, &cx.snapshot)?);
@@ -176,6 +177,9 @@ impl ScanState {
     }
 
     fn seq(&mut self, scan: &Scan, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        if self.block == 0 {
+            scan.heap.begin_scan(&cx.snapshot)?;
+        }
         while !out.full() {
             if self.next >= self.rows.rows.len() {
                 if self.block >= scan.heap.pages() {
@@ -259,9 +263,10 @@ impl ScanState {
                         return Ok(());
                     };
                     c.position += 1;
-                    let mut new = access.relation.index_scan(lower, upper, access.backward);
+                    let whole_key = access.unique_point;
+                    let mut new = access.relation.index_scan_for(&cx.snapshot, lower, upper, access.backward, whole_key)?;
                     let newest = self.to_lock.is_some() && cx.txn.isolation() == Isolation::ReadCommitted;
-                    if !access.unique_point {
+                    if !whole_key {
                         new.leave_out_deleted((!newest).then(|| cx.snapshot.csn().0));
                     }
                     c.scan = Some(new);

@@ -156,7 +156,7 @@ impl Session {
         let mut sink = RowsSink::default();
         self.lock_tables(plan, runtime)?;
         let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to check a constraint in"))?;
-        let snapshot = if newest { txn.catalog_snapshot() } else { txn.take_snapshot() };
+        let snapshot = if newest { txn.catalog_snapshot() } else { txn.take_snapshot().untracked() };
         self.advance(plan, key, &mut None, snapshot, None, runtime, SinkMaker::Sink(&mut sink))?;
         Ok(!sink.rows.is_empty())
     }

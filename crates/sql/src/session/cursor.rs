@@ -71,7 +71,7 @@ impl Session {
         let prepared = self.prepare_statement(statement.text(), inner, &[], true, runtime)?;
         let plan = self.plan_of(&prepared, runtime)?;
         self.lock_tables(&plan, runtime)?;
-        let snapshot = self.take_snapshot()?;
+        let snapshot = self.take_snapshot(runtime)?;
         let execution = self.start_execution(&plan, snapshot.clone(), runtime)?;
         let scroll = s.options & CURSOR_OPT_NO_SCROLL == 0 && (s.options & CURSOR_OPT_SCROLL != 0 || plan.is_read_only);
         let rows = RowStore::new(plan.root.width, self.settings.work_mem_bytes as usize);

@@ -199,7 +199,7 @@ impl Session {
             PortalState::Ready => {
                 self.check_read_only(plan)?;
                 self.lock_tables(plan, runtime)?;
-                (None, self.take_snapshot()?)
+                (None, self.take_snapshot(runtime)?)
             }
             PortalState::Running { execution, snapshot } => (Some(execution), snapshot),
             PortalState::Finished => {

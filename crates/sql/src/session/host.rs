@@ -209,6 +209,7 @@ fn setting(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Result<Datum
         "session_authorization" => Some(host.facts.login_name.to_string()),
         "transaction_isolation" => Some(host.facts.isolation.to_string()),
         "transaction_read_only" => Some(if host.facts.read_only { "on" } else { "off" }.to_string()),
+        "transaction_deferrable" => Some(if host.facts.deferrable { "on" } else { "off" }.to_string()),
         "data_directory" => Some(host.instance.data_dir.display().to_string()),
         _ => None,
     };

@@ -17,6 +17,7 @@ mod expression_text;
 mod extended;
 pub(crate) mod host;
 mod identifiers;
+mod modes;
 mod portal;
 mod prepared;
 pub(crate) mod run;
@@ -144,6 +145,8 @@ pub struct Session {
     pub(crate) settings: SessionSettings,
     pub(crate) txn: Option<Transaction>,
     block: Block,
+    /// The defaults when the open transaction began.
+    modes_at_begin: modes::Modes,
     /// The open transaction has changed catalogs.
     pub(crate) has_ddl: bool,
     /// Cache of a transaction with DDL.
@@ -203,6 +206,7 @@ impl Session {
             settings,
             txn: None,
             block: Block::None,
+            modes_at_begin: Default::default(),
             has_ddl: false,
             private_cache: None,
             savepoints: Vec::new(),
@@ -247,6 +251,7 @@ impl Session {
             "data_directory" => return self.instance.data_dir.display().to_string(),
             "transaction_isolation" => return self.isolation_name().to_string(),
             "transaction_read_only" => return if self.is_read_only() { "on" } else { "off" }.to_string(),
+            "transaction_deferrable" => return if self.modes().deferrable { "on" } else { "off" }.to_string(),
             _ => {}
         }
         let value = self.settings.get(name).unwrap_or("");

@@ -119,16 +119,11 @@ impl Session {
         self.refuse_if_read_only(plan.command)
     }
 
-    pub(crate) fn take_snapshot(&mut self) -> Result<Snapshot> {
-        let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to take a snapshot in"))?;
-        Ok(txn.take_snapshot())
-    }
-
     /// Runs a plan from start to end into `sink`; returns the rows counted for the command tag.
     pub(crate) fn run_to_sink(&mut self, plan: &Arc<Plan>, params: &[Datum], runtime: &dyn Runtime, make_sink: SinkMaker<'_>) -> Result<Progress> {
         self.check_read_only(plan)?;
         self.lock_tables(plan, runtime)?;
-        let snapshot = self.take_snapshot()?;
+        let snapshot = self.take_snapshot(runtime)?;
         let mut execution = None;
         let progress = self.advance(plan, params, &mut execution, snapshot, None, runtime, make_sink)?;
         Ok(progress)
@@ -196,7 +191,7 @@ impl Session {
         use crate::settings::SettingScope;
         for (name, value, local) in self.scratch.set_config.take() {
             let scope = if local { SettingScope::Local } else { SettingScope::Session };
-            self.settings.set(&name, &value, scope)?;
+            self.set_value(&name, &value, scope)?;
         }
         Ok(())
     }

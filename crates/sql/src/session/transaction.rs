@@ -2,9 +2,10 @@
 
 use super::Session;
 use crate::client::Runtime;
+use super::modes::isolation_of;
 use crate::session::OnCommit;
 use kilndb_base::{Error, Result, Severity, sqlstate};
-use kilndb_storage::{CommitMode, Isolation, Savepoint};
+use kilndb_storage::{CommitMode, Savepoint};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Block {
@@ -26,23 +27,13 @@ pub(crate) struct SavepointEntry {
 }
 
 impl Session {
-    pub(crate) fn isolation_name(&self) -> &'static str {
-        self.settings.transaction_isolation.unwrap_or(self.settings.default_isolation)
-    }
-
-    pub(crate) fn is_read_only(&self) -> bool {
-        self.settings.transaction_read_only.unwrap_or(self.settings.default_read_only)
-    }
-
     /// Starts a transaction if none is open, and the statement's clock.
     pub(crate) fn begin_statement(&mut self, runtime: &dyn Runtime) -> Result<()> {
         self.statement_timestamp = self.now();
         if self.txn.is_none() {
             self.transaction_timestamp = self.statement_timestamp;
-            let isolation = match self.settings.default_isolation {
-                "repeatable read" | "serializable" => Isolation::RepeatableRead,
-                _ => Isolation::ReadCommitted,
-            };
+            self.modes_at_begin = self.default_modes();
+            let isolation = isolation_of(self.modes_at_begin.isolation);
             let engine = &self.instance.engine;
             // A session with locks of its own does not stand in its own way.
             let txn = match &*self.scratch.advisory.borrow() {
@@ -100,7 +91,11 @@ impl Session {
         if self.has_ddl {
             self.database.begin_publish();
         }
-        let committed = txn.commit(mode, runtime);
+        let mut committed = txn.commit(mode, runtime);
+        if committed.is_err() {
+            // SERIALIZABLE: it may not commit.
+            committed = txn.rollback(runtime).and(committed);
+        }
         if self.has_ddl {
             self.database.publish();
         }

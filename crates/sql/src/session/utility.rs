@@ -1,6 +1,7 @@
 //! Commands that are not planned: transaction control, settings, prepared statements, maintenance, and the door to DDL.
 
 use super::Session;
+use super::modes::{Modes, is_mode};
 use super::prepared::is_plannable;
 use super::run::{SinkMaker, command_tag};
 use crate::client::{Client, FieldInfo, Runtime};
@@ -76,13 +77,15 @@ impl Session {
                 if t.kind == T::TRANS_STMT_BEGIN { "BEGIN" } else { "START TRANSACTION" }
             }
             T::TRANS_STMT_COMMIT => {
+                let modes = self.modes();
                 let tag = self.commit_block(runtime)?;
-                self.chain(t.chain, runtime)?;
+                self.chain(t.chain, modes, runtime)?;
                 tag
             }
             T::TRANS_STMT_ROLLBACK => {
+                let modes = self.modes();
                 self.rollback_block(runtime)?;
-                self.chain(t.chain, runtime)?;
+                self.chain(t.chain, modes, runtime)?;
                 "ROLLBACK"
             }
             T::TRANS_STMT_SAVEPOINT => {
@@ -104,49 +107,12 @@ impl Session {
         Ok(tag.to_string())
     }
 
-    fn chain(&mut self, chain: bool, runtime: &dyn Runtime) -> Result<()> {
-        if chain { self.begin_block(runtime) } else { Ok(()) }
-    }
-
-    /// ISOLATION LEVEL, READ ONLY, DEFERRABLE of BEGIN and SET TRANSACTION.
-    fn transaction_modes<'n>(&mut self, options: impl IntoIterator<Item = Node<'n>>) -> Result<()> {
-        for option in options {
-            let Node::DefElem(d) = option else { continue };
-            let name = d.defname().unwrap_or("");
-            let value = match d.arg() {
-                Node::A_Const(c) => const_text(c),
-                _ => String::new(),
-            };
-            match name {
-                "transaction_isolation" => {
-                    if value == "serializable" {
-                        return Err(Error::unsupported("isolation level SERIALIZABLE is not supported yet"));
-                    }
-                    let level = kilndb_storage::Isolation::ReadCommitted;
-                    let level = if value.contains("repeatable") || value.contains("serializable") {
-                        kilndb_storage::Isolation::RepeatableRead
-                    } else {
-                        level
-                    };
-                    if let Some(txn) = &mut self.txn
-                        && !txn.set_isolation(level)
-                    {
-                        return Err(Error::new(
-                            sqlstate::ACTIVE_SQL_TRANSACTION,
-                            "SET TRANSACTION ISOLATION LEVEL must be called before any query",
-                        ));
-                    }
-                    self.settings.set(name, &value, SettingScope::Local)?;
-                }
-                "transaction_read_only" => {
-                    let on = if value == "1" || value == "t" || value == "true" { "on" } else { "off" };
-                    self.settings.set(name, on, SettingScope::Local)?;
-                }
-                "transaction_deferrable" => {}
-                other => return Err(Error::unsupported(format!("transaction mode {other} is not supported"))),
-            }
+    fn chain(&mut self, chain: bool, modes: Modes, runtime: &dyn Runtime) -> Result<()> {
+        if !chain {
+            return Ok(());
         }
-        Ok(())
+        self.begin_block(runtime)?;
+        self.continue_modes(modes)
     }
 
     fn set_command(&mut self, s: &nodes::VariableSetStmt, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {
@@ -188,12 +154,7 @@ impl Session {
                     self.transaction_modes(s.args())?;
                 }
                 "SESSION CHARACTERISTICS" => {
-                    for arg in s.args() {
-                        let Node::DefElem(d) = arg else { continue };
-                        let Node::A_Const(c) = d.arg() else { continue };
-                        let default = format!("default_{}", d.defname().unwrap_or(""));
-                        self.settings.set(&default, &const_text(c), SettingScope::Session)?;
-                    }
+                    self.session_modes(s.args())?;
                 }
                 other => return Err(Error::unsupported(format!("SET {other} is not supported"))),
             },
@@ -207,8 +168,10 @@ impl Session {
         match name {
             "role" => return self.set_role(value, scope),
             "session_authorization" => return self.set_session_authorization(value),
-            "transaction_isolation" | "transaction_read_only" => {}
             _ => {}
+        }
+        if is_mode(name) {
+            return self.set_mode(name, value);
         }
         self.settings.set(name, value, scope)
     }
@@ -220,6 +183,7 @@ impl Session {
                 let login = self.login_name.clone();
                 self.set_session_authorization(&login)
             }
+            _ if is_mode(name) => Err(Error::unsupported(format!("parameter \"{name}\" cannot be reset"))),
             _ => self.settings.reset(name, scope),
         }
     }

@@ -1,18 +1,24 @@
 //! Rows of the functions behind the system views: exactly the OUT columns that pg_proc tells of them.
 
 use super::environment::StatementHost;
+use crate::catalog::ids::PG_CLASS;
 use super::run::{ADVISORY_PAIR_LOCK, RELATION_LOCK};
 use crate::catalog::store::array;
 use crate::settings::{Context, Kind, definitions};
 use kilndb_base::{Error, Oid, Result};
-use kilndb_storage::LockMode;
+use kilndb_storage::{LockMode, ReadLockKind};
 use kilndb_types::{Datum, oids};
+use std::collections::HashMap;
 
 pub(super) fn rows(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Result<Vec<Vec<Datum>>> {
     match name {
         "pg_show_all_settings" => Ok(settings(host)),
         "pg_stat_get_activity" => activity(host, args),
-        "pg_lock_status" => Ok(locks(host)),
+        "pg_lock_status" => {
+            let mut rows = locks(host);
+            rows.extend(read_locks(host)?);
+            Ok(rows)
+        }
         "pg_prepared_statement" => Ok(prepared(host)),
         "pg_cursor" => Ok(cursors(host)),
         // There are no partitions, no foreign options and no access control lists.
@@ -93,6 +99,9 @@ fn activity(host: &StatementHost<'_>, args: &[Datum]) -> Result<Vec<Vec<Datum>>>
         };
         let wait = match a.state {
             "active" if waits_for_lock => Some(("Lock", lock_waited_for(host, a.lock_owner))),
+            "active" if a.lock_owner.is_some_and(|owner| !host.instance.engine.safe_snapshot_blockers(owner).is_empty()) => {
+                Some(("IPC", "SafeSnapshot"))
+            }
             "active" => None,
             _ => Some(("Client", "ClientRead")),
         };
@@ -184,6 +193,45 @@ fn locks(host: &StatementHost<'_>) -> Vec<Vec<Datum>> {
         rows.push(row);
     }
     rows
+}
+
+/// SIREAD locks in this database.
+fn read_locks(host: &StatementHost<'_>) -> Result<Vec<Vec<Datum>>> {
+    let all = host.instance.engine.read_locks_snapshot();
+    if all.is_empty() {
+        return Ok(Vec::new());
+    }
+    let classes = host.reader.database.store.scan(PG_CLASS, &host.reader.snapshot)?;
+    let by_storage: HashMap<Oid, Oid> = classes.iter().map(|c| (c.oid("relfilenode"), c.oid("oid"))).collect();
+    let mut rows = Vec::new();
+    for lock in all {
+        let Some(relation) = by_storage.get(&lock.relation.0) else { continue };
+        // Also of a session that has gone since.
+        let pid = lock.session.map(|pid| pid as i32);
+        let mut row = vec![Datum::Null; 16];
+        row[0] = Datum::text(match lock.kind {
+            ReadLockKind::Relation => "relation",
+            ReadLockKind::Page(_) | ReadLockKind::KeyRange => "page",
+            ReadLockKind::Row(_) => "tuple",
+        });
+        row[1] = Datum::Oid(host.reader.database.oid);
+        row[2] = Datum::Oid(*relation);
+        match lock.kind {
+            ReadLockKind::Page(block) => row[3] = Datum::Int4(block as i32),
+            ReadLockKind::Row(rid) => {
+                row[3] = Datum::Int4(rid.block as i32);
+                row[4] = Datum::Int2(rid.slot as i16);
+            }
+            ReadLockKind::Relation | ReadLockKind::KeyRange => {}
+        }
+        row[10] = Datum::text(format!("{}/{}", pid.unwrap_or(0), 0));
+        row[11] = pid.map_or(Datum::Null, Datum::Int4);
+        row[12] = Datum::text("SIReadLock");
+        row[13] = Datum::Bool(true);
+        row[14] = Datum::Bool(false);
+        rows.push(row);
+    }
+    Ok(rows)
 }
 
 fn prepared(host: &StatementHost<'_>) -> Vec<Vec<Datum>> {

@@ -48,6 +48,8 @@ pub struct SessionSettings {
     pub transaction_isolation: Option<IsolationName>,
     pub default_read_only: bool,
     pub transaction_read_only: Option<bool>,
+    pub default_deferrable: bool,
+    pub transaction_deferrable: Option<bool>,
     /// Counts changes; what is derived from settings is kept until it moves.
     pub generation: u64,
 }
@@ -75,6 +77,8 @@ impl SessionSettings {
             transaction_isolation: None,
             default_read_only: false,
             transaction_read_only: None,
+            default_deferrable: false,
+            transaction_deferrable: None,
             generation: 0,
         };
         settings.derive();
@@ -132,7 +136,7 @@ impl SessionSettings {
     pub fn reset_all(&mut self) {
         let names: Vec<String> = self.values.keys().cloned().collect();
         for name in names {
-            if !matches!(name.as_str(), "session_authorization" | "role" | "transaction_isolation" | "transaction_read_only") {
+            if !matches!(name.as_str(), "session_authorization" | "role" | "transaction_isolation" | "transaction_read_only" | "transaction_deferrable") {
                 self.replace(name, None, SettingScope::Session);
             }
         }
@@ -266,6 +270,8 @@ impl SessionSettings {
         self.transaction_isolation = self.values.get("transaction_isolation").map(|v| isolation_name(v));
         self.default_read_only = self.flag("default_transaction_read_only");
         self.transaction_read_only = self.values.get("transaction_read_only").map(|v| v == "on");
+        self.default_deferrable = self.flag("default_transaction_deferrable");
+        self.transaction_deferrable = self.values.get("transaction_deferrable").map(|v| v == "on");
     }
 }
 

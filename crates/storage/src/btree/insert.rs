@@ -101,6 +101,7 @@ impl Relation {
             if uniqueness == Uniqueness::NotUnique {
                 let (block, page) = self.latch_node(0, Key(key, rid))?;
                 if self.put_entry(txn, block, page, key, rid)? {
+                    txn.wrote_key(self, key, rid)?;
                     return Ok(IndexInsert::Inserted);
                 }
                 continue;
@@ -115,7 +116,12 @@ impl Relation {
             for &(other, stamp) in found.iter().filter(|(other, _)| *other != rid) {
                 match self.entry_liveness(heap, other, stamp, txn.xid)? {
                     Liveness::Dead => {}
-                    Liveness::Live => return Ok(IndexInsert::Conflict(RowId::from_u64(other))),
+                    Liveness::Live => {
+                        drop(page);
+                        // Who looked whether the key is free is told of dependencies rather than of the duplicate.
+                        txn.wrote_key(self, key, rid)?;
+                        return Ok(IndexInsert::Conflict(RowId::from_u64(other)));
+                    }
                     Liveness::Undecided(xid) => {
                         undecided = Some(xid);
                         break;
@@ -152,6 +158,7 @@ impl Relation {
                 }
             };
             if done {
+                txn.wrote_key(self, key, rid)?;
                 return Ok(IndexInsert::Inserted);
             }
         }

@@ -9,6 +9,8 @@ use super::dead_prefix::{FullKey, WORTHWHILE};
 use super::node::{self, Key};
 use crate::directory::Relation;
 use crate::page::{KIND_TREE, View};
+use crate::ssi::Reader;
+use crate::txn::Snapshot;
 use kilndb_base::{Result, RowId};
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -27,6 +29,8 @@ pub struct IndexScan {
     hint: u32,
     limit: usize,
     walk: Option<Walk>,
+    /// SERIALIZABLE: who is told of the ranges read.
+    reader: Option<Arc<Reader>>,
 }
 
 /// Over entries at the start of a scan whose rows are deleted.
@@ -63,7 +67,27 @@ impl Relation {
             Bound::Excluded(k) => Some((k, 0)),
             Bound::Unbounded => None,
         };
-        IndexScan { relation: self.clone(), from, to, backward, done: false, hint: 0, limit: 16, walk: None }
+        IndexScan { relation: self.clone(), from, to, backward, done: false, hint: 0, limit: 16, walk: None, reader: None }
+    }
+    /// As [`Relation::index_scan`], for reads that a serializable transaction answers for. `whole_key`: the lower bound is
+    /// a key in all its columns, and the only one that is looked for.
+    pub fn index_scan_for(
+        self: &Arc<Self>,
+        snapshot: &Snapshot,
+        lower: Bound<Vec<u8>>,
+        upper: Bound<Vec<u8>>,
+        backward: bool,
+        whole_key: bool,
+    ) -> Result<IndexScan> {
+        let mut scan = self.index_scan(lower, upper, backward);
+        if let Some(reader) = self.watched(&snapshot.reader)? {
+            if whole_key {
+                self.note_key(reader, &scan.from.0);
+            } else {
+                scan.reader = Some(reader.clone());
+            }
+        }
+        Ok(scan)
     }
 }
 
@@ -72,7 +96,8 @@ impl IndexScan {
     /// To be called first, if the caller then tells of the rows by [`IndexScan::passed_deleted`] and [`IndexScan::found`].
     /// `csn`: of the snapshot; None: it wants rows in their newest committed state.
     pub fn leave_out_deleted(&mut self, csn: Option<u64>) {
-        if self.backward {
+        // A serializable transaction answers for the ranges it reads, with what comes into them.
+        if self.backward || self.reader.is_some() {
             return;
         }
         let start = self.from.clone();
@@ -132,6 +157,34 @@ impl IndexScan {
     }
     /// Appends up to about one leaf's entries: keys into `keys` (end offsets in `ends`) and row ids. False at the end.
     pub fn next_batch(&mut self, keys: &mut Vec<u8>, ends: &mut Vec<u32>, rids: &mut Vec<RowId>) -> Result<bool> {
+        if self.reader.is_some() { self.watched_batch(keys, ends, rids) } else { self.read_batch(keys, ends, rids) }
+    }
+    /// The range of a batch is known when it is read: noted then, and read once more, for what came in between.
+    #[cold]
+    fn watched_batch(&mut self, keys: &mut Vec<u8>, ends: &mut Vec<u32>, rids: &mut Vec<RowId>) -> Result<bool> {
+        let start = (keys.len(), ends.len(), rids.len());
+        let (from, to) = (self.from.clone(), self.to.clone());
+        let more = self.read_batch(keys, ends, rids)?;
+        let range = match (self.backward, self.done) {
+            (_, true) => (from, to),
+            (false, false) => (from, Some(self.from.clone())),
+            (true, false) => (self.to.clone().unwrap_or_default(), to),
+        };
+        let is_new = self.reader.as_ref().is_some_and(|reader| self.relation.note_range(reader, &range));
+        if !is_new {
+            return Ok(more);
+        }
+        keys.truncate(start.0);
+        ends.truncate(start.1);
+        rids.truncate(start.2);
+        let (from, to) = range;
+        let relation = self.relation.clone();
+        let mut again = IndexScan { relation, from, to, backward: self.backward, done: false, hint: 0, limit: 4096, walk: None, reader: None };
+        while again.read_batch(keys, ends, rids)? {}
+        Ok(more || rids.len() > start.2)
+    }
+    #[inline]
+    fn read_batch(&mut self, keys: &mut Vec<u8>, ends: &mut Vec<u32>, rids: &mut Vec<RowId>) -> Result<bool> {
         let start = (keys.len(), ends.len(), rids.len());
         let mut block = self.hint;
         let mut patience = 1_000_000u32;

@@ -59,6 +59,7 @@ impl Relation {
             out.extend((first..=last).map(|slot| RowId { block, slot: slot as u16 }));
             next += taken;
         }
-        Ok(())
+        // Only who has read the table as a whole matters: once is enough.
+        out.last().map_or(Ok(()), |rid| txn.wrote_row(self, *rid, None))
     }
 }

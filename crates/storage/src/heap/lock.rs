@@ -7,7 +7,7 @@
 //! Must not know: what the row is wanted for.
 
 use super::page::{self as hp, ADDRESS, KEY_CHANGED, PIECE};
-use crate::api::{Isolation, RowLockMode, WaitPolicy, WriteOptions, WriteOutcome};
+use crate::api::{RowLockMode, WaitPolicy, WriteOptions, WriteOutcome};
 use crate::buffer::WriteGuard;
 use crate::core::Core;
 use crate::directory::Relation;
@@ -22,8 +22,8 @@ use kilndb_base::{Error, Result, RowId, sqlstate};
 use std::sync::Arc;
 
 pub(super) enum Acquired<'a> {
-    /// Nobody stands in the way; the page is latched.
-    Free { page: WriteGuard<'a>, word: u64, newest: Newest, waited: Waited },
+    /// Nobody stands in the way; the page is latched. `held`: the mode in which the transaction has the row already.
+    Free { page: WriteGuard<'a>, word: u64, newest: Newest, held: Option<u8>, waited: Waited },
     Missing,
     Skipped,
 }
@@ -75,8 +75,8 @@ impl Relation {
                 return Ok(Acquired::Missing);
             };
             let newest = core.newest(word, txn.xid)?;
-            let holds = core.own_mode(word, txn.xid)?.is_some();
-            let mut way = core.rows.in_the_way(key, owner, mode, holds);
+            let held = core.own_mode(word, txn.xid)?;
+            let mut way = core.rows.in_the_way(key, owner, mode, held.is_some());
             let holder = match newest {
                 Newest::Held { xid, mode: m, .. } if mode_of(m).conflicts(mode) => Some(xid),
                 _ => None,
@@ -89,7 +89,7 @@ impl Relation {
                 if queued.place.is_some() {
                     core.waits.done(owner);
                 }
-                return Ok(Acquired::Free { page, word, newest, waited: queued.place.take() });
+                return Ok(Acquired::Free { page, word, newest, held, waited: queued.place.take() });
             }
             match wait {
                 WaitPolicy::Wait => {}
@@ -177,7 +177,7 @@ impl Relation {
                 if newer && !deleted && lock.is_some_and(|(mode, word)| mode == RowLockMode::KeyShare && word & KEY_CHANGED == 0) {
                     return Ok(None);
                 }
-                if newer && txn.isolation() == Isolation::RepeatableRead {
+                if newer && txn.isolation().keeps_snapshot() {
                     return Err(serialization(if deleted && lock.is_none() { "delete" } else { "update" }));
                 }
                 if deleted {
@@ -222,7 +222,7 @@ impl Relation {
         let (mut page, word, newest, waited) = match self.acquire(txn, rid, mode, options.wait, park)? {
             Acquired::Missing => return Ok(WriteOutcome::Deleted),
             Acquired::Skipped => return Ok(WriteOutcome::Skipped),
-            Acquired::Free { page, word, newest, waited } => (page, word, newest, waited),
+            Acquired::Free { page, word, newest, waited, .. } => (page, word, newest, waited),
         };
         let verdict = match Relation::judge(newest, snapshot, txn, options.latest, Some((mode, word))) {
             Ok(v) => v,

@@ -8,7 +8,8 @@
 //! 3. A row whose newest record is a delete is left alone: its purge looks for that record.
 //! 4. A record written here stands for the newest of those it replaces: same transaction. It is never logged: after a
 //!    crash no snapshot is left that could need it.
-//! 5. A record that a chain no longer leads to may go at once. A reader that meets a missing record compares the row's
+//! 5. A record of a transaction that somebody serializable may still have to find is not merged into a newer one.
+//! 6. A record that a chain no longer leads to may go at once. A reader that meets a missing record compares the row's
 //!    word with the one it began with, and begins again if it differs.
 //!
 //! Must not know: when it is worth it.
@@ -149,7 +150,7 @@ impl<'a> Prune<'a> {
             let insert = record.kind != UndoKind::Update;
             let next = record.old_word;
             match groups.last_mut() {
-                Some(group) if group.takes(&record) && !self.seen_between(csn, group.oldest) => {
+                Some(group) if group.takes(&record) && !self.seen_between(csn, group.oldest) && !self.core.ssi.minds(record.xid) => {
                     if insert {
                         group.record.kind = UndoKind::Insert;
                     }

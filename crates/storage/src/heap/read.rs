@@ -11,13 +11,18 @@ use super::lock::mode_of;
 use crate::api::{Fetched, Isolation, RowBatch, RowLockMode};
 use crate::directory::Relation;
 use crate::page::{View, at};
+use crate::ssi::Reader;
 use crate::txn::visibility::Newest;
 use crate::txn::{Snapshot, Transaction};
 use kilndb_base::{Result, RowId};
+use std::sync::Arc;
 
 /// Heap reads. `out` is cleared first.
 impl Relation {
     pub fn fetch(&self, rid: RowId, snapshot: &Snapshot, out: &mut Vec<u8>) -> Result<Fetched> {
+        if let Some(reader) = self.watched(&snapshot.reader)? {
+            return self.fetch_watched(reader, rid, snapshot, out);
+        }
         loop {
             out.clear();
             // Before the copy: a chain that is rebuilt afterwards may move it beyond the word copied.
@@ -79,6 +84,30 @@ impl Relation {
     /// A record that is gone speaks for a change that all know, or for one that was taken back after the row's word was read.
     fn is_stale(&self, rid: RowId, row_word: u64, newest: Newest) -> Result<bool> {
         Ok(matches!(newest, Newest::Committed { csn: 0, .. }) && row_word & ADDRESS != 0 && self.has_changed(rid, row_word)?)
+    }
+    /// As [`Relation::fetch`], for a serializable transaction.
+    #[cold]
+    fn fetch_watched(&self, reader: &Arc<Reader>, rid: RowId, snapshot: &Snapshot, out: &mut Vec<u8>) -> Result<Fetched> {
+        loop {
+            out.clear();
+            let Some(word) = self.copy_item(rid, out)? else { return Ok(Fetched::Invisible) };
+            let mut missed = false;
+            let is_own = self.note_passed(reader, word, snapshot, &mut missed)?;
+            let seen = self.core.version_for(self, word, out, snapshot, &mut missed)?;
+            if missed && self.has_changed(rid, word)? {
+                continue;
+            }
+            let Some(recheck) = seen else {
+                out.clear();
+                return Ok(Fetched::Invisible);
+            };
+            // A change after the lock is found by whoever makes it, one before it is found here. What this transaction
+            // itself has written nobody else can change.
+            if !is_own && self.note_row(reader, rid) && self.has_changed(rid, word)? {
+                continue;
+            }
+            return Ok(Fetched::Visible { recheck });
+        }
     }
     /// Whether the row's word is another one by now.
     fn has_changed(&self, rid: RowId, word: u64) -> Result<bool> {
@@ -157,6 +186,7 @@ impl Relation {
     }
     /// Visible rows of one block (as of its current contents). Scan: for block in 0..pages().
     pub fn scan_block(&self, block: u32, snapshot: &Snapshot, batch: &mut RowBatch) -> Result<()> {
+        self.begin_scan(snapshot)?;
         let horizon = self.core.undo.horizon();
         let mut later: Vec<(usize, u64)> = Vec::new();
         let mut roomy = false;
@@ -189,18 +219,23 @@ impl Relation {
         let mut payload = Vec::new();
         let mut gone = Vec::new();
         let mut last: Option<(u64, bool)> = None;
+        let reader = self.watched(&snapshot.reader)?;
         for (index, word) in later {
+            let mut missed = false;
+            if let Some(reader) = reader {
+                self.note_passed(reader, word, snapshot, &mut missed)?;
+            }
             if let Some((same, visible)) = last
                 && same == word
                 && word & FORWARD == 0
                 && visible
+                && !missed
             {
                 continue;
             }
             let (rid, a, b) = batch.rows[index];
             payload.clear();
             payload.extend_from_slice(&batch.bytes[a as usize..b as usize]);
-            let mut missed = false;
             let mut seen = self.core.version_for(self, word, &mut payload, snapshot, &mut missed)?;
             if missed && self.has_changed(rid, word)? {
                 seen = match self.fetch(rid, snapshot, &mut payload)? {
@@ -237,6 +272,7 @@ impl Relation {
         Ok(())
     }
     pub fn count_block(&self, block: u32, snapshot: &Snapshot) -> Result<u32> {
+        self.begin_scan(snapshot)?;
         let horizon = self.core.undo.horizon();
         let mut later: Vec<(usize, u64)> = Vec::new();
         let settled = self
@@ -259,8 +295,12 @@ impl Relation {
         let mut n = settled;
         let mut last = None;
         let mut payload = Vec::new();
+        let reader = self.watched(&snapshot.reader)?;
         for (slot, word) in later {
             let mut missed = false;
+            if let Some(reader) = reader {
+                self.note_passed(reader, word, snapshot, &mut missed)?;
+            }
             let mut counts = match last {
                 Some((same, counts)) if same == word => counts,
                 _ => self.core.counts(word, snapshot, &mut missed)?,

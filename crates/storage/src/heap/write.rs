@@ -7,7 +7,7 @@
 //!
 //! Must not know: columns.
 
-use super::lock::{Acquired, Waited};
+use super::lock::{Acquired, Waited, mode_of};
 use super::page::{self as hp, ADDRESS, DELETED, FORWARD, KEY_CHANGED, MAX_INLINE, WORD, space_of};
 use super::pieces::{MAX_ROW, pointer_to};
 use crate::api::{RowLockMode, WriteOptions, WriteOutcome};
@@ -33,6 +33,17 @@ pub(super) fn difference(old: &[u8], new: &[u8]) -> (usize, usize) {
     let prefix = old.iter().zip(new).take_while(|(a, b)| a == b).count();
     let suffix = old[prefix..].iter().rev().zip(new[prefix..].iter().rev()).take_while(|(a, b)| a == b).count();
     (prefix, suffix)
+}
+
+/// A row that may be written.
+struct Taken<'a> {
+    page: WriteGuard<'a>,
+    word: u64,
+    /// The strongest in which the transaction has it.
+    mode: RowLockMode,
+    waited: Waited,
+    /// When the version that is there was committed; 0: so long ago that all see it; the highest number: it is our own.
+    replaced_csn: u64,
 }
 
 impl Relation {
@@ -74,7 +85,10 @@ impl Relation {
         let record = txn.record(self, UndoKind::Insert, RowLockMode::Update as u8, 0, block, slot as u16);
         let target = self.target(block);
         txn.change(self, &record, |a| vec![(target, Op::Put { slot, word: a, body: row })], &[0], &mut [&mut page])?;
-        Ok(RowId { block, slot: slot as u16 })
+        drop(page);
+        let rid = RowId { block, slot: slot as u16 };
+        txn.wrote_row(self, rid, None)?;
+        Ok(rid)
     }
     fn insert_large(&self, txn: &mut Transaction, row: &[u8]) -> Result<RowId> {
         if row.len() > MAX_ROW {
@@ -95,10 +109,13 @@ impl Relation {
         let mut page = self.core.pool.write(self.pid(block)?)?;
         let op = Op::Patch { slot, word: address | FORWARD, off: 0, cut: 6, old: &[], new: &pointer };
         self.core.emit_plain(self, txn.xid, &[(target, op)], &[0], &mut [&mut page])?;
+        drop(page);
+        txn.wrote_row(self, rid, None)?;
         Ok(rid)
     }
 
-    /// Latches the row for a write in `mode`; Err side: the outcome if the write is not to be done.
+    /// Latches the row for a write in `mode`, or in the stronger one in which it is held; Err side: the outcome if the write
+    /// is not to be done.
     fn take<'a>(
         &'a self,
         txn: &mut Transaction,
@@ -107,15 +124,23 @@ impl Relation {
         mode: RowLockMode,
         options: &WriteOptions,
         park: &dyn Park,
-    ) -> Result<std::result::Result<(WriteGuard<'a>, u64, Waited), WriteOutcome>> {
+    ) -> Result<std::result::Result<Taken<'a>, WriteOutcome>> {
         txn.begin_write()?;
-        let (mut page, word, newest, waited) = match self.acquire(txn, rid, mode, options.wait, park)? {
+        let (mut page, word, newest, held, waited) = match self.acquire(txn, rid, mode, options.wait, park)? {
             Acquired::Missing => return Ok(Err(WriteOutcome::Deleted)),
             Acquired::Skipped => return Ok(Err(WriteOutcome::Skipped)),
-            Acquired::Free { page, word, newest, waited } => (page, word, newest, waited),
+            Acquired::Free { page, word, newest, held, waited } => (page, word, newest, held, waited),
         };
         match Relation::judge(newest, snapshot, txn, options.latest, None) {
-            Ok(None) => Ok(Ok((page, word, waited))),
+            Ok(None) => {
+                let replaced_csn = match newest {
+                    Newest::Committed { csn, .. } => csn,
+                    Newest::Own { .. } => u64::MAX,
+                    Newest::Held { .. } => 0,
+                };
+                let mode = held.map_or(mode, |held| mode.max(mode_of(held)));
+                Ok(Ok(Taken { page, word, mode, replaced_csn, waited }))
+            }
             Ok(Some(WriteOutcome::Changed)) => {
                 self.put_lock(txn, rid, mode, word, &mut page)?;
                 drop(page);
@@ -148,7 +173,7 @@ impl Relation {
         park: &dyn Park,
     ) -> Result<WriteOutcome> {
         let mode = if options.key_update { RowLockMode::Update } else { RowLockMode::NoKeyUpdate };
-        let (mut page, word, waited) = match self.take(txn, rid, snapshot, mode, options, park)? {
+        let Taken { mut page, word, mode, replaced_csn, waited } = match self.take(txn, rid, snapshot, mode, options, park)? {
             Ok(taken) => taken,
             Err(outcome) => return Ok(outcome),
         };
@@ -174,6 +199,7 @@ impl Relation {
         for (index, key) in retired {
             index.entry_retire(txn, key, rid.to_u64())?;
         }
+        txn.wrote_row(self, rid, Some(replaced_csn))?;
         Ok(WriteOutcome::Done)
     }
     #[allow(clippy::too_many_arguments)]
@@ -247,7 +273,7 @@ impl Relation {
         park: &dyn Park,
     ) -> Result<WriteOutcome> {
         let mode = RowLockMode::Update;
-        let (mut page, word, waited) = match self.take(txn, rid, snapshot, mode, options, park)? {
+        let Taken { mut page, word, mode, replaced_csn, waited } = match self.take(txn, rid, snapshot, mode, options, park)? {
             Ok(taken) => taken,
             Err(outcome) => return Ok(outcome),
         };
@@ -263,6 +289,7 @@ impl Relation {
             record.data = index_data(&self.id.to_le_bytes(), rid.to_u64(), key);
             txn.change(index, &record, |_| Vec::new(), &[], &mut [])?;
         }
+        txn.wrote_row(self, rid, Some(replaced_csn))?;
         Ok(WriteOutcome::Done)
     }
     /// For the index: how the row that an entry leads to stands.

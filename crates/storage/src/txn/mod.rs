@@ -14,7 +14,7 @@ pub mod rollback;
 pub mod table;
 pub mod visibility;
 
-use crate::api::{CommitMode, Isolation, LockMode, LockTag, RowLockMode, WaitPolicy};
+use crate::api::{CommitMode, Isolation, LockMode, LockTag, RowLockMode, SerializableModes, WaitPolicy};
 use crate::buffer::WriteGuard;
 use crate::core::Core;
 use crate::directory::Relation;
@@ -22,7 +22,8 @@ use crate::locks::rows::{RowKey, Turn};
 use crate::undo::record::{UndoKind, UndoRecord};
 use crate::undo::{CHUNK, Place};
 use crate::wal::record::{Op, Record, Target, encode};
-use kilndb_base::park::{Park, ThreadPark};
+use crate::ssi::Reader;
+use kilndb_base::park::{Park, ThreadPark, WakeHandle};
 use kilndb_base::{Csn, Error, Lsn, Result, Xid, sqlstate};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -54,6 +55,8 @@ pub struct Snapshot {
     pub(crate) csn: u64,
     pub(crate) xid: u64,
     pub(crate) command: u32,
+    /// SERIALIZABLE: who is told of what is read with it.
+    pub(crate) reader: Option<Arc<Reader>>,
 }
 impl Snapshot {
     pub fn csn(&self) -> Csn {
@@ -100,6 +103,12 @@ pub struct Transaction {
     pub(crate) turn: Option<Turn>,
     /// Where the queue waits that was led to a row of this transaction.
     led: Option<RowKey>,
+    /// SERIALIZABLE, from the first snapshot on, unless that is safe.
+    pub(crate) reader: Option<Arc<Reader>>,
+    /// As of the first snapshot.
+    serializable: SerializableModes,
+    /// What is written may be taken back without what was read being forgotten.
+    pub(crate) had_savepoint: bool,
 }
 
 impl Transaction {
@@ -130,6 +139,9 @@ impl Transaction {
             token: 0,
             turn: None,
             led: None,
+            reader: None,
+            serializable: SerializableModes::default(),
+            had_savepoint: false,
         }
     }
     pub fn isolation(&self) -> Isolation {
@@ -143,6 +155,9 @@ impl Transaction {
     pub fn assign_xid(&mut self) -> Xid {
         if self.xid == 0 {
             self.xid = self.core.xids.assign(self.owner);
+            if let Some(reader) = &self.reader {
+                self.core.ssi.note_xid(reader, self.xid);
+            }
         }
         Xid(self.xid)
     }
@@ -184,11 +199,22 @@ impl Transaction {
         self.core.let_look(led);
         any
     }
-    /// READ COMMITTED: call at each statement. REPEATABLE READ: the first call decides.
+    /// READ COMMITTED: call at each statement. Else: the first call decides.
     pub fn take_snapshot(&mut self) -> Snapshot {
         self.pass_turn();
-        let registered = match &mut self.registered {
-            Some(r) if self.fixed && self.isolation == Isolation::RepeatableRead => r.clone(),
+        let registered = match &self.registered {
+            Some(r) if self.fixed && self.isolation.keeps_snapshot() => r.clone(),
+            _ if self.isolation == Isolation::Serializable => self.begin_serializable(None),
+            _ => self.newest_registered(),
+        };
+        self.fixed = true;
+        let csn = registered.csn.load(Relaxed);
+        Snapshot { registered, csn, xid: self.xid, command: self.command, reader: self.reader.clone() }
+    }
+    /// The transaction's registration, brought to the newest state.
+    #[inline(always)]
+    fn newest_registered(&mut self) -> Arc<Registered> {
+        match &mut self.registered {
             Some(r) => {
                 self.unflushed = self.unflushed.max(r.unflushed.load(Relaxed));
                 if Arc::strong_count(r) == 1 {
@@ -200,10 +226,56 @@ impl Transaction {
                 r.clone()
             }
             none => none.insert(Registered::new(&self.core, self.worker)).clone(),
-        };
+        }
+    }
+    /// The one snapshot of a serializable transaction, which is watched from here on.
+    #[cold]
+    fn begin_serializable(&mut self, waiter: Option<WakeHandle>) -> Arc<Registered> {
+        let core = self.core.clone();
+        let (registered, reader) = core.ssi.begin(self.owner, self.serializable, waiter, || {
+            let registered = self.newest_registered();
+            let csn = registered.csn.load(Relaxed);
+            (registered, csn)
+        });
+        if let Some(reader) = reader.as_ref().filter(|_| self.xid != 0) {
+            core.ssi.note_xid(reader, self.xid);
+        }
+        self.reader = reader;
         self.fixed = true;
-        let csn = registered.csn.load(Relaxed);
-        Snapshot { registered, csn, xid: self.xid, command: self.command }
+        registered
+    }
+    pub fn has_snapshot(&self) -> bool {
+        self.fixed
+    }
+    /// Before the first snapshot.
+    pub fn set_serializable_modes(&mut self, modes: SerializableModes) {
+        self.serializable = modes;
+    }
+    /// SERIALIZABLE READ ONLY DEFERRABLE: takes the first snapshot, and waits until it is known that nothing read with
+    /// it can be part of an anomaly; takes another if it turns out otherwise.
+    pub fn await_safe_snapshot(&mut self, park: &dyn Park) -> Result<()> {
+        loop {
+            self.begin_serializable(Some(park.wake_handle()));
+            let Some(reader) = self.reader.clone() else { return Ok(()) };
+            let waited = loop {
+                if reader.is_safe() || reader.is_unsafe() {
+                    break Ok(());
+                }
+                // Not a wait for a lock: an end far away, and looking again.
+                let limit = self.core.env.monotonic_nanos() + 3_600_000_000_000;
+                if let Err(e) = park.park(Some(limit)) {
+                    break Err(e);
+                }
+            };
+            self.reader = None;
+            let safe = reader.is_safe();
+            self.core.ssi.forget(&self.core, &reader);
+            if safe {
+                return waited;
+            }
+            self.fixed = false;
+            waited?;
+        }
     }
     /// The newest committed state and the transaction's own changes, at every isolation level: for catalogs.
     pub fn catalog_snapshot(&mut self) -> Snapshot {
@@ -213,7 +285,7 @@ impl Transaction {
             _ => Registered::new(&self.core, self.worker),
         };
         let csn = registered.csn.load(Relaxed);
-        Snapshot { registered, csn, xid: self.xid, command: self.command }
+        Snapshot { registered, csn, xid: self.xid, command: self.command, reader: None }
     }
     fn unfixed_snapshot(&mut self) -> Snapshot {
         let fixed = self.fixed;
@@ -235,6 +307,7 @@ impl Transaction {
         self.command += 1;
     }
     pub fn savepoint(&mut self) -> Savepoint {
+        self.had_savepoint = true;
         Savepoint {
             heads: self.heads,
             locks: self.locks.len(),
@@ -278,6 +351,18 @@ impl Transaction {
         }
         let core = self.core.clone();
         let mut wait = None;
+        // Whoever is serializable neither begins nor commits while this one does.
+        let reader = self.reader.take();
+        let committing = match &reader {
+            Some(r) if !r.is_safe() => match core.ssi.commit(r) {
+                Ok(c) => Some(c),
+                Err(e) => {
+                    self.reader.clone_from(&reader);
+                    return Err(e);
+                }
+            },
+            _ => None,
+        };
         if self.xid != 0 {
             let asynchronous = mode == CommitMode::Async;
             let mut waited = false;
@@ -303,6 +388,9 @@ impl Transaction {
                 waited = core.xids.set_aborted(self.xid);
                 0
             };
+            if let Some(c) = committing {
+                c.done(&core);
+            }
             for id in std::mem::take(&mut self.creates) {
                 if let Some(relation) = core.directory.get(id) {
                     relation.creator.store(0, Release);
@@ -322,6 +410,11 @@ impl Transaction {
             if waited {
                 core.let_look(core.rows.free_watched(self.owner));
             }
+        } else if let Some(c) = committing {
+            c.done(&core);
+        }
+        if let Some(reader) = reader.as_ref().filter(|r| r.is_safe()) {
+            core.ssi.forget(&core, reader);
         }
         self.finish();
         Ok(wait)
@@ -329,6 +422,10 @@ impl Transaction {
     pub fn rollback(&mut self, park: &dyn Park) -> Result<()> {
         if self.ended {
             return Ok(());
+        }
+        if let Some(reader) = self.reader.take() {
+            // From here on it is in nobody's way.
+            self.core.ssi.forget(&self.core, &reader);
         }
         let outcome = self.rollback_to(&Savepoint { heads: [0; 2], locks: 0, shared: 0, creates: 0, drops: 0 }, park);
         if let Err(e) = &outcome {

@@ -13,7 +13,7 @@ use crate::core::Core;
 use crate::heap::page::{self as hp, ADDRESS, DELETED};
 use crate::undo::record::{UndoKind, UndoRecord};
 use crate::wal::record::{Op, Record, encode};
-use kilndb_base::{Result, RowId};
+use kilndb_base::{Error, Result, RowId};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::{Relaxed, SeqCst}};
@@ -73,6 +73,7 @@ impl Core {
         self.purge.unblock(&live);
         live.push(newest);
         let oldest = live.first().copied().unwrap_or(newest).min(flushed);
+        let serializable = if last { None } else { self.ssi.oldest_snapshot() };
         let count = self.purge.ready();
         let mut done = 0;
         for _ in 0..count {
@@ -81,7 +82,7 @@ impl Core {
                 crate::lock(&self.purge.queue).push_back(item);
                 continue;
             }
-            let blocker = if item.csn <= oldest { None } else { self.first_blocker(&item, &live) };
+            let blocker = if item.csn <= oldest { None } else { self.first_blocker(&item, &live, serializable) };
             match blocker {
                 None => match self.purge_chain(&mut item) {
                     // Another time; if there is none, recovery does it.
@@ -116,8 +117,10 @@ impl Core {
             self.undo.release(*chunk, item.csn);
         }
     }
-    /// A live snapshot that still sees something the transaction replaced.
-    fn first_blocker(&self, item: &Pending, live: &[u64]) -> Option<u64> {
+    /// A live snapshot that still sees something the transaction replaced; or one (`serializable` is the oldest such) that
+    /// must be able to find who has written what it does not see.
+    fn first_blocker(&self, item: &Pending, live: &[u64], serializable: Option<u64>) -> Option<u64> {
+        let minded = serializable.filter(|s| *s < item.csn);
         for head in item.heads {
             let mut address = head;
             while address != 0 {
@@ -135,11 +138,37 @@ impl Core {
                     {
                         return Some(s);
                     }
+                    if minded.is_some() && self.is_minded(&record, item.xid) {
+                        return minded;
+                    }
                 }
                 address = record.prev;
             }
         }
         None
+    }
+    /// Whether somebody serializable may yet have to find that the row, or the entry's row, was written.
+    fn is_minded(&self, record: &UndoRecord, xid: u64) -> bool {
+        if self.ssi.minds(xid) {
+            return true;
+        }
+        let word = match record.kind {
+            UndoKind::Delete => Ok(Some(record.old_word)),
+            UndoKind::IndexMark => self.word_of_entry(record),
+            _ => return false,
+        };
+        // What cannot be looked at stays.
+        let Ok(word) = word else { return true };
+        let mut word = word.unwrap_or(0);
+        for _ in 0..LONGEST {
+            match self.undo.head(&self.pool, word & ADDRESS) {
+                _ if word & ADDRESS == 0 => return false,
+                Ok(None) => return false,
+                Ok(Some(head)) if !self.ssi.minds(head.xid) => word = head.old_word,
+                _ => return true,
+            }
+        }
+        true
     }
     /// CSN at which the row with this word was inserted; 0: not known. Rows that the deleter inserted itself were never seen.
     fn birth(&self, mut word: u64, xid: u64) -> u64 {
@@ -160,16 +189,17 @@ impl Core {
     }
     /// CSN before which nobody can have seen the entry's key in its row: that of the row's birth; 0: not known.
     fn entry_birth(&self, record: &UndoRecord, xid: u64) -> u64 {
-        let row = || -> Result<u64> {
-            let (_, rid, _) = record.index_parts(8)?;
-            let Some(index) = self.directory.get(record.rel) else { return Ok(0) };
-            let Some(heap) = self.directory.get(index.heap.load(Relaxed)) else { return Ok(0) };
-            let id = RowId::from_u64(rid);
-            // A row that is gone was seen by nobody; one that took its slot is younger.
-            let word = self.pool.read(heap.pid(id.block)?, |v| hp::word(v, usize::from(id.slot)))?;
-            Ok(word.map_or(u64::MAX, |w| self.birth(w, xid)))
-        };
-        row().unwrap_or(0)
+        // A row that is gone was seen by nobody; one that took its slot is younger.
+        self.word_of_entry(record).map_or(0, |word| word.map_or(u64::MAX, |w| self.birth(w, xid)))
+    }
+    /// The word of the row that a retired entry leads to, if it is still there.
+    fn word_of_entry(&self, record: &UndoRecord) -> Result<Option<u64>> {
+        let (_, rid, _) = record.index_parts(8)?;
+        let missing = || Error::internal("a relation has gone");
+        let index = self.directory.get(record.rel).ok_or_else(missing)?;
+        let heap = self.directory.get(index.heap.load(Relaxed)).ok_or_else(missing)?;
+        let id = RowId::from_u64(rid);
+        self.pool.read(heap.pid(id.block)?, |v| hp::word(v, usize::from(id.slot)))
     }
     /// False: a transaction in progress stands in the way; the item says where to go on another time. What is done is not
     /// done again: the slots may be others' by then.

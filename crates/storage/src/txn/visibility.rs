@@ -78,6 +78,32 @@ impl Core {
         }
         Ok(Some(recheck))
     }
+    /// Who made the oldest of the versions that the snapshot does not see, because they are newer; and whether the newest
+    /// version is `own`. `missed` as in [`Core::version_for`].
+    pub(crate) fn written_over(&self, mut word: u64, snapshot: &Snapshot, own: u64, missed: &mut bool) -> Result<(Option<u64>, bool)> {
+        let (mut passed, mut is_own, mut newest) = (None, false, true);
+        while word & ADDRESS != 0 {
+            let Some(head) = self.undo.head(&self.pool, word & ADDRESS)? else {
+                *missed = true;
+                break;
+            };
+            if head.kind != UndoKind::Lock {
+                if head.xid == own && own != 0 {
+                    is_own |= newest;
+                } else if self.sees(snapshot, head.xid, head.command) {
+                    break;
+                } else if self.xids.status(head.xid) != Status::Aborted {
+                    passed = Some(head.xid);
+                }
+                newest = false;
+                if matches!(head.kind, UndoKind::Insert | UndoKind::InsertRange) {
+                    break;
+                }
+            }
+            word = head.old_word;
+        }
+        Ok((passed, is_own))
+    }
     #[inline]
     fn sees(&self, snapshot: &Snapshot, xid: u64, command: u32) -> bool {
         if xid == snapshot.xid && xid != 0 {
