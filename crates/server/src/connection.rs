@@ -149,7 +149,7 @@ pub struct Connection {
 
 impl Connection {
     pub fn new(socket: Socket, wake: Arc<ConnectionWake>, shared: Arc<Shared>, worker: usize) -> Connection {
-        let control = shared.register_session(wake.clone(), socket.peer());
+        let control = shared.register_session(wake.clone(), Arc::new(wake.attention()), socket.peer());
         Connection {
             socket,
             link: Rc::new(Link {
@@ -196,6 +196,9 @@ impl Connection {
         self.wake.take();
         self.control.terminate_requested.load(std::sync::atomic::Ordering::Acquire)
             || self.control.refuse_long_idleness(process_monotonic_nanos()).is_err()
+    }
+    pub fn is_notified(&self) -> bool {
+        self.control.is_notified()
     }
     /// When the worker is to look after this idle session, unless a timer for then (or earlier) runs already.
     pub fn idle_timer(&mut self) -> Option<u64> {

@@ -88,6 +88,9 @@ fn work(step: &mut Step, runtime: &CoroutineRuntime, shared: &Arc<Shared>) -> Re
             if runtime.link.end_of_input.get() || runtime.link.write_failed.get() {
                 return Err(silent_end());
             }
+            if let Phase::Ready(session) = &mut step.phase {
+                session.deliver_notifications(runtime, &mut WireClient { runtime })?;
+            }
             return runtime.control.refuse_long_idleness(kilndb_base::env::process_monotonic_nanos());
         }
         let message = std::mem::take(&mut step.message);
@@ -189,6 +192,7 @@ fn dispatch(session: &mut Session, skip_to_sync: &mut bool, message: &[u8], runt
     }
     if ready {
         *skip_to_sync = false;
+        session.deliver_notifications(runtime, &mut client)?;
         runtime.link.output.borrow_mut().ready_for_query(session.status());
     }
     Ok(())
@@ -289,6 +293,9 @@ impl Client for WireClient<'_> {
     }
     fn parameter_status(&mut self, name: &str, value: &str) {
         self.output(|o| o.parameter_status(name, value));
+    }
+    fn notification(&mut self, process_id: i32, channel: &str, payload: &str) {
+        self.output(|o| o.notification(process_id, channel, payload));
     }
     fn copy_in_begin(&mut self, binary: bool, columns: usize) -> Result<()> {
         self.output(|o| o.copy_response(b'G', binary, columns));

@@ -35,6 +35,9 @@ impl ConnectionWake {
     pub fn new(inbox: Arc<Inbox>, token: usize, generation: u64) -> ConnectionWake {
         ConnectionWake { inbox, token, generation, woken: AtomicBool::new(false) }
     }
+    pub fn attention(&self) -> Attention {
+        Attention { inbox: self.inbox.clone(), token: self.token, generation: self.generation }
+    }
     pub fn take(&self) -> bool {
         self.woken.swap(false, Ordering::AcqRel)
     }
@@ -48,6 +51,19 @@ impl Wake for ConnectionWake {
         if !self.woken.swap(true, Ordering::AcqRel) {
             self.inbox.send(Mail::Wake { token: self.token, generation: self.generation });
         }
+    }
+}
+
+/// Makes the worker look at a session that is idle.
+pub struct Attention {
+    inbox: Arc<Inbox>,
+    token: usize,
+    generation: u64,
+}
+
+impl Wake for Attention {
+    fn wake(&self) {
+        self.inbox.send(Mail::Attention { token: self.token, generation: self.generation });
     }
 }
 

@@ -1,6 +1,6 @@
 //! What all workers share: the database instance, the list of sessions, the stop flag.
 
-use crate::runtime::ConnectionWake;
+use crate::runtime::{Attention, ConnectionWake};
 use kilndb_base::env::Env;
 use kilndb_sql::Instance;
 use kilndb_sql::client::{Activity, SessionControl};
@@ -32,13 +32,13 @@ impl Shared {
         self.stop.load(Ordering::SeqCst)
     }
 
-    pub fn register_session(&self, wake: Arc<ConnectionWake>, client_addr: Option<String>) -> Arc<SessionControl> {
+    pub fn register_session(&self, wake: Arc<ConnectionWake>, attention: Arc<Attention>, client_addr: Option<String>) -> Arc<SessionControl> {
         let process_id = self.next_process_id.fetch_add(1, Ordering::Relaxed) & 0x7fff_ffff;
         let mut secret = vec![0; 32];
         self.env.random_bytes(&mut secret);
         *self.connected.lock().unwrap_or_else(|e| e.into_inner()) += 1;
         let activity = Activity { client_addr, ..Activity::default() };
-        let control = Arc::new(SessionControl::new(process_id, secret, wake, activity));
+        let control = Arc::new(SessionControl::new(process_id, secret, wake, attention, activity));
         self.instance.sessions().add(control.clone());
         control
     }

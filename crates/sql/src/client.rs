@@ -30,6 +30,7 @@ pub trait Client {
     fn portal_suspended(&mut self);
     fn notice(&mut self, notice: &Error);
     fn parameter_status(&mut self, name: &str, value: &str);
+    fn notification(&mut self, process_id: i32, channel: &str, payload: &str);
     fn copy_in_begin(&mut self, binary: bool, columns: usize) -> Result<()>;
     /// Appends the next piece of COPY data; false at the end. A CopyFail is an error.
     fn copy_in_read(&mut self, data: &mut Vec<u8>) -> Result<bool>;
@@ -65,6 +66,10 @@ pub struct SessionControl {
     pub idle_deadline_nanos: AtomicU64,
     pub waits_for_lock: AtomicBool,
     pub wake: WakeHandle,
+    /// Makes an idle session look around; one that waits or runs is not disturbed.
+    pub attention: WakeHandle,
+    /// There may be notifications to be read.
+    notified: AtomicBool,
     pub activity: Mutex<Activity>,
 }
 
@@ -89,7 +94,7 @@ pub struct Activity {
 }
 
 impl SessionControl {
-    pub fn new(process_id: i32, secret: Vec<u8>, wake: WakeHandle, activity: Activity) -> SessionControl {
+    pub fn new(process_id: i32, secret: Vec<u8>, wake: WakeHandle, attention: WakeHandle, activity: Activity) -> SessionControl {
         SessionControl {
             process_id,
             secret,
@@ -101,6 +106,8 @@ impl SessionControl {
             idle_deadline_nanos: AtomicU64::new(0),
             waits_for_lock: AtomicBool::new(false),
             wake,
+            attention,
+            notified: AtomicBool::new(false),
             activity: Mutex::new(activity),
         }
     }
@@ -136,6 +143,18 @@ impl SessionControl {
     pub fn request_cancel(&self) {
         self.cancel_requested.store(true, Ordering::Release);
         self.wake.wake();
+    }
+    /// Something was sent to a channel that the session listens to.
+    pub fn notify(&self) {
+        if !self.notified.swap(true, Ordering::AcqRel) {
+            self.attention.wake();
+        }
+    }
+    pub fn is_notified(&self) -> bool {
+        self.notified.load(Ordering::Acquire)
+    }
+    pub fn take_notified(&self) -> bool {
+        self.is_notified() && self.notified.swap(false, Ordering::AcqRel)
     }
     pub fn request_terminate(&self) {
         self.terminate_requested.store(true, Ordering::Release);

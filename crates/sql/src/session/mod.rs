@@ -17,6 +17,7 @@ mod expression_text;
 mod extended;
 pub(crate) mod host;
 mod identifiers;
+mod listen;
 mod portal;
 mod prepared;
 pub(crate) mod run;
@@ -130,6 +131,7 @@ pub(crate) struct Scratch {
     pub random_state: Cell<[u64; 2]>,
     /// Advisory locks of the session; none if it holds none.
     pub advisory: RefCell<Option<kilndb_storage::LockOwner>>,
+    pub listening: RefCell<listen::Listening>,
 }
 
 pub struct Session {
@@ -280,6 +282,7 @@ impl Session {
         }
         self.drop_temporary_objects(runtime);
         self.scratch.advisory.borrow_mut().take();
+        self.scratch.listening.borrow_mut().listener.take();
     }
 
     pub(crate) fn update_activity(&self, runtime: &dyn Runtime, change: impl FnOnce(&mut crate::client::Activity)) {

@@ -13,6 +13,7 @@ pub(super) fn rows(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Resu
         "pg_show_all_settings" => Ok(settings(host)),
         "pg_stat_get_activity" => activity(host, args),
         "pg_lock_status" => Ok(locks(host)),
+        "pg_listening_channels" => Ok(super::listen::channels(&host.scratch.listening)),
         "pg_prepared_statement" => Ok(prepared(host)),
         "pg_cursor" => Ok(cursors(host)),
         // There are no partitions, no foreign options and no access control lists.
