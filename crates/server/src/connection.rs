@@ -97,6 +97,8 @@ pub struct Link {
     pub write_failed: Cell<bool>,
     /// Before the startup packet, messages have no type byte.
     pub started: Cell<bool>,
+    /// Counts against max_connections.
+    pub admitted: Cell<bool>,
 }
 
 impl Link {
@@ -160,6 +162,7 @@ impl Connection {
                 end_of_input: Cell::new(false),
                 write_failed: Cell::new(false),
                 started: Cell::new(false),
+                admitted: Cell::new(false),
             }),
             wake,
             shared,
@@ -342,5 +345,8 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.shared.unregister_session(self.control.process_id);
+        if self.link.admitted.get() {
+            self.shared.dismiss();
+        }
     }
 }

@@ -5,11 +5,11 @@
 //!    messages are skipped up to Sync.
 //! 2. A panic ends the session, not the server.
 
-use crate::runtime::{CoroutineRuntime, Yielded};
+use crate::runtime::CoroutineRuntime;
 use crate::shared::Shared;
 use kilndb_base::park::Park;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
-use kilndb_sql::client::{Client, FieldInfo};
+use kilndb_sql::client::{Client, FieldInfo, WaitKind};
 use kilndb_sql::session::{BindRequest, Session, StartupOptions};
 use kilndb_wire::backend::FieldDescription;
 use kilndb_wire::{Frontend, Startup, frontend};
@@ -154,11 +154,11 @@ fn startup(packet: &[u8], runtime: &CoroutineRuntime, shared: &Arc<Shared>) -> R
     if minor > 2 || !unknown.is_empty() {
         runtime.link.output.borrow_mut().negotiate_protocol_version(2, &unknown);
     }
-    if shared.connected() > shared.instance.max_connections() {
-        return Err(Error::new(sqlstate::TOO_MANY_CONNECTIONS, "sorry, too many clients already"));
-    }
+    let left = shared.admit()?;
+    runtime.link.admitted.set(true);
     let options = StartupOptions::from_parameters(&parameters)?;
     let session = Session::connect(shared.instance.clone(), options, runtime)?;
+    session.refuse_reserved_place(left)?;
     let mut output = runtime.link.output.borrow_mut();
     output.authentication_ok();
     for (name, value) in session.reported_parameters() {
@@ -310,7 +310,7 @@ impl Client for WireClient<'_> {
                     return Err(Error::new(sqlstate::PROTOCOL_VIOLATION, "unexpected EOF on client connection with an open transaction")
                         .with_severity(Severity::Fatal));
                 }
-                self.runtime.suspend(Yielded::Input);
+                self.runtime.wait_for_client(WaitKind::ClientRead);
                 self.runtime.checkpoint()?;
             }
             match frontend::decode(&message)? {
@@ -346,7 +346,7 @@ impl Client for WireClient<'_> {
     }
     fn throttle(&mut self) -> Result<()> {
         while self.runtime.link.pending_output() > OUTPUT_LIMIT_BYTES {
-            self.runtime.suspend(Yielded::Output);
+            self.runtime.wait_for_client(WaitKind::ClientWrite);
             if self.runtime.link.write_failed.get() || self.runtime.link.end_of_input.get() {
                 return Err(silent_end().with_severity(Severity::Fatal));
             }

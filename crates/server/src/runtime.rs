@@ -6,7 +6,7 @@ use corosensei::Yielder;
 use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::park::{Park, Wake, WakeHandle};
 use kilndb_base::{Error, Result, sqlstate};
-use kilndb_sql::client::{Runtime, SessionControl};
+use kilndb_sql::client::{Runtime, SessionControl, WaitKind};
 use kilndb_syntax::Script;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -99,6 +99,13 @@ impl CoroutineRuntime {
         self.slice_end_nanos.set(process_monotonic_nanos() + TIME_SLICE_NANOS);
     }
 
+    /// Waits for the socket.
+    pub fn wait_for_client(&self, kind: WaitKind) {
+        self.control.set_waits_for(kind);
+        self.suspend(if kind == WaitKind::ClientRead { Yielded::Input } else { Yielded::Output });
+        self.control.set_waits_for(WaitKind::Nothing);
+    }
+
     fn interrupts(&self) -> Result<()> {
         if self.control.terminate_requested.load(Ordering::Acquire) {
             return Err(Error::new(sqlstate::ADMIN_SHUTDOWN, "terminating connection due to administrator command")
@@ -134,9 +141,9 @@ impl Park for CoroutineRuntime {
         let ends = [&self.control.statement_deadline_nanos, &self.control.transaction_deadline_nanos];
         let ends = ends.iter().map(|end| end.load(Ordering::Relaxed)).filter(|end| *end != 0);
         let deadline_nanos = ends.chain(deadline_nanos.or(lock_deadline)).min();
-        self.control.waits_for_lock.store(for_lock, Ordering::Relaxed);
+        self.control.set_waits_for(if for_lock { WaitKind::Lock } else { WaitKind::Time });
         self.suspend(Yielded::Park { deadline_nanos });
-        self.control.waits_for_lock.store(false, Ordering::Relaxed);
+        self.control.set_waits_for(WaitKind::Nothing);
         self.wake.take();
         self.interrupts()?;
         if lock_deadline.is_some_and(|end| process_monotonic_nanos() >= end) {

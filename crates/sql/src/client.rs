@@ -4,7 +4,7 @@ use kilndb_base::park::{Park, WakeHandle};
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_syntax::Script;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 /// A result column as RowDescription tells it.
 #[derive(Clone, Debug)]
@@ -50,6 +50,16 @@ pub trait Runtime: Park {
     fn worker(&self) -> usize;
 }
 
+/// What a running statement waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WaitKind {
+    Nothing,
+    Lock,
+    Time,
+    ClientRead,
+    ClientWrite,
+}
+
 /// A session as others see and disturb it.
 pub struct SessionControl {
     pub process_id: i32,
@@ -64,7 +74,8 @@ pub struct SessionControl {
     pub transaction_deadline_nanos: AtomicU64,
     /// Monotonic nanoseconds at which the session has been idle for too long; 0 is never.
     pub idle_deadline_nanos: AtomicU64,
-    pub waits_for_lock: AtomicBool,
+    /// A [`WaitKind`].
+    waits_for: AtomicU8,
     pub wake: WakeHandle,
     /// Makes an idle session look around; one that waits or runs is not disturbed.
     pub attention: WakeHandle,
@@ -104,7 +115,7 @@ impl SessionControl {
             lock_timeout_nanos: AtomicU64::new(0),
             transaction_deadline_nanos: AtomicU64::new(0),
             idle_deadline_nanos: AtomicU64::new(0),
-            waits_for_lock: AtomicBool::new(false),
+            waits_for: AtomicU8::new(WaitKind::Nothing as u8),
             wake,
             attention,
             notified: AtomicBool::new(false),
@@ -143,6 +154,14 @@ impl SessionControl {
     pub fn request_cancel(&self) {
         self.cancel_requested.store(true, Ordering::Release);
         self.wake.wake();
+    }
+    pub fn set_waits_for(&self, kind: WaitKind) {
+        self.waits_for.store(kind as u8, Ordering::Relaxed);
+    }
+    pub fn waits_for(&self) -> WaitKind {
+        let kinds = [WaitKind::Lock, WaitKind::Time, WaitKind::ClientRead, WaitKind::ClientWrite];
+        let number = self.waits_for.load(Ordering::Relaxed);
+        kinds.into_iter().find(|k| *k as u8 == number).unwrap_or(WaitKind::Nothing)
     }
     /// Something was sent to a channel that the session listens to.
     pub fn notify(&self) {

@@ -37,7 +37,7 @@ pub(crate) const SESSION_FUNCTIONS: &[&str] = &[
     "pg_advisory_xact_lock", "pg_advisory_xact_lock_shared", "pg_try_advisory_xact_lock", "pg_try_advisory_xact_lock_shared",
     "pg_advisory_lock", "pg_advisory_lock_shared", "pg_try_advisory_lock", "pg_try_advisory_lock_shared",
     "pg_advisory_unlock", "pg_advisory_unlock_shared", "pg_advisory_unlock_all",
-    "has_tablespace_privilege", "pg_get_function_arg_default", "pg_size_pretty", "getdatabaseencoding", "pg_notify", "pg_notification_queue_usage",
+    "has_tablespace_privilege", "pg_get_function_arg_default", "pg_size_pretty", "getdatabaseencoding", "pg_notify", "pg_notification_queue_usage", "pg_blocking_pids",
 ];
 
 pub(crate) const SET_RETURNING_FUNCTIONS: &[&str] = &[
@@ -182,6 +182,7 @@ fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<
                 (None, _) => Ok(Datum::Null),
             }
         }
+        "pg_blocking_pids" => Ok(super::views::blocking_pids(host, int_of(first) as i32)),
         "pg_notify" => super::listen::notify(host.scratch, &text_of(first), &text_of(args.get(1))).map(|()| Datum::text("")),
         "pg_notification_queue_usage" => {
             Ok(Datum::Float8(super::listen::queue_usage(host.instance)))

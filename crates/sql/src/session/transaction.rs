@@ -170,6 +170,13 @@ impl Session {
 
     /// A statement has failed: undo what must be undone now.
     pub fn abort_statement(&mut self, runtime: &dyn Runtime) -> Result<()> {
+        let undone = self.undo_statement(runtime);
+        // Others see that the transaction has failed, and the settings as they are again.
+        self.statement_ended(runtime);
+        undone
+    }
+
+    fn undo_statement(&mut self, runtime: &dyn Runtime) -> Result<()> {
         match self.block {
             Block::None | Block::Failed => Ok(()),
             Block::Implicit => self.rollback(runtime),

@@ -21,7 +21,11 @@ impl Session {
         }
         self.refuse_if_failed()?;
         let tag = match node {
-            Node::VariableSetStmt(s) => self.set_command(s, runtime, client)?,
+            Node::VariableSetStmt(s) => {
+                let tag = self.set_command(s, runtime, client)?;
+                self.publish_settings(runtime);
+                tag
+            }
             Node::VariableShowStmt(s) => self.show_command(s, client)?,
             Node::PrepareStmt(s) => self.prepare_command(s, statement, runtime)?,
             Node::ExecuteStmt(s) => return self.execute_command(s, runtime, client),
