@@ -223,8 +223,9 @@ impl WaitGraph {
     pub fn wait_for(&self, owner: u64, tag: LockTag, mode: LockMode, held: &mut dyn Iterator<Item = (u64, u16)>) -> Option<Vec<Waiting>> {
         let mut guard = crate::lock(&self.inner);
         let g = &mut *guard;
-        if !g.tags.contains_key(&tag) {
-            g.tags.insert(tag, Waited::default());
+        let known = g.tags.contains_key(&tag);
+        g.tags.entry(tag).or_default();
+        if !known {
             for (holder, bits) in held {
                 let modes = g.tags.get(&tag).and_then(|w| w.held.get(&holder)).copied().unwrap_or(0);
                 g.set_held(tag, holder, modes | bits);
