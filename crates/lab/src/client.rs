@@ -70,6 +70,17 @@ pub struct Client {
     pub status: u8,
     /// Notices and warnings since somebody took them.
     pub notices: Vec<ServerError>,
+    /// Notifications since somebody took them.
+    pub notifications: Vec<Notification>,
+}
+
+/// What NOTIFY sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notification {
+    /// The sender's process id.
+    pub sender: i32,
+    pub channel: String,
+    pub payload: String,
 }
 
 impl Client {
@@ -82,7 +93,7 @@ impl Client {
             stream.set_read_timeout(Some(Duration::from_secs(120)))?;
             Box::new(stream)
         };
-        let mut client = Client { stream: BufReader::new(stream), status: b'I', notices: Vec::new() };
+        let mut client = Client { stream: BufReader::new(stream), status: b'I', notices: Vec::new(), notifications: Vec::new() };
         client.start(&address.user, database)?;
         Ok(client)
     }
@@ -155,6 +166,7 @@ impl Client {
                     error = Some(reported);
                 }
                 b'N' => self.notices.push(reader.error()?),
+                b'A' => self.notifications.push(reader.notification()?),
                 b'G' => self.stream.get_mut().write_all(b"f\0\0\0\x09test\0")?,
                 b'Z' => {
                     self.status = reader.take(1)?[0];
@@ -166,6 +178,21 @@ impl Client {
                 b'R' if reader.int32()? != 0 => {
                     return Err(ClientError::Io(io::Error::other("the server asks for a password")));
                 }
+                _ => {}
+            }
+        }
+    }
+
+    /// Waits for a notification while no statement is under way.
+    pub fn notification(&mut self) -> Result<Notification, ClientError> {
+        loop {
+            if !self.notifications.is_empty() {
+                return Ok(self.notifications.remove(0));
+            }
+            let (kind, body) = self.message()?;
+            match kind {
+                b'A' => self.notifications.push(Fields(&body).notification()?),
+                b'E' => return Err(ClientError::Server(Fields(&body).error()?)),
                 _ => {}
             }
         }
@@ -241,6 +268,10 @@ impl<'a> Fields<'a> {
             });
         }
         Ok(row)
+    }
+
+    fn notification(&mut self) -> io::Result<Notification> {
+        Ok(Notification { sender: self.int32()?, channel: self.string()?, payload: self.string()? })
     }
 
     fn error(&mut self) -> io::Result<ServerError> {

@@ -97,6 +97,8 @@ pub struct Link {
     pub write_failed: Cell<bool>,
     /// Before the startup packet, messages have no type byte.
     pub started: Cell<bool>,
+    /// Counts against max_connections.
+    pub admitted: Cell<bool>,
 }
 
 impl Link {
@@ -149,7 +151,7 @@ pub struct Connection {
 
 impl Connection {
     pub fn new(socket: Socket, wake: Arc<ConnectionWake>, shared: Arc<Shared>, worker: usize) -> Connection {
-        let control = shared.register_session(wake.clone(), socket.peer());
+        let control = shared.register_session(wake.clone(), Arc::new(wake.attention()), socket.peer());
         Connection {
             socket,
             link: Rc::new(Link {
@@ -160,6 +162,7 @@ impl Connection {
                 end_of_input: Cell::new(false),
                 write_failed: Cell::new(false),
                 started: Cell::new(false),
+                admitted: Cell::new(false),
             }),
             wake,
             shared,
@@ -196,6 +199,9 @@ impl Connection {
         self.wake.take();
         self.control.terminate_requested.load(std::sync::atomic::Ordering::Acquire)
             || self.control.refuse_long_idleness(process_monotonic_nanos()).is_err()
+    }
+    pub fn is_notified(&self) -> bool {
+        self.control.is_notified()
     }
     /// When the worker is to look after this idle session, unless a timer for then (or earlier) runs already.
     pub fn idle_timer(&mut self) -> Option<u64> {
@@ -339,5 +345,8 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.shared.unregister_session(self.control.process_id);
+        if self.link.admitted.get() {
+            self.shared.dismiss();
+        }
     }
 }

@@ -5,11 +5,11 @@
 //!    messages are skipped up to Sync.
 //! 2. A panic ends the session, not the server.
 
-use crate::runtime::{CoroutineRuntime, Yielded};
+use crate::runtime::CoroutineRuntime;
 use crate::shared::Shared;
 use kilndb_base::park::Park;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
-use kilndb_sql::client::{Client, FieldInfo};
+use kilndb_sql::client::{Client, FieldInfo, WaitKind};
 use kilndb_sql::session::{BindRequest, Session, StartupOptions};
 use kilndb_wire::backend::FieldDescription;
 use kilndb_wire::{Frontend, Startup, frontend};
@@ -88,6 +88,9 @@ fn work(step: &mut Step, runtime: &CoroutineRuntime, shared: &Arc<Shared>) -> Re
             if runtime.link.end_of_input.get() || runtime.link.write_failed.get() {
                 return Err(silent_end());
             }
+            if let Phase::Ready(session) = &mut step.phase {
+                session.deliver_notifications(runtime, &mut WireClient { runtime })?;
+            }
             return runtime.control.refuse_long_idleness(kilndb_base::env::process_monotonic_nanos());
         }
         let message = std::mem::take(&mut step.message);
@@ -151,11 +154,11 @@ fn startup(packet: &[u8], runtime: &CoroutineRuntime, shared: &Arc<Shared>) -> R
     if minor > 2 || !unknown.is_empty() {
         runtime.link.output.borrow_mut().negotiate_protocol_version(2, &unknown);
     }
-    if shared.connected() > shared.instance.max_connections() {
-        return Err(Error::new(sqlstate::TOO_MANY_CONNECTIONS, "sorry, too many clients already"));
-    }
+    let left = shared.admit()?;
+    runtime.link.admitted.set(true);
     let options = StartupOptions::from_parameters(&parameters)?;
     let session = Session::connect(shared.instance.clone(), options, runtime)?;
+    session.refuse_reserved_place(left)?;
     let mut output = runtime.link.output.borrow_mut();
     output.authentication_ok();
     for (name, value) in session.reported_parameters() {
@@ -189,6 +192,7 @@ fn dispatch(session: &mut Session, skip_to_sync: &mut bool, message: &[u8], runt
     }
     if ready {
         *skip_to_sync = false;
+        session.deliver_notifications(runtime, &mut client)?;
         runtime.link.output.borrow_mut().ready_for_query(session.status());
     }
     Ok(())
@@ -290,6 +294,9 @@ impl Client for WireClient<'_> {
     fn parameter_status(&mut self, name: &str, value: &str) {
         self.output(|o| o.parameter_status(name, value));
     }
+    fn notification(&mut self, process_id: i32, channel: &str, payload: &str) {
+        self.output(|o| o.notification(process_id, channel, payload));
+    }
     fn copy_in_begin(&mut self, binary: bool, columns: usize) -> Result<()> {
         self.output(|o| o.copy_response(b'G', binary, columns));
         Ok(())
@@ -303,7 +310,7 @@ impl Client for WireClient<'_> {
                     return Err(Error::new(sqlstate::PROTOCOL_VIOLATION, "unexpected EOF on client connection with an open transaction")
                         .with_severity(Severity::Fatal));
                 }
-                self.runtime.suspend(Yielded::Input);
+                self.runtime.wait_for_client(WaitKind::ClientRead);
                 self.runtime.checkpoint()?;
             }
             match frontend::decode(&message)? {
@@ -339,7 +346,7 @@ impl Client for WireClient<'_> {
     }
     fn throttle(&mut self) -> Result<()> {
         while self.runtime.link.pending_output() > OUTPUT_LIMIT_BYTES {
-            self.runtime.suspend(Yielded::Output);
+            self.runtime.wait_for_client(WaitKind::ClientWrite);
             if self.runtime.link.write_failed.get() || self.runtime.link.end_of_input.get() {
                 return Err(silent_end().with_severity(Severity::Fatal));
             }

@@ -6,7 +6,7 @@ use corosensei::Yielder;
 use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::park::{Park, Wake, WakeHandle};
 use kilndb_base::{Error, Result, sqlstate};
-use kilndb_sql::client::{Runtime, SessionControl};
+use kilndb_sql::client::{Runtime, SessionControl, WaitKind};
 use kilndb_syntax::Script;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -35,6 +35,9 @@ impl ConnectionWake {
     pub fn new(inbox: Arc<Inbox>, token: usize, generation: u64) -> ConnectionWake {
         ConnectionWake { inbox, token, generation, woken: AtomicBool::new(false) }
     }
+    pub fn attention(&self) -> Attention {
+        Attention { inbox: self.inbox.clone(), token: self.token, generation: self.generation }
+    }
     pub fn take(&self) -> bool {
         self.woken.swap(false, Ordering::AcqRel)
     }
@@ -48,6 +51,19 @@ impl Wake for ConnectionWake {
         if !self.woken.swap(true, Ordering::AcqRel) {
             self.inbox.send(Mail::Wake { token: self.token, generation: self.generation });
         }
+    }
+}
+
+/// Makes the worker look at a session that is idle.
+pub struct Attention {
+    inbox: Arc<Inbox>,
+    token: usize,
+    generation: u64,
+}
+
+impl Wake for Attention {
+    fn wake(&self) {
+        self.inbox.send(Mail::Attention { token: self.token, generation: self.generation });
     }
 }
 
@@ -81,6 +97,13 @@ impl CoroutineRuntime {
         // used on that coroutine only (the type is not Send).
         unsafe { &*self.yielder }.suspend(why);
         self.slice_end_nanos.set(process_monotonic_nanos() + TIME_SLICE_NANOS);
+    }
+
+    /// Waits for the socket.
+    pub fn wait_for_client(&self, kind: WaitKind) {
+        self.control.set_waits_for(kind);
+        self.suspend(if kind == WaitKind::ClientRead { Yielded::Input } else { Yielded::Output });
+        self.control.set_waits_for(WaitKind::Nothing);
     }
 
     fn interrupts(&self) -> Result<()> {
@@ -118,9 +141,9 @@ impl Park for CoroutineRuntime {
         let ends = [&self.control.statement_deadline_nanos, &self.control.transaction_deadline_nanos];
         let ends = ends.iter().map(|end| end.load(Ordering::Relaxed)).filter(|end| *end != 0);
         let deadline_nanos = ends.chain(deadline_nanos.or(lock_deadline)).min();
-        self.control.waits_for_lock.store(for_lock, Ordering::Relaxed);
+        self.control.set_waits_for(if for_lock { WaitKind::Lock } else { WaitKind::Time });
         self.suspend(Yielded::Park { deadline_nanos });
-        self.control.waits_for_lock.store(false, Ordering::Relaxed);
+        self.control.set_waits_for(WaitKind::Nothing);
         self.wake.take();
         self.interrupts()?;
         if lock_deadline.is_some_and(|end| process_monotonic_nanos() >= end) {

@@ -1,7 +1,8 @@
 //! What all workers share: the database instance, the list of sessions, the stop flag.
 
-use crate::runtime::ConnectionWake;
+use crate::runtime::{Attention, ConnectionWake};
 use kilndb_base::env::Env;
+use kilndb_base::{Error, Result, sqlstate};
 use kilndb_sql::Instance;
 use kilndb_sql::client::{Activity, SessionControl};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -12,7 +13,8 @@ pub struct Shared {
     pub env: Arc<dyn Env>,
     stop: AtomicBool,
     next_process_id: AtomicI32,
-    connected: Mutex<usize>,
+    /// Sessions past their startup packet.
+    admitted: Mutex<usize>,
 }
 
 impl Shared {
@@ -22,7 +24,7 @@ impl Shared {
             env,
             stop: AtomicBool::new(false),
             next_process_id: AtomicI32::new(1000),
-            connected: Mutex::new(0),
+            admitted: Mutex::new(0),
         }
     }
     pub fn stop(&self) {
@@ -32,23 +34,30 @@ impl Shared {
         self.stop.load(Ordering::SeqCst)
     }
 
-    pub fn register_session(&self, wake: Arc<ConnectionWake>, client_addr: Option<String>) -> Arc<SessionControl> {
+    pub fn register_session(&self, wake: Arc<ConnectionWake>, attention: Arc<Attention>, client_addr: Option<String>) -> Arc<SessionControl> {
         let process_id = self.next_process_id.fetch_add(1, Ordering::Relaxed) & 0x7fff_ffff;
         let mut secret = vec![0; 32];
         self.env.random_bytes(&mut secret);
-        *self.connected.lock().unwrap_or_else(|e| e.into_inner()) += 1;
         let activity = Activity { client_addr, ..Activity::default() };
-        let control = Arc::new(SessionControl::new(process_id, secret, wake, activity));
+        let control = Arc::new(SessionControl::new(process_id, secret, wake, attention, activity));
         self.instance.sessions().add(control.clone());
         control
     }
 
     pub fn unregister_session(&self, process_id: i32) {
-        *self.connected.lock().unwrap_or_else(|e| e.into_inner()) -= 1;
         self.instance.sessions().remove(process_id);
     }
-    pub fn connected(&self) -> usize {
-        *self.connected.lock().unwrap_or_else(|e| e.into_inner())
+    /// Takes one of max_connections' places. Answers how many are left.
+    pub fn admit(&self) -> Result<usize> {
+        let mut admitted = self.admitted.lock().unwrap_or_else(|e| e.into_inner());
+        let Some(left) = self.instance.max_connections().checked_sub(*admitted + 1) else {
+            return Err(Error::new(sqlstate::TOO_MANY_CONNECTIONS, "sorry, too many clients already"));
+        };
+        *admitted += 1;
+        Ok(left)
+    }
+    pub fn dismiss(&self) {
+        *self.admitted.lock().unwrap_or_else(|e| e.into_inner()) -= 1;
     }
 
     /// A CancelRequest: the secret's first bytes must be what the session was told (4 bytes for protocol 3.0).

@@ -29,6 +29,8 @@ const READ_CHUNK_BYTES: usize = 64 * 1024;
 pub enum Mail {
     Connection(Socket),
     Wake { token: usize, generation: u64 },
+    /// For a session that is idle; the others look by themselves before they are.
+    Attention { token: usize, generation: u64 },
 }
 
 /// How other threads reach a worker.
@@ -208,6 +210,7 @@ impl Worker {
             match letter {
                 Mail::Connection(socket) => self.accept(socket),
                 Mail::Wake { token, generation } => self.wake(token, generation),
+                Mail::Attention { token, generation } => self.attend(token, generation),
             }
         }
     }
@@ -237,13 +240,24 @@ impl Worker {
                 c.state = ConnectionState::Queued;
                 self.woken.push_back(token);
             }
-            // An idle session is woken to be told of its termination, of a timeout or of notifications.
+            // An idle session is woken to be told of its termination or of a timeout.
             else if c.state == ConnectionState::Idle && c.wants_attention() {
                 c.state = ConnectionState::Queued;
                 self.ready.push_back(token);
             } else if let Some(deadline) = c.idle_timer() {
                 self.timers.push(Reverse((deadline, token, generation)));
             }
+        }
+    }
+
+    fn attend(&mut self, token: usize, generation: u64) {
+        if self.generations.get(token) == Some(&generation)
+            && let Some(Some(c)) = self.connections.get_mut(token)
+            && c.state == ConnectionState::Idle
+            && c.is_notified()
+        {
+            c.state = ConnectionState::Queued;
+            self.ready.push_back(token);
         }
     }
 

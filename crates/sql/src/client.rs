@@ -4,7 +4,7 @@ use kilndb_base::park::{Park, WakeHandle};
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_syntax::Script;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 /// A result column as RowDescription tells it.
 #[derive(Clone, Debug)]
@@ -30,6 +30,7 @@ pub trait Client {
     fn portal_suspended(&mut self);
     fn notice(&mut self, notice: &Error);
     fn parameter_status(&mut self, name: &str, value: &str);
+    fn notification(&mut self, process_id: i32, channel: &str, payload: &str);
     fn copy_in_begin(&mut self, binary: bool, columns: usize) -> Result<()>;
     /// Appends the next piece of COPY data; false at the end. A CopyFail is an error.
     fn copy_in_read(&mut self, data: &mut Vec<u8>) -> Result<bool>;
@@ -49,6 +50,16 @@ pub trait Runtime: Park {
     fn worker(&self) -> usize;
 }
 
+/// What a running statement waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WaitKind {
+    Nothing,
+    Lock,
+    Time,
+    ClientRead,
+    ClientWrite,
+}
+
 /// A session as others see and disturb it.
 pub struct SessionControl {
     pub process_id: i32,
@@ -63,8 +74,13 @@ pub struct SessionControl {
     pub transaction_deadline_nanos: AtomicU64,
     /// Monotonic nanoseconds at which the session has been idle for too long; 0 is never.
     pub idle_deadline_nanos: AtomicU64,
-    pub waits_for_lock: AtomicBool,
+    /// A [`WaitKind`].
+    waits_for: AtomicU8,
     pub wake: WakeHandle,
+    /// Makes an idle session look around; one that waits or runs is not disturbed.
+    pub attention: WakeHandle,
+    /// There may be notifications to be read.
+    notified: AtomicBool,
     pub activity: Mutex<Activity>,
 }
 
@@ -89,7 +105,7 @@ pub struct Activity {
 }
 
 impl SessionControl {
-    pub fn new(process_id: i32, secret: Vec<u8>, wake: WakeHandle, activity: Activity) -> SessionControl {
+    pub fn new(process_id: i32, secret: Vec<u8>, wake: WakeHandle, attention: WakeHandle, activity: Activity) -> SessionControl {
         SessionControl {
             process_id,
             secret,
@@ -99,8 +115,10 @@ impl SessionControl {
             lock_timeout_nanos: AtomicU64::new(0),
             transaction_deadline_nanos: AtomicU64::new(0),
             idle_deadline_nanos: AtomicU64::new(0),
-            waits_for_lock: AtomicBool::new(false),
+            waits_for: AtomicU8::new(WaitKind::Nothing as u8),
             wake,
+            attention,
+            notified: AtomicBool::new(false),
             activity: Mutex::new(activity),
         }
     }
@@ -136,6 +154,26 @@ impl SessionControl {
     pub fn request_cancel(&self) {
         self.cancel_requested.store(true, Ordering::Release);
         self.wake.wake();
+    }
+    pub fn set_waits_for(&self, kind: WaitKind) {
+        self.waits_for.store(kind as u8, Ordering::Relaxed);
+    }
+    pub fn waits_for(&self) -> WaitKind {
+        let kinds = [WaitKind::Lock, WaitKind::Time, WaitKind::ClientRead, WaitKind::ClientWrite];
+        let number = self.waits_for.load(Ordering::Relaxed);
+        kinds.into_iter().find(|k| *k as u8 == number).unwrap_or(WaitKind::Nothing)
+    }
+    /// Something was sent to a channel that the session listens to.
+    pub fn notify(&self) {
+        if !self.notified.swap(true, Ordering::AcqRel) {
+            self.attention.wake();
+        }
+    }
+    pub fn is_notified(&self) -> bool {
+        self.notified.load(Ordering::Acquire)
+    }
+    pub fn take_notified(&self) -> bool {
+        self.is_notified() && self.notified.swap(false, Ordering::AcqRel)
     }
     pub fn request_terminate(&self) {
         self.terminate_requested.store(true, Ordering::Release);

@@ -40,6 +40,7 @@ pub struct Instance {
     /// Shared system tables (and template1's, which serve where no database is at hand).
     template: CatalogStore,
     sessions: SessionRegistry,
+    pub notifications: crate::notify::Notifications,
     oids: Mutex<OidRange>,
     pub(crate) statements: crate::session::StatementCache,
     pub(crate) templates: crate::session::TemplateCache,
@@ -159,6 +160,7 @@ impl Instance {
             databases: Mutex::new(HashMap::new()),
             template,
             sessions: SessionRegistry::default(),
+            notifications: Default::default(),
             oids: Mutex::new(OidRange { next: 0, limit: 0 }),
             statements: Default::default(),
             templates: Default::default(),

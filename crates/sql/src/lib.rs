@@ -11,6 +11,7 @@ pub mod exec;
 pub mod explain;
 pub mod functions;
 pub mod instance;
+pub mod notify;
 pub mod plan;
 pub mod session;
 pub mod settings;

@@ -123,6 +123,14 @@ impl Engine {
         let cycle = self.core.waits.take_refused(owner);
         cycle.into_iter().map(|waiting| (waiting, self.core.xids.running(waiting.blocker))).collect()
     }
+    /// Whom a lock owner waits for.
+    pub fn blockers_of(&self, owner: u64) -> Vec<u64> {
+        self.core.waits.blockers_of(owner)
+    }
+    /// Does it wait for a row behind others?
+    pub fn waits_in_line(&self, owner: u64) -> bool {
+        self.core.waits.is_in_line(owner)
+    }
     pub fn locks_snapshot(&self) -> Vec<LockInfo> {
         self.core.locks.snapshot()
     }

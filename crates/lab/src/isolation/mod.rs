@@ -25,6 +25,8 @@
 //! after its name the order waits for its end. With `report`, a run is one line with the results of these steps.
 //! `only kilndb` on a line of its own keeps a spec from PostgreSQL, for what PostgreSQL leaves to chance.
 //!
+//! Notifications are told with the result of the session's next step.
+//!
 //! In results, process ids stand as the session's name, other numbers that differ from run to run as `#`.
 
 mod run;

@@ -1,7 +1,7 @@
 //! Runs the orders of a spec.
 
 use super::spec::{self, Spec};
-use crate::client::{Address, Answer, Client, ClientError, ServerError};
+use crate::client::{Address, Answer, Client, ClientError, Notification, ServerError};
 use std::collections::VecDeque;
 use std::fmt::Write;
 use std::path::Path;
@@ -82,6 +82,7 @@ struct Outcome {
     session: usize,
     result: Result<Vec<Answer>, ClientError>,
     notices: Vec<ServerError>,
+    notifications: Vec<Notification>,
 }
 
 fn text_of(e: ClientError) -> String {
@@ -184,7 +185,8 @@ fn serve(session: usize, mut client: Client, inbox: &Receiver<String>, outcomes:
     while let Ok(sql) = inbox.recv() {
         let result = client.query(&sql);
         let notices = std::mem::take(&mut client.notices);
-        if outcomes.send(Outcome { session, result, notices }).is_err() {
+        let notifications = std::mem::take(&mut client.notifications);
+        if outcomes.send(Outcome { session, result, notices, notifications }).is_err() {
             return;
         }
     }
@@ -299,6 +301,9 @@ impl Turns<'_> {
             }
             Err(ClientError::Io(_)) => lines.push("the connection is closed".into()),
         }
+        for n in &outcome.notifications {
+            lines.push(format!("    notified of {} by {}: {}", n.channel, self.value(Some(&n.sender.to_string())), self.value(Some(&shortened(&n.payload)))));
+        }
         lines.join("\n")
     }
 
@@ -328,5 +333,13 @@ impl Turns<'_> {
             }
         }
         words.join(" ")
+    }
+}
+
+/// A long text's beginning and length.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(60) {
+        Some((end, _)) => format!("{}… ({} bytes)", &text[..end], text.len()),
+        None => text.to_string(),
     }
 }

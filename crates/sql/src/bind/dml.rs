@@ -539,7 +539,7 @@ impl Binder<'_> {
                     return self.err(sqlstate::SYNTAX_ERROR, "number of columns does not match number of values", s.location);
                 }
                 let (ty, typmod) = visible[index];
-                let link = SubLink { kind: SubKind::Row, query: Box::new(query), left: Vec::new(), test: None, test_rel: 0, equality: false };
+                let link = SubLink { id: self.new_rel(), kind: SubKind::Row, query: Box::new(query), left: Vec::new(), test: None, test_rel: 0, equality: false };
                 let row = Expr::new(ExprKind::SubLink(Box::new(link)), oids::RECORD);
                 let kind = ExprKind::Field { arg: Box::new(row), index, name: String::new() };
                 Ok(Expr::new(kind, ty).with_typmod(typmod).at(s.location))

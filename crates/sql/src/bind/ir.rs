@@ -120,6 +120,8 @@ pub enum SubKind {
 
 #[derive(Clone, Debug)]
 pub struct SubLink {
+    /// The same in all copies of the expression; no relation has this number.
+    pub id: u32,
     pub kind: SubKind,
     pub query: Box<Query>,
     /// ANY/ALL/RowCompare: the left sides, and per column the comparison's function over

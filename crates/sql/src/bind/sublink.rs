@@ -32,6 +32,7 @@ impl Binder<'_> {
         };
         let make = |kind, query, ty, typmod| {
             let link = SubLink {
+                id: self.new_rel(),
                 kind,
                 query: Box::new(query),
                 left: Vec::new(),
@@ -118,6 +119,7 @@ impl Binder<'_> {
             self.row_compare(name, left, columns, loc)?
         };
         let link = SubLink {
+            id: self.new_rel(),
             kind,
             query: Box::new(query),
             left: Vec::new(),

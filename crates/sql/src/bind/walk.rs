@@ -172,6 +172,15 @@ impl Expr {
             _ => false,
         })
     }
+    /// May two rows get different values from it? Unlike in `is_volatile`, a subquery that depends on nothing outside is a
+    /// value: it runs once in a statement.
+    pub fn varies(&self) -> bool {
+        self.any(&|e| match &e.kind {
+            ExprKind::Func(f) => f.volatility == b'v',
+            ExprKind::SubLink(s) => s.query.is_volatile() && s.is_correlated(),
+            _ => false,
+        })
+    }
     pub fn has_sublink(&self) -> bool {
         self.any(&|e| matches!(e.kind, ExprKind::SubLink(_)))
     }
@@ -192,6 +201,15 @@ impl Expr {
             s.query.rewrite(f)?;
         }
         f(self)
+    }
+}
+
+impl SubLink {
+    /// Does the subquery use columns from outside?
+    pub fn is_correlated(&self) -> bool {
+        let mut outer = Vec::new();
+        self.query.outer_columns(&mut outer);
+        !outer.is_empty()
     }
 }
 

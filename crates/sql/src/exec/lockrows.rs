@@ -66,7 +66,7 @@ impl LockRowsState {
                     }
                 }
                 if keep && changed {
-                    keep = judge_again(recheck, &mut row, rt, cx)?;
+                    keep = judge_again(recheck, self.unary.buffer.row(i), &mut row, rt, cx)?;
                 }
                 if keep {
                     out.push(&row);
@@ -125,8 +125,14 @@ fn mode_of(strength: LockStrength) -> RowLockMode {
     }
 }
 
-/// Does a row of which a part has changed still belong to the result? What outer joins added goes where it no longer fits.
-pub fn judge_again(recheck: &Recheck, row: &mut [Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+/// Does a row of which a part has changed since it was `seen` still belong to the result? What outer joins added goes where it no
+/// longer fits.
+pub fn judge_again(recheck: &Recheck, seen: &[Datum], row: &mut [Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+    for (slots, condition) in &recheck.semi {
+        if slots.iter().any(|slot| !identical(seen.get(*slot), row.get(*slot))) && !condition.is_true(row, rt, cx)? {
+            return Ok(false);
+        }
+    }
     for (condition, slots) in &recheck.outer {
         if !condition.is_true(row, rt, cx)? {
             slots.iter().for_each(|slot| row[*slot] = Datum::Null);
@@ -136,6 +142,11 @@ pub fn judge_again(recheck: &Recheck, row: &mut [Datum], rt: &mut Runtime, cx: &
         Some(e) => e.is_true(row, rt, cx),
         None => Ok(true),
     }
+}
+
+/// The same value in the same form. What is equal and looks different may count as a change.
+fn identical(a: Option<&Datum>, b: Option<&Datum>) -> bool {
+    format!("{a:?}") == format!("{b:?}")
 }
 
 enum Locked {

@@ -370,12 +370,13 @@ impl ModifyState {
         if !there? {
             return Ok(false);
         }
+        let seen = row.to_vec();
         for (value, slot) in old.iter().zip(&m.old_columns) {
             if let Some(s) = slot {
                 row[*s] = value.clone();
             }
         }
-        super::lockrows::judge_again(&m.recheck, row, rt, cx)
+        super::lockrows::judge_again(&m.recheck, &seen, row, rt, cx)
     }
 
     fn delete(&mut self, m: &ModifyPlan, mut row: Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {

@@ -3,4 +3,4 @@
 mod structured;
 mod text;
 pub use structured::document;
-pub use text::{and_text, bare, expr_text, lines, name_columns, name_like};
+pub use text::{and_text, bare, expr_text, lines, name_columns, name_like, name_subplan, relation_name, scan_text};

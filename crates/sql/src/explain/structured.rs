@@ -25,6 +25,7 @@ fn number(value: f64, digits: usize) -> Value {
 }
 
 struct Builder<'a> {
+    plan: &'a Plan,
     options: &'a ExplainOptions,
     counters: Option<&'a [Counter]>,
 }
@@ -33,14 +34,14 @@ struct Builder<'a> {
 pub fn document(plan: &Plan, counters: Option<&[Counter]>, planning_ms: Option<f64>, execution_ms: Option<f64>) -> String {
     let default = ExplainOptions::default();
     let options = plan.explain.as_ref().unwrap_or(&default);
-    let builder = Builder { options, counters };
+    let builder = Builder { plan, options, counters };
     let mut root = builder.node(&plan.root, None);
     let mut first = Vec::new();
     for c in &plan.ctes {
         first.push(builder.named(&c.node, &format!("CTE {}", c.name)));
         first.extend(c.recursive.iter().map(|r| builder.named(r, &format!("CTE {}", c.name))));
     }
-    for (i, s) in plan.subplans.iter().enumerate() {
+    for (i, s) in plan.other_subplans() {
         first.push(builder.named(s, &format!("SubPlan {}", i + 1)));
     }
     if !first.is_empty() {
@@ -178,9 +179,15 @@ impl Builder<'_> {
     }
 
     fn node(&self, n: &Node, relationship: Option<&'static str>) -> Properties {
+        self.node_of_level(n, relationship, Vec::new())
+    }
+
+    /// `init`: the init plans of a projection above.
+    fn node_of_level(&self, n: &Node, relationship: Option<&'static str>, mut init: Vec<usize>) -> Properties {
+        init.extend(self.plan.init_plans.get(&n.id).into_iter().flatten());
         // Projections are shown by PostgreSQL as part of the node below.
         if let Op::Project { input, .. } = &n.op {
-            return self.node(input, relationship);
+            return self.node_of_level(input, relationship, init);
         }
         let (kind, before, after) = self.kind(n);
         let mut made: Properties = vec![("Node Type", text(kind))];
@@ -208,11 +215,9 @@ impl Builder<'_> {
         }
         let children = n.children();
         let member = matches!(n.op, Op::SetOp { op: SetOp::Union, .. });
-        let groups: Vec<Properties> = children
-            .iter()
-            .enumerate()
-            .map(|(i, c)| self.node(c, Some(if member { "Member" } else if i == 0 { "Outer" } else { "Inner" })))
-            .collect();
+        let mut groups: Vec<Properties> = init.iter().map(|i| self.named(&self.plan.subplans[*i], &format!("InitPlan {}", i + 1))).collect();
+        let position = |i| if member { "Member" } else if i == 0 { "Outer" } else { "Inner" };
+        groups.extend(children.iter().enumerate().map(|(i, c)| self.node(c, Some(position(i)))));
         if !groups.is_empty() {
             made.push(("Plans", Value::Groups(groups)));
         }

@@ -5,6 +5,7 @@ use crate::catalog::CatalogView;
 use crate::exec::{Counter, Report};
 use crate::plan::{Node, Op, Plan};
 use kilndb_types::{Datum, oids};
+use std::collections::HashMap;
 use std::fmt::Write;
 
 /// Conditions joined; one stays as it is.
@@ -46,10 +47,7 @@ pub fn expr_text(e: &Expr, catalog: &dyn CatalogView) -> String {
     match &e.kind {
         ExprKind::Const(d) => constant(d, e.ty, catalog),
         ExprKind::Param(n) => format!("${}", n + 1),
-        ExprKind::Column(c) => COLUMN_NAMES.with_borrow(|m| m.get(c).cloned()).unwrap_or_else(|| match c.att {
-            ATT_CTID => "ctid".into(),
-            a => format!("r{}.c{a}", c.rel),
-        }),
+        ExprKind::Column(c) => NAMES.with_borrow(|n| n.column(*c)),
         ExprKind::Func(f) => match (f.form, f.args.as_slice()) {
             (FuncForm::Operator, [l, r]) => format!("({} {} {})", sub(l), f.name, sub(r)),
             (FuncForm::Operator, [r]) => format!("({} {})", f.name, sub(r)),
@@ -69,58 +67,131 @@ pub fn expr_text(e: &Expr, catalog: &dyn CatalogView) -> String {
         },
         ExprKind::Coalesce(l) => format!("COALESCE({})", list(l)),
         ExprKind::MinMax { greatest, args } => format!("{}({})", if *greatest { "GREATEST" } else { "LEAST" }, list(args)),
+        ExprKind::Array { elements, element_type, multidim: false } if elements.iter().all(|x| x.as_const().is_some()) => {
+            let values = elements.iter().filter_map(|x| x.as_const().cloned()).collect();
+            constant(&crate::exec::arrays::from_list(*element_type, values), e.ty, catalog)
+        }
         ExprKind::Array { elements, .. } => format!("ARRAY[{}]", list(elements)),
         ExprKind::Row { fields, .. } => format!("ROW({})", list(fields)),
         ExprKind::Collate { arg, name } => format!("({} COLLATE \"{name}\")", sub(arg)),
-        ExprKind::SubLink(_) => "(SubPlan)".into(),
+        ExprKind::SubLink(s) => sublink_text(s, catalog),
         ExprKind::Case { .. } => "CASE".into(),
         ExprKind::Agg(a) => format!("{}({})", a.name, if a.star { "*".into() } else { list(&a.args) }),
         _ => "(…)".into(),
     }
 }
 
-thread_local! {
-    /// Names of the columns of the statement being planned for EXPLAIN.
-    static COLUMN_NAMES: std::cell::RefCell<std::collections::HashMap<ColId, String>> = Default::default();
+fn sublink_text(s: &SubLink, catalog: &dyn CatalogView) -> String {
+    let known = SUBPLAN_NAMES.with_borrow(|m| m.get(&s.id).cloned());
+    let name = known.unwrap_or_else(|| "SubPlan".into());
+    match s.kind {
+        _ if name.starts_with("InitPlan") => format!("({name}).col1"),
+        SubKind::Exists => format!("EXISTS({name})"),
+        SubKind::Array => format!("ARRAY({name})"),
+        SubKind::Any | SubKind::All => {
+            let columns = s.query.targets.iter().filter(|t| !t.junk).count();
+            NAMES.with_borrow_mut(|n| {
+                for i in 1..=columns {
+                    n.columns.insert(ColId { rel: s.test_rel, att: i as i16 }, (0, format!("({name}).col{i}")));
+                }
+            });
+            let test = s.test.as_ref().map_or_else(String::new, |t| expr_text(t, catalog));
+            format!("({} {test})", if s.kind == SubKind::Any { "ANY" } else { "ALL" })
+        }
+        _ => format!("({name})"),
+    }
 }
 
-/// Sets the names that [`expr_text`] shows columns by.
+thread_local! {
+    /// Names of subplans by `SubLink::id`.
+    static SUBPLAN_NAMES: std::cell::RefCell<HashMap<u32, String>> = Default::default();
+    /// Of the statement being planned for EXPLAIN.
+    static NAMES: std::cell::RefCell<Names> = Default::default();
+}
+
+#[derive(Default)]
+struct Names {
+    /// The relation (0: none) and the name.
+    columns: HashMap<ColId, (u32, String)>,
+    aliases: HashMap<u32, String>,
+    /// The relation that the node being shown reads.
+    scanned: Option<u32>,
+}
+
+impl Names {
+    fn column(&self, c: ColId) -> String {
+        let Some((rel, name)) = self.columns.get(&c) else { return format!("r{}.c{}", c.rel, c.att) };
+        let bare = self.aliases.len() < 2 || self.scanned == Some(*rel);
+        match self.aliases.get(rel) {
+            Some(alias) if !bare => format!("{alias}.{name}"),
+            _ => name.clone(),
+        }
+    }
+}
+
+/// Sets the names that [`expr_text`] shows columns and relations by.
 pub fn name_columns(q: &Query) {
-    COLUMN_NAMES.with_borrow_mut(|m| {
-        m.clear();
-        collect(q, m);
-    });
+    let mut names = Names::default();
+    collect(q, &mut names);
+    NAMES.set(names);
+    SUBPLAN_NAMES.with_borrow_mut(|m| m.clear());
+}
+
+/// The name of a relation of the statement, unlike those of all others.
+pub fn relation_name(rel: u32) -> Option<String> {
+    NAMES.with_borrow(|n| n.aliases.get(&rel).cloned())
+}
+
+/// As [`expr_text`], for a node that reads one relation: its columns are not qualified.
+pub fn scan_text(e: &Expr, rel: u32, catalog: &dyn CatalogView) -> String {
+    NAMES.with_borrow_mut(|n| n.scanned = Some(rel));
+    let text = expr_text(e, catalog);
+    NAMES.with_borrow_mut(|n| n.scanned = None);
+    text
+}
+
+/// The name of the subplan of the subquery with that `SubLink::id`.
+pub fn name_subplan(id: u32, name: String) {
+    SUBPLAN_NAMES.with_borrow_mut(|m| m.insert(id, name));
 }
 
 /// A column that the planner has made gets another's name.
 pub fn name_like(column: ColId, other: ColId) {
-    COLUMN_NAMES.with_borrow_mut(|m| {
-        if let Some(name) = m.get(&other).cloned() {
-            m.insert(column, name);
+    NAMES.with_borrow_mut(|n| {
+        if let Some(name) = n.columns.get(&other).cloned() {
+            n.columns.insert(column, name);
         }
     });
 }
 
-fn collect(q: &Query, m: &mut std::collections::HashMap<ColId, String>) {
-    let qualify = q.rels.len() > 1;
+fn collect(q: &Query, n: &mut Names) {
     for r in &q.rels {
-        for (i, c) in r.columns.iter().enumerate() {
-            let name = if qualify { format!("{}.{}", r.alias, c.name) } else { c.name.clone() };
-            m.insert(ColId { rel: r.id, att: i as i16 + 1 }, name);
+        let taken = |name: &String| n.aliases.values().any(|a| a == name);
+        let mut alias = r.alias.clone();
+        let mut number = 0;
+        while taken(&alias) {
+            number += 1;
+            alias = format!("{}_{number}", r.alias);
         }
+        for (i, c) in r.columns.iter().enumerate() {
+            n.columns.insert(ColId { rel: r.id, att: i as i16 + 1 }, (r.id, c.name.clone()));
+        }
+        n.columns.insert(ColId { rel: r.id, att: ATT_CTID }, (r.id, "ctid".into()));
+        n.aliases.insert(r.id, alias);
     }
-    q.for_subqueries(&mut |s| collect(s, m));
-    q.for_exprs(&mut |e| in_expr(e, m));
+    q.for_subqueries(&mut |s| collect(s, n));
+    q.for_exprs(&mut |e| in_expr(e, n));
 }
 
-fn in_expr(e: &Expr, m: &mut std::collections::HashMap<ColId, String>) {
+fn in_expr(e: &Expr, n: &mut Names) {
     if let ExprKind::SubLink(s) = &e.kind {
-        collect(&s.query, m);
+        collect(&s.query, n);
     }
-    e.for_children(&mut |c| in_expr(c, m));
+    e.for_children(&mut |c| in_expr(c, n));
 }
 
 struct Printer<'a> {
+    plan: &'a Plan,
     options: &'a ExplainOptions,
     counters: Option<&'a [Counter]>,
     out: Vec<String>,
@@ -130,18 +201,18 @@ struct Printer<'a> {
 pub fn lines(plan: &Plan, counters: Option<&[Counter]>, planning_ms: Option<f64>, execution_ms: Option<f64>) -> Vec<String> {
     let default = ExplainOptions::default();
     let options = plan.explain.as_ref().unwrap_or(&default);
-    let mut p = Printer { options, counters, out: Vec::new() };
-    p.node(&plan.root, 0);
+    let mut p = Printer { plan, options, counters, out: Vec::new() };
+    p.node(&plan.root, None);
     for c in &plan.ctes {
         p.out.push(format!("  CTE {}", c.name));
-        p.node(&c.node, 2);
+        p.node(&c.node, Some(4));
         if let Some(r) = &c.recursive {
-            p.node(r, 2);
+            p.node(r, Some(4));
         }
     }
-    for (i, s) in plan.subplans.iter().enumerate() {
+    for (i, s) in plan.other_subplans() {
         p.out.push(format!("  SubPlan {}", i + 1));
-        p.node(s, 2);
+        p.node(s, Some(4));
     }
     if options.summary {
         if let Some(ms) = planning_ms {
@@ -173,12 +244,19 @@ fn report_text(report: &Report) -> Option<String> {
 }
 
 impl Printer<'_> {
-    fn node(&mut self, n: &Node, depth: usize) {
+    /// `arrow`: the column of the arrow before it; the root has none.
+    fn node(&mut self, n: &Node, arrow: Option<usize>) {
+        self.node_of_level(n, arrow, Vec::new());
+    }
+
+    /// `init`: the init plans of a projection above.
+    fn node_of_level(&mut self, n: &Node, arrow: Option<usize>, mut init: Vec<usize>) {
+        init.extend(self.plan.init_plans.get(&n.id).into_iter().flatten());
         // Projections are shown by PostgreSQL as part of the node below.
         if let Op::Project { input, .. } = &n.op {
-            return self.node(input, depth);
+            return self.node_of_level(input, arrow, init);
         }
-        let mut line = if depth == 0 { String::new() } else { format!("{}->  ", " ".repeat(depth * 6 - 4)) };
+        let mut line = arrow.map_or_else(String::new, |column| format!("{}->  ", " ".repeat(column)));
         line.push_str(&n.label);
         if self.options.costs {
             let width = n.width * 8;
@@ -199,15 +277,20 @@ impl Printer<'_> {
             }
         }
         self.out.push(line);
-        let indent = " ".repeat(depth * 6 + 2);
+        let below = arrow.map_or(2, |column| column + 6);
+        let indent = " ".repeat(below);
         for i in &n.info {
             self.out.push(format!("{indent}{i}"));
         }
         if let Some(line) = self.counters.and_then(|c| c.get(n.id)).and_then(|c| report_text(&c.report)) {
             self.out.push(format!("{indent}{line}"));
         }
+        for i in init {
+            self.out.push(format!("{indent}InitPlan {}", i + 1));
+            self.node(&self.plan.subplans[i], Some(below + 2));
+        }
         for c in n.children() {
-            self.node(c, depth + 1);
+            self.node(c, Some(below));
         }
     }
 }

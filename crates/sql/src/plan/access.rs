@@ -43,7 +43,7 @@ fn comparable(key: Oid, value: Oid) -> bool {
 fn foreign(e: &Expr, rel: u32) -> bool {
     let mut used = Vec::new();
     e.columns(&mut used);
-    !used.iter().any(|c| c.rel == rel) && !e.is_volatile()
+    !used.iter().any(|c| c.rel == rel) && !e.varies()
 }
 
 /// (value, btree strategy, value is an array) if `p` compares the key with something else.
@@ -70,7 +70,7 @@ pub fn comparison(planner: &Planner<'_>, rel: u32, key: &IndexKey, expression: O
         }
         ExprKind::ScalarArray { func, any: true } if &*func.name == "=" => {
             let [l, r] = func.args.as_slice() else { return Ok(None) };
-            if !is_key(l, rel, key, expression) || !foreign(r, rel) || r.has_sublink() {
+            if !is_key(l, rel, key, expression) || !foreign(r, rel) {
                 return Ok(None);
             }
             if !comparable(key_type, planner.element_type(r.ty)) {
@@ -82,23 +82,33 @@ pub fn comparison(planner: &Planner<'_>, rel: u32, key: &IndexKey, expression: O
     }
 }
 
-/// `ctid = x`.
-pub fn tid_condition(rel: u32, preds: &[Expr]) -> Option<Vec<Expr>> {
-    for p in preds {
-        let (ExprKind::Func(f) | ExprKind::ScalarArray { func: f, any: true }) = &p.kind else { continue };
-        if &*f.name != "=" {
-            continue;
-        }
-        let [l, r] = f.args.as_slice() else { continue };
-        let is_ctid = |e: &Expr| matches!(&e.kind, ExprKind::Column(c) if c.rel == rel && c.att == ATT_CTID);
-        if is_ctid(l) && foreign(r, rel) {
-            return Some(vec![r.clone()]);
-        }
-        if is_ctid(r) && foreign(l, rel) {
-            return Some(vec![l.clone()]);
-        }
+/// Values of `ctid = x` and `ctid = ANY (x)`, and the position of the condition that they are of: one of `preds`, which needs no
+/// further check then.
+pub fn tid_condition(rel: u32, preds: &[Expr]) -> Option<(Vec<Expr>, usize)> {
+    let exact = preds.iter().enumerate().find_map(|(i, p)| Some((vec![tid_value(rel, p)?], i)));
+    exact.or_else(|| preds.iter().enumerate().find_map(|(i, p)| Some((tid_alternatives(rel, p)?, i))))
+}
+
+fn tid_value(rel: u32, p: &Expr) -> Option<Expr> {
+    let is_ctid = |e: &Expr| matches!(&e.kind, ExprKind::Column(c) if c.rel == rel && c.att == ATT_CTID);
+    let (ExprKind::Func(f) | ExprKind::ScalarArray { func: f, any: true }) = &p.kind else { return None };
+    let [l, r] = f.args.as_slice() else { return None };
+    let array = matches!(p.kind, ExprKind::ScalarArray { .. });
+    if &*f.name != "=" {
+        None
+    } else if is_ctid(l) && foreign(r, rel) && (array || r.ty == oids::TID) {
+        Some(r.clone())
+    } else if !array && is_ctid(r) && foreign(l, rel) && l.ty == oids::TID {
+        Some(l.clone())
+    } else {
+        None
     }
-    None
+}
+
+/// `ctid = x OR ctid = y`.
+fn tid_alternatives(rel: u32, p: &Expr) -> Option<Vec<Expr>> {
+    let ExprKind::Or(list) = &p.kind else { return None };
+    list.iter().map(|e| tid_value(rel, e)).collect()
 }
 
 /// Does the index give `wanted` order? Some(true): when read backward.

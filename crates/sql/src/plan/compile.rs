@@ -325,11 +325,7 @@ impl Planner<'_> {
         s.query.outer_columns(&mut outer);
         outer.sort();
         outer.dedup();
-        let limit_one = matches!(s.kind, SubKind::Exists);
-        let planned = self.plan_query(&s.query, s.test_rel.max(1))?;
-        let _ = limit_one;
-        let width = planned.node.width;
-        let index = self.add_subplan(planned.node);
+        let (index, width) = self.plan_sublink(s, outer.is_empty())?;
         let mut set = Vec::new();
         let mut depends = Vec::new();
         for c in &outer {
@@ -358,9 +354,12 @@ impl Planner<'_> {
             test = Some(self.compile(t, layout)?);
             if s.kind == SubKind::Any && depends.is_empty() && s.equality {
                 hash = self.hashable_test(t, s.test_rel, layout)?;
+                if self.explain && hash.is_some() {
+                    crate::explain::name_subplan(s.id, format!("hashed SubPlan {}", index + 1));
+                }
             }
         }
-        Ok(CExpr::SubPlan(Box::new(SubPlanUse { index, kind, set, cacheable: depends.is_empty() && !s.query.is_volatile(), test, test_params, hash })))
+        Ok(CExpr::SubPlan(Box::new(SubPlanUse { index, kind, set, cacheable: depends.is_empty(), test, test_params, hash })))
     }
 
     /// `a = col1 AND b = col2 …` as keys: (left side, subquery column, type).

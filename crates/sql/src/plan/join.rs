@@ -94,12 +94,12 @@ impl Planner<'_> {
         let mut constant: Vec<Expr> = Vec::new();
         for p in preds {
             let used = used_rels(&p, &level);
-            if used.is_empty() && !p.is_volatile() && items.len() > 1 {
+            if used.is_empty() && !p.varies() && items.len() > 1 {
                 constant.push(p);
                 continue;
             }
             match items.iter().position(|i| within(&used, &i.rels)) {
-                Some(i) if !p.is_volatile() || items.len() == 1 => own[i].push(p),
+                Some(i) if !p.varies() || items.len() == 1 => own[i].push(p),
                 _ => joins.push(Some(p)),
             }
         }
@@ -399,6 +399,10 @@ impl Planner<'_> {
                 conds.push(format!("({} = {})", self.show(l), self.show(r)));
             }
         }
+        let on = match Expr::and_all(residual.clone()) {
+            Some(e) => Some(self.compile(&e, &layout)?),
+            None => None,
+        };
         let mut info = Vec::new();
         if self.explain {
             info.push(format!("Hash Cond: {}", crate::explain::and_text(&conds)));
@@ -407,10 +411,6 @@ impl Planner<'_> {
                 info.push(format!("Join Filter: {}", crate::explain::and_text(&text)));
             }
         }
-        let on = match Expr::and_all(residual) {
-            Some(e) => Some(self.compile(&e, &layout)?),
-            None => None,
-        };
         let label = match kind {
             JoinKind::Inner => "Hash Join",
             JoinKind::Left => "Hash Left Join",
@@ -439,15 +439,15 @@ impl Planner<'_> {
     ) -> Result<FromPlan> {
         let layout = outer.layout.join(&inner.planned.layout);
         let params = self.loop_params(uses, &outer.layout);
+        let condition = match Expr::and_all(on.to_vec()) {
+            Some(e) => Some(self.compile(&e, &layout)?),
+            None => None,
+        };
         let mut info = Vec::new();
         if self.explain && !on.is_empty() {
             let text: Vec<String> = on.iter().map(|e| self.show(e)).collect();
             info.push(format!("Join Filter: {}", crate::explain::and_text(&text)));
         }
-        let on = match Expr::and_all(on.to_vec()) {
-            Some(e) => Some(self.compile(&e, &layout)?),
-            None => None,
-        };
         let label = match kind {
             JoinKind::Inner => "Nested Loop",
             JoinKind::Left => "Nested Loop Left Join",
@@ -458,7 +458,7 @@ impl Planner<'_> {
         };
         let width = layout.0.len();
         let materialize = materialize && params.is_empty();
-        let op = Op::NestLoop { outer: outer.node, inner: inner.planned.node, kind, on, params, materialize };
+        let op = Op::NestLoop { outer: outer.node, inner: inner.planned.node, kind, on: condition, params, materialize };
         let node = self.node_with(op, width, rows, cost, label, info);
         Ok(FromPlan { planned: Planned { node, layout }, rows, cost, sorted: false })
     }
@@ -490,7 +490,7 @@ impl Planner<'_> {
         let (mut push_left, mut push_right, mut rest, mut on_rest) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for p in above {
             let used = used_rels(&p, &level);
-            if kind == JoinKind::Left && within(&used, &left_rels) && !p.is_volatile() { push_left.push(p) } else { rest.push(p) }
+            if kind == JoinKind::Left && within(&used, &left_rels) && !p.varies() { push_left.push(p) } else { rest.push(p) }
         }
         for p in on_list {
             let used = used_rels(&p, &level);
@@ -526,7 +526,7 @@ impl Planner<'_> {
                 let all = [push_right, on_rest.clone()].concat();
                 let probe = right_item(all)?;
                 let cost = outer.cost + outer.rows * (probe.cost + 0.05);
-                if matches!(probe.planned.node.op, Op::IndexScan { .. }) {
+                if matches!(probe.planned.node.op, Op::IndexScan { .. } | Op::TidScan { .. }) {
                     best = Some((cost, probe));
                 }
             }

@@ -45,7 +45,7 @@ impl Planner<'_> {
         for a in &aggs {
             let Some((arg, max)) = min_or_max(a) else { return Ok(None) };
             match self.first_in_index(q, rel, table, arg, max)? {
-                Some(query) => links.push(Expr { kind: scalar(query), ..a.clone() }),
+                Some(query) => links.push(Expr { kind: scalar(query, self.new_rel()), ..a.clone() }),
                 None => return Ok(None),
             }
         }
@@ -132,8 +132,9 @@ fn collect_aggs(e: &Expr, out: &mut Vec<Expr>) {
     e.for_children(&mut |c| collect_aggs(c, out));
 }
 
-fn scalar(query: Query) -> ExprKind {
+fn scalar(query: Query, id: u32) -> ExprKind {
     ExprKind::SubLink(Box::new(SubLink {
+        id,
         kind: SubKind::Scalar,
         query: Box::new(query),
         left: Vec::new(),

@@ -36,6 +36,13 @@ pub struct Planner<'a> {
     pub engine: &'a Arc<Engine>,
     exec_params: RefCell<HashMap<ColId, usize>>,
     subplans: RefCell<Vec<Arc<Node>>>,
+    /// Subqueries that depend on nothing outside, by `SubLink::id`: number and width of the subplan.
+    init_plans: RefCell<HashMap<u32, (usize, usize)>>,
+    /// Those that the query levels being planned use, the innermost level last.
+    level_init_plans: RefCell<Vec<Vec<usize>>>,
+    node_init_plans: RefCell<HashMap<usize, Vec<usize>>>,
+    /// Subplans that only conditions judged again use: EXPLAIN does not show them.
+    hidden_subplans: RefCell<HashSet<usize>>,
     ctes: RefCell<Vec<CtePlan>>,
     cte_numbers: RefCell<HashMap<u32, usize>>,
     run_always: RefCell<Vec<usize>>,
@@ -138,6 +145,10 @@ pub fn plan_with(bound: BoundStatement, param_types: Vec<Oid>, catalog: &dyn Cat
         engine,
         exec_params: Default::default(),
         subplans: Default::default(),
+        init_plans: Default::default(),
+        level_init_plans: Default::default(),
+        node_init_plans: Default::default(),
+        hidden_subplans: Default::default(),
         ctes: Default::default(),
         cte_numbers: Default::default(),
         run_always: Default::default(),
@@ -182,6 +193,8 @@ pub fn plan_with(bound: BoundStatement, param_types: Vec<Oid>, catalog: &dyn Cat
         command: tag.name(),
         root: root.node,
         subplans: planner.subplans.into_inner(),
+        init_plans: planner.node_init_plans.into_inner(),
+        hidden_subplans: planner.hidden_subplans.into_inner(),
         ctes: planner.ctes.into_inner(),
         exec_params: planner.exec_params.into_inner().len(),
         once: planner.once_count.get(),
@@ -297,6 +310,10 @@ impl Planner<'_> {
                 })
             })
             .collect()
+    }
+    /// As a node that reads relation `rel` shows it.
+    pub fn show_scan(&self, rel: u32, e: &Expr) -> String {
+        if self.explain { crate::explain::scan_text(e, rel, self.catalog) } else { String::new() }
     }
     pub fn show(&self, e: &Expr) -> String {
         if self.explain { crate::explain::expr_text(e, self.catalog) } else { String::new() }

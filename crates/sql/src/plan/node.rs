@@ -5,6 +5,7 @@ use crate::catalog::{ForeignKey, Index, Table};
 use crate::exec::expr::CExpr;
 use kilndb_base::{Oid, RelationId};
 use kilndb_storage::{LockMode, Relation};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 #[derive(Clone, Debug)]
@@ -43,6 +44,10 @@ pub struct Plan {
     pub root: Arc<Node>,
     /// By the number that `CExpr::SubPlan` refers to.
     pub subplans: Vec<Arc<Node>>,
+    /// By node id: which of `subplans` run once for the query level that the node is the top of.
+    pub init_plans: HashMap<usize, Vec<usize>>,
+    /// Those that EXPLAIN does not show.
+    pub hidden_subplans: HashSet<usize>,
     pub ctes: Vec<CtePlan>,
     pub exec_params: usize,
     pub once: usize,
@@ -285,6 +290,9 @@ pub struct IndexPlan {
 pub struct Recheck {
     /// Conditions of outer joins, inner ones first, and the slots that become null where they are not true.
     pub outer: Vec<(CExpr, Vec<usize>)>,
+    /// Conditions with a subquery that are joins with its rows, and the slots they use: the row stays joined with what it was
+    /// joined with unless one of those has changed.
+    pub semi: Vec<(Vec<usize>, CExpr)>,
     /// All other conditions.
     pub filter: Option<CExpr>,
 }
@@ -347,6 +355,14 @@ pub struct ModifyPlan {
     pub changed: Vec<bool>,
     /// A key column of some unique index that may be referenced changes.
     pub key_update: bool,
+}
+
+impl Plan {
+    /// Subplans that EXPLAIN shows after the plan: numbers and nodes.
+    pub fn other_subplans(&self) -> impl Iterator<Item = (usize, &Arc<Node>)> {
+        let shown = |i: usize| !self.hidden_subplans.contains(&i) && !self.init_plans.values().flatten().any(|n| *n == i);
+        self.subplans.iter().enumerate().filter(move |(i, _)| shown(*i))
+    }
 }
 
 impl Node {

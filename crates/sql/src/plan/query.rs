@@ -8,6 +8,44 @@ use kilndb_types::functions;
 impl Planner<'_> {
     /// Result columns are `(out_rel, 1…)`.
     pub fn plan_query(&self, q: &Query, out_rel: u32) -> Result<Planned> {
+        self.level_init_plans.borrow_mut().push(Vec::new());
+        let planned = self.plan_level(q, out_rel);
+        let used = self.level_init_plans.borrow_mut().pop().unwrap_or_default();
+        let planned = planned?;
+        if !used.is_empty() {
+            self.node_init_plans.borrow_mut().entry(planned.node.id).or_default().extend(used);
+        }
+        Ok(planned)
+    }
+
+    /// The subplan of a subquery in an expression. All copies of one that depends on nothing outside share it, and so its result.
+    pub fn plan_sublink(&self, s: &SubLink, independent: bool) -> Result<(usize, usize)> {
+        let known = self.init_plans.borrow().get(&s.id).copied();
+        let made = match known {
+            Some(made) => made,
+            None => {
+                let planned = self.plan_query(&s.query, s.test_rel.max(1))?;
+                let width = planned.node.width;
+                (self.add_subplan(planned.node), width)
+            }
+        };
+        let once = independent && !matches!(s.kind, SubKind::Any | SubKind::All);
+        if independent {
+            self.init_plans.borrow_mut().insert(s.id, made);
+        }
+        if once && let Some(level) = self.level_init_plans.borrow_mut().last_mut()
+            && !level.contains(&made.0)
+        {
+            level.push(made.0);
+        }
+        if self.explain {
+            let kind = if once { "InitPlan" } else { "SubPlan" };
+            crate::explain::name_subplan(s.id, format!("{kind} {}", made.0 + 1));
+        }
+        Ok(made)
+    }
+
+    fn plan_level(&self, q: &Query, out_rel: u32) -> Result<Planned> {
         for c in &q.ctes {
             self.plan_cte(c)?;
         }
@@ -309,6 +347,15 @@ impl Planner<'_> {
         }
         q.from.iter().for_each(|t| join_conditions(t, &mut all, &mut joins));
         let mut recheck = Recheck::default();
+        let first = self.subplans.borrow().len();
+        let level: Vec<u32> = q.rels.iter().map(|r| r.id).collect();
+        let (semi, all): (Vec<Expr>, Vec<Expr>) = all.into_iter().partition(|e| super::semijoin::semi_of(e.clone(), &level).is_ok());
+        for e in semi {
+            let mut used = Vec::new();
+            e.columns(&mut used);
+            let slots = used.iter().filter_map(|c| layout.find(*c)).collect();
+            recheck.semi.push((slots, self.compile(&e, layout)?));
+        }
         for (conditions, rels) in joins {
             let slots = layout.0.iter().enumerate().filter(|(_, c)| rels.contains(&c.rel)).map(|(slot, _)| slot).collect();
             if let Some(e) = Expr::and_all(conditions) {
@@ -318,6 +365,7 @@ impl Planner<'_> {
         if let Some(e) = Expr::and_all(all) {
             recheck.filter = Some(self.compile(&e, layout)?);
         }
+        self.hidden_subplans.borrow_mut().extend(first..self.subplans.borrow().len());
         Ok(recheck)
     }
 

@@ -74,7 +74,9 @@ impl Planner<'_> {
     }
 
     fn scan_name(&self, rel: &Rel, table: &Table) -> String {
-        if rel.alias == table.name { table.name.clone() } else { format!("{} {}", table.name, rel.alias) }
+        let known = if self.explain { crate::explain::relation_name(rel.id) } else { None };
+        let alias = known.unwrap_or_else(|| rel.alias.clone());
+        if alias == table.name { table.name.clone() } else { format!("{} {alias}", table.name) }
     }
 
     /// The cheapest way to the rows of `rel` that satisfy `preds`. Columns of other relations in them are parameters.
@@ -88,8 +90,8 @@ impl Planner<'_> {
         let total = table_rows(table, pages);
         let all_selectivity: f64 = preds.iter().map(selectivity).product();
         let out_rows = (total * all_selectivity).max(1.0);
-        if let Some(tids) = access::tid_condition(rel.id, preds) {
-            return self.tid_scan(rel, scan, layout, tids, preds);
+        if let Some((tids, used)) = access::tid_condition(rel.id, preds) {
+            return self.tid_scan(rel, scan, layout, &tids, used, preds);
         }
         let seq_cost = pages + total * 0.0125;
         let sort_cost = if wanted.is_empty() { 0.0 } else { out_rows * (out_rows.max(2.0)).log2() * 0.01 };
@@ -142,22 +144,20 @@ impl Planner<'_> {
         }
     }
 
-    fn filter_of(&self, preds: &[&Expr], layout: &Layout) -> Result<(Option<CExpr>, Vec<String>)> {
+    fn filter_of(&self, rel: &Rel, preds: &[&Expr], layout: &Layout) -> Result<(Option<CExpr>, Vec<String>)> {
         let list: Vec<Expr> = preds.iter().map(|e| (*e).clone()).collect();
-        let info = if self.explain && !list.is_empty() {
-            let text: Vec<String> = list.iter().map(|e| self.show(e)).collect();
-            vec![format!("Filter: {}", crate::explain::and_text(&text))]
-        } else {
-            Vec::new()
-        };
-        match Expr::and_all(list) {
-            None => Ok((None, info)),
-            Some(e) => Ok((Some(self.compile(&e, layout)?), info)),
+        let Some(e) = Expr::and_all(list.clone()) else { return Ok((None, Vec::new())) };
+        let filter = self.compile(&e, layout)?;
+        let mut info = Vec::new();
+        if self.explain {
+            let text: Vec<String> = list.iter().map(|e| self.show_scan(rel.id, e)).collect();
+            info.push(format!("Filter: {}", crate::explain::and_text(&text)));
         }
+        Ok((Some(filter), info))
     }
 
     fn seq_scan(&self, rel: &Rel, mut scan: Scan, layout: Layout, preds: &[Expr], rows: f64, cost: f64) -> Result<ScanChoice> {
-        let (filter, info) = self.filter_of(&preds.iter().collect::<Vec<_>>(), &layout)?;
+        let (filter, info) = self.filter_of(rel, &preds.iter().collect::<Vec<_>>(), &layout)?;
         scan.filter = filter;
         let label = format!("Seq Scan on {}", self.scan_name(rel, &scan.table));
         let width = layout.0.len();
@@ -166,14 +166,21 @@ impl Planner<'_> {
         Ok(ScanChoice { planned: Planned { node, layout }, sorted: false, rows, cost, parameterized })
     }
 
-    fn tid_scan(&self, rel: &Rel, mut scan: Scan, layout: Layout, tids: Vec<Expr>, preds: &[Expr]) -> Result<ScanChoice> {
-        let (filter, info) = self.filter_of(&preds.iter().collect::<Vec<_>>(), &layout)?;
+    fn tid_scan(&self, rel: &Rel, mut scan: Scan, layout: Layout, tids: &[Expr], used: usize, preds: &[Expr]) -> Result<ScanChoice> {
+        let values = tids.iter().map(|e| self.compile(e, &Layout::default())).collect::<Result<Vec<_>>>()?;
+        let rest: Vec<&Expr> = preds.iter().enumerate().filter(|(i, _)| *i != used).map(|(_, e)| e).collect();
+        let (filter, mut info) = self.filter_of(rel, &rest, &layout)?;
         scan.filter = filter;
-        let tids = tids.iter().map(|e| self.compile(e, &Layout::default())).collect::<Result<Vec<_>>>()?;
+        let several = |e: &Expr| e.ty != kilndb_types::oids::TID;
+        let count: f64 = tids.iter().map(|e| if several(e) { 10.0 } else { 1.0 }).sum();
+        if self.explain {
+            info.insert(0, format!("TID Cond: {}", self.show_scan(rel.id, &preds[used])));
+        }
         let label = format!("Tid Scan on {}", self.scan_name(rel, &scan.table));
         let width = layout.0.len();
-        let node = self.node_with(Op::TidScan { scan, tids }, width, 1.0, 1.0, label, info);
-        Ok(ScanChoice { planned: Planned { node, layout }, sorted: false, rows: 1.0, cost: 1.0, parameterized: uses_others(preds, rel.id) })
+        let node = self.node_with(Op::TidScan { scan, tids: values }, width, count, count, label, info);
+        let parameterized = uses_others(preds, rel.id);
+        Ok(ScanChoice { planned: Planned { node, layout }, sorted: false, rows: count, cost: count, parameterized })
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -191,12 +198,8 @@ impl Planner<'_> {
         cost: f64,
     ) -> Result<ScanChoice> {
         let rest: Vec<&Expr> = preds.iter().enumerate().filter(|(i, _)| !m.used.contains(i)).map(|(_, e)| e).collect();
-        let (filter, mut info) = self.filter_of(&rest, &layout)?;
+        let (filter, mut info) = self.filter_of(rel, &rest, &layout)?;
         scan.filter = filter;
-        if self.explain && !m.used.is_empty() {
-            let text: Vec<String> = m.used.iter().map(|i| self.show(&preds[*i])).collect();
-            info.insert(0, format!("Index Cond: {}", crate::explain::and_text(&text)));
-        }
         let empty = Layout::default();
         let one = |e: &Expr| self.compile(e, &empty);
         let equal = m.equal.iter().map(one).collect::<Result<Vec<_>>>()?;
@@ -229,6 +232,10 @@ impl Planner<'_> {
             not_null: m.not_null,
             backward,
         };
+        if self.explain && !m.used.is_empty() {
+            let text: Vec<String> = m.used.iter().map(|i| self.show_scan(rel.id, &preds[*i])).collect();
+            info.insert(0, format!("Index Cond: {}", crate::explain::and_text(&text)));
+        }
         let parameterized = uses_others(preds, rel.id);
         let direction = if backward { " Backward" } else { "" };
         let label = format!("Index Scan{direction} using {} on {}", index.name, self.scan_name(rel, &scan.table));

@@ -20,6 +20,10 @@ pub struct Semi {
 
 /// Nothing but joins and conditions decides which rows there are.
 pub fn only_joins(q: &Query) -> bool {
+    only_conditions(q) && !q.from.is_empty()
+}
+
+fn only_conditions(q: &Query) -> bool {
     matches!(q.body, Body::Select)
         && q.ctes.is_empty()
         && !q.has_aggs
@@ -31,13 +35,12 @@ pub fn only_joins(q: &Query) -> bool {
         && q.limit.is_none()
         && q.offset.is_none()
         && q.locks.is_empty()
-        && !q.from.is_empty()
         && !matches!(q.distinct, Distinct::On(_))
 }
 
 /// EXISTS needs no columns and no order.
 pub fn forget_columns(q: &mut Query) {
-    if only_joins(q) {
+    if only_conditions(q) {
         let one = Expr::new(ExprKind::Const(kilndb_types::Datum::Int4(1)), kilndb_types::oids::INT4);
         q.targets = vec![Target { expr: one, name: "?column?".into(), junk: false, table_oid: 0, attnum: 0 }];
         q.order_by.clear();

@@ -37,12 +37,13 @@ pub(crate) const SESSION_FUNCTIONS: &[&str] = &[
     "pg_advisory_xact_lock", "pg_advisory_xact_lock_shared", "pg_try_advisory_xact_lock", "pg_try_advisory_xact_lock_shared",
     "pg_advisory_lock", "pg_advisory_lock_shared", "pg_try_advisory_lock", "pg_try_advisory_lock_shared",
     "pg_advisory_unlock", "pg_advisory_unlock_shared", "pg_advisory_unlock_all",
-    "has_tablespace_privilege", "pg_get_function_arg_default", "pg_size_pretty", "getdatabaseencoding",
+    "has_tablespace_privilege", "pg_get_function_arg_default", "pg_size_pretty", "getdatabaseencoding", "pg_notify", "pg_notification_queue_usage", "pg_blocking_pids",
 ];
 
 pub(crate) const SET_RETURNING_FUNCTIONS: &[&str] = &[
     "pg_show_all_settings", "pg_stat_get_activity", "pg_lock_status", "pg_prepared_statement", "pg_cursor", "pg_partition_tree",
     "pg_partition_ancestors", "pg_get_keywords", "pg_timezone_names", "pg_available_extensions", "aclexplode", "pg_options_to_table", "pg_sequence_parameters",
+    "pg_listening_channels",
 ];
 
 impl SessionHost for StatementHost<'_> {
@@ -180,6 +181,11 @@ fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<
                 (Some(_), _) => Ok(activity.client_port.map_or(Datum::Null, Datum::Int4)),
                 (None, _) => Ok(Datum::Null),
             }
+        }
+        "pg_blocking_pids" => Ok(super::views::blocking_pids(host, int_of(first) as i32)),
+        "pg_notify" => super::listen::notify(host.scratch, &text_of(first), &text_of(args.get(1))).map(|()| Datum::text("")),
+        "pg_notification_queue_usage" => {
+            Ok(Datum::Float8(super::listen::queue_usage(host.instance)))
         }
         n if n.starts_with("pg_advisory") || n.starts_with("pg_try_advisory") => super::advisory::call(host, n, args, env),
         n if n.starts_with("has_") || n == "pg_has_role" => privilege(host, n, args),

@@ -17,6 +17,7 @@ mod expression_text;
 mod extended;
 pub(crate) mod host;
 mod identifiers;
+mod listen;
 mod modes;
 mod portal;
 mod prepared;
@@ -131,6 +132,7 @@ pub(crate) struct Scratch {
     pub random_state: Cell<[u64; 2]>,
     /// Advisory locks of the session; none if it holds none.
     pub advisory: RefCell<Option<kilndb_storage::LockOwner>>,
+    pub listening: RefCell<listen::Listening>,
 }
 
 pub struct Session {
@@ -168,6 +170,8 @@ pub struct Session {
     pub(crate) allow_system_objects: bool,
     /// Result formats of the utility command being executed through the extended protocol.
     utility_formats: Vec<i16>,
+    /// The generation of the settings that others have seen.
+    published_settings: u64,
     /// Room for scanning simple queries.
     scanned: kilndb_syntax::literals::Scanned,
 }
@@ -222,6 +226,7 @@ impl Session {
             allow_system_objects: false,
             utility_formats: Vec::new(),
             scanned: Default::default(),
+            published_settings: 0,
             database,
             instance,
         };
@@ -236,6 +241,22 @@ impl Session {
             a.state_change = now;
         });
         Ok(session)
+    }
+
+    /// 53300 if so few places are `left` that they are kept for others than this session's role.
+    pub fn refuse_reserved_place(&self, left: usize) -> Result<()> {
+        let settings = self.instance.settings();
+        let places = |name: &str| settings.number(name) as usize;
+        let for_superusers = places("superuser_reserved_connections");
+        if left >= for_superusers + places("reserved_connections") || self.is_superuser() {
+            return Ok(());
+        }
+        let whom = if left < for_superusers {
+            "roles with the SUPERUSER attribute"
+        } else {
+            "roles with privileges of the \"pg_use_reserved_connections\" role"
+        };
+        Err(Error::new(sqlstate::TOO_MANY_CONNECTIONS, format!("remaining connection slots are reserved for {whom}")))
     }
 
     /// What the client is told at the start (and again when it changes).
@@ -285,6 +306,21 @@ impl Session {
         }
         self.drop_temporary_objects(runtime);
         self.scratch.advisory.borrow_mut().take();
+        self.scratch.listening.borrow_mut().listener.take();
+    }
+
+    /// Others see application_name as it is now.
+    pub(crate) fn publish_settings(&mut self, runtime: &dyn Runtime) {
+        if self.published_settings == self.settings.generation {
+            return;
+        }
+        self.published_settings = self.settings.generation;
+        let name = self.settings.get("application_name").unwrap_or("");
+        self.update_activity(runtime, |a| {
+            if a.application_name != name {
+                a.application_name = name.to_string();
+            }
+        });
     }
 
     pub(crate) fn update_activity(&self, runtime: &dyn Runtime, change: impl FnOnce(&mut crate::client::Activity)) {

@@ -130,6 +130,7 @@ impl Session {
         };
         let ended = self.txn.is_none();
         self.set_idle_deadlines(runtime);
+        self.publish_settings(runtime);
         let owner = self.scratch.advisory.borrow().as_ref().map(kilndb_storage::LockOwner::id);
         self.update_activity(runtime, |a| {
             if ended {

@@ -51,7 +51,7 @@ impl Session {
     /// In template1, in one transaction; nothing if they are there already.
     pub(crate) fn create_system_views(instance: Arc<Instance>) -> Result<()> {
         let park = ThreadPark::new();
-        let control = SessionControl::new(0, Vec::new(), park.wake_handle(), Activity::default());
+        let control = SessionControl::new(0, Vec::new(), park.wake_handle(), park.wake_handle(), Activity::default());
         let runtime = StartRuntime { park, control };
         let options = StartupOptions { user: "postgres".to_string(), database: "template1".to_string(), settings: Vec::new() };
         let mut session = Session::connect(instance, options, &runtime)?;

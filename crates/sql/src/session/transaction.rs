@@ -24,6 +24,7 @@ pub(crate) struct SavepointEntry {
     /// Pending constraint checks, and SET CONSTRAINTS, as they were.
     pub pending_checks: usize,
     pub constraint_modes: std::collections::HashMap<kilndb_base::Oid, bool>,
+    pub listening: super::listen::Mark,
 }
 
 impl Session {
@@ -79,34 +80,35 @@ impl Session {
 
     pub(crate) fn commit(&mut self, runtime: &dyn Runtime) -> Result<()> {
         self.portals.retain(|_, p| p.holds());
-        let done = self.before_commit(runtime);
-        let Some(mut txn) = self.txn.take() else { return done };
-        if let Err(e) = done {
-            txn.rollback(runtime)?;
-            self.after_end(false);
-            return Err(e);
-        }
+        let done = self.before_commit(runtime).and_then(|()| self.prepare_notifications());
+        let Some(mut txn) = self.txn.take() else { return done.map(|_| ()) };
+        let notifications = match done {
+            Ok(notifications) => notifications,
+            Err(e) => {
+                txn.rollback(runtime)?;
+                self.after_end(false);
+                return Err(e);
+            }
+        };
         let mode = if self.settings.synchronous_commit { CommitMode::Sync } else { CommitMode::Async };
         let seen = txn.unflushed_seen();
         if self.has_ddl {
             self.database.begin_publish();
         }
-        let mut committed = txn.commit(mode, runtime);
-        if committed.is_err() {
-            // SERIALIZABLE: it may not commit.
-            committed = txn.rollback(runtime).and(committed);
-        }
+        let (committed, sent) = self.commit_and_notify(&mut txn, mode, notifications, runtime);
         if self.has_ddl {
             self.database.publish();
         }
         self.after_end(committed.is_ok());
         let wait = committed?.or(seen);
-        if let Some(lsn) = wait
-            && mode == CommitMode::Sync
-        {
-            self.instance.engine.wait_flushed(lsn, runtime)?;
+        let flushed = match wait {
+            Some(lsn) if mode == CommitMode::Sync => self.instance.engine.wait_flushed(lsn, runtime),
+            _ => Ok(()),
+        };
+        if let Some(sent) = sent {
+            sent.committed();
         }
-        Ok(())
+        flushed
     }
 
     /// Work that belongs to the transaction but is due at its end.
@@ -144,6 +146,7 @@ impl Session {
         self.savepoints.clear();
         self.pending.checks.clear();
         self.pending.modes.clear();
+        self.end_listening(committed);
         if committed {
             self.settings.commit();
         } else {
@@ -158,6 +161,13 @@ impl Session {
 
     /// A statement has failed: undo what must be undone now.
     pub fn abort_statement(&mut self, runtime: &dyn Runtime) -> Result<()> {
+        let undone = self.undo_statement(runtime);
+        // Others see that the transaction has failed, and the settings as they are again.
+        self.statement_ended(runtime);
+        undone
+    }
+
+    fn undo_statement(&mut self, runtime: &dyn Runtime) -> Result<()> {
         match self.block {
             Block::None | Block::Failed => Ok(()),
             Block::Implicit => self.rollback(runtime),
@@ -168,11 +178,13 @@ impl Session {
                     (Some(entry), Some(txn)) => {
                         self.settings.rollback_to(entry.settings_mark);
                         self.pending.checks.truncate(entry.pending_checks);
+                        self.scratch.listening.borrow_mut().rollback_to(entry.listening);
                         txn.rollback_to(&entry.storage, runtime)
                     }
                     (None, txn) => match txn.take() {
                         Some(mut txn) => {
                             self.settings.rollback_to(0);
+                            self.scratch.listening.borrow_mut().rollback_to((0, 0));
                             txn.rollback(runtime)
                         }
                         None => Ok(()),
@@ -238,7 +250,14 @@ impl Session {
         let Some(txn) = &mut self.txn else { return Ok(()) };
         let storage = txn.savepoint();
         let settings_mark = self.settings.mark();
-        self.savepoints.push(SavepointEntry { name: name.to_string(), storage, settings_mark, pending_checks: self.pending.checks.len(), constraint_modes: self.pending.modes.clone() });
+        self.savepoints.push(SavepointEntry {
+            name: name.to_string(),
+            storage,
+            settings_mark,
+            pending_checks: self.pending.checks.len(),
+            constraint_modes: self.pending.modes.clone(),
+            listening: self.scratch.listening.borrow().mark(),
+        });
         Ok(())
     }
 
@@ -266,6 +285,7 @@ impl Session {
         txn.rollback_to(&entry.storage, runtime)?;
         self.settings.rollback_to(entry.settings_mark);
         self.pending.checks.truncate(entry.pending_checks);
+        self.scratch.listening.borrow_mut().rollback_to(entry.listening);
         self.pending.modes = entry.constraint_modes.clone();
         self.portals.clear();
         if self.has_ddl {

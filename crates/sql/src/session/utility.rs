@@ -22,7 +22,11 @@ impl Session {
         }
         self.refuse_if_failed()?;
         let tag = match node {
-            Node::VariableSetStmt(s) => self.set_command(s, runtime, client)?,
+            Node::VariableSetStmt(s) => {
+                let tag = self.set_command(s, runtime, client)?;
+                self.publish_settings(runtime);
+                tag
+            }
             Node::VariableShowStmt(s) => self.show_command(s, client)?,
             Node::PrepareStmt(s) => self.prepare_command(s, statement, runtime)?,
             Node::ExecuteStmt(s) => return self.execute_command(s, runtime, client),
@@ -39,6 +43,9 @@ impl Session {
             Node::ClosePortalStmt(s) => self.close_cursor(s.portalname())?,
             Node::LockStmt(s) => self.lock_command(s, runtime)?,
             Node::ConstraintsSetStmt(s) => self.set_constraints(s, runtime)?,
+            Node::ListenStmt(s) => self.listen_command(s, runtime)?,
+            Node::UnlistenStmt(s) => self.unlisten_command(s, runtime)?,
+            Node::NotifyStmt(s) => self.notify_command(s, runtime)?,
             Node::CopyStmt(s) => return self.copy_command(s, statement, runtime, client),
             Node::ExplainStmt(s) => return self.explain_command(s, statement, runtime, client),
             _ => {
@@ -330,6 +337,7 @@ impl Session {
                 self.settings.reset_all();
                 self.forget_sequences();
                 self.scratch.advisory.borrow_mut().take();
+                self.unlisten_all(runtime)?;
                 self.drop_own_temporary_objects(runtime)?;
                 for (name, value) in self.reported_parameters() {
                     client.parameter_status(&name, &value);

@@ -4,6 +4,7 @@ use super::environment::StatementHost;
 use crate::catalog::ids::PG_CLASS;
 use super::run::{ADVISORY_PAIR_LOCK, RELATION_LOCK};
 use crate::catalog::store::array;
+use crate::client::{SessionControl, WaitKind};
 use crate::settings::{Context, Kind, definitions};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_storage::{LockMode, ReadLockKind};
@@ -19,6 +20,7 @@ pub(super) fn rows(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Resu
             rows.extend(read_locks(host)?);
             Ok(rows)
         }
+        "pg_listening_channels" => Ok(super::listen::channels(&host.scratch.listening)),
         "pg_prepared_statement" => Ok(prepared(host)),
         "pg_cursor" => Ok(cursors(host)),
         // There are no partitions, no foreign options and no access control lists.
@@ -89,7 +91,7 @@ fn activity(host: &StatementHost<'_>, args: &[Datum]) -> Result<Vec<Vec<Datum>>>
         if only.is_some_and(|pid| pid != control.process_id) {
             continue;
         }
-        let waits_for_lock = control.waits_for_lock.load(std::sync::atomic::Ordering::Relaxed);
+        let waits_for = control.waits_for();
         let a = control.activity.lock().unwrap_or_else(|e| e.into_inner()).clone();
         let address = a.client_addr.as_deref().and_then(|t| kilndb_types::io::input(INET, t, -1, &eval).ok());
         let port = match (&address, a.client_port) {
@@ -98,11 +100,16 @@ fn activity(host: &StatementHost<'_>, args: &[Datum]) -> Result<Vec<Vec<Datum>>>
             (None, _) => Datum::Int4(-1),
         };
         let wait = match a.state {
-            "active" if waits_for_lock => Some(("Lock", lock_waited_for(host, a.lock_owner))),
             "active" if a.lock_owner.is_some_and(|owner| !host.instance.engine.safe_snapshot_blockers(owner).is_empty()) => {
                 Some(("IPC", "SafeSnapshot"))
             }
-            "active" => None,
+            "active" => match waits_for {
+                WaitKind::Nothing => None,
+                WaitKind::Lock => Some(("Lock", lock_waited_for(host, a.lock_owner))),
+                WaitKind::Time => Some(("Timeout", "PgSleep")),
+                WaitKind::ClientRead => Some(("Client", "ClientRead")),
+                WaitKind::ClientWrite => Some(("Client", "ClientWrite")),
+            },
             _ => Some(("Client", "ClientRead")),
         };
         let null = Datum::Null;
@@ -148,8 +155,23 @@ fn lock_waited_for(host: &StatementHost<'_>, owner: Option<u64>) -> &'static str
     match host.instance.engine.locks_snapshot().iter().find(|l| !l.granted && Some(l.owner) == owner) {
         Some(lock) if lock.tag.0 == RELATION_LOCK => "relation",
         Some(_) => "advisory",
+        None if owner.is_some_and(|owner| host.instance.engine.waits_in_line(owner)) => "tuple",
         None => "transactionid",
     }
+}
+
+/// Process ids of the sessions that one waits for.
+pub(super) fn blocking_pids(host: &StatementHost<'_>, pid: i32) -> Datum {
+    let sessions = host.instance.sessions();
+    let owner = |c: &SessionControl| c.activity.lock().unwrap_or_else(|e| e.into_inner()).lock_owner;
+    let waiting = sessions.get(pid).filter(|c| c.waits_for() == WaitKind::Lock);
+    let blockers = waiting.and_then(|c| owner(&c)).map_or(Vec::new(), |o| host.instance.engine.blockers_of(o));
+    let mut pids = Vec::new();
+    if !blockers.is_empty() {
+        let all = sessions.all();
+        pids.extend(all.iter().filter(|c| owner(c).is_some_and(|o| blockers.contains(&o))).map(|c| Datum::Int4(c.process_id)));
+    }
+    array(oids::INT4, pids)
 }
 
 pub(super) fn mode_name(mode: LockMode) -> &'static str {

@@ -61,6 +61,8 @@ const OVERRIDES: &[(&str, &str)] = &[
     ("server_version_num", "180000"),
     ("shared_buffers", "16384"),
     ("data_checksums", "on"),
+    // The queue is in memory.
+    ("max_notify_queue_pages", "16384"),
     ("max_connections", "100"),
     ("unix_socket_directories", ""),
     ("listen_addresses", "127.0.0.1"),

@@ -14,6 +14,7 @@ use crate::directory::Relation;
 use crate::heap::page::ADDRESS;
 use crate::heap::write::Liveness;
 use crate::locks::deadlock;
+use crate::locks::table::UNTANGLE_MAX;
 use crate::page::{KIND_TREE, View};
 use crate::txn::Transaction;
 use crate::txn::table::Status;
@@ -211,15 +212,28 @@ impl Relation {
         txn.pass_turn();
         let key = (0, xid);
         let holder = core.xids.owner(xid);
+        let mut untangled = 0;
         loop {
             core.rows.watch(holder, key);
-            let register = |_| !core.waits.wait(txn.owner, &[holder]);
+            let mut cycle = None;
+            let register = |_| {
+                cycle = core.waits.wait(txn.owner, &[holder], false);
+                cycle.is_none()
+            };
             if core.rows.enqueue(key, txn.owner, park.wake_handle(), 0, register).is_some() {
                 break;
             }
-            if !txn.lead_nobody() {
-                return Err(deadlock());
+            if txn.lead_nobody() {
+                continue;
             }
+            untangled += 1;
+            if let Some(cycle) = cycle {
+                if untangled < UNTANGLE_MAX && core.locks.untangle(&core.waits, &cycle, || None) {
+                    continue;
+                }
+                core.waits.refuse(txn.owner, cycle);
+            }
+            return Err(deadlock());
         }
         if !core.xids.mark_waited_for(xid) {
             core.waits.done(txn.owner);

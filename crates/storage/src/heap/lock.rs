@@ -12,7 +12,8 @@ use crate::buffer::WriteGuard;
 use crate::core::Core;
 use crate::directory::Relation;
 use crate::locks::rows::{Place, RowKey};
-use crate::locks::{deadlock, table::not_available};
+use crate::locks::deadlock;
+use crate::locks::table::{UNTANGLE_MAX, not_available};
 use crate::txn::visibility::Newest;
 use crate::txn::{Snapshot, Transaction};
 use crate::undo::record::UndoKind;
@@ -67,6 +68,7 @@ impl Relation {
         let owner = txn.owner;
         let pid = self.pid(rid.block)?;
         let mut queued = Queued { core, owner, place: None };
+        let mut untangled = 0;
         loop {
             let page = core.pool.write(pid)?;
             let word = hp::word(page.view(), usize::from(rid.slot)).filter(|w| w & PIECE == 0);
@@ -100,13 +102,17 @@ impl Relation {
             // Before it waits for others: they may be those that wait for it to take its turn.
             txn.pass_turn();
             let mut first = false;
+            let mut cycle = None;
             let place = core.rows.enqueue(key, owner, park.wake_handle(), token, |ahead| {
-                let mut blockers = way.shared.clone();
-                blockers.extend(ahead);
-                // Whoever is behind others waits for them; only the first waits for the holder.
+                // Whoever is behind others waits for them; only the first waits for those who have the row.
                 first = ahead.is_none();
-                blockers.extend(holder.filter(|_| first).map(|xid| core.xids.owner(xid)));
-                !core.waits.wait(owner, &blockers)
+                let mut blockers: Vec<u64> = ahead.into_iter().collect();
+                if first {
+                    blockers.extend(&way.shared);
+                    blockers.extend(holder.map(|xid| core.xids.owner(xid)));
+                }
+                cycle = core.waits.wait(owner, &blockers, !first);
+                cycle.is_none()
             });
             if let Some(xid) = holder.filter(|_| first && place.is_some()) {
                 // Still under the latch: the holder cannot take its lock back unseen.
@@ -118,6 +124,13 @@ impl Relation {
             if refused {
                 if txn.lead_nobody() {
                     continue;
+                }
+                untangled += 1;
+                if let Some(cycle) = cycle {
+                    if untangled < UNTANGLE_MAX && core.locks.untangle(&core.waits, &cycle, || None) {
+                        continue;
+                    }
+                    core.waits.refuse(owner, cycle);
                 }
                 return Err(deadlock());
             }

@@ -2,13 +2,14 @@
 //!
 //! Invariants
 //! 1. A waiter is granted by whoever releases, in queue order, never past an earlier waiter it conflicts with;
-//!    only an owner that holds the tag already goes ahead of the queue.
+//!    only an owner that holds the tag already goes ahead of the queue, and one whose place in it is part of a circle of waits.
 //! 2. An entry exists only while it is held or waited for.
 //! 3. Taking and releasing a lock that conflicts with nothing costs the same however many hold it.
 //!
 //! Must not know: what a tag means.
 
-use super::{deadlock, waits_for::WaitGraph};
+use super::deadlock;
+use super::waits_for::{WaitGraph, Waiting};
 use crate::api::{LockInfo, LockMode, LockTag, WaitPolicy};
 use kilndb_base::park::{Park, WakeHandle};
 use kilndb_base::{Error, Result, sqlstate};
@@ -42,7 +43,17 @@ struct Entry {
     held: foldhash::HashMap<(u64, LockMode), u32>,
     /// Owners per mode.
     owners: [u32; LOCK_MODES],
-    queue: VecDeque<(u64, LockMode, WakeHandle)>,
+    queue: VecDeque<Waiter>,
+    /// Waiters per mode.
+    waiters: [u32; LOCK_MODES],
+    /// Waiters that hold the lock in another mode.
+    upgrading: u32,
+}
+struct Waiter {
+    owner: u64,
+    mode: LockMode,
+    wake: WakeHandle,
+    holds: bool,
 }
 type Map = HashMap<LockTag, Entry, BuildHasherDefault<TagHasher>>;
 pub struct LockTable {
@@ -56,6 +67,9 @@ impl Default for LockTable {
 
 /// One more than the greatest number of a mode.
 const LOCK_MODES: usize = LockMode::AccessExclusive as usize + 1;
+
+/// Changes of queues that are tried before a cycle is a deadlock.
+pub const UNTANGLE_MAX: usize = 32;
 
 fn conflicts(a: LockMode, b: LockMode) -> bool {
     a.conflict_bits() & (1 << b as u16) != 0
@@ -78,35 +92,58 @@ impl Entry {
             owners != 0 && conflicts(*m, mode) && (owners > 1 || !self.held.contains_key(&(owner, *m)))
         })
     }
-    fn blockers(&self, owner: u64, mode: LockMode, ahead: usize) -> Vec<u64> {
-        let mut b = Vec::new();
-        if self.is_held_against(owner, mode) {
-            b.extend(self.held.keys().filter(|(o, m)| *o != owner && conflicts(*m, mode)).map(|h| h.0));
+    /// Bits of the modes in which the owner holds it.
+    fn modes_of(&self, owner: u64) -> u16 {
+        LockMode::ALL.iter().filter(|m| self.held.contains_key(&(owner, **m))).fold(0, |bits, m| bits | 1 << *m as u16)
+    }
+    /// May it be given to the owner? `ahead`: bits of the modes that are waited for before it.
+    fn is_free_for(&self, owner: u64, mode: LockMode, ahead: u16) -> bool {
+        !self.is_held_against(owner, mode) && (mode.conflict_bits() & ahead == 0 || self.holds(owner))
+    }
+    fn waited_modes(&self) -> u16 {
+        LockMode::ALL.iter().filter(|m| self.waiters[**m as usize] != 0).fold(0, |bits, m| bits | 1 << *m as u16)
+    }
+    fn enqueue(&mut self, owner: u64, mode: LockMode, wake: WakeHandle) {
+        let holds = self.holds(owner);
+        self.waiters[mode as usize] += 1;
+        self.upgrading += u32::from(holds);
+        self.queue.push_back(Waiter { owner, mode, wake, holds });
+    }
+    fn dequeue(&mut self, at: usize) -> Option<Waiter> {
+        let waiter = self.queue.remove(at)?;
+        self.waiters[waiter.mode as usize] -= 1;
+        self.upgrading -= u32::from(waiter.holds);
+        Some(waiter)
+    }
+    fn place_of(&self, owner: u64) -> Option<usize> {
+        self.queue.iter().position(|w| w.owner == owner)
+    }
+    /// Might one of those who wait have the lock now?
+    fn may_grant(&self) -> bool {
+        let held = LockMode::ALL.iter().filter(|m| self.owners[**m as usize] != 0).fold(0, |bits, m| bits | 1 << *m as u16);
+        self.upgrading != 0 || LockMode::ALL.iter().any(|m| self.waiters[*m as usize] != 0 && m.conflict_bits() & held == 0)
+    }
+    fn grant_to(&mut self, owner: u64, tag: LockTag, mode: LockMode, waits: &WaitGraph) {
+        self.add(owner, mode);
+        if !self.queue.is_empty() {
+            waits.holds(owner, tag, self.modes_of(owner));
         }
-        if ahead != 0 && !self.queue.is_empty() && !self.holds(owner) {
-            b.extend(self.queue.iter().take(ahead).filter(|(o, m, _)| *o != owner && conflicts(*m, mode)).map(|q| q.0));
-        }
-        b
     }
     /// Grants whoever may go now.
-    fn grant(&mut self, waits: &WaitGraph, woken: &mut Vec<WakeHandle>) {
-        let mut i = 0;
-        while i < self.queue.len() {
-            let (owner, mode) = (self.queue[i].0, self.queue[i].1);
-            if self.blockers(owner, mode, i).is_empty() {
-                if let Some((_, _, wake)) = self.queue.remove(i) {
-                    self.add(owner, mode);
-                    // From now on it does not wait, though it does not run yet.
-                    waits.done(owner);
-                    woken.push(wake);
-                }
-                for (o, m, _) in self.queue.iter().take(i) {
-                    if conflicts(*m, mode) {
-                        waits.add(*o, owner);
-                    }
-                }
-            } else {
-                i += 1;
+    fn grant(&mut self, tag: LockTag, waits: &WaitGraph, woken: &mut Vec<WakeHandle>) {
+        let (mut at, mut ahead) = (0, 0);
+        while at < self.queue.len() && self.may_grant() {
+            let (owner, mode) = (self.queue[at].owner, self.queue[at].mode);
+            if !self.is_free_for(owner, mode, ahead) {
+                ahead |= 1 << mode as u16;
+                at += 1;
+                continue;
+            }
+            if let Some(waiter) = self.dequeue(at) {
+                // From now on it does not wait, though it does not run yet.
+                waits.left(owner, tag);
+                self.grant_to(owner, tag, mode, waits);
+                woken.push(waiter.wake);
             }
         }
     }
@@ -122,48 +159,93 @@ impl LockTable {
     /// Ok(false): not free, and the caller did not want to wait.
     pub fn lock(&self, waits: &WaitGraph, owner: u64, tag: LockTag, mode: LockMode, wait: WaitPolicy, park: &dyn Park) -> Result<bool> {
         let shard = self.shard(&tag);
+        let closed;
         {
             let mut map = crate::lock(shard);
             let entry = map.entry(tag).or_default();
-            let blockers = entry.blockers(owner, mode, entry.queue.len());
-            if blockers.is_empty() {
-                entry.add(owner, mode);
-                for (o, m, _) in &entry.queue {
-                    if conflicts(*m, mode) {
-                        waits.add(*o, owner);
-                    }
-                }
+            if entry.is_free_for(owner, mode, entry.waited_modes()) {
+                entry.grant_to(owner, tag, mode, waits);
                 return Ok(true);
             }
             if wait != WaitPolicy::Wait {
                 return Ok(false);
             }
-            if waits.wait_for(owner, &blockers, Some((tag, mode))) {
-                return Err(deadlock());
-            }
-            entry.queue.push_back((owner, mode, park.wake_handle()));
+            let mut held = entry.held.keys().map(|(holder, mode)| (*holder, 1 << *mode as u16));
+            closed = waits.wait_for(owner, tag, mode, &mut held);
+            entry.enqueue(owner, mode, park.wake_handle());
+        }
+        if let Some(cycle) = closed
+            && !self.untangle(waits, &cycle, || waits.cycle_of(owner))
+            && self.give_up(waits, owner, tag)
+        {
+            waits.refuse(owner, cycle);
+            return Err(deadlock());
         }
         loop {
             let parked = park.park(None);
             let mut map = crate::lock(shard);
             let Some(entry) = map.get_mut(&tag) else {
-                waits.done(owner);
+                waits.left(owner, tag);
                 return Err(Error::internal("a lock that is waited for has no entry"));
             };
-            let Some(at) = entry.queue.iter().position(|(o, m, _)| *o == owner && *m == mode) else {
-                waits.done(owner);
+            // Whoever waits for a mode does not hold it.
+            if entry.held.contains_key(&(owner, mode)) {
                 return Ok(true);
-            };
+            }
+            drop(map);
             if let Err(e) = parked {
-                entry.queue.remove(at);
-                let mut woken = Vec::new();
-                entry.grant(waits, &mut woken);
-                drop(map);
-                waits.done(owner);
-                woken.iter().for_each(|w| w.wake());
-                return Err(e);
+                return if self.give_up(waits, owner, tag) { Err(e) } else { Ok(true) };
             }
         }
+    }
+    /// Out of the queue. False: the lock has been granted meanwhile.
+    fn give_up(&self, waits: &WaitGraph, owner: u64, tag: LockTag) -> bool {
+        let mut woken = Vec::new();
+        {
+            let mut map = crate::lock(self.shard(&tag));
+            let Some(entry) = map.get_mut(&tag) else { return false };
+            let Some(at) = entry.place_of(owner) else { return false };
+            entry.dequeue(at);
+            waits.left(owner, tag);
+            entry.grant(tag, waits, &mut woken);
+        }
+        woken.iter().for_each(|w| w.wake());
+        true
+    }
+    /// Resolves a cycle by another order of a queue, as far from the wait that closed it as possible. `again`: the cycle that is
+    /// left. False: it stays.
+    pub fn untangle(&self, waits: &WaitGraph, cycle: &[Waiting], again: impl Fn() -> Option<Vec<Waiting>>) -> bool {
+        let mut cycle = cycle.to_vec();
+        for _ in 0..UNTANGLE_MAX {
+            let moved = cycle.iter().rev().any(|wait| {
+                waits.only_in_line(wait).is_some_and(|tag| self.move_ahead(waits, tag, wait.owner, wait.blocker))
+            });
+            if !moved {
+                return false;
+            }
+            match again() {
+                None => return true,
+                Some(left) => cycle = left,
+            }
+        }
+        false
+    }
+    fn move_ahead(&self, waits: &WaitGraph, tag: LockTag, owner: u64, before: u64) -> bool {
+        let mut woken = Vec::new();
+        {
+            let mut map = crate::lock(self.shard(&tag));
+            let Some(entry) = map.get_mut(&tag) else { return false };
+            let (Some(from), Some(to)) = (entry.place_of(owner), entry.place_of(before)) else { return false };
+            if !waits.move_ahead(tag, owner, before) {
+                return false;
+            }
+            if let Some(waiter) = entry.queue.remove(from) {
+                entry.queue.insert(to, waiter);
+            }
+            entry.grant(tag, waits, &mut woken);
+        }
+        woken.iter().for_each(|w| w.wake());
+        true
     }
     /// One less; false if it was not held.
     pub fn unlock(&self, waits: &WaitGraph, owner: u64, tag: LockTag, mode: LockMode) -> bool {
@@ -177,7 +259,8 @@ impl LockTable {
                 entry.held.remove(&(owner, mode));
                 entry.owners[mode as usize] -= 1;
                 if !entry.queue.is_empty() {
-                    entry.grant(waits, &mut woken);
+                    waits.holds(owner, tag, entry.modes_of(owner));
+                    entry.grant(tag, waits, &mut woken);
                 }
                 if entry.held.is_empty() && entry.queue.is_empty() {
                     map.remove(&tag);
@@ -192,7 +275,7 @@ impl LockTable {
         for shard in &self.shards {
             for (tag, entry) in crate::lock(shard).iter() {
                 all.extend(entry.held.keys().map(|h| LockInfo { tag: *tag, owner: h.0, mode: h.1, granted: true }));
-                all.extend(entry.queue.iter().map(|q| LockInfo { tag: *tag, owner: q.0, mode: q.1, granted: false }));
+                all.extend(entry.queue.iter().map(|q| LockInfo { tag: *tag, owner: q.owner, mode: q.mode, granted: false }));
             }
         }
         all.sort_by_key(|l| (l.tag, l.owner, l.mode));

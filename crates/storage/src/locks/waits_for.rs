@@ -1,14 +1,17 @@
 //! The waits-for graph. Nodes are lock owners (sessions' transactions).
 //!
 //! Invariants
-//! 1. An edge is there from before its owner parks until it runs again.
-//! 2. A cycle can only be closed by the edge that is being added, and only if somebody waits for its owner:
-//!    otherwise nothing is searched.
+//! 1. Who waits for a row has edges from before its owner parks until it runs again.
+//! 2. Who waits for a table or advisory lock has no edges of its own: they follow from who holds the lock and who stands before
+//!    it, of which the graph keeps a copy while anybody waits. So none is left behind when somebody gives up or goes first.
+//! 3. A cycle can only be closed by the wait that is being added, and only if somebody waits for its owner: otherwise nothing
+//!    is searched.
 //!
 //! Must not know: what is waited for; it only tells.
 
 use crate::api::{LockMode, LockTag};
-use foldhash::HashMap;
+use foldhash::{HashMap, HashSet};
+use std::collections::VecDeque;
 use std::sync::Mutex;
 
 #[derive(Default)]
@@ -17,12 +20,47 @@ pub struct WaitGraph {
 }
 #[derive(Default)]
 struct Graph {
+    /// Waits for rows.
     out: HashMap<u64, Vec<u64>>,
+    /// Those of them who stand behind others who wait.
+    in_line: HashSet<u64>,
     incoming: HashMap<u64, u32>,
-    /// What those wait for who wait for a table or advisory lock.
+    /// Tables and advisory locks that are waited for.
+    tags: HashMap<LockTag, Waited>,
+    /// What those wait for who wait for one of these.
     wanted: HashMap<u64, (LockTag, LockMode)>,
+    /// How many of these somebody holds.
+    holding: HashMap<u64, u32>,
     /// The cycles that were refused, by the owner that would have closed them.
     refused: HashMap<u64, Vec<Waiting>>,
+}
+
+/// A lock that somebody waits for.
+#[derive(Default)]
+struct Waited {
+    /// Bit `1 << mode` of the modes, by owner.
+    held: HashMap<u64, u16>,
+    queue: VecDeque<(u64, LockMode)>,
+}
+
+impl Waited {
+    /// Does an owner of `modes` stand in the way of `wanted`?
+    fn conflict(modes: u16, wanted: LockMode) -> bool {
+        modes & wanted.conflict_bits() != 0
+    }
+    fn holders(&self, owner: u64, wanted: LockMode) -> impl Iterator<Item = u64> {
+        self.held.iter().filter(move |(o, modes)| **o != owner && Waited::conflict(**modes, wanted)).map(|(o, _)| *o)
+    }
+    /// Those of the queue's part who stand in the way of somebody behind it.
+    fn waiters(&self, owner: u64, wanted: LockMode, part: std::ops::Range<usize>) -> impl Iterator<Item = u64> {
+        // Who holds the lock in another mode goes ahead of the queue.
+        let part = if self.held.contains_key(&owner) { 0..0 } else { part };
+        let queue = self.queue.range(part);
+        queue.filter(move |(o, mode)| *o != owner && Waited::conflict(1 << *mode as u16, wanted)).map(|(o, _)| *o)
+    }
+    fn place_of(&self, owner: u64) -> usize {
+        self.queue.iter().position(|(o, _)| *o == owner).unwrap_or(self.queue.len())
+    }
 }
 
 /// A link of a cycle.
@@ -34,14 +72,52 @@ pub struct Waiting {
     pub wanted: Option<(LockTag, LockMode)>,
 }
 
+/// What a search has seen of the lock queues.
+#[derive(Default)]
+struct Seen {
+    places: HashMap<LockTag, HashMap<u64, usize>>,
+    /// Whose part of a queue up to here, looked at by somebody who wants that mode, is known.
+    parts: HashMap<(LockTag, LockMode), usize>,
+}
+
 impl Graph {
+    /// Those whom `owner` waits for, but for some that the search knows already.
+    fn blockers(&self, owner: u64, seen: &mut Seen) -> Vec<u64> {
+        if let Some(out) = self.out.get(&owner) {
+            return out.clone();
+        }
+        let Some((tag, mode)) = self.wanted.get(&owner) else { return Vec::new() };
+        let Some(waited) = self.tags.get(tag) else { return Vec::new() };
+        let places = seen.places.entry(*tag).or_insert_with(|| waited.queue.iter().enumerate().map(|(at, w)| (w.0, at)).collect());
+        let place = places.get(&owner).copied().unwrap_or(waited.queue.len());
+        let known = seen.parts.get(&(*tag, *mode)).copied();
+        let mut found: Vec<u64> = if known.is_none() { waited.holders(owner, *mode).collect() } else { Vec::new() };
+        let from = known.unwrap_or(0).min(place);
+        found.extend(waited.waiters(owner, *mode, from..place));
+        // Who holds the lock has not looked at the queue, and has left itself out.
+        if !waited.held.contains_key(&owner) {
+            seen.parts.insert((*tag, *mode), known.unwrap_or(0).max(place));
+        }
+        found
+    }
+    /// All whom the owner waits for, by way of whomever.
+    fn reachable(&self, owner: u64) -> HashSet<u64> {
+        let mut seen = Seen::default();
+        let mut todo = vec![owner];
+        let mut found = HashSet::default();
+        while let Some(at) = todo.pop() {
+            todo.extend(self.blockers(at, &mut seen).into_iter().filter(|next| found.insert(*next)));
+        }
+        found
+    }
     /// The owners on a path from the blockers to the owner, without it; None: there is none.
     fn path_to(&self, owner: u64, blockers: &[u64]) -> Option<Vec<u64>> {
+        let mut seen = Seen::default();
         let mut todo = blockers.to_vec();
         let mut from: HashMap<u64, u64> = blockers.iter().map(|b| (*b, owner)).collect();
         while let Some(at) = todo.pop() {
-            for next in self.out.get(&at).into_iter().flatten() {
-                if *next == owner {
+            for next in self.blockers(at, &mut seen) {
+                if next == owner {
                     let mut path = vec![at];
                     while let Some(before) = path.last().and_then(|last| from.get(last)).filter(|before| **before != owner) {
                         path.push(*before);
@@ -49,24 +125,42 @@ impl Graph {
                     path.reverse();
                     return Some(path);
                 }
-                if !from.contains_key(next) {
-                    from.insert(*next, at);
-                    todo.push(*next);
-                }
+                from.entry(next).or_insert_with(|| {
+                    todo.push(next);
+                    at
+                });
             }
         }
         None
     }
-    fn refuse(&mut self, owner: u64, path: &[u64], wanted: Option<(LockTag, LockMode)>) {
+    /// The cycle that the wait closes, beginning with it.
+    fn cycle(&self, owner: u64, blockers: &[u64], wanted: Option<(LockTag, LockMode)>) -> Option<Vec<Waiting>> {
+        if !self.is_waited_for(owner) {
+            return None;
+        }
+        let path = self.path_to(owner, blockers)?;
         let mut cycle = vec![Waiting { owner, blocker: path.first().copied().unwrap_or(owner), wanted }];
         for (i, at) in path.iter().enumerate() {
             let blocker = path.get(i + 1).copied().unwrap_or(owner);
             cycle.push(Waiting { owner: *at, blocker, wanted: self.wanted.get(at).copied() });
         }
-        self.refused.insert(owner, cycle);
+        Some(cycle)
+    }
+    /// False: nobody waits for the owner.
+    fn is_waited_for(&self, owner: u64) -> bool {
+        let waited = self.wanted.get(&owner).and_then(|(tag, _)| self.tags.get(tag));
+        let is_last = waited.is_none_or(|w| w.queue.back().is_none_or(|(last, _)| *last == owner));
+        !is_last || self.incoming.contains_key(&owner) || self.holding.contains_key(&owner)
+    }
+    fn cycle_of(&self, owner: u64) -> Option<Vec<Waiting>> {
+        let wanted = *self.wanted.get(&owner)?;
+        if !self.is_waited_for(owner) {
+            return None;
+        }
+        self.cycle(owner, &self.blockers(owner, &mut Seen::default()), Some(wanted))
     }
     fn remove(&mut self, owner: u64) {
-        self.wanted.remove(&owner);
+        self.in_line.remove(&owner);
         for to in self.out.remove(&owner).unwrap_or_default() {
             if let Some(n) = self.incoming.get_mut(&to) {
                 *n -= 1;
@@ -76,67 +170,160 @@ impl Graph {
             }
         }
     }
+    /// `modes` are all that the owner holds now.
+    fn set_held(&mut self, tag: LockTag, owner: u64, modes: u16) {
+        let Some(waited) = self.tags.get_mut(&tag) else { return };
+        if modes != 0 {
+            if waited.held.insert(owner, modes).is_none() {
+                *self.holding.entry(owner).or_default() += 1;
+            }
+        } else if waited.held.remove(&owner).is_some() {
+            self.holds_one_less(owner);
+        }
+    }
+    fn holds_one_less(&mut self, owner: u64) {
+        if let Some(n) = self.holding.get_mut(&owner) {
+            *n -= 1;
+            if *n == 0 {
+                self.holding.remove(&owner);
+            }
+        }
+    }
+    /// Forgets a lock that nobody waits for.
+    fn forget_unwanted(&mut self, tag: LockTag) {
+        if self.tags.get(&tag).is_some_and(|w| w.queue.is_empty()) {
+            for owner in self.tags.remove(&tag).into_iter().flat_map(|w| w.held.into_keys()) {
+                self.holds_one_less(owner);
+            }
+        }
+    }
 }
 impl WaitGraph {
-    /// `owner` now waits for `blockers` (instead of any before). True: that closes a cycle, and nothing was added.
+    /// `owner` now waits for `blockers` (instead of any before) because of a row. Some: that closes a cycle, and nothing was
+    /// added. `in_line`: the blockers wait for the row themselves.
     #[must_use]
-    pub fn wait(&self, owner: u64, blockers: &[u64]) -> bool {
-        self.wait_for(owner, blockers, None)
-    }
-    /// As [`WaitGraph::wait`], for a table or advisory lock.
-    #[must_use]
-    pub fn wait_for(&self, owner: u64, blockers: &[u64], wanted: Option<(LockTag, LockMode)>) -> bool {
+    pub fn wait(&self, owner: u64, blockers: &[u64], in_line: bool) -> Option<Vec<Waiting>> {
         let mut g = crate::lock(&self.inner);
         g.remove(owner);
-        if g.incoming.contains_key(&owner)
-            && let Some(path) = g.path_to(owner, blockers)
-        {
-            g.refuse(owner, &path, wanted);
-            return true;
-        }
-        if let Some(wanted) = wanted {
-            g.wanted.insert(owner, wanted);
+        if let Some(cycle) = g.cycle(owner, blockers, None) {
+            return Some(cycle);
         }
         for b in blockers {
             *g.incoming.entry(*b).or_default() += 1;
         }
         g.out.insert(owner, blockers.to_vec());
+        if in_line {
+            g.in_line.insert(owner);
+        }
+        None
+    }
+    /// `owner` now waits, last of all, for a table or advisory lock. `held`: who holds it, and the bits of the modes. Some: that
+    /// closes a cycle, which is to be undone.
+    #[must_use]
+    pub fn wait_for(&self, owner: u64, tag: LockTag, mode: LockMode, held: &mut dyn Iterator<Item = (u64, u16)>) -> Option<Vec<Waiting>> {
+        let mut guard = crate::lock(&self.inner);
+        let g = &mut *guard;
+        let known = g.tags.contains_key(&tag);
+        g.tags.entry(tag).or_default();
+        if !known {
+            for (holder, bits) in held {
+                let modes = g.tags.get(&tag).and_then(|w| w.held.get(&holder)).copied().unwrap_or(0);
+                g.set_held(tag, holder, modes | bits);
+            }
+        }
+        g.wanted.insert(owner, (tag, mode));
+        if let Some(waited) = g.tags.get_mut(&tag) {
+            waited.queue.push_back((owner, mode));
+        }
+        g.cycle_of(owner)
+    }
+    /// The cycle that a table or advisory lock's waiter is part of.
+    pub fn cycle_of(&self, owner: u64) -> Option<Vec<Waiting>> {
+        crate::lock(&self.inner).cycle_of(owner)
+    }
+    /// The lock in whose queue the first stands behind the second, who does not hold it: the wait would not be if they stood the
+    /// other way round.
+    pub fn only_in_line(&self, wait: &Waiting) -> Option<LockTag> {
+        let (tag, mode) = wait.wanted?;
+        let g = crate::lock(&self.inner);
+        let waited = g.tags.get(&tag)?;
+        let holds = waited.held.get(&wait.blocker).is_some_and(|modes| Waited::conflict(*modes, mode));
+        (!holds && waited.place_of(wait.blocker) < waited.place_of(wait.owner)).then_some(tag)
+    }
+    /// Puts one waiter directly before another, unless it waits, by way of whomever, for somebody whom it would go past. Answers
+    /// whether it was done.
+    pub fn move_ahead(&self, tag: LockTag, owner: u64, before: u64) -> bool {
+        let mut g = crate::lock(&self.inner);
+        let Some(waited) = g.tags.get_mut(&tag) else { return false };
+        let (from, to) = (waited.place_of(owner), waited.place_of(before));
+        if to >= from {
+            return false;
+        }
+        let Some(moved) = waited.queue.remove(from) else { return false };
+        waited.queue.insert(to, moved);
+        let passed: Vec<u64> = waited.queue.range(to + 1..=from).map(|(o, _)| *o).collect();
+        let waits_for = g.reachable(owner);
+        if !passed.iter().any(|o| waits_for.contains(o)) {
+            return true;
+        }
+        if let Some(waited) = g.tags.get_mut(&tag)
+            && let Some(moved) = waited.queue.remove(to)
+        {
+            waited.queue.insert(from, moved);
+        }
         false
+    }
+    /// The cycle that the owner is refused for is told by `take_refused`.
+    pub fn refuse(&self, owner: u64, cycle: Vec<Waiting>) {
+        crate::lock(&self.inner).refused.insert(owner, cycle);
+    }
+    /// The owner waits for the lock no more: it has it, or has given up.
+    pub fn left(&self, owner: u64, tag: LockTag) {
+        let mut g = crate::lock(&self.inner);
+        g.wanted.remove(&owner);
+        if let Some(waited) = g.tags.get_mut(&tag)
+            && let Some(at) = waited.queue.iter().position(|(o, _)| *o == owner)
+        {
+            waited.queue.remove(at);
+        }
+        g.forget_unwanted(tag);
+    }
+    /// `modes` are the bits of all modes in which the owner holds, from now on, a lock that others may wait for.
+    pub fn holds(&self, owner: u64, tag: LockTag, modes: u16) {
+        crate::lock(&self.inner).set_held(tag, owner, modes);
     }
     /// The cycle that the owner would have closed, beginning with its own wait. It is told once.
     pub fn take_refused(&self, owner: u64) -> Vec<Waiting> {
         crate::lock(&self.inner).refused.remove(&owner).unwrap_or_default()
     }
-    /// A running owner got in the way of one that waits.
-    pub fn add(&self, owner: u64, blocker: u64) {
-        let mut g = crate::lock(&self.inner);
-        if let Some(out) = g.out.get_mut(&owner)
-            && !out.contains(&blocker)
-        {
-            out.push(blocker);
-            *g.incoming.entry(blocker).or_default() += 1;
-        }
-    }
     /// The owner has given all its rows back and goes on under the same number: those who waited for one of them do not wait
     /// for it any more, though they may not run yet.
     pub fn rows_released(&self, owner: u64) {
         let mut guard = crate::lock(&self.inner);
-        let Graph { out, incoming, wanted, .. } = &mut *guard;
-        if !incoming.contains_key(&owner) {
-            return;
+        let Graph { out, incoming, .. } = &mut *guard;
+        if incoming.remove(&owner).is_some() {
+            out.values_mut().for_each(|blockers| blockers.retain(|b| *b != owner));
         }
-        let mut left = 0;
-        for (waiting, blockers) in out.iter_mut() {
-            if wanted.contains_key(waiting) {
-                left += blockers.iter().filter(|b| **b == owner).count() as u32;
-            } else {
-                blockers.retain(|b| *b != owner);
-            }
-        }
-        if left == 0 { incoming.remove(&owner) } else { incoming.insert(owner, left) };
     }
+    /// The owner waits for a row no more.
     pub fn done(&self, owner: u64) {
         crate::lock(&self.inner).remove(owner);
+    }
+    /// Does the owner wait behind others for a row?
+    pub fn is_in_line(&self, owner: u64) -> bool {
+        let g = crate::lock(&self.inner);
+        g.in_line.contains(&owner) && g.out.get(&owner).is_some_and(|ahead| ahead.iter().all(|a| g.out.contains_key(a)))
+    }
+    /// Whom the owner waits for.
+    pub fn blockers_of(&self, owner: u64) -> Vec<u64> {
+        let g = crate::lock(&self.inner);
+        match g.wanted.get(&owner).and_then(|(tag, mode)| Some((g.tags.get(tag)?, *mode))) {
+            Some((waited, mode)) => {
+                let place = waited.place_of(owner);
+                waited.holders(owner, mode).chain(waited.waiters(owner, mode, 0..place)).collect()
+            }
+            None => g.out.get(&owner).cloned().unwrap_or_default(),
+        }
     }
 }
 
@@ -144,30 +331,73 @@ impl WaitGraph {
 mod tests {
     use super::*;
 
+    fn wait_for(graph: &WaitGraph, owner: u64, wanted: (LockTag, LockMode), holders: &[u64]) -> bool {
+        graph.wait_for(owner, wanted.0, wanted.1, &mut holders.iter().map(|h| (*h, 1 << LockMode::Exclusive as u16))).is_some()
+    }
+
+    fn wait(graph: &WaitGraph, owner: u64, blockers: &[u64], in_line: bool) -> bool {
+        let cycle = graph.wait(owner, blockers, in_line);
+        cycle.map(|c| graph.refuse(owner, c)).is_some()
+    }
+
+    #[test]
+    fn who_leaves_a_queue_leaves_no_edge() {
+        let graph = WaitGraph::default();
+        let tag = LockTag(2, 0, 7);
+        let exclusive = (tag, LockMode::Exclusive);
+        assert!(!wait_for(&graph, 1, exclusive, &[9]));
+        assert!(!wait_for(&graph, 2, exclusive, &[]));
+        assert!(!wait_for(&graph, 3, exclusive, &[]));
+        assert_eq!(graph.blockers_of(3), [9, 1, 2]);
+        // The one in the middle gives up; it may wait for the last one then, the first one may not.
+        graph.left(2, tag);
+        assert!(graph.wait(2, &[3], false).is_none());
+        graph.done(2);
+        graph.left(1, tag);
+        graph.holds(1, tag, exclusive.1.conflict_bits());
+        graph.holds(9, tag, 0);
+        assert!(graph.wait(9, &[3], false).is_none());
+        assert!(wait(&graph, 1, &[3], false));
+    }
+
+    #[test]
+    fn a_long_queue_is_searched_once() {
+        let graph = WaitGraph::default();
+        let exclusive = (LockTag(2, 0, 7), LockMode::Exclusive);
+        for owner in 1..5_000 {
+            assert!(!wait_for(&graph, owner, exclusive, &[9_000]));
+        }
+        assert!(graph.wait(9_001, &[4_999], false).is_none());
+        assert!(wait(&graph, 9_000, &[9_001], false));
+        assert_eq!(graph.take_refused(9_000).len(), 3);
+    }
+
     #[test]
     fn a_cycle_is_refused_and_told() {
         let graph = WaitGraph::default();
         let table = (LockTag(1, 2, 3), LockMode::Exclusive);
-        assert!(!graph.wait(1, &[2, 9]));
-        assert!(!graph.wait_for(2, &[8, 3], Some(table)));
-        assert!(graph.wait(3, &[7, 1]));
+        assert!(graph.wait(1, &[2, 9], false).is_none());
+        assert!(!wait_for(&graph, 2, table, &[8, 3]));
+        assert!(wait(&graph, 3, &[7, 1], false));
         let waiting = |owner, blocker, wanted| Waiting { owner, blocker, wanted };
         assert_eq!(graph.take_refused(3), [waiting(3, 1, None), waiting(1, 2, None), waiting(2, 3, Some(table))]);
         assert!(graph.take_refused(3).is_empty());
-        graph.done(2);
-        assert!(!graph.wait(3, &[1]));
+        graph.left(2, table.0);
+        assert!(graph.wait(3, &[1], false).is_none());
+        assert!(graph.inner.lock().unwrap().tags.is_empty() && graph.inner.lock().unwrap().holding.is_empty());
     }
 
     #[test]
     fn who_waited_for_a_row_given_back_waits_no_more() {
         let graph = WaitGraph::default();
         let advisory = (LockTag(2, 0, 7), LockMode::Exclusive);
-        assert!(!graph.wait(1, &[5]));
-        assert!(!graph.wait_for(2, &[5], Some(advisory)));
+        assert!(graph.wait(1, &[5], false).is_none());
+        assert!(!wait_for(&graph, 2, advisory, &[5]));
         graph.rows_released(5);
-        assert!(!graph.wait(5, &[1]));
-        assert!(graph.wait(5, &[2]));
-        graph.done(2);
-        assert!(!graph.wait(5, &[2]));
+        assert!(graph.wait(5, &[1], false).is_none());
+        graph.done(5);
+        assert!(wait(&graph, 5, &[2], false));
+        graph.left(2, advisory.0);
+        assert!(graph.wait(5, &[2], false).is_none());
     }
 }
