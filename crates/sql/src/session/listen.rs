@@ -155,14 +155,9 @@ impl Session {
         prepared: Prepared,
         runtime: &dyn Runtime,
     ) -> (Result<Option<kilndb_base::Lsn>>, Option<Appended>) {
-        let mut end = || {
-            let committed = txn.commit(mode, runtime);
-            // SERIALIZABLE: it may not commit.
-            if committed.is_err() { txn.rollback(runtime).and(committed) } else { committed }
-        };
-        let Some((sent, room)) = prepared else { return (end(), None) };
+        let Some((sent, room)) = prepared else { return (txn.commit(mode, runtime), None) };
         let queue = self.instance.notifications.queue(self.database.oid);
-        let (committed, appended) = queue.append(self.process_id, sent, room, end);
+        let (committed, appended) = queue.append(self.process_id, sent, room, || txn.commit(mode, runtime));
         (committed, Some(appended))
     }
 

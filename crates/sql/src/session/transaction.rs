@@ -95,7 +95,11 @@ impl Session {
         if self.has_ddl {
             self.database.begin_publish();
         }
-        let (committed, sent) = self.commit_and_notify(&mut txn, mode, notifications, runtime);
+        let (mut committed, sent) = self.commit_and_notify(&mut txn, mode, notifications, runtime);
+        if committed.is_err() {
+            // SERIALIZABLE: it may not commit.
+            committed = txn.rollback(runtime).and(committed);
+        }
         if self.has_ddl {
             self.database.publish();
         }

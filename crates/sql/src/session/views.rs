@@ -100,9 +100,7 @@ fn activity(host: &StatementHost<'_>, args: &[Datum]) -> Result<Vec<Vec<Datum>>>
             (None, _) => Datum::Int4(-1),
         };
         let wait = match a.state {
-            "active" if a.lock_owner.is_some_and(|owner| !host.instance.engine.safe_snapshot_blockers(owner).is_empty()) => {
-                Some(("IPC", "SafeSnapshot"))
-            }
+            "active" if waits_for != WaitKind::Lock && awaits_safe_snapshot(host, a.lock_owner) => Some(("IPC", "SafeSnapshot")),
             "active" => match waits_for {
                 WaitKind::Nothing => None,
                 WaitKind::Lock => Some(("Lock", lock_waited_for(host, a.lock_owner))),
@@ -148,6 +146,10 @@ fn activity(host: &StatementHost<'_>, args: &[Datum]) -> Result<Vec<Vec<Datum>>>
         ]);
     }
     Ok(rows)
+}
+
+fn awaits_safe_snapshot(host: &StatementHost<'_>, owner: Option<u64>) -> bool {
+    owner.is_some_and(|owner| !host.instance.engine.safe_snapshot_blockers(owner).is_empty())
 }
 
 /// PostgreSQL's name for the kind of lock that the owner waits for.
