@@ -11,6 +11,7 @@ use crate::directory::Relation;
 use crate::page::{HEADER, KIND_CELL, PAGE, at, get16};
 use crate::wal::record::Op;
 use kilndb_base::{Error, Result, sqlstate};
+use std::sync::atomic::Ordering::SeqCst;
 
 impl Relation {
     fn check_cell(&self) -> Result<u32> {
@@ -29,21 +30,26 @@ impl Relation {
     }
     /// Changes the cell under its latch; the change is logged if `f` says so for the new contents (it is then redone after a crash).
     pub fn cell_modify<R>(&self, f: &mut dyn FnMut(&mut Vec<u8>) -> Result<(R, bool)>) -> Result<R> {
+        self.cell_modify_ahead(&mut |bytes, _| f(bytes).map(|(result, log_it)| (result, log_it.then(|| bytes.clone()))))
+    }
+    /// As [`Relation::cell_modify`], but the log gets other contents: what a crash would go on from. The second argument of `f`:
+    /// a checkpoint has begun since that was logged last, so recovery may not find it.
+    pub fn cell_modify_ahead<R>(&self, f: &mut dyn FnMut(&mut Vec<u8>, bool) -> Result<(R, Option<Vec<u8>>)>) -> Result<R> {
         let pid = self.check_cell()?;
         let mut page = self.core.pool.write(pid)?;
         let len = get16(page.page(), at::COUNT);
         let mut bytes = page.page().get(HEADER..HEADER + len).ok_or_else(|| Error::corrupted("cell page is damaged"))?.to_vec();
-        let (result, log_it) = f(&mut bytes)?;
-        if bytes.len() > PAGE - HEADER {
+        let checkpointed = self.logged() && crate::page::lsn(page.page()) <= self.core.redo.load(SeqCst);
+        let (result, logged) = f(&mut bytes, checkpointed)?;
+        if bytes.len().max(logged.as_ref().map_or(0, Vec::len)) > PAGE - HEADER {
             return Err(Error::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "cell contents are too long"));
         }
-        let op = Op::Cell { bytes: &bytes };
-        if log_it {
+        if let Some(logged) = logged {
+            let op = Op::Cell { bytes: &logged };
             self.core.emit_plain(self, 0, &[(self.target(0), op)], &[0], &mut [&mut page])?;
-        } else {
-            op.apply(page.bytes(), self.target(0))?;
-            page.mark_dirty();
         }
+        Op::Cell { bytes: &bytes }.apply(page.bytes(), self.target(0))?;
+        page.mark_dirty();
         Ok(result)
     }
 }

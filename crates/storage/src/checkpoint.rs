@@ -92,6 +92,7 @@ impl Checkpointer {
     pub fn checkpoint(&self, core: &Core, clean: bool, spread: bool) -> Result<()> {
         let started = core.env.monotonic_nanos();
         let redo = core.log.settled_lsn();
+        core.redo.store(redo, SeqCst);
         let generation = self.generation.load(Relaxed) + 1;
         let note = note(core, redo, clean, generation);
         let pids = core.pool.dirty_pages();

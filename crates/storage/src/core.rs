@@ -40,6 +40,8 @@ pub struct Core {
     pub owners: AtomicU64,
     pub stop: AtomicBool,
     pub checkpoints: AtomicU64,
+    /// Where recovery would begin after the last checkpoint that has begun.
+    pub redo: AtomicU64,
     /// The oldest snapshot when the cleaner last looked.
     pub oldest_seen: AtomicU64,
 }

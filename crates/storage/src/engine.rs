@@ -330,6 +330,7 @@ pub(crate) fn build_core(env: Arc<dyn Env>, config: EngineConfig, c: &Checkpoint
         owners: AtomicU64::new(1),
         stop: AtomicBool::new(false),
         checkpoints: AtomicU64::new(0),
+        redo: AtomicU64::new(0),
         oldest_seen: AtomicU64::new(u64::MAX),
         config,
     }))

@@ -348,7 +348,7 @@ const LOGGED_AHEAD: i64 = 32;
 
 /// Takes `options.cache` values; returns the first and how many follow it.
 pub(crate) fn take_values(cell: &Relation, name: &str, o: &SequenceOptions) -> Result<(i64, i64)> {
-    cell.cell_modify(&mut |bytes| {
+    cell.cell_modify_ahead(&mut |bytes, checkpointed| {
         let state = SequenceState::decode(bytes)?;
         let next = |value: i64| match value.checked_add(o.increment) {
             Some(v) if v >= o.min && v <= o.max => Some(v),
@@ -372,7 +372,7 @@ pub(crate) fn take_values(cell: &Relation, name: &str, o: &SequenceOptions) -> R
             }
             taken += 1;
         }
-        let log_now = state.log_count < taken || !state.is_called;
+        let log_now = checkpointed || state.log_count < taken || !state.is_called;
         if log_now {
             // What the log says is where a crash would go on: ahead of everything given out.
             let mut ahead = last;
@@ -384,23 +384,12 @@ pub(crate) fn take_values(cell: &Relation, name: &str, o: &SequenceOptions) -> R
                 }
                 count += 1;
             }
-            SequenceState { last_value: ahead, is_called: true, log_count: 0 }.encode(bytes);
-            return Ok(((first, taken, Some((last, count))), true));
+            SequenceState { last_value: last, is_called: true, log_count: count }.encode(bytes);
+            let mut logged = Vec::new();
+            SequenceState { last_value: ahead, is_called: true, log_count: 0 }.encode(&mut logged);
+            return Ok(((first, taken - 1), Some(logged)));
         }
         SequenceState { last_value: last, is_called: true, log_count: state.log_count - taken }.encode(bytes);
-        Ok(((first, taken, None), false))
-    })
-    .and_then(|(first, taken, settle)| {
-        if let Some((last, count)) = settle {
-            // The page goes on from the value really given; only the log is ahead.
-            cell.cell_modify(&mut |bytes| {
-                let now = SequenceState::decode(bytes)?;
-                if now.log_count == 0 && now.is_called {
-                    SequenceState { last_value: last, is_called: true, log_count: count }.encode(bytes);
-                }
-                Ok(((), false))
-            })?;
-        }
-        Ok((first, taken - 1))
+        Ok(((first, taken - 1), None))
     })
 }
