@@ -16,6 +16,8 @@ pub struct LockRowsState {
     bytes: Vec<u8>,
     /// How this statement looks for rows: the same number for all that run this plan with the same parameters.
     token: Option<u64>,
+    /// It looks for one row by its key: if that is gone, there is no next one for which others would wait.
+    one_row: bool,
 }
 
 impl LockRowsState {
@@ -26,9 +28,17 @@ impl LockRowsState {
         {
             scan.pass_over(ToLock { skip: (t.wait == LockWait::SkipLocked).then(|| mode_of(t.strength)) });
         }
-        LockRowsState { unary, bytes: Vec::new(), token: None }
+        let input = match &node.op {
+            Op::LockRows { input, .. } => Some(&input.op),
+            _ => None,
+        };
+        let one_row = matches!(input, Some(Op::IndexScan { access, .. }) if access.unique_point);
+        LockRowsState { unary, bytes: Vec::new(), token: None, one_row }
     }
     fn token(&mut self, rt: &Runtime) -> u64 {
+        if self.one_row {
+            return 0;
+        }
         *self.token.get_or_insert_with(|| {
             let mut hasher = foldhash::fast::FixedState::default().build_hasher();
             Arc::as_ptr(&self.unary.node).hash(&mut hasher);

@@ -13,8 +13,6 @@ use crate::buffer::WriteGuard;
 use crate::directory::Relation;
 use crate::heap::page::ADDRESS;
 use crate::heap::write::Liveness;
-use crate::locks::deadlock;
-use crate::locks::table::UNTANGLE_MAX;
 use crate::page::{KIND_TREE, View};
 use crate::txn::Transaction;
 use crate::txn::table::Status;
@@ -223,17 +221,7 @@ impl Relation {
             if core.rows.enqueue(key, txn.owner, park.wake_handle(), 0, register).is_some() {
                 break;
             }
-            if txn.lead_nobody() {
-                continue;
-            }
-            untangled += 1;
-            if let Some(cycle) = cycle {
-                if untangled < UNTANGLE_MAX && core.locks.untangle(&core.waits, &cycle, || None) {
-                    continue;
-                }
-                core.waits.refuse(txn.owner, cycle);
-            }
-            return Err(deadlock());
+            txn.resolve(cycle, &mut untangled)?;
         }
         if !core.xids.mark_waited_for(xid) {
             core.waits.done(txn.owner);

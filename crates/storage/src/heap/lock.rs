@@ -12,8 +12,7 @@ use crate::buffer::WriteGuard;
 use crate::core::Core;
 use crate::directory::Relation;
 use crate::locks::rows::{Place, RowKey};
-use crate::locks::deadlock;
-use crate::locks::table::{UNTANGLE_MAX, not_available};
+use crate::locks::table::not_available;
 use crate::txn::visibility::Newest;
 use crate::txn::{Snapshot, Transaction};
 use crate::undo::record::UndoKind;
@@ -122,17 +121,8 @@ impl Relation {
             let refused = place.is_none();
             queued.place = place.or(queued.place.take());
             if refused {
-                if txn.lead_nobody() {
-                    continue;
-                }
-                untangled += 1;
-                if let Some(cycle) = cycle {
-                    if untangled < UNTANGLE_MAX && core.locks.untangle(&core.waits, &cycle, || None) {
-                        continue;
-                    }
-                    core.waits.refuse(owner, cycle);
-                }
-                return Err(deadlock());
+                txn.resolve(cycle, &mut untangled)?;
+                continue;
             }
             match holder {
                 Some(xid) if first && !core.xids.mark_waited_for(xid) => {

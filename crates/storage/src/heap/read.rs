@@ -52,8 +52,7 @@ impl Relation {
             return Ok(true);
         }
         let needs_look = |word: u64| word & DELETED != 0 || skip.is_some();
-        let Some((_, newest)) = self.newest_of(txn, rid, needs_look)? else { return Ok(false) };
-        Ok(match newest {
+        Ok(match self.newest_of(txn, rid, needs_look)? {
             Some(Newest::Committed { deleted, .. }) => !deleted,
             Some(Newest::Held { mode, .. }) => !skip.is_some_and(|s| mode_of(mode).conflicts(s)),
             Some(Newest::Own { .. }) | None => true,
@@ -62,22 +61,17 @@ impl Relation {
     /// The CSN of the transaction that has deleted the row for good.
     pub fn deleted_at(&self, txn: &Transaction, rid: RowId) -> Result<Option<u64>> {
         Ok(match self.newest_of(txn, rid, |word| word & (DELETED | PIECE) == DELETED)? {
-            Some((_, Some(Newest::Committed { csn, deleted: true }))) => Some(csn),
+            Some(Newest::Committed { csn, deleted: true }) => Some(csn),
             _ => None,
         })
     }
-    /// The row's word and, if that is wanted, what it says; None: there is no row.
-    fn newest_of(&self, txn: &Transaction, rid: RowId, wanted: impl Fn(u64) -> bool) -> Result<Option<(u64, Option<Newest>)>> {
-        let id = self.id;
+    /// What the row's word says; None: there is no row, or with this word nobody wants to know.
+    fn newest_of(&self, txn: &Transaction, rid: RowId, wanted: impl Fn(u64) -> bool) -> Result<Option<Newest>> {
         loop {
-            let seen = |v: View| if v.is(crate::page::KIND_HEAP, id, rid.block) { hp::word(v, usize::from(rid.slot)) } else { None };
-            let Some(word) = self.core.pool.read(self.pid(rid.block)?, seen)? else { return Ok(None) };
-            if !wanted(word) {
-                return Ok(Some((word, None)));
-            }
+            let Some(word) = self.row_word(rid)?.filter(|w| wanted(*w)) else { return Ok(None) };
             let newest = self.core.newest(word, txn.xid)?;
             if !self.is_stale(rid, word, newest)? {
-                return Ok(Some((word, Some(newest))));
+                return Ok(Some(newest));
             }
         }
     }
@@ -111,12 +105,14 @@ impl Relation {
     }
     /// Whether the row's word is another one by now.
     fn has_changed(&self, rid: RowId, word: u64) -> Result<bool> {
-        let pid = self.pid(rid.block)?;
+        Ok(self.row_word(rid)? != Some(word))
+    }
+    /// The word of a row's slot.
+    fn row_word(&self, rid: RowId) -> Result<Option<u64>> {
         let id = self.id;
-        let now = self.core.pool.read(pid, |v| {
+        self.core.pool.read(self.pid(rid.block)?, |v| {
             if v.is(crate::page::KIND_HEAP, id, rid.block) { hp::word(v, usize::from(rid.slot)) } else { None }
-        })?;
-        Ok(now != Some(word))
+        })
     }
     /// The word and payload of a row's slot.
     fn copy_item(&self, rid: RowId, out: &mut Vec<u8>) -> Result<Option<u64>> {

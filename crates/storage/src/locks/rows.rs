@@ -52,6 +52,11 @@ struct Waiter {
     owner: u64,
     wake: WakeHandle,
 }
+impl Waiter {
+    fn next(&self) -> Next {
+        Next { owner: self.owner, wake: self.wake.clone() }
+    }
+}
 impl Entry {
     fn new(key: RowKey) -> Entry {
         Entry {
@@ -67,7 +72,7 @@ impl Entry {
         self.queue.is_empty() && self.shared.is_empty()
     }
     fn head(&self) -> Option<Next> {
-        self.queue.front().map(|w| Next { owner: w.owner, wake: w.wake.clone() })
+        self.queue.front().map(Waiter::next)
     }
     fn place_of(&self, owner: u64) -> Option<usize> {
         let ticket = self.tickets.get(&owner)?;
@@ -78,7 +83,7 @@ impl Entry {
         let at = self.place_of(owner)?;
         self.queue.remove(at);
         self.tickets.remove(&owner);
-        self.queue.get(at).map(|w| Next { owner: w.owner, wake: w.wake.clone() })
+        self.queue.get(at).map(Waiter::next)
     }
 }
 /// Who is to look next. It waits for nobody until it has: [`crate::core::Core::let_look`].
@@ -98,6 +103,21 @@ pub struct Left {
 struct Shard {
     rows: Mutex<HashMap<RowKey, Entry>>,
     count: AtomicU32,
+}
+impl Shard {
+    /// The row's entry, made if there is none.
+    fn entry<'a>(&self, rows: &'a mut HashMap<RowKey, Entry>, key: RowKey) -> &'a mut Entry {
+        rows.entry(key).or_insert_with(|| {
+            self.count.fetch_add(1, Release);
+            Entry::new(key)
+        })
+    }
+    fn forget_idle(&self, rows: &mut HashMap<RowKey, Entry>, key: RowKey) {
+        if rows.get(&key).is_some_and(Entry::is_idle) {
+            rows.remove(&key);
+            self.count.fetch_sub(1, Release);
+        }
+    }
 }
 pub struct RowLocks {
     shards: Vec<Shard>,
@@ -134,10 +154,7 @@ fn remove_from(shard: &Shard, mut rows: MutexGuard<'_, HashMap<RowKey, Entry>>, 
     let Some(entry) = rows.get_mut(&key) else { return Left::default() };
     let next = entry.remove(owner);
     let waiting = !entry.queue.is_empty();
-    if entry.is_idle() {
-        rows.remove(&key);
-        shard.count.fetch_sub(1, Release);
-    }
+    shard.forget_idle(&mut rows, key);
     Left { waiting, next }
 }
 
@@ -175,17 +192,11 @@ impl RowLocks {
     ) -> Option<Arc<Place>> {
         let shard = self.shard(key);
         let mut rows = crate::lock(&shard.rows);
-        let entry = rows.entry(key).or_insert_with(|| {
-            shard.count.fetch_add(1, Release);
-            Entry::new(key)
-        });
+        let entry = shard.entry(&mut rows, key);
         let at = entry.place_of(owner).unwrap_or(entry.queue.len());
         let ahead = at.checked_sub(1).and_then(|i| entry.queue.get(i)).map(|w| w.owner);
         if !register(ahead) {
-            if entry.is_idle() {
-                rows.remove(&key);
-                shard.count.fetch_sub(1, Release);
-            }
+            shard.forget_idle(&mut rows, key);
             return None;
         }
         if entry.queue.is_empty() {
@@ -234,7 +245,10 @@ impl RowLocks {
     #[must_use]
     pub fn lead_to(&self, turn: &Turn, to: RowKey) -> bool {
         let place = &turn.place;
-        while turn.leads {
+        if !turn.leads {
+            return false;
+        }
+        loop {
             let from = place.key();
             if from == to {
                 return true;
@@ -268,14 +282,13 @@ impl RowLocks {
             second.as_mut().unwrap_or(&mut first).insert(to, entry);
             return true;
         }
-        false
     }
     /// All that wait for a row: those that were led there are to look for themselves.
     pub fn dissolve(&self, key: RowKey) -> Vec<Next> {
         let mut rows = crate::lock(&self.shard(key).rows);
         let Some(entry) = rows.get_mut(&key) else { return Vec::new() };
         entry.token = 0;
-        entry.queue.iter().map(|w| Next { owner: w.owner, wake: w.wake.clone() }).collect()
+        entry.queue.iter().map(Waiter::next).collect()
     }
     /// When `holder` ends, the row's head is to be woken.
     pub fn watch(&self, holder: u64, key: RowKey) {
@@ -303,10 +316,7 @@ impl RowLocks {
     pub fn add_shared(&self, key: RowKey, owner: u64, mode: RowLockMode) {
         let shard = self.shard(key);
         let mut rows = crate::lock(&shard.rows);
-        let entry = rows.entry(key).or_insert_with(|| {
-            shard.count.fetch_add(1, Release);
-            Entry::new(key)
-        });
+        let entry = shard.entry(&mut rows, key);
         entry.shared.push((owner, mode));
     }
     /// One shared lock less; the head of the queue is to look again.
@@ -318,10 +328,7 @@ impl RowLocks {
             entry.shared.swap_remove(at);
         }
         let head = entry.head();
-        if entry.is_idle() {
-            rows.remove(&key);
-            shard.count.fetch_sub(1, Release);
-        }
+        shard.forget_idle(&mut rows, key);
         head
     }
     /// The owner's rows are free (or may be): their heads are to look again.

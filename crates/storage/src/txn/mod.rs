@@ -18,7 +18,10 @@ use crate::api::{CommitMode, Isolation, LockMode, LockTag, RowLockMode, Serializ
 use crate::buffer::WriteGuard;
 use crate::core::Core;
 use crate::directory::Relation;
+use crate::locks::deadlock;
 use crate::locks::rows::{RowKey, Turn};
+use crate::locks::table::UNTANGLE_MAX;
+use crate::locks::waits_for::Waiting;
 use crate::undo::record::{UndoKind, UndoRecord};
 use crate::undo::{CHUNK, Place};
 use crate::wal::record::{Op, Record, Target, encode};
@@ -198,6 +201,21 @@ impl Transaction {
         let any = !led.is_empty();
         self.core.let_look(led);
         any
+    }
+    /// A wait for a row would close this circle. Ok: it has been resolved, and the wait may be tried again; `untangled` counts
+    /// how often another order of a queue has been tried.
+    pub(crate) fn resolve(&mut self, cycle: Option<Vec<Waiting>>, untangled: &mut usize) -> Result<()> {
+        if self.lead_nobody() {
+            return Ok(());
+        }
+        *untangled += 1;
+        if let Some(cycle) = cycle {
+            if *untangled < UNTANGLE_MAX && self.core.locks.untangle(&self.core.waits, &cycle, || None) {
+                return Ok(());
+            }
+            self.core.waits.refuse(self.owner, cycle);
+        }
+        Err(deadlock())
     }
     /// READ COMMITTED: call at each statement. Else: the first call decides.
     pub fn take_snapshot(&mut self) -> Snapshot {
