@@ -114,6 +114,11 @@ impl Core {
                     drop(page);
                     relation.load_pieces(&mut payload)?;
                     record.apply_to(&mut payload)?;
+                    // Readers may be on their way to those pieces, so they stay where they are, for good.
+                    if old & FORWARD != 0 {
+                        // It was in pieces of its own before: the record has the pointer to them.
+                        return self.point_to(relation, record, old, &payload);
+                    }
                     return self.restore_apart(relation, record, old, &payload);
                 }
                 if hp::can_become(page.page(), slot, len - hp::WORD - cut + bytes.len()) {
@@ -138,8 +143,11 @@ impl Core {
     fn restore_apart(&self, relation: &Relation, record: &UndoRecord, old: u64, payload: &[u8]) -> Result<()> {
         let rid = kilndb_base::RowId { block: record.block, slot: record.slot };
         let pointer = relation.write_pieces(None, rid, payload)?;
+        self.point_to(relation, record, old | FORWARD, &pointer)
+    }
+    fn point_to(&self, relation: &Relation, record: &UndoRecord, old: u64, pointer: &[u8]) -> Result<()> {
         let mut page = self.pool.write(relation.pid(record.block)?)?;
-        let op = Op::Put { slot: usize::from(record.slot), word: old | FORWARD, body: &pointer };
+        let op = Op::Put { slot: usize::from(record.slot), word: old, body: pointer };
         self.emit_compensate(relation, record.xid, record.prev, &[(relation.target(record.block), op)], &[0], &mut [&mut page])
     }
 }
