@@ -211,6 +211,9 @@ impl Session {
             return Ok(());
         }
         self.begin_statement(runtime)?;
+        if let Some(txn) = &mut self.txn {
+            txn.begin_block();
+        }
         self.block = Block::Explicit;
         Ok(())
     }

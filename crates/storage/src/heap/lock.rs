@@ -13,6 +13,7 @@ use crate::core::Core;
 use crate::directory::Relation;
 use crate::locks::rows::{Place, RowKey};
 use crate::locks::table::not_available;
+use crate::txn::table::Status;
 use crate::txn::visibility::Newest;
 use crate::txn::{Snapshot, Transaction};
 use crate::undo::record::UndoKind;
@@ -20,6 +21,11 @@ use crate::wal::record::Op;
 use kilndb_base::park::Park;
 use kilndb_base::{Error, Result, RowId, sqlstate};
 use std::sync::Arc;
+
+/// A row that a transaction of one statement holds is looked at so often, and so long each time, before a session queues for it:
+/// that one has it for some microseconds, which is less than it takes to be suspended and woken.
+const SPINS: u32 = 4;
+const SPIN_NANOS: u64 = 2_500;
 
 pub(super) enum Acquired<'a> {
     /// Nobody stands in the way; the page is latched. `held`: the mode in which the transaction has the row already.
@@ -68,6 +74,7 @@ impl Relation {
         let pid = self.pid(rid.block)?;
         let mut queued = Queued { core, owner, place: None };
         let mut untangled = 0;
+        let mut spun = 0;
         loop {
             let page = core.pool.write(pid)?;
             let word = hp::word(page.view(), usize::from(rid.slot)).filter(|w| w & PIECE == 0);
@@ -86,11 +93,33 @@ impl Relation {
                 // As in PostgreSQL, who shares a row waits for those who hold it only, not for those who want it.
                 way.ahead = None;
             }
+            let newcomer = queued.place.is_none();
+            if newcomer
+                && txn.brief
+                && holder.is_none()
+                && way.shared.is_empty()
+                && way.ahead.is_some()
+                && core.rows.may_go_ahead(key, owner, core.env.monotonic_nanos())
+            {
+                way.ahead = None;
+            }
             if (holder.is_none() && way.is_clear()) || matches!(newest, Newest::Committed { deleted: true, .. }) {
                 if queued.place.is_some() {
                     core.waits.done(owner);
                 }
                 return Ok(Acquired::Free { page, word, newest, held, waited: queued.place.take() });
+            }
+            if let Some(xid) = holder
+                && newcomer
+                && wait == WaitPolicy::Wait
+                && way.shared.is_empty()
+                && spun < SPINS
+                && core.xids.is_brief(xid)
+            {
+                drop(page);
+                spun += 1;
+                self.spin_for(xid);
+                continue;
             }
             match wait {
                 WaitPolicy::Wait => {}
@@ -136,6 +165,15 @@ impl Relation {
             let parked = park.park(None);
             core.waits.done(owner);
             parked?;
+        }
+    }
+    /// Waits a moment for a transaction's end, without giving way to other sessions.
+    fn spin_for(&self, xid: u64) {
+        let end = self.core.env.monotonic_nanos() + SPIN_NANOS;
+        while self.core.xids.status(xid) == Status::InProgress && self.core.env.monotonic_nanos() < end {
+            for _ in 0..8 {
+                std::hint::spin_loop();
+            }
         }
     }
     /// After the row was taken (exclusively, or shared) or left alone.

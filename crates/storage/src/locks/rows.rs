@@ -3,7 +3,8 @@
 //! Invariants
 //! 1. A row has an entry only while it is shared or somebody waits for it; entries change under the shard's
 //!    mutex, and waiters enter while they hold the row's page latch.
-//! 2. First come, first served: only the head of a queue may take the row; newcomers queue behind.
+//! 2. First come, first served: only the head of a queue may take the row; newcomers queue behind. But while the row is free and
+//!    its head, which has been woken, is not there yet, a newcomer may take it, for [`HEAD_START_NANOS`] in all.
 //! 3. Whoever ends wakes the heads of the queues of the rows it held, and nobody else.
 //! 4. A queue is found through its [`Place`], which says for which row it waits now: a queue whose row is gone goes with its
 //!    head to the row that this takes instead (see [`Turn`]). Who is in a queue holds its place, not the row's key.
@@ -18,6 +19,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 pub type RowKey = (u32, u64);
 const SHARDS: usize = 64;
+/// How long a free row may go to newcomers before the first who waits for it.
+const HEAD_START_NANOS: u64 = 1_000_000;
 
 /// The row that a queue waits for. Changes under the mutexes of the old and the new row's shard.
 pub struct Place(Mutex<RowKey>);
@@ -46,6 +49,8 @@ struct Entry {
     /// Tickets by owner.
     tickets: foldhash::HashMap<u64, u64>,
     next_ticket: u64,
+    /// When somebody first found the row free, and its head not yet there. 0: nobody has.
+    free_since_nanos: u64,
 }
 struct Waiter {
     ticket: u64,
@@ -66,6 +71,7 @@ impl Entry {
             queue: VecDeque::new(),
             tickets: foldhash::HashMap::default(),
             next_ticket: 0,
+            free_since_nanos: 0,
         }
     }
     fn is_idle(&self) -> bool {
@@ -83,6 +89,9 @@ impl Entry {
         let at = self.place_of(owner)?;
         self.queue.remove(at);
         self.tickets.remove(&owner);
+        if at == 0 {
+            self.free_since_nanos = 0;
+        }
         self.queue.get(at).map(Waiter::next)
     }
 }
@@ -178,6 +187,19 @@ impl RowLocks {
         let before = entry.place_of(owner).unwrap_or(entry.queue.len());
         let ahead = if holds { None } else { before.checked_sub(1).and_then(|i| entry.queue.get(i)).map(|w| w.owner) };
         InTheWay { shared, ahead }
+    }
+    /// Whether a newcomer may take a row that is free although others wait for it: its head has been woken, but its thread may
+    /// not be running just now. Else all that come until then would have to wait too, and those behind them.
+    pub fn may_go_ahead(&self, key: RowKey, owner: u64, now_nanos: u64) -> bool {
+        let mut rows = crate::lock(&self.shard(key).rows);
+        let Some(entry) = rows.get_mut(&key) else { return true };
+        if entry.token != 0 || entry.tickets.contains_key(&owner) {
+            return false;
+        }
+        if entry.free_since_nanos == 0 {
+            entry.free_since_nanos = now_nanos;
+        }
+        now_nanos.saturating_sub(entry.free_since_nanos) < HEAD_START_NANOS
     }
     /// Queues the owner (unless it is queued). `token`: how it looks for rows; 0: not to be led elsewhere. `register` notes in
     /// the graph whom it waits for, given who is directly before it, and says whether it may: then nobody can let it look

@@ -85,6 +85,8 @@ pub struct Transaction {
     pub(crate) owner: u64,
     /// The owner's number outlives the transaction.
     pub(crate) of_session: bool,
+    /// It is expected to end with its statement.
+    pub(crate) brief: bool,
     pub(crate) xid: u64,
     pub(crate) command: u32,
     registered: Option<Arc<Registered>>,
@@ -123,6 +125,7 @@ impl Transaction {
             isolation,
             owner,
             of_session: false,
+            brief: true,
             xid: 0,
             command: 0,
             registered: None,
@@ -150,6 +153,11 @@ impl Transaction {
     pub fn isolation(&self) -> Isolation {
         self.isolation
     }
+    /// It goes on after its statement, for as long as its client likes: nobody is to wait for its rows without giving way.
+    /// Call before it writes.
+    pub fn begin_block(&mut self) {
+        self.brief = false;
+    }
     /// The number that `Engine::locks_snapshot` shows.
     pub fn lock_owner_id(&self) -> u64 {
         self.owner
@@ -157,7 +165,7 @@ impl Transaction {
     /// The xid, given now if the transaction has none yet.
     pub fn assign_xid(&mut self) -> Xid {
         if self.xid == 0 {
-            self.xid = self.core.xids.assign(self.owner);
+            self.xid = self.core.xids.assign(self.owner, self.brief);
             if let Some(reader) = &self.reader {
                 self.core.ssi.note_xid(reader, self.xid);
             }

@@ -23,6 +23,8 @@ const PURGE: usize = 2;
 const OWNER: usize = 3;
 const UNLOGGED_HEAD: usize = 4;
 const WORDS: usize = 5;
+/// In the owner's word: the transaction ends with its statement.
+const BRIEF: u64 = 1 << 63;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Status {
@@ -51,12 +53,13 @@ impl XidTable {
     fn word(&self, xid: u64, which: usize) -> &AtomicU64 {
         self.words.get((xid as usize % CAP) * WORDS + which)
     }
-    pub fn assign(&self, owner: u64) -> u64 {
+    /// `brief`: the transaction is expected to end with the statement that writes.
+    pub fn assign(&self, owner: u64, brief: bool) -> u64 {
         let xid = self.next.fetch_add(1, SeqCst);
         self.word(xid, HEAD).store(0, Relaxed);
         self.word(xid, UNLOGGED_HEAD).store(0, Relaxed);
         self.word(xid, PURGE).store(0, Relaxed);
-        self.word(xid, OWNER).store(owner, Relaxed);
+        self.word(xid, OWNER).store(owner | if brief { BRIEF } else { 0 }, Relaxed);
         self.word(xid, STATE).store(IN_PROGRESS, Release);
         xid
     }
@@ -93,7 +96,10 @@ impl XidTable {
         all.into_iter().find(|xid| self.owner(*xid) == owner && self.status(*xid) == Status::InProgress)
     }
     pub fn owner(&self, xid: u64) -> u64 {
-        self.word(xid, OWNER).load(Relaxed)
+        self.word(xid, OWNER).load(Relaxed) & !BRIEF
+    }
+    pub fn is_brief(&self, xid: u64) -> bool {
+        self.word(xid, OWNER).load(Relaxed) & BRIEF != 0
     }
     /// Newest logged undo record.
     pub fn set_head(&self, xid: u64, address: u64) {
