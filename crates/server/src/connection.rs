@@ -2,6 +2,7 @@
 
 use crate::protocol::{self, Step};
 use crate::runtime::{ConnectionWake, CoroutineRuntime, Yielded};
+use crate::sender::Sent;
 use crate::shared::Shared;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult};
@@ -12,8 +13,9 @@ use kilndb_wire::{Output, frontend};
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -43,6 +45,12 @@ impl Socket {
         match self {
             Socket::Tcp(s) => s.write(buf),
             Socket::Unix(s) => s.write(buf),
+        }
+    }
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Socket::Tcp(s) => s.as_fd(),
+            Socket::Unix(s) => s.as_fd(),
         }
     }
     pub fn peer(&self) -> Option<String> {
@@ -99,6 +107,8 @@ pub struct Link {
     pub started: Cell<bool>,
     /// Counts against max_connections.
     pub admitted: Cell<bool>,
+    /// A transaction block is open.
+    pub in_block: Cell<bool>,
 }
 
 impl Link {
@@ -138,6 +148,8 @@ pub struct Connection {
     shared: Arc<Shared>,
     worker: usize,
     pub state: ConnectionState,
+    /// It is among those whose replies are sent next.
+    pub is_unsent: bool,
     /// The protocol's state between steps; with the coroutine while one runs.
     step: Option<Step>,
     coroutine: Option<StepCoroutine>,
@@ -163,11 +175,13 @@ impl Connection {
                 write_failed: Cell::new(false),
                 started: Cell::new(false),
                 admitted: Cell::new(false),
+                in_block: Cell::new(false),
             }),
             wake,
             shared,
             worker,
             state: ConnectionState::Idle,
+            is_unsent: false,
             step: Some(Step::default()),
             coroutine: None,
             left_unread: false,
@@ -191,6 +205,9 @@ impl Connection {
     }
     pub fn broken(&self) -> bool {
         self.link.write_failed.get()
+    }
+    pub fn is_in_block(&self) -> bool {
+        self.link.in_block.get()
     }
     pub fn take_early_wake(&self) -> bool {
         self.wake.is_set()
@@ -269,6 +286,24 @@ impl Connection {
         }
     }
 
+    /// The bytes to send next, and where to.
+    pub fn reply(&self) -> (BorrowedFd<'_>, Ref<'_, [u8]>) {
+        let written = self.link.written.get();
+        (self.socket.as_fd(), Ref::map(self.link.output.borrow(), |o| o.buf.get(written..).unwrap_or(&[])))
+    }
+    /// What came of sending [`Connection::reply`].
+    pub fn sent(&mut self, outcome: Sent) {
+        match outcome {
+            Some(Ok(n)) => {
+                self.link.written.set(self.link.written.get() + n);
+                // The rest, or none.
+                self.write_output();
+            }
+            Some(Err(e)) if e.kind() == ErrorKind::WouldBlock => {}
+            // Whatever it was, writing tells it again.
+            _ => self.write_output(),
+        }
+    }
     pub fn write_output(&mut self) {
         let mut output = self.link.output.borrow_mut();
         let mut written = self.link.written.get();

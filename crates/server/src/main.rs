@@ -5,6 +5,7 @@ mod connection;
 mod listen;
 mod protocol;
 mod runtime;
+mod sender;
 mod serve;
 mod shared;
 mod worker;

@@ -193,6 +193,7 @@ fn dispatch(session: &mut Session, skip_to_sync: &mut bool, message: &[u8], runt
     if ready {
         *skip_to_sync = false;
         session.deliver_notifications(runtime, &mut client)?;
+        runtime.link.in_block.set(session.status() != b'I');
         runtime.link.output.borrow_mut().ready_for_query(session.status());
     }
     Ok(())

@@ -9,6 +9,7 @@
 
 use crate::connection::{Connection, ConnectionState, Socket};
 use crate::runtime::{ConnectionWake, Yielded};
+use crate::sender::{self, Sender, Sent};
 use crate::shared::Shared;
 use kilndb_base::env::process_monotonic_nanos;
 use mio::{Events, Interest, Poll, Token, Waker};
@@ -21,8 +22,14 @@ use std::time::Duration;
 const WAKER: Token = Token(usize::MAX);
 /// Sessions resumed between two looks at the sockets.
 const RESUMES_PER_POLL: usize = 64;
-/// Replies wait this long at most for those of other sessions: sent together they wake the clients' threads less often.
+/// Replies wait this long for those of other sessions: sent together they wake the clients' threads less often.
 const REPLY_DELAY_NANOS: u64 = 50_000;
+/// And so much longer for each session that is queued, which is a fraction of what that one's turn takes: the more clients
+/// there are, the more it costs them to be woken for one reply, and the less a delay adds to their latency.
+const REPLY_DELAY_PER_QUEUED_NANOS: u64 = 1_000;
+const REPLY_DELAY_MAX_NANOS: u64 = 2_000_000;
+/// From so many replies on, one system call for all costs less than one for each.
+const SENT_TOGETHER: usize = 3;
 /// Bytes read from a socket at once.
 const READ_CHUNK_BYTES: usize = 64 * 1024;
 
@@ -74,9 +81,11 @@ pub struct Worker {
     timers: BinaryHeap<Reverse<(u64, usize, u64)>>,
     stacks: Vec<corosensei::stack::DefaultStack>,
     scratch: Vec<u8>,
-    /// Sessions with replies to send, and when the first of them was queued.
+    /// Sessions with replies to send, and when the first of these is to go at the latest.
     unsent: Vec<usize>,
-    unsent_since_nanos: u64,
+    unsent_until_nanos: u64,
+    sender: Sender,
+    sent: Vec<Sent>,
 }
 
 /// What a worker is made of before it has a thread.
@@ -119,7 +128,9 @@ impl Worker {
             stacks: Vec::new(),
             scratch: vec![0; READ_CHUNK_BYTES],
             unsent: Vec::new(),
-            unsent_since_nanos: 0,
+            unsent_until_nanos: 0,
+            sender: Sender::new(),
+            sent: Vec::new(),
         };
         worker.run();
     }
@@ -154,8 +165,14 @@ impl Worker {
                 self.send_replies();
                 self.resume(token);
             }
-            self.send_replies();
+            if self.is_idle() || process_monotonic_nanos() >= self.unsent_until_nanos {
+                self.send_replies();
+            }
         }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.ready.is_empty() && self.woken.is_empty() && self.sliced.is_empty()
     }
 
     /// Every fourth turn belongs to those that have just arrived.
@@ -167,7 +184,7 @@ impl Worker {
     }
 
     fn sleep(&mut self, events: &mut Events) {
-        let mut limit = if self.ready.is_empty() && self.woken.is_empty() && self.sliced.is_empty() { self.next_timer() } else { Duration::ZERO };
+        let mut limit = if self.is_idle() { self.next_timer() } else { Duration::ZERO };
         if !limit.is_zero() {
             self.inbox.sleeping.store(true, Ordering::SeqCst);
             if !self.inbox.mail.lock().unwrap_or_else(|e| e.into_inner()).is_empty() {
@@ -324,19 +341,29 @@ impl Worker {
             return;
         }
         let now = process_monotonic_nanos();
-        if self.unsent.is_empty() {
-            self.unsent_since_nanos = now;
+        // Within a transaction block others may wait for what the client does next.
+        let queued = if c.is_in_block() { 0 } else { self.ready.len() as u64 };
+        let until = now + (REPLY_DELAY_NANOS + queued * REPLY_DELAY_PER_QUEUED_NANOS).min(REPLY_DELAY_MAX_NANOS);
+        self.unsent_until_nanos = if self.unsent.is_empty() { until } else { self.unsent_until_nanos.min(until) };
+        // Once, whatever it has to send by then: twice in one call would be sent twice.
+        if !std::mem::replace(&mut c.is_unsent, true) {
+            self.unsent.push(token);
         }
-        self.unsent.push(token);
-        if now.saturating_sub(self.unsent_since_nanos) >= REPLY_DELAY_NANOS {
+        if now >= self.unsent_until_nanos {
             self.send_replies();
         }
     }
 
     fn send_replies(&mut self) {
         let mut unsent = std::mem::take(&mut self.unsent);
+        if unsent.len() >= SENT_TOGETHER && self.sender.is_available() {
+            for tokens in unsent.chunks(sender::AT_ONCE) {
+                self.send_together(tokens);
+            }
+        }
         for token in unsent.drain(..) {
             let Some(Some(c)) = self.connections.get_mut(token) else { continue };
+            c.is_unsent = false;
             if c.has_output() {
                 c.write_output();
             }
@@ -344,9 +371,24 @@ impl Worker {
         }
         self.unsent = unsent;
     }
+    fn send_together(&mut self, tokens: &[usize]) {
+        let open = |token: usize| self.connections.get(token)?.as_ref().filter(|c| c.has_output());
+        let (tokens, replies): (Vec<_>, Vec<_>) = tokens.iter().filter_map(|t| Some((*t, open(*t)?.reply()))).unzip();
+        self.sender.send(&replies, &mut self.sent);
+        drop(replies);
+        for (token, sent) in tokens.into_iter().zip(self.sent.drain(..)) {
+            if let Some(Some(c)) = self.connections.get_mut(token) {
+                c.sent(sent);
+            }
+        }
+    }
 
     fn close(&mut self, token: usize) {
         if let Some(mut c) = self.connections[token].take() {
+            if c.is_unsent {
+                // The number may be another connection's before the next replies are sent.
+                self.unsent.retain(|t| *t != token);
+            }
             // The descriptor goes with the socket; deregistering only tidies up.
             let _ = self.poll.registry().deregister(c.socket_mut());
             self.generations[token] += 1;
