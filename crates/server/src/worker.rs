@@ -24,9 +24,9 @@ const WAKER: Token = Token(usize::MAX);
 const RESUMES_PER_POLL: usize = 64;
 /// Replies wait this long for those of other sessions: sent together they wake the clients' threads less often.
 const REPLY_DELAY_NANOS: u64 = 50_000;
-/// And so much longer for each session that is queued, which is a fraction of what that one's turn takes: the more clients
+/// And so much longer for each session that is queued, which is about what that one's turn takes: the more clients
 /// there are, the more it costs them to be woken for one reply, and the less a delay adds to their latency.
-const REPLY_DELAY_PER_QUEUED_NANOS: u64 = 1_000;
+const REPLY_DELAY_PER_QUEUED_NANOS: u64 = 10_000;
 const REPLY_DELAY_MAX_NANOS: u64 = 2_000_000;
 /// From so many replies on, one system call for all costs less than one for each.
 const SENT_TOGETHER: usize = 3;
