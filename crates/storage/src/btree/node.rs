@@ -117,15 +117,47 @@ pub fn compare(e: &Entry<'_>, key: Key<'_>) -> Ordering {
 /// First index whose entry is ≥ key.
 #[inline]
 pub fn lower_bound(v: &View, key: Key<'_>) -> usize {
+    let is_less = |i| entry(v, i).is_some_and(|e| compare(&e, key) == Ordering::Less);
     let (mut a, mut b) = (0, count(v));
-    while a < b {
-        let mid = (a + b) / 2;
-        match entry(v, mid) {
-            Some(e) if compare(&e, key) == Ordering::Less => a = mid + 1,
-            _ => b = mid,
+    if b >= WORTH_GUESSING
+        && let Some(guess) = guess(v, key.0, b)
+    {
+        let (near, far) = (guess.saturating_sub(GUESS_ERROR), (guess + GUESS_ERROR).min(b - 1));
+        if !is_less(near) {
+            b = near;
+        } else if is_less(far) {
+            a = far + 1;
+        } else {
+            (a, b) = (near + 1, far);
         }
     }
+    while a < b {
+        let mid = (a + b) / 2;
+        if is_less(mid) { a = mid + 1 } else { b = mid }
+    }
     a
+}
+/// Nodes with fewer entries are searched by halves only.
+const WORTH_GUESSING: usize = 32;
+const GUESS_ERROR: usize = 2;
+/// Where the key stands if keys are spread evenly between the fences, as numbers given in order are. Halving touches some 13
+/// cache lines of a full node, looking where the key should be 4. Perlman, Itai, Avni: Interpolation search (1978).
+fn guess(v: &View, key: &[u8], count: usize) -> Option<usize> {
+    let (low, high) = (low(v)?.key, high(v)?.key);
+    let shared = low.iter().zip(high).take_while(|(a, b)| a == b).count();
+    let number = |bytes: &[u8]| {
+        let rest = bytes.get(shared..)?;
+        let mut head = [0; 8];
+        let n = rest.len().min(8);
+        head[..n].copy_from_slice(&rest[..n]);
+        Some(u64::from_be_bytes(head))
+    };
+    let (low, high, at) = (number(low)?, number(high)?, number(key)?);
+    let (part, whole) = (at.checked_sub(low)?, high.checked_sub(low).filter(|w| *w != 0)?);
+    if part > whole {
+        return None;
+    }
+    Some(((u128::from(part) * count as u128 / u128::from(whole)) as usize).min(count - 1))
 }
 /// Where a key stands to a node's fences.
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
@@ -251,4 +283,48 @@ pub fn cut(p: &mut PageBytes, idx: usize, right: u32, high: &[u8]) -> Result<()>
     let entries: Vec<&[u8]> = (0..idx.min(count(&v))).filter_map(|i| entry(&v, i)).map(|e| e.bytes).collect();
     let bytes = image(right, low, high, &entries);
     load_image(p, level(&v), &bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A node of these keys between two fences.
+    fn node(keys: &[Vec<u8>], low: &[u8], high: &[u8]) -> PageBytes {
+        let mut page = [0; PAGE];
+        let entries: Vec<Vec<u8>> = keys.iter().map(|k| build(k, 7, None, 0)).collect();
+        let entries: Vec<&[u8]> = entries.iter().map(Vec::as_slice).collect();
+        load_image(&mut page, 0, &image(0, &build(low, 0, None, 0), &build(high, 0, None, 0), &entries)).unwrap();
+        page
+    }
+    #[test]
+    fn the_bound_is_the_same_wherever_the_guess_leads() {
+        let evenly = |i: u32| (1000 + i).to_be_bytes().to_vec();
+        let squares = |i: u32| (i * i).to_be_bytes().to_vec();
+        let clustered = |i: u32| (if i < 290 { i } else { 1 << 30 | i }).to_be_bytes().to_vec();
+        let texts = |i: u32| format!("customer-{}", 1000 + i * 7 % 3000).into_bytes();
+        let short = |i: u32| vec![b'a'; i as usize % 30 + 1];
+        let kinds: [&dyn Fn(u32) -> Vec<u8>; 5] = [&evenly, &squares, &clustered, &texts, &short];
+        for kind in kinds {
+            let mut keys: Vec<Vec<u8>> = (0..300).map(kind).collect();
+            keys.sort();
+            keys.dedup();
+            let low = keys[0].clone();
+            let mut high = keys[keys.len() - 1].clone();
+            high.push(0);
+            let page = node(&keys, &low, &high);
+            let v = View::of(&page);
+            assert_eq!(count(&v), keys.len());
+            let mut asked = keys.clone();
+            asked.extend(keys.iter().map(|k| [&k[..], &[0]].concat()));
+            asked.extend(keys.iter().map(|k| k[..k.len() - 1].to_vec()));
+            asked.push(vec![0xff; 12]);
+            for key in &asked {
+                for rid in [0, 7, 9] {
+                    let expected = keys.partition_point(|k| (&k[..], 7) < (&key[..], rid));
+                    assert_eq!(lower_bound(&v, Key(key, rid)), expected, "{key:?} {rid}");
+                }
+            }
+        }
+    }
 }
