@@ -1,6 +1,7 @@
 //! `kilndb-lab bench`: pgbench against PostgreSQL, KilnDB and the wire limit, one after the other, and a table.
 
 mod hot;
+mod latency;
 
 use kilndb_lab::canned;
 use kilndb_lab::client::{Client, ClientError};
@@ -204,6 +205,7 @@ fn measure(engine: &'static str, options: &Options, figures: &mut Figures, serve
     let result = pgbench(port, options, 28, &["-M", "simple"])?;
     figures.put(engine, "TPC-B, simple, 28 clients, tps", Better::More, result.tps);
     drop(admin);
+    latency::measure(engine, options, figures, server)?;
     if options.hot { hot::measure(engine, options, figures, server) } else { Ok(()) }
 }
 
@@ -241,14 +243,20 @@ fn position(admin: &mut Client) -> Result<u64, ClientError> {
 struct Run {
     tps: f64,
     transactions: u64,
+    /// Seconds in which no transaction ended.
+    empty_seconds: usize,
 }
 
 fn pgbench(port: u16, options: &Options, clients: u32, arguments: &[&str]) -> Result<Run, String> {
-    let threads = clients.min(2).to_string();
+    pgbench_with(port, options, clients, clients.min(2), arguments)
+}
+
+fn pgbench_with(port: u16, options: &Options, clients: u32, threads: u32, arguments: &[&str]) -> Result<Run, String> {
+    let threads = threads.to_string();
     // Starting thousands of processes takes PostgreSQL longer than a short run lasts.
     let duration_s = if clients >= 500 { options.duration_s.max(30) } else { options.duration_s };
     let output = command("pgbench", port)
-        .args(["-n", "-c", &clients.to_string(), "-j", &threads, "-T", &duration_s.to_string()])
+        .args(["-n", "-c", &clients.to_string(), "-j", &threads, "-T", &duration_s.to_string(), "-P", "1"])
         .args(arguments)
         .arg("postgres")
         .output()
@@ -257,9 +265,11 @@ fn pgbench(port: u16, options: &Options, clients: u32, arguments: &[&str]) -> Re
     let find = |start: &str| text.lines().find_map(|l| l.strip_prefix(start)).map(str::trim);
     let tps = find("tps = ").and_then(|t| t.split(' ').next()).and_then(|t| t.parse().ok());
     let transactions = find("number of transactions actually processed:").and_then(|t| t.parse().ok());
+    let progress = String::from_utf8_lossy(&output.stderr);
+    let empty_seconds = progress.lines().filter(|l| l.starts_with("progress: ") && l.contains(" s, 0.0 tps")).count();
     let unfailed = find("number of failed transactions:").is_none_or(|t| t.starts_with("0 "));
     match (tps, transactions) {
-        (Some(tps), Some(transactions)) if output.status.success() && unfailed => Ok(Run { tps, transactions }),
+        (Some(tps), Some(transactions)) if output.status.success() && unfailed => Ok(Run { tps, transactions, empty_seconds }),
         _ => Err(format!("pgbench {} -c {clients}: {text}{}", arguments.join(" "), String::from_utf8_lossy(&output.stderr))),
     }
 }
