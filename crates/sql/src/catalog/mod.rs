@@ -7,4 +7,5 @@ pub mod format_type;
 pub mod ids;
 pub mod model;
 pub mod store;
+pub mod temporary;
 pub use model::*;

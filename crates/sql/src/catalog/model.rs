@@ -234,6 +234,10 @@ pub trait CatalogView {
     fn format_type(&self, oid: Oid, typmod: i32) -> String;
     fn schema_name_of(&self, oid: Oid) -> Option<String>;
     fn current_schema(&self) -> Option<String>;
+    /// The session's own rows of system tables.
+    fn temporary(&self) -> Option<&super::temporary::TemporaryCatalog> {
+        None
+    }
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -437,7 +437,7 @@ impl Session {
     }
 
     pub(super) fn insert_constraint(&mut self, new: &NewConstraint<'_>, runtime: &dyn Runtime) -> Result<Oid> {
-        let oid = self.instance.next_oid()?;
+        let oid = self.new_oid(new.table.oid)?;
         let numbers = |list: &[i16]| array(oids::INT2, list.iter().map(|n| Datum::Int2(*n)).collect());
         let mut row = vec![
             ("oid", Datum::Oid(oid)),

@@ -7,10 +7,9 @@ use crate::catalog::builtin::BUILTINS;
 use crate::catalog::ids::*;
 use crate::catalog::{CatalogView, TypeInfo};
 use crate::client::Runtime;
-use crate::session::OnCommit;
 use kilndb_base::{Error, Oid, RelationId, Result, Severity, sqlstate};
 use kilndb_storage::{Persistence, RelationKind};
-use kilndb_syntax::raw::{ConstrType as C, OnCommitAction};
+use kilndb_syntax::raw::ConstrType as C;
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::{Datum, oids};
 use std::sync::Arc;
@@ -66,7 +65,7 @@ impl Session {
         }
         let name = relation.relname().unwrap_or("").to_string();
         let persistence = relation.relpersistence as u8;
-        let temporary = persistence == b't' || relation.schemaname() == Some("pg_temp");
+        let temporary = self.will_be_temporary(relation, runtime)?;
         let persistence = if temporary { b't' } else { persistence };
         let (schema, _) = self.creation_schema(relation.schemaname(), temporary, runtime)?;
         if self.name_is_taken(schema, &name, "relation", s.if_not_exists, runtime)? {
@@ -111,12 +110,7 @@ impl Session {
             }
         }
         likes.copy_rest(self, oid, runtime)?;
-        match s.oncommit {
-            OnCommitAction::ONCOMMIT_DROP => self.on_commit.push((oid, OnCommit::Drop)),
-            OnCommitAction::ONCOMMIT_DELETE_ROWS => self.on_commit.push((oid, OnCommit::DeleteRows)),
-            _ => {}
-        }
-        Ok(())
+        self.note_on_commit(oid, s.oncommit, persistence)
     }
 
     /// Is there a relation of that name in the schema? With IF NOT EXISTS a notice, else 42P07.
@@ -272,7 +266,7 @@ impl Session {
         if new.columns.len() > 1600 {
             return Err(Error::new(sqlstate::TOO_MANY_COLUMNS, "tables can have at most 1600 columns"));
         }
-        let (oid, type_oid, array_oid) = (self.instance.next_oid()?, self.instance.next_oid()?, self.instance.next_oid()?);
+        let (oid, type_oid, array_oid) = (self.new_oid(new.schema)?, self.new_oid(new.schema)?, self.new_oid(new.schema)?);
         let storage = match new.kind {
             b'r' => self.new_storage(RelationKind::Heap, new.persistence)?,
             _ => RelationId(0),

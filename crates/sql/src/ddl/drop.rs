@@ -153,7 +153,6 @@ impl Session {
         }
         let storage = Some(table.storage).filter(|s| s.0 != 0);
         self.delete_class(table.oid, storage, runtime)?;
-        self.on_commit.retain(|(oid, _)| *oid != table.oid);
         Ok(())
     }
 

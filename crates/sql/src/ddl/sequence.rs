@@ -212,8 +212,9 @@ impl Session {
 
     pub(super) fn create_sequence(&mut self, s: &nodes::CreateSeqStmt, source: &str, runtime: &dyn Runtime) -> Result<()> {
         let r = s.sequence().ok_or_else(|| Error::internal("CREATE SEQUENCE without a name"))?;
-        let persistence = r.relpersistence as u8;
-        let (schema, _) = self.creation_schema(r.schemaname(), persistence == b't', runtime)?;
+        let temporary = self.will_be_temporary(r, runtime)?;
+        let persistence = if temporary { b't' } else { r.relpersistence as u8 };
+        let (schema, _) = self.creation_schema(r.schemaname(), temporary, runtime)?;
         let name = r.relname().unwrap_or("").to_string();
         if self.name_is_taken(schema, &name, "relation", s.if_not_exists, runtime)? {
             return Ok(());

@@ -22,7 +22,7 @@ fn sequence(host: &StatementHost<'_>, d: Option<&Datum>) -> Result<Arc<Table>> {
 }
 
 fn options(host: &StatementHost<'_>, oid: Oid) -> Result<super::sequence::SequenceOptions> {
-    let rows = host.database().store.lookup(PG_SEQUENCE, PG_SEQUENCE_SEQRELID_INDEX, &[Datum::Oid(oid)], &host.reader.snapshot)?;
+    let rows = host.reader.lookup(PG_SEQUENCE, PG_SEQUENCE_SEQRELID_INDEX, &[Datum::Oid(oid)])?;
     rows.first().map(options_of_row).ok_or_else(|| Error::internal(format!("sequence {oid} has no definition")))
 }
 

@@ -4,9 +4,8 @@ use super::Session;
 use super::create_table::NewTable;
 use super::view::result_columns;
 use crate::client::Runtime;
-use crate::session::OnCommit;
 use kilndb_base::{Error, Result};
-use kilndb_syntax::raw::{ObjectType, OnCommitAction};
+use kilndb_syntax::raw::ObjectType;
 use kilndb_syntax::{Node, nodes};
 use std::sync::Arc;
 
@@ -34,7 +33,7 @@ impl Session {
     fn create_from_query(&mut self, into: &nodes::IntoClause, query: &str, if_not_exists: bool, _source: &Arc<str>, runtime: &dyn Runtime) -> Result<String> {
         let r = into.rel().ok_or_else(|| Error::internal("CREATE TABLE AS without a table"))?;
         let persistence = r.relpersistence as u8;
-        let temporary = persistence == b't' || r.schemaname() == Some("pg_temp");
+        let temporary = self.will_be_temporary(r, runtime)?;
         let persistence = if temporary { b't' } else { persistence };
         let (schema, _) = self.creation_schema(r.schemaname(), temporary, runtime)?;
         let name = r.relname().unwrap_or("").to_string();
@@ -47,11 +46,7 @@ impl Session {
         let columns = result_columns(&plan, &super::strings(into.col_names()), "CREATE TABLE AS")?;
         let options = self.storage_options(into.options())?;
         let oid = self.insert_table(&NewTable { name, schema, kind: b'r', persistence, columns, options }, runtime)?;
-        match into.on_commit {
-            OnCommitAction::ONCOMMIT_DROP => self.on_commit.push((oid, OnCommit::Drop)),
-            OnCommitAction::ONCOMMIT_DELETE_ROWS => self.on_commit.push((oid, OnCommit::DeleteRows)),
-            _ => {}
-        }
+        self.note_on_commit(oid, into.on_commit, persistence)?;
         if into.skip_data {
             return Ok("CREATE TABLE AS".to_string());
         }

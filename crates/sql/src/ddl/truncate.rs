@@ -2,7 +2,7 @@
 
 use super::Session;
 use crate::catalog::ids::*;
-use crate::catalog::{CatalogView, Table};
+use crate::catalog::Table;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, RelationId, Result, sqlstate};
 use kilndb_storage::{Isolation, LockMode, RelationKind};
@@ -56,13 +56,6 @@ impl Session {
             }
         }
         Ok(())
-    }
-
-    pub(crate) fn truncate_by_oid(&mut self, oid: Oid, runtime: &dyn Runtime) -> Result<()> {
-        match self.with_catalog(runtime, |host| host.reader.table_by_oid(oid))? {
-            Some(table) => self.empty_table(&table, runtime),
-            None => Ok(()),
-        }
     }
 
     /// All rows of a table are about to go: whoever is serializable and has read some comes before this transaction.

@@ -13,6 +13,7 @@ impl Planner<'_> {
     pub fn plan_dml(&self, q: &Query, d: &Dml, out_rel: u32) -> Result<Planned> {
         let table = &d.table;
         self.read_only.set(false);
+        self.note_change(table);
         self.lock_table(table.oid, LockMode::RowExclusive);
         let count = table.columns.len();
         let row = Self::row_layout(table, d.new_rel);

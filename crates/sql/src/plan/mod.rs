@@ -54,6 +54,7 @@ pub struct Planner<'a> {
     needed: RefCell<HashSet<ColId>>,
     locks: RefCell<Vec<(Oid, LockMode)>>,
     read_only: Cell<bool>,
+    changes_permanent: Cell<bool>,
     explain: bool,
 }
 
@@ -158,6 +159,7 @@ pub fn plan_with(bound: BoundStatement, param_types: Vec<Oid>, catalog: &dyn Cat
         needed: RefCell::new(needed),
         locks: Default::default(),
         read_only: Cell::new(true),
+        changes_permanent: Cell::new(false),
         explain: explain.is_some(),
     };
     let root = planner.plan_query(&query, 0)?;
@@ -202,11 +204,14 @@ pub fn plan_with(bound: BoundStatement, param_types: Vec<Oid>, catalog: &dyn Cat
         columns,
         locks: planner.locks.into_inner(),
         is_read_only: planner.read_only.get() && explain.as_ref().is_none_or(|e| e.analyze) || explain.as_ref().is_some_and(|e| !e.analyze),
+        changes_permanent: planner.changes_permanent.get() && explain.as_ref().is_none_or(|e| e.analyze),
         param_types,
         tag,
         has_returning,
         explain,
         run_always: planner.run_always.into_inner(),
+        names: Vec::new(),
+        is_private: false,
     }))
 }
 
@@ -272,6 +277,11 @@ impl Planner<'_> {
         match locks.iter_mut().find(|l| l.0 == oid) {
             Some(l) => l.1 = l.1.max(mode),
             None => locks.push((oid, mode)),
+        }
+    }
+    pub fn note_change(&self, table: &crate::catalog::Table) {
+        if table.persistence != b't' {
+            self.changes_permanent.set(true);
         }
     }
     pub fn is_needed(&self, c: ColId) -> bool {

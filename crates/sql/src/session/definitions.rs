@@ -34,7 +34,7 @@ pub(super) fn call(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Resu
         }
         "pg_get_constraintdef" => {
             let key = [Datum::Oid(oid_of(args.first()))];
-            let rows = host.database().store.lookup(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, &key, &host.reader.snapshot)?;
+            let rows = host.reader.lookup(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, &key)?;
             match rows.first() {
                 Some(row) => Ok(Datum::text(constraint_definition(host, row, bool_of(args.get(1)))?)),
                 None => Ok(Datum::Null),
@@ -54,7 +54,7 @@ pub(super) fn call(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Resu
 }
 
 fn find_index(host: &StatementHost<'_>, oid: Oid) -> Result<Option<(Arc<Table>, Arc<Index>)>> {
-    let rows = host.database().store.lookup(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, &[Datum::Oid(oid)], &host.reader.snapshot)?;
+    let rows = host.reader.lookup(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, &[Datum::Oid(oid)])?;
     let Some(row) = rows.first() else { return Ok(None) };
     let Some(table) = host.reader.table_by_oid(row.oid("indrelid"))? else { return Ok(None) };
     let index = table.indexes.iter().find(|i| i.oid == oid).cloned();
@@ -242,7 +242,7 @@ fn function_text(host: &StatementHost<'_>, name: &str, oid: Oid) -> Result<Datum
 
 /// CREATE FUNCTION, from the function's row.
 pub(super) fn function_definition(host: &StatementHost<'_>, oid: Oid) -> Result<Datum> {
-    let rows = host.database().store.lookup(PG_PROC, PG_PROC_OID_INDEX, &[Datum::Oid(oid)], &host.reader.snapshot)?;
+    let rows = host.reader.lookup(PG_PROC, PG_PROC_OID_INDEX, &[Datum::Oid(oid)])?;
     let Some(row) = rows.first() else { return Ok(Datum::Null) };
     let name = row.text("proname").unwrap_or("");
     if row.char("prokind") == b'a' {
@@ -255,7 +255,7 @@ pub(super) fn function_definition(host: &StatementHost<'_>, oid: Oid) -> Result<
         })
     };
     let schema = host.reader.schema_name(row.oid("pronamespace"))?.unwrap_or_default();
-    let languages = host.database().store.scan(PG_LANGUAGE, &host.reader.snapshot)?;
+    let languages = host.reader.scan(PG_LANGUAGE)?;
     let language = languages.iter().find(|l| l.oid("oid") == row.oid("prolang")).and_then(|l| l.text("lanname")).unwrap_or("");
     let mut text = format!(
         "CREATE OR REPLACE FUNCTION {}.{}({})\n RETURNS {}\n LANGUAGE {language}\n",
