@@ -8,6 +8,7 @@
 //! 3. Objects are immutable: a plan may hold them for as long as its catalog version is current.
 
 use super::builtin::{BUILTINS, FIRST_USER_OID, INFORMATION_SCHEMA, PG_CATALOG, SystemTable};
+use super::global::{DELETE_ROWS_OPTION, GLOBAL, GlobalUsers};
 use super::ids::*;
 use super::model::*;
 use super::store::{CatalogRow, CatalogStore, shape};
@@ -55,6 +56,7 @@ pub struct Database {
     /// DDL transactions between their commit record and `publish`.
     committing: AtomicU64,
     shared: Mutex<Arc<ObjectCache>>,
+    pub global_users: Arc<GlobalUsers>,
 }
 
 impl Database {
@@ -66,6 +68,7 @@ impl Database {
             version: AtomicU64::new(1),
             committing: AtomicU64::new(0),
             shared: Mutex::new(Arc::default()),
+            global_users: Arc::default(),
         }
     }
     /// Changes whenever a cached object may have changed.
@@ -206,6 +209,23 @@ impl CatalogReader<'_> {
         }
     }
 
+    /// A global temporary table with this session's storage; anything else as it is.
+    fn own_instance(&self, found: Option<Arc<Table>>) -> Result<Option<Arc<Table>>> {
+        let Some(shared) = found.as_ref().filter(|t| t.persistence == GLOBAL && matches!(t.kind, TableKind::Table | TableKind::Index)) else {
+            return Ok(found);
+        };
+        if let Some(asked) = self.asked {
+            asked.is_private.set(true);
+        }
+        let known = self.temporary.cache().lock().tables.get(&shared.oid).cloned();
+        if let Some(own) = known {
+            return Ok(own);
+        }
+        let own = Some(Arc::new(self.temporary.instance_of(shared)?));
+        self.temporary.cache().lock().tables.insert(shared.oid, own.clone());
+        Ok(own)
+    }
+
     fn note_found(&self, oid: Oid) {
         if let Some(asked) = self.asked.filter(|_| is_temporary(oid)) {
             asked.is_private.set(true);
@@ -256,6 +276,7 @@ impl CatalogReader<'_> {
             owner: class.oid("relowner"),
             kind,
             persistence: class.char("relpersistence"),
+            delete_rows: class.texts("reloptions").iter().any(|o| o.strip_prefix(DELETE_ROWS_OPTION) == Some("=true")),
             type_oid: class.oid("reltype"),
             descriptor: Arc::new(RowDescriptor::new(&stored_types)?),
             columns,
@@ -560,6 +581,7 @@ impl CatalogReader<'_> {
             owner: super::builtin::BOOTSTRAP_SUPERUSER,
             kind: TableKind::Table,
             persistence: b'p',
+            delete_rows: false,
             type_oid: table.type_oid,
             columns,
             descriptor: shape(table.oid)?.descriptor.clone(),
@@ -616,15 +638,16 @@ impl CatalogView for CatalogReader<'_> {
 
     fn table_by_oid(&self, oid: Oid) -> Result<Option<Arc<Table>>> {
         self.note_found(oid);
-        if let Some(found) = self.objects(oid).tables.get(&oid) {
-            return Ok(found.clone());
+        let known = self.objects(oid).tables.get(&oid).cloned();
+        if let Some(known) = known {
+            return self.own_instance(known);
         }
         let found = match BUILTINS.tables.iter().find(|t| t.oid == oid) {
             Some(system) => Some(self.system_table(system)?),
             None => self.load_table(oid)?,
         };
         self.objects(oid).tables.insert(oid, found.clone());
-        Ok(found)
+        self.own_instance(found)
     }
 
     fn schema_exists(&self, name: &str) -> Result<bool> {

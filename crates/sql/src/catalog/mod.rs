@@ -4,6 +4,7 @@ pub mod bootstrap;
 pub mod builtin;
 pub mod cache;
 pub mod format_type;
+pub mod global;
 pub mod ids;
 pub mod model;
 pub mod store;

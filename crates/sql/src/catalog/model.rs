@@ -24,8 +24,10 @@ pub struct Table {
     pub schema_name: String,
     pub owner: Oid,
     pub kind: TableKind,
-    /// 'p', 'u', 't' as in pg_class.relpersistence.
+    /// 'p', 'u', 't' as in pg_class.relpersistence; 'g': global temporary.
     pub persistence: u8,
+    /// A global temporary table whose rows go at the end of the transaction.
+    pub delete_rows: bool,
     /// The row's composite type.
     pub type_oid: Oid,
     /// All attributes in attnum order, dropped ones included: index + 1 == attnum.

@@ -6,16 +6,21 @@
 //! 2. OIDs of that range are the session's own: another session may use the same one for something else.
 //! 3. Every change is noted until the transaction ends, and taken back in reverse order ([`TemporaryCatalog::undo_to`]).
 //! 4. `generation` changes with every change: what was made of the rows (cached objects, plans) is of one generation.
+//! 5. Their storage, and the session's own rows of global temporary tables (`global`), are in the session's private store,
+//!    which is opened when it is first needed.
 //!
-//! Must not know: sessions, storage.
+//! Must not know: sessions.
 
 use super::cache::ObjectCache;
 use super::ids::*;
 use super::store::{CatalogRow, SHAPES, TableShape, index_key, shape};
 use crate::exec::index::Range;
+use super::global::{GlobalUsers, Instance};
 use foldhash::{HashMap, HashMapExt};
 use kilndb_base::{Error, Oid, Result, RowId};
+use kilndb_storage::{Engine, PrivateStore};
 use kilndb_types::Datum;
+use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -101,15 +106,24 @@ impl Rows {
     }
 }
 
-/// A row as it was before a change.
-struct Change {
-    table: Oid,
-    number: u32,
-    old: Option<Row>,
+/// What was there before a change.
+enum Change {
+    Row { table: Oid, number: u32, old: Option<Row> },
+    /// Of a global temporary table or one of its indexes.
+    Instance { oid: Oid, old: Option<Instance> },
 }
 
 #[derive(Default)]
 pub struct TemporaryCatalog {
+    /// None: in tests.
+    pub(super) engine: Option<Arc<Engine>>,
+    pub(super) store: OnceCell<Arc<PrivateStore>>,
+    /// For the store, when it is opened.
+    pub buffer_bytes: u64,
+    pub(super) instances: RefCell<HashMap<Oid, Instance>>,
+    pub(super) users: Arc<GlobalUsers>,
+    /// As other sessions see it in `users`.
+    pub(super) session: i32,
     tables: HashMap<Oid, Rows>,
     changes: Vec<Change>,
     next_oid: Oid,
@@ -228,11 +242,11 @@ impl TemporaryCatalog {
     fn change(&mut self, table: Oid, number: u32, new: Option<Row>) -> Result<()> {
         let rows = self.tables.get_mut(&table).ok_or_else(|| Error::internal("a temporary row of an unknown table"))?;
         let old = rows.put(number, new)?;
-        self.changes.push(Change { table, number, old });
+        self.changes.push(Change::Row { table, number, old });
         self.touched();
         Ok(())
     }
-    fn touched(&mut self) {
+    pub(super) fn touched(&mut self) {
         self.generation += 1;
         self.forget_objects();
     }
@@ -258,6 +272,12 @@ impl TemporaryCatalog {
 
     // ---- the transaction
 
+    pub(super) fn change_instance(&mut self, oid: Oid, new: Option<Instance>) {
+        let old = self.instances.borrow().get(&oid).copied();
+        self.put_instance(oid, new);
+        self.changes.push(Change::Instance { oid, old });
+        self.touched();
+    }
     /// To be handed to [`TemporaryCatalog::undo_to`].
     pub fn mark(&self) -> usize {
         self.changes.len()
@@ -268,8 +288,13 @@ impl TemporaryCatalog {
         }
         while self.changes.len() > mark {
             let Some(change) = self.changes.pop() else { break };
-            if let Some(rows) = self.tables.get_mut(&change.table) {
-                rows.put(change.number, change.old)?;
+            match change {
+                Change::Row { table, number, old } => {
+                    if let Some(rows) = self.tables.get_mut(&table) {
+                        rows.put(number, old)?;
+                    }
+                }
+                Change::Instance { oid, old } => self.put_instance(oid, old),
             }
         }
         self.touched();

@@ -4,6 +4,7 @@ use super::Session;
 use super::like::{Likes, NewPlace};
 use super::not_null::NotNullClause;
 use crate::catalog::builtin::BUILTINS;
+use crate::catalog::global::GLOBAL;
 use crate::catalog::ids::*;
 use crate::catalog::{CatalogView, TypeInfo};
 use crate::client::Runtime;
@@ -37,7 +38,7 @@ pub(crate) struct NewTable {
     pub name: String,
     pub schema: Oid,
     pub kind: u8,
-    /// 'p', 'u', 't'.
+    /// 'p', 'u', 't', 'g' as in pg_class.
     pub persistence: u8,
     pub columns: Vec<NewColumn>,
     pub options: Vec<String>,
@@ -46,7 +47,6 @@ pub(crate) struct NewTable {
 pub(crate) fn storage_persistence(letter: u8) -> Persistence {
     match letter {
         b'u' => Persistence::Unlogged,
-        b't' => Persistence::Temporary,
         _ => Persistence::Logged,
     }
 }
@@ -311,6 +311,16 @@ impl Session {
 
     pub(crate) fn new_storage(&mut self, kind: RelationKind, persistence: u8) -> Result<RelationId> {
         let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to make storage in"))?;
+        match persistence {
+            // Every session will have its own.
+            GLOBAL => return Ok(RelationId(0)),
+            b't' => {
+                let store = self.temporary.open_store()?;
+                txn.attach(store);
+                return Ok(store.create_relation(txn, kind)?.id());
+            }
+            _ => {}
+        }
         Ok(self.instance.engine.create_relation(txn, kind, storage_persistence(persistence))?.id())
     }
 

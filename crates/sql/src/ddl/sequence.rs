@@ -257,7 +257,7 @@ impl Session {
         let new = NewTable { name: name.to_string(), schema, kind: b'S', persistence, columns, options: Vec::new() };
         let oid = self.insert_table(&new, runtime)?;
         let storage = self.new_storage(RelationKind::Cell, persistence)?;
-        self.instance.engine.relation(storage)?.cell_modify(&mut |bytes| {
+        self.temporary.relation(&self.instance.engine, storage)?.cell_modify(&mut |bytes| {
             SequenceState { last_value: options.start, is_called: false, log_count: 0 }.encode(bytes);
             Ok(((), true))
         })?;
@@ -295,10 +295,10 @@ impl Session {
         if given.changes_state() {
             let previous = self.sequence_options(sequence.oid)?;
             let options = given.options(Some(&previous), oids::INT8)?;
-            let mut state = SequenceState::decode(&self.instance.engine.relation(sequence.storage)?.cell_read()?)?;
+            let mut state = SequenceState::decode(&self.temporary.relation(&self.instance.engine, sequence.storage)?.cell_read()?)?;
             given.restart_in(&mut state, &options)?;
             let cell = self.replace_storage(sequence.oid, sequence.storage, RelationKind::Cell, sequence.persistence, runtime)?;
-            self.instance.engine.relation(cell)?.cell_modify(&mut |bytes| {
+            self.temporary.relation(&self.instance.engine, cell)?.cell_modify(&mut |bytes| {
                 state.encode(bytes);
                 Ok(((), true))
             })?;

@@ -7,7 +7,7 @@ use crate::catalog::temporary::{TEMPORARY_SCHEMA, is_temporary};
 use crate::catalog::{CatalogView, Table};
 use crate::client::Runtime;
 use crate::session::OnCommit;
-use kilndb_base::{Error, Oid, RelationId, Result, Severity, sqlstate};
+use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_types::Datum;
 
 impl Session {
@@ -62,7 +62,9 @@ impl Session {
             self.refuse_to_empty(table, &due, runtime)?;
         }
         for table in &emptied {
-            self.empty_table(table, runtime)?;
+            if self.temporary.relation(&self.instance.engine, table.storage)?.pages() > 0 {
+                self.empty_table(table, runtime)?;
+            }
         }
         for (oid, action) in due {
             if action == OnCommit::Drop {
@@ -102,14 +104,7 @@ impl Session {
 
     /// The end of the session, whose transaction is over: nobody else knows of its objects.
     pub(crate) fn drop_temporary_objects(&mut self) {
-        for row in self.temporary.scan(PG_CLASS) {
-            let storage = RelationId(row.oid("relfilenode"));
-            if storage.0 != 0
-                && let Err(e) = self.instance.engine.drop_relation_now(storage)
-            {
-                self.instance.log(Severity::Warning, &format!("a temporary table of session {} was not dropped: {e}", self.process_id));
-            }
-        }
-        self.temporary = Default::default();
+        self.prepared.clear();
+        self.temporary.close();
     }
 }

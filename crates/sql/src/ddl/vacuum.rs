@@ -70,7 +70,7 @@ impl Session {
 
     /// Counts rows and pages; the planner and users read them in pg_class.
     fn analyze_table(&mut self, table: &Arc<Table>, runtime: &dyn Runtime) -> Result<()> {
-        let heap = self.instance.engine.relation(table.storage)?;
+        let heap = self.temporary.relation(&self.instance.engine, table.storage)?;
         let snapshot = self.take_snapshot(runtime)?.untracked();
         let (pages, mut rows) = (heap.pages(), 0u64);
         for block in 0..pages {
@@ -84,7 +84,7 @@ impl Session {
             row.set("reltuples", Datum::Float4(rows as f32));
         })?;
         for index in &table.indexes {
-            let index_pages = self.instance.engine.relation(index.storage)?.pages();
+            let index_pages = self.temporary.relation(&self.instance.engine, index.storage)?.pages();
             self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, index.oid, runtime, |row| {
                 row.set("relpages", Datum::Int4(index_pages as i32));
                 row.set("reltuples", Datum::Float4(rows as f32));

@@ -23,9 +23,10 @@ mod window;
 
 use crate::bind::ir::*;
 use crate::catalog::CatalogView;
+use crate::catalog::global::GLOBAL;
 pub use compile::Layout;
-use kilndb_base::{Oid, Result};
-use kilndb_storage::{Engine, LockMode};
+use kilndb_base::{Oid, RelationId, Result};
+use kilndb_storage::{Engine, LockMode, Relation};
 pub use node::*;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -279,8 +280,15 @@ impl Planner<'_> {
             None => locks.push((oid, mode)),
         }
     }
+    /// Storage, shared or the session's own.
+    pub fn relation(&self, id: RelationId) -> Result<Arc<Relation>> {
+        match self.catalog.temporary() {
+            Some(own) => own.relation(self.engine, id),
+            None => self.engine.relation(id),
+        }
+    }
     pub fn note_change(&self, table: &crate::catalog::Table) {
-        if table.persistence != b't' {
+        if !matches!(table.persistence, b't' | GLOBAL) {
             self.changes_permanent.set(true);
         }
     }

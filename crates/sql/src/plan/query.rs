@@ -238,7 +238,7 @@ impl Planner<'_> {
             return Ok(None);
         }
         self.lock_table(table.oid, LockMode::AccessShare);
-        let heap = self.engine.relation(table.storage)?;
+        let heap = self.relation(table.storage)?;
         let cost = f64::from(heap.pages());
         let node = self.node(Op::CountScan { heap, system: table.is_catalog.then_some(table.oid) }, 1, 1.0, cost, format!("Count Scan on {}", table.name));
         Ok(Some(Planned { node, layout: Layout(vec![ColId { rel: out_rel, att: 1 }]) }))
@@ -388,7 +388,7 @@ impl Planner<'_> {
                     _ => {}
                 }
             }
-            let heap = self.engine.relation(table.storage)?;
+            let heap = self.relation(table.storage)?;
             targets.push(LockTarget { table: table.clone(), heap, ctid, columns, strength: l.strength, wait: l.wait });
         }
         let recheck = self.recheck(q, &input.layout)?;

@@ -230,7 +230,7 @@ fn setting(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Result<Datum
 
 fn relation_sizes(host: &StatementHost<'_>, table: &Table) -> Result<(i64, i64)> {
     let bytes = |storage: kilndb_base::RelationId| -> Result<i64> {
-        Ok(if storage.0 == 0 { 0 } else { i64::from(host.instance.engine.relation(storage)?.pages()) * 8192 })
+        Ok(if storage.0 == 0 { 0 } else { i64::from(host.reader.temporary.relation(&host.instance.engine, storage)?.pages()) * 8192 })
     };
     let mut indexes = 0;
     for index in &table.indexes {
@@ -244,8 +244,8 @@ fn sizes(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv
         let mut total = 0i64;
         for row in host.database().store.scan(PG_CLASS, env.snapshot)? {
             let storage = kilndb_base::RelationId(row.oid("relfilenode"));
-            if storage.0 != 0 {
-                total += i64::from(host.instance.engine.relation(storage)?.pages()) * 8192;
+            if storage.0 != 0 && !kilndb_storage::is_private(storage) {
+                total += i64::from(host.reader.temporary.relation(&host.instance.engine, storage)?.pages()) * 8192;
             }
         }
         return Ok(Datum::Int8(total));

@@ -222,7 +222,7 @@ impl Session {
             portals: HashMap::new(),
             scratch,
             path: (0, 0, Arc::from([]), None),
-            temporary: TemporaryCatalog::default(),
+            temporary: TemporaryCatalog::new(instance.engine.clone(), database.global_users.clone(), runtime.control().process_id),
             on_commit: Vec::new(),
             pending: Default::default(),
             allow_system_objects: false,
@@ -383,6 +383,9 @@ impl Session {
     /// A snapshot for catalog look-ups: the newest committed state and the transaction's own changes.
     pub(crate) fn catalog_snapshot(&mut self) -> Result<Snapshot> {
         let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction for a catalog look-up"))?;
+        if let Some(store) = self.temporary.store() {
+            txn.attach(store);
+        }
         Ok(txn.catalog_snapshot())
     }
 

@@ -49,6 +49,7 @@ impl Session {
                 a.lock_owner = Some(owner);
                 a.xact_start = Some(start);
             });
+            self.temporary.buffer_bytes = self.settings.temp_buffers_bytes;
             self.txn = Some(txn);
             self.block = Block::Implicit;
         }
@@ -164,6 +165,7 @@ impl Session {
             self.settings.rollback_to(0);
             self.undo_temporary(0);
         }
+        self.temporary.end_transaction();
         if !self.on_commit.is_empty() {
             let temporary = &self.temporary;
             self.on_commit.retain(|(oid, _)| temporary.has_relation(*oid));
