@@ -222,6 +222,9 @@ impl CatalogReader<'_> {
             return Ok(own);
         }
         let own = Some(Arc::new(self.temporary.instance_of(shared)?));
+        if shared.kind == TableKind::Index {
+            return Ok(own);
+        }
         self.temporary.cache().lock().tables.insert(shared.oid, own.clone());
         Ok(own)
     }

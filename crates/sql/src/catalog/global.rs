@@ -88,8 +88,12 @@ impl TemporaryCatalog {
     /// The shared definition with the session's own storage.
     pub fn instance_of(&self, shared: &Table) -> Result<Table> {
         let mut own = shared.clone();
-        let kind = if shared.kind == TableKind::Index { RelationKind::BTree } else { RelationKind::Heap };
-        own.storage = self.instance(shared.oid, kind, shared.delete_rows, RelationId(0))?;
+        if shared.kind == TableKind::Index {
+            // It is made with its table.
+            own.storage = self.instances.borrow().get(&shared.oid).map_or(RelationId(0), |i| i.storage);
+            return Ok(own);
+        }
+        own.storage = self.instance(shared.oid, RelationKind::Heap, shared.delete_rows, RelationId(0))?;
         for index in &mut own.indexes {
             let storage = self.instance(index.oid, RelationKind::BTree, shared.delete_rows, own.storage)?;
             *index = Arc::new(Index { storage, ..index.as_ref().clone() });
@@ -105,6 +109,7 @@ impl TemporaryCatalog {
             relation.set_heap(heap);
         }
         self.put_instance(oid, Some(Instance { storage: relation.id(), delete_rows }));
+        self.made.borrow_mut().push(oid);
         Ok(relation.id())
     }
     pub(super) fn put_instance(&self, oid: Oid, new: Option<Instance>) {
@@ -120,16 +125,29 @@ impl TemporaryCatalog {
         let delete_rows = self.instances.borrow().get(&oid).is_some_and(|i| i.delete_rows);
         self.change_instance(oid, storage.map(|storage| Instance { storage, delete_rows }));
     }
+    pub fn instances(&self) -> Vec<(Oid, RelationId)> {
+        self.instances.borrow().iter().map(|(oid, i)| (*oid, i.storage)).collect()
+    }
     /// Has another session rows of the table?
     pub fn is_used_by_others(&self, table: Oid) -> bool {
         self.users.lock().get(&table).is_some_and(|users| users.iter().any(|(user, heap)| *user != self.session && heap.pages() > 0))
     }
-    /// The end of a transaction: rows that were to live no longer go, with their storage.
-    pub fn end_transaction(&mut self) {
+    /// The end of a transaction: rows that were to live no longer go, with their storage. `undone`: so have definitions that it
+    /// may have made.
+    pub fn end_transaction(&mut self, undone: bool) {
+        let made = self.made.take();
         if self.instances.borrow().is_empty() {
             return;
         }
         let Some(store) = self.store.get().cloned() else { return };
+        for oid in made.into_iter().filter(|_| undone) {
+            let known = self.instances.borrow().get(&oid).copied();
+            if let Some(known) = known {
+                self.put_instance(oid, None);
+                store.remove_relation(known.storage);
+                self.touched();
+            }
+        }
         let has_rows = |i: &Instance| store.relation(i.storage).is_ok_and(|r| r.kind() == RelationKind::Heap && r.pages() > 0);
         if !self.instances.borrow().values().any(|i| i.delete_rows && has_rows(i)) {
             return;

@@ -121,6 +121,8 @@ pub struct TemporaryCatalog {
     /// For the store, when it is opened.
     pub buffer_bytes: u64,
     pub(super) instances: RefCell<HashMap<Oid, Instance>>,
+    /// Those made in this transaction: if it has also made the table or index, a rollback takes them back.
+    pub(super) made: RefCell<Vec<Oid>>,
     pub(super) users: Arc<GlobalUsers>,
     /// As other sessions see it in `users`.
     pub(super) session: i32,

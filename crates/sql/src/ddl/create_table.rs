@@ -1,6 +1,7 @@
 //! CREATE TABLE: columns, types, defaults, then constraints.
 
 use super::Session;
+use super::temporary_objects::{on_commit_option, says_global};
 use super::like::{Likes, NewPlace};
 use super::not_null::NotNullClause;
 use crate::catalog::builtin::BUILTINS;
@@ -65,9 +66,11 @@ impl Session {
         }
         let name = relation.relname().unwrap_or("").to_string();
         let persistence = relation.relpersistence as u8;
-        let temporary = self.will_be_temporary(relation, runtime)?;
-        let persistence = if temporary { b't' } else { persistence };
-        let (schema, _) = self.creation_schema(relation.schemaname(), temporary, runtime)?;
+        let global = persistence == b't' && says_global(source, relation.location);
+        let here = |e: Error| e.or_position(kilndb_syntax::position_of(source, relation.location));
+        let temporary = !global && self.will_be_temporary(relation, runtime).map_err(here)?;
+        let persistence = if global { GLOBAL } else if temporary { b't' } else { persistence };
+        let (schema, _) = self.creation_schema(relation.schemaname(), temporary, runtime).map_err(here)?;
         if self.name_is_taken(schema, &name, "relation", s.if_not_exists, runtime)? {
             return Ok(());
         }
@@ -95,7 +98,10 @@ impl Session {
             }
         }
         mark_not_null(&name, &mut columns, &constraints)?;
-        let options = self.storage_options(s.options())?;
+        let mut options = self.storage_options(s.options())?;
+        if global {
+            options.push(on_commit_option(s.oncommit)?);
+        }
         let new = NewTable { name: name.clone(), schema, kind: b'r', persistence, columns, options };
         let oid = self.insert_table(&new, runtime)?;
         self.own_sequences(oid, &new, runtime)?;
@@ -110,7 +116,7 @@ impl Session {
             }
         }
         likes.copy_rest(self, oid, runtime)?;
-        self.note_on_commit(oid, s.oncommit, persistence)
+        if global { Ok(()) } else { self.note_on_commit(oid, s.oncommit, persistence) }
     }
 
     /// Is there a relation of that name in the schema? With IF NOT EXISTS a notice, else 42P07.

@@ -320,7 +320,7 @@ impl Session {
         for row in self.dependents(PG_CLASS, oid, 0)? {
             self.write_catalog(runtime, |w| w.delete(&row))?;
         }
-        if let Some(storage) = storage {
+        if let Some(storage) = storage.filter(|s| s.0 != 0) {
             self.drop_storage(storage)?;
             if !is_temporary(oid) && is_private(storage) {
                 self.temporary.replace_instance(oid, None);

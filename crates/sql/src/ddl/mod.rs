@@ -33,6 +33,7 @@ mod view;
 use crate::bind;
 use crate::catalog::builtin::{FIRST_USER_OID, PG_CATALOG};
 use crate::catalog::store::{CatalogRow, CatalogWriter};
+use crate::catalog::global::GLOBAL;
 use crate::catalog::{CatalogView, Table, TableKind, temporary};
 use crate::client::{Client, Runtime};
 use crate::session::Session;
@@ -158,7 +159,12 @@ impl Session {
             ));
         }
         self.lock_table(table.oid, mode, WaitPolicy::Wait, runtime)?;
-        self.table_by_oid(table.oid, runtime)
+        let table = self.table_by_oid(table.oid, runtime)?;
+        if table.persistence == GLOBAL && mode > LockMode::RowExclusive && self.temporary.is_used_by_others(table.oid) {
+            let message = format!("cannot change global temporary table \"{}\" because other sessions have rows in it", table.name);
+            return Err(Error::new(sqlstate::OBJECT_IN_USE, message));
+        }
+        Ok(table)
     }
 
     /// Is a relation temporary that is to be made under this name? So it is if it says so, or if its schema is.

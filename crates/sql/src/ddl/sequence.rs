@@ -4,6 +4,7 @@
 
 use super::Session;
 use super::create_table::{NewColumn, NewTable};
+use crate::catalog::global::GLOBAL;
 use crate::catalog::ids::*;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
@@ -237,6 +238,8 @@ impl Session {
             None => self.free_sequence_name(table, column, schema, runtime)?,
         };
         let options = given.options(None, type_oid)?;
+        // The sessions draw from one sequence.
+        let persistence = if persistence == GLOBAL { b'p' } else { persistence };
         self.insert_sequence(&name, schema, persistence, &options, runtime)
     }
 

@@ -1,12 +1,14 @@
-//! A session's temporary schema, what happens to temporary tables at commit, and their end.
+//! A session's temporary schema, what makes a table global temporary, what happens to temporary tables at commit, and their end.
 
 use super::Session;
 use crate::catalog::builtin::BOOTSTRAP_SUPERUSER;
+use crate::catalog::global::DELETE_ROWS_OPTION;
 use crate::catalog::ids::*;
 use crate::catalog::temporary::{TEMPORARY_SCHEMA, is_temporary};
 use crate::catalog::{CatalogView, Table};
 use crate::client::Runtime;
 use crate::session::OnCommit;
+use crate::settings::{check_value, definition};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_types::Datum;
 
@@ -42,6 +44,16 @@ impl Session {
             _ => {}
         }
         Ok(())
+    }
+
+    /// The private store has the size with which it was opened.
+    pub(crate) fn refuse_other_temp_buffers(&mut self, value: &str) -> Result<()> {
+        let Some(definition) = definition("temp_buffers").filter(|_| self.temporary.store().is_some()) else { return Ok(()) };
+        if check_value(definition, value)? == self.settings.get("temp_buffers").unwrap_or("") {
+            return Ok(());
+        }
+        Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("invalid value for parameter \"temp_buffers\": {value}"))
+            .with_detail("\"temp_buffers\" cannot be changed after any temporary tables have been accessed in the session."))
     }
 
     /// What is due at the commit for temporary tables.
@@ -89,13 +101,17 @@ impl Session {
         Ok(())
     }
 
-    /// DISCARD TEMP: all temporary tables, views and sequences of the session.
+    /// DISCARD TEMP: all temporary tables, views and sequences of the session, and its rows in global temporary tables.
     pub(crate) fn drop_own_temporary_objects(&mut self, runtime: &dyn Runtime) -> Result<()> {
         let inside: Vec<Oid> = self.temporary.scan(PG_CLASS).iter().filter(|r| r.char("relkind") != b'i').map(|r| r.oid("oid")).collect();
         for oid in &inside {
             if let Some(table) = self.with_catalog(runtime, |host| host.reader.table_by_oid(*oid))? {
                 self.drop_relation(&table, true, &inside, runtime)?;
             }
+        }
+        for (oid, storage) in self.temporary.instances() {
+            self.drop_storage(storage)?;
+            self.temporary.replace_instance(oid, None);
         }
         // Cascades within one's own scratch space are nobody's news.
         self.scratch.notices.borrow_mut().clear();
@@ -107,4 +123,35 @@ impl Session {
         self.prepared.clear();
         self.temporary.close();
     }
+}
+
+/// Does `CREATE GLOBAL TEMPORARY …` or `INTO GLOBAL TEMPORARY …` stand before the relation's name at `location`? The grammar keeps
+/// no trace of the word.
+pub(super) fn says_global(source: &str, location: i32) -> bool {
+    let before = usize::try_from(location).ok().and_then(|end| source.get(..end)).unwrap_or("");
+    let text = without_comments(before).to_ascii_lowercase();
+    let words: Vec<&str> = text.split_ascii_whitespace().collect();
+    let words = words.strip_suffix(&["if", "not", "exists"]).unwrap_or(&words);
+    let words = words.strip_suffix(&["table"]).unwrap_or(words);
+    matches!(words, [.., "create" | "into", "global", "temporary" | "temp"])
+}
+
+fn without_comments(sql: &str) -> String {
+    let (mut out, mut rest) = (String::new(), sql);
+    while let Some(at) = rest.find("--").into_iter().chain(rest.find("/*")).min() {
+        out.push_str(&rest[..at]);
+        out.push(' ');
+        let end = if rest[at..].starts_with("--") { "\n" } else { "*/" };
+        rest = rest[at..].find(end).map_or("", |n| &rest[at + n + end.len()..]);
+    }
+    out + rest
+}
+
+/// ON COMMIT of a global temporary table, as it is kept.
+pub(super) fn on_commit_option(action: kilndb_syntax::raw::OnCommitAction::Type) -> Result<String> {
+    use kilndb_syntax::raw::OnCommitAction as A;
+    if action == A::ONCOMMIT_DROP {
+        return Err(Error::new(sqlstate::INVALID_TABLE_DEFINITION, "ON COMMIT DROP cannot be used on global temporary tables"));
+    }
+    Ok(format!("{DELETE_ROWS_OPTION}={}", action == A::ONCOMMIT_DELETE_ROWS))
 }

@@ -19,7 +19,9 @@ impl Session {
         for node in s.relations() {
             let Node::RangeVar(r) = node else { continue };
             let table = self.table_of(r, runtime)?;
-            let table = self.lock_for_ddl(&table, LockMode::AccessExclusive, runtime)?;
+            // Of a global temporary table only the session's own rows go.
+            let mode = if table.persistence == GLOBAL { LockMode::RowExclusive } else { LockMode::AccessExclusive };
+            let table = self.lock_for_ddl(&table, mode, runtime)?;
             if !tables.iter().any(|t| t.oid == table.oid) {
                 tables.push(table);
             }

@@ -1,6 +1,7 @@
 //! VACUUM and ANALYZE. There is nothing to vacuum; ANALYZE counts.
 
 use super::Session;
+use crate::catalog::global::GLOBAL;
 use crate::catalog::ids::*;
 use crate::catalog::{CatalogView, Table, TableKind};
 use crate::client::Runtime;
@@ -57,7 +58,9 @@ impl Session {
             if table.kind == TableKind::Table && !table.is_catalog {
                 // Definitions and other ANALYZEs change the same rows of pg_class.
                 self.lock_table(table.oid, LockMode::ShareUpdateExclusive, WaitPolicy::Wait, runtime)?;
+                // What one session has in a global temporary table says nothing about the others'.
                 if analyze
+                    && table.persistence != GLOBAL
                     && let Some(table) = self.with_catalog(runtime, |host| host.reader.table_by_oid(table.oid))?
                 {
                     self.analyze_table(&table, runtime)?;

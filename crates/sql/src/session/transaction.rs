@@ -165,7 +165,7 @@ impl Session {
             self.settings.rollback_to(0);
             self.undo_temporary(0);
         }
-        self.temporary.end_transaction();
+        self.temporary.end_transaction(!committed && self.has_ddl);
         if !self.on_commit.is_empty() {
             let temporary = &self.temporary;
             self.on_commit.retain(|(oid, _)| temporary.has_relation(*oid));
