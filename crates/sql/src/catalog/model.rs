@@ -50,6 +50,13 @@ pub struct Table {
     pub is_catalog: bool,
 }
 
+impl Table {
+    /// The schema as definitions name it, for whichever session will read them.
+    pub fn shown_schema(&self) -> &str {
+        if super::temporary::is_temporary(self.schema_oid) { "pg_temp" } else { &self.schema_name }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Column {
     pub name: String,

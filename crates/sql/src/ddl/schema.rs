@@ -56,7 +56,9 @@ impl Session {
     }
 
     pub(super) fn drop_schema(&mut self, name: &str, missing_ok: bool, cascade: bool, runtime: &dyn Runtime) -> Result<()> {
-        let Some(oid) = self.with_catalog(runtime, |host| host.reader.schema_oid(name))? else {
+        // `pg_temp` is a word for a schema, not the name of one.
+        let found = if name == "pg_temp" { None } else { self.with_catalog(runtime, |host| host.reader.schema_oid(name))? };
+        let Some(oid) = found else {
             if missing_ok {
                 self.notice(Severity::Notice, format!("schema \"{name}\" does not exist, skipping"));
                 return Ok(());

@@ -103,7 +103,7 @@ fn index_definition(host: &StatementHost<'_>, table: &Arc<Table>, index: &Index,
         "CREATE {}INDEX {} ON {}.{} USING {} ({})",
         if index.unique { "UNIQUE " } else { "" },
         quote(&index.name),
-        quote(&table.schema_name),
+        quote(table.shown_schema()),
         quote(&table.name),
         index.method,
         keys.join(", ")
@@ -176,7 +176,7 @@ fn foreign_definition(host: &StatementHost<'_>, row: &CatalogRow, table: &Table)
     let target = host.reader.table_by_oid(row.oid("confrelid"))?;
     let target = target.ok_or_else(|| Error::internal("a foreign key without its target"))?;
     let visible = host.reader.find_relation(None, &target.name)? == Some(target.oid);
-    let name = if visible { quote(&target.name) } else { format!("{}.{}", quote(&target.schema_name), quote(&target.name)) };
+    let name = if visible { quote(&target.name) } else { format!("{}.{}", quote(target.shown_schema()), quote(&target.name)) };
     let mut text = format!(
         "FOREIGN KEY ({}) REFERENCES {name}({})",
         column_list(table, &row.numbers("conkey")),
@@ -208,7 +208,7 @@ fn serial_sequence(host: &StatementHost<'_>, table: &str, column: &str) -> Resul
     })?;
     let Some(sequence) = host.reader.owned_sequence(oid, attnum)? else { return Ok(Datum::Null) };
     let Some(sequence) = host.reader.table_by_oid(sequence)? else { return Ok(Datum::Null) };
-    Ok(Datum::text(format!("{}.{}", quote(&sequence.schema_name), quote(&sequence.name))))
+    Ok(Datum::text(format!("{}.{}", quote(sequence.shown_schema()), quote(&sequence.name))))
 }
 
 fn function_text(host: &StatementHost<'_>, name: &str, oid: Oid) -> Result<Datum> {
