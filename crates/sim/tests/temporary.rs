@@ -42,13 +42,13 @@ fn ten_thousand_tables_write_no_shared_page_and_no_log() {
     let mut observer = connect(&server);
     let mut client = connect(&server);
     let cycle = |client: &mut Client, number: usize| {
-        let end = if number % 3 == 0 { "rollback" } else { "commit" };
+        let end = if number.is_multiple_of(3) { "rollback" } else { "commit" };
         let sql = format!(
             "begin; create temp table scratch (id int generated always as identity primary key, t text not null, n int check (n > 0));
              create index on scratch (t); insert into scratch (t, n) values ('a', {number} + 1), ('b', 2);
              create temp view seen as select t from scratch; update scratch set t = 'c' where t = 'a';
              savepoint s; alter table scratch add column more int; rollback to s; drop view seen; {}; {end}",
-            if number % 3 == 0 { "select 1" } else { "drop table scratch" }
+            if number.is_multiple_of(3) { "select 1" } else { "drop table scratch" }
         );
         run(client, &sql);
     };

@@ -29,14 +29,17 @@ pub struct Instance {
     pub delete_rows: bool,
 }
 
+/// By table: sessions and their heaps.
+type Heaps = HashMap<Oid, Vec<(i32, Arc<Relation>)>>;
+
 /// Whose instances there are of a database's global temporary tables, and their heaps.
 #[derive(Default)]
 pub struct GlobalUsers {
-    heaps: Mutex<HashMap<Oid, Vec<(i32, Arc<Relation>)>>>,
+    heaps: Mutex<Heaps>,
 }
 
 impl GlobalUsers {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Oid, Vec<(i32, Arc<Relation>)>>> {
+    fn lock(&self) -> MutexGuard<'_, Heaps> {
         self.heaps.lock().unwrap_or_else(|e| e.into_inner())
     }
     fn set(&self, table: Oid, session: i32, heap: Option<Arc<Relation>>) {

@@ -21,7 +21,7 @@ use kilndb_base::{Error, Oid, Result, RowId};
 use kilndb_storage::{Engine, PrivateStore};
 use kilndb_types::Datum;
 use std::cell::{OnceCell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// OIDs of temporary objects; the shared counter passes over them.
@@ -48,20 +48,22 @@ fn number_of(rid: RowId) -> u32 {
 const NUMBERS: u32 = 0x3000_0000;
 
 type Row = Arc<Vec<Datum>>;
+/// Of an index: key and row.
+type Entries = BTreeSet<(Vec<u8>, u32)>;
 
 /// One system table's temporary rows and their index entries.
 struct Rows {
     shape: &'static TableShape,
     rows: HashMap<u32, Row>,
     /// As the system indexes: entries by key, then row.
-    indexes: Vec<(Oid, BTreeMap<(Vec<u8>, u32), ()>)>,
+    indexes: Vec<(Oid, Entries)>,
     next: u32,
 }
 
 impl Rows {
     fn new(table: Oid) -> Result<Rows> {
         let shape = shape(table)?;
-        let indexes = shape.table.indexes.iter().map(|i| (i.oid, BTreeMap::new())).collect();
+        let indexes = shape.table.indexes.iter().map(|i| (i.oid, Entries::new())).collect();
         Ok(Rows { shape, rows: HashMap::new(), indexes, next: 0 })
     }
     fn put(&mut self, number: u32, new: Option<Row>) -> Result<Option<Row>> {
@@ -71,7 +73,7 @@ impl Rows {
                 entries.remove(&(index_key(self.shape, definition, old)?, number));
             }
             if let Some(new) = &new {
-                entries.insert((index_key(self.shape, definition, new)?, number), ());
+                entries.insert((index_key(self.shape, definition, new)?, number));
             }
         }
         if let Some(new) = new {
@@ -98,7 +100,7 @@ impl Rows {
         {
             return Vec::new();
         }
-        entries.range((lower, upper)).map(|(entry, ())| entry.clone()).collect()
+        entries.range((lower, upper)).cloned().collect()
     }
     fn catalog_row(&self, number: u32) -> Option<CatalogRow> {
         let values = self.rows.get(&number)?.as_ref().clone();

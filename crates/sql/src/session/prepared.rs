@@ -251,7 +251,8 @@ impl Session {
     /// `catalog_version`: as it was before the plan was made.
     fn remember(&self, prepared: &Prepared, plan: Arc<Plan>, catalog_version: u64) {
         // What others use too must not hold what is this session's alone.
-        if !self.has_ddl && !(plan.is_private && prepared.is_shared.load(Ordering::Relaxed)) {
+        let is_for_all = !plan.is_private || !prepared.is_shared.load(Ordering::Relaxed);
+        if !self.has_ddl && is_for_all {
             let (path, generation) = (self.path.2.clone(), self.temporary.generation());
             *prepared.planned.lock().unwrap_or_else(|e| e.into_inner()) = Some(Planned { catalog_version, path, generation, plan });
         }
