@@ -347,6 +347,27 @@ pub(crate) fn build_core(env: Arc<dyn Env>, config: EngineConfig, c: &Checkpoint
     }))
 }
 
+/// Stores looked after in one round: with more of them, each has its turn less often.
+const STORES_PER_ROUND: usize = 256;
+
+fn clean_private(private: &Mutex<Vec<Weak<Core>>>, round: u64) -> bool {
+    let stores = {
+        let mut all = crate::lock(private);
+        let parts = all.len().div_ceil(STORES_PER_ROUND);
+        let part = (round % parts.max(1) as u64) as usize;
+        if part == 0 {
+            all.retain(|s| s.strong_count() > 0);
+        }
+        all.iter().skip(part * STORES_PER_ROUND).take(STORES_PER_ROUND).cloned().collect::<Vec<_>>()
+    };
+    let mut busy = false;
+    for store in &stores {
+        // Upgraded one by one: none of them may be kept alive for longer than its turn.
+        busy |= store.upgrade().is_some_and(|store| crate::private::clean(&store));
+    }
+    busy
+}
+
 /// Purges, discards undo, cleans pages ahead of the clock.
 fn run_cleaner(core: &Core, private: &Mutex<Vec<Weak<Core>>>) {
     let mut trimmed = core.xids.next.load(Relaxed);
@@ -359,14 +380,7 @@ fn run_cleaner(core: &Core, private: &Mutex<Vec<Weak<Core>>>) {
         busy |= compactor.round(core);
         core.pool.clean_ahead();
         round += 1;
-        // Upgraded one by one: none of them may be kept alive for longer than its turn.
-        let stores = crate::lock(private).clone();
-        for store in &stores {
-            busy |= store.upgrade().is_some_and(|store| crate::private::clean(&store, round));
-        }
-        if stores.iter().any(|s| s.strong_count() == 0) {
-            crate::lock(private).retain(|s| s.strong_count() > 0);
-        }
+        busy |= clean_private(private, round);
         if round.is_multiple_of(256) {
             core.xids.unfinished();
             trimmed = core.xids.trim(trimmed, core.undo.oldest_xid());

@@ -248,17 +248,18 @@ fn not_attached() -> Error {
 }
 
 /// One round of the cleaner. False: there was nothing to do.
-pub(crate) fn clean(core: &Core, round: u64) -> bool {
+pub(crate) fn clean(core: &Core) -> bool {
     if core.stop.load(Acquire) {
         return false;
     }
     core.oldest_seen.store(core.snapshots.oldest(core.log.last_csn()), Relaxed);
     let busy = core.purge.len() > 0 && (core.purge_round(false) > 0 || core.purge.ready() > 0);
     core.undo.discard(&core.pool, &core.directory, &core.log, core.visible_to_all());
-    if round.is_multiple_of(256) {
+    // There are no checkpoints here: the word says up to where transaction ids have been trimmed.
+    let trimmed = core.redo.load(Relaxed);
+    if core.xids.next.load(Relaxed) > trimmed + 1024 {
         core.xids.unfinished();
-        let from = core.redo.load(Relaxed);
-        core.redo.store(core.xids.trim(from, core.undo.oldest_xid()), Relaxed);
+        core.redo.store(core.xids.trim(trimmed, core.undo.oldest_xid()), Relaxed);
     }
     busy
 }

@@ -86,6 +86,14 @@ impl Session {
         Ok(())
     }
 
+    /// What is known of temporary sequences that are no more: their OIDs may be given again.
+    pub(crate) fn forget_gone_sequences(&mut self) {
+        let temporary = &self.temporary;
+        let is_there = |oid: &Oid| !is_temporary(*oid) || temporary.has_relation(*oid);
+        self.scratch.currval.borrow_mut().retain(|oid, _| is_there(oid));
+        self.scratch.sequence_cache.borrow_mut().retain(|oid, _| is_there(oid));
+    }
+
     /// A table that is emptied, with a foreign key to it from one that is not.
     fn refuse_to_empty(&mut self, table: &Table, due: &[(Oid, OnCommit)], runtime: &dyn Runtime) -> Result<()> {
         for key in &table.referenced_by {

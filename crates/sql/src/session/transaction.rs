@@ -158,12 +158,16 @@ impl Session {
         self.pending.checks.clear();
         self.pending.modes.clear();
         self.end_listening(committed);
+        let touched_temporary = self.temporary.mark() > 0;
         if committed {
             self.settings.commit();
             self.temporary.commit();
         } else {
             self.settings.rollback_to(0);
             self.undo_temporary(0);
+        }
+        if touched_temporary {
+            self.forget_gone_sequences();
         }
         self.temporary.end_transaction(!committed && self.has_ddl);
         if !self.on_commit.is_empty() {
