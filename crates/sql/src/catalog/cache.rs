@@ -6,6 +6,7 @@
 //! 2. A DDL transaction's commit replaces the shared cache ([`Database::publish`]); while one is committing nobody
 //!    fills or reads the shared cache.
 //! 3. Objects are immutable: a plan may hold them for as long as its catalog version is current.
+//! 4. Temporary objects, and tables with a session's own storage, are in the session's own cache alone ([`TemporaryCatalog::cache`]).
 
 use super::builtin::{BUILTINS, FIRST_USER_OID, INFORMATION_SCHEMA, PG_CATALOG, SystemTable};
 use super::global::{DELETE_ROWS_OPTION, GLOBAL, GlobalUsers};

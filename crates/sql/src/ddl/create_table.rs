@@ -1,7 +1,7 @@
 //! CREATE TABLE: columns, types, defaults, then constraints.
 
 use super::Session;
-use super::temporary_objects::{on_commit_option, says_global};
+use super::temporary_objects::{on_commit_option, refuse_in_temporary_schema, says_global};
 use super::like::{Likes, NewPlace};
 use super::not_null::NotNullClause;
 use crate::catalog::builtin::BUILTINS;
@@ -71,6 +71,9 @@ impl Session {
         let temporary = !global && self.will_be_temporary(relation, runtime).map_err(here)?;
         let persistence = if global { GLOBAL } else if temporary { b't' } else { persistence };
         let (schema, _) = self.creation_schema(relation.schemaname(), temporary, runtime).map_err(here)?;
+        if global {
+            refuse_in_temporary_schema(schema).map_err(here)?;
+        }
         if self.name_is_taken(schema, &name, "relation", s.if_not_exists, runtime)? {
             return Ok(());
         }

@@ -1,7 +1,7 @@
 //! CREATE TABLE AS and SELECT INTO.
 
 use super::Session;
-use super::temporary_objects::{on_commit_option, says_global};
+use super::temporary_objects::{on_commit_option, refuse_in_temporary_schema, says_global};
 use super::create_table::NewTable;
 use super::view::result_columns;
 use crate::catalog::global::GLOBAL;
@@ -39,6 +39,9 @@ impl Session {
         let temporary = !global && self.will_be_temporary(r, runtime)?;
         let persistence = if global { GLOBAL } else if temporary { b't' } else { persistence };
         let (schema, _) = self.creation_schema(r.schemaname(), temporary, runtime)?;
+        if global {
+            refuse_in_temporary_schema(schema)?;
+        }
         let name = r.relname().unwrap_or("").to_string();
         if self.name_is_taken(schema, &name, "relation", if_not_exists, runtime)? {
             return Ok("CREATE TABLE AS".to_string());

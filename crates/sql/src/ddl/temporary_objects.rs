@@ -163,3 +163,36 @@ pub(super) fn on_commit_option(action: kilndb_syntax::raw::OnCommitAction::Type)
     }
     Ok(format!("{DELETE_ROWS_OPTION}={}", action == A::ONCOMMIT_DELETE_ROWS))
 }
+
+/// The definition of a global temporary table is everybody's.
+pub(super) fn refuse_in_temporary_schema(schema: Oid) -> Result<()> {
+    if is_temporary(schema) {
+        return Err(Error::new(sqlstate::INVALID_TABLE_DEFINITION, "cannot create global temporary tables in temporary schemas"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::says_global;
+
+    fn says(before: &str) -> bool {
+        says_global(&format!("{before}t (a int)"), before.len() as i32)
+    }
+
+    #[test]
+    fn the_word_global_is_found_before_the_name() {
+        for text in [
+            "create global temporary table ",
+            "CREATE GLOBAL TEMP TABLE IF NOT EXISTS ",
+            "create /* local */ global -- temp\n temporary\ttable ",
+            "select 1; select 2 as a into global temp table ",
+            "select 1 into global temporary ",
+        ] {
+            assert!(says(text), "{text}");
+        }
+        for text in ["create temporary table ", "create local temp table ", "select 'create global temporary table' into temp ", "-- global\ncreate temp table ", ""] {
+            assert!(!says(text), "{text}");
+        }
+    }
+}

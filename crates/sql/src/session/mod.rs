@@ -370,6 +370,11 @@ impl Session {
     /// Catalogs changed within this transaction: what was read before is stale.
     pub(crate) fn catalog_changed(&mut self) {
         self.has_ddl = true;
+        self.forget_catalog();
+    }
+
+    /// What was read of the catalogs within this transaction is stale: there was a change, or one was taken back.
+    pub(crate) fn forget_catalog(&mut self) {
         self.private_cache = None;
         self.temporary.forget_objects();
         self.path.0 = 0;

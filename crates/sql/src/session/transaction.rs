@@ -176,8 +176,7 @@ impl Session {
         }
         if self.has_ddl {
             self.has_ddl = false;
-            self.private_cache = None;
-            self.path.0 = 0;
+            self.forget_catalog();
         }
     }
 
@@ -215,8 +214,7 @@ impl Session {
                     (Some(_), None) => Ok(()),
                 };
                 if self.has_ddl {
-                    self.private_cache = None;
-                    self.path.0 = 0;
+                    self.forget_catalog();
                 }
                 self.block = Block::Failed;
                 undone
@@ -318,8 +316,7 @@ impl Session {
         self.undo_temporary(mark);
         self.portals.clear();
         if self.has_ddl {
-            self.private_cache = None;
-            self.path.0 = 0;
+            self.forget_catalog();
         }
         self.block = Block::Explicit;
         Ok(())
