@@ -4,6 +4,7 @@ use crate::catalog::bootstrap;
 use crate::catalog::cache::Database;
 use crate::catalog::ids::*;
 use crate::catalog::store::{CatalogRow, CatalogStore};
+use crate::catalog::temporary::TEMPORARY_OIDS;
 use crate::client::SessionControl;
 use crate::exec::spill::TempSpace;
 use crate::settings::ServerSettings;
@@ -214,7 +215,10 @@ impl Instance {
             let counter = self.engine.relation(bootstrap::OID_COUNTER)?;
             let first = counter.cell_modify(&mut |bytes| {
                 let known = bytes.first_chunk::<4>().map(|b| u32::from_le_bytes(*b));
-                let first = known.ok_or_else(|| Error::corrupted("the OID counter is empty"))?;
+                let mut first = known.ok_or_else(|| Error::corrupted("the OID counter is empty"))?;
+                if first + OID_BATCH > TEMPORARY_OIDS.start && first < TEMPORARY_OIDS.end {
+                    first = TEMPORARY_OIDS.end;
+                }
                 bytes.clear();
                 bytes.extend_from_slice(&(first + OID_BATCH).to_le_bytes());
                 Ok((first, true))

@@ -69,6 +69,9 @@ pub fn extent_pages(index: usize) -> u32 {
     }
 }
 
+/// Private relations of so many extents leave their memory to the next ones.
+const SMALL_EXTENTS: usize = 5;
+
 /// A storage relation, cheap to keep in a cached plan.
 pub struct Relation {
     pub(crate) core: Arc<Core>,
@@ -281,9 +284,11 @@ impl Directory {
         let Some(relation) = self.relations.write().unwrap_or_else(|e| e.into_inner()).remove(&id) else { return };
         let _no_extension = crate::lock(&relation.extend);
         relation.dropped.store(true, SeqCst);
-        for (index, start) in relation.extent_list().into_iter().enumerate() {
+        let extents = relation.extent_list();
+        let is_small = extents.len() <= SMALL_EXTENTS;
+        for (index, start) in extents.into_iter().enumerate() {
             for pid in start..start + extent_pages(index) {
-                core.pool.discard(pid);
+                if is_small { core.pool.discard_kept(pid) } else { core.pool.discard(pid) }
             }
             crate::lock(&self.space).give(start, extent_pages(index));
         }

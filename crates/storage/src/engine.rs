@@ -27,11 +27,13 @@ use kilndb_base::env::{Env, Open};
 use kilndb_base::park::Park;
 use kilndb_base::{Csn, Error, Lsn, RelationId, Result, Severity, sqlstate};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 pub struct Engine {
     core: Arc<Core>,
+    /// Of the sessions' private stores, for the cleaner.
+    private: Arc<Mutex<Vec<Weak<Core>>>>,
     checkpointer: Arc<Checkpointer>,
     threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
     new: bool,
@@ -56,6 +58,7 @@ impl Engine {
         let core = build_core(env, config, &checkpoint, true)?;
         let engine = Engine {
             core: core.clone(),
+            private: Arc::default(),
             checkpointer: Arc::new(Checkpointer::default()),
             threads: Mutex::default(),
             new,
@@ -94,9 +97,17 @@ impl Engine {
         self.spawn("wal-flusher", |core| core.log.run_flusher())
     }
     fn spawn_others(&self) -> Result<()> {
-        self.spawn("cleaner", run_cleaner)?;
+        let private = self.private.clone();
+        self.spawn("cleaner", move |core| run_cleaner(core, &private))?;
         let checkpointer = self.checkpointer.clone();
         self.spawn("checkpointer", move |core| checkpointer.run(core))
+    }
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+    /// The cleaner looks after a private store too, as long as that is there.
+    pub(crate) fn clean_also(&self, core: &Arc<Core>) {
+        crate::lock(&self.private).push(Arc::downgrade(core));
     }
     /// True if `open` made a new cluster.
     pub fn is_new(&self) -> bool {
@@ -319,8 +330,8 @@ pub(crate) fn build_core(env: Arc<dyn Env>, config: EngineConfig, c: &Checkpoint
         log,
         pool,
         directory,
-        undo: Undo::new(workers, c.next_chunk.max(1))?,
-        xids: XidTable::new(c.next_xid.max(3))?,
+        undo: Undo::new(workers, c.next_chunk.max(1), crate::undo::CHUNKS)?,
+        xids: XidTable::new(c.next_xid.max(3), crate::txn::table::XIDS)?,
         snapshots: Registry::new(workers)?,
         waits: Default::default(),
         rows: Default::default(),
@@ -336,8 +347,29 @@ pub(crate) fn build_core(env: Arc<dyn Env>, config: EngineConfig, c: &Checkpoint
     }))
 }
 
+/// Stores looked after in one round: with more of them, each has its turn less often.
+const STORES_PER_ROUND: usize = 256;
+
+fn clean_private(private: &Mutex<Vec<Weak<Core>>>, round: u64) -> bool {
+    let stores = {
+        let mut all = crate::lock(private);
+        let parts = all.len().div_ceil(STORES_PER_ROUND);
+        let part = (round % parts.max(1) as u64) as usize;
+        if part == 0 {
+            all.retain(|s| s.strong_count() > 0);
+        }
+        all.iter().skip(part * STORES_PER_ROUND).take(STORES_PER_ROUND).cloned().collect::<Vec<_>>()
+    };
+    let mut busy = false;
+    for store in &stores {
+        // Upgraded one by one: none of them may be kept alive for longer than its turn.
+        busy |= store.upgrade().is_some_and(|store| crate::private::clean(&store));
+    }
+    busy
+}
+
 /// Purges, discards undo, cleans pages ahead of the clock.
-fn run_cleaner(core: &Core) {
+fn run_cleaner(core: &Core, private: &Mutex<Vec<Weak<Core>>>) {
     let mut trimmed = core.xids.next.load(Relaxed);
     let mut round = 0u64;
     let mut compactor = Compactor::default();
@@ -348,6 +380,7 @@ fn run_cleaner(core: &Core) {
         busy |= compactor.round(core);
         core.pool.clean_ahead();
         round += 1;
+        busy |= clean_private(private, round);
         if round.is_multiple_of(256) {
             core.xids.unfinished();
             trimmed = core.xids.trim(trimmed, core.undo.oldest_xid());

@@ -6,16 +6,20 @@
 //! 2. A DDL transaction's commit replaces the shared cache ([`Database::publish`]); while one is committing nobody
 //!    fills or reads the shared cache.
 //! 3. Objects are immutable: a plan may hold them for as long as its catalog version is current.
+//! 4. Temporary objects, and tables with a session's own storage, are in the session's own cache alone ([`TemporaryCatalog::cache`]).
 
 use super::builtin::{BUILTINS, FIRST_USER_OID, INFORMATION_SCHEMA, PG_CATALOG, SystemTable};
+use super::global::{DELETE_ROWS_OPTION, GLOBAL, GlobalUsers};
 use super::ids::*;
 use super::model::*;
 use super::store::{CatalogRow, CatalogStore, shape};
+use super::temporary::{self, TemporaryCatalog, is_temporary};
 use kilndb_base::{Oid, RelationId, Result};
 use kilndb_storage::Snapshot;
 use kilndb_types::row::RowDescriptor;
 use kilndb_types::{Datum, oids};
 use foldhash::{HashMap, HashMapExt};
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -53,6 +57,7 @@ pub struct Database {
     /// DDL transactions between their commit record and `publish`.
     committing: AtomicU64,
     shared: Mutex<Arc<ObjectCache>>,
+    pub global_users: Arc<GlobalUsers>,
 }
 
 impl Database {
@@ -64,6 +69,7 @@ impl Database {
             version: AtomicU64::new(1),
             committing: AtomicU64::new(0),
             shared: Mutex::new(Arc::default()),
+            global_users: Arc::default(),
         }
     }
     /// Changes whenever a cached object may have changed.
@@ -91,6 +97,15 @@ impl Database {
     }
 }
 
+/// What a plan depends on besides the shared catalogs.
+#[derive(Default)]
+pub struct Asked {
+    /// Names that were looked up without a schema: a temporary object of such a name would be found instead.
+    pub names: RefCell<Vec<String>>,
+    /// Something temporary was found.
+    pub is_private: Cell<bool>,
+}
+
 /// The catalogs as one statement sees them.
 pub struct CatalogReader<'a> {
     pub database: &'a Database,
@@ -100,8 +115,10 @@ pub struct CatalogReader<'a> {
     pub search_path: &'a [Oid],
     /// Schema for new objects, if any on the path exists.
     pub creation_schema: Option<String>,
-    /// What `pg_temp` means for this session.
-    pub temp_schema: Option<Oid>,
+    /// The session's temporary objects; found under the names that stand without a schema.
+    pub temporary: &'a TemporaryCatalog,
+    /// While a statement is planned.
+    pub asked: Option<&'a Asked>,
 }
 
 impl CatalogReader<'_> {
@@ -109,43 +126,64 @@ impl CatalogReader<'_> {
         &self.database.store
     }
 
+    /// Rows of a system table by the first columns of an index, the session's own among them.
+    pub fn lookup(&self, table: Oid, index: Oid, key: &[Datum]) -> Result<Vec<CatalogRow>> {
+        temporary::lookup(self.store(), self.temporary, table, index, key, &self.snapshot)
+    }
+    pub fn scan(&self, table: Oid) -> Result<Vec<CatalogRow>> {
+        temporary::scan(self.store(), self.temporary, table, &self.snapshot)
+    }
+    /// What `pg_temp` means for this session.
+    pub fn temporary_schema(&self) -> Option<Oid> {
+        self.temporary.schema()
+    }
+    /// Where the object of that OID is kept: what is temporary never gets into a cache that others see.
+    fn objects(&self, oid: Oid) -> MutexGuard<'_, Objects> {
+        if is_temporary(oid) { self.temporary.cache().lock() } else { self.cache.lock() }
+    }
+
     pub fn schema_oid(&self, name: &str) -> Result<Option<Oid>> {
-        if name == "pg_temp" {
-            return Ok(self.temp_schema);
+        if name.starts_with("pg_temp") {
+            if name == "pg_temp" {
+                return Ok(self.temporary_schema());
+            }
+            let own = self.temporary.lookup(PG_NAMESPACE, PG_NAMESPACE_NSPNAME_INDEX, &[Datum::text(name)])?;
+            if let Some(row) = own.first() {
+                return Ok(Some(row.oid("oid")));
+            }
         }
         if let Some(found) = self.cache.lock().schemas.get(name) {
             return Ok(*found);
         }
-        let rows = self.store().lookup(PG_NAMESPACE, PG_NAMESPACE_NSPNAME_INDEX, &[Datum::text(name)], &self.snapshot)?;
+        let rows = self.lookup(PG_NAMESPACE, PG_NAMESPACE_NSPNAME_INDEX, &[Datum::text(name)])?;
         let oid = rows.first().map(|r| r.oid("oid"));
         self.cache.lock().schemas.insert(name.to_string(), oid);
         Ok(oid)
     }
 
     pub fn schema_name(&self, oid: Oid) -> Result<Option<String>> {
-        if let Some(found) = self.cache.lock().schema_names.get(&oid) {
+        if let Some(found) = self.objects(oid).schema_names.get(&oid) {
             return Ok(found.clone());
         }
-        let rows = self.store().lookup(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, &[Datum::Oid(oid)], &self.snapshot)?;
+        let rows = self.lookup(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, &[Datum::Oid(oid)])?;
         let name = rows.first().and_then(|r| r.text("nspname")).map(str::to_string);
-        self.cache.lock().schema_names.insert(oid, name.clone());
+        self.objects(oid).schema_names.insert(oid, name.clone());
         Ok(name)
     }
 
     /// The relation of that name in that schema, whatever its kind.
     pub fn relation_oid(&self, schema: Oid, name: &str) -> Result<Option<Oid>> {
         let key = (schema, name.to_string());
-        if let Some(found) = self.cache.lock().table_names.get(&key) {
+        if let Some(found) = self.objects(schema).table_names.get(&key) {
             return Ok(*found);
         }
-        let rows = self.store().lookup(
+        let rows = self.lookup(
             PG_CLASS,
             PG_CLASS_RELNAME_NSP_INDEX,
             &[Datum::text(name), Datum::Oid(schema)],
-            &self.snapshot,
         )?;
         let oid = rows.first().map(|r| r.oid("oid"));
-        self.cache.lock().table_names.insert(key, oid);
+        self.objects(schema).table_names.insert(key, oid);
         Ok(oid)
     }
 
@@ -154,15 +192,55 @@ impl CatalogReader<'_> {
         match schema {
             Some(name) => Ok(self.schema_oid(name)?.into_iter().collect()),
             None => {
-                let temp = self.temp_schema.filter(|_| temporary_first);
-                Ok(temp.into_iter().chain(self.search_path.iter().copied()).collect())
+                // Unless the path itself says where temporary objects come.
+                let temp = self.temporary_schema().filter(|t| temporary_first && !self.search_path.contains(t));
+                // Functions and operators are never looked for in it.
+                let path = self.search_path.iter().copied().filter(|s| temporary_first || !is_temporary(*s));
+                Ok(temp.into_iter().chain(path).collect())
             }
         }
     }
 
+    fn note_asked(&self, schema: Option<&str>, name: &str) {
+        if let Some(asked) = self.asked.filter(|_| schema.is_none()) {
+            let mut asked = asked.names.borrow_mut();
+            if !asked.iter().any(|known| known == name) {
+                asked.push(name.to_string());
+            }
+        }
+    }
+
+    /// A global temporary table with this session's storage; anything else as it is.
+    fn own_instance(&self, found: Option<Arc<Table>>) -> Result<Option<Arc<Table>>> {
+        let Some(shared) = found.as_ref().filter(|t| t.persistence == GLOBAL && matches!(t.kind, TableKind::Table | TableKind::Index)) else {
+            return Ok(found);
+        };
+        if let Some(asked) = self.asked {
+            asked.is_private.set(true);
+        }
+        let known = self.temporary.cache().lock().tables.get(&shared.oid).cloned();
+        if let Some(own) = known {
+            return Ok(own);
+        }
+        let own = Some(Arc::new(self.temporary.instance_of(shared)?));
+        if shared.kind == TableKind::Index {
+            return Ok(own);
+        }
+        self.temporary.cache().lock().tables.insert(shared.oid, own.clone());
+        Ok(own)
+    }
+
+    fn note_found(&self, oid: Oid) {
+        if let Some(asked) = self.asked.filter(|_| is_temporary(oid)) {
+            asked.is_private.set(true);
+        }
+    }
+
     pub fn find_relation(&self, schema: Option<&str>, name: &str) -> Result<Option<Oid>> {
+        self.note_asked(schema, name);
         for schema in self.schemas_to_search(schema, true)? {
             if let Some(oid) = self.relation_oid(schema, name)? {
+                self.note_found(oid);
                 return Ok(Some(oid));
             }
         }
@@ -170,7 +248,7 @@ impl CatalogReader<'_> {
     }
 
     pub fn class_row(&self, oid: Oid) -> Result<Option<CatalogRow>> {
-        let mut rows = self.store().lookup(PG_CLASS, PG_CLASS_OID_INDEX, &[Datum::Oid(oid)], &self.snapshot)?;
+        let mut rows = self.lookup(PG_CLASS, PG_CLASS_OID_INDEX, &[Datum::Oid(oid)])?;
         Ok(rows.pop())
     }
 
@@ -202,6 +280,7 @@ impl CatalogReader<'_> {
             owner: class.oid("relowner"),
             kind,
             persistence: class.char("relpersistence"),
+            delete_rows: class.texts("reloptions").iter().any(|o| o.strip_prefix(DELETE_ROWS_OPTION) == Some("=true")),
             type_oid: class.oid("reltype"),
             descriptor: Arc::new(RowDescriptor::new(&stored_types)?),
             columns,
@@ -226,9 +305,8 @@ impl CatalogReader<'_> {
     }
 
     fn load_columns(&self, oid: Oid) -> Result<Vec<Column>> {
-        let store = self.store();
-        let rows = store.lookup(PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &[Datum::Oid(oid)], &self.snapshot)?;
-        let defaults = store.lookup(PG_ATTRDEF, PG_ATTRDEF_ADRELID_ADNUM_INDEX, &[Datum::Oid(oid)], &self.snapshot)?;
+        let rows = self.lookup(PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &[Datum::Oid(oid)])?;
+        let defaults = self.lookup(PG_ATTRDEF, PG_ATTRDEF_ADRELID_ADNUM_INDEX, &[Datum::Oid(oid)])?;
         let mut columns = Vec::new();
         for row in rows.iter().filter(|r| r.int("attnum") > 0) {
             let attnum = row.int("attnum") as i16;
@@ -259,7 +337,7 @@ impl CatalogReader<'_> {
     /// The sequence that depends internally on a column (an identity column's), or else automatically (a serial's).
     pub fn owned_sequence(&self, table: Oid, attnum: i16) -> Result<Option<Oid>> {
         let key = [Datum::Oid(PG_CLASS), Datum::Oid(table), Datum::Int4(i32::from(attnum))];
-        let rows = self.store().lookup(PG_DEPEND, PG_DEPEND_REFERENCE_INDEX, &key, &self.snapshot)?;
+        let rows = self.lookup(PG_DEPEND, PG_DEPEND_REFERENCE_INDEX, &key)?;
         let mut owned = None;
         for row in rows.iter().filter(|r| r.oid("classid") == PG_CLASS && b"ai".contains(&r.char("deptype"))) {
             let object = row.oid("objid");
@@ -274,12 +352,12 @@ impl CatalogReader<'_> {
     }
 
     fn load_view(&self, oid: Oid) -> Result<Option<String>> {
-        let rows = self.store().lookup(PG_REWRITE, PG_REWRITE_REL_RULENAME_INDEX, &[Datum::Oid(oid)], &self.snapshot)?;
+        let rows = self.lookup(PG_REWRITE, PG_REWRITE_REL_RULENAME_INDEX, &[Datum::Oid(oid)])?;
         Ok(rows.first().and_then(|r| r.text("ev_action")).map(str::to_string))
     }
 
     fn load_indexes(&self, table: Oid, columns: &[Column]) -> Result<Vec<Arc<Index>>> {
-        let rows = self.store().lookup(PG_INDEX, PG_INDEX_INDRELID_INDEX, &[Datum::Oid(table)], &self.snapshot)?;
+        let rows = self.lookup(PG_INDEX, PG_INDEX_INDRELID_INDEX, &[Datum::Oid(table)])?;
         let mut indexes = Vec::new();
         for row in &rows {
             if let Some(index) = self.load_index(row, columns)? {
@@ -294,7 +372,7 @@ impl CatalogReader<'_> {
         let oid = row.oid("indexrelid");
         let Some(class) = self.class_row(oid)? else { return Ok(None) };
         let attributes =
-            self.store().lookup(PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &[Datum::Oid(oid)], &self.snapshot)?;
+            self.lookup(PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &[Datum::Oid(oid)])?;
         let attnums = row.numbers("indkey");
         let options = row.numbers("indoption");
         let classes = row.numbers("indclass");
@@ -347,7 +425,7 @@ impl CatalogReader<'_> {
     }
 
     pub fn constraints_of(&self, table: Oid) -> Result<Vec<CatalogRow>> {
-        self.store().lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table)], &self.snapshot)
+        self.lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table)])
     }
 
     fn load_constraints(&self, table: Oid) -> Result<(Vec<CheckConstraint>, Vec<Arc<ForeignKey>>)> {
@@ -369,6 +447,11 @@ impl CatalogReader<'_> {
     }
 
     fn referencing(&self, table: Oid) -> Result<Vec<Arc<ForeignKey>>> {
+        if is_temporary(table) {
+            let own = self.temporary.scan(PG_CONSTRAINT);
+            let keys = own.iter().filter(|row| row.char("contype") == b'f' && row.oid("confrelid") == table);
+            return Ok(keys.map(|row| Arc::new(foreign_key(row))).collect());
+        }
         let known = self.cache.lock().referencing.as_ref().map(|m| m.get(&table).cloned().unwrap_or_default());
         if let Some(found) = known {
             return Ok(found);
@@ -502,6 +585,7 @@ impl CatalogReader<'_> {
             owner: super::builtin::BOOTSTRAP_SUPERUSER,
             kind: TableKind::Table,
             persistence: b'p',
+            delete_rows: false,
             type_oid: table.type_oid,
             columns,
             descriptor: shape(table.oid)?.descriptor.clone(),
@@ -557,15 +641,17 @@ impl CatalogView for CatalogReader<'_> {
     }
 
     fn table_by_oid(&self, oid: Oid) -> Result<Option<Arc<Table>>> {
-        if let Some(found) = self.cache.lock().tables.get(&oid) {
-            return Ok(found.clone());
+        self.note_found(oid);
+        let known = self.objects(oid).tables.get(&oid).cloned();
+        if let Some(known) = known {
+            return self.own_instance(known);
         }
         let found = match BUILTINS.tables.iter().find(|t| t.oid == oid) {
             Some(system) => Some(self.system_table(system)?),
             None => self.load_table(oid)?,
         };
-        self.cache.lock().tables.insert(oid, found.clone());
-        Ok(found)
+        self.objects(oid).tables.insert(oid, found.clone());
+        self.own_instance(found)
     }
 
     fn schema_exists(&self, name: &str) -> Result<bool> {
@@ -573,6 +659,7 @@ impl CatalogView for CatalogReader<'_> {
     }
 
     fn type_by_name(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<TypeInfo>>> {
+        self.note_asked(schema, name);
         for schema in self.schemas_to_search(schema, true)? {
             if schema == PG_CATALOG {
                 if let Some(oid) = BUILTINS.types_by_name.get(name) {
@@ -581,14 +668,14 @@ impl CatalogView for CatalogReader<'_> {
                 continue;
             }
             let key = (schema, name.to_string());
-            let known = self.cache.lock().type_names.get(&key).copied();
+            let known = self.objects(schema).type_names.get(&key).copied();
             let oid = match known {
                 Some(known) => known,
                 None => {
                     let key_values = [Datum::text(name), Datum::Oid(schema)];
-                    let rows = self.store().lookup(PG_TYPE, PG_TYPE_TYPNAME_NSP_INDEX, &key_values, &self.snapshot)?;
+                    let rows = self.lookup(PG_TYPE, PG_TYPE_TYPNAME_NSP_INDEX, &key_values)?;
                     let oid = rows.first().map(|r| r.oid("oid"));
-                    self.cache.lock().type_names.insert(key, oid);
+                    self.objects(schema).type_names.insert(key, oid);
                     oid
                 }
             };
@@ -603,12 +690,13 @@ impl CatalogView for CatalogReader<'_> {
         if let Some(builtin) = BUILTINS.types.get(&oid) {
             return Ok(Some(builtin.clone()));
         }
-        if let Some(found) = self.cache.lock().types.get(&oid) {
+        self.note_found(oid);
+        if let Some(found) = self.objects(oid).types.get(&oid) {
             return Ok(found.clone());
         }
-        let rows = self.store().lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(oid)], &self.snapshot)?;
+        let rows = self.lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(oid)])?;
         let found = rows.first().map(|r| Arc::new(self.load_type(r)));
-        self.cache.lock().types.insert(oid, found.clone());
+        self.objects(oid).types.insert(oid, found.clone());
         Ok(found)
     }
 
@@ -696,6 +784,10 @@ impl CatalogView for CatalogReader<'_> {
 
     fn current_schema(&self) -> Option<String> {
         self.creation_schema.clone()
+    }
+
+    fn temporary(&self) -> Option<&TemporaryCatalog> {
+        Some(self.temporary)
     }
 }
 

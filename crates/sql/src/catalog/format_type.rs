@@ -1,5 +1,6 @@
 //! Type names as PostgreSQL's format_type() prints them.
 
+use super::temporary::is_temporary;
 use super::builtin::PG_CATALOG;
 use super::model::CatalogView;
 use kilndb_base::Oid;
@@ -30,7 +31,7 @@ pub fn format_type(catalog: &dyn CatalogView, oid: Oid, typmod: Option<i32>) -> 
 }
 
 fn schema_name(catalog: &dyn CatalogView, oid: Oid) -> Option<String> {
-    catalog.schema_name_of(oid)
+    if is_temporary(oid) { Some("pg_temp".to_string()) } else { catalog.schema_name_of(oid) }
 }
 
 fn standard_name(oid: Oid, modifier_given: bool, modifier: i32) -> Option<String> {

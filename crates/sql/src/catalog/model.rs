@@ -24,8 +24,10 @@ pub struct Table {
     pub schema_name: String,
     pub owner: Oid,
     pub kind: TableKind,
-    /// 'p', 'u', 't' as in pg_class.relpersistence.
+    /// 'p', 'u', 't' as in pg_class.relpersistence; 'g': global temporary.
     pub persistence: u8,
+    /// A global temporary table whose rows go at the end of the transaction.
+    pub delete_rows: bool,
     /// The row's composite type.
     pub type_oid: Oid,
     /// All attributes in attnum order, dropped ones included: index + 1 == attnum.
@@ -46,6 +48,13 @@ pub struct Table {
     pub reltuples: f32,
     /// A catalog of the system: users may not write it.
     pub is_catalog: bool,
+}
+
+impl Table {
+    /// The schema as definitions name it, for whichever session will read them.
+    pub fn shown_schema(&self) -> &str {
+        if super::temporary::is_temporary(self.schema_oid) { "pg_temp" } else { &self.schema_name }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -234,6 +243,10 @@ pub trait CatalogView {
     fn format_type(&self, oid: Oid, typmod: i32) -> String;
     fn schema_name_of(&self, oid: Oid) -> Option<String>;
     fn current_schema(&self) -> Option<String>;
+    /// The session's own rows of system tables.
+    fn temporary(&self) -> Option<&super::temporary::TemporaryCatalog> {
+        None
+    }
 }
 
 #[derive(Clone, Copy, Debug)]

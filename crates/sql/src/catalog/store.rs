@@ -6,6 +6,7 @@
 //! 2. A shared table's storage is the same in every database's store.
 
 use super::builtin::{BUILTINS, SystemIndex, SystemTable};
+use super::temporary::{TemporaryCatalog, is_temporary_row};
 use crate::exec::index::prefix_range;
 use kilndb_base::park::Park;
 use kilndb_base::{Error, Oid, Result, RowId};
@@ -142,12 +143,8 @@ impl CatalogStore {
     pub fn lookup(&self, table: Oid, index: Oid, key: &[Datum], snapshot: &Snapshot) -> Result<Vec<CatalogRow>> {
         let shape = shape(table)?;
         let definition = index_of(shape, index)?;
-        let mut prefix = Vec::new();
-        for (column, value) in definition.keys.iter().zip(key) {
-            encode_key(shape.table.columns[*column].type_oid, value, false, false, &mut prefix)?;
-        }
         let heap = self.relation(table)?;
-        let (lower, upper) = prefix_range(prefix);
+        let (lower, upper) = key_range(shape, index, key)?;
         let mut scan = self.relation(index)?.index_scan(lower, upper, false);
         let (mut keys, mut ends, mut rids) = (Vec::new(), Vec::new(), Vec::new());
         let (mut rows, mut bytes): (Vec<CatalogRow>, Vec<u8>) = (Vec::new(), Vec::new());
@@ -198,6 +195,15 @@ fn index_of(shape: &'static TableShape, index: Oid) -> Result<&'static SystemInd
     found.ok_or_else(|| Error::internal(format!("system index {index} is not one of {}", shape.table.name)))
 }
 
+/// The range of an index's entries whose first columns equal `key`.
+pub fn key_range(shape: &'static TableShape, index: Oid, key: &[Datum]) -> Result<crate::exec::index::Range> {
+    let mut prefix = Vec::new();
+    for (column, value) in index_of(shape, index)?.keys.iter().zip(key) {
+        encode_key(shape.table.columns[*column].type_oid, value, false, false, &mut prefix)?;
+    }
+    Ok(prefix_range(prefix))
+}
+
 pub fn index_key(shape: &TableShape, index: &SystemIndex, values: &[Datum]) -> Result<Vec<u8>> {
     let mut key = Vec::new();
     for column in &index.keys {
@@ -206,11 +212,15 @@ pub fn index_key(shape: &TableShape, index: &SystemIndex, values: &[Datum]) -> R
     Ok(key)
 }
 
-/// Writes rows of system tables within a transaction.
+/// Writes rows of system tables within a transaction: those of temporary objects into the session's own catalog.
 pub struct CatalogWriter<'a> {
     pub store: &'a CatalogStore,
     pub txn: &'a mut Transaction,
     pub park: &'a dyn Park,
+    /// None: there can be no temporary objects.
+    pub temporary: Option<&'a mut TemporaryCatalog>,
+    /// A row of a shared table was written.
+    pub wrote_shared: bool,
 }
 
 impl CatalogWriter<'_> {
@@ -227,6 +237,10 @@ impl CatalogWriter<'_> {
     }
 
     pub fn insert_row(&mut self, table: Oid, row: &[Datum]) -> Result<RowId> {
+        if TemporaryCatalog::owns(table, row) {
+            return self.temporary()?.insert(table, row.to_vec());
+        }
+        self.wrote_shared = true;
         let shape = shape(table)?;
         let mut bytes = Vec::new();
         encode_row(&shape.descriptor, row, &mut bytes)?;
@@ -251,7 +265,15 @@ impl CatalogWriter<'_> {
         }
     }
 
+    fn temporary(&mut self) -> Result<&mut TemporaryCatalog> {
+        self.temporary.as_deref_mut().ok_or_else(|| Error::internal("a temporary object outside of a session"))
+    }
+
     pub fn update(&mut self, old: &CatalogRow, new: &[Datum]) -> Result<()> {
+        if is_temporary_row(old.rid) {
+            return self.temporary()?.update(old.table.oid, old.rid, new.to_vec());
+        }
+        self.wrote_shared = true;
         let shape = shape(old.table.oid)?;
         let mut bytes = Vec::new();
         encode_row(&shape.descriptor, new, &mut bytes)?;
@@ -278,6 +300,10 @@ impl CatalogWriter<'_> {
     }
 
     pub fn delete(&mut self, row: &CatalogRow) -> Result<()> {
+        if is_temporary_row(row.rid) {
+            return self.temporary()?.delete(row.table.oid, row.rid);
+        }
+        self.wrote_shared = true;
         let shape = shape(row.table.oid)?;
         let heap = self.store.relation(row.table.oid)?;
         let mut keys = Vec::new();

@@ -27,7 +27,6 @@ impl Session {
         self.begin_statement(runtime)?;
         let options = CopyOptions::parse(s)?;
         let count = if s.is_from {
-            self.refuse_if_read_only("COPY FROM")?;
             self.copy_from(s, statement, &options, runtime, client)?
         } else {
             self.copy_to(s, statement, &options, runtime, client)?

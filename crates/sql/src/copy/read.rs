@@ -409,6 +409,9 @@ impl RowSource for CopySource<'_> {
 impl Session {
     pub(super) fn copy_from(&mut self, s: &nodes::CopyStmt, statement: &Statement, options: &CopyOptions, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<u64> {
         let table = self.copy_table(s, runtime)?;
+        if table.persistence != b't' {
+            self.refuse_if_read_only("COPY FROM")?;
+        }
         self.is_writable_table(&table)?;
         let columns = copy_columns(&table, &crate::ddl::strings(s.attlist()))?;
         let plan = {

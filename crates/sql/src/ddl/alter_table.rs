@@ -314,7 +314,7 @@ impl Session {
 
     /// Stores rows (values of the live columns) in an empty table and builds its indexes.
     fn load_rows(&mut self, table: &Arc<Table>, rows: &[Vec<Datum>], runtime: &dyn Runtime) -> Result<()> {
-        let heap = self.instance.engine.relation(table.storage)?;
+        let heap = self.temporary.relation(&self.instance.engine, table.storage)?;
         let (mut batch, mut rids, mut full) = (kilndb_storage::RowBatch::default(), Vec::new(), Vec::new());
         for chunk in rows.chunks(1024) {
             batch.bytes.clear();

@@ -56,8 +56,8 @@ impl Session {
 
     /// Sorts the keys of all rows and builds the tree from them.
     pub(crate) fn build_index(&mut self, table: &Arc<Table>, index: &Arc<Index>, runtime: &dyn Runtime) -> Result<()> {
-        let heap = self.instance.engine.relation(table.storage)?;
-        self.instance.engine.relation(index.storage)?.set_heap(table.storage);
+        let heap = self.temporary.relation(&self.instance.engine, table.storage)?;
+        self.temporary.relation(&self.instance.engine, index.storage)?.set_heap(table.storage);
         if heap.pages() == 0 {
             return Ok(());
         }
@@ -79,7 +79,7 @@ impl Session {
             let mut sink = KeySink { sorter: &mut sorter, index, key: Vec::new() };
             self.query_into(&sql, runtime, &mut sink)?;
         }
-        let tree = self.instance.engine.relation(index.storage)?;
+        let tree = self.temporary.relation(&self.instance.engine, index.storage)?;
         let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to build an index in"))?;
         let mut previous: Option<Vec<u8>> = None;
         let mut twin = None;
@@ -102,7 +102,7 @@ impl Session {
     }
 
     fn collect_column_keys(&mut self, table: &Arc<Table>, index: &Index, sorter: &mut KeySorter, runtime: &dyn Runtime) -> Result<()> {
-        let heap = self.instance.engine.relation(table.storage)?;
+        let heap = self.temporary.relation(&self.instance.engine, table.storage)?;
         let snapshot = self.take_snapshot(runtime)?.untracked();
         let mut needed = vec![false; table.columns.len()];
         index.keys.iter().for_each(|k| needed[k.attnum as usize - 1] = true);

@@ -2,6 +2,7 @@
 
 use super::Session;
 use super::index::NewIndex;
+use crate::catalog::global::GLOBAL;
 use crate::catalog::ids::*;
 use crate::catalog::store::array;
 use crate::catalog::{CatalogView, Table, TableKind};
@@ -286,11 +287,20 @@ impl Session {
                 format!("referenced relation \"{}\" is not a table", target.name),
             ));
         }
-        if table.persistence == b'p' && target.persistence != b'p' {
-            return Err(Error::new(
-                sqlstate::INVALID_TABLE_DEFINITION,
-                "constraints on permanent tables may reference only permanent tables",
-            ));
+        let (allowed, message): (&[u8], _) = match table.persistence {
+            b't' => (b"t", "constraints on temporary tables may reference only temporary tables"),
+            b'u' => (b"pu", "constraints on unlogged tables may reference only permanent or unlogged tables"),
+            GLOBAL => (b"g", "constraints on global temporary tables may reference only global temporary tables"),
+            _ => (b"p", "constraints on permanent tables may reference only permanent tables"),
+        };
+        if !allowed.contains(&target.persistence) {
+            return Err(Error::new(sqlstate::INVALID_TABLE_DEFINITION, message));
+        }
+        if table.persistence == GLOBAL && target.delete_rows && !table.delete_rows {
+            return Err(Error::unsupported("unsupported ON COMMIT and foreign key combination").with_detail(format!(
+                "Table \"{}\" references \"{}\", but they do not have the same ON COMMIT setting.",
+                table.name, target.name
+            )));
         }
         self.lock_for_ddl(&target, LockMode::ShareRowExclusive, runtime)?;
         let names: Vec<String> = match column {
@@ -437,7 +447,7 @@ impl Session {
     }
 
     pub(super) fn insert_constraint(&mut self, new: &NewConstraint<'_>, runtime: &dyn Runtime) -> Result<Oid> {
-        let oid = self.instance.next_oid()?;
+        let oid = self.new_oid(new.table.oid)?;
         let numbers = |list: &[i16]| array(oids::INT2, list.iter().map(|n| Datum::Int2(*n)).collect());
         let mut row = vec![
             ("oid", Datum::Oid(oid)),

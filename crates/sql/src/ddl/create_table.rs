@@ -1,16 +1,17 @@
 //! CREATE TABLE: columns, types, defaults, then constraints.
 
 use super::Session;
+use super::temporary_objects::{on_commit_option, refuse_in_temporary_schema, says_global};
 use super::like::{Likes, NewPlace};
 use super::not_null::NotNullClause;
 use crate::catalog::builtin::BUILTINS;
+use crate::catalog::global::GLOBAL;
 use crate::catalog::ids::*;
 use crate::catalog::{CatalogView, TypeInfo};
 use crate::client::Runtime;
-use crate::session::OnCommit;
 use kilndb_base::{Error, Oid, RelationId, Result, Severity, sqlstate};
 use kilndb_storage::{Persistence, RelationKind};
-use kilndb_syntax::raw::{ConstrType as C, OnCommitAction};
+use kilndb_syntax::raw::ConstrType as C;
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::{Datum, oids};
 use std::sync::Arc;
@@ -38,7 +39,7 @@ pub(crate) struct NewTable {
     pub name: String,
     pub schema: Oid,
     pub kind: u8,
-    /// 'p', 'u', 't'.
+    /// 'p', 'u', 't', 'g' as in pg_class.
     pub persistence: u8,
     pub columns: Vec<NewColumn>,
     pub options: Vec<String>,
@@ -47,7 +48,6 @@ pub(crate) struct NewTable {
 pub(crate) fn storage_persistence(letter: u8) -> Persistence {
     match letter {
         b'u' => Persistence::Unlogged,
-        b't' => Persistence::Temporary,
         _ => Persistence::Logged,
     }
 }
@@ -66,9 +66,14 @@ impl Session {
         }
         let name = relation.relname().unwrap_or("").to_string();
         let persistence = relation.relpersistence as u8;
-        let temporary = persistence == b't' || relation.schemaname() == Some("pg_temp");
-        let persistence = if temporary { b't' } else { persistence };
-        let (schema, _) = self.creation_schema(relation.schemaname(), temporary, runtime)?;
+        let global = persistence == b't' && says_global(source, relation.location);
+        let here = |e: Error| e.or_position(kilndb_syntax::position_of(source, relation.location));
+        let temporary = !global && self.will_be_temporary(relation, runtime).map_err(here)?;
+        let persistence = if global { GLOBAL } else if temporary { b't' } else { persistence };
+        let (schema, _) = self.creation_schema(relation.schemaname(), temporary, runtime).map_err(here)?;
+        if global {
+            refuse_in_temporary_schema(schema).map_err(here)?;
+        }
         if self.name_is_taken(schema, &name, "relation", s.if_not_exists, runtime)? {
             return Ok(());
         }
@@ -96,7 +101,10 @@ impl Session {
             }
         }
         mark_not_null(&name, &mut columns, &constraints)?;
-        let options = self.storage_options(s.options())?;
+        let mut options = self.storage_options(s.options())?;
+        if global {
+            options.push(on_commit_option(s.oncommit)?);
+        }
         let new = NewTable { name: name.clone(), schema, kind: b'r', persistence, columns, options };
         let oid = self.insert_table(&new, runtime)?;
         self.own_sequences(oid, &new, runtime)?;
@@ -111,12 +119,7 @@ impl Session {
             }
         }
         likes.copy_rest(self, oid, runtime)?;
-        match s.oncommit {
-            OnCommitAction::ONCOMMIT_DROP => self.on_commit.push((oid, OnCommit::Drop)),
-            OnCommitAction::ONCOMMIT_DELETE_ROWS => self.on_commit.push((oid, OnCommit::DeleteRows)),
-            _ => {}
-        }
-        Ok(())
+        if global { Ok(()) } else { self.note_on_commit(oid, s.oncommit, persistence) }
     }
 
     /// Is there a relation of that name in the schema? With IF NOT EXISTS a notice, else 42P07.
@@ -272,7 +275,7 @@ impl Session {
         if new.columns.len() > 1600 {
             return Err(Error::new(sqlstate::TOO_MANY_COLUMNS, "tables can have at most 1600 columns"));
         }
-        let (oid, type_oid, array_oid) = (self.instance.next_oid()?, self.instance.next_oid()?, self.instance.next_oid()?);
+        let (oid, type_oid, array_oid) = (self.new_oid(new.schema)?, self.new_oid(new.schema)?, self.new_oid(new.schema)?);
         let storage = match new.kind {
             b'r' => self.new_storage(RelationKind::Heap, new.persistence)?,
             _ => RelationId(0),
@@ -317,6 +320,16 @@ impl Session {
 
     pub(crate) fn new_storage(&mut self, kind: RelationKind, persistence: u8) -> Result<RelationId> {
         let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to make storage in"))?;
+        match persistence {
+            // Every session will have its own.
+            GLOBAL => return Ok(RelationId(0)),
+            b't' => {
+                let store = self.temporary.open_store()?;
+                txn.attach(store);
+                return Ok(store.create_relation(txn, kind)?.id());
+            }
+            _ => {}
+        }
         Ok(self.instance.engine.create_relation(txn, kind, storage_persistence(persistence))?.id())
     }
 

@@ -71,7 +71,7 @@ pub(super) fn nextval_of(sequence: Oid) -> String {
 
 impl Session {
     pub(super) fn insert_default(&mut self, table: Oid, attnum: i16, sql: &str, runtime: &dyn Runtime) -> Result<()> {
-        let oid = self.instance.next_oid()?;
+        let oid = self.new_oid(table)?;
         let table = self.table_by_oid(table, runtime)?;
         let (used, stored) = self.with_catalog(runtime, |host| {
             let mut found = Ok((Vec::new(), None));

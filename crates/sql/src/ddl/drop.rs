@@ -2,10 +2,11 @@
 
 use super::Session;
 use crate::catalog::ids::*;
+use crate::catalog::temporary::is_temporary;
 use crate::catalog::{CatalogView, Table, TableKind};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, RelationId, Result, Severity, sqlstate};
-use kilndb_storage::LockMode;
+use kilndb_storage::{LockMode, is_private};
 use kilndb_syntax::raw::{DropBehavior, ObjectType as O};
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
@@ -153,7 +154,6 @@ impl Session {
         }
         let storage = Some(table.storage).filter(|s| s.0 != 0);
         self.delete_class(table.oid, storage, runtime)?;
-        self.on_commit.retain(|(oid, _)| *oid != table.oid);
         Ok(())
     }
 
@@ -304,7 +304,9 @@ impl Session {
 
     /// The heap takes over what serializable transactions have read by way of the index.
     pub(super) fn remove_index(&mut self, oid: Oid, storage: RelationId, heap: RelationId, runtime: &dyn Runtime) -> Result<()> {
-        self.instance.engine.move_read_locks(storage, heap)?;
+        if !is_private(storage) {
+            self.instance.engine.move_read_locks(storage, heap)?;
+        }
         self.delete_rows(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, &[Datum::Oid(oid)], runtime)?;
         self.delete_class(oid, Some(storage), runtime)
     }
@@ -318,9 +320,11 @@ impl Session {
         for row in self.dependents(PG_CLASS, oid, 0)? {
             self.write_catalog(runtime, |w| w.delete(&row))?;
         }
-        if let Some(storage) = storage {
-            let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to drop storage in"))?;
-            self.instance.engine.drop_relation(txn, storage)?;
+        if let Some(storage) = storage.filter(|s| s.0 != 0) {
+            self.drop_storage(storage)?;
+            if !is_temporary(oid) && is_private(storage) {
+                self.temporary.replace_instance(oid, None);
+            }
         }
         Ok(())
     }

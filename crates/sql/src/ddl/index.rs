@@ -218,7 +218,7 @@ impl Session {
         if self.name_is_taken(table.schema_oid, &new.name, "relation", false, runtime)? {
             return Err(Error::internal("a taken name was not refused"));
         }
-        let oid = self.instance.next_oid()?;
+        let oid = self.new_oid(table.oid)?;
         let storage = self.new_storage(RelationKind::BTree, table.persistence)?;
         let owner = self.current_role;
         let columns = self.index_columns(table, new);

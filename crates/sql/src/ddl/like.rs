@@ -5,6 +5,7 @@ use super::constraint::NewConstraint;
 use super::create_table::NewColumn;
 use super::index::NewIndex;
 use super::not_null::NotNullClause;
+use crate::catalog::global::GLOBAL;
 use crate::catalog::ids::*;
 use crate::catalog::{Column, Index, Table};
 use crate::client::Runtime;
@@ -114,7 +115,7 @@ impl Session {
         if let (Some(sequence), true) = (c.identity_sequence, c.identity != 0 && options & IDENTITY != 0) {
             let copied = self.sequence_options(sequence)?;
             let name = self.free_sequence_name(place.table, &c.name, place.schema, runtime)?;
-            column.sequence = Some(self.insert_sequence(&name, place.schema, place.persistence, &copied, runtime)?);
+            column.sequence = Some(self.insert_sequence(&name, place.schema, if place.persistence == GLOBAL { b'p' } else { place.persistence }, &copied, runtime)?);
             column.identity = c.identity;
         }
         Ok(column)

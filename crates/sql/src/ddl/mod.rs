@@ -25,7 +25,7 @@ mod schema;
 pub(crate) mod sequence;
 pub(crate) mod sequence_functions;
 mod table_as;
-mod temporary;
+mod temporary_objects;
 mod truncate;
 mod vacuum;
 mod view;
@@ -33,7 +33,8 @@ mod view;
 use crate::bind;
 use crate::catalog::builtin::{FIRST_USER_OID, PG_CATALOG};
 use crate::catalog::store::{CatalogRow, CatalogWriter};
-use crate::catalog::{CatalogView, Table, TableKind};
+use crate::catalog::global::GLOBAL;
+use crate::catalog::{CatalogView, Table, TableKind, temporary};
 use crate::client::{Client, Runtime};
 use crate::session::Session;
 use crate::session::environment::statement_host;
@@ -85,23 +86,24 @@ impl Session {
     /// Changes system tables. What was looked up before is stale afterwards.
     pub(crate) fn write_catalog<R>(&mut self, runtime: &dyn Runtime, change: impl FnOnce(&mut CatalogWriter<'_>) -> Result<R>) -> Result<R> {
         let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction for a catalog change"))?;
-        let mut writer = CatalogWriter { store: &self.database.store, txn, park: runtime };
+        let temporary = Some(&mut self.temporary);
+        let mut writer = CatalogWriter { store: &self.database.store, txn, park: runtime, temporary, wrote_shared: false };
         let done = change(&mut writer);
-        if let Some(txn) = &mut self.txn {
+        if writer.wrote_shared {
             txn.next_command();
+            self.catalog_changed();
         }
-        self.catalog_changed();
         done
     }
 
     /// Rows of a system table as this transaction sees them.
     pub(crate) fn catalog_lookup(&mut self, table: Oid, index: Oid, key: &[Datum]) -> Result<Vec<CatalogRow>> {
         let snapshot = self.catalog_snapshot()?;
-        self.database.store.lookup(table, index, key, &snapshot)
+        temporary::lookup(&self.database.store, &self.temporary, table, index, key, &snapshot)
     }
     pub(crate) fn catalog_scan(&mut self, table: Oid) -> Result<Vec<CatalogRow>> {
         let snapshot = self.catalog_snapshot()?;
-        self.database.store.scan(table, &snapshot)
+        temporary::scan(&self.database.store, &self.temporary, table, &snapshot)
     }
 
     /// Asks the catalogs.
@@ -157,13 +159,41 @@ impl Session {
             ));
         }
         self.lock_table(table.oid, mode, WaitPolicy::Wait, runtime)?;
-        self.table_by_oid(table.oid, runtime)
+        let table = self.table_by_oid(table.oid, runtime)?;
+        if table.persistence == GLOBAL && mode > LockMode::RowExclusive && self.temporary.is_used_by_others(table.oid) {
+            let message = format!("cannot change global temporary table \"{}\" because other sessions have rows in it", table.name);
+            return Err(Error::new(sqlstate::OBJECT_IN_USE, message));
+        }
+        Ok(table)
+    }
+
+    /// Is a relation temporary that is to be made under this name? So it is if it says so, or if its schema is.
+    pub(super) fn will_be_temporary(&mut self, r: &nodes::RangeVar, runtime: &dyn Runtime) -> Result<bool> {
+        if r.relpersistence as u8 == b't' {
+            return Ok(true);
+        }
+        let own = self.temporary.schema();
+        let temporary = self.with_catalog(runtime, |host| match r.schemaname() {
+            Some("pg_temp") => Ok(true),
+            Some(name) => Ok(own.is_some() && host.reader.schema_oid(name)? == own),
+            None => Ok(host.reader.creation_schema.as_deref() == Some("pg_temp")),
+        })?;
+        if temporary && r.relpersistence as u8 == b'u' {
+            return Err(Error::new(sqlstate::INVALID_TABLE_DEFINITION, "only temporary relations may be created in temporary schemas"));
+        }
+        Ok(temporary)
     }
 
     /// Schema of a new object: the one named or the first of search_path. Returns OID and name.
     pub(crate) fn creation_schema(&mut self, schema: Option<&str>, temporary: bool, runtime: &dyn Runtime) -> Result<(Oid, String)> {
         if temporary {
-            if schema.is_some_and(|s| s != "pg_temp" && !s.starts_with("pg_temp_")) {
+            if let Some(name) = schema
+                && name != "pg_temp"
+                && (self.temporary.schema().is_none() || self.with_catalog(runtime, |host| host.reader.schema_oid(name))? != self.temporary.schema())
+            {
+                if name.starts_with("pg_temp_") {
+                    return Err(Error::new(sqlstate::INVALID_TABLE_DEFINITION, "cannot create relations in temporary schemas of other sessions"));
+                }
                 return Err(Error::new(
                     sqlstate::INVALID_TABLE_DEFINITION,
                     "cannot create temporary relation in non-temporary schema",

@@ -92,9 +92,9 @@ impl Session {
             let oid = row.oid("oid");
             let wanted = schema.is_none_or(|schema| row.oid("relnamespace") == schema);
             if row.char("relkind") == b'r' && oid >= FIRST_USER_OID && wanted {
-                // Another session may have dropped it meanwhile, and its own temporary tables are its own.
+                // Another session may have dropped it meanwhile.
                 let table = self.with_catalog(runtime, |host| host.reader.table_by_oid(oid))?;
-                if let Some(table) = table.filter(|t| t.persistence != b't' || Some(t.schema_oid) == self.temp_schema) {
+                if let Some(table) = table {
                     self.rebuild_indexes(&table, runtime)?;
                 }
             }

@@ -2,6 +2,7 @@
 
 use super::Session;
 use crate::catalog::ids::*;
+use crate::catalog::temporary::is_temporary;
 use crate::catalog::TableKind;
 use crate::client::{Client, Runtime};
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
@@ -55,7 +56,9 @@ impl Session {
     }
 
     pub(super) fn drop_schema(&mut self, name: &str, missing_ok: bool, cascade: bool, runtime: &dyn Runtime) -> Result<()> {
-        let Some(oid) = self.with_catalog(runtime, |host| host.reader.schema_oid(name))? else {
+        // `pg_temp` is a word for a schema, not the name of one.
+        let found = if name == "pg_temp" { None } else { self.with_catalog(runtime, |host| host.reader.schema_oid(name))? };
+        let Some(oid) = found else {
             if missing_ok {
                 self.notice(Severity::Notice, format!("schema \"{name}\" does not exist, skipping"));
                 return Ok(());
@@ -202,7 +205,10 @@ impl Session {
         };
         let table = self.relation_of(r, runtime)?;
         self.refuse_owned_sequence(&table, runtime)?;
-        let (schema, _) = self.creation_schema(s.newschema(), false, runtime)?;
+        let (schema, _) = self.creation_schema(s.newschema(), s.newschema() == Some("pg_temp"), runtime)?;
+        if is_temporary(schema) != is_temporary(table.schema_oid) {
+            return Err(Error::unsupported("cannot move objects into or out of temporary schemas"));
+        }
         self.name_is_taken(schema, &table.name, "relation", false, runtime)?;
         let mut moved = vec![table.oid];
         moved.extend(table.indexes.iter().map(|i| i.oid));

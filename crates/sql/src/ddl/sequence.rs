@@ -4,6 +4,7 @@
 
 use super::Session;
 use super::create_table::{NewColumn, NewTable};
+use crate::catalog::global::GLOBAL;
 use crate::catalog::ids::*;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
@@ -212,8 +213,9 @@ impl Session {
 
     pub(super) fn create_sequence(&mut self, s: &nodes::CreateSeqStmt, source: &str, runtime: &dyn Runtime) -> Result<()> {
         let r = s.sequence().ok_or_else(|| Error::internal("CREATE SEQUENCE without a name"))?;
-        let persistence = r.relpersistence as u8;
-        let (schema, _) = self.creation_schema(r.schemaname(), persistence == b't', runtime)?;
+        let temporary = self.will_be_temporary(r, runtime)?;
+        let persistence = if temporary { b't' } else { r.relpersistence as u8 };
+        let (schema, _) = self.creation_schema(r.schemaname(), temporary, runtime)?;
         let name = r.relname().unwrap_or("").to_string();
         if self.name_is_taken(schema, &name, "relation", s.if_not_exists, runtime)? {
             return Ok(());
@@ -236,6 +238,8 @@ impl Session {
             None => self.free_sequence_name(table, column, schema, runtime)?,
         };
         let options = given.options(None, type_oid)?;
+        // The sessions draw from one sequence.
+        let persistence = if persistence == GLOBAL { b'p' } else { persistence };
         self.insert_sequence(&name, schema, persistence, &options, runtime)
     }
 
@@ -256,7 +260,7 @@ impl Session {
         let new = NewTable { name: name.to_string(), schema, kind: b'S', persistence, columns, options: Vec::new() };
         let oid = self.insert_table(&new, runtime)?;
         let storage = self.new_storage(RelationKind::Cell, persistence)?;
-        self.instance.engine.relation(storage)?.cell_modify(&mut |bytes| {
+        self.temporary.relation(&self.instance.engine, storage)?.cell_modify(&mut |bytes| {
             SequenceState { last_value: options.start, is_called: false, log_count: 0 }.encode(bytes);
             Ok(((), true))
         })?;
@@ -294,10 +298,10 @@ impl Session {
         if given.changes_state() {
             let previous = self.sequence_options(sequence.oid)?;
             let options = given.options(Some(&previous), oids::INT8)?;
-            let mut state = SequenceState::decode(&self.instance.engine.relation(sequence.storage)?.cell_read()?)?;
+            let mut state = SequenceState::decode(&self.temporary.relation(&self.instance.engine, sequence.storage)?.cell_read()?)?;
             given.restart_in(&mut state, &options)?;
             let cell = self.replace_storage(sequence.oid, sequence.storage, RelationKind::Cell, sequence.persistence, runtime)?;
-            self.instance.engine.relation(cell)?.cell_modify(&mut |bytes| {
+            self.temporary.relation(&self.instance.engine, cell)?.cell_modify(&mut |bytes| {
                 state.encode(bytes);
                 Ok(((), true))
             })?;

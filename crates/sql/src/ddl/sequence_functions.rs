@@ -22,7 +22,7 @@ fn sequence(host: &StatementHost<'_>, d: Option<&Datum>) -> Result<Arc<Table>> {
 }
 
 fn options(host: &StatementHost<'_>, oid: Oid) -> Result<super::sequence::SequenceOptions> {
-    let rows = host.database().store.lookup(PG_SEQUENCE, PG_SEQUENCE_SEQRELID_INDEX, &[Datum::Oid(oid)], &host.reader.snapshot)?;
+    let rows = host.reader.lookup(PG_SEQUENCE, PG_SEQUENCE_SEQRELID_INDEX, &[Datum::Oid(oid)])?;
     rows.first().map(options_of_row).ok_or_else(|| Error::internal(format!("sequence {oid} has no definition")))
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], _env: &
         }
         "pg_sequence_last_value" => {
             let table = sequence(host, args.first())?;
-            let state = SequenceState::decode(&host.instance.engine.relation(table.storage)?.cell_read()?)?;
+            let state = SequenceState::decode(&host.reader.temporary.relation(&host.instance.engine, table.storage)?.cell_read()?)?;
             Ok(if state.is_called { Datum::Int8(state.last_value) } else { Datum::Null })
         }
         _ => set_value(host, args),
@@ -78,7 +78,7 @@ pub(crate) fn next_value(host: &StatementHost<'_>, table: &Table) -> Result<Datu
         }
         _ => {
             let options = options(host, table.oid)?;
-            let cell = host.instance.engine.relation(table.storage)?;
+            let cell = host.reader.temporary.relation(&host.instance.engine, table.storage)?;
             let (first, left) = take_values(&cell, &table.name, &options)?;
             if left > 0 {
                 cache.insert(table.oid, (first.wrapping_add(options.increment), left, options.increment));
@@ -106,7 +106,7 @@ fn set_value(host: &StatementHost<'_>, args: &[Datum]) -> Result<Datum> {
             format!("setval: value {value} is out of bounds for sequence \"{}\" ({}..{})", table.name, o.min, o.max),
         ));
     }
-    host.instance.engine.relation(table.storage)?.cell_modify(&mut |bytes| {
+    host.reader.temporary.relation(&host.instance.engine, table.storage)?.cell_modify(&mut |bytes| {
         SequenceState { last_value: value, is_called, log_count: 0 }.encode(bytes);
         Ok(((), true))
     })?;

@@ -1,12 +1,13 @@
 //! CREATE TABLE AS and SELECT INTO.
 
 use super::Session;
+use super::temporary_objects::{on_commit_option, refuse_in_temporary_schema, says_global};
 use super::create_table::NewTable;
 use super::view::result_columns;
+use crate::catalog::global::GLOBAL;
 use crate::client::Runtime;
-use crate::session::OnCommit;
 use kilndb_base::{Error, Result};
-use kilndb_syntax::raw::{ObjectType, OnCommitAction};
+use kilndb_syntax::raw::ObjectType;
 use kilndb_syntax::{Node, nodes};
 use std::sync::Arc;
 
@@ -31,12 +32,16 @@ impl Session {
         self.create_from_query(into, &query?, false, source, runtime)
     }
 
-    fn create_from_query(&mut self, into: &nodes::IntoClause, query: &str, if_not_exists: bool, _source: &Arc<str>, runtime: &dyn Runtime) -> Result<String> {
+    fn create_from_query(&mut self, into: &nodes::IntoClause, query: &str, if_not_exists: bool, source: &Arc<str>, runtime: &dyn Runtime) -> Result<String> {
         let r = into.rel().ok_or_else(|| Error::internal("CREATE TABLE AS without a table"))?;
         let persistence = r.relpersistence as u8;
-        let temporary = persistence == b't' || r.schemaname() == Some("pg_temp");
-        let persistence = if temporary { b't' } else { persistence };
+        let global = persistence == b't' && says_global(source, r.location);
+        let temporary = !global && self.will_be_temporary(r, runtime)?;
+        let persistence = if global { GLOBAL } else if temporary { b't' } else { persistence };
         let (schema, _) = self.creation_schema(r.schemaname(), temporary, runtime)?;
+        if global {
+            refuse_in_temporary_schema(schema)?;
+        }
         let name = r.relname().unwrap_or("").to_string();
         if self.name_is_taken(schema, &name, "relation", if_not_exists, runtime)? {
             return Ok("CREATE TABLE AS".to_string());
@@ -45,12 +50,13 @@ impl Session {
         let statement = script.statements().pop().ok_or_else(|| Error::internal("an empty query"))?;
         let plan = self.make_plan(&statement, &[], runtime)?;
         let columns = result_columns(&plan, &super::strings(into.col_names()), "CREATE TABLE AS")?;
-        let options = self.storage_options(into.options())?;
+        let mut options = self.storage_options(into.options())?;
+        if global {
+            options.push(on_commit_option(into.on_commit)?);
+        }
         let oid = self.insert_table(&NewTable { name, schema, kind: b'r', persistence, columns, options }, runtime)?;
-        match into.on_commit {
-            OnCommitAction::ONCOMMIT_DROP => self.on_commit.push((oid, OnCommit::Drop)),
-            OnCommitAction::ONCOMMIT_DELETE_ROWS => self.on_commit.push((oid, OnCommit::DeleteRows)),
-            _ => {}
+        if !global {
+            self.note_on_commit(oid, into.on_commit, persistence)?;
         }
         if into.skip_data {
             return Ok("CREATE TABLE AS".to_string());

@@ -2,10 +2,11 @@
 
 use super::Session;
 use crate::catalog::ids::*;
-use crate::catalog::{CatalogView, Table};
+use crate::catalog::Table;
+use crate::catalog::global::GLOBAL;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, RelationId, Result, sqlstate};
-use kilndb_storage::{Isolation, LockMode, RelationKind};
+use kilndb_storage::{Isolation, LockMode, RelationKind, is_private};
 use kilndb_syntax::raw::DropBehavior;
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
@@ -18,7 +19,9 @@ impl Session {
         for node in s.relations() {
             let Node::RangeVar(r) = node else { continue };
             let table = self.table_of(r, runtime)?;
-            let table = self.lock_for_ddl(&table, LockMode::AccessExclusive, runtime)?;
+            // Of a global temporary table only the session's own rows go.
+            let mode = if table.persistence == GLOBAL { LockMode::RowExclusive } else { LockMode::AccessExclusive };
+            let table = self.lock_for_ddl(&table, mode, runtime)?;
             if !tables.iter().any(|t| t.oid == table.oid) {
                 tables.push(table);
             }
@@ -58,20 +61,28 @@ impl Session {
         Ok(())
     }
 
-    pub(crate) fn truncate_by_oid(&mut self, oid: Oid, runtime: &dyn Runtime) -> Result<()> {
-        match self.with_catalog(runtime, |host| host.reader.table_by_oid(oid))? {
-            Some(table) => self.empty_table(&table, runtime),
-            None => Ok(()),
-        }
-    }
-
     /// All rows of a table are about to go: whoever is serializable and has read some comes before this transaction.
     pub(super) fn note_emptied(&mut self, heap: RelationId, runtime: &dyn Runtime) -> Result<()> {
         if self.txn.as_ref().is_none_or(|txn| txn.isolation() != Isolation::Serializable) {
             return Ok(());
         }
         self.take_snapshot(runtime)?;
+        if is_private(heap) {
+            return Ok(());
+        }
         self.txn.as_ref().map_or(Ok(()), |txn| self.instance.engine.empties(txn, heap))
+    }
+
+    /// Takes effect at commit.
+    pub(super) fn drop_storage(&mut self, storage: RelationId) -> Result<()> {
+        let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to drop storage in"))?;
+        match self.temporary.store() {
+            Some(store) if is_private(storage) => {
+                txn.attach(store);
+                store.drop_relation(txn, storage)
+            }
+            _ => self.instance.engine.drop_relation(txn, storage),
+        }
     }
 
     pub(super) fn empty_table(&mut self, table: &Table, runtime: &dyn Runtime) -> Result<()> {
@@ -83,11 +94,17 @@ impl Session {
     }
 
     pub(super) fn replace_storage(&mut self, oid: Oid, old: RelationId, kind: RelationKind, persistence: u8, runtime: &dyn Runtime) -> Result<RelationId> {
+        if persistence == GLOBAL {
+            let new = self.new_storage(kind, b't')?;
+            self.drop_storage(old)?;
+            self.temporary.replace_instance(oid, Some(new));
+            return Ok(new);
+        }
         let new = self.new_storage(kind, persistence)?;
-        let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to drop storage in"))?;
-        let engine = &self.instance.engine;
-        engine.move_read_locks(old, new)?;
-        engine.drop_relation(txn, old)?;
+        if !is_private(old) {
+            self.instance.engine.move_read_locks(old, new)?;
+        }
+        self.drop_storage(old)?;
         self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, oid, runtime, |row| {
             row.set("relfilenode", Datum::Oid(new.0));
             row.set("reltuples", Datum::Float4(-1.0));
@@ -105,7 +122,7 @@ impl Session {
             let sequence = self.table_by_oid(row.oid("objid"), runtime)?;
             let options = self.sequence_options(sequence.oid)?;
             let cell = self.replace_storage(sequence.oid, sequence.storage, RelationKind::Cell, sequence.persistence, runtime)?;
-            self.instance.engine.relation(cell)?.cell_modify(&mut |bytes| {
+            self.temporary.relation(&self.instance.engine, cell)?.cell_modify(&mut |bytes| {
                 super::sequence::SequenceState { last_value: options.start, is_called: false, log_count: 0 }.encode(bytes);
                 Ok(((), true))
             })?;

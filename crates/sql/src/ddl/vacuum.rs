@@ -1,6 +1,7 @@
 //! VACUUM and ANALYZE. There is nothing to vacuum; ANALYZE counts.
 
 use super::Session;
+use crate::catalog::global::GLOBAL;
 use crate::catalog::ids::*;
 use crate::catalog::{CatalogView, Table, TableKind};
 use crate::client::Runtime;
@@ -57,7 +58,9 @@ impl Session {
             if table.kind == TableKind::Table && !table.is_catalog {
                 // Definitions and other ANALYZEs change the same rows of pg_class.
                 self.lock_table(table.oid, LockMode::ShareUpdateExclusive, WaitPolicy::Wait, runtime)?;
+                // What one session has in a global temporary table says nothing about the others'.
                 if analyze
+                    && table.persistence != GLOBAL
                     && let Some(table) = self.with_catalog(runtime, |host| host.reader.table_by_oid(table.oid))?
                 {
                     self.analyze_table(&table, runtime)?;
@@ -70,7 +73,7 @@ impl Session {
 
     /// Counts rows and pages; the planner and users read them in pg_class.
     fn analyze_table(&mut self, table: &Arc<Table>, runtime: &dyn Runtime) -> Result<()> {
-        let heap = self.instance.engine.relation(table.storage)?;
+        let heap = self.temporary.relation(&self.instance.engine, table.storage)?;
         let snapshot = self.take_snapshot(runtime)?.untracked();
         let (pages, mut rows) = (heap.pages(), 0u64);
         for block in 0..pages {
@@ -84,7 +87,7 @@ impl Session {
             row.set("reltuples", Datum::Float4(rows as f32));
         })?;
         for index in &table.indexes {
-            let index_pages = self.instance.engine.relation(index.storage)?.pages();
+            let index_pages = self.temporary.relation(&self.instance.engine, index.storage)?.pages();
             self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, index.oid, runtime, |row| {
                 row.set("relpages", Datum::Int4(index_pages as i32));
                 row.set("reltuples", Datum::Float4(rows as f32));

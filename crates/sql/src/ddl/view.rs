@@ -43,8 +43,9 @@ impl Session {
         let aliases = super::strings(s.aliases());
         let columns = result_columns(&plan, &aliases, "CREATE VIEW")?;
         let uses_temporary = self.uses_temporary(&plan, runtime)?;
-        let temporary = r.relpersistence as u8 == b't' || uses_temporary;
-        if uses_temporary && r.relpersistence as u8 != b't' {
+        let asked = self.will_be_temporary(r, runtime)?;
+        let temporary = asked || uses_temporary;
+        if uses_temporary && !asked {
             self.notice(kilndb_base::Severity::Notice, format!("view \"{}\" will be a temporary view", r.relname().unwrap_or("")));
         }
         let (schema, _) = self.creation_schema(r.schemaname(), temporary, runtime)?;
@@ -60,7 +61,7 @@ impl Session {
                 self.insert_table(&NewTable { name, schema, kind: b'v', persistence, columns, options }, runtime)?
             }
         };
-        let rule = self.instance.next_oid()?;
+        let rule = self.new_oid(oid)?;
         self.write_catalog(runtime, |w| {
             w.insert(
                 PG_REWRITE,

@@ -4,6 +4,7 @@ use super::context::*;
 use super::scan::{self, ToLock};
 use super::state::{State, Unary};
 use crate::bind::ir::{LockStrength, LockWait};
+use crate::catalog::temporary::is_temporary_row;
 use crate::plan::{LockTarget, Op, OutCol, Recheck};
 use kilndb_base::{Result, RowId};
 use kilndb_storage::{RowLockMode, WaitPolicy, WriteOptions, WriteOutcome};
@@ -90,6 +91,9 @@ impl LockRowsState {
         // A row that an outer join filled with NULLs has nothing to lock.
         let Some(Datum::Tid(block, slot)) = row.get(t.ctid) else { return Ok(Locked::Yes) };
         let rid = RowId { block: *block, slot: *slot };
+        if t.table.is_catalog && is_temporary_row(rid) {
+            return Ok(Locked::Yes);
+        }
         let mode = mode_of(t.strength);
         let wait = match t.wait {
             LockWait::Wait => WaitPolicy::Wait,

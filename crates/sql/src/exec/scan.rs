@@ -2,6 +2,7 @@
 
 use super::context::*;
 use super::index;
+use crate::catalog::temporary::is_temporary_row;
 use crate::plan::{IndexAccess, Node, Op, OutCol, Scan};
 use kilndb_base::{Error, Result, RowId};
 use kilndb_storage::{Fetched, IndexScan, Isolation, RowBatch, RowLockMode};
@@ -19,9 +20,38 @@ struct IndexCursor {
     rids: Vec<RowId>,
     next: usize,
     exhausted: bool,
+    /// Entries of the session's own rows of a system table that are still to come, the next one last.
+    own: Vec<(Vec<u8>, RowId)>,
 }
 
 impl IndexCursor {
+    /// Puts the own entries among those of the batch: all up to its last one, or all of them if it is the last batch.
+    fn merge_own(&mut self, backward: bool) {
+        let (keys, ends, rids) = (std::mem::take(&mut self.keys), std::mem::take(&mut self.ends), std::mem::take(&mut self.rids));
+        let mut start = 0;
+        for (end, rid) in ends.iter().zip(&rids) {
+            let key = &keys[start..*end as usize];
+            start = *end as usize;
+            let comes_first = |(own, _): &&(Vec<u8>, RowId)| if backward { own.as_slice() > key } else { own.as_slice() < key };
+            while self.own.last().filter(comes_first).is_some() {
+                self.push_own();
+            }
+            self.push(key, *rid);
+        }
+        while self.exhausted && !self.own.is_empty() {
+            self.push_own();
+        }
+    }
+    fn push(&mut self, key: &[u8], rid: RowId) {
+        self.keys.extend_from_slice(key);
+        self.ends.push(self.keys.len() as u32);
+        self.rids.push(rid);
+    }
+    fn push_own(&mut self) {
+        if let Some((key, rid)) = self.own.pop() {
+            self.push(&key, rid);
+        }
+    }
     /// Tells the scan of an entry at its start: whether its row is deleted for good, and since when.
     fn walk(&mut self, at: usize, deleted: Option<u64>) {
         let Some(scan) = &mut self.scan else { return };
@@ -51,6 +81,8 @@ pub struct ScanState {
     scratch: Vec<Datum>,
     /// The rows are to be locked, and those that this rules out are of no use.
     to_lock: Option<ToLock>,
+    /// The session's own rows of a system table have been read, those of the shared table before them.
+    own_read: bool,
 }
 
 /// Which rows a node above is not going to lock.
@@ -119,12 +151,19 @@ impl ScanState {
             tids: Vec::new(),
             scratch: Vec::new(),
             to_lock: None,
+            own_read: false,
         }
     }
     pub fn pass_over(&mut self, to_lock: ToLock) {
         self.to_lock = Some(to_lock);
     }
     fn fetch(&mut self, scan: &Scan, rid: RowId, cx: &ExecContext<'_>) -> Result<Fetched> {
+        if scan.table.is_catalog && is_temporary_row(rid) {
+            let Some(row) = cx.catalog.temporary().and_then(|own| own.row(scan.table.oid, rid)) else { return Ok(Fetched::Invisible) };
+            self.bytes.clear();
+            row::encode_row(&scan.table.descriptor, &row.values, &mut self.bytes)?;
+            return Ok(Fetched::Visible { recheck: false });
+        }
         match self.to_lock {
             Some(ToLock { skip }) if !scan.heap.can_lock(cx.txn, rid, skip)? => Ok(Fetched::Invisible),
             _ => scan.heap.fetch(rid, &cx.snapshot, &mut self.bytes),
@@ -136,6 +175,19 @@ impl ScanState {
         self.next = 0;
         self.started = false;
         self.done = false;
+        self.own_read = false;
+    }
+
+    /// The session's own rows of the system table.
+    fn read_own(&mut self, scan: &Scan, cx: &ExecContext<'_>) -> Result<()> {
+        let Some(own) = cx.catalog.temporary() else { return Ok(()) };
+        let mut bytes = Vec::new();
+        for row in own.scan(scan.table.oid) {
+            bytes.clear();
+            row::encode_row(&scan.table.descriptor, &row.values, &mut bytes)?;
+            self.rows.push(row.rid, &bytes);
+        }
+        Ok(())
     }
 
     pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
@@ -147,7 +199,7 @@ impl ScanState {
             Op::SeqScan(scan) => self.seq(scan, out, rt, cx),
             Op::IndexScan { scan, access } => self.index(scan, access, out, rt, cx),
             Op::TidScan { scan, tids } => self.tid(scan, tids, out, rt, cx),
-            Op::CountScan { heap } => {
+            Op::CountScan { heap, system: table } => {
                 heap.begin_scan(&cx.snapshot)?;
                 let mut total = 0i64;
                 for block in 0..heap.pages() {
@@ -157,6 +209,9 @@ impl ScanState {
                     }
                 }
                 self.done = true;
+                if let (Some(system), Some(own)) = (table, cx.catalog.temporary()) {
+                    total += own.count(*system) as i64;
+                }
                 out.push(&[Datum::Int8(total)]);
                 Ok(())
             }
@@ -183,8 +238,15 @@ impl ScanState {
         while !out.full() {
             if self.next >= self.rows.rows.len() {
                 if self.block >= scan.heap.pages() {
-                    self.done = true;
-                    return Ok(());
+                    if !scan.table.is_catalog || self.own_read {
+                        self.done = true;
+                        return Ok(());
+                    }
+                    self.own_read = true;
+                    self.rows.clear();
+                    self.next = 0;
+                    self.read_own(scan, cx)?;
+                    continue;
                 }
                 scan.heap.scan_block(self.block, &cx.snapshot, &mut self.rows)?;
                 self.block += 1;
@@ -227,10 +289,10 @@ impl ScanState {
                 return Ok(());
             };
             self.next += 1;
-            if rid.block >= scan.heap.pages() {
+            if rid.block >= scan.heap.pages() && !(scan.table.is_catalog && is_temporary_row(rid)) {
                 continue;
             }
-            if let Fetched::Visible { .. } = scan.heap.fetch(rid, &cx.snapshot, &mut self.bytes)? {
+            if let Fetched::Visible { .. } = self.fetch(scan, rid, cx)? {
                 emit(scan, &self.bytes, rid, &mut out.data, &mut self.scratch)?;
                 Self::keep(scan, out, rt, cx)?;
             }
@@ -258,12 +320,22 @@ impl ScanState {
             let c = &mut self.cursor;
             if c.next >= c.rids.len() {
                 if c.exhausted {
-                    let Some((lower, upper)) = c.ranges.get(c.position).cloned() else {
+                    let Some(range) = c.ranges.get(c.position).cloned() else {
                         self.done = true;
                         return Ok(());
                     };
                     c.position += 1;
                     let whole_key = access.unique_point;
+                    if scan.table.is_catalog
+                        && let Some(own) = cx.catalog.temporary()
+                    {
+                        c.own = own.entries(scan.table.oid, access.index.oid, &range);
+                        // The next one is the last.
+                        if !access.backward {
+                            c.own.reverse();
+                        }
+                    }
+                    let (lower, upper) = range;
                     let mut new = access.relation.index_scan_for(&cx.snapshot, lower, upper, access.backward, whole_key)?;
                     let newest = self.to_lock.is_some() && cx.txn.isolation() == Isolation::ReadCommitted;
                     if !whole_key {
@@ -277,6 +349,9 @@ impl ScanState {
                 c.next = 0;
                 let Some(s) = &mut c.scan else { return Ok(()) };
                 c.exhausted = !s.next_batch(&mut c.keys, &mut c.ends, &mut c.rids)?;
+                if !c.own.is_empty() {
+                    c.merge_own(access.backward);
+                }
                 cx.park.checkpoint()?;
                 continue;
             }
@@ -284,7 +359,7 @@ impl ScanState {
             c.next += 1;
             let rid = c.rids[at];
             let fetched = self.fetch(scan, rid, cx)?;
-            if self.cursor.scan.as_ref().is_some_and(IndexScan::walks) {
+            if !(scan.table.is_catalog && is_temporary_row(rid)) && self.cursor.scan.as_ref().is_some_and(IndexScan::walks) {
                 let deleted = if fetched == Fetched::Invisible { scan.heap.deleted_at(cx.txn, rid)? } else { None };
                 self.cursor.walk(at, deleted);
             }

@@ -13,6 +13,7 @@ impl Planner<'_> {
     pub fn plan_dml(&self, q: &Query, d: &Dml, out_rel: u32) -> Result<Planned> {
         let table = &d.table;
         self.read_only.set(false);
+        self.note_change(table);
         self.lock_table(table.oid, LockMode::RowExclusive);
         let count = table.columns.len();
         let row = Self::row_layout(table, d.new_rel);
@@ -108,7 +109,7 @@ impl Planner<'_> {
             table.columns.iter().enumerate().filter(|(_, c)| c.not_null && !c.dropped).map(|(i, _)| i).collect();
         let plan = ModifyPlan {
             kind: d.kind,
-            heap: self.engine.relation(table.storage)?,
+            heap: self.relation(table.storage)?,
             input,
             input_width,
             old_columns,
@@ -164,7 +165,7 @@ impl Planner<'_> {
                 }
                 None => None,
             };
-            let relation = self.engine.relation(b.index.storage)?;
+            let relation = self.relation(b.index.storage)?;
             out.push(IndexPlan { index: b.index.clone(), relation, keys, predicate, depends });
         }
         Ok(out)
@@ -190,8 +191,8 @@ impl Planner<'_> {
             out.push(ForeignKeyPlan {
                 key: key.clone(),
                 columns,
-                parent_heap: self.engine.relation(parent.storage)?,
-                parent_index: self.engine.relation(index.storage)?,
+                parent_heap: self.relation(parent.storage)?,
+                parent_index: self.relation(index.storage)?,
                 parent: parent.clone(),
                 index_keys,
             });

@@ -23,9 +23,10 @@ mod window;
 
 use crate::bind::ir::*;
 use crate::catalog::CatalogView;
+use crate::catalog::global::GLOBAL;
 pub use compile::Layout;
-use kilndb_base::{Oid, Result};
-use kilndb_storage::{Engine, LockMode};
+use kilndb_base::{Oid, RelationId, Result};
+use kilndb_storage::{Engine, LockMode, Relation};
 pub use node::*;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -54,6 +55,7 @@ pub struct Planner<'a> {
     needed: RefCell<HashSet<ColId>>,
     locks: RefCell<Vec<(Oid, LockMode)>>,
     read_only: Cell<bool>,
+    changes_permanent: Cell<bool>,
     explain: bool,
 }
 
@@ -158,6 +160,7 @@ pub fn plan_with(bound: BoundStatement, param_types: Vec<Oid>, catalog: &dyn Cat
         needed: RefCell::new(needed),
         locks: Default::default(),
         read_only: Cell::new(true),
+        changes_permanent: Cell::new(false),
         explain: explain.is_some(),
     };
     let root = planner.plan_query(&query, 0)?;
@@ -202,11 +205,14 @@ pub fn plan_with(bound: BoundStatement, param_types: Vec<Oid>, catalog: &dyn Cat
         columns,
         locks: planner.locks.into_inner(),
         is_read_only: planner.read_only.get() && explain.as_ref().is_none_or(|e| e.analyze) || explain.as_ref().is_some_and(|e| !e.analyze),
+        changes_permanent: planner.changes_permanent.get() && explain.as_ref().is_none_or(|e| e.analyze),
         param_types,
         tag,
         has_returning,
         explain,
         run_always: planner.run_always.into_inner(),
+        names: Vec::new(),
+        is_private: false,
     }))
 }
 
@@ -272,6 +278,18 @@ impl Planner<'_> {
         match locks.iter_mut().find(|l| l.0 == oid) {
             Some(l) => l.1 = l.1.max(mode),
             None => locks.push((oid, mode)),
+        }
+    }
+    /// Storage, shared or the session's own.
+    pub fn relation(&self, id: RelationId) -> Result<Arc<Relation>> {
+        match self.catalog.temporary() {
+            Some(own) => own.relation(self.engine, id),
+            None => self.engine.relation(id),
+        }
+    }
+    pub fn note_change(&self, table: &crate::catalog::Table) {
+        if !matches!(table.persistence, b't' | GLOBAL) {
+            self.changes_permanent.set(true);
         }
     }
     pub fn is_needed(&self, c: ColId) -> bool {

@@ -56,6 +56,8 @@ pub struct Plan {
     /// Table locks to take before running.
     pub locks: Vec<(Oid, LockMode)>,
     pub is_read_only: bool,
+    /// It writes to what is not temporary, or locks rows of it.
+    pub changes_permanent: bool,
     pub param_types: Vec<Oid>,
     pub tag: CommandTag,
     /// The tag's text.
@@ -66,6 +68,10 @@ pub struct Plan {
     pub explain: Option<ExplainOptions>,
     /// Data-modifying CTEs: run to the end even if nobody reads them.
     pub run_always: Vec<usize>,
+    /// Names for which no temporary object was found, and would be.
+    pub names: Vec<String>,
+    /// It uses temporary objects: of no use to another session, nor when these have changed.
+    pub is_private: bool,
 }
 
 pub struct CtePlan {
@@ -232,7 +238,8 @@ pub enum Op {
     IndexScan { scan: Scan, access: IndexAccess },
     TidScan { scan: Scan, tids: Vec<CExpr> },
     /// One row: how many rows the heap shows.
-    CountScan { heap: Arc<Relation> },
+    /// `system`: the system table whose temporary rows count too.
+    CountScan { heap: Arc<Relation>, system: Option<Oid> },
     /// Without rows: they come from `ExecContext::source`.
     Values { rows: Vec<Vec<CExpr>> },
     Function { calls: Vec<FunctionCall>, ordinality: bool },

@@ -238,9 +238,9 @@ impl Planner<'_> {
             return Ok(None);
         }
         self.lock_table(table.oid, LockMode::AccessShare);
-        let heap = self.engine.relation(table.storage)?;
+        let heap = self.relation(table.storage)?;
         let cost = f64::from(heap.pages());
-        let node = self.node(Op::CountScan { heap }, 1, 1.0, cost, format!("Count Scan on {}", table.name));
+        let node = self.node(Op::CountScan { heap, system: table.is_catalog.then_some(table.oid) }, 1, 1.0, cost, format!("Count Scan on {}", table.name));
         Ok(Some(Planned { node, layout: Layout(vec![ColId { rel: out_rel, att: 1 }]) }))
     }
 
@@ -375,6 +375,7 @@ impl Planner<'_> {
         for l in &q.locks {
             let Some(Rel { kind: RelKind::Table(table), .. }) = q.rels.iter().find(|r| r.id == l.rel) else { continue };
             self.lock_table(table.oid, LockMode::RowShare);
+            self.note_change(table);
             let Some(ctid) = input.layout.find(ColId { rel: l.rel, att: ATT_CTID }) else {
                 return Err(Error::unsupported("row locks of a relation whose rows cannot be identified here"));
             };
@@ -387,7 +388,7 @@ impl Planner<'_> {
                     _ => {}
                 }
             }
-            let heap = self.engine.relation(table.storage)?;
+            let heap = self.relation(table.storage)?;
             targets.push(LockTarget { table: table.clone(), heap, ctid, columns, strength: l.strength, wait: l.wait });
         }
         let recheck = self.recheck(q, &input.layout)?;

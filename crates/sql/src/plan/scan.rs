@@ -43,7 +43,7 @@ pub fn selectivity(e: &Expr) -> f64 {
 
 impl Planner<'_> {
     fn make_scan(&self, rel: &Rel, table: &Arc<Table>) -> Result<(Scan, Layout)> {
-        let heap = self.engine.relation(table.storage)?;
+        let heap = self.relation(table.storage)?;
         let mut outputs = Vec::new();
         let mut layout = Layout::default();
         let mut needed = vec![false; table.columns.len()];
@@ -224,7 +224,7 @@ impl Planner<'_> {
             keys,
             unique_point: index.unique && !index.deferrable && equal.len() == index.keys.len() && !index.nulls_not_distinct,
             index: index.clone(),
-            relation: self.engine.relation(index.storage)?,
+            relation: self.relation(index.storage)?,
             equal,
             lower,
             upper,

@@ -81,7 +81,7 @@ impl Session {
         // A table that was rewritten has had its indexes built anew, with a check.
         let Some(table) = table.filter(|t| t.storage == storage) else { return Ok(()) };
         let Some(index) = table.indexes.iter().find(|i| i.constraint == check.constraint).cloned() else { return Ok(()) };
-        let (heap, tree) = (self.instance.engine.relation(storage)?, self.instance.engine.relation(index.storage)?);
+        let (heap, tree) = (self.temporary.relation(&self.instance.engine, storage)?, self.temporary.relation(&self.instance.engine, index.storage)?);
         let environment = self.environment(runtime)?;
         let host = statement_host!(self, environment);
         let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to check constraints in"))?;

@@ -34,7 +34,7 @@ pub(super) fn call(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Resu
         }
         "pg_get_constraintdef" => {
             let key = [Datum::Oid(oid_of(args.first()))];
-            let rows = host.database().store.lookup(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, &key, &host.reader.snapshot)?;
+            let rows = host.reader.lookup(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, &key)?;
             match rows.first() {
                 Some(row) => Ok(Datum::text(constraint_definition(host, row, bool_of(args.get(1)))?)),
                 None => Ok(Datum::Null),
@@ -54,7 +54,7 @@ pub(super) fn call(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Resu
 }
 
 fn find_index(host: &StatementHost<'_>, oid: Oid) -> Result<Option<(Arc<Table>, Arc<Index>)>> {
-    let rows = host.database().store.lookup(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, &[Datum::Oid(oid)], &host.reader.snapshot)?;
+    let rows = host.reader.lookup(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, &[Datum::Oid(oid)])?;
     let Some(row) = rows.first() else { return Ok(None) };
     let Some(table) = host.reader.table_by_oid(row.oid("indrelid"))? else { return Ok(None) };
     let index = table.indexes.iter().find(|i| i.oid == oid).cloned();
@@ -103,7 +103,7 @@ fn index_definition(host: &StatementHost<'_>, table: &Arc<Table>, index: &Index,
         "CREATE {}INDEX {} ON {}.{} USING {} ({})",
         if index.unique { "UNIQUE " } else { "" },
         quote(&index.name),
-        quote(&table.schema_name),
+        quote(table.shown_schema()),
         quote(&table.name),
         index.method,
         keys.join(", ")
@@ -176,7 +176,7 @@ fn foreign_definition(host: &StatementHost<'_>, row: &CatalogRow, table: &Table)
     let target = host.reader.table_by_oid(row.oid("confrelid"))?;
     let target = target.ok_or_else(|| Error::internal("a foreign key without its target"))?;
     let visible = host.reader.find_relation(None, &target.name)? == Some(target.oid);
-    let name = if visible { quote(&target.name) } else { format!("{}.{}", quote(&target.schema_name), quote(&target.name)) };
+    let name = if visible { quote(&target.name) } else { format!("{}.{}", quote(target.shown_schema()), quote(&target.name)) };
     let mut text = format!(
         "FOREIGN KEY ({}) REFERENCES {name}({})",
         column_list(table, &row.numbers("conkey")),
@@ -208,7 +208,7 @@ fn serial_sequence(host: &StatementHost<'_>, table: &str, column: &str) -> Resul
     })?;
     let Some(sequence) = host.reader.owned_sequence(oid, attnum)? else { return Ok(Datum::Null) };
     let Some(sequence) = host.reader.table_by_oid(sequence)? else { return Ok(Datum::Null) };
-    Ok(Datum::text(format!("{}.{}", quote(&sequence.schema_name), quote(&sequence.name))))
+    Ok(Datum::text(format!("{}.{}", quote(sequence.shown_schema()), quote(&sequence.name))))
 }
 
 fn function_text(host: &StatementHost<'_>, name: &str, oid: Oid) -> Result<Datum> {
@@ -242,7 +242,7 @@ fn function_text(host: &StatementHost<'_>, name: &str, oid: Oid) -> Result<Datum
 
 /// CREATE FUNCTION, from the function's row.
 pub(super) fn function_definition(host: &StatementHost<'_>, oid: Oid) -> Result<Datum> {
-    let rows = host.database().store.lookup(PG_PROC, PG_PROC_OID_INDEX, &[Datum::Oid(oid)], &host.reader.snapshot)?;
+    let rows = host.reader.lookup(PG_PROC, PG_PROC_OID_INDEX, &[Datum::Oid(oid)])?;
     let Some(row) = rows.first() else { return Ok(Datum::Null) };
     let name = row.text("proname").unwrap_or("");
     if row.char("prokind") == b'a' {
@@ -255,7 +255,7 @@ pub(super) fn function_definition(host: &StatementHost<'_>, oid: Oid) -> Result<
         })
     };
     let schema = host.reader.schema_name(row.oid("pronamespace"))?.unwrap_or_default();
-    let languages = host.database().store.scan(PG_LANGUAGE, &host.reader.snapshot)?;
+    let languages = host.reader.scan(PG_LANGUAGE)?;
     let language = languages.iter().find(|l| l.oid("oid") == row.oid("prolang")).and_then(|l| l.text("lanname")).unwrap_or("");
     let mut text = format!(
         "CREATE OR REPLACE FUNCTION {}.{}({})\n RETURNS {}\n LANGUAGE {language}\n",

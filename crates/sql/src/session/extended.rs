@@ -26,6 +26,7 @@ impl Session {
         let known = key.as_ref().and_then(|k| self.instance.statements.get(k));
         if let Some(known) = known
             && !self.in_explicit_failure()
+            && self.may_take(&known)
             && (name.is_empty() || !self.prepared.contains_key(name))
         {
             self.begin_statement(runtime)?;

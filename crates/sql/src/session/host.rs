@@ -118,7 +118,7 @@ fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<
         }
         "pg_get_userbyid" => {
             let oid = oid_of(first);
-            let rows = host.database().store.lookup(PG_AUTHID, PG_AUTHID_OID_INDEX, &[Datum::Oid(oid)], &host.reader.snapshot)?;
+            let rows = host.reader.lookup(PG_AUTHID, PG_AUTHID_OID_INDEX, &[Datum::Oid(oid)])?;
             let name = rows.first().and_then(|r| r.text("rolname")).map(str::to_string);
             Ok(Datum::text(name.unwrap_or_else(|| format!("unknown (OID={oid})"))))
         }
@@ -149,11 +149,11 @@ fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<
             Ok(Datum::Bool(true))
         }
         "pg_sleep" => sleep(host, first, env),
-        "pg_my_temp_schema" => Ok(Datum::Oid(host.reader.temp_schema.unwrap_or(0))),
+        "pg_my_temp_schema" => Ok(Datum::Oid(host.reader.temporary_schema().unwrap_or(0))),
         "pg_is_other_temp_schema" => {
             let oid = oid_of(first);
             let temporary = host.reader.schema_name(oid)?.is_some_and(|n| n.starts_with("pg_temp_"));
-            Ok(Datum::Bool(temporary && host.reader.temp_schema != Some(oid)))
+            Ok(Datum::Bool(temporary && host.reader.temporary_schema() != Some(oid)))
         }
         "pg_current_wal_lsn" | "pg_current_wal_insert_lsn" => Ok(Datum::U64(host.instance.engine.insert_lsn().0)),
         "pg_current_wal_flush_lsn" => Ok(Datum::U64(host.instance.engine.flushed_lsn().0)),
@@ -230,7 +230,7 @@ fn setting(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Result<Datum
 
 fn relation_sizes(host: &StatementHost<'_>, table: &Table) -> Result<(i64, i64)> {
     let bytes = |storage: kilndb_base::RelationId| -> Result<i64> {
-        Ok(if storage.0 == 0 { 0 } else { i64::from(host.instance.engine.relation(storage)?.pages()) * 8192 })
+        Ok(if storage.0 == 0 { 0 } else { i64::from(host.reader.temporary.relation(&host.instance.engine, storage)?.pages()) * 8192 })
     };
     let mut indexes = 0;
     for index in &table.indexes {
@@ -244,8 +244,8 @@ fn sizes(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv
         let mut total = 0i64;
         for row in host.database().store.scan(PG_CLASS, env.snapshot)? {
             let storage = kilndb_base::RelationId(row.oid("relfilenode"));
-            if storage.0 != 0 {
-                total += i64::from(host.instance.engine.relation(storage)?.pages()) * 8192;
+            if storage.0 != 0 && !kilndb_storage::is_private(storage) {
+                total += i64::from(host.reader.temporary.relation(&host.instance.engine, storage)?.pages()) * 8192;
             }
         }
         return Ok(Datum::Int8(total));
@@ -266,10 +266,9 @@ fn sizes(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv
 }
 
 fn description(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Result<Datum> {
-    let store = &host.database().store;
     let object = oid_of(args.first());
     if name == "shobj_description" {
-        let rows = store.scan(PG_SHDESCRIPTION, &host.reader.snapshot)?;
+        let rows = host.reader.scan(PG_SHDESCRIPTION)?;
         let found = rows.iter().find(|r| r.oid("objoid") == object);
         return Ok(found.and_then(|r| r.text("description")).map_or(Datum::Null, Datum::text));
     }
@@ -280,7 +279,7 @@ fn description(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Result<D
             (host.reader.find_relation(Some("pg_catalog"), &class)?, 0)
         }
     };
-    let rows = store.lookup(PG_DESCRIPTION, PG_DESCRIPTION_O_C_O_INDEX, &[Datum::Oid(object)], &host.reader.snapshot)?;
+    let rows = host.reader.lookup(PG_DESCRIPTION, PG_DESCRIPTION_O_C_O_INDEX, &[Datum::Oid(object)])?;
     let found = rows.iter().find(|r| class.is_none_or(|c| r.oid("classoid") == c) && r.int("objsubid") == column);
     Ok(found.and_then(|r| r.text("description")).map_or(Datum::Null, Datum::text))
 }
@@ -317,7 +316,7 @@ fn sleep(host: &StatementHost<'_>, seconds: Option<&Datum>, env: &mut CallEnv<'_
 }
 
 fn sequence_parameters(host: &StatementHost<'_>, oid: Oid) -> Result<Datum> {
-    let rows = host.database().store.lookup(PG_SEQUENCE, PG_SEQUENCE_SEQRELID_INDEX, &[Datum::Oid(oid)], &host.reader.snapshot)?;
+    let rows = host.reader.lookup(PG_SEQUENCE, PG_SEQUENCE_SEQRELID_INDEX, &[Datum::Oid(oid)])?;
     let row = rows.first().ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("relation with OID {oid} does not exist")))?;
     let number = |column: &str| (oids::INT8, Datum::Int8(row.int(column)));
     Ok(super::identifiers::record(vec![
@@ -363,7 +362,7 @@ fn privilege(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Result<Dat
                 .ok_or_else(|| Error::new(sqlstate::UNDEFINED_OBJECT, format!("role \"{user}\" does not exist")))?,
             other => {
                 let key = [Datum::Oid(oid_of(other))];
-                let mut rows = host.database().store.lookup(PG_AUTHID, PG_AUTHID_OID_INDEX, &key, &host.reader.snapshot)?;
+                let mut rows = host.reader.lookup(PG_AUTHID, PG_AUTHID_OID_INDEX, &key)?;
                 match rows.pop() {
                     Some(row) => row,
                     None => return Ok(Datum::Bool(false)),
@@ -452,7 +451,7 @@ pub(super) fn reg_lookup(host: &StatementHost<'_>, kind: Oid, text: &str) -> Res
         oids::REGCOLLATION => {
             let parts = parts()?;
             let name = parts.last().cloned().unwrap_or_default();
-            let rows = host.database().store.scan(PG_COLLATION, &host.reader.snapshot)?;
+            let rows = host.reader.scan(PG_COLLATION)?;
             let found = rows.iter().find(|r| r.text("collname") == Some(&name)).map(|r| r.oid("oid"));
             found.ok_or_else(|| Error::new(sqlstate::UNDEFINED_OBJECT, format!("collation \"{text}\" for encoding \"UTF8\" does not exist")))
         }
@@ -490,7 +489,7 @@ pub(super) fn reg_name(host: &StatementHost<'_>, kind: Oid, oid: Oid) -> Option<
         }
         oids::REGNAMESPACE => host.reader.schema_name(oid).ok()?.map(|n| quote(&n)),
         oids::REGROLE => {
-            let rows = host.database().store.lookup(PG_AUTHID, PG_AUTHID_OID_INDEX, &[Datum::Oid(oid)], &host.reader.snapshot).ok()?;
+            let rows = host.reader.lookup(PG_AUTHID, PG_AUTHID_OID_INDEX, &[Datum::Oid(oid)]).ok()?;
             rows.first().and_then(|r| r.text("rolname")).map(quote)
         }
         oids::REGOPER | oids::REGOPERATOR => {
@@ -502,7 +501,7 @@ pub(super) fn reg_name(host: &StatementHost<'_>, kind: Oid, oid: Oid) -> Option<
             Some(format!("{}({},{})", o.name, side(o.left), side(o.right)))
         }
         oids::REGCOLLATION => {
-            let rows = host.database().store.scan(PG_COLLATION, &host.reader.snapshot).ok()?;
+            let rows = host.reader.scan(PG_COLLATION).ok()?;
             rows.iter().find(|r| r.oid("oid") == oid).and_then(|r| r.text("collname")).map(quote)
         }
         _ => None,

@@ -39,6 +39,7 @@ use transaction::Block;
 
 use crate::catalog::builtin::{BOOTSTRAP_SUPERUSER, PG_CATALOG};
 use crate::catalog::cache::{CatalogReader, Database, ObjectCache};
+use crate::catalog::temporary::TemporaryCatalog;
 use crate::client::{Client, Runtime};
 use crate::instance::Instance;
 use crate::settings::{SessionSettings, definition, show_value};
@@ -161,7 +162,8 @@ pub struct Session {
     pub(crate) scratch: Scratch,
     /// OIDs of the schemas on the search path, and the settings generation and catalog version they are of.
     path: (u64, u64, Arc<[Oid]>, Option<String>),
-    pub(crate) temp_schema: Option<Oid>,
+    /// The session's temporary objects.
+    pub(crate) temporary: TemporaryCatalog,
     /// What happens at commit to temporary tables.
     pub(crate) on_commit: Vec<(Oid, OnCommit)>,
     /// Constraint checks put off to the end of the transaction.
@@ -220,7 +222,7 @@ impl Session {
             portals: HashMap::new(),
             scratch,
             path: (0, 0, Arc::from([]), None),
-            temp_schema: None,
+            temporary: TemporaryCatalog::new(instance.engine.clone(), database.global_users.clone(), runtime.control().process_id),
             on_commit: Vec::new(),
             pending: Default::default(),
             allow_system_objects: false,
@@ -304,7 +306,7 @@ impl Session {
         {
             self.instance.log(Severity::Warning, &format!("rollback at the end of a session failed: {e}"));
         }
-        self.drop_temporary_objects(runtime);
+        self.drop_temporary_objects();
         self.scratch.advisory.borrow_mut().take();
         self.scratch.listening.borrow_mut().listener.take();
     }
@@ -356,6 +358,7 @@ impl Session {
 
     /// The objects a statement may use: the shared cache, or an own one in a transaction with DDL.
     fn object_cache(&mut self) -> Arc<ObjectCache> {
+        self.temporary.settle(self.database.version());
         if !self.has_ddl
             && let Some((cache, _)) = self.database.shared_cache()
         {
@@ -367,13 +370,27 @@ impl Session {
     /// Catalogs changed within this transaction: what was read before is stale.
     pub(crate) fn catalog_changed(&mut self) {
         self.has_ddl = true;
+        self.forget_catalog();
+    }
+
+    /// What was read of the catalogs within this transaction is stale: there was a change, or one was taken back.
+    pub(crate) fn forget_catalog(&mut self) {
         self.private_cache = None;
+        self.temporary.forget_objects();
+        self.path.0 = 0;
+    }
+
+    /// The search path must be resolved again.
+    pub(crate) fn forget_path(&mut self) {
         self.path.0 = 0;
     }
 
     /// A snapshot for catalog look-ups: the newest committed state and the transaction's own changes.
     pub(crate) fn catalog_snapshot(&mut self) -> Result<Snapshot> {
         let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction for a catalog look-up"))?;
+        if let Some(store) = self.temporary.store() {
+            txn.attach(store);
+        }
         Ok(txn.catalog_snapshot())
     }
 
@@ -394,10 +411,15 @@ impl Session {
             cache: cache.clone(),
             search_path: &[],
             creation_schema: None,
-            temp_schema: self.temp_schema,
+            temporary: &self.temporary,
+            asked: None,
         };
         let (mut oids, mut creation) = (Vec::new(), None);
         for name in &self.settings.search_path {
+            if name == "pg_temp" {
+                // There may be no such schema yet.
+                creation.get_or_insert_with(|| name.to_string());
+            }
             let name = if name == "$user" { self.role_name.as_str() } else { name.as_str() };
             if let Some(oid) = reader.schema_oid(name)?
                 && !oids.contains(&oid)

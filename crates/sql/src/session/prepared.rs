@@ -4,6 +4,7 @@ use super::Session;
 use super::simple::may_run_when_failed;
 use crate::bind;
 use crate::bind::lifting::Lifting;
+use crate::catalog::cache::Asked;
 use crate::client::Runtime;
 use crate::plan::{self, Plan};
 use crate::session::environment::statement_host;
@@ -11,6 +12,7 @@ use kilndb_base::{Oid, Result};
 use kilndb_syntax::{Node, Statement};
 use foldhash::HashMap;
 use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// A named or unnamed statement. Without a statement it is the empty query.
@@ -25,12 +27,16 @@ pub(crate) struct Prepared {
     pub is_plannable: bool,
     pub may_run_when_failed: bool,
     planned: Mutex<Option<Planned>>,
+    /// Other sessions may have it too.
+    is_shared: AtomicBool,
 }
 
 #[derive(Clone)]
 struct Planned {
     catalog_version: u64,
     path: Arc<[Oid]>,
+    /// Of the temporary objects, for a plan that uses any.
+    generation: u64,
     plan: Arc<Plan>,
 }
 
@@ -96,6 +102,12 @@ fn is_select_into(node: &Node<'_>) -> bool {
 }
 
 impl Prepared {
+    fn plan(&self) -> Option<Arc<Plan>> {
+        self.planned.lock().unwrap_or_else(|e| e.into_inner()).as_ref().map(|p| p.plan.clone())
+    }
+    fn may_be_shared(&self) -> bool {
+        self.plan().is_some_and(|plan| !plan.is_private)
+    }
     /// None for what has no result.
     pub(crate) fn result_types(&self) -> Option<Vec<Oid>> {
         let planned = self.planned.lock().unwrap_or_else(|e| e.into_inner());
@@ -123,6 +135,7 @@ impl Session {
             from_sql,
             prepare_time: self.now(),
             planned: Mutex::new(None),
+            is_shared: AtomicBool::new(false),
         };
         if let Some(statement) = prepared.statement.clone()
             && prepared.is_plannable
@@ -137,7 +150,7 @@ impl Session {
 
     /// The key under which a text's prepared statement may be shared; None: it may not.
     pub(super) fn cache_key(&self, sql: &str, declared_types: &[Oid]) -> Option<CacheKey> {
-        if self.has_ddl || self.temp_schema.is_some() || sql.len() > CACHED_STATEMENT_BYTES || !self.is_path_current() {
+        if self.has_ddl || sql.len() > CACHED_STATEMENT_BYTES || !self.is_path_current() {
             return None;
         }
         Some(CacheKey {
@@ -155,8 +168,10 @@ impl Session {
             && !self.has_ddl
             && self.path.2 == key.path
             && prepared.is_plannable
+            && prepared.may_be_shared()
             && !reads_the_clock(&key.sql)
         {
+            prepared.is_shared.store(true, Ordering::Relaxed);
             self.instance.statements.put(key, prepared.clone());
         }
     }
@@ -180,7 +195,9 @@ impl Session {
         runtime: &dyn Runtime,
     ) -> Result<Arc<Plan>> {
         let environment = self.environment(runtime)?;
-        let host = statement_host!(self, environment);
+        let asked = Asked::default();
+        let mut host = statement_host!(self, environment);
+        host.reader.asked = Some(&asked);
         let mut param_types = declared_types.to_vec();
         let mut planned = Err(kilndb_base::Error::internal("a statement was not planned"));
         // Binding and planning recurse as deep as the statement nests.
@@ -188,7 +205,12 @@ impl Session {
             let bound = bind::bind_node(node, source.clone(), &host.reader, &mut param_types, lifting, Some(&host.eval()));
             planned = bound.and_then(|bound| plan::plan(bound, std::mem::take(&mut param_types), &host.reader, &self.instance.engine, &host.eval()));
         });
-        planned
+        let mut plan = planned?;
+        if let Some(plan) = Arc::get_mut(&mut plan) {
+            plan.names = asked.names.take();
+            plan.is_private = asked.is_private.get();
+        }
+        Ok(plan)
     }
 
     /// The plan of a prepared statement, made anew if the catalogs have changed.
@@ -198,6 +220,7 @@ impl Session {
             && !self.has_ddl
             && self.database.is_current(known.catalog_version)
             && self.path_is(&known.path)
+            && self.fits_temporary(&known.plan, known.generation)
         {
             return Ok(known.plan);
         }
@@ -208,15 +231,30 @@ impl Session {
         Ok(plan)
     }
 
+    /// False if temporary objects would be found where the plan has found others, or what it uses has changed.
+    pub(super) fn fits_temporary(&self, plan: &Plan, generation: u64) -> bool {
+        if plan.is_private {
+            return generation == self.temporary.generation();
+        }
+        self.temporary.is_empty() || !plan.names.iter().any(|name| self.temporary.has_name(name))
+    }
+
+    /// As [`Session::fits_temporary`], of what another session has prepared.
+    pub(super) fn may_take(&self, prepared: &Prepared) -> bool {
+        self.temporary.is_empty() || prepared.plan().is_some_and(|plan| !plan.is_private && self.fits_temporary(&plan, 0))
+    }
+
     fn path_is(&self, path: &Arc<[Oid]>) -> bool {
         self.is_path_current() && (Arc::ptr_eq(&self.path.2, path) || self.path.2 == *path)
     }
 
     /// `catalog_version`: as it was before the plan was made.
     fn remember(&self, prepared: &Prepared, plan: Arc<Plan>, catalog_version: u64) {
-        if !self.has_ddl {
-            let path = self.path.2.clone();
-            *prepared.planned.lock().unwrap_or_else(|e| e.into_inner()) = Some(Planned { catalog_version, path, plan });
+        // What others use too must not hold what is this session's alone.
+        let is_for_all = !plan.is_private || !prepared.is_shared.load(Ordering::Relaxed);
+        if !self.has_ddl && is_for_all {
+            let (path, generation) = (self.path.2.clone(), self.temporary.generation());
+            *prepared.planned.lock().unwrap_or_else(|e| e.into_inner()) = Some(Planned { catalog_version, path, generation, plan });
         }
     }
 }

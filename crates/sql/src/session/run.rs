@@ -2,6 +2,7 @@
 
 use super::Session;
 use super::environment::statement_host;
+use crate::catalog::temporary::is_temporary;
 use crate::client::{Client, FieldInfo, Runtime};
 use crate::exec::{ExecContext, Execution, Progress, RowSink};
 use crate::plan::Plan;
@@ -103,8 +104,8 @@ impl Session {
     }
 
     pub(crate) fn lock_table(&mut self, table: Oid, mode: LockMode, wait: WaitPolicy, runtime: &dyn Runtime) -> Result<bool> {
-        // System tables are protected by their row versions alone.
-        if table < crate::catalog::builtin::FIRST_USER_OID {
+        // System tables are protected by their row versions alone; temporary ones are nobody else's.
+        if table < crate::catalog::builtin::FIRST_USER_OID || is_temporary(table) {
             return Ok(true);
         }
         let tag = LockTag(RELATION_LOCK, u64::from(self.database.oid), u64::from(table));
@@ -113,7 +114,7 @@ impl Session {
     }
 
     pub(crate) fn check_read_only(&self, plan: &Plan) -> Result<()> {
-        if plan.is_read_only || !self.is_read_only() {
+        if !plan.changes_permanent || !self.is_read_only() {
             return Ok(());
         }
         self.refuse_if_read_only(plan.command)

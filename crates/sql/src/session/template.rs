@@ -91,6 +91,10 @@ impl Template {
             && session.database.is_current(self.catalog_version)
             && self.formats == session.settings.format_fingerprint
             && (Arc::ptr_eq(&self.path, &session.path.2) || self.path == session.path.2)
+            && match &self.body {
+                Body::Plan { plan, .. } => session.fits_temporary(plan, 0),
+                _ => true,
+            }
             && self.fixed.iter().all(|(i, text)| scanned.literals.get(*i).is_some_and(|l| l.text(sql) == &**text))
     }
 }
@@ -104,7 +108,7 @@ pub(super) struct Lookup {
 impl Session {
     /// Scans `sql` into `scanned`; None if its template may not be shared or looked up.
     pub(super) fn look_up(&self, sql: &str, scanned: &mut Scanned) -> Option<Lookup> {
-        if sql.len() > TEMPLATE_BYTES || self.has_ddl || self.temp_schema.is_some() || self.block == Block::Failed {
+        if sql.len() > TEMPLATE_BYTES || self.has_ddl || self.block == Block::Failed {
             return None;
         }
         let catalog_version = self.database.version();
@@ -199,6 +203,10 @@ impl Session {
             fixed: fixed.map(|(i, l)| (i, l.text(sql).into())).collect(),
             body,
         };
+        if matches!(&template.body, Body::Plan { plan, .. } if plan.is_private) {
+            // For this once: the text may have another meaning for the next session.
+            return Ok(Some(Arc::new(template)));
+        }
         self.instance.templates.put(lookup.hash, template);
         Ok(self.find_template(lookup, sql, scanned))
     }

@@ -3,7 +3,6 @@
 use super::Session;
 use crate::client::Runtime;
 use super::modes::isolation_of;
-use crate::session::OnCommit;
 use kilndb_base::{Error, Result, Severity, sqlstate};
 use kilndb_storage::{CommitMode, Savepoint};
 
@@ -25,6 +24,8 @@ pub(crate) struct SavepointEntry {
     pub pending_checks: usize,
     pub constraint_modes: std::collections::HashMap<kilndb_base::Oid, bool>,
     pub listening: super::listen::Mark,
+    /// Changes of the catalog of temporary objects until then.
+    pub temporary: usize,
 }
 
 impl Session {
@@ -48,6 +49,7 @@ impl Session {
                 a.lock_owner = Some(owner);
                 a.xact_start = Some(start);
             });
+            self.temporary.buffer_bytes = self.settings.temp_buffers_bytes;
             self.txn = Some(txn);
             self.block = Block::Implicit;
         }
@@ -123,16 +125,7 @@ impl Session {
         // The savepoints are over: what is checked now is checked for good.
         self.savepoints.clear();
         self.run_pending_checks(None, runtime)?;
-        for (table, action) in std::mem::take(&mut self.on_commit) {
-            match action {
-                OnCommit::Drop => self.drop_table_by_oid(table, runtime)?,
-                OnCommit::DeleteRows => {
-                    self.truncate_by_oid(table, runtime)?;
-                    self.on_commit.push((table, action));
-                }
-            }
-        }
-        Ok(())
+        self.run_on_commit(runtime)
     }
 
     pub(crate) fn rollback(&mut self, runtime: &dyn Runtime) -> Result<()> {
@@ -145,21 +138,45 @@ impl Session {
         result
     }
 
+    /// Temporary objects are as they were at the mark.
+    fn undo_temporary(&mut self, mark: usize) {
+        if self.temporary.mark() <= mark {
+            return;
+        }
+        let had_schema = self.temporary.schema().is_some();
+        if let Err(e) = self.temporary.undo_to(mark) {
+            self.instance.log(Severity::Warning, &format!("the catalog of temporary objects of session {} is damaged: {e}", self.process_id));
+        }
+        if self.temporary.schema().is_some() != had_schema {
+            self.forget_path();
+        }
+    }
+
     fn after_end(&mut self, committed: bool) {
         self.block = Block::None;
         self.savepoints.clear();
         self.pending.checks.clear();
         self.pending.modes.clear();
         self.end_listening(committed);
+        let touched_temporary = self.temporary.mark() > 0;
         if committed {
             self.settings.commit();
+            self.temporary.commit();
         } else {
             self.settings.rollback_to(0);
+            self.undo_temporary(0);
+        }
+        if touched_temporary {
+            self.forget_gone_sequences();
+        }
+        self.temporary.end_transaction(!committed && self.has_ddl);
+        if !self.on_commit.is_empty() {
+            let temporary = &self.temporary;
+            self.on_commit.retain(|(oid, _)| temporary.has_relation(*oid));
         }
         if self.has_ddl {
             self.has_ddl = false;
-            self.private_cache = None;
-            self.path.0 = 0;
+            self.forget_catalog();
         }
     }
 
@@ -177,6 +194,7 @@ impl Session {
             Block::Implicit => self.rollback(runtime),
             Block::Explicit => {
                 self.portals.clear();
+                self.undo_temporary(self.savepoints.last().map_or(0, |s| s.temporary));
                 let undone = match (self.savepoints.last(), &mut self.txn) {
                     // Locks and changes before the savepoint stay until the user decides.
                     (Some(entry), Some(txn)) => {
@@ -196,8 +214,7 @@ impl Session {
                     (Some(_), None) => Ok(()),
                 };
                 if self.has_ddl {
-                    self.private_cache = None;
-                    self.path.0 = 0;
+                    self.forget_catalog();
                 }
                 self.block = Block::Failed;
                 undone
@@ -264,6 +281,7 @@ impl Session {
             pending_checks: self.pending.checks.len(),
             constraint_modes: self.pending.modes.clone(),
             listening: self.scratch.listening.borrow().mark(),
+            temporary: self.temporary.mark(),
         });
         Ok(())
     }
@@ -294,10 +312,11 @@ impl Session {
         self.pending.checks.truncate(entry.pending_checks);
         self.scratch.listening.borrow_mut().rollback_to(entry.listening);
         self.pending.modes = entry.constraint_modes.clone();
+        let mark = entry.temporary;
+        self.undo_temporary(mark);
         self.portals.clear();
         if self.has_ddl {
-            self.private_cache = None;
-            self.path.0 = 0;
+            self.forget_catalog();
         }
         self.block = Block::Explicit;
         Ok(())

@@ -180,6 +180,9 @@ impl Session {
         if is_mode(name) {
             return self.set_mode(name, value);
         }
+        if name.eq_ignore_ascii_case("temp_buffers") {
+            self.refuse_other_temp_buffers(value)?;
+        }
         self.settings.set(name, value, scope)
     }
 

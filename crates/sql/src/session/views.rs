@@ -225,7 +225,7 @@ fn read_locks(host: &StatementHost<'_>) -> Result<Vec<Vec<Datum>>> {
     if all.is_empty() {
         return Ok(Vec::new());
     }
-    let classes = host.reader.database.store.scan(PG_CLASS, &host.reader.snapshot)?;
+    let classes = host.reader.scan(PG_CLASS)?;
     let by_storage: HashMap<Oid, Oid> = classes.iter().map(|c| (c.oid("relfilenode"), c.oid("oid"))).collect();
     let mut rows = Vec::new();
     for lock in all {

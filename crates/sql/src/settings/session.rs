@@ -40,6 +40,7 @@ pub struct SessionSettings {
     pub idle_in_transaction_timeout_ms: u64,
     pub idle_session_timeout_ms: u64,
     pub work_mem_bytes: u64,
+    pub temp_buffers_bytes: u64,
     /// work_mem times hash_mem_multiplier.
     pub hash_mem_bytes: u64,
     pub maintenance_work_mem_bytes: u64,
@@ -71,6 +72,7 @@ impl SessionSettings {
             idle_in_transaction_timeout_ms: 0,
             idle_session_timeout_ms: 0,
             work_mem_bytes: 0,
+            temp_buffers_bytes: 0,
             hash_mem_bytes: 0,
             maintenance_work_mem_bytes: 0,
             default_isolation: "read committed",
@@ -263,6 +265,7 @@ impl SessionSettings {
         self.idle_in_transaction_timeout_ms = self.number("idle_in_transaction_session_timeout");
         self.idle_session_timeout_ms = self.number("idle_session_timeout");
         self.work_mem_bytes = self.number("work_mem") * 1024;
+        self.temp_buffers_bytes = self.number("temp_buffers") * 8192;
         let multiplier = self.get("hash_mem_multiplier").and_then(|v| v.parse::<f64>().ok()).unwrap_or(1.0);
         self.hash_mem_bytes = (self.work_mem_bytes as f64 * multiplier) as u64;
         self.maintenance_work_mem_bytes = self.number("maintenance_work_mem") * 1024;

@@ -223,6 +223,7 @@ impl Db {
             owner: 10,
             kind: TableKind::Table,
             persistence: b'p',
+            delete_rows: false,
             type_oid: 0,
             columns: cols,
             descriptor: Arc::new(RowDescriptor::new(&types).unwrap()),

@@ -32,6 +32,7 @@ impl Relation {
         entries: &mut dyn Iterator<Item = Result<(Vec<u8>, RowId)>>,
         park: &dyn Park,
     ) -> Result<()> {
+        let txn = txn.of(self)?;
         txn.begin_write()?;
         txn.logged_work |= self.logged();
         let mut levels = vec![Level::default()];

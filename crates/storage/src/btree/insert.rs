@@ -93,6 +93,7 @@ impl Relation {
         uniqueness: Uniqueness,
         park: &dyn Park,
     ) -> Result<IndexInsert> {
+        let txn = txn.of(self)?;
         Relation::check_key(key)?;
         txn.begin_write()?;
         let rid = rid.to_u64();
@@ -236,6 +237,7 @@ impl Relation {
     }
     /// A live (committed, own, or undecided: then waited for) row with this key, for ON CONFLICT and foreign keys.
     pub fn index_find_live(&self, txn: &mut Transaction, heap: &Relation, key: &[u8], park: &dyn Park) -> Result<Option<RowId>> {
+        let txn = txn.of(self)?;
         txn.pin();
         'again: loop {
             let mut found = Candidates::new();

@@ -79,6 +79,7 @@ impl Relation {
         backward: bool,
         whole_key: bool,
     ) -> Result<IndexScan> {
+        let snapshot = snapshot.of(self)?;
         let mut scan = self.index_scan(lower, upper, backward);
         if let Some(reader) = self.watched(&snapshot.reader)? {
             if whole_key {

@@ -4,6 +4,7 @@
 
 use super::*;
 use crate::page::{FLAG_TEMPORARY, FLAG_UNLOGGED, at};
+use crate::wal::segment::failed;
 
 const BATCH: usize = 64;
 
@@ -134,7 +135,10 @@ impl Pool {
             for (_, p) in &mut batch {
                 page::seal(p);
             }
-            self.double_write.write(&*self.file, &self.log, &batch)
+            match &self.double_write {
+                Some(area) => area.write(&*self.file, &self.log, &batch),
+                None => self.write_runs(&batch),
+            }
         });
         self.writes.fetch_add(batch.len() as u64, Relaxed);
         for (pid, _) in &batch {
@@ -143,6 +147,15 @@ impl Pool {
             let _ = state.fetch_update(AcqRel, Relaxed, |s| Some((s & !WRITING) | again));
         }
         outcome
+    }
+    /// Neighbours with one write.
+    fn write_runs(&self, batch: &[(u32, Box<PageBytes>)]) -> Result<()> {
+        for run in batch.chunk_by(|(a, _), (b, _)| a + 1 == *b) {
+            let bytes: Vec<u8> = run.iter().flat_map(|(_, page)| page.iter().copied()).collect();
+            let Some((first, _)) = run.first() else { continue };
+            self.file.write_at(&bytes, u64::from(*first) * PAGE as u64).map_err(|e| failed("write to", "temporary pages", e))?;
+        }
+        Ok(())
     }
     /// Page ids that are dirty, being changed, or on their way to the disk, now. Those last ones are not dirty any more, but
     /// a checkpoint that did not wait for them would sync before they are written.

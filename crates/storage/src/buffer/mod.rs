@@ -49,7 +49,8 @@ pub struct Pool {
     file: Arc<dyn File>,
     pub(crate) file_pages: AtomicU32,
     extend: Mutex<()>,
-    double_write: DoubleWrite,
+    /// None: a private pool, of which nothing must survive.
+    double_write: Option<DoubleWrite>,
     log: Arc<Log>,
     /// During recovery a page that does not sum up may be about to be formatted anew.
     pub(crate) lenient: AtomicBool,
@@ -67,8 +68,15 @@ pub struct WriteGuard<'a> {
 
 impl Pool {
     pub fn new(file: Arc<dyn File>, double_write: Arc<dyn File>, log: Arc<Log>, bytes: u64) -> Result<Pool> {
+        Pool::with(file, Some(DoubleWrite::new(double_write)?), log, bytes, (32 << 40, 64 << 30))
+    }
+    /// Pages that are never recovered: they are written in place, and only to make room. `most`, `least`: bytes of address space.
+    pub fn private(file: Arc<dyn File>, log: Arc<Log>, bytes: u64, most: usize, least: usize) -> Result<Pool> {
+        Pool::with(file, None, log, bytes, (most, least))
+    }
+    fn with(file: Arc<dyn File>, double_write: Option<DoubleWrite>, log: Arc<Log>, bytes: u64, (most, least): (usize, usize)) -> Result<Pool> {
         let capacity = (bytes as usize / PAGE).max(64);
-        let memory = Reserved::at_most(32 << 40, 64 << 30)?;
+        let memory = Reserved::at_most(most, least)?;
         let pages = memory.len() / PAGE;
         let frame_count = capacity + SLACK;
         let file_pages = (file.len()? / PAGE as u64) as u32;
@@ -83,7 +91,7 @@ impl Pool {
             file,
             file_pages: AtomicU32::new(file_pages),
             extend: Mutex::new(()),
-            double_write: DoubleWrite::new(double_write)?,
+            double_write,
             log,
             lenient: AtomicBool::new(false),
             reads: AtomicU64::new(0),
@@ -195,7 +203,12 @@ impl Pool {
                 self.make_room()?;
                 if state.compare_exchange(now, (now & !STATE) | LATCHED, Acquire, Relaxed).is_ok() {
                     self.take_frame(pid);
-                    return Ok(WriteGuard { pool: self, pid, dirty: false });
+                    let mut guard = WriteGuard { pool: self, pid, dirty: false };
+                    if self.double_write.is_none() {
+                        // It may have been let go of with its memory kept.
+                        guard.bytes().fill(0);
+                    }
+                    return Ok(guard);
                 }
             } else {
                 backoff(&mut spins);
@@ -278,7 +291,7 @@ impl Pool {
     }
     /// The data file covers the page; grown by steps, so that a full disk is an error here and not at a write.
     fn ensure_file(&self, pid: u32) -> Result<()> {
-        if pid < self.file_pages.load(Acquire) {
+        if self.double_write.is_none() || pid < self.file_pages.load(Acquire) {
             return Ok(());
         }
         let _one = crate::lock(&self.extend);
@@ -293,6 +306,13 @@ impl Pool {
     }
     /// The page's contents are of no more use: drops them without writing.
     pub fn discard(&self, pid: u32) {
+        self.discard_page(pid, false);
+    }
+    /// The same for a page of a private pool that will soon be used again: its memory stays.
+    pub fn discard_kept(&self, pid: u32) {
+        self.discard_page(pid, self.double_write.is_none());
+    }
+    fn discard_page(&self, pid: u32, keep: bool) {
         let state = self.state(pid);
         let mut spins = 0;
         loop {
@@ -303,7 +323,11 @@ impl Pool {
                 _ if now & WRITING != 0 => backoff(&mut spins),
                 _ => {
                     if state.compare_exchange(now, (now & !STATE) | LATCHED, Acquire, Relaxed).is_ok() {
-                        self.drop_latched(pid);
+                        if keep {
+                            self.set_evicted(pid);
+                        } else {
+                            self.drop_latched(pid);
+                        }
                         return;
                     }
                 }
@@ -312,8 +336,11 @@ impl Pool {
     }
     /// Latched by the caller; its frame is found free by the clock later.
     fn drop_latched(&self, pid: u32) {
-        let state = self.state(pid);
         self.memory.forget(pid as usize * PAGE, PAGE);
+        self.set_evicted(pid);
+    }
+    fn set_evicted(&self, pid: u32) {
+        let state = self.state(pid);
         let version = (state.load(Relaxed) >> 8) + 1;
         state.store(version << 8 | EVICTED, Release);
     }

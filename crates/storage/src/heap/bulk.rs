@@ -15,6 +15,7 @@ use kilndb_base::{Result, RowId};
 impl Relation {
     /// Bulk form: fills whole pages, one log record each. Row ids in order.
     pub fn insert_many(&self, txn: &mut Transaction, rows: &RowBatch, out: &mut Vec<RowId>) -> Result<()> {
+        let txn = txn.of(self)?;
         out.clear();
         txn.begin_write()?;
         let count = rows.rows.len();

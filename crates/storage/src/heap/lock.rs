@@ -259,6 +259,8 @@ impl Relation {
         options: &WriteOptions,
         park: &dyn Park,
     ) -> Result<WriteOutcome> {
+        let txn = txn.of(self)?;
+        let snapshot = snapshot.of(self)?;
         txn.begin_write()?;
         let (mut page, word, newest, waited) = match self.acquire(txn, rid, mode, options.wait, park)? {
             Acquired::Missing => return Ok(WriteOutcome::Deleted),

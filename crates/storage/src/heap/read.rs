@@ -20,6 +20,7 @@ use std::sync::Arc;
 /// Heap reads. `out` is cleared first.
 impl Relation {
     pub fn fetch(&self, rid: RowId, snapshot: &Snapshot, out: &mut Vec<u8>) -> Result<Fetched> {
+        let snapshot = snapshot.of(self)?;
         if let Some(reader) = self.watched(&snapshot.reader)? {
             return self.fetch_watched(reader, rid, snapshot, out);
         }
@@ -48,6 +49,7 @@ impl Relation {
     /// Whether a row that is (or was) there may still be locked at READ COMMITTED: not if it is deleted for good, or if it is
     /// held in conflict with `skip`. It may turn out later that it cannot.
     pub fn can_lock(&self, txn: &Transaction, rid: RowId, skip: Option<RowLockMode>) -> Result<bool> {
+        let txn = txn.part_of(self)?;
         if txn.isolation() != Isolation::ReadCommitted {
             return Ok(true);
         }
@@ -60,6 +62,7 @@ impl Relation {
     }
     /// The CSN of the transaction that has deleted the row for good.
     pub fn deleted_at(&self, txn: &Transaction, rid: RowId) -> Result<Option<u64>> {
+        let txn = txn.part_of(self)?;
         Ok(match self.newest_of(txn, rid, |word| word & (DELETED | PIECE) == DELETED)? {
             Some(Newest::Committed { csn, deleted: true }) => Some(csn),
             _ => None,
@@ -134,6 +137,7 @@ impl Relation {
     }
     /// The newest version that is committed or this transaction's own, whatever the snapshot; false if deleted.
     pub fn fetch_latest(&self, txn: &Transaction, rid: RowId, out: &mut Vec<u8>) -> Result<bool> {
+        let txn = txn.part_of(self)?;
         out.clear();
         let _keep = txn.registration();
         'again: loop {
@@ -182,6 +186,7 @@ impl Relation {
     }
     /// Visible rows of one block (as of its current contents). Scan: for block in 0..pages().
     pub fn scan_block(&self, block: u32, snapshot: &Snapshot, batch: &mut RowBatch) -> Result<()> {
+        let snapshot = snapshot.of(self)?;
         self.begin_scan(snapshot)?;
         let horizon = self.core.undo.horizon();
         let mut later: Vec<(usize, u64)> = Vec::new();
@@ -268,6 +273,7 @@ impl Relation {
         Ok(())
     }
     pub fn count_block(&self, block: u32, snapshot: &Snapshot) -> Result<u32> {
+        let snapshot = snapshot.of(self)?;
         self.begin_scan(snapshot)?;
         let horizon = self.core.undo.horizon();
         let mut later: Vec<(usize, u64)> = Vec::new();

@@ -76,6 +76,7 @@ impl Relation {
         Ok((block, page))
     }
     pub fn insert(&self, txn: &mut Transaction, row: &[u8]) -> Result<RowId> {
+        let txn = txn.of(self)?;
         txn.begin_write()?;
         if row.len() > MAX_INLINE {
             return self.insert_large(txn, row);
@@ -172,6 +173,8 @@ impl Relation {
         options: &WriteOptions,
         park: &dyn Park,
     ) -> Result<WriteOutcome> {
+        let txn = txn.of(self)?;
+        let snapshot = snapshot.of(self)?;
         let mode = if options.key_update { RowLockMode::Update } else { RowLockMode::NoKeyUpdate };
         let Taken { mut page, word, mode, replaced_csn, waited } = match self.take(txn, rid, snapshot, mode, options, park)? {
             Ok(taken) => taken,
@@ -272,6 +275,8 @@ impl Relation {
         options: &WriteOptions,
         park: &dyn Park,
     ) -> Result<WriteOutcome> {
+        let txn = txn.of(self)?;
+        let snapshot = snapshot.of(self)?;
         let mode = RowLockMode::Update;
         let Taken { mut page, word, mode, replaced_csn, waited } = match self.take(txn, rid, snapshot, mode, options, park)? {
             Ok(taken) => taken,

@@ -41,6 +41,7 @@ impl Relation {
     }
     /// All of the relation is about to be read, also what is not there. Before the first block is looked at.
     pub fn begin_scan(&self, snapshot: &Snapshot) -> Result<()> {
+        let snapshot = snapshot.of(self)?;
         if let Some(reader) = self.watched(&snapshot.reader)? {
             self.core.ssi.locks.lock_whole(reader, self);
         }

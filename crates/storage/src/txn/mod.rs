@@ -60,8 +60,13 @@ pub struct Snapshot {
     pub(crate) command: u32,
     /// SERIALIZABLE: who is told of what is read with it.
     pub(crate) reader: Option<Arc<Reader>>,
+    /// Of the session's private store.
+    pub(crate) private: Option<Arc<Snapshot>>,
 }
 impl Snapshot {
+    pub(crate) fn is_of(&self, core: &Arc<Core>) -> bool {
+        Arc::ptr_eq(&self.registered.core, core)
+    }
     pub fn csn(&self) -> Csn {
         Csn(self.csn)
     }
@@ -75,6 +80,16 @@ pub struct Savepoint {
     pub(crate) shared: usize,
     pub(crate) creates: usize,
     pub(crate) drops: usize,
+    /// The same in the private store.
+    pub(crate) private: PrivateMark,
+}
+
+/// A [`Savepoint`] in a private store, in which there are no locks to give back before the end.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PrivateMark {
+    heads: [u64; 2],
+    creates: usize,
+    drops: usize,
 }
 
 /// One transaction. Owned by its session. Dropping an unfinished one rolls it back.
@@ -114,6 +129,8 @@ pub struct Transaction {
     serializable: SerializableModes,
     /// What is written may be taken back without what was read being forgotten.
     pub(crate) had_savepoint: bool,
+    /// What it does in the session's private store.
+    pub(crate) private: Option<Box<Transaction>>,
 }
 
 impl Transaction {
@@ -148,6 +165,7 @@ impl Transaction {
             reader: None,
             serializable: SerializableModes::default(),
             had_savepoint: false,
+            private: None,
         }
     }
     pub fn isolation(&self) -> Isolation {
@@ -235,7 +253,8 @@ impl Transaction {
         };
         self.fixed = true;
         let csn = registered.csn.load(Relaxed);
-        Snapshot { registered, csn, xid: self.xid, command: self.command, reader: self.reader.clone() }
+        let private = self.private.as_mut().map(|p| Arc::new(p.take_snapshot()));
+        Snapshot { registered, csn, xid: self.xid, command: self.command, reader: self.reader.clone(), private }
     }
     /// The transaction's registration, brought to the newest state.
     #[inline(always)]
@@ -311,7 +330,8 @@ impl Transaction {
             _ => Registered::new(&self.core, self.worker),
         };
         let csn = registered.csn.load(Relaxed);
-        Snapshot { registered, csn, xid: self.xid, command: self.command, reader: None }
+        let private = self.private.as_mut().map(|p| Arc::new(p.take_snapshot()));
+        Snapshot { registered, csn, xid: self.xid, command: self.command, reader: None, private }
     }
     fn unfixed_snapshot(&mut self) -> Snapshot {
         let fixed = self.fixed;
@@ -331,6 +351,9 @@ impl Transaction {
     /// after it does.
     pub fn next_command(&mut self) {
         self.command += 1;
+        if let Some(private) = &mut self.private {
+            private.command += 1;
+        }
     }
     pub fn savepoint(&mut self) -> Savepoint {
         self.had_savepoint = true;
@@ -340,16 +363,28 @@ impl Transaction {
             shared: self.shared.len(),
             creates: self.creates.len(),
             drops: self.drops.len(),
+            private: self.private.as_ref().map_or(PrivateMark::default(), |p| PrivateMark {
+                heads: p.heads,
+                creates: p.creates.len(),
+                drops: p.drops.len(),
+            }),
         }
     }
     /// Undoes everything since; row locks taken since are released.
     pub fn rollback_to(&mut self, savepoint: &Savepoint, park: &dyn Park) -> Result<()> {
+        if let Some(private) = &mut self.private {
+            let PrivateMark { heads, creates, drops } = savepoint.private;
+            let shared = private.shared.len();
+            private.rollback_to(&Savepoint { heads, locks: 0, shared, creates, drops, private: PrivateMark::default() }, park)?;
+        }
         self.pass_turn();
         self.undo_to(savepoint, park)?;
         self.drops.truncate(savepoint.drops);
         for id in self.creates.split_off(savepoint.creates.min(self.creates.len())) {
             self.core.directory.remove(&self.core, id);
-            self.core.log.append(&encode(&Record::Drop { rel: id }));
+            if !self.core.log.is_none() {
+                self.core.log.append(&encode(&Record::Drop { rel: id }));
+            }
         }
         self.release_locks(savepoint.locks, savepoint.shared);
         if self.xid != 0 {
@@ -442,6 +477,9 @@ impl Transaction {
         if let Some(reader) = reader.as_ref().filter(|r| r.is_safe()) {
             core.ssi.forget(&core, reader);
         }
+        if let Some(private) = &mut self.private {
+            private.commit(CommitMode::Async, _park)?;
+        }
         self.finish();
         Ok(wait)
     }
@@ -453,14 +491,23 @@ impl Transaction {
             // From here on it is in nobody's way.
             self.core.ssi.forget(&self.core, &reader);
         }
-        let outcome = self.rollback_to(&Savepoint { heads: [0; 2], locks: 0, shared: 0, creates: 0, drops: 0 }, park);
+        let private = match &mut self.private {
+            Some(private) => private.rollback(park),
+            None => Ok(()),
+        };
+        self.private = None;
+        let start = Savepoint { heads: [0; 2], locks: 0, shared: 0, creates: 0, drops: 0, private: PrivateMark::default() };
+        let outcome = self.rollback_to(&start, park);
         if let Err(e) = &outcome {
             // Still in progress for everybody. Where the disk is to blame, nobody but recovery can take it back, and
             // others would wait for ever.
             if is_of_disk(e) {
                 self.core.log.fail(e);
             }
-            return outcome;
+            if !self.core.log.is_none() {
+                return outcome;
+            }
+            // Its rows cannot be read as they were, but nobody is to wait for it.
         }
         if self.xid != 0 {
             let core = self.core.clone();
@@ -479,7 +526,7 @@ impl Transaction {
             }
         }
         self.finish();
-        Ok(())
+        outcome.and(private)
     }
     fn finish(&mut self) {
         self.pass_turn();

@@ -16,7 +16,8 @@ pub const WAITED_FOR: u64 = 1;
 pub const ABORTED: u64 = u64::MAX;
 pub const FIRST_CSN: u64 = 2;
 
-const CAP: usize = 1 << 30;
+/// Of the shared engine.
+pub const XIDS: usize = 1 << 30;
 const STATE: usize = 0;
 const HEAD: usize = 1;
 const PURGE: usize = 2;
@@ -34,6 +35,8 @@ pub enum Status {
 }
 
 pub struct XidTable {
+    /// A power of two: ids this far apart share their place.
+    cap: usize,
     words: LazyArray<AtomicU64>,
     pub next: AtomicU64,
     /// Everything below has ended, purge included.
@@ -41,8 +44,8 @@ pub struct XidTable {
 }
 
 impl XidTable {
-    pub fn new(next: u64) -> Result<XidTable> {
-        Ok(XidTable { words: LazyArray::new(CAP * WORDS)?, next: AtomicU64::new(next), oldest: AtomicU64::new(next) })
+    pub fn new(next: u64, cap: usize) -> Result<XidTable> {
+        Ok(XidTable { cap, words: LazyArray::new(cap * WORDS)?, next: AtomicU64::new(next), oldest: AtomicU64::new(next) })
     }
     /// After recovery: everything below `next` has ended.
     pub fn restart_at(&self, next: u64) {
@@ -51,7 +54,7 @@ impl XidTable {
     }
     #[inline]
     fn word(&self, xid: u64, which: usize) -> &AtomicU64 {
-        self.words.get((xid as usize % CAP) * WORDS + which)
+        self.words.get((xid as usize & (self.cap - 1)) * WORDS + which)
     }
     /// `brief`: the transaction is expected to end with the statement that writes.
     pub fn assign(&self, owner: u64, brief: bool) -> u64 {
@@ -137,8 +140,9 @@ impl XidTable {
     /// Gives memory back of ids below the one given (and below every unfinished one).
     pub fn trim(&self, from: u64, below: u64) -> u64 {
         let to = below.min(self.oldest.load(Acquire));
-        if to > from && (from as usize % CAP) < (to as usize % CAP) {
-            self.words.forget((from as usize % CAP) * WORDS, (to as usize % CAP) * WORDS);
+        let place = |xid: u64| xid as usize & (self.cap - 1);
+        if to > from && place(from) < place(to) {
+            self.words.forget(place(from) * WORDS, place(to) * WORDS);
         }
         to.max(from)
     }

@@ -26,7 +26,8 @@ use std::sync::{Mutex, MutexGuard};
 
 pub const CHUNK_PAGES: u32 = 8;
 pub const CHUNK: u64 = CHUNK_PAGES as u64 * PAGE as u64;
-const CAP: usize = 1 << 24;
+/// Of the shared engine.
+pub const CHUNKS: usize = 1 << 24;
 const WORDS: usize = 5;
 const NUMBER: usize = 0;
 const PLACE: usize = 1;
@@ -44,6 +45,8 @@ pub struct Stream {
 }
 
 pub struct Undo {
+    /// A power of two: chunks this far apart share their place.
+    cap: usize,
     table: LazyArray<AtomicU64>,
     streams: Vec<[Mutex<Stream>; 2]>,
     pub next_chunk: AtomicU64,
@@ -85,9 +88,10 @@ impl Place<'_> {
 }
 
 impl Undo {
-    pub fn new(workers: usize, next_chunk: u64) -> Result<Undo> {
+    pub fn new(workers: usize, next_chunk: u64, cap: usize) -> Result<Undo> {
         Ok(Undo {
-            table: LazyArray::new(CAP * WORDS)?,
+            cap,
+            table: LazyArray::new(cap * WORDS)?,
             streams: (0..workers).map(|_| Default::default()).collect(),
             next_chunk: AtomicU64::new(next_chunk),
             oldest: AtomicU64::new(next_chunk),
@@ -99,7 +103,7 @@ impl Undo {
     }
     #[inline]
     fn word(&self, chunk: u64, which: usize) -> &AtomicU64 {
-        self.table.get((chunk as usize % CAP) * WORDS + which)
+        self.table.get((chunk as usize & (self.cap - 1)) * WORDS + which)
     }
     #[inline]
     pub fn horizon(&self) -> u64 {

@@ -57,6 +57,8 @@ pub struct Log {
     tell: Tell,
     /// The flusher has gone: nothing more reaches the disk.
     stopped: AtomicBool,
+    /// There is no log: a private store's, which only gives commit sequence numbers.
+    is_none: bool,
 }
 struct Insert {
     pos: u64,
@@ -125,6 +127,9 @@ pub fn frame(body: &[u8], lsn: u64) -> Vec<u8> {
 impl Log {
     pub fn new(segments: Segments, start: u64, csn: u64, ring_bytes: u64, fsync: bool, delay_ms: u64, tell: Tell) -> Log {
         let size = (ring_bytes as usize).clamp(1 << 20, 1 << 30);
+        Log::with_ring(segments, start, csn, size, fsync, delay_ms, tell)
+    }
+    fn with_ring(segments: Segments, start: u64, csn: u64, size: usize, fsync: bool, delay_ms: u64, tell: Tell) -> Log {
         Log {
             insert: Mutex::new(Insert { pos: start, commits: VecDeque::new() }),
             // SAFETY: UnsafeCell<u8> is valid as zero.
@@ -148,7 +153,15 @@ impl Log {
             failed: AtomicBool::new(false),
             tell,
             stopped: AtomicBool::new(false),
+            is_none: false,
         }
+    }
+    /// For what is never recovered: records go nowhere, everything counts as flushed.
+    pub fn none(env: &Arc<dyn Env>, csn: u64, tell: Tell) -> Log {
+        Log { is_none: true, ..Log::with_ring(Segments::none(env), SEGMENT, csn, 0, false, 1, tell) }
+    }
+    pub fn is_none(&self) -> bool {
+        self.is_none
     }
     /// After recovery has found where the log ends. Nothing may have been inserted.
     pub fn restart_at(&self, lsn: u64, csn: u64) {
@@ -227,6 +240,12 @@ impl Log {
     }
     fn append_with(&self, body: &[u8], then: impl FnOnce(&mut Insert, u64)) -> u64 {
         assert!(!body.is_empty() && body.len() <= MAX_BODY);
+        if self.is_none {
+            let mut insert = crate::lock(&self.insert);
+            let pos = insert.pos;
+            then(&mut insert, pos);
+            return pos;
+        }
         let crc = crc32c(body);
         // The length only: the place is not known yet.
         let (mut head, n) = frame_head(body, 0, crc);
@@ -286,6 +305,10 @@ impl Log {
     }
     /// Nothing more reaches the disk (invariant 4). Only the first failure is told.
     pub fn fail(&self, why: &Error) {
+        if self.is_none {
+            // Nobody's data but the session's own is lost with it.
+            return (self.tell)(Severity::Warning, why.message());
+        }
         self.stopped.store(true, Release);
         if self.failed.swap(true, SeqCst) {
             return;

@@ -34,6 +34,10 @@ impl Segments {
         env.create_dir_all(&dir)?;
         Ok(Segments { env, dir, open: Mutex::default(), spare: Mutex::default() })
     }
+    /// No segment is ever made.
+    pub fn none(env: &Arc<dyn Env>) -> Segments {
+        Segments { env: env.clone(), dir: PathBuf::new(), open: Mutex::default(), spare: Mutex::default() }
+    }
     fn path(&self, number: u64) -> PathBuf {
         self.dir.join(format!("{number:016x}"))
     }

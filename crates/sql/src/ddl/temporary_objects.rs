@@ -1,0 +1,198 @@
+//! A session's temporary schema, what makes a table global temporary, what happens to temporary tables at commit, and their end.
+
+use super::Session;
+use crate::catalog::builtin::BOOTSTRAP_SUPERUSER;
+use crate::catalog::global::DELETE_ROWS_OPTION;
+use crate::catalog::ids::*;
+use crate::catalog::temporary::{TEMPORARY_SCHEMA, is_temporary};
+use crate::catalog::{CatalogView, Table};
+use crate::client::Runtime;
+use crate::session::OnCommit;
+use crate::settings::{check_value, definition};
+use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_types::Datum;
+
+impl Session {
+    /// `pg_temp_N`, made at first use.
+    pub(super) fn own_temporary_schema(&mut self, runtime: &dyn Runtime) -> Result<Oid> {
+        if self.temporary.schema().is_none() {
+            let name = Datum::text(format!("pg_temp_{}", self.process_id));
+            self.write_catalog(runtime, |w| {
+                let row = [("oid", Datum::Oid(TEMPORARY_SCHEMA)), ("nspname", name), ("nspowner", Datum::Oid(BOOTSTRAP_SUPERUSER))];
+                w.insert(PG_NAMESPACE, &row).map(|_| ())
+            })?;
+            // The search path may name it.
+            self.forget_path();
+        }
+        Ok(TEMPORARY_SCHEMA)
+    }
+
+    /// An OID for a new object: the session's own for one of (or in) something temporary.
+    pub(crate) fn new_oid(&mut self, belongs_to: Oid) -> Result<Oid> {
+        if is_temporary(belongs_to) { Ok(self.temporary.new_oid()) } else { self.instance.next_oid() }
+    }
+
+    /// ON COMMIT of a new table.
+    pub(super) fn note_on_commit(&mut self, table: Oid, action: kilndb_syntax::raw::OnCommitAction::Type, persistence: u8) -> Result<()> {
+        use kilndb_syntax::raw::OnCommitAction as A;
+        if action != A::ONCOMMIT_NOOP && persistence != b't' {
+            return Err(Error::new(sqlstate::INVALID_TABLE_DEFINITION, "ON COMMIT can only be used on temporary tables"));
+        }
+        match action {
+            A::ONCOMMIT_DROP => self.on_commit.push((table, OnCommit::Drop)),
+            A::ONCOMMIT_DELETE_ROWS => self.on_commit.push((table, OnCommit::DeleteRows)),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The private store has the size with which it was opened.
+    pub(crate) fn refuse_other_temp_buffers(&mut self, value: &str) -> Result<()> {
+        let Some(definition) = definition("temp_buffers").filter(|_| self.temporary.store().is_some()) else { return Ok(()) };
+        if check_value(definition, value)? == self.settings.get("temp_buffers").unwrap_or("") {
+            return Ok(());
+        }
+        Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("invalid value for parameter \"temp_buffers\": {value}"))
+            .with_detail("\"temp_buffers\" cannot be changed after any temporary tables have been accessed in the session."))
+    }
+
+    /// What is due at the commit for temporary tables.
+    pub(crate) fn run_on_commit(&mut self, runtime: &dyn Runtime) -> Result<()> {
+        if self.on_commit.is_empty() {
+            return Ok(());
+        }
+        let due = self.on_commit.clone();
+        let mut emptied = Vec::new();
+        for (oid, action) in &due {
+            if let Some(table) = self.with_catalog(runtime, |host| host.reader.table_by_oid(*oid))?
+                && *action == OnCommit::DeleteRows
+            {
+                emptied.push(table);
+            }
+        }
+        for table in &emptied {
+            self.refuse_to_empty(table, &due, runtime)?;
+        }
+        for table in &emptied {
+            if self.temporary.relation(&self.instance.engine, table.storage)?.pages() > 0 {
+                self.empty_table(table, runtime)?;
+            }
+        }
+        for (oid, action) in due {
+            if action == OnCommit::Drop {
+                self.drop_table_by_oid(oid, runtime)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What is known of temporary sequences that are no more: their OIDs may be given again.
+    pub(crate) fn forget_gone_sequences(&mut self) {
+        let temporary = &self.temporary;
+        let is_there = |oid: &Oid| !is_temporary(*oid) || temporary.has_relation(*oid);
+        self.scratch.currval.borrow_mut().retain(|oid, _| is_there(oid));
+        self.scratch.sequence_cache.borrow_mut().retain(|oid, _| is_there(oid));
+    }
+
+    /// A table that is emptied, with a foreign key to it from one that is not.
+    fn refuse_to_empty(&mut self, table: &Table, due: &[(Oid, OnCommit)], runtime: &dyn Runtime) -> Result<()> {
+        for key in &table.referenced_by {
+            if due.contains(&(key.table, OnCommit::DeleteRows)) {
+                continue;
+            }
+            let other = self.table_by_oid(key.table, runtime)?;
+            return Err(Error::unsupported("unsupported ON COMMIT and foreign key combination").with_detail(format!(
+                "Table \"{}\" references \"{}\", but they do not have the same ON COMMIT setting.",
+                other.name, table.name
+            )));
+        }
+        Ok(())
+    }
+
+    /// DISCARD TEMP: all temporary tables, views and sequences of the session, and its rows in global temporary tables.
+    pub(crate) fn drop_own_temporary_objects(&mut self, runtime: &dyn Runtime) -> Result<()> {
+        let inside: Vec<Oid> = self.temporary.scan(PG_CLASS).iter().filter(|r| r.char("relkind") != b'i').map(|r| r.oid("oid")).collect();
+        for oid in &inside {
+            if let Some(table) = self.with_catalog(runtime, |host| host.reader.table_by_oid(*oid))? {
+                self.drop_relation(&table, true, &inside, runtime)?;
+            }
+        }
+        for (oid, storage) in self.temporary.instances() {
+            self.drop_storage(storage)?;
+            self.temporary.replace_instance(oid, None);
+        }
+        // Cascades within one's own scratch space are nobody's news.
+        self.scratch.notices.borrow_mut().clear();
+        Ok(())
+    }
+
+    /// The end of the session, whose transaction is over: nobody else knows of its objects.
+    pub(crate) fn drop_temporary_objects(&mut self) {
+        self.prepared.clear();
+        self.temporary.close();
+    }
+}
+
+/// Does `CREATE GLOBAL TEMPORARY …` or `INTO GLOBAL TEMPORARY …` stand before the relation's name at `location`? The grammar keeps
+/// no trace of the word.
+pub(super) fn says_global(source: &str, location: i32) -> bool {
+    let before = usize::try_from(location).ok().and_then(|end| source.get(..end)).unwrap_or("");
+    let text = without_comments(before).to_ascii_lowercase();
+    let words: Vec<&str> = text.split_ascii_whitespace().collect();
+    let words = words.strip_suffix(&["if", "not", "exists"]).unwrap_or(&words);
+    let words = words.strip_suffix(&["table"]).unwrap_or(words);
+    matches!(words, [.., "create" | "into", "global", "temporary" | "temp"])
+}
+
+fn without_comments(sql: &str) -> String {
+    let (mut out, mut rest) = (String::new(), sql);
+    while let Some(at) = rest.find("--").into_iter().chain(rest.find("/*")).min() {
+        out.push_str(&rest[..at]);
+        out.push(' ');
+        let end = if rest[at..].starts_with("--") { "\n" } else { "*/" };
+        rest = rest[at..].find(end).map_or("", |n| &rest[at + n + end.len()..]);
+    }
+    out + rest
+}
+
+/// ON COMMIT of a global temporary table, as it is kept.
+pub(super) fn on_commit_option(action: kilndb_syntax::raw::OnCommitAction::Type) -> Result<String> {
+    use kilndb_syntax::raw::OnCommitAction as A;
+    if action == A::ONCOMMIT_DROP {
+        return Err(Error::new(sqlstate::INVALID_TABLE_DEFINITION, "ON COMMIT DROP cannot be used on global temporary tables"));
+    }
+    Ok(format!("{DELETE_ROWS_OPTION}={}", action == A::ONCOMMIT_DELETE_ROWS))
+}
+
+/// The definition of a global temporary table is everybody's.
+pub(super) fn refuse_in_temporary_schema(schema: Oid) -> Result<()> {
+    if is_temporary(schema) {
+        return Err(Error::new(sqlstate::INVALID_TABLE_DEFINITION, "cannot create global temporary tables in temporary schemas"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::says_global;
+
+    fn says(before: &str) -> bool {
+        says_global(&format!("{before}t (a int)"), before.len() as i32)
+    }
+
+    #[test]
+    fn the_word_global_is_found_before_the_name() {
+        for text in [
+            "create global temporary table ",
+            "CREATE GLOBAL TEMP TABLE IF NOT EXISTS ",
+            "create /* local */ global -- temp\n temporary\ttable ",
+            "select 1; select 2 as a into global temp table ",
+            "select 1 into global temporary ",
+        ] {
+            assert!(says(text), "{text}");
+        }
+        for text in ["create temporary table ", "create local temp table ", "select 'create global temporary table' into temp ", "-- global\ncreate temp table ", ""] {
+            assert!(!says(text), "{text}");
+        }
+    }
+}
