@@ -3,12 +3,13 @@ PORT ?= 5432
 DATA ?= ./data
 HOST ?= 127.0.0.1
 ROUNDS ?= 10
+SECONDS ?= 30
 SCALE ?= 50
 DURATION ?= 10
 
 SETUP = ./scripts/setup.sh
 
-.PHONY: run build test test-postgres crash bench
+.PHONY: run build test test-postgres crash history bench
 
 run: build
 	./target/release/kilndb serve -D $(DATA) -h $(HOST) -p $(PORT)
@@ -32,6 +33,12 @@ crash:
 	$(SETUP) build
 	cargo build --locked -p kilndb-server
 	KILNDB_CRASH_ROUNDS=$(ROUNDS) cargo test --locked -p kilndb-sim --test crash -- --nocapture
+
+# Random transactions with kills, checked against what each isolation level promises, for so many seconds at each: make history SECONDS=60
+history:
+	$(SETUP) build
+	cargo build --locked -p kilndb-server
+	KILNDB_HISTORY_SECONDS=$(SECONDS) cargo test --locked -p kilndb-sim --test history -- --nocapture --test-threads=1 hold
 
 bench: build
 	$(SETUP) build test postgres

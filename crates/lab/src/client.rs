@@ -1,4 +1,4 @@
-//! A small blocking client of PostgreSQL's protocol: simple queries, text format, no authentication.
+//! A small blocking client of PostgreSQL's protocol: simple queries, prepared statements, text format, no authentication.
 
 use std::fmt;
 use std::io::{self, BufReader, Read, Write};
@@ -129,6 +129,33 @@ impl Client {
         Ok(())
     }
 
+    /// Parses a statement under a name.
+    pub fn prepare(&mut self, name: &str, sql: &str) -> Result<(), ClientError> {
+        let mut messages = Vec::new();
+        extended(&mut messages, b'P', format!("{name}\0{sql}\0\0\0").as_bytes());
+        extended(&mut messages, b'S', b"");
+        self.stream.get_mut().write_all(&messages)?;
+        self.answers().map(|_| ())
+    }
+
+    /// Runs a prepared statement with parameters in text format.
+    pub fn execute(&mut self, name: &str, parameters: &[String]) -> Result<Vec<Answer>, ClientError> {
+        let mut bind = format!("\0{name}\0\0\0").into_bytes();
+        bind.extend_from_slice(&(parameters.len() as u16).to_be_bytes());
+        for parameter in parameters {
+            bind.extend_from_slice(&(parameter.len() as u32).to_be_bytes());
+            bind.extend_from_slice(parameter.as_bytes());
+        }
+        bind.extend_from_slice(&[0, 0]);
+        let mut messages = Vec::new();
+        extended(&mut messages, b'B', &bind);
+        extended(&mut messages, b'D', b"P\0");
+        extended(&mut messages, b'E', &[0; 5]);
+        extended(&mut messages, b'S', b"");
+        self.stream.get_mut().write_all(&messages)?;
+        self.answers()
+    }
+
     /// The one value of a one-row answer.
     pub fn value(&mut self, sql: &str) -> Result<Option<String>, ClientError> {
         let answers = self.query(sql)?;
@@ -206,6 +233,13 @@ impl Client {
         self.stream.read_exact(&mut body)?;
         Ok((head[0], body))
     }
+}
+
+/// Appends a message of the extended protocol.
+fn extended(messages: &mut Vec<u8>, kind: u8, body: &[u8]) {
+    messages.push(kind);
+    messages.extend_from_slice(&(body.len() as u32 + 4).to_be_bytes());
+    messages.extend_from_slice(body);
 }
 
 impl Drop for Client {

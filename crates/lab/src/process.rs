@@ -143,6 +143,16 @@ pub fn start_kilndb(data: &Path, port: u16, settings: &[&str]) -> io::Result<Ser
     Server::start(command, Address::local(port), &log, Duration::from_secs(120))
 }
 
+/// Starts KilnDB and kills it (`kill -9`) while it recovers, or soon after.
+pub fn die_in_start(data: &Path, port: u16, after: Duration) -> io::Result<()> {
+    let mut command = Command::new(kilndb_program()?);
+    command.arg("serve").arg("-D").arg(data).args(["-p", &port.to_string()]);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    std::thread::sleep(after);
+    child.kill()?;
+    child.wait().map(|_| ())
+}
+
 /// Runs `kilndb check`; an error carries what it found.
 pub fn check_kilndb(data: &Path) -> io::Result<()> {
     let output = Command::new(kilndb_program()?).arg("check").arg("-D").arg(data).output()?;

@@ -9,6 +9,7 @@
 //! 3. the sums of accounts, tellers, branches and history agree;
 //! 4. `kilndb check` finds nothing.
 
+use crate::random::Random;
 use kilndb_lab::client::{Client, ClientError};
 use kilndb_lab::process::{self, Server, TempDir};
 use std::path::PathBuf;
@@ -32,22 +33,6 @@ pub struct Report {
     pub rounds: usize,
     pub acknowledged: i64,
     pub longest_start_ms: u128,
-}
-
-/// A small generator: the same seed gives the same choices (not the same interleaving).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        (self.next() >> 11) % n
-    }
 }
 
 struct Bench {
@@ -74,7 +59,8 @@ pub fn run(options: &Options, mut progress: impl FnMut(&str)) -> Result<Report, 
         let done = bench.crash(server, under_load, seed);
         // One round in four dies a second time while it recovers.
         if random.below(4) == 0 {
-            bench.die_in_recovery(Duration::from_millis(random.below(150)))?;
+            let after = Duration::from_millis(random.below(150));
+            process::die_in_start(&bench.data, bench.port, after).map_err(|e| e.to_string())?;
         }
         server = bench.start(&mut report)?;
         bench.verify(&server).map_err(|e| bench.complaint(round, &e, &folder))?;
@@ -156,20 +142,6 @@ impl Bench {
             }
             result
         })
-    }
-
-    fn die_in_recovery(&self, after: Duration) -> Result<(), String> {
-        let program = process::kilndb_program().map_err(|e| e.to_string())?;
-        let mut child = std::process::Command::new(program)
-            .arg("serve")
-            .arg("-D")
-            .arg(&self.data)
-            .args(["-p", &self.port.to_string()])
-            .stderr(std::process::Stdio::null())
-            .spawn()
-            .map_err(|e| e.to_string())?;
-        std::thread::sleep(after);
-        child.kill().and_then(|()| child.wait()).map(|_| ()).map_err(|e| e.to_string())
     }
 
     fn verify(&self, server: &Server) -> Result<(), String> {

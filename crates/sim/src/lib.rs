@@ -5,4 +5,6 @@
 
 pub mod crash;
 pub mod fuzz;
+pub mod history;
+mod random;
 pub mod sessions;

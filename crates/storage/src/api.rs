@@ -67,7 +67,8 @@ pub enum CommitMode {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fetched {
     Invisible,
-    /// `recheck`: reached through an index, the caller must compare the row's key with the entry's.
+    /// `recheck`: reached through an index, the caller must compare the row's key with the entry's; so it must if the entry is
+    /// retired (`IndexScan::is_retired`).
     Visible { recheck: bool },
 }
 

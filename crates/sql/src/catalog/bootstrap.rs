@@ -483,8 +483,9 @@ fn copy_index(
     loop {
         let more = scan.next_batch(&mut keys, &mut ends, &mut rids)?;
         let mut start = 0;
-        for (rid, end) in rids.iter().zip(&ends) {
-            if let Some(new_rid) = new_rids.get(rid) {
+        for (at, (rid, end)) in rids.iter().zip(&ends).enumerate() {
+            // A retired entry is not one of the row as it is.
+            if let Some(new_rid) = new_rids.get(rid).filter(|_| !scan.is_retired(at)) {
                 entries.push((keys[start..*end as usize].to_vec(), *new_rid));
             }
             start = *end as usize;

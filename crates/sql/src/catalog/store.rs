@@ -151,13 +151,13 @@ impl CatalogStore {
         loop {
             let more = scan.next_batch(&mut keys, &mut ends, &mut rids)?;
             let mut start = 0;
-            for (rid, end) in rids.iter().zip(&ends) {
+            for (at, (rid, end)) in rids.iter().zip(&ends).enumerate() {
                 let entry = &keys[start..*end as usize];
                 start = *end as usize;
                 let Fetched::Visible { recheck } = heap.fetch(*rid, snapshot, &mut bytes)? else { continue };
                 let mut values = Vec::with_capacity(shape.table.columns.len());
                 decode_row(&shape.descriptor, &bytes, None, &mut values)?;
-                if recheck && index_key(shape, definition, &values)? != entry {
+                if (recheck || scan.is_retired(at)) && index_key(shape, definition, &values)? != entry {
                     continue;
                 }
                 rows.push(CatalogRow { rid: *rid, table: shape.table, values });

@@ -213,8 +213,9 @@ fn visible_parent(f: &ForeignKeyPlan, k: &[u8], snapshot: &Snapshot) -> Result<O
     loop {
         rids.clear();
         let more = scan.next_batch(&mut keys, &mut ends, &mut rids)?;
-        for rid in &rids {
+        for (at, rid) in rids.iter().enumerate() {
             let Fetched::Visible { recheck } = f.parent_heap.fetch(*rid, snapshot, &mut bytes)? else { continue };
+            let recheck = recheck || scan.is_retired(at);
             if recheck {
                 super::scan::decode_all(&f.parent, &bytes, &mut values)?;
             }

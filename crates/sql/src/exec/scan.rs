@@ -366,6 +366,7 @@ impl ScanState {
             match fetched {
                 Fetched::Invisible => continue,
                 Fetched::Visible { recheck } => {
+                    let recheck = recheck || self.cursor.scan.as_ref().is_some_and(|s| s.is_retired(at));
                     if recheck && !self.matches_entry(scan, access, at, rt, cx)? {
                         continue;
                     }

@@ -93,7 +93,6 @@ impl Session {
             }
         };
         let mode = if self.settings.synchronous_commit { CommitMode::Sync } else { CommitMode::Async };
-        let seen = txn.unflushed_seen();
         if self.has_ddl {
             self.database.begin_publish();
         }
@@ -106,7 +105,7 @@ impl Session {
             self.database.publish();
         }
         self.after_end(committed.is_ok());
-        let wait = committed?.or(seen);
+        let wait = committed?.or_else(|| txn.unflushed_seen());
         let flushed = match wait {
             Some(lsn) if mode == CommitMode::Sync => self.instance.engine.wait_flushed(lsn, runtime),
             _ => Ok(()),

@@ -114,7 +114,7 @@ impl Relation {
             }
             let mut undecided = None;
             for &(other, stamp) in found.iter().filter(|(other, _)| *other != rid) {
-                match self.entry_liveness(heap, other, stamp, txn.xid)? {
+                match self.entry_liveness(heap, other, stamp, txn)? {
                     Liveness::Dead => {}
                     Liveness::Live => {
                         drop(page);
@@ -163,10 +163,10 @@ impl Relation {
             }
         }
     }
-    fn entry_liveness(&self, heap: &Relation, rid: u64, stamp: u64, xid: u64) -> Result<Liveness> {
+    fn entry_liveness(&self, heap: &Relation, rid: u64, stamp: u64, txn: &Transaction) -> Result<Liveness> {
         if stamp & RETIRED != 0 {
             let Some(head) = self.core.undo.head(&self.core.pool, stamp & ADDRESS)? else { return Ok(Liveness::Dead) };
-            if head.xid == xid {
+            if head.xid == txn.xid {
                 return Ok(Liveness::Dead);
             }
             match self.core.xids.status(head.xid) {
@@ -175,7 +175,7 @@ impl Relation {
                 Status::Aborted => {}
             }
         }
-        heap.liveness(RowId::from_u64(rid), xid)
+        heap.liveness(RowId::from_u64(rid), txn)
     }
     /// Inserts (or revives) the entry in its latched leaf; false: the leaf was split, look again.
     fn put_entry<'a>(&'a self, txn: &mut Transaction, block: u32, mut page: WriteGuard<'a>, key: &[u8], rid: u64) -> Result<bool> {
@@ -246,7 +246,7 @@ impl Relation {
                 continue;
             }
             for (rid, stamp) in found {
-                match self.entry_liveness(heap, rid, stamp, txn.xid)? {
+                match self.entry_liveness(heap, rid, stamp, txn)? {
                     Liveness::Dead => {}
                     Liveness::Undecided(xid) => {
                         self.wait_for(txn, xid, park)?;

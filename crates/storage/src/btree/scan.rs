@@ -2,6 +2,8 @@
 //!
 //! Invariants
 //! 1. The scan's position is a key, not a page: whatever happens to pages in between, it goes on after that key.
+//! 2. A retired entry may lead to another row than it was made for: its row's slot may be somebody else's before it is purged
+//!    itself. The scan tells which entries are, and the row's key must be compared with theirs, whatever the row says.
 //!
 //! Must not know: rows, snapshots.
 
@@ -31,6 +33,8 @@ pub struct IndexScan {
     walk: Option<Walk>,
     /// SERIALIZABLE: who is told of the ranges read.
     reader: Option<Arc<Reader>>,
+    /// Places in the last batch of entries that are retired, in order.
+    retired: Vec<u32>,
 }
 
 /// Over entries at the start of a scan whose rows are deleted.
@@ -67,7 +71,7 @@ impl Relation {
             Bound::Excluded(k) => Some((k, 0)),
             Bound::Unbounded => None,
         };
-        IndexScan { relation: self.clone(), from, to, backward, done: false, hint: 0, limit: 16, walk: None, reader: None }
+        IndexScan { relation: self.clone(), from, to, backward, done: false, hint: 0, limit: 16, walk: None, reader: None, retired: Vec::new() }
     }
     /// As [`Relation::index_scan`], for reads that a serializable transaction answers for. `whole_key`: the lower bound is
     /// a key in all its columns, and the only one that is looked for.
@@ -156,6 +160,11 @@ impl IndexScan {
     fn before_end(&self, e: &node::Entry<'_>) -> bool {
         self.to.as_ref().is_none_or(|to| node::compare(e, Key(&to.0, to.1)) == Ordering::Less)
     }
+    /// Whether the entry whose row id is at this place in `rids`, after the last [`IndexScan::next_batch`], is retired.
+    #[inline]
+    pub fn is_retired(&self, at: usize) -> bool {
+        !self.retired.is_empty() && self.retired.binary_search(&(at as u32)).is_ok()
+    }
     /// Appends up to about one leaf's entries: keys into `keys` (end offsets in `ends`) and row ids. False at the end.
     pub fn next_batch(&mut self, keys: &mut Vec<u8>, ends: &mut Vec<u32>, rids: &mut Vec<RowId>) -> Result<bool> {
         if self.reader.is_some() { self.watched_batch(keys, ends, rids) } else { self.read_batch(keys, ends, rids) }
@@ -180,8 +189,11 @@ impl IndexScan {
         rids.truncate(start.2);
         let (from, to) = range;
         let relation = self.relation.clone();
-        let mut again = IndexScan { relation, from, to, backward: self.backward, done: false, hint: 0, limit: 4096, walk: None, reader: None };
-        while again.read_batch(keys, ends, rids)? {}
+        let mut again = IndexScan { relation, from, to, backward: self.backward, done: false, hint: 0, limit: 4096, walk: None, reader: None, retired: Vec::new() };
+        self.retired.clear();
+        while again.read_batch(keys, ends, rids)? {
+            self.retired.append(&mut again.retired);
+        }
         Ok(more || rids.len() > start.2)
     }
     #[inline]
@@ -189,6 +201,8 @@ impl IndexScan {
         let start = (keys.len(), ends.len(), rids.len());
         let mut block = self.hint;
         let mut patience = 1_000_000u32;
+        let mut retired = std::mem::take(&mut self.retired);
+        retired.clear();
         while !self.done {
             patience = patience.saturating_sub(1);
             let relation = self.relation.clone();
@@ -196,10 +210,11 @@ impl IndexScan {
                 keys.truncate(start.0);
                 ends.truncate(start.1);
                 rids.truncate(start.2);
+                retired.clear();
                 if !v.is(KIND_TREE, relation.id, block) {
                     return Outcome::Restart;
                 }
-                if self.backward { self.visit_backward(v, keys, ends, rids) } else { self.visit_forward(v, keys, ends, rids) }
+                if self.backward { self.visit_backward(v, keys, ends, rids, &mut retired) } else { self.visit_forward(v, keys, ends, rids, &mut retired) }
             })?;
             match outcome {
                 Outcome::Go(next) if next < relation.pages() && patience > 0 => block = next,
@@ -218,12 +233,13 @@ impl IndexScan {
             }
             if rids.len() > start.2 {
                 self.limit = (self.limit * 4).min(4096);
+                self.retired = retired;
                 return Ok(true);
             }
         }
         Ok(false)
     }
-    fn visit_forward(&self, v: View, keys: &mut Vec<u8>, ends: &mut Vec<u32>, rids: &mut Vec<RowId>) -> Outcome {
+    fn visit_forward(&self, v: View, keys: &mut Vec<u8>, ends: &mut Vec<u32>, rids: &mut Vec<RowId>, retired: &mut Vec<u32>) -> Outcome {
         let from = Key(&self.from.0, self.from.1);
         match node::side(&v, from) {
             node::Side::Left => return Outcome::Restart,
@@ -247,6 +263,9 @@ impl IndexScan {
             }
             keys.extend_from_slice(e.key);
             ends.push(keys.len() as u32);
+            if e.stamp & node::RETIRED != 0 {
+                retired.push(rids.len() as u32);
+            }
             rids.push(RowId::from_u64(e.rid));
         }
         match node::high(&v) {
@@ -254,7 +273,7 @@ impl IndexScan {
             _ => Outcome::Done,
         }
     }
-    fn visit_backward(&self, v: View, keys: &mut Vec<u8>, ends: &mut Vec<u32>, rids: &mut Vec<RowId>) -> Outcome {
+    fn visit_backward(&self, v: View, keys: &mut Vec<u8>, ends: &mut Vec<u32>, rids: &mut Vec<RowId>, retired: &mut Vec<u32>) -> Outcome {
         // Covers the entry before `to`: low < to ≤ high.
         let n = node::count(&v);
         let bound = match &self.to {
@@ -296,6 +315,9 @@ impl IndexScan {
             }
             keys.extend_from_slice(e.key);
             ends.push(keys.len() as u32);
+            if e.stamp & node::RETIRED != 0 {
+                retired.push(rids.len() as u32);
+            }
             rids.push(RowId::from_u64(e.rid));
         }
         match node::low(&v) {

@@ -213,6 +213,7 @@ impl Relation {
             Newest::Own { deleted: true, .. } => Some(WriteOutcome::Deleted),
             Newest::Own { .. } => None,
             Newest::Committed { csn, deleted } => {
+                txn.goes_by(csn);
                 let newer = csn > snapshot.csn;
                 // Who locks the key does not mind changes of the rest.
                 if newer && !deleted && lock.is_some_and(|(mode, word)| mode == RowLockMode::KeyShare && word & KEY_CHANGED == 0) {

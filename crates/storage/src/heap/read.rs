@@ -74,6 +74,9 @@ impl Relation {
             let Some(word) = self.row_word(rid)?.filter(|w| wanted(*w)) else { return Ok(None) };
             let newest = self.core.newest(word, txn.xid)?;
             if !self.is_stale(rid, word, newest)? {
+                if let Newest::Committed { csn, .. } = newest {
+                    txn.goes_by(csn);
+                }
                 return Ok(Some(newest));
             }
         }
@@ -148,6 +151,9 @@ impl Relation {
                 let newest = self.core.newest(word, txn.xid)?;
                 if self.is_stale(rid, row_word, newest)? {
                     continue 'again;
+                }
+                if let Newest::Committed { csn, .. } = newest {
+                    txn.goes_by(csn);
                 }
                 if !matches!(newest, Newest::Held { .. }) {
                     break;

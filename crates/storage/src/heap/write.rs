@@ -298,19 +298,22 @@ impl Relation {
         Ok(WriteOutcome::Done)
     }
     /// For the index: how the row that an entry leads to stands.
-    pub(crate) fn liveness(&self, rid: RowId, xid: u64) -> Result<Liveness> {
+    pub(crate) fn liveness(&self, rid: RowId, txn: &Transaction) -> Result<Liveness> {
         if rid.block >= self.pages() {
             return Ok(Liveness::Dead);
         }
         let word = self.core.pool.read(self.pid(rid.block)?, |v| hp::word(v, usize::from(rid.slot)))?;
         let Some(word) = word.filter(|w| w & hp::PIECE == 0) else { return Ok(Liveness::Dead) };
-        Ok(match self.core.newest(word, xid)? {
+        Ok(match self.core.newest(word, txn.xid)? {
             Newest::Held { xid, kind, .. } => match kind {
                 UndoKind::Insert | UndoKind::InsertRange | UndoKind::Delete => Liveness::Undecided(xid),
                 UndoKind::Update if word & KEY_CHANGED != 0 => Liveness::Undecided(xid),
                 _ => Liveness::Live,
             },
-            Newest::Own { deleted, .. } | Newest::Committed { deleted, .. } => {
+            Newest::Own { deleted: true, .. } => Liveness::Dead,
+            Newest::Own { .. } => Liveness::Live,
+            Newest::Committed { csn, deleted } => {
+                txn.goes_by(csn);
                 if deleted { Liveness::Dead } else { Liveness::Live }
             }
         })

@@ -539,6 +539,15 @@ impl Transaction {
         }
         self.ended = true;
     }
+    /// Something was done, or left alone, because of what this commit did, without a snapshot that would know of it.
+    #[inline]
+    pub(crate) fn goes_by(&self, csn: u64) {
+        if csn > self.core.log.flushed_csn()
+            && let Some(r) = &self.registered
+        {
+            r.unflushed.fetch_max(csn, Relaxed);
+        }
+    }
     /// The LSN that must be flushed before results of this transaction's reads may leave (None: nothing unflushed was seen).
     pub fn unflushed_seen(&self) -> Option<Lsn> {
         let csn = self.registered.as_ref().map_or(0, |r| r.unflushed.load(Relaxed)).max(self.unflushed);

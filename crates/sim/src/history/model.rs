@@ -1,0 +1,134 @@
+//! What a history is: transactions as their clients saw them.
+//!
+//! Every key holds a list that only grows: whoever writes a key appends a value that nobody else appends to it. So a list that
+//! somebody has read tells which versions came before it, and the lists at the end tell the order of all versions. A key
+//! without a row is an empty list.
+
+use std::collections::BTreeMap;
+
+pub type Key = u32;
+pub type Value = u32;
+/// A moment of the one clock that all clients share.
+pub type Tick = u64;
+
+/// From before a message was sent until after its answer was read: what the server did, it did in between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interval {
+    pub from: Tick,
+    pub to: Tick,
+}
+
+/// The isolation level that a transaction asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    ReadCommitted,
+    RepeatableRead,
+    Serializable,
+}
+
+impl Level {
+    pub fn sql(self) -> &'static str {
+        match self {
+            Level::ReadCommitted => "read committed",
+            Level::RepeatableRead => "repeatable read",
+            Level::Serializable => "serializable",
+        }
+    }
+
+    /// One snapshot for the whole transaction, instead of one for each statement.
+    pub fn keeps_snapshot(self) -> bool {
+        self != Level::ReadCommitted
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The server has said so.
+    Committed,
+    /// The server has said so, or can never have been asked to commit.
+    Aborted,
+    /// The connection broke while the answer was awaited.
+    Unknown,
+}
+
+/// What a statement that locks or writes a row has told about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Touch {
+    /// It found no row.
+    Missed,
+    /// It found one; the client was not shown it.
+    Unseen,
+    /// It found one, and this is the list with what the statement itself appended.
+    Saw(Vec<Value>),
+    /// There was no answer: it may or may not have found one.
+    Attempted,
+}
+
+/// How rows are found and written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// FOR UPDATE, UPDATE.
+    Plain,
+    /// INSERT of a row that the transaction has deleted.
+    Moved,
+    /// INSERT ON CONFLICT DO UPDATE.
+    OnConflict,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// A plain SELECT. Empty if there was no answer.
+    Select(Vec<(Key, Vec<Value>)>),
+    /// A statement that locks rows, and appends `value` to each if there is one.
+    Modify { value: Option<Value>, rows: Vec<(Key, Touch)>, way: Way },
+    Savepoint,
+    /// To the last savepoint, which stays.
+    RollbackToSavepoint,
+    /// The last savepoint is forgotten.
+    Release,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    pub action: Action,
+    pub during: Interval,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transaction {
+    pub session: u32,
+    pub level: Level,
+    pub steps: Vec<Step>,
+    pub outcome: Outcome,
+    /// The commit, the rollback, or the error that ended it.
+    pub end: Interval,
+}
+
+/// Everything a run has seen: the transactions, and the lists that were read after all of them.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    pub transactions: Vec<Transaction>,
+    pub last: BTreeMap<Key, Vec<Value>>,
+}
+
+impl Transaction {
+    /// For each step, whether a later ROLLBACK TO SAVEPOINT undid it.
+    pub fn undone(&self) -> Vec<bool> {
+        let mut undone = vec![false; self.steps.len()];
+        let mut savepoints = Vec::new();
+        for (number, step) in self.steps.iter().enumerate() {
+            match step.action {
+                Action::Savepoint => savepoints.push(number),
+                Action::RollbackToSavepoint => {
+                    let since = savepoints.last().copied().unwrap_or(0);
+                    undone[since + 1..number].fill(true);
+                }
+                Action::Release => {
+                    savepoints.pop();
+                }
+                _ => {}
+            }
+        }
+        undone
+    }
+}

@@ -1,0 +1,430 @@
+//! One session: it runs random transactions and writes down what it asked and what it was told.
+
+use super::model::*;
+use super::workload::{self, Board, Form, Operation, Plan, Rows, Statement};
+use crate::random::Random;
+use kilndb_lab::client::{Address, Answer, Client, ClientError};
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// What is made wrong on purpose, to see that it is found. All of it happens in the server: the driver only claims something else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plant {
+    Nothing,
+    /// One session's transactions run at the next weaker level.
+    WeakerLevel,
+    /// Some commits of one session are rollbacks.
+    FalseCommit,
+    /// Commits are acknowledged before they are durable.
+    AsynchronousCommit,
+}
+
+const REST_MAX_MS: u64 = 30;
+
+/// Why a transaction did not go on.
+enum Fault {
+    /// 40001 or 40P01.
+    Refused,
+    Lost,
+    /// Nothing that may happen.
+    Wrong(String),
+}
+
+type Done<T> = Result<T, Fault>;
+
+impl From<ClientError> for Fault {
+    fn from(error: ClientError) -> Fault {
+        match error {
+            ClientError::Io(_) => Fault::Lost,
+            ClientError::Server(e) if e.severity == "FATAL" || e.severity == "PANIC" => Fault::Lost,
+            ClientError::Server(e) if ["40001", "40P01"].contains(&e.code.as_str()) => Fault::Refused,
+            ClientError::Server(e) => Fault::Wrong(format!("{} {}", e.code, e.message)),
+        }
+    }
+}
+
+/// How a session came to its end.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Ended {
+    Asked,
+    Lost,
+    Wrong(String),
+}
+
+pub struct Session<'a> {
+    number: u32,
+    client: Client,
+    random: Random,
+    board: &'a Board,
+    levels: &'a [Level],
+    plant: Plant,
+    prepared: HashMap<String, String>,
+    default_level: Option<Level>,
+    pub transactions: Vec<Transaction>,
+}
+
+/// A row as it was shown: the list, and its text.
+type Shown = (Key, Vec<Value>, String);
+
+impl<'a> Session<'a> {
+    pub fn connect(
+        address: &Address,
+        database: &str,
+        number: u32,
+        mut random: Random,
+        (board, levels, plant): (&'a Board, &'a [Level], Plant),
+    ) -> Result<Session<'a>, ClientError> {
+        let mut client = Client::connect(address, database)?;
+        client.query("set deadlock_timeout = '10ms'")?;
+        client.query(if plant == Plant::AsynchronousCommit { "set synchronous_commit = off" } else { "set synchronous_commit = on" })?;
+        if random.one_in(2) {
+            client.query("set enable_seqscan = off")?;
+        }
+        let (prepared, transactions) = (HashMap::new(), Vec::new());
+        Ok(Session { number, client, random, board, levels, plant, prepared, default_level: None, transactions })
+    }
+
+    /// Until the board says stop, or the connection breaks.
+    pub fn run(&mut self) -> Ended {
+        while !self.board.stop.load(Ordering::Relaxed) {
+            let plan = workload::plan(&mut self.random, self.levels, self.board);
+            let now = self.now();
+            let mut transaction =
+                Transaction { session: self.number, level: plan.level, steps: Vec::new(), outcome: Outcome::Aborted, end: now };
+            let done = match plan.form {
+                Form::Steps => self.steps(&plan, &mut transaction),
+                Form::Batch | Form::Implicit => self.batch(&plan, &mut transaction),
+            };
+            let text = transaction.to_string();
+            self.transactions.push(transaction);
+            match done {
+                Ok(()) | Err(Fault::Refused) => {}
+                Err(Fault::Lost) => return Ended::Lost,
+                Err(Fault::Wrong(message)) => return Ended::Wrong(format!("session {}: {message}\n    {text}", self.number)),
+            }
+        }
+        Ended::Asked
+    }
+
+    fn now(&self) -> Interval {
+        Interval { from: self.board.tick(), to: self.board.tick() }
+    }
+
+    /// The level that is asked of the server.
+    fn level(&self, plan: &Plan) -> Level {
+        match plan.level {
+            level if self.plant != Plant::WeakerLevel || self.number != 0 => level,
+            Level::Serializable => Level::RepeatableRead,
+            _ => Level::ReadCommitted,
+        }
+    }
+
+    fn steps(&mut self, plan: &Plan, transaction: &mut Transaction) -> Done<()> {
+        let begin = plan.begin(self.level(plan), &mut self.random);
+        let from = self.board.tick();
+        let begun = self.client.query(&begin);
+        transaction.end = Interval { from, to: self.board.tick() };
+        begun?;
+        let mut depth = 0;
+        for operation in &plan.operations {
+            if plan.rests {
+                std::thread::sleep(Duration::from_millis(self.random.below(REST_MAX_MS)));
+            }
+            let from = self.board.tick();
+            match self.operate(operation, &mut depth, transaction) {
+                Ok(()) => continue,
+                Err(Fault::Refused) => {}
+                Err(fault) => {
+                    transaction.end = Interval { from, to: self.board.tick() };
+                    return Err(fault);
+                }
+            }
+            // A savepoint saves a transaction that was refused something.
+            let saved = depth > 0 && self.random.one_in(2);
+            let back = if saved { self.control(Action::RollbackToSavepoint, transaction) } else { self.client.query("rollback").map(|_| ()) };
+            transaction.end = Interval { from, to: self.board.tick() };
+            back?;
+            if !saved {
+                return Ok(());
+            }
+        }
+        let from = self.board.tick();
+        let done = self.finish(plan.gives_up);
+        transaction.end = Interval { from, to: self.board.tick() };
+        transaction.outcome = match done {
+            Ok(()) if plan.gives_up => Outcome::Aborted,
+            Ok(()) => Outcome::Committed,
+            Err(Fault::Lost) if !plan.gives_up => Outcome::Unknown,
+            Err(_) => Outcome::Aborted,
+        };
+        done
+    }
+
+    fn finish(&mut self, gives_up: bool) -> Done<()> {
+        let lies = self.plant == Plant::FalseCommit && self.number == 0 && self.random.one_in(10);
+        let word = if gives_up || lies { "rollback" } else { "commit" };
+        let answers = self.client.query(word)?;
+        match answers.last() {
+            Some(answer) if answer.tag.eq_ignore_ascii_case(word) => Ok(()),
+            answer => Err(Fault::Wrong(format!("{word} was answered with {:?}", answer.map(|a| &a.tag)))),
+        }
+    }
+
+    fn control(&mut self, action: Action, transaction: &mut Transaction) -> Result<(), ClientError> {
+        let from = self.board.tick();
+        let done = self.client.query(control_text(&action));
+        transaction.steps.push(Step { action, during: Interval { from, to: self.board.tick() } });
+        done.map(|_| ())
+    }
+
+    fn operate(&mut self, operation: &Operation, depth: &mut u32, transaction: &mut Transaction) -> Done<()> {
+        match operation {
+            Operation::Savepoint => {
+                self.control(Action::Savepoint, transaction)?;
+                *depth += 1;
+            }
+            Operation::RollbackToSavepoint => self.control(Action::RollbackToSavepoint, transaction)?,
+            Operation::Release => {
+                self.control(Action::Release, transaction)?;
+                *depth -= 1;
+            }
+            Operation::LockAndSet(key) => self.read_and_set(*key, true, transaction)?,
+            Operation::ReadAndSet(key) => self.read_and_set(*key, false, transaction)?,
+            Operation::Move(key) => self.take_and_put(*key, transaction)?,
+            simple => {
+                let value = self.board.value();
+                let statement = self.statement(simple, value);
+                self.ask(&statement, &attempt(simple, value), transaction)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn statement(&mut self, operation: &Operation, value: Value) -> Statement {
+        let show = self.random.one_in(2);
+        match operation {
+            Operation::Append(rows) => workload::append(rows, value, show),
+            Operation::Upsert(key) => workload::upsert(*key, value, show),
+            Operation::Lock(rows) => workload::select(rows, if show { " for update" } else { " for no key update" }),
+            Operation::Select(rows) => workload::select(rows, ""),
+            other => Statement { text: control_text(&control_action(other)).to_string(), parameters: Vec::new() },
+        }
+    }
+
+    /// Runs a statement and writes down its answer, or that there was none. Answers the rows it showed.
+    fn ask(&mut self, statement: &Statement, attempted: &Action, transaction: &mut Transaction) -> Done<Vec<Shown>> {
+        let from = self.board.tick();
+        let answers = self.send(statement);
+        let during = Interval { from, to: self.board.tick() };
+        let told = answers.map_err(Fault::from).and_then(|answers| {
+            let answer = answers.into_iter().next_back().ok_or_else(|| Fault::Wrong("no answer".into()))?;
+            self.told(attempted, &answer).map_err(|e| Fault::Wrong(format!("{}: {e}", statement.literal())))
+        });
+        match told {
+            Ok((action, shown)) => {
+                transaction.steps.push(Step { action, during });
+                Ok(shown)
+            }
+            Err(fault) => {
+                transaction.steps.push(Step { action: unanswered(attempted.clone()), during });
+                Err(fault)
+            }
+        }
+    }
+
+    /// In one of the two protocols.
+    fn send(&mut self, statement: &Statement) -> Result<Vec<Answer>, ClientError> {
+        if self.random.one_in(2) {
+            return self.client.query(&statement.literal());
+        }
+        if !self.prepared.contains_key(&statement.text) {
+            let name = format!("s{}", self.prepared.len());
+            self.client.prepare(&name, &statement.text)?;
+            self.prepared.insert(statement.text.clone(), name);
+        }
+        self.client.execute(&self.prepared[&statement.text], &statement.parameters)
+    }
+
+    /// What an answer says of the rows asked for.
+    fn told(&self, attempted: &Action, answer: &Answer) -> Result<(Action, Vec<Shown>), String> {
+        let shown = shown_rows(answer)?;
+        for (key, list, _) in &shown {
+            self.board.seen(*key, list);
+        }
+        let asked: Vec<Key> = match attempted {
+            Action::Select(rows) => rows.iter().map(|(key, _)| *key).collect(),
+            Action::Modify { rows, .. } => rows.iter().map(|(key, _)| *key).collect(),
+            _ => Vec::new(),
+        };
+        for (at, (key, ..)) in shown.iter().enumerate() {
+            if !asked.contains(key) || shown[..at].iter().any(|(k, ..)| k == key) {
+                return Err(format!("a row that was not asked for, or the same twice: {answer:?}"));
+            }
+        }
+        let find = |key: Key| shown.iter().find(|(k, ..)| *k == key).map(|(_, list, _)| list.clone());
+        let action = match attempted {
+            Action::Select(_) => Action::Select(asked.iter().map(|key| (*key, find(*key).unwrap_or_default())).collect()),
+            Action::Modify { value, way, .. } => {
+                let count: usize = answer.tag.rsplit(' ').next().and_then(|n| n.parse().ok()).ok_or("a tag without a number")?;
+                let blind = answer.columns.is_empty();
+                if count > asked.len() || !blind && count != shown.len() || blind && asked.len() > 1 {
+                    return Err(format!("{} rows shown, {} asked for, and the tag {}", shown.len(), asked.len(), answer.tag));
+                }
+                let touch = |key: Key| match find(key) {
+                    Some(list) => Touch::Saw(list),
+                    None if blind && count > 0 => Touch::Unseen,
+                    None => Touch::Missed,
+                };
+                let rows = asked.iter().map(|key| (*key, touch(*key))).collect();
+                Action::Modify { value: *value, rows, way: *way }
+            }
+            other => other.clone(),
+        };
+        Ok((action, shown))
+    }
+
+    fn read_and_set(&mut self, key: Key, lock: bool, transaction: &mut Transaction) -> Done<()> {
+        let rows = Rows::one(key);
+        let asked = if lock { Operation::Lock(rows) } else { Operation::Select(rows) };
+        let statement = self.statement(&asked, 0);
+        let shown = self.ask(&statement, &attempt(&asked, 0), transaction)?;
+        let Some((_, list, text)) = shown.into_iter().next() else { return Ok(()) };
+        let value = self.board.value();
+        let show = self.random.one_in(2);
+        let statement = workload::set(key, list.len() + 1, text + &workload::element(key, value), show);
+        self.ask(&statement, &modify(key, Some(value), Way::Plain), transaction).map(|_| ())
+    }
+
+    fn take_and_put(&mut self, key: Key, transaction: &mut Transaction) -> Done<()> {
+        let shown = self.ask(&workload::delete(key), &modify(key, None, Way::Plain), transaction)?;
+        let Some((_, list, text)) = shown.into_iter().next() else { return Ok(()) };
+        let value = self.board.value();
+        let show = self.random.one_in(2);
+        let statement = workload::insert(key, list.len() + 1, text + &workload::element(key, value), show);
+        self.ask(&statement, &modify(key, Some(value), Way::Moved), transaction).map(|_| ())
+    }
+
+    /// The whole transaction as one text.
+    fn batch(&mut self, plan: &Plan, transaction: &mut Transaction) -> Done<()> {
+        let level = self.level(plan);
+        if plan.form == Form::Implicit && self.default_level != Some(level) {
+            self.client.query(&format!("set default_transaction_isolation = '{}'", level.sql()))?;
+            self.default_level = Some(level);
+        }
+        let explicit = plan.form == Form::Batch;
+        let gives_up = plan.gives_up && explicit;
+        let mut texts = Vec::new();
+        let mut attempts = Vec::new();
+        for operation in &plan.operations {
+            let value = self.board.value();
+            texts.push(self.statement(operation, value).literal());
+            attempts.push(attempt(operation, value));
+        }
+        if explicit {
+            texts.insert(0, plan.begin(level, &mut self.random));
+            texts.push(if gives_up { "rollback" } else { "commit" }.to_string());
+        }
+        let from = self.board.tick();
+        let done = self.client.query(&texts.join("; ")).map_err(Fault::from);
+        let during = Interval { from, to: self.board.tick() };
+        transaction.end = during;
+        let answers = match done {
+            Ok(answers) => answers,
+            Err(fault) => {
+                transaction.steps = attempts.into_iter().map(|action| Step { action: unanswered(action), during }).collect();
+                if matches!(fault, Fault::Lost) && !gives_up {
+                    transaction.outcome = Outcome::Unknown;
+                }
+                if matches!(fault, Fault::Refused) && explicit {
+                    self.client.query("rollback")?;
+                }
+                return Err(fault);
+            }
+        };
+        if answers.len() != texts.len() {
+            return Err(Fault::Wrong(format!("{} answers to {}", answers.len(), texts.join("; "))));
+        }
+        for (attempted, answer) in attempts.iter().zip(&answers[usize::from(explicit)..]) {
+            let (action, _) = self.told(attempted, answer).map_err(|e| Fault::Wrong(format!("{}: {e}", texts.join("; "))))?;
+            transaction.steps.push(Step { action, during });
+        }
+        if !gives_up {
+            transaction.outcome = Outcome::Committed;
+        }
+        Ok(())
+    }
+}
+
+/// Rows of k, n and v; n must be the length of v.
+fn shown_rows(answer: &Answer) -> Result<Vec<Shown>, String> {
+    let mut shown = Vec::new();
+    for row in &answer.rows {
+        let [Some(key), Some(length), Some(text)] = &row[..] else { return Err(format!("not a row: {row:?}")) };
+        let list = workload::parse(text).ok_or_else(|| format!("not a list: {text}"))?;
+        if length.parse() != Ok(list.len()) {
+            return Err(format!("a row of two versions: n is {length}, v is {text}"));
+        }
+        shown.push((key.parse().map_err(|_| format!("not a key: {key}"))?, list, text.clone()));
+    }
+    Ok(shown)
+}
+
+/// The lists at the end.
+pub fn read_everything(client: &mut Client) -> Result<std::collections::BTreeMap<Key, Vec<Value>>, String> {
+    let mut found: Vec<std::collections::BTreeMap<Key, Vec<Value>>> = Vec::new();
+    for sql in workload::EVERYTHING {
+        let answers = client.query(sql).map_err(|e| format!("{sql}: {e}"))?;
+        let answer = answers.last().ok_or("no answer")?;
+        let lists: std::collections::BTreeMap<_, _> = shown_rows(answer)?.into_iter().map(|(key, list, _)| (key, list)).collect();
+        if lists.len() != answer.rows.len() {
+            return Err(format!("{sql} shows a key twice"));
+        }
+        found.push(lists);
+    }
+    let last = found.pop().unwrap_or_default();
+    match found.iter().all(|other| *other == last) {
+        true => Ok(last),
+        false => Err(format!("table and index differ: {found:?} {last:?}")),
+    }
+}
+
+fn modify(key: Key, value: Option<Value>, way: Way) -> Action {
+    Action::Modify { value, rows: vec![(key, Touch::Attempted)], way }
+}
+
+fn control_action(operation: &Operation) -> Action {
+    match operation {
+        Operation::Savepoint => Action::Savepoint,
+        Operation::Release => Action::Release,
+        _ => Action::RollbackToSavepoint,
+    }
+}
+
+fn control_text(action: &Action) -> &'static str {
+    match action {
+        Action::Savepoint => "savepoint s",
+        Action::Release => "release s",
+        _ => "rollback to s",
+    }
+}
+
+/// What is written down of a statement without an answer: a SELECT has shown nothing.
+fn unanswered(attempted: Action) -> Action {
+    match attempted {
+        Action::Select(_) => Action::Select(Vec::new()),
+        other => other,
+    }
+}
+
+/// A simple operation before it has an answer.
+fn attempt(operation: &Operation, value: Value) -> Action {
+    let touched = |rows: &Rows| rows.keys.iter().map(|key| (*key, Touch::Attempted)).collect();
+    match operation {
+        Operation::Select(rows) => Action::Select(rows.keys.iter().map(|key| (*key, Vec::new())).collect()),
+        Operation::Append(rows) => Action::Modify { value: Some(value), rows: touched(rows), way: Way::Plain },
+        Operation::Lock(rows) => Action::Modify { value: None, rows: touched(rows), way: Way::Plain },
+        Operation::Upsert(key) => modify(*key, Some(value), Way::OnConflict),
+        other => control_action(other),
+    }
+}
