@@ -105,14 +105,27 @@ pub fn high<'a>(v: &'a View) -> Option<Entry<'a>> {
 }
 #[inline]
 pub fn compare(e: &Entry<'_>, key: Key<'_>) -> Ordering {
-    // Most comparisons are settled by the first 8 bytes, without a call.
-    if let (Some(a), Some(b)) = (e.key.first_chunk::<8>(), key.0.first_chunk::<8>()) {
-        let (a, b) = (u64::from_be_bytes(*a), u64::from_be_bytes(*b));
-        if a != b {
-            return a.cmp(&b);
-        }
+    // Most comparisons are settled by the first 8 bytes, without a call. Zeros behind a short key do not change the order: where
+    // they differ from the other key's bytes, that one goes on.
+    let by_head = head(e.key).cmp(&head(key.0));
+    if by_head != Ordering::Equal {
+        return by_head;
     }
-    e.key.cmp(key.0).then(e.rid.cmp(&key.1))
+    let by_key = if e.key.len() <= 8 && key.0.len() <= 8 { e.key.len().cmp(&key.0.len()) } else { e.key.cmp(key.0) };
+    by_key.then(e.rid.cmp(&key.1))
+}
+/// The first 8 bytes as a number, with zeros behind a shorter key.
+#[inline]
+fn head(key: &[u8]) -> u64 {
+    if let Some(first) = key.first_chunk::<8>() {
+        return u64::from_be_bytes(*first);
+    }
+    if let (Some(first), Some(last)) = (key.first_chunk::<4>(), key.last_chunk::<4>()) {
+        // The two overlap by what is missing from 8 bytes.
+        let last = u64::from(u32::from_be_bytes(*last)) << (8 * (8 - key.len()));
+        return u64::from(u32::from_be_bytes(*first)) << 32 | last & 0xffff_ffff;
+    }
+    key.iter().enumerate().fold(0, |head, (i, byte)| head | u64::from(*byte) << (56 - 8 * i))
 }
 /// First index whose entry is ≥ key.
 #[inline]
@@ -145,13 +158,7 @@ const GUESS_ERROR: usize = 2;
 fn guess(v: &View, key: &[u8], count: usize) -> Option<usize> {
     let (low, high) = (low(v)?.key, high(v)?.key);
     let shared = low.iter().zip(high).take_while(|(a, b)| a == b).count();
-    let number = |bytes: &[u8]| {
-        let rest = bytes.get(shared..)?;
-        let mut head = [0; 8];
-        let n = rest.len().min(8);
-        head[..n].copy_from_slice(&rest[..n]);
-        Some(u64::from_be_bytes(head))
-    };
+    let number = |bytes: &[u8]| bytes.get(shared..).map(head);
     let (low, high, at) = (number(low)?, number(high)?, number(key)?);
     let (part, whole) = (at.checked_sub(low)?, high.checked_sub(low).filter(|w| *w != 0)?);
     if part > whole {
@@ -296,6 +303,32 @@ mod tests {
         let entries: Vec<&[u8]> = entries.iter().map(Vec::as_slice).collect();
         load_image(&mut page, 0, &image(0, &build(low, 0, None, 0), &build(high, 0, None, 0), &entries)).unwrap();
         page
+    }
+    #[test]
+    fn keys_are_ordered_as_bytes_are() {
+        let mut keys: Vec<Vec<u8>> = vec![vec![]];
+        for len in 1..=10usize {
+            for fill in [0, 1, 0x7f, 0xff] {
+                keys.push(vec![fill; len]);
+                for last in [0, 2, 0xff] {
+                    let mut key = vec![fill; len];
+                    key[len - 1] = last;
+                    keys.push(key);
+                }
+            }
+        }
+        for a in &keys {
+            for b in &keys {
+                let bytes = build(a, 5, None, 0);
+                let mut page = [0; PAGE];
+                page[SLOTS..SLOTS + bytes.len()].copy_from_slice(&bytes);
+                let v = View::of(&page);
+                let entry = entry_at(&v, SLOTS).unwrap();
+                for rid in [4, 5, 6] {
+                    assert_eq!(compare(&entry, Key(b, rid)), (&a[..], 5).cmp(&(&b[..], rid)), "{a:?} {b:?}");
+                }
+            }
+        }
     }
     #[test]
     fn the_bound_is_the_same_wherever_the_guess_leads() {
