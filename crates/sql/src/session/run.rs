@@ -5,7 +5,9 @@ use super::environment::statement_host;
 use crate::catalog::temporary::is_temporary;
 use crate::client::{Client, FieldInfo, Runtime};
 use crate::exec::{ExecContext, Execution, Progress, RowSink};
+use crate::bind::ir::LockStrength;
 use crate::plan::Plan;
+use crate::plan::node::{Node, Op};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_storage::{LockMode, LockTag, Snapshot, WaitPolicy};
 use kilndb_types::{Datum, EvalContext, io};
@@ -117,7 +119,14 @@ impl Session {
         if !plan.changes_permanent || !self.is_read_only() {
             return Ok(());
         }
-        self.refuse_if_read_only(plan.command)
+        let locks = (plan.command == "SELECT").then(|| first_row_lock(&plan.root)).flatten();
+        self.refuse_if_read_only(match locks {
+            Some(LockStrength::Update) => "SELECT FOR UPDATE",
+            Some(LockStrength::NoKeyUpdate) => "SELECT FOR NO KEY UPDATE",
+            Some(LockStrength::Share) => "SELECT FOR SHARE",
+            Some(LockStrength::KeyShare) => "SELECT FOR KEY SHARE",
+            None => plan.command,
+        })
     }
 
     /// Runs a plan from start to end into `sink`; returns the rows counted for the command tag.
@@ -231,4 +240,11 @@ pub(crate) fn check_parameter_count(given: usize, needed: usize, name: &str) -> 
         sqlstate::PROTOCOL_VIOLATION,
         format!("bind message supplies {given} parameters, but prepared statement \"{name}\" requires {needed}"),
     ))
+}
+
+fn first_row_lock(node: &Node) -> Option<LockStrength> {
+    match &node.op {
+        Op::LockRows { targets, .. } => targets.first().map(|t| t.strength),
+        _ => node.children().into_iter().find_map(|child| first_row_lock(child)),
+    }
 }
