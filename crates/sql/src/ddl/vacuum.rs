@@ -90,6 +90,16 @@ impl Session {
         Ok(())
     }
 
+    /// Statistics of an index's column: PostgreSQL has them of expressions, here there are none.
+    fn refuse_index_statistics(&self, index: &Table, number: i32) -> Error {
+        let Some(column) = index.columns.iter().find(|c| i32::from(c.attnum) == number) else {
+            let message = format!("column number {number} of relation \"{}\" does not exist", index.name);
+            return Error::new(sqlstate::UNDEFINED_COLUMN, message);
+        };
+        Error::unsupported(format!("statistics of column \"{}\" of index \"{}\" are not supported", column.name, index.name))
+            .with_hint("Alter statistics on table column instead.")
+    }
+
     /// ALTER TABLE … ALTER COLUMN … SET STATISTICS.
     pub(super) fn set_statistics_target(&mut self, table: &Arc<Table>, c: &nodes::AlterTableCmd, runtime: &dyn Runtime) -> Result<()> {
         /// PostgreSQL's limit.
@@ -98,7 +108,7 @@ impl Session {
             if table.kind != TableKind::Index {
                 return Err(Error::unsupported("cannot refer to non-index column by number"));
             }
-            return Err(Error::unsupported("statistics of index expressions are not supported"));
+            return Err(self.refuse_index_statistics(table, i32::from(c.num)));
         };
         let target = match c.def() {
             Node::Integer(i) if i.ival != -1 => Some(i.ival),
@@ -137,13 +147,16 @@ fn check_columns(table: &Table, columns: &[&str]) -> Result<()> {
 fn options(s: &nodes::VacuumStmt, source: &str) -> Result<Options> {
     let word = if s.is_vacuumcmd { "VACUUM" } else { "ANALYZE" };
     let mut options = Options { vacuum: s.is_vacuumcmd, analyze: !s.is_vacuumcmd, ..Options::default() };
-    let (mut no_skipping, mut toast, mut parallel) = (false, true, false);
+    let (mut no_skipping, mut toast, mut parallel, mut has_limit) = (false, true, false, false);
     for option in s.options() {
         let name = option.defname().unwrap_or("");
         match name {
             "verbose" => options.verbose = flag(name, option.arg())?,
             "skip_locked" => options.skip_locked = flag(name, option.arg())?,
-            "buffer_usage_limit" => {}
+            "buffer_usage_limit" => {
+                check_limit(option.arg())?;
+                has_limit = true;
+            }
             "analyze" if s.is_vacuumcmd => options.analyze = flag(name, option.arg())?,
             "full" if s.is_vacuumcmd => options.full = flag(name, option.arg())?,
             "disable_page_skipping" if s.is_vacuumcmd => no_skipping = flag(name, option.arg())?,
@@ -157,7 +170,9 @@ fn options(s: &nodes::VacuumStmt, source: &str) -> Result<Options> {
                     flag(name, option.arg())?;
                 }
             }
-            "parallel" if s.is_vacuumcmd => parallel = workers(option.arg())? > 0,
+            "parallel" if s.is_vacuumcmd => {
+                parallel = workers(option.arg()).map_err(|e| e.or_position(kilndb_syntax::position_of(source, option.location)))? > 0;
+            }
             other => {
                 let e = Error::new(sqlstate::SYNTAX_ERROR, format!("unrecognized {word} option \"{other}\""));
                 return Err(e.or_position(kilndb_syntax::position_of(source, option.location)));
@@ -167,6 +182,9 @@ fn options(s: &nodes::VacuumStmt, source: &str) -> Result<Options> {
     let refused = |message: &str| Err(Error::new(sqlstate::FEATURE_NOT_SUPPORTED, message));
     if options.full && parallel {
         return refused("VACUUM FULL cannot be performed in parallel");
+    }
+    if options.full && has_limit && !options.analyze {
+        return refused("BUFFER_USAGE_LIMIT cannot be specified for VACUUM FULL");
     }
     if !options.analyze && s.rels().iter().any(|r| r.va_cols().len() > 0) {
         return refused("ANALYZE option must be specified when a column list is provided");
@@ -197,11 +215,39 @@ fn flag(name: &str, value: Node<'_>) -> Result<bool> {
     }
 }
 
+/// How many are wanted for PARALLEL; there are none.
 fn workers(value: Node<'_>) -> Result<i32> {
+    let wrong = |message| Err(Error::new(sqlstate::SYNTAX_ERROR, message));
     match value {
         Node::Integer(i) if (0..=1024).contains(&i.ival) => Ok(i.ival),
-        Node::Integer(_) => Err(Error::new(sqlstate::SYNTAX_ERROR, "PARALLEL option must be between 0 and 1024")),
-        Node::None => Err(Error::new(sqlstate::SYNTAX_ERROR, "parallel requires an integer value")),
-        _ => Err(Error::new(sqlstate::SYNTAX_ERROR, "parallel requires an integer value")),
+        Node::Integer(_) => wrong("parallel workers for vacuum must be between 0 and 1024"),
+        Node::None => wrong("parallel option requires a value between 0 and 1024"),
+        _ => wrong("parallel requires an integer value"),
     }
+}
+
+/// BUFFER_USAGE_LIMIT, which has no meaning here: a number of kB, or with a unit.
+fn check_limit(value: Node<'_>) -> Result<()> {
+    const SMALLEST_KB: f64 = 128.0;
+    const LARGEST_KB: f64 = 16_777_216.0;
+    let text = match value {
+        Node::Integer(i) => i.ival.to_string(),
+        other => other.as_str().unwrap_or("").to_string(),
+    };
+    let number = text.trim().trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let scale = match text.trim()[number.len()..].trim() {
+        "" | "kB" => Some(1.0),
+        "B" => Some(1.0 / 1024.0),
+        "MB" => Some(1024.0),
+        "GB" => Some(1024.0 * 1024.0),
+        "TB" => Some(1024.0 * 1024.0 * 1024.0),
+        _ => None,
+    };
+    let size = number.trim().parse::<f64>().ok().zip(scale).map(|(n, scale)| (n * scale).round());
+    if size.is_some_and(|kb| kb == 0.0 || (SMALLEST_KB..=LARGEST_KB).contains(&kb)) {
+        return Ok(());
+    }
+    let e = Error::new(sqlstate::INVALID_PARAMETER_VALUE, "BUFFER_USAGE_LIMIT option must be 0 or between 128 kB and 16777216 kB");
+    let units = "Valid units for this parameter are \"B\", \"kB\", \"MB\", \"GB\", and \"TB\".";
+    Err(if scale.is_none() { e.with_hint(units) } else { e })
 }
