@@ -1,7 +1,8 @@
 //! VACUUM and ANALYZE: options, and which tables. There is nothing to vacuum.
 //!
 //! Invariants
-//! 1. Outside of a transaction block each table has a transaction of its own, so locks do not pile up.
+//! 1. A command that is neither in a transaction block nor shares its message with others has a transaction for each table, so
+//!    locks do not pile up; any other is a part of the transaction that it finds.
 
 use super::Session;
 use crate::catalog::builtin::FIRST_USER_OID;
@@ -29,22 +30,27 @@ struct Options {
 type Target<'a> = (Oid, String, Vec<&'a str>);
 
 impl Session {
-    pub(crate) fn vacuum_command(&mut self, s: &nodes::VacuumStmt, source: &str, runtime: &dyn Runtime) -> Result<String> {
+    pub(crate) fn vacuum_command(&mut self, s: &nodes::VacuumStmt, alone: bool, source: &str, runtime: &dyn Runtime) -> Result<String> {
         let word = if s.is_vacuumcmd { "VACUUM" } else { "ANALYZE" };
         let options = options(s, source)?;
         if s.is_vacuumcmd {
             self.refuse_in_block("VACUUM")?;
+            if !alone {
+                return Err(Error::new(sqlstate::ACTIVE_SQL_TRANSACTION, "VACUUM cannot run inside a transaction block"));
+            }
         }
         self.begin_statement(runtime)?;
         let targets = self.vacuum_targets(s, &options, runtime)?;
         for (i, (oid, name, columns)) in targets.into_iter().enumerate() {
-            if i > 0 {
+            if alone && i > 0 {
                 self.finish_implicit(runtime)?;
                 self.begin_statement(runtime)?;
             }
             self.vacuum_one(oid, &name, &columns, &options, runtime)?;
         }
-        self.finish_implicit(runtime)?;
+        if alone {
+            self.finish_implicit(runtime)?;
+        }
         Ok(word.to_string())
     }
 
