@@ -103,12 +103,33 @@ SELECT NULL::xid AS transaction, NULL::text AS gid, NULL::timestamptz AS prepare
 WHERE false;
 
 CREATE VIEW pg_catalog.pg_stats AS
-SELECT NULL::name AS schemaname, NULL::name AS tablename, NULL::name AS attname, NULL::bool AS inherited, NULL::real AS null_frac,
-       NULL::int AS avg_width, NULL::real AS n_distinct, NULL::text[] AS most_common_vals, NULL::real[] AS most_common_freqs,
-       NULL::text[] AS histogram_bounds, NULL::real AS correlation, NULL::text[] AS most_common_elems,
-       NULL::real[] AS most_common_elem_freqs, NULL::real[] AS elem_count_histogram, NULL::text[] AS range_length_histogram,
-       NULL::real AS range_empty_frac, NULL::text[] AS range_bounds_histogram
-WHERE false;
+SELECT n.nspname AS schemaname, c.relname AS tablename, a.attname, s.stainherit AS inherited, s.stanullfrac AS null_frac,
+       s.stawidth AS avg_width, s.stadistinct AS n_distinct,
+       CASE WHEN s.stakind1 = 1 THEN s.stavalues1 WHEN s.stakind2 = 1 THEN s.stavalues2 WHEN s.stakind3 = 1 THEN s.stavalues3
+            WHEN s.stakind4 = 1 THEN s.stavalues4 WHEN s.stakind5 = 1 THEN s.stavalues5 END AS most_common_vals,
+       CASE WHEN s.stakind1 = 1 THEN s.stanumbers1 WHEN s.stakind2 = 1 THEN s.stanumbers2 WHEN s.stakind3 = 1 THEN s.stanumbers3
+            WHEN s.stakind4 = 1 THEN s.stanumbers4 WHEN s.stakind5 = 1 THEN s.stanumbers5 END AS most_common_freqs,
+       CASE WHEN s.stakind1 = 2 THEN s.stavalues1 WHEN s.stakind2 = 2 THEN s.stavalues2 WHEN s.stakind3 = 2 THEN s.stavalues3
+            WHEN s.stakind4 = 2 THEN s.stavalues4 WHEN s.stakind5 = 2 THEN s.stavalues5 END AS histogram_bounds,
+       CASE WHEN s.stakind1 = 3 THEN s.stanumbers1[1] WHEN s.stakind2 = 3 THEN s.stanumbers2[1] WHEN s.stakind3 = 3 THEN s.stanumbers3[1]
+            WHEN s.stakind4 = 3 THEN s.stanumbers4[1] WHEN s.stakind5 = 3 THEN s.stanumbers5[1] END AS correlation,
+       CASE WHEN s.stakind1 = 4 THEN s.stavalues1 WHEN s.stakind2 = 4 THEN s.stavalues2 WHEN s.stakind3 = 4 THEN s.stavalues3
+            WHEN s.stakind4 = 4 THEN s.stavalues4 WHEN s.stakind5 = 4 THEN s.stavalues5 END AS most_common_elems,
+       CASE WHEN s.stakind1 = 4 THEN s.stanumbers1 WHEN s.stakind2 = 4 THEN s.stanumbers2 WHEN s.stakind3 = 4 THEN s.stanumbers3
+            WHEN s.stakind4 = 4 THEN s.stanumbers4 WHEN s.stakind5 = 4 THEN s.stanumbers5 END AS most_common_elem_freqs,
+       CASE WHEN s.stakind1 = 5 THEN s.stanumbers1 WHEN s.stakind2 = 5 THEN s.stanumbers2 WHEN s.stakind3 = 5 THEN s.stanumbers3
+            WHEN s.stakind4 = 5 THEN s.stanumbers4 WHEN s.stakind5 = 5 THEN s.stanumbers5 END AS elem_count_histogram,
+       CASE WHEN s.stakind1 = 6 THEN s.stavalues1 WHEN s.stakind2 = 6 THEN s.stavalues2 WHEN s.stakind3 = 6 THEN s.stavalues3
+            WHEN s.stakind4 = 6 THEN s.stavalues4 WHEN s.stakind5 = 6 THEN s.stavalues5 END AS range_length_histogram,
+       CASE WHEN s.stakind1 = 6 THEN s.stanumbers1[1] WHEN s.stakind2 = 6 THEN s.stanumbers2[1] WHEN s.stakind3 = 6 THEN s.stanumbers3[1]
+            WHEN s.stakind4 = 6 THEN s.stanumbers4[1] WHEN s.stakind5 = 6 THEN s.stanumbers5[1] END AS range_empty_frac,
+       CASE WHEN s.stakind1 = 7 THEN s.stavalues1 WHEN s.stakind2 = 7 THEN s.stavalues2 WHEN s.stakind3 = 7 THEN s.stavalues3
+            WHEN s.stakind4 = 7 THEN s.stavalues4 WHEN s.stakind5 = 7 THEN s.stavalues5 END AS range_bounds_histogram
+FROM pg_catalog.pg_statistic s
+     JOIN pg_catalog.pg_class c ON c.oid = s.starelid
+     JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = s.staattnum
+     LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE NOT a.attisdropped;
 
 CREATE VIEW pg_catalog.pg_stat_all_tables AS
 SELECT c.oid AS relid, n.nspname AS schemaname, c.relname, NULL::bigint AS seq_scan, NULL::timestamptz AS last_seq_scan,

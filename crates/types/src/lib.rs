@@ -22,6 +22,7 @@ pub mod numeric;
 pub mod oids;
 pub mod row;
 pub mod template;
+pub mod width;
 
 pub use context::{EvalContext, FormatSettings, Host};
 pub use datum::{Array, Datum, Interval, Record};

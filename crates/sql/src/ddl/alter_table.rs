@@ -60,8 +60,9 @@ impl Session {
             A::AT_DropConstraint => self.drop_constraint(table, name, c.behavior == DropBehavior::DROP_CASCADE, c.missing_ok, runtime),
             A::AT_ValidateConstraint => self.validate_constraint(table, name, runtime),
             A::AT_SetRelOptions | A::AT_ResetRelOptions => self.alter_options(table, c, runtime),
-            A::AT_SetStatistics | A::AT_SetStorage | A::AT_SetCompression | A::AT_SetOptions | A::AT_ResetOptions => {
-                // They steer PostgreSQL's TOAST and statistics; here they have no effect on results.
+            A::AT_SetStatistics => self.set_statistics_target(table, c, runtime),
+            A::AT_SetStorage | A::AT_SetCompression | A::AT_SetOptions | A::AT_ResetOptions => {
+                // They steer PostgreSQL's TOAST and n_distinct; here they have no effect on results.
                 if c.num == 0 || !name.is_empty() {
                     column_of(table, name)?;
                 }
@@ -215,6 +216,7 @@ impl Session {
             }
         }
         self.refuse_if_viewed(table, name)?;
+        self.delete_statistics(table.oid, Some(attnum), runtime)?;
         self.update_attribute(table.oid, attnum, runtime, |row| {
             row.set("attisdropped", Datum::Bool(true));
             row.set("attnotnull", Datum::Bool(false));
@@ -262,6 +264,7 @@ impl Session {
         let rows = self.query(&sql, runtime)?;
         let len = BUILTINS.types.get(&type_oid).map_or(-1, |t| t.len);
         let collation = self.type_info(type_oid, runtime)?.collation;
+        self.delete_statistics(table.oid, Some(column.attnum), runtime)?;
         self.update_attribute(table.oid, column.attnum, runtime, |row| {
             row.set("atttypid", Datum::Oid(type_oid));
             row.set("atttypmod", Datum::Int4(typmod));

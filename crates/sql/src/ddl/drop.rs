@@ -316,6 +316,7 @@ impl Session {
         self.delete_rows(PG_CLASS, PG_CLASS_OID_INDEX, &[Datum::Oid(oid)], runtime)?;
         self.delete_rows(PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &[Datum::Oid(oid)], runtime)?;
         self.delete_rows(PG_DESCRIPTION, PG_DESCRIPTION_O_C_O_INDEX, &[Datum::Oid(oid), Datum::Oid(PG_CLASS)], runtime)?;
+        self.delete_statistics(oid, None, runtime)?;
         self.remove_dependencies((PG_CLASS, oid), None, runtime)?;
         for row in self.dependents(PG_CLASS, oid, 0)? {
             self.write_catalog(runtime, |w| w.delete(&row))?;

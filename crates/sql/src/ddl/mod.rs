@@ -6,6 +6,7 @@
 //! 3. An object that others depend on is dropped only with CASCADE (pg_depend, and structure: indexes, constraints).
 
 mod alter_table;
+mod analyze;
 mod build;
 mod comment;
 mod constraint;

@@ -36,7 +36,7 @@ impl Session {
                 self.instance.engine.checkpoint(runtime)?;
                 "CHECKPOINT".to_string()
             }
-            Node::VacuumStmt(s) => self.vacuum_command(s, runtime)?,
+            Node::VacuumStmt(s) => self.vacuum_command(s, alone, statement.source(), runtime)?,
             Node::AlterSystemStmt(s) => self.alter_system(s)?,
             Node::DeclareCursorStmt(s) => self.declare_cursor(s, statement, runtime)?,
             Node::FetchStmt(s) => return self.fetch_command(s, runtime, client),

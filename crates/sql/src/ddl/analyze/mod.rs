@@ -1,0 +1,200 @@
+//! ANALYZE of one table: a sample of its rows, statistics of its columns in pg_statistic, its size in pg_class.
+//!
+//! Invariants
+//! 1. Everything is written in the session's own transaction; rows about a temporary table go into the session's own catalog.
+//! 2. The caller holds SHARE UPDATE EXCLUSIVE: nobody else writes the same rows of pg_statistic.
+//!
+//! Must not know: what the planner makes of statistics.
+
+mod compute;
+mod sample;
+
+use super::Session;
+use crate::catalog::ids::*;
+use crate::catalog::store::array;
+use crate::catalog::{CatalogView, Column, Table};
+use crate::client::Runtime;
+use compute::{Facts, Statistics};
+use kilndb_base::{Error, Oid, Result, Severity};
+use kilndb_types::{Datum, oids, row};
+use sample::Sample;
+use std::sync::Arc;
+
+/// Rows of the sample per entry of the statistics target, after Chaudhuri, Motwani and Narasayya (1998).
+const ROWS_PER_TARGET: usize = 300;
+const FEWEST_ROWS: usize = 100;
+
+/// pg_statistic.stakindN.
+const COMMON: i16 = 1;
+const HISTOGRAM: i16 = 2;
+const CORRELATION: i16 = 3;
+
+/// A column to be analyzed.
+struct Target {
+    attnum: i16,
+    collation: Oid,
+    facts: Facts,
+    equal: Oid,
+    less: Oid,
+}
+
+impl Session {
+    /// `columns`: all if there are none.
+    pub(super) fn analyze_table(&mut self, table: &Arc<Table>, columns: &[&str], verbose: bool, runtime: &dyn Runtime) -> Result<()> {
+        if verbose {
+            self.notice(Severity::Info, format!("analyzing \"{}.{}\"", table.schema_name, table.name));
+        }
+        let targets = self.targets(table, columns, runtime)?;
+        let most = targets.iter().map(|t| t.facts.target).max().unwrap_or(0);
+        let wanted = FEWEST_ROWS.max(ROWS_PER_TARGET * most);
+        let heap = self.temporary.relation(&self.instance.engine, table.storage)?;
+        let snapshot = self.take_snapshot(runtime)?.untracked();
+        let sample = sample::take(&heap, &snapshot, wanted, self.instance.env.random_u64(), runtime)?;
+        if verbose {
+            self.tell_of_sample(table, &sample);
+        }
+        for target in &targets {
+            let values = column_values(table, target.attnum, &sample, runtime)?;
+            if let Some(found) = compute::compute(&target.facts, values, sample.total_rows, &|| runtime.checkpoint())? {
+                self.write_statistics(table.oid, target, &found, runtime)?;
+            }
+        }
+        self.write_size(table, &sample, runtime)
+    }
+
+    fn tell_of_sample(&self, table: &Table, sample: &Sample) {
+        let (name, read, blocks, seen) = (&table.name, sample.blocks_read, sample.blocks, sample.rows_seen);
+        let (taken, rows) = (sample.rows.len(), sample.total_rows);
+        let counted = format!("scanned {read} of {blocks} pages, containing {seen} live rows and 0 dead rows");
+        self.notice(Severity::Info, format!("\"{name}\": {counted}; {taken} rows in sample, {rows:.0} estimated total rows"));
+    }
+
+    /// Of a column, pg_attribute.attstattarget: its own statistics target, or the session's; 0 leaves it out.
+    fn targets(&mut self, table: &Arc<Table>, columns: &[&str], runtime: &dyn Runtime) -> Result<Vec<Target>> {
+        let default = self.settings.get("default_statistics_target").and_then(|v| v.parse().ok()).unwrap_or(100);
+        let attributes = self.catalog_lookup(PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &[Datum::Oid(table.oid)])?;
+        let mut targets = Vec::new();
+        for column in table.columns.iter().filter(|c| !c.dropped && c.generated != b'v') {
+            if !columns.is_empty() && !columns.contains(&column.name.as_str()) {
+                continue;
+            }
+            let own = attributes.iter().find(|a| a.int("attnum") == i64::from(column.attnum)).map(|a| a.get("attstattarget"));
+            let target = match own {
+                Some(Datum::Int2(own)) if *own >= 0 => *own as usize,
+                _ => default,
+            };
+            if target > 0 {
+                targets.push(self.target(column, target, runtime)?);
+            }
+        }
+        Ok(targets)
+    }
+
+    fn target(&mut self, column: &Column, target: usize, runtime: &dyn Runtime) -> Result<Target> {
+        let info = self.type_info(column.type_oid, runtime)?;
+        let operators = self.with_catalog(runtime, |host| host.reader.ordering_operators(column.type_oid))?;
+        let blank_padded = if info.oid == oids::BPCHAR && column.typmod >= 4 { column.typmod as usize - 4 } else { 0 };
+        let facts = Facts { type_oid: column.type_oid, len: info.len, target, is_ordered: operators.is_some(), blank_padded };
+        let (equal, less) = operators.map_or((0, 0), |o| (o.equal, o.less));
+        Ok(Target { attnum: column.attnum, collation: column.collation, facts, equal, less })
+    }
+
+    /// The column's row of pg_statistic, new or in place of the one before.
+    fn write_statistics(&mut self, table: Oid, target: &Target, found: &Statistics, runtime: &dyn Runtime) -> Result<()> {
+        let mut columns = vec![
+            ("starelid", Datum::Oid(table)),
+            ("staattnum", Datum::Int2(target.attnum)),
+            ("stainherit", Datum::Bool(false)),
+            ("stanullfrac", Datum::Float4(found.null_fraction)),
+            ("stawidth", Datum::Int4(found.width)),
+            ("stadistinct", Datum::Float4(found.distinct)),
+        ];
+        let mut slots = slots(target, found);
+        slots.resize_with(SLOT_COLUMNS.len(), Slot::default);
+        for (slot, names) in slots.into_iter().zip(SLOT_COLUMNS) {
+            let collation = if slot.kind == 0 { 0 } else { target.collation };
+            let values = [Datum::Int2(slot.kind), Datum::Oid(slot.operator), Datum::Oid(collation), slot.numbers, slot.values];
+            columns.extend(names.into_iter().zip(values));
+        }
+        let key = [Datum::Oid(table), Datum::Int2(target.attnum)];
+        let known = self.catalog_lookup(PG_STATISTIC, PG_STATISTIC_RELID_ATT_INH_INDEX, &key)?.pop();
+        self.write_catalog(runtime, |w| match known {
+            Some(old) => {
+                let mut new = old.clone();
+                columns.into_iter().for_each(|(name, value)| new.set(name, value));
+                w.update(&old, &new.values)
+            }
+            None => w.insert(PG_STATISTIC, &columns).map(|_| ()),
+        })
+    }
+
+    /// Statistics of a relation or one of its columns, which is going to be another thing or gone.
+    pub(super) fn delete_statistics(&mut self, table: Oid, attnum: Option<i16>, runtime: &dyn Runtime) -> Result<()> {
+        let key = [Some(Datum::Oid(table)), attnum.map(Datum::Int2)].into_iter().flatten().collect::<Vec<_>>();
+        self.delete_rows(PG_STATISTIC, PG_STATISTIC_RELID_ATT_INH_INDEX, &key, runtime)
+    }
+
+    /// Rows and pages, of the table and its indexes.
+    fn write_size(&mut self, table: &Arc<Table>, sample: &Sample, runtime: &dyn Runtime) -> Result<()> {
+        let rows = Datum::Float4(sample.total_rows as f32);
+        self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| {
+            row.set("relpages", Datum::Int4(sample.blocks as i32));
+            row.set("reltuples", rows.clone());
+        })?;
+        for index in &table.indexes {
+            let index_pages = self.temporary.relation(&self.instance.engine, index.storage)?.pages();
+            self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, index.oid, runtime, |row| {
+                row.set("relpages", Datum::Int4(index_pages as i32));
+                row.set("reltuples", rows.clone());
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Columns of pg_statistic that make up a slot.
+const SLOT_COLUMNS: [[&str; 5]; 5] = [
+    ["stakind1", "staop1", "stacoll1", "stanumbers1", "stavalues1"],
+    ["stakind2", "staop2", "stacoll2", "stanumbers2", "stavalues2"],
+    ["stakind3", "staop3", "stacoll3", "stanumbers3", "stavalues3"],
+    ["stakind4", "staop4", "stacoll4", "stanumbers4", "stavalues4"],
+    ["stakind5", "staop5", "stacoll5", "stanumbers5", "stavalues5"],
+];
+
+#[derive(Default)]
+struct Slot {
+    kind: i16,
+    operator: Oid,
+    numbers: Datum,
+    values: Datum,
+}
+
+/// What there is, without gaps.
+fn slots(target: &Target, found: &Statistics) -> Vec<Slot> {
+    let numbers = |list: &[f32]| array(oids::FLOAT4, list.iter().map(|v| Datum::Float4(*v)).collect());
+    let values = |list: &[Datum]| array(target.facts.type_oid, list.iter().map(|v| target.facts.in_full(v).into_owned()).collect());
+    let common = found.common.iter().map(|c| {
+        Slot { kind: COMMON, operator: target.equal, numbers: numbers(&c.frequencies), values: values(&c.values) }
+    });
+    let histogram = found.histogram.iter().map(|h| Slot { kind: HISTOGRAM, operator: target.less, numbers: Datum::Null, values: values(h) });
+    let correlation = found.correlation.iter().map(|c| {
+        Slot { kind: CORRELATION, operator: target.less, numbers: numbers(&[*c]), values: Datum::Null }
+    });
+    common.chain(histogram).chain(correlation).collect()
+}
+
+/// One column of the sample's rows.
+fn column_values(table: &Table, attnum: i16, sample: &Sample, runtime: &dyn Runtime) -> Result<Vec<Datum>> {
+    let at = attnum as usize - 1;
+    let column = table.columns.get(at).ok_or_else(|| Error::internal("a column without a description"))?;
+    let mut values = Vec::with_capacity(sample.rows.len());
+    for (i, bytes) in sample.rows.iter().enumerate() {
+        if i % 1024 == 0 {
+            runtime.checkpoint()?;
+        }
+        // Rows that are older than the column have the value that it was added with.
+        let is_stored = at < row::stored_column_count(bytes)?;
+        values.push(if is_stored { row::decode_column(&table.descriptor, bytes, at)? } else { column.missing.clone() });
+    }
+    Ok(values)
+}
