@@ -12,6 +12,7 @@ use crate::directory::{Directory, Relation};
 use crate::locks::rows::{Next, RowLocks};
 use crate::locks::{table::LockTable, waits_for::WaitGraph};
 use crate::page;
+use crate::space::Space;
 use crate::txn::purge::PurgeQueue;
 use crate::txn::table::{Registry, XidTable};
 use crate::ssi::Ssi;
@@ -47,6 +48,32 @@ pub struct Core {
 }
 
 impl Core {
+    /// Without relations or transactions yet. `first_relation`: the id that the first relation gets.
+    pub fn assemble(env: Arc<dyn Env>, config: EngineConfig, log: Arc<Log>, pool: Pool, first_relation: u32, undo: Undo, xids: XidTable) -> Result<Core> {
+        let directory = Directory::default();
+        directory.next_id.store(first_relation, Relaxed);
+        *crate::lock(&directory.space) = Space::new(pool.page_limit());
+        Ok(Core {
+            snapshots: Registry::new(config.workers.max(1) + 1)?,
+            env,
+            log,
+            pool,
+            directory,
+            undo,
+            xids,
+            waits: Default::default(),
+            rows: Default::default(),
+            locks: Default::default(),
+            ssi: Default::default(),
+            purge: Default::default(),
+            owners: AtomicU64::new(1),
+            stop: AtomicBool::new(false),
+            checkpoints: AtomicU64::new(0),
+            redo: AtomicU64::new(0),
+            oldest_seen: AtomicU64::new(u64::MAX),
+            config,
+        })
+    }
     /// Undo streams and snapshot shards: one per worker and one for background work.
     pub fn workers(&self) -> usize {
         self.config.workers.max(1) + 1

@@ -11,13 +11,12 @@ use crate::buffer::Pool;
 use crate::checkpoint::Checkpointer;
 use crate::control::{self, Checkpoint};
 use crate::core::Core;
-use crate::directory::{Directory, Relation, extent_pages, kind_number, persistence_number};
+use crate::directory::{Relation, extent_pages, kind_number, persistence_number};
 use crate::locks::table::LockOwner;
 use crate::ssi::locks::{ReadLockInfo, ReadLockLimits};
 use crate::locks::waits_for::Waiting;
-use crate::space::Space;
 use crate::txn::Transaction;
-use crate::txn::table::{FIRST_CSN, Registry, XidTable};
+use crate::txn::table::{FIRST_CSN, XidTable};
 use crate::undo::Undo;
 use crate::undo::compact::Compactor;
 use crate::wal::record::{Record, encode};
@@ -26,7 +25,7 @@ use crate::wal::{Log, SEGMENT};
 use kilndb_base::env::{Env, Open};
 use kilndb_base::park::Park;
 use kilndb_base::{Csn, Error, Lsn, RelationId, Result, Severity, sqlstate};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::atomic::Ordering::*;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -322,29 +321,9 @@ pub(crate) fn build_core(env: Arc<dyn Env>, config: EngineConfig, c: &Checkpoint
     let log = Arc::new(log);
     let workers = config.workers.max(1) + 1;
     let pool = Pool::new(pages, double_write, log.clone(), config.shared_buffers_bytes)?;
-    let directory = Directory::default();
-    directory.next_id.store(1, Relaxed);
-    *crate::lock(&directory.space) = Space::new(pool.page_limit());
-    Ok(Arc::new(Core {
-        env,
-        log,
-        pool,
-        directory,
-        undo: Undo::new(workers, c.next_chunk.max(1), crate::undo::CHUNKS)?,
-        xids: XidTable::new(c.next_xid.max(3), crate::txn::table::XIDS)?,
-        snapshots: Registry::new(workers)?,
-        waits: Default::default(),
-        rows: Default::default(),
-        locks: Default::default(),
-        ssi: Default::default(),
-        purge: Default::default(),
-        owners: AtomicU64::new(1),
-        stop: AtomicBool::new(false),
-        checkpoints: AtomicU64::new(0),
-        redo: AtomicU64::new(0),
-        oldest_seen: AtomicU64::new(u64::MAX),
-        config,
-    }))
+    let undo = Undo::new(workers, c.next_chunk.max(1), crate::undo::CHUNKS)?;
+    let xids = XidTable::new(c.next_xid.max(3), crate::txn::table::XIDS)?;
+    Ok(Arc::new(Core::assemble(env, config, log, pool, 1, undo, xids)?))
 }
 
 /// Stores looked after in one round: with more of them, each has its turn less often.

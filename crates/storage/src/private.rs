@@ -15,10 +15,9 @@
 use crate::api::{EngineConfig, Isolation, Persistence, RelationKind};
 use crate::buffer::Pool;
 use crate::core::Core;
-use crate::directory::{Directory, Relation};
+use crate::directory::Relation;
 use crate::engine::Engine;
-use crate::space::Space;
-use crate::txn::table::{FIRST_CSN, Registry, XidTable};
+use crate::txn::table::{FIRST_CSN, XidTable};
 use crate::txn::{Snapshot, Transaction};
 use crate::undo::Undo;
 use crate::wal::Log;
@@ -26,7 +25,7 @@ use kilndb_base::env::{Env, File, Open};
 use kilndb_base::{Error, RelationId, Result, sqlstate};
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::atomic::Ordering::*;
 use std::sync::{Arc, OnceLock};
 
 /// Relations of private stores have ids from here on; shared ones are below.
@@ -105,29 +104,8 @@ impl PrivateStore {
         let log = Arc::new(Log::none(&shared.env, FIRST_CSN, config.log.clone()));
         let overflow = Arc::new(Overflow { env: shared.env.clone(), path: file, file: OnceLock::new() });
         let pool = Pool::private(overflow, log.clone(), buffer_bytes, MOST_BYTES, LEAST_BYTES)?;
-        let directory = Directory::default();
-        directory.next_id.store(FIRST_RELATION, Relaxed);
-        *crate::lock(&directory.space) = Space::new(pool.page_limit());
-        let core = Arc::new(Core {
-            env: shared.env.clone(),
-            log,
-            pool,
-            directory,
-            undo: Undo::new(2, 1, UNDO_CHUNKS)?,
-            xids: XidTable::new(3, TRANSACTIONS)?,
-            snapshots: Registry::new(2)?,
-            waits: Default::default(),
-            rows: Default::default(),
-            locks: Default::default(),
-            ssi: Default::default(),
-            purge: Default::default(),
-            owners: AtomicU64::new(1),
-            stop: AtomicBool::new(false),
-            checkpoints: AtomicU64::new(0),
-            redo: AtomicU64::new(0),
-            oldest_seen: AtomicU64::new(u64::MAX),
-            config,
-        });
+        let (undo, xids) = (Undo::new(2, 1, UNDO_CHUNKS)?, XidTable::new(3, TRANSACTIONS)?);
+        let core = Arc::new(Core::assemble(shared.env.clone(), config, log, pool, FIRST_RELATION, undo, xids)?);
         engine.clean_also(&core);
         Ok(Arc::new(PrivateStore { core }))
     }
