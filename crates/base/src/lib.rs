@@ -12,6 +12,7 @@ pub mod env;
 pub mod error;
 pub mod ids;
 pub mod park;
+pub mod prefetch;
 
 pub use error::{Error, Result, Severity, SqlState, sqlstate};
 pub use ids::{Csn, Lsn, Oid, PageId, RelationId, RowId, Xid};

@@ -1,11 +1,12 @@
 //! The wire limit: a server that answers every protocol message with prepared bytes. Nothing that speaks the protocol
 //! can be faster, so its figures say what is left to win.
 
-use mio::net::TcpStream;
+use mio::net::UnixStream;
 use mio::{Events, Interest, Poll, Token, Waker};
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -17,11 +18,11 @@ const DONE: &[u8] = b"C\0\0\0\x0dUPDATE 1\0";
 /// What pgbench asks for at its start: whether pgbench_accounts is partitioned. It is not.
 const PARTITIONS: &[u8] = b"T\0\0\0\x48\0\x03a\0\0\0\0\0\0\0\0\0\0\x17\0\x04\xff\xff\xff\xff\0\0b\0\0\0\0\0\0\0\0\0\0\x19\xff\xff\xff\xff\xff\xff\0\0c\0\0\0\0\0\0\0\0\0\0\x17\0\x04\xff\xff\xff\xff\0\0D\0\0\0\x14\0\x03\0\0\0\x011\xff\xff\xff\xff\0\0\0\x010C\0\0\0\x0dSELECT 1\0";
 
-/// Serves for ever on a port of the local host.
-pub fn serve(port: u16) -> io::Result<()> {
-    let listener = TcpListener::bind(("127.0.0.1", port))?;
+/// Serves for ever on a Unix socket.
+pub fn serve(socket: &Path) -> io::Result<()> {
+    let listener = UnixListener::bind(socket)?;
     let threads = std::thread::available_parallelism().map_or(2, |n| n.get());
-    let mut workers: Vec<(Sender<std::net::TcpStream>, Arc<Waker>)> = Vec::new();
+    let mut workers: Vec<(Sender<std::os::unix::net::UnixStream>, Arc<Waker>)> = Vec::new();
     for _ in 0..threads {
         let (sender, receiver) = channel();
         let poll = Poll::new()?;
@@ -35,7 +36,6 @@ pub fn serve(port: u16) -> io::Result<()> {
     }
     for next in (0..workers.len()).cycle() {
         let (stream, _) = listener.accept()?;
-        stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
         let (sender, waker) = &workers[next];
         if sender.send(stream).is_err() {
@@ -47,7 +47,7 @@ pub fn serve(port: u16) -> io::Result<()> {
 }
 
 struct Connection {
-    stream: TcpStream,
+    stream: UnixStream,
     input: Vec<u8>,
     output: Vec<u8>,
     started: bool,
@@ -57,7 +57,7 @@ struct Connection {
     bound: bool,
 }
 
-fn work(mut poll: Poll, newcomers: Receiver<std::net::TcpStream>) -> io::Result<()> {
+fn work(mut poll: Poll, newcomers: Receiver<std::os::unix::net::UnixStream>) -> io::Result<()> {
     let mut connections: HashMap<Token, Connection> = HashMap::new();
     let mut events = Events::with_capacity(1024);
     let mut next = 1;
@@ -71,7 +71,7 @@ fn work(mut poll: Poll, newcomers: Receiver<std::net::TcpStream>) -> io::Result<
         for event in &events {
             if event.token() == Token(0) {
                 while let Ok(stream) = newcomers.try_recv() {
-                    let mut stream = TcpStream::from_std(stream);
+                    let mut stream = UnixStream::from_std(stream);
                     poll.registry().register(&mut stream, Token(next), Interest::READABLE)?;
                     let connection = Connection {
                         stream,

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 const HELP: &str = "\
 Usage:
   kilndb-lab bench [--scale N] [--duration SECONDS] [--clients N,N,...] [--only PART,PART,...] [--hot true|false]
-  kilndb-lab canned PORT
+  kilndb-lab canned SOCKET
 
 bench    pgbench against PostgreSQL, KilnDB and the wire limit, one after the other; prints tables
 canned   the wire limit alone: a server that answers every message with prepared bytes
@@ -17,9 +17,9 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let done = match arguments.first().map(String::as_str) {
         Some("bench") => bench::run(&arguments[1..]),
-        Some("canned") => match arguments.get(1).and_then(|p| p.parse().ok()) {
-            Some(port) => kilndb_lab::canned::serve(port).map_err(|e| e.to_string()),
-            None => Err("canned needs a port".into()),
+        Some("canned") => match arguments.get(1) {
+            Some(socket) => kilndb_lab::canned::serve(socket.as_ref()).map_err(|e| e.to_string()),
+            None => Err("canned needs the path of a socket".into()),
         },
         _ => {
             print!("{HELP}");

@@ -71,6 +71,11 @@ impl Server {
         &self.address
     }
 
+    /// From now on it is reached through its Unix socket in `folder`.
+    pub fn reach_in(&mut self, folder: &Path) {
+        self.address.host = folder.display().to_string();
+    }
+
     pub fn pid(&self) -> u32 {
         self.child.id()
     }

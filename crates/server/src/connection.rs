@@ -8,6 +8,7 @@ use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult};
 use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::park::Wake;
+use kilndb_base::prefetch::prefetch;
 use kilndb_sql::client::SessionControl;
 use kilndb_wire::{Output, frontend};
 use mio::event::Source;
@@ -208,6 +209,14 @@ impl Connection {
     }
     pub fn is_in_block(&self) -> bool {
         self.link.in_block.get()
+    }
+    /// What running the session will touch is on its way to the cache when this returns.
+    pub fn prefetch(&self) {
+        prefetch(&*self.link);
+        prefetch(&*self.control);
+        if let Some(step) = &self.step {
+            step.prefetch();
+        }
     }
     pub fn take_early_wake(&self) -> bool {
         self.wake.is_set()

@@ -8,6 +8,7 @@
 use crate::runtime::CoroutineRuntime;
 use crate::shared::Shared;
 use kilndb_base::park::Park;
+use kilndb_base::prefetch::prefetch;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_sql::client::{Client, FieldInfo, WaitKind};
 use kilndb_sql::session::{BindRequest, Session, StartupOptions};
@@ -37,6 +38,11 @@ enum Phase {
 }
 
 impl Step {
+    pub fn prefetch(&self) {
+        if let Phase::Ready(session) = &self.phase {
+            prefetch(&**session);
+        }
+    }
     pub fn finished(&self) -> bool {
         matches!(self.phase, Phase::Finished)
     }

@@ -281,6 +281,7 @@ impl Worker {
 
     fn socket_event(&mut self, token: usize, writable: bool, end_of_input: bool) {
         let Some(Some(c)) = self.connections.get_mut(token) else { return };
+        c.prefetch();
         if writable && c.has_output() {
             c.write_output();
         }

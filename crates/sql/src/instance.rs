@@ -114,6 +114,7 @@ impl Instance {
         let config = EngineConfig {
             data_dir: options.data_dir.clone(),
             shared_buffers_bytes: c.number("shared_buffers") as u64 * 8192,
+            huge_pages: c.get("huge_pages") != "off",
             wal_buffers_bytes: (c.number("wal_buffers").max(512) as u64) * 8192,
             max_wal_size_bytes: c.number("max_wal_size") as u64 * 1024 * 1024,
             checkpoint_timeout_s: c.number("checkpoint_timeout") as u64,

@@ -29,6 +29,7 @@ fn main() {
     let config = EngineConfig {
         data_dir: dir.clone(),
         shared_buffers_bytes: buffers << 20,
+        huge_pages: true,
         wal_buffers_bytes: 16 << 20,
         max_wal_size_bytes: 1 << 30,
         checkpoint_timeout_s: 300,

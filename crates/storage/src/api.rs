@@ -10,6 +10,8 @@ use std::sync::Arc;
 pub struct EngineConfig {
     pub data_dir: PathBuf,
     pub shared_buffers_bytes: u64,
+    /// Let wholly resident parts of the buffers be huge pages, where the system has them.
+    pub huge_pages: bool,
     pub wal_buffers_bytes: u64,
     pub max_wal_size_bytes: u64,
     pub checkpoint_timeout_s: u64,

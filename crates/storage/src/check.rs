@@ -50,6 +50,7 @@ pub fn check(env: Arc<dyn Env>, data_dir: PathBuf) -> Result<Vec<String>> {
     let config = crate::api::EngineConfig {
         data_dir,
         shared_buffers_bytes: 64 << 20,
+        huge_pages: false,
         wal_buffers_bytes: 1 << 20,
         max_wal_size_bytes: 1 << 30,
         checkpoint_timeout_s: 3600,

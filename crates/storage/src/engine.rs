@@ -320,7 +320,7 @@ pub(crate) fn build_core(env: Arc<dyn Env>, config: EngineConfig, c: &Checkpoint
     let log = Log::new(segments, c.redo, c.next_csn.max(FIRST_CSN), config.wal_buffers_bytes, config.fsync, config.wal_writer_delay_ms, config.log.clone());
     let log = Arc::new(log);
     let workers = config.workers.max(1) + 1;
-    let pool = Pool::new(pages, double_write, log.clone(), config.shared_buffers_bytes)?;
+    let pool = Pool::new(pages, double_write, log.clone(), config.shared_buffers_bytes, config.huge_pages)?;
     let undo = Undo::new(workers, c.next_chunk.max(1), crate::undo::CHUNKS)?;
     let xids = XidTable::new(c.next_xid.max(3), crate::txn::table::XIDS)?;
     Ok(Arc::new(Core::assemble(env, config, log, pool, 1, undo, xids)?))
@@ -358,6 +358,7 @@ fn run_cleaner(core: &Core, private: &Mutex<Vec<Weak<Core>>>) {
         core.undo.discard(&core.pool, &core.directory, &core.log, core.visible_to_all());
         busy |= compactor.round(core);
         core.pool.clean_ahead();
+        core.pool.gather_dense();
         round += 1;
         busy |= clean_private(private, round);
         if round.is_multiple_of(256) {

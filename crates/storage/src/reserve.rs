@@ -7,9 +7,15 @@
 
 use kilndb_base::{Error, Result};
 
+/// Bytes of a huge page, on every machine that has pages of 4 kB.
+pub const HUGE_PAGE_BYTES: usize = 2 << 20;
+
 pub struct Reserved {
+    /// Aligned to huge pages.
     ptr: *mut u8,
     len: usize,
+    base: *mut u8,
+    mapped: usize,
 }
 // SAFETY: the range is plain memory; users synchronise access to its contents themselves.
 unsafe impl Send for Reserved {}
@@ -18,23 +24,27 @@ unsafe impl Sync for Reserved {}
 
 impl Reserved {
     pub fn new(len: usize) -> Result<Reserved> {
+        let mapped = len + HUGE_PAGE_BYTES;
         // SAFETY: an anonymous private mapping at an address the kernel chooses.
-        let ptr = unsafe {
+        let base = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
-                len,
+                mapped,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
                 -1,
                 0,
             )
         };
-        if ptr == libc::MAP_FAILED {
+        if base == libc::MAP_FAILED {
             return Err(Error::from(std::io::Error::last_os_error()));
         }
         // SAFETY: the range was just mapped. Huge pages would make every small touch cost 2 MB.
-        unsafe { libc::madvise(ptr, len, libc::MADV_NOHUGEPAGE) };
-        Ok(Reserved { ptr: ptr.cast(), len })
+        unsafe { libc::madvise(base, mapped, libc::MADV_NOHUGEPAGE) };
+        let base = base.cast::<u8>();
+        let aligned = base.align_offset(HUGE_PAGE_BYTES);
+        // SAFETY: less than HUGE_PAGE_BYTES on, so `len` bytes of the mapping follow.
+        Ok(Reserved { ptr: unsafe { base.add(aligned) }, len, base, mapped })
     }
     /// As large as the machine lets us, from `len` downwards.
     pub fn at_most(mut len: usize, least: usize) -> Result<Reserved> {
@@ -53,6 +63,23 @@ impl Reserved {
     pub fn len(&self) -> usize {
         self.len
     }
+    /// Puts the contents of a range (aligned to huge pages) together in huge pages, as far as the system has any.
+    pub fn gather(&self, offset: usize, len: usize) -> std::io::Result<()> {
+        assert!(offset + len <= self.len);
+        for advice in [libc::MADV_HUGEPAGE, libc::MADV_COLLAPSE] {
+            // SAFETY: within the mapping; the contents stay what they are, for whoever reads or writes them meanwhile too.
+            if unsafe { libc::madvise(self.ptr.add(offset).cast(), len, advice) } != 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    }
+    /// From now on the range is made of small pages where it has none.
+    pub fn stop_gathering(&self, offset: usize, len: usize) {
+        assert!(offset + len <= self.len);
+        // SAFETY: within the mapping; nothing but what the system does later depends on it.
+        unsafe { libc::madvise(self.ptr.add(offset).cast(), len, libc::MADV_NOHUGEPAGE) };
+    }
     /// Gives the memory of a range (whole 4 kB pages) back.
     pub fn forget(&self, offset: usize, len: usize) {
         assert!(offset + len <= self.len);
@@ -63,7 +90,7 @@ impl Reserved {
 impl Drop for Reserved {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours and nothing refers to it any more.
-        unsafe { libc::munmap(self.ptr.cast(), self.len) };
+        unsafe { libc::munmap(self.base.cast(), self.mapped) };
     }
 }
 

@@ -12,6 +12,7 @@ fn config(dir: &Dir) -> EngineConfig {
     EngineConfig {
         data_dir: dir.0.clone(),
         shared_buffers_bytes: 64 << 20,
+        huge_pages: true,
         wal_buffers_bytes: 4 << 20,
         max_wal_size_bytes: 256 << 20,
         checkpoint_timeout_s: 300,

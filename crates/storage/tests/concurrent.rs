@@ -12,6 +12,7 @@ fn open(dir: &Dir, buffers: u64) -> Arc<Engine> {
     let config = EngineConfig {
         data_dir: dir.0.clone(),
         shared_buffers_bytes: buffers,
+        huge_pages: true,
         wal_buffers_bytes: 4 << 20,
         max_wal_size_bytes: 64 << 20,
         checkpoint_timeout_s: 300,

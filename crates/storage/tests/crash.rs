@@ -16,6 +16,7 @@ fn config(buffers: u64) -> EngineConfig {
     EngineConfig {
         data_dir: PathBuf::from("/sim"),
         shared_buffers_bytes: buffers,
+        huge_pages: true,
         wal_buffers_bytes: 1 << 20,
         max_wal_size_bytes: 32 << 20,
         checkpoint_timeout_s: 300,

@@ -14,6 +14,7 @@ fn open(name: &str) -> (Dir, Arc<Engine>) {
     let config = EngineConfig {
         data_dir: dir.0.clone(),
         shared_buffers_bytes: 64 << 20,
+        huge_pages: true,
         wal_buffers_bytes: 4 << 20,
         max_wal_size_bytes: 256 << 20,
         checkpoint_timeout_s: 300,

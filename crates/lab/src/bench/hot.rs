@@ -46,7 +46,7 @@ impl Script<'_> {
         let mut admin = connect(self.server)?;
         let mut rows = || admin.integer(count).map_err(|e| e.to_string());
         let before = rows()?;
-        let run = pgbench_with(self.server.address().port, self.options, clients, THREADS, &["-M", mode, "-f", &file])?;
+        let run = pgbench_with(self.server.address(), self.options, clients, THREADS, &["-M", mode, "-f", &file])?;
         let after = rows()?;
         // Transactions per second and their number give the seconds that the clients were at work.
         let seconds = run.transactions as f64 / run.tps.max(1e-9);

@@ -11,7 +11,7 @@ const LONG: [&str; 2] = ["select sum(abalance), count(distinct filler) from pgbe
 fn p99_ms(server: &Server, options: &Options) -> Result<f64, String> {
     let folder = TempDir::new("bench-latency").map_err(|e| e.to_string())?;
     let prefix = folder.path().join("log").to_string_lossy().into_owned();
-    pgbench_with(server.address().port, options, CLIENTS, 2, &["-S", "-M", "prepared", "-l", "--log-prefix", &prefix])?;
+    pgbench_with(server.address(), options, CLIENTS, 2, &["-S", "-M", "prepared", "-l", "--log-prefix", &prefix])?;
     let mut latencies_us: Vec<u64> = Vec::new();
     for file in std::fs::read_dir(folder.path()).map_err(|e| e.to_string())?.flatten() {
         let text = std::fs::read_to_string(file.path()).map_err(|e| e.to_string())?;

@@ -4,9 +4,10 @@ mod hot;
 mod latency;
 
 use kilndb_lab::canned;
-use kilndb_lab::client::{Client, ClientError};
+use kilndb_lab::client::{Address, Client, ClientError};
 use kilndb_lab::process::{self, Server, TempDir};
 use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -116,7 +117,10 @@ fn postgres(options: &Options, figures: &mut Figures) -> Result<(), String> {
     let folder = TempDir::new("bench-postgres").map_err(|e| e.to_string())?;
     let port = process::free_port().map_err(|e| e.to_string())?;
     let buffers = format!("shared_buffers={}", options.shared_buffers);
-    let server = process::start_postgres(folder.path(), port, &[&buffers, "max_connections=2000"]).map_err(|e| e.to_string())?;
+    let sockets = socket_folder()?;
+    let socket = format!("unix_socket_directories={}", sockets.path().display());
+    let mut server = process::start_postgres(folder.path(), port, &[&buffers, "max_connections=2000", &socket]).map_err(|e| e.to_string())?;
+    server.reach_in(sockets.path());
     let data = folder.path().join("pg");
     measure("PostgreSQL", options, figures, &server, &data.join("base"))?;
     // Once more without full-page images: what the changes alone cost in the log.
@@ -137,7 +141,10 @@ fn kilndb(options: &Options, figures: &mut Figures) -> Result<(), String> {
     let data = folder.path().join("data");
     let port = process::free_port().map_err(|e| e.to_string())?;
     let buffers = format!("shared_buffers={}", options.shared_buffers);
-    let server = process::start_kilndb(&data, port, &[&buffers, "max_connections=2000"]).map_err(|e| e.to_string())?;
+    let sockets = socket_folder()?;
+    let socket = format!("unix_socket_directories={}", sockets.path().display());
+    let mut server = process::start_kilndb(&data, port, &[&buffers, "max_connections=2000", &socket]).map_err(|e| e.to_string())?;
+    server.reach_in(sockets.path());
     measure("KilnDB", options, figures, &server, &data)?;
     if let Some(bytes) = figures.values.get(&("log bytes per TPC-B transaction".to_string(), "KilnDB")).copied() {
         // KilnDB never writes images.
@@ -161,28 +168,31 @@ fn kilndb(options: &Options, figures: &mut Figures) -> Result<(), String> {
 
 /// The wire limit has no data: only the runs.
 fn wire(options: &Options, figures: &mut Figures) -> Result<(), String> {
+    let folder = socket_folder()?;
     let port = process::free_port().map_err(|e| e.to_string())?;
+    let at = &Address { host: folder.path().display().to_string(), ..Address::local(port) };
+    let socket = folder.path().join(format!(".s.PGSQL.{port}"));
     std::thread::spawn(move || {
-        if let Err(e) = canned::serve(port) {
+        if let Err(e) = canned::serve(&socket) {
             eprintln!("wire limit: {e}");
         }
     });
     std::thread::sleep(Duration::from_millis(200));
-    selects("wire limit", options, figures, port)?;
-    let result = pgbench(port, options, 28, &["-M", "prepared"])?;
+    selects("wire limit", options, figures, at)?;
+    let result = pgbench(at, options, 28, &["-M", "prepared"])?;
     figures.put("wire limit", "TPC-B, prepared, 28 clients, tps", Better::More, result.tps);
     Ok(())
 }
 
 /// Everything that is measured of a server with data.
 fn measure(engine: &'static str, options: &Options, figures: &mut Figures, server: &Server, data: &Path) -> Result<(), String> {
-    let port = server.address().port;
+    let at = server.address();
     // Before anything else: what work leaves free would hide it.
     let memory = idle_memory(server)?;
     figures.put(engine, "memory of an idle session, kB", Better::Less, memory);
     let before = folder_bytes(data);
     let began = Instant::now();
-    let output = command("pgbench", port).args(["-i", "-q", "-s", &options.scale.to_string(), "postgres"]).output().map_err(|e| e.to_string())?;
+    let output = command("pgbench", at).args(["-i", "-q", "-s", &options.scale.to_string(), "postgres"]).output().map_err(|e| e.to_string())?;
     if !output.status.success() {
         return Err(format!("pgbench -i: {}", String::from_utf8_lossy(&output.stderr)));
     }
@@ -191,35 +201,35 @@ fn measure(engine: &'static str, options: &Options, figures: &mut Figures, serve
     admin.query("checkpoint").map_err(|e| e.to_string())?;
     let grown = folder_bytes(data).saturating_sub(before);
     figures.put(engine, "disk size after load, MB", Better::Less, grown as f64 / 1e6);
-    selects(engine, options, figures, port)?;
+    selects(engine, options, figures, at)?;
     for &clients in &options.clients {
         if clients == 28 {
             let (bytes, tps) = log_bytes(options, server, &mut admin)?;
             figures.put(engine, "TPC-B, prepared, 28 clients, tps", Better::More, tps);
             figures.put(engine, "log bytes per TPC-B transaction", Better::Less, bytes);
         } else {
-            let result = pgbench(port, options, clients, &["-M", "prepared"])?;
+            let result = pgbench(at, options, clients, &["-M", "prepared"])?;
             figures.put(engine, &format!("TPC-B, prepared, {clients} clients, tps"), Better::More, result.tps);
         }
     }
-    let result = pgbench(port, options, 28, &["-M", "simple"])?;
+    let result = pgbench(at, options, 28, &["-M", "simple"])?;
     figures.put(engine, "TPC-B, simple, 28 clients, tps", Better::More, result.tps);
     drop(admin);
     latency::measure(engine, options, figures, server)?;
     if options.hot { hot::measure(engine, options, figures, server) } else { Ok(()) }
 }
 
-fn selects(engine: &'static str, options: &Options, figures: &mut Figures, port: u16) -> Result<(), String> {
+fn selects(engine: &'static str, options: &Options, figures: &mut Figures, at: &Address) -> Result<(), String> {
     for &clients in &options.clients {
         let row = format!("point SELECT, prepared, {clients} clients, tps");
-        match pgbench(port, options, clients, &["-S", "-M", "prepared"]) {
+        match pgbench(at, options, clients, &["-S", "-M", "prepared"]) {
             Ok(result) => figures.put(engine, &row, Better::More, result.tps),
             // A field stays empty; the other runs still count.
             Err(e) => eprintln!("{engine}: {row}: {e}"),
         }
     }
     for mode in ["simple", "extended"] {
-        let result = pgbench(port, options, 8, &["-S", "-M", mode])?;
+        let result = pgbench(at, options, 8, &["-S", "-M", mode])?;
         figures.put(engine, &format!("point SELECT, {mode}, 8 clients, tps"), Better::More, result.tps);
     }
     Ok(())
@@ -228,7 +238,7 @@ fn selects(engine: &'static str, options: &Options, figures: &mut Figures, port:
 /// A TPC-B run: bytes of log per transaction, and transactions per second. No checkpoint is asked for in between.
 fn log_bytes(options: &Options, server: &Server, admin: &mut Client) -> Result<(f64, f64), String> {
     let before = position(admin).map_err(|e| e.to_string())?;
-    let result = pgbench(server.address().port, options, 28, &["-M", "prepared"])?;
+    let result = pgbench(server.address(), options, 28, &["-M", "prepared"])?;
     let after = position(admin).map_err(|e| e.to_string())?;
     Ok((after.saturating_sub(before) as f64 / result.transactions.max(1) as f64, result.tps))
 }
@@ -247,15 +257,15 @@ struct Run {
     empty_seconds: usize,
 }
 
-fn pgbench(port: u16, options: &Options, clients: u32, arguments: &[&str]) -> Result<Run, String> {
-    pgbench_with(port, options, clients, clients.min(2), arguments)
+fn pgbench(at: &Address, options: &Options, clients: u32, arguments: &[&str]) -> Result<Run, String> {
+    pgbench_with(at, options, clients, clients.min(2), arguments)
 }
 
-fn pgbench_with(port: u16, options: &Options, clients: u32, threads: u32, arguments: &[&str]) -> Result<Run, String> {
+fn pgbench_with(at: &Address, options: &Options, clients: u32, threads: u32, arguments: &[&str]) -> Result<Run, String> {
     let threads = threads.to_string();
     // Starting thousands of processes takes PostgreSQL longer than a short run lasts.
     let duration_s = if clients >= 500 { options.duration_s.max(30) } else { options.duration_s };
-    let output = command("pgbench", port)
+    let output = command("pgbench", at)
         .args(["-n", "-c", &clients.to_string(), "-j", &threads, "-T", &duration_s.to_string(), "-P", "1"])
         .args(arguments)
         .arg("postgres")
@@ -274,9 +284,17 @@ fn pgbench_with(port: u16, options: &Options, clients: u32, threads: u32, argume
     }
 }
 
-fn command(program: &str, port: u16) -> Command {
+/// For Unix sockets, which is where pgbench goes when it is not told of a host, as in the experiments. PostgreSQL may run as
+/// another user.
+fn socket_folder() -> Result<TempDir, String> {
+    let folder = TempDir::new("bench-sockets").map_err(|e| e.to_string())?;
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).map_err(|e| e.to_string())?;
+    Ok(folder)
+}
+
+fn command(program: &str, at: &Address) -> Command {
     let mut command = Command::new(process::postgres_program(program));
-    command.args(["-h", "127.0.0.1", "-p", &port.to_string(), "-U", "postgres"]);
+    command.args(["-h", &at.host, "-p", &at.port.to_string(), "-U", &at.user]);
     command
 }
 

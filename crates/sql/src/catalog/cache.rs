@@ -109,12 +109,12 @@ pub struct Asked {
 /// The catalogs as one statement sees them.
 pub struct CatalogReader<'a> {
     pub database: &'a Database,
-    pub snapshot: Snapshot,
-    pub cache: Arc<ObjectCache>,
+    pub snapshot: &'a Snapshot,
+    pub cache: &'a ObjectCache,
     /// OIDs of the schemas searched, pg_catalog included where it stands.
     pub search_path: &'a [Oid],
     /// Schema for new objects, if any on the path exists.
-    pub creation_schema: Option<String>,
+    pub creation_schema: Option<&'a str>,
     /// The session's temporary objects; found under the names that stand without a schema.
     pub temporary: &'a TemporaryCatalog,
     /// While a statement is planned.
@@ -128,10 +128,10 @@ impl CatalogReader<'_> {
 
     /// Rows of a system table by the first columns of an index, the session's own among them.
     pub fn lookup(&self, table: Oid, index: Oid, key: &[Datum]) -> Result<Vec<CatalogRow>> {
-        temporary::lookup(self.store(), self.temporary, table, index, key, &self.snapshot)
+        temporary::lookup(self.store(), self.temporary, table, index, key, self.snapshot)
     }
     pub fn scan(&self, table: Oid) -> Result<Vec<CatalogRow>> {
-        temporary::scan(self.store(), self.temporary, table, &self.snapshot)
+        temporary::scan(self.store(), self.temporary, table, self.snapshot)
     }
     /// What `pg_temp` means for this session.
     pub fn temporary_schema(&self) -> Option<Oid> {
@@ -457,7 +457,7 @@ impl CatalogReader<'_> {
             return Ok(found);
         }
         let mut map: HashMap<Oid, Vec<Arc<ForeignKey>>> = HashMap::new();
-        for row in self.store().scan(PG_CONSTRAINT, &self.snapshot)? {
+        for row in self.store().scan(PG_CONSTRAINT, self.snapshot)? {
             if row.char("contype") == b'f' {
                 map.entry(row.oid("confrelid")).or_default().push(Arc::new(foreign_key(&row)));
             }
@@ -519,7 +519,7 @@ impl CatalogReader<'_> {
         if let Some(found) = self.cache.lock().functions.get(name) {
             return Ok(found.clone());
         }
-        let rows = self.store().lookup(PG_PROC, PG_PROC_PRONAME_ARGS_NSP_INDEX, &[Datum::text(name)], &self.snapshot)?;
+        let rows = self.store().lookup(PG_PROC, PG_PROC_PRONAME_ARGS_NSP_INDEX, &[Datum::text(name)], self.snapshot)?;
         let user = rows.iter().filter(|r| r.oid("oid") >= FIRST_USER_OID);
         let found: Vec<_> = user.map(|r| Arc::new(self.function_info(r))).collect();
         self.cache.lock().functions.insert(name.to_string(), found.clone());
@@ -727,7 +727,7 @@ impl CatalogView for CatalogReader<'_> {
         if let Some(found) = self.cache.lock().functions_by_oid.get(&oid) {
             return Ok(found.clone());
         }
-        let rows = self.store().lookup(PG_PROC, PG_PROC_OID_INDEX, &[Datum::Oid(oid)], &self.snapshot)?;
+        let rows = self.store().lookup(PG_PROC, PG_PROC_OID_INDEX, &[Datum::Oid(oid)], self.snapshot)?;
         let found = rows.first().map(|r| Arc::new(self.function_info(r)));
         self.cache.lock().functions_by_oid.insert(oid, found.clone());
         Ok(found)
@@ -783,7 +783,7 @@ impl CatalogView for CatalogReader<'_> {
     }
 
     fn current_schema(&self) -> Option<String> {
-        self.creation_schema.clone()
+        self.creation_schema.map(str::to_string)
     }
 
     fn temporary(&self) -> Option<&TemporaryCatalog> {

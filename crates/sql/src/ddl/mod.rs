@@ -177,7 +177,7 @@ impl Session {
         let temporary = self.with_catalog(runtime, |host| match r.schemaname() {
             Some("pg_temp") => Ok(true),
             Some(name) => Ok(own.is_some() && host.reader.schema_oid(name)? == own),
-            None => Ok(host.reader.creation_schema.as_deref() == Some("pg_temp")),
+            None => Ok(host.reader.creation_schema == Some("pg_temp")),
         })?;
         if temporary && r.relpersistence as u8 == b'u' {
             return Err(Error::new(sqlstate::INVALID_TABLE_DEFINITION, "only temporary relations may be created in temporary schemas"));
@@ -205,7 +205,7 @@ impl Session {
         }
         let name = match schema {
             Some(name) => name.to_string(),
-            None => self.with_catalog(runtime, |host| Ok(host.reader.creation_schema.clone()))?.ok_or_else(|| {
+            None => self.with_catalog(runtime, |host| Ok(host.reader.creation_schema.map(str::to_string)))?.ok_or_else(|| {
                 Error::new(sqlstate::INVALID_SCHEMA_NAME, "no schema has been selected to create in")
             })?,
         };

@@ -39,7 +39,6 @@ use std::sync::Arc;
 
 /// One run of a plan; resumable between batches of rows.
 pub struct Execution {
-    plan: Arc<Plan>,
     root: State,
     rt: Runtime,
     batch: Batch,
@@ -70,20 +69,20 @@ impl Execution {
             action: "",
             counters: None,
             pace: Default::default(),
-            plan: plan.clone(),
+            plan,
         };
-        let root = State::new(&plan.root);
-        let batch = Batch::new(plan.root.width);
-        Ok(Execution { plan, root, rt, batch, position: 0, finished: false, rows: 0 })
+        let root = State::new(&rt.plan.root);
+        let batch = Batch::new(rt.plan.root.width);
+        Ok(Execution { root, rt, batch, position: 0, finished: false, rows: 0 })
     }
 
     pub fn plan(&self) -> &Arc<Plan> {
-        &self.plan
+        &self.rt.plan
     }
 
     /// Hands out up to `max_rows` rows (None: all).
     pub fn run(&mut self, cx: &mut ExecContext<'_>, max_rows: Option<u64>, sink: &mut dyn RowSink) -> Result<Progress> {
-        if self.plan.explain.is_some() {
+        if self.rt.plan.explain.is_some() {
             return self.run_explain(cx, sink);
         }
         self.run_plan(cx, max_rows, sink)
@@ -96,7 +95,7 @@ impl Execution {
                 Ok(())
             }
         }
-        let analyze = self.plan.explain.as_ref().is_some_and(|o| o.analyze);
+        let analyze = self.rt.plan.explain.as_ref().is_some_and(|o| o.analyze);
         let mut millis = None;
         if analyze {
             self.enable_counters();
@@ -104,11 +103,11 @@ impl Execution {
             self.run_plan(cx, None, &mut Discard)?;
             millis = Some(started.elapsed().as_secs_f64() * 1e3);
         }
-        let is_text = self.plan.explain.as_ref().is_none_or(|o| o.format == crate::bind::ir::ExplainFormat::Text);
+        let is_text = self.rt.plan.explain.as_ref().is_none_or(|o| o.format == crate::bind::ir::ExplainFormat::Text);
         let lines = if is_text {
-            crate::explain::lines(&self.plan, self.counters(), None, millis)
+            crate::explain::lines(&self.rt.plan, self.counters(), None, millis)
         } else {
-            vec![crate::explain::document(&self.plan, self.counters(), None, millis)]
+            vec![crate::explain::document(&self.rt.plan, self.counters(), None, millis)]
         };
         for l in &lines {
             sink.row(&[Datum::text(l)])?;
@@ -142,7 +141,7 @@ impl Execution {
             }
         }
         self.rows += handed;
-        let rows = match (&self.plan.root.op, &self.root) {
+        let rows = match (&self.rt.plan.root.op, &self.root) {
             (Op::Modify(_), State::Modify(m)) => m.changed,
             _ => handed,
         };
@@ -151,7 +150,7 @@ impl Execution {
 
     /// Data-modifying CTEs that nobody read still run.
     fn finish(&mut self, cx: &mut ExecContext<'_>) -> Result<()> {
-        for number in self.plan.run_always.clone() {
+        for number in self.rt.plan.run_always.clone() {
             cte::run_to_end(number, &mut self.rt, cx)?;
         }
         self.finished = true;
@@ -163,7 +162,7 @@ impl Execution {
     }
     /// EXPLAIN ANALYZE: count rows and time.
     pub fn enable_counters(&mut self) {
-        self.rt.counters = Some(vec![Counter::default(); self.plan.nodes]);
+        self.rt.counters = Some(vec![Counter::default(); self.rt.plan.nodes]);
     }
 }
 

@@ -183,6 +183,7 @@ pub fn plan_with(bound: BoundStatement, param_types: Vec<Oid>, catalog: &dyn Cat
             name: t.name.clone(),
             type_oid: t.expr.ty,
             typmod: t.expr.typmod,
+            type_len: type_length(t.expr.ty),
             table_oid: t.table_oid,
             attnum: t.attnum,
         })
@@ -190,7 +191,8 @@ pub fn plan_with(bound: BoundStatement, param_types: Vec<Oid>, catalog: &dyn Cat
     let mut tag = tag;
     if let Some(options) = &explain {
         tag = CommandTag::Explain;
-        columns = vec![OutputColumn { name: "QUERY PLAN".into(), type_oid: options.format.type_oid(), typmod: -1, table_oid: 0, attnum: 0 }];
+        let type_oid = options.format.type_oid();
+        columns = vec![OutputColumn { name: "QUERY PLAN".into(), type_oid, typmod: -1, type_len: type_length(type_oid), table_oid: 0, attnum: 0 }];
     }
     Ok(Arc::new(Plan {
         command: tag.name(),
@@ -336,4 +338,8 @@ impl Planner<'_> {
     pub fn show(&self, e: &Expr) -> String {
         if self.explain { crate::explain::expr_text(e, self.catalog) } else { String::new() }
     }
+}
+
+fn type_length(type_oid: Oid) -> i16 {
+    crate::catalog::builtin::BUILTINS.types.get(&type_oid).map_or(-1, |t| t.len)
 }

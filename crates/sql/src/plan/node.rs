@@ -13,6 +13,8 @@ pub struct OutputColumn {
     pub name: String,
     pub type_oid: Oid,
     pub typmod: i32,
+    /// Bytes of a value, -1 if they vary.
+    pub type_len: i16,
     pub table_oid: Oid,
     pub attnum: i16,
 }

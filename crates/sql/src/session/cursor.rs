@@ -6,7 +6,7 @@
 use super::Session;
 use super::portal::{Portal, PortalState};
 use super::prepared::is_plannable;
-use super::run::{NullSink, SinkMaker, column_types, describe};
+use super::run::{NullSink, SinkMaker, describe};
 use crate::client::{Client, Runtime};
 use crate::exec::RowSink;
 use crate::exec::spill::{Io, RowStore, StoreCursor};
@@ -58,7 +58,7 @@ impl Session {
         if !hold && !self.in_explicit_block() {
             return Err(Error::new(sqlstate::NO_ACTIVE_SQL_TRANSACTION, "DECLARE CURSOR can only be used in transaction blocks"));
         }
-        if self.portals.contains_key(name) {
+        if self.portals.contains(name) {
             return Err(Error::new(sqlstate::DUPLICATE_CURSOR, format!("cursor \"{name}\" already exists")));
         }
         self.begin_statement(runtime)?;
@@ -86,7 +86,7 @@ impl Session {
         if hold {
             self.fill(&mut portal, usize::MAX, runtime)?;
         }
-        self.portals.insert(name.to_string(), portal);
+        self.portals.insert(name, portal);
         Ok("DECLARE CURSOR".to_string())
     }
 
@@ -134,7 +134,7 @@ impl Session {
             }
             Ok(range.len())
         });
-        self.portals.insert(name.to_string(), portal);
+        self.portals.insert(name, portal);
         let verb = if s.ismove { "MOVE" } else { "FETCH" };
         sent.map(|count| format!("{verb} {count}"))
     }
@@ -202,8 +202,7 @@ impl Session {
         describe(plan, &[], client);
         let environment = self.environment(runtime)?;
         let host = statement_host!(self, environment);
-        let columns = column_types(plan);
-        let mut sink = super::run::ClientSink { client, columns: &columns, formats: &[], eval: host.eval() };
+        let mut sink = super::run::ClientSink { client, columns: &plan.columns, formats: &[], eval: host.eval() };
         let io = Io { space: &self.instance.temp, park: runtime };
         let mut reader = StoreCursor::default();
         for (passed, index) in range.iter().enumerate() {
@@ -218,7 +217,7 @@ impl Session {
     pub(super) fn close_cursor(&mut self, name: Option<&str>) -> Result<String> {
         match name {
             None => {
-                self.portals.retain(|_, p| p.cursor.is_none());
+                self.portals.retain(|p| p.cursor.is_none());
                 Ok("CLOSE CURSOR ALL".to_string())
             }
             Some(name) => {

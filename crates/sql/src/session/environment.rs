@@ -18,7 +18,7 @@ pub(crate) struct Environment<'a> {
     pub cache: Arc<ObjectCache>,
     pub snapshot: Snapshot,
     pub path: Arc<[Oid]>,
-    pub creation_schema: Option<String>,
+    pub creation_schema: Option<Arc<str>>,
 }
 
 /// Facts about the session that functions tell.
@@ -44,8 +44,8 @@ pub(crate) struct StatementHost<'s> {
     pub settings: &'s SessionSettings,
     pub scratch: &'s Scratch,
     pub facts: SessionFacts<'s>,
-    pub prepared: &'s foldhash::HashMap<String, Arc<super::prepared::Prepared>>,
-    pub portals: &'s foldhash::HashMap<String, super::portal::Portal>,
+    pub prepared: &'s super::named::PreparedByName,
+    pub portals: &'s super::portal::Portals,
 }
 
 impl<'s> StatementHost<'s> {
@@ -116,10 +116,10 @@ macro_rules! statement_host {
         $crate::session::environment::StatementHost {
             reader: $crate::catalog::cache::CatalogReader {
                 database: &$session.database,
-                snapshot: $environment.snapshot.clone(),
-                cache: $environment.cache.clone(),
+                snapshot: &$environment.snapshot,
+                cache: &$environment.cache,
                 search_path: &$environment.path,
-                creation_schema: $environment.creation_schema.clone(),
+                creation_schema: $environment.creation_schema.as_deref(),
                 temporary: &$session.temporary,
                 asked: None,
             },

@@ -27,10 +27,10 @@ impl Session {
         if let Some(known) = known
             && !self.in_explicit_failure()
             && self.may_take(&known)
-            && (name.is_empty() || !self.prepared.contains_key(name))
+            && (name.is_empty() || !self.prepared.contains(name))
         {
             self.begin_statement(runtime)?;
-            self.prepared.insert(name.to_string(), known);
+            self.prepared.insert(name, known);
             return Ok(());
         }
         let script = runtime.parse(sql)?;
@@ -44,7 +44,7 @@ impl Session {
         {
             self.refuse_if_failed()?;
         }
-        if !name.is_empty() && self.prepared.contains_key(name) {
+        if !name.is_empty() && self.prepared.contains(name) {
             return Err(Error::new(sqlstate::DUPLICATE_PSTATEMENT, format!("prepared statement \"{name}\" already exists")));
         }
         if statement.as_ref().is_some_and(|s| is_plannable(&s.node())) {
@@ -52,12 +52,12 @@ impl Session {
         }
         let prepared = self.prepare_statement(sql, statement, param_types, false, runtime)?;
         self.share(key, &prepared);
-        self.prepared.insert(name.to_string(), prepared);
+        self.prepared.insert(name, prepared);
         Ok(())
     }
 
-    pub(crate) fn find_prepared(&self, name: &str) -> Result<Arc<Prepared>> {
-        self.prepared.get(name).cloned().ok_or_else(|| {
+    pub(crate) fn find_prepared(&mut self, name: &str) -> Result<Arc<Prepared>> {
+        self.prepared.get(name).ok_or_else(|| {
             let message = if name.is_empty() {
                 "unnamed prepared statement does not exist".to_string()
             } else {
@@ -83,7 +83,7 @@ impl Session {
         if request.param_formats.iter().chain(request.result_formats).any(|f| !(0..=1).contains(f)) {
             return Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, "unsupported format code: 2"));
         }
-        if !request.portal.is_empty() && self.portals.contains_key(request.portal) {
+        if !request.portal.is_empty() && self.portals.contains(request.portal) {
             return Err(Error::new(sqlstate::DUPLICATE_CURSOR, format!("cursor \"{}\" already exists", request.portal)));
         }
         let (mut params, mut plan) = (Vec::new(), None);
@@ -108,7 +108,7 @@ impl Session {
             state: PortalState::Ready,
             cursor: None,
         };
-        self.portals.insert(request.portal.to_string(), portal);
+        self.portals.insert(request.portal, portal);
         Ok(())
     }
 
@@ -157,16 +157,16 @@ impl Session {
 
     pub fn execute(&mut self, name: &str, max_rows: Option<u64>, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<()> {
         let Some(mut portal) = self.portals.remove(name) else { return Err(missing_portal(name)) };
-        let prepared = portal.prepared.clone();
-        self.statement_started(&prepared.sql, runtime);
-        let done = match (&prepared.statement, portal.plan.clone()) {
+        self.statement_started(&portal.prepared.sql, runtime);
+        let plan = portal.plan.take();
+        let done = match (&portal.prepared.statement, &plan) {
             (None, _) => {
                 client.empty_query();
                 Ok(())
             }
-            (Some(_), Some(plan)) => self.execute_plan(&mut portal, &plan, max_rows, runtime, client),
+            (Some(_), Some(plan)) => self.execute_plan(&mut portal, plan, max_rows, runtime, client),
             (Some(statement), None) => {
-                if !prepared.may_run_when_failed {
+                if !portal.prepared.may_run_when_failed {
                     self.refuse_if_failed()?;
                 }
                 let alone = !self.in_explicit_block();
@@ -179,8 +179,9 @@ impl Session {
                 })
             }
         };
+        portal.plan = plan;
         if done.is_ok() && self.txn.is_some() {
-            self.portals.insert(name.to_string(), portal);
+            self.portals.insert(name, portal);
         }
         self.send_notices(client);
         done

@@ -72,7 +72,7 @@ impl SessionHost for StatementHost<'_> {
         self.database().name.clone()
     }
     fn current_schema(&self) -> Option<String> {
-        self.reader.creation_schema.clone()
+        self.reader.creation_schema.map(str::to_string)
     }
 }
 
@@ -95,7 +95,7 @@ fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<
         ))),
         "pg_backend_pid" => Ok(Datum::Int4(host.facts.process_id)),
         "current_database" | "current_catalog" => Ok(Datum::text(&host.database().name)),
-        "current_schema" => Ok(host.reader.creation_schema.as_ref().map_or(Datum::Null, Datum::text)),
+        "current_schema" => Ok(host.reader.creation_schema.map_or(Datum::Null, Datum::text)),
         "current_schemas" => {
             let implicit = bool_of(first);
             let mut names = Vec::new();

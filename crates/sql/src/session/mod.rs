@@ -20,6 +20,7 @@ mod identifiers;
 mod listen;
 mod modes;
 mod portal;
+mod named;
 mod prepared;
 pub(crate) mod run;
 mod simple;
@@ -31,10 +32,10 @@ mod views;
 
 pub use extended::BindRequest;
 pub(crate) use environment::Environment;
-use prepared::Prepared;
+use named::PreparedByName;
 pub(crate) use prepared::StatementCache;
 pub(crate) use template::TemplateCache;
-use portal::Portal;
+use portal::Portals;
 use transaction::Block;
 
 use crate::catalog::builtin::{BOOTSTRAP_SUPERUSER, PG_CATALOG};
@@ -46,8 +47,8 @@ use crate::settings::{SessionSettings, definition, show_value};
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_storage::{Snapshot, Transaction};
 use std::cell::{Cell, RefCell};
-use foldhash::{HashMap, HashMapExt};
-use std::sync::Arc;
+use foldhash::HashMap;
+use std::sync::{Arc, Weak};
 
 /// Microseconds from 1970 to 2000.
 const POSTGRES_EPOCH_MICROS: i64 = 946_684_800_000_000;
@@ -152,16 +153,19 @@ pub struct Session {
     modes_at_begin: modes::Modes,
     /// The open transaction has changed catalogs.
     pub(crate) has_ddl: bool,
+    /// The database's cache of objects as it was last seen, and its version: most statements find nothing newer. Sessions
+    /// that do nothing keep no old one alive.
+    seen_cache: Option<(Weak<ObjectCache>, u64)>,
     /// Cache of a transaction with DDL.
     private_cache: Option<Arc<ObjectCache>>,
     pub(crate) savepoints: Vec<transaction::SavepointEntry>,
     pub(crate) transaction_timestamp: i64,
     pub(crate) statement_timestamp: i64,
-    pub(crate) prepared: HashMap<String, Arc<Prepared>>,
-    pub(crate) portals: HashMap<String, Portal>,
+    pub(crate) prepared: PreparedByName,
+    pub(crate) portals: Portals,
     pub(crate) scratch: Scratch,
     /// OIDs of the schemas on the search path, and the settings generation and catalog version they are of.
-    path: (u64, u64, Arc<[Oid]>, Option<String>),
+    path: (u64, u64, Arc<[Oid]>, Option<Arc<str>>),
     /// The session's temporary objects.
     pub(crate) temporary: TemporaryCatalog,
     /// What happens at commit to temporary tables.
@@ -214,12 +218,13 @@ impl Session {
             block: Block::None,
             modes_at_begin: Default::default(),
             has_ddl: false,
+            seen_cache: None,
             private_cache: None,
             savepoints: Vec::new(),
             transaction_timestamp: now,
             statement_timestamp: now,
-            prepared: HashMap::new(),
-            portals: HashMap::new(),
+            prepared: Default::default(),
+            portals: Default::default(),
             scratch,
             path: (0, 0, Arc::from([]), None),
             temporary: TemporaryCatalog::new(instance.engine.clone(), database.global_users.clone(), runtime.control().process_id),
@@ -359,10 +364,17 @@ impl Session {
     /// The objects a statement may use: the shared cache, or an own one in a transaction with DDL.
     fn object_cache(&mut self) -> Arc<ObjectCache> {
         self.temporary.settle(self.database.version());
-        if !self.has_ddl
-            && let Some((cache, _)) = self.database.shared_cache()
-        {
-            return cache;
+        if !self.has_ddl {
+            if let Some((cache, version)) = &self.seen_cache
+                && self.database.is_current(*version)
+                && let Some(cache) = cache.upgrade()
+            {
+                return cache;
+            }
+            if let Some((cache, version)) = self.database.shared_cache() {
+                self.seen_cache = Some((Arc::downgrade(&cache), version));
+                return cache;
+            }
         }
         self.private_cache.get_or_insert_with(Arc::default).clone()
     }
@@ -407,8 +419,8 @@ impl Session {
         }
         let reader = CatalogReader {
             database: &self.database,
-            snapshot: snapshot.clone(),
-            cache: cache.clone(),
+            snapshot,
+            cache,
             search_path: &[],
             creation_schema: None,
             temporary: &self.temporary,
@@ -418,14 +430,14 @@ impl Session {
         for name in &self.settings.search_path {
             if name == "pg_temp" {
                 // There may be no such schema yet.
-                creation.get_or_insert_with(|| name.to_string());
+                creation.get_or_insert_with(|| Arc::from(name.as_str()));
             }
             let name = if name == "$user" { self.role_name.as_str() } else { name.as_str() };
             if let Some(oid) = reader.schema_oid(name)?
                 && !oids.contains(&oid)
             {
                 oids.push(oid);
-                creation.get_or_insert_with(|| name.to_string());
+                creation.get_or_insert_with(|| Arc::from(name));
             }
         }
         if !oids.contains(&PG_CATALOG) {

@@ -215,14 +215,13 @@ impl Session {
 
     /// The plan of a prepared statement, made anew if the catalogs have changed.
     pub(crate) fn plan_of(&mut self, prepared: &Prepared, runtime: &dyn Runtime) -> Result<Arc<Plan>> {
-        let known = prepared.planned.lock().unwrap_or_else(|e| e.into_inner()).clone();
-        if let Some(known) = known
+        if let Some(known) = &*prepared.planned.lock().unwrap_or_else(|e| e.into_inner())
             && !self.has_ddl
             && self.database.is_current(known.catalog_version)
             && self.path_is(&known.path)
             && self.fits_temporary(&known.plan, known.generation)
         {
-            return Ok(known.plan);
+            return Ok(known.plan.clone());
         }
         let statement = prepared.statement.clone().ok_or_else(|| kilndb_base::Error::internal("an empty statement has no plan"))?;
         let catalog_version = self.database.version();

@@ -7,7 +7,7 @@ use crate::client::{Client, FieldInfo, Runtime};
 use crate::exec::{ExecContext, Execution, Progress, RowSink};
 use crate::bind::ir::LockStrength;
 use crate::plan::Plan;
-use crate::plan::node::{Node, Op};
+use crate::plan::node::{Node, Op, OutputColumn};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_storage::{LockMode, LockTag, Snapshot, WaitPolicy};
 use kilndb_types::{Datum, EvalContext, io};
@@ -22,7 +22,7 @@ pub(crate) const ADVISORY_PAIR_LOCK: u32 = 3;
 /// Sends rows to the client in the formats it asked for.
 pub(crate) struct ClientSink<'a> {
     pub client: &'a mut dyn Client,
-    pub columns: &'a [(Oid, i32)],
+    pub columns: &'a [OutputColumn],
     pub formats: &'a [i16],
     pub eval: EvalContext<'a>,
 }
@@ -43,11 +43,11 @@ impl RowSink for ClientSink<'_> {
             if value.is_null() {
                 return Ok(false);
             }
-            let (type_oid, typmod) = columns[i];
+            let column = &columns[i];
             if format_of(formats, i) == 0 {
-                io::output_typmod(type_oid, typmod, value, out, eval)?;
+                io::output_typmod(column.type_oid, column.typmod, value, out, eval)?;
             } else {
-                io::send_typmod(type_oid, typmod, value, out, eval)?;
+                io::send_typmod(column.type_oid, column.typmod, value, out, eval)?;
             }
             Ok(true)
         })
@@ -88,7 +88,7 @@ pub(crate) fn describe(plan: &Plan, formats: &[i16], client: &mut dyn Client) {
             table_oid: c.table_oid,
             attnum: c.attnum,
             type_oid: c.type_oid,
-            type_len: crate::catalog::builtin::BUILTINS.types.get(&c.type_oid).map_or(-1, |t| t.len),
+            type_len: c.type_len,
             typmod: c.typmod,
             format: format_of(formats, i),
         })
@@ -177,8 +177,7 @@ impl Session {
         }
         let progress = match make_sink {
             SinkMaker::Client { client, formats } => {
-                let columns = column_types(plan);
-                let mut sink = ClientSink { client, columns: &columns, formats, eval: host.eval() };
+                let mut sink = ClientSink { client, columns: &plan.columns, formats, eval: host.eval() };
                 running.run(&mut cx, max_rows, &mut sink)
             }
             SinkMaker::Sink(sink) => running.run(&mut cx, max_rows, sink),

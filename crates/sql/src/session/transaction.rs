@@ -3,6 +3,7 @@
 use super::Session;
 use crate::client::Runtime;
 use super::modes::isolation_of;
+use super::portal::Portal;
 use kilndb_base::{Error, Result, Severity, sqlstate};
 use kilndb_storage::{CommitMode, Savepoint};
 
@@ -81,7 +82,7 @@ impl Session {
     }
 
     pub(crate) fn commit(&mut self, runtime: &dyn Runtime) -> Result<()> {
-        self.portals.retain(|_, p| p.holds());
+        self.portals.retain(Portal::holds);
         let done = self.before_commit(runtime).and_then(|()| self.prepare_notifications());
         let Some(mut txn) = self.txn.take() else { return done.map(|_| ()) };
         let notifications = match done {

@@ -250,7 +250,7 @@ impl Session {
 
     fn prepare_command(&mut self, s: &nodes::PrepareStmt, statement: &Statement, runtime: &dyn Runtime) -> Result<String> {
         let name = s.name().unwrap_or("");
-        if self.prepared.contains_key(name) {
+        if self.prepared.contains(name) {
             return Err(Error::new(sqlstate::DUPLICATE_PSTATEMENT, format!("prepared statement \"{name}\" already exists")));
         }
         self.begin_statement(runtime)?;
@@ -263,7 +263,7 @@ impl Session {
         let script = runtime.parse(&text)?;
         let inner = script.statements().pop();
         let prepared = self.prepare_statement(statement.text(), inner, &types, true, runtime)?;
-        self.prepared.insert(name.to_string(), prepared);
+        self.prepared.insert(name, prepared);
         Ok("PREPARE".to_string())
     }
 

@@ -260,7 +260,7 @@ fn read_locks(host: &StatementHost<'_>) -> Result<Vec<Vec<Datum>>> {
 
 fn prepared(host: &StatementHost<'_>) -> Vec<Vec<Datum>> {
     let types = |list: &[Oid]| array(oids::REGTYPE, list.iter().map(|t| Datum::Oid(*t)).collect());
-    let mut named: Vec<_> = host.prepared.iter().filter(|(name, _)| !name.is_empty()).collect();
+    let mut named: Vec<_> = host.prepared.named().collect();
     named.sort_by_key(|(name, _)| name.as_str());
     named
         .into_iter()
@@ -280,7 +280,7 @@ fn prepared(host: &StatementHost<'_>) -> Vec<Vec<Datum>> {
 }
 
 fn cursors(host: &StatementHost<'_>) -> Vec<Vec<Datum>> {
-    let mut named: Vec<_> = host.portals.iter().filter(|(name, _)| !name.is_empty()).collect();
+    let mut named: Vec<_> = host.portals.named().collect();
     named.sort_by_key(|(name, _)| name.as_str());
     named
         .into_iter()

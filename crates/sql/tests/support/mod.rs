@@ -141,6 +141,7 @@ impl Db {
             EngineConfig {
                 data_dir: dir.clone(),
                 shared_buffers_bytes: 64 << 20,
+                huge_pages: true,
                 wal_buffers_bytes: 4 << 20,
                 max_wal_size_bytes: 256 << 20,
                 checkpoint_timeout_s: 300,

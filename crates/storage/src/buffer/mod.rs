@@ -11,6 +11,7 @@
 //!
 //! Must not know: what pages contain beyond the header.
 
+mod dense;
 pub mod doublewrite;
 mod evict;
 pub use evict::Which;
@@ -46,6 +47,7 @@ pub struct Pool {
     capacity: usize,
     resident: AtomicUsize,
     hand: AtomicUsize,
+    dense: dense::Dense,
     file: Arc<dyn File>,
     pub(crate) file_pages: AtomicU32,
     extend: Mutex<()>,
@@ -67,17 +69,25 @@ pub struct WriteGuard<'a> {
 }
 
 impl Pool {
-    pub fn new(file: Arc<dyn File>, double_write: Arc<dyn File>, log: Arc<Log>, bytes: u64) -> Result<Pool> {
-        Pool::with(file, Some(DoubleWrite::new(double_write)?), log, bytes, (32 << 40, 64 << 30))
+    /// `huge_pages`: ask the system for some.
+    pub fn new(file: Arc<dyn File>, double_write: Arc<dyn File>, log: Arc<Log>, bytes: u64, huge_pages: bool) -> Result<Pool> {
+        Pool::with(file, Some(DoubleWrite::new(double_write)?), log, bytes, (32 << 40, 64 << 30), huge_pages)
     }
     /// Pages that are never recovered: they are written in place, and only to make room. `most`, `least`: bytes of address space.
     pub fn private(file: Arc<dyn File>, log: Arc<Log>, bytes: u64, most: usize, least: usize) -> Result<Pool> {
-        Pool::with(file, None, log, bytes, (most, least))
+        Pool::with(file, None, log, bytes, (most, least), false)
     }
-    fn with(file: Arc<dyn File>, double_write: Option<DoubleWrite>, log: Arc<Log>, bytes: u64, (most, least): (usize, usize)) -> Result<Pool> {
+    fn with(
+        file: Arc<dyn File>,
+        double_write: Option<DoubleWrite>,
+        log: Arc<Log>,
+        bytes: u64,
+        (most, least): (usize, usize),
+        huge_pages: bool,
+    ) -> Result<Pool> {
         let capacity = (bytes as usize / PAGE).max(64);
         let memory = Reserved::at_most(most, least)?;
-        let pages = memory.len() / PAGE;
+        let (memory_bytes, pages) = (memory.len(), memory.len() / PAGE);
         let frame_count = capacity + SLACK;
         let file_pages = (file.len()? / PAGE as u64) as u32;
         Ok(Pool {
@@ -88,6 +98,7 @@ impl Pool {
             capacity,
             resident: AtomicUsize::new(0),
             hand: AtomicUsize::new(0),
+            dense: dense::Dense::new(memory_bytes, huge_pages)?,
             file,
             file_pages: AtomicU32::new(file_pages),
             extend: Mutex::new(()),
@@ -336,6 +347,7 @@ impl Pool {
     }
     /// Latched by the caller; its frame is found free by the clock later.
     fn drop_latched(&self, pid: u32) {
+        self.leave_dense(pid);
         self.memory.forget(pid as usize * PAGE, PAGE);
         self.set_evicted(pid);
     }

@@ -29,6 +29,7 @@ fn world(name: &str, rows: usize) -> World {
     let config = EngineConfig {
         data_dir: dir.0.clone(),
         shared_buffers_bytes: 16 << 20,
+        huge_pages: false,
         wal_buffers_bytes: 1 << 20,
         max_wal_size_bytes: 64 << 20,
         checkpoint_timeout_s: 300,

@@ -52,6 +52,7 @@ pub fn config(data_dir: PathBuf, buffers: u64) -> EngineConfig {
     EngineConfig {
         data_dir,
         shared_buffers_bytes: buffers,
+        huge_pages: true,
         wal_buffers_bytes: 1 << 20,
         max_wal_size_bytes: 64 << 20,
         checkpoint_timeout_s: 300,
