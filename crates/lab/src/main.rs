@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 const HELP: &str = "\
 Usage:
-  kilndb-lab bench [--scale N] [--duration SECONDS] [--clients N,N,...] [--only PART,PART,...] [--hot true|false]
+  kilndb-lab bench [--scale N] [--duration SECONDS] [--clients N,N,...] [--only PART,PART,...] [--parts PART,PART,...] [--rows N]
   kilndb-lab canned SOCKET
 
 bench    pgbench against PostgreSQL, KilnDB and the wire limit, one after the other; prints tables

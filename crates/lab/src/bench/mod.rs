@@ -1,5 +1,6 @@
 //! `kilndb-lab bench`: pgbench against PostgreSQL, KilnDB and the wire limit, one after the other, and a table.
 
+mod bulk;
 mod hot;
 mod latency;
 
@@ -20,8 +21,16 @@ struct Options {
     clients: Vec<u32>,
     shared_buffers: String,
     only: Option<Vec<String>>,
-    /// Experiment 4 too.
-    hot: bool,
+    /// Of `pgbench`, `latency`, `hot` (experiment 4) and `bulk` (experiments 1 and 3); None: all.
+    parts: Option<Vec<String>>,
+    /// Of the tables of experiment 3.
+    rows: u32,
+}
+
+impl Options {
+    fn has(&self, part: &str) -> bool {
+        self.parts.as_ref().is_none_or(|parts| parts.iter().any(|p| p == part))
+    }
 }
 
 /// What was measured, in the order of the table.
@@ -81,8 +90,10 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     println!("scale {}, {} s a run, shared_buffers {}\n", options.scale, options.duration_s, options.shared_buffers);
     // A part that fails is left out of the table and named, so that the rest of a long run is not lost.
     let mut failed = Vec::new();
-    for (name, part) in [("postgres", postgres as fn(&Options, &mut Figures) -> Result<(), String>), ("kilndb", kilndb), ("wire", wire)] {
+    let parts = [("postgres", postgres as fn(&Options, &mut Figures) -> Result<(), String>), ("kilndb", kilndb), ("wire", wire)];
+    for (name, part) in parts {
         if wanted(name)
+            && (name != "wire" || options.has("pgbench"))
             && let Err(e) = part(&options, &mut figures)
         {
             eprintln!("{name}: {e}");
@@ -95,7 +106,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
 
 fn options(arguments: &[String]) -> Result<Options, String> {
     let mut options =
-        Options { scale: 50, duration_s: 10, clients: vec![1, 8, 28, 64, 1920], shared_buffers: "1GB".into(), only: None, hot: true };
+        Options { scale: 50, duration_s: 10, clients: vec![1, 8, 28, 64, 1920], shared_buffers: "1GB".into(), only: None, parts: None, rows: 10_000_000 };
     let mut rest = arguments.iter();
     while let Some(flag) = rest.next() {
         let value = rest.next().ok_or_else(|| format!("{flag} needs a value"))?;
@@ -105,7 +116,8 @@ fn options(arguments: &[String]) -> Result<Options, String> {
             "--duration" => options.duration_s = value.parse().map_err(bad)?,
             "--clients" => options.clients = value.split(',').map(|c| c.parse().map_err(bad)).collect::<Result<_, _>>()?,
             "--shared-buffers" => options.shared_buffers = value.clone(),
-            "--hot" => options.hot = value.parse().map_err(|_| format!("bad value of {flag}: {value}"))?,
+            "--parts" => options.parts = Some(value.split(',').map(str::to_string).collect()),
+            "--rows" => options.rows = value.parse().map_err(bad)?,
             "--only" => options.only = Some(value.split(',').map(str::to_string).collect()),
             _ => return Err(format!("unknown option {flag}")),
         }
@@ -123,16 +135,6 @@ fn postgres(options: &Options, figures: &mut Figures) -> Result<(), String> {
     server.reach_in(sockets.path());
     let data = folder.path().join("pg");
     measure("PostgreSQL", options, figures, &server, &data.join("base"))?;
-    // Once more without full-page images: what the changes alone cost in the log.
-    let mut admin = connect(&server)?;
-    for sql in ["alter system set full_page_writes = off", "select pg_reload_conf()", "checkpoint"] {
-        admin.query(sql).map_err(|e| e.to_string())?;
-    }
-    let (bytes, _) = log_bytes(options, &server, &mut admin)?;
-    figures.put("PostgreSQL", "log bytes per TPC-B transaction, no full-page images", Better::Less, bytes);
-    if let Some(kilndb) = figures.values.get(&("log bytes per TPC-B transaction".to_string(), "KilnDB")).copied() {
-        figures.put("KilnDB", "log bytes per TPC-B transaction, no full-page images", Better::Less, kilndb);
-    }
     server.stop().map(|_| ()).map_err(|e| e.to_string())
 }
 
@@ -146,10 +148,6 @@ fn kilndb(options: &Options, figures: &mut Figures) -> Result<(), String> {
     let mut server = process::start_kilndb(&data, port, &[&buffers, "max_connections=2000", &socket]).map_err(|e| e.to_string())?;
     server.reach_in(sockets.path());
     measure("KilnDB", options, figures, &server, &data)?;
-    if let Some(bytes) = figures.values.get(&("log bytes per TPC-B transaction".to_string(), "KilnDB")).copied() {
-        // KilnDB never writes images.
-        figures.put("KilnDB", "log bytes per TPC-B transaction, no full-page images", Better::Less, bytes);
-    }
     let mut admin = connect(&server)?;
     let sums = [
         "select sum(abalance)::bigint from pgbench_accounts",
@@ -201,6 +199,24 @@ fn measure(engine: &'static str, options: &Options, figures: &mut Figures, serve
     admin.query("checkpoint").map_err(|e| e.to_string())?;
     let grown = folder_bytes(data).saturating_sub(before);
     figures.put(engine, "disk size after load, MB", Better::Less, grown as f64 / 1e6);
+    if options.has("pgbench") {
+        of_pgbench(engine, options, figures, server)?;
+    }
+    if options.has("latency") {
+        latency::measure(engine, options, figures, server)?;
+    }
+    if options.has("hot") {
+        hot::measure(engine, options, figures, server)?;
+    }
+    if options.has("bulk") {
+        bulk::measure(engine, options, figures, server)?;
+    }
+    Ok(())
+}
+
+fn of_pgbench(engine: &'static str, options: &Options, figures: &mut Figures, server: &Server) -> Result<(), String> {
+    let at = server.address();
+    let mut admin = connect(server)?;
     selects(engine, options, figures, at)?;
     for &clients in &options.clients {
         if clients == 28 {
@@ -214,9 +230,20 @@ fn measure(engine: &'static str, options: &Options, figures: &mut Figures, serve
     }
     let result = pgbench(at, options, 28, &["-M", "simple"])?;
     figures.put(engine, "TPC-B, simple, 28 clients, tps", Better::More, result.tps);
-    drop(admin);
-    latency::measure(engine, options, figures, server)?;
-    if options.hot { hot::measure(engine, options, figures, server) } else { Ok(()) }
+    without_images(engine, options, figures, server, &mut admin)
+}
+
+/// Once more without full-page images: what the changes alone cost in the log. KilnDB never writes images.
+fn without_images(engine: &'static str, options: &Options, figures: &mut Figures, server: &Server, admin: &mut Client) -> Result<(), String> {
+    for sql in ["alter system set full_page_writes = off", "select pg_reload_conf()", "checkpoint"] {
+        admin.query(sql).map_err(|e| e.to_string())?;
+    }
+    let (bytes, _) = log_bytes(options, server, admin)?;
+    figures.put(engine, "log bytes per TPC-B transaction, no full-page images", Better::Less, bytes);
+    for sql in ["alter system reset full_page_writes", "select pg_reload_conf()"] {
+        admin.query(sql).map_err(|e| e.to_string())?;
+    }
+    Ok(())
 }
 
 fn selects(engine: &'static str, options: &Options, figures: &mut Figures, at: &Address) -> Result<(), String> {
