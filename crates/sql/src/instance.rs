@@ -7,6 +7,7 @@ use crate::catalog::store::{CatalogRow, CatalogStore};
 use crate::catalog::temporary::TEMPORARY_OIDS;
 use crate::client::SessionControl;
 use crate::exec::spill::TempSpace;
+use crate::helpers::HelperPool;
 use crate::settings::ServerSettings;
 use kilndb_base::env::Env;
 use kilndb_base::park::ThreadPark;
@@ -35,6 +36,7 @@ pub struct Instance {
     pub data_dir: PathBuf,
     /// Where statements put what does not fit in memory.
     pub temp: TempSpace,
+    pub helpers: Arc<HelperPool>,
     settings: RwLock<Arc<ServerSettings>>,
     command_line: ServerSettings,
     databases: Mutex<HashMap<Oid, Arc<Database>>>,
@@ -129,6 +131,7 @@ impl Instance {
         }
         let temp = TempSpace::new(options.env.clone(), &options.data_dir);
         temp.clear()?;
+        let helpers = Arc::new(HelperPool::new(options.env.clone(), options.workers));
         let engine = Engine::open(options.env.clone(), config)?;
         engine.set_read_lock_limits(&read_lock_limits(&options.config));
         let park = ThreadPark::new();
@@ -157,6 +160,7 @@ impl Instance {
             env: options.env,
             data_dir: options.data_dir,
             temp,
+            helpers,
             command_line: options.config.clone(),
             settings: RwLock::new(Arc::new(options.config)),
             databases: Mutex::new(HashMap::new()),

@@ -10,6 +10,7 @@ mod ddl;
 pub mod exec;
 pub mod explain;
 pub mod functions;
+pub mod helpers;
 pub mod instance;
 pub mod notify;
 pub mod plan;

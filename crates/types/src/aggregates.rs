@@ -21,10 +21,32 @@ pub trait Accumulator: Send {
         let _ = count;
         false
     }
+    /// What it has gathered, to be taken in by another one of its kind; None: it depends on the order of the rows, or there is
+    /// no such way.
+    fn partial(&self) -> Option<Partial> {
+        None
+    }
+    fn absorb(&mut self, other: Partial, ctx: &EvalContext) -> Result<()> {
+        let _ = (other, ctx);
+        Err(Error::internal("an aggregate that is not made in parts"))
+    }
+}
+
+/// What an [`Accumulator`] has gathered of a part of the rows.
+#[derive(Debug)]
+pub enum Partial {
+    Integers { count: i64, sum: i128, squares: i128 },
+    Numerics { count: i64, nan: i64, pos_inf: i64, neg_inf: i64, sum: Numeric, squares: Numeric },
+    /// As if it were a row's value.
+    Value(Datum),
 }
 
 fn first(args: &[Datum]) -> &Datum {
     args.first().unwrap_or(&Datum::Null)
+}
+#[cold]
+fn mixed() -> Error {
+    Error::internal("parts of different aggregates")
 }
 #[cold]
 fn overflow() -> Error {
@@ -107,6 +129,16 @@ impl Accumulator for Integers {
         }
         moments(self.want, self.count, Numeric::from(self.sum), &Numeric::from(self.squares))
     }
+    fn partial(&self) -> Option<Partial> {
+        Some(Partial::Integers { count: self.count, sum: self.sum, squares: self.squares })
+    }
+    fn absorb(&mut self, other: Partial, _: &EvalContext) -> Result<()> {
+        let Partial::Integers { count, sum, squares } = other else { return Err(mixed()) };
+        self.count += count;
+        self.sum += sum;
+        self.squares = self.squares.checked_add(squares).ok_or_else(overflow)?;
+        Ok(())
+    }
 }
 struct Numerics {
     want: Want,
@@ -158,6 +190,20 @@ impl Accumulator for Numerics {
             return Ok(numeric(v));
         }
         moments(self.want, self.count, self.sum.clone(), &self.squares)
+    }
+    fn partial(&self) -> Option<Partial> {
+        let (sum, squares) = (self.sum.clone(), self.squares.clone());
+        Some(Partial::Numerics { count: self.count, nan: self.nan, pos_inf: self.pos_inf, neg_inf: self.neg_inf, sum, squares })
+    }
+    fn absorb(&mut self, other: Partial, _: &EvalContext) -> Result<()> {
+        let Partial::Numerics { count, nan, pos_inf, neg_inf, sum, squares } = other else { return Err(mixed()) };
+        self.count += count;
+        self.nan += nan;
+        self.pos_inf += pos_inf;
+        self.neg_inf += neg_inf;
+        self.sum = self.sum.add(&sum);
+        self.squares = self.squares.add(&squares);
+        Ok(())
     }
 }
 fn numeric(v: Numeric) -> Datum {
@@ -312,6 +358,13 @@ impl Accumulator for Pick {
     fn finish(&mut self, _: &EvalContext) -> Result<Datum> {
         Ok(self.value.clone())
     }
+    fn partial(&self) -> Option<Partial> {
+        Some(Partial::Value(self.value.clone()))
+    }
+    fn absorb(&mut self, other: Partial, ctx: &EvalContext) -> Result<()> {
+        let Partial::Value(value) = other else { return Err(mixed()) };
+        self.add(&[value], ctx)
+    }
 }
 #[derive(Clone, Copy)]
 enum Fold {
@@ -356,6 +409,13 @@ impl Accumulator for Bits {
     }
     fn finish(&mut self, _: &EvalContext) -> Result<Datum> {
         Ok(self.value.clone())
+    }
+    fn partial(&self) -> Option<Partial> {
+        Some(Partial::Value(self.value.clone()))
+    }
+    fn absorb(&mut self, other: Partial, ctx: &EvalContext) -> Result<()> {
+        let Partial::Value(value) = other else { return Err(mixed()) };
+        self.add(&[value], ctx)
     }
 }
 

@@ -1,7 +1,8 @@
 //! Visiting and rewriting bound expressions.
 
 use super::ir::*;
-use kilndb_base::Result;
+use crate::catalog::builtin::FIRST_USER_OID;
+use kilndb_base::{Oid, Result};
 
 impl Expr {
     /// Calls `f` on each direct child (not into subqueries, but into a sublink's left sides and test).
@@ -179,6 +180,21 @@ impl Expr {
             ExprKind::Func(f) => f.volatility == b'v',
             ExprKind::SubLink(s) => s.query.is_volatile() && s.is_correlated(),
             _ => false,
+        })
+    }
+    /// Does its value depend on nothing but the row and the parameters: not on catalogs, the session, the clock or chance?
+    pub fn is_self_contained(&self) -> bool {
+        let function = |f: &FuncExpr| f.volatility == b'i' && f.internal && !f.returns_set && f.oid < FIRST_USER_OID;
+        !self.any(&|e| {
+            let kind = match &e.kind {
+                ExprKind::Func(f) | ExprKind::NullIf(f) | ExprKind::IsDistinct { eq: f, .. } | ExprKind::ScalarArray { func: f, .. } => function(f),
+                ExprKind::Cast { kind, .. } => matches!(kind, CastKind::Relabel | CastKind::Typmod),
+                ExprKind::Const(_) | ExprKind::Param(_) | ExprKind::Column(_) | ExprKind::And(_) | ExprKind::Or(_) | ExprKind::Not(_)
+                | ExprKind::IsNull { .. } | ExprKind::BoolTest { .. } | ExprKind::Case { .. } | ExprKind::CaseArg | ExprKind::Coalesce(_)
+                | ExprKind::MinMax { .. } | ExprKind::Collate { .. } => true,
+                _ => false,
+            };
+            !kind || !has_plain_values(e.ty)
         })
     }
     pub fn has_sublink(&self) -> bool {
@@ -426,4 +442,14 @@ impl Dml {
         }
         Ok(())
     }
+}
+
+/// Types whose values mean the same to everybody.
+fn has_plain_values(type_oid: Oid) -> bool {
+    use kilndb_types::oids::*;
+    matches!(
+        type_oid,
+        BOOL | BYTEA | NAME | INT2 | INT4 | INT8 | TEXT | FLOAT4 | FLOAT8 | NUMERIC | BPCHAR | VARCHAR | UUID | OID | DATE | TIME
+            | TIMESTAMP | TIMESTAMPTZ | INTERVAL
+    )
 }

@@ -1,17 +1,19 @@
 //! Filling an index from its table, and queries that DDL asks of its own database.
 
 use super::Session;
-use super::key_sort::KeySorter;
+use super::key_sort::{KeySorter, MergedKeys};
 use crate::catalog::{Index, Table};
 use crate::client::Runtime;
 use crate::exec::RowSink;
 use crate::session::run::{RowsSink, SinkMaker};
+use kilndb_base::park::Park;
 use kilndb_base::{Error, Result, RowId, sqlstate};
-use kilndb_storage::RowBatch;
+use kilndb_storage::{Relation, RowBatch, Snapshot};
 use kilndb_types::Datum;
 use kilndb_types::key::encode_key;
 use kilndb_types::row::{decode_row, stored_column_count};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 struct KeySink<'a> {
     sorter: &'a mut KeySorter,
@@ -27,6 +29,51 @@ fn encode_entry(index: &Index, values: &[Datum], key: &mut Vec<u8>) -> Result<bo
         encode_key(k.type_oid, value, k.descending, k.nulls_first, key)?;
     }
     Ok(has_null && !index.nulls_not_distinct)
+}
+
+/// A table whose keys several threads gather: each takes the blocks that the others have not.
+struct Part {
+    table: Arc<Table>,
+    index: Arc<Index>,
+    heap: Arc<Relation>,
+    snapshot: Snapshot,
+    next_block: AtomicU32,
+}
+
+/// Smaller tables are read before a helper has begun.
+const BLOCKS_PER_HELPER: u32 = 1024;
+
+impl Part {
+    fn collect(&self, sorter: &mut KeySorter, park: &dyn Park) -> Result<()> {
+        let mut needed = vec![false; self.table.columns.len()];
+        self.index.keys.iter().for_each(|k| needed[k.attnum as usize - 1] = true);
+        let (mut batch, mut values, mut keys, mut key) = (RowBatch::default(), Vec::new(), Vec::new(), Vec::new());
+        loop {
+            let block = self.next_block.fetch_add(1, Ordering::Relaxed);
+            if block >= self.heap.pages() {
+                return Ok(());
+            }
+            batch.bytes.clear();
+            batch.rows.clear();
+            self.heap.scan_block(block, &self.snapshot, &mut batch)?;
+            for (rid, start, end) in &batch.rows {
+                let bytes = &batch.bytes[*start as usize..*end as usize];
+                values.clear();
+                decode_row(&self.table.descriptor, bytes, Some(&needed), &mut values)?;
+                let stored = stored_column_count(bytes)?;
+                keys.clear();
+                for k in &self.index.keys {
+                    let at = k.attnum as usize - 1;
+                    keys.push(if at >= stored { self.table.columns[at].missing.clone() } else { values[at].clone() });
+                }
+                let has_null = encode_entry(&self.index, &keys, &mut key)?;
+                sorter.push(&key, *rid, has_null)?;
+            }
+            if block % 16 == 0 {
+                park.checkpoint()?;
+            }
+        }
+    }
 }
 
 impl RowSink for KeySink<'_> {
@@ -61,10 +108,10 @@ impl Session {
         if heap.pages() == 0 {
             return Ok(());
         }
-        let mut sorter = KeySorter::new(self.instance.env.clone(), &self.instance.data_dir, self.settings.maintenance_work_mem_bytes as usize);
-        if index.predicate_sql.is_none() && index.keys.iter().all(|k| k.attnum != 0) {
-            self.collect_column_keys(table, index, &mut sorter, runtime)?;
+        let mut sorters = if index.predicate_sql.is_none() && index.keys.iter().all(|k| k.attnum != 0) {
+            self.collect_column_keys(table, index, runtime)?
         } else {
+            let mut sorter = self.new_key_sorter(1)();
             let quote = crate::catalog::format_type::quote_identifier;
             let keys: Vec<String> = index
                 .keys
@@ -78,12 +125,13 @@ impl Session {
             let sql = format!("SELECT ctid, {} FROM {}{filter}", keys.join(", "), self.qualified_name(table));
             let mut sink = KeySink { sorter: &mut sorter, index, key: Vec::new() };
             self.query_into(&sql, runtime, &mut sink)?;
-        }
+            vec![sorter]
+        };
         let tree = self.temporary.relation(&self.instance.engine, index.storage)?;
         let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to build an index in"))?;
         let mut previous: Option<Vec<u8>> = None;
         let mut twin = None;
-        let mut entries = sorter.finish()?.map(|entry| {
+        let mut entries = MergedKeys::new(&mut sorters)?.map(|entry| {
             let (key, rid, has_null) = entry?;
             if index.unique && !has_null {
                 if previous.as_ref() == Some(&key) {
@@ -101,34 +149,37 @@ impl Session {
         }
     }
 
-    fn collect_column_keys(&mut self, table: &Arc<Table>, index: &Index, sorter: &mut KeySorter, runtime: &dyn Runtime) -> Result<()> {
+    /// The keys of an index on columns: of a large table, helpers sort those of a part of its blocks.
+    fn collect_column_keys(&mut self, table: &Arc<Table>, index: &Arc<Index>, runtime: &dyn Runtime) -> Result<Vec<KeySorter>> {
         let heap = self.temporary.relation(&self.instance.engine, table.storage)?;
         let snapshot = self.take_snapshot(runtime)?.untracked();
-        let mut needed = vec![false; table.columns.len()];
-        index.keys.iter().for_each(|k| needed[k.attnum as usize - 1] = true);
-        let (mut batch, mut values, mut keys, mut key) = (RowBatch::default(), Vec::new(), Vec::new(), Vec::new());
-        for block in 0..heap.pages() {
-            batch.bytes.clear();
-            batch.rows.clear();
-            heap.scan_block(block, &snapshot, &mut batch)?;
-            for (rid, start, end) in &batch.rows {
-                let bytes = &batch.bytes[*start as usize..*end as usize];
-                values.clear();
-                decode_row(&table.descriptor, bytes, Some(&needed), &mut values)?;
-                let stored = stored_column_count(bytes)?;
-                keys.clear();
-                for k in &index.keys {
-                    let at = k.attnum as usize - 1;
-                    keys.push(if at >= stored { table.columns[at].missing.clone() } else { values[at].clone() });
-                }
-                let has_null = encode_entry(index, &keys, &mut key)?;
-                sorter.push(&key, *rid, has_null)?;
-            }
-            if block % 64 == 0 {
-                runtime.checkpoint()?;
-            }
+        let shared = matches!(table.persistence, b'p' | b'u') && heap.pages() >= BLOCKS_PER_HELPER;
+        let helpers = if shared { self.settings.helpers_per_index } else { 0 };
+        let new_sorter = self.new_key_sorter(1 + helpers);
+        let part = Arc::new(Part { table: table.clone(), index: index.clone(), heap, snapshot, next_block: AtomicU32::new(0) });
+        let team = {
+            let (part, new_sorter) = (part.clone(), new_sorter.clone());
+            self.instance.helpers.start(helpers, runtime.wake_handle(), move |park| {
+                let mut sorter = new_sorter();
+                part.collect(&mut sorter, park)?;
+                sorter.sort_now();
+                Ok(sorter)
+            })
+        };
+        let mut sorter = new_sorter();
+        part.collect(&mut sorter, runtime)?;
+        let mut sorters = vec![sorter];
+        if let Some(team) = team {
+            sorters.extend(team.finish(runtime)?);
         }
-        Ok(())
+        Ok(sorters)
+    }
+
+    /// Makes sorters, so many of which share the memory that maintenance may take.
+    fn new_key_sorter(&self, sharers: usize) -> impl Fn() -> KeySorter + Clone + Send + Sync + 'static {
+        let (env, folder) = (self.instance.env.clone(), self.instance.data_dir.clone());
+        let budget_bytes = self.settings.maintenance_work_mem_bytes as usize / sharers;
+        move || KeySorter::new(env.clone(), &folder, budget_bytes)
     }
 
     /// What PostgreSQL says of two rows with one key.

@@ -126,6 +126,13 @@ impl KeySorter {
         Ok(())
     }
 
+    /// Sorts what is in memory, so that [`KeySorter::finish`] has little left to do: on the thread that has pushed.
+    pub fn sort_now(&mut self) {
+        if self.runs.is_empty() {
+            self.sort();
+        }
+    }
+
     /// The keys in order. Call once, after the last push.
     pub fn finish(&mut self) -> Result<SortedKeys<'_>> {
         if self.runs.is_empty() {
@@ -219,6 +226,39 @@ impl Iterator for SortedKeys<'_> {
     }
 }
 
+/// What several sorters have, in order.
+pub(super) struct MergedKeys<'a> {
+    sources: Vec<std::iter::Peekable<SortedKeys<'a>>>,
+}
+
+impl<'a> MergedKeys<'a> {
+    pub fn new(sorters: &'a mut [KeySorter]) -> Result<MergedKeys<'a>> {
+        let sources = sorters.iter_mut().map(|s| Ok(s.finish()?.peekable())).collect::<Result<_>>()?;
+        Ok(MergedKeys { sources })
+    }
+}
+
+impl Iterator for MergedKeys<'_> {
+    type Item = Result<(Vec<u8>, RowId, bool)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut least: Option<usize> = None;
+        for i in 0..self.sources.len() {
+            let (before, rest) = self.sources.split_at_mut(i);
+            let Some(entry) = rest[0].peek() else { continue };
+            let Ok((key, rid, _)) = entry else { return rest[0].next() };
+            let is_least = match least.and_then(|l| before[l].peek()) {
+                Some(Ok((other, other_rid, _))) => (key, rid.to_u64()) < (other, other_rid.to_u64()),
+                _ => true,
+            };
+            if is_least {
+                least = Some(i);
+            }
+        }
+        self.sources[least?].next()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -242,6 +282,16 @@ mod tests {
         let sorted: Vec<_> = sorter.finish().unwrap().map(|e| e.unwrap()).collect();
         assert!(sorted == wanted);
         drop(sorter);
+        // The same keys in three sorters, one of which has not spilled, and one of which has none.
+        let mut sorters: Vec<KeySorter> = (0..3).map(|_| KeySorter::new(Arc::new(OsEnv), &dir, 1 << 20)).collect();
+        for (i, (key, rid, null)) in wanted.iter().enumerate() {
+            sorters[usize::from(i % 100 == 0)].push(key, *rid, *null).unwrap();
+        }
+        sorters.iter_mut().for_each(KeySorter::sort_now);
+        assert!(sorters[0].runs.len() > 3 && sorters[1].runs.is_empty());
+        let sorted: Vec<_> = MergedKeys::new(&mut sorters).unwrap().map(|e| e.unwrap()).collect();
+        assert!(sorted == wanted);
+        drop(sorters);
         assert_eq!(std::fs::read_dir(dir.join("tmp")).unwrap().count(), 0);
         std::fs::remove_dir_all(dir).unwrap();
     }

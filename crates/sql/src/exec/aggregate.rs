@@ -7,11 +7,12 @@ use super::context::*;
 use super::expr::CExpr;
 use super::hash::{ENTRY_BYTES, KeyMap, budget_of_reader};
 use super::spill::{Partitions, Sorter, SpillCursor, SpillFile, row_bytes};
-use super::state::Unary;
-use crate::plan::{AggSpec, Op};
+use super::state::{State, Unary};
+use crate::plan::{AggSpec, Node, Op};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_types::aggregates::{self, Accumulator};
 use kilndb_types::{Datum, key, row};
+use std::sync::Arc;
 
 /// One aggregate of one group.
 struct Slot {
@@ -60,6 +61,8 @@ pub struct AggregateState {
     batches: u64,
     peak_bytes: usize,
     disk_bytes: u64,
+    /// While several threads aggregate parts of the table: a group that does not fit ends this one's part.
+    is_part: bool,
 }
 
 const COUNT_STAR: Oid = 2803;
@@ -69,6 +72,12 @@ const SLOT_BYTES: usize = size_of::<Slot>() + 96;
 
 fn keeps_arguments(a: &AggSpec) -> bool {
     !a.order.is_empty() || a.distinct || a.within_group
+}
+
+/// Can what two threads have gathered be put together?
+pub fn has_parts(a: &AggSpec) -> bool {
+    let counts = a.oid == COUNT_STAR || a.oid == COUNT_ANY;
+    !keeps_arguments(a) && (counts || aggregates::new_with_types(a.oid, &a.arg_types).is_some_and(|acc| acc.partial().is_some()))
 }
 
 fn new_slot(a: &AggSpec, budget: usize) -> Result<Slot> {
@@ -104,6 +113,7 @@ impl AggregateState {
             batches: 0,
             peak_bytes: 0,
             disk_bytes: 0,
+            is_part: false,
         }
     }
     pub fn rescan(&mut self, rt: &mut Runtime) {
@@ -133,7 +143,11 @@ impl AggregateState {
                 Phase::Collect => {
                     match self.reading.take() {
                         Some(file) => self.collect_partition(&file, rt, cx)?,
-                        None => self.collect(rt, cx)?,
+                        None => {
+                            self.begin(cx)?;
+                            super::parts::aggregate(self, rt, cx)?;
+                            self.collect(rt, cx)?;
+                        }
                     }
                     self.peak_bytes = self.peak_bytes.max(self.used_bytes);
                     self.batches += 1;
@@ -192,7 +206,11 @@ impl AggregateState {
     fn add_group(&mut self, aggs: &[AggSpec], key: &[u8], set: usize, values: Vec<Datum>, cx: &ExecContext<'_>) -> Result<Option<usize>> {
         let bytes = key.len() + ENTRY_BYTES + size_of::<Group>() + row_bytes(&values) + aggs.len() * SLOT_BYTES;
         if self.used_bytes + bytes > cx.hash_mem_bytes && !self.groups.is_empty() {
-            return Ok(None);
+            if !self.is_part {
+                return Ok(None);
+            }
+            // The block that is being read nobody else reads.
+            self.end_input_with_block(true);
         }
         self.used_bytes += bytes;
         self.insert_group(aggs, key, set, values, cx.work_mem_bytes)?;
@@ -205,6 +223,68 @@ impl AggregateState {
         Ok(())
     }
 
+    /// A group of no rows exists where nothing is grouped.
+    fn begin(&mut self, cx: &ExecContext<'_>) -> Result<()> {
+        let node = self.unary.node.clone();
+        let Op::Aggregate { groups, sets, aggs, .. } = &node.op else { return Ok(()) };
+        let empty = |s: &Vec<usize>| s.is_empty();
+        let without: Vec<usize> = match sets {
+            Some(sets) => sets.iter().enumerate().filter(|(_, s)| empty(s)).map(|(n, _)| n).collect(),
+            None if groups.is_empty() => vec![0],
+            None => Vec::new(),
+        };
+        for n in without {
+            self.insert_group(aggs, &[n as u8, (n >> 8) as u8], n, vec![Datum::Null; groups.len()], cx.work_mem_bytes)?;
+        }
+        Ok(())
+    }
+
+    /// One thread's part: groups of the rows that `input` has, or until there is no more room.
+    pub fn of_part(node: &Arc<Node>, input: State, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<AggregateState> {
+        let width = node.children().first().map_or(0, |input| input.width);
+        let unary = Unary { node: node.clone(), input: Box::new(input), buffer: Batch::new(width) };
+        let mut state = AggregateState::new(unary);
+        state.begin(cx)?;
+        state.collect_part(rt, cx)?;
+        Ok(state)
+    }
+    pub fn collect_part(&mut self, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        self.is_part = true;
+        let done = self.collect(rt, cx);
+        self.is_part = false;
+        self.end_input_with_block(false);
+        done
+    }
+    fn end_input_with_block(&mut self, ends: bool) {
+        if let State::Scan(scan) = &mut *self.unary.input {
+            scan.end_with_block(ends);
+        }
+    }
+
+    /// Takes in the groups of another part.
+    pub fn absorb(&mut self, other: AggregateState, cx: &mut ExecContext<'_>) -> Result<()> {
+        let node = self.unary.node.clone();
+        let Op::Aggregate { aggs, .. } = &node.op else { return Ok(()) };
+        self.used_bytes += other.used_bytes;
+        let mut groups: Vec<Option<Group>> = other.groups.into_iter().map(Some).collect();
+        for (key, number) in other.table {
+            let Some(group) = groups.get_mut(number as usize).and_then(Option::take) else { continue };
+            let Some(mine) = self.table.get(&*key).and_then(|n| self.groups.get_mut(*n as usize)) else {
+                self.table.insert(key, self.groups.len() as u32);
+                self.groups.push(group);
+                continue;
+            };
+            for ((slot, other), a) in mine.slots.iter_mut().zip(group.slots).zip(aggs) {
+                slot.count += other.count;
+                if let (Some(acc), Some(other)) = (&mut slot.acc, other.acc) {
+                    let part = other.partial().ok_or_else(|| Error::internal(format!("aggregate {} has no parts", a.name)))?;
+                    acc.absorb(part, &cx.eval)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The input itself.
     fn collect(&mut self, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.unary.node.clone();
@@ -212,12 +292,6 @@ impl AggregateState {
         let one_set = vec![(0..groups.len()).collect::<Vec<_>>()];
         let sets = sets.as_ref().unwrap_or(&one_set);
         let (io, budget) = (cx.io(), cx.hash_mem_bytes);
-        // A group of no rows exists where nothing is grouped.
-        for (n, s) in sets.iter().enumerate() {
-            if s.is_empty() {
-                self.insert_group(aggs, &[n as u8, (n >> 8) as u8], n, vec![Datum::Null; groups.len()], cx.work_mem_bytes)?;
-            }
-        }
         let alone = groups.is_empty() && sets.len() == 1;
         let mut k = Vec::new();
         let mut values: Vec<Datum> = Vec::new();
@@ -384,6 +458,12 @@ fn add(a: &AggSpec, slot: &mut Slot, row: &[Datum], args: &mut Vec<Datum>, used:
         slot.count += 1;
         return Ok(());
     }
+    // A column is looked at where it is.
+    if let ([CExpr::Slot(column)], None) = (&a.args[..], &slot.kept)
+        && let Some(value) = row.get(*column..*column + 1)
+    {
+        return slot.add(value, cx);
+    }
     args.clear();
     for e in &a.args {
         let v = e.eval(row, rt, cx)?;
@@ -395,13 +475,19 @@ fn add(a: &AggSpec, slot: &mut Slot, row: &[Datum], args: &mut Vec<Datum>, used:
         *used = (*used + kept.bytes()).saturating_sub(before);
         return Ok(());
     }
-    if a.oid == COUNT_ANY {
-        slot.count += i64::from(args.first().is_some_and(|d| !d.is_null()));
-        return Ok(());
-    }
-    match &mut slot.acc {
-        Some(acc) => acc.add(args, &cx.eval),
-        None => Ok(()),
+    slot.add(args, cx)
+}
+
+impl Slot {
+    #[inline]
+    fn add(&mut self, args: &[Datum], cx: &ExecContext<'_>) -> Result<()> {
+        match &mut self.acc {
+            Some(acc) => acc.add(args, &cx.eval),
+            None => {
+                self.count += i64::from(args.first().is_some_and(|d| !d.is_null()));
+                Ok(())
+            }
+        }
     }
 }
 

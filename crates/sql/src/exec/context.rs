@@ -2,6 +2,7 @@
 
 use super::spill::{Io, TempSpace};
 use crate::catalog::CatalogView;
+use crate::helpers::HelperPool;
 use crate::plan::Plan;
 use kilndb_base::park::Park;
 use kilndb_base::{Oid, Result, RowId};
@@ -55,6 +56,8 @@ pub struct ExecContext<'a> {
     pub source: Option<&'a mut dyn RowSource>,
     /// Checks put off to the end of the transaction.
     pub pending: &'a mut PendingChecks,
+    /// Threads that may help, and how many at most; None in a helper.
+    pub helpers: Option<(&'a Arc<HelperPool>, usize)>,
 }
 
 /// Deferred constraint checks of a transaction, kept by the session.
@@ -157,6 +160,20 @@ pub enum Report {
 }
 
 impl Runtime {
+    pub fn new(plan: Arc<Plan>, params: &[Datum]) -> Runtime {
+        Runtime {
+            params: params.to_vec(),
+            exec_params: vec![Datum::Null; plan.exec_params],
+            subplans: plan.subplans.iter().map(|_| None).collect(),
+            ctes: plan.ctes.iter().map(|_| None).collect(),
+            once: vec![None; plan.once],
+            case_args: Vec::new(),
+            action: "",
+            counters: None,
+            pace: Default::default(),
+            plan,
+        }
+    }
     /// Notes what EXPLAIN ANALYZE shows of a node.
     pub fn report(&mut self, node: usize, report: Report) {
         if let Some(c) = self.counters.as_mut().and_then(|c| c.get_mut(node)) {

@@ -20,6 +20,7 @@ pub mod index;
 pub mod join;
 pub mod lockrows;
 pub mod modify;
+pub mod parts;
 pub mod scan;
 pub mod setop;
 pub mod sort;
@@ -59,18 +60,7 @@ pub struct Progress {
 impl Execution {
     pub fn start(plan: Arc<Plan>, params: &[Datum], cx: &mut ExecContext<'_>) -> Result<Execution> {
         let _ = cx;
-        let rt = Runtime {
-            params: params.to_vec(),
-            exec_params: vec![Datum::Null; plan.exec_params],
-            subplans: plan.subplans.iter().map(|_| None).collect(),
-            ctes: plan.ctes.iter().map(|_| None).collect(),
-            once: vec![None; plan.once],
-            case_args: Vec::new(),
-            action: "",
-            counters: None,
-            pace: Default::default(),
-            plan,
-        };
+        let rt = Runtime::new(plan, params);
         let root = State::new(&rt.plan.root);
         let batch = Batch::new(rt.plan.root.width);
         Ok(Execution { root, rt, batch, position: 0, finished: false, rows: 0 })

@@ -8,6 +8,7 @@ use kilndb_base::{Error, Result, RowId};
 use kilndb_storage::{Fetched, IndexScan, Isolation, RowBatch, RowLockMode};
 use kilndb_types::{Datum, row};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 #[derive(Default)]
 struct IndexCursor {
@@ -83,6 +84,10 @@ pub struct ScanState {
     to_lock: Option<ToLock>,
     /// The session's own rows of a system table have been read, those of the shared table before them.
     own_read: bool,
+    /// The next block to be read, by whoever reads the table together; None: this scan alone.
+    shared_blocks: Option<Arc<AtomicU32>>,
+    /// Only the rows of the block that is being read are still wanted.
+    ends_with_block: bool,
 }
 
 /// Which rows a node above is not going to lock.
@@ -152,6 +157,22 @@ impl ScanState {
             scratch: Vec::new(),
             to_lock: None,
             own_read: false,
+            shared_blocks: None,
+            ends_with_block: false,
+        }
+    }
+    /// Reads those blocks of the table that the others with the same counter do not.
+    pub fn share(&mut self, blocks: Arc<AtomicU32>) {
+        self.shared_blocks = Some(blocks);
+    }
+    /// After the rows of the block that is being read, nothing more comes: until this is taken back.
+    pub fn end_with_block(&mut self, ends: bool) {
+        self.ends_with_block = ends;
+    }
+    fn next_block(&mut self) -> u32 {
+        match &self.shared_blocks {
+            Some(blocks) => blocks.fetch_add(1, Ordering::Relaxed),
+            None => self.block,
         }
     }
     pub fn pass_over(&mut self, to_lock: ToLock) {
@@ -176,6 +197,7 @@ impl ScanState {
         self.started = false;
         self.done = false;
         self.own_read = false;
+        self.shared_blocks = None;
     }
 
     /// The session's own rows of the system table.
@@ -201,13 +223,7 @@ impl ScanState {
             Op::TidScan { scan, tids } => self.tid(scan, tids, out, rt, cx),
             Op::CountScan { heap, system: table } => {
                 heap.begin_scan(&cx.snapshot)?;
-                let mut total = 0i64;
-                for block in 0..heap.pages() {
-                    total += i64::from(heap.count_block(block, &cx.snapshot)?);
-                    if block % 32 == 0 {
-                        cx.park.checkpoint()?;
-                    }
-                }
+                let mut total = super::parts::count(heap, rt, cx)?;
                 self.done = true;
                 if let (Some(system), Some(own)) = (table, cx.catalog.temporary()) {
                     total += own.count(*system) as i64;
@@ -237,7 +253,11 @@ impl ScanState {
         }
         while !out.full() {
             if self.next >= self.rows.rows.len() {
-                if self.block >= scan.heap.pages() {
+                if self.ends_with_block {
+                    return Ok(());
+                }
+                let block = self.next_block();
+                if block >= scan.heap.pages() {
                     if !scan.table.is_catalog || self.own_read {
                         self.done = true;
                         return Ok(());
@@ -248,8 +268,8 @@ impl ScanState {
                     self.read_own(scan, cx)?;
                     continue;
                 }
-                scan.heap.scan_block(self.block, &cx.snapshot, &mut self.rows)?;
-                self.block += 1;
+                scan.heap.scan_block(block, &cx.snapshot, &mut self.rows)?;
+                self.block = block + 1;
                 self.next = 0;
                 if self.block % 16 == 0 {
                     cx.park.checkpoint()?;

@@ -93,7 +93,8 @@ impl Planner<'_> {
             layout.0.push(ColId { rel, att: 4000 + i as i16 });
         }
         let sets = q.grouping_sets.clone();
-        let op = Op::Aggregate { input: input.node, groups: group_exprs, types, sets, aggs: specs, groupings, sorted };
+        let in_parts = !sorted && is_whole_table(&input.node.op) && groups.iter().all(Expr::is_self_contained) && aggs.iter().all(has_parts);
+        let op = Op::Aggregate { input: input.node, groups: group_exprs, types, sets, aggs: specs, groupings, sorted, in_parts };
         let node = self.node_with(op, width, rows, cost, label, info);
         let mut planned = Planned { node, layout };
         if let Some(h) = having {
@@ -106,6 +107,19 @@ impl Planner<'_> {
         // mode, percentile_*, rank family: the aggregates of kinds 'o' and 'h'.
         matches!(oid, 3972..=3996 | 4010..=4060)
     }
+}
+
+fn is_whole_table(op: &Op) -> bool {
+    matches!(op, Op::SeqScan(scan) if scan.is_self_contained && !scan.table.is_catalog && matches!(scan.table.persistence, b'p' | b'u'))
+}
+
+/// Can the results of two parts of the rows be made one?
+fn has_parts(aggregate: &Expr) -> bool {
+    let ExprKind::Agg(call) = &aggregate.kind else { return false };
+    !call.distinct
+        && call.order.is_empty()
+        && call.direct_args == 0
+        && call.args.iter().chain(call.filter.as_deref()).all(Expr::is_self_contained)
 }
 
 struct AggColumns<'x> {

@@ -120,6 +120,8 @@ pub struct Scan {
     /// `outputs` is exactly the needed columns in order: decoding goes straight to the batch.
     pub direct: bool,
     pub filter: Option<CExpr>,
+    /// Any thread can tell what the filter keeps.
+    pub is_self_contained: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -271,6 +273,8 @@ pub enum Op {
         groupings: Vec<Vec<usize>>,
         /// Rows of one group follow one another.
         sorted: bool,
+        /// Several threads may each aggregate a part of the table that is the input.
+        in_parts: bool,
     },
     Sort { input: Arc<Node>, keys: Vec<SortSpec> },
     Limit { input: Arc<Node>, limit: Option<CExpr>, offset: Option<CExpr>, ties: Option<Vec<SortSpec>> },

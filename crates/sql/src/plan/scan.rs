@@ -70,7 +70,7 @@ impl Planner<'_> {
                 layout.0.push(id);
             }
         }
-        Ok((Scan { table: table.clone(), heap, outputs, needed, direct, filter: None }, layout))
+        Ok((Scan { table: table.clone(), heap, outputs, needed, direct, filter: None, is_self_contained: false }, layout))
     }
 
     fn scan_name(&self, rel: &Rel, table: &Table) -> String {
@@ -159,6 +159,7 @@ impl Planner<'_> {
     fn seq_scan(&self, rel: &Rel, mut scan: Scan, layout: Layout, preds: &[Expr], rows: f64, cost: f64) -> Result<ScanChoice> {
         let (filter, info) = self.filter_of(rel, &preds.iter().collect::<Vec<_>>(), &layout)?;
         scan.filter = filter;
+        scan.is_self_contained = preds.iter().all(Expr::is_self_contained);
         let label = format!("Seq Scan on {}", self.scan_name(rel, &scan.table));
         let width = layout.0.len();
         let parameterized = uses_others(preds, rel.id);

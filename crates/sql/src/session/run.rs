@@ -167,6 +167,7 @@ impl Session {
             temp: &self.instance.temp,
             source: None,
             pending: &mut self.pending,
+            helpers: Some((&self.instance.helpers, self.settings.helpers_per_query)),
         };
         if execution.is_none() {
             *execution = Some(Box::new(Execution::start(plan.clone(), params, &mut cx)?));

@@ -43,6 +43,9 @@ pub struct SessionSettings {
     pub temp_buffers_bytes: u64,
     /// work_mem times hash_mem_multiplier.
     pub hash_mem_bytes: u64,
+    /// Threads that may help with a query, and with making an index.
+    pub helpers_per_query: usize,
+    pub helpers_per_index: usize,
     pub maintenance_work_mem_bytes: u64,
     pub default_isolation: IsolationName,
     /// Set for the open transaction.
@@ -74,6 +77,8 @@ impl SessionSettings {
             work_mem_bytes: 0,
             temp_buffers_bytes: 0,
             hash_mem_bytes: 0,
+            helpers_per_query: 0,
+            helpers_per_index: 0,
             maintenance_work_mem_bytes: 0,
             default_isolation: "read committed",
             transaction_isolation: None,
@@ -268,6 +273,9 @@ impl SessionSettings {
         self.temp_buffers_bytes = self.number("temp_buffers") * 8192;
         let multiplier = self.get("hash_mem_multiplier").and_then(|v| v.parse::<f64>().ok()).unwrap_or(1.0);
         self.hash_mem_bytes = (self.work_mem_bytes as f64 * multiplier) as u64;
+        let helpers = self.number("max_parallel_workers");
+        self.helpers_per_query = self.number("max_parallel_workers_per_gather").min(helpers) as usize;
+        self.helpers_per_index = self.number("max_parallel_maintenance_workers").min(helpers) as usize;
         self.maintenance_work_mem_bytes = self.number("maintenance_work_mem") * 1024;
         self.default_isolation = isolation_name(self.get("default_transaction_isolation").unwrap_or(""));
         self.transaction_isolation = self.values.get("transaction_isolation").map(|v| isolation_name(v));

@@ -295,6 +295,7 @@ impl Db {
                 temp: &self.temp,
                 source: None,
                 pending: &mut pending,
+                helpers: None,
             };
             let mut sink = Lines(Vec::new(), plan.columns.iter().map(|c| c.type_oid).collect());
             let mut x = Execution::start(plan.clone(), params, &mut cx)?;

@@ -14,6 +14,7 @@ pub const STEP_BYTES: usize = 64 * 1024;
 pub const HEAD_BYTES: usize = 8;
 
 /// Where temporary files go.
+#[derive(Clone)]
 pub struct TempSpace {
     env: Arc<dyn Env>,
     directory: PathBuf,
