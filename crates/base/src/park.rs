@@ -24,6 +24,11 @@ pub trait Park {
     /// As [`Park::park`], but a cancel request does not end it (used where the answer must be known,
     /// as after a commit record has its place in the log).
     fn park_uninterruptible(&self);
+    /// Will somebody start a flush of the log for those who wait for one, once all that can run has run? Then more of them
+    /// share it.
+    fn is_flushed_for(&self) -> bool {
+        false
+    }
     /// A long computation calls this now and then: gives way to other sessions when the time slice is
     /// used up; fails when the session is cancelled.
     fn checkpoint(&self) -> Result<()>;

@@ -158,6 +158,9 @@ impl Park for CoroutineRuntime {
         self.suspend(Yielded::Park { deadline_nanos: None });
         self.wake.take();
     }
+    fn is_flushed_for(&self) -> bool {
+        true
+    }
     fn checkpoint(&self) -> Result<()> {
         self.interrupts()?;
         if process_monotonic_nanos() >= self.slice_end_nanos.get() && !self.on_large_stack.get() {

@@ -29,6 +29,9 @@ const REPLY_DELAY_NANOS: u64 = 50_000;
 /// there are, the more it costs them to be woken for one reply, and the less a delay adds to their latency.
 const REPLY_DELAY_PER_QUEUED_NANOS: u64 = 10_000;
 const REPLY_DELAY_MAX_NANOS: u64 = 2_000_000;
+/// A flush of the log begins when no session can run, so that all that have come to their commit share it; or after so
+/// long, if there is always one that can.
+const FLUSH_DELAY_NANOS: u64 = 200_000;
 /// From so many replies on, one system call for all costs less than one for each.
 const SENT_TOGETHER: usize = 3;
 /// Bytes read from a socket at once.
@@ -87,6 +90,8 @@ pub struct Worker {
     unsent_until_nanos: u64,
     sender: Sender,
     sent: Vec<Sent>,
+    /// When the flush of the log that sessions wait for begins at the latest; 0: none is wanted.
+    flush_from_nanos: u64,
 }
 
 /// What a worker is made of before it has a thread.
@@ -132,6 +137,7 @@ impl Worker {
             unsent_until_nanos: 0,
             sender: Sender::new(),
             sent: Vec::new(),
+            flush_from_nanos: 0,
         };
         worker.run();
     }
@@ -193,8 +199,36 @@ impl Worker {
             }
         }
         // EINTR and the like only make the round shorter.
-        let _ = self.poll.poll(events, Some(limit));
+        if !limit.is_zero() && self.shared.instance.engine.is_flush_wanted() {
+            let _ = self.poll.poll(events, Some(Duration::ZERO));
+            if events.is_empty() && !self.inbox.has_mail.load(Ordering::Acquire) {
+                self.begin_flush();
+                let _ = self.poll.poll(events, Some(limit));
+            }
+        } else {
+            let _ = self.poll.poll(events, Some(limit));
+        }
         self.inbox.sleeping.store(false, Ordering::SeqCst);
+    }
+
+    /// Those who wait for the log have waited long enough, or there is nobody else to wait for.
+    fn begin_flush(&mut self) {
+        self.shared.instance.engine.begin_flush();
+        self.flush_from_nanos = 0;
+    }
+
+    /// While sessions run, a flush that is wanted begins after a while.
+    fn look_after_flush(&mut self) {
+        if !self.shared.instance.engine.is_flush_wanted() {
+            self.flush_from_nanos = 0;
+            return;
+        }
+        let now = process_monotonic_nanos();
+        if self.flush_from_nanos == 0 {
+            self.flush_from_nanos = now + FLUSH_DELAY_NANOS;
+        } else if now >= self.flush_from_nanos {
+            self.begin_flush();
+        }
     }
 
     fn next_timer(&self) -> Duration {
@@ -313,6 +347,8 @@ impl Worker {
     fn resume(&mut self, token: usize) {
         let Some(Some(c)) = self.connections.get_mut(token) else { return };
         let outcome = c.run(&mut self.stacks);
+        self.look_after_flush();
+        let Some(Some(c)) = self.connections.get_mut(token) else { return };
         match outcome {
             None => {
                 if let Some(deadline) = c.idle_timer() {

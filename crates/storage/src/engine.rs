@@ -254,6 +254,13 @@ impl Engine {
     pub fn wait_flushed(&self, lsn: Lsn, park: &dyn Park) -> Result<()> {
         self.core.log.wait_flushed(lsn.0, park)
     }
+    /// Does a session wait for a flush that [`Engine::begin_flush`] is to start (see `Park::is_flushed_for`)?
+    pub fn is_flush_wanted(&self) -> bool {
+        self.core.log.is_flush_wanted()
+    }
+    pub fn begin_flush(&self) {
+        self.core.log.begin_flush();
+    }
     pub fn flushed_lsn(&self) -> Lsn {
         Lsn(self.core.log.flushed())
     }

@@ -46,6 +46,8 @@ pub struct Log {
     work: Condvar,
     done: Condvar,
     idle: AtomicBool,
+    /// A session waits for a flush that is not due yet.
+    is_wanted: AtomicBool,
     waiters: Mutex<Vec<(u64, WakeHandle)>>,
     segments: Segments,
     fsync: bool,
@@ -68,6 +70,8 @@ struct Insert {
 #[derive(Default)]
 struct Control {
     wanted: u64,
+    /// A flush is to begin.
+    is_due: bool,
     stop: bool,
 }
 struct Ring {
@@ -143,6 +147,7 @@ impl Log {
             work: Condvar::new(),
             done: Condvar::new(),
             idle: AtomicBool::new(false),
+            is_wanted: AtomicBool::new(false),
             waiters: Mutex::default(),
             segments,
             fsync,
@@ -276,12 +281,28 @@ impl Log {
     }
     fn request(&self, lsn: u64) {
         let mut control = crate::lock(&self.control);
-        if control.wanted < lsn {
-            control.wanted = lsn;
-        }
+        control.wanted = control.wanted.max(lsn);
+        control.is_due = true;
         drop(control);
         if self.idle.load(SeqCst) {
             self.work.notify_one();
+        }
+    }
+    /// As [`Log::request`], but the flush begins with [`Log::begin_flush`], or when the flusher looks around by itself.
+    fn request_with_others(&self, lsn: u64) {
+        let mut control = crate::lock(&self.control);
+        control.wanted = control.wanted.max(lsn);
+        drop(control);
+        self.is_wanted.store(true, SeqCst);
+    }
+    /// Does somebody wait for a flush that has not begun?
+    pub fn is_flush_wanted(&self) -> bool {
+        self.is_wanted.load(Relaxed)
+    }
+    /// Starts the flush that is wanted.
+    pub fn begin_flush(&self) {
+        if self.is_wanted.swap(false, SeqCst) {
+            self.request(0);
         }
     }
 
@@ -289,7 +310,11 @@ impl Log {
     pub fn wait_flushed(&self, lsn: u64, park: &dyn Park) -> Result<()> {
         while self.flushed.load(SeqCst) < lsn {
             crate::lock(&self.waiters).push((lsn, park.wake_handle()));
-            self.request(lsn);
+            if park.is_flushed_for() {
+                self.request_with_others(lsn);
+            } else {
+                self.request(lsn);
+            }
             if self.flushed.load(SeqCst) >= lsn {
                 break;
             }
@@ -365,11 +390,12 @@ impl Log {
             {
                 let mut control = crate::lock(&self.control);
                 self.idle.store(true, SeqCst);
-                if control.wanted <= self.flushed() && !control.stop {
+                if !control.is_due && !control.stop {
                     let delay = Duration::from_millis(self.delay_ms.load(Relaxed));
                     control = self.work.wait_timeout(control, delay).unwrap_or_else(|e| e.into_inner()).0;
                 }
                 self.idle.store(false, SeqCst);
+                control.is_due = false;
                 if control.stop || self.failed.load(SeqCst) {
                     return;
                 }
