@@ -116,6 +116,9 @@ impl Checkpointer {
         control::write(&core.env, &core.config.data_dir, &core.log, &note)?;
         // A failed one keeps its generation: the slot of the last good checkpoint is not written before there is a newer.
         self.generation.store(generation, Relaxed);
+        if !note.clean {
+            core.undo.promise(note.next_chunk);
+        }
         core.log.segments().recycle(redo, 4)?;
         core.checkpoints.fetch_add(1, Relaxed);
         let ms = (core.env.monotonic_nanos() - started) / 1_000_000;
@@ -146,6 +149,7 @@ fn note(core: &Core, redo: u64, clean: bool, generation: u64) -> Checkpoint {
             creator: if settled { 0 } else { creator },
             blocks,
             extents: r.extent_list(),
+            initial: crate::lock(&r.initial).clone(),
         });
     }
     Checkpoint {
@@ -155,7 +159,7 @@ fn note(core: &Core, redo: u64, clean: bool, generation: u64) -> Checkpoint {
         next_xid: core.xids.next.load(SeqCst),
         next_csn: core.log.last_csn(),
         next_relation: core.directory.next_id.load(SeqCst),
-        next_chunk: core.undo.next_chunk.load(SeqCst),
+        next_chunk: if clean { core.undo.next_chunk.load(SeqCst) } else { core.undo.number_after_crash() },
         relations,
         chunks: core.undo.live().into_iter().filter(|(_, _, logged)| *logged).collect(),
         unfinished,

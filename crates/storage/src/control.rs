@@ -11,13 +11,15 @@
 
 use crate::crc::crc32c;
 use crate::wal::Log;
-use kilndb_base::bytes::{Reader, put_varint};
+use kilndb_base::bytes::{Reader, put_prefixed, put_varint};
 use kilndb_base::env::{Env, File, Open};
 use kilndb_base::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
+/// Clusters of this version are read too; they become [`VERSION`] with their first checkpoint.
+const OLDEST_VERSION: u32 = 1;
 const MAGIC: u64 = u64::from_le_bytes(*b"KilnCtl1");
 const DIRECTORY_MAGIC: u64 = u64::from_le_bytes(*b"KilnDir1");
 
@@ -30,6 +32,8 @@ pub struct RelationEntry {
     pub creator: u64,
     pub blocks: u32,
     pub extents: Vec<u32>,
+    /// What an unlogged cell begins with after a crash.
+    pub initial: Vec<u8>,
 }
 /// What a checkpoint notes.
 #[derive(Default, Debug, Clone)]
@@ -84,6 +88,12 @@ impl Checkpoint {
             put(*head);
             put(u64::from(*purge));
         }
+        let cells: Vec<_> = self.relations.iter().filter(|r| !r.initial.is_empty()).collect();
+        put_varint(&mut out, cells.len() as u64);
+        for r in cells {
+            put_varint(&mut out, u64::from(r.id));
+            put_prefixed(&mut out, &r.initial);
+        }
         let crc = crc32c(&out);
         out.extend_from_slice(&crc.to_le_bytes());
         out
@@ -117,6 +127,7 @@ impl Checkpoint {
                 creator: r.varint()?,
                 blocks: v32(&mut r)?,
                 extents: Vec::new(),
+                initial: Vec::new(),
             };
             for _ in 0..r.varint()? {
                 e.extents.push(v32(&mut r)?);
@@ -128,6 +139,14 @@ impl Checkpoint {
         }
         for _ in 0..r.varint()? {
             c.unfinished.push((r.varint()?, r.varint()?, r.varint()? != 0));
+        }
+        if r.is_empty() {
+            // As version 1 has it.
+            return Some(c);
+        }
+        for _ in 0..r.varint()? {
+            let (id, bytes) = (v32(&mut r)?, r.prefixed()?);
+            c.relations.iter_mut().find(|e| e.id == id)?.initial = bytes.to_vec();
         }
         Some(c)
     }
@@ -195,7 +214,7 @@ pub fn read(env: &Arc<dyn Env>, dir: &Path) -> Result<Option<Checkpoint>> {
         if magic != MAGIC || crc32c(&bytes[..24]) != crc {
             continue;
         }
-        if version != VERSION {
+        if !(OLDEST_VERSION..=VERSION).contains(&version) {
             return Err(Error::corrupted(format!("the cluster has format version {version}, this program reads {VERSION}")));
         }
         best = best.max(Some(generation));

@@ -94,6 +94,8 @@ pub struct Relation {
     /// Blocks that may have room without a hint: hints are not kept over a restart, and not without limit.
     unseen: Mutex<std::ops::Range<u32>>,
     pub(crate) dropped: AtomicBool,
+    /// An unlogged cell's contents after a crash.
+    pub(crate) initial: Mutex<Vec<u8>>,
     pub(crate) dead_prefixes: DeadPrefixes,
     /// Who has read it as a whole, or ranges of it.
     pub(crate) reads: RelationReads,
@@ -269,6 +271,7 @@ impl Directory {
             hints: Mutex::default(),
             unseen: Mutex::default(),
             dropped: AtomicBool::new(false),
+            initial: Mutex::default(),
             dead_prefixes: DeadPrefixes::default(),
             reads: RelationReads::default(),
         });

@@ -139,6 +139,7 @@ impl Core {
             };
             let relation = self.directory.add(self, r.id, kind, persistence, r.creator);
             relation.heap.store(r.heap, Relaxed);
+            crate::lock(&relation.initial).clone_from(&r.initial);
             if persistence == Persistence::Logged || c.clean {
                 for (index, start) in r.extents.iter().enumerate() {
                     relation.set_extent(index, *start);
@@ -277,7 +278,12 @@ impl Core {
     pub(crate) fn empty_unlogged(&self) -> Result<()> {
         for r in self.directory.list() {
             if r.persistence == Persistence::Unlogged && r.kind != RelationKind::Heap && r.pages() == 0 {
-                r.extend(0)?;
+                let (_, mut page) = r.extend(0)?;
+                let initial = crate::lock(&r.initial);
+                if r.kind == RelationKind::Cell && !initial.is_empty() {
+                    Op::Cell { bytes: &initial }.apply(page.bytes(), r.target(0))?;
+                    page.mark_dirty();
+                }
             }
         }
         Ok(())
@@ -350,6 +356,11 @@ impl Core {
             Record::Drop { rel } => self.directory.remove(self, rel),
             Record::Chunk { number, page } => self.undo.register(number, page, true),
             Record::ChunkGone { number } => self.undo.was_used(number),
+            Record::Initial { rel, bytes } => {
+                if let Some(r) = self.directory.get(rel) {
+                    *crate::lock(&r.initial) = bytes.to_vec();
+                }
+            }
             // Followed by who reads.
             Record::Link { .. } => {}
             Record::Belongs { rel, heap } => {

@@ -2,6 +2,7 @@
 
 use super::Session;
 use super::create_table::NewTable;
+use super::persistence::{LOGGED, UNLOGGED};
 use crate::catalog::builtin::BUILTINS;
 use crate::catalog::ids::*;
 use crate::catalog::store::array;
@@ -32,8 +33,11 @@ impl Session {
         self.lock_for_ddl(&table, LockMode::AccessExclusive, runtime)?;
         for node in s.cmds() {
             let Node::AlterTableCmd(c) = node else { continue };
-            let table = self.table_by_oid(table.oid, runtime)?;
-            self.alter_command(&table, c, source, runtime)?;
+            let now = self.table_by_oid(table.oid, runtime)?;
+            if matches!(c.subtype, A::AT_SetLogged | A::AT_SetUnLogged) && now.persistence != table.persistence {
+                return Err(Error::unsupported("cannot change persistence setting twice"));
+            }
+            self.alter_command(&now, c, source, runtime)?;
         }
         Ok(tag)
     }
@@ -76,7 +80,8 @@ impl Session {
                 Err(Error::unsupported("this form of ALTER TABLE is not supported"))
             }
             A::AT_SetTableSpace => Err(Error::unsupported("tablespaces are not supported")),
-            A::AT_SetLogged | A::AT_SetUnLogged => Err(Error::unsupported("ALTER TABLE … SET LOGGED | UNLOGGED is not supported yet")),
+            A::AT_SetLogged => self.set_persistence(table, LOGGED, runtime),
+            A::AT_SetUnLogged => self.set_persistence(table, UNLOGGED, runtime),
             A::AT_AddIdentity => self.add_identity(table, name, c.def(), source, runtime),
             A::AT_SetIdentity => self.set_identity(table, name, c.def(), source, runtime),
             A::AT_DropIdentity => self.drop_identity(table, name, c.missing_ok, runtime),

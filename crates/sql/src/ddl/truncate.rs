@@ -122,10 +122,7 @@ impl Session {
             let sequence = self.table_by_oid(row.oid("objid"), runtime)?;
             let options = self.sequence_options(sequence.oid)?;
             let cell = self.replace_storage(sequence.oid, sequence.storage, RelationKind::Cell, sequence.persistence, runtime)?;
-            self.temporary.relation(&self.instance.engine, cell)?.cell_modify(&mut |bytes| {
-                super::sequence::SequenceState { last_value: options.start, is_called: false, log_count: 0 }.encode(bytes);
-                Ok(((), true))
-            })?;
+            self.begin_sequence(cell, super::sequence::SequenceState { last_value: options.start, is_called: false, log_count: 0 })?;
             self.scratch.sequence_cache.borrow_mut().remove(&sequence.oid);
         }
         Ok(())

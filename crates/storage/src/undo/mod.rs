@@ -6,7 +6,8 @@
 //!    sees every transaction that has (`max_csn`). Aborts get a CSN too, for this rule.
 //! 3. A record of a chunk that is gone is visible to all.
 //! 4. Logged and unlogged changes never share a chunk.
-//! 5. A chunk's number is in the log before a page mentions it, logged or not: after a crash it is not given again.
+//! 5. After a crash no number is given again that a page may mention: it is below what the last checkpoint has promised, or
+//!    in the log before a page mentions it.
 //!
 //! Must not know: what rows look like.
 
@@ -28,6 +29,8 @@ pub const CHUNK_PAGES: u32 = 8;
 pub const CHUNK: u64 = CHUNK_PAGES as u64 * PAGE as u64;
 /// Of the shared engine.
 pub const CHUNKS: usize = 1 << 24;
+/// Numbers that a crash skips: with these, changes that are not logged take chunks without a word in the log.
+const AHEAD: u64 = 1 << 20;
 const WORDS: usize = 5;
 const NUMBER: usize = 0;
 const PLACE: usize = 1;
@@ -50,6 +53,8 @@ pub struct Undo {
     table: LazyArray<AtomicU64>,
     streams: Vec<[Mutex<Stream>; 2]>,
     pub next_chunk: AtomicU64,
+    /// Numbers below this one are not given again after a crash, whether the log mentions them or not.
+    promised: AtomicU64,
     /// Lower bound of live chunks.
     oldest: AtomicU64,
     /// Every address below is visible to all.
@@ -94,6 +99,7 @@ impl Undo {
             table: LazyArray::new(cap * WORDS)?,
             streams: (0..workers).map(|_| Default::default()).collect(),
             next_chunk: AtomicU64::new(next_chunk),
+            promised: AtomicU64::new(0),
             oldest: AtomicU64::new(next_chunk),
             horizon: AtomicU64::new(next_chunk * CHUNK),
             sweep: Mutex::new(0),
@@ -158,6 +164,14 @@ impl Undo {
         self.forget(chunk);
         self.next_chunk.fetch_max(chunk + 1, Relaxed);
     }
+    /// The number that a crash after this checkpoint would go on with: beyond what is given out until the next one.
+    pub fn number_after_crash(&self) -> u64 {
+        self.next_chunk.load(SeqCst) + AHEAD
+    }
+    /// A checkpoint that says so is durable.
+    pub fn promise(&self, below: u64) {
+        self.promised.fetch_max(below, Release);
+    }
     /// How many chunks are live.
     pub fn count(&self) -> usize {
         self.chunks.load(Relaxed)
@@ -199,7 +213,11 @@ impl Undo {
             if stream.chunk != 0 {
                 self.word(stream.chunk, REFS).fetch_sub(1, Release);
             }
-            log.append(&encode(&if logged { Record::Chunk { number, page: first } } else { Record::ChunkGone { number } }));
+            if logged {
+                log.append(&encode(&Record::Chunk { number, page: first }));
+            } else if number >= self.promised.load(Acquire) {
+                log.append(&encode(&Record::ChunkGone { number }));
+            }
             *stream = Stream { chunk: number, page: first, offset: 0 };
         }
         let index = (stream.offset / PAGE as u64) as u32;
