@@ -31,7 +31,7 @@ impl Relation {
     /// The contents of a new cell; those of an unlogged one are these again after a crash. Never taken back, so the cell goes
     /// with the transaction that has made it.
     pub fn cell_init(&self, bytes: &[u8]) -> Result<()> {
-        if self.persistence == Persistence::Unlogged {
+        if matches!(self.persistence, Persistence::Unlogged | Persistence::Kept) {
             *crate::lock(&self.initial) = bytes.to_vec();
             self.core.log.append(&encode(&Record::Initial { rel: self.id, bytes }));
         }
@@ -63,6 +63,10 @@ impl Relation {
         if let Some(logged) = logged {
             let op = Op::Cell { bytes: &logged };
             self.core.emit_plain(self, 0, &[(self.target(0), op)], &[0], &mut [&mut page])?;
+        }
+        let _gate = self.core.change_gate(self);
+        if let Some(image) = &self.image {
+            self.core.before_change(image, 0, page.page());
         }
         Op::Cell { bytes: &bytes }.apply(page.bytes(), self.target(0))?;
         page.mark_dirty();

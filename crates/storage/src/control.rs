@@ -10,6 +10,7 @@
 //! Must not know: how the cluster is recovered.
 
 use crate::crc::crc32c;
+use crate::image::{Bits, ImageEntry, Unended};
 use crate::wal::Log;
 use kilndb_base::bytes::{Reader, put_prefixed, put_varint};
 use kilndb_base::env::{Env, File, Open};
@@ -34,6 +35,7 @@ pub struct RelationEntry {
     pub extents: Vec<u32>,
     /// What an unlogged cell begins with after a crash.
     pub initial: Vec<u8>,
+    pub image: Option<ImageEntry>,
 }
 /// What a checkpoint notes.
 #[derive(Default, Debug, Clone)]
@@ -50,6 +52,9 @@ pub struct Checkpoint {
     pub chunks: Vec<(u64, u32, bool)>,
     /// Xid, undo chain, waits for its purge only.
     pub unfinished: Vec<(u64, u64, bool)>,
+    /// Of the images: transactions that had not ended, undo chunks saved with them.
+    pub unended: Vec<Unended>,
+    pub image_chunks: Vec<u64>,
 }
 
 impl Checkpoint {
@@ -94,6 +99,21 @@ impl Checkpoint {
             put_varint(&mut out, u64::from(r.id));
             put_prefixed(&mut out, &r.initial);
         }
+        let images: Vec<_> = self.relations.iter().filter_map(|r| r.image.as_ref().map(|i| (r.id, i))).collect();
+        put_varint(&mut out, images.len() as u64);
+        for (id, image) in images {
+            put_varint(&mut out, u64::from(id));
+            put_varint(&mut out, u64::from(image.blocks));
+            put_prefixed(&mut out, &image.second.bytes());
+        }
+        put_varint(&mut out, self.unended.len() as u64);
+        for t in &self.unended {
+            put_varint(&mut out, t.xid);
+            put_varint(&mut out, t.head);
+            put_varint(&mut out, u64::from(t.purge) | u64::from(t.ending) << 1);
+        }
+        put_varint(&mut out, self.image_chunks.len() as u64);
+        self.image_chunks.iter().for_each(|number| put_varint(&mut out, *number));
         let crc = crc32c(&out);
         out.extend_from_slice(&crc.to_le_bytes());
         out
@@ -128,6 +148,7 @@ impl Checkpoint {
                 blocks: v32(&mut r)?,
                 extents: Vec::new(),
                 initial: Vec::new(),
+                image: None,
             };
             for _ in 0..r.varint()? {
                 e.extents.push(v32(&mut r)?);
@@ -147,6 +168,17 @@ impl Checkpoint {
         for _ in 0..r.varint()? {
             let (id, bytes) = (v32(&mut r)?, r.prefixed()?);
             c.relations.iter_mut().find(|e| e.id == id)?.initial = bytes.to_vec();
+        }
+        for _ in 0..r.varint()? {
+            let (id, blocks, second) = (v32(&mut r)?, v32(&mut r)?, Bits::from_bytes(r.prefixed()?));
+            c.relations.iter_mut().find(|e| e.id == id)?.image = Some(ImageEntry { blocks, second });
+        }
+        for _ in 0..r.varint()? {
+            let (xid, head, how) = (r.varint()?, r.varint()?, r.varint()?);
+            c.unended.push(Unended { xid, head, purge: how & 1 != 0, ending: how & 2 != 0 });
+        }
+        for _ in 0..r.varint()? {
+            c.image_chunks.push(r.varint()?);
         }
         Some(c)
     }

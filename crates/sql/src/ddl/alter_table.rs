@@ -128,6 +128,7 @@ impl Session {
         if let Some(sequence) = new.columns[0].sequence {
             let kind = if column.identity != 0 { b'i' } else { b'a' };
             self.add_dependency((PG_CLASS, sequence, 0), (PG_CLASS, table.oid, i32::from(attnum)), kind, runtime)?;
+            self.keep_with_table(sequence, table.oid, runtime)?;
         }
         let quoted = crate::catalog::format_type::quote_identifier(&column.name);
         if let Some(value) = constant {
@@ -403,7 +404,9 @@ impl Session {
             }
             let value = if options.is_empty() { Datum::Null } else { array(oids::TEXT, options.iter().map(Datum::text).collect()) };
             row.set("reloptions", value);
-        })
+        })?;
+        let now = self.table_by_oid(table.oid, runtime)?;
+        self.follow_recovery(&now, runtime)
     }
 }
 

@@ -5,20 +5,75 @@
 //! 2. Until commit nothing of the old storage is touched, so a rollback, or a crash, finds it as it was.
 
 use super::Session;
+use super::create_table::KEPT;
 use super::sequence::SequenceState;
 use crate::catalog::global::GLOBAL;
 use crate::catalog::ids::*;
 use crate::catalog::{Table, TableKind};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, RelationId, Result, sqlstate};
-use kilndb_storage::{RelationKind, RowBatch};
+use kilndb_storage::{Persistence, RelationKind, RowBatch, is_private};
 use kilndb_types::Datum;
 use std::sync::Arc;
 
+/// The storage parameter that says what a crash leaves of an unlogged table.
+pub(super) const RECOVERY: &str = "unlogged_recovery";
 pub(super) const LOGGED: u8 = b'p';
 pub(super) const UNLOGGED: u8 = b'u';
 
+pub(super) fn check_recovery(value: &str) -> Result<()> {
+    if ["truncate", "checkpoint"].iter().any(|known| value.eq_ignore_ascii_case(known)) {
+        return Ok(());
+    }
+    Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("invalid value for enum option \"{RECOVERY}\": {value}"))
+        .with_detail("Valid values are \"truncate\" and \"checkpoint\"."))
+}
+
+/// The letter for new storage of a table: as pg_class has it, or [`KEPT`] if its options say so.
+pub(super) fn storage_letter(persistence: u8, options: &[String]) -> u8 {
+    let kept = options.iter().any(|o| o.split_once('=').is_some_and(|(name, value)| name == RECOVERY && value.eq_ignore_ascii_case("checkpoint")));
+    if persistence == UNLOGGED && kept { KEPT } else { persistence }
+}
+
 impl Session {
+    /// New storage in place of `old`, or beside it: kept at checkpoints if that is.
+    pub(super) fn new_storage_like(&mut self, kind: RelationKind, persistence: u8, old: RelationId) -> Result<RelationId> {
+        let kept = persistence == UNLOGGED && self.is_kept(old)?;
+        self.new_storage(kind, if kept { KEPT } else { persistence })
+    }
+
+    fn is_kept(&self, storage: RelationId) -> Result<bool> {
+        Ok(!is_private(storage) && self.instance.engine.relation(storage)?.persistence() == Persistence::Kept)
+    }
+
+    fn options_of(&mut self, table: Oid) -> Result<Vec<String>> {
+        let rows = self.catalog_lookup(PG_CLASS, PG_CLASS_OID_INDEX, &[Datum::Oid(table)])?;
+        Ok(rows.first().map(|row| row.texts("reloptions")).unwrap_or_default())
+    }
+
+    /// The table's storage becomes what its options say.
+    pub(super) fn follow_recovery(&mut self, table: &Arc<Table>, runtime: &dyn Runtime) -> Result<()> {
+        if table.kind != TableKind::Table || table.persistence != UNLOGGED {
+            return Ok(());
+        }
+        let letter = storage_letter(UNLOGGED, &self.options_of(table.oid)?);
+        if self.is_kept(table.storage)? == (letter == KEPT) {
+            return Ok(());
+        }
+        self.move_table(table, letter, runtime)?;
+        self.move_owned(table, letter, runtime)
+    }
+
+    /// A new sequence of a column comes back from a crash as its table does.
+    pub(super) fn keep_with_table(&mut self, sequence: Oid, table: Oid, runtime: &dyn Runtime) -> Result<()> {
+        let (sequence, table) = (self.table_by_oid(sequence, runtime)?, self.table_by_oid(table, runtime)?);
+        if sequence.persistence != UNLOGGED || table.persistence != UNLOGGED || self.is_kept(sequence.storage)? == self.is_kept(table.storage)? {
+            return Ok(());
+        }
+        let letter = if self.is_kept(table.storage)? { KEPT } else { UNLOGGED };
+        self.move_sequence(&sequence, letter, runtime)
+    }
+
     pub(super) fn set_persistence(&mut self, table: &Arc<Table>, to: u8, runtime: &dyn Runtime) -> Result<()> {
         if !matches!(table.kind, TableKind::Table | TableKind::Sequence) {
             let action = if to == LOGGED { "SET LOGGED" } else { "SET UNLOGGED" };
@@ -35,13 +90,23 @@ impl Session {
         if table.kind == TableKind::Sequence {
             return self.move_sequence(table, to, runtime);
         }
+        if self.pending.checks.iter().any(|c| c.table == table.oid) {
+            let message = format!("cannot ALTER TABLE \"{}\" because it has pending trigger events", table.name);
+            return Err(Error::new(sqlstate::OBJECT_IN_USE, message));
+        }
         self.check_neighbours(table, to, runtime)?;
-        self.move_table(table, to, runtime)?;
+        let letter = storage_letter(to, &self.options_of(table.oid)?);
+        self.move_table(table, letter, runtime)?;
+        self.move_owned(table, letter, runtime)
+    }
+
+    /// The sequences of its columns.
+    fn move_owned(&mut self, table: &Table, letter: u8, runtime: &dyn Runtime) -> Result<()> {
         for row in self.dependents(PG_CLASS, table.oid, 0)? {
             if b"ai".contains(&row.char("deptype")) && row.oid("classid") == PG_CLASS {
                 let owned = self.table_by_oid(row.oid("objid"), runtime)?;
-                if owned.kind == TableKind::Sequence && owned.persistence != to {
-                    self.move_sequence(&owned, to, runtime)?;
+                if owned.kind == TableKind::Sequence {
+                    self.move_sequence(&owned, letter, runtime)?;
                 }
             }
         }
@@ -68,17 +133,25 @@ impl Session {
         Ok(())
     }
 
-    fn note_persistence(&mut self, oid: Oid, to: u8, runtime: &dyn Runtime) -> Result<()> {
-        self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, oid, runtime, |row| row.set("relpersistence", Datum::Char(to)))
+    /// Storage of the kind that the letter says ([`KEPT`] too) in place of the old.
+    fn replace_with(&mut self, relation: (Oid, RelationId), kind: RelationKind, letter: u8, runtime: &dyn Runtime) -> Result<RelationId> {
+        let (oid, old) = relation;
+        let new = self.new_storage(kind, letter)?;
+        self.instance.engine.move_read_locks(old, new)?;
+        self.drop_storage(old)?;
+        let shown = if letter == KEPT { UNLOGGED } else { letter };
+        self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, oid, runtime, |row| {
+            row.set("relfilenode", Datum::Oid(new.0));
+            row.set("relpersistence", Datum::Char(shown));
+        })?;
+        Ok(new)
     }
 
     /// All rows into new storage; the indexes are built from them.
-    pub(super) fn move_table(&mut self, table: &Arc<Table>, to: u8, runtime: &dyn Runtime) -> Result<()> {
-        let new = self.replace_storage(table.oid, table.storage, RelationKind::Heap, to, runtime)?;
-        self.note_persistence(table.oid, to, runtime)?;
+    fn move_table(&mut self, table: &Arc<Table>, letter: u8, runtime: &dyn Runtime) -> Result<()> {
+        let new = self.replace_with((table.oid, table.storage), RelationKind::Heap, letter, runtime)?;
         for index in &table.indexes {
-            self.replace_storage(index.oid, index.storage, RelationKind::BTree, to, runtime)?;
-            self.note_persistence(index.oid, to, runtime)?;
+            self.replace_with((index.oid, index.storage), RelationKind::BTree, letter, runtime)?;
         }
         self.move_rows(table.storage, new, runtime)?;
         let moved = self.table_by_oid(table.oid, runtime)?;
@@ -105,12 +178,12 @@ impl Session {
         Ok(())
     }
 
-    fn move_sequence(&mut self, sequence: &Table, to: u8, runtime: &dyn Runtime) -> Result<()> {
+    fn move_sequence(&mut self, sequence: &Table, letter: u8, runtime: &dyn Runtime) -> Result<()> {
         let state = SequenceState::decode(&self.instance.engine.relation(sequence.storage)?.cell_read()?)?;
-        let cell = self.replace_storage(sequence.oid, sequence.storage, RelationKind::Cell, to, runtime)?;
+        let cell = self.replace_with((sequence.oid, sequence.storage), RelationKind::Cell, letter, runtime)?;
         self.begin_sequence(cell, SequenceState { log_count: 0, ..state })?;
         self.scratch.sequence_cache.borrow_mut().remove(&sequence.oid);
-        self.note_persistence(sequence.oid, to, runtime)
+        Ok(())
     }
 
     /// The state of a sequence in a new cell; an unlogged one is in it again after a crash.

@@ -100,7 +100,7 @@ impl Session {
             self.temporary.replace_instance(oid, Some(new));
             return Ok(new);
         }
-        let new = self.new_storage(kind, persistence)?;
+        let new = self.new_storage_like(kind, persistence, old)?;
         if !is_private(old) {
             self.instance.engine.move_read_locks(old, new)?;
         }

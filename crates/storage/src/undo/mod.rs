@@ -22,7 +22,7 @@ use crate::wal::Log;
 use crate::wal::record::{Record, encode};
 use kilndb_base::{Error, Result};
 use record::{FIXED, UndoKind, UndoRecord};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Mutex, MutexGuard};
 
 pub const CHUNK_PAGES: u32 = 8;
@@ -60,6 +60,8 @@ pub struct Undo {
     /// Every address below is visible to all.
     horizon: AtomicU64,
     sweep: Mutex<u64>,
+    /// Chunks of what is not logged stay for now: they are being copied.
+    keep_unlogged: AtomicBool,
     allocation: Mutex<()>,
     chunks: AtomicUsize,
 }
@@ -103,6 +105,7 @@ impl Undo {
             oldest: AtomicU64::new(next_chunk),
             horizon: AtomicU64::new(next_chunk * CHUNK),
             sweep: Mutex::new(0),
+            keep_unlogged: AtomicBool::new(false),
             allocation: Mutex::new(()),
             chunks: AtomicUsize::new(0),
         })
@@ -153,6 +156,12 @@ impl Undo {
     pub fn set_oldest(&self, number: u64) {
         self.oldest.store(number, Relaxed);
         self.horizon.store(number * CHUNK, Relaxed);
+    }
+    /// In recovery: a chunk from before those that are live is to be registered.
+    pub fn reach_back_to(&self, number: u64) {
+        if number < self.oldest.load(Relaxed) {
+            self.set_oldest(number);
+        }
     }
     pub fn forget(&self, chunk: u64) {
         if self.word(chunk, NUMBER).swap(0, Release) == chunk {
@@ -292,7 +301,7 @@ impl Undo {
         let mut gone = 0;
         for number in self.oldest.load(Relaxed)..next {
             let Some(page) = self.page_of(number) else { continue };
-            if self.word(number, REFS).load(Acquire) != 0 || self.word(number, MAX_CSN).load(Relaxed) > csn {
+            if self.is_kept(number) || self.word(number, REFS).load(Acquire) != 0 || self.word(number, MAX_CSN).load(Relaxed) > csn {
                 oldest = oldest.min(number);
                 continue;
             }
@@ -302,6 +311,18 @@ impl Undo {
         self.oldest.store(oldest, Release);
         self.horizon.fetch_max(oldest * CHUNK, Release);
         gone
+    }
+    fn is_kept(&self, number: u64) -> bool {
+        self.keep_unlogged.load(Acquire) && self.word(number, PLACE).load(Relaxed) & LOGGED == 0
+    }
+    /// While it is on, no chunk of what is not logged goes.
+    pub fn keep_unlogged(&self, on: bool) {
+        let mut last = crate::lock(&self.sweep);
+        self.keep_unlogged.store(on, Release);
+        *last = 0;
+    }
+    pub fn first_page(&self, chunk: u64) -> Option<u32> {
+        self.page_of(chunk)
     }
     /// The chunk's space is free again. The caller knows that nobody needs its records.
     fn drop_chunk(&self, pool: &Pool, directory: &Directory, log: &Log, number: u64, page: u32) {
@@ -318,7 +339,7 @@ impl Undo {
     /// A chunk that no chain leads into goes, whatever snapshots there are.
     fn let_go(&self, pool: &Pool, directory: &Directory, log: &Log, number: u64) {
         let _sweep = crate::lock(&self.sweep);
-        if let Some(page) = self.page_of(number) {
+        if let Some(page) = self.page_of(number).filter(|_| !self.is_kept(number)) {
             self.drop_chunk(pool, directory, log, number, page);
         }
     }

@@ -42,6 +42,9 @@ pub struct Switch {
     fault: Mutex<Option<Fault>>,
     /// How often something failed.
     pub fired: AtomicU64,
+    /// Reads of pages until one of them has a wrong bit, and which.
+    flip: AtomicI64,
+    bit: AtomicU64,
 }
 impl Switch {
     fn check(&self) -> io::Result<()> {
@@ -76,6 +79,8 @@ impl Switch {
 struct MemFile {
     content: Arc<Mutex<Content>>,
     switch: Arc<Switch>,
+    /// Its contents have checksums page by page.
+    is_of_pages: bool,
 }
 fn put(v: &mut Vec<u8>, at: usize, data: &[u8]) {
     if v.len() < at + data.len() {
@@ -90,6 +95,11 @@ impl File for MemFile {
         let at = (offset as usize).min(c.current.len());
         let n = buf.len().min(c.current.len() - at);
         buf[..n].copy_from_slice(&c.current[at..at + n]);
+        if self.is_of_pages && n > 0 && self.switch.flip.fetch_sub(1, SeqCst) == 0 {
+            let bit = self.switch.bit.load(SeqCst) as usize % (n * 8);
+            buf[bit / 8] ^= 1 << (bit % 8);
+            self.switch.fired.fetch_add(1, SeqCst);
+        }
         Ok(n)
     }
     fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
@@ -165,6 +175,8 @@ impl SimEnv {
             left: AtomicI64::new(i64::MAX),
             fault: Mutex::new(None),
             fired: AtomicU64::new(0),
+            flip: AtomicI64::new(i64::MAX),
+            bit: AtomicU64::new(0),
         };
         SimEnv { disk, switch: Arc::new(switch) }
     }
@@ -172,6 +184,15 @@ impl SimEnv {
     pub fn arm(&self, operations: i64, fault: Fault) {
         *self.switch.fault.lock().unwrap() = Some(fault);
         self.switch.left.store(operations, SeqCst);
+    }
+    /// After so many more reads of pages, one has this bit wrong.
+    pub fn flip(&self, reads: i64, bit: u64) {
+        self.switch.bit.store(bit, SeqCst);
+        self.switch.flip.store(reads, SeqCst);
+    }
+    /// Operations so far, if [`SimEnv::arm`] was called with `from`.
+    pub fn since(&self, from: i64) -> i64 {
+        from - self.switch.left.load(SeqCst)
     }
     pub fn disarm(&self) {
         *self.switch.fault.lock().unwrap() = None;
@@ -272,7 +293,8 @@ impl Env for SimEnv {
                 c
             }
         };
-        Ok(Arc::new(MemFile { content, switch: self.switch.clone() }))
+        let is_of_pages = path.ends_with("pages") || path.parent().is_some_and(|p| p.ends_with("images"));
+        Ok(Arc::new(MemFile { content, switch: self.switch.clone(), is_of_pages }))
     }
     fn exists(&self, path: &Path) -> bool {
         self.disk.lock().unwrap().current.contains_key(path)
