@@ -110,11 +110,12 @@ impl Session {
         let attnum = table.columns.len() as i16 + 1;
         let len = BUILTINS.types.get(&column.type_oid).map_or(-1, |t| t.len);
         let not_null = column.not_null;
-        // NOT NULL is checked once the existing rows have their value.
+        // NOT NULL is checked once the existing rows have their value; as an identity it could not be given one.
         column.not_null = false;
+        let identity = std::mem::take(&mut column.identity);
         let has_rows = !self.query(&format!("SELECT 1 FROM {} LIMIT 1", self.qualified_name(table)), runtime)?.is_empty();
         let constant = match &column.default_sql {
-            Some(sql) if has_rows && column.generated == 0 && column.identity == 0 && column.sequence.is_none() => {
+            Some(sql) if has_rows && column.generated == 0 && identity == 0 && column.sequence.is_none() => {
                 self.constant_default(sql, column.type_oid, column.typmod, runtime)?
             }
             _ => None,
@@ -126,7 +127,7 @@ impl Session {
         }
         let new = NewTable { name: String::new(), schema: 0, kind: b'r', persistence: b'p', columns: vec![column.clone()], options: Vec::new() };
         if let Some(sequence) = new.columns[0].sequence {
-            let kind = if column.identity != 0 { b'i' } else { b'a' };
+            let kind = if identity != 0 { b'i' } else { b'a' };
             self.add_dependency((PG_CLASS, sequence, 0), (PG_CLASS, table.oid, i32::from(attnum)), kind, runtime)?;
             self.keep_with_table(sequence, table.oid, runtime)?;
         }
@@ -138,12 +139,15 @@ impl Session {
                 row.set("attmissingval", missing);
             })?;
         } else if has_rows && (column.default_sql.is_some() || column.sequence.is_some()) {
-            let value = match (column.generated, column.identity, column.sequence) {
+            let value = match (column.generated, identity, column.sequence) {
                 (0, identity, Some(sequence)) if identity != 0 => format!("nextval({sequence}::oid::regclass)"),
                 _ => "DEFAULT".to_string(),
             };
             let update = format!("UPDATE {} SET {quoted} = {value}", self.qualified_name(table));
             self.query_into(&update, runtime, &mut crate::session::run::NullSink)?;
+        }
+        if identity != 0 {
+            self.update_attribute(table.oid, attnum, runtime, |row| row.set("attidentity", Datum::Char(identity)))?;
         }
         let table = self.table_by_oid(table.oid, runtime)?;
         if not_null {
@@ -393,15 +397,21 @@ impl Session {
 
     fn alter_options(&mut self, table: &Arc<Table>, c: &nodes::AlterTableCmd, runtime: &dyn Runtime) -> Result<()> {
         let Node::NodeList(list) = c.def() else { return Ok(()) };
-        let changed = self.storage_options(list)?;
         let names: Vec<String> = list.iter().filter_map(|n| if let Node::DefElem(d) = n { d.defname().map(str::to_string) } else { None }).collect();
         let reset = c.subtype == A::AT_ResetRelOptions;
+        // What is taken back need not be known.
+        let changed = match table.kind {
+            _ if reset => Vec::new(),
+            TableKind::Index => self.index_options(list)?,
+            _ => self.storage_options(list)?,
+        };
+        if reset && list.iter().any(|n| matches!(n, Node::DefElem(d) if !matches!(d.arg(), Node::None))) {
+            return Err(Error::new(sqlstate::SYNTAX_ERROR, "RESET must not include values for parameters"));
+        }
         self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| {
             let mut options: Vec<String> =
                 row.texts("reloptions").into_iter().filter(|o| !names.iter().any(|n| o.split('=').next() == Some(n))).collect();
-            if !reset {
-                options.extend(changed);
-            }
+            options.extend(changed);
             let value = if options.is_empty() { Datum::Null } else { array(oids::TEXT, options.iter().map(Datum::text).collect()) };
             row.set("reloptions", value);
         })?;

@@ -277,6 +277,16 @@ impl Session {
         Ok(shown)
     }
 
+    /// The same for an index, which is as its table in what a crash leaves of it.
+    pub(super) fn index_options<'n>(&mut self, options: impl IntoIterator<Item = Node<'n>>) -> Result<Vec<String>> {
+        let shown = self.storage_options(options)?;
+        let recovery = super::persistence::RECOVERY;
+        if shown.iter().any(|o| o.split('=').next() == Some(recovery)) {
+            return Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("unrecognized parameter \"{recovery}\"")));
+        }
+        Ok(shown)
+    }
+
     /// Writes pg_class, pg_type, pg_attribute and pg_attrdef rows, and makes the storage of an ordinary table.
     pub(crate) fn insert_table(&mut self, new: &NewTable, runtime: &dyn Runtime) -> Result<Oid> {
         if new.columns.len() > 1600 {

@@ -129,7 +129,7 @@ impl Session {
             nulls_not_distinct: s.nulls_not_distinct,
             immediate: true,
             predicate,
-            options: self.storage_options(options)?,
+            options: self.index_options(options)?,
             method,
         };
         self.insert_index(&table, &new, runtime)?;

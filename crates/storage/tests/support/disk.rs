@@ -5,6 +5,7 @@
 //! part. After a failed sync the system takes the bytes for written: they are read, but no later sync makes them durable.
 use super::Rng;
 use kilndb_base::env::{Env, File, Open, OsEnv};
+use kilndb_base::park::{Park, ThreadPark, WakeHandle};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,8 @@ pub enum Fault {
     PowerLoss,
     /// The next writes (so many) fail with this error number.
     Write(i32, u32),
+    /// From then on files do not grow, with this error number.
+    Full(i32),
     /// The next sync fails.
     Sync,
 }
@@ -26,6 +29,8 @@ enum Kind {
     Sync,
     /// Names and sizes: may fail as writes do.
     Meta,
+    /// Room for a file.
+    Growth,
 }
 
 #[derive(Default)]
@@ -62,7 +67,8 @@ impl Switch {
                 self.dead.store(true, SeqCst);
                 io::Error::other("power loss")
             }
-            (Some(Fault::Write(number, times)), Kind::Write | Kind::Meta) => {
+            (Some(Fault::Full(number)), Kind::Growth) => io::Error::from_raw_os_error(number),
+            (Some(Fault::Write(number, times)), Kind::Write | Kind::Meta | Kind::Growth) => {
                 *fault = (times > 1).then_some(Fault::Write(number, times - 1));
                 io::Error::from_raw_os_error(number)
             }
@@ -105,7 +111,8 @@ impl File for MemFile {
     fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
         let mut c = self.content.lock().unwrap();
         self.switch.check()?;
-        let verdict = self.switch.step(Kind::Write);
+        let grows = c.current.len() < offset as usize + data.len();
+        let verdict = self.switch.step(if grows { Kind::Growth } else { Kind::Write });
         let data = if verdict.is_ok() { data } else { &data[..data.len() / 2 / 512 * 512] };
         put(&mut c.current, offset as usize, data);
         c.pending.push((offset as usize, data.to_vec()));
@@ -141,13 +148,34 @@ impl File for MemFile {
     }
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
         let mut c = self.content.lock().unwrap();
-        self.switch.step(Kind::Meta)?;
+        self.switch.step(Kind::Growth)?;
         let want = (offset + len) as usize;
         if c.current.len() < want {
             c.current.resize(want, 0);
         }
         Ok(())
     }
+}
+
+/// Waits, but not for a process that has died.
+pub fn while_alive(env: &Arc<SimEnv>) -> impl Park {
+    struct WhileAlive(ThreadPark, Arc<SimEnv>);
+    impl Park for WhileAlive {
+        fn wake_handle(&self) -> WakeHandle {
+            self.0.wake_handle()
+        }
+        fn park(&self, _: Option<u64>) -> kilndb_base::Result<()> {
+            self.0.park(Some(kilndb_base::env::process_monotonic_nanos() + 5_000_000))?;
+            if self.1.dead() { Err(kilndb_base::Error::internal("the process has died")) } else { Ok(()) }
+        }
+        fn park_uninterruptible(&self) {
+            let _ = self.park(None);
+        }
+        fn checkpoint(&self) -> kilndb_base::Result<()> {
+            Ok(())
+        }
+    }
+    WhileAlive(ThreadPark::new(), env.clone())
 }
 
 type Names = BTreeMap<PathBuf, Arc<Mutex<Content>>>;
