@@ -134,7 +134,7 @@ impl Checkpointer {
         if !note.clean {
             core.undo.promise(note.next_chunk);
         }
-        images.complete();
+        images.complete(&note.relations.iter().map(|r| r.id).collect());
         core.log.segments().recycle(redo, 4)?;
         core.checkpoints.fetch_add(1, Relaxed);
         let ms = (core.env.monotonic_nanos() - started) / 1_000_000;

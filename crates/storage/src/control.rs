@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! 1. `control` has two slots of 512 bytes at 0 and 4096, written in turn; the valid one with the higher generation counts.
-//! 2. The directory file of a generation is complete and durable before the control file names it.
+//! 2. Whoever goes on from a generation makes its slot durable first ([`harden`]).
+//! 3. The directory file of a generation is complete and durable before the control file names it.
 //!
 //! Format of a slot: magic u64, version u32, zero u32, generation u64, crc u32 of the 24 bytes before.
 //! Directory file `directory-<generation>`: magic u64, varints (see `encode`), crc u32 of everything before.
@@ -12,6 +13,7 @@
 use crate::crc::crc32c;
 use crate::image::{Bits, ImageEntry, Unended};
 use crate::wal::Log;
+use crate::wal::segment::failed;
 use kilndb_base::bytes::{Reader, put_prefixed, put_varint};
 use kilndb_base::env::{Env, File, Open};
 use kilndb_base::{Error, Result};
@@ -203,6 +205,20 @@ pub fn write(env: &Arc<dyn Env>, dir: &Path, log: &Log, checkpoint: &Checkpoint)
     log.sync(&*file, "directory.new")?;
     env.rename(&fresh, &path)?;
     log.sync_dir(&**env, dir)?;
+    write_slot(env, dir, log, generation)?;
+    for old in env.list_dir(dir).unwrap_or_default() {
+        let number = old.file_name().and_then(|n| n.to_str()).and_then(|n| n.strip_prefix("directory-"));
+        if let Some(n) = number.and_then(|n| u64::from_str_radix(n, 16).ok())
+            && n + 1 < generation
+        {
+            // This checkpoint counts by now; the file goes with the next one.
+            let _ = env.remove_file(&old);
+        }
+    }
+    Ok(())
+}
+
+fn write_slot(env: &Arc<dyn Env>, dir: &Path, log: &Log, generation: u64) -> Result<()> {
     let mut slot = Vec::with_capacity(32);
     slot.extend_from_slice(&MAGIC.to_le_bytes());
     slot.extend_from_slice(&VERSION.to_le_bytes());
@@ -212,18 +228,19 @@ pub fn write(env: &Arc<dyn Env>, dir: &Path, log: &Log, checkpoint: &Checkpoint)
     slot.extend_from_slice(&crc.to_le_bytes());
     slot.resize(512, 0);
     let control = env.open(&dir.join("control"), Open::Create)?;
-    control.write_at(&slot, (generation % 2) * 4096)?;
+    control.write_at(&slot, (generation % 2) * 4096).map_err(|e| {
+        let e = failed("write to", "control", e);
+        // It may count, or not: which files the next checkpoint may write over, only the next start can tell.
+        log.fail(&e);
+        e
+    })?;
     log.sync(&*control, "control")?;
-    log.sync_dir(&**env, dir)?;
-    for old in env.list_dir(dir)? {
-        let number = old.file_name().and_then(|n| n.to_str()).and_then(|n| n.strip_prefix("directory-"));
-        if let Some(n) = number.and_then(|n| u64::from_str_radix(n, 16).ok())
-            && n + 1 < generation
-        {
-            env.remove_file(&old)?;
-        }
-    }
-    Ok(())
+    log.sync_dir(&**env, dir)
+}
+/// The generation that was read may be in the system's memory only: the last process may have ended before its sync, or with
+/// it. It is made durable before anything that the one before it needs is written over.
+pub fn harden(env: &Arc<dyn Env>, dir: &Path, log: &Log, generation: u64) -> Result<()> {
+    write_slot(env, dir, log, generation)
 }
 
 /// None: there is no cluster here.

@@ -55,6 +55,9 @@ impl Engine {
             ..Checkpoint::default()
         });
         let core = build_core(env, config, &checkpoint, true)?;
+        if !new {
+            control::harden(&core.env, &dir, &core.log, checkpoint.generation)?;
+        }
         let engine = Engine {
             core: core.clone(),
             private: Arc::default(),

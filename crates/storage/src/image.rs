@@ -390,8 +390,8 @@ impl Taking<'_> {
         self.chunks = wanted.into_iter().collect();
         Ok(())
     }
-    /// The checkpoint is durable. Files that it does not need go; what cannot be removed now is tried the next time.
-    pub fn complete(mut self) {
+    /// The checkpoint is durable. Files that it does not need go; what cannot be removed now is tried the next time. `relations`: those that it notes.
+    pub fn complete(mut self, relations: &BTreeSet<u32>) {
         self.completed = true;
         self.relations.iter().filter_map(|r| r.image.as_ref()).for_each(Image::complete);
         let core = self.core;
@@ -403,7 +403,7 @@ impl Taking<'_> {
             let Some(name) = path.file_name().and_then(|n| n.to_str()) else { continue };
             let in_use = match name.strip_prefix("undo-") {
                 Some(number) => u64::from_str_radix(number, 16).is_ok_and(|n| n + 1 >= self.generation),
-                None => u32::from_str_radix(name, 16).is_ok_and(|id| core.directory.get(id).is_some() || self.entries.contains_key(&id)),
+                None => u32::from_str_radix(name, 16).is_ok_and(|id| relations.contains(&id) || core.directory.get(id).is_some()),
             };
             if !in_use {
                 let _ = core.env.remove_file(&path);

@@ -330,7 +330,12 @@ fn every(usual: i64) -> i64 {
     std::env::var("KILNDB_EVERY").ok().and_then(|s| s.parse().ok()).unwrap_or(usual)
 }
 fn sweep(usual: i64, offset: i64, run: impl Fn(u64, i64) -> bool) {
+    let one = std::env::var("KILNDB_AT").ok().and_then(|s| s.parse().ok());
     for seed in support::seeds(1) {
+        if let Some(at) = one {
+            run(seed, at);
+            continue;
+        }
         let mut at = offset;
         while run(seed, at) {
             at += every(usual);
