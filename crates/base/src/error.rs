@@ -305,7 +305,8 @@ impl std::error::Error for Error {}
 impl From<std::io::Error> for Error {
     fn from(e: std::io::Error) -> Error {
         let state = match e.raw_os_error() {
-            Some(28) => sqlstate::DISK_FULL,
+            // No space, a quota, a limit of the file's size: another try may succeed once there is room.
+            Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => sqlstate::DISK_FULL,
             _ => sqlstate::IO_ERROR,
         };
         Error::new(state, e.to_string())

@@ -127,6 +127,8 @@ fn block_signals() {
     unsafe {
         libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
         libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+        // A file that may not grow any more is an error of whoever writes to it.
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
     }
 }
 

@@ -55,7 +55,10 @@ pub enum RelationKind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Persistence {
     Logged,
+    /// Empty after a crash.
     Unlogged,
+    /// Not logged; after a crash as it was at the last checkpoint.
+    Kept,
     Temporary,
 }
 

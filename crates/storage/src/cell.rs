@@ -2,14 +2,14 @@
 //!
 //! Invariants
 //! 1. A change is seen at once by everybody and is never taken back.
-//! 2. After a crash a cell has its last logged contents, or a later one.
+//! 2. After a crash a cell has its last logged contents, or a later one; an unlogged one those that it was made with.
 //!
 //! Must not know: sequences.
 
-use crate::api::RelationKind;
+use crate::api::{Persistence, RelationKind};
 use crate::directory::Relation;
 use crate::page::{HEADER, KIND_CELL, PAGE, at, get16};
-use crate::wal::record::Op;
+use crate::wal::record::{Op, Record, encode};
 use kilndb_base::{Error, Result, sqlstate};
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -27,6 +27,22 @@ impl Relation {
             .pool
             .read(pid, |v| v.is(KIND_CELL, id, 0).then(|| v.bytes(HEADER, v.u16(at::COUNT)).map(<[u8]>::to_vec)).flatten())?
             .ok_or_else(|| Error::corrupted("cell page is damaged"))
+    }
+    /// The contents of a new cell; those of an unlogged one are these again after a crash. Never taken back, so the cell goes
+    /// with the transaction that has made it.
+    pub fn cell_init(&self, bytes: &[u8]) -> Result<()> {
+        if matches!(self.persistence, Persistence::Unlogged | Persistence::Kept) {
+            *crate::lock(&self.initial) = bytes.to_vec();
+            self.core.log.append(&encode(&Record::Initial { rel: self.id, bytes }));
+        }
+        self.cell_modify(&mut |now| {
+            bytes.clone_into(now);
+            Ok(((), true))
+        })
+    }
+    /// What [`Relation::cell_init`] has set, if the cell is unlogged.
+    pub fn cell_initial(&self) -> Vec<u8> {
+        crate::lock(&self.initial).clone()
     }
     /// Changes the cell under its latch; the change is logged if `f` says so for the new contents (it is then redone after a crash).
     pub fn cell_modify<R>(&self, f: &mut dyn FnMut(&mut Vec<u8>) -> Result<(R, bool)>) -> Result<R> {
@@ -47,6 +63,10 @@ impl Relation {
         if let Some(logged) = logged {
             let op = Op::Cell { bytes: &logged };
             self.core.emit_plain(self, 0, &[(self.target(0), op)], &[0], &mut [&mut page])?;
+        }
+        let _gate = self.core.change_gate(self);
+        if let Some(image) = &self.image {
+            self.core.before_change(image, 0, page.page());
         }
         Op::Cell { bytes: &bytes }.apply(page.bytes(), self.target(0))?;
         page.mark_dirty();

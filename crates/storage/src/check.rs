@@ -13,13 +13,14 @@ use crate::control;
 use crate::core::Core;
 use crate::directory::{Relation, extent_pages};
 use crate::heap::page as hp;
+use crate::image::{self, ImageEntry};
 use crate::page::{self, HEADER, PAGE, PageBytes, View, at, get16};
 use crate::undo::CHUNK;
 use kilndb_base::env::{Env, File, Open};
 use kilndb_base::{Result, RowId, Severity};
 use std::cmp::Ordering;
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -29,7 +30,10 @@ pub fn check(env: Arc<dyn Env>, data_dir: PathBuf) -> Result<Vec<String>> {
     let Some(c) = control::read(&env, &data_dir)? else { return Ok(vec!["there is no cluster here".into()]) };
     let file = env.open(&data_dir.join("pages"), Open::Existing)?;
     for r in &c.relations {
-        if r.persistence == 2 && !c.clean {
+        if let Some(image) = &r.image {
+            check_image(&*env, &data_dir, r.id, image, &mut wrong)?;
+        }
+        if [2, 4].contains(&r.persistence) && !c.clean {
             continue;
         }
         for (index, start) in r.extents.iter().enumerate() {
@@ -80,6 +84,20 @@ pub fn check(env: Arc<dyn Env>, data_dir: PathBuf) -> Result<Vec<String>> {
     }
     core.directory.clear();
     Ok(wrong)
+}
+fn check_image(env: &dyn Env, dir: &Path, rel: u32, entry: &ImageEntry, wrong: &mut Vec<String>) -> Result<()> {
+    let Some(file) = image::open(env, dir, rel)? else {
+        if entry.blocks > 0 {
+            wrong.push(format!("file \"images/{rel:08x}\" is missing"));
+        }
+        return Ok(());
+    };
+    for block in 0..entry.blocks {
+        if let Err(e) = image::read_block(&*file, rel, block, entry) {
+            wrong.push(e.message().to_string());
+        }
+    }
+    Ok(())
 }
 fn load(file: &dyn File, pid: u32) -> Result<Box<PageBytes>> {
     let mut bytes = Box::new([0u8; PAGE]);

@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! 1. `control` has two slots of 512 bytes at 0 and 4096, written in turn; the valid one with the higher generation counts.
-//! 2. The directory file of a generation is complete and durable before the control file names it.
+//! 2. Whoever goes on from a generation makes its slot durable first ([`harden`]).
+//! 3. The directory file of a generation is complete and durable before the control file names it.
 //!
 //! Format of a slot: magic u64, version u32, zero u32, generation u64, crc u32 of the 24 bytes before.
 //! Directory file `directory-<generation>`: magic u64, varints (see `encode`), crc u32 of everything before.
@@ -10,14 +11,18 @@
 //! Must not know: how the cluster is recovered.
 
 use crate::crc::crc32c;
+use crate::image::{Bits, ImageEntry, Unended};
 use crate::wal::Log;
-use kilndb_base::bytes::{Reader, put_varint};
+use crate::wal::segment::failed;
+use kilndb_base::bytes::{Reader, put_prefixed, put_varint};
 use kilndb_base::env::{Env, File, Open};
 use kilndb_base::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
+/// Clusters of this version are read too; they become [`VERSION`] with their first checkpoint.
+const OLDEST_VERSION: u32 = 1;
 const MAGIC: u64 = u64::from_le_bytes(*b"KilnCtl1");
 const DIRECTORY_MAGIC: u64 = u64::from_le_bytes(*b"KilnDir1");
 
@@ -30,6 +35,9 @@ pub struct RelationEntry {
     pub creator: u64,
     pub blocks: u32,
     pub extents: Vec<u32>,
+    /// What an unlogged cell begins with after a crash.
+    pub initial: Vec<u8>,
+    pub image: Option<ImageEntry>,
 }
 /// What a checkpoint notes.
 #[derive(Default, Debug, Clone)]
@@ -46,6 +54,9 @@ pub struct Checkpoint {
     pub chunks: Vec<(u64, u32, bool)>,
     /// Xid, undo chain, waits for its purge only.
     pub unfinished: Vec<(u64, u64, bool)>,
+    /// Of the images: transactions that had not ended, undo chunks saved with them.
+    pub unended: Vec<Unended>,
+    pub image_chunks: Vec<u64>,
 }
 
 impl Checkpoint {
@@ -84,6 +95,27 @@ impl Checkpoint {
             put(*head);
             put(u64::from(*purge));
         }
+        let cells: Vec<_> = self.relations.iter().filter(|r| !r.initial.is_empty()).collect();
+        put_varint(&mut out, cells.len() as u64);
+        for r in cells {
+            put_varint(&mut out, u64::from(r.id));
+            put_prefixed(&mut out, &r.initial);
+        }
+        let images: Vec<_> = self.relations.iter().filter_map(|r| r.image.as_ref().map(|i| (r.id, i))).collect();
+        put_varint(&mut out, images.len() as u64);
+        for (id, image) in images {
+            put_varint(&mut out, u64::from(id));
+            put_varint(&mut out, u64::from(image.blocks));
+            put_prefixed(&mut out, &image.second.bytes());
+        }
+        put_varint(&mut out, self.unended.len() as u64);
+        for t in &self.unended {
+            put_varint(&mut out, t.xid);
+            put_varint(&mut out, t.head);
+            put_varint(&mut out, u64::from(t.purge) | u64::from(t.ending) << 1);
+        }
+        put_varint(&mut out, self.image_chunks.len() as u64);
+        self.image_chunks.iter().for_each(|number| put_varint(&mut out, *number));
         let crc = crc32c(&out);
         out.extend_from_slice(&crc.to_le_bytes());
         out
@@ -117,6 +149,8 @@ impl Checkpoint {
                 creator: r.varint()?,
                 blocks: v32(&mut r)?,
                 extents: Vec::new(),
+                initial: Vec::new(),
+                image: None,
             };
             for _ in 0..r.varint()? {
                 e.extents.push(v32(&mut r)?);
@@ -128,6 +162,25 @@ impl Checkpoint {
         }
         for _ in 0..r.varint()? {
             c.unfinished.push((r.varint()?, r.varint()?, r.varint()? != 0));
+        }
+        if r.is_empty() {
+            // As version 1 has it.
+            return Some(c);
+        }
+        for _ in 0..r.varint()? {
+            let (id, bytes) = (v32(&mut r)?, r.prefixed()?);
+            c.relations.iter_mut().find(|e| e.id == id)?.initial = bytes.to_vec();
+        }
+        for _ in 0..r.varint()? {
+            let (id, blocks, second) = (v32(&mut r)?, v32(&mut r)?, Bits::from_bytes(r.prefixed()?));
+            c.relations.iter_mut().find(|e| e.id == id)?.image = Some(ImageEntry { blocks, second });
+        }
+        for _ in 0..r.varint()? {
+            let (xid, head, how) = (r.varint()?, r.varint()?, r.varint()?);
+            c.unended.push(Unended { xid, head, purge: how & 1 != 0, ending: how & 2 != 0 });
+        }
+        for _ in 0..r.varint()? {
+            c.image_chunks.push(r.varint()?);
         }
         Some(c)
     }
@@ -152,6 +205,20 @@ pub fn write(env: &Arc<dyn Env>, dir: &Path, log: &Log, checkpoint: &Checkpoint)
     log.sync(&*file, "directory.new")?;
     env.rename(&fresh, &path)?;
     log.sync_dir(&**env, dir)?;
+    write_slot(env, dir, log, generation)?;
+    for old in env.list_dir(dir).unwrap_or_default() {
+        let number = old.file_name().and_then(|n| n.to_str()).and_then(|n| n.strip_prefix("directory-"));
+        if let Some(n) = number.and_then(|n| u64::from_str_radix(n, 16).ok())
+            && n + 1 < generation
+        {
+            // This checkpoint counts by now; the file goes with the next one.
+            let _ = env.remove_file(&old);
+        }
+    }
+    Ok(())
+}
+
+fn write_slot(env: &Arc<dyn Env>, dir: &Path, log: &Log, generation: u64) -> Result<()> {
     let mut slot = Vec::with_capacity(32);
     slot.extend_from_slice(&MAGIC.to_le_bytes());
     slot.extend_from_slice(&VERSION.to_le_bytes());
@@ -161,18 +228,19 @@ pub fn write(env: &Arc<dyn Env>, dir: &Path, log: &Log, checkpoint: &Checkpoint)
     slot.extend_from_slice(&crc.to_le_bytes());
     slot.resize(512, 0);
     let control = env.open(&dir.join("control"), Open::Create)?;
-    control.write_at(&slot, (generation % 2) * 4096)?;
+    control.write_at(&slot, (generation % 2) * 4096).map_err(|e| {
+        let e = failed("write to", "control", e);
+        // It may count, or not: which files the next checkpoint may write over, only the next start can tell.
+        log.fail(&e);
+        e
+    })?;
     log.sync(&*control, "control")?;
-    log.sync_dir(&**env, dir)?;
-    for old in env.list_dir(dir)? {
-        let number = old.file_name().and_then(|n| n.to_str()).and_then(|n| n.strip_prefix("directory-"));
-        if let Some(n) = number.and_then(|n| u64::from_str_radix(n, 16).ok())
-            && n + 1 < generation
-        {
-            env.remove_file(&old)?;
-        }
-    }
-    Ok(())
+    log.sync_dir(&**env, dir)
+}
+/// The generation that was read may be in the system's memory only: the last process may have ended before its sync, or with
+/// it. It is made durable before anything that the one before it needs is written over.
+pub fn harden(env: &Arc<dyn Env>, dir: &Path, log: &Log, generation: u64) -> Result<()> {
+    write_slot(env, dir, log, generation)
 }
 
 /// None: there is no cluster here.
@@ -195,7 +263,7 @@ pub fn read(env: &Arc<dyn Env>, dir: &Path) -> Result<Option<Checkpoint>> {
         if magic != MAGIC || crc32c(&bytes[..24]) != crc {
             continue;
         }
-        if version != VERSION {
+        if !(OLDEST_VERSION..=VERSION).contains(&version) {
             return Err(Error::corrupted(format!("the cluster has format version {version}, this program reads {VERSION}")));
         }
         best = best.max(Some(generation));

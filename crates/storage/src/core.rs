@@ -21,7 +21,7 @@ use crate::wal::Log;
 use crate::wal::record::{Op, Target, encode_change, encode_compensate};
 use kilndb_base::env::Env;
 use kilndb_base::{Result, Severity};
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
 pub struct Core {
@@ -43,6 +43,10 @@ pub struct Core {
     pub checkpoints: AtomicU64,
     /// Where recovery would begin after the last checkpoint that has begun.
     pub redo: AtomicU64,
+    /// Held for a moment by who takes images.
+    pub images: RwLock<()>,
+    /// A relation that is kept at checkpoints has changed since the last one began.
+    pub kept_changed: AtomicBool,
     /// The oldest snapshot when the cleaner last looked.
     pub oldest_seen: AtomicU64,
 }
@@ -70,6 +74,8 @@ impl Core {
             stop: AtomicBool::new(false),
             checkpoints: AtomicU64::new(0),
             redo: AtomicU64::new(0),
+            images: RwLock::default(),
+            kept_changed: AtomicBool::new(false),
             oldest_seen: AtomicU64::new(u64::MAX),
             config,
         })
@@ -101,6 +107,9 @@ impl Core {
     ) -> Result<()> {
         for (index, (target, op)) in ops.iter().enumerate() {
             let page = &mut *pages[which[index]];
+            if let Some(image) = &relation.image {
+                self.before_change(image, target.block, page.page());
+            }
             op.apply(page.bytes(), *target)?;
             if relation.logged() {
                 page::set_lsn(page.bytes(), lsn);
@@ -118,6 +127,7 @@ impl Core {
         which: &[usize],
         pages: &mut [&mut WriteGuard<'_>],
     ) -> Result<()> {
+        let _gate = self.change_gate(relation);
         let mut lsn = 0;
         if relation.logged() {
             let mut body = Vec::with_capacity(64);
@@ -136,15 +146,18 @@ impl Core {
         which: &[usize],
         pages: &mut [&mut WriteGuard<'_>],
     ) -> Result<()> {
+        let _gate = self.change_gate(relation);
         let mut lsn = 0;
         if relation.logged() {
             let mut body = Vec::with_capacity(64);
             encode_compensate(&mut body, xid, next, ops);
             lsn = self.log.append_then(&body, || self.xids.set_head(xid, next));
+        } else {
+            self.xids.set_unlogged_head(xid, next);
         }
         self.apply(relation, lsn, ops, which, pages)
     }
-    /// A change with its undo record, which has its place already.
+    /// A change with its undo record, which has its place already. The caller has passed [`Core::change_gate`].
     #[allow(clippy::too_many_arguments)]
     pub fn emit_undoable(
         &self,

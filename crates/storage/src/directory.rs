@@ -11,6 +11,7 @@ use crate::api::{Persistence, RelationKind};
 use crate::btree::dead_prefix::DeadPrefixes;
 use crate::buffer::WriteGuard;
 use crate::core::Core;
+use crate::image::Image;
 use crate::page::{self, View, at};
 use crate::space::Space;
 use crate::ssi::locks::RelationReads;
@@ -94,6 +95,10 @@ pub struct Relation {
     /// Blocks that may have room without a hint: hints are not kept over a restart, and not without limit.
     unseen: Mutex<std::ops::Range<u32>>,
     pub(crate) dropped: AtomicBool,
+    /// An unlogged cell's contents after a crash.
+    pub(crate) initial: Mutex<Vec<u8>>,
+    /// Of a relation that is kept at checkpoints.
+    pub(crate) image: Option<Image>,
     pub(crate) dead_prefixes: DeadPrefixes,
     /// Who has read it as a whole, or ranges of it.
     pub(crate) reads: RelationReads,
@@ -114,7 +119,7 @@ impl Relation {
     }
     /// For an index: which heap its row ids lead to. Lets the checker compare the two.
     pub fn set_heap(&self, heap: RelationId) {
-        if self.heap.swap(heap.0, Relaxed) != heap.0 && self.logged() {
+        if self.heap.swap(heap.0, Relaxed) != heap.0 && (self.logged() || self.image.is_some()) {
             self.core.log.append(&encode(&Record::Belongs { rel: self.id, heap: heap.0 }));
         }
     }
@@ -124,7 +129,7 @@ impl Relation {
     fn page_flags(&self) -> u8 {
         match self.persistence {
             Persistence::Logged => 0,
-            Persistence::Unlogged => page::FLAG_UNLOGGED,
+            Persistence::Unlogged | Persistence::Kept => page::FLAG_UNLOGGED,
             Persistence::Temporary => page::FLAG_TEMPORARY,
         }
     }
@@ -242,6 +247,8 @@ pub struct Directory {
     pub relations: RwLock<HashMap<u32, Arc<Relation>>>,
     pub space: Mutex<Space>,
     pub next_id: AtomicU32,
+    /// There are, or were, relations that are kept at checkpoints.
+    pub has_kept: AtomicBool,
 }
 
 impl Directory {
@@ -269,9 +276,14 @@ impl Directory {
             hints: Mutex::default(),
             unseen: Mutex::default(),
             dropped: AtomicBool::new(false),
+            initial: Mutex::default(),
+            image: (persistence == Persistence::Kept).then(|| Image::new(&core.config.data_dir, id)),
             dead_prefixes: DeadPrefixes::default(),
             reads: RelationReads::default(),
         });
+        if persistence == Persistence::Kept {
+            self.has_kept.store(true, Release);
+        }
         if persistence == Persistence::Temporary {
             relation.exclude_from_serializability();
         }
@@ -313,10 +325,11 @@ pub fn persistence_number(p: Persistence) -> u8 {
         Persistence::Logged => 1,
         Persistence::Unlogged => 2,
         Persistence::Temporary => 3,
+        Persistence::Kept => 4,
     }
 }
 pub fn persistence_of(number: u8) -> Option<Persistence> {
-    [Persistence::Logged, Persistence::Unlogged, Persistence::Temporary]
+    [Persistence::Logged, Persistence::Unlogged, Persistence::Temporary, Persistence::Kept]
         .into_iter()
         .find(|p| persistence_number(*p) == number)
 }

@@ -55,6 +55,9 @@ impl Engine {
             ..Checkpoint::default()
         });
         let core = build_core(env, config, &checkpoint, true)?;
+        if !new {
+            control::harden(&core.env, &dir, &core.log, checkpoint.generation)?;
+        }
         let engine = Engine {
             core: core.clone(),
             private: Arc::default(),
@@ -74,7 +77,6 @@ impl Engine {
             engine.spawn_flusher()?;
             core.recover(&checkpoint)?;
             // The undo's pages must not go to others before the undo is not needed: a recovery that is cut off begins again.
-            core.empty_unlogged()?;
             core.drop_all_undo()?;
         } else {
             let start = crate::recovery::fresh_lsn(&core.env, &core.config.data_dir.join("wal"), checkpoint.redo)?;
@@ -82,7 +84,7 @@ impl Engine {
             engine.spawn_flusher()?;
             core.drop_all_undo()?;
         }
-        engine.checkpointer.checkpoint(&core, false, false)?;
+        engine.checkpointer.checkpoint(&core, false, false, &[])?;
         engine.spawn_others()?;
         Ok(Arc::new(engine))
     }
@@ -171,7 +173,11 @@ impl Engine {
         Ok(())
     }
     pub fn checkpoint(&self, park: &dyn Park) -> Result<()> {
-        self.checkpointer.request(park)
+        self.checkpointer.request(0, park)
+    }
+    /// For a transaction that [`Transaction::needs_checkpoint`] before it commits, and does nothing else any more.
+    pub fn checkpoint_for(&self, txn: &Transaction, park: &dyn Park) -> Result<()> {
+        self.checkpointer.request(txn.xid, park)
     }
     /// Rolls back what is still open (its owners do nothing any more), purges, stops the background threads, and writes a
     /// final checkpoint: the next start has nothing to recover.
@@ -197,7 +203,7 @@ impl Engine {
         }
         core.undo.close_streams();
         core.undo.discard(&core.pool, &core.directory, &core.log, u64::MAX);
-        let outcome = self.checkpointer.checkpoint(core, true, false);
+        let outcome = self.checkpointer.checkpoint(core, true, false, &[]);
         core.log.stop();
         if let Some(f) = flusher {
             let _ = f.join();

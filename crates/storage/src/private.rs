@@ -78,8 +78,8 @@ impl File for Overflow {
     fn punch_hole(&self, offset: u64, len: u64) -> io::Result<()> {
         self.file.get().map_or(Ok(()), |f| f.punch_hole(offset, len))
     }
-    fn allocate(&self, _offset: u64, _len: u64) -> io::Result<()> {
-        Ok(())
+    fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.file()?.allocate(offset, len)
     }
 }
 impl Drop for Overflow {

@@ -129,6 +129,9 @@ struct Redo {
     max_xid: u64,
     suspects: BTreeSet<u32>,
     suspect_chunks: BTreeSet<u64>,
+    /// Of the transactions that were ending when the images were taken, those that have committed.
+    ended_well: BTreeSet<u64>,
+    ending: BTreeSet<u64>,
 }
 
 impl Core {
@@ -139,6 +142,10 @@ impl Core {
             };
             let relation = self.directory.add(self, r.id, kind, persistence, r.creator);
             relation.heap.store(r.heap, Relaxed);
+            crate::lock(&relation.initial).clone_from(&r.initial);
+            if c.clean && let Some(image) = &relation.image {
+                image.set_current(r.image.as_ref(), r.blocks);
+            }
             if persistence == Persistence::Logged || c.clean {
                 for (index, start) in r.extents.iter().enumerate() {
                     relation.set_extent(index, *start);
@@ -162,6 +169,7 @@ impl Core {
         self.log.segments().harden(c.redo, self.config.wal_buffers_bytes)?;
         self.pool.lenient.store(true, SeqCst);
         let mut redo = Redo { max_xid: c.next_xid.saturating_sub(1), ..Redo::default() };
+        redo.ending = c.unended.iter().filter(|t| t.ending).map(|t| t.xid).collect();
         for (xid, head, purge) in &c.unfinished {
             redo.txns.insert(*xid, (*head, *purge));
         }
@@ -229,7 +237,8 @@ impl Core {
             }
         }
         self.tell(Severity::Log, &format!("{} transactions rolled back, {purged} purged", losers.len()));
-        Ok(())
+        // The undo's pages must not go to others before the undo is not needed: a recovery that is cut off begins again.
+        self.restore_images(c, &redo.ended_well)
     }
     /// Where the old log ends, leads to a new segment and lets the log go on there.
     fn link_log(&self, end: u64, csn: u64) -> Result<()> {
@@ -276,8 +285,14 @@ impl Core {
     /// Unlogged relations begin anew after a crash.
     pub(crate) fn empty_unlogged(&self) -> Result<()> {
         for r in self.directory.list() {
-            if r.persistence == Persistence::Unlogged && r.kind != RelationKind::Heap && r.pages() == 0 {
-                r.extend(0)?;
+            let unlogged = matches!(r.persistence, Persistence::Unlogged | Persistence::Kept);
+            if unlogged && r.kind != RelationKind::Heap && r.pages() == 0 {
+                let (_, mut page) = r.extend(0)?;
+                let initial = crate::lock(&r.initial);
+                if r.kind == RelationKind::Cell && !initial.is_empty() {
+                    Op::Cell { bytes: &initial }.apply(page.bytes(), r.target(0))?;
+                    page.mark_dirty();
+                }
             }
         }
         Ok(())
@@ -300,6 +315,9 @@ impl Core {
             }
             Record::Commit { xid, purge, drops } => {
                 redo.max_xid = redo.max_xid.max(xid);
+                if redo.ending.contains(&xid) {
+                    redo.ended_well.insert(xid);
+                }
                 match redo.txns.get_mut(&xid) {
                     Some(t) if purge => t.1 = true,
                     _ => {
@@ -350,6 +368,11 @@ impl Core {
             Record::Drop { rel } => self.directory.remove(self, rel),
             Record::Chunk { number, page } => self.undo.register(number, page, true),
             Record::ChunkGone { number } => self.undo.was_used(number),
+            Record::Initial { rel, bytes } => {
+                if let Some(r) = self.directory.get(rel) {
+                    *crate::lock(&r.initial) = bytes.to_vec();
+                }
+            }
             // Followed by who reads.
             Record::Link { .. } => {}
             Record::Belongs { rel, heap } => {

@@ -441,6 +441,8 @@ fn copy_user_relations(
         moved.insert(source.id().0, target.id().0);
         if class.char("relkind") == b'S' {
             let state = source.cell_read()?;
+            let initial = source.cell_initial();
+            target.cell_init(if initial.is_empty() { &state } else { &initial })?;
             target.cell_modify(&mut |bytes| {
                 bytes.clone_from(&state);
                 Ok(((), true))

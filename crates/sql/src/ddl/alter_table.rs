@@ -2,6 +2,7 @@
 
 use super::Session;
 use super::create_table::NewTable;
+use super::persistence::{LOGGED, UNLOGGED};
 use crate::catalog::builtin::BUILTINS;
 use crate::catalog::ids::*;
 use crate::catalog::store::array;
@@ -32,8 +33,11 @@ impl Session {
         self.lock_for_ddl(&table, LockMode::AccessExclusive, runtime)?;
         for node in s.cmds() {
             let Node::AlterTableCmd(c) = node else { continue };
-            let table = self.table_by_oid(table.oid, runtime)?;
-            self.alter_command(&table, c, source, runtime)?;
+            let now = self.table_by_oid(table.oid, runtime)?;
+            if matches!(c.subtype, A::AT_SetLogged | A::AT_SetUnLogged) && now.persistence != table.persistence {
+                return Err(Error::unsupported("cannot change persistence setting twice"));
+            }
+            self.alter_command(&now, c, source, runtime)?;
         }
         Ok(tag)
     }
@@ -76,7 +80,8 @@ impl Session {
                 Err(Error::unsupported("this form of ALTER TABLE is not supported"))
             }
             A::AT_SetTableSpace => Err(Error::unsupported("tablespaces are not supported")),
-            A::AT_SetLogged | A::AT_SetUnLogged => Err(Error::unsupported("ALTER TABLE … SET LOGGED | UNLOGGED is not supported yet")),
+            A::AT_SetLogged => self.set_persistence(table, LOGGED, runtime),
+            A::AT_SetUnLogged => self.set_persistence(table, UNLOGGED, runtime),
             A::AT_AddIdentity => self.add_identity(table, name, c.def(), source, runtime),
             A::AT_SetIdentity => self.set_identity(table, name, c.def(), source, runtime),
             A::AT_DropIdentity => self.drop_identity(table, name, c.missing_ok, runtime),
@@ -105,11 +110,12 @@ impl Session {
         let attnum = table.columns.len() as i16 + 1;
         let len = BUILTINS.types.get(&column.type_oid).map_or(-1, |t| t.len);
         let not_null = column.not_null;
-        // NOT NULL is checked once the existing rows have their value.
+        // NOT NULL is checked once the existing rows have their value; as an identity it could not be given one.
         column.not_null = false;
+        let identity = std::mem::take(&mut column.identity);
         let has_rows = !self.query(&format!("SELECT 1 FROM {} LIMIT 1", self.qualified_name(table)), runtime)?.is_empty();
         let constant = match &column.default_sql {
-            Some(sql) if has_rows && column.generated == 0 && column.identity == 0 && column.sequence.is_none() => {
+            Some(sql) if has_rows && column.generated == 0 && identity == 0 && column.sequence.is_none() => {
                 self.constant_default(sql, column.type_oid, column.typmod, runtime)?
             }
             _ => None,
@@ -121,8 +127,9 @@ impl Session {
         }
         let new = NewTable { name: String::new(), schema: 0, kind: b'r', persistence: b'p', columns: vec![column.clone()], options: Vec::new() };
         if let Some(sequence) = new.columns[0].sequence {
-            let kind = if column.identity != 0 { b'i' } else { b'a' };
+            let kind = if identity != 0 { b'i' } else { b'a' };
             self.add_dependency((PG_CLASS, sequence, 0), (PG_CLASS, table.oid, i32::from(attnum)), kind, runtime)?;
+            self.keep_with_table(sequence, table.oid, runtime)?;
         }
         let quoted = crate::catalog::format_type::quote_identifier(&column.name);
         if let Some(value) = constant {
@@ -132,12 +139,15 @@ impl Session {
                 row.set("attmissingval", missing);
             })?;
         } else if has_rows && (column.default_sql.is_some() || column.sequence.is_some()) {
-            let value = match (column.generated, column.identity, column.sequence) {
+            let value = match (column.generated, identity, column.sequence) {
                 (0, identity, Some(sequence)) if identity != 0 => format!("nextval({sequence}::oid::regclass)"),
                 _ => "DEFAULT".to_string(),
             };
             let update = format!("UPDATE {} SET {quoted} = {value}", self.qualified_name(table));
             self.query_into(&update, runtime, &mut crate::session::run::NullSink)?;
+        }
+        if identity != 0 {
+            self.update_attribute(table.oid, attnum, runtime, |row| row.set("attidentity", Datum::Char(identity)))?;
         }
         let table = self.table_by_oid(table.oid, runtime)?;
         if not_null {
@@ -387,18 +397,26 @@ impl Session {
 
     fn alter_options(&mut self, table: &Arc<Table>, c: &nodes::AlterTableCmd, runtime: &dyn Runtime) -> Result<()> {
         let Node::NodeList(list) = c.def() else { return Ok(()) };
-        let changed = self.storage_options(list)?;
         let names: Vec<String> = list.iter().filter_map(|n| if let Node::DefElem(d) = n { d.defname().map(str::to_string) } else { None }).collect();
         let reset = c.subtype == A::AT_ResetRelOptions;
+        // What is taken back need not be known.
+        let changed = match table.kind {
+            _ if reset => Vec::new(),
+            TableKind::Index => self.index_options(list)?,
+            _ => self.storage_options(list)?,
+        };
+        if reset && list.iter().any(|n| matches!(n, Node::DefElem(d) if !matches!(d.arg(), Node::None))) {
+            return Err(Error::new(sqlstate::SYNTAX_ERROR, "RESET must not include values for parameters"));
+        }
         self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| {
             let mut options: Vec<String> =
                 row.texts("reloptions").into_iter().filter(|o| !names.iter().any(|n| o.split('=').next() == Some(n))).collect();
-            if !reset {
-                options.extend(changed);
-            }
+            options.extend(changed);
             let value = if options.is_empty() { Datum::Null } else { array(oids::TEXT, options.iter().map(Datum::text).collect()) };
             row.set("reloptions", value);
-        })
+        })?;
+        let now = self.table_by_oid(table.oid, runtime)?;
+        self.follow_recovery(&now, runtime)
     }
 }
 

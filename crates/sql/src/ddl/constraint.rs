@@ -141,7 +141,7 @@ impl Session {
             nulls_not_distinct: c.nulls_not_distinct,
             immediate: !deferral.deferrable,
             predicate: None,
-            options: self.storage_options(c.options())?,
+            options: self.index_options(c.options())?,
             method: 403,
         };
         let index = self.insert_index(&table, &new, runtime)?;

@@ -45,9 +45,13 @@ pub(crate) struct NewTable {
     pub options: Vec<String>,
 }
 
+/// In place of pg_class's 'u' where storage is made: unlogged, kept at checkpoints (`unlogged_recovery = checkpoint`).
+pub(crate) const KEPT: u8 = b'k';
+
 pub(crate) fn storage_persistence(letter: u8) -> Persistence {
     match letter {
         b'u' => Persistence::Unlogged,
+        KEPT => Persistence::Kept,
         _ => Persistence::Logged,
     }
 }
@@ -265,7 +269,20 @@ impl Session {
                 Node::TypeName(t) => t.names().first().and_then(|n| n.sval()).unwrap_or("").to_string(),
                 _ => String::new(),
             };
+            if name == super::persistence::RECOVERY {
+                super::persistence::check_recovery(&value)?;
+            }
             shown.push(format!("{name}={value}"));
+        }
+        Ok(shown)
+    }
+
+    /// The same for an index, which is as its table in what a crash leaves of it.
+    pub(super) fn index_options<'n>(&mut self, options: impl IntoIterator<Item = Node<'n>>) -> Result<Vec<String>> {
+        let shown = self.storage_options(options)?;
+        let recovery = super::persistence::RECOVERY;
+        if shown.iter().any(|o| o.split('=').next() == Some(recovery)) {
+            return Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("unrecognized parameter \"{recovery}\"")));
         }
         Ok(shown)
     }
@@ -277,7 +294,7 @@ impl Session {
         }
         let (oid, type_oid, array_oid) = (self.new_oid(new.schema)?, self.new_oid(new.schema)?, self.new_oid(new.schema)?);
         let storage = match new.kind {
-            b'r' => self.new_storage(RelationKind::Heap, new.persistence)?,
+            b'r' => self.new_storage(RelationKind::Heap, super::persistence::storage_letter(new.persistence, &new.options))?,
             _ => RelationId(0),
         };
         let owner = self.current_role;
@@ -339,6 +356,7 @@ impl Session {
             if let Some(sequence) = column.sequence {
                 let kind = if column.identity != 0 { b'i' } else { b'a' };
                 self.add_dependency((PG_CLASS, sequence, 0), (PG_CLASS, table, i as i32 + 1), kind, runtime)?;
+                self.keep_with_table(sequence, table, runtime)?;
             }
         }
         Ok(())
@@ -484,4 +502,6 @@ pub(super) const KNOWN_OPTIONS: &[&str] = &[
     "deduplicate_items",
     "fastupdate",
     "gin_pending_list_limit",
+    // Of KilnDB alone.
+    super::persistence::RECOVERY,
 ];

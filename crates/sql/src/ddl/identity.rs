@@ -45,7 +45,8 @@ impl Session {
         let sequence = self.column_sequence(&table.name, name, table.schema_oid, column.type_oid, table.persistence, (&options, source), runtime)?;
         let when = c.generated_when as u8;
         self.update_attribute(table.oid, column.attnum, runtime, |row| row.set("attidentity", Datum::Char(when)))?;
-        self.add_dependency((PG_CLASS, sequence, 0), (PG_CLASS, table.oid, i32::from(column.attnum)), b'i', runtime)
+        self.add_dependency((PG_CLASS, sequence, 0), (PG_CLASS, table.oid, i32::from(column.attnum)), b'i', runtime)?;
+        self.keep_with_table(sequence, table.oid, runtime)
     }
 
     pub(super) fn set_identity(&mut self, table: &Arc<Table>, name: &str, def: Node<'_>, source: &str, runtime: &dyn Runtime) -> Result<()> {

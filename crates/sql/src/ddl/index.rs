@@ -129,7 +129,7 @@ impl Session {
             nulls_not_distinct: s.nulls_not_distinct,
             immediate: true,
             predicate,
-            options: self.storage_options(options)?,
+            options: self.index_options(options)?,
             method,
         };
         self.insert_index(&table, &new, runtime)?;
@@ -219,7 +219,7 @@ impl Session {
             return Err(Error::internal("a taken name was not refused"));
         }
         let oid = self.new_oid(table.oid)?;
-        let storage = self.new_storage(RelationKind::BTree, table.persistence)?;
+        let storage = self.new_storage_like(RelationKind::BTree, table.persistence, table.storage)?;
         let owner = self.current_role;
         let columns = self.index_columns(table, new);
         let expressions: Vec<&str> = new.keys.iter().filter_map(|k| k.expression_sql.as_deref()).collect();

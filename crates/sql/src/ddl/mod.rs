@@ -20,6 +20,7 @@ mod index;
 mod key_sort;
 mod like;
 mod not_null;
+mod persistence;
 mod reindex;
 mod role;
 mod schema;

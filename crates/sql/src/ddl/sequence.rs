@@ -260,10 +260,7 @@ impl Session {
         let new = NewTable { name: name.to_string(), schema, kind: b'S', persistence, columns, options: Vec::new() };
         let oid = self.insert_table(&new, runtime)?;
         let storage = self.new_storage(RelationKind::Cell, persistence)?;
-        self.temporary.relation(&self.instance.engine, storage)?.cell_modify(&mut |bytes| {
-            SequenceState { last_value: options.start, is_called: false, log_count: 0 }.encode(bytes);
-            Ok(((), true))
-        })?;
+        self.begin_sequence(storage, SequenceState { last_value: options.start, is_called: false, log_count: 0 })?;
         self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, oid, runtime, |row| row.set("relfilenode", Datum::Oid(storage.0)))?;
         self.write_catalog(runtime, |w| w.insert(PG_SEQUENCE, &sequence_row(oid, options)).map(|_| ()))?;
         Ok(oid)
@@ -301,10 +298,7 @@ impl Session {
             let mut state = SequenceState::decode(&self.temporary.relation(&self.instance.engine, sequence.storage)?.cell_read()?)?;
             given.restart_in(&mut state, &options)?;
             let cell = self.replace_storage(sequence.oid, sequence.storage, RelationKind::Cell, sequence.persistence, runtime)?;
-            self.temporary.relation(&self.instance.engine, cell)?.cell_modify(&mut |bytes| {
-                state.encode(bytes);
-                Ok(((), true))
-            })?;
+            self.begin_sequence(cell, state)?;
             self.scratch.sequence_cache.borrow_mut().remove(&sequence.oid);
             let rows = self.catalog_lookup(PG_SEQUENCE, PG_SEQUENCE_SEQRELID_INDEX, &[Datum::Oid(sequence.oid)])?;
             if let Some(row) = rows.first() {

@@ -100,7 +100,7 @@ impl Session {
             self.temporary.replace_instance(oid, Some(new));
             return Ok(new);
         }
-        let new = self.new_storage(kind, persistence)?;
+        let new = self.new_storage_like(kind, persistence, old)?;
         if !is_private(old) {
             self.instance.engine.move_read_locks(old, new)?;
         }
@@ -122,10 +122,7 @@ impl Session {
             let sequence = self.table_by_oid(row.oid("objid"), runtime)?;
             let options = self.sequence_options(sequence.oid)?;
             let cell = self.replace_storage(sequence.oid, sequence.storage, RelationKind::Cell, sequence.persistence, runtime)?;
-            self.temporary.relation(&self.instance.engine, cell)?.cell_modify(&mut |bytes| {
-                super::sequence::SequenceState { last_value: options.start, is_called: false, log_count: 0 }.encode(bytes);
-                Ok(((), true))
-            })?;
+            self.begin_sequence(cell, super::sequence::SequenceState { last_value: options.start, is_called: false, log_count: 0 })?;
             self.scratch.sequence_cache.borrow_mut().remove(&sequence.oid);
         }
         Ok(())

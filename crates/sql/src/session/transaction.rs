@@ -125,7 +125,11 @@ impl Session {
         // The savepoints are over: what is checked now is checked for good.
         self.savepoints.clear();
         self.run_pending_checks(None, runtime)?;
-        self.run_on_commit(runtime)
+        self.run_on_commit(runtime)?;
+        match &self.txn {
+            Some(txn) if txn.needs_checkpoint() => self.instance.engine.checkpoint_for(txn, runtime),
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn rollback(&mut self, runtime: &dyn Runtime) -> Result<()> {

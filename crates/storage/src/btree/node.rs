@@ -16,7 +16,7 @@ use std::cmp::Ordering;
 const RIGHT: usize = 32;
 const LOW: usize = 40;
 const HIGH: usize = 42;
-const SLOTS: usize = 44;
+pub const SLOTS: usize = 44;
 /// Two fences and two entries of this length fit a page.
 pub const MAX_KEY: usize = 1990;
 const CHILD: usize = 1 << 14;

@@ -9,7 +9,7 @@
 use super::node::{self, Key};
 use crate::buffer::WriteGuard;
 use crate::directory::Relation;
-use crate::page::View;
+use crate::page::{PAGE, View};
 use crate::wal::record::Op;
 use kilndb_base::Result;
 use std::cmp::Ordering;
@@ -19,6 +19,21 @@ const PROBED: usize = 8;
 
 fn common(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(x, y)| x == y).count()
+}
+
+/// Where to split: at the entry `wanted` (from 1 on), or as near to it as both halves fit with their fences. Of large keys few
+/// fit into a node, and the middle one may be too much for the half that gets it.
+fn place(sizes: &[usize], low: usize, high: usize, fence: impl Fn(usize) -> usize, wanted: usize) -> usize {
+    let total: usize = sizes.iter().map(|s| s + 2).sum();
+    let larger = |at: usize| {
+        let left: usize = sizes.iter().take(at).map(|s| s + 2).sum();
+        node::SLOTS + fence(at) + (low + left).max(high + total - left)
+    };
+    if larger(wanted) <= PAGE {
+        return wanted;
+    }
+    let fitting = (1..sizes.len()).filter(|at| larger(*at) <= PAGE).min_by_key(|at| at.abs_diff(wanted));
+    fitting.or_else(|| (1..sizes.len()).min_by_key(|at| larger(*at))).unwrap_or(wanted)
 }
 
 impl Relation {
@@ -46,7 +61,7 @@ impl Relation {
         if entries.len() != n || n < 2 {
             return Err(self.broken_tree(block));
         }
-        let at = if idx >= n && node::right(&v) == 0 {
+        let wanted = if idx >= n && node::right(&v) == 0 {
             n - 1
         } else {
             let total: usize = entries.iter().map(|e| e.bytes.len()).sum();
@@ -58,16 +73,23 @@ impl Relation {
             .unwrap_or(n / 2)
             .clamp(1, n - 1)
         };
-        let first = entries[at];
-        let separator = if level == 0 {
+        let separator_at = |at: usize| {
+            let first = entries[at];
+            if level > 0 {
+                return (first.key.to_vec(), first.rid);
+            }
             let p = common(entries[at - 1].key, first.key);
             if p < first.key.len() { (first.key[..=p].to_vec(), 0) } else { (first.key.to_vec(), first.rid) }
-        } else {
-            (first.key.to_vec(), first.rid)
         };
-        let fence = node::build(&separator.0, separator.1, None, 0);
+        let fence_at = |at: usize| {
+            let (key, rid) = separator_at(at);
+            node::build(&key, rid, None, 0)
+        };
         let high = node::high(&v).map_or(&[][..], |e| e.bytes);
         let low = node::low(&v).map_or(&[][..], |e| e.bytes);
+        let sizes: Vec<usize> = entries.iter().map(|e| e.bytes.len()).collect();
+        let at = place(&sizes, low.len(), high.len(), |at| fence_at(at).len(), wanted);
+        let (separator, fence) = (separator_at(at), fence_at(at));
         let left_bytes: Vec<&[u8]> = entries[..at].iter().map(|e| e.bytes).collect();
         let right_bytes: Vec<&[u8]> = entries[at..].iter().map(|e| e.bytes).collect();
         let (right_block, mut right) = self.new_node(level)?;
@@ -181,5 +203,21 @@ impl Relation {
         drop((left_page, right_page, parent));
         crate::lock(&self.hints).push(right);
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::place;
+
+    #[test]
+    fn both_halves_fit() {
+        // Few large entries and a long high fence: the middle one is too much for the right half.
+        assert_eq!(place(&[1908, 1998, 1108, 1108], 10, 1998, |_| 1998, 1), 2);
+        // The other way round.
+        assert_eq!(place(&[1108, 1108, 1998, 1908], 1998, 10, |_| 1998, 3), 2);
+        // Where it fits, it is as wanted: in the middle, or at the end for keys that grow.
+        assert_eq!(place(&[100; 70], 50, 50, |_| 50, 35), 35);
+        assert_eq!(place(&[100; 70], 50, 50, |_| 50, 69), 69);
     }
 }

@@ -300,9 +300,11 @@ impl Pool {
             backoff(&mut spins);
         }
     }
-    /// The data file covers the page; grown by steps, so that a full disk is an error here and not at a write.
+    /// The data file covers the page; grown by steps, so that a full disk is an error here and not at a write, which may be for
+    /// a rollback. A private pool has no file for as long as all pages fit into memory.
     fn ensure_file(&self, pid: u32) -> Result<()> {
-        if self.double_write.is_none() || pid < self.file_pages.load(Acquire) {
+        let fits = self.double_write.is_none() && (pid as usize) < self.capacity;
+        if fits || pid < self.file_pages.load(Acquire) {
             return Ok(());
         }
         let _one = crate::lock(&self.extend);

@@ -14,7 +14,7 @@ pub mod rollback;
 pub mod table;
 pub mod visibility;
 
-use crate::api::{CommitMode, Isolation, LockMode, LockTag, RowLockMode, SerializableModes, WaitPolicy};
+use crate::api::{CommitMode, Isolation, LockMode, LockTag, RelationKind, RowLockMode, SerializableModes, WaitPolicy};
 use crate::buffer::WriteGuard;
 use crate::core::Core;
 use crate::directory::Relation;
@@ -370,6 +370,17 @@ impl Transaction {
             }),
         }
     }
+    /// It has made relations that are kept at checkpoints, and filled them: without a checkpoint that has them, a crash would leave
+    /// less than the last one had. See [`crate::Engine::checkpoint_for`].
+    pub fn needs_checkpoint(&self) -> bool {
+        let made = self.creates.iter().filter_map(|id| self.core.directory.get(*id)).filter(|r| r.image.is_some());
+        let mut made = made.filter(|r| !self.drops.contains(&r.id));
+        made.any(|r| match r.kind {
+            RelationKind::Heap => r.pages() > 0,
+            RelationKind::BTree => !self.creates.contains(&r.heap.load(Relaxed)),
+            RelationKind::Cell => false,
+        })
+    }
     /// Undoes everything since; row locks taken since are released.
     pub fn rollback_to(&mut self, savepoint: &Savepoint, park: &dyn Park) -> Result<()> {
         if let Some(private) = &mut self.private {
@@ -621,6 +632,7 @@ impl Transaction {
         pages: &mut [&mut WriteGuard<'_>],
     ) -> Result<u64> {
         let core = self.core.clone();
+        let _gate = core.change_gate(relation);
         let place = Transaction::reserve(&core, self.worker, relation.logged(), record.len())?;
         let address = place.address;
         self.chain(relation, record.kind, address);

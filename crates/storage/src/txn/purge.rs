@@ -215,7 +215,7 @@ impl Core {
         }
         Ok(true)
     }
-    fn purge_step(&self, record: &UndoRecord, address: u64) -> Result<bool> {
+    pub(crate) fn purge_step(&self, record: &UndoRecord, address: u64) -> Result<bool> {
         let Some(relation) = self.directory.get(record.rel) else { return Ok(true) };
         match record.kind {
             UndoKind::IndexMark => {

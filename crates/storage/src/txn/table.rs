@@ -121,6 +121,9 @@ impl XidTable {
     pub fn set_purge(&self, xid: u64, pending: bool) {
         self.word(xid, PURGE).store(u64::from(pending), Release);
     }
+    pub fn wants_purge(&self, xid: u64) -> bool {
+        self.word(xid, PURGE).load(Acquire) != 0
+    }
     /// Unfinished transactions (xid, head, committed and only waiting to be purged).
     pub fn unfinished(&self) -> Vec<(u64, u64, bool)> {
         let mut found = Vec::new();

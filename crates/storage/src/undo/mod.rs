@@ -6,7 +6,8 @@
 //!    sees every transaction that has (`max_csn`). Aborts get a CSN too, for this rule.
 //! 3. A record of a chunk that is gone is visible to all.
 //! 4. Logged and unlogged changes never share a chunk.
-//! 5. A chunk's number is in the log before a page mentions it, logged or not: after a crash it is not given again.
+//! 5. After a crash no number is given again that a page may mention: it is below what the last checkpoint has promised, or
+//!    in the log before a page mentions it.
 //!
 //! Must not know: what rows look like.
 
@@ -21,13 +22,15 @@ use crate::wal::Log;
 use crate::wal::record::{Record, encode};
 use kilndb_base::{Error, Result};
 use record::{FIXED, UndoKind, UndoRecord};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Mutex, MutexGuard};
 
 pub const CHUNK_PAGES: u32 = 8;
 pub const CHUNK: u64 = CHUNK_PAGES as u64 * PAGE as u64;
 /// Of the shared engine.
 pub const CHUNKS: usize = 1 << 24;
+/// Numbers that a crash skips: with these, changes that are not logged take chunks without a word in the log.
+const AHEAD: u64 = 1 << 20;
 const WORDS: usize = 5;
 const NUMBER: usize = 0;
 const PLACE: usize = 1;
@@ -50,11 +53,15 @@ pub struct Undo {
     table: LazyArray<AtomicU64>,
     streams: Vec<[Mutex<Stream>; 2]>,
     pub next_chunk: AtomicU64,
+    /// Numbers below this one are not given again after a crash, whether the log mentions them or not.
+    promised: AtomicU64,
     /// Lower bound of live chunks.
     oldest: AtomicU64,
     /// Every address below is visible to all.
     horizon: AtomicU64,
     sweep: Mutex<u64>,
+    /// Chunks of what is not logged stay for now: they are being copied.
+    keep_unlogged: AtomicBool,
     allocation: Mutex<()>,
     chunks: AtomicUsize,
 }
@@ -94,9 +101,11 @@ impl Undo {
             table: LazyArray::new(cap * WORDS)?,
             streams: (0..workers).map(|_| Default::default()).collect(),
             next_chunk: AtomicU64::new(next_chunk),
+            promised: AtomicU64::new(0),
             oldest: AtomicU64::new(next_chunk),
             horizon: AtomicU64::new(next_chunk * CHUNK),
             sweep: Mutex::new(0),
+            keep_unlogged: AtomicBool::new(false),
             allocation: Mutex::new(()),
             chunks: AtomicUsize::new(0),
         })
@@ -148,6 +157,12 @@ impl Undo {
         self.oldest.store(number, Relaxed);
         self.horizon.store(number * CHUNK, Relaxed);
     }
+    /// In recovery: a chunk from before those that are live is to be registered.
+    pub fn reach_back_to(&self, number: u64) {
+        if number < self.oldest.load(Relaxed) {
+            self.set_oldest(number);
+        }
+    }
     pub fn forget(&self, chunk: u64) {
         if self.word(chunk, NUMBER).swap(0, Release) == chunk {
             self.chunks.fetch_sub(1, Relaxed);
@@ -157,6 +172,14 @@ impl Undo {
     pub fn was_used(&self, chunk: u64) {
         self.forget(chunk);
         self.next_chunk.fetch_max(chunk + 1, Relaxed);
+    }
+    /// The number that a crash after this checkpoint would go on with: beyond what is given out until the next one.
+    pub fn number_after_crash(&self) -> u64 {
+        self.next_chunk.load(SeqCst) + AHEAD
+    }
+    /// A checkpoint that says so is durable.
+    pub fn promise(&self, below: u64) {
+        self.promised.fetch_max(below, Release);
     }
     /// How many chunks are live.
     pub fn count(&self) -> usize {
@@ -199,7 +222,11 @@ impl Undo {
             if stream.chunk != 0 {
                 self.word(stream.chunk, REFS).fetch_sub(1, Release);
             }
-            log.append(&encode(&if logged { Record::Chunk { number, page: first } } else { Record::ChunkGone { number } }));
+            if logged {
+                log.append(&encode(&Record::Chunk { number, page: first }));
+            } else if number >= self.promised.load(Acquire) {
+                log.append(&encode(&Record::ChunkGone { number }));
+            }
             *stream = Stream { chunk: number, page: first, offset: 0 };
         }
         let index = (stream.offset / PAGE as u64) as u32;
@@ -274,7 +301,7 @@ impl Undo {
         let mut gone = 0;
         for number in self.oldest.load(Relaxed)..next {
             let Some(page) = self.page_of(number) else { continue };
-            if self.word(number, REFS).load(Acquire) != 0 || self.word(number, MAX_CSN).load(Relaxed) > csn {
+            if self.is_kept(number) || self.word(number, REFS).load(Acquire) != 0 || self.word(number, MAX_CSN).load(Relaxed) > csn {
                 oldest = oldest.min(number);
                 continue;
             }
@@ -284,6 +311,18 @@ impl Undo {
         self.oldest.store(oldest, Release);
         self.horizon.fetch_max(oldest * CHUNK, Release);
         gone
+    }
+    fn is_kept(&self, number: u64) -> bool {
+        self.keep_unlogged.load(Acquire) && self.word(number, PLACE).load(Relaxed) & LOGGED == 0
+    }
+    /// While it is on, no chunk of what is not logged goes.
+    pub fn keep_unlogged(&self, on: bool) {
+        let mut last = crate::lock(&self.sweep);
+        self.keep_unlogged.store(on, Release);
+        *last = 0;
+    }
+    pub fn first_page(&self, chunk: u64) -> Option<u32> {
+        self.page_of(chunk)
     }
     /// The chunk's space is free again. The caller knows that nobody needs its records.
     fn drop_chunk(&self, pool: &Pool, directory: &Directory, log: &Log, number: u64, page: u32) {
@@ -300,7 +339,7 @@ impl Undo {
     /// A chunk that no chain leads into goes, whatever snapshots there are.
     fn let_go(&self, pool: &Pool, directory: &Directory, log: &Log, number: u64) {
         let _sweep = crate::lock(&self.sweep);
-        if let Some(page) = self.page_of(number) {
+        if let Some(page) = self.page_of(number).filter(|_| !self.is_kept(number)) {
             self.drop_chunk(pool, directory, log, number, page);
         }
     }

@@ -269,6 +269,8 @@ pub enum Record<'a> {
     Belongs { rel: u32, heap: u32 },
     /// The log ended here (maybe torn) and goes on at this LSN.
     Link { to: u64 },
+    /// What an unlogged cell begins with again after a crash.
+    Initial { rel: u32, bytes: &'a [u8] },
 }
 
 /// The operation that a change with such an undo record begins with.
@@ -379,6 +381,10 @@ pub fn encode(record: &Record<'_>) -> Vec<u8> {
         Record::ChunkGone { number } => numbers(11, &[*number]),
         Record::Belongs { rel, heap } => numbers(12, &[u64::from(*rel), u64::from(*heap)]),
         Record::Link { to } => numbers(13, &[*to]),
+        Record::Initial { rel, bytes } => {
+            numbers(14, &[u64::from(*rel)]);
+            put_prefixed(&mut out, bytes);
+        }
         Record::Change { .. } | Record::Compensate { .. } => {}
     }
     out
@@ -461,6 +467,7 @@ fn decode_inner(body: &[u8]) -> Option<Record<'_>> {
         11 => Record::ChunkGone { number: r.varint()? },
         12 => Record::Belongs { rel: get_u32(&mut r)?, heap: get_u32(&mut r)? },
         13 => Record::Link { to: r.varint()? },
+        14 => Record::Initial { rel: get_u32(&mut r)?, bytes: r.prefixed()? },
         _ => return None,
     })
 }

@@ -5,6 +5,7 @@
 //! part. After a failed sync the system takes the bytes for written: they are read, but no later sync makes them durable.
 use super::Rng;
 use kilndb_base::env::{Env, File, Open, OsEnv};
+use kilndb_base::park::{Park, ThreadPark, WakeHandle};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,8 @@ pub enum Fault {
     PowerLoss,
     /// The next writes (so many) fail with this error number.
     Write(i32, u32),
+    /// From then on files do not grow, with this error number.
+    Full(i32),
     /// The next sync fails.
     Sync,
 }
@@ -26,6 +29,8 @@ enum Kind {
     Sync,
     /// Names and sizes: may fail as writes do.
     Meta,
+    /// Room for a file.
+    Growth,
 }
 
 #[derive(Default)]
@@ -42,6 +47,9 @@ pub struct Switch {
     fault: Mutex<Option<Fault>>,
     /// How often something failed.
     pub fired: AtomicU64,
+    /// Reads of pages until one of them has a wrong bit, and which.
+    flip: AtomicI64,
+    bit: AtomicU64,
 }
 impl Switch {
     fn check(&self) -> io::Result<()> {
@@ -59,7 +67,8 @@ impl Switch {
                 self.dead.store(true, SeqCst);
                 io::Error::other("power loss")
             }
-            (Some(Fault::Write(number, times)), Kind::Write | Kind::Meta) => {
+            (Some(Fault::Full(number)), Kind::Growth) => io::Error::from_raw_os_error(number),
+            (Some(Fault::Write(number, times)), Kind::Write | Kind::Meta | Kind::Growth) => {
                 *fault = (times > 1).then_some(Fault::Write(number, times - 1));
                 io::Error::from_raw_os_error(number)
             }
@@ -76,6 +85,8 @@ impl Switch {
 struct MemFile {
     content: Arc<Mutex<Content>>,
     switch: Arc<Switch>,
+    /// Its contents have checksums page by page.
+    is_of_pages: bool,
 }
 fn put(v: &mut Vec<u8>, at: usize, data: &[u8]) {
     if v.len() < at + data.len() {
@@ -90,12 +101,18 @@ impl File for MemFile {
         let at = (offset as usize).min(c.current.len());
         let n = buf.len().min(c.current.len() - at);
         buf[..n].copy_from_slice(&c.current[at..at + n]);
+        if self.is_of_pages && n > 0 && self.switch.flip.fetch_sub(1, SeqCst) == 0 {
+            let bit = self.switch.bit.load(SeqCst) as usize % (n * 8);
+            buf[bit / 8] ^= 1 << (bit % 8);
+            self.switch.fired.fetch_add(1, SeqCst);
+        }
         Ok(n)
     }
     fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
         let mut c = self.content.lock().unwrap();
         self.switch.check()?;
-        let verdict = self.switch.step(Kind::Write);
+        let grows = c.current.len() < offset as usize + data.len();
+        let verdict = self.switch.step(if grows { Kind::Growth } else { Kind::Write });
         let data = if verdict.is_ok() { data } else { &data[..data.len() / 2 / 512 * 512] };
         put(&mut c.current, offset as usize, data);
         c.pending.push((offset as usize, data.to_vec()));
@@ -131,13 +148,34 @@ impl File for MemFile {
     }
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
         let mut c = self.content.lock().unwrap();
-        self.switch.step(Kind::Meta)?;
+        self.switch.step(Kind::Growth)?;
         let want = (offset + len) as usize;
         if c.current.len() < want {
             c.current.resize(want, 0);
         }
         Ok(())
     }
+}
+
+/// Waits, but not for a process that has died.
+pub fn while_alive(env: &Arc<SimEnv>) -> impl Park {
+    struct WhileAlive(ThreadPark, Arc<SimEnv>);
+    impl Park for WhileAlive {
+        fn wake_handle(&self) -> WakeHandle {
+            self.0.wake_handle()
+        }
+        fn park(&self, _: Option<u64>) -> kilndb_base::Result<()> {
+            self.0.park(Some(kilndb_base::env::process_monotonic_nanos() + 5_000_000))?;
+            if self.1.dead() { Err(kilndb_base::Error::internal("the process has died")) } else { Ok(()) }
+        }
+        fn park_uninterruptible(&self) {
+            let _ = self.park(None);
+        }
+        fn checkpoint(&self) -> kilndb_base::Result<()> {
+            Ok(())
+        }
+    }
+    WhileAlive(ThreadPark::new(), env.clone())
 }
 
 type Names = BTreeMap<PathBuf, Arc<Mutex<Content>>>;
@@ -165,6 +203,8 @@ impl SimEnv {
             left: AtomicI64::new(i64::MAX),
             fault: Mutex::new(None),
             fired: AtomicU64::new(0),
+            flip: AtomicI64::new(i64::MAX),
+            bit: AtomicU64::new(0),
         };
         SimEnv { disk, switch: Arc::new(switch) }
     }
@@ -172,6 +212,15 @@ impl SimEnv {
     pub fn arm(&self, operations: i64, fault: Fault) {
         *self.switch.fault.lock().unwrap() = Some(fault);
         self.switch.left.store(operations, SeqCst);
+    }
+    /// After so many more reads of pages, one has this bit wrong.
+    pub fn flip(&self, reads: i64, bit: u64) {
+        self.switch.bit.store(bit, SeqCst);
+        self.switch.flip.store(reads, SeqCst);
+    }
+    /// Operations so far, if [`SimEnv::arm`] was called with `from`.
+    pub fn since(&self, from: i64) -> i64 {
+        from - self.switch.left.load(SeqCst)
     }
     pub fn disarm(&self) {
         *self.switch.fault.lock().unwrap() = None;
@@ -272,7 +321,8 @@ impl Env for SimEnv {
                 c
             }
         };
-        Ok(Arc::new(MemFile { content, switch: self.switch.clone() }))
+        let is_of_pages = path.ends_with("pages") || path.parent().is_some_and(|p| p.ends_with("images"));
+        Ok(Arc::new(MemFile { content, switch: self.switch.clone(), is_of_pages }))
     }
     fn exists(&self, path: &Path) -> bool {
         self.disk.lock().unwrap().current.contains_key(path)

@@ -1,0 +1,168 @@
+//! A disk that is full for a while, and a sync that fails, with relations of every kind: logged, unlogged, kept at checkpoints,
+//! temporary (a session's own store, which global temporary tables use as well).
+//! 1. Full: a write fails with 53100, what was there is read all the time, and everything goes on once there is room.
+//! 2. A failed sync: nothing is acknowledged any more, and the process ends. The next one finds what was acknowledged before.
+mod support;
+
+use kilndb_base::park::ThreadPark;
+use kilndb_base::{RelationId, Severity, sqlstate};
+use kilndb_storage::*;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use support::Rng;
+use support::disk::{Fault, SimEnv};
+
+const ENOSPC: i32 = 28;
+const SHARED: [Persistence; 3] = [Persistence::Logged, Persistence::Unlogged, Persistence::Kept];
+
+struct Bench {
+    env: Arc<SimEnv>,
+    engine: Arc<Engine>,
+    over: Arc<AtomicBool>,
+}
+impl Bench {
+    fn open(env: Arc<SimEnv>) -> Bench {
+        let over = Arc::new(AtomicBool::new(false));
+        let (flag, process) = (over.clone(), env.clone());
+        let log = move |severity: Severity, _: &str| {
+            if severity >= Severity::Panic {
+                flag.store(true, SeqCst);
+                process.kill();
+            }
+        };
+        let config = EngineConfig { fsync: true, workers: 1, log: Arc::new(log), ..support::config(PathBuf::from("/sim"), 64 * 8192) };
+        Bench { engine: Engine::open(env.clone(), config).unwrap(), env, over }
+    }
+    fn create(&self) -> Vec<RelationId> {
+        let mut t = self.engine.begin(Isolation::ReadCommitted, 0);
+        let ids = SHARED.map(|kind| self.engine.create_relation(&mut t, RelationKind::Heap, kind).unwrap().id()).to_vec();
+        self.commit(&mut t).unwrap();
+        ids
+    }
+    fn commit(&self, t: &mut Transaction) -> kilndb_base::Result<()> {
+        let park = ThreadPark::new();
+        t.commit(CommitMode::Sync, &park)?.map_or(Ok(()), |lsn| self.engine.wait_flushed(lsn, &park))
+    }
+    /// So many rows of 1 kB.
+    fn insert(&self, heap: &Arc<Relation>, store: Option<&PrivateStore>, count: usize) -> kilndb_base::Result<()> {
+        let mut t = self.engine.begin(Isolation::ReadCommitted, 0);
+        if let Some(store) = store {
+            t.attach(store);
+        }
+        let done = (0..count).try_for_each(|_| heap.insert(&mut t, &[7; 1000]).map(|_| ()));
+        match done {
+            Ok(()) => self.commit(&mut t),
+            Err(e) => {
+                t.rollback(&ThreadPark::new()).unwrap_or_else(|e| panic!("a rollback on a full disk: {e}"));
+                Err(e)
+            }
+        }
+    }
+    fn count(&self, heap: &Arc<Relation>, store: Option<&PrivateStore>) -> usize {
+        let mut t = self.engine.begin(Isolation::ReadCommitted, 0);
+        if let Some(store) = store {
+            t.attach(store);
+        }
+        let s = t.take_snapshot();
+        let mut batch = RowBatch::default();
+        (0..heap.pages()).map(|b| {
+            batch.clear();
+            heap.scan_block(b, &s, &mut batch).unwrap();
+            assert!((0..batch.rows.len()).all(|i| batch.row(i) == [7; 1000]));
+            batch.rows.len()
+        }).sum()
+    }
+}
+
+#[test]
+fn a_full_disk_is_an_error_of_who_writes() {
+    let b = Bench::open(Arc::default());
+    let ids = b.create();
+    let store = PrivateStore::open(&b.engine, 64 * 8192).unwrap();
+    let mut heaps: Vec<(Arc<Relation>, bool)> = ids.iter().map(|id| (b.engine.relation(*id).unwrap(), false)).collect();
+    heaps.push((store.add_relation(RelationKind::Heap).unwrap(), true));
+    let mut had = vec![0; heaps.len()];
+    for round in 1..=3 {
+        for (which, (heap, private)) in heaps.iter().enumerate() {
+            let own = private.then_some(&*store);
+            b.insert(heap, own, 300).unwrap();
+            had[which] += 300;
+            b.env.arm(0, Fault::Full(ENOSPC));
+            let mut failures = 0;
+            for _ in 0..12 {
+                match b.insert(heap, own, 400) {
+                    Ok(()) => had[which] += 400,
+                    Err(e) => {
+                        assert_eq!(e.sqlstate(), sqlstate::DISK_FULL, "{e}");
+                        failures += 1;
+                    }
+                }
+                for (i, (other, private)) in heaps.iter().enumerate() {
+                    assert_eq!(b.count(other, private.then_some(&*store)), had[i], "relation {i} while the disk is full, round {round}");
+                }
+            }
+            assert!(failures > 0, "relation {which} found room on a full disk");
+            b.env.disarm();
+            b.insert(heap, own, 400).unwrap();
+            had[which] += 400;
+        }
+        b.engine.checkpoint(&ThreadPark::new()).unwrap();
+    }
+    assert!(!b.over.load(SeqCst), "the process goes on");
+    b.engine.shutdown().unwrap();
+    let env = b.env.restart();
+    assert_eq!(check(env.clone(), PathBuf::from("/sim")).unwrap(), Vec::<String>::new());
+    let b = Bench::open(env);
+    for (i, id) in ids.iter().enumerate() {
+        assert_eq!(b.count(&b.engine.relation(*id).unwrap(), None), had[i]);
+    }
+}
+
+#[test]
+fn after_a_failed_sync_nothing_is_acknowledged() {
+    for seed in support::seeds(12) {
+        let mut rng = Rng::new(seed);
+        let b = Bench::open(Arc::default());
+        let ids = b.create();
+        let heaps: Vec<_> = ids.iter().map(|id| b.engine.relation(*id).unwrap()).collect();
+        let store = PrivateStore::open(&b.engine, 64 * 8192).unwrap();
+        let private = store.add_relation(RelationKind::Heap).unwrap();
+        for heap in &heaps {
+            b.insert(heap, None, 50).unwrap();
+        }
+        b.insert(&private, Some(&store), 50).unwrap();
+        b.engine.checkpoint(&ThreadPark::new()).unwrap();
+        for heap in &heaps {
+            b.insert(heap, None, 30).unwrap();
+        }
+        b.env.arm(rng.below(4) as i64, Fault::Sync);
+        // By a commit or by a checkpoint: whoever meets the failure is told, and nobody is told of success afterwards.
+        let mut acknowledged = 80;
+        let mut attempted = 80;
+        for _ in 0..20 {
+            if rng.one_in(2) && b.engine.checkpoint(&support::disk::while_alive(&b.env)).is_ok() && !b.env.dead() {
+                continue;
+            }
+            if b.env.dead() {
+                break;
+            }
+            attempted += 10;
+            if b.insert(&heaps[0], None, 10).is_ok() {
+                assert!(!b.over.load(SeqCst) || b.env.dead());
+                acknowledged = attempted;
+            }
+        }
+        assert!(b.env.fired() && b.over.load(SeqCst), "seed {seed}: the sync failed, so the process ends");
+        assert!(b.insert(&heaps[0], None, 1).is_err(), "seed {seed}: acknowledged after the failure");
+        let env = b.env.after_power_loss(&mut rng);
+        drop((private, store, heaps, b));
+        let b = Bench::open(env.clone());
+        let found: Vec<usize> = ids.iter().map(|id| b.count(&b.engine.relation(*id).unwrap(), None)).collect();
+        assert!((acknowledged..=attempted).contains(&found[0]), "seed {seed}: {} rows, {acknowledged} acknowledged", found[0]);
+        assert_eq!(found[1], 0, "seed {seed}");
+        assert!([50, 80].contains(&found[2]), "seed {seed}: {} rows kept", found[2]);
+        b.engine.shutdown().unwrap();
+        assert_eq!(check(env, PathBuf::from("/sim")).unwrap(), Vec::<String>::new(), "seed {seed}");
+    }
+}
