@@ -368,6 +368,8 @@ pub struct ModifyPlan {
     pub changed: Vec<bool>,
     /// A key column of some unique index that may be referenced changes.
     pub key_update: bool,
+    /// UPDATE: new rows may be made before others are stored, and no index entry changes.
+    pub at_once: bool,
 }
 
 impl Plan {

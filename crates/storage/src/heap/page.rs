@@ -9,6 +9,7 @@
 //! Must not know: transactions, the log.
 
 use crate::page::*;
+use crate::undo::many::Shape;
 use kilndb_base::{Error, Result};
 
 pub const MIN_ITEM: usize = 14;
@@ -162,6 +163,30 @@ pub fn patch(p: &mut PageBytes, slot: usize, word: u64, off: usize, cut: usize, 
     body.extend_from_slice(new);
     body.extend_from_slice(&p[at + WORD + off + cut..at + len]);
     put(p, slot, word, &body)
+}
+/// As [`patch`], for several rows; `new`: their new bytes, one after the other.
+pub fn patch_many(p: &mut PageBytes, shape: &Shape<'_>, word: u64, new: &[u8]) -> Result<()> {
+    let mut start = 0;
+    for (slot, span) in shape.spans() {
+        let bytes = new.get(start..start + span.new).ok_or_else(|| bad("patches are cut short"))?;
+        start += span.new;
+        patch(p, slot, word, span.off, span.old, bytes)?;
+    }
+    Ok(())
+}
+/// What a page has left while several of its items change their length, one after the other.
+pub struct Room(usize);
+impl Room {
+    pub fn of(p: &PageBytes) -> Room {
+        Room(contiguous(p) + get16(p, at::GARBAGE))
+    }
+    /// An item's length, its word included, changes; false if it cannot.
+    #[inline]
+    pub fn change(&mut self, from: usize, to: usize) -> bool {
+        let left = (self.0 + space_of(from)).checked_sub(space_of(to));
+        self.0 = left.unwrap_or(self.0);
+        left.is_some()
+    }
 }
 /// Whether the slot's payload could be `len` bytes long.
 pub fn can_become(p: &PageBytes, slot: usize, len: usize) -> bool {

@@ -33,7 +33,7 @@ impl Relation {
                 return Ok(Fetched::Visible { recheck: word & KEY_CHANGED != 0 });
             }
             let mut missed = false;
-            let seen = self.core.version_for(self, word, out, snapshot, &mut missed)?;
+            let seen = self.core.version_for(self, (word, rid.slot), out, snapshot, &mut missed)?;
             if missed && self.has_changed(rid, word)? {
                 continue;
             }
@@ -93,7 +93,7 @@ impl Relation {
             let Some(word) = self.copy_item(rid, out)? else { return Ok(Fetched::Invisible) };
             let mut missed = false;
             let is_own = self.note_passed(reader, word, snapshot, &mut missed)?;
-            let seen = self.core.version_for(self, word, out, snapshot, &mut missed)?;
+            let seen = self.core.version_for(self, (word, rid.slot), out, snapshot, &mut missed)?;
             if missed && self.has_changed(rid, word)? {
                 continue;
             }
@@ -158,7 +158,7 @@ impl Relation {
                 if !matches!(newest, Newest::Held { .. }) {
                     break;
                 }
-                let Some(record) = self.core.undo.read(&self.core.pool, word & ADDRESS)? else { continue 'again };
+                let Some(record) = self.core.undo.read_row(&self.core.pool, word & ADDRESS, usize::from(rid.slot))? else { continue 'again };
                 use crate::undo::record::UndoKind::{Insert, InsertRange, Update};
                 match record.kind {
                     Insert | InsertRange => return Ok(false),
@@ -243,7 +243,7 @@ impl Relation {
             let (rid, a, b) = batch.rows[index];
             payload.clear();
             payload.extend_from_slice(&batch.bytes[a as usize..b as usize]);
-            let mut seen = self.core.version_for(self, word, &mut payload, snapshot, &mut missed)?;
+            let mut seen = self.core.version_for(self, (word, rid.slot), &mut payload, snapshot, &mut missed)?;
             if missed && self.has_changed(rid, word)? {
                 seen = match self.fetch(rid, snapshot, &mut payload)? {
                     Fetched::Visible { recheck } => Some(recheck),

@@ -16,8 +16,8 @@ use crate::directory::Relation;
 use crate::page::{KIND_HEAP, PAGE};
 use crate::txn::visibility::{MADE_FORWARD, Newest};
 use crate::txn::{Snapshot, Transaction};
-use crate::undo::record::{UndoKind, index_data};
-use crate::wal::record::{Op, update_data};
+use crate::undo::record::{UndoKind, index_data, update_data};
+use crate::wal::record::Op;
 use kilndb_base::park::Park;
 use kilndb_base::{Error, Result, RowId, sqlstate};
 use std::sync::atomic::Ordering::*;
@@ -227,7 +227,7 @@ impl Relation {
         let replaced = if replaced & ADDRESS == 0 || word & FORWARD != 0 {
             replaced
         } else {
-            self.core.pruned(txn.worker, txn.xid, replaced, payload)?
+            self.core.pruned(txn.worker, txn.xid, replaced, slot, payload)?
         };
         let mut record = txn.record(self, UndoKind::Update, mode as u8, replaced, rid.block, rid.slot);
         record.data = update_data(prefix, new.len(), &old);

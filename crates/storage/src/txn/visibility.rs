@@ -37,7 +37,7 @@ impl Core {
     pub(crate) fn version_for(
         &self,
         relation: &Relation,
-        mut word: u64,
+        (mut word, slot): (u64, u16),
         payload: &mut Vec<u8>,
         snapshot: &Snapshot,
         missed: &mut bool,
@@ -56,7 +56,7 @@ impl Core {
             match head.kind {
                 UndoKind::Insert | UndoKind::InsertRange => return Ok(None),
                 UndoKind::Update => {
-                    let Some(record) = self.undo.read(&self.pool, address)? else {
+                    let Some(record) = self.undo.read_row(&self.pool, address, usize::from(slot))? else {
                         *missed = true;
                         break;
                     };
