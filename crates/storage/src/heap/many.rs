@@ -145,14 +145,15 @@ impl Relation {
         group.clear(from);
         for (at, (rid, _, _)) in rows.rows.iter().enumerate().skip(from).take_while(|(_, (rid, _, _))| rid.block == block) {
             let slot = usize::from(rid.slot);
-            let Some((off, len)) = hp::item(page.view(), slot) else { break };
-            let word = page.view().u64(off);
+            let Some(word) = hp::word(page.view(), slot) else { break };
             if standing.is_none_or(|s| s.word != word) {
                 self.update_group(txn, &mut page, rows, standing, group, block)?;
                 group.clear(at);
                 standing = Some(self.standing(txn, snapshot, word, RowLockMode::NoKeyUpdate)?);
             }
             let Some(s) = standing.filter(|s| s.replaced.is_some()) else { break };
+            // Not before: the rows done last may have moved this one.
+            let Some((off, len)) = hp::item(page.view(), slot) else { break };
             let row = rows.row(at);
             let ascends = group.rows.last().is_none_or(|(last, _)| *last < slot);
             if !ascends || row.len() > MAX_INLINE || !self.core.rows.is_nobodys(self.key(*rid)) || !room.change(len, WORD + row.len()) {

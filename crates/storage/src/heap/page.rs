@@ -14,6 +14,7 @@ use kilndb_base::{Error, Result};
 
 pub const MIN_ITEM: usize = 14;
 pub const WORD: usize = 8;
+pub const MAX_SLOT: usize = PAGE / (MIN_ITEM + 4);
 /// The longest payload kept in a page; longer ones go to pieces.
 pub const MAX_INLINE: usize = 6000;
 
@@ -73,6 +74,12 @@ pub fn next_slot(p: &PageBytes) -> usize {
     }
     count + 1
 }
+/// How many slots from `first`, which is free, are free; and how many rows may be put there one after the other.
+pub fn free_slots(p: &PageBytes, first: usize) -> (usize, usize) {
+    let count = get16(p, at::COUNT);
+    let free = (first..=count).take_while(|s| get16(p, slot_at(*s)) == 0).count();
+    (free, if first + free > count { MAX_SLOT + 1 - first } else { free })
+}
 
 fn compact(p: &mut PageBytes) {
     let old = *p;
@@ -97,7 +104,7 @@ fn bad(what: &str) -> Error {
 /// Makes or replaces the slot's item.
 pub fn put(p: &mut PageBytes, slot: usize, word: u64, body: &[u8]) -> Result<()> {
     let count = get16(p, at::COUNT);
-    if slot == 0 || slot > PAGE / 18 {
+    if slot == 0 || slot > MAX_SLOT {
         return Err(bad("slot number out of range"));
     }
     let need = space_of(WORD + body.len());
@@ -179,6 +186,9 @@ pub struct Room(usize);
 impl Room {
     pub fn of(p: &PageBytes) -> Room {
         Room(contiguous(p) + get16(p, at::GARBAGE))
+    }
+    pub fn left(&self) -> usize {
+        self.0
     }
     /// An item's length, its word included, changes; false if it cannot.
     #[inline]

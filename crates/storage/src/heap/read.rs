@@ -12,7 +12,7 @@ use crate::api::{Fetched, Isolation, RowBatch, RowLockMode};
 use crate::directory::Relation;
 use crate::page::{View, at};
 use crate::ssi::Reader;
-use crate::txn::visibility::Newest;
+use crate::txn::visibility::{Newest, Seen};
 use crate::txn::{Snapshot, Transaction};
 use kilndb_base::{Result, RowId};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl Relation {
                 continue;
             }
             return Ok(match seen {
-                Some(recheck) => Fetched::Visible { recheck },
+                Some(seen) => Fetched::Visible { recheck: seen.recheck },
                 None => {
                     out.clear();
                     Fetched::Invisible
@@ -97,7 +97,7 @@ impl Relation {
             if missed && self.has_changed(rid, word)? {
                 continue;
             }
-            let Some(recheck) = seen else {
+            let Some(Seen { recheck, .. }) = seen else {
                 out.clear();
                 return Ok(Fetched::Invisible);
             };
@@ -225,6 +225,7 @@ impl Relation {
         // Rows whose version is not settled: look each up, keep, replace or drop it.
         let mut payload = Vec::new();
         let mut gone = Vec::new();
+        // What is known of the last word: whether its rows are seen, as they lie there.
         let mut last: Option<(u64, bool)> = None;
         let reader = self.watched(&snapshot.reader)?;
         for (index, word) in later {
@@ -234,10 +235,11 @@ impl Relation {
             }
             if let Some((same, visible)) = last
                 && same == word
-                && word & FORWARD == 0
-                && visible
                 && !missed
             {
+                if !visible {
+                    gone.push(index);
+                }
                 continue;
             }
             let (rid, a, b) = batch.rows[index];
@@ -246,21 +248,24 @@ impl Relation {
             let mut seen = self.core.version_for(self, (word, rid.slot), &mut payload, snapshot, &mut missed)?;
             if missed && self.has_changed(rid, word)? {
                 seen = match self.fetch(rid, snapshot, &mut payload)? {
-                    Fetched::Visible { recheck } => Some(recheck),
+                    Fetched::Visible { recheck } => Some(Seen { recheck, as_stored: false }),
                     Fetched::Invisible => None,
+                };
+            } else {
+                last = match seen {
+                    None => Some((word, false)),
+                    Some(Seen { as_stored: true, .. }) => Some((word, true)),
+                    _ => None,
                 };
             }
             match seen {
                 None => gone.push(index),
+                Some(Seen { as_stored: true, .. }) => {}
                 Some(_) => {
-                    let unchanged = payload == batch.bytes[a as usize..b as usize];
-                    last = Some((word, unchanged));
-                    if !unchanged {
-                        let start = batch.bytes.len() as u32;
-                        batch.bytes.extend_from_slice(&payload);
-                        batch.rows[index].1 = start;
-                        batch.rows[index].2 = batch.bytes.len() as u32;
-                    }
+                    let start = batch.bytes.len() as u32;
+                    batch.bytes.extend_from_slice(&payload);
+                    batch.rows[index].1 = start;
+                    batch.rows[index].2 = batch.bytes.len() as u32;
                 }
             }
         }
