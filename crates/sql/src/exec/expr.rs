@@ -18,6 +18,32 @@ pub enum IntOp {
     Ge,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arithmetic {
+    Plus,
+    Minus,
+    Times,
+}
+
+impl Arithmetic {
+    #[inline]
+    fn of_int4(self, l: i32, r: i32) -> Option<i32> {
+        match self {
+            Arithmetic::Plus => l.checked_add(r),
+            Arithmetic::Minus => l.checked_sub(r),
+            Arithmetic::Times => l.checked_mul(r),
+        }
+    }
+    #[inline]
+    fn of_int8(self, l: i64, r: i64) -> Option<i64> {
+        match self {
+            Arithmetic::Plus => l.checked_add(r),
+            Arithmetic::Minus => l.checked_sub(r),
+            Arithmetic::Times => l.checked_mul(r),
+        }
+    }
+}
+
 #[derive(Clone)]
 pub struct CSubscript {
     pub lower: Option<CExpr>,
@@ -35,6 +61,8 @@ pub enum CExpr {
     Call2 { f: ScalarFn, strict: bool, args: Box<[CExpr; 2]> },
     Session { oid: Oid, name: Arc<str>, strict: bool, args: Box<[CExpr]> },
     CompareInt { op: IntOp, args: Box<[CExpr; 2]> },
+    /// Of two integers of the same type; `f` says what is wrong with the others.
+    Arithmetic { op: Arithmetic, wide: bool, f: ScalarFn, args: Box<[CExpr; 2]> },
     Cast { f: cast::CastFn, typmod: i32, explicit: bool, arg: Box<CExpr> },
     InOut { from: Oid, to: Oid, typmod: i32, explicit: bool, arg: Box<CExpr> },
     Typmod { ty: Oid, typmod: i32, explicit: bool, arg: Box<CExpr> },
@@ -138,6 +166,16 @@ impl CExpr {
                     (Some(l), Some(r)) => Datum::Bool(compare_int(*op, l, r)),
                     _ => Datum::Null,
                 })
+            }
+            CExpr::Arithmetic { op, wide, f, args } => {
+                let (l, r) = (args[0].eval_int(row, rt, cx)?, args[1].eval_int(row, rt, cx)?);
+                let (Some(l), Some(r)) = (l, r) else { return Ok(Datum::Null) };
+                let of_int4 = |l: i64, r: i64| op.of_int4(i32::try_from(l).ok()?, i32::try_from(r).ok()?).map(Datum::Int4);
+                match if *wide { op.of_int8(l, r).map(Datum::Int8) } else { of_int4(l, r) } {
+                    Some(v) => Ok(v),
+                    None if *wide => f(&cx.eval, &[Datum::Int8(l), Datum::Int8(r)]),
+                    None => f(&cx.eval, &[Datum::Int4(l as i32), Datum::Int4(r as i32)]),
+                }
             }
             other => other.eval_more(row, rt, cx),
         }

@@ -77,7 +77,9 @@ impl ModifyState {
             let row = batch.row(i);
             let Some(rid) = rid_of(m, row) else { continue };
             s.values.clear();
-            s.values.extend(m.old_columns.iter().map(|c| c.and_then(|c| row.get(c).cloned()).unwrap_or_default()));
+            // What is assigned or generated comes below.
+            let old = m.old_columns.iter().zip(&m.changed).map(|(column, changed)| column.filter(|_| !changed));
+            s.values.extend(old.map(|c| c.and_then(|c| row.get(c).cloned()).unwrap_or_default()));
             for (column, e) in &m.assignments {
                 s.values[*column] = e.eval(row, rt, cx)?;
             }

@@ -140,6 +140,7 @@ impl Relation {
     ) -> Result<usize> {
         let block = rows.rows[from].0.block;
         let mut page = self.core.pool.write(self.pid(block)?)?;
+        let quiet = self.core.rows.is_empty();
         let mut standing: Option<Standing> = None;
         let mut room = hp::Room::of(page.page());
         group.clear(from);
@@ -156,7 +157,7 @@ impl Relation {
             let Some((off, len)) = hp::item(page.view(), slot) else { break };
             let row = rows.row(at);
             let ascends = group.rows.last().is_none_or(|(last, _)| *last < slot);
-            if !ascends || row.len() > MAX_INLINE || !self.core.rows.is_nobodys(self.key(*rid)) || !room.change(len, WORD + row.len()) {
+            if !ascends || row.len() > MAX_INLINE || !(quiet || self.core.rows.is_nobodys(self.key(*rid))) || !room.change(len, WORD + row.len()) {
                 break;
             }
             let old = &page.page()[off + WORD..off + len];
@@ -230,6 +231,7 @@ impl Relation {
     fn delete_page(&self, txn: &mut Transaction, snapshot: &Snapshot, rids: &[RowId], written: &mut Vec<u64>) -> Result<usize> {
         let block = rids[0].block;
         let mut page = self.core.pool.write(self.pid(block)?)?;
+        let quiet = self.core.rows.is_empty();
         let mut standing: Option<Standing> = None;
         let (mut from, mut to) = (0, 0);
         for rid in rids.iter().take_while(|rid| rid.block == block) {
@@ -240,7 +242,7 @@ impl Relation {
                 standing = Some(self.standing(txn, snapshot, word, RowLockMode::Update)?);
             }
             let Some(s) = standing.filter(|s| s.replaced.is_some()) else { break };
-            if (to > from && rids[to - 1].slot >= rid.slot) || !self.core.rows.is_nobodys(self.key(*rid)) {
+            if (to > from && rids[to - 1].slot >= rid.slot) || !(quiet || self.core.rows.is_nobodys(self.key(*rid))) {
                 break;
             }
             to += 1;

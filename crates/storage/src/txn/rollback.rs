@@ -19,12 +19,20 @@ use kilndb_base::Result;
 use kilndb_base::park::Park;
 use std::sync::atomic::Ordering::Acquire;
 
+/// Steps between two looks at the clock: a step may be a whole page.
+const STEPS_AT_ONCE: usize = 16;
+
 impl Transaction {
-    pub(crate) fn undo_to(&mut self, savepoint: &Savepoint, _park: &dyn Park) -> Result<()> {
+    pub(crate) fn undo_to(&mut self, savepoint: &Savepoint, park: &dyn Park) -> Result<()> {
+        let mut steps = 0;
         for which in 0..2 {
             while self.heads[which] != savepoint.heads[which] && self.heads[which] != 0 {
                 let address = self.heads[which];
                 self.heads[which] = self.core.undo_step(self.xid, address)?;
+                steps += 1;
+                if steps % STEPS_AT_ONCE == 0 {
+                    park.give_way();
+                }
             }
         }
         Ok(())
