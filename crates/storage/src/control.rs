@@ -17,7 +17,7 @@ use kilndb_base::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 const MAGIC: u64 = u64::from_le_bytes(*b"KilnCtl1");
 const DIRECTORY_MAGIC: u64 = u64::from_le_bytes(*b"KilnDir1");
 
