@@ -445,6 +445,9 @@ pub fn decode_needed(desc: &RowDescriptor, bytes: &[u8], needed: &[bool], out: &
         match (head.is_null(i), needed) {
             (true, true) => out.push(Datum::Null),
             (true, false) => {}
+            // In place: a value that is handed on costs more than to decode it.
+            (false, true) if column.storage == PhysicalType::Int4 => out.push(Datum::Int4(r.i32().ok_or_else(corrupted)?)),
+            (false, true) if column.storage == PhysicalType::Int8 => out.push(Datum::Int8(r.i64().ok_or_else(corrupted)?)),
             (false, true) => out.push(get_value(column.storage, &mut r).ok_or_else(corrupted)?),
             (false, false) => skip_value(column.storage, &mut r).ok_or_else(corrupted)?,
         }

@@ -34,6 +34,11 @@ impl Arithmetic {
             Arithmetic::Times => l.checked_mul(r),
         }
     }
+    /// The result, if both operands are quickly known and it is in range.
+    fn quick(self, wide: bool, l: &CExpr, r: &CExpr, row: &[Datum], rt: &Runtime) -> Option<i64> {
+        let (l, r) = (l.quick_int(row, rt)?, r.quick_int(row, rt)?);
+        if wide { self.of_int8(l, r) } else { self.of_int4(i32::try_from(l).ok()?, i32::try_from(r).ok()?).map(i64::from) }
+    }
     #[inline]
     fn of_int8(self, l: i64, r: i64) -> Option<i64> {
         match self {
@@ -136,6 +141,35 @@ impl CExpr {
             }
             other => Ok(matches!(other.eval(row, rt, cx)?, Datum::Bool(true))),
         }
+    }
+
+    /// An integer that takes nothing but integers to compute; None: it is NULL, out of range, or takes more.
+    #[inline]
+    fn quick_int(&self, row: &[Datum], rt: &Runtime) -> Option<i64> {
+        match self {
+            CExpr::Slot(i) => row.get(*i).and_then(int_of),
+            CExpr::Const(d) => int_of(d),
+            CExpr::Param(i) => rt.params.get(*i).and_then(int_of),
+            CExpr::Arithmetic { op, wide, args, .. } => op.quick(*wide, &args[0], &args[1], row, rt),
+            _ => None,
+        }
+    }
+
+    /// As [`CExpr::eval`], to where the value belongs: that integers are handed on through memory costs more than to compute them.
+    #[inline]
+    pub fn eval_into(&self, row: &[Datum], out: &mut Datum, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        if let CExpr::Arithmetic { op, wide, args, .. } = self
+            && let Some(v) = op.quick(*wide, &args[0], &args[1], row, rt)
+        {
+            if *wide {
+                *out = Datum::Int8(v);
+            } else {
+                *out = Datum::Int4(v as i32);
+            }
+            return Ok(());
+        }
+        *out = self.eval(row, rt, cx)?;
+        Ok(())
     }
 
     pub fn eval(&self, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Datum> {

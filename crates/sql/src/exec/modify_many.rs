@@ -81,7 +81,7 @@ impl ModifyState {
             let old = m.old_columns.iter().zip(&m.changed).map(|(column, changed)| column.filter(|_| !changed));
             s.values.extend(old.map(|c| c.and_then(|c| row.get(c).cloned()).unwrap_or_default()));
             for (column, e) in &m.assignments {
-                s.values[*column] = e.eval(row, rt, cx)?;
+                e.eval_into(row, &mut s.values[*column], rt, cx)?;
             }
             write::complete(m, &mut s.values, rt, cx)?;
             let start = s.rows.bytes.len() as u32;

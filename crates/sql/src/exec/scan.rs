@@ -108,12 +108,12 @@ pub fn emit(scan: &Scan, bytes: &[u8], rid: RowId, out: &mut Vec<Datum>, scratch
         fill_missing(scan, bytes, scratch)?;
     }
     for o in outputs {
-        out.push(match o {
-            OutCol::Column(i) => scratch.get_mut(*i).map(std::mem::take).unwrap_or_default(),
-            OutCol::Ctid => Datum::Tid(rid.block, rid.slot),
-            OutCol::TableOid => Datum::Oid(scan.table.oid),
-            OutCol::Fixed(n) => Datum::Oid(*n),
-        });
+        match o {
+            OutCol::Column(i) => out.push(scratch.get_mut(*i).map(std::mem::take).unwrap_or_default()),
+            OutCol::Ctid => out.push(Datum::Tid(rid.block, rid.slot)),
+            OutCol::TableOid => out.push(Datum::Oid(scan.table.oid)),
+            OutCol::Fixed(n) => out.push(Datum::Oid(*n)),
+        }
     }
     Ok(())
 }

@@ -200,17 +200,20 @@ impl Relation {
         self.items(block, |v| {
             batch.clear();
             later.clear();
+            // All items with one copy.
+            let upper = v.u16(at::UPPER);
+            batch.bytes.extend_from_slice(v.bytes(upper, crate::page::PAGE.saturating_sub(upper)).unwrap_or_default());
             for slot in 1..=v.u16(at::COUNT) {
-                let Some((off, len)) = hp::item(v, slot) else { continue };
+                let Some((off, len)) = hp::item(v, slot).filter(|(off, _)| *off >= upper) else { continue };
                 let word = v.u64(off);
                 if word & PIECE != 0 {
                     continue;
                 }
-                let Some(payload) = v.bytes(off + hp::WORD, len - hp::WORD) else { continue };
                 if word & (DELETED | FORWARD) != 0 || word & ADDRESS >= horizon {
                     later.push((batch.rows.len(), word));
                 }
-                batch.push(RowId { block, slot: slot as u16 }, payload);
+                let start = off + hp::WORD - upper;
+                batch.rows.push((RowId { block, slot: slot as u16 }, start as u32, (start + len - hp::WORD) as u32));
             }
             let free = v.u16(at::UPPER).saturating_sub(crate::page::HEADER + 4 * v.u16(at::COUNT)) + v.u16(at::GARBAGE);
             roomy = free > crate::page::PAGE / 2;

@@ -30,8 +30,13 @@ pub type RetiredKey<'a> = (&'a Relation, &'a [u8]);
 
 /// Common prefix and suffix lengths.
 pub(super) fn difference(old: &[u8], new: &[u8]) -> (usize, usize) {
-    let prefix = old.iter().zip(new).take_while(|(a, b)| a == b).count();
-    let suffix = old[prefix..].iter().rev().zip(new[prefix..].iter().rev()).take_while(|(a, b)| a == b).count();
+    // Long ones by words first.
+    let words = old.chunks_exact(8).zip(new.chunks_exact(8)).take_while(|(a, b)| a == b).count() * 8;
+    let prefix = words + old[words..].iter().zip(&new[words..]).take_while(|(a, b)| a == b).count();
+    let (old, new) = (&old[prefix..], &new[prefix..]);
+    let words = old.rchunks_exact(8).zip(new.rchunks_exact(8)).take_while(|(a, b)| a == b).count() * 8;
+    let (old, new) = (&old[..old.len() - words], &new[..new.len() - words]);
+    let suffix = words + old.iter().rev().zip(new.iter().rev()).take_while(|(a, b)| a == b).count();
     (prefix, suffix)
 }
 
