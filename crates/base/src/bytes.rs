@@ -33,7 +33,17 @@ impl<'a> Reader<'a> {
         Some(head)
     }
     /// LEB128, at most 10 bytes.
+    #[inline]
     pub fn varint(&mut self) -> Option<u64> {
+        match self.rest.split_first()? {
+            (&byte, rest) if byte < 0x80 => {
+                self.rest = rest;
+                Some(u64::from(byte))
+            }
+            _ => self.long_varint(),
+        }
+    }
+    fn long_varint(&mut self) -> Option<u64> {
         let mut value = 0u64;
         let mut shift = 0;
         loop {

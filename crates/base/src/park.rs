@@ -32,6 +32,8 @@ pub trait Park {
     /// A long computation calls this now and then: gives way to other sessions when the time slice is
     /// used up; fails when the session is cancelled.
     fn checkpoint(&self) -> Result<()>;
+    /// As [`Park::checkpoint`] for what must be done to its end, as a rollback: gives way, and is not cancelled.
+    fn give_way(&self) {}
 }
 
 /// Parks a thread: for tests, recovery and background work.

@@ -169,6 +169,11 @@ impl Park for CoroutineRuntime {
         }
         Ok(())
     }
+    fn give_way(&self) {
+        if process_monotonic_nanos() >= self.slice_end_nanos.get() && !self.on_large_stack.get() {
+            self.suspend(Yielded::Slice);
+        }
+    }
 }
 
 impl Runtime for CoroutineRuntime {

@@ -79,6 +79,60 @@ fn read_all(e: &Arc<Engine>, heap: &Arc<Relation>, index: &Arc<Relation>) -> Mod
 fn find(t: &mut Transaction, heap: &Relation, index: &Relation, k: u32, p: &ThreadPark) -> Result<Option<RowId>> {
     index.index_find_live(t, heap, &ik(k), p)
 }
+/// The rows that the snapshot sees, by block and slot: ids, keys.
+fn all_rows(heap: &Relation, s: &Snapshot) -> Result<Vec<(RowId, u32)>> {
+    let mut batch = RowBatch::default();
+    let mut all = Vec::new();
+    for block in 0..heap.pages() {
+        heap.scan_block(block, s, &mut batch)?;
+        all.extend((0..batch.rows.len()).map(|i| (batch.rows[i].0, u32::from_le_bytes(batch.row(i)[..4].try_into().unwrap()))));
+    }
+    Ok(all)
+}
+/// An UPDATE of all rows, or of every third: one byte of each, or all get new values.
+fn change_many(t: &mut Transaction, heap: &Relation, s: &Snapshot, m: &mut Model, rng: &mut Rng) -> Result<()> {
+    let p = ThreadPark::new();
+    let (every, value) = (1 + 2 * rng.below(2) as usize, rng.next() as u8);
+    let whole = rng.below(3) == 0;
+    let mut rows = RowBatch::default();
+    for (rid, k) in all_rows(heap, s)?.into_iter().step_by(every) {
+        let mut v = m[&k].clone();
+        match v.len() / 2 {
+            _ if whole => v = vec![value; rng.below(200) as usize],
+            0 => {}
+            middle => v[middle] = value,
+        }
+        rows.push(rid, &row(k, &v));
+        m.insert(k, v);
+    }
+    let mut at = 0;
+    while at < rows.rows.len() {
+        at += heap.update_many(t, s, &rows, at)?;
+        if let Some((rid, _, _)) = rows.rows.get(at) {
+            assert_eq!(heap.update(t, *rid, s, rows.row(at), &[], &W, &p)?, WriteOutcome::Done);
+            at += 1;
+        }
+    }
+    Ok(())
+}
+fn delete_many(t: &mut Transaction, heap: &Arc<Relation>, index: &Arc<Relation>, s: &Snapshot, m: &mut Model, rng: &mut Rng) -> Result<()> {
+    let p = ThreadPark::new();
+    let all: Vec<_> = all_rows(heap, s)?.into_iter().step_by(1 + rng.below(3) as usize).collect();
+    let rids: Vec<RowId> = all.iter().map(|(rid, _)| *rid).collect();
+    let keys: Vec<Vec<u8>> = all.iter().map(|(_, k)| ik(*k)).collect();
+    let mut at = 0;
+    while at < rids.len() {
+        let done = heap.delete_many(t, s, &rids[at..])?;
+        index.retire_many(t, heap, (at..at + done).map(|n| (rids[n], keys[n].as_slice())))?;
+        at += done;
+        if let Some(rid) = rids.get(at) {
+            assert_eq!(heap.delete(t, *rid, s, &[(index, &keys[at])], &W, &p)?, WriteOutcome::Done);
+            at += 1;
+        }
+    }
+    all.iter().for_each(|(_, k)| drop(m.remove(k)));
+    Ok(())
+}
 /// One random transaction; the model is what it makes of it. Err: the disk has died.
 fn transaction(e: &Arc<Engine>, heap: &Arc<Relation>, index: &Arc<Relation>, model: &Model, rng: &mut Rng) -> Result<Option<(Model, Option<kilndb_base::Lsn>)>> {
     let p = ThreadPark::new();
@@ -94,7 +148,7 @@ fn transaction(e: &Arc<Engine>, heap: &Arc<Relation>, index: &Arc<Relation>, mod
             _ => rng.below(120),
         };
         let v = vec![rng.next() as u8; len as usize];
-        let op = rng.below(12);
+        let op = rng.below(15);
         let rid = find(&mut t, heap, index, k, &p)?;
         assert_eq!(rid.is_some(), m.contains_key(&k), "key {k}");
         match (op, rid) {
@@ -131,6 +185,8 @@ fn transaction(e: &Arc<Engine>, heap: &Arc<Relation>, index: &Arc<Relation>, mod
             (11, Some(rid)) => {
                 heap.lock_row(&mut t, rid, &s, RowLockMode::Update, &W, &p)?;
             }
+            (12 | 13, _) => change_many(&mut t, heap, &s, &mut m, rng)?,
+            (14, _) if rng.below(3) == 0 => delete_many(&mut t, heap, index, &s, &mut m, rng)?,
             _ => {}
         }
         t.next_command();

@@ -161,6 +161,34 @@ impl Shared {
             }
         }
     }
+    /// Changes all rows of the thread, which lie among those of others.
+    fn change_own(&self, t: &mut Transaction, s: &Snapshot, m: &mut Model, rng: &mut Rng, park: &SimPark) -> Result<()> {
+        let mut mine = Vec::new();
+        // The counter is read as a number.
+        for k in m.keys().filter(|k| *k % 1000 < OWN as u32) {
+            mine.push((self.index.index_find_live(t, &self.heap, &index_key(*k), park)?.expect("an own row"), *k));
+        }
+        mine.sort_unstable();
+        let mut rows = RowBatch::default();
+        for (rid, k) in mine {
+            let mut v = m[&k].clone();
+            match v.len() / 2 {
+                0 => v.push(rng.next() as u8),
+                middle => v[middle] = rng.next() as u8,
+            }
+            rows.push(rid, &row(k, &v));
+            m.insert(k, v);
+        }
+        let mut at = 0;
+        while at < rows.rows.len() {
+            at += self.heap.update_many(t, s, &rows, at)?;
+            if let Some((rid, _, _)) = rows.rows.get(at) {
+                assert_eq!(self.heap.update(t, *rid, s, rows.row(at), &[], &W, park)?, WriteOutcome::Done);
+                at += 1;
+            }
+        }
+        Ok(())
+    }
     /// One random transaction; what the thread's rows are after it, and what to wait for.
     fn transaction(&self, thread: u32, model: &Model, rng: &mut Rng, park: &SimPark) -> Result<Option<(Model, Option<kilndb_base::Lsn>)>> {
         let (heap, index) = (&self.heap, &self.index);
@@ -180,7 +208,7 @@ impl Shared {
                 _ => rng.below(120),
             };
             let v = vec![rng.next() as u8; len as usize];
-            let op = rng.below(12);
+            let op = rng.below(13);
             let rid = index.index_find_live(&mut t, heap, &index_key(k), park)?;
             assert_eq!(rid.is_some(), m.contains_key(&k), "key {k}");
             if let Some(rid) = rid {
@@ -221,6 +249,7 @@ impl Shared {
                 (11, Some(rid)) => {
                     heap.lock_row(&mut t, rid, &s, RowLockMode::Update, &W, park)?;
                 }
+                (12, _) if rng.one_in(3) => self.change_own(&mut t, &s, &mut m, rng, park)?,
                 _ => {}
             }
         }

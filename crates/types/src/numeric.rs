@@ -294,6 +294,11 @@ impl Numeric {
         if self.kind != Kind::Finite {
             return None;
         }
+        if self.is_integral() && self.weight < 4 {
+            let digits = (0..=self.weight).map(|i| i64::from(self.digits.get(i as usize).copied().unwrap_or(0)));
+            let v = digits.fold(0i64, |v, digit| v * i64::from(BASE) + digit);
+            return Some(i128::from(if self.negative { -v } else { v }));
+        }
         let r = self.round_to(0);
         let mut v = 0i128;
         for w in (0..=r.weight).rev() {
@@ -398,6 +403,12 @@ impl From<i128> for Numeric {
     fn from(v: i128) -> Numeric {
         let mut digits = Vec::with_capacity(5);
         let mut rest = v.unsigned_abs();
+        while rest > u128::from(u64::MAX) {
+            digits.push((rest % 10000) as i16);
+            rest /= 10000;
+        }
+        // Much faster.
+        let mut rest = rest as u64;
         while rest > 0 {
             digits.push((rest % 10000) as i16);
             rest /= 10000;

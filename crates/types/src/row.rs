@@ -326,7 +326,15 @@ fn get_tagged(r: &mut Reader, depth: usize) -> Option<Datum> {
         _ => None,
     }
 }
+#[inline]
 fn get_value(storage: PhysicalType, r: &mut Reader) -> Option<Datum> {
+    // By far the most frequent.
+    if storage == PhysicalType::Int4 {
+        return Some(Datum::Int4(r.i32()?));
+    }
+    get_other(storage, r)
+}
+fn get_other(storage: PhysicalType, r: &mut Reader) -> Option<Datum> {
     use PhysicalType as P;
     Some(match storage {
         P::Bool => match r.u8()? {
@@ -419,6 +427,32 @@ pub fn decode_row(desc: &RowDescriptor, bytes: &[u8], needed: Option<&[bool]>, o
         out.push(Datum::Null);
     }
     Ok(())
+}
+/// Appends the needed columns only, if the row was stored with all columns that are described; false: it was not, and nothing is
+/// appended.
+pub fn decode_needed(desc: &RowDescriptor, bytes: &[u8], needed: &[bool], out: &mut Vec<Datum>) -> Result<bool> {
+    let mut r = Reader::new(bytes);
+    let head = header(&mut r).ok_or_else(corrupted)?;
+    if head.count != desc.columns.len() {
+        return Ok(false);
+    }
+    let mut left = needed.iter().filter(|n| **n).count();
+    for (i, (column, needed)) in desc.columns.iter().zip(needed).enumerate() {
+        if left == 0 {
+            break;
+        }
+        left -= usize::from(*needed);
+        match (head.is_null(i), needed) {
+            (true, true) => out.push(Datum::Null),
+            (true, false) => {}
+            // In place: a value that is handed on costs more than to decode it.
+            (false, true) if column.storage == PhysicalType::Int4 => out.push(Datum::Int4(r.i32().ok_or_else(corrupted)?)),
+            (false, true) if column.storage == PhysicalType::Int8 => out.push(Datum::Int8(r.i64().ok_or_else(corrupted)?)),
+            (false, true) => out.push(get_value(column.storage, &mut r).ok_or_else(corrupted)?),
+            (false, false) => skip_value(column.storage, &mut r).ok_or_else(corrupted)?,
+        }
+    }
+    Ok(true)
 }
 /// Values without a description beside them, as temporary files hold them.
 pub fn encode_self_describing(values: &[Datum], out: &mut Vec<u8>) {

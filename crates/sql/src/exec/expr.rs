@@ -18,6 +18,37 @@ pub enum IntOp {
     Ge,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arithmetic {
+    Plus,
+    Minus,
+    Times,
+}
+
+impl Arithmetic {
+    #[inline]
+    fn of_int4(self, l: i32, r: i32) -> Option<i32> {
+        match self {
+            Arithmetic::Plus => l.checked_add(r),
+            Arithmetic::Minus => l.checked_sub(r),
+            Arithmetic::Times => l.checked_mul(r),
+        }
+    }
+    /// The result, if both operands are quickly known and it is in range.
+    fn quick(self, wide: bool, l: &CExpr, r: &CExpr, row: &[Datum], rt: &Runtime) -> Option<i64> {
+        let (l, r) = (l.quick_int(row, rt)?, r.quick_int(row, rt)?);
+        if wide { self.of_int8(l, r) } else { self.of_int4(i32::try_from(l).ok()?, i32::try_from(r).ok()?).map(i64::from) }
+    }
+    #[inline]
+    fn of_int8(self, l: i64, r: i64) -> Option<i64> {
+        match self {
+            Arithmetic::Plus => l.checked_add(r),
+            Arithmetic::Minus => l.checked_sub(r),
+            Arithmetic::Times => l.checked_mul(r),
+        }
+    }
+}
+
 #[derive(Clone)]
 pub struct CSubscript {
     pub lower: Option<CExpr>,
@@ -35,6 +66,8 @@ pub enum CExpr {
     Call2 { f: ScalarFn, strict: bool, args: Box<[CExpr; 2]> },
     Session { oid: Oid, name: Arc<str>, strict: bool, args: Box<[CExpr]> },
     CompareInt { op: IntOp, args: Box<[CExpr; 2]> },
+    /// Of two integers of the same type; `f` says what is wrong with the others.
+    Arithmetic { op: Arithmetic, wide: bool, f: ScalarFn, args: Box<[CExpr; 2]> },
     Cast { f: cast::CastFn, typmod: i32, explicit: bool, arg: Box<CExpr> },
     InOut { from: Oid, to: Oid, typmod: i32, explicit: bool, arg: Box<CExpr> },
     Typmod { ty: Oid, typmod: i32, explicit: bool, arg: Box<CExpr> },
@@ -110,6 +143,35 @@ impl CExpr {
         }
     }
 
+    /// An integer that takes nothing but integers to compute; None: it is NULL, out of range, or takes more.
+    #[inline]
+    fn quick_int(&self, row: &[Datum], rt: &Runtime) -> Option<i64> {
+        match self {
+            CExpr::Slot(i) => row.get(*i).and_then(int_of),
+            CExpr::Const(d) => int_of(d),
+            CExpr::Param(i) => rt.params.get(*i).and_then(int_of),
+            CExpr::Arithmetic { op, wide, args, .. } => op.quick(*wide, &args[0], &args[1], row, rt),
+            _ => None,
+        }
+    }
+
+    /// As [`CExpr::eval`], to where the value belongs: that integers are handed on through memory costs more than to compute them.
+    #[inline]
+    pub fn eval_into(&self, row: &[Datum], out: &mut Datum, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        if let CExpr::Arithmetic { op, wide, args, .. } = self
+            && let Some(v) = op.quick(*wide, &args[0], &args[1], row, rt)
+        {
+            if *wide {
+                *out = Datum::Int8(v);
+            } else {
+                *out = Datum::Int4(v as i32);
+            }
+            return Ok(());
+        }
+        *out = self.eval(row, rt, cx)?;
+        Ok(())
+    }
+
     pub fn eval(&self, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Datum> {
         match self {
             CExpr::Slot(i) => Ok(row.get(*i).cloned().unwrap_or_default()),
@@ -138,6 +200,16 @@ impl CExpr {
                     (Some(l), Some(r)) => Datum::Bool(compare_int(*op, l, r)),
                     _ => Datum::Null,
                 })
+            }
+            CExpr::Arithmetic { op, wide, f, args } => {
+                let (l, r) = (args[0].eval_int(row, rt, cx)?, args[1].eval_int(row, rt, cx)?);
+                let (Some(l), Some(r)) = (l, r) else { return Ok(Datum::Null) };
+                let of_int4 = |l: i64, r: i64| op.of_int4(i32::try_from(l).ok()?, i32::try_from(r).ok()?).map(Datum::Int4);
+                match if *wide { op.of_int8(l, r).map(Datum::Int8) } else { of_int4(l, r) } {
+                    Some(v) => Ok(v),
+                    None if *wide => f(&cx.eval, &[Datum::Int8(l), Datum::Int8(r)]),
+                    None => f(&cx.eval, &[Datum::Int4(l as i32), Datum::Int4(r as i32)]),
+                }
             }
             other => other.eval_more(row, rt, cx),
         }

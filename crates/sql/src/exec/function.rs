@@ -6,13 +6,14 @@ use super::expr::eval_args;
 use super::state::Unary;
 use crate::plan::{FunctionCall, Node, Op, ProjectItem};
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_types::numeric::Numeric;
 use kilndb_types::{Datum, functions, key, oids};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// Rows of one call.
 enum Rows {
-    Ints { next: i128, stop: i128, step: i128, wide: bool },
+    Ints { next: i128, stop: i128, step: i128, ty: Oid },
     Steps { next: Option<Datum>, stop: Datum, step: Datum, up: bool, ty: Oid, add: functions::ScalarFn },
     List { values: Vec<Datum>, next: usize },
     Table { rows: Vec<Vec<Datum>>, next: usize },
@@ -43,7 +44,7 @@ fn start(call: &FunctionCall, row: &[Datum], rt: &mut Runtime, cx: &mut ExecCont
             if step == 0 {
                 return Err(zero_step());
             }
-            Ok(Rows::Ints { next: int(args.first()), stop: int(args.get(1)), step, wide: call.oid >= 1068 })
+            Ok(Rows::Ints { next: int(args.first()), stop: int(args.get(1)), step, ty: if call.oid >= 1068 { oids::INT8 } else { oids::INT4 } })
         }
         3259 | 3260 | 938 | 939 => steps(call, args, cx),
         2331 => Ok(Rows::List {
@@ -81,9 +82,14 @@ fn subscripts(args: &[Datum]) -> Rows {
     let Some((low, len)) = usize::try_from(*d - 1).ok().and_then(|i| a.dims.get(i)) else { return empty };
     let (low, high) = (i128::from(*low), i128::from(*low) + i128::from(*len) - 1);
     if matches!(args.get(2), Some(Datum::Bool(true))) {
-        return Rows::Ints { next: high, stop: low, step: -1, wide: false };
+        return Rows::Ints { next: high, stop: low, step: -1, ty: oids::INT4 };
     }
-    Rows::Ints { next: low, stop: high, step: 1, wide: false }
+    Rows::Ints { next: low, stop: high, step: 1, ty: oids::INT4 }
+}
+
+/// A number without a fraction, not even one of zeros, that is far from what 128 bits hold.
+fn whole(n: &Numeric) -> Option<i128> {
+    if n.dscale() == 0 && n.is_integral() { n.to_i64().map(i128::from) } else { None }
 }
 
 /// generate_series over numeric and timestamps.
@@ -112,6 +118,11 @@ fn steps(call: &FunctionCall, args: Vec<Datum>, cx: &mut ExecContext<'_>) -> Res
             return Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("{what} cannot be {problem}")));
         }
     }
+    if let (Datum::Numeric(a), Datum::Numeric(b), Datum::Numeric(c)) = (&first, &stop, &step)
+        && let (Some(next), Some(stop), Some(step)) = (whole(a), whole(b), whole(c))
+    {
+        return if step == 0 { Err(zero_step()) } else { Ok(Rows::Ints { next, stop, step, ty: oids::NUMERIC }) };
+    }
     let moved = add(&cx.eval, &[first.clone(), step.clone()])?;
     let up = match key::compare(ty, &moved, &first) {
         Ordering::Equal => return Err(zero_step()),
@@ -124,11 +135,15 @@ impl Rows {
     /// Appends `columns` values; false at the end.
     fn next(&mut self, columns: usize, composite: bool, out: &mut Vec<Datum>, cx: &mut ExecContext<'_>) -> Result<bool> {
         match self {
-            Rows::Ints { next, stop, step, wide } => {
+            Rows::Ints { next, stop, step, ty } => {
                 if (*step > 0 && *next > *stop) || (*step < 0 && *next < *stop) {
                     return Ok(false);
                 }
-                out.push(if *wide { Datum::Int8(*next as i64) } else { Datum::Int4(*next as i32) });
+                out.push(match *ty {
+                    oids::INT4 => Datum::Int4(*next as i32),
+                    oids::INT8 => Datum::Int8(*next as i64),
+                    _ => Datum::Numeric(Arc::new(Numeric::from(*next))),
+                });
                 *next += *step;
                 Ok(true)
             }

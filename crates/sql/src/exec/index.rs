@@ -133,28 +133,33 @@ pub fn ranges(a: &IndexAccess, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Re
 
 /// The entry of a table row; None: the row is not in the (partial) index. The flag: a key column is NULL.
 pub fn entry(p: &IndexPlan, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Option<(Vec<u8>, bool)>> {
+    let mut out = Vec::with_capacity(24);
+    Ok(put_entry(p, row, &mut out, rt, cx)?.map(|null| (out, null)))
+}
+
+/// As [`entry`], the key appended to `out`.
+pub fn put_entry(p: &IndexPlan, row: &[Datum], out: &mut Vec<u8>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Option<bool>> {
     if let Some(f) = &p.predicate
         && !f.is_true(row, rt, cx)?
     {
         return Ok(None);
     }
-    let mut out = Vec::with_capacity(24);
     let mut null = false;
     for (k, e) in p.index.keys.iter().zip(&p.keys) {
         match e {
             CExpr::Slot(i) => {
                 let d = row.get(*i).unwrap_or(&Datum::Null);
                 null |= d.is_null();
-                append(k, d, &mut out)?;
+                append(k, d, out)?;
             }
             e => {
                 let d = e.eval(row, rt, cx)?;
                 null |= d.is_null();
-                append(k, &d, &mut out)?;
+                append(k, &d, out)?;
             }
         }
     }
-    Ok(Some((out, null)))
+    Ok(Some(null))
 }
 
 /// The key of plain columns, for the recheck of index scans.

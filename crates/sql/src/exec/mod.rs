@@ -20,6 +20,7 @@ pub mod index;
 pub mod join;
 pub mod lockrows;
 pub mod modify;
+pub mod modify_many;
 pub mod parts;
 pub mod scan;
 pub mod setop;

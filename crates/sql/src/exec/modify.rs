@@ -20,7 +20,8 @@ pub struct ModifyState {
     result_rows: usize,
     next: usize,
     bytes: Vec<u8>,
-    queue: Queue,
+    pub(super) queue: Queue,
+    pub(super) scratch: super::modify_many::Scratch,
     /// Rows that ON CONFLICT DO UPDATE changed in this command.
     touched: std::collections::HashSet<RowId>,
 }
@@ -41,6 +42,7 @@ impl ModifyState {
             next: 0,
             bytes: Vec::new(),
             queue: Queue::default(),
+            scratch: Default::default(),
             touched: Default::default(),
         }
     }
@@ -70,6 +72,8 @@ impl ModifyState {
                         self.upsert(m, batch.row(i), rt, cx)?;
                     }
                 }
+                DmlKind::Update if m.at_once && batch.rows > 1 => self.update_batch(m, &batch, rt, cx)?,
+                DmlKind::Delete if batch.rows > 1 => self.delete_batch(m, &batch, rt, cx)?,
                 DmlKind::Update => {
                     for i in 0..batch.rows {
                         let row = batch.row(i).to_vec();
@@ -136,7 +140,7 @@ impl ModifyState {
         if m.returning.is_some() {
             let mut wide = input.to_vec();
             Self::widen(m, &mut wide, None, values);
-            self.returning(m, wide, values, rid, rt, cx)?;
+            self.returning(m, &wide, values, rid, rt, cx)?;
         }
         Ok(())
     }
@@ -153,9 +157,9 @@ impl ModifyState {
         wide.extend_from_slice(proposed);
     }
 
-    fn returning(&mut self, m: &ModifyPlan, wide: Vec<Datum>, new: &[Datum], rid: RowId, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub(super) fn returning(&mut self, m: &ModifyPlan, wide: &[Datum], new: &[Datum], rid: RowId, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         let Some(list) = &m.returning else { return Ok(()) };
-        let mut row = wide;
+        let mut row = wide.to_vec();
         row.extend_from_slice(new);
         row.push(tid(rid));
         for e in list {
@@ -218,7 +222,7 @@ impl ModifyState {
                             if m.returning.is_some() {
                                 let mut wide = input.to_vec();
                                 Self::widen(m, &mut wide, None, &values);
-                                self.returning(m, wide, &values, rid, rt, cx)?;
+                                self.returning(m, &wide, &values, rid, rt, cx)?;
                             }
                             return Ok(());
                         }
@@ -271,7 +275,7 @@ impl ModifyState {
         }
         self.touched.insert(rid);
         self.changed += 1;
-        self.returning(m, wide, &new, rid, rt, cx)?;
+        self.returning(m, &wide, &new, rid, rt, cx)?;
         Ok(true)
     }
 
@@ -331,7 +335,7 @@ impl ModifyState {
         Ok(outcome)
     }
 
-    fn update(&mut self, m: &ModifyPlan, mut row: Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub(super) fn update(&mut self, m: &ModifyPlan, mut row: Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         let Some(Datum::Tid(block, slot)) = row.get(m.old_ctid) else { return Ok(()) };
         let rid = RowId { block: *block, slot: *slot };
         let mut old = Self::old_row(m, &row);
@@ -345,7 +349,7 @@ impl ModifyState {
             match self.write_update(m, rid, &old, &new, latest, rt, cx)? {
                 WriteOutcome::Done => {
                     self.changed += 1;
-                    return self.returning(m, row, &new, rid, rt, cx);
+                    return self.returning(m, &row, &new, rid, rt, cx);
                 }
                 WriteOutcome::Changed => {
                     if !self.refresh(m, rid, &mut old, &mut row, rt, cx)? {
@@ -358,7 +362,7 @@ impl ModifyState {
         }
     }
 
-    fn old_row(m: &ModifyPlan, row: &[Datum]) -> Vec<Datum> {
+    pub(super) fn old_row(m: &ModifyPlan, row: &[Datum]) -> Vec<Datum> {
         m.old_columns.iter().map(|s| s.and_then(|s| row.get(s).cloned()).unwrap_or_default()).collect()
     }
 
@@ -379,7 +383,7 @@ impl ModifyState {
         super::lockrows::judge_again(&m.recheck, &seen, row, rt, cx)
     }
 
-    fn delete(&mut self, m: &ModifyPlan, mut row: Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub(super) fn delete(&mut self, m: &ModifyPlan, mut row: Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         let Some(Datum::Tid(block, slot)) = row.get(m.old_ctid) else { return Ok(()) };
         let rid = RowId { block: *block, slot: *slot };
         let mut old = Self::old_row(m, &row);
@@ -399,7 +403,7 @@ impl ModifyState {
                     self.queue.changed_row(m, &old, None);
                     self.changed += 1;
                     let nulls = vec![Datum::Null; old.len()];
-                    return self.returning(m, row, &nulls, rid, rt, cx);
+                    return self.returning(m, &row, &nulls, rid, rt, cx);
                 }
                 WriteOutcome::Changed => {
                     if !self.refresh(m, rid, &mut old, &mut row, rt, cx)? {

@@ -99,19 +99,21 @@ pub struct ToLock {
 
 /// Appends the scan's columns of a stored row to `out`.
 pub fn emit(scan: &Scan, bytes: &[u8], rid: RowId, out: &mut Vec<Datum>, scratch: &mut Vec<Datum>) -> Result<()> {
-    let columns = scan.outputs.iter().any(|o| matches!(o, OutCol::Column(_)));
-    if columns {
+    let mut outputs = scan.outputs.as_slice();
+    if scan.leading > 0 && row::decode_needed(&scan.table.descriptor, bytes, &scan.needed, out)? {
+        outputs = &outputs[scan.leading..];
+    } else if outputs.iter().any(|o| matches!(o, OutCol::Column(_))) {
         scratch.clear();
         row::decode_row(&scan.table.descriptor, bytes, Some(&scan.needed), scratch)?;
         fill_missing(scan, bytes, scratch)?;
     }
-    for o in &scan.outputs {
-        out.push(match o {
-            OutCol::Column(i) => scratch.get_mut(*i).map(std::mem::take).unwrap_or_default(),
-            OutCol::Ctid => Datum::Tid(rid.block, rid.slot),
-            OutCol::TableOid => Datum::Oid(scan.table.oid),
-            OutCol::Fixed(n) => Datum::Oid(*n),
-        });
+    for o in outputs {
+        match o {
+            OutCol::Column(i) => out.push(scratch.get_mut(*i).map(std::mem::take).unwrap_or_default()),
+            OutCol::Ctid => out.push(Datum::Tid(rid.block, rid.slot)),
+            OutCol::TableOid => out.push(Datum::Oid(scan.table.oid)),
+            OutCol::Fixed(n) => out.push(Datum::Oid(*n)),
+        }
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use super::Planner;
 use crate::bind::ir::*;
-use crate::exec::expr::{CExpr, CSubscript, IntOp};
+use crate::exec::expr::{Arithmetic, CExpr, CSubscript, IntOp};
 use crate::exec::subplan::{SubPlanKind, SubPlanUse};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_types::functions::{self, ScalarFn};
@@ -30,6 +30,19 @@ fn int_compare(oid: Oid) -> Option<IntOp> {
         146 | 147 | 470 | 162 | 163 | 477 | 855 | 1853 | 1859 => IntOp::Gt,
         148 | 149 | 471 | 166 | 167 | 478 | 856 | 1854 | 1860 => IntOp::Le,
         150 | 151 | 472 | 168 | 169 | 479 | 857 | 1855 | 1861 => IntOp::Ge,
+        _ => return None,
+    })
+}
+
+/// Of two int4, or of two int8.
+fn arithmetic(oid: Oid) -> Option<(Arithmetic, bool)> {
+    Some(match oid {
+        177 => (Arithmetic::Plus, false),
+        181 => (Arithmetic::Minus, false),
+        141 => (Arithmetic::Times, false),
+        463 => (Arithmetic::Plus, true),
+        464 => (Arithmetic::Minus, true),
+        465 => (Arithmetic::Times, true),
         _ => return None,
     })
 }
@@ -197,7 +210,10 @@ impl Planner<'_> {
                 Err(args) => CExpr::Call { f: func, strict: f.strict, args },
             },
         };
-        if immutable { self.fold(c, false) } else { Ok(c) }
+        match (if immutable { self.fold(c, false)? } else { c }, arithmetic(f.oid)) {
+            (CExpr::Call2 { f, strict: true, args }, Some((op, wide))) => Ok(CExpr::Arithmetic { op, wide, f, args }),
+            (c, _) => Ok(c),
+        }
     }
 
     /// Runs a call of constants now, if that succeeds without settings and catalogs.

@@ -4,6 +4,7 @@ use super::*;
 use crate::catalog::Table;
 use crate::exec::expr::CExpr;
 use kilndb_base::Error;
+use kilndb_types::functions;
 
 impl Planner<'_> {
     fn row_layout(table: &Table, rel: u32) -> Layout {
@@ -60,6 +61,11 @@ impl Planner<'_> {
         let indexes = self.index_plans(d, &row)?;
         let key_update = d.kind == DmlKind::Update
             && indexes.iter().any(|i| i.index.unique && i.depends.iter().any(|c| changed.get(*c).copied().unwrap_or(true)));
+        let outside = |e: &Expr| e.any(&|e| matches!(&e.kind, ExprKind::Func(f) if f.volatility == b'v' && functions::lookup(f.oid).is_none()));
+        let computed = d.assignments.iter().chain(&d.generated).map(|a| &a.expr).chain(d.checks.iter().map(|(_, e)| e));
+        let at_once = d.kind == DmlKind::Update
+            && indexes.iter().all(|i| i.predicate.is_none() && !i.depends.iter().any(|c| changed.get(*c).copied().unwrap_or(true)))
+            && !computed.into_iter().any(|e| outside(e) || (e.has_sublink() && e.is_volatile()));
         let conflict = match &d.on_conflict {
             None => None,
             Some(c) => {
@@ -127,6 +133,7 @@ impl Planner<'_> {
             returning,
             changed,
             key_update,
+            at_once,
             table: table.clone(),
         };
         let label = format!("{verb} on {}", table.name);

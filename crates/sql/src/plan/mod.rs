@@ -228,10 +228,25 @@ fn collect_needed(q: &Query, out: &mut HashSet<ColId>) {
     }
     if let Body::Dml(d) = &q.body {
         out.insert(ColId { rel: d.rel, att: ATT_CTID });
-        for c in d.table.columns.iter().filter(|c| !c.dropped) {
+        let used = of_deleted_rows(d);
+        for c in d.table.columns.iter().filter(|c| !c.dropped && used.as_ref().is_none_or(|used| used.contains(&c.attnum))) {
             out.insert(ColId { rel: d.rel, att: c.attnum });
         }
     }
+}
+
+/// The columns that a DELETE must know of the rows that it deletes, apart from those in its expressions; None: all.
+fn of_deleted_rows(d: &Dml) -> Option<HashSet<i16>> {
+    if d.kind != DmlKind::Delete || !d.returning.is_empty() {
+        return None;
+    }
+    let mut used: Vec<ColId> = Vec::new();
+    for index in &d.indexes {
+        index.expressions.iter().flatten().chain(&index.predicate).for_each(|e| e.columns(&mut used));
+    }
+    let keys = d.indexes.iter().flat_map(|index| index.index.keys.iter().map(|k| k.attnum));
+    let referenced = d.table.referenced_by.iter().flat_map(|key| key.referenced_columns.iter().copied());
+    Some(keys.chain(referenced).chain(used.iter().map(|c| c.att)).collect())
 }
 
 fn note_expr(e: &Expr, list: &mut Vec<ColId>, out: &mut HashSet<ColId>) {

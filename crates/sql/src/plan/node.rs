@@ -117,8 +117,8 @@ pub struct Scan {
     pub outputs: Vec<OutCol>,
     /// Columns to decode; None: none at all is needed.
     pub needed: Vec<bool>,
-    /// `outputs` is exactly the needed columns in order: decoding goes straight to the batch.
-    pub direct: bool,
+    /// So many of `outputs` are the needed columns, in order; they come first.
+    pub leading: usize,
     pub filter: Option<CExpr>,
     /// Any thread can tell what the filter keeps.
     pub is_self_contained: bool,
@@ -368,6 +368,8 @@ pub struct ModifyPlan {
     pub changed: Vec<bool>,
     /// A key column of some unique index that may be referenced changes.
     pub key_update: bool,
+    /// UPDATE: new rows may be made before others are stored, and no index entry changes.
+    pub at_once: bool,
 }
 
 impl Plan {

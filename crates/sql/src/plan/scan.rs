@@ -55,7 +55,7 @@ impl Planner<'_> {
                 layout.0.push(id);
             }
         }
-        let direct = true;
+        let leading = outputs.len();
         for (att, out) in [
             (ATT_CTID, OutCol::Ctid),
             (ATT_TABLEOID, OutCol::TableOid),
@@ -70,7 +70,7 @@ impl Planner<'_> {
                 layout.0.push(id);
             }
         }
-        Ok((Scan { table: table.clone(), heap, outputs, needed, direct, filter: None, is_self_contained: false }, layout))
+        Ok((Scan { table: table.clone(), heap, outputs, needed, leading, filter: None, is_self_contained: false }, layout))
     }
 
     fn scan_name(&self, rel: &Rel, table: &Table) -> String {

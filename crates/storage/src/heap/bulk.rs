@@ -5,7 +5,6 @@
 use super::page::{self as hp, MAX_INLINE, WORD};
 use crate::api::{RowBatch, RowLockMode};
 use crate::directory::Relation;
-use crate::page::{at, get16};
 use crate::txn::Transaction;
 use crate::undo::record::UndoKind;
 use crate::wal::record::Op;
@@ -29,15 +28,15 @@ impl Relation {
                 continue;
             }
             let (block, mut page) = self.page_with_room(txn.worker, WORD + row.len())?;
-            let first = get16(page.page(), at::COUNT) + 1;
-            // Slots at the end only, so that they are consecutive.
-            let mut room = hp::room(page.page()).saturating_sub(4 * usize::from(get16(page.page(), at::AUX) > 0));
+            // Consecutive slots: free ones, and new ones behind the last.
+            let first = hp::next_slot(page.page());
+            let (free, most) = hp::free_slots(page.page(), first);
+            let mut room = hp::Room::of(page.page()).left();
             packed.clear();
             let mut taken = 0;
-            while next + taken < count {
+            while next + taken < count && taken < most {
                 let row = rows.row(next + taken);
-                let slot_bytes = if taken == 0 { 0 } else { 4 };
-                let need = hp::space_of(WORD + row.len()) + slot_bytes;
+                let need = hp::space_of(WORD + row.len()) + if taken < free { 0 } else { 4 };
                 if row.len() > MAX_INLINE || need > room {
                     break;
                 }

@@ -243,7 +243,7 @@ impl Relation {
         if old & ADDRESS != 0
             && let Some((at, len)) = hp::item(page.view(), usize::from(rid.slot))
         {
-            old = self.core.pruned(txn.worker, txn.xid, old, &page.page()[at + hp::WORD..at + len])?;
+            old = self.core.pruned(txn.worker, txn.xid, old, usize::from(rid.slot), &page.page()[at + hp::WORD..at + len])?;
         }
         let record = txn.record(self, UndoKind::Lock, mode as u8, old, rid.block, rid.slot);
         let target = self.target(rid.block);

@@ -1,6 +1,7 @@
 //! Heaps: rows with stable ids.
 pub mod bulk;
 pub mod lock;
+pub mod many;
 pub mod page;
 pub mod pieces;
 pub mod prune;

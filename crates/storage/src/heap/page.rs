@@ -9,10 +9,12 @@
 //! Must not know: transactions, the log.
 
 use crate::page::*;
+use crate::undo::many::Shape;
 use kilndb_base::{Error, Result};
 
 pub const MIN_ITEM: usize = 14;
 pub const WORD: usize = 8;
+pub const MAX_SLOT: usize = PAGE / (MIN_ITEM + 4);
 /// The longest payload kept in a page; longer ones go to pieces.
 pub const MAX_INLINE: usize = 6000;
 
@@ -72,6 +74,12 @@ pub fn next_slot(p: &PageBytes) -> usize {
     }
     count + 1
 }
+/// How many slots from `first`, which is free, are free; and how many rows may be put there one after the other.
+pub fn free_slots(p: &PageBytes, first: usize) -> (usize, usize) {
+    let count = get16(p, at::COUNT);
+    let free = (first..=count).take_while(|s| get16(p, slot_at(*s)) == 0).count();
+    (free, if first + free > count { MAX_SLOT + 1 - first } else { free })
+}
 
 fn compact(p: &mut PageBytes) {
     let old = *p;
@@ -96,7 +104,7 @@ fn bad(what: &str) -> Error {
 /// Makes or replaces the slot's item.
 pub fn put(p: &mut PageBytes, slot: usize, word: u64, body: &[u8]) -> Result<()> {
     let count = get16(p, at::COUNT);
-    if slot == 0 || slot > PAGE / 18 {
+    if slot == 0 || slot > MAX_SLOT {
         return Err(bad("slot number out of range"));
     }
     let need = space_of(WORD + body.len());
@@ -162,6 +170,33 @@ pub fn patch(p: &mut PageBytes, slot: usize, word: u64, off: usize, cut: usize, 
     body.extend_from_slice(new);
     body.extend_from_slice(&p[at + WORD + off + cut..at + len]);
     put(p, slot, word, &body)
+}
+/// As [`patch`], for several rows; `new`: their new bytes, one after the other.
+pub fn patch_many(p: &mut PageBytes, shape: &Shape<'_>, word: u64, new: &[u8]) -> Result<()> {
+    let mut start = 0;
+    for (slot, span) in shape.spans() {
+        let bytes = new.get(start..start + span.new).ok_or_else(|| bad("patches are cut short"))?;
+        start += span.new;
+        patch(p, slot, word, span.off, span.old, bytes)?;
+    }
+    Ok(())
+}
+/// What a page has left while several of its items change their length, one after the other.
+pub struct Room(usize);
+impl Room {
+    pub fn of(p: &PageBytes) -> Room {
+        Room(contiguous(p) + get16(p, at::GARBAGE))
+    }
+    pub fn left(&self) -> usize {
+        self.0
+    }
+    /// An item's length, its word included, changes; false if it cannot.
+    #[inline]
+    pub fn change(&mut self, from: usize, to: usize) -> bool {
+        let left = (self.0 + space_of(from)).checked_sub(space_of(to));
+        self.0 = left.unwrap_or(self.0);
+        left.is_some()
+    }
 }
 /// Whether the slot's payload could be `len` bytes long.
 pub fn can_become(p: &PageBytes, slot: usize, len: usize) -> bool {

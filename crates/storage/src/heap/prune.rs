@@ -9,7 +9,8 @@
 //! 4. A record written here stands for the newest of those it replaces: same transaction. It is never logged: after a
 //!    crash no snapshot is left that could need it.
 //! 5. A record of a transaction that somebody serializable may still have to find is not merged into a newer one.
-//! 6. A record that a chain no longer leads to may go at once. A reader that meets a missing record compares the row's
+//! 6. A record of several rows is not replaced by one for each of them just to empty its chunk: that would need more room.
+//! 7. A record that a chain no longer leads to may go at once. A reader that meets a missing record compares the row's
 //!    word with the one it began with, and begins again if it differs.
 //!
 //! Must not know: when it is worth it.
@@ -19,8 +20,7 @@ use crate::core::Core;
 use crate::txn::table::Status;
 use crate::txn::visibility::MADE_FORWARD;
 use crate::undo::CHUNK;
-use crate::undo::record::{UndoKind, UndoRecord};
-use crate::wal::record::update_data;
+use crate::undo::record::{UndoKind, UndoRecord, update_data};
 use kilndb_base::Result;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -90,13 +90,12 @@ impl<'a> Prune<'a> {
         self.live.get(at).is_some_and(|s| *s < death)
     }
     /// The word that may stand for `word` (the row's, its page is latched by the caller); None: it stays.
-    pub(crate) fn word(&mut self, word: u64, payload: &[u8]) -> Result<Option<u64>> {
-        let Some((groups, mut below, dropped)) = self.gather(word, payload)? else { return Ok(None) };
+    pub(crate) fn word(&mut self, word: u64, slot: usize, payload: &[u8]) -> Result<Option<u64>> {
+        let Some((groups, mut below, dropped)) = self.gather(word, slot, payload)? else { return Ok(None) };
         let mut changed = dropped || groups.is_empty();
         for group in groups.into_iter().rev() {
-            let keep = group.count == 1
-                && self.empty != Some(group.address / CHUNK)
-                && (group.record.old_word == below || group.record.kind != UndoKind::Update);
+            let unchanged = group.count == 1 && (group.record.old_word == below || group.record.kind != UndoKind::Update);
+            let keep = unchanged && (self.empty != Some(group.address / CHUNK) || self.core.undo.is_of_many(&self.core.pool, group.address)?);
             let address = if keep {
                 group.address
             } else {
@@ -109,7 +108,7 @@ impl<'a> Prune<'a> {
         Ok(changed.then_some(word))
     }
     /// The chain in groups, newest first; the word below them; whether something was left out. None: not to be rebuilt.
-    fn gather(&self, word: u64, payload: &[u8]) -> Result<Option<(Vec<Group>, u64, bool)>> {
+    fn gather(&self, word: u64, slot: usize, payload: &[u8]) -> Result<Option<(Vec<Group>, u64, bool)>> {
         let mut groups: Vec<Group> = Vec::new();
         let mut payload = (word & FORWARD == 0).then(|| payload.to_vec());
         let mut at = word;
@@ -120,7 +119,7 @@ impl<'a> Prune<'a> {
         }
         loop {
             let address = at & ADDRESS;
-            let record = if address == 0 { None } else { self.core.undo.read(&self.core.pool, address)? };
+            let record = if address == 0 { None } else { self.core.undo.read_row(&self.core.pool, address, slot)? };
             let Some(record) = record else { return Ok(Some((groups, at & !ADDRESS, dropped || address != 0))) };
             let Status::Committed { csn, .. } = self.core.xids.status(record.xid) else { return Ok(None) };
             if csn <= self.oldest {
@@ -208,10 +207,10 @@ impl<'a> Prune<'a> {
 
 impl Core {
     /// The word that a writer with `xid` may note as replaced, given the row's word and payload: maybe of a shorter chain.
-    pub(super) fn pruned(&self, worker: usize, xid: u64, word: u64, payload: &[u8]) -> Result<u64> {
+    pub(super) fn pruned(&self, worker: usize, xid: u64, word: u64, slot: usize, payload: &[u8]) -> Result<u64> {
         if word & ADDRESS == 0 || !xid.is_multiple_of(EVERY) || self.log.last_csn() < self.oldest_seen.load(Relaxed).saturating_add(OLD) {
             return Ok(word);
         }
-        Ok(Prune::new(self, worker, None).word(word, payload)?.unwrap_or(word))
+        Ok(Prune::new(self, worker, None).word(word, slot, payload)?.unwrap_or(word))
     }
 }

@@ -12,7 +12,7 @@ use crate::api::{Fetched, Isolation, RowBatch, RowLockMode};
 use crate::directory::Relation;
 use crate::page::{View, at};
 use crate::ssi::Reader;
-use crate::txn::visibility::Newest;
+use crate::txn::visibility::{Newest, Seen};
 use crate::txn::{Snapshot, Transaction};
 use kilndb_base::{Result, RowId};
 use std::sync::Arc;
@@ -33,12 +33,12 @@ impl Relation {
                 return Ok(Fetched::Visible { recheck: word & KEY_CHANGED != 0 });
             }
             let mut missed = false;
-            let seen = self.core.version_for(self, word, out, snapshot, &mut missed)?;
+            let seen = self.core.version_for(self, (word, rid.slot), out, snapshot, &mut missed)?;
             if missed && self.has_changed(rid, word)? {
                 continue;
             }
             return Ok(match seen {
-                Some(recheck) => Fetched::Visible { recheck },
+                Some(seen) => Fetched::Visible { recheck: seen.recheck },
                 None => {
                     out.clear();
                     Fetched::Invisible
@@ -93,11 +93,11 @@ impl Relation {
             let Some(word) = self.copy_item(rid, out)? else { return Ok(Fetched::Invisible) };
             let mut missed = false;
             let is_own = self.note_passed(reader, word, snapshot, &mut missed)?;
-            let seen = self.core.version_for(self, word, out, snapshot, &mut missed)?;
+            let seen = self.core.version_for(self, (word, rid.slot), out, snapshot, &mut missed)?;
             if missed && self.has_changed(rid, word)? {
                 continue;
             }
-            let Some(recheck) = seen else {
+            let Some(Seen { recheck, .. }) = seen else {
                 out.clear();
                 return Ok(Fetched::Invisible);
             };
@@ -158,7 +158,7 @@ impl Relation {
                 if !matches!(newest, Newest::Held { .. }) {
                     break;
                 }
-                let Some(record) = self.core.undo.read(&self.core.pool, word & ADDRESS)? else { continue 'again };
+                let Some(record) = self.core.undo.read_row(&self.core.pool, word & ADDRESS, usize::from(rid.slot))? else { continue 'again };
                 use crate::undo::record::UndoKind::{Insert, InsertRange, Update};
                 match record.kind {
                     Insert | InsertRange => return Ok(false),
@@ -200,17 +200,20 @@ impl Relation {
         self.items(block, |v| {
             batch.clear();
             later.clear();
+            // All items with one copy.
+            let upper = v.u16(at::UPPER);
+            batch.bytes.extend_from_slice(v.bytes(upper, crate::page::PAGE.saturating_sub(upper)).unwrap_or_default());
             for slot in 1..=v.u16(at::COUNT) {
-                let Some((off, len)) = hp::item(v, slot) else { continue };
+                let Some((off, len)) = hp::item(v, slot).filter(|(off, _)| *off >= upper) else { continue };
                 let word = v.u64(off);
                 if word & PIECE != 0 {
                     continue;
                 }
-                let Some(payload) = v.bytes(off + hp::WORD, len - hp::WORD) else { continue };
                 if word & (DELETED | FORWARD) != 0 || word & ADDRESS >= horizon {
                     later.push((batch.rows.len(), word));
                 }
-                batch.push(RowId { block, slot: slot as u16 }, payload);
+                let start = off + hp::WORD - upper;
+                batch.rows.push((RowId { block, slot: slot as u16 }, start as u32, (start + len - hp::WORD) as u32));
             }
             let free = v.u16(at::UPPER).saturating_sub(crate::page::HEADER + 4 * v.u16(at::COUNT)) + v.u16(at::GARBAGE);
             roomy = free > crate::page::PAGE / 2;
@@ -225,6 +228,7 @@ impl Relation {
         // Rows whose version is not settled: look each up, keep, replace or drop it.
         let mut payload = Vec::new();
         let mut gone = Vec::new();
+        // What is known of the last word: whether its rows are seen, as they lie there.
         let mut last: Option<(u64, bool)> = None;
         let reader = self.watched(&snapshot.reader)?;
         for (index, word) in later {
@@ -234,33 +238,37 @@ impl Relation {
             }
             if let Some((same, visible)) = last
                 && same == word
-                && word & FORWARD == 0
-                && visible
                 && !missed
             {
+                if !visible {
+                    gone.push(index);
+                }
                 continue;
             }
             let (rid, a, b) = batch.rows[index];
             payload.clear();
             payload.extend_from_slice(&batch.bytes[a as usize..b as usize]);
-            let mut seen = self.core.version_for(self, word, &mut payload, snapshot, &mut missed)?;
+            let mut seen = self.core.version_for(self, (word, rid.slot), &mut payload, snapshot, &mut missed)?;
             if missed && self.has_changed(rid, word)? {
                 seen = match self.fetch(rid, snapshot, &mut payload)? {
-                    Fetched::Visible { recheck } => Some(recheck),
+                    Fetched::Visible { recheck } => Some(Seen { recheck, as_stored: false }),
                     Fetched::Invisible => None,
+                };
+            } else {
+                last = match seen {
+                    None => Some((word, false)),
+                    Some(Seen { as_stored: true, .. }) => Some((word, true)),
+                    _ => None,
                 };
             }
             match seen {
                 None => gone.push(index),
+                Some(Seen { as_stored: true, .. }) => {}
                 Some(_) => {
-                    let unchanged = payload == batch.bytes[a as usize..b as usize];
-                    last = Some((word, unchanged));
-                    if !unchanged {
-                        let start = batch.bytes.len() as u32;
-                        batch.bytes.extend_from_slice(&payload);
-                        batch.rows[index].1 = start;
-                        batch.rows[index].2 = batch.bytes.len() as u32;
-                    }
+                    let start = batch.bytes.len() as u32;
+                    batch.bytes.extend_from_slice(&payload);
+                    batch.rows[index].1 = start;
+                    batch.rows[index].2 = batch.bytes.len() as u32;
                 }
             }
         }

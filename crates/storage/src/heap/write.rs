@@ -16,8 +16,8 @@ use crate::directory::Relation;
 use crate::page::{KIND_HEAP, PAGE};
 use crate::txn::visibility::{MADE_FORWARD, Newest};
 use crate::txn::{Snapshot, Transaction};
-use crate::undo::record::{UndoKind, index_data};
-use crate::wal::record::{Op, update_data};
+use crate::undo::record::{UndoKind, index_data, update_data};
+use crate::wal::record::Op;
 use kilndb_base::park::Park;
 use kilndb_base::{Error, Result, RowId, sqlstate};
 use std::sync::atomic::Ordering::*;
@@ -30,8 +30,13 @@ pub type RetiredKey<'a> = (&'a Relation, &'a [u8]);
 
 /// Common prefix and suffix lengths.
 pub(super) fn difference(old: &[u8], new: &[u8]) -> (usize, usize) {
-    let prefix = old.iter().zip(new).take_while(|(a, b)| a == b).count();
-    let suffix = old[prefix..].iter().rev().zip(new[prefix..].iter().rev()).take_while(|(a, b)| a == b).count();
+    // Long ones by words first.
+    let words = old.chunks_exact(8).zip(new.chunks_exact(8)).take_while(|(a, b)| a == b).count() * 8;
+    let prefix = words + old[words..].iter().zip(&new[words..]).take_while(|(a, b)| a == b).count();
+    let (old, new) = (&old[prefix..], &new[prefix..]);
+    let words = old.rchunks_exact(8).zip(new.rchunks_exact(8)).take_while(|(a, b)| a == b).count() * 8;
+    let (old, new) = (&old[..old.len() - words], &new[..new.len() - words]);
+    let suffix = words + old.iter().rev().zip(new.iter().rev()).take_while(|(a, b)| a == b).count();
     (prefix, suffix)
 }
 
@@ -227,7 +232,7 @@ impl Relation {
         let replaced = if replaced & ADDRESS == 0 || word & FORWARD != 0 {
             replaced
         } else {
-            self.core.pruned(txn.worker, txn.xid, replaced, payload)?
+            self.core.pruned(txn.worker, txn.xid, replaced, slot, payload)?
         };
         let mut record = txn.record(self, UndoKind::Update, mode as u8, replaced, rid.block, rid.slot);
         record.data = update_data(prefix, new.len(), &old);

@@ -172,6 +172,16 @@ impl RowLocks {
         let h = (key.1 ^ u64::from(key.0) << 20).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         &self.shards[(h >> 58) as usize]
     }
+    /// Nobody shares any row or waits for one. Of rows in a page that is latched this goes on to be true.
+    pub fn is_empty(&self) -> bool {
+        self.shards.iter().all(|shard| shard.count.load(Acquire) == 0)
+    }
+    /// Nobody shares the row or waits for it. With its page latched that stays so.
+    #[inline]
+    pub fn is_nobodys(&self, key: RowKey) -> bool {
+        let shard = self.shard(key);
+        shard.count.load(Acquire) == 0 || !crate::lock(&shard.rows).contains_key(&key)
+    }
     /// `holds`: the owner has the row already (in whatever mode), so it does not queue behind others. The cost
     /// does not depend on the queue's length.
     #[inline]

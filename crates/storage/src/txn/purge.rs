@@ -10,6 +10,7 @@
 
 use super::table::Status;
 use crate::core::Core;
+use crate::directory::Relation;
 use crate::heap::page::{self as hp, ADDRESS, DELETED};
 use crate::undo::record::{UndoKind, UndoRecord};
 use crate::wal::record::{Op, Record, encode};
@@ -125,8 +126,9 @@ impl Core {
             let mut address = head;
             while address != 0 {
                 let Ok(Some(record)) = self.undo.read(&self.pool, address) else { break };
-                if record.kind.wants_purge() && record.kind != UndoKind::IndexRetire {
-                    let birth = match record.kind {
+                if record.kind.wants_purge() && !matches!(record.kind, UndoKind::IndexRetire | UndoKind::IndexRetireMany) {
+                    // Of a delete of several rows too: their words were the same.
+                    let birth = match record.kind.of_row() {
                         UndoKind::Delete => self.birth(record.old_word, item.xid),
                         UndoKind::IndexMark => self.entry_birth(&record, item.xid),
                         _ => 0,
@@ -152,7 +154,7 @@ impl Core {
         if self.ssi.minds(xid) {
             return true;
         }
-        let word = match record.kind {
+        let word = match record.kind.of_row() {
             UndoKind::Delete => Ok(Some(record.old_word)),
             UndoKind::IndexMark => self.word_of_entry(record),
             _ => return false,
@@ -224,14 +226,13 @@ impl Core {
             }
             UndoKind::IndexRetire => {
                 let (heap, rid, key) = record.index_parts(4)?;
-                let Some(heap) = self.directory.get(heap as u32) else { return Ok(true) };
-                let id = RowId::from_u64(rid);
-                let pid = heap.pid(id.block)?;
-                let deleted = self.pool.read(pid, |v| hp::word(v, usize::from(id.slot)).is_some_and(|w| w & DELETED != 0))?;
-                if deleted {
-                    relation.entry_remove(key, rid, None, None)?;
-                }
+                self.purge_entries(&relation, heap as u32, &[(rid, key)])?;
             }
+            UndoKind::IndexRetireMany => {
+                let (heap, entries) = record.retired()?;
+                self.purge_entries(&relation, heap, &entries)?;
+            }
+            UndoKind::DeleteMany => self.purge_rows(&relation, record, address)?,
             UndoKind::PieceRetire => {
                 // The record before it is the update that replaced the pieces: it names their row.
                 let Some(update) = self.undo.read(&self.pool, record.prev)? else { return Ok(true) };
@@ -241,32 +242,61 @@ impl Core {
                     relation.free_pieces(RowId { block: record.block, slot: record.slot }, home, &in_use)?;
                 }
             }
-            UndoKind::Delete => {
-                let slot = usize::from(record.slot);
-                let home = RowId { block: record.block, slot: record.slot };
-                let pid = relation.pid(record.block)?;
-                let mine = |word: Option<u64>| word.is_some_and(|w| w & ADDRESS == address && w & DELETED != 0);
-                // Its pieces first: after a crash in between, the row still leads to them.
-                if !mine(self.pool.read(pid, |v| hp::word(v, slot))?) {
-                    return Ok(true);
-                }
-                if let Some(first) = relation.pieces_of(home)?.first() {
-                    relation.free_pieces(*first, home, &[])?;
-                }
-                let mut page = self.pool.write(pid)?;
-                if !mine(hp::word(page.view(), slot)) {
-                    return Ok(true);
-                }
-                let op = Op::Free { slot };
-                self.emit_plain(&relation, 0, &[(relation.target(record.block), op)], &[0], &mut [&mut page])?;
-                let roomy = hp::room(page.page()) > crate::page::PAGE / 4;
-                drop(page);
-                if roomy {
-                    relation.hint(record.block);
-                }
-            }
+            UndoKind::Delete => self.purge_row(&relation, RowId { block: record.block, slot: record.slot }, address)?,
             _ => {}
         }
         Ok(true)
+    }
+    fn purge_entries(&self, index: &Relation, heap: u32, entries: &[(u64, &[u8])]) -> Result<()> {
+        let Some(heap) = self.directory.get(heap) else { return Ok(()) };
+        for (rid, key) in entries {
+            let id = RowId::from_u64(*rid);
+            let pid = heap.pid(id.block)?;
+            let deleted = self.pool.read(pid, |v| hp::word(v, usize::from(id.slot)).is_some_and(|w| w & DELETED != 0))?;
+            if deleted {
+                index.entry_remove(key, *rid, None, None)?;
+            }
+        }
+        Ok(())
+    }
+    fn purge_row(&self, relation: &Relation, home: RowId, address: u64) -> Result<()> {
+        let slot = usize::from(home.slot);
+        let pid = relation.pid(home.block)?;
+        let mine = |word: Option<u64>| word.is_some_and(|w| w & ADDRESS == address && w & DELETED != 0);
+        // Its pieces first: after a crash in between, the row still leads to them.
+        if !mine(self.pool.read(pid, |v| hp::word(v, slot))?) {
+            return Ok(());
+        }
+        if let Some(first) = relation.pieces_of(home)?.first() {
+            relation.free_pieces(*first, home, &[])?;
+        }
+        let mut page = self.pool.write(pid)?;
+        if !mine(hp::word(page.view(), slot)) {
+            return Ok(());
+        }
+        self.emit_plain(relation, 0, &[(relation.target(home.block), Op::Free { slot })], &[0], &mut [&mut page])?;
+        let roomy = hp::room(page.page()) > crate::page::PAGE / 4;
+        drop(page);
+        if roomy {
+            relation.hint(home.block);
+        }
+        Ok(())
+    }
+    /// None of them is in pieces.
+    fn purge_rows(&self, relation: &Relation, record: &UndoRecord, address: u64) -> Result<()> {
+        let slots = record.rows().ok_or_else(UndoRecord::bad)?;
+        let mut page = self.pool.write(relation.pid(record.block)?)?;
+        let mine = |slot| hp::word(page.view(), slot).is_some_and(|w| w & ADDRESS == address && w & DELETED != 0);
+        if !slots.iter().any(mine) {
+            return Ok(());
+        }
+        let op = Op::FreeRange { first: slots.first, last: slots.last, word: address };
+        self.emit_plain(relation, 0, &[(relation.target(record.block), op)], &[0], &mut [&mut page])?;
+        let roomy = hp::room(page.page()) > crate::page::PAGE / 4;
+        drop(page);
+        if roomy {
+            relation.hint(record.block);
+        }
+        Ok(())
     }
 }

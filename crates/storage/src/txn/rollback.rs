@@ -12,18 +12,27 @@ use super::{Savepoint, Transaction};
 use crate::core::Core;
 use crate::directory::Relation;
 use crate::heap::page::{self as hp, ADDRESS, FORWARD, KEY_CHANGED};
+use crate::undo::many::{Shape, Span, put_shape, put_slots};
 use crate::undo::record::{UndoKind, UndoRecord};
 use crate::wal::record::{Op, Record, encode};
 use kilndb_base::Result;
 use kilndb_base::park::Park;
 use std::sync::atomic::Ordering::Acquire;
 
+/// Steps between two looks at the clock: a step may be a whole page.
+const STEPS_AT_ONCE: usize = 16;
+
 impl Transaction {
-    pub(crate) fn undo_to(&mut self, savepoint: &Savepoint, _park: &dyn Park) -> Result<()> {
+    pub(crate) fn undo_to(&mut self, savepoint: &Savepoint, park: &dyn Park) -> Result<()> {
+        let mut steps = 0;
         for which in 0..2 {
             while self.heads[which] != savepoint.heads[which] && self.heads[which] != 0 {
                 let address = self.heads[which];
                 self.heads[which] = self.core.undo_step(self.xid, address)?;
+                steps += 1;
+                if steps % STEPS_AT_ONCE == 0 {
+                    park.give_way();
+                }
             }
         }
         Ok(())
@@ -67,10 +76,64 @@ impl Core {
                 let (stamp, rid, key) = record.index_parts(8)?;
                 relation.entry_restamp(key, rid, address, stamp, (xid, next))?;
             }
-            UndoKind::IndexRetire | UndoKind::PieceRetire => {}
+            UndoKind::IndexRetire | UndoKind::IndexRetireMany | UndoKind::PieceRetire => {}
+            UndoKind::UpdateMany | UndoKind::DeleteMany => self.undo_rows(&relation, &record, address)?,
             _ => self.undo_row(&relation, &record, address)?,
         }
         Ok(next)
+    }
+    /// Those rows that stand as the record made them, all at once; then the others, one by one.
+    fn undo_rows(&self, relation: &Relation, record: &UndoRecord, address: u64) -> Result<()> {
+        let Ok(pid) = relation.pid(record.block) else { return Ok(()) };
+        let slots = record.rows().ok_or_else(UndoRecord::bad)?;
+        let mut page = self.pool.write(pid)?;
+        let words = slots.iter().map(|slot| (slot, hp::word(page.view(), slot).unwrap_or(0)));
+        let due: Vec<(usize, u64)> = words.filter(|(_, word)| word & ADDRESS == address).collect();
+        let usual = due.iter().map(|(_, word)| *word).find(|word| word & FORWARD == 0);
+        let alike = |word: u64| Some(word) == usual;
+        let mut others: Vec<usize> = due.iter().filter(|(_, word)| !alike(*word)).map(|(slot, _)| *slot).collect();
+        let due: Vec<usize> = due.iter().filter(|(_, word)| alike(*word)).map(|(slot, _)| *slot).collect();
+        let word = record.old_word | (usual.unwrap_or(0) & KEY_CHANGED);
+        let first = due.first().copied().unwrap_or(0);
+        // As long as a row is left, the chain goes on here.
+        let next = |others: &[usize]| if others.is_empty() { record.prev } else { address };
+        let mut data = Vec::new();
+        match record.kind {
+            _ if due.is_empty() => {}
+            UndoKind::UpdateMany => {
+                let (shape, old) = Shape::parse(usize::from(record.slot), &record.data).ok_or_else(UndoRecord::bad)?;
+                let mut room = hp::Room::of(page.page());
+                let (mut rows, mut bytes) = (Vec::with_capacity(due.len()), Vec::with_capacity(old.len()));
+                for slot in due {
+                    let (span, start) = shape.find(slot).ok_or_else(UndoRecord::bad)?;
+                    let (_, len) = hp::item(page.view(), slot).ok_or_else(UndoRecord::bad)?;
+                    if span.off + span.new + hp::WORD > len || !room.change(len, len - span.new + span.old) {
+                        others.push(slot);
+                        continue;
+                    }
+                    rows.push((slot, Span { off: span.off, old: span.new, new: span.old }));
+                    bytes.extend_from_slice(old.get(start..start + span.old).ok_or_else(UndoRecord::bad)?);
+                }
+                if let Some((first, _)) = rows.first().copied() {
+                    put_shape(&mut data, &rows);
+                    let op = Op::PatchMany { first, shape: &data, word, old: &[], new: &bytes };
+                    self.emit_compensate(relation, record.xid, next(&others), &[(relation.target(record.block), op)], &[0], &mut [&mut page])?;
+                }
+            }
+            _ => {
+                put_slots(&mut data, due.iter().copied());
+                let op = Op::WordMany { first, slots: &data, word };
+                self.emit_compensate(relation, record.xid, next(&others), &[(relation.target(record.block), op)], &[0], &mut [&mut page])?;
+            }
+        }
+        drop(page);
+        for slot in others {
+            if let Some(mut one) = self.undo.read_row(&self.pool, address, slot)? {
+                one.prev = address;
+                self.undo_row(relation, &one, address)?;
+            }
+        }
+        Ok(())
     }
     fn undo_row(&self, relation: &Relation, record: &UndoRecord, address: u64) -> Result<()> {
         let Ok(pid) = relation.pid(record.block) else { return Ok(()) };

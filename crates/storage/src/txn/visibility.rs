@@ -29,20 +29,30 @@ pub enum Newest {
     Committed { csn: u64, deleted: bool },
 }
 
+/// A row that a snapshot sees.
+#[derive(Clone, Copy)]
+pub(crate) struct Seen {
+    /// The row's key has changed at some time.
+    pub recheck: bool,
+    /// What lies in the page is what is seen: of all rows with this word, since nothing of theirs was taken back.
+    pub as_stored: bool,
+}
+
 impl Core {
-    /// Turns the newest payload into the one the snapshot sees; false: it sees none. `payload` has the payload itself,
-    /// or the pointer if `word` says FORWARD. `recheck`: the row's key has changed at some time.
+    /// Turns the newest payload into the one the snapshot sees; None: it sees none. `payload` has the payload itself,
+    /// or the pointer if `word` says FORWARD.
     /// `missed`: the chain ended at a record that is gone. That is right if the row's word is still the same afterwards;
     /// else the chain may have been rebuilt meanwhile, and the row must be looked at again.
     pub(crate) fn version_for(
         &self,
         relation: &Relation,
-        mut word: u64,
+        (mut word, slot): (u64, u16),
         payload: &mut Vec<u8>,
         snapshot: &Snapshot,
         missed: &mut bool,
-    ) -> Result<Option<bool>> {
+    ) -> Result<Option<Seen>> {
         let recheck = word & KEY_CHANGED != 0;
+        let mut as_stored = word & FORWARD == 0;
         loop {
             let address = word & ADDRESS;
             let Some(head) = (if address == 0 { None } else { self.undo.head(&self.pool, address)? }) else {
@@ -56,7 +66,7 @@ impl Core {
             match head.kind {
                 UndoKind::Insert | UndoKind::InsertRange => return Ok(None),
                 UndoKind::Update => {
-                    let Some(record) = self.undo.read(&self.pool, address)? else {
+                    let Some(record) = self.undo.read_row(&self.pool, address, usize::from(slot))? else {
                         *missed = true;
                         break;
                     };
@@ -64,6 +74,7 @@ impl Core {
                         relation.load_pieces(payload)?;
                     }
                     record.apply_to(payload)?;
+                    as_stored = false;
                     word = head.old_word;
                 }
                 // The payload is the same, also where a rollback had to move it apart since.
@@ -76,7 +87,7 @@ impl Core {
         if word & FORWARD != 0 {
             relation.load_pieces(payload)?;
         }
-        Ok(Some(recheck))
+        Ok(Some(Seen { recheck, as_stored }))
     }
     /// Who made the oldest of the versions that the snapshot does not see, because they are newer; and whether the newest
     /// version is `own`. `missed` as in [`Core::version_for`].

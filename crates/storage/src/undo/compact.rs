@@ -77,14 +77,18 @@ impl Core {
         for page in 0..CHUNK_PAGES {
             let Some(records) = self.undo_page(number, page)? else { return Ok(()) };
             for record in records {
-                let last = match record.kind {
-                    UndoKind::Insert | UndoKind::Update | UndoKind::Delete | UndoKind::Lock => record.slot,
-                    UndoKind::InsertRange => record.data.first_chunk::<2>().map_or(0, |b| u16::from_le_bytes(*b)),
+                let one = usize::from(record.slot);
+                let slots: Vec<usize> = match record.kind {
+                    UndoKind::Insert | UndoKind::Update | UndoKind::Delete | UndoKind::Lock => vec![one],
+                    UndoKind::InsertRange => {
+                        (one..=record.data.first_chunk::<2>().map_or(0, |b| usize::from(u16::from_le_bytes(*b)))).collect()
+                    }
+                    UndoKind::UpdateMany | UndoKind::DeleteMany => record.rows().map_or_else(Vec::new, |rows| rows.iter().collect()),
                     _ => continue,
                 };
-                for slot in record.slot..=last {
+                for slot in slots {
                     if done.insert((record.rel, record.block, slot)) {
-                        free &= self.compact_row(&mut prune, number, record.rel, record.block, usize::from(slot))?;
+                        free &= self.compact_row(&mut prune, number, record.rel, record.block, slot)?;
                     }
                 }
             }
@@ -105,7 +109,7 @@ impl Core {
             return Ok(true);
         }
         let payload = page.page()[at + hp::WORD..at + len].to_vec();
-        let Some(new) = prune.word(word, &payload)? else { return Ok(false) };
+        let Some(new) = prune.word(word, slot, &payload)? else { return Ok(false) };
         let op = Op::Word { slot, word: new };
         self.emit_plain(&relation, 0, &[(relation.target(block), op)], &[0], &mut [&mut page])?;
         Ok(!self.leads_into(new, number)?)

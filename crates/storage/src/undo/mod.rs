@@ -12,6 +12,7 @@
 //! Must not know: what rows look like.
 
 pub mod compact;
+pub mod many;
 pub mod record;
 
 use crate::buffer::{Pool, WriteGuard};
@@ -66,7 +67,7 @@ pub struct Undo {
     chunks: AtomicUsize,
 }
 
-/// The fixed part of a record.
+/// The fixed part of a record, as it is to each of its rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Head {
     pub kind: UndoKind,
@@ -278,7 +279,7 @@ impl Undo {
         self.copy(pool, address, |b| {
             let b: &[u8; FIXED] = b.first_chunk()?;
             Some(Head {
-                kind: UndoKind::from_u8(b[2])?,
+                kind: UndoKind::from_u8(b[2])?.of_row(),
                 mode: b[3],
                 command: u32::from_le_bytes([b[4], b[5], b[6], b[7]]),
                 xid: page::get64(b, 8),
@@ -288,6 +289,15 @@ impl Undo {
     }
     pub fn read(&self, pool: &Pool, address: u64) -> Result<Option<UndoRecord>> {
         self.copy(pool, address, UndoRecord::parse)
+    }
+    /// What the record is to one of its rows.
+    pub fn read_row(&self, pool: &Pool, address: u64, slot: usize) -> Result<Option<UndoRecord>> {
+        self.copy(pool, address, |b| UndoRecord::parse_row(b, slot))
+    }
+    /// The record is about several rows.
+    pub fn is_of_many(&self, pool: &Pool, address: u64) -> Result<bool> {
+        let kind = self.copy(pool, address, |b| UndoKind::from_u8(*b.get(2)?))?;
+        Ok(matches!(kind, Some(UndoKind::UpdateMany | UndoKind::DeleteMany)))
     }
     /// Discards chunks that nobody needs: all transactions in them ended at or before `csn`.
     pub fn discard(&self, pool: &Pool, directory: &Directory, log: &Log, csn: u64) -> usize {

@@ -1,10 +1,11 @@
 //! Undo records as they lie on undo pages.
 //!
 //! Format: length u16 (whole record), kind u8, mode u8, command u32, xid u64, previous record of the transaction u64,
-//! replaced version word u64, relation u32, block u32, slot u16, data.
+//! replaced version word u64, relation u32, block u32, slot u16, data. Kinds that end in Many stand for one record per row.
 //!
 //! Must not know: how chunks are found.
 
+use super::many::{Shape, Slots};
 use kilndb_base::bytes::Reader;
 use kilndb_base::{Error, Result};
 
@@ -32,17 +33,41 @@ pub enum UndoKind {
     PieceInsert = 10,
     /// The first piece of a payload that a newer version replaced.
     PieceRetire = 11,
+    /// Updates of rows of a page, from `slot` on. data: shape ([`super::many`]), replaced bytes.
+    UpdateMany = 12,
+    /// Deletes of rows of a page, from `slot` on. data: set of slots ([`super::many`]).
+    DeleteMany = 13,
+    /// As IndexRetire, of several rows. data: heap u32, then for each entry length of the key u16, row id u48, key.
+    IndexRetireMany = 14,
 }
+const KINDS: [UndoKind; 14] = {
+    use UndoKind::*;
+    [
+        Insert, InsertRange, Update, Delete, Lock, IndexInsert, IndexMark, IndexRevive, IndexRetire, PieceInsert, PieceRetire, UpdateMany,
+        DeleteMany, IndexRetireMany,
+    ]
+};
+// In the log a kind has four bits.
+const _: () = assert!(KINDS[0] as usize == 1 && KINDS[KINDS.len() - 1] as usize == KINDS.len() && KINDS.len() < 16);
+
 impl UndoKind {
+    #[inline]
     pub fn from_u8(v: u8) -> Option<UndoKind> {
-        use UndoKind::*;
-        [Insert, InsertRange, Update, Delete, Lock, IndexInsert, IndexMark, IndexRevive, IndexRetire, PieceInsert, PieceRetire]
-            .into_iter()
-            .find(|k| *k as u8 == v)
+        KINDS.get(usize::from(v).wrapping_sub(1)).copied()
+    }
+    /// What a record of this kind is to each of its rows.
+    #[inline]
+    pub fn of_row(self) -> UndoKind {
+        match self {
+            UndoKind::UpdateMany => UndoKind::Update,
+            UndoKind::DeleteMany => UndoKind::Delete,
+            kind => kind,
+        }
     }
     /// There is something to purge once the transaction has committed and nobody sees what was before.
     pub fn wants_purge(self) -> bool {
-        matches!(self, UndoKind::Delete | UndoKind::IndexMark | UndoKind::IndexRetire | UndoKind::PieceRetire)
+        use UndoKind::*;
+        matches!(self, Delete | DeleteMany | IndexMark | IndexRetire | IndexRetireMany | PieceRetire)
     }
 }
 
@@ -79,9 +104,29 @@ impl UndoRecord {
         out[FIXED..self.len()].copy_from_slice(&self.data);
     }
     pub fn parse(bytes: &[u8]) -> Option<UndoRecord> {
+        UndoRecord::parse_with(bytes, |_, data| Some(data.to_vec()))
+    }
+    /// What the record is to the row in this slot, which is one of its rows.
+    pub fn parse_row(bytes: &[u8], slot: usize) -> Option<UndoRecord> {
+        let mut record = UndoRecord::parse_with(bytes, |head, data| match head.kind {
+            UndoKind::UpdateMany => {
+                let (shape, old) = Shape::parse(usize::from(head.slot), data)?;
+                let (span, start) = shape.find(slot)?;
+                Some(update_data(span.off, span.new, old.get(start..start + span.old)?))
+            }
+            UndoKind::DeleteMany => Some(Vec::new()),
+            _ => Some(data.to_vec()),
+        })?;
+        if record.kind != record.kind.of_row() {
+            record.kind = record.kind.of_row();
+            record.slot = slot as u16;
+        }
+        Some(record)
+    }
+    fn parse_with(bytes: &[u8], data: impl FnOnce(&UndoRecord, &[u8]) -> Option<Vec<u8>>) -> Option<UndoRecord> {
         let mut r = Reader::new(bytes);
         let len = usize::from(r.u16()?);
-        Some(UndoRecord {
+        let mut record = UndoRecord {
             kind: UndoKind::from_u8(r.u8()?)?,
             mode: r.u8()?,
             command: r.u32()?,
@@ -91,10 +136,16 @@ impl UndoRecord {
             rel: r.u32()?,
             block: r.u32()?,
             slot: r.u16()?,
-            data: r.bytes(len.checked_sub(FIXED)?)?.to_vec(),
-        })
+            data: Vec::new(),
+        };
+        record.data = data(&record, r.bytes(len.checked_sub(FIXED)?)?)?;
+        Some(record)
     }
-    fn bad() -> Error {
+    /// Rows that a record of UpdateMany or DeleteMany is about.
+    pub fn rows(&self) -> Option<Slots<'_>> {
+        Slots::parse(usize::from(self.slot), &self.data).map(|(slots, _)| slots)
+    }
+    pub fn bad() -> Error {
         Error::corrupted("undo record does not parse")
     }
     /// Update: offset, length of the new bytes, replaced bytes.
@@ -111,6 +162,22 @@ impl UndoRecord {
         payload.splice(off..off + cut, old.iter().copied());
         Ok(())
     }
+    /// IndexRetireMany: the heap, and row id and key of each entry.
+    pub fn retired(&self) -> Result<(u32, Vec<(u64, &[u8])>)> {
+        let parse = || {
+            let mut r = Reader::new(&self.data);
+            let heap = r.u32()?;
+            let mut entries = Vec::new();
+            while !r.is_empty() {
+                let len = usize::from(r.u16()?);
+                let mut rid = [0; 8];
+                rid[..6].copy_from_slice(r.bytes(6)?);
+                entries.push((u64::from_le_bytes(rid), r.bytes(len)?));
+            }
+            Some((heap, entries))
+        };
+        parse().ok_or_else(Self::bad)
+    }
     /// Index kinds: leading number of `width` bytes, row id, key.
     pub fn index_parts(&self, width: usize) -> Result<(u64, u64, &[u8])> {
         if self.data.len() < width + 6 {
@@ -123,6 +190,21 @@ impl UndoRecord {
         Ok((u64::from_le_bytes(lead), u64::from_le_bytes(rid), &self.data[width + 6..]))
     }
 }
+/// Of an Update: `new_len` bytes at `off` took the place of `old`.
+pub fn update_data(off: usize, new_len: usize, old: &[u8]) -> Vec<u8> {
+    let mut data = Vec::with_capacity(4 + old.len());
+    data.extend_from_slice(&(off as u16).to_le_bytes());
+    data.extend_from_slice(&(new_len as u16).to_le_bytes());
+    data.extend_from_slice(old);
+    data
+}
+/// One of the entries of an IndexRetireMany.
+pub fn put_retired(data: &mut Vec<u8>, rid: u64, key: &[u8]) {
+    data.extend_from_slice(&(key.len() as u16).to_le_bytes());
+    data.extend_from_slice(&rid.to_le_bytes()[..6]);
+    data.extend_from_slice(key);
+}
+pub const RETIRED_HEAD: usize = 8;
 pub fn index_data(lead: &[u8], rid: u64, key: &[u8]) -> Vec<u8> {
     let mut data = Vec::with_capacity(lead.len() + 6 + key.len());
     data.extend_from_slice(lead);

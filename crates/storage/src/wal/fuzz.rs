@@ -7,10 +7,11 @@ mod generate;
 use super::record::{Op, Record, Target, encode, encode_change, encode_compensate};
 use crate::btree::node;
 use crate::fuzz_log_records::run;
+use crate::undo::many::{Span, put_shape};
 use crate::undo::record::{UndoKind, UndoRecord};
 use generate::Generator;
 
-const KINDS: [UndoKind; 11] = [
+const KINDS: [UndoKind; 14] = [
     UndoKind::Insert,
     UndoKind::InsertRange,
     UndoKind::Update,
@@ -22,7 +23,23 @@ const KINDS: [UndoKind; 11] = [
     UndoKind::IndexRetire,
     UndoKind::PieceInsert,
     UndoKind::PieceRetire,
+    UndoKind::UpdateMany,
+    UndoKind::DeleteMany,
+    UndoKind::IndexRetireMany,
 ];
+
+/// Of operations on several rows: slots 70, 71, 75.
+const FIRST: usize = 70;
+const SLOTS: [u8; 3] = [75, 0, 0b10_0011];
+/// One span for each row; and the same for all.
+static SHAPES: std::sync::LazyLock<[Vec<u8>; 2]> = std::sync::LazyLock::new(|| {
+    let span = |off, old, new| Span { off, old, new };
+    let mut both = [Vec::new(), Vec::new()];
+    for (shape, spans) in both.iter_mut().zip([[span(1, 1, 2); 3], [span(0, 2, 3), span(1, 4, 0), span(2, 0, 5)]]) {
+        put_shape(shape, &[(70, spans[0]), (71, spans[1]), (75, spans[2])]);
+    }
+    both
+});
 
 /// One of every operation.
 fn operations<'a>(random: &mut Generator, bytes: &'a [u8], entry: &'a [u8]) -> Vec<Op<'a>> {
@@ -44,6 +61,9 @@ fn operations<'a>(random: &mut Generator, bytes: &'a [u8], entry: &'a [u8]) -> V
         Op::TreeImage { level: 1, image: bytes },
         Op::TreeCut { idx: slot, right: random.next() as u32, high: bytes },
         Op::Cell { bytes },
+        Op::PatchMany { first: FIRST, shape: &SHAPES[0], word, old: &[], new: &[5; 6] },
+        Op::PatchMany { first: FIRST, shape: &SHAPES[1], word, old: &[], new: &[5; 8] },
+        Op::WordMany { first: FIRST, slots: &SLOTS, word },
     ]
 }
 
@@ -56,6 +76,9 @@ fn change(random: &mut Generator, kind: UndoKind) -> Vec<u8> {
     let first = match kind {
         UndoKind::Insert | UndoKind::PieceInsert => Op::Put { slot, word, body: &bytes },
         UndoKind::Update => Op::Patch { slot, word, off: 3, cut: bytes.len(), old: &bytes, new: &entry },
+        UndoKind::UpdateMany if slot % 2 == 0 => Op::PatchMany { first: FIRST, shape: &SHAPES[0], word, old: &[4; 3], new: &[5; 6] },
+        UndoKind::UpdateMany => Op::PatchMany { first: FIRST, shape: &SHAPES[1], word, old: &[4; 6], new: &[5; 8] },
+        UndoKind::DeleteMany => Op::WordMany { first: FIRST, slots: &SLOTS, word },
         UndoKind::Delete | UndoKind::Lock => Op::Word { slot, word },
         _ => Op::TreeInsert { idx: slot, entry: &entry },
     };

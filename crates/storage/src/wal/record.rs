@@ -9,7 +9,8 @@
 use crate::btree::node;
 use crate::heap::page as hp;
 use crate::page::{self, PageBytes, at, put16};
-use crate::undo::record::{UndoKind, UndoRecord};
+use crate::undo::many::{Shape, Slots};
+use crate::undo::record::{UndoKind, UndoRecord, update_data};
 use kilndb_base::bytes::{Reader, put_prefixed, put_varint};
 use kilndb_base::{Error, Result};
 
@@ -29,7 +30,7 @@ pub enum Op<'a> {
     Patch { slot: usize, word: u64, off: usize, cut: usize, old: &'a [u8], new: &'a [u8] },
     Word { slot: usize, word: u64 },
     Free { slot: usize },
-    /// Frees those slots of the range whose word is `word`.
+    /// Frees those rows of the range whose word has the address of `word`.
     FreeRange { first: usize, last: usize, word: u64 },
     TreeInsert { idx: usize, entry: &'a [u8] },
     TreeRemove { idx: usize },
@@ -37,6 +38,10 @@ pub enum Op<'a> {
     TreeImage { level: u8, image: &'a [u8] },
     TreeCut { idx: usize, right: u32, high: &'a [u8] },
     Cell { bytes: &'a [u8] },
+    /// [`Op::Patch`] for several rows. `shape`: see [`crate::undo::many`]; `old` and `new`: their bytes, one row after the other.
+    PatchMany { first: usize, shape: &'a [u8], word: u64, old: &'a [u8], new: &'a [u8] },
+    /// [`Op::Word`] for several rows.
+    WordMany { first: usize, slots: &'a [u8], word: u64 },
 }
 
 fn bad() -> Error {
@@ -102,7 +107,8 @@ impl<'a> Op<'a> {
             Op::Free { slot } => hp::free(p, slot),
             Op::FreeRange { first, last, word } => {
                 for slot in first..=last {
-                    if hp::word(page::View::of(p), slot).is_some_and(|w| w & hp::ADDRESS == word & hp::ADDRESS) {
+                    // What a piece's word has there is a row id.
+                    if hp::word(page::View::of(p), slot).is_some_and(|w| w & hp::PIECE == 0 && w & hp::ADDRESS == word & hp::ADDRESS) {
                         hp::free(p, slot)?;
                     }
                 }
@@ -119,6 +125,14 @@ impl<'a> Op<'a> {
                 put16(p, at::COUNT, bytes.len());
                 Ok(())
             }
+            Op::PatchMany { first, shape, word, new, .. } => {
+                let (shape, _) = Shape::parse(first, shape).ok_or_else(bad)?;
+                hp::patch_many(p, &shape, word, new)
+            }
+            Op::WordMany { first, slots, word } => {
+                let (slots, _) = Slots::parse(first, slots).ok_or_else(bad)?;
+                slots.iter().try_for_each(|slot| hp::set_word(p, slot, word))
+            }
         }
     }
     fn tag(&self) -> u8 {
@@ -127,6 +141,8 @@ impl<'a> Op<'a> {
             Op::Patch { .. } => 4,
             Op::Word { .. } => 5,
             Op::TreeInsert { .. } => 8,
+            Op::PatchMany { .. } => 14,
+            Op::WordMany { .. } => 15,
             _ => 0,
         }
     }
@@ -211,6 +227,22 @@ impl<'a> Op<'a> {
                 out.push(13);
                 put_prefixed(out, bytes);
             }
+            Op::PatchMany { first, shape, word, old, new } => {
+                out.push(14);
+                put_varint(out, first as u64);
+                put_word(out, word, undo);
+                put_prefixed(out, shape);
+                if with_old {
+                    out.extend_from_slice(old);
+                }
+                out.extend_from_slice(new);
+            }
+            Op::WordMany { first, slots, word } => {
+                out.push(15);
+                put_varint(out, first as u64);
+                put_word(out, word, undo);
+                put_prefixed(out, slots);
+            }
         }
         if !tagged {
             out.remove(start);
@@ -244,6 +276,16 @@ impl<'a> Op<'a> {
             11 => Op::TreeImage { level: r.u8()?, image: r.prefixed()? },
             12 => Op::TreeCut { idx: get_place(r)?, right: get_u32(r)?, high: r.prefixed()? },
             13 => Op::Cell { bytes: r.prefixed()? },
+            14 => {
+                let (first, word, shape) = (get_place(r)?, get_word(r, undo)?, r.prefixed()?);
+                let (old, new) = Shape::parse(first, shape).filter(|(_, rest)| rest.is_empty())?.0.lengths();
+                Op::PatchMany { first, shape, word, old: if with_old { r.bytes(old)? } else { &[] }, new: r.bytes(new)? }
+            }
+            15 => {
+                let (first, word, slots) = (get_place(r)?, get_word(r, undo)?, r.prefixed()?);
+                Slots::parse(first, slots).filter(|(_, rest)| rest.is_empty())?;
+                Op::WordMany { first, slots, word }
+            }
             _ => return None,
         })
     }
@@ -280,6 +322,8 @@ fn first_tag(undo: Option<UndoKind>) -> Option<u8> {
         UndoKind::Update => Some(4),
         UndoKind::Delete | UndoKind::Lock => Some(5),
         UndoKind::IndexInsert => Some(8),
+        UndoKind::UpdateMany => Some(14),
+        UndoKind::DeleteMany => Some(15),
         _ => None,
     }
 }
@@ -306,14 +350,8 @@ fn decode_ops<'a>(r: &mut Reader<'a>, undo: u64, kind: Option<UndoKind>) -> Opti
 }
 /// Where an undo record's place and data follow from the first operation, they are not logged.
 fn derived(kind: UndoKind) -> bool {
-    matches!(kind, UndoKind::Insert | UndoKind::Update | UndoKind::Delete | UndoKind::Lock | UndoKind::PieceInsert | UndoKind::IndexInsert)
-}
-pub fn update_data(off: usize, new_len: usize, old: &[u8]) -> Vec<u8> {
-    let mut data = Vec::with_capacity(4 + old.len());
-    data.extend_from_slice(&(off as u16).to_le_bytes());
-    data.extend_from_slice(&(new_len as u16).to_le_bytes());
-    data.extend_from_slice(old);
-    data
+    use UndoKind::*;
+    matches!(kind, Insert | Update | Delete | Lock | PieceInsert | IndexInsert | UpdateMany | DeleteMany)
 }
 
 pub fn encode_change(out: &mut Vec<u8>, xid: u64, undo: Option<(u64, &UndoRecord)>, ops: &[(Target, Op<'_>)]) {
@@ -438,6 +476,14 @@ fn decode_inner(body: &[u8]) -> Option<Record<'_>> {
                     Op::Patch { slot, off, old, new, .. } => {
                         u.slot = *slot as u16;
                         u.data = update_data(*off, new.len(), old);
+                    }
+                    Op::PatchMany { first, shape, old, .. } => {
+                        u.slot = *first as u16;
+                        u.data = [*shape, *old].concat();
+                    }
+                    Op::WordMany { first, slots, .. } => {
+                        u.slot = *first as u16;
+                        u.data = slots.to_vec();
                     }
                     Op::TreeInsert { entry, .. } => {
                         let (key, rid) = node::parse(entry)?;

@@ -1,0 +1,288 @@
+//! UPDATE and DELETE of many rows: page by page, rows whose words were the same with one undo record and one log record.
+//!
+//! Invariants
+//! 1. Only rows that need no thought are done here: whole in their page, nobody's lock or queue on them, their newest version
+//!    the one that the statement sees. At the first other row these functions return; the caller does that one alone.
+//! 2. All is judged and done under one latch of the page, and no page is latched while another one is.
+//! 3. Rows are done in the caller's order. A page's rows go into one record only as long as their slots ascend, so a row that
+//!    comes a second time is judged again, with the first change done.
+//!
+//! Must not know: columns.
+
+use super::lock::mode_of;
+use super::page::{self as hp, ADDRESS, DELETED, FORWARD, KEY_CHANGED, MAX_INLINE, PIECE, WORD};
+use super::write::difference;
+use crate::api::{RowBatch, RowLockMode};
+use crate::buffer::WriteGuard;
+use crate::directory::Relation;
+use crate::page::{HEADER, PAGE};
+use crate::txn::visibility::Newest;
+use crate::txn::{Snapshot, Transaction};
+use crate::undo::many::{Span, put_shape, put_slots, shape_len};
+use crate::undo::record::{FIXED, RETIRED_HEAD, UndoKind, put_retired};
+use crate::wal::record::Op;
+use kilndb_base::{Result, RowId};
+
+/// Longest data of an undo record.
+const DATA_MAX: usize = PAGE - HEADER - FIXED;
+
+/// What rows with this word have in common.
+#[derive(Clone, Copy)]
+struct Standing {
+    word: u64,
+    /// The word to be noted as replaced; None: such rows are not for here.
+    replaced: Option<u64>,
+    /// Flags that stay with an update.
+    kept: u64,
+    mode: RowLockMode,
+    csn: u64,
+}
+
+/// Rows of one page that go into one record.
+#[derive(Default)]
+struct Group {
+    rows: Vec<(usize, Span)>,
+    /// Position in the batch of the first.
+    from: usize,
+    /// Sum of the spans' old bytes.
+    old: usize,
+    /// All payloads, old and new, have this length; 0: no.
+    len: usize,
+    /// The part of them in which all changes lie.
+    part: (usize, usize),
+}
+impl Group {
+    fn clear(&mut self, from: usize) {
+        self.rows.clear();
+        (self.from, self.old, self.part) = (from, 0, (usize::MAX, 0));
+    }
+    fn add(&mut self, slot: usize, span: Span, old_len: usize, new_len: usize) {
+        if self.rows.is_empty() {
+            self.len = old_len;
+        }
+        if old_len != new_len || old_len != self.len {
+            self.len = 0;
+        }
+        self.part = (self.part.0.min(span.off), self.part.1.max(span.off + span.old));
+        self.old += span.old;
+        self.rows.push((slot, span));
+    }
+    fn fits(&self, slot: usize, span: Span) -> bool {
+        let Some((first, _)) = self.rows.first() else { return true };
+        shape_len(*first, slot, self.rows.len() + 1) + self.old + span.old <= DATA_MAX
+    }
+    /// One span for all rows, if that needs no more room than one for each.
+    fn make_alike(&mut self) {
+        let (from, to) = self.part;
+        let each: usize = self.old + self.rows.len() * 6;
+        if self.len == 0 || (to - from) * self.rows.len() > each {
+            return;
+        }
+        let span = Span { off: from, old: to - from, new: to - from };
+        self.rows.iter_mut().for_each(|(_, s)| *s = span);
+    }
+}
+
+impl Relation {
+    fn standing(&self, txn: &Transaction, snapshot: &Snapshot, word: u64, mode: RowLockMode) -> Result<Standing> {
+        let not_here = Standing { word, replaced: None, kept: 0, mode, csn: 0 };
+        if word & (PIECE | FORWARD | DELETED) != 0 {
+            return Ok(not_here);
+        }
+        let core = &*self.core;
+        let newest = core.newest(word, txn.xid)?;
+        let csn = match newest {
+            Newest::Own { command, .. } if command < snapshot.command => u64::MAX,
+            Newest::Committed { csn, .. } if csn <= snapshot.csn => csn,
+            _ => return Ok(not_here),
+        };
+        if csn != u64::MAX {
+            txn.goes_by(csn);
+        }
+        let held = core.own_mode(word, txn.xid)?;
+        let replaced = core.shorten(word);
+        // A change of keys that is so old that its entries are purged is no matter any more.
+        let kept = if word & ADDRESS != 0 && replaced & ADDRESS == 0 { 0 } else { word & KEY_CHANGED };
+        Ok(Standing { word, replaced: Some(replaced), kept, mode: held.map_or(mode, |held| mode.max(mode_of(held))), csn })
+    }
+    /// Updates the rows of the batch from `from` on, but for those that need more than this; no index entry may change.
+    /// Returns how many it has done: the caller does the next one with [`Relation::update`].
+    pub fn update_many(&self, txn: &mut Transaction, snapshot: &Snapshot, rows: &RowBatch, from: usize) -> Result<usize> {
+        let txn = txn.of(self)?;
+        let snapshot = snapshot.of(self)?;
+        txn.begin_write()?;
+        let mut group = Group::default();
+        let mut written = Vec::new();
+        let mut next = from;
+        while let Some((rid, _, _)) = rows.rows.get(next) {
+            if rid.block >= self.pages() {
+                break;
+            }
+            written.clear();
+            let done = self.update_page(txn, snapshot, rows, next, &mut group, &mut written)?;
+            self.wrote_rows(txn, &rows.rows[next..next + done], |r| r.0, &written)?;
+            next += done;
+            if done == 0 {
+                break;
+            }
+        }
+        Ok(next - from)
+    }
+    /// As many of the batch as are in the page of the first one.
+    fn update_page(
+        &self,
+        txn: &mut Transaction,
+        snapshot: &Snapshot,
+        rows: &RowBatch,
+        from: usize,
+        group: &mut Group,
+        written: &mut Vec<u64>,
+    ) -> Result<usize> {
+        let block = rows.rows[from].0.block;
+        let mut page = self.core.pool.write(self.pid(block)?)?;
+        let quiet = self.core.rows.is_empty();
+        let mut standing: Option<Standing> = None;
+        let mut room = hp::Room::of(page.page());
+        group.clear(from);
+        for (at, (rid, _, _)) in rows.rows.iter().enumerate().skip(from).take_while(|(_, (rid, _, _))| rid.block == block) {
+            let slot = usize::from(rid.slot);
+            let Some(word) = hp::word(page.view(), slot) else { break };
+            if standing.is_none_or(|s| s.word != word) {
+                self.update_group(txn, &mut page, rows, standing, group, block)?;
+                group.clear(at);
+                standing = Some(self.standing(txn, snapshot, word, RowLockMode::NoKeyUpdate)?);
+            }
+            let Some(s) = standing.filter(|s| s.replaced.is_some()) else { break };
+            // Not before: the rows done last may have moved this one.
+            let Some((off, len)) = hp::item(page.view(), slot) else { break };
+            let row = rows.row(at);
+            let ascends = group.rows.last().is_none_or(|(last, _)| *last < slot);
+            if !ascends || row.len() > MAX_INLINE || !(quiet || self.core.rows.is_nobodys(self.key(*rid))) || !room.change(len, WORD + row.len()) {
+                break;
+            }
+            let old = &page.page()[off + WORD..off + len];
+            let (prefix, suffix) = difference(old, row);
+            let span = Span { off: prefix, old: old.len() - prefix - suffix, new: row.len() - prefix - suffix };
+            let old_len = old.len();
+            if !group.fits(slot, span) {
+                self.update_group(txn, &mut page, rows, standing, group, block)?;
+                group.clear(at);
+            }
+            group.add(slot, span, old_len, row.len());
+            if txn.reader.is_some() {
+                written.push(s.csn);
+            }
+        }
+        self.update_group(txn, &mut page, rows, standing, group, block)?;
+        Ok(group.from + group.rows.len() - from)
+    }
+    fn update_group(
+        &self,
+        txn: &mut Transaction,
+        page: &mut WriteGuard<'_>,
+        rows: &RowBatch,
+        standing: Option<Standing>,
+        group: &mut Group,
+        block: u32,
+    ) -> Result<()> {
+        let (Some(&(first, _)), Some(Standing { replaced: Some(replaced), kept, mode, .. })) = (group.rows.first(), standing) else {
+            return Ok(());
+        };
+        group.make_alike();
+        let mut data = Vec::with_capacity(shape_len(first, group.rows[group.rows.len() - 1].0, group.rows.len()) + group.old);
+        let mut new = Vec::with_capacity(group.old + 64);
+        put_shape(&mut data, &group.rows);
+        let shape_end = data.len();
+        for (index, (slot, span)) in group.rows.iter().enumerate() {
+            let off = hp::item(page.view(), *slot).map_or(0, |(off, _)| off) + WORD + span.off;
+            data.extend_from_slice(&page.page()[off..off + span.old]);
+            new.extend_from_slice(&rows.row(group.from + index)[span.off..span.off + span.new]);
+        }
+        let mut record = txn.record(self, UndoKind::UpdateMany, mode as u8, replaced, block, first as u16);
+        record.data = data;
+        let (shape, old) = record.data.split_at(shape_end);
+        let target = self.target(block);
+        let build = |a| vec![(target, Op::PatchMany { first, shape, word: a | kept, old, new: &new })];
+        txn.change(self, &record, build, &[0], &mut [page])?;
+        Ok(())
+    }
+    /// Deletes rows as [`Relation::update_many`] updates them; the caller tells their index entries with
+    /// [`Relation::retire_many`].
+    pub fn delete_many(&self, txn: &mut Transaction, snapshot: &Snapshot, rids: &[RowId]) -> Result<usize> {
+        let txn = txn.of(self)?;
+        let snapshot = snapshot.of(self)?;
+        txn.begin_write()?;
+        let mut written = Vec::new();
+        let mut next = 0;
+        while let Some(rid) = rids.get(next) {
+            if rid.block >= self.pages() {
+                break;
+            }
+            written.clear();
+            let done = self.delete_page(txn, snapshot, &rids[next..], &mut written)?;
+            self.wrote_rows(txn, &rids[next..next + done], |r| *r, &written)?;
+            next += done;
+            if done == 0 {
+                break;
+            }
+        }
+        Ok(next)
+    }
+    fn delete_page(&self, txn: &mut Transaction, snapshot: &Snapshot, rids: &[RowId], written: &mut Vec<u64>) -> Result<usize> {
+        let block = rids[0].block;
+        let mut page = self.core.pool.write(self.pid(block)?)?;
+        let quiet = self.core.rows.is_empty();
+        let mut standing: Option<Standing> = None;
+        let (mut from, mut to) = (0, 0);
+        for rid in rids.iter().take_while(|rid| rid.block == block) {
+            let Some(word) = hp::word(page.view(), usize::from(rid.slot)) else { break };
+            if standing.is_none_or(|s| s.word != word) {
+                self.delete_group(txn, &mut page, standing, &rids[from..to])?;
+                from = to;
+                standing = Some(self.standing(txn, snapshot, word, RowLockMode::Update)?);
+            }
+            let Some(s) = standing.filter(|s| s.replaced.is_some()) else { break };
+            if (to > from && rids[to - 1].slot >= rid.slot) || !(quiet || self.core.rows.is_nobodys(self.key(*rid))) {
+                break;
+            }
+            to += 1;
+            if txn.reader.is_some() {
+                written.push(s.csn);
+            }
+        }
+        self.delete_group(txn, &mut page, standing, &rids[from..to])?;
+        Ok(to)
+    }
+    fn delete_group(&self, txn: &mut Transaction, page: &mut WriteGuard<'_>, standing: Option<Standing>, rids: &[RowId]) -> Result<()> {
+        let (Some(first), Some(Standing { word, replaced: Some(replaced), mode, .. })) = (rids.first(), standing) else { return Ok(()) };
+        let mut record = txn.record(self, UndoKind::DeleteMany, mode as u8, replaced, first.block, first.slot);
+        put_slots(&mut record.data, rids.iter().map(|rid| usize::from(rid.slot)));
+        let target = self.target(first.block);
+        let flags = (word & !ADDRESS) | DELETED;
+        let build = |a| vec![(target, Op::WordMany { first: usize::from(first.slot), slots: &record.data, word: a | flags })];
+        txn.change(self, &record, build, &[0], &mut [page])?;
+        Ok(())
+    }
+    /// Entries of this index that lead to rows which this transaction has deleted from the heap: the rows' ids, the keys.
+    pub fn retire_many<'k>(&self, txn: &mut Transaction, heap: &Relation, entries: impl Iterator<Item = (RowId, &'k [u8])>) -> Result<()> {
+        let txn = txn.of(self)?;
+        let mut record = txn.record(self, UndoKind::IndexRetireMany, 0, 0, 0, 0);
+        for (rid, key) in entries {
+            if record.data.len() + RETIRED_HEAD + key.len() > DATA_MAX {
+                txn.change(self, &record, |_| Vec::new(), &[], &mut [])?;
+                record = txn.record(self, UndoKind::IndexRetireMany, 0, 0, 0, 0);
+            }
+            if record.data.is_empty() {
+                record.data.extend_from_slice(&heap.id.to_le_bytes());
+            }
+            put_retired(&mut record.data, rid.to_u64(), key);
+        }
+        if !record.data.is_empty() {
+            txn.change(self, &record, |_| Vec::new(), &[], &mut [])?;
+        }
+        Ok(())
+    }
+    fn wrote_rows<T>(&self, txn: &Transaction, rows: &[T], rid: impl Fn(&T) -> RowId, replaced: &[u64]) -> Result<()> {
+        rows.iter().zip(replaced).try_for_each(|(row, csn)| txn.wrote_row(self, rid(row), Some(*csn)))
+    }
+}
