@@ -247,6 +247,20 @@ impl Instance {
         Ok(self.template.lookup(PG_AUTHID, PG_AUTHID_ROLNAME_INDEX, &[Datum::text(name)], &snapshot)?.pop())
     }
 
+    /// Settings of ALTER ROLE and ALTER DATABASE for a session, by PostgreSQL's words for their sources; what stands later wins.
+    pub fn stored_settings(&self, database: Oid, role: Oid) -> Result<Vec<(&'static str, Vec<String>)>> {
+        let mut txn = self.engine.begin(Isolation::ReadCommitted, 0);
+        let snapshot = txn.take_snapshot();
+        let mut found = Vec::new();
+        for (database, role, source) in [(0, 0, "global"), (database, 0, "database"), (0, role, "user"), (database, role, "database user")] {
+            let key = [Datum::Oid(database), Datum::Oid(role)];
+            for row in self.template.lookup(PG_DB_ROLE_SETTING, PG_DB_ROLE_SETTING_DATABASE_ROLE_INDEX, &key, &snapshot)? {
+                found.push((source, row.texts("setconfig")));
+            }
+        }
+        Ok(found)
+    }
+
     pub fn open_database(&self, name: &str) -> Result<Arc<Database>> {
         let missing = || Error::new(sqlstate::INVALID_CATALOG_NAME, format!("database \"{name}\" does not exist"));
         let row = self.database_row(name)?.ok_or_else(missing)?;

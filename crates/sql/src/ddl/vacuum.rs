@@ -207,7 +207,7 @@ fn options(s: &nodes::VacuumStmt, source: &str) -> Result<Options> {
     Ok(options)
 }
 
-fn flag(name: &str, value: Node<'_>) -> Result<bool> {
+pub(super) fn flag(name: &str, value: Node<'_>) -> Result<bool> {
     let text = match value {
         Node::None => return Ok(true),
         Node::Integer(i) => i.ival.to_string(),

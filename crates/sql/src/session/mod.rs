@@ -27,7 +27,7 @@ mod simple;
 mod system_views;
 mod template;
 mod transaction;
-mod utility;
+pub(crate) mod utility;
 mod views;
 
 pub use extended::BindRequest;
@@ -39,11 +39,12 @@ use portal::Portals;
 use transaction::Block;
 
 use crate::catalog::builtin::{BOOTSTRAP_SUPERUSER, PG_CATALOG};
+use crate::catalog::store::CatalogRow;
 use crate::catalog::cache::{CatalogReader, Database, ObjectCache};
 use crate::catalog::temporary::TemporaryCatalog;
 use crate::client::{Client, Runtime};
 use crate::instance::Instance;
-use crate::settings::{SessionSettings, definition, show_value};
+use crate::settings::{CLIENT, SessionSettings, SettingScope, definition, show_value};
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_storage::{Snapshot, Transaction};
 use std::cell::{Cell, RefCell};
@@ -68,7 +69,13 @@ impl StartupOptions {
             match *name {
                 "user" => options.user = value.to_string(),
                 "database" => options.database = value.to_string(),
-                "options" => parse_options(value, &mut options.settings)?,
+                // Parameters of their own win over those among the options.
+                "options" => {
+                    let mut first = Vec::new();
+                    parse_options(value, &mut first)?;
+                    first.append(&mut options.settings);
+                    options.settings = first;
+                }
                 "replication" => {
                     if !matches!(*value, "false" | "off" | "no" | "0") {
                         return Err(Error::unsupported("replication connections are not supported"));
@@ -137,6 +144,26 @@ pub(crate) struct Scratch {
     pub listening: RefCell<listen::Listening>,
 }
 
+/// Takes the stored settings, then those of the client, which must be right. Returns warnings about the stored ones.
+fn starting_settings(instance: &Instance, settings: &mut SessionSettings, options: &StartupOptions, database: Oid, role: &CatalogRow) -> Result<Vec<Error>> {
+    let mut refused = Vec::new();
+    for (source, stored) in instance.stored_settings(database, role.oid("oid"))? {
+        refused.extend(settings.set_session_defaults(stored.iter().filter_map(|item| item.split_once('=')), source));
+    }
+    for e in &mut refused {
+        e.0.severity = Severity::Warning;
+    }
+    let superuser = role.bool("rolsuper") || role.oid("oid") == BOOTSTRAP_SUPERUSER;
+    for (name, _) in &options.settings {
+        crate::settings::check_privilege(name, superuser)?;
+    }
+    let asked = options.settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    match settings.set_session_defaults(asked, CLIENT).into_iter().next() {
+        Some(e) => Err(e),
+        None => Ok(refused),
+    }
+}
+
 pub struct Session {
     pub(crate) instance: Arc<Instance>,
     pub(crate) database: Arc<Database>,
@@ -196,10 +223,7 @@ impl Session {
         })?;
         let database = instance.open_database(&options.database)?;
         let mut settings = SessionSettings::new(instance.settings());
-        for (name, value) in &options.settings {
-            settings.set_session_default(name, value)?;
-        }
-        settings.commit();
+        let refused = starting_settings(&instance, &mut settings, &options, database.oid, &role)?;
         let now = instance.env.unix_micros() - POSTGRES_EPOCH_MICROS;
         let mut seed = [0; 16];
         instance.env.random_bytes(&mut seed);
@@ -207,7 +231,7 @@ impl Session {
         let (low, high) = seed.split_at(8);
         let word = |b: &[u8]| u64::from_le_bytes(b.try_into().unwrap_or([1; 8]));
         scratch.random_state.set([word(low), word(high)]);
-        let session = Session {
+        let mut session = Session {
             login_role: role.oid("oid"),
             login_name: options.user.clone(),
             current_role: role.oid("oid"),
@@ -247,7 +271,22 @@ impl Session {
             a.state = "idle";
             a.state_change = now;
         });
+        session.scratch.notices.borrow_mut().extend(refused);
+        session.take_starting_role();
         Ok(session)
+    }
+
+    /// The role that the settings of the start name. One that is not there is a warning.
+    fn take_starting_role(&mut self) {
+        let Some(name) = self.settings.get("role").filter(|name| *name != "none").map(str::to_string) else { return };
+        if let Err(e) = self.set_role(&name, SettingScope::Session) {
+            self.notice(Severity::Warning, e.message());
+        }
+    }
+
+    /// What there is to be said about the start.
+    pub fn send_first_notices(&self, client: &mut dyn Client) {
+        self.send_notices(client);
     }
 
     /// 53300 if so few places are `left` that they are kept for others than this session's role.
@@ -290,7 +329,7 @@ impl Session {
         self.current_role == BOOTSTRAP_SUPERUSER || self.role_flag("rolsuper")
     }
 
-    fn role_flag(&self, flag: &str) -> bool {
+    pub(crate) fn role_flag(&self, flag: &str) -> bool {
         self.instance.role_row(&self.role_name).ok().flatten().is_some_and(|r| r.bool(flag))
     }
 

@@ -8,7 +8,7 @@ mod registry;
 mod session;
 
 pub use registry::{Context, Definition, Kind, check_value, definition, definitions, show_value};
-pub use session::{SessionSettings, SettingScope};
+pub use session::{CLIENT, SessionSettings, SettingScope, check_privilege, check_setting};
 
 use kilndb_base::{Error, Result, sqlstate};
 use std::collections::BTreeMap;
