@@ -12,7 +12,7 @@ use crate::settings::ServerSettings;
 use kilndb_base::env::Env;
 use kilndb_base::park::ThreadPark;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
-use kilndb_storage::{Engine, EngineConfig, Isolation, ReadLockLimits};
+use kilndb_storage::{Engine, EngineConfig, Isolation, ReadLockLimits, Tuning};
 use kilndb_types::context::Host;
 use kilndb_types::{Datum, EvalContext, FormatSettings};
 use std::cell::Cell;
@@ -105,6 +105,21 @@ fn read_lock_limits(c: &ServerSettings) -> ReadLockLimits {
     }
 }
 
+fn tuning(c: &ServerSettings) -> Tuning {
+    let number = |name: &str| c.number(name).max(0) as u64;
+    Tuning {
+        max_wal_size_bytes: number("max_wal_size") << 20,
+        min_wal_size_bytes: number("min_wal_size") << 20,
+        checkpoint_timeout_s: number("checkpoint_timeout"),
+        checkpoint_completion_target: c.real("checkpoint_completion_target"),
+        checkpoint_warning_s: number("checkpoint_warning"),
+        log_checkpoints: c.flag("log_checkpoints"),
+        wal_writer_delay_ms: number("wal_writer_delay"),
+        wal_writer_flush_after_bytes: number("wal_writer_flush_after") * 8192,
+        fsync: c.flag("fsync"),
+    }
+}
+
 impl Instance {
     /// Settings for a start in `data_dir`; makes no files.
     pub fn read_config(data_dir: &Path, command_line: &[(String, String)]) -> Result<ServerSettings> {
@@ -122,6 +137,7 @@ impl Instance {
             checkpoint_timeout_s: c.number("checkpoint_timeout") as u64,
             checkpoint_completion_target: c.real("checkpoint_completion_target"),
             wal_writer_delay_ms: c.number("wal_writer_delay") as u64,
+            startup_progress_interval_ms: c.number("log_startup_progress_interval") as u64,
             fsync: c.flag("fsync"),
             workers: options.workers,
             log: options.log.clone(),
@@ -134,6 +150,7 @@ impl Instance {
         let helpers = Arc::new(HelperPool::new(options.env.clone(), options.workers));
         let engine = Engine::open(options.env.clone(), config)?;
         engine.set_read_lock_limits(&read_lock_limits(&options.config));
+        engine.set_tuning(tuning(&options.config));
         let park = ThreadPark::new();
         let mut map = bootstrap::read_boot_map_if_any(&engine)?;
         if !map.contains_key(&bootstrap::POSTGRES) {
@@ -209,6 +226,7 @@ impl Instance {
         let fresh = ServerSettings::read(&self.data_dir, &[])?;
         let merged = self.command_line.reloaded(&fresh);
         self.engine.set_read_lock_limits(&read_lock_limits(&merged));
+        self.engine.set_tuning(tuning(&merged));
         *self.settings.write().unwrap_or_else(|e| e.into_inner()) = Arc::new(merged);
         Ok(())
     }

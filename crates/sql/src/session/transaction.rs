@@ -108,7 +108,7 @@ impl Session {
         self.after_end(committed.is_ok());
         let wait = committed?.or_else(|| txn.unflushed_seen());
         let flushed = match wait {
-            Some(lsn) if mode == CommitMode::Sync => self.instance.engine.wait_flushed(lsn, runtime),
+            Some(lsn) if mode == CommitMode::Sync => self.instance.engine.wait_flushed_together(lsn, self.settings.commit_delay, runtime),
             _ => Ok(()),
         };
         if let Some(sent) = sent {

@@ -373,9 +373,9 @@ impl Session {
         }
         self.refuse_in_block("ALTER SYSTEM")?;
         let Some(set) = s.setstmt() else { return Err(Error::internal("ALTER SYSTEM without a setting")) };
-        let dir = self.instance.data_dir.clone();
+        let (dir, fsync) = (self.instance.data_dir.clone(), self.instance.settings().flag("fsync"));
         if set.kind == V::VAR_RESET_ALL {
-            crate::settings::write_auto_conf(&dir, None, None)?;
+            crate::settings::write_auto_conf(&dir, None, None, fsync)?;
             return Ok("ALTER SYSTEM".to_string());
         }
         let name = set.name().unwrap_or("");
@@ -387,7 +387,7 @@ impl Session {
             V::VAR_SET_VALUE => Some(crate::settings::check_value(d, &given_value(set)?)?),
             _ => None,
         };
-        crate::settings::write_auto_conf(&dir, Some(d.name), value.as_deref())?;
+        crate::settings::write_auto_conf(&dir, Some(d.name), value.as_deref(), fsync)?;
         Ok("ALTER SYSTEM".to_string())
     }
 

@@ -3,6 +3,7 @@
 use super::registry::{Context, Definition, check_value, definition};
 use super::{ServerSettings, unrecognized};
 use kilndb_base::{Error, Result, sqlstate};
+use kilndb_storage::CommitDelay;
 use kilndb_types::FormatSettings;
 use kilndb_types::context::{DateOrder, DateStyle, IntervalStyle};
 use foldhash::{HashMap, HashMapExt};
@@ -36,6 +37,7 @@ pub struct SessionSettings {
     /// Equal for sessions whose literals are read alike.
     pub format_fingerprint: u64,
     pub synchronous_commit: bool,
+    pub commit_delay: CommitDelay,
     pub search_path: Vec<String>,
     pub statement_timeout_ms: u64,
     pub lock_timeout_ms: u64,
@@ -71,6 +73,7 @@ impl SessionSettings {
             format: FormatSettings::default(),
             format_fingerprint: 0,
             synchronous_commit: true,
+            commit_delay: CommitDelay::default(),
             search_path: Vec::new(),
             statement_timeout_ms: 0,
             lock_timeout_ms: 0,
@@ -273,7 +276,9 @@ impl SessionSettings {
             format!("{:?}", self.format).hash(&mut hasher);
             hasher.finish()
         };
+        // There are no standbys: everything but off waits for the disk here.
         self.synchronous_commit = self.get("synchronous_commit") != Some("off");
+        self.commit_delay = CommitDelay { delay_us: self.number("commit_delay"), siblings: self.number("commit_siblings") as usize };
         self.search_path = parse_search_path(self.get("search_path").unwrap_or(""));
         self.statement_timeout_ms = self.number("statement_timeout");
         self.lock_timeout_ms = self.number("lock_timeout");

@@ -147,6 +147,7 @@ impl Db {
                 checkpoint_timeout_s: 300,
                 checkpoint_completion_target: 0.9,
                 wal_writer_delay_ms: 20,
+                startup_progress_interval_ms: 0,
                 fsync: false,
                 workers: 1,
                 log: Arc::new(|_, _| ()),
