@@ -9,6 +9,7 @@ use crate::client::SessionControl;
 use crate::exec::spill::TempSpace;
 use crate::helpers::HelperPool;
 use crate::settings::ServerSettings;
+use crate::stats::Statistics;
 use kilndb_base::env::Env;
 use kilndb_base::park::ThreadPark;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
@@ -34,9 +35,8 @@ pub struct Instance {
     pub engine: Arc<Engine>,
     pub env: Arc<dyn Env>,
     pub data_dir: PathBuf,
-    /// Where statements put what does not fit in memory.
-    pub temp: TempSpace,
     pub helpers: Arc<HelperPool>,
+    pub statistics: Statistics,
     settings: RwLock<Arc<ServerSettings>>,
     command_line: ServerSettings,
     databases: Mutex<HashMap<Oid, Arc<Database>>>,
@@ -145,8 +145,7 @@ impl Instance {
         if !config.fsync {
             (options.log)(Severity::Warning, "fsync is off: a crash of the machine can lose or damage data");
         }
-        let temp = TempSpace::new(options.env.clone(), &options.data_dir);
-        temp.clear()?;
+        TempSpace::new(options.env.clone(), &options.data_dir).clear()?;
         let helpers = Arc::new(HelperPool::new(options.env.clone(), options.workers));
         let engine = Engine::open(options.env.clone(), config)?;
         engine.set_read_lock_limits(&read_lock_limits(&options.config));
@@ -176,8 +175,8 @@ impl Instance {
             start_unix_micros: options.env.unix_micros(),
             env: options.env,
             data_dir: options.data_dir,
-            temp,
             helpers,
+            statistics: Statistics::new(options.workers),
             command_line: options.config.clone(),
             settings: RwLock::new(Arc::new(options.config)),
             databases: Mutex::new(HashMap::new()),
@@ -294,13 +293,19 @@ impl Instance {
         }
         let map = bootstrap::read_boot_map(&self.engine)?;
         let store = bootstrap::open_store(&self.engine, &map, oid)?;
-        let database = Arc::new(Database::new(oid, name.to_string(), store));
+        let database = Arc::new(Database::new(oid, name.to_string(), store, TempSpace::new(self.env.clone(), &self.data_dir)));
         Ok(locked(&self.databases).entry(oid).or_insert(database).clone())
+    }
+
+    /// A database that somebody has used since the start.
+    pub fn used_database(&self, oid: Oid) -> Option<Arc<Database>> {
+        locked(&self.databases).get(&oid).cloned()
     }
 
     /// After DROP DATABASE or a renaming.
     pub fn forget_database(&self, oid: Oid) {
         locked(&self.databases).remove(&oid);
+        self.statistics.forget_database(oid);
     }
 }
 

@@ -33,6 +33,8 @@ pub enum Reason {
     Volume,
     Requested,
     EndOfRecovery,
+    /// Of a server that was shut down properly.
+    Start,
     Shutdown,
 }
 
@@ -43,6 +45,7 @@ impl Reason {
             Reason::Time => "time",
             Reason::Volume => "wal",
             Reason::Requested => "immediate force wait",
+            Reason::Start => "immediate",
             Reason::EndOfRecovery => "end-of-recovery immediate wait",
             Reason::Shutdown => "shutdown immediate",
         }
@@ -149,7 +152,8 @@ impl Checkpointer {
     pub fn checkpoint(&self, core: &Core, reason: Reason) -> Result<()> {
         let clean = reason == Reason::Shutdown;
         let mut progress = Progress::new(core);
-        if core.tuning.get().log_checkpoints {
+        let tell = reason != Reason::Start && core.tuning.get().log_checkpoints;
+        if tell {
             core.tell(Severity::Log, &format!("checkpoint starting: {}", reason.words()));
         }
         let redo = core.log.settled_lsn();
@@ -173,10 +177,14 @@ impl Checkpointer {
         control::write(&core.env, &core.config.data_dir, &core.log, &note)?;
         // A failed one keeps its generation: the slot of the last good checkpoint is not written before there is a newer.
         self.generation.store(generation, Relaxed);
-        let distance = redo - self.last_redo.swap(redo, Relaxed).min(redo);
+        let before = self.last_redo.swap(redo, Relaxed);
+        let distance = if before == 0 { 0 } else { redo - before.min(redo) };
         let estimate = self.estimate(distance, reason);
         let recycled = core.log.segments().recycle(redo, spare_segments(&core.tuning.get(), estimate))?;
-        progress.finish(core, redo, recycled, (distance, estimate));
+        progress.finish(core);
+        if tell {
+            progress.tell(core, redo, recycled, (distance, estimate));
+        }
         Ok(())
     }
 
@@ -184,7 +192,7 @@ impl Checkpointer {
     fn estimate(&self, distance: u64, reason: Reason) -> u64 {
         let before = self.distance_estimate.load(Relaxed);
         let estimate = match reason {
-            Reason::EndOfRecovery => before,
+            Reason::EndOfRecovery | Reason::Start => before,
             _ if distance > before => distance,
             _ => (before * 9 + distance) / 10,
         };
@@ -220,19 +228,23 @@ impl Progress {
         let elapsed_s = (core.env.monotonic_nanos() - self.started_ns) as f64 / 1e9;
         done > log_share && done > elapsed_s / tuning.checkpoint_timeout_s.max(1) as f64
     }
-    fn finish(self, core: &Core, redo: u64, recycled: Recycled, (distance, estimate): (u64, u64)) {
+    /// Milliseconds of writing and of syncing.
+    fn times(&self) -> (u64, u64) {
         let ms = |from: u64, to: u64| to.saturating_sub(from) / 1_000_000;
-        let (write_ms, sync_ms) = (ms(self.started_ns, self.writing_done_ns), ms(self.writing_done_ns, self.syncing_done_ns));
+        (ms(self.started_ns, self.writing_done_ns), ms(self.writing_done_ns, self.syncing_done_ns))
+    }
+    fn finish(&self, core: &Core) {
+        let (write_ms, sync_ms) = self.times();
         let counters = &core.stats.checkpoints;
         counters.done.fetch_add(1, Relaxed);
         counters.write_ms.fetch_add(write_ms, Relaxed);
         counters.sync_ms.fetch_add(sync_ms, Relaxed);
         counters.buffers_written.fetch_add(self.written as u64, Relaxed);
-        if !core.tuning.get().log_checkpoints {
-            return;
-        }
+    }
+    fn tell(&self, core: &Core, redo: u64, recycled: Recycled, (distance, estimate): (u64, u64)) {
+        let (write_ms, sync_ms) = self.times();
         let seconds = |ms: u64| format!("{}.{:03} s", ms / 1000, ms % 1000);
-        let total_ms = ms(self.started_ns, core.env.monotonic_nanos());
+        let total_ms = (core.env.monotonic_nanos() - self.started_ns) / 1_000_000;
         let percent = self.written as f64 * 100.0 / core.pool.capacity() as f64;
         let Recycled { removed, recycled } = recycled;
         let times = format!("write={}, sync={}, total={}", seconds(write_ms), seconds(sync_ms), seconds(total_ms));

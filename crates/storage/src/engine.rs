@@ -77,8 +77,10 @@ impl Engine {
         } else {
             core.load_checkpoint(&checkpoint)?;
         }
+        let mut reason = Reason::Start;
         if !new && (!checkpoint.clean || !checkpoint.unfinished.is_empty()) {
             core.tell(Severity::Log, "the cluster was not shut down properly; recovery starts");
+            reason = Reason::EndOfRecovery;
             // Log space may be needed before the flusher runs: start it first. It idles until there are records.
             engine.spawn_flusher()?;
             core.recover(&checkpoint)?;
@@ -91,7 +93,7 @@ impl Engine {
             engine.spawn_flusher()?;
             core.drop_all_undo()?;
         }
-        engine.checkpointer.checkpoint(&core, Reason::EndOfRecovery)?;
+        engine.checkpointer.checkpoint(&core, reason)?;
         engine.spawn_others()?;
         Ok(Arc::new(engine))
     }

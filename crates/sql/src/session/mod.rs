@@ -24,6 +24,7 @@ mod named;
 mod prepared;
 pub(crate) mod run;
 mod simple;
+mod statistics;
 mod system_views;
 mod template;
 mod transaction;
@@ -199,6 +200,11 @@ pub struct Session {
     pub(crate) on_commit: Vec<(Oid, OnCommit)>,
     /// Constraint checks put off to the end of the transaction.
     pub(crate) pending: crate::exec::PendingChecks,
+    /// What the open transaction has done, for the statistics views.
+    pub(crate) usage: crate::stats::Usage,
+    worker: usize,
+    /// Since when the session is in its state (active, idle, idle in transaction), microseconds since 2000.
+    state_since: i64,
     /// System views are made with it at the first start.
     pub(crate) allow_system_objects: bool,
     /// Result formats of the utility command being executed through the extended protocol.
@@ -254,6 +260,9 @@ impl Session {
             temporary: TemporaryCatalog::new(instance.engine.clone(), database.global_users.clone(), runtime.control().process_id),
             on_commit: Vec::new(),
             pending: Default::default(),
+            usage: Default::default(),
+            worker: runtime.worker(),
+            state_since: now,
             allow_system_objects: false,
             utility_formats: Vec::new(),
             scanned: Default::default(),
@@ -271,6 +280,7 @@ impl Session {
             a.state = "idle";
             a.state_change = now;
         });
+        session.instance.statistics.database_of(session.worker, session.database.oid, |d| d.sessions += 1);
         session.scratch.notices.borrow_mut().extend(refused);
         session.take_starting_role();
         Ok(session)
@@ -351,8 +361,22 @@ impl Session {
             self.instance.log(Severity::Warning, &format!("rollback at the end of a session failed: {e}"));
         }
         self.drop_temporary_objects();
+        self.count_time(false, self.now());
+        self.instance.statistics.session_ended(self.worker, self.database.oid, &mut self.usage);
         self.scratch.advisory.borrow_mut().take();
         self.scratch.listening.borrow_mut().listener.take();
+    }
+
+    /// Counts the time since the session's state changed last. `active`: a statement was running.
+    pub(crate) fn count_time(&mut self, active: bool, now: i64) {
+        let elapsed_us = (now - self.state_since).max(0) as u64;
+        self.state_since = now;
+        self.usage.session_us += elapsed_us;
+        if active {
+            self.usage.active_us += elapsed_us;
+        } else if self.in_explicit_block() {
+            self.usage.idle_in_transaction_us += elapsed_us;
+        }
     }
 
     /// Others see application_name as it is now.

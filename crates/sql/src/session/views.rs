@@ -20,6 +20,8 @@ pub(super) fn rows(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Resu
             rows.extend(read_locks(host)?);
             Ok(rows)
         }
+        "pg_stat_get_io" => super::statistics::io(host),
+        "pg_stat_get_progress_info" => super::statistics::progress(host, args),
         "pg_listening_channels" => Ok(super::listen::channels(&host.scratch.listening)),
         "pg_prepared_statement" => Ok(prepared(host)),
         "pg_cursor" => Ok(cursors(host)),

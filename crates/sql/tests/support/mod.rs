@@ -283,6 +283,7 @@ impl Db {
             let cell = Cell::new([1, 2]);
             let host = bind::BindHost(&self.catalog);
             let mut pending = PendingChecks::default();
+            let mut usage = kilndb_sql::stats::Usage::default();
             let mut cx = ExecContext {
                 engine: &self.engine,
                 txn: &mut txn,
@@ -297,6 +298,7 @@ impl Db {
                 source: None,
                 pending: &mut pending,
                 helpers: None,
+                usage: &mut usage,
             };
             let mut sink = Lines(Vec::new(), plan.columns.iter().map(|c| c.type_oid).collect());
             let mut x = Execution::start(plan.clone(), params, &mut cx)?;
