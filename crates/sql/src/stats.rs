@@ -22,6 +22,8 @@ pub struct RelationUsage {
     pub inserted: u64,
     pub updated: u64,
     pub deleted: u64,
+    /// Rows changed in any way, if the transaction commits.
+    pub modified: i64,
     /// Rows more than before, if the transaction commits.
     pub live: i64,
     /// All rows of before are gone, if it commits.
@@ -39,8 +41,8 @@ pub struct Usage {
     pub idle_in_transaction_us: u64,
 }
 
-/// What a rollback to a savepoint goes back to: rows more (or emptied) by relation.
-pub type Mark = Vec<(Oid, i64, bool)>;
+/// What a rollback to a savepoint goes back to: rows more (or emptied) and rows changed, by relation.
+pub type Mark = Vec<(Oid, i64, bool, i64)>;
 
 impl Usage {
     fn of(&mut self, relation: Oid) -> Option<&mut RelationUsage> {
@@ -75,6 +77,7 @@ impl Usage {
             usage.updated += updated;
             usage.deleted += deleted;
             usage.live += inserted as i64 - deleted as i64;
+            usage.modified += (inserted + updated + deleted) as i64;
         }
     }
     pub fn emptied(&mut self, relation: Oid) {
@@ -87,12 +90,12 @@ impl Usage {
         self.dropped.push(relation);
     }
     pub fn mark(&self) -> Mark {
-        self.relations.iter().map(|(oid, usage)| (*oid, usage.live, usage.emptied)).collect()
+        self.relations.iter().map(|(oid, usage)| (*oid, usage.live, usage.emptied, usage.modified)).collect()
     }
     pub fn rollback_to(&mut self, mark: &Mark) {
         for (oid, usage) in &mut self.relations {
             let before = mark.iter().find(|m| m.0 == *oid);
-            (usage.live, usage.emptied) = before.map_or((0, false), |m| (m.1, m.2));
+            (usage.live, usage.emptied, usage.modified) = before.map_or((0, false, 0), |m| (m.1, m.2, m.3));
         }
     }
 }
@@ -271,7 +274,7 @@ impl RelationTotals {
         total.deleted += usage.deleted;
         if committed {
             total.live += usage.live;
-            self.modified_since_analyze += (usage.inserted + usage.updated + usage.deleted) as i64;
+            self.modified_since_analyze += usage.modified;
         }
         self.inserted_since_vacuum += usage.inserted as i64;
         if usage.scans > 0 {
