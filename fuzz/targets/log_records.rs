@@ -86,7 +86,7 @@ fn framed(data: &[u8]) {
 /// The bodies in segment 1, and where reading ended.
 fn read_segment(bytes: Vec<u8>) -> (Vec<Vec<u8>>, u64) {
     let env = Arc::new(OneFile(Arc::new(Bytes(bytes))));
-    let segments = Segments::new(env, PathBuf::from("wal")).expect("nothing to fail");
+    let segments = Segments::new(env, PathBuf::from("wal"), Default::default()).expect("nothing to fail");
     let mut reader = LogReader::new(&segments, SEGMENT);
     let mut found = Vec::new();
     while let Some((end, body)) = reader.next().expect("a file that can be read") {

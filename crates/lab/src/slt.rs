@@ -1,7 +1,8 @@
 //! Files of SQL with expected results, in sqllogictest's format (`.slt`).
 //!
 //! What is understood: `statement ok`, `statement count N`, `statement error SQLSTATE MESSAGE`, `query TYPES [rowsort]`
-//! with `----`, `connection NAME` (which session the next record uses), `skipif` and `onlyif` with the name of an
+//! with `----`, `connection NAME` (which session the next record uses; `connection NAME as ROLE`
+//! for one that a role begins), `skipif` and `onlyif` with the name of an
 //! engine (`kilndb`, `postgres`), and comments. Values of a row are joined by a space, null is `NULL`, an empty
 //! string `(empty)`.
 
@@ -59,6 +60,7 @@ pub fn parse(text: &str) -> Result<Vec<Record>, String> {
                     ["onlyif", name] => only = Some(name.to_string()),
                     ["skipif", name] => skip = Some(name.to_string()),
                     ["connection", name] => connection = name.to_string(),
+                    ["connection", name, "as", role] => connection = format!("{name} as {role}"),
                     [word, ..] if word.starts_with('#') => {}
                     _ => return Err(format!("line {}: not understood: {line}", start + 1)),
                 }
@@ -173,7 +175,11 @@ impl<'a> Sessions<'a> {
 
     fn run(&mut self, record: &Record) -> Result<Found, String> {
         if !self.open.contains_key(&record.connection) {
-            let client = Client::connect(self.address, &self.database).map_err(|e| e.to_string())?;
+            let mut address = self.address.clone();
+            if let Some((_, role)) = record.connection.split_once(" as ") {
+                address.user = role.to_string();
+            }
+            let client = Client::connect(&address, &self.database).map_err(|e| e.to_string())?;
             self.open.insert(record.connection.clone(), client);
         }
         let Some(client) = self.open.get_mut(&record.connection) else {

@@ -165,8 +165,9 @@ fn startup(packet: &[u8], runtime: &CoroutineRuntime, shared: &Arc<Shared>) -> R
     let options = StartupOptions::from_parameters(&parameters)?;
     let session = Session::connect(shared.instance.clone(), options, runtime)?;
     session.refuse_reserved_place(left)?;
+    runtime.link.output.borrow_mut().authentication_ok();
+    session.send_first_notices(&mut WireClient { runtime });
     let mut output = runtime.link.output.borrow_mut();
-    output.authentication_ok();
     for (name, value) in session.reported_parameters() {
         output.parameter_status(&name, &value);
     }

@@ -132,37 +132,207 @@ FROM pg_catalog.pg_statistic s
 WHERE NOT a.attisdropped;
 
 CREATE VIEW pg_catalog.pg_stat_all_tables AS
-SELECT c.oid AS relid, n.nspname AS schemaname, c.relname, NULL::bigint AS seq_scan, NULL::timestamptz AS last_seq_scan,
-       NULL::bigint AS seq_tup_read, NULL::bigint AS idx_scan, NULL::timestamptz AS last_idx_scan, NULL::bigint AS idx_tup_fetch,
-       NULL::bigint AS n_tup_ins, NULL::bigint AS n_tup_upd, NULL::bigint AS n_tup_del, NULL::bigint AS n_tup_hot_upd,
-       NULL::bigint AS n_tup_newpage_upd, CASE WHEN c.reltuples < 0 THEN NULL ELSE c.reltuples::bigint END AS n_live_tup,
-       NULL::bigint AS n_dead_tup, NULL::bigint AS n_mod_since_analyze, NULL::bigint AS n_ins_since_vacuum,
-       NULL::timestamptz AS last_vacuum, NULL::timestamptz AS last_autovacuum, NULL::timestamptz AS last_analyze,
-       NULL::timestamptz AS last_autoanalyze, NULL::bigint AS vacuum_count, NULL::bigint AS autovacuum_count,
-       NULL::bigint AS analyze_count, NULL::bigint AS autoanalyze_count, NULL::float8 AS total_vacuum_time,
-       NULL::float8 AS total_autovacuum_time, NULL::float8 AS total_analyze_time, NULL::float8 AS total_autoanalyze_time
-FROM pg_catalog.pg_class c LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind IN ('r', 't', 'm', 'p');
-
-CREATE VIEW pg_catalog.pg_stat_user_tables AS
-SELECT * FROM pg_catalog.pg_stat_all_tables s
-WHERE s.schemaname NOT IN ('pg_catalog', 'information_schema') AND s.schemaname !~ '^pg_toast';
+SELECT c.oid AS relid, n.nspname AS schemaname, c.relname,
+       pg_stat_get_numscans(c.oid) AS seq_scan, pg_stat_get_lastscan(c.oid) AS last_seq_scan,
+       pg_stat_get_tuples_returned(c.oid) AS seq_tup_read,
+       sum(pg_stat_get_numscans(x.indexrelid))::bigint AS idx_scan, max(pg_stat_get_lastscan(x.indexrelid)) AS last_idx_scan,
+       sum(pg_stat_get_tuples_fetched(x.indexrelid))::bigint + pg_stat_get_tuples_fetched(c.oid) AS idx_tup_fetch,
+       pg_stat_get_tuples_inserted(c.oid) AS n_tup_ins, pg_stat_get_tuples_updated(c.oid) AS n_tup_upd,
+       pg_stat_get_tuples_deleted(c.oid) AS n_tup_del, pg_stat_get_tuples_hot_updated(c.oid) AS n_tup_hot_upd,
+       pg_stat_get_tuples_newpage_updated(c.oid) AS n_tup_newpage_upd, pg_stat_get_live_tuples(c.oid) AS n_live_tup,
+       pg_stat_get_dead_tuples(c.oid) AS n_dead_tup, pg_stat_get_mod_since_analyze(c.oid) AS n_mod_since_analyze,
+       pg_stat_get_ins_since_vacuum(c.oid) AS n_ins_since_vacuum,
+       pg_stat_get_last_vacuum_time(c.oid) AS last_vacuum, pg_stat_get_last_autovacuum_time(c.oid) AS last_autovacuum,
+       pg_stat_get_last_analyze_time(c.oid) AS last_analyze, pg_stat_get_last_autoanalyze_time(c.oid) AS last_autoanalyze,
+       pg_stat_get_vacuum_count(c.oid) AS vacuum_count, pg_stat_get_autovacuum_count(c.oid) AS autovacuum_count,
+       pg_stat_get_analyze_count(c.oid) AS analyze_count, pg_stat_get_autoanalyze_count(c.oid) AS autoanalyze_count,
+       pg_stat_get_total_vacuum_time(c.oid) AS total_vacuum_time, pg_stat_get_total_autovacuum_time(c.oid) AS total_autovacuum_time,
+       pg_stat_get_total_analyze_time(c.oid) AS total_analyze_time, pg_stat_get_total_autoanalyze_time(c.oid) AS total_autoanalyze_time
+FROM pg_catalog.pg_class c
+     LEFT JOIN pg_catalog.pg_index x ON x.indrelid = c.oid
+     LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 't', 'm', 'p')
+GROUP BY c.oid, n.nspname, c.relname;
 
 CREATE VIEW pg_catalog.pg_stat_sys_tables AS
 SELECT * FROM pg_catalog.pg_stat_all_tables s
 WHERE s.schemaname IN ('pg_catalog', 'information_schema') OR s.schemaname ~ '^pg_toast';
 
+CREATE VIEW pg_catalog.pg_stat_user_tables AS
+SELECT * FROM pg_catalog.pg_stat_all_tables s
+WHERE s.schemaname NOT IN ('pg_catalog', 'information_schema') AND s.schemaname !~ '^pg_toast';
+
 CREATE VIEW pg_catalog.pg_stat_all_indexes AS
-SELECT c.oid AS relid, i.oid AS indexrelid, n.nspname AS schemaname, c.relname, i.relname AS indexrelname, NULL::bigint AS idx_scan,
-       NULL::timestamptz AS last_idx_scan, NULL::bigint AS idx_tup_read, NULL::bigint AS idx_tup_fetch
+SELECT c.oid AS relid, i.oid AS indexrelid, n.nspname AS schemaname, c.relname, i.relname AS indexrelname,
+       pg_stat_get_numscans(i.oid) AS idx_scan, pg_stat_get_lastscan(i.oid) AS last_idx_scan,
+       pg_stat_get_tuples_returned(i.oid) AS idx_tup_read, pg_stat_get_tuples_fetched(i.oid) AS idx_tup_fetch
 FROM pg_catalog.pg_index x
      JOIN pg_catalog.pg_class c ON c.oid = x.indrelid
      JOIN pg_catalog.pg_class i ON i.oid = x.indexrelid
-     LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace;
+     LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 't', 'm');
+
+CREATE VIEW pg_catalog.pg_stat_sys_indexes AS
+SELECT * FROM pg_catalog.pg_stat_all_indexes s
+WHERE s.schemaname IN ('pg_catalog', 'information_schema') OR s.schemaname ~ '^pg_toast';
 
 CREATE VIEW pg_catalog.pg_stat_user_indexes AS
 SELECT * FROM pg_catalog.pg_stat_all_indexes s
 WHERE s.schemaname NOT IN ('pg_catalog', 'information_schema') AND s.schemaname !~ '^pg_toast';
+
+CREATE VIEW pg_catalog.pg_statio_all_tables AS
+SELECT c.oid AS relid, n.nspname AS schemaname, c.relname,
+       pg_stat_get_blocks_fetched(c.oid) - pg_stat_get_blocks_hit(c.oid) AS heap_blks_read, pg_stat_get_blocks_hit(c.oid) AS heap_blks_hit,
+       sum(pg_stat_get_blocks_fetched(x.indexrelid) - pg_stat_get_blocks_hit(x.indexrelid))::bigint AS idx_blks_read,
+       sum(pg_stat_get_blocks_hit(x.indexrelid))::bigint AS idx_blks_hit,
+       NULL::bigint AS toast_blks_read, NULL::bigint AS toast_blks_hit, NULL::bigint AS tidx_blks_read, NULL::bigint AS tidx_blks_hit
+FROM pg_catalog.pg_class c
+     LEFT JOIN pg_catalog.pg_index x ON x.indrelid = c.oid
+     LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 't', 'm')
+GROUP BY c.oid, n.nspname, c.relname;
+
+CREATE VIEW pg_catalog.pg_statio_sys_tables AS
+SELECT * FROM pg_catalog.pg_statio_all_tables s
+WHERE s.schemaname IN ('pg_catalog', 'information_schema') OR s.schemaname ~ '^pg_toast';
+
+CREATE VIEW pg_catalog.pg_statio_user_tables AS
+SELECT * FROM pg_catalog.pg_statio_all_tables s
+WHERE s.schemaname NOT IN ('pg_catalog', 'information_schema') AND s.schemaname !~ '^pg_toast';
+
+CREATE VIEW pg_catalog.pg_statio_all_indexes AS
+SELECT c.oid AS relid, i.oid AS indexrelid, n.nspname AS schemaname, c.relname, i.relname AS indexrelname,
+       pg_stat_get_blocks_fetched(i.oid) - pg_stat_get_blocks_hit(i.oid) AS idx_blks_read, pg_stat_get_blocks_hit(i.oid) AS idx_blks_hit
+FROM pg_catalog.pg_index x
+     JOIN pg_catalog.pg_class c ON c.oid = x.indrelid
+     JOIN pg_catalog.pg_class i ON i.oid = x.indexrelid
+     LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 't', 'm');
+
+CREATE VIEW pg_catalog.pg_statio_sys_indexes AS
+SELECT * FROM pg_catalog.pg_statio_all_indexes s
+WHERE s.schemaname IN ('pg_catalog', 'information_schema') OR s.schemaname ~ '^pg_toast';
+
+CREATE VIEW pg_catalog.pg_statio_user_indexes AS
+SELECT * FROM pg_catalog.pg_statio_all_indexes s
+WHERE s.schemaname NOT IN ('pg_catalog', 'information_schema') AND s.schemaname !~ '^pg_toast';
+
+CREATE VIEW pg_catalog.pg_statio_all_sequences AS
+SELECT c.oid AS relid, n.nspname AS schemaname, c.relname,
+       pg_stat_get_blocks_fetched(c.oid) - pg_stat_get_blocks_hit(c.oid) AS blks_read, pg_stat_get_blocks_hit(c.oid) AS blks_hit
+FROM pg_catalog.pg_class c LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind = 'S';
+
+CREATE VIEW pg_catalog.pg_statio_sys_sequences AS
+SELECT * FROM pg_catalog.pg_statio_all_sequences s
+WHERE s.schemaname IN ('pg_catalog', 'information_schema') OR s.schemaname ~ '^pg_toast';
+
+CREATE VIEW pg_catalog.pg_statio_user_sequences AS
+SELECT * FROM pg_catalog.pg_statio_all_sequences s
+WHERE s.schemaname NOT IN ('pg_catalog', 'information_schema') AND s.schemaname !~ '^pg_toast';
+
+CREATE VIEW pg_catalog.pg_stat_database AS
+SELECT d.oid AS datid, d.datname, CASE WHEN d.oid = 0::oid THEN 0 ELSE pg_stat_get_db_numbackends(d.oid) END AS numbackends,
+       pg_stat_get_db_xact_commit(d.oid) AS xact_commit, pg_stat_get_db_xact_rollback(d.oid) AS xact_rollback,
+       pg_stat_get_db_blocks_fetched(d.oid) - pg_stat_get_db_blocks_hit(d.oid) AS blks_read, pg_stat_get_db_blocks_hit(d.oid) AS blks_hit,
+       pg_stat_get_db_tuples_returned(d.oid) AS tup_returned, pg_stat_get_db_tuples_fetched(d.oid) AS tup_fetched,
+       pg_stat_get_db_tuples_inserted(d.oid) AS tup_inserted, pg_stat_get_db_tuples_updated(d.oid) AS tup_updated,
+       pg_stat_get_db_tuples_deleted(d.oid) AS tup_deleted, pg_stat_get_db_conflict_all(d.oid) AS conflicts,
+       pg_stat_get_db_temp_files(d.oid) AS temp_files, pg_stat_get_db_temp_bytes(d.oid) AS temp_bytes,
+       pg_stat_get_db_deadlocks(d.oid) AS deadlocks, pg_stat_get_db_checksum_failures(d.oid) AS checksum_failures,
+       pg_stat_get_db_checksum_last_failure(d.oid) AS checksum_last_failure, pg_stat_get_db_blk_read_time(d.oid) AS blk_read_time,
+       pg_stat_get_db_blk_write_time(d.oid) AS blk_write_time, pg_stat_get_db_session_time(d.oid) AS session_time,
+       pg_stat_get_db_active_time(d.oid) AS active_time, pg_stat_get_db_idle_in_transaction_time(d.oid) AS idle_in_transaction_time,
+       pg_stat_get_db_sessions(d.oid) AS sessions, pg_stat_get_db_sessions_abandoned(d.oid) AS sessions_abandoned,
+       pg_stat_get_db_sessions_fatal(d.oid) AS sessions_fatal, pg_stat_get_db_sessions_killed(d.oid) AS sessions_killed,
+       pg_stat_get_db_parallel_workers_to_launch(d.oid) AS parallel_workers_to_launch,
+       pg_stat_get_db_parallel_workers_launched(d.oid) AS parallel_workers_launched, pg_stat_get_db_stat_reset_time(d.oid) AS stats_reset
+FROM (SELECT 0::oid AS oid, NULL::name AS datname UNION ALL SELECT b.oid, b.datname FROM pg_catalog.pg_database b) d;
+
+CREATE VIEW pg_catalog.pg_stat_database_conflicts AS
+SELECT d.oid AS datid, d.datname, pg_stat_get_db_conflict_tablespace(d.oid) AS confl_tablespace,
+       pg_stat_get_db_conflict_lock(d.oid) AS confl_lock, pg_stat_get_db_conflict_snapshot(d.oid) AS confl_snapshot,
+       pg_stat_get_db_conflict_bufferpin(d.oid) AS confl_bufferpin, pg_stat_get_db_conflict_startup_deadlock(d.oid) AS confl_deadlock,
+       pg_stat_get_db_conflict_logicalslot(d.oid) AS confl_active_logicalslot
+FROM pg_catalog.pg_database d;
+
+CREATE VIEW pg_catalog.pg_stat_bgwriter AS
+SELECT pg_stat_get_bgwriter_buf_written_clean() AS buffers_clean, pg_stat_get_bgwriter_maxwritten_clean() AS maxwritten_clean,
+       pg_stat_get_buf_alloc() AS buffers_alloc, pg_stat_get_bgwriter_stat_reset_time() AS stats_reset;
+
+CREATE VIEW pg_catalog.pg_stat_checkpointer AS
+SELECT pg_stat_get_checkpointer_num_timed() AS num_timed, pg_stat_get_checkpointer_num_requested() AS num_requested,
+       pg_stat_get_checkpointer_num_performed() AS num_done, pg_stat_get_checkpointer_restartpoints_timed() AS restartpoints_timed,
+       pg_stat_get_checkpointer_restartpoints_requested() AS restartpoints_req,
+       pg_stat_get_checkpointer_restartpoints_performed() AS restartpoints_done, pg_stat_get_checkpointer_write_time() AS write_time,
+       pg_stat_get_checkpointer_sync_time() AS sync_time, pg_stat_get_checkpointer_buffers_written() AS buffers_written,
+       pg_stat_get_checkpointer_slru_written() AS slru_written, pg_stat_get_checkpointer_stat_reset_time() AS stats_reset;
+
+CREATE VIEW pg_catalog.pg_stat_wal AS
+SELECT w.wal_records, w.wal_fpi, w.wal_bytes, w.wal_buffers_full, w.stats_reset FROM pg_stat_get_wal() w;
+
+CREATE VIEW pg_catalog.pg_stat_io AS
+SELECT b.backend_type, b.object, b.context, b.reads, b.read_bytes, b.read_time, b.writes, b.write_bytes, b.write_time, b.writebacks,
+       b.writeback_time, b.extends, b.extend_bytes, b.extend_time, b.hits, b.evictions, b.reuses, b.fsyncs, b.fsync_time, b.stats_reset
+FROM pg_stat_get_io() b;
+
+CREATE VIEW pg_catalog.pg_stat_progress_copy AS
+SELECT s.pid, s.datid, d.datname, s.relid, CASE s.param5 WHEN 1 THEN 'COPY FROM' WHEN 2 THEN 'COPY TO' END AS command,
+       CASE s.param6 WHEN 1 THEN 'FILE' WHEN 2 THEN 'PROGRAM' WHEN 3 THEN 'PIPE' WHEN 4 THEN 'CALLBACK' END AS type,
+       s.param1 AS bytes_processed, s.param2 AS bytes_total, s.param3 AS tuples_processed, s.param4 AS tuples_excluded,
+       s.param7 AS tuples_skipped
+FROM pg_stat_get_progress_info('COPY') s LEFT JOIN pg_catalog.pg_database d ON d.oid = s.datid;
+
+CREATE VIEW pg_catalog.pg_stat_progress_create_index AS
+SELECT s.pid, s.datid, d.datname, s.relid, s.param7::oid AS index_relid,
+       CASE s.param1 WHEN 1 THEN 'CREATE INDEX' WHEN 2 THEN 'CREATE INDEX CONCURRENTLY' WHEN 3 THEN 'REINDEX'
+            WHEN 4 THEN 'REINDEX CONCURRENTLY' END AS command,
+       CASE s.param10 WHEN 0 THEN 'initializing' WHEN 1 THEN 'waiting for writers before build'
+            WHEN 2 THEN 'building index' || COALESCE(': ' || pg_indexam_progress_phasename(s.param9::oid, s.param11), '')
+            WHEN 3 THEN 'waiting for writers before validation' WHEN 4 THEN 'index validation: scanning index'
+            WHEN 5 THEN 'index validation: sorting tuples' WHEN 6 THEN 'index validation: scanning table'
+            WHEN 7 THEN 'waiting for old snapshots' WHEN 8 THEN 'waiting for readers before marking dead'
+            WHEN 9 THEN 'waiting for readers before dropping' END AS phase,
+       s.param4 AS lockers_total, s.param5 AS lockers_done, s.param6 AS current_locker_pid, s.param16 AS blocks_total,
+       s.param17 AS blocks_done, s.param12 AS tuples_total, s.param13 AS tuples_done, s.param14 AS partitions_total,
+       s.param15 AS partitions_done
+FROM pg_stat_get_progress_info('CREATE INDEX') s LEFT JOIN pg_catalog.pg_database d ON d.oid = s.datid;
+
+CREATE VIEW pg_catalog.pg_stat_progress_analyze AS
+SELECT s.pid, s.datid, d.datname, s.relid,
+       CASE s.param1 WHEN 0 THEN 'initializing' WHEN 1 THEN 'acquiring sample rows' WHEN 2 THEN 'acquiring inherited sample rows'
+            WHEN 3 THEN 'computing statistics' WHEN 4 THEN 'computing extended statistics' WHEN 5 THEN 'finalizing analyze' END AS phase,
+       s.param2 AS sample_blks_total, s.param3 AS sample_blks_scanned, s.param4 AS ext_stats_total, s.param5 AS ext_stats_computed,
+       s.param6 AS child_tables_total, s.param7 AS child_tables_done, s.param8::oid AS current_child_table_relid,
+       s.param9 / 1000000::double precision AS delay_time
+FROM pg_stat_get_progress_info('ANALYZE') s LEFT JOIN pg_catalog.pg_database d ON d.oid = s.datid;
+
+CREATE VIEW pg_catalog.pg_stat_progress_vacuum AS
+SELECT s.pid, s.datid, d.datname, s.relid,
+       CASE s.param1 WHEN 0 THEN 'initializing' WHEN 1 THEN 'scanning heap' WHEN 2 THEN 'vacuuming indexes' WHEN 3 THEN 'vacuuming heap'
+            WHEN 4 THEN 'cleaning up indexes' WHEN 5 THEN 'truncating heap' WHEN 6 THEN 'performing final cleanup' END AS phase,
+       s.param2 AS heap_blks_total, s.param3 AS heap_blks_scanned, s.param4 AS heap_blks_vacuumed, s.param5 AS index_vacuum_count,
+       s.param6 AS max_dead_tuple_bytes, s.param7 AS dead_tuple_bytes, s.param8 AS num_dead_item_ids, s.param9 AS indexes_total,
+       s.param10 AS indexes_processed, s.param11 / 1000000::double precision AS delay_time
+FROM pg_stat_get_progress_info('VACUUM') s LEFT JOIN pg_catalog.pg_database d ON d.oid = s.datid;
+
+CREATE VIEW pg_catalog.pg_stat_progress_cluster AS
+SELECT s.pid, s.datid, d.datname, s.relid, CASE s.param1 WHEN 1 THEN 'CLUSTER' WHEN 2 THEN 'VACUUM FULL' END AS command,
+       CASE s.param2 WHEN 0 THEN 'initializing' WHEN 1 THEN 'seq scanning heap' WHEN 2 THEN 'index scanning heap' WHEN 3 THEN 'sorting tuples'
+            WHEN 4 THEN 'writing new heap' WHEN 5 THEN 'swapping relation files' WHEN 6 THEN 'rebuilding index'
+            WHEN 7 THEN 'performing final cleanup' END AS phase,
+       s.param3::oid AS cluster_index_relid, s.param4 AS heap_tuples_scanned, s.param5 AS heap_tuples_written, s.param6 AS heap_blks_total,
+       s.param7 AS heap_blks_scanned, s.param8 AS index_rebuild_count
+FROM pg_stat_get_progress_info('CLUSTER') s LEFT JOIN pg_catalog.pg_database d ON d.oid = s.datid;
+
+CREATE VIEW pg_catalog.pg_stat_progress_basebackup AS
+SELECT s.pid,
+       CASE s.param1 WHEN 0 THEN 'initializing' WHEN 1 THEN 'waiting for checkpoint to finish' WHEN 2 THEN 'estimating backup size'
+            WHEN 3 THEN 'streaming database files' WHEN 4 THEN 'waiting for wal archiving to finish'
+            WHEN 5 THEN 'transferring wal files' END AS phase,
+       CASE s.param2 WHEN -1 THEN NULL ELSE s.param2 END AS backup_total, s.param3 AS backup_streamed, s.param4 AS tablespaces_total,
+       s.param5 AS tablespaces_streamed
+FROM pg_stat_get_progress_info('BASEBACKUP') s;
 
 CREATE VIEW information_schema.schemata AS
 SELECT current_database()::name AS catalog_name, n.nspname AS schema_name, u.rolname AS schema_owner,

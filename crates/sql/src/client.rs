@@ -4,7 +4,7 @@ use kilndb_base::park::{Park, WakeHandle};
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_syntax::Script;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// A result column as RowDescription tells it.
 #[derive(Clone, Debug)]
@@ -82,6 +82,70 @@ pub struct SessionControl {
     /// There may be notifications to be read.
     notified: AtomicBool,
     pub activity: Mutex<Activity>,
+    pub progress: ProgressSlot,
+}
+
+/// How far a long command is: PostgreSQL's numbers, by their places in its progress views (from 0).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Progress {
+    pub relation: Oid,
+    pub values: [i64; 20],
+}
+
+/// A session's place for [`Progress`]: written by the session, read by whoever looks. Numbers change one by one.
+#[derive(Default)]
+pub struct ProgressSlot {
+    /// A [`ProgressKind`], or 0.
+    kind: AtomicU8,
+    relation: AtomicU32,
+    values: [AtomicI64; 20],
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ProgressKind {
+    Copy = 1,
+    CreateIndex,
+    Analyze,
+}
+
+impl ProgressSlot {
+    pub fn begin(&self, kind: ProgressKind, relation: Oid) {
+        self.values.iter().for_each(|v| v.store(0, Ordering::Relaxed));
+        self.relation.store(relation, Ordering::Relaxed);
+        self.kind.store(kind as u8, Ordering::Release);
+    }
+    /// The relation became known.
+    pub fn concerns(&self, relation: Oid) {
+        self.relation.store(relation, Ordering::Relaxed);
+    }
+    pub fn set(&self, place: usize, value: i64) {
+        if let Some(v) = self.values.get(place) {
+            v.store(value, Ordering::Relaxed);
+        }
+    }
+    pub fn add(&self, place: usize, more: i64) {
+        if let Some(v) = self.values.get(place) {
+            v.fetch_add(more, Ordering::Relaxed);
+        }
+    }
+    pub fn end(&self) {
+        self.kind.store(0, Ordering::Release);
+    }
+    /// None unless a command of that kind (PostgreSQL's word) runs.
+    pub fn read(&self, kind: &str) -> Option<Progress> {
+        let wanted = match kind {
+            "COPY" => ProgressKind::Copy,
+            "CREATE INDEX" => ProgressKind::CreateIndex,
+            "ANALYZE" => ProgressKind::Analyze,
+            _ => return None,
+        };
+        if self.kind.load(Ordering::Acquire) != wanted as u8 {
+            return None;
+        }
+        let mut progress = Progress { relation: self.relation.load(Ordering::Relaxed), ..Progress::default() };
+        progress.values.iter_mut().zip(&self.values).for_each(|(v, shared)| *v = shared.load(Ordering::Relaxed));
+        Some(progress)
+    }
 }
 
 /// A row of pg_stat_activity.
@@ -120,6 +184,7 @@ impl SessionControl {
             attention,
             notified: AtomicBool::new(false),
             activity: Mutex::new(activity),
+            progress: ProgressSlot::default(),
         }
     }
     /// The transaction has lasted longer than transaction_timeout.

@@ -9,10 +9,11 @@ use crate::client::SessionControl;
 use crate::exec::spill::TempSpace;
 use crate::helpers::HelperPool;
 use crate::settings::ServerSettings;
+use crate::stats::Statistics;
 use kilndb_base::env::Env;
 use kilndb_base::park::ThreadPark;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
-use kilndb_storage::{Engine, EngineConfig, Isolation, ReadLockLimits};
+use kilndb_storage::{Engine, EngineConfig, Isolation, ReadLockLimits, Tuning};
 use kilndb_types::context::Host;
 use kilndb_types::{Datum, EvalContext, FormatSettings};
 use std::cell::Cell;
@@ -34,9 +35,8 @@ pub struct Instance {
     pub engine: Arc<Engine>,
     pub env: Arc<dyn Env>,
     pub data_dir: PathBuf,
-    /// Where statements put what does not fit in memory.
-    pub temp: TempSpace,
     pub helpers: Arc<HelperPool>,
+    pub statistics: Statistics,
     settings: RwLock<Arc<ServerSettings>>,
     command_line: ServerSettings,
     databases: Mutex<HashMap<Oid, Arc<Database>>>,
@@ -105,6 +105,21 @@ fn read_lock_limits(c: &ServerSettings) -> ReadLockLimits {
     }
 }
 
+fn tuning(c: &ServerSettings) -> Tuning {
+    let number = |name: &str| c.number(name).max(0) as u64;
+    Tuning {
+        max_wal_size_bytes: number("max_wal_size") << 20,
+        min_wal_size_bytes: number("min_wal_size") << 20,
+        checkpoint_timeout_s: number("checkpoint_timeout"),
+        checkpoint_completion_target: c.real("checkpoint_completion_target"),
+        checkpoint_warning_s: number("checkpoint_warning"),
+        log_checkpoints: c.flag("log_checkpoints"),
+        wal_writer_delay_ms: number("wal_writer_delay"),
+        wal_writer_flush_after_bytes: number("wal_writer_flush_after") * 8192,
+        fsync: c.flag("fsync"),
+    }
+}
+
 impl Instance {
     /// Settings for a start in `data_dir`; makes no files.
     pub fn read_config(data_dir: &Path, command_line: &[(String, String)]) -> Result<ServerSettings> {
@@ -122,6 +137,7 @@ impl Instance {
             checkpoint_timeout_s: c.number("checkpoint_timeout") as u64,
             checkpoint_completion_target: c.real("checkpoint_completion_target"),
             wal_writer_delay_ms: c.number("wal_writer_delay") as u64,
+            startup_progress_interval_ms: c.number("log_startup_progress_interval") as u64,
             fsync: c.flag("fsync"),
             workers: options.workers,
             log: options.log.clone(),
@@ -129,11 +145,11 @@ impl Instance {
         if !config.fsync {
             (options.log)(Severity::Warning, "fsync is off: a crash of the machine can lose or damage data");
         }
-        let temp = TempSpace::new(options.env.clone(), &options.data_dir);
-        temp.clear()?;
+        TempSpace::new(options.env.clone(), &options.data_dir).clear()?;
         let helpers = Arc::new(HelperPool::new(options.env.clone(), options.workers));
         let engine = Engine::open(options.env.clone(), config)?;
         engine.set_read_lock_limits(&read_lock_limits(&options.config));
+        engine.set_tuning(tuning(&options.config));
         let park = ThreadPark::new();
         let mut map = bootstrap::read_boot_map_if_any(&engine)?;
         if !map.contains_key(&bootstrap::POSTGRES) {
@@ -159,8 +175,8 @@ impl Instance {
             start_unix_micros: options.env.unix_micros(),
             env: options.env,
             data_dir: options.data_dir,
-            temp,
             helpers,
+            statistics: Statistics::new(options.workers),
             command_line: options.config.clone(),
             settings: RwLock::new(Arc::new(options.config)),
             databases: Mutex::new(HashMap::new()),
@@ -209,6 +225,7 @@ impl Instance {
         let fresh = ServerSettings::read(&self.data_dir, &[])?;
         let merged = self.command_line.reloaded(&fresh);
         self.engine.set_read_lock_limits(&read_lock_limits(&merged));
+        self.engine.set_tuning(tuning(&merged));
         *self.settings.write().unwrap_or_else(|e| e.into_inner()) = Arc::new(merged);
         Ok(())
     }
@@ -247,6 +264,20 @@ impl Instance {
         Ok(self.template.lookup(PG_AUTHID, PG_AUTHID_ROLNAME_INDEX, &[Datum::text(name)], &snapshot)?.pop())
     }
 
+    /// Settings of ALTER ROLE and ALTER DATABASE for a session, by PostgreSQL's words for their sources; what stands later wins.
+    pub fn stored_settings(&self, database: Oid, role: Oid) -> Result<Vec<(&'static str, Vec<String>)>> {
+        let mut txn = self.engine.begin(Isolation::ReadCommitted, 0);
+        let snapshot = txn.take_snapshot();
+        let mut found = Vec::new();
+        for (database, role, source) in [(0, 0, "global"), (database, 0, "database"), (0, role, "user"), (database, role, "database user")] {
+            let key = [Datum::Oid(database), Datum::Oid(role)];
+            for row in self.template.lookup(PG_DB_ROLE_SETTING, PG_DB_ROLE_SETTING_DATABASE_ROLE_INDEX, &key, &snapshot)? {
+                found.push((source, row.texts("setconfig")));
+            }
+        }
+        Ok(found)
+    }
+
     pub fn open_database(&self, name: &str) -> Result<Arc<Database>> {
         let missing = || Error::new(sqlstate::INVALID_CATALOG_NAME, format!("database \"{name}\" does not exist"));
         let row = self.database_row(name)?.ok_or_else(missing)?;
@@ -262,13 +293,19 @@ impl Instance {
         }
         let map = bootstrap::read_boot_map(&self.engine)?;
         let store = bootstrap::open_store(&self.engine, &map, oid)?;
-        let database = Arc::new(Database::new(oid, name.to_string(), store));
+        let database = Arc::new(Database::new(oid, name.to_string(), store, TempSpace::new(self.env.clone(), &self.data_dir)));
         Ok(locked(&self.databases).entry(oid).or_insert(database).clone())
+    }
+
+    /// A database that somebody has used since the start.
+    pub fn used_database(&self, oid: Oid) -> Option<Arc<Database>> {
+        locked(&self.databases).get(&oid).cloned()
     }
 
     /// After DROP DATABASE or a renaming.
     pub fn forget_database(&self, oid: Oid) {
         locked(&self.databases).remove(&oid);
+        self.statistics.forget_database(oid);
     }
 }
 

@@ -16,6 +16,7 @@ pub mod notify;
 pub mod plan;
 pub mod session;
 pub mod settings;
+pub mod stats;
 
 pub use instance::{Instance, InstanceOptions};
 

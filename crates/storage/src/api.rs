@@ -17,6 +17,8 @@ pub struct EngineConfig {
     pub checkpoint_timeout_s: u64,
     pub checkpoint_completion_target: f64,
     pub wal_writer_delay_ms: u64,
+    /// How often recovery tells how far it is; 0: it does not.
+    pub startup_progress_interval_ms: u64,
     pub fsync: bool,
     /// Insertion targets and undo streams are kept per worker.
     pub workers: usize,
@@ -220,6 +222,14 @@ pub struct WalStats {
     pub records: u64,
     pub bytes: u64,
     pub flushes: u64,
+    /// How often an insertion had to wait for room.
+    pub buffers_full: u64,
+}
+/// Before a commit is flushed, others are waited for, so that they share the flush: as long as so many more are active.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct CommitDelay {
+    pub delay_us: u64,
+    pub siblings: usize,
 }
 #[derive(Clone, Copy, Default, Debug)]
 pub struct BufferStats {

@@ -13,17 +13,61 @@ use crate::core::Core;
 use crate::image::Taking;
 use crate::directory::{kind_number, persistence_number};
 use crate::txn::table::Status;
+use crate::stats::{Event, IoObject};
+use crate::tuning::Tuning;
 use crate::wal::SEGMENT;
+use crate::wal::segment::Recycled;
 use kilndb_base::park::{Park, WakeHandle};
 use kilndb_base::{Error, Result, Severity};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::time::Duration;
 
+/// Pages written with one sync of the double-write area.
+const BATCH_PAGES: usize = 64;
+
+/// Why there is a checkpoint.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reason {
+    Time,
+    /// So much log was written.
+    Volume,
+    Requested,
+    EndOfRecovery,
+    /// Of a server that was shut down properly.
+    Start,
+    Shutdown,
+}
+
+impl Reason {
+    /// PostgreSQL's words.
+    fn words(self) -> &'static str {
+        match self {
+            Reason::Time => "time",
+            Reason::Volume => "wal",
+            Reason::Requested => "immediate force wait",
+            Reason::Start => "immediate",
+            Reason::EndOfRecovery => "end-of-recovery immediate wait",
+            Reason::Shutdown => "shutdown immediate",
+        }
+    }
+    /// Nobody waits for it.
+    fn is_spread(self) -> bool {
+        matches!(self, Reason::Time | Reason::Volume)
+    }
+}
+
+/// As PostgreSQL writes it.
+pub(crate) fn shown_lsn(lsn: u64) -> String {
+    format!("{:X}/{:X}", lsn >> 32, lsn as u32)
+}
+
 #[derive(Default)]
 pub struct Checkpointer {
     state: Mutex<State>,
     pub generation: AtomicU64,
+    last_redo: AtomicU64,
+    distance_estimate: AtomicU64,
 }
 #[derive(Default)]
 struct State {
@@ -78,21 +122,37 @@ impl Checkpointer {
         let mut last_redo = core.log.insert_lsn();
         while !core.stop.load(Acquire) {
             core.env.sleep(Duration::from_millis(20));
+            let tuning = core.tuning.get();
             let asked = self.asked();
-            let timeout = core.env.monotonic_nanos().saturating_sub(last) > core.config.checkpoint_timeout_s.max(1) * 1_000_000_000;
             let written = core.log.insert_lsn() - last_redo;
-            let full = written > core.config.max_wal_size_bytes.max(2 * SEGMENT) / 2;
-            if asked.is_none() && !full && !(timeout && (written > 0 || core.kept_changed.load(Relaxed))) {
-                if timeout {
-                    last = core.env.monotonic_nanos();
-                }
-                continue;
-            }
             let upto = asked.as_ref().map_or(0, |(upto, _)| *upto);
+            let elapsed_ns = core.env.monotonic_nanos().saturating_sub(last);
+            let reason = if asked.is_some() {
+                Reason::Requested
+            } else if written > tuning.wal_between_checkpoints() {
+                Reason::Volume
+            } else if elapsed_ns > tuning.checkpoint_timeout_s.max(1) * 1_000_000_000 {
+                Reason::Time
+            } else {
+                continue;
+            };
             last = core.env.monotonic_nanos();
+            let counters = &core.stats.checkpoints;
+            if reason == Reason::Time {
+                counters.timed.fetch_add(1, Relaxed);
+                if written == 0 && !core.kept_changed.load(Relaxed) {
+                    continue;
+                }
+            } else {
+                counters.requested.fetch_add(1, Relaxed);
+            }
+            if reason == Reason::Volume && elapsed_ns < tuning.checkpoint_warning_s * 1_000_000_000 {
+                let seconds = elapsed_ns / 1_000_000_000;
+                core.tell(Severity::Log, &format!("checkpoints are occurring too frequently ({seconds} seconds apart)"));
+            }
             last_redo = core.log.insert_lsn();
             let ending = asked.as_ref().map_or(&[][..], |(_, ending)| ending);
-            let outcome = self.checkpoint(core, false, asked.is_none(), ending);
+            let outcome = self.checkpoint(core, reason, ending);
             if let Err(e) = &outcome {
                 core.tell(Severity::Error, &format!("checkpoint failed: {}", e.message()));
             }
@@ -100,9 +160,15 @@ impl Checkpointer {
         }
         self.finish(u64::MAX, Ok(()));
     }
+
     /// `ending`: transactions that wait for this checkpoint to commit.
-    pub fn checkpoint(&self, core: &Core, clean: bool, spread: bool, ending: &[u64]) -> Result<()> {
-        let started = core.env.monotonic_nanos();
+    pub fn checkpoint(&self, core: &Core, reason: Reason, ending: &[u64]) -> Result<()> {
+        let clean = reason == Reason::Shutdown;
+        let mut progress = Progress::new(core);
+        let tell = reason != Reason::Start && core.tuning.get().log_checkpoints;
+        if tell {
+            core.tell(Severity::Log, &format!("checkpoint starting: {}", reason.words()));
+        }
         let redo = core.log.settled_lsn();
         core.redo.store(redo, SeqCst);
         let generation = self.generation.load(Relaxed) + 1;
@@ -112,22 +178,18 @@ impl Checkpointer {
         note_images(&mut note, &images);
         let pids = core.pool.dirty_pages();
         let which = if clean { Which::Durable } else { Which::Logged };
-        let budget = core.config.checkpoint_timeout_s as f64 * 1e9 * core.config.checkpoint_completion_target.clamp(0.0, 1.0);
-        let budget = budget.min(60e9);
-        let total = pids.len().max(1);
-        for (index, part) in pids.chunks(64).enumerate() {
-            core.pool.write_pages(part, which)?;
-            while spread && !core.stop.load(Relaxed) && self.asked().is_none() {
-                let log_share = (core.log.insert_lsn() - redo) as f64 / (core.config.max_wal_size_bytes.max(2 * SEGMENT) as f64 / 2.0);
-                let time_share = (core.env.monotonic_nanos() - started) as f64 / budget.max(1.0);
-                if ((index + 1) * 64) as f64 / total as f64 <= time_share.max(log_share * 1.5) {
-                    break;
-                }
+        for (index, part) in pids.chunks(BATCH_PAGES).enumerate() {
+            progress.written += core.pool.write_pages(part, which)?;
+            let share = ((index + 1) * BATCH_PAGES) as f64 / pids.len() as f64;
+            while reason.is_spread() && self.asked().is_none() && !core.stop.load(Relaxed) && progress.is_early(core, redo, share) {
                 core.env.sleep(Duration::from_millis(5));
             }
         }
         core.log.flush_blocking(core.log.insert_lsn())?;
+        progress.writing_done_ns = core.env.monotonic_nanos();
         core.log.sync(&**core.pool.file(), "pages")?;
+        core.stats.count(IoObject::Relation, Event::Sync, 1, 0);
+        progress.syncing_done_ns = core.env.monotonic_nanos();
         control::write(&core.env, &core.config.data_dir, &core.log, &note)?;
         // A failed one keeps its generation: the slot of the last good checkpoint is not written before there is a newer.
         self.generation.store(generation, Relaxed);
@@ -135,11 +197,88 @@ impl Checkpointer {
             core.undo.promise(note.next_chunk);
         }
         images.complete(&note.relations.iter().map(|r| r.id).collect());
-        core.log.segments().recycle(redo, 4)?;
-        core.checkpoints.fetch_add(1, Relaxed);
-        let ms = (core.env.monotonic_nanos() - started) / 1_000_000;
-        core.tell(Severity::Log, &format!("checkpoint complete: {} pages, {ms} ms, redo LSN {redo:X}", pids.len()));
+        let before = self.last_redo.swap(redo, Relaxed);
+        let distance = if before == 0 { 0 } else { redo - before.min(redo) };
+        let estimate = self.estimate(distance, reason);
+        let recycled = core.log.segments().recycle(redo, spare_segments(&core.tuning.get(), estimate))?;
+        progress.finish(core);
+        if tell {
+            progress.tell(core, redo, recycled, (distance, estimate));
+        }
         Ok(())
+    }
+
+    /// Bytes of log until the next checkpoint: a longer distance counts at once, a shorter one bit by bit.
+    fn estimate(&self, distance: u64, reason: Reason) -> u64 {
+        let before = self.distance_estimate.load(Relaxed);
+        let estimate = match reason {
+            Reason::EndOfRecovery | Reason::Start => before,
+            _ if distance > before => distance,
+            _ => (before * 9 + distance) / 10,
+        };
+        self.distance_estimate.store(estimate, Relaxed);
+        estimate
+    }
+}
+
+/// How many segments are kept to be used again.
+fn spare_segments(tuning: &Tuning, estimate: u64) -> usize {
+    let (least, most) = (tuning.min_wal_size_bytes / SEGMENT, tuning.max_wal_size_bytes / SEGMENT);
+    (estimate.div_ceil(SEGMENT) + 1).clamp(least.min(most), most.max(1)) as usize
+}
+
+/// How far one checkpoint is, and what is told of it.
+struct Progress {
+    started_ns: u64,
+    writing_done_ns: u64,
+    syncing_done_ns: u64,
+    written: usize,
+}
+
+impl Progress {
+    fn new(core: &Core) -> Progress {
+        let now = core.env.monotonic_nanos();
+        Progress { started_ns: now, writing_done_ns: now, syncing_done_ns: now, written: 0 }
+    }
+    /// `share` of the pages have been written: that is more than time and log would have it.
+    fn is_early(&self, core: &Core, redo: u64, share: f64) -> bool {
+        let tuning = core.tuning.get();
+        let done = share * tuning.checkpoint_completion_target.clamp(0.0, 1.0);
+        let log_share = (core.log.insert_lsn() - redo) as f64 / tuning.wal_between_checkpoints() as f64;
+        let elapsed_s = (core.env.monotonic_nanos() - self.started_ns) as f64 / 1e9;
+        done > log_share && done > elapsed_s / tuning.checkpoint_timeout_s.max(1) as f64
+    }
+    /// Milliseconds of writing and of syncing.
+    fn times(&self) -> (u64, u64) {
+        let ms = |from: u64, to: u64| to.saturating_sub(from) / 1_000_000;
+        (ms(self.started_ns, self.writing_done_ns), ms(self.writing_done_ns, self.syncing_done_ns))
+    }
+    fn finish(&self, core: &Core) {
+        let (write_ms, sync_ms) = self.times();
+        let counters = &core.stats.checkpoints;
+        counters.done.fetch_add(1, Relaxed);
+        counters.write_ms.fetch_add(write_ms, Relaxed);
+        counters.sync_ms.fetch_add(sync_ms, Relaxed);
+        counters.buffers_written.fetch_add(self.written as u64, Relaxed);
+    }
+    fn tell(&self, core: &Core, redo: u64, recycled: Recycled, (distance, estimate): (u64, u64)) {
+        let (write_ms, sync_ms) = self.times();
+        let seconds = |ms: u64| format!("{}.{:03} s", ms / 1000, ms % 1000);
+        let total_ms = (core.env.monotonic_nanos() - self.started_ns) / 1_000_000;
+        let percent = self.written as f64 * 100.0 / core.pool.capacity() as f64;
+        let Recycled { removed, recycled } = recycled;
+        let times = format!("write={}, sync={}, total={}", seconds(write_ms), seconds(sync_ms), seconds(total_ms));
+        let files = format!("sync files=1, longest={0}, average={0}", seconds(sync_ms));
+        let text = format!(
+            "checkpoint complete: wrote {} buffers ({percent:.1}%), wrote 0 SLRU buffers; 0 WAL file(s) added, {removed} removed, \
+             {recycled} recycled; {times}; {files}; distance={} kB, estimate={} kB; lsn={}, redo lsn={}",
+            self.written,
+            distance / 1024,
+            estimate / 1024,
+            shown_lsn(core.log.insert_lsn()),
+            shown_lsn(redo)
+        );
+        core.tell(Severity::Log, &text);
     }
 }
 

@@ -13,6 +13,8 @@ use crate::locks::rows::{Next, RowLocks};
 use crate::locks::{table::LockTable, waits_for::WaitGraph};
 use crate::page;
 use crate::space::Space;
+use crate::stats::Stats;
+use crate::tuning::{Tuning, TuningCell};
 use crate::txn::purge::PurgeQueue;
 use crate::txn::table::{Registry, XidTable};
 use crate::ssi::Ssi;
@@ -40,7 +42,10 @@ pub struct Core {
     pub purge: PurgeQueue,
     pub owners: AtomicU64,
     pub stop: AtomicBool,
-    pub checkpoints: AtomicU64,
+    pub stats: Arc<Stats>,
+    pub tuning: TuningCell,
+    /// Whether files are synced.
+    pub sync_on: Arc<AtomicBool>,
     /// Where recovery would begin after the last checkpoint that has begun.
     pub redo: AtomicU64,
     /// Held for a moment by who takes images.
@@ -56,6 +61,7 @@ impl Core {
     pub fn assemble(env: Arc<dyn Env>, config: EngineConfig, log: Arc<Log>, pool: Pool, first_relation: u32, undo: Undo, xids: XidTable) -> Result<Core> {
         let directory = Directory::default();
         directory.next_id.store(first_relation, Relaxed);
+        let pool_stats = pool.stats.clone();
         *crate::lock(&directory.space) = Space::new(pool.page_limit());
         Ok(Core {
             snapshots: Registry::new(config.workers.max(1) + 1)?,
@@ -72,7 +78,9 @@ impl Core {
             purge: Default::default(),
             owners: AtomicU64::new(1),
             stop: AtomicBool::new(false),
-            checkpoints: AtomicU64::new(0),
+            stats: pool_stats,
+            tuning: TuningCell::new(Tuning::of(&config)),
+            sync_on: Arc::new(AtomicBool::new(config.fsync)),
             redo: AtomicU64::new(0),
             images: RwLock::default(),
             kept_changed: AtomicBool::new(false),

@@ -8,11 +8,14 @@
 
 use crate::api::*;
 use crate::buffer::Pool;
-use crate::checkpoint::Checkpointer;
+use crate::checkpoint::{Checkpointer, Reason};
 use crate::control::{self, Checkpoint};
 use crate::core::Core;
 use crate::directory::{Relation, extent_pages, kind_number, persistence_number};
 use crate::locks::table::LockOwner;
+use crate::stats::{ACTORS, IoActor, IoObject, Stats, StatsGroup, act_as};
+use crate::sync_switch::SyncSwitch;
+use crate::tuning::Tuning;
 use crate::ssi::locks::{ReadLockInfo, ReadLockLimits};
 use crate::locks::waits_for::Waiting;
 use crate::txn::Transaction;
@@ -25,7 +28,7 @@ use crate::wal::{Log, SEGMENT};
 use kilndb_base::env::{Env, Open};
 use kilndb_base::park::Park;
 use kilndb_base::{Csn, Error, Lsn, RelationId, Result, Severity, sqlstate};
-use std::sync::atomic::Ordering::*;
+use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -41,6 +44,12 @@ pub struct Engine {
 impl Engine {
     /// Creates the cluster if `data_dir` is empty, else recovers it.
     pub fn open(env: Arc<dyn Env>, config: EngineConfig) -> Result<Arc<Engine>> {
+        act_as(IoActor::Startup);
+        let opened = Engine::open_now(env, config);
+        act_as(IoActor::Client);
+        opened
+    }
+    fn open_now(env: Arc<dyn Env>, config: EngineConfig) -> Result<Arc<Engine>> {
         let dir = config.data_dir.clone();
         env.create_dir_all(&dir)?;
         let found = control::read(&env, &dir)?;
@@ -71,8 +80,10 @@ impl Engine {
         } else {
             core.load_checkpoint(&checkpoint)?;
         }
+        let mut reason = Reason::Start;
         if !new && (!checkpoint.clean || !checkpoint.unfinished.is_empty()) {
             core.tell(Severity::Log, "the cluster was not shut down properly; recovery starts");
+            reason = Reason::EndOfRecovery;
             // Log space may be needed before the flusher runs: start it first. It idles until there are records.
             engine.spawn_flusher()?;
             core.recover(&checkpoint)?;
@@ -84,7 +95,7 @@ impl Engine {
             engine.spawn_flusher()?;
             core.drop_all_undo()?;
         }
-        engine.checkpointer.checkpoint(&core, false, false, &[])?;
+        engine.checkpointer.checkpoint(&core, reason, &[])?;
         engine.spawn_others()?;
         Ok(Arc::new(engine))
     }
@@ -95,13 +106,22 @@ impl Engine {
         Ok(())
     }
     fn spawn_flusher(&self) -> Result<()> {
-        self.spawn("wal-flusher", |core| core.log.run_flusher())
+        self.spawn("wal-flusher", |core| {
+            act_as(IoActor::WalWriter);
+            core.log.run_flusher();
+        })
     }
     fn spawn_others(&self) -> Result<()> {
         let private = self.private.clone();
-        self.spawn("cleaner", move |core| run_cleaner(core, &private))?;
+        self.spawn("cleaner", move |core| {
+            act_as(IoActor::BackgroundWriter);
+            run_cleaner(core, &private);
+        })?;
         let checkpointer = self.checkpointer.clone();
-        self.spawn("checkpointer", move |core| checkpointer.run(core))
+        self.spawn("checkpointer", move |core| {
+            act_as(IoActor::Checkpointer);
+            checkpointer.run(core);
+        })
     }
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.core
@@ -203,7 +223,7 @@ impl Engine {
         }
         core.undo.close_streams();
         core.undo.discard(&core.pool, &core.directory, &core.log, u64::MAX);
-        let outcome = self.checkpointer.checkpoint(core, true, false, &[]);
+        let outcome = self.checkpointer.checkpoint(core, Reason::Shutdown, &[]);
         core.log.stop();
         if let Some(f) = flusher {
             let _ = f.join();
@@ -267,6 +287,14 @@ impl Engine {
     pub fn begin_flush(&self) {
         self.core.log.begin_flush();
     }
+    /// The same after a commit that is ready to wait a little for others, if enough of them are under way.
+    pub fn wait_flushed_together(&self, lsn: Lsn, delay: CommitDelay, park: &dyn Park) -> Result<()> {
+        let core = &self.core;
+        if delay.delay_us > 0 && core.sync_on.load(Relaxed) && core.xids.unfinished().iter().filter(|(_, _, purge)| !purge).count() >= delay.siblings {
+            core.log.delay_next_flush(delay.delay_us);
+        }
+        core.log.wait_flushed(lsn.0, park)
+    }
     pub fn flushed_lsn(&self) -> Lsn {
         Lsn(self.core.log.flushed())
     }
@@ -280,13 +308,13 @@ impl Engine {
         self.core.log.stats()
     }
     pub fn buffer_stats(&self) -> BufferStats {
-        let p = &self.core.pool;
+        let lines: Vec<_> = ACTORS.iter().map(|actor| self.core.stats.io(*actor, IoObject::Relation)).collect();
         BufferStats {
-            reads: p.reads.load(Relaxed),
-            evictions: p.evictions.load(Relaxed),
-            writes: p.writes.load(Relaxed),
-            resident_pages: p.resident() as u64,
-            checkpoints: self.core.checkpoints.load(Relaxed),
+            reads: lines.iter().map(|l| l.reads).sum(),
+            evictions: lines.iter().map(|l| l.evictions).sum(),
+            writes: lines.iter().map(|l| l.writes).sum(),
+            resident_pages: self.core.pool.resident() as u64,
+            checkpoints: self.core.stats.checkpoints().done,
         }
     }
     /// Bytes of undo that some snapshot or transaction still needs (or may need).
@@ -297,8 +325,22 @@ impl Engine {
     pub fn purge_backlog(&self) -> usize {
         self.core.purge.len()
     }
-    pub fn set_wal_writer_delay(&self, ms: u64) {
-        self.core.log.delay_ms.store(ms.max(1), Relaxed);
+    pub fn tuning(&self) -> Tuning {
+        self.core.tuning.get()
+    }
+    pub fn set_tuning(&self, tuning: Tuning) {
+        self.core.sync_on.store(tuning.fsync, Relaxed);
+        self.core.log.set_tuning(&tuning);
+        self.core.tuning.set(tuning);
+    }
+    pub fn stats(&self) -> &Stats {
+        &self.core.stats
+    }
+    pub fn reset_stats(&self, group: StatsGroup) {
+        self.core.stats.reset(group, self.core.env.unix_micros());
+        if group == StatsGroup::Wal {
+            self.core.log.reset_stats();
+        }
     }
 }
 impl Drop for Engine {
@@ -320,6 +362,8 @@ impl Drop for Engine {
 
 pub(crate) fn build_core(env: Arc<dyn Env>, config: EngineConfig, c: &Checkpoint, repair: bool) -> Result<Arc<Core>> {
     let dir = config.data_dir.clone();
+    let sync_on = Arc::new(AtomicBool::new(config.fsync));
+    let env: Arc<dyn Env> = Arc::new(SyncSwitch::new(env, sync_on.clone()));
     let pages = env.open(&dir.join("pages"), Open::Create)?;
     let double_write = env.open(&dir.join("doublewrite"), Open::Create)?;
     if repair && c.generation > 0 {
@@ -328,15 +372,18 @@ pub(crate) fn build_core(env: Arc<dyn Env>, config: EngineConfig, c: &Checkpoint
             (config.log)(Severity::Log, &format!("{repaired} torn pages were restored from the double-write area"));
         }
     }
-    let segments = Segments::new(env.clone(), dir.join("wal"))?;
+    let stats = Arc::new(Stats::new(env.unix_micros()));
+    let segments = Segments::new(env.clone(), dir.join("wal"), stats.clone())?;
     env.sync_dir(&dir)?;
-    let log = Log::new(segments, c.redo, c.next_csn.max(FIRST_CSN), config.wal_buffers_bytes, config.fsync, config.wal_writer_delay_ms, config.log.clone());
+    let log = Log::new(segments, c.redo, c.next_csn.max(FIRST_CSN), config.wal_buffers_bytes, &Tuning::of(&config), config.log.clone());
     let log = Arc::new(log);
     let workers = config.workers.max(1) + 1;
-    let pool = Pool::new(pages, double_write, log.clone(), config.shared_buffers_bytes, config.huge_pages)?;
+    let pool = Pool::new(pages, double_write, log.clone(), config.shared_buffers_bytes, config.huge_pages, stats)?;
     let undo = Undo::new(workers, c.next_chunk.max(1), crate::undo::CHUNKS)?;
     let xids = XidTable::new(c.next_xid.max(3), crate::txn::table::XIDS)?;
-    Ok(Arc::new(Core::assemble(env, config, log, pool, 1, undo, xids)?))
+    let mut core = Core::assemble(env, config, log, pool, 1, undo, xids)?;
+    core.sync_on = sync_on;
+    Ok(Arc::new(core))
 }
 
 /// Stores looked after in one round: with more of them, each has its turn less often.

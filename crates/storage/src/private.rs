@@ -103,7 +103,7 @@ impl PrivateStore {
         let config = EngineConfig { workers: 1, shared_buffers_bytes: buffer_bytes, ..shared.config.clone() };
         let log = Arc::new(Log::none(&shared.env, FIRST_CSN, config.log.clone()));
         let overflow = Arc::new(Overflow { env: shared.env.clone(), path: file, file: OnceLock::new() });
-        let pool = Pool::private(overflow, log.clone(), buffer_bytes, MOST_BYTES, LEAST_BYTES)?;
+        let pool = Pool::private(overflow, log.clone(), buffer_bytes, MOST_BYTES, LEAST_BYTES, shared.stats.clone())?;
         let (undo, xids) = (Undo::new(2, 1, UNDO_CHUNKS)?, XidTable::new(3, TRANSACTIONS)?);
         let core = Arc::new(Core::assemble(shared.env.clone(), config, log, pool, FIRST_RELATION, undo, xids)?);
         engine.clean_also(&core);

@@ -15,6 +15,7 @@
 
 use crate::api::{Persistence, RelationKind};
 use crate::buffer::doublewrite::DoubleWrite;
+use crate::checkpoint::shown_lsn;
 use crate::control::Checkpoint;
 use crate::core::Core;
 use crate::crc::crc32c;
@@ -122,6 +123,31 @@ pub fn fresh_lsn(env: &Arc<dyn Env>, wal: &Path, at_least: u64) -> Result<u64> {
     Ok(next * SEGMENT)
 }
 
+/// Says when it is time to tell how far recovery is.
+struct Ticks {
+    started: u64,
+    next: u64,
+}
+impl Ticks {
+    fn new(core: &Core, started: u64) -> Ticks {
+        Ticks { started, next: started + core.config.startup_progress_interval_ms * 1_000_000 }
+    }
+    /// The time elapsed, if it is to be told now.
+    fn due(&mut self, core: &Core) -> Option<String> {
+        let interval = core.config.startup_progress_interval_ms * 1_000_000;
+        let now = core.env.monotonic_nanos();
+        if interval == 0 || now < self.next {
+            return None;
+        }
+        self.next = now + interval;
+        Some(seconds_since(core, self.started))
+    }
+}
+fn seconds_since(core: &Core, started: u64) -> String {
+    let hundredths = (core.env.monotonic_nanos() - started) / 10_000_000;
+    format!("{}.{:02}", hundredths / 100, hundredths % 100)
+}
+
 #[derive(Default)]
 struct Redo {
     /// Chain head, only its purge is due.
@@ -164,7 +190,8 @@ impl Core {
     }
     /// Brings everything to the state of the last flushed commit.
     pub(crate) fn recover(self: &Arc<Core>, c: &Checkpoint) -> Result<()> {
-        self.tell(Severity::Log, &format!("redo starts at {:X}", c.redo));
+        self.tell(Severity::Log, &format!("redo starts at {}", shown_lsn(c.redo)));
+        let started = self.env.monotonic_nanos();
         // What is read from here on must not be taken back by a second crash.
         self.log.segments().harden(c.redo, self.config.wal_buffers_bytes)?;
         self.pool.lenient.store(true, SeqCst);
@@ -175,7 +202,7 @@ impl Core {
         }
         let mut reader = LogReader::new(self.log.segments(), c.redo);
         let mut records = 0u64;
-        let mut told = self.env.monotonic_nanos();
+        let mut ticks = Ticks::new(self, started);
         loop {
             let at = reader.lsn;
             let Some((lsn, body)) = reader.next()? else { break };
@@ -183,19 +210,21 @@ impl Core {
             if let Record::Link { to } = record {
                 // Its sync may have failed: then it is in the system's memory only.
                 self.log.segments().write(at, &frame(&body, at))?;
-                self.log.segments().sync(at, lsn, true)?;
+                self.log.segments().sync(at, lsn)?;
                 reader.go_on_at(to)?;
                 continue;
             }
             self.redo_record(lsn, record, &mut redo)?;
             records += 1;
-            if records.is_multiple_of(65536) && self.env.monotonic_nanos() - told > 1_000_000_000 {
-                told = self.env.monotonic_nanos();
-                self.tell(Severity::Log, &format!("redo in progress, at {lsn:X}, {records} records"));
+            if records.is_multiple_of(1024)
+                && let Some(elapsed) = ticks.due(self)
+            {
+                self.tell(Severity::Log, &format!("redo in progress, elapsed time: {elapsed} s, current LSN: {}", shown_lsn(lsn)));
             }
         }
         self.pool.lenient.store(false, SeqCst);
-        self.tell(Severity::Log, &format!("redo done at {:X}, {records} records", reader.lsn));
+        let elapsed = seconds_since(self, started);
+        self.tell(Severity::Log, &format!("redo done at {}, {records} records, elapsed time: {elapsed} s", shown_lsn(reader.lsn)));
         self.link_log(reader.lsn, c.next_csn + records + 1)?;
         self.xids.restart_at(redo.max_xid + 1);
         for rel in &redo.suspects {
@@ -210,10 +239,17 @@ impl Core {
             .map_err(|e| Error::corrupted(format!("free space: {}", e.message())))?;
         // Losers back, newest first within each.
         let losers: Vec<(u64, u64)> = redo.txns.iter().filter(|(_, (_, purge))| !purge).map(|(x, (h, _))| (*x, *h)).collect();
+        let mut steps = 0u64;
         for (xid, head) in &losers {
             let mut address = *head;
             while address != 0 {
                 address = self.undo_step(*xid, address)?;
+                steps += 1;
+                if steps % 1024 == 0
+                    && let Some(elapsed) = ticks.due(self)
+                {
+                    self.tell(Severity::Log, &format!("undo in progress, elapsed time: {elapsed} s, current transaction: {xid}"));
+                }
             }
         }
         for r in self.directory.list() {

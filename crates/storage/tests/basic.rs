@@ -18,6 +18,7 @@ fn config(dir: &Dir) -> EngineConfig {
         checkpoint_timeout_s: 300,
         checkpoint_completion_target: 0.9,
         wal_writer_delay_ms: 20,
+        startup_progress_interval_ms: 0,
         fsync: true,
         workers: 4,
         log: Arc::new(|s, t| if s >= kilndb_base::Severity::Warning { eprintln!("{s:?}: {t}") }),

@@ -18,6 +18,7 @@ fn open(dir: &Dir, buffers: u64) -> Arc<Engine> {
         checkpoint_timeout_s: 300,
         checkpoint_completion_target: 0.1,
         wal_writer_delay_ms: 20,
+        startup_progress_interval_ms: 0,
         fsync: false,
         workers: 4,
         log: Arc::new(|s, t| if s >= kilndb_base::Severity::Warning { eprintln!("{s:?}: {t}") }),

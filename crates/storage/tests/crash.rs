@@ -22,6 +22,7 @@ fn config(buffers: u64) -> EngineConfig {
         checkpoint_timeout_s: 300,
         checkpoint_completion_target: 0.1,
         wal_writer_delay_ms: 1,
+        startup_progress_interval_ms: 0,
         fsync: true,
         workers: 2,
         log: Arc::new(|_, _| {}),

@@ -20,6 +20,7 @@ fn open(name: &str) -> (Dir, Arc<Engine>) {
         checkpoint_timeout_s: 300,
         checkpoint_completion_target: 0.9,
         wal_writer_delay_ms: 5,
+        startup_progress_interval_ms: 0,
         fsync: false,
         workers: 2,
         log: Arc::new(|s, t| if s >= kilndb_base::Severity::Warning { eprintln!("{s:?}: {t}") }),

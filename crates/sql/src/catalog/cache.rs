@@ -58,10 +58,12 @@ pub struct Database {
     committing: AtomicU64,
     shared: Mutex<Arc<ObjectCache>>,
     pub global_users: Arc<GlobalUsers>,
+    /// Where its sessions' statements put what does not fit in memory.
+    pub temp: crate::exec::spill::TempSpace,
 }
 
 impl Database {
-    pub fn new(oid: Oid, name: String, store: CatalogStore) -> Database {
+    pub fn new(oid: Oid, name: String, store: CatalogStore, temp: crate::exec::spill::TempSpace) -> Database {
         Database {
             oid,
             name,
@@ -70,6 +72,7 @@ impl Database {
             committing: AtomicU64::new(0),
             shared: Mutex::new(Arc::default()),
             global_users: Arc::default(),
+            temp,
         }
     }
     /// Changes whenever a cached object may have changed.

@@ -35,6 +35,12 @@ pub(super) struct FileInput {
     offset: u64,
 }
 
+impl FileInput {
+    pub fn bytes(&self) -> u64 {
+        self.file.len().unwrap_or(0)
+    }
+}
+
 impl Input for FileInput {
     fn read(&mut self, data: &mut Vec<u8>) -> Result<bool> {
         let start = data.len();

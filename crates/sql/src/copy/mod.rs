@@ -13,7 +13,7 @@ use options::{CopyOptions, Format};
 pub(crate) use write::SinkParts;
 
 use crate::catalog::{Column, Table, TableKind};
-use crate::client::{Client, Runtime};
+use crate::client::{Client, ProgressKind, Runtime};
 use crate::session::Session;
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_syntax::{Statement, nodes};
@@ -26,11 +26,17 @@ impl Session {
         }
         self.begin_statement(runtime)?;
         let options = CopyOptions::parse(s)?;
+        let progress = &runtime.control().progress;
+        progress.begin(ProgressKind::Copy, 0);
+        progress.set(COMMAND, if s.is_from { 1 } else { 2 });
+        progress.set(KIND, if s.filename().is_some() { 1 } else { 3 });
         let count = if s.is_from {
-            self.copy_from(s, statement, &options, runtime, client)?
+            self.copy_from(s, statement, &options, runtime, client)
         } else {
-            self.copy_to(s, statement, &options, runtime, client)?
+            self.copy_to(s, statement, &options, runtime, client)
         };
+        progress.end();
+        let count = count?;
         if let Some(txn) = &mut self.txn {
             txn.next_command();
         }
@@ -55,6 +61,13 @@ impl Session {
         }
     }
 }
+
+/// Places in pg_stat_progress_copy's numbers.
+pub(super) const BYTES: usize = 0;
+pub(super) const BYTES_TOTAL: usize = 1;
+pub(super) const ROWS: usize = 2;
+const COMMAND: usize = 4;
+const KIND: usize = 5;
 
 /// Where COPY's bytes come from: the client, or a file of the server.
 pub(super) trait Input {

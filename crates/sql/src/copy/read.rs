@@ -1,8 +1,8 @@
 //! COPY FROM: bytes from the client into rows for the executor's INSERT.
 
-use super::{CopyOptions, Format, Input, copy_columns};
+use super::{BYTES, BYTES_TOTAL, CopyOptions, Format, Input, ROWS, copy_columns};
 use crate::catalog::{Column, Table};
-use crate::client::{Client, Runtime};
+use crate::client::{Client, ProgressSlot, Runtime};
 use crate::exec::{Batch, RowSource};
 use crate::session::Session;
 use crate::session::run::SinkMaker;
@@ -31,6 +31,7 @@ struct CopySource<'a> {
     /// Fields of the line in work: start and end in `scratch`, None for NULL.
     fields: Vec<Option<(usize, usize)>>,
     scratch: Vec<u8>,
+    progress: &'a ProgressSlot,
 }
 
 fn bad_format(message: impl Into<String>) -> Error {
@@ -66,10 +67,12 @@ impl CopySource<'_> {
         if self.data.len() > LONGEST_LINE {
             return Err(Error::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, format!("string buffer exceeds maximum allowed length ({LONGEST_LINE} bytes)")));
         }
+        let before = self.data.len();
         if !self.input.read(&mut self.data)? {
             self.end_of_data = true;
             return Ok(false);
         }
+        self.progress.add(BYTES, (self.data.len() - before) as i64);
         Ok(true)
     }
 
@@ -392,6 +395,7 @@ fn unescape(rest: &[u8]) -> (u8, usize) {
 
 impl RowSource for CopySource<'_> {
     fn fill(&mut self, out: &mut Batch, eval: &EvalContext<'_>) -> Result<()> {
+        let before = out.rows;
         while !self.finished && out.rows < BATCH_ROWS {
             let row = if self.options.format == Format::Binary { self.binary_row(out, eval) } else { self.line_row(out, eval) };
             match row {
@@ -402,6 +406,7 @@ impl RowSource for CopySource<'_> {
                 }
             }
         }
+        self.progress.add(ROWS, (out.rows - before) as i64);
         Ok(())
     }
 }
@@ -432,6 +437,9 @@ impl Session {
         if file.is_none() {
             client.copy_in_begin(options.format == Format::Binary, columns.len())?;
         }
+        if let Some(file) = &file {
+            runtime.control().progress.set(BYTES_TOTAL, file.bytes() as i64);
+        }
         let mut source = CopySource {
             input: match &mut file {
                 Some(file) => file,
@@ -448,7 +456,9 @@ impl Session {
             header_seen: false,
             fields: Vec::new(),
             scratch: Vec::new(),
+            progress: &runtime.control().progress,
         };
+        source.progress.concerns(source.table.oid);
         let done = self.run_to_sink(&plan, &[], runtime, SinkMaker::Source(&mut source));
         match done {
             Ok(progress) => Ok(progress.rows),

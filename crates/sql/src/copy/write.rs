@@ -1,7 +1,7 @@
 //! COPY TO.
 
-use super::{CopyOptions, Format, Output, copy_columns};
-use crate::client::{Client, Runtime};
+use super::{BYTES, CopyOptions, Format, Output, ROWS, copy_columns};
+use crate::client::{Client, ProgressSlot, Runtime};
 use crate::exec::RowSink;
 use crate::plan::Plan;
 use crate::session::Session;
@@ -17,6 +17,7 @@ pub(crate) struct CopyParts<'a> {
     options: &'a CopyOptions,
     columns: Vec<(Oid, i32)>,
     names: Vec<String>,
+    progress: &'a ProgressSlot,
 }
 
 /// Makes the sink once the statement that fills it runs.
@@ -34,6 +35,9 @@ impl SinkParts for CopyParts<'_> {
             eval,
             line: Vec::new(),
             value: Vec::new(),
+            progress: self.progress,
+            rows: 0,
+            bytes: 0,
         })
     }
 }
@@ -47,6 +51,9 @@ pub(crate) struct CopySink<'a> {
     eval: EvalContext<'a>,
     line: Vec<u8>,
     value: Vec<u8>,
+    progress: &'a ProgressSlot,
+    rows: i64,
+    bytes: i64,
 }
 
 impl CopySink<'_> {
@@ -129,6 +136,10 @@ impl RowSink for CopySink<'_> {
             }
             self.line.push(b'\n');
         }
+        self.rows += 1;
+        self.bytes += self.line.len() as i64;
+        self.progress.set(ROWS, self.rows);
+        self.progress.set(BYTES, self.bytes);
         self.output.write(&self.line)
     }
 }
@@ -140,6 +151,7 @@ impl Session {
         let plan = match s.query() {
             Node::None => {
                 let table = self.copy_table(s, runtime)?;
+                runtime.control().progress.concerns(table.oid);
                 let columns = copy_columns(&table, &crate::ddl::strings(s.attlist()))?;
                 let quote = crate::catalog::format_type::quote_identifier;
                 let list: Vec<String> = columns.iter().map(|c| quote(&c.name)).collect();
@@ -153,17 +165,18 @@ impl Session {
         if plan.columns.is_empty() && plan.command != "SELECT" {
             return Err(Error::unsupported("COPY query must have a RETURNING clause"));
         }
+        let progress = &runtime.control().progress;
         let columns = column_types(&plan);
         let names: Vec<String> = plan.columns.iter().map(|c| c.name.clone()).collect();
         if let Some(name) = s.filename() {
             let mut file = self.copy_output_file(name)?;
-            let rows = self.copy_rows(&plan, CopyParts { output: &mut file, options, columns, names }, runtime)?;
+            let rows = self.copy_rows(&plan, CopyParts { output: &mut file, options, columns, names, progress }, runtime)?;
             file.finish()?;
             return Ok(rows);
         }
         let mut client = client;
         client.copy_out_begin(options.format == Format::Binary, columns.len());
-        let rows = self.copy_rows(&plan, CopyParts { output: &mut client, options, columns, names }, runtime)?;
+        let rows = self.copy_rows(&plan, CopyParts { output: &mut client, options, columns, names, progress }, runtime)?;
         client.copy_out_end();
         Ok(rows)
     }

@@ -3,7 +3,7 @@
 use super::Session;
 use super::key_sort::{KeySorter, MergedKeys};
 use crate::catalog::{Index, Table};
-use crate::client::Runtime;
+use crate::client::{ProgressKind, ProgressSlot, Runtime};
 use crate::exec::RowSink;
 use crate::session::run::{RowsSink, SinkMaker};
 use kilndb_base::park::Park;
@@ -14,6 +14,22 @@ use kilndb_types::key::encode_key;
 use kilndb_types::row::{decode_row, stored_column_count};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Places in pg_stat_progress_create_index's numbers.
+const COMMAND: usize = 0;
+const INDEX: usize = 6;
+const METHOD: usize = 8;
+const PHASE: usize = 9;
+/// Of the index method: 2 reads the table, 3 sorts, 5 fills the tree.
+const STEP: usize = 10;
+const ROWS_TOTAL: usize = 11;
+const ROWS_DONE: usize = 12;
+const BLOCKS_TOTAL: usize = 15;
+const BLOCKS_DONE: usize = 16;
+const CREATE_INDEX: i64 = 1;
+pub(super) const REINDEX: i64 = 3;
+/// The OID of the index method.
+const BTREE: i64 = 403;
 
 struct KeySink<'a> {
     sorter: &'a mut KeySorter,
@@ -44,7 +60,8 @@ struct Part {
 const BLOCKS_PER_HELPER: u32 = 1024;
 
 impl Part {
-    fn collect(&self, sorter: &mut KeySorter, park: &dyn Park) -> Result<()> {
+    /// `progress`: where it is told how far all are.
+    fn collect(&self, sorter: &mut KeySorter, park: &dyn Park, progress: Option<&ProgressSlot>) -> Result<()> {
         let mut needed = vec![false; self.table.columns.len()];
         self.index.keys.iter().for_each(|k| needed[k.attnum as usize - 1] = true);
         let (mut batch, mut values, mut keys, mut key) = (RowBatch::default(), Vec::new(), Vec::new(), Vec::new());
@@ -70,6 +87,7 @@ impl Part {
                 sorter.push(&key, *rid, has_null)?;
             }
             if block % 16 == 0 {
+                progress.inspect(|p| p.set(BLOCKS_DONE, i64::from(block)));
                 park.checkpoint()?;
             }
         }
@@ -103,11 +121,31 @@ impl Session {
 
     /// Sorts the keys of all rows and builds the tree from them.
     pub(crate) fn build_index(&mut self, table: &Arc<Table>, index: &Arc<Index>, runtime: &dyn Runtime) -> Result<()> {
+        self.build_index_for(CREATE_INDEX, table, index, runtime)
+    }
+
+    /// `command`: whose progress is shown.
+    pub(super) fn build_index_for(&mut self, command: i64, table: &Arc<Table>, index: &Arc<Index>, runtime: &dyn Runtime) -> Result<()> {
         let heap = self.temporary.relation(&self.instance.engine, table.storage)?;
         self.temporary.relation(&self.instance.engine, index.storage)?.set_heap(table.storage);
         if heap.pages() == 0 {
             return Ok(());
         }
+        let progress = &runtime.control().progress;
+        progress.begin(ProgressKind::CreateIndex, table.oid);
+        progress.set(COMMAND, command);
+        let built = self.build_index_now(table, index, heap.pages(), runtime);
+        progress.end();
+        built
+    }
+
+    fn build_index_now(&mut self, table: &Arc<Table>, index: &Arc<Index>, blocks: u32, runtime: &dyn Runtime) -> Result<()> {
+        let progress = &runtime.control().progress;
+        progress.set(INDEX, i64::from(index.oid));
+        progress.set(METHOD, BTREE);
+        progress.set(PHASE, 2);
+        progress.set(STEP, 2);
+        progress.set(BLOCKS_TOTAL, i64::from(blocks));
         let mut sorters = if index.predicate_sql.is_none() && index.keys.iter().all(|k| k.attnum != 0) {
             self.collect_column_keys(table, index, runtime)?
         } else {
@@ -127,12 +165,20 @@ impl Session {
             self.query_into(&sql, runtime, &mut sink)?;
             vec![sorter]
         };
+        progress.set(BLOCKS_DONE, i64::from(blocks));
+        progress.set(STEP, 3);
+        progress.set(ROWS_TOTAL, sorters.iter().map(|s| s.count as i64).sum());
         let tree = self.temporary.relation(&self.instance.engine, index.storage)?;
         let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to build an index in"))?;
         let mut previous: Option<Vec<u8>> = None;
         let mut twin = None;
-        let mut entries = MergedKeys::new(&mut sorters)?.map(|entry| {
+        let sorted = MergedKeys::new(&mut sorters)?;
+        progress.set(STEP, 5);
+        let mut loaded = 0;
+        let mut entries = sorted.map(|entry| {
             let (key, rid, has_null) = entry?;
+            loaded += 1;
+            progress.set(ROWS_DONE, loaded);
             if index.unique && !has_null {
                 if previous.as_ref() == Some(&key) {
                     twin = Some(rid);
@@ -161,13 +207,13 @@ impl Session {
             let (part, new_sorter) = (part.clone(), new_sorter.clone());
             self.instance.helpers.start(helpers, runtime.wake_handle(), move |park| {
                 let mut sorter = new_sorter();
-                part.collect(&mut sorter, park)?;
+                part.collect(&mut sorter, park, None)?;
                 sorter.sort_now();
                 Ok(sorter)
             })
         };
         let mut sorter = new_sorter();
-        part.collect(&mut sorter, runtime)?;
+        part.collect(&mut sorter, runtime, Some(&runtime.control().progress))?;
         let mut sorters = vec![sorter];
         if let Some(team) = team {
             sorters.extend(team.finish(runtime)?);

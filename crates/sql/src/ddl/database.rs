@@ -101,6 +101,7 @@ impl Session {
             engine.drop_relation(txn, kilndb_base::RelationId(class.oid("relfilenode")))?;
         }
         bootstrap::remove_from_boot_map(&engine, txn, oid, runtime)?;
+        self.drop_stored("setdatabase", oid, runtime)?;
         self.delete_rows(PG_DATABASE, PG_DATABASE_OID_INDEX, &[Datum::Oid(oid)], runtime)?;
         self.finish_implicit(runtime)?;
         self.instance.forget_database(oid);

@@ -313,6 +313,7 @@ impl Session {
 
     /// pg_class, pg_attribute, pg_depend, comments and storage of a relation.
     fn delete_class(&mut self, oid: Oid, storage: Option<RelationId>, runtime: &dyn Runtime) -> Result<()> {
+        self.usage.dropped(oid);
         self.delete_rows(PG_CLASS, PG_CLASS_OID_INDEX, &[Datum::Oid(oid)], runtime)?;
         self.delete_rows(PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &[Datum::Oid(oid)], runtime)?;
         self.delete_rows(PG_DESCRIPTION, PG_DESCRIPTION_O_C_O_INDEX, &[Datum::Oid(oid), Datum::Oid(PG_CLASS)], runtime)?;

@@ -23,6 +23,7 @@ mod not_null;
 mod persistence;
 mod reindex;
 mod role;
+mod role_setting;
 mod schema;
 pub(crate) mod sequence;
 pub(crate) mod sequence_functions;
@@ -74,6 +75,9 @@ impl Session {
             Node::TruncateStmt(s) => self.truncate(s, runtime).map(|()| "TRUNCATE TABLE".to_string()),
             Node::CommentStmt(s) => self.comment(s, runtime).map(|()| "COMMENT".to_string()),
             Node::CreateRoleStmt(s) => self.create_role(s, runtime).map(|()| "CREATE ROLE".to_string()),
+            Node::AlterRoleSetStmt(s) => self.alter_role_set(s, runtime).map(|()| "ALTER ROLE".to_string()),
+            Node::AlterDatabaseSetStmt(s) => self.alter_database_set(s, runtime).map(|()| "ALTER DATABASE".to_string()),
+            Node::AlterDatabaseStmt(s) => self.alter_database(s, &source, runtime).map(|()| "ALTER DATABASE".to_string()),
             Node::AlterRoleStmt(s) => self.alter_role(s, runtime).map(|()| "ALTER ROLE".to_string()),
             Node::DropRoleStmt(s) => self.drop_role(s, runtime).map(|()| "DROP ROLE".to_string()),
             Node::ReindexStmt(s) => self.reindex(s, !self.in_explicit_block(), runtime),
@@ -275,7 +279,8 @@ fn command_name(node: &Node<'_>) -> Option<&'static str> {
         Node::TruncateStmt(_) => "TRUNCATE TABLE",
         Node::CommentStmt(_) => "COMMENT",
         Node::CreateRoleStmt(_) => "CREATE ROLE",
-        Node::AlterRoleStmt(_) => "ALTER ROLE",
+        Node::AlterRoleStmt(_) | Node::AlterRoleSetStmt(_) => "ALTER ROLE",
+        Node::AlterDatabaseStmt(_) | Node::AlterDatabaseSetStmt(_) => "ALTER DATABASE",
         Node::DropRoleStmt(_) => "DROP ROLE",
         _ => return None,
     })
@@ -342,9 +347,6 @@ fn statement_name(node: &Node<'_>) -> &'static str {
         Node::SecLabelStmt(_) => "SECURITY LABEL",
         Node::ReassignOwnedStmt(_) => "REASSIGN OWNED",
         Node::DropOwnedStmt(_) => "DROP OWNED",
-        Node::AlterDatabaseStmt(_) => "ALTER DATABASE",
-        Node::AlterDatabaseSetStmt(_) => "ALTER DATABASE",
-        Node::AlterRoleSetStmt(_) => "ALTER ROLE ... SET",
         Node::AlterCollationStmt(_) => "ALTER COLLATION",
         Node::AlterObjectDependsStmt(_) => "ALTER ... DEPENDS ON EXTENSION",
         Node::AlterTSDictionaryStmt(_) => "ALTER TEXT SEARCH DICTIONARY",

@@ -117,6 +117,6 @@ impl Session {
         self.replace_storage(index, old, RelationKind::BTree, table.persistence, runtime)?;
         let table = self.table_by_oid(table.oid, runtime)?;
         let index = table.indexes.iter().find(|i| i.oid == index).cloned().ok_or_else(missing)?;
-        self.build_index(&table, &index, runtime)
+        self.build_index_for(super::build::REINDEX, &table, &index, runtime)
     }
 }

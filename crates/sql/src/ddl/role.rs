@@ -93,6 +93,7 @@ impl Session {
                 ));
             }
             self.write_catalog(runtime, |w| w.delete(row))?;
+            self.drop_stored("setrole", oid, runtime)?;
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use crate::catalog::global::GLOBAL;
 use crate::catalog::ids::*;
 use crate::catalog::{CatalogView, Table, TableKind};
 use crate::client::Runtime;
+use crate::stats::Maintenance;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_storage::{LockMode, WaitPolicy};
 use kilndb_syntax::{Node, nodes};
@@ -89,9 +90,17 @@ impl Session {
             return Ok(());
         }
         check_columns(&table, columns)?;
+        let began = self.now();
         // What one session has in a global temporary table says nothing about the others'.
         if options.analyze && !table.is_catalog && table.persistence != GLOBAL {
-            self.analyze_table(&table, columns, options.verbose, runtime)?;
+            let rows = self.analyze_table(&table, columns, options.verbose, runtime)?;
+            let ended = self.now();
+            let took_ms = (ended - began) as f64 / 1000.0;
+            self.instance.statistics.maintained(self.database.oid, oid, Maintenance::Analyze, ended, took_ms, Some(rows));
+        }
+        if options.vacuum {
+            let ended = self.now();
+            self.instance.statistics.maintained(self.database.oid, oid, Maintenance::Vacuum, ended, 0.0, None);
         }
         Ok(())
     }
@@ -207,7 +216,7 @@ fn options(s: &nodes::VacuumStmt, source: &str) -> Result<Options> {
     Ok(options)
 }
 
-fn flag(name: &str, value: Node<'_>) -> Result<bool> {
+pub(super) fn flag(name: &str, value: Node<'_>) -> Result<bool> {
     let text = match value {
         Node::None => return Ok(true),
         Node::Integer(i) => i.ival.to_string(),

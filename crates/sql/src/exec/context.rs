@@ -4,6 +4,7 @@ use super::spill::{Io, TempSpace};
 use crate::catalog::CatalogView;
 use crate::helpers::HelperPool;
 use crate::plan::Plan;
+use crate::stats::Usage;
 use kilndb_base::park::Park;
 use kilndb_base::{Oid, Result, RowId};
 use kilndb_storage::{Engine, Snapshot, Transaction};
@@ -58,6 +59,8 @@ pub struct ExecContext<'a> {
     pub pending: &'a mut PendingChecks,
     /// Threads that may help, and how many at most; None in a helper.
     pub helpers: Option<(&'a Arc<HelperPool>, usize)>,
+    /// What is counted for the statistics views.
+    pub usage: &'a mut Usage,
 }
 
 /// Deferred constraint checks of a transaction, kept by the session.

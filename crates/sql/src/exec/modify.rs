@@ -15,6 +15,8 @@ pub struct ModifyState {
     pub node: Arc<Node>,
     input: State,
     pub changed: u64,
+    /// Those among them that ON CONFLICT DO UPDATE changed.
+    conflicted: u64,
     done: bool,
     results: Vec<Datum>,
     result_rows: usize,
@@ -36,6 +38,7 @@ impl ModifyState {
             node: node.clone(),
             input: State::new(input),
             changed: 0,
+            conflicted: 0,
             done: false,
             results: Vec::new(),
             result_rows: 0,
@@ -63,6 +66,17 @@ impl ModifyState {
     }
 
     fn run(&mut self, m: &ModifyPlan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let done = self.run_all(m, rt, cx);
+        let rows = self.changed - self.conflicted;
+        match m.kind {
+            DmlKind::Insert => cx.usage.changed(m.table.oid, rows, self.conflicted, 0),
+            DmlKind::Update => cx.usage.changed(m.table.oid, 0, rows, 0),
+            _ => cx.usage.changed(m.table.oid, 0, 0, rows),
+        }
+        done
+    }
+
+    fn run_all(&mut self, m: &ModifyPlan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         let mut batch = Batch::new(m.input_width);
         while self.input.fill(&mut batch, rt, cx)? {
             match m.kind {
@@ -275,6 +289,7 @@ impl ModifyState {
         }
         self.touched.insert(rid);
         self.changed += 1;
+        self.conflicted += 1;
         self.returning(m, &wide, &new, rid, rt, cx)?;
         Ok(true)
     }

@@ -20,13 +20,14 @@ use crate::catalog::CatalogView;
 use crate::catalog::model::{CastInfo, FunctionInfo, OperatorInfo, OrderingOperators, Table, TypeInfo};
 use crate::helpers::{HelperPark, HelperPool};
 use crate::plan::{Op, Plan};
+use crate::stats::Usage;
 use kilndb_base::{Error, Oid, Result};
 use kilndb_storage::{Engine, Isolation, Relation, Snapshot};
 use kilndb_types::context::Host;
 use kilndb_types::{Datum, EvalContext, FormatSettings};
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Smaller tables are read before a helper has begun.
 const BLOCKS_MIN: u32 = 1024;
@@ -46,6 +47,8 @@ struct Orders {
     work_mem_bytes: usize,
     hash_mem_bytes: usize,
     temp: TempSpace,
+    /// Rows that helpers have read.
+    read: Arc<AtomicU64>,
 }
 
 impl Orders {
@@ -62,6 +65,7 @@ impl Orders {
             work_mem_bytes: cx.work_mem_bytes,
             hash_mem_bytes: cx.hash_mem_bytes,
             temp: cx.temp.clone(),
+            read: Arc::default(),
         }
     }
 
@@ -72,6 +76,7 @@ impl Orders {
         let mut txn = self.engine.begin(Isolation::ReadCommitted, 0);
         let random_state = Cell::new([1, 2]);
         let mut pending = PendingChecks::default();
+        let mut usage = Usage::default();
         let mut cx = ExecContext {
             engine: &self.engine,
             txn: &mut txn,
@@ -92,9 +97,11 @@ impl Orders {
             source: None,
             pending: &mut pending,
             helpers: None,
+            usage: &mut usage,
         };
         let done = work(&mut rt, &mut cx);
         drop(cx);
+        self.read.fetch_add(usage.rows_read(), Ordering::Relaxed);
         txn.rollback(park)?;
         done
     }
@@ -118,6 +125,7 @@ pub fn aggregate(state: &mut AggregateState, rt: &mut Runtime, cx: &mut ExecCont
     let blocks = Arc::new(AtomicU32::new(0));
     own.share(blocks.clone());
     let (orders, input, of) = (Orders::of(rt, cx), input.clone(), node.clone());
+    let read = orders.read.clone();
     let team = pool.start(most, cx.park.wake_handle(), move |park| {
         orders.carry_out(park, |rt, cx| {
             let mut scan = ScanState::new(&input);
@@ -130,6 +138,7 @@ pub fn aggregate(state: &mut AggregateState, rt: &mut Runtime, cx: &mut ExecCont
     for part in team.finish(cx.park)? {
         state.absorb(part, cx)?;
     }
+    cx.usage.scanned(scan.table.oid, 0, read.load(Ordering::Relaxed), 0);
     Ok(())
 }
 

@@ -88,6 +88,15 @@ pub struct ScanState {
     shared_blocks: Option<Arc<AtomicU32>>,
     /// Only the rows of the block that is being read are still wanted.
     ends_with_block: bool,
+    tally: Tally,
+}
+
+/// What one call of [`ScanState::next`] has done.
+#[derive(Clone, Copy, Default)]
+struct Tally {
+    scans: u64,
+    read: u64,
+    fetched: u64,
 }
 
 /// Which rows a node above is not going to lock.
@@ -161,6 +170,7 @@ impl ScanState {
             own_read: false,
             shared_blocks: None,
             ends_with_block: false,
+            tally: Tally::default(),
         }
     }
     /// Reads those blocks of the table that the others with the same counter do not.
@@ -220,16 +230,27 @@ impl ScanState {
         }
         let node = self.node.clone();
         match &node.op {
-            Op::SeqScan(scan) => self.seq(scan, out, rt, cx),
-            Op::IndexScan { scan, access } => self.index(scan, access, out, rt, cx),
+            Op::SeqScan(scan) => {
+                let done = self.seq(scan, out, rt, cx);
+                let Tally { scans, read, .. } = std::mem::take(&mut self.tally);
+                cx.usage.scanned(scan.table.oid, scans, read, 0);
+                done
+            }
+            Op::IndexScan { scan, access } => {
+                let done = self.index(scan, access, out, rt, cx);
+                let Tally { scans, read, fetched } = std::mem::take(&mut self.tally);
+                cx.usage.scanned(access.index.oid, scans, read, fetched);
+                done
+            }
             Op::TidScan { scan, tids } => self.tid(scan, tids, out, rt, cx),
-            Op::CountScan { heap, system: table } => {
+            Op::CountScan { heap, table, is_system } => {
                 heap.begin_scan(&cx.snapshot)?;
                 let mut total = super::parts::count(heap, rt, cx)?;
                 self.done = true;
-                if let (Some(system), Some(own)) = (table, cx.catalog.temporary()) {
-                    total += own.count(*system) as i64;
+                if *is_system && let Some(own) = cx.catalog.temporary() {
+                    total += own.count(*table) as i64;
                 }
+                cx.usage.scanned(*table, 1, total as u64, 0);
                 out.push(&[Datum::Int8(total)]);
                 Ok(())
             }
@@ -252,6 +273,7 @@ impl ScanState {
     fn seq(&mut self, scan: &Scan, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         if self.block == 0 {
             scan.heap.begin_scan(&cx.snapshot)?;
+            self.tally.scans += 1;
         }
         while !out.full() {
             if self.next >= self.rows.rows.len() {
@@ -271,6 +293,7 @@ impl ScanState {
                     continue;
                 }
                 scan.heap.scan_block(block, &cx.snapshot, &mut self.rows)?;
+                self.tally.read += self.rows.rows.len() as u64;
                 self.block = block + 1;
                 self.next = 0;
                 if self.block % 16 == 0 {
@@ -357,6 +380,7 @@ impl ScanState {
                             c.own.reverse();
                         }
                     }
+                    self.tally.scans += 1;
                     let (lower, upper) = range;
                     let mut new = access.relation.index_scan_for(&cx.snapshot, lower, upper, access.backward, whole_key)?;
                     let newest = self.to_lock.is_some() && cx.txn.isolation() == Isolation::ReadCommitted;
@@ -380,6 +404,7 @@ impl ScanState {
             let at = c.next;
             c.next += 1;
             let rid = c.rids[at];
+            self.tally.read += 1;
             let fetched = self.fetch(scan, rid, cx)?;
             if !(scan.table.is_catalog && is_temporary_row(rid)) && self.cursor.scan.as_ref().is_some_and(IndexScan::walks) {
                 let deleted = if fetched == Fetched::Invisible { scan.heap.deleted_at(cx.txn, rid)? } else { None };
@@ -394,6 +419,7 @@ impl ScanState {
                     }
                 }
             }
+            self.tally.fetched += 1;
             emit(scan, &self.bytes, rid, &mut out.data, &mut self.scratch)?;
             Self::keep(scan, out, rt, cx)?;
             if access.unique_point && out.rows > 0 {

@@ -242,8 +242,8 @@ pub enum Op {
     IndexScan { scan: Scan, access: IndexAccess },
     TidScan { scan: Scan, tids: Vec<CExpr> },
     /// One row: how many rows the heap shows.
-    /// `system`: the system table whose temporary rows count too.
-    CountScan { heap: Arc<Relation>, system: Option<Oid> },
+    /// `is_system`: the session's temporary rows of the system table count too.
+    CountScan { heap: Arc<Relation>, table: Oid, is_system: bool },
     /// Without rows: they come from `ExecContext::source`.
     Values { rows: Vec<Vec<CExpr>> },
     Function { calls: Vec<FunctionCall>, ordinality: bool },

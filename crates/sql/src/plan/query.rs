@@ -240,7 +240,7 @@ impl Planner<'_> {
         self.lock_table(table.oid, LockMode::AccessShare);
         let heap = self.relation(table.storage)?;
         let cost = f64::from(heap.pages());
-        let node = self.node(Op::CountScan { heap, system: table.is_catalog.then_some(table.oid) }, 1, 1.0, cost, format!("Count Scan on {}", table.name));
+        let node = self.node(Op::CountScan { heap, table: table.oid, is_system: table.is_catalog }, 1, 1.0, cost, format!("Count Scan on {}", table.name));
         Ok(Some(Planned { node, layout: Layout(vec![ColId { rel: out_rel, att: 1 }]) }))
     }
 

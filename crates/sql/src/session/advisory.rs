@@ -81,6 +81,7 @@ impl Session {
         if e.sqlstate() != sqlstate::DEADLOCK_DETECTED || e.0.detail.is_some() {
             return e;
         }
+        self.instance.statistics.database_of(self.worker, self.database.oid, |d| d.deadlocks += 1);
         let Some(txn) = &self.txn else { return e };
         let cycle = self.instance.engine.take_deadlock(txn.lock_owner_id());
         let sessions = self.instance.sessions().all();

@@ -108,8 +108,8 @@ impl Session {
             return Ok(());
         };
         let want = if count == usize::MAX { None } else { Some((count - cursor.rows.len()) as u64) };
-        let instance = self.instance.clone();
-        let mut sink = StoreSink { rows: &mut cursor.rows, io: Io { space: &instance.temp, park: runtime } };
+        let database = self.database.clone();
+        let mut sink = StoreSink { rows: &mut cursor.rows, io: Io { space: &database.temp, park: runtime } };
         let mut running = Some(execution);
         let plan = plan.clone();
         let progress = self.advance(&plan, &portal.params, &mut running, snapshot.clone(), want, runtime, SinkMaker::Sink(&mut sink))?;
@@ -203,7 +203,7 @@ impl Session {
         let environment = self.environment(runtime)?;
         let host = statement_host!(self, environment);
         let mut sink = super::run::ClientSink { client, columns: &plan.columns, formats: &[], eval: host.eval() };
-        let io = Io { space: &self.instance.temp, park: runtime };
+        let io = Io { space: &self.database.temp, park: runtime };
         let mut reader = StoreCursor::default();
         for (passed, index) in range.iter().enumerate() {
             if passed % 1024 == 0 {

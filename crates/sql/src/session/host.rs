@@ -43,13 +43,16 @@ pub(crate) const SESSION_FUNCTIONS: &[&str] = &[
 pub(crate) const SET_RETURNING_FUNCTIONS: &[&str] = &[
     "pg_show_all_settings", "pg_stat_get_activity", "pg_lock_status", "pg_prepared_statement", "pg_cursor", "pg_partition_tree",
     "pg_partition_ancestors", "pg_get_keywords", "pg_timezone_names", "pg_available_extensions", "aclexplode", "pg_options_to_table", "pg_sequence_parameters",
-    "pg_listening_channels",
+    "pg_listening_channels", "pg_stat_get_io", "pg_stat_get_progress_info",
 ];
 
 impl SessionHost for StatementHost<'_> {
     fn call_session_function(&self, oid: Oid, name: &str, args: &[Datum], env: &mut CallEnv<'_>) -> Option<Result<Datum>> {
         if let Some(done) = super::array_functions::call(oid, args) {
             return Some(done);
+        }
+        if super::statistics::is_known(name) {
+            return Some(super::statistics::call(self, name, args));
         }
         if !SESSION_FUNCTIONS.contains(&name) {
             return None;

@@ -24,10 +24,11 @@ mod named;
 mod prepared;
 pub(crate) mod run;
 mod simple;
+mod statistics;
 mod system_views;
 mod template;
 mod transaction;
-mod utility;
+pub(crate) mod utility;
 mod views;
 
 pub use extended::BindRequest;
@@ -39,11 +40,12 @@ use portal::Portals;
 use transaction::Block;
 
 use crate::catalog::builtin::{BOOTSTRAP_SUPERUSER, PG_CATALOG};
+use crate::catalog::store::CatalogRow;
 use crate::catalog::cache::{CatalogReader, Database, ObjectCache};
 use crate::catalog::temporary::TemporaryCatalog;
 use crate::client::{Client, Runtime};
 use crate::instance::Instance;
-use crate::settings::{SessionSettings, definition, show_value};
+use crate::settings::{CLIENT, SessionSettings, SettingScope, definition, show_value};
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_storage::{Snapshot, Transaction};
 use std::cell::{Cell, RefCell};
@@ -68,7 +70,13 @@ impl StartupOptions {
             match *name {
                 "user" => options.user = value.to_string(),
                 "database" => options.database = value.to_string(),
-                "options" => parse_options(value, &mut options.settings)?,
+                // Parameters of their own win over those among the options.
+                "options" => {
+                    let mut first = Vec::new();
+                    parse_options(value, &mut first)?;
+                    first.append(&mut options.settings);
+                    options.settings = first;
+                }
                 "replication" => {
                     if !matches!(*value, "false" | "off" | "no" | "0") {
                         return Err(Error::unsupported("replication connections are not supported"));
@@ -137,6 +145,26 @@ pub(crate) struct Scratch {
     pub listening: RefCell<listen::Listening>,
 }
 
+/// Takes the stored settings, then those of the client, which must be right. Returns warnings about the stored ones.
+fn starting_settings(instance: &Instance, settings: &mut SessionSettings, options: &StartupOptions, database: Oid, role: &CatalogRow) -> Result<Vec<Error>> {
+    let mut refused = Vec::new();
+    for (source, stored) in instance.stored_settings(database, role.oid("oid"))? {
+        refused.extend(settings.set_session_defaults(stored.iter().filter_map(|item| item.split_once('=')), source));
+    }
+    for e in &mut refused {
+        e.0.severity = Severity::Warning;
+    }
+    let superuser = role.bool("rolsuper") || role.oid("oid") == BOOTSTRAP_SUPERUSER;
+    for (name, _) in &options.settings {
+        crate::settings::check_privilege(name, superuser)?;
+    }
+    let asked = options.settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    match settings.set_session_defaults(asked, CLIENT).into_iter().next() {
+        Some(e) => Err(e),
+        None => Ok(refused),
+    }
+}
+
 pub struct Session {
     pub(crate) instance: Arc<Instance>,
     pub(crate) database: Arc<Database>,
@@ -172,6 +200,11 @@ pub struct Session {
     pub(crate) on_commit: Vec<(Oid, OnCommit)>,
     /// Constraint checks put off to the end of the transaction.
     pub(crate) pending: crate::exec::PendingChecks,
+    /// What the open transaction has done, for the statistics views.
+    pub(crate) usage: crate::stats::Usage,
+    worker: usize,
+    /// Since when the session is in its state (active, idle, idle in transaction), microseconds since 2000.
+    state_since: i64,
     /// System views are made with it at the first start.
     pub(crate) allow_system_objects: bool,
     /// Result formats of the utility command being executed through the extended protocol.
@@ -196,10 +229,7 @@ impl Session {
         })?;
         let database = instance.open_database(&options.database)?;
         let mut settings = SessionSettings::new(instance.settings());
-        for (name, value) in &options.settings {
-            settings.set_session_default(name, value)?;
-        }
-        settings.commit();
+        let refused = starting_settings(&instance, &mut settings, &options, database.oid, &role)?;
         let now = instance.env.unix_micros() - POSTGRES_EPOCH_MICROS;
         let mut seed = [0; 16];
         instance.env.random_bytes(&mut seed);
@@ -207,7 +237,7 @@ impl Session {
         let (low, high) = seed.split_at(8);
         let word = |b: &[u8]| u64::from_le_bytes(b.try_into().unwrap_or([1; 8]));
         scratch.random_state.set([word(low), word(high)]);
-        let session = Session {
+        let mut session = Session {
             login_role: role.oid("oid"),
             login_name: options.user.clone(),
             current_role: role.oid("oid"),
@@ -230,6 +260,9 @@ impl Session {
             temporary: TemporaryCatalog::new(instance.engine.clone(), database.global_users.clone(), runtime.control().process_id),
             on_commit: Vec::new(),
             pending: Default::default(),
+            usage: Default::default(),
+            worker: runtime.worker(),
+            state_since: now,
             allow_system_objects: false,
             utility_formats: Vec::new(),
             scanned: Default::default(),
@@ -247,7 +280,23 @@ impl Session {
             a.state = "idle";
             a.state_change = now;
         });
+        session.instance.statistics.database_of(session.worker, session.database.oid, |d| d.sessions += 1);
+        session.scratch.notices.borrow_mut().extend(refused);
+        session.take_starting_role();
         Ok(session)
+    }
+
+    /// The role that the settings of the start name. One that is not there is a warning.
+    fn take_starting_role(&mut self) {
+        let Some(name) = self.settings.get("role").filter(|name| *name != "none").map(str::to_string) else { return };
+        if let Err(e) = self.set_role(&name, SettingScope::Session) {
+            self.notice(Severity::Warning, e.message());
+        }
+    }
+
+    /// What there is to be said about the start.
+    pub fn send_first_notices(&self, client: &mut dyn Client) {
+        self.send_notices(client);
     }
 
     /// 53300 if so few places are `left` that they are kept for others than this session's role.
@@ -290,7 +339,7 @@ impl Session {
         self.current_role == BOOTSTRAP_SUPERUSER || self.role_flag("rolsuper")
     }
 
-    fn role_flag(&self, flag: &str) -> bool {
+    pub(crate) fn role_flag(&self, flag: &str) -> bool {
         self.instance.role_row(&self.role_name).ok().flatten().is_some_and(|r| r.bool(flag))
     }
 
@@ -312,8 +361,22 @@ impl Session {
             self.instance.log(Severity::Warning, &format!("rollback at the end of a session failed: {e}"));
         }
         self.drop_temporary_objects();
+        self.count_time(false, self.now());
+        self.instance.statistics.session_ended(self.worker, self.database.oid, &mut self.usage);
         self.scratch.advisory.borrow_mut().take();
         self.scratch.listening.borrow_mut().listener.take();
+    }
+
+    /// Counts the time since the session's state changed last. `active`: a statement was running.
+    pub(crate) fn count_time(&mut self, active: bool, now: i64) {
+        let elapsed_us = (now - self.state_since).max(0) as u64;
+        self.state_since = now;
+        self.usage.session_us += elapsed_us;
+        if active {
+            self.usage.active_us += elapsed_us;
+        } else if self.in_explicit_block() {
+            self.usage.idle_in_transaction_us += elapsed_us;
+        }
     }
 
     /// Others see application_name as it is now.

@@ -164,10 +164,11 @@ impl Session {
             session: &host,
             work_mem_bytes: self.settings.work_mem_bytes as usize,
             hash_mem_bytes: self.settings.hash_mem_bytes as usize,
-            temp: &self.instance.temp,
+            temp: &self.database.temp,
             source: None,
             pending: &mut self.pending,
             helpers: Some((&self.instance.helpers, self.settings.helpers_per_query)),
+            usage: &mut self.usage,
         };
         if execution.is_none() {
             *execution = Some(Box::new(Execution::start(plan.clone(), params, &mut cx)?));

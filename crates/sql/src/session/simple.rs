@@ -107,6 +107,7 @@ impl Session {
         let control = runtime.control();
         control.cancel_requested.store(false, Ordering::Release);
         let now = self.now();
+        self.count_time(false, now);
         control.statement_deadline_nanos.store(deadline_after(self.settings.statement_timeout_ms), Ordering::Relaxed);
         control.idle_deadline_nanos.store(0, Ordering::Relaxed);
         control.lock_timeout_nanos.store(self.settings.lock_timeout_ms.saturating_mul(1_000_000), Ordering::Relaxed);
@@ -123,6 +124,7 @@ impl Session {
     pub(super) fn statement_ended(&mut self, runtime: &dyn Runtime) {
         runtime.control().statement_deadline_nanos.store(0, std::sync::atomic::Ordering::Relaxed);
         let now = self.now();
+        self.count_time(true, now);
         let state = match self.status() {
             b'T' => "idle in transaction",
             b'E' => "idle in transaction (aborted)",

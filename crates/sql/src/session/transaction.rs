@@ -27,6 +27,7 @@ pub(crate) struct SavepointEntry {
     pub listening: super::listen::Mark,
     /// Changes of the catalog of temporary objects until then.
     pub temporary: usize,
+    pub usage: crate::stats::Mark,
 }
 
 impl Session {
@@ -108,7 +109,7 @@ impl Session {
         self.after_end(committed.is_ok());
         let wait = committed?.or_else(|| txn.unflushed_seen());
         let flushed = match wait {
-            Some(lsn) if mode == CommitMode::Sync => self.instance.engine.wait_flushed(lsn, runtime),
+            Some(lsn) if mode == CommitMode::Sync => self.instance.engine.wait_flushed_together(lsn, self.settings.commit_delay, runtime),
             _ => Ok(()),
         };
         if let Some(sent) = sent {
@@ -157,6 +158,10 @@ impl Session {
     }
 
     fn after_end(&mut self, committed: bool) {
+        if self.block != Block::None {
+            let (database, now) = (self.database.oid, self.statement_timestamp);
+            self.instance.statistics.transaction_ended(self.worker, database, &mut self.usage, committed, now);
+        }
         self.block = Block::None;
         self.savepoints.clear();
         self.pending.checks.clear();
@@ -286,6 +291,7 @@ impl Session {
             constraint_modes: self.pending.modes.clone(),
             listening: self.scratch.listening.borrow().mark(),
             temporary: self.temporary.mark(),
+            usage: self.usage.mark(),
         });
         Ok(())
     }
@@ -316,6 +322,7 @@ impl Session {
         self.pending.checks.truncate(entry.pending_checks);
         self.scratch.listening.borrow_mut().rollback_to(entry.listening);
         self.pending.modes = entry.constraint_modes.clone();
+        self.usage.rollback_to(&entry.usage);
         let mark = entry.temporary;
         self.undo_temporary(mark);
         self.portals.clear();

@@ -5,7 +5,7 @@ use super::modes::{Modes, is_mode};
 use super::prepared::is_plannable;
 use super::run::{SinkMaker, command_tag};
 use crate::client::{Client, FieldInfo, Runtime};
-use crate::settings::{SettingScope, definition, unrecognized};
+use crate::settings::{SettingScope, check_privilege, definition, unrecognized};
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_storage::{LockMode, WaitPolicy};
 use kilndb_syntax::raw::{DiscardMode, TransactionStmtKind as T, VariableSetKind as V};
@@ -126,19 +126,12 @@ impl Session {
         let name = s.name().unwrap_or("");
         let scope = if s.is_local { SettingScope::Local } else { SettingScope::Session };
         if s.is_local && !self.in_explicit_block() {
-            self.notice(Severity::Warning, "SET LOCAL can only be used in transaction blocks");
+            self.warn_outside_block("SET LOCAL");
         }
         self.begin_statement(runtime)?;
         let mut tag = "SET";
         match s.kind {
-            V::VAR_SET_VALUE => {
-                let mut values = Vec::new();
-                for arg in s.args() {
-                    values.push(setting_argument(arg, name)?);
-                }
-                let value = join_setting(name, &values);
-                self.set_value(name, &value, scope)?;
-            }
+            V::VAR_SET_VALUE => self.set_value(name, &given_value(s)?, scope)?,
             V::VAR_SET_DEFAULT | V::VAR_RESET => {
                 if s.kind == V::VAR_RESET {
                     tag = "RESET";
@@ -156,7 +149,7 @@ impl Session {
             V::VAR_SET_MULTI => match name {
                 "TRANSACTION" => {
                     if !self.in_explicit_block() {
-                        self.notice(Severity::Warning, "SET TRANSACTION can only be used in transaction blocks");
+                        self.warn_outside_block("SET TRANSACTION");
                     }
                     self.transaction_modes(s.args())?;
                 }
@@ -171,6 +164,11 @@ impl Session {
         Ok(tag.to_string())
     }
 
+    fn warn_outside_block(&self, what: &str) {
+        let message = format!("{what} can only be used in transaction blocks");
+        self.scratch.notices.borrow_mut().push(Error::notice(sqlstate::NO_ACTIVE_SQL_TRANSACTION, Severity::Warning, message));
+    }
+
     pub(crate) fn set_value(&mut self, name: &str, value: &str, scope: SettingScope) -> Result<()> {
         match name {
             "role" => return self.set_role(value, scope),
@@ -183,7 +181,16 @@ impl Session {
         if name.eq_ignore_ascii_case("temp_buffers") {
             self.refuse_other_temp_buffers(value)?;
         }
+        self.refuse_setting(name)?;
         self.settings.set(name, value, scope)
+    }
+
+    /// 42501 unless the role in force may set it.
+    pub(crate) fn refuse_setting(&self, name: &str) -> Result<()> {
+        match check_privilege(name, false) {
+            Err(e) if !self.is_superuser() => Err(e),
+            _ => Ok(()),
+        }
     }
 
     fn reset_value(&mut self, name: &str, scope: SettingScope) -> Result<()> {
@@ -194,11 +201,14 @@ impl Session {
                 self.set_session_authorization(&login)
             }
             _ if is_mode(name) => Err(Error::unsupported(format!("parameter \"{name}\" cannot be reset"))),
-            _ => self.settings.reset(name, scope),
+            _ => {
+                self.refuse_setting(name)?;
+                self.settings.reset(name, scope)
+            }
         }
     }
 
-    fn set_role(&mut self, name: &str, _scope: SettingScope) -> Result<()> {
+    pub(super) fn set_role(&mut self, name: &str, _scope: SettingScope) -> Result<()> {
         if name == "none" {
             self.current_role = self.login_role;
             self.role_name = self.login_name.clone();
@@ -363,9 +373,9 @@ impl Session {
         }
         self.refuse_in_block("ALTER SYSTEM")?;
         let Some(set) = s.setstmt() else { return Err(Error::internal("ALTER SYSTEM without a setting")) };
-        let dir = self.instance.data_dir.clone();
+        let (dir, fsync) = (self.instance.data_dir.clone(), self.instance.settings().flag("fsync"));
         if set.kind == V::VAR_RESET_ALL {
-            crate::settings::write_auto_conf(&dir, None, None)?;
+            crate::settings::write_auto_conf(&dir, None, None, fsync)?;
             return Ok("ALTER SYSTEM".to_string());
         }
         let name = set.name().unwrap_or("");
@@ -374,16 +384,10 @@ impl Session {
             return Err(Error::new(sqlstate::CANT_CHANGE_RUNTIME_PARAM, format!("parameter \"{}\" cannot be changed", d.name)));
         }
         let value = match set.kind {
-            V::VAR_SET_VALUE => {
-                let mut values = Vec::new();
-                for arg in set.args() {
-                    values.push(setting_argument(arg, name)?);
-                }
-                Some(crate::settings::check_value(d, &join_setting(name, &values))?)
-            }
+            V::VAR_SET_VALUE => Some(crate::settings::check_value(d, &given_value(set)?)?),
             _ => None,
         };
-        crate::settings::write_auto_conf(&dir, Some(d.name), value.as_deref())?;
+        crate::settings::write_auto_conf(&dir, Some(d.name), value.as_deref(), fsync)?;
         Ok("ALTER SYSTEM".to_string())
     }
 
@@ -477,6 +481,29 @@ fn setting_argument(node: Node<'_>, name: &str) -> Result<String> {
         },
         _ => Err(Error::unsupported(format!("this value for \"{name}\" is not supported"))),
     }
+}
+
+/// The value that a SET names, as text.
+pub(crate) fn given_value(s: &nodes::VariableSetStmt) -> Result<String> {
+    let name = s.name().unwrap_or("");
+    let mut values = Vec::new();
+    for arg in s.args() {
+        values.push(setting_argument(arg, name)?);
+    }
+    if values.len() > 1 && !is_list(name) {
+        return Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("SET {name} takes only one argument")));
+    }
+    Ok(join_setting(name, &values))
+}
+
+/// Settings that are lists in PostgreSQL.
+fn is_list(name: &str) -> bool {
+    let known = [
+        "createrole_self_grant", "datestyle", "debug_io_direct", "listen_addresses", "local_preload_libraries", "log_connections",
+        "log_destination", "restrict_nonsystem_relation_kind", "search_path", "session_preload_libraries", "shared_preload_libraries",
+        "synchronized_standby_slots", "synchronous_standby_names", "temp_tablespaces", "unix_socket_directories", "wal_consistency_checking",
+    ];
+    known.contains(&name.to_ascii_lowercase().as_str())
 }
 
 /// Lists (search_path, DateStyle) are kept as text with quotes where a name needs them.

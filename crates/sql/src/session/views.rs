@@ -20,6 +20,8 @@ pub(super) fn rows(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Resu
             rows.extend(read_locks(host)?);
             Ok(rows)
         }
+        "pg_stat_get_io" => super::statistics::io(host),
+        "pg_stat_get_progress_info" => super::statistics::progress(host, args),
         "pg_listening_channels" => Ok(super::listen::channels(&host.scratch.listening)),
         "pg_prepared_statement" => Ok(prepared(host)),
         "pg_cursor" => Ok(cursors(host)),
@@ -42,7 +44,8 @@ fn settings(host: &StatementHost<'_>) -> Vec<Vec<Datum>> {
         .into_iter()
         .filter(|d| !matches!(d.name, "role" | "session_authorization"))
         .map(|d| {
-            let value = host.settings.get(d.name).unwrap_or("");
+            // The server's settings may have changed since the session began.
+            let value = if d.context <= Context::Sighup { server.get(d.name) } else { host.settings.get(d.name).unwrap_or("") };
             let number = |v: f64| if v == f64::MIN || v == f64::MAX || matches!(d.kind, Kind::String | Kind::Bool | Kind::Enum) { Datum::Null } else { Datum::text(v.to_string()) };
             let kind = match d.kind {
                 Kind::Bool => "bool",
@@ -55,7 +58,6 @@ fn settings(host: &StatementHost<'_>) -> Vec<Vec<Datum>> {
                 Kind::Enum => array(oids::TEXT, d.enum_values.iter().map(Datum::text).collect()),
                 _ => Datum::Null,
             };
-            let source = if value == server.get(d.name) { server.source(d.name) } else { "session" };
             vec![
                 Datum::text(d.name),
                 Datum::text(value),
@@ -65,12 +67,12 @@ fn settings(host: &StatementHost<'_>) -> Vec<Vec<Datum>> {
                 Datum::Null,
                 Datum::text(d.context.as_str()),
                 Datum::text(kind),
-                Datum::text(source),
+                Datum::text(if d.context <= Context::Sighup { server.source(d.name) } else { host.settings.source(d.name) }),
                 number(d.min),
                 number(d.max),
                 enums,
                 Datum::text(&d.boot_value),
-                Datum::text(if d.context <= Context::Postmaster { value } else { server.get(d.name) }),
+                Datum::text(if d.context <= Context::Sighup { value } else { host.settings.reset_value(d.name).unwrap_or("") }),
                 Datum::Null,
                 Datum::Null,
                 Datum::Bool(false),

@@ -8,7 +8,7 @@ mod registry;
 mod session;
 
 pub use registry::{Context, Definition, Kind, check_value, definition, definitions, show_value};
-pub use session::{SessionSettings, SettingScope};
+pub use session::{CLIENT, SessionSettings, SettingScope, check_privilege, check_setting};
 
 use kilndb_base::{Error, Result, sqlstate};
 use std::collections::BTreeMap;
@@ -137,7 +137,7 @@ fn parse_line(line: &str) -> std::result::Result<Option<(String, String)>, Strin
 }
 
 /// Rewrites `kilndb.auto.conf` with one setting changed or, without a value, removed (ALTER SYSTEM).
-pub fn write_auto_conf(dir: &Path, name: Option<&str>, value: Option<&str>) -> Result<()> {
+pub fn write_auto_conf(dir: &Path, name: Option<&str>, value: Option<&str>, fsync: bool) -> Result<()> {
     let path = dir.join("kilndb.auto.conf");
     let mut values = BTreeMap::new();
     if let Some(name) = name {
@@ -157,7 +157,9 @@ pub fn write_auto_conf(dir: &Path, name: Option<&str>, value: Option<&str>) -> R
     }
     let temporary = dir.join("kilndb.auto.conf.tmp");
     std::fs::write(&temporary, text)?;
-    std::fs::File::open(&temporary)?.sync_all()?;
+    if fsync {
+        std::fs::File::open(&temporary)?.sync_all()?;
+    }
     std::fs::rename(&temporary, &path)?;
     Ok(())
 }

@@ -3,10 +3,14 @@
 use super::registry::{Context, Definition, check_value, definition};
 use super::{ServerSettings, unrecognized};
 use kilndb_base::{Error, Result, sqlstate};
+use kilndb_storage::CommitDelay;
 use kilndb_types::FormatSettings;
 use kilndb_types::context::{DateOrder, DateStyle, IntervalStyle};
 use foldhash::{HashMap, HashMapExt};
 use std::sync::Arc;
+
+/// The source of what a start-up packet asks for.
+pub const CLIENT: &str = "client";
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SettingScope {
@@ -23,8 +27,8 @@ struct Change {
 
 pub struct SessionSettings {
     server: Arc<ServerSettings>,
-    /// What RESET goes back to: start-up parameters and role or database defaults.
-    session_defaults: HashMap<String, String>,
+    /// What RESET goes back to, and where it is from: start-up parameters and role or database defaults.
+    session_defaults: HashMap<String, (String, &'static str)>,
     values: HashMap<String, String>,
     /// Changes of the open transaction, oldest first.
     changes: Vec<Change>,
@@ -33,6 +37,7 @@ pub struct SessionSettings {
     /// Equal for sessions whose literals are read alike.
     pub format_fingerprint: u64,
     pub synchronous_commit: bool,
+    pub commit_delay: CommitDelay,
     pub search_path: Vec<String>,
     pub statement_timeout_ms: u64,
     pub lock_timeout_ms: u64,
@@ -68,6 +73,7 @@ impl SessionSettings {
             format: FormatSettings::default(),
             format_fingerprint: 0,
             synchronous_commit: true,
+            commit_delay: CommitDelay::default(),
             search_path: Vec::new(),
             statement_timeout_ms: 0,
             lock_timeout_ms: 0,
@@ -98,10 +104,21 @@ impl SessionSettings {
             Some(d) => d.name,
             None => name,
         };
-        if let Some(value) = self.values.get(key).or_else(|| self.session_defaults.get(key)) {
-            return Some(value);
+        self.values.get(key).map(String::as_str).or_else(|| self.reset_value(key))
+    }
+    /// What RESET of the name goes back to.
+    pub fn reset_value(&self, name: &str) -> Option<&str> {
+        match self.session_defaults.get(name) {
+            Some((value, _)) => Some(value),
+            None => definition(name).map(|d| self.server.get(d.name)),
         }
-        definition(name).map(|d| self.server.get(d.name))
+    }
+    /// PostgreSQL's word for where the value in force is from.
+    pub fn source(&self, name: &str) -> &'static str {
+        if self.values.contains_key(name) {
+            return "session";
+        }
+        self.session_defaults.get(name).map_or_else(|| self.server.source(name), |(_, source)| source)
     }
     pub fn flag(&self, name: &str) -> bool {
         self.get(name) == Some("on")
@@ -149,22 +166,19 @@ impl SessionSettings {
         }
     }
 
-    /// A value that RESET returns to.
-    pub fn set_session_default(&mut self, name: &str, value: &str) -> Result<()> {
-        let (key, value) = match definition(name) {
-            Some(d) if d.context <= Context::Sighup => {
-                return Err(Error::new(
-                    sqlstate::CANT_CHANGE_RUNTIME_PARAM,
-                    format!("parameter \"{}\" cannot be changed now", d.name),
-                ));
+    /// Values that RESET returns to; they win over what is there. Returns why some were not taken.
+    pub fn set_session_defaults<'v>(&mut self, values: impl IntoIterator<Item = (&'v str, &'v str)>, source: &'static str) -> Vec<Error> {
+        let mut refused = Vec::new();
+        for (name, value) in values {
+            match check_default(name, value, source) {
+                Ok((name, value)) => {
+                    self.session_defaults.insert(name, (value, source));
+                }
+                Err(e) => refused.push(e),
             }
-            Some(d) => (d.name.to_string(), check_value(d, value)?),
-            None if is_custom(name) => (name.to_ascii_lowercase(), value.to_string()),
-            None => return Err(unrecognized(name)),
-        };
-        self.session_defaults.insert(key, value);
+        }
         self.derive();
-        Ok(())
+        refused
     }
 
     fn replace(&mut self, name: String, value: Option<String>, scope: SettingScope) {
@@ -262,7 +276,9 @@ impl SessionSettings {
             format!("{:?}", self.format).hash(&mut hasher);
             hasher.finish()
         };
+        // There are no standbys: everything but off waits for the disk here.
         self.synchronous_commit = self.get("synchronous_commit") != Some("off");
+        self.commit_delay = CommitDelay { delay_us: self.number("commit_delay"), siblings: self.number("commit_siblings") as usize };
         self.search_path = parse_search_path(self.get("search_path").unwrap_or(""));
         self.statement_timeout_ms = self.number("statement_timeout");
         self.lock_timeout_ms = self.number("lock_timeout");
@@ -300,6 +316,39 @@ fn isolation_name(value: &str) -> IsolationName {
 
 fn is_custom(name: &str) -> bool {
     name.contains('.') && name.split('.').all(|part| !part.is_empty() && !part.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+fn check_default(name: &str, value: &str, source: &str) -> Result<(String, String)> {
+    let Some(d) = definition(name) else {
+        return if is_custom(name) { Ok((name.to_ascii_lowercase(), value.to_string())) } else { Err(unrecognized(name)) };
+    };
+    // A client may also set what is fixed from the start of its connection on.
+    if source != CLIENT || d.context <= Context::Sighup {
+        changeable(d)?;
+    }
+    Ok((d.name.to_string(), check_value(d, value)?))
+}
+
+/// 42501 for what only superusers may set.
+pub fn check_privilege(name: &str, superuser: bool) -> Result<()> {
+    match definition(name) {
+        Some(d) if !superuser && matches!(d.context, Context::Superuser | Context::SuperuserBackend) => {
+            Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("permission denied to set parameter \"{}\"", d.name)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks what would be set at a later time, without setting it; without a value, that it may be reset.
+pub fn check_setting(name: &str, value: Option<&str>) -> Result<()> {
+    match definition(name) {
+        Some(d) => {
+            changeable(d)?;
+            value.map_or(Ok(()), |value| check_value(d, value).map(|_| ()))
+        }
+        None if is_custom(name) => Ok(()),
+        None => Err(unrecognized(name)),
+    }
 }
 
 fn changeable(d: &Definition) -> Result<()> {

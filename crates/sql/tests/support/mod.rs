@@ -147,6 +147,7 @@ impl Db {
                 checkpoint_timeout_s: 300,
                 checkpoint_completion_target: 0.9,
                 wal_writer_delay_ms: 20,
+                startup_progress_interval_ms: 0,
                 fsync: false,
                 workers: 1,
                 log: Arc::new(|_, _| ()),
@@ -282,6 +283,7 @@ impl Db {
             let cell = Cell::new([1, 2]);
             let host = bind::BindHost(&self.catalog);
             let mut pending = PendingChecks::default();
+            let mut usage = kilndb_sql::stats::Usage::default();
             let mut cx = ExecContext {
                 engine: &self.engine,
                 txn: &mut txn,
@@ -296,6 +298,7 @@ impl Db {
                 source: None,
                 pending: &mut pending,
                 helpers: None,
+                usage: &mut usage,
             };
             let mut sink = Lines(Vec::new(), plan.columns.iter().map(|c| c.type_oid).collect());
             let mut x = Execution::start(plan.clone(), params, &mut cx)?;

@@ -14,6 +14,7 @@
 
 use crate::crc::crc32c;
 use crate::page::{PAGE, PageBytes};
+use crate::stats::{Event, IoObject, Stats};
 use crate::wal::Log;
 use crate::wal::segment::failed;
 use kilndb_base::Result;
@@ -61,7 +62,7 @@ impl DoubleWrite {
         Ok(DoubleWrite { file, ring: Mutex::new(Ring { next: 0, sequence, buffer: Vec::new(), owed: BTreeMap::new() }) })
     }
     /// Writes sealed pages: area, sync, then their places.
-    pub fn write(&self, home: &dyn File, log: &Log, pages: &[(u32, Box<PageBytes>)]) -> Result<()> {
+    pub fn write(&self, home: &dyn File, log: &Log, pages: &[(u32, Box<PageBytes>)], stats: &Stats) -> Result<()> {
         let mut ring = crate::lock(&self.ring);
         let ring = &mut *ring;
         for part in pages.chunks(SLOTS / 4) {
@@ -71,6 +72,7 @@ impl DoubleWrite {
                     put(home, *pid, bytes)?;
                 }
                 log.sync(home, "pages")?;
+                stats.count(IoObject::Relation, Event::Sync, 1, 0);
                 ring.owed.clear();
                 ring.next = 0;
             }
@@ -78,6 +80,7 @@ impl DoubleWrite {
             let at = (ring.next * SLOT_BYTES) as u64;
             self.file.write_at(&ring.buffer, at).map_err(|e| failed("write to", "doublewrite", e))?;
             log.sync(&*self.file, "doublewrite")?;
+            stats.count(IoObject::Relation, Event::Sync, 1, 0);
             ring.next += part.len();
             for (pid, bytes) in part {
                 let done = put(home, *pid, bytes);

@@ -66,7 +66,7 @@ impl Pool {
                 MARKED => {
                     if state.compare_exchange(now, (now & !STATE) | LATCHED, Acquire, Relaxed).is_ok() {
                         self.drop_latched(pid);
-                        self.evictions.fetch_add(1, Relaxed);
+                        self.stats.count(self.object, Event::Evict, 1, PAGE as u64);
                         freed += usize::from(self.free_frame(index, entry));
                     }
                 }
@@ -116,7 +116,7 @@ impl Pool {
             }
         }
     }
-    fn write_out(&self, pids: &[u32]) -> Result<()> {
+    fn write_out(&self, pids: &[u32]) -> Result<usize> {
         let mut batch = Vec::with_capacity(pids.len());
         for &pid in pids {
             if let Some(copy) = self.copy_for_write(pid, None) {
@@ -125,9 +125,10 @@ impl Pool {
         }
         self.write_batch(batch)
     }
-    fn write_batch(&self, mut batch: Vec<(u32, Box<PageBytes>)>) -> Result<()> {
+    /// How many pages were written.
+    fn write_batch(&self, mut batch: Vec<(u32, Box<PageBytes>)>) -> Result<usize> {
         if batch.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
         let newest = batch.iter().map(|(_, p)| page::lsn(p)).max().unwrap_or(0);
         let outcome = self.log.flush_blocking(newest).and_then(|()| {
@@ -136,17 +137,17 @@ impl Pool {
                 page::seal(p);
             }
             match &self.double_write {
-                Some(area) => area.write(&*self.file, &self.log, &batch),
+                Some(area) => area.write(&*self.file, &self.log, &batch, &self.stats),
                 None => self.write_runs(&batch),
             }
         });
-        self.writes.fetch_add(batch.len() as u64, Relaxed);
+        self.stats.count(self.object, Event::Write, batch.len() as u64, (batch.len() * PAGE) as u64);
         for (pid, _) in &batch {
             let again = if outcome.is_err() { DIRTY } else { 0 };
             let state = self.state(*pid);
             let _ = state.fetch_update(AcqRel, Relaxed, |s| Some((s & !WRITING) | again));
         }
-        outcome
+        outcome.map(|()| batch.len())
     }
     /// Neighbours with one write.
     fn write_runs(&self, batch: &[(u32, Box<PageBytes>)]) -> Result<()> {
@@ -173,7 +174,7 @@ impl Pool {
         pids
     }
     /// Writes those of `pids` that are still dirty. A page another thread is writing is waited for.
-    pub fn write_pages(&self, pids: &[u32], which: Which) -> Result<()> {
+    pub fn write_pages(&self, pids: &[u32], which: Which) -> Result<usize> {
         let mut batch = Vec::with_capacity(pids.len());
         let mut busy = Vec::new();
         for &pid in pids {
@@ -183,17 +184,17 @@ impl Pool {
                 None => {}
             }
         }
-        self.write_batch(batch)?;
+        let mut written = self.write_batch(batch)?;
         for pid in busy {
             let mut spins = 0;
             while self.state(pid).load(Acquire) & WRITING != 0 {
                 backoff(&mut spins);
             }
             if let Some(copy) = self.copy_for_write(pid, Some(which)) {
-                self.write_batch(vec![(pid, copy)])?;
+                written += self.write_batch(vec![(pid, copy)])?;
             }
         }
-        Ok(())
+        Ok(written)
     }
     /// For the background writer: keeps clean victims ahead of the hand when the pool is nearly full.
     pub fn clean_ahead(&self) {
@@ -202,6 +203,7 @@ impl Pool {
         }
         let mut dirty = Vec::new();
         self.sweep(self.capacity / 64 + 1, &mut dirty);
-        let _ = self.write_out(&dirty);
+        let cleaned = self.write_out(&dirty).unwrap_or(0);
+        self.stats.buffers_clean.fetch_add(cleaned as u64, Relaxed);
     }
 }

@@ -18,6 +18,7 @@ pub use evict::Which;
 
 use crate::page::{self, PAGE, PageBytes, View};
 use crate::reserve::{LazyArray, Reserved};
+use crate::stats::{Event, IoObject, Stats};
 use crate::wal::Log;
 use doublewrite::DoubleWrite;
 use kilndb_base::env::File;
@@ -56,9 +57,9 @@ pub struct Pool {
     log: Arc<Log>,
     /// During recovery a page that does not sum up may be about to be formatted anew.
     pub(crate) lenient: AtomicBool,
-    pub(crate) reads: AtomicU64,
-    pub(crate) evictions: AtomicU64,
-    pub(crate) writes: AtomicU64,
+    pub(crate) stats: Arc<Stats>,
+    /// What is counted as read and written.
+    object: IoObject,
 }
 
 /// Exclusive access to a page.
@@ -70,12 +71,12 @@ pub struct WriteGuard<'a> {
 
 impl Pool {
     /// `huge_pages`: ask the system for some.
-    pub fn new(file: Arc<dyn File>, double_write: Arc<dyn File>, log: Arc<Log>, bytes: u64, huge_pages: bool) -> Result<Pool> {
-        Pool::with(file, Some(DoubleWrite::new(double_write)?), log, bytes, (32 << 40, 64 << 30), huge_pages)
+    pub fn new(file: Arc<dyn File>, double_write: Arc<dyn File>, log: Arc<Log>, bytes: u64, huge_pages: bool, stats: Arc<Stats>) -> Result<Pool> {
+        Pool::with(file, Some(DoubleWrite::new(double_write)?), log, bytes, (32 << 40, 64 << 30), huge_pages, stats)
     }
     /// Pages that are never recovered: they are written in place, and only to make room. `most`, `least`: bytes of address space.
-    pub fn private(file: Arc<dyn File>, log: Arc<Log>, bytes: u64, most: usize, least: usize) -> Result<Pool> {
-        Pool::with(file, None, log, bytes, (most, least), false)
+    pub fn private(file: Arc<dyn File>, log: Arc<Log>, bytes: u64, most: usize, least: usize, stats: Arc<Stats>) -> Result<Pool> {
+        Pool::with(file, None, log, bytes, (most, least), false, stats)
     }
     fn with(
         file: Arc<dyn File>,
@@ -84,6 +85,7 @@ impl Pool {
         bytes: u64,
         (most, least): (usize, usize),
         huge_pages: bool,
+        stats: Arc<Stats>,
     ) -> Result<Pool> {
         let capacity = (bytes as usize / PAGE).max(64);
         let memory = Reserved::at_most(most, least)?;
@@ -102,16 +104,18 @@ impl Pool {
             file,
             file_pages: AtomicU32::new(file_pages),
             extend: Mutex::new(()),
+            object: if double_write.is_some() { IoObject::Relation } else { IoObject::TemporaryRelation },
             double_write,
             log,
             lenient: AtomicBool::new(false),
-            reads: AtomicU64::new(0),
-            evictions: AtomicU64::new(0),
-            writes: AtomicU64::new(0),
+            stats,
         })
     }
     pub fn page_limit(&self) -> u32 {
         self.states.count().min(u32::MAX as usize) as u32
+    }
+    pub fn capacity(&self) -> usize {
+        self.capacity
     }
     pub fn resident(&self) -> usize {
         self.resident.load(Relaxed)
@@ -239,7 +243,7 @@ impl Pool {
         }
         // SAFETY: latched by us and not resident: nobody else writes; optimistic readers will not validate.
         let bytes: &mut PageBytes = unsafe { &mut *self.address(pid).cast() };
-        self.reads.fetch_add(1, Relaxed);
+        self.stats.count(self.object, Event::Read, 1, PAGE as u64);
         let outcome = self.file.read_at(bytes, u64::from(pid) * PAGE as u64);
         let outcome = match outcome {
             Err(e) => Err(Error::from(e)),
@@ -295,6 +299,7 @@ impl Pool {
                 let taken = (entry.load(Relaxed) >> 32).wrapping_add(1);
                 entry.store(taken << 32 | u64::from(pid), Release);
                 self.resident.fetch_add(1, Relaxed);
+                self.stats.buffers_alloc.fetch_add(1, Relaxed);
                 return;
             }
             backoff(&mut spins);
@@ -312,7 +317,9 @@ impl Pool {
         if pid >= have {
             let step = (have / 8).clamp(256, 16384);
             let want = pid.saturating_add(1).max(have.saturating_add(step)).min(self.page_limit());
-            self.file.allocate(u64::from(have) * PAGE as u64, u64::from(want - have) * PAGE as u64)?;
+            let bytes = u64::from(want - have) * PAGE as u64;
+            self.file.allocate(u64::from(have) * PAGE as u64, bytes)?;
+            self.stats.count(self.object, Event::Extend, u64::from(want - have), bytes);
             self.file_pages.store(want, Release);
         }
         Ok(())

@@ -35,6 +35,7 @@ fn world(name: &str, rows: usize) -> World {
         checkpoint_timeout_s: 300,
         checkpoint_completion_target: 0.1,
         wal_writer_delay_ms: 1,
+        startup_progress_interval_ms: 0,
         fsync: false,
         workers: 2,
         log: Arc::new(|_, _| {}),

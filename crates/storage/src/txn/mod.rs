@@ -449,7 +449,9 @@ impl Transaction {
                 }
                 let body = encode(&Record::Commit { xid: self.xid, purge: self.purge, drops: drops.clone() });
                 let (lsn, csn) = core.log.append_end(&body, publish);
-                if !asynchronous {
+                if asynchronous {
+                    core.log.nudge(lsn);
+                } else {
                     wait = Some(Lsn(lsn));
                 }
                 self.drops = drops;

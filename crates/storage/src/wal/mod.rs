@@ -19,6 +19,7 @@ pub mod segment;
 
 use crate::api::WalStats;
 use crate::crc::crc32c;
+use crate::tuning::Tuning;
 use kilndb_base::park::{Park, WakeHandle};
 use kilndb_base::env::{Env, File};
 use kilndb_base::{Error, Result, Severity, sqlstate};
@@ -50,8 +51,9 @@ pub struct Log {
     is_wanted: AtomicBool,
     waiters: Mutex<Vec<(u64, WakeHandle)>>,
     segments: Segments,
-    fsync: bool,
-    pub(crate) delay_ms: AtomicU64,
+    delay_ms: AtomicU64,
+    flush_after_bytes: AtomicU64,
+    buffers_full: AtomicU64,
     records: AtomicU64,
     flushes: AtomicU64,
     start: AtomicU64,
@@ -72,6 +74,7 @@ struct Control {
     wanted: u64,
     /// A flush is to begin.
     is_due: bool,
+    commit_delay_us: u64,
     stop: bool,
 }
 struct Ring {
@@ -129,11 +132,13 @@ pub fn frame(body: &[u8], lsn: u64) -> Vec<u8> {
 }
 
 impl Log {
-    pub fn new(segments: Segments, start: u64, csn: u64, ring_bytes: u64, fsync: bool, delay_ms: u64, tell: Tell) -> Log {
+    pub fn new(segments: Segments, start: u64, csn: u64, ring_bytes: u64, tuning: &Tuning, tell: Tell) -> Log {
         let size = (ring_bytes as usize).clamp(1 << 20, 1 << 30);
-        Log::with_ring(segments, start, csn, size, fsync, delay_ms, tell)
+        let log = Log::with_ring(segments, start, csn, size, tell);
+        log.set_tuning(tuning);
+        log
     }
-    fn with_ring(segments: Segments, start: u64, csn: u64, size: usize, fsync: bool, delay_ms: u64, tell: Tell) -> Log {
+    fn with_ring(segments: Segments, start: u64, csn: u64, size: usize, tell: Tell) -> Log {
         Log {
             insert: Mutex::new(Insert { pos: start, commits: VecDeque::new() }),
             // SAFETY: UnsafeCell<u8> is valid as zero.
@@ -150,8 +155,9 @@ impl Log {
             is_wanted: AtomicBool::new(false),
             waiters: Mutex::default(),
             segments,
-            fsync,
-            delay_ms: AtomicU64::new(delay_ms.max(1)),
+            delay_ms: AtomicU64::new(200),
+            flush_after_bytes: AtomicU64::new(1 << 20),
+            buffers_full: AtomicU64::new(0),
             records: AtomicU64::new(0),
             flushes: AtomicU64::new(0),
             start: AtomicU64::new(start),
@@ -163,7 +169,7 @@ impl Log {
     }
     /// For what is never recovered: records go nowhere, everything counts as flushed.
     pub fn none(env: &Arc<dyn Env>, csn: u64, tell: Tell) -> Log {
-        Log { is_none: true, ..Log::with_ring(Segments::none(env), SEGMENT, csn, 0, false, 1, tell) }
+        Log { is_none: true, ..Log::with_ring(Segments::none(env), SEGMENT, csn, 0, tell) }
     }
     pub fn is_none(&self) -> bool {
         self.is_none
@@ -198,9 +204,21 @@ impl Log {
     pub fn stats(&self) -> WalStats {
         WalStats {
             records: self.records.load(Relaxed),
-            bytes: self.insert_lsn() - self.start.load(Relaxed),
+            bytes: self.insert_lsn().saturating_sub(self.start.load(Relaxed)),
             flushes: self.flushes.load(Relaxed),
+            buffers_full: self.buffers_full.load(Relaxed),
         }
+    }
+    pub fn reset_stats(&self) {
+        self.records.store(0, Relaxed);
+        self.flushes.store(0, Relaxed);
+        self.buffers_full.store(0, Relaxed);
+        self.start.store(self.insert_lsn(), Relaxed);
+    }
+    pub fn set_tuning(&self, tuning: &Tuning) {
+        self.delay_ms.store(tuning.wal_writer_delay_ms.max(1), Relaxed);
+        self.flush_after_bytes.store(tuning.wal_writer_flush_after_bytes, Relaxed);
+        self.work.notify_all();
     }
 
     pub fn append(&self, body: &[u8]) -> u64 {
@@ -273,8 +291,20 @@ impl Log {
         self.records.fetch_add(1, Relaxed);
         end
     }
+    /// After a commit that nobody waits for: the flusher comes by itself when the delay is over, or now if much has gathered.
+    pub fn nudge(&self, lsn: u64) {
+        if lsn.saturating_sub(self.flushed()) >= self.flush_after_bytes.load(Relaxed) {
+            self.request(lsn);
+        }
+    }
+    /// The next flush waits so long for more commits.
+    pub fn delay_next_flush(&self, delay_us: u64) {
+        let mut control = crate::lock(&self.control);
+        control.commit_delay_us = control.commit_delay_us.max(delay_us);
+    }
     #[cold]
     fn wait_written(&self) {
+        self.buffers_full.fetch_add(1, Relaxed);
         self.request(self.insert_lsn());
         let control = crate::lock(&self.control);
         let _ = self.done.wait_timeout(control, Duration::from_millis(1));
@@ -387,7 +417,7 @@ impl Log {
     /// The flusher thread's body.
     pub fn run_flusher(&self) {
         loop {
-            {
+            let commit_delay_us = {
                 let mut control = crate::lock(&self.control);
                 self.idle.store(true, SeqCst);
                 if !control.is_due && !control.stop {
@@ -399,9 +429,13 @@ impl Log {
                 if control.stop || self.failed.load(SeqCst) {
                     return;
                 }
-            }
+                std::mem::take(&mut control.commit_delay_us)
+            };
             if self.insert_lsn() == self.flushed() {
                 continue;
+            }
+            if commit_delay_us > 0 {
+                self.segments.env().sleep(Duration::from_micros(commit_delay_us));
             }
             if let Err(e) = self.flush_once() {
                 self.fail(&e);
@@ -419,8 +453,9 @@ impl Log {
             self.segments.write(at, part)?;
             at += part.len() as u64;
         }
-        self.segments.sync(from, end, self.fsync)?;
+        // Its room in the ring is free: nobody reads it there again, whatever becomes of the sync.
         self.written.store(end, Release);
+        self.segments.sync(from, end)?;
         {
             let mut insert = crate::lock(&self.insert);
             let mut last = None;

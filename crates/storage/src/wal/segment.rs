@@ -7,6 +7,7 @@
 //! Must not know: records.
 
 use super::SEGMENT;
+use crate::stats::{Event, IoObject, Stats};
 use kilndb_base::env::{Env, File, Open};
 use kilndb_base::{Error, Result};
 use std::collections::BTreeMap;
@@ -18,6 +19,14 @@ pub struct Segments {
     dir: PathBuf,
     open: Mutex<BTreeMap<u64, Arc<dyn File>>>,
     spare: Mutex<Vec<PathBuf>>,
+    stats: Arc<Stats>,
+}
+
+/// What became of segments that nobody needs any more.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Recycled {
+    pub removed: usize,
+    pub recycled: usize,
 }
 
 /// The error of an operation on a file, as one line.
@@ -30,13 +39,16 @@ fn name_of(number: u64) -> String {
 }
 
 impl Segments {
-    pub fn new(env: Arc<dyn Env>, dir: PathBuf) -> Result<Segments> {
+    pub fn new(env: Arc<dyn Env>, dir: PathBuf, stats: Arc<Stats>) -> Result<Segments> {
         env.create_dir_all(&dir)?;
-        Ok(Segments { env, dir, open: Mutex::default(), spare: Mutex::default() })
+        Ok(Segments { env, dir, open: Mutex::default(), spare: Mutex::default(), stats })
     }
     /// No segment is ever made.
     pub fn none(env: &Arc<dyn Env>) -> Segments {
-        Segments { env: env.clone(), dir: PathBuf::new(), open: Mutex::default(), spare: Mutex::default() }
+        Segments { env: env.clone(), dir: PathBuf::new(), open: Mutex::default(), spare: Mutex::default(), stats: Arc::default() }
+    }
+    pub fn env(&self) -> &dyn Env {
+        &*self.env
     }
     fn path(&self, number: u64) -> PathBuf {
         self.dir.join(format!("{number:016x}"))
@@ -53,7 +65,10 @@ impl Segments {
             let spare = crate::lock(&self.spare).pop();
             match spare {
                 Some(old) => self.env.rename(&old, &path),
-                None => self.env.open(&path, Open::Create).and_then(|f| f.allocate(0, SEGMENT)),
+                None => {
+                    self.stats.count(IoObject::WalInit, Event::Write, 1, SEGMENT);
+                    self.env.open(&path, Open::Create).and_then(|f| f.allocate(0, SEGMENT))
+                }
             }
             .map_err(|e| failed("create", &name_of(number), e))?;
             self.env.sync_dir(&self.dir).map_err(|e| failed("fsync", "wal", e))?;
@@ -71,18 +86,17 @@ impl Segments {
             let (part, rest) = data.split_at(data.len().min((SEGMENT - lsn % SEGMENT) as usize));
             let file = self.file(lsn / SEGMENT, true)?.ok_or_else(|| Error::internal("no log segment"))?;
             file.write_at(part, lsn % SEGMENT).map_err(|e| failed("write to", &name_of(lsn / SEGMENT), e))?;
+            self.stats.count(IoObject::Wal, Event::Write, 1, part.len() as u64);
             lsn += part.len() as u64;
             data = rest;
         }
         Ok(())
     }
-    pub fn sync(&self, from: u64, to: u64, fsync: bool) -> Result<()> {
-        if !fsync {
-            return Ok(());
-        }
+    pub fn sync(&self, from: u64, to: u64) -> Result<()> {
         for number in from / SEGMENT..=to.saturating_sub(1) / SEGMENT {
             if let Some(file) = self.file(number, false)? {
                 file.sync_data().map_err(|e| failed("fsync", &name_of(number), e))?;
+                self.stats.count(IoObject::Wal, Event::Sync, 1, 0);
             }
         }
         Ok(())
@@ -127,7 +141,8 @@ impl Segments {
         Ok(done)
     }
     /// Segments wholly below `lsn` become spares (up to `keep`) or are removed.
-    pub fn recycle(&self, lsn: u64, keep: usize) -> Result<()> {
+    pub fn recycle(&self, lsn: u64, keep: usize) -> Result<Recycled> {
+        let mut done = Recycled::default();
         let first = lsn / SEGMENT;
         for path in self.env.list_dir(&self.dir)? {
             let Some(name) = path.file_name().and_then(|n| n.to_str()) else { continue };
@@ -147,10 +162,12 @@ impl Segments {
                 let spare = self.dir.join(format!("{stale:016x}.spare"));
                 self.env.rename(&path, &spare)?;
                 crate::lock(&self.spare).push(spare);
+                done.recycled += 1;
             } else {
                 self.env.remove_file(&path)?;
+                done.removed += 1;
             }
         }
-        Ok(())
+        Ok(done)
     }
 }

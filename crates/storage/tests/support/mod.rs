@@ -58,6 +58,7 @@ pub fn config(data_dir: PathBuf, buffers: u64) -> EngineConfig {
         checkpoint_timeout_s: 300,
         checkpoint_completion_target: 0.1,
         wal_writer_delay_ms: 1,
+        startup_progress_interval_ms: 0,
         fsync: false,
         workers: 4,
         log: Arc::new(|s, t| if s >= kilndb_base::Severity::Warning { eprintln!("{s:?}: {t}") }),

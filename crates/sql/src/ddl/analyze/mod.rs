@@ -13,7 +13,7 @@ use super::Session;
 use crate::catalog::ids::*;
 use crate::catalog::store::array;
 use crate::catalog::{CatalogView, Column, Table};
-use crate::client::Runtime;
+use crate::client::{ProgressKind, Runtime};
 use compute::{Facts, Statistics};
 use kilndb_base::{Error, Oid, Result, Severity};
 use kilndb_types::{Datum, oids, row};
@@ -29,6 +29,11 @@ const COMMON: i16 = 1;
 const HISTOGRAM: i16 = 2;
 const CORRELATION: i16 = 3;
 
+/// Places in pg_stat_progress_analyze's numbers.
+const PHASE: usize = 0;
+const BLOCKS_TOTAL: usize = 1;
+const BLOCKS_DONE: usize = 2;
+
 /// A column to be analyzed.
 struct Target {
     attnum: i16,
@@ -39,27 +44,40 @@ struct Target {
 }
 
 impl Session {
-    /// `columns`: all if there are none.
-    pub(super) fn analyze_table(&mut self, table: &Arc<Table>, columns: &[&str], verbose: bool, runtime: &dyn Runtime) -> Result<()> {
+    /// `columns`: all if there are none. Returns how many rows the table has, it seems.
+    pub(super) fn analyze_table(&mut self, table: &Arc<Table>, columns: &[&str], verbose: bool, runtime: &dyn Runtime) -> Result<i64> {
         if verbose {
             self.notice(Severity::Info, format!("analyzing \"{}.{}\"", table.schema_name, table.name));
         }
+        let progress = &runtime.control().progress;
+        progress.begin(ProgressKind::Analyze, table.oid);
+        let rows = self.analyze_now(table, columns, verbose, runtime);
+        progress.end();
+        rows
+    }
+
+    fn analyze_now(&mut self, table: &Arc<Table>, columns: &[&str], verbose: bool, runtime: &dyn Runtime) -> Result<i64> {
+        let progress = &runtime.control().progress;
         let targets = self.targets(table, columns, runtime)?;
         let most = targets.iter().map(|t| t.facts.target).max().unwrap_or(0);
         let wanted = FEWEST_ROWS.max(ROWS_PER_TARGET * most);
         let heap = self.temporary.relation(&self.instance.engine, table.storage)?;
         let snapshot = self.take_snapshot(runtime)?.untracked();
-        let sample = sample::take(&heap, &snapshot, wanted, self.instance.env.random_u64(), runtime)?;
+        progress.set(PHASE, 1);
+        let sample = sample::take(&heap, &snapshot, wanted, self.instance.env.random_u64(), runtime, progress)?;
         if verbose {
             self.tell_of_sample(table, &sample);
         }
+        progress.set(PHASE, 3);
         for target in &targets {
             let values = column_values(table, target.attnum, &sample, runtime)?;
             if let Some(found) = compute::compute(&target.facts, values, sample.total_rows, &|| runtime.checkpoint())? {
                 self.write_statistics(table.oid, target, &found, runtime)?;
             }
         }
-        self.write_size(table, &sample, runtime)
+        progress.set(PHASE, 5);
+        self.write_size(table, &sample, runtime)?;
+        Ok(sample.total_rows as i64)
     }
 
     fn tell_of_sample(&self, table: &Table, sample: &Sample) {

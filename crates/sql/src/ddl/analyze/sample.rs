@@ -6,6 +6,7 @@
 //! 2. Memory holds the sample and one block, whatever the table's size. Every block ends with a checkpoint.
 //! 3. Rows come in their physical order, which the correlation is measured against.
 
+use crate::client::ProgressSlot;
 use kilndb_base::park::Park;
 use kilndb_base::{Result, RowId};
 use kilndb_storage::{Relation, RowBatch, Snapshot};
@@ -38,10 +39,11 @@ impl Random {
     }
 }
 
-pub(super) fn take(heap: &Relation, snapshot: &Snapshot, wanted: usize, seed: u64, park: &dyn Park) -> Result<Sample> {
+pub(super) fn take(heap: &Relation, snapshot: &Snapshot, wanted: usize, seed: u64, park: &dyn Park, progress: &ProgressSlot) -> Result<Sample> {
     let blocks = heap.pages();
     let mut random = Random(seed);
     let mut blocks_wanted = u64::from(blocks).min(wanted as u64);
+    progress.set(super::BLOCKS_TOTAL, blocks_wanted as i64);
     let mut sample = Sample { rows: Vec::new(), total_rows: 0.0, blocks, blocks_read: 0, rows_seen: 0 };
     let mut chosen: Vec<(RowId, Box<[u8]>)> = Vec::new();
     let mut batch = RowBatch::default();
@@ -52,6 +54,7 @@ pub(super) fn take(heap: &Relation, snapshot: &Snapshot, wanted: usize, seed: u6
         }
         blocks_wanted -= 1;
         sample.blocks_read += 1;
+        progress.set(super::BLOCKS_DONE, i64::from(sample.blocks_read));
         batch.clear();
         heap.scan_block(block, snapshot, &mut batch)?;
         for (rid, start, end) in &batch.rows {

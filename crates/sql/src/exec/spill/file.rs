@@ -8,6 +8,7 @@ use kilndb_base::{Error, Result};
 use kilndb_types::{Datum, row};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Most that one read or write moves.
 pub const STEP_BYTES: usize = 64 * 1024;
@@ -18,11 +19,22 @@ pub const HEAD_BYTES: usize = 8;
 pub struct TempSpace {
     env: Arc<dyn Env>,
     directory: PathBuf,
+    /// Shared by its copies.
+    files: Arc<AtomicU64>,
+    bytes: Arc<AtomicU64>,
 }
 
 impl TempSpace {
     pub fn new(env: Arc<dyn Env>, data_dir: &Path) -> TempSpace {
-        TempSpace { env, directory: data_dir.join("tmp") }
+        TempSpace { env, directory: data_dir.join("tmp"), files: Arc::default(), bytes: Arc::default() }
+    }
+    /// Files made, and bytes written to them, since the start or the last reset.
+    pub fn totals(&self) -> (u64, u64) {
+        (self.files.load(Relaxed), self.bytes.load(Relaxed))
+    }
+    pub fn reset_totals(&self) {
+        self.files.store(0, Relaxed);
+        self.bytes.store(0, Relaxed);
     }
     /// Removes what a crash has left.
     pub fn clear(&self) -> Result<()> {
@@ -37,6 +49,7 @@ impl TempSpace {
         self.env.create_dir_all(&self.directory)?;
         let path = self.directory.join(format!("exec.{:016x}", self.env.random_u64()));
         let file = self.env.open(&path, Open::Truncate)?;
+        self.files.fetch_add(1, Relaxed);
         Ok(OnDisk { env: self.env.clone(), path, file })
     }
 }
@@ -104,6 +117,7 @@ impl SpillFile {
         for piece in self.buffer.chunks(STEP_BYTES) {
             disk.file.write_at(piece, self.written)?;
             self.written += piece.len() as u64;
+            io.space.bytes.fetch_add(piece.len() as u64, Relaxed);
             io.park.checkpoint()?;
         }
         self.buffer.clear();
