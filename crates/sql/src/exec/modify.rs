@@ -7,7 +7,7 @@ use super::{index, write};
 use crate::bind::ir::DmlKind;
 use crate::plan::{ModifyPlan, Node, Op};
 use kilndb_base::{Error, Result, RowId, sqlstate};
-use kilndb_storage::{Fetched, Relation, RowBatch, RowLockMode, WaitPolicy, WriteOptions, WriteOutcome};
+use kilndb_storage::{Fetched, Relation, RowLockMode, WaitPolicy, WriteOptions, WriteOutcome};
 use kilndb_types::Datum;
 use std::sync::Arc;
 
@@ -109,17 +109,23 @@ impl ModifyState {
 
     /// The row to store; None if COPY … WHERE leaves it out.
     fn new_row(m: &ModifyPlan, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Option<Vec<Datum>>> {
-        let mut values = vec![Datum::Null; m.table.columns.len()];
+        let mut values = Vec::with_capacity(m.table.columns.len());
+        Ok(Self::fill_new_row(m, row, &mut values, rt, cx)?.then_some(values))
+    }
+    /// The same in `values`; false if it is left out.
+    pub(super) fn fill_new_row(m: &ModifyPlan, row: &[Datum], values: &mut Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+        values.clear();
+        values.resize(m.table.columns.len(), Datum::Null);
         for (column, e) in &m.assignments {
-            values[*column] = e.eval(row, rt, cx)?;
+            e.eval_into(row, &mut values[*column], rt, cx)?;
         }
         if let Some(filter) = &m.row_filter
-            && !filter.is_true(&values, rt, cx)?
+            && !filter.is_true(values, rt, cx)?
         {
-            return Ok(None);
+            return Ok(false);
         }
-        write::complete(m, &mut values, rt, cx)?;
-        Ok(Some(values))
+        write::complete(m, values, rt, cx)?;
+        Ok(true)
     }
 
     fn insert_batch(&mut self, m: &ModifyPlan, batch: &Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
@@ -129,23 +135,13 @@ impl ModifyState {
             let rid = m.heap.insert(cx.txn, &self.bytes)?;
             return self.inserted(m, batch.row(0), &values, rid, rt, cx);
         }
-        let mut rows = RowBatch::default();
-        let mut all = Vec::with_capacity(batch.rows);
-        for i in 0..batch.rows {
-            let Some(values) = Self::new_row(m, batch.row(i), rt, cx)? else { continue };
-            write::encode(m, &values, &mut self.bytes)?;
-            rows.push(RowId::default(), &self.bytes);
-            all.push((i, values));
-        }
-        let mut rids = Vec::with_capacity(batch.rows);
-        m.heap.insert_many(cx.txn, &rows, &mut rids)?;
-        for ((i, values), rid) in all.iter().zip(&rids) {
-            self.inserted(m, batch.row(*i), values, *rid, rt, cx)?;
-        }
-        Ok(())
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let outcome = self.insert_rows(m, batch, &mut scratch, rt, cx);
+        self.scratch = scratch;
+        outcome
     }
 
-    fn inserted(&mut self, m: &ModifyPlan, input: &[Datum], values: &[Datum], rid: RowId, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub(super) fn inserted(&mut self, m: &ModifyPlan, input: &[Datum], values: &[Datum], rid: RowId, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         if let Some((n, _)) = write::insert_entries(m, values, rid, None, &mut self.queue.twins, rt, cx)? {
             return Err(write::duplicate(m, n, values, rt, cx));
         }

@@ -62,6 +62,37 @@ fn rid_of(m: &ModifyPlan, row: &[Datum]) -> Option<RowId> {
 }
 
 impl ModifyState {
+    pub(super) fn insert_rows(&mut self, m: &ModifyPlan, batch: &Batch, s: &mut Scratch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let keep = m.returning.is_some() || !m.foreign_keys.is_empty() || !m.indexes.is_empty();
+        s.positions.clear();
+        s.rows.clear();
+        s.kept.clear();
+        for i in 0..batch.rows {
+            if !Self::fill_new_row(m, batch.row(i), &mut s.values, rt, cx)? {
+                continue;
+            }
+            let start = s.rows.bytes.len() as u32;
+            row::encode_row(&m.table.descriptor, &s.values, &mut s.rows.bytes)?;
+            s.rows.rows.push((RowId::default(), start, s.rows.bytes.len() as u32));
+            s.positions.push(i as u32);
+            if keep {
+                s.kept.append(&mut s.values);
+            }
+        }
+        s.rids.clear();
+        m.heap.insert_many(cx.txn, &s.rows, &mut s.rids)?;
+        if !keep {
+            self.changed += s.rids.len() as u64;
+            return Ok(());
+        }
+        let width = m.table.columns.len();
+        for (n, (i, rid)) in s.positions.iter().zip(&s.rids).enumerate() {
+            let values = s.kept.get(n * width..(n + 1) * width).unwrap_or(&[]);
+            self.inserted(m, batch.row(*i as usize), values, *rid, rt, cx)?;
+        }
+        Ok(())
+    }
+
     pub(super) fn update_batch(&mut self, m: &ModifyPlan, batch: &Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         let mut scratch = std::mem::take(&mut self.scratch);
         let outcome = self.update_rows(m, batch, &mut scratch, rt, cx);

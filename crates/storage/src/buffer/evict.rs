@@ -152,7 +152,8 @@ impl Pool {
     /// Neighbours with one write.
     fn write_runs(&self, batch: &[(u32, Box<PageBytes>)]) -> Result<()> {
         for run in batch.chunk_by(|(a, _), (b, _)| a + 1 == *b) {
-            let bytes: Vec<u8> = run.iter().flat_map(|(_, page)| page.iter().copied()).collect();
+            let mut bytes = Vec::with_capacity(run.len() * PAGE);
+            run.iter().for_each(|(_, page)| bytes.extend_from_slice(&page[..]));
             let Some((first, _)) = run.first() else { continue };
             self.file.write_at(&bytes, u64::from(*first) * PAGE as u64).map_err(|e| failed("write to", "temporary pages", e))?;
         }
