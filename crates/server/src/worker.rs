@@ -199,13 +199,10 @@ impl Worker {
             }
         }
         // EINTR and the like only make the round shorter.
-        if !limit.is_zero() && self.shared.instance.engine.is_flush_wanted() {
-            let _ = self.poll.poll(events, Some(Duration::ZERO));
-            if events.is_empty() && !self.inbox.has_mail.load(Ordering::Acquire) {
-                self.begin_flush();
-                let _ = self.poll.poll(events, Some(limit));
-            }
-        } else {
+        let flushes_first = !limit.is_zero() && self.shared.instance.engine.is_flush_wanted();
+        let _ = self.poll.poll(events, Some(if flushes_first { Duration::ZERO } else { limit }));
+        if flushes_first && events.is_empty() && !self.inbox.has_mail.load(Ordering::Acquire) {
+            self.begin_flush();
             let _ = self.poll.poll(events, Some(limit));
         }
         self.inbox.sleeping.store(false, Ordering::SeqCst);

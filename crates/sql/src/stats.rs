@@ -263,15 +263,22 @@ impl Statistics {
     }
 }
 
+impl RelationUsage {
+    /// Adds what counts whether the transaction commits or not.
+    fn count(&mut self, other: &RelationUsage) {
+        self.scans += other.scans;
+        self.read += other.read;
+        self.fetched += other.fetched;
+        self.inserted += other.inserted;
+        self.updated += other.updated;
+        self.deleted += other.deleted;
+    }
+}
+
 impl RelationTotals {
     fn add(&mut self, usage: &RelationUsage, committed: bool, now: i64) {
         let total = &mut self.usage;
-        total.scans += usage.scans;
-        total.read += usage.read;
-        total.fetched += usage.fetched;
-        total.inserted += usage.inserted;
-        total.updated += usage.updated;
-        total.deleted += usage.deleted;
+        total.count(usage);
         if committed {
             total.live += usage.live;
             self.modified_since_analyze += usage.modified;
@@ -283,12 +290,7 @@ impl RelationTotals {
     }
     fn merge(&mut self, other: &RelationTotals) {
         let total = &mut self.usage;
-        total.scans += other.usage.scans;
-        total.read += other.usage.read;
-        total.fetched += other.usage.fetched;
-        total.inserted += other.usage.inserted;
-        total.updated += other.usage.updated;
-        total.deleted += other.usage.deleted;
+        total.count(&other.usage);
         total.live += other.usage.live;
         self.modified_since_analyze += other.modified_since_analyze;
         self.inserted_since_vacuum += other.inserted_since_vacuum;

@@ -9,15 +9,15 @@
 //! 5. where a bit was read wrong: an error that names the page, or right answers.
 mod support;
 
-use kilndb_base::park::{Park, ThreadPark, WakeHandle};
-use kilndb_base::{Result, Severity, sqlstate};
+use kilndb_base::park::ThreadPark;
+use kilndb_base::{Result, sqlstate};
 use kilndb_storage::*;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::Arc;
 use support::Rng;
-use support::disk::{Fault, SimEnv};
+use support::disk::{Fault, SimEnv, SimPark, simulated_process};
 
 type Model = BTreeMap<u32, Vec<u8>>;
 const SLOTS: u32 = 3;
@@ -26,34 +26,8 @@ const STEPS: usize = 120;
 const W: WriteOptions = WriteOptions { wait: WaitPolicy::Wait, latest: false, key_update: false };
 const KINDS: [Persistence; 3] = [Persistence::Logged, Persistence::Unlogged, Persistence::Kept];
 
-struct SimPark(ThreadPark, Arc<SimEnv>);
-impl Park for SimPark {
-    fn wake_handle(&self) -> WakeHandle {
-        self.0.wake_handle()
-    }
-    fn park(&self, _: Option<u64>) -> Result<()> {
-        self.0.park(Some(kilndb_base::env::process_monotonic_nanos() + 5_000_000))?;
-        if self.1.dead() { Err(kilndb_base::Error::internal("the process has died")) } else { Ok(()) }
-    }
-    fn park_uninterruptible(&self) {
-        let _ = self.park(None);
-    }
-    fn checkpoint(&self) -> Result<()> {
-        Ok(())
-    }
-}
-
 fn config(env: &Arc<SimEnv>) -> EngineConfig {
-    let process = env.clone();
-    let log = move |severity: Severity, text: &str| {
-        if std::env::var_os("KILNDB_TELL").is_some() {
-            eprintln!("{severity:?}: {text}");
-        }
-        if severity >= Severity::Panic {
-            process.kill();
-        }
-    };
-    EngineConfig { fsync: true, workers: 1, log: Arc::new(log), ..support::config(PathBuf::from("/sim"), 64 * 8192) }
+    EngineConfig { workers: 1, ..simulated_process(env, 64 * 8192) }
 }
 fn key_of(k: u32) -> Vec<u8> {
     k.to_be_bytes().to_vec()
@@ -155,7 +129,7 @@ fn life(env: &Arc<SimEnv>, ids: &[(kilndb_base::RelationId, kilndb_base::Relatio
         }
     };
     let tables = tables(&e, ids);
-    let park = SimPark(ThreadPark::new(), env.clone());
+    let park = SimPark::new(&env);
     let mut committed = start;
     let mut slots: Vec<Slot> = (0..SLOTS).map(|_| Slot { txn: None, rows: Model::new(), saved: vec![] }).collect();
     for _ in 0..steps {

@@ -7,8 +7,8 @@
 //! A reader with one old snapshot sees the same all the time, while pruning and compaction work around it.
 mod support;
 
-use kilndb_base::park::{Park, WakeHandle, ThreadPark};
-use kilndb_base::{Result, RowId, Severity, sqlstate};
+use kilndb_base::park::ThreadPark;
+use kilndb_base::{Result, RowId, sqlstate};
 use kilndb_storage::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use support::Rng;
-use support::disk::{Fault, SimEnv};
+use support::disk::{Fault, SimEnv, SimPark, simulated_process};
 
 const THREADS: u32 = 4;
 const OWN: u64 = 40;
@@ -26,44 +26,8 @@ const TALLY: u32 = 2_000_000;
 const W: WriteOptions = WriteOptions { wait: WaitPolicy::Wait, latest: false, key_update: false };
 type Model = BTreeMap<u32, Vec<u8>>;
 
-/// Waits as a session does, and is interrupted when the process has died.
-struct SimPark {
-    inner: ThreadPark,
-    env: Arc<SimEnv>,
-}
-impl SimPark {
-    fn new(env: &Arc<SimEnv>) -> SimPark {
-        SimPark { inner: ThreadPark::new(), env: env.clone() }
-    }
-}
-impl Park for SimPark {
-    fn wake_handle(&self) -> WakeHandle {
-        self.inner.wake_handle()
-    }
-    fn park(&self, _: Option<u64>) -> Result<()> {
-        self.inner.park(Some(kilndb_base::env::process_monotonic_nanos() + 5_000_000))?;
-        if self.env.dead() { Err(kilndb_base::Error::internal("the process has died")) } else { Ok(()) }
-    }
-    fn park_uninterruptible(&self) {
-        let _ = self.park(None);
-    }
-    fn checkpoint(&self) -> Result<()> {
-        Ok(())
-    }
-}
-
 fn config(env: &Arc<SimEnv>, buffers: u64) -> EngineConfig {
-    let process = env.clone();
-    let log = move |severity: Severity, text: &str| {
-        if std::env::var_os("KILNDB_TELL").is_some() {
-            eprintln!("{severity:?}: {text}");
-        }
-        if severity >= Severity::Panic {
-            process.kill();
-        }
-    };
-    let base = support::config(PathBuf::from("/sim"), buffers);
-    EngineConfig { fsync: true, max_wal_size_bytes: 32 << 20, log: Arc::new(log), ..base }
+    EngineConfig { max_wal_size_bytes: 32 << 20, ..simulated_process(env, buffers) }
 }
 fn index_key(k: u32) -> Vec<u8> {
     k.to_be_bytes().to_vec()

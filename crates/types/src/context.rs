@@ -85,3 +85,38 @@ pub struct EvalContext<'a> {
     /// State of the session's random(): xoroshiro-like, seeded by the session, set by setseed().
     pub random_state: &'a Cell<[u64; 2]>,
 }
+
+/// For values of types that are read without looking anything up.
+pub struct NoHost;
+
+impl Host for NoHost {
+    fn format_type(&self, oid: Oid, _typmod: i32) -> String {
+        oid.to_string()
+    }
+    fn reg_input(&self, _kind: Oid, text: &str) -> Result<Oid> {
+        Err(Error::internal(format!("\"{text}\" cannot be looked up here")))
+    }
+    fn reg_output(&self, _kind: Oid, oid: Oid) -> String {
+        oid.to_string()
+    }
+    fn element_type(&self, _oid: Oid) -> Oid {
+        0
+    }
+    fn array_type(&self, _oid: Oid) -> Oid {
+        0
+    }
+    fn composite_fields(&self, _oid: Oid) -> Option<Vec<(String, Oid, i32)>> {
+        None
+    }
+    fn clock_unix_micros(&self) -> i64 {
+        0
+    }
+    fn random_bytes(&self, _buf: &mut [u8]) {}
+    fn notice(&self, _notice: Error) {}
+}
+
+/// Types whose values mean the same in every session and are read without looking anything up.
+pub fn is_self_contained(type_oid: Oid) -> bool {
+    use crate::oids::*;
+    matches!(type_oid, BOOL | BYTEA | NAME | INT2 | INT4 | INT8 | TEXT | FLOAT4 | FLOAT8 | NUMERIC | BPCHAR | VARCHAR | UUID | OID)
+}

@@ -444,12 +444,8 @@ impl Dml {
     }
 }
 
-/// Types whose values mean the same to everybody.
+/// Types whose values mean the same to everybody, once they have been read.
 fn has_plain_values(type_oid: Oid) -> bool {
     use kilndb_types::oids::*;
-    matches!(
-        type_oid,
-        BOOL | BYTEA | NAME | INT2 | INT4 | INT8 | TEXT | FLOAT4 | FLOAT8 | NUMERIC | BPCHAR | VARCHAR | UUID | OID | DATE | TIME
-            | TIMESTAMP | TIMESTAMPTZ | INTERVAL
-    )
+    kilndb_types::context::is_self_contained(type_oid) || matches!(type_oid, DATE | TIME | TIMESTAMP | TIMESTAMPTZ | INTERVAL)
 }

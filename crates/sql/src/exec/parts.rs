@@ -23,7 +23,7 @@ use crate::plan::{Op, Plan};
 use crate::stats::Usage;
 use kilndb_base::{Error, Oid, Result};
 use kilndb_storage::{Engine, Isolation, Relation, Snapshot};
-use kilndb_types::context::Host;
+use kilndb_types::context::NoHost;
 use kilndb_types::{Datum, EvalContext, FormatSettings};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -86,7 +86,7 @@ impl Orders {
                 format: &self.format,
                 transaction_timestamp: self.transaction_timestamp,
                 statement_timestamp: self.statement_timestamp,
-                host: &Nobody,
+                host: &NoHost,
                 random_state: &random_state,
             },
             catalog: &Nobody,
@@ -245,30 +245,4 @@ impl SessionHost for Nobody {
     fn current_schema(&self) -> Option<String> {
         None
     }
-}
-
-impl Host for Nobody {
-    fn format_type(&self, oid: Oid, _: i32) -> String {
-        oid.to_string()
-    }
-    fn reg_input(&self, _: Oid, _: &str) -> Result<Oid> {
-        not_here()
-    }
-    fn reg_output(&self, _: Oid, oid: Oid) -> String {
-        oid.to_string()
-    }
-    fn element_type(&self, _: Oid) -> Oid {
-        0
-    }
-    fn array_type(&self, _: Oid) -> Oid {
-        0
-    }
-    fn composite_fields(&self, _: Oid) -> Option<Vec<(String, Oid, i32)>> {
-        None
-    }
-    fn clock_unix_micros(&self) -> i64 {
-        0
-    }
-    fn random_bytes(&self, _: &mut [u8]) {}
-    fn notice(&self, _: Error) {}
 }

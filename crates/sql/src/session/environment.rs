@@ -8,7 +8,7 @@ use crate::instance::Instance;
 use crate::settings::SessionSettings;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_storage::Snapshot;
-use kilndb_types::context::Host;
+use kilndb_types::context::{Host, NoHost, is_self_contained};
 use kilndb_types::EvalContext;
 use std::sync::Arc;
 
@@ -61,41 +61,6 @@ impl<'s> StatementHost<'s> {
             random_state: &self.scratch.random_state,
         }
     }
-}
-
-/// For values of types that are read without looking anything up.
-pub(crate) struct NoHost;
-
-impl Host for NoHost {
-    fn format_type(&self, oid: Oid, _typmod: i32) -> String {
-        oid.to_string()
-    }
-    fn reg_input(&self, _kind: Oid, text: &str) -> Result<Oid> {
-        Err(Error::internal(format!("\"{text}\" cannot be looked up here")))
-    }
-    fn reg_output(&self, _kind: Oid, oid: Oid) -> String {
-        oid.to_string()
-    }
-    fn element_type(&self, _oid: Oid) -> Oid {
-        0
-    }
-    fn array_type(&self, _oid: Oid) -> Oid {
-        0
-    }
-    fn composite_fields(&self, _oid: Oid) -> Option<Vec<(String, Oid, i32)>> {
-        None
-    }
-    fn clock_unix_micros(&self) -> i64 {
-        0
-    }
-    fn random_bytes(&self, _buf: &mut [u8]) {}
-    fn notice(&self, _notice: Error) {}
-}
-
-/// Types whose values mean the same in every session and are read without looking anything up.
-pub(crate) fn is_self_contained(type_oid: Oid) -> bool {
-    use kilndb_types::oids::*;
-    matches!(type_oid, BOOL | BYTEA | NAME | INT2 | INT4 | INT8 | TEXT | FLOAT4 | FLOAT8 | NUMERIC | BPCHAR | VARCHAR | UUID | OID)
 }
 
 /// Borrows a session's fields apart, so that its transaction stays free for `&mut`.

@@ -6,6 +6,8 @@
 use super::Rng;
 use kilndb_base::env::{Env, File, Open, OsEnv};
 use kilndb_base::park::{Park, ThreadPark, WakeHandle};
+use kilndb_base::{Result, Severity};
+use kilndb_storage::EngineConfig;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -352,4 +354,44 @@ impl Env for SimEnv {
         d.log.clear();
         Ok(())
     }
+}
+
+/// Waits as a session does, and is interrupted when the process has died.
+pub struct SimPark {
+    inner: ThreadPark,
+    env: Arc<SimEnv>,
+}
+impl SimPark {
+    pub fn new(env: &Arc<SimEnv>) -> SimPark {
+        SimPark { inner: ThreadPark::new(), env: env.clone() }
+    }
+}
+impl Park for SimPark {
+    fn wake_handle(&self) -> WakeHandle {
+        self.inner.wake_handle()
+    }
+    fn park(&self, _: Option<u64>) -> Result<()> {
+        self.inner.park(Some(kilndb_base::env::process_monotonic_nanos() + 5_000_000))?;
+        if self.env.dead() { Err(kilndb_base::Error::internal("the process has died")) } else { Ok(()) }
+    }
+    fn park_uninterruptible(&self) {
+        let _ = self.park(None);
+    }
+    fn checkpoint(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The configuration of a process that ends when its engine says that it must.
+pub fn simulated_process(env: &Arc<SimEnv>, buffers: u64) -> EngineConfig {
+    let process = env.clone();
+    let log = move |severity: Severity, text: &str| {
+        if std::env::var_os("KILNDB_TELL").is_some() {
+            eprintln!("{severity:?}: {text}");
+        }
+        if severity >= Severity::Panic {
+            process.kill();
+        }
+    };
+    EngineConfig { fsync: true, log: Arc::new(log), ..super::config(PathBuf::from("/sim"), buffers) }
 }
