@@ -191,6 +191,17 @@ impl Worker {
     }
 
     fn sleep(&mut self, events: &mut Events) {
+        if self.is_idle() && self.shared.instance.engine.is_flush_wanted() {
+            let _ = self.poll.poll(events, Some(Duration::ZERO));
+            if !events.is_empty() || self.inbox.has_mail.load(Ordering::Acquire) {
+                return;
+            }
+            self.begin_flush(true);
+            // Some of those who have waited for it may be here.
+            if self.inbox.has_mail.load(Ordering::Acquire) {
+                return;
+            }
+        }
         let mut limit = if self.is_idle() { self.next_timer() } else { Duration::ZERO };
         if !limit.is_zero() {
             self.inbox.sleeping.store(true, Ordering::SeqCst);
@@ -199,18 +210,13 @@ impl Worker {
             }
         }
         // EINTR and the like only make the round shorter.
-        let flushes_first = !limit.is_zero() && self.shared.instance.engine.is_flush_wanted();
-        let _ = self.poll.poll(events, Some(if flushes_first { Duration::ZERO } else { limit }));
-        if flushes_first && events.is_empty() && !self.inbox.has_mail.load(Ordering::Acquire) {
-            self.begin_flush();
-            let _ = self.poll.poll(events, Some(limit));
-        }
+        let _ = self.poll.poll(events, Some(limit));
         self.inbox.sleeping.store(false, Ordering::SeqCst);
     }
 
     /// Those who wait for the log have waited long enough, or there is nobody else to wait for.
-    fn begin_flush(&mut self) {
-        self.shared.instance.engine.begin_flush();
+    fn begin_flush(&mut self, is_idle: bool) {
+        self.shared.instance.engine.begin_flush(is_idle);
         self.flush_from_nanos = 0;
     }
 
@@ -224,7 +230,7 @@ impl Worker {
         if self.flush_from_nanos == 0 {
             self.flush_from_nanos = now + FLUSH_DELAY_NANOS;
         } else if now >= self.flush_from_nanos {
-            self.begin_flush();
+            self.begin_flush(false);
         }
     }
 

@@ -284,8 +284,8 @@ impl Engine {
     pub fn is_flush_wanted(&self) -> bool {
         self.core.log.is_flush_wanted()
     }
-    pub fn begin_flush(&self) {
-        self.core.log.begin_flush();
+    pub fn begin_flush(&self, is_caller_idle: bool) {
+        self.core.log.begin_flush(is_caller_idle);
     }
     /// The same after a commit that is ready to wait a little for others, if enough of them are under way.
     pub fn wait_flushed_together(&self, lsn: Lsn, delay: CommitDelay, park: &dyn Park) -> Result<()> {

@@ -7,6 +7,8 @@ use crate::page::{FLAG_TEMPORARY, FLAG_UNLOGGED, at};
 use crate::wal::segment::failed;
 
 const BATCH: usize = 64;
+/// Pages let go of together: neighbours' memory goes back with one system call.
+const RUN: usize = 32;
 
 /// Which dirty pages a pass writes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -27,7 +29,7 @@ impl Pool {
         let mut rounds = 0;
         while self.resident.load(Relaxed) >= self.capacity && rounds < 16 {
             rounds += 1;
-            let want = (self.resident.load(Relaxed) + 1).saturating_sub(self.capacity).clamp(1, BATCH);
+            let want = (self.resident.load(Relaxed) + 1).saturating_sub(self.capacity).clamp(RUN.min(self.capacity / 16), BATCH);
             let mut dirty = Vec::new();
             if self.sweep(want, &mut dirty) >= want {
                 return Ok(());
@@ -44,8 +46,12 @@ impl Pool {
     /// One pass of the clock: marks, evicts clean marked pages, gathers dirty marked ones.
     fn sweep(&self, want: usize, dirty: &mut Vec<u32>) -> usize {
         let mut freed = 0;
+        let mut victims = Vec::with_capacity(RUN);
         for _ in 0..self.frame_count() * 2 {
-            if freed >= want || dirty.len() >= BATCH {
+            if victims.len() == RUN {
+                freed += self.let_go(&mut victims);
+            }
+            if freed + victims.len() >= want || dirty.len() >= BATCH {
                 break;
             }
             let index = self.hand.fetch_add(1, Relaxed) % self.frame_count();
@@ -65,15 +71,25 @@ impl Pool {
                 MARKED if now & DIRTY != 0 => dirty.push(pid),
                 MARKED => {
                     if state.compare_exchange(now, (now & !STATE) | LATCHED, Acquire, Relaxed).is_ok() {
-                        self.drop_latched(pid);
-                        self.stats.count(self.object, Event::Evict, 1, PAGE as u64);
-                        freed += usize::from(self.free_frame(index, entry));
+                        victims.push((pid, index, entry));
                     }
                 }
                 _ => {}
             }
         }
-        freed
+        freed + self.let_go(&mut victims)
+    }
+    /// Pages that are latched here: their memory goes, and their frames become free. How many did. Nothing is waited for in
+    /// between, so holding many latches cannot make a circle.
+    fn let_go(&self, victims: &mut Vec<(u32, usize, u64)>) -> usize {
+        victims.sort_unstable();
+        for run in victims.chunk_by(|a, b| a.0 + 1 == b.0) {
+            run.iter().for_each(|&(pid, ..)| self.leave_dense(pid));
+            self.memory.forget(run[0].0 as usize * PAGE, run.len() * PAGE);
+            run.iter().for_each(|&(pid, ..)| self.set_evicted(pid));
+        }
+        self.stats.count(self.object, Event::Evict, victims.len() as u64, (victims.len() * PAGE) as u64);
+        victims.drain(..).filter(|&(_, index, entry)| self.free_frame(index, entry)).count()
     }
     fn free_frame(&self, index: usize, entry: u64) -> bool {
         let empty = entry & !u64::from(u32::MAX);

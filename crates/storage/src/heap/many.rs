@@ -83,6 +83,15 @@ impl Group {
     }
 }
 
+/// Appends bytes that are mostly one integer: then without a call.
+#[inline]
+fn put_short(out: &mut Vec<u8>, bytes: &[u8]) {
+    match <[u8; 4]>::try_from(bytes) {
+        Ok(integer) => out.extend_from_slice(&integer),
+        Err(_) => out.extend_from_slice(bytes),
+    }
+}
+
 impl Relation {
     fn standing(&self, txn: &Transaction, snapshot: &Snapshot, word: u64, mode: RowLockMode) -> Result<Standing> {
         let not_here = Standing { word, replaced: None, kept: 0, mode, csn: 0 };
@@ -195,8 +204,8 @@ impl Relation {
         let shape_end = data.len();
         for (index, (slot, span)) in group.rows.iter().enumerate() {
             let off = hp::item(page.view(), *slot).map_or(0, |(off, _)| off) + WORD + span.off;
-            data.extend_from_slice(&page.page()[off..off + span.old]);
-            new.extend_from_slice(&rows.row(group.from + index)[span.off..span.off + span.new]);
+            put_short(&mut data, &page.page()[off..off + span.old]);
+            put_short(&mut new, &rows.row(group.from + index)[span.off..span.off + span.new]);
         }
         let mut record = txn.record(self, UndoKind::UpdateMany, mode as u8, replaced, block, first as u16);
         record.data = data;

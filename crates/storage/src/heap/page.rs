@@ -162,7 +162,12 @@ pub fn patch(p: &mut PageBytes, slot: usize, word: u64, off: usize, cut: usize, 
     }
     if cut == new.len() {
         put64(p, at, word);
-        p[at + WORD + off..at + WORD + off + cut].copy_from_slice(new);
+        let place = &mut p[at + WORD + off..at + WORD + off + cut];
+        // Mostly one integer: then without a call.
+        match <[u8; 4]>::try_from(new) {
+            Ok(integer) => place.copy_from_slice(&integer),
+            Err(_) => place.copy_from_slice(new),
+        }
         return Ok(());
     }
     let mut body = Vec::with_capacity(len + new.len());

@@ -32,6 +32,10 @@ use std::time::Duration;
 
 pub const SEGMENT: u64 = 16 << 20;
 pub const MAX_BODY: usize = 1 << 16;
+/// A thread with sessions of its own may be kept for so long by a flush.
+const QUICK_FLUSH_NANOS: u64 = 400_000;
+/// So many flushes for one session each show that there is only one.
+const LONELY_FLUSHES: u64 = 8;
 
 type Tell = Arc<dyn Fn(Severity, &str) + Send + Sync>;
 
@@ -49,6 +53,12 @@ pub struct Log {
     idle: AtomicBool,
     /// A session waits for a flush that is not due yet.
     is_wanted: AtomicBool,
+    /// Held by whoever writes and syncs: the flusher, or a thread that has nothing else to do.
+    flushing: Mutex<()>,
+    /// Moving average of what a flush takes.
+    flush_nanos: AtomicU64,
+    /// How many flushes one after the other were for a single session.
+    lonely_flushes: AtomicU64,
     waiters: Mutex<Vec<(u64, WakeHandle)>>,
     segments: Segments,
     delay_ms: AtomicU64,
@@ -153,6 +163,9 @@ impl Log {
             done: Condvar::new(),
             idle: AtomicBool::new(false),
             is_wanted: AtomicBool::new(false),
+            flushing: Mutex::new(()),
+            flush_nanos: AtomicU64::new(QUICK_FLUSH_NANOS * 2),
+            lonely_flushes: AtomicU64::new(0),
             waiters: Mutex::default(),
             segments,
             delay_ms: AtomicU64::new(200),
@@ -329,11 +342,26 @@ impl Log {
     pub fn is_flush_wanted(&self) -> bool {
         self.is_wanted.load(Relaxed)
     }
-    /// Starts the flush that is wanted.
-    pub fn begin_flush(&self) {
-        if self.is_wanted.swap(false, SeqCst) {
+    /// Starts the flush that is wanted. A caller who has nothing else to do does it himself if that takes no longer than
+    /// handing it over to another thread, and nobody else is likely to need him meanwhile (docs/decisions/0005).
+    pub fn begin_flush(&self, is_caller_idle: bool) {
+        if self.is_wanted.swap(false, SeqCst) && !(is_caller_idle && self.flush_here()) {
             self.request(0);
         }
+    }
+    /// False: somebody else is at it, or it may take long.
+    fn flush_here(&self) -> bool {
+        let is_quick = self.flush_nanos.load(Relaxed) <= QUICK_FLUSH_NANOS && self.lonely_flushes.load(Relaxed) >= LONELY_FLUSHES;
+        if !is_quick || self.stopped.load(Acquire) || crate::lock(&self.control).commit_delay_us > 0 {
+            return false;
+        }
+        let Ok(_flushing) = self.flushing.try_lock() else { return false };
+        if self.insert_lsn() != self.flushed()
+            && let Err(e) = self.flush_once()
+        {
+            self.fail(&e);
+        }
+        true
     }
 
     /// Err: it is not known to be on disk, and will not be.
@@ -437,13 +465,16 @@ impl Log {
             if commit_delay_us > 0 {
                 self.segments.env().sleep(Duration::from_micros(commit_delay_us));
             }
+            let _flushing = crate::lock(&self.flushing);
             if let Err(e) = self.flush_once() {
                 self.fail(&e);
                 return;
             }
         }
     }
+    /// With `flushing` locked.
     fn flush_once(&self) -> Result<()> {
+        let began_nanos = self.segments.env().monotonic_nanos();
         let end = self.insert_lsn();
         let mut at = self.written.load(Acquire);
         let from = at;
@@ -472,6 +503,8 @@ impl Log {
             self.flushed.store(end, SeqCst);
         }
         self.flushes.fetch_add(1, Relaxed);
+        let took_nanos = self.segments.env().monotonic_nanos().saturating_sub(began_nanos);
+        self.flush_nanos.store((self.flush_nanos.load(Relaxed) / 8 * 7).saturating_add(took_nanos / 8), Relaxed);
         {
             let _control = crate::lock(&self.control);
             self.done.notify_all();
@@ -487,6 +520,8 @@ impl Log {
             });
             woken
         };
+        let lonely = if woken.len() == 1 { self.lonely_flushes.load(Relaxed) + 1 } else { 0 };
+        self.lonely_flushes.store(lonely, Relaxed);
         for wake in woken {
             wake.wake();
         }
