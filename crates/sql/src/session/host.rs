@@ -37,7 +37,7 @@ pub(crate) const SESSION_FUNCTIONS: &[&str] = &[
     "pg_advisory_xact_lock", "pg_advisory_xact_lock_shared", "pg_try_advisory_xact_lock", "pg_try_advisory_xact_lock_shared",
     "pg_advisory_lock", "pg_advisory_lock_shared", "pg_try_advisory_lock", "pg_try_advisory_lock_shared",
     "pg_advisory_unlock", "pg_advisory_unlock_shared", "pg_advisory_unlock_all",
-    "has_tablespace_privilege", "pg_get_function_arg_default", "pg_size_pretty", "getdatabaseencoding", "pg_notify", "pg_notification_queue_usage", "pg_blocking_pids",
+    "has_tablespace_privilege", "pg_get_function_arg_default", "getdatabaseencoding", "pg_notify", "pg_notification_queue_usage", "pg_blocking_pids",
 ];
 
 pub(crate) const SET_RETURNING_FUNCTIONS: &[&str] = &[
@@ -169,10 +169,6 @@ fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<
         // There are no triggers, rules, or extended statistics.
         "pg_get_triggerdef" | "pg_get_ruledef" | "pg_get_statisticsobjdef" | "pg_get_function_arg_default" => Ok(Datum::Null),
         "getdatabaseencoding" => Ok(Datum::text("UTF8")),
-        "pg_size_pretty" => match first {
-            Some(Datum::Int8(bytes)) => Ok(Datum::text(size_pretty(*bytes))),
-            _ => Err(Error::unsupported("pg_size_pretty of numeric is not supported")),
-        },
         "current_query" => {
             let activity = host.runtime.control().activity.lock().unwrap_or_else(|e| e.into_inner());
             Ok(Datum::text(&activity.query))
@@ -334,22 +330,6 @@ fn sequence_parameters(host: &StatementHost<'_>, oid: Oid) -> Result<Datum> {
 }
 
 /// `8192 bytes`, `16 kB`, …: the next unit from 10240 on, halves rounded away from zero.
-fn size_pretty(bytes: i64) -> String {
-    const UNITS: [&str; 6] = ["bytes", "kB", "MB", "GB", "TB", "PB"];
-    let mut value = i128::from(bytes);
-    // Beyond bytes one bit more is kept, for the rounding.
-    let mut limit = 10 * 1024;
-    for (i, unit) in UNITS.iter().enumerate() {
-        if value.abs() < limit || i + 1 == UNITS.len() {
-            let shown = if i == 0 { value } else { (value + value.signum()) / 2 };
-            return format!("{shown} {unit}");
-        }
-        value = if i == 0 { value / 512 } else { value / 1024 };
-        limit = 20 * 1024 - 1;
-    }
-    String::new()
-}
-
 /// Owners and superusers may do everything, everybody else nothing: there is no GRANT yet.
 fn privilege(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Result<Datum> {
     if args.iter().any(Datum::is_null) {

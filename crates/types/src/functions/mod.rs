@@ -43,6 +43,7 @@ pub(crate) mod limits;
 pub mod misc;
 pub mod numeric;
 pub mod regex;
+pub mod sizes;
 pub mod string;
 mod table;
 pub mod tochar;
