@@ -5,6 +5,7 @@ use super::ir::*;
 use super::resolve::Choice;
 use super::scope::Scope;
 use crate::catalog::{CatalogView, FunctionInfo};
+use crate::routine::CallOutput;
 use crate::routine::cache::declared_arguments;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_syntax::{Node, nodes};
@@ -17,6 +18,7 @@ pub struct BoundCall {
     pub types: Vec<Oid>,
     /// A query of one row: the input arguments.
     pub arguments: BoundStatement,
+    pub outputs: Vec<CallOutput>,
 }
 
 /// The procedure with its output arguments as further ones, as CALL counts them.
@@ -31,7 +33,7 @@ fn with_outputs(info: &Arc<FunctionInfo>) -> Arc<FunctionInfo> {
 }
 
 impl Binder<'_> {
-    fn bind_call(&self, f: &nodes::FuncCall) -> Result<(Arc<FunctionInfo>, Vec<Expr>, Vec<Oid>)> {
+    fn bind_call(&self, f: &nodes::FuncCall) -> Result<(Arc<FunctionInfo>, Vec<Expr>, Vec<Oid>, Vec<CallOutput>)> {
         let loc = f.location;
         let scope = Scope::new(None);
         let names: Vec<&str> = f.funcname().iter().filter_map(|n| n.as_str()).collect();
@@ -75,10 +77,20 @@ impl Binder<'_> {
         let (args, _) = self.call_arguments(&chosen, args, loc)?;
         let info = self.catalog.function_by_oid(oid)?.ok_or_else(|| Error::internal("a procedure vanished"))?;
         let declared = declared_arguments(&info);
+        let outputs = args.iter().zip(&declared).filter(|(_, a)| a.mode.is_output()).map(|(e, a)| self.output_of(e, &a.name)).collect();
         let inputs: Vec<Expr> = args.into_iter().enumerate().filter(|(i, _)| declared.get(*i).is_none_or(|a| a.mode.is_input())).map(|(_, e)| e).collect();
         let polymorphic = info.arg_types.iter().chain(&info.all_arg_types).any(|t| super::is_polymorphic(*t));
         let types = if polymorphic { inputs.iter().map(|e| e.ty).chain([info.return_type]).collect() } else { Vec::new() };
-        Ok((info, inputs, types))
+        Ok((info, inputs, types, outputs))
+    }
+
+    /// Where an output argument goes, if it is a variable.
+    fn output_of(&self, given: &Expr, name: &str) -> CallOutput {
+        let variable = match (&given.kind, self.variables) {
+            (ExprKind::Param(n), Some(variables)) => variables.variable(*n).map(|v| v.number),
+            _ => None,
+        };
+        CallOutput { name: name.to_string(), variable }
     }
 
     fn procedures(&self, schema: Option<&str>, name: &str, count: usize, names: &[Option<String>], variadic: bool) -> Result<Vec<super::resolve::Candidate>> {
@@ -87,11 +99,17 @@ impl Binder<'_> {
     }
 }
 
-pub fn bind_call(f: &nodes::FuncCall, source: Arc<str>, catalog: &dyn CatalogView, eval: Option<&EvalContext<'_>>) -> Result<BoundCall> {
-    let binder = Binder { eval, ..Binder::new(catalog, source, Vec::new()) };
-    let (info, inputs, types) = binder.bind_call(f)?;
+pub fn bind_call(
+    f: &nodes::FuncCall,
+    source: Arc<str>,
+    catalog: &dyn CatalogView,
+    variables: &super::variables::Variables<'_>,
+    eval: Option<&EvalContext<'_>>,
+) -> Result<BoundCall> {
+    let binder = Binder { variables: Some(variables), eval, ..Binder::new(catalog, source, Vec::new()) };
+    let (info, inputs, types, outputs) = binder.bind_call(f)?;
     binder.finish_params()?;
     let targets = inputs.into_iter().map(|expr| Target { expr, name: String::new(), junk: false, table_oid: 0, attnum: 0 }).collect();
     let query = Query { targets, ..Query::default() };
-    Ok(BoundCall { oid: info.oid, types, arguments: BoundStatement::Query(Box::new(query)) })
+    Ok(BoundCall { oid: info.oid, types, arguments: BoundStatement::Query(Box::new(query)), outputs })
 }

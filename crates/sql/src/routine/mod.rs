@@ -9,9 +9,12 @@
 mod blocks;
 pub(crate) mod cache;
 mod call;
+pub mod context;
 mod collect;
 mod cursors;
 pub mod language;
+pub mod output;
+pub mod quick;
 pub mod spi;
 pub(crate) mod sql_language;
 mod statement;
@@ -19,6 +22,9 @@ pub(crate) mod types;
 
 pub(crate) use cache::{RoutineCache, SharedRoutines};
 pub(crate) use call::Routines;
+pub use context::ContextSource;
 pub use language::*;
+pub use output::CallOutput;
+pub use quick::{Quick, QuickValues};
 pub(crate) use statement::RoutinePlans;
 pub use spi::*;

@@ -6,7 +6,9 @@ use crate::bind;
 use crate::client::{Client, FieldInfo, Runtime};
 use crate::exec::RowSink;
 use crate::routine::cache::RoutineKey;
-use crate::routine::{Call, RowShape};
+use crate::bind::variables::Variables;
+use crate::plan::Plan;
+use crate::routine::{Call, CallOutput, NoVariables, RowShape, Variable, VariableScope};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_syntax::nodes;
 use kilndb_types::{Datum, io};
@@ -21,32 +23,47 @@ impl RowSink for Arguments {
     }
 }
 
+/// A CALL that is about to run.
+pub(crate) struct PlannedCall {
+    key: RoutineKey,
+    arguments: Arc<Plan>,
+    pub uses: Vec<Variable>,
+    pub outputs: Vec<CallOutput>,
+}
+
 impl Session {
     pub(super) fn call_command(&mut self, s: &nodes::CallStmt, source: &Arc<str>, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {
         self.begin_statement(runtime)?;
         let atomic = self.in_explicit_block() || self.routine_depth > 0;
-        if let Some((row, values)) = self.call_procedure(s, source, atomic, runtime)? {
+        let bound = self.bind_procedure(s, source, &NoVariables, runtime)?;
+        if let Some((row, values)) = self.call_procedure(&bound, &[], atomic, runtime)? {
             self.send_output_row(&row, &values, runtime, client)?;
         }
         Ok("CALL".to_string())
     }
 
-    /// Returns the output arguments, if the procedure has any.
-    pub(crate) fn call_procedure(&mut self, s: &nodes::CallStmt, source: &Arc<str>, atomic: bool, runtime: &dyn Runtime) -> Result<Option<(Arc<RowShape>, Vec<Datum>)>> {
+    /// Which procedure is meant, and the plan of its input arguments.
+    pub(crate) fn bind_procedure(&mut self, s: &nodes::CallStmt, source: &Arc<str>, scope: &dyn VariableScope, runtime: &dyn Runtime) -> Result<PlannedCall> {
         let call = s.funccall().ok_or_else(|| Error::internal("CALL without a procedure"))?;
         let environment = self.environment(runtime)?;
         let host = environment.host();
         let mut planned = Err(Error::internal("a CALL was not planned"));
+        let variables = Variables::new(scope);
         runtime.on_large_stack(&mut || {
-            planned = bind::bind_call(call, source.clone(), &host.reader, Some(&host.eval())).and_then(|bound| {
+            planned = bind::bind_call(call, source.clone(), &host.reader, &variables, Some(&host.eval())).and_then(|bound| {
                 let plan = crate::plan::plan(bound.arguments, Vec::new(), &host.reader, &self.instance.engine, &host.eval())?;
-                Ok((bound.oid, bound.types, plan))
+                Ok((RoutineKey { oid: bound.oid, types: bound.types, table: 0 }, plan, bound.outputs))
             });
         });
-        let (oid, types, plan) = planned?;
+        let (key, arguments, outputs) = planned?;
+        Ok(PlannedCall { key, arguments, uses: variables.into_used(), outputs })
+    }
+
+    /// Returns the output arguments, if the procedure has any. `params`: values of the variables that the call uses.
+    pub(crate) fn call_procedure(&mut self, planned: &PlannedCall, params: &[Datum], atomic: bool, runtime: &dyn Runtime) -> Result<Option<(Arc<RowShape>, Vec<Datum>)>> {
         let mut arguments = Arguments(Vec::new());
-        self.run_to_sink(&plan, &[], runtime, SinkMaker::Sink(&mut arguments))?;
-        let key = RoutineKey { oid, types, table: 0 };
+        self.run_to_sink(&planned.arguments, params, runtime, SinkMaker::Sink(&mut arguments))?;
+        let key = planned.key.clone();
         let compiled = self.compiled(&key, runtime)?;
         let definition = compiled.definition.clone();
         // What is to be restored at its end, it must not end itself.
