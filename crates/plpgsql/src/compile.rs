@@ -338,7 +338,9 @@ impl Compiler<'_, '_> {
         if matches!(definition.result_type, oids::TRIGGER | 3838) {
             return Err(Error::unsupported("trigger functions can only be called as triggers"));
         }
-        if outputs.is_empty() && is_polymorphic(definition.result_type) {
+        // In a call what was polymorphic is settled already; the body has been checked with what it may use.
+        let is_settled = !definition.is_validation && definition.kind == RoutineKind::Function && !is_pseudo(definition.result_type);
+        if outputs.is_empty() && (is_settled || is_polymorphic(definition.result_type)) {
             self.declare("$0", settled(definition.result_type))?;
         }
         Ok(())
