@@ -135,11 +135,11 @@ impl<'r> Run<'r, '_> {
 
     /// The variables that stand for output arguments of a CALL.
     pub(crate) fn output_slots(&mut self, query: &'r Expr, prepared: &std::sync::Arc<kilndb_sql::routine::SpiPrepared>) -> Result<Vec<Slot>> {
-        let outputs = self.spi.call_outputs(prepared, &self.vars.scope(query.place))?;
+        let outputs = self.spi.outputs_of_call(prepared, &self.vars.scope(query.place))?;
         let mut slots = Vec::with_capacity(outputs.len());
-        for output in outputs {
-            let Some(number) = output.variable else {
-                let message = format!("procedure parameter \"{}\" is an output parameter but corresponding argument is not writable", output.name);
+        for (name, variable) in outputs {
+            let Some(number) = variable else {
+                let message = format!("procedure parameter \"{name}\" is an output parameter but corresponding argument is not writable");
                 return Err(Error::new(sqlstate::SYNTAX_ERROR, message));
             };
             let slot = number as Slot;

@@ -17,6 +17,10 @@ impl Spi<'_> {
     pub fn leave(&mut self) {
         self.session.running_routines.pop();
     }
+    /// There is a cursor of that name.
+    pub fn cursor_exists(&self, name: &str) -> bool {
+        self.session.own.portals.contains(name)
+    }
     /// Lines of those that have called the innermost routine.
     pub fn callers(&self) -> Vec<String> {
         let mut lines = Vec::new();

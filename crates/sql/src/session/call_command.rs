@@ -3,12 +3,12 @@
 use super::Session;
 use super::run::SinkMaker;
 use crate::bind;
+use crate::bind::variables::Variables;
 use crate::client::{Client, FieldInfo, Runtime};
 use crate::exec::RowSink;
 use crate::routine::cache::RoutineKey;
-use crate::bind::variables::Variables;
 use crate::plan::Plan;
-use crate::routine::{Call, CallOutput, NoVariables, RowShape, Variable, VariableScope};
+use crate::routine::{Call, NoVariables, RowShape, Variable, VariableScope};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_syntax::nodes;
 use kilndb_types::{Datum, io};
@@ -23,47 +23,32 @@ impl RowSink for Arguments {
     }
 }
 
-/// A CALL that is about to run.
-pub(crate) struct PlannedCall {
-    key: RoutineKey,
-    arguments: Arc<Plan>,
-    pub uses: Vec<Variable>,
-    pub outputs: Vec<CallOutput>,
+struct PlannedCall {
+    oid: Oid,
+    types: Vec<Oid>,
+    /// Of the input arguments.
+    plan: Arc<Plan>,
+    uses: Vec<Variable>,
+    outputs: Vec<(String, Option<u32>)>,
 }
 
 impl Session {
     pub(super) fn call_command(&mut self, s: &nodes::CallStmt, source: &Arc<str>, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {
         self.begin_statement(runtime)?;
         let atomic = self.in_explicit_block() || self.routine_depth > 0;
-        let bound = self.bind_procedure(s, source, &NoVariables, runtime)?;
-        if let Some((row, values)) = self.call_procedure(&bound, &[], atomic, runtime)? {
+        if let Some((row, values)) = self.call_procedure(s, source, &NoVariables, atomic, runtime)? {
             self.send_output_row(&row, &values, runtime, client)?;
         }
         Ok("CALL".to_string())
     }
 
-    /// Which procedure is meant, and the plan of its input arguments.
-    pub(crate) fn bind_procedure(&mut self, s: &nodes::CallStmt, source: &Arc<str>, scope: &dyn VariableScope, runtime: &dyn Runtime) -> Result<PlannedCall> {
-        let call = s.funccall().ok_or_else(|| Error::internal("CALL without a procedure"))?;
-        let environment = self.environment(runtime)?;
-        let host = environment.host();
-        let mut planned = Err(Error::internal("a CALL was not planned"));
-        let variables = Variables::new(scope);
-        runtime.on_large_stack(&mut || {
-            planned = bind::bind_call(call, source.clone(), &host.reader, &variables, Some(&host.eval())).and_then(|bound| {
-                let plan = crate::plan::plan(bound.arguments, Vec::new(), &host.reader, &self.instance.engine, &host.eval())?;
-                Ok((RoutineKey { oid: bound.oid, types: bound.types, table: 0 }, plan, bound.outputs))
-            });
-        });
-        let (key, arguments, outputs) = planned?;
-        Ok(PlannedCall { key, arguments, uses: variables.into_used(), outputs })
-    }
-
-    /// Returns the output arguments, if the procedure has any. `params`: values of the variables that the call uses.
-    pub(crate) fn call_procedure(&mut self, planned: &PlannedCall, params: &[Datum], atomic: bool, runtime: &dyn Runtime) -> Result<Option<(Arc<RowShape>, Vec<Datum>)>> {
+    /// Returns the output arguments, if the procedure has any. `scope`: the variables of the routine that calls.
+    pub(crate) fn call_procedure(&mut self, s: &nodes::CallStmt, source: &Arc<str>, scope: &dyn VariableScope, atomic: bool, runtime: &dyn Runtime) -> Result<Option<(Arc<RowShape>, Vec<Datum>)>> {
+        let planned = self.plan_call(s, source, scope, runtime)?;
+        let params = planned.uses.iter().map(|v| scope.checked_value(v)).collect::<Result<Vec<_>>>()?;
         let mut arguments = Arguments(Vec::new());
-        self.run_to_sink(&planned.arguments, params, runtime, SinkMaker::Sink(&mut arguments))?;
-        let key = planned.key.clone();
+        self.run_to_sink(&planned.plan, &params, runtime, SinkMaker::Sink(&mut arguments))?;
+        let key = RoutineKey { oid: planned.oid, types: planned.types, table: 0 };
         let compiled = self.compiled(&key, runtime)?;
         let definition = compiled.definition.clone();
         // What is to be restored at its end, it must not end itself.
@@ -76,6 +61,29 @@ impl Session {
             _ => vec![Datum::Null; row.columns.len()],
         };
         Ok(Some((row, values)))
+    }
+
+    /// Of each output argument of a CALL, in their order: its name, and the variable that was given for it.
+    pub(crate) fn outputs_of_call(&mut self, s: &nodes::CallStmt, source: &Arc<str>, scope: &dyn VariableScope, runtime: &dyn Runtime) -> Result<Vec<(String, Option<u32>)>> {
+        Ok(self.plan_call(s, source, scope, runtime)?.outputs)
+    }
+
+    fn plan_call(&mut self, s: &nodes::CallStmt, source: &Arc<str>, scope: &dyn VariableScope, runtime: &dyn Runtime) -> Result<PlannedCall> {
+        let call = s.funccall().ok_or_else(|| Error::internal("CALL without a procedure"))?;
+        let environment = self.environment(runtime)?;
+        let host = environment.host();
+        let variables = Variables::new(scope);
+        let mut planned = Err(Error::internal("a CALL was not planned"));
+        runtime.on_large_stack(&mut || {
+            planned = bind::bind_call(call, source.clone(), &host.reader, Some(&variables), Some(&host.eval())).and_then(|bound| {
+                let plan = crate::plan::plan(bound.arguments, Vec::new(), &host.reader, &self.instance.engine, &host.eval())?;
+                Ok((bound.oid, bound.types, plan, bound.outputs))
+            });
+        });
+        let (oid, types, plan, outputs) = planned?;
+        let uses = variables.into_used();
+        let outputs = outputs.into_iter().map(|(name, p)| (name, p.and_then(|p| uses.get(p as usize)).map(|v| v.number))).collect();
+        Ok(PlannedCall { oid, types, plan, uses, outputs })
     }
 
     fn send_output_row(&mut self, row: &RowShape, values: &[Datum], runtime: &dyn Runtime, client: &mut dyn Client) -> Result<()> {
