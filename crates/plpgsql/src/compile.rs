@@ -12,6 +12,9 @@ use kilndb_sql::routine::{self, Definition, Quick, RoutineKind, Spi, SpiPrepared
 use kilndb_types::oids;
 use std::sync::{Arc, Mutex, OnceLock};
 
+/// Types that variables happened to have, and what was prepared for them.
+pub(crate) type Met = (Vec<(Slot, Oid)>, Arc<SpiPrepared>);
+
 /// What is known of a piece of SQL once it has been prepared.
 #[derive(Default)]
 pub(crate) struct Prepared {
@@ -20,7 +23,7 @@ pub(crate) struct Prepared {
     /// Some(None): it takes more than numbers. Only of what is `fixed`.
     pub quick: OnceLock<Option<Quick>>,
     /// If it depends on the types that variables happened to have.
-    pub dynamic: Mutex<Option<(Vec<(Slot, Oid)>, Arc<SpiPrepared>)>>,
+    pub dynamic: Mutex<Option<Met>>,
 }
 
 pub(crate) struct Routine {

@@ -54,8 +54,8 @@ pub struct Expr {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scroll {
     Default,
-    Scroll,
-    NoScroll,
+    Wanted,
+    Refused,
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -44,11 +44,11 @@ impl Parser<'_> {
         if tok.is_word(Keyword::No) {
             tok = self.next()?;
             if tok.is_word(Keyword::Scroll) {
-                scroll = Scroll::NoScroll;
+                scroll = Scroll::Refused;
                 tok = self.next()?;
             }
         } else if tok.is_word(Keyword::Scroll) {
-            scroll = Scroll::Scroll;
+            scroll = Scroll::Wanted;
             tok = self.next()?;
         }
         if tok != Tok::Keyword(Keyword::For) {
@@ -70,7 +70,7 @@ impl Parser<'_> {
         let fetch = self.direction()?;
         let cursor = self.cursor_variable()?;
         self.expect_keyword(Keyword::Into)?;
-        let target = self.into_target(false)?.target;
+        let target = self.target_of_into(false)?.target;
         self.expect(&sign(';'))?;
         if fetch.many {
             return self.fail(sqlstate::FEATURE_NOT_SUPPORTED, "FETCH statement cannot return multiple rows", at.0);
@@ -121,7 +121,7 @@ impl Parser<'_> {
             self.push_back(tok, place);
             return self.counted(Direction::Forward, true);
         };
-        self.from_or_in()?;
+        self.expect_source_word()?;
         Ok(fetch)
     }
 
@@ -136,7 +136,7 @@ impl Parser<'_> {
             Tok::Plain(Token::End) => self.error_here("unexpected end of function definition"),
             Tok::Keyword(Keyword::From | Keyword::In) => Ok(Fetch { direction, count: FetchCount::Number(1), many: false }),
             Tok::Keyword(Keyword::All) => {
-                self.from_or_in()?;
+                self.expect_source_word()?;
                 Ok(Fetch { direction, count: FetchCount::All, many: true })
             }
             tok => {
@@ -146,7 +146,7 @@ impl Parser<'_> {
         }
     }
 
-    fn from_or_in(&mut self) -> Result<()> {
+    fn expect_source_word(&mut self) -> Result<()> {
         match self.next()? {
             Tok::Keyword(Keyword::From | Keyword::In) => Ok(()),
             _ => self.error_here("expected FROM or IN"),

@@ -73,12 +73,12 @@ impl Parser<'_> {
             Tok::Keyword(Keyword::Cursor) => self.cursor_declaration(&name, line, Scroll::Default),
             Tok::Keyword(Keyword::Scroll) if self.peeks_cursor()? => {
                 self.expect_keyword(Keyword::Cursor)?;
-                self.cursor_declaration(&name, line, Scroll::Scroll)
+                self.cursor_declaration(&name, line, Scroll::Wanted)
             }
             Tok::Keyword(Keyword::No) => {
                 self.expect_keyword(Keyword::Scroll)?;
                 self.expect_keyword(Keyword::Cursor)?;
-                self.cursor_declaration(&name, line, Scroll::NoScroll)
+                self.cursor_declaration(&name, line, Scroll::Refused)
             }
             Tok::Keyword(Keyword::Constant) => {
                 let (tok, place) = self.next_at()?;

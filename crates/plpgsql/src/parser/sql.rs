@@ -137,7 +137,7 @@ impl<'a> Parser<'a> {
                             return self.error_here("INTO specified more than once");
                         }
                         self.lookup = Lookup::Normal;
-                        let target = self.into_target(true);
+                        let target = self.target_of_into(true);
                         self.lookup = Lookup::Sql;
                         into = Some((target?, place.0, None));
                     }
@@ -160,7 +160,7 @@ impl<'a> Parser<'a> {
     // Targets of INTO.
 
     /// After INTO.
-    pub(crate) fn into_target(&mut self, may_be_strict: bool) -> Result<IntoClause> {
+    pub(crate) fn target_of_into(&mut self, may_be_strict: bool) -> Result<IntoClause> {
         let (mut tok, mut place) = self.next_at()?;
         let strict = may_be_strict && tok == Tok::Keyword(Keyword::Strict);
         if strict {

@@ -509,7 +509,7 @@ impl Parser<'_> {
         loop {
             match end {
                 Tok::Keyword(Keyword::Into) if into.is_none() => {
-                    into = Some(self.into_target(true)?);
+                    into = Some(self.target_of_into(true)?);
                     end = self.next()?;
                 }
                 Tok::Keyword(Keyword::Using) if params.is_empty() => loop {

@@ -9,8 +9,8 @@ use kilndb_types::{Datum, oids};
 fn scroll_of(scroll: Scroll) -> SpiScroll {
     match scroll {
         Scroll::Default => SpiScroll::Default,
-        Scroll::Scroll => SpiScroll::Scroll,
-        Scroll::NoScroll => SpiScroll::NoScroll,
+        Scroll::Wanted => SpiScroll::Scroll,
+        Scroll::Refused => SpiScroll::NoScroll,
     }
 }
 

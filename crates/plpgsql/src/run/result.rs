@@ -6,7 +6,7 @@ use crate::tree::*;
 use crate::values::not_assigned;
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_sql::exec::RowSink;
-use kilndb_sql::routine::{ResultRows, RoutineKind, RowColumn, RowShape};
+use kilndb_sql::routine::{Command, ResultRows, RoutineKind, RowColumn, RowShape};
 use kilndb_types::{Datum, Record, oids};
 use std::sync::Arc;
 
@@ -195,7 +195,7 @@ impl<'r> Run<'r, '_> {
         let prepared = self.prepared(query)?;
         let scope = self.vars.scope(query.place);
         let Some(given) = self.spi.describe(&prepared, &scope)? else {
-            return Err(no_rows(&query.text));
+            return Err(no_rows(prepared.command(), &query.text));
         };
         self.going_out(Some(&query.text));
         self.forward(Some(given), |run, sink| run.spi.run(&prepared, &run.vars.scope(query.place), 0, sink).map(|_| ()))
@@ -206,13 +206,14 @@ impl<'r> Run<'r, '_> {
         // The columns are known when the statement has run: its rows wait until then.
         let mut kept = super::sql::Kept::default();
         let outcome = self.spi.execute(&text, &values, 0, &mut kept)?;
-        let Some(given) = outcome.row else { return Err(no_rows(&text)) };
+        let Some(given) = outcome.row else { return Err(no_rows(outcome.command, &text)) };
         self.forward(Some(given), |_, sink| kept.rows.iter().try_for_each(|row| sink.row(row)))
     }
 }
 
 /// 42601: the statement has no result.
-fn no_rows(text: &str) -> Error {
+fn no_rows(command: Command, text: &str) -> Error {
     let word = text.split_whitespace().next().unwrap_or("").to_ascii_uppercase();
-    Error::new(sqlstate::SYNTAX_ERROR, format!("{word} query does not return tuples"))
+    let name = if command == Command::SelectInto && word == "SELECT" { "SELECT INTO" } else { &word };
+    Error::new(sqlstate::SYNTAX_ERROR, format!("{name} query does not return tuples")).with_context(format!("SQL statement \"{text}\""))
 }
