@@ -1,0 +1,13 @@
+//! Routines: functions, procedures, inline blocks and triggers, whatever language they are written in.
+//!
+//! Invariants
+//! 1. A routine runs on its caller's coroutine, in its caller's transaction; while it runs, the session is its own (docs/decisions/0016).
+//! 2. What was compiled is read-only and may be shared by sessions; values, plans in use and positions belong to a call.
+//!
+//! Must not know: any language but SQL. Others come through [`language::ProceduralLanguage`].
+
+pub mod language;
+pub mod spi;
+
+pub use language::*;
+pub use spi::*;
