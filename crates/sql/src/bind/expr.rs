@@ -170,6 +170,7 @@ impl Binder<'_> {
                     operator: 0,
                     variadic: false,
                     internal: c.info.language == "internal",
+                    expected: None,
                 };
                 Ok(Some(Expr::new(ExprKind::Func(Box::new(f)), ty).at(loc)))
             }

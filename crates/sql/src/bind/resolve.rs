@@ -325,6 +325,7 @@ impl Binder<'_> {
             operator: op.oid,
             variadic: false,
             internal: info.language == "internal",
+            expected: None,
         };
         Ok(Expr::new(ExprKind::Func(Box::new(func)), ty).at(loc))
     }

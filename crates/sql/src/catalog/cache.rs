@@ -47,6 +47,9 @@ impl ObjectCache {
     fn lock(&self) -> MutexGuard<'_, Objects> {
         self.objects.lock().unwrap_or_else(|e| e.into_inner())
     }
+    pub(super) fn clear(&self) {
+        *self.lock() = Objects::default();
+    }
 }
 
 pub struct Database {

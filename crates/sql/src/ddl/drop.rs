@@ -248,7 +248,7 @@ impl Session {
             many => {
                 let detail: Vec<String> = many.iter().map(|l| format!("drop cascades to {l}")).collect();
                 let notice = Error::notice(sqlstate::SUCCESSFUL_COMPLETION, Severity::Notice, format!("drop cascades to {} other objects", many.len()));
-                self.scratch.notices.borrow_mut().push(notice.with_detail(detail.join("\n")));
+                self.own.scratch.notices.borrow_mut().push(notice.with_detail(detail.join("\n")));
             }
         }
     }
@@ -325,7 +325,7 @@ impl Session {
         if let Some(storage) = storage.filter(|s| s.0 != 0) {
             self.drop_storage(storage)?;
             if !is_temporary(oid) && is_private(storage) {
-                self.temporary.replace_instance(oid, None);
+                self.own.temporary.replace_instance(oid, None);
             }
         }
         Ok(())

@@ -40,7 +40,6 @@ use crate::catalog::global::GLOBAL;
 use crate::catalog::{CatalogView, Table, TableKind, temporary};
 use crate::client::{Client, Runtime};
 use crate::session::Session;
-use crate::session::environment::statement_host;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_storage::{LockMode, WaitPolicy};
 use kilndb_syntax::raw::ObjectType as O;
@@ -92,7 +91,7 @@ impl Session {
     /// Changes system tables. What was looked up before is stale afterwards.
     pub(crate) fn write_catalog<R>(&mut self, runtime: &dyn Runtime, change: impl FnOnce(&mut CatalogWriter<'_>) -> Result<R>) -> Result<R> {
         let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction for a catalog change"))?;
-        let temporary = Some(&mut self.temporary);
+        let temporary = Some(&self.own.temporary);
         let mut writer = CatalogWriter { store: &self.database.store, txn, park: runtime, temporary, wrote_shared: false };
         let done = change(&mut writer);
         if writer.wrote_shared {
@@ -105,17 +104,17 @@ impl Session {
     /// Rows of a system table as this transaction sees them.
     pub(crate) fn catalog_lookup(&mut self, table: Oid, index: Oid, key: &[Datum]) -> Result<Vec<CatalogRow>> {
         let snapshot = self.catalog_snapshot()?;
-        temporary::lookup(&self.database.store, &self.temporary, table, index, key, &snapshot)
+        temporary::lookup(&self.database.store, &self.own.temporary, table, index, key, &snapshot)
     }
     pub(crate) fn catalog_scan(&mut self, table: Oid) -> Result<Vec<CatalogRow>> {
         let snapshot = self.catalog_snapshot()?;
-        temporary::scan(&self.database.store, &self.temporary, table, &snapshot)
+        temporary::scan(&self.database.store, &self.own.temporary, table, &snapshot)
     }
 
     /// Asks the catalogs.
     pub(crate) fn with_catalog<R>(&mut self, runtime: &dyn Runtime, ask: impl FnOnce(&crate::session::environment::StatementHost<'_>) -> Result<R>) -> Result<R> {
         let environment = self.environment(runtime)?;
-        let host = statement_host!(self, environment);
+        let host = environment.host();
         ask(&host)
     }
 
@@ -166,7 +165,7 @@ impl Session {
         }
         self.lock_table(table.oid, mode, WaitPolicy::Wait, runtime)?;
         let table = self.table_by_oid(table.oid, runtime)?;
-        if table.persistence == GLOBAL && mode > LockMode::RowExclusive && self.temporary.is_used_by_others(table.oid) {
+        if table.persistence == GLOBAL && mode > LockMode::RowExclusive && self.own.temporary.is_used_by_others(table.oid) {
             let message = format!("cannot change global temporary table \"{}\" because other sessions have rows in it", table.name);
             return Err(Error::new(sqlstate::OBJECT_IN_USE, message));
         }
@@ -178,7 +177,7 @@ impl Session {
         if r.relpersistence as u8 == b't' {
             return Ok(true);
         }
-        let own = self.temporary.schema();
+        let own = self.own.temporary.schema();
         let temporary = self.with_catalog(runtime, |host| match r.schemaname() {
             Some("pg_temp") => Ok(true),
             Some(name) => Ok(own.is_some() && host.reader.schema_oid(name)? == own),
@@ -195,7 +194,7 @@ impl Session {
         if temporary {
             if let Some(name) = schema
                 && name != "pg_temp"
-                && (self.temporary.schema().is_none() || self.with_catalog(runtime, |host| host.reader.schema_oid(name))? != self.temporary.schema())
+                && (self.own.temporary.schema().is_none() || self.with_catalog(runtime, |host| host.reader.schema_oid(name))? != self.own.temporary.schema())
             {
                 if name.starts_with("pg_temp_") {
                     return Err(Error::new(sqlstate::INVALID_TABLE_DEFINITION, "cannot create relations in temporary schemas of other sessions"));

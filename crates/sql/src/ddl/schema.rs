@@ -28,7 +28,7 @@ impl Session {
         };
         if self.with_catalog(runtime, |host| host.reader.schema_oid(&name))?.is_some() {
             if s.if_not_exists {
-                self.scratch.notices.borrow_mut().push(Error::notice(
+                self.own.scratch.notices.borrow_mut().push(Error::notice(
                     sqlstate::DUPLICATE_SCHEMA,
                     Severity::Notice,
                     format!("schema \"{name}\" already exists, skipping"),

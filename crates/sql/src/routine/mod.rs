@@ -6,8 +6,10 @@
 //!
 //! Must not know: any language but SQL. Others come through [`language::ProceduralLanguage`].
 
+mod call;
 pub mod language;
 pub mod spi;
 
+pub(crate) use call::Routines;
 pub use language::*;
 pub use spi::*;

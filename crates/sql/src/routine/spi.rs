@@ -259,7 +259,7 @@ impl Spi<'_> {
     }
     /// A message to the client (client_min_messages decides) and the log; its severity is below ERROR.
     pub fn notice(&mut self, notice: Error) {
-        self.session.scratch.notices.borrow_mut().push(notice);
+        self.session.own.scratch.notices.borrow_mut().push(notice);
     }
     /// A setting's value as SHOW prints it; None: there is none of that name.
     pub fn setting(&self, name: &str) -> Option<String> {

@@ -10,7 +10,6 @@ use super::run::{NullSink, SinkMaker, describe};
 use crate::client::{Client, Runtime};
 use crate::exec::RowSink;
 use crate::exec::spill::{Io, RowStore, StoreCursor};
-use crate::session::environment::statement_host;
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_syntax::raw::FetchDirection as F;
 use kilndb_syntax::{Statement, nodes};
@@ -58,7 +57,7 @@ impl Session {
         if !hold && !self.in_explicit_block() {
             return Err(Error::new(sqlstate::NO_ACTIVE_SQL_TRANSACTION, "DECLARE CURSOR can only be used in transaction blocks"));
         }
-        if self.portals.contains(name) {
+        if self.own.portals.contains(name) {
             return Err(Error::new(sqlstate::DUPLICATE_CURSOR, format!("cursor \"{name}\" already exists")));
         }
         self.begin_statement(runtime)?;
@@ -86,7 +85,7 @@ impl Session {
         if hold {
             self.fill(&mut portal, usize::MAX, runtime)?;
         }
-        self.portals.insert(name, portal);
+        self.own.portals.insert(name, portal);
         Ok("DECLARE CURSOR".to_string())
     }
 
@@ -122,7 +121,7 @@ impl Session {
 
     pub(super) fn fetch_command(&mut self, s: &nodes::FetchStmt, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {
         let name = s.portalname().unwrap_or("");
-        let mut portal = self.portals.remove(name).ok_or_else(|| missing(name))?;
+        let mut portal = self.own.portals.remove(name).ok_or_else(|| missing(name))?;
         if portal.cursor.is_none() {
             return Err(missing(name));
         }
@@ -134,7 +133,7 @@ impl Session {
             }
             Ok(range.len())
         });
-        self.portals.insert(name, portal);
+        self.own.portals.insert(name, portal);
         let verb = if s.ismove { "MOVE" } else { "FETCH" };
         sent.map(|count| format!("{verb} {count}"))
     }
@@ -201,7 +200,7 @@ impl Session {
         let (Some(cursor), Some(plan)) = (&portal.cursor, &portal.plan) else { return Ok(()) };
         describe(plan, &[], client);
         let environment = self.environment(runtime)?;
-        let host = statement_host!(self, environment);
+        let host = environment.host();
         let mut sink = super::run::ClientSink { client, columns: &plan.columns, formats: &[], eval: host.eval() };
         let io = Io { space: &self.database.temp, park: runtime };
         let mut reader = StoreCursor::default();
@@ -217,11 +216,11 @@ impl Session {
     pub(super) fn close_cursor(&mut self, name: Option<&str>) -> Result<String> {
         match name {
             None => {
-                self.portals.retain(|p| p.cursor.is_none());
+                self.own.portals.retain(|p| p.cursor.is_none());
                 Ok("CLOSE CURSOR ALL".to_string())
             }
             Some(name) => {
-                self.portals.remove(name).ok_or_else(|| missing(name))?;
+                self.own.portals.remove(name).ok_or_else(|| missing(name))?;
                 Ok("CLOSE CURSOR".to_string())
             }
         }

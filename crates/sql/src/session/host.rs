@@ -66,10 +66,10 @@ impl SessionHost for StatementHost<'_> {
         Some(super::views::rows(self, name, args))
     }
     fn current_user(&self) -> String {
-        self.facts.role_name.to_string()
+        self.role_name.to_string()
     }
     fn session_user(&self) -> String {
-        self.facts.login_name.to_string()
+        self.login_name.to_string()
     }
     fn current_database(&self) -> String {
         self.database().name.clone()
@@ -110,8 +110,8 @@ fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<
             }
             Ok(crate::catalog::store::array(oids::NAME, names))
         }
-        "current_user" | "user" | "getpgusername" => Ok(Datum::text(host.facts.role_name)),
-        "session_user" => Ok(Datum::text(host.facts.login_name)),
+        "current_user" | "user" | "getpgusername" => Ok(Datum::text(host.role_name)),
+        "session_user" => Ok(Datum::text(host.login_name)),
         "format_type" => {
             if first.is_none_or(Datum::is_null) {
                 return Ok(Datum::Null);
@@ -211,7 +211,7 @@ fn setting(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Result<Datum
     let pending = host.scratch.set_config.borrow().iter().rev().find(|(n, _, _)| n.eq_ignore_ascii_case(&key)).map(|(_, v, _)| v.clone());
     let special = match key.to_ascii_lowercase().as_str() {
         "is_superuser" => Some(if host.facts.is_superuser { "on" } else { "off" }.to_string()),
-        "session_authorization" => Some(host.facts.login_name.to_string()),
+        "session_authorization" => Some(host.login_name.to_string()),
         "transaction_isolation" => Some(host.facts.isolation.to_string()),
         "transaction_read_only" => Some(if host.facts.read_only { "on" } else { "off" }.to_string()),
         "transaction_deferrable" => Some(if host.facts.deferrable { "on" } else { "off" }.to_string()),

@@ -7,7 +7,6 @@ use crate::bind::lifting::Lifting;
 use crate::catalog::cache::Asked;
 use crate::client::Runtime;
 use crate::plan::{self, Plan};
-use crate::session::environment::statement_host;
 use kilndb_base::{Oid, Result};
 use kilndb_syntax::{Node, Statement};
 use foldhash::HashMap;
@@ -196,7 +195,7 @@ impl Session {
     ) -> Result<Arc<Plan>> {
         let environment = self.environment(runtime)?;
         let asked = Asked::default();
-        let mut host = statement_host!(self, environment);
+        let mut host = environment.host();
         host.reader.asked = Some(&asked);
         let mut param_types = declared_types.to_vec();
         let mut planned = Err(kilndb_base::Error::internal("a statement was not planned"));
@@ -233,14 +232,14 @@ impl Session {
     /// False if temporary objects would be found where the plan has found others, or what it uses has changed.
     pub(super) fn fits_temporary(&self, plan: &Plan, generation: u64) -> bool {
         if plan.is_private {
-            return generation == self.temporary.generation();
+            return generation == self.own.temporary.generation();
         }
-        self.temporary.is_empty() || !plan.names.iter().any(|name| self.temporary.has_name(name))
+        self.own.temporary.is_empty() || !plan.names.iter().any(|name| self.own.temporary.has_name(name))
     }
 
     /// As [`Session::fits_temporary`], of what another session has prepared.
     pub(super) fn may_take(&self, prepared: &Prepared) -> bool {
-        self.temporary.is_empty() || prepared.plan().is_some_and(|plan| !plan.is_private && self.fits_temporary(&plan, 0))
+        self.own.temporary.is_empty() || prepared.plan().is_some_and(|plan| !plan.is_private && self.fits_temporary(&plan, 0))
     }
 
     fn path_is(&self, path: &Arc<[Oid]>) -> bool {
@@ -252,7 +251,7 @@ impl Session {
         // What others use too must not hold what is this session's alone.
         let is_for_all = !plan.is_private || !prepared.is_shared.load(Ordering::Relaxed);
         if !self.has_ddl && is_for_all {
-            let (path, generation) = (self.path.2.clone(), self.temporary.generation());
+            let (path, generation) = (self.path.2.clone(), self.own.temporary.generation());
             *prepared.planned.lock().unwrap_or_else(|e| e.into_inner()) = Some(Planned { catalog_version, path, generation, plan });
         }
     }

@@ -12,7 +12,6 @@ use super::transaction::Block;
 use crate::bind::lifting::{LiftedParam, Lifting};
 use crate::client::{Client, Runtime};
 use crate::plan::Plan;
-use crate::session::environment::statement_host;
 use kilndb_base::{Error, Oid, Result};
 use kilndb_syntax::literals::{Literal, Scanned};
 use kilndb_syntax::{Node, Statement};
@@ -218,7 +217,7 @@ impl Session {
             return Ok(true);
         }
         let environment = self.environment(runtime)?;
-        let host = statement_host!(self, environment);
+        let host = environment.host();
         for (table, _) in &plan.locks {
             let Some(table) = host.reader.table_by_oid(*table)? else { continue };
             if table.indexes.iter().any(|i| i.predicate_sql.is_some() || i.keys.iter().any(|k| k.attnum == 0)) {

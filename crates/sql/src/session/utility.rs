@@ -166,7 +166,7 @@ impl Session {
 
     fn warn_outside_block(&self, what: &str) {
         let message = format!("{what} can only be used in transaction blocks");
-        self.scratch.notices.borrow_mut().push(Error::notice(sqlstate::NO_ACTIVE_SQL_TRANSACTION, Severity::Warning, message));
+        self.own.scratch.notices.borrow_mut().push(Error::notice(sqlstate::NO_ACTIVE_SQL_TRANSACTION, Severity::Warning, message));
     }
 
     pub(crate) fn set_value(&mut self, name: &str, value: &str, scope: SettingScope) -> Result<()> {
@@ -217,7 +217,7 @@ impl Session {
         let row = self.instance.role_row(name)?;
         let row = row.ok_or_else(|| Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("role \"{name}\" does not exist")))?;
         self.current_role = row.oid("oid");
-        self.role_name = name.to_string();
+        self.role_name = name.into();
         self.path.0 = 0;
         Ok(())
     }
@@ -226,7 +226,7 @@ impl Session {
         let row = self.instance.role_row(name)?;
         let row = row.ok_or_else(|| Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("role \"{name}\" does not exist")))?;
         self.current_role = row.oid("oid");
-        self.role_name = name.to_string();
+        self.role_name = name.into();
         self.path.0 = 0;
         Ok(())
     }
@@ -260,7 +260,7 @@ impl Session {
 
     fn prepare_command(&mut self, s: &nodes::PrepareStmt, statement: &Statement, runtime: &dyn Runtime) -> Result<String> {
         let name = s.name().unwrap_or("");
-        if self.prepared.contains(name) {
+        if self.own.prepared.contains(name) {
             return Err(Error::new(sqlstate::DUPLICATE_PSTATEMENT, format!("prepared statement \"{name}\" already exists")));
         }
         self.begin_statement(runtime)?;
@@ -273,7 +273,7 @@ impl Session {
         let script = runtime.parse(&text)?;
         let inner = script.statements().pop();
         let prepared = self.prepare_statement(statement.text(), inner, &types, true, runtime)?;
-        self.prepared.insert(name, prepared);
+        self.own.prepared.insert(name, prepared);
         Ok("PREPARE".to_string())
     }
 
@@ -320,11 +320,11 @@ impl Session {
         match s.name() {
             Some(name) if !s.isall => {
                 self.find_prepared(name)?;
-                self.prepared.remove(name);
+                self.own.prepared.remove(name);
                 Ok("DEALLOCATE".to_string())
             }
             _ => {
-                self.prepared.clear();
+                self.own.prepared.clear();
                 Ok("DEALLOCATE ALL".to_string())
             }
         }
@@ -345,11 +345,11 @@ impl Session {
             _ => {
                 self.refuse_in_block("DISCARD ALL")?;
                 self.begin_statement(runtime)?;
-                self.portals.clear();
-                self.prepared.clear();
+                self.own.portals.clear();
+                self.own.prepared.clear();
                 self.settings.reset_all();
                 self.forget_sequences();
-                self.scratch.advisory.borrow_mut().take();
+                self.own.scratch.advisory.borrow_mut().take();
                 self.unlisten_all(runtime)?;
                 self.drop_own_temporary_objects(runtime)?;
                 for (name, value) in self.reported_parameters() {
@@ -362,9 +362,9 @@ impl Session {
     }
 
     fn forget_sequences(&mut self) {
-        self.scratch.currval.borrow_mut().clear();
-        self.scratch.last_sequence.set(None);
-        self.scratch.sequence_cache.borrow_mut().clear();
+        self.own.scratch.currval.borrow_mut().clear();
+        self.own.scratch.last_sequence.set(None);
+        self.own.scratch.sequence_cache.borrow_mut().clear();
     }
 
     fn alter_system(&mut self, s: &nodes::AlterSystemStmt) -> Result<String> {

@@ -19,12 +19,14 @@ pub enum SettingScope {
     Local,
 }
 
+#[derive(Clone)]
 struct Change {
     name: String,
     previous: Option<String>,
     scope: SettingScope,
 }
 
+#[derive(Clone)]
 pub struct SessionSettings {
     server: Arc<ServerSettings>,
     /// What RESET goes back to, and where it is from: start-up parameters and role or database defaults.
