@@ -273,6 +273,13 @@ impl Instance {
         Ok(self.template.lookup(PG_AUTHID, PG_AUTHID_ROLNAME_INDEX, &[Datum::text(name)], &snapshot)?.pop())
     }
 
+    pub fn role_name(&self, oid: Oid) -> Result<Option<String>> {
+        let mut txn = self.engine.begin(Isolation::ReadCommitted, 0);
+        let snapshot = txn.take_snapshot();
+        let row = self.template.lookup(PG_AUTHID, PG_AUTHID_OID_INDEX, &[Datum::Oid(oid)], &snapshot)?.pop();
+        Ok(row.and_then(|r| r.text("rolname").map(str::to_string)))
+    }
+
     /// Settings of ALTER ROLE and ALTER DATABASE for a session, by PostgreSQL's words for their sources; what stands later wins.
     pub fn stored_settings(&self, database: Oid, role: Oid) -> Result<Vec<(&'static str, Vec<String>)>> {
         let mut txn = self.engine.begin(Isolation::ReadCommitted, 0);

@@ -15,6 +15,7 @@ mod database;
 mod default;
 mod depend;
 mod drop;
+mod function;
 mod identity;
 mod index;
 mod key_sort;
@@ -79,6 +80,10 @@ impl Session {
             Node::AlterDatabaseStmt(s) => self.alter_database(s, &source, runtime).map(|()| "ALTER DATABASE".to_string()),
             Node::AlterRoleStmt(s) => self.alter_role(s, runtime).map(|()| "ALTER ROLE".to_string()),
             Node::DropRoleStmt(s) => self.drop_role(s, runtime).map(|()| "DROP ROLE".to_string()),
+            Node::CreateFunctionStmt(s) => {
+                let tag = if s.is_procedure { "CREATE PROCEDURE" } else { "CREATE FUNCTION" };
+                self.create_function(s, &source, runtime).map(|()| tag.to_string())
+            }
             Node::ReindexStmt(s) => self.reindex(s, !self.in_explicit_block(), runtime),
             other => Err(Error::unsupported(format!("{} is not supported", statement_name(&other)))),
         };
@@ -239,7 +244,7 @@ pub(crate) fn missing_relation(r: &nodes::RangeVar) -> Error {
 }
 
 /// The command's tag, for those that a read-only transaction refuses.
-fn command_name(node: &Node<'_>) -> Option<&'static str> {
+pub(crate) fn command_name(node: &Node<'_>) -> Option<&'static str> {
     let altered = |kind: O::Type| match kind {
         O::OBJECT_INDEX => "ALTER INDEX",
         O::OBJECT_VIEW => "ALTER VIEW",
@@ -275,6 +280,8 @@ fn command_name(node: &Node<'_>) -> Option<&'static str> {
             O::OBJECT_TABLE => "DROP TABLE",
             _ => return None,
         },
+        Node::CreateFunctionStmt(s) if s.is_procedure => "CREATE PROCEDURE",
+        Node::CreateFunctionStmt(_) => "CREATE FUNCTION",
         Node::TruncateStmt(_) => "TRUNCATE TABLE",
         Node::CommentStmt(_) => "COMMENT",
         Node::CreateRoleStmt(_) => "CREATE ROLE",

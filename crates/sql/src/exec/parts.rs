@@ -174,7 +174,7 @@ fn count_part(heap: &Relation, snapshot: &Snapshot, blocks: &AtomicU32, park: &d
 }
 
 /// Stands where a helper has no catalogs and no session. Expressions that would ask are not given to helpers.
-struct Nobody;
+pub(crate) struct Nobody;
 
 fn not_here<T>() -> Result<T> {
     Err(Error::internal("a helper thread has no session"))

@@ -21,6 +21,10 @@ impl TransactionSlot {
     pub fn new(txn: Transaction) -> TransactionSlot {
         TransactionSlot(Some(txn))
     }
+    /// For what is evaluated without one.
+    pub const fn empty() -> TransactionSlot {
+        TransactionSlot(None)
+    }
     pub fn take(&mut self) -> Option<Transaction> {
         self.0.take()
     }
@@ -61,12 +65,23 @@ pub struct RoutineCall {
     /// Of the arguments, as this call has them.
     pub argument_types: Vec<Oid>,
     pub result_type: Oid,
+    pub is_polymorphic: bool,
     /// The columns that the caller wants of a routine that returns RECORD.
     pub expected: Option<Arc<RowShape>>,
     /// Rows are wanted as their columns, not as one composite value.
     pub spread: bool,
     /// The last argument is an array given with VARIADIC.
     pub variadic: bool,
+}
+
+impl RoutineCall {
+    /// What settles polymorphic types: of the arguments, then of the result.
+    pub fn types(&self) -> Vec<Oid> {
+        if !self.is_polymorphic {
+            return Vec::new();
+        }
+        self.argument_types.iter().copied().chain([self.result_type]).collect()
+    }
 }
 
 /// What a statement gives out of its hands while a routine runs.

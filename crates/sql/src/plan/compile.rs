@@ -221,6 +221,11 @@ impl Planner<'_> {
         }
     }
 
+    fn is_polymorphic(&self, function: Oid) -> bool {
+        let polymorphic = crate::bind::is_polymorphic;
+        self.catalog.function_by_oid(function).ok().flatten().is_some_and(|f| polymorphic(f.return_type) || f.arg_types.iter().chain(&f.all_arg_types).any(|t| polymorphic(*t)))
+    }
+
     /// How a function that is not built in is called.
     pub fn routine_call(&self, f: &FuncExpr, e: &Expr, spread: bool) -> Option<Arc<RoutineCall>> {
         (f.oid >= FIRST_USER_OID).then(|| {
@@ -231,6 +236,7 @@ impl Planner<'_> {
                 returns_set: f.returns_set,
                 argument_types: f.args.iter().map(|a| a.ty).collect(),
                 result_type: e.ty,
+                is_polymorphic: self.is_polymorphic(f.oid),
                 expected: f.expected.clone(),
                 variadic: f.variadic,
                 spread,

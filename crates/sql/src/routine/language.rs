@@ -176,6 +176,11 @@ pub trait ProceduralLanguage: Send + Sync {
 
 /// Read-only; shared by the sessions that call it.
 pub trait CompiledRoutine: Send + Sync {
+    /// Asked when the catalogs have changed, though not the definition: are the types that it was compiled with as they were?
+    fn is_current(&self, spi: &mut Spi<'_>) -> Result<bool> {
+        let _ = spi;
+        Ok(true)
+    }
     /// The result. A row is a [`Datum::Record`] with the fields of [`Definition::row`] (or [`Call::expected`]). Of a procedure: a record
     /// of the output arguments, NULL if there are none. Of a set: nothing ([`Call::rows`] has taken them). Of a
     /// trigger: the row to go on with, or NULL.

@@ -6,10 +6,19 @@
 //!
 //! Must not know: any language but SQL. Others come through [`language::ProceduralLanguage`].
 
+mod blocks;
+pub(crate) mod cache;
 mod call;
+mod collect;
+mod cursors;
 pub mod language;
 pub mod spi;
+pub(crate) mod sql_language;
+mod statement;
+pub(crate) mod types;
 
+pub(crate) use cache::{RoutineCache, SharedRoutines};
 pub(crate) use call::Routines;
 pub use language::*;
+pub(crate) use statement::RoutinePlans;
 pub use spi::*;

@@ -7,9 +7,9 @@
 //!    per routine that was running.
 
 use crate::client::Runtime;
-use crate::exec::RowSink;
 use crate::session::Session;
 use kilndb_base::{Error, Oid, Result};
+use kilndb_storage::Snapshot;
 use kilndb_types::Datum;
 use std::sync::Arc;
 
@@ -65,6 +65,10 @@ pub trait VariableScope {
         Ok(None)
     }
     fn value(&self, variable: u32) -> Result<Datum>;
+    /// As [`VariableScope::value`]; an error if the variable is no longer of the type that the statement was planned for.
+    fn checked_value(&self, variable: &Variable) -> Result<Datum> {
+        self.value(variable.number)
+    }
 }
 
 /// No variables at all.
@@ -139,24 +143,12 @@ pub enum Direction {
 }
 
 /// The mark of a block with an exception handler. It must be given back to [`Spi::release`] or [`Spi::roll_back_to`].
+#[must_use]
 pub struct Subtransaction {
     pub(crate) depth: usize,
 }
 
-/// A statement or expression of a routine: parsed once, planned once per state of the catalogs. Shared by sessions.
-pub struct SpiPrepared {
-    pub(crate) text: Arc<str>,
-    pub(crate) mode: ParseMode,
-}
-
-impl SpiPrepared {
-    pub fn text(&self) -> &str {
-        &self.text
-    }
-    pub fn mode(&self) -> ParseMode {
-        self.mode
-    }
-}
+pub use super::statement::SpiPrepared;
 
 /// The session as a routine has it.
 pub struct Spi<'s> {
@@ -166,96 +158,18 @@ pub struct Spi<'s> {
     pub(crate) read_only: bool,
     /// COMMIT and ROLLBACK are refused.
     pub(crate) atomic: bool,
-}
-
-fn not_yet<T>(what: &str) -> Result<T> {
-    Err(Error::unsupported(format!("{what} in a routine is not supported")))
+    /// The calling statement's, or what was seen last.
+    pub(crate) snapshot: Option<Snapshot>,
 }
 
 impl Spi<'_> {
     pub fn is_atomic(&self) -> bool {
         self.atomic
     }
-    /// Parses and plans; errors of both have their position in `text`.
-    pub fn prepare(&mut self, text: &str, mode: ParseMode, scope: &dyn VariableScope) -> Result<Arc<SpiPrepared>> {
-        let _ = (text, mode, scope, &self.session, self.runtime, self.read_only);
-        not_yet("a statement")
-    }
-    /// Checks the syntax only, as CREATE FUNCTION does.
-    pub fn check_syntax(&mut self, text: &str, mode: ParseMode) -> Result<()> {
-        let _ = (text, mode);
-        not_yet("a statement")
-    }
-    /// The result's columns, as the catalogs are now; None: it has none.
-    pub fn describe(&mut self, prepared: &Arc<SpiPrepared>, scope: &dyn VariableScope) -> Result<Option<Arc<RowShape>>> {
-        let _ = (prepared, scope);
-        not_yet("a statement")
-    }
-    /// Runs a statement; `sink` gets the rows, of which there are at most `limit` (0: all).
-    pub fn run(&mut self, prepared: &Arc<SpiPrepared>, scope: &dyn VariableScope, limit: u64, sink: &mut dyn RowSink) -> Result<Outcome> {
-        let _ = (prepared, scope, limit, sink);
-        not_yet("a statement")
-    }
-    /// Runs text that was made at run time (EXECUTE … USING). A text that was seen before is neither parsed nor planned again.
-    pub fn execute(&mut self, text: &str, parameters: &[(Oid, Datum)], limit: u64, sink: &mut dyn RowSink) -> Result<Outcome> {
-        let _ = (text, parameters, limit, sink);
-        not_yet("EXECUTE")
-    }
-    /// The value of an expression, and its type. More than one column or row is PostgreSQL's error. Takes no snapshot and starts no executor where
-    /// the expression can do without.
-    pub fn evaluate(&mut self, prepared: &Arc<SpiPrepared>, scope: &dyn VariableScope) -> Result<(Datum, Oid, i32)> {
-        let _ = (prepared, scope);
-        not_yet("an expression")
-    }
     /// A condition: NULL is false.
     pub fn is_true(&mut self, prepared: &Arc<SpiPrepared>, scope: &dyn VariableScope) -> Result<bool> {
         let (value, ..) = self.evaluate(prepared, scope)?;
         Ok(matches!(value, Datum::Bool(true)))
-    }
-    /// Opens a cursor on a statement that returns rows. `name` None: one is made up (`<unnamed portal 1>`). Returns the name.
-    pub fn open_cursor(&mut self, name: Option<&str>, prepared: &Arc<SpiPrepared>, scope: &dyn VariableScope, scroll: Scroll) -> Result<String> {
-        let _ = (name, prepared, scope, scroll);
-        not_yet("a cursor")
-    }
-    pub fn open_cursor_on_text(&mut self, name: Option<&str>, text: &str, parameters: &[(Oid, Datum)], scroll: Scroll) -> Result<String> {
-        let _ = (name, text, parameters, scroll);
-        not_yet("a cursor")
-    }
-    /// The columns of an open cursor's rows. 34000 if there is no such cursor.
-    pub fn cursor_row(&mut self, name: &str) -> Result<Arc<RowShape>> {
-        let _ = name;
-        not_yet("a cursor")
-    }
-    /// Returns how many rows there were. `is_move`: they go nowhere.
-    pub fn fetch(&mut self, name: &str, direction: Direction, is_move: bool, sink: &mut dyn RowSink) -> Result<u64> {
-        let _ = (name, direction, is_move, sink);
-        not_yet("a cursor")
-    }
-    pub fn close_cursor(&mut self, name: &str) -> Result<()> {
-        let _ = name;
-        not_yet("a cursor")
-    }
-    /// Costs no log record and nothing shared.
-    pub fn begin_subtransaction(&mut self) -> Result<Subtransaction> {
-        not_yet("an exception block")
-    }
-    pub fn release(&mut self, mark: Subtransaction) -> Result<()> {
-        let _ = mark.depth;
-        not_yet("an exception block")
-    }
-    /// Undoes what was done since; the error's own fields are the caller's to keep.
-    pub fn roll_back_to(&mut self, mark: Subtransaction) -> Result<()> {
-        let _ = mark.depth;
-        not_yet("an exception block")
-    }
-    /// 2D000 in an atomic call or inside an exception block.
-    pub fn commit(&mut self, chain: bool) -> Result<()> {
-        let _ = chain;
-        not_yet("COMMIT")
-    }
-    pub fn roll_back(&mut self, chain: bool) -> Result<()> {
-        let _ = chain;
-        not_yet("ROLLBACK")
     }
     /// A message to the client (client_min_messages decides) and the log; its severity is below ERROR.
     pub fn notice(&mut self, notice: Error) {
@@ -268,55 +182,5 @@ impl Spi<'_> {
     /// Gives others their turn and looks whether the statement is to stop. To be called in every loop.
     pub fn checkpoint(&mut self) -> Result<()> {
         self.runtime.checkpoint()
-    }
-
-    // Types.
-
-    /// `text` as in a declaration: `integer`, `numeric(10,2)[]`, `public.t`, `t.c%TYPE`, `t%ROWTYPE`.
-    pub fn resolve_type(&mut self, text: &str) -> Result<(Oid, i32)> {
-        let _ = text;
-        not_yet("a type")
-    }
-    /// The columns of a composite type; None: it is none.
-    pub fn row_of_type(&mut self, type_oid: Oid) -> Result<Option<Arc<RowShape>>> {
-        let _ = type_oid;
-        not_yet("a type")
-    }
-    /// The type of a column: `table.column`, `schema.table.column`. None: there is no such column or table.
-    pub fn column_type(&mut self, parts: &[&str]) -> Result<Option<(Oid, i32)>> {
-        let _ = parts;
-        not_yet("a type")
-    }
-    /// The composite type of a relation's rows. 42P01.
-    pub fn row_type_of_relation(&mut self, parts: &[&str]) -> Result<Oid> {
-        let _ = parts;
-        not_yet("a type")
-    }
-    /// The array type of a type, or 0.
-    pub fn array_type(&mut self, type_oid: Oid) -> Result<Oid> {
-        let _ = type_oid;
-        not_yet("a type")
-    }
-    /// The element type of an array type, or 0.
-    pub fn element_type(&mut self, type_oid: Oid) -> Result<Oid> {
-        let _ = type_oid;
-        not_yet("a type")
-    }
-    pub fn format_type(&mut self, type_oid: Oid, typmod: i32) -> Result<String> {
-        let _ = (type_oid, typmod);
-        not_yet("a type")
-    }
-    /// As an assignment does: by an assignment cast, or through the text form.
-    pub fn convert(&mut self, value: Datum, from: (Oid, i32), to: (Oid, i32)) -> Result<Datum> {
-        let _ = (value, from, to);
-        not_yet("a conversion")
-    }
-    pub fn output(&mut self, value: &Datum, type_oid: Oid) -> Result<String> {
-        let _ = (value, type_oid);
-        not_yet("a conversion")
-    }
-    pub fn input(&mut self, text: &str, type_oid: Oid, typmod: i32) -> Result<Datum> {
-        let _ = (text, type_oid, typmod);
-        not_yet("a conversion")
     }
 }

@@ -122,7 +122,7 @@ impl Session {
     }
 
     /// Calls `read` with what reading values of `types` needs: the catalogs only if one of them needs them.
-    pub(super) fn with_value_context<R>(
+    pub(crate) fn with_value_context<R>(
         &mut self,
         mut types: impl Iterator<Item = Oid>,
         runtime: &dyn Runtime,

@@ -107,6 +107,7 @@ impl Session {
             plan,
             state: PortalState::Ready,
             cursor: None,
+            level: self.savepoints.len(),
         };
         self.own.portals.insert(request.portal, portal);
         Ok(())

@@ -36,7 +36,7 @@ pub use extended::BindRequest;
 pub(crate) use copy_on_write::CopyOnWrite;
 pub(crate) use environment::Environment;
 use named::PreparedByName;
-pub(crate) use prepared::StatementCache;
+pub(crate) use prepared::{StatementCache, is_plannable, reads_the_clock};
 pub(crate) use template::TemplateCache;
 use portal::Portals;
 use transaction::Block;
@@ -221,6 +221,15 @@ pub struct Session {
     utility_formats: Vec<i16>,
     /// The generation of the settings that others have seen.
     published_settings: u64,
+    /// Changes of the catalogs within the open transaction, ever counted on.
+    pub(crate) own_changes: u64,
+    pub(crate) routine_plans: crate::routine::RoutinePlans,
+    pub(crate) routines: crate::routine::RoutineCache,
+    /// Routines that are running, one in the other, and where on the stack the first began.
+    pub(crate) routine_depth: usize,
+    pub(crate) routine_stack: usize,
+    /// Names given to cursors that have none.
+    unnamed_portals: u64,
     /// Room for scanning simple queries.
     scanned: kilndb_syntax::literals::Scanned,
 }
@@ -279,6 +288,12 @@ impl Session {
             state_since: now,
             allow_system_objects: false,
             utility_formats: Vec::new(),
+            own_changes: 0,
+            routine_plans: Default::default(),
+            routines: Default::default(),
+            routine_depth: 0,
+            routine_stack: 0,
+            unnamed_portals: 0,
             scanned: Default::default(),
             published_settings: 0,
             database,
@@ -465,6 +480,7 @@ impl Session {
     /// What was read of the catalogs within this transaction is stale: there was a change, or one was taken back.
     pub(crate) fn forget_catalog(&mut self) {
         self.private_cache = None;
+        self.own_changes += 1;
         self.own.temporary.forget_objects();
         self.path.0 = 0;
     }
@@ -486,6 +502,10 @@ impl Session {
     /// False if search_path or the catalogs have changed since the path was resolved.
     fn is_path_current(&self) -> bool {
         (self.path.0, self.path.1) == (self.settings.generation, self.database.version())
+    }
+
+    pub(crate) fn search_path(&self) -> Arc<[Oid]> {
+        self.path.2.clone()
     }
 
     /// Schemas of search_path that exist, pg_catalog in front unless it is named.

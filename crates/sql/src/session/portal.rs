@@ -17,6 +17,8 @@ pub(crate) struct Portal {
     pub state: PortalState,
     /// DECLARE CURSOR's portals: name is known to SQL.
     pub cursor: Option<super::cursor::CursorInfo>,
+    /// How many savepoints there were when it was opened: it goes with a rollback to an earlier one.
+    pub level: usize,
 }
 
 pub(crate) enum PortalState {
@@ -74,6 +76,12 @@ impl Portals {
     }
     pub fn clear(&self) {
         self.retain(|_| false);
+    }
+    /// Those of the levels above belong to level `level` from here on.
+    pub fn keep_from(&self, level: usize) {
+        for portal in self.0.borrow_mut().named.values_mut() {
+            portal.level = portal.level.min(level);
+        }
     }
     /// `look` must not use the session.
     pub fn for_named(&self, mut look: impl FnMut(&str, &Portal)) {

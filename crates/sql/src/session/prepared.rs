@@ -81,7 +81,7 @@ impl StatementCache {
 }
 
 /// Literals like 'now' are read when a statement is bound: such a text must be bound each time.
-pub(super) fn reads_the_clock(sql: &str) -> bool {
+pub(crate) fn reads_the_clock(sql: &str) -> bool {
     let lower = sql.to_ascii_lowercase();
     ["now", "today", "tomorrow", "yesterday", "allballs"].iter().any(|word| {
         lower.match_indices(word).any(|(at, _)| !lower[at + word.len()..].trim_start().starts_with('('))
@@ -101,6 +101,20 @@ fn is_select_into(node: &Node<'_>) -> bool {
 }
 
 impl Prepared {
+    /// What a cursor of a routine shows.
+    pub(crate) fn of_text(sql: &str, prepare_time: i64) -> Prepared {
+        Prepared {
+            sql: Arc::from(sql),
+            statement: None,
+            param_types: Vec::new(),
+            from_sql: true,
+            prepare_time,
+            is_plannable: true,
+            may_run_when_failed: false,
+            planned: Mutex::new(None),
+            is_shared: AtomicBool::new(false),
+        }
+    }
     fn plan(&self) -> Option<Arc<Plan>> {
         self.planned.lock().unwrap_or_else(|e| e.into_inner()).as_ref().map(|p| p.plan.clone())
     }
@@ -230,7 +244,7 @@ impl Session {
     }
 
     /// False if temporary objects would be found where the plan has found others, or what it uses has changed.
-    pub(super) fn fits_temporary(&self, plan: &Plan, generation: u64) -> bool {
+    pub(crate) fn fits_temporary(&self, plan: &Plan, generation: u64) -> bool {
         if plan.is_private {
             return generation == self.own.temporary.generation();
         }
@@ -242,7 +256,7 @@ impl Session {
         self.own.temporary.is_empty() || prepared.plan().is_some_and(|plan| !plan.is_private && self.fits_temporary(&plan, 0))
     }
 
-    fn path_is(&self, path: &Arc<[Oid]>) -> bool {
+    pub(crate) fn path_is(&self, path: &Arc<[Oid]>) -> bool {
         self.is_path_current() && (Arc::ptr_eq(&self.path.2, path) || self.path.2 == *path)
     }
 

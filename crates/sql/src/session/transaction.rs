@@ -280,7 +280,12 @@ impl Session {
 
     pub(super) fn savepoint(&mut self, name: &str) -> Result<()> {
         self.require_block("SAVEPOINT")?;
-        let Some(txn) = &mut self.txn else { return Ok(()) };
+        self.push_savepoint(name);
+        Ok(())
+    }
+
+    pub(crate) fn push_savepoint(&mut self, name: &str) {
+        let Some(txn) = &mut self.txn else { return };
         let storage = txn.savepoint();
         let settings_mark = self.settings.mark();
         self.savepoints.push(SavepointEntry {
@@ -293,7 +298,6 @@ impl Session {
             temporary: self.own.temporary.mark(),
             usage: self.usage.mark(),
         });
-        Ok(())
     }
 
     fn find_savepoint(&self, name: &str) -> Result<usize> {
@@ -312,6 +316,14 @@ impl Session {
     pub(super) fn rollback_to_savepoint(&mut self, name: &str, runtime: &dyn Runtime) -> Result<()> {
         self.require_block("ROLLBACK TO SAVEPOINT")?;
         let at = self.find_savepoint(name)?;
+        self.undo_to_savepoint(at, runtime)?;
+        self.own.portals.clear();
+        self.block = Block::Explicit;
+        Ok(())
+    }
+
+    /// Undoes what was done since savepoint number `at`, which stays.
+    pub(crate) fn undo_to_savepoint(&mut self, at: usize, runtime: &dyn Runtime) -> Result<()> {
         self.savepoints.truncate(at + 1);
         let (entry, txn) = match (self.savepoints.last(), &mut self.txn) {
             (Some(entry), Some(txn)) => (entry, txn),
@@ -325,12 +337,41 @@ impl Session {
         self.usage.rollback_to(&entry.usage);
         let mark = entry.temporary;
         self.undo_temporary(mark);
-        self.own.portals.clear();
+        self.own.portals.retain(|p| p.level <= at);
         if self.has_ddl {
             self.forget_catalog();
         }
-        self.block = Block::Explicit;
         Ok(())
+    }
+
+    /// COMMIT in a procedure: another transaction of the same kind begins.
+    pub(crate) fn commit_within(&mut self, chain: bool, runtime: &dyn Runtime) -> Result<()> {
+        let modes = self.modes();
+        self.commit(runtime)?;
+        self.begin_again(chain.then_some(modes), runtime)
+    }
+
+    pub(crate) fn roll_back_within(&mut self, chain: bool, runtime: &dyn Runtime) -> Result<()> {
+        let modes = self.modes();
+        let result = match self.txn.take() {
+            Some(mut txn) => txn.rollback(runtime),
+            None => Ok(()),
+        };
+        self.own.portals.retain(Portal::holds);
+        self.after_end(false);
+        result?;
+        self.begin_again(chain.then_some(modes), runtime)
+    }
+
+    fn begin_again(&mut self, modes: Option<super::modes::Modes>, runtime: &dyn Runtime) -> Result<()> {
+        let statement_timestamp = self.statement_timestamp;
+        self.begin_statement(runtime)?;
+        // The statement's clock goes on; that of the transaction begins.
+        self.statement_timestamp = statement_timestamp;
+        match modes {
+            Some(modes) => self.continue_modes(modes),
+            None => Ok(()),
+        }
     }
 
     /// VACUUM, CREATE DATABASE and the like.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 impl Session {
     /// Runs a utility command and returns its tag. `alone`: no other statement shares its message.
-    pub(super) fn run_utility(&mut self, statement: &Statement, alone: bool, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {
+    pub(crate) fn run_utility(&mut self, statement: &Statement, alone: bool, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {
         let node = statement.node();
         if let Node::TransactionStmt(t) = node {
             return self.transaction_command(t, runtime);
@@ -48,6 +48,7 @@ impl Session {
             Node::NotifyStmt(s) => self.notify_command(s, runtime)?,
             Node::CopyStmt(s) => return self.copy_command(s, statement, runtime, client),
             Node::ExplainStmt(s) => return self.explain_command(s, statement, runtime, client),
+            Node::DoStmt(s) => self.do_command(s, runtime)?,
             _ => {
                 let autonomous = matches!(node, Node::CreatedbStmt(_) | Node::DropdbStmt(_));
                 if autonomous && !alone {
@@ -293,7 +294,7 @@ impl Session {
         Ok(command_tag(&plan, progress.rows))
     }
 
-    fn evaluate_arguments(&mut self, s: &nodes::ExecuteStmt, types: &[Oid], runtime: &dyn Runtime) -> Result<Vec<kilndb_types::Datum>> {
+    pub(crate) fn evaluate_arguments(&mut self, s: &nodes::ExecuteStmt, types: &[Oid], runtime: &dyn Runtime) -> Result<Vec<kilndb_types::Datum>> {
         let given = s.params().len();
         if given != types.len() {
             let name = s.name().unwrap_or("");
@@ -389,6 +390,18 @@ impl Session {
         };
         crate::settings::write_auto_conf(&dir, Some(d.name), value.as_deref(), fsync)?;
         Ok("ALTER SYSTEM".to_string())
+    }
+
+    fn do_command(&mut self, s: &nodes::DoStmt, runtime: &dyn Runtime) -> Result<String> {
+        let option = |name: &str| s.args().iter().find(|d| d.defname() == Some(name)).and_then(|d| d.arg().as_str().map(str::to_string));
+        let body = option("as").ok_or_else(|| Error::new(sqlstate::SYNTAX_ERROR, "no inline code specified"))?;
+        let language = option("language").unwrap_or_else(|| "plpgsql".to_string());
+        self.begin_statement(runtime)?;
+        if language == "sql" {
+            return Err(Error::unsupported("language \"sql\" does not support inline code execution"));
+        }
+        self.run_inline(&language, &body, runtime)?;
+        Ok("DO".to_string())
     }
 
     fn lock_command(&mut self, s: &nodes::LockStmt, runtime: &dyn Runtime) -> Result<String> {
