@@ -8,6 +8,7 @@
 //! Must not know: plans, storage.
 
 mod agg;
+mod call;
 mod coerce;
 mod const_eval;
 pub(crate) mod dml;
@@ -40,6 +41,7 @@ use scope::Scope;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
+pub use call::bind_call;
 pub use const_eval::BindHost;
 pub(crate) use coerce::is_polymorphic;
 pub(crate) use const_eval::with_context;

@@ -25,6 +25,7 @@ mod persistence;
 mod reindex;
 mod role;
 mod role_setting;
+mod routine_objects;
 mod schema;
 pub(crate) mod sequence;
 pub(crate) mod sequence_functions;
@@ -80,6 +81,7 @@ impl Session {
             Node::AlterDatabaseStmt(s) => self.alter_database(s, &source, runtime).map(|()| "ALTER DATABASE".to_string()),
             Node::AlterRoleStmt(s) => self.alter_role(s, runtime).map(|()| "ALTER ROLE".to_string()),
             Node::DropRoleStmt(s) => self.drop_role(s, runtime).map(|()| "DROP ROLE".to_string()),
+            Node::AlterFunctionStmt(s) => self.alter_function(s, &source, runtime),
             Node::CreateFunctionStmt(s) => {
                 let tag = if s.is_procedure { "CREATE PROCEDURE" } else { "CREATE FUNCTION" };
                 self.create_function(s, &source, runtime).map(|()| tag.to_string())
@@ -278,8 +280,12 @@ pub(crate) fn command_name(node: &Node<'_>) -> Option<&'static str> {
             O::OBJECT_SEQUENCE => "DROP SEQUENCE",
             O::OBJECT_SCHEMA => "DROP SCHEMA",
             O::OBJECT_TABLE => "DROP TABLE",
+            O::OBJECT_FUNCTION => "DROP FUNCTION",
+            O::OBJECT_PROCEDURE => "DROP PROCEDURE",
+            O::OBJECT_ROUTINE => "DROP ROUTINE",
             _ => return None,
         },
+        Node::AlterFunctionStmt(_) => "ALTER FUNCTION",
         Node::CreateFunctionStmt(s) if s.is_procedure => "CREATE PROCEDURE",
         Node::CreateFunctionStmt(_) => "CREATE FUNCTION",
         Node::TruncateStmt(_) => "TRUNCATE TABLE",

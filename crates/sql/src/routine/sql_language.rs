@@ -143,9 +143,13 @@ fn parse_body(definition: &Definition, spi: &mut Spi<'_>) -> Result<Vec<Arc<SpiP
     Ok(statements)
 }
 
-fn mismatch(definition: &Definition, spi: &mut Spi<'_>, detail: impl Into<String>) -> Result<()> {
+fn invalid_result(definition: &Definition, spi: &mut Spi<'_>, detail: impl Into<String>) -> Result<Error> {
     let name = spi.format_type(definition.result_type, -1)?;
-    Err(Error::new(sqlstate::INVALID_FUNCTION_DEFINITION, format!("return type mismatch in function declared to return {name}")).with_detail(detail))
+    Ok(Error::new(sqlstate::INVALID_FUNCTION_DEFINITION, format!("return type mismatch in function declared to return {name}")).with_detail(detail))
+}
+
+fn mismatch(definition: &Definition, spi: &mut Spi<'_>, detail: impl Into<String>) -> Result<()> {
+    Err(invalid_result(definition, spi, detail)?)
 }
 
 fn is_assignable(spi: &mut Spi<'_>, from: Oid, to: Oid) -> Result<bool> {
@@ -234,7 +238,10 @@ impl ProceduralLanguage for SqlLanguage {
             check_result(definition, statements.last(), spi)
         });
         checked.map_err(|mut e| {
-            e.add_context(&context(definition, ""));
+            // With a position it is shown where it is in the statement.
+            if e.0.internal_position.is_none() {
+                e.add_context(&context(definition, ""));
+            }
             e
         })
     }
@@ -292,6 +299,19 @@ fn conversion_of(row: &RowShape, definition: &Definition, expected: Option<&RowS
 fn run_last(statement: &Arc<SpiPrepared>, scope: &Arguments<'_>, call: &mut Call<'_>, spi: &mut Spi<'_>) -> Result<Datum> {
     let definition = call.definition;
     let row = spi.describe(statement, scope)?.ok_or_else(|| Error::internal("a statement without columns"))?;
+    if let (Some(expected), None) = (call.expected, &definition.row) {
+        let count = row.columns.len().cmp(&expected.columns.len());
+        if count.is_ne() {
+            let which = if count.is_gt() { "many" } else { "few" };
+            return Err(invalid_result(definition, spi, format!("Final statement returns too {which} columns."))?);
+        }
+        for (i, (have, want)) in row.columns.iter().zip(&expected.columns).enumerate() {
+            if !is_assignable(spi, have.type_oid, want.type_oid)? {
+                let (have, want) = (spi.format_type(have.type_oid, -1)?, spi.format_type(want.type_oid, -1)?);
+                return Err(invalid_result(definition, spi, format!("Final statement returns {have} instead of {want} at column {}.", i + 1))?);
+            }
+        }
+    }
     let (to, is_whole_row) = conversion_of(&row, definition, call.expected);
     let from: Vec<(Oid, i32)> = row.columns.iter().map(|c| (c.type_oid, c.typmod)).collect();
     let as_it_is = !is_whole_row && (to.is_empty() || from.iter().map(|f| f.0).eq(to.iter().map(|t| t.0)));

@@ -527,6 +527,19 @@ impl Spi<'_> {
             Node::TransactionStmt(_) => return Err(Error::unsupported("unsupported transaction command in PL/pgSQL")),
             Node::CopyStmt(c) if c.filename().is_none() => return Err(Error::unsupported("cannot COPY to/from client in PL/pgSQL")),
             Node::ExecuteStmt(s) => return self.run_execute(s, limit, sink),
+            Node::CallStmt(s) => {
+                let atomic = self.atomic;
+                let output = self.session.call_procedure(s, statement.source(), atomic, self.runtime)?;
+                if !atomic {
+                    // It may have ended the transaction.
+                    self.snapshot = None;
+                }
+                if let Some((_, values)) = &output {
+                    sink.row(values)?;
+                }
+                let row = output.map(|(row, _)| row);
+                return Ok(Outcome { command: Command::Call, processed: u64::from(row.is_some()), row });
+            }
             _ => {}
         }
         if self.read_only && !matches!(node, Node::VariableShowStmt(_) | Node::FetchStmt(_) | Node::ExplainStmt(_)) {

@@ -431,6 +431,23 @@ pub(super) fn reg_lookup(host: &StatementHost<'_>, kind: Oid, text: &str) -> Res
                 _ => Err(Error::new(sqlstate::AMBIGUOUS_FUNCTION, format!("more than one function named \"{text}\""))),
             }
         }
+        oids::REGPROCEDURE => {
+            let (name, list) = text.trim().strip_suffix(')').and_then(|t| t.split_once('(')).ok_or_else(|| {
+                Error::new(sqlstate::INVALID_TEXT_REPRESENTATION, "expected a left parenthesis")
+            })?;
+            let mut types = Vec::new();
+            for ty in crate::catalog::builtin::split_defaults(list) {
+                types.push(reg_lookup(host, oids::REGTYPE, &ty)?);
+            }
+            let parts = split_qualified(name).ok_or_else(|| Error::new(sqlstate::INVALID_NAME, "invalid name syntax"))?;
+            let (schema, name) = match parts.as_slice() {
+                [name] => (None, name),
+                [schema, name] => (Some(schema.as_str()), name),
+                _ => return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("improper qualified name (too many dotted names): {text}"))),
+            };
+            let found = host.reader.functions(schema, name)?.iter().find(|f| f.arg_types == types).map(|f| f.oid);
+            found.ok_or_else(|| Error::new(sqlstate::UNDEFINED_FUNCTION, format!("function \"{text}\" does not exist")))
+        }
         oids::REGCOLLATION => {
             let parts = parts()?;
             let name = parts.last().cloned().unwrap_or_default();

@@ -10,6 +10,7 @@ mod advisory;
 mod arguments;
 mod copy_on_write;
 mod array_functions;
+mod call_command;
 mod constraints;
 mod cursor;
 mod definitions;

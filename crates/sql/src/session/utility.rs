@@ -49,6 +49,7 @@ impl Session {
             Node::CopyStmt(s) => return self.copy_command(s, statement, runtime, client),
             Node::ExplainStmt(s) => return self.explain_command(s, statement, runtime, client),
             Node::DoStmt(s) => self.do_command(s, runtime)?,
+            Node::CallStmt(s) => self.call_command(s, statement.source(), runtime, client)?,
             _ => {
                 let autonomous = matches!(node, Node::CreatedbStmt(_) | Node::DropdbStmt(_));
                 if autonomous && !alone {
