@@ -17,6 +17,8 @@ pub struct BoundCall {
     pub types: Vec<Oid>,
     /// A query of one row: the input arguments.
     pub arguments: BoundStatement,
+    /// Of each output argument, in their order: its name, and what was given for it, if that is a parameter.
+    pub outputs: Vec<(String, Option<u32>)>,
 }
 
 /// The procedure with its output arguments as further ones, as CALL counts them.
@@ -30,8 +32,17 @@ fn with_outputs(info: &Arc<FunctionInfo>) -> Arc<FunctionInfo> {
     Arc::new(whole)
 }
 
+/// Without the conversions around it.
+fn inner(e: &Expr) -> &Expr {
+    match &e.kind {
+        ExprKind::Cast { arg, explicit: false, .. } => inner(arg),
+        ExprKind::Func(f) if f.form == FuncForm::ImplicitCast => f.args.first().map_or(e, inner),
+        _ => e,
+    }
+}
+
 impl Binder<'_> {
-    fn bind_call(&self, f: &nodes::FuncCall) -> Result<(Arc<FunctionInfo>, Vec<Expr>, Vec<Oid>)> {
+    fn bind_call(&self, f: &nodes::FuncCall) -> Result<(Arc<FunctionInfo>, Vec<Expr>, Vec<Oid>, Vec<(String, Option<u32>)>)> {
         let loc = f.location;
         let scope = Scope::new(None);
         let names: Vec<&str> = f.funcname().iter().filter_map(|n| n.as_str()).collect();
@@ -75,10 +86,17 @@ impl Binder<'_> {
         let (args, _) = self.call_arguments(&chosen, args, loc)?;
         let info = self.catalog.function_by_oid(oid)?.ok_or_else(|| Error::internal("a procedure vanished"))?;
         let declared = declared_arguments(&info);
+        let given = |e: &Expr| match &e.kind {
+            ExprKind::Param(p) => Some(*p),
+            _ => None,
+        };
+        // Arguments that a conversion stands around are looked through: what comes back is converted the other way.
+        let outputs = declared.iter().enumerate().filter(|(_, a)| a.mode.is_output()).map(|(i, a)| (a.name.clone(), args.get(i).and_then(|e| given(inner(e)))));
+        let outputs = outputs.collect();
         let inputs: Vec<Expr> = args.into_iter().enumerate().filter(|(i, _)| declared.get(*i).is_none_or(|a| a.mode.is_input())).map(|(_, e)| e).collect();
         let polymorphic = info.arg_types.iter().chain(&info.all_arg_types).any(|t| super::is_polymorphic(*t));
         let types = if polymorphic { inputs.iter().map(|e| e.ty).chain([info.return_type]).collect() } else { Vec::new() };
-        Ok((info, inputs, types))
+        Ok((info, inputs, types, outputs))
     }
 
     fn procedures(&self, schema: Option<&str>, name: &str, count: usize, names: &[Option<String>], variadic: bool) -> Result<Vec<super::resolve::Candidate>> {
@@ -87,11 +105,18 @@ impl Binder<'_> {
     }
 }
 
-pub fn bind_call(f: &nodes::FuncCall, source: Arc<str>, catalog: &dyn CatalogView, eval: Option<&EvalContext<'_>>) -> Result<BoundCall> {
-    let binder = Binder { eval, ..Binder::new(catalog, source, Vec::new()) };
-    let (info, inputs, types) = binder.bind_call(f)?;
+/// `variables`: of the routine that calls.
+pub fn bind_call(
+    f: &nodes::FuncCall,
+    source: Arc<str>,
+    catalog: &dyn CatalogView,
+    variables: Option<&super::variables::Variables<'_>>,
+    eval: Option<&EvalContext<'_>>,
+) -> Result<BoundCall> {
+    let binder = Binder { eval, variables, ..Binder::new(catalog, source, Vec::new()) };
+    let (info, inputs, types, outputs) = binder.bind_call(f)?;
     binder.finish_params()?;
     let targets = inputs.into_iter().map(|expr| Target { expr, name: String::new(), junk: false, table_oid: 0, attnum: 0 }).collect();
     let query = Query { targets, ..Query::default() };
-    Ok(BoundCall { oid: info.oid, types, arguments: BoundStatement::Query(Box::new(query)) })
+    Ok(BoundCall { oid: info.oid, types, arguments: BoundStatement::Query(Box::new(query)), outputs })
 }

@@ -14,11 +14,12 @@ use crate::client::Runtime;
 use crate::exec::expr::CExpr;
 use crate::exec::{ExecContext, RowSink, Runtime as RunState};
 use crate::plan::{Op, Plan};
-use crate::session::Session;
+use crate::session::{Body, Session, Template};
 use crate::session::run::SinkMaker;
 use foldhash::HashMap;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_storage::Snapshot;
+use kilndb_syntax::literals::Scanned;
 use kilndb_syntax::{Node, Statement};
 use kilndb_types::Datum;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -481,7 +482,7 @@ impl Spi<'_> {
     }
 
     fn run_planned(&mut self, prepared: &SpiPrepared, planned: &SpiPlan, scope: &dyn VariableScope, limit: u64, sink: &mut dyn RowSink) -> Result<Outcome> {
-        let Some(plan) = &planned.plan else { return self.run_command(prepared.statement(), limit, sink) };
+        let Some(plan) = &planned.plan else { return self.run_command(prepared.statement(), scope, limit, sink) };
         let params = values_of(&planned.uses, scope)?;
         let processed = self.run_plan(plan, &params, limit, sink)?;
         Ok(Outcome { command: prepared.command(), processed, row: planned.row.clone() })
@@ -521,7 +522,7 @@ impl Spi<'_> {
     }
 
     /// A command that is not planned.
-    pub(super) fn run_command(&mut self, statement: &Statement, limit: u64, sink: &mut dyn RowSink) -> Result<Outcome> {
+    pub(super) fn run_command(&mut self, statement: &Statement, scope: &dyn VariableScope, limit: u64, sink: &mut dyn RowSink) -> Result<Outcome> {
         let node = statement.node();
         match &node {
             Node::TransactionStmt(_) => return Err(Error::unsupported("unsupported transaction command in PL/pgSQL")),
@@ -529,7 +530,7 @@ impl Spi<'_> {
             Node::ExecuteStmt(s) => return self.run_execute(s, limit, sink),
             Node::CallStmt(s) => {
                 let atomic = self.atomic;
-                let output = self.session.call_procedure(s, statement.source(), atomic, self.runtime)?;
+                let output = self.session.call_procedure(s, statement.source(), scope, atomic, self.runtime)?;
                 if !atomic {
                     // It may have ended the transaction.
                     self.snapshot = None;
@@ -558,11 +559,17 @@ impl Spi<'_> {
         let params = self.session.evaluate_arguments(s, &prepared.param_types.clone(), self.runtime)?;
         let Some(inner) = &prepared.statement else { return Ok(Outcome { command: Command::Utility, processed: 0, row: None }) };
         if !crate::session::is_plannable(&inner.node()) {
-            return self.run_command(&inner.clone(), limit, sink);
+            return self.run_command(&inner.clone(), &NoVariables, limit, sink);
         }
         let plan = self.session.plan_of(&prepared, self.runtime)?;
         let processed = self.run_plan(&plan, &params, limit, sink)?;
         Ok(Outcome { command: command_of(&inner.node()), processed, row: row_of_plan(&plan) })
+    }
+
+    /// Of each output argument of a CALL, in the order of its result's columns: its name, and the variable that was given for it.
+    pub fn outputs_of_call(&mut self, prepared: &SpiPrepared, scope: &dyn VariableScope) -> Result<Vec<(String, Option<u32>)>> {
+        let Node::CallStmt(s) = prepared.statement.node() else { return Ok(Vec::new()) };
+        self.session.outputs_of_call(s, prepared.statement.source(), scope, self.runtime)
     }
 
     /// Runs text that was made at run time (EXECUTE … USING). A text that was seen before is neither parsed nor planned again.
@@ -576,6 +583,14 @@ impl Spi<'_> {
     }
 
     fn execute_text(&mut self, text: &str, parameters: &[(Oid, Datum)], limit: u64, sink: &mut dyn RowSink) -> Result<Outcome> {
+        if parameters.is_empty() {
+            let mut scanned = std::mem::take(&mut self.session.scanned);
+            let done = self.execute_by_shape(text, &mut scanned, limit, sink);
+            self.session.scanned = scanned;
+            if let Some(outcome) = done? {
+                return Ok(outcome);
+            }
+        }
         let scope = Parameters(parameters);
         let script = self.runtime.parse(text).map_err(|e| in_text(e, text, ""))?;
         let mut outcome = Outcome { command: Command::Utility, processed: 0, row: None };
@@ -589,6 +604,43 @@ impl Spi<'_> {
             outcome = self.run_planned(&prepared, &planned, &scope, limit, sink)?;
         }
         Ok(outcome)
+    }
+
+    /// As simple queries are run (docs/decisions/0009). None: nothing was done.
+    fn execute_by_shape(&mut self, text: &str, scanned: &mut Scanned, limit: u64, sink: &mut dyn RowSink) -> Result<Option<Outcome>> {
+        let Some(lookup) = self.session.look_up(text, scanned) else { return Ok(None) };
+        if let Some(known) = self.session.find_template(&lookup, text, scanned) {
+            return self.run_by_template(&known, text, scanned, limit, sink);
+        }
+        let Ok(script) = self.runtime.parse(text) else { return Ok(None) };
+        let statements = script.statements();
+        let [statement] = statements.as_slice() else { return Ok(None) };
+        match self.session.make_template(&lookup, statement, text, scanned, self.runtime) {
+            Ok(Some(template)) => self.run_by_template(&template, text, scanned, limit, sink),
+            // What is wrong with it is told the long way.
+            _ => Ok(None),
+        }
+    }
+
+    fn run_by_template(&mut self, template: &Template, text: &str, scanned: &Scanned, limit: u64, sink: &mut dyn RowSink) -> Result<Option<Outcome>> {
+        match &template.body {
+            Body::Plan { plan, lifted } => {
+                let Ok(params) = self.session.lifted_values(lifted, text, scanned, self.runtime) else { return Ok(None) };
+                let processed = self.run_plan(plan, &params, limit, sink)?;
+                Ok(Some(Outcome { command: command_of_plan(plan), processed, row: row_of_plan(plan) }))
+            }
+            Body::Execute(name) => {
+                let prepared = self.session.find_prepared(name)?;
+                if !prepared.is_plannable {
+                    return Ok(None);
+                }
+                let Some(params) = self.session.literal_arguments(text, scanned, &prepared.param_types, self.runtime) else { return Ok(None) };
+                let plan = self.session.plan_of(&prepared, self.runtime)?;
+                let processed = self.run_plan(&plan, &params, limit, sink)?;
+                Ok(Some(Outcome { command: command_of_plan(&plan), processed, row: row_of_plan(&plan) }))
+            }
+            Body::Command(_) | Body::Unshared => Ok(None),
+        }
     }
 
     /// The value of an expression, and its type. More than one column or row is PostgreSQL's error. Takes no snapshot and starts no executor where
@@ -624,6 +676,16 @@ impl Spi<'_> {
             return Err(Error::new(sqlstate::CARDINALITY_VIOLATION, "query returned more than one row").with_context(format!("query: {}", prepared.text())));
         }
         Ok((sink.value.unwrap_or_default(), type_oid, typmod))
+    }
+}
+
+fn command_of_plan(plan: &Plan) -> Command {
+    match plan.command {
+        "INSERT" => Command::Insert,
+        "UPDATE" => Command::Update,
+        "DELETE" => Command::Delete,
+        "MERGE" => Command::Merge,
+        _ => Command::Select,
     }
 }
 

@@ -3,10 +3,12 @@
 use super::Session;
 use super::run::SinkMaker;
 use crate::bind;
+use crate::bind::variables::Variables;
 use crate::client::{Client, FieldInfo, Runtime};
 use crate::exec::RowSink;
 use crate::routine::cache::RoutineKey;
-use crate::routine::{Call, RowShape};
+use crate::plan::Plan;
+use crate::routine::{Call, NoVariables, RowShape, Variable, VariableScope};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_syntax::nodes;
 use kilndb_types::{Datum, io};
@@ -21,32 +23,32 @@ impl RowSink for Arguments {
     }
 }
 
+struct PlannedCall {
+    oid: Oid,
+    types: Vec<Oid>,
+    /// Of the input arguments.
+    plan: Arc<Plan>,
+    uses: Vec<Variable>,
+    outputs: Vec<(String, Option<u32>)>,
+}
+
 impl Session {
     pub(super) fn call_command(&mut self, s: &nodes::CallStmt, source: &Arc<str>, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {
         self.begin_statement(runtime)?;
         let atomic = self.in_explicit_block() || self.routine_depth > 0;
-        if let Some((row, values)) = self.call_procedure(s, source, atomic, runtime)? {
+        if let Some((row, values)) = self.call_procedure(s, source, &NoVariables, atomic, runtime)? {
             self.send_output_row(&row, &values, runtime, client)?;
         }
         Ok("CALL".to_string())
     }
 
-    /// Returns the output arguments, if the procedure has any.
-    pub(crate) fn call_procedure(&mut self, s: &nodes::CallStmt, source: &Arc<str>, atomic: bool, runtime: &dyn Runtime) -> Result<Option<(Arc<RowShape>, Vec<Datum>)>> {
-        let call = s.funccall().ok_or_else(|| Error::internal("CALL without a procedure"))?;
-        let environment = self.environment(runtime)?;
-        let host = environment.host();
-        let mut planned = Err(Error::internal("a CALL was not planned"));
-        runtime.on_large_stack(&mut || {
-            planned = bind::bind_call(call, source.clone(), &host.reader, Some(&host.eval())).and_then(|bound| {
-                let plan = crate::plan::plan(bound.arguments, Vec::new(), &host.reader, &self.instance.engine, &host.eval())?;
-                Ok((bound.oid, bound.types, plan))
-            });
-        });
-        let (oid, types, plan) = planned?;
+    /// Returns the output arguments, if the procedure has any. `scope`: the variables of the routine that calls.
+    pub(crate) fn call_procedure(&mut self, s: &nodes::CallStmt, source: &Arc<str>, scope: &dyn VariableScope, atomic: bool, runtime: &dyn Runtime) -> Result<Option<(Arc<RowShape>, Vec<Datum>)>> {
+        let planned = self.plan_call(s, source, scope, runtime)?;
+        let params = planned.uses.iter().map(|v| scope.checked_value(v)).collect::<Result<Vec<_>>>()?;
         let mut arguments = Arguments(Vec::new());
-        self.run_to_sink(&plan, &[], runtime, SinkMaker::Sink(&mut arguments))?;
-        let key = RoutineKey { oid, types, table: 0 };
+        self.run_to_sink(&planned.plan, &params, runtime, SinkMaker::Sink(&mut arguments))?;
+        let key = RoutineKey { oid: planned.oid, types: planned.types, table: 0 };
         let compiled = self.compiled(&key, runtime)?;
         let definition = compiled.definition.clone();
         // What is to be restored at its end, it must not end itself.
@@ -59,6 +61,29 @@ impl Session {
             _ => vec![Datum::Null; row.columns.len()],
         };
         Ok(Some((row, values)))
+    }
+
+    /// Of each output argument of a CALL, in their order: its name, and the variable that was given for it.
+    pub(crate) fn outputs_of_call(&mut self, s: &nodes::CallStmt, source: &Arc<str>, scope: &dyn VariableScope, runtime: &dyn Runtime) -> Result<Vec<(String, Option<u32>)>> {
+        Ok(self.plan_call(s, source, scope, runtime)?.outputs)
+    }
+
+    fn plan_call(&mut self, s: &nodes::CallStmt, source: &Arc<str>, scope: &dyn VariableScope, runtime: &dyn Runtime) -> Result<PlannedCall> {
+        let call = s.funccall().ok_or_else(|| Error::internal("CALL without a procedure"))?;
+        let environment = self.environment(runtime)?;
+        let host = environment.host();
+        let variables = Variables::new(scope);
+        let mut planned = Err(Error::internal("a CALL was not planned"));
+        runtime.on_large_stack(&mut || {
+            planned = bind::bind_call(call, source.clone(), &host.reader, Some(&variables), Some(&host.eval())).and_then(|bound| {
+                let plan = crate::plan::plan(bound.arguments, Vec::new(), &host.reader, &self.instance.engine, &host.eval())?;
+                Ok((bound.oid, bound.types, plan, bound.outputs))
+            });
+        });
+        let (oid, types, plan, outputs) = planned?;
+        let uses = variables.into_used();
+        let outputs = outputs.into_iter().map(|(name, p)| (name, p.and_then(|p| uses.get(p as usize)).map(|v| v.number))).collect();
+        Ok(PlannedCall { oid, types, plan, uses, outputs })
     }
 
     fn send_output_row(&mut self, row: &RowShape, values: &[Datum], runtime: &dyn Runtime, client: &mut dyn Client) -> Result<()> {

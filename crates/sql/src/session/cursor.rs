@@ -64,7 +64,7 @@ impl Session {
     pub(super) fn declare_cursor(&mut self, s: &nodes::DeclareCursorStmt, statement: &Statement, runtime: &dyn Runtime) -> Result<String> {
         let name = s.portalname().unwrap_or("");
         let hold = s.options & CURSOR_OPT_HOLD != 0;
-        if !hold && !self.in_explicit_block() {
+        if !hold && !self.lives_longer_than_statement() {
             return Err(Error::new(sqlstate::NO_ACTIVE_SQL_TRANSACTION, "DECLARE CURSOR can only be used in transaction blocks"));
         }
         if self.own.portals.contains(name) {

@@ -38,7 +38,7 @@ pub(crate) use copy_on_write::CopyOnWrite;
 pub(crate) use environment::Environment;
 use named::PreparedByName;
 pub(crate) use prepared::{StatementCache, is_plannable, reads_the_clock};
-pub(crate) use template::TemplateCache;
+pub(crate) use template::{Body, Template, TemplateCache};
 use portal::Portals;
 use transaction::Block;
 
@@ -232,7 +232,7 @@ pub struct Session {
     /// Names given to cursors that have none.
     unnamed_portals: u64,
     /// Room for scanning simple queries.
-    scanned: kilndb_syntax::literals::Scanned,
+    pub(crate) scanned: kilndb_syntax::literals::Scanned,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

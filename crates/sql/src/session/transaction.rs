@@ -33,7 +33,10 @@ pub(crate) struct SavepointEntry {
 impl Session {
     /// Starts a transaction if none is open, and the statement's clock.
     pub(crate) fn begin_statement(&mut self, runtime: &dyn Runtime) -> Result<()> {
-        self.statement_timestamp = self.now();
+        // What a routine runs is part of the client's statement.
+        if self.routine_depth == 0 {
+            self.statement_timestamp = self.now();
+        }
         if self.txn.is_none() {
             self.transaction_timestamp = self.statement_timestamp;
             self.modes_at_begin = self.default_modes();
@@ -60,6 +63,11 @@ impl Session {
 
     pub(crate) fn in_explicit_block(&self) -> bool {
         matches!(self.block, Block::Explicit | Block::Failed)
+    }
+
+    /// What only a transaction block has room for may run here: in one, or in a routine.
+    pub(crate) fn lives_longer_than_statement(&self) -> bool {
+        self.in_explicit_block() || self.routine_depth > 0
     }
 
     pub(super) fn in_explicit_failure(&self) -> bool {
@@ -376,6 +384,9 @@ impl Session {
 
     /// VACUUM, CREATE DATABASE and the like.
     pub(crate) fn refuse_in_block(&self, what: &str) -> Result<()> {
+        if self.routine_depth > 0 {
+            return Err(Error::new(sqlstate::ACTIVE_SQL_TRANSACTION, format!("{what} cannot be executed from a function")));
+        }
         if self.in_explicit_block() {
             return Err(Error::new(
                 sqlstate::ACTIVE_SQL_TRANSACTION,

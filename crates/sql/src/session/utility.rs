@@ -127,7 +127,7 @@ impl Session {
     fn set_command(&mut self, s: &nodes::VariableSetStmt, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {
         let name = s.name().unwrap_or("");
         let scope = if s.is_local { SettingScope::Local } else { SettingScope::Session };
-        if s.is_local && !self.in_explicit_block() {
+        if s.is_local && !self.lives_longer_than_statement() {
             self.warn_outside_block("SET LOCAL");
         }
         self.begin_statement(runtime)?;
@@ -270,11 +270,17 @@ impl Session {
         for t in s.argtypes() {
             types.push(self.resolve_type(t, statement.source(), runtime)?.0);
         }
+        let key = self.cache_key(statement.text(), &types);
+        if let Some(known) = key.as_ref().and_then(|k| self.instance.statements.get(k)).filter(|known| self.may_take(known)) {
+            self.own.prepared.insert(name, known);
+            return Ok("PREPARE".to_string());
+        }
         // The inner statement is kept as a statement of its own, so that it can be planned again.
         let text = kilndb_syntax::statement_sql(s.query())?;
         let script = runtime.parse(&text)?;
         let inner = script.statements().pop();
         let prepared = self.prepare_statement(statement.text(), inner, &types, true, runtime)?;
+        self.share(key, &prepared);
         self.own.prepared.insert(name, prepared);
         Ok("PREPARE".to_string())
     }
@@ -406,7 +412,7 @@ impl Session {
     }
 
     fn lock_command(&mut self, s: &nodes::LockStmt, runtime: &dyn Runtime) -> Result<String> {
-        if !self.in_explicit_block() {
+        if !self.lives_longer_than_statement() {
             return Err(Error::new(sqlstate::NO_ACTIVE_SQL_TRANSACTION, "LOCK TABLE can only be used in transaction blocks"));
         }
         const MODES: [LockMode; 8] = [
