@@ -337,6 +337,34 @@ fn unlogged_sequences_begin_again() {
     server.stop().expect("the server stops");
 }
 
+/// A database made of another one has its tables of all kinds, and each keeps what its kind promises.
+#[test]
+fn kill_after_a_database_was_copied() {
+    let bench = Bench::new("kinds-template", &[]);
+    let mut server = bench.start();
+    let database = |server: &Server, name: &str| Client::connect(server.address(), name).expect("a connection");
+    run(&mut connect(&server), "create database model");
+    let mut client = database(&server, "model");
+    run(&mut client, "create unlogged table kept (a int primary key, b serial) with (unlogged_recovery = checkpoint); create unlogged table emptied (a int); create table logged (a int)");
+    run(&mut client, "insert into kept select generate_series(1, 1000); insert into emptied values (1); insert into logged values (1)");
+    drop(client);
+    run(&mut connect(&server), "create database copied template model");
+    let rows = |client: &mut Client, table: &str| client.integer(&format!("select count(*) from {table}")).expect("a count");
+    let mut client = database(&server, "copied");
+    assert_eq!([rows(&mut client, "kept"), rows(&mut client, "emptied"), rows(&mut client, "logged")], [1000, 1, 1]);
+    run(&mut client, "checkpoint; insert into kept select generate_series(1001, 1100)");
+    run(&mut database(&server, "model"), "delete from kept where a <= 500");
+    server.kill().expect("the server is killed");
+    server = bench.start();
+    for name in ["model", "copied"] {
+        let mut client = database(&server, name);
+        assert_eq!([rows(&mut client, "kept"), rows(&mut client, "emptied"), rows(&mut client, "logged")], [1000, 0, 1], "{name}");
+        assert_eq!(client.integer("insert into kept (a) values (2000) returning b").ok(), Some(1001), "{name}");
+        assert_eq!(rows(&mut client, "kept where a between 1 and 2000"), 1001, "{name}");
+    }
+    bench.checked(server).stop().expect("the server stops");
+}
+
 /// No file of the process may grow beyond this; None: there is no limit.
 fn limit_files(server: &Server, bytes: Option<u64>) {
     let limit = libc::rlimit { rlim_cur: bytes.unwrap_or(libc::RLIM_INFINITY), rlim_max: libc::RLIM_INFINITY };

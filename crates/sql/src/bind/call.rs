@@ -32,6 +32,13 @@ fn with_outputs(info: &Arc<FunctionInfo>) -> Arc<FunctionInfo> {
     Arc::new(whole)
 }
 
+struct FoundCall {
+    oid: Oid,
+    inputs: Vec<Expr>,
+    types: Vec<Oid>,
+    outputs: Vec<(String, Option<u32>)>,
+}
+
 /// Without the conversions around it.
 fn inner(e: &Expr) -> &Expr {
     match &e.kind {
@@ -42,7 +49,7 @@ fn inner(e: &Expr) -> &Expr {
 }
 
 impl Binder<'_> {
-    fn bind_call(&self, f: &nodes::FuncCall) -> Result<(Arc<FunctionInfo>, Vec<Expr>, Vec<Oid>, Vec<(String, Option<u32>)>)> {
+    fn bind_call(&self, f: &nodes::FuncCall) -> Result<FoundCall> {
         let loc = f.location;
         let scope = Scope::new(None);
         let names: Vec<&str> = f.funcname().iter().filter_map(|n| n.as_str()).collect();
@@ -96,7 +103,7 @@ impl Binder<'_> {
         let inputs: Vec<Expr> = args.into_iter().enumerate().filter(|(i, _)| declared.get(*i).is_none_or(|a| a.mode.is_input())).map(|(_, e)| e).collect();
         let polymorphic = info.arg_types.iter().chain(&info.all_arg_types).any(|t| super::is_polymorphic(*t));
         let types = if polymorphic { inputs.iter().map(|e| e.ty).chain([info.return_type]).collect() } else { Vec::new() };
-        Ok((info, inputs, types, outputs))
+        Ok(FoundCall { oid, inputs, types, outputs })
     }
 
     fn procedures(&self, schema: Option<&str>, name: &str, count: usize, names: &[Option<String>], variadic: bool) -> Result<Vec<super::resolve::Candidate>> {
@@ -114,9 +121,9 @@ pub fn bind_call(
     eval: Option<&EvalContext<'_>>,
 ) -> Result<BoundCall> {
     let binder = Binder { eval, variables, ..Binder::new(catalog, source, Vec::new()) };
-    let (info, inputs, types, outputs) = binder.bind_call(f)?;
+    let FoundCall { oid, inputs, types, outputs } = binder.bind_call(f)?;
     binder.finish_params()?;
     let targets = inputs.into_iter().map(|expr| Target { expr, name: String::new(), junk: false, table_oid: 0, attnum: 0 }).collect();
     let query = Query { targets, ..Query::default() };
-    Ok(BoundCall { oid: info.oid, types, arguments: BoundStatement::Query(Box::new(query)), outputs })
+    Ok(BoundCall { oid, types, arguments: BoundStatement::Query(Box::new(query)), outputs })
 }

@@ -81,7 +81,8 @@ impl Session {
         for row in self.catalog_scan(PG_PROC)?.iter().filter(|r| r.oid("pronamespace") == oid) {
             routines.push((row.oid("oid"), self.routine_shown(row.oid("oid"), runtime)?));
         }
-        if !cascade && !(inside.is_empty() && routines.is_empty()) {
+        let is_empty = inside.is_empty() && routines.is_empty();
+        if !cascade && !is_empty {
             let mut lines: Vec<String> = inside.iter().map(|(_, n, k)| format!("{} {name}.{n} depends on schema {name}", letter_word(*k))).collect();
             lines.extend(routines.iter().map(|(_, text)| format!("{text} depends on schema {name}")));
             return Err(Error::new(

@@ -18,7 +18,14 @@ enum Rows {
     Steps { next: Option<Datum>, stop: Datum, step: Datum, up: bool, ty: Oid, add: functions::ScalarFn },
     List { values: Vec<Datum>, next: usize },
     Table { rows: Vec<Vec<Datum>>, next: usize },
-    Stored { rows: RowStore, reader: StoreCursor, next: usize },
+    Stored(Box<Stored>),
+}
+
+/// What a routine has returned.
+struct Stored {
+    rows: RowStore,
+    reader: StoreCursor,
+    next: usize,
 }
 
 fn zero_step() -> Error {
@@ -43,7 +50,7 @@ fn start(call: &FunctionCall, row: &[Datum], rt: &mut Runtime, cx: &mut ExecCont
         };
         let width = if call.composite { call.columns } else { 1 };
         let rows = super::routine::call_for_rows(routine, &args, width, cx)?;
-        return Ok(Rows::Stored { rows, reader: StoreCursor::default(), next: 0 });
+        return Ok(Rows::Stored(Box::new(Stored { rows, reader: StoreCursor::default(), next: 0 })));
     }
     let Some(args) = eval_args(&call.args, call.strict, row, rt, cx)? else {
         return Ok(Rows::List { values: Vec::new(), next: 0 });
@@ -173,12 +180,12 @@ impl Rows {
                 spread(vec![d], columns, composite, out);
                 Ok(true)
             }
-            Rows::Stored { rows, reader, next } => {
-                if *next >= rows.len() {
+            Rows::Stored(stored) => {
+                if stored.next >= stored.rows.len() {
                     return Ok(false);
                 }
-                let row = rows.row(*next, reader, cx.io())?;
-                *next += 1;
+                let row = stored.rows.row(stored.next, &mut stored.reader, cx.io())?;
+                stored.next += 1;
                 spread(row.to_vec(), columns, composite, out);
                 Ok(true)
             }

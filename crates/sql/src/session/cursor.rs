@@ -241,6 +241,7 @@ impl Session {
 /// Cursors of routines.
 impl Session {
     /// Opens a cursor on a plan; `name` None: one is made up. Returns the name.
+    #[allow(clippy::too_many_arguments)]
     pub(crate) fn open_cursor(
         &mut self,
         name: Option<&str>,
