@@ -64,6 +64,14 @@ pub mod sqlstate {
         UNIQUE_VIOLATION = "23505";
         CHECK_VIOLATION = "23514";
         INVALID_CURSOR_STATE = "24000";
+        TRIGGERED_DATA_CHANGE_VIOLATION = "27000";
+        INVALID_TRANSACTION_TERMINATION = "2D000";
+        MODIFYING_SQL_DATA_NOT_PERMITTED = "2F002";
+        PROHIBITED_SQL_STATEMENT_ATTEMPTED = "2F003";
+        FUNCTION_EXECUTED_NO_RETURN_STATEMENT = "2F005";
+        E_R_I_E_TRIGGER_PROTOCOL_VIOLATED = "39P01";
+        NULL_VALUE_NOT_ALLOWED_EXTERNAL = "39004";
+        SAVEPOINT_EXCEPTION = "3B000";
         INVALID_TRANSACTION_STATE = "25000";
         ACTIVE_SQL_TRANSACTION = "25001";
         READ_ONLY_SQL_TRANSACTION = "25006";
@@ -189,6 +197,9 @@ pub struct ErrorFields {
     pub hint: Option<String>,
     /// 1-based, in characters of the statement's text.
     pub position: Option<u32>,
+    /// 1-based, in characters of `internal_query`: a statement that a routine has run.
+    pub internal_position: Option<u32>,
+    pub internal_query: Option<String>,
     pub context: Option<String>,
     pub schema: Option<String>,
     pub table: Option<String>,
@@ -211,6 +222,8 @@ impl Error {
             detail: None,
             hint: None,
             position: None,
+            internal_position: None,
+            internal_query: None,
             context: None,
             schema: None,
             table: None,
@@ -251,6 +264,24 @@ impl Error {
     }
     pub fn with_context(mut self, context: impl Into<String>) -> Error {
         self.0.context = Some(context.into());
+        self
+    }
+    /// A further line of context, of what was running outside of the lines that are there.
+    pub fn add_context(&mut self, line: &str) {
+        match &mut self.0.context {
+            Some(context) => {
+                context.push('\n');
+                context.push_str(line);
+            }
+            none => *none = Some(line.to_string()),
+        }
+    }
+    /// The error is in a text that a routine has run: so is its position.
+    pub fn in_internal_query(mut self, query: &str) -> Error {
+        if let Some(position) = self.0.position.take() {
+            self.0.internal_position = Some(position);
+            self.0.internal_query = Some(query.to_string());
+        }
         self
     }
     /// `position`: 1-based, in characters.

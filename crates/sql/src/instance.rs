@@ -8,6 +8,7 @@ use crate::catalog::temporary::TEMPORARY_OIDS;
 use crate::client::SessionControl;
 use crate::exec::spill::TempSpace;
 use crate::helpers::HelperPool;
+use crate::routine::ProceduralLanguage;
 use crate::settings::ServerSettings;
 use crate::stats::Statistics;
 use kilndb_base::env::Env;
@@ -29,6 +30,8 @@ pub struct InstanceOptions {
     pub workers: usize,
     pub log: LogFunction,
     pub config: ServerSettings,
+    /// Procedural languages besides SQL.
+    pub languages: Vec<Arc<dyn ProceduralLanguage>>,
 }
 
 pub struct Instance {
@@ -47,6 +50,7 @@ pub struct Instance {
     oids: Mutex<OidRange>,
     pub(crate) statements: crate::session::StatementCache,
     pub(crate) templates: crate::session::TemplateCache,
+    languages: Vec<Arc<dyn ProceduralLanguage>>,
     log: LogFunction,
     pub start_unix_micros: i64,
 }
@@ -186,12 +190,17 @@ impl Instance {
             oids: Mutex::new(OidRange { next: 0, limit: 0 }),
             statements: Default::default(),
             templates: Default::default(),
+            languages: options.languages,
             log: options.log,
         });
         if !map.contains_key(&bootstrap::POSTGRES) {
             instance.complete_cluster(&map, &park)?;
         }
         Ok(instance)
+    }
+
+    pub(crate) fn language(&self, name: &str) -> Option<&Arc<dyn ProceduralLanguage>> {
+        self.languages.iter().find(|language| language.name() == name)
     }
 
     /// System views in template1, then the other two databases.
@@ -262,6 +271,13 @@ impl Instance {
         let mut txn = self.engine.begin(Isolation::ReadCommitted, 0);
         let snapshot = txn.take_snapshot();
         Ok(self.template.lookup(PG_AUTHID, PG_AUTHID_ROLNAME_INDEX, &[Datum::text(name)], &snapshot)?.pop())
+    }
+
+    pub fn role_name(&self, oid: Oid) -> Result<Option<String>> {
+        let mut txn = self.engine.begin(Isolation::ReadCommitted, 0);
+        let snapshot = txn.take_snapshot();
+        let row = self.template.lookup(PG_AUTHID, PG_AUTHID_OID_INDEX, &[Datum::Oid(oid)], &snapshot)?.pop();
+        Ok(row.and_then(|r| r.text("rolname").map(str::to_string)))
     }
 
     /// Settings of ALTER ROLE and ALTER DATABASE for a session, by PostgreSQL's words for their sources; what stands later wins.

@@ -14,6 +14,7 @@ pub mod helpers;
 pub mod instance;
 pub mod notify;
 pub mod plan;
+pub mod routine;
 pub mod session;
 pub mod settings;
 pub mod stats;

@@ -176,6 +176,7 @@ impl Output {
     pub fn error_or_notice(&mut self, e: &ErrorFields) {
         let kind = if e.severity >= kilndb_base::Severity::Error { b'E' } else { b'N' };
         let position = e.position.map(|p| p.to_string());
+        let internal_position = e.internal_position.map(|p| p.to_string());
         let fields = [
             (b'S', Some(e.severity.as_str())),
             (b'V', Some(e.severity.as_str())),
@@ -184,6 +185,8 @@ impl Output {
             (b'D', e.detail.as_deref()),
             (b'H', e.hint.as_deref()),
             (b'P', position.as_deref()),
+            (b'p', internal_position.as_deref()),
+            (b'q', e.internal_query.as_deref()),
             (b'W', e.context.as_deref()),
             (b's', e.schema.as_deref()),
             (b't', e.table.as_deref()),

@@ -192,6 +192,7 @@ impl Binder<'_> {
                     operator: 0,
                     variadic: false,
                     internal: true,
+                    expected: None,
                 };
                 Expr { kind: ExprKind::Func(Box::new(func)), ty: to, typmod: -1, loc }
             }

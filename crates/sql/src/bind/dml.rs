@@ -67,6 +67,7 @@ impl Binder<'_> {
                 operator: 0,
                 variadic: false,
                 internal: true,
+                expected: None,
             };
             let e = Expr::new(ExprKind::Func(Box::new(call)), oids::INT8);
             return self.assign(e, column, table);

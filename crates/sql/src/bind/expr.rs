@@ -78,6 +78,9 @@ impl Binder<'_> {
     #[inline(never)]
     fn bind_param(&self, p: &nodes::ParamRef) -> Result<Expr> {
         let number = p.number;
+        if let Some(variables) = self.variables {
+            return self.numbered_variable(variables, number, p.location);
+        }
         if number <= 0 || number > 65535 || !self.allow_params {
             return self.err(sqlstate::UNDEFINED_PARAMETER, format!("there is no parameter ${number}"), p.location);
         }
@@ -90,8 +93,15 @@ impl Binder<'_> {
         Ok(Expr::new(ExprKind::Param(index as u32), ty).at(p.location))
     }
 
-    #[inline(never)]
     fn bind_column_ref(&self, c: &nodes::ColumnRef, scope: &Scope<'_>) -> Result<Expr> {
+        match self.variables {
+            Some(variables) => self.column_or_variable(variables, c, scope),
+            None => self.bind_plain_column_ref(c, scope),
+        }
+    }
+
+    #[inline(never)]
+    pub(super) fn bind_plain_column_ref(&self, c: &nodes::ColumnRef, scope: &Scope<'_>) -> Result<Expr> {
         let loc = c.location;
         let mut names: Vec<&str> = Vec::new();
         let mut star = false;
@@ -170,6 +180,7 @@ impl Binder<'_> {
                     operator: 0,
                     variadic: false,
                     internal: c.info.language == "internal",
+                    expected: None,
                 };
                 Ok(Some(Expr::new(ExprKind::Func(Box::new(f)), ty).at(loc)))
             }
@@ -186,6 +197,12 @@ impl Binder<'_> {
                 .map(|(i, f)| (names.get(i).cloned().unwrap_or_else(|| format!("f{}", i + 1)), f.ty, f.typmod))
                 .collect();
             return Ok(Some(list));
+        }
+        if let (ExprKind::Param(p), Some(variables)) = (&e.kind, self.variables)
+            && let Some(v) = variables.variable(*p)
+            && let Some(row) = variables.scope.row_of(v.number)?
+        {
+            return Ok(Some(row.columns.iter().map(|c| (c.name.clone(), c.type_oid, c.typmod)).collect()));
         }
         let ty = self.base_type(e.ty);
         if let Some(t) = self.catalog.type_by_oid(ty)?

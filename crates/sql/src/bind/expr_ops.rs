@@ -184,6 +184,7 @@ impl Binder<'_> {
             operator: op.oid,
             variadic: false,
             internal: true,
+            expected: None,
         };
         Ok(Expr::new(ExprKind::ScalarArray { func: Box::new(func), any }, oids::BOOL).at(loc))
     }

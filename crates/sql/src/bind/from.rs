@@ -239,7 +239,7 @@ impl Binder<'_> {
             };
             let node_name = super::select::figure_name(node);
             alias.get_or_insert(node_name.clone());
-            let expr = self.bind_expr(node, &inner)?;
+            let mut expr = self.bind_expr(node, &inner)?;
             let mut defs: Vec<RelColumn> = Vec::new();
             let mut define = |d: &nodes::ColumnDef| -> Result<()> {
                 let Some(t) = d.type_name() else { return Ok(()) };
@@ -256,6 +256,10 @@ impl Binder<'_> {
                         define(d)?;
                     }
                 }
+            }
+            if let (ExprKind::Func(x), false) = (&mut expr.kind, defs.is_empty()) {
+                let columns = defs.iter().map(|d| crate::routine::RowColumn { name: d.name.clone(), type_oid: d.ty, typmod: d.typmod }).collect();
+                x.expected = Some(std::sync::Arc::new(crate::routine::RowShape { type_oid: oids::RECORD, columns }));
             }
             let fields = self.fields_of(&expr)?;
             let (list, composite) = if !defs.is_empty() {

@@ -122,6 +122,7 @@ impl Binder<'_> {
                 operator: 0,
                 variadic: candidate.variadic_count > 0 || f.func_variadic,
                 internal: info.language == "internal",
+                expected: None,
             };
             return Ok(Expr::new(ExprKind::Func(Box::new(func)), ty).at(loc));
         }

@@ -64,6 +64,8 @@ pub struct FuncExpr {
     pub variadic: bool,
     /// pg_proc says it is not ours to run: SQL, PL/pgSQL.
     pub internal: bool,
+    /// A routine that returns RECORD: what its column definition list says.
+    pub expected: Option<Arc<crate::routine::RowShape>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

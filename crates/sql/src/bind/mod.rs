@@ -8,6 +8,7 @@
 //! Must not know: plans, storage.
 
 mod agg;
+mod call;
 mod coerce;
 mod const_eval;
 pub(crate) mod dml;
@@ -26,6 +27,7 @@ mod select;
 mod setop;
 mod sublink;
 mod typename;
+pub mod variables;
 pub mod walk;
 mod window;
 mod with;
@@ -39,7 +41,9 @@ use scope::Scope;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
+pub use call::bind_call;
 pub use const_eval::BindHost;
+pub(crate) use coerce::is_polymorphic;
 pub(crate) use const_eval::with_context;
 pub(crate) use select::same;
 
@@ -55,6 +59,8 @@ pub struct Binder<'a> {
     source: RefCell<Arc<str>>,
     stack_base: usize,
     lifting: Option<&'a lifting::Lifting>,
+    /// Of the routine that runs the statement.
+    variables: Option<&'a variables::Variables<'a>>,
     /// Reads the statement's own literals of types that depend on the session; without it they are read when it runs.
     eval: Option<&'a EvalContext<'a>>,
 }
@@ -78,6 +84,7 @@ impl<'a> Binder<'a> {
             source: RefCell::new(source),
             stack_base: stack_pointer(),
             lifting: None,
+            variables: None,
             eval: None,
         }
     }
@@ -149,6 +156,42 @@ pub fn bind_node(
     };
     *param_types = binder.finish_params()?;
     Ok(bound)
+}
+
+/// As [`bind_node`], for a statement of a routine: its parameters are the variables that it uses.
+pub fn bind_with_variables(
+    node: Node<'_>,
+    source: Arc<str>,
+    catalog: &dyn CatalogView,
+    variables: &variables::Variables<'_>,
+    eval: Option<&EvalContext<'_>>,
+) -> Result<BoundStatement> {
+    let binder = Binder { variables: Some(variables), eval, ..Binder::new(catalog, source, Vec::new()) };
+    Ok(BoundStatement::Query(Box::new(binder.bind_statement(node, None)?)))
+}
+
+/// A query of parameter 1 converted as an assignment does, and whether it is self-contained. None: there is no such conversion.
+pub fn bind_conversion(from: Oid, to: Oid, typmod: i32, catalog: &dyn CatalogView) -> Result<Option<(Query, bool)>> {
+    let binder = Binder::new(catalog, Arc::from(""), vec![from]);
+    let value = Expr::new(ExprKind::Param(0), from);
+    let Ok(expr) = binder.coerce_to_target(value, to, typmod, crate::catalog::CastContext::Assignment, false)? else { return Ok(None) };
+    let is_self_contained = expr.is_self_contained();
+    let targets = vec![Target { expr, name: String::new(), junk: false, table_oid: 0, attnum: 0 }];
+    Ok(Some((Query { targets, ..Query::default() }, is_self_contained)))
+}
+
+/// `UPDATE … SET target = value` of a routine's text: the new value of the whole variable, as the only target of a query.
+pub fn bind_assignment(
+    target: &kilndb_syntax::nodes::ResTarget,
+    names: usize,
+    source: Arc<str>,
+    catalog: &dyn CatalogView,
+    variables: &variables::Variables<'_>,
+    eval: Option<&EvalContext<'_>>,
+) -> Result<BoundStatement> {
+    let binder = Binder { variables: Some(variables), eval, ..Binder::new(catalog, source, Vec::new()) };
+    let query = binder.bind_assignment_target(target, names)?;
+    Ok(BoundStatement::Query(Box::new(query)))
 }
 
 fn explain_options(binder: &Binder<'_>, x: &kilndb_syntax::nodes::ExplainStmt) -> Result<ExplainOptions> {

@@ -129,6 +129,23 @@ impl Binder<'_> {
         Ok(out)
     }
 
+    /// Types of all arguments of a routine, output ones included, if its input arguments have these types.
+    pub(crate) fn settle_polymorphic(&self, arguments: &[crate::routine::Argument], inputs: &[Oid]) -> Result<Vec<Oid>> {
+        let declared: Vec<Oid> = arguments.iter().filter(|a| a.mode.is_input()).map(|a| a.type_oid).collect();
+        let given: Vec<Expr> = inputs.iter().map(|t| Expr::null(*t)).collect();
+        let mut given_types = inputs.iter();
+        arguments
+            .iter()
+            .map(|a| {
+                if a.mode.is_input() {
+                    let actual = given_types.next().copied().unwrap_or(a.type_oid);
+                    return Ok(if is_polymorphic(a.type_oid) { actual } else { a.type_oid });
+                }
+                self.resolve_polymorphic(&given, &mut declared.clone(), a.type_oid)
+            })
+            .collect()
+    }
+
     fn mismatch(&self, family: &str, a: Oid, b: Oid, loc: i32) -> Error {
         let e = Error::new(sqlstate::DATATYPE_MISMATCH, format!("arguments declared \"{family}\" are not all alike"))
             .with_detail(format!("{} versus {}", self.type_name(a), self.type_name(b)));

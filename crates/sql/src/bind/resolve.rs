@@ -325,6 +325,7 @@ impl Binder<'_> {
             operator: op.oid,
             variadic: false,
             internal: info.language == "internal",
+            expected: None,
         };
         Ok(Expr::new(ExprKind::Func(Box::new(func)), ty).at(loc))
     }
@@ -338,8 +339,13 @@ impl Binder<'_> {
         names: &[Option<String>],
         variadic_call: bool,
     ) -> Result<Vec<Candidate>> {
+        self.candidates_of(self.catalog.functions(schema, name)?, count, names, variadic_call)
+    }
+
+    /// As [`Binder::candidates`], of functions already found.
+    pub(crate) fn candidates_of(&self, known: Vec<Arc<FunctionInfo>>, count: usize, names: &[Option<String>], variadic_call: bool) -> Result<Vec<Candidate>> {
         let mut out: Vec<Candidate> = Vec::new();
-        for info in self.catalog.functions(schema, name)? {
+        for info in known {
             let params = info.arg_types.len();
             let positional = names.iter().filter(|n| n.is_none()).count();
             let has_named = positional < names.len();

@@ -128,6 +128,11 @@ impl Binder<'_> {
                         {
                             return Ok(self.field_targets(e, fields, loc));
                         }
+                        if let Some(row) = self.row_variable(names, loc)?
+                            && let Some(fields) = self.fields_of(&row)?
+                        {
+                            return Ok(self.field_targets(row, fields, loc));
+                        }
                         return Err(self.missing_table(scope, schema, table, loc));
                     }
                 }

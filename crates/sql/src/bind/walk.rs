@@ -166,6 +166,28 @@ impl Expr {
         }
         self.for_children(&mut |c| c.columns(out));
     }
+    /// Must its value be the same whenever it is computed from the same row? Not if it depends on settings, the clock or other rows.
+    pub fn is_immutable(&self) -> bool {
+        !self.any(&|e| match &e.kind {
+            ExprKind::Func(f) => f.volatility != b'i',
+            ExprKind::SqlValue(_) | ExprKind::SubLink(_) => true,
+            _ => false,
+        })
+    }
+    /// Functions that are not built in, those in subqueries too, each once.
+    pub fn user_functions(&self, out: &mut Vec<kilndb_base::Oid>) {
+        let function = match &self.kind {
+            ExprKind::Func(f) | ExprKind::NullIf(f) | ExprKind::IsDistinct { eq: f, .. } | ExprKind::ScalarArray { func: f, .. } => f.oid,
+            _ => 0,
+        };
+        if function >= FIRST_USER_OID && !out.contains(&function) {
+            out.push(function);
+        }
+        if let ExprKind::SubLink(s) = &self.kind {
+            s.query.user_functions(out);
+        }
+        self.for_children(&mut |c| c.user_functions(out));
+    }
     pub fn is_volatile(&self) -> bool {
         self.any(&|e| match &e.kind {
             ExprKind::Func(f) => f.volatility == b'v',
@@ -303,6 +325,11 @@ impl Query {
         }
     }
 
+    /// Functions that are not built in and that it calls at any level.
+    pub fn user_functions(&self, out: &mut Vec<kilndb_base::Oid>) {
+        self.for_exprs(&mut |e| e.user_functions(out));
+        self.for_subqueries(&mut |q| q.user_functions(out));
+    }
     /// Is any expression of this or a nested level volatile?
     pub fn is_volatile(&self) -> bool {
         let mut found = false;

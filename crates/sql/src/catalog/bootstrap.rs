@@ -15,6 +15,9 @@ use kilndb_types::{Datum, EvalContext, oids};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// The language's OID.
+const PLPGSQL: Oid = 12775;
+
 pub const BOOT_MAP: RelationId = RelationId(1);
 pub const OID_COUNTER: RelationId = RelationId(2);
 
@@ -268,13 +271,14 @@ fn fill_fixed_rows(writer: &mut CatalogWriter<'_>) -> Result<()> {
     for (oid, name) in [(1663, "pg_default"), (1664, "pg_global")] {
         writer.insert(PG_TABLESPACE, &[("oid", Datum::Oid(oid)), ("spcname", Datum::text(name)), ("spcowner", owner.clone())])?;
     }
-    for (oid, name, trusted) in [(12, "internal", false), (13, "c", false), (14, "sql", true)] {
+    for (oid, name, trusted) in [(12, "internal", false), (13, "c", false), (14, "sql", true), (PLPGSQL, "plpgsql", true)] {
         writer.insert(
             PG_LANGUAGE,
             &[
                 ("oid", Datum::Oid(oid)),
                 ("lanname", Datum::text(name)),
                 ("lanowner", owner.clone()),
+                ("lanispl", Datum::Bool(oid == PLPGSQL)),
                 ("lanpltrusted", Datum::Bool(trusted)),
             ],
         )?;

@@ -224,7 +224,11 @@ fn load_functions() -> Vec<(&'static str, Arc<FunctionInfo>)> {
                 defaults: r[defaults].map(split_defaults).unwrap_or_default(),
                 language: if r[lang] == Some("14") { "sql" } else { "internal" }.to_string(),
                 source: r[src].unwrap_or("").to_string(),
+                is_sql_body: false,
                 rows: number(r[rows]),
+                owner: BOOTSTRAP_SUPERUSER,
+                security_definer: false,
+                config: Vec::new(),
             };
             (r[name].unwrap_or(""), Arc::new(info))
         })

@@ -47,6 +47,9 @@ impl ObjectCache {
     fn lock(&self) -> MutexGuard<'_, Objects> {
         self.objects.lock().unwrap_or_else(|e| e.into_inner())
     }
+    pub(super) fn clear(&self) {
+        *self.lock() = Objects::default();
+    }
 }
 
 pub struct Database {
@@ -58,6 +61,7 @@ pub struct Database {
     committing: AtomicU64,
     shared: Mutex<Arc<ObjectCache>>,
     pub global_users: Arc<GlobalUsers>,
+    pub(crate) routines: crate::routine::SharedRoutines,
     /// Where its sessions' statements put what does not fit in memory.
     pub temp: crate::exec::spill::TempSpace,
 }
@@ -72,6 +76,7 @@ impl Database {
             committing: AtomicU64::new(0),
             shared: Mutex::new(Arc::default()),
             global_users: Arc::default(),
+            routines: Default::default(),
             temp,
         }
     }
@@ -513,8 +518,12 @@ impl CatalogReader<'_> {
                 _ => "plpgsql",
             }
             .to_string(),
-            source: row.text("prosrc").unwrap_or("").to_string(),
+            source: row.text("prosqlbody").or(row.text("prosrc")).unwrap_or("").to_string(),
+            is_sql_body: row.text("prosqlbody").is_some(),
             rows: row.float4("prorows"),
+            owner: row.oid("proowner"),
+            security_definer: row.bool("prosecdef"),
+            config: row.texts("proconfig"),
         }
     }
 

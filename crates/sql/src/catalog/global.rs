@@ -74,7 +74,7 @@ impl TemporaryCatalog {
     pub fn open_store(&self) -> Result<&Arc<PrivateStore>> {
         if self.store.get().is_none() {
             let engine = self.engine.as_ref().ok_or_else(|| Error::internal("temporary tables without an engine"))?;
-            let _ = self.store.set(PrivateStore::open(engine, self.buffer_bytes)?);
+            let _ = self.store.set(PrivateStore::open(engine, self.buffer_bytes.get())?);
         }
         self.store.get().ok_or_else(|| Error::internal("a private store was not opened"))
     }
@@ -124,7 +124,7 @@ impl TemporaryCatalog {
         };
     }
     /// TRUNCATE and DROP: another storage, or none.
-    pub fn replace_instance(&mut self, oid: Oid, storage: Option<RelationId>) {
+    pub fn replace_instance(&self, oid: Oid, storage: Option<RelationId>) {
         let delete_rows = self.instances.borrow().get(&oid).is_some_and(|i| i.delete_rows);
         self.change_instance(oid, storage.map(|storage| Instance { storage, delete_rows }));
     }
@@ -137,7 +137,7 @@ impl TemporaryCatalog {
     }
     /// The end of a transaction: rows that were to live no longer go, with their storage. `undone`: so have definitions that it
     /// may have made.
-    pub fn end_transaction(&mut self, undone: bool) {
+    pub fn end_transaction(&self, undone: bool) {
         let made = self.made.take();
         if self.instances.borrow().is_empty() {
             return;

@@ -186,7 +186,13 @@ pub struct FunctionInfo {
     /// 'internal', 'sql', 'plpgsql'.
     pub language: String,
     pub source: String,
+    /// The body is SQL that was bound when the function was made (RETURN, BEGIN ATOMIC).
+    pub is_sql_body: bool,
     pub rows: f32,
+    pub owner: Oid,
+    pub security_definer: bool,
+    /// SET clauses: `name=value`.
+    pub config: Vec<String>,
 }
 
 #[derive(Clone, Debug)]

@@ -218,7 +218,7 @@ pub struct CatalogWriter<'a> {
     pub txn: &'a mut Transaction,
     pub park: &'a dyn Park,
     /// None: there can be no temporary objects.
-    pub temporary: Option<&'a mut TemporaryCatalog>,
+    pub temporary: Option<&'a TemporaryCatalog>,
     /// A row of a shared table was written.
     pub wrote_shared: bool,
 }
@@ -265,8 +265,8 @@ impl CatalogWriter<'_> {
         }
     }
 
-    fn temporary(&mut self) -> Result<&mut TemporaryCatalog> {
-        self.temporary.as_deref_mut().ok_or_else(|| Error::internal("a temporary object outside of a session"))
+    fn temporary(&self) -> Result<&TemporaryCatalog> {
+        self.temporary.ok_or_else(|| Error::internal("a temporary object outside of a session"))
     }
 
     pub fn update(&mut self, old: &CatalogRow, new: &[Datum]) -> Result<()> {

@@ -6,7 +6,8 @@
 //! 2. OIDs of that range are the session's own: another session may use the same one for something else.
 //! 3. Every change is noted until the transaction ends, and taken back in reverse order ([`TemporaryCatalog::undo_to`]).
 //! 4. `generation` changes with every change: what was made of the rows (cached objects, plans) is of one generation.
-//! 5. Their storage, and the session's own rows of global temporary tables (`global`), are in the session's private store,
+//! 5. It changes while statements that look at it are running (a function makes a temporary table): no reference into it is held across a call.
+//! 6. Their storage, and the session's own rows of global temporary tables (`global`), are in the session's private store,
 //!    which is opened when it is first needed.
 //!
 //! Must not know: sessions.
@@ -20,7 +21,7 @@ use foldhash::{HashMap, HashMapExt};
 use kilndb_base::{Error, Oid, Result, RowId};
 use kilndb_storage::{Engine, PrivateStore};
 use kilndb_types::Datum;
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -121,20 +122,20 @@ pub struct TemporaryCatalog {
     pub(super) engine: Option<Arc<Engine>>,
     pub(super) store: OnceCell<Arc<PrivateStore>>,
     /// For the store, when it is opened.
-    pub buffer_bytes: u64,
+    pub buffer_bytes: Cell<u64>,
     pub(super) instances: RefCell<HashMap<Oid, Instance>>,
     /// Those made in this transaction: if it has also made the table or index, a rollback takes them back.
     pub(super) made: RefCell<Vec<Oid>>,
     pub(super) users: Arc<GlobalUsers>,
     /// As other sessions see it in `users`.
     pub(super) session: i32,
-    tables: HashMap<Oid, Rows>,
-    changes: Vec<Change>,
-    next_oid: Oid,
-    generation: u64,
+    tables: RefCell<HashMap<Oid, Rows>>,
+    changes: RefCell<Vec<Change>>,
+    next_oid: Cell<Oid>,
+    generation: Cell<u64>,
     /// Objects made of the rows, and the version of the shared catalogs they were made with.
-    cache: Arc<ObjectCache>,
-    cache_version: u64,
+    cache: ObjectCache,
+    cache_version: Cell<u64>,
 }
 
 /// The columns that say to which object a row of a system table belongs.
@@ -167,11 +168,11 @@ impl TemporaryCatalog {
 
     /// The temporary schema, once the session has one.
     pub fn schema(&self) -> Option<Oid> {
-        self.tables.get(&PG_NAMESPACE).filter(|t| !t.rows.is_empty()).map(|_| TEMPORARY_SCHEMA)
+        self.tables.borrow().get(&PG_NAMESPACE).filter(|t| !t.rows.is_empty()).map(|_| TEMPORARY_SCHEMA)
     }
     /// No relation and no type.
     pub fn is_empty(&self) -> bool {
-        self.tables.get(&PG_CLASS).is_none_or(|t| t.rows.is_empty())
+        self.tables.borrow().get(&PG_CLASS).is_none_or(|t| t.rows.is_empty())
     }
     pub fn has_relation(&self, oid: Oid) -> bool {
         self.numbers(PG_CLASS, PG_CLASS_OID_INDEX, &[Datum::Oid(oid)]).is_ok_and(|found| !found.is_empty())
@@ -184,27 +185,26 @@ impl TemporaryCatalog {
             .any(|(table, index)| self.numbers(table, index, &key).is_ok_and(|found| !found.is_empty()))
     }
     pub fn generation(&self) -> u64 {
-        self.generation
+        self.generation.get()
     }
-    pub fn cache(&self) -> &Arc<ObjectCache> {
+    pub fn cache(&self) -> &ObjectCache {
         &self.cache
     }
     /// Cached objects are of this version of the shared catalogs.
-    pub fn settle(&mut self, version: u64) {
-        if self.cache_version != version {
-            self.cache_version = version;
+    pub fn settle(&self, version: u64) {
+        if self.cache_version.replace(version) != version {
             self.forget_objects();
         }
     }
-    pub fn forget_objects(&mut self) {
-        self.cache = Arc::default();
+    pub fn forget_objects(&self) {
+        self.cache.clear();
     }
 
     /// An OID that no temporary object has.
-    pub fn new_oid(&mut self) -> Oid {
+    pub fn new_oid(&self) -> Oid {
         loop {
-            let oid = self.next_oid.max(TEMPORARY_SCHEMA) + 1;
-            self.next_oid = if oid >= TEMPORARY_OIDS.end - 1 { TEMPORARY_SCHEMA } else { oid };
+            let oid = self.next_oid.get().max(TEMPORARY_SCHEMA) + 1;
+            self.next_oid.set(if oid >= TEMPORARY_OIDS.end - 1 { TEMPORARY_SCHEMA } else { oid });
             let taken = |table: Oid, index: Oid| !self.numbers(table, index, &[Datum::Oid(oid)]).unwrap_or_default().is_empty();
             if !taken(PG_CLASS, PG_CLASS_OID_INDEX) && !taken(PG_TYPE, PG_TYPE_OID_INDEX) && !taken(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX) {
                 return oid;
@@ -215,47 +215,57 @@ impl TemporaryCatalog {
     // ---- reading
 
     fn numbers(&self, table: Oid, index: Oid, key: &[Datum]) -> Result<Vec<u32>> {
-        let Some(rows) = self.tables.get(&table).filter(|t| !t.rows.is_empty()) else { return Ok(Vec::new()) };
+        let tables = self.tables.borrow();
+        let Some(rows) = tables.get(&table).filter(|t| !t.rows.is_empty()) else { return Ok(Vec::new()) };
         let range = super::store::key_range(rows.shape, index, key)?;
         Ok(rows.in_range(index, &range).into_iter().map(|(_, number)| number).collect())
     }
     pub fn lookup(&self, table: Oid, index: Oid, key: &[Datum]) -> Result<Vec<CatalogRow>> {
-        let Some(rows) = self.tables.get(&table) else { return Ok(Vec::new()) };
+        let tables = self.tables.borrow();
+        let Some(rows) = tables.get(&table) else { return Ok(Vec::new()) };
         Ok(self.numbers(table, index, key)?.into_iter().filter_map(|n| rows.catalog_row(n)).collect())
     }
     pub fn scan(&self, table: Oid) -> Vec<CatalogRow> {
-        let Some(rows) = self.tables.get(&table) else { return Vec::new() };
+        let tables = self.tables.borrow();
+        let Some(rows) = tables.get(&table) else { return Vec::new() };
         let mut numbers: Vec<u32> = rows.rows.keys().copied().collect();
         numbers.sort_unstable();
         numbers.into_iter().filter_map(|n| rows.catalog_row(n)).collect()
     }
     pub fn count(&self, table: Oid) -> usize {
-        self.tables.get(&table).map_or(0, |t| t.rows.len())
+        self.tables.borrow().get(&table).map_or(0, |t| t.rows.len())
     }
     pub fn row(&self, table: Oid, rid: RowId) -> Option<CatalogRow> {
-        self.tables.get(&table)?.catalog_row(number_of(rid))
+        self.tables.borrow().get(&table)?.catalog_row(number_of(rid))
     }
     /// Entries of a system index in a range, in its order.
     pub fn entries(&self, table: Oid, index: Oid, range: &Range) -> Vec<(Vec<u8>, RowId)> {
-        let Some(rows) = self.tables.get(&table).filter(|t| !t.rows.is_empty()) else { return Vec::new() };
+        let tables = self.tables.borrow();
+        let Some(rows) = tables.get(&table).filter(|t| !t.rows.is_empty()) else { return Vec::new() };
         rows.in_range(index, range).into_iter().map(|(key, number)| (key, rid_of(number))).collect()
     }
 
     // ---- writing
 
-    fn change(&mut self, table: Oid, number: u32, new: Option<Row>) -> Result<()> {
-        let rows = self.tables.get_mut(&table).ok_or_else(|| Error::internal("a temporary row of an unknown table"))?;
-        let old = rows.put(number, new)?;
-        self.changes.push(Change::Row { table, number, old });
+    fn change(&self, table: Oid, number: u32, new: Option<Row>) -> Result<()> {
+        let unknown = || Error::internal("a temporary row of an unknown table");
+        let old = self.tables.borrow_mut().get_mut(&table).ok_or_else(unknown)?.put(number, new)?;
+        self.changes.borrow_mut().push(Change::Row { table, number, old });
         self.touched();
         Ok(())
     }
-    pub(super) fn touched(&mut self) {
-        self.generation += 1;
+    pub(super) fn touched(&self) {
+        self.generation.set(self.generation.get() + 1);
         self.forget_objects();
     }
-    pub fn insert(&mut self, table: Oid, row: Vec<Datum>) -> Result<RowId> {
-        let rows = match self.tables.entry(table) {
+    pub fn insert(&self, table: Oid, row: Vec<Datum>) -> Result<RowId> {
+        let number = self.new_number(table)?;
+        self.change(table, number, Some(Arc::new(row)))?;
+        Ok(rid_of(number))
+    }
+    fn new_number(&self, table: Oid) -> Result<u32> {
+        let mut tables = self.tables.borrow_mut();
+        let rows = match tables.entry(table) {
             std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
             std::collections::hash_map::Entry::Vacant(new) => new.insert(Rows::new(table)?),
         };
@@ -264,37 +274,36 @@ impl TemporaryCatalog {
         }
         let number = rows.next;
         rows.next = (rows.next + 1) % NUMBERS;
-        self.change(table, number, Some(Arc::new(row)))?;
-        Ok(rid_of(number))
+        Ok(number)
     }
-    pub fn update(&mut self, table: Oid, rid: RowId, row: Vec<Datum>) -> Result<()> {
+    pub fn update(&self, table: Oid, rid: RowId, row: Vec<Datum>) -> Result<()> {
         self.change(table, number_of(rid), Some(Arc::new(row)))
     }
-    pub fn delete(&mut self, table: Oid, rid: RowId) -> Result<()> {
+    pub fn delete(&self, table: Oid, rid: RowId) -> Result<()> {
         self.change(table, number_of(rid), None)
     }
 
     // ---- the transaction
 
-    pub(super) fn change_instance(&mut self, oid: Oid, new: Option<Instance>) {
+    pub(super) fn change_instance(&self, oid: Oid, new: Option<Instance>) {
         let old = self.instances.borrow().get(&oid).copied();
         self.put_instance(oid, new);
-        self.changes.push(Change::Instance { oid, old });
+        self.changes.borrow_mut().push(Change::Instance { oid, old });
         self.touched();
     }
     /// To be handed to [`TemporaryCatalog::undo_to`].
     pub fn mark(&self) -> usize {
-        self.changes.len()
+        self.changes.borrow().len()
     }
-    pub fn undo_to(&mut self, mark: usize) -> Result<()> {
-        if self.changes.len() <= mark {
+    pub fn undo_to(&self, mark: usize) -> Result<()> {
+        if self.mark() <= mark {
             return Ok(());
         }
-        while self.changes.len() > mark {
-            let Some(change) = self.changes.pop() else { break };
+        while self.mark() > mark {
+            let Some(change) = self.changes.borrow_mut().pop() else { break };
             match change {
                 Change::Row { table, number, old } => {
-                    if let Some(rows) = self.tables.get_mut(&table) {
+                    if let Some(rows) = self.tables.borrow_mut().get_mut(&table) {
                         rows.put(number, old)?;
                     }
                 }
@@ -305,8 +314,8 @@ impl TemporaryCatalog {
         Ok(())
     }
     /// The changes stay.
-    pub fn commit(&mut self) {
-        self.changes = Vec::new();
+    pub fn commit(&self) {
+        self.changes.take();
     }
 }
 
@@ -339,7 +348,7 @@ mod tests {
 
     #[test]
     fn changes_are_taken_back_in_reverse_order() {
-        let mut catalog = TemporaryCatalog::default();
+        let catalog = TemporaryCatalog::default();
         let oid = catalog.new_oid();
         let rid = catalog.insert(PG_CLASS, class(oid, "a")).expect("inserted");
         catalog.commit();
@@ -360,14 +369,15 @@ mod tests {
 
     #[test]
     fn making_and_dropping_leaves_nothing_behind() {
-        let mut catalog = TemporaryCatalog::default();
+        let catalog = TemporaryCatalog::default();
         for _ in 0..1000 {
             let oid = catalog.new_oid();
             let rid = catalog.insert(PG_CLASS, class(oid, "a")).expect("inserted");
             catalog.delete(PG_CLASS, rid).expect("deleted");
             catalog.commit();
         }
-        let rows = &catalog.tables[&PG_CLASS];
-        assert!(rows.rows.is_empty() && rows.indexes.iter().all(|(_, entries)| entries.is_empty()) && catalog.changes.is_empty());
+        let tables = catalog.tables.borrow();
+        let rows = &tables[&PG_CLASS];
+        assert!(rows.rows.is_empty() && rows.indexes.iter().all(|(_, entries)| entries.is_empty()) && catalog.mark() == 0);
     }
 }

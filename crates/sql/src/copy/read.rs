@@ -421,7 +421,7 @@ impl Session {
         let columns = copy_columns(&table, &crate::ddl::strings(s.attlist()))?;
         let plan = {
             let environment = self.environment(runtime)?;
-            let host = crate::session::environment::statement_host!(self, environment);
+            let host = environment.host();
             let attnums: Vec<i16> = columns.iter().map(|c| c.attnum).collect();
             let mut plan = Err(Error::internal("a COPY was not planned"));
             runtime.on_large_stack(&mut || {

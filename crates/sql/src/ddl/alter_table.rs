@@ -99,7 +99,7 @@ impl Session {
         if table.columns.iter().any(|k| !k.dropped && k.name == name) {
             let message = format!("column \"{name}\" of relation \"{}\" already exists", table.name);
             if c.missing_ok {
-                self.scratch.notices.borrow_mut().push(Error::notice(sqlstate::DUPLICATE_COLUMN, Severity::Notice, format!("{message}, skipping")));
+                self.own.scratch.notices.borrow_mut().push(Error::notice(sqlstate::DUPLICATE_COLUMN, Severity::Notice, format!("{message}, skipping")));
                 return Ok(());
             }
             return Err(Error::new(sqlstate::DUPLICATE_COLUMN, message));
@@ -327,7 +327,7 @@ impl Session {
 
     /// Stores rows (values of the live columns) in an empty table and builds its indexes.
     fn load_rows(&mut self, table: &Arc<Table>, rows: &[Vec<Datum>], runtime: &dyn Runtime) -> Result<()> {
-        let heap = self.temporary.relation(&self.instance.engine, table.storage)?;
+        let heap = self.own.temporary.relation(&self.instance.engine, table.storage)?;
         let (mut batch, mut rids, mut full) = (kilndb_storage::RowBatch::default(), Vec::new(), Vec::new());
         for chunk in rows.chunks(1024) {
             batch.bytes.clear();

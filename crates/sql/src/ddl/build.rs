@@ -126,8 +126,8 @@ impl Session {
 
     /// `command`: whose progress is shown.
     pub(super) fn build_index_for(&mut self, command: i64, table: &Arc<Table>, index: &Arc<Index>, runtime: &dyn Runtime) -> Result<()> {
-        let heap = self.temporary.relation(&self.instance.engine, table.storage)?;
-        self.temporary.relation(&self.instance.engine, index.storage)?.set_heap(table.storage);
+        let heap = self.own.temporary.relation(&self.instance.engine, table.storage)?;
+        self.own.temporary.relation(&self.instance.engine, index.storage)?.set_heap(table.storage);
         if heap.pages() == 0 {
             return Ok(());
         }
@@ -168,7 +168,7 @@ impl Session {
         progress.set(BLOCKS_DONE, i64::from(blocks));
         progress.set(STEP, 3);
         progress.set(ROWS_TOTAL, sorters.iter().map(|s| s.count as i64).sum());
-        let tree = self.temporary.relation(&self.instance.engine, index.storage)?;
+        let tree = self.own.temporary.relation(&self.instance.engine, index.storage)?;
         let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to build an index in"))?;
         let mut previous: Option<Vec<u8>> = None;
         let mut twin = None;
@@ -197,7 +197,7 @@ impl Session {
 
     /// The keys of an index on columns: of a large table, helpers sort those of a part of its blocks.
     fn collect_column_keys(&mut self, table: &Arc<Table>, index: &Arc<Index>, runtime: &dyn Runtime) -> Result<Vec<KeySorter>> {
-        let heap = self.temporary.relation(&self.instance.engine, table.storage)?;
+        let heap = self.own.temporary.relation(&self.instance.engine, table.storage)?;
         let snapshot = self.take_snapshot(runtime)?.untracked();
         let shared = matches!(table.persistence, b'p' | b'u') && heap.pages() >= BLOCKS_PER_HELPER;
         let helpers = if shared { self.settings.helpers_per_index } else { 0 };

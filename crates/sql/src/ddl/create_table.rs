@@ -130,7 +130,7 @@ impl Session {
     pub(super) fn name_is_taken(&mut self, schema: Oid, name: &str, word: &str, if_not_exists: bool, runtime: &dyn Runtime) -> Result<bool> {
         let taken = self.with_catalog(runtime, |host| host.reader.relation_oid(schema, name))?.is_some();
         if taken && if_not_exists {
-            self.scratch.notices.borrow_mut().push(Error::notice(
+            self.own.scratch.notices.borrow_mut().push(Error::notice(
                 sqlstate::DUPLICATE_TABLE,
                 Severity::Notice,
                 format!("{word} \"{name}\" already exists, skipping"),
@@ -341,7 +341,7 @@ impl Session {
             // Every session will have its own.
             GLOBAL => return Ok(RelationId(0)),
             b't' => {
-                let store = self.temporary.open_store()?;
+                let store = self.own.temporary.open_store()?;
                 txn.attach(store);
                 return Ok(store.create_relation(txn, kind)?.id());
             }

@@ -73,13 +73,15 @@ impl Session {
     pub(super) fn insert_default(&mut self, table: Oid, attnum: i16, sql: &str, runtime: &dyn Runtime) -> Result<()> {
         let oid = self.new_oid(table)?;
         let table = self.table_by_oid(table, runtime)?;
-        let (used, stored) = self.with_catalog(runtime, |host| {
-            let mut found = Ok((Vec::new(), None));
+        let (used, functions, stored) = self.with_catalog(runtime, |host| {
+            let mut found = Ok((Vec::new(), Vec::new(), None));
             runtime.on_large_stack(&mut || {
                 found = crate::bind::bind_expression(sql, Some(&table), &host.reader, None).map(|bound| {
                     let mut used = Vec::new();
                     relations_named(&bound.expr, host, &mut used);
-                    (used, by_oid(&bound.expr, host))
+                    let mut functions = Vec::new();
+                    bound.expr.user_functions(&mut functions);
+                    (used, functions, by_oid(&bound.expr, host))
                 });
             });
             // Positions are of the expression's text, not of the statement's.
@@ -101,6 +103,9 @@ impl Session {
         self.add_dependency((PG_ATTRDEF, oid, 0), (PG_CLASS, table.oid, i32::from(attnum)), b'a', runtime)?;
         for relation in used {
             self.add_dependency((PG_ATTRDEF, oid, 0), (PG_CLASS, relation, 0), b'n', runtime)?;
+        }
+        for function in functions {
+            self.add_dependency((PG_ATTRDEF, oid, 0), (PG_PROC, function, 0), b'n', runtime)?;
         }
         Ok(())
     }

@@ -23,6 +23,8 @@ enum Dependent {
     Relation(Oid),
     /// Table and column.
     Default(Oid, i16),
+    /// Of the row type.
+    Routine(Oid),
 }
 
 impl Session {
@@ -39,6 +41,7 @@ impl Session {
                 }
                 return Ok("DROP SCHEMA".to_string());
             }
+            O::OBJECT_FUNCTION | O::OBJECT_PROCEDURE | O::OBJECT_ROUTINE => return self.drop_routines(s, runtime),
             _ => return self.drop_unsupported(s),
         };
         let mut targets: Vec<Arc<Table>> = Vec::new();
@@ -64,12 +67,10 @@ impl Session {
     /// Kinds that cannot exist here: IF EXISTS is content, anything else is an error.
     fn drop_unsupported(&mut self, s: &nodes::DropStmt) -> Result<String> {
         let (word, tag) = match s.remove_type {
-            O::OBJECT_FUNCTION => ("function", "DROP FUNCTION"),
             O::OBJECT_TYPE => ("type", "DROP TYPE"),
             O::OBJECT_DOMAIN => ("type", "DROP DOMAIN"),
             O::OBJECT_AGGREGATE => ("aggregate", "DROP AGGREGATE"),
             O::OBJECT_MATVIEW => ("materialized view", "DROP MATERIALIZED VIEW"),
-            O::OBJECT_PROCEDURE => ("procedure", "DROP PROCEDURE"),
             O::OBJECT_EXTENSION => ("extension", "DROP EXTENSION"),
             _ => return Err(Error::unsupported("DROP of this kind of object is not supported")),
         };
@@ -192,13 +193,28 @@ impl Session {
                 _ => {}
             }
         }
+        for row in self.dependents(PG_CLASS, table.oid, 0)?.into_iter().filter(|r| r.oid("classid") == PG_PROC) {
+            let text = self.routine_shown(row.oid("objid"), runtime)?;
+            if !blockers.iter().any(|b| b.text == text) {
+                blockers.push(Blocker { text, dependent: Dependent::Routine(row.oid("objid")) });
+            }
+        }
+        for ty in self.row_types(table)? {
+            for row in self.dependents(PG_TYPE, ty, 0)?.into_iter().filter(|r| r.oid("classid") == PG_PROC) {
+                let text = self.routine_shown(row.oid("objid"), runtime)?;
+                if !blockers.iter().any(|b| b.text == text) {
+                    blockers.push(Blocker { text, dependent: Dependent::Routine(row.oid("objid")) });
+                }
+            }
+        }
         let mut keys = Vec::new();
         for key in table.referenced_by.iter().filter(|k| k.table != table.oid) {
             let other = self.table_by_oid(key.table, runtime)?;
             keys.push((key.clone(), other));
         }
         if !cascade {
-            let mut lines: Vec<String> = blockers.iter().map(|b| format!("{} depends on {word} {shown}", b.text)).collect();
+            let on = |b: &Blocker| if matches!(b.dependent, Dependent::Routine(_)) { "type" } else { word };
+            let mut lines: Vec<String> = blockers.iter().map(|b| format!("{} depends on {} {shown}", b.text, on(b))).collect();
             lines.extend(keys.iter().filter(|(k, _)| !together.contains(&k.table)).map(|(k, other)| {
                 format!("constraint {} on table {} depends on {word} {shown}", k.name, other.name)
             }));
@@ -221,6 +237,7 @@ impl Session {
         for blocker in blockers {
             match blocker.dependent {
                 Dependent::Default(table, attnum) => self.drop_default(table, attnum, runtime)?,
+                Dependent::Routine(oid) => self.drop_routine(oid, true, runtime)?,
                 Dependent::Relation(oid) => {
                     if let Some(view) = self.with_catalog(runtime, |host| host.reader.table_by_oid(oid))? {
                         self.drop_relation(&view, true, together, runtime)?;
@@ -229,6 +246,15 @@ impl Session {
             }
         }
         Ok(())
+    }
+
+    /// The composite type of a table's rows, and arrays of it.
+    fn row_types(&mut self, table: &Table) -> Result<Vec<Oid>> {
+        if table.type_oid == 0 {
+            return Ok(Vec::new());
+        }
+        let rows = self.catalog_lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(table.type_oid)])?;
+        Ok(std::iter::once(table.type_oid).chain(rows.first().map(|r| r.oid("typarray")).filter(|t| *t != 0)).collect())
     }
 
     /// A sequence that goes with what owns it: an error speaks of the owner.
@@ -248,7 +274,7 @@ impl Session {
             many => {
                 let detail: Vec<String> = many.iter().map(|l| format!("drop cascades to {l}")).collect();
                 let notice = Error::notice(sqlstate::SUCCESSFUL_COMPLETION, Severity::Notice, format!("drop cascades to {} other objects", many.len()));
-                self.scratch.notices.borrow_mut().push(notice.with_detail(detail.join("\n")));
+                self.own.scratch.notices.borrow_mut().push(notice.with_detail(detail.join("\n")));
             }
         }
     }
@@ -325,7 +351,7 @@ impl Session {
         if let Some(storage) = storage.filter(|s| s.0 != 0) {
             self.drop_storage(storage)?;
             if !is_temporary(oid) && is_private(storage) {
-                self.temporary.replace_instance(oid, None);
+                self.own.temporary.replace_instance(oid, None);
             }
         }
         Ok(())

@@ -140,7 +140,13 @@ impl Session {
         self.with_catalog(runtime, |host| {
             let mut bound = Ok(0);
             runtime.on_large_stack(&mut || {
-                bound = crate::bind::bind_expression(sql, Some(table), &host.reader, target).map(|b| b.expr.ty);
+                bound = crate::bind::bind_expression(sql, Some(table), &host.reader, target).and_then(|b| {
+                    if b.expr.is_immutable() {
+                        return Ok(b.expr.ty);
+                    }
+                    let what = if target.is_some() { "predicate" } else { "expression" };
+                    Err(Error::new(sqlstate::INVALID_OBJECT_DEFINITION, format!("functions in index {what} must be marked IMMUTABLE")))
+                });
             });
             bound.map_err(|mut e| {
                 e.0.position = None;

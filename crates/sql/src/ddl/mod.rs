@@ -15,6 +15,7 @@ mod database;
 mod default;
 mod depend;
 mod drop;
+mod function;
 mod identity;
 mod index;
 mod key_sort;
@@ -24,6 +25,7 @@ mod persistence;
 mod reindex;
 mod role;
 mod role_setting;
+mod routine_objects;
 mod schema;
 pub(crate) mod sequence;
 pub(crate) mod sequence_functions;
@@ -40,7 +42,6 @@ use crate::catalog::global::GLOBAL;
 use crate::catalog::{CatalogView, Table, TableKind, temporary};
 use crate::client::{Client, Runtime};
 use crate::session::Session;
-use crate::session::environment::statement_host;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_storage::{LockMode, WaitPolicy};
 use kilndb_syntax::raw::ObjectType as O;
@@ -80,6 +81,11 @@ impl Session {
             Node::AlterDatabaseStmt(s) => self.alter_database(s, &source, runtime).map(|()| "ALTER DATABASE".to_string()),
             Node::AlterRoleStmt(s) => self.alter_role(s, runtime).map(|()| "ALTER ROLE".to_string()),
             Node::DropRoleStmt(s) => self.drop_role(s, runtime).map(|()| "DROP ROLE".to_string()),
+            Node::AlterFunctionStmt(s) => self.alter_function(s, &source, runtime),
+            Node::CreateFunctionStmt(s) => {
+                let tag = if s.is_procedure { "CREATE PROCEDURE" } else { "CREATE FUNCTION" };
+                self.create_function(s, &source, runtime).map(|()| tag.to_string())
+            }
             Node::ReindexStmt(s) => self.reindex(s, !self.in_explicit_block(), runtime),
             other => Err(Error::unsupported(format!("{} is not supported", statement_name(&other)))),
         };
@@ -92,7 +98,7 @@ impl Session {
     /// Changes system tables. What was looked up before is stale afterwards.
     pub(crate) fn write_catalog<R>(&mut self, runtime: &dyn Runtime, change: impl FnOnce(&mut CatalogWriter<'_>) -> Result<R>) -> Result<R> {
         let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction for a catalog change"))?;
-        let temporary = Some(&mut self.temporary);
+        let temporary = Some(&self.own.temporary);
         let mut writer = CatalogWriter { store: &self.database.store, txn, park: runtime, temporary, wrote_shared: false };
         let done = change(&mut writer);
         if writer.wrote_shared {
@@ -105,17 +111,17 @@ impl Session {
     /// Rows of a system table as this transaction sees them.
     pub(crate) fn catalog_lookup(&mut self, table: Oid, index: Oid, key: &[Datum]) -> Result<Vec<CatalogRow>> {
         let snapshot = self.catalog_snapshot()?;
-        temporary::lookup(&self.database.store, &self.temporary, table, index, key, &snapshot)
+        temporary::lookup(&self.database.store, &self.own.temporary, table, index, key, &snapshot)
     }
     pub(crate) fn catalog_scan(&mut self, table: Oid) -> Result<Vec<CatalogRow>> {
         let snapshot = self.catalog_snapshot()?;
-        temporary::scan(&self.database.store, &self.temporary, table, &snapshot)
+        temporary::scan(&self.database.store, &self.own.temporary, table, &snapshot)
     }
 
     /// Asks the catalogs.
     pub(crate) fn with_catalog<R>(&mut self, runtime: &dyn Runtime, ask: impl FnOnce(&crate::session::environment::StatementHost<'_>) -> Result<R>) -> Result<R> {
         let environment = self.environment(runtime)?;
-        let host = statement_host!(self, environment);
+        let host = environment.host();
         ask(&host)
     }
 
@@ -166,7 +172,7 @@ impl Session {
         }
         self.lock_table(table.oid, mode, WaitPolicy::Wait, runtime)?;
         let table = self.table_by_oid(table.oid, runtime)?;
-        if table.persistence == GLOBAL && mode > LockMode::RowExclusive && self.temporary.is_used_by_others(table.oid) {
+        if table.persistence == GLOBAL && mode > LockMode::RowExclusive && self.own.temporary.is_used_by_others(table.oid) {
             let message = format!("cannot change global temporary table \"{}\" because other sessions have rows in it", table.name);
             return Err(Error::new(sqlstate::OBJECT_IN_USE, message));
         }
@@ -178,7 +184,7 @@ impl Session {
         if r.relpersistence as u8 == b't' {
             return Ok(true);
         }
-        let own = self.temporary.schema();
+        let own = self.own.temporary.schema();
         let temporary = self.with_catalog(runtime, |host| match r.schemaname() {
             Some("pg_temp") => Ok(true),
             Some(name) => Ok(own.is_some() && host.reader.schema_oid(name)? == own),
@@ -195,7 +201,7 @@ impl Session {
         if temporary {
             if let Some(name) = schema
                 && name != "pg_temp"
-                && (self.temporary.schema().is_none() || self.with_catalog(runtime, |host| host.reader.schema_oid(name))? != self.temporary.schema())
+                && (self.own.temporary.schema().is_none() || self.with_catalog(runtime, |host| host.reader.schema_oid(name))? != self.own.temporary.schema())
             {
                 if name.starts_with("pg_temp_") {
                     return Err(Error::new(sqlstate::INVALID_TABLE_DEFINITION, "cannot create relations in temporary schemas of other sessions"));
@@ -240,7 +246,7 @@ pub(crate) fn missing_relation(r: &nodes::RangeVar) -> Error {
 }
 
 /// The command's tag, for those that a read-only transaction refuses.
-fn command_name(node: &Node<'_>) -> Option<&'static str> {
+pub(crate) fn command_name(node: &Node<'_>) -> Option<&'static str> {
     let altered = |kind: O::Type| match kind {
         O::OBJECT_INDEX => "ALTER INDEX",
         O::OBJECT_VIEW => "ALTER VIEW",
@@ -274,8 +280,14 @@ fn command_name(node: &Node<'_>) -> Option<&'static str> {
             O::OBJECT_SEQUENCE => "DROP SEQUENCE",
             O::OBJECT_SCHEMA => "DROP SCHEMA",
             O::OBJECT_TABLE => "DROP TABLE",
+            O::OBJECT_FUNCTION => "DROP FUNCTION",
+            O::OBJECT_PROCEDURE => "DROP PROCEDURE",
+            O::OBJECT_ROUTINE => "DROP ROUTINE",
             _ => return None,
         },
+        Node::AlterFunctionStmt(_) => "ALTER FUNCTION",
+        Node::CreateFunctionStmt(s) if s.is_procedure => "CREATE PROCEDURE",
+        Node::CreateFunctionStmt(_) => "CREATE FUNCTION",
         Node::TruncateStmt(_) => "TRUNCATE TABLE",
         Node::CommentStmt(_) => "COMMENT",
         Node::CreateRoleStmt(_) => "CREATE ROLE",

@@ -182,7 +182,7 @@ impl Session {
         let state = SequenceState::decode(&self.instance.engine.relation(sequence.storage)?.cell_read()?)?;
         let cell = self.replace_with((sequence.oid, sequence.storage), RelationKind::Cell, letter, runtime)?;
         self.begin_sequence(cell, SequenceState { log_count: 0, ..state })?;
-        self.scratch.sequence_cache.borrow_mut().remove(&sequence.oid);
+        self.own.scratch.sequence_cache.borrow_mut().remove(&sequence.oid);
         Ok(())
     }
 
@@ -190,6 +190,6 @@ impl Session {
     pub(super) fn begin_sequence(&mut self, cell: RelationId, state: SequenceState) -> Result<()> {
         let mut bytes = Vec::new();
         state.encode(&mut bytes);
-        self.temporary.relation(&self.instance.engine, cell)?.cell_init(&bytes)
+        self.own.temporary.relation(&self.instance.engine, cell)?.cell_init(&bytes)
     }
 }

@@ -20,8 +20,8 @@ impl Session {
     /// The role that a statement means; 42704 if there is none.
     pub(super) fn role_of(&mut self, role: &nodes::RoleSpec) -> Result<CatalogRow> {
         let name = match role.roletype {
-            R::ROLESPEC_CURRENT_ROLE | R::ROLESPEC_CURRENT_USER => self.role_name.clone(),
-            R::ROLESPEC_SESSION_USER => self.login_name.clone(),
+            R::ROLESPEC_CURRENT_ROLE | R::ROLESPEC_CURRENT_USER => self.role_name.to_string(),
+            R::ROLESPEC_SESSION_USER => self.login_name.to_string(),
             R::ROLESPEC_PUBLIC => "public".to_string(),
             _ => role.rolename().unwrap_or("").to_string(),
         };
@@ -147,7 +147,7 @@ impl Session {
             && self.instance.role_row(role)?.is_none()
         {
             let message = format!("role \"{role}\" does not exist");
-            self.scratch.notices.borrow_mut().push(Error::notice(sqlstate::UNDEFINED_OBJECT, Severity::Notice, message));
+            self.own.scratch.notices.borrow_mut().push(Error::notice(sqlstate::UNDEFINED_OBJECT, Severity::Notice, message));
         }
         Ok(())
     }

@@ -28,7 +28,7 @@ impl Session {
         };
         if self.with_catalog(runtime, |host| host.reader.schema_oid(&name))?.is_some() {
             if s.if_not_exists {
-                self.scratch.notices.borrow_mut().push(Error::notice(
+                self.own.scratch.notices.borrow_mut().push(Error::notice(
                     sqlstate::DUPLICATE_SCHEMA,
                     Severity::Notice,
                     format!("schema \"{name}\" already exists, skipping"),
@@ -77,8 +77,14 @@ impl Session {
             .filter(|c| c.oid("relnamespace") == oid && c.char("relkind") != b'i')
             .map(|c| (c.oid("oid"), c.text("relname").unwrap_or("").to_string(), c.char("relkind")))
             .collect();
-        if !cascade && !inside.is_empty() {
-            let lines: Vec<String> = inside.iter().map(|(_, n, k)| format!("{} {name}.{n} depends on schema {name}", letter_word(*k))).collect();
+        let mut routines = Vec::new();
+        for row in self.catalog_scan(PG_PROC)?.iter().filter(|r| r.oid("pronamespace") == oid) {
+            routines.push((row.oid("oid"), self.routine_shown(row.oid("oid"), runtime)?));
+        }
+        let is_empty = inside.is_empty() && routines.is_empty();
+        if !cascade && !is_empty {
+            let mut lines: Vec<String> = inside.iter().map(|(_, n, k)| format!("{} {name}.{n} depends on schema {name}", letter_word(*k))).collect();
+            lines.extend(routines.iter().map(|(_, text)| format!("{text} depends on schema {name}")));
             return Err(Error::new(
                 sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
                 format!("cannot drop schema {name} because other objects depend on it"),
@@ -86,7 +92,8 @@ impl Session {
             .with_detail(lines.join("\n"))
             .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
         }
-        let lines: Vec<String> = inside.iter().map(|(_, n, k)| format!("{} {name}.{n}", letter_word(*k))).collect();
+        let mut lines: Vec<String> = inside.iter().map(|(_, n, k)| format!("{} {name}.{n}", letter_word(*k))).collect();
+        lines.extend(routines.iter().map(|(_, text)| text.clone()));
         self.tell_cascade(&lines);
         let together: Vec<Oid> = inside.iter().map(|(oid, _, _)| *oid).collect();
         for oid in &together {
@@ -94,6 +101,9 @@ impl Session {
             if let Some(table) = self.with_catalog(runtime, |host| host.reader.table_by_oid(*oid))? {
                 self.drop_relation(&table, true, &together, runtime)?;
             }
+        }
+        for (routine, _) in routines {
+            self.drop_routine(routine, true, runtime)?;
         }
         self.delete_rows(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, &[Datum::Oid(oid)], runtime)
     }
@@ -111,6 +121,7 @@ impl Session {
                 self.update_row(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, oid, runtime, |row| row.set("nspname", Datum::text(&new_name)))?;
                 Ok("ALTER SCHEMA".to_string())
             }
+            O::OBJECT_FUNCTION | O::OBJECT_PROCEDURE | O::OBJECT_ROUTINE => self.rename_routine(s, &new_name, runtime),
             _ => Err(Error::unsupported("renaming this kind of object is not supported")),
         }
     }
@@ -199,6 +210,9 @@ impl Session {
     }
 
     pub(super) fn set_schema(&mut self, s: &nodes::AlterObjectSchemaStmt, runtime: &dyn Runtime) -> Result<String> {
+        if matches!(s.object_type, O::OBJECT_FUNCTION | O::OBJECT_PROCEDURE | O::OBJECT_ROUTINE) {
+            return self.move_routine(s, runtime);
+        }
         let word = super::object_word(s.object_type);
         let Some(r) = s.relation() else {
             return Err(Error::unsupported("ALTER … SET SCHEMA is supported for tables, views, sequences and indexes only"));
@@ -236,6 +250,7 @@ impl Session {
                 self.update_row(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, oid, runtime, |row| row.set("nspowner", Datum::Oid(owner)))?;
                 Ok("ALTER SCHEMA".to_string())
             }
+            O::OBJECT_FUNCTION | O::OBJECT_PROCEDURE | O::OBJECT_ROUTINE => self.give_routine(s, owner, runtime),
             _ => Err(Error::unsupported("ALTER … OWNER TO is not supported for this kind of object")),
         }
     }

@@ -295,11 +295,11 @@ impl Session {
         if given.changes_state() {
             let previous = self.sequence_options(sequence.oid)?;
             let options = given.options(Some(&previous), oids::INT8)?;
-            let mut state = SequenceState::decode(&self.temporary.relation(&self.instance.engine, sequence.storage)?.cell_read()?)?;
+            let mut state = SequenceState::decode(&self.own.temporary.relation(&self.instance.engine, sequence.storage)?.cell_read()?)?;
             given.restart_in(&mut state, &options)?;
             let cell = self.replace_storage(sequence.oid, sequence.storage, RelationKind::Cell, sequence.persistence, runtime)?;
             self.begin_sequence(cell, state)?;
-            self.scratch.sequence_cache.borrow_mut().remove(&sequence.oid);
+            self.own.scratch.sequence_cache.borrow_mut().remove(&sequence.oid);
             let rows = self.catalog_lookup(PG_SEQUENCE, PG_SEQUENCE_SEQRELID_INDEX, &[Datum::Oid(sequence.oid)])?;
             if let Some(row) = rows.first() {
                 let mut new = row.clone();

@@ -11,11 +11,12 @@ use crate::session::OnCommit;
 use crate::settings::{check_value, definition};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_types::Datum;
+use std::rc::Rc;
 
 impl Session {
     /// `pg_temp_N`, made at first use.
     pub(super) fn own_temporary_schema(&mut self, runtime: &dyn Runtime) -> Result<Oid> {
-        if self.temporary.schema().is_none() {
+        if self.own.temporary.schema().is_none() {
             let name = Datum::text(format!("pg_temp_{}", self.process_id));
             self.write_catalog(runtime, |w| {
                 let row = [("oid", Datum::Oid(TEMPORARY_SCHEMA)), ("nspname", name), ("nspowner", Datum::Oid(BOOTSTRAP_SUPERUSER))];
@@ -29,7 +30,7 @@ impl Session {
 
     /// An OID for a new object: the session's own for one of (or in) something temporary.
     pub(crate) fn new_oid(&mut self, belongs_to: Oid) -> Result<Oid> {
-        if is_temporary(belongs_to) { Ok(self.temporary.new_oid()) } else { self.instance.next_oid() }
+        if is_temporary(belongs_to) { Ok(self.own.temporary.new_oid()) } else { self.instance.next_oid() }
     }
 
     /// ON COMMIT of a new table.
@@ -48,7 +49,7 @@ impl Session {
 
     /// The private store has the size with which it was opened.
     pub(crate) fn refuse_other_temp_buffers(&mut self, value: &str) -> Result<()> {
-        let Some(definition) = definition("temp_buffers").filter(|_| self.temporary.store().is_some()) else { return Ok(()) };
+        let Some(definition) = definition("temp_buffers").filter(|_| self.own.temporary.store().is_some()) else { return Ok(()) };
         if check_value(definition, value)? == self.settings.get("temp_buffers").unwrap_or("") {
             return Ok(());
         }
@@ -74,7 +75,7 @@ impl Session {
             self.refuse_to_empty(table, &due, runtime)?;
         }
         for table in &emptied {
-            if self.temporary.relation(&self.instance.engine, table.storage)?.pages() > 0 {
+            if self.own.temporary.relation(&self.instance.engine, table.storage)?.pages() > 0 {
                 self.empty_table(table, runtime)?;
             }
         }
@@ -88,10 +89,10 @@ impl Session {
 
     /// What is known of temporary sequences that are no more: their OIDs may be given again.
     pub(crate) fn forget_gone_sequences(&mut self) {
-        let temporary = &self.temporary;
+        let temporary = &self.own.temporary;
         let is_there = |oid: &Oid| !is_temporary(*oid) || temporary.has_relation(*oid);
-        self.scratch.currval.borrow_mut().retain(|oid, _| is_there(oid));
-        self.scratch.sequence_cache.borrow_mut().retain(|oid, _| is_there(oid));
+        self.own.scratch.currval.borrow_mut().retain(|oid, _| is_there(oid));
+        self.own.scratch.sequence_cache.borrow_mut().retain(|oid, _| is_there(oid));
     }
 
     /// A table that is emptied, with a foreign key to it from one that is not.
@@ -111,25 +112,28 @@ impl Session {
 
     /// DISCARD TEMP: all temporary tables, views and sequences of the session, and its rows in global temporary tables.
     pub(crate) fn drop_own_temporary_objects(&mut self, runtime: &dyn Runtime) -> Result<()> {
-        let inside: Vec<Oid> = self.temporary.scan(PG_CLASS).iter().filter(|r| r.char("relkind") != b'i').map(|r| r.oid("oid")).collect();
+        let inside: Vec<Oid> = self.own.temporary.scan(PG_CLASS).iter().filter(|r| r.char("relkind") != b'i').map(|r| r.oid("oid")).collect();
         for oid in &inside {
             if let Some(table) = self.with_catalog(runtime, |host| host.reader.table_by_oid(*oid))? {
                 self.drop_relation(&table, true, &inside, runtime)?;
             }
         }
-        for (oid, storage) in self.temporary.instances() {
+        for (oid, storage) in self.own.temporary.instances() {
             self.drop_storage(storage)?;
-            self.temporary.replace_instance(oid, None);
+            self.own.temporary.replace_instance(oid, None);
         }
         // Cascades within one's own scratch space are nobody's news.
-        self.scratch.notices.borrow_mut().clear();
+        self.own.scratch.notices.borrow_mut().clear();
         Ok(())
     }
 
     /// The end of the session, whose transaction is over: nobody else knows of its objects.
     pub(crate) fn drop_temporary_objects(&mut self) {
-        self.prepared.clear();
-        self.temporary.close();
+        self.own.prepared.clear();
+        // No statement runs that looks at them.
+        if let Some(own) = Rc::get_mut(&mut self.own) {
+            own.temporary.close();
+        }
     }
 }
 

@@ -76,7 +76,7 @@ impl Session {
     /// Takes effect at commit.
     pub(super) fn drop_storage(&mut self, storage: RelationId) -> Result<()> {
         let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to drop storage in"))?;
-        match self.temporary.store() {
+        match self.own.temporary.store() {
             Some(store) if is_private(storage) => {
                 txn.attach(store);
                 store.drop_relation(txn, storage)
@@ -98,7 +98,7 @@ impl Session {
         if persistence == GLOBAL {
             let new = self.new_storage(kind, b't')?;
             self.drop_storage(old)?;
-            self.temporary.replace_instance(oid, Some(new));
+            self.own.temporary.replace_instance(oid, Some(new));
             return Ok(new);
         }
         let new = self.new_storage_like(kind, persistence, old)?;
@@ -124,7 +124,7 @@ impl Session {
             let options = self.sequence_options(sequence.oid)?;
             let cell = self.replace_storage(sequence.oid, sequence.storage, RelationKind::Cell, sequence.persistence, runtime)?;
             self.begin_sequence(cell, super::sequence::SequenceState { last_value: options.start, is_called: false, log_count: 0 })?;
-            self.scratch.sequence_cache.borrow_mut().remove(&sequence.oid);
+            self.own.scratch.sequence_cache.borrow_mut().remove(&sequence.oid);
         }
         Ok(())
     }

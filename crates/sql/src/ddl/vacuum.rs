@@ -80,7 +80,7 @@ impl Session {
         let wait = if options.skip_locked { WaitPolicy::SkipLocked } else { WaitPolicy::Wait };
         if !self.lock_table(oid, mode, wait, runtime)? {
             let message = format!("skipping {verb} of \"{name}\" --- lock not available");
-            self.scratch.notices.borrow_mut().push(Error::notice(sqlstate::LOCK_NOT_AVAILABLE, Severity::Warning, message));
+            self.own.scratch.notices.borrow_mut().push(Error::notice(sqlstate::LOCK_NOT_AVAILABLE, Severity::Warning, message));
             return Ok(());
         }
         // It may be gone meanwhile, or be another thing.
@@ -134,7 +134,7 @@ impl Session {
         }
         if target.is_some_and(|t| t > MOST) {
             let message = format!("lowering statistics target to {MOST}");
-            self.scratch.notices.borrow_mut().push(Error::notice(sqlstate::INVALID_PARAMETER_VALUE, Severity::Warning, message));
+            self.own.scratch.notices.borrow_mut().push(Error::notice(sqlstate::INVALID_PARAMETER_VALUE, Severity::Warning, message));
         }
         let column = super::alter_table::column_of(table, name)?;
         if column.generated == b'v' {

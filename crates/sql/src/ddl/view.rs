@@ -79,15 +79,19 @@ impl Session {
             .map(|_| ())
         })?;
         let mut used: Vec<Oid> = plan.locks.iter().map(|(table, _)| *table).filter(|t| super::is_user_object(*t)).collect();
-        self.constants_of_query(s.query(), source, &mut used, runtime)?;
+        let mut functions = Vec::new();
+        self.constants_of_query(s.query(), source, &mut used, &mut functions, runtime)?;
+        for function in functions {
+            self.add_dependency((PG_CLASS, oid, 0), (PG_PROC, function, 0), b'n', runtime)?;
+        }
         for relation in used {
             self.add_dependency((PG_CLASS, oid, 0), (PG_CLASS, relation, 0), b'n', runtime)?;
         }
         Ok(())
     }
 
-    /// Relations that regclass constants of a query name (sequences, as a rule).
-    fn constants_of_query(&mut self, query: Node<'_>, source: &Arc<str>, used: &mut Vec<Oid>, runtime: &dyn Runtime) -> Result<()> {
+    /// Relations that regclass constants of a query name (sequences, as a rule), and functions that it calls.
+    fn constants_of_query(&mut self, query: Node<'_>, source: &Arc<str>, used: &mut Vec<Oid>, functions: &mut Vec<Oid>, runtime: &dyn Runtime) -> Result<()> {
         self.with_catalog(runtime, |host| {
             let mut done = Ok(());
             runtime.on_large_stack(&mut || {
@@ -95,6 +99,7 @@ impl Session {
                 done = bound.map(|bound| {
                     if let crate::bind::ir::BoundStatement::Query(q) = bound {
                         super::default::relations_in_query(&q, host, used);
+                        q.user_functions(functions);
                     }
                 });
             });

@@ -1,5 +1,6 @@
 //! What running a plan needs from outside, and the state one run keeps.
 
+use super::routine::{RoutineHost, TransactionSlot};
 use super::spill::{Io, TempSpace};
 use crate::catalog::CatalogView;
 use crate::helpers::HelperPool;
@@ -43,7 +44,7 @@ pub struct CallEnv<'a> {
 
 pub struct ExecContext<'a> {
     pub engine: &'a Arc<Engine>,
-    pub txn: &'a mut Transaction,
+    pub txn: &'a mut TransactionSlot,
     pub snapshot: Snapshot,
     pub park: &'a dyn Park,
     pub eval: EvalContext<'a>,
@@ -61,6 +62,8 @@ pub struct ExecContext<'a> {
     pub helpers: Option<(&'a Arc<HelperPool>, usize)>,
     /// What is counted for the statistics views.
     pub usage: &'a mut Usage,
+    /// Who calls routines; None in a helper.
+    pub routines: Option<&'a mut (dyn RoutineHost + 'a)>,
 }
 
 /// Deferred constraint checks of a transaction, kept by the session.

@@ -1,6 +1,7 @@
 //! Compiled expressions: slots and function pointers are settled, nothing is looked up per row.
 
 use super::context::{ExecContext, Runtime};
+use super::routine::RoutineCall;
 use crate::bind::ir::{BoolTestKind, CompareKind, SqlValue};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_types::functions::ScalarFn;
@@ -65,6 +66,7 @@ pub enum CExpr {
     Call1 { f: ScalarFn, strict: bool, arg: Box<CExpr> },
     Call2 { f: ScalarFn, strict: bool, args: Box<[CExpr; 2]> },
     Session { oid: Oid, name: Arc<str>, strict: bool, args: Box<[CExpr]> },
+    Routine { call: Arc<RoutineCall>, args: Box<[CExpr]> },
     CompareInt { op: IntOp, args: Box<[CExpr; 2]> },
     /// Of two integers of the same type; `f` says what is wrong with the others.
     Arithmetic { op: Arithmetic, wide: bool, f: ScalarFn, args: Box<[CExpr; 2]> },
@@ -228,6 +230,10 @@ impl CExpr {
                 cx.call_env(|s, env| s.call_session_function(*oid, name, &a, env))
                     .unwrap_or_else(|| Err(Error::unsupported(format!("function {name} is not supported"))))
             }
+            CExpr::Routine { call, args } => match eval_args(args, call.strict, row, rt, cx)? {
+                Some(a) => super::routine::call(call, &a, cx),
+                None => Ok(Datum::Null),
+            },
             CExpr::Cast { f, typmod, explicit, arg } => {
                 let a = arg.eval(row, rt, cx)?;
                 if a.is_null() { Ok(a) } else { f(&a, *typmod, *explicit, &cx.eval) }

@@ -3,6 +3,7 @@
 use super::arrays;
 use super::context::*;
 use super::expr::eval_args;
+use super::spill::{RowStore, StoreCursor};
 use super::state::Unary;
 use crate::plan::{FunctionCall, Node, Op, ProjectItem};
 use kilndb_base::{Error, Oid, Result, sqlstate};
@@ -17,6 +18,14 @@ enum Rows {
     Steps { next: Option<Datum>, stop: Datum, step: Datum, up: bool, ty: Oid, add: functions::ScalarFn },
     List { values: Vec<Datum>, next: usize },
     Table { rows: Vec<Vec<Datum>>, next: usize },
+    Stored(Box<Stored>),
+}
+
+/// What a routine has returned.
+struct Stored {
+    rows: RowStore,
+    reader: StoreCursor,
+    next: usize,
 }
 
 fn zero_step() -> Error {
@@ -34,6 +43,14 @@ fn int(d: Option<&Datum>) -> i128 {
 fn start(call: &FunctionCall, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Rows> {
     if let Some(e) = &call.scalar {
         return Ok(Rows::List { values: vec![e.eval(row, rt, cx)?], next: 0 });
+    }
+    if let Some(routine) = &call.routine {
+        let Some(args) = eval_args(&call.args, call.strict, row, rt, cx)? else {
+            return Ok(Rows::List { values: Vec::new(), next: 0 });
+        };
+        let width = if call.composite { call.columns } else { 1 };
+        let rows = super::routine::call_for_rows(routine, &args, width, cx)?;
+        return Ok(Rows::Stored(Box::new(Stored { rows, reader: StoreCursor::default(), next: 0 })));
     }
     let Some(args) = eval_args(&call.args, call.strict, row, rt, cx)? else {
         return Ok(Rows::List { values: Vec::new(), next: 0 });
@@ -161,6 +178,15 @@ impl Rows {
                 let Some(d) = values.get_mut(*next).map(std::mem::take) else { return Ok(false) };
                 *next += 1;
                 spread(vec![d], columns, composite, out);
+                Ok(true)
+            }
+            Rows::Stored(stored) => {
+                if stored.next >= stored.rows.len() {
+                    return Ok(false);
+                }
+                let row = stored.rows.row(stored.next, &mut stored.reader, cx.io())?;
+                stored.next += 1;
+                spread(row.to_vec(), columns, composite, out);
                 Ok(true)
             }
             Rows::Table { rows, next } => {

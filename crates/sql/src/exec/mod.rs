@@ -22,6 +22,7 @@ pub mod lockrows;
 pub mod modify;
 pub mod modify_many;
 pub mod parts;
+pub mod routine;
 pub mod scan;
 pub mod setop;
 pub mod sort;
@@ -34,6 +35,7 @@ pub mod write;
 
 use crate::plan::{Op, Plan};
 pub use context::*;
+pub use routine::{Held, RoutineCall, RoutineHost, TransactionSlot};
 use kilndb_base::Result;
 use kilndb_types::Datum;
 use state::State;

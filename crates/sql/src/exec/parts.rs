@@ -11,6 +11,7 @@
 //!
 //! Must not know: what is aggregated.
 
+use super::routine::TransactionSlot;
 use super::aggregate::{AggregateState, has_parts};
 use super::context::*;
 use super::scan::ScanState;
@@ -73,7 +74,7 @@ impl Orders {
         let mut rt = Runtime::new(self.plan.clone(), &self.params);
         rt.exec_params.clone_from(&self.exec_params);
         // Never writes and takes no snapshot: it is there to be asked what it has done, which is nothing.
-        let mut txn = self.engine.begin(Isolation::ReadCommitted, 0);
+        let mut txn = TransactionSlot::new(self.engine.begin(Isolation::ReadCommitted, 0));
         let random_state = Cell::new([1, 2]);
         let mut pending = PendingChecks::default();
         let mut usage = Usage::default();
@@ -98,6 +99,7 @@ impl Orders {
             pending: &mut pending,
             helpers: None,
             usage: &mut usage,
+            routines: None,
         };
         let done = work(&mut rt, &mut cx);
         drop(cx);
@@ -172,7 +174,7 @@ fn count_part(heap: &Relation, snapshot: &Snapshot, blocks: &AtomicU32, park: &d
 }
 
 /// Stands where a helper has no catalogs and no session. Expressions that would ask are not given to helpers.
-struct Nobody;
+pub(crate) struct Nobody;
 
 fn not_here<T>() -> Result<T> {
     Err(Error::internal("a helper thread has no session"))

@@ -2,6 +2,8 @@
 
 use super::Planner;
 use crate::bind::ir::*;
+use crate::catalog::builtin::FIRST_USER_OID;
+use crate::exec::RoutineCall;
 use crate::exec::expr::{Arithmetic, CExpr, CSubscript, IntOp};
 use crate::exec::subplan::{SubPlanKind, SubPlanUse};
 use kilndb_base::{Error, Oid, Result};
@@ -196,6 +198,9 @@ impl Planner<'_> {
             return self.fold(CExpr::Cast { f: c, typmod: -1, explicit: f.form == FuncForm::ExplicitCast, arg }, true);
         }
         let args = self.compile_all(&f.args, layout)?;
+        if let Some(call) = self.routine_call(f, e, false) {
+            return Ok(CExpr::Routine { call, args });
+        }
         let immutable = f.volatility == b'i';
         let Some(func) = functions::lookup(f.oid) else {
             return Ok(CExpr::Session { oid: f.oid, name: f.name.clone(), strict: f.strict, args });
@@ -214,6 +219,29 @@ impl Planner<'_> {
             (CExpr::Call2 { f, strict: true, args }, Some((op, wide))) => Ok(CExpr::Arithmetic { op, wide, f, args }),
             (c, _) => Ok(c),
         }
+    }
+
+    fn is_polymorphic(&self, function: Oid) -> bool {
+        let polymorphic = crate::bind::is_polymorphic;
+        self.catalog.function_by_oid(function).ok().flatten().is_some_and(|f| polymorphic(f.return_type) || f.arg_types.iter().chain(&f.all_arg_types).any(|t| polymorphic(*t)))
+    }
+
+    /// How a function that is not built in is called.
+    pub fn routine_call(&self, f: &FuncExpr, e: &Expr, spread: bool) -> Option<Arc<RoutineCall>> {
+        (f.oid >= FIRST_USER_OID).then(|| {
+            Arc::new(RoutineCall {
+                oid: f.oid,
+                name: f.name.clone(),
+                strict: f.strict,
+                returns_set: f.returns_set,
+                argument_types: f.args.iter().map(|a| a.ty).collect(),
+                result_type: e.ty,
+                is_polymorphic: self.is_polymorphic(f.oid),
+                expected: f.expected.clone(),
+                variadic: f.variadic,
+                spread,
+            })
+        })
     }
 
     /// Runs a call of constants now, if that succeeds without settings and catalogs.

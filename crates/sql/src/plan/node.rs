@@ -2,6 +2,7 @@
 
 use crate::bind::ir::{DmlKind, ExplainOptions, JoinKind, LockStrength, LockWait, SetOp};
 use crate::catalog::{ForeignKey, Index, Table};
+use crate::exec::RoutineCall;
 use crate::exec::expr::CExpr;
 use kilndb_base::{Oid, RelationId};
 use kilndb_storage::{LockMode, Relation};
@@ -188,6 +189,8 @@ pub struct FunctionCall {
     pub scalar: Option<CExpr>,
     pub columns: usize,
     pub composite: bool,
+    /// If it is no built-in function.
+    pub routine: Option<Arc<RoutineCall>>,
 }
 
 pub enum ProjectItem {

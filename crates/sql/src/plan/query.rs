@@ -302,6 +302,7 @@ impl Planner<'_> {
                 scalar: None,
                 columns,
                 composite,
+                routine: self.routine_call(f, e, composite),
             });
         }
         let _ = functions::lookup;
@@ -315,6 +316,7 @@ impl Planner<'_> {
             scalar: Some(self.compile(e, layout)?),
             columns,
             composite,
+            routine: None,
         })
     }
 

@@ -10,7 +10,6 @@ use crate::catalog::{CatalogView, ForeignKey, Table};
 use crate::client::Runtime;
 use crate::exec::PendingCheck;
 use crate::plan::Plan;
-use super::environment::statement_host;
 use kilndb_base::{Error, Oid, RelationId, Result, RowId, sqlstate};
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
@@ -81,9 +80,9 @@ impl Session {
         // A table that was rewritten has had its indexes built anew, with a check.
         let Some(table) = table.filter(|t| t.storage == storage) else { return Ok(()) };
         let Some(index) = table.indexes.iter().find(|i| i.constraint == check.constraint).cloned() else { return Ok(()) };
-        let (heap, tree) = (self.temporary.relation(&self.instance.engine, storage)?, self.temporary.relation(&self.instance.engine, index.storage)?);
+        let (heap, tree) = (self.own.temporary.relation(&self.instance.engine, storage)?, self.own.temporary.relation(&self.instance.engine, index.storage)?);
         let environment = self.environment(runtime)?;
-        let host = statement_host!(self, environment);
+        let host = environment.host();
         let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to check constraints in"))?;
         crate::exec::constraint::check_only_one(&table, &index, (&heap, &tree), rid, txn, runtime, &host.eval())
     }
@@ -164,7 +163,7 @@ impl Session {
     /// SET CONSTRAINTS.
     pub(super) fn set_constraints(&mut self, s: &nodes::ConstraintsSetStmt, runtime: &dyn Runtime) -> Result<String> {
         if !self.in_explicit_block() {
-            self.scratch.notices.borrow_mut().push(Error::notice(
+            self.own.scratch.notices.borrow_mut().push(Error::notice(
                 sqlstate::NO_ACTIVE_SQL_TRANSACTION,
                 kilndb_base::Severity::Warning,
                 "SET CONSTRAINTS can only be used in transaction blocks",

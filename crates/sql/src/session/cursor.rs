@@ -5,12 +5,14 @@
 
 use super::Session;
 use super::portal::{Portal, PortalState};
+use crate::plan::Plan;
+use kilndb_storage::Snapshot;
+use std::sync::Arc;
 use super::prepared::is_plannable;
 use super::run::{NullSink, SinkMaker, describe};
 use crate::client::{Client, Runtime};
 use crate::exec::RowSink;
 use crate::exec::spill::{Io, RowStore, StoreCursor};
-use crate::session::environment::statement_host;
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_syntax::raw::FetchDirection as F;
 use kilndb_syntax::{Statement, nodes};
@@ -23,8 +25,11 @@ const CURSOR_OPT_HOLD: i32 = 0x0020;
 pub(crate) struct CursorInfo {
     pub hold: bool,
     pub scroll: bool,
-    /// Rows fetched so far (all of them, once `complete`).
+    /// Rows fetched so far (all of them, once `complete`), the first `passed` ones left out: a routine has had them.
     rows: RowStore,
+    passed: usize,
+    /// Opened by a routine, which goes on with it after a COMMIT.
+    of_routine: bool,
     /// 0: before the first row; n: on row n; rows.len() + 1: after the last.
     position: usize,
     complete: bool,
@@ -45,6 +50,10 @@ impl CursorInfo {
     pub fn is_held(&self) -> bool {
         self.hold && self.complete
     }
+    /// Rows fetched so far.
+    fn fetched(&self) -> usize {
+        self.passed + self.rows.len()
+    }
 }
 
 fn missing(name: &str) -> Error {
@@ -55,10 +64,10 @@ impl Session {
     pub(super) fn declare_cursor(&mut self, s: &nodes::DeclareCursorStmt, statement: &Statement, runtime: &dyn Runtime) -> Result<String> {
         let name = s.portalname().unwrap_or("");
         let hold = s.options & CURSOR_OPT_HOLD != 0;
-        if !hold && !self.in_explicit_block() {
+        if !hold && !self.lives_longer_than_statement() {
             return Err(Error::new(sqlstate::NO_ACTIVE_SQL_TRANSACTION, "DECLARE CURSOR can only be used in transaction blocks"));
         }
-        if self.portals.contains(name) {
+        if self.own.portals.contains(name) {
             return Err(Error::new(sqlstate::DUPLICATE_CURSOR, format!("cursor \"{name}\" already exists")));
         }
         self.begin_statement(runtime)?;
@@ -81,12 +90,13 @@ impl Session {
             result_formats: Vec::new(),
             plan: Some(plan),
             state: PortalState::Running { execution, snapshot },
-            cursor: Some(CursorInfo { hold, scroll, rows, position: 0, complete: false }),
+            cursor: Some(CursorInfo { hold, scroll, rows, passed: 0, of_routine: false, position: 0, complete: false }),
+            level: self.savepoints.len(),
         };
         if hold {
             self.fill(&mut portal, usize::MAX, runtime)?;
         }
-        self.portals.insert(name, portal);
+        self.own.portals.insert(name, portal);
         Ok("DECLARE CURSOR".to_string())
     }
 
@@ -100,14 +110,14 @@ impl Session {
     /// Has at least `count` rows fetched, if there are as many.
     fn fill(&mut self, portal: &mut Portal, count: usize, runtime: &dyn Runtime) -> Result<()> {
         let (Some(cursor), Some(plan)) = (&mut portal.cursor, &portal.plan) else { return Ok(()) };
-        if cursor.complete || cursor.rows.len() >= count {
+        if cursor.complete || cursor.fetched() >= count {
             return Ok(());
         }
         let PortalState::Running { execution, snapshot } = std::mem::replace(&mut portal.state, PortalState::Finished) else {
             cursor.complete = true;
             return Ok(());
         };
-        let want = if count == usize::MAX { None } else { Some((count - cursor.rows.len()) as u64) };
+        let want = if count == usize::MAX { None } else { Some((count - cursor.fetched()) as u64) };
         let database = self.database.clone();
         let mut sink = StoreSink { rows: &mut cursor.rows, io: Io { space: &database.temp, park: runtime } };
         let mut running = Some(execution);
@@ -122,7 +132,7 @@ impl Session {
 
     pub(super) fn fetch_command(&mut self, s: &nodes::FetchStmt, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {
         let name = s.portalname().unwrap_or("");
-        let mut portal = self.portals.remove(name).ok_or_else(|| missing(name))?;
+        let mut portal = self.own.portals.remove(name).ok_or_else(|| missing(name))?;
         if portal.cursor.is_none() {
             return Err(missing(name));
         }
@@ -134,7 +144,7 @@ impl Session {
             }
             Ok(range.len())
         });
-        self.portals.insert(name, portal);
+        self.own.portals.insert(name, portal);
         let verb = if s.ismove { "MOVE" } else { "FETCH" };
         sent.map(|count| format!("{verb} {count}"))
     }
@@ -157,21 +167,21 @@ impl Session {
                     .with_hint("Declare it with SCROLL option to enable backward scan."));
             }
             let wanted = if count == ALL { usize::MAX } else { count as usize };
-            let available = position.saturating_sub(1);
+            let available = position.saturating_sub(1 + cursor.passed);
             let taken = wanted.min(available);
             let range = (0..taken).map(|i| position - 2 - i).collect();
             cursor.position = if wanted > available { 0 } else { position - taken };
             return Ok(range);
         }
         if count == 0 {
-            let on_row = portal.cursor.as_ref().is_some_and(|c| position >= 1 && position <= c.rows.len());
+            let on_row = portal.cursor.as_ref().is_some_and(|c| position >= 1 && position <= c.fetched());
             return Ok(if on_row { vec![position - 1] } else { Vec::new() });
         }
         let end = if count == ALL { usize::MAX } else { position.saturating_add(count as usize) };
         self.fill(portal, end, runtime)?;
         let Some(cursor) = &mut portal.cursor else { return Ok(Vec::new()) };
-        let last = end.min(cursor.rows.len());
-        cursor.position = if end > cursor.rows.len() { cursor.rows.len() + 1 } else { end };
+        let last = end.min(cursor.fetched());
+        cursor.position = if end > cursor.fetched() { cursor.fetched() + 1 } else { end };
         Ok((position.min(last)..last).collect())
     }
 
@@ -181,7 +191,7 @@ impl Session {
             position.saturating_add(how_many)
         } else if how_many < 0 {
             self.fill(portal, usize::MAX, runtime)?;
-            portal.cursor.as_ref().map_or(0, |c| c.rows.len()) as i64 + 1 + how_many
+            portal.cursor.as_ref().map_or(0, |c| c.fetched()) as i64 + 1 + how_many
         } else {
             how_many
         };
@@ -192,8 +202,8 @@ impl Session {
             return Err(Error::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, "cursor can only scan forward")
                 .with_hint("Declare it with SCROLL option to enable backward scan."));
         }
-        cursor.position = target.min(cursor.rows.len() + 1);
-        let on_row = target >= 1 && target <= cursor.rows.len();
+        cursor.position = target.min(cursor.fetched() + 1);
+        let on_row = target >= 1 && target <= cursor.fetched();
         Ok(if on_row { vec![target - 1] } else { Vec::new() })
     }
 
@@ -201,7 +211,7 @@ impl Session {
         let (Some(cursor), Some(plan)) = (&portal.cursor, &portal.plan) else { return Ok(()) };
         describe(plan, &[], client);
         let environment = self.environment(runtime)?;
-        let host = statement_host!(self, environment);
+        let host = environment.host();
         let mut sink = super::run::ClientSink { client, columns: &plan.columns, formats: &[], eval: host.eval() };
         let io = Io { space: &self.database.temp, park: runtime };
         let mut reader = StoreCursor::default();
@@ -209,22 +219,142 @@ impl Session {
             if passed % 1024 == 0 {
                 runtime.checkpoint()?;
             }
-            sink.row(cursor.rows.row(*index, &mut reader, io)?)?;
+            sink.row(cursor.rows.row(index - cursor.passed, &mut reader, io)?)?;
         }
         Ok(())
     }
 
-    pub(super) fn close_cursor(&mut self, name: Option<&str>) -> Result<String> {
+    pub(crate) fn close_cursor(&mut self, name: Option<&str>) -> Result<String> {
         match name {
             None => {
-                self.portals.retain(|p| p.cursor.is_none());
+                self.own.portals.retain(|p| p.cursor.is_none());
                 Ok("CLOSE CURSOR ALL".to_string())
             }
             Some(name) => {
-                self.portals.remove(name).ok_or_else(|| missing(name))?;
+                self.own.portals.remove(name).ok_or_else(|| missing(name))?;
                 Ok("CLOSE CURSOR".to_string())
             }
         }
     }
 }
 
+/// Cursors of routines.
+impl Session {
+    /// Opens a cursor on a plan; `name` None: one is made up. Returns the name.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn open_cursor(
+        &mut self,
+        name: Option<&str>,
+        text: &str,
+        plan: Arc<Plan>,
+        params: Vec<Datum>,
+        snapshot: Snapshot,
+        scroll: Option<bool>,
+        runtime: &dyn Runtime,
+    ) -> Result<String> {
+        if name.is_some_and(|name| self.own.portals.contains(name)) {
+            let name = name.unwrap_or_default();
+            return Err(Error::new(sqlstate::DUPLICATE_CURSOR, format!("cursor \"{name}\" already in use")));
+        }
+        let name = match name {
+            Some(name) => name.to_string(),
+            None => loop {
+                self.unnamed_portals += 1;
+                let name = format!("<unnamed portal {}>", self.unnamed_portals);
+                if !self.own.portals.contains(&name) {
+                    break name;
+                }
+            },
+        };
+        let mut execution = None;
+        self.advance(&plan, &params, &mut execution, snapshot.clone(), Some(0), runtime, SinkMaker::Sink(&mut NullSink))?;
+        let execution = execution.ok_or_else(|| Error::internal("an execution vanished"))?;
+        let prepared = Arc::new(super::prepared::Prepared::of_text(text, self.now()));
+        let rows = RowStore::new(plan.root.width, self.settings.work_mem_bytes as usize);
+        let scroll = scroll.unwrap_or(plan.is_read_only);
+        let portal = Portal {
+            prepared,
+            params,
+            result_formats: Vec::new(),
+            plan: Some(plan),
+            state: PortalState::Running { execution, snapshot },
+            cursor: Some(CursorInfo { hold: false, scroll, rows, passed: 0, of_routine: true, position: 0, complete: false }),
+            level: self.savepoints.len(),
+        };
+        self.own.portals.insert(&name, portal);
+        Ok(name)
+    }
+
+    pub(crate) fn cursor_plan(&self, name: &str) -> Result<Arc<Plan>> {
+        let known = self.own.portals.with(name, |p| p.plan.clone().filter(|_| p.cursor.is_some()));
+        known.flatten().ok_or_else(|| missing(name))
+    }
+
+    /// FETCH and MOVE into a sink. Rows of a cursor that only goes forward are not kept.
+    pub(crate) fn fetch_into(&mut self, name: &str, direction: u32, how_many: i64, sink: Option<&mut dyn RowSink>, runtime: &dyn Runtime) -> Result<u64> {
+        let mut portal = self.own.portals.remove(name).ok_or_else(|| missing(name))?;
+        let done = self.fetch_from(&mut portal, name, direction, how_many, sink, runtime);
+        self.own.portals.insert(name, portal);
+        done
+    }
+
+    fn fetch_from(&mut self, portal: &mut Portal, name: &str, direction: u32, how_many: i64, sink: Option<&mut dyn RowSink>, runtime: &dyn Runtime) -> Result<u64> {
+        let Some(cursor) = &portal.cursor else { return Err(missing(name)) };
+        let forward = direction == F::FETCH_FORWARD && how_many > 0;
+        if forward && cursor.of_routine && !cursor.scroll && !cursor.hold && cursor.rows.is_empty() && cursor.position == cursor.passed {
+            return self.pass_on(portal, how_many, sink, runtime);
+        }
+        let range = self.move_cursor(portal, direction, how_many, runtime)?;
+        let (Some(cursor), Some(sink)) = (&portal.cursor, sink) else { return Ok(range.len() as u64) };
+        let database = self.database.clone();
+        let io = Io { space: &database.temp, park: runtime };
+        let mut reader = StoreCursor::default();
+        for index in &range {
+            let at = index.checked_sub(cursor.passed).ok_or_else(|| {
+                Error::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, "cursor can only scan forward").with_hint("Declare it with SCROLL option to enable backward scan.")
+            })?;
+            sink.row(cursor.rows.row(at, &mut reader, io)?)?;
+        }
+        Ok(range.len() as u64)
+    }
+
+    fn pass_on(&mut self, portal: &mut Portal, how_many: i64, sink: Option<&mut dyn RowSink>, runtime: &dyn Runtime) -> Result<u64> {
+        let (Some(cursor), Some(plan)) = (&mut portal.cursor, portal.plan.clone()) else { return Ok(0) };
+        let PortalState::Running { execution, snapshot } = std::mem::replace(&mut portal.state, PortalState::Finished) else {
+            return Ok(0);
+        };
+        let want = (how_many != i64::MAX).then_some(how_many as u64);
+        let (mut nowhere, mut running) = (NullSink, Some(execution));
+        let sink = sink.unwrap_or(&mut nowhere);
+        let progress = self.advance(&plan, &portal.params, &mut running, snapshot.clone(), want, runtime, SinkMaker::Sink(sink))?;
+        cursor.position += progress.rows as usize;
+        cursor.passed = cursor.position;
+        cursor.complete = progress.finished;
+        if let (false, Some(execution)) = (progress.finished, running) {
+            portal.state = PortalState::Running { execution, snapshot };
+        } else {
+            cursor.position += 1;
+        }
+        Ok(progress.rows)
+    }
+
+    /// Before a COMMIT or ROLLBACK of a procedure: its cursors go on with the rows that they have yet to give.
+    pub(crate) fn hold_cursors_of_routines(&mut self, runtime: &dyn Runtime) -> Result<()> {
+        let mut names = Vec::new();
+        self.own.portals.for_named(|name, p| {
+            if p.cursor.as_ref().is_some_and(|c| c.of_routine && !c.is_held()) {
+                names.push(name.to_string());
+            }
+        });
+        for name in names {
+            let Some(mut portal) = self.own.portals.remove(&name) else { continue };
+            let filled = self.fill(&mut portal, usize::MAX, runtime);
+            if let Some(cursor) = &mut portal.cursor {
+                (cursor.hold, cursor.complete) = (true, true);
+            }
+            self.own.portals.insert(&name, portal);
+            filled?;
+        }
+        Ok(())
+    }
+}

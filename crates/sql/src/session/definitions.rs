@@ -212,28 +212,50 @@ fn serial_sequence(host: &StatementHost<'_>, table: &str, column: &str) -> Resul
 }
 
 fn function_text(host: &StatementHost<'_>, name: &str, oid: Oid) -> Result<Datum> {
+    use crate::routine::{ArgumentMode, cache::declared_arguments};
     let Some(f) = host.reader.function_by_oid(oid)? else { return Ok(Datum::Null) };
+    let arguments = declared_arguments(&f);
+    let named = |name: &str, type_oid: Oid| {
+        let shown = host.reader.format_type(type_oid, -1);
+        if name.is_empty() { shown } else { format!("{} {shown}", quote(name)) }
+    };
     if name == "pg_get_function_result" {
         if f.kind == b'p' {
             return Ok(Datum::Null);
         }
+        let table: Vec<String> = arguments.iter().filter(|a| a.mode == ArgumentMode::Table).map(|a| named(&a.name, a.type_oid)).collect();
+        if !table.is_empty() {
+            return Ok(Datum::text(format!("TABLE({})", table.join(", "))));
+        }
         let shown = host.reader.format_type(f.return_type, -1);
         return Ok(Datum::text(if f.returns_set { format!("SETOF {shown}") } else { shown }));
     }
+    let identity = name == "pg_get_function_identity_arguments";
     let mut parts = Vec::new();
     let first_default = f.arg_types.len().saturating_sub(f.defaults.len());
-    for (i, t) in f.arg_types.iter().enumerate() {
-        let mut part = String::new();
-        if f.variadic != 0 && i + 1 == f.arg_types.len() {
-            part.push_str("VARIADIC ");
+    let mut input = 0;
+    for a in arguments.iter().filter(|a| a.mode != ArgumentMode::Table) {
+        let is_input = a.mode.is_input();
+        // Output arguments are no part of what tells functions apart.
+        if identity && !is_input && f.kind != b'p' {
+            continue;
         }
-        if let Some(name) = f.arg_names.get(i).filter(|n| !n.is_empty()) {
-            part.push_str(&quote(name));
-            part.push(' ');
-        }
-        part.push_str(&host.reader.format_type(*t, -1));
-        if name == "pg_get_function_arguments" && i >= first_default {
-            part.push_str(&format!(" DEFAULT {}", f.defaults[i - first_default]));
+        let prefix = match a.mode {
+            ArgumentMode::Out => "OUT ",
+            ArgumentMode::InOut => "INOUT ",
+            ArgumentMode::Variadic => "VARIADIC ",
+            // A procedure says so, to tell its arguments from the output ones.
+            ArgumentMode::In if f.kind == b'p' => "IN ",
+            _ => "",
+        };
+        let mut part = format!("{prefix}{}", named(&a.name, a.type_oid));
+        if is_input {
+            if !identity && input >= first_default
+                && let Some(default) = f.defaults.get(input - first_default)
+            {
+                part.push_str(&format!(" DEFAULT {}", super::expression_text::canonical_default(host, default, a.type_oid)));
+            }
+            input += 1;
         }
         parts.push(part);
     }
@@ -257,13 +279,13 @@ pub(super) fn function_definition(host: &StatementHost<'_>, oid: Oid) -> Result<
     let schema = host.reader.schema_name(row.oid("pronamespace"))?.unwrap_or_default();
     let languages = host.reader.scan(PG_LANGUAGE)?;
     let language = languages.iter().find(|l| l.oid("oid") == row.oid("prolang")).and_then(|l| l.text("lanname")).unwrap_or("");
-    let mut text = format!(
-        "CREATE OR REPLACE FUNCTION {}.{}({})\n RETURNS {}\n LANGUAGE {language}\n",
-        quote(&schema),
-        quote(name),
-        text_part("pg_get_function_arguments")?,
-        text_part("pg_get_function_result")?
-    );
+    let is_procedure = row.char("prokind") == b'p';
+    let word = if is_procedure { "PROCEDURE" } else { "FUNCTION" };
+    let mut text = format!("CREATE OR REPLACE {word} {}.{}({})\n", quote(&schema), quote(name), text_part("pg_get_function_arguments")?);
+    if !is_procedure {
+        text.push_str(&format!(" RETURNS {}\n", text_part("pg_get_function_result")?));
+    }
+    text.push_str(&format!(" LANGUAGE {}\n", quote(language)));
     let mut words: Vec<String> = Vec::new();
     if row.char("prokind") == b'w' {
         words.push("WINDOW".to_string());
@@ -293,6 +315,29 @@ pub(super) fn function_definition(host: &StatementHost<'_>, oid: Oid) -> Result<
     if !words.is_empty() {
         text.push_str(&format!(" {}\n", words.join(" ")));
     }
-    text.push_str(&format!("AS $function${}$function$\n", row.text("prosrc").unwrap_or("")));
+    for item in row.texts("proconfig") {
+        let Some((name, value)) = item.split_once('=') else { continue };
+        let is_list = matches!(name.to_ascii_lowercase().as_str(), "search_path" | "temp_tablespaces" | "local_preload_libraries");
+        let literal = |v: &str| format!("'{}'", v.replace('\'', "''"));
+        let shown = if is_list {
+            crate::settings::parse_search_path(value).iter().map(|v| literal(v)).collect::<Vec<_>>().join(", ")
+        } else {
+            literal(value)
+        };
+        text.push_str(&format!(" SET {} TO {shown}\n", quote(name)));
+    }
+    if let Some(body) = row.text("prosqlbody") {
+        match body.strip_prefix("SELECT ").filter(|_| !body.contains(';')) {
+            Some(expression) if !is_procedure => text.push_str(&format!("RETURN {expression}\n")),
+            _ => text.push_str(&format!("BEGIN ATOMIC\n {body};\nEND\n")),
+        }
+        return Ok(Datum::text(text));
+    }
+    let body = row.text("prosrc").unwrap_or("");
+    let mut tag = if is_procedure { "procedure".to_string() } else { "function".to_string() };
+    while body.contains(&format!("${tag}$")) {
+        tag.push('x');
+    }
+    text.push_str(&format!("AS ${tag}${body}${tag}$\n"));
     Ok(Datum::text(text))
 }

@@ -1,8 +1,9 @@
 //! What a running statement may look up: catalogs, settings, clock, the session's own state.
 
-use super::Scratch;
+use super::{Own, Scratch, Session};
 use crate::catalog::cache::{CatalogReader, Database, ObjectCache};
 use crate::catalog::CatalogView;
+use crate::catalog::builtin::BOOTSTRAP_SUPERUSER;
 use crate::client::Runtime;
 use crate::instance::Instance;
 use crate::settings::SessionSettings;
@@ -10,10 +11,17 @@ use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_storage::Snapshot;
 use kilndb_types::context::{Host, NoHost, is_self_contained};
 use kilndb_types::EvalContext;
+use std::rc::Rc;
 use std::sync::Arc;
 
-/// The owned parts of a statement's surroundings, made once per statement.
+/// A statement's surroundings, made once per statement. It borrows nothing of the session, which belongs to the functions that
+/// the statement calls.
 pub(crate) struct Environment<'a> {
+    pub own: Rc<Own>,
+    pub settings: Rc<SessionSettings>,
+    login_name: Rc<str>,
+    role_name: Rc<str>,
+    facts: Facts,
     pub runtime: &'a dyn Runtime,
     pub cache: Arc<ObjectCache>,
     pub snapshot: Snapshot,
@@ -23,9 +31,7 @@ pub(crate) struct Environment<'a> {
 
 /// Facts about the session that functions tell.
 #[derive(Clone, Copy)]
-pub(crate) struct SessionFacts<'s> {
-    pub login_name: &'s str,
-    pub role_name: &'s str,
+pub(crate) struct Facts {
     pub current_role: Oid,
     pub process_id: i32,
     pub is_superuser: bool,
@@ -43,7 +49,9 @@ pub(crate) struct StatementHost<'s> {
     pub instance: &'s Arc<Instance>,
     pub settings: &'s SessionSettings,
     pub scratch: &'s Scratch,
-    pub facts: SessionFacts<'s>,
+    pub login_name: &'s str,
+    pub role_name: &'s str,
+    pub facts: Facts,
     pub prepared: &'s super::named::PreparedByName,
     pub portals: &'s super::portal::Portals,
 }
@@ -63,46 +71,58 @@ impl<'s> StatementHost<'s> {
     }
 }
 
-/// Borrows a session's fields apart, so that its transaction stays free for `&mut`.
-macro_rules! statement_host {
-    ($session:expr, $environment:expr) => {{
-        let facts = $crate::session::environment::SessionFacts {
-            login_name: &$session.login_name,
-            role_name: &$session.role_name,
-            current_role: $session.current_role,
-            process_id: $session.process_id,
-            is_superuser: $session.current_role == $crate::catalog::builtin::BOOTSTRAP_SUPERUSER,
-            read_only: $session.is_read_only(),
-            deferrable: $session.modes().deferrable,
-            isolation: $session.isolation_name(),
-            transaction_timestamp: $session.transaction_timestamp,
-            statement_timestamp: $session.statement_timestamp,
-        };
-        $crate::session::environment::StatementHost {
-            reader: $crate::catalog::cache::CatalogReader {
-                database: &$session.database,
-                snapshot: &$environment.snapshot,
-                cache: &$environment.cache,
-                search_path: &$environment.path,
-                creation_schema: $environment.creation_schema.as_deref(),
-                temporary: &$session.temporary,
+impl Environment<'_> {
+    pub fn host(&self) -> StatementHost<'_> {
+        StatementHost {
+            reader: CatalogReader {
+                database: &self.own.database,
+                snapshot: &self.snapshot,
+                cache: &self.cache,
+                search_path: &self.path,
+                creation_schema: self.creation_schema.as_deref(),
+                temporary: &self.own.temporary,
                 asked: None,
             },
-            runtime: $environment.runtime,
-            instance: &$session.instance,
-            settings: &$session.settings,
-            scratch: &$session.scratch,
-            facts,
-            prepared: &$session.prepared,
-            portals: &$session.portals,
+            runtime: self.runtime,
+            instance: &self.own.instance,
+            settings: &self.settings,
+            scratch: &self.own.scratch,
+            login_name: &self.login_name,
+            role_name: &self.role_name,
+            facts: self.facts,
+            prepared: &self.own.prepared,
+            portals: &self.own.portals,
         }
-    }};
+    }
 }
-pub(crate) use statement_host;
 
-impl super::Session {
+impl Session {
+    pub(super) fn environment_of<'a>(&self, runtime: &'a dyn Runtime, cache: Arc<ObjectCache>, snapshot: Snapshot, path: Arc<[Oid]>) -> Environment<'a> {
+        Environment {
+            own: self.own.clone(),
+            settings: self.settings.held(),
+            login_name: self.login_name.clone(),
+            role_name: self.role_name.clone(),
+            facts: Facts {
+                current_role: self.current_role,
+                process_id: self.process_id,
+                is_superuser: self.current_role == BOOTSTRAP_SUPERUSER,
+                read_only: self.is_read_only(),
+                deferrable: self.modes().deferrable,
+                isolation: self.isolation_name(),
+                transaction_timestamp: self.transaction_timestamp,
+                statement_timestamp: self.statement_timestamp,
+            },
+            runtime,
+            cache,
+            snapshot,
+            path,
+            creation_schema: self.path.3.clone(),
+        }
+    }
+
     /// Calls `read` with what reading values of `types` needs: the catalogs only if one of them needs them.
-    pub(super) fn with_value_context<R>(
+    pub(crate) fn with_value_context<R>(
         &mut self,
         mut types: impl Iterator<Item = Oid>,
         runtime: &dyn Runtime,
@@ -114,11 +134,11 @@ impl super::Session {
                 transaction_timestamp: self.transaction_timestamp,
                 statement_timestamp: self.statement_timestamp,
                 host: &NoHost,
-                random_state: &self.scratch.random_state,
+                random_state: &self.own.scratch.random_state,
             });
         }
         let environment = self.environment(runtime)?;
-        let host = statement_host!(self, environment);
+        let host = environment.host();
         read(&host.eval())
     }
 }

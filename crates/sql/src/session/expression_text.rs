@@ -25,6 +25,15 @@ pub(super) fn canonical(host: &StatementHost<'_>, sql: &str, table: &Arc<Table>,
     shown.unwrap_or_else(|| sql.to_string())
 }
 
+/// The default of a function's argument.
+pub(super) fn canonical_default(host: &StatementHost<'_>, sql: &str, type_oid: Oid) -> String {
+    use crate::catalog::CatalogView;
+    // Any table will do: a default names no columns.
+    let Ok(Some(table)) = host.reader.table_by_oid(crate::catalog::ids::PG_CLASS) else { return sql.to_string() };
+    let target = (!crate::bind::is_polymorphic(type_oid)).then_some((type_oid, -1));
+    canonical(host, sql, &table, target, false)
+}
+
 fn is_unknown_literal(e: &Expr) -> bool {
     e.ty == oids::UNKNOWN && matches!(e.kind, ExprKind::Const(Datum::Text(_)))
 }

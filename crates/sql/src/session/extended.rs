@@ -27,10 +27,10 @@ impl Session {
         if let Some(known) = known
             && !self.in_explicit_failure()
             && self.may_take(&known)
-            && (name.is_empty() || !self.prepared.contains(name))
+            && (name.is_empty() || !self.own.prepared.contains(name))
         {
             self.begin_statement(runtime)?;
-            self.prepared.insert(name, known);
+            self.own.prepared.insert(name, known);
             return Ok(());
         }
         let script = runtime.parse(sql)?;
@@ -44,7 +44,7 @@ impl Session {
         {
             self.refuse_if_failed()?;
         }
-        if !name.is_empty() && self.prepared.contains(name) {
+        if !name.is_empty() && self.own.prepared.contains(name) {
             return Err(Error::new(sqlstate::DUPLICATE_PSTATEMENT, format!("prepared statement \"{name}\" already exists")));
         }
         if statement.as_ref().is_some_and(|s| is_plannable(&s.node())) {
@@ -52,12 +52,12 @@ impl Session {
         }
         let prepared = self.prepare_statement(sql, statement, param_types, false, runtime)?;
         self.share(key, &prepared);
-        self.prepared.insert(name, prepared);
+        self.own.prepared.insert(name, prepared);
         Ok(())
     }
 
     pub(crate) fn find_prepared(&mut self, name: &str) -> Result<Arc<Prepared>> {
-        self.prepared.get(name).ok_or_else(|| {
+        self.own.prepared.get(name).ok_or_else(|| {
             let message = if name.is_empty() {
                 "unnamed prepared statement does not exist".to_string()
             } else {
@@ -83,7 +83,7 @@ impl Session {
         if request.param_formats.iter().chain(request.result_formats).any(|f| !(0..=1).contains(f)) {
             return Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, "unsupported format code: 2"));
         }
-        if !request.portal.is_empty() && self.portals.contains(request.portal) {
+        if !request.portal.is_empty() && self.own.portals.contains(request.portal) {
             return Err(Error::new(sqlstate::DUPLICATE_CURSOR, format!("cursor \"{}\" already exists", request.portal)));
         }
         let (mut params, mut plan) = (Vec::new(), None);
@@ -107,8 +107,9 @@ impl Session {
             plan,
             state: PortalState::Ready,
             cursor: None,
+            level: self.savepoints.len(),
         };
-        self.portals.insert(request.portal, portal);
+        self.own.portals.insert(request.portal, portal);
         Ok(())
     }
 
@@ -138,8 +139,8 @@ impl Session {
     }
 
     pub fn describe_portal(&mut self, name: &str, client: &mut dyn Client) -> Result<()> {
-        let portal = self.portals.get(name).ok_or_else(|| missing_portal(name))?;
-        match &portal.plan {
+        let own = self.own.clone();
+        let known = own.portals.with(name, |portal| match &portal.plan {
             Some(plan) if !plan.columns.is_empty() || plan.command == "SELECT" => {
                 describe(plan, &portal.result_formats, client);
                 Ok(())
@@ -148,15 +149,13 @@ impl Session {
                 client.no_data();
                 Ok(())
             }
-            None => {
-                let (prepared, formats) = (portal.prepared.clone(), portal.result_formats.clone());
-                self.describe_utility(&prepared, &formats, client)
-            }
-        }
+            None => self.describe_utility(&portal.prepared, &portal.result_formats, client),
+        });
+        known.unwrap_or_else(|| Err(missing_portal(name)))
     }
 
     pub fn execute(&mut self, name: &str, max_rows: Option<u64>, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<()> {
-        let Some(mut portal) = self.portals.remove(name) else { return Err(missing_portal(name)) };
+        let Some(mut portal) = self.own.portals.remove(name) else { return Err(missing_portal(name)) };
         self.statement_started(&portal.prepared.sql, runtime);
         let plan = portal.plan.take();
         let done = match (&portal.prepared.statement, &plan) {
@@ -181,7 +180,7 @@ impl Session {
         };
         portal.plan = plan;
         if done.is_ok() && self.txn.is_some() {
-            self.portals.insert(name, portal);
+            self.own.portals.insert(name, portal);
         }
         self.send_notices(client);
         done
@@ -225,9 +224,9 @@ impl Session {
 
     pub fn close_named(&mut self, portal: bool, name: &str) {
         if portal {
-            self.portals.remove(name);
+            self.own.portals.remove(name);
         } else {
-            self.prepared.remove(name);
+            self.own.prepared.remove(name);
         }
     }
 

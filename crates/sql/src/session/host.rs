@@ -66,10 +66,10 @@ impl SessionHost for StatementHost<'_> {
         Some(super::views::rows(self, name, args))
     }
     fn current_user(&self) -> String {
-        self.facts.role_name.to_string()
+        self.role_name.to_string()
     }
     fn session_user(&self) -> String {
-        self.facts.login_name.to_string()
+        self.login_name.to_string()
     }
     fn current_database(&self) -> String {
         self.database().name.clone()
@@ -110,8 +110,8 @@ fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<
             }
             Ok(crate::catalog::store::array(oids::NAME, names))
         }
-        "current_user" | "user" | "getpgusername" => Ok(Datum::text(host.facts.role_name)),
-        "session_user" => Ok(Datum::text(host.facts.login_name)),
+        "current_user" | "user" | "getpgusername" => Ok(Datum::text(host.role_name)),
+        "session_user" => Ok(Datum::text(host.login_name)),
         "format_type" => {
             if first.is_none_or(Datum::is_null) {
                 return Ok(Datum::Null);
@@ -211,7 +211,7 @@ fn setting(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Result<Datum
     let pending = host.scratch.set_config.borrow().iter().rev().find(|(n, _, _)| n.eq_ignore_ascii_case(&key)).map(|(_, v, _)| v.clone());
     let special = match key.to_ascii_lowercase().as_str() {
         "is_superuser" => Some(if host.facts.is_superuser { "on" } else { "off" }.to_string()),
-        "session_authorization" => Some(host.facts.login_name.to_string()),
+        "session_authorization" => Some(host.login_name.to_string()),
         "transaction_isolation" => Some(host.facts.isolation.to_string()),
         "transaction_read_only" => Some(if host.facts.read_only { "on" } else { "off" }.to_string()),
         "transaction_deferrable" => Some(if host.facts.deferrable { "on" } else { "off" }.to_string()),
@@ -430,6 +430,23 @@ pub(super) fn reg_lookup(host: &StatementHost<'_>, kind: Oid, text: &str) -> Res
                 [one] => Ok(one.oid),
                 _ => Err(Error::new(sqlstate::AMBIGUOUS_FUNCTION, format!("more than one function named \"{text}\""))),
             }
+        }
+        oids::REGPROCEDURE => {
+            let (name, list) = text.trim().strip_suffix(')').and_then(|t| t.split_once('(')).ok_or_else(|| {
+                Error::new(sqlstate::INVALID_TEXT_REPRESENTATION, "expected a left parenthesis")
+            })?;
+            let mut types = Vec::new();
+            for ty in crate::catalog::builtin::split_defaults(list) {
+                types.push(reg_lookup(host, oids::REGTYPE, &ty)?);
+            }
+            let parts = split_qualified(name).ok_or_else(|| Error::new(sqlstate::INVALID_NAME, "invalid name syntax"))?;
+            let (schema, name) = match parts.as_slice() {
+                [name] => (None, name),
+                [schema, name] => (Some(schema.as_str()), name),
+                _ => return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("improper qualified name (too many dotted names): {text}"))),
+            };
+            let found = host.reader.functions(schema, name)?.iter().find(|f| f.arg_types == types).map(|f| f.oid);
+            found.ok_or_else(|| Error::new(sqlstate::UNDEFINED_FUNCTION, format!("function \"{text}\" does not exist")))
         }
         oids::REGCOLLATION => {
             let parts = parts()?;

@@ -90,7 +90,7 @@ impl Session {
 
     pub(super) fn notify_command(&mut self, s: &nodes::NotifyStmt, runtime: &dyn Runtime) -> Result<String> {
         self.begin_statement(runtime)?;
-        notify(&self.scratch, s.conditionname().unwrap_or(""), s.payload().unwrap_or(""))?;
+        notify(&self.own.scratch, s.conditionname().unwrap_or(""), s.payload().unwrap_or(""))?;
         Ok("NOTIFY".into())
     }
 
@@ -100,7 +100,7 @@ impl Session {
 
     fn request(&mut self, request: Request, runtime: &dyn Runtime) -> Result<()> {
         self.begin_statement(runtime)?;
-        self.scratch.listening.borrow_mut().requests.push(request);
+        self.own.scratch.listening.borrow_mut().requests.push(request);
         Ok(())
     }
 
@@ -110,7 +110,7 @@ impl Session {
 
     /// Before the commit: whatever may fail. A listener is registered now, so that it misses nothing that is committed after it.
     pub(super) fn prepare_notifications(&mut self) -> Result<Prepared> {
-        let mut listening = self.scratch.listening.borrow_mut();
+        let mut listening = self.own.scratch.listening.borrow_mut();
         if listening.requests.is_empty() && listening.sent.is_empty() {
             return Ok(None);
         }
@@ -144,7 +144,7 @@ impl Session {
                 .with_detail(format!("The server process with PID {pid} is among those with the oldest transactions."))
                 .with_hint("The NOTIFY queue cannot be emptied until that process ends its current transaction.");
         }
-        self.scratch.notices.borrow_mut().push(warning);
+        self.own.scratch.notices.borrow_mut().push(warning);
     }
 
     /// Ends the transaction, its notifications taking their place in the queue with it.
@@ -163,7 +163,7 @@ impl Session {
 
     /// After the end of a transaction: what it asked for is done or forgotten.
     pub(super) fn end_listening(&mut self, committed: bool) {
-        let mut listening = self.scratch.listening.borrow_mut();
+        let mut listening = self.own.scratch.listening.borrow_mut();
         listening.known.clear();
         listening.sent.clear();
         if listening.requests.is_empty() {
@@ -192,7 +192,7 @@ impl Session {
         }
         loop {
             let message = {
-                let mut listening = self.scratch.listening.borrow_mut();
+                let mut listening = self.own.scratch.listening.borrow_mut();
                 let Some(listener) = &mut listening.listener else { return Ok(()) };
                 let Some(message) = listener.read() else { return Ok(()) };
                 let channels = listener.channels();

@@ -8,7 +8,9 @@
 
 mod advisory;
 mod arguments;
+mod copy_on_write;
 mod array_functions;
+mod call_command;
 mod constraints;
 mod cursor;
 mod definitions;
@@ -32,10 +34,11 @@ pub(crate) mod utility;
 mod views;
 
 pub use extended::BindRequest;
+pub(crate) use copy_on_write::CopyOnWrite;
 pub(crate) use environment::Environment;
 use named::PreparedByName;
-pub(crate) use prepared::StatementCache;
-pub(crate) use template::TemplateCache;
+pub(crate) use prepared::{StatementCache, is_plannable, reads_the_clock};
+pub(crate) use template::{Body, Template, TemplateCache};
 use portal::Portals;
 use transaction::Block;
 
@@ -50,6 +53,7 @@ use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_storage::{Snapshot, Transaction};
 use std::cell::{Cell, RefCell};
 use foldhash::HashMap;
+use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
 /// Microseconds from 1970 to 2000.
@@ -165,16 +169,27 @@ fn starting_settings(instance: &Instance, settings: &mut SessionSettings, option
     }
 }
 
+/// What a running statement looks at besides its session, which functions that it calls may change meanwhile.
+pub(crate) struct Own {
+    pub instance: Arc<Instance>,
+    pub database: Arc<Database>,
+    pub scratch: Scratch,
+    pub prepared: PreparedByName,
+    pub portals: Portals,
+    /// The session's temporary objects.
+    pub temporary: TemporaryCatalog,
+}
+
 pub struct Session {
     pub(crate) instance: Arc<Instance>,
     pub(crate) database: Arc<Database>,
     pub(crate) login_role: Oid,
-    pub(crate) login_name: String,
+    pub(crate) login_name: Rc<str>,
     /// The role in force (SET ROLE).
     pub(crate) current_role: Oid,
-    pub(crate) role_name: String,
+    pub(crate) role_name: Rc<str>,
     pub(crate) process_id: i32,
-    pub(crate) settings: SessionSettings,
+    pub(crate) settings: CopyOnWrite<SessionSettings>,
     pub(crate) txn: Option<Transaction>,
     block: Block,
     /// The defaults when the open transaction began.
@@ -189,13 +204,9 @@ pub struct Session {
     pub(crate) savepoints: Vec<transaction::SavepointEntry>,
     pub(crate) transaction_timestamp: i64,
     pub(crate) statement_timestamp: i64,
-    pub(crate) prepared: PreparedByName,
-    pub(crate) portals: Portals,
-    pub(crate) scratch: Scratch,
+    pub(crate) own: Rc<Own>,
     /// OIDs of the schemas on the search path, and the settings generation and catalog version they are of.
     path: (u64, u64, Arc<[Oid]>, Option<Arc<str>>),
-    /// The session's temporary objects.
-    pub(crate) temporary: TemporaryCatalog,
     /// What happens at commit to temporary tables.
     pub(crate) on_commit: Vec<(Oid, OnCommit)>,
     /// Constraint checks put off to the end of the transaction.
@@ -211,8 +222,17 @@ pub struct Session {
     utility_formats: Vec<i16>,
     /// The generation of the settings that others have seen.
     published_settings: u64,
+    /// Changes of the catalogs within the open transaction, ever counted on.
+    pub(crate) own_changes: u64,
+    pub(crate) routine_plans: crate::routine::RoutinePlans,
+    pub(crate) routines: crate::routine::RoutineCache,
+    /// Routines that are running, one in the other, and where on the stack the first began.
+    pub(crate) routine_depth: usize,
+    pub(crate) routine_stack: usize,
+    /// Names given to cursors that have none.
+    unnamed_portals: u64,
     /// Room for scanning simple queries.
-    scanned: kilndb_syntax::literals::Scanned,
+    pub(crate) scanned: kilndb_syntax::literals::Scanned,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -239,11 +259,11 @@ impl Session {
         scratch.random_state.set([word(low), word(high)]);
         let mut session = Session {
             login_role: role.oid("oid"),
-            login_name: options.user.clone(),
+            login_name: options.user.as_str().into(),
             current_role: role.oid("oid"),
-            role_name: options.user.clone(),
+            role_name: options.user.as_str().into(),
             process_id: runtime.control().process_id,
-            settings,
+            settings: CopyOnWrite::new(settings),
             txn: None,
             block: Block::None,
             modes_at_begin: Default::default(),
@@ -253,11 +273,15 @@ impl Session {
             savepoints: Vec::new(),
             transaction_timestamp: now,
             statement_timestamp: now,
-            prepared: Default::default(),
-            portals: Default::default(),
-            scratch,
+            own: Rc::new(Own {
+                temporary: TemporaryCatalog::new(instance.engine.clone(), database.global_users.clone(), runtime.control().process_id),
+                instance: instance.clone(),
+                database: database.clone(),
+                scratch,
+                prepared: Default::default(),
+                portals: Default::default(),
+            }),
             path: (0, 0, Arc::from([]), None),
-            temporary: TemporaryCatalog::new(instance.engine.clone(), database.global_users.clone(), runtime.control().process_id),
             on_commit: Vec::new(),
             pending: Default::default(),
             usage: Default::default(),
@@ -265,6 +289,12 @@ impl Session {
             state_since: now,
             allow_system_objects: false,
             utility_formats: Vec::new(),
+            own_changes: 0,
+            routine_plans: Default::default(),
+            routines: Default::default(),
+            routine_depth: 0,
+            routine_stack: 0,
+            unnamed_portals: 0,
             scanned: Default::default(),
             published_settings: 0,
             database,
@@ -274,14 +304,14 @@ impl Session {
             a.database_oid = session.database.oid;
             a.database = session.database.name.clone();
             a.user_oid = session.login_role;
-            a.user = session.login_name.clone();
+            a.user = session.login_name.to_string();
             a.application_name = session.settings.get("application_name").unwrap_or("").to_string();
             a.backend_start = now;
             a.state = "idle";
             a.state_change = now;
         });
         session.instance.statistics.database_of(session.worker, session.database.oid, |d| d.sessions += 1);
-        session.scratch.notices.borrow_mut().extend(refused);
+        session.own.scratch.notices.borrow_mut().extend(refused);
         session.take_starting_role();
         Ok(session)
     }
@@ -323,7 +353,7 @@ impl Session {
     /// As SHOW prints it.
     pub(crate) fn shown(&self, name: &str) -> String {
         match name.to_ascii_lowercase().as_str() {
-            "session_authorization" => return self.login_name.clone(),
+            "session_authorization" => return self.login_name.to_string(),
             "is_superuser" => return if self.is_superuser() { "on" } else { "off" }.to_string(),
             "data_directory" => return self.instance.data_dir.display().to_string(),
             "transaction_isolation" => return self.isolation_name().to_string(),
@@ -354,7 +384,7 @@ impl Session {
 
     /// The end of the session: rolls back, drops what was its own.
     pub fn close(&mut self, runtime: &dyn Runtime) {
-        self.portals.clear();
+        self.own.portals.clear();
         if let Some(mut txn) = self.txn.take()
             && let Err(e) = txn.rollback(runtime)
         {
@@ -363,8 +393,8 @@ impl Session {
         self.drop_temporary_objects();
         self.count_time(false, self.now());
         self.instance.statistics.session_ended(self.worker, self.database.oid, &mut self.usage);
-        self.scratch.advisory.borrow_mut().take();
-        self.scratch.listening.borrow_mut().listener.take();
+        self.own.scratch.advisory.borrow_mut().take();
+        self.own.scratch.listening.borrow_mut().listener.take();
     }
 
     /// Counts the time since the session's state changed last. `active`: a statement was running.
@@ -403,11 +433,11 @@ impl Session {
 
     pub(crate) fn notice(&self, severity: Severity, message: impl Into<String>) {
         let state = if severity == Severity::Warning { sqlstate::WARNING } else { sqlstate::SUCCESSFUL_COMPLETION };
-        self.scratch.notices.borrow_mut().push(Error::notice(state, severity, message));
+        self.own.scratch.notices.borrow_mut().push(Error::notice(state, severity, message));
     }
 
     pub(crate) fn send_notices(&self, client: &mut dyn Client) {
-        if self.scratch.notices.borrow().is_empty() {
+        if self.own.scratch.notices.borrow().is_empty() {
             return;
         }
         let wanted = match self.settings.get("client_min_messages") {
@@ -416,7 +446,7 @@ impl Session {
             Some(level) if level.starts_with("debug") => Severity::Debug,
             _ => Severity::Notice,
         };
-        for notice in self.scratch.notices.take() {
+        for notice in self.own.scratch.notices.take() {
             // INFO is always sent.
             if notice.0.severity >= wanted || notice.0.severity == Severity::Info {
                 client.notice(&notice);
@@ -426,7 +456,7 @@ impl Session {
 
     /// The objects a statement may use: the shared cache, or an own one in a transaction with DDL.
     fn object_cache(&mut self) -> Arc<ObjectCache> {
-        self.temporary.settle(self.database.version());
+        self.own.temporary.settle(self.database.version());
         if !self.has_ddl {
             if let Some((cache, version)) = &self.seen_cache
                 && self.database.is_current(*version)
@@ -451,7 +481,8 @@ impl Session {
     /// What was read of the catalogs within this transaction is stale: there was a change, or one was taken back.
     pub(crate) fn forget_catalog(&mut self) {
         self.private_cache = None;
-        self.temporary.forget_objects();
+        self.own_changes += 1;
+        self.own.temporary.forget_objects();
         self.path.0 = 0;
     }
 
@@ -463,7 +494,7 @@ impl Session {
     /// A snapshot for catalog look-ups: the newest committed state and the transaction's own changes.
     pub(crate) fn catalog_snapshot(&mut self) -> Result<Snapshot> {
         let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction for a catalog look-up"))?;
-        if let Some(store) = self.temporary.store() {
+        if let Some(store) = self.own.temporary.store() {
             txn.attach(store);
         }
         Ok(txn.catalog_snapshot())
@@ -472,6 +503,10 @@ impl Session {
     /// False if search_path or the catalogs have changed since the path was resolved.
     fn is_path_current(&self) -> bool {
         (self.path.0, self.path.1) == (self.settings.generation, self.database.version())
+    }
+
+    pub(crate) fn search_path(&self) -> Arc<[Oid]> {
+        self.path.2.clone()
     }
 
     /// Schemas of search_path that exist, pg_catalog in front unless it is named.
@@ -486,7 +521,7 @@ impl Session {
             cache,
             search_path: &[],
             creation_schema: None,
-            temporary: &self.temporary,
+            temporary: &self.own.temporary,
             asked: None,
         };
         let (mut oids, mut creation) = (Vec::new(), None);
@@ -495,7 +530,7 @@ impl Session {
                 // There may be no such schema yet.
                 creation.get_or_insert_with(|| Arc::from(name.as_str()));
             }
-            let name = if name == "$user" { self.role_name.as_str() } else { name.as_str() };
+            let name = if name == "$user" { &*self.role_name } else { name.as_str() };
             if let Some(oid) = reader.schema_oid(name)?
                 && !oids.contains(&oid)
             {
@@ -518,7 +553,7 @@ impl Session {
         }
         let cache = self.object_cache();
         let path = self.resolve_path(&cache, snapshot)?;
-        Ok(Environment { runtime, cache, snapshot: snapshot.clone(), path, creation_schema: self.path.3.clone() })
+        Ok(self.environment_of(runtime, cache, snapshot.clone(), path))
     }
 
     /// Everything a statement needs to look things up and evaluate.
@@ -526,7 +561,7 @@ impl Session {
         let cache = self.object_cache();
         let snapshot = self.catalog_snapshot()?;
         let path = self.resolve_path(&cache, &snapshot)?;
-        Ok(Environment { runtime, cache, snapshot, path, creation_schema: self.path.3.clone() })
+        Ok(self.environment_of(runtime, cache, snapshot, path))
     }
 }
 

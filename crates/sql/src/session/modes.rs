@@ -138,7 +138,7 @@ impl Session {
     /// The snapshot for a statement. The first of a SERIALIZABLE READ ONLY DEFERRABLE transaction may take its time.
     pub(crate) fn take_snapshot(&mut self, runtime: &dyn Runtime) -> Result<Snapshot> {
         let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to take a snapshot in"))?;
-        if let Some(store) = self.temporary.store() {
+        if let Some(store) = self.own.temporary.store() {
             txn.attach(store);
         }
         if txn.isolation() == Isolation::Serializable && !txn.has_snapshot() {

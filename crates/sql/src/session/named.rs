@@ -5,6 +5,7 @@
 
 use super::prepared::Prepared;
 use foldhash::HashMap;
+use std::cell::RefCell;
 use std::sync::Arc;
 
 /// Longer names are looked up each time.
@@ -29,50 +30,58 @@ impl ShortName {
 /// The unnamed one and the one used last are found without a hash, in memory that the session touches anyway: with
 /// thousands of sessions each step into another allocation is one that the processor's cache does not have.
 #[derive(Default)]
-pub(crate) struct PreparedByName {
+struct Names {
     unnamed: Option<Arc<Prepared>>,
     named: HashMap<String, Arc<Prepared>>,
     last: Option<(ShortName, Arc<Prepared>)>,
 }
 
+/// Functions prepare and forget statements while the statement that calls them runs.
+#[derive(Default)]
+pub(crate) struct PreparedByName(RefCell<Names>);
+
 impl PreparedByName {
     pub fn contains(&self, name: &str) -> bool {
-        if name.is_empty() { self.unnamed.is_some() } else { self.named.contains_key(name) }
+        let names = self.0.borrow();
+        if name.is_empty() { names.unnamed.is_some() } else { names.named.contains_key(name) }
     }
-    pub fn get(&mut self, name: &str) -> Option<Arc<Prepared>> {
+    pub fn get(&self, name: &str) -> Option<Arc<Prepared>> {
+        let mut names = self.0.borrow_mut();
         if name.is_empty() {
-            return self.unnamed.clone();
+            return names.unnamed.clone();
         }
-        if let Some((last, prepared)) = &self.last
+        if let Some((last, prepared)) = &names.last
             && last.is(name)
         {
             return Some(prepared.clone());
         }
-        let prepared = self.named.get(name)?.clone();
-        self.last = ShortName::new(name).map(|short| (short, prepared.clone()));
+        let prepared = names.named.get(name)?.clone();
+        names.last = ShortName::new(name).map(|short| (short, prepared.clone()));
         Some(prepared)
     }
     /// In place of one of that name.
-    pub fn insert(&mut self, name: &str, prepared: Arc<Prepared>) {
+    pub fn insert(&self, name: &str, prepared: Arc<Prepared>) {
+        let mut names = self.0.borrow_mut();
         if name.is_empty() {
-            self.unnamed = Some(prepared);
+            names.unnamed = Some(prepared);
         } else {
-            self.named.insert(name.to_string(), prepared);
-            self.last = None;
+            names.named.insert(name.to_string(), prepared);
+            names.last = None;
         }
     }
-    pub fn remove(&mut self, name: &str) {
+    pub fn remove(&self, name: &str) {
+        let mut names = self.0.borrow_mut();
         if name.is_empty() {
-            self.unnamed = None;
+            names.unnamed = None;
         } else {
-            self.named.remove(name);
-            self.last = None;
+            names.named.remove(name);
+            names.last = None;
         }
     }
-    pub fn clear(&mut self) {
-        *self = PreparedByName::default();
+    pub fn clear(&self) {
+        self.0.take();
     }
-    pub fn named(&self) -> impl Iterator<Item = (&String, &Arc<Prepared>)> {
-        self.named.iter()
+    pub fn named(&self) -> Vec<(String, Arc<Prepared>)> {
+        self.0.borrow().named.iter().map(|(name, prepared)| (name.clone(), prepared.clone())).collect()
     }
 }

@@ -6,6 +6,7 @@ use crate::plan::Plan;
 use kilndb_storage::Snapshot;
 use kilndb_types::Datum;
 use foldhash::HashMap;
+use std::cell::RefCell;
 use std::sync::Arc;
 
 pub(crate) struct Portal {
@@ -16,6 +17,8 @@ pub(crate) struct Portal {
     pub state: PortalState,
     /// DECLARE CURSOR's portals: name is known to SQL.
     pub cursor: Option<super::cursor::CursorInfo>,
+    /// How many savepoints there were when it was opened: it goes with a rollback to an earlier one.
+    pub level: usize,
 }
 
 pub(crate) enum PortalState {
@@ -31,41 +34,57 @@ impl Portal {
     }
 }
 
-/// A session's portals. The unnamed one, which is all that most drivers use, is found without a hash.
 #[derive(Default)]
-pub(crate) struct Portals {
+struct Names {
     unnamed: Option<Portal>,
     named: HashMap<String, Portal>,
 }
 
+/// A session's portals. The unnamed one, which is all that most drivers use, is found without a hash. A portal that is in use is
+/// taken out, so that functions can open and close others meanwhile.
+#[derive(Default)]
+pub(crate) struct Portals(RefCell<Names>);
+
 impl Portals {
     pub fn contains(&self, name: &str) -> bool {
-        self.get(name).is_some()
+        self.with(name, |_| ()).is_some()
     }
-    pub fn get(&self, name: &str) -> Option<&Portal> {
-        if name.is_empty() { self.unnamed.as_ref() } else { self.named.get(name) }
+    /// `look` must not use the session.
+    pub fn with<R>(&self, name: &str, look: impl FnOnce(&Portal) -> R) -> Option<R> {
+        let names = self.0.borrow();
+        if name.is_empty() { names.unnamed.as_ref() } else { names.named.get(name) }.map(look)
     }
     /// In place of one of that name.
-    pub fn insert(&mut self, name: &str, portal: Portal) {
+    pub fn insert(&self, name: &str, portal: Portal) {
+        let mut names = self.0.borrow_mut();
         if name.is_empty() {
-            self.unnamed = Some(portal);
+            names.unnamed = Some(portal);
         } else {
-            self.named.insert(name.to_string(), portal);
+            names.named.insert(name.to_string(), portal);
         }
     }
-    pub fn remove(&mut self, name: &str) -> Option<Portal> {
-        if name.is_empty() { self.unnamed.take() } else { self.named.remove(name) }
+    pub fn remove(&self, name: &str) -> Option<Portal> {
+        let mut names = self.0.borrow_mut();
+        if name.is_empty() { names.unnamed.take() } else { names.named.remove(name) }
     }
-    pub fn retain(&mut self, mut keep: impl FnMut(&Portal) -> bool) {
-        self.unnamed.take_if(|p| !keep(p));
-        if !self.named.is_empty() {
-            self.named.retain(|_, p| keep(p));
+    pub fn retain(&self, mut keep: impl FnMut(&Portal) -> bool) {
+        let mut names = self.0.borrow_mut();
+        names.unnamed.take_if(|p| !keep(p));
+        if !names.named.is_empty() {
+            names.named.retain(|_, p| keep(p));
         }
     }
-    pub fn clear(&mut self) {
+    pub fn clear(&self) {
         self.retain(|_| false);
     }
-    pub fn named(&self) -> impl Iterator<Item = (&String, &Portal)> {
-        self.named.iter()
+    /// Those of the levels above belong to level `level` from here on.
+    pub fn keep_from(&self, level: usize) {
+        for portal in self.0.borrow_mut().named.values_mut() {
+            portal.level = portal.level.min(level);
+        }
+    }
+    /// `look` must not use the session.
+    pub fn for_named(&self, mut look: impl FnMut(&str, &Portal)) {
+        self.0.borrow().named.iter().for_each(|(name, portal)| look(name, portal));
     }
 }

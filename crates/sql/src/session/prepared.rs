@@ -7,7 +7,6 @@ use crate::bind::lifting::Lifting;
 use crate::catalog::cache::Asked;
 use crate::client::Runtime;
 use crate::plan::{self, Plan};
-use crate::session::environment::statement_host;
 use kilndb_base::{Oid, Result};
 use kilndb_syntax::{Node, Statement};
 use foldhash::HashMap;
@@ -82,7 +81,7 @@ impl StatementCache {
 }
 
 /// Literals like 'now' are read when a statement is bound: such a text must be bound each time.
-pub(super) fn reads_the_clock(sql: &str) -> bool {
+pub(crate) fn reads_the_clock(sql: &str) -> bool {
     let lower = sql.to_ascii_lowercase();
     ["now", "today", "tomorrow", "yesterday", "allballs"].iter().any(|word| {
         lower.match_indices(word).any(|(at, _)| !lower[at + word.len()..].trim_start().starts_with('('))
@@ -102,6 +101,20 @@ fn is_select_into(node: &Node<'_>) -> bool {
 }
 
 impl Prepared {
+    /// What a cursor of a routine shows.
+    pub(crate) fn of_text(sql: &str, prepare_time: i64) -> Prepared {
+        Prepared {
+            sql: Arc::from(sql),
+            statement: None,
+            param_types: Vec::new(),
+            from_sql: true,
+            prepare_time,
+            is_plannable: true,
+            may_run_when_failed: false,
+            planned: Mutex::new(None),
+            is_shared: AtomicBool::new(false),
+        }
+    }
     fn plan(&self) -> Option<Arc<Plan>> {
         self.planned.lock().unwrap_or_else(|e| e.into_inner()).as_ref().map(|p| p.plan.clone())
     }
@@ -196,7 +209,7 @@ impl Session {
     ) -> Result<Arc<Plan>> {
         let environment = self.environment(runtime)?;
         let asked = Asked::default();
-        let mut host = statement_host!(self, environment);
+        let mut host = environment.host();
         host.reader.asked = Some(&asked);
         let mut param_types = declared_types.to_vec();
         let mut planned = Err(kilndb_base::Error::internal("a statement was not planned"));
@@ -231,19 +244,19 @@ impl Session {
     }
 
     /// False if temporary objects would be found where the plan has found others, or what it uses has changed.
-    pub(super) fn fits_temporary(&self, plan: &Plan, generation: u64) -> bool {
+    pub(crate) fn fits_temporary(&self, plan: &Plan, generation: u64) -> bool {
         if plan.is_private {
-            return generation == self.temporary.generation();
+            return generation == self.own.temporary.generation();
         }
-        self.temporary.is_empty() || !plan.names.iter().any(|name| self.temporary.has_name(name))
+        self.own.temporary.is_empty() || !plan.names.iter().any(|name| self.own.temporary.has_name(name))
     }
 
     /// As [`Session::fits_temporary`], of what another session has prepared.
     pub(super) fn may_take(&self, prepared: &Prepared) -> bool {
-        self.temporary.is_empty() || prepared.plan().is_some_and(|plan| !plan.is_private && self.fits_temporary(&plan, 0))
+        self.own.temporary.is_empty() || prepared.plan().is_some_and(|plan| !plan.is_private && self.fits_temporary(&plan, 0))
     }
 
-    fn path_is(&self, path: &Arc<[Oid]>) -> bool {
+    pub(crate) fn path_is(&self, path: &Arc<[Oid]>) -> bool {
         self.is_path_current() && (Arc::ptr_eq(&self.path.2, path) || self.path.2 == *path)
     }
 
@@ -252,7 +265,7 @@ impl Session {
         // What others use too must not hold what is this session's alone.
         let is_for_all = !plan.is_private || !prepared.is_shared.load(Ordering::Relaxed);
         if !self.has_ddl && is_for_all {
-            let (path, generation) = (self.path.2.clone(), self.temporary.generation());
+            let (path, generation) = (self.path.2.clone(), self.own.temporary.generation());
             *prepared.planned.lock().unwrap_or_else(|e| e.into_inner()) = Some(Planned { catalog_version, path, generation, plan });
         }
     }

@@ -1,10 +1,12 @@
 //! Running a plan: locks, snapshot, execution, and rows on their way to the client.
 
 use super::Session;
-use super::environment::statement_host;
+use super::environment::{Environment, StatementHost};
 use crate::catalog::temporary::is_temporary;
 use crate::client::{Client, FieldInfo, Runtime};
-use crate::exec::{ExecContext, Execution, Progress, RowSink};
+use crate::exec::{ExecContext, Execution, PendingChecks, Progress, RowSink, TransactionSlot};
+use crate::routine::Routines;
+use crate::stats::Usage;
 use crate::bind::ir::LockStrength;
 use crate::plan::Plan;
 use crate::plan::node::{Node, Op, OutputColumn};
@@ -152,23 +154,52 @@ impl Session {
         make_sink: SinkMaker<'_>,
     ) -> Result<Progress> {
         let environment = self.environment_at(&snapshot, runtime)?;
-        let host = statement_host!(self, environment);
-        let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to run a statement in"))?;
+        let host = environment.host();
+        let txn = self.txn.take().ok_or_else(|| Error::internal("no transaction to run a statement in"))?;
+        let mut txn = TransactionSlot::new(txn);
+        let (mut pending, mut usage) = (std::mem::take(&mut self.pending), std::mem::take(&mut self.usage));
+        let done = self.advance_with(&environment, &host, (&mut txn, &mut pending, &mut usage), plan, params, execution, snapshot, max_rows, runtime, make_sink);
+        (self.pending, self.usage) = (pending, usage);
+        self.txn = txn.into_inner();
+        let progress = done?;
+        txn_next_command(self);
+        self.apply_set_config()?;
+        Ok(progress)
+    }
+
+    /// Runs the plan with what was taken out of the session, which is there for the routines that the plan calls.
+    #[allow(clippy::too_many_arguments)]
+    fn advance_with(
+        &mut self,
+        environment: &Environment<'_>,
+        host: &StatementHost<'_>,
+        (txn, pending, usage): (&mut TransactionSlot, &mut PendingChecks, &mut Usage),
+        plan: &Arc<Plan>,
+        params: &[Datum],
+        execution: &mut Option<Box<Execution>>,
+        snapshot: Snapshot,
+        max_rows: Option<u64>,
+        runtime: &dyn Runtime,
+        make_sink: SinkMaker<'_>,
+    ) -> Result<Progress> {
+        let settings = &environment.settings;
+        let mut routines = Routines { session: self, runtime };
         let mut cx = ExecContext {
-            engine: &self.instance.engine,
+            engine: &environment.own.instance.engine,
             txn,
             snapshot,
             park: runtime,
             eval: host.eval(),
             catalog: &host.reader,
-            session: &host,
-            work_mem_bytes: self.settings.work_mem_bytes as usize,
-            hash_mem_bytes: self.settings.hash_mem_bytes as usize,
-            temp: &self.database.temp,
+            session: host,
+            work_mem_bytes: settings.work_mem_bytes as usize,
+            hash_mem_bytes: settings.hash_mem_bytes as usize,
+            temp: &environment.own.database.temp,
             source: None,
-            pending: &mut self.pending,
-            helpers: Some((&self.instance.helpers, self.settings.helpers_per_query)),
-            usage: &mut self.usage,
+            pending,
+            helpers: Some((&environment.own.instance.helpers, settings.helpers_per_query)),
+            usage,
+            routines: Some(&mut routines),
         };
         if execution.is_none() {
             *execution = Some(Box::new(Execution::start(plan.clone(), params, &mut cx)?));
@@ -177,7 +208,7 @@ impl Session {
         if max_rows == Some(0) {
             return Ok(Progress { rows: 0, finished: false });
         }
-        let progress = match make_sink {
+        match make_sink {
             SinkMaker::Client { client, formats } => {
                 let mut sink = ClientSink { client, columns: &plan.columns, formats, eval: host.eval() };
                 running.run(&mut cx, max_rows, &mut sink)
@@ -191,16 +222,12 @@ impl Session {
                 cx.source = Some(source);
                 running.run(&mut cx, max_rows, &mut NullSink)
             }
-        };
-        let progress = progress?;
-        txn_next_command(self);
-        self.apply_set_config()?;
-        Ok(progress)
+        }
     }
 
     fn apply_set_config(&mut self) -> Result<()> {
         use crate::settings::SettingScope;
-        for (name, value, local) in self.scratch.set_config.take() {
+        for (name, value, local) in self.own.scratch.set_config.take() {
             let scope = if local { SettingScope::Local } else { SettingScope::Session };
             self.set_value(&name, &value, scope)?;
         }

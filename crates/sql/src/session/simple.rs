@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 impl Session {
     pub fn simple_query(&mut self, sql: &str, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<()> {
-        self.prepared.remove("");
-        self.portals.remove("");
+        self.own.prepared.remove("");
+        self.own.portals.remove("");
         self.statement_started(sql, runtime);
         let done = self.run_script(sql, runtime, client);
         let done = match done {
@@ -133,7 +133,7 @@ impl Session {
         let ended = self.txn.is_none();
         self.set_idle_deadlines(runtime);
         self.publish_settings(runtime);
-        let owner = self.scratch.advisory.borrow().as_ref().map(kilndb_storage::LockOwner::id);
+        let owner = self.own.scratch.advisory.borrow().as_ref().map(kilndb_storage::LockOwner::id);
         self.update_activity(runtime, |a| {
             if ended {
                 (a.lock_owner, a.xact_start) = (owner, None);

@@ -12,11 +12,10 @@ use super::transaction::Block;
 use crate::bind::lifting::{LiftedParam, Lifting};
 use crate::client::{Client, Runtime};
 use crate::plan::Plan;
-use crate::session::environment::statement_host;
 use kilndb_base::{Error, Oid, Result};
 use kilndb_syntax::literals::{Literal, Scanned};
 use kilndb_syntax::{Node, Statement};
-use kilndb_types::{Datum, io};
+use kilndb_types::{Datum, io, oids};
 use foldhash::HashMap;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,6 +27,8 @@ pub(crate) enum Body {
     },
     /// BEGIN, COMMIT and the like: no need to parse them again.
     Command(Statement),
+    /// EXECUTE of a prepared statement with nothing but literals as arguments: for routines, which make such texts in loops.
+    Execute(Box<str>),
     /// Literals decide too much in such a statement, or it is none of the kinds above.
     Unshared,
 }
@@ -99,15 +100,28 @@ impl Template {
     }
 }
 
+/// A number without a sign, or a string.
+fn is_plain_literal(node: Node<'_>) -> bool {
+    use kilndb_syntax::ConstValue as C;
+    match node {
+        Node::A_Const(c) if !c.isnull => match c.val() {
+            Some(C::Integer(i)) => i >= 0,
+            Some(C::String(_)) => true,
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
 /// What a simple query is looked up by, and what its template will be stored under.
-pub(super) struct Lookup {
+pub(crate) struct Lookup {
     hash: u64,
     catalog_version: u64,
 }
 
 impl Session {
     /// Scans `sql` into `scanned`; None if its template may not be shared or looked up.
-    pub(super) fn look_up(&self, sql: &str, scanned: &mut Scanned) -> Option<Lookup> {
+    pub(crate) fn look_up(&self, sql: &str, scanned: &mut Scanned) -> Option<Lookup> {
         if sql.len() > TEMPLATE_BYTES || self.has_ddl || self.block == Block::Failed {
             return None;
         }
@@ -115,7 +129,7 @@ impl Session {
         scanned.scan(sql).then(|| Lookup { hash: hash_of(&scanned.shape), catalog_version })
     }
 
-    pub(super) fn find_template(&self, lookup: &Lookup, sql: &str, scanned: &Scanned) -> Option<Arc<Template>> {
+    pub(crate) fn find_template(&self, lookup: &Lookup, sql: &str, scanned: &Scanned) -> Option<Arc<Template>> {
         if !self.is_path_current() {
             return None;
         }
@@ -132,7 +146,7 @@ impl Session {
         client: &mut dyn Client,
     ) -> Result<Option<String>> {
         match &template.body {
-            Body::Unshared => Ok(None),
+            Body::Unshared | Body::Execute(_) => Ok(None),
             Body::Command(statement) => self.run_utility(statement, true, runtime, client).map(Some),
             Body::Plan { plan, lifted } => {
                 self.begin_statement(runtime)?;
@@ -144,7 +158,28 @@ impl Session {
         }
     }
 
-    fn lifted_values(&mut self, lifted: &[LiftedParam], sql: &str, scanned: &Scanned, runtime: &dyn Runtime) -> Result<Vec<Datum>> {
+    /// Values of the literals for parameters of these types; None: they take more than reading.
+    pub(crate) fn literal_arguments(&mut self, sql: &str, scanned: &Scanned, types: &[Oid], runtime: &dyn Runtime) -> Option<Vec<Datum>> {
+        use kilndb_syntax::literals::LiteralKind as K;
+        if types.len() != scanned.literals.len() {
+            return None;
+        }
+        let values = self.with_value_context(types.iter().copied(), runtime, |eval| {
+            let value = |(literal, type_oid): (&Literal, &Oid)| {
+                Ok(match (literal.kind, *type_oid) {
+                    (K::Int4 | K::Int8, oids::INT2) => i16::try_from(literal.number).ok().map(Datum::Int2),
+                    (K::Int4 | K::Int8, oids::INT4) => i32::try_from(literal.number).ok().map(Datum::Int4),
+                    (K::Int4 | K::Int8, oids::INT8) => Some(Datum::Int8(literal.number)),
+                    (K::String, _) => Some(io::input(*type_oid, &literal.string(sql), -1, eval)?),
+                    _ => None,
+                })
+            };
+            scanned.literals.iter().zip(types).map(value).collect::<Result<Option<Vec<_>>>>()
+        });
+        values.ok().flatten()
+    }
+
+    pub(crate) fn lifted_values(&mut self, lifted: &[LiftedParam], sql: &str, scanned: &Scanned, runtime: &dyn Runtime) -> Result<Vec<Datum>> {
         use kilndb_syntax::literals::LiteralKind as K;
         self.with_value_context(lifted.iter().map(|p| p.type_oid), runtime, |eval| {
             let value = |p: &LiftedParam| {
@@ -161,7 +196,7 @@ impl Session {
     }
 
     /// Makes and stores the template of a statement that is alone in its message. None: it must take the long way.
-    pub(super) fn make_template(
+    pub(crate) fn make_template(
         &mut self,
         lookup: &Lookup,
         statement: &Statement,
@@ -183,6 +218,11 @@ impl Session {
             }
         } else if matches!(node, Node::TransactionStmt(_)) && scanned.literals.is_empty() {
             Body::Command(statement.clone())
+        } else if let Node::ExecuteStmt(s) = node
+            && s.params().len() == scanned.literals.len()
+            && s.params().iter().all(is_plain_literal)
+        {
+            Body::Execute(s.name().unwrap_or("").into())
         } else {
             Body::Unshared
         };
@@ -192,7 +232,7 @@ impl Session {
         // What such a literal means changes from one execution to the next.
         let reads_the_clock = |(i, l): (usize, &Literal)| lifted.iter().all(|p| p.literal != i) && reads_the_clock(l.text(sql));
         let body = if scanned.literals.iter().enumerate().any(reads_the_clock) { Body::Unshared } else { body };
-        let unshared = matches!(body, Body::Unshared);
+        let unshared = matches!(body, Body::Unshared | Body::Execute(_));
         let fixed = scanned.literals.iter().enumerate().filter(|(i, _)| !unshared && lifted.iter().all(|p| p.literal != *i));
         let template = Template {
             database: self.database.oid,
@@ -218,7 +258,7 @@ impl Session {
             return Ok(true);
         }
         let environment = self.environment(runtime)?;
-        let host = statement_host!(self, environment);
+        let host = environment.host();
         for (table, _) in &plan.locks {
             let Some(table) = host.reader.table_by_oid(*table)? else { continue };
             if table.indexes.iter().any(|i| i.predicate_sql.is_some() || i.keys.iter().any(|k| k.attnum == 0)) {

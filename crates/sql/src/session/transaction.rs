@@ -33,14 +33,17 @@ pub(crate) struct SavepointEntry {
 impl Session {
     /// Starts a transaction if none is open, and the statement's clock.
     pub(crate) fn begin_statement(&mut self, runtime: &dyn Runtime) -> Result<()> {
-        self.statement_timestamp = self.now();
+        // What a routine runs is part of the client's statement.
+        if self.routine_depth == 0 {
+            self.statement_timestamp = self.now();
+        }
         if self.txn.is_none() {
             self.transaction_timestamp = self.statement_timestamp;
             self.modes_at_begin = self.default_modes();
             let isolation = isolation_of(self.modes_at_begin.isolation);
             let engine = &self.instance.engine;
             // A session with locks of its own does not stand in its own way.
-            let txn = match &*self.scratch.advisory.borrow() {
+            let txn = match &*self.own.scratch.advisory.borrow() {
                 Some(session) => engine.begin_for(session, isolation, runtime.worker()),
                 None => engine.begin(isolation, runtime.worker()),
             };
@@ -51,7 +54,7 @@ impl Session {
                 a.lock_owner = Some(owner);
                 a.xact_start = Some(start);
             });
-            self.temporary.buffer_bytes = self.settings.temp_buffers_bytes;
+            self.own.temporary.buffer_bytes.set(self.settings.temp_buffers_bytes);
             self.txn = Some(txn);
             self.block = Block::Implicit;
         }
@@ -60,6 +63,11 @@ impl Session {
 
     pub(crate) fn in_explicit_block(&self) -> bool {
         matches!(self.block, Block::Explicit | Block::Failed)
+    }
+
+    /// What only a transaction block has room for may run here: in one, or in a routine.
+    pub(crate) fn lives_longer_than_statement(&self) -> bool {
+        self.in_explicit_block() || self.routine_depth > 0
     }
 
     pub(super) fn in_explicit_failure(&self) -> bool {
@@ -83,7 +91,7 @@ impl Session {
     }
 
     pub(crate) fn commit(&mut self, runtime: &dyn Runtime) -> Result<()> {
-        self.portals.retain(Portal::holds);
+        self.own.portals.retain(Portal::holds);
         let done = self.before_commit(runtime).and_then(|()| self.prepare_notifications());
         let Some(mut txn) = self.txn.take() else { return done.map(|_| ()) };
         let notifications = match done {
@@ -134,7 +142,7 @@ impl Session {
     }
 
     pub(crate) fn rollback(&mut self, runtime: &dyn Runtime) -> Result<()> {
-        self.portals.clear();
+        self.own.portals.clear();
         let result = match self.txn.take() {
             Some(mut txn) => txn.rollback(runtime),
             None => Ok(()),
@@ -145,14 +153,14 @@ impl Session {
 
     /// Temporary objects are as they were at the mark.
     fn undo_temporary(&mut self, mark: usize) {
-        if self.temporary.mark() <= mark {
+        if self.own.temporary.mark() <= mark {
             return;
         }
-        let had_schema = self.temporary.schema().is_some();
-        if let Err(e) = self.temporary.undo_to(mark) {
+        let had_schema = self.own.temporary.schema().is_some();
+        if let Err(e) = self.own.temporary.undo_to(mark) {
             self.instance.log(Severity::Warning, &format!("the catalog of temporary objects of session {} is damaged: {e}", self.process_id));
         }
-        if self.temporary.schema().is_some() != had_schema {
+        if self.own.temporary.schema().is_some() != had_schema {
             self.forget_path();
         }
     }
@@ -167,10 +175,10 @@ impl Session {
         self.pending.checks.clear();
         self.pending.modes.clear();
         self.end_listening(committed);
-        let touched_temporary = self.temporary.mark() > 0;
+        let touched_temporary = self.own.temporary.mark() > 0;
         if committed {
             self.settings.commit();
-            self.temporary.commit();
+            self.own.temporary.commit();
         } else {
             self.settings.rollback_to(0);
             self.undo_temporary(0);
@@ -178,9 +186,9 @@ impl Session {
         if touched_temporary {
             self.forget_gone_sequences();
         }
-        self.temporary.end_transaction(!committed && self.has_ddl);
+        self.own.temporary.end_transaction(!committed && self.has_ddl);
         if !self.on_commit.is_empty() {
-            let temporary = &self.temporary;
+            let temporary = &self.own.temporary;
             self.on_commit.retain(|(oid, _)| temporary.has_relation(*oid));
         }
         if self.has_ddl {
@@ -202,20 +210,20 @@ impl Session {
             Block::None | Block::Failed => Ok(()),
             Block::Implicit => self.rollback(runtime),
             Block::Explicit => {
-                self.portals.clear();
+                self.own.portals.clear();
                 self.undo_temporary(self.savepoints.last().map_or(0, |s| s.temporary));
                 let undone = match (self.savepoints.last(), &mut self.txn) {
                     // Locks and changes before the savepoint stay until the user decides.
                     (Some(entry), Some(txn)) => {
                         self.settings.rollback_to(entry.settings_mark);
                         self.pending.checks.truncate(entry.pending_checks);
-                        self.scratch.listening.borrow_mut().rollback_to(entry.listening);
+                        self.own.scratch.listening.borrow_mut().rollback_to(entry.listening);
                         txn.rollback_to(&entry.storage, runtime)
                     }
                     (None, txn) => match txn.take() {
                         Some(mut txn) => {
                             self.settings.rollback_to(0);
-                            self.scratch.listening.borrow_mut().rollback_to((0, 0));
+                            self.own.scratch.listening.borrow_mut().rollback_to((0, 0));
                             txn.rollback(runtime)
                         }
                         None => Ok(()),
@@ -250,7 +258,7 @@ impl Session {
             Block::Explicit => self.commit(runtime).map(|()| "COMMIT"),
             Block::Failed => self.rollback(runtime).map(|()| "ROLLBACK"),
             Block::None | Block::Implicit => {
-                self.scratch.notices.borrow_mut().push(Error::notice(
+                self.own.scratch.notices.borrow_mut().push(Error::notice(
                     sqlstate::NO_ACTIVE_SQL_TRANSACTION,
                     Severity::Warning,
                     "there is no transaction in progress",
@@ -262,7 +270,7 @@ impl Session {
 
     pub(super) fn rollback_block(&mut self, runtime: &dyn Runtime) -> Result<()> {
         if !self.in_explicit_block() {
-            self.scratch.notices.borrow_mut().push(Error::notice(
+            self.own.scratch.notices.borrow_mut().push(Error::notice(
                 sqlstate::NO_ACTIVE_SQL_TRANSACTION,
                 Severity::Warning,
                 "there is no transaction in progress",
@@ -280,7 +288,12 @@ impl Session {
 
     pub(super) fn savepoint(&mut self, name: &str) -> Result<()> {
         self.require_block("SAVEPOINT")?;
-        let Some(txn) = &mut self.txn else { return Ok(()) };
+        self.push_savepoint(name);
+        Ok(())
+    }
+
+    pub(crate) fn push_savepoint(&mut self, name: &str) {
+        let Some(txn) = &mut self.txn else { return };
         let storage = txn.savepoint();
         let settings_mark = self.settings.mark();
         self.savepoints.push(SavepointEntry {
@@ -289,11 +302,10 @@ impl Session {
             settings_mark,
             pending_checks: self.pending.checks.len(),
             constraint_modes: self.pending.modes.clone(),
-            listening: self.scratch.listening.borrow().mark(),
-            temporary: self.temporary.mark(),
+            listening: self.own.scratch.listening.borrow().mark(),
+            temporary: self.own.temporary.mark(),
             usage: self.usage.mark(),
         });
-        Ok(())
     }
 
     fn find_savepoint(&self, name: &str) -> Result<usize> {
@@ -312,6 +324,14 @@ impl Session {
     pub(super) fn rollback_to_savepoint(&mut self, name: &str, runtime: &dyn Runtime) -> Result<()> {
         self.require_block("ROLLBACK TO SAVEPOINT")?;
         let at = self.find_savepoint(name)?;
+        self.undo_to_savepoint(at, runtime)?;
+        self.own.portals.clear();
+        self.block = Block::Explicit;
+        Ok(())
+    }
+
+    /// Undoes what was done since savepoint number `at`, which stays.
+    pub(crate) fn undo_to_savepoint(&mut self, at: usize, runtime: &dyn Runtime) -> Result<()> {
         self.savepoints.truncate(at + 1);
         let (entry, txn) = match (self.savepoints.last(), &mut self.txn) {
             (Some(entry), Some(txn)) => (entry, txn),
@@ -320,21 +340,53 @@ impl Session {
         txn.rollback_to(&entry.storage, runtime)?;
         self.settings.rollback_to(entry.settings_mark);
         self.pending.checks.truncate(entry.pending_checks);
-        self.scratch.listening.borrow_mut().rollback_to(entry.listening);
+        self.own.scratch.listening.borrow_mut().rollback_to(entry.listening);
         self.pending.modes = entry.constraint_modes.clone();
         self.usage.rollback_to(&entry.usage);
         let mark = entry.temporary;
         self.undo_temporary(mark);
-        self.portals.clear();
+        self.own.portals.retain(|p| p.level <= at);
         if self.has_ddl {
             self.forget_catalog();
         }
-        self.block = Block::Explicit;
         Ok(())
+    }
+
+    /// COMMIT in a procedure: another transaction of the same kind begins.
+    pub(crate) fn commit_within(&mut self, chain: bool, runtime: &dyn Runtime) -> Result<()> {
+        let modes = self.modes();
+        self.commit(runtime)?;
+        self.begin_again(chain.then_some(modes), runtime)
+    }
+
+    pub(crate) fn roll_back_within(&mut self, chain: bool, runtime: &dyn Runtime) -> Result<()> {
+        let modes = self.modes();
+        let result = match self.txn.take() {
+            Some(mut txn) => txn.rollback(runtime),
+            None => Ok(()),
+        };
+        self.own.portals.retain(Portal::holds);
+        self.after_end(false);
+        result?;
+        self.begin_again(chain.then_some(modes), runtime)
+    }
+
+    fn begin_again(&mut self, modes: Option<super::modes::Modes>, runtime: &dyn Runtime) -> Result<()> {
+        let statement_timestamp = self.statement_timestamp;
+        self.begin_statement(runtime)?;
+        // The statement's clock goes on; that of the transaction begins.
+        self.statement_timestamp = statement_timestamp;
+        match modes {
+            Some(modes) => self.continue_modes(modes),
+            None => Ok(()),
+        }
     }
 
     /// VACUUM, CREATE DATABASE and the like.
     pub(crate) fn refuse_in_block(&self, what: &str) -> Result<()> {
+        if self.routine_depth > 0 {
+            return Err(Error::new(sqlstate::ACTIVE_SQL_TRANSACTION, format!("{what} cannot be executed from a function")));
+        }
         if self.in_explicit_block() {
             return Err(Error::new(
                 sqlstate::ACTIVE_SQL_TRANSACTION,

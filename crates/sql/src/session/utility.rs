@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 impl Session {
     /// Runs a utility command and returns its tag. `alone`: no other statement shares its message.
-    pub(super) fn run_utility(&mut self, statement: &Statement, alone: bool, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {
+    pub(crate) fn run_utility(&mut self, statement: &Statement, alone: bool, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {
         let node = statement.node();
         if let Node::TransactionStmt(t) = node {
             return self.transaction_command(t, runtime);
@@ -48,6 +48,8 @@ impl Session {
             Node::NotifyStmt(s) => self.notify_command(s, runtime)?,
             Node::CopyStmt(s) => return self.copy_command(s, statement, runtime, client),
             Node::ExplainStmt(s) => return self.explain_command(s, statement, runtime, client),
+            Node::DoStmt(s) => self.do_command(s, runtime)?,
+            Node::CallStmt(s) => self.call_command(s, statement.source(), runtime, client)?,
             _ => {
                 let autonomous = matches!(node, Node::CreatedbStmt(_) | Node::DropdbStmt(_));
                 if autonomous && !alone {
@@ -125,7 +127,7 @@ impl Session {
     fn set_command(&mut self, s: &nodes::VariableSetStmt, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {
         let name = s.name().unwrap_or("");
         let scope = if s.is_local { SettingScope::Local } else { SettingScope::Session };
-        if s.is_local && !self.in_explicit_block() {
+        if s.is_local && !self.lives_longer_than_statement() {
             self.warn_outside_block("SET LOCAL");
         }
         self.begin_statement(runtime)?;
@@ -166,7 +168,7 @@ impl Session {
 
     fn warn_outside_block(&self, what: &str) {
         let message = format!("{what} can only be used in transaction blocks");
-        self.scratch.notices.borrow_mut().push(Error::notice(sqlstate::NO_ACTIVE_SQL_TRANSACTION, Severity::Warning, message));
+        self.own.scratch.notices.borrow_mut().push(Error::notice(sqlstate::NO_ACTIVE_SQL_TRANSACTION, Severity::Warning, message));
     }
 
     pub(crate) fn set_value(&mut self, name: &str, value: &str, scope: SettingScope) -> Result<()> {
@@ -217,7 +219,7 @@ impl Session {
         let row = self.instance.role_row(name)?;
         let row = row.ok_or_else(|| Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("role \"{name}\" does not exist")))?;
         self.current_role = row.oid("oid");
-        self.role_name = name.to_string();
+        self.role_name = name.into();
         self.path.0 = 0;
         Ok(())
     }
@@ -226,7 +228,7 @@ impl Session {
         let row = self.instance.role_row(name)?;
         let row = row.ok_or_else(|| Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("role \"{name}\" does not exist")))?;
         self.current_role = row.oid("oid");
-        self.role_name = name.to_string();
+        self.role_name = name.into();
         self.path.0 = 0;
         Ok(())
     }
@@ -260,7 +262,7 @@ impl Session {
 
     fn prepare_command(&mut self, s: &nodes::PrepareStmt, statement: &Statement, runtime: &dyn Runtime) -> Result<String> {
         let name = s.name().unwrap_or("");
-        if self.prepared.contains(name) {
+        if self.own.prepared.contains(name) {
             return Err(Error::new(sqlstate::DUPLICATE_PSTATEMENT, format!("prepared statement \"{name}\" already exists")));
         }
         self.begin_statement(runtime)?;
@@ -268,12 +270,18 @@ impl Session {
         for t in s.argtypes() {
             types.push(self.resolve_type(t, statement.source(), runtime)?.0);
         }
+        let key = self.cache_key(statement.text(), &types);
+        if let Some(known) = key.as_ref().and_then(|k| self.instance.statements.get(k)).filter(|known| self.may_take(known)) {
+            self.own.prepared.insert(name, known);
+            return Ok("PREPARE".to_string());
+        }
         // The inner statement is kept as a statement of its own, so that it can be planned again.
         let text = kilndb_syntax::statement_sql(s.query())?;
         let script = runtime.parse(&text)?;
         let inner = script.statements().pop();
         let prepared = self.prepare_statement(statement.text(), inner, &types, true, runtime)?;
-        self.prepared.insert(name, prepared);
+        self.share(key, &prepared);
+        self.own.prepared.insert(name, prepared);
         Ok("PREPARE".to_string())
     }
 
@@ -293,7 +301,7 @@ impl Session {
         Ok(command_tag(&plan, progress.rows))
     }
 
-    fn evaluate_arguments(&mut self, s: &nodes::ExecuteStmt, types: &[Oid], runtime: &dyn Runtime) -> Result<Vec<kilndb_types::Datum>> {
+    pub(crate) fn evaluate_arguments(&mut self, s: &nodes::ExecuteStmt, types: &[Oid], runtime: &dyn Runtime) -> Result<Vec<kilndb_types::Datum>> {
         let given = s.params().len();
         if given != types.len() {
             let name = s.name().unwrap_or("");
@@ -320,11 +328,11 @@ impl Session {
         match s.name() {
             Some(name) if !s.isall => {
                 self.find_prepared(name)?;
-                self.prepared.remove(name);
+                self.own.prepared.remove(name);
                 Ok("DEALLOCATE".to_string())
             }
             _ => {
-                self.prepared.clear();
+                self.own.prepared.clear();
                 Ok("DEALLOCATE ALL".to_string())
             }
         }
@@ -345,11 +353,11 @@ impl Session {
             _ => {
                 self.refuse_in_block("DISCARD ALL")?;
                 self.begin_statement(runtime)?;
-                self.portals.clear();
-                self.prepared.clear();
+                self.own.portals.clear();
+                self.own.prepared.clear();
                 self.settings.reset_all();
                 self.forget_sequences();
-                self.scratch.advisory.borrow_mut().take();
+                self.own.scratch.advisory.borrow_mut().take();
                 self.unlisten_all(runtime)?;
                 self.drop_own_temporary_objects(runtime)?;
                 for (name, value) in self.reported_parameters() {
@@ -362,9 +370,9 @@ impl Session {
     }
 
     fn forget_sequences(&mut self) {
-        self.scratch.currval.borrow_mut().clear();
-        self.scratch.last_sequence.set(None);
-        self.scratch.sequence_cache.borrow_mut().clear();
+        self.own.scratch.currval.borrow_mut().clear();
+        self.own.scratch.last_sequence.set(None);
+        self.own.scratch.sequence_cache.borrow_mut().clear();
     }
 
     fn alter_system(&mut self, s: &nodes::AlterSystemStmt) -> Result<String> {
@@ -391,8 +399,20 @@ impl Session {
         Ok("ALTER SYSTEM".to_string())
     }
 
+    fn do_command(&mut self, s: &nodes::DoStmt, runtime: &dyn Runtime) -> Result<String> {
+        let option = |name: &str| s.args().iter().find(|d| d.defname() == Some(name)).and_then(|d| d.arg().as_str().map(str::to_string));
+        let body = option("as").ok_or_else(|| Error::new(sqlstate::SYNTAX_ERROR, "no inline code specified"))?;
+        let language = option("language").unwrap_or_else(|| "plpgsql".to_string());
+        self.begin_statement(runtime)?;
+        if language == "sql" {
+            return Err(Error::unsupported("language \"sql\" does not support inline code execution"));
+        }
+        self.run_inline(&language, &body, runtime)?;
+        Ok("DO".to_string())
+    }
+
     fn lock_command(&mut self, s: &nodes::LockStmt, runtime: &dyn Runtime) -> Result<String> {
-        if !self.in_explicit_block() {
+        if !self.lives_longer_than_statement() {
             return Err(Error::new(sqlstate::NO_ACTIVE_SQL_TRANSACTION, "LOCK TABLE can only be used in transaction blocks"));
         }
         const MODES: [LockMode; 8] = [

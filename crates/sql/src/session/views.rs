@@ -262,8 +262,8 @@ fn read_locks(host: &StatementHost<'_>) -> Result<Vec<Vec<Datum>>> {
 
 fn prepared(host: &StatementHost<'_>) -> Vec<Vec<Datum>> {
     let types = |list: &[Oid]| array(oids::REGTYPE, list.iter().map(|t| Datum::Oid(*t)).collect());
-    let mut named: Vec<_> = host.prepared.named().collect();
-    named.sort_by_key(|(name, _)| name.as_str());
+    let mut named = host.prepared.named();
+    named.sort_by(|(a, _), (b, _)| a.cmp(b));
     named
         .into_iter()
         .map(|(name, p)| {
@@ -282,20 +282,19 @@ fn prepared(host: &StatementHost<'_>) -> Vec<Vec<Datum>> {
 }
 
 fn cursors(host: &StatementHost<'_>) -> Vec<Vec<Datum>> {
-    let mut named: Vec<_> = host.portals.named().collect();
-    named.sort_by_key(|(name, _)| name.as_str());
-    named
-        .into_iter()
-        .map(|(name, portal)| {
-            let cursor = portal.cursor.as_ref();
-            vec![
-                Datum::text(name),
-                Datum::text(&*portal.prepared.sql),
-                Datum::Bool(cursor.is_some_and(|c| c.hold)),
-                Datum::Bool(false),
-                Datum::Bool(cursor.is_some_and(|c| c.scroll)),
-                Datum::TimestampTz(portal.prepared.prepare_time),
-            ]
-        })
-        .collect()
+    let mut rows: Vec<(String, Vec<Datum>)> = Vec::new();
+    host.portals.for_named(|name, portal| {
+        let cursor = portal.cursor.as_ref();
+        let row = vec![
+            Datum::text(name),
+            Datum::text(&*portal.prepared.sql),
+            Datum::Bool(cursor.is_some_and(|c| c.hold)),
+            Datum::Bool(false),
+            Datum::Bool(cursor.is_some_and(|c| c.scroll)),
+            Datum::TimestampTz(portal.prepared.prepare_time),
+        ];
+        rows.push((name.to_string(), row));
+    });
+    rows.sort_by(|(a, _), (b, _)| a.cmp(b));
+    rows.into_iter().map(|(_, row)| row).collect()
 }

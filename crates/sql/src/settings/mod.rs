@@ -8,7 +8,7 @@ mod registry;
 mod session;
 
 pub use registry::{Context, Definition, Kind, check_value, definition, definitions, show_value};
-pub use session::{CLIENT, SessionSettings, SettingScope, check_privilege, check_setting};
+pub use session::{parse_search_path, CLIENT, SessionSettings, SettingScope, check_privilege, check_setting};
 
 use kilndb_base::{Error, Result, sqlstate};
 use std::collections::BTreeMap;

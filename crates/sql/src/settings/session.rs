@@ -19,12 +19,14 @@ pub enum SettingScope {
     Local,
 }
 
+#[derive(Clone)]
 struct Change {
     name: String,
     previous: Option<String>,
     scope: SettingScope,
 }
 
+#[derive(Clone)]
 pub struct SessionSettings {
     server: Arc<ServerSettings>,
     /// What RESET goes back to, and where it is from: start-up parameters and role or database defaults.
@@ -205,6 +207,28 @@ impl SessionSettings {
             }
             self.derive();
         }
+    }
+
+    /// A function with SET clauses has ended: local changes since `mark` end, session changes stay.
+    pub fn end_of_function(&mut self, mark: usize) {
+        if self.changes.len() <= mark {
+            return;
+        }
+        let mut later: Vec<(String, Option<String>)> = Vec::new();
+        for change in &self.changes[mark..] {
+            if change.scope == SettingScope::Session {
+                later.push((change.name.clone(), self.value_after(change)));
+            }
+        }
+        while self.changes.len() > mark {
+            if let Some(change) = self.changes.pop() {
+                self.restore(change);
+            }
+        }
+        for (name, value) in later {
+            self.replace(name, value, SettingScope::Session);
+        }
+        self.derive();
     }
 
     /// The transaction has committed: local changes end, session changes stay.

@@ -276,7 +276,7 @@ impl Db {
             let mut types = Vec::new();
             let bound = bind::bind(&statement, &self.catalog, &mut types)?;
             let plan = plan::plan_with(bound, types, &self.catalog, &self.engine)?;
-            let mut txn = self.engine.begin(Isolation::ReadCommitted, 0);
+            let mut txn = kilndb_sql::exec::TransactionSlot::new(self.engine.begin(Isolation::ReadCommitted, 0));
             let snapshot = txn.take_snapshot();
             let park = ThreadPark::new();
             let format = FormatSettings::default();
@@ -299,6 +299,7 @@ impl Db {
                 pending: &mut pending,
                 helpers: None,
                 usage: &mut usage,
+                routines: None,
             };
             let mut sink = Lines(Vec::new(), plan.columns.iter().map(|c| c.type_oid).collect());
             let mut x = Execution::start(plan.clone(), params, &mut cx)?;

@@ -61,7 +61,7 @@ impl Session {
         let targets = self.targets(table, columns, runtime)?;
         let most = targets.iter().map(|t| t.facts.target).max().unwrap_or(0);
         let wanted = FEWEST_ROWS.max(ROWS_PER_TARGET * most);
-        let heap = self.temporary.relation(&self.instance.engine, table.storage)?;
+        let heap = self.own.temporary.relation(&self.instance.engine, table.storage)?;
         let snapshot = self.take_snapshot(runtime)?.untracked();
         progress.set(PHASE, 1);
         let sample = sample::take(&heap, &snapshot, wanted, self.instance.env.random_u64(), runtime, progress)?;
@@ -160,7 +160,7 @@ impl Session {
             row.set("reltuples", rows.clone());
         })?;
         for index in &table.indexes {
-            let index_pages = self.temporary.relation(&self.instance.engine, index.storage)?.pages();
+            let index_pages = self.own.temporary.relation(&self.instance.engine, index.storage)?.pages();
             self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, index.oid, runtime, |row| {
                 row.set("relpages", Datum::Int4(index_pages as i32));
                 row.set("reltuples", rows.clone());

@@ -1,0 +1,167 @@
+//! Variables of a routine as parameters of the statements that it runs.
+
+use super::Binder;
+use super::ir::{Expr, ExprKind, Query, Subscript, Target};
+use super::scope::Scope;
+use crate::catalog::CastContext;
+use crate::routine::{Variable, VariableConflict, VariableScope};
+use kilndb_base::{Error, Result, sqlstate};
+use kilndb_syntax::{Node, nodes};
+use std::cell::RefCell;
+
+/// Who is asked, and which variables a statement uses: its parameters, in this order.
+pub struct Variables<'a> {
+    pub scope: &'a dyn VariableScope,
+    used: RefCell<Vec<Variable>>,
+}
+
+impl<'a> Variables<'a> {
+    pub fn new(scope: &'a dyn VariableScope) -> Variables<'a> {
+        Variables { scope, used: RefCell::default() }
+    }
+    pub fn into_used(self) -> Vec<Variable> {
+        self.used.into_inner()
+    }
+    fn parameter(&self, v: Variable) -> Expr {
+        let mut used = self.used.borrow_mut();
+        let at = used.iter().position(|u| u.number == v.number).unwrap_or_else(|| {
+            used.push(v);
+            used.len() - 1
+        });
+        Expr::new(ExprKind::Param(at as u32), v.type_oid).with_typmod(v.typmod)
+    }
+    /// The variable that a parameter stands for.
+    pub fn variable(&self, parameter: u32) -> Option<Variable> {
+        self.used.borrow().get(parameter as usize).copied()
+    }
+}
+
+impl Binder<'_> {
+    /// `$n` of a routine.
+    pub(super) fn numbered_variable(&self, variables: &Variables<'_>, number: i32, loc: i32) -> Result<Expr> {
+        let known = u32::try_from(number).ok().and_then(|n| variables.scope.parameter(n));
+        match known {
+            Some(v) => Ok(variables.parameter(v).at(loc)),
+            None => self.err(sqlstate::UNDEFINED_PARAMETER, format!("there is no parameter ${number}"), loc),
+        }
+    }
+
+    /// A name that may mean a variable or a column.
+    pub(super) fn column_or_variable(&self, variables: &Variables<'_>, c: &nodes::ColumnRef, scope: &Scope<'_>) -> Result<Expr> {
+        let loc = c.location;
+        let names: Vec<&str> = c.fields().iter().filter_map(|f| f.as_str()).collect();
+        let star = c.fields().iter().any(|f| matches!(f, Node::A_Star(_)));
+        let find = |required: bool| -> Result<Option<Expr>> {
+            let found = variables.scope.resolve(&names, star, required).map_err(|e| self.at(e, loc))?;
+            // A field of a variable that is a row.
+            if let (None, true, [variable @ .., field]) = (found, required && names.len() > 1, names.as_slice())
+                && let Some(v) = variables.scope.resolve(variable, false, false).map_err(|e| self.at(e, loc))?
+            {
+                return self.field_of(variables.parameter(v).at(loc), field, loc);
+            }
+            Ok(found.map(|v| variables.parameter(v).at(loc)))
+        };
+        let conflict = variables.scope.conflict();
+        if conflict == VariableConflict::UseVariable
+            && let Some(found) = find(false)?
+        {
+            return Ok(found);
+        }
+        match self.bind_plain_column_ref(c, scope) {
+            Ok(column) => {
+                if conflict == VariableConflict::Error && variables.scope.resolve(&names, star, false).is_ok_and(|v| v.is_some()) {
+                    let e = Error::new(sqlstate::AMBIGUOUS_COLUMN, format!("column reference \"{}\" is ambiguous", names.join(".")))
+                        .with_detail(format!("It could refer to either a {} variable or a table column.", variables.scope.language()));
+                    return Err(self.at(e, loc));
+                }
+                Ok(column)
+            }
+            Err(e) if matches!(e.sqlstate(), sqlstate::UNDEFINED_COLUMN | sqlstate::UNDEFINED_TABLE) => match find(true)? {
+                Some(found) => Ok(found),
+                None => Err(e),
+            },
+            Err(e) => Err(e),
+        }
+    }
+
+    /// `v.*` of a variable that is a row.
+    pub(super) fn row_variable(&self, names: &[&str], loc: i32) -> Result<Option<Expr>> {
+        let Some(variables) = self.variables else { return Ok(None) };
+        let found = variables.scope.resolve(names, true, true).map_err(|e| self.at(e, loc))?;
+        Ok(found.map(|v| variables.parameter(v).at(loc)))
+    }
+
+    /// `target := value`: a query of the variable's new value. The first `names` names of the target are the variable.
+    pub(super) fn bind_assignment_target(&self, target: &nodes::ResTarget, names: usize) -> Result<Query> {
+        let scope = Scope::new(None);
+        let steps: Vec<Node<'_>> = target.indirection().iter().collect();
+        let mut parts = vec![target.name().unwrap_or("")];
+        parts.extend(steps.iter().take(names.saturating_sub(1)).filter_map(|s| s.as_str()));
+        let value = self.bind_expr(target.val(), &scope)?;
+        let value = self.resolve_unknown_unless_target(value, steps.len() >= names)?;
+        let variable = match self.variables {
+            Some(variables) => variables.scope.resolve(&parts, false, true)?.map(|v| variables.parameter(v)),
+            None => None,
+        };
+        let base = variable.ok_or_else(|| Error::new(sqlstate::SYNTAX_ERROR, format!("\"{}\" is not a known variable", parts.join("."))))?;
+        let steps = steps.get(names.saturating_sub(1)..).unwrap_or_default();
+        let expr = if steps.is_empty() { value } else { self.assign_steps(base, steps, value, parts.first().copied().unwrap_or(""), &scope)? };
+        let targets = vec![Target { expr, name: "?column?".to_string(), junk: false, table_oid: 0, attnum: 0 }];
+        Ok(Query { targets, ..Query::default() })
+    }
+
+    fn resolve_unknown_unless_target(&self, value: Expr, has_steps: bool) -> Result<Expr> {
+        if has_steps { Ok(value) } else { self.resolve_unknown(value) }
+    }
+
+    fn assign_steps(&self, base: Expr, steps: &[Node<'_>], value: Expr, name: &str, scope: &Scope<'_>) -> Result<Expr> {
+        let loc = value.loc;
+        match steps {
+            [] => {
+                let (ty, typmod) = (base.ty, base.typmod);
+                self.coerce_to_target(value, ty, typmod, CastContext::Assignment, false)?.or_else(|v| {
+                    let message = format!("subscripted assignment to \"{name}\" requires type {} but expression is of type {}", self.type_name(ty), self.type_name(v.ty));
+                    self.err(sqlstate::DATATYPE_MISMATCH, message, v.loc)
+                })
+            }
+            [Node::String(field), rest @ ..] => {
+                let (field, ty) = (field.sval().unwrap_or(""), base.ty);
+                let Some(fields) = self.fields_of(&base)? else {
+                    let message = format!("cannot assign to field \"{field}\" of column \"{name}\" because its type {} is not a composite type", self.type_name(ty));
+                    return self.err(sqlstate::DATATYPE_MISMATCH, message, -1);
+                };
+                let Some(index) = fields.iter().position(|f| f.0 == field) else {
+                    let message = format!("cannot assign to field \"{field}\" of column \"{name}\" because there is no such column in data type {}", self.type_name(ty));
+                    return self.err(sqlstate::UNDEFINED_COLUMN, message, -1);
+                };
+                let types = fields.iter().map(|f| f.1).collect();
+                let inner = ExprKind::Field { arg: Box::new(base.clone()), index, name: field.to_string() };
+                let inner = Expr::new(inner, fields[index].1).with_typmod(fields[index].2);
+                let value = Box::new(self.assign_steps(inner, rest, value, name, scope)?);
+                let kind = ExprKind::FieldAssign { arg: Box::new(base), index, value, count: fields.len(), types };
+                Ok(Expr::new(kind, ty))
+            }
+            steps => {
+                let (mut subscripts, mut slice) = (Vec::new(), false);
+                let count = steps.iter().take_while(|s| matches!(s, Node::A_Indices(_))).count();
+                for step in &steps[..count] {
+                    if let Node::A_Indices(ix) = step {
+                        let (lower, upper, is_slice) = self.bind_indices(ix, scope, base.ty)?;
+                        slice |= is_slice;
+                        subscripts.push(Subscript { lower, upper });
+                    }
+                }
+                let (ty, container) = (base.ty, self.base_type(base.ty));
+                let element = self.element_of(container);
+                if element == 0 || count == 0 {
+                    let message = format!("cannot subscript type {} because it does not support subscripting", self.type_name(ty));
+                    return self.err(sqlstate::DATATYPE_MISMATCH, message, loc);
+                }
+                let part = ExprKind::Subscript { arg: Box::new(base.clone()), subscripts: subscripts.clone(), slice };
+                let part = Expr::new(part, if slice { container } else { element }).with_typmod(base.typmod);
+                let value = Box::new(self.assign_steps(part, &steps[count..], value, name, scope)?);
+                Ok(Expr::new(ExprKind::SubscriptAssign { arg: Box::new(base), subscripts, slice, value }, ty))
+            }
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Routines as they are called: definitions with types settled, and what their languages have made of them.
+//!
+//! Invariants
+//! 1. What is compiled is used for as long as the definition is the same, whatever else changes in the catalogs.
+//! 2. What a transaction has changed itself and not committed is in its session's cache alone.
+
+use super::language::*;
+use super::sql_language::SqlLanguage;
+use super::types::row_of_type;
+use crate::bind::Binder;
+use crate::catalog::{CatalogView, FunctionInfo};
+use crate::client::Runtime;
+use crate::session::Session;
+use crate::session::environment::StatementHost;
+use foldhash::HashMap;
+use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_types::oids;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// One way of calling a routine.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct RoutineKey {
+    pub oid: Oid,
+    /// Types of the input arguments and of the result; empty unless some are polymorphic.
+    pub types: Vec<Oid>,
+    /// Of a trigger function.
+    pub table: Oid,
+}
+
+#[derive(Clone)]
+pub(crate) struct Compiled {
+    pub definition: Arc<Definition>,
+    pub info: Arc<FunctionInfo>,
+    pub routine: Arc<dyn CompiledRoutine>,
+    /// The state of the catalogs that it was looked at in.
+    catalog_version: u64,
+    own: u64,
+    temporary: u64,
+}
+
+/// Of a session, and one that a database's sessions share.
+#[derive(Default)]
+pub(crate) struct RoutineCache(HashMap<RoutineKey, Compiled>);
+
+#[derive(Default)]
+pub struct SharedRoutines(Mutex<HashMap<RoutineKey, Compiled>>);
+
+const ROUTINES_MAX: usize = 4096;
+
+impl SharedRoutines {
+    fn get(&self, key: &RoutineKey) -> Option<Compiled> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+    }
+    fn put(&self, key: RoutineKey, compiled: Compiled) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= ROUTINES_MAX {
+            all.clear();
+        }
+        all.insert(key, compiled);
+    }
+}
+
+pub(crate) fn mode_of(letter: u8) -> ArgumentMode {
+    match letter {
+        b'o' => ArgumentMode::Out,
+        b'b' => ArgumentMode::InOut,
+        b'v' => ArgumentMode::Variadic,
+        b't' => ArgumentMode::Table,
+        _ => ArgumentMode::In,
+    }
+}
+
+/// All arguments of a function as declared.
+pub(crate) fn declared_arguments(info: &FunctionInfo) -> Vec<Argument> {
+    let types = if info.all_arg_types.is_empty() { &info.arg_types } else { &info.all_arg_types };
+    let argument = |(i, type_oid): (usize, &Oid)| {
+        let mode = info.arg_modes.get(i).map_or(ArgumentMode::In, |m| mode_of(*m));
+        Argument { name: info.arg_names.get(i).cloned().unwrap_or_default(), mode, type_oid: *type_oid }
+    };
+    types.iter().enumerate().map(argument).collect()
+}
+
+/// `f(integer,text)`.
+pub(crate) fn signature_of(host: &StatementHost<'_>, info: &FunctionInfo) -> Result<String> {
+    let quote = crate::catalog::format_type::quote_identifier;
+    let types: Vec<String> = info.arg_types.iter().map(|t| host.reader.format_type(*t, -1)).collect();
+    let visible = host.reader.functions(None, &info.name)?.iter().find(|f| f.arg_types == info.arg_types).is_some_and(|f| f.oid == info.oid);
+    let schema = if visible { String::new() } else { format!("{}.", quote(&host.reader.schema_name(info.schema_oid)?.unwrap_or_default())) };
+    Ok(format!("{schema}{}({})", quote(&info.name), types.join(",")))
+}
+
+/// The definition for a call with these types: of the input arguments, then of the result.
+pub(crate) fn definition_of(host: &StatementHost<'_>, info: &FunctionInfo, key: &RoutineKey, is_validation: bool) -> Result<Definition> {
+    let mut arguments = declared_arguments(info);
+    let mut result_type = info.return_type;
+    if let Some((result, inputs)) = key.types.split_last() {
+        let outputs = Binder::new(&host.reader, Arc::from(""), Vec::new()).settle_polymorphic(&arguments, inputs)?;
+        for (argument, settled) in arguments.iter_mut().zip(outputs) {
+            argument.type_oid = settled;
+        }
+        result_type = *result;
+    }
+    let kind = match (info.kind, info.return_type) {
+        (b'p', _) => RoutineKind::Procedure,
+        (_, oids::TRIGGER) => RoutineKind::Trigger,
+        (_, oids::EVENT_TRIGGER) => RoutineKind::EventTrigger,
+        _ => RoutineKind::Function,
+    };
+    if info.kind == b'p' && result_type == oids::VOID && arguments.iter().any(|a| a.mode.is_output()) {
+        result_type = oids::RECORD;
+    }
+    let outputs: Vec<RowColumn> = arguments
+        .iter()
+        .filter(|a| a.mode.is_output())
+        .enumerate()
+        .map(|(i, a)| RowColumn { name: if a.name.is_empty() { format!("column{}", i + 1) } else { a.name.clone() }, type_oid: a.type_oid, typmod: -1 })
+        .collect();
+    let row = if result_type == oids::RECORD && !outputs.is_empty() {
+        Some(Arc::new(RowShape { type_oid: oids::RECORD, columns: outputs }))
+    } else {
+        row_of_type(&host.reader, result_type)?
+    };
+    let trigger_table = match host.reader.table_by_oid(key.table)? {
+        Some(table) if key.table != 0 => Some(TriggerTable { oid: table.oid, row: super::types::row_of_table(&table) }),
+        _ => None,
+    };
+    Ok(Definition {
+        oid: info.oid,
+        schema: host.reader.schema_name(info.schema_oid)?.unwrap_or_default(),
+        name: info.name.clone(),
+        signature: signature_of(host, info)?,
+        kind,
+        arguments,
+        result_type,
+        returns_set: info.returns_set,
+        row,
+        body: Arc::from(info.source.as_str()),
+        volatility: match info.volatility {
+            b'i' => Volatility::Immutable,
+            b's' => Volatility::Stable,
+            _ => Volatility::Volatile,
+        },
+        trigger_table,
+        is_validation,
+    })
+}
+
+impl Session {
+    pub(crate) fn language_of(&self, name: &str) -> Result<Arc<dyn ProceduralLanguage>> {
+        if name == "sql" {
+            return Ok(Arc::new(SqlLanguage));
+        }
+        let known = self.instance.language(name).cloned();
+        known.ok_or_else(|| Error::unsupported(format!("language \"{name}\" is not supported")))
+    }
+
+    /// The routine, ready to be called.
+    pub(crate) fn compiled(&mut self, key: &RoutineKey, runtime: &dyn Runtime) -> Result<Compiled> {
+        let (catalog_version, own, temporary) = (self.database.version(), self.own_changes, self.own.temporary.generation());
+        let known = self.routines.0.get(key);
+        if let Some(known) = known
+            && (known.catalog_version, known.own, known.temporary) == (catalog_version, own, temporary)
+            && self.database.is_current(catalog_version)
+        {
+            return Ok(known.clone());
+        }
+        let (definition, info) = self.with_catalog(runtime, |host| {
+            let info = host.reader.function_by_oid(key.oid)?;
+            let info = info.ok_or_else(|| Error::new(sqlstate::UNDEFINED_FUNCTION, format!("function with OID {} does not exist", key.oid)))?;
+            Ok((definition_of(host, &info, key, false)?, info))
+        })?;
+        let shared = self.database.routines.get(key).filter(|_| !self.has_ddl);
+        let mut same = None;
+        for candidate in [self.routines.0.get(key).cloned(), shared].into_iter().flatten() {
+            if *candidate.definition == definition && candidate.info.language == info.language {
+                let mut spi = super::Spi { session: self, runtime, read_only: false, atomic: true, snapshot: None };
+                if candidate.routine.is_current(&mut spi)? {
+                    same = Some(candidate);
+                    break;
+                }
+            }
+        }
+        let (definition, routine) = match same {
+            Some(c) => (c.definition, c.routine),
+            None => {
+                let definition = Arc::new(definition);
+                let language = self.language_of(&info.language)?;
+                let mut spi = super::Spi { session: self, runtime, read_only: false, atomic: true, snapshot: None };
+                let routine = language.compile(&definition, &mut spi)?;
+                (definition, routine)
+            }
+        };
+        let compiled = Compiled { definition, info, routine, catalog_version, own, temporary };
+        if self.routines.0.len() >= ROUTINES_MAX {
+            self.routines.0.clear();
+        }
+        self.routines.0.insert(key.clone(), compiled.clone());
+        if !self.has_ddl {
+            self.database.routines.put(key.clone(), compiled.clone());
+        }
+        Ok(compiled)
+    }
+}

@@ -1,0 +1,192 @@
+//! Calls: the session is handed to a routine, and taken back.
+//!
+//! Invariants
+//! 1. Whatever happens in a routine, role, settings of its SET clauses and savepoints are as before when it has ended.
+
+use super::cache::{Compiled, RoutineKey};
+use super::language::*;
+use super::spi::Spi;
+use crate::client::Runtime;
+use crate::exec::{Held, RoutineCall, RoutineHost};
+use crate::session::Session;
+use crate::settings::SettingScope;
+use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_storage::Snapshot;
+use kilndb_types::{Datum, oids};
+use std::rc::Rc;
+
+/// The session as the plan of one of its statements has it.
+pub(crate) struct Routines<'s> {
+    pub session: &'s mut Session,
+    pub runtime: &'s dyn Runtime,
+}
+
+impl RoutineHost for Routines<'_> {
+    fn call_routine(&mut self, call: &RoutineCall, arguments: &[Datum], rows: Option<&mut dyn ResultRows>, held: Held<'_>) -> Result<Datum> {
+        self.session.txn = held.txn.take();
+        std::mem::swap(&mut self.session.pending, held.pending);
+        std::mem::swap(&mut self.session.usage, held.usage);
+        let done = self.session.call_function(call, arguments, rows, held.snapshot, self.runtime);
+        std::mem::swap(&mut self.session.pending, held.pending);
+        std::mem::swap(&mut self.session.usage, held.usage);
+        held.txn.put_back(self.session.txn.take());
+        done
+    }
+}
+
+/// Rows as the caller wants them: spread over columns, or as one value each.
+struct Shaped<'a> {
+    rows: &'a mut dyn ResultRows,
+    definition: &'a Definition,
+    expected: Option<&'a RowShape>,
+    spread: bool,
+    values: Vec<Datum>,
+}
+impl ResultRows for Shaped<'_> {
+    fn push(&mut self, row: &[Datum]) -> Result<()> {
+        let shape = self.expected.or(self.definition.row.as_deref());
+        match shape {
+            Some(shape) if !self.spread => {
+                let record = Spi::record(shape, row);
+                self.rows.push(&[record])
+            }
+            // A composite function's row that is NULL as a whole.
+            Some(shape) if row.len() == 1 && shape.columns.len() != 1 && row[0].is_null() => {
+                self.values.clear();
+                self.values.resize(shape.columns.len(), Datum::Null);
+                self.rows.push(&self.values)
+            }
+            _ => self.rows.push(row),
+        }
+    }
+}
+
+/// Stack that routines in routines may use; statements run on stacks of 1 MB.
+const STACK_LIMIT_BYTES: usize = 600 << 10;
+
+fn stack_pointer() -> usize {
+    let here = 0u8;
+    std::hint::black_box(std::ptr::from_ref(&here)) as usize
+}
+
+/// What a routine changes of its session for the time that it runs.
+struct Before {
+    role: (Oid, Rc<str>),
+    settings_mark: usize,
+    savepoints: usize,
+    has_clauses: bool,
+}
+
+impl Session {
+    fn call_function(&mut self, call: &RoutineCall, arguments: &[Datum], rows: Option<&mut dyn ResultRows>, snapshot: &Snapshot, runtime: &dyn Runtime) -> Result<Datum> {
+        let key = RoutineKey { oid: call.oid, types: call.types(), table: 0 };
+        let compiled = self.compiled(&key, runtime)?;
+        let definition = compiled.definition.clone();
+        let expected = call.expected.as_deref();
+        let mut shaped = rows.map(|rows| Shaped { rows, definition: &definition, expected, spread: call.spread, values: Vec::new() });
+        let mut call = Call {
+            definition: &definition,
+            arguments,
+            expected,
+            rows: shaped.as_mut().map(|s| s as &mut dyn ResultRows),
+            trigger: None,
+            atomic: true,
+        };
+        self.call_compiled(&compiled, &mut call, Some(snapshot), runtime)
+    }
+
+    /// Calls with the role and the settings that the definition asks for.
+    pub(crate) fn call_compiled(&mut self, compiled: &Compiled, call: &mut Call<'_>, snapshot: Option<&Snapshot>, runtime: &dyn Runtime) -> Result<Datum> {
+        self.enter()?;
+        let before = Before {
+            role: (self.current_role, self.role_name.clone()),
+            settings_mark: self.settings.mark(),
+            savepoints: self.savepoints.len(),
+            has_clauses: compiled.info.security_definer || !compiled.info.config.is_empty(),
+        };
+        let read_only = call.definition.is_read_only();
+        let entered = if before.has_clauses { self.take_clauses(compiled) } else { Ok(()) };
+        let done = entered.and_then(|()| {
+            let atomic = call.atomic;
+            let mut spi = Spi { session: self, runtime, read_only, atomic, snapshot: snapshot.cloned() };
+            compiled.routine.call(call, &mut spi)
+        });
+        self.leave(before, done.is_err());
+        done
+    }
+
+    fn enter(&mut self) -> Result<()> {
+        let here = stack_pointer();
+        if self.routine_depth == 0 {
+            self.routine_stack = here;
+        } else if self.routine_stack.abs_diff(here) > STACK_LIMIT_BYTES {
+            return Err(Error::new(sqlstate::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded").with_hint(
+                "Increase the configuration parameter \"max_stack_depth\" (currently 2048kB), after ensuring the platform's stack depth limit is adequate.",
+            ));
+        }
+        self.routine_depth += 1;
+        Ok(())
+    }
+
+    fn leave(&mut self, before: Before, failed: bool) {
+        self.routine_depth -= 1;
+        if failed {
+            self.savepoints.truncate(before.savepoints);
+        }
+        if before.has_clauses {
+            let mark = before.settings_mark.min(self.settings.mark());
+            self.settings.end_of_function(mark);
+            if self.current_role != before.role.0 {
+                (self.current_role, self.role_name) = before.role;
+                self.forget_path();
+            }
+        }
+    }
+
+    /// SECURITY DEFINER and SET.
+    fn take_clauses(&mut self, compiled: &Compiled) -> Result<()> {
+        if compiled.info.security_definer && self.current_role != compiled.info.owner {
+            let owner = compiled.info.owner;
+            let name = self.instance.role_name(owner)?.ok_or_else(|| Error::new(sqlstate::UNDEFINED_OBJECT, format!("role with OID {owner} does not exist")))?;
+            (self.current_role, self.role_name) = (owner, name.as_str().into());
+            self.forget_path();
+        }
+        for item in &compiled.info.config {
+            if let Some((name, value)) = item.split_once('=') {
+                self.set_value(name, value, SettingScope::Local)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// DO.
+    pub(crate) fn run_inline(&mut self, language: &str, body: &str, runtime: &dyn Runtime) -> Result<()> {
+        let definition = std::sync::Arc::new(Definition {
+            oid: 0,
+            schema: String::new(),
+            name: "inline_code_block".to_string(),
+            signature: "inline_code_block".to_string(),
+            kind: RoutineKind::Inline,
+            arguments: Vec::new(),
+            result_type: oids::VOID,
+            returns_set: false,
+            row: None,
+            body: std::sync::Arc::from(body),
+            volatility: Volatility::Volatile,
+            trigger_table: None,
+            is_validation: false,
+        });
+        let language = self.language_of(language)?;
+        let atomic = self.in_explicit_block() || self.routine_depth > 0;
+        self.enter()?;
+        let (depth, savepoints) = (self.routine_depth, self.savepoints.len());
+        let mut call = Call { definition: &definition, arguments: &[], expected: None, rows: None, trigger: None, atomic };
+        let mut spi = Spi { session: self, runtime, read_only: false, atomic, snapshot: None };
+        let done = language.compile(&definition, &mut spi).and_then(|routine| routine.call(&mut call, &mut spi)).map(|_| ());
+        self.routine_depth = depth - 1;
+        if done.is_err() {
+            self.savepoints.truncate(savepoints);
+        }
+        done
+    }
+}

@@ -1,0 +1,188 @@
+//! What a procedural language is: it checks and compiles bodies, and what it has compiled can be called.
+
+use super::spi::Spi;
+use kilndb_base::{Oid, Result};
+use kilndb_types::Datum;
+use std::sync::Arc;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ArgumentMode {
+    In,
+    Out,
+    InOut,
+    Variadic,
+    /// A column of RETURNS TABLE.
+    Table,
+}
+
+impl ArgumentMode {
+    pub fn is_input(self) -> bool {
+        matches!(self, ArgumentMode::In | ArgumentMode::InOut | ArgumentMode::Variadic)
+    }
+    pub fn is_output(self) -> bool {
+        matches!(self, ArgumentMode::Out | ArgumentMode::InOut | ArgumentMode::Table)
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Argument {
+    /// Empty: it has none.
+    pub name: String,
+    pub mode: ArgumentMode,
+    /// As declared, or as this call has it if that is polymorphic.
+    pub type_oid: Oid,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RowColumn {
+    pub name: String,
+    pub type_oid: Oid,
+    pub typmod: i32,
+}
+
+/// The columns of a row, dropped ones left out.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RowShape {
+    /// The composite type, or RECORD.
+    pub type_oid: Oid,
+    pub columns: Vec<RowColumn>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RoutineKind {
+    Function,
+    Procedure,
+    /// The block of a DO statement.
+    Inline,
+    Trigger,
+    EventTrigger,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Volatility {
+    Immutable,
+    Stable,
+    Volatile,
+}
+
+/// The table that a trigger function is compiled for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TriggerTable {
+    pub oid: Oid,
+    pub row: Arc<RowShape>,
+}
+
+/// A routine as one way of calling it has it: polymorphic types are settled, a trigger function has its table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Definition {
+    /// 0 for an inline block.
+    pub oid: Oid,
+    pub schema: String,
+    pub name: String,
+    /// Name and argument types, as regprocedure shows them: `f(integer,text)`; `inline_code_block` for a DO block.
+    pub signature: String,
+    pub kind: RoutineKind,
+    /// All of them, in the order in which they are declared.
+    pub arguments: Vec<Argument>,
+    /// VOID, TRIGGER, RECORD, a composite type, or another. A procedure's is RECORD if it has output arguments, else VOID.
+    pub result_type: Oid,
+    pub returns_set: bool,
+    /// The result's columns if it is a row whose columns are known before the call: of a composite type, or of more than one output
+    /// argument (RETURNS TABLE of any number of columns counts as one). None: a scalar, or RECORD whose caller says
+    /// what it wants ([`Call::expected`]).
+    pub row: Option<Arc<RowShape>>,
+    pub body: Arc<str>,
+    pub volatility: Volatility,
+    pub trigger_table: Option<TriggerTable>,
+    /// Being checked by CREATE FUNCTION: polymorphic types are not settled.
+    pub is_validation: bool,
+}
+
+impl Definition {
+    /// STABLE and IMMUTABLE routines see what their caller sees, and change nothing.
+    pub fn is_read_only(&self) -> bool {
+        self.volatility != Volatility::Volatile
+    }
+    pub fn inputs(&self) -> impl Iterator<Item = (usize, &Argument)> {
+        self.arguments.iter().enumerate().filter(|(_, a)| a.mode.is_input())
+    }
+    pub fn outputs(&self) -> impl Iterator<Item = (usize, &Argument)> {
+        self.arguments.iter().enumerate().filter(|(_, a)| a.mode.is_output())
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TriggerTime {
+    Before,
+    After,
+    InsteadOf,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TriggerOperation {
+    Insert,
+    Update,
+    Delete,
+    Truncate,
+}
+
+/// What a trigger function is told of its event.
+#[derive(Clone, Debug)]
+pub struct TriggerEvent {
+    pub trigger_name: String,
+    pub time: TriggerTime,
+    pub for_each_row: bool,
+    pub operation: TriggerOperation,
+    pub table_oid: Oid,
+    pub table_name: String,
+    pub table_schema: String,
+    pub arguments: Vec<String>,
+    /// Records of the table's row type.
+    pub old: Option<Datum>,
+    pub new: Option<Datum>,
+    /// Names of the transition tables that the trigger has asked for; statements of the function find them as relations.
+    pub old_table: Option<String>,
+    pub new_table: Option<String>,
+}
+
+/// Takes the rows of a set-returning routine.
+pub trait ResultRows {
+    /// One row: a value per column; a single value if the result is a scalar.
+    fn push(&mut self, row: &[Datum]) -> Result<()>;
+}
+
+/// One call.
+pub struct Call<'c> {
+    pub definition: &'c Definition,
+    /// Values of the input arguments ([`Definition::inputs`]), of the declared types.
+    pub arguments: &'c [Datum],
+    /// The row that the caller wants of a routine that returns RECORD (column definition list, INTO …).
+    pub expected: Option<&'c RowShape>,
+    /// Where rows go if the routine returns a set.
+    pub rows: Option<&'c mut dyn ResultRows>,
+    pub trigger: Option<&'c TriggerEvent>,
+    /// COMMIT and ROLLBACK are refused.
+    pub atomic: bool,
+}
+
+/// A language in which bodies of routines are written. Shared by all sessions.
+pub trait ProceduralLanguage: Send + Sync {
+    fn name(&self) -> &'static str;
+    /// What CREATE FUNCTION checks: unless check_function_bodies is off, that the body can be compiled; and what the language
+    /// cannot do (argument and result types).
+    fn validate(&self, definition: &Definition, spi: &mut Spi<'_>) -> Result<()>;
+    fn compile(&self, definition: &Arc<Definition>, spi: &mut Spi<'_>) -> Result<Arc<dyn CompiledRoutine>>;
+}
+
+/// Read-only; shared by the sessions that call it.
+pub trait CompiledRoutine: Send + Sync {
+    /// Asked when the catalogs have changed, though not the definition: are the types that it was compiled with as they were?
+    fn is_current(&self, spi: &mut Spi<'_>) -> Result<bool> {
+        let _ = spi;
+        Ok(true)
+    }
+    /// The result. A row is a [`Datum::Record`] with the fields of [`Definition::row`] (or [`Call::expected`]). Of a procedure: a record
+    /// of the output arguments, NULL if there are none. Of a set: nothing ([`Call::rows`] has taken them). Of a
+    /// trigger: the row to go on with, or NULL.
+    fn call(&self, call: &mut Call<'_>, spi: &mut Spi<'_>) -> Result<Datum>;
+}

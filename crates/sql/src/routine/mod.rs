@@ -1,0 +1,24 @@
+//! Routines: functions, procedures, inline blocks and triggers, whatever language they are written in.
+//!
+//! Invariants
+//! 1. A routine runs on its caller's coroutine, in its caller's transaction; while it runs, the session is its own (docs/decisions/0016).
+//! 2. What was compiled is read-only and may be shared by sessions; values, plans in use and positions belong to a call.
+//!
+//! Must not know: any language but SQL. Others come through [`language::ProceduralLanguage`].
+
+mod blocks;
+pub(crate) mod cache;
+mod call;
+mod collect;
+mod cursors;
+pub mod language;
+pub mod spi;
+pub(crate) mod sql_language;
+mod statement;
+pub(crate) mod types;
+
+pub(crate) use cache::{RoutineCache, SharedRoutines};
+pub(crate) use call::Routines;
+pub use language::*;
+pub(crate) use statement::RoutinePlans;
+pub use spi::*;

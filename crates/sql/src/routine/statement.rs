@@ -1,0 +1,705 @@
+//! Statements and expressions of routines: parsed once, planned once per state of the catalogs.
+//!
+//! Invariants
+//! 1. A plan is used only under the catalog version, search path and formats that it was made for; what has changed within the
+//!    session's own transaction is not shared with others.
+//! 2. An expression that depends on nothing but variables is evaluated without a snapshot, an executor or the catalogs.
+
+use super::collect::Collector;
+use super::spi::*;
+use crate::bind::variables::Variables;
+use crate::bind::{self, ir};
+use crate::catalog::cache::Asked;
+use crate::client::Runtime;
+use crate::exec::expr::CExpr;
+use crate::exec::{ExecContext, RowSink, Runtime as RunState};
+use crate::plan::{Op, Plan};
+use crate::session::{Body, Session, Template};
+use crate::session::run::SinkMaker;
+use foldhash::HashMap;
+use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_storage::Snapshot;
+use kilndb_syntax::literals::Scanned;
+use kilndb_syntax::{Node, Statement};
+use kilndb_types::Datum;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Texts before the routine's own in the text that is parsed.
+const SELECT: &str = "SELECT ";
+const UPDATE: &str = "UPDATE x SET ";
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// A statement or expression of a routine: parsed once, planned once per state of the catalogs. Shared by sessions.
+pub struct SpiPrepared {
+    id: u64,
+    text: Arc<str>,
+    mode: ParseMode,
+    statement: Statement,
+    shared: Mutex<Option<Shared>>,
+}
+
+/// What a plan that sessions share was made for.
+#[derive(Clone)]
+struct Shared {
+    catalog_version: u64,
+    path: Arc<[Oid]>,
+    formats: u64,
+    plan: Arc<SpiPlan>,
+}
+
+/// Read-only.
+pub(crate) struct SpiPlan {
+    /// None: a command.
+    plan: Option<Arc<Plan>>,
+    uses: Vec<Variable>,
+    simple: Option<Simple>,
+    row: Option<Arc<RowShape>>,
+}
+
+/// An expression without a query around it.
+struct Simple {
+    expr: CExpr,
+    type_oid: Oid,
+    typmod: i32,
+    /// It needs neither session nor catalogs.
+    is_self_contained: bool,
+}
+
+/// Everything that a session's plans depend on; when it moves, they are looked at again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Epoch {
+    catalog_version: u64,
+    settings: u64,
+    temporary: u64,
+    /// Changes of the catalogs within the session's own transaction.
+    own: u64,
+    role: Oid,
+}
+
+struct Known {
+    epoch: Epoch,
+    plan: Arc<SpiPlan>,
+    /// Room for evaluating it.
+    run: Option<Box<RunState>>,
+}
+
+/// The plans that a session's routines have used.
+#[derive(Default)]
+pub(crate) struct RoutinePlans {
+    statements: HashMap<u64, Known>,
+    /// Assignment conversions by types and type modifier.
+    conversions: HashMap<(Oid, Oid, i32), Known>,
+}
+
+/// A session that has used more begins anew.
+const PLANS_MAX: usize = 16_384;
+
+impl SpiPrepared {
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+    pub fn mode(&self) -> ParseMode {
+        self.mode
+    }
+    /// A SELECT, INSERT, UPDATE, DELETE or MERGE.
+    pub fn is_plannable(&self) -> bool {
+        crate::session::is_plannable(&self.statement.node())
+    }
+    /// What kind of statement it is, before it has run.
+    pub fn command(&self) -> Command {
+        command_of(&self.statement.node())
+    }
+    pub(crate) fn statement(&self) -> &Statement {
+        &self.statement
+    }
+    pub(crate) fn line_of_context(&self) -> String {
+        match self.mode {
+            ParseMode::Statement => format!("SQL statement \"{}\"", self.text),
+            ParseMode::Expression => format!("SQL expression \"{}\"", self.text),
+            ParseMode::Assignment { .. } => format!("PL/pgSQL assignment \"{}\"", self.text),
+        }
+    }
+}
+
+fn command_of(node: &Node<'_>) -> Command {
+    match node {
+        Node::SelectStmt(s) if s.into_clause().is_some() => Command::SelectInto,
+        Node::CreateTableAsStmt(_) => Command::SelectInto,
+        Node::SelectStmt(_) => Command::Select,
+        Node::InsertStmt(_) => Command::Insert,
+        Node::UpdateStmt(_) => Command::Update,
+        Node::DeleteStmt(_) => Command::Delete,
+        Node::MergeStmt(_) => Command::Merge,
+        Node::CallStmt(_) => Command::Call,
+        _ => Command::Utility,
+    }
+}
+
+/// The error's position is of `text`, of which what was parsed is `text` behind `before`.
+fn in_text(mut e: Error, text: &str, before: &str) -> Error {
+    if let Some(p) = e.0.position {
+        let before = before.chars().count() as u32;
+        e.0.position = (p > before).then(|| p - before);
+        return e.in_internal_query(text);
+    }
+    e
+}
+
+/// An assignment as the grammar takes it: `:=` becomes ` =`, at the same place.
+fn assignment_sql(text: &str) -> Result<String> {
+    let bytes = text.as_bytes();
+    let (mut depth, mut i) = (0, 0);
+    while let Some(b) = bytes.get(i) {
+        match b {
+            b'"' => i += bytes[i + 1..].iter().position(|b| *b == b'"').map_or(0, |n| n + 1),
+            b'[' | b'(' => depth += 1,
+            b']' | b')' => depth -= 1,
+            b':' if depth == 0 && bytes.get(i + 1) == Some(&b'=') => return Ok(format!("{UPDATE}{} ={}", &text[..i], &text[i + 2..])),
+            b'=' if depth == 0 => return Ok(format!("{UPDATE}{text}")),
+            _ => {}
+        }
+        i += 1;
+    }
+    Err(Error::new(sqlstate::SYNTAX_ERROR, "syntax error at end of input"))
+}
+
+fn parse(text: &str, mode: ParseMode, runtime: &dyn Runtime) -> Result<Statement> {
+    let before = match mode {
+        ParseMode::Statement => "",
+        ParseMode::Expression => SELECT,
+        ParseMode::Assignment { .. } => UPDATE,
+    };
+    let parsed = match mode {
+        ParseMode::Assignment { .. } => assignment_sql(text).and_then(|sql| runtime.parse(&sql)),
+        ParseMode::Statement => runtime.parse(text),
+        ParseMode::Expression => runtime.parse(&format!("{before}{text}")),
+    };
+    let mut statements = parsed.map_err(|e| in_text(e, text, before))?.statements();
+    if statements.len() > 1 {
+        return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("syntax error at or near \"{}\"", statements[1].text())).in_internal_query(text));
+    }
+    statements.pop().ok_or_else(|| Error::new(sqlstate::SYNTAX_ERROR, "syntax error at end of input").with_position(1).in_internal_query(text))
+}
+
+/// The only column of a query that is nothing but an expression.
+fn only_expression(q: &ir::Query) -> Option<&ir::Expr> {
+    let plain = matches!(q.body, ir::Body::Select) && q.rels.is_empty() && q.from.is_empty() && q.ctes.is_empty() && q.filter.is_none();
+    let single = q.group_by.is_empty() && q.grouping_sets.is_none() && q.having.is_none() && !q.has_aggs && q.windows.is_empty() && !q.has_srf;
+    let whole = q.order_by.is_empty() && matches!(q.distinct, ir::Distinct::No) && q.limit.is_none() && q.offset.is_none() && q.locks.is_empty();
+    match q.targets.as_slice() {
+        [only] if plain && single && whole && !only.junk && !only.expr.has_sublink() => Some(&only.expr),
+        _ => None,
+    }
+}
+
+/// `kind`: of the expression, if the query is nothing else.
+fn simple_of(plan: &Plan, kind: Option<(bool, Oid, i32)>) -> Option<Simple> {
+    match (&plan.root.op, kind) {
+        (Op::Project { input, exprs }, Some((is_self_contained, type_oid, typmod)))
+            if matches!(input.op, Op::Result { filter: None }) && exprs.len() == 1 && plan.subplans.is_empty() =>
+        {
+            Some(Simple { expr: exprs[0].clone(), type_oid, typmod, is_self_contained })
+        }
+        _ => None,
+    }
+}
+
+impl Session {
+    pub(crate) fn epoch(&self) -> Epoch {
+        Epoch {
+            catalog_version: self.database.version(),
+            settings: self.settings.generation,
+            temporary: self.own.temporary.generation(),
+            own: self.own_changes,
+            role: self.current_role,
+        }
+    }
+
+    fn make_spi_plan(&mut self, prepared: &SpiPrepared, scope: &dyn VariableScope, runtime: &dyn Runtime) -> Result<Arc<SpiPlan>> {
+        if !prepared.is_plannable() {
+            return Ok(Arc::new(SpiPlan { plan: None, uses: Vec::new(), simple: None, row: None }));
+        }
+        let environment = self.environment(runtime)?;
+        let asked = Asked::default();
+        let mut host = environment.host();
+        host.reader.asked = Some(&asked);
+        let variables = Variables::new(scope);
+        let mut made = Err(Error::internal("a statement was not planned"));
+        let (node, source) = (prepared.statement.node(), prepared.statement.source().clone());
+        let mut kind = None;
+        runtime.on_large_stack(&mut || {
+            let eval = host.eval();
+            let bound = match (prepared.mode, node) {
+                (ParseMode::Assignment { names }, Node::UpdateStmt(u)) => match u.target_list().iter().next() {
+                    Some(target) => bind::bind_assignment(target, usize::from(names), source.clone(), &host.reader, &variables, Some(&eval)),
+                    None => Err(Error::internal("an assignment without a target")),
+                },
+                _ => bind::bind_with_variables(node, source.clone(), &host.reader, &variables, Some(&eval)),
+            };
+            made = bound.and_then(|bound| {
+                if let ir::BoundStatement::Query(q) = &bound {
+                    kind = only_expression(q).map(|e| (e.is_self_contained(), e.ty, e.typmod));
+                }
+                crate::plan::plan(bound, Vec::new(), &host.reader, &self.instance.engine, &eval)
+            });
+        });
+        let before = match prepared.mode {
+            ParseMode::Statement => "",
+            ParseMode::Expression => SELECT,
+            ParseMode::Assignment { .. } => UPDATE,
+        };
+        let mut plan = made.map_err(|e| in_text(e, &prepared.text, before))?;
+        if let Some(plan) = Arc::get_mut(&mut plan) {
+            plan.names = asked.names.take();
+            plan.is_private = asked.is_private.get();
+        }
+        let uses = variables.into_used();
+        let simple = simple_of(&plan, kind);
+        let row = row_of_plan(&plan);
+        Ok(Arc::new(SpiPlan { plan: Some(plan), uses, simple, row }))
+    }
+
+    /// The plan as things are now.
+    fn spi_plan(&mut self, prepared: &SpiPrepared, scope: &dyn VariableScope, runtime: &dyn Runtime) -> Result<Arc<SpiPlan>> {
+        let epoch = self.epoch();
+        if let Some(known) = self.routine_plans.statements.get(&prepared.id)
+            && known.epoch == epoch
+            && self.database.is_current(epoch.catalog_version)
+        {
+            return Ok(known.plan.clone());
+        }
+        let shared = prepared.shared.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let may_use = shared.filter(|s| {
+            !self.has_ddl
+                && self.database.is_current(s.catalog_version)
+                && s.formats == self.settings.format_fingerprint
+                && self.path_is(&s.path)
+                && s.plan.plan.as_ref().is_none_or(|plan| self.fits_temporary(plan, 0))
+        });
+        let plan = match may_use {
+            Some(s) => s.plan,
+            None => {
+                let plan = self.make_spi_plan(prepared, scope, runtime)?;
+                if !self.has_ddl && plan.plan.as_ref().is_none_or(|p| !p.is_private) && !crate::session::reads_the_clock(&prepared.text) {
+                    let shared = Shared {
+                        catalog_version: epoch.catalog_version,
+                        path: self.search_path(),
+                        formats: self.settings.format_fingerprint,
+                        plan: plan.clone(),
+                    };
+                    *prepared.shared.lock().unwrap_or_else(PoisonError::into_inner) = Some(shared);
+                }
+                plan
+            }
+        };
+        if self.routine_plans.statements.len() >= PLANS_MAX {
+            self.routine_plans.statements.clear();
+        }
+        self.routine_plans.statements.insert(prepared.id, Known { epoch, plan: plan.clone(), run: None });
+        Ok(plan)
+    }
+
+    /// [`Simple`] expressions that are self-contained.
+    pub(super) fn evaluate_quickly(&mut self, prepared: &SpiPrepared, scope: &dyn VariableScope, snapshot: &Snapshot, runtime: &dyn Runtime) -> Option<Result<(Datum, Oid, i32)>> {
+        let epoch = self.epoch();
+        let mut plans = std::mem::take(&mut self.routine_plans);
+        let done = plans.statements.get_mut(&prepared.id).and_then(|known| {
+            self.quickly(known, epoch, snapshot, runtime, |uses, params| {
+                for v in uses {
+                    params.push(scope.checked_value(v)?);
+                }
+                Ok(())
+            })
+        });
+        self.routine_plans = plans;
+        done
+    }
+
+    /// As [`Session::evaluate_quickly`], of a conversion.
+    pub(super) fn convert_quickly(&mut self, value: &Datum, key: (Oid, Oid, i32), snapshot: &Snapshot, runtime: &dyn Runtime) -> Option<Result<Datum>> {
+        let epoch = self.epoch();
+        let mut plans = std::mem::take(&mut self.routine_plans);
+        let done = plans.conversions.get_mut(&key).and_then(|known| {
+            self.quickly(known, epoch, snapshot, runtime, |_, params| {
+                params.push(value.clone());
+                Ok(())
+            })
+        });
+        self.routine_plans = plans;
+        done.map(|done| done.map(|(value, ..)| value))
+    }
+
+    /// The plan of an assignment conversion; None: it goes through the text form.
+    pub(super) fn conversion(&mut self, key: (Oid, Oid, i32), runtime: &dyn Runtime) -> Result<Option<Arc<Plan>>> {
+        let epoch = self.epoch();
+        if let Some(known) = self.routine_plans.conversions.get(&key).filter(|k| k.epoch == epoch) {
+            return Ok(known.plan.plan.clone());
+        }
+        let (from, to, typmod) = key;
+        let environment = self.environment(runtime)?;
+        let host = environment.host();
+        let bound = bind::bind_conversion(from, to, typmod, &host.reader)?;
+        let planned = match bound {
+            Some((query, is_self_contained)) => {
+                let plan = crate::plan::plan(ir::BoundStatement::Query(Box::new(query)), vec![from], &host.reader, &self.instance.engine, &host.eval())?;
+                let simple = simple_of(&plan, Some((is_self_contained, to, typmod)));
+                SpiPlan { plan: Some(plan), uses: Vec::new(), simple, row: None }
+            }
+            None => SpiPlan { plan: None, uses: Vec::new(), simple: None, row: None },
+        };
+        let plan = planned.plan.clone();
+        self.routine_plans.conversions.insert(key, Known { epoch, plan: Arc::new(planned), run: None });
+        Ok(plan)
+    }
+
+    /// None: it must take the long way.
+    fn quickly(
+        &self,
+        known: &mut Known,
+        epoch: Epoch,
+        snapshot: &Snapshot,
+        runtime: &dyn Runtime,
+        fill: impl FnOnce(&[Variable], &mut Vec<Datum>) -> Result<()>,
+    ) -> Option<Result<(Datum, Oid, i32)>> {
+        let simple = known.plan.simple.as_ref().filter(|s| s.is_self_contained)?;
+        if known.epoch != epoch || !self.database.is_current(epoch.catalog_version) {
+            return None;
+        }
+        let run = match &mut known.run {
+            Some(run) => run,
+            none => none.insert(Box::new(RunState::new(known.plan.plan.clone()?, &[]))),
+        };
+        run.params.clear();
+        if let Err(e) = fill(&known.plan.uses, &mut run.params) {
+            return Some(Err(e));
+        }
+        run.once.iter_mut().for_each(|o| *o = None);
+        let (mut pending, mut usage) = Default::default();
+        let mut cx = ExecContext {
+            engine: &self.instance.engine,
+            txn: &mut crate::exec::TransactionSlot::empty(),
+            snapshot: snapshot.clone(),
+            park: runtime,
+            eval: kilndb_types::EvalContext {
+                format: &self.settings.format,
+                transaction_timestamp: self.transaction_timestamp,
+                statement_timestamp: self.statement_timestamp,
+                host: &kilndb_types::context::NoHost,
+                random_state: &self.own.scratch.random_state,
+            },
+            catalog: &crate::exec::parts::Nobody,
+            session: &crate::exec::parts::Nobody,
+            work_mem_bytes: 0,
+            hash_mem_bytes: 0,
+            temp: &self.database.temp,
+            source: None,
+            pending: &mut pending,
+            helpers: None,
+            usage: &mut usage,
+            routines: None,
+        };
+        let mut value = Datum::Null;
+        let done = simple.expr.eval_into(&[], &mut value, run, &mut cx);
+        Some(done.map(|()| (value, simple.type_oid, simple.typmod)))
+    }
+}
+
+/// Takes the only row of an expression.
+#[derive(Default)]
+struct OneRow {
+    value: Option<Datum>,
+    rows: usize,
+}
+impl RowSink for OneRow {
+    fn row(&mut self, values: &[Datum]) -> Result<()> {
+        self.rows += 1;
+        self.value = values.first().cloned();
+        Ok(())
+    }
+}
+
+impl Spi<'_> {
+    /// Parses and plans; errors of both have their position in `text`.
+    pub fn prepare(&mut self, text: &str, mode: ParseMode, scope: &dyn VariableScope) -> Result<Arc<SpiPrepared>> {
+        let prepared = self.parse(text, mode)?;
+        self.session.spi_plan(&prepared, scope, self.runtime)?;
+        Ok(prepared)
+    }
+    /// Parses only: the first run plans.
+    pub fn parse(&mut self, text: &str, mode: ParseMode) -> Result<Arc<SpiPrepared>> {
+        let statement = parse(text, mode, self.runtime)?;
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        Ok(Arc::new(SpiPrepared { id, text: Arc::from(text), mode, statement, shared: Mutex::new(None) }))
+    }
+    /// Checks the syntax only, as CREATE FUNCTION does.
+    pub fn check_syntax(&mut self, text: &str, mode: ParseMode) -> Result<()> {
+        parse(text, mode, self.runtime).map(|_| ())
+    }
+    /// The result's columns, as the catalogs are now; None: it has none.
+    pub fn describe(&mut self, prepared: &Arc<SpiPrepared>, scope: &dyn VariableScope) -> Result<Option<Arc<RowShape>>> {
+        Ok(self.session.spi_plan(prepared, scope, self.runtime)?.row.clone())
+    }
+
+    /// Runs a statement; `sink` gets the rows, of which there are at most `limit` (0: all).
+    pub fn run(&mut self, prepared: &Arc<SpiPrepared>, scope: &dyn VariableScope, limit: u64, sink: &mut dyn RowSink) -> Result<Outcome> {
+        let plan = self.session.spi_plan(prepared, scope, self.runtime)?;
+        self.run_planned(prepared, &plan, scope, limit, sink).map_err(|mut e| {
+            e.add_context(&prepared.line_of_context());
+            e
+        })
+    }
+
+    /// As [`Spi::run`], without a line of context of its own.
+    pub(super) fn run_bare(&mut self, prepared: &SpiPrepared, scope: &dyn VariableScope, limit: u64, sink: &mut dyn RowSink) -> Result<Outcome> {
+        let plan = self.session.spi_plan(prepared, scope, self.runtime)?;
+        self.run_planned(prepared, &plan, scope, limit, sink)
+    }
+
+    /// User relations that a statement names.
+    pub(super) fn relations(&mut self, prepared: &SpiPrepared, scope: &dyn VariableScope) -> Result<Vec<Oid>> {
+        let planned = self.session.spi_plan(prepared, scope, self.runtime)?;
+        let locks = planned.plan.iter().flat_map(|plan| &plan.locks);
+        Ok(locks.map(|(table, _)| *table).filter(|t| *t >= crate::catalog::builtin::FIRST_USER_OID).collect())
+    }
+
+    /// The statements of a script; their positions are of the whole of it.
+    pub(super) fn parse_script(&mut self, text: &str) -> Result<Vec<Arc<SpiPrepared>>> {
+        let script = self.runtime.parse(text).map_err(|e| in_text(e, text, ""))?;
+        let text: Arc<str> = Arc::from(text);
+        let prepared = |statement| {
+            let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+            Arc::new(SpiPrepared { id, text: text.clone(), mode: ParseMode::Statement, statement, shared: Mutex::new(None) })
+        };
+        Ok(script.statements().into_iter().map(prepared).collect())
+    }
+
+    pub(super) fn plan_and_values(&mut self, prepared: &SpiPrepared, scope: &dyn VariableScope) -> Result<(Arc<Plan>, Vec<Datum>)> {
+        let planned = self.session.spi_plan(prepared, scope, self.runtime)?;
+        let plan = planned.plan.clone().ok_or_else(|| Error::new(sqlstate::INVALID_CURSOR_DEFINITION, "cannot open utility query as cursor"))?;
+        Ok((plan, values_of(&planned.uses, scope)?))
+    }
+
+    fn run_planned(&mut self, prepared: &SpiPrepared, planned: &SpiPlan, scope: &dyn VariableScope, limit: u64, sink: &mut dyn RowSink) -> Result<Outcome> {
+        let Some(plan) = &planned.plan else { return self.run_command(prepared.statement(), scope, limit, sink) };
+        let params = values_of(&planned.uses, scope)?;
+        let processed = self.run_plan(plan, &params, limit, sink)?;
+        Ok(Outcome { command: prepared.command(), processed, row: planned.row.clone() })
+    }
+
+    /// Takes locks and the snapshot that the routine's volatility calls for, and runs.
+    pub(super) fn run_plan(&mut self, plan: &Arc<Plan>, params: &[Datum], limit: u64, sink: &mut dyn RowSink) -> Result<u64> {
+        if self.read_only && plan.changes_permanent {
+            return Err(not_allowed_here(plan.command));
+        }
+        self.session.check_read_only(plan)?;
+        self.session.lock_tables(plan, self.runtime)?;
+        let snapshot = self.statement_snapshot()?;
+        let limit = (limit != 0).then_some(limit);
+        let mut execution = None;
+        let progress = self.session.advance(plan, params, &mut execution, snapshot, limit, self.runtime, SinkMaker::Sink(sink))?;
+        Ok(progress.rows)
+    }
+
+    /// A new one for each statement of a VOLATILE routine, else the caller's.
+    pub(super) fn statement_snapshot(&mut self) -> Result<Snapshot> {
+        if let (true, Some(snapshot)) = (self.read_only, &self.snapshot) {
+            return Ok(snapshot.clone());
+        }
+        if let Some(txn) = &mut self.session.txn {
+            txn.next_command();
+        }
+        self.session.take_snapshot(self.runtime)
+    }
+
+    /// What quick evaluations see, which look at nothing.
+    pub(super) fn hold_snapshot(&mut self) -> Result<()> {
+        if self.snapshot.is_none() {
+            self.snapshot = Some(self.session.take_snapshot(self.runtime)?);
+        }
+        Ok(())
+    }
+
+    /// A command that is not planned.
+    pub(super) fn run_command(&mut self, statement: &Statement, scope: &dyn VariableScope, limit: u64, sink: &mut dyn RowSink) -> Result<Outcome> {
+        let node = statement.node();
+        match &node {
+            Node::TransactionStmt(_) => return Err(Error::unsupported("unsupported transaction command in PL/pgSQL")),
+            Node::CopyStmt(c) if c.filename().is_none() => return Err(Error::unsupported("cannot COPY to/from client in PL/pgSQL")),
+            Node::ExecuteStmt(s) => return self.run_execute(s, limit, sink),
+            Node::CallStmt(s) => {
+                let atomic = self.atomic;
+                let output = self.session.call_procedure(s, statement.source(), scope, atomic, self.runtime)?;
+                if !atomic {
+                    // It may have ended the transaction.
+                    self.snapshot = None;
+                }
+                if let Some((_, values)) = &output {
+                    sink.row(values)?;
+                }
+                let row = output.map(|(row, _)| row);
+                return Ok(Outcome { command: Command::Call, processed: u64::from(row.is_some()), row });
+            }
+            _ => {}
+        }
+        if self.read_only && !matches!(node, Node::VariableShowStmt(_) | Node::FetchStmt(_) | Node::ExplainStmt(_)) {
+            return Err(not_allowed_here(crate::ddl::command_name(&node).unwrap_or("this command")));
+        }
+        let mut collector = Collector::new(sink);
+        let tag = self.session.run_utility(statement, false, self.runtime, &mut collector)?;
+        let (row, rows) = collector.into_parts();
+        let counted = tag.rsplit(' ').next().and_then(|n| n.parse().ok());
+        Ok(Outcome { command: command_of(&node), processed: counted.unwrap_or(rows), row: row.map(Arc::new) })
+    }
+
+    /// EXECUTE of a prepared statement.
+    fn run_execute(&mut self, s: &kilndb_syntax::nodes::ExecuteStmt, limit: u64, sink: &mut dyn RowSink) -> Result<Outcome> {
+        let prepared = self.session.find_prepared(s.name().unwrap_or(""))?;
+        let params = self.session.evaluate_arguments(s, &prepared.param_types.clone(), self.runtime)?;
+        let Some(inner) = &prepared.statement else { return Ok(Outcome { command: Command::Utility, processed: 0, row: None }) };
+        if !crate::session::is_plannable(&inner.node()) {
+            return self.run_command(&inner.clone(), &NoVariables, limit, sink);
+        }
+        let plan = self.session.plan_of(&prepared, self.runtime)?;
+        let processed = self.run_plan(&plan, &params, limit, sink)?;
+        Ok(Outcome { command: command_of(&inner.node()), processed, row: row_of_plan(&plan) })
+    }
+
+    /// Of each output argument of a CALL, in the order of its result's columns: its name, and the variable that was given for it.
+    pub fn outputs_of_call(&mut self, prepared: &SpiPrepared, scope: &dyn VariableScope) -> Result<Vec<(String, Option<u32>)>> {
+        let Node::CallStmt(s) = prepared.statement.node() else { return Ok(Vec::new()) };
+        self.session.outputs_of_call(s, prepared.statement.source(), scope, self.runtime)
+    }
+
+    /// Runs text that was made at run time (EXECUTE … USING). A text that was seen before is neither parsed nor planned again.
+    pub fn execute(&mut self, text: &str, parameters: &[(Oid, Datum)], limit: u64, sink: &mut dyn RowSink) -> Result<Outcome> {
+        self.execute_text(text, parameters, limit, sink).map_err(|mut e| {
+            if e.0.internal_query.is_none() {
+                e.add_context(&format!("SQL statement \"{text}\""));
+            }
+            e
+        })
+    }
+
+    fn execute_text(&mut self, text: &str, parameters: &[(Oid, Datum)], limit: u64, sink: &mut dyn RowSink) -> Result<Outcome> {
+        if parameters.is_empty() {
+            let mut scanned = std::mem::take(&mut self.session.scanned);
+            let done = self.execute_by_shape(text, &mut scanned, limit, sink);
+            self.session.scanned = scanned;
+            if let Some(outcome) = done? {
+                return Ok(outcome);
+            }
+        }
+        let scope = Parameters(parameters);
+        let script = self.runtime.parse(text).map_err(|e| in_text(e, text, ""))?;
+        let mut outcome = Outcome { command: Command::Utility, processed: 0, row: None };
+        for statement in script.statements() {
+            let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+            let prepared = SpiPrepared { id, text: Arc::from(text), mode: ParseMode::Statement, statement, shared: Mutex::new(None) };
+            if matches!(prepared.statement.node(), Node::TransactionStmt(_)) {
+                return Err(Error::unsupported("EXECUTE of transaction commands is not implemented"));
+            }
+            let planned = self.session.make_spi_plan(&prepared, &scope, self.runtime)?;
+            outcome = self.run_planned(&prepared, &planned, &scope, limit, sink)?;
+        }
+        Ok(outcome)
+    }
+
+    /// As simple queries are run (docs/decisions/0009). None: nothing was done.
+    fn execute_by_shape(&mut self, text: &str, scanned: &mut Scanned, limit: u64, sink: &mut dyn RowSink) -> Result<Option<Outcome>> {
+        let Some(lookup) = self.session.look_up(text, scanned) else { return Ok(None) };
+        if let Some(known) = self.session.find_template(&lookup, text, scanned) {
+            return self.run_by_template(&known, text, scanned, limit, sink);
+        }
+        let Ok(script) = self.runtime.parse(text) else { return Ok(None) };
+        let statements = script.statements();
+        let [statement] = statements.as_slice() else { return Ok(None) };
+        match self.session.make_template(&lookup, statement, text, scanned, self.runtime) {
+            Ok(Some(template)) => self.run_by_template(&template, text, scanned, limit, sink),
+            // What is wrong with it is told the long way.
+            _ => Ok(None),
+        }
+    }
+
+    fn run_by_template(&mut self, template: &Template, text: &str, scanned: &Scanned, limit: u64, sink: &mut dyn RowSink) -> Result<Option<Outcome>> {
+        match &template.body {
+            Body::Plan { plan, lifted } => {
+                let Ok(params) = self.session.lifted_values(lifted, text, scanned, self.runtime) else { return Ok(None) };
+                let processed = self.run_plan(plan, &params, limit, sink)?;
+                Ok(Some(Outcome { command: command_of_plan(plan), processed, row: row_of_plan(plan) }))
+            }
+            Body::Execute(name) => {
+                let prepared = self.session.find_prepared(name)?;
+                if !prepared.is_plannable {
+                    return Ok(None);
+                }
+                let Some(params) = self.session.literal_arguments(text, scanned, &prepared.param_types, self.runtime) else { return Ok(None) };
+                let plan = self.session.plan_of(&prepared, self.runtime)?;
+                let processed = self.run_plan(&plan, &params, limit, sink)?;
+                Ok(Some(Outcome { command: command_of_plan(&plan), processed, row: row_of_plan(&plan) }))
+            }
+            Body::Command(_) | Body::Unshared => Ok(None),
+        }
+    }
+
+    /// The value of an expression, and its type. More than one column or row is PostgreSQL's error. Takes no snapshot and starts no executor where
+    /// the expression can do without.
+    pub fn evaluate(&mut self, prepared: &Arc<SpiPrepared>, scope: &dyn VariableScope) -> Result<(Datum, Oid, i32)> {
+        if let Some(snapshot) = &self.snapshot
+            && let Some(done) = self.session.evaluate_quickly(prepared, scope, snapshot, self.runtime)
+        {
+            return done;
+        }
+        let planned = self.session.spi_plan(prepared, scope, self.runtime)?;
+        let Some(plan) = &planned.plan else {
+            return Err(Error::new(sqlstate::SYNTAX_ERROR, "query did not return data").with_context(format!("query: {}", prepared.text())));
+        };
+        let (_, type_oid, typmod) = match plan.columns.as_slice() {
+            [only] => ((), only.type_oid, only.typmod),
+            columns => {
+                let (n, s) = (columns.len(), if columns.len() == 1 { "" } else { "s" });
+                return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("query returned {n} column{s}")).with_context(format!("query: {}", prepared.text())));
+            }
+        };
+        self.hold_snapshot()?;
+        let mut sink = OneRow::default();
+        let params = values_of(&planned.uses, scope)?;
+        let done = self.run_plan(plan, &params, 2, &mut sink);
+        done.map_err(|mut e| {
+            if planned.simple.is_none() {
+                e.add_context(&prepared.line_of_context());
+            }
+            e
+        })?;
+        if sink.rows > 1 {
+            return Err(Error::new(sqlstate::CARDINALITY_VIOLATION, "query returned more than one row").with_context(format!("query: {}", prepared.text())));
+        }
+        Ok((sink.value.unwrap_or_default(), type_oid, typmod))
+    }
+}
+
+fn command_of_plan(plan: &Plan) -> Command {
+    match plan.command {
+        "INSERT" => Command::Insert,
+        "UPDATE" => Command::Update,
+        "DELETE" => Command::Delete,
+        "MERGE" => Command::Merge,
+        _ => Command::Select,
+    }
+}
+
+fn values_of(uses: &[Variable], scope: &dyn VariableScope) -> Result<Vec<Datum>> {
+    uses.iter().map(|v| scope.checked_value(v)).collect()
+}
+
+pub(super) fn row_of_plan(plan: &Plan) -> Option<Arc<RowShape>> {
+    (!plan.columns.is_empty() || plan.command == "SELECT").then(|| {
+        let columns = plan.columns.iter().map(|c| RowColumn { name: c.name.clone(), type_oid: c.type_oid, typmod: c.typmod }).collect();
+        Arc::new(RowShape { type_oid: kilndb_types::oids::RECORD, columns })
+    })
+}
+
+pub(super) fn not_allowed_here(command: &str) -> Error {
+    Error::unsupported(format!("{command} is not allowed in a non-volatile function"))
+}
