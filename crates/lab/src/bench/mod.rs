@@ -3,6 +3,7 @@
 mod bulk;
 mod hot;
 mod latency;
+mod partitions;
 
 use kilndb_lab::canned;
 use kilndb_lab::client::{Address, Client, ClientError};
@@ -21,9 +22,9 @@ struct Options {
     clients: Vec<u32>,
     shared_buffers: String,
     only: Option<Vec<String>>,
-    /// Of `pgbench`, `latency`, `hot` (experiment 4) and `bulk` (experiments 1 and 3); None: all.
+    /// Of `pgbench`, `latency`, `hot` (experiment 4), `bulk` (experiments 1 and 3) and `partitions` (experiments 4 and 5); None: all.
     parts: Option<Vec<String>>,
-    /// Of the tables of experiment 3.
+    /// Of the tables that are filled, changed and emptied as a whole.
     rows: u32,
 }
 
@@ -210,6 +211,9 @@ fn measure(engine: &'static str, options: &Options, figures: &mut Figures, serve
     }
     if options.has("bulk") {
         bulk::measure(engine, options, figures, server)?;
+    }
+    if options.has("partitions") {
+        partitions::measure(engine, options, figures, server)?;
     }
     Ok(())
 }
