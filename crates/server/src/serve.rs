@@ -36,7 +36,7 @@ pub fn serve(options: ServeOptions) -> Result<()> {
     let unix: Vec<_> =
         config.socket_directories().iter().map(|dir| listen::bind_unix(Path::new(dir), port)).collect::<Result<_>>()?;
     let log: Arc<dyn Fn(Severity, &str) + Send + Sync> = Arc::new(log_or_end);
-    let instance = Instance::open(InstanceOptions { env: env.clone(), data_dir: options.data_dir.clone(), workers, log, config, languages: Vec::new() })?;
+    let instance = Instance::open(InstanceOptions { env: env.clone(), data_dir: options.data_dir.clone(), workers, log, config, languages: vec![Arc::new(kilndb_plpgsql::PlPgSql)] })?;
 
     let shared = Arc::new(Shared::new(instance.clone(), env.clone()));
     let mut inboxes = Vec::new();

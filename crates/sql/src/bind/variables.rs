@@ -19,6 +19,10 @@ impl<'a> Variables<'a> {
     pub fn new(scope: &'a dyn VariableScope) -> Variables<'a> {
         Variables { scope, used: RefCell::default() }
     }
+    /// Those found so far.
+    pub fn used(&self) -> std::cell::Ref<'_, Vec<Variable>> {
+        self.used.borrow()
+    }
     pub fn into_used(self) -> Vec<Variable> {
         self.used.into_inner()
     }

@@ -582,7 +582,7 @@ impl Session {
 }
 
 /// A position in the body becomes one in the statement that has the body as a literal, if it is there as it is.
-fn transposed(mut e: Error, source: &str, body: &str) -> Error {
+pub(crate) fn transposed(mut e: Error, source: &str, body: &str) -> Error {
     let Some(position) = e.0.internal_position.filter(|_| e.0.internal_query.as_deref() == Some(body)) else { return e };
     let Some(at) = source.find(body).filter(|_| !body.is_empty()) else { return e };
     let before = source[..at].chars().count() as u32;

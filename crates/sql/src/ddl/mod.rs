@@ -15,7 +15,7 @@ mod database;
 mod default;
 mod depend;
 mod drop;
-mod function;
+pub(crate) mod function;
 mod identity;
 mod index;
 mod key_sort;

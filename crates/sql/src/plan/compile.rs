@@ -24,7 +24,7 @@ impl Layout {
     }
 }
 
-fn int_compare(oid: Oid) -> Option<IntOp> {
+pub(crate) fn int_compare(oid: Oid) -> Option<IntOp> {
     Some(match oid {
         63 | 65 | 467 | 158 | 159 | 474 | 852 | 1850 | 1856 => IntOp::Eq,
         144 | 145 | 468 | 164 | 165 | 475 | 853 | 1851 | 1857 => IntOp::Ne,

@@ -25,6 +25,7 @@ use crate::bind::ir::*;
 use crate::catalog::CatalogView;
 use crate::catalog::global::GLOBAL;
 pub use compile::Layout;
+pub(crate) use compile::int_compare;
 use kilndb_base::{Oid, RelationId, Result};
 use kilndb_storage::{Engine, LockMode, Relation};
 pub use node::*;

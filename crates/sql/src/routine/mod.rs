@@ -9,9 +9,11 @@
 mod blocks;
 pub(crate) mod cache;
 mod call;
+pub mod context;
 mod collect;
 mod cursors;
 pub mod language;
+pub mod quick;
 pub mod spi;
 pub(crate) mod sql_language;
 mod statement;
@@ -19,6 +21,8 @@ pub(crate) mod types;
 
 pub(crate) use cache::{RoutineCache, SharedRoutines};
 pub(crate) use call::Routines;
+pub use context::ContextSource;
 pub use language::*;
+pub use quick::{Quick, QuickValues};
 pub(crate) use statement::RoutinePlans;
 pub use spi::*;

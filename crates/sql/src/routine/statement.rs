@@ -6,6 +6,7 @@
 //! 2. An expression that depends on nothing but variables is evaluated without a snapshot, an executor or the catalogs.
 
 use super::collect::Collector;
+use super::quick::Quick;
 use super::spi::*;
 use crate::bind::variables::Variables;
 use crate::bind::{self, ir};
@@ -37,6 +38,8 @@ pub struct SpiPrepared {
     text: Arc<str>,
     mode: ParseMode,
     statement: Statement,
+    /// `target := text`, of which this is the right side.
+    assignment: Option<Arc<str>>,
     shared: Mutex<Option<Shared>>,
 }
 
@@ -55,6 +58,7 @@ pub(crate) struct SpiPlan {
     plan: Option<Arc<Plan>>,
     uses: Vec<Variable>,
     simple: Option<Simple>,
+    quick: Option<Quick>,
     row: Option<Arc<RowShape>>,
 }
 
@@ -114,10 +118,24 @@ impl SpiPrepared {
     pub(crate) fn statement(&self) -> &Statement {
         &self.statement
     }
+    /// The error in the whole assignment, if this is the right side of one.
+    fn in_assignment(&self, mut e: Error) -> Error {
+        if let (Some(whole), Some(position)) = (&self.assignment, e.0.internal_position)
+            && e.0.internal_query.as_deref() == Some(&*self.text)
+        {
+            let before = whole.chars().count() - self.text.chars().count();
+            e.0.internal_position = Some(position + before as u32);
+            e.0.internal_query = Some(whole.to_string());
+        }
+        e
+    }
     pub(crate) fn line_of_context(&self) -> String {
         match self.mode {
             ParseMode::Statement => format!("SQL statement \"{}\"", self.text),
-            ParseMode::Expression => format!("SQL expression \"{}\"", self.text),
+            ParseMode::Expression => match &self.assignment {
+                Some(whole) => format!("PL/pgSQL assignment \"{whole}\""),
+                None => format!("PL/pgSQL expression \"{}\"", self.text),
+            },
             ParseMode::Assignment { .. } => format!("PL/pgSQL assignment \"{}\"", self.text),
         }
     }
@@ -219,7 +237,7 @@ impl Session {
 
     fn make_spi_plan(&mut self, prepared: &SpiPrepared, scope: &dyn VariableScope, runtime: &dyn Runtime) -> Result<Arc<SpiPlan>> {
         if !prepared.is_plannable() {
-            return Ok(Arc::new(SpiPlan { plan: None, uses: Vec::new(), simple: None, row: None }));
+            return Ok(Arc::new(SpiPlan { plan: None, uses: Vec::new(), simple: None, quick: None, row: None }));
         }
         let environment = self.environment(runtime)?;
         let asked = Asked::default();
@@ -228,7 +246,7 @@ impl Session {
         let variables = Variables::new(scope);
         let mut made = Err(Error::internal("a statement was not planned"));
         let (node, source) = (prepared.statement.node(), prepared.statement.source().clone());
-        let mut kind = None;
+        let (mut kind, mut quick) = (None, None);
         runtime.on_large_stack(&mut || {
             let eval = host.eval();
             let bound = match (prepared.mode, node) {
@@ -241,6 +259,7 @@ impl Session {
             made = bound.and_then(|bound| {
                 if let ir::BoundStatement::Query(q) = &bound {
                     kind = only_expression(q).map(|e| (e.is_self_contained(), e.ty, e.typmod));
+                    quick = only_expression(q).and_then(|e| Quick::of(e, &variables.used()));
                 }
                 crate::plan::plan(bound, Vec::new(), &host.reader, &self.instance.engine, &eval)
             });
@@ -258,7 +277,7 @@ impl Session {
         let uses = variables.into_used();
         let simple = simple_of(&plan, kind);
         let row = row_of_plan(&plan);
-        Ok(Arc::new(SpiPlan { plan: Some(plan), uses, simple, row }))
+        Ok(Arc::new(SpiPlan { plan: Some(plan), uses, simple, quick, row }))
     }
 
     /// The plan as things are now.
@@ -345,9 +364,9 @@ impl Session {
             Some((query, is_self_contained)) => {
                 let plan = crate::plan::plan(ir::BoundStatement::Query(Box::new(query)), vec![from], &host.reader, &self.instance.engine, &host.eval())?;
                 let simple = simple_of(&plan, Some((is_self_contained, to, typmod)));
-                SpiPlan { plan: Some(plan), uses: Vec::new(), simple, row: None }
+                SpiPlan { plan: Some(plan), uses: Vec::new(), simple, quick: None, row: None }
             }
-            None => SpiPlan { plan: None, uses: Vec::new(), simple: None, row: None },
+            None => SpiPlan { plan: None, uses: Vec::new(), simple: None, quick: None, row: None },
         };
         let plan = planned.plan.clone();
         self.routine_plans.conversions.insert(key, Known { epoch, plan: Arc::new(planned), run: None });
@@ -427,11 +446,20 @@ impl Spi<'_> {
         self.session.spi_plan(&prepared, scope, self.runtime)?;
         Ok(prepared)
     }
+    /// The right side of `whole`, an assignment to a variable: whose errors are told with all of it.
+    pub fn prepare_source(&mut self, text: &str, whole: &str, scope: &dyn VariableScope) -> Result<Arc<SpiPrepared>> {
+        let mut prepared = self.parse(text, ParseMode::Expression)?;
+        if let Some(prepared) = Arc::get_mut(&mut prepared) {
+            prepared.assignment = Some(Arc::from(whole));
+        }
+        self.session.spi_plan(&prepared, scope, self.runtime).map_err(|e| prepared.in_assignment(e))?;
+        Ok(prepared)
+    }
     /// Parses only: the first run plans.
     pub fn parse(&mut self, text: &str, mode: ParseMode) -> Result<Arc<SpiPrepared>> {
         let statement = parse(text, mode, self.runtime)?;
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        Ok(Arc::new(SpiPrepared { id, text: Arc::from(text), mode, statement, shared: Mutex::new(None) }))
+        Ok(Arc::new(SpiPrepared { id, text: Arc::from(text), mode, statement, assignment: None, shared: Mutex::new(None) }))
     }
     /// Checks the syntax only, as CREATE FUNCTION does.
     pub fn check_syntax(&mut self, text: &str, mode: ParseMode) -> Result<()> {
@@ -470,7 +498,7 @@ impl Spi<'_> {
         let text: Arc<str> = Arc::from(text);
         let prepared = |statement| {
             let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-            Arc::new(SpiPrepared { id, text: text.clone(), mode: ParseMode::Statement, statement, shared: Mutex::new(None) })
+            Arc::new(SpiPrepared { id, text: text.clone(), mode: ParseMode::Statement, statement, assignment: None, shared: Mutex::new(None) })
         };
         Ok(script.statements().into_iter().map(prepared).collect())
     }
@@ -596,7 +624,7 @@ impl Spi<'_> {
         let mut outcome = Outcome { command: Command::Utility, processed: 0, row: None };
         for statement in script.statements() {
             let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-            let prepared = SpiPrepared { id, text: Arc::from(text), mode: ParseMode::Statement, statement, shared: Mutex::new(None) };
+            let prepared = SpiPrepared { id, text: Arc::from(text), mode: ParseMode::Statement, statement, assignment: None, shared: Mutex::new(None) };
             if matches!(prepared.statement.node(), Node::TransactionStmt(_)) {
                 return Err(Error::unsupported("EXECUTE of transaction commands is not implemented"));
             }
@@ -604,6 +632,11 @@ impl Spi<'_> {
             outcome = self.run_planned(&prepared, &planned, &scope, limit, sink)?;
         }
         Ok(outcome)
+    }
+
+    /// An expression that takes no more than integers and truth values.
+    pub fn quick(&mut self, prepared: &SpiPrepared) -> Option<Quick> {
+        self.session.routine_plans.statements.get(&prepared.id)?.plan.quick.clone()
     }
 
     /// As simple queries are run (docs/decisions/0009). None: nothing was done.
@@ -659,6 +692,10 @@ impl Spi<'_> {
             [only] => ((), only.type_oid, only.typmod),
             columns => {
                 let (n, s) = (columns.len(), if columns.len() == 1 { "" } else { "s" });
+                if prepared.assignment.is_some() {
+                    let message = format!("assignment source returned {n} column{s}");
+                    return Err(Error::new(sqlstate::SYNTAX_ERROR, message).with_context(prepared.line_of_context()));
+                }
                 return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("query returned {n} column{s}")).with_context(format!("query: {}", prepared.text())));
             }
         };

@@ -222,6 +222,8 @@ pub struct Session {
     utility_formats: Vec<i16>,
     /// The generation of the settings that others have seen.
     published_settings: u64,
+    /// Outer ones first.
+    pub(crate) running_routines: Vec<std::rc::Rc<dyn crate::routine::ContextSource>>,
     /// Changes of the catalogs within the open transaction, ever counted on.
     pub(crate) own_changes: u64,
     pub(crate) routine_plans: crate::routine::RoutinePlans,
@@ -289,6 +291,7 @@ impl Session {
             state_since: now,
             allow_system_objects: false,
             utility_formats: Vec::new(),
+            running_routines: Vec::new(),
             own_changes: 0,
             routine_plans: Default::default(),
             routines: Default::default(),

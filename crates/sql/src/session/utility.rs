@@ -48,7 +48,7 @@ impl Session {
             Node::NotifyStmt(s) => self.notify_command(s, runtime)?,
             Node::CopyStmt(s) => return self.copy_command(s, statement, runtime, client),
             Node::ExplainStmt(s) => return self.explain_command(s, statement, runtime, client),
-            Node::DoStmt(s) => self.do_command(s, runtime)?,
+            Node::DoStmt(s) => self.do_command(s, statement.source(), runtime)?,
             Node::CallStmt(s) => self.call_command(s, statement.source(), runtime, client)?,
             _ => {
                 let autonomous = matches!(node, Node::CreatedbStmt(_) | Node::DropdbStmt(_));
@@ -399,7 +399,7 @@ impl Session {
         Ok("ALTER SYSTEM".to_string())
     }
 
-    fn do_command(&mut self, s: &nodes::DoStmt, runtime: &dyn Runtime) -> Result<String> {
+    fn do_command(&mut self, s: &nodes::DoStmt, source: &str, runtime: &dyn Runtime) -> Result<String> {
         let option = |name: &str| s.args().iter().find(|d| d.defname() == Some(name)).and_then(|d| d.arg().as_str().map(str::to_string));
         let body = option("as").ok_or_else(|| Error::new(sqlstate::SYNTAX_ERROR, "no inline code specified"))?;
         let language = option("language").unwrap_or_else(|| "plpgsql".to_string());
@@ -407,7 +407,7 @@ impl Session {
         if language == "sql" {
             return Err(Error::unsupported("language \"sql\" does not support inline code execution"));
         }
-        self.run_inline(&language, &body, runtime)?;
+        self.run_inline(&language, &body, runtime).map_err(|e| crate::ddl::function::transposed(e, source, &body))?;
         Ok("DO".to_string())
     }
 

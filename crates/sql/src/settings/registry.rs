@@ -147,7 +147,46 @@ fn load() -> HashMap<String, Definition> {
             },
         });
     }
+    all.extend(plpgsql().map(|d| (d.name.to_string(), d)));
     all
+}
+
+/// Settings of PL/pgSQL.
+fn plpgsql() -> impl Iterator<Item = Definition> {
+    let settings = [
+        ("plpgsql.check_asserts", Kind::Bool, Context::User, "on"),
+        ("plpgsql.extra_errors", Kind::String, Context::User, "none"),
+        ("plpgsql.extra_warnings", Kind::String, Context::User, "none"),
+        ("plpgsql.print_strict_params", Kind::Bool, Context::User, "off"),
+        ("plpgsql.variable_conflict", Kind::Enum, Context::Superuser, "error"),
+    ];
+    settings.into_iter().map(|(name, kind, context, boot)| Definition {
+        name,
+        unit: None,
+        category: "Customized Options",
+        context,
+        kind,
+        min: 0.0,
+        max: 0.0,
+        enum_values: if kind == Kind::Enum { vec!["error", "use_variable", "use_column"] } else { Vec::new() },
+        boot_value: boot.to_string(),
+    })
+}
+
+/// Checks that PL/pgSQL makes beyond what is an error anyway.
+fn check_extra_checks(d: &Definition, value: &str) -> Result<String> {
+    let words: Vec<&str> = value.split(',').map(str::trim).collect();
+    let is_word = |word: &str, list: &[&str]| list.iter().any(|known| word.eq_ignore_ascii_case(known));
+    if words.len() == 1 && is_word(words[0], &["all", "none"]) {
+        return Ok(value.to_string());
+    }
+    if let Some(word) = words.iter().find(|w| is_word(w, &["all", "none"])) {
+        return Err(invalid(d, value).with_detail(format!("Key word \"{word}\" cannot be combined with other key words.")));
+    }
+    match words.iter().find(|w| !is_word(w, &["shadowed_variables", "too_many_rows", "strict_multi_assignment"])) {
+        Some(word) => Err(invalid(d, value).with_detail(format!("Unrecognized key word: \"{word}\"."))),
+        None => Ok(value.to_string()),
+    }
 }
 
 /// Names are matched without regard to case.
@@ -269,6 +308,7 @@ fn check_string(d: &Definition, value: &str) -> Result<String> {
             let known = kilndb_types::datetime::zone::Zone::find(value).is_some();
             if known { Ok(value.to_string()) } else { Err(invalid(d, value)) }
         }
+        "plpgsql.extra_errors" | "plpgsql.extra_warnings" => check_extra_checks(d, value),
         "application_name" => Ok(value.chars().map(|c| if (' '..='~').contains(&c) { c } else { '?' }).take(63).collect()),
         _ => Ok(value.to_string()),
     }

@@ -201,6 +201,13 @@ static RESERVED: &[&str] = &[
 fn shown(d: &Datum, c: &EvalContext) -> Result<String> {
     output_string(natural_type(d), d, c)
 }
+/// As a cast to text, which spells truth values out.
+fn as_text(d: &Datum, c: &EvalContext) -> Result<String> {
+    match d {
+        Datum::Bool(b) => Ok(b.to_string()),
+        d => shown(d, c),
+    }
+}
 /// Arguments of a VARIADIC "any" function: spread out, or one array.
 fn spread(args: &[Datum]) -> Vec<Datum> {
     match args {
@@ -227,8 +234,8 @@ scalars! {
     fn casefold(_c; s: text) = map_case(s, false);
     fn initcap(_c; s: text) = initcap_of(s);
     fn textcat(_c; a: text, b: text) = { limits::joined(a.len(), b.len())?; [a, b].concat() };
-    fn p2003_textanycat(c; a: text, b: any) = [a, &shown(b, c)?].concat();
-    fn p2004_anytextcat(c; a: any, b: text) = [shown(a, c)?.as_str(), b].concat();
+    fn p2003_textanycat(c; a: text, b: any) = [a, &as_text(b, c)?].concat();
+    fn p2004_anytextcat(c; a: any, b: text) = [as_text(a, c)?.as_str(), b].concat();
     fn nameconcatoid(_c; a: text, b: oid) = { let tail = format!("_{b}"); let head = crate::cast::truncate_name(a); let mut end = head.len().min(63 - tail.len()); while !head.is_char_boundary(end) { end -= 1; } format!("{}{tail}", &head[..end]) };
     fn text_substr(_c; s: text, start: int4, len: int4) = substr(s, start, Some(len))?;
     fn text_substr_no_len(_c; s: text, start: int4) = substr(s, start, None)?;

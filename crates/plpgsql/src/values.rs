@@ -1,0 +1,281 @@
+//! Variables of a running call, and what SQL sees of them.
+//!
+//! Invariants
+//! 1. A slot's value is of the variable's type; a field's value is in its record.
+//! 2. A record of type RECORD has columns only while something is assigned to it.
+
+use crate::compile::Routine;
+use crate::namespace::{ItemKind, Place};
+use crate::tree::*;
+use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_sql::routine::{self, QuickValues, RowColumn, RowShape, TriggerEvent, TriggerOperation, TriggerTime, VariableConflict, VariableScope};
+use kilndb_types::{Array, Datum, Record, oids};
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// What a record variable holds.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub shape: Arc<RowShape>,
+    pub fields: Vec<Datum>,
+    /// The row is NULL; its fields are too.
+    pub is_null: bool,
+}
+
+impl Row {
+    pub fn nulls(shape: Arc<RowShape>, is_null: bool) -> Row {
+        let fields = vec![Datum::Null; shape.columns.len()];
+        Row { shape, fields, is_null }
+    }
+    pub fn datum(&self) -> Datum {
+        if self.is_null {
+            return Datum::Null;
+        }
+        let fields = self.shape.columns.iter().zip(&self.fields).map(|(c, v)| (c.type_oid, v.clone())).collect();
+        Datum::Record(Arc::new(Record { type_oid: self.shape.type_oid, fields }))
+    }
+    pub fn column(&self, name: &str) -> Option<usize> {
+        self.shape.columns.iter().position(|c| c.name == name)
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    Scalar(Datum),
+    /// Told when it is asked for.
+    Fact(TriggerFact),
+    /// None: nothing is assigned yet (RECORD), or NULL.
+    Record(Option<Row>),
+    /// Rows and fields are made of other slots.
+    Other,
+}
+
+pub(crate) struct Vars<'r> {
+    pub routine: &'r Routine,
+    pub values: Vec<Value>,
+    /// Types of variables that CASE compares, which are known when they are assigned.
+    pub case_types: Vec<(Slot, Oid, i32)>,
+    pub trigger: Option<&'r TriggerEvent>,
+    /// Columns of composite types as they were when this call first needed them.
+    pub shapes: Vec<(Oid, Arc<RowShape>)>,
+}
+
+pub(crate) fn not_assigned(name: &str) -> Error {
+    Error::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, format!("record \"{name}\" is not assigned yet"))
+        .with_detail("The tuple structure of a not-yet-assigned record is indeterminate.")
+}
+
+pub(crate) fn no_field(record: &str, field: &str) -> Error {
+    Error::new(sqlstate::UNDEFINED_COLUMN, format!("record \"{record}\" has no field \"{field}\""))
+}
+
+impl<'r> Vars<'r> {
+    pub fn variable(&self, slot: Slot) -> Result<&'r Variable> {
+        self.routine.variables.get(slot).ok_or_else(|| Error::internal("a variable without a slot"))
+    }
+    pub fn record_variable(&self, slot: Slot) -> Result<&'r RecordVariable> {
+        match self.variable(slot)? {
+            Variable::Record(r) => Ok(r),
+            _ => Err(Error::internal("a record was expected")),
+        }
+    }
+    pub fn set(&mut self, slot: Slot, value: Datum) {
+        if let Some(place) = self.values.get_mut(slot) {
+            *place = Value::Scalar(value);
+        }
+    }
+    pub fn set_record(&mut self, slot: Slot, row: Option<Row>) {
+        if let Some(place) = self.values.get_mut(slot) {
+            *place = Value::Record(row);
+        }
+    }
+    pub fn row(&self, slot: Slot) -> Option<&Row> {
+        match self.values.get(slot) {
+            Some(Value::Record(row)) => row.as_ref(),
+            _ => None,
+        }
+    }
+    pub fn row_mut(&mut self, slot: Slot) -> Option<&mut Row> {
+        match self.values.get_mut(slot) {
+            Some(Value::Record(row)) => row.as_mut(),
+            _ => None,
+        }
+    }
+    fn shape(&self, type_oid: Oid) -> Option<&Arc<RowShape>> {
+        self.shapes.iter().find(|(oid, _)| *oid == type_oid).map(|(_, shape)| shape)
+    }
+    /// The columns of a record as it is now.
+    pub fn shape_of(&self, slot: Slot) -> Result<Option<&Arc<RowShape>>> {
+        if let Some(row) = self.row(slot) {
+            return Ok(Some(&row.shape));
+        }
+        Ok(self.shape(self.record_variable(slot)?.ty.oid))
+    }
+
+    pub fn scalar_type(&self, slot: Slot, v: &ScalarVariable) -> (Oid, i32) {
+        match self.case_types.iter().find(|(s, ..)| *s == slot) {
+            Some((_, oid, typmod)) => (*oid, *typmod),
+            None => (v.ty.oid, v.ty.typmod),
+        }
+    }
+
+    /// The type of a slot as it is now.
+    pub fn type_of(&self, slot: Slot) -> Result<(Oid, i32)> {
+        Ok(match self.variable(slot)? {
+            Variable::Scalar(v) => self.scalar_type(slot, v),
+            Variable::Record(r) if r.ty.oid == oids::RECORD => (self.row(slot).map_or(oids::RECORD, |row| row.shape.type_oid), -1),
+            Variable::Record(r) => (r.ty.oid, -1),
+            Variable::Row { .. } => (oids::RECORD, -1),
+            Variable::Field { record, name } => {
+                let column = self.field_column(*record, name)?;
+                (column.type_oid, column.typmod)
+            }
+        })
+    }
+
+    fn field_column(&self, record: Slot, field: &str) -> Result<&RowColumn> {
+        let shown = &self.record_variable(record)?.name;
+        let shape = self.shape_of(record)?.ok_or_else(|| not_assigned(shown))?;
+        shape.columns.iter().find(|c| c.name == *field).ok_or_else(|| no_field(shown, field))
+    }
+
+    pub fn get(&self, slot: Slot) -> Result<Datum> {
+        match self.values.get(slot) {
+            Some(Value::Scalar(d)) => return Ok(d.clone()),
+            Some(Value::Record(row)) => return Ok(row.as_ref().map_or(Datum::Null, Row::datum)),
+            Some(Value::Fact(fact)) => return Ok(self.trigger.map_or(Datum::Null, |event| fact_of(event, *fact))),
+            _ => {}
+        }
+        match self.variable(slot)? {
+            Variable::Field { record, name } => match self.row(*record) {
+                Some(row) => {
+                    let at = row.column(name);
+                    let value = at.and_then(|at| row.fields.get(at)).cloned();
+                    value.ok_or_else(|| self.record_variable(*record).map_or_else(|e| e, |r| no_field(&r.name, name)))
+                }
+                // A NULL of a composite type: the field must exist all the same.
+                None => self.field_column(*record, name).map(|_| Datum::Null),
+            },
+            Variable::Row { slots, .. } => {
+                let fields = slots.iter().map(|s| Ok((self.type_of(*s)?.0, self.get(*s)?))).collect::<Result<_>>()?;
+                Ok(Datum::Record(Arc::new(Record { type_oid: oids::RECORD, fields })))
+            }
+            _ => Err(Error::internal("a variable without a value")),
+        }
+    }
+
+    pub fn scope(&self, place: Place) -> Scope<'_, 'r> {
+        Scope { vars: self, place, noted: RefCell::new(Vec::new()), used: RefCell::default() }
+    }
+}
+
+impl QuickValues for Vars<'_> {
+    #[inline]
+    fn scalar(&self, variable: u32) -> Option<&Datum> {
+        match self.values.get(variable as usize)? {
+            Value::Scalar(d) => Some(d),
+            _ => None,
+        }
+    }
+}
+
+fn fact_of(event: &TriggerEvent, fact: TriggerFact) -> Datum {
+    match fact {
+        TriggerFact::Name => Datum::text(&event.trigger_name),
+        TriggerFact::When => Datum::text(match event.time {
+            TriggerTime::Before => "BEFORE",
+            TriggerTime::After => "AFTER",
+            TriggerTime::InsteadOf => "INSTEAD OF",
+        }),
+        TriggerFact::Level => Datum::text(if event.for_each_row { "ROW" } else { "STATEMENT" }),
+        TriggerFact::Op => Datum::text(match event.operation {
+            TriggerOperation::Insert => "INSERT",
+            TriggerOperation::Update => "UPDATE",
+            TriggerOperation::Delete => "DELETE",
+            TriggerOperation::Truncate => "TRUNCATE",
+        }),
+        TriggerFact::RelId => Datum::Oid(event.table_oid),
+        TriggerFact::TableName => Datum::text(&event.table_name),
+        TriggerFact::TableSchema => Datum::text(&event.table_schema),
+        TriggerFact::ArgumentCount => Datum::Int4(event.arguments.len() as i32),
+        TriggerFact::Arguments if event.arguments.is_empty() => Datum::Null,
+        TriggerFact::Arguments => Datum::Array(Arc::new(Array {
+            element_type: oids::TEXT,
+            // As C counts.
+            dims: vec![(0, event.arguments.len() as u32)],
+            elements: event.arguments.iter().map(Datum::text).collect(),
+        })),
+    }
+}
+
+/// The variables that SQL at a place of the routine can see.
+pub(crate) struct Scope<'v, 'r> {
+    vars: &'v Vars<'r>,
+    place: Place,
+    /// Variables that were found whose type may be another in another call.
+    pub noted: RefCell<Vec<(Slot, Oid)>>,
+    pub used: RefCell<std::collections::BTreeSet<Slot>>,
+}
+
+impl Scope<'_, '_> {
+    fn found(&self, slot: Slot) -> Result<routine::Variable> {
+        let (type_oid, typmod) = self.vars.type_of(slot)?;
+        self.used.borrow_mut().insert(slot);
+        if self.vars.routine.is_dynamic(slot) {
+            self.noted.borrow_mut().push((slot, type_oid));
+        }
+        Ok(routine::Variable { number: slot as u32, type_oid, typmod })
+    }
+}
+
+impl VariableScope for Scope<'_, '_> {
+    fn resolve(&self, parts: &[&str], star: bool, required: bool) -> Result<Option<routine::Variable>> {
+        let limit = if star { 2 } else { 3 };
+        if parts.len() > limit {
+            return Ok(None);
+        }
+        // The star keeps scalar variables from fitting.
+        let mut names = parts.to_vec();
+        if star {
+            names.push("*");
+        }
+        let Some((kind, used)) = self.vars.routine.namespace.find_at(self.place, &names) else { return Ok(None) };
+        match kind {
+            ItemKind::Scalar(slot) if used == parts.len() && !star && used <= 2 => self.found(slot).map(Some),
+            ItemKind::Record(slot) if used == parts.len() && used <= 2 => self.found(slot).map(Some),
+            ItemKind::Record(slot) if !star && used + 1 == parts.len() => {
+                let field = parts.get(used).copied().unwrap_or("");
+                let record = self.vars.record_variable(slot)?;
+                match record.fields.iter().find(|(name, _)| name == field) {
+                    Some((_, field)) => self.found(*field).map(Some),
+                    None if required => Err(no_field(&record.name, field)),
+                    None => Ok(None),
+                }
+            }
+            _ => Ok(None),
+        }
+    }
+    fn parameter(&self, number: u32) -> Option<routine::Variable> {
+        let name = format!("${number}");
+        match self.vars.routine.namespace.find_at(self.place, &[&name])?.0 {
+            ItemKind::Scalar(slot) | ItemKind::Record(slot) => self.found(slot).ok(),
+            ItemKind::Label(_) => None,
+        }
+    }
+    fn conflict(&self) -> VariableConflict {
+        match self.vars.routine.conflict {
+            Conflict::Error => VariableConflict::Error,
+            Conflict::UseVariable => VariableConflict::UseVariable,
+            Conflict::UseColumn => VariableConflict::UseColumn,
+        }
+    }
+    fn row_of(&self, variable: u32) -> Result<Option<Arc<RowShape>>> {
+        match self.vars.variable(variable as Slot)? {
+            Variable::Record(_) => Ok(self.vars.shape_of(variable as Slot)?.cloned()),
+            _ => Ok(None),
+        }
+    }
+    fn value(&self, variable: u32) -> Result<Datum> {
+        self.vars.get(variable as Slot)
+    }
+}

@@ -1,0 +1,273 @@
+//! Expressions of integers and truth values over variables, as loops and conditions of routines have them: computed where the variables are,
+//! without a session, a list of parameters or an allocation.
+//!
+//! Invariants
+//! 1. What is computed here is what the long way would have computed. Where that may be an error, NULL or another type, the answer is None,
+//!    and the long way is taken.
+//! 2. Only built-in functions are in it, so that no change of the catalogs changes its meaning.
+
+use super::spi::Variable;
+use crate::bind::ir::{BoolTestKind, Expr, ExprKind, FuncExpr};
+use crate::exec::expr::IntOp;
+use crate::plan::int_compare;
+use kilndb_base::Oid;
+use kilndb_types::{Datum, oids};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Op {
+    Plus,
+    Minus,
+    Times,
+    Divide,
+    Modulo,
+}
+
+#[derive(Clone, Debug)]
+enum Node {
+    Int(i64),
+    Bool(bool),
+    Variable(u32),
+    /// In the range of so many bits.
+    Arithmetic { op: Op, bits: u32, args: Box<[Node; 2]> },
+    Negate { bits: u32, arg: Box<Node> },
+    /// To so many bits.
+    Narrow { bits: u32, arg: Box<Node> },
+    Compare { op: IntOp, args: Box<[Node; 2]> },
+    And(Box<[Node]>),
+    Or(Box<[Node]>),
+    Not(Box<Node>),
+    IsNull { variable: u32, negated: bool },
+    IsTrue { arg: Box<Node>, wanted: bool },
+}
+
+/// A small expression, and the type of its value.
+#[derive(Clone, Debug)]
+pub struct Quick {
+    node: Node,
+    type_oid: Oid,
+}
+
+/// Where values of variables are.
+pub trait QuickValues {
+    /// None: the variable is no scalar.
+    fn scalar(&self, variable: u32) -> Option<&Datum>;
+}
+
+fn bits_of(type_oid: Oid) -> Option<u32> {
+    match type_oid {
+        oids::INT2 => Some(16),
+        oids::INT4 => Some(32),
+        oids::INT8 => Some(64),
+        _ => None,
+    }
+}
+
+/// Two-argument functions of integers by pg_proc OID.
+fn arithmetic(oid: Oid) -> Option<Op> {
+    Some(match oid {
+        177 | 463 | 176 | 178 | 179 | 841 | 837 | 1278 | 1274 => Op::Plus,
+        181 | 464 | 180 | 182 | 183 | 942 | 838 | 1279 | 1275 => Op::Minus,
+        141 | 465 | 152 | 170 | 171 | 943 | 839 | 1280 | 1276 => Op::Times,
+        154 | 466 | 153 | 172 | 173 | 948 | 840 | 1281 | 1277 => Op::Divide,
+        156 | 941 | 155 | 940 | 945 | 947 => Op::Modulo,
+        _ => return None,
+    })
+}
+
+fn within(bits: u32, v: i64) -> Option<i64> {
+    match bits {
+        16 => i16::try_from(v).is_ok().then_some(v),
+        32 => i32::try_from(v).is_ok().then_some(v),
+        _ => Some(v),
+    }
+}
+
+impl Op {
+    #[inline]
+    fn of(self, bits: u32, l: i64, r: i64) -> Option<i64> {
+        let v = match self {
+            Op::Plus => l.checked_add(r),
+            Op::Minus => l.checked_sub(r),
+            Op::Times => l.checked_mul(r),
+            Op::Divide => l.checked_div(r),
+            Op::Modulo => l.checked_rem(r),
+        };
+        within(bits, v?)
+    }
+}
+
+fn compare(op: IntOp, l: i64, r: i64) -> bool {
+    match op {
+        IntOp::Eq => l == r,
+        IntOp::Ne => l != r,
+        IntOp::Lt => l < r,
+        IntOp::Le => l <= r,
+        IntOp::Gt => l > r,
+        IntOp::Ge => l >= r,
+    }
+}
+
+impl Node {
+    fn of(e: &Expr, uses: &[Variable]) -> Option<Node> {
+        Some(match &e.kind {
+            ExprKind::Const(Datum::Int2(v)) if e.ty == oids::INT2 => Node::Int(i64::from(*v)),
+            ExprKind::Const(Datum::Int4(v)) if e.ty == oids::INT4 => Node::Int(i64::from(*v)),
+            ExprKind::Const(Datum::Int8(v)) if e.ty == oids::INT8 => Node::Int(*v),
+            ExprKind::Const(Datum::Bool(v)) => Node::Bool(*v),
+            ExprKind::Param(n) if bits_of(e.ty).is_some() || e.ty == oids::BOOL => Node::Variable(uses.get(*n as usize)?.number),
+            ExprKind::Func(f) if !f.returns_set => Node::of_function(f, e.ty, uses)?,
+            ExprKind::And(list) => Node::And(list.iter().map(|e| Node::of(e, uses)).collect::<Option<_>>()?),
+            ExprKind::Or(list) => Node::Or(list.iter().map(|e| Node::of(e, uses)).collect::<Option<_>>()?),
+            ExprKind::Not(arg) => Node::Not(Box::new(Node::of(arg, uses)?)),
+            ExprKind::IsNull { arg, negated } => match arg.kind {
+                ExprKind::Param(n) if arg.ty != oids::RECORD => Node::IsNull { variable: uses.get(n as usize)?.number, negated: *negated },
+                _ => return None,
+            },
+            ExprKind::BoolTest { arg, test: test @ (BoolTestKind::True | BoolTestKind::False) } => {
+                Node::IsTrue { arg: Box::new(Node::of(arg, uses)?), wanted: *test == BoolTestKind::True }
+            }
+            _ => return None,
+        })
+    }
+
+    fn of_function(f: &FuncExpr, result: Oid, uses: &[Variable]) -> Option<Node> {
+        match f.args.as_slice() {
+            [l, r] => {
+                bits_of(l.ty)?;
+                bits_of(r.ty)?;
+                let args = Box::new([Node::of(l, uses)?, Node::of(r, uses)?]);
+                if let Some(op) = int_compare(f.oid) {
+                    return Some(Node::Compare { op, args });
+                }
+                Some(Node::Arithmetic { op: arithmetic(f.oid)?, bits: bits_of(result)?, args })
+            }
+            [arg] => {
+                let (bits, of) = (bits_of(result)?, Box::new(Node::of(arg, uses)?));
+                match f.oid {
+                    // Unary minus.
+                    212 | 213 | 462 => Some(Node::Negate { bits, arg: of }),
+                    // Conversions among integers.
+                    313 | 314 | 480 | 481 | 714 | 754 => Some(Node::Narrow { bits, arg: of }),
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn int(&self, values: &impl QuickValues) -> Option<i64> {
+        match self {
+            Node::Variable(n) => match values.scalar(*n)? {
+                Datum::Int4(v) => Some(i64::from(*v)),
+                Datum::Int8(v) => Some(*v),
+                Datum::Int2(v) => Some(i64::from(*v)),
+                _ => None,
+            },
+            Node::Int(v) => Some(*v),
+            Node::Arithmetic { op, bits, args } => op.of(*bits, args[0].int(values)?, args[1].int(values)?),
+            Node::Negate { bits, arg } => within(*bits, arg.int(values)?.checked_neg()?),
+            Node::Narrow { bits, arg } => within(*bits, arg.int(values)?),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn truth(&self, values: &impl QuickValues) -> Option<bool> {
+        match self {
+            Node::Compare { op, args } => Some(compare(*op, args[0].int(values)?, args[1].int(values)?)),
+            Node::Bool(v) => Some(*v),
+            Node::Variable(n) => match values.scalar(*n)? {
+                Datum::Bool(v) => Some(*v),
+                _ => None,
+            },
+            Node::And(list) => {
+                for e in list {
+                    if !e.truth(values)? {
+                        return Some(false);
+                    }
+                }
+                Some(true)
+            }
+            Node::Or(list) => {
+                for e in list {
+                    if e.truth(values)? {
+                        return Some(true);
+                    }
+                }
+                Some(false)
+            }
+            Node::Not(arg) => arg.truth(values).map(|v| !v),
+            Node::IsNull { variable, negated } => Some(values.scalar(*variable)?.is_null() != *negated),
+            Node::IsTrue { arg, wanted } => Some(arg.truth(values)? == *wanted),
+            _ => None,
+        }
+    }
+}
+
+impl Quick {
+    /// None: it takes more than integers and truth values. `uses`: the variables that parameters stand for.
+    pub(crate) fn of(e: &Expr, uses: &[Variable]) -> Option<Quick> {
+        if bits_of(e.ty).is_none() && e.ty != oids::BOOL {
+            return None;
+        }
+        Some(Quick { node: Node::of(e, uses)?, type_oid: e.ty })
+    }
+    pub fn type_oid(&self) -> Oid {
+        self.type_oid
+    }
+    /// The value; None: the long way finds it.
+    #[inline]
+    pub fn evaluate(&self, values: &impl QuickValues) -> Option<Datum> {
+        Some(match self.type_oid {
+            oids::INT4 => Datum::Int4(self.node.int(values)? as i32),
+            oids::INT8 => Datum::Int8(self.node.int(values)?),
+            oids::INT2 => Datum::Int2(self.node.int(values)? as i16),
+            _ => Datum::Bool(self.node.truth(values)?),
+        })
+    }
+    #[inline]
+    pub fn truth(&self, values: &impl QuickValues) -> Option<bool> {
+        if self.type_oid == oids::BOOL { self.node.truth(values) } else { None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Values(Vec<Datum>);
+
+    impl QuickValues for Values {
+        fn scalar(&self, variable: u32) -> Option<&Datum> {
+            self.0.get(variable as usize)
+        }
+    }
+
+    fn variable(n: u32) -> Node {
+        Node::Variable(n)
+    }
+
+    #[test]
+    fn what_is_no_plain_integer_is_left_alone() {
+        let values = Values(vec![Datum::Int4(7), Datum::Int4(i32::MAX), Datum::Null, Datum::Int4(0)]);
+        let of = |op, l, r| Quick { node: Node::Arithmetic { op, bits: 32, args: Box::new([variable(l), variable(r)]) }, type_oid: oids::INT4 };
+        assert!(matches!(of(Op::Plus, 0, 0).evaluate(&values), Some(Datum::Int4(14))));
+        assert!(of(Op::Plus, 0, 1).evaluate(&values).is_none());
+        assert!(of(Op::Plus, 0, 2).evaluate(&values).is_none());
+        assert!(of(Op::Divide, 0, 3).evaluate(&values).is_none());
+        assert!(of(Op::Modulo, 0, 3).evaluate(&values).is_none());
+    }
+
+    #[test]
+    fn conditions_know_null_from_false() {
+        let values = Values(vec![Datum::Int4(7), Datum::Null]);
+        let quick = |node| Quick { node, type_oid: oids::BOOL };
+        let equal = |l, r| Node::Compare { op: IntOp::Eq, args: Box::new([variable(l), variable(r)]) };
+        assert_eq!(quick(equal(0, 0)).truth(&values), Some(true));
+        assert_eq!(quick(equal(0, 1)).truth(&values), None);
+        assert_eq!(quick(Node::IsNull { variable: 1, negated: false }).truth(&values), Some(true));
+        assert_eq!(quick(Node::Not(Box::new(equal(0, 0)))).truth(&values), Some(false));
+        assert_eq!(quick(Node::And(Box::new([equal(0, 0), equal(0, 1)]))).truth(&values), None);
+    }
+}
