@@ -12,6 +12,8 @@ use super::builtin::{BUILTINS, FIRST_USER_OID, INFORMATION_SCHEMA, PG_CATALOG, S
 use super::global::{DELETE_ROWS_OPTION, GLOBAL, GlobalUsers};
 use super::ids::*;
 use super::model::*;
+use super::partition::PartitionMap;
+use crate::exec::partition::Leaf;
 use super::store::{CatalogRow, CatalogStore, shape};
 use super::temporary::{self, TemporaryCatalog, is_temporary};
 use kilndb_base::{Oid, RelationId, Result};
@@ -20,11 +22,11 @@ use kilndb_types::row::RowDescriptor;
 use kilndb_types::{Datum, oids};
 use foldhash::{HashMap, HashMapExt};
 use std::cell::{Cell, RefCell};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 #[derive(Default)]
-struct Objects {
+pub(super) struct Objects {
     tables: HashMap<Oid, Option<Arc<Table>>>,
     table_names: HashMap<(Oid, String), Option<Oid>>,
     types: HashMap<Oid, Option<Arc<TypeInfo>>>,
@@ -35,12 +37,17 @@ struct Objects {
     functions_by_oid: HashMap<Oid, Option<Arc<FunctionInfo>>>,
     /// Foreign keys by the table they point at.
     referencing: Option<HashMap<Oid, Vec<Arc<ForeignKey>>>>,
+    pub(super) partition_maps: HashMap<Oid, Arc<PartitionMap>>,
+    /// By partition, then by the table that statements name.
+    pub(super) leaves: HashMap<Oid, Vec<Arc<Leaf>>>,
 }
 
 /// A cache of catalog objects. One is shared by a database's sessions; a session that does DDL has its own.
 #[derive(Default)]
 pub struct ObjectCache {
     objects: Mutex<Objects>,
+    /// DDL has committed since: this one is for statements that began before.
+    is_replaced: AtomicBool,
 }
 
 impl ObjectCache {
@@ -94,6 +101,7 @@ impl Database {
     /// After the commit of a transaction that has done DDL (or its failure).
     pub fn publish(&self) {
         let mut shared = self.shared.lock().unwrap_or_else(|e| e.into_inner());
+        shared.is_replaced.store(true, Ordering::Release);
         *shared = Arc::default();
         self.version.fetch_add(1, Ordering::SeqCst);
         self.committing.fetch_sub(1, Ordering::SeqCst);
@@ -146,7 +154,7 @@ impl CatalogReader<'_> {
         self.temporary.schema()
     }
     /// Where the object of that OID is kept: what is temporary never gets into a cache that others see.
-    fn objects(&self, oid: Oid) -> MutexGuard<'_, Objects> {
+    pub(super) fn objects(&self, oid: Oid) -> MutexGuard<'_, Objects> {
         if is_temporary(oid) { self.temporary.cache().lock() } else { self.cache.lock() }
     }
 
@@ -300,11 +308,13 @@ impl CatalogReader<'_> {
             view_sql: if has_rules { self.load_view(oid)? } else { None },
             reltuples: class.float4("reltuples"),
             is_catalog: oid < FIRST_USER_OID,
+            partition_key: if kind == TableKind::Partitioned { Some(Arc::new(self.load_partition_key(oid)?)) } else { None },
+            partition_of: if class.bool("relispartition") && kind != TableKind::Index { self.partition_parent(oid)? } else { 0 },
         })))
     }
 
     /// What a row stores for a type: domains as their base type, enums as OIDs.
-    fn storage_type(&self, oid: Oid) -> Result<Oid> {
+    pub(super) fn storage_type(&self, oid: Oid) -> Result<Oid> {
         match self.type_by_oid(oid)? {
             Some(t) if t.kind == b'd' => self.storage_type(t.base_type),
             Some(t) if t.kind == b'e' => Ok(oids::OID),
@@ -424,6 +434,7 @@ impl CatalogReader<'_> {
             predicate_sql: row.text("indpred").map(str::to_string),
             valid: row.bool("indisvalid"),
             method: if class.oid("relam") == 405 { "hash" } else { "btree" }.to_string(),
+            part_of: if class.bool("relispartition") { self.partition_parent(oid)? } else { 0 },
         }))
     }
 
@@ -445,6 +456,9 @@ impl CatalogReader<'_> {
                     name: row.text("conname").unwrap_or("").to_string(),
                     sql: row.text("conbin").unwrap_or("").to_string(),
                     validated: row.bool("convalidated"),
+                    no_inherit: row.bool("connoinherit"),
+                    is_local: row.bool("conislocal"),
+                    inherited: row.int("coninhcount") as i16,
                 }),
                 b'f' => foreign_keys.push(Arc::new(foreign_key(&row))),
                 _ => {}
@@ -466,7 +480,8 @@ impl CatalogReader<'_> {
         }
         let mut map: HashMap<Oid, Vec<Arc<ForeignKey>>> = HashMap::new();
         for row in self.store().scan(PG_CONSTRAINT, self.snapshot)? {
-            if row.char("contype") == b'f' {
+            // The foreign key of a partitioned table stands for those of its partitions.
+            if row.char("contype") == b'f' && row.oid("conparentid") == 0 {
                 map.entry(row.oid("confrelid")).or_default().push(Arc::new(foreign_key(&row)));
             }
         }
@@ -587,6 +602,7 @@ impl CatalogReader<'_> {
                 predicate_sql: None,
                 valid: true,
                 method: "btree".to_string(),
+                part_of: 0,
             }));
         }
         Ok(Arc::new(Table {
@@ -609,6 +625,8 @@ impl CatalogReader<'_> {
             view_sql: None,
             reltuples: -1.0,
             is_catalog: true,
+            partition_key: None,
+            partition_of: 0,
         }))
     }
 }
@@ -621,7 +639,7 @@ fn letter(c: u8) -> u8 {
 /// Several expressions in one text column are kept apart by this.
 pub const EXPRESSION_SEPARATOR: char = '\u{1f}';
 
-fn split_expressions(text: &str) -> Vec<String> {
+pub(super) fn split_expressions(text: &str) -> Vec<String> {
     text.split(EXPRESSION_SEPARATOR).map(str::to_string).collect()
 }
 
@@ -641,6 +659,7 @@ fn foreign_key(row: &CatalogRow) -> ForeignKey {
         deferrable: row.bool("condeferrable"),
         initially_deferred: row.bool("condeferred"),
         validated: row.bool("convalidated"),
+        part_of: row.oid("conparentid"),
     }
 }
 
@@ -800,6 +819,25 @@ impl CatalogView for CatalogReader<'_> {
 
     fn temporary(&self) -> Option<&TemporaryCatalog> {
         Some(self.temporary)
+    }
+
+    fn partition_map(&self, table: Oid) -> Result<Arc<PartitionMap>> {
+        self.load_partition_map(table)
+    }
+    fn kept_leaf(&self, ancestor: Oid, partition: Oid) -> Option<Arc<Leaf>> {
+        self.objects(partition).leaves.get(&partition)?.iter().find(|leaf| leaf.ancestor == ancestor).cloned()
+    }
+    fn keep_leaf(&self, leaf: &Arc<Leaf>) {
+        self.objects(leaf.table.oid).leaves.entry(leaf.table.oid).or_default().push(leaf.clone());
+    }
+    fn table_now(&self, oid: Oid, now: &Snapshot) -> Result<Option<Arc<Table>>> {
+        self.read_anew(oid, now)
+    }
+    fn is_stale(&self) -> bool {
+        self.cache.is_replaced.load(Ordering::Acquire)
+    }
+    fn database_oid(&self) -> Oid {
+        self.database.oid
     }
 }
 

@@ -7,6 +7,8 @@ pub mod format_type;
 pub mod global;
 pub mod ids;
 pub mod model;
+pub mod partition;
+mod partition_read;
 pub mod store;
 pub mod temporary;
 pub use model::*;

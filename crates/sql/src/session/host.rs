@@ -65,6 +65,15 @@ impl SessionHost for StatementHost<'_> {
         }
         Some(super::views::rows(self, name, args))
     }
+    fn table_rules(&self, table: &std::sync::Arc<Table>) -> Result<crate::plan::partition::TableRules> {
+        self.rules_of(table)
+    }
+    fn key_expressions(&self, table: &Table) -> Result<Vec<Option<crate::exec::expr::CExpr>>> {
+        self.key_expressions_of(table)
+    }
+    fn shown_expression(&self, sql: &str, table: &Table) -> String {
+        super::expression_text::canonical(self, sql, &std::sync::Arc::new(table.clone()), None, false)
+    }
     fn current_user(&self) -> String {
         self.role_name.to_string()
     }

@@ -23,6 +23,7 @@ mod listen;
 mod modes;
 mod portal;
 mod named;
+mod partition_host;
 mod prepared;
 pub(crate) mod run;
 mod simple;
