@@ -195,6 +195,14 @@ impl Expr {
             _ => false,
         })
     }
+    /// Is it the same for the same row at all times?
+    pub fn is_immutable(&self) -> bool {
+        !self.any(&|e| match &e.kind {
+            ExprKind::Func(f) | ExprKind::NullIf(f) | ExprKind::IsDistinct { eq: f, .. } | ExprKind::ScalarArray { func: f, .. } => f.volatility != b'i',
+            ExprKind::SqlValue(_) | ExprKind::SubLink(_) => true,
+            _ => false,
+        })
+    }
     /// May two rows get different values from it? Unlike in `is_volatile`, a subquery that depends on nothing outside is a
     /// value: it runs once in a statement.
     pub fn varies(&self) -> bool {

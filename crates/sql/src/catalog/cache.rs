@@ -308,7 +308,7 @@ impl CatalogReader<'_> {
             view_sql: if has_rules { self.load_view(oid)? } else { None },
             reltuples: class.float4("reltuples"),
             is_catalog: oid < FIRST_USER_OID,
-            partition_key: if kind == TableKind::Partitioned { Some(Arc::new(self.load_partition_key(oid)?)) } else { None },
+            partition_key: if kind == TableKind::Partitioned { self.load_partition_key(oid)?.map(Arc::new) } else { None },
             partition_of: if class.bool("relispartition") && kind != TableKind::Index { self.partition_parent(oid)? } else { 0 },
         })))
     }

@@ -16,9 +16,10 @@ impl CatalogReader<'_> {
         Ok(rows.first().map_or(0, |r| r.oid("inhparent")))
     }
 
-    pub(super) fn load_partition_key(&self, table: Oid) -> Result<PartitionKey> {
+    /// None: while the table is being made.
+    pub(super) fn load_partition_key(&self, table: Oid) -> Result<Option<PartitionKey>> {
         let rows = self.lookup(PG_PARTITIONED_TABLE, PG_PARTITIONED_TABLE_PARTRELID_INDEX, &[Datum::Oid(table)])?;
-        let row = rows.first().ok_or_else(|| Error::internal(format!("cache lookup failed for partition key of {table}")))?;
+        let Some(row) = rows.first() else { return Ok(None) };
         let (attnums, classes, collations) = (row.numbers("partattrs"), row.numbers("partclass"), row.numbers("partcollation"));
         // An expression's type stands before it.
         let texts = row.text("partexprs").map(super::cache::split_expressions).unwrap_or_default();
@@ -42,7 +43,7 @@ impl CatalogReader<'_> {
             let base_type = self.storage_type(type_oid)?;
             parts.push(KeyPart { attnum: *attnum as i16, expression_sql, type_oid, base_type, typmod, collation: at(&collations), opclass: at(&classes) });
         }
-        Ok(PartitionKey { strategy: Strategy::of(row.char("partstrat")), parts })
+        Ok(Some(PartitionKey { strategy: Strategy::of(row.char("partstrat")), parts }))
     }
 
     pub(super) fn load_partition_map(&self, table: Oid) -> Result<Arc<PartitionMap>> {

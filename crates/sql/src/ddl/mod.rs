@@ -21,6 +21,7 @@ mod index;
 mod key_sort;
 mod like;
 mod not_null;
+pub(crate) mod partition;
 mod persistence;
 mod reindex;
 mod role;

@@ -24,6 +24,7 @@ mod modes;
 mod portal;
 mod named;
 mod partition_host;
+mod partition_text;
 mod prepared;
 pub(crate) mod run;
 mod simple;
