@@ -8,6 +8,7 @@
 //! 3. Objects are immutable: a plan may hold them for as long as its catalog version is current.
 //! 4. Temporary objects, and tables with a session's own storage, are in the session's own cache alone ([`TemporaryCatalog::cache`]).
 
+use super::changes::{ChangeLog, Changes};
 use super::builtin::{BUILTINS, FIRST_USER_OID, INFORMATION_SCHEMA, PG_CATALOG, SystemTable};
 use super::global::{DELETE_ROWS_OPTION, GLOBAL, GlobalUsers};
 use super::ids::*;
@@ -20,7 +21,7 @@ use kilndb_base::{Oid, RelationId, Result};
 use kilndb_storage::Snapshot;
 use kilndb_types::row::RowDescriptor;
 use kilndb_types::{Datum, oids};
-use foldhash::{HashMap, HashMapExt};
+use foldhash::{HashMap, HashMapExt, HashSet};
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -50,7 +51,54 @@ pub struct ObjectCache {
     is_replaced: AtomicBool,
 }
 
+impl Objects {
+    /// Forgets what has changed.
+    fn forget(&mut self, changes: &Changes) {
+        if changes.everything {
+            *self = Objects::default();
+            return;
+        }
+        for oid in &changes.objects {
+            self.tables.remove(oid);
+            self.types.remove(oid);
+            self.leaves.remove(oid);
+        }
+        for name in &changes.names {
+            self.table_names.remove(name);
+            self.type_names.remove(name);
+        }
+        for table in &changes.maps {
+            self.partition_maps.remove(table);
+        }
+        if changes.foreign_keys {
+            self.referencing = None;
+        }
+        if !changes.indexes.is_empty() {
+            let changed = |i: &Arc<Index>| changes.indexes.contains(&i.oid);
+            self.tables.retain(|_, t| t.as_ref().is_none_or(|t| !t.indexes.iter().any(changed)));
+            self.leaves.retain(|_, list| !list.iter().any(|leaf| leaf.table.indexes.iter().any(changed)));
+        }
+    }
+}
+
 impl ObjectCache {
+    /// What a transaction that begins to change catalogs need not read again.
+    pub fn copy(&self) -> ObjectCache {
+        let known = self.lock();
+        let objects = Objects {
+            tables: known.tables.clone(),
+            types: known.types.clone(),
+            schemas: known.schemas.clone(),
+            schema_names: known.schema_names.clone(),
+            referencing: known.referencing.clone(),
+            partition_maps: known.partition_maps.clone(),
+            ..Objects::default()
+        };
+        ObjectCache { objects: Mutex::new(objects), is_replaced: AtomicBool::new(false) }
+    }
+    pub fn forget(&self, changes: &Changes) {
+        self.lock().forget(changes);
+    }
     fn lock(&self) -> MutexGuard<'_, Objects> {
         self.objects.lock().unwrap_or_else(|e| e.into_inner())
     }
@@ -67,6 +115,7 @@ pub struct Database {
     /// DDL transactions between their commit record and `publish`.
     committing: AtomicU64,
     shared: Mutex<Arc<ObjectCache>>,
+    changes: ChangeLog,
     pub global_users: Arc<GlobalUsers>,
     pub(crate) routines: crate::routine::SharedRoutines,
     /// Where its sessions' statements put what does not fit in memory.
@@ -82,6 +131,7 @@ impl Database {
             version: AtomicU64::new(1),
             committing: AtomicU64::new(0),
             shared: Mutex::new(Arc::default()),
+            changes: ChangeLog::default(),
             global_users: Arc::default(),
             routines: Default::default(),
             temp,
@@ -98,13 +148,42 @@ impl Database {
     pub fn begin_publish(&self) {
         self.committing.fetch_add(1, Ordering::SeqCst);
     }
-    /// After the commit of a transaction that has done DDL (or its failure).
-    pub fn publish(&self) {
+    /// After the commit of a transaction that has done DDL (or its failure). `own`: its cache, and the version that this was of.
+    pub fn publish(&self, changes: Changes, own: Option<(&ObjectCache, u64)>) {
         let mut shared = self.shared.lock().unwrap_or_else(|e| e.into_inner());
         shared.is_replaced.store(true, Ordering::Release);
-        *shared = Arc::default();
-        self.version.fetch_add(1, Ordering::SeqCst);
+        let mut objects = std::mem::take(&mut *shared.lock());
+        objects.forget(&changes);
+        // Maps that the transaction knows, if nobody else can have changed them meanwhile.
+        if let Some((own, version)) = own
+            && version == self.version()
+            && self.committing.load(Ordering::SeqCst) == 1
+            && !changes.everything
+        {
+            let own = own.lock();
+            let known = changes.maps.iter().filter_map(|oid| own.partition_maps.get(oid).map(|map| (*oid, map.clone())));
+            objects.partition_maps.extend(known);
+        }
+        *shared = Arc::new(ObjectCache { objects: Mutex::new(objects), is_replaced: AtomicBool::new(false) });
+        let version = self.version.fetch_add(1, Ordering::SeqCst) + 1;
+        self.changes.push(version, Arc::new(changes));
         self.committing.fetch_sub(1, Ordering::SeqCst);
+    }
+    pub fn is_committing(&self) -> bool {
+        self.committing.load(Ordering::SeqCst) > 0
+    }
+    /// What has changed since that version; None: too much to tell.
+    pub fn changes_since(&self, version: u64) -> Option<Vec<Arc<Changes>>> {
+        self.changes.between(version, self.version())
+    }
+    /// Is what was planned with that version still right? Then also the version that it is right for.
+    pub fn still_fits(&self, version: u64, objects: &[Oid], names: &[String]) -> Option<u64> {
+        let now = self.version();
+        if now == version {
+            return Some(now);
+        }
+        let changes = self.changes.between(version, now)?;
+        (!changes.iter().any(|c| c.concerns(objects, names))).then_some(now)
     }
     /// The shared cache with its version, or none while a DDL transaction commits.
     pub fn shared_cache(&self) -> Option<(Arc<ObjectCache>, u64)> {
@@ -120,6 +199,8 @@ pub struct Asked {
     pub names: RefCell<Vec<String>>,
     /// Something temporary was found.
     pub is_private: Cell<bool>,
+    /// Relations and types that were looked up.
+    pub objects: RefCell<HashSet<Oid>>,
 }
 
 /// The catalogs as one statement sees them.
@@ -247,8 +328,11 @@ impl CatalogReader<'_> {
     }
 
     fn note_found(&self, oid: Oid) {
-        if let Some(asked) = self.asked.filter(|_| is_temporary(oid)) {
+        let Some(asked) = self.asked else { return };
+        if is_temporary(oid) {
             asked.is_private.set(true);
+        } else if oid >= FIRST_USER_OID {
+            asked.objects.borrow_mut().insert(oid);
         }
     }
 
@@ -344,7 +428,7 @@ impl CatalogReader<'_> {
                 dropped: row.bool("attisdropped"),
                 default_sql: default.and_then(|d| d.text("adbin")).map(str::to_string),
                 identity,
-                identity_sequence: if identity != 0 { self.owned_sequence(oid, attnum)? } else { None },
+                identity_sequence: if identity != 0 { self.identity_sequence(oid, attnum, row.text("attname").unwrap_or(""))? } else { None },
                 generated: letter(row.char("attgenerated")),
                 missing,
             });

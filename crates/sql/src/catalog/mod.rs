@@ -3,6 +3,7 @@
 pub mod bootstrap;
 pub mod builtin;
 pub mod cache;
+pub mod changes;
 pub mod format_type;
 pub mod global;
 pub mod ids;

@@ -192,6 +192,11 @@ impl PartitionMap {
         PartitionMap { table, key, partitions, lookup, null_partition, default }
     }
 
+    /// Ranges alone: no default partition, and none with partitions of its own.
+    pub fn has_plain_ranges(&self) -> bool {
+        matches!(self.lookup, Lookup::Range) && self.default.is_none() && !self.partitions.iter().any(|p| p.is_partitioned)
+    }
+
     pub fn default_partition(&self) -> Option<usize> {
         self.default
     }

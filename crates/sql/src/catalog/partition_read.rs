@@ -46,6 +46,23 @@ impl CatalogReader<'_> {
         Ok(Some(PartitionKey { strategy: Strategy::of(row.char("partstrat")), parts }))
     }
 
+    /// The sequence behind an identity column; a partition draws from its parent's.
+    pub(super) fn identity_sequence(&self, table: Oid, attnum: i16, name: &str) -> Result<Option<Oid>> {
+        let (mut table, mut attnum) = (table, attnum);
+        loop {
+            if let Some(found) = self.owned_sequence(table, attnum)? {
+                return Ok(Some(found));
+            }
+            table = self.partition_parent(table)?;
+            if table == 0 {
+                return Ok(None);
+            }
+            let columns = self.lookup(PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &[Datum::Oid(table)])?;
+            let Some(column) = columns.iter().find(|c| c.text("attname") == Some(name)) else { return Ok(None) };
+            attnum = column.int("attnum") as i16;
+        }
+    }
+
     pub(super) fn load_partition_map(&self, table: Oid) -> Result<Arc<PartitionMap>> {
         if let Some(known) = self.objects(table).partition_maps.get(&table) {
             return Ok(known.clone());

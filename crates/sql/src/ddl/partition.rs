@@ -394,6 +394,12 @@ impl Session {
             self.set_default_partition(parent.oid, child, runtime)?;
         }
         self.add_dependency((PG_CLASS, child, 0), (PG_CLASS, parent.oid, 0), b'a', runtime)?;
+        if is_partitioned {
+            // Plans may have counted on partitions that are not.
+            let mut changes = crate::catalog::changes::Changes::default();
+            changes.objects.insert(parent.oid);
+            self.catalog_changed(&changes);
+        }
         let added = Partition { oid: child, bound: Arc::new(bound.clone()), is_partitioned, is_pending: false };
         let map = Arc::new(map.with(added));
         self.with_catalog(runtime, |host| {
@@ -572,6 +578,14 @@ impl Session {
             options,
             method: 403,
         })
+    }
+
+    /// Is an index of a partition like one of its parent's?
+    pub(super) fn is_like_part(&mut self, parent: &Arc<Table>, whole: &Arc<Index>, child: &Arc<Table>, own: &Index, runtime: &dyn Runtime) -> Result<bool> {
+        let new = self.index_for(parent, whole, child, runtime)?;
+        let mut alike = own.clone();
+        alike.is_constraint = whole.is_constraint;
+        Ok(is_alike(&alike, &new, whole))
     }
 
     /// A unique constraint must have the whole partition key, or equal rows could be in several partitions.

@@ -371,6 +371,6 @@ impl ModifyState {
         }
         let retired: Vec<(&Relation, &[u8])> = dead.iter().map(|(n, k)| (&*from.indexes[*n].relation, k.as_slice())).collect();
         let options = WriteOptions { wait: WaitPolicy::Wait, latest, key_update: true };
-        from.heap()?.delete(cx.txn, rid, &cx.snapshot, &retired, &options, cx.park)
+        from.heap()?.delete_moved(cx.txn, rid, &cx.snapshot, &retired, &options, cx.park)
     }
 }

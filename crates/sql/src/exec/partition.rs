@@ -10,11 +10,13 @@ use crate::catalog::partition::{PartitionMap, column_map};
 use crate::catalog::temporary::is_temporary;
 use crate::catalog::{Index, Table};
 use crate::plan::partition::{Columns, PartitionScan, Routing, TableRules, index_is_part_of};
-use crate::plan::{ConflictPlan, ModifyPlan, Node, Op};
+use crate::plan::{ConflictPlan, ModifyPlan, Node, Op, SortSpec};
 use crate::session::run::RELATION_LOCK;
 use kilndb_base::{Error, Oid, RelationId, Result, sqlstate};
 use kilndb_storage::{LockMode, LockTag, Relation, WaitPolicy};
-use kilndb_types::Datum;
+use kilndb_types::{Datum, key};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::sync::{Arc, OnceLock};
 
 /// A partition that has rows, as a part of the table that a statement names.
@@ -230,33 +232,100 @@ impl ModifyPlan {
     }
 }
 
-/// Reads one partition after another.
+/// Reads one partition after another, or merges them by the order that each has.
 pub struct PartitionsState {
     pub node: Arc<Node>,
+    template: Arc<Node>,
     scan: ScanState,
     /// Those to be read, the next one last; None: not found yet.
     left: Option<Vec<Oid>>,
     is_open: bool,
+    merge: Option<Merge>,
+}
+
+/// Sorted partitions, of each of which some rows have been read.
+struct Merge {
+    sources: Vec<Source>,
+    /// The next row's key of each that has one.
+    next: BinaryHeap<Reverse<(Vec<u8>, usize)>>,
+}
+
+struct Source {
+    scan: ScanState,
+    rows: Batch,
+    at: usize,
+}
+
+/// Rows that are first read of each partition; more with each time, as a LIMIT may need no more.
+const FIRST_ROWS: usize = 4;
+
+impl Source {
+    /// Is there a next row, once more have been read if need be?
+    fn has_row(&mut self, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+        if self.at >= self.rows.rows {
+            self.rows.clear();
+            self.at = 0;
+            self.scan.next(&mut self.rows, rt, cx)?;
+            self.rows.max = (self.rows.max * 4).min(BATCH_ROWS);
+        }
+        Ok(self.at < self.rows.rows)
+    }
+    fn key(&self, keys: &[SortSpec], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Vec<u8>> {
+        let mut out = Vec::with_capacity(16);
+        for k in keys {
+            let value = k.expr.eval(self.rows.row(self.at), rt, cx)?;
+            key::encode_key(k.ty, &value, k.descending, k.nulls_first, &mut out)?;
+        }
+        Ok(out)
+    }
 }
 
 impl PartitionsState {
     pub fn new(node: &Arc<Node>, template: &Arc<Node>) -> PartitionsState {
-        PartitionsState { node: node.clone(), scan: ScanState::new(template), left: None, is_open: false }
+        PartitionsState { node: node.clone(), template: template.clone(), scan: ScanState::new(template), left: None, is_open: false, merge: None }
     }
     pub fn rescan(&mut self) {
         self.left = None;
         self.is_open = false;
+        self.merge = None;
     }
 
     pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.node.clone();
         let Op::Partitions(p) = &node.op else { return Ok(()) };
         if self.left.is_none() {
-            let mut found = Vec::new();
-            leaves(p, &p.table, rt, cx, &mut found)?;
-            found.reverse();
-            self.left = Some(found);
+            self.start(p, rt, cx)?;
         }
+        match (&mut self.merge, &p.order) {
+            (Some(merge), Some(order)) => merge.next(&order.keys, out, rt, cx),
+            _ => self.next_plain(p, out, rt, cx),
+        }
+    }
+
+    fn start(&mut self, p: &PartitionScan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let mut found = Vec::new();
+        leaves(p, &p.table, rt, cx, &mut found)?;
+        let as_they_are = match &p.order {
+            Some(order) if found.len() > 1 => match order.ranges {
+                Some(backward) if cx.catalog.partition_map(p.table.oid)?.has_plain_ranges() => {
+                    if backward {
+                        found.reverse();
+                    }
+                    true
+                }
+                _ => false,
+            },
+            _ => true,
+        };
+        if let (false, Some(order)) = (as_they_are, &p.order) {
+            self.merge = Some(Merge::start(p, &self.template, &order.keys, &found, rt, cx)?);
+        }
+        found.reverse();
+        self.left = Some(found);
+        Ok(())
+    }
+
+    fn next_plain(&mut self, p: &PartitionScan, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         while out.rows == 0 {
             if !self.is_open {
                 let Some(next) = self.left.as_mut().and_then(Vec::pop) else { return Ok(()) };
@@ -269,6 +338,38 @@ impl PartitionsState {
             if out.rows == 0 {
                 self.is_open = false;
                 cx.park.checkpoint()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Merge {
+    fn start(p: &PartitionScan, template: &Arc<Node>, keys: &[SortSpec], partitions: &[Oid], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Merge> {
+        let mut merge = Merge { sources: Vec::new(), next: BinaryHeap::new() };
+        for partition in partitions {
+            cx.park.checkpoint()?;
+            let Some(leaf) = open(&p.table, *partition, LockMode::AccessShare, cx)? else { continue };
+            let mut source = Source { scan: ScanState::new(template), rows: Batch::with_max(template.width, FIRST_ROWS), at: 0 };
+            source.scan.read_partition(leaf)?;
+            if source.has_row(rt, cx)? {
+                let key = source.key(keys, rt, cx)?;
+                merge.next.push(Reverse((key, merge.sources.len())));
+                merge.sources.push(source);
+            }
+        }
+        Ok(merge)
+    }
+
+    fn next(&mut self, keys: &[SortSpec], out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        while !out.full() {
+            let Some(Reverse((_, at))) = self.next.pop() else { return Ok(()) };
+            let source = &mut self.sources[at];
+            out.push(source.rows.row(source.at));
+            source.at += 1;
+            if source.has_row(rt, cx)? {
+                let key = source.key(keys, rt, cx)?;
+                self.next.push(Reverse((key, at)));
             }
         }
         Ok(())

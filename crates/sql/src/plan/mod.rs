@@ -198,6 +198,7 @@ pub fn plan_with(bound: BoundStatement, param_types: Vec<Oid>, catalog: &dyn Cat
         explain,
         run_always: planner.run_always.into_inner(),
         names: Vec::new(),
+        objects: Vec::new(),
         is_private: false,
     }))
 }

@@ -73,6 +73,8 @@ pub struct Plan {
     pub run_always: Vec<usize>,
     /// Names for which no temporary object was found, and would be.
     pub names: Vec<String>,
+    /// Relations and types that it was made with.
+    pub objects: Vec<Oid>,
     /// It uses temporary objects: of no use to another session, nor when these have changed.
     pub is_private: bool,
 }

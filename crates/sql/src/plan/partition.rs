@@ -36,8 +36,17 @@ pub struct PartitionScan {
     /// Runs on a partition.
     pub template: Arc<Node>,
     pub prune: Prune,
+    /// The order that each partition's rows have, if it is to be that of all.
+    pub order: Option<PartitionOrder>,
     /// EXPLAIN: the partitions' scans, for show.
     pub shown: Vec<Arc<Node>>,
+}
+
+pub struct PartitionOrder {
+    pub keys: Vec<SortSpec>,
+    /// The ranges follow one another in this order, or (true) the other way round: if there is no default partition and none has
+    /// partitions of its own, nothing need be merged.
+    pub ranges: Option<bool>,
 }
 
 /// What rows of a partitioned table are assigned to partitions by.
@@ -203,17 +212,46 @@ impl Planner<'_> {
     }
 
     /// The scan of a partition as one of all that may have rows.
-    pub fn over_partitions(&self, rel: &Rel, table: &Arc<Table>, choice: ScanChoice, preds: &[Expr]) -> Result<ScanChoice> {
+    pub fn over_partitions(&self, rel: &Rel, table: &Arc<Table>, choice: ScanChoice, preds: &[Expr], wanted: &[SortKey]) -> Result<ScanChoice> {
         if table.partition_key.is_none() {
             return Ok(choice);
         }
         let prune = self.prune_all(rel, table, preds)?;
         let template = choice.planned.node;
         let (width, rows, cost) = (template.width, template.rows, template.cost);
+        let sorted = choice.sorted && !wanted.is_empty();
+        let order = match sorted {
+            true => Some(PartitionOrder { keys: self.sort_specs(wanted, &choice.planned.layout)?, ranges: ranges_in_order(rel, table, wanted) }),
+            false => None,
+        };
         let shown = if self.explain { self.show_partitions(table, &template, &prune)? } else { Vec::new() };
-        let scan = PartitionScan { table: table.clone(), template, prune, shown };
-        let node = self.node(Op::Partitions(Box::new(scan)), width, rows, cost, "Append");
-        Ok(ScanChoice { planned: Planned { node, layout: choice.planned.layout }, sorted: false, ..choice })
+        let (label, info, shown) = match shown.as_slice() {
+            [] if self.explain => ("Result".to_string(), vec!["One-Time Filter: false".to_string()], shown),
+            [one] => (one.label.clone(), one.info.clone(), Vec::new()),
+            _ if order.as_ref().is_some_and(|o| o.ranges.is_none() || !self.has_plain_ranges(table)) => {
+                let keys: Vec<String> = wanted.iter().map(|k| self.show_key(k)).collect();
+                ("Merge Append".to_string(), vec![format!("Sort Key: {}", keys.join(", "))], shown)
+            }
+            _ => ("Append".to_string(), Vec::new(), shown),
+        };
+        let scan = PartitionScan { table: table.clone(), template, prune, order, shown };
+        let node = self.node_with(Op::Partitions(Box::new(scan)), width, rows, cost, label, info);
+        Ok(ScanChoice { planned: Planned { node, layout: choice.planned.layout }, sorted, ..choice })
+    }
+
+    fn has_plain_ranges(&self, table: &Table) -> bool {
+        self.catalog.partition_map(table.oid).is_ok_and(|map| map.has_plain_ranges())
+    }
+
+    fn show_key(&self, k: &SortKey) -> String {
+        let mut text = crate::explain::bare(self.show(&k.expr));
+        if k.descending {
+            text.push_str(" DESC");
+        }
+        if k.nulls_first != k.descending {
+            text.push_str(if k.nulls_first { " NULLS FIRST" } else { " NULLS LAST" });
+        }
+        text
     }
 
     fn prune_all(&self, rel: &Rel, table: &Table, preds: &[Expr]) -> Result<Prune> {
@@ -283,8 +321,10 @@ impl Planner<'_> {
         let mut leaves = Vec::new();
         self.show_level(table, table, prune, &mut leaves)?;
         let mut shown = Vec::new();
+        let several = leaves.len() > 1;
         for leaf in leaves {
-            let label = self.partition_label(table, &leaf, template, shown.len() + 1);
+            let number = if several { shown.len() + 1 } else { 0 };
+            let label = self.partition_label(table, &leaf, template, number);
             let node = Node {
                 id: template.id,
                 op: Op::Result { filter: None },
@@ -314,7 +354,8 @@ impl Planner<'_> {
 
     fn partition_label(&self, named: &Table, leaf: &Table, template: &Node, number: usize) -> String {
         let alias = template.label.rsplit(" on ").next().and_then(|t| t.split_once(' ')).map_or(named.name.clone(), |(_, alias)| alias.to_string());
-        let place = format!("{} {alias}_{number}", leaf.name);
+        let alias = if number == 0 { alias } else { format!("{alias}_{number}") };
+        let place = format!("{} {alias}", leaf.name);
         match &template.op {
             Op::IndexScan { access, .. } => {
                 let own = leaf.indexes.iter().find(|i| self.is_part_of(i, access.index.oid)).map_or("?", |i| i.name.as_str());
@@ -329,6 +370,17 @@ impl Planner<'_> {
     fn is_part_of(&self, index: &crate::catalog::Index, whole: Oid) -> bool {
         index_is_part_of(self.catalog, index, whole).unwrap_or(false)
     }
+}
+
+/// Are range partitions, one after the other, in the order that is wanted? Some(true): from the last to the first.
+fn ranges_in_order(rel: &Rel, table: &Table, wanted: &[SortKey]) -> Option<bool> {
+    let key = table.partition_key.as_ref().filter(|k| k.strategy == crate::catalog::partition::Strategy::Range)?;
+    let descending = wanted.first()?.descending;
+    let fits = key.parts.iter().zip(wanted).all(|(part, w)| {
+        let is_part = matches!(&access::strip(&w.expr).kind, ExprKind::Column(c) if c.rel == rel.id && part.attnum != 0 && c.att == part.attnum);
+        is_part && w.descending == descending
+    });
+    fits.then_some(descending)
 }
 
 /// Is an index of a partition a part of `whole`, at whatever distance?

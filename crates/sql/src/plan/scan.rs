@@ -86,8 +86,6 @@ impl Planner<'_> {
         }
         self.lock_table(table.oid, LockMode::AccessShare);
         let (scan, layout) = self.make_scan(rel, table)?;
-        // Each partition has its own order.
-        let wanted = if table.partition_key.is_some() { &[] } else { wanted };
         let known_pages = match &scan.heap {
             Some(heap) => f64::from(heap.pages()),
             None => self.partition_pages(table)?,
@@ -98,7 +96,7 @@ impl Planner<'_> {
         let out_rows = (total * all_selectivity).max(1.0);
         if let Some((tids, used)) = access::tid_condition(rel.id, preds) {
             let choice = self.tid_scan(rel, scan, layout, &tids, used, preds)?;
-            return self.over_partitions(rel, table, choice, preds);
+            return self.over_partitions(rel, table, choice, preds, &[]);
         }
         let seq_cost = pages + total * 0.0125;
         let sort_cost = if wanted.is_empty() { 0.0 } else { out_rows * (out_rows.max(2.0)).log2() * 0.01 };
@@ -149,7 +147,7 @@ impl Planner<'_> {
             }
             _ => self.seq_scan(rel, scan, layout, preds, out_rows, seq_cost),
         };
-        self.over_partitions(rel, table, choice?, preds)
+        self.over_partitions(rel, table, choice?, preds, wanted)
     }
 
     fn filter_of(&self, rel: &Rel, preds: &[&Expr], layout: &Layout) -> Result<(Option<CExpr>, Vec<String>)> {
