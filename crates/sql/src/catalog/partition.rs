@@ -8,6 +8,7 @@
 //!
 //! Must not know: plans, storage, expressions other than as text.
 
+use super::builtin::FILES;
 use super::{CatalogView, Table};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_types::{Datum, io, key, partition_hash};
@@ -495,6 +496,29 @@ fn read(key: &PartitionKey, text: &str, catalog: &dyn CatalogView) -> Option<Bou
     let (lower, rest) = list(key, rest.strip_prefix("FROM ")?, false, catalog)?;
     let (upper, _) = list(key, rest.strip_prefix(" TO ")?, false, catalog)?;
     Some(Bound::Range { lower, upper })
+}
+
+/// One of PostgreSQL's operator classes.
+pub struct NamedClass {
+    pub oid: Oid,
+    pub method: Oid,
+    pub name: &'static str,
+    pub input_type: Oid,
+    pub is_default: bool,
+}
+
+pub fn operator_classes() -> impl Iterator<Item = NamedClass> {
+    let file = &FILES.pg_opclass;
+    let place = |name: &str| file.column(name);
+    let (oid, method, name, input, default) = (place("oid"), place("opcmethod"), place("opcname"), place("opcintype"), place("opcdefault"));
+    let number = |field: &Option<&'static str>| field.and_then(|s| s.parse().ok()).unwrap_or(0);
+    file.rows.iter().map(move |r| NamedClass {
+        oid: number(&r[oid]),
+        method: number(&r[method]),
+        name: r[name].unwrap_or(""),
+        input_type: number(&r[input]),
+        is_default: r[default] == Some("t"),
+    })
 }
 
 /// A partition's columns by those of the table that it is a partition of (at whatever distance), by name. None: they are the same.

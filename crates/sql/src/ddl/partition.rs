@@ -147,21 +147,20 @@ impl Session {
             _ => base.oid,
         };
         let wanted = super::strings(e.opclass()).last().map(|s| s.to_string());
-        let rows = self.catalog_scan(PG_OPCLASS)?;
         let fits = |input: Oid| input == base.oid || input == stand_in;
-        let found = rows.iter().find(|r| {
-            r.oid("opcmethod") == method
-                && fits(r.oid("opcintype"))
+        let found = partition::operator_classes().find(|class| {
+            class.method == method
+                && fits(class.input_type)
                 && match &wanted {
-                    Some(name) => r.text("opcname") == Some(name),
-                    None => r.bool("opcdefault"),
+                    Some(name) => class.name == name,
+                    None => class.is_default,
                 }
         });
         let usable = if strategy == Strategy::Hash { kilndb_types::partition_hash::is_hashable(base.oid) } else { kilndb_types::key::is_indexable(base.oid) };
-        if let (Some(row), true) = (found, usable) {
-            return Ok(row.oid("oid"));
+        if let (Some(class), true) = (&found, usable) {
+            return Ok(class.oid);
         }
-        if let (Some(name), None) = (&wanted, found) {
+        if let (Some(name), None) = (&wanted, &found) {
             return Err(Error::new(sqlstate::UNDEFINED_OBJECT, format!("operator class \"{name}\" does not exist for access method \"{word}\"")));
         }
         let shown = self.with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, -1)))?;

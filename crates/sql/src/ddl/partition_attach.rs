@@ -5,7 +5,7 @@ use super::partition::own_columns;
 use crate::catalog::ids::*;
 use crate::catalog::partition::Bound;
 use crate::catalog::store::CatalogRow;
-use crate::catalog::{CatalogView, Index, Table, TableKind};
+use crate::catalog::{Index, Table, TableKind};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_storage::LockMode;

@@ -52,9 +52,8 @@ impl StatementHost<'_> {
                 let name = rows.iter().find(|r| r.oid("oid") == part.collation).and_then(|r| r.text("collname")).unwrap_or("default").to_string();
                 text.push_str(&format!(" COLLATE {}", quote(&name)));
             }
-            let classes = self.reader.scan(PG_OPCLASS)?;
-            if let Some(class) = classes.iter().find(|r| r.oid("oid") == part.opclass && !r.bool("opcdefault")) {
-                text.push_str(&format!(" {}", quote(class.text("opcname").unwrap_or(""))));
+            if let Some(class) = partition::operator_classes().find(|class| class.oid == part.opclass && !class.is_default) {
+                text.push_str(&format!(" {}", quote(class.name)));
             }
             parts.push(text);
         }
