@@ -508,7 +508,6 @@ impl Session {
             let columns: Vec<i16> = new.keys.iter().map(|k| k.attnum).collect();
             let mut constraint = NewConstraint::inherited(&new.name, if index.primary { b'p' } else { b'u' }, child, &columns, true);
             constraint.index = oid;
-            constraint.no_inherit = true;
             constraint.deferrable = index.deferrable;
             constraint.deferred = index.initially_deferred;
             constraint.part_of = index.constraint;

@@ -289,7 +289,7 @@ impl ModifyState {
         }
         write::complete(m, &mut new, rt, cx)?;
         if update.may_move && !m.must_belong && !super::partition::belongs(&m.table, &new, rt, cx)? {
-            return Err(Error::new(sqlstate::FEATURE_NOT_SUPPORTED, "invalid ON CONFLICT DO UPDATE specification")
+            return Err(Error::new(sqlstate::FEATURE_NOT_SUPPORTED, "invalid ON UPDATE specification")
                 .with_detail("The result tuple would appear in a different partition than the original tuple."));
         }
         match self.write_update(m, rid, &old, &new, true, rt, cx)? {

@@ -174,6 +174,7 @@ impl ModifyState {
         if !Self::assign_row(m, input, values, rt, cx)? {
             return Ok(());
         }
+        write::check_belongs(m, values, rt, cx)?;
         let at = self.destination(m, routing, values, rt, cx)?;
         if let Some(columns) = &self.partitions.list[at].plan.columns {
             *values = columns.to_own(values);
@@ -299,6 +300,7 @@ impl ModifyState {
             plan.assign(&input, &mut new, rt, cx)?;
             let mut named = Vec::with_capacity(plan.named_width());
             plan.extend_named(&mut named, &new);
+            write::check_belongs(m, &named, rt, cx)?;
             let to = self.destination(m, routing, &named, rt, cx)?;
             let outcome = if to == at {
                 write::complete(&plan, &mut new, rt, cx)?;

@@ -62,6 +62,11 @@ pub fn complete(m: &ModifyPlan, values: &mut [Datum], rt: &mut Runtime, cx: &mut
             .with_constraint(name.clone()));
         }
     }
+    check_belongs(m, values, rt, cx)
+}
+
+/// A new row of a partition that the statement names must be within its bounds.
+pub fn check_belongs(m: &ModifyPlan, values: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
     if m.must_belong && !super::partition::belongs(&m.table, values, rt, cx)? {
         return Err(Error::new(sqlstate::CHECK_VIOLATION, format!("new row for relation \"{}\" violates partition constraint", m.table.name))
             .with_detail(failing_row(&m.table, values, &cx.eval))
