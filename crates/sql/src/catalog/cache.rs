@@ -1,10 +1,10 @@
 //! Catalog objects built from the system tables' rows, kept until a DDL transaction commits.
 //!
 //! Invariants
-//! 1. The shared cache holds what is committed. A transaction that has done DDL reads through a cache of its own, which is
-//!    emptied at each of its commands.
-//! 2. A DDL transaction's commit replaces the shared cache ([`Database::publish`]); while one is committing nobody
-//!    fills or reads the shared cache.
+//! 1. The shared cache holds what is committed. A transaction that has done DDL reads through a cache of its own, without what
+//!    it has changed ([`Changes`]), nor what others have since.
+//! 2. A DDL transaction's commit replaces the shared cache ([`Database::publish`]) by one without what it has changed; while one is
+//!    committing nobody fills or reads the shared cache.
 //! 3. Objects are immutable: a plan may hold them for as long as its catalog version is current.
 //! 4. Temporary objects, and tables with a session's own storage, are in the session's own cache alone ([`TemporaryCatalog::cache`]).
 
