@@ -511,7 +511,7 @@ impl Session {
         if let Some((cache, _)) = &self.private_cache {
             cache.forget(changes);
         }
-        self.temporary.forget_objects();
+        self.own.temporary.forget_objects();
         self.path.0 = 0;
     }
 
