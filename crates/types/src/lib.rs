@@ -15,6 +15,7 @@ pub mod datetime;
 pub mod datum;
 pub mod functions;
 pub mod hash;
+pub mod partition_hash;
 pub mod io;
 pub mod json;
 pub mod key;

@@ -120,6 +120,13 @@ impl Binder<'_> {
         Ok(())
     }
 
+    /// The same of a table that no statement names.
+    pub(crate) fn bind_rules(&self, table: &Arc<Table>, rel: u32) -> Result<Dml> {
+        let mut dml = self.new_dml(DmlKind::Insert, table.clone());
+        self.row_rules(table, rel, &mut dml)?;
+        Ok(dml)
+    }
+
     pub(crate) fn bind_indexes(&self, table: &Arc<Table>, rel: u32) -> Result<Vec<BoundIndex>> {
         let mut out = Vec::new();
         for index in &table.indexes {

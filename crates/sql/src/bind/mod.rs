@@ -128,6 +128,25 @@ impl<'a> Binder<'a> {
     }
 }
 
+/// Is it a name of a column that every table has?
+pub(crate) fn is_system_column(name: &str) -> bool {
+    scope::system_column(name).is_some()
+}
+
+/// Where an expression begins in its text, as far as its own node tells; -1 unknown.
+pub(crate) fn location_of(node: Node<'_>) -> i32 {
+    match node {
+        Node::A_Const(c) => c.location,
+        Node::ColumnRef(c) => c.location,
+        Node::FuncCall(c) => c.location,
+        Node::TypeCast(c) => Some(location_of(c.arg())).filter(|l| *l >= 0).unwrap_or(c.location),
+        Node::A_Expr(c) => c.location,
+        Node::ParamRef(c) => c.location,
+        Node::SubLink(c) => c.location,
+        _ => -1,
+    }
+}
+
 /// Binds SELECT, VALUES, INSERT, UPDATE, DELETE, MERGE and EXPLAIN of one of them. `param_types`: 0 = to be found out.
 pub fn bind(
     statement: &kilndb_syntax::Statement,

@@ -169,7 +169,7 @@ impl Expr {
     /// Must its value be the same whenever it is computed from the same row? Not if it depends on settings, the clock or other rows.
     pub fn is_immutable(&self) -> bool {
         !self.any(&|e| match &e.kind {
-            ExprKind::Func(f) => f.volatility != b'i',
+            ExprKind::Func(f) | ExprKind::NullIf(f) | ExprKind::IsDistinct { eq: f, .. } | ExprKind::ScalarArray { func: f, .. } => f.volatility != b'i',
             ExprKind::SqlValue(_) | ExprKind::SubLink(_) => true,
             _ => false,
         })

@@ -44,7 +44,7 @@ pub fn create_cluster(engine: &Arc<Engine>, eval: &EvalContext<'_>, park: &dyn P
     let mut store = CatalogStore::default();
     create_relations(engine, &mut txn, 0, true, &mut store)?;
     create_relations(engine, &mut txn, TEMPLATE1, false, &mut store)?;
-    let mut writer = CatalogWriter { store: &store, txn: &mut txn, park, temporary: None, wrote_shared: false };
+    let mut writer = CatalogWriter { store: &store, txn: &mut txn, park, temporary: None, wrote_shared: false, changes: Default::default() };
     fill_facts(&mut writer, eval)?;
     fill_fixed_rows(&mut writer)?;
     fill_classes(&mut writer)?;
@@ -413,7 +413,7 @@ pub fn copy_database(engine: &Arc<Engine>, txn: &mut Transaction, template: &Cat
         }
     }
     copy_user_relations(engine, txn, template, &snapshot, &mut moved, park)?;
-    let mut writer = CatalogWriter { store: &store, txn, park, temporary: None, wrote_shared: false };
+    let mut writer = CatalogWriter { store: &store, txn, park, temporary: None, wrote_shared: false, changes: Default::default() };
     for table in BUILTINS.tables.iter().filter(|t| !t.shared) {
         for mut row in template.scan(table.oid, &snapshot)? {
             if table.oid == PG_CLASS

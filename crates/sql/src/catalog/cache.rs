@@ -1,30 +1,33 @@
 //! Catalog objects built from the system tables' rows, kept until a DDL transaction commits.
 //!
 //! Invariants
-//! 1. The shared cache holds what is committed. A transaction that has done DDL reads through a cache of its own, which is
-//!    emptied at each of its commands.
-//! 2. A DDL transaction's commit replaces the shared cache ([`Database::publish`]); while one is committing nobody
-//!    fills or reads the shared cache.
+//! 1. The shared cache holds what is committed. A transaction that has done DDL reads through a cache of its own, without what
+//!    it has changed ([`Changes`]), nor what others have since.
+//! 2. A DDL transaction's commit replaces the shared cache ([`Database::publish`]) by one without what it has changed; while one is
+//!    committing nobody fills or reads the shared cache.
 //! 3. Objects are immutable: a plan may hold them for as long as its catalog version is current.
 //! 4. Temporary objects, and tables with a session's own storage, are in the session's own cache alone ([`TemporaryCatalog::cache`]).
 
+use super::changes::{ChangeLog, Changes};
 use super::builtin::{BUILTINS, FIRST_USER_OID, INFORMATION_SCHEMA, PG_CATALOG, SystemTable};
 use super::global::{DELETE_ROWS_OPTION, GLOBAL, GlobalUsers};
 use super::ids::*;
 use super::model::*;
+use super::partition::PartitionMap;
+use crate::exec::partition::Leaf;
 use super::store::{CatalogRow, CatalogStore, shape};
 use super::temporary::{self, TemporaryCatalog, is_temporary};
 use kilndb_base::{Oid, RelationId, Result};
 use kilndb_storage::Snapshot;
 use kilndb_types::row::RowDescriptor;
 use kilndb_types::{Datum, oids};
-use foldhash::{HashMap, HashMapExt};
+use foldhash::{HashMap, HashMapExt, HashSet};
 use std::cell::{Cell, RefCell};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 #[derive(Default)]
-struct Objects {
+pub(super) struct Objects {
     tables: HashMap<Oid, Option<Arc<Table>>>,
     table_names: HashMap<(Oid, String), Option<Oid>>,
     types: HashMap<Oid, Option<Arc<TypeInfo>>>,
@@ -37,15 +40,67 @@ struct Objects {
     referencing: Option<HashMap<Oid, Vec<Arc<ForeignKey>>>>,
     /// Rows of pg_sequence, which nextval looks at.
     sequences: HashMap<Oid, Option<Arc<CatalogRow>>>,
+    pub(super) partition_maps: HashMap<Oid, Arc<PartitionMap>>,
+    /// By partition, then by the table that statements name.
+    pub(super) leaves: HashMap<Oid, Vec<Arc<Leaf>>>,
 }
 
 /// A cache of catalog objects. One is shared by a database's sessions; a session that does DDL has its own.
 #[derive(Default)]
 pub struct ObjectCache {
     objects: Mutex<Objects>,
+    /// DDL has committed since: this one is for statements that began before.
+    is_replaced: AtomicBool,
+}
+
+impl Objects {
+    /// Forgets what has changed.
+    fn forget(&mut self, changes: &Changes) {
+        if changes.everything {
+            *self = Objects::default();
+            return;
+        }
+        for oid in &changes.objects {
+            self.tables.remove(oid);
+            self.types.remove(oid);
+            self.leaves.remove(oid);
+        }
+        for name in &changes.names {
+            self.table_names.remove(name);
+            self.type_names.remove(name);
+        }
+        for table in &changes.maps {
+            self.partition_maps.remove(table);
+        }
+        if changes.foreign_keys {
+            self.referencing = None;
+        }
+        if !changes.indexes.is_empty() {
+            let changed = |i: &Arc<Index>| changes.indexes.contains(&i.oid);
+            self.tables.retain(|_, t| t.as_ref().is_none_or(|t| !t.indexes.iter().any(changed)));
+            self.leaves.retain(|_, list| !list.iter().any(|leaf| leaf.table.indexes.iter().any(changed)));
+        }
+    }
 }
 
 impl ObjectCache {
+    /// What a transaction that begins to change catalogs need not read again.
+    pub fn copy(&self) -> ObjectCache {
+        let known = self.lock();
+        let objects = Objects {
+            tables: known.tables.clone(),
+            types: known.types.clone(),
+            schemas: known.schemas.clone(),
+            schema_names: known.schema_names.clone(),
+            referencing: known.referencing.clone(),
+            partition_maps: known.partition_maps.clone(),
+            ..Objects::default()
+        };
+        ObjectCache { objects: Mutex::new(objects), is_replaced: AtomicBool::new(false) }
+    }
+    pub fn forget(&self, changes: &Changes) {
+        self.lock().forget(changes);
+    }
     fn lock(&self) -> MutexGuard<'_, Objects> {
         self.objects.lock().unwrap_or_else(|e| e.into_inner())
     }
@@ -62,6 +117,7 @@ pub struct Database {
     /// DDL transactions between their commit record and `publish`.
     committing: AtomicU64,
     shared: Mutex<Arc<ObjectCache>>,
+    changes: ChangeLog,
     pub global_users: Arc<GlobalUsers>,
     pub(crate) routines: crate::routine::SharedRoutines,
     /// Where its sessions' statements put what does not fit in memory.
@@ -77,6 +133,7 @@ impl Database {
             version: AtomicU64::new(1),
             committing: AtomicU64::new(0),
             shared: Mutex::new(Arc::default()),
+            changes: ChangeLog::default(),
             global_users: Arc::default(),
             routines: Default::default(),
             temp,
@@ -93,12 +150,42 @@ impl Database {
     pub fn begin_publish(&self) {
         self.committing.fetch_add(1, Ordering::SeqCst);
     }
-    /// After the commit of a transaction that has done DDL (or its failure).
-    pub fn publish(&self) {
+    /// After the commit of a transaction that has done DDL (or its failure). `own`: its cache, and the version that this was of.
+    pub fn publish(&self, changes: Changes, own: Option<(&ObjectCache, u64)>) {
         let mut shared = self.shared.lock().unwrap_or_else(|e| e.into_inner());
-        *shared = Arc::default();
-        self.version.fetch_add(1, Ordering::SeqCst);
+        shared.is_replaced.store(true, Ordering::Release);
+        let mut objects = std::mem::take(&mut *shared.lock());
+        objects.forget(&changes);
+        // Maps that the transaction knows, if nobody else can have changed them meanwhile.
+        if let Some((own, version)) = own
+            && version == self.version()
+            && self.committing.load(Ordering::SeqCst) == 1
+            && !changes.everything
+        {
+            let own = own.lock();
+            let known = changes.maps.iter().filter_map(|oid| own.partition_maps.get(oid).map(|map| (*oid, map.clone())));
+            objects.partition_maps.extend(known);
+        }
+        *shared = Arc::new(ObjectCache { objects: Mutex::new(objects), is_replaced: AtomicBool::new(false) });
+        let version = self.version.fetch_add(1, Ordering::SeqCst) + 1;
+        self.changes.push(version, Arc::new(changes));
         self.committing.fetch_sub(1, Ordering::SeqCst);
+    }
+    pub fn is_committing(&self) -> bool {
+        self.committing.load(Ordering::SeqCst) > 0
+    }
+    /// What has changed since that version; None: too much to tell.
+    pub fn changes_since(&self, version: u64) -> Option<Vec<Arc<Changes>>> {
+        self.changes.between(version, self.version())
+    }
+    /// Is what was planned with that version still right? Then also the version that it is right for.
+    pub fn still_fits(&self, version: u64, objects: &[Oid], names: &[String]) -> Option<u64> {
+        let now = self.version();
+        if now == version {
+            return Some(now);
+        }
+        let changes = self.changes.between(version, now)?;
+        (!changes.iter().any(|c| c.concerns(objects, names))).then_some(now)
     }
     /// The shared cache with its version, or none while a DDL transaction commits.
     pub fn shared_cache(&self) -> Option<(Arc<ObjectCache>, u64)> {
@@ -114,6 +201,8 @@ pub struct Asked {
     pub names: RefCell<Vec<String>>,
     /// Something temporary was found.
     pub is_private: Cell<bool>,
+    /// Relations and types that were looked up.
+    pub objects: RefCell<HashSet<Oid>>,
 }
 
 /// The catalogs as one statement sees them.
@@ -162,7 +251,7 @@ impl CatalogReader<'_> {
         self.temporary.schema()
     }
     /// Where the object of that OID is kept: what is temporary never gets into a cache that others see.
-    fn objects(&self, oid: Oid) -> MutexGuard<'_, Objects> {
+    pub(super) fn objects(&self, oid: Oid) -> MutexGuard<'_, Objects> {
         if is_temporary(oid) { self.temporary.cache().lock() } else { self.cache.lock() }
     }
 
@@ -255,8 +344,11 @@ impl CatalogReader<'_> {
     }
 
     fn note_found(&self, oid: Oid) {
-        if let Some(asked) = self.asked.filter(|_| is_temporary(oid)) {
+        let Some(asked) = self.asked else { return };
+        if is_temporary(oid) {
             asked.is_private.set(true);
+        } else if oid >= FIRST_USER_OID {
+            asked.objects.borrow_mut().insert(oid);
         }
     }
 
@@ -316,11 +408,13 @@ impl CatalogReader<'_> {
             view_sql: if has_rules { self.load_view(oid)? } else { None },
             reltuples: class.float4("reltuples"),
             is_catalog: oid < FIRST_USER_OID,
+            partition_key: if kind == TableKind::Partitioned { self.load_partition_key(oid)?.map(Arc::new) } else { None },
+            partition_of: if class.bool("relispartition") && kind != TableKind::Index { self.partition_parent(oid)? } else { 0 },
         })))
     }
 
     /// What a row stores for a type: domains as their base type, enums as OIDs.
-    fn storage_type(&self, oid: Oid) -> Result<Oid> {
+    pub(super) fn storage_type(&self, oid: Oid) -> Result<Oid> {
         match self.type_by_oid(oid)? {
             Some(t) if t.kind == b'd' => self.storage_type(t.base_type),
             Some(t) if t.kind == b'e' => Ok(oids::OID),
@@ -350,7 +444,7 @@ impl CatalogReader<'_> {
                 dropped: row.bool("attisdropped"),
                 default_sql: default.and_then(|d| d.text("adbin")).map(str::to_string),
                 identity,
-                identity_sequence: if identity != 0 { self.owned_sequence(oid, attnum)? } else { None },
+                identity_sequence: if identity != 0 { self.identity_sequence(oid, attnum, row.text("attname").unwrap_or(""))? } else { None },
                 generated: letter(row.char("attgenerated")),
                 missing,
             });
@@ -440,6 +534,7 @@ impl CatalogReader<'_> {
             predicate_sql: row.text("indpred").map(str::to_string),
             valid: row.bool("indisvalid"),
             method: if class.oid("relam") == 405 { "hash" } else { "btree" }.to_string(),
+            part_of: if class.bool("relispartition") { self.partition_parent(oid)? } else { 0 },
         }))
     }
 
@@ -461,6 +556,9 @@ impl CatalogReader<'_> {
                     name: row.text("conname").unwrap_or("").to_string(),
                     sql: row.text("conbin").unwrap_or("").to_string(),
                     validated: row.bool("convalidated"),
+                    no_inherit: row.bool("connoinherit"),
+                    is_local: row.bool("conislocal"),
+                    inherited: row.int("coninhcount") as i16,
                 }),
                 b'f' => foreign_keys.push(Arc::new(foreign_key(&row))),
                 _ => {}
@@ -482,7 +580,8 @@ impl CatalogReader<'_> {
         }
         let mut map: HashMap<Oid, Vec<Arc<ForeignKey>>> = HashMap::new();
         for row in self.store().scan(PG_CONSTRAINT, self.snapshot)? {
-            if row.char("contype") == b'f' {
+            // The foreign key of a partitioned table stands for those of its partitions.
+            if row.char("contype") == b'f' && row.oid("conparentid") == 0 {
                 map.entry(row.oid("confrelid")).or_default().push(Arc::new(foreign_key(&row)));
             }
         }
@@ -603,6 +702,7 @@ impl CatalogReader<'_> {
                 predicate_sql: None,
                 valid: true,
                 method: "btree".to_string(),
+                part_of: 0,
             }));
         }
         Ok(Arc::new(Table {
@@ -625,6 +725,8 @@ impl CatalogReader<'_> {
             view_sql: None,
             reltuples: -1.0,
             is_catalog: true,
+            partition_key: None,
+            partition_of: 0,
         }))
     }
 }
@@ -637,7 +739,7 @@ fn letter(c: u8) -> u8 {
 /// Several expressions in one text column are kept apart by this.
 pub const EXPRESSION_SEPARATOR: char = '\u{1f}';
 
-fn split_expressions(text: &str) -> Vec<String> {
+pub(super) fn split_expressions(text: &str) -> Vec<String> {
     text.split(EXPRESSION_SEPARATOR).map(str::to_string).collect()
 }
 
@@ -657,6 +759,7 @@ fn foreign_key(row: &CatalogRow) -> ForeignKey {
         deferrable: row.bool("condeferrable"),
         initially_deferred: row.bool("condeferred"),
         validated: row.bool("convalidated"),
+        part_of: row.oid("conparentid"),
     }
 }
 
@@ -816,6 +919,25 @@ impl CatalogView for CatalogReader<'_> {
 
     fn temporary(&self) -> Option<&TemporaryCatalog> {
         Some(self.temporary)
+    }
+
+    fn partition_map(&self, table: Oid) -> Result<Arc<PartitionMap>> {
+        self.load_partition_map(table)
+    }
+    fn kept_leaf(&self, ancestor: Oid, partition: Oid) -> Option<Arc<Leaf>> {
+        self.objects(partition).leaves.get(&partition)?.iter().find(|leaf| leaf.ancestor == ancestor).cloned()
+    }
+    fn keep_leaf(&self, leaf: &Arc<Leaf>) {
+        self.objects(leaf.table.oid).leaves.entry(leaf.table.oid).or_default().push(leaf.clone());
+    }
+    fn table_now(&self, oid: Oid, now: &Snapshot) -> Result<Option<Arc<Table>>> {
+        self.read_anew(oid, now)
+    }
+    fn is_stale(&self) -> bool {
+        self.cache.is_replaced.load(Ordering::Acquire)
+    }
+    fn database_oid(&self) -> Oid {
+        self.database.oid
     }
 }
 

@@ -41,6 +41,7 @@ fn standard_name(oid: Oid, modifier_given: bool, modifier: i32) -> Option<String
     };
     Some(match oid {
         BOOL => "boolean".into(),
+        JSON => "json".into(),
         INT2 => "smallint".into(),
         INT4 => "integer".into(),
         INT8 => "bigint".into(),

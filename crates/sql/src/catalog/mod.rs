@@ -3,10 +3,13 @@
 pub mod bootstrap;
 pub mod builtin;
 pub mod cache;
+pub mod changes;
 pub mod format_type;
 pub mod global;
 pub mod ids;
 pub mod model;
+pub mod partition;
+mod partition_read;
 pub mod store;
 pub mod temporary;
 pub use model::*;

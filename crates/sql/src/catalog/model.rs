@@ -48,6 +48,10 @@ pub struct Table {
     pub reltuples: f32,
     /// A catalog of the system: users may not write it.
     pub is_catalog: bool,
+    /// Of a partitioned table.
+    pub partition_key: Option<Arc<super::partition::PartitionKey>>,
+    /// What it is a partition of, or 0.
+    pub partition_of: Oid,
 }
 
 impl Table {
@@ -100,6 +104,8 @@ pub struct Index {
     pub predicate_sql: Option<String>,
     pub valid: bool,
     pub method: String,
+    /// The index of the partitioned table that it is a part of, or 0.
+    pub part_of: Oid,
 }
 
 #[derive(Clone, Debug)]
@@ -120,6 +126,10 @@ pub struct CheckConstraint {
     pub name: String,
     pub sql: String,
     pub validated: bool,
+    pub no_inherit: bool,
+    /// Defined for this table, and so often by what it is a part of.
+    pub is_local: bool,
+    pub inherited: i16,
 }
 
 #[derive(Clone, Debug)]
@@ -140,6 +150,8 @@ pub struct ForeignKey {
     pub deferrable: bool,
     pub initially_deferred: bool,
     pub validated: bool,
+    /// The foreign key of the partitioned table that it is a part of, or 0.
+    pub part_of: Oid,
 }
 
 #[derive(Clone, Debug)]
@@ -249,6 +261,26 @@ pub trait CatalogView {
     fn format_type(&self, oid: Oid, typmod: i32) -> String;
     fn schema_name_of(&self, oid: Oid) -> Option<String>;
     fn current_schema(&self) -> Option<String>;
+    /// How the rows of a partitioned table are divided.
+    fn partition_map(&self, table: Oid) -> Result<Arc<super::partition::PartitionMap>> {
+        Err(kilndb_base::Error::internal(format!("no catalogs to find the partitions of table {table} in")))
+    }
+    /// What was kept of a partition, under the table that a statement names: see `exec::partition`.
+    fn kept_leaf(&self, _ancestor: Oid, _partition: Oid) -> Option<Arc<crate::exec::partition::Leaf>> {
+        None
+    }
+    fn keep_leaf(&self, _leaf: &Arc<crate::exec::partition::Leaf>) {}
+    /// The table as it is now, if the catalogs have changed since this statement began to look at them.
+    fn table_now(&self, oid: Oid, _now: &kilndb_storage::Snapshot) -> Result<Option<Arc<Table>>> {
+        self.table_by_oid(oid)
+    }
+    /// The catalogs have changed since this statement began to look at them.
+    fn is_stale(&self) -> bool {
+        false
+    }
+    fn database_oid(&self) -> Oid {
+        0
+    }
     /// The session's own rows of system tables.
     fn temporary(&self) -> Option<&super::temporary::TemporaryCatalog> {
         None

@@ -221,6 +221,8 @@ pub struct CatalogWriter<'a> {
     pub temporary: Option<&'a TemporaryCatalog>,
     /// A row of a shared table was written.
     pub wrote_shared: bool,
+    /// What was.
+    pub changes: super::changes::Changes,
 }
 
 impl CatalogWriter<'_> {
@@ -241,6 +243,7 @@ impl CatalogWriter<'_> {
             return self.temporary()?.insert(table, row.to_vec());
         }
         self.wrote_shared = true;
+        self.changes.note(table, row, true);
         let shape = shape(table)?;
         let mut bytes = Vec::new();
         encode_row(&shape.descriptor, row, &mut bytes)?;
@@ -274,6 +277,8 @@ impl CatalogWriter<'_> {
             return self.temporary()?.update(old.table.oid, old.rid, new.to_vec());
         }
         self.wrote_shared = true;
+        self.changes.note(old.table.oid, &old.values, false);
+        self.changes.note(old.table.oid, new, false);
         let shape = shape(old.table.oid)?;
         let mut bytes = Vec::new();
         encode_row(&shape.descriptor, new, &mut bytes)?;
@@ -304,6 +309,7 @@ impl CatalogWriter<'_> {
             return self.temporary()?.delete(row.table.oid, row.rid);
         }
         self.wrote_shared = true;
+        self.changes.note(row.table.oid, &row.values, false);
         let shape = shape(row.table.oid)?;
         let heap = self.store.relation(row.table.oid)?;
         let mut keys = Vec::new();

@@ -151,6 +151,8 @@ fn owner_columns(table: Oid) -> &'static [&'static str] {
         PG_DESCRIPTION => &["objoid"],
         PG_DEPEND => &["objid", "refobjid"],
         PG_STATISTIC => &["starelid"],
+        PG_INHERITS => &["inhrelid"],
+        PG_PARTITIONED_TABLE => &["partrelid"],
         _ => &[],
     }
 }

@@ -30,19 +30,22 @@ impl Session {
         if s.objtype == O::OBJECT_TABLE && table.kind == TableKind::Index {
             return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{}\" is not a table", table.name)));
         }
-        self.lock_for_ddl(&table, LockMode::AccessExclusive, runtime)?;
+        // Attaching lets others go on with the table.
+        let attaches = s.cmds().iter().all(|n| matches!(n, Node::AlterTableCmd(c) if c.subtype == A::AT_AttachPartition));
+        let mode = if attaches { LockMode::ShareUpdateExclusive } else { LockMode::AccessExclusive };
+        self.lock_for_ddl(&table, mode, runtime)?;
         for node in s.cmds() {
             let Node::AlterTableCmd(c) = node else { continue };
             let now = self.table_by_oid(table.oid, runtime)?;
             if matches!(c.subtype, A::AT_SetLogged | A::AT_SetUnLogged) && now.persistence != table.persistence {
                 return Err(Error::unsupported("cannot change persistence setting twice"));
             }
-            self.alter_command(&now, c, source, runtime)?;
+            self.alter_tree(&now, c, super::partition::says_only(r), false, source, runtime)?;
         }
         Ok(tag)
     }
 
-    fn alter_command(&mut self, table: &Arc<Table>, c: &nodes::AlterTableCmd, source: &Arc<str>, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn alter_command(&mut self, table: &Arc<Table>, c: &nodes::AlterTableCmd, source: &Arc<str>, runtime: &dyn Runtime) -> Result<()> {
         let name = c.name().unwrap_or("");
         match c.subtype {
             A::AT_AddColumn => self.add_column(table, c, source, runtime),
@@ -85,9 +88,12 @@ impl Session {
             A::AT_AddIdentity => self.add_identity(table, name, c.def(), source, runtime),
             A::AT_SetIdentity => self.set_identity(table, name, c.def(), source, runtime),
             A::AT_DropIdentity => self.drop_identity(table, name, c.missing_ok, runtime),
-            A::AT_AttachPartition | A::AT_DetachPartition | A::AT_DetachPartitionFinalize => {
-                Err(Error::unsupported("partitioned tables are not supported"))
-            }
+            A::AT_AttachPartition | A::AT_DetachPartition => match c.def() {
+                Node::PartitionCmd(p) if c.subtype == A::AT_AttachPartition => self.attach_partition(table, p, source, runtime),
+                Node::PartitionCmd(p) => self.detach_partition(table, p, runtime),
+                _ => Err(Error::internal("ATTACH or DETACH without a partition")),
+            },
+            A::AT_DetachPartitionFinalize => Err(Error::unsupported("DETACH PARTITION ... FINALIZE: there is no detach that could be pending")),
             A::AT_AddInherit | A::AT_DropInherit => Err(Error::unsupported("table inheritance is not supported")),
             _ => Err(Error::unsupported("this form of ALTER TABLE is not supported")),
         }
@@ -113,7 +119,7 @@ impl Session {
         // NOT NULL is checked once the existing rows have their value; as an identity it could not be given one.
         column.not_null = false;
         let identity = std::mem::take(&mut column.identity);
-        let has_rows = !self.query(&format!("SELECT 1 FROM {} LIMIT 1", self.qualified_name(table)), runtime)?.is_empty();
+        let has_rows = table.kind != TableKind::Partitioned && !self.query(&format!("SELECT 1 FROM {} LIMIT 1", self.qualified_name(table)), runtime)?.is_empty();
         let constant = match &column.default_sql {
             Some(sql) if has_rows && column.generated == 0 && identity == 0 && column.sequence.is_none() => {
                 self.constant_default(sql, column.type_oid, column.typmod, runtime)?
@@ -365,6 +371,9 @@ impl Session {
             return Err(Error::new(sqlstate::UNDEFINED_OBJECT, message));
         };
         let index = row.oid("conindid");
+        if table.kind == TableKind::Partitioned && b"cnf".contains(&row.char("contype")) {
+            self.drop_inherited(table, row, runtime)?;
+        }
         if b"pu".contains(&row.char("contype")) {
             let constraint = format!("constraint {name} on table {}", table.name);
             self.drop_index_users(table, index, cascade, &constraint, &format!("index {name}"), runtime)?;

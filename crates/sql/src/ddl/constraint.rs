@@ -27,6 +27,31 @@ pub(super) struct NewConstraint<'a> {
     pub no_inherit: bool,
     pub expression: Option<&'a str>,
     pub foreign: Option<ForeignPart>,
+    /// A partition has it from its parent.
+    pub is_inherited: bool,
+    /// The parent's constraint, for those that point at it.
+    pub part_of: Oid,
+}
+
+impl<'a> NewConstraint<'a> {
+    /// What a partition has from its parent.
+    pub fn inherited(name: &'a str, kind: u8, table: &'a Table, columns: &'a [i16], validated: bool) -> NewConstraint<'a> {
+        NewConstraint {
+            name,
+            kind,
+            table,
+            columns,
+            index: 0,
+            deferrable: false,
+            deferred: false,
+            validated,
+            no_inherit: false,
+            expression: None,
+            foreign: None,
+            is_inherited: true,
+            part_of: 0,
+        }
+    }
 }
 
 pub(super) struct ForeignPart {
@@ -144,6 +169,7 @@ impl Session {
             options: self.index_options(c.options())?,
             method: 403,
         };
+        self.check_unique_key(&table, &new, true)?;
         let index = self.insert_index(&table, &new, runtime)?;
         self.insert_constraint(
             &NewConstraint {
@@ -158,10 +184,12 @@ impl Session {
                 no_inherit: true,
                 expression: None,
                 foreign: None,
+                is_inherited: false,
+                part_of: 0,
             },
             runtime,
         )?;
-        Ok(())
+        self.index_partitions(&table, index, false, runtime)
     }
 
     /// ADD CONSTRAINT … USING INDEX.
@@ -200,6 +228,8 @@ impl Session {
             no_inherit: true,
             expression: None,
             foreign: None,
+            is_inherited: false,
+            part_of: 0,
         };
         self.insert_constraint(&new, runtime)?;
         Ok(())
@@ -256,6 +286,8 @@ impl Session {
                 no_inherit: c.is_no_inherit,
                 expression: Some(&sql),
                 foreign: None,
+                is_inherited: false,
+                part_of: 0,
             },
             runtime,
         )?;
@@ -281,6 +313,9 @@ impl Session {
     fn add_foreign_key(&mut self, table: &Arc<Table>, c: &nodes::Constraint, column: Option<&str>, deferral: Deferral, runtime: &dyn Runtime) -> Result<()> {
         let target = c.pktable().ok_or_else(|| Error::internal("a foreign key without a target"))?;
         let target = self.relation_of(target, runtime)?;
+        if target.kind == TableKind::Partitioned {
+            return Err(Error::unsupported("foreign keys that reference partitioned tables are not supported yet"));
+        }
         if !matches!(target.kind, TableKind::Table) {
             return Err(Error::new(
                 sqlstate::WRONG_OBJECT_TYPE,
@@ -350,6 +385,8 @@ impl Session {
                 no_inherit: true,
                 expression: None,
                 foreign: Some(foreign),
+                is_inherited: false,
+                part_of: 0,
             },
             runtime,
         )?;
@@ -460,7 +497,9 @@ impl Session {
             ("convalidated", Datum::Bool(new.validated)),
             ("conrelid", Datum::Oid(new.table.oid)),
             ("conindid", Datum::Oid(new.index)),
-            ("conislocal", Datum::Bool(true)),
+            ("conislocal", Datum::Bool(!new.is_inherited)),
+            ("coninhcount", Datum::Int2(i16::from(new.is_inherited))),
+            ("conparentid", Datum::Oid(new.part_of)),
             ("connoinherit", Datum::Bool(new.no_inherit)),
             ("confupdtype", Datum::Char(b' ')),
             ("confdeltype", Datum::Char(b' ')),

@@ -32,6 +32,10 @@ pub(crate) struct NewColumn {
     pub generated: u8,
     /// A sequence that belongs to the column: made before the table, tied to it after.
     pub sequence: Option<Oid>,
+    /// A partition has it from its parent.
+    pub is_inherited: bool,
+    /// The partition's definition says something of it.
+    pub has_options: bool,
 }
 
 /// A relation to be made: a table, a view's row, a sequence's.
@@ -59,11 +63,9 @@ pub(crate) fn storage_persistence(letter: u8) -> Persistence {
 impl Session {
     pub(super) fn create_table(&mut self, s: &nodes::CreateStmt, source: &Arc<str>, runtime: &dyn Runtime) -> Result<()> {
         let relation = s.relation().ok_or_else(|| Error::internal("CREATE TABLE without a name"))?;
-        if s.inh_relations().len() > 0 {
-            return Err(Error::unsupported("table inheritance and partitions (INHERITS, PARTITION OF) are not supported"));
-        }
-        if s.partspec().is_some() {
-            return Err(Error::unsupported("partitioned tables (PARTITION BY) are not supported"));
+        let is_partition = super::partition::is_partition(s);
+        if s.inh_relations().len() > 0 && !is_partition {
+            return Err(Error::unsupported("table inheritance (INHERITS) is not supported"));
         }
         if s.of_typename().is_some() {
             return Err(Error::unsupported("typed tables (CREATE TABLE OF) are not supported"));
@@ -81,11 +83,20 @@ impl Session {
         if self.name_is_taken(schema, &name, "relation", s.if_not_exists, runtime)? {
             return Ok(());
         }
-        let mut columns = Vec::new();
+        let parent = if is_partition { Some(self.parent_of_partition(s, persistence == b't', runtime)?) } else { None };
+        if (is_partition || s.partspec().is_some()) && global {
+            return Err(Error::unsupported("global temporary tables cannot be partitioned"));
+        }
+        let mut columns = parent.as_ref().map(|p| self.partition_columns(p)).unwrap_or_default();
         let mut constraints: Vec<(&nodes::Constraint, Option<String>)> = Vec::new();
         let mut likes = Likes::default();
         for element in s.table_elts() {
             match element {
+                Node::ColumnDef(c) if is_partition => {
+                    self.partition_column(c, &mut columns, (&name, schema, persistence), source, runtime)?;
+                    let own = c.constraints().iter().filter_map(|k| if let Node::Constraint(k) = k { Some(k) } else { None });
+                    constraints.extend(own.map(|k| (k, c.colname().map(str::to_string))));
+                }
                 Node::ColumnDef(c) => {
                     let column = self.new_column(c, &name, schema, persistence, source, runtime)?;
                     if columns.iter().any(|known: &NewColumn| known.name == column.name) {
@@ -109,9 +120,27 @@ impl Session {
         if global {
             options.push(on_commit_option(s.oncommit)?);
         }
-        let new = NewTable { name: name.clone(), schema, kind: b'r', persistence, columns, options };
+        if s.partspec().is_some() && !options.is_empty() {
+            return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, "cannot specify storage parameters for a partitioned table")
+                .with_hint("Specify storage parameters for its leaf partitions instead."));
+        }
+        let kind = if s.partspec().is_some() { b'p' } else { b'r' };
+        let new = NewTable { name: name.clone(), schema, kind, persistence, columns, options };
         let oid = self.insert_table(&new, runtime)?;
         self.own_sequences(oid, &new, runtime)?;
+        if let (Some(parent), Some(bound)) = (&parent, s.partbound()) {
+            let location = kilndb_syntax::position_of(source, bound.location);
+            let bound = self.bound_of(parent, &name, bound, source, runtime)?;
+            let map = self.check_bound(parent, &name, &bound, location, runtime)?;
+            self.check_default_partition(&map, &bound, runtime)?;
+            self.insert_partition(parent, oid, &bound, &map, runtime)?;
+        }
+        if let Some(spec) = s.partspec() {
+            self.insert_partition_key(oid, spec, source, runtime)?;
+        }
+        if let Some(parent) = &parent {
+            self.copy_to_partition(parent, oid, runtime)?;
+        }
         for pass in [C::CONSTR_CHECK, C::CONSTR_NOTNULL, C::CONSTR_PRIMARY, C::CONSTR_UNIQUE, C::CONSTR_FOREIGN, C::CONSTR_EXCLUSION] {
             if pass == C::CONSTR_NOTNULL {
                 likes.copy_checks(self, oid, runtime)?;
@@ -124,6 +153,35 @@ impl Session {
         }
         likes.copy_rest(self, oid, runtime)?;
         if global { Ok(()) } else { self.note_on_commit(oid, s.oncommit, persistence) }
+    }
+
+    /// `column WITH OPTIONS …` of a partition.
+    fn partition_column(&mut self, c: &nodes::ColumnDef, columns: &mut [NewColumn], (table, schema, persistence): (&str, Oid, u8), source: &Arc<str>, runtime: &dyn Runtime) -> Result<()> {
+        let name = c.colname().unwrap_or("");
+        let Some(column) = columns.iter_mut().find(|k| k.name == name) else {
+            return Err(Error::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist")));
+        };
+        if column.has_options {
+            return Err(Error::new(sqlstate::DUPLICATE_COLUMN, format!("column \"{name}\" specified more than once")));
+        }
+        column.has_options = true;
+        for k in c.constraints() {
+            let Node::Constraint(k) = k else { continue };
+            match k.contype {
+                C::CONSTR_IDENTITY => return Err(Error::unsupported("identity columns are not supported on partitions")),
+                C::CONSTR_GENERATED if column.generated == 0 => {
+                    let message = format!("child column \"{name}\" specifies generation expression");
+                    return Err(Error::new(sqlstate::INVALID_COLUMN_DEFINITION, message)
+                        .with_hint("A child table column cannot be generated unless its parent column is."));
+                }
+                C::CONSTR_DEFAULT if column.generated != 0 => {
+                    let message = format!("column \"{name}\" inherits from generated column but specifies default");
+                    return Err(Error::new(sqlstate::INVALID_COLUMN_DEFINITION, message));
+                }
+                _ => self.column_constraint(column, k, table, schema, persistence, source, runtime)?,
+            }
+        }
+        Ok(())
     }
 
     /// Is there a relation of that name in the schema? With IF NOT EXISTS a notice, else 42P07.
@@ -240,7 +298,9 @@ impl Session {
         // Names that were chosen come first: the others get names that are free.
         for named in [true, false] {
             for (i, column) in columns.iter().enumerate() {
-                if column.not_null && column.not_null_clause.name.is_some() == named {
+                // What comes from the parent has its constraint already.
+                let has_row = column.is_inherited && self.not_null_row(&table, i as i16 + 1)?.is_some();
+                if column.not_null && !has_row && column.not_null_clause.name.is_some() == named {
                     self.insert_not_null(&table, i as i16 + 1, &column.not_null_clause, runtime)?;
                 }
             }
@@ -466,7 +526,8 @@ pub(super) fn insert_attribute(w: &mut crate::catalog::store::CatalogWriter<'_>,
             ("atthasdef", Datum::Bool(column.default_sql.is_some())),
             ("attidentity", Datum::Char(column.identity)),
             ("attgenerated", Datum::Char(column.generated)),
-            ("attislocal", Datum::Bool(true)),
+            ("attislocal", Datum::Bool(!column.is_inherited)),
+            ("attinhcount", Datum::Int2(i16::from(column.is_inherited))),
             ("attcollation", Datum::Oid(column.collation)),
         ],
     )?;

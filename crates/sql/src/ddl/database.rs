@@ -54,7 +54,7 @@ impl Session {
         let engine = self.instance.engine.clone();
         let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to make a database in"))?;
         bootstrap::copy_database(&engine, txn, &source, oid, runtime)?;
-        let mut writer = CatalogWriter { store: &self.database.store, txn, park: runtime, temporary: None, wrote_shared: false };
+        let mut writer = CatalogWriter { store: &self.database.store, txn, park: runtime, temporary: None, wrote_shared: false, changes: Default::default() };
         bootstrap::insert_database(&mut writer, oid, &name, owner, true, false)?;
         self.finish_implicit(runtime)
     }

@@ -127,7 +127,14 @@ impl Session {
         if table.kind == TableKind::Index {
             return self.drop_index(table, cascade, runtime);
         }
+        if table.partition_of != 0 && !together.contains(&table.partition_of) {
+            let parent = self.table_by_oid(table.partition_of, runtime)?;
+            self.lock_for_ddl(&parent, LockMode::AccessExclusive, runtime)?;
+        }
         let table = self.lock_for_ddl(table, LockMode::AccessExclusive, runtime)?;
+        if table.partition_of != 0 {
+            self.leave_parent(&table, runtime)?;
+        }
         if table.kind == TableKind::Table {
             self.note_emptied(table.storage, runtime)?;
         }
@@ -142,6 +149,9 @@ impl Session {
         }
         self.delete_defaults(table.oid, None, runtime)?;
         match table.kind {
+            TableKind::Partitioned => {
+                self.delete_rows(PG_PARTITIONED_TABLE, PG_PARTITIONED_TABLE_PARTRELID_INDEX, &[Datum::Oid(table.oid)], runtime)?;
+            }
             TableKind::View => self.delete_rows(PG_REWRITE, PG_REWRITE_REL_RULENAME_INDEX, &[Datum::Oid(table.oid)], runtime)?,
             TableKind::Sequence => {
                 self.delete_rows(PG_SEQUENCE, PG_SEQUENCE_SEQRELID_INDEX, &[Datum::Oid(table.oid)], runtime)?;
@@ -287,6 +297,7 @@ impl Session {
     fn drop_index(&mut self, index: &Arc<Table>, cascade: bool, runtime: &dyn Runtime) -> Result<()> {
         let rows = self.catalog_lookup(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, &[Datum::Oid(index.oid)])?;
         let row = rows.first().ok_or_else(|| Error::internal("an index without a row in pg_index"))?;
+        let row_of = self.with_catalog(runtime, |host| host.reader.class_row(index.oid))?.ok_or_else(|| Error::internal("an index vanished"))?;
         let table = self.table_by_oid(row.oid("indrelid"), runtime)?;
         let table = self.lock_for_ddl(&table, LockMode::AccessExclusive, runtime)?;
         let constraints = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])?;
@@ -297,6 +308,16 @@ impl Session {
                 format!("cannot drop index {} because constraint {name} on table {} requires it", index.name, table.name),
             )
             .with_hint(format!("You can drop constraint {name} on table {} instead.", table.name)));
+        }
+        if row_of.bool("relispartition") {
+            let whole = self.with_catalog(runtime, |host| host.reader.partition_parent(index.oid))?;
+            let whole = self.with_catalog(runtime, |host| host.reader.class_row(whole))?;
+            let whole = whole.as_ref().and_then(|c| c.text("relname")).unwrap_or("").to_string();
+            return Err(Error::new(
+                sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
+                format!("cannot drop index {} because index {whole} requires it", index.name),
+            )
+            .with_hint(format!("You can drop index {whole} instead.")));
         }
         let shown = format!("index {}", index.name);
         self.drop_index_users(&table, index.oid, cascade, &shown, &shown, runtime)?;
@@ -330,11 +351,37 @@ impl Session {
 
     /// The heap takes over what serializable transactions have read by way of the index.
     pub(super) fn remove_index(&mut self, oid: Oid, storage: RelationId, heap: RelationId, runtime: &dyn Runtime) -> Result<()> {
-        if !is_private(storage) {
+        // Its parts go with an index of a partitioned table.
+        for part in self.catalog_lookup(PG_INHERITS, PG_INHERITS_PARENT_INDEX, &[Datum::Oid(oid)])? {
+            self.remove_part(part.oid("inhrelid"), runtime)?;
+        }
+        if storage.0 != 0 && !is_private(storage) {
             self.instance.engine.move_read_locks(storage, heap)?;
         }
         self.delete_rows(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, &[Datum::Oid(oid)], runtime)?;
         self.delete_class(oid, Some(storage), runtime)
+    }
+
+    /// The part of an index that goes, with the constraint that it is for.
+    fn remove_part(&mut self, part: Oid, runtime: &dyn Runtime) -> Result<()> {
+        let rows = self.catalog_lookup(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, &[Datum::Oid(part)])?;
+        let Some(row) = rows.first() else { return Ok(()) };
+        let table = self.table_by_oid(row.oid("indrelid"), runtime)?;
+        let table = self.lock_for_ddl(&table, LockMode::AccessExclusive, runtime)?;
+        let Some(own) = table.indexes.iter().find(|i| i.oid == part).cloned() else { return Ok(()) };
+        if own.constraint != 0 {
+            self.delete_constraint(own.constraint, runtime)?;
+        }
+        self.remove_index(part, own.storage, table.storage, runtime)
+    }
+
+    /// A partition that goes.
+    fn leave_parent(&mut self, table: &Table, runtime: &dyn Runtime) -> Result<()> {
+        let map = self.partition_map(table.partition_of, runtime)?;
+        if map.default_partition().is_some_and(|at| map.partitions[at].oid == table.oid) {
+            self.set_default_partition(table.partition_of, 0, runtime)?;
+        }
+        Ok(())
     }
 
     /// pg_class, pg_attribute, pg_depend, comments and storage of a relation.
@@ -342,6 +389,7 @@ impl Session {
         self.usage.dropped(oid);
         self.delete_rows(PG_CLASS, PG_CLASS_OID_INDEX, &[Datum::Oid(oid)], runtime)?;
         self.delete_rows(PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &[Datum::Oid(oid)], runtime)?;
+        self.delete_rows(PG_INHERITS, PG_INHERITS_RELID_SEQNO_INDEX, &[Datum::Oid(oid)], runtime)?;
         self.delete_rows(PG_DESCRIPTION, PG_DESCRIPTION_O_C_O_INDEX, &[Datum::Oid(oid), Datum::Oid(PG_CLASS)], runtime)?;
         self.delete_statistics(oid, None, runtime)?;
         self.remove_dependencies((PG_CLASS, oid), None, runtime)?;

@@ -72,7 +72,7 @@ impl Session {
         }
         let relation = s.relation().ok_or_else(|| Error::internal("CREATE INDEX without a table"))?;
         let table = self.relation_of(relation, runtime)?;
-        if table.kind != TableKind::Table {
+        if !matches!(table.kind, TableKind::Table | TableKind::Partitioned) {
             return Err(Error::new(
                 sqlstate::WRONG_OBJECT_TYPE,
                 format!("cannot create index on relation \"{}\"", table.name),
@@ -132,7 +132,30 @@ impl Session {
             options: self.index_options(options)?,
             method,
         };
-        self.insert_index(&table, &new, runtime)?;
+        if table.kind == TableKind::Partitioned && s.concurrent {
+            return Err(Error::unsupported(format!("cannot create index on partitioned table \"{}\" concurrently", table.name)));
+        }
+        self.check_unique_key(&table, &new, false)?;
+        let oid = self.insert_index(&table, &new, runtime)?;
+        self.index_partitions(&table, oid, super::partition::says_only(relation), runtime)
+    }
+
+    /// The parts of a partitioned table's new index; without them (ONLY) it is not valid yet.
+    pub(super) fn index_partitions(&mut self, table: &Arc<Table>, index: Oid, only: bool, runtime: &dyn Runtime) -> Result<()> {
+        if table.kind != TableKind::Partitioned {
+            return Ok(());
+        }
+        let partitions = self.partition_oids(table.oid, runtime)?;
+        if only && !partitions.is_empty() {
+            return self.update_row(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, index, runtime, |row| row.set("indisvalid", Datum::Bool(false)));
+        }
+        let table = self.table_by_oid(table.oid, runtime)?;
+        let Some(whole) = table.indexes.iter().find(|i| i.oid == index).cloned() else { return Ok(()) };
+        for partition in partitions {
+            let child = self.table_by_oid(partition, runtime)?;
+            let child = self.lock_for_ddl(&child, LockMode::Share, runtime)?;
+            self.copy_index_to(&table, &whole, &child, runtime)?;
+        }
         Ok(())
     }
 
@@ -225,7 +248,11 @@ impl Session {
             return Err(Error::internal("a taken name was not refused"));
         }
         let oid = self.new_oid(table.oid)?;
-        let storage = self.new_storage_like(RelationKind::BTree, table.persistence, table.storage)?;
+        let is_partitioned = table.kind == TableKind::Partitioned;
+        let storage = match is_partitioned {
+            true => kilndb_base::RelationId(0),
+            false => self.new_storage_like(RelationKind::BTree, table.persistence, table.storage)?,
+        };
         let owner = self.current_role;
         let columns = self.index_columns(table, new);
         let expressions: Vec<&str> = new.keys.iter().filter_map(|k| k.expression_sql.as_deref()).collect();
@@ -242,7 +269,7 @@ impl Session {
                 ("relfilenode", Datum::Oid(storage.0)),
                 ("reltuples", Datum::Float4(-1.0)),
                 ("relpersistence", Datum::Char(table.persistence)),
-                ("relkind", Datum::Char(b'i')),
+                ("relkind", Datum::Char(if is_partitioned { b'I' } else { b'i' })),
                 ("relnatts", Datum::Int2(all.len() as i16)),
                 ("relispopulated", Datum::Bool(true)),
                 ("relreplident", Datum::Char(b'n')),
@@ -279,11 +306,15 @@ impl Session {
             }
             w.insert(PG_INDEX, &row).map(|_| ())
         })?;
-        self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| row.set("relhasindex", Datum::Bool(true)))?;
+        if table.indexes.is_empty() {
+            self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| row.set("relhasindex", Datum::Bool(true)))?;
+        }
         let table = self.table_by_oid(table.oid, runtime)?;
         let index = table.indexes.iter().find(|i| i.oid == oid).cloned();
         let index = index.ok_or_else(|| Error::internal("a new index is not in the catalogs"))?;
-        self.build_index(&table, &index, runtime)?;
+        if !is_partitioned {
+            self.build_index(&table, &index, runtime)?;
+        }
         Ok(oid)
     }
 
@@ -314,7 +345,7 @@ impl Session {
 }
 
 /// Called after the function that the expression calls, else `expr`.
-fn expression_column_name(sql: &str) -> String {
+pub(super) fn expression_column_name(sql: &str) -> String {
     let end = sql.find('(').unwrap_or(0);
     let name = sql.get(..end).unwrap_or("").rsplit('.').next().unwrap_or("").to_ascii_lowercase();
     let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_');

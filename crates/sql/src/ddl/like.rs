@@ -68,6 +68,8 @@ impl Likes {
                     no_inherit: false,
                     expression: Some(&check.sql),
                     foreign: None,
+                    is_inherited: false,
+                    part_of: 0,
                 };
                 session.insert_constraint(&copy, runtime)?;
             }
@@ -167,6 +169,8 @@ impl Session {
                 no_inherit: true,
                 expression: None,
                 foreign: None,
+                is_inherited: false,
+                part_of: 0,
             };
             self.insert_constraint(&new, runtime)?;
         }

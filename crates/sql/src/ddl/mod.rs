@@ -5,6 +5,7 @@
 //! 2. After each change [`Session::catalog_changed`] is called, so that the next look-up sees it.
 //! 3. An object that others depend on is dropped only with CASCADE (pg_depend, and structure: indexes, constraints).
 
+mod alter_partitions;
 mod alter_table;
 mod analyze;
 mod build;
@@ -21,6 +22,8 @@ mod index;
 mod key_sort;
 mod like;
 mod not_null;
+pub(crate) mod partition;
+mod partition_attach;
 mod persistence;
 mod reindex;
 mod role;
@@ -99,11 +102,12 @@ impl Session {
     pub(crate) fn write_catalog<R>(&mut self, runtime: &dyn Runtime, change: impl FnOnce(&mut CatalogWriter<'_>) -> Result<R>) -> Result<R> {
         let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction for a catalog change"))?;
         let temporary = Some(&self.own.temporary);
-        let mut writer = CatalogWriter { store: &self.database.store, txn, park: runtime, temporary, wrote_shared: false };
+        let mut writer = CatalogWriter { store: &self.database.store, txn, park: runtime, temporary, wrote_shared: false, changes: Default::default() };
         let done = change(&mut writer);
         if writer.wrote_shared {
+            let changes = std::mem::take(&mut writer.changes);
             txn.next_command();
-            self.catalog_changed();
+            self.catalog_changed(&changes);
         }
         done
     }

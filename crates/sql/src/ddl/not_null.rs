@@ -65,6 +65,8 @@ impl Session {
             no_inherit: clause.no_inherit,
             expression: None,
             foreign: None,
+            is_inherited: false,
+            part_of: 0,
         };
         self.insert_constraint(&new, runtime).map(|_| ())
     }

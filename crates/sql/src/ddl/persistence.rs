@@ -43,7 +43,8 @@ impl Session {
     }
 
     fn is_kept(&self, storage: RelationId) -> Result<bool> {
-        Ok(!is_private(storage) && self.instance.engine.relation(storage)?.persistence() == Persistence::Kept)
+        // A partitioned table has no storage.
+        Ok(storage.0 != 0 && !is_private(storage) && self.instance.engine.relation(storage)?.persistence() == Persistence::Kept)
     }
 
     fn options_of(&mut self, table: Oid) -> Result<Vec<String>> {

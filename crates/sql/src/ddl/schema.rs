@@ -170,15 +170,25 @@ impl Session {
                 format!("column \"{new_name}\" of relation \"{}\" already exists", table.name),
             ));
         }
-        self.refuse_if_used_in_text(&table, old, "rename")?;
-        self.update_attribute(table.oid, column.attnum, runtime, |row| row.set("attname", Datum::text(new_name)))?;
+        if table.partition_of != 0 {
+            return Err(Error::new(sqlstate::INVALID_TABLE_DEFINITION, format!("cannot rename inherited column \"{old}\"")));
+        }
+        let _ = column;
+        for oid in self.with_catalog(runtime, |host| host.reader.partition_tree(table.oid))? {
+            let member = self.table_by_oid(oid, runtime)?;
+            let member = self.lock_for_ddl(&member, LockMode::AccessExclusive, runtime)?;
+            self.refuse_if_used_in_text(&member, old, "rename")?;
+            let Some(column) = member.columns.iter().find(|c| !c.dropped && c.name == old) else { continue };
+            self.update_attribute(oid, column.attnum, runtime, |row| row.set("attname", Datum::text(new_name)))?;
+        }
         Ok("ALTER TABLE".to_string())
     }
 
     /// Expressions are kept as text: a column that one of them names cannot change its name or type under it.
     pub(super) fn refuse_if_used_in_text(&mut self, table: &crate::catalog::Table, column: &str, what: &str) -> Result<()> {
         let mentions = |sql: &str| sql.split(|c: char| !(c.is_alphanumeric() || c == '_')).any(|word| word == column);
-        let used = table.checks.iter().any(|c| mentions(&c.sql))
+        let in_key = table.partition_key.as_ref().is_some_and(|k| k.parts.iter().any(|p| p.expression_sql.as_deref().is_some_and(mentions)));
+        let used = in_key || table.checks.iter().any(|c| mentions(&c.sql))
             || table.columns.iter().any(|c| c.generated != 0 && c.default_sql.as_deref().is_some_and(mentions))
             || table.indexes.iter().any(|i| {
                 i.predicate_sql.as_deref().is_some_and(mentions) || i.keys.iter().any(|k| k.expression_sql.as_deref().is_some_and(mentions))

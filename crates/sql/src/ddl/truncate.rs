@@ -2,7 +2,7 @@
 
 use super::Session;
 use crate::catalog::ids::*;
-use crate::catalog::Table;
+use crate::catalog::{Table, TableKind};
 use crate::catalog::global::GLOBAL;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, RelationId, Result, sqlstate};
@@ -22,12 +22,25 @@ impl Session {
             // Of a global temporary table only the session's own rows go.
             let mode = if table.persistence == GLOBAL { LockMode::RowExclusive } else { LockMode::AccessExclusive };
             let table = self.lock_for_ddl(&table, mode, runtime)?;
-            if !tables.iter().any(|t| t.oid == table.oid) {
-                tables.push(table);
+            if table.kind == TableKind::Partitioned && super::partition::says_only(r) {
+                return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, "cannot truncate only a partitioned table")
+                    .with_hint("Do not specify the ONLY keyword, or use TRUNCATE ONLY on the partitions directly."));
+            }
+            for oid in self.with_catalog(runtime, |host| host.reader.partition_tree(table.oid))? {
+                if !tables.iter().any(|t| t.oid == oid) {
+                    let table = self.table_by_oid(oid, runtime)?;
+                    tables.push(self.lock_for_ddl(&table, mode, runtime)?);
+                }
             }
         }
         self.add_referencing(&mut tables, s.behavior == DropBehavior::DROP_CASCADE, runtime)?;
         for table in &tables {
+            if table.kind == TableKind::Partitioned {
+                if s.restart_seqs {
+                    self.restart_owned_sequences(table, runtime)?;
+                }
+                continue;
+            }
             self.note_emptied(table.storage, runtime)?;
             self.empty_table(table, runtime)?;
             if s.restart_seqs {
@@ -121,6 +134,9 @@ impl Session {
                 continue;
             }
             let sequence = self.table_by_oid(row.oid("objid"), runtime)?;
+            if sequence.kind != TableKind::Sequence {
+                continue;
+            }
             let options = self.sequence_options(sequence.oid)?;
             let cell = self.replace_storage(sequence.oid, sequence.storage, RelationKind::Cell, sequence.persistence, runtime)?;
             self.begin_sequence(cell, super::sequence::SequenceState { last_value: options.start, is_called: false, log_count: 0 })?;

@@ -44,6 +44,13 @@ impl Queue {
                 }
             }
         }
+        self.note_parents(m, old, new);
+    }
+    /// The row has another partition now.
+    pub fn moved_row(&mut self, m: &ModifyPlan, old: &[Datum], new: &[Datum]) {
+        self.note_parents(m, old, Some(new));
+    }
+    fn note_parents(&mut self, m: &ModifyPlan, old: &[Datum], new: Option<&[Datum]>) {
         for (n, r) in m.referenced_by.iter().enumerate() {
             let before = pick(&r.columns, old);
             if before.iter().any(Datum::is_null) {
@@ -64,7 +71,7 @@ impl Queue {
                 cx.pending.checks.push(PendingCheck { constraint: p.index.constraint, table: m.table.oid, key: Vec::new(), parent_gone: false, twin });
                 continue;
             }
-            check_only_one(&m.table, &p.index, (&m.heap, &p.relation), rid, cx.txn, cx.park, &cx.eval)?;
+            check_only_one(&m.table, &p.index, (m.heap()?, &p.relation), rid, cx.txn, cx.park, &cx.eval)?;
         }
         if self.children.is_empty() && self.parents.is_empty() {
             return Ok(());
@@ -387,12 +394,12 @@ fn still_referenced(m: &ModifyPlan, r: &ReferencedPlan, old: &[Datum], restrict:
 }
 
 fn parent_exists(m: &ModifyPlan, r: &ReferencedPlan, old: &[Datum], cx: &mut ExecContext<'_>) -> Result<bool> {
-    let Some(p) = m.indexes.iter().find(|i| i.index.oid == r.key.referenced_index) else { return Ok(false) };
+    let Some(p) = m.indexes.iter().find(|i| i.index.oid == r.key.referenced_index || i.index.part_of == r.key.referenced_index) else { return Ok(false) };
     let mut k = Vec::new();
     for key in &p.index.keys {
         let position = r.key.referenced_columns.iter().position(|c| *c == key.attnum);
         let Some(v) = position.and_then(|i| old.get(i)) else { return Ok(false) };
         super::index::append(key, v, &mut k)?;
     }
-    Ok(p.relation.index_find_live(cx.txn, &m.heap, &k, cx.park)?.is_some())
+    Ok(p.relation.index_find_live(cx.txn, m.heap()?, &k, cx.park)?.is_some())
 }

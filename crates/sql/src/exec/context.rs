@@ -26,6 +26,18 @@ pub trait SessionHost {
             format!("cursor \"{name}\" does not exist"),
         ))
     }
+    /// The rules of a partition's rows.
+    fn table_rules(&self, table: &Arc<crate::catalog::Table>) -> Result<crate::plan::partition::TableRules> {
+        Err(kilndb_base::Error::internal(format!("nobody to find the rules of table \"{}\"", table.name)))
+    }
+    /// The expressions of a table's partition key.
+    fn key_expressions(&self, table: &crate::catalog::Table) -> Result<Vec<Option<super::expr::CExpr>>> {
+        Err(kilndb_base::Error::internal(format!("nobody to find the partition key of table \"{}\"", table.name)))
+    }
+    /// An expression over a table as definitions show it.
+    fn shown_expression(&self, sql: &str, _table: &crate::catalog::Table) -> String {
+        sql.to_string()
+    }
     fn current_user(&self) -> String;
     fn session_user(&self) -> String;
     fn current_database(&self) -> String;

@@ -7,7 +7,7 @@ use crate::bind::ir::{LockStrength, LockWait};
 use crate::catalog::temporary::is_temporary_row;
 use crate::plan::{LockTarget, Op, OutCol, Recheck};
 use kilndb_base::{Result, RowId};
-use kilndb_storage::{RowLockMode, WaitPolicy, WriteOptions, WriteOutcome};
+use kilndb_storage::{LockMode, RowLockMode, WaitPolicy, WriteOptions, WriteOutcome};
 use kilndb_types::Datum;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -102,21 +102,36 @@ impl LockRowsState {
         };
         let mut options = WriteOptions { wait, latest: false, key_update: false };
         let mut changed = false;
+        let leaf = match t.tableoid.and_then(|slot| row.get(slot)) {
+            Some(Datum::Oid(partition)) => {
+                let Some(leaf) = super::partition::open(&t.table, *partition, LockMode::RowShare, cx)? else { return Ok(Locked::Gone) };
+                Some(leaf)
+            }
+            _ => None,
+        };
+        let (heap, table) = match (&leaf, &t.heap) {
+            (Some(leaf), _) => (&leaf.heap, &leaf.table),
+            (None, Some(heap)) => (heap, &t.table),
+            (None, None) => return Err(kilndb_base::Error::internal("a partitioned table has no rows of its own")),
+        };
         loop {
             cx.txn.look_alike(token);
-            let outcome = t.heap.lock_row(cx.txn, rid, &cx.snapshot, mode, &options, cx.park);
+            let outcome = heap.lock_row(cx.txn, rid, &cx.snapshot, mode, &options, cx.park);
             cx.txn.look_alike(0);
-            let outcome = outcome.map_err(|e| name_it(e, t))?;
+            let outcome = outcome.map_err(|e| name_it(e, t, table))?;
             match outcome {
                 WriteOutcome::Done => return Ok(if changed { Locked::Changed } else { Locked::Yes }),
                 WriteOutcome::SelfModified => return Ok(Locked::Yes),
                 WriteOutcome::Deleted | WriteOutcome::Skipped => return Ok(Locked::Gone),
                 WriteOutcome::Changed => {
-                    if !t.heap.fetch_latest(cx.txn, rid, &mut self.bytes)? {
+                    if !heap.fetch_latest(cx.txn, rid, &mut self.bytes)? {
                         return Ok(Locked::Gone);
                     }
                     let mut values = Vec::new();
-                    scan::decode_all(&t.table, &self.bytes, &mut values)?;
+                    scan::decode_all(table, &self.bytes, &mut values)?;
+                    if let Some(columns) = leaf.as_ref().and_then(|leaf| leaf.columns.as_ref()) {
+                        values = columns.to_named(&values);
+                    }
                     for (slot, o) in &t.columns {
                         if let OutCol::Column(c) = o {
                             row[*slot] = values.get(*c).cloned().unwrap_or_default();
@@ -170,10 +185,10 @@ enum Locked {
 }
 
 /// 55P03 names the table.
-fn name_it(e: kilndb_base::Error, t: &LockTarget) -> kilndb_base::Error {
+fn name_it(e: kilndb_base::Error, t: &LockTarget, table: &crate::catalog::Table) -> kilndb_base::Error {
     let mut e = e;
     if e.sqlstate() == kilndb_base::sqlstate::LOCK_NOT_AVAILABLE && t.wait == LockWait::NoWait {
-        e.0.message = format!("could not obtain lock on row in relation \"{}\"", t.table.name);
+        e.0.message = format!("could not obtain lock on row in relation \"{}\"", table.name);
     }
     e
 }

@@ -13,22 +13,23 @@ use std::sync::Arc;
 
 pub struct ModifyState {
     pub node: Arc<Node>,
-    input: State,
+    pub(super) input: State,
     pub changed: u64,
     /// Those among them that ON CONFLICT DO UPDATE changed.
-    conflicted: u64,
+    pub(super) conflicted: u64,
     done: bool,
     results: Vec<Datum>,
     result_rows: usize,
     next: usize,
-    bytes: Vec<u8>,
+    pub(super) bytes: Vec<u8>,
     pub(super) queue: Queue,
     pub(super) scratch: super::modify_many::Scratch,
     /// Rows that ON CONFLICT DO UPDATE changed in this command.
-    touched: std::collections::HashSet<RowId>,
+    touched: std::collections::HashSet<(kilndb_base::Oid, RowId)>,
+    pub(super) partitions: super::modify_partitions::Targets,
 }
 
-fn tid(rid: RowId) -> Datum {
+pub(super) fn tid(rid: RowId) -> Datum {
     Datum::Tid(rid.block, rid.slot)
 }
 
@@ -47,6 +48,7 @@ impl ModifyState {
             queue: Queue::default(),
             scratch: Default::default(),
             touched: Default::default(),
+            partitions: Default::default(),
         }
     }
 
@@ -66,6 +68,9 @@ impl ModifyState {
     }
 
     fn run(&mut self, m: &ModifyPlan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        if m.routing.is_some() {
+            return self.run_partitions(m, rt, cx);
+        }
         let done = self.run_all(m, rt, cx);
         let rows = self.changed - self.conflicted;
         match m.kind {
@@ -114,9 +119,17 @@ impl ModifyState {
     }
     /// The same in `values`; false if it is left out.
     pub(super) fn fill_new_row(m: &ModifyPlan, row: &[Datum], values: &mut Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+        if !Self::assign_row(m, row, values, rt, cx)? {
+            return Ok(false);
+        }
+        write::complete(m, values, rt, cx)?;
+        Ok(true)
+    }
+    /// What is assigned; false if COPY … WHERE leaves it out.
+    pub(super) fn assign_row(m: &ModifyPlan, row: &[Datum], values: &mut Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
         values.clear();
         values.resize(m.table.columns.len(), Datum::Null);
-        for (column, e) in &m.assignments {
+        for (column, e) in &*m.assignments {
             e.eval_into(row, &mut values[*column], rt, cx)?;
         }
         if let Some(filter) = &m.row_filter
@@ -124,15 +137,14 @@ impl ModifyState {
         {
             return Ok(false);
         }
-        write::complete(m, values, rt, cx)?;
         Ok(true)
     }
 
-    fn insert_batch(&mut self, m: &ModifyPlan, batch: &Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub(super) fn insert_batch(&mut self, m: &ModifyPlan, batch: &Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         if batch.rows == 1 {
             let Some(values) = Self::new_row(m, batch.row(0), rt, cx)? else { return Ok(()) };
             write::encode(m, &values, &mut self.bytes)?;
-            let rid = m.heap.insert(cx.txn, &self.bytes)?;
+            let rid = m.heap()?.insert(cx.txn, &self.bytes)?;
             return self.inserted(m, batch.row(0), &values, rid, rt, cx);
         }
         let mut scratch = std::mem::take(&mut self.scratch);
@@ -156,23 +168,24 @@ impl ModifyState {
     }
 
     /// Appends the existing row and the proposed one: see ModifyPlan.
-    fn widen(m: &ModifyPlan, wide: &mut Vec<Datum>, existing: Option<(&[Datum], RowId)>, proposed: &[Datum]) {
+    pub(super) fn widen(m: &ModifyPlan, wide: &mut Vec<Datum>, existing: Option<(&[Datum], RowId)>, proposed: &[Datum]) {
         match existing {
             Some((values, rid)) => {
-                wide.extend_from_slice(values);
+                m.extend_named(wide, values);
                 wide.push(tid(rid));
             }
-            None => wide.extend(std::iter::repeat_n(Datum::Null, m.table.columns.len() + 1)),
+            None => wide.extend(std::iter::repeat_n(Datum::Null, m.named_width() + 1)),
         }
-        wide.extend_from_slice(proposed);
+        m.extend_named(wide, proposed);
     }
 
     pub(super) fn returning(&mut self, m: &ModifyPlan, wide: &[Datum], new: &[Datum], rid: RowId, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         let Some(list) = &m.returning else { return Ok(()) };
         let mut row = wide.to_vec();
-        row.extend_from_slice(new);
+        m.extend_named(&mut row, new);
         row.push(tid(rid));
-        for e in list {
+        row.push(Datum::Oid(m.table.oid));
+        for e in &**list {
             let v = e.eval(&row, rt, cx)?;
             self.results.push(v);
         }
@@ -180,17 +193,13 @@ impl ModifyState {
         Ok(())
     }
 
-    /// Keys of the arbiter indexes.
-    fn arbiters(m: &ModifyPlan) -> Vec<usize> {
-        match &m.conflict {
-            Some(c) if !c.arbiters.is_empty() => c.arbiters.clone(),
-            _ => (0..m.indexes.len()).filter(|i| m.indexes[*i].index.unique).collect(),
-        }
-    }
-
     fn upsert(&mut self, m: &ModifyPlan, input: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         let Some(values) = Self::new_row(m, input, rt, cx)? else { return Ok(()) };
-        let arbiters = Self::arbiters(m);
+        self.upsert_values(m, input, values, rt, cx)
+    }
+
+    pub(super) fn upsert_values(&mut self, m: &ModifyPlan, input: &[Datum], values: Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let arbiters = m.arbiters.clone();
         if let Some(p) = arbiters.iter().map(|n| &m.indexes[*n]).find(|p| p.index.deferrable) {
             return Err(Error::new(
                 sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -202,13 +211,13 @@ impl ModifyState {
         loop {
             cx.park.checkpoint()?;
             let mut found = None;
-            for &n in &arbiters {
+            for &n in &*arbiters {
                 let p = &m.indexes[n];
                 let Some((key, null)) = index::entry(p, &values, rt, cx)? else { continue };
                 if null && !p.index.nulls_not_distinct {
                     continue;
                 }
-                if let Some(rid) = p.relation.index_find_live(cx.txn, &m.heap, &key, cx.park)? {
+                if let Some(rid) = p.relation.index_find_live(cx.txn, m.heap()?, &key, cx.park)? {
                     found = Some(rid);
                     break;
                 }
@@ -223,11 +232,11 @@ impl ModifyState {
                 None => {
                     let savepoint = cx.txn.savepoint();
                     write::encode(m, &values, &mut self.bytes)?;
-                    let rid = m.heap.insert(cx.txn, &self.bytes)?;
+                    let rid = m.heap()?.insert(cx.txn, &self.bytes)?;
                     match write::insert_entries(m, &values, rid, None, &mut self.queue.twins, rt, cx)? {
                         None => {
                             self.queue.child_row(m, &values);
-                            self.touched.insert(rid);
+                            self.touched.insert((m.table.oid, rid));
                             self.changed += 1;
                             if m.returning.is_some() {
                                 let mut wide = input.to_vec();
@@ -249,11 +258,11 @@ impl ModifyState {
         let Some(update) = m.conflict.as_ref().and_then(|c| c.update.as_ref()) else {
             return self.refuse_unseen(m, rid, cx).map(|()| true);
         };
-        if self.touched.contains(&rid) {
+        if self.touched.contains(&(m.table.oid, rid)) {
             return Err(second_time());
         }
         let options = WriteOptions { wait: WaitPolicy::Wait, latest: true, key_update: false };
-        match m.heap.lock_row(cx.txn, rid, &cx.snapshot, RowLockMode::NoKeyUpdate, &options, cx.park)? {
+        match m.heap()?.lock_row(cx.txn, rid, &cx.snapshot, RowLockMode::NoKeyUpdate, &options, cx.park)? {
             WriteOutcome::Done | WriteOutcome::Changed => {}
             WriteOutcome::SelfModified => {}
             WriteOutcome::Deleted | WriteOutcome::Skipped => return Ok(false),
@@ -274,16 +283,22 @@ impl ModifyState {
         }
         let mut new = old.clone();
         for (column, e) in &update.assignments {
-            new[*column] = e.eval(&wide, rt, cx)?;
+            if let Some(place) = m.own_column(*column) {
+                new[place] = e.eval(&wide, rt, cx)?;
+            }
         }
         write::complete(m, &mut new, rt, cx)?;
+        if update.may_move && !m.must_belong && !super::partition::belongs(&m.table, &new, rt, cx)? {
+            return Err(Error::new(sqlstate::FEATURE_NOT_SUPPORTED, "invalid ON UPDATE specification")
+                .with_detail("The result tuple would appear in a different partition than the original tuple."));
+        }
         match self.write_update(m, rid, &old, &new, true, rt, cx)? {
             WriteOutcome::Done => {}
             // By another part of this same command.
             WriteOutcome::SelfModified => return Err(second_time()),
             _ => return Ok(false),
         }
-        self.touched.insert(rid);
+        self.touched.insert((m.table.oid, rid));
         self.changed += 1;
         self.conflicted += 1;
         self.returning(m, &wide, &new, rid, rt, cx)?;
@@ -292,10 +307,10 @@ impl ModifyState {
 
     /// At REPEATABLE READ a row that the snapshot does not see is no reason to leave one out.
     fn refuse_unseen(&mut self, m: &ModifyPlan, rid: RowId, cx: &mut ExecContext<'_>) -> Result<()> {
-        if !cx.txn.isolation().keeps_snapshot() || self.touched.contains(&rid) {
+        if !cx.txn.isolation().keeps_snapshot() || self.touched.contains(&(m.table.oid, rid)) {
             return Ok(());
         }
-        match m.heap.fetch(rid, &cx.snapshot, &mut self.bytes)? {
+        match m.heap()?.fetch(rid, &cx.snapshot, &mut self.bytes)? {
             Fetched::Visible { .. } => Ok(()),
             Fetched::Invisible => {
                 Err(Error::new(sqlstate::SERIALIZATION_FAILURE, "could not serialize access due to concurrent update"))
@@ -305,7 +320,7 @@ impl ModifyState {
 
     /// Heap, indexes and queued constraint checks of one changed row.
     #[allow(clippy::too_many_arguments)]
-    fn write_update(&mut self, m: &ModifyPlan, rid: RowId, old: &[Datum], new: &[Datum], latest: bool, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<WriteOutcome> {
+    pub(super) fn write_update(&mut self, m: &ModifyPlan, rid: RowId, old: &[Datum], new: &[Datum], latest: bool, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<WriteOutcome> {
         let mut dead: Vec<(usize, Vec<u8>)> = Vec::new();
         let mut born = vec![false; m.indexes.len()];
         let mut key_update = false;
@@ -333,7 +348,7 @@ impl ModifyState {
         let retired: Vec<(&Relation, &[u8])> = dead.iter().map(|(n, k)| (&*m.indexes[*n].relation, k.as_slice())).collect();
         write::encode(m, new, &mut self.bytes)?;
         let options = WriteOptions { wait: WaitPolicy::Wait, latest, key_update };
-        let outcome = m.heap.update(cx.txn, rid, &cx.snapshot, &self.bytes, &retired, &options, cx.park)?;
+        let outcome = m.heap()?.update(cx.txn, rid, &cx.snapshot, &self.bytes, &retired, &options, cx.park)?;
         if outcome != WriteOutcome::Done {
             return Ok(outcome);
         }
@@ -353,9 +368,7 @@ impl ModifyState {
         let mut latest = false;
         loop {
             let mut new = old.clone();
-            for (column, e) in &m.assignments {
-                new[*column] = e.eval(&row, rt, cx)?;
-            }
+            m.assign(&row, &mut new, rt, cx)?;
             write::complete(m, &mut new, rt, cx)?;
             match self.write_update(m, rid, &old, &new, latest, rt, cx)? {
                 WriteOutcome::Done => {
@@ -378,7 +391,7 @@ impl ModifyState {
     }
 
     /// Reads the newest version into the row; false if it is gone or no longer qualifies.
-    fn refresh(&mut self, m: &ModifyPlan, rid: RowId, old: &mut Vec<Datum>, row: &mut [Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+    pub(super) fn refresh(&mut self, m: &ModifyPlan, rid: RowId, old: &mut Vec<Datum>, row: &mut [Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
         let mut bytes = std::mem::take(&mut self.bytes);
         let there = write::latest(m, rid, &mut bytes, old, cx);
         self.bytes = bytes;
@@ -386,7 +399,7 @@ impl ModifyState {
             return Ok(false);
         }
         let seen = row.to_vec();
-        for (value, slot) in old.iter().zip(&m.old_columns) {
+        for (value, slot) in old.iter().zip(&*m.old_columns) {
             if let Some(s) = slot {
                 row[*s] = value.clone();
             }
@@ -409,7 +422,7 @@ impl ModifyState {
             let retired: Vec<(&Relation, &[u8])> =
                 dead.iter().map(|(n, k)| (&*m.indexes[*n].relation, k.as_slice())).collect();
             let options = WriteOptions { wait: WaitPolicy::Wait, latest, key_update: true };
-            match m.heap.delete(cx.txn, rid, &cx.snapshot, &retired, &options, cx.park)? {
+            match m.heap()?.delete(cx.txn, rid, &cx.snapshot, &retired, &options, cx.park)? {
                 WriteOutcome::Done => {
                     self.queue.changed_row(m, &old, None);
                     self.changed += 1;

@@ -20,9 +20,9 @@ use kilndb_types::{Datum, row};
 pub struct Scratch {
     /// Position in the input batch, for each row in `rows`.
     positions: Vec<u32>,
-    rows: RowBatch,
-    rids: Vec<RowId>,
-    values: Vec<Datum>,
+    pub(super) rows: RowBatch,
+    pub(super) rids: Vec<RowId>,
+    pub(super) values: Vec<Datum>,
     /// New values of all rows, where they are needed afterwards.
     kept: Vec<Datum>,
     entries: Vec<Entries>,
@@ -80,7 +80,7 @@ impl ModifyState {
             }
         }
         s.rids.clear();
-        m.heap.insert_many(cx.txn, &s.rows, &mut s.rids)?;
+        m.heap()?.insert_many(cx.txn, &s.rows, &mut s.rids)?;
         if !keep {
             self.changed += s.rids.len() as u64;
             return Ok(());
@@ -109,9 +109,9 @@ impl ModifyState {
             let Some(rid) = rid_of(m, row) else { continue };
             s.values.clear();
             // What is assigned or generated comes below.
-            let old = m.old_columns.iter().zip(&m.changed).map(|(column, changed)| column.filter(|_| !changed));
+            let old = m.old_columns.iter().zip(&*m.changed).map(|(column, changed)| column.filter(|_| !changed));
             s.values.extend(old.map(|c| c.and_then(|c| row.get(c).cloned()).unwrap_or_default()));
-            for (column, e) in &m.assignments {
+            for (column, e) in &*m.assignments {
                 e.eval_into(row, &mut s.values[*column], rt, cx)?;
             }
             write::complete(m, &mut s.values, rt, cx)?;
@@ -126,7 +126,7 @@ impl ModifyState {
         let width = m.table.columns.len();
         let mut at = 0;
         while at < s.positions.len() {
-            let done = m.heap.update_many(cx.txn, &cx.snapshot, &s.rows, at)?;
+            let done = m.heap()?.update_many(cx.txn, &cx.snapshot, &s.rows, at)?;
             self.changed += done as u64;
             for n in (at..at + done).filter(|_| keep) {
                 let (row, new) = (batch.row(s.positions[n] as usize), &s.kept[n * width..(n + 1) * width]);
@@ -171,10 +171,10 @@ impl ModifyState {
         let nulls = vec![Datum::Null; m.table.columns.len()];
         let mut at = 0;
         while at < s.rids.len() {
-            let done = m.heap.delete_many(cx.txn, &cx.snapshot, &s.rids[at..])?;
+            let done = m.heap()?.delete_many(cx.txn, &cx.snapshot, &s.rids[at..])?;
             self.changed += done as u64;
             for (p, entries) in m.indexes.iter().zip(&mut s.entries) {
-                p.relation.retire_many(cx.txn, &m.heap, entries.take(&s.rids, at + done))?;
+                p.relation.retire_many(cx.txn, m.heap()?, entries.take(&s.rids, at + done))?;
             }
             for n in (at..at + done).filter(|_| keep) {
                 let row = batch.row(s.positions[n] as usize);

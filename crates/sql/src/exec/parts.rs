@@ -123,7 +123,8 @@ pub fn aggregate(state: &mut AggregateState, rt: &mut Runtime, cx: &mut ExecCont
     let Op::Aggregate { input, aggs, in_parts: true, .. } = &node.op else { return Ok(()) };
     let Op::SeqScan(scan) = &input.op else { return Ok(()) };
     let State::Scan(own) = &mut *state.unary.input else { return Ok(()) };
-    let Some((pool, most)) = helpers(&scan.heap, rt, cx).filter(|_| aggs.iter().all(has_parts)) else { return Ok(()) };
+    let Some(heap) = &scan.heap else { return Ok(()) };
+    let Some((pool, most)) = helpers(heap, rt, cx).filter(|_| aggs.iter().all(has_parts)) else { return Ok(()) };
     let blocks = Arc::new(AtomicU32::new(0));
     own.share(blocks.clone());
     let (orders, input, of) = (Orders::of(rt, cx), input.clone(), node.clone());

@@ -2,10 +2,12 @@
 
 use super::context::*;
 use super::index;
+use super::partition::Leaf;
+use crate::catalog::Table;
 use crate::catalog::temporary::is_temporary_row;
 use crate::plan::{IndexAccess, Node, Op, OutCol, Scan};
 use kilndb_base::{Error, Result, RowId};
-use kilndb_storage::{Fetched, IndexScan, Isolation, RowBatch, RowLockMode};
+use kilndb_storage::{Fetched, IndexScan, Relation, Isolation, RowBatch, RowLockMode};
 use kilndb_types::{Datum, row};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -69,6 +71,13 @@ impl IndexCursor {
     }
 }
 
+/// Where a row's bytes are.
+enum Row {
+    Fetched,
+    /// In the batch of the block.
+    Scanned(u32, u32),
+}
+
 pub struct ScanState {
     pub node: Arc<Node>,
     block: u32,
@@ -89,6 +98,16 @@ pub struct ScanState {
     /// Only the rows of the block that is being read are still wanted.
     ends_with_block: bool,
     tally: Tally,
+    /// Of a partitioned table's partition.
+    partition: Option<Arc<Leaf>>,
+    /// What is read of it, if its columns are not the named table's.
+    own: Option<OwnColumns>,
+}
+
+/// Columns of a partition that has others than the table that is read.
+struct OwnColumns {
+    outputs: Vec<OutCol>,
+    needed: Vec<bool>,
 }
 
 /// What one call of [`ScanState::next`] has done.
@@ -108,33 +127,39 @@ pub struct ToLock {
 
 /// Appends the scan's columns of a stored row to `out`.
 pub fn emit(scan: &Scan, bytes: &[u8], rid: RowId, out: &mut Vec<Datum>, scratch: &mut Vec<Datum>) -> Result<()> {
-    let mut outputs = scan.outputs.as_slice();
-    if scan.leading > 0 && row::decode_needed(&scan.table.descriptor, bytes, &scan.needed, out)? {
-        outputs = &outputs[scan.leading..];
+    emit_as(&scan.table, (&scan.outputs, &scan.needed, scan.leading), bytes, rid, out, scratch)
+}
+
+/// The same of a row of that table: outputs, the columns to decode, how many of the outputs these are.
+fn emit_as(table: &Table, (outputs, needed, leading): (&[OutCol], &[bool], usize), bytes: &[u8], rid: RowId, out: &mut Vec<Datum>, scratch: &mut Vec<Datum>) -> Result<()> {
+    let mut outputs = outputs;
+    if leading > 0 && row::decode_needed(&table.descriptor, bytes, needed, out)? {
+        outputs = &outputs[leading..];
     } else if outputs.iter().any(|o| matches!(o, OutCol::Column(_))) {
         scratch.clear();
-        row::decode_row(&scan.table.descriptor, bytes, Some(&scan.needed), scratch)?;
-        fill_missing(scan, bytes, scratch)?;
+        row::decode_row(&table.descriptor, bytes, Some(needed), scratch)?;
+        fill_missing(table, bytes, scratch)?;
     }
     for o in outputs {
         match o {
             OutCol::Column(i) => out.push(scratch.get_mut(*i).map(std::mem::take).unwrap_or_default()),
             OutCol::Ctid => out.push(Datum::Tid(rid.block, rid.slot)),
-            OutCol::TableOid => out.push(Datum::Oid(scan.table.oid)),
+            OutCol::TableOid => out.push(Datum::Oid(table.oid)),
             OutCol::Fixed(n) => out.push(Datum::Oid(*n)),
+            OutCol::Nothing => out.push(Datum::Null),
         }
     }
     Ok(())
 }
 
 /// Columns added after the row was stored have their missing value.
-fn fill_missing(scan: &Scan, bytes: &[u8], values: &mut Vec<Datum>) -> Result<()> {
+fn fill_missing(table: &Table, bytes: &[u8], values: &mut Vec<Datum>) -> Result<()> {
     let stored = row::stored_column_count(bytes)?;
-    let count = scan.table.columns.len();
+    let count = table.columns.len();
     if stored < count {
         values.resize(count, Datum::Null);
         for i in stored..count {
-            values[i] = scan.table.columns[i].missing.clone();
+            values[i] = table.columns[i].missing.clone();
         }
     }
     Ok(())
@@ -171,6 +196,40 @@ impl ScanState {
             shared_blocks: None,
             ends_with_block: false,
             tally: Tally::default(),
+            partition: None,
+            own: None,
+        }
+    }
+    /// The plan's scan is of a partitioned table: reads this partition next.
+    pub fn read_partition(&mut self, leaf: Arc<Leaf>) -> Result<()> {
+        let (Op::SeqScan(scan) | Op::IndexScan { scan, .. } | Op::TidScan { scan, .. }) = &self.node.op else {
+            return Err(Error::internal("a partition is read by something other than a scan"));
+        };
+        self.own = leaf.columns.as_ref().map(|columns| {
+            let mut needed = vec![false; leaf.table.columns.len()];
+            let own = |o: &OutCol| match o {
+                OutCol::Column(i) => columns.own.get(*i).copied().flatten().map_or(OutCol::Nothing, OutCol::Column),
+                other => *other,
+            };
+            let outputs: Vec<OutCol> = scan.outputs.iter().map(own).collect();
+            outputs.iter().for_each(|o| if let OutCol::Column(i) = o { needed[*i] = true });
+            OwnColumns { outputs, needed }
+        });
+        self.partition = Some(leaf);
+        Ok(())
+    }
+    fn heap<'s>(&self, scan: &'s Scan, leaf: Option<&'s Arc<Leaf>>) -> Result<&'s Arc<Relation>> {
+        leaf.map_or_else(|| scan.heap(), |leaf| Ok(&leaf.heap))
+    }
+    fn emit(&mut self, scan: &Scan, bytes_of: Row, rid: RowId, out: &mut Vec<Datum>) -> Result<()> {
+        let bytes = match bytes_of {
+            Row::Fetched => self.bytes.as_slice(),
+            Row::Scanned(from, to) => self.rows.bytes.get(from as usize..to as usize).unwrap_or(&[]),
+        };
+        match (&self.partition, &self.own) {
+            (None, _) => emit(scan, bytes, rid, out, &mut self.scratch),
+            (Some(leaf), None) => emit_as(&leaf.table, (&scan.outputs, &scan.needed, scan.leading), bytes, rid, out, &mut self.scratch),
+            (Some(leaf), Some(own)) => emit_as(&leaf.table, (&own.outputs, &own.needed, 0), bytes, rid, out, &mut self.scratch),
         }
     }
     /// Reads those blocks of the table that the others with the same counter do not.
@@ -190,7 +249,7 @@ impl ScanState {
     pub fn pass_over(&mut self, to_lock: ToLock) {
         self.to_lock = Some(to_lock);
     }
-    fn fetch(&mut self, scan: &Scan, rid: RowId, cx: &ExecContext<'_>) -> Result<Fetched> {
+    fn fetch(&mut self, scan: &Scan, heap: &Relation, rid: RowId, cx: &ExecContext<'_>) -> Result<Fetched> {
         if scan.table.is_catalog && is_temporary_row(rid) {
             let Some(row) = cx.catalog.temporary().and_then(|own| own.row(scan.table.oid, rid)) else { return Ok(Fetched::Invisible) };
             self.bytes.clear();
@@ -198,8 +257,8 @@ impl ScanState {
             return Ok(Fetched::Visible { recheck: false });
         }
         match self.to_lock {
-            Some(ToLock { skip }) if !scan.heap.can_lock(cx.txn, rid, skip)? => Ok(Fetched::Invisible),
-            _ => scan.heap.fetch(rid, &cx.snapshot, &mut self.bytes),
+            Some(ToLock { skip }) if !heap.can_lock(cx.txn, rid, skip)? => Ok(Fetched::Invisible),
+            _ => heap.fetch(rid, &cx.snapshot, &mut self.bytes),
         }
     }
     pub fn rescan(&mut self) {
@@ -235,13 +294,14 @@ impl ScanState {
             Op::SeqScan(scan) => {
                 let done = self.seq(scan, out, rt, cx);
                 let Tally { scans, read, .. } = std::mem::take(&mut self.tally);
-                cx.usage.scanned(scan.table.oid, scans, read, 0);
+                cx.usage.scanned(self.partition.as_ref().map_or(scan.table.oid, |leaf| leaf.table.oid), scans, read, 0);
                 done
             }
             Op::IndexScan { scan, access } => {
                 let done = self.index(scan, access, out, rt, cx);
                 let Tally { scans, read, fetched } = std::mem::take(&mut self.tally);
-                cx.usage.scanned(access.index.oid, scans, read, fetched);
+                let index = self.partition.as_ref().and_then(|leaf| leaf.index(access.index.oid).ok()).map_or(access.index.oid, |(index, _)| index.oid);
+                cx.usage.scanned(index, scans, read, fetched);
                 done
             }
             Op::TidScan { scan, tids } => self.tid(scan, tids, out, rt, cx),
@@ -273,8 +333,10 @@ impl ScanState {
     }
 
     fn seq(&mut self, scan: &Scan, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let leaf = self.partition.clone();
+        let heap = self.heap(scan, leaf.as_ref())?;
         if self.block == 0 {
-            scan.heap.begin_scan(&cx.snapshot)?;
+            heap.begin_scan(&cx.snapshot)?;
             self.tally.scans += 1;
         }
         while !out.full() {
@@ -283,7 +345,7 @@ impl ScanState {
                     return Ok(());
                 }
                 let block = self.next_block();
-                if block >= scan.heap.pages() {
+                if block >= heap.pages() {
                     if !scan.table.is_catalog || self.own_read {
                         self.done = true;
                         return Ok(());
@@ -294,7 +356,7 @@ impl ScanState {
                     self.read_own(scan, cx)?;
                     continue;
                 }
-                scan.heap.scan_block(block, &cx.snapshot, &mut self.rows)?;
+                heap.scan_block(block, &cx.snapshot, &mut self.rows)?;
                 self.tally.read += self.rows.rows.len() as u64;
                 self.block = block + 1;
                 self.next = 0;
@@ -305,14 +367,15 @@ impl ScanState {
             }
             let (rid, from, to) = self.rows.rows[self.next];
             self.next += 1;
-            let bytes = self.rows.bytes.get(from as usize..to as usize).unwrap_or(&[]);
-            emit(scan, bytes, rid, &mut out.data, &mut self.scratch)?;
+            self.emit(scan, Row::Scanned(from, to), rid, &mut out.data)?;
             Self::keep(scan, out, rt, cx)?;
         }
         Ok(())
     }
 
     fn tid(&mut self, scan: &Scan, tids: &[super::expr::CExpr], out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let leaf = self.partition.clone();
+        let heap = self.heap(scan, leaf.as_ref())?;
         if !self.started {
             self.started = true;
             self.tids.clear();
@@ -336,11 +399,11 @@ impl ScanState {
                 return Ok(());
             };
             self.next += 1;
-            if rid.block >= scan.heap.pages() && !(scan.table.is_catalog && is_temporary_row(rid)) {
+            if rid.block >= heap.pages() && !(scan.table.is_catalog && is_temporary_row(rid)) {
                 continue;
             }
-            if let Fetched::Visible { .. } = self.fetch(scan, rid, cx)? {
-                emit(scan, &self.bytes, rid, &mut out.data, &mut self.scratch)?;
+            if let Fetched::Visible { .. } = self.fetch(scan, heap, rid, cx)? {
+                self.emit(scan, Row::Fetched, rid, &mut out.data)?;
                 Self::keep(scan, out, rt, cx)?;
             }
         }
@@ -348,6 +411,13 @@ impl ScanState {
     }
 
     fn index(&mut self, scan: &Scan, access: &IndexAccess, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let leaf = self.partition.clone();
+        let heap = self.heap(scan, leaf.as_ref())?;
+        let tree = match (&leaf, &access.relation) {
+            (Some(leaf), _) => leaf.index(access.index.oid)?.1,
+            (None, Some(tree)) => tree,
+            (None, None) => return Err(Error::internal("an index of a partitioned table has no entries of its own")),
+        };
         if !self.started {
             self.started = true;
             let c = &mut self.cursor;
@@ -384,7 +454,7 @@ impl ScanState {
                     }
                     self.tally.scans += 1;
                     let (lower, upper) = range;
-                    let mut new = access.relation.index_scan_for(&cx.snapshot, lower, upper, access.backward, whole_key)?;
+                    let mut new = tree.index_scan_for(&cx.snapshot, lower, upper, access.backward, whole_key)?;
                     let newest = self.to_lock.is_some() && cx.txn.isolation() == Isolation::ReadCommitted;
                     if !whole_key {
                         new.leave_out_deleted((!newest).then(|| cx.snapshot.csn().0));
@@ -407,9 +477,9 @@ impl ScanState {
             c.next += 1;
             let rid = c.rids[at];
             self.tally.read += 1;
-            let fetched = self.fetch(scan, rid, cx)?;
+            let fetched = self.fetch(scan, heap, rid, cx)?;
             if !(scan.table.is_catalog && is_temporary_row(rid)) && self.cursor.scan.as_ref().is_some_and(IndexScan::walks) {
-                let deleted = if fetched == Fetched::Invisible { scan.heap.deleted_at(cx.txn, rid)? } else { None };
+                let deleted = if fetched == Fetched::Invisible { heap.deleted_at(cx.txn, rid)? } else { None };
                 self.cursor.walk(at, deleted);
             }
             match fetched {
@@ -422,7 +492,7 @@ impl ScanState {
                 }
             }
             self.tally.fetched += 1;
-            emit(scan, &self.bytes, rid, &mut out.data, &mut self.scratch)?;
+            self.emit(scan, Row::Fetched, rid, &mut out.data)?;
             Self::keep(scan, out, rt, cx)?;
             if access.unique_point && out.rows > 0 {
                 self.done = true;
@@ -438,7 +508,17 @@ impl ScanState {
         let from = if at == 0 { 0 } else { c.ends[at - 1] as usize };
         let entry = c.keys.get(from..c.ends[at] as usize).unwrap_or(&[]);
         let mut values = Vec::new();
-        decode_all(&scan.table, &self.bytes, &mut values)?;
+        if let Some(leaf) = &self.partition {
+            decode_all(&leaf.table, &self.bytes, &mut values)?;
+            if access.keys.is_empty() {
+                return Ok(index::plain_key(leaf.index(access.index.oid)?.0, &values)? == entry);
+            }
+            if let Some(columns) = &leaf.columns {
+                values = columns.to_named(&values);
+            }
+        } else {
+            decode_all(&scan.table, &self.bytes, &mut values)?;
+        }
         if access.keys.is_empty() {
             return Ok(index::plain_key(&access.index, &values)? == entry);
         }

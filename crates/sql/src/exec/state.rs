@@ -26,6 +26,7 @@ pub enum State {
     Result { node: Arc<Node>, done: bool },
     Values { node: Arc<Node>, next: usize },
     Scan(Box<scan::ScanState>),
+    Partitions(Box<super::partition::PartitionsState>),
     Function(Box<function::FunctionState>),
     CteScan(cte::CteScanState),
     Filter(Unary),
@@ -56,6 +57,7 @@ impl State {
             Op::SeqScan(_) | Op::IndexScan { .. } | Op::TidScan { .. } | Op::CountScan { .. } => {
                 State::Scan(Box::new(scan::ScanState::new(node)))
             }
+            Op::Partitions(p) => State::Partitions(Box::new(super::partition::PartitionsState::new(node, &p.template))),
             Op::Function { .. } => State::Function(Box::new(function::FunctionState::new(node))),
             Op::CteScan { .. } | Op::WorkTable { .. } => State::CteScan(cte::CteScanState::new(node)),
             Op::Filter { input, .. } => State::Filter(unary(input)),
@@ -107,6 +109,7 @@ impl State {
         match self {
             State::Result { node, .. } | State::Values { node, .. } => node.id,
             State::Scan(s) => s.node.id,
+            State::Partitions(s) => s.node.id,
             State::Function(s) => s.node.id,
             State::CteScan(s) => s.node.id,
             State::Filter(u) | State::Project(u) => u.node.id,
@@ -158,6 +161,7 @@ impl State {
                 Ok(())
             }
             State::Scan(s) => s.next(out, rt, cx),
+            State::Partitions(s) => s.next(out, rt, cx),
             State::Function(s) => s.next(out, rt, cx),
             State::CteScan(s) => s.next(out, rt, cx),
             State::Filter(u) => filter(u, out, rt, cx),
@@ -197,6 +201,7 @@ impl State {
             State::Result { done, .. } => *done = false,
             State::Values { next, .. } => *next = 0,
             State::Scan(s) => s.rescan(),
+            State::Partitions(s) => s.rescan(),
             State::Function(s) => s.rescan(),
             State::CteScan(s) => s.rescan(),
             State::Filter(u) | State::Project(u) => u.rescan(rt),

@@ -36,10 +36,10 @@ fn failing_row(t: &Table, values: &[Datum], cx: &EvalContext<'_>) -> String {
 
 /// Generated columns, NOT NULL, CHECK.
 pub fn complete(m: &ModifyPlan, values: &mut [Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-    for (column, e) in &m.generated {
+    for (column, e) in &*m.generated {
         values[*column] = e.eval(values, rt, cx)?;
     }
-    for &i in &m.not_null {
+    for &i in &*m.not_null {
         if values.get(i).is_none_or(Datum::is_null) {
             let name = m.table.columns[i].name.clone();
             return Err(Error::new(
@@ -51,7 +51,7 @@ pub fn complete(m: &ModifyPlan, values: &mut [Datum], rt: &mut Runtime, cx: &mut
             .with_column(name));
         }
     }
-    for (name, e) in &m.checks {
+    for (name, e) in &*m.checks {
         if matches!(e.eval(values, rt, cx)?, Datum::Bool(false)) {
             return Err(Error::new(
                 sqlstate::CHECK_VIOLATION,
@@ -61,6 +61,16 @@ pub fn complete(m: &ModifyPlan, values: &mut [Datum], rt: &mut Runtime, cx: &mut
             .with_table(m.table.schema_name.clone(), m.table.name.clone())
             .with_constraint(name.clone()));
         }
+    }
+    check_belongs(m, values, rt, cx)
+}
+
+/// A new row of a partition that the statement names must be within its bounds.
+pub fn check_belongs(m: &ModifyPlan, values: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    if m.must_belong && !super::partition::belongs(&m.table, values, rt, cx)? {
+        return Err(Error::new(sqlstate::CHECK_VIOLATION, format!("new row for relation \"{}\" violates partition constraint", m.table.name))
+            .with_detail(failing_row(&m.table, values, &cx.eval))
+            .with_table(m.table.schema_name.clone(), m.table.name.clone()));
     }
     Ok(())
 }
@@ -74,7 +84,7 @@ pub fn duplicate(m: &ModifyPlan, position: usize, values: &[Datum], rt: &mut Run
     let p = &m.indexes[position];
     let mut names = Vec::new();
     let mut shown = Vec::new();
-    for (k, e) in p.index.keys.iter().zip(&p.keys) {
+    for (k, e) in p.index.keys.iter().zip(&*p.keys) {
         names.push(match (&k.expression_sql, usize::try_from(k.attnum - 1).ok().and_then(|i| m.table.columns.get(i))) {
             (_, Some(c)) => c.name.clone(),
             (Some(sql), None) => sql.clone(),
@@ -110,11 +120,11 @@ pub fn insert_entries(
         let Some((key, null)) = index::entry(p, values, rt, cx)? else { continue };
         let unique = p.index.unique && (!null || p.index.nulls_not_distinct);
         let u = if unique { Uniqueness::Unique } else { Uniqueness::NotUnique };
-        match p.relation.index_insert(cx.txn, &m.heap, &key, rid, u, cx.park)? {
+        match p.relation.index_insert(cx.txn, m.heap()?, &key, rid, u, cx.park)? {
             IndexInsert::Inserted => {}
             // A deferrable constraint may be broken for a while.
             IndexInsert::Conflict(_) if p.index.deferrable => {
-                p.relation.index_insert(cx.txn, &m.heap, &key, rid, Uniqueness::NotUnique, cx.park)?;
+                p.relation.index_insert(cx.txn, m.heap()?, &key, rid, Uniqueness::NotUnique, cx.park)?;
                 twins.push((n, rid));
             }
             IndexInsert::Conflict(other) => return Ok(Some((n, other))),
@@ -125,7 +135,7 @@ pub fn insert_entries(
 
 /// The newest version of a row, decoded; false if it is gone.
 pub fn latest(m: &ModifyPlan, rid: RowId, bytes: &mut Vec<u8>, values: &mut Vec<Datum>, cx: &mut ExecContext<'_>) -> Result<bool> {
-    if !m.heap.fetch_latest(cx.txn, rid, bytes)? {
+    if !m.heap()?.fetch_latest(cx.txn, rid, bytes)? {
         return Ok(false);
     }
     scan::decode_all(&m.table, bytes, values)?;

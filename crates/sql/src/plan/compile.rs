@@ -330,6 +330,9 @@ impl Planner<'_> {
     }
 
     fn once(&self, c: CExpr) -> CExpr {
+        if self.is_detached {
+            return c;
+        }
         let index = self.once_count.get();
         self.once_count.set(index + 1);
         CExpr::Once { index, arg: Box::new(c) }

@@ -7,7 +7,7 @@ use kilndb_base::Error;
 use kilndb_types::functions;
 
 impl Planner<'_> {
-    fn row_layout(table: &Table, rel: u32) -> Layout {
+    pub(super) fn row_layout(table: &Table, rel: u32) -> Layout {
         Layout(table.columns.iter().map(|c| ColId { rel, att: c.attnum }).collect())
     }
 
@@ -58,25 +58,21 @@ impl Planner<'_> {
         for a in d.assignments.iter().chain(&d.generated) {
             changed[a.column] = true;
         }
-        let indexes = self.index_plans(d, &row)?;
+        let indexes = if table.partition_key.is_some() { Vec::new() } else { self.index_plans(&d.indexes, &row)? };
         let key_update = d.kind == DmlKind::Update
             && indexes.iter().any(|i| i.index.unique && i.depends.iter().any(|c| changed.get(*c).copied().unwrap_or(true)));
         let outside = |e: &Expr| e.any(&|e| matches!(&e.kind, ExprKind::Func(f) if f.volatility == b'v' && functions::lookup(f.oid).is_none()));
         let computed = d.assignments.iter().chain(&d.generated).map(|a| &a.expr).chain(d.checks.iter().map(|(_, e)| e));
-        let at_once = d.kind == DmlKind::Update
-            && indexes.iter().all(|i| i.predicate.is_none() && !i.depends.iter().any(|c| changed.get(*c).copied().unwrap_or(true)))
-            && !computed.into_iter().any(|e| outside(e) || (e.has_sublink() && e.is_volatile()));
+        let ahead = d.kind == DmlKind::Update && !computed.into_iter().any(|e| outside(e) || (e.has_sublink() && e.is_volatile()));
+        let at_once = ahead && indexes.iter().all(|i| i.predicate.is_none() && !i.depends.iter().any(|c| changed.get(*c).copied().unwrap_or(true)));
         let conflict = match &d.on_conflict {
             None => None,
             Some(c) => {
-                let arbiters = c
-                    .arbiters
-                    .iter()
-                    .filter_map(|a| indexes.iter().position(|i| i.index.oid == a.oid))
-                    .collect();
+                let arbiters = c.arbiters.iter().map(|a| a.oid).collect();
                 let update = match &c.update {
                     None => None,
                     Some(u) => Some(ConflictUpdatePlan {
+                        may_move: self.may_move(table, &u.assignments)?,
                         assignments: assign(&u.assignments, &wide)?,
                         filter: u.filter.as_ref().map(|f| self.compile(f, &wide)).transpose()?,
                     }),
@@ -87,6 +83,7 @@ impl Planner<'_> {
         let mut last = wide.clone();
         last.0.extend(row.0.iter().copied());
         last.0.push(ColId { rel: d.new_rel, att: ATT_CTID });
+        last.0.push(ColId { rel: d.new_rel, att: ATT_TABLEOID });
         let visible: Vec<&Target> = d.returning.iter().filter(|t| !t.junk).collect();
         let returning = if visible.is_empty() {
             None
@@ -95,7 +92,7 @@ impl Planner<'_> {
             for t in &visible {
                 let mut e = t.expr.clone();
                 e.rewrite(&mut |x| {
-                    if matches!(x.kind, ExprKind::Column(c) if c.att == ATT_TABLEOID && (c.rel == d.new_rel || c.rel == d.rel)) {
+                    if table.partition_key.is_none() && matches!(x.kind, ExprKind::Column(c) if c.att == ATT_TABLEOID && (c.rel == d.new_rel || c.rel == d.rel)) {
                         x.kind = ExprKind::Const(kilndb_types::Datum::Oid(table.oid));
                     }
                     Ok(())
@@ -113,26 +110,35 @@ impl Planner<'_> {
         };
         let not_null =
             table.columns.iter().enumerate().filter(|(_, c)| c.not_null && !c.dropped).map(|(i, _)| i).collect();
+        let arbiters = match &conflict {
+            Some(c) => ConflictPlan::positions(&c.arbiters, &indexes).into(),
+            None => Arc::default(),
+        };
         let plan = ModifyPlan {
             kind: d.kind,
-            heap: self.relation(table.storage)?,
+            arbiters,
+            heap: self.heap_of(table)?,
             input,
             input_width,
             old_columns,
             old_ctid: old_ctid.unwrap_or(0),
-            assignments,
-            recheck,
-            generated,
-            checks,
-            row_filter,
+            assignments: assignments.into(),
+            recheck: Arc::new(recheck),
+            generated: generated.into(),
+            checks: checks.into(),
+            row_filter: row_filter.map(Arc::new),
             not_null,
-            indexes,
-            foreign_keys: if d.kind == DmlKind::Delete { Vec::new() } else { self.foreign_key_plans(table, &changed)? },
-            referenced_by: self.referenced_plans(d, &changed)?,
-            conflict,
-            returning,
-            changed,
+            indexes: indexes.into(),
+            foreign_keys: if d.kind == DmlKind::Delete { Vec::new() } else { self.foreign_key_plans(table, &changed)? }.into(),
+            referenced_by: self.referenced_plans(d, &changed)?.into(),
+            conflict: conflict.map(Arc::new),
+            returning: returning.map(Vec::into),
+            routing: self.routing(d, &layout, &changed)?,
+            columns: None,
+            must_belong: table.partition_of != 0,
+            changed: changed.into(),
             key_update,
+            ahead,
             at_once,
             table: table.clone(),
         };
@@ -142,9 +148,9 @@ impl Planner<'_> {
         Ok(Planned { node, layout })
     }
 
-    fn index_plans(&self, d: &Dml, row: &Layout) -> Result<Vec<IndexPlan>> {
+    pub(super) fn index_plans(&self, bound: &[BoundIndex], row: &Layout) -> Result<Vec<IndexPlan>> {
         let mut out = Vec::new();
-        for b in &d.indexes {
+        for b in bound {
             let mut keys = Vec::new();
             let mut depends: Vec<usize> = Vec::new();
             let note = |e: &Expr, depends: &mut Vec<usize>| {
@@ -168,17 +174,17 @@ impl Planner<'_> {
             let predicate = match &b.predicate {
                 Some(p) => {
                     note(p, &mut depends);
-                    Some(self.compile(p, row)?)
+                    Some(Arc::new(self.compile(p, row)?))
                 }
                 None => None,
             };
             let relation = self.relation(b.index.storage)?;
-            out.push(IndexPlan { index: b.index.clone(), relation, keys, predicate, depends });
+            out.push(IndexPlan { index: b.index.clone(), relation, keys: keys.into(), predicate, depends: depends.into() });
         }
         Ok(out)
     }
 
-    fn foreign_key_plans(&self, table: &Table, changed: &[bool]) -> Result<Vec<ForeignKeyPlan>> {
+    pub(super) fn foreign_key_plans(&self, table: &Table, changed: &[bool]) -> Result<Vec<ForeignKeyPlan>> {
         let mut out = Vec::new();
         for key in &table.foreign_keys {
             let columns: Vec<usize> = key.columns.iter().map(|a| (*a - 1).max(0) as usize).collect();

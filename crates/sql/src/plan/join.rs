@@ -321,7 +321,7 @@ impl Planner<'_> {
             && let Some(Rel { kind: RelKind::Table(_), .. }) = q.rels.iter().find(|r| r.id == item.rels[0])
         {
             let inner = self.plan_item(q, item, own, joins, &[], false)?;
-            if matches!(inner.planned.node.op, Op::IndexScan { .. } | Op::TidScan { .. }) {
+            if inner.planned.node.op.is_probe() {
                 let mut uses = Vec::new();
                 joins.iter().for_each(|e| e.columns(&mut uses));
                 let cost = left.cost + left.rows * (inner.cost + 0.05);
@@ -526,7 +526,7 @@ impl Planner<'_> {
                 let all = [push_right, on_rest.clone()].concat();
                 let probe = right_item(all)?;
                 let cost = outer.cost + outer.rows * (probe.cost + 0.05);
-                if matches!(probe.planned.node.op, Op::IndexScan { .. } | Op::TidScan { .. }) {
+                if probe.planned.node.op.is_probe() {
                     best = Some((cost, probe));
                 }
             }

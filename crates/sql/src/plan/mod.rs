@@ -15,6 +15,7 @@ mod dml;
 mod join;
 mod minmax;
 pub mod node;
+pub mod partition;
 mod query;
 mod scan;
 mod semijoin;
@@ -58,6 +59,8 @@ pub struct Planner<'a> {
     read_only: Cell<bool>,
     changes_permanent: Cell<bool>,
     explain: bool,
+    /// What is compiled is run again and again, outside of a plan.
+    is_detached: bool,
 }
 
 /// A planned part with its columns.
@@ -143,27 +146,7 @@ pub fn plan_with(bound: BoundStatement, param_types: Vec<Oid>, catalog: &dyn Cat
     }
     let mut needed = HashSet::new();
     collect_needed(&query, &mut needed);
-    let planner = Planner {
-        catalog,
-        engine,
-        exec_params: Default::default(),
-        subplans: Default::default(),
-        init_plans: Default::default(),
-        level_init_plans: Default::default(),
-        node_init_plans: Default::default(),
-        hidden_subplans: Default::default(),
-        ctes: Default::default(),
-        cte_numbers: Default::default(),
-        run_always: Default::default(),
-        once_count: Cell::new(0),
-        next_node: Cell::new(0),
-        next_rel: Cell::new(u32::MAX),
-        needed: RefCell::new(needed),
-        locks: Default::default(),
-        read_only: Cell::new(true),
-        changes_permanent: Cell::new(false),
-        explain: explain.is_some(),
-    };
+    let planner = Planner::new(catalog, engine, needed, explain.is_some());
     let root = planner.plan_query(&query, 0)?;
     let (targets, tag, has_returning) = match &query.body {
         Body::Dml(d) => {
@@ -217,6 +200,7 @@ pub fn plan_with(bound: BoundStatement, param_types: Vec<Oid>, catalog: &dyn Cat
         explain,
         run_always: planner.run_always.into_inner(),
         names: Vec::new(),
+        objects: Vec::new(),
         is_private: false,
         keeps_state,
     }))
@@ -229,9 +213,15 @@ fn collect_needed(q: &Query, out: &mut HashSet<ColId>) {
     q.for_subqueries(&mut |s| collect_needed(s, out));
     for l in &q.locks {
         out.insert(ColId { rel: l.rel, att: ATT_CTID });
+        if q.rels.iter().any(|r| r.id == l.rel && matches!(&r.kind, RelKind::Table(t) if t.partition_key.is_some())) {
+            out.insert(ColId { rel: l.rel, att: ATT_TABLEOID });
+        }
     }
     if let Body::Dml(d) = &q.body {
         out.insert(ColId { rel: d.rel, att: ATT_CTID });
+        if d.table.partition_key.is_some() {
+            out.insert(ColId { rel: d.rel, att: ATT_TABLEOID });
+        }
         let used = of_deleted_rows(d);
         for c in d.table.columns.iter().filter(|c| !c.dropped && used.as_ref().is_none_or(|used| used.contains(&c.attnum))) {
             out.insert(ColId { rel: d.rel, att: c.attnum });
@@ -241,7 +231,7 @@ fn collect_needed(q: &Query, out: &mut HashSet<ColId>) {
 
 /// The columns that a DELETE must know of the rows that it deletes, apart from those in its expressions; None: all.
 fn of_deleted_rows(d: &Dml) -> Option<HashSet<i16>> {
-    if d.kind != DmlKind::Delete || !d.returning.is_empty() {
+    if d.kind != DmlKind::Delete || !d.returning.is_empty() || d.table.partition_key.is_some() {
         return None;
     }
     let mut used: Vec<ColId> = Vec::new();
@@ -261,6 +251,33 @@ fn note_expr(e: &Expr, list: &mut Vec<ColId>, out: &mut HashSet<ColId>) {
         collect_needed(&s.query, out);
     }
     e.for_children(&mut |c| note_expr(c, list, out));
+}
+
+impl<'a> Planner<'a> {
+    fn new(catalog: &'a dyn CatalogView, engine: &'a Arc<Engine>, needed: HashSet<ColId>, explain: bool) -> Planner<'a> {
+        Planner {
+            catalog,
+            engine,
+            exec_params: Default::default(),
+            subplans: Default::default(),
+            init_plans: Default::default(),
+            level_init_plans: Default::default(),
+            node_init_plans: Default::default(),
+            hidden_subplans: Default::default(),
+            ctes: Default::default(),
+            cte_numbers: Default::default(),
+            run_always: Default::default(),
+            once_count: Cell::new(0),
+            next_node: Cell::new(0),
+            next_rel: Cell::new(u32::MAX),
+            needed: RefCell::new(needed),
+            locks: Default::default(),
+            read_only: Cell::new(true),
+            changes_permanent: Cell::new(false),
+            explain,
+            is_detached: false,
+        }
+    }
 }
 
 impl Planner<'_> {

@@ -73,6 +73,8 @@ pub struct Plan {
     pub run_always: Vec<usize>,
     /// Names for which no temporary object was found, and would be.
     pub names: Vec<String>,
+    /// Relations and types that it was made with.
+    pub objects: Vec<Oid>,
     /// It uses temporary objects: of no use to another session, nor when these have changed.
     pub is_private: bool,
     /// A small one whose execution can be run again, and holds nothing much meanwhile.
@@ -121,11 +123,14 @@ pub enum OutCol {
     TableOid,
     /// xmin and friends: not kept, shown as this number.
     Fixed(u32),
+    /// A column that a partition does not have.
+    Nothing,
 }
 
 pub struct Scan {
     pub table: Arc<Table>,
-    pub heap: Arc<Relation>,
+    /// None of a partitioned table: who runs it says which partition.
+    pub heap: Option<Arc<Relation>>,
     pub outputs: Vec<OutCol>,
     /// Columns to decode; None: none at all is needed.
     pub needed: Vec<bool>,
@@ -151,7 +156,8 @@ pub struct Bound {
 
 pub struct IndexAccess {
     pub index: Arc<Index>,
-    pub relation: Arc<Relation>,
+    /// None of a partitioned table.
+    pub relation: Option<Arc<Relation>>,
     /// Values of the leading key columns.
     pub equal: Vec<CExpr>,
     /// Of the column after those, in the index's own direction already.
@@ -241,7 +247,9 @@ pub struct WindowPlan {
 
 pub struct LockTarget {
     pub table: Arc<Table>,
-    pub heap: Arc<Relation>,
+    pub heap: Option<Arc<Relation>>,
+    /// Of a partitioned table: the slot that says which partition the row is in.
+    pub tableoid: Option<usize>,
     /// Slot of ctid, and (slot, output) of the other columns of the row.
     pub ctid: usize,
     pub columns: Vec<(usize, OutCol)>,
@@ -255,6 +263,8 @@ pub enum Op {
     SeqScan(Scan),
     IndexScan { scan: Scan, access: IndexAccess },
     TidScan { scan: Scan, tids: Vec<CExpr> },
+    /// A scan of each partition that may have rows.
+    Partitions(Box<super::partition::PartitionScan>),
     /// One row: how many rows the heap shows.
     /// `is_system`: the session's temporary rows of the system table count too.
     CountScan { heap: Arc<Relation>, table: Oid, is_system: bool },
@@ -302,14 +312,15 @@ pub enum Op {
     Modify(Box<ModifyPlan>),
 }
 
+#[derive(Clone)]
 pub struct IndexPlan {
     pub index: Arc<Index>,
     pub relation: Arc<Relation>,
     /// Over a table row.
-    pub keys: Vec<CExpr>,
-    pub predicate: Option<CExpr>,
+    pub keys: Arc<[CExpr]>,
+    pub predicate: Option<Arc<CExpr>>,
     /// Columns (indexes in `Table::columns`) that the entry depends on.
-    pub depends: Vec<usize>,
+    pub depends: Arc<[usize]>,
 }
 
 /// How a joined row is judged again after one of its tables' rows has changed.
@@ -344,46 +355,60 @@ pub struct ReferencedPlan {
 }
 
 pub struct ConflictPlan {
-    /// Positions in `ModifyPlan::indexes`; empty: all unique ones.
-    pub arbiters: Vec<usize>,
+    /// OIDs of indexes; empty: all unique ones.
+    pub arbiters: Vec<Oid>,
     pub update: Option<ConflictUpdatePlan>,
 }
 pub struct ConflictUpdatePlan {
+    /// A row may come to belong to another partition.
+    pub may_move: bool,
     pub assignments: Vec<(usize, CExpr)>,
     pub filter: Option<CExpr>,
 }
 
 /// INSERT, UPDATE, DELETE. The row that expressions see is: the input's columns, then (INSERT only) the existing row
 /// with its ctid and the proposed row; and in RETURNING after those the new row with its ctid.
+#[derive(Clone)]
 pub struct ModifyPlan {
     pub kind: DmlKind,
     pub table: Arc<Table>,
-    pub heap: Arc<Relation>,
+    /// None of a partitioned table, whose rows are its partitions'.
+    pub heap: Option<Arc<Relation>>,
     pub input: Arc<Node>,
     pub input_width: usize,
     /// UPDATE, DELETE: slots of the old row's columns (by index in `Table::columns`) and of its ctid.
-    pub old_columns: Vec<Option<usize>>,
+    pub old_columns: Arc<[Option<usize>]>,
     pub old_ctid: usize,
-    pub assignments: Vec<(usize, CExpr)>,
+    pub assignments: Arc<[(usize, CExpr)]>,
     /// UPDATE, DELETE: all conditions, for rows that changed meanwhile.
-    pub recheck: Recheck,
+    pub recheck: Arc<Recheck>,
     /// Over a table row.
-    pub generated: Vec<(usize, CExpr)>,
-    pub checks: Vec<(String, CExpr)>,
+    pub generated: Arc<[(usize, CExpr)]>,
+    pub checks: Arc<[(String, CExpr)]>,
     /// COPY FROM … WHERE, over a table row with its defaults.
-    pub row_filter: Option<CExpr>,
-    pub not_null: Vec<usize>,
-    pub indexes: Vec<IndexPlan>,
-    pub foreign_keys: Vec<ForeignKeyPlan>,
-    pub referenced_by: Vec<ReferencedPlan>,
-    pub conflict: Option<ConflictPlan>,
-    pub returning: Option<Vec<CExpr>>,
+    pub row_filter: Option<Arc<CExpr>>,
+    pub not_null: Arc<[usize]>,
+    pub indexes: Arc<[IndexPlan]>,
+    pub foreign_keys: Arc<[ForeignKeyPlan]>,
+    pub referenced_by: Arc<[ReferencedPlan]>,
+    pub conflict: Option<Arc<ConflictPlan>>,
+    pub returning: Option<Arc<[CExpr]>>,
     /// UPDATE: columns assigned or generated.
-    pub changed: Vec<bool>,
+    pub changed: Arc<[bool]>,
     /// A key column of some unique index that may be referenced changes.
     pub key_update: bool,
     /// UPDATE: new rows may be made before others are stored, and no index entry changes.
     pub at_once: bool,
+    /// The same, whatever the indexes: a partition has its own.
+    pub ahead: bool,
+    /// Of a partitioned table.
+    pub routing: Option<Arc<super::partition::Routing>>,
+    /// ON CONFLICT: positions in `indexes`.
+    pub arbiters: Arc<[usize]>,
+    /// The statement names a partition: new rows must belong to it.
+    pub must_belong: bool,
+    /// Of a partition whose columns are not those of the table that the statement names.
+    pub columns: Option<Arc<super::partition::Columns>>,
 }
 
 impl Plan {
@@ -404,7 +429,39 @@ impl Node {
             Op::HashJoin { probe, build, .. } => vec![probe, build],
             Op::SetOp { left, right, .. } => vec![left, right],
             Op::Modify(m) => vec![&m.input],
+            Op::Partitions(p) => p.shown.iter().collect(),
             _ => Vec::new(),
+        }
+    }
+}
+
+impl Scan {
+    pub fn heap(&self) -> kilndb_base::Result<&Arc<Relation>> {
+        self.heap.as_ref().ok_or_else(|| kilndb_base::Error::internal("a partitioned table has no rows of its own"))
+    }
+}
+
+impl ConflictPlan {
+    /// Where the arbiters, or the indexes of a partition that are parts of them, are among `indexes`.
+    pub fn positions(arbiters: &[Oid], indexes: &[IndexPlan]) -> Vec<usize> {
+        let is_arbiter = |p: &IndexPlan| if arbiters.is_empty() { p.index.unique } else { arbiters.contains(&p.index.oid) };
+        (0..indexes.len()).filter(|i| is_arbiter(&indexes[*i])).collect()
+    }
+}
+
+impl ModifyPlan {
+    pub fn heap(&self) -> kilndb_base::Result<&Arc<Relation>> {
+        self.heap.as_ref().ok_or_else(|| kilndb_base::Error::internal("a partitioned table has no rows of its own"))
+    }
+}
+
+impl Op {
+    /// Finds its rows by values that are given to it.
+    pub fn is_probe(&self) -> bool {
+        match self {
+            Op::IndexScan { .. } | Op::TidScan { .. } => true,
+            Op::Partitions(p) => p.template.op.is_probe(),
+            _ => false,
         }
     }
 }

@@ -390,8 +390,8 @@ impl Planner<'_> {
                     _ => {}
                 }
             }
-            let heap = self.relation(table.storage)?;
-            targets.push(LockTarget { table: table.clone(), heap, ctid, columns, strength: l.strength, wait: l.wait });
+            let tableoid = if table.partition_key.is_some() { input.layout.find(ColId { rel: l.rel, att: ATT_TABLEOID }) } else { None };
+            targets.push(LockTarget { table: table.clone(), heap: self.heap_of(table)?, tableoid, ctid, columns, strength: l.strength, wait: l.wait });
         }
         let recheck = self.recheck(q, &input.layout)?;
         let (width, rows, cost) = (input.layout.0.len(), input.node.rows, input.node.cost);

@@ -43,7 +43,7 @@ pub fn selectivity(e: &Expr) -> f64 {
 
 impl Planner<'_> {
     fn make_scan(&self, rel: &Rel, table: &Arc<Table>) -> Result<(Scan, Layout)> {
-        let heap = self.relation(table.storage)?;
+        let heap = self.heap_of(table)?;
         let mut outputs = Vec::new();
         let mut layout = Layout::default();
         let mut needed = vec![false; table.columns.len()];
@@ -73,7 +73,7 @@ impl Planner<'_> {
         Ok((Scan { table: table.clone(), heap, outputs, needed, leading, filter: None, is_self_contained: false }, layout))
     }
 
-    fn scan_name(&self, rel: &Rel, table: &Table) -> String {
+    pub(super) fn scan_name(&self, rel: &Rel, table: &Table) -> String {
         let known = if self.explain { crate::explain::relation_name(rel.id) } else { None };
         let alias = known.unwrap_or_else(|| rel.alias.clone());
         if alias == table.name { table.name.clone() } else { format!("{} {alias}", table.name) }
@@ -86,12 +86,17 @@ impl Planner<'_> {
         }
         self.lock_table(table.oid, LockMode::AccessShare);
         let (scan, layout) = self.make_scan(rel, table)?;
-        let pages = f64::from(scan.heap.pages()).max(if table.reltuples < 0.0 { 10.0 } else { 1.0 });
+        let known_pages = match &scan.heap {
+            Some(heap) => f64::from(heap.pages()),
+            None => self.partition_pages(table)?,
+        };
+        let pages = known_pages.max(if table.reltuples < 0.0 { 10.0 } else { 1.0 });
         let total = table_rows(table, pages);
         let all_selectivity: f64 = preds.iter().map(selectivity).product();
         let out_rows = (total * all_selectivity).max(1.0);
         if let Some((tids, used)) = access::tid_condition(rel.id, preds) {
-            return self.tid_scan(rel, scan, layout, &tids, used, preds);
+            let choice = self.tid_scan(rel, scan, layout, &tids, used, preds)?;
+            return self.over_partitions(rel, table, choice, preds, &[]);
         }
         let seq_cost = pages + total * 0.0125;
         let sort_cost = if wanted.is_empty() { 0.0 } else { out_rows * (out_rows.max(2.0)).log2() * 0.01 };
@@ -135,13 +140,14 @@ impl Planner<'_> {
                 best = Some((cost, index.clone(), m, rows, useful_order));
             }
         }
-        match best {
+        let choice = match best {
             Some((cost, index, m, rows, sorted)) if cost < seq_cost + sort_cost => {
                 let backward = sorted && access::order_of(rel.id, &index, m.equal.len(), wanted) == Some(true);
                 self.index_scan(rel, scan, layout, &index, m, preds, backward, sorted, rows, cost)
             }
             _ => self.seq_scan(rel, scan, layout, preds, out_rows, seq_cost),
-        }
+        };
+        self.over_partitions(rel, table, choice?, preds, wanted)
     }
 
     fn filter_of(&self, rel: &Rel, preds: &[&Expr], layout: &Layout) -> Result<(Option<CExpr>, Vec<String>)> {
@@ -225,7 +231,7 @@ impl Planner<'_> {
             keys,
             unique_point: index.unique && !index.deferrable && equal.len() == index.keys.len() && !index.nulls_not_distinct,
             index: index.clone(),
-            relation: self.relation(index.storage)?,
+            relation: if scan.heap.is_some() { Some(self.relation(index.storage)?) } else { None },
             equal,
             lower,
             upper,
@@ -319,7 +325,7 @@ impl Planner<'_> {
     }
 }
 
-fn uses_others(preds: &[Expr], rel: u32) -> bool {
+pub(super) fn uses_others(preds: &[Expr], rel: u32) -> bool {
     let mut used = Vec::new();
     preds.iter().for_each(|p| p.columns(&mut used));
     used.iter().any(|c| c.rel != rel)

@@ -16,6 +16,9 @@ pub(super) fn call(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Resu
         "pg_get_expr" => {
             let Some(Datum::Text(sql)) = args.first() else { return Ok(Datum::Null) };
             let Some(table) = host.reader.table_by_oid(oid_of(args.get(1)))? else { return Ok(Datum::text(&**sql)) };
+            if table.partition_of != 0 && (&**sql == "DEFAULT" || sql.starts_with("FOR VALUES ")) {
+                return Ok(Datum::text(host.shown_bound(&table, sql)?));
+            }
             let default = table.columns.iter().find(|c| c.default_sql.as_deref() == Some(sql)).map(|c| (c.type_oid, -1));
             Ok(Datum::text(canonical(host, sql, &table, default, bool_of(args.get(2)))))
         }
@@ -48,6 +51,16 @@ pub(super) fn call(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Resu
             let view = host.reader.table_by_oid(oid)?;
             Ok(view.and_then(|v| v.view_sql.clone()).map_or(Datum::Null, |sql| Datum::text(format!(" {sql};"))))
         }
+        "pg_get_partkeydef" => {
+            let table = host.reader.table_by_oid(oid_of(args.first()))?;
+            Ok(table.map_or(Ok(None), |t| host.partition_key_text(&t))?.map_or(Datum::Null, Datum::text))
+        }
+        "pg_get_partition_constraintdef" => {
+            let table = host.reader.table_by_oid(oid_of(args.first()))?;
+            Ok(table.map_or(Ok(None), |t| host.partition_condition(&t))?.map_or(Datum::Null, Datum::text))
+        }
+        "pg_partition_root" => Ok(host.partition_ancestors(oid_of(args.first()))?.last().map_or(Datum::Null, |o| Datum::Oid(*o))),
+        "satisfies_hash_partition" => super::partition_text::satisfies(host, args),
         "pg_get_serial_sequence" => serial_sequence(host, &text_of(args.first()), &text_of(args.get(1))),
         _ => function_text(host, name, oid_of(args.first())),
     }
@@ -82,7 +95,7 @@ fn key_text(host: &StatementHost<'_>, table: &Arc<Table>, index: &Index, positio
 }
 
 /// A function call needs no parentheses around it.
-fn is_call(sql: &str) -> bool {
+pub(super) fn is_call(sql: &str) -> bool {
     let name_end = sql.find('(').unwrap_or(0);
     let is_name = name_end > 0 && sql[..name_end].chars().all(|c| c.is_alphanumeric() || c == '_' || c == '.');
     let mut depth = 0;

@@ -28,7 +28,7 @@ pub(crate) const SESSION_FUNCTIONS: &[&str] = &[
     "to_regclass", "to_regtype", "to_regproc", "to_regnamespace", "to_regrole", "pg_my_temp_schema",
     "pg_is_other_temp_schema", "pg_get_function_result", "pg_get_function_arguments", "pg_get_function_identity_arguments",
     "pg_client_encoding", "inet_server_port", "pg_current_wal_lsn", "pg_current_wal_insert_lsn", "pg_current_wal_flush_lsn",
-    "pg_relation_filenode", "pg_get_partkeydef", "pg_relation_is_publishable", "pg_tablespace_location", 
+    "pg_relation_filenode", "pg_get_partkeydef", "pg_get_partition_constraintdef", "pg_partition_root", "satisfies_hash_partition", "pg_relation_is_publishable", "pg_tablespace_location", 
     "pg_get_statisticsobjdef_columns", "pg_jit_available",
     "pg_is_wal_replay_paused", "row_security_active",
     "pg_get_function_sqlbody", "pg_input_is_valid", "pg_input_error_info", "parse_ident", "pg_sequence_parameters",
@@ -65,6 +65,15 @@ impl SessionHost for StatementHost<'_> {
         }
         Some(super::views::rows(self, name, args))
     }
+    fn table_rules(&self, table: &std::sync::Arc<Table>) -> Result<crate::plan::partition::TableRules> {
+        self.rules_of(table)
+    }
+    fn key_expressions(&self, table: &Table) -> Result<Vec<Option<crate::exec::expr::CExpr>>> {
+        self.key_expressions_of(table)
+    }
+    fn shown_expression(&self, sql: &str, table: &Table) -> String {
+        super::expression_text::canonical(self, sql, &std::sync::Arc::new(table.clone()), None, false)
+    }
     fn current_user(&self) -> String {
         self.role_name.to_string()
     }
@@ -87,6 +96,7 @@ fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<
         "pg_relation_size" | "pg_total_relation_size" | "pg_table_size" | "pg_indexes_size" | "pg_database_size"
         | "pg_relation_filenode" => sizes(host, name, args, env),
         "pg_get_expr" | "pg_get_indexdef" | "pg_get_constraintdef" | "pg_get_viewdef" | "pg_get_serial_sequence"
+        | "pg_get_partkeydef" | "pg_get_partition_constraintdef" | "pg_partition_root" | "satisfies_hash_partition"
         | "pg_get_function_result" | "pg_get_function_arguments" | "pg_get_function_identity_arguments" => super::definitions::call(host, name, args),
         "obj_description" | "col_description" | "shobj_description" => description(host, name, args),
         "to_regclass" | "to_regtype" | "to_regproc" | "to_regnamespace" | "to_regrole" => to_reg(host, name, &text_of(first)),
@@ -188,7 +198,7 @@ fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<
         }
         n if n.starts_with("pg_advisory") || n.starts_with("pg_try_advisory") => super::advisory::call(host, n, args, env),
         n if n.starts_with("has_") || n == "pg_has_role" => privilege(host, n, args),
-        "pg_get_partkeydef" | "pg_get_statisticsobjdef_columns" | "pg_tablespace_location" | "pg_get_function_sqlbody" => Ok(Datum::Null),
+        "pg_get_statisticsobjdef_columns" | "pg_tablespace_location" | "pg_get_function_sqlbody" => Ok(Datum::Null),
         "pg_relation_is_publishable" => Ok(Datum::Bool(true)),
         other => Err(Error::unsupported(format!("function {other} is not supported"))),
     }

@@ -23,6 +23,8 @@ mod listen;
 mod modes;
 mod portal;
 mod named;
+mod partition_host;
+mod partition_text;
 mod prepared;
 pub(crate) mod run;
 mod simple;
@@ -199,8 +201,10 @@ pub struct Session {
     /// The database's cache of objects as it was last seen, and its version: most statements find nothing newer. Sessions
     /// that do nothing keep no old one alive.
     seen_cache: Option<(Weak<ObjectCache>, u64)>,
-    /// Cache of a transaction with DDL.
-    private_cache: Option<Arc<ObjectCache>>,
+    /// Cache of a transaction with DDL, and the version of the shared catalogs that it goes with.
+    private_cache: Option<(Arc<ObjectCache>, u64)>,
+    /// What the open transaction has changed in the catalogs.
+    ddl_changes: crate::catalog::changes::Changes,
     pub(crate) savepoints: Vec<transaction::SavepointEntry>,
     pub(crate) transaction_timestamp: i64,
     pub(crate) statement_timestamp: i64,
@@ -272,6 +276,7 @@ impl Session {
             has_ddl: false,
             seen_cache: None,
             private_cache: None,
+            ddl_changes: Default::default(),
             savepoints: Vec::new(),
             transaction_timestamp: now,
             statement_timestamp: now,
@@ -472,13 +477,42 @@ impl Session {
                 return cache;
             }
         }
-        self.private_cache.get_or_insert_with(Arc::default).clone()
+        self.own_cache()
     }
 
-    /// Catalogs changed within this transaction: what was read before is stale.
-    pub(crate) fn catalog_changed(&mut self) {
+    /// The cache of a transaction with DDL, without what others have changed since.
+    fn own_cache(&mut self) -> Arc<ObjectCache> {
+        let now = self.database.version();
+        if let Some((cache, version)) = &mut self.private_cache {
+            if *version == now && !self.database.is_committing() {
+                return cache.clone();
+            }
+            match self.database.changes_since(*version).filter(|_| !self.database.is_committing()) {
+                Some(changes) => {
+                    changes.iter().for_each(|c| cache.forget(c));
+                    *version = now;
+                    return cache.clone();
+                }
+                None => self.private_cache = None,
+            }
+        }
+        let cache: Arc<ObjectCache> = Arc::default();
+        self.private_cache = Some((cache.clone(), now));
+        cache
+    }
+
+    /// Catalogs changed within this transaction: what was read before of what has changed is stale.
+    pub(crate) fn catalog_changed(&mut self, changes: &crate::catalog::changes::Changes) {
+        if !self.has_ddl {
+            self.private_cache = self.database.shared_cache().map(|(cache, version)| (Arc::new(cache.copy()), version));
+        }
         self.has_ddl = true;
-        self.forget_catalog();
+        self.ddl_changes.add(changes);
+        if let Some((cache, _)) = &self.private_cache {
+            cache.forget(changes);
+        }
+        self.own.temporary.forget_objects();
+        self.path.0 = 0;
     }
 
     /// What was read of the catalogs within this transaction is stale: there was a change, or one was taken back.

@@ -222,18 +222,20 @@ impl Session {
         if let Some(plan) = Arc::get_mut(&mut plan) {
             plan.names = asked.names.take();
             plan.is_private = asked.is_private.get();
+            plan.objects = asked.objects.take().into_iter().collect();
         }
         Ok(plan)
     }
 
     /// The plan of a prepared statement, made anew if the catalogs have changed.
     pub(crate) fn plan_of(&mut self, prepared: &Prepared, runtime: &dyn Runtime) -> Result<Arc<Plan>> {
-        if let Some(known) = &*prepared.planned.lock().unwrap_or_else(|e| e.into_inner())
+        if let Some(known) = &mut *prepared.planned.lock().unwrap_or_else(|e| e.into_inner())
             && !self.has_ddl
-            && self.database.is_current(known.catalog_version)
+            && let Some(version) = self.database.still_fits(known.catalog_version, &known.plan.objects, &known.plan.names)
             && self.path_is(&known.path)
             && self.fits_temporary(&known.plan, known.generation)
         {
+            known.catalog_version = version;
             return Ok(known.plan.clone());
         }
         let statement = prepared.statement.clone().ok_or_else(|| kilndb_base::Error::internal("an empty statement has no plan"))?;

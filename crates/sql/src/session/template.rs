@@ -18,6 +18,7 @@ use kilndb_syntax::{Node, Statement};
 use kilndb_types::{Datum, io, oids};
 use foldhash::HashMap;
 use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub(crate) enum Body {
@@ -36,7 +37,8 @@ pub(crate) enum Body {
 /// What was made of a statement, and for which others it holds.
 pub(crate) struct Template {
     database: Oid,
-    catalog_version: u64,
+    /// The latest that it was found right for.
+    catalog_version: AtomicU64,
     path: Arc<[Oid]>,
     /// DateStyle, IntervalStyle, TimeZone and the like.
     formats: u64,
@@ -77,7 +79,7 @@ impl TemplateCache {
             shard.clear();
         }
         let bucket = shard.entry(hash).or_default();
-        bucket.retain(|t| t.database != template.database || t.catalog_version >= template.catalog_version);
+        bucket.retain(|t| t.database != template.database || t.version() >= template.version());
         if bucket.len() >= TEMPLATES_PER_SHAPE {
             bucket.remove(0);
         }
@@ -86,10 +88,25 @@ impl TemplateCache {
 }
 
 impl Template {
+    fn version(&self) -> u64 {
+        self.catalog_version.load(Ordering::Relaxed)
+    }
+    /// Nothing has changed since that the plan depends on.
+    fn is_current(&self, database: &crate::catalog::cache::Database) -> bool {
+        let version = self.version();
+        if database.is_current(version) {
+            return true;
+        }
+        let found = match &self.body {
+            Body::Plan { plan, .. } => database.still_fits(version, &plan.objects, &plan.names),
+            _ => None,
+        };
+        found.inspect(|now| self.catalog_version.store(*now, Ordering::Relaxed)).is_some()
+    }
     fn fits(&self, session: &Session, sql: &str, scanned: &Scanned) -> bool {
         *self.shape == *scanned.shape
             && self.database == session.database.oid
-            && session.database.is_current(self.catalog_version)
+            && self.is_current(&session.database)
             && self.formats == session.settings.format_fingerprint
             && (Arc::ptr_eq(&self.path, &session.path.2) || self.path == session.path.2)
             && match &self.body {
@@ -236,7 +253,7 @@ impl Session {
         let fixed = scanned.literals.iter().enumerate().filter(|(i, _)| !unshared && lifted.iter().all(|p| p.literal != *i));
         let template = Template {
             database: self.database.oid,
-            catalog_version: lookup.catalog_version,
+            catalog_version: AtomicU64::new(lookup.catalog_version),
             path: self.path.2.clone(),
             formats: self.settings.format_fingerprint,
             shape: scanned.shape.as_slice().into(),

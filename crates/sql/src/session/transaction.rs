@@ -112,7 +112,9 @@ impl Session {
             committed = txn.rollback(runtime).and(committed);
         }
         if self.has_ddl {
-            self.database.publish();
+            let changes = std::mem::take(&mut self.ddl_changes);
+            let own = self.private_cache.as_ref().filter(|_| committed.is_ok()).map(|(cache, version)| (&**cache, *version));
+            self.database.publish(changes, own);
         }
         self.after_end(committed.is_ok());
         let wait = committed?.or_else(|| txn.unflushed_seen());
@@ -193,6 +195,7 @@ impl Session {
         }
         if self.has_ddl {
             self.has_ddl = false;
+            self.ddl_changes = Default::default();
             self.forget_catalog();
         }
     }

@@ -213,6 +213,7 @@ impl Db {
                 predicate_sql: None,
                 valid: true,
                 method: "btree".into(),
+                part_of: 0,
             }));
         }
         txn.commit(CommitMode::Async, &park).unwrap();
@@ -237,6 +238,8 @@ impl Db {
             view_sql: None,
             reltuples: -1.0,
             is_catalog: false,
+            partition_key: None,
+            partition_of: 0,
         };
         self.catalog.tables.insert(oid, Arc::new(t));
     }
@@ -260,6 +263,7 @@ impl Db {
             deferrable: false,
             initially_deferred: false,
             validated: true,
+            part_of: 0,
         });
         let mut c2 = (*c).clone();
         c2.foreign_keys.push(key.clone());

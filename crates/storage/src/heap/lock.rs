@@ -212,7 +212,7 @@ impl Relation {
             Newest::Own { command, .. } if command >= snapshot.command => Some(WriteOutcome::SelfModified),
             Newest::Own { deleted: true, .. } => Some(WriteOutcome::Deleted),
             Newest::Own { .. } => None,
-            Newest::Committed { csn, deleted } => {
+            Newest::Committed { csn, deleted, moved } => {
                 txn.goes_by(csn);
                 let newer = csn > snapshot.csn;
                 // Who locks the key does not mind changes of the rest.
@@ -220,7 +220,11 @@ impl Relation {
                     return Ok(None);
                 }
                 if newer && txn.isolation().keeps_snapshot() {
-                    return Err(serialization(if deleted && lock.is_none() { "delete" } else { "update" }));
+                    return Err(serialization(if deleted && !moved && lock.is_none() { "delete" } else { "update" }));
+                }
+                if newer && moved {
+                    let message = "tuple to be locked was already moved to another partition due to concurrent update";
+                    return Err(Error::new(sqlstate::SERIALIZATION_FAILURE, message));
                 }
                 if deleted {
                     Some(WriteOutcome::Deleted)

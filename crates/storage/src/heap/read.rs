@@ -64,7 +64,7 @@ impl Relation {
     pub fn deleted_at(&self, txn: &Transaction, rid: RowId) -> Result<Option<u64>> {
         let txn = txn.part_of(self)?;
         Ok(match self.newest_of(txn, rid, |word| word & (DELETED | PIECE) == DELETED)? {
-            Some(Newest::Committed { csn, deleted: true }) => Some(csn),
+            Some(Newest::Committed { csn, deleted: true, .. }) => Some(csn),
             _ => None,
         })
     }

@@ -14,7 +14,7 @@ use crate::api::{RowLockMode, WriteOptions, WriteOutcome};
 use crate::buffer::WriteGuard;
 use crate::directory::Relation;
 use crate::page::{KIND_HEAP, PAGE};
-use crate::txn::visibility::{MADE_FORWARD, Newest};
+use crate::txn::visibility::{MADE_FORWARD, MOVED, Newest};
 use crate::txn::{Snapshot, Transaction};
 use crate::undo::record::{UndoKind, index_data, update_data};
 use crate::wal::record::Op;
@@ -298,6 +298,31 @@ impl Relation {
         options: &WriteOptions,
         park: &dyn Park,
     ) -> Result<WriteOutcome> {
+        self.delete_marked(txn, rid, snapshot, retired, options, 0, park)
+    }
+    /// As [`Relation::delete`], of a row that goes to another relation: who was about to change it is told so (40001).
+    pub fn delete_moved(
+        &self,
+        txn: &mut Transaction,
+        rid: RowId,
+        snapshot: &Snapshot,
+        retired: &[RetiredKey<'_>],
+        options: &WriteOptions,
+        park: &dyn Park,
+    ) -> Result<WriteOutcome> {
+        self.delete_marked(txn, rid, snapshot, retired, options, MOVED, park)
+    }
+    #[allow(clippy::too_many_arguments)]
+    fn delete_marked(
+        &self,
+        txn: &mut Transaction,
+        rid: RowId,
+        snapshot: &Snapshot,
+        retired: &[RetiredKey<'_>],
+        options: &WriteOptions,
+        mark: u8,
+        park: &dyn Park,
+    ) -> Result<WriteOutcome> {
         let txn = txn.of(self)?;
         let snapshot = snapshot.of(self)?;
         let mode = RowLockMode::Update;
@@ -306,7 +331,7 @@ impl Relation {
             Err(outcome) => return Ok(outcome),
         };
         let slot = usize::from(rid.slot);
-        let record = txn.record(self, UndoKind::Delete, mode as u8, self.core.shorten(word), rid.block, rid.slot);
+        let record = txn.record(self, UndoKind::Delete, mode as u8 | mark, self.core.shorten(word), rid.block, rid.slot);
         let target = self.target(rid.block);
         let flags = (word & !ADDRESS) | DELETED;
         txn.change(self, &record, |a| vec![(target, Op::Word { slot, word: a | flags })], &[0], &mut [&mut page])?;
@@ -335,7 +360,7 @@ impl Relation {
             },
             Newest::Own { deleted: true, .. } => Liveness::Dead,
             Newest::Own { .. } => Liveness::Live,
-            Newest::Committed { csn, deleted } => {
+            Newest::Committed { csn, deleted, .. } => {
                 txn.goes_by(csn);
                 if deleted { Liveness::Dead } else { Liveness::Live }
             }

@@ -17,6 +17,8 @@ use std::sync::atomic::Ordering::*;
 
 /// In an undo record's mode: the version it made keeps its payload in pieces.
 pub const MADE_FORWARD: u8 = 4;
+/// In a deletion's: the row has gone to another relation, as one that belongs there now.
+pub const MOVED: u8 = 4;
 
 /// What the newest version is, for a writer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,7 +28,7 @@ pub enum Newest {
     /// Ours.
     Own { command: u32, deleted: bool },
     /// Committed with this CSN (0: visible to all).
-    Committed { csn: u64, deleted: bool },
+    Committed { csn: u64, deleted: bool, moved: bool },
 }
 
 /// A row that a snapshot sees.
@@ -154,7 +156,7 @@ impl Core {
             let address = word & ADDRESS;
             let head = if address == 0 { None } else { self.undo.head(&self.pool, address)? };
             let Some(head) = head else {
-                return Ok(Newest::Committed { csn: 0, deleted: word & DELETED != 0 });
+                return Ok(Newest::Committed { csn: 0, deleted: word & DELETED != 0, moved: false });
             };
             if head.xid == xid {
                 if head.kind != UndoKind::Lock {
@@ -166,7 +168,8 @@ impl Core {
                         return Ok(Newest::Held { xid: head.xid, mode: head.mode & 3, kind: head.kind });
                     }
                     Status::Committed { csn, .. } if head.kind != UndoKind::Lock => {
-                        return Ok(Newest::Committed { csn, deleted: word & DELETED != 0 });
+                        let moved = head.kind == UndoKind::Delete && head.mode & MOVED != 0;
+                        return Ok(Newest::Committed { csn, deleted: word & DELETED != 0, moved });
                     }
                     _ => {}
                 }

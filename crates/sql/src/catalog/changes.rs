@@ -1,0 +1,137 @@
+//! What DDL has changed, so that caches and plans that do not depend on it stay as they are.
+//!
+//! Invariants
+//! 1. What is not understood here counts as everything.
+//! 2. A row's old and new form are both noted.
+
+use super::ids::*;
+use super::store::shape;
+use foldhash::{HashSet, HashSetExt};
+use kilndb_base::Oid;
+use kilndb_types::Datum;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+#[derive(Clone, Debug)]
+pub struct Changes {
+    pub everything: bool,
+    /// Relations and types.
+    pub objects: HashSet<Oid>,
+    /// Indexes whose own rows have changed: the tables they are of have, too.
+    pub indexes: HashSet<Oid>,
+    /// Names that something has or had, with the schema.
+    pub names: HashSet<(Oid, String)>,
+    /// Tables whose set of partitions has changed.
+    pub maps: HashSet<Oid>,
+    pub foreign_keys: bool,
+}
+
+impl Default for Changes {
+    fn default() -> Changes {
+        let (objects, indexes, names, maps) = (HashSet::new(), HashSet::new(), HashSet::new(), HashSet::new());
+        Changes { everything: false, objects, indexes, names, maps, foreign_keys: false }
+    }
+}
+
+impl Changes {
+    /// A row of a system table was written. `is_new`: it was not there before.
+    pub fn note(&mut self, table: Oid, row: &[Datum], is_new: bool) {
+        let Ok(shape) = shape(table) else {
+            self.everything = true;
+            return;
+        };
+        let value = |name: &str| shape.table.column(name).and_then(|i| row.get(i));
+        let oid = |name: &str| if let Some(Datum::Oid(oid)) = value(name) { *oid } else { 0 };
+        let letter = |name: &str| if let Some(Datum::Char(c)) = value(name) { *c } else { 0 };
+        let text = |name: &str| if let Some(Datum::Text(s)) = value(name) { s.to_string() } else { String::new() };
+        match table {
+            PG_CLASS => {
+                self.objects.insert(oid("oid"));
+                self.names.insert((oid("relnamespace"), text("relname")));
+                if !is_new && matches!(letter("relkind"), b'i' | b'I') {
+                    self.indexes.insert(oid("oid"));
+                }
+            }
+            PG_TYPE => {
+                self.objects.insert(oid("oid"));
+                self.names.insert((oid("typnamespace"), text("typname")));
+                // What is made of other types may be stored anywhere.
+                self.everything |= !is_new && letter("typtype") != b'c' && letter("typcategory") != b'A';
+            }
+            PG_ATTRIBUTE => self.note_one(oid("attrelid")),
+            PG_ATTRDEF => self.note_one(oid("adrelid")),
+            PG_REWRITE => self.note_one(oid("ev_class")),
+            PG_SEQUENCE => self.note_one(oid("seqrelid")),
+            PG_INDEX => {
+                self.objects.insert(oid("indexrelid"));
+                self.objects.insert(oid("indrelid"));
+            }
+            PG_CONSTRAINT => {
+                self.objects.insert(oid("conrelid"));
+                self.objects.insert(oid("confrelid"));
+                self.foreign_keys |= letter("contype") == b'f';
+            }
+            PG_INHERITS => {
+                self.objects.insert(oid("inhrelid"));
+                self.indexes.insert(oid("inhrelid"));
+                self.maps.insert(oid("inhparent"));
+            }
+            PG_PARTITIONED_TABLE => {
+                self.objects.insert(oid("partrelid"));
+                self.maps.insert(oid("partrelid"));
+            }
+            PG_DEPEND => {
+                self.objects.insert(oid("objid"));
+                // A column's sequence.
+                if matches!(letter("deptype"), b'i' | b'a') && !matches!(value("refobjsubid"), Some(Datum::Int4(0))) {
+                    self.objects.insert(oid("refobjid"));
+                }
+            }
+            PG_DESCRIPTION | PG_STATISTIC => {}
+            _ => self.everything = true,
+        }
+    }
+
+    fn note_one(&mut self, oid: Oid) {
+        self.objects.insert(oid);
+    }
+
+    pub fn add(&mut self, other: &Changes) {
+        self.everything |= other.everything;
+        self.foreign_keys |= other.foreign_keys;
+        self.objects.extend(&other.objects);
+        self.indexes.extend(&other.indexes);
+        self.maps.extend(&other.maps);
+        self.names.extend(other.names.iter().cloned());
+    }
+
+    /// Does it matter to what uses these objects, and these names to find them?
+    pub fn concerns(&self, objects: &[Oid], names: &[String]) -> bool {
+        self.everything
+            || objects.iter().any(|o| self.objects.contains(o) || self.indexes.contains(o))
+            || self.names.iter().any(|(_, changed)| names.iter().any(|n| n == changed))
+    }
+}
+
+/// The latest changes, by the version of the catalogs that they led to.
+#[derive(Default)]
+pub struct ChangeLog(Mutex<VecDeque<(u64, Arc<Changes>)>>);
+
+/// Whoever has not looked for longer starts anew.
+const CHANGES_KEPT: usize = 4096;
+
+impl ChangeLog {
+    pub fn push(&self, version: u64, changes: Arc<Changes>) {
+        let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if list.len() >= CHANGES_KEPT {
+            list.pop_front();
+        }
+        list.push_back((version, changes));
+    }
+    /// All that led from one version to another; None: no longer known.
+    pub fn between(&self, from: u64, to: u64) -> Option<Vec<Arc<Changes>>> {
+        let list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let found: Vec<Arc<Changes>> = list.iter().filter(|(v, _)| *v > from && *v <= to).map(|(_, c)| c.clone()).collect();
+        (found.len() as u64 == to.saturating_sub(from)).then_some(found)
+    }
+}

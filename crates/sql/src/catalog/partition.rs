@@ -1,0 +1,533 @@
+//! How a partitioned table's rows are divided: its key, its partitions with their bounds, and which of them a key belongs to.
+//!
+//! Invariants
+//! 1. A map is read-only and shared; what changes a partition set makes another map. Bounds are shared between maps.
+//! 2. Partitions stand in PostgreSQL's order: hash by modulus and remainder, list by their least value, range by their lower
+//!    bound; the default one last.
+//! 3. Bounds are stored as text that depends on no setting: every value a quoted literal in the form of default settings.
+//!
+//! Must not know: plans, storage, expressions other than as text.
+
+use super::builtin::FILES;
+use super::{CatalogView, Table};
+use kilndb_base::{Error, Oid, Result};
+use kilndb_types::{Datum, io, key, partition_hash};
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Strategy {
+    Hash,
+    List,
+    Range,
+}
+
+impl Strategy {
+    pub fn letter(self) -> u8 {
+        match self {
+            Strategy::Hash => b'h',
+            Strategy::List => b'l',
+            Strategy::Range => b'r',
+        }
+    }
+    pub fn of(letter: u8) -> Strategy {
+        match letter {
+            b'h' => Strategy::Hash,
+            b'l' => Strategy::List,
+            _ => Strategy::Range,
+        }
+    }
+    pub fn word(self) -> &'static str {
+        match self {
+            Strategy::Hash => "hash",
+            Strategy::List => "list",
+            Strategy::Range => "range",
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct KeyPart {
+    /// 0 for an expression.
+    pub attnum: i16,
+    pub expression_sql: Option<String>,
+    pub type_oid: Oid,
+    /// As values are held: domains by what they are of.
+    pub base_type: Oid,
+    pub typmod: i32,
+    pub collation: Oid,
+    pub opclass: Oid,
+}
+
+#[derive(Clone, Debug)]
+pub struct PartitionKey {
+    pub strategy: Strategy,
+    pub parts: Vec<KeyPart>,
+}
+
+impl PartitionKey {
+    pub fn has_expressions(&self) -> bool {
+        self.parts.iter().any(|p| p.attnum == 0)
+    }
+    pub fn uses(&self, attnum: i16) -> bool {
+        self.parts.iter().any(|p| p.attnum == attnum)
+    }
+}
+
+/// One end of a range, for one column of the key.
+#[derive(Clone, Debug)]
+pub enum Edge {
+    Min,
+    Value(Datum),
+    Max,
+}
+
+#[derive(Clone, Debug)]
+pub enum Bound {
+    Default,
+    Hash { modulus: u32, remainder: u32 },
+    List(Vec<Datum>),
+    Range { lower: Vec<Edge>, upper: Vec<Edge> },
+}
+
+pub struct Partition {
+    pub oid: Oid,
+    pub bound: Arc<Bound>,
+    /// It is partitioned itself.
+    pub is_partitioned: bool,
+    /// DETACH CONCURRENTLY has begun.
+    pub is_pending: bool,
+}
+
+enum Lookup {
+    /// By remainder of the greatest modulus.
+    Hash(Vec<u32>),
+    /// Sorted by value.
+    List(Vec<(Datum, u32)>),
+    /// Partition and the place of its bounds, by lower bound: they do not overlap.
+    Range,
+}
+
+const NONE: u32 = u32::MAX;
+
+pub struct PartitionMap {
+    pub table: Oid,
+    pub key: Arc<PartitionKey>,
+    pub partitions: Vec<Partition>,
+    lookup: Lookup,
+    null_partition: Option<usize>,
+    default: Option<usize>,
+}
+
+/// How `a` compares with `b` as keys; each may be shorter than the other where only a prefix is known.
+fn compare_edge(ty: Oid, edge: &Edge, value: &Datum) -> Ordering {
+    match edge {
+        Edge::Min => Ordering::Less,
+        Edge::Max => Ordering::Greater,
+        Edge::Value(d) => key::compare(ty, d, value),
+    }
+}
+
+fn compare_edges(key: &PartitionKey, a: &[Edge], b: &[Edge]) -> Ordering {
+    for ((part, x), y) in key.parts.iter().zip(a).zip(b) {
+        let order = match (x, y) {
+            (Edge::Min, Edge::Min) | (Edge::Max, Edge::Max) => return Ordering::Equal,
+            (Edge::Min, _) | (_, Edge::Max) => Ordering::Less,
+            (_, Edge::Min) | (Edge::Max, _) => Ordering::Greater,
+            (Edge::Value(x), Edge::Value(y)) => key::compare(part.base_type, x, y),
+        };
+        if order.is_ne() {
+            return order;
+        }
+    }
+    Ordering::Equal
+}
+
+impl PartitionMap {
+    pub fn new(table: Oid, key: Arc<PartitionKey>, mut partitions: Vec<Partition>) -> PartitionMap {
+        let least = |list: &[Datum]| -> Option<Datum> {
+            let ty = key.parts.first().map_or(0, |p| p.base_type);
+            list.iter().filter(|d| !d.is_null()).min_by(|a, b| key::compare(ty, a, b)).cloned()
+        };
+        partitions.sort_by(|a, b| match (&*a.bound, &*b.bound) {
+            (Bound::Default, Bound::Default) => Ordering::Equal,
+            (Bound::Default, _) => Ordering::Greater,
+            (_, Bound::Default) => Ordering::Less,
+            (Bound::Hash { modulus, remainder }, Bound::Hash { modulus: m, remainder: r }) => (modulus, remainder).cmp(&(m, r)),
+            (Bound::List(x), Bound::List(y)) => match (least(x), least(y)) {
+                (Some(x), Some(y)) => key::compare(key.parts[0].base_type, &x, &y),
+                (None, Some(_)) => Ordering::Greater,
+                (Some(_), None) => Ordering::Less,
+                (None, None) => Ordering::Equal,
+            },
+            (Bound::Range { lower: x, .. }, Bound::Range { lower: y, .. }) => compare_edges(&key, x, y),
+            _ => Ordering::Equal,
+        });
+        let default = partitions.iter().position(|p| matches!(*p.bound, Bound::Default));
+        let mut null_partition = None;
+        let lookup = match key.strategy {
+            Strategy::Hash => {
+                let greatest = partitions.iter().map(|p| if let Bound::Hash { modulus, .. } = &*p.bound { *modulus } else { 1 }).max().unwrap_or(1);
+                let mut slots = vec![NONE; greatest.max(1) as usize];
+                for (i, p) in partitions.iter().enumerate() {
+                    if let Bound::Hash { modulus, remainder } = &*p.bound {
+                        (*remainder..greatest).step_by((*modulus).max(1) as usize).for_each(|slot| slots[slot as usize] = i as u32);
+                    }
+                }
+                Lookup::Hash(slots)
+            }
+            Strategy::List => {
+                let mut values = Vec::new();
+                for (i, p) in partitions.iter().enumerate() {
+                    let Bound::List(list) = &*p.bound else { continue };
+                    for d in list {
+                        if d.is_null() { null_partition = Some(i) } else { values.push((d.clone(), i as u32)) }
+                    }
+                }
+                let ty = key.parts.first().map_or(0, |p| p.base_type);
+                values.sort_by(|a, b| key::compare(ty, &a.0, &b.0));
+                Lookup::List(values)
+            }
+            Strategy::Range => Lookup::Range,
+        };
+        PartitionMap { table, key, partitions, lookup, null_partition, default }
+    }
+
+    /// Ranges alone: no default partition, and none with partitions of its own.
+    pub fn has_plain_ranges(&self) -> bool {
+        matches!(self.lookup, Lookup::Range) && self.default.is_none() && !self.partitions.iter().any(|p| p.is_partitioned)
+    }
+
+    pub fn default_partition(&self) -> Option<usize> {
+        self.default
+    }
+
+    pub fn greatest_modulus(&self) -> u64 {
+        if let Lookup::Hash(slots) = &self.lookup { slots.len() as u64 } else { 0 }
+    }
+
+    /// Which partition the key belongs to, as its position in `partitions`.
+    pub fn find(&self, values: &[&Datum]) -> Result<Option<usize>> {
+        Ok(match &self.lookup {
+            Lookup::Hash(slots) => {
+                let hash = partition_hash::row_hash(self.key.parts.iter().map(|p| p.base_type).zip(values.iter().copied()))?;
+                let slot = slots[(hash % slots.len() as u64) as usize];
+                (slot != NONE).then_some(slot as usize)
+            }
+            Lookup::List(list) => {
+                let Some(value) = values.first() else { return Ok(self.default) };
+                if value.is_null() {
+                    return Ok(self.null_partition.or(self.default));
+                }
+                let ty = self.key.parts[0].base_type;
+                let at = list.binary_search_by(|(d, _)| key::compare(ty, d, value)).ok();
+                at.map(|i| list[i].1 as usize).or(self.default)
+            }
+            Lookup::Range if values.iter().any(|v| v.is_null()) => self.default,
+            Lookup::Range => self.find_range(values).or(self.default),
+        })
+    }
+
+    /// How many of the partitions have bounds: all but the default.
+    fn bounded(&self) -> usize {
+        self.partitions.len() - usize::from(self.default.is_some())
+    }
+
+    fn compare_to(&self, edges: &[Edge], values: &[&Datum]) -> Ordering {
+        for ((part, edge), value) in self.key.parts.iter().zip(edges).zip(values) {
+            match compare_edge(part.base_type, edge, value) {
+                Ordering::Equal => {}
+                other => return other,
+            }
+        }
+        Ordering::Equal
+    }
+
+    fn find_range(&self, values: &[&Datum]) -> Option<usize> {
+        let below = |p: &Partition| matches!(&*p.bound, Bound::Range { lower, .. } if self.compare_to(lower, values).is_le());
+        let at = self.partitions[..self.bounded()].partition_point(below).checked_sub(1)?;
+        match &*self.partitions[at].bound {
+            Bound::Range { upper, .. } if self.compare_to(upper, values).is_gt() => Some(at),
+            _ => None,
+        }
+    }
+
+    /// The partitions that may have keys whose first column (those of a list or range) lies between two values, each with whether it
+    /// counts itself. `equal`: values of the columns before. The default one is among them unless the range is within one partition.
+    pub fn between(&self, equal: &[&Datum], lower: Option<(&Datum, bool)>, upper: Option<(&Datum, bool)>, out: &mut Vec<usize>) {
+        match &self.lookup {
+            Lookup::Hash(_) => out.extend(0..self.partitions.len()),
+            Lookup::List(list) => {
+                let ty = self.key.parts[0].base_type;
+                let from = lower.map_or(0, |(v, inclusive)| {
+                    list.partition_point(|(d, _)| key::compare(ty, d, v).is_lt() || (!inclusive && key::compare(ty, d, v).is_eq()))
+                });
+                let to = upper.map_or(list.len(), |(v, inclusive)| {
+                    list.partition_point(|(d, _)| key::compare(ty, d, v).is_lt() || (inclusive && key::compare(ty, d, v).is_eq()))
+                });
+                out.extend(list.get(from..to.max(from)).unwrap_or(&[]).iter().map(|(_, i)| *i as usize));
+                out.extend(self.default);
+                out.sort_unstable();
+                out.dedup();
+            }
+            Lookup::Range => {
+                let mut low: Vec<&Datum> = equal.to_vec();
+                low.extend(lower.map(|(v, _)| v));
+                let mut high: Vec<&Datum> = equal.to_vec();
+                high.extend(upper.map(|(v, _)| v));
+                let low_counts = lower.is_none_or(|(_, inclusive)| inclusive);
+                let high_counts = upper.is_none_or(|(_, inclusive)| inclusive);
+                let before = out.len();
+                for (i, p) in self.partitions[..self.bounded()].iter().enumerate() {
+                    let Bound::Range { lower: from, upper: to } = &*p.bound else { continue };
+                    // Upper bounds are exclusive; a prefix that equals one may go on below it.
+                    let ends_before = match self.prefix_order(to, &low) {
+                        _ if low.is_empty() => false,
+                        Ordering::Less => true,
+                        Ordering::Equal => !low_counts || to.get(low.len()).is_none_or(|e| matches!(e, Edge::Min)),
+                        Ordering::Greater => false,
+                    };
+                    let begins_after = match self.prefix_order(from, &high) {
+                        _ if high.is_empty() => false,
+                        Ordering::Greater => true,
+                        Ordering::Equal => !high_counts,
+                        Ordering::Less => false,
+                    };
+                    if !ends_before && !begins_after {
+                        out.push(i);
+                    }
+                }
+                // A column of the key that nothing is said of may be NULL.
+                let all_said = equal.len() + 1 == self.key.parts.len();
+                if !(all_said && self.is_covered(&out[before..], &low, (&high, high_counts))) {
+                    out.extend(self.default);
+                }
+            }
+        }
+    }
+
+    /// Is everything between the two prefixes in these partitions?
+    fn is_covered(&self, partitions: &[usize], low: &[&Datum], (high, high_counts): (&[&Datum], bool)) -> bool {
+        let bounds = |i: &usize| match &*self.partitions[*i].bound {
+            Bound::Range { lower, upper } => Some((lower, upper)),
+            _ => None,
+        };
+        let (Some((first, _)), Some((_, last))) = (partitions.first().and_then(bounds), partitions.last().and_then(bounds)) else { return false };
+        let gapless = partitions.windows(2).all(|pair| match (bounds(&pair[0]), bounds(&pair[1])) {
+            (Some((_, upper)), Some((lower, _))) => compare_edges(&self.key, upper, lower).is_eq(),
+            _ => false,
+        });
+        let from_start = match self.prefix_order(first, low) {
+            Ordering::Less => true,
+            Ordering::Equal => first.get(low.len()).is_none_or(|e| matches!(e, Edge::Min)),
+            Ordering::Greater => false,
+        };
+        let to_end = match self.prefix_order(last, high) {
+            Ordering::Greater => true,
+            Ordering::Equal if high.len() == self.key.parts.len() => !high_counts,
+            Ordering::Equal => matches!(last.get(high.len()), Some(Edge::Max)),
+            Ordering::Less => false,
+        };
+        gapless && from_start && to_end
+    }
+
+    /// The order of an edge and a prefix, as far as the prefix goes.
+    fn prefix_order(&self, edges: &[Edge], prefix: &[&Datum]) -> Ordering {
+        self.compare_to(&edges[..prefix.len().min(edges.len())], prefix)
+    }
+
+    /// Partitions whose key may be NULL in a column.
+    pub fn with_nulls(&self, out: &mut Vec<usize>) {
+        match self.key.strategy {
+            Strategy::Hash => out.extend(0..self.partitions.len()),
+            Strategy::List => out.extend(self.null_partition.or(self.default)),
+            Strategy::Range => out.extend(self.default),
+        }
+    }
+
+    /// Partitions whose key may be other than NULL.
+    pub fn without_nulls(&self, out: &mut Vec<usize>) {
+        let only_null = |p: &Partition| matches!(&*p.bound, Bound::List(list) if list.iter().all(Datum::is_null));
+        out.extend((0..self.partitions.len()).filter(|i| !only_null(&self.partitions[*i])));
+    }
+
+    /// Another map with one partition more, or without one.
+    pub fn with(&self, added: Partition) -> PartitionMap {
+        let mut list = self.copies(0);
+        list.push(added);
+        PartitionMap::new(self.table, self.key.clone(), list)
+    }
+    pub fn without(&self, oid: Oid) -> PartitionMap {
+        PartitionMap::new(self.table, self.key.clone(), self.copies(oid))
+    }
+    fn copies(&self, except: Oid) -> Vec<Partition> {
+        let copy = |p: &Partition| Partition { oid: p.oid, bound: p.bound.clone(), is_partitioned: p.is_partitioned, is_pending: p.is_pending };
+        self.partitions.iter().filter(|p| p.oid != except).map(copy).collect()
+    }
+
+    /// The partition that a new bound would overlap with, and for ranges the place in the new bound that errors point at (0: lower).
+    pub fn overlap(&self, bound: &Bound) -> Option<usize> {
+        match bound {
+            Bound::Default => self.default,
+            Bound::Hash { modulus, remainder } => {
+                let Lookup::Hash(slots) = &self.lookup else { return None };
+                let greatest = slots.len() as u32;
+                if *modulus <= greatest {
+                    (*remainder..greatest).step_by(*modulus as usize).map(|s| slots[s as usize]).find(|s| *s != NONE).map(|s| s as usize)
+                } else {
+                    Some(slots[(*remainder % greatest) as usize]).filter(|s| *s != NONE).map(|s| s as usize)
+                }
+            }
+            Bound::List(list) => list.iter().find_map(|d| {
+                if d.is_null() {
+                    return self.null_partition;
+                }
+                self.find(&[d]).ok().flatten().filter(|i| Some(*i) != self.default)
+            }),
+            Bound::Range { lower, upper } => self.partitions[..self.bounded()].iter().position(|p| {
+                matches!(&*p.bound, Bound::Range { lower: l, upper: u }
+                    if compare_edges(&self.key, lower, u).is_lt() && compare_edges(&self.key, l, upper).is_lt())
+            }),
+        }
+    }
+
+    /// Hash: the neighbours of a modulus among those that there are.
+    pub fn moduli(&self) -> Vec<(u32, Oid)> {
+        let hash = |p: &Partition| if let Bound::Hash { modulus, .. } = &*p.bound { Some((*modulus, p.oid)) } else { None };
+        self.partitions.iter().filter_map(hash).collect()
+    }
+}
+
+pub fn is_empty_range(key: &PartitionKey, lower: &[Edge], upper: &[Edge]) -> bool {
+    compare_edges(key, lower, upper).is_ge()
+}
+
+fn quoted(ty: Oid, typmod: i32, value: &Datum, catalog: &dyn CatalogView) -> Result<String> {
+    let _ = typmod;
+    let text = crate::bind::with_context(catalog, |cx| io::output_string(ty, value, cx))?;
+    Ok(format!("'{}'", text.replace('\'', "''")))
+}
+
+/// A bound as it is stored.
+pub fn bound_text(key: &PartitionKey, bound: &Bound, catalog: &dyn CatalogView) -> Result<String> {
+    let value = |i: usize, d: &Datum| -> Result<String> {
+        let Some(part) = key.parts.get(i) else { return Err(Error::internal("a bound of too many columns")) };
+        if d.is_null() { Ok("NULL".into()) } else { quoted(part.base_type, part.typmod, d, catalog) }
+    };
+    let edges = |list: &[Edge]| -> Result<String> {
+        let texts = list.iter().enumerate().map(|(i, e)| match e {
+            Edge::Min => Ok("MINVALUE".to_string()),
+            Edge::Max => Ok("MAXVALUE".to_string()),
+            Edge::Value(d) => value(i, d),
+        });
+        Ok(texts.collect::<Result<Vec<_>>>()?.join(", "))
+    };
+    Ok(match bound {
+        Bound::Default => "DEFAULT".into(),
+        Bound::Hash { modulus, remainder } => format!("FOR VALUES WITH (modulus {modulus}, remainder {remainder})"),
+        Bound::List(list) => {
+            let texts = list.iter().map(|d| value(0, d)).collect::<Result<Vec<_>>>()?;
+            format!("FOR VALUES IN ({})", texts.join(", "))
+        }
+        Bound::Range { lower, upper } => format!("FOR VALUES FROM ({}) TO ({})", edges(lower)?, edges(upper)?),
+    })
+}
+
+/// One literal, or a word, at the start of `text`; what follows it.
+fn token(text: &str) -> Option<(Option<String>, &str, &str)> {
+    let text = text.trim_start_matches([' ', ',']);
+    let Some(rest) = text.strip_prefix('\'') else {
+        let end = text.find([',', ')', ' ']).unwrap_or(text.len());
+        return Some((None, text.get(..end)?, text.get(end..)?));
+    };
+    let (mut value, mut at) = (String::new(), 0);
+    loop {
+        let end = at + rest.get(at..)?.find('\'')?;
+        value.push_str(&rest[at..end]);
+        if rest[end + 1..].starts_with('\'') {
+            value.push('\'');
+            at = end + 2;
+        } else {
+            return Some((Some(value), "", &rest[end + 1..]));
+        }
+    }
+}
+
+/// The values of a parenthesis; what follows it.
+fn list<'t>(key: &PartitionKey, text: &'t str, one_column: bool, catalog: &dyn CatalogView) -> Option<(Vec<Edge>, &'t str)> {
+    let mut rest = text.trim_start().strip_prefix('(')?;
+    let mut out = Vec::new();
+    loop {
+        if let Some(after) = rest.trim_start().strip_prefix(')') {
+            return Some((out, after));
+        }
+        let (literal, word, after) = token(rest)?;
+        let part = key.parts.get(if one_column { 0 } else { out.len() })?;
+        out.push(match literal {
+            Some(text) => Edge::Value(crate::bind::with_context(catalog, |cx| io::input(part.base_type, &text, -1, cx)).ok()?),
+            None if word == "MINVALUE" => Edge::Min,
+            None if word == "MAXVALUE" => Edge::Max,
+            None if word == "NULL" => Edge::Value(Datum::Null),
+            None => return None,
+        });
+        rest = after;
+    }
+}
+
+/// Reads what [`bound_text`] has written.
+pub fn read_bound(key: &PartitionKey, text: &str, catalog: &dyn CatalogView) -> Result<Bound> {
+    read(key, text, catalog).ok_or_else(|| Error::internal(format!("a partition bound cannot be read: {text}")))
+}
+
+fn read(key: &PartitionKey, text: &str, catalog: &dyn CatalogView) -> Option<Bound> {
+    if text == "DEFAULT" {
+        return Some(Bound::Default);
+    }
+    let rest = text.strip_prefix("FOR VALUES ")?;
+    if let Some(rest) = rest.strip_prefix("WITH (modulus ") {
+        let (modulus, rest) = rest.split_once(", remainder ")?;
+        let remainder = rest.strip_suffix(')')?;
+        return Some(Bound::Hash { modulus: modulus.parse().ok()?, remainder: remainder.parse().ok()? });
+    }
+    if let Some(rest) = rest.strip_prefix("IN ") {
+        let value = |e: Edge| if let Edge::Value(d) = e { Some(d) } else { None };
+        return list(key, rest, true, catalog)?.0.into_iter().map(value).collect::<Option<Vec<_>>>().map(Bound::List);
+    }
+    let (lower, rest) = list(key, rest.strip_prefix("FROM ")?, false, catalog)?;
+    let (upper, _) = list(key, rest.strip_prefix(" TO ")?, false, catalog)?;
+    Some(Bound::Range { lower, upper })
+}
+
+/// One of PostgreSQL's operator classes.
+pub struct NamedClass {
+    pub oid: Oid,
+    pub method: Oid,
+    pub name: &'static str,
+    pub input_type: Oid,
+    pub is_default: bool,
+}
+
+pub fn operator_classes() -> impl Iterator<Item = NamedClass> {
+    let file = &FILES.pg_opclass;
+    let place = |name: &str| file.column(name);
+    let (oid, method, name, input, default) = (place("oid"), place("opcmethod"), place("opcname"), place("opcintype"), place("opcdefault"));
+    let number = |field: &Option<&'static str>| field.and_then(|s| s.parse().ok()).unwrap_or(0);
+    file.rows.iter().map(move |r| NamedClass {
+        oid: number(&r[oid]),
+        method: number(&r[method]),
+        name: r[name].unwrap_or(""),
+        input_type: number(&r[input]),
+        is_default: r[default] == Some("t"),
+    })
+}
+
+/// A partition's columns by those of the table that it is a partition of (at whatever distance), by name. None: they are the same.
+pub fn column_map(ancestor: &Table, partition: &Table) -> Option<Arc<[Option<usize>]>> {
+    let same = ancestor.columns.len() == partition.columns.len()
+        && ancestor.columns.iter().zip(&partition.columns).all(|(a, b)| a.dropped == b.dropped && (a.dropped || a.name == b.name) && a.type_oid == b.type_oid);
+    if same {
+        return None;
+    }
+    let place = |name: &str| partition.columns.iter().position(|c| !c.dropped && c.name == name);
+    Some(ancestor.columns.iter().map(|c| if c.dropped { None } else { place(&c.name) }).collect())
+}

@@ -1,0 +1,286 @@
+//! ALTER TABLE through a tree of partitions: what is allowed on a partition by itself, and what the partitions do after their parent.
+
+use super::Session;
+use super::constraint::NewConstraint;
+use super::partition::own_columns;
+use crate::catalog::ids::*;
+use crate::catalog::{Table, TableKind};
+use crate::client::Runtime;
+use kilndb_base::{Error, Result, sqlstate};
+use kilndb_storage::LockMode;
+use kilndb_syntax::raw::{AlterTableType as A, ConstrType};
+use kilndb_syntax::{Node, nodes};
+use kilndb_types::Datum;
+use std::sync::Arc;
+
+fn malformed(message: String) -> Error {
+    Error::new(sqlstate::INVALID_TABLE_DEFINITION, message)
+}
+
+impl Session {
+    /// One command on a table and its partitions. `recursing`: the parent's command goes on here.
+    pub(super) fn alter_tree(&mut self, table: &Arc<Table>, c: &nodes::AlterTableCmd, only: bool, recursing: bool, source: &Arc<str>, runtime: &dyn Runtime) -> Result<()> {
+        if table.partition_of != 0 && !recursing {
+            self.refuse_on_partition(table, c, runtime)?;
+        }
+        if table.kind != TableKind::Partitioned {
+            return self.alter_command(table, c, source, runtime);
+        }
+        self.refuse_on_partitioned(table, c)?;
+        let partitions = self.partition_oids(table.oid, runtime)?;
+        if only && !partitions.is_empty() {
+            refuse_only(c)?;
+        }
+        let goes_on = !only && recurses(c);
+        let first = matches!(c.subtype, A::AT_AddColumn);
+        if goes_on && first {
+            self.alter_below(&partitions, c, source, runtime)?;
+        }
+        let before = self.table_by_oid(table.oid, runtime)?;
+        self.alter_command(table, c, source, runtime)?;
+        let after = self.table_by_oid(table.oid, runtime)?;
+        if goes_on && !first {
+            self.alter_below(&partitions, c, source, runtime)?;
+        }
+        match (c.subtype, c.def()) {
+            (A::AT_AddConstraint, Node::Constraint(k)) if k.contype == ConstrType::CONSTR_CHECK && !k.is_no_inherit => self.pass_on_checks(&before, &after, runtime),
+            (A::AT_AddConstraint, Node::Constraint(k)) if k.contype == ConstrType::CONSTR_FOREIGN => {
+                for key in after.foreign_keys.iter().filter(|k| !before.foreign_keys.iter().any(|b| b.oid == k.oid)) {
+                    for partition in &partitions {
+                        self.copy_foreign_key(&after, key.oid, *partition, runtime)?;
+                    }
+                }
+                Ok(())
+            }
+            (A::AT_SetNotNull, _) | (A::AT_AddConstraint, _) => self.pass_on_not_nulls(&after, runtime),
+            _ => Ok(()),
+        }
+    }
+
+    fn alter_below(&mut self, partitions: &[kilndb_base::Oid], c: &nodes::AlterTableCmd, source: &Arc<str>, runtime: &dyn Runtime) -> Result<()> {
+        for partition in partitions {
+            let child = self.table_by_oid(*partition, runtime)?;
+            let child = self.lock_for_ddl(&child, LockMode::AccessExclusive, runtime)?;
+            let columns = child.columns.len();
+            self.alter_tree(&child, c, false, true, source, runtime)?;
+            if c.subtype == A::AT_AddColumn {
+                self.update_attribute(child.oid, columns as i16 + 1, runtime, |row| {
+                    row.set("attislocal", Datum::Bool(false));
+                    row.set("attinhcount", Datum::Int2(1));
+                })?;
+                let child = self.table_by_oid(child.oid, runtime)?;
+                if let Some(row) = self.not_null_row(&child, columns as i16 + 1)? {
+                    self.mark_inherited(row.oid("oid"), runtime)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn mark_inherited(&mut self, constraint: kilndb_base::Oid, runtime: &dyn Runtime) -> Result<()> {
+        self.update_row(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, constraint, runtime, |row| {
+            row.set("conislocal", Datum::Bool(false));
+            row.set("coninhcount", Datum::Int2(1));
+        })
+    }
+
+    /// New checks of a partitioned table, whose rows have been looked at already.
+    fn pass_on_checks(&mut self, before: &Table, after: &Table, runtime: &dyn Runtime) -> Result<()> {
+        for check in after.checks.iter().filter(|k| !before.checks.iter().any(|b| b.oid == k.oid)) {
+            self.pass_on_check(after, check, runtime)?;
+        }
+        Ok(())
+    }
+
+    fn pass_on_check(&mut self, parent: &Table, check: &crate::catalog::CheckConstraint, runtime: &dyn Runtime) -> Result<()> {
+        for partition in self.partition_oids(parent.oid, runtime)? {
+            let child = self.table_by_oid(partition, runtime)?;
+            let child = self.lock_for_ddl(&child, LockMode::AccessExclusive, runtime)?;
+            match child.checks.iter().find(|k| k.name == check.name) {
+                Some(own) if own.sql == check.sql => {
+                    let count = own.inherited + 1;
+                    self.update_row(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, own.oid, runtime, |row| row.set("coninhcount", Datum::Int2(count)))?;
+                }
+                Some(own) => {
+                    return Err(Error::new(
+                        sqlstate::DUPLICATE_OBJECT,
+                        format!("constraint \"{}\" for relation \"{}\" already exists", own.name, child.name),
+                    ));
+                }
+                None => {
+                    let mut new = NewConstraint::inherited(&check.name, b'c', &child, &[], check.validated);
+                    new.expression = Some(&check.sql);
+                    self.insert_constraint(&new, runtime)?;
+                    let checks = child.checks.len() as i16 + 1;
+                    self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, child.oid, runtime, |row| row.set("relchecks", Datum::Int2(checks)))?;
+                }
+            }
+            if child.kind == TableKind::Partitioned {
+                let child = self.table_by_oid(child.oid, runtime)?;
+                if let Some(own) = child.checks.iter().find(|k| k.name == check.name).cloned() {
+                    self.pass_on_check(&child, &own, runtime)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Not-null constraints that a partitioned table has and its partitions do not.
+    pub(super) fn pass_on_not_nulls(&mut self, parent: &Table, runtime: &dyn Runtime) -> Result<()> {
+        for row in self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(parent.oid)])? {
+            if row.char("contype") != b'n' {
+                continue;
+            }
+            for partition in self.partition_oids(parent.oid, runtime)? {
+                let child = self.table_by_oid(partition, runtime)?;
+                let own = own_columns(parent, &child, &row.numbers("conkey"));
+                let Some(attnum) = own.first().copied() else { continue };
+                match self.not_null_row(&child, attnum)? {
+                    Some(known) if known.int("coninhcount") == 0 => {
+                        self.update_row(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, known.oid("oid"), runtime, |row| row.set("coninhcount", Datum::Int2(1)))?;
+                    }
+                    Some(_) => {}
+                    None => {
+                        self.update_attribute(child.oid, attnum, runtime, |row| row.set("attnotnull", Datum::Bool(true)))?;
+                        let name = row.text("conname").unwrap_or("");
+                        self.insert_constraint(&NewConstraint::inherited(name, b'n', &child, &[attnum], row.bool("convalidated")), runtime)?;
+                    }
+                }
+            }
+        }
+        for partition in self.partition_oids(parent.oid, runtime)? {
+            let child = self.table_by_oid(partition, runtime)?;
+            if child.kind == TableKind::Partitioned {
+                self.pass_on_not_nulls(&child, runtime)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The partitions' parts of a constraint that goes.
+    pub(super) fn drop_inherited(&mut self, parent: &Table, row: &crate::catalog::store::CatalogRow, runtime: &dyn Runtime) -> Result<()> {
+        for partition in self.partition_oids(parent.oid, runtime)? {
+            let child = self.table_by_oid(partition, runtime)?;
+            let child = self.lock_for_ddl(&child, LockMode::AccessExclusive, runtime)?;
+            let own = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(child.oid)])?;
+            let columns: Vec<i64> = own_columns(parent, &child, &row.numbers("conkey")).iter().map(|n| i64::from(*n)).collect();
+            let found = own.iter().find(|r| {
+                r.char("contype") == row.char("contype")
+                    && match row.char("contype") {
+                        b'f' => r.oid("conparentid") == row.oid("oid"),
+                        b'n' => r.numbers("conkey") == columns,
+                        _ => r.text("conname") == row.text("conname"),
+                    }
+            });
+            let Some(found) = found else { continue };
+            if found.bool("conislocal") {
+                self.update_row(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, found.oid("oid"), runtime, |row| row.set("coninhcount", Datum::Int2(0)))?;
+                continue;
+            }
+            if child.kind == TableKind::Partitioned {
+                self.drop_inherited(&child, found, runtime)?;
+            }
+            if found.char("contype") == b'n' {
+                self.release_not_null(&child, found, runtime)?;
+            }
+            self.delete_constraint(found.oid("oid"), runtime)?;
+        }
+        Ok(())
+    }
+
+    /// What the parent alone may decide.
+    fn refuse_on_partition(&mut self, table: &Arc<Table>, c: &nodes::AlterTableCmd, runtime: &dyn Runtime) -> Result<()> {
+        let name = c.name().unwrap_or("");
+        let exists = table.columns.iter().any(|k| !k.dropped && k.name == name);
+        match c.subtype {
+            A::AT_AddColumn => Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, "cannot add column to a partition")),
+            A::AT_DropColumn if exists => Err(malformed(format!("cannot drop inherited column \"{name}\""))),
+            A::AT_AlterColumnType if exists => Err(malformed(format!("cannot alter inherited column \"{name}\""))),
+            A::AT_AddIdentity | A::AT_SetIdentity | A::AT_DropIdentity => Err(malformed(match c.subtype {
+                A::AT_AddIdentity => "cannot add identity to a column of a partition".into(),
+                A::AT_SetIdentity => "cannot change identity column of a partition".into(),
+                _ => "cannot drop identity from a column of a partition".into(),
+            })),
+            A::AT_DropNotNull if exists => {
+                let parent = self.table_by_oid(table.partition_of, runtime)?;
+                if parent.columns.iter().any(|k| !k.dropped && k.name == name && k.not_null) {
+                    return Err(malformed(format!("column \"{name}\" is marked NOT NULL in parent table")));
+                }
+                Ok(())
+            }
+            A::AT_DropConstraint => {
+                let rows = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])?;
+                match rows.iter().find(|r| r.text("conname") == Some(name)) {
+                    Some(row) if row.int("coninhcount") > 0 => {
+                        Err(malformed(format!("cannot drop inherited constraint \"{name}\" of relation \"{}\"", table.name)))
+                    }
+                    _ => Ok(()),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn refuse_on_partitioned(&mut self, table: &Table, c: &nodes::AlterTableCmd) -> Result<()> {
+        let name = c.name().unwrap_or("");
+        let key = table.partition_key.as_ref();
+        let mentions = |sql: &str| sql.split(|c: char| !(c.is_alphanumeric() || c == '_')).any(|word| word == name);
+        let attnum = table.columns.iter().find(|k| !k.dropped && k.name == name).map(|k| k.attnum);
+        let in_key = attnum.is_some_and(|n| key.is_some_and(|k| k.uses(n) || k.parts.iter().any(|p| p.expression_sql.as_deref().is_some_and(mentions))));
+        match c.subtype {
+            A::AT_DropColumn if in_key => {
+                Err(malformed(format!("cannot drop column \"{name}\" because it is part of the partition key of relation \"{}\"", table.name)))
+            }
+            A::AT_AlterColumnType if in_key => {
+                Err(malformed(format!("cannot alter column \"{name}\" because it is part of the partition key of relation \"{}\"", table.name)))
+            }
+            A::AT_AlterColumnType => Err(Error::unsupported("changing the type of a partitioned table's column is not supported")),
+            A::AT_SetLogged | A::AT_SetUnLogged => {
+                let word = if c.subtype == A::AT_SetLogged { "LOGGED" } else { "UNLOGGED" };
+                Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("ALTER action SET {word} cannot be performed on relation \"{}\"", table.name))
+                    .with_detail("This operation is not supported for partitioned tables."))
+            }
+            A::AT_SetRelOptions => Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, "cannot specify storage parameters for a partitioned table")
+                .with_hint("Specify storage parameters for its leaf partitions instead.")),
+            A::AT_AddColumn => match c.def() {
+                Node::ColumnDef(d) if d.constraints().iter().any(|k| {
+                    matches!(k, Node::Constraint(k) if !matches!(k.contype, ConstrType::CONSTR_NOTNULL | ConstrType::CONSTR_NULL | ConstrType::CONSTR_DEFAULT | ConstrType::CONSTR_GENERATED))
+                }) || says_serial(d) => {
+                    Err(Error::unsupported("adding such a column to a partitioned table is not supported: add it plain, then its constraints"))
+                }
+                _ => Ok(()),
+            },
+            A::AT_AddIdentity | A::AT_SetIdentity | A::AT_DropIdentity => {
+                Err(Error::unsupported("changing identity columns of partitioned tables is not supported"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn says_serial(d: &nodes::ColumnDef) -> bool {
+    let last = d.type_name().and_then(|t| t.names().iter().filter_map(|n| n.sval()).last().map(str::to_string));
+    last.is_some_and(|n| n.contains("serial"))
+}
+
+fn refuse_only(c: &nodes::AlterTableCmd) -> Result<()> {
+    match (c.subtype, c.def()) {
+        (A::AT_AddColumn, _) => Err(malformed("column must be added to child tables too".into())),
+        (A::AT_DropColumn, _) => Err(malformed("cannot drop column from only the partitioned table when partitions exist".into())
+            .with_hint("Do not specify the ONLY keyword.")),
+        (A::AT_AddConstraint, Node::Constraint(k)) if k.contype == ConstrType::CONSTR_CHECK && !k.is_no_inherit => {
+            Err(malformed("constraint must be added to child tables too".into()))
+        }
+        (A::AT_SetNotNull, _) => Err(malformed("constraint must be added to child tables too".into()).with_hint("Do not specify the ONLY keyword.")),
+        (A::AT_DropConstraint | A::AT_DropNotNull, _) => {
+            Err(malformed("cannot remove constraint from only the partitioned table when partitions exist".into())
+                .with_hint("Do not specify the ONLY keyword."))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Commands that the partitions carry out as they stand.
+fn recurses(c: &nodes::AlterTableCmd) -> bool {
+    matches!(c.subtype, A::AT_AddColumn | A::AT_DropColumn | A::AT_ColumnDefault | A::AT_DropNotNull | A::AT_SetStatistics | A::AT_ValidateConstraint)
+}

@@ -1,0 +1,312 @@
+//! ATTACH PARTITION and DETACH PARTITION, of tables and of indexes.
+
+use super::Session;
+use super::partition::own_columns;
+use crate::catalog::ids::*;
+use crate::catalog::partition::Bound;
+use crate::catalog::store::CatalogRow;
+use crate::catalog::{Index, Table, TableKind};
+use crate::client::Runtime;
+use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_storage::LockMode;
+use kilndb_syntax::nodes;
+use kilndb_types::Datum;
+use std::sync::Arc;
+
+fn mismatch(message: String) -> Error {
+    Error::new(sqlstate::DATATYPE_MISMATCH, message)
+}
+
+fn wrong_object(message: String) -> Error {
+    Error::new(sqlstate::WRONG_OBJECT_TYPE, message)
+}
+
+impl Session {
+    pub(super) fn attach_partition(&mut self, parent: &Arc<Table>, p: &nodes::PartitionCmd, source: &Arc<str>, runtime: &dyn Runtime) -> Result<()> {
+        let r = p.name().ok_or_else(|| Error::internal("ATTACH PARTITION without a table"))?;
+        if parent.kind == TableKind::Index {
+            return self.attach_index(parent, r, runtime);
+        }
+        if parent.kind != TableKind::Partitioned {
+            return Err(wrong_object(format!("ALTER action ATTACH PARTITION cannot be performed on relation \"{}\"", parent.name))
+                .with_detail("This operation is not supported for tables."));
+        }
+        let child = self.relation_of(r, runtime)?;
+        if !matches!(child.kind, TableKind::Table | TableKind::Partitioned) {
+            return Err(wrong_object(format!("\"{}\" is not a table", child.name)));
+        }
+        let child = self.lock_for_ddl(&child, LockMode::AccessExclusive, runtime)?;
+        if child.partition_of != 0 {
+            return Err(wrong_object(format!("\"{}\" is already a partition", child.name)));
+        }
+        let below = self.with_catalog(runtime, |host| host.reader.partition_tree(child.oid))?;
+        if below.contains(&parent.oid) {
+            return Err(Error::new(sqlstate::DUPLICATE_TABLE, "circular inheritance not allowed")
+                .with_detail(format!("\"{}\" is already a child of \"{}\".", parent.name, child.name)));
+        }
+        match (parent.persistence == b't', child.persistence == b't') {
+            (false, true) => return Err(wrong_object(format!("cannot attach a temporary relation as partition of permanent relation \"{}\"", parent.name))),
+            (true, false) => return Err(wrong_object(format!("cannot attach a permanent relation as partition of temporary relation \"{}\"", parent.name))),
+            _ => {}
+        }
+        let spec = p.bound().ok_or_else(|| Error::internal("ATTACH PARTITION without a bound"))?;
+        let location = kilndb_syntax::position_of(source, spec.location);
+        let bound = self.bound_of(parent, &child.name, spec, source, runtime)?;
+        let map = self.check_bound(parent, &child.name, &bound, location, runtime)?;
+        self.check_columns(parent, &child, runtime)?;
+        self.take_over_constraints(parent, &child, runtime)?;
+        self.check_rows(parent, &child, &bound, runtime)?;
+        self.check_default_partition(&map, &bound, runtime)?;
+        self.insert_partition(parent, child.oid, &bound, &map, runtime)?;
+        for column in child.columns.iter().filter(|c| !c.dropped) {
+            self.update_attribute(child.oid, column.attnum, runtime, |row| {
+                row.set("attislocal", Datum::Bool(false));
+                row.set("attinhcount", Datum::Int2(1));
+            })?;
+        }
+        for index in &parent.indexes {
+            let child = self.table_by_oid(child.oid, runtime)?;
+            self.copy_index_to(parent, index, &child, runtime)?;
+        }
+        for key in &parent.foreign_keys {
+            let target = self.table_by_oid(key.referenced_table, runtime)?;
+            let own = own_columns(parent, &child, &key.columns.iter().map(|n| i64::from(*n)).collect::<Vec<_>>());
+            self.validate_foreign_key(&child, &own, &target, &key.referenced_columns, &key.name, runtime)?;
+            self.copy_foreign_key(parent, key.oid, child.oid, runtime)?;
+        }
+        Ok(())
+    }
+
+    fn check_columns(&mut self, parent: &Table, child: &Table, runtime: &dyn Runtime) -> Result<()> {
+        for c in child.columns.iter().filter(|c| !c.dropped) {
+            if !parent.columns.iter().any(|p| !p.dropped && p.name == c.name) {
+                return Err(mismatch(format!("table \"{}\" contains column \"{}\" not found in parent \"{}\"", child.name, c.name, parent.name))
+                    .with_detail("The new partition may contain only the columns present in parent."));
+            }
+            if c.identity != 0 {
+                return Err(Error::new(sqlstate::INVALID_OBJECT_DEFINITION, format!("table \"{}\" being attached contains an identity column \"{}\"", child.name, c.name))
+                    .with_detail("The new partition may not contain an identity column."));
+            }
+        }
+        for p in parent.columns.iter().filter(|c| !c.dropped) {
+            let Some(c) = child.columns.iter().find(|c| !c.dropped && c.name == p.name) else {
+                return Err(mismatch(format!("child table is missing column \"{}\"", p.name)));
+            };
+            if (c.type_oid, c.typmod) != (p.type_oid, p.typmod) {
+                return Err(mismatch(format!("child table \"{}\" has different type for column \"{}\"", child.name, p.name)));
+            }
+            if c.collation != p.collation {
+                return Err(Error::new(sqlstate::COLLATION_MISMATCH, format!("child table \"{}\" has different collation for column \"{}\"", child.name, p.name)));
+            }
+            if p.not_null && !c.not_null {
+                return Err(mismatch(format!("column \"{}\" in child table \"{}\" must be marked NOT NULL", p.name, child.name)));
+            }
+            if c.generated != 0 && p.generated == 0 {
+                return Err(mismatch(format!("column \"{}\" in child table must not be a generated column", p.name)));
+            }
+            if p.generated != 0 && c.generated == 0 {
+                return Err(mismatch(format!("column \"{}\" in child table must be a generated column", p.name)));
+            }
+        }
+        let _ = runtime;
+        Ok(())
+    }
+
+    /// The parent's checks and not-null constraints must be the child's already.
+    fn take_over_constraints(&mut self, parent: &Table, child: &Table, runtime: &dyn Runtime) -> Result<()> {
+        let own = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(child.oid)])?;
+        for row in self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(parent.oid)])? {
+            let name = row.text("conname").unwrap_or("");
+            let found = match row.char("contype") {
+                b'c' if !row.bool("connoinherit") => {
+                    let Some(found) = own.iter().find(|r| r.char("contype") == b'c' && r.text("conname") == Some(name)) else {
+                        return Err(mismatch(format!("child table is missing constraint \"{name}\"")));
+                    };
+                    if found.text("conbin") != row.text("conbin") {
+                        return Err(mismatch(format!("child table \"{}\" has different definition for check constraint \"{name}\"", child.name)));
+                    }
+                    found
+                }
+                b'n' => {
+                    let columns: Vec<i64> = own_columns(parent, child, &row.numbers("conkey")).iter().map(|n| i64::from(*n)).collect();
+                    match own.iter().find(|r| r.char("contype") == b'n' && r.numbers("conkey") == columns) {
+                        Some(found) => found,
+                        None => continue,
+                    }
+                }
+                _ => continue,
+            };
+            if found.bool("connoinherit") {
+                return Err(Error::new(
+                    sqlstate::INVALID_OBJECT_DEFINITION,
+                    format!("constraint \"{}\" conflicts with non-inherited constraint on child table \"{}\"", found.text("conname").unwrap_or(""), child.name),
+                ));
+            }
+            self.change_constraint(found, runtime, |row| {
+                row.set("coninhcount", Datum::Int2(row.int("coninhcount") as i16 + 1));
+                row.set("conislocal", Datum::Bool(false));
+            })?;
+        }
+        Ok(())
+    }
+
+    fn change_constraint(&mut self, row: &CatalogRow, runtime: &dyn Runtime, change: impl FnOnce(&mut CatalogRow)) -> Result<()> {
+        self.update_row(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, row.oid("oid"), runtime, change)
+    }
+
+    /// All rows must be within the bound, and within those above.
+    fn check_rows(&mut self, parent: &Arc<Table>, child: &Arc<Table>, bound: &Bound, runtime: &dyn Runtime) -> Result<()> {
+        let key = parent.partition_key.clone().ok_or_else(|| Error::internal("a partitioned table without a key"))?;
+        let condition = self.with_catalog(runtime, |host| {
+            let own = host.bound_condition(parent, &key, bound)?;
+            Ok(match host.partition_condition(parent)? {
+                Some(above) => format!("({above}) AND ({own})"),
+                None => own,
+            })
+        })?;
+        let sql = format!("SELECT 1 FROM {} WHERE ({condition}) IS NOT TRUE LIMIT 1", self.qualified_name(child));
+        if self.query(&sql, runtime)?.is_empty() {
+            return Ok(());
+        }
+        let message = format!("partition constraint of relation \"{}\" is violated by some row", child.name);
+        Err(Error::new(sqlstate::CHECK_VIOLATION, message).with_table(&child.schema_name, &child.name))
+    }
+
+    pub(super) fn detach_partition(&mut self, parent: &Arc<Table>, p: &nodes::PartitionCmd, runtime: &dyn Runtime) -> Result<()> {
+        let r = p.name().ok_or_else(|| Error::internal("DETACH PARTITION without a table"))?;
+        if parent.kind != TableKind::Partitioned {
+            return Err(wrong_object(format!("ALTER action DETACH PARTITION cannot be performed on relation \"{}\"", parent.name))
+                .with_detail("This operation is not supported for tables."));
+        }
+        let child = self.relation_of(r, runtime)?;
+        let map = self.partition_map(parent.oid, runtime)?;
+        if p.concurrent {
+            self.refuse_in_block("ALTER TABLE ... DETACH CONCURRENTLY")?;
+            if map.default_partition().is_some() {
+                return Err(Error::new(
+                    sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                    "cannot detach partitions concurrently when a default partition exists",
+                ));
+            }
+        }
+        if child.partition_of != parent.oid {
+            return Err(Error::new(
+                sqlstate::UNDEFINED_TABLE,
+                format!("relation \"{}\" is not a partition of relation \"{}\"", child.name, parent.name),
+            ));
+        }
+        let child = self.lock_for_ddl(&child, LockMode::AccessExclusive, runtime)?;
+        if map.default_partition().is_some_and(|at| map.partitions[at].oid == child.oid) {
+            self.set_default_partition(parent.oid, 0, runtime)?;
+        }
+        if let Some(key) = parent.referenced_by.first() {
+            return Err(Error::unsupported(format!("detaching a partition of a table that foreign key \"{}\" references", key.name)));
+        }
+        self.delete_rows(PG_INHERITS, PG_INHERITS_RELID_SEQNO_INDEX, &[Datum::Oid(child.oid)], runtime)?;
+        self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, child.oid, runtime, |row| {
+            row.set("relispartition", Datum::Bool(false));
+            row.set("relpartbound", Datum::Null);
+        })?;
+        for row in self.dependents(PG_CLASS, parent.oid, 0)? {
+            if row.oid("classid") == PG_CLASS && row.oid("objid") == child.oid && row.char("deptype") == b'a' {
+                self.write_catalog(runtime, |w| w.delete(&row))?;
+            }
+        }
+        for column in child.columns.iter().filter(|c| !c.dropped) {
+            self.update_attribute(child.oid, column.attnum, runtime, |row| {
+                row.set("attislocal", Datum::Bool(true));
+                row.set("attinhcount", Datum::Int2(0));
+                if column.identity != 0 {
+                    row.set("attidentity", Datum::Char(0));
+                }
+            })?;
+        }
+        for row in self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(child.oid)])? {
+            if row.int("coninhcount") > 0 {
+                self.change_constraint(&row, runtime, |row| {
+                    row.set("coninhcount", Datum::Int2(0));
+                    row.set("conislocal", Datum::Bool(true));
+                    row.set("conparentid", Datum::Oid(0));
+                })?;
+            }
+        }
+        for index in child.indexes.iter().filter(|i| i.part_of != 0) {
+            self.delete_rows(PG_INHERITS, PG_INHERITS_RELID_SEQNO_INDEX, &[Datum::Oid(index.oid)], runtime)?;
+            self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, index.oid, runtime, |row| row.set("relispartition", Datum::Bool(false)))?;
+        }
+        let map = Arc::new(map.without(child.oid));
+        self.with_catalog(runtime, |host| {
+            host.reader.set_partition_map(map);
+            Ok(())
+        })
+    }
+
+    /// ALTER INDEX … ATTACH PARTITION.
+    fn attach_index(&mut self, whole: &Arc<Table>, r: &nodes::RangeVar, runtime: &dyn Runtime) -> Result<()> {
+        let part = self.relation_of(r, runtime)?;
+        if part.kind != TableKind::Index {
+            return Err(wrong_object(format!("\"{}\" is not an index", part.name)));
+        }
+        let (parent, whole) = self.index_and_table(whole.oid, runtime)?;
+        let (child, own) = self.index_and_table(part.oid, runtime)?;
+        if parent.kind != TableKind::Partitioned {
+            return Err(wrong_object(format!("ALTER action ATTACH PARTITION cannot be performed on relation \"{}\"", whole.name))
+                .with_detail("This operation is not supported for indexes."));
+        }
+        let child = self.lock_for_ddl(&child, LockMode::Share, runtime)?;
+        let refused = |detail: String| {
+            Error::new(sqlstate::INVALID_OBJECT_DEFINITION, format!("cannot attach index \"{}\" as a partition of index \"{}\"", own.name, whole.name)).with_detail(detail)
+        };
+        if own.part_of == whole.oid {
+            return Ok(());
+        }
+        if own.part_of != 0 {
+            return Err(refused(format!("Index \"{}\" is already attached to another index.", own.name)));
+        }
+        if child.partition_of != parent.oid {
+            return Err(refused(format!("Index \"{}\" is not an index on any partition of table \"{}\".", own.name, parent.name)));
+        }
+        if !self.is_like_part(&parent, &whole, &child, &own, runtime)? {
+            return Err(refused("The index definitions do not match.".into()));
+        }
+        if whole.constraint != 0 && own.constraint == 0 {
+            return Err(refused(format!(
+                "The index \"{}\" belongs to a constraint in table \"{}\" but no constraint exists for index \"{}\".",
+                whole.name, parent.name, own.name
+            )));
+        }
+        if let Some(other) = child.indexes.iter().find(|i| i.part_of == whole.oid) {
+            let _ = other;
+            return Err(refused(format!("Another index is already attached for partition \"{}\".", child.name)));
+        }
+        self.make_part(&whole, own.oid, &child, runtime)?;
+        self.validate_whole(&parent, &whole, runtime)
+    }
+
+    pub(super) fn index_and_table(&mut self, index: Oid, runtime: &dyn Runtime) -> Result<(Arc<Table>, Arc<Index>)> {
+        let rows = self.catalog_lookup(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, &[Datum::Oid(index)])?;
+        let row = rows.first().ok_or_else(|| Error::internal("an index without a row in pg_index"))?;
+        let table = self.table_by_oid(row.oid("indrelid"), runtime)?;
+        let found = table.indexes.iter().find(|i| i.oid == index).cloned();
+        found.map(|i| (table, i)).ok_or_else(|| Error::internal("an index that its table does not have"))
+    }
+
+    /// An index of a partitioned table is valid once each partition has its part.
+    fn validate_whole(&mut self, parent: &Arc<Table>, whole: &Index, runtime: &dyn Runtime) -> Result<()> {
+        if whole.valid {
+            return Ok(());
+        }
+        for partition in self.partition_oids(parent.oid, runtime)? {
+            let child = self.table_by_oid(partition, runtime)?;
+            if !child.indexes.iter().any(|i| i.part_of == whole.oid && i.valid) {
+                return Ok(());
+            }
+        }
+        self.update_row(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, whole.oid, runtime, |row| row.set("indisvalid", Datum::Bool(true)))?;
+        if whole.part_of != 0 {
+            let (above, index) = self.index_and_table(whole.part_of, runtime)?;
+            return self.validate_whole(&above, &index, runtime);
+        }
+        Ok(())
+    }
+}

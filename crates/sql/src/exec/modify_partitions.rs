@@ -1,0 +1,378 @@
+//! INSERT, UPDATE and DELETE of a partitioned table: each row is its partition's.
+//!
+//! Invariants
+//! 1. What is done to a row is done by the partition's own plan ([`ModifyPlan::for_partition`]), over rows with the partition's
+//!    columns; expressions of the statement see rows with the named table's.
+//! 2. Rows that are kept back to be stored together are stored before the statement looks at the table again: before checks that are
+//!    due at its end, before RETURNING, and before anything else is inserted into the same partition.
+
+use super::constraint::Queue;
+use super::context::*;
+use super::modify::ModifyState;
+use super::partition::{self, Leaf};
+use super::write;
+use crate::bind::ir::DmlKind;
+use crate::catalog::partition::PartitionMap;
+use crate::plan::ModifyPlan;
+use crate::plan::partition::Routing;
+use foldhash::HashMap;
+use kilndb_base::{Error, Oid, Result, RowId, sqlstate};
+use kilndb_storage::{LockMode, Relation, WaitPolicy, WriteOptions, WriteOutcome};
+use kilndb_types::{Datum, row};
+use std::sync::Arc;
+
+/// Rows that are kept back, of all partitions together, and in bytes of what values hold themselves.
+const ROWS_KEPT_MAX: usize = 32 * 1024;
+
+struct Target {
+    leaf: Arc<Leaf>,
+    plan: Arc<ModifyPlan>,
+    queue: Queue,
+    /// Rows to be stored, one after the other.
+    kept: Vec<Datum>,
+    inserted: u64,
+    updated: u64,
+    deleted: u64,
+}
+
+#[derive(Default)]
+pub struct Targets {
+    map: Option<Arc<PartitionMap>>,
+    list: Vec<Target>,
+    by_oid: HashMap<Oid, usize>,
+    /// The one that the last row went to.
+    last: usize,
+    rows_kept: usize,
+}
+
+impl ModifyPlan {
+    /// Where a column of the table that the statement names is.
+    pub fn own_column(&self, named: usize) -> Option<usize> {
+        match &self.columns {
+            None => Some(named),
+            Some(columns) => columns.own.get(named).copied().flatten(),
+        }
+    }
+    pub fn named_width(&self) -> usize {
+        self.columns.as_ref().map_or(self.table.columns.len(), |c| c.own.len())
+    }
+    /// Appends a row of this table as one of the table that the statement names.
+    pub fn extend_named(&self, out: &mut Vec<Datum>, row: &[Datum]) {
+        match &self.columns {
+            None => out.extend_from_slice(row),
+            Some(columns) => out.extend(columns.to_named(row)),
+        }
+    }
+    /// UPDATE: what is assigned.
+    pub fn assign(&self, input: &[Datum], new: &mut [Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        for (column, e) in &*self.assignments {
+            if let Some(place) = self.own_column(*column) {
+                new[place] = e.eval(input, rt, cx)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ModifyState {
+    pub(super) fn run_partitions(&mut self, m: &ModifyPlan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let done = self.run_all_partitions(m, rt, cx);
+        for t in &self.partitions.list {
+            cx.usage.changed(t.leaf.table.oid, t.inserted, t.updated, t.deleted);
+        }
+        done
+    }
+
+    fn run_all_partitions(&mut self, m: &ModifyPlan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let Some(routing) = m.routing.clone() else { return Err(Error::internal("a partitioned table without routing")) };
+        self.partitions.map = Some(cx.catalog.partition_map(m.table.oid)?);
+        let mut batch = Batch::new(m.input_width);
+        let mut first = true;
+        let mut values = Vec::new();
+        while self.input.fill(&mut batch, rt, cx)? {
+            match m.kind {
+                DmlKind::Insert => {
+                    // A single row is stored at once.
+                    let keep_back = m.conflict.is_none() && m.returning.is_none() && !(first && batch.rows == 1);
+                    for i in 0..batch.rows {
+                        self.insert_routed(m, &routing, batch.row(i), &mut values, keep_back, rt, cx)?;
+                    }
+                    if self.partitions.rows_kept >= ROWS_KEPT_MAX {
+                        self.store_kept(rt, cx)?;
+                    }
+                }
+                DmlKind::Update => self.update_partitions(m, &routing, &batch, rt, cx)?,
+                DmlKind::Delete => self.delete_partitions(m, &routing, &batch, rt, cx)?,
+                DmlKind::Merge => return Err(Error::unsupported("MERGE is not supported yet")),
+            }
+            first = false;
+        }
+        self.store_kept(rt, cx)?;
+        for at in 0..self.partitions.list.len() {
+            let plan = self.partitions.list[at].plan.clone();
+            let mut queue = std::mem::take(&mut self.partitions.list[at].queue);
+            queue.run(&plan, cx)?;
+        }
+        Ok(())
+    }
+
+    /// The partition of that OID, opened.
+    fn target(&mut self, m: &ModifyPlan, oid: Oid, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Option<usize>> {
+        let _ = rt;
+        if self.partitions.list.get(self.partitions.last).is_some_and(|t| t.leaf.table.oid == oid) {
+            return Ok(Some(self.partitions.last));
+        }
+        if let Some(known) = self.partitions.by_oid.get(&oid) {
+            self.partitions.last = *known;
+            return Ok(Some(*known));
+        }
+        let Some(leaf) = partition::open(&m.table, oid, LockMode::RowExclusive, cx)? else { return Ok(None) };
+        let rules = leaf.rules(cx)?;
+        let plan = Arc::new(m.for_partition(&leaf, &rules, cx)?);
+        let at = self.partitions.list.len();
+        self.partitions.list.push(Target { leaf, plan, queue: Queue::default(), kept: Vec::new(), inserted: 0, updated: 0, deleted: 0 });
+        if at > 0 {
+            if at == 1 {
+                let first = self.partitions.list[0].leaf.table.oid;
+                self.partitions.by_oid.insert(first, 0);
+            }
+            self.partitions.by_oid.insert(oid, at);
+        }
+        self.partitions.last = at;
+        Ok(Some(at))
+    }
+
+    /// Runs a partition's plan with its own queue of checks, and counts for it what was done.
+    fn at_target<R>(&mut self, at: usize, kind: DmlKind, run: impl FnOnce(&mut ModifyState, &ModifyPlan) -> Result<R>) -> Result<R> {
+        let plan = self.partitions.list[at].plan.clone();
+        let (changed, conflicted) = (self.changed, self.conflicted);
+        std::mem::swap(&mut self.queue, &mut self.partitions.list[at].queue);
+        let done = run(self, &plan);
+        std::mem::swap(&mut self.queue, &mut self.partitions.list[at].queue);
+        let (changed, conflicted) = (self.changed - changed, self.conflicted - conflicted);
+        let t = &mut self.partitions.list[at];
+        match kind {
+            DmlKind::Insert => {
+                t.inserted += changed - conflicted;
+                t.updated += conflicted;
+            }
+            DmlKind::Update => t.updated += changed,
+            _ => t.deleted += changed,
+        }
+        done
+    }
+
+    fn destination(&mut self, m: &ModifyPlan, routing: &Routing, named: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<usize> {
+        let Some(map) = self.partitions.map.clone() else { return Err(Error::internal("partitions are not known")) };
+        let oid = partition::route(&m.table, routing, &map, named, rt, cx)?;
+        self.target(m, oid, rt, cx)?
+            .ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("relation with OID {oid} does not exist")))
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn insert_routed(&mut self, m: &ModifyPlan, routing: &Routing, input: &[Datum], values: &mut Vec<Datum>, keep_back: bool, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        if !Self::assign_row(m, input, values, rt, cx)? {
+            return Ok(());
+        }
+        write::check_belongs(m, values, rt, cx)?;
+        let at = self.destination(m, routing, values, rt, cx)?;
+        if let Some(columns) = &self.partitions.list[at].plan.columns {
+            *values = columns.to_own(values);
+        }
+        if keep_back {
+            self.partitions.list[at].kept.append(values);
+            self.partitions.rows_kept += 1;
+            return Ok(());
+        }
+        self.at_target(at, DmlKind::Insert, |state, plan| {
+            write::complete(plan, values, rt, cx)?;
+            if plan.conflict.is_some() {
+                return state.upsert_values(plan, input, std::mem::take(values), rt, cx);
+            }
+            state.insert_one(plan, input, values, rt, cx)
+        })
+    }
+
+    fn insert_one(&mut self, plan: &ModifyPlan, input: &[Datum], values: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        write::encode(plan, values, &mut self.bytes)?;
+        let rid = plan.heap()?.insert(cx.txn, &self.bytes)?;
+        self.inserted(plan, input, values, rid, rt, cx)
+    }
+
+    fn store_kept(&mut self, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        if std::mem::take(&mut self.partitions.rows_kept) == 0 {
+            return Ok(());
+        }
+        for at in 0..self.partitions.list.len() {
+            if self.partitions.list[at].kept.is_empty() {
+                continue;
+            }
+            let mut kept = std::mem::take(&mut self.partitions.list[at].kept);
+            self.at_target(at, DmlKind::Insert, |state, plan| state.store_rows(plan, &mut kept, rt, cx))?;
+            kept.clear();
+            self.partitions.list[at].kept = kept;
+            cx.park.checkpoint()?;
+        }
+        Ok(())
+    }
+
+    fn store_rows(&mut self, plan: &ModifyPlan, kept: &mut [Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let width = plan.table.columns.len().max(1);
+        let mut s = std::mem::take(&mut self.scratch);
+        for rows in kept.chunks_mut(width * BATCH_ROWS) {
+            s.rows.clear();
+            s.rids.clear();
+            for values in rows.chunks_mut(width) {
+                write::complete(plan, values, rt, cx)?;
+                let start = s.rows.bytes.len() as u32;
+                row::encode_row(&plan.table.descriptor, values, &mut s.rows.bytes)?;
+                s.rows.rows.push((RowId::default(), start, s.rows.bytes.len() as u32));
+            }
+            plan.heap()?.insert_many(cx.txn, &s.rows, &mut s.rids)?;
+            for (values, rid) in rows.chunks(width).zip(&s.rids) {
+                self.inserted(plan, &[], values, *rid, rt, cx)?;
+            }
+        }
+        self.scratch = s;
+        Ok(())
+    }
+
+    /// The partition that all rows of a batch are in; None: several, or one that is gone.
+    fn only_target(&mut self, m: &ModifyPlan, routing: &Routing, batch: &Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Option<usize>> {
+        let oid_of = |i: usize| if let Some(Datum::Oid(oid)) = batch.row(i).get(routing.tableoid) { Some(*oid) } else { None };
+        let Some(first) = oid_of(0) else { return Ok(None) };
+        if batch.rows < 2 || !(1..batch.rows).all(|i| oid_of(i) == Some(first)) {
+            return Ok(None);
+        }
+        self.target(m, first, rt, cx)
+    }
+
+    fn target_of(&mut self, m: &ModifyPlan, routing: &Routing, input: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Option<usize>> {
+        match input.get(routing.tableoid) {
+            Some(Datum::Oid(oid)) => self.target(m, *oid, rt, cx),
+            _ => Ok(None),
+        }
+    }
+
+    fn update_partitions(&mut self, m: &ModifyPlan, routing: &Routing, batch: &Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        if !routing.changes_key
+            && let Some(at) = self.only_target(m, routing, batch, rt, cx)?
+            && self.partitions.list[at].plan.at_once
+            && self.partitions.list[at].leaf.table.partition_of == m.table.oid
+        {
+            return self.at_target(at, DmlKind::Update, |state, plan| state.update_batch(plan, batch, rt, cx));
+        }
+        for i in 0..batch.rows {
+            let input = batch.row(i);
+            let Some(at) = self.target_of(m, routing, input, rt, cx)? else { continue };
+            let is_below = self.partitions.list[at].leaf.table.partition_of != m.table.oid;
+            if routing.changes_key || is_below {
+                self.update_or_move(m, routing, at, input.to_vec(), rt, cx)?;
+            } else {
+                self.at_target(at, DmlKind::Update, |state, plan| state.update(plan, input.to_vec(), rt, cx))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn delete_partitions(&mut self, m: &ModifyPlan, routing: &Routing, batch: &Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        if let Some(at) = self.only_target(m, routing, batch, rt, cx)? && self.partitions.list[at].plan.columns.is_none() {
+            return self.at_target(at, DmlKind::Delete, |state, plan| state.delete_batch(plan, batch, rt, cx));
+        }
+        for i in 0..batch.rows {
+            let input = batch.row(i);
+            if let Some(at) = self.target_of(m, routing, input, rt, cx)? {
+                self.at_target(at, DmlKind::Delete, |state, plan| state.delete(plan, input.to_vec(), rt, cx))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// An UPDATE after which the row may belong to another partition.
+    fn update_or_move(&mut self, m: &ModifyPlan, routing: &Routing, at: usize, mut input: Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let plan = self.partitions.list[at].plan.clone();
+        let Some(Datum::Tid(block, slot)) = input.get(plan.old_ctid) else { return Ok(()) };
+        let rid = RowId { block: *block, slot: *slot };
+        let mut old = Self::old_row(&plan, &input);
+        let mut latest = false;
+        loop {
+            let mut new = old.clone();
+            plan.assign(&input, &mut new, rt, cx)?;
+            let mut named = Vec::with_capacity(plan.named_width());
+            plan.extend_named(&mut named, &new);
+            write::check_belongs(m, &named, rt, cx)?;
+            let to = self.destination(m, routing, &named, rt, cx)?;
+            let outcome = if to == at {
+                write::complete(&plan, &mut new, rt, cx)?;
+                self.at_target(at, DmlKind::Update, |state, plan| {
+                    let outcome = state.write_update(plan, rid, &old, &new, latest, rt, cx)?;
+                    if outcome == WriteOutcome::Done {
+                        state.changed += 1;
+                        state.returning(plan, &input, &new, rid, rt, cx)?;
+                    }
+                    Ok(outcome)
+                })?
+            } else {
+                self.move_row(at, to, (rid, &old, named, latest), &input, rt, cx)?
+            };
+            match outcome {
+                WriteOutcome::Changed => {
+                    if !self.refresh(&plan, rid, &mut old, &mut input, rt, cx)? {
+                        return Ok(());
+                    }
+                    latest = true;
+                }
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Deletes the row where it is and inserts it where it belongs.
+    fn move_row(&mut self, at: usize, to: usize, (rid, old, named, latest): (RowId, &[Datum], Vec<Datum>, bool), input: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<WriteOutcome> {
+        let mut new = match &self.partitions.list[to].plan.columns {
+            Some(columns) => columns.to_own(&named),
+            None => named,
+        };
+        let from = self.partitions.list[at].plan.clone();
+        let outcome = self.delete_moved(&from, rid, old, latest, rt, cx)?;
+        if outcome != WriteOutcome::Done {
+            return Ok(outcome);
+        }
+        self.partitions.list[at].deleted += 1;
+        let target = self.partitions.list[to].plan.clone();
+        write::complete(&target, &mut new, rt, cx)?;
+        write::encode(&target, &new, &mut self.bytes)?;
+        let new_rid = target.heap()?.insert(cx.txn, &self.bytes)?;
+        let mut twins = std::mem::take(&mut self.partitions.list[to].queue.twins);
+        let conflict = write::insert_entries(&target, &new, new_rid, None, &mut twins, rt, cx)?;
+        self.partitions.list[to].queue.twins = twins;
+        if let Some((n, _)) = conflict {
+            return Err(write::duplicate(&target, n, &new, rt, cx));
+        }
+        self.partitions.list[to].queue.child_row(&target, &new);
+        self.partitions.list[to].inserted += 1;
+        // For keys that point at it the row has changed, not gone: unless the key itself has.
+        let mut back = Vec::new();
+        target.extend_named(&mut back, &new);
+        let as_before = match &from.columns {
+            Some(columns) => columns.to_own(&back),
+            None => back,
+        };
+        self.partitions.list[at].queue.moved_row(&from, old, &as_before);
+        self.changed += 1;
+        self.returning(&target, input, &new, new_rid, rt, cx)?;
+        Ok(WriteOutcome::Done)
+    }
+
+    fn delete_moved(&mut self, from: &ModifyPlan, rid: RowId, old: &[Datum], latest: bool, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<WriteOutcome> {
+        let mut dead: Vec<(usize, Vec<u8>)> = Vec::new();
+        for (n, p) in from.indexes.iter().enumerate() {
+            if let Some((k, _)) = super::index::entry(p, old, rt, cx)? {
+                dead.push((n, k));
+            }
+        }
+        let retired: Vec<(&Relation, &[u8])> = dead.iter().map(|(n, k)| (&*from.indexes[*n].relation, k.as_slice())).collect();
+        let options = WriteOptions { wait: WaitPolicy::Wait, latest, key_update: true };
+        from.heap()?.delete_moved(cx.txn, rid, &cx.snapshot, &retired, &options, cx.park)
+    }
+}

@@ -1,0 +1,397 @@
+//! Partitions while a plan runs: found, locked and opened one by one, as rows lead to them.
+//!
+//! Invariants
+//! 1. A partition is locked before it is looked at, and looked at anew if the catalogs have changed since the statement began.
+//! 2. What is kept of a partition ([`Leaf`]) is shared by all sessions, with the other catalog objects, and goes when they do.
+
+use super::context::*;
+use super::scan::ScanState;
+use crate::catalog::partition::{PartitionMap, column_map};
+use crate::catalog::temporary::is_temporary;
+use crate::catalog::{Index, Table};
+use crate::plan::partition::{Columns, PartitionScan, Routing, TableRules, index_is_part_of};
+use crate::plan::{ConflictPlan, ModifyPlan, Node, Op, SortSpec};
+use crate::session::run::RELATION_LOCK;
+use kilndb_base::{Error, Oid, RelationId, Result, sqlstate};
+use kilndb_storage::{LockMode, LockTag, Relation, WaitPolicy};
+use kilndb_types::{Datum, key};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::{Arc, OnceLock};
+
+/// A partition that has rows, as a part of the table that a statement names.
+pub struct Leaf {
+    /// The table that the statement names.
+    pub ancestor: Oid,
+    pub table: Arc<Table>,
+    /// None: its columns are the named table's.
+    pub columns: Option<Arc<Columns>>,
+    pub heap: Arc<Relation>,
+    /// By the index of the named table that they are parts of.
+    pub indexes: Vec<(Oid, Arc<Index>, Arc<Relation>)>,
+    rules: OnceLock<Arc<TableRules>>,
+}
+
+impl Leaf {
+    pub fn index(&self, whole: Oid) -> Result<(&Arc<Index>, &Arc<Relation>)> {
+        let found = self.indexes.iter().find(|(oid, ..)| *oid == whole);
+        found.map(|(_, index, relation)| (index, relation)).ok_or_else(|| {
+            Error::internal(format!("partition \"{}\" has no index that is a part of index {whole}", self.table.name))
+        })
+    }
+
+    pub fn rules(&self, cx: &mut ExecContext<'_>) -> Result<Arc<TableRules>> {
+        let rules = match self.rules.get() {
+            Some(known) => known.clone(),
+            None => {
+                let made = Arc::new(cx.session.table_rules(&self.table)?);
+                self.rules.get_or_init(|| made).clone()
+            }
+        };
+        for (table, mode) in &rules.locks {
+            lock(*table, *mode, cx)?;
+        }
+        Ok(rules)
+    }
+}
+
+pub fn lock(table: Oid, mode: LockMode, cx: &mut ExecContext<'_>) -> Result<()> {
+    if is_temporary(table) {
+        return Ok(());
+    }
+    let tag = LockTag(RELATION_LOCK, u64::from(cx.catalog.database_oid()), u64::from(table));
+    cx.txn.lock(tag, mode, WaitPolicy::Wait, cx.park).map(|_| ())
+}
+
+fn relation(id: RelationId, cx: &ExecContext<'_>) -> Result<Arc<Relation>> {
+    match cx.catalog.temporary() {
+        Some(own) => own.relation(cx.engine, id),
+        None => cx.engine.relation(id),
+    }
+}
+
+/// A partition with rows, locked; None: it is gone.
+pub fn open(named: &Arc<Table>, partition: Oid, mode: LockMode, cx: &mut ExecContext<'_>) -> Result<Option<Arc<Leaf>>> {
+    lock(partition, mode, cx)?;
+    let is_stale = cx.catalog.is_stale();
+    if !is_stale && let Some(known) = cx.catalog.kept_leaf(named.oid, partition) {
+        return Ok(Some(known));
+    }
+    let table = if is_stale {
+        let now = cx.txn.catalog_snapshot();
+        cx.catalog.table_now(partition, &now)?
+    } else {
+        cx.catalog.table_by_oid(partition)?
+    };
+    let Some(table) = table else { return Ok(None) };
+    let mut indexes = Vec::new();
+    for whole in &named.indexes {
+        for own in &table.indexes {
+            if own.part_of == whole.oid || own.part_of != 0 && index_is_part_of(cx.catalog, own, whole.oid)? {
+                indexes.push((whole.oid, own.clone(), relation(own.storage, cx)?));
+            }
+        }
+    }
+    let columns = column_map(named, &table).map(|own| Arc::new(Columns::new(own, table.columns.len())));
+    let heap = relation(table.storage, cx)?;
+    let leaf = Arc::new(Leaf { ancestor: named.oid, table, columns, heap, indexes, rules: OnceLock::new() });
+    if !is_stale {
+        cx.catalog.keep_leaf(&leaf);
+    }
+    Ok(Some(leaf))
+}
+
+fn gone(partition: Oid) -> Error {
+    Error::new(sqlstate::UNDEFINED_TABLE, format!("relation with OID {partition} does not exist"))
+}
+
+/// The values that a row of a table is assigned to a partition by.
+fn key_of<'r>(map: &PartitionMap, expressions: &[Option<crate::exec::expr::CExpr>], row: &'r [Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Vec<std::borrow::Cow<'r, Datum>>> {
+    use std::borrow::Cow;
+    let mut values = Vec::with_capacity(map.key.parts.len());
+    for (i, part) in map.key.parts.iter().enumerate() {
+        values.push(match expressions.get(i) {
+            Some(Some(e)) => Cow::Owned(e.eval(row, rt, cx)?),
+            _ => row.get(usize::try_from(part.attnum - 1).unwrap_or(usize::MAX)).map_or(Cow::Owned(Datum::Null), Cow::Borrowed),
+        });
+    }
+    Ok(values)
+}
+
+fn find(map: &PartitionMap, values: &[std::borrow::Cow<'_, Datum>]) -> Result<Option<usize>> {
+    // Most keys have one column.
+    if let [one] = values {
+        return map.find(&[one]);
+    }
+    map.find(&values.iter().map(|v| &**v).collect::<Vec<_>>())
+}
+
+/// Expressions of the key of a table that the statement does not name.
+fn expressions_of(table: &Arc<Table>, cx: &mut ExecContext<'_>) -> Result<Vec<Option<crate::exec::expr::CExpr>>> {
+    if !table.partition_key.as_ref().is_some_and(|k| k.has_expressions()) {
+        return Ok(Vec::new());
+    }
+    cx.session.key_expressions(table)
+}
+
+/// The partition that a row of the named table belongs to.
+pub fn route(named: &Arc<Table>, routing: &Routing, top: &PartitionMap, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Oid> {
+    let values = key_of(top, &routing.key, row, rt, cx)?;
+    let Some(at) = find(top, &values)? else { return Err(no_partition(named, top, &values, cx)) };
+    let partition = &top.partitions[at];
+    if !partition.is_partitioned {
+        return Ok(partition.oid);
+    }
+    let mut oid = partition.oid;
+    loop {
+        lock(oid, LockMode::RowExclusive, cx)?;
+        let table = cx.catalog.table_by_oid(oid)?.ok_or_else(|| gone(oid))?;
+        let map = cx.catalog.partition_map(oid)?;
+        let own = column_map(named, &table).map(|own| Columns::new(own, table.columns.len()).to_own(row));
+        let expressions = expressions_of(&table, cx)?;
+        let values = key_of(&map, &expressions, own.as_deref().unwrap_or(row), rt, cx)?;
+        let Some(at) = find(&map, &values)? else { return Err(no_partition(&table, &map, &values, cx)) };
+        oid = map.partitions[at].oid;
+        if !map.partitions[at].is_partitioned {
+            return Ok(oid);
+        }
+    }
+}
+
+fn no_partition(table: &Table, map: &PartitionMap, values: &[std::borrow::Cow<'_, Datum>], cx: &ExecContext<'_>) -> Error {
+    let names: Vec<String> = map.key.parts.iter().map(|part| match &part.expression_sql {
+        Some(sql) => cx.session.shown_expression(sql, table),
+        None => table.columns.get((part.attnum - 1).max(0) as usize).map_or("?".into(), |c| c.name.clone()),
+    }).collect();
+    let shown: Vec<String> = map.key.parts.iter().zip(values).map(|(part, v)| super::write::show(part.base_type, part.typmod, v, &cx.eval)).collect();
+    Error::new(sqlstate::CHECK_VIOLATION, format!("no partition of relation \"{}\" found for row", table.name))
+        .with_detail(format!("Partition key of the failing row contains ({}) = ({}).", names.join(", "), shown.join(", ")))
+        .with_table(table.schema_name.clone(), table.name.clone())
+}
+
+/// Does a row of a partition belong to it, and to what it is a part of?
+pub fn belongs(table: &Arc<Table>, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+    let mut at = table.clone();
+    while at.partition_of != 0 {
+        let above = cx.catalog.table_by_oid(at.partition_of)?.ok_or_else(|| gone(at.partition_of))?;
+        let map = cx.catalog.partition_map(above.oid)?;
+        // A partition that is being detached is none any more for those who name it... but its bound still holds.
+        let named = column_map(&above, table).map(|own| Columns::new(own, table.columns.len()).to_named(row));
+        let expressions = expressions_of(&above, cx)?;
+        let values = key_of(&map, &expressions, named.as_deref().unwrap_or(row), rt, cx)?;
+        if find(&map, &values)?.map(|i| map.partitions[i].oid) != Some(at.oid) {
+            return Ok(false);
+        }
+        at = above;
+    }
+    Ok(true)
+}
+
+impl ModifyPlan {
+    /// The same for one of the partitions.
+    pub fn for_partition(&self, leaf: &Leaf, rules: &TableRules, cx: &ExecContext<'_>) -> Result<ModifyPlan> {
+        let arbiters = match &self.conflict {
+            None => Arc::default(),
+            Some(c) if c.arbiters.is_empty() => ConflictPlan::positions(&[], &rules.indexes).into(),
+            Some(c) => {
+                let own: Vec<Oid> = leaf.indexes.iter().filter(|(whole, ..)| c.arbiters.contains(whole)).map(|(_, own, _)| own.oid).collect();
+                if own.is_empty() {
+                    return Err(Error::internal(format!("no arbiter index in partition \"{}\"", leaf.table.name)));
+                }
+                ConflictPlan::positions(&own, &rules.indexes).into()
+            }
+        };
+        let _ = cx;
+        let (changed, old_columns) = match &leaf.columns {
+            None => (self.changed.clone(), self.old_columns.clone()),
+            Some(columns) => {
+                let insert = self.kind == crate::bind::ir::DmlKind::Insert;
+                let changed = columns.named.iter().map(|i| i.map_or(insert, |i| self.changed[i])).collect();
+                (changed, columns.named.iter().map(|i| i.and_then(|i| self.old_columns[i])).collect())
+            }
+        };
+        let changes = |c: &usize| changed.get(*c).copied().unwrap_or(true);
+        let touches = |p: &crate::plan::IndexPlan| p.predicate.is_some() || p.depends.iter().any(changes);
+        Ok(ModifyPlan {
+            table: leaf.table.clone(),
+            heap: Some(leaf.heap.clone()),
+            at_once: self.ahead && leaf.columns.is_none() && !rules.indexes.iter().any(touches),
+            generated: rules.generated.clone(),
+            checks: rules.checks.clone(),
+            not_null: rules.not_null.clone(),
+            indexes: rules.indexes.clone(),
+            foreign_keys: rules.foreign_keys.clone(),
+            referenced_by: rules.referenced_by.clone(),
+            columns: leaf.columns.clone(),
+            routing: None,
+            must_belong: false,
+            arbiters,
+            changed,
+            old_columns,
+            ..self.clone()
+        })
+    }
+}
+
+/// Reads one partition after another, or merges them by the order that each has.
+pub struct PartitionsState {
+    pub node: Arc<Node>,
+    template: Arc<Node>,
+    scan: ScanState,
+    /// Those to be read, the next one last; None: not found yet.
+    left: Option<Vec<Oid>>,
+    is_open: bool,
+    merge: Option<Merge>,
+}
+
+/// Sorted partitions, of each of which some rows have been read.
+struct Merge {
+    sources: Vec<Source>,
+    /// The next row's key of each that has one.
+    next: BinaryHeap<Reverse<(Vec<u8>, usize)>>,
+}
+
+struct Source {
+    scan: ScanState,
+    rows: Batch,
+    at: usize,
+}
+
+/// Rows that are first read of each partition; more with each time, as a LIMIT may need no more.
+const FIRST_ROWS: usize = 4;
+
+impl Source {
+    /// Is there a next row, once more have been read if need be?
+    fn has_row(&mut self, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+        if self.at >= self.rows.rows {
+            self.rows.clear();
+            self.at = 0;
+            self.scan.next(&mut self.rows, rt, cx)?;
+            self.rows.max = (self.rows.max * 4).min(BATCH_ROWS);
+        }
+        Ok(self.at < self.rows.rows)
+    }
+    fn key(&self, keys: &[SortSpec], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Vec<u8>> {
+        let mut out = Vec::with_capacity(16);
+        for k in keys {
+            let value = k.expr.eval(self.rows.row(self.at), rt, cx)?;
+            key::encode_key(k.ty, &value, k.descending, k.nulls_first, &mut out)?;
+        }
+        Ok(out)
+    }
+}
+
+impl PartitionsState {
+    pub fn new(node: &Arc<Node>, template: &Arc<Node>) -> PartitionsState {
+        PartitionsState { node: node.clone(), template: template.clone(), scan: ScanState::new(template), left: None, is_open: false, merge: None }
+    }
+    pub fn rescan(&mut self) {
+        self.left = None;
+        self.is_open = false;
+        self.merge = None;
+    }
+
+    pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let node = self.node.clone();
+        let Op::Partitions(p) = &node.op else { return Ok(()) };
+        if self.left.is_none() {
+            self.start(p, rt, cx)?;
+        }
+        match (&mut self.merge, &p.order) {
+            (Some(merge), Some(order)) => merge.next(&order.keys, out, rt, cx),
+            _ => self.next_plain(p, out, rt, cx),
+        }
+    }
+
+    fn start(&mut self, p: &PartitionScan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let mut found = Vec::new();
+        leaves(p, &p.table, rt, cx, &mut found)?;
+        let as_they_are = match &p.order {
+            Some(order) if found.len() > 1 => match order.ranges {
+                Some(backward) if cx.catalog.partition_map(p.table.oid)?.has_plain_ranges() => {
+                    if backward {
+                        found.reverse();
+                    }
+                    true
+                }
+                _ => false,
+            },
+            _ => true,
+        };
+        if let (false, Some(order)) = (as_they_are, &p.order) {
+            self.merge = Some(Merge::start(p, &self.template, &order.keys, &found, rt, cx)?);
+        }
+        found.reverse();
+        self.left = Some(found);
+        Ok(())
+    }
+
+    fn next_plain(&mut self, p: &PartitionScan, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        while out.rows == 0 {
+            if !self.is_open {
+                let Some(next) = self.left.as_mut().and_then(Vec::pop) else { return Ok(()) };
+                let Some(leaf) = open(&p.table, next, LockMode::AccessShare, cx)? else { continue };
+                self.scan.rescan();
+                self.scan.read_partition(leaf)?;
+                self.is_open = true;
+            }
+            self.scan.next(out, rt, cx)?;
+            if out.rows == 0 {
+                self.is_open = false;
+                cx.park.checkpoint()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Merge {
+    fn start(p: &PartitionScan, template: &Arc<Node>, keys: &[SortSpec], partitions: &[Oid], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Merge> {
+        let mut merge = Merge { sources: Vec::new(), next: BinaryHeap::new() };
+        for partition in partitions {
+            cx.park.checkpoint()?;
+            let Some(leaf) = open(&p.table, *partition, LockMode::AccessShare, cx)? else { continue };
+            let mut source = Source { scan: ScanState::new(template), rows: Batch::with_max(template.width, FIRST_ROWS), at: 0 };
+            source.scan.read_partition(leaf)?;
+            if source.has_row(rt, cx)? {
+                let key = source.key(keys, rt, cx)?;
+                merge.next.push(Reverse((key, merge.sources.len())));
+                merge.sources.push(source);
+            }
+        }
+        Ok(merge)
+    }
+
+    fn next(&mut self, keys: &[SortSpec], out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        while !out.full() {
+            let Some(Reverse((_, at))) = self.next.pop() else { return Ok(()) };
+            let source = &mut self.sources[at];
+            out.push(source.rows.row(source.at));
+            source.at += 1;
+            if source.has_row(rt, cx)? {
+                let key = source.key(keys, rt, cx)?;
+                self.next.push(Reverse((key, at)));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The partitions with rows below `table` that the conditions leave.
+fn leaves(p: &PartitionScan, table: &Arc<Table>, rt: &mut Runtime, cx: &mut ExecContext<'_>, out: &mut Vec<Oid>) -> Result<()> {
+    let map = cx.catalog.partition_map(table.oid)?;
+    let is_named = table.oid == p.table.oid;
+    let columns = if is_named { None } else { column_map(&p.table, table) };
+    let found = super::prune::candidates(&map, &p.prune, columns.as_deref(), is_named, &mut |e| e.eval(&[], rt, cx).map(Some))?;
+    for i in found {
+        let partition = &map.partitions[i];
+        if !partition.is_partitioned {
+            out.push(partition.oid);
+            continue;
+        }
+        lock(partition.oid, LockMode::AccessShare, cx)?;
+        let below = cx.catalog.table_by_oid(partition.oid)?.ok_or_else(|| gone(partition.oid))?;
+        leaves(p, &below, rt, cx, out)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,400 @@
+//! Partitioned tables: one plan, whatever the number of partitions (docs/decisions/0018).
+//!
+//! Invariants
+//! 1. A plan holds nothing of a partition: what it finds its rows by is a scan of the partitioned table's own shape, which runs on
+//!    one partition after another.
+//! 2. Conditions on columns say which partitions may have rows; which those are is found when the plan runs.
+
+use super::access;
+use super::scan::ScanChoice;
+use super::*;
+use crate::catalog::partition::PartitionMap;
+use crate::catalog::{IndexKey, Table};
+use crate::exec::expr::CExpr;
+use kilndb_types::Datum;
+
+/// What is said of a column of the partitioned table, or of an expression of its key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Subject {
+    Column(i16),
+    /// By position in the key.
+    Expression(usize),
+}
+
+/// Conditions by which partitions are left out.
+pub enum Prune {
+    All(Vec<Prune>),
+    Any(Vec<Prune>),
+    /// `strategy`: 1 <, 2 <=, 3 =, 4 >=, 5 >.
+    Compare { subject: Subject, strategy: u8, value: CExpr },
+    AnyOf { subject: Subject, array: CExpr },
+    Null { subject: Subject, negated: bool },
+}
+
+pub struct PartitionScan {
+    pub table: Arc<Table>,
+    /// Runs on a partition.
+    pub template: Arc<Node>,
+    pub prune: Prune,
+    /// The order that each partition's rows have, if it is to be that of all.
+    pub order: Option<PartitionOrder>,
+    /// EXPLAIN: the partitions' scans, for show.
+    pub shown: Vec<Arc<Node>>,
+}
+
+pub struct PartitionOrder {
+    pub keys: Vec<SortSpec>,
+    /// The ranges follow one another in this order, or (true) the other way round: if there is no default partition and none has
+    /// partitions of its own, nothing need be merged.
+    pub ranges: Option<bool>,
+}
+
+/// What rows of a partitioned table are assigned to partitions by.
+pub struct Routing {
+    /// The expressions of the key, over a table row; None: a column.
+    pub key: Vec<Option<CExpr>>,
+    /// UPDATE, DELETE: the slot that says which partition a row is in.
+    pub tableoid: usize,
+    /// UPDATE: a column of the key is assigned to.
+    pub changes_key: bool,
+}
+
+/// A partition's columns and those of the table that the statement names, each by the other (indexes in `Table::columns`).
+pub struct Columns {
+    pub own: Arc<[Option<usize>]>,
+    pub named: Vec<Option<usize>>,
+}
+
+impl Columns {
+    pub fn new(own: Arc<[Option<usize>]>, width: usize) -> Columns {
+        let mut named = vec![None; width];
+        for (i, place) in own.iter().enumerate() {
+            if let Some(place) = place {
+                named[*place] = Some(i);
+            }
+        }
+        Columns { own, named }
+    }
+    /// A row of the partition from one of the named table.
+    pub fn to_own(&self, row: &[Datum]) -> Vec<Datum> {
+        self.named.iter().map(|i| i.and_then(|i| row.get(i).cloned()).unwrap_or_default()).collect()
+    }
+    pub fn to_named(&self, row: &[Datum]) -> Vec<Datum> {
+        self.own.iter().map(|i| i.and_then(|i| row.get(i).cloned()).unwrap_or_default()).collect()
+    }
+}
+
+/// The rules that hold for the rows of one table, over its rows.
+pub struct TableRules {
+    pub generated: Arc<[(usize, CExpr)]>,
+    pub checks: Arc<[(String, CExpr)]>,
+    pub not_null: Arc<[usize]>,
+    pub indexes: Arc<[IndexPlan]>,
+    pub foreign_keys: Arc<[ForeignKeyPlan]>,
+    pub referenced_by: Arc<[ReferencedPlan]>,
+    /// Tables that foreign keys look at.
+    pub locks: Vec<(Oid, LockMode)>,
+}
+
+/// Rules of a partition, found when a statement first changes it. Without expressions nothing recurses.
+pub fn table_rules(table: &Arc<Table>, catalog: &dyn CatalogView, engine: &Arc<Engine>) -> Result<TableRules> {
+    let binder = crate::bind::Binder::new(catalog, Arc::from(""), Vec::new());
+    let rel = binder.new_rel();
+    let bound = binder.bind_rules(table, rel)?;
+    let planner = Planner { is_detached: true, ..Planner::new(catalog, engine, HashSet::new(), false) };
+    let row = Planner::row_layout(table, rel);
+    let mut generated = Vec::new();
+    for a in &bound.generated {
+        generated.push((a.column, planner.compile(&a.expr, &row)?));
+    }
+    let mut checks = Vec::new();
+    for (name, e) in &bound.checks {
+        checks.push((name.clone(), planner.compile(e, &row)?));
+    }
+    let indexes = planner.index_plans(&bound.indexes, &row)?;
+    let foreign_keys = planner.foreign_key_plans(table, &vec![true; table.columns.len()])?;
+    let referenced_by = planner.references_to_partition(table)?;
+    Ok(TableRules {
+        generated: generated.into(),
+        checks: checks.into(),
+        not_null: table.columns.iter().enumerate().filter(|(_, c)| c.not_null && !c.dropped).map(|(i, _)| i).collect(),
+        indexes: indexes.into(),
+        foreign_keys: foreign_keys.into(),
+        referenced_by: referenced_by.into(),
+        locks: planner.locks.into_inner(),
+    })
+}
+
+/// The expressions of a partition key, over rows of its table.
+pub fn key_expressions(table: &Table, catalog: &dyn CatalogView, engine: &Arc<Engine>) -> Result<Vec<Option<CExpr>>> {
+    let planner = Planner { is_detached: true, ..Planner::new(catalog, engine, HashSet::new(), false) };
+    planner.compile_key(table, 1, &Planner::row_layout(table, 1))
+}
+
+/// Do the table's rules need parsing?
+pub fn rules_have_expressions(table: &Table) -> bool {
+    !table.checks.is_empty()
+        || table.columns.iter().any(|c| c.generated != 0 && !c.dropped)
+        || table.indexes.iter().any(|i| i.predicate_sql.is_some() || i.keys.iter().any(|k| k.attnum == 0))
+}
+
+impl Planner<'_> {
+    /// The table's storage; a partitioned one has none.
+    pub fn heap_of(&self, table: &Table) -> Result<Option<Arc<Relation>>> {
+        if table.partition_key.is_some() { Ok(None) } else { self.relation(table.storage).map(Some) }
+    }
+
+    fn compile_key(&self, table: &Table, rel: u32, row: &Layout) -> Result<Vec<Option<CExpr>>> {
+        let Some(key) = &table.partition_key else { return Ok(Vec::new()) };
+        key.parts
+            .iter()
+            .map(|part| match &part.expression_sql {
+                Some(sql) => Ok(Some(self.compile(&self.index_sql(sql, rel, table)?, row)?)),
+                None => Ok(None),
+            })
+            .collect()
+    }
+
+    /// Pages of all partitions, from those of a few.
+    pub fn partition_pages(&self, table: &Table) -> Result<f64> {
+        const LOOKED_AT: usize = 4;
+        let map = self.catalog.partition_map(table.oid)?;
+        let step = (map.partitions.len() / LOOKED_AT).max(1);
+        let (mut pages, mut looked) = (0.0, 0.0f64);
+        for partition in map.partitions.iter().step_by(step).take(LOOKED_AT) {
+            let Some(found) = self.catalog.table_by_oid(partition.oid)? else { continue };
+            looked += 1.0;
+            pages += if found.partition_key.is_some() { self.partition_pages(&found)? } else { f64::from(self.relation(found.storage)?.pages()) };
+        }
+        Ok(pages / looked.max(1.0) * map.partitions.len() as f64)
+    }
+
+    /// The foreign keys that point at a partition, or at what it is a partition of.
+    fn references_to_partition(&self, table: &Arc<Table>) -> Result<Vec<ReferencedPlan>> {
+        let mut out = Vec::new();
+        let mut at = table.clone();
+        loop {
+            for key in &at.referenced_by {
+                let Some(child) = self.catalog.table_by_oid(key.table)? else { continue };
+                self.lock_table(child.oid, LockMode::RowShare);
+                let place = |attnum: &i16| {
+                    let name = at.columns.get((*attnum - 1).max(0) as usize).map_or("", |c| c.name.as_str());
+                    table.columns.iter().position(|c| !c.dropped && c.name == name).unwrap_or(usize::MAX)
+                };
+                let columns = key.referenced_columns.iter().map(place).collect();
+                let child_columns = key.columns.iter().map(|a| (*a - 1).max(0) as usize).collect();
+                out.push(ReferencedPlan { key: key.clone(), columns, child, child_columns });
+            }
+            if at.partition_of == 0 {
+                return Ok(out);
+            }
+            let Some(above) = self.catalog.table_by_oid(at.partition_of)? else { return Ok(out) };
+            at = above;
+        }
+    }
+
+    pub fn routing(&self, d: &Dml, input: &Layout, changed: &[bool]) -> Result<Option<Arc<Routing>>> {
+        let Some(key) = &d.table.partition_key else { return Ok(None) };
+        let row = Self::row_layout(&d.table, d.new_rel);
+        let tableoid = input.find(ColId { rel: d.rel, att: ATT_TABLEOID });
+        if tableoid.is_none() && d.kind != DmlKind::Insert {
+            return Err(kilndb_base::Error::unsupported("UPDATE or DELETE of a partitioned table's rows that cannot be identified in this plan"));
+        }
+        let changes_key = key.has_expressions() || key.parts.iter().any(|p| changed.get((p.attnum - 1).max(0) as usize).copied().unwrap_or(true));
+        Ok(Some(Arc::new(Routing { key: self.compile_key(&d.table, d.new_rel, &row)?, tableoid: tableoid.unwrap_or(0), changes_key })))
+    }
+
+    /// May assignments make a row belong to another partition?
+    pub fn may_move(&self, table: &Table, assignments: &[Assignment]) -> Result<bool> {
+        let Some(key) = &table.partition_key else { return Ok(table.partition_of != 0) };
+        let assigned = assignments.iter().any(|a| table.columns.get(a.column).is_some_and(|c| key.uses(c.attnum)));
+        Ok(assigned || key.has_expressions() || self.catalog.partition_map(table.oid)?.partitions.iter().any(|p| p.is_partitioned))
+    }
+
+    /// The scan of a partition as one of all that may have rows.
+    pub fn over_partitions(&self, rel: &Rel, table: &Arc<Table>, choice: ScanChoice, preds: &[Expr], wanted: &[SortKey]) -> Result<ScanChoice> {
+        if table.partition_key.is_none() {
+            return Ok(choice);
+        }
+        let prune = self.prune_all(rel, table, preds)?;
+        let template = choice.planned.node;
+        let (width, rows, cost) = (template.width, template.rows, template.cost);
+        let sorted = choice.sorted && !wanted.is_empty();
+        let order = match sorted {
+            true => Some(PartitionOrder { keys: self.sort_specs(wanted, &choice.planned.layout)?, ranges: ranges_in_order(rel, table, wanted) }),
+            false => None,
+        };
+        let shown = if self.explain { self.show_partitions(table, &template, &prune)? } else { Vec::new() };
+        let (label, info, shown) = match shown.as_slice() {
+            [] if self.explain => ("Result".to_string(), vec!["One-Time Filter: false".to_string()], shown),
+            [one] => (one.label.clone(), one.info.clone(), Vec::new()),
+            _ if order.as_ref().is_some_and(|o| o.ranges.is_none() || !self.has_plain_ranges(table)) => {
+                let keys: Vec<String> = wanted.iter().map(|k| self.show_key(k)).collect();
+                ("Merge Append".to_string(), vec![format!("Sort Key: {}", keys.join(", "))], shown)
+            }
+            _ => ("Append".to_string(), Vec::new(), shown),
+        };
+        let scan = PartitionScan { table: table.clone(), template, prune, order, shown };
+        let node = self.node_with(Op::Partitions(Box::new(scan)), width, rows, cost, label, info);
+        Ok(ScanChoice { planned: Planned { node, layout: choice.planned.layout }, sorted, ..choice })
+    }
+
+    fn has_plain_ranges(&self, table: &Table) -> bool {
+        self.catalog.partition_map(table.oid).is_ok_and(|map| map.has_plain_ranges())
+    }
+
+    fn show_key(&self, k: &SortKey) -> String {
+        let mut text = crate::explain::bare(self.show(&k.expr));
+        if k.descending {
+            text.push_str(" DESC");
+        }
+        if k.nulls_first != k.descending {
+            text.push_str(if k.nulls_first { " NULLS FIRST" } else { " NULLS LAST" });
+        }
+        text
+    }
+
+    fn prune_all(&self, rel: &Rel, table: &Table, preds: &[Expr]) -> Result<Prune> {
+        let mut parts = Vec::new();
+        preds.iter().for_each(|p| p.clone().conjuncts(&mut parts));
+        let mut all = Vec::new();
+        for p in &parts {
+            all.extend(self.prune_by(rel, table, p)?);
+        }
+        Ok(Prune::All(all))
+    }
+
+    fn prune_by(&self, rel: &Rel, table: &Table, p: &Expr) -> Result<Option<Prune>> {
+        if let ExprKind::Or(list) = &p.kind {
+            let mut any = Vec::new();
+            for e in list {
+                match self.prune_all(rel, table, std::slice::from_ref(e))? {
+                    Prune::All(parts) if parts.is_empty() => return Ok(None),
+                    part => any.push(part),
+                }
+            }
+            return Ok(Some(Prune::Any(any)));
+        }
+        if let Some(key) = &table.partition_key {
+            for (i, part) in key.parts.iter().enumerate() {
+                let Some(sql) = &part.expression_sql else { continue };
+                let e = self.index_sql(sql, rel.id, table)?;
+                if let Some(found) = self.prune_subject(rel, Subject::Expression(i), part.type_oid, Some(&e), p)? {
+                    return Ok(Some(found));
+                }
+            }
+        }
+        let mut used = Vec::new();
+        p.columns(&mut used);
+        for c in used.iter().filter(|c| c.rel == rel.id && c.att > 0) {
+            let Some(column) = table.columns.get(c.att as usize - 1) else { continue };
+            if let Some(found) = self.prune_subject(rel, Subject::Column(c.att), column.type_oid, None, p)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    fn prune_subject(&self, rel: &Rel, subject: Subject, type_oid: Oid, expression: Option<&Expr>, p: &Expr) -> Result<Option<Prune>> {
+        let attnum = if let Subject::Column(attnum) = subject { attnum } else { 0 };
+        let key = IndexKey { attnum, expression_sql: None, type_oid, descending: false, nulls_first: false, collation: 0, opclass: 0 };
+        let empty = Layout::default();
+        if let Some((value, strategy, array)) = access::comparison(self, rel.id, &key, expression, p)? {
+            let value = self.compile(&value, &empty)?;
+            return Ok(Some(if array { Prune::AnyOf { subject, array: value } } else { Prune::Compare { subject, strategy, value } }));
+        }
+        let is_it = |e: &Expr| access::is_key(e, rel.id, &key, expression);
+        let equals = |value: bool| Some(Prune::Compare { subject, strategy: 3, value: CExpr::Const(Datum::Bool(value)) });
+        Ok(match &p.kind {
+            ExprKind::IsNull { arg, negated } if is_it(arg) => Some(Prune::Null { subject, negated: *negated }),
+            ExprKind::BoolTest { arg, test: BoolTestKind::True } if is_it(arg) => equals(true),
+            ExprKind::BoolTest { arg, test: BoolTestKind::False } if is_it(arg) => equals(false),
+            ExprKind::BoolTest { arg, test: BoolTestKind::Unknown } if is_it(arg) => Some(Prune::Null { subject, negated: false }),
+            ExprKind::Not(arg) if type_oid == kilndb_types::oids::BOOL && is_it(arg) => equals(false),
+            _ if type_oid == kilndb_types::oids::BOOL && is_it(p) => equals(true),
+            _ => None,
+        })
+    }
+
+    /// The scans that EXPLAIN shows: of the partitions that constants leave.
+    fn show_partitions(&self, table: &Arc<Table>, template: &Arc<Node>, prune: &Prune) -> Result<Vec<Arc<Node>>> {
+        let mut leaves = Vec::new();
+        self.show_level(table, table, prune, &mut leaves)?;
+        let mut shown = Vec::new();
+        let several = leaves.len() > 1;
+        for leaf in leaves {
+            let number = if several { shown.len() + 1 } else { 0 };
+            let label = self.partition_label(table, &leaf, template, number);
+            let node = Node {
+                id: template.id,
+                op: Op::Result { filter: None },
+                width: template.width,
+                rows: template.rows,
+                startup: template.startup,
+                cost: template.cost,
+                info: template.info.clone(),
+                label,
+            };
+            shown.push(Arc::new(node));
+        }
+        Ok(shown)
+    }
+
+    fn show_level(&self, named: &Arc<Table>, at: &Arc<Table>, prune: &Prune, out: &mut Vec<Arc<Table>>) -> Result<()> {
+        let map: Arc<PartitionMap> = self.catalog.partition_map(at.oid)?;
+        let columns = crate::catalog::partition::column_map(named, at);
+        let constant = &mut |e: &CExpr| Ok(if let CExpr::Const(d) = e { Some(d.clone()) } else { None });
+        for i in crate::exec::prune::candidates(&map, prune, columns.as_deref(), named.oid == at.oid, constant)? {
+            let Some(partition) = map.partitions.get(i) else { continue };
+            let Some(table) = self.catalog.table_by_oid(partition.oid)? else { continue };
+            if table.partition_key.is_some() { self.show_level(named, &table, prune, out)? } else { out.push(table) }
+        }
+        Ok(())
+    }
+
+    fn partition_label(&self, named: &Table, leaf: &Table, template: &Node, number: usize) -> String {
+        let alias = template.label.rsplit(" on ").next().and_then(|t| t.split_once(' ')).map_or(named.name.clone(), |(_, alias)| alias.to_string());
+        let alias = if number == 0 { alias } else { format!("{alias}_{number}") };
+        let place = format!("{} {alias}", leaf.name);
+        match &template.op {
+            Op::IndexScan { access, .. } => {
+                let own = leaf.indexes.iter().find(|i| self.is_part_of(i, access.index.oid)).map_or("?", |i| i.name.as_str());
+                let direction = if access.backward { " Backward" } else { "" };
+                format!("Index Scan{direction} using {own} on {place}")
+            }
+            Op::TidScan { .. } => format!("Tid Scan on {place}"),
+            _ => format!("Seq Scan on {place}"),
+        }
+    }
+
+    fn is_part_of(&self, index: &crate::catalog::Index, whole: Oid) -> bool {
+        index_is_part_of(self.catalog, index, whole).unwrap_or(false)
+    }
+}
+
+/// Are range partitions, one after the other, in the order that is wanted? Some(true): from the last to the first.
+fn ranges_in_order(rel: &Rel, table: &Table, wanted: &[SortKey]) -> Option<bool> {
+    let key = table.partition_key.as_ref().filter(|k| k.strategy == crate::catalog::partition::Strategy::Range)?;
+    let descending = wanted.first()?.descending;
+    let fits = key.parts.iter().zip(wanted).all(|(part, w)| {
+        let is_part = matches!(&access::strip(&w.expr).kind, ExprKind::Column(c) if c.rel == rel.id && part.attnum != 0 && c.att == part.attnum);
+        is_part && w.descending == descending
+    });
+    fits.then_some(descending)
+}
+
+/// Is an index of a partition a part of `whole`, at whatever distance?
+pub fn index_is_part_of(catalog: &dyn CatalogView, index: &crate::catalog::Index, whole: Oid) -> Result<bool> {
+    let mut at = index.part_of;
+    let mut table = index.table_oid;
+    while at != 0 {
+        if at == whole {
+            return Ok(true);
+        }
+        let Some(own) = catalog.table_by_oid(table)? else { return Ok(false) };
+        let Some(above) = catalog.table_by_oid(own.partition_of)? else { return Ok(false) };
+        table = above.oid;
+        at = above.indexes.iter().find(|i| i.oid == at).map_or(0, |i| i.part_of);
+    }
+    Ok(false)
+}
