@@ -38,8 +38,6 @@ pub(super) struct Objects {
     functions_by_oid: HashMap<Oid, Option<Arc<FunctionInfo>>>,
     /// Foreign keys by the table they point at.
     referencing: Option<HashMap<Oid, Vec<Arc<ForeignKey>>>>,
-    /// Rows of pg_sequence, which nextval looks at.
-    sequences: HashMap<Oid, Option<Arc<CatalogRow>>>,
     pub(super) partition_maps: HashMap<Oid, Arc<PartitionMap>>,
     /// By partition, then by the table that statements name.
     pub(super) leaves: HashMap<Oid, Vec<Arc<Leaf>>>,
@@ -231,20 +229,6 @@ impl CatalogReader<'_> {
     }
     pub fn scan(&self, table: Oid) -> Result<Vec<CatalogRow>> {
         temporary::scan(self.store(), self.temporary, table, self.snapshot)
-    }
-    /// The definition of a sequence: its row of pg_sequence.
-    pub fn sequence_row(&self, oid: Oid) -> Result<Option<Arc<CatalogRow>>> {
-        let look = || Ok(self.lookup(PG_SEQUENCE, PG_SEQUENCE_SEQRELID_INDEX, &[Datum::Oid(oid)])?.into_iter().next().map(Arc::new));
-        if is_temporary(oid) {
-            return look();
-        }
-        let known = self.cache.lock().sequences.get(&oid).cloned();
-        if let Some(known) = known {
-            return Ok(known);
-        }
-        let found = look()?;
-        self.cache.lock().sequences.insert(oid, found.clone());
-        Ok(found)
     }
     /// What `pg_temp` means for this session.
     pub fn temporary_schema(&self) -> Option<Oid> {

@@ -1,6 +1,7 @@
 //! nextval, currval, setval, lastval.
 
 use super::sequence::{SequenceState, options_of_row, take_values};
+use crate::catalog::ids::*;
 use crate::catalog::{CatalogView, Table};
 use crate::exec::CallEnv;
 use crate::session::environment::StatementHost;
@@ -21,7 +22,8 @@ fn sequence(host: &StatementHost<'_>, d: Option<&Datum>) -> Result<Arc<Table>> {
 }
 
 fn options(host: &StatementHost<'_>, oid: Oid) -> Result<super::sequence::SequenceOptions> {
-    host.reader.sequence_row(oid)?.as_deref().map(options_of_row).ok_or_else(|| Error::internal(format!("sequence {oid} has no definition")))
+    let rows = host.reader.lookup(PG_SEQUENCE, PG_SEQUENCE_SEQRELID_INDEX, &[Datum::Oid(oid)])?;
+    rows.first().map(options_of_row).ok_or_else(|| Error::internal(format!("sequence {oid} has no definition")))
 }
 
 pub(crate) fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], _env: &mut CallEnv<'_>) -> Result<Datum> {
