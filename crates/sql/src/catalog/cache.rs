@@ -917,6 +917,9 @@ impl CatalogView for CatalogReader<'_> {
     fn table_now(&self, oid: Oid, now: &Snapshot) -> Result<Option<Arc<Table>>> {
         self.read_anew(oid, now)
     }
+    fn partition_map_now(&self, table: Oid, now: &Snapshot) -> Result<Arc<PartitionMap>> {
+        self.read_map_anew(table, now)
+    }
     fn is_stale(&self) -> bool {
         self.cache.is_replaced.load(Ordering::Acquire)
     }

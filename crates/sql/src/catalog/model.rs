@@ -274,6 +274,10 @@ pub trait CatalogView {
     fn table_now(&self, oid: Oid, _now: &kilndb_storage::Snapshot) -> Result<Option<Arc<Table>>> {
         self.table_by_oid(oid)
     }
+    /// The partitions of a table likewise.
+    fn partition_map_now(&self, table: Oid, _now: &kilndb_storage::Snapshot) -> Result<Arc<crate::catalog::partition::PartitionMap>> {
+        self.partition_map(table)
+    }
     /// The catalogs have changed since this statement began to look at them.
     fn is_stale(&self) -> bool {
         false

@@ -164,9 +164,16 @@ impl ModifyState {
 
     fn destination(&mut self, m: &ModifyPlan, routing: &Routing, named: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<usize> {
         let Some(map) = self.partitions.map.clone() else { return Err(Error::internal("partitions are not known")) };
-        let oid = partition::route(&m.table, routing, &map, named, rt, cx)?;
-        self.target(m, oid, rt, cx)?
-            .ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("relation with OID {oid} does not exist")))
+        let oid = partition::route(&m.table, routing, &map, named, None, rt, cx)?;
+        let known = self.partitions.list.len();
+        let at = self.target(m, oid, rt, cx)?;
+        let at = at.ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("relation with OID {oid} does not exist")))?;
+        // Somebody may have attached or detached partitions while this one's lock was waited for.
+        if self.partitions.list.len() > known && cx.catalog.is_stale() {
+            let leaf = self.partitions.list[at].leaf.clone();
+            self.partitions.map = Some(partition::route_again(&m.table, routing, &leaf, named, rt, cx)?);
+        }
+        Ok(at)
     }
 
     #[allow(clippy::too_many_arguments)]
