@@ -34,6 +34,7 @@ pub(crate) mod sequence;
 pub(crate) mod sequence_functions;
 mod table_as;
 mod temporary_objects;
+mod trigger;
 mod truncate;
 mod vacuum;
 mod view;
@@ -76,6 +77,7 @@ impl Session {
             Node::AlterObjectSchemaStmt(s) => self.set_schema(s, runtime),
             Node::AlterOwnerStmt(s) => self.set_owner(s, runtime),
             Node::DropStmt(s) => self.drop_objects(s, runtime),
+            Node::CreateTrigStmt(s) => self.create_trigger(s, &source, runtime).map(|()| "CREATE TRIGGER".to_string()),
             Node::TruncateStmt(s) => self.truncate(s, runtime).map(|()| "TRUNCATE TABLE".to_string()),
             Node::CommentStmt(s) => self.comment(s, runtime).map(|()| "COMMENT".to_string()),
             Node::CreateRoleStmt(s) => self.create_role(s, runtime).map(|()| "CREATE ROLE".to_string()),
@@ -256,6 +258,7 @@ pub(crate) fn command_name(node: &Node<'_>) -> Option<&'static str> {
         O::OBJECT_VIEW => "ALTER VIEW",
         O::OBJECT_SEQUENCE => "ALTER SEQUENCE",
         O::OBJECT_SCHEMA => "ALTER SCHEMA",
+        O::OBJECT_TRIGGER => "ALTER TRIGGER",
         O::OBJECT_DATABASE => "ALTER DATABASE",
         O::OBJECT_ROLE => "ALTER ROLE",
         _ => "ALTER TABLE",
@@ -284,12 +287,14 @@ pub(crate) fn command_name(node: &Node<'_>) -> Option<&'static str> {
             O::OBJECT_SEQUENCE => "DROP SEQUENCE",
             O::OBJECT_SCHEMA => "DROP SCHEMA",
             O::OBJECT_TABLE => "DROP TABLE",
+            O::OBJECT_TRIGGER => "DROP TRIGGER",
             O::OBJECT_FUNCTION => "DROP FUNCTION",
             O::OBJECT_PROCEDURE => "DROP PROCEDURE",
             O::OBJECT_ROUTINE => "DROP ROUTINE",
             _ => return None,
         },
         Node::AlterFunctionStmt(_) => "ALTER FUNCTION",
+        Node::CreateTrigStmt(_) => "CREATE TRIGGER",
         Node::CreateFunctionStmt(s) if s.is_procedure => "CREATE PROCEDURE",
         Node::CreateFunctionStmt(_) => "CREATE FUNCTION",
         Node::TruncateStmt(_) => "TRUNCATE TABLE",
@@ -310,7 +315,6 @@ fn statement_name(node: &Node<'_>) -> &'static str {
         Node::AlterDefaultPrivilegesStmt(_) => "ALTER DEFAULT PRIVILEGES",
         Node::CreateFunctionStmt(_) => "CREATE FUNCTION",
         Node::AlterFunctionStmt(_) => "ALTER FUNCTION",
-        Node::CreateTrigStmt(_) => "CREATE TRIGGER",
         Node::CreatePolicyStmt(_) => "CREATE POLICY",
         Node::AlterPolicyStmt(_) => "ALTER POLICY",
         Node::CreateEnumStmt(_) => "CREATE TYPE ... AS ENUM",

@@ -121,6 +121,7 @@ impl Session {
                 self.update_row(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, oid, runtime, |row| row.set("nspname", Datum::text(&new_name)))?;
                 Ok("ALTER SCHEMA".to_string())
             }
+            O::OBJECT_TRIGGER => self.rename_trigger(s, &new_name, runtime),
             O::OBJECT_FUNCTION | O::OBJECT_PROCEDURE | O::OBJECT_ROUTINE => self.rename_routine(s, &new_name, runtime),
             _ => Err(Error::unsupported("renaming this kind of object is not supported")),
         }

@@ -32,6 +32,7 @@ mod statistics;
 mod system_views;
 mod template;
 mod transaction;
+mod trigger_text;
 pub(crate) mod utility;
 mod views;
 
@@ -149,6 +150,8 @@ pub(crate) struct Scratch {
     /// Advisory locks of the session; none if it holds none.
     pub advisory: RefCell<Option<kilndb_storage::LockOwner>>,
     pub listening: RefCell<listen::Listening>,
+    /// Trigger functions that are running, one in the other.
+    pub trigger_depth: Cell<i32>,
 }
 
 /// Takes the stored settings, then those of the client, which must be right. Returns warnings about the stored ones.
