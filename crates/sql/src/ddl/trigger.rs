@@ -135,6 +135,8 @@ impl Session {
             no_inherit: true,
             expression: None,
             foreign: None,
+            is_inherited: false,
+            part_of: 0,
         };
         self.insert_constraint(&new, runtime)
     }
@@ -427,16 +429,16 @@ fn named_columns(s: &nodes::CreateTrigStmt, table: &Table) -> Result<Vec<i16>> {
 
 /// Where an expression has a column that fits.
 fn place_of(e: &Expr, fits: &dyn Fn(&ColId) -> bool) -> Option<i32> {
-    let mut place = None;
-    e.any(&mut |e| {
+    let place = std::cell::Cell::new(None);
+    e.any(&|e| {
         if let ExprKind::Column(c) = &e.kind
             && fits(c)
         {
-            place.get_or_insert(e.loc);
+            place.set(place.get().or(Some(e.loc)));
         }
         false
     });
-    place
+    place.get()
 }
 
 /// What a condition may look at depends on the event.

@@ -39,7 +39,7 @@ struct Target {
 fn refuse_row_triggers(m: &ModifyPlan, partition: &crate::catalog::Table) -> Result<()> {
     let fires = |t: &crate::catalog::trigger::Trigger| t.enabled != b'D' && (t.for_each_row() || t.has_transition_tables());
     match partition.triggers.iter().find(|t| fires(t)) {
-        Some(t) => Err(Error::unsupported(format!("changing partition "{}", which has row trigger "{}", by way of "{}" is not supported", partition.name, t.name, m.table.name))),
+        Some(t) => Err(Error::unsupported(format!("changing partition {}, which has row trigger {}, by way of {} is not supported", partition.name, t.name, m.table.name))),
         None => Ok(()),
     }
 }

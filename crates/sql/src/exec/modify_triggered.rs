@@ -37,7 +37,7 @@ impl ModifyState {
     pub(super) fn run_triggered(&mut self, m: &ModifyPlan, plan: &TriggerPlan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         self.firing = Box::new(Firing::new(cx));
         let operations = Self::operations(m)?;
-        for operation in operations in operations {
+        for operation in operations {
             self.firing.statement(m, plan, *operation, true, rt, cx)?;
         }
         // A trigger may do what the next row's evaluation sees.

@@ -4,7 +4,7 @@ use crate::bind::ir::{DmlKind, ExplainOptions, JoinKind, LockStrength, LockWait,
 use crate::catalog::{ForeignKey, Index, Table};
 use crate::exec::RoutineCall;
 use crate::exec::expr::CExpr;
-use kilndb_base::{Error, Oid, RelationId, Result};
+use kilndb_base::{Oid, RelationId};
 use kilndb_storage::{LockMode, Relation};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -51,7 +51,7 @@ pub(super) fn canonical_default(host: &StatementHost<'_>, sql: &str, type_oid: O
 /// A value as it stands in an expression; `label`: with its type where that is not plain.
 pub(super) fn shown_constant(host: &StatementHost<'_>, value: &Datum, ty: Oid, label: bool) -> String {
     let table = host.reader.table_by_oid(crate::catalog::ids::PG_CLASS).ok().flatten();
-    let shown = table.and_then(|table| Printer { host, table: &table, rel: 0, pretty: false }.constant(value, ty, -1, label));
+    let shown = table.and_then(|table| Printer { host, table: &table, rel: 0, rows: None, pretty: false }.constant(value, ty, -1, label));
     shown.unwrap_or_default()
 }
 
