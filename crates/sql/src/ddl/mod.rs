@@ -61,6 +61,7 @@ impl Session {
         if let Some(command) = command_name(&node) {
             self.refuse_if_read_only(command)?;
         }
+        self.ddl_command = command_name(&node).unwrap_or("ALTER TABLE");
         let tag = match node {
             Node::CreateStmt(s) => self.create_table(s, &source, runtime).map(|()| "CREATE TABLE".to_string()),
             Node::CreateTableAsStmt(s) => self.create_table_as(s, &source, runtime),
@@ -168,6 +169,19 @@ impl Session {
         found.ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("relation with OID {oid} does not exist")))
     }
 
+    /// A running statement of this session does not expect a table that it uses to change.
+    fn refuse_if_running(&self, table: &Table, mode: LockMode) -> Result<()> {
+        if mode <= LockMode::RowExclusive || matches!(self.ddl_command, "CREATE TRIGGER" | "COMMENT") {
+            return Ok(());
+        }
+        if self.running_plans.iter().any(|plan| plan.locks.iter().any(|(oid, _)| *oid == table.oid)) {
+            let command = if self.ddl_command == "TRUNCATE TABLE" { "TRUNCATE" } else { self.ddl_command };
+            let message = format!("cannot {command} \"{}\" because it is being used by active queries in this session", table.name);
+            return Err(Error::new(sqlstate::OBJECT_IN_USE, message));
+        }
+        Ok(())
+    }
+
     /// Takes ACCESS EXCLUSIVE (or another mode) on a table that DDL is about to change, then looks again.
     pub(crate) fn lock_for_ddl(&mut self, table: &Table, mode: LockMode, runtime: &dyn Runtime) -> Result<Arc<Table>> {
         if table.is_catalog {
@@ -176,6 +190,7 @@ impl Session {
                 format!("permission denied: \"{}\" is a system catalog", table.name),
             ));
         }
+        self.refuse_if_running(table, mode)?;
         self.lock_table(table.oid, mode, WaitPolicy::Wait, runtime)?;
         let table = self.table_by_oid(table.oid, runtime)?;
         if table.persistence == GLOBAL && mode > LockMode::RowExclusive && self.own.temporary.is_used_by_others(table.oid) {

@@ -258,6 +258,7 @@ impl Session {
                 found.push((self.trigger_shown(&t, runtime)?, t));
             }
         }
+        found.sort_by_key(|(_, row)| row.oid("oid"));
         let column = table.columns.get((attnum - 1).max(0) as usize).map_or("", |c| c.name.as_str());
         let shown = self.shown_name(table, runtime)?;
         if !cascade && !found.is_empty() {
