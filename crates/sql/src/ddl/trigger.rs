@@ -341,7 +341,7 @@ fn check_kind_of_table(s: &nodes::CreateTrigStmt, table: &Table) -> Result<()> {
     match table.kind {
         TableKind::Table if s.timing & INSTEAD != 0 => wrong("table", "Tables cannot have INSTEAD OF triggers."),
         TableKind::Partitioned if s.timing & INSTEAD != 0 => wrong("table", "Tables cannot have INSTEAD OF triggers."),
-        TableKind::Partitioned if s.transition_rels().len() != 0 => Err(Error::unsupported("transition tables of partitioned tables are not supported yet")),
+        TableKind::Partitioned if !s.transition_rels().is_empty() => Err(Error::unsupported("transition tables of partitioned tables are not supported yet")),
         TableKind::Partitioned if s.row => Err(Error::unsupported("row triggers on partitioned tables are not supported yet")),
         TableKind::Table | TableKind::Partitioned => Ok(()),
         TableKind::View if s.isconstraint => wrong("view", "Views cannot have constraint triggers."),
@@ -368,7 +368,7 @@ fn check_instead(s: &nodes::CreateTrigStmt) -> Result<()> {
     if !matches!(s.when_clause(), Node::None) {
         return Err(Error::unsupported("INSTEAD OF triggers cannot have WHEN conditions"));
     }
-    if s.columns().len() != 0 {
+    if !s.columns().is_empty() {
         return Err(Error::unsupported("INSTEAD OF triggers cannot have column lists"));
     }
     Ok(())
@@ -393,7 +393,7 @@ fn check_transitions(s: &nodes::CreateTrigStmt, table: &Table) -> Result<Transit
         if (s.events & (INSERT | UPDATE | DELETE)).count_ones() != 1 {
             return Err(Error::unsupported("transition tables cannot be specified for triggers with more than one event"));
         }
-        if s.columns().len() != 0 {
+        if !s.columns().is_empty() {
             return Err(Error::unsupported("transition tables cannot be specified for triggers with column lists"));
         }
         let (word, others, refused, place) = match t.is_new {

@@ -25,7 +25,7 @@ impl ModifyState {
 
     /// A partitioned table has statement triggers only.
     pub(super) fn run_triggered_partitions(&mut self, m: &ModifyPlan, plan: &TriggerPlan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-        self.firing = Box::new(Firing::new(cx));
+        *self.firing = Firing::new(cx);
         let operations = Self::operations(m)?;
         for operation in operations {
             self.firing.statement(m, plan, *operation, true, rt, cx)?;
@@ -35,7 +35,7 @@ impl ModifyState {
     }
 
     pub(super) fn run_triggered(&mut self, m: &ModifyPlan, plan: &TriggerPlan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-        self.firing = Box::new(Firing::new(cx));
+        *self.firing = Firing::new(cx);
         let operations = Self::operations(m)?;
         for operation in operations {
             self.firing.statement(m, plan, *operation, true, rt, cx)?;
