@@ -35,6 +35,15 @@ struct Target {
     deleted: u64,
 }
 
+/// Row triggers of a partition fire when it is named itself.
+fn refuse_row_triggers(m: &ModifyPlan, partition: &crate::catalog::Table) -> Result<()> {
+    let fires = |t: &crate::catalog::trigger::Trigger| t.enabled != b'D' && (t.for_each_row() || t.has_transition_tables());
+    match partition.triggers.iter().find(|t| fires(t)) {
+        Some(t) => Err(Error::unsupported(format!("changing partition {}, which has row trigger {}, by way of {} is not supported", partition.name, t.name, m.table.name))),
+        None => Ok(()),
+    }
+}
+
 #[derive(Default)]
 pub struct Targets {
     map: Option<Arc<PartitionMap>>,
@@ -127,6 +136,7 @@ impl ModifyState {
             return Ok(Some(*known));
         }
         let Some(leaf) = partition::open(&m.table, oid, LockMode::RowExclusive, cx)? else { return Ok(None) };
+        refuse_row_triggers(m, &leaf.table)?;
         let rules = leaf.rules(cx)?;
         let plan = Arc::new(m.for_partition(&leaf, &rules, cx)?);
         let at = self.partitions.list.len();

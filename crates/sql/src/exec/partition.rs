@@ -248,6 +248,7 @@ impl ModifyPlan {
             referenced_by: rules.referenced_by.clone(),
             columns: leaf.columns.clone(),
             routing: None,
+            triggers: None,
             must_belong: false,
             arbiters,
             changed,
