@@ -345,7 +345,7 @@ impl Query {
         out.extend(self.rels.iter().map(|r| r.id));
         match &self.body {
             Body::SetOp { rel, .. } => out.push(*rel),
-            Body::Dml(d) => out.extend([d.rel, d.excluded_rel, d.old_rel, d.new_rel, d.source_rel]),
+            Body::Dml(d) => out.extend([d.rel, d.excluded_rel, d.old_rel, d.new_rel, d.source_rel, d.old_values_rel]),
             _ => {}
         }
     }

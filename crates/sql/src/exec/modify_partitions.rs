@@ -35,6 +35,15 @@ struct Target {
     deleted: u64,
 }
 
+/// Row triggers of a partition fire when it is named itself.
+fn refuse_row_triggers(m: &ModifyPlan, partition: &crate::catalog::Table) -> Result<()> {
+    let fires = |t: &crate::catalog::trigger::Trigger| t.enabled != b'D' && (t.for_each_row() || t.has_transition_tables());
+    match partition.triggers.iter().find(|t| fires(t)) {
+        Some(t) => Err(Error::unsupported(format!("changing partition {}, which has row trigger {}, by way of {} is not supported", partition.name, t.name, m.table.name))),
+        None => Ok(()),
+    }
+}
+
 #[derive(Default)]
 pub struct Targets {
     map: Option<Arc<PartitionMap>>,
@@ -127,6 +136,7 @@ impl ModifyState {
             return Ok(Some(*known));
         }
         let Some(leaf) = partition::open(&m.table, oid, LockMode::RowExclusive, cx)? else { return Ok(None) };
+        refuse_row_triggers(m, &leaf.table)?;
         let rules = leaf.rules(cx)?;
         let plan = Arc::new(m.for_partition(&leaf, &rules, cx)?);
         let at = self.partitions.list.len();
@@ -164,9 +174,16 @@ impl ModifyState {
 
     fn destination(&mut self, m: &ModifyPlan, routing: &Routing, named: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<usize> {
         let Some(map) = self.partitions.map.clone() else { return Err(Error::internal("partitions are not known")) };
-        let oid = partition::route(&m.table, routing, &map, named, rt, cx)?;
-        self.target(m, oid, rt, cx)?
-            .ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("relation with OID {oid} does not exist")))
+        let oid = partition::route(&m.table, routing, &map, named, None, rt, cx)?;
+        let known = self.partitions.list.len();
+        let at = self.target(m, oid, rt, cx)?;
+        let at = at.ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("relation with OID {oid} does not exist")))?;
+        // Somebody may have attached or detached partitions while this one's lock was waited for.
+        if self.partitions.list.len() > known && cx.catalog.is_stale() {
+            let leaf = self.partitions.list[at].leaf.clone();
+            self.partitions.map = Some(partition::route_again(&m.table, routing, &leaf, named, rt, cx)?);
+        }
+        Ok(at)
     }
 
     #[allow(clippy::too_many_arguments)]

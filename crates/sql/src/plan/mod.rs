@@ -20,6 +20,7 @@ mod query;
 mod scan;
 mod semijoin;
 mod simplify;
+mod trigger;
 mod window;
 
 use crate::bind::ir::*;
@@ -231,7 +232,8 @@ fn collect_needed(q: &Query, out: &mut HashSet<ColId>) {
 
 /// The columns that a DELETE must know of the rows that it deletes, apart from those in its expressions; None: all.
 fn of_deleted_rows(d: &Dml) -> Option<HashSet<i16>> {
-    if d.kind != DmlKind::Delete || !d.returning.is_empty() || d.table.partition_key.is_some() {
+    let has_triggers = d.triggers.iter().any(|t| t.trigger.for_each_row() || t.trigger.has_transition_tables());
+    if d.kind != DmlKind::Delete || !d.returning.is_empty() || d.table.partition_key.is_some() || has_triggers {
         return None;
     }
     let mut used: Vec<ColId> = Vec::new();

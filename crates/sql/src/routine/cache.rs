@@ -25,6 +25,8 @@ pub(crate) struct RoutineKey {
     pub types: Vec<Oid>,
     /// Of a trigger function.
     pub table: Oid,
+    /// Of a trigger function, if its trigger names tables of changed rows.
+    pub trigger: Oid,
 }
 
 impl PartialEq for RoutineKey {

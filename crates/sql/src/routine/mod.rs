@@ -18,6 +18,7 @@ pub mod quick;
 pub mod spi;
 pub(crate) mod sql_language;
 mod statement;
+mod trigger;
 pub(crate) mod types;
 
 pub(crate) use cache::{RoutineCache, SharedRoutines};
