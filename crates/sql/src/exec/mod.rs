@@ -79,6 +79,24 @@ impl Execution {
         &self.rt.plan
     }
 
+    /// After a run that did not fail: empties it, for [`Execution::restart`]. False: its state is not worth keeping.
+    pub fn set_aside(&mut self) -> bool {
+        if !self.rt.plan.keeps_state {
+            return false;
+        }
+        self.root.rescan(&mut self.rt);
+        self.batch.clear();
+        self.rt.params.clear();
+        self.rt.once.iter_mut().for_each(|o| *o = None);
+        (self.position, self.finished, self.rows) = (0, false, 0);
+        true
+    }
+
+    /// Another run of what was set aside, with the parameters that `fill` writes.
+    pub fn restart(&mut self, fill: impl FnOnce(&mut Vec<Datum>) -> Result<()>) -> Result<()> {
+        fill(&mut self.rt.params)
+    }
+
     /// Hands out up to `max_rows` rows (None: all).
     pub fn run(&mut self, cx: &mut ExecContext<'_>, max_rows: Option<u64>, sink: &mut dyn RowSink) -> Result<Progress> {
         if self.rt.plan.explain.is_some() {

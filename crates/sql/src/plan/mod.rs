@@ -179,14 +179,16 @@ pub fn plan_with(bound: BoundStatement, param_types: Vec<Oid>, catalog: &dyn Cat
         let type_oid = options.format.type_oid();
         columns = vec![OutputColumn { name: "QUERY PLAN".into(), type_oid, typmod: -1, type_len: type_length(type_oid), table_oid: 0, attnum: 0 }];
     }
+    let (subplans, ctes, exec_params) = (planner.subplans.into_inner(), planner.ctes.into_inner(), planner.exec_params.into_inner().len());
+    let keeps_state = subplans.is_empty() && ctes.is_empty() && exec_params == 0 && explain.is_none() && node::is_pipeline(&root.node);
     Ok(Arc::new(Plan {
         command: tag.name(),
         root: root.node,
-        subplans: planner.subplans.into_inner(),
+        subplans,
         init_plans: planner.node_init_plans.into_inner(),
         hidden_subplans: planner.hidden_subplans.into_inner(),
-        ctes: planner.ctes.into_inner(),
-        exec_params: planner.exec_params.into_inner().len(),
+        ctes,
+        exec_params,
         once: planner.once_count.get(),
         nodes: planner.next_node.get(),
         columns,
@@ -201,6 +203,7 @@ pub fn plan_with(bound: BoundStatement, param_types: Vec<Oid>, catalog: &dyn Cat
         names: Vec::new(),
         objects: Vec::new(),
         is_private: false,
+        keeps_state,
     }))
 }
 

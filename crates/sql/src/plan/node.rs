@@ -77,6 +77,17 @@ pub struct Plan {
     pub objects: Vec<Oid>,
     /// It uses temporary objects: of no use to another session, nor when these have changed.
     pub is_private: bool,
+    /// A small one whose execution can be run again, and holds nothing much meanwhile.
+    pub keeps_state: bool,
+}
+
+/// Nothing but scans and what passes their rows on.
+pub(super) fn is_pipeline(node: &Node) -> bool {
+    match &node.op {
+        Op::Result { .. } | Op::SeqScan(_) | Op::IndexScan { .. } => true,
+        Op::Filter { input, .. } | Op::Project { input, .. } | Op::Limit { input, .. } => is_pipeline(input),
+        _ => false,
+    }
 }
 
 pub struct CtePlan {
