@@ -8,20 +8,27 @@ use crate::scanner::{Lexeme, Scanner, Token};
 use crate::parser::{self, ExtraChecks, Frame, Names, Returns};
 use crate::tree::*;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
-use kilndb_sql::routine::{self, Definition, Quick, RoutineKind, Spi, SpiPrepared};
+use kilndb_sql::routine::{self, Definition, Direct, Quick, RoutineKind, Spi, SpiPrepared};
 use kilndb_types::oids;
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// Types that variables happened to have, and what was prepared for them.
 pub(crate) type Met = (Vec<(Slot, Oid)>, Arc<SpiPrepared>);
 
+/// What of an expression can be computed on the variables themselves.
+pub(crate) struct Shortcuts {
+    pub quick: Option<Quick>,
+    /// Only of what is `fixed`.
+    pub direct: Option<Direct>,
+}
+
 /// What is known of a piece of SQL once it has been prepared.
 #[derive(Default)]
 pub(crate) struct Prepared {
     /// If it means the same in every call.
     pub fixed: OnceLock<Arc<SpiPrepared>>,
-    /// Some(None): it takes more than numbers. Only of what is `fixed`.
-    pub quick: OnceLock<Option<Quick>>,
+    /// Ways to its value that go past the session.
+    pub shortcuts: OnceLock<Shortcuts>,
     /// If it depends on the types that variables happened to have.
     pub dynamic: Mutex<Option<Met>>,
 }
@@ -42,7 +49,28 @@ pub(crate) struct Routine {
     /// NEW and OLD.
     pub trigger_rows: Option<(Slot, Slot)>,
     pub prepared: Vec<Prepared>,
+    /// Of each slot: the bits of an integer variable, 1 of a truth value, else 0.
+    pub plain: Vec<u8>,
 }
+
+/// Variables that integers and truth values are assigned to without a conversion that could need more.
+fn plain_of(variables: &[Variable]) -> Vec<u8> {
+    let plain = |v: &Variable| match v {
+        Variable::Scalar(v) if v.fact.is_some() || v.name.starts_with(CASE_VARIABLE) => 0,
+        Variable::Scalar(v) => match v.ty.oid {
+            oids::INT2 => 16,
+            oids::INT4 => 32,
+            oids::INT8 => 64,
+            oids::BOOL => 1,
+            _ => 0,
+        },
+        _ => 0,
+    };
+    variables.iter().map(plain).collect()
+}
+
+/// Names of variables that CASE compares begin with it; their types are known when they are assigned.
+const CASE_VARIABLE: &str = "__Case__Variable_";
 
 impl Routine {
     /// The variable's type is known only when something is assigned to it.
@@ -50,7 +78,7 @@ impl Routine {
         match self.variables.get(slot) {
             Some(Variable::Record(r)) => r.ty.oid == oids::RECORD,
             Some(Variable::Field { record, .. }) => self.is_dynamic(*record),
-            Some(Variable::Scalar(v)) => v.name.starts_with("__Case__Variable_"),
+            Some(Variable::Scalar(v)) => v.name.starts_with(CASE_VARIABLE),
             _ => true,
         }
     }
@@ -275,6 +303,7 @@ impl Compiler<'_, '_> {
         Ok(Routine {
             action,
             prepared: (0..frame.exprs).map(|_| Prepared::default()).collect(),
+            plain: plain_of(&frame.variables),
             variables: frame.variables,
             namespace: frame.namespace,
             conflict: frame.conflict,

@@ -84,6 +84,34 @@ impl<'r> Vars<'r> {
             *place = Value::Scalar(value);
         }
     }
+    /// An integer to a variable of so many bits; false: it does not fit.
+    #[inline]
+    pub fn set_int(&mut self, slot: Slot, bits: u8, value: i64) -> bool {
+        match (self.values.get_mut(slot), bits) {
+            // As it is in all turns of a loop but the first: nothing to drop.
+            (Some(Value::Scalar(Datum::Int8(place))), 64) => *place = value,
+            (Some(Value::Scalar(Datum::Int4(place))), 32) => match i32::try_from(value) {
+                Ok(value) => *place = value,
+                Err(_) => return false,
+            },
+            _ => return self.set_int_anew(slot, bits, value),
+        }
+        true
+    }
+    #[inline(never)]
+    fn set_int_anew(&mut self, slot: Slot, bits: u8, value: i64) -> bool {
+        let new = match bits {
+            64 => Some(Datum::Int8(value)),
+            32 => i32::try_from(value).ok().map(Datum::Int4),
+            16 => i16::try_from(value).ok().map(Datum::Int2),
+            _ => None,
+        };
+        let is_set = new.is_some();
+        if let Some(new) = new {
+            self.set(slot, new);
+        }
+        is_set
+    }
     pub fn set_record(&mut self, slot: Slot, row: Option<Row>) {
         if let Some(place) = self.values.get_mut(slot) {
             *place = Value::Record(row);
@@ -164,6 +192,14 @@ impl<'r> Vars<'r> {
         }
     }
 
+    /// The value of a slot that is a record's field.
+    #[inline(never)]
+    fn field(&self, slot: Slot) -> Option<&Datum> {
+        let Ok(Variable::Field { record, name }) = self.variable(slot) else { return None };
+        let row = self.row(*record)?;
+        row.fields.get(row.column(name)?)
+    }
+
     pub fn scope(&self, place: Place) -> Scope<'_, 'r> {
         Scope { vars: self, place, noted: RefCell::new(Vec::new()), used: RefCell::default() }
     }
@@ -174,6 +210,7 @@ impl QuickValues for Vars<'_> {
     fn scalar(&self, variable: u32) -> Option<&Datum> {
         match self.values.get(variable as usize)? {
             Value::Scalar(d) => Some(d),
+            Value::Other => self.field(variable as Slot),
             _ => None,
         }
     }

@@ -111,7 +111,7 @@ impl CoroutineRuntime {
             return Err(Error::new(sqlstate::ADMIN_SHUTDOWN, "terminating connection due to administrator command")
                 .with_severity(kilndb_base::Severity::Fatal));
         }
-        if self.control.cancel_requested.swap(false, Ordering::AcqRel) {
+        if self.control.cancel_requested.load(Ordering::Relaxed) && self.control.cancel_requested.swap(false, Ordering::AcqRel) {
             return Err(Error::new(sqlstate::QUERY_CANCELED, "canceling statement due to user request"));
         }
         let deadline = self.control.statement_deadline_nanos.load(Ordering::Relaxed);

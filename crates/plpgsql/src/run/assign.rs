@@ -1,6 +1,7 @@
 //! Assignment: values to variables, rows to records and lists of variables.
 
 use super::{Run, Typed};
+use crate::compile::Shortcuts;
 use crate::namespace::ItemKind;
 use crate::tree::*;
 use crate::values::{Row, no_field, not_assigned};
@@ -38,7 +39,36 @@ impl<'r> Run<'r, '_> {
         self.spi.convert(value, from, to)
     }
 
+    #[inline]
     pub(crate) fn assign_expr(&mut self, target: Slot, expr: &'r Expr) -> Result<()> {
+        if self.assign_quickly(target, expr) {
+            return Ok(());
+        }
+        self.assign_slowly(target, expr)
+    }
+
+    /// Integers and truth values to variables of such types; false: nothing was done.
+    #[inline]
+    fn assign_quickly(&mut self, target: Slot, expr: &'r Expr) -> bool {
+        let Some(Shortcuts { quick: Some(quick), .. }) = self.shortcuts(expr) else { return false };
+        match self.routine.plain.get(target) {
+            None | Some(0) => false,
+            Some(1) => match quick.truth(&self.vars) {
+                Some(truth) => {
+                    self.vars.set(target, Datum::Bool(truth));
+                    true
+                }
+                None => false,
+            },
+            Some(bits) => match quick.int(&self.vars) {
+                Some(value) => self.vars.set_int(target, *bits, value),
+                None => false,
+            },
+        }
+    }
+
+    #[inline(never)]
+    fn assign_slowly(&mut self, target: Slot, expr: &'r Expr) -> Result<()> {
         if let Some(source) = self.record_named_by(target, expr) {
             let row = self.vars.row(source).cloned();
             return match row {
@@ -46,7 +76,7 @@ impl<'r> Run<'r, '_> {
                 _ => self.assign(target, Typed { value: Datum::Null, oid: oids::RECORD, typmod: -1 }),
             };
         }
-                let typed = self.evaluate(expr)?;
+        let typed = self.evaluate(expr)?;
         self.assign(target, typed)
     }
 

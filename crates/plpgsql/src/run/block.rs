@@ -222,7 +222,7 @@ impl<'r> Run<'r, '_> {
                 break;
             }
             found = true;
-            self.vars.set(var, Datum::Int4(value));
+            self.vars.set_int(var, 32, i64::from(value));
             if let Some(flow) = self.once(label, body)? {
                 result = flow;
                 break;

@@ -13,12 +13,12 @@ mod raise;
 mod result;
 mod sql;
 
-use crate::compile::{Routine, spi_mode};
+use crate::compile::{Routine, Shortcuts, spi_mode};
 use crate::parser::ExtraChecks;
 use crate::tree::*;
 use crate::values::{Row, Value, Vars};
 use kilndb_base::{Error, Oid, Result, sqlstate};
-use kilndb_sql::routine::{Call, ContextSource, Definition, Quick, ResultRows, RowShape, Spi, SpiPrepared};
+use kilndb_sql::routine::{Call, ContextSource, Definition, ResultRows, RowShape, Spi, SpiPrepared};
 use kilndb_types::{Datum, oids};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -371,19 +371,27 @@ impl<'r> Run<'r, '_> {
         };
         let noted = scope.noted.take();
         if noted.is_empty() {
-            known.quick.get_or_init(|| self.spi.quick(&prepared));
+            known.shortcuts.get_or_init(|| Shortcuts { quick: self.spi.quick(&prepared), direct: self.spi.direct(&prepared) });
             // Another session may have been faster; both mean the same.
             return Ok(known.fixed.get_or_init(|| prepared).clone());
         }
+        known.shortcuts.get_or_init(|| Shortcuts { quick: self.spi.quick(&prepared), direct: None });
         *known.dynamic.lock().unwrap_or_else(|e| e.into_inner()) = Some((noted, prepared.clone()));
         Ok(prepared)
     }
 
     pub(crate) fn evaluate(&mut self, expr: &'r Expr) -> Result<Typed> {
-        if let Some(quick) = self.quick(expr)
-            && let Some(value) = quick.evaluate(&self.vars)
-        {
-            return Ok(Typed { value, oid: quick.type_oid(), typmod: -1 });
+        if let Some(shortcuts) = self.shortcuts(expr) {
+            if let Some(quick) = &shortcuts.quick
+                && let Some(value) = quick.evaluate(&self.vars)
+            {
+                return Ok(Typed { value, oid: quick.type_oid(), typmod: -1 });
+            }
+            if let Some(direct) = &shortcuts.direct
+                && let Some(value) = self.spi.compute(direct, &self.vars)
+            {
+                return Ok(Typed { value: value?, oid: direct.type_oid(), typmod: direct.typmod() });
+            }
         }
         let prepared = self.prepared(expr)?;
         self.going_out(None);
@@ -391,12 +399,13 @@ impl<'r> Run<'r, '_> {
         Ok(Typed { value, oid, typmod })
     }
 
-    fn quick(&self, expr: &Expr) -> Option<&'r Quick> {
-        self.routine.prepared.get(expr.id)?.quick.get()?.as_ref()
+    #[inline]
+    pub(crate) fn shortcuts(&self, expr: &Expr) -> Option<&'r Shortcuts> {
+        self.routine.prepared.get(expr.id)?.shortcuts.get()
     }
 
     pub(crate) fn condition(&mut self, expr: &'r Expr) -> Result<Option<bool>> {
-        if let Some(quick) = self.quick(expr)
+        if let Some(Shortcuts { quick: Some(quick), .. }) = self.shortcuts(expr)
             && let Some(truth) = quick.truth(&self.vars)
         {
             return Ok(Some(truth));

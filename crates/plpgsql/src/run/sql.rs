@@ -60,8 +60,9 @@ fn unsupported_destination(text: &str) -> Error {
 }
 
 fn may_change(text: &str) -> bool {
-    let word: String = text.trim_start().chars().take_while(|c| c.is_ascii_alphabetic()).collect();
-    !matches!(word.to_ascii_lowercase().as_str(), "select" | "values" | "table")
+    let text = text.trim_start();
+    let word = text.find(|c: char| !c.is_ascii_alphabetic()).and_then(|end| text.get(..end)).unwrap_or(text);
+    !["select", "values", "table"].iter().any(|reads| word.eq_ignore_ascii_case(reads))
 }
 
 impl<'r> Run<'r, '_> {

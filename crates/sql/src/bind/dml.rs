@@ -4,6 +4,7 @@ use super::Binder;
 use super::from::table_columns;
 use super::ir::*;
 use super::scope::{NsItem, Place, Scope};
+use crate::catalog::trigger::{DELETE, INSERT, INSTEAD, UPDATE};
 use crate::catalog::{CastContext, Column, Table, TableKind};
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_syntax::{Node, nodes, raw};
@@ -14,8 +15,14 @@ impl Binder<'_> {
     fn dml_target(&self, v: Option<&nodes::RangeVar>, verb: &str) -> Result<Arc<Table>> {
         let Some(v) = v else { return Err(Error::internal("statement without a table")) };
         let table = self.find_table(v)?;
+        let event = match verb {
+            "insert into" => INSERT,
+            "update" => UPDATE,
+            _ => DELETE,
+        };
         match table.kind {
             TableKind::Table | TableKind::Partitioned => {}
+            TableKind::View if table.triggers.iter().any(|t| t.is(INSTEAD | event) && t.enabled != b'D') => {}
             TableKind::View => {
                 return Err(Error::unsupported(format!("cannot {verb} view \"{}\": views are not updatable yet", table.name)));
             }
@@ -148,6 +155,7 @@ impl Binder<'_> {
 
     fn new_dml(&self, kind: DmlKind, table: Arc<Table>) -> Dml {
         let rel = self.new_rel();
+        let has_triggers = !table.triggers.is_empty();
         Dml {
             kind,
             table,
@@ -164,6 +172,8 @@ impl Binder<'_> {
             merge: Vec::new(),
             returning: Vec::new(),
             row_filter: None,
+            triggers: Vec::new(),
+            old_values_rel: if has_triggers { self.new_rel() } else { rel },
             indexes: Vec::new(),
         }
     }
@@ -229,6 +239,7 @@ impl Binder<'_> {
         if let Some(c) = s.on_conflict_clause() {
             self.bind_on_conflict(c, &alias, &scope, &mut dml)?;
         }
+        self.bind_triggers(&mut dml)?;
         self.bind_returning(s.returning_clause(), &alias, dml.new_rel, &scope, &mut dml)?;
         q.body = Body::Dml(Box::new(dml));
         self.note_cte_uses(&scope, &mut q);
@@ -559,16 +570,21 @@ impl Binder<'_> {
         }
     }
 
-    fn target_rel(&self, dml: &Dml, alias: &str, q: &mut Query, scope: &mut Scope<'_>) {
+    fn target_rel(&self, dml: &Dml, alias: &str, q: &mut Query, scope: &mut Scope<'_>) -> Result<()> {
         scope.items.push(NsItem::of_table(dml.rel, &dml.table, alias));
+        let kind = match &dml.table.view_sql {
+            Some(sql) if dml.table.kind == TableKind::View => RelKind::Subquery(Box::new(self.bind_view(&dml.table, sql)?)),
+            _ => RelKind::Table(dml.table.clone()),
+        };
         q.rels.push(Rel {
             id: dml.rel,
             alias: alias.to_string(),
             columns: table_columns(&dml.table),
-            kind: RelKind::Table(dml.table.clone()),
+            kind,
             lateral: false,
         });
         q.from.push(JoinTree::Rel(dml.rel));
+        Ok(())
     }
 
     pub(crate) fn bind_update(&self, s: &nodes::UpdateStmt, outer: Option<&Scope<'_>>) -> Result<Query> {
@@ -580,13 +596,14 @@ impl Binder<'_> {
         let table = self.dml_target(s.relation(), "update")?;
         let alias = s.relation().and_then(|r| r.alias()).and_then(|a| a.aliasname()).unwrap_or(&table.name).to_string();
         let mut dml = self.new_dml(DmlKind::Update, table.clone());
-        self.target_rel(&dml, &alias, &mut q, &mut scope);
+        self.target_rel(&dml, &alias, &mut q, &mut scope)?;
         self.bind_from(s.from_clause(), &mut scope, &mut q)?;
         scope.place = Place::UpdateSource;
         dml.assignments = self.bind_set(s.target_list().iter(), &table, dml.rel, &scope)?;
         scope.place = Place::Where;
         q.filter = self.bind_condition(s.where_clause(), &scope, "WHERE")?;
         self.row_rules(&table, dml.new_rel, &mut dml)?;
+        self.bind_triggers(&mut dml)?;
         self.bind_returning(s.returning_clause(), &alias, dml.new_rel, &scope, &mut dml)?;
         q.body = Body::Dml(Box::new(dml));
         self.note_cte_uses(&scope, &mut q);
@@ -602,11 +619,12 @@ impl Binder<'_> {
         let table = self.dml_target(s.relation(), "delete from")?;
         let alias = s.relation().and_then(|r| r.alias()).and_then(|a| a.aliasname()).unwrap_or(&table.name).to_string();
         let mut dml = self.new_dml(DmlKind::Delete, table.clone());
-        self.target_rel(&dml, &alias, &mut q, &mut scope);
+        self.target_rel(&dml, &alias, &mut q, &mut scope)?;
         self.bind_from(s.using_clause(), &mut scope, &mut q)?;
         scope.place = Place::Where;
         q.filter = self.bind_condition(s.where_clause(), &scope, "WHERE")?;
         dml.indexes = self.bind_indexes(&table, dml.new_rel)?;
+        self.bind_triggers(&mut dml)?;
         self.bind_returning(s.returning_clause(), &alias, dml.rel, &scope, &mut dml)?;
         q.body = Body::Dml(Box::new(dml));
         self.note_cte_uses(&scope, &mut q);

@@ -77,6 +77,13 @@ impl Binder<'_> {
             let kind = RelKind::Cte { cte: cte.id, recursive_self: cte.recursive_self };
             return self.finish_rel(rel, alias, cte.columns.clone(), kind, v.alias(), false, q, oids::RECORD);
         }
+        if v.schemaname().is_none()
+            && let Some((table, is_new)) = self.catalog.transition_table(name)
+        {
+            let (kind, columns, row_type) = self.transition_rel(&table, is_new);
+            let rel = self.new_rel();
+            return self.finish_rel(rel, alias, columns, kind, v.alias(), false, q, row_type);
+        }
         let table = self.find_table(v)?;
         let rel = self.new_rel();
         match table.kind {
@@ -123,7 +130,7 @@ impl Binder<'_> {
         }
     }
 
-    fn bind_view(&self, table: &Table, sql: &str) -> Result<Query> {
+    pub(super) fn bind_view(&self, table: &Table, sql: &str) -> Result<Query> {
         let script = kilndb_syntax::parse(sql)?;
         let statements = script.statements();
         let Some(Node::SelectStmt(s)) = statements.first().map(|s| s.node()) else {

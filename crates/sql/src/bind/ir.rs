@@ -467,6 +467,9 @@ pub struct Dml {
     pub returning: Vec<Target>,
     /// COPY FROM … WHERE, over `new_rel`: other rows are left out.
     pub row_filter: Option<Expr>,
+    pub triggers: Vec<super::trigger::BoundTrigger>,
+    /// The row before the change, for conditions of triggers.
+    pub old_values_rel: u32,
     /// Index predicates and expressions over `new_rel`, by index OID.
     pub indexes: Vec<BoundIndex>,
 }

@@ -26,6 +26,7 @@ mod scope;
 mod select;
 mod setop;
 mod sublink;
+pub mod trigger;
 mod typename;
 pub mod variables;
 pub mod walk;

@@ -210,6 +210,9 @@ impl Expr {
         !self.any(&|e| {
             let kind = match &e.kind {
                 ExprKind::Func(f) | ExprKind::NullIf(f) | ExprKind::IsDistinct { eq: f, .. } | ExprKind::ScalarArray { func: f, .. } => function(f),
+                ExprKind::Cast { kind: CastKind::InOut, arg, .. } => {
+                    kilndb_types::context::is_self_contained(e.ty) && kilndb_types::context::is_self_contained(arg.ty)
+                }
                 ExprKind::Cast { kind, .. } => matches!(kind, CastKind::Relabel | CastKind::Typmod),
                 ExprKind::Const(_) | ExprKind::Param(_) | ExprKind::Column(_) | ExprKind::And(_) | ExprKind::Or(_) | ExprKind::Not(_)
                 | ExprKind::IsNull { .. } | ExprKind::BoolTest { .. } | ExprKind::Case { .. } | ExprKind::CaseArg | ExprKind::Coalesce(_)
@@ -342,7 +345,7 @@ impl Query {
         out.extend(self.rels.iter().map(|r| r.id));
         match &self.body {
             Body::SetOp { rel, .. } => out.push(*rel),
-            Body::Dml(d) => out.extend([d.rel, d.excluded_rel, d.old_rel, d.new_rel, d.source_rel]),
+            Body::Dml(d) => out.extend([d.rel, d.excluded_rel, d.old_rel, d.new_rel, d.source_rel, d.old_values_rel]),
             _ => {}
         }
     }

@@ -408,6 +408,7 @@ impl CatalogReader<'_> {
             checks,
             foreign_keys,
             referenced_by: self.referencing(oid)?,
+            triggers: if class.bool("relhastriggers") { self.load_triggers(oid)? } else { Vec::new() },
             view_sql: if has_rules { self.load_view(oid)? } else { None },
             reltuples: class.float4("reltuples"),
             is_catalog: oid < FIRST_USER_OID,
@@ -725,6 +726,7 @@ impl CatalogReader<'_> {
             checks: Vec::new(),
             foreign_keys: Vec::new(),
             referenced_by: Vec::new(),
+            triggers: Vec::new(),
             view_sql: None,
             reltuples: -1.0,
             is_catalog: true,
@@ -920,6 +922,13 @@ impl CatalogView for CatalogReader<'_> {
         self.creation_schema.map(str::to_string)
     }
 
+    fn transition_table(&self, name: &str) -> Option<(Arc<Table>, bool)> {
+        let found = self.temporary.transition_table(name);
+        if let (Some(_), Some(asked)) = (&found, self.asked) {
+            asked.is_private.set(true);
+        }
+        found
+    }
     fn temporary(&self) -> Option<&TemporaryCatalog> {
         Some(self.temporary)
     }
@@ -943,6 +952,9 @@ impl CatalogView for CatalogReader<'_> {
     }
     fn table_now(&self, oid: Oid, now: &Snapshot) -> Result<Option<Arc<Table>>> {
         self.read_anew(oid, now)
+    }
+    fn partition_map_now(&self, table: Oid, now: &Snapshot) -> Result<Arc<PartitionMap>> {
+        self.read_map_anew(table, now)
     }
     fn is_stale(&self) -> bool {
         self.cache.is_replaced.load(Ordering::Acquire)

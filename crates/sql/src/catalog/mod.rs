@@ -13,4 +13,5 @@ pub mod partition;
 mod partition_read;
 pub mod store;
 pub mod temporary;
+pub mod trigger;
 pub use model::*;

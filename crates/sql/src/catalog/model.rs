@@ -42,6 +42,8 @@ pub struct Table {
     pub foreign_keys: Vec<Arc<ForeignKey>>,
     /// Foreign keys of other tables that point here.
     pub referenced_by: Vec<Arc<ForeignKey>>,
+    /// By name.
+    pub triggers: Vec<Arc<super::trigger::Trigger>>,
     /// The view's SELECT.
     pub view_sql: Option<String>,
     /// Estimates as ANALYZE or the storage size tell; -1 unknown.
@@ -278,12 +280,21 @@ pub trait CatalogView {
     fn table_now(&self, oid: Oid, _now: &kilndb_storage::Snapshot) -> Result<Option<Arc<Table>>> {
         self.table_by_oid(oid)
     }
+    /// The partitions of a table likewise.
+    fn partition_map_now(&self, table: Oid, _now: &kilndb_storage::Snapshot) -> Result<Arc<crate::catalog::partition::PartitionMap>> {
+        self.partition_map(table)
+    }
     /// The catalogs have changed since this statement began to look at them.
     fn is_stale(&self) -> bool {
         false
     }
     fn database_oid(&self) -> Oid {
         0
+    }
+    /// The table of changed rows that has this name for the running trigger function, and whether it is that of new rows.
+    fn transition_table(&self, name: &str) -> Option<(Arc<Table>, bool)> {
+        let _ = name;
+        None
     }
     /// The session's own rows of system tables.
     fn temporary(&self) -> Option<&super::temporary::TemporaryCatalog> {

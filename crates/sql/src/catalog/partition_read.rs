@@ -98,6 +98,13 @@ impl CatalogReader<'_> {
         reader.table_by_oid(oid)
     }
 
+    /// The same for a map of partitions.
+    pub(super) fn read_map_anew(&self, table: Oid, now: &Snapshot) -> Result<Arc<PartitionMap>> {
+        let cache = ObjectCache::default();
+        let reader = CatalogReader { snapshot: now, cache: &cache, ..*self };
+        reader.load_partition_map(table)
+    }
+
     /// All partitions of a table, at any depth, each before its own; the table itself first.
     pub fn partition_tree(&self, table: Oid) -> Result<Vec<Oid>> {
         let mut all = vec![table];

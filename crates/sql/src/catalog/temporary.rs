@@ -136,6 +136,8 @@ pub struct TemporaryCatalog {
     /// Objects made of the rows, and the version of the shared catalogs they were made with.
     cache: ObjectCache,
     cache_version: Cell<u64>,
+    /// Of the running trigger functions, and of the functions that these call; outer ones first.
+    transitions: RefCell<Vec<super::trigger::TransitionTables>>,
 }
 
 /// The columns that say to which object a row of a system table belongs.
@@ -153,6 +155,7 @@ fn owner_columns(table: Oid) -> &'static [&'static str] {
         PG_STATISTIC => &["starelid"],
         PG_INHERITS => &["inhrelid"],
         PG_PARTITIONED_TABLE => &["partrelid"],
+        PG_TRIGGER => &["tgrelid"],
         _ => &[],
     }
 }
@@ -185,6 +188,35 @@ impl TemporaryCatalog {
         [(PG_CLASS, PG_CLASS_RELNAME_NSP_INDEX), (PG_TYPE, PG_TYPE_TYPNAME_NSP_INDEX)]
             .into_iter()
             .any(|(table, index)| self.numbers(table, index, &key).is_ok_and(|found| !found.is_empty()))
+    }
+    pub fn push_transitions(&self, tables: super::trigger::TransitionTables) {
+        self.transitions.borrow_mut().push(tables);
+    }
+    pub fn pop_transitions(&self) -> super::trigger::TransitionTables {
+        self.transitions.borrow_mut().pop().unwrap_or_default()
+    }
+    /// Is a trigger function running, or what it has called?
+    pub fn is_in_trigger(&self) -> bool {
+        !self.transitions.borrow().is_empty()
+    }
+    /// The running function's table of changed rows of that name; is it that of new rows?
+    pub fn transition_table(&self, name: &str) -> Option<(Arc<super::Table>, bool)> {
+        let all = self.transitions.borrow();
+        let top = all.last()?;
+        let is = |known: &Option<String>| known.as_deref() == Some(name);
+        let table = top.table.clone()?;
+        if is(&top.old_name) { Some((table, false)) } else { is(&top.new_name).then_some((table, true)) }
+    }
+    /// Hands out the rows of the running function's table of old or new rows.
+    pub fn each_transition_row(&self, is_new: bool, io: crate::exec::spill::Io<'_>, take: &mut dyn FnMut(&super::Table, &[kilndb_types::Datum]) -> Result<()>) -> Result<()> {
+        let all = self.transitions.borrow();
+        let Some(top) = all.last() else { return Ok(()) };
+        let (Some(table), Some(rows)) = (&top.table, if is_new { &top.rows.new } else { &top.rows.old }) else { return Ok(()) };
+        let mut cursor = crate::exec::spill::StoreCursor::default();
+        for n in 0..rows.len() {
+            take(table, rows.row(n, &mut cursor, io)?)?;
+        }
+        Ok(())
     }
     pub fn generation(&self) -> u64 {
         self.generation.get()

@@ -83,6 +83,15 @@ impl Session {
                 Err(Error::unsupported("this form of ALTER TABLE is not supported"))
             }
             A::AT_SetTableSpace => Err(Error::unsupported("tablespaces are not supported")),
+            A::AT_EnableTrig => self.enable_trigger(table, Some(name), b'O', runtime),
+            A::AT_EnableAlwaysTrig => self.enable_trigger(table, Some(name), b'A', runtime),
+            A::AT_EnableReplicaTrig => self.enable_trigger(table, Some(name), b'R', runtime),
+            A::AT_DisableTrig => self.enable_trigger(table, Some(name), b'D', runtime),
+            A::AT_EnableTrigAll | A::AT_EnableTrigUser => self.enable_trigger(table, None, b'O', runtime),
+            A::AT_DisableTrigAll if !(table.foreign_keys.is_empty() && table.referenced_by.is_empty()) => {
+                Err(Error::unsupported("DISABLE TRIGGER ALL on a table with foreign keys is not supported").with_hint("DISABLE TRIGGER USER leaves foreign keys alone."))
+            }
+            A::AT_DisableTrigAll | A::AT_DisableTrigUser => self.enable_trigger(table, None, b'D', runtime),
             A::AT_SetLogged => self.set_persistence(table, LOGGED, runtime),
             A::AT_SetUnLogged => self.set_persistence(table, UNLOGGED, runtime),
             A::AT_AddIdentity => self.add_identity(table, name, c.def(), source, runtime),
@@ -199,6 +208,7 @@ impl Session {
             return Err(Error::new(sqlstate::UNDEFINED_COLUMN, message));
         };
         let attnum = column.attnum;
+        self.drop_column_triggers(table, attnum, cascade, runtime)?;
         let mentions = |sql: &str| sql.split(|c: char| !(c.is_alphanumeric() || c == '_')).any(|word| word == name);
         for index in table.indexes.iter().filter(|i| {
             i.keys.iter().any(|k| k.attnum == attnum || k.expression_sql.as_deref().is_some_and(mentions))

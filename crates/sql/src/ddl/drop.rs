@@ -41,6 +41,7 @@ impl Session {
                 }
                 return Ok("DROP SCHEMA".to_string());
             }
+            O::OBJECT_TRIGGER => return self.drop_trigger(s, runtime),
             O::OBJECT_FUNCTION | O::OBJECT_PROCEDURE | O::OBJECT_ROUTINE => return self.drop_routines(s, runtime),
             _ => return self.drop_unsupported(s),
         };
@@ -139,6 +140,7 @@ impl Session {
             self.note_emptied(table.storage, runtime)?;
         }
         self.drop_dependents(&table, cascade, together, runtime)?;
+        self.delete_triggers_of(table.oid, runtime)?;
         for index in &table.indexes {
             self.delete_class(index.oid, Some(index.storage), runtime)?;
         }

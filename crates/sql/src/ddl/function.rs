@@ -559,7 +559,7 @@ impl Session {
     }
 
     fn relations_of_sql_function(&mut self, oid: Oid, runtime: &dyn Runtime) -> Result<Vec<Oid>> {
-        let key = RoutineKey { oid, types: Vec::new(), table: 0 };
+        let key = RoutineKey { oid, types: Vec::new(), table: 0, trigger: 0 };
         let definition = self.with_catalog(runtime, |host| {
             let info = host.reader.function_by_oid(oid)?.ok_or_else(|| Error::internal("a function vanished"))?;
             definition_of(host, &info, &key, true)
@@ -570,7 +570,7 @@ impl Session {
 
     /// Has the language check the body.
     fn validate_routine(&mut self, oid: Oid, source: &str, body: &str, runtime: &dyn Runtime) -> Result<()> {
-        let key = RoutineKey { oid, types: Vec::new(), table: 0 };
+        let key = RoutineKey { oid, types: Vec::new(), table: 0, trigger: 0 };
         let (definition, info) = self.with_catalog(runtime, |host| {
             let info = host.reader.function_by_oid(oid)?.ok_or_else(|| Error::internal("a function vanished"))?;
             Ok((definition_of(host, &info, &key, true)?, info))

@@ -34,6 +34,7 @@ pub(crate) mod sequence;
 pub(crate) mod sequence_functions;
 mod table_as;
 mod temporary_objects;
+mod trigger;
 mod truncate;
 mod vacuum;
 mod view;
@@ -60,6 +61,7 @@ impl Session {
         if let Some(command) = command_name(&node) {
             self.refuse_if_read_only(command)?;
         }
+        self.ddl_command = command_name(&node).unwrap_or("ALTER TABLE");
         let tag = match node {
             Node::CreateStmt(s) => self.create_table(s, &source, runtime).map(|()| "CREATE TABLE".to_string()),
             Node::CreateTableAsStmt(s) => self.create_table_as(s, &source, runtime),
@@ -76,6 +78,7 @@ impl Session {
             Node::AlterObjectSchemaStmt(s) => self.set_schema(s, runtime),
             Node::AlterOwnerStmt(s) => self.set_owner(s, runtime),
             Node::DropStmt(s) => self.drop_objects(s, runtime),
+            Node::CreateTrigStmt(s) => self.create_trigger(s, &source, runtime).map(|()| "CREATE TRIGGER".to_string()),
             Node::TruncateStmt(s) => self.truncate(s, runtime).map(|()| "TRUNCATE TABLE".to_string()),
             Node::CommentStmt(s) => self.comment(s, runtime).map(|()| "COMMENT".to_string()),
             Node::CreateRoleStmt(s) => self.create_role(s, runtime).map(|()| "CREATE ROLE".to_string()),
@@ -166,6 +169,19 @@ impl Session {
         found.ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("relation with OID {oid} does not exist")))
     }
 
+    /// A running statement of this session does not expect a table that it uses to change.
+    fn refuse_if_running(&self, table: &Table, mode: LockMode) -> Result<()> {
+        if mode <= LockMode::RowExclusive || matches!(self.ddl_command, "CREATE TRIGGER" | "COMMENT") {
+            return Ok(());
+        }
+        if self.running_plans.iter().any(|plan| plan.locks.iter().any(|(oid, _)| *oid == table.oid)) {
+            let command = if self.ddl_command == "TRUNCATE TABLE" { "TRUNCATE" } else { self.ddl_command };
+            let message = format!("cannot {command} \"{}\" because it is being used by active queries in this session", table.name);
+            return Err(Error::new(sqlstate::OBJECT_IN_USE, message));
+        }
+        Ok(())
+    }
+
     /// Takes ACCESS EXCLUSIVE (or another mode) on a table that DDL is about to change, then looks again.
     pub(crate) fn lock_for_ddl(&mut self, table: &Table, mode: LockMode, runtime: &dyn Runtime) -> Result<Arc<Table>> {
         if table.is_catalog {
@@ -174,6 +190,7 @@ impl Session {
                 format!("permission denied: \"{}\" is a system catalog", table.name),
             ));
         }
+        self.refuse_if_running(table, mode)?;
         self.lock_table(table.oid, mode, WaitPolicy::Wait, runtime)?;
         let table = self.table_by_oid(table.oid, runtime)?;
         if table.persistence == GLOBAL && mode > LockMode::RowExclusive && self.own.temporary.is_used_by_others(table.oid) {
@@ -256,6 +273,7 @@ pub(crate) fn command_name(node: &Node<'_>) -> Option<&'static str> {
         O::OBJECT_VIEW => "ALTER VIEW",
         O::OBJECT_SEQUENCE => "ALTER SEQUENCE",
         O::OBJECT_SCHEMA => "ALTER SCHEMA",
+        O::OBJECT_TRIGGER => "ALTER TRIGGER",
         O::OBJECT_DATABASE => "ALTER DATABASE",
         O::OBJECT_ROLE => "ALTER ROLE",
         _ => "ALTER TABLE",
@@ -284,12 +302,14 @@ pub(crate) fn command_name(node: &Node<'_>) -> Option<&'static str> {
             O::OBJECT_SEQUENCE => "DROP SEQUENCE",
             O::OBJECT_SCHEMA => "DROP SCHEMA",
             O::OBJECT_TABLE => "DROP TABLE",
+            O::OBJECT_TRIGGER => "DROP TRIGGER",
             O::OBJECT_FUNCTION => "DROP FUNCTION",
             O::OBJECT_PROCEDURE => "DROP PROCEDURE",
             O::OBJECT_ROUTINE => "DROP ROUTINE",
             _ => return None,
         },
         Node::AlterFunctionStmt(_) => "ALTER FUNCTION",
+        Node::CreateTrigStmt(_) => "CREATE TRIGGER",
         Node::CreateFunctionStmt(s) if s.is_procedure => "CREATE PROCEDURE",
         Node::CreateFunctionStmt(_) => "CREATE FUNCTION",
         Node::TruncateStmt(_) => "TRUNCATE TABLE",
@@ -310,7 +330,6 @@ fn statement_name(node: &Node<'_>) -> &'static str {
         Node::AlterDefaultPrivilegesStmt(_) => "ALTER DEFAULT PRIVILEGES",
         Node::CreateFunctionStmt(_) => "CREATE FUNCTION",
         Node::AlterFunctionStmt(_) => "ALTER FUNCTION",
-        Node::CreateTrigStmt(_) => "CREATE TRIGGER",
         Node::CreatePolicyStmt(_) => "CREATE POLICY",
         Node::AlterPolicyStmt(_) => "ALTER POLICY",
         Node::CreateEnumStmt(_) => "CREATE TYPE ... AS ENUM",

@@ -17,6 +17,7 @@ enum User {
     Relation(Oid),
     Default(Oid, i16),
     Constraint(Oid),
+    Trigger(Oid),
 }
 
 fn word_of(kind: O::Type) -> &'static str {
@@ -170,6 +171,11 @@ impl Session {
             match user {
                 User::Relation(oid) => self.drop_table_by_oid(oid, runtime)?,
                 User::Default(table, attnum) => self.drop_default(table, attnum, runtime)?,
+                User::Trigger(oid) => {
+                    if let Some(row) = self.trigger_by_oid(oid)? {
+                        self.delete_trigger(&row, runtime)?;
+                    }
+                }
                 User::Constraint(oid) => self.delete_constraint(oid, runtime)?,
             }
         }
@@ -194,6 +200,11 @@ impl Session {
                         let column = owner.columns.get(attnum as usize - 1).map_or("", |c| c.name.as_str());
                         let text = format!("default value for column {column} of table {}", self.shown_name(&owner, runtime)?);
                         users.push((text, User::Default(owner.oid, attnum)));
+                    }
+                }
+                PG_TRIGGER => {
+                    if let Some(t) = self.trigger_by_oid(dependent)? {
+                        users.push((self.trigger_shown(&t, runtime)?, User::Trigger(dependent)));
                     }
                 }
                 PG_CONSTRAINT => {

@@ -121,6 +121,7 @@ impl Session {
                 self.update_row(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, oid, runtime, |row| row.set("nspname", Datum::text(&new_name)))?;
                 Ok("ALTER SCHEMA".to_string())
             }
+            O::OBJECT_TRIGGER => self.rename_trigger(s, &new_name, runtime),
             O::OBJECT_FUNCTION | O::OBJECT_PROCEDURE | O::OBJECT_ROUTINE => self.rename_routine(s, &new_name, runtime),
             _ => Err(Error::unsupported("renaming this kind of object is not supported")),
         }
@@ -193,6 +194,8 @@ impl Session {
             || table.indexes.iter().any(|i| {
                 i.predicate_sql.as_deref().is_some_and(mentions) || i.keys.iter().any(|k| k.expression_sql.as_deref().is_some_and(mentions))
             });
+        let in_condition = table.triggers.iter().any(|t| t.when_sql.as_deref().is_some_and(mentions));
+        let used = used || in_condition;
         let viewed = self.dependents(PG_CLASS, table.oid, 0)?.iter().any(|r| r.char("deptype") == b'n' && r.oid("classid") == PG_CLASS);
         if used || viewed {
             let by = if used { "an expression" } else { "a view" };

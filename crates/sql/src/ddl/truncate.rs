@@ -5,6 +5,7 @@ use crate::catalog::ids::*;
 use crate::catalog::{Table, TableKind};
 use crate::catalog::global::GLOBAL;
 use crate::client::Runtime;
+use crate::routine::TriggerOperation;
 use kilndb_base::{Error, Oid, RelationId, Result, sqlstate};
 use kilndb_storage::{Isolation, LockMode, RelationKind, is_private};
 use kilndb_syntax::raw::DropBehavior;
@@ -34,6 +35,10 @@ impl Session {
             }
         }
         self.add_referencing(&mut tables, s.behavior == DropBehavior::DROP_CASCADE, runtime)?;
+        use crate::catalog::trigger::{BEFORE, TRUNCATE};
+        for table in &tables {
+            self.fire_statement_triggers(table, TriggerOperation::Truncate, TRUNCATE | BEFORE, runtime)?;
+        }
         for table in &tables {
             if table.kind == TableKind::Partitioned {
                 if s.restart_seqs {
@@ -46,6 +51,9 @@ impl Session {
             if s.restart_seqs {
                 self.restart_owned_sequences(table, runtime)?;
             }
+        }
+        for table in &tables {
+            self.fire_statement_triggers(table, TriggerOperation::Truncate, TRUNCATE, runtime)?;
         }
         Ok(())
     }

@@ -76,6 +76,11 @@ impl Queue {
         if self.children.is_empty() && self.parents.is_empty() {
             return Ok(());
         }
+        // Foreign keys are triggers, as far as this setting goes.
+        if cx.session.is_replica() {
+            (self.children, self.parents) = Default::default();
+            return Ok(());
+        }
         // What follows sees what this statement did.
         cx.txn.next_command();
         if !self.parents.is_empty() {
@@ -141,7 +146,7 @@ pub fn check_only_one(
     }
 }
 
-fn is_deferred(oid: kilndb_base::Oid, deferrable: bool, initially: bool, cx: &ExecContext<'_>) -> bool {
+pub(super) fn is_deferred(oid: kilndb_base::Oid, deferrable: bool, initially: bool, cx: &ExecContext<'_>) -> bool {
     deferrable && cx.pending.modes.get(&oid).or(cx.pending.modes.get(&0)).copied().unwrap_or(initially)
 }
 

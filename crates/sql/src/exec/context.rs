@@ -38,6 +38,10 @@ pub trait SessionHost {
     fn shown_expression(&self, sql: &str, _table: &crate::catalog::Table) -> String {
         sql.to_string()
     }
+    /// session_replication_role is replica.
+    fn is_replica(&self) -> bool {
+        false
+    }
     fn current_user(&self) -> String;
     fn session_user(&self) -> String;
     fn current_database(&self) -> String;
@@ -82,8 +86,22 @@ pub struct ExecContext<'a> {
 #[derive(Default)]
 pub struct PendingChecks {
     pub checks: Vec<PendingCheck>,
+    /// Calls of deferred constraint triggers, in the order of their events.
+    pub triggers: Vec<super::trigger::PendingTrigger>,
     /// SET CONSTRAINTS: constraint OID → deferred now; key 0 is ALL.
     pub modes: std::collections::HashMap<Oid, bool>,
+}
+
+impl PendingChecks {
+    /// Events since a savepoint are undone; calls made with `level` or more savepoints open, of earlier events, are to be made again.
+    pub fn undo_triggers(&mut self, len: usize, level: usize) {
+        self.triggers.truncate(len);
+        self.triggers.iter_mut().filter(|t| t.done_at.is_some_and(|at| at >= level)).for_each(|t| t.done_at = None);
+    }
+    /// Savepoints beyond this many are released.
+    pub fn keep_triggers(&mut self, level: usize) {
+        self.triggers.iter_mut().for_each(|t| t.done_at = t.done_at.map(|at| at.min(level)));
+    }
 }
 
 #[derive(Clone, Debug)]

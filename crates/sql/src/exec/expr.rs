@@ -40,6 +40,15 @@ impl Arithmetic {
         let (l, r) = (l.quick_int(row, rt)?, r.quick_int(row, rt)?);
         if wide { self.of_int8(l, r) } else { self.of_int4(i32::try_from(l).ok()?, i32::try_from(r).ok()?).map(i64::from) }
     }
+    /// The value; what is out of range is `f`'s to tell.
+    pub(crate) fn of(self, wide: bool, l: i64, r: i64, f: ScalarFn, cx: &kilndb_types::EvalContext<'_>) -> Result<Datum> {
+        let of_int4 = |l: i64, r: i64| self.of_int4(i32::try_from(l).ok()?, i32::try_from(r).ok()?).map(Datum::Int4);
+        match if wide { self.of_int8(l, r).map(Datum::Int8) } else { of_int4(l, r) } {
+            Some(v) => Ok(v),
+            None if wide => f(cx, &[Datum::Int8(l), Datum::Int8(r)]),
+            None => f(cx, &[Datum::Int4(l as i32), Datum::Int4(r as i32)]),
+        }
+    }
     #[inline]
     fn of_int8(self, l: i64, r: i64) -> Option<i64> {
         match self {
@@ -106,7 +115,7 @@ pub enum CExpr {
     MergeAction,
 }
 
-fn int_of(d: &Datum) -> Option<i64> {
+pub(crate) fn int_of(d: &Datum) -> Option<i64> {
     match d {
         Datum::Int4(v) => Some(i64::from(*v)),
         Datum::Int8(v) => Some(*v),
@@ -206,12 +215,7 @@ impl CExpr {
             CExpr::Arithmetic { op, wide, f, args } => {
                 let (l, r) = (args[0].eval_int(row, rt, cx)?, args[1].eval_int(row, rt, cx)?);
                 let (Some(l), Some(r)) = (l, r) else { return Ok(Datum::Null) };
-                let of_int4 = |l: i64, r: i64| op.of_int4(i32::try_from(l).ok()?, i32::try_from(r).ok()?).map(Datum::Int4);
-                match if *wide { op.of_int8(l, r).map(Datum::Int8) } else { of_int4(l, r) } {
-                    Some(v) => Ok(v),
-                    None if *wide => f(&cx.eval, &[Datum::Int8(l), Datum::Int8(r)]),
-                    None => f(&cx.eval, &[Datum::Int4(l as i32), Datum::Int4(r as i32)]),
-                }
+                op.of(*wide, l, r, *f, &cx.eval)
             }
             other => other.eval_more(row, rt, cx),
         }

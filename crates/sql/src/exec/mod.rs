@@ -23,6 +23,7 @@ pub mod modify;
 pub mod modify_many;
 pub mod modify_partitions;
 pub mod partition;
+mod modify_triggered;
 pub mod parts;
 pub mod routine;
 pub mod prune;
@@ -33,11 +34,13 @@ pub mod spill;
 pub mod sqlvalue;
 pub mod state;
 pub mod subplan;
+pub mod trigger;
 pub mod window;
 pub mod write;
 
 use crate::plan::{Op, Plan};
 pub use context::*;
+pub use trigger::{Fire, PendingTrigger};
 pub use routine::{Held, RoutineCall, RoutineHost, TransactionSlot};
 use kilndb_base::Result;
 use kilndb_types::Datum;
@@ -74,6 +77,24 @@ impl Execution {
 
     pub fn plan(&self) -> &Arc<Plan> {
         &self.rt.plan
+    }
+
+    /// After a run that did not fail: empties it, for [`Execution::restart`]. False: its state is not worth keeping.
+    pub fn set_aside(&mut self) -> bool {
+        if !self.rt.plan.keeps_state {
+            return false;
+        }
+        self.root.rescan(&mut self.rt);
+        self.batch.clear();
+        self.rt.params.clear();
+        self.rt.once.iter_mut().for_each(|o| *o = None);
+        (self.position, self.finished, self.rows) = (0, false, 0);
+        true
+    }
+
+    /// Another run of what was set aside, with the parameters that `fill` writes.
+    pub fn restart(&mut self, fill: impl FnOnce(&mut Vec<Datum>) -> Result<()>) -> Result<()> {
+        fill(&mut self.rt.params)
     }
 
     /// Hands out up to `max_rows` rows (None: all).

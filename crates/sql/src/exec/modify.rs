@@ -6,6 +6,7 @@ use super::state::State;
 use super::{index, write};
 use crate::bind::ir::DmlKind;
 use crate::plan::{ModifyPlan, Node, Op};
+use crate::routine::TriggerOperation as Operation;
 use kilndb_base::{Error, Result, RowId, sqlstate};
 use kilndb_storage::{Fetched, Relation, RowLockMode, WaitPolicy, WriteOptions, WriteOutcome};
 use kilndb_types::Datum;
@@ -26,6 +27,7 @@ pub struct ModifyState {
     pub(super) scratch: super::modify_many::Scratch,
     /// Rows that ON CONFLICT DO UPDATE changed in this command.
     touched: std::collections::HashSet<(kilndb_base::Oid, RowId)>,
+    pub(super) firing: Box<super::trigger::Firing>,
     pub(super) partitions: super::modify_partitions::Targets,
 }
 
@@ -49,6 +51,7 @@ impl ModifyState {
             scratch: Default::default(),
             touched: Default::default(),
             partitions: Default::default(),
+            firing: Default::default(),
         }
     }
 
@@ -69,7 +72,10 @@ impl ModifyState {
 
     fn run(&mut self, m: &ModifyPlan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         if m.routing.is_some() {
-            return self.run_partitions(m, rt, cx);
+            return match &m.triggers {
+                Some(plan) => self.run_triggered_partitions(m, plan, rt, cx),
+                None => self.run_partitions(m, rt, cx),
+            };
         }
         let done = self.run_all(m, rt, cx);
         let rows = self.changed - self.conflicted;
@@ -82,6 +88,9 @@ impl ModifyState {
     }
 
     fn run_all(&mut self, m: &ModifyPlan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        if let Some(plan) = &m.triggers {
+            return self.run_triggered(m, plan, rt, cx);
+        }
         let mut batch = Batch::new(m.input_width);
         while self.input.fill(&mut batch, rt, cx)? {
             match m.kind {
@@ -125,7 +134,7 @@ impl ModifyState {
         write::complete(m, values, rt, cx)?;
         Ok(true)
     }
-    /// What is assigned; false if COPY … WHERE leaves it out.
+    /// What is assigned, and defaults.
     pub(super) fn assign_row(m: &ModifyPlan, row: &[Datum], values: &mut Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
         values.clear();
         values.resize(m.table.columns.len(), Datum::Null);
@@ -193,9 +202,15 @@ impl ModifyState {
         Ok(())
     }
 
-    fn upsert(&mut self, m: &ModifyPlan, input: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-        let Some(values) = Self::new_row(m, input, rt, cx)? else { return Ok(()) };
-        self.upsert_values(m, input, values, rt, cx)
+    pub(super) fn upsert(&mut self, m: &ModifyPlan, input: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let values = match &m.triggers {
+            Some(plan) => self.proposed(m, plan, input, rt, cx)?,
+            None => Self::new_row(m, input, rt, cx)?,
+        };
+        match values {
+            Some(values) => self.upsert_values(m, input, values, rt, cx),
+            None => Ok(()),
+        }
     }
 
     pub(super) fn upsert_values(&mut self, m: &ModifyPlan, input: &[Datum], values: Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
@@ -238,6 +253,9 @@ impl ModifyState {
                             self.queue.child_row(m, &values);
                             self.touched.insert((m.table.oid, rid));
                             self.changed += 1;
+                            if let Some(plan) = &m.triggers {
+                                self.firing.after_row(m, plan, Operation::Insert, None, Some(&values), rt, cx)?;
+                            }
                             if m.returning.is_some() {
                                 let mut wide = input.to_vec();
                                 Self::widen(m, &mut wide, None, &values);
@@ -287,6 +305,11 @@ impl ModifyState {
                 new[place] = e.eval(&wide, rt, cx)?;
             }
         }
+        if let Some(plan) = &m.triggers
+            && !self.firing.before_row(m, plan, Operation::Update, Some(&old), Some(&mut new), rt, cx)?
+        {
+            return Ok(true);
+        }
         write::complete(m, &mut new, rt, cx)?;
         if update.may_move && !m.must_belong && !super::partition::belongs(&m.table, &new, rt, cx)? {
             return Err(Error::new(sqlstate::FEATURE_NOT_SUPPORTED, "invalid ON UPDATE specification")
@@ -301,6 +324,9 @@ impl ModifyState {
         self.touched.insert((m.table.oid, rid));
         self.changed += 1;
         self.conflicted += 1;
+        if let Some(plan) = &m.triggers {
+            self.firing.after_row(m, plan, Operation::Update, Some(&old), Some(&new), rt, cx)?;
+        }
         self.returning(m, &wide, &new, rid, rt, cx)?;
         Ok(true)
     }

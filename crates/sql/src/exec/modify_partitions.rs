@@ -35,6 +35,15 @@ struct Target {
     deleted: u64,
 }
 
+/// Row triggers of a partition fire when it is named itself.
+pub(super) fn refuse_row_triggers(m: &ModifyPlan, partition: &crate::catalog::Table) -> Result<()> {
+    let fires = |t: &crate::catalog::trigger::Trigger| t.enabled != b'D' && (t.for_each_row() || t.has_transition_tables());
+    match partition.triggers.iter().find(|t| fires(t)) {
+        Some(t) => Err(Error::unsupported(format!("changing partition {}, which has row trigger {}, by way of {} is not supported", partition.name, t.name, m.table.name))),
+        None => Ok(()),
+    }
+}
+
 #[derive(Default)]
 pub struct Targets {
     /// None: it is shared, and found without being counted.
@@ -175,10 +184,17 @@ impl ModifyState {
         let own = self.partitions.map.clone();
         let shared = if own.is_some() { None } else { catalog.shared_partitions(m.table.oid) };
         let Some(map) = own.as_ref().or_else(|| shared.map(|s| &s.map)) else { return Err(Error::internal("partitions are not known")) };
-        let place = partition::route(&m.table, routing, map, named, rt, cx)?;
+        let place = partition::route(&m.table, routing, map, named, None, rt, cx)?;
         let oid = place.oid;
-        self.target(m, place, rt, cx)?
-            .ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("relation with OID {oid} does not exist")))
+        let known = self.partitions.list.len();
+        let at = self.target(m, place, rt, cx)?;
+        let at = at.ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("relation with OID {oid} does not exist")))?;
+        // Somebody may have attached or detached partitions while this one's lock was waited for.
+        if self.partitions.list.len() > known && cx.catalog.is_stale() {
+            let leaf = self.partitions.list[at].leaf.clone();
+            self.partitions.map = Some(partition::route_again(&m.table, routing, &leaf, named, rt, cx)?);
+        }
+        Ok(at)
     }
 
     #[allow(clippy::too_many_arguments)]

@@ -13,7 +13,7 @@ use crate::plan::partition::{Columns, PartitionScan, Routing, TableRules, index_
 use crate::plan::{ConflictPlan, ModifyPlan, Node, Op, SortSpec};
 use crate::session::run::RELATION_LOCK;
 use kilndb_base::{Error, Oid, RelationId, Result, sqlstate};
-use kilndb_storage::{LockMode, LockTag, Relation, WaitPolicy};
+use kilndb_storage::{LockMode, LockTag, Relation, Snapshot, WaitPolicy};
 use kilndb_types::{Datum, key};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -78,6 +78,7 @@ impl Leaf {
         if keep && let Some((_, known)) = kept().iter().find(|(r, _)| Arc::ptr_eq(r, routing)) {
             return Ok(known.clone());
         }
+        super::modify_partitions::refuse_row_triggers(of, &self.table)?;
         let made = Arc::new(of.for_partition(self, &rules)?);
         if keep {
             let mut kept = kept();
@@ -209,8 +210,28 @@ fn expressions_of(table: &Arc<Table>, cx: &mut ExecContext<'_>) -> Result<Vec<Op
     cx.session.key_expressions(table)
 }
 
-/// The partition that a row of the named table belongs to.
-pub fn route(named: &Arc<Table>, routing: &Routing, top: &PartitionMap, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Place> {
+/// The partitions of a table: as the statement sees the catalogs, or as they are at a later moment.
+fn map_at(table: Oid, now: Option<&Snapshot>, cx: &ExecContext<'_>) -> Result<Arc<PartitionMap>> {
+    now.map_or_else(|| cx.catalog.partition_map(table), |now| cx.catalog.partition_map_now(table, now))
+}
+
+/// A partition was opened after the catalogs had changed: is it still where this row belongs? It is locked, so this does not change
+/// any more. Returns the partitions of the named table as they are now.
+pub fn route_again(named: &Arc<Table>, routing: &Routing, leaf: &Leaf, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Arc<PartitionMap>> {
+    let now = cx.txn.catalog_snapshot();
+    let map = map_at(named.oid, Some(&now), cx)?;
+    if route(named, routing, &map, row, Some(&now), rt, cx).ok().is_some_and(|place| place.oid == leaf.oid) {
+        return Ok(map);
+    }
+    let own = leaf.columns.as_ref().map(|columns| columns.to_own(row));
+    let table = &leaf.table;
+    Err(Error::new(sqlstate::CHECK_VIOLATION, format!("new row for relation \"{}\" violates partition constraint", table.name))
+        .with_detail(super::write::failing_row(table, own.as_deref().unwrap_or(row), &cx.eval))
+        .with_table(table.schema_name.clone(), table.name.clone()))
+}
+
+/// The partition that a row of the named table belongs to. `now`: as the catalogs are at that moment.
+pub fn route(named: &Arc<Table>, routing: &Routing, top: &PartitionMap, row: &[Datum], now: Option<&Snapshot>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Place> {
     let values = key_of(top, &routing.key, row, rt, cx)?;
     let Some(at) = find(top, &values)? else { return Err(no_partition(named, top, &values, cx)) };
     let partition = &top.partitions[at];
@@ -220,8 +241,12 @@ pub fn route(named: &Arc<Table>, routing: &Routing, top: &PartitionMap, row: &[D
     let mut oid = partition.oid;
     loop {
         lock(oid, LockMode::RowExclusive, cx)?;
-        let table = cx.catalog.table_by_oid(oid)?.ok_or_else(|| gone(oid))?;
-        let map = cx.catalog.partition_map(oid)?;
+        let table = match now {
+            Some(now) => cx.catalog.table_now(oid, now)?,
+            None => cx.catalog.table_by_oid(oid)?,
+        };
+        let table = table.ok_or_else(|| gone(oid))?;
+        let map = map_at(oid, now, cx)?;
         let own = column_map(named, &table).map(|own| Columns::new(own, table.columns.len()).to_own(row));
         let expressions = expressions_of(&table, cx)?;
         let values = key_of(&map, &expressions, own.as_deref().unwrap_or(row), rt, cx)?;
@@ -298,6 +323,7 @@ impl ModifyPlan {
             referenced_by: rules.referenced_by.clone(),
             columns: leaf.columns.clone(),
             routing: None,
+            triggers: None,
             must_belong: false,
             arbiters,
             changed,

@@ -97,6 +97,8 @@ pub struct Held<'a> {
 pub trait RoutineHost {
     /// `rows`: where those of a set go.
     fn call_routine(&mut self, call: &RoutineCall, arguments: &[Datum], rows: Option<&mut dyn ResultRows>, held: Held<'_>) -> Result<Datum>;
+    /// The row that the trigger's function returns; None: NULL.
+    fn call_trigger(&mut self, fire: super::trigger::Fire<'_>, held: Held<'_>) -> Result<Option<Vec<Datum>>>;
 }
 
 fn nobody() -> Error {

@@ -269,6 +269,8 @@ impl ScanState {
         self.done = false;
         self.own_read = false;
         self.shared_blocks = None;
+        self.cursor.scan = None;
+        self.cursor.own.clear();
     }
 
     /// The session's own rows of the system table.

@@ -20,7 +20,7 @@ pub fn show(ty: kilndb_base::Oid, typmod: i32, d: &Datum, cx: &EvalContext<'_>) 
     }
 }
 
-fn failing_row(t: &Table, values: &[Datum], cx: &EvalContext<'_>) -> String {
+pub fn failing_row(t: &Table, values: &[Datum], cx: &EvalContext<'_>) -> String {
     let list: Vec<String> = t
         .columns
         .iter()

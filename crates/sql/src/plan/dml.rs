@@ -1,7 +1,7 @@
 //! INSERT, UPDATE, DELETE.
 
 use super::*;
-use crate::catalog::Table;
+use crate::catalog::{Table, TableKind};
 use crate::exec::expr::CExpr;
 use kilndb_base::Error;
 use kilndb_types::functions;
@@ -16,7 +16,7 @@ impl Planner<'_> {
         self.read_only.set(false);
         self.note_change(table);
         self.lock_table(table.oid, LockMode::RowExclusive);
-        let count = table.columns.len();
+        let (count, is_view) = (table.columns.len(), table.kind == TableKind::View);
         let row = Self::row_layout(table, d.new_rel);
         let (input, layout, rows, cost) = if d.kind == DmlKind::Insert {
             let source = match &d.source {
@@ -35,7 +35,7 @@ impl Planner<'_> {
         let input_width = layout.0.len();
         let old_columns = table.columns.iter().map(|c| layout.find(ColId { rel: d.rel, att: c.attnum })).collect();
         let old_ctid = layout.find(ColId { rel: d.rel, att: ATT_CTID });
-        if d.kind != DmlKind::Insert && old_ctid.is_none() {
+        if d.kind != DmlKind::Insert && old_ctid.is_none() && !is_view {
             return Err(Error::unsupported("UPDATE or DELETE of rows that cannot be identified in this plan"));
         }
         // The wider row: see ModifyPlan.
@@ -59,8 +59,16 @@ impl Planner<'_> {
             changed[a.column] = true;
         }
         let indexes = if table.partition_key.is_some() { Vec::new() } else { self.index_plans(&d.indexes, &row)? };
+        let assigned = match d.on_conflict.as_ref().and_then(|c| c.update.as_ref()) {
+            Some(update) => (0..count).map(|i| update.assignments.iter().chain(&d.generated).any(|a| a.column == i)).collect(),
+            None => changed.clone(),
+        };
+        let triggers = self.trigger_plan(d, assigned)?;
         let key_update = d.kind == DmlKind::Update
             && indexes.iter().any(|i| i.index.unique && i.depends.iter().any(|c| changed.get(*c).copied().unwrap_or(true)));
+        if triggers.as_ref().is_some_and(|t| t.may_change_row) {
+            changed.fill(true);
+        }
         let outside = |e: &Expr| e.any(&|e| matches!(&e.kind, ExprKind::Func(f) if f.volatility == b'v' && functions::lookup(f.oid).is_none()));
         let computed = d.assignments.iter().chain(&d.generated).map(|a| &a.expr).chain(d.checks.iter().map(|(_, e)| e));
         let ahead = d.kind == DmlKind::Update && !computed.into_iter().any(|e| outside(e) || (e.has_sublink() && e.is_volatile()));
@@ -117,7 +125,7 @@ impl Planner<'_> {
         let plan = ModifyPlan {
             kind: d.kind,
             arbiters,
-            heap: self.heap_of(table)?,
+            heap: if is_view { None } else { self.heap_of(table)? },
             input,
             input_width,
             old_columns,
@@ -140,6 +148,7 @@ impl Planner<'_> {
             key_update,
             ahead,
             at_once,
+            triggers,
             table: table.clone(),
         };
         let label = format!("{verb} on {}", table.name);

@@ -20,6 +20,7 @@ mod query;
 mod scan;
 mod semijoin;
 mod simplify;
+mod trigger;
 mod window;
 
 use crate::bind::ir::*;
@@ -178,14 +179,16 @@ pub fn plan_with(bound: BoundStatement, param_types: Vec<Oid>, catalog: &dyn Cat
         let type_oid = options.format.type_oid();
         columns = vec![OutputColumn { name: "QUERY PLAN".into(), type_oid, typmod: -1, type_len: type_length(type_oid), table_oid: 0, attnum: 0 }];
     }
+    let (subplans, ctes, exec_params) = (planner.subplans.into_inner(), planner.ctes.into_inner(), planner.exec_params.into_inner().len());
+    let keeps_state = subplans.is_empty() && ctes.is_empty() && exec_params == 0 && explain.is_none() && node::is_pipeline(&root.node);
     Ok(Arc::new(Plan {
         command: tag.name(),
         root: root.node,
-        subplans: planner.subplans.into_inner(),
+        subplans,
         init_plans: planner.node_init_plans.into_inner(),
         hidden_subplans: planner.hidden_subplans.into_inner(),
-        ctes: planner.ctes.into_inner(),
-        exec_params: planner.exec_params.into_inner().len(),
+        ctes,
+        exec_params,
         once: planner.once_count.get(),
         nodes: planner.next_node.get(),
         columns,
@@ -200,6 +203,7 @@ pub fn plan_with(bound: BoundStatement, param_types: Vec<Oid>, catalog: &dyn Cat
         names: Vec::new(),
         objects: Vec::new(),
         is_private: false,
+        keeps_state,
     }))
 }
 
@@ -228,7 +232,8 @@ fn collect_needed(q: &Query, out: &mut HashSet<ColId>) {
 
 /// The columns that a DELETE must know of the rows that it deletes, apart from those in its expressions; None: all.
 fn of_deleted_rows(d: &Dml) -> Option<HashSet<i16>> {
-    if d.kind != DmlKind::Delete || !d.returning.is_empty() || d.table.partition_key.is_some() {
+    let has_triggers = d.triggers.iter().any(|t| t.trigger.for_each_row() || t.trigger.has_transition_tables());
+    if d.kind != DmlKind::Delete || !d.returning.is_empty() || d.table.partition_key.is_some() || has_triggers {
         return None;
     }
     let mut used: Vec<ColId> = Vec::new();

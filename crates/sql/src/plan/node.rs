@@ -77,6 +77,17 @@ pub struct Plan {
     pub objects: Vec<Oid>,
     /// It uses temporary objects: of no use to another session, nor when these have changed.
     pub is_private: bool,
+    /// A small one whose execution can be run again, and holds nothing much meanwhile.
+    pub keeps_state: bool,
+}
+
+/// Nothing but scans and what passes their rows on.
+pub(super) fn is_pipeline(node: &Node) -> bool {
+    match &node.op {
+        Op::Result { .. } | Op::SeqScan(_) | Op::IndexScan { .. } => true,
+        Op::Filter { input, .. } | Op::Project { input, .. } | Op::Limit { input, .. } => is_pipeline(input),
+        _ => false,
+    }
 }
 
 pub struct CtePlan {
@@ -355,13 +366,30 @@ pub struct ConflictUpdatePlan {
     pub filter: Option<CExpr>,
 }
 
+/// The triggers that a statement may fire, by name.
+pub struct TriggerPlan {
+    pub list: Vec<PlannedTrigger>,
+    /// Columns that the UPDATE, or ON CONFLICT DO UPDATE, sets.
+    pub assigned: Vec<bool>,
+    pub has_before_row: bool,
+    /// BEFORE UPDATE … FOR EACH ROW.
+    pub may_change_row: bool,
+    /// The table is a view; INSTEAD OF triggers do what is to be done.
+    pub is_instead: bool,
+}
+pub struct PlannedTrigger {
+    pub trigger: Arc<crate::catalog::trigger::Trigger>,
+    /// Over the old row's columns, then the new one's.
+    pub when: Option<CExpr>,
+}
+
 /// INSERT, UPDATE, DELETE. The row that expressions see is: the input's columns, then (INSERT only) the existing row
 /// with its ctid and the proposed row; and in RETURNING after those the new row with its ctid.
 #[derive(Clone)]
 pub struct ModifyPlan {
     pub kind: DmlKind,
     pub table: Arc<Table>,
-    /// None of a partitioned table, whose rows are its partitions'.
+    /// None of a partitioned table, whose rows are its partitions', and of a view.
     pub heap: Option<Arc<Relation>>,
     pub input: Arc<Node>,
     pub input_width: usize,
@@ -398,6 +426,7 @@ pub struct ModifyPlan {
     pub must_belong: bool,
     /// Of a partition whose columns are not those of the table that the statement names.
     pub columns: Option<Arc<super::partition::Columns>>,
+    pub triggers: Option<Arc<TriggerPlan>>,
 }
 
 impl Plan {

@@ -140,12 +140,16 @@ fn pull_up_all(q: &mut Query) -> Result<()> {
     if !matches!(q.body, Body::Select | Body::Dml(_)) {
         return Ok(());
     }
+    // A view whose triggers do the work: its rows must stay recognizable.
+    let target = if let Body::Dml(d) = &q.body { Some(d.rel) } else { None };
+    let is_target = |rel: u32| target == Some(rel);
     loop {
         let mut filled = Vec::new();
         q.from.iter().for_each(|t| nullable(t, false, &mut filled));
         let position = q.rels.iter().position(|r| match &r.kind {
             RelKind::Subquery(s) => {
-                is_simple(s)
+                !is_target(r.id)
+                    && is_simple(s)
                     && !r.lateral
                     && (!filled.contains(&r.id)
                         || s.targets.iter().all(|t| t.junk || matches!(t.expr.kind, ExprKind::Column(_))) && s.filter.is_none())

@@ -13,6 +13,7 @@ impl Spi<'_> {
     }
     pub fn release(&mut self, mark: Subtransaction) -> Result<()> {
         self.session.savepoints.truncate(mark.depth);
+        self.session.pending.keep_triggers(mark.depth);
         self.session.own.portals.keep_from(mark.depth);
         Ok(())
     }

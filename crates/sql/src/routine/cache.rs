@@ -18,13 +18,22 @@ use kilndb_types::oids;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// One way of calling a routine.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Eq, Hash, Debug)]
 pub(crate) struct RoutineKey {
     pub oid: Oid,
     /// Types of the input arguments and of the result; empty unless some are polymorphic.
     pub types: Vec<Oid>,
     /// Of a trigger function.
     pub table: Oid,
+    /// Of a trigger function, if its trigger names tables of changed rows.
+    pub trigger: Oid,
+}
+
+impl PartialEq for RoutineKey {
+    // Looked at per call: most have no types to compare.
+    fn eq(&self, other: &RoutineKey) -> bool {
+        (self.oid, self.table, self.types.len()) == (other.oid, other.table, other.types.len()) && (self.types.is_empty() || self.types == other.types)
+    }
 }
 
 #[derive(Clone)]

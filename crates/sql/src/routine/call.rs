@@ -7,7 +7,8 @@ use super::cache::{Compiled, RoutineKey};
 use super::language::*;
 use super::spi::Spi;
 use crate::client::Runtime;
-use crate::exec::{Held, RoutineCall, RoutineHost};
+use crate::bind::trigger::{NEW_TABLE_ROWS, OLD_TABLE_ROWS};
+use crate::exec::{Fire, Held, RoutineCall, RoutineHost};
 use crate::session::Session;
 use crate::settings::SettingScope;
 use kilndb_base::{Error, Oid, Result, sqlstate};
@@ -22,11 +23,25 @@ pub(crate) struct Routines<'s> {
 }
 
 impl RoutineHost for Routines<'_> {
-    fn call_routine(&mut self, call: &RoutineCall, arguments: &[Datum], rows: Option<&mut dyn ResultRows>, held: Held<'_>) -> Result<Datum> {
+    fn call_routine(&mut self, call: &RoutineCall, arguments: &[Datum], mut rows: Option<&mut dyn ResultRows>, held: Held<'_>) -> Result<Datum> {
+        if let (Some(rows), OLD_TABLE_ROWS | NEW_TABLE_ROWS) = (rows.as_deref_mut(), call.oid) {
+            return self.transition_rows(call.oid == NEW_TABLE_ROWS, rows).map(|()| Datum::Null);
+        }
         self.session.txn = held.txn.take();
         std::mem::swap(&mut self.session.pending, held.pending);
         std::mem::swap(&mut self.session.usage, held.usage);
         let done = self.session.call_function(call, arguments, rows, held.snapshot, self.runtime);
+        std::mem::swap(&mut self.session.pending, held.pending);
+        std::mem::swap(&mut self.session.usage, held.usage);
+        held.txn.put_back(self.session.txn.take());
+        done
+    }
+
+    fn call_trigger(&mut self, fire: Fire<'_>, held: Held<'_>) -> Result<Option<Vec<Datum>>> {
+        self.session.txn = held.txn.take();
+        std::mem::swap(&mut self.session.pending, held.pending);
+        std::mem::swap(&mut self.session.usage, held.usage);
+        let done = self.session.call_trigger_function(fire, Some(held.snapshot), self.runtime);
         std::mem::swap(&mut self.session.pending, held.pending);
         std::mem::swap(&mut self.session.usage, held.usage);
         held.txn.put_back(self.session.txn.take());
@@ -79,7 +94,7 @@ struct Before {
 
 impl Session {
     fn call_function(&mut self, call: &RoutineCall, arguments: &[Datum], rows: Option<&mut dyn ResultRows>, snapshot: &Snapshot, runtime: &dyn Runtime) -> Result<Datum> {
-        let key = RoutineKey { oid: call.oid, types: call.types(), table: 0 };
+        let key = RoutineKey { oid: call.oid, types: call.types(), table: 0, trigger: 0 };
         let compiled = self.compiled(&key, runtime)?;
         let definition = compiled.definition.clone();
         let expected = call.expected.as_deref();
@@ -105,12 +120,20 @@ impl Session {
             has_clauses: compiled.info.security_definer || !compiled.info.config.is_empty(),
         };
         let read_only = call.definition.is_read_only();
+        // Not what the caller's trigger sees.
+        let hides = call.trigger.is_none() && self.own.temporary.is_in_trigger();
+        if hides {
+            self.own.temporary.push_transitions(Default::default());
+        }
         let entered = if before.has_clauses { self.take_clauses(compiled) } else { Ok(()) };
         let done = entered.and_then(|()| {
             let atomic = call.atomic;
             let mut spi = Spi { session: self, runtime, read_only, atomic, snapshot: snapshot.cloned() };
             compiled.routine.call(call, &mut spi)
         });
+        if hides {
+            self.own.temporary.pop_transitions();
+        }
         self.leave(before, done.is_err());
         done
     }

@@ -5,6 +5,7 @@
 //! 1. What is computed here is what the long way would have computed. Where that may be an error, NULL or another type, the answer is None,
 //!    and the long way is taken.
 //! 2. Only built-in functions are in it, so that no change of the catalogs changes its meaning.
+//! 3. A variable's value is looked at only if it is of the type that the expression was made for: types of records' fields may change.
 
 use super::spi::Variable;
 use crate::bind::ir::{BoolTestKind, Expr, ExprKind, FuncExpr};
@@ -22,11 +23,23 @@ enum Op {
     Modulo,
 }
 
+/// A variable of an integer type of so many bits, or a truth value (0).
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    number: u32,
+    bits: u32,
+}
+
 #[derive(Clone, Debug)]
 enum Node {
     Int(i64),
     Bool(bool),
-    Variable(u32),
+    Variable(Place),
+    /// What loops are made of: `variable op variable`, `variable op constant`.
+    OfTwo { op: Op, bits: u32, left: Place, right: Place },
+    WithConst { op: Op, bits: u32, left: Place, right: i64 },
+    CompareTwo { op: IntOp, left: Place, right: Place },
+    CompareConst { op: IntOp, left: Place, right: i64 },
     /// In the range of so many bits.
     Arithmetic { op: Op, bits: u32, args: Box<[Node; 2]> },
     Negate { bits: u32, arg: Box<Node> },
@@ -51,6 +64,22 @@ pub struct Quick {
 pub trait QuickValues {
     /// None: the variable is no scalar.
     fn scalar(&self, variable: u32) -> Option<&Datum>;
+}
+
+impl Place {
+    fn of(n: u32, type_oid: Oid, uses: &[Variable]) -> Option<Place> {
+        let bits = if type_oid == oids::BOOL { 0 } else { bits_of(type_oid)? };
+        Some(Place { number: uses.get(n as usize)?.number, bits })
+    }
+    #[inline(always)]
+    fn int(self, values: &impl QuickValues) -> Option<i64> {
+        match (values.scalar(self.number)?, self.bits) {
+            (Datum::Int8(v), 64) => Some(*v),
+            (Datum::Int4(v), 32) => Some(i64::from(*v)),
+            (Datum::Int2(v), 16) => Some(i64::from(*v)),
+            _ => None,
+        }
+    }
 }
 
 fn bits_of(type_oid: Oid) -> Option<u32> {
@@ -114,7 +143,7 @@ impl Node {
             ExprKind::Const(Datum::Int4(v)) if e.ty == oids::INT4 => Node::Int(i64::from(*v)),
             ExprKind::Const(Datum::Int8(v)) if e.ty == oids::INT8 => Node::Int(*v),
             ExprKind::Const(Datum::Bool(v)) => Node::Bool(*v),
-            ExprKind::Param(n) if bits_of(e.ty).is_some() || e.ty == oids::BOOL => Node::Variable(uses.get(*n as usize)?.number),
+            ExprKind::Param(n) => Node::Variable(Place::of(*n as u32, e.ty, uses)?),
             ExprKind::Func(f) if !f.returns_set => Node::of_function(f, e.ty, uses)?,
             ExprKind::And(list) => Node::And(list.iter().map(|e| Node::of(e, uses)).collect::<Option<_>>()?),
             ExprKind::Or(list) => Node::Or(list.iter().map(|e| Node::of(e, uses)).collect::<Option<_>>()?),
@@ -135,11 +164,20 @@ impl Node {
             [l, r] => {
                 bits_of(l.ty)?;
                 bits_of(r.ty)?;
-                let args = Box::new([Node::of(l, uses)?, Node::of(r, uses)?]);
+                let args = [Node::of(l, uses)?, Node::of(r, uses)?];
                 if let Some(op) = int_compare(f.oid) {
-                    return Some(Node::Compare { op, args });
+                    return Some(match args {
+                        [Node::Variable(left), Node::Variable(right)] => Node::CompareTwo { op, left, right },
+                        [Node::Variable(left), Node::Int(right)] => Node::CompareConst { op, left, right },
+                        args => Node::Compare { op, args: Box::new(args) },
+                    });
                 }
-                Some(Node::Arithmetic { op: arithmetic(f.oid)?, bits: bits_of(result)?, args })
+                let (op, bits) = (arithmetic(f.oid)?, bits_of(result)?);
+                Some(match args {
+                    [Node::Variable(left), Node::Variable(right)] => Node::OfTwo { op, bits, left, right },
+                    [Node::Variable(left), Node::Int(right)] => Node::WithConst { op, bits, left, right },
+                    args => Node::Arithmetic { op, bits, args: Box::new(args) },
+                })
             }
             [arg] => {
                 let (bits, of) = (bits_of(result)?, Box::new(Node::of(arg, uses)?));
@@ -158,13 +196,17 @@ impl Node {
     #[inline]
     fn int(&self, values: &impl QuickValues) -> Option<i64> {
         match self {
-            Node::Variable(n) => match values.scalar(*n)? {
-                Datum::Int4(v) => Some(i64::from(*v)),
-                Datum::Int8(v) => Some(*v),
-                Datum::Int2(v) => Some(i64::from(*v)),
-                _ => None,
-            },
+            Node::OfTwo { op, bits, left, right } => op.of(*bits, left.int(values)?, right.int(values)?),
+            Node::WithConst { op, bits, left, right } => op.of(*bits, left.int(values)?, *right),
+            Node::Variable(place) => place.int(values),
             Node::Int(v) => Some(*v),
+            other => other.deeper_int(values),
+        }
+    }
+
+    #[inline(never)]
+    fn deeper_int(&self, values: &impl QuickValues) -> Option<i64> {
+        match self {
             Node::Arithmetic { op, bits, args } => op.of(*bits, args[0].int(values)?, args[1].int(values)?),
             Node::Negate { bits, arg } => within(*bits, arg.int(values)?.checked_neg()?),
             Node::Narrow { bits, arg } => within(*bits, arg.int(values)?),
@@ -176,8 +218,10 @@ impl Node {
     fn truth(&self, values: &impl QuickValues) -> Option<bool> {
         match self {
             Node::Compare { op, args } => Some(compare(*op, args[0].int(values)?, args[1].int(values)?)),
+            Node::CompareTwo { op, left, right } => Some(compare(*op, left.int(values)?, right.int(values)?)),
+            Node::CompareConst { op, left, right } => Some(compare(*op, left.int(values)?, *right)),
             Node::Bool(v) => Some(*v),
-            Node::Variable(n) => match values.scalar(*n)? {
+            Node::Variable(place) => match values.scalar(place.number)? {
                 Datum::Bool(v) => Some(*v),
                 _ => None,
             },
@@ -198,7 +242,11 @@ impl Node {
                 Some(false)
             }
             Node::Not(arg) => arg.truth(values).map(|v| !v),
-            Node::IsNull { variable, negated } => Some(values.scalar(*variable)?.is_null() != *negated),
+            Node::IsNull { variable, negated } => match values.scalar(*variable)? {
+                // Which may be NULL in all its fields.
+                Datum::Record(_) => None,
+                value => Some(value.is_null() != *negated),
+            },
             Node::IsTrue { arg, wanted } => Some(arg.truth(values)? == *wanted),
             _ => None,
         }
@@ -226,6 +274,11 @@ impl Quick {
             _ => Datum::Bool(self.node.truth(values)?),
         })
     }
+    /// The value of an integer expression.
+    #[inline]
+    pub fn int(&self, values: &impl QuickValues) -> Option<i64> {
+        if self.type_oid == oids::BOOL { None } else { self.node.int(values) }
+    }
     #[inline]
     pub fn truth(&self, values: &impl QuickValues) -> Option<bool> {
         if self.type_oid == oids::BOOL { self.node.truth(values) } else { None }
@@ -245,7 +298,15 @@ mod tests {
     }
 
     fn variable(n: u32) -> Node {
-        Node::Variable(n)
+        Node::Variable(Place { number: n, bits: 32 })
+    }
+
+    #[test]
+    fn a_value_of_another_type_is_left_alone() {
+        let values = Values(vec![Datum::Int4(7), Datum::Int8(7)]);
+        let sum = |left, right| Node::OfTwo { op: Op::Plus, bits: 32, left: Place { number: left, bits: 32 }, right: Place { number: right, bits: 32 } };
+        assert_eq!(sum(0, 0).int(&values), Some(14));
+        assert_eq!(sum(0, 1).int(&values), None);
     }
 
     #[test]

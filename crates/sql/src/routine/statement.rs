@@ -6,14 +6,15 @@
 //! 2. An expression that depends on nothing but variables is evaluated without a snapshot, an executor or the catalogs.
 
 use super::collect::Collector;
-use super::quick::Quick;
+use super::direct::{self, Direct, Stop};
+use super::quick::{Quick, QuickValues};
 use super::spi::*;
 use crate::bind::variables::Variables;
 use crate::bind::{self, ir};
 use crate::catalog::cache::Asked;
 use crate::client::Runtime;
 use crate::exec::expr::CExpr;
-use crate::exec::{ExecContext, RowSink, Runtime as RunState};
+use crate::exec::{ExecContext, Execution, RowSink, Runtime as RunState};
 use crate::plan::{Op, Plan};
 use crate::session::{Body, Session, Template};
 use crate::session::run::SinkMaker;
@@ -59,6 +60,7 @@ pub(crate) struct SpiPlan {
     uses: Vec<Variable>,
     simple: Option<Simple>,
     quick: Option<Quick>,
+    direct: Option<Direct>,
     row: Option<Arc<RowShape>>,
 }
 
@@ -87,6 +89,8 @@ struct Known {
     plan: Arc<SpiPlan>,
     /// Room for evaluating it.
     run: Option<Box<RunState>>,
+    /// An execution that has ended, to be run again.
+    execution: Option<Box<Execution>>,
 }
 
 /// The plans that a session's routines have used.
@@ -237,7 +241,7 @@ impl Session {
 
     fn make_spi_plan(&mut self, prepared: &SpiPrepared, scope: &dyn VariableScope, runtime: &dyn Runtime) -> Result<Arc<SpiPlan>> {
         if !prepared.is_plannable() {
-            return Ok(Arc::new(SpiPlan { plan: None, uses: Vec::new(), simple: None, quick: None, row: None }));
+            return Ok(Arc::new(SpiPlan { plan: None, uses: Vec::new(), simple: None, quick: None, direct: None, row: None }));
         }
         let environment = self.environment(runtime)?;
         let asked = Asked::default();
@@ -246,7 +250,7 @@ impl Session {
         let variables = Variables::new(scope);
         let mut made = Err(Error::internal("a statement was not planned"));
         let (node, source) = (prepared.statement.node(), prepared.statement.source().clone());
-        let (mut kind, mut quick) = (None, None);
+        let (mut kind, mut quick, mut of_settings) = (None, None, false);
         runtime.on_large_stack(&mut || {
             let eval = host.eval();
             let bound = match (prepared.mode, node) {
@@ -260,6 +264,7 @@ impl Session {
                 if let ir::BoundStatement::Query(q) = &bound {
                     kind = only_expression(q).map(|e| (e.is_self_contained(), e.ty, e.typmod));
                     quick = only_expression(q).and_then(|e| Quick::of(e, &variables.used()));
+                    of_settings = only_expression(q).is_some_and(direct::has_constants_of_settings);
                 }
                 crate::plan::plan(bound, Vec::new(), &host.reader, &self.instance.engine, &eval)
             });
@@ -276,8 +281,9 @@ impl Session {
         }
         let uses = variables.into_used();
         let simple = simple_of(&plan, kind);
+        let direct = simple.as_ref().filter(|s| s.is_self_contained && !of_settings).and_then(|s| Direct::of(&s.expr, &uses, s.type_oid, s.typmod));
         let row = row_of_plan(&plan);
-        Ok(Arc::new(SpiPlan { plan: Some(plan), uses, simple, quick, row }))
+        Ok(Arc::new(SpiPlan { plan: Some(plan), uses, simple, quick, direct, row }))
     }
 
     /// The plan as things are now.
@@ -316,7 +322,7 @@ impl Session {
         if self.routine_plans.statements.len() >= PLANS_MAX {
             self.routine_plans.statements.clear();
         }
-        self.routine_plans.statements.insert(prepared.id, Known { epoch, plan: plan.clone(), run: None });
+        self.routine_plans.statements.insert(prepared.id, Known { epoch, plan: plan.clone(), run: None, execution: None });
         Ok(plan)
     }
 
@@ -364,12 +370,12 @@ impl Session {
             Some((query, is_self_contained)) => {
                 let plan = crate::plan::plan(ir::BoundStatement::Query(Box::new(query)), vec![from], &host.reader, &self.instance.engine, &host.eval())?;
                 let simple = simple_of(&plan, Some((is_self_contained, to, typmod)));
-                SpiPlan { plan: Some(plan), uses: Vec::new(), simple, quick: None, row: None }
+                SpiPlan { plan: Some(plan), uses: Vec::new(), simple, quick: None, direct: None, row: None }
             }
-            None => SpiPlan { plan: None, uses: Vec::new(), simple: None, quick: None, row: None },
+            None => SpiPlan { plan: None, uses: Vec::new(), simple: None, quick: None, direct: None, row: None },
         };
         let plan = planned.plan.clone();
-        self.routine_plans.conversions.insert(key, Known { epoch, plan: Arc::new(planned), run: None });
+        self.routine_plans.conversions.insert(key, Known { epoch, plan: Arc::new(planned), run: None, execution: None });
         Ok(plan)
     }
 
@@ -511,13 +517,42 @@ impl Spi<'_> {
 
     fn run_planned(&mut self, prepared: &SpiPrepared, planned: &SpiPlan, scope: &dyn VariableScope, limit: u64, sink: &mut dyn RowSink) -> Result<Outcome> {
         let Some(plan) = &planned.plan else { return self.run_command(prepared.statement(), scope, limit, sink) };
-        let params = values_of(&planned.uses, scope)?;
-        let processed = self.run_plan(plan, &params, limit, sink)?;
+        // Whoever runs the same statement meanwhile (recursion) finds none.
+        let mut execution = match self.session.routine_plans.statements.get_mut(&prepared.id) {
+            Some(known) => known.execution.take().filter(|e| Arc::ptr_eq(e.plan(), plan)),
+            None => None,
+        };
+        let processed = match &mut execution {
+            Some(running) => {
+                running.restart(|params| {
+                    for v in &planned.uses {
+                        params.push(scope.checked_value(v)?);
+                    }
+                    Ok(())
+                })?;
+                self.run_plan_in(&mut execution, plan, &[], limit, sink)?
+            }
+            None => {
+                let params = values_of(&planned.uses, scope)?;
+                self.run_plan_in(&mut execution, plan, &params, limit, sink)?
+            }
+        };
+        if let Some(mut ended) = execution
+            && ended.set_aside()
+            && let Some(known) = self.session.routine_plans.statements.get_mut(&prepared.id)
+        {
+            known.execution = Some(ended);
+        }
         Ok(Outcome { command: prepared.command(), processed, row: planned.row.clone() })
     }
 
     /// Takes locks and the snapshot that the routine's volatility calls for, and runs.
     pub(super) fn run_plan(&mut self, plan: &Arc<Plan>, params: &[Datum], limit: u64, sink: &mut dyn RowSink) -> Result<u64> {
+        self.run_plan_in(&mut None, plan, params, limit, sink)
+    }
+
+    /// `execution`: one that was set aside and has its parameters; or none, and then the one that has run.
+    fn run_plan_in(&mut self, execution: &mut Option<Box<Execution>>, plan: &Arc<Plan>, params: &[Datum], limit: u64, sink: &mut dyn RowSink) -> Result<u64> {
         if self.read_only && plan.changes_permanent {
             return Err(not_allowed_here(plan.command));
         }
@@ -525,8 +560,7 @@ impl Spi<'_> {
         self.session.lock_tables(plan, self.runtime)?;
         let snapshot = self.statement_snapshot()?;
         let limit = (limit != 0).then_some(limit);
-        let mut execution = None;
-        let progress = self.session.advance(plan, params, &mut execution, snapshot, limit, self.runtime, SinkMaker::Sink(sink))?;
+        let progress = self.session.advance(plan, params, execution, snapshot, limit, self.runtime, SinkMaker::Sink(sink))?;
         Ok(progress.rows)
     }
 
@@ -637,6 +671,27 @@ impl Spi<'_> {
     /// An expression that takes no more than integers and truth values.
     pub fn quick(&mut self, prepared: &SpiPrepared) -> Option<Quick> {
         self.session.routine_plans.statements.get(&prepared.id)?.plan.quick.clone()
+    }
+
+    /// An expression that depends on nothing but its variables.
+    pub fn direct(&mut self, prepared: &SpiPrepared) -> Option<Direct> {
+        self.session.routine_plans.statements.get(&prepared.id)?.plan.direct.clone()
+    }
+
+    /// The value; None: the long way finds it.
+    pub fn compute(&self, direct: &Direct, values: &impl QuickValues) -> Option<Result<Datum>> {
+        let context = kilndb_types::EvalContext {
+            format: &self.session.settings.format,
+            transaction_timestamp: self.session.transaction_timestamp,
+            statement_timestamp: self.session.statement_timestamp,
+            host: &kilndb_types::context::NoHost,
+            random_state: &self.session.own.scratch.random_state,
+        };
+        match direct.evaluate(values, &context) {
+            Ok(value) => Some(Ok(value)),
+            Err(Stop::Failed(e)) => Some(Err(e)),
+            Err(Stop::LongWay) => None,
+        }
     }
 
     /// As simple queries are run (docs/decisions/0009). None: nothing was done.

@@ -48,7 +48,7 @@ impl Session {
         let params = planned.uses.iter().map(|v| scope.checked_value(v)).collect::<Result<Vec<_>>>()?;
         let mut arguments = Arguments(Vec::new());
         self.run_to_sink(&planned.plan, &params, runtime, SinkMaker::Sink(&mut arguments))?;
-        let key = RoutineKey { oid: planned.oid, types: planned.types, table: 0 };
+        let key = RoutineKey { oid: planned.oid, types: planned.types, table: 0, trigger: 0 };
         let compiled = self.compiled(&key, runtime)?;
         let definition = compiled.definition.clone();
         // What is to be restored at its end, it must not end itself.

@@ -175,6 +175,7 @@ impl Session {
             self.pending.modes.insert(0, s.deferred);
             if !s.deferred {
                 self.run_pending_checks(None, runtime)?;
+                self.fire_pending_triggers(None, runtime)?;
             }
             return Ok("SET CONSTRAINTS".to_string());
         }
@@ -188,6 +189,7 @@ impl Session {
         }
         if !s.deferred {
             self.run_pending_checks(Some(&named), runtime)?;
+            self.fire_pending_triggers(Some(&named), runtime)?;
         }
         Ok("SET CONSTRAINTS".to_string())
     }

@@ -168,6 +168,7 @@ fn constraint_definition(host: &StatementHost<'_>, row: &CatalogRow, pretty: boo
         b'c' => format!("CHECK ({})", canonical(host, row.text("conbin").unwrap_or(""), &table, None, pretty)),
         b'n' => format!("NOT NULL {}", column_list(&table, &row.numbers("conkey"))),
         b'f' => foreign_definition(host, row, &table)?,
+        b't' => "TRIGGER".to_string(),
         other => return Err(Error::unsupported(format!("constraints of type {} are not supported", other as char))),
     };
     if row.bool("connoinherit") && row.char("contype") == b'c' {

@@ -18,8 +18,22 @@ pub(super) fn canonical(host: &StatementHost<'_>, sql: &str, table: &Arc<Table>,
     let mut shown = None;
     host.runtime.on_large_stack(&mut || {
         if let Ok(bound) = crate::bind::bind_expression(sql, Some(table), &host.reader, target) {
-            let printer = Printer { host, table, rel: bound.rel, pretty };
+            let printer = Printer { host, table, rel: bound.rel, rows: None, pretty };
             shown = printer.expr(without_implicit_casts(&bound.expr), None);
+        }
+    });
+    shown.unwrap_or_else(|| sql.to_string())
+}
+
+/// A trigger's condition.
+pub(super) fn canonical_condition(host: &StatementHost<'_>, sql: &str, table: &Arc<Table>, pretty: bool) -> String {
+    let mut shown = None;
+    host.runtime.on_large_stack(&mut || {
+        let binder = crate::bind::Binder::new(&host.reader, Arc::from(""), Vec::new());
+        let rows = (binder.new_rel(), binder.new_rel());
+        if let Ok(bound) = binder.bind_when_sql(sql, table, rows.0, rows.1) {
+            let printer = Printer { host, table, rel: u32::MAX, rows: Some(rows), pretty };
+            shown = printer.expr(without_implicit_casts(&bound), None);
         }
     });
     shown.unwrap_or_else(|| sql.to_string())
@@ -37,7 +51,7 @@ pub(super) fn canonical_default(host: &StatementHost<'_>, sql: &str, type_oid: O
 /// A value as it stands in an expression; `label`: with its type where that is not plain.
 pub(super) fn shown_constant(host: &StatementHost<'_>, value: &Datum, ty: Oid, label: bool) -> String {
     let table = host.reader.table_by_oid(crate::catalog::ids::PG_CLASS).ok().flatten();
-    let shown = table.and_then(|table| Printer { host, table: &table, rel: 0, pretty: false }.constant(value, ty, -1, label));
+    let shown = table.and_then(|table| Printer { host, table: &table, rel: 0, rows: None, pretty: false }.constant(value, ty, -1, label));
     shown.unwrap_or_default()
 }
 
@@ -58,10 +72,12 @@ struct Printer<'p> {
     host: &'p StatementHost<'p>,
     table: &'p Arc<Table>,
     rel: u32,
+    /// OLD and NEW, in a trigger's condition.
+    rows: Option<(u32, u32)>,
     pretty: bool,
 }
 
-fn literal(text: &str) -> String {
+pub(super) fn literal(text: &str) -> String {
     let quoted = text.replace('\'', "''");
     if text.contains('\\') { format!("E'{}'", quoted.replace('\\', "\\\\")) } else { format!("'{quoted}'") }
 }
@@ -215,6 +231,10 @@ impl Printer<'_> {
         match &e.kind {
             ExprKind::Const(value) => self.constant(value, e.ty, e.typmod, true),
             ExprKind::Column(c) if c.rel == self.rel && c.att > 0 => Some(quote(&self.table.columns.get(c.att as usize - 1)?.name)),
+            ExprKind::Column(c) if c.att > 0 && self.rows.is_some_and(|(old, new)| c.rel == old || c.rel == new) => {
+                let row = if self.rows.is_some_and(|(old, _)| c.rel == old) { "old" } else { "new" };
+                Some(format!("{row}.{}", quote(&self.table.columns.get(c.att as usize - 1)?.name)))
+            }
             ExprKind::Func(f) => self.function(e, f),
             ExprKind::Cast { arg, .. } => self.cast(e, arg),
             ExprKind::And(list) => self.joined(e, list, " AND "),

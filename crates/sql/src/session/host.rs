@@ -32,7 +32,7 @@ pub(crate) const SESSION_FUNCTIONS: &[&str] = &[
     "pg_get_statisticsobjdef_columns", "pg_jit_available",
     "pg_is_wal_replay_paused", "row_security_active",
     "pg_get_function_sqlbody", "pg_input_is_valid", "pg_input_error_info", "parse_ident", "pg_sequence_parameters",
-    "pg_get_triggerdef", "pg_get_ruledef", "pg_get_functiondef", "pg_get_statisticsobjdef", "current_query",
+    "pg_get_triggerdef", "pg_trigger_depth", "pg_get_ruledef", "pg_get_functiondef", "pg_get_statisticsobjdef", "current_query",
     "inet_client_addr", "inet_client_port", "has_any_column_privilege", "has_type_privilege", "has_language_privilege",
     "pg_advisory_xact_lock", "pg_advisory_xact_lock_shared", "pg_try_advisory_xact_lock", "pg_try_advisory_xact_lock_shared",
     "pg_advisory_lock", "pg_advisory_lock_shared", "pg_try_advisory_lock", "pg_try_advisory_lock_shared",
@@ -47,6 +47,9 @@ pub(crate) const SET_RETURNING_FUNCTIONS: &[&str] = &[
 ];
 
 impl SessionHost for StatementHost<'_> {
+    fn is_replica(&self) -> bool {
+        self.settings.get("session_replication_role") == Some("replica")
+    }
     fn call_session_function(&self, oid: Oid, name: &str, args: &[Datum], env: &mut CallEnv<'_>) -> Option<Result<Datum>> {
         if let Some(done) = super::array_functions::call(oid, args) {
             return Some(done);
@@ -176,8 +179,10 @@ fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<
         "parse_ident" => super::identifiers::parse_ident(&text_of(first), args.get(1).is_none_or(|d| bool_of(Some(d)))),
         "pg_sequence_parameters" => sequence_parameters(host, oid_of(first)),
         "pg_get_functiondef" => super::definitions::function_definition(host, oid_of(first)),
-        // There are no triggers, rules, or extended statistics.
-        "pg_get_triggerdef" | "pg_get_ruledef" | "pg_get_statisticsobjdef" | "pg_get_function_arg_default" => Ok(Datum::Null),
+        "pg_get_triggerdef" => super::trigger_text::definition(host, oid_of(first), bool_of(args.get(1))),
+        "pg_trigger_depth" => Ok(Datum::Int4(host.scratch.trigger_depth.get())),
+        // There are no rules and no extended statistics.
+        "pg_get_ruledef" | "pg_get_statisticsobjdef" | "pg_get_function_arg_default" => Ok(Datum::Null),
         "getdatabaseencoding" => Ok(Datum::text("UTF8")),
         "current_query" => {
             let activity = host.runtime.control().activity.lock().unwrap_or_else(|e| e.into_inner());

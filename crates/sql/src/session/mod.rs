@@ -32,6 +32,7 @@ mod statistics;
 mod system_views;
 mod template;
 mod transaction;
+mod trigger_text;
 pub(crate) mod utility;
 mod views;
 
@@ -149,6 +150,8 @@ pub(crate) struct Scratch {
     /// Advisory locks of the session; none if it holds none.
     pub advisory: RefCell<Option<kilndb_storage::LockOwner>>,
     pub listening: RefCell<listen::Listening>,
+    /// Trigger functions that are running, one in the other.
+    pub trigger_depth: Cell<i32>,
 }
 
 /// Takes the stored settings, then those of the client, which must be right. Returns warnings about the stored ones.
@@ -228,6 +231,10 @@ pub struct Session {
     published_settings: u64,
     /// Outer ones first.
     pub(crate) running_routines: Vec<std::rc::Rc<dyn crate::routine::ContextSource>>,
+    /// Of statements that are running while a routine runs others.
+    pub(crate) running_plans: Vec<Arc<crate::plan::Plan>>,
+    /// The definition that is being changed, as messages call the command.
+    pub(crate) ddl_command: &'static str,
     /// Changes of the catalogs within the open transaction, ever counted on.
     pub(crate) own_changes: u64,
     pub(crate) routine_plans: crate::routine::RoutinePlans,
@@ -297,6 +304,8 @@ impl Session {
             allow_system_objects: false,
             utility_formats: Vec::new(),
             running_routines: Vec::new(),
+            running_plans: Vec::new(),
+            ddl_command: "",
             own_changes: 0,
             routine_plans: Default::default(),
             routines: Default::default(),

@@ -158,7 +158,9 @@ impl Session {
         let txn = self.txn.take().ok_or_else(|| Error::internal("no transaction to run a statement in"))?;
         let mut txn = TransactionSlot::new(txn);
         let (mut pending, mut usage) = (std::mem::take(&mut self.pending), std::mem::take(&mut self.usage));
+        self.running_plans.push(plan.clone());
         let done = self.advance_with(&environment, &host, (&mut txn, &mut pending, &mut usage), plan, params, execution, snapshot, max_rows, runtime, make_sink);
+        self.running_plans.pop();
         (self.pending, self.usage) = (pending, usage);
         self.txn = txn.into_inner();
         let progress = done?;

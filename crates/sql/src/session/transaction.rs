@@ -23,6 +23,7 @@ pub(crate) struct SavepointEntry {
     pub settings_mark: usize,
     /// Pending constraint checks, and SET CONSTRAINTS, as they were.
     pub pending_checks: usize,
+    pub pending_triggers: usize,
     pub constraint_modes: std::collections::HashMap<kilndb_base::Oid, bool>,
     pub listening: super::listen::Mark,
     /// Changes of the catalog of temporary objects until then.
@@ -135,7 +136,11 @@ impl Session {
         }
         // The savepoints are over: what is checked now is checked for good.
         self.savepoints.clear();
+        self.pending.keep_triggers(0);
         self.run_pending_checks(None, runtime)?;
+        while self.fire_pending_triggers(None, runtime)? {
+            self.run_pending_checks(None, runtime)?;
+        }
         self.run_on_commit(runtime)?;
         match &self.txn {
             Some(txn) if txn.needs_checkpoint() => self.instance.engine.checkpoint_for(txn, runtime),
@@ -175,6 +180,7 @@ impl Session {
         self.block = Block::None;
         self.savepoints.clear();
         self.pending.checks.clear();
+        self.pending.triggers.clear();
         self.pending.modes.clear();
         self.end_listening(committed);
         let touched_temporary = self.own.temporary.mark() > 0;
@@ -220,6 +226,7 @@ impl Session {
                     (Some(entry), Some(txn)) => {
                         self.settings.rollback_to(entry.settings_mark);
                         self.pending.checks.truncate(entry.pending_checks);
+                        self.pending.undo_triggers(entry.pending_triggers, self.savepoints.len());
                         self.own.scratch.listening.borrow_mut().rollback_to(entry.listening);
                         txn.rollback_to(&entry.storage, runtime)
                     }
@@ -304,6 +311,7 @@ impl Session {
             storage,
             settings_mark,
             pending_checks: self.pending.checks.len(),
+            pending_triggers: self.pending.triggers.len(),
             constraint_modes: self.pending.modes.clone(),
             listening: self.own.scratch.listening.borrow().mark(),
             temporary: self.own.temporary.mark(),
@@ -321,6 +329,7 @@ impl Session {
         self.require_block("RELEASE SAVEPOINT")?;
         let at = self.find_savepoint(name)?;
         self.savepoints.truncate(at);
+        self.pending.keep_triggers(at);
         Ok(())
     }
 
@@ -343,6 +352,7 @@ impl Session {
         txn.rollback_to(&entry.storage, runtime)?;
         self.settings.rollback_to(entry.settings_mark);
         self.pending.checks.truncate(entry.pending_checks);
+        self.pending.undo_triggers(entry.pending_triggers, at + 1);
         self.own.scratch.listening.borrow_mut().rollback_to(entry.listening);
         self.pending.modes = entry.constraint_modes.clone();
         self.usage.rollback_to(&entry.usage);

@@ -235,6 +235,7 @@ impl Db {
             checks: Vec::new(),
             foreign_keys: Vec::new(),
             referenced_by: Vec::new(),
+            triggers: Vec::new(),
             view_sql: None,
             reltuples: -1.0,
             is_catalog: false,

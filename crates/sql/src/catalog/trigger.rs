@@ -1,0 +1,126 @@
+//! Triggers as the binder, planner and executor see them, and the tables of changed rows that running ones can read.
+
+use super::cache::CatalogReader;
+use super::ids::*;
+use super::store::CatalogRow;
+use super::model::Table;
+use crate::exec::spill::RowStore;
+use kilndb_base::{Oid, Result};
+use kilndb_types::Datum;
+use std::sync::Arc;
+
+/// Bits of pg_trigger.tgtype.
+pub const ROW: i16 = 1;
+pub const BEFORE: i16 = 2;
+pub const INSERT: i16 = 4;
+pub const DELETE: i16 = 8;
+pub const UPDATE: i16 = 16;
+pub const TRUNCATE: i16 = 32;
+pub const INSTEAD: i16 = 64;
+
+#[derive(Clone, Debug)]
+pub struct Trigger {
+    pub oid: Oid,
+    pub name: String,
+    pub function: Oid,
+    pub kind: i16,
+    /// 'O' origin and local, 'R' replica, 'A' always, 'D' disabled.
+    pub enabled: u8,
+    pub is_internal: bool,
+    /// Its row of pg_constraint, or 0.
+    pub constraint: Oid,
+    /// The other table of a constraint trigger, or 0.
+    pub other_table: Oid,
+    pub deferrable: bool,
+    pub initially_deferred: bool,
+    /// UPDATE OF: attnums; empty: any.
+    pub columns: Vec<i16>,
+    pub arguments: Vec<String>,
+    pub when_sql: Option<String>,
+    pub old_table: Option<String>,
+    pub new_table: Option<String>,
+}
+
+impl Trigger {
+    pub fn of_row(row: &CatalogRow) -> Trigger {
+        let name = |column: &str| row.text(column).map(str::to_string);
+        Trigger {
+            oid: row.oid("oid"),
+            name: name("tgname").unwrap_or_default(),
+            function: row.oid("tgfoid"),
+            kind: row.int("tgtype") as i16,
+            enabled: row.char("tgenabled"),
+            is_internal: row.bool("tgisinternal"),
+            constraint: row.oid("tgconstraint"),
+            other_table: row.oid("tgconstrrelid"),
+            deferrable: row.bool("tgdeferrable"),
+            initially_deferred: row.bool("tginitdeferred"),
+            columns: row.numbers("tgattr").iter().map(|n| *n as i16).collect(),
+            arguments: match row.get("tgargs") {
+                Datum::Bytea(bytes) => split_arguments(bytes),
+                _ => Vec::new(),
+            },
+            when_sql: name("tgqual"),
+            old_table: name("tgoldtable"),
+            new_table: name("tgnewtable"),
+        }
+    }
+    pub fn is(&self, bits: i16) -> bool {
+        self.kind & bits == bits
+    }
+    pub fn for_each_row(&self) -> bool {
+        self.is(ROW)
+    }
+    pub fn is_after(&self) -> bool {
+        self.kind & (BEFORE | INSTEAD) == 0
+    }
+    pub fn has_transition_tables(&self) -> bool {
+        self.old_table.is_some() || self.new_table.is_some()
+    }
+    /// Does it fire under this session_replication_role?
+    pub fn fires_as(&self, is_replica: bool) -> bool {
+        match self.enabled {
+            b'D' => false,
+            b'A' => true,
+            b'R' => is_replica,
+            _ => !is_replica,
+        }
+    }
+}
+
+/// Each argument ends with a zero byte.
+fn split_arguments(bytes: &[u8]) -> Vec<String> {
+    let Some(bytes) = bytes.strip_suffix(&[0]) else { return Vec::new() };
+    bytes.split(|b| *b == 0).map(|part| String::from_utf8_lossy(part).into_owned()).collect()
+}
+
+pub fn join_arguments(arguments: &[&str]) -> Vec<u8> {
+    arguments.iter().flat_map(|a| a.bytes().chain([0])).collect()
+}
+
+impl CatalogReader<'_> {
+    /// Those of a relation, by name.
+    pub(super) fn load_triggers(&self, table: Oid) -> Result<Vec<Arc<Trigger>>> {
+        let rows = self.lookup(PG_TRIGGER, PG_TRIGGER_TGRELID_TGNAME_INDEX, &[Datum::Oid(table)])?;
+        let mut triggers: Vec<Arc<Trigger>> = rows.iter().map(|row| Arc::new(Trigger::of_row(row))).collect();
+        triggers.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(triggers)
+    }
+}
+
+/// The rows that a statement has changed, as they were and as they are.
+#[derive(Default)]
+pub struct TransitionRows {
+    pub old: Option<RowStore>,
+    pub new: Option<RowStore>,
+}
+
+/// What a running trigger function can read by the names that its trigger gives. A function that is no trigger's has an empty one, so
+/// that it does not see its caller's.
+#[derive(Default)]
+pub struct TransitionTables {
+    pub table: Option<Arc<Table>>,
+    pub old_name: Option<String>,
+    pub new_name: Option<String>,
+    pub rows: TransitionRows,
+}

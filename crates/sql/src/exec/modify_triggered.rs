@@ -1,0 +1,203 @@
+//! INSERT, UPDATE and DELETE of a table that has triggers: row by row.
+
+use super::context::*;
+use super::modify::ModifyState;
+use super::trigger::{Firing, changed_by_trigger};
+use super::{index, write};
+use crate::bind::ir::DmlKind;
+use crate::plan::{ModifyPlan, TriggerPlan};
+use crate::routine::TriggerOperation as Operation;
+use kilndb_base::{Error, Result, RowId};
+use kilndb_storage::{Relation, RowLockMode, WaitPolicy, WriteOptions, WriteOutcome};
+use kilndb_types::Datum;
+
+impl ModifyState {
+    fn operations(m: &ModifyPlan) -> Result<&'static [Operation]> {
+        let upserts = m.conflict.as_ref().is_some_and(|c| c.update.is_some());
+        Ok(match m.kind {
+            DmlKind::Insert if upserts => &[Operation::Insert, Operation::Update],
+            DmlKind::Insert => &[Operation::Insert],
+            DmlKind::Update => &[Operation::Update],
+            DmlKind::Delete => &[Operation::Delete],
+            DmlKind::Merge => return Err(Error::unsupported("MERGE is not supported yet")),
+        })
+    }
+
+    /// A partitioned table has statement triggers only.
+    pub(super) fn run_triggered_partitions(&mut self, m: &ModifyPlan, plan: &TriggerPlan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        *self.firing = Firing::new(cx);
+        let operations = Self::operations(m)?;
+        for operation in operations {
+            self.firing.statement(m, plan, *operation, true, rt, cx)?;
+        }
+        self.run_partitions(m, rt, cx)?;
+        self.firing.end(m, plan, operations, rt, cx)
+    }
+
+    pub(super) fn run_triggered(&mut self, m: &ModifyPlan, plan: &TriggerPlan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        *self.firing = Firing::new(cx);
+        let operations = Self::operations(m)?;
+        for operation in operations {
+            self.firing.statement(m, plan, *operation, true, rt, cx)?;
+        }
+        // A trigger may do what the next row's evaluation sees.
+        let mut batch = Batch::with_max(m.input_width, if plan.has_before_row { 1 } else { BATCH_ROWS });
+        while self.input.fill(&mut batch, rt, cx)? {
+            for i in 0..batch.rows {
+                match m.kind {
+                    _ if plan.is_instead => self.instead(m, plan, batch.row(i), rt, cx)?,
+                    DmlKind::Insert if m.conflict.is_none() => self.insert_triggered(m, plan, batch.row(i), rt, cx)?,
+                    DmlKind::Insert => self.upsert(m, batch.row(i), rt, cx)?,
+                    DmlKind::Update => self.update_triggered(m, plan, batch.row(i).to_vec(), rt, cx)?,
+                    _ => self.delete_triggered(m, plan, batch.row(i).to_vec(), rt, cx)?,
+                }
+            }
+        }
+        let mut queue = std::mem::take(&mut self.queue);
+        queue.run(m, cx)?;
+        self.firing.end(m, plan, operations, rt, cx)
+    }
+
+    /// The row to store, as BEFORE triggers want it; None: it is passed over.
+    pub(super) fn proposed(&mut self, m: &ModifyPlan, plan: &TriggerPlan, input: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Option<Vec<Datum>>> {
+        let mut values = Vec::with_capacity(m.table.columns.len());
+        if !Self::assign_row(m, input, &mut values, rt, cx)? || !self.firing.before_row(m, plan, Operation::Insert, None, Some(&mut values), rt, cx)? {
+            return Ok(None);
+        }
+        write::complete(m, &mut values, rt, cx)?;
+        Ok(Some(values))
+    }
+
+    fn insert_triggered(&mut self, m: &ModifyPlan, plan: &TriggerPlan, input: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let Some(values) = self.proposed(m, plan, input, rt, cx)? else { return Ok(()) };
+        write::encode(m, &values, &mut self.bytes)?;
+        let rid = m.heap()?.insert(cx.txn, &self.bytes)?;
+        self.inserted(m, input, &values, rid, rt, cx)?;
+        self.firing.after_row(m, plan, Operation::Insert, None, Some(&values), rt, cx)
+    }
+
+    /// Locks a row for its BEFORE triggers, which see its newest version.
+    #[allow(clippy::too_many_arguments)]
+    fn hold(&mut self, m: &ModifyPlan, rid: RowId, mode: RowLockMode, old: &mut Vec<Datum>, row: &mut [Datum], latest: &mut bool, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+        loop {
+            let options = WriteOptions { wait: WaitPolicy::Wait, latest: *latest, key_update: false };
+            match m.heap()?.lock_row(cx.txn, rid, &cx.snapshot, mode, &options, cx.park)? {
+                WriteOutcome::Done => return Ok(true),
+                WriteOutcome::Changed => {
+                    if !self.refresh(m, rid, old, row, rt, cx)? {
+                        return Ok(false);
+                    }
+                    *latest = true;
+                }
+                WriteOutcome::SelfModified if !self.firing.own.contains(&rid) => return Err(changed_by_trigger(mode == RowLockMode::Update)),
+                _ => return Ok(false),
+            }
+        }
+    }
+
+    fn update_triggered(&mut self, m: &ModifyPlan, plan: &TriggerPlan, mut row: Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let Some(Datum::Tid(block, slot)) = row.get(m.old_ctid) else { return Ok(()) };
+        let rid = RowId { block: *block, slot: *slot };
+        let mut old = Self::old_row(m, &row);
+        let mut latest = false;
+        if plan.has_before_row && !self.hold(m, rid, RowLockMode::NoKeyUpdate, &mut old, &mut row, &mut latest, rt, cx)? {
+            return Ok(());
+        }
+        loop {
+            let mut new = old.clone();
+            m.assign(&row, &mut new, rt, cx)?;
+            if !self.firing.before_row(m, plan, Operation::Update, Some(&old), Some(&mut new), rt, cx)? {
+                return Ok(());
+            }
+            write::complete(m, &mut new, rt, cx)?;
+            match self.write_update(m, rid, &old, &new, latest, rt, cx)? {
+                WriteOutcome::Done => {
+                    self.changed += 1;
+                    if plan.has_before_row {
+                        self.firing.own.insert(rid);
+                    }
+                    self.firing.after_row(m, plan, Operation::Update, Some(&old), Some(&new), rt, cx)?;
+                    return self.returning(m, &row, &new, rid, rt, cx);
+                }
+                WriteOutcome::Changed => {
+                    if !self.refresh(m, rid, &mut old, &mut row, rt, cx)? {
+                        return Ok(());
+                    }
+                    latest = true;
+                }
+                WriteOutcome::SelfModified if plan.has_before_row => return Err(changed_by_trigger(false)),
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    fn delete_triggered(&mut self, m: &ModifyPlan, plan: &TriggerPlan, mut row: Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let Some(Datum::Tid(block, slot)) = row.get(m.old_ctid) else { return Ok(()) };
+        let rid = RowId { block: *block, slot: *slot };
+        let mut old = Self::old_row(m, &row);
+        let mut latest = false;
+        if plan.has_before_row && !self.hold(m, rid, RowLockMode::Update, &mut old, &mut row, &mut latest, rt, cx)? {
+            return Ok(());
+        }
+        loop {
+            if !self.firing.before_row(m, plan, Operation::Delete, Some(&old), None, rt, cx)? {
+                return Ok(());
+            }
+            let mut dead: Vec<(usize, Vec<u8>)> = Vec::new();
+            for (n, p) in m.indexes.iter().enumerate() {
+                if let Some((k, _)) = index::entry(p, &old, rt, cx)? {
+                    dead.push((n, k));
+                }
+            }
+            let retired: Vec<(&Relation, &[u8])> = dead.iter().map(|(n, k)| (&*m.indexes[*n].relation, k.as_slice())).collect();
+            let options = WriteOptions { wait: WaitPolicy::Wait, latest, key_update: true };
+            match m.heap()?.delete(cx.txn, rid, &cx.snapshot, &retired, &options, cx.park)? {
+                WriteOutcome::Done => {
+                    self.queue.changed_row(m, &old, None);
+                    self.changed += 1;
+                    if plan.has_before_row {
+                        self.firing.own.insert(rid);
+                    }
+                    self.firing.after_row(m, plan, Operation::Delete, Some(&old), None, rt, cx)?;
+                    let nulls = vec![Datum::Null; old.len()];
+                    return self.returning(m, &row, &nulls, rid, rt, cx);
+                }
+                WriteOutcome::Changed => {
+                    if !self.refresh(m, rid, &mut old, &mut row, rt, cx)? {
+                        return Ok(());
+                    }
+                    latest = true;
+                }
+                WriteOutcome::SelfModified if plan.has_before_row => return Err(changed_by_trigger(true)),
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// A row of a view: its triggers do everything.
+    fn instead(&mut self, m: &ModifyPlan, plan: &TriggerPlan, input: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let rid = RowId::default();
+        let old = Self::old_row(m, input);
+        let mut new = if m.kind == DmlKind::Insert { vec![Datum::Null; m.table.columns.len()] } else { old.clone() };
+        m.assign(input, &mut new, rt, cx)?;
+        let done = match m.kind {
+            DmlKind::Insert => self.firing.before_row(m, plan, Operation::Insert, None, Some(&mut new), rt, cx)?,
+            DmlKind::Update => self.firing.before_row(m, plan, Operation::Update, Some(&old), Some(&mut new), rt, cx)?,
+            _ => self.firing.before_row(m, plan, Operation::Delete, Some(&old), None, rt, cx)?,
+        };
+        if !done {
+            return Ok(());
+        }
+        self.changed += 1;
+        if m.returning.is_none() {
+            return Ok(());
+        }
+        let mut wide = input.to_vec();
+        match m.kind {
+            DmlKind::Insert => Self::widen(m, &mut wide, None, &new),
+            DmlKind::Update => {}
+            _ => new.fill(Datum::Null),
+        }
+        self.returning(m, &wide, &new, rid, rt, cx)
+    }
+}

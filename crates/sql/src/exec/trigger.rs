@@ -1,0 +1,234 @@
+//! Triggers of the changes that a plan makes: which fire, with which rows, and when.
+//!
+//! Invariants
+//! 1. What AFTER triggers see is the whole statement's work: they fire when all its rows are written, rows in the order of their changes,
+//!    statement triggers last.
+//! 2. Rows wait for them in at most work_mem, the rest in a temporary file.
+//!
+//! Must not know: languages, sessions. [`super::RoutineHost`] does.
+
+use super::context::*;
+use super::routine::Held;
+use super::spill::{RowStore, StoreCursor};
+use crate::catalog::Table;
+use crate::catalog::trigger::*;
+use crate::plan::{ModifyPlan, PlannedTrigger, TriggerPlan};
+use crate::routine::TriggerOperation;
+use kilndb_base::{Error, Oid, Result, RowId, sqlstate};
+use kilndb_types::Datum;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// One call of a trigger's function.
+pub struct Fire<'a> {
+    pub trigger: &'a Trigger,
+    pub table: &'a Arc<Table>,
+    pub operation: TriggerOperation,
+    /// Values of all columns of the table.
+    pub old: Option<&'a [Datum]>,
+    pub new: Option<&'a [Datum]>,
+    pub transitions: Option<&'a mut TransitionRows>,
+}
+
+/// A call of a constraint trigger's function that waits for the end of the transaction.
+#[derive(Clone, Debug)]
+pub struct PendingTrigger {
+    pub constraint: Oid,
+    pub trigger: Oid,
+    pub table: Oid,
+    pub operation: TriggerOperation,
+    pub old: Option<Vec<Datum>>,
+    pub new: Option<Vec<Datum>>,
+    /// Made already, when so many savepoints were open.
+    pub done_at: Option<usize>,
+}
+
+pub(super) fn bit_of(operation: TriggerOperation) -> i16 {
+    match operation {
+        TriggerOperation::Insert => INSERT,
+        TriggerOperation::Update => UPDATE,
+        TriggerOperation::Delete => DELETE,
+        TriggerOperation::Truncate => TRUNCATE,
+    }
+}
+
+const OPERATIONS: [TriggerOperation; 3] = [TriggerOperation::Insert, TriggerOperation::Update, TriggerOperation::Delete];
+
+/// The triggers' side of one run of a [`ModifyPlan`].
+#[derive(Default)]
+pub struct Firing {
+    is_replica: bool,
+    /// Operation, triggers (a bit for each, in words of 62), old row, new row.
+    queue: Option<RowStore>,
+    /// By operation.
+    transitions: [TransitionRows; 3],
+    /// Rows that the statement has changed itself.
+    pub own: HashSet<RowId>,
+}
+
+const BITS: usize = 62;
+
+impl Firing {
+    pub fn new(cx: &ExecContext<'_>) -> Firing {
+        Firing { is_replica: cx.session.is_replica(), ..Firing::default() }
+    }
+
+    /// Does it fire for this event, as far as its row is not looked at?
+    fn is_due(&self, plan: &TriggerPlan, t: &Trigger, operation: TriggerOperation) -> bool {
+        let is_set = |attnum: &i16| plan.assigned.get((*attnum - 1).max(0) as usize).copied().unwrap_or(false);
+        t.is(bit_of(operation))
+            && t.fires_as(self.is_replica)
+            && (operation != TriggerOperation::Update || t.columns.is_empty() || t.columns.iter().any(is_set))
+    }
+
+    fn fits(t: &PlannedTrigger, old: Option<&[Datum]>, new: Option<&[Datum]>, width: usize, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+        let Some(when) = &t.when else { return Ok(true) };
+        let mut row = Vec::with_capacity(width * 2);
+        for side in [old, new] {
+            row.extend_from_slice(side.unwrap_or_default());
+            row.resize(row.len() + width - side.map_or(0, <[Datum]>::len), Datum::Null);
+        }
+        when.is_true(&row, rt, cx)
+    }
+
+    pub fn statement(&mut self, m: &ModifyPlan, plan: &TriggerPlan, operation: TriggerOperation, before: bool, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        for t in &plan.list {
+            let trigger = &*t.trigger;
+            if trigger.for_each_row() || trigger.is(BEFORE) != before || !self.is_due(plan, trigger, operation) || !Self::fits(t, None, None, m.table.columns.len(), rt, cx)? {
+                continue;
+            }
+            let transitions = Some(&mut self.transitions[operation as usize]);
+            fire(Fire { trigger, table: &m.table, operation, old: None, new: None, transitions }, cx)?;
+        }
+        Ok(())
+    }
+
+    /// BEFORE … FOR EACH ROW, or INSTEAD OF: the new row may be another afterwards. False: the row is passed over.
+    #[allow(clippy::too_many_arguments)]
+    pub fn before_row(&mut self, m: &ModifyPlan, plan: &TriggerPlan, operation: TriggerOperation, old: Option<&[Datum]>, mut new: Option<&mut Vec<Datum>>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+        for t in &plan.list {
+            let trigger = &*t.trigger;
+            if !trigger.for_each_row() || trigger.is_after() || !self.is_due(plan, trigger, operation) {
+                continue;
+            }
+            if let Some(new) = &mut new {
+                // Not computed yet.
+                m.generated.iter().for_each(|(column, _)| new[*column] = Datum::Null);
+            }
+            if !Self::fits(t, old, new.as_deref().map(Vec::as_slice), m.table.columns.len(), rt, cx)? {
+                continue;
+            }
+            match fire(Fire { trigger, table: &m.table, operation, old, new: new.as_deref().map(Vec::as_slice), transitions: None }, cx)? {
+                None => return Ok(false),
+                Some(row) => {
+                    if let Some(new) = &mut new {
+                        **new = row;
+                    }
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Queues what is to fire for a changed row.
+    #[allow(clippy::too_many_arguments)]
+    pub fn after_row(&mut self, m: &ModifyPlan, plan: &TriggerPlan, operation: TriggerOperation, old: Option<&[Datum]>, new: Option<&[Datum]>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let width = m.table.columns.len();
+        let words = plan.list.len().div_ceil(BITS);
+        let mut due = vec![0i64; words];
+        let (mut wants_old, mut wants_new) = (false, false);
+        for (n, t) in plan.list.iter().enumerate() {
+            let trigger = &*t.trigger;
+            if !trigger.is_after() || !self.is_due(plan, trigger, operation) {
+                continue;
+            }
+            wants_old |= trigger.old_table.is_some();
+            wants_new |= trigger.new_table.is_some();
+            if !trigger.for_each_row() || !Self::fits(t, old, new, width, rt, cx)? {
+                continue;
+            }
+            if trigger.constraint != 0 && super::constraint::is_deferred(trigger.constraint, trigger.deferrable, trigger.initially_deferred, cx) {
+                cx.pending.triggers.push(PendingTrigger {
+                    constraint: trigger.constraint,
+                    trigger: trigger.oid,
+                    table: m.table.oid,
+                    operation,
+                    old: old.map(<[Datum]>::to_vec),
+                    new: new.map(<[Datum]>::to_vec),
+                    done_at: None,
+                });
+                continue;
+            }
+            due[n / BITS] |= 1 << (n % BITS);
+        }
+        let (io, budget_bytes) = (cx.io(), cx.work_mem_bytes);
+        let kept = &mut self.transitions[operation as usize];
+        for (store, wanted, row) in [(&mut kept.old, wants_old, old), (&mut kept.new, wants_new, new)] {
+            if let (true, Some(row)) = (wanted, row) {
+                store.get_or_insert_with(|| RowStore::new(width, budget_bytes)).push(row, io)?;
+            }
+        }
+        if due.iter().all(|word| *word == 0) {
+            return Ok(());
+        }
+        let mut row = Vec::with_capacity(1 + words + 2 * width);
+        row.push(Datum::Int4(operation as i32));
+        row.extend(due.into_iter().map(Datum::Int8));
+        for side in [old, new] {
+            row.extend_from_slice(side.unwrap_or_default());
+            row.resize(row.len() + width - side.map_or(0, <[Datum]>::len), Datum::Null);
+        }
+        let total = row.len();
+        self.queue.get_or_insert_with(|| RowStore::new(total, budget_bytes)).push(&row, io)
+    }
+
+    /// The statement has written all its rows.
+    pub fn end(&mut self, m: &ModifyPlan, plan: &TriggerPlan, operations: &[TriggerOperation], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        // They see what it did.
+        cx.txn.next_command();
+        let snapshot = cx.txn.take_snapshot();
+        let saved = std::mem::replace(&mut cx.snapshot, snapshot);
+        let done = self.fire_queued(m, plan, cx).and_then(|()| {
+            operations.iter().rev().try_for_each(|operation| self.statement(m, plan, *operation, false, rt, cx))
+        });
+        cx.snapshot = saved;
+        done
+    }
+
+    fn fire_queued(&mut self, m: &ModifyPlan, plan: &TriggerPlan, cx: &mut ExecContext<'_>) -> Result<()> {
+        let Some(queue) = self.queue.take() else { return Ok(()) };
+        let (width, words) = (m.table.columns.len(), plan.list.len().div_ceil(BITS));
+        let mut cursor = StoreCursor::default();
+        for at in 0..queue.len() {
+            cx.park.checkpoint()?;
+            let row = queue.row(at, &mut cursor, cx.io())?;
+            let Some((Datum::Int4(operation), rest)) = row.split_first() else { continue };
+            let operation = OPERATIONS[(*operation).clamp(0, 2) as usize];
+            let (due, rows) = rest.split_at(words);
+            let (old, new) = rows.split_at(width);
+            let old = (operation != TriggerOperation::Insert).then_some(old);
+            let new = (operation != TriggerOperation::Delete).then_some(new);
+            for (n, t) in plan.list.iter().enumerate() {
+                let is_due = matches!(due.get(n / BITS), Some(Datum::Int8(word)) if word & (1 << (n % BITS)) != 0);
+                if is_due {
+                    let transitions = Some(&mut self.transitions[operation as usize]);
+                    fire(Fire { trigger: &t.trigger, table: &m.table, operation, old, new, transitions }, cx)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn fire(fire: Fire<'_>, cx: &mut ExecContext<'_>) -> Result<Option<Vec<Datum>>> {
+    let held = Held { txn: cx.txn, pending: cx.pending, usage: cx.usage, snapshot: &cx.snapshot };
+    let host = cx.routines.as_deref_mut().ok_or_else(|| Error::internal("a trigger fired where there is no session"))?;
+    host.call_trigger(fire, held)
+}
+
+/// A row that a trigger of the running statement has changed before the statement could.
+pub(super) fn changed_by_trigger(deleting: bool) -> Error {
+    let verb = if deleting { "deleted" } else { "updated" };
+    Error::new(sqlstate::TRIGGERED_DATA_CHANGE_VIOLATION, format!("tuple to be {verb} was already modified by an operation triggered by the current command"))
+        .with_hint("Consider using an AFTER trigger instead of a BEFORE trigger to propagate changes to other rows.")
+}
