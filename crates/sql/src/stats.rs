@@ -141,7 +141,79 @@ pub enum Maintenance {
 #[derive(Default)]
 struct Part {
     databases: HashMap<Oid, DatabaseTotals>,
+    /// Without what is still in the log: [`Part::settle`] before anything is looked up.
     relations: HashMap<(Oid, Oid), RelationTotals>,
+    log: Vec<Entry>,
+}
+
+/// What one transaction did to one relation. Totals of many relations are in no cache: added many at a time, the processor
+/// fetches several at once.
+struct Entry {
+    relation: (Oid, Oid),
+    usage: SmallUsage,
+    committed: bool,
+    now: i64,
+}
+
+/// [`RelationUsage`] of a transaction that has not done much.
+struct SmallUsage {
+    scans: u32,
+    read: u32,
+    fetched: u32,
+    inserted: u32,
+    updated: u32,
+    deleted: u32,
+    modified: i32,
+    live: i32,
+}
+
+impl SmallUsage {
+    /// None: it is not small.
+    fn of(usage: &RelationUsage) -> Option<SmallUsage> {
+        let small = |n: u64| u32::try_from(n).ok();
+        Some(SmallUsage {
+            scans: small(usage.scans)?,
+            read: small(usage.read)?,
+            fetched: small(usage.fetched)?,
+            inserted: small(usage.inserted)?,
+            updated: small(usage.updated)?,
+            deleted: small(usage.deleted)?,
+            modified: i32::try_from(usage.modified).ok()?,
+            live: i32::try_from(usage.live).ok()?,
+        })
+    }
+    fn whole(&self) -> RelationUsage {
+        RelationUsage {
+            scans: self.scans.into(),
+            read: self.read.into(),
+            fetched: self.fetched.into(),
+            inserted: self.inserted.into(),
+            updated: self.updated.into(),
+            deleted: self.deleted.into(),
+            modified: self.modified.into(),
+            live: self.live.into(),
+            emptied: false,
+        }
+    }
+}
+
+const LOG_ENTRIES_MAX: usize = 64;
+
+impl Part {
+    fn add(&mut self, relation: (Oid, Oid), usage: &RelationUsage, committed: bool, now: i64) {
+        match SmallUsage::of(usage).filter(|_| !usage.emptied) {
+            Some(usage) => self.log.push(Entry { relation, usage, committed, now }),
+            None => self.relations.entry(relation).or_default().add(usage, committed, now),
+        }
+        if self.log.len() >= LOG_ENTRIES_MAX {
+            self.settle();
+        }
+    }
+    fn settle(&mut self) {
+        for e in self.log.drain(..) {
+            self.relations.entry(e.relation).or_default().add(&e.usage.whole(), e.committed, e.now);
+        }
+    }
 }
 
 /// A cache line of its own.
@@ -163,7 +235,11 @@ impl Statistics {
         self.parts[worker % self.parts.len()].0.lock().unwrap_or_else(|e| e.into_inner())
     }
     fn each(&self, mut f: impl FnMut(&mut Part)) {
-        (0..self.parts.len()).for_each(|worker| f(&mut self.part(worker)));
+        for worker in 0..self.parts.len() {
+            let mut part = self.part(worker);
+            part.settle();
+            f(&mut part);
+        }
     }
 
     pub fn database_of(&self, worker: usize, database: Oid, change: impl FnOnce(&mut DatabaseTotals)) {
@@ -181,17 +257,18 @@ impl Statistics {
             });
         }
         let mut part = self.part(worker);
-        let Part { databases, relations } = &mut *part;
-        let totals = databases.entry(database).or_default();
+        for (oid, usage) in &usage.relations {
+            part.add((database, *oid), usage, committed, now);
+        }
+        let totals = part.databases.entry(database).or_default();
         *if committed { &mut totals.commits } else { &mut totals.rollbacks } += 1;
         totals.add_times(usage);
-        for (oid, usage) in usage.relations.drain(..) {
+        for (_, usage) in usage.relations.drain(..) {
             totals.returned += usage.read;
             totals.fetched += usage.fetched;
             totals.inserted += usage.inserted;
             totals.updated += usage.updated;
             totals.deleted += usage.deleted;
-            relations.entry((database, oid)).or_default().add(&usage, committed, now);
         }
         drop(part);
         if !usage.dropped.is_empty() {
@@ -220,6 +297,7 @@ impl Statistics {
             }
         });
         let mut part = self.part(0);
+        part.settle();
         let totals = part.relations.entry((database, relation)).or_default();
         totals.usage.live += rows.unwrap_or(0);
         let (last, count, ms) = match what {

@@ -13,6 +13,7 @@ use super::builtin::{BUILTINS, FIRST_USER_OID, INFORMATION_SCHEMA, PG_CATALOG, S
 use super::global::{DELETE_ROWS_OPTION, GLOBAL, GlobalUsers};
 use super::ids::*;
 use super::model::*;
+use super::known_partitions::{KnownPartitions, SharedPartitions};
 use super::partition::PartitionMap;
 use crate::exec::partition::Leaf;
 use super::store::{CatalogRow, CatalogStore, shape};
@@ -29,6 +30,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 #[derive(Default)]
 pub(super) struct Objects {
     tables: HashMap<Oid, Option<Arc<Table>>>,
+    /// The tables of the indexes of `tables`.
+    tables_of_indexes: HashMap<Oid, Oid>,
     table_names: HashMap<(Oid, String), Option<Oid>>,
     types: HashMap<Oid, Option<Arc<TypeInfo>>>,
     type_names: HashMap<(Oid, String), Option<Oid>>,
@@ -43,15 +46,25 @@ pub(super) struct Objects {
     pub(super) leaves: HashMap<Oid, Vec<Arc<Leaf>>>,
 }
 
-/// A cache of catalog objects. One is shared by a database's sessions; a session that does DDL has its own.
+/// A cache of catalog objects. One is shared by a database's sessions; a session that does DDL has its own. What is read without
+/// the lock has no cache line with the count of those who hold it.
 #[derive(Default)]
+#[repr(align(64))]
 pub struct ObjectCache {
-    objects: Mutex<Objects>,
     /// DDL has committed since: this one is for statements that began before.
     is_replaced: AtomicBool,
+    /// The shared cache's; None: what is in the cache may still change.
+    partitions: Option<Box<KnownPartitions>>,
+    objects: Mutex<Objects>,
 }
 
 impl Objects {
+    fn keep_table(&mut self, oid: Oid, found: &Option<Arc<Table>>) {
+        for index in found.iter().flat_map(|table| &table.indexes) {
+            self.tables_of_indexes.insert(index.oid, oid);
+        }
+        self.tables.insert(oid, found.clone());
+    }
     /// Forgets what has changed.
     fn forget(&mut self, changes: &Changes) {
         if changes.everything {
@@ -73,10 +86,11 @@ impl Objects {
         if changes.foreign_keys {
             self.referencing = None;
         }
-        if !changes.indexes.is_empty() {
-            let changed = |i: &Arc<Index>| changes.indexes.contains(&i.oid);
-            self.tables.retain(|_, t| t.as_ref().is_none_or(|t| !t.indexes.iter().any(changed)));
-            self.leaves.retain(|_, list| !list.iter().any(|leaf| leaf.table.indexes.iter().any(changed)));
+        for index in &changes.indexes {
+            if let Some(table) = self.tables_of_indexes.get(index) {
+                self.tables.remove(table);
+                self.leaves.remove(table);
+            }
         }
     }
 }
@@ -87,6 +101,7 @@ impl ObjectCache {
         let known = self.lock();
         let objects = Objects {
             tables: known.tables.clone(),
+            tables_of_indexes: known.tables_of_indexes.clone(),
             types: known.types.clone(),
             schemas: known.schemas.clone(),
             schema_names: known.schema_names.clone(),
@@ -94,7 +109,11 @@ impl ObjectCache {
             partition_maps: known.partition_maps.clone(),
             ..Objects::default()
         };
-        ObjectCache { objects: Mutex::new(objects), is_replaced: AtomicBool::new(false) }
+        ObjectCache { objects: Mutex::new(objects), ..ObjectCache::default() }
+    }
+    /// What is shared by sessions: objects once known stay, until another cache takes its place.
+    fn shared(objects: Objects) -> ObjectCache {
+        ObjectCache { objects: Mutex::new(objects), partitions: Some(Box::default()), ..ObjectCache::default() }
     }
     pub fn forget(&self, changes: &Changes) {
         self.lock().forget(changes);
@@ -130,7 +149,7 @@ impl Database {
             store,
             version: AtomicU64::new(1),
             committing: AtomicU64::new(0),
-            shared: Mutex::new(Arc::default()),
+            shared: Mutex::new(Arc::new(ObjectCache::shared(Objects::default()))),
             changes: ChangeLog::default(),
             global_users: Arc::default(),
             routines: Default::default(),
@@ -164,7 +183,7 @@ impl Database {
             let known = changes.maps.iter().filter_map(|oid| own.partition_maps.get(oid).map(|map| (*oid, map.clone())));
             objects.partition_maps.extend(known);
         }
-        *shared = Arc::new(ObjectCache { objects: Mutex::new(objects), is_replaced: AtomicBool::new(false) });
+        *shared = Arc::new(ObjectCache::shared(objects));
         let version = self.version.fetch_add(1, Ordering::SeqCst) + 1;
         self.changes.push(version, Arc::new(changes));
         self.committing.fetch_sub(1, Ordering::SeqCst);
@@ -323,7 +342,7 @@ impl CatalogReader<'_> {
         if shared.kind == TableKind::Index {
             return Ok(own);
         }
-        self.temporary.cache().lock().tables.insert(shared.oid, own.clone());
+        self.temporary.cache().lock().keep_table(shared.oid, &own);
         Ok(own)
     }
 
@@ -767,7 +786,7 @@ impl CatalogView for CatalogReader<'_> {
             Some(system) => Some(self.system_table(system)?),
             None => self.load_table(oid)?,
         };
-        self.objects(oid).tables.insert(oid, found.clone());
+        self.objects(oid).keep_table(oid, &found);
         self.own_instance(found)
     }
 
@@ -917,11 +936,19 @@ impl CatalogView for CatalogReader<'_> {
     fn partition_map(&self, table: Oid) -> Result<Arc<PartitionMap>> {
         self.load_partition_map(table)
     }
+    fn shared_partitions(&self, table: Oid) -> Option<&SharedPartitions> {
+        let known = self.cache.partitions.as_ref().filter(|_| !is_temporary(table))?;
+        known.get(table, || self.load_partition_map(table).ok())
+    }
     fn kept_leaf(&self, ancestor: Oid, partition: Oid) -> Option<Arc<Leaf>> {
         self.objects(partition).leaves.get(&partition)?.iter().find(|leaf| leaf.ancestor == ancestor).cloned()
     }
     fn keep_leaf(&self, leaf: &Arc<Leaf>) {
-        self.objects(leaf.table.oid).leaves.entry(leaf.table.oid).or_default().push(leaf.clone());
+        let mut objects = self.objects(leaf.table.oid);
+        for index in &leaf.table.indexes {
+            objects.tables_of_indexes.insert(index.oid, leaf.table.oid);
+        }
+        objects.leaves.entry(leaf.table.oid).or_default().push(leaf.clone());
     }
     fn table_now(&self, oid: Oid, now: &Snapshot) -> Result<Option<Arc<Table>>> {
         self.read_anew(oid, now)

@@ -8,6 +8,7 @@ pub mod format_type;
 pub mod global;
 pub mod ids;
 pub mod model;
+pub mod known_partitions;
 pub mod partition;
 mod partition_read;
 pub mod store;

@@ -267,6 +267,10 @@ pub trait CatalogView {
     fn partition_map(&self, table: Oid) -> Result<Arc<super::partition::PartitionMap>> {
         Err(kilndb_base::Error::internal(format!("no catalogs to find the partitions of table {table} in")))
     }
+    /// The map of a table's partitions with what is kept of them; None: neither is shared, or not this way.
+    fn shared_partitions(&self, _table: Oid) -> Option<&super::known_partitions::SharedPartitions> {
+        None
+    }
     /// What was kept of a partition, under the table that a statement names: see `exec::partition`.
     fn kept_leaf(&self, _ancestor: Oid, _partition: Oid) -> Option<Arc<crate::exec::partition::Leaf>> {
         None

@@ -351,11 +351,34 @@ impl PartitionMap {
         out.extend((0..self.partitions.len()).filter(|i| !only_null(&self.partitions[*i])));
     }
 
-    /// Another map with one partition more, or without one.
-    pub fn with(&self, added: Partition) -> PartitionMap {
-        let mut list = self.copies(0);
-        list.push(added);
-        PartitionMap::new(self.table, self.key.clone(), list)
+    /// The map with one partition more. If nobody else has it and the partition comes last, as when many are made one after the
+    /// other, nothing is copied.
+    pub fn with(self: Arc<PartitionMap>, added: Partition) -> PartitionMap {
+        let mut own = match Arc::try_unwrap(self) {
+            Ok(own) => own,
+            Err(shared) => {
+                let mut list = shared.copies(0);
+                list.push(added);
+                return PartitionMap::new(shared.table, shared.key.clone(), list);
+            }
+        };
+        if own.append_slot(&added.bound) {
+            own.partitions.push(added);
+            return own;
+        }
+        own.partitions.push(added);
+        PartitionMap::new(own.table, own.key, own.partitions)
+    }
+    /// Hash: if the partition comes last and the greatest modulus stays, notes where it will be.
+    fn append_slot(&mut self, bound: &Bound) -> bool {
+        let (Bound::Hash { modulus, remainder }, Lookup::Hash(slots)) = (bound, &mut self.lookup) else { return false };
+        let comes_last = self.partitions.last().is_some_and(|last| matches!(&*last.bound, Bound::Hash { modulus: m, remainder: r } if (m, r) < (modulus, remainder)));
+        if !comes_last || slots.len() != *modulus as usize {
+            return false;
+        }
+        let Some(slot) = slots.get_mut(*remainder as usize) else { return false };
+        *slot = self.partitions.len() as u32;
+        true
     }
     pub fn without(&self, oid: Oid) -> PartitionMap {
         PartitionMap::new(self.table, self.key.clone(), self.copies(oid))
@@ -391,10 +414,12 @@ impl PartitionMap {
         }
     }
 
-    /// Hash: the neighbours of a modulus among those that there are.
-    pub fn moduli(&self) -> Vec<(u32, Oid)> {
-        let hash = |p: &Partition| if let Bound::Hash { modulus, .. } = &*p.bound { Some((*modulus, p.oid)) } else { None };
-        self.partitions.iter().filter_map(hash).collect()
+    /// Hash: the neighbours of a modulus among those that there are: the last that is not greater, the first that is not less.
+    pub fn moduli_around(&self, modulus: u32) -> [Option<(u32, Oid)>; 2] {
+        let of = |p: &Partition| if let Bound::Hash { modulus, .. } = &*p.bound { *modulus } else { u32::MAX };
+        let at = |i: Option<usize>| i.and_then(|i| self.partitions.get(i)).map(|p| (of(p), p.oid));
+        let (first, end) = (self.partitions.partition_point(|p| of(p) < modulus), self.partitions.partition_point(|p| of(p) <= modulus));
+        [at(end.checked_sub(1)), at(Some(first))]
     }
 }
 

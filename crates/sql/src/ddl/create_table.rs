@@ -133,7 +133,7 @@ impl Session {
             let bound = self.bound_of(parent, &name, bound, source, runtime)?;
             let map = self.check_bound(parent, &name, &bound, location, runtime)?;
             self.check_default_partition(&map, &bound, runtime)?;
-            self.insert_partition(parent, oid, &bound, &map, runtime)?;
+            self.insert_partition(parent, oid, &bound, map, runtime)?;
         }
         if let Some(spec) = s.partspec() {
             self.insert_partition_key(oid, spec, source, runtime)?;

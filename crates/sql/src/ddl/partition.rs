@@ -348,27 +348,25 @@ impl Session {
     }
 
     fn check_modulus(&mut self, map: &PartitionMap, modulus: u32, runtime: &dyn Runtime) -> Result<()> {
-        let moduli = map.moduli();
-        let smaller = moduli.iter().rev().find(|(m, _)| *m <= modulus);
-        let larger = moduli.iter().find(|(m, _)| *m >= modulus);
+        let [smaller, larger] = map.moduli_around(modulus);
         let e = || definition("every hash partition modulus must be a factor of the next larger modulus");
         if let Some((m, oid)) = smaller
             && modulus % m != 0
         {
-            let other = self.table_by_oid(*oid, runtime)?;
+            let other = self.table_by_oid(oid, runtime)?;
             return Err(e().with_detail(format!("The new modulus {modulus} is not divisible by {m}, the modulus of existing partition \"{}\".", other.name)));
         }
         if let Some((m, oid)) = larger
             && m % modulus != 0
         {
-            let other = self.table_by_oid(*oid, runtime)?;
+            let other = self.table_by_oid(oid, runtime)?;
             return Err(e().with_detail(format!("The new modulus {modulus} is not a factor of {m}, the modulus of existing partition \"{}\".", other.name)));
         }
         Ok(())
     }
 
     /// Makes a table (that has what the parent has) a partition, in the catalogs.
-    pub(super) fn insert_partition(&mut self, parent: &Table, child: Oid, bound: &Bound, map: &PartitionMap, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn insert_partition(&mut self, parent: &Table, child: Oid, bound: &Bound, map: Arc<PartitionMap>, runtime: &dyn Runtime) -> Result<()> {
         let text = self.with_catalog(runtime, |host| partition::bound_text(&map.key, bound, &host.reader))?;
         self.write_catalog(runtime, |w| {
             w.insert(

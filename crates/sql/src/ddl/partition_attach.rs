@@ -57,7 +57,7 @@ impl Session {
         self.take_over_constraints(parent, &child, runtime)?;
         self.check_rows(parent, &child, &bound, runtime)?;
         self.check_default_partition(&map, &bound, runtime)?;
-        self.insert_partition(parent, child.oid, &bound, &map, runtime)?;
+        self.insert_partition(parent, child.oid, &bound, map, runtime)?;
         for column in child.columns.iter().filter(|c| !c.dropped) {
             self.update_attribute(child.oid, column.attnum, runtime, |row| {
                 row.set("attislocal", Datum::Bool(false));

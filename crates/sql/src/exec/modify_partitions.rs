@@ -9,7 +9,7 @@
 use super::constraint::Queue;
 use super::context::*;
 use super::modify::ModifyState;
-use super::partition::{self, Leaf};
+use super::partition::{self, Leaf, Place};
 use super::write;
 use crate::bind::ir::DmlKind;
 use crate::catalog::partition::PartitionMap;
@@ -36,7 +36,7 @@ struct Target {
 }
 
 /// Row triggers of a partition fire when it is named itself.
-fn refuse_row_triggers(m: &ModifyPlan, partition: &crate::catalog::Table) -> Result<()> {
+pub(super) fn refuse_row_triggers(m: &ModifyPlan, partition: &crate::catalog::Table) -> Result<()> {
     let fires = |t: &crate::catalog::trigger::Trigger| t.enabled != b'D' && (t.for_each_row() || t.has_transition_tables());
     match partition.triggers.iter().find(|t| fires(t)) {
         Some(t) => Err(Error::unsupported(format!("changing partition {}, which has row trigger {}, by way of {} is not supported", partition.name, t.name, m.table.name))),
@@ -46,7 +46,10 @@ fn refuse_row_triggers(m: &ModifyPlan, partition: &crate::catalog::Table) -> Res
 
 #[derive(Default)]
 pub struct Targets {
+    /// None: it is shared, and found without being counted.
     map: Option<Arc<PartitionMap>>,
+    /// The plan runs often.
+    keep_plans: bool,
     list: Vec<Target>,
     by_oid: HashMap<Oid, usize>,
     /// The one that the last row went to.
@@ -87,14 +90,17 @@ impl ModifyState {
     pub(super) fn run_partitions(&mut self, m: &ModifyPlan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         let done = self.run_all_partitions(m, rt, cx);
         for t in &self.partitions.list {
-            cx.usage.changed(t.leaf.table.oid, t.inserted, t.updated, t.deleted);
+            cx.usage.changed(t.leaf.oid, t.inserted, t.updated, t.deleted);
         }
         done
     }
 
     fn run_all_partitions(&mut self, m: &ModifyPlan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         let Some(routing) = m.routing.clone() else { return Err(Error::internal("a partitioned table without routing")) };
-        self.partitions.map = Some(cx.catalog.partition_map(m.table.oid)?);
+        self.partitions.keep_plans = routing.runs_often();
+        if cx.catalog.shared_partitions(m.table.oid).is_none() {
+            self.partitions.map = Some(cx.catalog.partition_map(m.table.oid)?);
+        }
         let mut batch = Batch::new(m.input_width);
         let mut first = true;
         let mut values = Vec::new();
@@ -126,24 +132,25 @@ impl ModifyState {
     }
 
     /// The partition of that OID, opened.
-    fn target(&mut self, m: &ModifyPlan, oid: Oid, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Option<usize>> {
+    fn target(&mut self, m: &ModifyPlan, partition: impl Into<Place>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Option<usize>> {
         let _ = rt;
-        if self.partitions.list.get(self.partitions.last).is_some_and(|t| t.leaf.table.oid == oid) {
+        let place = partition.into();
+        let oid = place.oid;
+        if self.partitions.list.get(self.partitions.last).is_some_and(|t| t.leaf.oid == oid) {
             return Ok(Some(self.partitions.last));
         }
         if let Some(known) = self.partitions.by_oid.get(&oid) {
             self.partitions.last = *known;
             return Ok(Some(*known));
         }
-        let Some(leaf) = partition::open(&m.table, oid, LockMode::RowExclusive, cx)? else { return Ok(None) };
-        refuse_row_triggers(m, &leaf.table)?;
-        let rules = leaf.rules(cx)?;
-        let plan = Arc::new(m.for_partition(&leaf, &rules, cx)?);
+        let Some(leaf) = partition::open(&m.table, place, LockMode::RowExclusive, cx)? else { return Ok(None) };
+        let Some(routing) = &m.routing else { return Err(Error::internal("a partitioned table without routing")) };
+        let plan = leaf.plan(m, routing, self.partitions.keep_plans, cx)?;
         let at = self.partitions.list.len();
         self.partitions.list.push(Target { leaf, plan, queue: Queue::default(), kept: Vec::new(), inserted: 0, updated: 0, deleted: 0 });
         if at > 0 {
             if at == 1 {
-                let first = self.partitions.list[0].leaf.table.oid;
+                let first = self.partitions.list[0].leaf.oid;
                 self.partitions.by_oid.insert(first, 0);
             }
             self.partitions.by_oid.insert(oid, at);
@@ -173,10 +180,14 @@ impl ModifyState {
     }
 
     fn destination(&mut self, m: &ModifyPlan, routing: &Routing, named: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<usize> {
-        let Some(map) = self.partitions.map.clone() else { return Err(Error::internal("partitions are not known")) };
-        let oid = partition::route(&m.table, routing, &map, named, None, rt, cx)?;
+        let catalog = cx.catalog;
+        let own = self.partitions.map.clone();
+        let shared = if own.is_some() { None } else { catalog.shared_partitions(m.table.oid) };
+        let Some(map) = own.as_ref().or_else(|| shared.map(|s| &s.map)) else { return Err(Error::internal("partitions are not known")) };
+        let place = partition::route(&m.table, routing, map, named, None, rt, cx)?;
+        let oid = place.oid;
         let known = self.partitions.list.len();
-        let at = self.target(m, oid, rt, cx)?;
+        let at = self.target(m, place, rt, cx)?;
         let at = at.ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("relation with OID {oid} does not exist")))?;
         // Somebody may have attached or detached partitions while this one's lock was waited for.
         if self.partitions.list.len() > known && cx.catalog.is_stale() {

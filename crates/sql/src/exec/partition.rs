@@ -17,27 +17,77 @@ use kilndb_storage::{LockMode, LockTag, Relation, Snapshot, WaitPolicy};
 use kilndb_types::{Datum, key};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A partition that has rows, as a part of the table that a statement names.
+///
+/// Among thousands of partitions each is in no cache: what a point query needs stands together, and the table's description is not
+/// needed where the named table's does.
+#[repr(C)]
 pub struct Leaf {
+    pub oid: Oid,
     /// The table that the statement names.
     pub ancestor: Oid,
-    pub table: Arc<Table>,
-    /// None: its columns are the named table's.
-    pub columns: Option<Arc<Columns>>,
     pub heap: Arc<Relation>,
     /// By the index of the named table that they are parts of.
-    pub indexes: Vec<(Oid, Arc<Index>, Arc<Relation>)>,
+    pub indexes: Box<[LeafIndex]>,
+    /// None: its columns are the named table's.
+    pub columns: Option<Arc<Columns>>,
+    /// Its rows are read as the named table's are.
+    pub is_alike: bool,
+    pub table: Arc<Table>,
     rules: OnceLock<Arc<TableRules>>,
+    /// What plans that run often do with its rows ([`ModifyPlan::for_partition`]), by their routing, which no two plans share.
+    plans: Mutex<Vec<(Arc<Routing>, Arc<ModifyPlan>)>>,
+}
+
+/// Of one partition.
+const PLANS_KEPT: usize = 2;
+
+pub struct LeafIndex {
+    pub whole: Oid,
+    pub oid: Oid,
+    pub relation: Arc<Relation>,
+    pub index: Arc<Index>,
+}
+
+/// Which partition: its OID, and where it is in the named table's map, if it is in that.
+#[derive(Clone, Copy)]
+pub struct Place {
+    pub oid: Oid,
+    pub at: Option<u32>,
+}
+
+impl From<Oid> for Place {
+    fn from(oid: Oid) -> Place {
+        Place { oid, at: None }
+    }
 }
 
 impl Leaf {
-    pub fn index(&self, whole: Oid) -> Result<(&Arc<Index>, &Arc<Relation>)> {
-        let found = self.indexes.iter().find(|(oid, ..)| *oid == whole);
-        found.map(|(_, index, relation)| (index, relation)).ok_or_else(|| {
+    pub fn index(&self, whole: Oid) -> Result<&LeafIndex> {
+        self.indexes.iter().find(|i| i.whole == whole).ok_or_else(|| {
             Error::internal(format!("partition \"{}\" has no index that is a part of index {whole}", self.table.name))
         })
+    }
+
+    /// The plan of a table that the partition is of, for its rows. `keep`: it will be wanted again.
+    pub fn plan(&self, of: &ModifyPlan, routing: &Arc<Routing>, keep: bool, cx: &mut ExecContext<'_>) -> Result<Arc<ModifyPlan>> {
+        let rules = self.rules(cx)?;
+        let kept = || self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        if keep && let Some((_, known)) = kept().iter().find(|(r, _)| Arc::ptr_eq(r, routing)) {
+            return Ok(known.clone());
+        }
+        super::modify_partitions::refuse_row_triggers(of, &self.table)?;
+        let made = Arc::new(of.for_partition(self, &rules)?);
+        if keep {
+            let mut kept = kept();
+            if kept.len() >= PLANS_KEPT {
+                kept.remove(0);
+            }
+            kept.push((routing.clone(), made.clone()));
+        }
+        Ok(made)
     }
 
     pub fn rules(&self, cx: &mut ExecContext<'_>) -> Result<Arc<TableRules>> {
@@ -71,9 +121,26 @@ fn relation(id: RelationId, cx: &ExecContext<'_>) -> Result<Arc<Relation>> {
 }
 
 /// A partition with rows, locked; None: it is gone.
-pub fn open(named: &Arc<Table>, partition: Oid, mode: LockMode, cx: &mut ExecContext<'_>) -> Result<Option<Arc<Leaf>>> {
-    lock(partition, mode, cx)?;
+pub fn open(named: &Arc<Table>, partition: impl Into<Place>, mode: LockMode, cx: &mut ExecContext<'_>) -> Result<Option<Arc<Leaf>>> {
+    let place = partition.into();
+    lock(place.oid, mode, cx)?;
     let is_stale = cx.catalog.is_stale();
+    let shared = place.at.filter(|_| !is_stale).and_then(|at| Some((cx.catalog.shared_partitions(named.oid)?, at as usize)));
+    if let Some((shared, at)) = shared
+        && let Some(known) = shared.leaf(at).filter(|leaf| leaf.oid == place.oid)
+    {
+        return Ok(Some(known.clone()));
+    }
+    let found = open_anew(named, place.oid, is_stale, cx)?;
+    if let (Some((shared, at)), Some(leaf)) = (shared, &found)
+        && shared.map.partitions.get(at).is_some_and(|p| p.oid == leaf.oid)
+    {
+        shared.keep(at, leaf);
+    }
+    Ok(found)
+}
+
+fn open_anew(named: &Arc<Table>, partition: Oid, is_stale: bool, cx: &mut ExecContext<'_>) -> Result<Option<Arc<Leaf>>> {
     if !is_stale && let Some(known) = cx.catalog.kept_leaf(named.oid, partition) {
         return Ok(Some(known));
     }
@@ -88,17 +155,26 @@ pub fn open(named: &Arc<Table>, partition: Oid, mode: LockMode, cx: &mut ExecCon
     for whole in &named.indexes {
         for own in &table.indexes {
             if own.part_of == whole.oid || own.part_of != 0 && index_is_part_of(cx.catalog, own, whole.oid)? {
-                indexes.push((whole.oid, own.clone(), relation(own.storage, cx)?));
+                indexes.push(LeafIndex { whole: whole.oid, oid: own.oid, relation: relation(own.storage, cx)?, index: own.clone() });
             }
         }
     }
     let columns = column_map(named, &table).map(|own| Arc::new(Columns::new(own, table.columns.len())));
     let heap = relation(table.storage, cx)?;
-    let leaf = Arc::new(Leaf { ancestor: named.oid, table, columns, heap, indexes, rules: OnceLock::new() });
+    let is_alike = columns.is_none() && is_read_alike(named, &table);
+    let leaf = Leaf { oid: table.oid, ancestor: named.oid, heap, indexes: indexes.into(), columns, is_alike, table, rules: OnceLock::new(), plans: Mutex::default() };
+    let leaf = Arc::new(leaf);
     if !is_stale {
         cx.catalog.keep_leaf(&leaf);
     }
     Ok(Some(leaf))
+}
+
+/// Are rows of two tables with the same columns stored the same way, and complete?
+fn is_read_alike(a: &Table, b: &Table) -> bool {
+    let complete = |t: &Table| t.columns.iter().all(|c| c.missing.is_null());
+    let layout = |t: &Table| t.descriptor.columns.iter().map(|c| (c.type_oid, c.storage)).collect::<Vec<_>>();
+    complete(a) && complete(b) && layout(a) == layout(b)
 }
 
 fn gone(partition: Oid) -> Error {
@@ -144,7 +220,7 @@ fn map_at(table: Oid, now: Option<&Snapshot>, cx: &ExecContext<'_>) -> Result<Ar
 pub fn route_again(named: &Arc<Table>, routing: &Routing, leaf: &Leaf, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Arc<PartitionMap>> {
     let now = cx.txn.catalog_snapshot();
     let map = map_at(named.oid, Some(&now), cx)?;
-    if route(named, routing, &map, row, Some(&now), rt, cx).ok() == Some(leaf.table.oid) {
+    if route(named, routing, &map, row, Some(&now), rt, cx).ok().is_some_and(|place| place.oid == leaf.oid) {
         return Ok(map);
     }
     let own = leaf.columns.as_ref().map(|columns| columns.to_own(row));
@@ -155,12 +231,12 @@ pub fn route_again(named: &Arc<Table>, routing: &Routing, leaf: &Leaf, row: &[Da
 }
 
 /// The partition that a row of the named table belongs to. `now`: as the catalogs are at that moment.
-pub fn route(named: &Arc<Table>, routing: &Routing, top: &PartitionMap, row: &[Datum], now: Option<&Snapshot>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Oid> {
+pub fn route(named: &Arc<Table>, routing: &Routing, top: &PartitionMap, row: &[Datum], now: Option<&Snapshot>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Place> {
     let values = key_of(top, &routing.key, row, rt, cx)?;
     let Some(at) = find(top, &values)? else { return Err(no_partition(named, top, &values, cx)) };
     let partition = &top.partitions[at];
     if !partition.is_partitioned {
-        return Ok(partition.oid);
+        return Ok(Place { oid: partition.oid, at: Some(at as u32) });
     }
     let mut oid = partition.oid;
     loop {
@@ -177,7 +253,7 @@ pub fn route(named: &Arc<Table>, routing: &Routing, top: &PartitionMap, row: &[D
         let Some(at) = find(&map, &values)? else { return Err(no_partition(&table, &map, &values, cx)) };
         oid = map.partitions[at].oid;
         if !map.partitions[at].is_partitioned {
-            return Ok(oid);
+            return Ok(oid.into());
         }
     }
 }
@@ -213,19 +289,18 @@ pub fn belongs(table: &Arc<Table>, row: &[Datum], rt: &mut Runtime, cx: &mut Exe
 
 impl ModifyPlan {
     /// The same for one of the partitions.
-    pub fn for_partition(&self, leaf: &Leaf, rules: &TableRules, cx: &ExecContext<'_>) -> Result<ModifyPlan> {
+    pub fn for_partition(&self, leaf: &Leaf, rules: &TableRules) -> Result<ModifyPlan> {
         let arbiters = match &self.conflict {
             None => Arc::default(),
             Some(c) if c.arbiters.is_empty() => ConflictPlan::positions(&[], &rules.indexes).into(),
             Some(c) => {
-                let own: Vec<Oid> = leaf.indexes.iter().filter(|(whole, ..)| c.arbiters.contains(whole)).map(|(_, own, _)| own.oid).collect();
+                let own: Vec<Oid> = leaf.indexes.iter().filter(|i| c.arbiters.contains(&i.whole)).map(|i| i.oid).collect();
                 if own.is_empty() {
                     return Err(Error::internal(format!("no arbiter index in partition \"{}\"", leaf.table.name)));
                 }
                 ConflictPlan::positions(&own, &rules.indexes).into()
             }
         };
-        let _ = cx;
         let (changed, old_columns) = match &leaf.columns {
             None => (self.changed.clone(), self.old_columns.clone()),
             Some(columns) => {
@@ -263,8 +338,11 @@ pub struct PartitionsState {
     pub node: Arc<Node>,
     template: Arc<Node>,
     scan: ScanState,
-    /// Those to be read, the next one last; None: not found yet.
-    left: Option<Vec<Oid>>,
+    is_started: bool,
+    /// The only one to be read.
+    only: Option<Place>,
+    /// Those to be read, the next one last.
+    left: Vec<Place>,
     is_open: bool,
     merge: Option<Merge>,
 }
@@ -308,10 +386,12 @@ impl Source {
 
 impl PartitionsState {
     pub fn new(node: &Arc<Node>, template: &Arc<Node>) -> PartitionsState {
-        PartitionsState { node: node.clone(), template: template.clone(), scan: ScanState::new(template), left: None, is_open: false, merge: None }
+        PartitionsState { node: node.clone(), template: template.clone(), scan: ScanState::new(template), is_started: false, only: None, left: Vec::new(), is_open: false, merge: None }
     }
     pub fn rescan(&mut self) {
-        self.left = None;
+        self.is_started = false;
+        self.only = None;
+        self.left.clear();
         self.is_open = false;
         self.merge = None;
     }
@@ -319,8 +399,9 @@ impl PartitionsState {
     pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.node.clone();
         let Op::Partitions(p) = &node.op else { return Ok(()) };
-        if self.left.is_none() {
+        if !self.is_started {
             self.start(p, rt, cx)?;
+            self.is_started = true;
         }
         match (&mut self.merge, &p.order) {
             (Some(merge), Some(order)) => merge.next(&order.keys, out, rt, cx),
@@ -329,6 +410,18 @@ impl PartitionsState {
     }
 
     fn start(&mut self, p: &PartitionScan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        // Without a reference of its own to the map, nor a list, if the key leads to one partition.
+        let catalog = cx.catalog;
+        if let Some(shared) = catalog.shared_partitions(p.table.oid)
+            && let Some(found) = super::prune::only(&shared.map, &p.prune, &mut |e| e.eval(&[], rt, cx))?
+        {
+            let Some(at) = found else { return Ok(()) };
+            let partition = &shared.map.partitions[at];
+            if !partition.is_partitioned {
+                self.only = Some(Place { oid: partition.oid, at: Some(at as u32) });
+                return Ok(());
+            }
+        }
         let mut found = Vec::new();
         leaves(p, &p.table, rt, cx, &mut found)?;
         let as_they_are = match &p.order {
@@ -347,14 +440,14 @@ impl PartitionsState {
             self.merge = Some(Merge::start(p, &self.template, &order.keys, &found, rt, cx)?);
         }
         found.reverse();
-        self.left = Some(found);
+        self.left = found;
         Ok(())
     }
 
     fn next_plain(&mut self, p: &PartitionScan, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         while out.rows == 0 {
             if !self.is_open {
-                let Some(next) = self.left.as_mut().and_then(Vec::pop) else { return Ok(()) };
+                let Some(next) = self.only.take().or_else(|| self.left.pop()) else { return Ok(()) };
                 let Some(leaf) = open(&p.table, next, LockMode::AccessShare, cx)? else { continue };
                 self.scan.rescan();
                 self.scan.read_partition(leaf)?;
@@ -371,7 +464,7 @@ impl PartitionsState {
 }
 
 impl Merge {
-    fn start(p: &PartitionScan, template: &Arc<Node>, keys: &[SortSpec], partitions: &[Oid], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Merge> {
+    fn start(p: &PartitionScan, template: &Arc<Node>, keys: &[SortSpec], partitions: &[Place], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Merge> {
         let mut merge = Merge { sources: Vec::new(), next: BinaryHeap::new() };
         for partition in partitions {
             cx.park.checkpoint()?;
@@ -403,7 +496,7 @@ impl Merge {
 }
 
 /// The partitions with rows below `table` that the conditions leave.
-fn leaves(p: &PartitionScan, table: &Arc<Table>, rt: &mut Runtime, cx: &mut ExecContext<'_>, out: &mut Vec<Oid>) -> Result<()> {
+fn leaves(p: &PartitionScan, table: &Arc<Table>, rt: &mut Runtime, cx: &mut ExecContext<'_>, out: &mut Vec<Place>) -> Result<()> {
     let map = cx.catalog.partition_map(table.oid)?;
     let is_named = table.oid == p.table.oid;
     let columns = if is_named { None } else { column_map(&p.table, table) };
@@ -411,7 +504,7 @@ fn leaves(p: &PartitionScan, table: &Arc<Table>, rt: &mut Runtime, cx: &mut Exec
     for i in found {
         let partition = &map.partitions[i];
         if !partition.is_partitioned {
-            out.push(partition.oid);
+            out.push(Place { oid: partition.oid, at: is_named.then_some(i as u32) });
             continue;
         }
         lock(partition.oid, LockMode::AccessShare, cx)?;

@@ -29,6 +29,19 @@ pub fn candidates(map: &PartitionMap, prune: &Prune, columns: Option<&[Option<us
     Ok(found.unwrap_or_else(|| (0..map.partitions.len()).collect()))
 }
 
+/// If all that is said is what the key's only column equals: the partition, if there is one. None: more is said, or less.
+#[inline]
+pub fn only(map: &PartitionMap, prune: &Prune, evaluate: &mut dyn FnMut(&CExpr) -> Result<Datum>) -> Result<Option<Option<usize>>> {
+    let (Prune::All(parts), [key]) = (prune, map.key.parts.as_slice()) else { return Ok(None) };
+    match parts.as_slice() {
+        [Prune::Compare { subject: Subject::Column(attnum), strategy: 3, value }] if *attnum == key.attnum => {
+            let value = evaluate(value)?;
+            if value.is_null() { Ok(Some(None)) } else { map.find(&[&value]).map(Some) }
+        }
+        _ => Ok(None),
+    }
+}
+
 /// None: all.
 fn level(map: &PartitionMap, prune: &Prune, columns: Option<&[Option<usize>]>, is_named: bool, evaluate: &mut Evaluate<'_>) -> Result<Option<Vec<usize>>> {
     let alone;

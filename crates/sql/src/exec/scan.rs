@@ -6,7 +6,7 @@ use super::partition::Leaf;
 use crate::catalog::Table;
 use crate::catalog::temporary::is_temporary_row;
 use crate::plan::{IndexAccess, Node, Op, OutCol, Scan};
-use kilndb_base::{Error, Result, RowId};
+use kilndb_base::{Error, Oid, Result, RowId};
 use kilndb_storage::{Fetched, IndexScan, Relation, Isolation, RowBatch, RowLockMode};
 use kilndb_types::{Datum, row};
 use std::sync::Arc;
@@ -127,11 +127,11 @@ pub struct ToLock {
 
 /// Appends the scan's columns of a stored row to `out`.
 pub fn emit(scan: &Scan, bytes: &[u8], rid: RowId, out: &mut Vec<Datum>, scratch: &mut Vec<Datum>) -> Result<()> {
-    emit_as(&scan.table, (&scan.outputs, &scan.needed, scan.leading), bytes, rid, out, scratch)
+    emit_as(&scan.table, scan.table.oid, (&scan.outputs, &scan.needed, scan.leading), bytes, rid, out, scratch)
 }
 
-/// The same of a row of that table: outputs, the columns to decode, how many of the outputs these are.
-fn emit_as(table: &Table, (outputs, needed, leading): (&[OutCol], &[bool], usize), bytes: &[u8], rid: RowId, out: &mut Vec<Datum>, scratch: &mut Vec<Datum>) -> Result<()> {
+/// The same of a row of a table like that one, with that OID: outputs, the columns to decode, how many of the outputs these are.
+fn emit_as(table: &Table, oid: Oid, (outputs, needed, leading): (&[OutCol], &[bool], usize), bytes: &[u8], rid: RowId, out: &mut Vec<Datum>, scratch: &mut Vec<Datum>) -> Result<()> {
     let mut outputs = outputs;
     if leading > 0 && row::decode_needed(&table.descriptor, bytes, needed, out)? {
         outputs = &outputs[leading..];
@@ -144,7 +144,7 @@ fn emit_as(table: &Table, (outputs, needed, leading): (&[OutCol], &[bool], usize
         match o {
             OutCol::Column(i) => out.push(scratch.get_mut(*i).map(std::mem::take).unwrap_or_default()),
             OutCol::Ctid => out.push(Datum::Tid(rid.block, rid.slot)),
-            OutCol::TableOid => out.push(Datum::Oid(table.oid)),
+            OutCol::TableOid => out.push(Datum::Oid(oid)),
             OutCol::Fixed(n) => out.push(Datum::Oid(*n)),
             OutCol::Nothing => out.push(Datum::Null),
         }
@@ -221,15 +221,15 @@ impl ScanState {
     fn heap<'s>(&self, scan: &'s Scan, leaf: Option<&'s Arc<Leaf>>) -> Result<&'s Arc<Relation>> {
         leaf.map_or_else(|| scan.heap(), |leaf| Ok(&leaf.heap))
     }
-    fn emit(&mut self, scan: &Scan, bytes_of: Row, rid: RowId, out: &mut Vec<Datum>) -> Result<()> {
+    fn emit(&mut self, scan: &Scan, leaf: Option<&Arc<Leaf>>, bytes_of: Row, rid: RowId, out: &mut Vec<Datum>) -> Result<()> {
         let bytes = match bytes_of {
             Row::Fetched => self.bytes.as_slice(),
             Row::Scanned(from, to) => self.rows.bytes.get(from as usize..to as usize).unwrap_or(&[]),
         };
-        match (&self.partition, &self.own) {
+        match (leaf, &self.own) {
             (None, _) => emit(scan, bytes, rid, out, &mut self.scratch),
-            (Some(leaf), None) => emit_as(&leaf.table, (&scan.outputs, &scan.needed, scan.leading), bytes, rid, out, &mut self.scratch),
-            (Some(leaf), Some(own)) => emit_as(&leaf.table, (&own.outputs, &own.needed, 0), bytes, rid, out, &mut self.scratch),
+            (Some(leaf), None) => emit_as(if leaf.is_alike { &scan.table } else { &leaf.table }, leaf.oid, (&scan.outputs, &scan.needed, scan.leading), bytes, rid, out, &mut self.scratch),
+            (Some(leaf), Some(own)) => emit_as(&leaf.table, leaf.oid, (&own.outputs, &own.needed, 0), bytes, rid, out, &mut self.scratch),
         }
     }
     /// Reads those blocks of the table that the others with the same counter do not.
@@ -292,19 +292,28 @@ impl ScanState {
         let node = self.node.clone();
         match &node.op {
             Op::SeqScan(scan) => {
-                let done = self.seq(scan, out, rt, cx);
+                let leaf = self.partition.take();
+                let done = self.seq(scan, leaf.as_ref(), out, rt, cx);
                 let Tally { scans, read, .. } = std::mem::take(&mut self.tally);
-                cx.usage.scanned(self.partition.as_ref().map_or(scan.table.oid, |leaf| leaf.table.oid), scans, read, 0);
+                cx.usage.scanned(leaf.as_ref().map_or(scan.table.oid, |leaf| leaf.oid), scans, read, 0);
+                self.partition = leaf;
                 done
             }
             Op::IndexScan { scan, access } => {
-                let done = self.index(scan, access, out, rt, cx);
+                let leaf = self.partition.take();
+                let done = self.index(scan, leaf.as_ref(), access, out, rt, cx);
                 let Tally { scans, read, fetched } = std::mem::take(&mut self.tally);
-                let index = self.partition.as_ref().and_then(|leaf| leaf.index(access.index.oid).ok()).map_or(access.index.oid, |(index, _)| index.oid);
+                let index = leaf.as_ref().and_then(|leaf| leaf.index(access.index.oid).ok()).map_or(access.index.oid, |own| own.oid);
                 cx.usage.scanned(index, scans, read, fetched);
+                self.partition = leaf;
                 done
             }
-            Op::TidScan { scan, tids } => self.tid(scan, tids, out, rt, cx),
+            Op::TidScan { scan, tids } => {
+                let leaf = self.partition.take();
+                let done = self.tid(scan, leaf.as_ref(), tids, out, rt, cx);
+                self.partition = leaf;
+                done
+            }
             Op::CountScan { heap, table, is_system } => {
                 heap.begin_scan(&cx.snapshot)?;
                 let mut total = super::parts::count(heap, rt, cx)?;
@@ -332,9 +341,8 @@ impl ScanState {
         Ok(())
     }
 
-    fn seq(&mut self, scan: &Scan, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-        let leaf = self.partition.clone();
-        let heap = self.heap(scan, leaf.as_ref())?;
+    fn seq(&mut self, scan: &Scan, leaf: Option<&Arc<Leaf>>, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let heap = self.heap(scan, leaf)?;
         if self.block == 0 {
             heap.begin_scan(&cx.snapshot)?;
             self.tally.scans += 1;
@@ -367,15 +375,14 @@ impl ScanState {
             }
             let (rid, from, to) = self.rows.rows[self.next];
             self.next += 1;
-            self.emit(scan, Row::Scanned(from, to), rid, &mut out.data)?;
+            self.emit(scan, leaf, Row::Scanned(from, to), rid, &mut out.data)?;
             Self::keep(scan, out, rt, cx)?;
         }
         Ok(())
     }
 
-    fn tid(&mut self, scan: &Scan, tids: &[super::expr::CExpr], out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-        let leaf = self.partition.clone();
-        let heap = self.heap(scan, leaf.as_ref())?;
+    fn tid(&mut self, scan: &Scan, leaf: Option<&Arc<Leaf>>, tids: &[super::expr::CExpr], out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let heap = self.heap(scan, leaf)?;
         if !self.started {
             self.started = true;
             self.tids.clear();
@@ -403,18 +410,17 @@ impl ScanState {
                 continue;
             }
             if let Fetched::Visible { .. } = self.fetch(scan, heap, rid, cx)? {
-                self.emit(scan, Row::Fetched, rid, &mut out.data)?;
+                self.emit(scan, leaf, Row::Fetched, rid, &mut out.data)?;
                 Self::keep(scan, out, rt, cx)?;
             }
         }
         Ok(())
     }
 
-    fn index(&mut self, scan: &Scan, access: &IndexAccess, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-        let leaf = self.partition.clone();
-        let heap = self.heap(scan, leaf.as_ref())?;
-        let tree = match (&leaf, &access.relation) {
-            (Some(leaf), _) => leaf.index(access.index.oid)?.1,
+    fn index(&mut self, scan: &Scan, leaf: Option<&Arc<Leaf>>, access: &IndexAccess, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let heap = self.heap(scan, leaf)?;
+        let tree = match (leaf, &access.relation) {
+            (Some(leaf), _) => &leaf.index(access.index.oid)?.relation,
             (None, Some(tree)) => tree,
             (None, None) => return Err(Error::internal("an index of a partitioned table has no entries of its own")),
         };
@@ -486,13 +492,13 @@ impl ScanState {
                 Fetched::Invisible => continue,
                 Fetched::Visible { recheck } => {
                     let recheck = recheck || self.cursor.scan.as_ref().is_some_and(|s| s.is_retired(at));
-                    if recheck && !self.matches_entry(scan, access, at, rt, cx)? {
+                    if recheck && !self.matches_entry(scan, leaf, access, at, rt, cx)? {
                         continue;
                     }
                 }
             }
             self.tally.fetched += 1;
-            self.emit(scan, Row::Fetched, rid, &mut out.data)?;
+            self.emit(scan, leaf, Row::Fetched, rid, &mut out.data)?;
             Self::keep(scan, out, rt, cx)?;
             if access.unique_point && out.rows > 0 {
                 self.done = true;
@@ -503,15 +509,15 @@ impl ScanState {
     }
 
     /// Does the visible version still have the key of the entry that led to it?
-    fn matches_entry(&self, scan: &Scan, access: &IndexAccess, at: usize, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+    fn matches_entry(&self, scan: &Scan, leaf: Option<&Arc<Leaf>>, access: &IndexAccess, at: usize, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
         let c = &self.cursor;
         let from = if at == 0 { 0 } else { c.ends[at - 1] as usize };
         let entry = c.keys.get(from..c.ends[at] as usize).unwrap_or(&[]);
         let mut values = Vec::new();
-        if let Some(leaf) = &self.partition {
+        if let Some(leaf) = leaf {
             decode_all(&leaf.table, &self.bytes, &mut values)?;
             if access.keys.is_empty() {
-                return Ok(index::plain_key(leaf.index(access.index.oid)?.0, &values)? == entry);
+                return Ok(index::plain_key(&leaf.index(access.index.oid)?.index, &values)? == entry);
             }
             if let Some(columns) = &leaf.columns {
                 values = columns.to_named(&values);

@@ -12,6 +12,7 @@ use crate::catalog::partition::PartitionMap;
 use crate::catalog::{IndexKey, Table};
 use crate::exec::expr::CExpr;
 use kilndb_types::Datum;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// What is said of a column of the partitioned table, or of an expression of its key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,6 +58,21 @@ pub struct Routing {
     pub tableoid: usize,
     /// UPDATE: a column of the key is assigned to.
     pub changes_key: bool,
+    /// How often the plan has run, up to [`Routing::OFTEN`].
+    runs: AtomicU32,
+}
+
+impl Routing {
+    const OFTEN: u32 = 16;
+
+    /// Notes that the plan runs. Has it run so often that what it makes of a partition's rules is worth keeping?
+    pub fn runs_often(&self) -> bool {
+        let runs = self.runs.load(Ordering::Relaxed);
+        if runs < Routing::OFTEN {
+            self.runs.store(runs + 1, Ordering::Relaxed);
+        }
+        runs >= Routing::OFTEN
+    }
 }
 
 /// A partition's columns and those of the table that the statement names, each by the other (indexes in `Table::columns`).
@@ -201,7 +217,7 @@ impl Planner<'_> {
             return Err(kilndb_base::Error::unsupported("UPDATE or DELETE of a partitioned table's rows that cannot be identified in this plan"));
         }
         let changes_key = key.has_expressions() || key.parts.iter().any(|p| changed.get((p.attnum - 1).max(0) as usize).copied().unwrap_or(true));
-        Ok(Some(Arc::new(Routing { key: self.compile_key(&d.table, d.new_rel, &row)?, tableoid: tableoid.unwrap_or(0), changes_key })))
+        Ok(Some(Arc::new(Routing { key: self.compile_key(&d.table, d.new_rel, &row)?, tableoid: tableoid.unwrap_or(0), changes_key, runs: AtomicU32::new(0) })))
     }
 
     /// May assignments make a row belong to another partition?

@@ -37,10 +37,66 @@ impl Hasher for TagHasher {
     }
 }
 
+type Holder = (u64, LockMode);
+
+/// Times taken, by owner and mode. Most locks have one holder, which stands here itself.
+#[derive(Default)]
+struct Held {
+    first: Option<(Holder, u32)>,
+    others: foldhash::HashMap<Holder, u32>,
+}
+impl Held {
+    fn contains(&self, holder: Holder) -> bool {
+        matches!(self.first, Some((first, _)) if first == holder) || !self.others.is_empty() && self.others.contains_key(&holder)
+    }
+    /// How often it is held then.
+    fn add(&mut self, holder: Holder) -> u32 {
+        if let Some((first, times)) = &mut self.first
+            && *first == holder
+        {
+            *times += 1;
+            return *times;
+        }
+        if self.first.is_none() && (self.others.is_empty() || !self.others.contains_key(&holder)) {
+            self.first = Some((holder, 1));
+            return 1;
+        }
+        let times = self.others.entry(holder).or_insert(0);
+        *times += 1;
+        *times
+    }
+    /// Once less; how often it is held then. None: it was not.
+    fn take(&mut self, holder: Holder) -> Option<u32> {
+        if let Some((first, times)) = &mut self.first
+            && *first == holder
+        {
+            *times -= 1;
+            let left = *times;
+            if left == 0 {
+                self.first = None;
+            }
+            return Some(left);
+        }
+        let times = self.others.get_mut(&holder)?;
+        *times -= 1;
+        let left = *times;
+        if left == 0 {
+            self.others.remove(&holder);
+        }
+        Some(left)
+    }
+    fn keys(&self) -> impl Iterator<Item = Holder> {
+        self.first.iter().map(|(holder, _)| *holder).chain(self.others.keys().copied())
+    }
+    fn is_empty(&self) -> bool {
+        self.first.is_none() && self.others.is_empty()
+    }
+}
+
 #[derive(Default)]
 struct Entry {
     /// Times taken, by owner and mode.
-    held: foldhash::HashMap<(u64, LockMode), u32>,
+    held: Held,
     /// Owners per mode.
     owners: [u32; LOCK_MODES],
     queue: VecDeque<Waiter>,
@@ -76,25 +132,23 @@ fn conflicts(a: LockMode, b: LockMode) -> bool {
 }
 impl Entry {
     fn add(&mut self, owner: u64, mode: LockMode) {
-        let times = self.held.entry((owner, mode)).or_insert(0);
-        *times += 1;
-        if *times == 1 {
+        if self.held.add((owner, mode)) == 1 {
             self.owners[mode as usize] += 1;
         }
     }
     fn holds(&self, owner: u64) -> bool {
-        LockMode::ALL.iter().any(|m| self.held.contains_key(&(owner, *m)))
+        LockMode::ALL.iter().any(|m| self.held.contains((owner, *m)))
     }
     /// Does anybody else hold a mode that conflicts?
     fn is_held_against(&self, owner: u64, mode: LockMode) -> bool {
         LockMode::ALL.iter().any(|m| {
             let owners = self.owners[*m as usize];
-            owners != 0 && conflicts(*m, mode) && (owners > 1 || !self.held.contains_key(&(owner, *m)))
+            owners != 0 && conflicts(*m, mode) && (owners > 1 || !self.held.contains((owner, *m)))
         })
     }
     /// Bits of the modes in which the owner holds it.
     fn modes_of(&self, owner: u64) -> u16 {
-        LockMode::ALL.iter().filter(|m| self.held.contains_key(&(owner, **m))).fold(0, |bits, m| bits | 1 << *m as u16)
+        LockMode::ALL.iter().filter(|m| self.held.contains((owner, **m))).fold(0, |bits, m| bits | 1 << *m as u16)
     }
     /// May it be given to the owner? `ahead`: bits of the modes that are waited for before it.
     fn is_free_for(&self, owner: u64, mode: LockMode, ahead: u16) -> bool {
@@ -170,8 +224,9 @@ impl LockTable {
             if wait != WaitPolicy::Wait {
                 return Ok(false);
             }
-            let mut held = entry.held.keys().map(|(holder, mode)| (*holder, 1 << *mode as u16));
+            let mut held = entry.held.keys().map(|(holder, mode)| (holder, 1 << mode as u16));
             closed = waits.wait_for(owner, tag, mode, &mut held);
+            drop(held);
             entry.enqueue(owner, mode, park.wake_handle());
         }
         if let Some(cycle) = closed
@@ -189,7 +244,7 @@ impl LockTable {
                 return Err(Error::internal("a lock that is waited for has no entry"));
             };
             // Whoever waits for a mode does not hold it.
-            if entry.held.contains_key(&(owner, mode)) {
+            if entry.held.contains((owner, mode)) {
                 return Ok(true);
             }
             drop(map);
@@ -253,10 +308,8 @@ impl LockTable {
         {
             let mut map = crate::lock(self.shard(&tag));
             let Some(entry) = map.get_mut(&tag) else { return false };
-            let Some(times) = entry.held.get_mut(&(owner, mode)) else { return false };
-            *times -= 1;
-            if *times == 0 {
-                entry.held.remove(&(owner, mode));
+            let Some(times) = entry.held.take((owner, mode)) else { return false };
+            if times == 0 {
                 entry.owners[mode as usize] -= 1;
                 if !entry.queue.is_empty() {
                     waits.holds(owner, tag, entry.modes_of(owner));

@@ -1,0 +1,64 @@
+//! Maps of partitions, and what is kept of the partitions, found by position without a lock.
+//!
+//! Invariants
+//! 1. They are of one shared cache of objects, and go with it: what they say is right as long as that cache is.
+//! 2. Nothing in them changes once it is there, so reading writes no memory that others read.
+
+use super::partition::PartitionMap;
+use crate::exec::partition::Leaf;
+use kilndb_base::Oid;
+use std::sync::{Arc, OnceLock};
+
+/// A table's map, with the partitions that have been opened under that table's name.
+pub struct SharedPartitions {
+    pub map: Arc<PartitionMap>,
+    /// By position in the map.
+    leaves: Box<[OnceLock<Arc<Leaf>>]>,
+}
+
+impl SharedPartitions {
+    fn new(map: Arc<PartitionMap>) -> SharedPartitions {
+        SharedPartitions { leaves: map.partitions.iter().map(|_| OnceLock::new()).collect(), map }
+    }
+    #[inline]
+    pub fn leaf(&self, at: usize) -> Option<&Arc<Leaf>> {
+        self.leaves.get(at)?.get()
+    }
+    pub fn keep(&self, at: usize, leaf: &Arc<Leaf>) {
+        if let Some(slot) = self.leaves.get(at) {
+            slot.get_or_init(|| leaf.clone());
+        }
+    }
+}
+
+/// Tables that find no place here are found the slower way.
+const PLACES: usize = 128;
+const TRIED: usize = 4;
+
+pub struct KnownPartitions([OnceLock<SharedPartitions>; PLACES]);
+
+impl Default for KnownPartitions {
+    fn default() -> KnownPartitions {
+        KnownPartitions([const { OnceLock::new() }; PLACES])
+    }
+}
+
+impl KnownPartitions {
+    /// `load` is asked if the table is not known.
+    #[inline]
+    pub fn get(&self, table: Oid, load: impl FnOnce() -> Option<Arc<PartitionMap>>) -> Option<&SharedPartitions> {
+        let places = (0..TRIED).map(|i| &self.0[(table as usize + i) % PLACES]);
+        for place in places.clone() {
+            match place.get() {
+                Some(known) if known.map.table == table => return Some(known),
+                Some(_) => {}
+                None => break,
+            }
+        }
+        // Another may take the place meanwhile: then the next time.
+        let free = places.into_iter().find(|place| place.get().is_none())?;
+        let map = load()?;
+        let known = free.get_or_init(|| SharedPartitions::new(map));
+        (known.map.table == table).then_some(known)
+    }
+}
