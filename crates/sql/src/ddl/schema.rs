@@ -74,7 +74,7 @@ impl Session {
         let classes = self.catalog_scan(PG_CLASS)?;
         let inside: Vec<(Oid, String, u8)> = classes
             .iter()
-            .filter(|c| c.oid("relnamespace") == oid && c.char("relkind") != b'i')
+            .filter(|c| c.oid("relnamespace") == oid && !b"iI".contains(&c.char("relkind")))
             .map(|c| (c.oid("oid"), c.text("relname").unwrap_or("").to_string(), c.char("relkind")))
             .collect();
         let mut routines = Vec::new();
