@@ -55,7 +55,20 @@ pub struct ObjectCache {
     is_replaced: AtomicBool,
     /// The shared cache's; None: what is in the cache may still change.
     partitions: Option<Box<KnownPartitions>>,
+    /// A session's own: the version of the catalogs that its statement began with. 0: the shared one.
+    version: AtomicU64,
     objects: Mutex<Objects>,
+}
+
+impl ObjectCache {
+    /// A session's own cache is used by a statement that begins now.
+    pub fn begin_statement(&self, version: u64) {
+        self.version.store(version, Ordering::Relaxed);
+    }
+    fn is_older_than(&self, version: u64) -> bool {
+        let own = self.version.load(Ordering::Relaxed);
+        own != 0 && own != version
+    }
 }
 
 impl Objects {
@@ -957,7 +970,8 @@ impl CatalogView for CatalogReader<'_> {
         self.read_map_anew(table, now)
     }
     fn is_stale(&self) -> bool {
-        self.cache.is_replaced.load(Ordering::Acquire)
+        // Who commits gives its locks back before it publishes.
+        self.cache.is_replaced.load(Ordering::Acquire) || self.database.is_committing() || self.cache.is_older_than(self.database.version())
     }
     fn database_oid(&self) -> Oid {
         self.database.oid

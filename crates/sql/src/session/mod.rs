@@ -492,6 +492,12 @@ impl Session {
     /// The cache of a transaction with DDL, without what others have changed since.
     fn own_cache(&mut self) -> Arc<ObjectCache> {
         let now = self.database.version();
+        let cache = self.own_cache_at(now);
+        cache.begin_statement(now);
+        cache
+    }
+
+    fn own_cache_at(&mut self, now: u64) -> Arc<ObjectCache> {
         if let Some((cache, version)) = &mut self.private_cache {
             if *version == now && !self.database.is_committing() {
                 return cache.clone();
