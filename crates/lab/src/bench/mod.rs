@@ -151,10 +151,10 @@ fn kilndb(options: &Options, figures: &mut Figures) -> Result<(), String> {
     measure("KilnDB", options, figures, &server, &data)?;
     let mut admin = connect(&server)?;
     let sums = [
-        "select sum(abalance)::bigint from pgbench_accounts",
-        "select sum(tbalance)::bigint from pgbench_tellers",
-        "select sum(bbalance)::bigint from pgbench_branches",
-        "select sum(delta)::bigint from pgbench_history",
+        "select coalesce(sum(abalance), 0)::bigint from pgbench_accounts",
+        "select coalesce(sum(tbalance), 0)::bigint from pgbench_tellers",
+        "select coalesce(sum(bbalance), 0)::bigint from pgbench_branches",
+        "select coalesce(sum(delta), 0)::bigint from pgbench_history",
     ];
     let sums: Vec<i64> = sums.iter().map(|sql| admin.integer(sql)).collect::<Result<_, _>>().map_err(|e| e.to_string())?;
     drop(admin);
