@@ -1,6 +1,6 @@
 //! Commit modes, whole tables at once, temporary tables (experiments 1 and 3).
 
-use super::{Better, Figures, Options, command, connect, pgbench, pgbench_with, socket_folder};
+use super::{Better, Figures, Options, command, connect, execute_with, median, pgbench, pgbench_with, socket_folder};
 use kilndb_lab::client::Client;
 use kilndb_lab::process::{Server, TempDir};
 use std::time::Instant;
@@ -22,31 +22,22 @@ pub(super) fn measure(engine: &'static str, options: &Options, figures: &mut Fig
     copy(engine, options, figures, server)
 }
 
-fn execute(client: &mut Client, statements: &[&str]) -> Result<(), String> {
-    for sql in statements {
-        client.query(sql).map_err(|e| format!("{sql}: {e}"))?;
-    }
-    Ok(())
-}
-
 /// TPC-B as experiment 1 runs it: committed when it is on disk, a little later, or without a log. The first two take turns,
 /// because what one is held against is the other: the disk, and how warm the server is, must be the same for both.
 fn commit_modes(engine: &'static str, options: &Options, figures: &mut Figures, server: &Server) -> Result<(), String> {
-    let mut put = |mode: &str, mut tps: Vec<f64>| {
-        tps.sort_by(f64::total_cmp);
-        let median = tps[tps.len() / 2];
-        figures.put(engine, &format!("TPC-B, prepared, {CLIENTS} clients, {mode}, tps"), Better::More, median);
+    let mut put = |mode: &str, tps: Vec<f64>| {
+        figures.put(engine, &format!("TPC-B, prepared, {CLIENTS} clients, {mode}, tps"), Better::More, median(tps));
     };
     let run = || pgbench(server.address(), options, CLIENTS, &["-M", "prepared"]).map(|result| result.tps);
     let mut admin = connect(server)?;
     let (mut on, mut off) = (Vec::new(), Vec::new());
     for _ in 0..TURNS {
         on.push(run()?);
-        execute(&mut admin, &["alter role postgres set synchronous_commit = off"])?;
-        execute(&mut admin, &["alter system set wal_writer_delay = '10ms'", "alter system set wal_writer_flush_after = '1MB'", "select pg_reload_conf()"])?;
+        execute_with(&mut admin, &["alter role postgres set synchronous_commit = off"])?;
+        execute_with(&mut admin, &["alter system set wal_writer_delay = '10ms'", "alter system set wal_writer_flush_after = '1MB'", "select pg_reload_conf()"])?;
         off.push(run()?);
-        execute(&mut admin, &["alter role postgres reset synchronous_commit"])?;
-        execute(&mut admin, &["alter system reset wal_writer_delay", "alter system reset wal_writer_flush_after", "select pg_reload_conf()"])?;
+        execute_with(&mut admin, &["alter role postgres reset synchronous_commit"])?;
+        execute_with(&mut admin, &["alter system reset wal_writer_delay", "alter system reset wal_writer_flush_after", "select pg_reload_conf()"])?;
     }
     put("synchronous_commit on", on);
     put("synchronous_commit off", off);
@@ -64,7 +55,7 @@ fn commit_modes(engine: &'static str, options: &Options, figures: &mut Figures, 
 fn whole_table(engine: &'static str, options: &Options, figures: &mut Figures, server: &Server, kind: &str) -> Result<(), String> {
     let rows = options.rows;
     let mut client = connect(server)?;
-    execute(&mut client, &[&format!("create {kind} table tab(c1 integer)"), "checkpoint"])?;
+    execute_with(&mut client, &[&format!("create {kind} table tab(c1 integer)"), "checkpoint"])?;
     let name = if kind.is_empty() { "logged" } else { kind };
     let mut timed = |client: &mut Client, what: &str, sql: &str| {
         let began = Instant::now();
@@ -74,11 +65,11 @@ fn whole_table(engine: &'static str, options: &Options, figures: &mut Figures, s
         Ok::<(), String>(())
     };
     timed(&mut client, "INSERT", &format!("insert into tab select generate_series(1, {:e})", f64::from(rows)))?;
-    execute(&mut client, &["vacuum analyze"])?;
+    execute_with(&mut client, &["vacuum analyze"])?;
     let pages = client.integer("select relpages from pg_class where relname = 'tab'").map_err(|e| e.to_string())?;
     timed(&mut client, "count(*)", "select count(*) from tab")?;
     timed(&mut client, "UPDATE", "update tab set c1 = (c1 + 1)")?;
-    execute(&mut client, &["vacuum analyze"])?;
+    execute_with(&mut client, &["vacuum analyze"])?;
     let sum = client.integer("select sum(c1 - 1) from tab").map_err(|e| e.to_string())?;
     if sum != i64::from(rows) * (i64::from(rows) + 1) / 2 {
         return Err(format!("{engine}: the rows of the {name} table sum up to {sum}"));
@@ -89,22 +80,22 @@ fn whole_table(engine: &'static str, options: &Options, figures: &mut Figures, s
         return Err(format!("{engine}: {left} rows of the {name} table are left"));
     }
     figures.put(engine, &format!("pages of one-int rows, {name}"), Better::Less, pages as f64);
-    execute(&mut client, &["drop table tab"])
+    execute_with(&mut client, &["drop table tab"])
 }
 
 fn size_after_updates(engine: &'static str, figures: &mut Figures, server: &Server) -> Result<(), String> {
     let mut client = connect(server)?;
     let fill = format!("insert into updated select i, 0, i % 1000, 'some text' from generate_series(1, {UPDATED_ROWS}) i");
-    execute(&mut client, &["create table updated (id int primary key, n int, k int, t text)", &fill, "create index on updated (k)"])?;
+    execute_with(&mut client, &["create table updated (id int primary key, n int, k int, t text)", &fill, "create index on updated (k)"])?;
     let mut size = || client.integer("select pg_total_relation_size('updated')").map_err(|e| e.to_string());
     let before = size()?;
     for _ in 0..10 {
-        execute(&mut client, &["update updated set n = n + 1", "vacuum updated"])?;
+        execute_with(&mut client, &["update updated set n = n + 1", "vacuum updated"])?;
     }
     let mut size = || client.integer("select pg_total_relation_size('updated')").map_err(|e| e.to_string());
     let after = size()?;
     figures.put(engine, "table and indexes after ten whole-table UPDATEs, times their size before", Better::Less, after as f64 / before as f64);
-    execute(&mut client, &["drop table updated"])
+    execute_with(&mut client, &["drop table updated"])
 }
 
 fn temporary_tables(engine: &'static str, options: &Options, figures: &mut Figures, server: &Server) -> Result<(), String> {
@@ -124,15 +115,15 @@ fn copy(engine: &'static str, options: &Options, figures: &mut Figures, server: 
     let mut client = connect(server)?;
     let rows = options.rows;
     let fill = format!("insert into copied select i, i / 100000 + 1, 0, '' from generate_series(1, {rows}) i");
-    execute(&mut client, &["create table copied (aid int not null, bid int, abalance int, filler char(84))", &fill])?;
-    execute(&mut client, &[&format!("copy copied to '{file}'"), "truncate copied", "checkpoint"])?;
+    execute_with(&mut client, &["create table copied (aid int not null, bid int, abalance int, filler char(84))", &fill])?;
+    execute_with(&mut client, &[&format!("copy copied to '{file}'"), "truncate copied", "checkpoint"])?;
     let began = Instant::now();
-    execute(&mut client, &[&format!("copy copied from '{file}'")])?;
+    execute_with(&mut client, &[&format!("copy copied from '{file}'")])?;
     let millions = f64::from(rows) / 1e6 / began.elapsed().as_secs_f64();
     figures.put(engine, "COPY of pgbench_accounts, million rows/s", Better::More, millions);
     let count = client.integer("select count(*) from copied").map_err(|e| e.to_string())?;
     if count != i64::from(rows) {
         return Err(format!("{engine}: COPY has brought {count} rows"));
     }
-    execute(&mut client, &["drop table copied"])
+    execute_with(&mut client, &["drop table copied"])
 }

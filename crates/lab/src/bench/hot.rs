@@ -1,6 +1,6 @@
 //! The hot row and the queue (experiment 4). What counts is rows changed, never attempts.
 
-use super::{Better, Figures, Options, connect, pgbench_with};
+use super::{Better, Figures, Options, connect, execute, pgbench_with};
 use kilndb_lab::client::Client;
 use kilndb_lab::process::{Server, TempDir};
 use std::cell::Cell;
@@ -62,14 +62,6 @@ impl Script<'_> {
         }
         Ok(rate)
     }
-}
-
-fn execute(server: &Server, statements: &[&str]) -> Result<(), String> {
-    let mut admin = connect(server)?;
-    for sql in statements {
-        admin.query(sql).map_err(|e| format!("{sql}: {e}"))?;
-    }
-    Ok(())
 }
 
 pub(super) fn measure(engine: &'static str, options: &Options, figures: &mut Figures, server: &Server) -> Result<(), String> {

@@ -281,6 +281,19 @@ fn position(admin: &mut Client) -> Result<u64, ClientError> {
     Ok((part(high) << 32) | part(low))
 }
 
+fn execute(server: &Server, statements: &[&str]) -> Result<(), String> {
+    execute_with(&mut connect(server)?, statements)
+}
+
+fn execute_with(client: &mut Client, statements: &[&str]) -> Result<(), String> {
+    statements.iter().try_for_each(|sql| client.query(sql).map(drop).map_err(|e| format!("{sql}: {e}")))
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
 struct Run {
     tps: f64,
     transactions: u64,

@@ -1,6 +1,6 @@
 //! One table against many partitions, and PL/pgSQL (experiment 5, the partitioned queue of experiment 4).
 
-use super::{Better, Figures, Options, Run, connect, pgbench_with};
+use super::{Better, Figures, Options, Run, connect, median, pgbench_with};
 use kilndb_lab::process::{Server, TempDir};
 use std::time::Instant;
 
@@ -37,11 +37,7 @@ pub(super) fn measure(engine: &'static str, options: &Options, figures: &mut Fig
 
 impl Bench<'_> {
     fn execute(&self, statements: &[&str]) -> Result<(), String> {
-        let mut client = connect(self.server)?;
-        for sql in statements {
-            client.query(sql).map_err(|e| format!("{sql}: {e}"))?;
-        }
-        Ok(())
+        super::execute(self.server, statements)
     }
     fn timed(&self, sql: &str) -> Result<f64, String> {
         let began = Instant::now();
@@ -102,9 +98,8 @@ impl Bench<'_> {
                     empty += if *table == "test" { 0 } else { run.empty_seconds };
                 }
             }
-            for ((_, kind), mut tps) in kinds.iter().zip(tps) {
-                tps.sort_by(f64::total_cmp);
-                figures.put(self.engine, &format!("{what} by key, {mode}, {CLIENTS} clients, {kind}, tps"), Better::More, tps[TURNS / 2]);
+            for ((_, kind), tps) in kinds.iter().zip(tps) {
+                figures.put(self.engine, &format!("{what} by key, {mode}, {CLIENTS} clients, {kind}, tps"), Better::More, median(tps));
             }
         }
         figures.put(self.engine, "SELECT and upsert of partitions, all runs: seconds without a commit", Better::Less, empty as f64);

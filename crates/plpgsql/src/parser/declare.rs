@@ -39,16 +39,21 @@ impl Parser<'_> {
         Ok((first..self.frame.variables.len()).filter(is_set_up).collect())
     }
 
+    /// A name: a word, or a keyword that is none where names stand.
+    pub(super) fn name_of(&mut self, tok: &Tok) -> Result<String> {
+        match tok {
+            Tok::Word { name, .. } => Ok(name.clone()),
+            Tok::Keyword(k) => match word_of(*k) {
+                Some(word) => Ok(word.to_string()),
+                None => self.syntax_error(),
+            },
+            _ => self.syntax_error(),
+        }
+    }
+
     /// The name of what is declared.
     fn declared_name(&mut self, tok: &Tok, place: (usize, usize)) -> Result<(String, u32)> {
-        let name = match tok {
-            Tok::Word { name, .. } => name.clone(),
-            Tok::Keyword(k) => match word_of(*k) {
-                Some(word) => word.to_string(),
-                None => return self.syntax_error(),
-            },
-            _ => return self.syntax_error(),
-        };
+        let name = self.name_of(tok)?;
         let line = self.line_of(place.0);
         if self.frame.namespace.find_local(&name).is_some() {
             return self.error_here("duplicate declaration");
@@ -115,14 +120,13 @@ impl Parser<'_> {
         let ty = self.data_type(tok, place)?;
         let (mut tok, mut place) = self.next_at()?;
         if tok == Tok::Keyword(Keyword::Collate) {
-            let (collation, at) = self.next_at()?;
+            let (collation, _) = self.next_at()?;
             if !matches!(collation, Tok::Words(_)) && collation.any_identifier().is_none() {
                 return self.syntax_error();
             }
             if !is_collatable(&ty) {
                 return self.fail(sqlstate::DATATYPE_MISMATCH, format!("collations are not supported by type {}", ty.name), place.0);
             }
-            let _ = at;
             (tok, place) = self.next_at()?;
         }
         let not_null_at = (tok == Tok::Keyword(Keyword::Not)).then_some(place.0);

@@ -96,14 +96,7 @@ impl Parser<'_> {
         if tok.is_word(Keyword::Sqlstate) {
             return self.sqlstate_text();
         }
-        let name = match tok {
-            Tok::Word { name, .. } => name.clone(),
-            Tok::Keyword(k) => match word_of(*k) {
-                Some(word) => word.to_string(),
-                None => return self.syntax_error(),
-            },
-            _ => return self.syntax_error(),
-        };
+        let name = self.name_of(tok)?;
         if conditions::first(&name).is_none() {
             return Err(Error::new(sqlstate::UNDEFINED_OBJECT, format!("unrecognized exception condition \"{name}\"")));
         }

@@ -242,7 +242,7 @@ impl Session {
             Strategy::List => {
                 let mut list: Vec<Datum> = Vec::new();
                 for node in b.listdatums() {
-                    let value = self.bound_value(parent, &key, 0, node, source, runtime)?;
+                    let value = self.bound_value(&key, 0, node, source, runtime)?;
                     let ty = key.parts[0].base_type;
                     if !list.iter().any(|known| known.is_null() == value.is_null() && (value.is_null() || kilndb_types::key::compare(ty, known, &value).is_eq())) {
                         list.push(value);
@@ -257,8 +257,8 @@ impl Session {
                         return Err(malformed(format!("{word} must specify exactly one value per partitioning column")));
                     }
                 }
-                let lower = self.bound_edges(parent, &key, b.lowerdatums(), source, runtime)?;
-                let upper = self.bound_edges(parent, &key, b.upperdatums(), source, runtime)?;
+                let lower = self.bound_edges(&key, b.lowerdatums(), source, runtime)?;
+                let upper = self.bound_edges(&key, b.upperdatums(), source, runtime)?;
                 if partition::is_empty_range(&key, &lower, &upper) {
                     let texts = self.with_catalog(runtime, |host| {
                         let text = |edges: &[Edge]| host.shown_edges(&key, edges);
@@ -274,7 +274,7 @@ impl Session {
         }
     }
 
-    fn bound_edges(&mut self, parent: &Table, key: &PartitionKey, list: &kilndb_syntax::NodeList, source: &Arc<str>, runtime: &dyn Runtime) -> Result<Vec<Edge>> {
+    fn bound_edges(&mut self, key: &PartitionKey, list: &kilndb_syntax::NodeList, source: &Arc<str>, runtime: &dyn Runtime) -> Result<Vec<Edge>> {
         let mut out: Vec<Edge> = Vec::new();
         for node in list {
             let word = match node {
@@ -288,7 +288,7 @@ impl Session {
                 Some("minvalue") => Edge::Min,
                 Some("maxvalue") => Edge::Max,
                 _ => {
-                    let value = self.bound_value(parent, key, out.len(), node, source, runtime)?;
+                    let value = self.bound_value(key, out.len(), node, source, runtime)?;
                     if value.is_null() {
                         return Err(definition("cannot specify NULL in range bound"));
                     }
@@ -309,14 +309,13 @@ impl Session {
         Ok(out)
     }
 
-    fn bound_value(&mut self, parent: &Table, key: &PartitionKey, at: usize, node: Node<'_>, source: &Arc<str>, runtime: &dyn Runtime) -> Result<Datum> {
+    fn bound_value(&mut self, key: &PartitionKey, at: usize, node: Node<'_>, source: &Arc<str>, runtime: &dyn Runtime) -> Result<Datum> {
         let part = &key.parts[at];
         let position = kilndb_syntax::position_of(source, crate::bind::location_of(node));
         if let Node::ColumnRef(_) = node {
             return Err(Error::unsupported("cannot use column reference in partition bound expression").or_position(position));
         }
         let sql = self.expression_text(node, runtime)?;
-        let _ = parent;
         let ty = self.with_catalog(runtime, |host| Ok(host.reader.format_type(part.base_type, -1)))?;
         // "char" and bit types without a length would mean others.
         let ty = match part.base_type {

@@ -275,8 +275,7 @@ impl Session {
                 whole.name, parent.name, own.name
             )));
         }
-        if let Some(other) = child.indexes.iter().find(|i| i.part_of == whole.oid) {
-            let _ = other;
+        if child.indexes.iter().any(|i| i.part_of == whole.oid) {
             return Err(refused(format!("Another index is already attached for partition \"{}\".", child.name)));
         }
         self.make_part(&whole, own.oid, &child, runtime)?;

@@ -132,8 +132,7 @@ impl ModifyState {
     }
 
     /// The partition of that OID, opened.
-    fn target(&mut self, m: &ModifyPlan, partition: impl Into<Place>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Option<usize>> {
-        let _ = rt;
+    fn target(&mut self, m: &ModifyPlan, partition: impl Into<Place>, cx: &mut ExecContext<'_>) -> Result<Option<usize>> {
         let place = partition.into();
         let oid = place.oid;
         if self.partitions.list.get(self.partitions.last).is_some_and(|t| t.leaf.oid == oid) {
@@ -187,7 +186,7 @@ impl ModifyState {
         let place = partition::route(&m.table, routing, map, named, None, rt, cx)?;
         let oid = place.oid;
         let known = self.partitions.list.len();
-        let at = self.target(m, place, rt, cx)?;
+        let at = self.target(m, place, cx)?;
         let at = at.ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("relation with OID {oid} does not exist")))?;
         // Somebody may have attached or detached partitions while this one's lock was waited for.
         if self.partitions.list.len() > known && cx.catalog.is_stale() {
@@ -266,25 +265,25 @@ impl ModifyState {
     }
 
     /// The partition that all rows of a batch are in; None: several, or one that is gone.
-    fn only_target(&mut self, m: &ModifyPlan, routing: &Routing, batch: &Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Option<usize>> {
+    fn only_target(&mut self, m: &ModifyPlan, routing: &Routing, batch: &Batch, cx: &mut ExecContext<'_>) -> Result<Option<usize>> {
         let oid_of = |i: usize| if let Some(Datum::Oid(oid)) = batch.row(i).get(routing.tableoid) { Some(*oid) } else { None };
         let Some(first) = oid_of(0) else { return Ok(None) };
         if batch.rows < 2 || !(1..batch.rows).all(|i| oid_of(i) == Some(first)) {
             return Ok(None);
         }
-        self.target(m, first, rt, cx)
+        self.target(m, first, cx)
     }
 
-    fn target_of(&mut self, m: &ModifyPlan, routing: &Routing, input: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Option<usize>> {
+    fn target_of(&mut self, m: &ModifyPlan, routing: &Routing, input: &[Datum], cx: &mut ExecContext<'_>) -> Result<Option<usize>> {
         match input.get(routing.tableoid) {
-            Some(Datum::Oid(oid)) => self.target(m, *oid, rt, cx),
+            Some(Datum::Oid(oid)) => self.target(m, *oid, cx),
             _ => Ok(None),
         }
     }
 
     fn update_partitions(&mut self, m: &ModifyPlan, routing: &Routing, batch: &Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         if !routing.changes_key
-            && let Some(at) = self.only_target(m, routing, batch, rt, cx)?
+            && let Some(at) = self.only_target(m, routing, batch, cx)?
             && self.partitions.list[at].plan.at_once
             && self.partitions.list[at].leaf.table.partition_of == m.table.oid
         {
@@ -292,7 +291,7 @@ impl ModifyState {
         }
         for i in 0..batch.rows {
             let input = batch.row(i);
-            let Some(at) = self.target_of(m, routing, input, rt, cx)? else { continue };
+            let Some(at) = self.target_of(m, routing, input, cx)? else { continue };
             let is_below = self.partitions.list[at].leaf.table.partition_of != m.table.oid;
             if routing.changes_key || is_below {
                 self.update_or_move(m, routing, at, input.to_vec(), rt, cx)?;
@@ -304,12 +303,12 @@ impl ModifyState {
     }
 
     fn delete_partitions(&mut self, m: &ModifyPlan, routing: &Routing, batch: &Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-        if let Some(at) = self.only_target(m, routing, batch, rt, cx)? && self.partitions.list[at].plan.columns.is_none() {
+        if let Some(at) = self.only_target(m, routing, batch, cx)? && self.partitions.list[at].plan.columns.is_none() {
             return self.at_target(at, DmlKind::Delete, |state, plan| state.delete_batch(plan, batch, rt, cx));
         }
         for i in 0..batch.rows {
             let input = batch.row(i);
-            if let Some(at) = self.target_of(m, routing, input, rt, cx)? {
+            if let Some(at) = self.target_of(m, routing, input, cx)? {
                 self.at_target(at, DmlKind::Delete, |state, plan| state.delete(plan, input.to_vec(), rt, cx))?;
             }
         }

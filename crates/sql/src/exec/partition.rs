@@ -224,10 +224,7 @@ pub fn route_again(named: &Arc<Table>, routing: &Routing, leaf: &Leaf, row: &[Da
         return Ok(map);
     }
     let own = leaf.columns.as_ref().map(|columns| columns.to_own(row));
-    let table = &leaf.table;
-    Err(Error::new(sqlstate::CHECK_VIOLATION, format!("new row for relation \"{}\" violates partition constraint", table.name))
-        .with_detail(super::write::failing_row(table, own.as_deref().unwrap_or(row), &cx.eval))
-        .with_table(table.schema_name.clone(), table.name.clone()))
+    Err(super::write::not_within_bounds(&leaf.table, own.as_deref().unwrap_or(row), &cx.eval))
 }
 
 /// The partition that a row of the named table belongs to. `now`: as the catalogs are at that moment.

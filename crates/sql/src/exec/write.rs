@@ -20,7 +20,7 @@ pub fn show(ty: kilndb_base::Oid, typmod: i32, d: &Datum, cx: &EvalContext<'_>) 
     }
 }
 
-pub fn failing_row(t: &Table, values: &[Datum], cx: &EvalContext<'_>) -> String {
+fn failing_row(t: &Table, values: &[Datum], cx: &EvalContext<'_>) -> String {
     let list: Vec<String> = t
         .columns
         .iter()
@@ -65,12 +65,16 @@ pub fn complete(m: &ModifyPlan, values: &mut [Datum], rt: &mut Runtime, cx: &mut
     check_belongs(m, values, rt, cx)
 }
 
+pub fn not_within_bounds(partition: &Table, values: &[Datum], eval: &EvalContext<'_>) -> Error {
+    Error::new(sqlstate::CHECK_VIOLATION, format!("new row for relation \"{}\" violates partition constraint", partition.name))
+        .with_detail(failing_row(partition, values, eval))
+        .with_table(partition.schema_name.clone(), partition.name.clone())
+}
+
 /// A new row of a partition that the statement names must be within its bounds.
 pub fn check_belongs(m: &ModifyPlan, values: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
     if m.must_belong && !super::partition::belongs(&m.table, values, rt, cx)? {
-        return Err(Error::new(sqlstate::CHECK_VIOLATION, format!("new row for relation \"{}\" violates partition constraint", m.table.name))
-            .with_detail(failing_row(&m.table, values, &cx.eval))
-            .with_table(m.table.schema_name.clone(), m.table.name.clone()));
+        return Err(not_within_bounds(&m.table, values, &cx.eval));
     }
     Ok(())
 }

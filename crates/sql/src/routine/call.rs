@@ -9,17 +9,38 @@ use super::spi::Spi;
 use crate::client::Runtime;
 use crate::bind::trigger::{NEW_TABLE_ROWS, OLD_TABLE_ROWS};
 use crate::exec::{Fire, Held, RoutineCall, RoutineHost};
+use crate::plan::Plan;
 use crate::session::Session;
 use crate::settings::SettingScope;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_storage::Snapshot;
 use kilndb_types::{Datum, oids};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// The session as the plan of one of its statements has it.
 pub(crate) struct Routines<'s> {
     pub session: &'s mut Session,
+    pub plan: &'s Arc<Plan>,
     pub runtime: &'s dyn Runtime,
+}
+
+impl Routines<'_> {
+    /// The session has all of its own while `run` runs, and knows that the statement does.
+    fn lend<R>(&mut self, held: Held<'_>, run: impl FnOnce(&mut Session, &Snapshot, &dyn Runtime) -> R) -> R {
+        let Held { txn, pending, usage, snapshot } = held;
+        let session = &mut *self.session;
+        session.txn = txn.take();
+        std::mem::swap(&mut session.pending, pending);
+        std::mem::swap(&mut session.usage, usage);
+        session.running_plans.push(self.plan.clone());
+        let done = run(session, snapshot, self.runtime);
+        session.running_plans.pop();
+        std::mem::swap(&mut session.pending, pending);
+        std::mem::swap(&mut session.usage, usage);
+        txn.put_back(session.txn.take());
+        done
+    }
 }
 
 impl RoutineHost for Routines<'_> {
@@ -27,25 +48,11 @@ impl RoutineHost for Routines<'_> {
         if let (Some(rows), OLD_TABLE_ROWS | NEW_TABLE_ROWS) = (rows.as_deref_mut(), call.oid) {
             return self.transition_rows(call.oid == NEW_TABLE_ROWS, rows).map(|()| Datum::Null);
         }
-        self.session.txn = held.txn.take();
-        std::mem::swap(&mut self.session.pending, held.pending);
-        std::mem::swap(&mut self.session.usage, held.usage);
-        let done = self.session.call_function(call, arguments, rows, held.snapshot, self.runtime);
-        std::mem::swap(&mut self.session.pending, held.pending);
-        std::mem::swap(&mut self.session.usage, held.usage);
-        held.txn.put_back(self.session.txn.take());
-        done
+        self.lend(held, |session, snapshot, runtime| session.call_function(call, arguments, rows, snapshot, runtime))
     }
 
     fn call_trigger(&mut self, fire: Fire<'_>, held: Held<'_>) -> Result<Option<Vec<Datum>>> {
-        self.session.txn = held.txn.take();
-        std::mem::swap(&mut self.session.pending, held.pending);
-        std::mem::swap(&mut self.session.usage, held.usage);
-        let done = self.session.call_trigger_function(fire, Some(held.snapshot), self.runtime);
-        std::mem::swap(&mut self.session.pending, held.pending);
-        std::mem::swap(&mut self.session.usage, held.usage);
-        held.txn.put_back(self.session.txn.take());
-        done
+        self.lend(held, |session, snapshot, runtime| session.call_trigger_function(fire, Some(snapshot), runtime))
     }
 }
 

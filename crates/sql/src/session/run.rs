@@ -158,9 +158,7 @@ impl Session {
         let txn = self.txn.take().ok_or_else(|| Error::internal("no transaction to run a statement in"))?;
         let mut txn = TransactionSlot::new(txn);
         let (mut pending, mut usage) = (std::mem::take(&mut self.pending), std::mem::take(&mut self.usage));
-        self.running_plans.push(plan.clone());
         let done = self.advance_with(&environment, &host, (&mut txn, &mut pending, &mut usage), plan, params, execution, snapshot, max_rows, runtime, make_sink);
-        self.running_plans.pop();
         (self.pending, self.usage) = (pending, usage);
         self.txn = txn.into_inner();
         let progress = done?;
@@ -185,7 +183,7 @@ impl Session {
         make_sink: SinkMaker<'_>,
     ) -> Result<Progress> {
         let settings = &environment.settings;
-        let mut routines = Routines { session: self, runtime };
+        let mut routines = Routines { session: self, plan, runtime };
         let mut cx = ExecContext {
             engine: &environment.own.instance.engine,
             txn,
