@@ -216,6 +216,10 @@ impl LockMode {
 /// What is locked: the caller's own numbering (class, and two numbers).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct LockTag(pub u32, pub u64, pub u64);
+impl LockTag {
+    /// The class of what is mostly taken in modes that conflict with none of each other (`AccessShare`, `RowShare`, `RowExclusive`).
+    pub const MOSTLY_SHARED: u32 = 1;
+}
 
 #[derive(Clone, Copy, Default, Debug)]
 pub struct WalStats {
@@ -246,4 +250,6 @@ pub struct LockInfo {
     pub owner: u64,
     pub mode: LockMode,
     pub granted: bool,
+    /// Held without an entry in the lock table.
+    pub fast: bool,
 }

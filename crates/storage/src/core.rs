@@ -73,7 +73,7 @@ impl Core {
             xids,
             waits: Default::default(),
             rows: Default::default(),
-            locks: Default::default(),
+            locks: LockTable::new(config.workers.max(1) + 1),
             ssi: Default::default(),
             purge: Default::default(),
             owners: AtomicU64::new(1),

@@ -27,6 +27,7 @@ const LEAF: usize = 4096;
 type Leaf = OnceLock<Box<[AtomicU32]>>;
 
 #[derive(Default)]
+#[repr(C)]
 struct Extents {
     inline: [AtomicU32; INLINE],
     more: OnceLock<Box<[Leaf]>>,
@@ -73,20 +74,22 @@ pub fn extent_pages(index: usize) -> u32 {
 /// Private relations of so many extents leave their memory to the next ones.
 const SMALL_EXTENTS: usize = 5;
 
-/// A storage relation, cheap to keep in a cached plan.
+/// A storage relation, cheap to keep in a cached plan. What every reader looks at comes first ([`crate::ahead`]).
+#[repr(C)]
 pub struct Relation {
     pub(crate) core: Arc<Core>,
     pub(crate) id: u32,
     pub(crate) kind: RelationKind,
     pub(crate) persistence: Persistence,
+    pub(crate) dropped: AtomicBool,
+    pub(crate) blocks: AtomicU32,
+    extents: Extents,
     /// The heap of an index, if known (for the checker).
     pub(crate) heap: AtomicU32,
     /// The transaction that made it, until that commits.
     pub(crate) creator: AtomicU64,
     /// The transaction that drops it when it commits.
     pub(crate) doomed: AtomicU64,
-    pub(crate) blocks: AtomicU32,
-    extents: Extents,
     extend: Mutex<()>,
     /// Insertion target per worker, block + 1.
     pub(crate) targets: Box<[AtomicU32]>,
@@ -94,7 +97,6 @@ pub struct Relation {
     pub(crate) hints: Mutex<Vec<u32>>,
     /// Blocks that may have room without a hint: hints are not kept over a restart, and not without limit.
     unseen: Mutex<std::ops::Range<u32>>,
-    pub(crate) dropped: AtomicBool,
     /// An unlogged cell's contents after a crash.
     pub(crate) initial: Mutex<Vec<u8>>,
     /// Of a relation that is kept at checkpoints.

@@ -7,26 +7,64 @@
 use super::partition::PartitionMap;
 use crate::exec::partition::Leaf;
 use kilndb_base::Oid;
+use kilndb_storage::ahead::{self, Ahead};
 use std::sync::{Arc, OnceLock};
 
 /// A table's map, with the partitions that have been opened under that table's name.
 pub struct SharedPartitions {
     pub map: Arc<PartitionMap>,
     /// By position in the map.
-    leaves: Box<[OnceLock<Arc<Leaf>>]>,
+    leaves: Box<[Slot]>,
+}
+
+/// One cache line: what leads to all that a point query reads.
+#[repr(align(64))]
+#[derive(Default)]
+struct Slot(OnceLock<Known>);
+
+const _: () = assert!(size_of::<Slot>() == 64);
+
+pub struct Known {
+    pub leaf: Arc<Leaf>,
+    pub oid: Oid,
+    indexes: usize,
+    heap: ahead::Whereabouts,
+    index: Ahead,
+}
+
+impl Known {
+    fn new(leaf: &Arc<Leaf>) -> Known {
+        Known {
+            oid: leaf.oid,
+            indexes: leaf.indexes.as_ptr() as usize,
+            heap: ahead::whereabouts(&leaf.heap),
+            index: leaf.indexes.first().map_or_else(Ahead::default, |i| Ahead::of_index(&i.relation)),
+            leaf: leaf.clone(),
+        }
+    }
+    /// Its rows are looked for in a moment.
+    #[inline]
+    pub fn fetch_ahead(&self) {
+        let leaf = Arc::as_ptr(&self.leaf) as usize;
+        ahead::fetch(leaf);
+        ahead::fetch(leaf + 64);
+        ahead::fetch(self.indexes);
+        self.index.fetch();
+        ahead::fetch_relation(self.heap);
+    }
 }
 
 impl SharedPartitions {
     fn new(map: Arc<PartitionMap>) -> SharedPartitions {
-        SharedPartitions { leaves: map.partitions.iter().map(|_| OnceLock::new()).collect(), map }
+        SharedPartitions { leaves: map.partitions.iter().map(|_| Slot::default()).collect(), map }
     }
     #[inline]
-    pub fn leaf(&self, at: usize) -> Option<&Arc<Leaf>> {
-        self.leaves.get(at)?.get()
+    pub fn known(&self, at: usize) -> Option<&Known> {
+        self.leaves.get(at)?.0.get()
     }
     pub fn keep(&self, at: usize, leaf: &Arc<Leaf>) {
         if let Some(slot) = self.leaves.get(at) {
-            slot.get_or_init(|| leaf.clone());
+            slot.0.get_or_init(|| Known::new(leaf));
         }
     }
 }

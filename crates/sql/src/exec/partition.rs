@@ -123,13 +123,17 @@ fn relation(id: RelationId, cx: &ExecContext<'_>) -> Result<Arc<Relation>> {
 /// A partition with rows, locked; None: it is gone.
 pub fn open(named: &Arc<Table>, partition: impl Into<Place>, mode: LockMode, cx: &mut ExecContext<'_>) -> Result<Option<Arc<Leaf>>> {
     let place = partition.into();
+    let catalog = cx.catalog;
+    let shared = place.at.and_then(|at| Some((catalog.shared_partitions(named.oid)?, at as usize)));
+    let known = shared.and_then(|(shared, at)| shared.known(at)).filter(|known| known.oid == place.oid);
+    if let Some(known) = known {
+        known.fetch_ahead();
+    }
     lock(place.oid, mode, cx)?;
-    let is_stale = cx.catalog.is_stale();
-    let shared = place.at.filter(|_| !is_stale).and_then(|at| Some((cx.catalog.shared_partitions(named.oid)?, at as usize)));
-    if let Some((shared, at)) = shared
-        && let Some(known) = shared.leaf(at).filter(|leaf| leaf.oid == place.oid)
-    {
-        return Ok(Some(known.clone()));
+    let is_stale = catalog.is_stale();
+    let shared = shared.filter(|_| !is_stale);
+    if let Some(known) = known.filter(|_| !is_stale) {
+        return Ok(Some(known.leaf.clone()));
     }
     let found = open_anew(named, place.oid, is_stale, cx)?;
     if let (Some((shared, at)), Some(leaf)) = (shared, &found)
@@ -333,7 +337,10 @@ impl ModifyPlan {
 /// Reads one partition after another, or merges them by the order that each has.
 pub struct PartitionsState {
     pub node: Arc<Node>,
-    template: Arc<Node>,
+    reading: Reading,
+}
+
+struct Reading {
     scan: ScanState,
     is_started: bool,
     /// The only one to be read.
@@ -383,29 +390,33 @@ impl Source {
 
 impl PartitionsState {
     pub fn new(node: &Arc<Node>, template: &Arc<Node>) -> PartitionsState {
-        PartitionsState { node: node.clone(), template: template.clone(), scan: ScanState::new(template), is_started: false, only: None, left: Vec::new(), is_open: false, merge: None }
+        let reading = Reading { scan: ScanState::new(template), is_started: false, only: None, left: Vec::new(), is_open: false, merge: None };
+        PartitionsState { node: node.clone(), reading }
     }
     pub fn rescan(&mut self) {
-        self.is_started = false;
-        self.only = None;
-        self.left.clear();
-        self.is_open = false;
-        self.merge = None;
+        let reading = &mut self.reading;
+        reading.is_started = false;
+        reading.only = None;
+        reading.left.clear();
+        reading.is_open = false;
+        reading.merge = None;
     }
 
     pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-        let node = self.node.clone();
-        let Op::Partitions(p) = &node.op else { return Ok(()) };
-        if !self.is_started {
-            self.start(p, rt, cx)?;
-            self.is_started = true;
+        let Op::Partitions(p) = &self.node.op else { return Ok(()) };
+        let reading = &mut self.reading;
+        if !reading.is_started {
+            reading.start(p, rt, cx)?;
+            reading.is_started = true;
         }
-        match (&mut self.merge, &p.order) {
+        match (&mut reading.merge, &p.order) {
             (Some(merge), Some(order)) => merge.next(&order.keys, out, rt, cx),
-            _ => self.next_plain(p, out, rt, cx),
+            _ => reading.next_plain(p, out, rt, cx),
         }
     }
+}
 
+impl Reading {
     fn start(&mut self, p: &PartitionScan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         // Without a reference of its own to the map, nor a list, if the key leads to one partition.
         let catalog = cx.catalog;
@@ -413,9 +424,13 @@ impl PartitionsState {
             && let Some(found) = super::prune::only(&shared.map, &p.prune, &mut |e| e.eval(&[], rt, cx))?
         {
             let Some(at) = found else { return Ok(()) };
-            let partition = &shared.map.partitions[at];
-            if !partition.is_partitioned {
-                self.only = Some(Place { oid: partition.oid, at: Some(at as u32) });
+            // What has been opened is one that has rows; its description needs no look then.
+            let plain = |oid| Place { oid, at: Some(at as u32) };
+            self.only = match shared.known(at) {
+                Some(known) => Some(plain(known.oid)),
+                None => Some(&shared.map.partitions[at]).filter(|p| !p.is_partitioned).map(|p| plain(p.oid)),
+            };
+            if self.only.is_some() {
                 return Ok(());
             }
         }
@@ -434,7 +449,7 @@ impl PartitionsState {
             _ => true,
         };
         if let (false, Some(order)) = (as_they_are, &p.order) {
-            self.merge = Some(Merge::start(p, &self.template, &order.keys, &found, rt, cx)?);
+            self.merge = Some(Merge::start(p, &p.template, &order.keys, &found, rt, cx)?);
         }
         found.reverse();
         self.left = found;

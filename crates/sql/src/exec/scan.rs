@@ -9,6 +9,7 @@ use crate::plan::{IndexAccess, Node, Op, OutCol, Scan};
 use kilndb_base::{Error, Oid, Result, RowId};
 use kilndb_storage::{Fetched, IndexScan, Relation, Isolation, RowBatch, RowLockMode};
 use kilndb_types::{Datum, row};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -80,6 +81,13 @@ enum Row {
 
 pub struct ScanState {
     pub node: Arc<Node>,
+    reading: Reading,
+}
+
+/// What changes while the node is read: apart from it, so that calls need no reference to it of their own, whose count all
+/// workers that run the plan would share.
+#[derive(Default)]
+struct Reading {
     block: u32,
     rows: RowBatch,
     next: usize,
@@ -180,32 +188,14 @@ pub fn decode_all(table: &crate::catalog::Table, bytes: &[u8], out: &mut Vec<Dat
 
 impl ScanState {
     pub fn new(node: &Arc<Node>) -> ScanState {
-        ScanState {
-            node: node.clone(),
-            block: 0,
-            rows: RowBatch::default(),
-            next: 0,
-            started: false,
-            done: false,
-            cursor: IndexCursor::default(),
-            bytes: Vec::new(),
-            tids: Vec::new(),
-            scratch: Vec::new(),
-            to_lock: None,
-            own_read: false,
-            shared_blocks: None,
-            ends_with_block: false,
-            tally: Tally::default(),
-            partition: None,
-            own: None,
-        }
+        ScanState { node: node.clone(), reading: Reading::default() }
     }
     /// The plan's scan is of a partitioned table: reads this partition next.
     pub fn read_partition(&mut self, leaf: Arc<Leaf>) -> Result<()> {
         let (Op::SeqScan(scan) | Op::IndexScan { scan, .. } | Op::TidScan { scan, .. }) = &self.node.op else {
             return Err(Error::internal("a partition is read by something other than a scan"));
         };
-        self.own = leaf.columns.as_ref().map(|columns| {
+        self.reading.own = leaf.columns.as_ref().map(|columns| {
             let mut needed = vec![false; leaf.table.columns.len()];
             let own = |o: &OutCol| match o {
                 OutCol::Column(i) => columns.own.get(*i).copied().flatten().map_or(OutCol::Nothing, OutCol::Column),
@@ -215,9 +205,29 @@ impl ScanState {
             outputs.iter().for_each(|o| if let OutCol::Column(i) = o { needed[*i] = true });
             OwnColumns { outputs, needed }
         });
-        self.partition = Some(leaf);
+        self.reading.partition = Some(leaf);
         Ok(())
     }
+    /// Reads those blocks of the table that the others with the same counter do not.
+    pub fn share(&mut self, blocks: Arc<AtomicU32>) {
+        self.reading.shared_blocks = Some(blocks);
+    }
+    /// After the rows of the block that is being read, nothing more comes: until this is taken back.
+    pub fn end_with_block(&mut self, ends: bool) {
+        self.reading.ends_with_block = ends;
+    }
+    pub fn pass_over(&mut self, to_lock: ToLock) {
+        self.reading.to_lock = Some(to_lock);
+    }
+    pub fn rescan(&mut self) {
+        self.reading.rescan();
+    }
+    pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        self.reading.next(&self.node.op, out, rt, cx)
+    }
+}
+
+impl Reading {
     fn heap<'s>(&self, scan: &'s Scan, leaf: Option<&'s Arc<Leaf>>) -> Result<&'s Arc<Relation>> {
         leaf.map_or_else(|| scan.heap(), |leaf| Ok(&leaf.heap))
     }
@@ -232,22 +242,11 @@ impl ScanState {
             (Some(leaf), Some(own)) => emit_as(&leaf.table, leaf.oid, (&own.outputs, &own.needed, 0), bytes, rid, out, &mut self.scratch),
         }
     }
-    /// Reads those blocks of the table that the others with the same counter do not.
-    pub fn share(&mut self, blocks: Arc<AtomicU32>) {
-        self.shared_blocks = Some(blocks);
-    }
-    /// After the rows of the block that is being read, nothing more comes: until this is taken back.
-    pub fn end_with_block(&mut self, ends: bool) {
-        self.ends_with_block = ends;
-    }
     fn next_block(&mut self) -> u32 {
         match &self.shared_blocks {
             Some(blocks) => blocks.fetch_add(1, Ordering::Relaxed),
             None => self.block,
         }
-    }
-    pub fn pass_over(&mut self, to_lock: ToLock) {
-        self.to_lock = Some(to_lock);
     }
     fn fetch(&mut self, scan: &Scan, heap: &Relation, rid: RowId, cx: &ExecContext<'_>) -> Result<Fetched> {
         if scan.table.is_catalog && is_temporary_row(rid) {
@@ -261,7 +260,7 @@ impl ScanState {
             _ => heap.fetch(rid, &cx.snapshot, &mut self.bytes),
         }
     }
-    pub fn rescan(&mut self) {
+    fn rescan(&mut self) {
         self.block = 0;
         self.rows.rows.clear();
         self.next = 0;
@@ -285,12 +284,11 @@ impl ScanState {
         Ok(())
     }
 
-    pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn next(&mut self, op: &Op, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         if self.done {
             return Ok(());
         }
-        let node = self.node.clone();
-        match &node.op {
+        match op {
             Op::SeqScan(scan) => {
                 let leaf = self.partition.take();
                 let done = self.seq(scan, leaf.as_ref(), out, rt, cx);
@@ -443,7 +441,8 @@ impl ScanState {
             let c = &mut self.cursor;
             if c.next >= c.rids.len() {
                 if c.exhausted {
-                    let Some(range) = c.ranges.get(c.position).cloned() else {
+                    // Each is read once: the next time they are made anew.
+                    let Some(range) = c.ranges.get_mut(c.position).map(|range| std::mem::replace(range, (Bound::Unbounded, Bound::Unbounded))) else {
                         self.done = true;
                         return Ok(());
                     };

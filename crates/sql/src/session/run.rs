@@ -16,7 +16,7 @@ use kilndb_types::{Datum, EvalContext, io};
 use std::sync::Arc;
 
 /// Class of table locks in storage's lock table.
-pub(crate) const RELATION_LOCK: u32 = 1;
+pub(crate) const RELATION_LOCK: u32 = LockTag::MOSTLY_SHARED;
 /// Advisory locks with one key, and with two.
 pub(crate) const ADVISORY_LOCK: u32 = 2;
 pub(crate) const ADVISORY_PAIR_LOCK: u32 = 3;

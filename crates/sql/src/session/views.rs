@@ -217,7 +217,7 @@ fn locks(host: &StatementHost<'_>) -> Vec<Vec<Datum>> {
         row[11] = pid.map_or(Datum::Null, Datum::Int4);
         row[12] = Datum::text(mode_name(lock.mode));
         row[13] = Datum::Bool(lock.granted);
-        row[14] = Datum::Bool(false);
+        row[14] = Datum::Bool(lock.fast);
         rows.push(row);
     }
     rows

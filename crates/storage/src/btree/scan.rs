@@ -205,7 +205,7 @@ impl IndexScan {
         retired.clear();
         while !self.done {
             patience = patience.saturating_sub(1);
-            let relation = self.relation.clone();
+            let relation = &self.relation;
             let outcome = relation.core.pool.read(relation.pid(block)?, |v| {
                 keys.truncate(start.0);
                 ends.truncate(start.1);

@@ -1,13 +1,15 @@
-//! Huge pages for the parts of the pool that are wholly resident.
+//! Huge pages for the parts of the pool that are mostly resident.
 //!
 //! With 4 kB pages of memory each random row costs the processor walks through page tables, on a virtual machine twice as
-//! long. A huge page spares them, but is 2 MB or nothing: so only a range of the page file all of whose pages are resident
-//! becomes one, which takes no memory that it has not taken before.
+//! long. A huge page spares them, but is 2 MB or nothing: so a range of the page file becomes one when at least half of its
+//! pages are resident. The others are holes: blocks that a relation has not used yet, undo that has gone. They take memory
+//! without being resident, and count with what is resident before another range is gathered.
 //!
 //! Invariants
-//! 1. A range asks for huge pages only while it is one; before a page of it is let go of, it stops asking: else the system
+//! 1. A range asks for huge pages only while it is one; before memory of it is given back, it stops asking: else the system
 //!    could fill the hole, or make a huge page of a range that is nearly empty.
-//! 2. A pool that is about to evict gathers nothing.
+//! 2. A pool that is about to evict gathers nothing. One that evicts lets go of a range as a whole: with its holes.
+//! 3. A page that is not resident may have any bytes: who makes it resident writes all of it.
 //!
 //! Must not know: what pages contain.
 
@@ -18,6 +20,7 @@ const PAGES: usize = HUGE_BYTES / PAGE;
 /// Ranges looked at, and made huge pages of, in one round: each copies 2 MB.
 const LOOKED_AT: usize = 64;
 const GATHERED: usize = 1;
+const MOST_HOLES: usize = PAGES / 2;
 
 /// Which ranges of a pool are huge pages.
 pub(super) struct Dense {
@@ -25,6 +28,8 @@ pub(super) struct Dense {
     is_huge: LazyArray<AtomicU32>,
     /// The range to look at next.
     next: AtomicUsize,
+    /// In all huge pages, about.
+    holes: AtomicUsize,
     /// The system has none, or has been told not to give any.
     is_off: AtomicBool,
 }
@@ -32,7 +37,14 @@ pub(super) struct Dense {
 impl Dense {
     pub fn new(memory_bytes: usize, wanted: bool) -> Result<Dense> {
         let is_huge = LazyArray::new(memory_bytes / HUGE_BYTES)?;
-        Ok(Dense { is_huge, next: AtomicUsize::new(0), is_off: AtomicBool::new(!wanted) })
+        Ok(Dense { is_huge, next: AtomicUsize::new(0), holes: AtomicUsize::new(0), is_off: AtomicBool::new(!wanted) })
+    }
+    fn has(&self, pid: u32) -> bool {
+        let range = pid as usize / PAGES;
+        range < self.is_huge.count() && self.is_huge.get(range).load(Acquire) != 0
+    }
+    fn fewer_holes(&self, n: usize) {
+        let _ = self.holes.fetch_update(Relaxed, Relaxed, |holes| Some(holes.saturating_sub(n)));
     }
 }
 
@@ -40,16 +52,27 @@ impl Pool {
     /// One round: for a background thread, now and then.
     pub fn gather_dense(&self) {
         let ranges = self.file_pages.load(Acquire) as usize / PAGES;
-        let is_full = self.resident() + self.capacity / 8 >= self.capacity;
-        if ranges == 0 || is_full || self.dense.is_off.load(Relaxed) {
+        if ranges == 0 || self.dense.is_off.load(Relaxed) {
+            return;
+        }
+        let taken = self.resident() + self.dense.holes.load(Relaxed);
+        if taken + self.capacity / 8 >= self.capacity {
+            if taken + self.capacity / 16 >= self.capacity && self.dense.holes.load(Relaxed) > 0 {
+                self.scatter_one(ranges);
+            }
             return;
         }
         let mut gathered = 0;
         for _ in 0..LOOKED_AT.min(ranges) {
             let range = self.dense.next.fetch_add(1, Relaxed) % ranges;
-            if self.dense.is_huge.get(range).load(Relaxed) != 0 || !self.is_resident(range) {
+            if self.dense.is_huge.get(range).load(Relaxed) != 0 {
                 continue;
             }
+            let holes = self.holes(range).count();
+            if holes > MOST_HOLES {
+                continue;
+            }
+            self.dense.holes.fetch_add(holes, Relaxed);
             self.dense.is_huge.get(range).store(1, Release);
             if let Err(e) = self.memory.gather(range * HUGE_BYTES, HUGE_BYTES) {
                 self.scatter(range);
@@ -65,23 +88,62 @@ impl Pool {
         }
     }
 
-    fn is_resident(&self, range: usize) -> bool {
+    /// Pages of a range that are not resident.
+    fn holes(&self, range: usize) -> impl Iterator<Item = usize> + '_ {
         let first = range * PAGES;
-        (first..first + PAGES).all(|page| self.states.get(page).load(Relaxed) & STATE != EVICTED)
+        (first..first + PAGES).filter(|page| self.states.get(*page).load(Relaxed) & STATE == EVICTED)
     }
 
-    /// A page is about to be let go of.
+    /// One huge page with holes, of those looked at next.
+    fn scatter_one(&self, ranges: usize) {
+        for _ in 0..LOOKED_AT.min(ranges) {
+            let range = self.dense.next.fetch_add(1, Relaxed) % ranges;
+            if self.dense.is_huge.get(range).load(Relaxed) != 0 && self.holes(range).next().is_some() {
+                return self.scatter(range);
+            }
+        }
+    }
+
+    /// The page has become resident.
+    pub(super) fn enter_dense(&self, pid: u32) {
+        if self.dense.has(pid) {
+            self.dense.fewer_holes(1);
+        }
+    }
+
+    /// Nobody wants the page any more, which is latched by the caller. True: it is a hole now, and its memory stays.
+    pub(super) fn is_kept_dense(&self, pid: u32) -> bool {
+        let kept = self.dense.has(pid);
+        if kept {
+            self.dense.holes.fetch_add(1, Relaxed);
+        }
+        kept
+    }
+
+    /// A page is about to be let go of, and its memory given back.
     pub(super) fn leave_dense(&self, pid: u32) {
-        let range = pid as usize / PAGES;
-        if range < self.dense.is_huge.count() && self.dense.is_huge.get(range).load(Acquire) != 0 {
-            self.scatter(range);
+        if self.dense.has(pid) {
+            self.scatter(pid as usize / PAGES);
         }
     }
 
     #[cold]
     fn scatter(&self, range: usize) {
+        if self.dense.is_huge.get(range).swap(0, AcqRel) == 0 {
+            return;
+        }
         self.memory.stop_gathering(range * HUGE_BYTES, HUGE_BYTES);
-        self.dense.is_huge.get(range).store(0, Release);
+        let mut released = 0;
+        for page in self.holes(range) {
+            let state = self.states.get(page);
+            let now = state.load(Relaxed);
+            if now & STATE == EVICTED && state.compare_exchange(now, (now & !STATE) | LATCHED, Acquire, Relaxed).is_ok() {
+                self.memory.forget(page * PAGE, PAGE);
+                self.set_evicted(page as u32);
+                released += 1;
+            }
+        }
+        self.dense.fewer_holes(released);
     }
 }
 

@@ -134,6 +134,11 @@ impl Pool {
         unsafe { self.memory.ptr().add(pid as usize * PAGE) }
     }
 
+    /// The addresses of a page's state and of itself, for [`crate::ahead`].
+    pub fn whereabouts(&self, pid: u32) -> (usize, usize) {
+        (std::ptr::from_ref(self.state(pid)) as usize, self.address(pid) as usize)
+    }
+
     /// Optimistic read: `f` may run several times and on torn data; its last result was on a consistent page.
     #[inline]
     pub fn read<R>(&self, pid: u32, mut f: impl FnMut(View) -> R) -> Result<R> {
@@ -219,10 +224,8 @@ impl Pool {
                 if state.compare_exchange(now, (now & !STATE) | LATCHED, Acquire, Relaxed).is_ok() {
                     self.take_frame(pid);
                     let mut guard = WriteGuard { pool: self, pid, dirty: false };
-                    if self.double_write.is_none() {
-                        // It may have been let go of with its memory kept.
-                        guard.bytes().fill(0);
-                    }
+                    // It may have been let go of with its memory kept.
+                    guard.bytes().fill(0);
                     return Ok(guard);
                 }
             } else {
@@ -298,6 +301,7 @@ impl Pool {
                 let entry = self.frames.get(frame as usize);
                 let taken = (entry.load(Relaxed) >> 32).wrapping_add(1);
                 entry.store(taken << 32 | u64::from(pid), Release);
+                self.enter_dense(pid);
                 self.resident.fetch_add(1, Relaxed);
                 self.stats.buffers_alloc.fetch_add(1, Relaxed);
                 return;
@@ -356,8 +360,9 @@ impl Pool {
     }
     /// Latched by the caller; its frame is found free by the clock later.
     fn drop_latched(&self, pid: u32) {
-        self.leave_dense(pid);
-        self.memory.forget(pid as usize * PAGE, PAGE);
+        if !self.is_kept_dense(pid) {
+            self.memory.forget(pid as usize * PAGE, PAGE);
+        }
         self.set_evicted(pid);
     }
     fn set_evicted(&self, pid: u32) {

@@ -9,6 +9,7 @@
 //! Must not know: what a tag means.
 
 use super::deadlock;
+use super::fast::{FastLock, FastLocks, conflicts_with_fast};
 use super::waits_for::{WaitGraph, Waiting};
 use crate::api::{LockInfo, LockMode, LockTag, WaitPolicy};
 use kilndb_base::park::{Park, WakeHandle};
@@ -114,11 +115,7 @@ struct Waiter {
 type Map = HashMap<LockTag, Entry, BuildHasherDefault<TagHasher>>;
 pub struct LockTable {
     shards: Vec<Mutex<Map>>,
-}
-impl Default for LockTable {
-    fn default() -> LockTable {
-        LockTable { shards: (0..64).map(|_| Mutex::default()).collect() }
-    }
+    fast: FastLocks,
 }
 
 /// One more than the greatest number of a mode.
@@ -204,6 +201,19 @@ impl Entry {
 }
 
 impl LockTable {
+    pub fn new(workers: usize) -> LockTable {
+        LockTable { shards: (0..64).map(|_| Mutex::default()).collect(), fast: FastLocks::new(workers) }
+    }
+    /// Without the table, if that can be.
+    pub fn lock_fast(&self, worker: usize, owner: u64, tag: &LockTag, mode: LockMode) -> Option<FastLock> {
+        self.fast.take(worker, owner, tag, mode)
+    }
+    pub fn unlock_fast(&self, waits: &WaitGraph, owner: u64, tag: LockTag, mode: LockMode, lock: &FastLock) {
+        if !self.fast.give_back(lock) {
+            self.unlock(waits, owner, tag, mode);
+            self.fast.leave(lock);
+        }
+    }
     fn shard(&self, tag: &LockTag) -> &Mutex<Map> {
         use std::hash::Hash;
         let mut h = TagHasher::default();
@@ -212,11 +222,25 @@ impl LockTable {
     }
     /// Ok(false): not free, and the caller did not want to wait.
     pub fn lock(&self, waits: &WaitGraph, owner: u64, tag: LockTag, mode: LockMode, wait: WaitPolicy, park: &dyn Park) -> Result<bool> {
+        let conflicts = conflicts_with_fast(&tag, mode);
+        if conflicts {
+            self.fast.forbid(&tag);
+        }
+        let got = self.lock_here(waits, owner, tag, mode, wait, park);
+        if conflicts && !matches!(got, Ok(true)) {
+            self.fast.allow(&tag);
+        }
+        got
+    }
+    fn lock_here(&self, waits: &WaitGraph, owner: u64, tag: LockTag, mode: LockMode, wait: WaitPolicy, park: &dyn Park) -> Result<bool> {
         let shard = self.shard(&tag);
         let closed;
         {
             let mut map = crate::lock(shard);
             let entry = map.entry(tag).or_default();
+            if conflicts_with_fast(&tag, mode) {
+                self.fast.move_out(&tag, |holder, mode| entry.grant_to(holder, tag, mode, waits));
+            }
             if entry.is_free_for(owner, mode, entry.waited_modes()) {
                 entry.grant_to(owner, tag, mode, waits);
                 return Ok(true);
@@ -309,6 +333,9 @@ impl LockTable {
             let mut map = crate::lock(self.shard(&tag));
             let Some(entry) = map.get_mut(&tag) else { return false };
             let Some(times) = entry.held.take((owner, mode)) else { return false };
+            if conflicts_with_fast(&tag, mode) {
+                self.fast.allow(&tag);
+            }
             if times == 0 {
                 entry.owners[mode as usize] -= 1;
                 if !entry.queue.is_empty() {
@@ -325,10 +352,11 @@ impl LockTable {
     }
     pub fn snapshot(&self) -> Vec<LockInfo> {
         let mut all = Vec::new();
+        self.fast.each(|owner, tag, mode| all.push(LockInfo { tag, owner, mode, granted: true, fast: true }));
         for shard in &self.shards {
             for (tag, entry) in crate::lock(shard).iter() {
-                all.extend(entry.held.keys().map(|h| LockInfo { tag: *tag, owner: h.0, mode: h.1, granted: true }));
-                all.extend(entry.queue.iter().map(|q| LockInfo { tag: *tag, owner: q.owner, mode: q.mode, granted: false }));
+                all.extend(entry.held.keys().map(|h| LockInfo { tag: *tag, owner: h.0, mode: h.1, granted: true, fast: false }));
+                all.extend(entry.queue.iter().map(|q| LockInfo { tag: *tag, owner: q.owner, mode: q.mode, granted: false, fast: false }));
             }
         }
         all.sort_by_key(|l| (l.tag, l.owner, l.mode));

@@ -20,6 +20,7 @@ use crate::core::Core;
 use crate::directory::Relation;
 use crate::locks::deadlock;
 use crate::locks::rows::{RowKey, Turn};
+use crate::locks::fast::FastLock;
 use crate::locks::table::UNTANGLE_MAX;
 use crate::locks::waits_for::Waiting;
 use crate::undo::record::{UndoKind, UndoRecord};
@@ -113,7 +114,7 @@ pub struct Transaction {
     pub(crate) logged_work: bool,
     pub(crate) creates: Vec<u32>,
     pub(crate) drops: Vec<u32>,
-    locks: Vec<(LockTag, LockMode)>,
+    locks: Vec<(LockTag, LockMode, Option<FastLock>)>,
     pub(crate) shared: Vec<(RowKey, RowLockMode)>,
     unflushed: u64,
     ended: bool,
@@ -405,8 +406,10 @@ impl Transaction {
     }
     fn release_locks(&mut self, locks: usize, shared: usize) {
         while self.locks.len() > locks {
-            if let Some((tag, mode)) = self.locks.pop() {
-                self.core.locks.unlock(&self.core.waits, self.owner, tag, mode);
+            match self.locks.pop() {
+                Some((tag, mode, Some(fast))) => self.core.locks.unlock_fast(&self.core.waits, self.owner, tag, mode, &fast),
+                Some((tag, mode, None)) => _ = self.core.locks.unlock(&self.core.waits, self.owner, tag, mode),
+                None => {}
             }
         }
         while self.shared.len() > shared {
@@ -572,7 +575,11 @@ impl Transaction {
     /// Held until the transaction ends (or rolls back to a savepoint before it). Ok(false): NoWait/SkipLocked and not free.
     pub fn lock(&mut self, tag: LockTag, mode: LockMode, wait: WaitPolicy, park: &dyn Park) -> Result<bool> {
         // Only the latest are looked through: taking a lock twice is harmless, a thousand partitions are not.
-        if self.locks.iter().rev().take(16).any(|l| *l == (tag, mode)) {
+        if self.locks.iter().rev().take(16).any(|l| l.0 == tag && l.1 == mode) {
+            return Ok(true);
+        }
+        if let Some(fast) = self.core.locks.lock_fast(self.worker, self.owner, &tag, mode) {
+            self.locks.push((tag, mode, Some(fast)));
             return Ok(true);
         }
         self.pass_turn();
@@ -582,7 +589,7 @@ impl Transaction {
         }
         let got = got?;
         if got {
-            self.locks.push((tag, mode));
+            self.locks.push((tag, mode, None));
         }
         Ok(got)
     }

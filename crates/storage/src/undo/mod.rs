@@ -32,6 +32,8 @@ pub const CHUNK: u64 = CHUNK_PAGES as u64 * PAGE as u64;
 pub const CHUNKS: usize = 1 << 24;
 /// Numbers that a crash skips: with these, changes that are not logged take chunks without a word in the log.
 const AHEAD: u64 = 1 << 20;
+/// Of a stream that is not written to, before its chunk is closed: about a second.
+const IDLE_SWEEPS: u32 = 256;
 const WORDS: usize = 5;
 const NUMBER: usize = 0;
 const PLACE: usize = 1;
@@ -46,6 +48,8 @@ pub struct Stream {
     page: u32,
     /// Next free offset in the chunk; 0: no chunk yet.
     offset: u64,
+    /// The offset that the sweep found last, and how often it has found it.
+    seen: (u64, u32),
 }
 
 pub struct Undo {
@@ -228,7 +232,7 @@ impl Undo {
             } else if number >= self.promised.load(Acquire) {
                 log.append(&encode(&Record::ChunkGone { number }));
             }
-            *stream = Stream { chunk: number, page: first, offset: 0 };
+            *stream = Stream { chunk: number, page: first, offset: 0, seen: (0, 0) };
         }
         let index = (stream.offset / PAGE as u64) as u32;
         let pid = stream.page + index;
@@ -301,8 +305,9 @@ impl Undo {
     }
     /// Discards chunks that nobody needs: all transactions in them ended at or before `csn`.
     pub fn discard(&self, pool: &Pool, directory: &Directory, log: &Log, csn: u64) -> usize {
+        let closed = self.close_idle_streams();
         let mut last = crate::lock(&self.sweep);
-        if *last == csn && csn != u64::MAX {
+        if !closed && *last == csn && csn != u64::MAX {
             return 0;
         }
         *last = csn;
@@ -355,15 +360,32 @@ impl Undo {
     }
     /// Streams let go of their chunks (before a clean shutdown).
     pub fn close_streams(&self) {
-        for pair in &self.streams {
-            for stream in pair {
-                let mut stream = crate::lock(stream);
-                if stream.chunk != 0 {
-                    self.word(stream.chunk, REFS).fetch_sub(1, Release);
-                }
-                *stream = Stream::default();
+        self.streams.iter().flatten().for_each(|stream| self.close(&mut crate::lock(stream)));
+    }
+    fn close(&self, stream: &mut Stream) {
+        if stream.chunk != 0 {
+            self.word(stream.chunk, REFS).fetch_sub(1, Release);
+        }
+        *stream = Stream::default();
+    }
+    /// Streams that nobody has written to for a while let go of their chunks: the horizon cannot pass them, and above it the version
+    /// of every row is looked up. True: some have.
+    fn close_idle_streams(&self) -> bool {
+        let mut any = false;
+        for stream in self.streams.iter().flatten() {
+            // Who holds it writes.
+            let Ok(mut stream) = stream.try_lock() else { continue };
+            if stream.chunk == 0 || stream.seen.0 != stream.offset {
+                stream.seen = (stream.offset, 0);
+                continue;
+            }
+            stream.seen.1 += 1;
+            if stream.seen.1 >= IDLE_SWEEPS {
+                self.close(&mut stream);
+                any = true;
             }
         }
+        any
     }
     /// Smallest transaction id that a live chunk may mention.
     pub fn oldest_xid(&self) -> u64 {

@@ -1,0 +1,63 @@
+//! Asking for memory before it is needed: many small relations are in no cache of the processor, and what a point query reads of
+//! one is found step by step, each of which waits for memory.
+//!
+//! Invariants
+//! 1. Nothing is read through the addresses kept here, so they may be of what is gone.
+//!
+//! Must not know: what is read.
+
+use crate::directory::Relation;
+use crate::page::PAGE;
+
+const LINE: usize = 64;
+
+/// Where a relation is.
+pub type Whereabouts = usize;
+
+pub fn whereabouts(relation: &Relation) -> Whereabouts {
+    std::ptr::from_ref(relation) as usize
+}
+
+#[inline]
+pub fn fetch_relation(at: Whereabouts) {
+    fetch(at);
+    fetch(at + LINE);
+}
+
+/// What a search in an index reads first.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Ahead {
+    relation: Whereabouts,
+    /// Of the root: its latch, and itself.
+    state: usize,
+    page: usize,
+}
+
+impl Ahead {
+    pub fn of_index(relation: &Relation) -> Ahead {
+        let (state, page) = relation.pid_raw(0).map_or((0, 0), |pid| relation.core.pool.whereabouts(pid));
+        Ahead { relation: whereabouts(relation), state, page }
+    }
+    #[inline]
+    pub fn fetch(&self) {
+        fetch_relation(self.relation);
+        fetch(self.state);
+        fetch(self.page);
+        // A small root's entries are at its end.
+        fetch(self.page.wrapping_add(PAGE - LINE));
+        fetch(self.page.wrapping_add(PAGE - 2 * LINE));
+    }
+}
+
+/// The cache line of an address.
+#[inline]
+pub fn fetch(address: usize) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch reads nothing and cannot fault, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address as *const i8) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
