@@ -41,7 +41,7 @@ impl Binder<'_> {
         Ok(())
     }
 
-    fn bind_from_item(&self, node: Node<'_>, scope: &Scope<'_>, q: &mut Query) -> Result<(JoinTree, Vec<NsItem>)> {
+    pub(super) fn bind_from_item(&self, node: Node<'_>, scope: &Scope<'_>, q: &mut Query) -> Result<(JoinTree, Vec<NsItem>)> {
         self.check_stack()?;
         match node {
             Node::RangeVar(v) => self.bind_range_var(v, scope, q),

@@ -97,6 +97,8 @@ pub enum Place {
     OrderBy,
     UpdateSource,
     CopyWhere,
+    MergeWhen,
+    MergeReturning,
 }
 
 pub struct Scope<'p> {

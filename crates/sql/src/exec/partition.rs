@@ -321,6 +321,7 @@ impl ModifyPlan {
             columns: leaf.columns.clone(),
             routing: None,
             triggers: None,
+            merge: None,
             must_belong: false,
             arbiters,
             changed,
