@@ -73,6 +73,9 @@ impl Binder<'_> {
         if v.schemaname().is_none()
             && let Some(cte) = scope.find_cte(name)
         {
+            if cte.is_silent {
+                return self.err(sqlstate::FEATURE_NOT_SUPPORTED, format!("WITH query \"{name}\" does not have a RETURNING clause"), v.location);
+            }
             let rel = self.new_rel();
             let kind = RelKind::Cte { cte: cte.id, recursive_self: cte.recursive_self };
             return self.finish_rel(rel, alias, cte.columns.clone(), kind, v.alias(), false, q, oids::RECORD);

@@ -225,6 +225,9 @@ impl Binder<'_> {
             }
         }
         let condition = self.bind_condition(clause.condition(), &here, "WHEN")?;
+        if let Some(e) = &condition {
+            self.refuse_system_columns(e)?;
+        }
         let action = match clause.command_type {
             raw::CmdType::CMD_INSERT => {
                 here.place = Place::Values;
@@ -239,6 +242,23 @@ impl Binder<'_> {
             _ => MergeDo::Nothing,
         };
         Ok(MergeAction { when, condition, action })
+    }
+
+    fn refuse_system_columns(&self, e: &Expr) -> Result<()> {
+        if let ExprKind::Column(c) = &e.kind
+            && c.att < 0
+            && c.att != ATT_TABLEOID
+        {
+            let name = super::scope::system_column_name(c.att);
+            return self.err(sqlstate::INVALID_COLUMN_REFERENCE, format!("cannot use system column \"{name}\" in MERGE WHEN condition"), e.loc);
+        }
+        let mut refused = Ok(());
+        e.for_children(&mut |child| {
+            if refused.is_ok() {
+                refused = self.refuse_system_columns(child);
+            }
+        });
+        refused
     }
 
     fn bind_merge_insert(&self, clause: &nodes::MergeWhenClause, scope: &Scope<'_>, dml: &Dml) -> Result<Vec<Assignment>> {

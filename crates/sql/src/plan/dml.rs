@@ -43,7 +43,11 @@ impl Planner<'_> {
             DmlKind::Delete => "Delete",
             DmlKind::Merge => "Merge",
         };
-        let label = format!("{verb} on {}", table.name);
+        let alias = if self.explain { crate::explain::relation_name(d.rel).filter(|alias| *alias != table.name) } else { None };
+        let label = match alias {
+            Some(alias) => format!("{verb} on {} {alias}", table.name),
+            None => format!("{verb} on {}", table.name),
+        };
         let node = self.node(Op::Modify(Box::new(plan)), width, rows, cost, label);
         let layout = Layout((0..width).map(|i| ColId { rel: out_rel, att: i as i16 + 1 }).collect());
         Ok(Planned { node, layout })
@@ -164,10 +168,24 @@ impl Planner<'_> {
         wide.0.extend(row.0.iter().copied());
         wide.0.push(ColId { rel: d.new_rel, att: ATT_CTID });
         wide.0.push(ColId { rel: d.new_rel, att: ATT_TABLEOID });
+        // A row that there is not is NULL, not a row of NULLs.
+        let absent = match d.kind {
+            DmlKind::Insert if d.on_conflict.is_none() => d.rel,
+            DmlKind::Delete => d.new_rel,
+            _ => 0,
+        };
+        let is_absent = |e: &Expr| matches!(&e.kind, ExprKind::Column(c) if c.rel == absent);
         let mut list = Vec::new();
         for t in visible {
             let mut e = t.expr.clone();
             e.rewrite(&mut |x| {
+                if let ExprKind::Row { fields, .. } = &x.kind
+                    && x.ty == table.type_oid
+                    && !fields.is_empty()
+                    && fields.iter().all(is_absent)
+                {
+                    x.kind = ExprKind::Const(kilndb_types::Datum::Null);
+                }
                 if table.partition_key.is_none() && matches!(x.kind, ExprKind::Column(c) if c.att == ATT_TABLEOID && (c.rel == d.new_rel || c.rel == d.rel)) {
                     x.kind = ExprKind::Const(kilndb_types::Datum::Oid(table.oid));
                 }
