@@ -61,7 +61,7 @@ fn check_view(view: &Table, events: &[i16]) -> Result<()> {
     if !events.is_empty() && events.iter().all(|e| has(*e)) {
         return Ok(());
     }
-    if [INSERT, UPDATE, DELETE].into_iter().any(has) {
+    if events.iter().any(|e| has(*e)) {
         return Err(Error::new(sqlstate::FEATURE_NOT_SUPPORTED, format!("cannot merge into view \"{}\"", view.name))
             .with_detail("MERGE is not supported for views with INSTEAD OF triggers for some actions but not all.")
             .with_hint("To enable merging into the view, either provide a full set of INSTEAD OF triggers or drop the existing INSTEAD OF triggers."));

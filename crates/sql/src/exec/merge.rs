@@ -196,7 +196,7 @@ impl ModifyState {
         if plan.kind == DmlKind::Update && self.may_leave(plan, routing, target) {
             let own = self.plan_at(target);
             let old = Self::old_row(&own, row);
-            let outcome = self.update_or_move_once(plan, routing, target, (at.rid, &old, at.latest), row, rt, cx).map_err(name_moved)?;
+            let outcome = self.update_or_move_once(plan, routing, target, (at.rid, &old, at.latest), row, rt, cx)?;
             return self.after_attempt(&own, outcome, at, row, cx);
         }
         self.at_target(target, plan.kind, |state, own| state.merge_stored(own, at, row, rt, cx))
@@ -218,7 +218,7 @@ impl ModifyState {
             None if is_update => self.update_once(plan, at.rid, &old, row, at.latest, rt, cx),
             None => self.delete_once(plan, at.rid, &old, row, at.latest, rt, cx),
         };
-        self.after_attempt(plan, attempt.map_err(name_moved)?, at, row, cx)
+        self.after_attempt(plan, attempt?, at, row, cx)
     }
 
     /// Locks a row for its BEFORE triggers.
@@ -264,12 +264,4 @@ impl ModifyState {
         Error::new(sqlstate::CARDINALITY_VIOLATION, "MERGE command cannot affect row a second time")
             .with_hint("Ensure that not more than one source row matches any one target row.")
     }
-}
-
-/// 40001 says what the row was wanted for.
-fn name_moved(mut e: Error) -> Error {
-    if e.sqlstate() == sqlstate::SERIALIZATION_FAILURE && e.0.message.starts_with("tuple to be locked was already moved") {
-        e.0.message = e.0.message.replacen("locked", "merged", 1);
-    }
-    e
 }
