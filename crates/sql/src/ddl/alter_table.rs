@@ -29,9 +29,8 @@ impl Session {
         if s.objtype == O::OBJECT_TABLE && table.kind == TableKind::Index {
             return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{}\" is not a table", table.name)));
         }
-        // Attaching lets others go on with the table.
-        let attaches = s.cmds().iter().all(|n| matches!(n, Node::AlterTableCmd(c) if c.subtype == A::AT_AttachPartition));
-        let mode = if attaches { LockMode::ShareUpdateExclusive } else { LockMode::AccessExclusive };
+        // Attaching, and detaching concurrently, let others go on with the table.
+        let mode = super::partition_detach::lock_for_partitions(s).unwrap_or(LockMode::AccessExclusive);
         self.lock_for_ddl(&table, mode, runtime)?;
         for node in s.cmds() {
             let Node::AlterTableCmd(c) = node else { continue };
@@ -101,7 +100,10 @@ impl Session {
                 Node::PartitionCmd(p) => self.detach_partition(table, p, runtime),
                 _ => Err(Error::internal("ATTACH or DETACH without a partition")),
             },
-            A::AT_DetachPartitionFinalize => Err(Error::unsupported("DETACH PARTITION ... FINALIZE: there is no detach that could be pending")),
+            A::AT_DetachPartitionFinalize => match c.def() {
+                Node::PartitionCmd(p) => self.finalize_detach(table, p, runtime),
+                _ => Err(Error::internal("DETACH without a partition")),
+            },
             A::AT_AddInherit | A::AT_DropInherit => Err(Error::unsupported("table inheritance is not supported")),
             _ => Err(Error::unsupported("this form of ALTER TABLE is not supported")),
         }

@@ -95,8 +95,9 @@ impl ModifyState {
 
     pub(super) fn begin_partitions(&mut self, m: &ModifyPlan, routing: &Routing, cx: &mut ExecContext<'_>) -> Result<()> {
         self.partitions.keep_plans = routing.runs_often();
-        if cx.catalog.shared_partitions(m.table.oid).is_none() {
-            self.partitions.map = Some(cx.catalog.partition_map(m.table.oid)?);
+        let catalog = cx.catalog;
+        if catalog.shared_partitions(m.table.oid).is_none_or(|shared| partition::keeps_pending(&shared.map, cx)) {
+            self.partitions.map = Some(partition::seen_map(m.table.oid, cx)?);
         }
         Ok(())
     }
