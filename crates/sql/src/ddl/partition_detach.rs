@@ -137,12 +137,36 @@ impl Session {
         let used: Vec<String> = child.columns.iter().filter(|c| !c.dropped && mentions(&c.name)).map(|c| c.name.clone()).collect();
         let part = if used.len() == 1 { used } else { Vec::new() };
         let name = self.free_constraint_name(child, &part, "check", &[], runtime)?;
-        let mut new = NewConstraint::inherited(&name, b'c', child, &[], true);
-        new.expression = Some(&condition);
-        new.is_inherited = false;
-        self.insert_constraint(&new, runtime)?;
-        let checks = child.checks.len() as i16 + 1;
-        self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, child.oid, runtime, |row| row.set("relchecks", Datum::Int2(checks)))
+        self.add_bound_check(child, &name, &condition, false, runtime)
+    }
+
+    /// A check that all rows fulfil, of a table and of its partitions.
+    fn add_bound_check(&mut self, table: &Arc<Table>, name: &str, condition: &str, is_inherited: bool, runtime: &dyn Runtime) -> Result<()> {
+        match table.checks.iter().find(|k| k.name == name) {
+            Some(own) if own.sql == condition => {
+                let count = own.inherited + 1;
+                self.update_row(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, own.oid, runtime, |row| row.set("coninhcount", Datum::Int2(count)))?;
+            }
+            Some(_) => {
+                return Err(Error::new(sqlstate::DUPLICATE_OBJECT, format!("constraint \"{name}\" for relation \"{}\" already exists", table.name)));
+            }
+            None => {
+                let mut new = NewConstraint::inherited(name, b'c', table, &[], true);
+                new.expression = Some(condition);
+                new.is_inherited = is_inherited;
+                self.insert_constraint(&new, runtime)?;
+                let checks = table.checks.len() as i16 + 1;
+                self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| row.set("relchecks", Datum::Int2(checks)))?;
+            }
+        }
+        if table.kind == TableKind::Partitioned {
+            for partition in self.partition_oids(table.oid, runtime)? {
+                let child = self.table_by_oid(partition, runtime)?;
+                let child = self.lock_for_ddl(&child, LockMode::ShareUpdateExclusive, runtime)?;
+                self.add_bound_check(&child, name, condition, true, runtime)?;
+            }
+        }
+        Ok(())
     }
 
     /// Waits until all are gone that hold a lock on the table now. Who comes later is not waited for, and waits for nobody.
