@@ -21,6 +21,10 @@ pub trait Park {
     /// Waits for a wake-up or until `deadline_nanos` of the environment's monotonic clock. May return
     /// early: callers re-check. Fails when the session is cancelled, timed out or terminated.
     fn park(&self, deadline_nanos: Option<u64>) -> Result<()>;
+    /// As [`Park::park`] with a deadline, by who waits for others' locks and looks for himself whether they are gone.
+    fn park_for_lock(&self, deadline_nanos: u64) -> Result<()> {
+        self.park(Some(deadline_nanos))
+    }
     /// As [`Park::park`], but a cancel request does not end it (used where the answer must be known,
     /// as after a commit record has its place in the log).
     fn park_uninterruptible(&self);

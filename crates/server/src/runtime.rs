@@ -123,21 +123,15 @@ impl CoroutineRuntime {
         }
         Ok(())
     }
-}
 
-impl Park for CoroutineRuntime {
-    fn wake_handle(&self) -> WakeHandle {
-        self.wake.clone()
-    }
-    fn park(&self, deadline_nanos: Option<u64>) -> Result<()> {
+    /// `for_lock`: others see that it waits for a lock.
+    fn park_until(&self, deadline_nanos: Option<u64>, for_lock: bool) -> Result<()> {
         self.interrupts()?;
         if self.wake.take() {
             return Ok(());
         }
-        // Only waits for locks have no end of their own.
-        let for_lock = deadline_nanos.is_none();
         let lock_timeout = self.control.lock_timeout_nanos.load(Ordering::Relaxed);
-        let lock_deadline = (for_lock && lock_timeout != 0).then(|| process_monotonic_nanos() + lock_timeout);
+        let lock_deadline = (for_lock && deadline_nanos.is_none() && lock_timeout != 0).then(|| process_monotonic_nanos() + lock_timeout);
         let ends = [&self.control.statement_deadline_nanos, &self.control.transaction_deadline_nanos];
         let ends = ends.iter().map(|end| end.load(Ordering::Relaxed)).filter(|end| *end != 0);
         let deadline_nanos = ends.chain(deadline_nanos.or(lock_deadline)).min();
@@ -150,6 +144,19 @@ impl Park for CoroutineRuntime {
             return Err(Error::new(sqlstate::LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout"));
         }
         Ok(())
+    }
+}
+
+impl Park for CoroutineRuntime {
+    fn wake_handle(&self) -> WakeHandle {
+        self.wake.clone()
+    }
+    fn park(&self, deadline_nanos: Option<u64>) -> Result<()> {
+        // Only waits for locks have no end of their own.
+        self.park_until(deadline_nanos, deadline_nanos.is_none())
+    }
+    fn park_for_lock(&self, deadline_nanos: u64) -> Result<()> {
+        self.park_until(Some(deadline_nanos), true)
     }
     fn park_uninterruptible(&self) {
         if self.wake.take() {

@@ -33,12 +33,7 @@ impl Binder<'_> {
                 return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("cannot open relation \"{}\"", table.name)));
             }
         }
-        if table.is_catalog {
-            return Err(Error::new(
-                sqlstate::INSUFFICIENT_PRIVILEGE,
-                format!("permission denied: \"{}\" is a system catalog", table.name),
-            ));
-        }
+        refuse_catalog(&table)?;
         Ok(table)
     }
 
@@ -109,7 +104,7 @@ impl Binder<'_> {
     }
 
     /// Generated columns, checks and index expressions over `rel`.
-    fn row_rules(&self, table: &Arc<Table>, rel: u32, dml: &mut Dml) -> Result<()> {
+    pub(super) fn row_rules(&self, table: &Arc<Table>, rel: u32, dml: &mut Dml) -> Result<()> {
         for (i, c) in table.columns.iter().enumerate() {
             if c.dropped || c.generated != b's' {
                 continue;
@@ -153,7 +148,7 @@ impl Binder<'_> {
         Ok(out)
     }
 
-    fn new_dml(&self, kind: DmlKind, table: Arc<Table>) -> Dml {
+    pub(super) fn new_dml(&self, kind: DmlKind, table: Arc<Table>) -> Dml {
         let rel = self.new_rel();
         let has_triggers = !table.triggers.is_empty();
         Dml {
@@ -170,6 +165,7 @@ impl Binder<'_> {
             checks: Vec::new(),
             on_conflict: None,
             merge: Vec::new(),
+            merge_on: None,
             returning: Vec::new(),
             row_filter: None,
             triggers: Vec::new(),
@@ -200,10 +196,31 @@ impl Binder<'_> {
         }
         let table = self.dml_target(s.relation(), "insert into")?;
         let mut dml = self.new_dml(DmlKind::Insert, table.clone());
+        let (columns, explicit) = self.insert_columns(s.cols().iter(), &table)?;
+        let given = match s.select_stmt() {
+            Node::None => 0,
+            Node::SelectStmt(select) => self.insert_source(s, select, &scope, &columns, explicit, &table, &mut dml)?,
+            _ => return Err(Error::internal("INSERT without a source")),
+        };
+        self.add_defaults(&table, &columns[..given], dml.new_rel, &mut dml.assignments)?;
+        self.row_rules(&table, dml.new_rel, &mut dml)?;
+        let alias = s.relation().and_then(|r| r.alias()).and_then(|a| a.aliasname()).unwrap_or(&table.name).to_string();
+        if let Some(c) = s.on_conflict_clause() {
+            self.bind_on_conflict(c, &alias, &scope, &mut dml)?;
+        }
+        self.bind_triggers(&mut dml)?;
+        self.bind_returning(s.returning_clause(), &alias, dml.new_rel, &scope, &mut dml)?;
+        q.body = Body::Dml(Box::new(dml));
+        self.note_cte_uses(&scope, &mut q);
+        Ok(q)
+    }
+
+    /// The columns that an INSERT gives values for, and whether it names them.
+    pub(super) fn insert_columns<'n>(&self, list: impl Iterator<Item = Node<'n>>, table: &Table) -> Result<(Vec<(usize, i32)>, bool)> {
         let mut columns: Vec<(usize, i32)> = Vec::new();
-        for c in s.cols() {
+        for c in list {
             let Node::ResTarget(t) = c else { continue };
-            let i = self.find_column(&table, t.name().unwrap_or(""), t.location)?;
+            let i = self.find_column(table, t.name().unwrap_or(""), t.location)?;
             if !t.indirection().is_empty() {
                 return Err(Error::unsupported("INSERT into an array element or a field"));
             }
@@ -220,30 +237,21 @@ impl Binder<'_> {
         if !explicit {
             columns = table.columns.iter().enumerate().filter(|(_, c)| !c.dropped).map(|(i, _)| (i, -1)).collect();
         }
-        let given = match s.select_stmt() {
-            Node::None => 0,
-            Node::SelectStmt(select) => self.insert_source(s, select, &scope, &columns, explicit, &table, &mut dml)?,
-            _ => return Err(Error::internal("INSERT without a source")),
-        };
+        Ok((columns, explicit))
+    }
+
+    /// Defaults of the columns that no value is given for.
+    pub(super) fn add_defaults(&self, table: &Table, given: &[(usize, i32)], rel: u32, assignments: &mut Vec<Assignment>) -> Result<()> {
         for (i, c) in table.columns.iter().enumerate() {
-            if c.dropped || c.generated != 0 || columns[..given].iter().any(|x| x.0 == i) {
+            if c.dropped || c.generated != 0 || given.iter().any(|x| x.0 == i) {
                 continue;
             }
-            let expr = self.default_of(&table, c, dml.new_rel)?;
+            let expr = self.default_of(table, c, rel)?;
             if !matches!(expr.as_const(), Some(Datum::Null)) {
-                dml.assignments.push(Assignment { column: i, expr });
+                assignments.push(Assignment { column: i, expr });
             }
         }
-        self.row_rules(&table, dml.new_rel, &mut dml)?;
-        let alias = s.relation().and_then(|r| r.alias()).and_then(|a| a.aliasname()).unwrap_or(&table.name).to_string();
-        if let Some(c) = s.on_conflict_clause() {
-            self.bind_on_conflict(c, &alias, &scope, &mut dml)?;
-        }
-        self.bind_triggers(&mut dml)?;
-        self.bind_returning(s.returning_clause(), &alias, dml.new_rel, &scope, &mut dml)?;
-        q.body = Body::Dml(Box::new(dml));
-        self.note_cte_uses(&scope, &mut q);
-        Ok(q)
+        Ok(())
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -273,24 +281,7 @@ impl Binder<'_> {
             }
             Ok(())
         };
-        // A column the user may not give a value for.
-        let refuse = |c: &Column| -> Result<()> {
-            let base = |detail: String| {
-                Error::new(
-                    sqlstate::GENERATED_ALWAYS,
-                    format!("cannot insert a non-DEFAULT value into column \"{}\"", c.name),
-                )
-                .with_detail(detail)
-            };
-            if c.generated != 0 {
-                return Err(base(format!("Column \"{}\" is a generated column.", c.name)));
-            }
-            if c.identity == b'a' && !overriding_system {
-                return Err(base(format!("Column \"{}\" is an identity column defined as GENERATED ALWAYS.", c.name))
-                    .with_hint("Use OVERRIDING SYSTEM VALUE to override."));
-            }
-            Ok(())
-        };
+        let refuse = |c: &Column| refuse_value(c, overriding_system);
         if simple_values {
             let place = Scope { place: Place::Values, ctes: scope.ctes.clone(), ..Scope::new(scope.parent) };
             let mut rows = Vec::new();
@@ -376,9 +367,12 @@ impl Binder<'_> {
         dml: &mut Dml,
     ) -> Result<()> {
         let Some(clause) = clause else { return Ok(()) };
-        let mut here = Scope { place: Place::Returning, ctes: scope.ctes.clone(), ..Scope::new(scope.parent) };
-        here.items.push(NsItem::of_table(visible_rel, &dml.table, alias));
+        let is_merge = dml.kind == DmlKind::Merge;
+        let place = if is_merge { Place::MergeReturning } else { Place::Returning };
+        let mut here = Scope { place, ctes: scope.ctes.clone(), ..Scope::new(scope.parent) };
         here.items.extend(scope.items.iter().filter(|i| i.rel != dml.rel).cloned());
+        let at = if is_merge { here.items.len() } else { 0 };
+        here.items.insert(at, NsItem::of_table(visible_rel, &dml.table, alias));
         let mut old_name = "old".to_string();
         let mut new_name = "new".to_string();
         for o in clause.options() {
@@ -570,7 +564,7 @@ impl Binder<'_> {
         }
     }
 
-    fn target_rel(&self, dml: &Dml, alias: &str, q: &mut Query, scope: &mut Scope<'_>) -> Result<()> {
+    pub(super) fn target_rel(&self, dml: &Dml, alias: &str, q: &mut Query, scope: &mut Scope<'_>) -> Result<()> {
         scope.items.push(NsItem::of_table(dml.rel, &dml.table, alias));
         let kind = match &dml.table.view_sql {
             Some(sql) if dml.table.kind == TableKind::View => RelKind::Subquery(Box::new(self.bind_view(&dml.table, sql)?)),
@@ -630,4 +624,29 @@ impl Binder<'_> {
         self.note_cte_uses(&scope, &mut q);
         Ok(q)
     }
+}
+
+pub(super) fn refuse_catalog(table: &Table) -> Result<()> {
+    if table.is_catalog {
+        return Err(Error::new(
+            sqlstate::INSUFFICIENT_PRIVILEGE,
+            format!("permission denied: \"{}\" is a system catalog", table.name),
+        ));
+    }
+    Ok(())
+}
+
+/// Refuses a value for a column that the user may not give one for.
+pub(super) fn refuse_value(c: &Column, overriding_system: bool) -> Result<()> {
+    let base = |detail: String| {
+        Error::new(sqlstate::GENERATED_ALWAYS, format!("cannot insert a non-DEFAULT value into column \"{}\"", c.name)).with_detail(detail)
+    };
+    if c.generated != 0 {
+        return Err(base(format!("Column \"{}\" is a generated column.", c.name)));
+    }
+    if c.identity == b'a' && !overriding_system {
+        return Err(base(format!("Column \"{}\" is an identity column defined as GENERATED ALWAYS.", c.name))
+            .with_hint("Use OVERRIDING SYSTEM VALUE to override."));
+    }
+    Ok(())
 }

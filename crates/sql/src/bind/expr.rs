@@ -34,7 +34,7 @@ impl Binder<'_> {
             Node::CurrentOfExpr(c) => {
                 Ok(Expr::new(ExprKind::CurrentOf(c.cursor_name().unwrap_or("").to_string()), oids::BOOL))
             }
-            Node::MergeSupportFunc(m) => Ok(Expr::new(ExprKind::MergeAction, oids::TEXT).at(m.location)),
+            Node::MergeSupportFunc(m) => self.bind_merge_action(m, scope),
             other => {
                 let text = format!("{other:?}");
                 let name: String = text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();

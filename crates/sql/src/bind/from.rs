@@ -41,7 +41,7 @@ impl Binder<'_> {
         Ok(())
     }
 
-    fn bind_from_item(&self, node: Node<'_>, scope: &Scope<'_>, q: &mut Query) -> Result<(JoinTree, Vec<NsItem>)> {
+    pub(super) fn bind_from_item(&self, node: Node<'_>, scope: &Scope<'_>, q: &mut Query) -> Result<(JoinTree, Vec<NsItem>)> {
         self.check_stack()?;
         match node {
             Node::RangeVar(v) => self.bind_range_var(v, scope, q),
@@ -73,6 +73,9 @@ impl Binder<'_> {
         if v.schemaname().is_none()
             && let Some(cte) = scope.find_cte(name)
         {
+            if cte.is_silent {
+                return self.err(sqlstate::FEATURE_NOT_SUPPORTED, format!("WITH query \"{name}\" does not have a RETURNING clause"), v.location);
+            }
             let rel = self.new_rel();
             let kind = RelKind::Cte { cte: cte.id, recursive_self: cte.recursive_self };
             return self.finish_rel(rel, alias, cte.columns.clone(), kind, v.alias(), false, q, oids::RECORD);

@@ -429,10 +429,16 @@ pub struct ConflictUpdate {
     pub filter: Option<Expr>,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MergeWhen {
+    Matched,
+    NotMatchedBySource,
+    NotMatchedByTarget,
+}
+
 #[derive(Clone, Debug)]
 pub struct MergeAction {
-    /// 'm' matched, 's' not matched by source, 't' not matched by target.
-    pub when: u8,
+    pub when: MergeWhen,
     pub condition: Option<Expr>,
     pub action: MergeDo,
 }
@@ -444,14 +450,14 @@ pub enum MergeDo {
     Insert(Vec<Assignment>),
 }
 
-/// INSERT, UPDATE, DELETE. In `Query`, `rels`/`from`/`filter` describe the rows to work on.
+/// INSERT, UPDATE, DELETE, MERGE. In `Query`, `rels`/`from`/`filter` describe the rows to work on.
 #[derive(Clone, Debug)]
 pub struct Dml {
     pub kind: DmlKind,
     pub table: Arc<Table>,
     /// The target relation (its current row; for INSERT the existing row of ON CONFLICT).
     pub rel: u32,
-    /// The row proposed for insertion (EXCLUDED).
+    /// The row proposed for insertion (EXCLUDED). In RETURNING of MERGE: the new row, or the one that was deleted.
     pub excluded_rel: u32,
     pub old_rel: u32,
     pub new_rel: u32,
@@ -464,6 +470,8 @@ pub struct Dml {
     pub checks: Vec<(String, Expr)>,
     pub on_conflict: Option<OnConflict>,
     pub merge: Vec<MergeAction>,
+    /// MERGE: does a row of the join have both sides, and do they match? `None` in other statements.
+    pub merge_on: Option<Expr>,
     pub returning: Vec<Target>,
     /// COPY FROM … WHERE, over `new_rel`: other rows are left out.
     pub row_filter: Option<Expr>,

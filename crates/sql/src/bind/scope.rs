@@ -78,6 +78,8 @@ pub struct CteRef {
     pub columns: Vec<RelColumn>,
     /// Inside the recursive term: a scan of the working table.
     pub recursive_self: bool,
+    /// It changes rows, and returns none.
+    pub is_silent: bool,
 }
 
 /// Where an expression stands: decides whether aggregates and the like may appear.
@@ -97,6 +99,8 @@ pub enum Place {
     OrderBy,
     UpdateSource,
     CopyWhere,
+    MergeWhen,
+    MergeReturning,
 }
 
 pub struct Scope<'p> {
@@ -145,6 +149,10 @@ const SYSTEM_COLUMNS: &[(&str, i16, Oid)] = &[
 
 pub(crate) fn system_column(name: &str) -> Option<(i16, Oid)> {
     SYSTEM_COLUMNS.iter().find(|c| c.0 == name).map(|c| (c.1, c.2))
+}
+
+pub(crate) fn system_column_name(att: i16) -> &'static str {
+    SYSTEM_COLUMNS.iter().find(|c| c.1 == att).map_or("?", |c| c.0)
 }
 
 impl Binder<'_> {

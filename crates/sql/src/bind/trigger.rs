@@ -58,7 +58,7 @@ impl Binder<'_> {
             DmlKind::Insert => INSERT | if updates_conflicting { UPDATE } else { 0 },
             DmlKind::Update => UPDATE,
             DmlKind::Delete => DELETE,
-            DmlKind::Merge => INSERT | UPDATE | DELETE,
+            DmlKind::Merge => dml.merge.iter().fold(0, |events, a| events | a.action.event()),
         };
         let table = dml.table.clone();
         for trigger in table.triggers.iter().filter(|t| t.kind & events != 0 && t.enabled != b'D') {

@@ -300,6 +300,7 @@ impl Query {
                     u.assignments.iter().for_each(|a| f(&a.expr));
                     u.filter.iter().for_each(&mut *f);
                 }
+                d.merge_on.iter().for_each(&mut *f);
                 for m in &d.merge {
                     m.condition.iter().for_each(&mut *f);
                     if let MergeDo::Update(l) | MergeDo::Insert(l) = &m.action {
@@ -439,7 +440,7 @@ impl Query {
 }
 
 impl Dml {
-    fn rewrite(&mut self, f: &mut dyn FnMut(&mut Expr) -> Result<()>) -> Result<()> {
+    pub(super) fn rewrite(&mut self, f: &mut dyn FnMut(&mut Expr) -> Result<()>) -> Result<()> {
         if let Some(q) = &mut self.source {
             q.rewrite(f)?;
         }
@@ -459,6 +460,9 @@ impl Dml {
             if let Some(e) = &mut u.filter {
                 e.rewrite(f)?;
             }
+        }
+        if let Some(e) = &mut self.merge_on {
+            e.rewrite(f)?;
         }
         for m in &mut self.merge {
             if let Some(e) = &mut m.condition {

@@ -32,7 +32,8 @@ impl Binder<'_> {
                 node => self.bind_statement(node, Some(scope))?,
             };
             let columns = self.cte_columns(&bound, c)?;
-            scope.ctes.push(CteRef { name: name.clone(), id, columns, recursive_self: false });
+            let is_silent = matches!(&bound.body, Body::Dml(d) if d.returning.is_empty());
+            scope.ctes.push(CteRef { name: name.clone(), id, columns, recursive_self: false, is_silent });
             let materialized = match c.ctematerialized {
                 raw::CTEMaterialize::CTEMaterializeAlways => Some(true),
                 raw::CTEMaterialize::CTEMaterializeNever => Some(false),
@@ -87,7 +88,7 @@ impl Binder<'_> {
         }
         let left = self.bind_select(l, Some(&inner))?;
         let columns = self.cte_columns(&left, c)?;
-        inner.ctes.push(CteRef { name: name.to_string(), id, columns: columns.clone(), recursive_self: true });
+        inner.ctes.push(CteRef { name: name.to_string(), id, columns: columns.clone(), recursive_self: true, is_silent: false });
         if r.locking_clause().len() > 0 || s.locking_clause().len() > 0 {
             return Err(Error::unsupported("FOR UPDATE/SHARE in a recursive query is not implemented"));
         }

@@ -114,6 +114,8 @@ pub struct PartitionMap {
     pub table: Oid,
     pub key: Arc<PartitionKey>,
     pub partitions: Vec<Partition>,
+    /// Those that are being detached: no row is looked for in them.
+    pub pending: Vec<Partition>,
     lookup: Lookup,
     null_partition: Option<usize>,
     default: Option<usize>,
@@ -144,7 +146,8 @@ fn compare_edges(key: &PartitionKey, a: &[Edge], b: &[Edge]) -> Ordering {
 }
 
 impl PartitionMap {
-    pub fn new(table: Oid, key: Arc<PartitionKey>, mut partitions: Vec<Partition>) -> PartitionMap {
+    pub fn new(table: Oid, key: Arc<PartitionKey>, partitions: Vec<Partition>) -> PartitionMap {
+        let (pending, mut partitions): (Vec<Partition>, Vec<Partition>) = partitions.into_iter().partition(|p| p.is_pending);
         let least = |list: &[Datum]| -> Option<Datum> {
             let ty = key.parts.first().map_or(0, |p| p.base_type);
             list.iter().filter(|d| !d.is_null()).min_by(|a, b| key::compare(ty, a, b)).cloned()
@@ -190,7 +193,7 @@ impl PartitionMap {
             }
             Strategy::Range => Lookup::Range,
         };
-        PartitionMap { table, key, partitions, lookup, null_partition, default }
+        PartitionMap { table, key, partitions, pending, lookup, null_partition, default }
     }
 
     /// Ranges alone: no default partition, and none with partitions of its own.
@@ -367,7 +370,17 @@ impl PartitionMap {
             return own;
         }
         own.partitions.push(added);
+        own.partitions.append(&mut own.pending);
         PartitionMap::new(own.table, own.key, own.partitions)
+    }
+    /// The map as if nothing were being detached.
+    pub fn whole(&self) -> PartitionMap {
+        let mut all = self.copies(0);
+        all.iter_mut().for_each(|p| p.is_pending = false);
+        PartitionMap::new(self.table, self.key.clone(), all)
+    }
+    pub fn bound_of(&self, oid: Oid) -> Option<&Arc<Bound>> {
+        self.partitions.iter().chain(&self.pending).find(|p| p.oid == oid).map(|p| &p.bound)
     }
     /// Hash: if the partition comes last and the greatest modulus stays, notes where it will be.
     fn append_slot(&mut self, bound: &Bound) -> bool {
@@ -385,7 +398,7 @@ impl PartitionMap {
     }
     fn copies(&self, except: Oid) -> Vec<Partition> {
         let copy = |p: &Partition| Partition { oid: p.oid, bound: p.bound.clone(), is_partitioned: p.is_partitioned, is_pending: p.is_pending };
-        self.partitions.iter().filter(|p| p.oid != except).map(copy).collect()
+        self.partitions.iter().chain(&self.pending).filter(|p| p.oid != except).map(copy).collect()
     }
 
     /// The partition that a new bound would overlap with, and for ranges the place in the new bound that errors point at (0: lower).

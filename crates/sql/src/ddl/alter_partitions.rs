@@ -28,60 +28,93 @@ impl Session {
         }
         self.refuse_on_partitioned(table, c)?;
         let partitions = self.partition_oids(table.oid, runtime)?;
+        if only {
+            refuse_only_identity(c)?;
+        }
         if only && !partitions.is_empty() {
             refuse_only(c)?;
-        }
-        let goes_on = !only && recurses(c);
-        let first = matches!(c.subtype, A::AT_AddColumn);
-        if goes_on && first {
-            self.alter_below(&partitions, c, source, runtime)?;
         }
         let before = self.table_by_oid(table.oid, runtime)?;
         self.alter_command(table, c, source, runtime)?;
         let after = self.table_by_oid(table.oid, runtime)?;
-        if goes_on && !first {
+        if !only && recurses(c) {
             self.alter_below(&partitions, c, source, runtime)?;
         }
         match (c.subtype, c.def()) {
             (A::AT_AddConstraint, Node::Constraint(k)) if k.contype == ConstrType::CONSTR_CHECK && !k.is_no_inherit => self.pass_on_checks(&before, &after, runtime),
-            (A::AT_AddConstraint, Node::Constraint(k)) if k.contype == ConstrType::CONSTR_FOREIGN => {
-                for key in after.foreign_keys.iter().filter(|k| !before.foreign_keys.iter().any(|b| b.oid == k.oid)) {
-                    for partition in &partitions {
-                        self.copy_foreign_key(&after, key.oid, *partition, runtime)?;
-                    }
-                }
-                Ok(())
-            }
+            (A::AT_AddConstraint, Node::Constraint(k)) if k.contype == ConstrType::CONSTR_FOREIGN => self.pass_on_foreign_keys(&before, &after, &partitions, runtime),
             (A::AT_SetNotNull, _) | (A::AT_AddConstraint, _) => self.pass_on_not_nulls(&after, runtime),
+            (A::AT_AddColumn, _) if after.columns.len() > before.columns.len() => {
+                self.pass_on_checks(&before, &after, runtime)?;
+                self.pass_on_foreign_keys(&before, &after, &partitions, runtime)?;
+                self.pass_on_not_nulls(&after, runtime)
+            }
+            (A::AT_AddIdentity | A::AT_SetIdentity | A::AT_DropIdentity, _) => self.pass_on_identity(&after, c.name().unwrap_or(""), runtime),
             _ => Ok(()),
         }
+    }
+
+    fn pass_on_foreign_keys(&mut self, before: &Table, after: &Arc<Table>, partitions: &[kilndb_base::Oid], runtime: &dyn Runtime) -> Result<()> {
+        for key in after.foreign_keys.iter().filter(|k| !before.foreign_keys.iter().any(|b| b.oid == k.oid)) {
+            for partition in partitions {
+                self.copy_foreign_key(after, key.oid, *partition, runtime)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Partitions' columns are identity columns as the parent's is, and draw from its sequence.
+    fn pass_on_identity(&mut self, parent: &Table, name: &str, runtime: &dyn Runtime) -> Result<()> {
+        let identity = super::alter_table::column_of(parent, name)?.identity;
+        for partition in self.partition_oids(parent.oid, runtime)? {
+            let child = self.table_by_oid(partition, runtime)?;
+            let child = self.lock_for_ddl(&child, LockMode::AccessExclusive, runtime)?;
+            let column = super::alter_table::column_of(&child, name)?;
+            if identity != 0 && column.identity == 0 && column.default_sql.is_some() {
+                return Err(Error::new(
+                    sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                    format!("column \"{name}\" of relation \"{}\" already has a default value", child.name),
+                ));
+            }
+            self.update_attribute(child.oid, column.attnum, runtime, |row| row.set("attidentity", Datum::Char(identity)))?;
+            if child.kind == TableKind::Partitioned {
+                let child = self.table_by_oid(child.oid, runtime)?;
+                self.pass_on_identity(&child, name, runtime)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// ADD COLUMN in the partitions, once their parent has the column.
+    pub(super) fn add_column_below(&mut self, parent: &Table, column: &super::create_table::NewColumn, runtime: &dyn Runtime) -> Result<()> {
+        for partition in self.partition_oids(parent.oid, runtime)? {
+            let child = self.table_by_oid(partition, runtime)?;
+            let child = self.lock_for_ddl(&child, LockMode::AccessExclusive, runtime)?;
+            if child.columns.iter().any(|k| !k.dropped && k.name == column.name) {
+                return Err(Error::new(
+                    sqlstate::DUPLICATE_COLUMN,
+                    format!("column \"{}\" of relation \"{}\" already exists", column.name, child.name),
+                ));
+            }
+            let attnum = self.attach_column(&child, column, true, runtime)?;
+            self.update_attribute(child.oid, attnum, runtime, |row| {
+                row.set("attislocal", Datum::Bool(false));
+                row.set("attinhcount", Datum::Int2(1));
+            })?;
+            if child.kind == TableKind::Partitioned {
+                self.add_column_below(&child, column, runtime)?;
+            }
+        }
+        Ok(())
     }
 
     fn alter_below(&mut self, partitions: &[kilndb_base::Oid], c: &nodes::AlterTableCmd, source: &Arc<str>, runtime: &dyn Runtime) -> Result<()> {
         for partition in partitions {
             let child = self.table_by_oid(*partition, runtime)?;
             let child = self.lock_for_ddl(&child, LockMode::AccessExclusive, runtime)?;
-            let columns = child.columns.len();
             self.alter_tree(&child, c, false, true, source, runtime)?;
-            if c.subtype == A::AT_AddColumn {
-                self.update_attribute(child.oid, columns as i16 + 1, runtime, |row| {
-                    row.set("attislocal", Datum::Bool(false));
-                    row.set("attinhcount", Datum::Int2(1));
-                })?;
-                let child = self.table_by_oid(child.oid, runtime)?;
-                if let Some(row) = self.not_null_row(&child, columns as i16 + 1)? {
-                    self.mark_inherited(row.oid("oid"), runtime)?;
-                }
-            }
         }
         Ok(())
-    }
-
-    fn mark_inherited(&mut self, constraint: kilndb_base::Oid, runtime: &dyn Runtime) -> Result<()> {
-        self.update_row(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, constraint, runtime, |row| {
-            row.set("conislocal", Datum::Bool(false));
-            row.set("coninhcount", Datum::Int2(1));
-        })
     }
 
     /// New checks of a partitioned table, whose rows have been looked at already.
@@ -234,7 +267,6 @@ impl Session {
             A::AT_AlterColumnType if in_key => {
                 Err(malformed(format!("cannot alter column \"{name}\" because it is part of the partition key of relation \"{}\"", table.name)))
             }
-            A::AT_AlterColumnType => Err(Error::unsupported("changing the type of a partitioned table's column is not supported")),
             A::AT_SetLogged | A::AT_SetUnLogged => {
                 let word = if c.subtype == A::AT_SetLogged { "LOGGED" } else { "UNLOGGED" };
                 Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("ALTER action SET {word} cannot be performed on relation \"{}\"", table.name))
@@ -242,30 +274,15 @@ impl Session {
             }
             A::AT_SetRelOptions => Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, "cannot specify storage parameters for a partitioned table")
                 .with_hint("Specify storage parameters for its leaf partitions instead.")),
-            A::AT_AddColumn => match c.def() {
-                Node::ColumnDef(d) if d.constraints().iter().any(|k| {
-                    matches!(k, Node::Constraint(k) if !matches!(k.contype, ConstrType::CONSTR_NOTNULL | ConstrType::CONSTR_NULL | ConstrType::CONSTR_DEFAULT | ConstrType::CONSTR_GENERATED))
-                }) || says_serial(d) => {
-                    Err(Error::unsupported("adding such a column to a partitioned table is not supported: add it plain, then its constraints"))
-                }
-                _ => Ok(()),
-            },
-            A::AT_AddIdentity | A::AT_SetIdentity | A::AT_DropIdentity => {
-                Err(Error::unsupported("changing identity columns of partitioned tables is not supported"))
-            }
             _ => Ok(()),
         }
     }
 }
 
-fn says_serial(d: &nodes::ColumnDef) -> bool {
-    let last = d.type_name().and_then(|t| t.names().iter().filter_map(|n| n.sval()).last().map(str::to_string));
-    last.is_some_and(|n| n.contains("serial"))
-}
-
 fn refuse_only(c: &nodes::AlterTableCmd) -> Result<()> {
     match (c.subtype, c.def()) {
         (A::AT_AddColumn, _) => Err(malformed("column must be added to child tables too".into())),
+        (A::AT_AlterColumnType, _) => Err(malformed(format!("type of inherited column \"{}\" must be changed in child tables too", c.name().unwrap_or("")))),
         (A::AT_DropColumn, _) => Err(malformed("cannot drop column from only the partitioned table when partitions exist".into())
             .with_hint("Do not specify the ONLY keyword.")),
         (A::AT_AddConstraint, Node::Constraint(k)) if k.contype == ConstrType::CONSTR_CHECK && !k.is_no_inherit => {
@@ -280,7 +297,17 @@ fn refuse_only(c: &nodes::AlterTableCmd) -> Result<()> {
     }
 }
 
+fn refuse_only_identity(c: &nodes::AlterTableCmd) -> Result<()> {
+    let message = match c.subtype {
+        A::AT_AddIdentity => "cannot add identity to a column of only the partitioned table",
+        A::AT_SetIdentity => "cannot change identity column of only the partitioned table",
+        A::AT_DropIdentity => "cannot drop identity from a column of only the partitioned table",
+        _ => return Ok(()),
+    };
+    Err(malformed(message.into()).with_hint("Do not specify the ONLY keyword."))
+}
+
 /// Commands that the partitions carry out as they stand.
 fn recurses(c: &nodes::AlterTableCmd) -> bool {
-    matches!(c.subtype, A::AT_AddColumn | A::AT_DropColumn | A::AT_ColumnDefault | A::AT_DropNotNull | A::AT_SetStatistics | A::AT_ValidateConstraint)
+    matches!(c.subtype, A::AT_AlterColumnType | A::AT_DropColumn | A::AT_ColumnDefault | A::AT_DropNotNull | A::AT_SetStatistics | A::AT_ValidateConstraint)
 }

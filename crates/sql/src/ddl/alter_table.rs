@@ -1,7 +1,6 @@
 //! ALTER TABLE.
 
 use super::Session;
-use super::create_table::NewTable;
 use super::persistence::{LOGGED, UNLOGGED};
 use crate::catalog::builtin::BUILTINS;
 use crate::catalog::ids::*;
@@ -30,9 +29,8 @@ impl Session {
         if s.objtype == O::OBJECT_TABLE && table.kind == TableKind::Index {
             return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{}\" is not a table", table.name)));
         }
-        // Attaching lets others go on with the table.
-        let attaches = s.cmds().iter().all(|n| matches!(n, Node::AlterTableCmd(c) if c.subtype == A::AT_AttachPartition));
-        let mode = if attaches { LockMode::ShareUpdateExclusive } else { LockMode::AccessExclusive };
+        // Attaching, and detaching concurrently, let others go on with the table.
+        let mode = super::partition_detach::lock_for_partitions(s).unwrap_or(LockMode::AccessExclusive);
         self.lock_for_ddl(&table, mode, runtime)?;
         for node in s.cmds() {
             let Node::AlterTableCmd(c) = node else { continue };
@@ -102,7 +100,10 @@ impl Session {
                 Node::PartitionCmd(p) => self.detach_partition(table, p, runtime),
                 _ => Err(Error::internal("ATTACH or DETACH without a partition")),
             },
-            A::AT_DetachPartitionFinalize => Err(Error::unsupported("DETACH PARTITION ... FINALIZE: there is no detach that could be pending")),
+            A::AT_DetachPartitionFinalize => match c.def() {
+                Node::PartitionCmd(p) => self.finalize_detach(table, p, runtime),
+                _ => Err(Error::internal("DETACH without a partition")),
+            },
             A::AT_AddInherit | A::AT_DropInherit => Err(Error::unsupported("table inheritance is not supported")),
             _ => Err(Error::unsupported("this form of ALTER TABLE is not supported")),
         }
@@ -122,9 +123,32 @@ impl Session {
         let mut column = self.new_column(definition, &table.name, table.schema_oid, table.persistence, source, runtime)?;
         let is_primary = definition.constraints().iter().any(|k| matches!(k, Node::Constraint(k) if k.contype == kilndb_syntax::raw::ConstrType::CONSTR_PRIMARY));
         column.not_null |= is_primary;
+        let not_null = column.not_null;
+        let attnum = self.attach_column(table, &column, false, runtime)?;
+        if table.kind == TableKind::Partitioned {
+            self.add_column_below(table, &column, runtime)?;
+        }
+        let table = self.table_by_oid(table.oid, runtime)?;
+        if not_null {
+            self.add_not_null(&table, attnum, &column.not_null_clause, runtime)?;
+        }
+        let mut all: Vec<&nodes::Constraint> = Vec::new();
+        for constraint in definition.constraints() {
+            if let Node::Constraint(k) = constraint {
+                all.push(k);
+            }
+        }
+        for k in &all {
+            self.add_constraint(table.oid, k, Some(&column.name), &all, source, runtime)?;
+        }
+        Ok(())
+    }
+
+    /// The column itself, and its values in the rows that there are. `is_part`: of a partition, which draws from its parent's sequence.
+    pub(super) fn attach_column(&mut self, table: &Arc<Table>, column: &super::create_table::NewColumn, is_part: bool, runtime: &dyn Runtime) -> Result<i16> {
+        let mut column = column.clone();
         let attnum = table.columns.len() as i16 + 1;
         let len = BUILTINS.types.get(&column.type_oid).map_or(-1, |t| t.len);
-        let not_null = column.not_null;
         // NOT NULL is checked once the existing rows have their value; as an identity it could not be given one.
         column.not_null = false;
         let identity = std::mem::take(&mut column.identity);
@@ -140,8 +164,7 @@ impl Session {
         if let Some(sql) = &column.default_sql {
             self.insert_default(table.oid, attnum, sql, runtime)?;
         }
-        let new = NewTable { name: String::new(), schema: 0, kind: b'r', persistence: b'p', columns: vec![column.clone()], options: Vec::new() };
-        if let Some(sequence) = new.columns[0].sequence {
+        if let (Some(sequence), false) = (column.sequence, is_part) {
             let kind = if identity != 0 { b'i' } else { b'a' };
             self.add_dependency((PG_CLASS, sequence, 0), (PG_CLASS, table.oid, i32::from(attnum)), kind, runtime)?;
             self.keep_with_table(sequence, table.oid, runtime)?;
@@ -164,20 +187,7 @@ impl Session {
         if identity != 0 {
             self.update_attribute(table.oid, attnum, runtime, |row| row.set("attidentity", Datum::Char(identity)))?;
         }
-        let table = self.table_by_oid(table.oid, runtime)?;
-        if not_null {
-            self.add_not_null(&table, attnum, &column.not_null_clause, runtime)?;
-        }
-        let mut all: Vec<&nodes::Constraint> = Vec::new();
-        for constraint in definition.constraints() {
-            if let Node::Constraint(k) = constraint {
-                all.push(k);
-            }
-        }
-        for k in &all {
-            self.add_constraint(table.oid, k, Some(&column.name), &all, source, runtime)?;
-        }
-        Ok(())
+        Ok(attnum)
     }
 
     /// The value of a default that is the same for every row; None if it must be computed for each.
@@ -285,9 +295,10 @@ impl Session {
             .filter(|k| !k.dropped)
             .map(|k| if k.attnum == column.attnum { format!("CAST(({value}) AS {type_name}) AS {}", quote(name)) } else { quote(&k.name) })
             .collect();
+        let is_partitioned = table.kind == TableKind::Partitioned;
         // Rows pass through memory: a table that is larger belongs to a later, streaming rewrite.
         let sql = format!("SELECT {} FROM {}", wanted.join(", "), self.qualified_name(table));
-        let rows = self.query(&sql, runtime)?;
+        let rows = if is_partitioned { Vec::new() } else { self.query(&sql, runtime)? };
         let len = BUILTINS.types.get(&type_oid).map_or(-1, |t| t.len);
         let collation = self.type_info(type_oid, runtime)?.collation;
         self.delete_statistics(table.oid, Some(column.attnum), runtime)?;
@@ -300,6 +311,9 @@ impl Session {
             row.set("attmissingval", Datum::Null);
         })?;
         self.retype_indexes(table, column.attnum, type_oid, runtime)?;
+        if is_partitioned {
+            return Ok(());
+        }
         let table = self.table_by_oid(table.oid, runtime)?;
         self.empty_table(&table, runtime)?;
         let table = self.table_by_oid(table.oid, runtime)?;

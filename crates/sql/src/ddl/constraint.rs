@@ -298,10 +298,13 @@ impl Session {
     /// PostgreSQL names a check after the column if it uses just one.
     pub(super) fn validate_check(&mut self, table: &Arc<Table>, name: &str, sql: &str, runtime: &dyn Runtime) -> Result<()> {
         let from = self.qualified_name(table);
-        let rows = self.query(&format!("SELECT 1 FROM {from} WHERE NOT ({sql}) LIMIT 1"), runtime)?;
-        if rows.is_empty() {
-            return Ok(());
-        }
+        let rows = self.query(&format!("SELECT tableoid FROM {from} WHERE NOT ({sql}) LIMIT 1"), runtime)?;
+        let table = match rows.first().and_then(|row| row.first()) {
+            // The partition that the row is in.
+            Some(Datum::Oid(oid)) if *oid != table.oid => self.table_by_oid(*oid, runtime)?,
+            Some(_) => table.clone(),
+            None => return Ok(()),
+        };
         Err(Error::new(
             sqlstate::CHECK_VIOLATION,
             format!("check constraint \"{name}\" of relation \"{}\" is violated by some row", table.name),

@@ -24,6 +24,7 @@ mod like;
 mod not_null;
 pub(crate) mod partition;
 mod partition_attach;
+pub(crate) mod partition_detach;
 mod persistence;
 mod reindex;
 mod role;

@@ -82,10 +82,13 @@ impl Session {
 
     fn refuse_nulls(&mut self, table: &Arc<Table>, column: &Column, runtime: &dyn Runtime) -> Result<()> {
         let quoted = crate::catalog::format_type::quote_identifier(&column.name);
-        let sql = format!("SELECT 1 FROM {} WHERE {quoted} IS NULL LIMIT 1", self.qualified_name(table));
-        if self.query(&sql, runtime)?.is_empty() {
-            return Ok(());
-        }
+        let sql = format!("SELECT tableoid FROM {} WHERE {quoted} IS NULL LIMIT 1", self.qualified_name(table));
+        let table = match self.query(&sql, runtime)?.first().and_then(|row| row.first()) {
+            // The partition that the row is in.
+            Some(Datum::Oid(oid)) if *oid != table.oid => self.table_by_oid(*oid, runtime)?,
+            Some(_) => table.clone(),
+            None => return Ok(()),
+        };
         let message = format!("column \"{}\" of relation \"{}\" contains null values", column.name, table.name);
         Err(Error::new(sqlstate::NOT_NULL_VIOLATION, message).with_table(&table.schema_name, &table.name).with_column(&column.name))
     }

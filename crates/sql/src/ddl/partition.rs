@@ -335,8 +335,10 @@ impl Session {
         if let Bound::Hash { modulus, .. } = bound {
             self.check_modulus(&map, *modulus, runtime).map_err(|e| e.or_position(location))?;
         }
-        if let Some(at) = map.overlap(bound) {
-            let other = self.table_by_oid(map.partitions[at].oid, runtime)?;
+        // The place of a partition that is being detached is taken.
+        let whole = if map.pending.is_empty() { map.clone() } else { Arc::new(map.whole()) };
+        if let Some(at) = whole.overlap(bound) {
+            let other = self.table_by_oid(whole.partitions[at].oid, runtime)?;
             let message = match bound {
                 Bound::Default => format!("partition \"{name}\" conflicts with existing default partition \"{}\"", other.name),
                 _ => format!("partition \"{name}\" would overlap partition \"{}\"", other.name),

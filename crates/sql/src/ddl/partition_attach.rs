@@ -1,4 +1,4 @@
-//! ATTACH PARTITION and DETACH PARTITION, of tables and of indexes.
+//! ATTACH PARTITION, of tables and of indexes.
 
 use super::Session;
 use super::partition::own_columns;
@@ -17,7 +17,7 @@ fn mismatch(message: String) -> Error {
     Error::new(sqlstate::DATATYPE_MISMATCH, message)
 }
 
-fn wrong_object(message: String) -> Error {
+pub(super) fn wrong_object(message: String) -> Error {
     Error::new(sqlstate::WRONG_OBJECT_TYPE, message)
 }
 
@@ -150,7 +150,7 @@ impl Session {
         Ok(())
     }
 
-    fn change_constraint(&mut self, row: &CatalogRow, runtime: &dyn Runtime, change: impl FnOnce(&mut CatalogRow)) -> Result<()> {
+    pub(super) fn change_constraint(&mut self, row: &CatalogRow, runtime: &dyn Runtime, change: impl FnOnce(&mut CatalogRow)) -> Result<()> {
         self.update_row(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, row.oid("oid"), runtime, change)
     }
 
@@ -170,75 +170,6 @@ impl Session {
         }
         let message = format!("partition constraint of relation \"{}\" is violated by some row", child.name);
         Err(Error::new(sqlstate::CHECK_VIOLATION, message).with_table(&child.schema_name, &child.name))
-    }
-
-    pub(super) fn detach_partition(&mut self, parent: &Arc<Table>, p: &nodes::PartitionCmd, runtime: &dyn Runtime) -> Result<()> {
-        let r = p.name().ok_or_else(|| Error::internal("DETACH PARTITION without a table"))?;
-        if parent.kind != TableKind::Partitioned {
-            return Err(wrong_object(format!("ALTER action DETACH PARTITION cannot be performed on relation \"{}\"", parent.name))
-                .with_detail("This operation is not supported for tables."));
-        }
-        let child = self.relation_of(r, runtime)?;
-        let map = self.partition_map(parent.oid, runtime)?;
-        if p.concurrent {
-            self.refuse_in_block("ALTER TABLE ... DETACH CONCURRENTLY")?;
-            if map.default_partition().is_some() {
-                return Err(Error::new(
-                    sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,
-                    "cannot detach partitions concurrently when a default partition exists",
-                ));
-            }
-        }
-        if child.partition_of != parent.oid {
-            return Err(Error::new(
-                sqlstate::UNDEFINED_TABLE,
-                format!("relation \"{}\" is not a partition of relation \"{}\"", child.name, parent.name),
-            ));
-        }
-        let child = self.lock_for_ddl(&child, LockMode::AccessExclusive, runtime)?;
-        if map.default_partition().is_some_and(|at| map.partitions[at].oid == child.oid) {
-            self.set_default_partition(parent.oid, 0, runtime)?;
-        }
-        if let Some(key) = parent.referenced_by.first() {
-            return Err(Error::unsupported(format!("detaching a partition of a table that foreign key \"{}\" references", key.name)));
-        }
-        self.delete_rows(PG_INHERITS, PG_INHERITS_RELID_SEQNO_INDEX, &[Datum::Oid(child.oid)], runtime)?;
-        self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, child.oid, runtime, |row| {
-            row.set("relispartition", Datum::Bool(false));
-            row.set("relpartbound", Datum::Null);
-        })?;
-        for row in self.dependents(PG_CLASS, parent.oid, 0)? {
-            if row.oid("classid") == PG_CLASS && row.oid("objid") == child.oid && row.char("deptype") == b'a' {
-                self.write_catalog(runtime, |w| w.delete(&row))?;
-            }
-        }
-        for column in child.columns.iter().filter(|c| !c.dropped) {
-            self.update_attribute(child.oid, column.attnum, runtime, |row| {
-                row.set("attislocal", Datum::Bool(true));
-                row.set("attinhcount", Datum::Int2(0));
-                if column.identity != 0 {
-                    row.set("attidentity", Datum::Char(0));
-                }
-            })?;
-        }
-        for row in self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(child.oid)])? {
-            if row.int("coninhcount") > 0 {
-                self.change_constraint(&row, runtime, |row| {
-                    row.set("coninhcount", Datum::Int2(0));
-                    row.set("conislocal", Datum::Bool(true));
-                    row.set("conparentid", Datum::Oid(0));
-                })?;
-            }
-        }
-        for index in child.indexes.iter().filter(|i| i.part_of != 0) {
-            self.delete_rows(PG_INHERITS, PG_INHERITS_RELID_SEQNO_INDEX, &[Datum::Oid(index.oid)], runtime)?;
-            self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, index.oid, runtime, |row| row.set("relispartition", Datum::Bool(false)))?;
-        }
-        let map = Arc::new(map.without(child.oid));
-        self.with_catalog(runtime, |host| {
-            host.reader.set_partition_map(map);
-            Ok(())
-        })
     }
 
     /// ALTER INDEX … ATTACH PARTITION.

@@ -127,8 +127,6 @@ pub struct Runtime {
     /// Values of expressions that are constant for a run.
     pub once: Vec<Option<Datum>>,
     pub case_args: Vec<Datum>,
-    /// MERGE: what is being done.
-    pub action: &'static str,
     /// EXPLAIN ANALYZE: rows, loops, nanoseconds per node id.
     pub counters: Option<Vec<Counter>>,
     pub pace: Pace,
@@ -193,6 +191,7 @@ pub enum Report {
     None,
     Sort { method: &'static str, on_disk: bool, bytes: u64 },
     Hash { batches: u64, memory: u64, disk: u64 },
+    Merge { inserted: u64, updated: u64, deleted: u64, skipped: u64 },
 }
 
 impl Runtime {
@@ -204,7 +203,6 @@ impl Runtime {
             ctes: plan.ctes.iter().map(|_| None).collect(),
             once: vec![None; plan.once],
             case_args: Vec::new(),
-            action: "",
             counters: None,
             pace: Default::default(),
             plan,

@@ -112,7 +112,6 @@ pub enum CExpr {
     SqlValue(SqlValue),
     /// Evaluated once per run.
     Once { index: usize, arg: Box<CExpr> },
-    MergeAction,
 }
 
 pub(crate) fn int_of(d: &Datum) -> Option<i64> {
@@ -436,7 +435,6 @@ impl CExpr {
             }
             CExpr::RowCompare { kind, types, left, right } => row_compare(*kind, types, left, right, row, rt, cx),
             CExpr::SubPlan(s) => super::subplan::eval(s, row, rt, cx),
-            CExpr::MergeAction => Ok(Datum::text(rt.action)),
             other => other.eval_composite(row, rt, cx),
         }
     }

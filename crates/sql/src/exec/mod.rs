@@ -19,6 +19,7 @@ pub mod hashjoin;
 pub mod index;
 pub mod join;
 pub mod lockrows;
+mod merge;
 pub mod modify;
 pub mod modify_many;
 pub mod modify_partitions;

@@ -29,6 +29,7 @@ pub struct ModifyState {
     touched: std::collections::HashSet<(kilndb_base::Oid, RowId)>,
     pub(super) firing: Box<super::trigger::Firing>,
     pub(super) partitions: super::modify_partitions::Targets,
+    pub(super) merge: super::merge::MergeState,
 }
 
 pub(super) fn tid(rid: RowId) -> Datum {
@@ -52,6 +53,7 @@ impl ModifyState {
             touched: Default::default(),
             partitions: Default::default(),
             firing: Default::default(),
+            merge: Default::default(),
         }
     }
 
@@ -71,6 +73,9 @@ impl ModifyState {
     }
 
     fn run(&mut self, m: &ModifyPlan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        if let Some(merge) = &m.merge {
+            return self.run_merge(m, merge, rt, cx);
+        }
         if m.routing.is_some() {
             return match &m.triggers {
                 Some(plan) => self.run_triggered_partitions(m, plan, rt, cx),
@@ -114,7 +119,7 @@ impl ModifyState {
                         self.delete(m, row, rt, cx)?;
                     }
                 }
-                DmlKind::Merge => return Err(Error::unsupported("MERGE is not supported yet")),
+                DmlKind::Merge => return Err(Error::internal("MERGE without its plan")),
             }
         }
         let mut queue = std::mem::take(&mut self.queue);
@@ -392,45 +397,52 @@ impl ModifyState {
         let rid = RowId { block: *block, slot: *slot };
         let mut old = Self::old_row(m, &row);
         let mut latest = false;
-        loop {
-            let mut new = old.clone();
-            m.assign(&row, &mut new, rt, cx)?;
-            write::complete(m, &mut new, rt, cx)?;
-            match self.write_update(m, rid, &old, &new, latest, rt, cx)? {
-                WriteOutcome::Done => {
-                    self.changed += 1;
-                    return self.returning(m, &row, &new, rid, rt, cx);
-                }
-                WriteOutcome::Changed => {
-                    if !self.refresh(m, rid, &mut old, &mut row, rt, cx)? {
-                        return Ok(());
-                    }
-                    latest = true;
-                }
-                _ => return Ok(()),
+        while self.update_once(m, rid, &old, &row, latest, rt, cx)? == WriteOutcome::Changed {
+            if !self.refresh(m, rid, &mut old, &mut row, rt, cx)? {
+                return Ok(());
             }
+            latest = true;
         }
+        Ok(())
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn update_once(&mut self, m: &ModifyPlan, rid: RowId, old: &[Datum], row: &[Datum], latest: bool, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<WriteOutcome> {
+        let mut new = old.to_vec();
+        m.assign(row, &mut new, rt, cx)?;
+        write::complete(m, &mut new, rt, cx)?;
+        let outcome = self.write_update(m, rid, old, &new, latest, rt, cx)?;
+        if outcome == WriteOutcome::Done {
+            self.changed += 1;
+            self.returning(m, row, &new, rid, rt, cx)?;
+        }
+        Ok(outcome)
     }
 
     pub(super) fn old_row(m: &ModifyPlan, row: &[Datum]) -> Vec<Datum> {
         m.old_columns.iter().map(|s| s.and_then(|s| row.get(s).cloned()).unwrap_or_default()).collect()
     }
 
-    /// Reads the newest version into the row; false if it is gone or no longer qualifies.
-    pub(super) fn refresh(&mut self, m: &ModifyPlan, rid: RowId, old: &mut Vec<Datum>, row: &mut [Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+    /// Reads the newest version into the row; false if it is gone.
+    pub(super) fn reread(&mut self, m: &ModifyPlan, rid: RowId, old: &mut Vec<Datum>, row: &mut [Datum], cx: &mut ExecContext<'_>) -> Result<bool> {
         let mut bytes = std::mem::take(&mut self.bytes);
         let there = write::latest(m, rid, &mut bytes, old, cx);
         self.bytes = bytes;
         if !there? {
             return Ok(false);
         }
-        let seen = row.to_vec();
         for (value, slot) in old.iter().zip(&*m.old_columns) {
             if let Some(s) = slot {
                 row[*s] = value.clone();
             }
         }
-        super::lockrows::judge_again(&m.recheck, &seen, row, rt, cx)
+        Ok(true)
+    }
+
+    /// The same; false also if it no longer qualifies.
+    pub(super) fn refresh(&mut self, m: &ModifyPlan, rid: RowId, old: &mut Vec<Datum>, row: &mut [Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+        let seen = row.to_vec();
+        Ok(self.reread(m, rid, old, row, cx)? && super::lockrows::judge_again(&m.recheck, &seen, row, rt, cx)?)
     }
 
     pub(super) fn delete(&mut self, m: &ModifyPlan, mut row: Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
@@ -438,32 +450,42 @@ impl ModifyState {
         let rid = RowId { block: *block, slot: *slot };
         let mut old = Self::old_row(m, &row);
         let mut latest = false;
-        loop {
-            let mut dead: Vec<(usize, Vec<u8>)> = Vec::new();
-            for (n, p) in m.indexes.iter().enumerate() {
-                if let Some((k, _)) = index::entry(p, &old, rt, cx)? {
-                    dead.push((n, k));
-                }
+        while self.delete_once(m, rid, &old, &row, latest, rt, cx)? == WriteOutcome::Changed {
+            if !self.refresh(m, rid, &mut old, &mut row, rt, cx)? {
+                return Ok(());
             }
-            let retired: Vec<(&Relation, &[u8])> =
-                dead.iter().map(|(n, k)| (&*m.indexes[*n].relation, k.as_slice())).collect();
-            let options = WriteOptions { wait: WaitPolicy::Wait, latest, key_update: true };
-            match m.heap()?.delete(cx.txn, rid, &cx.snapshot, &retired, &options, cx.park)? {
-                WriteOutcome::Done => {
-                    self.queue.changed_row(m, &old, None);
-                    self.changed += 1;
-                    let nulls = vec![Datum::Null; old.len()];
-                    return self.returning(m, &row, &nulls, rid, rt, cx);
-                }
-                WriteOutcome::Changed => {
-                    if !self.refresh(m, rid, &mut old, &mut row, rt, cx)? {
-                        return Ok(());
-                    }
-                    latest = true;
-                }
-                _ => return Ok(()),
+            latest = true;
+        }
+        Ok(())
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn delete_once(&mut self, m: &ModifyPlan, rid: RowId, old: &[Datum], row: &[Datum], latest: bool, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<WriteOutcome> {
+        let outcome = self.write_delete(m, rid, old, latest, rt, cx)?;
+        if outcome == WriteOutcome::Done {
+            self.changed += 1;
+            let nulls = vec![Datum::Null; old.len()];
+            self.returning(m, row, &nulls, rid, rt, cx)?;
+        }
+        Ok(outcome)
+    }
+
+    /// Heap, indexes and queued constraint checks of one row that goes.
+    pub(super) fn write_delete(&mut self, m: &ModifyPlan, rid: RowId, old: &[Datum], latest: bool, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<WriteOutcome> {
+        let mut dead: Vec<(usize, Vec<u8>)> = Vec::new();
+        for (n, p) in m.indexes.iter().enumerate() {
+            if let Some((k, _)) = index::entry(p, old, rt, cx)? {
+                dead.push((n, k));
             }
         }
+        let retired: Vec<(&Relation, &[u8])> =
+            dead.iter().map(|(n, k)| (&*m.indexes[*n].relation, k.as_slice())).collect();
+        let options = WriteOptions { wait: WaitPolicy::Wait, latest, key_update: true };
+        let outcome = m.heap()?.delete(cx.txn, rid, &cx.snapshot, &retired, &options, cx.park)?;
+        if outcome == WriteOutcome::Done {
+            self.queue.changed_row(m, old, None);
+        }
+        Ok(outcome)
     }
 }
 

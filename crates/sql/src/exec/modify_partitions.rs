@@ -89,18 +89,38 @@ impl ModifyPlan {
 impl ModifyState {
     pub(super) fn run_partitions(&mut self, m: &ModifyPlan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         let done = self.run_all_partitions(m, rt, cx);
+        self.count_partitions(cx);
+        done
+    }
+
+    pub(super) fn begin_partitions(&mut self, m: &ModifyPlan, routing: &Routing, cx: &mut ExecContext<'_>) -> Result<()> {
+        self.partitions.keep_plans = routing.runs_often();
+        let catalog = cx.catalog;
+        if catalog.shared_partitions(m.table.oid).is_none_or(|shared| partition::keeps_pending(&shared.map, cx)) {
+            self.partitions.map = Some(partition::seen_map(m.table.oid, cx)?);
+        }
+        Ok(())
+    }
+
+    /// What is due when all rows are written.
+    pub(super) fn end_partitions(&mut self, cx: &mut ExecContext<'_>) -> Result<()> {
+        for at in 0..self.partitions.list.len() {
+            let plan = self.partitions.list[at].plan.clone();
+            let mut queue = std::mem::take(&mut self.partitions.list[at].queue);
+            queue.run(&plan, cx)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn count_partitions(&self, cx: &mut ExecContext<'_>) {
         for t in &self.partitions.list {
             cx.usage.changed(t.leaf.oid, t.inserted, t.updated, t.deleted);
         }
-        done
     }
 
     fn run_all_partitions(&mut self, m: &ModifyPlan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         let Some(routing) = m.routing.clone() else { return Err(Error::internal("a partitioned table without routing")) };
-        self.partitions.keep_plans = routing.runs_often();
-        if cx.catalog.shared_partitions(m.table.oid).is_none() {
-            self.partitions.map = Some(cx.catalog.partition_map(m.table.oid)?);
-        }
+        self.begin_partitions(m, &routing, cx)?;
         let mut batch = Batch::new(m.input_width);
         let mut first = true;
         let mut values = Vec::new();
@@ -118,17 +138,12 @@ impl ModifyState {
                 }
                 DmlKind::Update => self.update_partitions(m, &routing, &batch, rt, cx)?,
                 DmlKind::Delete => self.delete_partitions(m, &routing, &batch, rt, cx)?,
-                DmlKind::Merge => return Err(Error::unsupported("MERGE is not supported yet")),
+                DmlKind::Merge => return Err(Error::internal("MERGE without its plan")),
             }
             first = false;
         }
         self.store_kept(rt, cx)?;
-        for at in 0..self.partitions.list.len() {
-            let plan = self.partitions.list[at].plan.clone();
-            let mut queue = std::mem::take(&mut self.partitions.list[at].queue);
-            queue.run(&plan, cx)?;
-        }
-        Ok(())
+        self.end_partitions(cx)
     }
 
     /// The partition of that OID, opened.
@@ -159,7 +174,7 @@ impl ModifyState {
     }
 
     /// Runs a partition's plan with its own queue of checks, and counts for it what was done.
-    fn at_target<R>(&mut self, at: usize, kind: DmlKind, run: impl FnOnce(&mut ModifyState, &ModifyPlan) -> Result<R>) -> Result<R> {
+    pub(super) fn at_target<R>(&mut self, at: usize, kind: DmlKind, run: impl FnOnce(&mut ModifyState, &ModifyPlan) -> Result<R>) -> Result<R> {
         let plan = self.partitions.list[at].plan.clone();
         let (changed, conflicted) = (self.changed, self.conflicted);
         std::mem::swap(&mut self.queue, &mut self.partitions.list[at].queue);
@@ -197,7 +212,7 @@ impl ModifyState {
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn insert_routed(&mut self, m: &ModifyPlan, routing: &Routing, input: &[Datum], values: &mut Vec<Datum>, keep_back: bool, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub(super) fn insert_routed(&mut self, m: &ModifyPlan, routing: &Routing, input: &[Datum], values: &mut Vec<Datum>, keep_back: bool, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         if !Self::assign_row(m, input, values, rt, cx)? {
             return Ok(());
         }
@@ -220,7 +235,7 @@ impl ModifyState {
         })
     }
 
-    fn insert_one(&mut self, plan: &ModifyPlan, input: &[Datum], values: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub(super) fn insert_one(&mut self, plan: &ModifyPlan, input: &[Datum], values: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         write::encode(plan, values, &mut self.bytes)?;
         let rid = plan.heap()?.insert(cx.txn, &self.bytes)?;
         self.inserted(plan, input, values, rid, rt, cx)
@@ -274,7 +289,7 @@ impl ModifyState {
         self.target(m, first, cx)
     }
 
-    fn target_of(&mut self, m: &ModifyPlan, routing: &Routing, input: &[Datum], cx: &mut ExecContext<'_>) -> Result<Option<usize>> {
+    pub(super) fn target_of(&mut self, m: &ModifyPlan, routing: &Routing, input: &[Datum], cx: &mut ExecContext<'_>) -> Result<Option<usize>> {
         match input.get(routing.tableoid) {
             Some(Datum::Oid(oid)) => self.target(m, *oid, cx),
             _ => Ok(None),
@@ -292,8 +307,7 @@ impl ModifyState {
         for i in 0..batch.rows {
             let input = batch.row(i);
             let Some(at) = self.target_of(m, routing, input, cx)? else { continue };
-            let is_below = self.partitions.list[at].leaf.table.partition_of != m.table.oid;
-            if routing.changes_key || is_below {
+            if self.may_leave(m, routing, at) {
                 self.update_or_move(m, routing, at, input.to_vec(), rt, cx)?;
             } else {
                 self.at_target(at, DmlKind::Update, |state, plan| state.update(plan, input.to_vec(), rt, cx))?;
@@ -322,36 +336,44 @@ impl ModifyState {
         let rid = RowId { block: *block, slot: *slot };
         let mut old = Self::old_row(&plan, &input);
         let mut latest = false;
-        loop {
-            let mut new = old.clone();
-            plan.assign(&input, &mut new, rt, cx)?;
-            let mut named = Vec::with_capacity(plan.named_width());
-            plan.extend_named(&mut named, &new);
-            write::check_belongs(m, &named, rt, cx)?;
-            let to = self.destination(m, routing, &named, rt, cx)?;
-            let outcome = if to == at {
-                write::complete(&plan, &mut new, rt, cx)?;
-                self.at_target(at, DmlKind::Update, |state, plan| {
-                    let outcome = state.write_update(plan, rid, &old, &new, latest, rt, cx)?;
-                    if outcome == WriteOutcome::Done {
-                        state.changed += 1;
-                        state.returning(plan, &input, &new, rid, rt, cx)?;
-                    }
-                    Ok(outcome)
-                })?
-            } else {
-                self.move_row(at, to, (rid, &old, named, latest), &input, rt, cx)?
-            };
-            match outcome {
-                WriteOutcome::Changed => {
-                    if !self.refresh(&plan, rid, &mut old, &mut input, rt, cx)? {
-                        return Ok(());
-                    }
-                    latest = true;
-                }
-                _ => return Ok(()),
+        while self.update_or_move_once(m, routing, at, (rid, &old, latest), &input, rt, cx)? == WriteOutcome::Changed {
+            if !self.refresh(&plan, rid, &mut old, &mut input, rt, cx)? {
+                return Ok(());
             }
+            latest = true;
         }
+        Ok(())
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn update_or_move_once(&mut self, m: &ModifyPlan, routing: &Routing, at: usize, (rid, old, latest): (RowId, &[Datum], bool), input: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<WriteOutcome> {
+        let plan = self.partitions.list[at].plan.clone();
+        let mut new = old.to_vec();
+        plan.assign(input, &mut new, rt, cx)?;
+        let mut named = Vec::with_capacity(plan.named_width());
+        plan.extend_named(&mut named, &new);
+        write::check_belongs(m, &named, rt, cx)?;
+        let to = self.destination(m, routing, &named, rt, cx)?;
+        if to != at {
+            return self.move_row(at, to, (rid, old, named, latest), input, rt, cx);
+        }
+        write::complete(&plan, &mut new, rt, cx)?;
+        self.at_target(at, DmlKind::Update, |state, plan| {
+            let outcome = state.write_update(plan, rid, old, &new, latest, rt, cx)?;
+            if outcome == WriteOutcome::Done {
+                state.changed += 1;
+                state.returning(plan, input, &new, rid, rt, cx)?;
+            }
+            Ok(outcome)
+        })
+    }
+
+    /// May an UPDATE of a row in that partition have to move it?
+    pub(super) fn may_leave(&self, m: &ModifyPlan, routing: &Routing, at: usize) -> bool {
+        routing.changes_key || self.partitions.list[at].leaf.table.partition_of != m.table.oid
+    }
+    pub(super) fn plan_at(&self, at: usize) -> Arc<ModifyPlan> {
+        self.partitions.list[at].plan.clone()
     }
 
     /// Deletes the row where it is and inserts it where it belongs.

@@ -3,12 +3,12 @@
 use super::context::*;
 use super::modify::ModifyState;
 use super::trigger::{Firing, changed_by_trigger};
-use super::{index, write};
+use super::write;
 use crate::bind::ir::DmlKind;
 use crate::plan::{ModifyPlan, TriggerPlan};
 use crate::routine::TriggerOperation as Operation;
 use kilndb_base::{Error, Result, RowId};
-use kilndb_storage::{Relation, RowLockMode, WaitPolicy, WriteOptions, WriteOutcome};
+use kilndb_storage::{RowLockMode, WaitPolicy, WriteOptions, WriteOutcome};
 use kilndb_types::Datum;
 
 impl ModifyState {
@@ -19,7 +19,7 @@ impl ModifyState {
             DmlKind::Insert => &[Operation::Insert],
             DmlKind::Update => &[Operation::Update],
             DmlKind::Delete => &[Operation::Delete],
-            DmlKind::Merge => return Err(Error::unsupported("MERGE is not supported yet")),
+            DmlKind::Merge => return Err(Error::internal("MERGE without its plan")),
         })
     }
 
@@ -68,7 +68,7 @@ impl ModifyState {
         Ok(Some(values))
     }
 
-    fn insert_triggered(&mut self, m: &ModifyPlan, plan: &TriggerPlan, input: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub(super) fn insert_triggered(&mut self, m: &ModifyPlan, plan: &TriggerPlan, input: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         let Some(values) = self.proposed(m, plan, input, rt, cx)? else { return Ok(()) };
         write::encode(m, &values, &mut self.bytes)?;
         let rid = m.heap()?.insert(cx.txn, &self.bytes)?;
@@ -104,21 +104,7 @@ impl ModifyState {
             return Ok(());
         }
         loop {
-            let mut new = old.clone();
-            m.assign(&row, &mut new, rt, cx)?;
-            if !self.firing.before_row(m, plan, Operation::Update, Some(&old), Some(&mut new), rt, cx)? {
-                return Ok(());
-            }
-            write::complete(m, &mut new, rt, cx)?;
-            match self.write_update(m, rid, &old, &new, latest, rt, cx)? {
-                WriteOutcome::Done => {
-                    self.changed += 1;
-                    if plan.has_before_row {
-                        self.firing.own.insert(rid);
-                    }
-                    self.firing.after_row(m, plan, Operation::Update, Some(&old), Some(&new), rt, cx)?;
-                    return self.returning(m, &row, &new, rid, rt, cx);
-                }
+            match self.update_once_triggered(m, plan, rid, &old, &row, latest, rt, cx)? {
                 WriteOutcome::Changed => {
                     if !self.refresh(m, rid, &mut old, &mut row, rt, cx)? {
                         return Ok(());
@@ -131,6 +117,46 @@ impl ModifyState {
         }
     }
 
+    /// `Skipped`: a trigger wants the row passed over.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn update_once_triggered(&mut self, m: &ModifyPlan, plan: &TriggerPlan, rid: RowId, old: &[Datum], row: &[Datum], latest: bool, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<WriteOutcome> {
+        let mut new = old.to_vec();
+        m.assign(row, &mut new, rt, cx)?;
+        if !self.firing.before_row(m, plan, Operation::Update, Some(old), Some(&mut new), rt, cx)? {
+            return Ok(WriteOutcome::Skipped);
+        }
+        write::complete(m, &mut new, rt, cx)?;
+        let outcome = self.write_update(m, rid, old, &new, latest, rt, cx)?;
+        if outcome == WriteOutcome::Done {
+            self.changed += 1;
+            if plan.has_before_row {
+                self.firing.own.insert(rid);
+            }
+            self.firing.after_row(m, plan, Operation::Update, Some(old), Some(&new), rt, cx)?;
+            self.returning(m, row, &new, rid, rt, cx)?;
+        }
+        Ok(outcome)
+    }
+
+    /// The same.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn delete_once_triggered(&mut self, m: &ModifyPlan, plan: &TriggerPlan, rid: RowId, old: &[Datum], row: &[Datum], latest: bool, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<WriteOutcome> {
+        if !self.firing.before_row(m, plan, Operation::Delete, Some(old), None, rt, cx)? {
+            return Ok(WriteOutcome::Skipped);
+        }
+        let outcome = self.write_delete(m, rid, old, latest, rt, cx)?;
+        if outcome == WriteOutcome::Done {
+            self.changed += 1;
+            if plan.has_before_row {
+                self.firing.own.insert(rid);
+            }
+            self.firing.after_row(m, plan, Operation::Delete, Some(old), None, rt, cx)?;
+            let nulls = vec![Datum::Null; old.len()];
+            self.returning(m, row, &nulls, rid, rt, cx)?;
+        }
+        Ok(outcome)
+    }
+
     fn delete_triggered(&mut self, m: &ModifyPlan, plan: &TriggerPlan, mut row: Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         let Some(Datum::Tid(block, slot)) = row.get(m.old_ctid) else { return Ok(()) };
         let rid = RowId { block: *block, slot: *slot };
@@ -140,28 +166,7 @@ impl ModifyState {
             return Ok(());
         }
         loop {
-            if !self.firing.before_row(m, plan, Operation::Delete, Some(&old), None, rt, cx)? {
-                return Ok(());
-            }
-            let mut dead: Vec<(usize, Vec<u8>)> = Vec::new();
-            for (n, p) in m.indexes.iter().enumerate() {
-                if let Some((k, _)) = index::entry(p, &old, rt, cx)? {
-                    dead.push((n, k));
-                }
-            }
-            let retired: Vec<(&Relation, &[u8])> = dead.iter().map(|(n, k)| (&*m.indexes[*n].relation, k.as_slice())).collect();
-            let options = WriteOptions { wait: WaitPolicy::Wait, latest, key_update: true };
-            match m.heap()?.delete(cx.txn, rid, &cx.snapshot, &retired, &options, cx.park)? {
-                WriteOutcome::Done => {
-                    self.queue.changed_row(m, &old, None);
-                    self.changed += 1;
-                    if plan.has_before_row {
-                        self.firing.own.insert(rid);
-                    }
-                    self.firing.after_row(m, plan, Operation::Delete, Some(&old), None, rt, cx)?;
-                    let nulls = vec![Datum::Null; old.len()];
-                    return self.returning(m, &row, &nulls, rid, rt, cx);
-                }
+            match self.delete_once_triggered(m, plan, rid, &old, &row, latest, rt, cx)? {
                 WriteOutcome::Changed => {
                     if !self.refresh(m, rid, &mut old, &mut row, rt, cx)? {
                         return Ok(());
@@ -175,7 +180,7 @@ impl ModifyState {
     }
 
     /// A row of a view: its triggers do everything.
-    fn instead(&mut self, m: &ModifyPlan, plan: &TriggerPlan, input: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub(super) fn instead(&mut self, m: &ModifyPlan, plan: &TriggerPlan, input: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         let rid = RowId::default();
         let old = Self::old_row(m, input);
         let mut new = if m.kind == DmlKind::Insert { vec![Datum::Null; m.table.columns.len()] } else { old.clone() };

@@ -216,7 +216,18 @@ fn expressions_of(table: &Arc<Table>, cx: &mut ExecContext<'_>) -> Result<Vec<Op
 
 /// The partitions of a table: as the statement sees the catalogs, or as they are at a later moment.
 fn map_at(table: Oid, now: Option<&Snapshot>, cx: &ExecContext<'_>) -> Result<Arc<PartitionMap>> {
-    now.map_or_else(|| cx.catalog.partition_map(table), |now| cx.catalog.partition_map_now(table, now))
+    now.map_or_else(|| seen_map(table, cx), |now| cx.catalog.partition_map_now(table, now))
+}
+
+/// The partitions of a table as the statement sees them: one that is being detached is still seen by a transaction that keeps a
+/// snapshot from before.
+pub fn seen_map(table: Oid, cx: &ExecContext<'_>) -> Result<Arc<PartitionMap>> {
+    let map = cx.catalog.partition_map(table)?;
+    if keeps_pending(&map, cx) { cx.catalog.partition_map_now(table, &cx.snapshot) } else { Ok(map) }
+}
+
+pub fn keeps_pending(map: &PartitionMap, cx: &ExecContext<'_>) -> bool {
+    !map.pending.is_empty() && cx.txn.isolation().keeps_snapshot()
 }
 
 /// A partition was opened after the catalogs had changed: is it still where this row belongs? It is locked, so this does not change
@@ -275,8 +286,11 @@ pub fn belongs(table: &Arc<Table>, row: &[Datum], rt: &mut Runtime, cx: &mut Exe
     let mut at = table.clone();
     while at.partition_of != 0 {
         let above = cx.catalog.table_by_oid(at.partition_of)?.ok_or_else(|| gone(at.partition_of))?;
-        let map = cx.catalog.partition_map(above.oid)?;
-        // A partition that is being detached is none any more for those who name it... but its bound still holds.
+        let mut map = cx.catalog.partition_map(above.oid)?;
+        // The bound of a partition that is being detached still holds.
+        if !map.pending.is_empty() {
+            map = Arc::new(map.whole());
+        }
         let named = column_map(&above, table).map(|own| Columns::new(own, table.columns.len()).to_named(row));
         let expressions = expressions_of(&above, cx)?;
         let values = key_of(&map, &expressions, named.as_deref().unwrap_or(row), rt, cx)?;
@@ -325,6 +339,7 @@ impl ModifyPlan {
             columns: leaf.columns.clone(),
             routing: None,
             triggers: None,
+            merge: None,
             must_belong: false,
             arbiters,
             changed,
@@ -421,6 +436,7 @@ impl Reading {
         // Without a reference of its own to the map, nor a list, if the key leads to one partition.
         let catalog = cx.catalog;
         if let Some(shared) = catalog.shared_partitions(p.table.oid)
+            && !keeps_pending(&shared.map, cx)
             && let Some(found) = super::prune::only(&shared.map, &p.prune, &mut |e| e.eval(&[], rt, cx))?
         {
             let Some(at) = found else { return Ok(()) };
@@ -438,7 +454,7 @@ impl Reading {
         leaves(p, &p.table, rt, cx, &mut found)?;
         let as_they_are = match &p.order {
             Some(order) if found.len() > 1 => match order.ranges {
-                Some(backward) if cx.catalog.partition_map(p.table.oid)?.has_plain_ranges() => {
+                Some(backward) if seen_map(p.table.oid, cx)?.has_plain_ranges() => {
                     if backward {
                         found.reverse();
                     }
@@ -509,7 +525,7 @@ impl Merge {
 
 /// The partitions with rows below `table` that the conditions leave.
 fn leaves(p: &PartitionScan, table: &Arc<Table>, rt: &mut Runtime, cx: &mut ExecContext<'_>, out: &mut Vec<Place>) -> Result<()> {
-    let map = cx.catalog.partition_map(table.oid)?;
+    let map = seen_map(table.oid, cx)?;
     let is_named = table.oid == p.table.oid;
     let columns = if is_named { None } else { column_map(&p.table, table) };
     let found = super::prune::candidates(&map, &p.prune, columns.as_deref(), is_named, &mut |e| e.eval(&[], rt, cx).map(Some))?;

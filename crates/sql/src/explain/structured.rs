@@ -278,6 +278,10 @@ fn report(report: &Report, made: &mut Properties) {
                 made.push(("Disk Usage", kilobytes(disk)));
             }
         }
+        Report::Merge { inserted, updated, deleted, skipped } => {
+            let counts = [("Tuples Inserted", inserted), ("Tuples Updated", updated), ("Tuples Deleted", deleted), ("Tuples Skipped", skipped)];
+            made.extend(counts.map(|(name, n)| (name, Value::Bare(n.to_string()))));
+        }
     }
 }
 

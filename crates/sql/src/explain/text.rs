@@ -240,6 +240,11 @@ fn report_text(report: &Report) -> Option<String> {
             }
             Some(text)
         }
+        Report::Merge { inserted, updated, deleted, skipped } => {
+            let counts = [("inserted", inserted), ("updated", updated), ("deleted", deleted), ("skipped", skipped)];
+            let shown: Vec<String> = counts.iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!("{name}={n}")).collect();
+            (!shown.is_empty()).then(|| format!("Tuples: {}", shown.join(" ")))
+        }
     }
 }
 

@@ -144,7 +144,7 @@ impl Planner<'_> {
             ExprKind::SubLink(s) => self.compile_sublink(s, e.ty, layout)?,
             ExprKind::SqlValue(v) => CExpr::SqlValue(*v),
             ExprKind::Collate { arg, .. } => self.compile(arg, layout)?,
-            ExprKind::MergeAction => CExpr::MergeAction,
+            ExprKind::MergeAction => return Err(Error::internal("merge_action() outside of a MERGE's RETURNING")),
             ExprKind::Agg(a) => return Err(Error::unsupported(format!("aggregate {} in this place", a.name))),
             ExprKind::Window(w) => return Err(Error::unsupported(format!("window function {} in this place", w.name))),
             ExprKind::Grouping(_) => return Err(Error::unsupported("GROUPING in this place")),

@@ -16,9 +16,7 @@ impl Planner<'_> {
         self.read_only.set(false);
         self.note_change(table);
         self.lock_table(table.oid, LockMode::RowExclusive);
-        let (count, is_view) = (table.columns.len(), table.kind == TableKind::View);
-        let row = Self::row_layout(table, d.new_rel);
-        let (input, layout, rows, cost) = if d.kind == DmlKind::Insert {
+        let (input, rows, cost) = if d.kind == DmlKind::Insert {
             let source = match &d.source {
                 Some(s) => self.plan_query(s, d.source_rel)?,
                 None => {
@@ -27,14 +25,53 @@ impl Planner<'_> {
                 }
             };
             let (rows, cost) = (source.node.rows, source.node.cost);
-            (source.node, source.layout, rows, cost)
+            (source, rows, cost)
         } else {
             let p = self.plan_from(q, &[], false)?;
-            (p.planned.node, p.planned.layout, p.rows, p.cost)
+            (p.planned, p.rows, p.cost)
         };
+        let recheck = if matches!(d.kind, DmlKind::Update | DmlKind::Delete) { self.recheck(q, &input.layout)? } else { Recheck::default() };
+        let triggers = self.trigger_plan(d, Self::assigned(d))?;
+        let plan = match d.kind {
+            DmlKind::Merge => self.merge_plan(d, &input, triggers)?,
+            _ => self.change_plan(d, &input, recheck, triggers)?,
+        };
+        let width = plan.returning.as_ref().map_or(0, |list| list.len());
+        let verb = match d.kind {
+            DmlKind::Insert => "Insert",
+            DmlKind::Update => "Update",
+            DmlKind::Delete => "Delete",
+            DmlKind::Merge => "Merge",
+        };
+        let alias = if self.explain { crate::explain::relation_name(d.rel).filter(|alias| *alias != table.name) } else { None };
+        let label = match alias {
+            Some(alias) => format!("{verb} on {} {alias}", table.name),
+            None => format!("{verb} on {}", table.name),
+        };
+        let node = self.node(Op::Modify(Box::new(plan)), width, rows, cost, label);
+        let layout = Layout((0..width).map(|i| ColId { rel: out_rel, att: i as i16 + 1 }).collect());
+        Ok(Planned { node, layout })
+    }
+
+    /// The columns that an UPDATE sets, for triggers: MERGE's are those of all its actions.
+    fn assigned(d: &Dml) -> Vec<bool> {
+        let conflict = d.on_conflict.as_ref().and_then(|c| c.update.as_ref()).map(|u| u.assignments.as_slice());
+        let mut assigned = vec![conflict.is_none() && matches!(d.kind, DmlKind::Insert | DmlKind::Delete); d.table.columns.len()];
+        let merged = d.merge.iter().filter_map(|a| if let MergeDo::Update(list) = &a.action { Some(list) } else { None }).flatten();
+        for a in conflict.unwrap_or(&d.assignments).iter().chain(merged).chain(&d.generated) {
+            assigned[a.column] = true;
+        }
+        assigned
+    }
+
+    /// What is done with each row of the input, of one kind.
+    pub(super) fn change_plan(&self, d: &Dml, input: &Planned, recheck: Recheck, triggers: Option<Arc<TriggerPlan>>) -> Result<ModifyPlan> {
+        let (table, layout) = (&d.table, &input.layout);
+        let (count, is_view) = (table.columns.len(), table.kind == TableKind::View);
+        let row = Self::row_layout(table, d.new_rel);
         let input_width = layout.0.len();
         let old_columns = table.columns.iter().map(|c| layout.find(ColId { rel: d.rel, att: c.attnum })).collect();
-        let old_ctid = layout.find(ColId { rel: d.rel, att: ATT_CTID });
+        let old_ctid = layout.find(ColId { rel: d.rel, att: if is_view { count as i16 + 1 } else { ATT_CTID } });
         if d.kind != DmlKind::Insert && old_ctid.is_none() && !is_view {
             return Err(Error::unsupported("UPDATE or DELETE of rows that cannot be identified in this plan"));
         }
@@ -48,8 +85,7 @@ impl Planner<'_> {
         let assign = |list: &[Assignment], layout: &Layout| -> Result<Vec<(usize, CExpr)>> {
             list.iter().map(|a| Ok((a.column, self.compile(&a.expr, layout)?))).collect()
         };
-        let assignments = assign(&d.assignments, &layout)?;
-        let recheck = if d.kind == DmlKind::Insert { Recheck::default() } else { self.recheck(q, &layout)? };
+        let assignments = assign(&d.assignments, layout)?;
         let generated = assign(&d.generated, &row)?;
         let checks =
             d.checks.iter().map(|(n, e)| Ok((n.clone(), self.compile(e, &row)?))).collect::<Result<Vec<_>>>()?;
@@ -59,11 +95,6 @@ impl Planner<'_> {
             changed[a.column] = true;
         }
         let indexes = if table.partition_key.is_some() { Vec::new() } else { self.index_plans(&d.indexes, &row)? };
-        let assigned = match d.on_conflict.as_ref().and_then(|c| c.update.as_ref()) {
-            Some(update) => (0..count).map(|i| update.assignments.iter().chain(&d.generated).any(|a| a.column == i)).collect(),
-            None => changed.clone(),
-        };
-        let triggers = self.trigger_plan(d, assigned)?;
         let key_update = d.kind == DmlKind::Update
             && indexes.iter().any(|i| i.index.unique && i.depends.iter().any(|c| changed.get(*c).copied().unwrap_or(true)));
         if triggers.as_ref().is_some_and(|t| t.may_change_row) {
@@ -88,45 +119,18 @@ impl Planner<'_> {
                 Some(ConflictPlan { arbiters, update })
             }
         };
-        let mut last = wide.clone();
-        last.0.extend(row.0.iter().copied());
-        last.0.push(ColId { rel: d.new_rel, att: ATT_CTID });
-        last.0.push(ColId { rel: d.new_rel, att: ATT_TABLEOID });
-        let visible: Vec<&Target> = d.returning.iter().filter(|t| !t.junk).collect();
-        let returning = if visible.is_empty() {
-            None
-        } else {
-            let mut list = Vec::new();
-            for t in &visible {
-                let mut e = t.expr.clone();
-                e.rewrite(&mut |x| {
-                    if table.partition_key.is_none() && matches!(x.kind, ExprKind::Column(c) if c.att == ATT_TABLEOID && (c.rel == d.new_rel || c.rel == d.rel)) {
-                        x.kind = ExprKind::Const(kilndb_types::Datum::Oid(table.oid));
-                    }
-                    Ok(())
-                })?;
-                list.push(self.compile(&e, &last)?);
-            }
-            Some(list)
-        };
-        let width = returning.as_ref().map_or(0, Vec::len);
-        let verb = match d.kind {
-            DmlKind::Insert => "Insert",
-            DmlKind::Update => "Update",
-            DmlKind::Delete => "Delete",
-            DmlKind::Merge => "Merge",
-        };
+        let returning = self.returning_plan(d, wide, &row)?;
         let not_null =
             table.columns.iter().enumerate().filter(|(_, c)| c.not_null && !c.dropped).map(|(i, _)| i).collect();
         let arbiters = match &conflict {
             Some(c) => ConflictPlan::positions(&c.arbiters, &indexes).into(),
             None => Arc::default(),
         };
-        let plan = ModifyPlan {
+        Ok(ModifyPlan {
             kind: d.kind,
             arbiters,
             heap: if is_view { None } else { self.heap_of(table)? },
-            input,
+            input: input.node.clone(),
             input_width,
             old_columns,
             old_ctid: old_ctid.unwrap_or(0),
@@ -140,8 +144,8 @@ impl Planner<'_> {
             foreign_keys: if d.kind == DmlKind::Delete { Vec::new() } else { self.foreign_key_plans(table, &changed)? }.into(),
             referenced_by: self.referenced_plans(d, &changed)?.into(),
             conflict: conflict.map(Arc::new),
-            returning: returning.map(Vec::into),
-            routing: self.routing(d, &layout, &changed)?,
+            returning,
+            routing: self.routing(d, layout, &changed)?,
             columns: None,
             must_belong: table.partition_of != 0,
             changed: changed.into(),
@@ -149,12 +153,47 @@ impl Planner<'_> {
             ahead,
             at_once,
             triggers,
+            merge: None,
             table: table.clone(),
+        })
+    }
+
+    /// RETURNING, over the wider row and behind it the new one.
+    fn returning_plan(&self, d: &Dml, mut wide: Layout, row: &Layout) -> Result<Option<Arc<[CExpr]>>> {
+        let visible: Vec<&Target> = d.returning.iter().filter(|t| !t.junk).collect();
+        if visible.is_empty() {
+            return Ok(None);
+        }
+        let table = &d.table;
+        wide.0.extend(row.0.iter().copied());
+        wide.0.push(ColId { rel: d.new_rel, att: ATT_CTID });
+        wide.0.push(ColId { rel: d.new_rel, att: ATT_TABLEOID });
+        // A row that there is not is NULL, not a row of NULLs.
+        let absent = match d.kind {
+            DmlKind::Insert if d.on_conflict.is_none() => d.rel,
+            DmlKind::Delete => d.new_rel,
+            _ => 0,
         };
-        let label = format!("{verb} on {}", table.name);
-        let node = self.node(Op::Modify(Box::new(plan)), width, rows, cost, label);
-        let layout = Layout((0..width).map(|i| ColId { rel: out_rel, att: i as i16 + 1 }).collect());
-        Ok(Planned { node, layout })
+        let is_absent = |e: &Expr| matches!(&e.kind, ExprKind::Column(c) if c.rel == absent);
+        let mut list = Vec::new();
+        for t in visible {
+            let mut e = t.expr.clone();
+            e.rewrite(&mut |x| {
+                if let ExprKind::Row { fields, .. } = &x.kind
+                    && x.ty == table.type_oid
+                    && !fields.is_empty()
+                    && fields.iter().all(is_absent)
+                {
+                    x.kind = ExprKind::Const(kilndb_types::Datum::Null);
+                }
+                if table.partition_key.is_none() && matches!(x.kind, ExprKind::Column(c) if c.att == ATT_TABLEOID && (c.rel == d.new_rel || c.rel == d.rel)) {
+                    x.kind = ExprKind::Const(kilndb_types::Datum::Oid(table.oid));
+                }
+                Ok(())
+            })?;
+            list.push(self.compile(&e, &wide)?);
+        }
+        Ok(Some(list.into()))
     }
 
     pub(super) fn index_plans(&self, bound: &[BoundIndex], row: &Layout) -> Result<Vec<IndexPlan>> {

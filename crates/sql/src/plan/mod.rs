@@ -13,6 +13,7 @@ pub mod compile;
 mod cte;
 mod dml;
 mod join;
+mod merge;
 mod minmax;
 pub mod node;
 pub mod partition;

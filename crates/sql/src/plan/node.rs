@@ -1,6 +1,6 @@
 //! Physical plans: read-only, shared between sessions.
 
-use crate::bind::ir::{DmlKind, ExplainOptions, JoinKind, LockStrength, LockWait, SetOp};
+use crate::bind::ir::{DmlKind, ExplainOptions, JoinKind, LockStrength, LockWait, MergeWhen, SetOp};
 use crate::catalog::{ForeignKey, Index, Table};
 use crate::exec::RoutineCall;
 use crate::exec::expr::CExpr;
@@ -354,6 +354,23 @@ pub struct ReferencedPlan {
     pub child_columns: Vec<usize>,
 }
 
+/// What MERGE does with a row of the join: the first step whose conditions hold.
+pub struct MergePlan {
+    pub steps: Vec<MergeStep>,
+    /// Over the input's row: do its two sides match?
+    pub on: CExpr,
+    /// There are steps for rows of the target without a source.
+    pub by_source: bool,
+    /// Slots of the target's row.
+    pub target: Vec<usize>,
+}
+pub struct MergeStep {
+    pub when: MergeWhen,
+    pub condition: Option<CExpr>,
+    /// The INSERT, UPDATE or DELETE; None: DO NOTHING.
+    pub change: Option<ModifyPlan>,
+}
+
 pub struct ConflictPlan {
     /// OIDs of indexes; empty: all unique ones.
     pub arbiters: Vec<Oid>,
@@ -383,7 +400,7 @@ pub struct PlannedTrigger {
     pub when: Option<CExpr>,
 }
 
-/// INSERT, UPDATE, DELETE. The row that expressions see is: the input's columns, then (INSERT only) the existing row
+/// INSERT, UPDATE, DELETE, MERGE. The row that expressions see is: the input's columns, then (INSERT only) the existing row
 /// with its ctid and the proposed row; and in RETURNING after those the new row with its ctid.
 #[derive(Clone)]
 pub struct ModifyPlan {
@@ -393,7 +410,8 @@ pub struct ModifyPlan {
     pub heap: Option<Arc<Relation>>,
     pub input: Arc<Node>,
     pub input_width: usize,
-    /// UPDATE, DELETE: slots of the old row's columns (by index in `Table::columns`) and of its ctid.
+    /// UPDATE, DELETE, MERGE: slots of the old row's columns (by index in `Table::columns`) and of its ctid. MERGE into a view: of
+    /// what is not null if there is such a row.
     pub old_columns: Arc<[Option<usize>]>,
     pub old_ctid: usize,
     pub assignments: Arc<[(usize, CExpr)]>,
@@ -427,6 +445,7 @@ pub struct ModifyPlan {
     /// Of a partition whose columns are not those of the table that the statement names.
     pub columns: Option<Arc<super::partition::Columns>>,
     pub triggers: Option<Arc<TriggerPlan>>,
+    pub merge: Option<Arc<MergePlan>>,
 }
 
 impl Plan {

@@ -185,8 +185,8 @@ impl StatementHost<'_> {
         while at.1 != 0 {
             let parent = self.reader.table_by_oid(at.1)?.ok_or_else(|| Error::internal("a partition without a parent"))?;
             let map = self.reader.partition_map(parent.oid)?;
-            if let Some(own) = map.partitions.iter().find(|p| p.oid == at.0) {
-                levels.push(self.bound_quals(&parent, &map.key, &own.bound)?);
+            if let Some(bound) = map.bound_of(at.0) {
+                levels.push(self.bound_quals(&parent, &map.key, bound)?);
             }
             at = (parent.oid, parent.partition_of);
         }

@@ -55,6 +55,10 @@ impl Session {
                 if autonomous && !alone {
                     self.refuse_in_block(if matches!(node, Node::CreatedbStmt(_)) { "CREATE DATABASE" } else { "DROP DATABASE" })?;
                 }
+                if !alone && matches!(node, Node::AlterTableStmt(s) if crate::ddl::partition_detach::detaches_concurrently(s)) {
+                    let message = "ALTER TABLE ... DETACH CONCURRENTLY cannot run inside a transaction block";
+                    return Err(Error::new(sqlstate::ACTIVE_SQL_TRANSACTION, message));
+                }
                 return self.run_ddl(statement, runtime, client);
             }
         };

@@ -1,0 +1,66 @@
+//! MERGE: each of its actions is an INSERT, UPDATE or DELETE over the rows of the same join (docs/decisions/0020).
+
+use super::*;
+use kilndb_base::Error;
+use kilndb_types::Datum;
+
+impl Planner<'_> {
+    pub(super) fn merge_plan(&self, d: &Dml, input: &Planned, triggers: Option<Arc<TriggerPlan>>) -> Result<ModifyPlan> {
+        let mut steps = Vec::with_capacity(d.merge.len());
+        for action in &d.merge {
+            let condition = action.condition.as_ref().map(|e| self.compile(e, &input.layout)).transpose()?;
+            let change = match Self::as_statement(d, &action.action) {
+                Some(mut own) => {
+                    self.returning_of_action(&mut own)?;
+                    Some(self.change_plan(&own, input, Recheck::default(), triggers.clone())?)
+                }
+                None => None,
+            };
+            steps.push(MergeStep { when: action.when, condition, change });
+        }
+        let Some(on) = &d.merge_on else { return Err(Error::internal("MERGE without a condition")) };
+        let by_source = d.merge.iter().any(|a| a.when == MergeWhen::NotMatchedBySource);
+        let target = input.layout.0.iter().enumerate().filter(|(_, c)| c.rel == d.rel).map(|(slot, _)| slot).collect();
+        let first = self.subplans.borrow().len();
+        let on = self.compile(on, &input.layout)?;
+        self.hidden_subplans.borrow_mut().extend(first..self.subplans.borrow().len());
+        // Of the statement itself: what is the same for all of its actions, and the number of columns that it returns.
+        let mut whole = d.clone();
+        whole.returning.iter_mut().for_each(|t| t.expr = Expr::null(t.expr.ty));
+        let plan = self.change_plan(&whole, input, Recheck::default(), triggers)?;
+        Ok(ModifyPlan { merge: Some(Arc::new(MergePlan { steps, on, by_source, target })), ..plan })
+    }
+
+    fn as_statement(d: &Dml, action: &MergeDo) -> Option<Dml> {
+        let (kind, assignments) = match action {
+            MergeDo::Nothing => return None,
+            MergeDo::Delete => (DmlKind::Delete, Vec::new()),
+            MergeDo::Update(list) => (DmlKind::Update, list.clone()),
+            MergeDo::Insert(list) => (DmlKind::Insert, list.clone()),
+        };
+        Some(Dml { kind, assignments, merge: Vec::new(), merge_on: None, ..d.clone() })
+    }
+
+    /// What the target's columns, and merge_action(), are in the RETURNING of an action.
+    fn returning_of_action(&self, d: &mut Dml) -> Result<()> {
+        let (row, name) = match d.kind {
+            DmlKind::Insert => (d.new_rel, "INSERT"),
+            DmlKind::Delete => (d.rel, "DELETE"),
+            _ => (d.new_rel, "UPDATE"),
+        };
+        let named = d.excluded_rel;
+        for t in &mut d.returning {
+            t.expr.rewrite(&mut |e| {
+                match &mut e.kind {
+                    ExprKind::Column(c) if c.rel == named => c.rel = row,
+                    ExprKind::MergeAction => e.kind = ExprKind::Const(Datum::text(name)),
+                    // Another subquery in each action.
+                    ExprKind::SubLink(s) => s.id = self.new_rel(),
+                    _ => {}
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+}
