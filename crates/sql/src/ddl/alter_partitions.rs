@@ -3,6 +3,7 @@
 use super::Session;
 use super::constraint::NewConstraint;
 use super::partition::own_columns;
+use super::trigger_clone::firing_mode;
 use crate::catalog::ids::*;
 use crate::catalog::{Table, TableKind};
 use crate::client::Runtime;
@@ -41,6 +42,9 @@ impl Session {
         let after = self.table_by_oid(table.oid, runtime)?;
         if goes_on && !first {
             self.alter_below(&partitions, c, source, runtime)?;
+        }
+        if let (Some((mode, is_named)), false) = (firing_mode(c.subtype), only) {
+            return self.enable_clones(table, c.name().filter(|_| is_named), mode, runtime);
         }
         match (c.subtype, c.def()) {
             (A::AT_AddConstraint, Node::Constraint(k)) if k.contype == ConstrType::CONSTR_CHECK && !k.is_no_inherit => self.pass_on_checks(&before, &after, runtime),

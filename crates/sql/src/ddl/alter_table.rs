@@ -83,15 +83,9 @@ impl Session {
                 Err(Error::unsupported("this form of ALTER TABLE is not supported"))
             }
             A::AT_SetTableSpace => Err(Error::unsupported("tablespaces are not supported")),
-            A::AT_EnableTrig => self.enable_trigger(table, Some(name), b'O', runtime),
-            A::AT_EnableAlwaysTrig => self.enable_trigger(table, Some(name), b'A', runtime),
-            A::AT_EnableReplicaTrig => self.enable_trigger(table, Some(name), b'R', runtime),
-            A::AT_DisableTrig => self.enable_trigger(table, Some(name), b'D', runtime),
-            A::AT_EnableTrigAll | A::AT_EnableTrigUser => self.enable_trigger(table, None, b'O', runtime),
             A::AT_DisableTrigAll if !(table.foreign_keys.is_empty() && table.referenced_by.is_empty()) => {
                 Err(Error::unsupported("DISABLE TRIGGER ALL on a table with foreign keys is not supported").with_hint("DISABLE TRIGGER USER leaves foreign keys alone."))
             }
-            A::AT_DisableTrigAll | A::AT_DisableTrigUser => self.enable_trigger(table, None, b'D', runtime),
             A::AT_SetLogged => self.set_persistence(table, LOGGED, runtime),
             A::AT_SetUnLogged => self.set_persistence(table, UNLOGGED, runtime),
             A::AT_AddIdentity => self.add_identity(table, name, c.def(), source, runtime),
@@ -102,6 +96,7 @@ impl Session {
                 Node::PartitionCmd(p) => self.detach_partition(table, p, runtime),
                 _ => Err(Error::internal("ATTACH or DETACH without a partition")),
             },
+            subtype if let Some((mode, is_named)) = super::trigger_clone::firing_mode(subtype) => self.enable_trigger(table, is_named.then_some(name), mode, runtime),
             A::AT_DetachPartitionFinalize => Err(Error::unsupported("DETACH PARTITION ... FINALIZE: there is no detach that could be pending")),
             A::AT_AddInherit | A::AT_DropInherit => Err(Error::unsupported("table inheritance is not supported")),
             _ => Err(Error::unsupported("this form of ALTER TABLE is not supported")),

@@ -35,6 +35,7 @@ pub(crate) mod sequence_functions;
 mod table_as;
 mod temporary_objects;
 mod trigger;
+mod trigger_clone;
 mod truncate;
 mod vacuum;
 mod view;

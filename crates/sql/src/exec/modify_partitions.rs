@@ -10,14 +10,17 @@ use super::constraint::Queue;
 use super::context::*;
 use super::modify::ModifyState;
 use super::partition::{self, Leaf, Place};
+use super::trigger::{Firing, changed_by_trigger};
 use super::write;
 use crate::bind::ir::DmlKind;
 use crate::catalog::partition::PartitionMap;
-use crate::plan::ModifyPlan;
+use crate::catalog::trigger::{BEFORE, INSERT, ROW};
 use crate::plan::partition::Routing;
+use crate::plan::{ModifyPlan, TriggerPlan};
+use crate::routine::TriggerOperation as Operation;
 use foldhash::HashMap;
 use kilndb_base::{Error, Oid, Result, RowId, sqlstate};
-use kilndb_storage::{LockMode, Relation, WaitPolicy, WriteOptions, WriteOutcome};
+use kilndb_storage::{LockMode, Relation, RowLockMode, WaitPolicy, WriteOptions, WriteOutcome};
 use kilndb_types::{Datum, row};
 use std::sync::Arc;
 
@@ -35,15 +38,6 @@ struct Target {
     deleted: u64,
 }
 
-/// Row triggers of a partition fire when it is named itself.
-pub(super) fn refuse_row_triggers(m: &ModifyPlan, partition: &crate::catalog::Table) -> Result<()> {
-    let fires = |t: &crate::catalog::trigger::Trigger| t.enabled != b'D' && (t.for_each_row() || t.has_transition_tables());
-    match partition.triggers.iter().find(|t| fires(t)) {
-        Some(t) => Err(Error::unsupported(format!("changing partition {}, which has row trigger {}, by way of {} is not supported", partition.name, t.name, m.table.name))),
-        None => Ok(()),
-    }
-}
-
 #[derive(Default)]
 pub struct Targets {
     /// None: it is shared, and found without being counted.
@@ -55,6 +49,12 @@ pub struct Targets {
     /// The one that the last row went to.
     last: usize,
     rows_kept: usize,
+}
+
+impl Targets {
+    pub fn plans(&self) -> Vec<Arc<ModifyPlan>> {
+        self.list.iter().map(|t| t.plan.clone()).collect()
+    }
 }
 
 impl ModifyPlan {
@@ -101,7 +101,9 @@ impl ModifyState {
         if cx.catalog.shared_partitions(m.table.oid).is_none() {
             self.partitions.map = Some(cx.catalog.partition_map(m.table.oid)?);
         }
-        let mut batch = Batch::new(m.input_width);
+        // A trigger may do what the next row's evaluation sees.
+        let before_row = m.triggers.as_ref().is_some_and(|t| t.has_before_row);
+        let mut batch = if before_row { Batch::with_max(m.input_width, 1) } else { Batch::new(m.input_width) };
         let mut first = true;
         let mut values = Vec::new();
         while self.input.fill(&mut batch, rt, cx)? {
@@ -145,6 +147,9 @@ impl ModifyState {
         let Some(leaf) = partition::open(&m.table, place, LockMode::RowExclusive, cx)? else { return Ok(None) };
         let Some(routing) = &m.routing else { return Err(Error::internal("a partitioned table without routing")) };
         let plan = leaf.plan(m, routing, self.partitions.keep_plans, cx)?;
+        if plan.triggers.is_some() && !self.firing.has_begun {
+            *self.firing = Firing::new(cx);
+        }
         let at = self.partitions.list.len();
         self.partitions.list.push(Target { leaf, plan, queue: Queue::default(), kept: Vec::new(), inserted: 0, updated: 0, deleted: 0 });
         if at > 0 {
@@ -161,6 +166,7 @@ impl ModifyState {
     /// Runs a partition's plan with its own queue of checks, and counts for it what was done.
     fn at_target<R>(&mut self, at: usize, kind: DmlKind, run: impl FnOnce(&mut ModifyState, &ModifyPlan) -> Result<R>) -> Result<R> {
         let plan = self.partitions.list[at].plan.clone();
+        self.firing.at = at;
         let (changed, conflicted) = (self.changed, self.conflicted);
         std::mem::swap(&mut self.queue, &mut self.partitions.list[at].queue);
         let done = run(self, &plan);
@@ -206,6 +212,9 @@ impl ModifyState {
         if let Some(columns) = &self.partitions.list[at].plan.columns {
             *values = columns.to_own(values);
         }
+        if let Some(triggers) = self.partitions.list[at].plan.triggers.clone() {
+            return self.insert_fired(at, &triggers, input, values, rt, cx);
+        }
         if keep_back {
             self.partitions.list[at].kept.append(values);
             self.partitions.rows_kept += 1;
@@ -224,6 +233,38 @@ impl ModifyState {
         write::encode(plan, values, &mut self.bytes)?;
         let rid = plan.heap()?.insert(cx.txn, &self.bytes)?;
         self.inserted(plan, input, values, rid, rt, cx)
+    }
+
+    /// A new row of a partition that has triggers.
+    fn insert_fired(&mut self, at: usize, triggers: &TriggerPlan, input: &[Datum], values: &mut Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        if triggers.has_before_row {
+            // They may look for the rows before this one.
+            self.store_kept(rt, cx)?;
+        }
+        self.at_target(at, DmlKind::Insert, |state, plan| {
+            if !state.insert_wanted(plan, triggers, values, rt, cx)? {
+                return Ok(());
+            }
+            write::complete(plan, values, rt, cx)?;
+            if plan.conflict.is_some() {
+                return state.upsert_values(plan, input, std::mem::take(values), rt, cx);
+            }
+            state.insert_one(plan, input, values, rt, cx)?;
+            state.firing.after_row(plan, triggers, Operation::Insert, None, Some(values), rt, cx)
+        })
+    }
+
+    /// Fires BEFORE INSERT. False: the row is passed over.
+    fn insert_wanted(&mut self, plan: &ModifyPlan, triggers: &TriggerPlan, values: &mut Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+        if !self.firing.before_row(plan, triggers, Operation::Insert, None, Some(values), rt, cx)? {
+            return Ok(false);
+        }
+        // Copies of the partitioned table's triggers have been watched.
+        let own = triggers.list.iter().any(|t| t.trigger.parent == 0 && t.trigger.is(ROW | BEFORE | INSERT));
+        if own && !partition::belongs(&plan.table, values, rt, cx)? {
+            return Err(write::not_within_bounds(&plan.table, values, &cx.eval));
+        }
+        Ok(true)
     }
 
     fn store_kept(&mut self, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
@@ -293,8 +334,11 @@ impl ModifyState {
             let input = batch.row(i);
             let Some(at) = self.target_of(m, routing, input, cx)? else { continue };
             let is_below = self.partitions.list[at].leaf.table.partition_of != m.table.oid;
-            if routing.changes_key || is_below {
+            let triggers = self.partitions.list[at].plan.triggers.clone();
+            if routing.changes_key || is_below || triggers.as_ref().is_some_and(|t| t.may_change_row) {
                 self.update_or_move(m, routing, at, input.to_vec(), rt, cx)?;
+            } else if let Some(triggers) = &triggers {
+                self.at_target(at, DmlKind::Update, |state, plan| state.update_triggered(plan, triggers, input.to_vec(), rt, cx))?;
             } else {
                 self.at_target(at, DmlKind::Update, |state, plan| state.update(plan, input.to_vec(), rt, cx))?;
             }
@@ -303,13 +347,19 @@ impl ModifyState {
     }
 
     fn delete_partitions(&mut self, m: &ModifyPlan, routing: &Routing, batch: &Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-        if let Some(at) = self.only_target(m, routing, batch, cx)? && self.partitions.list[at].plan.columns.is_none() {
+        if let Some(at) = self.only_target(m, routing, batch, cx)?
+            && self.partitions.list[at].plan.columns.is_none()
+            && self.partitions.list[at].plan.triggers.is_none()
+        {
             return self.at_target(at, DmlKind::Delete, |state, plan| state.delete_batch(plan, batch, rt, cx));
         }
         for i in 0..batch.rows {
             let input = batch.row(i);
             if let Some(at) = self.target_of(m, routing, input, cx)? {
-                self.at_target(at, DmlKind::Delete, |state, plan| state.delete(plan, input.to_vec(), rt, cx))?;
+                self.at_target(at, DmlKind::Delete, |state, plan| match &plan.triggers {
+                    Some(triggers) => state.delete_triggered(plan, triggers, input.to_vec(), rt, cx),
+                    None => state.delete(plan, input.to_vec(), rt, cx),
+                })?;
             }
         }
         Ok(())
@@ -322,9 +372,20 @@ impl ModifyState {
         let rid = RowId { block: *block, slot: *slot };
         let mut old = Self::old_row(&plan, &input);
         let mut latest = false;
+        let triggers = plan.triggers.clone();
+        let has_before_row = triggers.as_ref().is_some_and(|t| t.has_before_row);
+        if has_before_row && !self.hold(&plan, rid, RowLockMode::NoKeyUpdate, &mut old, &mut input, &mut latest, rt, cx)? {
+            return Ok(());
+        }
         loop {
             let mut new = old.clone();
             plan.assign(&input, &mut new, rt, cx)?;
+            if let Some(triggers) = &triggers {
+                self.firing.at = at;
+                if !self.firing.before_row(&plan, triggers, Operation::Update, Some(&old), Some(&mut new), rt, cx)? {
+                    return Ok(());
+                }
+            }
             let mut named = Vec::with_capacity(plan.named_width());
             plan.extend_named(&mut named, &new);
             write::check_belongs(m, &named, rt, cx)?;
@@ -335,6 +396,12 @@ impl ModifyState {
                     let outcome = state.write_update(plan, rid, &old, &new, latest, rt, cx)?;
                     if outcome == WriteOutcome::Done {
                         state.changed += 1;
+                        if let Some(triggers) = &triggers {
+                            if has_before_row {
+                                state.firing.own.insert((plan.table.oid, rid));
+                            }
+                            state.firing.after_row(plan, triggers, Operation::Update, Some(&old), Some(&new), rt, cx)?;
+                        }
                         state.returning(plan, &input, &new, rid, rt, cx)?;
                     }
                     Ok(outcome)
@@ -349,6 +416,7 @@ impl ModifyState {
                     }
                     latest = true;
                 }
+                WriteOutcome::SelfModified if has_before_row => return Err(changed_by_trigger(false)),
                 _ => return Ok(()),
             }
         }
@@ -361,12 +429,28 @@ impl ModifyState {
             None => named,
         };
         let from = self.partitions.list[at].plan.clone();
+        self.firing.at = at;
+        if let Some(triggers) = &from.triggers
+            && !self.firing.before_row(&from, triggers, Operation::Delete, Some(old), None, rt, cx)?
+        {
+            return Ok(WriteOutcome::Skipped);
+        }
         let outcome = self.delete_moved(&from, rid, old, latest, rt, cx)?;
         if outcome != WriteOutcome::Done {
             return Ok(outcome);
         }
         self.partitions.list[at].deleted += 1;
+        if let Some(triggers) = &from.triggers {
+            self.firing.queue_row(&from, triggers, Operation::Delete, Some(old), None, rt, cx)?;
+            self.firing.capture(&from, triggers, Operation::Update, Some(old), None, cx)?;
+        }
         let target = self.partitions.list[to].plan.clone();
+        self.firing.at = to;
+        if let Some(triggers) = &target.triggers
+            && !self.insert_wanted(&target, triggers, &mut new, rt, cx)?
+        {
+            return Ok(WriteOutcome::Done);
+        }
         write::complete(&target, &mut new, rt, cx)?;
         write::encode(&target, &new, &mut self.bytes)?;
         let new_rid = target.heap()?.insert(cx.txn, &self.bytes)?;
@@ -378,6 +462,10 @@ impl ModifyState {
         }
         self.partitions.list[to].queue.child_row(&target, &new);
         self.partitions.list[to].inserted += 1;
+        if let Some(triggers) = &target.triggers {
+            self.firing.queue_row(&target, triggers, Operation::Insert, None, Some(&new), rt, cx)?;
+            self.firing.capture(&target, triggers, Operation::Update, None, Some(&new), cx)?;
+        }
         // For keys that point at it the row has changed, not gone: unless the key itself has.
         let mut back = Vec::new();
         target.extend_named(&mut back, &new);

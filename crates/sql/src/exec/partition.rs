@@ -78,7 +78,6 @@ impl Leaf {
         if keep && let Some((_, known)) = kept().iter().find(|(r, _)| Arc::ptr_eq(r, routing)) {
             return Ok(known.clone());
         }
-        super::modify_partitions::refuse_row_triggers(of, &self.table)?;
         let made = Arc::new(of.for_partition(self, &rules)?);
         if keep {
             let mut kept = kept();
@@ -298,7 +297,8 @@ impl ModifyPlan {
                 ConflictPlan::positions(&own, &rules.indexes).into()
             }
         };
-        let (changed, old_columns) = match &leaf.columns {
+        let triggers = self.partition_triggers(leaf.columns.as_deref(), rules);
+        let (mut changed, old_columns) = match &leaf.columns {
             None => (self.changed.clone(), self.old_columns.clone()),
             Some(columns) => {
                 let insert = self.kind == crate::bind::ir::DmlKind::Insert;
@@ -306,12 +306,15 @@ impl ModifyPlan {
                 (changed, columns.named.iter().map(|i| i.and_then(|i| self.old_columns[i])).collect())
             }
         };
+        if triggers.as_ref().is_some_and(|t| t.may_change_row) {
+            changed = changed.iter().map(|_| true).collect();
+        }
         let changes = |c: &usize| changed.get(*c).copied().unwrap_or(true);
         let touches = |p: &crate::plan::IndexPlan| p.predicate.is_some() || p.depends.iter().any(changes);
         Ok(ModifyPlan {
             table: leaf.table.clone(),
             heap: Some(leaf.heap.clone()),
-            at_once: self.ahead && leaf.columns.is_none() && !rules.indexes.iter().any(touches),
+            at_once: self.ahead && triggers.is_none() && leaf.columns.is_none() && !rules.indexes.iter().any(touches),
             generated: rules.generated.clone(),
             checks: rules.checks.clone(),
             not_null: rules.not_null.clone(),
@@ -320,7 +323,7 @@ impl ModifyPlan {
             referenced_by: rules.referenced_by.clone(),
             columns: leaf.columns.clone(),
             routing: None,
-            triggers: None,
+            triggers,
             must_belong: false,
             arbiters,
             changed,

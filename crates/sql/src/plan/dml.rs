@@ -63,7 +63,8 @@ impl Planner<'_> {
             Some(update) => (0..count).map(|i| update.assignments.iter().chain(&d.generated).any(|a| a.column == i)).collect(),
             None => changed.clone(),
         };
-        let triggers = self.trigger_plan(d, assigned)?;
+        let assigned: Arc<[bool]> = assigned.into();
+        let triggers = self.trigger_plan(d, assigned.clone())?;
         let key_update = d.kind == DmlKind::Update
             && indexes.iter().any(|i| i.index.unique && i.depends.iter().any(|c| changed.get(*c).copied().unwrap_or(true)));
         if triggers.as_ref().is_some_and(|t| t.may_change_row) {
@@ -149,6 +150,7 @@ impl Planner<'_> {
             ahead,
             at_once,
             triggers,
+            assigned,
             table: table.clone(),
         };
         let label = format!("{verb} on {}", table.name);

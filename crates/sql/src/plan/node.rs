@@ -368,9 +368,11 @@ pub struct ConflictUpdatePlan {
 
 /// The triggers that a statement may fire, by name.
 pub struct TriggerPlan {
-    pub list: Vec<PlannedTrigger>,
-    /// Columns that the UPDATE, or ON CONFLICT DO UPDATE, sets.
-    pub assigned: Vec<bool>,
+    pub list: Vec<Arc<PlannedTrigger>>,
+    /// By operation: are changed rows kept, as they were and as they are?
+    pub captures: [(bool, bool); 3],
+    /// As [`ModifyPlan::assigned`], by this table's columns.
+    pub assigned: Arc<[bool]>,
     pub has_before_row: bool,
     /// BEFORE UPDATE … FOR EACH ROW.
     pub may_change_row: bool,
@@ -427,6 +429,8 @@ pub struct ModifyPlan {
     /// Of a partition whose columns are not those of the table that the statement names.
     pub columns: Option<Arc<super::partition::Columns>>,
     pub triggers: Option<Arc<TriggerPlan>>,
+    /// Columns that the UPDATE, or ON CONFLICT DO UPDATE, sets.
+    pub assigned: Arc<[bool]>,
 }
 
 impl Plan {

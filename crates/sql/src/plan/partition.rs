@@ -108,6 +108,8 @@ pub struct TableRules {
     pub indexes: Arc<[IndexPlan]>,
     pub foreign_keys: Arc<[ForeignKeyPlan]>,
     pub referenced_by: Arc<[ReferencedPlan]>,
+    /// Its row triggers.
+    pub triggers: Vec<Arc<super::node::PlannedTrigger>>,
     /// Tables that foreign keys look at.
     pub locks: Vec<(Oid, LockMode)>,
 }
@@ -130,6 +132,7 @@ pub fn table_rules(table: &Arc<Table>, catalog: &dyn CatalogView, engine: &Arc<E
     let indexes = planner.index_plans(&bound.indexes, &row)?;
     let foreign_keys = planner.foreign_key_plans(table, &vec![true; table.columns.len()])?;
     let referenced_by = planner.references_to_partition(table)?;
+    let triggers = if table.triggers.is_empty() { Vec::new() } else { planner.row_triggers(table, &binder)? };
     Ok(TableRules {
         generated: generated.into(),
         checks: checks.into(),
@@ -137,6 +140,7 @@ pub fn table_rules(table: &Arc<Table>, catalog: &dyn CatalogView, engine: &Arc<E
         indexes: indexes.into(),
         foreign_keys: foreign_keys.into(),
         referenced_by: referenced_by.into(),
+        triggers,
         locks: planner.locks.into_inner(),
     })
 }
@@ -150,6 +154,7 @@ pub fn key_expressions(table: &Table, catalog: &dyn CatalogView, engine: &Arc<En
 /// Do the table's rules need parsing?
 pub fn rules_have_expressions(table: &Table) -> bool {
     !table.checks.is_empty()
+        || table.triggers.iter().any(|t| t.when_sql.is_some())
         || table.columns.iter().any(|c| c.generated != 0 && !c.dropped)
         || table.indexes.iter().any(|i| i.predicate_sql.is_some() || i.keys.iter().any(|k| k.attnum == 0))
 }
