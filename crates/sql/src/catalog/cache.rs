@@ -566,7 +566,8 @@ impl CatalogReader<'_> {
 
     fn load_constraints(&self, table: Oid) -> Result<(Vec<CheckConstraint>, Vec<Arc<ForeignKey>>)> {
         let (mut checks, mut foreign_keys) = (Vec::new(), Vec::new());
-        for row in self.constraints_of(table)? {
+        let rows = self.constraints_of(table)?;
+        for row in &rows {
             match row.char("contype") {
                 b'c' => checks.push(CheckConstraint {
                     oid: row.oid("oid"),
@@ -577,7 +578,8 @@ impl CatalogReader<'_> {
                     is_local: row.bool("conislocal"),
                     inherited: row.int("coninhcount") as i16,
                 }),
-                b'f' => foreign_keys.push(Arc::new(foreign_key(&row))),
+                // A row for a partition of the referenced table points at another of this table: that one stands for it.
+                b'f' if !rows.iter().any(|whole| whole.oid("oid") == row.oid("conparentid")) => foreign_keys.push(Arc::new(foreign_key(row))),
                 _ => {}
             }
         }
@@ -588,19 +590,16 @@ impl CatalogReader<'_> {
     fn referencing(&self, table: Oid) -> Result<Vec<Arc<ForeignKey>>> {
         if is_temporary(table) {
             let own = self.temporary.scan(PG_CONSTRAINT);
-            let keys = own.iter().filter(|row| row.char("contype") == b'f' && row.oid("confrelid") == table);
-            return Ok(keys.map(|row| Arc::new(foreign_key(row))).collect());
+            let keys = foreign_key_rows(&own);
+            return Ok(keys.filter(|row| row.oid("confrelid") == table).map(|row| Arc::new(foreign_key(row))).collect());
         }
         let known = self.cache.lock().referencing.as_ref().map(|m| m.get(&table).cloned().unwrap_or_default());
         if let Some(found) = known {
             return Ok(found);
         }
         let mut map: HashMap<Oid, Vec<Arc<ForeignKey>>> = HashMap::new();
-        for row in self.store().scan(PG_CONSTRAINT, self.snapshot)? {
-            // The foreign key of a partitioned table stands for those of its partitions.
-            if row.char("contype") == b'f' && row.oid("conparentid") == 0 {
-                map.entry(row.oid("confrelid")).or_default().push(Arc::new(foreign_key(&row)));
-            }
+        for row in foreign_key_rows(&self.store().scan(PG_CONSTRAINT, self.snapshot)?) {
+            map.entry(row.oid("confrelid")).or_default().push(Arc::new(foreign_key(row)));
         }
         let found = map.get(&table).cloned().unwrap_or_default();
         self.cache.lock().referencing = Some(map);
@@ -759,6 +758,14 @@ pub const EXPRESSION_SEPARATOR: char = '\u{1f}';
 
 pub(super) fn split_expressions(text: &str) -> Vec<String> {
     text.split(EXPRESSION_SEPARATOR).map(str::to_string).collect()
+}
+
+/// Rows of pg_constraint by which referenced tables know their foreign keys. That of a partitioned referencing table stands for those
+/// of its partitions, which point at it and have the same referenced table.
+fn foreign_key_rows(rows: &[CatalogRow]) -> impl Iterator<Item = &CatalogRow> {
+    let keys = || rows.iter().filter(|row| row.char("contype") == b'f');
+    let referenced: HashMap<Oid, Oid> = keys().map(|row| (row.oid("oid"), row.oid("confrelid"))).collect();
+    keys().filter(move |row| referenced.get(&row.oid("conparentid")) != Some(&row.oid("confrelid")))
 }
 
 fn foreign_key(row: &CatalogRow) -> ForeignKey {

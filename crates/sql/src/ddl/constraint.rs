@@ -2,6 +2,7 @@
 
 use super::Session;
 use super::index::NewIndex;
+use super::partition_keys::NameCounter;
 use crate::catalog::global::GLOBAL;
 use crate::catalog::ids::*;
 use crate::catalog::store::array;
@@ -313,10 +314,7 @@ impl Session {
     fn add_foreign_key(&mut self, table: &Arc<Table>, c: &nodes::Constraint, column: Option<&str>, deferral: Deferral, runtime: &dyn Runtime) -> Result<()> {
         let target = c.pktable().ok_or_else(|| Error::internal("a foreign key without a target"))?;
         let target = self.relation_of(target, runtime)?;
-        if target.kind == TableKind::Partitioned {
-            return Err(Error::unsupported("foreign keys that reference partitioned tables are not supported yet"));
-        }
-        if !matches!(target.kind, TableKind::Table) {
+        if !matches!(target.kind, TableKind::Table | TableKind::Partitioned) {
             return Err(Error::new(
                 sqlstate::WRONG_OBJECT_TYPE,
                 format!("referenced relation \"{}\" is not a table", target.name),
@@ -372,7 +370,7 @@ impl Session {
         if !c.skip_validation {
             self.validate_foreign_key(table, &columns, &target, &target_columns, &name, runtime)?;
         }
-        self.insert_constraint(
+        let key = self.insert_constraint(
             &NewConstraint {
                 name: &name,
                 kind: b'f',
@@ -382,7 +380,7 @@ impl Session {
                 deferrable: deferral.deferrable,
                 deferred: deferral.deferred,
                 validated: !c.skip_validation,
-                no_inherit: true,
+                no_inherit: table.kind != TableKind::Partitioned,
                 expression: None,
                 foreign: Some(foreign),
                 is_inherited: false,
@@ -390,7 +388,7 @@ impl Session {
             },
             runtime,
         )?;
-        Ok(())
+        self.reference_partitions(key, &target, &mut NameCounter::default(), runtime)
     }
 
     /// Columns a foreign key points at, and the unique index over them.

@@ -24,6 +24,7 @@ mod like;
 mod not_null;
 pub(crate) mod partition;
 mod partition_attach;
+mod partition_keys;
 mod persistence;
 mod reindex;
 mod role;

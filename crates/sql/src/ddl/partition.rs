@@ -455,6 +455,7 @@ impl Session {
             let table = self.table_by_oid(child, runtime)?;
             self.copy_index_to(parent, index, &table, runtime)?;
         }
+        self.copy_references(parent, child, runtime)?;
         self.copy_foreign_keys(parent, child, runtime)
     }
 
@@ -470,6 +471,11 @@ impl Session {
         let rows = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, &[Datum::Oid(key)])?;
         let Some(row) = rows.first() else { return Ok(()) };
         let table = self.table_by_oid(child, runtime)?;
+        if let Some(whole) = parent.foreign_keys.iter().find(|k| k.oid == key)
+            && self.adopt_foreign_key(parent, whole, &table, runtime)?
+        {
+            return Ok(());
+        }
         let own = own_columns(parent, &table, &row.numbers("conkey"));
         let oid = self.new_oid(child)?;
         let mut copy = row.clone();
@@ -480,8 +486,10 @@ impl Session {
         copy.set("conparentid", Datum::Oid(key));
         copy.set("conislocal", Datum::Bool(false));
         copy.set("coninhcount", Datum::Int2(1));
+        copy.set("connoinherit", Datum::Bool(false));
         self.write_catalog(runtime, |w| w.insert_row(PG_CONSTRAINT, &copy.values).map(|_| ()))?;
         if table.kind == TableKind::Partitioned {
+            let table = self.table_by_oid(child, runtime)?;
             for partition in self.partition_oids(child, runtime)? {
                 self.copy_foreign_key(&table, oid, partition, runtime)?;
             }

@@ -2,6 +2,7 @@
 
 use super::Session;
 use super::partition::own_columns;
+use super::partition_keys::is_reference_part;
 use crate::catalog::ids::*;
 use crate::catalog::partition::Bound;
 use crate::catalog::store::CatalogRow;
@@ -70,6 +71,7 @@ impl Session {
             self.copy_index_to(parent, index, &child, runtime)?;
         }
         self.clone_triggers(parent, child.oid, runtime)?;
+        self.copy_references(parent, child.oid, runtime)?;
         for key in &parent.foreign_keys {
             let target = self.table_by_oid(key.referenced_table, runtime)?;
             let own = own_columns(parent, &child, &key.columns.iter().map(|n| i64::from(*n)).collect::<Vec<_>>());
@@ -198,11 +200,9 @@ impl Session {
             ));
         }
         let child = self.lock_for_ddl(&child, LockMode::AccessExclusive, runtime)?;
+        let left = self.leave_references(parent, &child, runtime)?;
         if map.default_partition().is_some_and(|at| map.partitions[at].oid == child.oid) {
             self.set_default_partition(parent.oid, 0, runtime)?;
-        }
-        if let Some(key) = parent.referenced_by.first() {
-            return Err(Error::unsupported(format!("detaching a partition of a table that foreign key \"{}\" references", key.name)));
         }
         self.delete_rows(PG_INHERITS, PG_INHERITS_RELID_SEQNO_INDEX, &[Datum::Oid(child.oid)], runtime)?;
         self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, child.oid, runtime, |row| {
@@ -224,9 +224,10 @@ impl Session {
                 }
             })?;
         }
-        for row in self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(child.oid)])? {
-            if row.int("coninhcount") > 0 {
-                self.change_constraint(&row, runtime, |row| {
+        let own = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(child.oid)])?;
+        for row in &own {
+            if row.int("coninhcount") > 0 && !is_reference_part(row, &own) {
+                self.change_constraint(row, runtime, |row| {
                     row.set("coninhcount", Datum::Int2(0));
                     row.set("conislocal", Datum::Bool(true));
                     row.set("conparentid", Datum::Oid(0));
@@ -241,7 +242,12 @@ impl Session {
         self.with_catalog(runtime, |host| {
             host.reader.set_partition_map(map);
             Ok(())
-        })
+        })?;
+        self.own_foreign_keys(&child, runtime)?;
+        for key in left {
+            self.delete_constraint(key, runtime)?;
+        }
+        Ok(())
     }
 
     /// ALTER INDEX … ATTACH PARTITION.

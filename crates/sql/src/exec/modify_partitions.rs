@@ -130,7 +130,8 @@ impl ModifyState {
             let mut queue = std::mem::take(&mut self.partitions.list[at].queue);
             queue.run(&plan, cx)?;
         }
-        Ok(())
+        let mut queue = std::mem::take(&mut self.queue);
+        queue.run(m, cx)
     }
 
     /// The partition of that OID, opened.
@@ -407,7 +408,7 @@ impl ModifyState {
                     Ok(outcome)
                 })?
             } else {
-                self.move_row(at, to, (rid, &old, named, latest), &input, rt, cx)?
+                self.move_row(m, at, to, (rid, &old, named, latest), &input, rt, cx)?
             };
             match outcome {
                 WriteOutcome::Changed => {
@@ -422,8 +423,32 @@ impl ModifyState {
         }
     }
 
+    /// For keys that point at the named table a row has changed, not gone; for those that point at the partition it has.
+    fn note_move(&mut self, m: &ModifyPlan, at: usize, old: &[Datum], new: &[Datum], to: usize, cx: &mut ExecContext<'_>) -> Result<()> {
+        let (from, target) = (self.partitions.list[at].plan.clone(), self.partitions.list[to].plan.clone());
+        self.partitions.list[at].queue.left_row(&from, old);
+        if !m.referenced_by.is_empty() {
+            let (mut before, mut after) = (Vec::new(), Vec::new());
+            from.extend_named(&mut before, old);
+            target.extend_named(&mut after, new);
+            self.queue.moved_row(m, &before, &after);
+        }
+        let mut above = from.table.partition_of;
+        while above != m.table.oid && above != 0 {
+            let Some(table) = cx.catalog.table_by_oid(above)? else { break };
+            if table.referenced_by.iter().any(|key| key.part_of == 0) {
+                return Err(Error::unsupported("cannot move tuple across partitions when a non-root ancestor of the source partition is directly referenced in a foreign key")
+                    .with_detail(format!("A foreign key points to ancestor \"{}\" but not the root ancestor \"{}\".", table.name, m.table.name))
+                    .with_hint(format!("Consider defining the foreign key on table \"{}\".", m.table.name)));
+            }
+            above = table.partition_of;
+        }
+        Ok(())
+    }
+
     /// Deletes the row where it is and inserts it where it belongs.
-    fn move_row(&mut self, at: usize, to: usize, (rid, old, named, latest): (RowId, &[Datum], Vec<Datum>, bool), input: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<WriteOutcome> {
+    #[allow(clippy::too_many_arguments)]
+    fn move_row(&mut self, m: &ModifyPlan, at: usize, to: usize, (rid, old, named, latest): (RowId, &[Datum], Vec<Datum>, bool), input: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<WriteOutcome> {
         let mut new = match &self.partitions.list[to].plan.columns {
             Some(columns) => columns.to_own(&named),
             None => named,
@@ -466,14 +491,7 @@ impl ModifyState {
             self.firing.queue_row(&target, triggers, Operation::Insert, None, Some(&new), rt, cx)?;
             self.firing.capture(&target, triggers, Operation::Update, None, Some(&new), cx)?;
         }
-        // For keys that point at it the row has changed, not gone: unless the key itself has.
-        let mut back = Vec::new();
-        target.extend_named(&mut back, &new);
-        let as_before = match &from.columns {
-            Some(columns) => columns.to_own(&back),
-            None => back,
-        };
-        self.partitions.list[at].queue.moved_row(&from, old, &as_before);
+        self.note_move(m, at, old, &new, to, cx)?;
         self.changed += 1;
         self.returning(&target, input, &new, new_rid, rt, cx)?;
         Ok(WriteOutcome::Done)

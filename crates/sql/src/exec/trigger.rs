@@ -134,8 +134,12 @@ impl Firing {
                 None => return Ok(false),
                 Some(row) => {
                     let Some(new) = &mut new else { continue };
-                    **new = row;
-                    if operation == TriggerOperation::Insert && trigger.parent != 0 && !super::partition::belongs(&m.table, new, rt, cx)? {
+                    let before = std::mem::replace(&mut **new, row);
+                    if operation == TriggerOperation::Insert
+                        && trigger.parent != 0
+                        && !super::partition::belongs(&m.table, new, rt, cx)?
+                        && super::partition::belongs(&m.table, &before, rt, cx)?
+                    {
                         return Err(moved_by_trigger(trigger, &m.table));
                     }
                 }

@@ -340,8 +340,8 @@ pub struct ForeignKeyPlan {
     /// This table's columns (indexes in `Table::columns`).
     pub columns: Vec<usize>,
     pub parent: Arc<Table>,
-    pub parent_heap: Arc<Relation>,
-    pub parent_index: Arc<Relation>,
+    /// Its rows and the index that the key is of; None of a partitioned table, whose partitions have them.
+    pub target: Option<(Arc<Relation>, Arc<Relation>)>,
     /// The index's keys: which foreign-key column, its type, descending, nulls first.
     pub index_keys: Vec<(usize, Oid, bool, bool)>,
 }

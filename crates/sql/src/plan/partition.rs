@@ -131,7 +131,7 @@ pub fn table_rules(table: &Arc<Table>, catalog: &dyn CatalogView, engine: &Arc<E
     }
     let indexes = planner.index_plans(&bound.indexes, &row)?;
     let foreign_keys = planner.foreign_key_plans(table, &vec![true; table.columns.len()])?;
-    let referenced_by = planner.references_to_partition(table)?;
+    let referenced_by = planner.references_to(table, &|_| true)?;
     let triggers = if table.triggers.is_empty() { Vec::new() } else { planner.row_triggers(table, &binder)? };
     Ok(TableRules {
         generated: generated.into(),
@@ -188,30 +188,6 @@ impl Planner<'_> {
             pages += if found.partition_key.is_some() { self.partition_pages(&found)? } else { f64::from(self.relation(found.storage)?.pages()) };
         }
         Ok(pages / looked.max(1.0) * map.partitions.len() as f64)
-    }
-
-    /// The foreign keys that point at a partition, or at what it is a partition of.
-    fn references_to_partition(&self, table: &Arc<Table>) -> Result<Vec<ReferencedPlan>> {
-        let mut out = Vec::new();
-        let mut at = table.clone();
-        loop {
-            for key in &at.referenced_by {
-                let Some(child) = self.catalog.table_by_oid(key.table)? else { continue };
-                self.lock_table(child.oid, LockMode::RowShare);
-                let place = |attnum: &i16| {
-                    let name = at.columns.get((*attnum - 1).max(0) as usize).map_or("", |c| c.name.as_str());
-                    table.columns.iter().position(|c| !c.dropped && c.name == name).unwrap_or(usize::MAX)
-                };
-                let columns = key.referenced_columns.iter().map(place).collect();
-                let child_columns = key.columns.iter().map(|a| (*a - 1).max(0) as usize).collect();
-                out.push(ReferencedPlan { key: key.clone(), columns, child, child_columns });
-            }
-            if at.partition_of == 0 {
-                return Ok(out);
-            }
-            let Some(above) = self.catalog.table_by_oid(at.partition_of)? else { return Ok(out) };
-            at = above;
-        }
     }
 
     pub fn routing(&self, d: &Dml, input: &Layout, changed: &[bool]) -> Result<Option<Arc<Routing>>> {
