@@ -427,6 +427,7 @@ impl CatalogReader<'_> {
             is_catalog: oid < FIRST_USER_OID,
             partition_key: if kind == TableKind::Partitioned { self.load_partition_key(oid)?.map(Arc::new) } else { None },
             partition_of: if class.bool("relispartition") && kind != TableKind::Index { self.partition_parent(oid)? } else { 0 },
+            sequence: if kind == TableKind::Sequence { self.load_sequence(oid)? } else { None },
         })))
     }
 
@@ -562,6 +563,11 @@ impl CatalogReader<'_> {
 
     pub fn constraints_of(&self, table: Oid) -> Result<Vec<CatalogRow>> {
         self.lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table)])
+    }
+
+    fn load_sequence(&self, sequence: Oid) -> Result<Option<SequenceOptions>> {
+        let rows = self.lookup(PG_SEQUENCE, PG_SEQUENCE_SEQRELID_INDEX, &[Datum::Oid(sequence)])?;
+        Ok(rows.first().map(SequenceOptions::of_row))
     }
 
     fn load_constraints(&self, table: Oid) -> Result<(Vec<CheckConstraint>, Vec<Arc<ForeignKey>>)> {
@@ -744,6 +750,7 @@ impl CatalogReader<'_> {
             is_catalog: true,
             partition_key: None,
             partition_of: 0,
+            sequence: None,
         }))
     }
 }
@@ -766,6 +773,20 @@ fn foreign_key_rows(rows: &[CatalogRow]) -> impl Iterator<Item = &CatalogRow> {
     let keys = || rows.iter().filter(|row| row.char("contype") == b'f');
     let referenced: HashMap<Oid, Oid> = keys().map(|row| (row.oid("oid"), row.oid("confrelid"))).collect();
     keys().filter(move |row| referenced.get(&row.oid("conparentid")) != Some(&row.oid("confrelid")))
+}
+
+impl SequenceOptions {
+    pub fn of_row(row: &CatalogRow) -> SequenceOptions {
+        SequenceOptions {
+            type_oid: row.oid("seqtypid"),
+            start: row.int("seqstart"),
+            increment: row.int("seqincrement"),
+            min: row.int("seqmin"),
+            max: row.int("seqmax"),
+            cache: row.int("seqcache"),
+            cycle: row.bool("seqcycle"),
+        }
+    }
 }
 
 fn foreign_key(row: &CatalogRow) -> ForeignKey {

@@ -144,6 +144,8 @@ impl Session {
             b'r' => oids::ANYRANGE,
             _ if base.category == b'A' => oids::ANYARRAY,
             _ if base.oid == oids::VARCHAR => oids::TEXT,
+            // The types of names of objects are held as OIDs.
+            _ if is_object_name(base.oid) => oids::OID,
             _ => base.oid,
         };
         let wanted = super::strings(e.opclass()).last().map(|s| s.to_string());
@@ -645,4 +647,9 @@ pub(super) fn says_only(r: &nodes::RangeVar) -> bool {
 /// Is it CREATE TABLE … PARTITION OF?
 pub(super) fn is_partition(s: &nodes::CreateStmt) -> bool {
     s.partbound().is_some()
+}
+
+/// regproc, regclass and the like.
+fn is_object_name(ty: Oid) -> bool {
+    matches!(ty, 24 | 2202..=2206 | 3734 | 3769 | 4089 | 4096 | 4191)
 }
