@@ -607,6 +607,7 @@ impl CatalogReader<'_> {
         for row in foreign_key_rows(&self.store().scan(PG_CONSTRAINT, self.snapshot)?) {
             map.entry(row.oid("confrelid")).or_default().push(Arc::new(foreign_key(row)));
         }
+        map.values_mut().for_each(|keys| keys.sort_by_key(|key| key.oid));
         let found = map.get(&table).cloned().unwrap_or_default();
         self.cache.lock().referencing = Some(map);
         Ok(found)

@@ -28,11 +28,19 @@ impl Session {
             return self.alter_command(table, c, source, runtime);
         }
         self.refuse_on_partitioned(table, c)?;
+        if let (true, A::AT_AddConstraint, Node::Constraint(k)) = (only, c.subtype, c.def())
+            && let Some(target) = k.pktable().filter(|_| k.contype == ConstrType::CONSTR_FOREIGN)
+        {
+            let message = format!("cannot use ONLY for foreign key on partitioned table \"{}\" referencing relation \"{}\"", table.name, target.relname().unwrap_or(""));
+            return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, message));
+        }
         let partitions = self.partition_oids(table.oid, runtime)?;
         if only && !partitions.is_empty() {
             refuse_only(c)?;
         }
-        let goes_on = !only && recurses(c);
+        // Foreign keys know their parts.
+        let of_key = c.subtype == A::AT_ValidateConstraint && table.foreign_keys.iter().any(|k| Some(k.name.as_str()) == c.name());
+        let goes_on = !only && recurses(c) && !of_key;
         let first = matches!(c.subtype, A::AT_AddColumn);
         if goes_on && first {
             self.alter_below(&partitions, c, source, runtime)?;

@@ -406,7 +406,7 @@ impl Session {
         })?;
         let target = self.table_by_oid(key.referenced_table, runtime)?;
         self.validate_foreign_key(table, &key.columns, &target, &key.referenced_columns, name, runtime)?;
-        self.update_row(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, key.oid, runtime, |row| row.set("convalidated", Datum::Bool(true)))
+        self.mark_key_valid(key.oid, runtime)
     }
 
     fn alter_options(&mut self, table: &Arc<Table>, c: &nodes::AlterTableCmd, runtime: &dyn Runtime) -> Result<()> {

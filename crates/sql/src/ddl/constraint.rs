@@ -460,7 +460,7 @@ impl Session {
         let present: Vec<String> = mine.iter().map(|m| format!("{m} IS NOT NULL")).collect();
         let missing: Vec<String> = target_columns.iter().take(1).map(|t| format!("pk.{} IS NULL", column(target, t))).collect();
         let sql = format!(
-            "SELECT {} FROM {} fk LEFT JOIN {} pk ON {} WHERE {} AND {} LIMIT 1",
+            "SELECT fk.tableoid, {} FROM {} fk LEFT JOIN {} pk ON {} WHERE {} AND {} LIMIT 1",
             mine.iter().map(|m| format!("{m}::text")).collect::<Vec<_>>().join(", "),
             self.qualified_name(table),
             self.qualified_name(target),
@@ -469,15 +469,17 @@ impl Session {
             present.join(" AND ")
         );
         let rows = self.query(&sql, runtime)?;
-        let Some(row) = rows.first() else { return Ok(()) };
+        let Some((Datum::Oid(place), row)) = rows.first().and_then(|row| row.split_first()) else { return Ok(()) };
+        // Of a partitioned table, the partition.
+        let place = self.table_by_oid(*place, runtime)?;
         let values: Vec<String> = row.iter().map(|d| if let Datum::Text(s) = d { s.to_string() } else { "null".into() }).collect();
         let names: Vec<&str> = columns.iter().map(|n| table.columns[*n as usize - 1].name.as_str()).collect();
         Err(Error::new(
             sqlstate::FOREIGN_KEY_VIOLATION,
-            format!("insert or update on table \"{}\" violates foreign key constraint \"{name}\"", table.name),
+            format!("insert or update on table \"{}\" violates foreign key constraint \"{name}\"", place.name),
         )
         .with_detail(format!("Key ({})=({}) is not present in table \"{}\".", names.join(", "), values.join(", "), target.name))
-        .with_table(&table.schema_name, &table.name)
+        .with_table(&place.schema_name, &place.name)
         .with_constraint(name))
     }
 

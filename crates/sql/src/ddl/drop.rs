@@ -52,7 +52,10 @@ impl Session {
                 targets.push(table);
             }
         }
-        let together: Vec<Oid> = targets.iter().map(|t| t.oid).collect();
+        let mut together: Vec<Oid> = targets.iter().map(|t| t.oid).collect();
+        for target in targets.iter().filter(|t| t.kind == TableKind::Partitioned) {
+            together.extend(self.with_catalog(runtime, |host| host.reader.partition_tree(target.oid))?);
+        }
         for target in &targets {
             // An earlier one of the list may have taken it along.
             if self.with_catalog(runtime, |host| host.reader.table_by_oid(target.oid))?.is_some() {

@@ -72,10 +72,8 @@ impl Session {
         }
         self.clone_triggers(parent, child.oid, runtime)?;
         self.copy_references(parent, child.oid, runtime)?;
+        self.check_foreign_keys(parent, &child, runtime)?;
         for key in &parent.foreign_keys {
-            let target = self.table_by_oid(key.referenced_table, runtime)?;
-            let own = own_columns(parent, &child, &key.columns.iter().map(|n| i64::from(*n)).collect::<Vec<_>>());
-            self.validate_foreign_key(&child, &own, &target, &key.referenced_columns, &key.name, runtime)?;
             self.copy_foreign_key(parent, key.oid, child.oid, runtime)?;
         }
         Ok(())

@@ -157,19 +157,40 @@ impl Session {
             .with_constraint(&key.name))
     }
 
+    /// ATTACH: the rows of the new partition have keys that its parent's foreign keys find. Those that it has been held to before do.
+    pub(super) fn check_foreign_keys(&mut self, parent: &Arc<Table>, child: &Arc<Table>, runtime: &dyn Runtime) -> Result<()> {
+        for key in &parent.foreign_keys {
+            if key.referenced_table == child.oid {
+                let message = format!("cannot attach table \"{}\" as a partition because it is referenced by foreign key \"{}\"", child.name, key.name);
+                return Err(Error::unsupported(message));
+            }
+            let like = like_key(parent, key, child);
+            if !key.validated || like.is_some_and(|own| own.validated) {
+                continue;
+            }
+            let name = like.map_or(&key.name, |own| &own.name);
+            let target = self.table_by_oid(key.referenced_table, runtime)?;
+            let columns = own_columns(parent, child, &key.columns.iter().map(|n| i64::from(*n)).collect::<Vec<_>>());
+            self.validate_foreign_key(child, &columns, &target, &key.referenced_columns, name, runtime)?;
+        }
+        Ok(())
+    }
+
+    /// A foreign key holds, and so do all rows that point at it.
+    pub(super) fn mark_key_valid(&mut self, key: Oid, runtime: &dyn Runtime) -> Result<()> {
+        let Some(row) = self.constraint_row(key)? else { return Ok(()) };
+        if !row.bool("convalidated") {
+            self.update_row(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, key, runtime, |row| row.set("convalidated", Datum::Bool(true)))?;
+        }
+        for part in self.parts_of_key(&row)? {
+            self.mark_key_valid(part.oid("oid"), runtime)?;
+        }
+        Ok(())
+    }
+
     /// ATTACH: the partition's own foreign key that is like its parent's becomes a part of it. False: it has none.
     pub(super) fn adopt_foreign_key(&mut self, parent: &Arc<Table>, key: &ForeignKey, child: &Arc<Table>, runtime: &dyn Runtime) -> Result<bool> {
-        let columns = own_columns(parent, child, &key.columns.iter().map(|n| i64::from(*n)).collect::<Vec<_>>());
-        let pairs = |mine: &[i16], theirs: &[i16]| mine.iter().copied().zip(theirs.iter().copied()).collect::<HashSet<_>>();
-        let wanted = pairs(&columns, &key.referenced_columns);
-        let like = child.foreign_keys.iter().find(|own| {
-            own.part_of == 0
-                && own.referenced_table == key.referenced_table
-                && pairs(&own.columns, &own.referenced_columns) == wanted
-                && (own.on_update, own.on_delete, own.match_type) == (key.on_update, key.on_delete, key.match_type)
-                && (own.deferrable, own.initially_deferred) == (key.deferrable, key.initially_deferred)
-                && (own.validated || !key.validated)
-        });
+        let like = like_key(parent, key, child);
         let Some(own) = like.cloned() else { return Ok(false) };
         let Some(row) = self.constraint_row(own.oid)? else { return Ok(false) };
         for part in self.parts_of_key(&row)? {
@@ -182,6 +203,9 @@ impl Session {
             row.set("conislocal", Datum::Bool(false));
             row.set("coninhcount", Datum::Int2(1));
         })?;
+        if key.validated {
+            self.mark_key_valid(own.oid, runtime)?;
+        }
         Ok(true)
     }
 
@@ -207,4 +231,18 @@ impl Session {
 /// The OIDs of a table's rows of pg_constraint: a row that points at one of them is a part of a foreign key on the referenced side.
 pub(super) fn is_reference_part(row: &CatalogRow, own: &[CatalogRow]) -> bool {
     row.oid("conparentid") != 0 && own.iter().any(|other| other.oid("oid") == row.oid("conparentid"))
+}
+
+/// A foreign key that a table has by itself and that is like one of its parent-to-be's.
+fn like_key<'t>(parent: &Table, key: &ForeignKey, child: &'t Table) -> Option<&'t Arc<ForeignKey>> {
+    let columns = own_columns(parent, child, &key.columns.iter().map(|n| i64::from(*n)).collect::<Vec<_>>());
+    let pairs = |mine: &[i16], theirs: &[i16]| mine.iter().copied().zip(theirs.iter().copied()).collect::<HashSet<_>>();
+    let wanted = pairs(&columns, &key.referenced_columns);
+    child.foreign_keys.iter().find(|own| {
+        own.part_of == 0
+            && own.referenced_table == key.referenced_table
+            && pairs(&own.columns, &own.referenced_columns) == wanted
+            && (own.on_update, own.on_delete, own.match_type) == (key.on_update, key.on_delete, key.match_type)
+            && (own.deferrable, own.initially_deferred) == (key.deferrable, key.initially_deferred)
+    })
 }
