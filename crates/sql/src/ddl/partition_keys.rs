@@ -84,21 +84,25 @@ impl Session {
             return Ok(());
         }
         let Some(row) = self.constraint_row(key)? else { return Ok(()) };
+        // All of them first: what is written makes the catalogs' foreign keys be read anew.
+        let mut partitions = Vec::new();
         for partition in self.partition_oids(target.oid, runtime)? {
-            self.reference_partition(&row, target, partition, counter, runtime)?;
+            let child = self.table_by_oid(partition, runtime)?;
+            partitions.push(self.lock_for_ddl(&child, LockMode::ShareRowExclusive, runtime)?);
+        }
+        let base = self.whole_key(&row)?;
+        for child in &partitions {
+            self.reference_partition(&row, &base, target, child, counter, runtime)?;
         }
         Ok(())
     }
 
-    fn reference_partition(&mut self, row: &CatalogRow, target: &Arc<Table>, partition: Oid, counter: &mut NameCounter, runtime: &dyn Runtime) -> Result<()> {
-        let child = self.table_by_oid(partition, runtime)?;
-        let child = self.lock_for_ddl(&child, LockMode::ShareRowExclusive, runtime)?;
+    fn reference_partition(&mut self, row: &CatalogRow, base: &CatalogRow, target: &Arc<Table>, child: &Arc<Table>, counter: &mut NameCounter, runtime: &dyn Runtime) -> Result<()> {
         let part = child.indexes.iter().find(|i| i.part_of == row.oid("conindid"));
         let index = part.ok_or_else(|| Error::internal(format!("partition \"{}\" has no index for a foreign key", child.name)))?.oid;
-        let base = self.whole_key(row)?;
         let name = self.free_key_name(base.text("conname").unwrap_or(""), row.oid("connamespace"), counter)?;
         let oid = self.new_oid(row.oid("conrelid"))?;
-        let columns = own_columns(target, &child, &row.numbers("confkey"));
+        let columns = own_columns(target, child, &row.numbers("confkey"));
         let mut copy = row.clone();
         copy.set("oid", Datum::Oid(oid));
         copy.set("conname", Datum::text(name));
@@ -110,14 +114,16 @@ impl Session {
         copy.set("coninhcount", Datum::Int2(1));
         copy.set("connoinherit", Datum::Bool(false));
         self.write_catalog(runtime, |w| w.insert_row(PG_CONSTRAINT, &copy.values).map(|_| ()))?;
-        self.reference_partitions(oid, &child, counter, runtime)
+        self.reference_partitions(oid, child, counter, runtime)
     }
 
     /// The foreign keys that reference a table reference its new partition too.
     pub(super) fn copy_references(&mut self, parent: &Arc<Table>, child: Oid, runtime: &dyn Runtime) -> Result<()> {
         for key in &parent.referenced_by {
             if let Some(row) = self.constraint_row(key.oid)? {
-                self.reference_partition(&row, parent, child, &mut NameCounter::default(), runtime)?;
+                let base = self.whole_key(&row)?;
+                let child = self.table_by_oid(child, runtime)?;
+                self.reference_partition(&row, &base, parent, &child, &mut NameCounter::default(), runtime)?;
             }
         }
         Ok(())
