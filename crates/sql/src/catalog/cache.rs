@@ -15,6 +15,7 @@ use super::ids::*;
 use super::model::*;
 use super::known_partitions::{KnownPartitions, SharedPartitions};
 use super::partition::PartitionMap;
+use super::rows::{foreign_key, foreign_key_rows};
 use crate::exec::partition::Leaf;
 use super::store::{CatalogRow, CatalogStore, shape};
 use super::temporary::{self, TemporaryCatalog, is_temporary};
@@ -766,48 +767,6 @@ pub const EXPRESSION_SEPARATOR: char = '\u{1f}';
 
 pub(super) fn split_expressions(text: &str) -> Vec<String> {
     text.split(EXPRESSION_SEPARATOR).map(str::to_string).collect()
-}
-
-/// Rows of pg_constraint by which referenced tables know their foreign keys. That of a partitioned referencing table stands for those
-/// of its partitions, which point at it and have the same referenced table.
-fn foreign_key_rows(rows: &[CatalogRow]) -> impl Iterator<Item = &CatalogRow> {
-    let keys = || rows.iter().filter(|row| row.char("contype") == b'f');
-    let referenced: HashMap<Oid, Oid> = keys().map(|row| (row.oid("oid"), row.oid("confrelid"))).collect();
-    keys().filter(move |row| referenced.get(&row.oid("conparentid")) != Some(&row.oid("confrelid")))
-}
-
-impl SequenceOptions {
-    pub fn of_row(row: &CatalogRow) -> SequenceOptions {
-        SequenceOptions {
-            type_oid: row.oid("seqtypid"),
-            start: row.int("seqstart"),
-            increment: row.int("seqincrement"),
-            min: row.int("seqmin"),
-            max: row.int("seqmax"),
-            cache: row.int("seqcache"),
-            cycle: row.bool("seqcycle"),
-        }
-    }
-}
-
-fn foreign_key(row: &CatalogRow) -> ForeignKey {
-    let attnums = |column: &str| row.numbers(column).iter().map(|n| *n as i16).collect();
-    ForeignKey {
-        oid: row.oid("oid"),
-        name: row.text("conname").unwrap_or("").to_string(),
-        table: row.oid("conrelid"),
-        columns: attnums("conkey"),
-        referenced_table: row.oid("confrelid"),
-        referenced_columns: attnums("confkey"),
-        referenced_index: row.oid("conindid"),
-        on_update: row.char("confupdtype"),
-        on_delete: row.char("confdeltype"),
-        match_type: row.char("confmatchtype"),
-        deferrable: row.bool("condeferrable"),
-        initially_deferred: row.bool("condeferred"),
-        validated: row.bool("convalidated"),
-        part_of: row.oid("conparentid"),
-    }
 }
 
 impl CatalogView for CatalogReader<'_> {
