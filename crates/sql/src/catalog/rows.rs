@@ -3,7 +3,7 @@
 use super::model::{ForeignKey, SequenceOptions};
 use super::store::CatalogRow;
 use kilndb_base::Oid;
-use foldhash::{HashMap, HashMapExt};
+use foldhash::HashMap;
 
 /// Rows of pg_constraint by which referenced tables know their foreign keys. That of a partitioned referencing table stands for those
 /// of its partitions, which point at it and have the same referenced table.
