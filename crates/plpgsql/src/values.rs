@@ -55,7 +55,7 @@ pub(crate) struct Vars<'r> {
     pub values: Vec<Value>,
     /// Types of variables that CASE compares, which are known when they are assigned.
     pub case_types: Vec<(Slot, Oid, i32)>,
-    pub trigger: Option<&'r TriggerEvent>,
+    pub trigger: Option<&'r TriggerEvent<'r>>,
     /// Columns of composite types as they were when this call first needed them.
     pub shapes: Vec<(Oid, Arc<RowShape>)>,
 }
@@ -216,9 +216,9 @@ impl QuickValues for Vars<'_> {
     }
 }
 
-fn fact_of(event: &TriggerEvent, fact: TriggerFact) -> Datum {
+fn fact_of(event: &TriggerEvent<'_>, fact: TriggerFact) -> Datum {
     match fact {
-        TriggerFact::Name => Datum::text(&event.trigger_name),
+        TriggerFact::Name => Datum::text(event.trigger_name),
         TriggerFact::When => Datum::text(match event.time {
             TriggerTime::Before => "BEFORE",
             TriggerTime::After => "AFTER",
@@ -232,8 +232,8 @@ fn fact_of(event: &TriggerEvent, fact: TriggerFact) -> Datum {
             TriggerOperation::Truncate => "TRUNCATE",
         }),
         TriggerFact::RelId => Datum::Oid(event.table_oid),
-        TriggerFact::TableName => Datum::text(&event.table_name),
-        TriggerFact::TableSchema => Datum::text(&event.table_schema),
+        TriggerFact::TableName => Datum::text(event.table_name),
+        TriggerFact::TableSchema => Datum::text(event.table_schema),
         TriggerFact::ArgumentCount => Datum::Int4(event.arguments.len() as i32),
         TriggerFact::Arguments if event.arguments.is_empty() => Datum::Null,
         TriggerFact::Arguments => Datum::Array(Arc::new(Array {

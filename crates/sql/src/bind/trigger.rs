@@ -62,22 +62,27 @@ impl Binder<'_> {
         };
         let table = dml.table.clone();
         for trigger in table.triggers.iter().filter(|t| t.kind & events != 0 && t.enabled != b'D') {
-            let when = match &trigger.when_sql {
-                Some(sql) => {
-                    let mut when = self.bind_when_sql(sql, &table, dml.old_values_rel, dml.new_rel)?;
-                    when.rewrite(&mut |e| {
-                        if matches!(e.kind, ExprKind::Column(c) if c.att == ATT_TABLEOID) {
-                            e.kind = ExprKind::Const(Datum::Oid(table.oid));
-                        }
-                        Ok(())
-                    })?;
-                    Some(when)
-                }
-                None => None,
-            };
-            dml.triggers.push(BoundTrigger { trigger: trigger.clone(), when });
+            let bound = self.bind_trigger(trigger, &table, dml.old_values_rel, dml.new_rel)?;
+            dml.triggers.push(bound);
         }
         Ok(())
+    }
+
+    pub(crate) fn bind_trigger(&self, trigger: &Arc<Trigger>, table: &Table, old_rel: u32, new_rel: u32) -> Result<BoundTrigger> {
+        let when = match &trigger.when_sql {
+            Some(sql) => {
+                let mut when = self.bind_when_sql(sql, table, old_rel, new_rel)?;
+                when.rewrite(&mut |e| {
+                    if matches!(e.kind, ExprKind::Column(c) if c.att == ATT_TABLEOID) {
+                        e.kind = ExprKind::Const(Datum::Oid(table.oid));
+                    }
+                    Ok(())
+                })?;
+                Some(when)
+            }
+            None => None,
+        };
+        Ok(BoundTrigger { trigger: trigger.clone(), when })
     }
 
     /// The running trigger's table of changed rows, as a FROM item.

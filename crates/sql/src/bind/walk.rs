@@ -206,7 +206,14 @@ impl Expr {
     }
     /// Does its value depend on nothing but the row and the parameters: not on catalogs, the session, the clock or chance?
     pub fn is_self_contained(&self) -> bool {
-        let function = |f: &FuncExpr| f.volatility == b'i' && f.internal && !f.returns_set && f.oid < FIRST_USER_OID;
+        self.is_contained(&|_| false)
+    }
+    /// The same, but it may ask what time it is (now(), transaction_timestamp(), statement_timestamp(), clock_timestamp()).
+    pub fn is_of_moment(&self) -> bool {
+        self.is_contained(&|f| f.internal && matches!(f.oid, 1299 | 2647 | 2648 | 2649))
+    }
+    fn is_contained(&self, also: &dyn Fn(&FuncExpr) -> bool) -> bool {
+        let function = |f: &FuncExpr| f.volatility == b'i' && f.internal && !f.returns_set && f.oid < FIRST_USER_OID || also(f);
         !self.any(&|e| {
             let kind = match &e.kind {
                 ExprKind::Func(f) | ExprKind::NullIf(f) | ExprKind::IsDistinct { eq: f, .. } | ExprKind::ScalarArray { func: f, .. } => function(f),

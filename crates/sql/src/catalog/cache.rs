@@ -15,6 +15,7 @@ use super::ids::*;
 use super::model::*;
 use super::known_partitions::{KnownPartitions, SharedPartitions};
 use super::partition::PartitionMap;
+use super::rows::{foreign_key, foreign_key_rows};
 use crate::exec::partition::Leaf;
 use super::store::{CatalogRow, CatalogStore, shape};
 use super::temporary::{self, TemporaryCatalog, is_temporary};
@@ -427,6 +428,7 @@ impl CatalogReader<'_> {
             is_catalog: oid < FIRST_USER_OID,
             partition_key: if kind == TableKind::Partitioned { self.load_partition_key(oid)?.map(Arc::new) } else { None },
             partition_of: if class.bool("relispartition") && kind != TableKind::Index { self.partition_parent(oid)? } else { 0 },
+            sequence: if kind == TableKind::Sequence { self.load_sequence(oid)? } else { None },
         })))
     }
 
@@ -564,9 +566,15 @@ impl CatalogReader<'_> {
         self.lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table)])
     }
 
+    fn load_sequence(&self, sequence: Oid) -> Result<Option<SequenceOptions>> {
+        let rows = self.lookup(PG_SEQUENCE, PG_SEQUENCE_SEQRELID_INDEX, &[Datum::Oid(sequence)])?;
+        Ok(rows.first().map(SequenceOptions::of_row))
+    }
+
     fn load_constraints(&self, table: Oid) -> Result<(Vec<CheckConstraint>, Vec<Arc<ForeignKey>>)> {
         let (mut checks, mut foreign_keys) = (Vec::new(), Vec::new());
-        for row in self.constraints_of(table)? {
+        let rows = self.constraints_of(table)?;
+        for row in &rows {
             match row.char("contype") {
                 b'c' => checks.push(CheckConstraint {
                     oid: row.oid("oid"),
@@ -577,7 +585,8 @@ impl CatalogReader<'_> {
                     is_local: row.bool("conislocal"),
                     inherited: row.int("coninhcount") as i16,
                 }),
-                b'f' => foreign_keys.push(Arc::new(foreign_key(&row))),
+                // A row for a partition of the referenced table points at another of this table: that one stands for it.
+                b'f' if !rows.iter().any(|whole| whole.oid("oid") == row.oid("conparentid")) => foreign_keys.push(Arc::new(foreign_key(row))),
                 _ => {}
             }
         }
@@ -588,20 +597,18 @@ impl CatalogReader<'_> {
     fn referencing(&self, table: Oid) -> Result<Vec<Arc<ForeignKey>>> {
         if is_temporary(table) {
             let own = self.temporary.scan(PG_CONSTRAINT);
-            let keys = own.iter().filter(|row| row.char("contype") == b'f' && row.oid("confrelid") == table);
-            return Ok(keys.map(|row| Arc::new(foreign_key(row))).collect());
+            let keys = foreign_key_rows(&own);
+            return Ok(keys.filter(|row| row.oid("confrelid") == table).map(|row| Arc::new(foreign_key(row))).collect());
         }
         let known = self.cache.lock().referencing.as_ref().map(|m| m.get(&table).cloned().unwrap_or_default());
         if let Some(found) = known {
             return Ok(found);
         }
         let mut map: HashMap<Oid, Vec<Arc<ForeignKey>>> = HashMap::new();
-        for row in self.store().scan(PG_CONSTRAINT, self.snapshot)? {
-            // The foreign key of a partitioned table stands for those of its partitions.
-            if row.char("contype") == b'f' && row.oid("conparentid") == 0 {
-                map.entry(row.oid("confrelid")).or_default().push(Arc::new(foreign_key(&row)));
-            }
+        for row in foreign_key_rows(&self.store().scan(PG_CONSTRAINT, self.snapshot)?) {
+            map.entry(row.oid("confrelid")).or_default().push(Arc::new(foreign_key(row)));
         }
+        map.values_mut().for_each(|keys| keys.sort_by_key(|key| key.oid));
         let found = map.get(&table).cloned().unwrap_or_default();
         self.cache.lock().referencing = Some(map);
         Ok(found)
@@ -745,6 +752,7 @@ impl CatalogReader<'_> {
             is_catalog: true,
             partition_key: None,
             partition_of: 0,
+            sequence: None,
         }))
     }
 }
@@ -759,26 +767,6 @@ pub const EXPRESSION_SEPARATOR: char = '\u{1f}';
 
 pub(super) fn split_expressions(text: &str) -> Vec<String> {
     text.split(EXPRESSION_SEPARATOR).map(str::to_string).collect()
-}
-
-fn foreign_key(row: &CatalogRow) -> ForeignKey {
-    let attnums = |column: &str| row.numbers(column).iter().map(|n| *n as i16).collect();
-    ForeignKey {
-        oid: row.oid("oid"),
-        name: row.text("conname").unwrap_or("").to_string(),
-        table: row.oid("conrelid"),
-        columns: attnums("conkey"),
-        referenced_table: row.oid("confrelid"),
-        referenced_columns: attnums("confkey"),
-        referenced_index: row.oid("conindid"),
-        on_update: row.char("confupdtype"),
-        on_delete: row.char("confdeltype"),
-        match_type: row.char("confmatchtype"),
-        deferrable: row.bool("condeferrable"),
-        initially_deferred: row.bool("condeferred"),
-        validated: row.bool("convalidated"),
-        part_of: row.oid("conparentid"),
-    }
 }
 
 impl CatalogView for CatalogReader<'_> {

@@ -62,6 +62,7 @@ impl Changes {
             PG_ATTRDEF => self.note_one(oid("adrelid")),
             PG_REWRITE => self.note_one(oid("ev_class")),
             PG_SEQUENCE => self.note_one(oid("seqrelid")),
+            PG_TRIGGER => self.note_one(oid("tgrelid")),
             PG_INDEX => {
                 self.objects.insert(oid("indexrelid"));
                 self.objects.insert(oid("indrelid"));

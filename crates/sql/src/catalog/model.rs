@@ -54,6 +54,20 @@ pub struct Table {
     pub partition_key: Option<Arc<super::partition::PartitionKey>>,
     /// What it is a partition of, or 0.
     pub partition_of: Oid,
+    /// Of a sequence.
+    pub sequence: Option<SequenceOptions>,
+}
+
+/// A sequence's row of pg_sequence.
+#[derive(Clone, Debug)]
+pub struct SequenceOptions {
+    pub type_oid: Oid,
+    pub start: i64,
+    pub increment: i64,
+    pub min: i64,
+    pub max: i64,
+    pub cache: i64,
+    pub cycle: bool,
 }
 
 impl Table {

@@ -21,6 +21,8 @@ pub const INSTEAD: i16 = 64;
 #[derive(Clone, Debug)]
 pub struct Trigger {
     pub oid: Oid,
+    /// The partitioned table's trigger that it is a copy of, or 0.
+    pub parent: Oid,
     pub name: String,
     pub function: Oid,
     pub kind: i16,
@@ -46,6 +48,7 @@ impl Trigger {
         let name = |column: &str| row.text(column).map(str::to_string);
         Trigger {
             oid: row.oid("oid"),
+            parent: row.oid("tgparentid"),
             name: name("tgname").unwrap_or_default(),
             function: row.oid("tgfoid"),
             kind: row.int("tgtype") as i16,

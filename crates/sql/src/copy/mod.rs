@@ -49,9 +49,11 @@ impl Session {
         let direction = if s.is_from { "to" } else { "from" };
         match table.kind {
             TableKind::Table => Ok(table),
+            TableKind::Partitioned if s.is_from => Ok(table),
             kind => {
                 let word = match kind {
                     TableKind::View => "view",
+                    TableKind::Partitioned => "partitioned table",
                     TableKind::Sequence => "sequence",
                     _ => "non-table relation",
                 };

@@ -3,6 +3,7 @@
 use super::Session;
 use super::constraint::NewConstraint;
 use super::partition::own_columns;
+use super::trigger_clone::firing_mode;
 use crate::catalog::ids::*;
 use crate::catalog::{Table, TableKind};
 use crate::client::Runtime;
@@ -27,6 +28,12 @@ impl Session {
             return self.alter_command(table, c, source, runtime);
         }
         self.refuse_on_partitioned(table, c)?;
+        if let (true, A::AT_AddConstraint, Node::Constraint(k)) = (only, c.subtype, c.def())
+            && let Some(target) = k.pktable().filter(|_| k.contype == ConstrType::CONSTR_FOREIGN)
+        {
+            let message = format!("cannot use ONLY for foreign key on partitioned table \"{}\" referencing relation \"{}\"", table.name, target.relname().unwrap_or(""));
+            return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, message));
+        }
         let partitions = self.partition_oids(table.oid, runtime)?;
         if only {
             refuse_only_identity(c)?;
@@ -34,11 +41,16 @@ impl Session {
         if only && !partitions.is_empty() {
             refuse_only(c)?;
         }
+        // Foreign keys know their parts.
+        let of_key = c.subtype == A::AT_ValidateConstraint && table.foreign_keys.iter().any(|k| Some(k.name.as_str()) == c.name());
         let before = self.table_by_oid(table.oid, runtime)?;
         self.alter_command(table, c, source, runtime)?;
         let after = self.table_by_oid(table.oid, runtime)?;
-        if !only && recurses(c) {
+        if !only && recurses(c) && !of_key {
             self.alter_below(&partitions, c, source, runtime)?;
+        }
+        if let (Some((mode, is_named)), false) = (firing_mode(c.subtype), only) {
+            return self.enable_clones(table, c.name().filter(|_| is_named), mode, runtime);
         }
         match (c.subtype, c.def()) {
             (A::AT_AddConstraint, Node::Constraint(k)) if k.contype == ConstrType::CONSTR_CHECK && !k.is_no_inherit => self.pass_on_checks(&before, &after, runtime),

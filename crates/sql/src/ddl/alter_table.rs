@@ -81,15 +81,9 @@ impl Session {
                 Err(Error::unsupported("this form of ALTER TABLE is not supported"))
             }
             A::AT_SetTableSpace => Err(Error::unsupported("tablespaces are not supported")),
-            A::AT_EnableTrig => self.enable_trigger(table, Some(name), b'O', runtime),
-            A::AT_EnableAlwaysTrig => self.enable_trigger(table, Some(name), b'A', runtime),
-            A::AT_EnableReplicaTrig => self.enable_trigger(table, Some(name), b'R', runtime),
-            A::AT_DisableTrig => self.enable_trigger(table, Some(name), b'D', runtime),
-            A::AT_EnableTrigAll | A::AT_EnableTrigUser => self.enable_trigger(table, None, b'O', runtime),
             A::AT_DisableTrigAll if !(table.foreign_keys.is_empty() && table.referenced_by.is_empty()) => {
                 Err(Error::unsupported("DISABLE TRIGGER ALL on a table with foreign keys is not supported").with_hint("DISABLE TRIGGER USER leaves foreign keys alone."))
             }
-            A::AT_DisableTrigAll | A::AT_DisableTrigUser => self.enable_trigger(table, None, b'D', runtime),
             A::AT_SetLogged => self.set_persistence(table, LOGGED, runtime),
             A::AT_SetUnLogged => self.set_persistence(table, UNLOGGED, runtime),
             A::AT_AddIdentity => self.add_identity(table, name, c.def(), source, runtime),
@@ -104,6 +98,7 @@ impl Session {
                 Node::PartitionCmd(p) => self.finalize_detach(table, p, runtime),
                 _ => Err(Error::internal("DETACH without a partition")),
             },
+            subtype if let Some((mode, is_named)) = super::trigger_clone::firing_mode(subtype) => self.enable_trigger(table, is_named.then_some(name), mode, runtime),
             A::AT_AddInherit | A::AT_DropInherit => Err(Error::unsupported("table inheritance is not supported")),
             _ => Err(Error::unsupported("this form of ALTER TABLE is not supported")),
         }
@@ -425,7 +420,7 @@ impl Session {
         })?;
         let target = self.table_by_oid(key.referenced_table, runtime)?;
         self.validate_foreign_key(table, &key.columns, &target, &key.referenced_columns, name, runtime)?;
-        self.update_row(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, key.oid, runtime, |row| row.set("convalidated", Datum::Bool(true)))
+        self.mark_key_valid(key.oid, runtime)
     }
 
     fn alter_options(&mut self, table: &Arc<Table>, c: &nodes::AlterTableCmd, runtime: &dyn Runtime) -> Result<()> {

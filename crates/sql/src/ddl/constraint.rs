@@ -2,6 +2,7 @@
 
 use super::Session;
 use super::index::NewIndex;
+use super::partition_keys::NameCounter;
 use crate::catalog::global::GLOBAL;
 use crate::catalog::ids::*;
 use crate::catalog::store::array;
@@ -316,10 +317,7 @@ impl Session {
     fn add_foreign_key(&mut self, table: &Arc<Table>, c: &nodes::Constraint, column: Option<&str>, deferral: Deferral, runtime: &dyn Runtime) -> Result<()> {
         let target = c.pktable().ok_or_else(|| Error::internal("a foreign key without a target"))?;
         let target = self.relation_of(target, runtime)?;
-        if target.kind == TableKind::Partitioned {
-            return Err(Error::unsupported("foreign keys that reference partitioned tables are not supported yet"));
-        }
-        if !matches!(target.kind, TableKind::Table) {
+        if !matches!(target.kind, TableKind::Table | TableKind::Partitioned) {
             return Err(Error::new(
                 sqlstate::WRONG_OBJECT_TYPE,
                 format!("referenced relation \"{}\" is not a table", target.name),
@@ -375,7 +373,7 @@ impl Session {
         if !c.skip_validation {
             self.validate_foreign_key(table, &columns, &target, &target_columns, &name, runtime)?;
         }
-        self.insert_constraint(
+        let key = self.insert_constraint(
             &NewConstraint {
                 name: &name,
                 kind: b'f',
@@ -385,7 +383,7 @@ impl Session {
                 deferrable: deferral.deferrable,
                 deferred: deferral.deferred,
                 validated: !c.skip_validation,
-                no_inherit: true,
+                no_inherit: table.kind != TableKind::Partitioned,
                 expression: None,
                 foreign: Some(foreign),
                 is_inherited: false,
@@ -393,7 +391,7 @@ impl Session {
             },
             runtime,
         )?;
-        Ok(())
+        self.reference_partitions(key, &target, &mut NameCounter::default(), runtime)
     }
 
     /// Columns a foreign key points at, and the unique index over them.
@@ -465,7 +463,7 @@ impl Session {
         let present: Vec<String> = mine.iter().map(|m| format!("{m} IS NOT NULL")).collect();
         let missing: Vec<String> = target_columns.iter().take(1).map(|t| format!("pk.{} IS NULL", column(target, t))).collect();
         let sql = format!(
-            "SELECT {} FROM {} fk LEFT JOIN {} pk ON {} WHERE {} AND {} LIMIT 1",
+            "SELECT fk.tableoid, {} FROM {} fk LEFT JOIN {} pk ON {} WHERE {} AND {} LIMIT 1",
             mine.iter().map(|m| format!("{m}::text")).collect::<Vec<_>>().join(", "),
             self.qualified_name(table),
             self.qualified_name(target),
@@ -474,15 +472,17 @@ impl Session {
             present.join(" AND ")
         );
         let rows = self.query(&sql, runtime)?;
-        let Some(row) = rows.first() else { return Ok(()) };
+        let Some((Datum::Oid(place), row)) = rows.first().and_then(|row| row.split_first()) else { return Ok(()) };
+        // Of a partitioned table, the partition.
+        let place = self.table_by_oid(*place, runtime)?;
         let values: Vec<String> = row.iter().map(|d| if let Datum::Text(s) = d { s.to_string() } else { "null".into() }).collect();
         let names: Vec<&str> = columns.iter().map(|n| table.columns[*n as usize - 1].name.as_str()).collect();
         Err(Error::new(
             sqlstate::FOREIGN_KEY_VIOLATION,
-            format!("insert or update on table \"{}\" violates foreign key constraint \"{name}\"", table.name),
+            format!("insert or update on table \"{}\" violates foreign key constraint \"{name}\"", place.name),
         )
         .with_detail(format!("Key ({})=({}) is not present in table \"{}\".", names.join(", "), values.join(", "), target.name))
-        .with_table(&table.schema_name, &table.name)
+        .with_table(&place.schema_name, &place.name)
         .with_constraint(name))
     }
 

@@ -140,6 +140,7 @@ impl Session {
         }
         if let Some(parent) = &parent {
             self.copy_to_partition(parent, oid, runtime)?;
+            self.clone_triggers(parent, oid, runtime)?;
         }
         for pass in [C::CONSTR_CHECK, C::CONSTR_NOTNULL, C::CONSTR_PRIMARY, C::CONSTR_UNIQUE, C::CONSTR_FOREIGN, C::CONSTR_EXCLUSION] {
             if pass == C::CONSTR_NOTNULL {

@@ -52,7 +52,10 @@ impl Session {
                 targets.push(table);
             }
         }
-        let together: Vec<Oid> = targets.iter().map(|t| t.oid).collect();
+        let mut together: Vec<Oid> = targets.iter().map(|t| t.oid).collect();
+        for target in targets.iter().filter(|t| t.kind == TableKind::Partitioned) {
+            together.extend(self.with_catalog(runtime, |host| host.reader.partition_tree(target.oid))?);
+        }
         for target in &targets {
             // An earlier one of the list may have taken it along.
             if self.with_catalog(runtime, |host| host.reader.table_by_oid(target.oid))?.is_some() {
@@ -176,6 +179,26 @@ impl Session {
         let word = super::kind_word(table.kind);
         let shown = self.shown_name(table, runtime)?;
         let going: Vec<Oid> = together.iter().copied().chain([table.oid]).collect();
+        let mut keys = Vec::new();
+        for (key, name, owner) in self.whole_keys(&table.referenced_by)? {
+            // Those of tables that it is a partition of, to themselves: they are left before.
+            if owner != table.oid {
+                let other = self.table_by_oid(owner, runtime)?;
+                keys.push((key, name, other));
+            }
+        }
+        let key_texts: Vec<String> =
+            keys.iter().filter(|(_, _, other)| !together.contains(&other.oid)).map(|(_, name, other)| format!("constraint {name} on table {}", other.name)).collect();
+        // Those of a partitioned table are its partitions' too: they come before what is found there.
+        let is_partitioned = table.kind == TableKind::Partitioned;
+        if is_partitioned && !cascade && !key_texts.is_empty() {
+            return Err(still_needed(&shown, word, key_texts.iter().map(|text| format!("{text} depends on {word} {shown}"))));
+        }
+        if is_partitioned {
+            for (key, ..) in &keys {
+                self.delete_constraint(*key, runtime)?;
+            }
+        }
         for row in self.dependents(PG_CLASS, table.oid, 0)? {
             let dependent = row.oid("objid");
             match (row.oid("classid"), row.char("deptype")) {
@@ -219,32 +242,20 @@ impl Session {
                 }
             }
         }
-        let mut keys = Vec::new();
-        for key in table.referenced_by.iter().filter(|k| k.table != table.oid) {
-            let other = self.table_by_oid(key.table, runtime)?;
-            keys.push((key.clone(), other));
-        }
         if !cascade {
             let on = |b: &Blocker| if matches!(b.dependent, Dependent::Routine(_)) { "type" } else { word };
             let mut lines: Vec<String> = blockers.iter().map(|b| format!("{} depends on {} {shown}", b.text, on(b))).collect();
-            lines.extend(keys.iter().filter(|(k, _)| !together.contains(&k.table)).map(|(k, other)| {
-                format!("constraint {} on table {} depends on {word} {shown}", k.name, other.name)
-            }));
+            lines.extend(key_texts.iter().map(|text| format!("{text} depends on {word} {shown}")));
             if !lines.is_empty() {
-                return Err(Error::new(
-                    sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
-                    format!("cannot drop {word} {shown} because other objects depend on it"),
-                )
-                .with_detail(lines.join("\n"))
-                .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
+                return Err(still_needed(&shown, word, lines.into_iter()));
             }
         } else {
             let mut lines: Vec<String> = blockers.iter().map(|b| b.text.clone()).collect();
-            lines.extend(keys.iter().filter(|(k, _)| !together.contains(&k.table)).map(|(k, other)| format!("constraint {} on table {}", k.name, other.name)));
+            lines.extend(key_texts);
             self.tell_cascade(&lines);
         }
-        for (key, _) in &keys {
-            self.delete_constraint(key.oid, runtime)?;
+        for (key, ..) in keys.iter().filter(|_| !is_partitioned) {
+            self.delete_constraint(*key, runtime)?;
         }
         for blocker in blockers {
             match blocker.dependent {
@@ -292,6 +303,7 @@ impl Session {
     }
 
     pub(super) fn delete_constraint(&mut self, oid: Oid, runtime: &dyn Runtime) -> Result<()> {
+        self.delete_parts_of_key(oid, runtime)?;
         self.remove_dependencies((PG_CONSTRAINT, oid), None, runtime)?;
         self.delete_rows(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, &[Datum::Oid(oid)], runtime)
     }
@@ -336,17 +348,18 @@ impl Session {
         part: &str,
         runtime: &dyn Runtime,
     ) -> Result<()> {
-        for user in table.referenced_by.iter().filter(|k| k.referenced_index == index) {
+        let users: Vec<_> = table.referenced_by.iter().filter(|k| k.referenced_index == index).cloned().collect();
+        for (user, name, owner) in self.whole_keys(&users)? {
             if !cascade {
-                let other = self.table_by_oid(user.table, runtime)?;
+                let other = self.table_by_oid(owner, runtime)?;
                 return Err(Error::new(
                     sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
                     format!("cannot drop {what} because other objects depend on it"),
                 )
-                .with_detail(format!("constraint {} on table {} depends on {part}", user.name, other.name))
+                .with_detail(format!("constraint {name} on table {} depends on {part}", other.name))
                 .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
             }
-            self.delete_constraint(user.oid, runtime)?;
+            self.delete_constraint(user, runtime)?;
         }
         Ok(())
     }
@@ -406,4 +419,10 @@ impl Session {
         }
         Ok(())
     }
+}
+
+fn still_needed(shown: &str, word: &str, lines: impl Iterator<Item = String>) -> Error {
+    Error::new(sqlstate::DEPENDENT_OBJECTS_STILL_EXIST, format!("cannot drop {word} {shown} because other objects depend on it"))
+        .with_detail(lines.collect::<Vec<_>>().join("\n"))
+        .with_hint("Use DROP ... CASCADE to drop the dependent objects too.")
 }

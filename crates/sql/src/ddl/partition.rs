@@ -144,6 +144,8 @@ impl Session {
             b'r' => oids::ANYRANGE,
             _ if base.category == b'A' => oids::ANYARRAY,
             _ if base.oid == oids::VARCHAR => oids::TEXT,
+            // The types of names of objects are held as OIDs.
+            _ if is_object_name(base.oid) => oids::OID,
             _ => base.oid,
         };
         let wanted = super::strings(e.opclass()).last().map(|s| s.to_string());
@@ -457,6 +459,7 @@ impl Session {
             let table = self.table_by_oid(child, runtime)?;
             self.copy_index_to(parent, index, &table, runtime)?;
         }
+        self.copy_references(parent, child, runtime)?;
         self.copy_foreign_keys(parent, child, runtime)
     }
 
@@ -472,6 +475,11 @@ impl Session {
         let rows = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, &[Datum::Oid(key)])?;
         let Some(row) = rows.first() else { return Ok(()) };
         let table = self.table_by_oid(child, runtime)?;
+        if let Some(whole) = parent.foreign_keys.iter().find(|k| k.oid == key)
+            && self.adopt_foreign_key(parent, whole, &table, runtime)?
+        {
+            return Ok(());
+        }
         let own = own_columns(parent, &table, &row.numbers("conkey"));
         let oid = self.new_oid(child)?;
         let mut copy = row.clone();
@@ -482,8 +490,10 @@ impl Session {
         copy.set("conparentid", Datum::Oid(key));
         copy.set("conislocal", Datum::Bool(false));
         copy.set("coninhcount", Datum::Int2(1));
+        copy.set("connoinherit", Datum::Bool(false));
         self.write_catalog(runtime, |w| w.insert_row(PG_CONSTRAINT, &copy.values).map(|_| ()))?;
         if table.kind == TableKind::Partitioned {
+            let table = self.table_by_oid(child, runtime)?;
             for partition in self.partition_oids(child, runtime)? {
                 self.copy_foreign_key(&table, oid, partition, runtime)?;
             }
@@ -639,4 +649,9 @@ pub(super) fn says_only(r: &nodes::RangeVar) -> bool {
 /// Is it CREATE TABLE … PARTITION OF?
 pub(super) fn is_partition(s: &nodes::CreateStmt) -> bool {
     s.partbound().is_some()
+}
+
+/// regproc, regclass and the like.
+fn is_object_name(ty: Oid) -> bool {
+    matches!(ty, 24 | 2202..=2206 | 3734 | 3769 | 4089 | 4096 | 4191)
 }

@@ -49,6 +49,7 @@ impl Session {
             (true, false) => return Err(wrong_object(format!("cannot attach a permanent relation as partition of temporary relation \"{}\"", parent.name))),
             _ => {}
         }
+        super::trigger_clone::refuse_transitions(&child)?;
         let spec = p.bound().ok_or_else(|| Error::internal("ATTACH PARTITION without a bound"))?;
         let location = kilndb_syntax::position_of(source, spec.location);
         let bound = self.bound_of(parent, &child.name, spec, source, runtime)?;
@@ -68,10 +69,10 @@ impl Session {
             let child = self.table_by_oid(child.oid, runtime)?;
             self.copy_index_to(parent, index, &child, runtime)?;
         }
+        self.clone_triggers(parent, child.oid, runtime)?;
+        self.copy_references(parent, child.oid, runtime)?;
+        self.check_foreign_keys(parent, &child, runtime)?;
         for key in &parent.foreign_keys {
-            let target = self.table_by_oid(key.referenced_table, runtime)?;
-            let own = own_columns(parent, &child, &key.columns.iter().map(|n| i64::from(*n)).collect::<Vec<_>>());
-            self.validate_foreign_key(&child, &own, &target, &key.referenced_columns, &key.name, runtime)?;
             self.copy_foreign_key(parent, key.oid, child.oid, runtime)?;
         }
         Ok(())

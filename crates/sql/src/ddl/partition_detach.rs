@@ -9,6 +9,7 @@
 use super::Session;
 use super::constraint::NewConstraint;
 use super::partition_attach::wrong_object;
+use super::partition_keys::is_reference_part;
 use crate::catalog::ids::*;
 use crate::catalog::partition::{PartitionMap, Strategy};
 use crate::catalog::{CatalogView, Table, TableKind};
@@ -73,7 +74,6 @@ impl Session {
         if map.default_partition().is_some_and(|at| map.partitions[at].oid == child.oid) {
             self.set_default_partition(parent.oid, 0, runtime)?;
         }
-        refuse_referenced(parent)?;
         self.detach_now(parent, &child, runtime)
     }
 
@@ -103,7 +103,6 @@ impl Session {
             return Err(state(format!("partition \"{}\" already pending detach in partitioned table \"{}.{}\"", other.name, parent.schema_name, parent.name))
                 .with_hint(FINALIZE_HINT));
         }
-        refuse_referenced(parent)?;
         let child = self.lock_for_ddl(child, LockMode::ShareUpdateExclusive, runtime)?;
         for row in self.catalog_lookup(PG_INHERITS, PG_INHERITS_RELID_SEQNO_INDEX, &[Datum::Oid(child.oid)])? {
             let mut pending = row.clone();
@@ -198,6 +197,7 @@ impl Session {
 
     /// The partition, locked, becomes a table of its own.
     fn detach_now(&mut self, parent: &Arc<Table>, child: &Arc<Table>, runtime: &dyn Runtime) -> Result<()> {
+        let left = self.leave_references(parent, child, runtime)?;
         self.delete_rows(PG_INHERITS, PG_INHERITS_RELID_SEQNO_INDEX, &[Datum::Oid(child.oid)], runtime)?;
         self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, child.oid, runtime, |row| {
             row.set("relispartition", Datum::Bool(false));
@@ -208,6 +208,7 @@ impl Session {
                 self.write_catalog(runtime, |w| w.delete(&row))?;
             }
         }
+        self.drop_cloned_triggers(child.oid, runtime)?;
         for column in child.columns.iter().filter(|c| !c.dropped) {
             self.update_attribute(child.oid, column.attnum, runtime, |row| {
                 row.set("attislocal", Datum::Bool(true));
@@ -217,9 +218,10 @@ impl Session {
                 }
             })?;
         }
-        for row in self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(child.oid)])? {
-            if row.int("coninhcount") > 0 {
-                self.change_constraint(&row, runtime, |row| {
+        let own = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(child.oid)])?;
+        for row in &own {
+            if row.int("coninhcount") > 0 && !is_reference_part(row, &own) {
+                self.change_constraint(row, runtime, |row| {
                     row.set("coninhcount", Datum::Int2(0));
                     row.set("conislocal", Datum::Bool(true));
                     row.set("conparentid", Datum::Oid(0));
@@ -235,7 +237,12 @@ impl Session {
         self.with_catalog(runtime, |host| {
             host.reader.set_partition_map(map);
             Ok(())
-        })
+        })?;
+        self.own_foreign_keys(child, runtime)?;
+        for key in left {
+            self.delete_constraint(key, runtime)?;
+        }
+        Ok(())
     }
 }
 
@@ -244,11 +251,4 @@ fn refuse_stranger(parent: &Table, child: &Table) -> Result<()> {
         return Ok(());
     }
     Err(Error::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{}\" is not a partition of relation \"{}\"", child.name, parent.name)))
-}
-
-fn refuse_referenced(parent: &Table) -> Result<()> {
-    match parent.referenced_by.first() {
-        Some(key) => Err(Error::unsupported(format!("detaching a partition of a table that foreign key \"{}\" references", key.name))),
-        None => Ok(()),
-    }
 }

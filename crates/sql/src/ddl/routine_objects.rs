@@ -203,7 +203,7 @@ impl Session {
                     }
                 }
                 PG_TRIGGER => {
-                    if let Some(t) = self.trigger_by_oid(dependent)? {
+                    if let Some(t) = self.trigger_by_oid(dependent)?.filter(|t| t.oid("tgparentid") == 0) {
                         users.push((self.trigger_shown(&t, runtime)?, User::Trigger(dependent)));
                     }
                 }

@@ -5,6 +5,7 @@
 use super::Session;
 use super::create_table::{NewColumn, NewTable};
 use crate::catalog::global::GLOBAL;
+use crate::catalog::SequenceOptions;
 use crate::catalog::ids::*;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
@@ -33,17 +34,6 @@ impl SequenceState {
         bytes.push(u8::from(self.is_called));
         bytes.extend_from_slice(&self.log_count.to_le_bytes());
     }
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct SequenceOptions {
-    pub type_oid: Oid,
-    pub start: i64,
-    pub increment: i64,
-    pub min: i64,
-    pub max: i64,
-    pub cache: i64,
-    pub cycle: bool,
 }
 
 fn invalid(message: impl Into<String>) -> Error {
@@ -268,7 +258,7 @@ impl Session {
 
     pub(crate) fn sequence_options(&mut self, oid: Oid) -> Result<SequenceOptions> {
         let rows = self.catalog_lookup(PG_SEQUENCE, PG_SEQUENCE_SEQRELID_INDEX, &[Datum::Oid(oid)])?;
-        rows.first().map(options_of_row).ok_or_else(|| Error::internal(format!("sequence {oid} has no definition")))
+        rows.first().map(SequenceOptions::of_row).ok_or_else(|| Error::internal(format!("sequence {oid} has no definition")))
     }
 
     pub(super) fn alter_sequence(&mut self, s: &nodes::AlterSeqStmt, source: &str, runtime: &dyn Runtime) -> Result<()> {
@@ -313,18 +303,6 @@ impl Session {
             Some(names) => self.own_sequence(sequence.oid, names, runtime),
             None => Ok(()),
         }
-    }
-}
-
-pub(crate) fn options_of_row(row: &crate::catalog::store::CatalogRow) -> SequenceOptions {
-    SequenceOptions {
-        type_oid: row.oid("seqtypid"),
-        start: row.int("seqstart"),
-        increment: row.int("seqincrement"),
-        min: row.int("seqmin"),
-        max: row.int("seqmax"),
-        cache: row.int("seqcache"),
-        cycle: row.bool("seqcycle"),
     }
 }
 

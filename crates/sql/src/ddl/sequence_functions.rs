@@ -1,12 +1,11 @@
 //! nextval, currval, setval, lastval.
 
-use super::sequence::{SequenceState, options_of_row, take_values};
-use crate::catalog::ids::*;
-use crate::catalog::{CatalogView, Table};
+use super::sequence::{SequenceState, take_values};
+use crate::catalog::{CatalogView, SequenceOptions, Table};
 use crate::exec::CallEnv;
 use crate::session::environment::StatementHost;
 use crate::session::host::require_sequence;
-use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_base::{Error, Result, sqlstate};
 use kilndb_types::Datum;
 use std::sync::Arc;
 
@@ -21,9 +20,9 @@ fn sequence(host: &StatementHost<'_>, d: Option<&Datum>) -> Result<Arc<Table>> {
     Ok(table)
 }
 
-fn options(host: &StatementHost<'_>, oid: Oid) -> Result<super::sequence::SequenceOptions> {
-    let rows = host.reader.lookup(PG_SEQUENCE, PG_SEQUENCE_SEQRELID_INDEX, &[Datum::Oid(oid)])?;
-    rows.first().map(options_of_row).ok_or_else(|| Error::internal(format!("sequence {oid} has no definition")))
+/// As the statement sees the catalogs: the table is forgotten when its row of pg_sequence changes.
+fn options(table: &Table) -> Result<&SequenceOptions> {
+    table.sequence.as_ref().ok_or_else(|| Error::internal(format!("sequence {} has no definition", table.oid)))
 }
 
 pub(crate) fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], _env: &mut CallEnv<'_>) -> Result<Datum> {
@@ -77,9 +76,9 @@ pub(crate) fn next_value(host: &StatementHost<'_>, table: &Table) -> Result<Datu
             value
         }
         _ => {
-            let options = options(host, table.oid)?;
+            let options = options(table)?;
             let cell = host.reader.temporary.relation(&host.instance.engine, table.storage)?;
-            let (first, left) = take_values(&cell, &table.name, &options)?;
+            let (first, left) = take_values(&cell, &table.name, options)?;
             if left > 0 {
                 cache.insert(table.oid, (first.wrapping_add(options.increment), left, options.increment));
             }
@@ -99,7 +98,7 @@ fn set_value(host: &StatementHost<'_>, args: &[Datum]) -> Result<Datum> {
         _ => return Ok(Datum::Null),
     };
     let is_called = !matches!(args.get(2), Some(Datum::Bool(false)));
-    let o = options(host, table.oid)?;
+    let o = options(&table)?;
     if value < o.min || value > o.max {
         return Err(Error::new(
             sqlstate::NUMERIC_VALUE_OUT_OF_RANGE,

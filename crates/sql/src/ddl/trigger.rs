@@ -62,12 +62,11 @@ impl Session {
         };
         let existing = self.trigger_row(table.oid, name)?;
         if let Some(old) = &existing {
-            if !s.replace {
-                return Err(Error::new(sqlstate::DUPLICATE_OBJECT, format!("trigger \"{name}\" for relation \"{}\" already exists", table.name)));
+            if s.replace && old.oid("tgparentid") != 0 {
+                let message = format!("trigger \"{name}\" for relation \"{}\" is an internal or a child trigger", table.name);
+                return Err(Error::new(sqlstate::DUPLICATE_OBJECT, message));
             }
-            if old.oid("tgconstraint") != 0 {
-                return Err(Error::new(sqlstate::DUPLICATE_OBJECT, format!("trigger \"{name}\" for relation \"{}\" is a constraint trigger", table.name)));
-            }
+            refuse_existing(old, s.replace, &table)?;
         }
         let constraint = match s.isconstraint {
             true => self.trigger_constraint(s, name, &table, runtime)?,
@@ -119,7 +118,7 @@ impl Session {
         if constraint != 0 {
             self.add_dependency((PG_CONSTRAINT, constraint, 0), (PG_TRIGGER, oid, 0), b'i', runtime)?;
         }
-        Ok(())
+        self.pass_on_trigger(&table, oid, s.replace, runtime)
     }
 
     fn trigger_constraint(&mut self, s: &nodes::CreateTrigStmt, name: &str, table: &Table, runtime: &dyn Runtime) -> Result<Oid> {
@@ -221,6 +220,7 @@ impl Session {
             if table.kind != TableKind::View {
                 self.lock_for_ddl(&table, LockMode::AccessExclusive, runtime)?;
             }
+            self.refuse_clone(&row, runtime)?;
             self.delete_trigger(&row, runtime)?;
         }
         Ok(tag)
@@ -228,6 +228,7 @@ impl Session {
 
     pub(super) fn delete_trigger(&mut self, row: &CatalogRow, runtime: &dyn Runtime) -> Result<()> {
         let oid = row.oid("oid");
+        self.delete_clones(row, runtime)?;
         self.remove_dependencies((PG_TRIGGER, oid), None, runtime)?;
         let key = [Datum::Oid(oid), Datum::Oid(PG_TRIGGER)];
         self.delete_rows(PG_DESCRIPTION, PG_DESCRIPTION_O_C_O_INDEX, &key, runtime)?;
@@ -253,7 +254,7 @@ impl Session {
         let mut found = Vec::new();
         for row in self.dependents(PG_CLASS, table.oid, i32::from(attnum))? {
             if row.oid("classid") == PG_TRIGGER && row.char("deptype") == b'n'
-                && let Some(t) = self.trigger_by_oid(row.oid("objid"))?
+                && let Some(t) = self.trigger_by_oid(row.oid("objid"))?.filter(|t| t.oid("tgparentid") == 0)
             {
                 found.push((self.trigger_shown(&t, runtime)?, t));
             }
@@ -294,10 +295,19 @@ impl Session {
         }
         let old_name = s.subname().unwrap_or("");
         let row = self.trigger_row(table.oid, old_name)?.ok_or_else(|| missing(old_name, &table))?;
+        if row.oid("tgparentid") != 0 {
+            let above = self.table_by_oid(table.partition_of, runtime)?;
+            return Err(Error::unsupported(format!("cannot rename trigger \"{old_name}\" on table \"{}\"", table.name))
+                .with_hint(format!("Rename the trigger on the partitioned table \"{}\" instead.", above.name)));
+        }
+        if old_name == new_name {
+            return Ok("ALTER TRIGGER".to_string());
+        }
         if self.trigger_row(table.oid, new_name)?.is_some() {
-            return Err(Error::new(sqlstate::DUPLICATE_OBJECT, format!("trigger \"{new_name}\" for relation \"{}\" already exists", table.name)));
+            return Err(duplicate(new_name, &table));
         }
         self.update_row(PG_TRIGGER, PG_TRIGGER_OID_INDEX, row.oid("oid"), runtime, |row| row.set("tgname", Datum::text(new_name)))?;
+        self.rename_clones(&table, row.oid("oid"), old_name, new_name, runtime)?;
         Ok("ALTER TRIGGER".to_string())
     }
 
@@ -332,6 +342,22 @@ impl Session {
     }
 }
 
+pub(super) fn duplicate(name: &str, table: &Table) -> Error {
+    Error::new(sqlstate::DUPLICATE_OBJECT, format!("trigger \"{name}\" for relation \"{}\" already exists", table.name))
+}
+
+/// A trigger of that name is there already.
+pub(super) fn refuse_existing(old: &CatalogRow, replace: bool, table: &Table) -> Result<()> {
+    let name = old.text("tgname").unwrap_or("");
+    if !replace {
+        return Err(duplicate(name, table));
+    }
+    if old.oid("tgconstraint") != 0 {
+        return Err(Error::new(sqlstate::DUPLICATE_OBJECT, format!("trigger \"{name}\" for relation \"{}\" is a constraint trigger", table.name)));
+    }
+    Ok(())
+}
+
 fn missing(name: &str, table: &Table) -> Error {
     Error::new(sqlstate::UNDEFINED_OBJECT, format!("trigger \"{name}\" for table \"{}\" does not exist", table.name))
 }
@@ -341,8 +367,8 @@ fn check_kind_of_table(s: &nodes::CreateTrigStmt, table: &Table) -> Result<()> {
     match table.kind {
         TableKind::Table if s.timing & INSTEAD != 0 => wrong("table", "Tables cannot have INSTEAD OF triggers."),
         TableKind::Partitioned if s.timing & INSTEAD != 0 => wrong("table", "Tables cannot have INSTEAD OF triggers."),
-        TableKind::Partitioned if !s.transition_rels().is_empty() => Err(Error::unsupported("transition tables of partitioned tables are not supported yet")),
-        TableKind::Partitioned if s.row => Err(Error::unsupported("row triggers on partitioned tables are not supported yet")),
+        TableKind::Partitioned if s.row && !s.transition_rels().is_empty() => Err(Error::unsupported(format!("\"{}\" is a partitioned table", table.name))
+            .with_detail("ROW triggers with transition tables are not supported on partitioned tables.")),
         TableKind::Table | TableKind::Partitioned => Ok(()),
         TableKind::View if s.isconstraint => wrong("view", "Views cannot have constraint triggers."),
         TableKind::View if s.timing & INSTEAD == 0 && s.row => wrong("view", "Views cannot have row-level BEFORE or AFTER triggers."),
@@ -383,6 +409,9 @@ fn check_transitions(s: &nodes::CreateTrigStmt, table: &Table) -> Result<Transit
         }
         if table.kind == TableKind::View {
             return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{}\" is a view", table.name)).with_detail("Triggers on views cannot have transition tables."));
+        }
+        if s.row && table.partition_of != 0 {
+            return Err(Error::unsupported("ROW triggers with transition tables are not supported on partitions"));
         }
         if s.timing & (BEFORE | INSTEAD) != 0 {
             return Err(invalid("transition table name can only be specified for an AFTER trigger"));

@@ -75,8 +75,12 @@ impl Session {
                         .with_hint(format!("Truncate table \"{}\" at the same time, or use TRUNCATE ... CASCADE.", other.name)));
                 }
                 self.notice(kilndb_base::Severity::Notice, format!("truncate cascades to table \"{}\"", other.name));
-                let other = self.lock_for_ddl(&other, LockMode::AccessExclusive, runtime)?;
-                tables.push(other);
+                for oid in self.with_catalog(runtime, |host| host.reader.partition_tree(other.oid))? {
+                    if !tables.iter().any(|t| t.oid == oid) {
+                        let other = self.table_by_oid(oid, runtime)?;
+                        tables.push(self.lock_for_ddl(&other, LockMode::AccessExclusive, runtime)?);
+                    }
+                }
             }
         }
         Ok(())

@@ -4,6 +4,7 @@
 use super::context::*;
 use super::{Execution, write};
 use crate::catalog::{Index, Table};
+use crate::plan::partition::Columns;
 use crate::plan::{self, ForeignKeyPlan, ModifyPlan, Plan, ReferencedPlan};
 use kilndb_base::park::Park;
 use kilndb_base::{Error, Result, RowId, sqlstate};
@@ -44,14 +45,18 @@ impl Queue {
                 }
             }
         }
-        self.note_parents(m, old, new);
+        self.note_parents(m, old, new, |_| true);
     }
     /// The row has another partition now.
     pub fn moved_row(&mut self, m: &ModifyPlan, old: &[Datum], new: &[Datum]) {
-        self.note_parents(m, old, Some(new));
+        self.note_parents(m, old, Some(new), |_| true);
     }
-    fn note_parents(&mut self, m: &ModifyPlan, old: &[Datum], new: Option<&[Datum]>) {
-        for (n, r) in m.referenced_by.iter().enumerate() {
+    /// For foreign keys that reference just this partition, the row has gone.
+    pub fn left_row(&mut self, m: &ModifyPlan, old: &[Datum]) {
+        self.note_parents(m, old, None, |r| r.key.part_of == 0);
+    }
+    fn note_parents(&mut self, m: &ModifyPlan, old: &[Datum], new: Option<&[Datum]>, wanted: impl Fn(&ReferencedPlan) -> bool) {
+        for (n, r) in m.referenced_by.iter().enumerate().filter(|(_, r)| wanted(r)) {
             let before = pick(&r.columns, old);
             if before.iter().any(Datum::is_null) {
                 continue;
@@ -185,16 +190,36 @@ pub fn check_child(table: &Table, f: &ForeignKeyPlan, values: &[Datum], cx: &mut
         return Ok(());
     }
     let mut k = Vec::new();
+    let mut converted = values.to_vec();
     for (position, ty, descending, nulls_first) in &f.index_keys {
         let d = convert(*ty, &values[*position]);
         key::encode_key(*ty, &d, *descending, *nulls_first, &mut k)?;
+        converted[*position] = d;
     }
     loop {
         cx.park.checkpoint()?;
+        let (leaf, place);
+        let target = match &f.target {
+            Some((heap, tree)) => Some(KeyTarget { table: &f.parent, heap, tree, columns: None }),
+            None => {
+                leaf = super::partition::leaf_of_key(&f.parent, &f.key.referenced_columns, &converted, cx)?;
+                match &leaf {
+                    Some(leaf) => {
+                        place = leaf.index(f.key.referenced_index)?;
+                        Some(KeyTarget { table: &leaf.table, heap: &leaf.heap, tree: &place.relation, columns: leaf.columns.as_deref() })
+                    }
+                    None => None,
+                }
+            }
+        };
         // At READ COMMITTED a new one each time: whoever was waited for may have changed the row.
         // What it finds, its lock protects: no other transaction need know that it was read.
         let snapshot = cx.txn.take_snapshot().untracked();
-        let Some(rid) = visible_parent(f, &k, &snapshot)? else {
+        let found = match target {
+            Some(target) => visible_parent(f, &target, &k, &snapshot)?.map(|rid| (target.heap, rid)),
+            None => None,
+        };
+        let Some((heap, rid)) = found else {
             return Err(Error::new(
                 sqlstate::FOREIGN_KEY_VIOLATION,
                 format!("insert or update on table \"{}\" violates foreign key constraint \"{}\"", table.name, f.key.name),
@@ -209,27 +234,38 @@ pub fn check_child(table: &Table, f: &ForeignKeyPlan, values: &[Datum], cx: &mut
             .with_constraint(f.key.name.clone()));
         };
         let options = WriteOptions { wait: WaitPolicy::Wait, latest: false, key_update: false };
-        match f.parent_heap.lock_row(cx.txn, rid, &snapshot, RowLockMode::KeyShare, &options, cx.park)? {
+        match heap.lock_row(cx.txn, rid, &snapshot, RowLockMode::KeyShare, &options, cx.park)? {
             WriteOutcome::Changed | WriteOutcome::Deleted | WriteOutcome::Skipped => {}
             WriteOutcome::Done | WriteOutcome::SelfModified => return Ok(()),
         }
     }
 }
 
+/// Where the row with a key is looked for: the referenced table, or the one of its partitions that the key belongs to.
+struct KeyTarget<'a> {
+    table: &'a Table,
+    heap: &'a Relation,
+    tree: &'a Arc<Relation>,
+    columns: Option<&'a Columns>,
+}
+
 /// The row with this key that the snapshot sees. A parent that somebody else has not committed is none.
-fn visible_parent(f: &ForeignKeyPlan, k: &[u8], snapshot: &Snapshot) -> Result<Option<RowId>> {
+fn visible_parent(f: &ForeignKeyPlan, target: &KeyTarget<'_>, k: &[u8], snapshot: &Snapshot) -> Result<Option<RowId>> {
     let bound = || Bound::Included(k.to_vec());
-    let mut scan = f.parent_index.index_scan(bound(), bound(), false);
+    let mut scan = target.tree.index_scan(bound(), bound(), false);
     let (mut keys, mut ends, mut rids) = (Vec::new(), Vec::new(), Vec::new());
     let (mut bytes, mut values) = (Vec::new(), Vec::new());
     loop {
         rids.clear();
         let more = scan.next_batch(&mut keys, &mut ends, &mut rids)?;
         for (at, rid) in rids.iter().enumerate() {
-            let Fetched::Visible { recheck } = f.parent_heap.fetch(*rid, snapshot, &mut bytes)? else { continue };
+            let Fetched::Visible { recheck } = target.heap.fetch(*rid, snapshot, &mut bytes)? else { continue };
             let recheck = recheck || scan.is_retired(at);
             if recheck {
-                super::scan::decode_all(&f.parent, &bytes, &mut values)?;
+                super::scan::decode_all(target.table, &bytes, &mut values)?;
+                if let Some(columns) = target.columns {
+                    values = columns.to_named(&values);
+                }
             }
             if !recheck || parent_key(f, &values)? == k {
                 return Ok(Some(*rid));
@@ -330,11 +366,18 @@ fn parent_changed(
         params.extend_from_slice(new);
     }
     // Also children that an old snapshot does not see keep their parent.
-    let rows = if checks { run_at_newest(&plan, &params, cx)? } else { run_sql(&plan, &params, cx)? };
+    let mut rows = if checks { run_at_newest(&plan, &params, cx)? } else { run_sql(&plan, &params, cx)? };
     if !checks && cx.txn.isolation().keeps_snapshot() {
         refuse_unseen_children(m, r, old, cx)?;
     }
-    if checks && rows > 0 {
+    // The default may be the key that has gone: such children have not changed.
+    let is_default = action == b'd';
+    if is_default {
+        let plan = plan_action(m, r, b'a', false, cx)?;
+        cx.txn.next_command();
+        rows = run_at_newest(&plan, old, cx)?;
+    }
+    if (checks || is_default) && rows > 0 {
         // NO ACTION is content if another row has the key by now.
         if action != b'r' && parent_exists(m, r, old, cx)? {
             return Ok(());
@@ -366,13 +409,17 @@ fn run_at_newest(plan: &Arc<Plan>, params: &[Datum], cx: &mut ExecContext<'_>) -
 
 fn plan_action(m: &ModifyPlan, r: &ReferencedPlan, action: u8, update: bool, cx: &ExecContext<'_>) -> Result<Arc<Plan>> {
     let sql = action_sql(r, action, update);
-    let script = kilndb_syntax::parse(&sql)?;
-    let Some(statement) = script.statements().into_iter().next() else { return Err(Error::internal("foreign key action")) };
     let types = r.columns.iter().map(|c| m.table.columns[*c].type_oid);
     let mut params: Vec<kilndb_base::Oid> = types.clone().collect();
     if update && action == b'c' {
         params.extend(types);
     }
+    plan_sql(&sql, params, cx)
+}
+
+fn plan_sql(sql: &str, mut params: Vec<kilndb_base::Oid>, cx: &ExecContext<'_>) -> Result<Arc<Plan>> {
+    let script = kilndb_syntax::parse(sql)?;
+    let Some(statement) = script.statements().into_iter().next() else { return Err(Error::internal("foreign key action")) };
     let bound = crate::bind::bind(&statement, cx.catalog, &mut params)?;
     plan::plan_with(bound, params, cx.catalog, cx.engine)
 }
@@ -399,6 +446,12 @@ fn still_referenced(m: &ModifyPlan, r: &ReferencedPlan, old: &[Datum], restrict:
 }
 
 fn parent_exists(m: &ModifyPlan, r: &ReferencedPlan, old: &[Datum], cx: &mut ExecContext<'_>) -> Result<bool> {
+    if m.routing.is_some() {
+        let columns: Vec<String> = r.columns.iter().filter_map(|c| m.table.columns.get(*c)).enumerate().map(|(i, c)| format!("{} = ${}", quote(&c.name), i + 1)).collect();
+        let sql = format!("SELECT 1 FROM {}.{} WHERE {} LIMIT 1 FOR KEY SHARE", quote(&m.table.schema_name), quote(&m.table.name), columns.join(" AND "));
+        let plan = plan_sql(&sql, r.columns.iter().map(|c| m.table.columns[*c].type_oid).collect(), cx)?;
+        return Ok(run_at_newest(&plan, old, cx)? > 0);
+    }
     let Some(p) = m.indexes.iter().find(|i| i.index.oid == r.key.referenced_index || i.index.part_of == r.key.referenced_index) else { return Ok(false) };
     let mut k = Vec::new();
     for key in &p.index.keys {

@@ -92,16 +92,17 @@ impl ModifyState {
             let Some(plan) = &step.change else { continue };
             self.at_step(n, |state| {
                 if plan.routing.is_some() {
-                    return state.end_partitions(cx);
+                    return state.end_partitions(plan, cx);
                 }
                 std::mem::take(&mut state.queue).run(plan, cx)
             })?;
         }
         self.report_merge(merge, rt);
-        match &m.triggers {
-            Some(plan) => self.firing.end(m, plan, &operations, rt, cx),
-            None => Ok(()),
+        if !self.firing.has_begun {
+            return Ok(());
         }
+        let partitions: Vec<_> = self.merge.steps.iter().map(|step| step.partitions.plans()).collect();
+        self.firing.end(m, &partitions, &operations, rt, cx)
     }
 
     fn report_merge(&self, merge: &MergePlan, rt: &mut Runtime) {
@@ -123,6 +124,7 @@ impl ModifyState {
             std::mem::swap(&mut state.partitions, &mut own.partitions);
         };
         swap(self);
+        self.firing.step = n;
         let done = run(self);
         swap(self);
         self.merge.steps[n].changed += self.changed - before;
@@ -170,7 +172,7 @@ impl ModifyState {
                     }
                 }
                 WriteOutcome::Deleted => return Ok(false),
-                WriteOutcome::SelfModified => return Err(self.second_time(m, rid)),
+                WriteOutcome::SelfModified => return Err(self.second_time(m, row, rid)),
                 _ => return Ok(still),
             }
         }
@@ -195,6 +197,12 @@ impl ModifyState {
         let Some(target) = self.target_of(plan, routing, row, cx)? else { return Ok(WriteOutcome::Deleted) };
         if plan.kind == DmlKind::Update && self.may_leave(plan, routing, target) {
             let own = self.plan_at(target);
+            if own.triggers.as_ref().is_some_and(|t| t.has_before_row) {
+                let held = self.hold_once(&own, at, cx)?;
+                if held != WriteOutcome::Done {
+                    return self.after_attempt(&own, held, at, row, cx);
+                }
+            }
             let old = Self::old_row(&own, row);
             let outcome = self.update_or_move_once(plan, routing, target, (at.rid, &old, at.latest), row, rt, cx)?;
             return self.after_attempt(&own, outcome, at, row, cx);
@@ -254,8 +262,14 @@ impl ModifyState {
     }
 
     /// The row was changed by this very statement: by itself, or by a trigger of it.
-    fn second_time(&self, m: &ModifyPlan, rid: RowId) -> Error {
-        let by_trigger = m.triggers.as_ref().is_some_and(|t| t.has_before_row) && !self.firing.own.contains(&rid);
+    fn second_time(&self, m: &ModifyPlan, row: &[Datum], rid: RowId) -> Error {
+        let oid = match m.routing.as_ref().and_then(|routing| row.get(routing.tableoid)) {
+            Some(Datum::Oid(oid)) => *oid,
+            _ => m.table.oid,
+        };
+        let fires = |plan: &ModifyPlan| plan.triggers.as_ref().is_some_and(|t| t.has_before_row);
+        let fires_there = || self.merge.steps.iter().flat_map(|step| step.partitions.plans()).any(|plan| plan.table.oid == oid && fires(&plan));
+        let by_trigger = (fires(m) || fires_there()) && !self.firing.own.contains(&(oid, rid));
         if by_trigger {
             let message = "tuple to be updated or deleted was already modified by an operation triggered by the current command";
             return Error::new(sqlstate::TRIGGERED_DATA_CHANGE_VIOLATION, message)

@@ -77,10 +77,7 @@ impl ModifyState {
             return self.run_merge(m, merge, rt, cx);
         }
         if m.routing.is_some() {
-            return match &m.triggers {
-                Some(plan) => self.run_triggered_partitions(m, plan, rt, cx),
-                None => self.run_partitions(m, rt, cx),
-            };
+            return self.run_triggered_partitions(m, rt, cx);
         }
         let done = self.run_all(m, rt, cx);
         let rows = self.changed - self.conflicted;
@@ -316,7 +313,8 @@ impl ModifyState {
             return Ok(true);
         }
         write::complete(m, &mut new, rt, cx)?;
-        if update.may_move && !m.must_belong && !super::partition::belongs(&m.table, &new, rt, cx)? {
+        let may_move = update.may_move || m.table.partition_of != 0 && m.triggers.as_ref().is_some_and(|t| t.may_change_row);
+        if may_move && !m.must_belong && !super::partition::belongs(&m.table, &new, rt, cx)? {
             return Err(Error::new(sqlstate::FEATURE_NOT_SUPPORTED, "invalid ON UPDATE specification")
                 .with_detail("The result tuple would appear in a different partition than the original tuple."));
         }

@@ -10,14 +10,17 @@ use super::constraint::Queue;
 use super::context::*;
 use super::modify::ModifyState;
 use super::partition::{self, Leaf, Place};
+use super::trigger::changed_by_trigger;
 use super::write;
 use crate::bind::ir::DmlKind;
 use crate::catalog::partition::PartitionMap;
-use crate::plan::ModifyPlan;
+use crate::catalog::trigger::{BEFORE, INSERT, ROW};
 use crate::plan::partition::Routing;
+use crate::plan::{ModifyPlan, TriggerPlan};
+use crate::routine::TriggerOperation as Operation;
 use foldhash::HashMap;
 use kilndb_base::{Error, Oid, Result, RowId, sqlstate};
-use kilndb_storage::{LockMode, Relation, WaitPolicy, WriteOptions, WriteOutcome};
+use kilndb_storage::{LockMode, Relation, RowLockMode, WaitPolicy, WriteOptions, WriteOutcome};
 use kilndb_types::{Datum, row};
 use std::sync::Arc;
 
@@ -35,15 +38,6 @@ struct Target {
     deleted: u64,
 }
 
-/// Row triggers of a partition fire when it is named itself.
-pub(super) fn refuse_row_triggers(m: &ModifyPlan, partition: &crate::catalog::Table) -> Result<()> {
-    let fires = |t: &crate::catalog::trigger::Trigger| t.enabled != b'D' && (t.for_each_row() || t.has_transition_tables());
-    match partition.triggers.iter().find(|t| fires(t)) {
-        Some(t) => Err(Error::unsupported(format!("changing partition {}, which has row trigger {}, by way of {} is not supported", partition.name, t.name, m.table.name))),
-        None => Ok(()),
-    }
-}
-
 #[derive(Default)]
 pub struct Targets {
     /// None: it is shared, and found without being counted.
@@ -55,6 +49,12 @@ pub struct Targets {
     /// The one that the last row went to.
     last: usize,
     rows_kept: usize,
+}
+
+impl Targets {
+    pub fn plans(&self) -> Vec<Arc<ModifyPlan>> {
+        self.list.iter().map(|t| t.plan.clone()).collect()
+    }
 }
 
 impl ModifyPlan {
@@ -103,13 +103,14 @@ impl ModifyState {
     }
 
     /// What is due when all rows are written.
-    pub(super) fn end_partitions(&mut self, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub(super) fn end_partitions(&mut self, m: &ModifyPlan, cx: &mut ExecContext<'_>) -> Result<()> {
         for at in 0..self.partitions.list.len() {
             let plan = self.partitions.list[at].plan.clone();
             let mut queue = std::mem::take(&mut self.partitions.list[at].queue);
             queue.run(&plan, cx)?;
         }
-        Ok(())
+        let mut queue = std::mem::take(&mut self.queue);
+        queue.run(m, cx)
     }
 
     pub(super) fn count_partitions(&self, cx: &mut ExecContext<'_>) {
@@ -121,7 +122,9 @@ impl ModifyState {
     fn run_all_partitions(&mut self, m: &ModifyPlan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         let Some(routing) = m.routing.clone() else { return Err(Error::internal("a partitioned table without routing")) };
         self.begin_partitions(m, &routing, cx)?;
-        let mut batch = Batch::new(m.input_width);
+        // A trigger may do what the next row's evaluation sees.
+        let before_row = m.triggers.as_ref().is_some_and(|t| t.has_before_row);
+        let mut batch = if before_row { Batch::with_max(m.input_width, 1) } else { Batch::new(m.input_width) };
         let mut first = true;
         let mut values = Vec::new();
         while self.input.fill(&mut batch, rt, cx)? {
@@ -143,7 +146,7 @@ impl ModifyState {
             first = false;
         }
         self.store_kept(rt, cx)?;
-        self.end_partitions(cx)
+        self.end_partitions(m, cx)
     }
 
     /// The partition of that OID, opened.
@@ -160,6 +163,9 @@ impl ModifyState {
         let Some(leaf) = partition::open(&m.table, place, LockMode::RowExclusive, cx)? else { return Ok(None) };
         let Some(routing) = &m.routing else { return Err(Error::internal("a partitioned table without routing")) };
         let plan = leaf.plan(m, routing, self.partitions.keep_plans, cx)?;
+        if plan.triggers.is_some() && !self.firing.has_begun {
+            self.firing.begin(cx);
+        }
         let at = self.partitions.list.len();
         self.partitions.list.push(Target { leaf, plan, queue: Queue::default(), kept: Vec::new(), inserted: 0, updated: 0, deleted: 0 });
         if at > 0 {
@@ -176,6 +182,7 @@ impl ModifyState {
     /// Runs a partition's plan with its own queue of checks, and counts for it what was done.
     pub(super) fn at_target<R>(&mut self, at: usize, kind: DmlKind, run: impl FnOnce(&mut ModifyState, &ModifyPlan) -> Result<R>) -> Result<R> {
         let plan = self.partitions.list[at].plan.clone();
+        self.firing.at = at;
         let (changed, conflicted) = (self.changed, self.conflicted);
         std::mem::swap(&mut self.queue, &mut self.partitions.list[at].queue);
         let done = run(self, &plan);
@@ -221,6 +228,9 @@ impl ModifyState {
         if let Some(columns) = &self.partitions.list[at].plan.columns {
             *values = columns.to_own(values);
         }
+        if let Some(triggers) = self.partitions.list[at].plan.triggers.clone() {
+            return self.insert_fired(at, &triggers, input, values, rt, cx);
+        }
         if keep_back {
             self.partitions.list[at].kept.append(values);
             self.partitions.rows_kept += 1;
@@ -239,6 +249,38 @@ impl ModifyState {
         write::encode(plan, values, &mut self.bytes)?;
         let rid = plan.heap()?.insert(cx.txn, &self.bytes)?;
         self.inserted(plan, input, values, rid, rt, cx)
+    }
+
+    /// A new row of a partition that has triggers.
+    fn insert_fired(&mut self, at: usize, triggers: &TriggerPlan, input: &[Datum], values: &mut Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        if triggers.has_before_row {
+            // They may look for the rows before this one.
+            self.store_kept(rt, cx)?;
+        }
+        self.at_target(at, DmlKind::Insert, |state, plan| {
+            if !state.insert_wanted(plan, triggers, values, rt, cx)? {
+                return Ok(());
+            }
+            write::complete(plan, values, rt, cx)?;
+            if plan.conflict.is_some() {
+                return state.upsert_values(plan, input, std::mem::take(values), rt, cx);
+            }
+            state.insert_one(plan, input, values, rt, cx)?;
+            state.firing.after_row(plan, triggers, Operation::Insert, None, Some(values), rt, cx)
+        })
+    }
+
+    /// Fires BEFORE INSERT. False: the row is passed over.
+    fn insert_wanted(&mut self, plan: &ModifyPlan, triggers: &TriggerPlan, values: &mut Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+        if !self.firing.before_row(plan, triggers, Operation::Insert, None, Some(values), rt, cx)? {
+            return Ok(false);
+        }
+        // Copies of the partitioned table's triggers have been watched.
+        let own = triggers.list.iter().any(|t| t.trigger.parent == 0 && t.trigger.is(ROW | BEFORE | INSERT));
+        if own && !partition::belongs(&plan.table, values, rt, cx)? {
+            return Err(write::not_within_bounds(&plan.table, values, &cx.eval));
+        }
+        Ok(true)
     }
 
     fn store_kept(&mut self, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
@@ -307,8 +349,11 @@ impl ModifyState {
         for i in 0..batch.rows {
             let input = batch.row(i);
             let Some(at) = self.target_of(m, routing, input, cx)? else { continue };
+            let triggers = self.partitions.list[at].plan.triggers.clone();
             if self.may_leave(m, routing, at) {
                 self.update_or_move(m, routing, at, input.to_vec(), rt, cx)?;
+            } else if let Some(triggers) = &triggers {
+                self.at_target(at, DmlKind::Update, |state, plan| state.update_triggered(plan, triggers, input.to_vec(), rt, cx))?;
             } else {
                 self.at_target(at, DmlKind::Update, |state, plan| state.update(plan, input.to_vec(), rt, cx))?;
             }
@@ -317,13 +362,19 @@ impl ModifyState {
     }
 
     fn delete_partitions(&mut self, m: &ModifyPlan, routing: &Routing, batch: &Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-        if let Some(at) = self.only_target(m, routing, batch, cx)? && self.partitions.list[at].plan.columns.is_none() {
+        if let Some(at) = self.only_target(m, routing, batch, cx)?
+            && self.partitions.list[at].plan.columns.is_none()
+            && self.partitions.list[at].plan.triggers.is_none()
+        {
             return self.at_target(at, DmlKind::Delete, |state, plan| state.delete_batch(plan, batch, rt, cx));
         }
         for i in 0..batch.rows {
             let input = batch.row(i);
             if let Some(at) = self.target_of(m, routing, input, cx)? {
-                self.at_target(at, DmlKind::Delete, |state, plan| state.delete(plan, input.to_vec(), rt, cx))?;
+                self.at_target(at, DmlKind::Delete, |state, plan| match &plan.triggers {
+                    Some(triggers) => state.delete_triggered(plan, triggers, input.to_vec(), rt, cx),
+                    None => state.delete(plan, input.to_vec(), rt, cx),
+                })?;
             }
         }
         Ok(())
@@ -336,13 +387,22 @@ impl ModifyState {
         let rid = RowId { block: *block, slot: *slot };
         let mut old = Self::old_row(&plan, &input);
         let mut latest = false;
-        while self.update_or_move_once(m, routing, at, (rid, &old, latest), &input, rt, cx)? == WriteOutcome::Changed {
-            if !self.refresh(&plan, rid, &mut old, &mut input, rt, cx)? {
-                return Ok(());
-            }
-            latest = true;
+        let has_before_row = plan.triggers.as_ref().is_some_and(|t| t.has_before_row);
+        if has_before_row && !self.hold(&plan, rid, RowLockMode::NoKeyUpdate, &mut old, &mut input, &mut latest, rt, cx)? {
+            return Ok(());
         }
-        Ok(())
+        loop {
+            match self.update_or_move_once(m, routing, at, (rid, &old, latest), &input, rt, cx)? {
+                WriteOutcome::Changed => {
+                    if !self.refresh(&plan, rid, &mut old, &mut input, rt, cx)? {
+                        return Ok(());
+                    }
+                    latest = true;
+                }
+                WriteOutcome::SelfModified if has_before_row => return Err(changed_by_trigger(false)),
+                _ => return Ok(()),
+            }
+        }
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -350,18 +410,30 @@ impl ModifyState {
         let plan = self.partitions.list[at].plan.clone();
         let mut new = old.to_vec();
         plan.assign(input, &mut new, rt, cx)?;
+        if let Some(triggers) = &plan.triggers {
+            self.firing.at = at;
+            if !self.firing.before_row(&plan, triggers, Operation::Update, Some(old), Some(&mut new), rt, cx)? {
+                return Ok(WriteOutcome::Skipped);
+            }
+        }
         let mut named = Vec::with_capacity(plan.named_width());
         plan.extend_named(&mut named, &new);
         write::check_belongs(m, &named, rt, cx)?;
         let to = self.destination(m, routing, &named, rt, cx)?;
         if to != at {
-            return self.move_row(at, to, (rid, old, named, latest), input, rt, cx);
+            return self.move_row(m, at, to, (rid, old, named, latest), input, rt, cx);
         }
         write::complete(&plan, &mut new, rt, cx)?;
         self.at_target(at, DmlKind::Update, |state, plan| {
             let outcome = state.write_update(plan, rid, old, &new, latest, rt, cx)?;
             if outcome == WriteOutcome::Done {
                 state.changed += 1;
+                if let Some(triggers) = &plan.triggers {
+                    if triggers.has_before_row {
+                        state.firing.own.insert((plan.table.oid, rid));
+                    }
+                    state.firing.after_row(plan, triggers, Operation::Update, Some(old), Some(&new), rt, cx)?;
+                }
                 state.returning(plan, input, &new, rid, rt, cx)?;
             }
             Ok(outcome)
@@ -370,25 +442,66 @@ impl ModifyState {
 
     /// May an UPDATE of a row in that partition have to move it?
     pub(super) fn may_leave(&self, m: &ModifyPlan, routing: &Routing, at: usize) -> bool {
-        routing.changes_key || self.partitions.list[at].leaf.table.partition_of != m.table.oid
+        let target = &self.partitions.list[at];
+        routing.changes_key || target.leaf.table.partition_of != m.table.oid || target.plan.triggers.as_ref().is_some_and(|t| t.may_change_row)
     }
     pub(super) fn plan_at(&self, at: usize) -> Arc<ModifyPlan> {
         self.partitions.list[at].plan.clone()
     }
 
+    /// For keys that point at the named table a row has changed, not gone; for those that point at the partition it has.
+    fn note_move(&mut self, m: &ModifyPlan, at: usize, old: &[Datum], new: &[Datum], to: usize, cx: &mut ExecContext<'_>) -> Result<()> {
+        let (from, target) = (self.partitions.list[at].plan.clone(), self.partitions.list[to].plan.clone());
+        self.partitions.list[at].queue.left_row(&from, old);
+        if !m.referenced_by.is_empty() {
+            let (mut before, mut after) = (Vec::new(), Vec::new());
+            from.extend_named(&mut before, old);
+            target.extend_named(&mut after, new);
+            self.queue.moved_row(m, &before, &after);
+        }
+        let mut above = from.table.partition_of;
+        while above != m.table.oid && above != 0 {
+            let Some(table) = cx.catalog.table_by_oid(above)? else { break };
+            if table.referenced_by.iter().any(|key| key.part_of == 0) {
+                return Err(Error::unsupported("cannot move tuple across partitions when a non-root ancestor of the source partition is directly referenced in a foreign key")
+                    .with_detail(format!("A foreign key points to ancestor \"{}\" but not the root ancestor \"{}\".", table.name, m.table.name))
+                    .with_hint(format!("Consider defining the foreign key on table \"{}\".", m.table.name)));
+            }
+            above = table.partition_of;
+        }
+        Ok(())
+    }
+
     /// Deletes the row where it is and inserts it where it belongs.
-    fn move_row(&mut self, at: usize, to: usize, (rid, old, named, latest): (RowId, &[Datum], Vec<Datum>, bool), input: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<WriteOutcome> {
+    #[allow(clippy::too_many_arguments)]
+    fn move_row(&mut self, m: &ModifyPlan, at: usize, to: usize, (rid, old, named, latest): (RowId, &[Datum], Vec<Datum>, bool), input: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<WriteOutcome> {
         let mut new = match &self.partitions.list[to].plan.columns {
             Some(columns) => columns.to_own(&named),
             None => named,
         };
         let from = self.partitions.list[at].plan.clone();
+        self.firing.at = at;
+        if let Some(triggers) = &from.triggers
+            && !self.firing.before_row(&from, triggers, Operation::Delete, Some(old), None, rt, cx)?
+        {
+            return Ok(WriteOutcome::Skipped);
+        }
         let outcome = self.delete_moved(&from, rid, old, latest, rt, cx)?;
         if outcome != WriteOutcome::Done {
             return Ok(outcome);
         }
         self.partitions.list[at].deleted += 1;
+        if let Some(triggers) = &from.triggers {
+            self.firing.queue_row(&from, triggers, Operation::Delete, Some(old), None, rt, cx)?;
+            self.firing.capture(&from, triggers, Operation::Update, Some(old), None, cx)?;
+        }
         let target = self.partitions.list[to].plan.clone();
+        self.firing.at = to;
+        if let Some(triggers) = &target.triggers
+            && !self.insert_wanted(&target, triggers, &mut new, rt, cx)?
+        {
+            return Ok(WriteOutcome::Done);
+        }
         write::complete(&target, &mut new, rt, cx)?;
         write::encode(&target, &new, &mut self.bytes)?;
         let new_rid = target.heap()?.insert(cx.txn, &self.bytes)?;
@@ -400,14 +513,11 @@ impl ModifyState {
         }
         self.partitions.list[to].queue.child_row(&target, &new);
         self.partitions.list[to].inserted += 1;
-        // For keys that point at it the row has changed, not gone: unless the key itself has.
-        let mut back = Vec::new();
-        target.extend_named(&mut back, &new);
-        let as_before = match &from.columns {
-            Some(columns) => columns.to_own(&back),
-            None => back,
-        };
-        self.partitions.list[at].queue.moved_row(&from, old, &as_before);
+        if let Some(triggers) = &target.triggers {
+            self.firing.queue_row(&target, triggers, Operation::Insert, None, Some(&new), rt, cx)?;
+            self.firing.capture(&target, triggers, Operation::Update, None, Some(&new), cx)?;
+        }
+        self.note_move(m, at, old, &new, to, cx)?;
         self.changed += 1;
         self.returning(&target, input, &new, new_rid, rt, cx)?;
         Ok(WriteOutcome::Done)

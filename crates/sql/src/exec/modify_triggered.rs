@@ -23,15 +23,21 @@ impl ModifyState {
         })
     }
 
-    /// A partitioned table has statement triggers only.
-    pub(super) fn run_triggered_partitions(&mut self, m: &ModifyPlan, plan: &TriggerPlan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-        *self.firing = Firing::new(cx);
+    /// The partitions' row triggers fire with their rows, the named table's statement triggers before and after them.
+    pub(super) fn run_triggered_partitions(&mut self, m: &ModifyPlan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         let operations = Self::operations(m)?;
-        for operation in operations {
-            self.firing.statement(m, plan, *operation, true, rt, cx)?;
+        if let Some(plan) = &m.triggers {
+            *self.firing = Firing::new(cx);
+            for operation in operations {
+                self.firing.statement(m, plan, *operation, true, rt, cx)?;
+            }
         }
         self.run_partitions(m, rt, cx)?;
-        self.firing.end(m, plan, operations, rt, cx)
+        if !self.firing.has_begun {
+            return Ok(());
+        }
+        let partitions = self.partitions.plans();
+        self.firing.end(m, &[partitions], operations, rt, cx)
     }
 
     pub(super) fn run_triggered(&mut self, m: &ModifyPlan, plan: &TriggerPlan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
@@ -55,7 +61,7 @@ impl ModifyState {
         }
         let mut queue = std::mem::take(&mut self.queue);
         queue.run(m, cx)?;
-        self.firing.end(m, plan, operations, rt, cx)
+        self.firing.end(m, &[], operations, rt, cx)
     }
 
     /// The row to store, as BEFORE triggers want it; None: it is passed over.
@@ -78,7 +84,7 @@ impl ModifyState {
 
     /// Locks a row for its BEFORE triggers, which see its newest version.
     #[allow(clippy::too_many_arguments)]
-    fn hold(&mut self, m: &ModifyPlan, rid: RowId, mode: RowLockMode, old: &mut Vec<Datum>, row: &mut [Datum], latest: &mut bool, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+    pub(super) fn hold(&mut self, m: &ModifyPlan, rid: RowId, mode: RowLockMode, old: &mut Vec<Datum>, row: &mut [Datum], latest: &mut bool, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
         loop {
             let options = WriteOptions { wait: WaitPolicy::Wait, latest: *latest, key_update: false };
             match m.heap()?.lock_row(cx.txn, rid, &cx.snapshot, mode, &options, cx.park)? {
@@ -89,13 +95,13 @@ impl ModifyState {
                     }
                     *latest = true;
                 }
-                WriteOutcome::SelfModified if !self.firing.own.contains(&rid) => return Err(changed_by_trigger(mode == RowLockMode::Update)),
+                WriteOutcome::SelfModified if !self.firing.own.contains(&(m.table.oid, rid)) => return Err(changed_by_trigger(mode == RowLockMode::Update)),
                 _ => return Ok(false),
             }
         }
     }
 
-    fn update_triggered(&mut self, m: &ModifyPlan, plan: &TriggerPlan, mut row: Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub(super) fn update_triggered(&mut self, m: &ModifyPlan, plan: &TriggerPlan, mut row: Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         let Some(Datum::Tid(block, slot)) = row.get(m.old_ctid) else { return Ok(()) };
         let rid = RowId { block: *block, slot: *slot };
         let mut old = Self::old_row(m, &row);
@@ -130,7 +136,7 @@ impl ModifyState {
         if outcome == WriteOutcome::Done {
             self.changed += 1;
             if plan.has_before_row {
-                self.firing.own.insert(rid);
+                self.firing.own.insert((m.table.oid, rid));
             }
             self.firing.after_row(m, plan, Operation::Update, Some(old), Some(&new), rt, cx)?;
             self.returning(m, row, &new, rid, rt, cx)?;
@@ -148,7 +154,7 @@ impl ModifyState {
         if outcome == WriteOutcome::Done {
             self.changed += 1;
             if plan.has_before_row {
-                self.firing.own.insert(rid);
+                self.firing.own.insert((m.table.oid, rid));
             }
             self.firing.after_row(m, plan, Operation::Delete, Some(old), None, rt, cx)?;
             let nulls = vec![Datum::Null; old.len()];
@@ -157,7 +163,7 @@ impl ModifyState {
         Ok(outcome)
     }
 
-    fn delete_triggered(&mut self, m: &ModifyPlan, plan: &TriggerPlan, mut row: Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub(super) fn delete_triggered(&mut self, m: &ModifyPlan, plan: &TriggerPlan, mut row: Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         let Some(Datum::Tid(block, slot)) = row.get(m.old_ctid) else { return Ok(()) };
         let rid = RowId { block: *block, slot: *slot };
         let mut old = Self::old_row(m, &row);

@@ -78,7 +78,6 @@ impl Leaf {
         if keep && let Some((_, known)) = kept().iter().find(|(r, _)| Arc::ptr_eq(r, routing)) {
             return Ok(known.clone());
         }
-        super::modify_partitions::refuse_row_triggers(of, &self.table)?;
         let made = Arc::new(of.for_partition(self, &rules)?);
         if keep {
             let mut kept = kept();
@@ -270,6 +269,54 @@ pub fn route(named: &Arc<Table>, routing: &Routing, top: &PartitionMap, row: &[D
     }
 }
 
+/// The partition that a row with these values belongs to, locked and opened: the columns are those of a unique key, so all of the partition
+/// key is among them. None: there is no such partition.
+pub fn leaf_of_key(named: &Arc<Table>, columns: &[i16], values: &[Datum], cx: &mut ExecContext<'_>) -> Result<Option<Arc<Leaf>>> {
+    let mut row = vec![Datum::Null; named.columns.len()];
+    for (attnum, value) in columns.iter().zip(values) {
+        row[(*attnum - 1).max(0) as usize] = value.clone();
+    }
+    let mut now = None;
+    loop {
+        if cx.catalog.is_stale() {
+            now = Some(cx.txn.catalog_snapshot());
+        }
+        let Some(place) = place_of_key(named, &row, now.as_ref(), cx)? else { return Ok(None) };
+        let Some(leaf) = open(named, place, LockMode::RowShare, cx)? else { continue };
+        // Somebody may have detached it while its lock was waited for.
+        if !cx.catalog.is_stale() {
+            return Ok(Some(leaf));
+        }
+        let later = cx.txn.catalog_snapshot();
+        if place_of_key(named, &row, Some(&later), cx)?.is_some_and(|again| again.oid == leaf.oid) {
+            return Ok(Some(leaf));
+        }
+        cx.park.checkpoint()?;
+    }
+}
+
+fn place_of_key(named: &Arc<Table>, row: &[Datum], now: Option<&Snapshot>, cx: &mut ExecContext<'_>) -> Result<Option<Place>> {
+    let mut table = named.clone();
+    loop {
+        let map = map_at(table.oid, now, cx)?;
+        let is_named = table.oid == named.oid;
+        let own = if is_named { None } else { column_map(named, &table).map(|own| Columns::new(own, table.columns.len()).to_own(row)) };
+        let row = own.as_deref().unwrap_or(row);
+        let values: Vec<_> = map.key.parts.iter().map(|part| std::borrow::Cow::Borrowed(&row[(part.attnum - 1).max(0) as usize])).collect();
+        let Some(at) = find(&map, &values)? else { return Ok(None) };
+        let partition = &map.partitions[at];
+        if !partition.is_partitioned {
+            return Ok(Some(Place { oid: partition.oid, at: is_named.then_some(at as u32) }));
+        }
+        lock(partition.oid, LockMode::RowShare, cx)?;
+        let below = match now {
+            Some(now) => cx.catalog.table_now(partition.oid, now)?,
+            None => cx.catalog.table_by_oid(partition.oid)?,
+        };
+        table = below.ok_or_else(|| gone(partition.oid))?;
+    }
+}
+
 fn no_partition(table: &Table, map: &PartitionMap, values: &[std::borrow::Cow<'_, Datum>], cx: &ExecContext<'_>) -> Error {
     let names: Vec<String> = map.key.parts.iter().map(|part| match &part.expression_sql {
         Some(sql) => cx.session.shown_expression(sql, table),
@@ -316,7 +363,8 @@ impl ModifyPlan {
                 ConflictPlan::positions(&own, &rules.indexes).into()
             }
         };
-        let (changed, old_columns) = match &leaf.columns {
+        let triggers = self.partition_triggers(leaf.columns.as_deref(), rules);
+        let (mut changed, old_columns) = match &leaf.columns {
             None => (self.changed.clone(), self.old_columns.clone()),
             Some(columns) => {
                 let insert = self.kind == crate::bind::ir::DmlKind::Insert;
@@ -324,12 +372,15 @@ impl ModifyPlan {
                 (changed, columns.named.iter().map(|i| i.and_then(|i| self.old_columns[i])).collect())
             }
         };
+        if triggers.as_ref().is_some_and(|t| t.may_change_row) {
+            changed = changed.iter().map(|_| true).collect();
+        }
         let changes = |c: &usize| changed.get(*c).copied().unwrap_or(true);
         let touches = |p: &crate::plan::IndexPlan| p.predicate.is_some() || p.depends.iter().any(changes);
         Ok(ModifyPlan {
             table: leaf.table.clone(),
             heap: Some(leaf.heap.clone()),
-            at_once: self.ahead && leaf.columns.is_none() && !rules.indexes.iter().any(touches),
+            at_once: self.ahead && triggers.is_none() && leaf.columns.is_none() && !rules.indexes.iter().any(touches),
             generated: rules.generated.clone(),
             checks: rules.checks.clone(),
             not_null: rules.not_null.clone(),
@@ -338,7 +389,7 @@ impl ModifyPlan {
             referenced_by: rules.referenced_by.clone(),
             columns: leaf.columns.clone(),
             routing: None,
-            triggers: None,
+            triggers,
             merge: None,
             must_belong: false,
             arbiters,

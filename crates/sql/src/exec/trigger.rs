@@ -57,20 +57,40 @@ const OPERATIONS: [TriggerOperation; 3] = [TriggerOperation::Insert, TriggerOper
 /// The triggers' side of one run of a [`ModifyPlan`].
 #[derive(Default)]
 pub struct Firing {
+    pub has_begun: bool,
     is_replica: bool,
-    /// Operation, triggers (a bit for each, in words of 62), old row, new row.
+    /// The partition that the row of the moment is in, among those that the statement has changed.
+    pub at: usize,
+    /// The action of a MERGE whose partitions those are.
+    pub step: usize,
+    /// Partition, operation, which 62 of its triggers, a bit for each of them, old row, new row; these as the named table has them.
     queue: Option<RowStore>,
     /// By operation.
     transitions: [TransitionRows; 3],
-    /// Rows that the statement has changed itself.
-    pub own: HashSet<RowId>,
+    /// Rows that the statement has changed itself, by table.
+    pub own: HashSet<(Oid, RowId)>,
 }
 
 const BITS: usize = 62;
+/// Columns of the queue before the rows.
+const QUEUE_HEAD: usize = 4;
+/// Partitions that one action can change.
+const STEP_SHIFT: usize = 20;
+
+fn extend_side(m: &ModifyPlan, side: Option<&[Datum]>, out: &mut Vec<Datum>) {
+    match side {
+        Some(row) => m.extend_named(out, row),
+        None => out.resize(out.len() + m.named_width(), Datum::Null),
+    }
+}
 
 impl Firing {
     pub fn new(cx: &ExecContext<'_>) -> Firing {
-        Firing { is_replica: cx.session.is_replica(), ..Firing::default() }
+        Firing { has_begun: true, is_replica: cx.session.is_replica(), ..Firing::default() }
+    }
+    /// The first trigger is a partition's.
+    pub fn begin(&mut self, cx: &ExecContext<'_>) {
+        *self = Firing { step: self.step, ..Firing::new(cx) };
     }
 
     /// Does it fire for this event, as far as its row is not looked at?
@@ -121,8 +141,14 @@ impl Firing {
             match fire(Fire { trigger, table: &m.table, operation, old, new: new.as_deref().map(Vec::as_slice), transitions: None }, cx)? {
                 None => return Ok(false),
                 Some(row) => {
-                    if let Some(new) = &mut new {
-                        **new = row;
+                    let Some(new) = &mut new else { continue };
+                    let before = std::mem::replace(&mut **new, row);
+                    if operation == TriggerOperation::Insert
+                        && trigger.parent != 0
+                        && !super::partition::belongs(&m.table, new, rt, cx)?
+                        && super::partition::belongs(&m.table, &before, rt, cx)?
+                    {
+                        return Err(moved_by_trigger(trigger, &m.table));
                     }
                 }
             }
@@ -130,89 +156,107 @@ impl Firing {
         Ok(true)
     }
 
-    /// Queues what is to fire for a changed row.
+    /// Queues what is to fire for a changed row, and keeps it for statement triggers.
     #[allow(clippy::too_many_arguments)]
     pub fn after_row(&mut self, m: &ModifyPlan, plan: &TriggerPlan, operation: TriggerOperation, old: Option<&[Datum]>, new: Option<&[Datum]>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-        let width = m.table.columns.len();
-        let words = plan.list.len().div_ceil(BITS);
-        let mut due = vec![0i64; words];
-        let (mut wants_old, mut wants_new) = (false, false);
-        for (n, t) in plan.list.iter().enumerate() {
-            let trigger = &*t.trigger;
-            if !trigger.is_after() || !self.is_due(plan, trigger, operation) {
-                continue;
-            }
-            wants_old |= trigger.old_table.is_some();
-            wants_new |= trigger.new_table.is_some();
-            if !trigger.for_each_row() || !Self::fits(t, old, new, width, rt, cx)? {
-                continue;
-            }
-            if trigger.constraint != 0 && super::constraint::is_deferred(trigger.constraint, trigger.deferrable, trigger.initially_deferred, cx) {
-                cx.pending.triggers.push(PendingTrigger {
-                    constraint: trigger.constraint,
-                    trigger: trigger.oid,
-                    table: m.table.oid,
-                    operation,
-                    old: old.map(<[Datum]>::to_vec),
-                    new: new.map(<[Datum]>::to_vec),
-                    done_at: None,
-                });
-                continue;
-            }
-            due[n / BITS] |= 1 << (n % BITS);
+        self.capture(m, plan, operation, old, new, cx)?;
+        self.queue_row(m, plan, operation, old, new, rt, cx)
+    }
+
+    pub fn capture(&mut self, m: &ModifyPlan, plan: &TriggerPlan, operation: TriggerOperation, old: Option<&[Datum]>, new: Option<&[Datum]>, cx: &mut ExecContext<'_>) -> Result<()> {
+        let (wants_old, wants_new) = plan.captures.get(operation as usize).copied().unwrap_or_default();
+        if !wants_old && !wants_new {
+            return Ok(());
         }
         let (io, budget_bytes) = (cx.io(), cx.work_mem_bytes);
         let kept = &mut self.transitions[operation as usize];
         for (store, wanted, row) in [(&mut kept.old, wants_old, old), (&mut kept.new, wants_new, new)] {
             if let (true, Some(row)) = (wanted, row) {
-                store.get_or_insert_with(|| RowStore::new(width, budget_bytes)).push(row, io)?;
+                let mut named = Vec::with_capacity(m.named_width());
+                m.extend_named(&mut named, row);
+                store.get_or_insert_with(|| RowStore::new(named.len(), budget_bytes)).push(&named, io)?;
             }
         }
-        if due.iter().all(|word| *word == 0) {
-            return Ok(());
-        }
-        let mut row = Vec::with_capacity(1 + words + 2 * width);
-        row.push(Datum::Int4(operation as i32));
-        row.extend(due.into_iter().map(Datum::Int8));
-        for side in [old, new] {
-            row.extend_from_slice(side.unwrap_or_default());
-            row.resize(row.len() + width - side.map_or(0, <[Datum]>::len), Datum::Null);
-        }
-        let total = row.len();
-        self.queue.get_or_insert_with(|| RowStore::new(total, budget_bytes)).push(&row, io)
+        Ok(())
     }
 
-    /// The statement has written all its rows.
-    pub fn end(&mut self, m: &ModifyPlan, plan: &TriggerPlan, operations: &[TriggerOperation], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    #[allow(clippy::too_many_arguments)]
+    pub fn queue_row(&mut self, m: &ModifyPlan, plan: &TriggerPlan, operation: TriggerOperation, old: Option<&[Datum]>, new: Option<&[Datum]>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let width = m.table.columns.len();
+        for (word, list) in plan.list.chunks(BITS).enumerate() {
+            let mut due = 0i64;
+            for (n, t) in list.iter().enumerate() {
+                let trigger = &*t.trigger;
+                if !trigger.for_each_row() || !trigger.is_after() || !self.is_due(plan, trigger, operation) || !Self::fits(t, old, new, width, rt, cx)? {
+                    continue;
+                }
+                if trigger.constraint != 0 && super::constraint::is_deferred(trigger.constraint, trigger.deferrable, trigger.initially_deferred, cx) {
+                    cx.pending.triggers.push(PendingTrigger {
+                        constraint: trigger.constraint,
+                        trigger: trigger.oid,
+                        table: m.table.oid,
+                        operation,
+                        old: old.map(<[Datum]>::to_vec),
+                        new: new.map(<[Datum]>::to_vec),
+                        done_at: None,
+                    });
+                    continue;
+                }
+                due |= 1 << n;
+            }
+            if due == 0 {
+                continue;
+            }
+            let mut row = Vec::with_capacity(QUEUE_HEAD + 2 * m.named_width());
+            row.extend([Datum::Int4((self.step << STEP_SHIFT | self.at) as i32), Datum::Int4(operation as i32), Datum::Int4(word as i32), Datum::Int8(due)]);
+            extend_side(m, old, &mut row);
+            extend_side(m, new, &mut row);
+            let (io, budget_bytes) = (cx.io(), cx.work_mem_bytes);
+            self.queue.get_or_insert_with(|| RowStore::new(row.len(), budget_bytes)).push(&row, io)?;
+        }
+        Ok(())
+    }
+
+    /// The statement has written all its rows. `partitions`: those that it has changed, by the number that the queue has of each.
+    pub fn end(&mut self, m: &ModifyPlan, partitions: &[Vec<Arc<ModifyPlan>>], operations: &[TriggerOperation], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         // They see what it did.
         cx.txn.next_command();
         let snapshot = cx.txn.take_snapshot();
         let saved = std::mem::replace(&mut cx.snapshot, snapshot);
-        let done = self.fire_queued(m, plan, cx).and_then(|()| {
-            operations.iter().rev().try_for_each(|operation| self.statement(m, plan, *operation, false, rt, cx))
+        let done = self.fire_queued(m, partitions, cx).and_then(|()| match &m.triggers {
+            Some(plan) => operations.iter().rev().try_for_each(|operation| self.statement(m, plan, *operation, false, rt, cx)),
+            None => Ok(()),
         });
         cx.snapshot = saved;
         done
     }
 
-    fn fire_queued(&mut self, m: &ModifyPlan, plan: &TriggerPlan, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn fire_queued(&mut self, m: &ModifyPlan, partitions: &[Vec<Arc<ModifyPlan>>], cx: &mut ExecContext<'_>) -> Result<()> {
         let Some(queue) = self.queue.take() else { return Ok(()) };
-        let (width, words) = (m.table.columns.len(), plan.list.len().div_ceil(BITS));
         let mut cursor = StoreCursor::default();
         for at in 0..queue.len() {
             cx.park.checkpoint()?;
             let row = queue.row(at, &mut cursor, cx.io())?;
-            let Some((Datum::Int4(operation), rest)) = row.split_first() else { continue };
+            let [Datum::Int4(partition), Datum::Int4(operation), Datum::Int4(word), Datum::Int8(due), rows @ ..] = row else { continue };
+            let (step, at) = (*partition as usize >> STEP_SHIFT, *partition as usize % (1 << STEP_SHIFT));
+            let of = partitions.get(step).and_then(|changed| changed.get(at)).map_or(m, |p| &**p);
+            let Some(plan) = &of.triggers else { continue };
             let operation = OPERATIONS[(*operation).clamp(0, 2) as usize];
-            let (due, rows) = rest.split_at(words);
-            let (old, new) = rows.split_at(width);
+            let (old, new) = rows.split_at(rows.len() / 2);
+            let (own_old, own_new);
+            let (old, new) = match &of.columns {
+                None => (old, new),
+                Some(columns) => {
+                    (own_old, own_new) = (columns.to_own(old), columns.to_own(new));
+                    (&own_old[..], &own_new[..])
+                }
+            };
             let old = (operation != TriggerOperation::Insert).then_some(old);
             let new = (operation != TriggerOperation::Delete).then_some(new);
-            for (n, t) in plan.list.iter().enumerate() {
-                let is_due = matches!(due.get(n / BITS), Some(Datum::Int8(word)) if word & (1 << (n % BITS)) != 0);
-                if is_due {
+            for (n, t) in plan.list.iter().skip(*word as usize * BITS).take(BITS).enumerate() {
+                if due & (1 << n) != 0 {
                     let transitions = Some(&mut self.transitions[operation as usize]);
-                    fire(Fire { trigger: &t.trigger, table: &m.table, operation, old, new, transitions }, cx)?;
+                    fire(Fire { trigger: &t.trigger, table: &of.table, operation, old, new, transitions }, cx)?;
                 }
             }
         }
@@ -231,4 +275,9 @@ pub(super) fn changed_by_trigger(deleting: bool) -> Error {
     let verb = if deleting { "deleted" } else { "updated" };
     Error::new(sqlstate::TRIGGERED_DATA_CHANGE_VIOLATION, format!("tuple to be {verb} was already modified by an operation triggered by the current command"))
         .with_hint("Consider using an AFTER trigger instead of a BEFORE trigger to propagate changes to other rows.")
+}
+
+fn moved_by_trigger(trigger: &Trigger, partition: &Table) -> Error {
+    Error::unsupported("moving row to another partition during a BEFORE FOR EACH ROW trigger is not supported")
+        .with_detail(format!("Before executing trigger \"{}\", the row was to be in partition \"{}.{}\".", trigger.name, partition.schema_name, partition.name))
 }

@@ -31,7 +31,7 @@ impl Planner<'_> {
             (p.planned, p.rows, p.cost)
         };
         let recheck = if matches!(d.kind, DmlKind::Update | DmlKind::Delete) { self.recheck(q, &input.layout)? } else { Recheck::default() };
-        let triggers = self.trigger_plan(d, Self::assigned(d))?;
+        let triggers = self.trigger_plan(d, Self::assigned(d).into())?;
         let plan = match d.kind {
             DmlKind::Merge => self.merge_plan(d, &input, triggers)?,
             _ => self.change_plan(d, &input, recheck, triggers)?,
@@ -154,6 +154,7 @@ impl Planner<'_> {
             at_once,
             triggers,
             merge: None,
+            assigned: Self::assigned(d).into(),
             table: table.clone(),
         })
     }
@@ -252,8 +253,7 @@ impl Planner<'_> {
             out.push(ForeignKeyPlan {
                 key: key.clone(),
                 columns,
-                parent_heap: self.relation(parent.storage)?,
-                parent_index: self.relation(index.storage)?,
+                target: if parent.partition_key.is_some() { None } else { Some((self.relation(parent.storage)?, self.relation(index.storage)?)) },
                 parent: parent.clone(),
                 index_keys,
             });
@@ -262,20 +262,28 @@ impl Planner<'_> {
     }
 
     fn referenced_plans(&self, d: &Dml, changed: &[bool]) -> Result<Vec<ReferencedPlan>> {
-        let mut out = Vec::new();
         let may_update = d.on_conflict.as_ref().is_some_and(|c| c.update.is_some());
         if d.kind == DmlKind::Insert && !may_update {
-            return Ok(out);
+            return Ok(Vec::new());
         }
-        for key in &d.table.referenced_by {
-            let columns: Vec<usize> = key.referenced_columns.iter().map(|a| (*a - 1).max(0) as usize).collect();
-            if d.kind == DmlKind::Update && !columns.iter().any(|c| changed.get(*c).copied().unwrap_or(true)) {
+        // Of a partitioned table what its partitions' triggers change is not known.
+        let is_partitioned = d.table.partition_key.is_some();
+        let changes = |c: &usize| changed.get(*c).copied().unwrap_or(true);
+        self.references_to(&d.table, &|columns| d.kind != DmlKind::Update || is_partitioned || columns.iter().any(changes))
+    }
+
+    /// The foreign keys that point at a table. `wanted`: by the referenced columns.
+    pub(super) fn references_to(&self, table: &Table, wanted: &dyn Fn(&[usize]) -> bool) -> Result<Vec<ReferencedPlan>> {
+        let mut out = Vec::new();
+        let places = |numbers: &[i16]| numbers.iter().map(|a| (*a - 1).max(0) as usize).collect::<Vec<_>>();
+        for key in &table.referenced_by {
+            let columns = places(&key.referenced_columns);
+            if !wanted(&columns) {
                 continue;
             }
             let Some(child) = self.catalog.table_by_oid(key.table)? else { continue };
             self.lock_table(child.oid, LockMode::RowShare);
-            let child_columns = key.columns.iter().map(|a| (*a - 1).max(0) as usize).collect();
-            out.push(ReferencedPlan { key: key.clone(), columns, child, child_columns });
+            out.push(ReferencedPlan { child_columns: places(&key.columns), key: key.clone(), columns, child });
         }
         Ok(out)
     }

@@ -340,8 +340,8 @@ pub struct ForeignKeyPlan {
     /// This table's columns (indexes in `Table::columns`).
     pub columns: Vec<usize>,
     pub parent: Arc<Table>,
-    pub parent_heap: Arc<Relation>,
-    pub parent_index: Arc<Relation>,
+    /// Its rows and the index that the key is of; None of a partitioned table, whose partitions have them.
+    pub target: Option<(Arc<Relation>, Arc<Relation>)>,
     /// The index's keys: which foreign-key column, its type, descending, nulls first.
     pub index_keys: Vec<(usize, Oid, bool, bool)>,
 }
@@ -385,9 +385,11 @@ pub struct ConflictUpdatePlan {
 
 /// The triggers that a statement may fire, by name.
 pub struct TriggerPlan {
-    pub list: Vec<PlannedTrigger>,
-    /// Columns that the UPDATE, or ON CONFLICT DO UPDATE, sets.
-    pub assigned: Vec<bool>,
+    pub list: Vec<Arc<PlannedTrigger>>,
+    /// By operation: are changed rows kept, as they were and as they are?
+    pub captures: [(bool, bool); 3],
+    /// As [`ModifyPlan::assigned`], by this table's columns.
+    pub assigned: Arc<[bool]>,
     pub has_before_row: bool,
     /// BEFORE UPDATE … FOR EACH ROW.
     pub may_change_row: bool,
@@ -446,6 +448,8 @@ pub struct ModifyPlan {
     pub columns: Option<Arc<super::partition::Columns>>,
     pub triggers: Option<Arc<TriggerPlan>>,
     pub merge: Option<Arc<MergePlan>>,
+    /// Columns that the UPDATE, or ON CONFLICT DO UPDATE, sets.
+    pub assigned: Arc<[bool]>,
 }
 
 impl Plan {

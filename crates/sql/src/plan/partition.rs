@@ -108,6 +108,8 @@ pub struct TableRules {
     pub indexes: Arc<[IndexPlan]>,
     pub foreign_keys: Arc<[ForeignKeyPlan]>,
     pub referenced_by: Arc<[ReferencedPlan]>,
+    /// Its row triggers.
+    pub triggers: Vec<Arc<super::node::PlannedTrigger>>,
     /// Tables that foreign keys look at.
     pub locks: Vec<(Oid, LockMode)>,
 }
@@ -129,7 +131,8 @@ pub fn table_rules(table: &Arc<Table>, catalog: &dyn CatalogView, engine: &Arc<E
     }
     let indexes = planner.index_plans(&bound.indexes, &row)?;
     let foreign_keys = planner.foreign_key_plans(table, &vec![true; table.columns.len()])?;
-    let referenced_by = planner.references_to_partition(table)?;
+    let referenced_by = planner.references_to(table, &|_| true)?;
+    let triggers = if table.triggers.is_empty() { Vec::new() } else { planner.row_triggers(table, &binder)? };
     Ok(TableRules {
         generated: generated.into(),
         checks: checks.into(),
@@ -137,6 +140,7 @@ pub fn table_rules(table: &Arc<Table>, catalog: &dyn CatalogView, engine: &Arc<E
         indexes: indexes.into(),
         foreign_keys: foreign_keys.into(),
         referenced_by: referenced_by.into(),
+        triggers,
         locks: planner.locks.into_inner(),
     })
 }
@@ -150,6 +154,7 @@ pub fn key_expressions(table: &Table, catalog: &dyn CatalogView, engine: &Arc<En
 /// Do the table's rules need parsing?
 pub fn rules_have_expressions(table: &Table) -> bool {
     !table.checks.is_empty()
+        || table.triggers.iter().any(|t| t.when_sql.is_some())
         || table.columns.iter().any(|c| c.generated != 0 && !c.dropped)
         || table.indexes.iter().any(|i| i.predicate_sql.is_some() || i.keys.iter().any(|k| k.attnum == 0))
 }
@@ -183,30 +188,6 @@ impl Planner<'_> {
             pages += if found.partition_key.is_some() { self.partition_pages(&found)? } else { f64::from(self.relation(found.storage)?.pages()) };
         }
         Ok(pages / looked.max(1.0) * map.partitions.len() as f64)
-    }
-
-    /// The foreign keys that point at a partition, or at what it is a partition of.
-    fn references_to_partition(&self, table: &Arc<Table>) -> Result<Vec<ReferencedPlan>> {
-        let mut out = Vec::new();
-        let mut at = table.clone();
-        loop {
-            for key in &at.referenced_by {
-                let Some(child) = self.catalog.table_by_oid(key.table)? else { continue };
-                self.lock_table(child.oid, LockMode::RowShare);
-                let place = |attnum: &i16| {
-                    let name = at.columns.get((*attnum - 1).max(0) as usize).map_or("", |c| c.name.as_str());
-                    table.columns.iter().position(|c| !c.dropped && c.name == name).unwrap_or(usize::MAX)
-                };
-                let columns = key.referenced_columns.iter().map(place).collect();
-                let child_columns = key.columns.iter().map(|a| (*a - 1).max(0) as usize).collect();
-                out.push(ReferencedPlan { key: key.clone(), columns, child, child_columns });
-            }
-            if at.partition_of == 0 {
-                return Ok(out);
-            }
-            let Some(above) = self.catalog.table_by_oid(at.partition_of)? else { return Ok(out) };
-            at = above;
-        }
     }
 
     pub fn routing(&self, d: &Dml, input: &Layout, changed: &[bool]) -> Result<Option<Arc<Routing>>> {

@@ -128,21 +128,21 @@ pub enum TriggerOperation {
 
 /// What a trigger function is told of its event.
 #[derive(Clone, Debug)]
-pub struct TriggerEvent {
-    pub trigger_name: String,
+pub struct TriggerEvent<'c> {
+    pub trigger_name: &'c str,
     pub time: TriggerTime,
     pub for_each_row: bool,
     pub operation: TriggerOperation,
     pub table_oid: Oid,
-    pub table_name: String,
-    pub table_schema: String,
-    pub arguments: Vec<String>,
+    pub table_name: &'c str,
+    pub table_schema: &'c str,
+    pub arguments: &'c [String],
     /// Records of the table's row type.
     pub old: Option<Datum>,
     pub new: Option<Datum>,
     /// Names of the transition tables that the trigger has asked for; statements of the function find them as relations.
-    pub old_table: Option<String>,
-    pub new_table: Option<String>,
+    pub old_table: Option<&'c str>,
+    pub new_table: Option<&'c str>,
 }
 
 /// Takes the rows of a set-returning routine.
@@ -160,7 +160,7 @@ pub struct Call<'c> {
     pub expected: Option<&'c RowShape>,
     /// Where rows go if the routine returns a set.
     pub rows: Option<&'c mut dyn ResultRows>,
-    pub trigger: Option<&'c TriggerEvent>,
+    pub trigger: Option<&'c TriggerEvent<'c>>,
     /// COMMIT and ROLLBACK are refused.
     pub atomic: bool,
 }

@@ -69,8 +69,8 @@ struct Simple {
     expr: CExpr,
     type_oid: Oid,
     typmod: i32,
-    /// It needs neither session nor catalogs.
-    is_self_contained: bool,
+    /// It needs neither session nor catalogs; it may ask for the time.
+    is_of_moment: bool,
 }
 
 /// Everything that a session's plans depend on; when it moves, they are looked at again.
@@ -219,10 +219,10 @@ fn only_expression(q: &ir::Query) -> Option<&ir::Expr> {
 /// `kind`: of the expression, if the query is nothing else.
 fn simple_of(plan: &Plan, kind: Option<(bool, Oid, i32)>) -> Option<Simple> {
     match (&plan.root.op, kind) {
-        (Op::Project { input, exprs }, Some((is_self_contained, type_oid, typmod)))
+        (Op::Project { input, exprs }, Some((is_of_moment, type_oid, typmod)))
             if matches!(input.op, Op::Result { filter: None }) && exprs.len() == 1 && plan.subplans.is_empty() =>
         {
-            Some(Simple { expr: exprs[0].clone(), type_oid, typmod, is_self_contained })
+            Some(Simple { expr: exprs[0].clone(), type_oid, typmod, is_of_moment })
         }
         _ => None,
     }
@@ -250,7 +250,7 @@ impl Session {
         let variables = Variables::new(scope);
         let mut made = Err(Error::internal("a statement was not planned"));
         let (node, source) = (prepared.statement.node(), prepared.statement.source().clone());
-        let (mut kind, mut quick, mut of_settings) = (None, None, false);
+        let (mut kind, mut quick, mut of_settings, mut is_timeless) = (None, None, false, false);
         runtime.on_large_stack(&mut || {
             let eval = host.eval();
             let bound = match (prepared.mode, node) {
@@ -262,7 +262,8 @@ impl Session {
             };
             made = bound.and_then(|bound| {
                 if let ir::BoundStatement::Query(q) = &bound {
-                    kind = only_expression(q).map(|e| (e.is_self_contained(), e.ty, e.typmod));
+                    kind = only_expression(q).map(|e| (e.is_of_moment(), e.ty, e.typmod));
+                    is_timeless = only_expression(q).is_some_and(|e| e.is_self_contained());
                     quick = only_expression(q).and_then(|e| Quick::of(e, &variables.used()));
                     of_settings = only_expression(q).is_some_and(direct::has_constants_of_settings);
                 }
@@ -281,7 +282,7 @@ impl Session {
         }
         let uses = variables.into_used();
         let simple = simple_of(&plan, kind);
-        let direct = simple.as_ref().filter(|s| s.is_self_contained && !of_settings).and_then(|s| Direct::of(&s.expr, &uses, s.type_oid, s.typmod));
+        let direct = simple.as_ref().filter(|s| s.is_of_moment && is_timeless && !of_settings).and_then(|s| Direct::of(&s.expr, &uses, s.type_oid, s.typmod));
         let row = row_of_plan(&plan);
         Ok(Arc::new(SpiPlan { plan: Some(plan), uses, simple, quick, direct, row }))
     }
@@ -326,7 +327,7 @@ impl Session {
         Ok(plan)
     }
 
-    /// [`Simple`] expressions that are self-contained.
+    /// [`Simple`] expressions that need neither session nor catalogs.
     pub(super) fn evaluate_quickly(&mut self, prepared: &SpiPrepared, scope: &dyn VariableScope, snapshot: &Snapshot, runtime: &dyn Runtime) -> Option<Result<(Datum, Oid, i32)>> {
         let epoch = self.epoch();
         let mut plans = std::mem::take(&mut self.routine_plans);
@@ -388,7 +389,7 @@ impl Session {
         runtime: &dyn Runtime,
         fill: impl FnOnce(&[Variable], &mut Vec<Datum>) -> Result<()>,
     ) -> Option<Result<(Datum, Oid, i32)>> {
-        let simple = known.plan.simple.as_ref().filter(|s| s.is_self_contained)?;
+        let simple = known.plan.simple.as_ref().filter(|s| s.is_of_moment)?;
         if known.epoch != epoch || !self.database.is_current(epoch.catalog_version) {
             return None;
         }

@@ -24,9 +24,9 @@ fn record_of(table: &Table, values: &[Datum]) -> Datum {
     Datum::Record(Arc::new(Record { type_oid: table.type_oid, fields: present.map(|(c, v)| (c.type_oid, v.clone())).collect() }))
 }
 
-fn values_of(table: &Table, record: &Record) -> Vec<Datum> {
-    let mut fields = record.fields.iter();
-    table.columns.iter().map(|c| if c.dropped { Datum::Null } else { fields.next().map(|f| f.1.clone()).unwrap_or_default() }).collect()
+fn values_of(table: &Table, record: Arc<Record>) -> Vec<Datum> {
+    let mut fields = Arc::unwrap_or_clone(record).fields.into_iter();
+    table.columns.iter().map(|c| if c.dropped { Datum::Null } else { fields.next().map(|f| f.1).unwrap_or_default() }).collect()
 }
 
 fn time_of(t: &Trigger) -> TriggerTime {
@@ -60,18 +60,18 @@ impl Session {
         }
         let key = RoutineKey { oid: t.function, types: Vec::new(), table: table.oid, trigger: if t.has_transition_tables() { t.oid } else { 0 } };
         let event = TriggerEvent {
-            trigger_name: t.name.clone(),
+            trigger_name: &t.name,
             time: time_of(t),
             for_each_row: t.for_each_row(),
             operation,
             table_oid: table.oid,
-            table_name: table.name.clone(),
-            table_schema: table.schema_name.clone(),
-            arguments: t.arguments.clone(),
+            table_name: &table.name,
+            table_schema: &table.schema_name,
+            arguments: &t.arguments,
             old: old.map(|row| record_of(table, row)),
             new: new.map(|row| record_of(table, row)),
-            old_table: t.old_table.clone(),
-            new_table: t.new_table.clone(),
+            old_table: t.old_table.as_deref(),
+            new_table: t.new_table.as_deref(),
         };
         let mut visible = TransitionTables::default();
         let mut rows = transitions;
@@ -92,8 +92,10 @@ impl Session {
         if let (true, Some(rows)) = (t.has_transition_tables(), rows) {
             *rows = seen.rows;
         }
+        // The function's row is its own by now, unless it is the one that it got.
+        drop(event);
         match done? {
-            Datum::Record(record) => Ok(Some(values_of(table, &record))),
+            Datum::Record(record) => Ok(Some(values_of(table, record))),
             _ => Ok(None),
         }
     }

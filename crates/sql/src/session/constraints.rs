@@ -208,7 +208,16 @@ impl Session {
             if found.iter().all(|c| !c.bool("condeferrable")) {
                 return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("constraint \"{name}\" is not deferrable")));
             }
-            return Ok(found.iter().filter(|c| c.bool("condeferrable")).map(|c| c.oid("oid")).collect());
+            // With those of partitions that point at them.
+            let mut oids: Vec<Oid> = found.iter().filter(|c| c.bool("condeferrable")).map(|c| c.oid("oid")).collect();
+            let mut at = 0;
+            while at < oids.len() {
+                let parts = rows.iter().filter(|c| c.oid("conparentid") == oids[at]).map(|c| c.oid("oid"));
+                let parts: Vec<Oid> = parts.filter(|oid| !oids.contains(oid)).collect();
+                oids.extend(parts);
+                at += 1;
+            }
+            return Ok(oids);
         }
         Err(Error::new(sqlstate::UNDEFINED_OBJECT, format!("constraint \"{name}\" does not exist")))
     }

@@ -1,0 +1,48 @@
+//! Rows of system tables as the objects that they describe.
+
+use super::model::{ForeignKey, SequenceOptions};
+use super::store::CatalogRow;
+use kilndb_base::Oid;
+use foldhash::HashMap;
+
+/// Rows of pg_constraint by which referenced tables know their foreign keys. That of a partitioned referencing table stands for those
+/// of its partitions, which point at it and have the same referenced table.
+pub(super) fn foreign_key_rows(rows: &[CatalogRow]) -> impl Iterator<Item = &CatalogRow> {
+    let keys = || rows.iter().filter(|row| row.char("contype") == b'f');
+    let referenced: HashMap<Oid, Oid> = keys().map(|row| (row.oid("oid"), row.oid("confrelid"))).collect();
+    keys().filter(move |row| referenced.get(&row.oid("conparentid")) != Some(&row.oid("confrelid")))
+}
+
+impl SequenceOptions {
+    pub fn of_row(row: &CatalogRow) -> SequenceOptions {
+        SequenceOptions {
+            type_oid: row.oid("seqtypid"),
+            start: row.int("seqstart"),
+            increment: row.int("seqincrement"),
+            min: row.int("seqmin"),
+            max: row.int("seqmax"),
+            cache: row.int("seqcache"),
+            cycle: row.bool("seqcycle"),
+        }
+    }
+}
+
+pub(super) fn foreign_key(row: &CatalogRow) -> ForeignKey {
+    let attnums = |column: &str| row.numbers(column).iter().map(|n| *n as i16).collect();
+    ForeignKey {
+        oid: row.oid("oid"),
+        name: row.text("conname").unwrap_or("").to_string(),
+        table: row.oid("conrelid"),
+        columns: attnums("conkey"),
+        referenced_table: row.oid("confrelid"),
+        referenced_columns: attnums("confkey"),
+        referenced_index: row.oid("conindid"),
+        on_update: row.char("confupdtype"),
+        on_delete: row.char("confdeltype"),
+        match_type: row.char("confmatchtype"),
+        deferrable: row.bool("condeferrable"),
+        initially_deferred: row.bool("condeferred"),
+        validated: row.bool("convalidated"),
+        part_of: row.oid("conparentid"),
+    }
+}
