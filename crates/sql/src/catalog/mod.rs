@@ -11,6 +11,7 @@ pub mod model;
 pub mod known_partitions;
 pub mod partition;
 mod partition_read;
+mod type_read;
 pub mod store;
 pub mod temporary;
 pub mod trigger;
