@@ -110,6 +110,8 @@ pub struct Link {
     pub admitted: Cell<bool>,
     /// A transaction block is open.
     pub in_block: Cell<bool>,
+    /// What is in `output` should not wait for the statement's end.
+    pub is_urgent: Cell<bool>,
 }
 
 impl Link {
@@ -177,6 +179,7 @@ impl Connection {
                 started: Cell::new(false),
                 admitted: Cell::new(false),
                 in_block: Cell::new(false),
+                is_urgent: Cell::new(false),
             }),
             wake,
             shared,
@@ -209,6 +212,10 @@ impl Connection {
     }
     pub fn is_in_block(&self) -> bool {
         self.link.in_block.get()
+    }
+    /// Something is to be sent although the statement goes on.
+    pub fn takes_urgent(&self) -> bool {
+        self.link.is_urgent.replace(false) && self.has_output()
     }
     /// What running the session will touch is on its way to the cache when this returns.
     pub fn prefetch(&self) {

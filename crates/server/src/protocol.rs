@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Output above this is sent before more is produced.
-const OUTPUT_LIMIT_BYTES: usize = 128 * 1024;
+pub const OUTPUT_LIMIT_BYTES: usize = 128 * 1024;
 
 #[derive(Default)]
 pub struct Step {
@@ -78,7 +78,7 @@ pub fn run_step(mut step: Step, runtime: &CoroutineRuntime, shared: &Arc<Shared>
 }
 
 /// Not an error: the session is over and there is nothing to say.
-fn silent_end() -> Error {
+pub fn silent_end() -> Error {
     Error::new(sqlstate::SUCCESSFUL_COMPLETION, "")
 }
 

@@ -221,6 +221,18 @@ impl Runtime for CoroutineRuntime {
     fn control(&self) -> &SessionControl {
         &self.control
     }
+    fn tell(&self, notice: &Error) -> Result<bool> {
+        self.link.output.borrow_mut().error_or_notice(&notice.0);
+        self.link.is_urgent.set(true);
+        while self.link.pending_output() > crate::protocol::OUTPUT_LIMIT_BYTES && !self.on_large_stack.get() {
+            self.wait_for_client(WaitKind::ClientWrite);
+            if self.link.write_failed.get() || self.link.end_of_input.get() {
+                return Err(crate::protocol::silent_end().with_severity(kilndb_base::Severity::Fatal));
+            }
+            self.interrupts()?;
+        }
+        Ok(true)
+    }
     fn worker(&self) -> usize {
         self.worker
     }

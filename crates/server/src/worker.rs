@@ -371,6 +371,9 @@ impl Worker {
             Some(Yielded::Slice) => {
                 c.state = ConnectionState::Queued;
                 self.sliced.push_back(token);
+                if c.takes_urgent() && !std::mem::replace(&mut c.is_unsent, true) {
+                    self.unsent.push(token);
+                }
                 self.send_replies();
                 return;
             }

@@ -47,6 +47,11 @@ pub trait Runtime: Park {
     /// Runs `f` on the thread's own, large stack. It must not park.
     fn on_large_stack(&self, f: &mut dyn FnMut());
     fn control(&self) -> &SessionControl;
+    /// A message for the client now, while a statement runs; it waits (the session, not the thread) while too much is on its way. False: there is
+    /// nobody who could be told.
+    fn tell(&self, _notice: &Error) -> Result<bool> {
+        Ok(false)
+    }
     fn worker(&self) -> usize;
 }
 

@@ -68,6 +68,26 @@ pub trait Host {
     fn array_type(&self, oid: Oid) -> Oid;
     /// Fields of a composite type: (name, type, typmod).
     fn composite_fields(&self, oid: Oid) -> Option<Vec<(String, Oid, i32)>>;
+    /// The type right under a domain, with the modifier of its values.
+    fn under_domain(&self, oid: Oid) -> Option<(Oid, i32)> {
+        let _ = oid;
+        None
+    }
+    /// An error unless a value of its base type belongs to the domain.
+    fn check_domain(&self, oid: Oid, value: &crate::Datum) -> Result<()> {
+        let _ = (oid, value);
+        Ok(())
+    }
+    /// The value of a label, if the type is an enum.
+    fn enum_value(&self, oid: Oid, label: &str) -> Option<Result<crate::Datum>> {
+        let _ = (oid, label);
+        None
+    }
+    /// The label of a value, if the type is an enum (or a domain over one).
+    fn enum_label(&self, oid: Oid, value: u64) -> Option<String> {
+        let _ = (oid, value);
+        None
+    }
     /// Monotonic and wall clock, microseconds since 1970 UTC.
     fn clock_unix_micros(&self) -> i64;
     fn random_bytes(&self, buf: &mut [u8]);

@@ -228,7 +228,7 @@ impl<'r> Run<'r, '_> {
         if refuse.strict_multi_assignment {
             return Err(error);
         }
-        self.notice(error.with_severity(Severity::Warning));
+        self.notice(error.with_severity(Severity::Warning))?;
         Ok(())
     }
 }

@@ -84,14 +84,13 @@ impl<'r> Run<'r, '_> {
         if level == Severity::Error {
             return Err(error);
         }
-        self.notice(error);
-        Ok(())
+        self.notice(error)
     }
 
     /// A message below an error, with where it comes from.
-    pub(crate) fn notice(&mut self, mut notice: Error) {
+    pub(crate) fn notice(&mut self, mut notice: Error) -> Result<()> {
         notice.add_context(&self.whole_context());
-        self.spi.notice(notice);
+        self.spi.notice(notice)
     }
 
     fn formatted(&mut self, format: &str, params: &'r [Expr]) -> Result<String> {

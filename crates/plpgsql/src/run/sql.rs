@@ -93,7 +93,7 @@ impl<'r> Run<'r, '_> {
                 if into.strict || changes || refuse.too_many_rows {
                     return Err(e);
                 }
-                self.notice(e.with_severity(Severity::Warning));
+                self.notice(e.with_severity(Severity::Warning))?;
             }
         }
         if first.count == 0 && into.strict {

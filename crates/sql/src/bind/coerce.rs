@@ -114,7 +114,7 @@ impl Binder<'_> {
         if self.find_path(from, to, context)? != Path::None {
             return Ok(true);
         }
-        if from == oids::RECORD && self.is_composite(to) || to == oids::RECORD && self.is_composite(from) {
+        if from == oids::RECORD && self.is_composite(self.base_type(to)) || to == oids::RECORD && self.is_composite(from) {
             return Ok(true);
         }
         if to == oids::RECORD_ARRAY && self.element_of(from) != 0 && self.is_composite(self.element_of(from)) {
@@ -138,6 +138,13 @@ impl Binder<'_> {
             let arg = self.coerce(*arg, to, context)?;
             let ty = arg.ty;
             return Ok(Expr::new(ExprKind::Collate { arg: Box::new(arg), name }, ty).at(loc));
+        }
+        if self.under_domain(to).is_some() {
+            return self.coerce_to_domain(expr, to, context);
+        }
+        let of_domain = to >= crate::catalog::builtin::FIRST_USER_OID && self.under_domain(self.element_of(to)).is_some();
+        if of_domain && !matches!(expr.kind, ExprKind::Param(_)) && !matches!(expr.kind, ExprKind::Const(kilndb_types::Datum::Null)) && self.element_of(from) != self.element_of(to) {
+            return self.coerce_to_domain_array(expr, to, context);
         }
         if from == oids::UNKNOWN {
             match &expr.kind {
@@ -260,11 +267,9 @@ impl Binder<'_> {
         if !self.can_coerce(expr.ty, to, context)? {
             return Ok(Err(expr));
         }
-        let (mut typmod, base) = (typmod, self.base_type(to));
-        if base != to
-            && let Some(t) = self.catalog.type_by_oid(to)?
-        {
-            typmod = t.typmod;
+        let base = self.base_type(to);
+        if base != to && self.under_domain(to).is_some() {
+            return Ok(Ok(self.coerce(expr, to, context)?));
         }
         // How an interval is read depends on its fields: a number without a unit is one of the last of them.
         if let (oids::INTERVAL, true, ExprKind::Const(kilndb_types::Datum::Text(text))) = (base, typmod >= 0 && expr.ty == oids::UNKNOWN, &expr.kind) {

@@ -34,6 +34,18 @@ impl Host for BindHost<'_> {
         let table = self.0.table_by_oid(t.table_oid).ok().flatten()?;
         Some(table.columns.iter().filter(|c| !c.dropped).map(|c| (c.name.clone(), c.type_oid, c.typmod)).collect())
     }
+    fn under_domain(&self, oid: Oid) -> Option<(Oid, i32)> {
+        crate::session::type_host::under_domain(self.0, oid)
+    }
+    fn check_domain(&self, _oid: Oid, _value: &Datum) -> Result<()> {
+        Err(Error::internal("a domain's value cannot be checked here"))
+    }
+    fn enum_value(&self, oid: Oid, label: &str) -> Option<Result<Datum>> {
+        crate::session::type_host::enum_value(self.0, oid, label)
+    }
+    fn enum_label(&self, oid: Oid, value: u64) -> Option<String> {
+        crate::session::type_host::enum_label(self.0, oid, value)
+    }
     fn clock_unix_micros(&self) -> i64 {
         0
     }
@@ -72,6 +84,11 @@ impl Binder<'_> {
     pub(crate) fn literal_typmod(&self, text: &str, ty: Oid, typmod: i32, loc: i32) -> Result<Expr> {
         if matches!(ty, oids::TEXT | oids::VARCHAR | oids::UNKNOWN | oids::CSTRING) {
             return Ok(Expr::new(ExprKind::Const(Datum::text(text)), ty).at(loc));
+        }
+        if ty >= crate::catalog::builtin::FIRST_USER_OID
+            && let Some(value) = crate::session::type_host::enum_value(self.catalog, ty, text)
+        {
+            return Ok(Expr::new(ExprKind::Const(value.map_err(|e| self.at(e, loc))?), ty).at(loc));
         }
         if settings_free(ty) {
             let value = with_context(self.catalog, |cx| io::input(ty, text, typmod, cx)).map_err(|e| self.at(e, loc))?;

@@ -79,8 +79,24 @@ impl Binder<'_> {
                 let e = self.bind_catalog_sql(sql, table, rel)?;
                 self.assign(e, column, table)
             }
+            (_, 0) => self.default_of_domain(table, column, rel),
             _ => Ok(Expr::null(column.type_oid)),
         }
+    }
+
+    /// The default of the column's type; a domain may not be content with NULL.
+    fn default_of_domain(&self, table: &Table, column: &Column, rel: u32) -> Result<Expr> {
+        let mut ty = column.type_oid;
+        while self.under_domain(ty).is_some() {
+            let info = self.type_info(ty)?;
+            if let Some(sql) = info.domain.as_ref().and_then(|d| d.default_sql.as_ref()) {
+                let e = self.bind_catalog_sql(sql, table, rel)?;
+                return self.assign(e, column, table);
+            }
+            ty = info.base_type;
+        }
+        let null = Expr::null(ty);
+        Ok(if ty == column.type_oid { null } else { self.to_domain(null, column.type_oid, false) })
     }
 
     /// Assignment conversion to a column's type.
@@ -196,10 +212,10 @@ impl Binder<'_> {
         }
         let table = self.dml_target(s.relation(), "insert into")?;
         let mut dml = self.new_dml(DmlKind::Insert, table.clone());
-        let (columns, explicit) = self.insert_columns(s.cols().iter(), &table)?;
+        let (columns, parts, explicit) = self.insert_columns(s.cols().iter(), &table)?;
         let given = match s.select_stmt() {
             Node::None => 0,
-            Node::SelectStmt(select) => self.insert_source(s, select, &scope, &columns, explicit, &table, &mut dml)?,
+            Node::SelectStmt(select) => self.insert_source(s, select, &scope, (&columns, &parts), explicit, &table, &mut dml)?,
             _ => return Err(Error::internal("INSERT without a source")),
         };
         self.add_defaults(&table, &columns[..given], dml.new_rel, &mut dml.assignments)?;
@@ -215,16 +231,16 @@ impl Binder<'_> {
         Ok(q)
     }
 
-    /// The columns that an INSERT gives values for, and whether it names them.
-    pub(super) fn insert_columns<'n>(&self, list: impl Iterator<Item = Node<'n>>, table: &Table) -> Result<(Vec<(usize, i32)>, bool)> {
+    /// The columns that an INSERT gives values for, the parts of them that it means, and whether it names them.
+    #[allow(clippy::type_complexity)]
+    pub(super) fn insert_columns<'n>(&self, list: impl Iterator<Item = Node<'n>>, table: &Table) -> Result<(Vec<(usize, i32)>, Vec<Vec<Node<'n>>>, bool)> {
         let mut columns: Vec<(usize, i32)> = Vec::new();
+        let mut parts: Vec<Vec<Node<'n>>> = Vec::new();
         for c in list {
             let Node::ResTarget(t) = c else { continue };
             let i = self.find_column(table, t.name().unwrap_or(""), t.location)?;
-            if !t.indirection().is_empty() {
-                return Err(Error::unsupported("INSERT into an array element or a field"));
-            }
-            if columns.iter().any(|x| x.0 == i) {
+            let steps: Vec<Node<'n>> = t.indirection().iter().collect();
+            if columns.iter().zip(&parts).any(|(x, p)| x.0 == i && (steps.is_empty() || p.is_empty())) {
                 return self.err(
                     sqlstate::DUPLICATE_COLUMN,
                     format!("column \"{}\" specified more than once", table.columns[i].name),
@@ -232,12 +248,14 @@ impl Binder<'_> {
                 );
             }
             columns.push((i, t.location));
+            parts.push(steps);
         }
         let explicit = !columns.is_empty();
         if !explicit {
             columns = table.columns.iter().enumerate().filter(|(_, c)| !c.dropped).map(|(i, _)| (i, -1)).collect();
+            parts = vec![Vec::new(); columns.len()];
         }
-        Ok((columns, explicit))
+        Ok((columns, parts, explicit))
     }
 
     /// Defaults of the columns that no value is given for.
@@ -260,11 +278,26 @@ impl Binder<'_> {
         s: &nodes::InsertStmt,
         select: &nodes::SelectStmt,
         scope: &Scope<'_>,
-        columns: &[(usize, i32)],
+        (columns, parts): (&[(usize, i32)], &[Vec<Node<'_>>]),
         explicit: bool,
         table: &Arc<Table>,
         dml: &mut Dml,
     ) -> Result<usize> {
+        // A part of a column of which nothing was given before is a part of NULL.
+        let of_part = |n: usize, c: &Column| self.part_type(Expr::null(c.type_oid), &parts[n], &c.name, scope);
+        let assign_column = |dml: &mut Dml, n: usize, value: Expr| -> Result<()> {
+            let (column, steps) = (columns[n].0, parts[n].as_slice());
+            let c = &table.columns[column];
+            let expr = if steps.is_empty() {
+                value
+            } else {
+                let before = dml.assignments.iter().position(|a| a.column == column).map(|at| dml.assignments.remove(at).expr);
+                let base = before.unwrap_or_else(|| Expr::null(c.type_oid));
+                self.assign_steps(base, steps, value, &c.name, None, scope)?
+            };
+            dml.assignments.push(Assignment { column, expr });
+            Ok(())
+        };
         let simple_values = !select.values_lists().is_empty()
             && select.sort_clause().is_empty()
             && matches!(select.limit_count(), Node::None)
@@ -288,23 +321,42 @@ impl Binder<'_> {
             let mut given = 0;
             for list in select.values_lists() {
                 let Some(list) = list.as_node_list() else { continue };
-                if !rows.is_empty() && list.len() != given {
+                let mut values: Vec<(Option<Node<'_>>, Expr)> = Vec::with_capacity(list.len());
+                for node in list {
+                    match node {
+                        Node::ColumnRef(c) if c.fields().iter().any(|f| matches!(f, Node::A_Star(_))) => {
+                            values.extend(self.expand_star(c, &place)?.into_iter().map(|t| (None, t.expr)));
+                        }
+                        node => values.push((Some(node), Expr::null(oids::UNKNOWN))),
+                    }
+                }
+                if !rows.is_empty() && values.len() != given {
                     return self.err(sqlstate::SYNTAX_ERROR, "VALUES lists must all be the same length", -1);
                 }
-                given = list.len();
+                given = values.len();
                 let mut row = Vec::with_capacity(given);
-                for (n, node) in list.iter().enumerate() {
+                for (n, (node, known)) in values.into_iter().enumerate() {
                     let Some(&(i, _)) = columns.get(n) else {
-                        let e = self.bind_expr(node, &place)?;
+                        let e = if let Some(node) = node { self.bind_expr(node, &place)? } else { known };
                         return self.err(sqlstate::SYNTAX_ERROR, "INSERT has more expressions than target columns", e.loc);
                     };
                     let c = &table.columns[i];
-                    let e = self.bind_value(node, &place)?;
+                    let e = if let Some(node) = node { self.bind_value(node, &place)? } else { known };
                     let e = if matches!(e.kind, ExprKind::Default) || overriding_user && c.identity != 0 {
+                        if !parts[n].is_empty() {
+                            return self.err(sqlstate::FEATURE_NOT_SUPPORTED, if matches!(parts[n].first(), Some(Node::String(_))) { "cannot set a subfield to DEFAULT" } else { "cannot set an array element to DEFAULT" }, e.loc);
+                        }
                         self.default_of(table, c, dml.new_rel)?
-                    } else {
+                    } else if parts[n].is_empty() {
                         refuse(c)?;
                         self.assign(e, c, table)?
+                    } else {
+                        refuse(c)?;
+                        let (ty, typmod) = of_part(n, c)?;
+                        match self.coerce_to_target(e, ty, typmod, CastContext::Assignment, false)? {
+                            Ok(e) => e,
+                            Err(e) => return self.assign_steps(Expr::null(c.type_oid), &parts[n], e, &c.name, None, scope).map(|_| 0),
+                        }
                     };
                     row.push(e);
                 }
@@ -312,18 +364,17 @@ impl Binder<'_> {
                 rows.push(row);
             }
             let rel = dml.source_rel;
-            let rel_columns: Vec<RelColumn> = columns[..given]
-                .iter()
-                .map(|(i, _)| {
-                    let c = &table.columns[*i];
-                    RelColumn { name: c.name.clone(), ty: c.type_oid, typmod: c.typmod }
-                })
-                .collect();
+            let mut rel_columns: Vec<RelColumn> = Vec::with_capacity(given);
+            for (n, (i, _)) in columns[..given].iter().enumerate() {
+                let c = &table.columns[*i];
+                let (ty, typmod) = if parts[n].is_empty() { (c.type_oid, c.typmod) } else { of_part(n, c)? };
+                rel_columns.push(RelColumn { name: c.name.clone(), ty, typmod });
+            }
             let mut source = Query::default();
             for (n, c) in rel_columns.iter().enumerate() {
                 let expr = Expr::column(ColId { rel, att: n as i16 + 1 }, c.ty, c.typmod);
                 if table.columns[columns[n].0].generated == 0 {
-                    dml.assignments.push(Assignment { column: columns[n].0, expr: expr.clone() });
+                    assign_column(dml, n, expr.clone())?;
                 }
                 source.targets.push(Target { expr, name: c.name.clone(), junk: false, table_oid: 0, attnum: 0 });
             }
@@ -341,6 +392,13 @@ impl Binder<'_> {
             let Some((ty, loc, typmod)) = given else { return Err(Error::internal("INSERT source")) };
             let expr = if overriding_user && c.identity != 0 {
                 self.default_of(table, c, dml.new_rel)?
+            } else if !parts[n].is_empty() {
+                refuse(c)?;
+                let wanted = of_part(n, c)?.0;
+                if ty == oids::UNKNOWN {
+                    self.coerce_output(&mut source, n, self.base_type(wanted), "INSERT")?;
+                }
+                Expr::column(ColId { rel: dml.source_rel, att: n as i16 + 1 }, if ty == oids::UNKNOWN { self.base_type(wanted) } else { ty }, typmod).at(loc)
             } else {
                 refuse(c)?;
                 if ty == oids::UNKNOWN {
@@ -352,7 +410,7 @@ impl Binder<'_> {
                     self.assign(e, c, table)?
                 }
             };
-            dml.assignments.push(Assignment { column: *i, expr });
+            assign_column(dml, n, expr)?;
         }
         dml.source = Some(Box::new(source));
         Ok(count)
@@ -451,7 +509,7 @@ impl Binder<'_> {
                     Some(p) => out.remove(p).expr,
                     None => Expr::column(ColId { rel, att: c.attnum }, c.type_oid, c.typmod),
                 };
-                self.assign_part(base, t.indirection(), e, c, scope)?
+                self.assign_steps(base, &t.indirection().iter().collect::<Vec<_>>(), e, name, None, scope)?
             } else if is_default {
                 self.default_of(table, c, rel)?
             } else {
@@ -460,75 +518,6 @@ impl Binder<'_> {
             out.push(Assignment { column: i, expr });
         }
         Ok(out)
-    }
-
-    fn assign_part(
-        &self,
-        base: Expr,
-        steps: &kilndb_syntax::NodeList,
-        value: Expr,
-        c: &Column,
-        scope: &Scope<'_>,
-    ) -> Result<Expr> {
-        let mut subscripts = Vec::new();
-        let mut slice = false;
-        for s in steps {
-            match s {
-                Node::A_Indices(ix) => {
-                    let (lower, upper, is_slice) = self.bind_indices(ix, scope, c.type_oid)?;
-                    slice |= is_slice;
-                    subscripts.push(Subscript { lower, upper });
-                }
-                Node::String(f) if subscripts.is_empty() && steps.len() == 1 => {
-                    let name = f.sval().unwrap_or("");
-                    let Some(fields) = self.fields_of(&base)? else {
-                        return self.err(
-                            sqlstate::DATATYPE_MISMATCH,
-                            format!("cannot assign to field \"{name}\" of column \"{}\" because its type {} is not a composite type", c.name, self.type_name(c.type_oid)),
-                            -1,
-                        );
-                    };
-                    let Some(index) = fields.iter().position(|x| x.0 == name) else {
-                        return self.err(
-                            sqlstate::UNDEFINED_COLUMN,
-                            format!("cannot assign to field \"{name}\" of column \"{}\" because there is no such column in data type {}", c.name, self.type_name(c.type_oid)),
-                            -1,
-                        );
-                    };
-                    let value = match self.coerce_to_target(value, fields[index].1, fields[index].2, CastContext::Assignment, false)? {
-                        Ok(v) => v,
-                        Err(v) => {
-                            return self.err(
-                                sqlstate::DATATYPE_MISMATCH,
-                                format!("subfield \"{name}\" is of type {} but expression is of type {}", self.type_name(fields[index].1), self.type_name(v.ty)),
-                                v.loc,
-                            );
-                        }
-                    };
-                    let types = fields.iter().map(|x| x.1).collect();
-                    let kind = ExprKind::FieldAssign { arg: Box::new(base), index, value: Box::new(value), count: fields.len(), types };
-                    return Ok(Expr::new(kind, c.type_oid));
-                }
-                _ => return Err(Error::unsupported("assignment to a nested part of a column")),
-            }
-        }
-        let element = self.element_of(c.type_oid);
-        let wanted = if slice { c.type_oid } else { element };
-        if element == 0 {
-            return Err(Error::unsupported(format!("assignment to a part of type {}", self.type_name(c.type_oid))));
-        }
-        let value = match self.coerce_to_target(value, wanted, c.typmod, CastContext::Assignment, false)? {
-            Ok(v) => v,
-            Err(v) => {
-                return self.err(
-                    sqlstate::DATATYPE_MISMATCH,
-                    format!("subscripted assignment to \"{}\" requires type {} but expression is of type {}", c.name, self.type_name(wanted), self.type_name(v.ty)),
-                    v.loc,
-                );
-            }
-        };
-        let kind = ExprKind::SubscriptAssign { arg: Box::new(base), subscripts, slice, value: Box::new(value) };
-        Ok(Expr::new(kind, c.type_oid))
     }
 
     /// One column of `(a, b) = (…)`.
@@ -581,6 +570,13 @@ impl Binder<'_> {
         Ok(())
     }
 
+    fn bind_where(&self, node: Node<'_>, scope: &Scope<'_>, dml: &Dml) -> Result<Option<Expr>> {
+        match node {
+            Node::CurrentOfExpr(c) => self.current_of(c, dml.rel, &dml.table),
+            node => self.bind_condition(node, scope, "WHERE"),
+        }
+    }
+
     pub(crate) fn bind_update(&self, s: &nodes::UpdateStmt, outer: Option<&Scope<'_>>) -> Result<Query> {
         let mut q = Query::default();
         let mut scope = Scope::new(outer);
@@ -595,7 +591,7 @@ impl Binder<'_> {
         scope.place = Place::UpdateSource;
         dml.assignments = self.bind_set(s.target_list().iter(), &table, dml.rel, &scope)?;
         scope.place = Place::Where;
-        q.filter = self.bind_condition(s.where_clause(), &scope, "WHERE")?;
+        q.filter = self.bind_where(s.where_clause(), &scope, &dml)?;
         self.row_rules(&table, dml.new_rel, &mut dml)?;
         self.bind_triggers(&mut dml)?;
         self.bind_returning(s.returning_clause(), &alias, dml.new_rel, &scope, &mut dml)?;
@@ -616,7 +612,7 @@ impl Binder<'_> {
         self.target_rel(&dml, &alias, &mut q, &mut scope)?;
         self.bind_from(s.using_clause(), &mut scope, &mut q)?;
         scope.place = Place::Where;
-        q.filter = self.bind_condition(s.where_clause(), &scope, "WHERE")?;
+        q.filter = self.bind_where(s.where_clause(), &scope, &dml)?;
         dml.indexes = self.bind_indexes(&table, dml.new_rel)?;
         self.bind_triggers(&mut dml)?;
         self.bind_returning(s.returning_clause(), &alias, dml.rel, &scope, &mut dml)?;

@@ -90,6 +90,12 @@ impl Binder<'_> {
             params.resize(index + 1, 0);
         }
         let ty = if params[index] == 0 { oids::UNKNOWN } else { params[index] };
+        drop(params);
+        if self.under_domain(ty).is_some() {
+            // Read as the type under it, and looked at here.
+            let value = Expr::new(ExprKind::Param(index as u32), self.base_type(ty)).at(p.location);
+            return Ok(self.to_domain(value, ty, false));
+        }
         Ok(Expr::new(ExprKind::Param(index as u32), ty).at(p.location))
     }
 
@@ -255,7 +261,8 @@ impl Binder<'_> {
         if let Node::A_ArrayExpr(a) = c.arg() {
             let element = self.element_of(ty);
             if element != 0 {
-                let e = self.bind_array(a, scope, Some((ty, element)))?;
+                let array = self.base_type(ty);
+                let e = self.bind_array(a, scope, Some((array, element)))?;
                 return self.explicit_cast(e, ty, typmod, loc);
             }
         }
@@ -567,7 +574,9 @@ impl Binder<'_> {
     #[inline(never)]
     fn bind_row(&self, r: &nodes::RowExpr, scope: &Scope<'_>) -> Result<Expr> {
         let fields = self.bind_row_fields(r, scope)?;
-        let fields = fields.into_iter().map(|f| self.resolve_unknown(f)).collect::<Result<Vec<_>>>()?;
+        // A literal waits for the composite type that the row may become one of.
+        let settle = |f: Expr| if matches!(f.kind, ExprKind::Const(_)) { Ok(f) } else { self.resolve_unknown(f) };
+        let fields = fields.into_iter().map(settle).collect::<Result<Vec<_>>>()?;
         let names = (1..=fields.len()).map(|i| format!("f{i}")).collect();
         Ok(Expr::new(ExprKind::Row { fields, names }, oids::RECORD).at(r.location))
     }

@@ -5,6 +5,7 @@ use super::ir::*;
 use super::resolve::{Candidate, Choice};
 use super::scope::{Place, Scope};
 use crate::catalog::CastContext;
+use crate::catalog::builtin::FIRST_USER_OID;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::oids;
@@ -104,8 +105,11 @@ impl Binder<'_> {
             if info.oid == 1619
                 && let (Some(argument), Some(first)) = (args.first(), first_type)
             {
-                let shown = if first == oids::UNKNOWN { first } else { argument.ty };
+                let shown = if first == oids::UNKNOWN || first >= FIRST_USER_OID { first } else { argument.ty };
                 return Ok(Expr::new(ExprKind::Const(kilndb_types::Datum::Oid(shown)), ty).at(loc));
+            }
+            if let Some(e) = self.enum_function(info.oid, &args, ty)? {
+                return Ok(e.at(loc));
             }
             if info.returns_set {
                 self.check_srf_place(scope, loc)?;
@@ -263,7 +267,7 @@ impl Binder<'_> {
         let ty = self.resolve_polymorphic(&args, &mut declared, info.return_type).map_err(|e| self.at(e, loc))?;
         let mut out = Vec::with_capacity(args.len());
         for (a, d) in args.into_iter().zip(&declared) {
-            out.push(if *d == oids::ANY { self.keep_or_text(a)? } else { self.coerce(a, *d, CastContext::Implicit)? });
+            out.push(if *d == oids::ANY || matches!(info.oid, 1285 | 1290) { self.keep_or_text(a)? } else { self.coerce(a, *d, CastContext::Implicit)? });
         }
         if c.variadic_count > 0 {
             let elements = out.split_off(out.len() - c.variadic_count);
@@ -276,7 +280,14 @@ impl Binder<'_> {
 
     /// Arguments declared "any" keep their type; literals of unknown type stay literals of type text.
     fn keep_or_text(&self, e: Expr) -> Result<Expr> {
-        if e.ty == oids::UNKNOWN { self.resolve_unknown(e) } else { Ok(e) }
+        if e.ty == oids::UNKNOWN {
+            return self.resolve_unknown(e);
+        }
+        // What is not told the type could not know the label.
+        if e.ty >= FIRST_USER_OID && self.type_info(self.base_type(e.ty))?.kind == b'e' {
+            return self.coerce(e, oids::TEXT, CastContext::Explicit);
+        }
+        Ok(e)
     }
 }
 

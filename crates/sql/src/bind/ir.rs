@@ -47,6 +47,8 @@ pub enum CastKind {
     Typmod,
     /// ROW to a composite type: field by field.
     Row,
+    /// Of the base type: what the domain asks of its values.
+    Domain,
 }
 
 #[derive(Clone, Debug)]

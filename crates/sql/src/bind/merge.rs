@@ -263,7 +263,10 @@ impl Binder<'_> {
 
     fn bind_merge_insert(&self, clause: &nodes::MergeWhenClause, scope: &Scope<'_>, dml: &Dml) -> Result<Vec<Assignment>> {
         let table = &dml.table;
-        let (columns, explicit) = self.insert_columns(clause.target_list().iter(), table)?;
+        let (columns, parts, explicit) = self.insert_columns(clause.target_list().iter(), table)?;
+        if parts.iter().any(|p| !p.is_empty()) {
+            return Err(Error::unsupported("INSERT into an array element or a field by MERGE"));
+        }
         let values = clause.values();
         let mut bound = Vec::with_capacity(values.len());
         for node in values {

@@ -8,14 +8,18 @@
 //! Must not know: plans, storage.
 
 mod agg;
+mod assign;
 mod call;
 mod coerce;
 mod const_eval;
+pub mod current_of;
 pub(crate) mod dml;
+pub mod domain;
 mod expr;
 mod expr_ops;
 mod from;
 mod func;
+pub mod inline;
 pub mod ir;
 pub(crate) mod lifting;
 mod merge;
@@ -187,6 +191,10 @@ pub fn bind_with_variables(
     eval: Option<&EvalContext<'_>>,
 ) -> Result<BoundStatement> {
     let binder = Binder { variables: Some(variables), eval, ..Binder::new(catalog, source, Vec::new()) };
+    if let Node::ExplainStmt(x) = node {
+        let options = explain_options(&binder, x)?;
+        return Ok(BoundStatement::Explain { options, inner: Box::new(binder.bind_statement(x.query(), None)?) });
+    }
     Ok(BoundStatement::Query(Box::new(binder.bind_statement(node, None)?)))
 }
 

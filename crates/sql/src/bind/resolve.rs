@@ -422,7 +422,7 @@ impl Binder<'_> {
 }
 
 /// Names of the input parameters, in order.
-fn input_names(info: &FunctionInfo) -> Vec<String> {
+pub(super) fn input_names(info: &FunctionInfo) -> Vec<String> {
     if info.arg_modes.is_empty() {
         return info.arg_names.clone();
     }

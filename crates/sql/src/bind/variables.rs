@@ -1,9 +1,8 @@
 //! Variables of a routine as parameters of the statements that it runs.
 
 use super::Binder;
-use super::ir::{Expr, ExprKind, Query, Subscript, Target};
+use super::ir::{Expr, ExprKind, Query, Target};
 use super::scope::Scope;
-use crate::catalog::CastContext;
 use crate::routine::{Variable, VariableConflict, VariableScope};
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_syntax::{Node, nodes};
@@ -25,6 +24,9 @@ impl<'a> Variables<'a> {
     }
     pub fn into_used(self) -> Vec<Variable> {
         self.used.into_inner()
+    }
+    pub(super) fn use_of(&self, v: Variable) -> Expr {
+        self.parameter(v)
     }
     fn parameter(&self, v: Variable) -> Expr {
         let mut used = self.used.borrow_mut();
@@ -109,63 +111,12 @@ impl Binder<'_> {
         };
         let base = variable.ok_or_else(|| Error::new(sqlstate::SYNTAX_ERROR, format!("\"{}\" is not a known variable", parts.join("."))))?;
         let steps = steps.get(names.saturating_sub(1)..).unwrap_or_default();
-        let expr = if steps.is_empty() { value } else { self.assign_steps(base, steps, value, parts.first().copied().unwrap_or(""), &scope)? };
+        let expr = if steps.is_empty() { value } else { self.assign_steps(base, steps, value, parts.first().copied().unwrap_or(""), None, &scope)? };
         let targets = vec![Target { expr, name: "?column?".to_string(), junk: false, table_oid: 0, attnum: 0 }];
         Ok(Query { targets, ..Query::default() })
     }
 
     fn resolve_unknown_unless_target(&self, value: Expr, has_steps: bool) -> Result<Expr> {
         if has_steps { Ok(value) } else { self.resolve_unknown(value) }
-    }
-
-    fn assign_steps(&self, base: Expr, steps: &[Node<'_>], value: Expr, name: &str, scope: &Scope<'_>) -> Result<Expr> {
-        let loc = value.loc;
-        match steps {
-            [] => {
-                let (ty, typmod) = (base.ty, base.typmod);
-                self.coerce_to_target(value, ty, typmod, CastContext::Assignment, false)?.or_else(|v| {
-                    let message = format!("subscripted assignment to \"{name}\" requires type {} but expression is of type {}", self.type_name(ty), self.type_name(v.ty));
-                    self.err(sqlstate::DATATYPE_MISMATCH, message, v.loc)
-                })
-            }
-            [Node::String(field), rest @ ..] => {
-                let (field, ty) = (field.sval().unwrap_or(""), base.ty);
-                let Some(fields) = self.fields_of(&base)? else {
-                    let message = format!("cannot assign to field \"{field}\" of column \"{name}\" because its type {} is not a composite type", self.type_name(ty));
-                    return self.err(sqlstate::DATATYPE_MISMATCH, message, -1);
-                };
-                let Some(index) = fields.iter().position(|f| f.0 == field) else {
-                    let message = format!("cannot assign to field \"{field}\" of column \"{name}\" because there is no such column in data type {}", self.type_name(ty));
-                    return self.err(sqlstate::UNDEFINED_COLUMN, message, -1);
-                };
-                let types = fields.iter().map(|f| f.1).collect();
-                let inner = ExprKind::Field { arg: Box::new(base.clone()), index, name: field.to_string() };
-                let inner = Expr::new(inner, fields[index].1).with_typmod(fields[index].2);
-                let value = Box::new(self.assign_steps(inner, rest, value, name, scope)?);
-                let kind = ExprKind::FieldAssign { arg: Box::new(base), index, value, count: fields.len(), types };
-                Ok(Expr::new(kind, ty))
-            }
-            steps => {
-                let (mut subscripts, mut slice) = (Vec::new(), false);
-                let count = steps.iter().take_while(|s| matches!(s, Node::A_Indices(_))).count();
-                for step in &steps[..count] {
-                    if let Node::A_Indices(ix) = step {
-                        let (lower, upper, is_slice) = self.bind_indices(ix, scope, base.ty)?;
-                        slice |= is_slice;
-                        subscripts.push(Subscript { lower, upper });
-                    }
-                }
-                let (ty, container) = (base.ty, self.base_type(base.ty));
-                let element = self.element_of(container);
-                if element == 0 || count == 0 {
-                    let message = format!("cannot subscript type {} because it does not support subscripting", self.type_name(ty));
-                    return self.err(sqlstate::DATATYPE_MISMATCH, message, loc);
-                }
-                let part = ExprKind::Subscript { arg: Box::new(base.clone()), subscripts: subscripts.clone(), slice };
-                let part = Expr::new(part, if slice { container } else { element }).with_typmod(base.typmod);
-                let value = Box::new(self.assign_steps(part, &steps[count..], value, name, scope)?);
-                Ok(Expr::new(ExprKind::SubscriptAssign { arg: Box::new(base), subscripts, slice, value }, ty))
-            }
-        }
     }
 }

@@ -189,6 +189,8 @@ fn load_types() -> Vec<(&'static str, Arc<TypeInfo>)> {
                 collation: number(r[coll]),
                 base_type: 0,
                 typmod: -1,
+                domain: None,
+                labels: Arc::from([]),
             };
             (name, Arc::new(info))
         })

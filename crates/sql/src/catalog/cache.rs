@@ -432,11 +432,11 @@ impl CatalogReader<'_> {
         })))
     }
 
-    /// What a row stores for a type: domains as their base type, enums as OIDs.
-    pub(super) fn storage_type(&self, oid: Oid) -> Result<Oid> {
+    /// What a row stores for a type: domains as their base type, enums as numbers of 64 bits ([`EnumLabel::value`]).
+    pub fn storage_type(&self, oid: Oid) -> Result<Oid> {
         match self.type_by_oid(oid)? {
             Some(t) if t.kind == b'd' => self.storage_type(t.base_type),
-            Some(t) if t.kind == b'e' => Ok(oids::OID),
+            Some(t) if t.kind == b'e' => Ok(oids::XID8),
             _ => Ok(oid),
         }
     }
@@ -614,9 +614,9 @@ impl CatalogReader<'_> {
         Ok(found)
     }
 
-    fn load_type(&self, row: &CatalogRow) -> TypeInfo {
+    fn load_type(&self, row: &CatalogRow) -> Result<TypeInfo> {
         let element = row.oid("typelem");
-        TypeInfo {
+        Ok(TypeInfo {
             oid: row.oid("oid"),
             name: row.text("typname").unwrap_or("").to_string(),
             schema_oid: row.oid("typnamespace"),
@@ -630,7 +630,9 @@ impl CatalogReader<'_> {
             collation: row.oid("typcollation"),
             base_type: row.oid("typbasetype"),
             typmod: row.int("typtypmod") as i32,
-        }
+            domain: if row.char("typtype") == b'd' { Some(Arc::new(self.load_domain(row)?)) } else { None },
+            labels: if row.char("typtype") == b'e' { self.load_labels(row.oid("oid"))? } else { Arc::from([]) },
+        })
     }
 
     pub fn function_info(&self, row: &CatalogRow) -> FunctionInfo {
@@ -832,7 +834,7 @@ impl CatalogView for CatalogReader<'_> {
             return Ok(found.clone());
         }
         let rows = self.lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(oid)])?;
-        let found = rows.first().map(|r| Arc::new(self.load_type(r)));
+        let found = rows.first().map(|r| self.load_type(r).map(Arc::new)).transpose()?;
         self.objects(oid).types.insert(oid, found.clone());
         Ok(found)
     }

@@ -71,6 +71,8 @@ impl Changes {
                 self.objects.insert(oid("conrelid"));
                 self.objects.insert(oid("confrelid"));
                 self.foreign_keys |= letter("contype") == b'f';
+                // What is made of a domain may be anywhere.
+                self.everything |= oid("contypid") != 0;
             }
             PG_INHERITS => {
                 self.objects.insert(oid("inhrelid"));

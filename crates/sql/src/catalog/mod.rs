@@ -12,6 +12,7 @@ pub mod known_partitions;
 pub mod partition;
 mod partition_read;
 mod rows;
+mod type_read;
 pub mod store;
 pub mod temporary;
 pub mod trigger;

@@ -188,6 +188,47 @@ pub struct TypeInfo {
     pub collation: Oid,
     pub base_type: Oid,
     pub typmod: i32,
+    /// Of a domain.
+    pub domain: Option<Arc<Domain>>,
+    /// Of an enum, in their order.
+    pub labels: Arc<[EnumLabel]>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Domain {
+    pub not_null: bool,
+    pub default_sql: Option<String>,
+    /// By name.
+    pub checks: Vec<DomainCheck>,
+}
+
+#[derive(Clone, Debug)]
+pub struct DomainCheck {
+    pub name: String,
+    pub sql: String,
+}
+
+#[derive(Clone, Debug)]
+pub struct EnumLabel {
+    pub oid: Oid,
+    pub order: f32,
+    pub label: String,
+}
+
+impl EnumLabel {
+    /// The value: its place in the order above its OID, so that values compare as numbers do.
+    pub fn value(&self) -> Datum {
+        let bits = self.order.to_bits();
+        let place = if bits >> 31 == 1 { !bits } else { bits | 1 << 31 };
+        Datum::U64(u64::from(place) << 32 | u64::from(self.oid))
+    }
+}
+
+impl TypeInfo {
+    /// The label of an enum's value.
+    pub fn label(&self, value: u64) -> Option<&EnumLabel> {
+        self.labels.iter().find(|l| u64::from(l.oid) == value & 0xffff_ffff)
+    }
 }
 
 #[derive(Clone, Debug)]

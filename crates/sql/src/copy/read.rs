@@ -270,6 +270,9 @@ impl CopySource<'_> {
                 return Err(self.in_context(e, None));
             };
             let Some((start, end)) = *field else {
+                if column.type_oid >= crate::catalog::builtin::FIRST_USER_OID && eval.host.under_domain(column.type_oid).is_some() {
+                    eval.host.check_domain(column.type_oid, &Datum::Null).map_err(|e| self.in_context(e, Some((&column.name, None))))?;
+                }
                 out.data.push(Datum::Null);
                 continue;
             };
@@ -350,6 +353,10 @@ impl CopySource<'_> {
         for i in 0..self.columns.len() {
             let length = self.take_i32()?;
             if length == -1 {
+                let column = &self.columns[i];
+                if column.type_oid >= crate::catalog::builtin::FIRST_USER_OID && eval.host.under_domain(column.type_oid).is_some() {
+                    eval.host.check_domain(column.type_oid, &Datum::Null).map_err(|e| self.in_context(e, Some((&column.name, None))))?;
+                }
                 out.data.push(Datum::Null);
                 continue;
             }

@@ -118,6 +118,7 @@ impl Session {
         let mut column = self.new_column(definition, &table.name, table.schema_oid, table.persistence, source, runtime)?;
         let is_primary = definition.constraints().iter().any(|k| matches!(k, Node::Constraint(k) if k.contype == kilndb_syntax::raw::ConstrType::CONSTR_PRIMARY));
         column.not_null |= is_primary;
+        self.refuse_stored_rows(table, runtime)?;
         let not_null = column.not_null;
         let attnum = self.attach_column(table, &column, false, runtime)?;
         if table.kind == TableKind::Partitioned {
@@ -147,7 +148,8 @@ impl Session {
         // NOT NULL is checked once the existing rows have their value; as an identity it could not be given one.
         column.not_null = false;
         let identity = std::mem::take(&mut column.identity);
-        let has_rows = table.kind != TableKind::Partitioned && !self.query(&format!("SELECT 1 FROM {} LIMIT 1", self.qualified_name(table)), runtime)?.is_empty();
+        let has_rows = !matches!(table.kind, TableKind::Partitioned | TableKind::Composite) && !self.query(&format!("SELECT 1 FROM {} LIMIT 1", self.qualified_name(table)), runtime)?.is_empty();
+        let has_domain = self.type_info(column.type_oid, runtime)?.kind == b'd';
         let constant = match &column.default_sql {
             Some(sql) if has_rows && column.generated == 0 && identity == 0 && column.sequence.is_none() => {
                 self.constant_default(sql, column.type_oid, column.typmod, runtime)?
@@ -156,6 +158,7 @@ impl Session {
         };
         self.write_catalog(runtime, |w| super::create_table::insert_attribute(w, table.oid, attnum, &column, len))?;
         self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| row.set("relnatts", Datum::Int2(attnum)))?;
+        self.need_type(table.oid, attnum, column.type_oid, runtime)?;
         if let Some(sql) = &column.default_sql {
             self.insert_default(table.oid, attnum, sql, runtime)?;
         }
@@ -171,7 +174,7 @@ impl Session {
                 row.set("atthasmissing", Datum::Bool(true));
                 row.set("attmissingval", missing);
             })?;
-        } else if has_rows && (column.default_sql.is_some() || column.sequence.is_some()) {
+        } else if has_rows && (column.default_sql.is_some() || column.sequence.is_some() || has_domain) {
             let value = match (column.generated, identity, column.sequence) {
                 (0, identity, Some(sequence)) if identity != 0 => format!("nextval({sequence}::oid::regclass)"),
                 _ => "DEFAULT".to_string(),
@@ -203,7 +206,7 @@ impl Session {
         Ok(rows.into_iter().next().and_then(|r| r.into_iter().next()).filter(|d| !d.is_null()))
     }
 
-    fn drop_column(&mut self, table: &Arc<Table>, name: &str, cascade: bool, missing_ok: bool, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn drop_column(&mut self, table: &Arc<Table>, name: &str, cascade: bool, missing_ok: bool, runtime: &dyn Runtime) -> Result<()> {
         let Some(column) = table.columns.iter().find(|c| !c.dropped && c.name == name) else {
             let message = format!("column \"{name}\" of relation \"{}\" does not exist", table.name);
             if missing_ok {
@@ -247,8 +250,15 @@ impl Session {
             }
         }
         self.refuse_if_viewed(table, name)?;
+        self.refuse_stored_rows(table, runtime)?;
+        self.forget_type(table.oid, attnum, runtime)?;
         self.delete_statistics(table.oid, Some(attnum), runtime)?;
+        // Rows keep the value: what it is stored as must be known when the type is gone.
+        let type_oid = column.type_oid;
+        let stored = self.with_catalog(runtime, |host| host.reader.storage_type(type_oid))?;
+        let stored = if stored >= crate::catalog::builtin::FIRST_USER_OID { oids::RECORD } else { stored };
         self.update_attribute(table.oid, attnum, runtime, |row| {
+            row.set("atttypid", Datum::Oid(stored));
             row.set("attisdropped", Datum::Bool(true));
             row.set("attnotnull", Datum::Bool(false));
             row.set("atthasdef", Datum::Bool(false));
@@ -283,6 +293,10 @@ impl Session {
             Node::None => quote(name),
             node => self.expression_text(node, runtime)?,
         };
+        if table.kind == TableKind::Composite {
+            self.refuse_stored_rows(table, runtime)?;
+            return self.retype_attribute(table, column.attnum, (type_oid, typmod), runtime);
+        }
         self.check_conversion(table, name, &value, matches!(definition.raw_default(), Node::None), (type_oid, typmod), &type_name, runtime)?;
         let wanted: Vec<String> = table
             .columns
@@ -294,17 +308,8 @@ impl Session {
         // Rows pass through memory: a table that is larger belongs to a later, streaming rewrite.
         let sql = format!("SELECT {} FROM {}", wanted.join(", "), self.qualified_name(table));
         let rows = if is_partitioned { Vec::new() } else { self.query(&sql, runtime)? };
-        let len = BUILTINS.types.get(&type_oid).map_or(-1, |t| t.len);
-        let collation = self.type_info(type_oid, runtime)?.collation;
         self.delete_statistics(table.oid, Some(column.attnum), runtime)?;
-        self.update_attribute(table.oid, column.attnum, runtime, |row| {
-            row.set("atttypid", Datum::Oid(type_oid));
-            row.set("atttypmod", Datum::Int4(typmod));
-            row.set("attlen", Datum::Int2(len));
-            row.set("attcollation", Datum::Oid(collation));
-            row.set("atthasmissing", Datum::Bool(false));
-            row.set("attmissingval", Datum::Null);
-        })?;
+        self.retype_attribute(table, column.attnum, (type_oid, typmod), runtime)?;
         self.retype_indexes(table, column.attnum, type_oid, runtime)?;
         if is_partitioned {
             return Ok(());
@@ -313,6 +318,21 @@ impl Session {
         self.empty_table(&table, runtime)?;
         let table = self.table_by_oid(table.oid, runtime)?;
         self.load_rows(&table, &rows, runtime)
+    }
+
+    fn retype_attribute(&mut self, table: &Table, attnum: i16, (type_oid, typmod): (u32, i32), runtime: &dyn Runtime) -> Result<()> {
+        let len = BUILTINS.types.get(&type_oid).map_or(-1, |t| t.len);
+        let collation = self.type_info(type_oid, runtime)?.collation;
+        self.update_attribute(table.oid, attnum, runtime, |row| {
+            row.set("atttypid", Datum::Oid(type_oid));
+            row.set("atttypmod", Datum::Int4(typmod));
+            row.set("attlen", Datum::Int2(len));
+            row.set("attcollation", Datum::Oid(collation));
+            row.set("atthasmissing", Datum::Bool(false));
+            row.set("attmissingval", Datum::Null);
+        })?;
+        self.forget_type(table.oid, attnum, runtime)?;
+        self.need_type(table.oid, attnum, type_oid, runtime)
     }
 
     #[allow(clippy::too_many_arguments)]

@@ -389,6 +389,7 @@ impl Session {
             Ok(())
         })?;
         for (i, column) in new.columns.iter().enumerate() {
+            self.need_type(oid, i as i16 + 1, column.type_oid, runtime)?;
             if let Some(sql) = &column.default_sql {
                 self.insert_default(oid, i as i16 + 1, sql, runtime)?;
             }

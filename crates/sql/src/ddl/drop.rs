@@ -1,6 +1,7 @@
 //! DROP.
 
 use super::Session;
+use super::types::TypeUser;
 use crate::catalog::ids::*;
 use crate::catalog::temporary::is_temporary;
 use crate::catalog::{CatalogView, Table, TableKind};
@@ -24,6 +25,7 @@ enum Dependent {
     /// Table and column.
     Default(Oid, i16),
     /// Of the row type.
+    Typed(TypeUser),
     Routine(Oid),
 }
 
@@ -43,6 +45,7 @@ impl Session {
             }
             O::OBJECT_TRIGGER => return self.drop_trigger(s, runtime),
             O::OBJECT_FUNCTION | O::OBJECT_PROCEDURE | O::OBJECT_ROUTINE => return self.drop_routines(s, runtime),
+            O::OBJECT_TYPE | O::OBJECT_DOMAIN => return self.drop_types(s, runtime),
             _ => return self.drop_unsupported(s),
         };
         let mut targets: Vec<Arc<Table>> = Vec::new();
@@ -71,8 +74,6 @@ impl Session {
     /// Kinds that cannot exist here: IF EXISTS is content, anything else is an error.
     fn drop_unsupported(&mut self, s: &nodes::DropStmt) -> Result<String> {
         let (word, tag) = match s.remove_type {
-            O::OBJECT_TYPE => ("type", "DROP TYPE"),
-            O::OBJECT_DOMAIN => ("type", "DROP DOMAIN"),
             O::OBJECT_AGGREGATE => ("aggregate", "DROP AGGREGATE"),
             O::OBJECT_MATVIEW => ("materialized view", "DROP MATERIALIZED VIEW"),
             O::OBJECT_EXTENSION => ("extension", "DROP EXTENSION"),
@@ -234,16 +235,14 @@ impl Session {
                 blockers.push(Blocker { text, dependent: Dependent::Routine(row.oid("objid")) });
             }
         }
-        for ty in self.row_types(table)? {
-            for row in self.dependents(PG_TYPE, ty, 0)?.into_iter().filter(|r| r.oid("classid") == PG_PROC) {
-                let text = self.routine_shown(row.oid("objid"), runtime)?;
-                if !blockers.iter().any(|b| b.text == text) {
-                    blockers.push(Blocker { text, dependent: Dependent::Routine(row.oid("objid")) });
-                }
+        let types = self.row_types(table)?;
+        for (text, _, user) in self.users_of_type(&types, &going, runtime)? {
+            if !blockers.iter().any(|b| b.text == text) {
+                blockers.push(Blocker { text, dependent: Dependent::Typed(user) });
             }
         }
         if !cascade {
-            let on = |b: &Blocker| if matches!(b.dependent, Dependent::Routine(_)) { "type" } else { word };
+            let on = |b: &Blocker| if matches!(b.dependent, Dependent::Routine(_) | Dependent::Typed(_)) { "type" } else { word };
             let mut lines: Vec<String> = blockers.iter().map(|b| format!("{} depends on {} {shown}", b.text, on(b))).collect();
             lines.extend(key_texts.iter().map(|text| format!("{text} depends on {word} {shown}")));
             if !lines.is_empty() {
@@ -261,6 +260,7 @@ impl Session {
             match blocker.dependent {
                 Dependent::Default(table, attnum) => self.drop_default(table, attnum, runtime)?,
                 Dependent::Routine(oid) => self.drop_routine(oid, true, runtime)?,
+                Dependent::Typed(user) => self.drop_type_users(vec![user], together, runtime)?,
                 Dependent::Relation(oid) => {
                     if let Some(view) = self.with_catalog(runtime, |host| host.reader.table_by_oid(oid))? {
                         self.drop_relation(&view, true, together, runtime)?;
@@ -272,7 +272,7 @@ impl Session {
     }
 
     /// The composite type of a table's rows, and arrays of it.
-    fn row_types(&mut self, table: &Table) -> Result<Vec<Oid>> {
+    pub(super) fn row_types(&mut self, table: &Table) -> Result<Vec<Oid>> {
         if table.type_oid == 0 {
             return Ok(Vec::new());
         }

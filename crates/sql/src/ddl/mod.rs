@@ -15,6 +15,7 @@ mod create_table;
 mod database;
 mod default;
 mod depend;
+mod domain;
 mod drop;
 pub(crate) mod function;
 mod identity;
@@ -39,6 +40,7 @@ mod temporary_objects;
 mod trigger;
 mod trigger_clone;
 mod truncate;
+mod types;
 mod vacuum;
 mod view;
 
@@ -95,6 +97,11 @@ impl Session {
                 let tag = if s.is_procedure { "CREATE PROCEDURE" } else { "CREATE FUNCTION" };
                 self.create_function(s, &source, runtime).map(|()| tag.to_string())
             }
+            Node::CompositeTypeStmt(s) => self.create_composite_type(s, &source, runtime).map(|()| "CREATE TYPE".to_string()),
+            Node::CreateEnumStmt(s) => self.create_enum(s, runtime).map(|()| "CREATE TYPE".to_string()),
+            Node::AlterEnumStmt(s) => self.alter_enum(s, runtime).map(|()| "ALTER TYPE".to_string()),
+            Node::CreateDomainStmt(s) => self.create_domain(s, &source, runtime).map(|()| "CREATE DOMAIN".to_string()),
+            Node::AlterDomainStmt(s) => self.alter_domain(s, &source, runtime).map(|()| "ALTER DOMAIN".to_string()),
             Node::ReindexStmt(s) => self.reindex(s, !self.in_explicit_block(), runtime),
             other => Err(Error::unsupported(format!("{} is not supported", statement_name(&other)))),
         };
@@ -277,6 +284,8 @@ pub(crate) fn command_name(node: &Node<'_>) -> Option<&'static str> {
         O::OBJECT_SEQUENCE => "ALTER SEQUENCE",
         O::OBJECT_SCHEMA => "ALTER SCHEMA",
         O::OBJECT_TRIGGER => "ALTER TRIGGER",
+        O::OBJECT_TYPE | O::OBJECT_ATTRIBUTE => "ALTER TYPE",
+        O::OBJECT_DOMAIN | O::OBJECT_DOMCONSTRAINT => "ALTER DOMAIN",
         O::OBJECT_DATABASE => "ALTER DATABASE",
         O::OBJECT_ROLE => "ALTER ROLE",
         _ => "ALTER TABLE",
@@ -309,12 +318,18 @@ pub(crate) fn command_name(node: &Node<'_>) -> Option<&'static str> {
             O::OBJECT_FUNCTION => "DROP FUNCTION",
             O::OBJECT_PROCEDURE => "DROP PROCEDURE",
             O::OBJECT_ROUTINE => "DROP ROUTINE",
+            O::OBJECT_TYPE => "DROP TYPE",
+            O::OBJECT_DOMAIN => "DROP DOMAIN",
             _ => return None,
         },
         Node::AlterFunctionStmt(_) => "ALTER FUNCTION",
         Node::CreateTrigStmt(_) => "CREATE TRIGGER",
         Node::CreateFunctionStmt(s) if s.is_procedure => "CREATE PROCEDURE",
         Node::CreateFunctionStmt(_) => "CREATE FUNCTION",
+        Node::CompositeTypeStmt(_) | Node::CreateEnumStmt(_) => "CREATE TYPE",
+        Node::AlterEnumStmt(_) => "ALTER TYPE",
+        Node::CreateDomainStmt(_) => "CREATE DOMAIN",
+        Node::AlterDomainStmt(_) => "ALTER DOMAIN",
         Node::TruncateStmt(_) => "TRUNCATE TABLE",
         Node::CommentStmt(_) => "COMMENT",
         Node::CreateRoleStmt(_) => "CREATE ROLE",
@@ -335,12 +350,7 @@ fn statement_name(node: &Node<'_>) -> &'static str {
         Node::AlterFunctionStmt(_) => "ALTER FUNCTION",
         Node::CreatePolicyStmt(_) => "CREATE POLICY",
         Node::AlterPolicyStmt(_) => "ALTER POLICY",
-        Node::CreateEnumStmt(_) => "CREATE TYPE ... AS ENUM",
-        Node::AlterEnumStmt(_) => "ALTER TYPE of an enum",
-        Node::CompositeTypeStmt(_) => "CREATE TYPE of a composite type",
         Node::CreateRangeStmt(_) => "CREATE TYPE ... AS RANGE",
-        Node::CreateDomainStmt(_) => "CREATE DOMAIN",
-        Node::AlterDomainStmt(_) => "ALTER DOMAIN",
         Node::AlterTypeStmt(_) => "ALTER TYPE",
         Node::DefineStmt(_) => "CREATE AGGREGATE, OPERATOR, TYPE or COLLATION",
         Node::AlterOperatorStmt(_) => "ALTER OPERATOR",

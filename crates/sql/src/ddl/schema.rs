@@ -81,10 +81,14 @@ impl Session {
         for row in self.catalog_scan(PG_PROC)?.iter().filter(|r| r.oid("pronamespace") == oid) {
             routines.push((row.oid("oid"), self.routine_shown(row.oid("oid"), runtime)?));
         }
-        let is_empty = inside.is_empty() && routines.is_empty();
+        let mut types = Vec::new();
+        for row in self.catalog_scan(PG_TYPE)?.iter().filter(|r| r.oid("typnamespace") == oid && matches!(r.char("typtype"), b'd' | b'e')) {
+            types.push((row.oid("oid"), format!("type {}", self.type_shown(row.oid("oid"), runtime)?)));
+        }
+        let is_empty = inside.is_empty() && routines.is_empty() && types.is_empty();
         if !cascade && !is_empty {
             let mut lines: Vec<String> = inside.iter().map(|(_, n, k)| format!("{} {name}.{n} depends on schema {name}", letter_word(*k))).collect();
-            lines.extend(routines.iter().map(|(_, text)| format!("{text} depends on schema {name}")));
+            lines.extend(routines.iter().chain(&types).map(|(_, text)| format!("{text} depends on schema {name}")));
             return Err(Error::new(
                 sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
                 format!("cannot drop schema {name} because other objects depend on it"),
@@ -93,7 +97,7 @@ impl Session {
             .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
         }
         let mut lines: Vec<String> = inside.iter().map(|(_, n, k)| format!("{} {name}.{n}", letter_word(*k))).collect();
-        lines.extend(routines.iter().map(|(_, text)| text.clone()));
+        lines.extend(routines.iter().chain(&types).map(|(_, text)| text.clone()));
         self.tell_cascade(&lines);
         let together: Vec<Oid> = inside.iter().map(|(oid, _, _)| *oid).collect();
         for oid in &together {
@@ -104,6 +108,10 @@ impl Session {
         }
         for (routine, _) in routines {
             self.drop_routine(routine, true, runtime)?;
+        }
+        let going: Vec<Oid> = types.iter().map(|t| t.0).collect();
+        for ty in &going {
+            self.drop_type(*ty, true, &going, runtime)?;
         }
         self.delete_rows(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, &[Datum::Oid(oid)], runtime)
     }
@@ -121,6 +129,8 @@ impl Session {
                 self.update_row(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, oid, runtime, |row| row.set("nspname", Datum::text(&new_name)))?;
                 Ok("ALTER SCHEMA".to_string())
             }
+            O::OBJECT_TYPE | O::OBJECT_DOMAIN => self.rename_type(s, &new_name, runtime),
+            O::OBJECT_DOMCONSTRAINT => self.rename_domain_constraint(s, &new_name, runtime),
             O::OBJECT_TRIGGER => self.rename_trigger(s, &new_name, runtime),
             O::OBJECT_FUNCTION | O::OBJECT_PROCEDURE | O::OBJECT_ROUTINE => self.rename_routine(s, &new_name, runtime),
             _ => Err(Error::unsupported("renaming this kind of object is not supported")),
@@ -182,7 +192,7 @@ impl Session {
             let Some(column) = member.columns.iter().find(|c| !c.dropped && c.name == old) else { continue };
             self.update_attribute(oid, column.attnum, runtime, |row| row.set("attname", Datum::text(new_name)))?;
         }
-        Ok("ALTER TABLE".to_string())
+        Ok(if table.kind == TableKind::Composite { "ALTER TYPE" } else { "ALTER TABLE" }.to_string())
     }
 
     /// Expressions are kept as text: a column that one of them names cannot change its name or type under it.
@@ -226,6 +236,9 @@ impl Session {
         if matches!(s.object_type, O::OBJECT_FUNCTION | O::OBJECT_PROCEDURE | O::OBJECT_ROUTINE) {
             return self.move_routine(s, runtime);
         }
+        if matches!(s.object_type, O::OBJECT_TYPE | O::OBJECT_DOMAIN) {
+            return self.move_type(s, runtime);
+        }
         let word = super::object_word(s.object_type);
         let Some(r) = s.relation() else {
             return Err(Error::unsupported("ALTER … SET SCHEMA is supported for tables, views, sequences and indexes only"));
@@ -264,6 +277,7 @@ impl Session {
                 Ok("ALTER SCHEMA".to_string())
             }
             O::OBJECT_FUNCTION | O::OBJECT_PROCEDURE | O::OBJECT_ROUTINE => self.give_routine(s, owner, runtime),
+            O::OBJECT_TYPE | O::OBJECT_DOMAIN => self.give_type(s, owner, runtime),
             _ => Err(Error::unsupported("ALTER … OWNER TO is not supported for this kind of object")),
         }
     }
@@ -273,6 +287,7 @@ fn letter_word(kind: u8) -> &'static str {
     match kind {
         b'v' => "view",
         b'S' => "sequence",
+        b'c' => "type",
         _ => "table",
     }
 }

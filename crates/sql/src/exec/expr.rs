@@ -76,6 +76,10 @@ pub enum CExpr {
     Call2 { f: ScalarFn, strict: bool, args: Box<[CExpr; 2]> },
     Session { oid: Oid, name: Arc<str>, strict: bool, args: Box<[CExpr]> },
     Routine { call: Arc<RoutineCall>, args: Box<[CExpr]> },
+    /// A domain's conditions on the value of `arg`: the checks are of a row that is the value.
+    Domain { name: Arc<str>, not_null: bool, checks: Box<[(String, CExpr)]>, arg: Box<CExpr> },
+    /// Each element of an array as `element` makes it of a row that is the element.
+    ArrayMap { to: Oid, element: Box<CExpr>, arg: Box<CExpr> },
     CompareInt { op: IntOp, args: Box<[CExpr; 2]> },
     /// Of two integers of the same type; `f` says what is wrong with the others.
     Arithmetic { op: Arithmetic, wide: bool, f: ScalarFn, args: Box<[CExpr; 2]> },
@@ -237,6 +241,29 @@ impl CExpr {
                 Some(a) => super::routine::call(call, &a, cx),
                 None => Ok(Datum::Null),
             },
+            CExpr::Domain { name, not_null, checks, arg } => {
+                let value = [arg.eval(row, rt, cx)?];
+                if *not_null && value[0].is_null() {
+                    return Err(Error::new(sqlstate::NOT_NULL_VIOLATION, format!("domain {name} does not allow null values")));
+                }
+                for (check, condition) in checks {
+                    if matches!(condition.eval(&value, rt, cx)?, Datum::Bool(false)) {
+                        let message = format!("value for domain {name} violates check constraint \"{check}\"");
+                        return Err(Error::new(sqlstate::CHECK_VIOLATION, message).with_constraint(check));
+                    }
+                }
+                let [value] = value;
+                Ok(value)
+            }
+            CExpr::ArrayMap { to, element, arg } => {
+                let a = arg.eval(row, rt, cx)?;
+                let Datum::Array(a) = &a else { return Ok(a) };
+                let mut elements = Vec::with_capacity(a.elements.len());
+                for e in &a.elements {
+                    elements.push(element.eval(std::slice::from_ref(e), rt, cx)?);
+                }
+                Ok(Datum::Array(Arc::new(Array { element_type: *to, dims: a.dims.clone(), elements })))
+            }
             CExpr::Cast { f, typmod, explicit, arg } => {
                 let a = arg.eval(row, rt, cx)?;
                 if a.is_null() { Ok(a) } else { f(&a, *typmod, *explicit, &cx.eval) }

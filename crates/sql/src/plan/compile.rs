@@ -104,7 +104,7 @@ impl Planner<'_> {
             }
             ExprKind::Row { fields, .. } => CExpr::Row {
                 ty: e.ty,
-                types: fields.iter().map(|f| f.ty).collect(),
+                types: fields.iter().map(|f| if f.ty == oids::UNKNOWN { oids::TEXT } else { f.ty }).collect(),
                 args: self.compile_all(fields, layout)?,
             },
             ExprKind::Field { arg, index, .. } => CExpr::Field { index: *index, arg: Box::new(self.compile(arg, layout)?) },
@@ -321,12 +321,40 @@ impl Planner<'_> {
                     CExpr::Typmod { ty: to, typmod: e.typmod, explicit, arg: boxed }
                 }
             }
+            CastKind::Array if self.base_type(self.element_type(to)) != self.element_type(to) => {
+                let element = self.element_type(to);
+                let (base, typmod) = crate::bind::domain::shown_type(element, -1, self.catalog);
+                let value = if typmod < 0 { CExpr::Slot(0) } else { CExpr::Typmod { ty: base, typmod, explicit, arg: Box::new(CExpr::Slot(0)) } };
+                CExpr::ArrayMap { to: element, element: Box::new(self.compile_domain(element, value)?), arg: boxed }
+            }
             CastKind::Array => {
                 let (f, t) = (self.element_type(from), self.element_type(to));
                 CExpr::ArrayCast { from: f, to: t, func: cast::lookup_cast(f, t), explicit, arg: boxed }
             }
             CastKind::Row => CExpr::Retag { ty: to, arg: boxed },
+            CastKind::Domain => self.compile_domain(e.ty, *boxed)?,
         })
+    }
+
+    /// The conditions of a domain on `arg`.
+    fn compile_domain(&self, domain: Oid, arg: CExpr) -> Result<CExpr> {
+        use crate::bind::domain::{Condition, VALUE_REL, conditions};
+        let row = Layout(vec![ColId { rel: VALUE_REL, att: 1 }]);
+        let (mut not_null, mut checks) = (false, Vec::new());
+        for condition in conditions(domain, self.catalog)? {
+            match condition {
+                Condition::NotNull => not_null = true,
+                Condition::Check(name, mut check) => {
+                    super::inline::inline_in_expression(&mut check, self.catalog)?;
+                    checks.push((name, self.compile(&check, &row)?));
+                }
+            }
+        }
+        if !not_null && checks.is_empty() {
+            return Ok(arg);
+        }
+        let name = self.catalog.format_type(domain, -1).into();
+        Ok(CExpr::Domain { name, not_null, checks: checks.into(), arg: Box::new(arg) })
     }
 
     fn once(&self, c: CExpr) -> CExpr {

@@ -12,6 +12,7 @@ mod agg;
 pub mod compile;
 mod cte;
 mod dml;
+mod inline;
 mod join;
 mod merge;
 mod minmax;
@@ -142,6 +143,7 @@ pub fn plan_with(bound: BoundStatement, param_types: Vec<Oid>, catalog: &dyn Cat
         BoundStatement::Query(q) => (q, None),
         BoundStatement::Explain { options, inner } => (inner, Some(options)),
     };
+    inline::inline_functions(&mut query, catalog)?;
     simplify::simplify(&mut query)?;
     if explain.is_some() {
         crate::explain::name_columns(&query);
@@ -165,11 +167,14 @@ pub fn plan_with(bound: BoundStatement, param_types: Vec<Oid>, catalog: &dyn Cat
     let mut columns: Vec<OutputColumn> = targets
         .iter()
         .filter(|t| !t.junk)
-        .map(|t| OutputColumn {
+        .map(|t| (t, crate::bind::domain::shown_type(t.expr.ty, t.expr.typmod, catalog)))
+        .map(|(t, shown)| OutputColumn {
             name: t.name.clone(),
             type_oid: t.expr.ty,
             typmod: t.expr.typmod,
-            type_len: type_length(t.expr.ty),
+            type_len: type_length(shown.0, catalog),
+            shown_type: shown.0,
+            shown_typmod: shown.1,
             table_oid: t.table_oid,
             attnum: t.attnum,
         })
@@ -178,7 +183,7 @@ pub fn plan_with(bound: BoundStatement, param_types: Vec<Oid>, catalog: &dyn Cat
     if let Some(options) = &explain {
         tag = CommandTag::Explain;
         let type_oid = options.format.type_oid();
-        columns = vec![OutputColumn { name: "QUERY PLAN".into(), type_oid, typmod: -1, type_len: type_length(type_oid), table_oid: 0, attnum: 0 }];
+        columns = vec![OutputColumn { name: "QUERY PLAN".into(), type_oid, typmod: -1, type_len: type_length(type_oid, catalog), shown_type: type_oid, shown_typmod: -1, table_oid: 0, attnum: 0 }];
     }
     let (subplans, ctes, exec_params) = (planner.subplans.into_inner(), planner.ctes.into_inner(), planner.exec_params.into_inner().len());
     let keeps_state = subplans.is_empty() && ctes.is_empty() && exec_params == 0 && explain.is_none() && node::is_pipeline(&root.node);
@@ -204,6 +209,7 @@ pub fn plan_with(bound: BoundStatement, param_types: Vec<Oid>, catalog: &dyn Cat
         names: Vec::new(),
         objects: Vec::new(),
         is_private: false,
+        places: Vec::new(),
         keeps_state,
     }))
 }
@@ -379,6 +385,9 @@ impl Planner<'_> {
     }
 }
 
-fn type_length(type_oid: Oid) -> i16 {
-    crate::catalog::builtin::BUILTINS.types.get(&type_oid).map_or(-1, |t| t.len)
+fn type_length(type_oid: Oid, catalog: &dyn CatalogView) -> i16 {
+    match crate::catalog::builtin::BUILTINS.types.get(&type_oid) {
+        Some(t) => t.len,
+        None => catalog.type_by_oid(type_oid).ok().flatten().map_or(-1, |t| t.len),
+    }
 }

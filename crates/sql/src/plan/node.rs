@@ -16,6 +16,9 @@ pub struct OutputColumn {
     pub typmod: i32,
     /// Bytes of a value, -1 if they vary.
     pub type_len: i16,
+    /// What clients see of a domain: the type under it, and its modifier.
+    pub shown_type: Oid,
+    pub shown_typmod: i32,
     pub table_oid: Oid,
     pub attnum: i16,
 }
@@ -77,6 +80,8 @@ pub struct Plan {
     pub objects: Vec<Oid>,
     /// It uses temporary objects: of no use to another session, nor when these have changed.
     pub is_private: bool,
+    /// A cursor's: tables whose rows' `ctid` and `tableoid` each row of the result has behind its columns.
+    pub places: Vec<Oid>,
     /// A small one whose execution can be run again, and holds nothing much meanwhile.
     pub keeps_state: bool,
 }

@@ -254,7 +254,9 @@ impl Planner<'_> {
     /// Index expressions and predicates, bound over `rel`.
     pub fn index_sql(&self, sql: &str, rel: u32, table: &Table) -> Result<Expr> {
         let binder = crate::bind::Binder::new(self.catalog, Arc::from(""), Vec::new());
-        binder.bind_catalog_sql(sql, table, rel)
+        let mut expr = binder.bind_catalog_sql(sql, table, rel)?;
+        super::inline::inline_in_expression(&mut expr, self.catalog)?;
+        Ok(expr)
     }
 
     fn predicate_implied(&self, rel: &Rel, table: &Table, index: &Index, preds: &[Expr]) -> Result<bool> {

@@ -132,6 +132,8 @@ impl Session {
         if hides {
             self.own.temporary.push_transitions(Default::default());
         }
+        let held = self.held_variables.take();
+        let settings_before = self.settings.generation;
         let entered = if before.has_clauses { self.take_clauses(compiled) } else { Ok(()) };
         let done = entered.and_then(|()| {
             let atomic = call.atomic;
@@ -141,7 +143,11 @@ impl Session {
         if hides {
             self.own.temporary.pop_transitions();
         }
+        self.held_variables = held;
         self.leave(before, done.is_err());
+        if self.settings.generation != settings_before {
+            *self.own.scratch.latest_settings.borrow_mut() = Some(self.settings.held());
+        }
         done
     }
 

@@ -13,6 +13,7 @@ pub mod context;
 mod collect;
 mod cursors;
 pub mod direct;
+pub(crate) mod held;
 pub mod language;
 pub mod quick;
 pub mod spi;

@@ -172,8 +172,9 @@ impl Spi<'_> {
         Ok(matches!(value, Datum::Bool(true)))
     }
     /// A message to the client (client_min_messages decides) and the log; its severity is below ERROR.
-    pub fn notice(&mut self, notice: Error) {
+    pub fn notice(&mut self, notice: Error) -> Result<()> {
         self.session.own.scratch.notices.borrow_mut().push(notice);
+        self.session.tell_notices(self.runtime)
     }
     /// A setting's value as SHOW prints it; None: there is none of that name.
     pub fn setting(&self, name: &str) -> Option<String> {

@@ -251,6 +251,7 @@ impl Session {
         let mut made = Err(Error::internal("a statement was not planned"));
         let (node, source) = (prepared.statement.node(), prepared.statement.source().clone());
         let (mut kind, mut quick, mut of_settings, mut is_timeless) = (None, None, false, false);
+        let (wants_places, mut places) = (self.wants_places, Vec::new());
         runtime.on_large_stack(&mut || {
             let eval = host.eval();
             let bound = match (prepared.mode, node) {
@@ -260,7 +261,10 @@ impl Session {
                 },
                 _ => bind::bind_with_variables(node, source.clone(), &host.reader, &variables, Some(&eval)),
             };
-            made = bound.and_then(|bound| {
+            made = bound.and_then(|mut bound| {
+                if wants_places {
+                    places = bind::current_of::add_places(&mut bound);
+                }
                 if let ir::BoundStatement::Query(q) = &bound {
                     kind = only_expression(q).map(|e| (e.is_of_moment(), e.ty, e.typmod));
                     is_timeless = only_expression(q).is_some_and(|e| e.is_self_contained());
@@ -279,6 +283,9 @@ impl Session {
         if let Some(plan) = Arc::get_mut(&mut plan) {
             plan.names = asked.names.take();
             plan.is_private = asked.is_private.get();
+            plan.objects = asked.objects.take().into_iter().collect();
+            plan.columns.truncate(plan.columns.len() - 2 * places.len());
+            plan.places = places;
         }
         let uses = variables.into_used();
         let simple = simple_of(&plan, kind);
@@ -511,13 +518,44 @@ impl Spi<'_> {
     }
 
     pub(super) fn plan_and_values(&mut self, prepared: &SpiPrepared, scope: &dyn VariableScope) -> Result<(Arc<Plan>, Vec<Datum>)> {
-        let planned = self.session.spi_plan(prepared, scope, self.runtime)?;
+        if let Node::ExplainStmt(_) = prepared.statement.node() {
+            let held = self.hold_variables(&prepared.statement, scope)?;
+            let before = std::mem::replace(&mut self.session.held_variables, held);
+            let plan = self.session.make_plan(&prepared.statement, &[], self.runtime);
+            self.session.held_variables = before;
+            return Ok((plan?, Vec::new()));
+        }
+        let mut planned = self.session.spi_plan(prepared, scope, self.runtime)?;
+        // Rows that are locked may be named by CURRENT OF. (A cursor that only reads is not planned again for that.)
+        if planned.plan.as_ref().is_some_and(|p| !p.is_read_only && p.command == "SELECT") {
+            self.session.wants_places = true;
+            let again = self.session.make_spi_plan(prepared, scope, self.runtime);
+            self.session.wants_places = false;
+            planned = again?;
+        }
         let plan = planned.plan.clone().ok_or_else(|| Error::new(sqlstate::INVALID_CURSOR_DEFINITION, "cannot open utility query as cursor"))?;
         Ok((plan, values_of(&planned.uses, scope)?))
     }
 
     fn run_planned(&mut self, prepared: &SpiPrepared, planned: &SpiPlan, scope: &dyn VariableScope, limit: u64, sink: &mut dyn RowSink) -> Result<Outcome> {
         let Some(plan) = &planned.plan else { return self.run_command(prepared.statement(), scope, limit, sink) };
+        if self.read_only && plan.changes_permanent {
+            return Err(not_allowed_here(plan.command));
+        }
+        let version = self.session.database.version();
+        if !self.session.lock_plan(plan, version, self.runtime)? {
+            let again = self.session.spi_plan(prepared, scope, self.runtime)?;
+            if let Some(plan) = &again.plan {
+                self.session.lock_tables(plan, self.runtime)?;
+            }
+            return self.run_planned_locked(prepared, &again, scope, limit, sink);
+        }
+        self.run_planned_locked(prepared, planned, scope, limit, sink)
+    }
+
+    /// With the locks that the plan needs.
+    fn run_planned_locked(&mut self, prepared: &SpiPrepared, planned: &SpiPlan, scope: &dyn VariableScope, limit: u64, sink: &mut dyn RowSink) -> Result<Outcome> {
+        let Some(plan) = &planned.plan else { return Err(Error::internal("a plan vanished")) };
         // Whoever runs the same statement meanwhile (recursion) finds none.
         let mut execution = match self.session.routine_plans.statements.get_mut(&prepared.id) {
             Some(known) => known.execution.take().filter(|e| Arc::ptr_eq(e.plan(), plan)),
@@ -547,18 +585,18 @@ impl Spi<'_> {
         Ok(Outcome { command: prepared.command(), processed, row: planned.row.clone() })
     }
 
-    /// Takes locks and the snapshot that the routine's volatility calls for, and runs.
+    /// Takes locks and the snapshot that the routine's volatility calls for, and runs: of statements that are not made again while they wait.
     pub(super) fn run_plan(&mut self, plan: &Arc<Plan>, params: &[Datum], limit: u64, sink: &mut dyn RowSink) -> Result<u64> {
-        self.run_plan_in(&mut None, plan, params, limit, sink)
-    }
-
-    /// `execution`: one that was set aside and has its parameters; or none, and then the one that has run.
-    fn run_plan_in(&mut self, execution: &mut Option<Box<Execution>>, plan: &Arc<Plan>, params: &[Datum], limit: u64, sink: &mut dyn RowSink) -> Result<u64> {
         if self.read_only && plan.changes_permanent {
             return Err(not_allowed_here(plan.command));
         }
         self.session.check_read_only(plan)?;
         self.session.lock_tables(plan, self.runtime)?;
+        self.run_plan_in(&mut None, plan, params, limit, sink)
+    }
+
+    /// `execution`: one that was set aside and has its parameters; or none, and then the one that has run.
+    fn run_plan_in(&mut self, execution: &mut Option<Box<Execution>>, plan: &Arc<Plan>, params: &[Datum], limit: u64, sink: &mut dyn RowSink) -> Result<u64> {
         let snapshot = self.statement_snapshot()?;
         let limit = (limit != 0).then_some(limit);
         let progress = self.session.advance(plan, params, execution, snapshot, limit, self.runtime, SinkMaker::Sink(sink))?;
@@ -610,7 +648,11 @@ impl Spi<'_> {
             return Err(not_allowed_here(crate::ddl::command_name(&node).unwrap_or("this command")));
         }
         let mut collector = Collector::new(sink);
-        let tag = self.session.run_utility(statement, false, self.runtime, &mut collector)?;
+        let held = self.hold_variables(statement, scope)?;
+        let before = std::mem::replace(&mut self.session.held_variables, held);
+        let done = self.session.run_utility(statement, false, self.runtime, &mut collector);
+        self.session.held_variables = before;
+        let tag = done?;
         let (row, rows) = collector.into_parts();
         let counted = tag.rsplit(' ').next().and_then(|n| n.parse().ok());
         Ok(Outcome { command: command_of(&node), processed: counted.unwrap_or(rows), row: row.map(Arc::new) })

@@ -9,9 +9,13 @@ const ARRAY_APPEND: Oid = 378;
 const ARRAY_PREPEND: Oid = 379;
 const ARRAY_CAT: Oid = 383;
 const ARRAY_REMOVE: Oid = 3167;
+const ENUM_RANGE: Oid = 3530;
 
 /// None: not one of these.
 pub(super) fn call(oid: Oid, args: &[Datum]) -> Option<Result<Datum>> {
+    if let (ENUM_RANGE, [lower, upper, Datum::Array(all)]) = (oid, args) {
+        return Some(Ok(enum_range(lower, upper, all)));
+    }
     let [first, second] = args else { return None };
     Some(match oid {
         ARRAY_APPEND => extend(first, second.clone(), false),
@@ -20,6 +24,14 @@ pub(super) fn call(oid: Oid, args: &[Datum]) -> Option<Result<Datum>> {
         ARRAY_REMOVE => remove(first, second),
         _ => return None,
     })
+}
+
+/// The values from one to another; NULL: from the first, to the last.
+fn enum_range(lower: &Datum, upper: &Datum, all: &Array) -> Datum {
+    let number = |d: &Datum| if let Datum::U64(v) = d { Some(*v) } else { None };
+    let (lower, upper) = (number(lower), number(upper));
+    let fits = |v: u64| lower.is_none_or(|l| v >= l) && upper.is_none_or(|u| v <= u);
+    array(all.element_type, all.elements.iter().filter(|d| number(d).is_some_and(fits)).cloned().collect())
 }
 
 fn incompatible(detail: &str) -> Error {

@@ -33,6 +33,8 @@ pub(crate) struct CursorInfo {
     /// 0: before the first row; n: on row n; rows.len() + 1: after the last.
     position: usize,
     complete: bool,
+    /// The last row that was passed on without being kept.
+    last: Vec<Datum>,
 }
 
 /// Keeps rows for later.
@@ -44,6 +46,58 @@ impl RowSink for StoreSink<'_> {
     fn row(&mut self, values: &[Datum]) -> Result<()> {
         self.rows.push(values, self.io)
     }
+}
+
+/// Hands columns on and keeps what is behind those of the last row.
+struct PassingSink<'a> {
+    sink: &'a mut dyn RowSink,
+    columns: usize,
+    last: Option<&'a mut Vec<Datum>>,
+}
+impl RowSink for PassingSink<'_> {
+    fn row(&mut self, values: &[Datum]) -> Result<()> {
+        let (shown, hidden) = values.split_at(self.columns.min(values.len()));
+        if let Some(last) = &mut self.last {
+            last.clear();
+            last.extend_from_slice(hidden);
+        }
+        self.sink.row(shown)
+    }
+}
+
+/// Where the row is that a cursor stands on: its name, the table that the statement names, the table that the row must be of. NULL: it is of
+/// another partition.
+pub(super) fn current_place(host: &super::environment::StatementHost<'_>, args: &[Datum]) -> Result<Datum> {
+    use super::arguments::{oid_of, text_of};
+    let (name, root, table) = (text_of(args.first()), oid_of(args.get(1)), oid_of(args.get(2)));
+    let place = host.portals.with(&name, |portal| {
+        let (Some(cursor), Some(plan)) = (&portal.cursor, &portal.plan) else { return Err(missing(&name)) };
+        let state = |message: String| Err(Error::new(sqlstate::INVALID_CURSOR_STATE, message));
+        if cursor.hold && cursor.complete {
+            return state(format!("cursor \"{name}\" is held from a previous transaction"));
+        }
+        let Some(at) = plan.places.iter().position(|t| *t == root || *t == table) else {
+            use crate::catalog::CatalogView;
+            let shown = host.reader.table_by_oid(root)?.map_or_else(String::new, |t| t.name.clone());
+            let locks = plan.command == "SELECT" && !plan.is_read_only;
+            return state(match locks {
+                true => format!("cursor \"{name}\" does not have a FOR UPDATE/SHARE reference to table \"{shown}\""),
+                false => format!("cursor \"{name}\" is not a simply updatable scan of table \"{shown}\""),
+            });
+        };
+        if cursor.position == 0 || cursor.position > cursor.fetched() {
+            return state(format!("cursor \"{name}\" is not positioned on a row"));
+        }
+        let io = Io { space: &host.reader.database.temp, park: host.runtime };
+        let mut reader = StoreCursor::default();
+        let hidden = match (cursor.position - 1).checked_sub(cursor.passed) {
+            Some(kept) => cursor.rows.row(kept, &mut reader, io)?.get(plan.columns.len()..).unwrap_or(&[]),
+            None => cursor.last.as_slice(),
+        };
+        let is_here = matches!(hidden.get(2 * at + 1), Some(Datum::Oid(oid)) if *oid == table);
+        Ok(hidden.get(2 * at).filter(|_| is_here).cloned().unwrap_or_default())
+    });
+    place.unwrap_or_else(|| Err(missing(&name)))
 }
 
 impl CursorInfo {
@@ -77,9 +131,10 @@ impl Session {
         if !inner.as_ref().is_some_and(|i| is_plannable(&i.node())) {
             return Err(Error::new(sqlstate::INVALID_CURSOR_DEFINITION, "DECLARE CURSOR must specify a SELECT"));
         }
-        let prepared = self.prepare_statement(statement.text(), inner, &[], true, runtime)?;
-        let plan = self.plan_of(&prepared, runtime)?;
-        self.lock_tables(&plan, runtime)?;
+        self.wants_places = true;
+        let planned = self.plan_cursor(statement, inner, runtime);
+        self.wants_places = false;
+        let (prepared, plan) = planned?;
         let snapshot = self.take_snapshot(runtime)?;
         let execution = self.start_execution(&plan, snapshot.clone(), runtime)?;
         let scroll = s.options & CURSOR_OPT_NO_SCROLL == 0 && (s.options & CURSOR_OPT_SCROLL != 0 || plan.is_read_only);
@@ -90,7 +145,7 @@ impl Session {
             result_formats: Vec::new(),
             plan: Some(plan),
             state: PortalState::Running { execution, snapshot },
-            cursor: Some(CursorInfo { hold, scroll, rows, passed: 0, of_routine: false, position: 0, complete: false }),
+            cursor: Some(CursorInfo { hold, scroll, rows, passed: 0, of_routine: false, position: 0, complete: false, last: Vec::new() }),
             level: self.savepoints.len(),
         };
         if hold {
@@ -98,6 +153,18 @@ impl Session {
         }
         self.own.portals.insert(name, portal);
         Ok("DECLARE CURSOR".to_string())
+    }
+
+    /// With its tables locked.
+    fn plan_cursor(&mut self, statement: &Statement, inner: Option<Statement>, runtime: &dyn Runtime) -> Result<(Arc<super::prepared::Prepared>, Arc<Plan>)> {
+        let prepared = self.prepare_statement(statement.text(), inner, &[], true, runtime)?;
+        let version = self.database.version();
+        let mut plan = self.plan_of(&prepared, runtime)?;
+        if !self.lock_plan(&plan, version, runtime)? {
+            plan = self.plan_of(&prepared, runtime)?;
+            self.lock_tables(&plan, runtime)?;
+        }
+        Ok((prepared, plan))
     }
 
     fn start_execution(&mut self, plan: &std::sync::Arc<crate::plan::Plan>, snapshot: kilndb_storage::Snapshot, runtime: &dyn Runtime) -> Result<Box<crate::exec::Execution>> {
@@ -278,7 +345,7 @@ impl Session {
             result_formats: Vec::new(),
             plan: Some(plan),
             state: PortalState::Running { execution, snapshot },
-            cursor: Some(CursorInfo { hold: false, scroll, rows, passed: 0, of_routine: true, position: 0, complete: false }),
+            cursor: Some(CursorInfo { hold: false, scroll, rows, passed: 0, of_routine: true, position: 0, complete: false, last: Vec::new() }),
             level: self.savepoints.len(),
         };
         self.own.portals.insert(&name, portal);
@@ -306,6 +373,7 @@ impl Session {
         }
         let range = self.move_cursor(portal, direction, how_many, runtime)?;
         let (Some(cursor), Some(sink)) = (&portal.cursor, sink) else { return Ok(range.len() as u64) };
+        let columns = portal.plan.as_ref().map_or(0, |p| p.columns.len());
         let database = self.database.clone();
         let io = Io { space: &database.temp, park: runtime };
         let mut reader = StoreCursor::default();
@@ -313,7 +381,8 @@ impl Session {
             let at = index.checked_sub(cursor.passed).ok_or_else(|| {
                 Error::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, "cursor can only scan forward").with_hint("Declare it with SCROLL option to enable backward scan.")
             })?;
-            sink.row(cursor.rows.row(at, &mut reader, io)?)?;
+            let row = cursor.rows.row(at, &mut reader, io)?;
+            sink.row(row.get(..columns).unwrap_or(row))?;
         }
         Ok(range.len() as u64)
     }
@@ -326,7 +395,10 @@ impl Session {
         let want = (how_many != i64::MAX).then_some(how_many as u64);
         let (mut nowhere, mut running) = (NullSink, Some(execution));
         let sink = sink.unwrap_or(&mut nowhere);
-        let progress = self.advance(&plan, &portal.params, &mut running, snapshot.clone(), want, runtime, SinkMaker::Sink(sink))?;
+        let mut kept = Vec::new();
+        let mut passing = PassingSink { sink, columns: plan.columns.len(), last: if plan.places.is_empty() { None } else { Some(&mut kept) } };
+        let progress = self.advance(&plan, &portal.params, &mut running, snapshot.clone(), want, runtime, SinkMaker::Sink(&mut passing))?;
+        cursor.last = kept;
         cursor.position += progress.rows as usize;
         cursor.passed = cursor.position;
         cursor.complete = progress.finished;

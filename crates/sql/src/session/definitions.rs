@@ -151,6 +151,11 @@ fn column_list(table: &Table, numbers: &[i64]) -> String {
 }
 
 fn constraint_definition(host: &StatementHost<'_>, row: &CatalogRow, pretty: bool) -> Result<String> {
+    if row.oid("contypid") != 0 {
+        let sql = row.text("conbin").unwrap_or("");
+        let shown = if row.char("contype") == b'n' { "NOT NULL".to_string() } else { format!("CHECK ({})", super::expression_text::canonical_check(host, sql, row.oid("contypid"), pretty)) };
+        return Ok(if row.bool("convalidated") { shown } else { format!("{shown} NOT VALID") });
+    }
     let table = host.reader.table_by_oid(row.oid("conrelid"))?;
     let table = table.ok_or_else(|| Error::internal("a constraint without its table"))?;
     let mut text = match row.char("contype") {

@@ -11,6 +11,8 @@ use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_storage::Snapshot;
 use kilndb_types::context::{Host, NoHost, is_self_contained};
 use kilndb_types::EvalContext;
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -54,6 +56,8 @@ pub(crate) struct StatementHost<'s> {
     pub facts: Facts,
     pub prepared: &'s super::named::PreparedByName,
     pub portals: &'s super::portal::Portals,
+    /// What values of domains are checked with.
+    pub domains: RefCell<HashMap<Oid, Option<Arc<crate::plan::Plan>>>>,
 }
 
 impl<'s> StatementHost<'s> {
@@ -92,6 +96,7 @@ impl Environment<'_> {
             facts: self.facts,
             prepared: &self.own.prepared,
             portals: &self.own.portals,
+            domains: RefCell::default(),
         }
     }
 }
@@ -210,6 +215,18 @@ impl Host for StatementHost<'_> {
         }
         let table = self.reader.table_by_oid(info.table_oid).ok()??;
         Some(table.columns.iter().filter(|c| !c.dropped).map(|c| (c.name.clone(), c.type_oid, c.typmod)).collect())
+    }
+    fn under_domain(&self, oid: Oid) -> Option<(Oid, i32)> {
+        super::type_host::under_domain(&self.reader, oid)
+    }
+    fn check_domain(&self, oid: Oid, value: &kilndb_types::Datum) -> Result<()> {
+        self.check_value(oid, value)
+    }
+    fn enum_value(&self, oid: Oid, label: &str) -> Option<Result<kilndb_types::Datum>> {
+        super::type_host::enum_value(&self.reader, oid, label)
+    }
+    fn enum_label(&self, oid: Oid, value: u64) -> Option<String> {
+        super::type_host::enum_label(&self.reader, oid, value)
     }
     fn clock_unix_micros(&self) -> i64 {
         self.instance.env.unix_micros()

@@ -25,6 +25,19 @@ pub(super) fn canonical(host: &StatementHost<'_>, sql: &str, table: &Arc<Table>,
     shown.unwrap_or_else(|| sql.to_string())
 }
 
+/// A domain's check.
+pub(super) fn canonical_check(host: &StatementHost<'_>, sql: &str, domain: Oid, pretty: bool) -> String {
+    let (Ok(Some(table)), Ok(Some(info))) = (host.reader.table_by_oid(crate::catalog::ids::PG_CLASS), host.reader.type_by_oid(domain)) else { return sql.to_string() };
+    let mut shown = None;
+    host.runtime.on_large_stack(&mut || {
+        if let Ok(bound) = crate::bind::domain::check(sql, info.base_type, &host.reader) {
+            let printer = Printer { host, table: &table, rel: u32::MAX, rows: None, pretty };
+            shown = printer.expr(without_implicit_casts(&bound), None);
+        }
+    });
+    shown.unwrap_or_else(|| sql.to_string())
+}
+
 /// A trigger's condition.
 pub(super) fn canonical_condition(host: &StatementHost<'_>, sql: &str, table: &Arc<Table>, pretty: bool) -> String {
     let mut shown = None;
@@ -230,6 +243,7 @@ impl Printer<'_> {
     fn expr(&self, e: &Expr, _parent: Option<&Expr>) -> Option<String> {
         match &e.kind {
             ExprKind::Const(value) => self.constant(value, e.ty, e.typmod, true),
+            ExprKind::Column(c) if c.rel == crate::bind::domain::VALUE_REL => Some("VALUE".to_string()),
             ExprKind::Column(c) if c.rel == self.rel && c.att > 0 => Some(quote(&self.table.columns.get(c.att as usize - 1)?.name)),
             ExprKind::Column(c) if c.att > 0 && self.rows.is_some_and(|(old, new)| c.rel == old || c.rel == new) => {
                 let row = if self.rows.is_some_and(|(old, _)| c.rel == old) { "old" } else { "new" };
@@ -269,6 +283,7 @@ impl Printer<'_> {
                 Some(format!("ARRAY[]::{}", self.host.reader.format_type(e.ty, -1)))
             }
             ExprKind::Array { elements, .. } => Some(format!("ARRAY[{}]", self.list(elements)?)),
+            ExprKind::Field { arg, name, .. } if !name.is_empty() => Some(format!("({}).{}", self.expr(arg, Some(e))?, quote(name))),
             ExprKind::Subscript { arg, subscripts, slice: false } => {
                 let base = self.expr(arg, Some(e))?;
                 let base = if matches!(arg.kind, ExprKind::Column(_)) { base } else { format!("({base})") };

@@ -87,6 +87,7 @@ impl Session {
             return Err(Error::new(sqlstate::DUPLICATE_CURSOR, format!("cursor \"{}\" already exists", request.portal)));
         }
         let (mut params, mut plan) = (Vec::new(), None);
+        let version = self.database.version();
         if prepared.is_plannable {
             self.begin_statement(runtime)?;
             params = self.decode_params(&prepared, request, runtime)?;
@@ -105,7 +106,7 @@ impl Session {
             params,
             result_formats: request.result_formats.to_vec(),
             plan,
-            state: PortalState::Ready,
+            state: PortalState::Ready { version },
             cursor: None,
             level: self.savepoints.len(),
         };
@@ -157,8 +158,8 @@ impl Session {
     pub fn execute(&mut self, name: &str, max_rows: Option<u64>, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<()> {
         let Some(mut portal) = self.own.portals.remove(name) else { return Err(missing_portal(name)) };
         self.statement_started(&portal.prepared.sql, runtime);
-        let plan = portal.plan.take();
-        let done = match (&portal.prepared.statement, &plan) {
+        let mut plan = portal.plan.take();
+        let done = match (&portal.prepared.statement, &mut plan) {
             (None, _) => {
                 client.empty_query();
                 Ok(())
@@ -189,7 +190,7 @@ impl Session {
     fn execute_plan(
         &mut self,
         portal: &mut Portal,
-        plan: &Arc<crate::plan::Plan>,
+        plan: &mut Arc<crate::plan::Plan>,
         max_rows: Option<u64>,
         runtime: &dyn Runtime,
         client: &mut dyn Client,
@@ -197,9 +198,15 @@ impl Session {
         self.refuse_if_failed()?;
         self.begin_statement(runtime)?;
         let (mut execution, snapshot) = match std::mem::replace(&mut portal.state, PortalState::Finished) {
-            PortalState::Ready => {
-                self.check_read_only(plan)?;
-                self.lock_tables(plan, runtime)?;
+            PortalState::Ready { version } => {
+                if !self.lock_plan(plan, version, runtime)? {
+                    let again = self.plan_of(&portal.prepared, runtime)?;
+                    self.lock_tables(&again, runtime)?;
+                    if !plan.columns.iter().map(|c| (c.type_oid, &c.name)).eq(again.columns.iter().map(|c| (c.type_oid, &c.name))) {
+                        return Err(Error::unsupported("cached plan must not change result type"));
+                    }
+                    *plan = again;
+                }
                 (None, self.take_snapshot(runtime)?)
             }
             PortalState::Running { execution, snapshot } => (Some(execution), snapshot),
@@ -245,10 +252,19 @@ fn missing_portal(name: &str) -> Error {
 
 fn decode(prepared: &Prepared, request: &BindRequest<'_>, eval: &EvalContext<'_>) -> Result<Vec<Datum>> {
     let mut params = Vec::with_capacity(request.params.len());
+    // The statement looks whether a domain's value belongs to it.
+    let under = |ty: u32| {
+        let mut base = (ty, -1);
+        while let Some(next) = eval.host.under_domain(base.0) {
+            base = next;
+        }
+        base
+    };
     for (i, (bytes, type_oid)) in request.params.iter().zip(&prepared.param_types).enumerate() {
+        let (type_oid, typmod) = under(*type_oid);
         params.push(match bytes {
             None => Datum::Null,
-            Some(bytes) if format_of(request.param_formats, i) == 1 => io::receive(*type_oid, bytes, -1, eval)?,
+            Some(bytes) if format_of(request.param_formats, i) == 1 => io::receive(type_oid, bytes, typmod, eval)?,
             Some(bytes) => {
                 let text = std::str::from_utf8(bytes).map_err(|_| {
                     Error::new(sqlstate::CHARACTER_NOT_IN_REPERTOIRE, "invalid byte sequence for encoding \"UTF8\"")
@@ -259,7 +275,7 @@ fn decode(prepared: &Prepared, request: &BindRequest<'_>, eval: &EvalContext<'_>
                         "invalid byte sequence for encoding \"UTF8\": 0x00",
                     ));
                 }
-                io::input(*type_oid, text, -1, eval)?
+                io::input(type_oid, text, typmod, eval)?
             }
         });
     }

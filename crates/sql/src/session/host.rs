@@ -54,6 +54,9 @@ impl SessionHost for StatementHost<'_> {
         if let Some(done) = super::array_functions::call(oid, args) {
             return Some(done);
         }
+        if oid == 0 && name == crate::bind::current_of::CURRENT_OF {
+            return Some(super::cursor::current_place(self, args));
+        }
         if super::statistics::is_known(name) {
             return Some(super::statistics::call(self, name, args));
         }
@@ -233,7 +236,9 @@ fn setting(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Result<Datum
         "data_directory" => Some(host.instance.data_dir.display().to_string()),
         _ => None,
     };
-    let value = pending.or(special).or_else(|| host.settings.get(&key).map(str::to_string));
+    let latest = host.scratch.latest_settings.borrow();
+    let settings = latest.as_deref().filter(|l| l.generation > host.settings.generation).unwrap_or(host.settings);
+    let value = pending.or(special).or_else(|| settings.get(&key).map(str::to_string));
     match (value, crate::settings::definition(&key)) {
         (Some(value), Some(d)) => Ok(Datum::text(crate::settings::show_value(d, &value))),
         (Some(value), None) => Ok(Datum::text(value)),

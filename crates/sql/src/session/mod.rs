@@ -33,6 +33,7 @@ mod system_views;
 mod template;
 mod transaction;
 mod trigger_text;
+pub(crate) mod type_host;
 pub(crate) mod utility;
 mod views;
 
@@ -139,6 +140,8 @@ fn parse_options(text: &str, settings: &mut Vec<(String, String)>) -> Result<()>
 #[derive(Default)]
 pub(crate) struct Scratch {
     pub notices: RefCell<Vec<Error>>,
+    /// As a routine has left them; statements go on with those that they began with, but `current_setting` tells these.
+    pub latest_settings: RefCell<Option<Rc<SessionSettings>>>,
     /// Last value per sequence, and the sequence used last.
     pub currval: RefCell<HashMap<Oid, i64>>,
     pub last_sequence: Cell<Option<Oid>>,
@@ -227,6 +230,10 @@ pub struct Session {
     pub(crate) allow_system_objects: bool,
     /// Result formats of the utility command being executed through the extended protocol.
     utility_formats: Vec<i16>,
+    /// A cursor is being planned: its rows are to tell where they are.
+    pub(crate) wants_places: bool,
+    /// Of the routine whose utility command is running.
+    pub(crate) held_variables: Option<Rc<crate::routine::held::HeldVariables>>,
     /// The generation of the settings that others have seen.
     published_settings: u64,
     /// Outer ones first.
@@ -303,6 +310,8 @@ impl Session {
             state_since: now,
             allow_system_objects: false,
             utility_formats: Vec::new(),
+            wants_places: false,
+            held_variables: None,
             running_routines: Vec::new(),
             running_plans: Vec::new(),
             ddl_command: "",
@@ -453,16 +462,31 @@ impl Session {
         self.own.scratch.notices.borrow_mut().push(Error::notice(state, severity, message));
     }
 
-    pub(crate) fn send_notices(&self, client: &mut dyn Client) {
-        if self.own.scratch.notices.borrow().is_empty() {
-            return;
+    /// What there is to tell goes to the client while the statement still runs.
+    pub(crate) fn tell_notices(&self, runtime: &dyn Runtime) -> Result<()> {
+        let wanted = self.wanted_severity();
+        for notice in self.own.scratch.notices.take() {
+            if (notice.0.severity >= wanted || notice.0.severity == Severity::Info) && !runtime.tell(&notice)? {
+                self.own.scratch.notices.borrow_mut().push(notice);
+            }
         }
-        let wanted = match self.settings.get("client_min_messages") {
+        Ok(())
+    }
+
+    fn wanted_severity(&self) -> Severity {
+        match self.settings.get("client_min_messages") {
             Some("error") => Severity::Error,
             Some("warning") => Severity::Warning,
             Some(level) if level.starts_with("debug") => Severity::Debug,
             _ => Severity::Notice,
-        };
+        }
+    }
+
+    pub(crate) fn send_notices(&self, client: &mut dyn Client) {
+        if self.own.scratch.notices.borrow().is_empty() {
+            return;
+        }
+        let wanted = self.wanted_severity();
         for notice in self.own.scratch.notices.take() {
             // INFO is always sent.
             if notice.0.severity >= wanted || notice.0.severity == Severity::Info {

@@ -22,7 +22,8 @@ pub(crate) struct Portal {
 }
 
 pub(crate) enum PortalState {
-    Ready,
+    /// Planned when the catalogs were of this version.
+    Ready { version: u64 },
     Running { execution: Box<Execution>, snapshot: Snapshot },
     Finished,
 }

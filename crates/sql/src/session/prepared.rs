@@ -207,6 +207,8 @@ impl Session {
         lifting: Option<&Lifting>,
         runtime: &dyn Runtime,
     ) -> Result<Arc<Plan>> {
+        let (wants_places, mut places) = (self.wants_places, Vec::new());
+        let held = self.held_variables.clone().filter(|_| declared_types.is_empty() && lifting.is_none());
         let environment = self.environment(runtime)?;
         let asked = Asked::default();
         let mut host = environment.host();
@@ -215,14 +217,28 @@ impl Session {
         let mut planned = Err(kilndb_base::Error::internal("a statement was not planned"));
         // Binding and planning recurse as deep as the statement nests.
         runtime.on_large_stack(&mut || {
-            let bound = bind::bind_node(node, source.clone(), &host.reader, &mut param_types, lifting, Some(&host.eval()));
-            planned = bound.and_then(|bound| plan::plan(bound, std::mem::take(&mut param_types), &host.reader, &self.instance.engine, &host.eval()));
+            let bound = match &held {
+                Some(held) => {
+                    let variables = bind::variables::Variables::new(&**held);
+                    let bound = bind::bind_with_variables(node, source.clone(), &host.reader, &variables, Some(&host.eval()));
+                    bound.and_then(|bound| crate::routine::held::with_values(bound, &variables.used(), held))
+                }
+                None => bind::bind_node(node, source.clone(), &host.reader, &mut param_types, lifting, Some(&host.eval())),
+            };
+            planned = bound.and_then(|mut bound| {
+                if wants_places {
+                    places = bind::current_of::add_places(&mut bound);
+                }
+                plan::plan(bound, std::mem::take(&mut param_types), &host.reader, &self.instance.engine, &host.eval())
+            });
         });
         let mut plan = planned?;
         if let Some(plan) = Arc::get_mut(&mut plan) {
             plan.names = asked.names.take();
             plan.is_private = asked.is_private.get();
             plan.objects = asked.objects.take().into_iter().collect();
+            plan.columns.truncate(plan.columns.len() - 2 * places.len());
+            plan.places = places;
         }
         Ok(plan)
     }

@@ -89,9 +89,9 @@ pub(crate) fn describe(plan: &Plan, formats: &[i16], client: &mut dyn Client) {
             name: &c.name,
             table_oid: c.table_oid,
             attnum: c.attnum,
-            type_oid: c.type_oid,
+            type_oid: c.shown_type,
             type_len: c.type_len,
-            typmod: c.typmod,
+            typmod: c.shown_typmod,
             format: format_of(formats, i),
         })
         .collect();
@@ -105,6 +105,18 @@ impl Session {
             self.lock_table(*table, *mode, WaitPolicy::Wait, runtime)?;
         }
         Ok(())
+    }
+
+    /// Takes the table locks of a plan that was made when the catalogs were of `version`. False: what it uses has changed since, or may have, while
+    /// this waited: another plan is to be made, and its tables locked, with these locks held.
+    pub(crate) fn lock_plan(&mut self, plan: &Plan, version: u64, runtime: &dyn Runtime) -> Result<bool> {
+        self.check_read_only(plan)?;
+        self.lock_tables(plan, runtime)?;
+        if self.has_ddl || self.database.is_current(version) {
+            return Ok(true);
+        }
+        // Who commits gives its locks back before it publishes.
+        Ok(!self.database.is_committing() && self.database.still_fits(version, &plan.objects, &plan.names).is_some())
     }
 
     pub(crate) fn lock_table(&mut self, table: Oid, mode: LockMode, wait: WaitPolicy, runtime: &dyn Runtime) -> Result<bool> {
@@ -135,6 +147,11 @@ impl Session {
     pub(crate) fn run_to_sink(&mut self, plan: &Arc<Plan>, params: &[Datum], runtime: &dyn Runtime, make_sink: SinkMaker<'_>) -> Result<Progress> {
         self.check_read_only(plan)?;
         self.lock_tables(plan, runtime)?;
+        self.run_locked(plan, params, runtime, make_sink)
+    }
+
+    /// As [`Session::run_to_sink`], with the locks that the plan needs.
+    pub(crate) fn run_locked(&mut self, plan: &Arc<Plan>, params: &[Datum], runtime: &dyn Runtime, make_sink: SinkMaker<'_>) -> Result<Progress> {
         let snapshot = self.take_snapshot(runtime)?;
         let mut execution = None;
         let progress = self.advance(plan, params, &mut execution, snapshot, None, runtime, make_sink)?;

@@ -85,7 +85,12 @@ impl Session {
         let node = statement.node();
         if is_plannable(&node) {
             self.begin_statement(runtime)?;
-            let plan = self.make_plan(statement, &[], runtime)?;
+            let version = self.database.version();
+            let mut plan = self.make_plan(statement, &[], runtime)?;
+            if !self.lock_plan(&plan, version, runtime)? {
+                plan = self.make_plan(statement, &[], runtime)?;
+                self.lock_tables(&plan, runtime)?;
+            }
             if !plan.param_types.is_empty() {
                 return Err(Error::new(sqlstate::UNDEFINED_PARAMETER, "there is no parameter $1"));
             }
@@ -94,11 +99,12 @@ impl Session {
         self.run_utility(statement, alone, runtime, client)
     }
 
+    /// The tables are locked.
     pub(super) fn run_plan_for_client(&mut self, plan: &Arc<Plan>, params: &[Datum], runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {
         if !plan.columns.is_empty() || plan.command == "SELECT" {
             describe(plan, &[], client);
         }
-        let progress = self.run_to_sink(plan, params, runtime, SinkMaker::Client { client, formats: &[] })?;
+        let progress = self.run_locked(plan, params, runtime, SinkMaker::Client { client, formats: &[] })?;
         Ok(command_tag(plan, progress.rows))
     }
 

@@ -166,8 +166,10 @@ impl Session {
             Body::Unshared | Body::Execute(_) => Ok(None),
             Body::Command(statement) => self.run_utility(statement, true, runtime, client).map(Some),
             Body::Plan { plan, lifted } => {
+                let version = self.database.version();
                 self.begin_statement(runtime)?;
                 match self.lifted_values(lifted, sql, scanned, runtime) {
+                    Ok(_) if !self.lock_plan(plan, version, runtime)? => Ok(None),
                     Ok(params) => self.run_plan_for_client(plan, &params, runtime, client).map(Some),
                     Err(_) => Ok(None),
                 }

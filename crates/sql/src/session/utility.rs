@@ -297,11 +297,16 @@ impl Session {
         if !is_plannable(&inner.node()) {
             return self.run_utility(&inner.clone(), false, runtime, client);
         }
-        let plan = self.plan_of(&prepared, runtime)?;
+        let version = self.database.version();
+        let mut plan = self.plan_of(&prepared, runtime)?;
+        if !self.lock_plan(&plan, version, runtime)? {
+            plan = self.plan_of(&prepared, runtime)?;
+            self.lock_tables(&plan, runtime)?;
+        }
         if !plan.columns.is_empty() || plan.command == "SELECT" {
             super::run::describe(&plan, &[], client);
         }
-        let progress = self.run_to_sink(&plan, &params, runtime, SinkMaker::Client { client, formats: &[] })?;
+        let progress = self.run_locked(&plan, &params, runtime, SinkMaker::Client { client, formats: &[] })?;
         Ok(command_tag(&plan, progress.rows))
     }
 

@@ -3,7 +3,7 @@
 use super::get::arg;
 use crate::key::{compare, compare_f64};
 use crate::{Datum, EvalContext, datetime};
-use kilndb_base::Result;
+use kilndb_base::{Error, Result, sqlstate};
 use std::cmp::Ordering;
 
 /// btree order of two arguments, across types where PostgreSQL compares across types.
@@ -22,8 +22,32 @@ fn order(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Ordering> {
         (TimestampTz(a), Date(b)) => date_order(*b, *a, |v| to_utc(v, ctx), ctx)?.reverse(),
         (Timestamp(a), TimestampTz(b)) => local_order(*a, *b, ctx),
         (TimestampTz(a), Timestamp(b)) => local_order(*b, *a, ctx).reverse(),
+        (Record(a), Record(b)) => record_order(a, b, ctx)?,
         _ => compare(0, a, b),
     })
+}
+/// Field by field, NULL above everything; what is behind the first difference is not looked at.
+fn record_order(a: &crate::Record, b: &crate::Record, ctx: &EvalContext) -> Result<Ordering> {
+    for (i, ((left_type, left), (right_type, right))) in a.fields.iter().zip(&b.fields).enumerate() {
+        if left_type != right_type {
+            let (left, right) = (ctx.host.format_type(*left_type, -1), ctx.host.format_type(*right_type, -1));
+            let message = format!("cannot compare dissimilar column types {left} and {right} at record column {}", i + 1);
+            return Err(Error::new(sqlstate::DATATYPE_MISMATCH, message));
+        }
+        let order = match (left.is_null(), right.is_null()) {
+            (true, true) => Ordering::Equal,
+            (true, false) => Ordering::Greater,
+            (false, true) => Ordering::Less,
+            (false, false) => order(ctx, &[left.clone(), right.clone()])?,
+        };
+        if order.is_ne() {
+            return Ok(order);
+        }
+    }
+    if a.fields.len() != b.fields.len() {
+        return Err(Error::new(sqlstate::DATATYPE_MISMATCH, "cannot compare record types with different numbers of columns"));
+    }
+    Ok(Ordering::Equal)
 }
 fn to_utc(v: i64, ctx: &EvalContext) -> Result<i64> {
     datetime::local_to_utc(v, &datetime::parse::session_zone(ctx))

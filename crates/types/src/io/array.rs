@@ -417,6 +417,9 @@ pub fn record_in(type_oid: Oid, fields: &[(String, Oid, i32)], text: &str, ctx: 
             let s = String::from_utf8(v).map_err(|_| bad("Unexpected end of input."))?;
             input(*oid, &s, *typmod, ctx)?
         } else {
+            if *oid >= super::FIRST_USER_TYPE && ctx.host.under_domain(*oid).is_some() {
+                ctx.host.check_domain(*oid, &Datum::Null)?;
+            }
             Datum::Null
         };
         values.push((*oid, value));

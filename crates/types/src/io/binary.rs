@@ -97,6 +97,17 @@ pub fn receive(type_oid: Oid, bytes: &[u8], typmod: i32, ctx: &EvalContext) -> R
         INT2VECTOR => receive_vector(INT2, "int2vector", bytes, ctx)?,
         OIDVECTOR => receive_vector(OID, "oidvector", bytes, ctx)?,
         _ => {
+            let base = under_domains(type_oid, typmod, ctx);
+            if base.0 != type_oid {
+                let value = receive(base.0, bytes, base.1, ctx)?;
+                ctx.host.check_domain(type_oid, &value)?;
+                return Ok(value);
+            }
+            if type_oid >= FIRST_USER_TYPE
+                && let Some(value) = ctx.host.enum_value(type_oid, std::str::from_utf8(bytes).unwrap_or(""))
+            {
+                return value;
+            }
             let element = ctx.host.element_type(type_oid);
             if element != 0 {
                 return receive_array(element, bytes, typmod, ctx);
@@ -243,7 +254,10 @@ pub fn send_typmod(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8>,
         Datum::Float4(v) => out.extend_from_slice(&v.to_be_bytes()),
         Datum::Float8(v) => out.extend_from_slice(&v.to_be_bytes()),
         Datum::Oid(v) => out.extend_from_slice(&v.to_be_bytes()),
-        Datum::U64(v) => out.extend_from_slice(&v.to_be_bytes()),
+        Datum::U64(v) => match ctx.host.enum_label(type_oid, *v).filter(|_| type_oid >= FIRST_USER_TYPE) {
+            Some(label) => out.extend_from_slice(label.as_bytes()),
+            None => out.extend_from_slice(&v.to_be_bytes()),
+        },
         Datum::Text(v) if matches!(type_oid, BIT | VARBIT) => {
             out.extend_from_slice(&(v.len() as u32).to_be_bytes());
             for chunk in v.as_bytes().chunks(8) {

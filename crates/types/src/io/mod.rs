@@ -86,7 +86,27 @@ pub fn input(type_oid: Oid, text: &str, typmod: i32, ctx: &EvalContext) -> Resul
         _ => return input_other(type_oid, text, typmod, ctx),
     })
 }
+/// The values of types that users have made are of OIDs from here.
+pub(crate) const FIRST_USER_TYPE: Oid = 16384;
+
+/// The type under all domains, and the modifier that a domain gives instead of `typmod`.
+fn under_domains(type_oid: Oid, typmod: i32, ctx: &EvalContext) -> (Oid, i32) {
+    let mut under = (type_oid, typmod);
+    while let Some(base) = ctx.host.under_domain(under.0) {
+        under = base;
+    }
+    under
+}
 fn input_other(type_oid: Oid, text: &str, typmod: i32, ctx: &EvalContext) -> Result<Datum> {
+    let base = under_domains(type_oid, typmod, ctx);
+    if base.0 != type_oid {
+        let value = input(base.0, text, base.1, ctx)?;
+        ctx.host.check_domain(type_oid, &value)?;
+        return Ok(value);
+    }
+    if let Some(value) = ctx.host.enum_value(type_oid, text) {
+        return value;
+    }
     let element = ctx.host.element_type(type_oid);
     if element != 0 {
         return array::array_in(element, text, typmod, ctx);
@@ -114,7 +134,8 @@ pub fn output_typmod(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8
         Datum::Int2(v) => int::write_i64(i64::from(*v), out),
         Datum::Text(v) => {
             out.extend_from_slice(v.as_bytes());
-            if type_oid == BPCHAR && typmod >= 4 {
+            let (base, typmod) = if type_oid >= FIRST_USER_TYPE { under_domains(type_oid, typmod, ctx) } else { (type_oid, typmod) };
+            if base == BPCHAR && typmod >= 4 {
                 pad(v, typmod, out);
             }
         }
@@ -126,7 +147,14 @@ pub fn output_typmod(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8
         Datum::Oid(v) if is_reg_type(type_oid) => {
             out.extend_from_slice(ctx.host.reg_output(type_oid, *v).as_bytes());
         }
+        Datum::Oid(_) if type_oid >= FIRST_USER_TYPE && under_domains(type_oid, typmod, ctx).0 != type_oid => {
+            return output_typmod(under_domains(type_oid, typmod, ctx).0, typmod, datum, out, ctx);
+        }
         Datum::Oid(v) => int::write_i64(i64::from(*v), out),
+        Datum::U64(v) if type_oid >= FIRST_USER_TYPE => match ctx.host.enum_label(type_oid, *v) {
+            Some(label) => out.extend_from_slice(label.as_bytes()),
+            None => return output_typmod(under_domains(type_oid, typmod, ctx).0, typmod, datum, out, ctx),
+        },
         Datum::U64(v) if type_oid == PG_LSN => write(out, format_args!("{:X}/{:X}", v >> 32, v & 0xffff_ffff)),
         Datum::U64(v) => write(out, format_args!("{v}")),
         Datum::Bytea(v) => bytea::write(v, ctx.format.bytea_output_hex, out),

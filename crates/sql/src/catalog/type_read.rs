@@ -1,0 +1,28 @@
+//! What pg_type alone does not tell of types that users have made: domains' conditions, enums' labels.
+
+use super::cache::CatalogReader;
+use super::ids::*;
+use super::model::{Domain, DomainCheck, EnumLabel};
+use super::store::CatalogRow;
+use kilndb_base::{Oid, Result};
+use kilndb_types::Datum;
+use std::sync::Arc;
+
+impl CatalogReader<'_> {
+    pub(super) fn load_domain(&self, row: &CatalogRow) -> Result<Domain> {
+        let rows = self.lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONTYPID_INDEX, &[Datum::Oid(row.oid("oid"))])?;
+        let text = |r: &CatalogRow, column: &str| r.text(column).unwrap_or("").to_string();
+        let checks = rows.iter().filter(|r| r.char("contype") == b'c');
+        let mut checks: Vec<DomainCheck> = checks.map(|r| DomainCheck { name: text(r, "conname"), sql: text(r, "conbin") }).collect();
+        checks.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(Domain { not_null: row.bool("typnotnull"), default_sql: row.text("typdefaultbin").map(str::to_string), checks })
+    }
+
+    pub(super) fn load_labels(&self, enum_type: Oid) -> Result<Arc<[EnumLabel]>> {
+        let rows = self.lookup(PG_ENUM, PG_ENUM_TYPID_LABEL_INDEX, &[Datum::Oid(enum_type)])?;
+        let label = |r: &CatalogRow| EnumLabel { oid: r.oid("oid"), order: r.float4("enumsortorder"), label: r.text("enumlabel").unwrap_or("").to_string() };
+        let mut labels: Vec<EnumLabel> = rows.iter().map(label).collect();
+        labels.sort_by(|a, b| a.order.total_cmp(&b.order));
+        Ok(labels.into())
+    }
+}

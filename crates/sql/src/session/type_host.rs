@@ -1,0 +1,116 @@
+//! What reading and writing values asks a session about types that users have made: enums' labels, domains' conditions.
+//!
+//! Invariant: a check that must call what only a running statement can call is refused here, never left out. (Conversions that a
+//! statement says are computed by its plan, `bind::domain`, and have no such limit.)
+
+use super::environment::StatementHost;
+use crate::bind::domain::{Condition, conditions};
+use crate::bind::ir::{BoundStatement, CastKind, Expr, ExprKind, Query, Target};
+use crate::catalog::CatalogView;
+use crate::catalog::builtin::FIRST_USER_OID;
+use crate::exec::{ExecContext, Execution, RowSink, TransactionSlot};
+use crate::plan::Plan;
+use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_types::{Datum, functions};
+use std::sync::Arc;
+
+struct Ignore;
+impl RowSink for Ignore {
+    fn row(&mut self, _values: &[Datum]) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The value of an enum's label.
+pub(crate) fn enum_value(catalog: &dyn CatalogView, type_oid: Oid, label: &str) -> Option<Result<Datum>> {
+    let info = catalog.type_by_oid(type_oid).ok().flatten().filter(|t| t.kind == b'e')?;
+    Some(match info.labels.iter().find(|l| l.label == label) {
+        Some(found) => Ok(found.value()),
+        None => {
+            let shown = catalog.format_type(type_oid, -1);
+            Err(Error::new(sqlstate::INVALID_TEXT_REPRESENTATION, format!("invalid input value for enum {shown}: \"{label}\"")))
+        }
+    })
+}
+
+/// The label of an enum's value.
+pub(crate) fn enum_label(catalog: &dyn CatalogView, type_oid: Oid, value: u64) -> Option<String> {
+    let mut info = catalog.type_by_oid(type_oid).ok().flatten()?;
+    while info.kind == b'd' {
+        info = catalog.type_by_oid(info.base_type).ok().flatten()?;
+    }
+    (info.kind == b'e').then(|| info.label(value).map_or_else(|| (value & 0xffff_ffff).to_string(), |l| l.label.clone()))
+}
+
+/// The type right under a domain.
+pub(crate) fn under_domain(catalog: &dyn CatalogView, type_oid: Oid) -> Option<(Oid, i32)> {
+    if type_oid < FIRST_USER_OID {
+        return None;
+    }
+    catalog.type_by_oid(type_oid).ok().flatten().filter(|t| t.kind == b'd').map(|t| (t.base_type, t.typmod))
+}
+
+impl StatementHost<'_> {
+    pub(super) fn check_value(&self, domain: Oid, value: &Datum) -> Result<()> {
+        let known = self.domains.borrow().get(&domain).cloned();
+        let plan = match known {
+            Some(plan) => plan,
+            None => {
+                let mut made = Err(Error::internal("a domain was not looked at"));
+                self.runtime.on_large_stack(&mut || made = self.plan_check(domain));
+                let plan = made?;
+                self.domains.borrow_mut().insert(domain, plan.clone());
+                plan
+            }
+        };
+        let Some(plan) = plan else { return Ok(()) };
+        let (mut pending, mut usage, mut txn) = (Default::default(), Default::default(), TransactionSlot::empty());
+        let mut cx = ExecContext {
+            engine: &self.instance.engine,
+            txn: &mut txn,
+            snapshot: self.reader.snapshot.clone(),
+            park: self.runtime,
+            eval: self.eval(),
+            catalog: &self.reader,
+            session: self,
+            work_mem_bytes: 0,
+            hash_mem_bytes: 0,
+            temp: &self.reader.database.temp,
+            source: None,
+            pending: &mut pending,
+            helpers: None,
+            usage: &mut usage,
+            routines: None,
+        };
+        let mut run = Execution::start(plan, std::slice::from_ref(value), &mut cx)?;
+        run.run(&mut cx, None, &mut Ignore).map(|_| ())
+    }
+
+    /// None: it has no conditions.
+    fn plan_check(&self, domain: Oid) -> Result<Option<Arc<Plan>>> {
+        let all = conditions(domain, &self.reader)?;
+        let Some((mut base, _)) = under_domain(&self.reader, domain) else { return Ok(None) };
+        while let Some((under, _)) = under_domain(&self.reader, base) {
+            base = under;
+        }
+        for condition in &all {
+            if let Condition::Check(name, e) = condition
+                && e.any(&|e| match &e.kind {
+                    ExprKind::Func(f) | ExprKind::NullIf(f) | ExprKind::IsDistinct { eq: f, .. } | ExprKind::ScalarArray { func: f, .. } => functions::lookup(f.oid).is_none(),
+                    _ => false,
+                })
+            {
+                let shown = self.reader.format_type(domain, -1);
+                return Err(Error::unsupported(format!("constraint \"{name}\" of domain {shown} calls a function that cannot be called while a value is read")));
+            }
+        }
+        if all.is_empty() {
+            return Ok(None);
+        }
+        let value = Expr::new(ExprKind::Param(0), base);
+        let expr = Expr::new(ExprKind::Cast { arg: Box::new(value), kind: CastKind::Domain, explicit: false }, domain);
+        let targets = vec![Target { expr, name: String::new(), junk: false, table_oid: 0, attnum: 0 }];
+        let query = Query { targets, ..Query::default() };
+        crate::plan::plan_with(BoundStatement::Query(Box::new(query)), vec![base], &self.reader, &self.instance.engine).map(Some)
+    }
+}
