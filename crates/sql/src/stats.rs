@@ -142,7 +142,7 @@ pub enum Maintenance {
 struct Part {
     databases: HashMap<Oid, DatabaseTotals>,
     /// Without what is still in the log: [`Part::settle`] before anything is looked up.
-    relations: HashMap<(Oid, Oid), RelationTotals>,
+    relations: Relations,
     log: Vec<Entry>,
 }
 
@@ -203,16 +203,65 @@ impl Part {
     fn add(&mut self, relation: (Oid, Oid), usage: &RelationUsage, committed: bool, now: i64) {
         match SmallUsage::of(usage).filter(|_| !usage.emptied) {
             Some(usage) => self.log.push(Entry { relation, usage, committed, now }),
-            None => self.relations.entry(relation).or_default().add(usage, committed, now),
+            None => self.relations.of(relation).add(usage, committed, now),
         }
         if self.log.len() >= LOG_ENTRIES_MAX {
             self.settle();
         }
     }
     fn settle(&mut self) {
-        for e in self.log.drain(..) {
-            self.relations.entry(e.relation).or_default().add(&e.usage.whole(), e.committed, e.now);
+        let mut places = [0; LOG_ENTRIES_MAX];
+        for (place, e) in places.iter_mut().zip(&self.log) {
+            *place = self.relations.place(e.relation);
+            let totals = std::ptr::from_ref(&self.relations.totals[*place]) as usize;
+            kilndb_storage::ahead::fetch_range(totals, size_of::<RelationTotals>());
         }
+        for (place, e) in places.into_iter().zip(self.log.drain(..)) {
+            self.relations.totals[place].add(&e.usage.whole(), e.committed, e.now);
+        }
+    }
+}
+
+/// Places are found without looking at the totals, so that many of these can be fetched at once.
+#[derive(Default)]
+struct Relations {
+    places: HashMap<(Oid, Oid), usize>,
+    totals: Vec<RelationTotals>,
+    /// Places that are nobody's.
+    free: Vec<usize>,
+}
+
+impl Relations {
+    fn place(&mut self, relation: (Oid, Oid)) -> usize {
+        if let Some(place) = self.places.get(&relation) {
+            return *place;
+        }
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.totals.push(RelationTotals::default());
+            self.totals.len() - 1
+        });
+        self.places.insert(relation, place);
+        place
+    }
+    fn of(&mut self, relation: (Oid, Oid)) -> &mut RelationTotals {
+        let place = self.place(relation);
+        &mut self.totals[place]
+    }
+    fn get(&self, relation: &(Oid, Oid)) -> Option<&RelationTotals> {
+        self.places.get(relation).map(|place| &self.totals[*place])
+    }
+    fn get_mut(&mut self, relation: &(Oid, Oid)) -> Option<&mut RelationTotals> {
+        self.places.get(relation).map(|place| &mut self.totals[*place])
+    }
+    fn remove(&mut self, relation: &(Oid, Oid)) {
+        if let Some(place) = self.places.remove(relation) {
+            self.totals[place] = RelationTotals::default();
+            self.free.push(place);
+        }
+    }
+    fn retain(&mut self, keep: impl Fn(&(Oid, Oid)) -> bool) {
+        let gone: Vec<(Oid, Oid)> = self.places.keys().filter(|relation| !keep(relation)).copied().collect();
+        gone.iter().for_each(|relation| self.remove(relation));
     }
 }
 
@@ -252,7 +301,9 @@ impl Statistics {
         if !emptied.is_empty() {
             self.each(|part| {
                 for oid in &emptied {
-                    part.relations.entry((database, *oid)).and_modify(|totals| totals.usage.live = 0);
+                    if let Some(totals) = part.relations.get_mut(&(database, *oid)) {
+                        totals.usage.live = 0;
+                    }
                 }
             });
         }
@@ -274,7 +325,7 @@ impl Statistics {
         if !usage.dropped.is_empty() {
             let dropped = std::mem::take(&mut usage.dropped);
             if committed {
-                self.each(|part| part.relations.retain(|(d, oid), _| *d != database || !dropped.contains(oid)));
+                self.each(|part| part.relations.retain(|(d, oid)| *d != database || !dropped.contains(oid)));
             }
         }
     }
@@ -298,7 +349,7 @@ impl Statistics {
         });
         let mut part = self.part(0);
         part.settle();
-        let totals = part.relations.entry((database, relation)).or_default();
+        let totals = part.relations.of((database, relation));
         totals.usage.live += rows.unwrap_or(0);
         let (last, count, ms) = match what {
             Maintenance::Vacuum => (&mut totals.last_vacuum, &mut totals.vacuums, &mut totals.vacuum_ms),
@@ -328,14 +379,14 @@ impl Statistics {
         self.resets.lock().unwrap_or_else(|e| e.into_inner()).insert(database, now);
     }
     pub fn reset_relation(&self, database: Oid, relation: Oid, now: i64) {
-        self.each(|part| part.relations.retain(|key, _| *key != (database, relation)));
+        self.each(|part| part.relations.retain(|key| *key != (database, relation)));
         self.resets.lock().unwrap_or_else(|e| e.into_inner()).insert(database, now);
     }
     /// The database is gone.
     pub fn forget_database(&self, database: Oid) {
         self.each(|part| {
             part.databases.remove(&database);
-            part.relations.retain(|key, _| key.0 != database);
+            part.relations.retain(|key| key.0 != database);
         });
         self.resets.lock().unwrap_or_else(|e| e.into_inner()).remove(&database);
     }
@@ -451,6 +502,6 @@ mod tests {
         usage.changed(TABLE, 10, 0, 0);
         usage.dropped(TABLE);
         statistics.transaction_ended(0, DATABASE, &mut usage, true, 1);
-        assert!(statistics.part(0).relations.is_empty());
+        assert!(statistics.part(0).relations.places.is_empty());
     }
 }

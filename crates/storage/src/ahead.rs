@@ -8,6 +8,8 @@
 
 use crate::directory::Relation;
 use crate::page::PAGE;
+use crate::txn::Transaction;
+use std::sync::atomic::Ordering::Relaxed;
 
 const LINE: usize = 64;
 
@@ -22,6 +24,18 @@ pub fn whereabouts(relation: &Relation) -> Whereabouts {
 pub fn fetch_relation(at: Whereabouts) {
     fetch(at);
     fetch(at + LINE);
+}
+
+impl Transaction {
+    /// A row is to be stored in a moment: the page that this worker's last one went to.
+    pub fn will_insert(&self, relation: &Relation) {
+        let last = relation.targets.of(self.worker).load(Relaxed);
+        if let Some(pid) = last.checked_sub(1).and_then(|block| relation.pid_raw(block)) {
+            let (state, page) = relation.core.pool.whereabouts(pid);
+            fetch(state);
+            fetch(page);
+        }
+    }
 }
 
 /// What a search in an index reads first.
@@ -47,6 +61,12 @@ impl Ahead {
         fetch(self.page.wrapping_add(PAGE - LINE));
         fetch(self.page.wrapping_add(PAGE - 2 * LINE));
     }
+}
+
+/// All lines of something that is read as a whole.
+#[inline]
+pub fn fetch_range(from: usize, bytes: usize) {
+    (from..from + bytes + LINE).step_by(LINE).for_each(fetch);
 }
 
 /// The cache line of an address.

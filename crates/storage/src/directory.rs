@@ -71,6 +71,26 @@ pub fn extent_pages(index: usize) -> u32 {
     }
 }
 
+const FEW_TARGETS: usize = 4;
+
+/// Insertion target per worker, block + 1.
+#[repr(C)]
+pub(crate) struct Targets {
+    /// Of the first workers: they are read with the rest of the relation.
+    few: [AtomicU32; FEW_TARGETS],
+    more: Box<[AtomicU32]>,
+}
+
+impl Targets {
+    fn new(workers: usize) -> Targets {
+        Targets { few: Default::default(), more: (FEW_TARGETS..workers).map(|_| AtomicU32::new(0)).collect() }
+    }
+    pub(crate) fn of(&self, worker: usize) -> &AtomicU32 {
+        let beyond = worker.checked_sub(FEW_TARGETS).filter(|_| !self.more.is_empty());
+        beyond.map_or_else(|| &self.few[worker % FEW_TARGETS], |n| &self.more[n % self.more.len()])
+    }
+}
+
 /// Private relations of so many extents leave their memory to the next ones.
 const SMALL_EXTENTS: usize = 5;
 
@@ -83,6 +103,7 @@ pub struct Relation {
     pub(crate) persistence: Persistence,
     pub(crate) dropped: AtomicBool,
     pub(crate) blocks: AtomicU32,
+    pub(crate) targets: Targets,
     extents: Extents,
     /// The heap of an index, if known (for the checker).
     pub(crate) heap: AtomicU32,
@@ -91,8 +112,6 @@ pub struct Relation {
     /// The transaction that drops it when it commits.
     pub(crate) doomed: AtomicU64,
     extend: Mutex<()>,
-    /// Insertion target per worker, block + 1.
-    pub(crate) targets: Box<[AtomicU32]>,
     /// Blocks with room (heap), or out of use (tree).
     pub(crate) hints: Mutex<Vec<u32>>,
     /// Blocks that may have room without a hint: hints are not kept over a restart, and not without limit.
@@ -274,7 +293,7 @@ impl Directory {
             blocks: AtomicU32::new(0),
             extents: Extents::default(),
             extend: Mutex::new(()),
-            targets: (0..core.workers()).map(|_| AtomicU32::new(0)).collect(),
+            targets: Targets::new(core.workers()),
             hints: Mutex::default(),
             unseen: Mutex::default(),
             dropped: AtomicBool::new(false),

@@ -404,7 +404,7 @@ impl Default for Query {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum DmlKind {
     Insert,
     Update,

@@ -2,20 +2,28 @@
 //!
 //! Invariants
 //! 1. They are of one shared cache of objects, and go with it: what they say is right as long as that cache is.
-//! 2. Nothing in them changes once it is there, so reading writes no memory that others read.
+//! 2. Nothing in them that statements read while they run changes once it is there, so reading writes no memory that others read.
 
 use super::partition::PartitionMap;
 use crate::exec::partition::Leaf;
+use crate::plan::partition::TargetShape;
+use crate::plan::{IndexPlan, IndexShape};
 use kilndb_base::Oid;
 use kilndb_storage::ahead::{self, Ahead};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A table's map, with the partitions that have been opened under that table's name.
 pub struct SharedPartitions {
     pub map: Arc<PartitionMap>,
     /// By position in the map.
     leaves: Box<[Slot]>,
+    /// What partitions, and plans of many sessions, have in common.
+    target_shapes: Mutex<Vec<Arc<TargetShape>>>,
+    index_shapes: Mutex<Vec<Arc<IndexShape>>>,
 }
+
+/// More than these are not shared.
+const SHAPES: usize = 64;
 
 /// One cache line: what leads to all that a point query reads.
 #[repr(align(64))]
@@ -56,11 +64,33 @@ impl Known {
 
 impl SharedPartitions {
     fn new(map: Arc<PartitionMap>) -> SharedPartitions {
-        SharedPartitions { leaves: map.partitions.iter().map(|_| Slot::default()).collect(), map }
+        SharedPartitions { leaves: map.partitions.iter().map(|_| Slot::default()).collect(), map, target_shapes: Mutex::default(), index_shapes: Mutex::default() }
     }
     #[inline]
     pub fn known(&self, at: usize) -> Option<&Known> {
         self.leaves.get(at)?.0.get()
+    }
+    pub fn target_shape(&self, shape: &TargetShape) -> Arc<TargetShape> {
+        let mut known = self.target_shapes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(same) = known.iter().find(|s| ***s == *shape) {
+            return same.clone();
+        }
+        let new = Arc::new(shape.clone());
+        if known.len() < SHAPES {
+            known.push(new.clone());
+        }
+        new
+    }
+    /// Of an index of a partition with the columns of the table.
+    pub fn index_shape(&self, of: &IndexPlan) -> Arc<IndexShape> {
+        let mut known = self.index_shapes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(same) = known.iter().find(|s| s.is_of(&of.index)) {
+            return same.clone();
+        }
+        if known.len() < SHAPES && of.shape.is_of(&of.index) {
+            known.push(of.shape.clone());
+        }
+        of.shape.clone()
     }
     pub fn keep(&self, at: usize, leaf: &Arc<Leaf>) {
         if let Some(slot) = self.leaves.get(at) {

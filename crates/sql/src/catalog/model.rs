@@ -124,7 +124,7 @@ pub struct Index {
     pub part_of: Oid,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct IndexKey {
     /// attnum, or 0 for an expression.
     pub attnum: i16,

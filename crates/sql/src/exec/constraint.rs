@@ -446,7 +446,7 @@ fn still_referenced(m: &ModifyPlan, r: &ReferencedPlan, old: &[Datum], restrict:
 }
 
 fn parent_exists(m: &ModifyPlan, r: &ReferencedPlan, old: &[Datum], cx: &mut ExecContext<'_>) -> Result<bool> {
-    if m.routing.is_some() {
+    if m.routing().is_some() {
         let columns: Vec<String> = r.columns.iter().filter_map(|c| m.table.columns.get(*c)).enumerate().map(|(i, c)| format!("{} = ${}", quote(&c.name), i + 1)).collect();
         let sql = format!("SELECT 1 FROM {}.{} WHERE {} LIMIT 1 FOR KEY SHARE", quote(&m.table.schema_name), quote(&m.table.name), columns.join(" AND "));
         let plan = plan_sql(&sql, r.columns.iter().map(|c| m.table.columns[*c].type_oid).collect(), cx)?;

@@ -145,7 +145,7 @@ pub fn put_entry(p: &IndexPlan, row: &[Datum], out: &mut Vec<u8>, rt: &mut Runti
         return Ok(None);
     }
     let mut null = false;
-    for (k, e) in p.index.keys.iter().zip(&*p.keys) {
+    for (k, e) in p.shape.keys.iter().zip(&p.shape.values) {
         match e {
             CExpr::Slot(i) => {
                 let d = row.get(*i).unwrap_or(&Datum::Null);

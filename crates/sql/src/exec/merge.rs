@@ -49,8 +49,8 @@ impl ModifyState {
         for (n, step) in merge.steps.iter().enumerate() {
             let (Some(plan), Some(state)) = (&step.change, self.merge.steps.get(n)) else { continue };
             let rows = state.changed;
-            match plan.kind {
-                _ if plan.routing.is_some() => self.at_step(n, |state| {
+            match plan.statement.kind {
+                _ if plan.routing().is_some() => self.at_step(n, |state| {
                     state.count_partitions(cx);
                     Ok(())
                 })?,
@@ -66,12 +66,12 @@ impl ModifyState {
         self.merge.steps.resize_with(merge.steps.len(), StepState::default);
         for (n, step) in merge.steps.iter().enumerate() {
             if let Some(plan) = &step.change
-                && let Some(routing) = &plan.routing
+                && let Some(routing) = plan.routing()
             {
                 self.at_step(n, |state| state.begin_partitions(plan, routing, cx))?;
             }
         }
-        let has = |kind: DmlKind| merge.steps.iter().filter_map(|s| s.change.as_ref()).any(|p| p.kind == kind);
+        let has = |kind: DmlKind| merge.steps.iter().filter_map(|s| s.change.as_ref()).any(|p| p.statement.kind == kind);
         let operations: Vec<Operation> = KINDS.into_iter().filter(|(kind, _)| has(*kind)).map(|(_, operation)| operation).collect();
         if let Some(plan) = &m.triggers {
             *self.firing = Firing::new(cx);
@@ -81,7 +81,7 @@ impl ModifyState {
         }
         // A trigger may do what the next row's evaluation sees.
         let one_by_one = m.triggers.as_ref().is_some_and(|t| t.has_before_row);
-        let mut batch = Batch::with_max(m.input_width, if one_by_one { 1 } else { BATCH_ROWS });
+        let mut batch = Batch::with_max(m.statement.input_width, if one_by_one { 1 } else { BATCH_ROWS });
         while self.input.fill(&mut batch, rt, cx)? {
             self.merge.rows += batch.rows as u64;
             for i in 0..batch.rows {
@@ -91,7 +91,7 @@ impl ModifyState {
         for (n, step) in merge.steps.iter().enumerate() {
             let Some(plan) = &step.change else { continue };
             self.at_step(n, |state| {
-                if plan.routing.is_some() {
+                if plan.routing().is_some() {
                     return state.end_partitions(plan, cx);
                 }
                 std::mem::take(&mut state.queue).run(plan, cx)
@@ -108,7 +108,7 @@ impl ModifyState {
     fn report_merge(&self, merge: &MergePlan, rt: &mut Runtime) {
         let sum = |kind: DmlKind| {
             let steps = merge.steps.iter().zip(&self.merge.steps);
-            steps.filter(|(step, _)| step.change.as_ref().is_some_and(|p| p.kind == kind)).map(|(_, state)| state.changed).sum::<u64>()
+            steps.filter(|(step, _)| step.change.as_ref().is_some_and(|p| p.statement.kind == kind)).map(|(_, state)| state.changed).sum::<u64>()
         };
         let [inserted, updated, deleted] = KINDS.map(|(kind, _)| sum(kind));
         let skipped = self.merge.rows.saturating_sub(inserted + updated + deleted);
@@ -132,7 +132,7 @@ impl ModifyState {
     }
 
     fn merge_row(&mut self, m: &ModifyPlan, merge: &MergePlan, mut row: Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-        if row.get(m.old_ctid).is_some_and(|v| !v.is_null()) {
+        if row.get(m.statement.old_ctid).is_some_and(|v| !v.is_null()) {
             if self.merge_matched(m, merge, &mut row, rt, cx)? {
                 return Ok(());
             }
@@ -151,7 +151,7 @@ impl ModifyState {
 
     /// False: the row of the target is gone, or no longer matches, and the source's is to be looked at by itself.
     fn merge_matched(&mut self, m: &ModifyPlan, merge: &MergePlan, row: &mut [Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
-        let rid = match row.get(m.old_ctid) {
+        let rid = match row.get(m.statement.old_ctid) {
             Some(Datum::Tid(block, slot)) => RowId { block: *block, slot: *slot },
             _ => RowId::default(),
         };
@@ -193,9 +193,9 @@ impl ModifyState {
             self.instead(plan, triggers, row, rt, cx)?;
             return Ok(WriteOutcome::Done);
         }
-        let Some(routing) = &plan.routing else { return self.merge_stored(plan, at, row, rt, cx) };
+        let Some(routing) = plan.routing() else { return self.merge_stored(plan, at, row, rt, cx) };
         let Some(target) = self.target_of(plan, routing, row, cx)? else { return Ok(WriteOutcome::Deleted) };
-        if plan.kind == DmlKind::Update && self.may_leave(plan, routing, target) {
+        if plan.statement.kind == DmlKind::Update && self.may_leave(plan, routing, target) {
             let own = self.plan_at(target);
             if own.triggers.as_ref().is_some_and(|t| t.has_before_row) {
                 let held = self.hold_once(&own, at, cx)?;
@@ -207,13 +207,13 @@ impl ModifyState {
             let outcome = self.update_or_move_once(plan, routing, target, (at.rid, &old, at.latest), row, rt, cx)?;
             return self.after_attempt(&own, outcome, at, row, cx);
         }
-        self.at_target(target, plan.kind, |state, own| state.merge_stored(own, at, row, rt, cx))
+        self.at_target(target, plan.statement.kind, |state, own| state.merge_stored(own, at, row, rt, cx))
     }
 
     /// The same of a table with rows of its own.
     fn merge_stored(&mut self, plan: &ModifyPlan, at: &mut Matched, row: &mut [Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<WriteOutcome> {
         let old = Self::old_row(plan, row);
-        let is_update = plan.kind == DmlKind::Update;
+        let is_update = plan.statement.kind == DmlKind::Update;
         let attempt = match &plan.triggers {
             Some(triggers) => {
                 let held = if triggers.has_before_row { self.hold_once(plan, at, cx)? } else { WriteOutcome::Done };
@@ -231,7 +231,7 @@ impl ModifyState {
 
     /// Locks a row for its BEFORE triggers.
     fn hold_once(&mut self, plan: &ModifyPlan, at: &Matched, cx: &mut ExecContext<'_>) -> Result<WriteOutcome> {
-        let mode = if plan.kind == DmlKind::Update { RowLockMode::NoKeyUpdate } else { RowLockMode::Update };
+        let mode = if plan.statement.kind == DmlKind::Update { RowLockMode::NoKeyUpdate } else { RowLockMode::Update };
         let options = WriteOptions { wait: WaitPolicy::Wait, latest: at.latest, key_update: false };
         plan.heap()?.lock_row(cx.txn, at.rid, &cx.snapshot, mode, &options, cx.park)
     }
@@ -246,7 +246,7 @@ impl ModifyState {
     }
 
     fn merge_insert(&mut self, plan: &ModifyPlan, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-        if let Some(routing) = &plan.routing {
+        if let Some(routing) = plan.routing() {
             let mut values = Vec::with_capacity(plan.table.columns.len());
             return self.insert_routed(plan, routing, row, &mut values, false, rt, cx);
         }
@@ -263,7 +263,7 @@ impl ModifyState {
 
     /// The row was changed by this very statement: by itself, or by a trigger of it.
     fn second_time(&self, m: &ModifyPlan, row: &[Datum], rid: RowId) -> Error {
-        let oid = match m.routing.as_ref().and_then(|routing| row.get(routing.tableoid)) {
+        let oid = match m.routing().and_then(|routing| row.get(routing.tableoid)) {
             Some(Datum::Oid(oid)) => *oid,
             _ => m.table.oid,
         };

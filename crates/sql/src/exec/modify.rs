@@ -73,15 +73,15 @@ impl ModifyState {
     }
 
     fn run(&mut self, m: &ModifyPlan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-        if let Some(merge) = &m.merge {
+        if let Some(merge) = &m.statement.merge {
             return self.run_merge(m, merge, rt, cx);
         }
-        if m.routing.is_some() {
+        if m.routing().is_some() {
             return self.run_triggered_partitions(m, rt, cx);
         }
         let done = self.run_all(m, rt, cx);
         let rows = self.changed - self.conflicted;
-        match m.kind {
+        match m.statement.kind {
             DmlKind::Insert => cx.usage.changed(m.table.oid, rows, self.conflicted, 0),
             DmlKind::Update => cx.usage.changed(m.table.oid, 0, rows, 0),
             _ => cx.usage.changed(m.table.oid, 0, 0, rows),
@@ -93,10 +93,10 @@ impl ModifyState {
         if let Some(plan) = &m.triggers {
             return self.run_triggered(m, plan, rt, cx);
         }
-        let mut batch = Batch::new(m.input_width);
+        let mut batch = Batch::new(m.statement.input_width);
         while self.input.fill(&mut batch, rt, cx)? {
-            match m.kind {
-                DmlKind::Insert if m.conflict.is_none() => self.insert_batch(m, &batch, rt, cx)?,
+            match m.statement.kind {
+                DmlKind::Insert if m.statement.conflict.is_none() => self.insert_batch(m, &batch, rt, cx)?,
                 DmlKind::Insert => {
                     for i in 0..batch.rows {
                         self.upsert(m, batch.row(i), rt, cx)?;
@@ -140,10 +140,10 @@ impl ModifyState {
     pub(super) fn assign_row(m: &ModifyPlan, row: &[Datum], values: &mut Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
         values.clear();
         values.resize(m.table.columns.len(), Datum::Null);
-        for (column, e) in &*m.assignments {
+        for (column, e) in &*m.statement.assignments {
             e.eval_into(row, &mut values[*column], rt, cx)?;
         }
-        if let Some(filter) = &m.row_filter
+        if let Some(filter) = &m.statement.row_filter
             && !filter.is_true(values, rt, cx)?
         {
             return Ok(false);
@@ -170,7 +170,7 @@ impl ModifyState {
         }
         self.queue.child_row(m, values);
         self.changed += 1;
-        if m.returning.is_some() {
+        if m.statement.returning.is_some() {
             let mut wide = input.to_vec();
             Self::widen(m, &mut wide, None, values);
             self.returning(m, &wide, values, rid, rt, cx)?;
@@ -191,7 +191,7 @@ impl ModifyState {
     }
 
     pub(super) fn returning(&mut self, m: &ModifyPlan, wide: &[Datum], new: &[Datum], rid: RowId, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-        let Some(list) = &m.returning else { return Ok(()) };
+        let Some(list) = &m.statement.returning else { return Ok(()) };
         let mut row = wide.to_vec();
         m.extend_named(&mut row, new);
         row.push(tid(rid));
@@ -217,7 +217,7 @@ impl ModifyState {
 
     pub(super) fn upsert_values(&mut self, m: &ModifyPlan, input: &[Datum], values: Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         let arbiters = m.arbiters.clone();
-        if let Some(p) = arbiters.iter().map(|n| &m.indexes[*n]).find(|p| p.index.deferrable) {
+        if let Some(p) = arbiters.iter().map(|n| &m.indexes[*n]).find(|p| p.shape.deferrable) {
             return Err(Error::new(
                 sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,
                 "ON CONFLICT does not support deferrable unique constraints/exclusion constraints as arbiters",
@@ -231,7 +231,7 @@ impl ModifyState {
             for &n in &*arbiters {
                 let p = &m.indexes[n];
                 let Some((key, null)) = index::entry(p, &values, rt, cx)? else { continue };
-                if null && !p.index.nulls_not_distinct {
+                if null && !p.shape.nulls_not_distinct {
                     continue;
                 }
                 if let Some(rid) = p.relation.index_find_live(cx.txn, m.heap()?, &key, cx.park)? {
@@ -258,7 +258,7 @@ impl ModifyState {
                             if let Some(plan) = &m.triggers {
                                 self.firing.after_row(m, plan, Operation::Insert, None, Some(&values), rt, cx)?;
                             }
-                            if m.returning.is_some() {
+                            if m.statement.returning.is_some() {
                                 let mut wide = input.to_vec();
                                 Self::widen(m, &mut wide, None, &values);
                                 self.returning(m, &wide, &values, rid, rt, cx)?;
@@ -275,7 +275,7 @@ impl ModifyState {
 
     /// False: the conflicting row is gone.
     fn on_conflict(&mut self, m: &ModifyPlan, input: &[Datum], proposed: &[Datum], rid: RowId, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
-        let Some(update) = m.conflict.as_ref().and_then(|c| c.update.as_ref()) else {
+        let Some(update) = m.statement.conflict.as_ref().and_then(|c| c.update.as_ref()) else {
             return self.refuse_unseen(m, rid, cx).map(|()| true);
         };
         if self.touched.contains(&(m.table.oid, rid)) {
@@ -353,9 +353,9 @@ impl ModifyState {
         let mut dead: Vec<(usize, Vec<u8>)> = Vec::new();
         let mut born = vec![false; m.indexes.len()];
         let mut key_update = false;
-        let insert = m.kind == DmlKind::Insert;
+        let insert = m.statement.kind == DmlKind::Insert;
         for (n, p) in m.indexes.iter().enumerate() {
-            if !insert && !p.depends.iter().any(|c| m.changed.get(*c).copied().unwrap_or(true)) && p.predicate.is_none() {
+            if !insert && !p.shape.depends.iter().any(|c| m.changed.get(*c).copied().unwrap_or(true)) && p.predicate.is_none() {
                 continue;
             }
             let before = index::entry(p, old, rt, cx)?;
@@ -368,7 +368,7 @@ impl ModifyState {
             if same {
                 continue;
             }
-            key_update |= p.index.unique && p.predicate.is_none();
+            key_update |= p.shape.unique && p.predicate.is_none();
             born[n] = after.is_some();
             if let Some(b) = before {
                 dead.push((n, b.0));
@@ -391,7 +391,7 @@ impl ModifyState {
     }
 
     pub(super) fn update(&mut self, m: &ModifyPlan, mut row: Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-        let Some(Datum::Tid(block, slot)) = row.get(m.old_ctid) else { return Ok(()) };
+        let Some(Datum::Tid(block, slot)) = row.get(m.statement.old_ctid) else { return Ok(()) };
         let rid = RowId { block: *block, slot: *slot };
         let mut old = Self::old_row(m, &row);
         let mut latest = false;
@@ -440,11 +440,11 @@ impl ModifyState {
     /// The same; false also if it no longer qualifies.
     pub(super) fn refresh(&mut self, m: &ModifyPlan, rid: RowId, old: &mut Vec<Datum>, row: &mut [Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
         let seen = row.to_vec();
-        Ok(self.reread(m, rid, old, row, cx)? && super::lockrows::judge_again(&m.recheck, &seen, row, rt, cx)?)
+        Ok(self.reread(m, rid, old, row, cx)? && super::lockrows::judge_again(&m.statement.recheck, &seen, row, rt, cx)?)
     }
 
     pub(super) fn delete(&mut self, m: &ModifyPlan, mut row: Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-        let Some(Datum::Tid(block, slot)) = row.get(m.old_ctid) else { return Ok(()) };
+        let Some(Datum::Tid(block, slot)) = row.get(m.statement.old_ctid) else { return Ok(()) };
         let rid = RowId { block: *block, slot: *slot };
         let mut old = Self::old_row(m, &row);
         let mut latest = false;

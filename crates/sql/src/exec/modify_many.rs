@@ -55,7 +55,7 @@ impl Entries {
 }
 
 fn rid_of(m: &ModifyPlan, row: &[Datum]) -> Option<RowId> {
-    match row.get(m.old_ctid) {
+    match row.get(m.statement.old_ctid) {
         Some(Datum::Tid(block, slot)) => Some(RowId { block: *block, slot: *slot }),
         _ => None,
     }
@@ -63,7 +63,7 @@ fn rid_of(m: &ModifyPlan, row: &[Datum]) -> Option<RowId> {
 
 impl ModifyState {
     pub(super) fn insert_rows(&mut self, m: &ModifyPlan, batch: &Batch, s: &mut Scratch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-        let keep = m.returning.is_some() || !m.foreign_keys.is_empty() || !m.indexes.is_empty();
+        let keep = m.statement.returning.is_some() || !m.foreign_keys.is_empty() || !m.indexes.is_empty();
         s.positions.clear();
         s.rows.clear();
         s.kept.clear();
@@ -72,7 +72,7 @@ impl ModifyState {
                 continue;
             }
             let start = s.rows.bytes.len() as u32;
-            row::encode_row(&m.table.descriptor, &s.values, &mut s.rows.bytes)?;
+            row::encode_row(&m.stored_as.descriptor, &s.values, &mut s.rows.bytes)?;
             s.rows.rows.push((RowId::default(), start, s.rows.bytes.len() as u32));
             s.positions.push(i as u32);
             if keep {
@@ -100,7 +100,7 @@ impl ModifyState {
         outcome
     }
     fn update_rows(&mut self, m: &ModifyPlan, batch: &Batch, s: &mut Scratch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-        let keep = m.returning.is_some() || !m.foreign_keys.is_empty() || !m.referenced_by.is_empty();
+        let keep = m.statement.returning.is_some() || !m.foreign_keys.is_empty() || !m.referenced_by.is_empty();
         s.positions.clear();
         s.rows.clear();
         s.kept.clear();
@@ -111,12 +111,12 @@ impl ModifyState {
             // What is assigned or generated comes below.
             let old = m.old_columns.iter().zip(&*m.changed).map(|(column, changed)| column.filter(|_| !changed));
             s.values.extend(old.map(|c| c.and_then(|c| row.get(c).cloned()).unwrap_or_default()));
-            for (column, e) in &*m.assignments {
+            for (column, e) in &*m.statement.assignments {
                 e.eval_into(row, &mut s.values[*column], rt, cx)?;
             }
             write::complete(m, &mut s.values, rt, cx)?;
             let start = s.rows.bytes.len() as u32;
-            row::encode_row(&m.table.descriptor, &s.values, &mut s.rows.bytes)?;
+            row::encode_row(&m.stored_as.descriptor, &s.values, &mut s.rows.bytes)?;
             s.rows.rows.push((rid, start, s.rows.bytes.len() as u32));
             s.positions.push(i as u32);
             if keep {
@@ -149,7 +149,7 @@ impl ModifyState {
         outcome
     }
     fn delete_rows(&mut self, m: &ModifyPlan, batch: &Batch, s: &mut Scratch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-        let keep = m.returning.is_some() || !m.referenced_by.is_empty();
+        let keep = m.statement.returning.is_some() || !m.referenced_by.is_empty();
         s.positions.clear();
         s.rids.clear();
         s.entries.resize_with(m.indexes.len(), Entries::default);

@@ -29,7 +29,7 @@ const ROWS_KEPT_MAX: usize = 32 * 1024;
 
 struct Target {
     leaf: Arc<Leaf>,
-    plan: Arc<ModifyPlan>,
+    plan: ModifyPlan,
     queue: Queue,
     /// Rows to be stored, one after the other.
     kept: Vec<Datum>,
@@ -52,7 +52,7 @@ pub struct Targets {
 }
 
 impl Targets {
-    pub fn plans(&self) -> Vec<Arc<ModifyPlan>> {
+    pub fn plans(&self) -> Vec<ModifyPlan> {
         self.list.iter().map(|t| t.plan.clone()).collect()
     }
 }
@@ -77,7 +77,7 @@ impl ModifyPlan {
     }
     /// UPDATE: what is assigned.
     pub fn assign(&self, input: &[Datum], new: &mut [Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-        for (column, e) in &*self.assignments {
+        for (column, e) in &*self.statement.assignments {
             if let Some(place) = self.own_column(*column) {
                 new[place] = e.eval(input, rt, cx)?;
             }
@@ -120,27 +120,27 @@ impl ModifyState {
     }
 
     fn run_all_partitions(&mut self, m: &ModifyPlan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-        let Some(routing) = m.routing.clone() else { return Err(Error::internal("a partitioned table without routing")) };
-        self.begin_partitions(m, &routing, cx)?;
+        let Some(routing) = m.routing() else { return Err(Error::internal("a partitioned table without routing")) };
+        self.begin_partitions(m, routing, cx)?;
         // A trigger may do what the next row's evaluation sees.
         let before_row = m.triggers.as_ref().is_some_and(|t| t.has_before_row);
-        let mut batch = if before_row { Batch::with_max(m.input_width, 1) } else { Batch::new(m.input_width) };
+        let mut batch = if before_row { Batch::with_max(m.statement.input_width, 1) } else { Batch::new(m.statement.input_width) };
         let mut first = true;
         let mut values = Vec::new();
         while self.input.fill(&mut batch, rt, cx)? {
-            match m.kind {
+            match m.statement.kind {
                 DmlKind::Insert => {
                     // A single row is stored at once.
-                    let keep_back = m.conflict.is_none() && m.returning.is_none() && !(first && batch.rows == 1);
+                    let keep_back = m.statement.conflict.is_none() && m.statement.returning.is_none() && !(first && batch.rows == 1);
                     for i in 0..batch.rows {
-                        self.insert_routed(m, &routing, batch.row(i), &mut values, keep_back, rt, cx)?;
+                        self.insert_routed(m, routing, batch.row(i), &mut values, keep_back, rt, cx)?;
                     }
                     if self.partitions.rows_kept >= ROWS_KEPT_MAX {
                         self.store_kept(rt, cx)?;
                     }
                 }
-                DmlKind::Update => self.update_partitions(m, &routing, &batch, rt, cx)?,
-                DmlKind::Delete => self.delete_partitions(m, &routing, &batch, rt, cx)?,
+                DmlKind::Update => self.update_partitions(m, routing, &batch, rt, cx)?,
+                DmlKind::Delete => self.delete_partitions(m, routing, &batch, rt, cx)?,
                 DmlKind::Merge => return Err(Error::internal("MERGE without its plan")),
             }
             first = false;
@@ -161,10 +161,13 @@ impl ModifyState {
             return Ok(Some(*known));
         }
         let Some(leaf) = partition::open(&m.table, place, LockMode::RowExclusive, cx)? else { return Ok(None) };
-        let Some(routing) = &m.routing else { return Err(Error::internal("a partitioned table without routing")) };
+        let Some(routing) = m.routing() else { return Err(Error::internal("a partitioned table without routing")) };
         let plan = leaf.plan(m, routing, self.partitions.keep_plans, cx)?;
         if plan.triggers.is_some() && !self.firing.has_begun {
             self.firing.begin(cx);
+        }
+        if m.statement.kind == DmlKind::Insert {
+            cx.txn.will_insert(&leaf.heap);
         }
         let at = self.partitions.list.len();
         self.partitions.list.push(Target { leaf, plan, queue: Queue::default(), kept: Vec::new(), inserted: 0, updated: 0, deleted: 0 });
@@ -238,7 +241,7 @@ impl ModifyState {
         }
         self.at_target(at, DmlKind::Insert, |state, plan| {
             write::complete(plan, values, rt, cx)?;
-            if plan.conflict.is_some() {
+            if plan.statement.conflict.is_some() {
                 return state.upsert_values(plan, input, std::mem::take(values), rt, cx);
             }
             state.insert_one(plan, input, values, rt, cx)
@@ -262,7 +265,7 @@ impl ModifyState {
                 return Ok(());
             }
             write::complete(plan, values, rt, cx)?;
-            if plan.conflict.is_some() {
+            if plan.statement.conflict.is_some() {
                 return state.upsert_values(plan, input, std::mem::take(values), rt, cx);
             }
             state.insert_one(plan, input, values, rt, cx)?;
@@ -309,7 +312,7 @@ impl ModifyState {
             for values in rows.chunks_mut(width) {
                 write::complete(plan, values, rt, cx)?;
                 let start = s.rows.bytes.len() as u32;
-                row::encode_row(&plan.table.descriptor, values, &mut s.rows.bytes)?;
+                row::encode_row(&plan.stored_as.descriptor, values, &mut s.rows.bytes)?;
                 s.rows.rows.push((RowId::default(), start, s.rows.bytes.len() as u32));
             }
             plan.heap()?.insert_many(cx.txn, &s.rows, &mut s.rids)?;
@@ -383,7 +386,7 @@ impl ModifyState {
     /// An UPDATE after which the row may belong to another partition.
     fn update_or_move(&mut self, m: &ModifyPlan, routing: &Routing, at: usize, mut input: Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         let plan = self.partitions.list[at].plan.clone();
-        let Some(Datum::Tid(block, slot)) = input.get(plan.old_ctid) else { return Ok(()) };
+        let Some(Datum::Tid(block, slot)) = input.get(plan.statement.old_ctid) else { return Ok(()) };
         let rid = RowId { block: *block, slot: *slot };
         let mut old = Self::old_row(&plan, &input);
         let mut latest = false;
@@ -445,7 +448,7 @@ impl ModifyState {
         let target = &self.partitions.list[at];
         routing.changes_key || target.leaf.table.partition_of != m.table.oid || target.plan.triggers.as_ref().is_some_and(|t| t.may_change_row)
     }
-    pub(super) fn plan_at(&self, at: usize) -> Arc<ModifyPlan> {
+    pub(super) fn plan_at(&self, at: usize) -> ModifyPlan {
         self.partitions.list[at].plan.clone()
     }
 

@@ -13,8 +13,8 @@ use kilndb_types::Datum;
 
 impl ModifyState {
     fn operations(m: &ModifyPlan) -> Result<&'static [Operation]> {
-        let upserts = m.conflict.as_ref().is_some_and(|c| c.update.is_some());
-        Ok(match m.kind {
+        let upserts = m.statement.conflict.as_ref().is_some_and(|c| c.update.is_some());
+        Ok(match m.statement.kind {
             DmlKind::Insert if upserts => &[Operation::Insert, Operation::Update],
             DmlKind::Insert => &[Operation::Insert],
             DmlKind::Update => &[Operation::Update],
@@ -47,12 +47,12 @@ impl ModifyState {
             self.firing.statement(m, plan, *operation, true, rt, cx)?;
         }
         // A trigger may do what the next row's evaluation sees.
-        let mut batch = Batch::with_max(m.input_width, if plan.has_before_row { 1 } else { BATCH_ROWS });
+        let mut batch = Batch::with_max(m.statement.input_width, if plan.has_before_row { 1 } else { BATCH_ROWS });
         while self.input.fill(&mut batch, rt, cx)? {
             for i in 0..batch.rows {
-                match m.kind {
+                match m.statement.kind {
                     _ if plan.is_instead => self.instead(m, plan, batch.row(i), rt, cx)?,
-                    DmlKind::Insert if m.conflict.is_none() => self.insert_triggered(m, plan, batch.row(i), rt, cx)?,
+                    DmlKind::Insert if m.statement.conflict.is_none() => self.insert_triggered(m, plan, batch.row(i), rt, cx)?,
                     DmlKind::Insert => self.upsert(m, batch.row(i), rt, cx)?,
                     DmlKind::Update => self.update_triggered(m, plan, batch.row(i).to_vec(), rt, cx)?,
                     _ => self.delete_triggered(m, plan, batch.row(i).to_vec(), rt, cx)?,
@@ -102,7 +102,7 @@ impl ModifyState {
     }
 
     pub(super) fn update_triggered(&mut self, m: &ModifyPlan, plan: &TriggerPlan, mut row: Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-        let Some(Datum::Tid(block, slot)) = row.get(m.old_ctid) else { return Ok(()) };
+        let Some(Datum::Tid(block, slot)) = row.get(m.statement.old_ctid) else { return Ok(()) };
         let rid = RowId { block: *block, slot: *slot };
         let mut old = Self::old_row(m, &row);
         let mut latest = false;
@@ -164,7 +164,7 @@ impl ModifyState {
     }
 
     pub(super) fn delete_triggered(&mut self, m: &ModifyPlan, plan: &TriggerPlan, mut row: Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-        let Some(Datum::Tid(block, slot)) = row.get(m.old_ctid) else { return Ok(()) };
+        let Some(Datum::Tid(block, slot)) = row.get(m.statement.old_ctid) else { return Ok(()) };
         let rid = RowId { block: *block, slot: *slot };
         let mut old = Self::old_row(m, &row);
         let mut latest = false;
@@ -189,9 +189,9 @@ impl ModifyState {
     pub(super) fn instead(&mut self, m: &ModifyPlan, plan: &TriggerPlan, input: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         let rid = RowId::default();
         let old = Self::old_row(m, input);
-        let mut new = if m.kind == DmlKind::Insert { vec![Datum::Null; m.table.columns.len()] } else { old.clone() };
+        let mut new = if m.statement.kind == DmlKind::Insert { vec![Datum::Null; m.table.columns.len()] } else { old.clone() };
         m.assign(input, &mut new, rt, cx)?;
-        let done = match m.kind {
+        let done = match m.statement.kind {
             DmlKind::Insert => self.firing.before_row(m, plan, Operation::Insert, None, Some(&mut new), rt, cx)?,
             DmlKind::Update => self.firing.before_row(m, plan, Operation::Update, Some(&old), Some(&mut new), rt, cx)?,
             _ => self.firing.before_row(m, plan, Operation::Delete, Some(&old), None, rt, cx)?,
@@ -200,11 +200,11 @@ impl ModifyState {
             return Ok(());
         }
         self.changed += 1;
-        if m.returning.is_none() {
+        if m.statement.returning.is_none() {
             return Ok(());
         }
         let mut wide = input.to_vec();
-        match m.kind {
+        match m.statement.kind {
             DmlKind::Insert => Self::widen(m, &mut wide, None, &new),
             DmlKind::Update => {}
             _ => new.fill(Datum::Null),

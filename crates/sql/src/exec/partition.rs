@@ -9,11 +9,11 @@ use super::scan::ScanState;
 use crate::catalog::partition::{PartitionMap, column_map};
 use crate::catalog::temporary::is_temporary;
 use crate::catalog::{Index, Table};
-use crate::plan::partition::{Columns, PartitionScan, Routing, TableRules, index_is_part_of};
-use crate::plan::{ConflictPlan, ModifyPlan, Node, Op, SortSpec};
+use crate::plan::partition::{Columns, PartitionScan, Routing, TableRules, TargetShape, index_is_part_of};
+use crate::plan::{ConflictPlan, IndexPlan, ModifyPlan, ModifyTarget, Node, Op, SortSpec};
 use crate::session::run::RELATION_LOCK;
 use kilndb_base::{Error, Oid, RelationId, Result, sqlstate};
-use kilndb_storage::{LockMode, LockTag, Relation, Snapshot, WaitPolicy};
+use kilndb_storage::{ahead, LockMode, LockTag, Relation, Snapshot, WaitPolicy};
 use kilndb_types::{Datum, key};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -37,12 +37,12 @@ pub struct Leaf {
     pub is_alike: bool,
     pub table: Arc<Table>,
     rules: OnceLock<Arc<TableRules>>,
-    /// What plans that run often do with its rows ([`ModifyPlan::for_partition`]), by their routing, which no two plans share.
-    plans: Mutex<Vec<(Arc<Routing>, Arc<ModifyPlan>)>>,
+    /// What it is to statements that run often, by the hash of their shape.
+    targets: Mutex<Vec<(u64, Arc<TargetShape>, Arc<ModifyTarget>)>>,
 }
 
 /// Of one partition.
-const PLANS_KEPT: usize = 2;
+const TARGETS_KEPT: usize = 8;
 
 pub struct LeafIndex {
     pub whole: Oid,
@@ -72,35 +72,42 @@ impl Leaf {
     }
 
     /// The plan of a table that the partition is of, for its rows. `keep`: it will be wanted again.
-    pub fn plan(&self, of: &ModifyPlan, routing: &Arc<Routing>, keep: bool, cx: &mut ExecContext<'_>) -> Result<Arc<ModifyPlan>> {
-        let rules = self.rules(cx)?;
-        let kept = || self.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        if keep && let Some((_, known)) = kept().iter().find(|(r, _)| Arc::ptr_eq(r, routing)) {
+    pub fn plan(&self, of: &ModifyPlan, routing: &Routing, keep: bool, cx: &mut ExecContext<'_>) -> Result<ModifyPlan> {
+        let target = self.target(of, routing, keep, cx)?;
+        for (table, mode) in &*target.locks {
+            lock(*table, *mode, cx)?;
+        }
+        Ok(ModifyPlan { statement: of.statement.clone(), target })
+    }
+
+    fn target(&self, of: &ModifyPlan, routing: &Routing, keep: bool, cx: &mut ExecContext<'_>) -> Result<Arc<ModifyTarget>> {
+        let shape = routing.shape(of, cx.catalog);
+        let kept = || self.targets.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((hash, shape)) = shape
+            && let Some((_, _, known)) = kept().iter().find(|(h, s, _)| Arc::ptr_eq(s, shape) || h == hash && s == shape)
+        {
+            // It is read from one end to the other.
+            ahead::fetch_range(Arc::as_ptr(known) as usize, size_of::<ModifyTarget>());
             return Ok(known.clone());
         }
-        let made = Arc::new(of.for_partition(self, &rules)?);
-        if keep {
+        let rules = self.rules(cx)?;
+        let made = Arc::new(of.for_partition(self, &rules, cx)?);
+        if let (true, Some((hash, shape))) = (keep, shape) {
             let mut kept = kept();
-            if kept.len() >= PLANS_KEPT {
+            if kept.len() >= TARGETS_KEPT {
                 kept.remove(0);
             }
-            kept.push((routing.clone(), made.clone()));
+            kept.push((*hash, shape.clone(), made.clone()));
         }
         Ok(made)
     }
 
     pub fn rules(&self, cx: &mut ExecContext<'_>) -> Result<Arc<TableRules>> {
-        let rules = match self.rules.get() {
-            Some(known) => known.clone(),
-            None => {
-                let made = Arc::new(cx.session.table_rules(&self.table)?);
-                self.rules.get_or_init(|| made).clone()
-            }
-        };
-        for (table, mode) in &rules.locks {
-            lock(*table, *mode, cx)?;
+        if let Some(known) = self.rules.get() {
+            return Ok(known.clone());
         }
-        Ok(rules)
+        let made = Arc::new(cx.session.table_rules(&self.table)?);
+        Ok(self.rules.get_or_init(|| made).clone())
     }
 }
 
@@ -165,7 +172,7 @@ fn open_anew(named: &Arc<Table>, partition: Oid, is_stale: bool, cx: &mut ExecCo
     let columns = column_map(named, &table).map(|own| Arc::new(Columns::new(own, table.columns.len())));
     let heap = relation(table.storage, cx)?;
     let is_alike = columns.is_none() && is_read_alike(named, &table);
-    let leaf = Leaf { oid: table.oid, ancestor: named.oid, heap, indexes: indexes.into(), columns, is_alike, table, rules: OnceLock::new(), plans: Mutex::default() };
+    let leaf = Leaf { oid: table.oid, ancestor: named.oid, heap, indexes: indexes.into(), columns, is_alike, table, rules: OnceLock::new(), targets: Mutex::default() };
     let leaf = Arc::new(leaf);
     if !is_stale {
         cx.catalog.keep_leaf(&leaf);
@@ -350,9 +357,9 @@ pub fn belongs(table: &Arc<Table>, row: &[Datum], rt: &mut Runtime, cx: &mut Exe
 }
 
 impl ModifyPlan {
-    /// The same for one of the partitions.
-    pub fn for_partition(&self, leaf: &Leaf, rules: &TableRules) -> Result<ModifyPlan> {
-        let arbiters = match &self.conflict {
+    /// What one of the partitions is to the statement.
+    fn for_partition(&self, leaf: &Leaf, rules: &TableRules, cx: &ExecContext<'_>) -> Result<ModifyTarget> {
+        let arbiters = match &self.statement.conflict {
             None => Arc::default(),
             Some(c) if c.arbiters.is_empty() => ConflictPlan::positions(&[], &rules.indexes).into(),
             Some(c) => {
@@ -367,7 +374,7 @@ impl ModifyPlan {
         let (mut changed, old_columns) = match &leaf.columns {
             None => (self.changed.clone(), self.old_columns.clone()),
             Some(columns) => {
-                let insert = self.kind == crate::bind::ir::DmlKind::Insert;
+                let insert = self.statement.kind == crate::bind::ir::DmlKind::Insert;
                 let changed = columns.named.iter().map(|i| i.map_or(insert, |i| self.changed[i])).collect();
                 (changed, columns.named.iter().map(|i| i.and_then(|i| self.old_columns[i])).collect())
             }
@@ -376,26 +383,36 @@ impl ModifyPlan {
             changed = changed.iter().map(|_| true).collect();
         }
         let changes = |c: &usize| changed.get(*c).copied().unwrap_or(true);
-        let touches = |p: &crate::plan::IndexPlan| p.predicate.is_some() || p.depends.iter().any(changes);
-        Ok(ModifyPlan {
+        let touches = |p: &IndexPlan| p.predicate.is_some() || p.shape.depends.iter().any(changes);
+        // What the partition has as the named table or other partitions have it is in the caches already.
+        let shared = cx.catalog.shared_partitions(self.table.oid).filter(|_| leaf.columns.is_none());
+        let shape_of = |p: &IndexPlan| shared.map_or_else(|| p.shape.clone(), |shared| shared.index_shape(p));
+        let indexes = rules.indexes.iter().map(|p| IndexPlan { shape: shape_of(p), ..p.clone() }).collect();
+        let not_null = if rules.not_null == self.not_null { self.not_null.clone() } else { rules.not_null.clone() };
+        let assigned = match &leaf.columns {
+            None => self.assigned.clone(),
+            Some(columns) => columns.named.iter().map(|i| i.is_some_and(|i| self.assigned[i])).collect(),
+        };
+        Ok(ModifyTarget {
             table: leaf.table.clone(),
+            stored_as: if leaf.is_alike { self.table.clone() } else { leaf.table.clone() },
+            is_named: false,
             heap: Some(leaf.heap.clone()),
-            at_once: self.ahead && triggers.is_none() && leaf.columns.is_none() && !rules.indexes.iter().any(touches),
+            at_once: self.statement.ahead && triggers.is_none() && leaf.columns.is_none() && !rules.indexes.iter().any(touches),
             generated: rules.generated.clone(),
             checks: rules.checks.clone(),
-            not_null: rules.not_null.clone(),
-            indexes: rules.indexes.clone(),
+            not_null,
+            indexes,
             foreign_keys: rules.foreign_keys.clone(),
             referenced_by: rules.referenced_by.clone(),
             columns: leaf.columns.clone(),
-            routing: None,
             triggers,
-            merge: None,
             must_belong: false,
             arbiters,
             changed,
+            assigned,
             old_columns,
-            ..self.clone()
+            locks: rules.locks.clone(),
         })
     }
 }

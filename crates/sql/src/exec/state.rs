@@ -74,7 +74,7 @@ impl State {
             Op::SetOp { left, right, .. } => State::SetOp(Box::new(setop::SetOpState::new(node, left, right))),
             Op::Window { input, .. } => State::Window(Box::new(super::window::WindowState::new(unary(input)))),
             Op::LockRows { input, .. } => State::LockRows(Box::new(lockrows::LockRowsState::new(unary(input)))),
-            Op::Modify(m) => State::Modify(Box::new(modify::ModifyState::new(node, &m.input))),
+            Op::Modify(m) => State::Modify(Box::new(modify::ModifyState::new(node, &m.statement.input))),
         }
     }
 

@@ -218,7 +218,7 @@ impl Firing {
     }
 
     /// The statement has written all its rows. `partitions`: those that it has changed, by the number that the queue has of each.
-    pub fn end(&mut self, m: &ModifyPlan, partitions: &[Vec<Arc<ModifyPlan>>], operations: &[TriggerOperation], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub fn end(&mut self, m: &ModifyPlan, partitions: &[Vec<ModifyPlan>], operations: &[TriggerOperation], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         // They see what it did.
         cx.txn.next_command();
         let snapshot = cx.txn.take_snapshot();
@@ -231,7 +231,7 @@ impl Firing {
         done
     }
 
-    fn fire_queued(&mut self, m: &ModifyPlan, partitions: &[Vec<Arc<ModifyPlan>>], cx: &mut ExecContext<'_>) -> Result<()> {
+    fn fire_queued(&mut self, m: &ModifyPlan, partitions: &[Vec<ModifyPlan>], cx: &mut ExecContext<'_>) -> Result<()> {
         let Some(queue) = self.queue.take() else { return Ok(()) };
         let mut cursor = StoreCursor::default();
         for at in 0..queue.len() {
@@ -239,7 +239,7 @@ impl Firing {
             let row = queue.row(at, &mut cursor, cx.io())?;
             let [Datum::Int4(partition), Datum::Int4(operation), Datum::Int4(word), Datum::Int8(due), rows @ ..] = row else { continue };
             let (step, at) = (*partition as usize >> STEP_SHIFT, *partition as usize % (1 << STEP_SHIFT));
-            let of = partitions.get(step).and_then(|changed| changed.get(at)).map_or(m, |p| &**p);
+            let of = partitions.get(step).and_then(|changed| changed.get(at)).unwrap_or(m);
             let Some(plan) = &of.triggers else { continue };
             let operation = OPERATIONS[(*operation).clamp(0, 2) as usize];
             let (old, new) = rows.split_at(rows.len() / 2);

@@ -81,14 +81,14 @@ pub fn check_belongs(m: &ModifyPlan, values: &[Datum], rt: &mut Runtime, cx: &mu
 
 pub fn encode(m: &ModifyPlan, values: &[Datum], out: &mut Vec<u8>) -> Result<()> {
     out.clear();
-    row::encode_row(&m.table.descriptor, values, out)
+    row::encode_row(&m.stored_as.descriptor, values, out)
 }
 
 pub fn duplicate(m: &ModifyPlan, position: usize, values: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Error {
     let p = &m.indexes[position];
     let mut names = Vec::new();
     let mut shown = Vec::new();
-    for (k, e) in p.index.keys.iter().zip(&*p.keys) {
+    for (k, e) in p.shape.keys.iter().zip(&p.shape.values) {
         names.push(match (&k.expression_sql, usize::try_from(k.attnum - 1).ok().and_then(|i| m.table.columns.get(i))) {
             (_, Some(c)) => c.name.clone(),
             (Some(sql), None) => sql.clone(),
@@ -122,12 +122,12 @@ pub fn insert_entries(
             continue;
         }
         let Some((key, null)) = index::entry(p, values, rt, cx)? else { continue };
-        let unique = p.index.unique && (!null || p.index.nulls_not_distinct);
+        let unique = p.shape.unique && (!null || p.shape.nulls_not_distinct);
         let u = if unique { Uniqueness::Unique } else { Uniqueness::NotUnique };
         match p.relation.index_insert(cx.txn, m.heap()?, &key, rid, u, cx.park)? {
             IndexInsert::Inserted => {}
             // A deferrable constraint may be broken for a while.
-            IndexInsert::Conflict(_) if p.index.deferrable => {
+            IndexInsert::Conflict(_) if p.shape.deferrable => {
                 p.relation.index_insert(cx.txn, m.heap()?, &key, rid, Uniqueness::NotUnique, cx.park)?;
                 twins.push((n, rid));
             }

@@ -144,7 +144,7 @@ impl Builder<'_> {
                 "SetOp"
             }
             Op::Modify(m) => {
-                let operation = match m.kind {
+                let operation = match m.statement.kind {
                     DmlKind::Insert => "Insert",
                     DmlKind::Update => "Update",
                     DmlKind::Delete => "Delete",

@@ -36,7 +36,7 @@ impl Planner<'_> {
             DmlKind::Merge => self.merge_plan(d, &input, triggers)?,
             _ => self.change_plan(d, &input, recheck, triggers)?,
         };
-        let width = plan.returning.as_ref().map_or(0, |list| list.len());
+        let width = plan.statement.returning.as_ref().map_or(0, |list| list.len());
         let verb = match d.kind {
             DmlKind::Insert => "Insert",
             DmlKind::Update => "Update",
@@ -96,14 +96,14 @@ impl Planner<'_> {
         }
         let indexes = if table.partition_key.is_some() { Vec::new() } else { self.index_plans(&d.indexes, &row)? };
         let key_update = d.kind == DmlKind::Update
-            && indexes.iter().any(|i| i.index.unique && i.depends.iter().any(|c| changed.get(*c).copied().unwrap_or(true)));
+            && indexes.iter().any(|i| i.index.unique && i.shape.depends.iter().any(|c| changed.get(*c).copied().unwrap_or(true)));
         if triggers.as_ref().is_some_and(|t| t.may_change_row) {
             changed.fill(true);
         }
         let outside = |e: &Expr| e.any(&|e| matches!(&e.kind, ExprKind::Func(f) if f.volatility == b'v' && functions::lookup(f.oid).is_none()));
         let computed = d.assignments.iter().chain(&d.generated).map(|a| &a.expr).chain(d.checks.iter().map(|(_, e)| e));
         let ahead = d.kind == DmlKind::Update && !computed.into_iter().any(|e| outside(e) || (e.has_sublink() && e.is_volatile()));
-        let at_once = ahead && indexes.iter().all(|i| i.predicate.is_none() && !i.depends.iter().any(|c| changed.get(*c).copied().unwrap_or(true)));
+        let at_once = ahead && indexes.iter().all(|i| i.predicate.is_none() && !i.shape.depends.iter().any(|c| changed.get(*c).copied().unwrap_or(true)));
         let conflict = match &d.on_conflict {
             None => None,
             Some(c) => {
@@ -126,37 +126,44 @@ impl Planner<'_> {
             Some(c) => ConflictPlan::positions(&c.arbiters, &indexes).into(),
             None => Arc::default(),
         };
-        Ok(ModifyPlan {
+        let changed: Arc<[bool]> = changed.into();
+        let statement = ModifyStatement {
             kind: d.kind,
-            arbiters,
-            heap: if is_view { None } else { self.heap_of(table)? },
             input: input.node.clone(),
             input_width,
-            old_columns,
             old_ctid: old_ctid.unwrap_or(0),
             assignments: assignments.into(),
             recheck: Arc::new(recheck),
+            row_filter: row_filter.map(Arc::new),
+            conflict: conflict.map(Arc::new),
+            returning,
+            key_update,
+            ahead,
+            routing: self.routing(d, layout, &changed)?,
+            merge: None,
+        };
+        let target = ModifyTarget {
+            table: table.clone(),
+            stored_as: table.clone(),
+            is_named: true,
+            heap: if is_view { None } else { self.heap_of(table)? },
+            old_columns,
             generated: generated.into(),
             checks: checks.into(),
-            row_filter: row_filter.map(Arc::new),
             not_null,
             indexes: indexes.into(),
             foreign_keys: if d.kind == DmlKind::Delete { Vec::new() } else { self.foreign_key_plans(table, &changed)? }.into(),
             referenced_by: self.referenced_plans(d, &changed)?.into(),
-            conflict: conflict.map(Arc::new),
-            returning,
-            routing: self.routing(d, layout, &changed)?,
-            columns: None,
-            must_belong: table.partition_of != 0,
-            changed: changed.into(),
-            key_update,
-            ahead,
-            at_once,
-            triggers,
-            merge: None,
+            changed,
             assigned: Self::assigned(d).into(),
-            table: table.clone(),
-        })
+            at_once,
+            arbiters,
+            must_belong: table.partition_of != 0,
+            columns: None,
+            triggers,
+            locks: Arc::default(),
+        };
+        Ok(ModifyPlan { statement: Arc::new(statement), target: Arc::new(target) })
     }
 
     /// RETURNING, over the wider row and behind it the new one.
@@ -228,7 +235,10 @@ impl Planner<'_> {
                 None => None,
             };
             let relation = self.relation(b.index.storage)?;
-            out.push(IndexPlan { index: b.index.clone(), relation, keys: keys.into(), predicate, depends: depends.into() });
+            let index = &b.index;
+            let (unique, nulls_not_distinct, deferrable) = (index.unique, index.nulls_not_distinct, index.deferrable);
+            let shape = Arc::new(IndexShape { unique, nulls_not_distinct, deferrable, keys: index.keys.clone(), values: keys, depends });
+            out.push(IndexPlan { index: index.clone(), relation, shape, predicate });
         }
         Ok(out)
     }

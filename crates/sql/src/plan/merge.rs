@@ -27,8 +27,10 @@ impl Planner<'_> {
         // Of the statement itself: what is the same for all of its actions, and the number of columns that it returns.
         let mut whole = d.clone();
         whole.returning.iter_mut().for_each(|t| t.expr = Expr::null(t.expr.ty));
-        let plan = self.change_plan(&whole, input, Recheck::default(), triggers)?;
-        Ok(ModifyPlan { merge: Some(Arc::new(MergePlan { steps, on, by_source, target })), ..plan })
+        let mut plan = self.change_plan(&whole, input, Recheck::default(), triggers)?;
+        let Some(statement) = Arc::get_mut(&mut plan.statement) else { return Err(Error::internal("a plan in use before it is made")) };
+        statement.merge = Some(Arc::new(MergePlan { steps, on, by_source, target }));
+        Ok(plan)
     }
 
     fn as_statement(d: &Dml, action: &MergeDo) -> Option<Dml> {

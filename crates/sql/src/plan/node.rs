@@ -1,7 +1,7 @@
 //! Physical plans: read-only, shared between sessions.
 
 use crate::bind::ir::{DmlKind, ExplainOptions, JoinKind, LockStrength, LockWait, MergeWhen, SetOp};
-use crate::catalog::{ForeignKey, Index, Table};
+use crate::catalog::{ForeignKey, Index, IndexKey, Table};
 use crate::exec::RoutineCall;
 use crate::exec::expr::CExpr;
 use kilndb_base::{Oid, RelationId};
@@ -321,11 +321,29 @@ pub enum Op {
 pub struct IndexPlan {
     pub index: Arc<Index>,
     pub relation: Arc<Relation>,
-    /// Over a table row.
-    pub keys: Arc<[CExpr]>,
+    pub shape: Arc<IndexShape>,
     pub predicate: Option<Arc<CExpr>>,
+}
+
+/// How entries are made of rows. Partitions share it where it is the same: of a thousand, each has its own in no cache.
+pub struct IndexShape {
+    pub unique: bool,
+    pub nulls_not_distinct: bool,
+    pub deferrable: bool,
+    pub keys: Vec<IndexKey>,
+    /// Over a table row.
+    pub values: Vec<CExpr>,
     /// Columns (indexes in `Table::columns`) that the entry depends on.
-    pub depends: Arc<[usize]>,
+    pub depends: Vec<usize>,
+}
+
+impl IndexShape {
+    /// Does it say what there is to say of that index of a table with the same columns?
+    pub fn is_of(&self, index: &Index) -> bool {
+        let is_plain = self.keys.iter().all(|k| k.attnum != 0) && index.predicate_sql.is_none();
+        let flags = (self.unique, self.nulls_not_distinct, self.deferrable);
+        is_plain && flags == (index.unique, index.nulls_not_distinct, index.deferrable) && self.keys == index.keys
+    }
 }
 
 /// How a joined row is judged again after one of its tables' rows has changed.
@@ -407,44 +425,54 @@ pub struct PlannedTrigger {
     pub when: Option<CExpr>,
 }
 
-/// INSERT, UPDATE, DELETE, MERGE. The row that expressions see is: the input's columns, then (INSERT only) the existing row
-/// with its ctid and the proposed row; and in RETURNING after those the new row with its ctid.
-#[derive(Clone)]
-pub struct ModifyPlan {
+/// What a statement does with rows, wherever they are.
+pub struct ModifyStatement {
     pub kind: DmlKind,
-    pub table: Arc<Table>,
-    /// None of a partitioned table, whose rows are its partitions', and of a view.
-    pub heap: Option<Arc<Relation>>,
     pub input: Arc<Node>,
     pub input_width: usize,
-    /// UPDATE, DELETE, MERGE: slots of the old row's columns (by index in `Table::columns`) and of its ctid. MERGE into a view: of
-    /// what is not null if there is such a row.
-    pub old_columns: Arc<[Option<usize>]>,
+    /// UPDATE, DELETE, MERGE: the slot of the old row's ctid. MERGE into a view: of what is not null if there is such a row.
     pub old_ctid: usize,
     pub assignments: Arc<[(usize, CExpr)]>,
     /// UPDATE, DELETE: all conditions, for rows that changed meanwhile.
     pub recheck: Arc<Recheck>,
+    /// COPY FROM … WHERE, over a table row with its defaults.
+    pub row_filter: Option<Arc<CExpr>>,
+    pub conflict: Option<Arc<ConflictPlan>>,
+    pub returning: Option<Arc<[CExpr]>>,
+    /// A key column of some unique index that may be referenced changes.
+    pub key_update: bool,
+    /// UPDATE: new rows may be made before others are stored, whatever the indexes.
+    pub ahead: bool,
+    /// Of a partitioned table.
+    pub routing: Option<Arc<super::partition::Routing>>,
+    pub merge: Option<Arc<MergePlan>>,
+}
+
+/// Where rows are, and what holds for them there: the table that the statement names, or one of its partitions. Partitions keep
+/// theirs for all statements that do the same to their rows ([`super::partition::TargetShape`]).
+pub struct ModifyTarget {
+    pub table: Arc<Table>,
+    /// Whose description stored rows follow: the named table's, if the partition's are the same.
+    pub stored_as: Arc<Table>,
+    /// The statement names it.
+    pub is_named: bool,
+    /// None of a partitioned table, whose rows are its partitions', and of a view.
+    pub heap: Option<Arc<Relation>>,
+    /// UPDATE, DELETE, MERGE: slots of the old row's columns (by index in `Table::columns`).
+    pub old_columns: Arc<[Option<usize>]>,
     /// Over a table row.
     pub generated: Arc<[(usize, CExpr)]>,
     pub checks: Arc<[(String, CExpr)]>,
-    /// COPY FROM … WHERE, over a table row with its defaults.
-    pub row_filter: Option<Arc<CExpr>>,
     pub not_null: Arc<[usize]>,
     pub indexes: Arc<[IndexPlan]>,
     pub foreign_keys: Arc<[ForeignKeyPlan]>,
     pub referenced_by: Arc<[ReferencedPlan]>,
-    pub conflict: Option<Arc<ConflictPlan>>,
-    pub returning: Option<Arc<[CExpr]>>,
     /// UPDATE: columns assigned or generated.
     pub changed: Arc<[bool]>,
-    /// A key column of some unique index that may be referenced changes.
-    pub key_update: bool,
+    /// Columns that the UPDATE, or ON CONFLICT DO UPDATE, sets.
+    pub assigned: Arc<[bool]>,
     /// UPDATE: new rows may be made before others are stored, and no index entry changes.
     pub at_once: bool,
-    /// The same, whatever the indexes: a partition has its own.
-    pub ahead: bool,
-    /// Of a partitioned table.
-    pub routing: Option<Arc<super::partition::Routing>>,
     /// ON CONFLICT: positions in `indexes`.
     pub arbiters: Arc<[usize]>,
     /// The statement names a partition: new rows must belong to it.
@@ -452,9 +480,30 @@ pub struct ModifyPlan {
     /// Of a partition whose columns are not those of the table that the statement names.
     pub columns: Option<Arc<super::partition::Columns>>,
     pub triggers: Option<Arc<TriggerPlan>>,
-    pub merge: Option<Arc<MergePlan>>,
-    /// Columns that the UPDATE, or ON CONFLICT DO UPDATE, sets.
-    pub assigned: Arc<[bool]>,
+    /// Of a partition: tables that its foreign keys look at.
+    pub locks: Arc<[(Oid, LockMode)]>,
+}
+
+/// INSERT, UPDATE, DELETE, MERGE. The row that expressions see is: the input's columns, then (INSERT only) the existing row
+/// with its ctid and the proposed row; and in RETURNING after those the new row with its ctid.
+#[derive(Clone)]
+pub struct ModifyPlan {
+    pub statement: Arc<ModifyStatement>,
+    pub target: Arc<ModifyTarget>,
+}
+
+impl std::ops::Deref for ModifyPlan {
+    type Target = ModifyTarget;
+    fn deref(&self) -> &ModifyTarget {
+        &self.target
+    }
+}
+
+impl ModifyPlan {
+    /// Of a partitioned table that the statement names.
+    pub fn routing(&self) -> Option<&Arc<super::partition::Routing>> {
+        self.statement.routing.as_ref().filter(|_| self.target.is_named)
+    }
 }
 
 impl Plan {
@@ -474,7 +523,7 @@ impl Node {
             Op::NestLoop { outer, inner, .. } => vec![outer, inner],
             Op::HashJoin { probe, build, .. } => vec![probe, build],
             Op::SetOp { left, right, .. } => vec![left, right],
-            Op::Modify(m) => vec![&m.input],
+            Op::Modify(m) => vec![&m.statement.input],
             Op::Partitions(p) => p.shown.iter().collect(),
             _ => Vec::new(),
         }

@@ -12,6 +12,8 @@ use crate::catalog::partition::PartitionMap;
 use crate::catalog::{IndexKey, Table};
 use crate::exec::expr::CExpr;
 use kilndb_types::Datum;
+use std::hash::BuildHasher;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// What is said of a column of the partitioned table, or of an expression of its key.
@@ -58,12 +60,25 @@ pub struct Routing {
     pub tableoid: usize,
     /// UPDATE: a column of the key is assigned to.
     pub changes_key: bool,
+    /// Made when it is first asked for, with its hash.
+    shape: OnceLock<Option<(u64, Arc<TargetShape>)>>,
     /// How often the plan has run, up to [`Routing::OFTEN`].
     runs: AtomicU32,
 }
 
 impl Routing {
     const OFTEN: u32 = 16;
+
+    /// Of the plan that has this routing.
+    pub fn shape(&self, of: &ModifyPlan, catalog: &dyn CatalogView) -> Option<&(u64, Arc<TargetShape>)> {
+        let make = || {
+            let shape = TargetShape::of(of)?;
+            let hash = foldhash::fast::FixedState::default().hash_one(&shape);
+            // The same one for all, if that can be: found by its address.
+            Some((hash, catalog.shared_partitions(of.table.oid).map_or_else(|| Arc::new(shape.clone()), |shared| shared.target_shape(&shape))))
+        };
+        self.shape.get_or_init(make).as_ref()
+    }
 
     /// Notes that the plan runs. Has it run so often that what it makes of a partition's rules is worth keeping?
     pub fn runs_often(&self) -> bool {
@@ -72,6 +87,38 @@ impl Routing {
             self.runs.store(runs + 1, Ordering::Relaxed);
         }
         runs >= Routing::OFTEN
+    }
+}
+
+/// All that a [`ModifyTarget`] of a partition depends on, of the statement and of the table that it names: statements of one shape,
+/// whoever's they are, share what a partition keeps.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct TargetShape {
+    kind: DmlKind,
+    arbiters: Option<Vec<Oid>>,
+    upserts: bool,
+    ahead: bool,
+    changed: Arc<[bool]>,
+    assigned: Arc<[bool]>,
+    old_columns: Arc<[Option<usize>]>,
+}
+
+impl TargetShape {
+    /// None: it has more to it.
+    pub fn of(plan: &ModifyPlan) -> Option<TargetShape> {
+        if plan.triggers.as_ref().is_some_and(|t| t.captures_any()) {
+            return None;
+        }
+        let conflict = plan.statement.conflict.as_ref();
+        Some(TargetShape {
+            kind: plan.statement.kind,
+            arbiters: conflict.map(|c| c.arbiters.clone()),
+            upserts: conflict.is_some_and(|c| c.update.is_some()),
+            ahead: plan.statement.ahead,
+            changed: plan.changed.clone(),
+            assigned: plan.assigned.clone(),
+            old_columns: plan.old_columns.clone(),
+        })
     }
 }
 
@@ -111,7 +158,7 @@ pub struct TableRules {
     /// Its row triggers.
     pub triggers: Vec<Arc<super::node::PlannedTrigger>>,
     /// Tables that foreign keys look at.
-    pub locks: Vec<(Oid, LockMode)>,
+    pub locks: Arc<[(Oid, LockMode)]>,
 }
 
 /// Rules of a partition, found when a statement first changes it. Without expressions nothing recurses.
@@ -141,7 +188,7 @@ pub fn table_rules(table: &Arc<Table>, catalog: &dyn CatalogView, engine: &Arc<E
         foreign_keys: foreign_keys.into(),
         referenced_by: referenced_by.into(),
         triggers,
-        locks: planner.locks.into_inner(),
+        locks: planner.locks.into_inner().into(),
     })
 }
 
@@ -198,7 +245,7 @@ impl Planner<'_> {
             return Err(kilndb_base::Error::unsupported("UPDATE or DELETE of a partitioned table's rows that cannot be identified in this plan"));
         }
         let changes_key = key.has_expressions() || key.parts.iter().any(|p| changed.get((p.attnum - 1).max(0) as usize).copied().unwrap_or(true));
-        Ok(Some(Arc::new(Routing { key: self.compile_key(&d.table, d.new_rel, &row)?, tableoid: tableoid.unwrap_or(0), changes_key, runs: AtomicU32::new(0) })))
+        Ok(Some(Arc::new(Routing { key: self.compile_key(&d.table, d.new_rel, &row)?, tableoid: tableoid.unwrap_or(0), changes_key, shape: OnceLock::new(), runs: AtomicU32::new(0) })))
     }
 
     /// May assignments make a row belong to another partition?

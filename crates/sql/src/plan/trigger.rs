@@ -61,8 +61,8 @@ impl ModifyPlan {
         if rules.triggers.is_empty() && captures.is_none() {
             return None;
         }
-        let upserts = self.conflict.as_ref().is_some_and(|c| c.update.is_some());
-        let events = match self.kind {
+        let upserts = self.statement.conflict.as_ref().is_some_and(|c| c.update.is_some());
+        let events = match self.statement.kind {
             DmlKind::Insert if upserts => INSERT | UPDATE,
             DmlKind::Insert => INSERT,
             DmlKind::Delete => DELETE,

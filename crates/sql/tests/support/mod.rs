@@ -241,6 +241,7 @@ impl Db {
             is_catalog: false,
             partition_key: None,
             partition_of: 0,
+            sequence: None,
         };
         self.catalog.tables.insert(oid, Arc::new(t));
     }

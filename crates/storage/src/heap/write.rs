@@ -72,7 +72,7 @@ struct Taken<'a> {
 impl Relation {
     /// A latched heap page where an item of `len` bytes fits.
     pub(crate) fn page_with_room(&self, worker: usize, len: usize) -> Result<(u32, WriteGuard<'_>)> {
-        let target = &self.targets[worker % self.targets.len()];
+        let target = self.targets.of(worker);
         let mut candidate = target.load(Relaxed).checked_sub(1);
         // The worker's own page, a few hints, then what nobody has a hint for.
         for attempt in 0..6 {
