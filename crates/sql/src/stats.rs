@@ -225,7 +225,7 @@ impl Part {
 /// Places are found without looking at the totals, so that many of these can be fetched at once.
 #[derive(Default)]
 struct Relations {
-    places: HashMap<(Oid, Oid), usize>,
+    places: HashMap<(Oid, Oid), u32>,
     totals: Vec<RelationTotals>,
     /// Places that are nobody's.
     free: Vec<usize>,
@@ -234,13 +234,13 @@ struct Relations {
 impl Relations {
     fn place(&mut self, relation: (Oid, Oid)) -> usize {
         if let Some(place) = self.places.get(&relation) {
-            return *place;
+            return *place as usize;
         }
         let place = self.free.pop().unwrap_or_else(|| {
             self.totals.push(RelationTotals::default());
             self.totals.len() - 1
         });
-        self.places.insert(relation, place);
+        self.places.insert(relation, place as u32);
         place
     }
     fn of(&mut self, relation: (Oid, Oid)) -> &mut RelationTotals {
@@ -248,15 +248,15 @@ impl Relations {
         &mut self.totals[place]
     }
     fn get(&self, relation: &(Oid, Oid)) -> Option<&RelationTotals> {
-        self.places.get(relation).map(|place| &self.totals[*place])
+        self.places.get(relation).map(|place| &self.totals[*place as usize])
     }
     fn get_mut(&mut self, relation: &(Oid, Oid)) -> Option<&mut RelationTotals> {
-        self.places.get(relation).map(|place| &mut self.totals[*place])
+        self.places.get(relation).map(|place| &mut self.totals[*place as usize])
     }
     fn remove(&mut self, relation: &(Oid, Oid)) {
         if let Some(place) = self.places.remove(relation) {
-            self.totals[place] = RelationTotals::default();
-            self.free.push(place);
+            self.totals[place as usize] = RelationTotals::default();
+            self.free.push(place as usize);
         }
     }
     fn retain(&mut self, keep: impl Fn(&(Oid, Oid)) -> bool) {

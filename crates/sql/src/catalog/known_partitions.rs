@@ -35,7 +35,6 @@ const _: () = assert!(size_of::<Slot>() == 64);
 pub struct Known {
     pub leaf: Arc<Leaf>,
     pub oid: Oid,
-    indexes: usize,
     heap: ahead::Whereabouts,
     index: Ahead,
 }
@@ -44,19 +43,15 @@ impl Known {
     fn new(leaf: &Arc<Leaf>) -> Known {
         Known {
             oid: leaf.oid,
-            indexes: leaf.indexes.as_ptr() as usize,
             heap: ahead::whereabouts(&leaf.heap),
-            index: leaf.indexes.first().map_or_else(Ahead::default, |i| Ahead::of_index(&i.relation)),
+            index: leaf.first.as_ref().map_or_else(Ahead::default, |i| Ahead::of_index(&i.relation)),
             leaf: leaf.clone(),
         }
     }
     /// Its rows are looked for in a moment.
     #[inline]
     pub fn fetch_ahead(&self) {
-        let leaf = Arc::as_ptr(&self.leaf) as usize;
-        ahead::fetch(leaf);
-        ahead::fetch(leaf + 64);
-        ahead::fetch(self.indexes);
+        ahead::fetch(Arc::as_ptr(&self.leaf) as usize);
         self.index.fetch();
         ahead::fetch_relation(self.heap);
     }

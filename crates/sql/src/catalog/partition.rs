@@ -214,7 +214,9 @@ impl PartitionMap {
         Ok(match &self.lookup {
             Lookup::Hash(slots) => {
                 let hash = partition_hash::row_hash(self.key.parts.iter().map(|p| p.base_type).zip(values.iter().copied()))?;
-                let slot = slots[(hash % slots.len() as u64) as usize];
+                let count = slots.len() as u64;
+                // A division takes as long as the rest.
+                let slot = slots[if count.is_power_of_two() { hash & (count - 1) } else { hash % count } as usize];
                 (slot != NONE).then_some(slot as usize)
             }
             Lookup::List(list) => {

@@ -23,18 +23,19 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 ///
 /// Among thousands of partitions each is in no cache: what a point query needs stands together, and the table's description is not
 /// needed where the named table's does.
-#[repr(C)]
+#[repr(C, align(64))]
 pub struct Leaf {
     pub oid: Oid,
     /// The table that the statement names.
     pub ancestor: Oid,
     pub heap: Arc<Relation>,
-    /// By the index of the named table that they are parts of.
-    pub indexes: Box<[LeafIndex]>,
+    /// Indexes, by the index of the named table that they are parts of.
+    pub first: Option<LeafIndex>,
     /// None: its columns are the named table's.
     pub columns: Option<Arc<Columns>>,
     /// Its rows are read as the named table's are.
     pub is_alike: bool,
+    more: Box<[LeafIndex]>,
     pub table: Arc<Table>,
     rules: OnceLock<Arc<TableRules>>,
     /// What it is to statements that run often, by the hash of their shape.
@@ -64,9 +65,15 @@ impl From<Oid> for Place {
     }
 }
 
+const _: () = assert!(std::mem::offset_of!(Leaf, more) <= 64);
+
 impl Leaf {
+    pub fn indexes(&self) -> impl Iterator<Item = &LeafIndex> {
+        self.first.iter().chain(&self.more)
+    }
+
     pub fn index(&self, whole: Oid) -> Result<&LeafIndex> {
-        self.indexes.iter().find(|i| i.whole == whole).ok_or_else(|| {
+        self.indexes().find(|i| i.whole == whole).ok_or_else(|| {
             Error::internal(format!("partition \"{}\" has no index that is a part of index {whole}", self.table.name))
         })
     }
@@ -126,9 +133,32 @@ fn relation(id: RelationId, cx: &ExecContext<'_>) -> Result<Arc<Relation>> {
     }
 }
 
+/// A partition that is being read. Sessions on other processors read it too: to count references to it would be to take it from
+/// them and back, so that is left out where it stays with the catalog objects.
+pub enum OpenPartition {
+    Held(Arc<Leaf>),
+    Shared(Place),
+}
+
+impl Place {
+    /// In the named table's partitions.
+    pub fn known<'c>(&self, named: &Table, catalog: &'c dyn crate::catalog::CatalogView) -> Option<&'c Arc<Leaf>> {
+        let known = catalog.shared_partitions(named.oid)?.known(self.at? as usize)?;
+        (known.oid == self.oid).then_some(&known.leaf)
+    }
+}
+
 /// A partition with rows, locked; None: it is gone.
 pub fn open(named: &Arc<Table>, partition: impl Into<Place>, mode: LockMode, cx: &mut ExecContext<'_>) -> Result<Option<Arc<Leaf>>> {
-    let place = partition.into();
+    Ok(match open_to_read(named, partition.into(), mode, cx)? {
+        None => None,
+        Some(OpenPartition::Held(leaf)) => Some(leaf),
+        Some(OpenPartition::Shared(place)) => place.known(named, cx.catalog).cloned(),
+    })
+}
+
+/// The same, for the moment.
+pub fn open_to_read(named: &Arc<Table>, place: Place, mode: LockMode, cx: &mut ExecContext<'_>) -> Result<Option<OpenPartition>> {
     let catalog = cx.catalog;
     let shared = place.at.and_then(|at| Some((catalog.shared_partitions(named.oid)?, at as usize)));
     let known = shared.and_then(|(shared, at)| shared.known(at)).filter(|known| known.oid == place.oid);
@@ -138,8 +168,8 @@ pub fn open(named: &Arc<Table>, partition: impl Into<Place>, mode: LockMode, cx:
     lock(place.oid, mode, cx)?;
     let is_stale = catalog.is_stale();
     let shared = shared.filter(|_| !is_stale);
-    if let Some(known) = known.filter(|_| !is_stale) {
-        return Ok(Some(known.leaf.clone()));
+    if known.is_some() && !is_stale {
+        return Ok(Some(OpenPartition::Shared(place)));
     }
     let found = open_anew(named, place.oid, is_stale, cx)?;
     if let (Some((shared, at)), Some(leaf)) = (shared, &found)
@@ -147,7 +177,7 @@ pub fn open(named: &Arc<Table>, partition: impl Into<Place>, mode: LockMode, cx:
     {
         shared.keep(at, leaf);
     }
-    Ok(found)
+    Ok(found.map(OpenPartition::Held))
 }
 
 fn open_anew(named: &Arc<Table>, partition: Oid, is_stale: bool, cx: &mut ExecContext<'_>) -> Result<Option<Arc<Leaf>>> {
@@ -172,7 +202,8 @@ fn open_anew(named: &Arc<Table>, partition: Oid, is_stale: bool, cx: &mut ExecCo
     let columns = column_map(named, &table).map(|own| Arc::new(Columns::new(own, table.columns.len())));
     let heap = relation(table.storage, cx)?;
     let is_alike = columns.is_none() && is_read_alike(named, &table);
-    let leaf = Leaf { oid: table.oid, ancestor: named.oid, heap, indexes: indexes.into(), columns, is_alike, table, rules: OnceLock::new(), targets: Mutex::default() };
+    let more = indexes.split_off(indexes.len().min(1)).into();
+    let leaf = Leaf { oid: table.oid, ancestor: named.oid, heap, first: indexes.pop(), more, columns, is_alike, table, rules: OnceLock::new(), targets: Mutex::default() };
     let leaf = Arc::new(leaf);
     if !is_stale {
         cx.catalog.keep_leaf(&leaf);
@@ -363,7 +394,7 @@ impl ModifyPlan {
             None => Arc::default(),
             Some(c) if c.arbiters.is_empty() => ConflictPlan::positions(&[], &rules.indexes).into(),
             Some(c) => {
-                let own: Vec<Oid> = leaf.indexes.iter().filter(|i| c.arbiters.contains(&i.whole)).map(|i| i.oid).collect();
+                let own: Vec<Oid> = leaf.indexes().filter(|i| c.arbiters.contains(&i.whole)).map(|i| i.oid).collect();
                 if own.is_empty() {
                     return Err(Error::internal(format!("no arbiter index in partition \"{}\"", leaf.table.name)));
                 }
@@ -544,9 +575,9 @@ impl Reading {
         while out.rows == 0 {
             if !self.is_open {
                 let Some(next) = self.only.take().or_else(|| self.left.pop()) else { return Ok(()) };
-                let Some(leaf) = open(&p.table, next, LockMode::AccessShare, cx)? else { continue };
+                let Some(partition) = open_to_read(&p.table, next, LockMode::AccessShare, cx)? else { continue };
                 self.scan.rescan();
-                self.scan.read_partition(leaf)?;
+                self.scan.read_partition(partition, cx.catalog)?;
                 self.is_open = true;
             }
             self.scan.next(out, rt, cx)?;
@@ -564,9 +595,9 @@ impl Merge {
         let mut merge = Merge { sources: Vec::new(), next: BinaryHeap::new() };
         for partition in partitions {
             cx.park.checkpoint()?;
-            let Some(leaf) = open(&p.table, *partition, LockMode::AccessShare, cx)? else { continue };
+            let Some(open) = open_to_read(&p.table, *partition, LockMode::AccessShare, cx)? else { continue };
             let mut source = Source { scan: ScanState::new(template), rows: Batch::with_max(template.width, FIRST_ROWS), at: 0 };
-            source.scan.read_partition(leaf)?;
+            source.scan.read_partition(open, cx.catalog)?;
             if source.has_row(rt, cx)? {
                 let key = source.key(keys, rt, cx)?;
                 merge.next.push(Reverse((key, merge.sources.len())));

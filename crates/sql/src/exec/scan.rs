@@ -2,8 +2,8 @@
 
 use super::context::*;
 use super::index;
-use super::partition::Leaf;
-use crate::catalog::Table;
+use super::partition::{self, Leaf, OpenPartition};
+use crate::catalog::{CatalogView, Table};
 use crate::catalog::temporary::is_temporary_row;
 use crate::plan::{IndexAccess, Node, Op, OutCol, Scan};
 use kilndb_base::{Error, Oid, Result, RowId};
@@ -107,7 +107,7 @@ struct Reading {
     ends_with_block: bool,
     tally: Tally,
     /// Of a partitioned table's partition.
-    partition: Option<Arc<Leaf>>,
+    partition: Option<OpenPartition>,
     /// What is read of it, if its columns are not the named table's.
     own: Option<OwnColumns>,
 }
@@ -191,9 +191,13 @@ impl ScanState {
         ScanState { node: node.clone(), reading: Reading::default() }
     }
     /// The plan's scan is of a partitioned table: reads this partition next.
-    pub fn read_partition(&mut self, leaf: Arc<Leaf>) -> Result<()> {
+    pub fn read_partition(&mut self, partition: OpenPartition, catalog: &dyn CatalogView) -> Result<()> {
         let (Op::SeqScan(scan) | Op::IndexScan { scan, .. } | Op::TidScan { scan, .. }) = &self.node.op else {
             return Err(Error::internal("a partition is read by something other than a scan"));
+        };
+        let leaf = match &partition {
+            OpenPartition::Held(leaf) => leaf,
+            OpenPartition::Shared(place) => place.known(&scan.table, catalog).ok_or_else(|| Error::internal("an opened partition is not known"))?,
         };
         self.reading.own = leaf.columns.as_ref().map(|columns| {
             let mut needed = vec![false; leaf.table.columns.len()];
@@ -205,7 +209,7 @@ impl ScanState {
             outputs.iter().for_each(|o| if let OutCol::Column(i) = o { needed[*i] = true });
             OwnColumns { outputs, needed }
         });
-        self.reading.partition = Some(leaf);
+        self.reading.partition = Some(partition);
         Ok(())
     }
     /// Reads those blocks of the table that the others with the same counter do not.
@@ -288,30 +292,48 @@ impl Reading {
         if self.done {
             return Ok(());
         }
+        let (Op::SeqScan(scan) | Op::IndexScan { scan, .. } | Op::TidScan { scan, .. }) = op else { return self.count(op, out, rt, cx) };
+        let open = self.partition.take();
+        let catalog = cx.catalog;
+        let anew;
+        let leaf = match &open {
+            None => None,
+            Some(OpenPartition::Held(leaf)) => Some(leaf),
+            Some(OpenPartition::Shared(place)) => match place.known(&scan.table, catalog) {
+                Some(leaf) => Some(leaf),
+                // The catalog objects are others than when it was opened.
+                None => {
+                    anew = partition::open(&scan.table, place.oid, kilndb_storage::LockMode::AccessShare, cx)?;
+                    anew.as_ref()
+                }
+            },
+        };
+        let done = self.read(op, scan, leaf, out, rt, cx);
+        self.partition = open;
+        done
+    }
+
+    fn read(&mut self, op: &Op, scan: &Scan, leaf: Option<&Arc<Leaf>>, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         match op {
-            Op::SeqScan(scan) => {
-                let leaf = self.partition.take();
-                let done = self.seq(scan, leaf.as_ref(), out, rt, cx);
-                let Tally { scans, read, .. } = std::mem::take(&mut self.tally);
-                cx.usage.scanned(leaf.as_ref().map_or(scan.table.oid, |leaf| leaf.oid), scans, read, 0);
-                self.partition = leaf;
-                done
-            }
-            Op::IndexScan { scan, access } => {
-                let leaf = self.partition.take();
-                let done = self.index(scan, leaf.as_ref(), access, out, rt, cx);
+            Op::IndexScan { access, .. } => {
+                let done = self.index(scan, leaf, access, out, rt, cx);
                 let Tally { scans, read, fetched } = std::mem::take(&mut self.tally);
-                let index = leaf.as_ref().and_then(|leaf| leaf.index(access.index.oid).ok()).map_or(access.index.oid, |own| own.oid);
+                let index = leaf.and_then(|leaf| leaf.index(access.index.oid).ok()).map_or(access.index.oid, |own| own.oid);
                 cx.usage.scanned(index, scans, read, fetched);
-                self.partition = leaf;
                 done
             }
-            Op::TidScan { scan, tids } => {
-                let leaf = self.partition.take();
-                let done = self.tid(scan, leaf.as_ref(), tids, out, rt, cx);
-                self.partition = leaf;
+            Op::TidScan { tids, .. } => self.tid(scan, leaf, tids, out, rt, cx),
+            _ => {
+                let done = self.seq(scan, leaf, out, rt, cx);
+                let Tally { scans, read, .. } = std::mem::take(&mut self.tally);
+                cx.usage.scanned(leaf.map_or(scan.table.oid, |leaf| leaf.oid), scans, read, 0);
                 done
             }
+        }
+    }
+
+    fn count(&mut self, op: &Op, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        match op {
             Op::CountScan { heap, table, is_system } => {
                 heap.begin_scan(&cx.snapshot)?;
                 let mut total = super::parts::count(heap, rt, cx)?;
