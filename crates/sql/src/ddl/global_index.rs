@@ -1,5 +1,5 @@
 //! Unique indexes of partitioned tables that lack columns of the partition key: one tree for all partitions
-//! (docs/decisions/0021-global-unique.md).
+//! (docs/decisions/0022-global-unique.md).
 //!
 //! Invariants
 //! 1. The tree is the storage of the topmost index that needs one; its parts, down to those of the partitions with rows, have none.
