@@ -112,7 +112,7 @@ fn tree(seed: u64, unique: bool) {
             let from = (random_key(&mut rng), RowId { block: 0, slot: 0 });
             let Some((key, rid)) = m.range(from..).next().or(m.first()).cloned() else { continue };
             if unique {
-                assert_eq!(index.index_find_live(&mut t, &heap, &key, &p).unwrap().map(|(_, rid)| rid), Some(rid), "{what}");
+                assert_eq!(index.index_find_live(&mut t, &heap, &key, &p).unwrap(), Some(rid), "{what}");
             }
             let new = random_key(&mut rng);
             let free = !unique || index.index_find_live(&mut t, &heap, &new, &p).unwrap().is_none();
@@ -433,7 +433,7 @@ fn a_tree_under_threads() {
                                 key.push(100 + thread as u8);
                                 if rng.below(10) < growing {
                                     let found = index.index_find_live(&mut t, heap, &key, &p).unwrap();
-                                    assert_eq!(found.map(|(_, rid)| rid), m.get(&key).copied());
+                                    assert_eq!(found, m.get(&key).copied());
                                     if found.is_none() {
                                         let rid = heap.insert(&mut t, &key).unwrap();
                                         let done = index.index_insert(&mut t, heap, &key, rid, Uniqueness::Unique, &p).unwrap();
@@ -441,7 +441,7 @@ fn a_tree_under_threads() {
                                         m.insert(key, rid);
                                     }
                                 } else if let Some((key, rid)) = m.range(key..).next().map(|(k, r)| (k.clone(), *r)) {
-                                    assert_eq!(index.index_find_live(&mut t, heap, &key, &p).unwrap().map(|(_, rid)| rid), Some(rid));
+                                    assert_eq!(index.index_find_live(&mut t, heap, &key, &p).unwrap(), Some(rid));
                                     assert_eq!(heap.delete(&mut t, rid, &s, &[(index, &key)], &W, &p).unwrap(), WriteOutcome::Done);
                                     m.remove(&key);
                                 }

@@ -79,7 +79,7 @@ fn run(seed: u64) {
             let heap_at = |at: usize| replaced.iter().rev().find(|(n, _)| *n == at).map_or(&heaps[at], |(_, new)| new).clone();
             let k = key(id, len);
             let known = m.get(&id).copied();
-            assert_eq!(tree.index_find_live(&mut t, &heap_at(at), &entry(&k, &heap_at(at)), &p).unwrap(), known.map(|(at, rid)| (heap_at(at).id(), rid)), "{what}");
+            assert_eq!(tree.index_find_live_anywhere(&mut t, &heap_at(at), &entry(&k, &heap_at(at)), &p).unwrap(), known.map(|(at, rid)| (heap_at(at).id(), rid)), "{what}");
             match (known, rng.below(8)) {
                 (known, 0..4) => {
                     let (heap, sp) = (heap_at(at), t.savepoint());
@@ -114,7 +114,7 @@ fn run(seed: u64) {
                     // As DETACH and ATTACH do.
                     let heap = heap_at(at);
                     tree.index_retire(&mut t, &entry(&k, &heap), rid).unwrap();
-                    assert_eq!(tree.index_find_live(&mut t, &heap, &entry(&k, &heap), &p).unwrap(), None, "{what}");
+                    assert_eq!(tree.index_find_live_anywhere(&mut t, &heap, &entry(&k, &heap), &p).unwrap(), None, "{what}");
                     let done = tree.index_insert(&mut t, &heap, &entry(&k, &heap), rid, Uniqueness::UniqueFromNow, &p).unwrap();
                     assert_eq!(done, IndexInsert::Inserted, "{what}");
                 }

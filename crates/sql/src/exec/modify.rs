@@ -238,7 +238,7 @@ impl ModifyState {
                 if null && !p.shape.nulls_not_distinct {
                     continue;
                 }
-                if let Some(row) = p.relation.index_find_live(cx.txn, m.heap()?, &key, cx.park)? {
+                if let Some(row) = p.relation.index_find_live_anywhere(cx.txn, m.heap()?, &key, cx.park)? {
                     found = Some(row);
                     break;
                 }

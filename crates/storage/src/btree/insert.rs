@@ -328,9 +328,12 @@ impl Relation {
         core.let_look(core.rows.leave(key, txn.owner).next);
         parked
     }
-    /// A live (committed, own, or undecided: then waited for) row with this key, and the heap that it is in, for ON CONFLICT and
-    /// foreign keys.
-    pub fn index_find_live(&self, txn: &mut Transaction, heap: &Relation, key: &[u8], park: &dyn Park) -> Result<Option<(RelationId, RowId)>> {
+    /// A live (committed, own, or undecided: then waited for) row with this key, for ON CONFLICT and foreign keys.
+    pub fn index_find_live(&self, txn: &mut Transaction, heap: &Relation, key: &[u8], park: &dyn Park) -> Result<Option<RowId>> {
+        Ok(self.index_find_live_anywhere(txn, heap, key, park)?.map(|(_, rid)| rid))
+    }
+    /// The same with the heap that it is in, which is another one only where entries name theirs.
+    pub fn index_find_live_anywhere(&self, txn: &mut Transaction, heap: &Relation, key: &[u8], park: &dyn Park) -> Result<Option<(RelationId, RowId)>> {
         let txn = txn.of(self)?;
         txn.pin();
         let sought = self.sought(key);
