@@ -245,7 +245,7 @@ impl ModifyState {
             }
             match found {
                 Some((heap, rid)) if heap != m.heap()?.id() => {
-                    if m.conflict.as_ref().is_some_and(|c| c.update.is_some()) {
+                    if m.statement.conflict.as_ref().is_some_and(|c| c.update.is_some()) {
                         return Ok(Some(RowElsewhere { heap, rid, proposed: values }));
                     }
                     // It may have gone meanwhile: then try again.
