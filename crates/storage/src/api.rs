@@ -160,11 +160,16 @@ impl Default for WriteOptions {
 pub enum Uniqueness {
     NotUnique,
     Unique,
+    /// As Unique, of a row that was there before: only in a tree whose entries name their heaps, where for others it counts once the
+    /// transaction has committed.
+    UniqueFromNow,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IndexInsert {
     Inserted,
     Conflict(RowId),
+    /// The row is in another heap.
+    Elsewhere(kilndb_base::RelationId, RowId),
 }
 
 /// PostgreSQL's eight table lock modes, in order of strength (1 = ACCESS SHARE … 8 = ACCESS EXCLUSIVE).

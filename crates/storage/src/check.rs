@@ -11,7 +11,7 @@ use crate::api::{Persistence, RelationKind};
 use crate::btree::node::{self, Key};
 use crate::control;
 use crate::core::Core;
-use crate::directory::{Relation, extent_pages};
+use crate::directory::{HEAP_NAME_BYTES, Relation, extent_pages};
 use crate::heap::page as hp;
 use crate::image::{self, ImageEntry};
 use crate::page::{self, HEADER, PAGE, PageBytes, View, at, get16};
@@ -183,7 +183,8 @@ fn owned(e: Option<node::Entry<'_>>) -> Option<(Vec<u8>, u64)> {
     e.map(|e| (e.key.to_vec(), e.rid))
 }
 fn check_tree(core: &Core, r: &Relation, wrong: &mut Vec<String>) -> Result<()> {
-    let heap = core.directory.get(r.heap.load(Relaxed)).filter(|h| h.persistence != Persistence::Temporary);
+    let heap_of = |id: u32| core.directory.get(id).filter(|h| h.persistence != Persistence::Temporary);
+    let mut heap = heap_of(r.heap.load(Relaxed));
     let mut seen = HashSet::new();
     let mut leftmost = Some(0u32);
     let mut below: Option<u8> = None;
@@ -231,7 +232,19 @@ fn check_tree(core: &Core, r: &Relation, wrong: &mut Vec<String>) -> Result<()> 
                     if e.child == 0 || e.child >= r.pages() {
                         say("a child does not exist");
                     }
-                } else if let Some(heap) = &heap {
+                    continue;
+                }
+                if r.entries_name_heap() {
+                    let id = r.heap_of_entry(e.key);
+                    if heap.as_ref().is_none_or(|h| h.id != id) {
+                        // One that was dropped may have left entries.
+                        heap = heap_of(id);
+                    }
+                    if e.key.len() < HEAP_NAME_BYTES || id >= core.directory.next_id.load(Relaxed) {
+                        say("an entry names a heap that never was");
+                    }
+                }
+                if let Some(heap) = &heap {
                     let rid = RowId::from_u64(e.rid);
                     let word = match heap.pid(rid.block) {
                         Ok(pid) => core.pool.read(pid, |v| hp::word(v, usize::from(rid.slot)))?,

@@ -7,6 +7,7 @@
 //! Must not know: SQL.
 
 use crate::api::EngineConfig;
+use crate::btree::sweep::Sweeps;
 use crate::buffer::{Pool, WriteGuard};
 use crate::directory::{Directory, Relation};
 use crate::locks::rows::{Next, RowLocks};
@@ -40,6 +41,7 @@ pub struct Core {
     pub locks: LockTable,
     pub ssi: Ssi,
     pub purge: PurgeQueue,
+    pub sweeps: Sweeps,
     pub owners: AtomicU64,
     pub stop: AtomicBool,
     pub stats: Arc<Stats>,
@@ -76,6 +78,7 @@ impl Core {
             locks: LockTable::new(config.workers.max(1) + 1),
             ssi: Default::default(),
             purge: Default::default(),
+            sweeps: Default::default(),
             owners: AtomicU64::new(1),
             stop: AtomicBool::new(false),
             stats: pool_stats,

@@ -22,6 +22,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 const MOST_HINTS: usize = 1024;
+/// In place of a tree's heap: each entry's key ends with the number of its own.
+const NAMED_BY_ENTRIES: u32 = u32::MAX;
+pub const HEAP_NAME_BYTES: usize = 4;
 const INLINE: usize = 24;
 const LEAF: usize = 4096;
 type Leaf = OnceLock<Box<[AtomicU32]>>;
@@ -111,6 +114,8 @@ pub struct Relation {
     pub(crate) creator: AtomicU64,
     /// The transaction that drops it when it commits.
     pub(crate) doomed: AtomicU64,
+    /// The transaction that wants to, before that.
+    pub(crate) dropper: AtomicU64,
     extend: Mutex<()>,
     /// Blocks with room (heap), or out of use (tree).
     pub(crate) hints: Mutex<Vec<u32>>,
@@ -143,6 +148,29 @@ impl Relation {
         if self.heap.swap(heap.0, Relaxed) != heap.0 && (self.logged() || self.image.is_some()) {
             self.core.log.append(&encode(&Record::Belongs { rel: self.id, heap: heap.0 }));
         }
+    }
+    /// For an index of several heaps: the key of an entry ends with [`Relation::heap_name`] of its heap, which does not count for
+    /// uniqueness. Before the first entry.
+    pub fn set_entries_name_heap(&self) {
+        self.set_heap(RelationId(NAMED_BY_ENTRIES));
+    }
+    pub fn entries_name_heap(&self) -> bool {
+        self.heap.load(Relaxed) == NAMED_BY_ENTRIES
+    }
+    /// What the keys of a heap's entries end with in such an index.
+    pub fn heap_name(heap: RelationId) -> [u8; HEAP_NAME_BYTES] {
+        heap.0.to_be_bytes()
+    }
+    /// The heap that an entry of this index leads to.
+    pub(crate) fn heap_of_entry(&self, key: &[u8]) -> u32 {
+        match self.heap.load(Relaxed) {
+            NAMED_BY_ENTRIES => key.last_chunk().map_or(0, |name| u32::from_be_bytes(*name)),
+            heap => heap,
+        }
+    }
+    /// What of a key must be unique, and is what a serializable transaction has looked for.
+    pub(crate) fn unique_part<'k>(&self, key: &'k [u8]) -> &'k [u8] {
+        if self.entries_name_heap() { &key[..key.len().saturating_sub(HEAP_NAME_BYTES)] } else { key }
     }
     pub(crate) fn logged(&self) -> bool {
         self.persistence == Persistence::Logged
@@ -290,6 +318,7 @@ impl Directory {
             heap: AtomicU32::new(0),
             creator: AtomicU64::new(creator),
             doomed: AtomicU64::new(0),
+            dropper: AtomicU64::new(0),
             blocks: AtomicU32::new(0),
             extents: Extents::default(),
             extend: Mutex::new(()),

@@ -252,9 +252,17 @@ impl Engine {
     /// Takes effect at commit.
     pub fn drop_relation(&self, txn: &mut Transaction, id: RelationId) -> Result<()> {
         txn.begin_write()?;
-        txn.logged_work |= self.relation(id)?.persistence != Persistence::Temporary;
+        let relation = self.relation(id)?;
+        txn.logged_work |= relation.persistence != Persistence::Temporary;
+        relation.dropper.store(txn.xid, Release);
         txn.drops.push(id.0);
         Ok(())
+    }
+    /// An index whose entries name their heaps: those of heaps that `txn` drops are taken out when it has committed.
+    pub fn sweep_index(&self, txn: &mut Transaction, id: RelationId) {
+        if !txn.sweeps.contains(&id.0) {
+            txn.sweeps.push(id.0);
+        }
     }
     /// For temporary relations: at once, outside of any transaction.
     pub fn drop_relation_now(&self, id: RelationId) -> Result<()> {
@@ -414,6 +422,7 @@ fn run_cleaner(core: &Core, private: &Mutex<Vec<Weak<Core>>>) {
     let mut compactor = Compactor::default();
     while !core.stop.load(Acquire) {
         let mut busy = core.purge_round(false) > 0 || core.purge.ready() > 0;
+        busy |= core.sweep_round();
         core.oldest_seen.store(core.snapshots.oldest(core.log.last_csn()), Relaxed);
         core.undo.discard(&core.pool, &core.directory, &core.log, core.visible_to_all());
         busy |= compactor.round(core);

@@ -165,7 +165,7 @@ fn uniqueness_holds() {
                                 let rid = heap.insert(&mut t, &k.to_le_bytes())?;
                                 match index.index_insert(&mut t, &heap, &key, rid, Uniqueness::Unique, &p)? {
                                     IndexInsert::Inserted => Ok(1),
-                                    IndexInsert::Conflict(_) => Ok(i64::MIN),
+                                    IndexInsert::Conflict(_) | IndexInsert::Elsewhere(..) => Ok(i64::MIN),
                                 }
                             }
                         }

@@ -102,7 +102,7 @@ fn tree(seed: u64, unique: bool) {
                         assert!(!unique || !taken, "{what}: a second {} bytes", key.len());
                         m.insert((key, rid));
                     }
-                    IndexInsert::Conflict(_) => {
+                    IndexInsert::Conflict(_) | IndexInsert::Elsewhere(..) => {
                         assert!(unique && taken, "{what}: no conflict");
                         t.rollback_to(&sp, &p).unwrap();
                     }

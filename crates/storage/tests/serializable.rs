@@ -106,7 +106,7 @@ impl Table {
         let rid = self.heap.insert(t, &Table::row(k, tag))?;
         match self.index.index_insert(t, &self.heap, &self.key(k), rid, Uniqueness::Unique, &Never)? {
             IndexInsert::Inserted => Ok(()),
-            IndexInsert::Conflict(_) => Err(Error::new(sqlstate::UNIQUE_VIOLATION, "duplicate")),
+            IndexInsert::Conflict(_) | IndexInsert::Elsewhere(..) => Err(Error::new(sqlstate::UNIQUE_VIOLATION, "duplicate")),
         }
     }
     #[allow(clippy::too_many_arguments)]

@@ -536,11 +536,15 @@ impl CatalogReader<'_> {
             });
         }
         let constraint = self.constraint_of_index(row.oid("indrelid"), oid)?;
+        let part_of = if class.bool("relispartition") { self.partition_parent(oid)? } else { 0 };
+        let own = RelationId(class.oid("relfilenode"));
+        let storage = if own.0 == 0 && part_of != 0 { self.tree_of_whole(part_of)? } else { own };
+        let is_in_whole = storage != own;
         Ok(Some(Index {
             oid,
             name: class.text("relname").unwrap_or("").to_string(),
             table_oid: row.oid("indrelid"),
-            storage: RelationId(class.oid("relfilenode")),
+            storage,
             unique: row.bool("indisunique"),
             primary: row.bool("indisprimary"),
             nulls_not_distinct: row.bool("indnullsnotdistinct"),
@@ -553,8 +557,23 @@ impl CatalogReader<'_> {
             predicate_sql: row.text("indpred").map(str::to_string),
             valid: row.bool("indisvalid"),
             method: if class.oid("relam") == 405 { "hash" } else { "btree" }.to_string(),
-            part_of: if class.bool("relispartition") { self.partition_parent(oid)? } else { 0 },
+            part_of,
+            is_global: storage.0 != 0 && (is_in_whole || class.char("relkind") == b'I'),
+            is_in_whole,
         }))
+    }
+
+    /// Where the entries of an index without storage of its own are, if they are in the tree of what it is a part of.
+    fn tree_of_whole(&self, mut part_of: Oid) -> Result<RelationId> {
+        while part_of != 0 {
+            let Some(class) = self.class_row(part_of)? else { break };
+            let storage = class.oid("relfilenode");
+            if storage != 0 {
+                return Ok(RelationId(storage));
+            }
+            part_of = if class.bool("relispartition") { self.partition_parent(part_of)? } else { 0 };
+        }
+        Ok(RelationId(0))
     }
 
     fn constraint_of_index(&self, table: Oid, index: Oid) -> Result<Option<CatalogRow>> {
@@ -729,6 +748,8 @@ impl CatalogReader<'_> {
                 valid: true,
                 method: "btree".to_string(),
                 part_of: 0,
+                is_global: false,
+                is_in_whole: false,
             }));
         }
         Ok(Arc::new(Table {

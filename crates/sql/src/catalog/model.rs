@@ -122,6 +122,10 @@ pub struct Index {
     pub method: String,
     /// The index of the partitioned table that it is a part of, or 0.
     pub part_of: Oid,
+    /// It has one tree for all partitions (docs/decisions/0022), or is a part of one that has.
+    pub is_global: bool,
+    /// Its storage is that of the index that it is a part of.
+    pub is_in_whole: bool,
 }
 
 #[derive(Clone, PartialEq, Debug)]

@@ -261,7 +261,7 @@ impl CatalogWriter<'_> {
         let relation = self.store.relation(index.oid)?;
         match relation.index_insert(self.txn, heap, key, rid, uniqueness, self.park)? {
             IndexInsert::Inserted => Ok(()),
-            IndexInsert::Conflict(_) => Err(Error::new(
+            IndexInsert::Conflict(_) | IndexInsert::Elsewhere(..) => Err(Error::new(
                 kilndb_base::sqlstate::UNIQUE_VIOLATION,
                 format!("duplicate key value violates unique constraint \"{}\"", index.name),
             )),

@@ -230,7 +230,7 @@ impl Session {
                     self.delete_constraint(row.oid("oid"), runtime)?;
                 }
             }
-            self.remove_index(index.oid, index.storage, table.storage, runtime)?;
+            self.remove_index(index, table.storage, runtime)?;
         }
         for key in table.foreign_keys.iter().filter(|k| k.columns.contains(&attnum)) {
             self.delete_constraint(key.oid, runtime)?;
@@ -357,6 +357,9 @@ impl Session {
 
     fn retype_indexes(&mut self, table: &Arc<Table>, attnum: i16, type_oid: u32, runtime: &dyn Runtime) -> Result<()> {
         for index in &table.indexes {
+            if index.keys.iter().any(|k| k.attnum == attnum) {
+                self.refuse_for_global(index, "changing the type of a key column")?;
+            }
             for (i, key) in index.keys.iter().enumerate().filter(|(_, k)| k.attnum == attnum) {
                 let class = self.with_catalog(runtime, |host| super::index::default_opclass(type_oid, &host.reader))?.unwrap_or(key.opclass);
                 self.update_attribute(index.oid, i as i16 + 1, runtime, |row| row.set("atttypid", Datum::Oid(type_oid)))?;
@@ -417,7 +420,7 @@ impl Session {
             let constraint = format!("constraint {name} on table {}", table.name);
             self.drop_index_users(table, index, cascade, &constraint, &format!("index {name}"), runtime)?;
             if let Some(found) = table.indexes.iter().find(|i| i.oid == index) {
-                self.remove_index(found.oid, found.storage, table.storage, runtime)?;
+                self.remove_index(found, table.storage, runtime)?;
             }
         }
         if row.char("contype") == b'n' {

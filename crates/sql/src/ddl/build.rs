@@ -127,7 +127,9 @@ impl Session {
     /// `command`: whose progress is shown.
     pub(super) fn build_index_for(&mut self, command: i64, table: &Arc<Table>, index: &Arc<Index>, runtime: &dyn Runtime) -> Result<()> {
         let heap = self.own.temporary.relation(&self.instance.engine, table.storage)?;
-        self.own.temporary.relation(&self.instance.engine, index.storage)?.set_heap(table.storage);
+        if !index.is_in_whole {
+            self.own.temporary.relation(&self.instance.engine, index.storage)?.set_heap(table.storage);
+        }
         if heap.pages() == 0 {
             return Ok(());
         }
@@ -146,25 +148,10 @@ impl Session {
         progress.set(PHASE, 2);
         progress.set(STEP, 2);
         progress.set(BLOCKS_TOTAL, i64::from(blocks));
-        let mut sorters = if index.predicate_sql.is_none() && index.keys.iter().all(|k| k.attnum != 0) {
-            self.collect_column_keys(table, index, runtime)?
-        } else {
-            let mut sorter = self.new_key_sorter(1)();
-            let quote = crate::catalog::format_type::quote_identifier;
-            let keys: Vec<String> = index
-                .keys
-                .iter()
-                .map(|k| match &k.expression_sql {
-                    Some(sql) => format!("({sql})"),
-                    None => quote(&table.columns[k.attnum as usize - 1].name),
-                })
-                .collect();
-            let filter = index.predicate_sql.as_ref().map(|p| format!(" WHERE {p}")).unwrap_or_default();
-            let sql = format!("SELECT ctid, {} FROM {}{filter}", keys.join(", "), self.qualified_name(table));
-            let mut sink = KeySink { sorter: &mut sorter, index, key: Vec::new() };
-            self.query_into(&sql, runtime, &mut sink)?;
-            vec![sorter]
-        };
+        if index.is_in_whole {
+            return self.enter_rows(table, index, runtime);
+        }
+        let mut sorters = self.gather_keys(table, index, runtime)?;
         progress.set(BLOCKS_DONE, i64::from(blocks));
         progress.set(STEP, 3);
         progress.set(ROWS_TOTAL, sorters.iter().map(|s| s.count as i64).sum());
@@ -195,10 +182,39 @@ impl Session {
         }
     }
 
+    /// The keys of all rows, to be merged.
+    pub(super) fn gather_keys(&mut self, table: &Arc<Table>, index: &Arc<Index>, runtime: &dyn Runtime) -> Result<Vec<KeySorter>> {
+        if index.predicate_sql.is_none() && index.keys.iter().all(|k| k.attnum != 0) {
+            return self.collect_column_keys(table, index, runtime);
+        }
+        if index.is_in_whole && self.txn.as_ref().is_some_and(|txn| txn.isolation().keeps_snapshot()) {
+            // The query would not see rows that are newer than the snapshot.
+            self.refuse_for_global(index, "at this isolation level, moving rows")?;
+        }
+        let mut sorter = self.new_key_sorter(1)();
+        let quote = crate::catalog::format_type::quote_identifier;
+        let keys: Vec<String> = index
+            .keys
+            .iter()
+            .map(|k| match &k.expression_sql {
+                Some(sql) => format!("({sql})"),
+                None => quote(&table.columns[k.attnum as usize - 1].name),
+            })
+            .collect();
+        let filter = index.predicate_sql.as_ref().map(|p| format!(" WHERE {p}")).unwrap_or_default();
+        let sql = format!("SELECT ctid, {} FROM {}{filter}", keys.join(", "), self.qualified_name(table));
+        let mut sink = KeySink { sorter: &mut sorter, index, key: Vec::new() };
+        self.query_into(&sql, runtime, &mut sink)?;
+        Ok(vec![sorter])
+    }
+
     /// The keys of an index on columns: of a large table, helpers sort those of a part of its blocks.
     fn collect_column_keys(&mut self, table: &Arc<Table>, index: &Arc<Index>, runtime: &dyn Runtime) -> Result<Vec<KeySorter>> {
         let heap = self.own.temporary.relation(&self.instance.engine, table.storage)?;
-        let snapshot = self.take_snapshot(runtime)?.untracked();
+        let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to build an index in"))?;
+        // All that is there now, whatever the transaction's snapshot: others will look for it here.
+        txn.next_command();
+        let snapshot = txn.catalog_snapshot();
         let shared = matches!(table.persistence, b'p' | b'u') && heap.pages() >= BLOCKS_PER_HELPER;
         let helpers = if shared { self.settings.helpers_per_index } else { 0 };
         let new_sorter = self.new_key_sorter(1 + helpers);
@@ -229,7 +245,7 @@ impl Session {
     }
 
     /// What PostgreSQL says of two rows with one key.
-    fn duplicate_error(&mut self, table: &Arc<Table>, index: &Arc<Index>, rid: RowId, runtime: &dyn Runtime) -> Result<Error> {
+    pub(super) fn duplicate_error(&mut self, table: &Arc<Table>, index: &Arc<Index>, rid: RowId, runtime: &dyn Runtime) -> Result<Error> {
         let quote = crate::catalog::format_type::quote_identifier;
         let shown: Vec<String> = index
             .keys

@@ -169,8 +169,8 @@ impl Session {
             predicate: None,
             options: self.index_options(c.options())?,
             method: 403,
+            in_whole: false,
         };
-        self.check_unique_key(&table, &new, true)?;
         let index = self.insert_index(&table, &new, runtime)?;
         self.insert_constraint(
             &NewConstraint {

@@ -4,7 +4,7 @@ use super::Session;
 use super::types::TypeUser;
 use crate::catalog::ids::*;
 use crate::catalog::temporary::is_temporary;
-use crate::catalog::{CatalogView, Table, TableKind};
+use crate::catalog::{CatalogView, Index, Table, TableKind};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, RelationId, Result, Severity, sqlstate};
 use kilndb_storage::{LockMode, is_private};
@@ -145,8 +145,9 @@ impl Session {
         }
         self.drop_dependents(&table, cascade, together, runtime)?;
         self.delete_triggers_of(table.oid, runtime)?;
+        self.leave_entries(&table);
         for index in &table.indexes {
-            self.delete_class(index.oid, Some(index.storage), runtime)?;
+            self.delete_class(index.oid, Some(index.storage).filter(|_| !index.is_in_whole), runtime)?;
         }
         self.delete_rows(PG_INDEX, PG_INDEX_INDRELID_INDEX, &[Datum::Oid(table.oid)], runtime)?;
         for constraint in self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])? {
@@ -335,7 +336,9 @@ impl Session {
         }
         let shown = format!("index {}", index.name);
         self.drop_index_users(&table, index.oid, cascade, &shown, &shown, runtime)?;
-        self.remove_index(index.oid, index.storage, table.storage, runtime)
+        let own = table.indexes.iter().find(|i| i.oid == index.oid).cloned();
+        let own = own.ok_or_else(|| Error::internal("an index that its table does not have"))?;
+        self.remove_index(&own, table.storage, runtime)
     }
 
     /// Drops the foreign keys that an index of `table` is there for, or refuses to drop `what`, on whose `part` they depend.
@@ -365,12 +368,14 @@ impl Session {
     }
 
     /// The heap takes over what serializable transactions have read by way of the index.
-    pub(super) fn remove_index(&mut self, oid: Oid, storage: RelationId, heap: RelationId, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn remove_index(&mut self, index: &Index, heap: RelationId, runtime: &dyn Runtime) -> Result<()> {
+        let oid = index.oid;
+        let storage = if index.is_in_whole { RelationId(0) } else { index.storage };
         // Its parts go with an index of a partitioned table.
         for part in self.catalog_lookup(PG_INHERITS, PG_INHERITS_PARENT_INDEX, &[Datum::Oid(oid)])? {
             self.remove_part(part.oid("inhrelid"), runtime)?;
         }
-        if storage.0 != 0 && !is_private(storage) {
+        if storage.0 != 0 && heap.0 != 0 && !is_private(storage) {
             self.instance.engine.move_read_locks(storage, heap)?;
         }
         self.delete_rows(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, &[Datum::Oid(oid)], runtime)?;
@@ -387,7 +392,7 @@ impl Session {
         if own.constraint != 0 {
             self.delete_constraint(own.constraint, runtime)?;
         }
-        self.remove_index(part, own.storage, table.storage, runtime)
+        self.remove_index(&own, table.storage, runtime)
     }
 
     /// A partition that goes.

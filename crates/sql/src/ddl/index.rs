@@ -27,6 +27,8 @@ pub(super) struct NewIndex {
     pub options: Vec<String>,
     /// OID of the access method.
     pub method: Oid,
+    /// Its entries are in the tree of the index that it becomes a part of.
+    pub in_whole: bool,
 }
 
 /// The default btree class of a type.
@@ -131,13 +133,17 @@ impl Session {
             predicate,
             options: self.index_options(options)?,
             method,
+            in_whole: false,
         };
         if table.kind == TableKind::Partitioned && s.concurrent {
             return Err(Error::unsupported(format!("cannot create index on partitioned table \"{}\" concurrently", table.name)));
         }
-        self.check_unique_key(&table, &new, false)?;
+        let only = super::partition::says_only(relation);
+        if only && super::global_index::needs_one_tree(&table, &new) {
+            return Err(Error::unsupported("CREATE UNIQUE INDEX ON ONLY without all partitioning columns is not supported"));
+        }
         let oid = self.insert_index(&table, &new, runtime)?;
-        self.index_partitions(&table, oid, super::partition::says_only(relation), runtime)
+        self.index_partitions(&table, oid, only, runtime)
     }
 
     /// The parts of a partitioned table's new index; without them (ONLY) it is not valid yet.
@@ -250,7 +256,8 @@ impl Session {
         let oid = self.new_oid(table.oid)?;
         let is_partitioned = table.kind == TableKind::Partitioned;
         let storage = match is_partitioned {
-            true => kilndb_base::RelationId(0),
+            _ if new.in_whole => kilndb_base::RelationId(0),
+            true => self.new_global_tree(table, new)?,
             false => self.new_storage_like(RelationKind::BTree, table.persistence, table.storage)?,
         };
         let owner = self.current_role;
@@ -312,7 +319,7 @@ impl Session {
         let table = self.table_by_oid(table.oid, runtime)?;
         let index = table.indexes.iter().find(|i| i.oid == oid).cloned();
         let index = index.ok_or_else(|| Error::internal("a new index is not in the catalogs"))?;
-        if !is_partitioned {
+        if !is_partitioned && !new.in_whole {
             self.build_index(&table, &index, runtime)?;
         }
         Ok(oid)

@@ -153,6 +153,7 @@ impl Session {
             predicate: index.predicate_sql.clone(),
             options,
             method: if index.method == "hash" { 405 } else { 403 },
+            in_whole: false,
         };
         let oid = self.insert_index(&target, &copy, runtime)?;
         if let Some(row) = constraint {

@@ -18,6 +18,7 @@ mod depend;
 mod domain;
 mod drop;
 pub(crate) mod function;
+mod global_index;
 mod identity;
 mod index;
 mod key_sort;

@@ -508,9 +508,13 @@ impl Session {
     /// The part of a partitioned table's index that a partition has: one that is like it, or a new one.
     pub(super) fn copy_index_to(&mut self, parent: &Arc<Table>, index: &Arc<Index>, child: &Arc<Table>, runtime: &dyn Runtime) -> Result<()> {
         let new = self.index_for(parent, index, child, runtime)?;
+        if index.is_global {
+            super::global_index::refuse_partition(child)?;
+        }
         let like = child.indexes.iter().find(|i| i.part_of == 0 && is_alike(i, &new, index) && i.valid).cloned();
         if let Some(own) = like {
-            return self.make_part(index, own.oid, child, runtime);
+            self.make_part(index, own.oid, child, runtime)?;
+            return if index.is_global { self.move_into_whole(child, &own, runtime) } else { Ok(()) };
         }
         let oid = self.insert_index(child, &new, runtime)?;
         if index.is_constraint {
@@ -524,6 +528,9 @@ impl Session {
         }
         self.make_part(index, oid, child, runtime)?;
         let child = self.table_by_oid(child.oid, runtime)?;
+        if let Some(part) = child.indexes.iter().find(|i| i.oid == oid && i.is_in_whole && child.kind == TableKind::Table).cloned() {
+            return self.build_index(&child, &part, runtime);
+        }
         self.index_partitions(&child, oid, false, runtime)
     }
 
@@ -584,6 +591,7 @@ impl Session {
             predicate: index.predicate_sql.clone(),
             options,
             method: 403,
+            in_whole: index.is_global,
         })
     }
 
@@ -593,26 +601,6 @@ impl Session {
         let mut alike = own.clone();
         alike.is_constraint = whole.is_constraint;
         Ok(is_alike(&alike, &new, whole))
-    }
-
-    /// A unique constraint must have the whole partition key, or equal rows could be in several partitions.
-    pub(super) fn check_unique_key(&mut self, table: &Table, new: &NewIndex, is_constraint: bool) -> Result<()> {
-        let Some(key) = table.partition_key.as_ref().filter(|_| new.unique) else { return Ok(()) };
-        let word = if new.primary { "PRIMARY KEY" } else if is_constraint { "UNIQUE" } else { "UNIQUE" };
-        if key.has_expressions() {
-            return Err(Error::unsupported(format!("unsupported {word} constraint with partition key definition"))
-                .with_detail(format!("{word} constraints cannot be used when partition keys include expressions.")));
-        }
-        for part in &key.parts {
-            if !new.keys.iter().any(|k| k.attnum == part.attnum) {
-                let column = table.columns.get((part.attnum - 1).max(0) as usize).map_or("", |c| c.name.as_str());
-                return Err(Error::unsupported("unique constraint on partitioned table must include all partitioning columns").with_detail(format!(
-                    "{word} constraint on table \"{}\" lacks column \"{column}\" which is part of the partition key.",
-                    table.name
-                )));
-            }
-        }
-        Ok(())
     }
 }
 

@@ -185,6 +185,7 @@ impl Session {
             return Err(wrong_object(format!("ALTER action ATTACH PARTITION cannot be performed on relation \"{}\"", whole.name))
                 .with_detail("This operation is not supported for indexes."));
         }
+        self.refuse_for_global(&whole, "ATTACH PARTITION")?;
         let child = self.lock_for_ddl(&child, LockMode::Share, runtime)?;
         let refused = |detail: String| {
             Error::new(sqlstate::INVALID_OBJECT_DEFINITION, format!("cannot attach index \"{}\" as a partition of index \"{}\"", own.name, whole.name)).with_detail(detail)

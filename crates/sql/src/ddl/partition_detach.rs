@@ -62,6 +62,7 @@ impl Session {
             }
         }
         refuse_stranger(parent, &child)?;
+        super::global_index::refuse_detach(parent, &child, p.concurrent)?;
         if p.concurrent {
             return self.detach_concurrently(parent, &child, &map, runtime);
         }
@@ -198,6 +199,7 @@ impl Session {
     /// The partition, locked, becomes a table of its own.
     fn detach_now(&mut self, parent: &Arc<Table>, child: &Arc<Table>, runtime: &dyn Runtime) -> Result<()> {
         let left = self.leave_references(parent, child, runtime)?;
+        self.retire_rows(child, runtime)?;
         self.delete_rows(PG_INHERITS, PG_INHERITS_RELID_SEQNO_INDEX, &[Datum::Oid(child.oid)], runtime)?;
         self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, child.oid, runtime, |row| {
             row.set("relispartition", Datum::Bool(false));
@@ -232,6 +234,7 @@ impl Session {
             self.delete_rows(PG_INHERITS, PG_INHERITS_RELID_SEQNO_INDEX, &[Datum::Oid(index.oid)], runtime)?;
             self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, index.oid, runtime, |row| row.set("relispartition", Datum::Bool(false)))?;
         }
+        self.leave_whole(child, runtime)?;
         let map = self.partition_map(parent.oid, runtime)?;
         let map = Arc::new(map.without(child.oid));
         self.with_catalog(runtime, |host| {

@@ -91,6 +91,7 @@ impl Session {
         if table.kind == TableKind::Sequence {
             return self.move_sequence(table, to, runtime);
         }
+        table.indexes.iter().try_for_each(|index| self.refuse_for_global(index, "changing whether a partition is logged"))?;
         if self.pending.checks.iter().any(|c| c.table == table.oid) || self.pending.triggers.iter().any(|t| t.table == table.oid && t.done_at.is_none()) {
             let message = format!("cannot ALTER TABLE \"{}\" because it has pending trigger events", table.name);
             return Err(Error::new(sqlstate::OBJECT_IN_USE, message));

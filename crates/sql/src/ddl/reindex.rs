@@ -106,6 +106,10 @@ impl Session {
     fn rebuild_indexes(&mut self, table: &Arc<Table>, runtime: &dyn Runtime) -> Result<bool> {
         let table = self.lock_for_ddl(table, LockMode::AccessExclusive, runtime)?;
         for index in &table.indexes {
+            if index.is_global {
+                self.notice(Severity::Warning, format!("index \"{}\", which is one for all partitions, is not rebuilt", index.name));
+                continue;
+            }
             self.rebuild_index(&table, index.oid, runtime)?;
         }
         Ok(!table.indexes.is_empty())
@@ -113,7 +117,9 @@ impl Session {
 
     fn rebuild_index(&mut self, table: &Arc<Table>, index: Oid, runtime: &dyn Runtime) -> Result<()> {
         let missing = || Error::internal("an index is not one of its table");
-        let old = table.indexes.iter().find(|i| i.oid == index).ok_or_else(missing)?.storage;
+        let old = table.indexes.iter().find(|i| i.oid == index).ok_or_else(missing)?;
+        self.refuse_for_global(old, "REINDEX")?;
+        let old = old.storage;
         self.replace_storage(index, old, RelationKind::BTree, table.persistence, runtime)?;
         let table = self.table_by_oid(table.oid, runtime)?;
         let index = table.indexes.iter().find(|i| i.oid == index).cloned().ok_or_else(missing)?;

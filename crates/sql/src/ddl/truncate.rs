@@ -113,7 +113,8 @@ impl Session {
     pub(super) fn empty_table(&mut self, table: &Table, runtime: &dyn Runtime) -> Result<()> {
         self.usage.emptied(table.oid);
         self.replace_storage(table.oid, table.storage, RelationKind::Heap, table.persistence, runtime)?;
-        for index in &table.indexes {
+        self.leave_entries(table);
+        for index in table.indexes.iter().filter(|i| !i.is_in_whole) {
             self.replace_storage(index.oid, index.storage, RelationKind::BTree, table.persistence, runtime)?;
         }
         Ok(())

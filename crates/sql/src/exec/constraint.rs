@@ -137,10 +137,13 @@ pub fn check_only_one(
     for (part, value) in index.keys.iter().zip(&key) {
         super::index::append(part, value, &mut k)?;
     }
+    if index.is_global {
+        k.extend_from_slice(&Relation::heap_name(heap.id()));
+    }
     // The entry is there already: inserting it again only looks for others.
     match tree.index_insert(txn, heap, &k, rid, Uniqueness::Unique, park)? {
         IndexInsert::Inserted => Ok(()),
-        IndexInsert::Conflict(_) => {
+        IndexInsert::Conflict(_) | IndexInsert::Elsewhere(..) => {
             let shown: Vec<String> =
                 index.keys.iter().zip(&key).map(|(part, value)| write::show(part.type_oid, -1, value, eval)).collect();
             Err(Error::new(sqlstate::UNIQUE_VIOLATION, format!("duplicate key value violates unique constraint \"{}\"", index.name))
@@ -198,27 +201,28 @@ pub fn check_child(table: &Table, f: &ForeignKeyPlan, values: &[Datum], cx: &mut
     }
     loop {
         cx.park.checkpoint()?;
-        let (leaf, place);
-        let target = match &f.target {
-            Some((heap, tree)) => Some(KeyTarget { table: &f.parent, heap, tree, columns: None }),
-            None => {
-                leaf = super::partition::leaf_of_key(&f.parent, &f.key.referenced_columns, &converted, cx)?;
-                match &leaf {
-                    Some(leaf) => {
-                        place = leaf.index(f.key.referenced_index)?;
-                        Some(KeyTarget { table: &leaf.table, heap: &leaf.heap, tree: &place.relation, columns: leaf.columns.as_deref() })
-                    }
-                    None => None,
-                }
-            }
+        let (leaves, seen_with) = match &f.target {
+            Some(_) => Default::default(),
+            None => super::partition::leaves_of_key(&f.parent, (&f.key.referenced_columns, f.key.referenced_index), &converted, &k, cx)?,
         };
+        let mut targets = Vec::with_capacity(1);
+        if let Some((heap, tree)) = &f.target {
+            targets.push(KeyTarget { table: &f.parent, heap, tree, columns: None });
+        }
+        for leaf in &leaves {
+            let place = leaf.index(f.key.referenced_index)?;
+            targets.push(KeyTarget { table: &leaf.table, heap: &leaf.heap, tree: &place.relation, columns: leaf.columns.as_deref() });
+        }
         // At READ COMMITTED a new one each time: whoever was waited for may have changed the row.
         // What it finds, its lock protects: no other transaction need know that it was read.
-        let snapshot = cx.txn.take_snapshot().untracked();
-        let found = match target {
-            Some(target) => visible_parent(f, &target, &k, &snapshot)?.map(|rid| (target.heap, rid)),
-            None => None,
-        };
+        let snapshot = seen_with.unwrap_or_else(|| cx.txn.take_snapshot().untracked());
+        let mut found = None;
+        for target in &targets {
+            if let Some(rid) = visible_parent(f, target, &k, &snapshot)? {
+                found = Some((target.heap, rid));
+                break;
+            }
+        }
         let Some((heap, rid)) = found else {
             return Err(Error::new(
                 sqlstate::FOREIGN_KEY_VIOLATION,
@@ -241,7 +245,7 @@ pub fn check_child(table: &Table, f: &ForeignKeyPlan, values: &[Datum], cx: &mut
     }
 }
 
-/// Where the row with a key is looked for: the referenced table, or the one of its partitions that the key belongs to.
+/// Where the row with a key is looked for: the referenced table, or one of its partitions that the key leads to.
 struct KeyTarget<'a> {
     table: &'a Table,
     heap: &'a Relation,
@@ -251,7 +255,11 @@ struct KeyTarget<'a> {
 
 /// The row with this key that the snapshot sees. A parent that somebody else has not committed is none.
 fn visible_parent(f: &ForeignKeyPlan, target: &KeyTarget<'_>, k: &[u8], snapshot: &Snapshot) -> Result<Option<RowId>> {
-    let bound = || Bound::Included(k.to_vec());
+    let mut whole = k.to_vec();
+    if target.tree.entries_name_heap() {
+        whole.extend_from_slice(&Relation::heap_name(target.heap.id()));
+    }
+    let bound = || Bound::Included(whole.clone());
     let mut scan = target.tree.index_scan(bound(), bound(), false);
     let (mut keys, mut ends, mut rids) = (Vec::new(), Vec::new(), Vec::new());
     let (mut bytes, mut values) = (Vec::new(), Vec::new());
@@ -459,5 +467,6 @@ fn parent_exists(m: &ModifyPlan, r: &ReferencedPlan, old: &[Datum], cx: &mut Exe
         let Some(v) = position.and_then(|i| old.get(i)) else { return Ok(false) };
         super::index::append(key, v, &mut k)?;
     }
+    k.extend_from_slice(p.suffix.as_ref().map_or(&[], |name| name));
     Ok(p.relation.index_find_live(cx.txn, m.heap()?, &k, cx.park)?.is_some())
 }

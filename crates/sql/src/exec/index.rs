@@ -131,6 +131,27 @@ pub fn ranges(a: &IndexAccess, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Re
     Ok(vec![(lower, upper)])
 }
 
+/// The keys, all their columns, if `ranges` are those of an access that looks for nothing but whole keys.
+pub fn whole_keys(a: &IndexAccess, ranges: Vec<Range>) -> Option<Vec<Vec<u8>>> {
+    if a.equal.len() + usize::from(a.any_of.is_some()) < a.index.keys.len() {
+        return None;
+    }
+    ranges.into_iter().map(|(lower, _)| if let Bound::Included(key) = lower { Some(key) } else { None }).collect()
+}
+
+/// In a tree that has entries of several heaps: where a heap's own are, if nothing but a whole key is looked for.
+pub fn narrow(a: &IndexAccess, ranges: &mut [Range], suffix: &[u8]) {
+    if a.equal.len() < a.index.keys.len() {
+        return;
+    }
+    for range in ranges {
+        if let Bound::Included(key) = &mut range.0 {
+            key.extend_from_slice(suffix);
+            range.1 = Bound::Included(key.clone());
+        }
+    }
+}
+
 /// The entry of a table row; None: the row is not in the (partial) index. The flag: a key column is NULL.
 pub fn entry(p: &IndexPlan, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Option<(Vec<u8>, bool)>> {
     let mut out = Vec::with_capacity(24);
@@ -158,6 +179,9 @@ pub fn put_entry(p: &IndexPlan, row: &[Datum], out: &mut Vec<u8>, rt: &mut Runti
                 append(k, &d, out)?;
             }
         }
+    }
+    if let Some(name) = &p.suffix {
+        out.extend_from_slice(name);
     }
     Ok(Some(null))
 }

@@ -7,7 +7,7 @@ use super::{index, write};
 use crate::bind::ir::DmlKind;
 use crate::plan::{ModifyPlan, Node, Op};
 use crate::routine::TriggerOperation as Operation;
-use kilndb_base::{Error, Result, RowId, sqlstate};
+use kilndb_base::{Error, RelationId, Result, RowId, sqlstate};
 use kilndb_storage::{Fetched, Relation, RowLockMode, WaitPolicy, WriteOptions, WriteOutcome};
 use kilndb_types::Datum;
 use std::sync::Arc;
@@ -26,10 +26,17 @@ pub struct ModifyState {
     pub(super) queue: Queue,
     pub(super) scratch: super::modify_many::Scratch,
     /// Rows that ON CONFLICT DO UPDATE changed in this command.
-    touched: std::collections::HashSet<(kilndb_base::Oid, RowId)>,
+    touched: std::collections::HashSet<(RelationId, RowId)>,
     pub(super) firing: Box<super::trigger::Firing>,
     pub(super) partitions: super::modify_partitions::Targets,
     pub(super) merge: super::merge::MergeState,
+}
+
+/// ON CONFLICT DO UPDATE: the row to be updated is in another partition than the proposed one would be.
+pub(super) struct RowElsewhere {
+    pub heap: RelationId,
+    pub rid: RowId,
+    pub proposed: Vec<Datum>,
 }
 
 pub(super) fn tid(rid: RowId) -> Datum {
@@ -165,28 +172,22 @@ impl ModifyState {
     }
 
     pub(super) fn inserted(&mut self, m: &ModifyPlan, input: &[Datum], values: &[Datum], rid: RowId, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-        if let Some((n, _)) = write::insert_entries(m, values, rid, None, &mut self.queue.twins, rt, cx)? {
+        if let Some(n) = write::insert_entries(m, values, rid, None, &mut self.queue.twins, rt, cx)? {
             return Err(write::duplicate(m, n, values, rt, cx));
         }
         self.queue.child_row(m, values);
         self.changed += 1;
         if m.statement.returning.is_some() {
             let mut wide = input.to_vec();
-            Self::widen(m, &mut wide, None, values);
+            Self::widen(m, &mut wide, values);
             self.returning(m, &wide, values, rid, rt, cx)?;
         }
         Ok(())
     }
 
-    /// Appends the existing row and the proposed one: see ModifyPlan.
-    pub(super) fn widen(m: &ModifyPlan, wide: &mut Vec<Datum>, existing: Option<(&[Datum], RowId)>, proposed: &[Datum]) {
-        match existing {
-            Some((values, rid)) => {
-                m.extend_named(wide, values);
-                wide.push(tid(rid));
-            }
-            None => wide.extend(std::iter::repeat_n(Datum::Null, m.named_width() + 1)),
-        }
+    /// Appends the existing row, which there is none of, and the proposed one: see ModifyPlan.
+    pub(super) fn widen(m: &ModifyPlan, wide: &mut Vec<Datum>, proposed: &[Datum]) {
+        wide.extend(std::iter::repeat_n(Datum::Null, m.named_width() + 1));
         m.extend_named(wide, proposed);
     }
 
@@ -210,12 +211,15 @@ impl ModifyState {
             None => Self::new_row(m, input, rt, cx)?,
         };
         match values {
-            Some(values) => self.upsert_values(m, input, values, rt, cx),
+            Some(values) => match self.upsert_values(m, input, values, rt, cx)? {
+                None => Ok(()),
+                Some(_) => Err(Error::unsupported(format!("ON CONFLICT DO UPDATE of a row that is not in the partition \"{}\", which the statement names, is not supported", m.table.name))),
+            },
             None => Ok(()),
         }
     }
 
-    pub(super) fn upsert_values(&mut self, m: &ModifyPlan, input: &[Datum], values: Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub(super) fn upsert_values(&mut self, m: &ModifyPlan, input: &[Datum], values: Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Option<RowElsewhere>> {
         let arbiters = m.arbiters.clone();
         if let Some(p) = arbiters.iter().map(|n| &m.indexes[*n]).find(|p| p.shape.deferrable) {
             return Err(Error::new(
@@ -234,15 +238,25 @@ impl ModifyState {
                 if null && !p.shape.nulls_not_distinct {
                     continue;
                 }
-                if let Some(rid) = p.relation.index_find_live(cx.txn, m.heap()?, &key, cx.park)? {
-                    found = Some(rid);
+                if let Some(row) = p.relation.index_find_live_anywhere(cx.txn, m.heap()?, &key, cx.park)? {
+                    found = Some(row);
                     break;
                 }
             }
             match found {
-                Some(rid) => {
-                    if self.on_conflict(m, input, &values, rid, rt, cx)? {
-                        return Ok(());
+                Some((heap, rid)) if heap != m.heap()?.id() => {
+                    if m.statement.conflict.as_ref().is_some_and(|c| c.update.is_some()) {
+                        return Ok(Some(RowElsewhere { heap, rid, proposed: values }));
+                    }
+                    // It may have gone meanwhile: then try again.
+                    if let Ok(heap) = cx.engine.relation(heap) {
+                        self.refuse_unseen(&heap, rid, cx)?;
+                        return Ok(None);
+                    }
+                }
+                Some((_, rid)) => {
+                    if self.on_conflict((m, m), input, &values, rid, rt, cx)? {
+                        return Ok(None);
                     }
                     // The row went away meanwhile: try again.
                 }
@@ -253,19 +267,19 @@ impl ModifyState {
                     match write::insert_entries(m, &values, rid, None, &mut self.queue.twins, rt, cx)? {
                         None => {
                             self.queue.child_row(m, &values);
-                            self.touched.insert((m.table.oid, rid));
+                            self.touched.insert((m.heap()?.id(), rid));
                             self.changed += 1;
                             if let Some(plan) = &m.triggers {
                                 self.firing.after_row(m, plan, Operation::Insert, None, Some(&values), rt, cx)?;
                             }
                             if m.statement.returning.is_some() {
                                 let mut wide = input.to_vec();
-                                Self::widen(m, &mut wide, None, &values);
+                                Self::widen(m, &mut wide, &values);
                                 self.returning(m, &wide, &values, rid, rt, cx)?;
                             }
-                            return Ok(());
+                            return Ok(None);
                         }
-                        Some((n, _)) if !arbiters.contains(&n) => return Err(write::duplicate(m, n, &values, rt, cx)),
+                        Some(n) if !arbiters.contains(&n) => return Err(write::duplicate(m, n, &values, rt, cx)),
                         Some(_) => cx.txn.rollback_to(&savepoint, cx.park)?,
                     }
                 }
@@ -273,12 +287,12 @@ impl ModifyState {
         }
     }
 
-    /// False: the conflicting row is gone.
-    fn on_conflict(&mut self, m: &ModifyPlan, input: &[Datum], proposed: &[Datum], rid: RowId, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+    /// `m` is of the partition that the conflicting row is in, `from` of the one that the proposed one would be in. False: the conflicting row is gone.
+    pub(super) fn on_conflict(&mut self, (m, from): (&ModifyPlan, &ModifyPlan), input: &[Datum], proposed: &[Datum], rid: RowId, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
         let Some(update) = m.statement.conflict.as_ref().and_then(|c| c.update.as_ref()) else {
-            return self.refuse_unseen(m, rid, cx).map(|()| true);
+            return self.refuse_unseen(m.heap()?, rid, cx).map(|()| true);
         };
-        if self.touched.contains(&(m.table.oid, rid)) {
+        if self.touched.contains(&(m.heap()?.id(), rid)) {
             return Err(second_time());
         }
         let options = WriteOptions { wait: WaitPolicy::Wait, latest: true, key_update: false };
@@ -295,7 +309,9 @@ impl ModifyState {
         }
         self.bytes = bytes;
         let mut wide = input.to_vec();
-        Self::widen(m, &mut wide, Some((&old, rid)), proposed);
+        m.extend_named(&mut wide, &old);
+        wide.push(tid(rid));
+        from.extend_named(&mut wide, proposed);
         if let Some(f) = &update.filter
             && !f.is_true(&wide, rt, cx)?
         {
@@ -324,7 +340,7 @@ impl ModifyState {
             WriteOutcome::SelfModified => return Err(second_time()),
             _ => return Ok(false),
         }
-        self.touched.insert((m.table.oid, rid));
+        self.touched.insert((m.heap()?.id(), rid));
         self.changed += 1;
         self.conflicted += 1;
         if let Some(plan) = &m.triggers {
@@ -335,11 +351,11 @@ impl ModifyState {
     }
 
     /// At REPEATABLE READ a row that the snapshot does not see is no reason to leave one out.
-    fn refuse_unseen(&mut self, m: &ModifyPlan, rid: RowId, cx: &mut ExecContext<'_>) -> Result<()> {
-        if !cx.txn.isolation().keeps_snapshot() || self.touched.contains(&(m.table.oid, rid)) {
+    fn refuse_unseen(&mut self, heap: &Relation, rid: RowId, cx: &mut ExecContext<'_>) -> Result<()> {
+        if !cx.txn.isolation().keeps_snapshot() || self.touched.contains(&(heap.id(), rid)) {
             return Ok(());
         }
-        match m.heap()?.fetch(rid, &cx.snapshot, &mut self.bytes)? {
+        match heap.fetch(rid, &cx.snapshot, &mut self.bytes)? {
             Fetched::Visible { .. } => Ok(()),
             Fetched::Invisible => {
                 Err(Error::new(sqlstate::SERIALIZATION_FAILURE, "could not serialize access due to concurrent update"))
@@ -382,7 +398,7 @@ impl ModifyState {
             return Ok(outcome);
         }
         if born.contains(&true)
-            && let Some((n, _)) = write::insert_entries(m, new, rid, Some(&born), &mut self.queue.twins, rt, cx)?
+            && let Some(n) = write::insert_entries(m, new, rid, Some(&born), &mut self.queue.twins, rt, cx)?
         {
             return Err(write::duplicate(m, n, new, rt, cx));
         }

@@ -8,7 +8,7 @@
 
 use super::constraint::Queue;
 use super::context::*;
-use super::modify::ModifyState;
+use super::modify::{ModifyState, RowElsewhere};
 use super::partition::{self, Leaf, Place};
 use super::trigger::changed_by_trigger;
 use super::write;
@@ -232,20 +232,55 @@ impl ModifyState {
             *values = columns.to_own(values);
         }
         if let Some(triggers) = self.partitions.list[at].plan.triggers.clone() {
-            return self.insert_fired(at, &triggers, input, values, rt, cx);
+            return self.insert_fired(m, at, &triggers, input, values, rt, cx);
         }
         if keep_back {
             self.partitions.list[at].kept.append(values);
             self.partitions.rows_kept += 1;
             return Ok(());
         }
-        self.at_target(at, DmlKind::Insert, |state, plan| {
+        let elsewhere = self.at_target(at, DmlKind::Insert, |state, plan| {
             write::complete(plan, values, rt, cx)?;
             if plan.statement.conflict.is_some() {
                 return state.upsert_values(plan, input, std::mem::take(values), rt, cx);
             }
-            state.insert_one(plan, input, values, rt, cx)
-        })
+            state.insert_one(plan, input, values, rt, cx).map(|()| None)
+        })?;
+        match elsewhere {
+            Some(row) => self.update_elsewhere(m, at, row, input, rt, cx),
+            None => Ok(()),
+        }
+    }
+
+    /// ON CONFLICT DO UPDATE of a row in another partition than the new one's.
+    fn update_elsewhere(&mut self, m: &ModifyPlan, at: usize, mut row: RowElsewhere, input: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        loop {
+            cx.park.checkpoint()?;
+            let known = self.partitions.list.iter().position(|t| t.leaf.heap.id() == row.heap);
+            let to = match known {
+                Some(known) => Some(known),
+                None => match partition::with_heap(&m.table, row.heap, cx)? {
+                    Some(place) => self.target(m, place, cx)?,
+                    None => None,
+                },
+            };
+            let from = self.partitions.list[at].plan.clone();
+            match to {
+                Some(to) if self.partitions.list[to].leaf.heap.id() == row.heap => {
+                    let done = self.at_target(to, DmlKind::Insert, |state, plan| state.on_conflict((plan, &from), input, &row.proposed, row.rid, rt, cx))?;
+                    if done {
+                        return Ok(());
+                    }
+                }
+                // Its partition was emptied, or has gone: the row too.
+                _ if cx.engine.relation(row.heap).is_err() => {}
+                _ => return Err(Error::new(sqlstate::SERIALIZATION_FAILURE, "could not serialize access due to a concurrent change of partitions")),
+            }
+            match self.at_target(at, DmlKind::Insert, |state, plan| state.upsert_values(plan, input, row.proposed, rt, cx))? {
+                Some(again) => row = again,
+                None => return Ok(()),
+            }
+        }
     }
 
     pub(super) fn insert_one(&mut self, plan: &ModifyPlan, input: &[Datum], values: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
@@ -255,22 +290,27 @@ impl ModifyState {
     }
 
     /// A new row of a partition that has triggers.
-    fn insert_fired(&mut self, at: usize, triggers: &TriggerPlan, input: &[Datum], values: &mut Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    #[allow(clippy::too_many_arguments)]
+    fn insert_fired(&mut self, m: &ModifyPlan, at: usize, triggers: &TriggerPlan, input: &[Datum], values: &mut Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         if triggers.has_before_row {
             // They may look for the rows before this one.
             self.store_kept(rt, cx)?;
         }
-        self.at_target(at, DmlKind::Insert, |state, plan| {
+        let elsewhere = self.at_target(at, DmlKind::Insert, |state, plan| {
             if !state.insert_wanted(plan, triggers, values, rt, cx)? {
-                return Ok(());
+                return Ok(None);
             }
             write::complete(plan, values, rt, cx)?;
             if plan.statement.conflict.is_some() {
                 return state.upsert_values(plan, input, std::mem::take(values), rt, cx);
             }
             state.insert_one(plan, input, values, rt, cx)?;
-            state.firing.after_row(plan, triggers, Operation::Insert, None, Some(values), rt, cx)
-        })
+            state.firing.after_row(plan, triggers, Operation::Insert, None, Some(values), rt, cx).map(|()| None)
+        })?;
+        match elsewhere {
+            Some(row) => self.update_elsewhere(m, at, row, input, rt, cx),
+            None => Ok(()),
+        }
     }
 
     /// Fires BEFORE INSERT. False: the row is passed over.
@@ -511,7 +551,7 @@ impl ModifyState {
         let mut twins = std::mem::take(&mut self.partitions.list[to].queue.twins);
         let conflict = write::insert_entries(&target, &new, new_rid, None, &mut twins, rt, cx)?;
         self.partitions.list[to].queue.twins = twins;
-        if let Some((n, _)) = conflict {
+        if let Some(n) = conflict {
             return Err(write::duplicate(&target, n, &new, rt, cx));
         }
         self.partitions.list[to].queue.child_row(&target, &new);

@@ -205,7 +205,7 @@ impl ModifyState {
         }
         let mut wide = input.to_vec();
         match m.statement.kind {
-            DmlKind::Insert => Self::widen(m, &mut wide, None, &new),
+            DmlKind::Insert => Self::widen(m, &mut wide, &new),
             DmlKind::Update => {}
             _ => new.fill(Datum::Null),
         }

@@ -307,52 +307,86 @@ pub fn route(named: &Arc<Table>, routing: &Routing, top: &PartitionMap, row: &[D
     }
 }
 
-/// The partition that a row with these values belongs to, locked and opened: the columns are those of a unique key, so all of the partition
-/// key is among them. None: there is no such partition.
-pub fn leaf_of_key(named: &Arc<Table>, columns: &[i16], values: &[Datum], cx: &mut ExecContext<'_>) -> Result<Option<Arc<Leaf>>> {
+/// The partitions in which a row with these values of a unique key may be, locked and opened. If the key has all of the partition key, there
+/// is one at most. Else those that have entries for `key`, and the snapshot that a row seen with it is in one of them for.
+pub fn leaves_of_key(named: &Arc<Table>, (columns, index): (&[i16], Oid), values: &[Datum], key: &[u8], cx: &mut ExecContext<'_>) -> Result<(Vec<Arc<Leaf>>, Option<Snapshot>)> {
     let mut row = vec![Datum::Null; named.columns.len()];
     for (attnum, value) in columns.iter().zip(values) {
         row[(*attnum - 1).max(0) as usize] = value.clone();
     }
     let mut now = None;
     loop {
+        cx.park.checkpoint()?;
         if cx.catalog.is_stale() {
             now = Some(cx.txn.catalog_snapshot());
         }
-        let Some(place) = place_of_key(named, &row, now.as_ref(), cx)? else { return Ok(None) };
-        let Some(leaf) = open(named, place, LockMode::RowShare, cx)? else { continue };
-        // Somebody may have detached it while its lock was waited for.
+        let (places, seen_with) = places_of_key(named, (&row, index, key), now.as_ref(), cx)?;
+        let mut leaves = Vec::with_capacity(places.len());
+        for place in &places {
+            leaves.extend(open(named, *place, LockMode::RowShare, cx)?);
+        }
+        if leaves.len() < places.len() {
+            continue;
+        }
+        // Somebody may have detached one while its lock was waited for.
         if !cx.catalog.is_stale() {
-            return Ok(Some(leaf));
+            return Ok((leaves, seen_with));
         }
         let later = cx.txn.catalog_snapshot();
-        if place_of_key(named, &row, Some(&later), cx)?.is_some_and(|again| again.oid == leaf.oid) {
-            return Ok(Some(leaf));
+        let (again, seen_with) = places_of_key(named, (&row, index, key), Some(&later), cx)?;
+        if again.iter().map(|p| p.oid).eq(leaves.iter().map(|l| l.oid)) {
+            return Ok((leaves, seen_with));
         }
-        cx.park.checkpoint()?;
     }
 }
 
-fn place_of_key(named: &Arc<Table>, row: &[Datum], now: Option<&Snapshot>, cx: &mut ExecContext<'_>) -> Result<Option<Place>> {
+fn table_at(oid: Oid, now: Option<&Snapshot>, cx: &ExecContext<'_>) -> Result<Arc<Table>> {
+    let found = match now {
+        Some(now) => cx.catalog.table_now(oid, now)?,
+        None => cx.catalog.table_by_oid(oid)?,
+    };
+    found.ok_or_else(|| gone(oid))
+}
+
+fn places_of_key(named: &Arc<Table>, (row, index, key): (&[Datum], Oid, &[u8]), now: Option<&Snapshot>, cx: &mut ExecContext<'_>) -> Result<(Vec<Place>, Option<Snapshot>)> {
     let mut table = named.clone();
     loop {
+        for own in table.indexes.iter().filter(|i| i.is_global) {
+            if own.oid == index || index_is_part_of(cx.catalog, own, index)? {
+                // Before the tree is read: a row that moves meanwhile is seen where it was.
+                let snapshot = cx.txn.take_snapshot().untracked();
+                let heaps = relation(own.storage, cx)?.heaps_with(&snapshot, key)?;
+                return Ok((places_with(&table, &heaps, now, cx)?, Some(snapshot)));
+            }
+        }
         let map = map_at(table.oid, now, cx)?;
         let is_named = table.oid == named.oid;
         let own = if is_named { None } else { column_map(named, &table).map(|own| Columns::new(own, table.columns.len()).to_own(row)) };
         let row = own.as_deref().unwrap_or(row);
         let values: Vec<_> = map.key.parts.iter().map(|part| std::borrow::Cow::Borrowed(&row[(part.attnum - 1).max(0) as usize])).collect();
-        let Some(at) = find(&map, &values)? else { return Ok(None) };
+        let Some(at) = find(&map, &values)? else { return Ok(Default::default()) };
         let partition = &map.partitions[at];
         if !partition.is_partitioned {
-            return Ok(Some(Place { oid: partition.oid, at: is_named.then_some(at as u32) }));
+            return Ok((vec![Place { oid: partition.oid, at: is_named.then_some(at as u32) }], None));
         }
         lock(partition.oid, LockMode::RowShare, cx)?;
-        let below = match now {
-            Some(now) => cx.catalog.table_now(partition.oid, now)?,
-            None => cx.catalog.table_by_oid(partition.oid)?,
-        };
-        table = below.ok_or_else(|| gone(partition.oid))?;
+        table = table_at(partition.oid, now, cx)?;
     }
+}
+
+/// The partitions below `table` whose rows are in these heaps. A heap that nobody has is gone, or is not yet anybody's for others.
+fn places_with(table: &Arc<Table>, heaps: &[RelationId], now: Option<&Snapshot>, cx: &mut ExecContext<'_>) -> Result<Vec<Place>> {
+    let (mut tables, mut places) = (vec![table.oid], Vec::new());
+    while let Some(table) = tables.pop().filter(|_| places.len() < heaps.len()) {
+        for partition in &map_at(table, now, cx)?.partitions {
+            if partition.is_partitioned {
+                tables.push(partition.oid);
+            } else if heaps.contains(&table_at(partition.oid, now, cx)?.storage) {
+                places.push(partition.oid.into());
+            }
+        }
+    }
+    Ok(places)
 }
 
 fn no_partition(table: &Table, map: &PartitionMap, values: &[std::borrow::Cow<'_, Datum>], cx: &ExecContext<'_>) -> Error {
@@ -551,6 +585,7 @@ impl Reading {
         }
         let mut found = Vec::new();
         leaves(p, &p.table, rt, cx, &mut found)?;
+        with_entries(p, &mut found, rt, cx)?;
         let as_they_are = match &p.order {
             Some(order) if found.len() > 1 => match order.ranges {
                 Some(backward) if seen_map(p.table.oid, cx)?.has_plain_ranges() => {
@@ -620,6 +655,62 @@ impl Merge {
         }
         Ok(())
     }
+}
+
+/// Where the rows of a partition are, as far as is known without a lock on it.
+fn heap_of(named: &Table, place: Place, cx: &ExecContext<'_>) -> Result<Option<RelationId>> {
+    let shared = place.at.and_then(|at| cx.catalog.shared_partitions(named.oid)?.known(at as usize));
+    match shared.filter(|known| known.oid == place.oid) {
+        Some(known) => Ok(Some(known.leaf.heap.id())),
+        None => Ok(cx.catalog.table_by_oid(place.oid)?.map(|table| table.storage)),
+    }
+}
+
+/// The partition, at whatever distance, whose rows are in that heap.
+pub fn with_heap(named: &Arc<Table>, heap: RelationId, cx: &mut ExecContext<'_>) -> Result<Option<Place>> {
+    let mut tables = vec![named.oid];
+    while let Some(table) = tables.pop() {
+        for (at, partition) in seen_map(table, cx)?.partitions.iter().enumerate() {
+            if partition.is_partitioned {
+                tables.push(partition.oid);
+                continue;
+            }
+            let place = Place { oid: partition.oid, at: (table == named.oid).then_some(at as u32) };
+            if heap_of(named, place, cx)? == Some(heap) {
+                return Ok(Some(place));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Of partitions to be read by way of one tree for all: those that have entries for what is looked for.
+fn with_entries(p: &PartitionScan, found: &mut Vec<Place>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    let Op::IndexScan { access, .. } = &p.template.op else { return Ok(()) };
+    if !access.index.is_global || found.len() < 2 {
+        return Ok(());
+    }
+    let ranges = super::index::ranges(access, rt, cx)?;
+    let Some(keys) = super::index::whole_keys(access, ranges) else { return Ok(()) };
+    let tree = relation(access.index.storage, cx)?;
+    let mut heaps = Vec::new();
+    for key in keys {
+        heaps.extend(tree.heaps_with(&cx.snapshot, &key)?);
+    }
+    let mut left = Vec::new();
+    let mut known = Vec::new();
+    for place in found.iter() {
+        if let Some(heap) = heap_of(&p.table, *place, cx)?.filter(|heap| heaps.contains(heap)) {
+            left.push(*place);
+            known.push(heap);
+        }
+    }
+    // The heap of a partition that conditions rule out, or one that is gone, or new: only then all are looked at that are not ruled out.
+    let is_gone = |heap: &RelationId| cx.engine.relation(*heap).is_err();
+    if heaps.iter().all(|heap| known.contains(heap) || is_gone(heap)) {
+        *found = left;
+    }
+    Ok(())
 }
 
 /// The partitions with rows below `table` that the conditions leave.

@@ -444,10 +444,14 @@ impl Reading {
             (None, Some(tree)) => tree,
             (None, None) => return Err(Error::internal("an index of a partitioned table has no entries of its own")),
         };
+        let suffix = tree.entries_name_heap().then(|| Relation::heap_name(heap.id()));
         if !self.started {
             self.started = true;
             let c = &mut self.cursor;
             c.ranges = index::ranges(access, rt, cx)?;
+            if let Some(suffix) = &suffix {
+                index::narrow(access, &mut c.ranges, suffix);
+            }
             if access.backward {
                 c.ranges.reverse();
             }
@@ -504,6 +508,15 @@ impl Reading {
             c.next += 1;
             let rid = c.rids[at];
             self.tally.read += 1;
+            if let Some(suffix) = &suffix
+                && !c.keys.get(..c.ends[at] as usize).is_some_and(|key| key.ends_with(suffix))
+            {
+                // Another heap's.
+                if c.scan.as_ref().is_some_and(IndexScan::walks) {
+                    c.walk(at, None);
+                }
+                continue;
+            }
             let fetched = self.fetch(scan, heap, rid, cx)?;
             if !(scan.table.is_catalog && is_temporary_row(rid)) && self.cursor.scan.as_ref().is_some_and(IndexScan::walks) {
                 let deleted = if fetched == Fetched::Invisible { heap.deleted_at(cx.txn, rid)? } else { None };
@@ -513,7 +526,7 @@ impl Reading {
                 Fetched::Invisible => continue,
                 Fetched::Visible { recheck } => {
                     let recheck = recheck || self.cursor.scan.as_ref().is_some_and(|s| s.is_retired(at));
-                    if recheck && !self.matches_entry(scan, leaf, access, at, rt, cx)? {
+                    if recheck && !self.matches_entry(scan, leaf, access, at, suffix.map_or(0, |s| s.len()), rt, cx)? {
                         continue;
                     }
                 }
@@ -529,11 +542,12 @@ impl Reading {
         Ok(())
     }
 
-    /// Does the visible version still have the key of the entry that led to it?
-    fn matches_entry(&self, scan: &Scan, leaf: Option<&Arc<Leaf>>, access: &IndexAccess, at: usize, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+    /// Does the visible version still have the key of the entry that led to it? `suffix`: so many bytes of that are not the row's.
+    #[allow(clippy::too_many_arguments)]
+    fn matches_entry(&self, scan: &Scan, leaf: Option<&Arc<Leaf>>, access: &IndexAccess, at: usize, suffix: usize, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
         let c = &self.cursor;
         let from = if at == 0 { 0 } else { c.ends[at - 1] as usize };
-        let entry = c.keys.get(from..c.ends[at] as usize).unwrap_or(&[]);
+        let entry = c.keys.get(from..c.ends[at] as usize - suffix).unwrap_or(&[]);
         let mut values = Vec::new();
         if let Some(leaf) = leaf {
             decode_all(&leaf.table, &self.bytes, &mut values)?;

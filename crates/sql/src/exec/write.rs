@@ -106,7 +106,7 @@ pub fn duplicate(m: &ModifyPlan, position: usize, values: &[Datum], rt: &mut Run
     .with_constraint(p.index.name.clone())
 }
 
-/// Index entries of a new row; the row that conflicts and the index, if any. `twins` gets what is to be looked at
+/// Index entries of a new row; the index in which another conflicts, if any. `twins` gets what is to be looked at
 /// again when the statement or the transaction ends.
 pub fn insert_entries(
     m: &ModifyPlan,
@@ -116,7 +116,7 @@ pub fn insert_entries(
     twins: &mut Vec<(usize, RowId)>,
     rt: &mut Runtime,
     cx: &mut ExecContext<'_>,
-) -> Result<Option<(usize, RowId)>> {
+) -> Result<Option<usize>> {
     for (n, p) in m.indexes.iter().enumerate() {
         if only.is_some_and(|o| !o[n]) {
             continue;
@@ -127,11 +127,11 @@ pub fn insert_entries(
         match p.relation.index_insert(cx.txn, m.heap()?, &key, rid, u, cx.park)? {
             IndexInsert::Inserted => {}
             // A deferrable constraint may be broken for a while.
-            IndexInsert::Conflict(_) if p.shape.deferrable => {
+            IndexInsert::Conflict(_) | IndexInsert::Elsewhere(..) if p.shape.deferrable => {
                 p.relation.index_insert(cx.txn, m.heap()?, &key, rid, Uniqueness::NotUnique, cx.park)?;
                 twins.push((n, rid));
             }
-            IndexInsert::Conflict(other) => return Ok(Some((n, other))),
+            IndexInsert::Conflict(_) | IndexInsert::Elsewhere(..) => return Ok(Some(n)),
         }
     }
     Ok(None)

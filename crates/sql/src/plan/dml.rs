@@ -94,7 +94,7 @@ impl Planner<'_> {
         for a in d.assignments.iter().chain(&d.generated) {
             changed[a.column] = true;
         }
-        let indexes = if table.partition_key.is_some() { Vec::new() } else { self.index_plans(&d.indexes, &row)? };
+        let indexes = if table.partition_key.is_some() { Vec::new() } else { self.index_plans(&d.table, &d.indexes, &row)? };
         let key_update = d.kind == DmlKind::Update
             && indexes.iter().any(|i| i.index.unique && i.shape.depends.iter().any(|c| changed.get(*c).copied().unwrap_or(true)));
         if triggers.as_ref().is_some_and(|t| t.may_change_row) {
@@ -204,7 +204,7 @@ impl Planner<'_> {
         Ok(Some(list.into()))
     }
 
-    pub(super) fn index_plans(&self, bound: &[BoundIndex], row: &Layout) -> Result<Vec<IndexPlan>> {
+    pub(super) fn index_plans(&self, table: &Table, bound: &[BoundIndex], row: &Layout) -> Result<Vec<IndexPlan>> {
         let mut out = Vec::new();
         for b in bound {
             let mut keys = Vec::new();
@@ -236,9 +236,10 @@ impl Planner<'_> {
             };
             let relation = self.relation(b.index.storage)?;
             let index = &b.index;
+            let suffix = index.is_global.then(|| Relation::heap_name(table.storage));
             let (unique, nulls_not_distinct, deferrable) = (index.unique, index.nulls_not_distinct, index.deferrable);
             let shape = Arc::new(IndexShape { unique, nulls_not_distinct, deferrable, keys: index.keys.clone(), values: keys, depends });
-            out.push(IndexPlan { index: index.clone(), relation, shape, predicate });
+            out.push(IndexPlan { index: index.clone(), relation, shape, predicate, suffix });
         }
         Ok(out)
     }

@@ -323,6 +323,8 @@ pub struct IndexPlan {
     pub relation: Arc<Relation>,
     pub shape: Arc<IndexShape>,
     pub predicate: Option<Arc<CExpr>>,
+    /// What the key ends with: the heap's name, in a tree that has entries of several.
+    pub suffix: Option<[u8; 4]>,
 }
 
 /// How entries are made of rows. Partitions share it where it is the same: of a thousand, each has its own in no cache.

@@ -176,7 +176,7 @@ pub fn table_rules(table: &Arc<Table>, catalog: &dyn CatalogView, engine: &Arc<E
     for (name, e) in &bound.checks {
         checks.push((name.clone(), planner.compile(e, &row)?));
     }
-    let indexes = planner.index_plans(&bound.indexes, &row)?;
+    let indexes = planner.index_plans(table, &bound.indexes, &row)?;
     let foreign_keys = planner.foreign_key_plans(table, &vec![true; table.columns.len()])?;
     let referenced_by = planner.references_to(table, &|_| true)?;
     let triggers = if table.triggers.is_empty() { Vec::new() } else { planner.row_triggers(table, &binder)? };

@@ -109,6 +109,10 @@ impl Planner<'_> {
                 continue;
             }
             let m = self.match_index(rel, table, index, preds)?;
+            // One tree for all partitions: for a key, not for a range or an order.
+            if index.is_global && m.equal.len() + usize::from(m.any_of.is_some()) < index.keys.len() {
+                continue;
+            }
             let order = access::order_of(rel.id, index, m.equal.len(), wanted);
             let useful_order = !wanted.is_empty() && order.is_some() && m.any_of.is_none();
             if m.equal.is_empty() && m.lower.is_none() && m.upper.is_none() && m.any_of.is_none() && !useful_order {

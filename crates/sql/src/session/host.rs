@@ -252,7 +252,7 @@ fn relation_sizes(host: &StatementHost<'_>, table: &Table) -> Result<(i64, i64)>
         Ok(if storage.0 == 0 { 0 } else { i64::from(host.reader.temporary.relation(&host.instance.engine, storage)?.pages()) * 8192 })
     };
     let mut indexes = 0;
-    for index in &table.indexes {
+    for index in table.indexes.iter().filter(|i| !i.is_in_whole) {
         indexes += bytes(index.storage)?;
     }
     Ok((bytes(table.storage)?, indexes))

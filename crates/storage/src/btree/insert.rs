@@ -4,60 +4,105 @@
 //! 1. Uniqueness is judged while the leaf where the key's entries begin is latched: two inserters of one key meet there,
 //!    and an entry found there leads to its row, since purge takes the entry before the slot.
 //! 2. An undecided row is waited for with nothing latched, then everything is looked at again.
+//! 3. Where entries name their heaps, the entries of a key are those of all heaps; one of a heap that is gone is dead, one of a heap
+//!    that a transaction in progress drops is undecided.
 //!
 //! Must not know: which constraint it is.
 
+use super::dead_prefix::FullKey;
 use super::node::{self, Key, MAX_KEY, RETIRED, Side};
 use crate::api::{IndexInsert, Uniqueness};
 use crate::buffer::WriteGuard;
-use crate::directory::Relation;
+use crate::directory::{HEAP_NAME_BYTES, Relation};
 use crate::heap::page::ADDRESS;
 use crate::heap::write::Liveness;
 use crate::page::{KIND_TREE, View};
-use crate::txn::Transaction;
+use crate::txn::{Snapshot, Transaction};
 use crate::txn::table::Status;
 use crate::undo::record::{UndoKind, index_data};
 use crate::wal::record::Op;
 use kilndb_base::park::Park;
-use kilndb_base::{Error, Result, RowId, sqlstate};
+use kilndb_base::{Error, RelationId, Result, RowId, sqlstate};
 use std::cell::OnceCell;
+use std::sync::atomic::Ordering::SeqCst;
 
-/// Entries of one key: row id and stamp.
-type Candidates = Vec<(u64, u64)>;
+/// Entries of one key.
+type Candidates = Vec<Candidate>;
+
+struct Candidate {
+    rid: u64,
+    stamp: u64,
+    /// Whose entry it is, if entries say so.
+    heap: u32,
+}
+
+/// What all entries of a key have in common.
+#[derive(Clone, Copy)]
+struct Sought<'k> {
+    key: &'k [u8],
+    /// A heap's name follows.
+    names_heap: bool,
+}
+
+/// Greater than any heap's name.
+const LAST_NAME: [u8; HEAP_NAME_BYTES] = [0xff; HEAP_NAME_BYTES];
+
+impl Sought<'_> {
+    fn is_key_of(self, entry: &[u8]) -> bool {
+        match self.names_heap {
+            false => entry == self.key,
+            true => entry.len() == self.key.len() + HEAP_NAME_BYTES && entry.starts_with(self.key),
+        }
+    }
+    /// May there be entries at or after a fence?
+    fn goes_beyond(self, fence: &[u8]) -> bool {
+        match self.names_heap {
+            false => fence == self.key,
+            true => fence.iter().cmp(self.key.iter().chain(&LAST_NAME)).is_le(),
+        }
+    }
+    fn heap_of(self, entry: &[u8]) -> u32 {
+        if self.names_heap { entry.last_chunk().map_or(0, |name| u32::from_be_bytes(*name)) } else { 0 }
+    }
+}
 
 /// What a look at one leaf says about the rest.
 enum Rest {
     None,
-    /// Entries from this row id on may be in that block.
-    In(u32, u64),
+    /// Entries from there on may be in that block.
+    In(u32, Option<FullKey>),
     /// The block is another node by now.
     Moved,
 }
 
 impl Relation {
-    /// Adds the entries of `key` from row id `from` on that are in this block.
-    fn gather(&self, v: &View, block: u32, key: &[u8], from: u64, found: &mut Candidates) -> Rest {
+    fn sought<'k>(&self, key: &'k [u8]) -> Sought<'k> {
+        Sought { key: self.unique_part(key), names_heap: self.entries_name_heap() }
+    }
+    /// Adds the entries that are in this block, from `from` on.
+    fn gather(&self, v: &View, block: u32, sought: Sought<'_>, from: Option<&FullKey>, found: &mut Candidates) -> Rest {
         if !v.is(KIND_TREE, self.id, block) || node::level(v) != 0 {
             return Rest::Moved;
         }
-        match node::side(v, Key(key, from)) {
+        let start = from.map_or(Key(sought.key, 0), |from| Key(&from.0, from.1));
+        match node::side(v, start) {
             Side::Left => return Rest::Moved,
-            Side::Right => return Rest::In(node::right(v), from),
+            Side::Right => return Rest::In(node::right(v), from.cloned()),
             Side::Inside => {}
         }
-        for idx in node::lower_bound(v, Key(key, from))..node::count(v) {
+        for idx in node::lower_bound(v, start)..node::count(v) {
             match node::entry(v, idx) {
-                Some(e) if e.key == key => found.push((e.rid, e.stamp)),
+                Some(e) if sought.is_key_of(e.key) => found.push(Candidate { rid: e.rid, stamp: e.stamp, heap: sought.heap_of(e.key) }),
                 _ => return Rest::None,
             }
         }
         match node::high(v) {
-            Some(high) if high.key == key => Rest::In(node::right(v), high.rid),
+            Some(high) if sought.goes_beyond(high.key) => Rest::In(node::right(v), Some((high.key.to_vec(), high.rid))),
             _ => Rest::None,
         }
     }
-    /// Goes on to the right until all entries of `key` are gathered; false: nodes have moved, look again.
-    fn gather_rest(&self, mut rest: Rest, key: &[u8], found: &mut Candidates) -> Result<bool> {
+    /// Goes on to the right until all entries are gathered; false: nodes have moved, look again.
+    fn gather_rest(&self, mut rest: Rest, sought: Sought<'_>, found: &mut Candidates) -> Result<bool> {
         loop {
             let (block, from) = match rest {
                 Rest::None => return Ok(true),
@@ -67,7 +112,7 @@ impl Relation {
             let mark = found.len();
             rest = self.core.pool.read(self.pid(block)?, |v| {
                 found.truncate(mark);
-                self.gather(&v, block, key, from, found)
+                self.gather(&v, block, sought, from.as_ref(), found)
             })?;
         }
     }
@@ -97,30 +142,35 @@ impl Relation {
         Relation::check_key(key)?;
         txn.begin_write()?;
         let rid = rid.to_u64();
+        let sought = self.sought(key);
+        let own_heap = sought.heap_of(key);
+        let held = sought.names_heap && uniqueness == Uniqueness::UniqueFromNow;
         loop {
             if uniqueness == Uniqueness::NotUnique {
                 let (block, page) = self.latch_node(0, Key(key, rid))?;
-                if self.put_entry(txn, block, page, key, rid)? {
+                if self.put_entry(txn, block, page, key, rid, held)? {
                     txn.wrote_key(self, key, rid)?;
                     return Ok(IndexInsert::Inserted);
                 }
                 continue;
             }
-            let (block, page) = self.latch_node(0, Key(key, 0))?;
+            let (block, page) = self.latch_node(0, Key(sought.key, 0))?;
             let mut found = Candidates::new();
-            let rest = self.gather(&page.view(), block, key, 0, &mut found);
-            if !self.gather_rest(rest, key, &mut found)? {
+            let rest = self.gather(&page.view(), block, sought, None, &mut found);
+            if !self.gather_rest(rest, sought, &mut found)? {
                 continue;
             }
             let mut undecided = None;
-            for &(other, stamp) in found.iter().filter(|(other, _)| *other != rid) {
-                match self.entry_liveness(heap, other, stamp, txn)? {
+            for other in found.iter().filter(|other| other.rid != rid || other.heap != own_heap) {
+                match self.entry_liveness(heap, other, txn)? {
                     Liveness::Dead => {}
                     Liveness::Live => {
                         drop(page);
                         // Who looked whether the key is free is told of dependencies rather than of the duplicate.
                         txn.wrote_key(self, key, rid)?;
-                        return Ok(IndexInsert::Conflict(RowId::from_u64(other)));
+                        let row = RowId::from_u64(other.rid);
+                        let is_here = other.heap == own_heap;
+                        return Ok(if is_here { IndexInsert::Conflict(row) } else { IndexInsert::Elsewhere(RelationId(other.heap), row) });
                     }
                     Liveness::Undecided(xid) => {
                         undecided = Some(xid);
@@ -135,7 +185,7 @@ impl Relation {
             }
             // The entry's own place may lie further right; the first leaf stays latched meanwhile.
             let done = if node::side(&page.view(), Key(key, rid)) == Side::Inside {
-                self.put_entry(txn, block, page, key, rid)?
+                self.put_entry(txn, block, page, key, rid, held)?
             } else {
                 let mut at = node::right(&page.view());
                 loop {
@@ -147,7 +197,7 @@ impl Relation {
                     }
                     if node::side(&other.view(), Key(key, rid)) == Side::Inside {
                         // A split of that leaf needs the parent, which nobody holds while waiting for a leaf.
-                        let done = self.put_entry(txn, at, other, key, rid)?;
+                        let done = self.put_entry(txn, at, other, key, rid, held)?;
                         drop(page);
                         break done;
                     }
@@ -163,7 +213,40 @@ impl Relation {
             }
         }
     }
-    fn entry_liveness(&self, heap: &Relation, rid: u64, stamp: u64, txn: &Transaction) -> Result<Liveness> {
+    fn entry_liveness(&self, heap: &Relation, entry: &Candidate, txn: &Transaction) -> Result<Liveness> {
+        if entry.heap != 0 {
+            return self.named_liveness(entry, txn);
+        }
+        self.liveness_in(heap, entry.rid, entry.stamp, txn)
+    }
+    /// Of an entry that names its heap.
+    fn named_liveness(&self, entry: &Candidate, txn: &Transaction) -> Result<Liveness> {
+        let core = &self.core;
+        let Some(heap) = core.directory.get(entry.heap) else { return Ok(Liveness::Dead) };
+        let dropper = heap.dropper.load(SeqCst);
+        let dropped = if dropper == 0 { Status::Aborted } else { core.xids.status(dropper) };
+        if dropper != 0 && dropper == txn.xid || matches!(dropped, Status::Committed { .. }) {
+            return Ok(Liveness::Dead);
+        }
+        let found = self.liveness_in(&heap, entry.rid, entry.stamp, txn);
+        // Looked at without a lock on it: its pages may have become another's while they were read.
+        if heap.dropped.load(SeqCst) {
+            return Ok(Liveness::Dead);
+        }
+        let found = found?;
+        if found == Liveness::Live && dropped == Status::InProgress {
+            return Ok(Liveness::Undecided(dropper));
+        }
+        if found == Liveness::Live && entry.stamp & RETIRED == 0 && entry.stamp & ADDRESS != 0 {
+            // The row is older than its entry.
+            let head = core.undo.head(&core.pool, entry.stamp & ADDRESS)?;
+            if let Some(head) = head.filter(|head| head.xid != txn.xid && core.xids.status(head.xid) == Status::InProgress) {
+                return Ok(Liveness::Undecided(head.xid));
+            }
+        }
+        Ok(found)
+    }
+    fn liveness_in(&self, heap: &Relation, rid: u64, stamp: u64, txn: &Transaction) -> Result<Liveness> {
         if stamp & RETIRED != 0 {
             let Some(head) = self.core.undo.head(&self.core.pool, stamp & ADDRESS)? else { return Ok(Liveness::Dead) };
             if head.xid == txn.xid {
@@ -177,8 +260,9 @@ impl Relation {
         }
         heap.liveness(RowId::from_u64(rid), txn)
     }
-    /// Inserts (or revives) the entry in its latched leaf; false: the leaf was split, look again.
-    fn put_entry<'a>(&'a self, txn: &mut Transaction, block: u32, mut page: WriteGuard<'a>, key: &[u8], rid: u64) -> Result<bool> {
+    /// Inserts (or revives) the entry in its latched leaf; false: the leaf was split, look again. `held`: it has a stamp that leads to
+    /// this transaction.
+    fn put_entry<'a>(&'a self, txn: &mut Transaction, block: u32, mut page: WriteGuard<'a>, key: &[u8], rid: u64, held: bool) -> Result<bool> {
         let target = self.target(block);
         if let Some((idx, old)) = Relation::find_exact(&page.view(), Key(key, rid)) {
             if old & RETIRED != 0 {
@@ -193,7 +277,7 @@ impl Relation {
             }
             return Ok(true);
         }
-        let entry = node::build(key, rid, None, 0);
+        let entry = node::build(key, rid, None, u64::from(held));
         let idx = node::lower_bound(&page.view(), Key(key, rid));
         if node::room(page.page()) < entry.len() + 2 {
             self.split(block, page, idx)?;
@@ -201,7 +285,16 @@ impl Relation {
         }
         let mut record = txn.record(self, UndoKind::IndexInsert, 0, 0, 0, 0);
         record.data = index_data(&[], rid, key);
-        txn.change(self, &record, |_| vec![(target, Op::TreeInsert { idx, entry: &entry })], &[0], &mut [&mut page])?;
+        if held {
+            let entry = OnceCell::new();
+            let build = |a| {
+                let entry = entry.get_or_init(|| node::build(key, rid, None, a));
+                vec![(target, Op::TreeInsert { idx, entry })]
+            };
+            txn.change(self, &record, build, &[0], &mut [&mut page])?;
+        } else {
+            txn.change(self, &record, |_| vec![(target, Op::TreeInsert { idx, entry: &entry })], &[0], &mut [&mut page])?;
+        }
         self.dead_prefixes.inserted(key, rid);
         Ok(true)
     }
@@ -237,16 +330,16 @@ impl Relation {
     }
     /// A live (committed, own, or undecided: then waited for) row with this key, for ON CONFLICT and foreign keys.
     pub fn index_find_live(&self, txn: &mut Transaction, heap: &Relation, key: &[u8], park: &dyn Park) -> Result<Option<RowId>> {
+        Ok(self.index_find_live_anywhere(txn, heap, key, park)?.map(|(_, rid)| rid))
+    }
+    /// The same with the heap that it is in, which is another one only where entries name theirs.
+    pub fn index_find_live_anywhere(&self, txn: &mut Transaction, heap: &Relation, key: &[u8], park: &dyn Park) -> Result<Option<(RelationId, RowId)>> {
         let txn = txn.of(self)?;
         txn.pin();
+        let sought = self.sought(key);
         'again: loop {
-            let mut found = Candidates::new();
-            let first = self.descend(0, Key(key, 0))?;
-            if !self.gather_rest(Rest::In(first, 0), key, &mut found)? {
-                continue;
-            }
-            for (rid, stamp) in found {
-                match self.entry_liveness(heap, rid, stamp, txn)? {
+            for entry in self.entries_of(sought)? {
+                match self.entry_liveness(heap, &entry, txn)? {
                     Liveness::Dead => {}
                     Liveness::Undecided(xid) => {
                         self.wait_for(txn, xid, park)?;
@@ -254,10 +347,9 @@ impl Relation {
                     }
                     Liveness::Live => {
                         // The slot may have been another row's by now: then the entry is gone.
-                        let block = self.descend(0, Key(key, rid))?;
-                        let still = self.core.pool.read(self.pid(block)?, |v| Relation::find_exact(&v, Key(key, rid)).is_some())?;
-                        if still {
-                            return Ok(Some(RowId::from_u64(rid)));
+                        if self.has_entry(sought, &entry)? {
+                            let heap = if sought.names_heap { RelationId(entry.heap) } else { heap.id() };
+                            return Ok(Some((heap, RowId::from_u64(entry.rid))));
                         }
                         continue 'again;
                     }
@@ -265,5 +357,40 @@ impl Relation {
             }
             return Ok(None);
         }
+    }
+    fn entries_of(&self, sought: Sought<'_>) -> Result<Candidates> {
+        loop {
+            let mut found = Candidates::new();
+            let first = self.descend(0, Key(sought.key, 0))?;
+            if self.gather_rest(Rest::In(first, None), sought, &mut found)? {
+                return Ok(found);
+            }
+        }
+    }
+    fn has_entry(&self, sought: Sought<'_>, entry: &Candidate) -> Result<bool> {
+        let mut key = sought.key.to_vec();
+        if sought.names_heap {
+            key.extend_from_slice(&Relation::heap_name(RelationId(entry.heap)));
+        }
+        let key = Key(&key, entry.rid);
+        let block = self.descend(0, key)?;
+        self.core.pool.read(self.pid(block)?, |v| Relation::find_exact(&v, key).is_some())
+    }
+    /// Where entries name their heaps: those that have entries of this key (without a name). A heap in which the snapshot sees a row with
+    /// the key is among them.
+    pub fn heaps_with(&self, snapshot: &Snapshot, key: &[u8]) -> Result<Vec<RelationId>> {
+        let snapshot = snapshot.of(self)?;
+        if let Some(reader) = self.watched(&snapshot.reader)? {
+            self.note_unique_part(reader, key);
+        }
+        let mut heaps: Vec<RelationId> = self.entries_of(Sought { key, names_heap: true })?.iter().map(|e| RelationId(e.heap)).collect();
+        heaps.dedup();
+        Ok(heaps)
+    }
+    /// Where entries name their heaps: the row, which stays, is to be found here no longer.
+    pub fn index_retire(&self, txn: &mut Transaction, key: &[u8], rid: RowId) -> Result<()> {
+        let txn = txn.of(self)?;
+        txn.begin_write()?;
+        self.entry_retire(txn, key, rid.to_u64())
     }
 }

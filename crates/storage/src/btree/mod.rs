@@ -16,3 +16,4 @@ pub mod node;
 pub mod scan;
 pub mod search;
 pub mod split;
+pub mod sweep;

@@ -61,6 +61,9 @@ impl Relation {
         self.core.ssi.locks.lock_row(reader, self, rid)
     }
     pub(crate) fn note_key(&self, reader: &Arc<Reader>, key: &[u8]) {
+        self.note_unique_part(reader, self.unique_part(key));
+    }
+    pub(crate) fn note_unique_part(&self, reader: &Arc<Reader>, key: &[u8]) {
         self.core.ssi.locks.lock_key(reader, self, key);
     }
     /// True: the range must be read again.

@@ -323,7 +323,7 @@ impl ReadLocks {
     }
     pub fn readers_of_key(&self, index: &Relation, entry: &FullKey, found: &mut Vec<Arc<Reader>>) {
         fence(SeqCst);
-        self.table.collect(Target::Key(index.id, hash_of(&entry.0.as_slice())), found);
+        self.table.collect(Target::Key(index.id, hash_of(&index.unique_part(&entry.0))), found);
         if index.reads.range_count.load(SeqCst) != 0 {
             found.extend(crate::lock(&index.reads.ranges).readers_of(entry).iter().cloned());
         }

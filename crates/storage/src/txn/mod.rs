@@ -114,6 +114,8 @@ pub struct Transaction {
     pub(crate) logged_work: bool,
     pub(crate) creates: Vec<u32>,
     pub(crate) drops: Vec<u32>,
+    /// Trees that may have entries of what it drops.
+    pub(crate) sweeps: Vec<u32>,
     locks: Vec<(LockTag, LockMode, Option<FastLock>)>,
     pub(crate) shared: Vec<(RowKey, RowLockMode)>,
     unflushed: u64,
@@ -155,6 +157,7 @@ impl Transaction {
             logged_work: false,
             creates: Vec::new(),
             drops: Vec::new(),
+            sweeps: Vec::new(),
             locks: Vec::new(),
             shared: Vec::new(),
             unflushed: 0,
@@ -391,7 +394,11 @@ impl Transaction {
         }
         self.pass_turn();
         self.undo_to(savepoint, park)?;
-        self.drops.truncate(savepoint.drops);
+        for id in self.drops.split_off(savepoint.drops.min(self.drops.len())) {
+            if let Some(relation) = self.core.directory.get(id) {
+                relation.dropper.store(0, Release);
+            }
+        }
         for id in self.creates.split_off(savepoint.creates.min(self.creates.len())) {
             self.core.directory.remove(&self.core, id);
             if !self.core.log.is_none() {
@@ -475,6 +482,9 @@ impl Transaction {
             }
             for id in std::mem::take(&mut self.drops) {
                 core.directory.remove(&core, id);
+            }
+            for id in std::mem::take(&mut self.sweeps) {
+                core.sweeps.push(id);
             }
             let chunks = std::mem::take(&mut self.chunks);
             if self.purge {

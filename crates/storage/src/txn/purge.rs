@@ -17,7 +17,7 @@ use crate::wal::record::{Op, Record, encode};
 use kilndb_base::{Error, Result, RowId};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering::{Relaxed, SeqCst}};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 /// How many versions of a row are looked through for its birth.
 const LONGEST: usize = 4096;
@@ -196,10 +196,13 @@ impl Core {
     }
     /// The word of the row that a retired entry leads to, if it is still there.
     fn word_of_entry(&self, record: &UndoRecord) -> Result<Option<u64>> {
-        let (_, rid, _) = record.index_parts(8)?;
+        let (_, rid, key) = record.index_parts(8)?;
         let missing = || Error::internal("a relation has gone");
         let index = self.directory.get(record.rel).ok_or_else(missing)?;
-        let heap = self.directory.get(index.heap.load(Relaxed)).ok_or_else(missing)?;
+        let heap = match self.directory.get(index.heap_of_entry(key)) {
+            None if index.entries_name_heap() => return Ok(None),
+            heap => heap.ok_or_else(missing)?,
+        };
         let id = RowId::from_u64(rid);
         self.pool.read(heap.pid(id.block)?, |v| hp::word(v, usize::from(id.slot)))
     }
@@ -209,8 +212,13 @@ impl Core {
         for head in &mut item.heads {
             while *head != 0 {
                 let Some(record) = self.undo.read(&self.pool, *head)? else { break };
-                if record.kind.wants_purge() && !self.purge_step(&record, *head)? {
-                    return Ok(false);
+                if record.kind.wants_purge() {
+                    match self.purge_step(&record, *head) {
+                        Ok(false) => return Ok(false),
+                        // Dropped meanwhile; what the rest of the chain is about need not be.
+                        Err(_) if self.directory.get(record.rel).is_none() => {}
+                        done => _ = done?,
+                    }
                 }
                 *head = record.prev;
             }
@@ -248,16 +256,25 @@ impl Core {
         Ok(true)
     }
     fn purge_entries(&self, index: &Relation, heap: u32, entries: &[(u64, &[u8])]) -> Result<()> {
-        let Some(heap) = self.directory.get(heap) else { return Ok(()) };
+        let heap = self.directory.get(heap);
+        if heap.is_none() && !index.entries_name_heap() {
+            return Ok(());
+        }
         for (rid, key) in entries {
-            let id = RowId::from_u64(*rid);
-            let pid = heap.pid(id.block)?;
-            let deleted = self.pool.read(pid, |v| hp::word(v, usize::from(id.slot)).is_some_and(|w| w & DELETED != 0))?;
+            let deleted = match &heap {
+                Some(heap) => Self::is_deleted(heap, *rid).or_else(|e| if heap.dropped.load(SeqCst) { Ok(true) } else { Err(e) })?,
+                None => true,
+            };
             if deleted {
                 index.entry_remove(key, *rid, None, None)?;
             }
         }
         Ok(())
+    }
+    fn is_deleted(heap: &Relation, rid: u64) -> Result<bool> {
+        let id = RowId::from_u64(rid);
+        let pid = heap.pid(id.block)?;
+        heap.core.pool.read(pid, |v| hp::word(v, usize::from(id.slot)).is_some_and(|w| w & DELETED != 0))
     }
     fn purge_row(&self, relation: &Relation, home: RowId, address: u64) -> Result<()> {
         let slot = usize::from(home.slot);
