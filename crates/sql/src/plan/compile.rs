@@ -396,11 +396,11 @@ impl Planner<'_> {
 
     #[inline(never)]
     fn compile_sublink(&self, s: &SubLink, ty: Oid, layout: &Layout) -> Result<CExpr> {
-        let mut outer = Vec::new();
-        s.query.outer_columns(&mut outer);
-        outer.sort();
-        outer.dedup();
+        let outer = self.outer_columns(&s.query);
+        let first_cte = self.correlated_ctes.borrow().len();
         let (index, width) = self.plan_sublink(s, outer.is_empty())?;
+        let mut ctes: Vec<usize> = self.correlated_ctes.borrow().iter().skip(first_cte).map(|c| c.1).collect();
+        ctes.dedup();
         let mut set = Vec::new();
         let mut depends = Vec::new();
         for c in &outer {
@@ -434,7 +434,7 @@ impl Planner<'_> {
                 }
             }
         }
-        Ok(CExpr::SubPlan(Box::new(SubPlanUse { index, kind, set, cacheable: depends.is_empty(), test, test_params, hash })))
+        Ok(CExpr::SubPlan(Box::new(SubPlanUse { index, kind, set, ctes, cacheable: depends.is_empty(), test, test_params, hash })))
     }
 
     /// `a = col1 AND b = col2 …` as keys: (left side, subquery column, type).

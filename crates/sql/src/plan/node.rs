@@ -55,6 +55,8 @@ pub struct Plan {
     /// Those that EXPLAIN does not show.
     pub hidden_subplans: HashSet<usize>,
     pub ctes: Vec<CtePlan>,
+    /// (parameter, WITH query): the query's rows are those of the parameter's present value.
+    pub correlated_ctes: Vec<(usize, usize)>,
     pub exec_params: usize,
     pub once: usize,
     pub nodes: usize,
