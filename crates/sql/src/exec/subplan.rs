@@ -89,7 +89,7 @@ fn eval_with(s: &SubPlanUse, st: &mut SubState, row: &[Datum], rt: &mut Runtime,
                 Some(r) => match &s.kind {
                     SubPlanKind::Row(types) => {
                         let fields = types.iter().copied().zip(r).collect();
-                        Datum::Record(Arc::new(Record { type_oid: oids::RECORD, fields }))
+                        Datum::Record(Arc::new(Record { type_oid: oids::RECORD, fields, names: None }))
                     }
                     _ => r.into_iter().next().unwrap_or_default(),
                 },

@@ -213,6 +213,8 @@ pub struct FunctionCall {
     pub scalar: Option<CExpr>,
     pub columns: usize,
     pub composite: bool,
+    /// What a column definition list says.
+    pub shape: Option<Arc<crate::routine::RowShape>>,
     /// If it is no built-in function.
     pub routine: Option<Arc<RoutineCall>>,
 }
