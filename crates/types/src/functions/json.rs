@@ -143,7 +143,11 @@ fn populated(function: &str, ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Da
     let columns = match shape {
         Some(r) => {
             let typmod = |v: &Datum| if let Datum::Int4(m) = v { *m } else { -1 };
-            Some(convert::field_names(r, ctx).into_iter().zip(&r.fields).map(|(n, (t, v))| (n, *t, typmod(v))).collect::<Vec<_>>())
+            let columns: Vec<_> = convert::field_names(r, ctx).into_iter().zip(&r.fields).map(|(n, (t, v))| (n, *t, typmod(v))).collect();
+            if let Some(given) = populate::fields_of(ty, &base, ctx) {
+                populate::check_columns(&columns, &given, ctx)?;
+            }
+            Some(columns)
         }
         None => populate::fields_of(ty, &base, ctx),
     };

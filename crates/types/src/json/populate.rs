@@ -53,6 +53,24 @@ pub fn fields_of(ty: Oid, base: &Datum, ctx: &EvalContext) -> Option<Vec<Field>>
     }
 }
 
+/// Is the row that is given of the columns that a definition list names?
+pub fn check_columns(columns: &[Field], given: &[Field], ctx: &EvalContext) -> Result<()> {
+    let mismatch = |detail: String| {
+        Err(Error::new(sqlstate::DATATYPE_MISMATCH, "function return row and query-specified return row do not match").with_detail(detail))
+    };
+    if columns.len() != given.len() {
+        let plural = if given.len() == 1 { "" } else { "s" };
+        return mismatch(format!("Returned row contains {} attribute{plural}, but query expects {}.", given.len(), columns.len()));
+    }
+    for (i, (wanted, given)) in columns.iter().zip(given).enumerate() {
+        if wanted.1 != given.1 {
+            let (given, wanted) = (ctx.host.format_type(given.1, -1), ctx.host.format_type(wanted.1, -1));
+            return mismatch(format!("Returned type {given} at ordinal position {}, but query expects {wanted}.", i + 1));
+        }
+    }
+    Ok(())
+}
+
 /// A value of the type. A missing one is what `default` says.
 pub fn field(ty: Oid, typmod: i32, node: Option<Node<'_>>, default: &Datum, place: &Place, ctx: &EvalContext) -> Result<Datum> {
     if let Some((under, typmod_under)) = ctx.host.under_domain(ty) {
@@ -60,13 +78,7 @@ pub fn field(ty: Oid, typmod: i32, node: Option<Node<'_>>, default: &Datum, plac
         ctx.host.check_domain(ty, &v)?;
         return Ok(v);
     }
-    let Some(node) = node.filter(|n| !n.is_null() || matches!(ty, JSON | JSONB)) else { return Ok(Datum::Null) };
-    if node.is_null() && ty == JSON {
-        return Ok(Datum::Null);
-    }
-    if node.is_null() && matches!(node, Node::Json(..)) {
-        return Ok(Datum::Null);
-    }
+    let Some(node) = node.filter(|n| !n.is_null()) else { return Ok(Datum::Null) };
     let element = ctx.host.element_type(ty);
     if element != 0 && !matches!(ty, INT2VECTOR | OIDVECTOR) {
         return array(ty, element, typmod, node, place, ctx);
@@ -136,7 +148,7 @@ impl Gathered {
         for (i, node) in list.iter().enumerate() {
             let mut here = place.clone();
             here.subscripts.push(i);
-            let nested = node.elements().filter(|_| self.depth.is_none_or(|d| level + 1 < d) && !matches!(self.element, JSON | JSONB) || self.depth.is_some_and(|d| level + 1 < d));
+            let nested = node.elements().filter(|_| self.depth.is_none_or(|d| level + 1 < d));
             match nested {
                 Some(inner) => self.level(&inner, level + 1, &here, ctx)?,
                 None => {

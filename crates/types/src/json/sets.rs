@@ -102,7 +102,12 @@ fn members(call: &Call<'_>, node: Node<'_>, as_text: bool) -> Result<Vec<Vec<Dat
 
 fn record_rows(call: &Call<'_>, ty: Oid, base: &Datum, json: &Datum, ctx: &EvalContext) -> Result<Vec<Vec<Datum>>> {
     let columns = match call.columns {
-        Some(columns) => Some(columns.to_vec()),
+        Some(columns) => {
+            if let Some(given) = populate::fields_of(ty, base, ctx) {
+                populate::check_columns(columns, &given, ctx)?;
+            }
+            Some(columns.to_vec())
+        }
         None => populate::fields_of(ty, base, ctx),
     };
     let Some(columns) = columns else {
