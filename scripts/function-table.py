@@ -30,7 +30,7 @@ for path in sorted(src.glob("*.rs")):
 TYPES = (
     "bool char name int2 int4 int8 int24 int42 int28 int82 int48 int84 text bpchar oid xid xid8 cid tid float4 float8 "
     "float48 float84 date time timetz timestamp timestamptz interval numeric uuid bytea bit varbit array record "
-    "oidvector pg_lsn nameeqtext enum text_pattern bpchar_pattern record_image btrecord nametext textname text_ bttext"
+    "oidvector pg_lsn jsonb nameeqtext enum text_pattern bpchar_pattern record_image btrecord nametext textname text_ bttext"
 ).split()
 OPS = {"eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge", "cmp": "cmp"}
 family = {}
@@ -57,7 +57,7 @@ for w in ("int4", "int2", "int8", "float4", "float8", "oid", "char", "name", "te
 for w in ("numeric", "array", "record"):
     family[f"hash_{w}"] = "hashing::any_hash"
     family[f"hash_{w}_extended"] = "hashing::any_hash_extended"
-for w in ("time", "timetz", "timestamp", "timestamptz", "interval", "uuid", "pg_lsn"):
+for w in ("jsonb", "time", "timetz", "timestamp", "timestamptz", "interval", "uuid", "pg_lsn"):
     family[f"{w}_hash"] = "hashing::any_hash"
     family[f"{w}_hash_extended"] = "hashing::any_hash_extended"
 CASTS = {
@@ -97,6 +97,10 @@ for w in ("", "_no_start", "_no_n", "_no_endoption", "_no_flags", "_no_subexpr")
 for target, names in CASTS.items():
     for name in names.split():
         family[name] = f"convert::{target}"
+
+# What depends on the time zone is not there yet.
+for w in ("exists", "match", "query_array", "query_first"):
+    family[f"jsonb_path_{w}_tz"] = f"jsonpath::jsonb_path_{w}"
 
 for w in ("timestamp", "time", "timetz"):
     family[f"overlaps_{w}"] = "datetime::any_overlaps"

@@ -32,7 +32,7 @@ impl Row {
             return Datum::Null;
         }
         let fields = self.shape.columns.iter().zip(&self.fields).map(|(c, v)| (c.type_oid, v.clone())).collect();
-        Datum::Record(Arc::new(Record { type_oid: self.shape.type_oid, fields }))
+        Datum::Record(Arc::new(Record { type_oid: self.shape.type_oid, fields, names: None }))
     }
     pub fn column(&self, name: &str) -> Option<usize> {
         self.shape.columns.iter().position(|c| c.name == name)
@@ -186,7 +186,7 @@ impl<'r> Vars<'r> {
             },
             Variable::Row { slots, .. } => {
                 let fields = slots.iter().map(|s| Ok((self.type_of(*s)?.0, self.get(*s)?))).collect::<Result<_>>()?;
-                Ok(Datum::Record(Arc::new(Record { type_oid: oids::RECORD, fields })))
+                Ok(Datum::Record(Arc::new(Record { type_oid: oids::RECORD, fields, names: None })))
             }
             _ => Err(Error::internal("a variable without a value")),
         }

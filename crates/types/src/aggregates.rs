@@ -698,5 +698,8 @@ pub fn new_with_types(proc_oid: Oid, arg_types: &[Oid]) -> Option<Box<dyn Accumu
         let element_type = arg_types.first().copied().unwrap_or(0);
         return Some(Box::new(ArrayAgg { element_type, ..ArrayAgg::default() }));
     }
+    if let Some(json) = crate::json::aggregate::new(proc_oid, arg_types) {
+        return Some(json);
+    }
     lookup_aggregate(proc_oid).map(|make| make())
 }

@@ -35,6 +35,8 @@ pub enum Datum {
     TimestampTz(i64),
     Interval(Arc<Interval>),
     Uuid([u8; 16]),
+    /// jsonb, as [`crate::json::binary`] writes it.
+    Jsonb(Arc<[u8]>),
     /// Block and slot.
     Tid(u32, u16),
     /// xid8, pg_lsn, bit-sized things held in 64 bits.
@@ -65,6 +67,8 @@ pub struct Record {
     /// The composite type, or RECORD (2249).
     pub type_oid: Oid,
     pub fields: Vec<(Oid, Datum)>,
+    /// Names of the fields, where no type says them.
+    pub names: Option<Arc<[String]>>,
 }
 
 const _: () = assert!(size_of::<Datum>() <= 24);

@@ -62,6 +62,7 @@ fn encode_value(type_oid: Oid, datum: &Datum, out: &mut Vec<u8>) -> Result<()> {
         }
         Datum::Interval(v) => out.extend_from_slice(&((interval_span(v) as u128) ^ (1 << 127)).to_be_bytes()),
         Datum::Uuid(v) => out.extend_from_slice(v),
+        Datum::Jsonb(v) => crate::json::binary::encode_key(v, &encode_numeric, out)?,
         Datum::Tid(block, slot) => {
             out.extend_from_slice(&block.to_be_bytes());
             out.extend_from_slice(&slot.to_be_bytes());
@@ -144,7 +145,7 @@ pub fn is_indexable(type_oid: Oid) -> bool {
         BOOL | BYTEA | CHAR | NAME | INT8 | INT2 | INT4 | TEXT | OID | TID | OIDVECTOR | FLOAT4 | FLOAT8 | BPCHAR
         | VARCHAR | DATE | TIME | TIMESTAMP | TIMESTAMPTZ | INTERVAL | TIMETZ | NUMERIC | UUID | PG_LSN | XID8
         | RECORD | REGPROC | REGPROCEDURE | REGOPER | REGOPERATOR | REGCLASS | REGTYPE | REGCONFIG | REGDICTIONARY
-        | REGNAMESPACE | REGROLE | REGCOLLATION | BIT | VARBIT | MONEY | ANYARRAY | REFCURSOR => true,
+        | REGNAMESPACE | REGROLE | REGCOLLATION | BIT | VARBIT | MONEY | ANYARRAY | REFCURSOR | JSONB | 3807 => true,
         1000..=1034 | 1115 | 1182 | 1183 | 1185 | 1187 | 1231 | 1270 | 1561 | 1563 | 2951 | 3221 | 2287 | 2207..=2211 => true,
         _ => type_oid >= 16384,
     }
@@ -187,6 +188,7 @@ pub fn compare(type_oid: Oid, a: &Datum, b: &Datum) -> Ordering {
         (TimeTz(a, za), TimeTz(b, zb)) => timetz_utc(*a, *za).cmp(&timetz_utc(*b, *zb)).then(za.cmp(zb)),
         (Interval(a), Interval(b)) => interval_span(a).cmp(&interval_span(b)),
         (Uuid(a), Uuid(b)) => a.cmp(b),
+        (Jsonb(a), Jsonb(b)) => crate::json::binary::compare(a, b),
         (Tid(a, sa), Tid(b, sb)) => (a, sa).cmp(&(b, sb)),
         (U64(a), U64(b)) => a.cmp(b),
         (Array(a), Array(b)) => compare_arrays(a, b),

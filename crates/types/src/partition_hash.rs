@@ -32,7 +32,7 @@ pub fn is_hashable(ty: Oid) -> bool {
     // Geometry and what has no equality or no values here that hash as PostgreSQL's.
     let geometry = matches!(ty, 600..=604 | 628 | 718);
     let addresses = matches!(ty, 650 | 829 | 869 | 774);
-    !geometry && !addresses && !matches!(ty, oids::JSON | oids::XML | oids::JSONB | oids::UNKNOWN | oids::MONEY | oids::BIT | oids::VARBIT | 3614 | 3615)
+    !geometry && !addresses && !matches!(ty, oids::JSON | oids::XML | oids::UNKNOWN | oids::MONEY | oids::BIT | oids::VARBIT | 3614 | 3615)
 }
 
 /// A value's extended hash. `ty` decides where variants are shared.
@@ -52,6 +52,7 @@ pub fn value_hash(ty: Oid, value: &Datum, seed: u64) -> Result<u64> {
         Datum::Text(s) => hash_bytes_extended(s.as_bytes(), seed),
         Datum::Bytea(b) => hash_bytes_extended(b, seed),
         Datum::Uuid(b) => hash_bytes_extended(b, seed),
+        Datum::Jsonb(b) => crate::json::binary::hash_extended(b, seed)?,
         Datum::TimeTz(micros, zone) => hash_i64_extended(*micros, seed) ^ hash_u32_extended(*zone as u32, seed),
         Datum::Interval(v) => {
             let days = i128::from(v.months) * 30 + i128::from(v.days);
@@ -90,7 +91,7 @@ fn list_hash<'a>(start: u64, list: impl Iterator<Item = (Oid, &'a Datum)>, seed:
     Ok(all)
 }
 
-fn numeric_hash(n: &crate::numeric::Numeric, seed: u64) -> u64 {
+pub(crate) fn numeric_hash(n: &crate::numeric::Numeric, seed: u64) -> u64 {
     if !n.is_finite() {
         return seed;
     }

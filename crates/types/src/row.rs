@@ -24,6 +24,7 @@ pub enum PhysicalType {
     Oid,
     Text,
     Bytea,
+    Jsonb,
     Numeric,
     Date,
     Time,
@@ -61,8 +62,8 @@ pub fn physical_type(type_oid: Oid) -> PhysicalType {
         FLOAT8 => P::Float8,
         OID | XID | CID | REGPROC | REGPROCEDURE | REGOPER | REGOPERATOR | REGCLASS | REGTYPE | REGCONFIG
         | REGDICTIONARY | REGNAMESPACE | REGROLE | REGCOLLATION => P::Oid,
-        TEXT | VARCHAR | BPCHAR | NAME | JSON | XML | PG_NODE_TREE | UNKNOWN | CSTRING | REFCURSOR | BIT | VARBIT
-        | JSONB => P::Text,
+        TEXT | VARCHAR | BPCHAR | NAME | JSON | XML | PG_NODE_TREE | UNKNOWN | CSTRING | REFCURSOR | BIT | VARBIT => P::Text,
+        JSONB => P::Jsonb,
         BYTEA => P::Bytea,
         NUMERIC => P::Numeric,
         DATE => P::Date,
@@ -96,7 +97,7 @@ impl PhysicalType {
             P::TimeTz => 12,
             P::Interval | P::Uuid => 16,
             P::Tid => 6,
-            P::Text | P::Bytea | P::Numeric | P::Tagged => return None,
+            P::Text | P::Bytea | P::Jsonb | P::Numeric | P::Tagged => return None,
         })
     }
 }
@@ -154,7 +155,7 @@ fn encode_value(storage: PhysicalType, value: &Datum, out: &mut Vec<u8>) -> Resu
             out.extend_from_slice(&slot.to_le_bytes());
         }
         (P::Text, Datum::Text(v)) => put_prefixed(v.as_bytes(), out),
-        (P::Bytea, Datum::Bytea(v)) => put_prefixed(v, out),
+        (P::Bytea, Datum::Bytea(v)) | (P::Jsonb, Datum::Jsonb(v)) => put_prefixed(v, out),
         (P::Numeric, Datum::Numeric(v)) => {
             put_varint(out, numeric_size(v) as u64);
             put_numeric(v, out);
@@ -182,7 +183,7 @@ fn put_interval(v: &Interval, out: &mut Vec<u8>) {
 fn numeric_size(v: &Numeric) -> usize {
     if v.kind == Kind::Finite { 5 + v.digits.len() * 2 } else { 1 }
 }
-fn put_numeric(v: &Numeric, out: &mut Vec<u8>) {
+pub(crate) fn put_numeric(v: &Numeric, out: &mut Vec<u8>) {
     let head = match v.kind {
         Kind::Finite => u8::from(v.negative),
         Kind::NaN => 2,
@@ -199,7 +200,7 @@ fn put_numeric(v: &Numeric, out: &mut Vec<u8>) {
         out.extend_from_slice(&d.to_le_bytes());
     }
 }
-fn get_numeric(bytes: &[u8]) -> Option<Numeric> {
+pub(crate) fn get_numeric(bytes: &[u8]) -> Option<Numeric> {
     let mut r = Reader::new(bytes);
     let head = r.u8()?;
     match head {
@@ -272,8 +273,16 @@ fn put_tagged(value: &Datum, out: &mut Vec<u8>) {
                 put_tagged(e, out);
             }
         }
+        Datum::Jsonb(_) => fixed(23, P::Jsonb, out),
         Datum::Record(r) => {
-            out.push(22);
+            match &r.names {
+                Some(names) => {
+                    out.push(24);
+                    put_varint(out, names.len() as u64);
+                    names.iter().for_each(|n| put_prefixed(n.as_bytes(), out));
+                }
+                None => out.push(22),
+            }
             out.extend_from_slice(&r.type_oid.to_le_bytes());
             put_varint(out, r.fields.len() as u64);
             for (oid, f) in &r.fields {
@@ -313,7 +322,15 @@ fn get_tagged(r: &mut Reader, depth: usize) -> Option<Datum> {
             let expected = if dims.is_empty() { 0 } else { dims.iter().try_fold(1u64, |n, d| n.checked_mul(u64::from(d.1)))? };
             (expected == count).then(|| Datum::Array(Arc::new(Array { element_type, dims, elements })))
         }
-        22 => {
+        23 => get_value(P::Jsonb, r),
+        tag @ (22 | 24) => {
+            let names = if tag == 24 {
+                let count = r.varint()?;
+                let name = |r: &mut Reader| Some(std::str::from_utf8(r.prefixed()?).ok()?.to_string());
+                Some((0..count).map(|_| name(r)).collect::<Option<Arc<[String]>>>()?)
+            } else {
+                None
+            };
             let type_oid = r.u32()?;
             let count = r.varint()?;
             let mut fields = Vec::with_capacity((count as usize).min(r.remaining().len()));
@@ -321,7 +338,7 @@ fn get_tagged(r: &mut Reader, depth: usize) -> Option<Datum> {
                 let oid = r.u32()?;
                 fields.push((oid, get_tagged(r, depth + 1)?));
             }
-            Some(Datum::Record(Arc::new(Record { type_oid, fields })))
+            Some(Datum::Record(Arc::new(Record { type_oid, fields, names })))
         }
         _ => None,
     }
@@ -365,6 +382,7 @@ fn get_other(storage: PhysicalType, r: &mut Reader) -> Option<Datum> {
         P::Tid => Datum::Tid(r.u32()?, r.u16()?),
         P::Text => Datum::Text(Arc::from(std::str::from_utf8(r.prefixed()?).ok()?)),
         P::Bytea => Datum::Bytea(Arc::from(r.prefixed()?)),
+        P::Jsonb => Datum::Jsonb(Arc::from(r.prefixed()?)),
         P::Numeric => Datum::Numeric(Arc::new(get_numeric(r.prefixed()?)?)),
         P::Tagged => {
             let mut inner = Reader::new(r.prefixed()?);

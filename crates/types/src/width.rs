@@ -19,7 +19,7 @@ pub fn plain_width(type_oid: Oid, value: &Datum) -> usize {
             // Bits come packed, behind their number.
             Datum::Text(bits) if matches!(type_oid, oids::BIT | oids::VARBIT) => 4 + bits.len().div_ceil(8),
             Datum::Text(text) => text.len(),
-            Datum::Bytea(bytes) => bytes.len(),
+            Datum::Bytea(bytes) | Datum::Jsonb(bytes) => bytes.len(),
             Datum::Numeric(number) => numeric_width(number),
             Datum::Array(array) => array_width(array),
             // A row's header, then its fields.
@@ -63,7 +63,7 @@ fn alignment(value: &Datum) -> usize {
     }
 }
 fn is_variable(value: &Datum) -> bool {
-    matches!(value, Datum::Text(_) | Datum::Bytea(_) | Datum::Numeric(_) | Datum::Array(_) | Datum::Record(_))
+    matches!(value, Datum::Text(_) | Datum::Bytea(_) | Datum::Jsonb(_) | Datum::Numeric(_) | Datum::Array(_) | Datum::Record(_))
 }
 /// Where a field ends that begins at `at` or, for its alignment, behind it.
 fn field_end(at: usize, type_oid: Oid, value: &Datum) -> usize {

@@ -71,7 +71,7 @@ impl<'r> Run<'r, '_> {
             return Ok(Datum::Record(record));
         }
         self.fit(&record, &wanted, "returned record type does not match expected record type")?;
-        Ok(Datum::Record(Arc::new(Record { type_oid: wanted.type_oid, fields: record.fields.clone() })))
+        Ok(Datum::Record(Arc::new(Record { type_oid: wanted.type_oid, fields: record.fields.clone(), names: record.names.clone() })))
     }
 
     fn finish_trigger(&mut self, value: Datum) -> Result<Datum> {
@@ -86,7 +86,7 @@ impl<'r> Run<'r, '_> {
         if record.type_oid != wanted.type_oid {
             self.fit(&record, &wanted, "returned row structure does not match the structure of the triggering table")?;
         }
-        Ok(Datum::Record(Arc::new(Record { type_oid: wanted.type_oid, fields: record.fields.clone() })))
+        Ok(Datum::Record(Arc::new(Record { type_oid: wanted.type_oid, fields: record.fields.clone(), names: record.names.clone() })))
     }
 
     fn fit(&mut self, record: &Record, wanted: &RowShape, message: &str) -> Result<()> {

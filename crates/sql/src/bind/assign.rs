@@ -45,7 +45,11 @@ impl Binder<'_> {
                         subscripts.push(Subscript { lower, upper });
                     }
                 }
-                let element = self.element_of(container);
+                let is_json = container == kilndb_types::oids::JSONB;
+                if is_json && slice {
+                    return self.err(sqlstate::DATATYPE_MISMATCH, "jsonb subscript does not support slices", value.loc);
+                }
+                let element = if is_json { container } else { self.element_of(container) };
                 if element == 0 || count == 0 {
                     let message = format!("cannot subscript type {} because it does not support subscripting", self.type_name(ty));
                     return self.err(sqlstate::DATATYPE_MISMATCH, message, value.loc);

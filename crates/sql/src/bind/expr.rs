@@ -522,7 +522,15 @@ impl Binder<'_> {
             }
             let e = self.bind_expr(n, scope)?;
             if self.base_type(container) == oids::JSONB {
-                let to = if e.ty == oids::UNKNOWN || self.category(e.ty).0 == b'S' { oids::TEXT } else { oids::INT4 };
+                let to = match self.base_type(e.ty) {
+                    oids::INT2 | oids::INT4 => oids::INT4,
+                    _ if e.ty == oids::UNKNOWN || self.category(e.ty).0 == b'S' => oids::TEXT,
+                    ty => {
+                        let error = Error::new(sqlstate::DATATYPE_MISMATCH, format!("subscript type {} is not supported", self.type_name(ty)))
+                            .with_hint("jsonb subscript must be coercible to either integer or text.");
+                        return Err(self.at(error, e.loc));
+                    }
+                };
                 return Ok(Some(self.coerce(e, to, crate::catalog::CastContext::Assignment)?));
             }
             match self.coerce_to_target(e, oids::INT4, -1, crate::catalog::CastContext::Assignment, false)? {
@@ -540,6 +548,9 @@ impl Binder<'_> {
         let loc = e.loc;
         let base = self.base_type(e.ty);
         let slice = steps.iter().any(|s| s.2);
+        if base == oids::JSONB && slice {
+            return self.err(sqlstate::DATATYPE_MISMATCH, "jsonb subscript does not support slices", loc);
+        }
         let ty = match base {
             oids::JSONB => oids::JSONB,
             oids::INT2VECTOR => oids::INT2,

@@ -370,6 +370,20 @@ impl Query {
         out.extend(all.into_iter().filter(|c| !own.contains(&c.rel)));
     }
 
+    /// WITH queries that it reads at any level and that are defined outside of it.
+    pub fn outer_ctes(&self, out: &mut Vec<u32>) {
+        fn of_expr(e: &Expr, out: &mut Vec<u32>) {
+            if let ExprKind::SubLink(s) = &e.kind {
+                s.query.outer_ctes(out);
+            }
+            e.for_children(&mut |c| of_expr(c, out));
+        }
+        let mut all: Vec<u32> = self.rels.iter().filter_map(|r| if let RelKind::Cte { cte, .. } = &r.kind { Some(*cte) } else { None }).collect();
+        self.for_exprs(&mut |e| of_expr(e, &mut all));
+        self.for_subqueries(&mut |q| q.outer_ctes(&mut all));
+        out.extend(all.into_iter().filter(|id| !self.ctes.iter().any(|c| c.id == *id)));
+    }
+
     pub fn rewrite(&mut self, f: &mut dyn FnMut(&mut Expr) -> Result<()>) -> Result<()> {
         fn tree(t: &mut JoinTree, f: &mut dyn FnMut(&mut Expr) -> Result<()>) -> Result<()> {
             if let JoinTree::Join { left, right, on, .. } = t {

@@ -70,6 +70,15 @@ impl CteScanState {
     }
 }
 
+/// The rows of these are made anew when they are asked for.
+pub fn forget(ctes: impl Iterator<Item = usize>, rt: &mut Runtime) {
+    for n in ctes {
+        if let Some(slot) = rt.ctes.get_mut(n) {
+            *slot = None;
+        }
+    }
+}
+
 /// Makes some more rows.
 fn advance(cte: usize, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
     let plan = rt.plan.clone();
@@ -110,11 +119,7 @@ fn advance(cte: usize, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()>
     rt.ctes[cte] = Some(c);
     if starts {
         recursive.rescan(rt);
-        for n in info.inner.clone() {
-            if let Some(slot) = rt.ctes.get_mut(n) {
-                *slot = None;
-            }
-        }
+        forget(info.inner.clone(), rt);
     }
     recursive.next(&mut batch, rt, cx)?;
     if let Some(Some(c)) = rt.ctes.get_mut(cte) {

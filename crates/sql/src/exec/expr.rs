@@ -102,10 +102,11 @@ pub enum CExpr {
     Coalesce(Box<[CExpr]>),
     MinMax { ty: Oid, greatest: bool, args: Box<[CExpr]> },
     Array { element: Oid, multidim: bool, args: Box<[CExpr]> },
-    Row { ty: Oid, types: Box<[Oid]>, args: Box<[CExpr]> },
+    Row { ty: Oid, types: Box<[Oid]>, args: Box<[CExpr]>, names: Option<Arc<[String]>> },
     Field { index: usize, arg: Box<CExpr> },
     Subscript { arg: Box<CExpr>, subs: Box<[CSubscript]>, slice: bool },
-    JsonSubscript { f: ScalarFn, arg: Box<CExpr>, subs: Box<[CSubscript]> },
+    JsonSubscript { arg: Box<CExpr>, subs: Box<[CSubscript]> },
+    JsonSubscriptAssign { arg: Box<CExpr>, subs: Box<[CSubscript]>, value: Box<CExpr> },
     SubscriptAssign { element: Oid, arg: Box<CExpr>, subs: Box<[CSubscript]>, slice: bool, value: Box<CExpr> },
     FieldAssign { ty: Oid, types: Box<[Oid]>, index: usize, arg: Box<CExpr>, value: Box<CExpr> },
     ScalarArray { f: ScalarFn, strict: bool, any: bool, args: Box<[CExpr; 2]> },
@@ -306,7 +307,7 @@ impl CExpr {
                 Ok(Datum::Array(Arc::new(Array { element_type: *element, dims: a.dims.clone(), elements })))
             }
             CExpr::Retag { ty, arg } => Ok(match arg.eval(row, rt, cx)? {
-                Datum::Record(r) => Datum::Record(Arc::new(Record { type_oid: *ty, fields: r.fields.clone() })),
+                Datum::Record(r) => Datum::Record(Arc::new(Record { type_oid: *ty, fields: r.fields.clone(), names: r.names.clone() })),
                 other => other,
             }),
             CExpr::And(list) => {
@@ -476,12 +477,12 @@ impl CExpr {
                 }
                 if *multidim { super::arrays::join(*element, &elements) } else { Ok(super::arrays::from_list(*element, elements)) }
             }
-            CExpr::Row { ty, types, args } => {
+            CExpr::Row { ty, types, args, names } => {
                 let mut fields = Vec::with_capacity(args.len());
                 for (a, t) in args.iter().zip(types) {
                     fields.push((*t, a.eval(row, rt, cx)?));
                 }
-                Ok(Datum::Record(Arc::new(Record { type_oid: *ty, fields })))
+                Ok(Datum::Record(Arc::new(Record { type_oid: *ty, fields, names: names.clone() })))
             }
             CExpr::Field { index, arg } => Ok(match arg.eval(row, rt, cx)? {
                 Datum::Record(r) => r.fields.get(*index).map(|f| f.1.clone()).unwrap_or_default(),
@@ -495,25 +496,22 @@ impl CExpr {
                 let Some(bounds) = subscripts(subs, row, rt, cx)? else { return Ok(Datum::Null) };
                 Ok(super::arrays::subscript(&a, &bounds, *slice))
             }
-            CExpr::JsonSubscript { f, arg, subs } => {
-                let mut a = arg.eval(row, rt, cx)?;
-                for s in subs {
-                    let i = match &s.upper {
-                        Some(e) => e.eval(row, rt, cx)?,
-                        None => Datum::Null,
-                    };
-                    if a.is_null() || i.is_null() {
-                        return Ok(Datum::Null);
-                    }
-                    let text = match i {
-                        Datum::Int4(n) => n.to_string(),
-                        Datum::Text(t) => t.to_string(),
-                        other => format!("{other:?}"),
-                    };
-                    let path = super::arrays::from_list(oids::TEXT, vec![Datum::text(text)]);
-                    a = f(&cx.eval, &[a, path])?;
+            CExpr::JsonSubscript { arg, subs } => {
+                let a = arg.eval(row, rt, cx)?;
+                let steps: Option<Vec<String>> = json_steps(subs, row, rt, cx)?.0.into_iter().collect();
+                match steps {
+                    Some(steps) => kilndb_types::functions::json::fetch(&a, &steps),
+                    None => Ok(Datum::Null),
                 }
-                Ok(a)
+            }
+            CExpr::JsonSubscriptAssign { arg, subs, value } => {
+                let a = arg.eval(row, rt, cx)?;
+                let v = value.eval(row, rt, cx)?;
+                let (steps, first_is_number) = json_steps(subs, row, rt, cx)?;
+                if steps.iter().any(Option::is_none) {
+                    return Err(Error::new(sqlstate::NULL_VALUE_NOT_ALLOWED, "jsonb subscript in assignment must not be null"));
+                }
+                kilndb_types::functions::json::assign(&a, &steps, first_is_number, &v)
             }
             CExpr::SubscriptAssign { element, arg, subs, slice, value } => {
                 let a = arg.eval(row, rt, cx)?;
@@ -533,11 +531,26 @@ impl CExpr {
                 if let Some(f) = fields.get_mut(*index) {
                     f.1 = v;
                 }
-                Ok(Datum::Record(Arc::new(Record { type_oid: *ty, fields })))
+                Ok(Datum::Record(Arc::new(Record { type_oid: *ty, fields, names: None })))
             }
             _ => Err(Error::internal("expression kind")),
         }
     }
+}
+
+/// Subscripts of jsonb as a path (None: NULL); is the first one a number?
+fn json_steps(subs: &[CSubscript], row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<(Vec<Option<String>>, bool)> {
+    let mut steps = Vec::with_capacity(subs.len());
+    let mut first_is_number = false;
+    for (i, s) in subs.iter().enumerate() {
+        let d = match &s.upper {
+            Some(e) => e.eval(row, rt, cx)?,
+            None => Datum::Null,
+        };
+        first_is_number |= i == 0 && matches!(d, Datum::Int4(_));
+        steps.push(kilndb_types::functions::json::subscript_step(&d));
+    }
+    Ok((steps, first_is_number))
 }
 
 type Bounds = Vec<(Option<i32>, Option<i32>)>;

@@ -8,7 +8,7 @@ use super::state::Unary;
 use crate::plan::{FunctionCall, Node, Op, ProjectItem};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_types::numeric::Numeric;
-use kilndb_types::{Datum, functions, key, oids};
+use kilndb_types::{Datum, functions, json, key, oids};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -72,6 +72,7 @@ fn start(call: &FunctionCall, row: &[Datum], rt: &mut Runtime, cx: &mut ExecCont
             next: 0,
         }),
         1191 | 1192 => Ok(subscripts(&args)),
+        oid if json::sets::SETS.contains(&oid) => json_rows(call, &args, cx),
         2765 | 2766 => through_array(if call.oid == 2765 { 2767 } else { 2768 }, args, cx),
         6160 | 6161 => through_array(if call.oid == 6160 { 394 } else { 376 }, args, cx),
         _ => {
@@ -82,6 +83,13 @@ fn start(call: &FunctionCall, row: &[Datum], rt: &mut Runtime, cx: &mut ExecCont
             Ok(Rows::Table { rows, next: 0 })
         }
     }
+}
+
+fn json_rows(call: &FunctionCall, args: &[Datum], cx: &ExecContext<'_>) -> Result<Rows> {
+    let columns: Option<Vec<json::populate::Field>> =
+        call.shape.as_ref().map(|shape| shape.columns.iter().map(|c| (c.name.clone(), c.type_oid, c.typmod)).collect());
+    let set = json::sets::Call { oid: call.oid, name: &call.name, types: &call.arg_types, args, columns: columns.as_deref(), spread: call.composite };
+    Ok(Rows::Table { rows: json::sets::rows(&set, &cx.eval)?, next: 0 })
 }
 
 fn through_array(oid: Oid, args: Vec<Datum>, cx: &mut ExecContext<'_>) -> Result<Rows> {

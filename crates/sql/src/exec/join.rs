@@ -112,6 +112,11 @@ impl NestLoopState {
                 for (param, slot) in params {
                     rt.exec_params[*param] = self.outer_batch.row(self.outer_next).get(*slot).cloned().unwrap_or_default();
                 }
+                if !rt.plan.correlated_ctes.is_empty() {
+                    let plan = rt.plan.clone();
+                    let stale = plan.correlated_ctes.iter().filter(|c| params.iter().any(|p| p.0 == c.0));
+                    super::cte::forget(stale.map(|c| c.1), rt);
+                }
                 if self.stored.is_none() {
                     // One partner is enough.
                     if on.is_none() && matches!(kind, JoinKind::Semi | JoinKind::Anti) {

@@ -25,6 +25,8 @@ pub struct SubPlanUse {
     pub kind: SubPlanKind,
     /// (exec param, slot of the outer row).
     pub set: Vec<(usize, usize)>,
+    /// WITH queries inside of it that depend on something outside of themselves: they start anew with it.
+    pub ctes: Vec<usize>,
     /// Depends on nothing outside: one run serves all rows.
     pub cacheable: bool,
     pub test: Option<CExpr>,
@@ -44,6 +46,7 @@ pub fn eval(s: &SubPlanUse, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContex
     for (param, slot) in &s.set {
         rt.exec_params[*param] = row.get(*slot).cloned().unwrap_or_default();
     }
+    super::cte::forget(s.ctes.iter().copied(), rt);
     let mut state = match rt.subplans.get_mut(s.index).and_then(Option::take) {
         Some(st) => st,
         None => {
@@ -86,7 +89,7 @@ fn eval_with(s: &SubPlanUse, st: &mut SubState, row: &[Datum], rt: &mut Runtime,
                 Some(r) => match &s.kind {
                     SubPlanKind::Row(types) => {
                         let fields = types.iter().copied().zip(r).collect();
-                        Datum::Record(Arc::new(Record { type_oid: oids::RECORD, fields }))
+                        Datum::Record(Arc::new(Record { type_oid: oids::RECORD, fields, names: None }))
                     }
                     _ => r.into_iter().next().unwrap_or_default(),
                 },

@@ -102,7 +102,8 @@ impl Planner<'_> {
                 let c = CExpr::Array { element: *element_type, multidim: *multidim, args };
                 self.constant_array(c)
             }
-            ExprKind::Row { fields, .. } => CExpr::Row {
+            ExprKind::Row { fields, names } => CExpr::Row {
+                names: (e.ty == oids::RECORD && !names.is_empty()).then(|| Arc::from(names.as_slice())),
                 ty: e.ty,
                 types: fields.iter().map(|f| if f.ty == oids::UNKNOWN { oids::TEXT } else { f.ty }).collect(),
                 args: self.compile_all(fields, layout)?,
@@ -111,15 +112,17 @@ impl Planner<'_> {
             ExprKind::Subscript { arg, subscripts, slice } => {
                 let subs = self.compile_subscripts(subscripts, layout)?;
                 let inner = Box::new(self.compile(arg, layout)?);
-                if arg.ty == oids::JSONB {
-                    let Some(f) = functions::lookup(3217) else {
-                        return Err(Error::unsupported("subscripts of jsonb"));
-                    };
-                    CExpr::JsonSubscript { f, arg: inner, subs }
+                if self.base_type(arg.ty) == oids::JSONB {
+                    CExpr::JsonSubscript { arg: inner, subs }
                 } else {
                     CExpr::Subscript { arg: inner, subs, slice: *slice }
                 }
             }
+            ExprKind::SubscriptAssign { arg, subscripts, value, .. } if self.base_type(arg.ty) == oids::JSONB => CExpr::JsonSubscriptAssign {
+                arg: Box::new(self.compile(arg, layout)?),
+                subs: self.compile_subscripts(subscripts, layout)?,
+                value: Box::new(self.compile(value, layout)?),
+            },
             ExprKind::SubscriptAssign { arg, subscripts, slice, value } => CExpr::SubscriptAssign {
                 element: self.element_type(e.ty),
                 arg: Box::new(self.compile(arg, layout)?),
@@ -197,7 +200,12 @@ impl Planner<'_> {
             let arg = Box::new(self.compile(first, layout)?);
             return self.fold(CExpr::Cast { f: c, typmod: -1, explicit: f.form == FuncForm::ExplicitCast, arg }, true);
         }
-        let args = self.compile_all(&f.args, layout)?;
+        let mut args = self.compile_all(&f.args, layout)?;
+        let mut strict = f.strict;
+        if functions::json::wants_types(f.oid) {
+            args = Box::new([self.with_types(f, args)]);
+            strict = false;
+        }
         if let Some(call) = self.routine_call(f, e, false) {
             return Ok(CExpr::Routine { call, args });
         }
@@ -208,7 +216,7 @@ impl Planner<'_> {
         let c = match <Box<[CExpr; 1]>>::try_from(args) {
             Ok(one) => {
                 let [arg] = *one;
-                CExpr::Call1 { f: func, strict: f.strict, arg: Box::new(arg) }
+                CExpr::Call1 { f: func, strict, arg: Box::new(arg) }
             }
             Err(args) => match <Box<[CExpr; 2]>>::try_from(args) {
                 Ok(two) => CExpr::Call2 { f: func, strict: f.strict, args: two },
@@ -219,6 +227,25 @@ impl Planner<'_> {
             (CExpr::Call2 { f, strict: true, args }, Some((op, wide))) => Ok(CExpr::Arithmetic { op, wide, f, args }),
             (c, _) => Ok(c),
         }
+    }
+
+    /// One record of the arguments, for functions that ask what type they are of.
+    fn with_types(&self, f: &FuncExpr, args: Box<[CExpr]>) -> CExpr {
+        let mut types: Vec<Oid> = f.args.iter().map(|a| if a.ty == oids::UNKNOWN { oids::TEXT } else { a.ty }).collect();
+        let mut args = args.into_vec();
+        if let Some(shape) = &f.expected {
+            // The columns of a definition list: their modifiers, beside their types.
+            let columns = &shape.columns;
+            types.push(oids::RECORD);
+            args.push(CExpr::Row {
+                ty: oids::RECORD,
+                types: columns.iter().map(|c| c.type_oid).collect(),
+                args: columns.iter().map(|c| CExpr::Const(Datum::Int4(c.typmod))).collect(),
+                names: Some(columns.iter().map(|c| c.name.clone()).collect()),
+            });
+        }
+        let ty = if f.variadic { oids::ANYARRAY } else { oids::RECORD };
+        CExpr::Row { ty, types: types.into(), args: args.into(), names: None }
     }
 
     fn is_polymorphic(&self, function: Oid) -> bool {
@@ -396,11 +423,11 @@ impl Planner<'_> {
 
     #[inline(never)]
     fn compile_sublink(&self, s: &SubLink, ty: Oid, layout: &Layout) -> Result<CExpr> {
-        let mut outer = Vec::new();
-        s.query.outer_columns(&mut outer);
-        outer.sort();
-        outer.dedup();
+        let outer = self.outer_columns(&s.query);
+        let first_cte = self.correlated_ctes.borrow().len();
         let (index, width) = self.plan_sublink(s, outer.is_empty())?;
+        let mut ctes: Vec<usize> = self.correlated_ctes.borrow().iter().skip(first_cte).map(|c| c.1).collect();
+        ctes.dedup();
         let mut set = Vec::new();
         let mut depends = Vec::new();
         for c in &outer {
@@ -434,7 +461,7 @@ impl Planner<'_> {
                 }
             }
         }
-        Ok(CExpr::SubPlan(Box::new(SubPlanUse { index, kind, set, cacheable: depends.is_empty(), test, test_params, hash })))
+        Ok(CExpr::SubPlan(Box::new(SubPlanUse { index, kind, set, ctes, cacheable: depends.is_empty(), test, test_params, hash })))
     }
 
     /// `a = col1 AND b = col2 …` as keys: (left side, subquery column, type).

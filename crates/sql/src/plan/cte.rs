@@ -18,6 +18,9 @@ impl Planner<'_> {
             inner: 0..0,
         });
         self.cte_numbers.borrow_mut().insert(c.id, number);
+        let outer = self.outer_columns(&c.query);
+        self.correlated_ctes.borrow_mut().extend(outer.iter().map(|column| (self.exec_param(*column), number)));
+        self.cte_outer.borrow_mut().insert(c.id, outer);
         let targets = match &c.query.body {
             Body::Dml(d) => &d.returning,
             _ => &c.query.targets,

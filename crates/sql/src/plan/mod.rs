@@ -51,6 +51,10 @@ pub struct Planner<'a> {
     hidden_subplans: RefCell<HashSet<usize>>,
     ctes: RefCell<Vec<CtePlan>>,
     cte_numbers: RefCell<HashMap<u32, usize>>,
+    /// Columns from further out that WITH queries depend on, by `Cte::id`.
+    cte_outer: RefCell<HashMap<u32, Vec<ColId>>>,
+    /// (parameter, WITH query that depends on it).
+    correlated_ctes: RefCell<Vec<(usize, usize)>>,
     run_always: RefCell<Vec<usize>>,
     once_count: Cell<usize>,
     next_node: Cell<usize>,
@@ -194,6 +198,7 @@ pub fn plan_with(bound: BoundStatement, param_types: Vec<Oid>, catalog: &dyn Cat
         init_plans: planner.node_init_plans.into_inner(),
         hidden_subplans: planner.hidden_subplans.into_inner(),
         ctes,
+        correlated_ctes: planner.correlated_ctes.into_inner(),
         exec_params,
         once: planner.once_count.get(),
         nodes: planner.next_node.get(),
@@ -275,6 +280,8 @@ impl<'a> Planner<'a> {
             hidden_subplans: Default::default(),
             ctes: Default::default(),
             cte_numbers: Default::default(),
+            cte_outer: Default::default(),
+            correlated_ctes: Default::default(),
             run_always: Default::default(),
             once_count: Cell::new(0),
             next_node: Cell::new(0),
@@ -294,6 +301,17 @@ impl Planner<'_> {
         let mut params = self.exec_params.borrow_mut();
         let next = params.len();
         *params.entry(c).or_insert(next)
+    }
+    /// The columns from outside that a query's rows depend on, also through WITH queries that it reads.
+    pub fn outer_columns(&self, q: &Query) -> Vec<ColId> {
+        let (mut columns, mut ctes) = (Vec::new(), Vec::new());
+        q.outer_columns(&mut columns);
+        q.outer_ctes(&mut ctes);
+        let known = self.cte_outer.borrow();
+        columns.extend(ctes.iter().filter_map(|id| known.get(id)).flatten());
+        columns.sort();
+        columns.dedup();
+        columns
     }
     pub fn add_subplan(&self, node: Arc<Node>) -> usize {
         let mut list = self.subplans.borrow_mut();

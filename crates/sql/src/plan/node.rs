@@ -55,6 +55,8 @@ pub struct Plan {
     /// Those that EXPLAIN does not show.
     pub hidden_subplans: HashSet<usize>,
     pub ctes: Vec<CtePlan>,
+    /// (parameter, WITH query): the query's rows are those of the parameter's present value.
+    pub correlated_ctes: Vec<(usize, usize)>,
     pub exec_params: usize,
     pub once: usize,
     pub nodes: usize,
@@ -211,6 +213,8 @@ pub struct FunctionCall {
     pub scalar: Option<CExpr>,
     pub columns: usize,
     pub composite: bool,
+    /// What a column definition list says.
+    pub shape: Option<Arc<crate::routine::RowShape>>,
     /// If it is no built-in function.
     pub routine: Option<Arc<RoutineCall>>,
 }

@@ -295,13 +295,14 @@ impl Planner<'_> {
             return Ok(FunctionCall {
                 oid: f.oid,
                 name: f.name.clone(),
-                arg_types: f.args.iter().map(|a| self.base_type(a.ty)).collect(),
+                arg_types: f.args.iter().map(|a| if is_json_set(f.oid) { a.ty } else { self.base_type(a.ty) }).collect(),
                 args,
                 strict: f.strict,
                 returns_set: true,
                 scalar: None,
                 columns,
                 composite,
+                shape: f.expected.clone(),
                 routine: self.routine_call(f, e, composite),
             });
         }
@@ -316,6 +317,7 @@ impl Planner<'_> {
             scalar: Some(self.compile(e, layout)?),
             columns,
             composite,
+            shape: None,
             routine: None,
         })
     }
@@ -455,4 +457,9 @@ fn shallow(q: &Query, distinct: Distinct) -> Query {
         filter: if q.locks.is_empty() { None } else { q.filter.clone() },
         ..Query::default()
     }
+}
+
+/// Such a function looks at domains itself.
+fn is_json_set(oid: Oid) -> bool {
+    kilndb_types::json::sets::SETS.contains(&oid)
 }

@@ -21,7 +21,7 @@ const SUPPRESS_REDUNDANT_UPDATES: Oid = 1291;
 /// A row as a value of the table's row type: dropped columns are none of it.
 fn record_of(table: &Table, values: &[Datum]) -> Datum {
     let present = table.columns.iter().zip(values).filter(|(c, _)| !c.dropped);
-    Datum::Record(Arc::new(Record { type_oid: table.type_oid, fields: present.map(|(c, v)| (c.type_oid, v.clone())).collect() }))
+    Datum::Record(Arc::new(Record { type_oid: table.type_oid, fields: present.map(|(c, v)| (c.type_oid, v.clone())).collect(), names: None }))
 }
 
 fn values_of(table: &Table, record: Arc<Record>) -> Vec<Datum> {

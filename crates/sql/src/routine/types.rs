@@ -153,6 +153,6 @@ impl Spi<'_> {
     pub fn record(shape: &RowShape, values: &[Datum]) -> Datum {
         let fields = shape.columns.iter().zip(values).map(|(c, v)| (c.type_oid, v.clone())).collect();
         let type_oid = if shape.type_oid == 0 { oids::RECORD } else { shape.type_oid };
-        Datum::Record(Arc::new(kilndb_types::Record { type_oid, fields }))
+        Datum::Record(Arc::new(kilndb_types::Record { type_oid, fields, names: None }))
     }
 }

@@ -43,7 +43,7 @@ pub(super) fn input_error_info(host: &StatementHost<'_>, value: &str, type_name:
 }
 
 pub(super) fn record(fields: Vec<(Oid, Datum)>) -> Datum {
-    Datum::Record(Arc::new(Record { type_oid: oids::RECORD, fields }))
+    Datum::Record(Arc::new(Record { type_oid: oids::RECORD, fields, names: None }))
 }
 
 /// `a."B c".d` as an array of its parts. `strict`: nothing may follow.

@@ -34,7 +34,7 @@ pub fn pg_column_size(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
         Datum::TimeTz(..) => Datum::Int4(12),
         Datum::Interval(_) | Datum::Uuid(_) => Datum::Int4(16),
         Datum::Text(s) => Datum::Int4(s.len() as i32 + if s.len() < 127 { 1 } else { 4 }),
-        Datum::Bytea(s) => Datum::Int4(s.len() as i32 + if s.len() < 127 { 1 } else { 4 }),
+        Datum::Bytea(s) | Datum::Jsonb(s) => Datum::Int4(s.len() as i32 + if s.len() < 127 { 1 } else { 4 }),
         Datum::Numeric(n) => Datum::Int4(3 + n.digits().len() as i32 * 2),
         _ => Datum::Int4(8),
     })

@@ -39,6 +39,9 @@ pub mod float;
 pub mod hashing;
 pub mod inout;
 pub mod int;
+pub mod json;
+pub mod jsonb;
+pub mod jsonpath;
 pub(crate) mod limits;
 pub mod misc;
 pub mod numeric;
@@ -132,6 +135,7 @@ pub mod get {
         oid -> u32 { Datum::Oid(v) => *v }
         text -> &str { Datum::Text(v) => v }
         bytea -> &[u8] { Datum::Bytea(v) => v }
+        jsonb -> &[u8] { Datum::Jsonb(v) => v }
         date -> i32 { Datum::Date(v) => *v }
         time -> i64 { Datum::Time(v) => *v }
         timetz -> (i64, i32) { Datum::TimeTz(v, z) => (*v, *z) }

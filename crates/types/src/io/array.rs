@@ -433,7 +433,7 @@ pub fn record_in(type_oid: Oid, fields: &[(String, Oid, i32)], text: &str, ctx: 
     if b[at + 1..].iter().any(|c| !c.is_ascii_whitespace()) {
         return Err(bad("Junk after right parenthesis."));
     }
-    Ok(Datum::Record(Arc::new(Record { type_oid, fields: values })))
+    Ok(Datum::Record(Arc::new(Record { type_oid, fields: values, names: None })))
 }
 pub fn record_out(v: &Record, out: &mut Vec<u8>, ctx: &EvalContext) -> Result<()> {
     out.push(b'(');

@@ -87,6 +87,13 @@ pub fn receive(type_oid: Oid, bytes: &[u8], typmod: i32, ctx: &EvalContext) -> R
             Datum::Interval(Arc::new(datetime::interval_typmod(v, typmod)?))
         }
         UUID => Datum::Uuid(fixed(bytes)?),
+        JSONB | JSONPATH => {
+            let (version, text) = bytes.split_first().ok_or_else(short)?;
+            if *version != 1 {
+                return Err(error(sqlstate::INTERNAL_ERROR, format!("unsupported {} version number {version}", if type_oid == JSONB { "jsonb" } else { "jsonpath" })));
+            }
+            return input(type_oid, utf8(text)?, typmod, ctx);
+        }
         TID => {
             let b: [u8; 6] = fixed(bytes)?;
             let (block, slot) = b.split_at(4);
@@ -233,7 +240,7 @@ fn receive_record(type_oid: Oid, fields: &[(String, Oid, i32)], bytes: &[u8], ct
         };
         values.push((*oid, v));
     }
-    Ok(Datum::Record(Arc::new(Record { type_oid, fields: values })))
+    Ok(Datum::Record(Arc::new(Record { type_oid, fields: values, names: None })))
 }
 
 /// Appends the binary form. Never called with NULL.
@@ -258,6 +265,10 @@ pub fn send_typmod(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8>,
             Some(label) => out.extend_from_slice(label.as_bytes()),
             None => out.extend_from_slice(&v.to_be_bytes()),
         },
+        Datum::Text(v) if type_oid == JSONPATH => {
+            out.push(1);
+            out.extend_from_slice(v.as_bytes());
+        }
         Datum::Text(v) if matches!(type_oid, BIT | VARBIT) => {
             out.extend_from_slice(&(v.len() as u32).to_be_bytes());
             for chunk in v.as_bytes().chunks(8) {
@@ -286,6 +297,10 @@ pub fn send_typmod(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8>,
             out.extend_from_slice(&v.months.to_be_bytes());
         }
         Datum::Uuid(v) => out.extend_from_slice(v),
+        Datum::Jsonb(v) => {
+            out.push(1);
+            crate::json::binary::decode(v)?.write(out);
+        }
         Datum::Tid(block, slot) => {
             out.extend_from_slice(&block.to_be_bytes());
             out.extend_from_slice(&slot.to_be_bytes());

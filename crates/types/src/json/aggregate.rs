@@ -1,0 +1,166 @@
+//! json_agg, json_object_agg and their kin.
+
+use super::value::{self, Value, escape};
+use super::{binary, convert};
+use crate::aggregates::Accumulator;
+use crate::functions::limits;
+use crate::{Datum, EvalContext, oids::*};
+use kilndb_base::{Error, Oid, Result, sqlstate};
+use std::collections::HashSet;
+
+#[derive(Default)]
+struct Options {
+    types: Vec<Oid>,
+    /// Null values are left out.
+    strict: bool,
+    unique: bool,
+}
+impl Options {
+    fn argument(&self, args: &[Datum], i: usize) -> (Oid, Datum) {
+        (self.types.get(i).copied().unwrap_or(TEXT), args.get(i).cloned().unwrap_or_default())
+    }
+}
+
+/// json_agg: the text as it grows.
+struct JsonList {
+    options: Options,
+    text: Option<Vec<u8>>,
+}
+impl Accumulator for JsonList {
+    fn add(&mut self, args: &[Datum], ctx: &EvalContext) -> Result<()> {
+        let (ty, v) = self.options.argument(args, 0);
+        let first = self.text.is_none();
+        let text = self.text.get_or_insert_with(|| b"[".to_vec());
+        if v.is_null() && self.options.strict {
+            return Ok(());
+        }
+        if !first && text.len() > 1 {
+            text.extend_from_slice(b", ");
+            // Rows and arrays begin a line.
+            if matches!(v, Datum::Array(_) | Datum::Record(_)) {
+                text.extend_from_slice(b"\n ");
+            }
+        }
+        convert::write_json(ty, &v, text, ctx)?;
+        limits::room(text.len(), 0)
+    }
+    fn finish(&mut self, _: &EvalContext) -> Result<Datum> {
+        Ok(self.text.as_ref().map_or(Datum::Null, |t| Datum::text(format!("{}]", String::from_utf8_lossy(t)))))
+    }
+}
+
+struct JsonbList {
+    options: Options,
+    list: Option<Vec<Value>>,
+}
+impl Accumulator for JsonbList {
+    fn add(&mut self, args: &[Datum], ctx: &EvalContext) -> Result<()> {
+        let (ty, v) = self.options.argument(args, 0);
+        let list = self.list.get_or_insert_default();
+        if !(v.is_null() && self.options.strict) {
+            list.push(convert::to_value(ty, &v, ctx)?);
+        }
+        Ok(())
+    }
+    fn finish(&mut self, _: &EvalContext) -> Result<Datum> {
+        Ok(self.list.as_ref().map_or(Datum::Null, |list| binary::datum(&Value::Array(list.clone()))))
+    }
+}
+
+struct JsonObject {
+    options: Options,
+    text: Option<Vec<u8>>,
+    seen: HashSet<Vec<u8>>,
+}
+impl Accumulator for JsonObject {
+    fn add(&mut self, args: &[Datum], ctx: &EvalContext) -> Result<()> {
+        let ((key_type, key), (ty, v)) = (self.options.argument(args, 0), self.options.argument(args, 1));
+        let text = self.text.get_or_insert_with(|| b"{ ".to_vec());
+        if key.is_null() {
+            return Err(Error::new(sqlstate::NULL_VALUE_NOT_ALLOWED, "null value not allowed for object key"));
+        }
+        let leave_out = self.options.strict && v.is_null();
+        if leave_out && !self.options.unique {
+            return Ok(());
+        }
+        let mut written = Vec::new();
+        convert::write_json_key(key_type, &key, &mut written, ctx)?;
+        if self.options.unique && !self.seen.insert(written.clone()) {
+            return Err(duplicate(&written));
+        }
+        if leave_out {
+            return Ok(());
+        }
+        if text.len() > 2 {
+            text.extend_from_slice(b", ");
+        }
+        text.extend_from_slice(&written);
+        text.extend_from_slice(b" : ");
+        convert::write_json(ty, &v, text, ctx)?;
+        limits::room(text.len(), 0)
+    }
+    fn finish(&mut self, _: &EvalContext) -> Result<Datum> {
+        Ok(self.text.as_ref().map_or(Datum::Null, |t| Datum::text(format!("{} }}", String::from_utf8_lossy(t)))))
+    }
+}
+
+/// The key as it is written, quotes included.
+pub fn duplicate(key: &[u8]) -> Error {
+    Error::new(sqlstate::DUPLICATE_JSON_OBJECT_KEY_VALUE, format!("duplicate JSON object key value: {}", String::from_utf8_lossy(key)))
+}
+
+struct JsonbObject {
+    options: Options,
+    pairs: Option<Vec<(String, Value)>>,
+    seen: HashSet<String>,
+}
+impl Accumulator for JsonbObject {
+    fn add(&mut self, args: &[Datum], ctx: &EvalContext) -> Result<()> {
+        let ((key_type, key), (ty, v)) = (self.options.argument(args, 0), self.options.argument(args, 1));
+        let pairs = self.pairs.get_or_insert_default();
+        if key.is_null() {
+            return Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, "field name must not be null"));
+        }
+        let leave_out = self.options.strict && v.is_null();
+        if leave_out && !self.options.unique {
+            return Ok(());
+        }
+        let key = convert::to_key(key_type, &key, ctx)?;
+        if self.options.unique && !self.seen.insert(key.clone()) {
+            let mut shown = Vec::new();
+            escape(&key, &mut shown);
+            return Err(Error::new(sqlstate::DUPLICATE_JSON_OBJECT_KEY_VALUE, "duplicate JSON object key value"));
+        }
+        if !leave_out {
+            pairs.push((key, convert::to_value(ty, &v, ctx)?));
+        }
+        Ok(())
+    }
+    fn finish(&mut self, _: &EvalContext) -> Result<Datum> {
+        Ok(self.pairs.as_ref().map_or(Datum::Null, |pairs| binary::datum(&value::object(pairs.clone()))))
+    }
+}
+
+/// The aggregate of this OID over arguments of these types.
+pub fn new(proc_oid: Oid, types: &[Oid]) -> Option<Box<dyn Accumulator>> {
+    let options = |strict, unique| Options { types: types.to_vec(), strict, unique };
+    let list = |strict| Box::new(JsonList { options: options(strict, false), text: None });
+    let binary_list = |strict| Box::new(JsonbList { options: options(strict, false), list: None });
+    let object = |strict, unique| Box::new(JsonObject { options: options(strict, unique), text: None, seen: HashSet::new() });
+    let binary_object = |strict, unique| Box::new(JsonbObject { options: options(strict, unique), pairs: None, seen: HashSet::new() });
+    Some(match proc_oid {
+        3175 => list(false),
+        6276 => list(true),
+        3267 => binary_list(false),
+        6284 => binary_list(true),
+        3197 => object(false, false),
+        6280 => object(true, false),
+        6281 => object(false, true),
+        6282 => object(true, true),
+        3270 => binary_object(false, false),
+        6288 => binary_object(true, false),
+        6289 => binary_object(false, true),
+        6290 => binary_object(true, true),
+        _ => return None,
+    })
+}

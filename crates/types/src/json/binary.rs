@@ -1,0 +1,361 @@
+//! jsonb's bytes: compact, keys sorted, a key or element found without reading the others. docs/format-row.md draws them.
+//!
+//! Invariants
+//! 1. Equal values have equal bytes, but for the display scale of numbers.
+//! 2. Reading never trusts a byte: what does not fit is None or [`Error::corrupted`].
+//! 3. Order and hash are those of PostgreSQL's jsonb.
+
+use super::parse::MAX_DEPTH;
+use super::value::{Value, key_order};
+use crate::hash::{hash_bytes, hash_bytes_extended, hash_u32_extended};
+use crate::row;
+use crate::{Datum, numeric::Numeric};
+use kilndb_base::{Error, Result};
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+const NULL: u8 = 0;
+const FALSE: u8 = 1;
+const TRUE: u8 = 2;
+const NUMBER: u8 = 3;
+const STRING: u8 = 4;
+const ARRAY: u8 = 5;
+const OBJECT: u8 = 6;
+
+/// PostgreSQL's flags of containers, which its hash knows.
+const ARRAY_FLAG: u32 = 0x4000_0000;
+const OBJECT_FLAG: u32 = 0x2000_0000;
+
+#[cold]
+fn corrupted() -> Error {
+    Error::corrupted("stored jsonb value")
+}
+
+pub fn encode(v: &Value) -> Vec<u8> {
+    let mut out = Vec::new();
+    put(v, &mut out);
+    out
+}
+pub fn datum(v: &Value) -> Datum {
+    Datum::Jsonb(Arc::from(encode(v)))
+}
+
+fn put(v: &Value, out: &mut Vec<u8>) {
+    match v {
+        Value::Null => out.push(NULL),
+        Value::Bool(b) => out.push(if *b { TRUE } else { FALSE }),
+        Value::Number(n) => {
+            out.push(NUMBER);
+            row::put_numeric(n, out);
+        }
+        Value::String(s) => {
+            out.push(STRING);
+            out.extend_from_slice(s.as_bytes());
+        }
+        Value::Array(list) => {
+            let (mut body, mut ends) = (Vec::new(), Vec::with_capacity(list.len()));
+            for v in list {
+                put(v, &mut body);
+                ends.push(body.len());
+            }
+            put_container(ARRAY, list.len(), &ends, &body, out);
+        }
+        Value::Object(list) => {
+            let (mut body, mut ends) = (Vec::new(), Vec::with_capacity(2 * list.len()));
+            for (k, _) in list {
+                body.extend_from_slice(k.as_bytes());
+                ends.push(body.len());
+            }
+            for (_, v) in list {
+                put(v, &mut body);
+                ends.push(body.len());
+            }
+            put_container(OBJECT, list.len(), &ends, &body, out);
+        }
+    }
+}
+fn put_container(tag: u8, count: usize, ends: &[usize], body: &[u8], out: &mut Vec<u8>) {
+    let width = match body.len().max(count) {
+        0..=0xff => 0,
+        0x100..=0xffff => 1,
+        _ => 2,
+    };
+    out.push(tag | width << 3);
+    for n in std::iter::once(&count).chain(ends) {
+        out.extend_from_slice(&(*n as u32).to_le_bytes()[..1 << width]);
+    }
+    out.extend_from_slice(body);
+}
+
+/// A stored array or object.
+struct Container<'a> {
+    is_object: bool,
+    count: usize,
+    width: usize,
+    ends: &'a [u8],
+    body: &'a [u8],
+}
+impl<'a> Container<'a> {
+    fn open(b: &'a [u8]) -> Option<Container<'a>> {
+        let (&head, rest) = b.split_first()?;
+        let is_object = match head & 7 {
+            ARRAY => false,
+            OBJECT => true,
+            _ => return None,
+        };
+        let width = match head >> 3 {
+            0 => 1,
+            1 => 2,
+            2 => 4,
+            _ => return None,
+        };
+        let count = number(rest.get(..width)?);
+        let table = count.checked_mul(width)?.checked_mul(if is_object { 2 } else { 1 })?;
+        let ends = rest.get(width..width.checked_add(table)?)?;
+        Some(Container { is_object, count, width, ends, body: rest.get(width + table..)? })
+    }
+    /// Part number `i` of the body: elements, or keys and then values.
+    fn part(&self, i: usize) -> Option<&'a [u8]> {
+        let end = |i: usize| Some(number(self.ends.get(i * self.width..(i + 1) * self.width)?));
+        let start = if i == 0 { 0 } else { end(i - 1)? };
+        self.body.get(start..end(i)?)
+    }
+    fn find(&self, key: &str) -> Option<&'a [u8]> {
+        let (mut low, mut high) = (0, self.count);
+        while low < high {
+            let middle = (low + high) / 2;
+            let here = self.part(middle)?;
+            match here.len().cmp(&key.len()).then_with(|| here.cmp(key.as_bytes())) {
+                Ordering::Less => low = middle + 1,
+                Ordering::Greater => high = middle,
+                Ordering::Equal => return self.part(self.count + middle),
+            }
+        }
+        None
+    }
+}
+fn number(b: &[u8]) -> usize {
+    b.iter().rev().fold(0, |n, b| n << 8 | usize::from(*b))
+}
+
+/// A member of an object.
+pub fn get<'a>(b: &'a [u8], key: &str) -> Option<&'a [u8]> {
+    Container::open(b).filter(|c| c.is_object)?.find(key)
+}
+/// An element of an array; negative numbers count from the end.
+pub fn element(b: &[u8], index: i64) -> Option<&[u8]> {
+    let c = Container::open(b).filter(|c| !c.is_object)?;
+    let index = if index < 0 { index + c.count as i64 } else { index };
+    let index = usize::try_from(index).ok().filter(|i| *i < c.count)?;
+    c.part(index)
+}
+pub fn is_object(b: &[u8]) -> bool {
+    b.first().is_some_and(|h| h & 7 == OBJECT)
+}
+pub fn is_array(b: &[u8]) -> bool {
+    b.first().is_some_and(|h| h & 7 == ARRAY)
+}
+pub fn is_string(b: &[u8]) -> bool {
+    b.first() == Some(&STRING)
+}
+/// The text of a string.
+pub fn string(b: &[u8]) -> Option<&str> {
+    match b.split_first() {
+        Some((&STRING, rest)) => std::str::from_utf8(rest).ok(),
+        _ => None,
+    }
+}
+/// Elements of an array, members of an object.
+pub fn count(b: &[u8]) -> usize {
+    Container::open(b).map_or(0, |c| c.count)
+}
+
+pub fn decode(b: &[u8]) -> Result<Value> {
+    read(b, 0).ok_or_else(corrupted)
+}
+fn read(b: &[u8], depth: usize) -> Option<Value> {
+    if depth > 2 * MAX_DEPTH {
+        return None;
+    }
+    let (&head, rest) = b.split_first()?;
+    let text = |b: &[u8]| std::str::from_utf8(b).ok().map(str::to_string);
+    Some(match head & 7 {
+        NULL => Value::Null,
+        FALSE => Value::Bool(false),
+        TRUE => Value::Bool(true),
+        NUMBER => Value::Number(row::get_numeric(rest)?),
+        STRING => Value::String(text(rest)?),
+        ARRAY => {
+            let c = Container::open(b)?;
+            Value::Array((0..c.count).map(|i| read(c.part(i)?, depth + 1)).collect::<Option<_>>()?)
+        }
+        OBJECT => {
+            let c = Container::open(b)?;
+            let pair = |i: usize| Some((text(c.part(i)?)?, read(c.part(c.count + i)?, depth + 1)?));
+            let list = (0..c.count).map(pair).collect::<Option<Vec<_>>>()?;
+            // What is looked up by halving must be sorted.
+            if !list.windows(2).all(|w| key_order(&w[0].0, &w[1].0).is_lt()) {
+                return None;
+            }
+            Value::Object(list)
+        }
+        _ => return None,
+    })
+}
+
+fn rank(v: &Value) -> u8 {
+    match v {
+        Value::Null => 0,
+        Value::String(_) => 1,
+        Value::Number(_) => 2,
+        Value::Bool(_) => 3,
+        Value::Array(_) => 4,
+        Value::Object(_) => 5,
+    }
+}
+fn order(a: &Value, b: &Value) -> Ordering {
+    match (a, b) {
+        (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
+        (Value::Number(a), Value::Number(b)) => a.cmp(b),
+        (Value::String(a), Value::String(b)) => a.as_bytes().cmp(b.as_bytes()),
+        (Value::Array(a), Value::Array(b)) => {
+            a.len().cmp(&b.len()).then_with(|| a.iter().zip(b).map(|(a, b)| order(a, b)).find(|o| o.is_ne()).unwrap_or(Ordering::Equal))
+        }
+        (Value::Object(a), Value::Object(b)) => a.len().cmp(&b.len()).then_with(|| {
+            let pairs = a.iter().zip(b).map(|(a, b)| a.0.as_bytes().cmp(b.0.as_bytes()).then_with(|| order(&a.1, &b.1)));
+            pairs.into_iter().find(|o| o.is_ne()).unwrap_or(Ordering::Equal)
+        }),
+        _ => rank(a).cmp(&rank(b)),
+    }
+}
+/// btree order. A scalar that stands alone is to PostgreSQL an array of one element, below the other such arrays.
+pub fn compare(a: &[u8], b: &[u8]) -> Ordering {
+    if a == b {
+        return Ordering::Equal;
+    }
+    let (Some(a), Some(b)) = (read(a, 0), read(b, 0)) else { return a.cmp(b) };
+    match (&a, &b) {
+        (a, b) if a.is_scalar() && b.is_scalar() => order(a, b),
+        (a, Value::Array(list)) if a.is_scalar() => if list.is_empty() { Ordering::Greater } else { Ordering::Less },
+        (Value::Array(list), b) if b.is_scalar() => if list.is_empty() { Ordering::Less } else { Ordering::Greater },
+        (a, Value::Object(_)) if a.is_scalar() => Ordering::Less,
+        (Value::Object(_), b) if b.is_scalar() => Ordering::Greater,
+        (a, b) => order(a, b),
+    }
+}
+
+/// Bytes that sort as the values do, and end where they say.
+pub fn encode_key(b: &[u8], numeric: &dyn Fn(&Numeric, &mut Vec<u8>), out: &mut Vec<u8>) -> Result<()> {
+    fn put(v: &Value, numeric: &dyn Fn(&Numeric, &mut Vec<u8>), out: &mut Vec<u8>) {
+        let text = |s: &str, out: &mut Vec<u8>| {
+            out.extend_from_slice(s.as_bytes());
+            out.push(0);
+        };
+        out.push(rank(v));
+        match v {
+            Value::Null => {}
+            Value::String(s) => text(s, out),
+            Value::Number(n) => numeric(n, out),
+            Value::Bool(b) => out.push(u8::from(*b)),
+            Value::Array(list) => {
+                out.extend_from_slice(&(list.len() as u32).to_be_bytes());
+                list.iter().for_each(|v| put(v, numeric, out));
+            }
+            Value::Object(list) => {
+                out.extend_from_slice(&(list.len() as u32).to_be_bytes());
+                for (k, v) in list {
+                    text(k, out);
+                    put(v, numeric, out);
+                }
+            }
+        }
+    }
+    let v = decode(b)?;
+    if v.is_scalar() {
+        // Between the empty array and all others.
+        out.extend_from_slice(&[4, 0, 0, 0, 0, 1]);
+    }
+    put(&v, numeric, out);
+    if matches!(&v, Value::Array(list) if list.is_empty()) {
+        out.push(0);
+    }
+    Ok(())
+}
+
+fn numeric_hash(n: &Numeric) -> u32 {
+    match n.hash_parts() {
+        None => 0,
+        Some((bytes, _)) if bytes.is_empty() => u32::MAX,
+        Some((bytes, weight)) => hash_bytes(&bytes) ^ weight as u32,
+    }
+}
+pub fn hash(b: &[u8]) -> Result<u32> {
+    fn scalar(tmp: u32, all: &mut u32) {
+        *all = all.rotate_left(1) ^ tmp;
+    }
+    fn walk(v: &Value, all: &mut u32) {
+        match v {
+            Value::Null => scalar(1, all),
+            Value::Bool(b) => scalar(if *b { 2 } else { 4 }, all),
+            Value::Number(n) => scalar(numeric_hash(n), all),
+            Value::String(s) => scalar(hash_bytes(s.as_bytes()), all),
+            Value::Array(list) => {
+                *all ^= ARRAY_FLAG;
+                list.iter().for_each(|v| walk(v, all));
+            }
+            Value::Object(list) => {
+                *all ^= OBJECT_FLAG;
+                for (k, v) in list {
+                    scalar(hash_bytes(k.as_bytes()), all);
+                    walk(v, all);
+                }
+            }
+        }
+    }
+    let v = decode(b)?;
+    let mut all = 0;
+    if v.is_scalar() {
+        all ^= ARRAY_FLAG;
+    } else if count(b) == 0 {
+        return Ok(0);
+    }
+    walk(&v, &mut all);
+    Ok(all)
+}
+pub fn hash_extended(b: &[u8], seed: u64) -> Result<u64> {
+    fn scalar(tmp: u64, all: &mut u64) {
+        *all = (*all << 1 & 0xffff_fffe_ffff_fffe | *all >> 31 & 0x1_0000_0001) ^ tmp;
+    }
+    fn flag(flag: u32) -> u64 {
+        u64::from(flag) << 32 | u64::from(flag)
+    }
+    fn walk(v: &Value, seed: u64, all: &mut u64) {
+        match v {
+            Value::Null => scalar(seed.wrapping_add(1), all),
+            Value::Bool(b) if seed != 0 => scalar(hash_u32_extended(u32::from(*b), seed), all),
+            Value::Bool(b) => scalar(if *b { 2 } else { 4 }, all),
+            Value::Number(n) => scalar(crate::partition_hash::numeric_hash(n, seed), all),
+            Value::String(s) => scalar(hash_bytes_extended(s.as_bytes(), seed), all),
+            Value::Array(list) => {
+                *all ^= flag(ARRAY_FLAG);
+                list.iter().for_each(|v| walk(v, seed, all));
+            }
+            Value::Object(list) => {
+                *all ^= flag(OBJECT_FLAG);
+                for (k, v) in list {
+                    scalar(hash_bytes_extended(k.as_bytes(), seed), all);
+                    walk(v, seed, all);
+                }
+            }
+        }
+    }
+    let v = decode(b)?;
+    let mut all = 0;
+    if v.is_scalar() {
+        all ^= flag(ARRAY_FLAG);
+    } else if count(b) == 0 {
+        return Ok(seed);
+    }
+    walk(&v, seed, &mut all);
+    Ok(all)
+}

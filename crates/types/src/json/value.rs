@@ -1,0 +1,195 @@
+//! A jsonb value as a tree, and its text.
+
+use super::parse::{self, Kind, Parsed};
+use crate::numeric::Numeric;
+use kilndb_base::{Error, Result, sqlstate};
+use std::io::Write;
+
+#[derive(Clone, Debug)]
+pub enum Value {
+    Null,
+    Bool(bool),
+    Number(Numeric),
+    String(String),
+    Array(Vec<Value>),
+    /// Sorted by [`key_order`], no key twice.
+    Object(Vec<(String, Value)>),
+}
+
+/// Shorter keys first, equally long ones by their bytes.
+pub fn key_order(a: &str, b: &str) -> std::cmp::Ordering {
+    a.len().cmp(&b.len()).then_with(|| a.as_bytes().cmp(b.as_bytes()))
+}
+
+/// The object of these pairs: of equal keys the last one counts.
+pub fn object(mut pairs: Vec<(String, Value)>) -> Value {
+    pairs.sort_by(|a, b| key_order(&a.0, &b.0));
+    let mut list: Vec<(String, Value)> = Vec::with_capacity(pairs.len());
+    for pair in pairs {
+        match list.last_mut() {
+            Some(last) if last.0 == pair.0 => *last = pair,
+            _ => list.push(pair),
+        }
+    }
+    Value::Object(list)
+}
+
+impl Value {
+    pub fn parse(text: &str) -> Result<Value> {
+        Value::from_parsed(&parse::parse(text)?, text)
+    }
+    pub fn from_parsed(p: &Parsed, text: &str) -> Result<Value> {
+        Ok(match &p.kind {
+            Kind::Null => Value::Null,
+            Kind::Bool(b) => Value::Bool(*b),
+            Kind::Number => Value::Number(Numeric::parse(text.get(p.start..p.end).unwrap_or(""))?),
+            Kind::String(s) => Value::String(long_enough(s)?),
+            Kind::Array(list) => Value::Array(list.iter().map(|v| Value::from_parsed(v, text)).collect::<Result<_>>()?),
+            Kind::Object(list) => {
+                object(list.iter().map(|(k, v)| Ok((long_enough(k)?, Value::from_parsed(v, text)?))).collect::<Result<_>>()?)
+            }
+        })
+    }
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            Value::Null => "null",
+            Value::Bool(_) => "boolean",
+            Value::Number(_) => "number",
+            Value::String(_) => "string",
+            Value::Array(_) => "array",
+            Value::Object(_) => "object",
+        }
+    }
+    pub fn is_scalar(&self) -> bool {
+        !matches!(self, Value::Array(_) | Value::Object(_))
+    }
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        let Value::Object(list) = self else { return None };
+        list.binary_search_by(|p| key_order(&p.0, key)).ok().map(|i| &list[i].1)
+    }
+    /// jsonb's text.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Value::Null => out.extend_from_slice(b"null"),
+            Value::Bool(b) => out.extend_from_slice(if *b { b"true" } else { b"false" }),
+            Value::Number(n) => {
+                let _ = write!(out, "{n}");
+            }
+            Value::String(s) => escape(s, out),
+            Value::Array(list) => {
+                out.push(b'[');
+                for (i, v) in list.iter().enumerate() {
+                    if i > 0 {
+                        out.extend_from_slice(b", ");
+                    }
+                    v.write(out);
+                }
+                out.push(b']');
+            }
+            Value::Object(list) => {
+                out.push(b'{');
+                for (i, (k, v)) in list.iter().enumerate() {
+                    if i > 0 {
+                        out.extend_from_slice(b", ");
+                    }
+                    escape(k, out);
+                    out.extend_from_slice(b": ");
+                    v.write(out);
+                }
+                out.push(b'}');
+            }
+        }
+    }
+    /// jsonb_pretty's text.
+    pub fn write_pretty(&self, level: usize, out: &mut Vec<u8>) {
+        let indent = |level: usize, out: &mut Vec<u8>| {
+            out.push(b'\n');
+            out.resize(out.len() + 4 * level, b' ');
+        };
+        match self {
+            Value::Array(list) => {
+                out.push(b'[');
+                for (i, v) in list.iter().enumerate() {
+                    if i > 0 {
+                        out.push(b',');
+                    }
+                    indent(level + 1, out);
+                    v.write_pretty(level + 1, out);
+                }
+                indent(level, out);
+                out.push(b']');
+            }
+            Value::Object(list) => {
+                out.push(b'{');
+                for (i, (k, v)) in list.iter().enumerate() {
+                    if i > 0 {
+                        out.push(b',');
+                    }
+                    indent(level + 1, out);
+                    escape(k, out);
+                    out.extend_from_slice(b": ");
+                    v.write_pretty(level + 1, out);
+                }
+                indent(level, out);
+                out.push(b'}');
+            }
+            scalar => scalar.write(out),
+        }
+    }
+    pub fn text(&self) -> String {
+        let mut out = Vec::new();
+        self.write(&mut out);
+        String::from_utf8(out).unwrap_or_default()
+    }
+    /// What ->> gives: a string without quotes, null as none.
+    pub fn plain_text(&self) -> Option<String> {
+        match self {
+            Value::Null => None,
+            Value::String(s) => Some(s.clone()),
+            v => Some(v.text()),
+        }
+    }
+    /// As btree says, but for root scalars, which [`super::binary::compare`] knows.
+    pub fn equals(&self, other: &Value) -> bool {
+        match (self, other) {
+            (Value::Null, Value::Null) => true,
+            (Value::Bool(a), Value::Bool(b)) => a == b,
+            (Value::Number(a), Value::Number(b)) => a.cmp(b).is_eq(),
+            (Value::String(a), Value::String(b)) => a == b,
+            (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.equals(b)),
+            (Value::Object(a), Value::Object(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.0 == b.0 && a.1.equals(&b.1)),
+            _ => false,
+        }
+    }
+}
+
+/// PostgreSQL keeps the length of a string in 28 bits.
+fn long_enough(s: &str) -> Result<String> {
+    const LONGEST: usize = 0x0fff_ffff;
+    if s.len() > LONGEST {
+        return Err(Error::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "string too long to represent as jsonb string")
+            .with_detail(format!("Due to an implementation restriction, jsonb strings cannot exceed {LONGEST} bytes.")));
+    }
+    Ok(s.to_string())
+}
+
+/// A string with its quotes and escapes.
+pub fn escape(s: &str, out: &mut Vec<u8>) {
+    out.push(b'"');
+    for &c in s.as_bytes() {
+        match c {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            8 => out.extend_from_slice(b"\\b"),
+            12 => out.extend_from_slice(b"\\f"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            0..=31 => {
+                let _ = write!(out, "\\u{c:04x}");
+            }
+            c => out.push(c),
+        }
+    }
+    out.push(b'"');
+}
