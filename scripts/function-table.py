@@ -30,7 +30,7 @@ for path in sorted(src.glob("*.rs")):
 TYPES = (
     "bool char name int2 int4 int8 int24 int42 int28 int82 int48 int84 text bpchar oid xid xid8 cid tid float4 float8 "
     "float48 float84 date time timetz timestamp timestamptz interval numeric uuid bytea bit varbit array record "
-    "oidvector pg_lsn jsonb nameeqtext enum text_pattern bpchar_pattern record_image btrecord nametext textname text_ bttext"
+    "oidvector pg_lsn jsonb nameeqtext enum text_pattern bpchar_pattern record_image btrecord nametext textname text_ bttext tsvector tsquery"
 ).split()
 OPS = {"eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge", "cmp": "cmp"}
 family = {}

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 /// Each crate and the crates of this workspace that it may use.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("base", &[]),
-    ("types", &["base"]),
+    ("fulltext", &["base"]),
+    ("types", &["base", "fulltext"]),
     ("syntax", &["base"]),
     ("storage", &["base"]),
     ("wire", &["base"]),

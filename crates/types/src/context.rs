@@ -1,7 +1,9 @@
 //! What a function may see of the world: settings, time, randomness, and the catalogs through [`Host`].
 
 use kilndb_base::{Error, Oid, Result};
+use kilndb_fulltext::{Config, Dictionary};
 use std::cell::Cell;
+use std::sync::Arc;
 
 /// The settings that formats depend on. A session keeps one and changes it with SET.
 #[derive(Clone, Debug)]
@@ -87,6 +89,17 @@ pub trait Host {
     fn enum_label(&self, oid: Oid, value: u64) -> Option<String> {
         let _ = (oid, value);
         None
+    }
+    /// A text search configuration with all its dictionaries.
+    fn text_search_config(&self, oid: Oid) -> Result<Arc<Config>> {
+        Err(Error::internal(format!("text search configuration {oid} cannot be looked up here")))
+    }
+    /// What default_text_search_config names.
+    fn default_text_search_config(&self) -> Result<Oid> {
+        Err(Error::internal("the text search configuration cannot be looked up here"))
+    }
+    fn text_search_dictionary(&self, oid: Oid) -> Result<Arc<Dictionary>> {
+        Err(Error::internal(format!("text search dictionary {oid} cannot be looked up here")))
     }
     /// Monotonic and wall clock, microseconds since 1970 UTC.
     fn clock_unix_micros(&self) -> i64;

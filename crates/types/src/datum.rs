@@ -3,6 +3,7 @@
 
 use crate::numeric::Numeric;
 use kilndb_base::Oid;
+use kilndb_fulltext::{TsQuery, TsVector};
 use std::sync::Arc;
 
 #[derive(Clone, Debug, Default)]
@@ -44,6 +45,8 @@ pub enum Datum {
     Array(Arc<Array>),
     /// A composite value.
     Record(Arc<Record>),
+    TsVector(Arc<TsVector>),
+    TsQuery(Arc<TsQuery>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

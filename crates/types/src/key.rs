@@ -75,6 +75,8 @@ fn encode_value(type_oid: Oid, datum: &Datum, out: &mut Vec<u8>) -> Result<()> {
             }
             out.push(0);
         }
+        Datum::TsVector(v) => v.sort_key(out),
+        Datum::TsQuery(v) => v.sort_key(out),
     }
     Ok(())
 }
@@ -145,7 +147,8 @@ pub fn is_indexable(type_oid: Oid) -> bool {
         BOOL | BYTEA | CHAR | NAME | INT8 | INT2 | INT4 | TEXT | OID | TID | OIDVECTOR | FLOAT4 | FLOAT8 | BPCHAR
         | VARCHAR | DATE | TIME | TIMESTAMP | TIMESTAMPTZ | INTERVAL | TIMETZ | NUMERIC | UUID | PG_LSN | XID8
         | RECORD | REGPROC | REGPROCEDURE | REGOPER | REGOPERATOR | REGCLASS | REGTYPE | REGCONFIG | REGDICTIONARY
-        | REGNAMESPACE | REGROLE | REGCOLLATION | BIT | VARBIT | MONEY | ANYARRAY | REFCURSOR | JSONB | 3807 => true,
+        | REGNAMESPACE | REGROLE | REGCOLLATION | BIT | VARBIT | MONEY | ANYARRAY | REFCURSOR | JSONB | 3807
+        | TSVECTOR | TSQUERY | TSVECTOR_ARRAY | TSQUERY_ARRAY => true,
         1000..=1034 | 1115 | 1182 | 1183 | 1185 | 1187 | 1231 | 1270 | 1561 | 1563 | 2951 | 3221 | 2287 | 2207..=2211 => true,
         _ => type_oid >= 16384,
     }
@@ -192,6 +195,8 @@ pub fn compare(type_oid: Oid, a: &Datum, b: &Datum) -> Ordering {
         (Tid(a, sa), Tid(b, sb)) => (a, sa).cmp(&(b, sb)),
         (U64(a), U64(b)) => a.cmp(b),
         (Array(a), Array(b)) => compare_arrays(a, b),
+        (TsVector(a), TsVector(b)) => a.compare(b),
+        (TsQuery(a), TsQuery(b)) => a.compare(b),
         (Record(a), Record(b)) => {
             for ((oid, x), (_, y)) in a.fields.iter().zip(&b.fields) {
                 match compare(*oid, x, y) {

@@ -66,6 +66,7 @@ pub fn value_hash(ty: Oid, value: &Datum, seed: u64) -> Result<u64> {
             hash_bytes_extended(&bytes, seed)
         }
         Datum::Numeric(n) => numeric_hash(n, seed),
+        Datum::TsVector(_) | Datum::TsQuery(_) => return Err(Error::unsupported("hashing of tsvector and tsquery is not supported")),
         Datum::Array(a) if ty == oids::OIDVECTOR => {
             let mut bytes = Vec::with_capacity(a.elements.len() * 4);
             for element in &a.elements {

@@ -290,7 +290,27 @@ fn put_tagged(value: &Datum, out: &mut Vec<u8>) {
                 put_tagged(f, out);
             }
         }
+        Datum::TsVector(v) => {
+            let mut body = Vec::new();
+            v.send(&mut body);
+            out.push(TSVECTOR_TAG);
+            put_prefixed(&body, out);
+        }
+        Datum::TsQuery(v) => {
+            let mut body = Vec::new();
+            v.send(&mut body);
+            out.push(TSQUERY_TAG);
+            put_prefixed(&body, out);
+        }
     }
+}
+const TSVECTOR_TAG: u8 = 30;
+const TSQUERY_TAG: u8 = 31;
+
+/// The bytes of a value that says its length.
+fn get_prefixed<'a>(r: &mut Reader<'a>) -> Option<&'a [u8]> {
+    let len = usize::try_from(r.varint()?).ok()?;
+    r.bytes(len)
 }
 /// How deep values may nest; stored bytes must not exhaust the stack.
 const MAX_DEPTH: usize = 64;
@@ -306,6 +326,8 @@ fn get_tagged(r: &mut Reader, depth: usize) -> Option<Datum> {
     }
     match r.u8()? {
         0 => Some(Datum::Null),
+        TSVECTOR_TAG => Some(Datum::TsVector(Arc::new(kilndb_fulltext::TsVector::receive(get_prefixed(r)?).ok()?))),
+        TSQUERY_TAG => Some(Datum::TsQuery(Arc::new(kilndb_fulltext::TsQuery::receive(get_prefixed(r)?).ok()?))),
         tag @ 1..=20 => get_value(*FIXED.get(usize::from(tag) - 1)?, r),
         21 => {
             let element_type = r.u32()?;

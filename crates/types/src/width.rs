@@ -22,6 +22,8 @@ pub fn plain_width(type_oid: Oid, value: &Datum) -> usize {
             Datum::Bytea(bytes) | Datum::Jsonb(bytes) => bytes.len(),
             Datum::Numeric(number) => numeric_width(number),
             Datum::Array(array) => array_width(array),
+            Datum::TsVector(v) => v.stored_bytes(),
+            Datum::TsQuery(v) => v.stored_bytes(),
             // A row's header, then its fields.
             Datum::Record(record) => 20 + record.fields.iter().fold(0, |at, (oid, field)| field_end(at, *oid, field)),
             other => fixed_width(other),
@@ -63,7 +65,7 @@ fn alignment(value: &Datum) -> usize {
     }
 }
 fn is_variable(value: &Datum) -> bool {
-    matches!(value, Datum::Text(_) | Datum::Bytea(_) | Datum::Jsonb(_) | Datum::Numeric(_) | Datum::Array(_) | Datum::Record(_))
+    matches!(value, Datum::Text(_) | Datum::Bytea(_) | Datum::Jsonb(_) | Datum::Numeric(_) | Datum::Array(_) | Datum::Record(_) | Datum::TsVector(_) | Datum::TsQuery(_))
 }
 /// Where a field ends that begins at `at` or, for its alignment, behind it.
 fn field_end(at: usize, type_oid: Oid, value: &Datum) -> usize {

@@ -212,6 +212,7 @@ fn fill_facts(writer: &mut CatalogWriter<'_>, eval: &EvalContext<'_>) -> Result<
         opfamily.rows.iter().filter(|r| r[method] == Some("403")).map(|r| number(r[0])).collect();
     needed.extend(amproc.rows.iter().filter(|r| btree_families.contains(&number(r[family]))).map(|r| number(r[function])));
 
+    needed.extend(text_search_functions());
     let implemented = |oid: Oid| needed.contains(&oid) || crate::functions::is_implemented(oid);
     let proc_extra = [("proowner", owner.clone()), ("pronamespace", namespace.clone())];
     fill_from(writer, PG_PROC, &FILES.pg_proc, eval, &|r| implemented(number(r[0])), &proc_extra)?;
@@ -233,7 +234,28 @@ fn fill_facts(writer: &mut CatalogWriter<'_>, eval: &EvalContext<'_>) -> Result<
     fill_from(writer, PG_AMOP, &FILES.pg_amop, eval, &|r| btree_families.contains(&number(r[amop_family])), &[])?;
     fill_from(writer, PG_AMPROC, amproc, eval, &|r| btree_families.contains(&number(r[family])), &[])?;
     let collation_extra = [("collowner", owner)];
-    fill_from(writer, PG_COLLATION, &FILES.pg_collation, eval, &|_| true, &[&collation_extra[..], &[("collnamespace", namespace)]].concat())
+    fill_from(writer, PG_COLLATION, &FILES.pg_collation, eval, &|_| true, &[&collation_extra[..], &[("collnamespace", namespace)]].concat())?;
+    fill_text_search(writer, eval)
+}
+
+/// What parser and templates name; it is never called by statements.
+fn text_search_functions() -> impl Iterator<Item = Oid> {
+    let of = |file: &'static Tsv| file.rows.iter().flat_map(|r| r.iter().skip(3).map(|field| number(*field)));
+    of(&FILES.pg_ts_parser).chain(of(&FILES.pg_ts_template))
+}
+
+fn fill_text_search(writer: &mut CatalogWriter<'_>, eval: &EvalContext<'_>) -> Result<()> {
+    let files = [
+        (PG_TS_PARSER, &FILES.pg_ts_parser),
+        (PG_TS_TEMPLATE, &FILES.pg_ts_template),
+        (PG_TS_DICT, &FILES.pg_ts_dict),
+        (PG_TS_CONFIG, &FILES.pg_ts_config),
+        (PG_TS_CONFIG_MAP, &FILES.pg_ts_config_map),
+    ];
+    for (table, file) in files {
+        fill_from(writer, table, file, eval, &|_| true, &[])?;
+    }
+    fill_from(writer, PG_DESCRIPTION, &FILES.pg_ts_description, eval, &|_| true, &[("objsubid", Datum::Int4(0))])
 }
 
 fn fill_fixed_rows(writer: &mut CatalogWriter<'_>) -> Result<()> {

@@ -50,7 +50,9 @@ tsv_files! {
     pg_proc = "pg_proc"; pg_type = "pg_type"; pg_operator = "pg_operator"; pg_cast = "pg_cast";
     pg_aggregate = "pg_aggregate"; pg_opclass = "pg_opclass"; pg_opfamily = "pg_opfamily"; pg_amop = "pg_amop";
     pg_amproc = "pg_amproc"; pg_collation = "pg_collation"; catalog_columns = "catalog_columns";
-    catalog_indexes = "catalog_indexes"; pg_settings = "pg_settings";
+    catalog_indexes = "catalog_indexes"; pg_settings = "pg_settings"; pg_ts_config = "pg_ts_config";
+    pg_ts_config_map = "pg_ts_config_map"; pg_ts_dict = "pg_ts_dict"; pg_ts_parser = "pg_ts_parser";
+    pg_ts_template = "pg_ts_template"; pg_ts_description = "pg_ts_description";
 }
 
 /// A system table's shape.

@@ -45,6 +45,8 @@ pub(super) struct Objects {
     pub(super) partition_maps: HashMap<Oid, Arc<PartitionMap>>,
     /// By partition, then by the table that statements name.
     pub(super) leaves: HashMap<Oid, Vec<Arc<Leaf>>>,
+    pub(super) text_search_configs: HashMap<Oid, Arc<kilndb_fulltext::Config>>,
+    pub(super) text_search_dictionaries: HashMap<Oid, Arc<kilndb_fulltext::Dictionary>>,
 }
 
 /// A cache of catalog objects. One is shared by a database's sessions; a session that does DDL has its own. What is read without

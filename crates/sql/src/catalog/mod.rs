@@ -15,5 +15,6 @@ mod rows;
 mod type_read;
 pub mod store;
 pub mod temporary;
+pub mod text_search;
 pub mod trigger;
 pub use model::*;

@@ -32,6 +32,11 @@ impl Session {
             O::OBJECT_TABCONSTRAINT => self.commented_constraint(s.object(), runtime)?,
             O::OBJECT_TYPE | O::OBJECT_DOMAIN => (PG_TYPE, self.commented_type(s.object(), runtime)?, 0),
             kind @ (O::OBJECT_FUNCTION | O::OBJECT_PROCEDURE | O::OBJECT_ROUTINE) => (PG_PROC, self.commented_routine(s.object(), kind, runtime)?, 0),
+            kind if super::text_search::kind_of(kind).is_some() => {
+                let kind = super::text_search::kind_of(kind).ok_or_else(|| Error::internal("no text search object"))?;
+                let (class, oid) = self.commented_text_search(kind, s.object(), runtime)?;
+                (class, oid, 0)
+            }
             _ => return Err(Error::unsupported("COMMENT ON this kind of object is not supported")),
         };
         if class == PG_CLASS {

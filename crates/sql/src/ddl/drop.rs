@@ -4,6 +4,7 @@ use super::Session;
 use super::types::TypeUser;
 use crate::catalog::ids::*;
 use crate::catalog::temporary::is_temporary;
+use crate::catalog::text_search::TextSearchKind;
 use crate::catalog::{CatalogView, Index, Table, TableKind};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, RelationId, Result, Severity, sqlstate};
@@ -46,6 +47,8 @@ impl Session {
             O::OBJECT_TRIGGER => return self.drop_trigger(s, runtime),
             O::OBJECT_FUNCTION | O::OBJECT_PROCEDURE | O::OBJECT_ROUTINE => return self.drop_routines(s, runtime),
             O::OBJECT_TYPE | O::OBJECT_DOMAIN => return self.drop_types(s, runtime),
+            O::OBJECT_TSCONFIGURATION => return self.drop_text_search(s, TextSearchKind::Config, runtime),
+            O::OBJECT_TSDICTIONARY => return self.drop_text_search(s, TextSearchKind::Dictionary, runtime),
             _ => return self.drop_unsupported(s),
         };
         let mut targets: Vec<Arc<Table>> = Vec::new();

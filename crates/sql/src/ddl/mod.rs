@@ -37,6 +37,7 @@ mod schema;
 pub(crate) mod sequence;
 pub(crate) mod sequence_functions;
 mod table_as;
+mod text_search;
 mod temporary_objects;
 mod trigger;
 mod trigger_clone;
@@ -103,6 +104,8 @@ impl Session {
             Node::AlterEnumStmt(s) => self.alter_enum(s, runtime).map(|()| "ALTER TYPE".to_string()),
             Node::CreateDomainStmt(s) => self.create_domain(s, &source, runtime).map(|()| "CREATE DOMAIN".to_string()),
             Node::AlterDomainStmt(s) => self.alter_domain(s, &source, runtime).map(|()| "ALTER DOMAIN".to_string()),
+            Node::DefineStmt(s) if text_search::kind_of(s.kind).is_some() => self.define_text_search(s, runtime),
+            Node::AlterTSConfigurationStmt(s) => self.alter_config(s, runtime),
             Node::ReindexStmt(s) => self.reindex(s, !self.in_explicit_block(), runtime),
             other => Err(Error::unsupported(format!("{} is not supported", statement_name(&other)))),
         };
@@ -321,9 +324,14 @@ pub(crate) fn command_name(node: &Node<'_>) -> Option<&'static str> {
             O::OBJECT_ROUTINE => "DROP ROUTINE",
             O::OBJECT_TYPE => "DROP TYPE",
             O::OBJECT_DOMAIN => "DROP DOMAIN",
+            O::OBJECT_TSCONFIGURATION => "DROP TEXT SEARCH CONFIGURATION",
+            O::OBJECT_TSDICTIONARY => "DROP TEXT SEARCH DICTIONARY",
             _ => return None,
         },
         Node::AlterFunctionStmt(_) => "ALTER FUNCTION",
+        Node::DefineStmt(s) if s.kind == O::OBJECT_TSCONFIGURATION => "CREATE TEXT SEARCH CONFIGURATION",
+        Node::DefineStmt(s) if s.kind == O::OBJECT_TSDICTIONARY => "CREATE TEXT SEARCH DICTIONARY",
+        Node::AlterTSConfigurationStmt(_) => "ALTER TEXT SEARCH CONFIGURATION",
         Node::CreateTrigStmt(_) => "CREATE TRIGGER",
         Node::CreateFunctionStmt(s) if s.is_procedure => "CREATE PROCEDURE",
         Node::CreateFunctionStmt(_) => "CREATE FUNCTION",

@@ -200,13 +200,19 @@ impl Rows {
             Rows::Table { rows, next } => {
                 let Some(r) = rows.get_mut(*next).map(std::mem::take) else { return Ok(false) };
                 *next += 1;
-                spread(r, columns, composite, out);
+                // A row where one value is asked for is a record.
+                let r = if columns == 1 && r.len() > 1 { vec![record(r)] } else { r };
+                spread(r, columns, composite && columns > 1, out);
                 Ok(true)
             }
         }
     }
 }
 
+fn record(row: Vec<Datum>) -> Datum {
+    let fields = row.into_iter().map(|d| (kilndb_types::io::natural_type(&d), d)).collect();
+    Datum::Record(Arc::new(kilndb_types::Record { type_oid: oids::RECORD, names: None, fields }))
+}
 /// A composite value's fields become columns.
 fn spread(row: Vec<Datum>, columns: usize, composite: bool, out: &mut Vec<Datum>) {
     if composite && row.len() == 1 {

@@ -6,6 +6,8 @@ use kilndb_types::{aggregates, functions};
 /// Set-returning functions and aggregates that the executor runs itself.
 const OWN: &[Oid] = &[
     1066, 1067, 1068, 1069, 3259, 3260, 938, 939, 2331, 1191, 1192, 2765, 2766, 6160, 6161, 2803, 2147,
+    // Text search: unnest, ts_token_type, ts_parse, ts_debug.
+    3322, 3713, 3714, 3715, 3716, 6183, 6184,
     // Window functions.
     3100, 3101, 3102, 3103, 3104, 3105, 3106, 3107, 3108, 3109, 3110, 3111, 3112, 3113, 3114,
 ];

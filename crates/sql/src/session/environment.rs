@@ -228,6 +228,16 @@ impl Host for StatementHost<'_> {
     fn enum_label(&self, oid: Oid, value: u64) -> Option<String> {
         super::type_host::enum_label(&self.reader, oid, value)
     }
+    fn text_search_config(&self, oid: Oid) -> Result<Arc<kilndb_fulltext::Config>> {
+        self.reader.text_search_config(oid)
+    }
+    fn default_text_search_config(&self) -> Result<Oid> {
+        let name = self.settings.get("default_text_search_config").unwrap_or("");
+        super::host::reg_lookup(self, kilndb_types::oids::REGCONFIG, name)
+    }
+    fn text_search_dictionary(&self, oid: Oid) -> Result<Arc<kilndb_fulltext::Dictionary>> {
+        self.reader.text_search_dictionary(oid)
+    }
     fn clock_unix_micros(&self) -> i64 {
         self.instance.env.unix_micros()
     }

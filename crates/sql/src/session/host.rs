@@ -4,6 +4,7 @@ use super::arguments::{bool_of, int_of, oid_of, text_of};
 use super::environment::{StatementHost, relation_by_text, split_qualified};
 use super::views::INET;
 use crate::catalog::ids::*;
+use crate::catalog::text_search::{self, TextSearchKind};
 use crate::catalog::{CatalogView, Table, TableKind};
 use crate::ddl::sequence_functions as seq;
 use crate::exec::{CallEnv, SessionHost};
@@ -17,7 +18,7 @@ pub(crate) const SESSION_FUNCTIONS: &[&str] = &[
     "pg_backend_pid", "current_database", "current_catalog", "current_schema", "current_schemas", "current_user",
     "session_user", "user", "getpgusername", "format_type", "pg_get_userbyid", "pg_table_is_visible", "pg_type_is_visible",
     "pg_function_is_visible", "pg_operator_is_visible", "pg_collation_is_visible", "pg_opclass_is_visible",
-    "pg_opfamily_is_visible", "pg_conversion_is_visible", "pg_ts_config_is_visible", "pg_ts_dict_is_visible",
+    "pg_opfamily_is_visible", "pg_conversion_is_visible", "pg_ts_config_is_visible", "pg_ts_dict_is_visible", "pg_ts_parser_is_visible", "pg_ts_template_is_visible",
     "pg_statistics_obj_is_visible", "pg_get_expr", "pg_get_indexdef", "pg_get_constraintdef", "pg_get_viewdef",
     "obj_description", "col_description", "shobj_description", "pg_relation_size", "pg_total_relation_size",
     "pg_table_size", "pg_indexes_size", "pg_database_size", "pg_encoding_to_char", "pg_char_to_encoding",
@@ -65,7 +66,10 @@ impl SessionHost for StatementHost<'_> {
         }
         Some(call(self, name, args, env))
     }
-    fn call_set_returning(&self, _oid: Oid, name: &str, args: &[Datum], _env: &mut CallEnv<'_>) -> Option<Result<Vec<Vec<Datum>>>> {
+    fn call_set_returning(&self, oid: Oid, name: &str, args: &[Datum], env: &mut CallEnv<'_>) -> Option<Result<Vec<Vec<Datum>>>> {
+        if let Some(done) = super::text_search::rows(self, oid, args, env) {
+            return Some(done);
+        }
         if !SET_RETURNING_FUNCTIONS.contains(&name) {
             return None;
         }
@@ -150,6 +154,10 @@ fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<
             let Some(info) = host.reader.function_by_oid(oid_of(first))? else { return Ok(Datum::Null) };
             Ok(Datum::Bool(host.reader.search_path.contains(&info.schema_oid)))
         }
+        "pg_ts_config_is_visible" => text_search_visible(host, TextSearchKind::Config, oid_of(first)),
+        "pg_ts_dict_is_visible" => text_search_visible(host, TextSearchKind::Dictionary, oid_of(first)),
+        "pg_ts_parser_is_visible" => text_search_visible(host, TextSearchKind::Parser, oid_of(first)),
+        "pg_ts_template_is_visible" => text_search_visible(host, TextSearchKind::Template, oid_of(first)),
         n if n.ends_with("_is_visible") => Ok(Datum::Bool(true)),
         "pg_encoding_to_char" => Ok(Datum::text(if int_of(first) == 6 { "UTF8" } else { "" })),
         "pg_char_to_encoding" => Ok(Datum::Int4(if text_of(first).to_ascii_lowercase().replace('-', "") == "utf8" { 6 } else { -1 })),
@@ -301,6 +309,11 @@ fn description(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Result<D
     let rows = host.reader.lookup(PG_DESCRIPTION, PG_DESCRIPTION_O_C_O_INDEX, &[Datum::Oid(object)])?;
     let found = rows.iter().find(|r| class.is_none_or(|c| r.oid("classoid") == c) && r.int("objsubid") == column);
     Ok(found.and_then(|r| r.text("description")).map_or(Datum::Null, Datum::text))
+}
+
+fn text_search_visible(host: &StatementHost<'_>, kind: TextSearchKind, oid: Oid) -> Result<Datum> {
+    let Some(row) = host.reader.text_search_row(kind, oid)? else { return Ok(Datum::Null) };
+    host.reader.text_search_is_visible(kind, &row).map(Datum::Bool)
 }
 
 fn relation_visible(host: &StatementHost<'_>, oid: Oid) -> Result<Datum> {
@@ -475,6 +488,22 @@ pub(super) fn reg_lookup(host: &StatementHost<'_>, kind: Oid, text: &str) -> Res
             let found = rows.iter().find(|r| r.text("collname") == Some(&name)).map(|r| r.oid("oid"));
             found.ok_or_else(|| Error::new(sqlstate::UNDEFINED_OBJECT, format!("collation \"{text}\" for encoding \"UTF8\" does not exist")))
         }
+        oids::REGCONFIG | oids::REGDICTIONARY => {
+            let kind = TextSearchKind::of_reg_type(kind);
+            let parts = parts()?;
+            let (schema, name) = match parts.as_slice() {
+                [name] => (None, name),
+                [schema, name] => (Some(schema.as_str()), name),
+                _ => return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("improper qualified name (too many dotted names): {text}"))),
+            };
+            if let Some(schema) = schema
+                && host.reader.schema_oid(schema)?.is_none()
+            {
+                return Err(Error::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{schema}\" does not exist")));
+            }
+            let found = host.reader.text_search_object(kind, schema, name)?;
+            found.ok_or_else(|| text_search::missing(kind, &parts.join(".")))
+        }
         _ => Err(Error::unsupported("text input of this reg… type is not supported")),
     }
 }
@@ -519,6 +548,16 @@ pub(super) fn reg_name(host: &StatementHost<'_>, kind: Oid, oid: Oid) -> Option<
             }
             let side = |t: Oid| if t == 0 { "NONE".to_string() } else { host.reader.format_type(t, -1) };
             Some(format!("{}({},{})", o.name, side(o.left), side(o.right)))
+        }
+        oids::REGCONFIG | oids::REGDICTIONARY => {
+            let kind = TextSearchKind::of_reg_type(kind);
+            let row = host.reader.text_search_row(kind, oid).ok()??;
+            let (.., name, schema) = kind.table();
+            let shown = quote(row.text(name)?);
+            if host.reader.text_search_is_visible(kind, &row).ok()? {
+                return Some(shown);
+            }
+            Some(format!("{}.{shown}", quote(&host.reader.schema_name(row.oid(schema)).ok()??)))
         }
         oids::REGCOLLATION => {
             let rows = host.reader.scan(PG_COLLATION).ok()?;

@@ -35,6 +35,7 @@ mod transaction;
 mod trigger_text;
 pub(crate) mod type_host;
 pub(crate) mod utility;
+mod text_search;
 mod views;
 
 pub use extended::BindRequest;

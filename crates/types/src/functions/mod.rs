@@ -10,6 +10,7 @@
 use crate::numeric::Numeric;
 use crate::{Array, Datum, EvalContext, Interval};
 use kilndb_base::{Error, Oid, Result};
+use kilndb_fulltext::{TsQuery, TsVector};
 use std::sync::Arc;
 
 /// Defines functions: `fn name(ctx; a: int4, b: text) = expression;`. Each argument is read by the getter of
@@ -49,6 +50,7 @@ pub mod regex;
 pub mod sizes;
 pub mod string;
 mod table;
+pub mod textsearch;
 pub mod tochar;
 
 pub type ScalarFn = fn(&EvalContext<'_>, &[Datum]) -> Result<Datum>;
@@ -92,6 +94,8 @@ into_datum! {
     Interval => |v| Datum::Interval(Arc::new(v));
     Array => |v| Datum::Array(Arc::new(v));
     [u8; 16] => |v| Datum::Uuid(v);
+    TsVector => |v| Datum::TsVector(Arc::new(v));
+    TsQuery => |v| Datum::TsQuery(Arc::new(v));
 }
 impl<T: IntoDatum> IntoDatum for Option<T> {
     fn into_datum(self) -> Datum {
@@ -145,5 +149,7 @@ pub mod get {
         uuid -> &[u8; 16] { Datum::Uuid(v) => v }
         big -> u64 { Datum::U64(v) => *v }
         array -> &Array { Datum::Array(v) => v }
+        tsvector -> &TsVector { Datum::TsVector(v) => v }
+        tsquery -> &TsQuery { Datum::TsQuery(v) => v }
     }
 }

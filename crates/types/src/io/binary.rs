@@ -51,6 +51,8 @@ pub fn receive(type_oid: Oid, bytes: &[u8], typmod: i32, ctx: &EvalContext) -> R
             return input(type_oid, utf8(bytes)?, typmod, ctx);
         }
         BYTEA => Datum::Bytea(Arc::from(bytes)),
+        TSVECTOR => Datum::TsVector(Arc::new(kilndb_fulltext::TsVector::receive(bytes)?)),
+        TSQUERY => Datum::TsQuery(Arc::new(kilndb_fulltext::TsQuery::receive(bytes)?)),
         NUMERIC => Datum::Numeric(Arc::new(Numeric::receive(bytes)?.apply_typmod(typmod)?)),
         DATE => Datum::Date(datetime::check_date(i32::from_be_bytes(fixed(bytes)?))?),
         TIME => Datum::Time(datetime::round_time(
@@ -286,6 +288,8 @@ pub fn send_typmod(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8>,
             }
         }
         Datum::Bytea(v) => out.extend_from_slice(v),
+        Datum::TsVector(v) => v.send(out),
+        Datum::TsQuery(v) => v.send(out),
         Datum::Numeric(v) => v.send(out),
         Datum::TimeTz(t, z) => {
             out.extend_from_slice(&t.to_be_bytes());

@@ -83,6 +83,12 @@ pub fn input(type_oid: Oid, text: &str, typmod: i32, ctx: &EvalContext) -> Resul
         BIT | VARBIT => cast::parse_bit(type_oid, text, typmod)?,
         INT2VECTOR | OIDVECTOR => array::vector_in(type_oid, text)?,
         VOID => Datum::text(""),
+        TSVECTOR => Datum::TsVector(Arc::new(kilndb_fulltext::TsVector::parse(text)?)),
+        TSQUERY => {
+            let parsed = kilndb_fulltext::TsQuery::parse(text)?;
+            parsed.notices.into_iter().for_each(|n| ctx.host.notice(n));
+            Datum::TsQuery(Arc::new(parsed.query))
+        }
         RECORD => return Err(Error::unsupported("input of anonymous composite types is not implemented")),
         _ if is_reg_type(type_oid) => Datum::Oid(ctx.host.reg_input(type_oid, text)?),
         _ => return input_other(type_oid, text, typmod, ctx),
@@ -171,6 +177,8 @@ pub fn output_typmod(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8
         Datum::Interval(v) => datetime::interval_out(v, ctx.format.interval_style, out),
         Datum::Array(v) => array::array_out(type_oid, v, out, ctx)?,
         Datum::Record(v) => array::record_out(v, out, ctx)?,
+        Datum::TsVector(v) => v.write(out),
+        Datum::TsQuery(v) => v.write(out),
     }
     Ok(())
 }
@@ -217,6 +225,8 @@ pub fn natural_type(datum: &Datum) -> Oid {
         Datum::U64(_) => XID8,
         Datum::Array(_) => ANYARRAY,
         Datum::Record(r) => r.type_oid,
+        Datum::TsVector(_) => TSVECTOR,
+        Datum::TsQuery(_) => TSQUERY,
     }
 }
 

@@ -1,0 +1,106 @@
+//! A text search configuration: which dictionaries see tokens of which type; and what a document becomes through it.
+
+use crate::dictionary::Dictionary;
+use crate::lexeme_scan::LEXEME_BYTES;
+use crate::parser::{Parser, Token};
+use crate::vector::{Lexeme, POSITIONS_MAX, TsVector, limited};
+use kilndb_base::{Error, Result, Severity, sqlstate};
+use std::sync::Arc;
+
+#[derive(Clone, Debug)]
+pub struct ConfigEntry {
+    /// The dictionary's OID.
+    pub oid: u32,
+    pub dictionary: Arc<Dictionary>,
+}
+
+#[derive(Debug, Default)]
+pub struct Config {
+    /// By token type.
+    pub map: [Vec<ConfigEntry>; 24],
+}
+
+pub struct Word {
+    pub word: String,
+    pub position: u32,
+    /// Words of one token with different numbers are alternatives.
+    pub variant: u16,
+    pub prefix: bool,
+}
+
+/// Words of a document's parts, numbered through.
+#[derive(Default)]
+pub struct Words {
+    pub words: Vec<Word>,
+    position: u32,
+}
+
+#[cold]
+fn too_long() -> Error {
+    Error::notice(sqlstate::PROGRAM_LIMIT_EXCEEDED, Severity::Notice, "word is too long to be indexed")
+        .with_detail(format!("Words longer than {LEXEME_BYTES} characters are ignored."))
+}
+
+impl Config {
+    pub fn dictionaries(&self, kind: u8) -> &[ConfigEntry] {
+        self.map.get(usize::from(kind)).map(Vec::as_slice).unwrap_or_default()
+    }
+    /// What the first dictionary says that knows the token; None: none does.
+    pub fn lexize(&self, token: Token<'_>) -> Option<Option<String>> {
+        self.dictionaries(token.kind).iter().find_map(|d| d.dictionary.lexize(token.text))
+    }
+    /// The words of a text.
+    pub fn parse(&self, text: &str, notices: &mut Vec<Error>) -> Result<Vec<Word>> {
+        let mut words = Words::default();
+        words.add(self, text, notices);
+        Ok(words.words)
+    }
+    pub fn vector(&self, text: &str, notices: &mut Vec<Error>) -> Result<TsVector> {
+        let mut words = Words::default();
+        words.add(self, text, notices);
+        words.into_vector()
+    }
+    /// Tokens with their lexemes; too long ones are left out with a notice.
+    pub(crate) fn tokens<'a>(&self, text: &'a str, notices: &mut Vec<Error>) -> impl Iterator<Item = Token<'a>> {
+        Parser::new(text).filter(move |token| {
+            let fits = token.text.len() < LEXEME_BYTES;
+            if !fits {
+                notices.push(too_long());
+            }
+            fits
+        })
+    }
+}
+
+impl Words {
+    /// Appends a text's words behind those that are there.
+    pub fn add(&mut self, config: &Config, text: &str, notices: &mut Vec<Error>) {
+        for token in config.tokens(text, notices) {
+            let Some(lexeme) = config.lexize(token) else { continue };
+            self.position = self.position.saturating_add(1);
+            if let Some(word) = lexeme {
+                let position = u32::from(limited(self.position));
+                self.words.push(Word { word, position, variant: 0, prefix: false });
+            }
+        }
+    }
+    /// The document: each word once, with its first positions.
+    pub fn into_vector(self) -> Result<TsVector> {
+        let mut words = self.words;
+        words.sort_by(|a, b| a.word.as_bytes().cmp(b.word.as_bytes()).then(a.position.cmp(&b.position)));
+        let mut lexemes: Vec<Lexeme> = Vec::new();
+        for w in words {
+            let position = limited(w.position);
+            match lexemes.last_mut() {
+                Some(last) if *last.word == *w.word => {
+                    let end = last.positions.last().copied().unwrap_or(0);
+                    if last.positions.len() < POSITIONS_MAX - 1 && end != 16383 && end != position {
+                        last.positions.push(position);
+                    }
+                }
+                _ => lexemes.push(Lexeme { word: w.word.into(), positions: vec![position] }),
+            }
+        }
+        TsVector::checked(lexemes)
+    }
+}

@@ -1,0 +1,189 @@
+//! ts_rewrite: a part of a query is replaced by another query, wherever it is and in whatever order its terms are.
+
+use crate::query::{Item, Operand, Operator, TsQuery, legacy_crc};
+use kilndb_base::{Error, Result};
+use std::cmp::Ordering;
+
+/// A query as a tree; AND and OR of more than two are one node.
+#[derive(Clone)]
+struct Node {
+    item: NodeItem,
+    children: Vec<Node>,
+    /// A bit per word below, by its checksum, as of the time when the node was made.
+    sign: u32,
+    /// What has just been put in is not looked into.
+    fixed: bool,
+}
+#[derive(Clone)]
+enum NodeItem {
+    Operand(Operand, i32),
+    Operator(Operator, u16),
+}
+
+fn tree(query: &TsQuery, at: usize) -> Option<Node> {
+    Some(match query.items.get(at)? {
+        Item::Operand(o) => {
+            let crc = legacy_crc(o.word.as_bytes());
+            Node { item: NodeItem::Operand(o.clone(), crc), children: Vec::new(), sign: 1 << (crc as u32 % 32), fixed: false }
+        }
+        Item::Operator { operator, distance, left } => {
+            let mut children = vec![tree(query, at + 1)?];
+            if *operator != Operator::Not {
+                children.push(tree(query, at + left)?);
+            }
+            let sign = children.iter().fold(0, |s, c| s | c.sign);
+            Node { item: NodeItem::Operator(*operator, *distance), children, sign, fixed: false }
+        }
+    })
+}
+
+impl Node {
+    fn operator(&self) -> Option<Operator> {
+        match &self.item {
+            NodeItem::Operator(o, _) => Some(*o),
+            NodeItem::Operand(..) => None,
+        }
+    }
+    fn compare(&self, other: &Node) -> Ordering {
+        match (&self.item, &other.item) {
+            (NodeItem::Operator(..), NodeItem::Operand(..)) => Ordering::Less,
+            (NodeItem::Operand(..), NodeItem::Operator(..)) => Ordering::Greater,
+            (NodeItem::Operand(a, x), NodeItem::Operand(b, y)) => y.cmp(x).then_with(|| a.word.as_bytes().cmp(b.word.as_bytes())),
+            (NodeItem::Operator(a, x), NodeItem::Operator(b, y)) => {
+                let by_children = || {
+                    let orders = self.children.iter().zip(&other.children).map(|(c, d)| c.compare(d));
+                    orders.into_iter().find(|o| o.is_ne()).unwrap_or(Ordering::Equal)
+                };
+                b.cmp(a).then_with(|| other.children.len().cmp(&self.children.len())).then_with(by_children).then_with(|| y.cmp(x))
+            }
+        }
+    }
+    fn equals(&self, other: &Node) -> bool {
+        self.sign == other.sign && self.compare(other).is_eq()
+    }
+    /// One node for `a & b & c`, all in order.
+    fn normalize(&mut self) {
+        for child in &mut self.children {
+            child.normalize();
+        }
+        let operator = self.operator();
+        if matches!(operator, Some(Operator::And | Operator::Or)) {
+            for child in std::mem::take(&mut self.children) {
+                if child.operator() == operator {
+                    self.children.extend(child.children);
+                } else {
+                    self.children.push(child);
+                }
+            }
+        }
+        self.sort();
+    }
+    fn sort(&mut self) {
+        if matches!(self.operator(), Some(Operator::And | Operator::Or)) {
+            self.children.sort_by(Node::compare);
+        }
+    }
+    fn sort_all(&mut self) {
+        self.children.iter_mut().for_each(Node::sort_all);
+        self.sort();
+    }
+    fn release(&mut self) {
+        self.fixed = false;
+        self.children.iter_mut().for_each(Node::release);
+    }
+    fn write(&self, out: &mut Vec<Item>) {
+        match &self.item {
+            NodeItem::Operand(o, _) => out.push(Item::Operand(o.clone())),
+            NodeItem::Operator(operator, distance) => {
+                let pairs = self.children.len().max(2) - 1;
+                for _ in 0..pairs {
+                    out.push(Item::Operator { operator: *operator, distance: *distance, left: 0 });
+                }
+                let first = self.children.iter().take(2);
+                let rest = self.children.iter().skip(2).rev();
+                first.chain(rest).for_each(|c| c.write(out));
+            }
+        }
+    }
+}
+
+/// The node, or what it is replaced by, if it is what is looked for (or contains all its terms).
+fn replace_here(mut node: Node, what: &Node, by: Option<&Node>) -> Option<Node> {
+    let fixed = |n: &Node| Node { fixed: true, ..n.clone() };
+    if node.sign & what.sign != what.sign || node.fixed || node.operator() != what.operator() {
+        return Some(node);
+    }
+    if node.children.len() == what.children.len() {
+        return if node.equals(what) { by.map(fixed) } else { Some(node) };
+    }
+    if node.children.len() < what.children.len() || what.children.is_empty() {
+        return Some(node);
+    }
+    let mut matched = vec![false; node.children.len()];
+    let (mut i, mut j) = (0, 0);
+    while let (Some(mine), Some(theirs)) = (node.children.get(i), what.children.get(j)) {
+        match mine.compare(theirs) {
+            Ordering::Equal => {
+                matched[i] = true;
+                j += 1;
+            }
+            Ordering::Less => {}
+            Ordering::Greater => break,
+        }
+        i += 1;
+    }
+    if j == what.children.len() {
+        let mut at = matched.iter();
+        node.children.retain(|_| !at.next().copied().unwrap_or(false));
+        node.children.extend(by.map(fixed));
+        node.sort_all();
+    }
+    Some(node)
+}
+fn replace(node: Node, what: &Node, by: Option<&Node>) -> Option<Node> {
+    let mut node = replace_here(node, what, by)?;
+    if node.fixed || node.operator().is_none() {
+        return Some(node);
+    }
+    node.children = std::mem::take(&mut node.children).into_iter().filter_map(|c| replace(c, what, by)).collect();
+    match node.children.len() {
+        0 => None,
+        1 if node.operator() != Some(Operator::Not) => node.children.pop(),
+        _ => Some(node),
+    }
+}
+
+/// A query on which several replacements are made.
+pub struct Rewriter {
+    root: Option<Node>,
+}
+impl Rewriter {
+    pub fn new(query: &TsQuery) -> Rewriter {
+        let mut root = tree(query, 0);
+        root.iter_mut().for_each(Node::normalize);
+        Rewriter { root }
+    }
+    /// False: nothing is left.
+    pub fn replace(&mut self, what: &TsQuery, by: &TsQuery) -> bool {
+        let (Some(mut what), by) = (tree(what, 0), tree(by, 0)) else { return self.root.is_some() };
+        what.normalize();
+        self.root = self.root.take().and_then(|root| replace(root, &what, by.as_ref()));
+        self.root.is_some()
+    }
+    /// Between two replacements: what the last one has put in is looked into by the next.
+    pub fn settle(&mut self) {
+        if let Some(root) = &mut self.root {
+            root.release();
+            root.normalize();
+        }
+    }
+    pub fn finish(self) -> Result<TsQuery> {
+        let Some(root) = self.root else { return Ok(TsQuery::default()) };
+        let mut items = Vec::new();
+        root.write(&mut items);
+        if items.len() > 1 << 26 {
+            return Err(Error::new(kilndb_base::sqlstate::PROGRAM_LIMIT_EXCEEDED, "tsquery is too large"));
+        }
+        TsQuery::link(items)
+    }
+}

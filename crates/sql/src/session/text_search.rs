@@ -1,0 +1,87 @@
+//! Text search functions that return rows.
+
+use super::environment::StatementHost;
+use crate::catalog::store::array;
+use crate::catalog::text_search::{TextSearchKind, missing};
+use crate::exec::CallEnv;
+use kilndb_base::{Error, Oid, Result};
+use kilndb_fulltext::parser::{Parser, TOKEN_TYPES, Token};
+use kilndb_fulltext::vector::{position, weight};
+use kilndb_fulltext::{Config, TsVector};
+use kilndb_types::context::Host;
+use kilndb_types::functions::get;
+use kilndb_types::{Datum, oids};
+
+type Rows = Vec<Vec<Datum>>;
+
+/// The rows of a function of these, by its OID.
+pub(super) fn rows(host: &StatementHost<'_>, oid: Oid, args: &[Datum], _env: &mut CallEnv<'_>) -> Option<Result<Rows>> {
+    Some(match oid {
+        3322 => unnested(args),
+        3713 | 3714 => token_types(host, oid == 3714, args),
+        3715 | 3716 => parsed(host, oid == 3716, args),
+        6183 => get::arg(args, 0).and_then(get::oid).and_then(|config| debug(host, config, get::arg(args, 1)?)),
+        6184 => host.default_text_search_config().and_then(|config| debug(host, config, get::arg(args, 0)?)),
+        _ => return None,
+    })
+}
+
+/// Lexeme, positions and weights.
+fn unnested(args: &[Datum]) -> Result<Rows> {
+    let vector: &TsVector = get::tsvector(get::arg(args, 0)?)?;
+    let row = |l: &kilndb_fulltext::Lexeme| {
+        if l.positions.is_empty() {
+            return vec![Datum::text(&l.word), Datum::Null, Datum::Null];
+        }
+        let positions = l.positions.iter().map(|p| Datum::Int2(position(*p) as i16)).collect();
+        let weights = l.positions.iter().map(|p| Datum::text(["D", "C", "B", "A"][usize::from(weight(*p))])).collect();
+        vec![Datum::text(&l.word), array(oids::INT2, positions), array(oids::TEXT, weights)]
+    };
+    Ok(vector.lexemes.iter().map(row).collect())
+}
+
+/// There is one parser; an argument that names none is an error.
+fn check_parser(host: &StatementHost<'_>, by_name: bool, parser: &Datum) -> Result<()> {
+    if !by_name {
+        let oid = get::oid(parser)?;
+        let found = host.reader.text_search_row(TextSearchKind::Parser, oid)?;
+        return found.map(|_| ()).ok_or_else(|| Error::internal(format!("cache lookup failed for text search parser {oid}")));
+    }
+    let name = get::text(parser)?;
+    let parts = super::environment::split_qualified(name).unwrap_or_default();
+    let found = match parts.as_slice() {
+        [name] => host.reader.text_search_object(TextSearchKind::Parser, None, name)?,
+        [schema, name] => host.reader.text_search_object(TextSearchKind::Parser, Some(schema), name)?,
+        _ => None,
+    };
+    found.map(|_| ()).ok_or_else(|| missing(TextSearchKind::Parser, name))
+}
+fn token_types(host: &StatementHost<'_>, by_name: bool, args: &[Datum]) -> Result<Rows> {
+    check_parser(host, by_name, get::arg(args, 0)?)?;
+    let row = |(i, (alias, description)): (usize, &(&str, &str))| vec![Datum::Int4(i as i32 + 1), Datum::text(alias), Datum::text(description)];
+    Ok(TOKEN_TYPES.iter().enumerate().map(row).collect())
+}
+fn parsed(host: &StatementHost<'_>, by_name: bool, args: &[Datum]) -> Result<Rows> {
+    check_parser(host, by_name, get::arg(args, 0)?)?;
+    let tokens = Parser::new(get::text(get::arg(args, 1)?)?);
+    Ok(tokens.map(|t| vec![Datum::Int4(i32::from(t.kind)), Datum::text(t.text)]).collect())
+}
+
+fn debug(host: &StatementHost<'_>, config: Oid, document: &Datum) -> Result<Rows> {
+    let config = host.text_search_config(config)?;
+    let tokens = Parser::new(get::text(document)?);
+    Ok(tokens.map(|t| debug_row(&config, t)).collect())
+}
+/// Alias, description, token, dictionaries, the one that knows the token, lexemes.
+fn debug_row(config: &Config, token: Token<'_>) -> Vec<Datum> {
+    let (alias, description) = TOKEN_TYPES.get(usize::from(token.kind) - 1).copied().unwrap_or_default();
+    let dictionaries = config.dictionaries(token.kind);
+    let answers = || dictionaries.iter().filter_map(|d| Some((d.oid, d.dictionary.lexize(token.text)?)));
+    let lexemes = |lexeme: Option<String>| array(oids::TEXT, lexeme.map(Datum::text).into_iter().collect());
+    let (dictionary, found) = match answers().next() {
+        Some((oid, lexeme)) => (Datum::Oid(oid), lexemes(lexeme)),
+        None => (Datum::Null, Datum::Null),
+    };
+    let list = dictionaries.iter().map(|d| Datum::Oid(d.oid)).collect();
+    vec![Datum::text(alias), Datum::text(description), Datum::text(token.text), array(oids::REGDICTIONARY, list), dictionary, found]
+}
