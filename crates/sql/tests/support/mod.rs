@@ -214,6 +214,8 @@ impl Db {
                 valid: true,
                 method: "btree".into(),
                 part_of: 0,
+                is_global: false,
+                is_in_whole: false,
             }));
         }
         txn.commit(CommitMode::Async, &park).unwrap();
