@@ -12,7 +12,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("syntax", &["base"]),
     ("storage", &["base"]),
     ("wire", &["base"]),
-    ("sql", &["base", "types", "syntax", "storage"]),
+    ("sql", &["base", "fulltext", "types", "syntax", "storage"]),
     ("plpgsql", &["base", "types", "syntax", "sql"]),
     ("server", &["base", "types", "syntax", "storage", "sql", "plpgsql", "wire"]),
     // These two see a server from outside.

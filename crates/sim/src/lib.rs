@@ -7,4 +7,5 @@ pub mod crash;
 pub mod fuzz;
 pub mod history;
 mod random;
+pub mod rest;
 pub mod sessions;

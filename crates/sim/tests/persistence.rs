@@ -4,6 +4,7 @@
 
 use kilndb_lab::client::{Client, ClientError};
 use kilndb_lab::process::{self, Server, TempDir};
+use kilndb_sim::rest::log_at_rest;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -435,16 +436,7 @@ fn unlogged_rows_are_not_in_the_log() {
     }
     run(&mut client, "checkpoint");
     let position = |client: &mut Client| client.value("select pg_current_wal_insert_lsn()").expect("a position");
-    // What the definitions have left to be purged is logged a moment later.
-    let mut before = position(&mut client);
-    loop {
-        std::thread::sleep(Duration::from_millis(300));
-        let now = position(&mut client);
-        if now == before {
-            break;
-        }
-        before = now;
-    }
+    let before = log_at_rest(&mut client);
     for (table, _) in &KINDS[1..3] {
         run(&mut client, &format!("insert into {table} (t) select 'v' || g from generate_series(1, 30000) g"));
         run(&mut client, &format!("update {table} set t = t || 'x' where id % 2 = 0; delete from {table} where id % 5 = 0"));

@@ -2,6 +2,7 @@
 
 use kilndb_lab::client::{Client, ClientError};
 use kilndb_lab::process::{self, Server, TempDir};
+use kilndb_sim::rest::log_at_rest;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -57,6 +58,7 @@ fn ten_thousand_tables_write_no_shared_page_and_no_log() {
     for number in 0..500 {
         cycle(&mut client, number);
     }
+    log_at_rest(&mut observer);
     let before = (observer.value(sizes).expect("sizes"), observer.value(shared).expect("names"), observer.value("select pg_current_wal_insert_lsn()").expect("a position"));
     let memory = resident_kilobytes(&server);
     for number in 0..CYCLES {
@@ -178,14 +180,7 @@ fn a_global_temporary_table_has_rows_for_each_session() {
     run(&mut two, "insert into kept values (5, 'two', 1)");
     assert_eq!(two.integer("select b from kept where t = 'two' and a = 5").ok(), Some(1));
     // Catalogs and log grow with definitions, not with rows.
-    // What the definitions above have left to be purged is logged a moment later.
-    let mut position = None;
-    within_a_minute("the log does not come to rest", || {
-        let before = position.take();
-        std::thread::sleep(Duration::from_millis(300));
-        position = one.value("select pg_current_wal_insert_lsn()").expect("a position");
-        before == position
-    });
+    let position = log_at_rest(&mut one);
     for n in 10..200 {
         run(&mut one, &format!("insert into kept values ({n}, 'x'); begin; insert into passing values ({n}); commit; truncate kept"));
     }
