@@ -21,19 +21,7 @@ impl Binder<'_> {
         let name = variable.unwrap_or_else(|| Expr::new(ExprKind::Const(Datum::text(name)), oids::TEXT));
         let root = Expr::new(ExprKind::Const(Datum::Oid(table.oid)), oids::OID);
         let row_table = if table.kind == TableKind::Partitioned { Expr::column(ColId { rel, att: ATT_TABLEOID }, oids::OID, -1) } else { root.clone() };
-        let call = FuncExpr {
-            oid: 0,
-            name: CURRENT_OF.into(),
-            args: vec![name, root, row_table],
-            strict: true,
-            volatility: b's',
-            returns_set: false,
-            form: FuncForm::Call,
-            operator: 0,
-            variadic: false,
-            internal: true,
-            expected: None,
-        };
+        let call = FuncExpr::internal(0, CURRENT_OF.into(), vec![name, root, row_table], true, b's');
         let place = Expr::new(ExprKind::Func(Box::new(call)), oids::TID);
         let ctid = Expr::column(ColId { rel, att: ATT_CTID }, oids::TID, -1);
         self.make_operator(None, "=", Some(ctid), place, -1).map(Some)

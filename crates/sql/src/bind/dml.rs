@@ -39,6 +39,12 @@ impl Binder<'_> {
 
     /// Binds SQL text of the catalogs over the row `rel` of `table`.
     pub(crate) fn bind_catalog_sql(&self, sql: &str, table: &Table, rel: u32) -> Result<Expr> {
+        let mut scope = Scope::new(None);
+        scope.items.push(NsItem::of_table(rel, table, &table.name));
+        self.bind_sql_text(sql, &scope)
+    }
+
+    pub(crate) fn bind_sql_text(&self, sql: &str, scope: &Scope<'_>) -> Result<Expr> {
         let text = format!("SELECT {sql}");
         let script = kilndb_syntax::parse(&text)?;
         let statements = script.statements();
@@ -46,10 +52,8 @@ impl Binder<'_> {
             return Err(Error::internal("expression text is not an expression"));
         };
         let Some(first) = s.target_list().first() else { return Err(Error::internal("expression text is empty")) };
-        let mut scope = Scope::new(None);
-        scope.items.push(NsItem::of_table(rel, table, &table.name));
         let saved = self.source.replace(Arc::from(text.as_str()));
-        let bound = self.bind_expr(first.val(), &scope);
+        let bound = self.bind_expr(first.val(), scope);
         self.source.replace(saved);
         bound
     }
@@ -58,19 +62,7 @@ impl Binder<'_> {
     pub(crate) fn default_of(&self, table: &Table, column: &Column, rel: u32) -> Result<Expr> {
         if let Some(sequence) = column.identity_sequence {
             let arg = Expr::new(ExprKind::Const(Datum::Oid(sequence)), oids::REGCLASS);
-            let call = FuncExpr {
-                oid: 1574,
-                name: "nextval".into(),
-                args: vec![arg],
-                strict: true,
-                volatility: b'v',
-                returns_set: false,
-                form: FuncForm::Call,
-                operator: 0,
-                variadic: false,
-                internal: true,
-                expected: None,
-            };
+            let call = FuncExpr::internal(1574, "nextval".into(), vec![arg], true, b'v');
             let e = Expr::new(ExprKind::Func(Box::new(call)), oids::INT8);
             return self.assign(e, column, table);
         }

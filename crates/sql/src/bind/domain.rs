@@ -9,7 +9,6 @@ use super::ir::*;
 use super::scope::{NsColumn, NsItem, Scope};
 use crate::catalog::{CastContext, CatalogView};
 use kilndb_base::{Error, Oid, Result, sqlstate};
-use kilndb_syntax::Node;
 use kilndb_types::{Datum, oids};
 use std::sync::Arc;
 
@@ -25,18 +24,11 @@ pub const VALUE_REL: u32 = 0x3fff_ffff;
 
 /// Binds a check's text; VALUE is of type `base`.
 pub fn check(sql: &str, base: Oid, catalog: &dyn CatalogView) -> Result<Expr> {
-    let text = format!("SELECT {sql}");
-    let script = kilndb_syntax::parse(&text)?;
-    let statements = script.statements();
-    let Some(Node::SelectStmt(select)) = statements.first().map(|s| s.node()) else {
-        return Err(Error::internal("expression text is not an expression"));
-    };
-    let Some(first) = select.target_list().first() else { return Err(Error::internal("expression text is empty")) };
-    let binder = Binder::new(catalog, Arc::from(text.as_str()), Vec::new());
+    let binder = Binder::new(catalog, Arc::from(format!("SELECT {sql}")), Vec::new());
     let mut scope = Scope::new(None);
     let expr = Expr::column(ColId { rel: VALUE_REL, att: 1 }, base, -1);
     scope.items.push(NsItem::new(None, VALUE_REL, vec![NsColumn { name: "value".to_string(), expr, table_oid: 0, attnum: 0 }]));
-    let bound = binder.bind_expr(first.val(), &scope)?;
+    let bound = binder.bind_sql_text(sql, &scope)?;
     if bound.has_sublink() {
         return Err(Error::new(sqlstate::FEATURE_NOT_SUPPORTED, "cannot use subquery in check constraint"));
     }
@@ -113,19 +105,7 @@ impl Binder<'_> {
             3531 => all(),
             _ => {
                 let args = args.iter().cloned().chain([all()]).collect();
-                let call = FuncExpr {
-                    oid: function,
-                    name: "enum_range".into(),
-                    args,
-                    strict: false,
-                    volatility: b's',
-                    returns_set: false,
-                    form: FuncForm::Call,
-                    operator: 0,
-                    variadic: false,
-                    internal: true,
-                    expected: None,
-                };
+                let call = FuncExpr::internal(function, "enum_range".into(), args, false, b's');
                 Expr::new(ExprKind::Func(Box::new(call)), ty)
             }
         }))

@@ -70,6 +70,14 @@ pub struct FuncExpr {
     pub expected: Option<Arc<crate::routine::RowShape>>,
 }
 
+impl FuncExpr {
+    /// A plain call of a function that gives one value.
+    pub fn internal(oid: Oid, name: Arc<str>, args: Vec<Expr>, strict: bool, volatility: u8) -> FuncExpr {
+        let form = FuncForm::Call;
+        FuncExpr { oid, name, args, strict, volatility, returns_set: false, form, operator: 0, variadic: false, internal: true, expected: None }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BoolTestKind {
     True,
@@ -404,7 +412,7 @@ impl Default for Query {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DmlKind {
     Insert,
     Update,

@@ -65,12 +65,12 @@ impl SharedPartitions {
     pub fn known(&self, at: usize) -> Option<&Known> {
         self.leaves.get(at)?.0.get()
     }
-    pub fn target_shape(&self, shape: &TargetShape) -> Arc<TargetShape> {
+    pub fn target_shape(&self, shape: TargetShape) -> Arc<TargetShape> {
         let mut known = self.target_shapes.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(same) = known.iter().find(|s| ***s == *shape) {
+        if let Some(same) = known.iter().find(|s| ***s == shape) {
             return same.clone();
         }
-        let new = Arc::new(shape.clone());
+        let new = Arc::new(shape);
         if known.len() < SHAPES {
             known.push(new.clone());
         }

@@ -35,6 +35,10 @@ pub(super) struct NewConstraint<'a> {
 }
 
 impl<'a> NewConstraint<'a> {
+    /// Of an index or a trigger: the table's own.
+    pub fn own(name: &'a str, kind: u8, table: &'a Table, columns: &'a [i16]) -> NewConstraint<'a> {
+        NewConstraint { no_inherit: true, is_inherited: false, ..NewConstraint::inherited(name, kind, table, columns, true) }
+    }
     /// What a partition has from its parent.
     pub fn inherited(name: &'a str, kind: u8, table: &'a Table, columns: &'a [i16], validated: bool) -> NewConstraint<'a> {
         NewConstraint {
@@ -173,21 +177,7 @@ impl Session {
         };
         let index = self.insert_index(&table, &new, runtime)?;
         self.insert_constraint(
-            &NewConstraint {
-                name: &name,
-                kind: if primary { b'p' } else { b'u' },
-                table: &table,
-                columns: &columns,
-                index,
-                deferrable: deferral.deferrable,
-                deferred: deferral.deferred,
-                validated: true,
-                no_inherit: true,
-                expression: None,
-                foreign: None,
-                is_inherited: false,
-                part_of: 0,
-            },
+            &NewConstraint { index, deferrable: deferral.deferrable, deferred: deferral.deferred, ..NewConstraint::own(&name, if primary { b'p' } else { b'u' }, &table, &columns) },
             runtime,
         )?;
         self.index_partitions(&table, index, false, runtime)
@@ -217,21 +207,7 @@ impl Session {
         if name != index {
             self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, found.oid, runtime, |row| row.set("relname", Datum::text(&name)))?;
         }
-        let new = NewConstraint {
-            name: &name,
-            kind: if primary { b'p' } else { b'u' },
-            table,
-            columns: &columns,
-            index: found.oid,
-            deferrable: deferral.deferrable,
-            deferred: deferral.deferred,
-            validated: true,
-            no_inherit: true,
-            expression: None,
-            foreign: None,
-            is_inherited: false,
-            part_of: 0,
-        };
+        let new = NewConstraint { index: found.oid, deferrable: deferral.deferrable, deferred: deferral.deferred, ..NewConstraint::own(&name, if primary { b'p' } else { b'u' }, table, &columns) };
         self.insert_constraint(&new, runtime)?;
         Ok(())
     }

@@ -158,21 +158,7 @@ impl Session {
         let oid = self.insert_index(&target, &copy, runtime)?;
         if let Some(row) = constraint {
             let columns: Vec<i16> = copy.keys.iter().map(|k| k.attnum).collect();
-            let new = NewConstraint {
-                name: &name,
-                kind: row.char("contype"),
-                table: &target,
-                columns: &columns,
-                index: oid,
-                deferrable: row.bool("condeferrable"),
-                deferred: row.bool("condeferred"),
-                validated: true,
-                no_inherit: true,
-                expression: None,
-                foreign: None,
-                is_inherited: false,
-                part_of: 0,
-            };
+            let new = NewConstraint { index: oid, deferrable: row.bool("condeferrable"), deferred: row.bool("condeferred"), ..NewConstraint::own(&name, row.char("contype"), &target, &columns) };
             self.insert_constraint(&new, runtime)?;
         }
         Ok(oid)

@@ -122,21 +122,7 @@ impl Session {
     }
 
     fn trigger_constraint(&mut self, s: &nodes::CreateTrigStmt, name: &str, table: &Table, runtime: &dyn Runtime) -> Result<Oid> {
-        let new = NewConstraint {
-            name,
-            kind: b't',
-            table,
-            columns: &[],
-            index: 0,
-            deferrable: s.deferrable,
-            deferred: s.initdeferred,
-            validated: true,
-            no_inherit: true,
-            expression: None,
-            foreign: None,
-            is_inherited: false,
-            part_of: 0,
-        };
+        let new = NewConstraint { deferrable: s.deferrable, deferred: s.initdeferred, ..NewConstraint::own(name, b't', table, &[]) };
         self.insert_constraint(&new, runtime)
     }
 

@@ -213,20 +213,10 @@ impl ModifyState {
     /// The same of a table with rows of its own.
     fn merge_stored(&mut self, plan: &ModifyPlan, at: &mut Matched, row: &mut [Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<WriteOutcome> {
         let old = Self::old_row(plan, row);
-        let is_update = plan.statement.kind == DmlKind::Update;
-        let attempt = match &plan.triggers {
-            Some(triggers) => {
-                let held = if triggers.has_before_row { self.hold_once(plan, at, cx)? } else { WriteOutcome::Done };
-                match (held, is_update) {
-                    (WriteOutcome::Done, true) => self.update_once_triggered(plan, triggers, at.rid, &old, row, at.latest, rt, cx),
-                    (WriteOutcome::Done, false) => self.delete_once_triggered(plan, triggers, at.rid, &old, row, at.latest, rt, cx),
-                    (other, _) => Ok(other),
-                }
-            }
-            None if is_update => self.update_once(plan, at.rid, &old, row, at.latest, rt, cx),
-            None => self.delete_once(plan, at.rid, &old, row, at.latest, rt, cx),
-        };
-        self.after_attempt(plan, attempt?, at, row, cx)
+        let has_before_row = plan.triggers.as_ref().is_some_and(|t| t.has_before_row);
+        let held = if has_before_row { self.hold_once(plan, at, cx)? } else { WriteOutcome::Done };
+        let outcome = if held == WriteOutcome::Done { self.change_once(plan, (at.rid, &old, at.latest), row, rt, cx)? } else { held };
+        self.after_attempt(plan, outcome, at, row, cx)
     }
 
     /// Locks a row for its BEFORE triggers.

@@ -3,6 +3,7 @@
 use super::constraint::Queue;
 use super::context::*;
 use super::state::State;
+use super::trigger::changed_by_trigger;
 use super::{index, write};
 use crate::bind::ir::DmlKind;
 use crate::plan::{ModifyPlan, Node, Op};
@@ -111,16 +112,10 @@ impl ModifyState {
                 }
                 DmlKind::Update if m.at_once && batch.rows > 1 => self.update_batch(m, &batch, rt, cx)?,
                 DmlKind::Delete if batch.rows > 1 => self.delete_batch(m, &batch, rt, cx)?,
-                DmlKind::Update => {
+                DmlKind::Update | DmlKind::Delete => {
                     for i in 0..batch.rows {
                         let row = batch.row(i).to_vec();
-                        self.update(m, row, rt, cx)?;
-                    }
-                }
-                DmlKind::Delete => {
-                    for i in 0..batch.rows {
-                        let row = batch.row(i).to_vec();
-                        self.delete(m, row, rt, cx)?;
+                        self.change(m, row, rt, cx)?;
                     }
                 }
                 DmlKind::Merge => return Err(Error::internal("MERGE without its plan")),
@@ -406,22 +401,57 @@ impl ModifyState {
         Ok(outcome)
     }
 
-    pub(super) fn update(&mut self, m: &ModifyPlan, mut row: Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    /// UPDATE or DELETE of one row of the input.
+    pub(super) fn change(&mut self, m: &ModifyPlan, row: Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        self.until_changed(m, row, rt, cx, |state, version, row, rt, cx| state.change_once(m, version, row, rt, cx))
+    }
+
+    /// Tries to change a row (its id, its columns, whether these are the newest), with its newest version again each time that somebody else
+    /// was first. BEFORE triggers find it locked.
+    pub(super) fn until_changed(
+        &mut self,
+        m: &ModifyPlan,
+        mut row: Vec<Datum>,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+        mut attempt: impl FnMut(&mut ModifyState, (RowId, &[Datum], bool), &[Datum], &mut Runtime, &mut ExecContext<'_>) -> Result<WriteOutcome>,
+    ) -> Result<()> {
         let Some(Datum::Tid(block, slot)) = row.get(m.statement.old_ctid) else { return Ok(()) };
         let rid = RowId { block: *block, slot: *slot };
         let mut old = Self::old_row(m, &row);
         let mut latest = false;
-        while self.update_once(m, rid, &old, &row, latest, rt, cx)? == WriteOutcome::Changed {
-            if !self.refresh(m, rid, &mut old, &mut row, rt, cx)? {
-                return Ok(());
-            }
-            latest = true;
+        let is_delete = m.statement.kind == DmlKind::Delete;
+        let has_before_row = m.triggers.as_ref().is_some_and(|t| t.has_before_row);
+        let mode = if is_delete { RowLockMode::Update } else { RowLockMode::NoKeyUpdate };
+        if has_before_row && !self.hold(m, rid, mode, &mut old, &mut row, &mut latest, rt, cx)? {
+            return Ok(());
         }
-        Ok(())
+        loop {
+            match attempt(self, (rid, &old, latest), &row, rt, cx)? {
+                WriteOutcome::Changed => {
+                    if !self.refresh(m, rid, &mut old, &mut row, rt, cx)? {
+                        return Ok(());
+                    }
+                    latest = true;
+                }
+                WriteOutcome::SelfModified if has_before_row => return Err(changed_by_trigger(is_delete)),
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// One attempt, with the triggers that there are.
+    pub(super) fn change_once(&mut self, m: &ModifyPlan, (rid, old, latest): (RowId, &[Datum], bool), row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<WriteOutcome> {
+        match (&m.triggers, m.statement.kind) {
+            (Some(plan), DmlKind::Delete) => self.delete_once_triggered(m, plan, rid, old, row, latest, rt, cx),
+            (Some(plan), _) => self.update_once_triggered(m, plan, rid, old, row, latest, rt, cx),
+            (None, DmlKind::Delete) => self.delete_once(m, rid, old, row, latest, rt, cx),
+            (None, _) => self.update_once(m, rid, old, row, latest, rt, cx),
+        }
     }
 
     #[allow(clippy::too_many_arguments)]
-    pub(super) fn update_once(&mut self, m: &ModifyPlan, rid: RowId, old: &[Datum], row: &[Datum], latest: bool, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<WriteOutcome> {
+    fn update_once(&mut self, m: &ModifyPlan, rid: RowId, old: &[Datum], row: &[Datum], latest: bool, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<WriteOutcome> {
         let mut new = old.to_vec();
         m.assign(row, &mut new, rt, cx)?;
         write::complete(m, &mut new, rt, cx)?;
@@ -459,22 +489,8 @@ impl ModifyState {
         Ok(self.reread(m, rid, old, row, cx)? && super::lockrows::judge_again(&m.statement.recheck, &seen, row, rt, cx)?)
     }
 
-    pub(super) fn delete(&mut self, m: &ModifyPlan, mut row: Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-        let Some(Datum::Tid(block, slot)) = row.get(m.statement.old_ctid) else { return Ok(()) };
-        let rid = RowId { block: *block, slot: *slot };
-        let mut old = Self::old_row(m, &row);
-        let mut latest = false;
-        while self.delete_once(m, rid, &old, &row, latest, rt, cx)? == WriteOutcome::Changed {
-            if !self.refresh(m, rid, &mut old, &mut row, rt, cx)? {
-                return Ok(());
-            }
-            latest = true;
-        }
-        Ok(())
-    }
-
     #[allow(clippy::too_many_arguments)]
-    pub(super) fn delete_once(&mut self, m: &ModifyPlan, rid: RowId, old: &[Datum], row: &[Datum], latest: bool, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<WriteOutcome> {
+    fn delete_once(&mut self, m: &ModifyPlan, rid: RowId, old: &[Datum], row: &[Datum], latest: bool, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<WriteOutcome> {
         let outcome = self.write_delete(m, rid, old, latest, rt, cx)?;
         if outcome == WriteOutcome::Done {
             self.changed += 1;

@@ -135,7 +135,7 @@ impl ModifyState {
             }
             at += done;
             if let Some(i) = s.positions.get(at) {
-                self.update(m, batch.row(*i as usize).to_vec(), rt, cx)?;
+                self.change(m, batch.row(*i as usize).to_vec(), rt, cx)?;
                 at += 1;
             }
         }
@@ -183,7 +183,7 @@ impl ModifyState {
             }
             at += done;
             if let Some(i) = s.positions.get(at) {
-                self.delete(m, batch.row(*i as usize).to_vec(), rt, cx)?;
+                self.change(m, batch.row(*i as usize).to_vec(), rt, cx)?;
                 at += 1;
                 s.entries.iter_mut().for_each(|entries| entries.take(&s.rids, at).for_each(drop));
             }

@@ -10,7 +10,6 @@ use super::constraint::Queue;
 use super::context::*;
 use super::modify::{ModifyState, RowElsewhere};
 use super::partition::{self, Leaf, Place};
-use super::trigger::changed_by_trigger;
 use super::write;
 use crate::bind::ir::DmlKind;
 use crate::catalog::partition::PartitionMap;
@@ -20,7 +19,7 @@ use crate::plan::{ModifyPlan, TriggerPlan};
 use crate::routine::TriggerOperation as Operation;
 use foldhash::HashMap;
 use kilndb_base::{Error, Oid, Result, RowId, sqlstate};
-use kilndb_storage::{LockMode, Relation, RowLockMode, WaitPolicy, WriteOptions, WriteOutcome};
+use kilndb_storage::{LockMode, Relation, WaitPolicy, WriteOptions, WriteOutcome};
 use kilndb_types::{Datum, row};
 use std::sync::Arc;
 
@@ -392,13 +391,10 @@ impl ModifyState {
         for i in 0..batch.rows {
             let input = batch.row(i);
             let Some(at) = self.target_of(m, routing, input, cx)? else { continue };
-            let triggers = self.partitions.list[at].plan.triggers.clone();
             if self.may_leave(m, routing, at) {
                 self.update_or_move(m, routing, at, input.to_vec(), rt, cx)?;
-            } else if let Some(triggers) = &triggers {
-                self.at_target(at, DmlKind::Update, |state, plan| state.update_triggered(plan, triggers, input.to_vec(), rt, cx))?;
             } else {
-                self.at_target(at, DmlKind::Update, |state, plan| state.update(plan, input.to_vec(), rt, cx))?;
+                self.at_target(at, DmlKind::Update, |state, plan| state.change(plan, input.to_vec(), rt, cx))?;
             }
         }
         Ok(())
@@ -414,38 +410,16 @@ impl ModifyState {
         for i in 0..batch.rows {
             let input = batch.row(i);
             if let Some(at) = self.target_of(m, routing, input, cx)? {
-                self.at_target(at, DmlKind::Delete, |state, plan| match &plan.triggers {
-                    Some(triggers) => state.delete_triggered(plan, triggers, input.to_vec(), rt, cx),
-                    None => state.delete(plan, input.to_vec(), rt, cx),
-                })?;
+                self.at_target(at, DmlKind::Delete, |state, plan| state.change(plan, input.to_vec(), rt, cx))?;
             }
         }
         Ok(())
     }
 
     /// An UPDATE after which the row may belong to another partition.
-    fn update_or_move(&mut self, m: &ModifyPlan, routing: &Routing, at: usize, mut input: Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn update_or_move(&mut self, m: &ModifyPlan, routing: &Routing, at: usize, input: Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         let plan = self.partitions.list[at].plan.clone();
-        let Some(Datum::Tid(block, slot)) = input.get(plan.statement.old_ctid) else { return Ok(()) };
-        let rid = RowId { block: *block, slot: *slot };
-        let mut old = Self::old_row(&plan, &input);
-        let mut latest = false;
-        let has_before_row = plan.triggers.as_ref().is_some_and(|t| t.has_before_row);
-        if has_before_row && !self.hold(&plan, rid, RowLockMode::NoKeyUpdate, &mut old, &mut input, &mut latest, rt, cx)? {
-            return Ok(());
-        }
-        loop {
-            match self.update_or_move_once(m, routing, at, (rid, &old, latest), &input, rt, cx)? {
-                WriteOutcome::Changed => {
-                    if !self.refresh(&plan, rid, &mut old, &mut input, rt, cx)? {
-                        return Ok(());
-                    }
-                    latest = true;
-                }
-                WriteOutcome::SelfModified if has_before_row => return Err(changed_by_trigger(false)),
-                _ => return Ok(()),
-            }
-        }
+        self.until_changed(&plan, input, rt, cx, |state, version, input, rt, cx| state.update_or_move_once(m, routing, at, version, input, rt, cx))
     }
 
     #[allow(clippy::too_many_arguments)]

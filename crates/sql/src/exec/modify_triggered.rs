@@ -54,8 +54,7 @@ impl ModifyState {
                     _ if plan.is_instead => self.instead(m, plan, batch.row(i), rt, cx)?,
                     DmlKind::Insert if m.statement.conflict.is_none() => self.insert_triggered(m, plan, batch.row(i), rt, cx)?,
                     DmlKind::Insert => self.upsert(m, batch.row(i), rt, cx)?,
-                    DmlKind::Update => self.update_triggered(m, plan, batch.row(i).to_vec(), rt, cx)?,
-                    _ => self.delete_triggered(m, plan, batch.row(i).to_vec(), rt, cx)?,
+                    _ => self.change(m, batch.row(i).to_vec(), rt, cx)?,
                 }
             }
         }
@@ -101,28 +100,6 @@ impl ModifyState {
         }
     }
 
-    pub(super) fn update_triggered(&mut self, m: &ModifyPlan, plan: &TriggerPlan, mut row: Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-        let Some(Datum::Tid(block, slot)) = row.get(m.statement.old_ctid) else { return Ok(()) };
-        let rid = RowId { block: *block, slot: *slot };
-        let mut old = Self::old_row(m, &row);
-        let mut latest = false;
-        if plan.has_before_row && !self.hold(m, rid, RowLockMode::NoKeyUpdate, &mut old, &mut row, &mut latest, rt, cx)? {
-            return Ok(());
-        }
-        loop {
-            match self.update_once_triggered(m, plan, rid, &old, &row, latest, rt, cx)? {
-                WriteOutcome::Changed => {
-                    if !self.refresh(m, rid, &mut old, &mut row, rt, cx)? {
-                        return Ok(());
-                    }
-                    latest = true;
-                }
-                WriteOutcome::SelfModified if plan.has_before_row => return Err(changed_by_trigger(false)),
-                _ => return Ok(()),
-            }
-        }
-    }
-
     /// `Skipped`: a trigger wants the row passed over.
     #[allow(clippy::too_many_arguments)]
     pub(super) fn update_once_triggered(&mut self, m: &ModifyPlan, plan: &TriggerPlan, rid: RowId, old: &[Datum], row: &[Datum], latest: bool, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<WriteOutcome> {
@@ -161,28 +138,6 @@ impl ModifyState {
             self.returning(m, row, &nulls, rid, rt, cx)?;
         }
         Ok(outcome)
-    }
-
-    pub(super) fn delete_triggered(&mut self, m: &ModifyPlan, plan: &TriggerPlan, mut row: Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-        let Some(Datum::Tid(block, slot)) = row.get(m.statement.old_ctid) else { return Ok(()) };
-        let rid = RowId { block: *block, slot: *slot };
-        let mut old = Self::old_row(m, &row);
-        let mut latest = false;
-        if plan.has_before_row && !self.hold(m, rid, RowLockMode::Update, &mut old, &mut row, &mut latest, rt, cx)? {
-            return Ok(());
-        }
-        loop {
-            match self.delete_once_triggered(m, plan, rid, &old, &row, latest, rt, cx)? {
-                WriteOutcome::Changed => {
-                    if !self.refresh(m, rid, &mut old, &mut row, rt, cx)? {
-                        return Ok(());
-                    }
-                    latest = true;
-                }
-                WriteOutcome::SelfModified if plan.has_before_row => return Err(changed_by_trigger(true)),
-                _ => return Ok(()),
-            }
-        }
     }
 
     /// A row of a view: its triggers do everything.

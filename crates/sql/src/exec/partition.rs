@@ -38,8 +38,8 @@ pub struct Leaf {
     more: Box<[LeafIndex]>,
     pub table: Arc<Table>,
     rules: OnceLock<Arc<TableRules>>,
-    /// What it is to statements that run often, by the hash of their shape.
-    targets: Mutex<Vec<(u64, Arc<TargetShape>, Arc<ModifyTarget>)>>,
+    /// What it is to statements that run often.
+    targets: Mutex<Vec<(Arc<TargetShape>, Arc<ModifyTarget>)>>,
 }
 
 /// Of one partition.
@@ -90,8 +90,8 @@ impl Leaf {
     fn target(&self, of: &ModifyPlan, routing: &Routing, keep: bool, cx: &mut ExecContext<'_>) -> Result<Arc<ModifyTarget>> {
         let shape = routing.shape(of, cx.catalog);
         let kept = || self.targets.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((hash, shape)) = shape
-            && let Some((_, _, known)) = kept().iter().find(|(h, s, _)| Arc::ptr_eq(s, shape) || h == hash && s == shape)
+        if let Some(shape) = shape
+            && let Some((_, known)) = kept().iter().find(|(s, _)| s == shape)
         {
             // It is read from one end to the other.
             ahead::fetch_range(Arc::as_ptr(known) as usize, size_of::<ModifyTarget>());
@@ -99,12 +99,12 @@ impl Leaf {
         }
         let rules = self.rules(cx)?;
         let made = Arc::new(of.for_partition(self, &rules, cx)?);
-        if let (true, Some((hash, shape))) = (keep, shape) {
+        if let (true, Some(shape)) = (keep, shape) {
             let mut kept = kept();
             if kept.len() >= TARGETS_KEPT {
                 kept.remove(0);
             }
-            kept.push((*hash, shape.clone(), made.clone()));
+            kept.push((shape.clone(), made.clone()));
         }
         Ok(made)
     }
@@ -137,6 +137,7 @@ fn relation(id: RelationId, cx: &ExecContext<'_>) -> Result<Arc<Relation>> {
 /// them and back, so that is left out where it stays with the catalog objects.
 pub enum OpenPartition {
     Held(Arc<Leaf>),
+    /// Its columns are the named table's.
     Shared(Place),
 }
 
@@ -150,15 +151,28 @@ impl Place {
 
 /// A partition with rows, locked; None: it is gone.
 pub fn open(named: &Arc<Table>, partition: impl Into<Place>, mode: LockMode, cx: &mut ExecContext<'_>) -> Result<Option<Arc<Leaf>>> {
-    Ok(match open_to_read(named, partition.into(), mode, cx)? {
-        None => None,
-        Some(OpenPartition::Held(leaf)) => Some(leaf),
-        Some(OpenPartition::Shared(place)) => place.known(named, cx.catalog).cloned(),
+    Ok(match find_locked(named, partition.into(), mode, cx)? {
+        Found::Known(leaf) => Some(leaf.clone()),
+        Found::Opened(leaf) => leaf,
     })
 }
 
 /// The same, for the moment.
 pub fn open_to_read(named: &Arc<Table>, place: Place, mode: LockMode, cx: &mut ExecContext<'_>) -> Result<Option<OpenPartition>> {
+    Ok(match find_locked(named, place, mode, cx)? {
+        Found::Known(leaf) if leaf.columns.is_none() => Some(OpenPartition::Shared(place)),
+        Found::Known(leaf) => Some(OpenPartition::Held(leaf.clone())),
+        Found::Opened(leaf) => leaf.map(OpenPartition::Held),
+    })
+}
+
+enum Found<'c> {
+    Known(&'c Arc<Leaf>),
+    /// None: it is gone.
+    Opened(Option<Arc<Leaf>>),
+}
+
+fn find_locked<'c>(named: &Arc<Table>, place: Place, mode: LockMode, cx: &mut ExecContext<'c>) -> Result<Found<'c>> {
     let catalog = cx.catalog;
     let shared = place.at.and_then(|at| Some((catalog.shared_partitions(named.oid)?, at as usize)));
     let known = shared.and_then(|(shared, at)| shared.known(at)).filter(|known| known.oid == place.oid);
@@ -168,8 +182,8 @@ pub fn open_to_read(named: &Arc<Table>, place: Place, mode: LockMode, cx: &mut E
     lock(place.oid, mode, cx)?;
     let is_stale = catalog.is_stale();
     let shared = shared.filter(|_| !is_stale);
-    if known.is_some() && !is_stale {
-        return Ok(Some(OpenPartition::Shared(place)));
+    if let Some(known) = known.filter(|_| !is_stale) {
+        return Ok(Found::Known(&known.leaf));
     }
     let found = open_anew(named, place.oid, is_stale, cx)?;
     if let (Some((shared, at)), Some(leaf)) = (shared, &found)
@@ -177,7 +191,7 @@ pub fn open_to_read(named: &Arc<Table>, place: Place, mode: LockMode, cx: &mut E
     {
         shared.keep(at, leaf);
     }
-    Ok(found.map(OpenPartition::Held))
+    Ok(Found::Opened(found))
 }
 
 fn open_anew(named: &Arc<Table>, partition: Oid, is_stale: bool, cx: &mut ExecContext<'_>) -> Result<Option<Arc<Leaf>>> {
@@ -454,10 +468,6 @@ impl ModifyPlan {
         let shape_of = |p: &IndexPlan| shared.map_or_else(|| p.shape.clone(), |shared| shared.index_shape(p));
         let indexes = rules.indexes.iter().map(|p| IndexPlan { shape: shape_of(p), ..p.clone() }).collect();
         let not_null = if rules.not_null == self.not_null { self.not_null.clone() } else { rules.not_null.clone() };
-        let assigned = match &leaf.columns {
-            None => self.assigned.clone(),
-            Some(columns) => columns.named.iter().map(|i| i.is_some_and(|i| self.assigned[i])).collect(),
-        };
         Ok(ModifyTarget {
             table: leaf.table.clone(),
             stored_as: if leaf.is_alike { self.table.clone() } else { leaf.table.clone() },
@@ -475,7 +485,6 @@ impl ModifyPlan {
             must_belong: false,
             arbiters,
             changed,
-            assigned,
             old_columns,
             locks: rules.locks.clone(),
         })
@@ -612,7 +621,7 @@ impl Reading {
                 let Some(next) = self.only.take().or_else(|| self.left.pop()) else { return Ok(()) };
                 let Some(partition) = open_to_read(&p.table, next, LockMode::AccessShare, cx)? else { continue };
                 self.scan.rescan();
-                self.scan.read_partition(partition, cx.catalog)?;
+                self.scan.read_partition(partition)?;
                 self.is_open = true;
             }
             self.scan.next(out, rt, cx)?;
@@ -632,7 +641,7 @@ impl Merge {
             cx.park.checkpoint()?;
             let Some(open) = open_to_read(&p.table, *partition, LockMode::AccessShare, cx)? else { continue };
             let mut source = Source { scan: ScanState::new(template), rows: Batch::with_max(template.width, FIRST_ROWS), at: 0 };
-            source.scan.read_partition(open, cx.catalog)?;
+            source.scan.read_partition(open)?;
             if source.has_row(rt, cx)? {
                 let key = source.key(keys, rt, cx)?;
                 merge.next.push(Reverse((key, merge.sources.len())));

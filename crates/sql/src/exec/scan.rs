@@ -3,7 +3,7 @@
 use super::context::*;
 use super::index;
 use super::partition::{self, Leaf, OpenPartition};
-use crate::catalog::{CatalogView, Table};
+use crate::catalog::Table;
 use crate::catalog::temporary::is_temporary_row;
 use crate::plan::{IndexAccess, Node, Op, OutCol, Scan};
 use kilndb_base::{Error, Oid, Result, RowId};
@@ -191,15 +191,15 @@ impl ScanState {
         ScanState { node: node.clone(), reading: Reading::default() }
     }
     /// The plan's scan is of a partitioned table: reads this partition next.
-    pub fn read_partition(&mut self, partition: OpenPartition, catalog: &dyn CatalogView) -> Result<()> {
+    pub fn read_partition(&mut self, partition: OpenPartition) -> Result<()> {
         let (Op::SeqScan(scan) | Op::IndexScan { scan, .. } | Op::TidScan { scan, .. }) = &self.node.op else {
             return Err(Error::internal("a partition is read by something other than a scan"));
         };
         let leaf = match &partition {
-            OpenPartition::Held(leaf) => leaf,
-            OpenPartition::Shared(place) => place.known(&scan.table, catalog).ok_or_else(|| Error::internal("an opened partition is not known"))?,
+            OpenPartition::Held(leaf) => Some(leaf),
+            OpenPartition::Shared(_) => None,
         };
-        self.reading.own = leaf.columns.as_ref().map(|columns| {
+        self.reading.own = leaf.and_then(|leaf| Some((leaf, leaf.columns.as_ref()?))).map(|(leaf, columns)| {
             let mut needed = vec![false; leaf.table.columns.len()];
             let own = |o: &OutCol| match o {
                 OutCol::Column(i) => columns.own.get(*i).copied().flatten().map_or(OutCol::Nothing, OutCol::Column),

@@ -417,7 +417,7 @@ pub struct TriggerPlan {
     pub list: Vec<Arc<PlannedTrigger>>,
     /// By operation: are changed rows kept, as they were and as they are?
     pub captures: [(bool, bool); 3],
-    /// As [`ModifyPlan::assigned`], by this table's columns.
+    /// As [`ModifyStatement::assigned`], by this table's columns.
     pub assigned: Arc<[bool]>,
     pub has_before_row: bool,
     /// BEFORE UPDATE … FOR EACH ROW.
@@ -439,6 +439,8 @@ pub struct ModifyStatement {
     /// UPDATE, DELETE, MERGE: the slot of the old row's ctid. MERGE into a view: of what is not null if there is such a row.
     pub old_ctid: usize,
     pub assignments: Arc<[(usize, CExpr)]>,
+    /// Columns that the UPDATE, or ON CONFLICT DO UPDATE, sets, by the named table's columns.
+    pub assigned: Arc<[bool]>,
     /// UPDATE, DELETE: all conditions, for rows that changed meanwhile.
     pub recheck: Arc<Recheck>,
     /// COPY FROM … WHERE, over a table row with its defaults.
@@ -475,8 +477,6 @@ pub struct ModifyTarget {
     pub referenced_by: Arc<[ReferencedPlan]>,
     /// UPDATE: columns assigned or generated.
     pub changed: Arc<[bool]>,
-    /// Columns that the UPDATE, or ON CONFLICT DO UPDATE, sets.
-    pub assigned: Arc<[bool]>,
     /// UPDATE: new rows may be made before others are stored, and no index entry changes.
     pub at_once: bool,
     /// ON CONFLICT: positions in `indexes`.

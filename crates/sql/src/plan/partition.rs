@@ -12,7 +12,6 @@ use crate::catalog::partition::PartitionMap;
 use crate::catalog::{IndexKey, Table};
 use crate::exec::expr::CExpr;
 use kilndb_types::Datum;
-use std::hash::BuildHasher;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -60,8 +59,8 @@ pub struct Routing {
     pub tableoid: usize,
     /// UPDATE: a column of the key is assigned to.
     pub changes_key: bool,
-    /// Made when it is first asked for, with its hash.
-    shape: OnceLock<Option<(u64, Arc<TargetShape>)>>,
+    /// Made when it is first asked for.
+    shape: OnceLock<Option<Arc<TargetShape>>>,
     /// How often the plan has run, up to [`Routing::OFTEN`].
     runs: AtomicU32,
 }
@@ -70,12 +69,14 @@ impl Routing {
     const OFTEN: u32 = 16;
 
     /// Of the plan that has this routing.
-    pub fn shape(&self, of: &ModifyPlan, catalog: &dyn CatalogView) -> Option<&(u64, Arc<TargetShape>)> {
+    pub fn shape(&self, of: &ModifyPlan, catalog: &dyn CatalogView) -> Option<&Arc<TargetShape>> {
         let make = || {
             let shape = TargetShape::of(of)?;
-            let hash = foldhash::fast::FixedState::default().hash_one(&shape);
-            // The same one for all, if that can be: found by its address.
-            Some((hash, catalog.shared_partitions(of.table.oid).map_or_else(|| Arc::new(shape.clone()), |shared| shared.target_shape(&shape))))
+            // The same one for all, if that can be: it is compared by its address first.
+            Some(match catalog.shared_partitions(of.table.oid) {
+                Some(shared) => shared.target_shape(shape),
+                None => Arc::new(shape),
+            })
         };
         self.shape.get_or_init(make).as_ref()
     }
@@ -92,7 +93,7 @@ impl Routing {
 
 /// All that a [`ModifyTarget`] of a partition depends on, of the statement and of the table that it names: statements of one shape,
 /// whoever's they are, share what a partition keeps.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(PartialEq, Eq)]
 pub struct TargetShape {
     kind: DmlKind,
     arbiters: Option<Vec<Oid>>,
@@ -116,7 +117,7 @@ impl TargetShape {
             upserts: conflict.is_some_and(|c| c.update.is_some()),
             ahead: plan.statement.ahead,
             changed: plan.changed.clone(),
-            assigned: plan.assigned.clone(),
+            assigned: plan.statement.assigned.clone(),
             old_columns: plan.old_columns.clone(),
         })
     }

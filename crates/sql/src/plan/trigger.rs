@@ -73,8 +73,8 @@ impl ModifyPlan {
             return None;
         }
         let assigned = match columns {
-            None => self.assigned.clone(),
-            Some(columns) => columns.named.iter().map(|i| i.is_some_and(|i| self.assigned[i])).collect(),
+            None => self.statement.assigned.clone(),
+            Some(columns) => columns.named.iter().map(|i| i.is_some_and(|i| self.statement.assigned[i])).collect(),
         };
         let plan = TriggerPlan::new(list, assigned);
         Some(Arc::new(TriggerPlan { captures: captures.unwrap_or_default(), ..plan }))
