@@ -53,6 +53,8 @@ pub enum RelationKind {
     Heap,
     BTree,
     Cell,
+    /// Many terms for a row, many rows for a term.
+    Inverted,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Persistence {

@@ -74,6 +74,7 @@ pub fn check(env: Arc<dyn Env>, data_dir: PathBuf) -> Result<Vec<String>> {
         let outcome = match r.kind {
             RelationKind::Heap => check_heap(&core, &r, &mut wrong),
             RelationKind::BTree => check_tree(&core, &r, &mut wrong),
+            RelationKind::Inverted => check_tree(&core, &r, &mut wrong).and_then(|()| crate::inverted::check::check(&core, &r, &mut wrong)),
             RelationKind::Cell => r.cell_read().map(|_| ()),
         };
         if let Err(e) = outcome {
@@ -184,7 +185,8 @@ fn owned(e: Option<node::Entry<'_>>) -> Option<(Vec<u8>, u64)> {
 }
 fn check_tree(core: &Core, r: &Relation, wrong: &mut Vec<String>) -> Result<()> {
     let heap_of = |id: u32| core.directory.get(id).filter(|h| h.persistence != Persistence::Temporary);
-    let mut heap = heap_of(r.heap.load(Relaxed));
+    // What an inverted index's entries lead to is in them.
+    let mut heap = if r.kind == RelationKind::Inverted { None } else { heap_of(r.heap.load(Relaxed)) };
     let mut seen = HashSet::new();
     let mut leftmost = Some(0u32);
     let mut below: Option<u8> = None;

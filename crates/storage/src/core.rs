@@ -24,7 +24,7 @@ use crate::wal::Log;
 use crate::wal::record::{Op, Target, encode_change, encode_compensate};
 use kilndb_base::env::Env;
 use kilndb_base::{Result, Severity};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
 pub struct Core {
@@ -42,6 +42,8 @@ pub struct Core {
     pub ssi: Ssi,
     pub purge: PurgeQueue,
     pub sweeps: Sweeps,
+    /// Inverted indexes, some of which may be gone.
+    pub inverted: Mutex<Vec<u32>>,
     pub owners: AtomicU64,
     pub stop: AtomicBool,
     pub stats: Arc<Stats>,
@@ -79,6 +81,7 @@ impl Core {
             ssi: Default::default(),
             purge: Default::default(),
             sweeps: Default::default(),
+            inverted: Mutex::default(),
             owners: AtomicU64::new(1),
             stop: AtomicBool::new(false),
             stats: pool_stats,

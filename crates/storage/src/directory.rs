@@ -126,6 +126,8 @@ pub struct Relation {
     /// Of a relation that is kept at checkpoints.
     pub(crate) image: Option<Image>,
     pub(crate) dead_prefixes: DeadPrefixes,
+    /// Of an inverted index.
+    pub(crate) inverted: Option<Box<crate::inverted::State>>,
     /// Who has read it as a whole, or ranges of it.
     pub(crate) reads: RelationReads,
 }
@@ -246,7 +248,7 @@ impl Relation {
         guard.bytes()[at::FLAGS] = self.page_flags();
         let kind = match self.kind {
             RelationKind::Heap => page::KIND_HEAP,
-            RelationKind::BTree => page::KIND_TREE,
+            RelationKind::BTree | RelationKind::Inverted => page::KIND_TREE,
             RelationKind::Cell => page::KIND_CELL,
         };
         // Readers of the new block wait for its latch.
@@ -329,10 +331,14 @@ impl Directory {
             initial: Mutex::default(),
             image: (persistence == Persistence::Kept).then(|| Image::new(&core.config.data_dir, id)),
             dead_prefixes: DeadPrefixes::default(),
+            inverted: (kind == RelationKind::Inverted).then(Box::default),
             reads: RelationReads::default(),
         });
         if persistence == Persistence::Kept {
             self.has_kept.store(true, Release);
+        }
+        if kind == RelationKind::Inverted {
+            crate::lock(&core.inverted).push(id);
         }
         if persistence == Persistence::Temporary {
             relation.exclude_from_serializability();
@@ -365,10 +371,11 @@ pub fn kind_number(kind: RelationKind) -> u8 {
         RelationKind::Heap => 1,
         RelationKind::BTree => 2,
         RelationKind::Cell => 3,
+        RelationKind::Inverted => 4,
     }
 }
 pub fn kind_of(number: u8) -> Option<RelationKind> {
-    [RelationKind::Heap, RelationKind::BTree, RelationKind::Cell].into_iter().find(|k| kind_number(*k) == number)
+    [RelationKind::Heap, RelationKind::BTree, RelationKind::Cell, RelationKind::Inverted].into_iter().find(|k| kind_number(*k) == number)
 }
 pub fn persistence_number(p: Persistence) -> u8 {
     match p {

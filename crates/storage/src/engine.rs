@@ -117,6 +117,13 @@ impl Engine {
             act_as(IoActor::BackgroundWriter);
             run_cleaner(core, &private);
         })?;
+        self.spawn("index-merger", |core| {
+            act_as(IoActor::BackgroundWriter);
+            while !core.stop.load(Acquire) {
+                let busy = core.inverted_round();
+                core.env.sleep(Duration::from_millis(if busy { 1 } else { 20 }));
+            }
+        })?;
         let checkpointer = self.checkpointer.clone();
         self.spawn("checkpointer", move |core| {
             act_as(IoActor::Checkpointer);
@@ -272,6 +279,10 @@ impl Engine {
         }
         self.core.directory.remove(&self.core, id.0);
         Ok(())
+    }
+    /// Waits until what is pending in an inverted index has been merged; how many bytes of terms that were.
+    pub fn inverted_flush(&self, relation: &Arc<Relation>, park: &dyn Park) -> Result<u64> {
+        relation.flush_pending(park)
     }
     pub fn relation(&self, id: RelationId) -> Result<Arc<Relation>> {
         self.core

@@ -232,6 +232,7 @@ pub(crate) fn clean(core: &Core) -> bool {
     }
     core.oldest_seen.store(core.snapshots.oldest(core.log.last_csn()), Relaxed);
     let busy = core.purge.len() > 0 && (core.purge_round(false) > 0 || core.purge.ready() > 0);
+    let busy = core.inverted_round() || busy;
     core.undo.discard(&core.pool, &core.directory, &core.log, core.visible_to_all());
     // There are no checkpoints here: the word says up to where transaction ids have been trimmed.
     let trimmed = core.redo.load(Relaxed);

@@ -39,7 +39,7 @@ impl Core {
         }
         for t in c.unended.iter().filter(|t| counts(t)) {
             self.along(t.head, &restored, |record, address| {
-                if record.kind.wants_purge() { self.purge_step(record, address).map(|_| ()) } else { Ok(()) }
+                if record.wants_purge() { self.purge_step(record, address).map(|_| ()) } else { Ok(()) }
             })?;
         }
         self.tell(Severity::Log, &format!("{} unlogged relations are as they were at the last checkpoint", restored.len()));
@@ -53,7 +53,7 @@ impl Core {
         let (mut found, mut incomplete) = (BTreeMap::new(), BTreeSet::new());
         for relation in &kept {
             let heap = match relation.kind {
-                RelationKind::BTree => relation.heap.load(Relaxed),
+                RelationKind::BTree | RelationKind::Inverted => relation.heap.load(Relaxed),
                 _ => relation.id,
             };
             let entry = entries.get(&relation.id).filter(|e| e.creator == 0 || ended_well.contains(&e.creator));

@@ -24,7 +24,7 @@ pub(super) enum Step {
 const PATIENCE: u32 = 1_000_000;
 
 impl Relation {
-    pub(super) fn broken_tree(&self, block: u32) -> Error {
+    pub(crate) fn broken_tree(&self, block: u32) -> Error {
         Error::new(kilndb_base::sqlstate::INDEX_CORRUPTED, format!("index page {block} of storage relation {} is damaged", self.id))
     }
     /// One step towards the node of `level` that covers `key`.
@@ -46,7 +46,7 @@ impl Relation {
         }
     }
     /// The block of `level` that covers the key (as of now).
-    pub(super) fn descend(&self, level: u8, key: Key<'_>) -> Result<u32> {
+    pub(crate) fn descend(&self, level: u8, key: Key<'_>) -> Result<u32> {
         let mut block = 0;
         for _ in 0..PATIENCE {
             match self.core.pool.read(self.pid(block)?, |v| self.step(v, block, level, key))? {
@@ -60,7 +60,7 @@ impl Relation {
         Err(self.broken_tree(block))
     }
     /// The node of `level` that covers the key, latched.
-    pub(super) fn latch_node(&self, level: u8, key: Key<'_>) -> Result<(u32, WriteGuard<'_>)> {
+    pub(crate) fn latch_node(&self, level: u8, key: Key<'_>) -> Result<(u32, WriteGuard<'_>)> {
         let mut block = self.descend(level, key)?;
         for _ in 0..PATIENCE {
             let guard = self.core.pool.write(self.pid(block)?)?;

@@ -52,7 +52,7 @@ impl Relation {
         self.extend(level)
     }
     /// Splits a full node; the entry that is to come would go to `idx`. Everything is unlatched afterwards.
-    pub(super) fn split<'a>(&'a self, block: u32, mut page: WriteGuard<'a>, idx: usize) -> Result<()> {
+    pub(crate) fn split<'a>(&'a self, block: u32, mut page: WriteGuard<'a>, idx: usize) -> Result<()> {
         let copy = *page.page();
         let v = View::of(&copy);
         let n = node::count(&v);
@@ -136,7 +136,7 @@ impl Relation {
         }
     }
     /// Merges an empty leaf with its right sibling, if both hang under one parent. Best effort.
-    pub(super) fn unlink_empty(&self, block: u32) -> Result<()> {
+    pub(crate) fn unlink_empty(&self, block: u32) -> Result<()> {
         for _ in 0..64 {
             if self.try_unlink(block)? {
                 break;

@@ -381,7 +381,7 @@ impl Transaction {
         let mut made = made.filter(|r| !self.drops.contains(&r.id));
         made.any(|r| match r.kind {
             RelationKind::Heap => r.pages() > 0,
-            RelationKind::BTree => !self.creates.contains(&r.heap.load(Relaxed)),
+            RelationKind::BTree | RelationKind::Inverted => !self.creates.contains(&r.heap.load(Relaxed)),
             RelationKind::Cell => false,
         })
     }

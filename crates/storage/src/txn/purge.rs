@@ -126,7 +126,7 @@ impl Core {
             let mut address = head;
             while address != 0 {
                 let Ok(Some(record)) = self.undo.read(&self.pool, address) else { break };
-                if record.kind.wants_purge() && !matches!(record.kind, UndoKind::IndexRetire | UndoKind::IndexRetireMany) {
+                if record.wants_purge() && !matches!(record.kind, UndoKind::IndexRetire | UndoKind::IndexRetireMany) {
                     // Of a delete of several rows too: their words were the same.
                     let birth = match record.kind.of_row() {
                         UndoKind::Delete => self.birth(record.old_word, item.xid),
@@ -212,7 +212,7 @@ impl Core {
         for head in &mut item.heads {
             while *head != 0 {
                 let Some(record) = self.undo.read(&self.pool, *head)? else { break };
-                if record.kind.wants_purge() {
+                if record.wants_purge() {
                     match self.purge_step(&record, *head) {
                         Ok(false) => return Ok(false),
                         // Dropped meanwhile; what the rest of the chain is about need not be.
@@ -240,6 +240,7 @@ impl Core {
                 let (heap, entries) = record.retired()?;
                 self.purge_entries(&relation, heap, &entries)?;
             }
+            UndoKind::Inverted => self.purge_terms(&relation, record)?,
             UndoKind::DeleteMany => self.purge_rows(&relation, record, address)?,
             UndoKind::PieceRetire => {
                 // The record before it is the update that replaced the pieces: it names their row.

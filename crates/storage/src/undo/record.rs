@@ -39,12 +39,14 @@ pub enum UndoKind {
     DeleteMany = 13,
     /// As IndexRetire, of several rows. data: heap u32, then for each entry length of the key u16, row id u48, key.
     IndexRetireMany = 14,
+    /// A row's terms in an inverted index. data: row id, replaced generation + 1, new generation + 1 (0: none), as varints.
+    Inverted = 15,
 }
-const KINDS: [UndoKind; 14] = {
+const KINDS: [UndoKind; 15] = {
     use UndoKind::*;
     [
         Insert, InsertRange, Update, Delete, Lock, IndexInsert, IndexMark, IndexRevive, IndexRetire, PieceInsert, PieceRetire, UpdateMany,
-        DeleteMany, IndexRetireMany,
+        DeleteMany, IndexRetireMany, Inverted,
     ]
 };
 // In the log a kind has four bits.
@@ -64,7 +66,8 @@ impl UndoKind {
             kind => kind,
         }
     }
-    /// There is something to purge once the transaction has committed and nobody sees what was before.
+    /// There is something to purge once the transaction has committed and nobody sees what was before. Of [`UndoKind::Inverted`] not
+    /// always: the transaction says so itself.
     pub fn wants_purge(self) -> bool {
         use UndoKind::*;
         matches!(self, Delete | DeleteMany | IndexMark | IndexRetire | IndexRetireMany | PieceRetire)
@@ -87,6 +90,9 @@ pub struct UndoRecord {
 }
 
 impl UndoRecord {
+    pub fn wants_purge(&self) -> bool {
+        self.kind.wants_purge() || self.kind == UndoKind::Inverted
+    }
     pub fn len(&self) -> usize {
         FIXED + self.data.len()
     }

@@ -1,0 +1,88 @@
+//! Building an inverted index from sorted postings.
+//!
+//! Must not know: where the postings come from.
+
+use super::entry::{self, LARGEST_BLOCK, Posting};
+use crate::directory::Relation;
+use crate::txn::Transaction;
+use kilndb_base::park::Park;
+use kilndb_base::{Result, RowId};
+
+/// Groups of postings as entries of the tree.
+struct Entries<'i> {
+    postings: &'i mut dyn Iterator<Item = Result<(Vec<u8>, RowId)>>,
+    /// Of the term at hand: what its entries begin with, and rows that have no entry yet.
+    term: Option<Vec<u8>>,
+    own: Vec<u8>,
+    rows: Vec<Posting>,
+    next: Option<(Vec<u8>, RowId)>,
+    failed: bool,
+}
+
+/// So many of a term's rows wait for an entry at most.
+const MOST_WAITING: usize = 4 * LARGEST_BLOCK;
+
+impl Entries<'_> {
+    /// Reads on until an entry's rows are known; false: that was all.
+    fn gather(&mut self) -> Result<bool> {
+        loop {
+            let next = match self.next.take() {
+                Some(next) => next,
+                None => match self.postings.next() {
+                    Some(next) => next?,
+                    None => return Ok(!self.rows.is_empty()),
+                },
+            };
+            let (term, rid) = next;
+            if self.term.as_ref() != Some(&term) {
+                if !self.rows.is_empty() {
+                    self.next = Some((term, rid));
+                    return Ok(true);
+                }
+                self.own = entry::posting_own(&term);
+                self.term = Some(term);
+            }
+            let posting = (rid.to_u64(), 0);
+            if self.rows.last() != Some(&posting) {
+                self.rows.push(posting);
+            }
+            if self.rows.len() >= MOST_WAITING {
+                return Ok(true);
+            }
+        }
+    }
+}
+impl Iterator for Entries<'_> {
+    type Item = Result<(Vec<u8>, RowId)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed {
+            return None;
+        }
+        match self.gather() {
+            Ok(true) => {}
+            Ok(false) => return None,
+            Err(e) => {
+                self.failed = true;
+                return Some(Err(e));
+            }
+        }
+        if let [only] = self.rows[..] {
+            self.rows.clear();
+            return Some(Ok((self.own.clone(), RowId::from_u64(only.0))));
+        }
+        let count = entry::fitting(&self.rows, LARGEST_BLOCK);
+        let key = entry::block(&self.own, &self.rows[..count]);
+        self.rows.drain(..count);
+        Some(Ok((key, RowId::from_u64(0))))
+    }
+}
+
+impl Relation {
+    /// Fills an empty index with postings sorted by (term, row id). Long terms that are cut alike may come in any order among themselves.
+    pub fn inverted_build(&self, txn: &mut Transaction, postings: &mut dyn Iterator<Item = Result<(Vec<u8>, RowId)>>, park: &dyn Park) -> Result<()> {
+        self.state()?;
+        let mut entries = Entries { postings, term: None, own: Vec::new(), rows: Vec::new(), next: None, failed: false };
+        self.index_build(txn, &mut entries, park)
+    }
+}

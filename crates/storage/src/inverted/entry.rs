@@ -1,0 +1,430 @@
+//! Entries of an inverted index as bytes (docs/format.md).
+//!
+//! Invariants
+//! 1. No entry's own part, by which it is found, is the beginning of another's: what follows it may change without changing the order.
+//! 2. Escaped terms sort as terms do.
+//!
+//! Must not know: pages, the log.
+
+use kilndb_base::bytes::{Reader, put_prefixed, put_varint};
+use kilndb_base::{Error, Result, sqlstate};
+
+pub const PENDING: u8 = 1;
+pub const POSTING: u8 = 2;
+pub const HISTORY: u8 = 3;
+
+/// Longer terms are cut.
+pub const LONGEST_TERM: usize = 1000;
+const CUT_TERM: usize = LONGEST_TERM - 8;
+/// Bytes of a block of postings; larger ones are divided.
+pub const LARGEST_BLOCK: usize = 900;
+/// Bytes of terms in a piece of a pending row.
+pub const LARGEST_PIECE: usize = 1800;
+pub const ROW_ID_BYTES: usize = 6;
+const PENDING_OWN: usize = 1 + ROW_ID_BYTES + 4 + 2;
+
+const _: () = assert!(1 + LONGEST_TERM + 2 + LARGEST_BLOCK + 16 <= crate::MAX_KEY);
+const _: () = assert!(PENDING_OWN + 10 + LARGEST_PIECE <= crate::MAX_KEY);
+
+pub fn damaged() -> Error {
+    Error::new(sqlstate::INDEX_CORRUPTED, "an entry of an inverted index is damaged")
+}
+
+/// (Row id, generation).
+pub type Posting = (u64, u32);
+
+fn put_row(out: &mut Vec<u8>, row: u64) {
+    out.extend_from_slice(&row.to_be_bytes()[2..]);
+}
+fn get_row(bytes: &[u8]) -> Option<u64> {
+    let mut row = [0; 8];
+    row[2..].copy_from_slice(bytes.get(..ROW_ID_BYTES)?);
+    Some(u64::from_be_bytes(row))
+}
+
+// ---- terms
+
+/// A term as it is kept: those that are too long are cut and end in a hash.
+pub fn kept_term(term: &[u8]) -> std::borrow::Cow<'_, [u8]> {
+    if escaped_len(term) <= LONGEST_TERM {
+        return term.into();
+    }
+    let mut cut = cut_term(term).to_vec();
+    // FNV-1a, as it is on disk for good.
+    let hash = term.iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
+    cut.extend(hash.to_be_bytes().map(|byte| byte.max(1)));
+    cut.into()
+}
+fn escaped_len(term: &[u8]) -> usize {
+    term.len() + term.iter().filter(|byte| **byte == 0).count()
+}
+/// The part of a long term that is kept as it is.
+fn cut_term(term: &[u8]) -> &[u8] {
+    let mut escaped = 0;
+    let end = term.iter().position(|byte| {
+        escaped += if *byte == 0 { 2 } else { 1 };
+        escaped > CUT_TERM
+    });
+    &term[..end.unwrap_or(term.len())]
+}
+fn put_escaped(out: &mut Vec<u8>, term: &[u8]) {
+    for byte in term {
+        out.push(*byte);
+        if *byte == 0 {
+            out.push(0xff);
+        }
+    }
+}
+/// What all entries of a term begin with.
+pub fn posting_own(term: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(term.len() + 20);
+    out.push(POSTING);
+    put_escaped(&mut out, &kept_term(term));
+    out.extend_from_slice(&[0, 1]);
+    out
+}
+/// Where entries of terms at or after this one begin. Cut where long terms are.
+pub fn term_bound(term: &[u8], upper: bool) -> Vec<u8> {
+    let mut out = vec![POSTING];
+    if escaped_len(term) <= LONGEST_TERM {
+        put_escaped(&mut out, term);
+        return out;
+    }
+    put_escaped(&mut out, cut_term(term));
+    if upper {
+        // Whatever begins so may be below the bound.
+        out.push(0xff);
+        out.extend_from_slice(&[0xff; 9]);
+    }
+    out
+}
+/// A posting entry: its own bytes up to the end of the term, and what follows.
+pub fn split_posting(key: &[u8]) -> Option<(&[u8], &[u8])> {
+    if key.first() != Some(&POSTING) {
+        return None;
+    }
+    let mut at = 1;
+    loop {
+        at += key.get(at..)?.iter().position(|byte| *byte == 0)?;
+        match key.get(at + 1)? {
+            1 => return Some(key.split_at(at + 2)),
+            0xff => at += 2,
+            _ => return None,
+        }
+    }
+}
+/// The term of `own`.
+pub fn unescaped(own: &[u8]) -> Vec<u8> {
+    let body = own.get(1..own.len().saturating_sub(2)).unwrap_or(&[]);
+    let mut out = Vec::with_capacity(body.len());
+    let mut skip = false;
+    for byte in body {
+        if skip {
+            skip = false;
+            continue;
+        }
+        out.push(*byte);
+        skip = *byte == 0;
+    }
+    out
+}
+
+// ---- blocks of postings
+
+/// What a block has behind the term: the row id and generation that it begins with. No two blocks of a term have the same.
+pub const FIRST_BYTES: usize = ROW_ID_BYTES + 4;
+
+/// `own`, the first posting, the others: each as the distance of its row from the one before, doubled, odd if a generation follows.
+pub fn block(own: &[u8], postings: &[Posting]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(own.len() + FIRST_BYTES + postings.len() * 3);
+    out.extend_from_slice(own);
+    let Some((first, others)) = postings.split_first() else { return out };
+    put_row(&mut out, first.0);
+    out.extend_from_slice(&first.1.to_be_bytes());
+    let mut before = first.0;
+    for (row, generation) in others {
+        put_varint(&mut out, (row - before) << 1 | u64::from(*generation != 0));
+        if *generation != 0 {
+            put_varint(&mut out, u64::from(*generation));
+        }
+        before = *row;
+    }
+    out
+}
+/// How many of the postings a block of so many bytes (behind the term) has room for; one at least.
+pub fn fitting(postings: &[Posting], most: usize) -> usize {
+    let varint_len = |value: u64| (64 - (value | 1).leading_zeros() as usize).div_ceil(7);
+    let Some((first, others)) = postings.split_first() else { return 0 };
+    let (mut before, mut len) = (first.0, FIRST_BYTES);
+    for (at, (row, generation)) in others.iter().enumerate() {
+        len += varint_len((row - before) << 1) + if *generation != 0 { varint_len(u64::from(*generation)) } else { 0 };
+        if len > most {
+            return at + 1;
+        }
+        before = *row;
+    }
+    postings.len()
+}
+/// Postings of what follows the term (empty: one row, the entry's own).
+pub fn read_postings(rest: &[u8], rid: u64, visit: &mut impl FnMut(Posting)) -> Result<()> {
+    if rest.is_empty() {
+        visit((rid, 0));
+        return Ok(());
+    }
+    let first = first_posting(rest).ok_or_else(damaged)?;
+    visit(first);
+    let mut row = first.0;
+    let mut r = Reader::new(&rest[FIRST_BYTES..]);
+    while !r.is_empty() {
+        let step = r.varint().ok_or_else(damaged)?;
+        row = row.checked_add(step >> 1).filter(|row| *row < 1 << 48).ok_or_else(damaged)?;
+        let generation = if step & 1 == 0 { 0 } else { r.varint().and_then(|g| u32::try_from(g).ok()).ok_or_else(damaged)? };
+        visit((row, generation));
+    }
+    Ok(())
+}
+pub fn first_posting(rest: &[u8]) -> Option<Posting> {
+    Some((get_row(rest)?, u32::from_be_bytes(*rest.get(ROW_ID_BYTES..)?.first_chunk()?)))
+}
+/// Where a term's blocks that begin at or before this posting end.
+pub fn after_block(own: &[u8], posting: Posting) -> Vec<u8> {
+    let mut out = own.to_vec();
+    put_row(&mut out, posting.0);
+    out.extend_from_slice(&posting.1.to_be_bytes());
+    out.push(0xff);
+    out
+}
+
+// ---- pending rows
+
+pub fn pending_own(posting: Posting, piece: u16) -> Vec<u8> {
+    let mut out = Vec::with_capacity(PENDING_OWN + 64);
+    out.push(PENDING);
+    put_row(&mut out, posting.0);
+    out.extend_from_slice(&posting.1.to_be_bytes());
+    out.extend_from_slice(&piece.to_be_bytes());
+    out
+}
+/// Row, generation, number of the piece, and the rest.
+pub fn split_pending(key: &[u8]) -> Option<(Posting, u16, &[u8])> {
+    if key.first() != Some(&PENDING) || key.len() < PENDING_OWN {
+        return None;
+    }
+    let row = get_row(&key[1..])?;
+    let generation = u32::from_be_bytes(*key[7..].first_chunk()?);
+    let piece = u16::from_be_bytes(*key[11..].first_chunk()?);
+    Some(((row, generation), piece, &key[PENDING_OWN..]))
+}
+/// The pieces of a pending row; the first one begins with their number.
+pub fn pending_pieces(posting: Posting, terms: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
+    let mut bodies: Vec<Vec<u8>> = vec![Vec::new()];
+    let mut kept: Vec<_> = terms.iter().map(|term| kept_term(term)).collect();
+    // Those that were cut may stand in another order now.
+    kept.sort_unstable();
+    kept.dedup();
+    for kept in kept {
+        if let Some(last) = bodies.last()
+            && last.len() + kept.len() + 3 > LARGEST_PIECE
+        {
+            bodies.push(Vec::new());
+        }
+        if let Some(last) = bodies.last_mut() {
+            put_prefixed(last, &kept);
+        }
+    }
+    let count = u16::try_from(bodies.len()).map_err(|_| {
+        Error::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "a row has too many terms for an inverted index")
+    })?;
+    Ok(bodies
+        .into_iter()
+        .zip(0..)
+        .map(|(body, piece)| {
+            let mut key = pending_own(posting, piece);
+            if piece == 0 {
+                put_varint(&mut key, u64::from(count));
+            }
+            key.extend_from_slice(&body);
+            key
+        })
+        .collect())
+}
+
+// ---- histories
+
+/// Which generations of a row there are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct History {
+    /// None: there is no row here now.
+    pub present: Option<u32>,
+    /// Dead ones that may have postings: (first, last), in order, apart from each other.
+    pub dead: Vec<(u32, u32)>,
+}
+
+impl History {
+    pub fn own(row: u64) -> Vec<u8> {
+        let mut out = vec![HISTORY];
+        put_row(&mut out, row);
+        out
+    }
+    pub fn row_of(key: &[u8]) -> Option<u64> {
+        if key.first() == Some(&HISTORY) { get_row(&key[1..]) } else { None }
+    }
+    /// Of a row without an entry.
+    pub fn none() -> History {
+        History { present: Some(0), dead: Vec::new() }
+    }
+    pub fn parse(key: &[u8]) -> Option<History> {
+        let mut r = Reader::new(key.get(1 + ROW_ID_BYTES..)?);
+        let present = u32::try_from(r.varint()?).ok()?.checked_sub(1);
+        let mut dead = Vec::new();
+        let mut next = 0u32;
+        while !r.is_empty() {
+            let first = next.checked_add(u32::try_from(r.varint()?).ok()?)?;
+            let last = first.checked_add(u32::try_from(r.varint()?).ok()?)?;
+            dead.push((first, last));
+            next = last.checked_add(1)?;
+        }
+        Some(History { present, dead })
+    }
+    pub fn bytes(&self, row: u64) -> Vec<u8> {
+        let mut out = History::own(row);
+        put_varint(&mut out, self.present.map_or(0, |p| u64::from(p) + 1));
+        let mut next = 0;
+        for (first, last) in &self.dead {
+            put_varint(&mut out, u64::from(first - next));
+            put_varint(&mut out, u64::from(last - first));
+            next = last + 1;
+        }
+        out
+    }
+    /// Says no more than no entry at all.
+    pub fn is_plain(&self) -> bool {
+        self.dead.is_empty() && self.present.is_none_or(|p| p == 0)
+    }
+    /// One that has no posting.
+    pub fn next(&self) -> u32 {
+        let dead = self.dead.last().map_or(0, |(_, last)| last + 1);
+        self.present.map_or(dead, |p| dead.max(p + 1))
+    }
+    pub fn is_dead(&self, generation: u32) -> bool {
+        self.dead.iter().any(|(first, last)| (*first..=*last).contains(&generation))
+    }
+    pub fn add_dead(&mut self, generation: u32) {
+        if self.is_dead(generation) {
+            return;
+        }
+        let at = self.dead.partition_point(|(first, _)| *first < generation);
+        self.dead.insert(at, (generation, generation));
+        let mut joined: Vec<(u32, u32)> = Vec::with_capacity(self.dead.len());
+        for (first, last) in self.dead.drain(..) {
+            match joined.last_mut() {
+                Some(before) if before.1 + 1 == first => before.1 = last,
+                _ => joined.push((first, last)),
+            }
+        }
+        self.dead = joined;
+    }
+    /// Those have no postings any more.
+    pub fn forget(&mut self, gone: &[(u32, u32)]) {
+        for (first, last) in gone {
+            let parts = std::mem::take(&mut self.dead).into_iter().flat_map(|(a, b)| {
+                let left = (a < *first).then(|| (a, b.min(first.saturating_sub(1))));
+                let right = (b > *last).then(|| (a.max(last.saturating_add(1)), b));
+                left.into_iter().chain(right)
+            });
+            self.dead = parts.collect();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terms_sort_as_they_do_without_escapes() {
+        let mut terms: Vec<Vec<u8>> = vec![vec![], vec![0], vec![0, 0], vec![0, 1], vec![0, 0xff], vec![1], b"a".to_vec(), b"a\0".to_vec(), b"a\0b".to_vec(), b"ab".to_vec(), vec![0xff], vec![0xff, 0]];
+        terms.sort();
+        for (a, b) in terms.iter().zip(&terms[1..]) {
+            assert!(posting_own(a) < posting_own(b), "{a:?} {b:?}");
+            assert!(!posting_own(b).starts_with(&posting_own(a)));
+        }
+        for a in &terms {
+            let own = posting_own(a);
+            assert_eq!(unescaped(&own), *a);
+            let with_more = [&own[..], &[0, 1, 2, 0, 1]].concat();
+            assert_eq!(split_posting(&with_more), Some((&own[..], &[0, 1, 2, 0, 1][..])));
+            for b in &terms {
+                let (below, beyond) = (term_bound(b, false), term_bound(b, true));
+                assert_eq!(own >= below, a >= b, "{a:?} {b:?}");
+                assert_eq!(own >= beyond, a >= b, "{a:?} {b:?}");
+            }
+        }
+    }
+    #[test]
+    fn long_terms_are_within_bounds_that_were_cut() {
+        let long = |last: u8| [vec![b'x'; 3000], vec![last]].concat();
+        let (a, b) = (long(1), long(2));
+        assert_ne!(posting_own(&a), posting_own(&b));
+        assert!(posting_own(&a).len() <= LONGEST_TERM + 3);
+        for term in [&a, &b] {
+            let own = posting_own(term);
+            assert!(own >= term_bound(&a, false) && own < term_bound(&b, true));
+        }
+        assert!(posting_own(&[0; 5000]).len() <= LONGEST_TERM + 3);
+        assert!(posting_own(&vec![0xff; 5000]) < term_bound(&vec![0xff; 6000], true));
+    }
+    #[test]
+    fn blocks_come_back() {
+        let own = posting_own(b"word");
+        let postings = [(5, 0), (5, 3), (6, 0), (1 << 20, 70_000), ((1 << 48) - 1, 0)];
+        let bytes = block(&own, &postings);
+        let (term, rest) = split_posting(&bytes).unwrap();
+        assert_eq!(term, own);
+        let mut found = Vec::new();
+        read_postings(rest, 0, &mut |p| found.push(p)).unwrap();
+        assert_eq!(found, postings);
+        assert!(read_postings(&rest[..rest.len() - 1], 0, &mut |_| ()).is_err());
+        for most in 0..rest.len() + 2 {
+            let count = fitting(&postings, most);
+            let len = |count: usize| block(&[], &postings[..count]).len();
+            assert!(count == 1 || len(count) <= most);
+            assert!(count == postings.len() || len(count + 1) > most);
+        }
+        assert!((1..0x80).all(|step: u64| block(&[], &[(0, 0), (step, 0)])[FIRST_BYTES] < 0xff));
+    }
+    #[test]
+    fn histories_come_back_and_keep_ranges() {
+        let mut history = History { present: Some(7), dead: Vec::new() };
+        for generation in [3, 1, 2, 5, 0, 5] {
+            history.add_dead(generation);
+        }
+        assert_eq!(history.dead, [(0, 3), (5, 5)]);
+        assert_eq!(History::parse(&history.bytes(9)), Some(history.clone()));
+        assert_eq!(history.next(), 8);
+        history.forget(&[(1, 1), (5, 5)]);
+        assert_eq!(history.dead, [(0, 0), (2, 3)]);
+        assert!(!history.is_plain() && History::none().is_plain());
+        assert_eq!(History { present: None, dead: vec![(0, 4)] }.next(), 5);
+    }
+    #[test]
+    fn rows_are_divided_into_pieces() {
+        let terms: Vec<Vec<u8>> = (0..500u32).map(|i| format!("term{i:06}").into_bytes()).collect();
+        let pieces = pending_pieces((77, 2), &terms).unwrap();
+        assert!(pieces.len() > 2);
+        let mut found = Vec::new();
+        for (i, piece) in pieces.iter().enumerate() {
+            assert!(piece.len() <= crate::MAX_KEY);
+            let (posting, number, rest) = split_pending(piece).unwrap();
+            assert_eq!((posting, usize::from(number)), ((77, 2), i));
+            let mut r = Reader::new(rest);
+            if i == 0 {
+                assert_eq!(r.varint(), Some(pieces.len() as u64));
+            }
+            while !r.is_empty() {
+                found.push(r.prefixed().unwrap().to_vec());
+            }
+        }
+        assert_eq!(found, terms);
+    }
+}

@@ -1,0 +1,409 @@
+//! Moving what is pending to the postings.
+//!
+//! Invariants
+//! 1. One thread at a time merges an index ([`super::State::pass`]).
+//! 2. A leaf is latched for few terms at once. Whatever a crash breaks off is done again: postings that are there already stay as they
+//!    are.
+//! 3. Blocks of a term may overlap: rows go into the last block of the leaf that begins before them.
+//!
+//! Must not know: what terms mean.
+
+use super::entry::{self, FIRST_BYTES, LARGEST_BLOCK, PENDING, Posting};
+use super::sweep::Pass;
+use super::write::find_own;
+use crate::btree::node::{self, Key, Side};
+use crate::buffer::WriteGuard;
+use crate::directory::Relation;
+use crate::page::View;
+use crate::wal::record::{Op, Target};
+use kilndb_base::Result;
+use kilndb_base::bytes::Reader;
+use kilndb_base::park::Park;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+/// Row ids that are being merged: from, to (inclusive); none if from is beyond.
+pub(crate) struct Range(u64, u64);
+
+impl Default for Range {
+    fn default() -> Range {
+        Range(1, 0)
+    }
+}
+impl Range {
+    pub(super) fn contains(&self, row: u64) -> bool {
+        (self.0..=self.1).contains(&row)
+    }
+}
+
+/// Bytes of pending rows that are merged together: what frequent terms share, and memory.
+const BATCH_BYTES: usize = 4 << 20;
+/// Terms put in under one latch.
+const TERMS_AT_ONCE: usize = 64;
+/// Postings of a term put in at once: with what they meet they fit a leaf.
+const POSTINGS_AT_ONCE: usize = 256;
+
+/// Rows taken out of the pending area for merging.
+#[derive(Default)]
+struct Batch {
+    /// In the order of the pending area, with the numbers of their pieces.
+    rows: Vec<(Posting, u16)>,
+    /// Terms one after the other.
+    bytes: Vec<u8>,
+    /// Start and end in `bytes`, row.
+    postings: Vec<(u32, u32, Posting)>,
+    /// Where pending rows go on; None: that was all.
+    rest: Option<u64>,
+}
+
+impl Batch {
+    fn term(&self, at: usize) -> &[u8] {
+        self.postings.get(at).and_then(|(a, b, _)| self.bytes.get(*a as usize..*b as usize)).unwrap_or(&[])
+    }
+    fn add_terms(&mut self, posting: Posting, body: &[u8]) -> Result<()> {
+        let mut r = Reader::new(body);
+        while !r.is_empty() {
+            let term = r.prefixed().ok_or_else(entry::damaged)?;
+            let start = self.bytes.len() as u32;
+            self.bytes.extend_from_slice(term);
+            self.postings.push((start, self.bytes.len() as u32, posting));
+        }
+        Ok(())
+    }
+    fn sort(&mut self) {
+        let mut postings = std::mem::take(&mut self.postings);
+        let bytes = &self.bytes;
+        let term = |p: &(u32, u32, Posting)| bytes.get(p.0 as usize..p.1 as usize).unwrap_or(&[]);
+        postings.sort_unstable_by(|a, b| term(a).cmp(term(b)).then(a.2.cmp(&b.2)));
+        self.postings = postings;
+    }
+}
+
+/// What was made of some terms' postings on a latched leaf.
+enum Placed {
+    /// So many of the postings are there.
+    Done(usize),
+    /// The leaf is to be split, the next entry would go here.
+    Full(usize),
+}
+
+/// Pieces of pending rows, joined. A row whose pieces are not all there is left out.
+pub(super) struct PendingRow {
+    pub posting: Posting,
+    pub pieces: u16,
+    pub body: Vec<u8>,
+}
+#[derive(Default)]
+pub(super) struct Joiner {
+    row: Option<PendingRow>,
+    wanted: u16,
+}
+impl Joiner {
+    /// The next entry of the pending area; a row that is complete with it.
+    pub(super) fn push(&mut self, key: &[u8]) -> Result<Option<PendingRow>> {
+        let (posting, piece, rest) = entry::split_pending(key).ok_or_else(entry::damaged)?;
+        if piece == 0 {
+            let mut r = Reader::new(rest);
+            self.wanted = r.varint().and_then(|n| u16::try_from(n).ok()).ok_or_else(entry::damaged)?;
+            self.row = Some(PendingRow { posting, pieces: 1, body: r.remaining().to_vec() });
+        } else {
+            match &mut self.row {
+                Some(row) if row.posting == posting && row.pieces == piece => {
+                    row.body.extend_from_slice(rest);
+                    row.pieces += 1;
+                }
+                _ => self.row = None,
+            }
+        }
+        Ok(self.row.take_if(|row| row.pieces == self.wanted))
+    }
+}
+
+impl Relation {
+    /// Merges some rows from `from` on; where to go on.
+    fn merge_some(self: &Arc<Self>, from: u64) -> Result<Option<u64>> {
+        let state = self.state()?;
+        *crate::lock(&state.merging) = Range(from, u64::MAX);
+        let merged = self.merge_batch(from);
+        *crate::lock(&state.merging) = Range::default();
+        merged
+    }
+    fn merge_batch(self: &Arc<Self>, from: u64) -> Result<Option<u64>> {
+        let mut batch = self.gather_pending(from)?;
+        if let Some(rest) = batch.rest {
+            // Others need not wait for these.
+            *crate::lock(&self.state()?.merging) = Range(from, rest.saturating_sub(1));
+        }
+        batch.sort();
+        if self.put_batch(&batch)? {
+            self.remove_pending(&batch.rows)?;
+            return Ok(batch.rest);
+        }
+        Ok(None)
+    }
+    fn gather_pending(self: &Arc<Self>, from: u64) -> Result<Batch> {
+        let mut batch = Batch::default();
+        let mut joiner = Joiner::default();
+        let mut scan = self.index_scan(Bound::Included(entry::pending_own((from, 0), 0)), Bound::Excluded(vec![PENDING + 1]), false);
+        let (mut keys, mut ends, mut rids) = (Vec::new(), Vec::new(), Vec::new());
+        loop {
+            (keys.clear(), ends.clear(), rids.clear());
+            if !scan.next_batch(&mut keys, &mut ends, &mut rids)? {
+                return Ok(batch);
+            }
+            let mut start = 0;
+            for end in &ends {
+                let key = &keys[start..*end as usize];
+                start = *end as usize;
+                let Some(row) = joiner.push(key)? else { continue };
+                if batch.bytes.len() > BATCH_BYTES && batch.rows.last().is_some_and(|(last, _)| last.0 != row.posting.0) {
+                    batch.rest = Some(row.posting.0);
+                    return Ok(batch);
+                }
+                // One that died while another merge was under way is only taken out.
+                if !self.history(row.posting.0)?.is_dead(row.posting.1) {
+                    batch.add_terms(row.posting, &row.body)?;
+                }
+                batch.rows.push((row.posting, row.pieces));
+            }
+        }
+    }
+    /// False: the server stops, it was broken off.
+    fn put_batch(&self, batch: &Batch) -> Result<bool> {
+        let mut at = 0;
+        let mut group = self.next_group(batch, &mut at);
+        while let Some((own, postings)) = &mut group {
+            if self.core.stop.load(Acquire) {
+                return Ok(false);
+            }
+            let Some(first) = postings.first().copied() else {
+                group = self.next_group(batch, &mut at);
+                continue;
+            };
+            let (block, mut page) = self.latch_node(0, Key(&entry::after_block(own, first), 0))?;
+            let mut full = None;
+            for _ in 0..TERMS_AT_ONCE {
+                let Some((own, postings)) = &mut group else { break };
+                let Some(first) = postings.first().copied() else {
+                    group = self.next_group(batch, &mut at);
+                    continue;
+                };
+                let target = entry::after_block(own, first);
+                if node::side(&page.view(), Key(&target, 0)) != Side::Inside {
+                    break;
+                }
+                match self.place(block, &mut page, own, postings, &target)? {
+                    Placed::Done(count) => _ = postings.drain(..count),
+                    Placed::Full(idx) => {
+                        full = Some(idx);
+                        break;
+                    }
+                }
+            }
+            if let Some(idx) = full {
+                self.split(block, page, idx)?;
+            }
+        }
+        Ok(true)
+    }
+    /// The next term's entries begin with these bytes, and its postings.
+    fn next_group(&self, batch: &Batch, at: &mut usize) -> Option<(Vec<u8>, Vec<Posting>)> {
+        let start = *at;
+        batch.postings.get(start)?;
+        let term = batch.term(start);
+        while batch.postings.get(*at).is_some() && batch.term(*at) == term {
+            *at += 1;
+        }
+        let mut postings: Vec<Posting> = batch.postings.get(start..*at)?.iter().map(|p| p.2).collect();
+        postings.dedup();
+        Some((entry::posting_own(term), postings))
+    }
+    /// Puts the first of a term's postings into a leaf that covers them.
+    fn place(&self, block: u32, page: &mut WriteGuard<'_>, own: &[u8], postings: &[Posting], target: &[u8]) -> Result<Placed> {
+        let view = page.view();
+        let idx = node::lower_bound(&view, Key(target, 0));
+        // Rows before the term's next block.
+        let limit = match node::entry(&view, idx).filter(|_| idx < node::count(&view)) {
+            Some(next) => next_first(next.key, own),
+            None => node::high(&view).and_then(|high| next_first(high.key, own)),
+        };
+        let taken = postings.iter().take(POSTINGS_AT_ONCE).take_while(|p| limit.is_none_or(|limit| **p < limit)).count().max(1);
+        let new = &postings[..taken];
+        let (first, existing) = self.before(&view, idx, own)?;
+        let merged = union(&existing, new);
+        if merged.len() == existing.len() {
+            return Ok(Placed::Done(taken));
+        }
+        let appended = existing.last().is_none_or(|last| new.first().is_some_and(|p| p > last));
+        let entries = entries_of(own, &merged, appended, &view);
+        let needed: usize = entries.iter().map(|e| e.len() + 2).sum();
+        let freed: usize = (first..idx).filter_map(|i| node::entry(&view, i)).map(|e| e.bytes.len() + 2).sum();
+        if node::room(page.page()) + freed < needed {
+            return Ok(Placed::Full(idx));
+        }
+        let target = self.target(block);
+        let mut ops: Vec<(Target, Op<'_>)> = Vec::with_capacity(entries.len() + idx - first);
+        // From the right, so that places stay.
+        let replaced = usize::from(idx > first && idx - first <= entries.len() && is_same_place(&view, first, &entries));
+        ops.extend((first + replaced..idx).rev().map(|idx| (target, Op::TreeRemove { idx })));
+        if replaced == 1 {
+            ops.push((target, Op::TreeReplace { idx: first, entry: &entries[0] }));
+        }
+        ops.extend(entries.iter().enumerate().skip(replaced).map(|(i, entry)| (target, Op::TreeInsert { idx: first + i, entry })));
+        let which = vec![0; ops.len()];
+        self.core.emit_plain(self, 0, &ops, &which, &mut [page])?;
+        Ok(Placed::Done(taken))
+    }
+    /// The term's entries right before `idx` that new postings are put together with (the first of them, their postings): a block, or
+    /// all that stand alone.
+    fn before(&self, view: &View, idx: usize, own: &[u8]) -> Result<(usize, Vec<Posting>)> {
+        let mut postings = Vec::new();
+        let mut first = idx;
+        while let Some(e) = first.checked_sub(1).and_then(|i| node::entry(view, i)) {
+            let Some((term, rest)) = entry::split_posting(e.key).filter(|(term, _)| *term == own) else { break };
+            debug_assert!(term == own);
+            if !rest.is_empty() && first != idx {
+                break;
+            }
+            entry::read_postings(rest, e.rid, &mut |p| postings.push(p))?;
+            first -= 1;
+            if !rest.is_empty() {
+                break;
+            }
+        }
+        postings.sort_unstable();
+        Ok((first, postings))
+    }
+    /// Takes merged rows out, a leaf at a time.
+    fn remove_pending(&self, rows: &[(Posting, u16)]) -> Result<()> {
+        let mut owns = rows.iter().flat_map(|(posting, pieces)| (0..*pieces).map(|piece| entry::pending_own(*posting, piece))).peekable();
+        while let Some(next) = owns.peek().cloned() {
+            let (block, mut page) = self.latch_node(0, Key(&next, 0))?;
+            let target = self.target(block);
+            let mut found = Vec::new();
+            while let Some(own) = owns.next_if(|own| node::side(&page.view(), Key(own, 0)) == Side::Inside) {
+                if let (idx, Some(_)) = find_own(&page.view(), &own) {
+                    found.push(idx);
+                }
+            }
+            if !found.is_empty() {
+                let ops: Vec<_> = found.iter().rev().map(|idx| (target, Op::TreeRemove { idx: *idx })).collect();
+                let which = vec![0; ops.len()];
+                self.core.emit_plain(self, 0, &ops, &which, &mut [&mut page])?;
+            }
+            let is_empty = node::count(&page.view()) == 0 && block != 0;
+            drop(page);
+            if is_empty {
+                self.unlink_empty(block)?;
+            }
+        }
+        Ok(())
+    }
+    /// One round of the background thread; true: there is more to do.
+    pub(super) fn inverted_step(self: &Arc<Self>, now_nanos: u64) -> Result<bool> {
+        let state = self.state()?;
+        let Ok(mut pass) = state.pass.try_lock() else { return Ok(true) };
+        if !state.counted.swap(true, Relaxed) {
+            self.count_left_over()?;
+        }
+        let pending = state.pending_bytes.load(Relaxed);
+        if pending > 0 && state.pending_since_nanos.load(Relaxed) == 0 {
+            state.pending_since_nanos.store(now_nanos.max(1), Relaxed);
+        }
+        let since = state.pending_since_nanos.load(Relaxed);
+        let is_old = since != 0 && now_nanos.saturating_sub(since) > LONGEST_PENDING_NANOS;
+        if pending > WORTHWHILE_BYTES || pending > 0 && is_old || pass.is_merging() || state.is_wanted.load(Relaxed) {
+            self.merge_step(&mut pass)?;
+            return Ok(pass.is_merging());
+        }
+        self.sweep_step(&mut pass)
+    }
+    fn merge_step(self: &Arc<Self>, pass: &mut Pass) -> Result<()> {
+        let state = self.state()?;
+        if !pass.is_merging() {
+            state.begun.fetch_add(1, Relaxed);
+            state.is_wanted.store(false, Relaxed);
+            state.pending_bytes.store(0, Relaxed);
+            state.pending_since_nanos.store(0, Relaxed);
+        }
+        let from = pass.merge_from.take().unwrap_or(0);
+        let merged = self.merge_some(from);
+        pass.merge_from = merged.as_ref().ok().and_then(|rest| *rest);
+        if merged.is_err() {
+            // Later once more.
+            state.pending_bytes.fetch_add(1, Relaxed);
+        }
+        if merged?.is_none() {
+            state.finished.store(state.begun.load(Relaxed), Relaxed);
+        }
+        Ok(())
+    }
+    /// Waits until all that is pending now has been merged; how many bytes that was, about.
+    pub(crate) fn flush_pending(self: &Arc<Self>, park: &dyn Park) -> Result<u64> {
+        let state = self.state()?;
+        let bytes = state.pending_bytes.load(Relaxed);
+        // Of a private store nobody else minds how long it takes.
+        let is_private = self.core.log.is_none();
+        let begun = state.begun.load(Relaxed);
+        while state.finished.load(Relaxed) <= begun {
+            state.is_wanted.store(true, Relaxed);
+            if is_private {
+                self.merge_step(&mut crate::lock(&state.pass))?;
+            } else {
+                park.park(Some(self.core.env.monotonic_nanos() + POLL_NANOS))?;
+                self.pid(0)?;
+            }
+        }
+        Ok(bytes)
+    }
+}
+
+const POLL_NANOS: u64 = 1_000_000;
+/// So much is merged at once ...
+const WORTHWHILE_BYTES: u64 = 1 << 20;
+/// ... or what has waited so long.
+const LONGEST_PENDING_NANOS: u64 = 1_000_000_000;
+
+/// The posting that the term's next block begins with, if this is one of its entries (or a fence that is the beginning of one).
+fn next_first(key: &[u8], own: &[u8]) -> Option<Posting> {
+    let rest = key.strip_prefix(own)?;
+    let mut first = [0; FIRST_BYTES];
+    let len = rest.len().min(FIRST_BYTES);
+    first[..len].copy_from_slice(&rest[..len]);
+    entry::first_posting(&first)
+}
+fn union(existing: &[Posting], new: &[Posting]) -> Vec<Posting> {
+    let mut all = [existing, new].concat();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+/// Entries for these postings, which stand side by side.
+pub(super) fn entries_of(own: &[u8], postings: &[Posting], appended: bool, view: &View) -> Vec<Vec<u8>> {
+    if let [(row, 0)] = postings
+        && node::side(view, Key(own, *row)) == Side::Inside
+    {
+        return vec![node::build(own, *row, None, 0)];
+    }
+    let mut entries = Vec::new();
+    let mut rest = postings;
+    while !rest.is_empty() {
+        let mut count = entry::fitting(rest, LARGEST_BLOCK);
+        // What only grows at its end leaves full blocks behind.
+        if count < rest.len() && !appended {
+            count = count.min(rest.len().div_ceil(2));
+        }
+        entries.push(node::build(&entry::block(own, &rest[..count]), 0, None, 0));
+        rest = &rest[count..];
+    }
+    entries
+}
+/// Does the first new entry stand where the old one did?
+fn is_same_place(view: &View, idx: usize, entries: &[Vec<u8>]) -> bool {
+    let (Some(old), Some(new)) = (node::entry(view, idx), entries.first().and_then(|e| node::parse(e))) else { return false };
+    match (entry::split_posting(old.key), entry::split_posting(&new.0)) {
+        (Some((a, old)), Some((b, new))) => a == b && !old.is_empty() && !new.is_empty() && entry::first_posting(old) == entry::first_posting(new),
+        _ => false,
+    }
+}

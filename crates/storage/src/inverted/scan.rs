@@ -1,0 +1,100 @@
+//! Reading an inverted index.
+//!
+//! Invariants
+//! 1. Pending rows are read before postings: see [`super`].
+//!
+//! Must not know: what terms mean; which rows the snapshot sees.
+
+use super::entry::{self, PENDING};
+use super::merge::Joiner;
+use crate::directory::Relation;
+use crate::txn::Snapshot;
+use kilndb_base::bytes::Reader;
+use kilndb_base::{Error, Result, RowId};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Finds rows by terms. All that it finds is to be rechecked in the version that the snapshot sees.
+pub struct InvertedScan {
+    relation: Arc<Relation>,
+    has_read_pending: bool,
+}
+
+impl Relation {
+    /// A serializable transaction counts as having read the whole table.
+    pub fn inverted_scan(self: &Arc<Self>, snapshot: &Snapshot) -> Result<InvertedScan> {
+        self.state()?;
+        if let Some(heap) = self.core.directory.get(self.heap.load(Relaxed)) {
+            heap.begin_scan(snapshot)?;
+        }
+        Ok(InvertedScan { relation: self.clone(), has_read_pending: false })
+    }
+}
+
+impl InvertedScan {
+    /// Rows that are not merged yet, each with its terms in order, as [`super::kept_term`] makes them. First of all, and once.
+    pub fn pending(&mut self, visit: &mut dyn FnMut(RowId, &[&[u8]]) -> Result<()>) -> Result<()> {
+        self.has_read_pending = true;
+        let mut joiner = Joiner::default();
+        self.relation.each_entry(PENDING, 0, &mut |key, _| {
+            let Some(row) = joiner.push(key)? else { return Ok(true) };
+            let mut terms = Vec::new();
+            let mut r = Reader::new(&row.body);
+            while !r.is_empty() {
+                terms.push(r.prefixed().ok_or_else(entry::damaged)?);
+            }
+            visit(RowId::from_u64(row.posting.0), &terms)?;
+            Ok(true)
+        })
+    }
+    /// Adds the rows (as [`RowId::to_u64`]) that have a term from `lower` up to (not including) `upper`, or exactly `lower`: in no order, and
+    /// maybe more than once.
+    pub fn rows(&mut self, lower: &[u8], upper: Option<&[u8]>, out: &mut Vec<u64>) -> Result<()> {
+        let (from, to) = match upper {
+            Some(upper) => (entry::term_bound(lower, false), entry::term_bound(upper, true)),
+            None => {
+                let from = entry::posting_own(lower);
+                let mut to = from.clone();
+                if let Some(last) = to.last_mut() {
+                    *last = 2;
+                }
+                (from, to)
+            }
+        };
+        self.read(from, to, &mut |_| Ok(true), out)
+    }
+    /// The same for those terms that are wanted. A term may be asked about more than once.
+    pub fn rows_where(&mut self, lower: &[u8], upper: Option<&[u8]>, wanted: &mut dyn FnMut(&[u8]) -> Result<bool>, out: &mut Vec<u64>) -> Result<()> {
+        let from = entry::term_bound(lower, false);
+        let to = upper.map_or_else(|| vec![entry::POSTING + 1], |upper| entry::term_bound(upper, true));
+        let mut last: Option<(Vec<u8>, bool)> = None;
+        self.read(
+            from,
+            to,
+            &mut |own| {
+                if let Some((_, is_wanted)) = last.as_ref().filter(|(term, _)| term == own) {
+                    return Ok(*is_wanted);
+                }
+                let is_wanted = wanted(&entry::unescaped(own))?;
+                last = Some((own.to_vec(), is_wanted));
+                Ok(is_wanted)
+            },
+            out,
+        )
+    }
+    fn read(&mut self, from: Vec<u8>, to: Vec<u8>, wanted: &mut dyn FnMut(&[u8]) -> Result<bool>, out: &mut Vec<u64>) -> Result<()> {
+        if !self.has_read_pending {
+            return Err(Error::internal("an inverted index was read before its pending rows"));
+        }
+        if from >= to {
+            return Ok(());
+        }
+        self.relation.each_between(from, to, &mut |key, rid| {
+            let (own, rest) = entry::split_posting(key).ok_or_else(entry::damaged)?;
+            if wanted(own)? {
+                entry::read_postings(rest, rid, &mut |(row, _)| out.push(row))?;
+            }
+            Ok(true)
+        })
+    }
+}

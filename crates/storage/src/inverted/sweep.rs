@@ -1,0 +1,227 @@
+//! Taking dead postings out: a pass over all leaves when many have died.
+//!
+//! Invariants
+//! 1. A pass takes out the postings of generations that were dead when it began, and then what says that they are. Nothing
+//!    that is pending becomes a posting of a dead generation, but for rows that die while they are merged; passes and merges take turns.
+//! 2. It is never needed: a pass that is broken off begins anew.
+//!
+//! Must not know: what terms mean.
+
+use super::entry::{self, HISTORY, History, PENDING, POSTING, Posting};
+use crate::btree::node::{self, Key};
+use crate::core::Core;
+use crate::directory::Relation;
+use crate::page::{KIND_TREE, PageBytes, View};
+use crate::wal::record::Op;
+use kilndb_base::{Error, Result, Severity};
+use std::collections::HashMap;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+/// Where a thread that goes through an index is.
+#[derive(Default)]
+pub(crate) struct Pass {
+    /// Pending rows from here on are to be merged yet.
+    pub(super) merge_from: Option<u64>,
+    sweep: Option<Sweep>,
+}
+impl Pass {
+    pub(super) fn is_merging(&self) -> bool {
+        self.merge_from.is_some()
+    }
+}
+
+struct Sweep {
+    dead: HashMap<u64, Vec<(u32, u32)>>,
+    from: (Vec<u8>, u64),
+}
+impl Sweep {
+    fn is_dead(&self, posting: Posting) -> bool {
+        self.dead.get(&posting.0).is_some_and(|dead| dead.iter().any(|(first, last)| (*first..=*last).contains(&posting.1)))
+    }
+}
+
+const LEAVES_AT_ONCE: usize = 64;
+/// Rows with dead generations in one pass.
+const MOST_DEAD: usize = 1 << 20;
+/// A pass is worthwhile if so many generations have died for each page, and some more.
+const DEAD_PER_PAGE: u64 = 2;
+const LEAST_DEAD: u64 = 128;
+
+impl Relation {
+    /// After a start: what is pending, and how many dead there are.
+    pub(super) fn count_left_over(self: &Arc<Self>) -> Result<()> {
+        let state = self.state()?;
+        let mut pending = 0;
+        self.each_entry(PENDING, 0, &mut |key, _| {
+            pending += key.len() as u64;
+            Ok(pending < 1 << 30)
+        })?;
+        let mut dead = 0;
+        self.each_entry(HISTORY, 0, &mut |key, _| {
+            let history = History::parse(key).ok_or_else(entry::damaged)?;
+            dead += history.dead.iter().map(|(first, last)| u64::from(last - first) + 1).sum::<u64>();
+            Ok(dead < 1 << 30)
+        })?;
+        state.pending_bytes.fetch_add(pending, Relaxed);
+        state.dead.fetch_add(dead, Relaxed);
+        Ok(())
+    }
+    /// Entries of a sort, in order, from a row on, until `visit` says false.
+    pub(super) fn each_entry(self: &Arc<Self>, sort: u8, row: u64, visit: &mut dyn FnMut(&[u8], u64) -> Result<bool>) -> Result<()> {
+        let from = [&[sort][..], &row.to_be_bytes()[2..]].concat();
+        self.each_between(if sort == POSTING { vec![sort] } else { from }, vec![sort + 1], visit)
+    }
+    pub(super) fn each_between(self: &Arc<Self>, from: Vec<u8>, to: Vec<u8>, visit: &mut dyn FnMut(&[u8], u64) -> Result<bool>) -> Result<()> {
+        let mut scan = self.index_scan(Bound::Included(from), Bound::Excluded(to), false);
+        let (mut keys, mut ends, mut rids) = (Vec::new(), Vec::new(), Vec::new());
+        while scan.next_batch(&mut keys, &mut ends, &mut rids)? {
+            let mut start = 0;
+            for (end, rid) in ends.iter().zip(&rids) {
+                let key = keys.get(start..*end as usize).unwrap_or(&[]);
+                start = *end as usize;
+                if !visit(key, rid.to_u64())? {
+                    return Ok(());
+                }
+            }
+            (keys.clear(), ends.clear(), rids.clear());
+        }
+        Ok(())
+    }
+    /// Some leaves; true: there is more to do.
+    pub(super) fn sweep_step(self: &Arc<Self>, pass: &mut Pass) -> Result<bool> {
+        let state = self.state()?;
+        let dead = state.dead.load(Relaxed);
+        if pass.sweep.is_none() && dead > LEAST_DEAD + DEAD_PER_PAGE * u64::from(self.pages()) {
+            state.dead.store(0, Relaxed);
+            pass.sweep = Some(Sweep { dead: self.all_dead()?, from: (vec![POSTING], 0) });
+        }
+        let Some(sweep) = &mut pass.sweep else { return Ok(false) };
+        for _ in 0..LEAVES_AT_ONCE {
+            match self.sweep_leaf(sweep)? {
+                Some(next) => sweep.from = next,
+                None => {
+                    for (row, dead) in std::mem::take(&mut sweep.dead) {
+                        self.forget_dead(row, &dead)?;
+                    }
+                    pass.sweep = None;
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+    fn all_dead(self: &Arc<Self>) -> Result<HashMap<u64, Vec<(u32, u32)>>> {
+        let mut all = HashMap::new();
+        self.each_entry(HISTORY, 0, &mut |key, _| {
+            let history = History::parse(key).ok_or_else(entry::damaged)?;
+            if !history.dead.is_empty() {
+                all.insert(History::row_of(key).ok_or_else(entry::damaged)?, history.dead);
+            }
+            Ok(all.len() < MOST_DEAD)
+        })?;
+        Ok(all)
+    }
+    /// There is no posting of these any more; and none is pending.
+    fn forget_dead(&self, row: u64, dead: &[(u32, u32)]) -> Result<()> {
+        for (first, last) in dead {
+            for generation in *first..=*last {
+                // It died while it was merged, and was left for the next merge.
+                self.take_pending((row, generation))?;
+            }
+        }
+        self.amend_history(row, |history| history.forget(dead), None)
+    }
+    /// Takes dead postings out of the leaf at the pass's place; where the next one begins.
+    fn sweep_leaf(&self, sweep: &Sweep) -> Result<Option<(Vec<u8>, u64)>> {
+        let from = Key(&sweep.from.0, sweep.from.1);
+        let mut block = self.descend(0, from)?;
+        let copy = loop {
+            let copy = self.core.pool.read(self.pid(block)?, |v| {
+                let here = v.is(KIND_TREE, self.id, block) && node::level(&v) == 0 && node::side(&v, from) == node::Side::Inside;
+                if here { v.bytes(0, crate::page::PAGE).and_then(|bytes| <PageBytes>::try_from(bytes).ok()).map(Box::new) } else { None }
+            })?;
+            match copy {
+                Some(copy) => break copy,
+                None => block = self.descend(0, from)?,
+            }
+        };
+        let view = View::of(&copy);
+        let high = node::high(&view).map(|e| (e.key.to_vec(), e.rid));
+        if (0..node::count(&view)).any(|idx| self.without_dead(&view, idx, sweep).is_ok_and(|kept| kept.is_some())) {
+            self.rewrite_leaf(sweep)?;
+        }
+        Ok(high.filter(|(key, _)| key.first().is_none_or(|sort| *sort <= POSTING)))
+    }
+    /// What an entry is without its dead postings (empty: nothing is left); None: it has none.
+    fn without_dead(&self, view: &View, idx: usize, sweep: &Sweep) -> Result<Option<Vec<Vec<u8>>>> {
+        let e = node::entry(view, idx).ok_or_else(entry::damaged)?;
+        let Some((own, rest)) = entry::split_posting(e.key) else { return Ok(None) };
+        let (mut kept, mut dead) = (Vec::new(), false);
+        entry::read_postings(rest, e.rid, &mut |posting| {
+            if sweep.is_dead(posting) {
+                dead = true;
+            } else {
+                kept.push(posting);
+            }
+        })?;
+        Ok(dead.then(|| super::merge::entries_of(own, &kept, true, view)))
+    }
+    /// One entry after the other, each with its own log record: a leaf of blocks of dead rows may not fit one.
+    fn rewrite_leaf(&self, sweep: &Sweep) -> Result<()> {
+        let (block, mut page) = self.latch_node(0, Key(&sweep.from.0, sweep.from.1))?;
+        for idx in (0..node::count(&page.view())).rev() {
+            let Some(kept) = self.without_dead(&page.view(), idx, sweep)? else { continue };
+            let target = self.target(block);
+            let mut ops = vec![(target, Op::TreeRemove { idx })];
+            for entry in &kept {
+                // Where its new beginning belongs: rows that stand alone come first.
+                let (key, rid) = node::parse(entry).ok_or_else(entry::damaged)?;
+                let at = node::lower_bound(&page.view(), Key(&key, rid));
+                let is_there = node::entry(&page.view(), at).is_some_and(|e| at < node::count(&page.view()) && e.key == key && e.rid == rid);
+                if !is_there || at == idx {
+                    ops.push((target, Op::TreeInsert { idx: if at > idx { at - 1 } else { at }, entry }));
+                }
+            }
+            let which = vec![0; ops.len()];
+            self.core.emit_plain(self, 0, &ops, &which, &mut [&mut page])?;
+        }
+        let is_empty = node::count(&page.view()) == 0 && block != 0;
+        drop(page);
+        if is_empty {
+            self.unlink_empty(block)?;
+        }
+        Ok(())
+    }
+}
+
+impl Core {
+    /// One round of the thread that looks after inverted indexes; true: there is more to do.
+    pub(crate) fn inverted_round(&self) -> bool {
+        let ids = crate::lock(&self.inverted).clone();
+        let mut busy = false;
+        for id in ids {
+            if self.stop.load(Acquire) {
+                return false;
+            }
+            let Some(relation) = self.directory.get(id) else {
+                crate::lock(&self.inverted).retain(|other| *other != id);
+                continue;
+            };
+            if relation.pages() == 0 {
+                continue;
+            }
+            match relation.inverted_step(self.env.monotonic_nanos()) {
+                Ok(more) => busy |= more,
+                // Dropped meanwhile; or what is pending stays pending.
+                Err(e) if self.directory.get(id).is_some() => self.complain(&relation, &e),
+                Err(_) => {}
+            }
+        }
+        busy
+    }
+    fn complain(&self, relation: &Relation, e: &Error) {
+        self.tell(Severity::Warning, &format!("inverted index {}: {}", relation.id, e.message()));
+    }
+}

@@ -1,0 +1,280 @@
+//! What statements, rollback and purge do to an inverted index.
+//!
+//! Invariants
+//! 1. The undo record comes first, with the row's history or the first piece of its terms; pieces after it are found by it.
+//! 2. A row is pending once its first piece says how many there are and all of them are there; before that nobody merges it.
+//!
+//! Must not know: what terms mean.
+
+use super::entry::{self, History, Posting};
+use crate::api::RelationKind;
+use crate::btree::node::{self, Key};
+use crate::core::Core;
+use crate::directory::Relation;
+use crate::heap::page::{self as hp, DELETED};
+use crate::page::View;
+use crate::txn::Transaction;
+use crate::undo::record::{UndoKind, UndoRecord};
+use crate::wal::record::Op;
+use kilndb_base::bytes::{Reader, put_varint};
+use kilndb_base::{Error, Result, RowId};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// What a transaction did to a row's terms: the data of an undo record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Change {
+    pub row: u64,
+    /// The generation that the transaction found; None: none, the row is new.
+    pub old: Option<u32>,
+    /// The one it made; None: none, the row is deleted.
+    pub new: Option<u32>,
+}
+
+impl Change {
+    fn bytes(self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(10);
+        let number = |generation: Option<u32>| generation.map_or(0, |g| u64::from(g) + 1);
+        put_varint(&mut out, self.row);
+        put_varint(&mut out, number(self.old));
+        put_varint(&mut out, number(self.new));
+        out
+    }
+    pub(crate) fn of(record: &UndoRecord) -> Result<Change> {
+        let mut r = Reader::new(&record.data);
+        let row = r.varint();
+        let mut generation = || r.varint().and_then(|n| u32::try_from(n).ok());
+        match (row, generation(), generation()) {
+            (Some(row), Some(old), Some(new)) => Ok(Change { row, old: old.checked_sub(1), new: new.checked_sub(1) }),
+            _ => Err(UndoRecord::bad()),
+        }
+    }
+}
+
+/// Index and bytes of the entry that begins with `own`, on the leaf where it would be.
+pub(super) fn find_own<'v>(v: &'v View, own: &[u8]) -> (usize, Option<&'v [u8]>) {
+    let idx = node::lower_bound(v, Key(own, 0));
+    let found = node::entry(v, idx).filter(|e| idx < node::count(v) && e.key.starts_with(own));
+    (idx, found.map(|e| e.key))
+}
+
+impl Relation {
+    pub(super) fn state(&self) -> Result<&super::State> {
+        self.inverted.as_deref().ok_or_else(|| Error::internal(format!("storage relation {} is no inverted index", self.id)))
+    }
+    /// A new row: it is found under these terms (sorted, each once).
+    pub fn inverted_insert(&self, txn: &mut Transaction, rid: RowId, terms: &[Vec<u8>]) -> Result<()> {
+        self.put_terms(txn, rid.to_u64(), true, terms)
+    }
+    /// The row has other terms now.
+    pub fn inverted_update(&self, txn: &mut Transaction, rid: RowId, terms: &[Vec<u8>]) -> Result<()> {
+        self.put_terms(txn, rid.to_u64(), false, terms)
+    }
+    /// The row, which the transaction has just deleted, is to be found here no longer once it has committed.
+    pub fn inverted_delete(&self, txn: &mut Transaction, rid: RowId) -> Result<()> {
+        let txn = txn.of(self)?;
+        txn.begin_write()?;
+        let row = rid.to_u64();
+        let old = self.history(row)?.present;
+        let mut record = txn.record(self, UndoKind::Inverted, 0, 0, 0, 0);
+        record.data = Change { row, old, new: None }.bytes();
+        txn.change(self, &record, |_| Vec::new(), &[], &mut [])?;
+        txn.purge = true;
+        Ok(())
+    }
+    fn put_terms(&self, txn: &mut Transaction, row: u64, is_new: bool, terms: &[Vec<u8>]) -> Result<()> {
+        let txn = txn.of(self)?;
+        txn.begin_write()?;
+        // Most rows were never anything else: then their generation is 0, and there is no history to write.
+        let generation = match is_new && self.history_entry(row)?.is_none() {
+            true => 0,
+            false => self.begin_generation(txn, row, is_new)?,
+        };
+        let pieces = entry::pending_pieces((row, generation), terms)?;
+        for (piece, number) in pieces.iter().zip(0..) {
+            let is_first = number == 0 && generation == 0;
+            self.put_piece(piece, if is_first { Some((&mut *txn, Change { row, old: None, new: Some(0) })) } else { None })?;
+        }
+        self.state()?.pending_bytes.fetch_add(pieces.iter().map(|p| p.len() as u64).sum(), Relaxed);
+        Ok(())
+    }
+    fn put_piece(&self, piece: &[u8], mut undo: Option<(&mut Transaction, Change)>) -> Result<()> {
+        let entry = node::build(piece, 0, None, 0);
+        loop {
+            let (block, mut page) = self.latch_node(0, Key(piece, 0))?;
+            let idx = node::lower_bound(&page.view(), Key(piece, 0));
+            if node::room(page.page()) < entry.len() + 2 {
+                self.split(block, page, idx)?;
+                continue;
+            }
+            let op = (self.target(block), Op::TreeInsert { idx, entry: &entry });
+            let Some((txn, change)) = undo.take() else { return self.core.emit_plain(self, 0, &[op], &[0], &mut [&mut page]) };
+            let mut record = txn.record(self, UndoKind::Inverted, 0, 0, 0, 0);
+            record.data = change.bytes();
+            txn.change(self, &record, |_| vec![op], &[0], &mut [&mut page])?;
+            return Ok(());
+        }
+    }
+    /// Notes the row's next generation as the present one.
+    fn begin_generation(&self, txn: &mut Transaction, row: u64, is_new: bool) -> Result<u32> {
+        let own = History::own(row);
+        loop {
+            let (block, mut page) = self.latch_node(0, Key(&own, 0))?;
+            let v = page.view();
+            let (idx, found) = find_own(&v, &own);
+            let mut history = match found {
+                Some(key) => History::parse(key).ok_or_else(entry::damaged)?,
+                None if is_new => History::default(),
+                None => History::none(),
+            };
+            let old = history.present.filter(|_| !is_new);
+            let new = history.next();
+            history.present = Some(new);
+            let entry = node::build(&history.bytes(row), 0, None, 0);
+            if node::room(page.page()) + found.map_or(0, |key| key.len() + 8) < entry.len() + 2 {
+                self.split(block, page, idx)?;
+                continue;
+            }
+            let replaces = found.is_some();
+            let op = if replaces { Op::TreeReplace { idx, entry: &entry } } else { Op::TreeInsert { idx, entry: &entry } };
+            let mut record = txn.record(self, UndoKind::Inverted, 0, 0, 0, 0);
+            record.data = Change { row, old, new: Some(new) }.bytes();
+            let target = self.target(block);
+            txn.change(self, &record, |_| vec![(target, op)], &[0], &mut [&mut page])?;
+            txn.purge |= old.is_some();
+            return Ok(new);
+        }
+    }
+    fn history_entry(&self, row: u64) -> Result<Option<History>> {
+        let own = History::own(row);
+        let mut block = self.descend(0, Key(&own, 0))?;
+        loop {
+            let found = self.core.pool.read(self.pid(block)?, |v| {
+                if !v.is(crate::page::KIND_TREE, self.id, block) || node::level(&v) != 0 || node::side(&v, Key(&own, 0)) != node::Side::Inside {
+                    return None;
+                }
+                Some(find_own(&v, &own).1.map(History::parse))
+            })?;
+            match found {
+                Some(None) => return Ok(None),
+                Some(Some(history)) => return history.map(Some).ok_or_else(entry::damaged),
+                None => block = self.descend(0, Key(&own, 0))?,
+            }
+        }
+    }
+    /// Of a row that there is.
+    pub(super) fn history(&self, row: u64) -> Result<History> {
+        Ok(self.history_entry(row)?.unwrap_or_else(History::none))
+    }
+    /// Changes a row's history; `rollback`: transaction and the rest of its chain. An entry that says nothing goes.
+    pub(super) fn amend_history(&self, row: u64, amend: impl Fn(&mut History), rollback: Option<(u64, u64)>) -> Result<()> {
+        let own = History::own(row);
+        loop {
+            let (block, mut page) = self.latch_node(0, Key(&own, 0))?;
+            let v = page.view();
+            let (idx, found) = find_own(&v, &own);
+            let before = match found {
+                Some(key) => History::parse(key).ok_or_else(entry::damaged)?,
+                None => History::none(),
+            };
+            let mut history = before.clone();
+            amend(&mut history);
+            let entry = node::build(&history.bytes(row), 0, None, 0);
+            let op = match (found, history.is_plain()) {
+                (None, true) => return Ok(()),
+                (Some(_), true) => Op::TreeRemove { idx },
+                (Some(_), false) if history == before => return Ok(()),
+                (Some(key), false) if node::room(page.page()) + key.len() + 8 >= entry.len() + 2 => Op::TreeReplace { idx, entry: &entry },
+                (None, false) if node::room(page.page()) >= entry.len() + 2 => Op::TreeInsert { idx, entry: &entry },
+                _ => {
+                    self.split(block, page, idx)?;
+                    continue;
+                }
+            };
+            let ops = [(self.target(block), op)];
+            match rollback {
+                Some((xid, next)) => self.core.emit_compensate(self, xid, next, &ops, &[0], &mut [&mut page])?,
+                None => self.core.emit_plain(self, 0, &ops, &[0], &mut [&mut page])?,
+            }
+            let is_empty = node::count(&page.view()) == 0 && block != 0;
+            drop(page);
+            if is_empty && rollback.is_none() {
+                self.unlink_empty(block)?;
+            }
+            return Ok(());
+        }
+    }
+    /// Takes a row's pending entry out; false: there was none, so its postings are in the tree (or it never had any).
+    pub(super) fn take_pending(&self, posting: Posting) -> Result<bool> {
+        let mut found = false;
+        for piece in 0..=u16::MAX {
+            if !self.remove_own(&entry::pending_own(posting, piece))? {
+                break;
+            }
+            found = true;
+        }
+        Ok(found)
+    }
+    pub(super) fn remove_own(&self, own: &[u8]) -> Result<bool> {
+        let (block, mut page) = self.latch_node(0, Key(own, 0))?;
+        let (idx, is_there) = {
+            let view = page.view();
+            let (idx, found) = find_own(&view, own);
+            (idx, found.is_some())
+        };
+        if !is_there {
+            return Ok(false);
+        }
+        self.core.emit_plain(self, 0, &[(self.target(block), Op::TreeRemove { idx })], &[0], &mut [&mut page])?;
+        let is_empty = node::count(&page.view()) == 0 && block != 0;
+        drop(page);
+        if is_empty {
+            self.unlink_empty(block)?;
+        }
+        Ok(true)
+    }
+    /// A generation is dead, and the history is amended. `present`: what the row's generation is from now on.
+    fn bury(&self, posting: Posting, present: impl Fn(Option<u32>) -> Option<u32>, rollback: Option<(u64, u64)>) -> Result<()> {
+        let state = self.state()?;
+        let merging = crate::lock(&state.merging);
+        let was_pending = !merging.contains(posting.0) && self.take_pending(posting)?;
+        let amend = |history: &mut History| {
+            history.present = present(history.present);
+            if !was_pending {
+                history.add_dead(posting.1);
+            }
+        };
+        self.amend_history(posting.0, amend, rollback)?;
+        if !was_pending {
+            state.dead.fetch_add(1, Relaxed);
+        }
+        Ok(())
+    }
+}
+
+impl Core {
+    pub(crate) fn undo_terms(&self, relation: &Relation, record: &UndoRecord) -> Result<()> {
+        let change = Change::of(record)?;
+        let Some(new) = change.new else { return Ok(()) };
+        let present = |now: Option<u32>| if now == Some(new) { change.old } else { now };
+        relation.bury((change.row, new), present, Some((record.xid, record.prev)))
+    }
+    /// What the transaction, which has committed, has left behind is seen by nobody any more.
+    pub(crate) fn purge_terms(&self, relation: &Relation, record: &UndoRecord) -> Result<()> {
+        let change = Change::of(record)?;
+        let Some(old) = change.old.filter(|_| relation.kind == RelationKind::Inverted) else { return Ok(()) };
+        if change.new.is_some() {
+            // Begun again after a crash, it may find the row another one with the same generation.
+            if relation.history(change.row)?.present == Some(old) {
+                return Ok(());
+            }
+            return relation.bury((change.row, old), |now| now, None);
+        }
+        let rid = RowId::from_u64(change.row);
+        let Some(heap) = self.directory.get(relation.heap.load(Relaxed)) else { return Ok(()) };
+        let is_deleted = heap.core.pool.read(heap.pid(rid.block)?, |v| hp::word(v, usize::from(rid.slot)).is_some_and(|w| w & DELETED != 0))?;
+        if !is_deleted {
+            return Ok(());
+        }
+        relation.bury((change.row, old), |now| now.filter(|present| *present != old), None)
+    }
+}
