@@ -2,7 +2,7 @@
 //!
 //! Must not know: where the postings come from.
 
-use super::entry::{self, LARGEST_BLOCK, Posting};
+use super::entry::{self, Posting};
 use crate::directory::Relation;
 use crate::txn::Transaction;
 use kilndb_base::park::Park;
@@ -20,7 +20,7 @@ struct Entries<'i> {
 }
 
 /// So many of a term's rows wait for an entry at most.
-const MOST_WAITING: usize = 4 * LARGEST_BLOCK;
+const MOST_WAITING: usize = 4096;
 
 impl Entries<'_> {
     /// Reads on until an entry's rows are known; false: that was all.
@@ -71,8 +71,9 @@ impl Iterator for Entries<'_> {
             self.rows.clear();
             return Some(Ok((self.own.clone(), RowId::from_u64(only.0))));
         }
-        let count = entry::fitting(&self.rows, LARGEST_BLOCK);
-        let key = entry::block(&self.own, &self.rows[..count]);
+        let first = self.rows.first().copied()?;
+        let count = entry::fitting(first, &self.rows, entry::largest_block(&self.own));
+        let key = entry::block(&self.own, first, &self.rows[..count]);
         self.rows.drain(..count);
         Some(Ok((key, RowId::from_u64(0))))
     }

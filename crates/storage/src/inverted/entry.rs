@@ -16,14 +16,11 @@ pub const HISTORY: u8 = 3;
 /// Longer terms are cut.
 pub const LONGEST_TERM: usize = 1000;
 const CUT_TERM: usize = LONGEST_TERM - 8;
-/// Bytes of a block of postings; larger ones are divided.
-pub const LARGEST_BLOCK: usize = 900;
 /// Bytes of terms in a piece of a pending row.
 pub const LARGEST_PIECE: usize = 1800;
 pub const ROW_ID_BYTES: usize = 6;
 const PENDING_OWN: usize = 1 + ROW_ID_BYTES + 4 + 2;
 
-const _: () = assert!(1 + LONGEST_TERM + 2 + LARGEST_BLOCK + 16 <= crate::MAX_KEY);
 const _: () = assert!(PENDING_OWN + 10 + LARGEST_PIECE <= crate::MAX_KEY);
 
 pub fn damaged() -> Error {
@@ -131,18 +128,25 @@ pub fn unescaped(own: &[u8]) -> Vec<u8> {
 
 // ---- blocks of postings
 
-/// What a block has behind the term: the row id and generation that it begins with. No two blocks of a term have the same.
-pub const FIRST_BYTES: usize = ROW_ID_BYTES + 4;
+/// What a block has behind the term: its anchor, a row id and a generation. No posting in it is before that, and no two blocks of a term
+/// have the same.
+pub const ANCHOR_BYTES: usize = ROW_ID_BYTES + 4;
 
-/// `own`, the first posting, the others: each as the distance of its row from the one before, doubled, odd if a generation follows.
-pub fn block(own: &[u8], postings: &[Posting]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(own.len() + FIRST_BYTES + postings.len() * 3);
+/// Bytes that postings may take in a block of this term before it is divided. Twice as many still make an entry.
+pub fn largest_block(own: &[u8]) -> usize {
+    crate::MAX_KEY.saturating_sub(own.len() + ANCHOR_BYTES + 20) / 2
+}
+pub fn put_anchor(out: &mut Vec<u8>, anchor: Posting) {
+    put_row(out, anchor.0);
+    out.extend_from_slice(&anchor.1.to_be_bytes());
+}
+/// `own`, the anchor, the postings: each as the distance of its row from the one before, doubled, odd if a generation follows.
+pub fn block(own: &[u8], anchor: Posting, postings: &[Posting]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(own.len() + ANCHOR_BYTES + postings.len() * 3);
     out.extend_from_slice(own);
-    let Some((first, others)) = postings.split_first() else { return out };
-    put_row(&mut out, first.0);
-    out.extend_from_slice(&first.1.to_be_bytes());
-    let mut before = first.0;
-    for (row, generation) in others {
+    put_anchor(&mut out, anchor);
+    let mut before = anchor.0;
+    for (row, generation) in postings {
         put_varint(&mut out, (row - before) << 1 | u64::from(*generation != 0));
         if *generation != 0 {
             put_varint(&mut out, u64::from(*generation));
@@ -151,15 +155,14 @@ pub fn block(own: &[u8], postings: &[Posting]) -> Vec<u8> {
     }
     out
 }
-/// How many of the postings a block of so many bytes (behind the term) has room for; one at least.
-pub fn fitting(postings: &[Posting], most: usize) -> usize {
+/// How many of the postings take so many bytes at most; one at least.
+pub fn fitting(anchor: Posting, postings: &[Posting], most: usize) -> usize {
     let varint_len = |value: u64| (64 - (value | 1).leading_zeros() as usize).div_ceil(7);
-    let Some((first, others)) = postings.split_first() else { return 0 };
-    let (mut before, mut len) = (first.0, FIRST_BYTES);
-    for (at, (row, generation)) in others.iter().enumerate() {
+    let (mut before, mut len) = (anchor.0, 0);
+    for (at, (row, generation)) in postings.iter().enumerate() {
         len += varint_len((row - before) << 1) + if *generation != 0 { varint_len(u64::from(*generation)) } else { 0 };
         if len > most {
-            return at + 1;
+            return at.max(1);
         }
         before = *row;
     }
@@ -171,10 +174,8 @@ pub fn read_postings(rest: &[u8], rid: u64, visit: &mut impl FnMut(Posting)) -> 
         visit((rid, 0));
         return Ok(());
     }
-    let first = first_posting(rest).ok_or_else(damaged)?;
-    visit(first);
-    let mut row = first.0;
-    let mut r = Reader::new(&rest[FIRST_BYTES..]);
+    let mut row = anchor_of(rest).ok_or_else(damaged)?.0;
+    let mut r = Reader::new(&rest[ANCHOR_BYTES..]);
     while !r.is_empty() {
         let step = r.varint().ok_or_else(damaged)?;
         row = row.checked_add(step >> 1).filter(|row| *row < 1 << 48).ok_or_else(damaged)?;
@@ -183,16 +184,19 @@ pub fn read_postings(rest: &[u8], rid: u64, visit: &mut impl FnMut(Posting)) -> 
     }
     Ok(())
 }
-pub fn first_posting(rest: &[u8]) -> Option<Posting> {
+pub fn anchor_of(rest: &[u8]) -> Option<Posting> {
     Some((get_row(rest)?, u32::from_be_bytes(*rest.get(ROW_ID_BYTES..)?.first_chunk()?)))
 }
-/// Where a term's blocks that begin at or before this posting end.
+/// Behind all blocks of the term with an anchor at or before this posting.
 pub fn after_block(own: &[u8], posting: Posting) -> Vec<u8> {
-    let mut out = own.to_vec();
-    put_row(&mut out, posting.0);
-    out.extend_from_slice(&posting.1.to_be_bytes());
-    out.push(0xff);
+    let mut out = block_own(own, posting);
+    // More than the first byte of any block's postings of a whole page.
+    out.extend_from_slice(&[0xff; 10]);
     out
+}
+/// What a block with this anchor begins with.
+pub fn block_own(own: &[u8], anchor: Posting) -> Vec<u8> {
+    block(own, anchor, &[])
 }
 
 // ---- pending rows
@@ -309,16 +313,13 @@ impl History {
     pub fn is_dead(&self, generation: u32) -> bool {
         self.dead.iter().any(|(first, last)| (*first..=*last).contains(&generation))
     }
-    pub fn add_dead(&mut self, generation: u32) {
-        if self.is_dead(generation) {
-            return;
-        }
-        let at = self.dead.partition_point(|(first, _)| *first < generation);
-        self.dead.insert(at, (generation, generation));
+    pub fn add_dead(&mut self, first: u32, last: u32) {
+        let at = self.dead.partition_point(|dead| dead.0 < first);
+        self.dead.insert(at, (first, last));
         let mut joined: Vec<(u32, u32)> = Vec::with_capacity(self.dead.len());
         for (first, last) in self.dead.drain(..) {
             match joined.last_mut() {
-                Some(before) if before.1 + 1 == first => before.1 = last,
+                Some(before) if before.1.saturating_add(1) >= first => before.1 = before.1.max(last),
                 _ => joined.push((first, last)),
             }
         }
@@ -378,28 +379,34 @@ mod tests {
     fn blocks_come_back() {
         let own = posting_own(b"word");
         let postings = [(5, 0), (5, 3), (6, 0), (1 << 20, 70_000), ((1 << 48) - 1, 0)];
-        let bytes = block(&own, &postings);
-        let (term, rest) = split_posting(&bytes).unwrap();
-        assert_eq!(term, own);
-        let mut found = Vec::new();
-        read_postings(rest, 0, &mut |p| found.push(p)).unwrap();
-        assert_eq!(found, postings);
-        assert!(read_postings(&rest[..rest.len() - 1], 0, &mut |_| ()).is_err());
-        for most in 0..rest.len() + 2 {
-            let count = fitting(&postings, most);
-            let len = |count: usize| block(&[], &postings[..count]).len();
-            assert!(count == 1 || len(count) <= most);
-            assert!(count == postings.len() || len(count + 1) > most);
+        for anchor in [(5, 0), (3, 9)] {
+            let bytes = block(&own, anchor, &postings);
+            assert!(bytes < after_block(&own, anchor) && bytes > after_block(&own, (2, 0)));
+            let (term, rest) = split_posting(&bytes).unwrap();
+            assert_eq!((term, anchor_of(rest)), (&own[..], Some(anchor)));
+            let mut found = Vec::new();
+            read_postings(rest, 0, &mut |p| found.push(p)).unwrap();
+            assert_eq!(found, postings);
+            assert!(read_postings(&rest[..rest.len() - 1], 0, &mut |_| ()).is_err());
+            for most in 0..rest.len() + 2 {
+                let count = fitting(anchor, &postings, most);
+                let len = |count: usize| block(&[], anchor, &postings[..count]).len() - ANCHOR_BYTES;
+                assert!(count == 1 || len(count) <= most);
+                assert!(count == postings.len() || len(count + 1) > most);
+            }
         }
-        assert!((1..0x80).all(|step: u64| block(&[], &[(0, 0), (step, 0)])[FIRST_BYTES] < 0xff));
+        assert!(largest_block(&posting_own(&[b'x'; 5000])) > 400);
     }
     #[test]
     fn histories_come_back_and_keep_ranges() {
         let mut history = History { present: Some(7), dead: Vec::new() };
         for generation in [3, 1, 2, 5, 0, 5] {
-            history.add_dead(generation);
+            history.add_dead(generation, generation);
         }
         assert_eq!(history.dead, [(0, 3), (5, 5)]);
+        let mut all = history.clone();
+        all.add_dead(0, 7);
+        assert_eq!(all.dead, [(0, 7)]);
         assert_eq!(History::parse(&history.bytes(9)), Some(history.clone()));
         assert_eq!(history.next(), 8);
         history.forget(&[(1, 1), (5, 5)]);

@@ -4,11 +4,11 @@
 //! 1. One thread at a time merges an index ([`super::State::pass`]).
 //! 2. A leaf is latched for few terms at once. Whatever a crash breaks off is done again: postings that are there already stay as they
 //!    are.
-//! 3. Blocks of a term may overlap: rows go into the last block of the leaf that begins before them.
+//! 3. A posting goes into the last block of the leaf that has its anchor before it. Blocks of a term may overlap where leaves meet.
 //!
 //! Must not know: what terms mean.
 
-use super::entry::{self, FIRST_BYTES, LARGEST_BLOCK, PENDING, Posting};
+use super::entry::{self, ANCHOR_BYTES, PENDING, Posting};
 use super::sweep::Pass;
 use super::write::find_own;
 use crate::btree::node::{self, Key, Side};
@@ -223,57 +223,40 @@ impl Relation {
     fn place(&self, block: u32, page: &mut WriteGuard<'_>, own: &[u8], postings: &[Posting], target: &[u8]) -> Result<Placed> {
         let view = page.view();
         let idx = node::lower_bound(&view, Key(target, 0));
-        // Rows before the term's next block.
+        // Postings before the term's next block.
         let limit = match node::entry(&view, idx).filter(|_| idx < node::count(&view)) {
-            Some(next) => next_first(next.key, own),
-            None => node::high(&view).and_then(|high| next_first(high.key, own)),
+            Some(next) => next_anchor(next.key, own),
+            None => node::high(&view).and_then(|high| next_anchor(high.key, own)),
         };
         let taken = postings.iter().take(POSTINGS_AT_ONCE).take_while(|p| limit.is_none_or(|limit| **p < limit)).count().max(1);
-        let new = &postings[..taken];
-        let (first, existing) = self.before(&view, idx, own)?;
-        let merged = union(&existing, new);
-        if merged.len() == existing.len() {
+        let new = postings.get(..taken).unwrap_or(postings);
+        let old = before(&view, idx, own, limit)?;
+        let merged = union(&old.postings, new);
+        if merged.len() == old.postings.len() {
             return Ok(Placed::Done(taken));
         }
-        let appended = existing.last().is_none_or(|last| new.first().is_some_and(|p| p > last));
-        let entries = entries_of(own, &merged, appended, &view);
+        let appended = old.postings.last().is_none_or(|last| new.first().is_some_and(|p| p > last));
+        let entries = divided(&view, own, old.anchor, &merged, appended);
         let needed: usize = entries.iter().map(|e| e.len() + 2).sum();
-        let freed: usize = (first..idx).filter_map(|i| node::entry(&view, i)).map(|e| e.bytes.len() + 2).sum();
+        let freed: usize = (old.first..idx).filter_map(|i| node::entry(&view, i)).map(|e| e.bytes.len() + 2).sum();
         if node::room(page.page()) + freed < needed {
             return Ok(Placed::Full(idx));
         }
         let target = self.target(block);
-        let mut ops: Vec<(Target, Op<'_>)> = Vec::with_capacity(entries.len() + idx - first);
-        // From the right, so that places stay.
-        let replaced = usize::from(idx > first && idx - first <= entries.len() && is_same_place(&view, first, &entries));
-        ops.extend((first + replaced..idx).rev().map(|idx| (target, Op::TreeRemove { idx })));
-        if replaced == 1 {
-            ops.push((target, Op::TreeReplace { idx: first, entry: &entries[0] }));
+        let mut ops: Vec<(Target, Op<'_>)> = Vec::with_capacity(entries.len() + idx - old.first);
+        let mut inserts = entries.iter().zip(old.first..).map(|(entry, idx)| (target, Op::TreeInsert { idx, entry }));
+        match (old.anchor, entries.first()) {
+            (Some(_), Some(entry)) => {
+                ops.push((target, Op::TreeReplace { idx: old.first, entry }));
+                inserts.next();
+            }
+            // From the right, so that places stay.
+            _ => ops.extend((old.first..idx).rev().map(|idx| (target, Op::TreeRemove { idx }))),
         }
-        ops.extend(entries.iter().enumerate().skip(replaced).map(|(i, entry)| (target, Op::TreeInsert { idx: first + i, entry })));
+        ops.extend(inserts);
         let which = vec![0; ops.len()];
         self.core.emit_plain(self, 0, &ops, &which, &mut [page])?;
         Ok(Placed::Done(taken))
-    }
-    /// The term's entries right before `idx` that new postings are put together with (the first of them, their postings): a block, or
-    /// all that stand alone.
-    fn before(&self, view: &View, idx: usize, own: &[u8]) -> Result<(usize, Vec<Posting>)> {
-        let mut postings = Vec::new();
-        let mut first = idx;
-        while let Some(e) = first.checked_sub(1).and_then(|i| node::entry(view, i)) {
-            let Some((term, rest)) = entry::split_posting(e.key).filter(|(term, _)| *term == own) else { break };
-            debug_assert!(term == own);
-            if !rest.is_empty() && first != idx {
-                break;
-            }
-            entry::read_postings(rest, e.rid, &mut |p| postings.push(p))?;
-            first -= 1;
-            if !rest.is_empty() {
-                break;
-            }
-        }
-        postings.sort_unstable();
-        Ok((first, postings))
     }
     /// Takes merged rows out, a leaf at a time.
     fn remove_pending(&self, rows: &[(Posting, u16)]) -> Result<()> {
@@ -333,9 +316,12 @@ impl Relation {
         if merged.is_err() {
             // Later once more.
             state.pending_bytes.fetch_add(1, Relaxed);
+            state.is_sure.store(false, Relaxed);
+            pass.sweep = None;
         }
         if merged?.is_none() {
             state.finished.store(state.begun.load(Relaxed), Relaxed);
+            state.is_sure.store(!self.core.stop.load(Acquire), Relaxed);
         }
         Ok(())
     }
@@ -365,13 +351,42 @@ const WORTHWHILE_BYTES: u64 = 1 << 20;
 /// ... or what has waited so long.
 const LONGEST_PENDING_NANOS: u64 = 1_000_000_000;
 
-/// The posting that the term's next block begins with, if this is one of its entries (or a fence that is the beginning of one).
-fn next_first(key: &[u8], own: &[u8]) -> Option<Posting> {
+/// Entries of a term that new postings are put together with: a block, or all rows that stand alone. They end where it was asked.
+struct Old {
+    first: usize,
+    /// Of a block.
+    anchor: Option<Posting>,
+    postings: Vec<Posting>,
+}
+
+/// The term's entries right before `idx`; none if they reach beyond the next block.
+fn before(view: &View, idx: usize, own: &[u8], limit: Option<Posting>) -> Result<Old> {
+    let mut old = Old { first: idx, anchor: None, postings: Vec::new() };
+    while let Some(e) = old.first.checked_sub(1).and_then(|i| node::entry(view, i)) {
+        let Some((_, rest)) = entry::split_posting(e.key).filter(|(term, _)| *term == own) else { break };
+        if !rest.is_empty() && old.first != idx {
+            break;
+        }
+        entry::read_postings(rest, e.rid, &mut |p| old.postings.push(p))?;
+        old.first -= 1;
+        if !rest.is_empty() {
+            old.anchor = Some(entry::anchor_of(rest).ok_or_else(entry::damaged)?);
+            break;
+        }
+    }
+    old.postings.sort_unstable();
+    if old.anchor.is_none() && old.postings.last().is_some_and(|last| limit.is_some_and(|limit| *last >= limit)) {
+        return Ok(Old { first: idx, anchor: None, postings: Vec::new() });
+    }
+    Ok(old)
+}
+/// The anchor of the term's next block, if this is one of its entries (or a fence that is the beginning of one).
+fn next_anchor(key: &[u8], own: &[u8]) -> Option<Posting> {
     let rest = key.strip_prefix(own)?;
-    let mut first = [0; FIRST_BYTES];
-    let len = rest.len().min(FIRST_BYTES);
-    first[..len].copy_from_slice(&rest[..len]);
-    entry::first_posting(&first)
+    let mut anchor = [0; ANCHOR_BYTES];
+    let len = rest.len().min(ANCHOR_BYTES);
+    anchor[..len].copy_from_slice(rest.get(..len)?);
+    entry::anchor_of(&anchor)
 }
 fn union(existing: &[Posting], new: &[Posting]) -> Vec<Posting> {
     let mut all = [existing, new].concat();
@@ -379,31 +394,37 @@ fn union(existing: &[Posting], new: &[Posting]) -> Vec<Posting> {
     all.dedup();
     all
 }
-/// Entries for these postings, which stand side by side.
-pub(super) fn entries_of(own: &[u8], postings: &[Posting], appended: bool, view: &View) -> Vec<Vec<u8>> {
-    if let [(row, 0)] = postings
+/// Entries for these postings, which stand side by side. `anchor`: of the block that there is.
+fn divided(view: &View, own: &[u8], anchor: Option<Posting>, postings: &[Posting], appended: bool) -> Vec<Vec<u8>> {
+    if let ([(row, 0)], None) = (postings, anchor)
         && node::side(view, Key(own, *row)) == Side::Inside
     {
         return vec![node::build(own, *row, None, 0)];
     }
+    // Postings may reach beyond the leaf, and into the next block, but no block may begin there.
+    let may_begin = |p: &Posting| {
+        let key = entry::block_own(own, *p);
+        node::side(view, Key(&key, 0)) == Side::Inside && find_own(view, &key).1.is_none()
+    };
+    let largest = entry::largest_block(own);
     let mut entries = Vec::new();
     let mut rest = postings;
-    while !rest.is_empty() {
-        let mut count = entry::fitting(rest, LARGEST_BLOCK);
+    let mut anchor = anchor.or(rest.first().copied());
+    while let Some(begin) = anchor.take() {
+        let mut count = entry::fitting(begin, rest, largest);
         // What only grows at its end leaves full blocks behind.
         if count < rest.len() && !appended {
             count = count.min(rest.len().div_ceil(2));
         }
-        entries.push(node::build(&entry::block(own, &rest[..count]), 0, None, 0));
-        rest = &rest[count..];
+        let earlier = || (1..=count).rev().find(|at| rest.get(*at).is_some_and(may_begin));
+        count = match if count < rest.len() { earlier() } else { Some(count) } {
+            Some(earlier) => earlier,
+            None => (count..rest.len()).find(|at| rest.get(*at).is_some_and(may_begin)).unwrap_or(rest.len()),
+        };
+        let (here, later) = rest.split_at(count);
+        entries.push(node::build(&entry::block(own, begin, here), 0, None, 0));
+        anchor = later.first().copied();
+        rest = later;
     }
     entries
-}
-/// Does the first new entry stand where the old one did?
-fn is_same_place(view: &View, idx: usize, entries: &[Vec<u8>]) -> bool {
-    let (Some(old), Some(new)) = (node::entry(view, idx), entries.first().and_then(|e| node::parse(e))) else { return false };
-    match (entry::split_posting(old.key), entry::split_posting(&new.0)) {
-        (Some((a, old)), Some((b, new))) => a == b && !old.is_empty() && !new.is_empty() && entry::first_posting(old) == entry::first_posting(new),
-        _ => false,
-    }
 }

@@ -43,6 +43,8 @@ pub(crate) struct State {
     /// Merges are numbered: the last that has begun, and the last that has taken all that was pending when it began.
     begun: AtomicU64,
     finished: AtomicU64,
+    /// No merge has been broken off since all that was pending was merged: then a row that is pending has no postings.
+    is_sure: AtomicBool,
     /// Somebody waits for the next merge.
     is_wanted: AtomicBool,
     /// What there was at the start has been looked at.

@@ -1,8 +1,9 @@
 //! Taking dead postings out: a pass over all leaves when many have died.
 //!
 //! Invariants
-//! 1. A pass takes out the postings of generations that were dead when it began, and then what says that they are. Nothing
-//!    that is pending becomes a posting of a dead generation, but for rows that die while they are merged; passes and merges take turns.
+//! 1. A pass takes out the postings of generations that were dead when it began, and then what says that they are. It begins when nothing is
+//!    being merged, and has all that is pending merged before it looks at the first leaf: a merge takes dead rows out and makes no postings of
+//!    them ([`super::merge`]), so none of those that the pass is about is pending from then on.
 //! 2. It is never needed: a pass that is broken off begins anew.
 //!
 //! Must not know: what terms mean.
@@ -24,7 +25,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 pub(crate) struct Pass {
     /// Pending rows from here on are to be merged yet.
     pub(super) merge_from: Option<u64>,
-    sweep: Option<Sweep>,
+    pub(super) sweep: Option<Sweep>,
 }
 impl Pass {
     pub(super) fn is_merging(&self) -> bool {
@@ -32,8 +33,10 @@ impl Pass {
     }
 }
 
-struct Sweep {
+pub(super) struct Sweep {
     dead: HashMap<u64, Vec<(u32, u32)>>,
+    /// The newest commit when it began.
+    csn: u64,
     from: (Vec<u8>, u64),
 }
 impl Sweep {
@@ -95,15 +98,19 @@ impl Relation {
         let dead = state.dead.load(Relaxed);
         if pass.sweep.is_none() && dead > LEAST_DEAD + DEAD_PER_PAGE * u64::from(self.pages()) {
             state.dead.store(0, Relaxed);
-            pass.sweep = Some(Sweep { dead: self.all_dead()?, from: (vec![POSTING], 0) });
+            let dead = self.all_dead()?;
+            pass.sweep = Some(Sweep { dead, csn: self.core.log.last_csn(), from: (vec![POSTING], 0) });
+            pass.merge_from = Some(0);
+            return Ok(true);
         }
         let Some(sweep) = &mut pass.sweep else { return Ok(false) };
         for _ in 0..LEAVES_AT_ONCE {
             match self.sweep_leaf(sweep)? {
                 Some(next) => sweep.from = next,
                 None => {
+                    let is_settled = self.core.purge.is_settled(sweep.csn);
                     for (row, dead) in std::mem::take(&mut sweep.dead) {
-                        self.forget_dead(row, &dead)?;
+                        self.forget_dead(row, &dead, is_settled)?;
                     }
                     pass.sweep = None;
                     return Ok(false);
@@ -123,15 +130,18 @@ impl Relation {
         })?;
         Ok(all)
     }
-    /// There is no posting of these any more; and none is pending.
-    fn forget_dead(&self, row: u64, dead: &[(u32, u32)]) -> Result<()> {
-        for (first, last) in dead {
-            for generation in *first..=*last {
-                // It died while it was merged, and was left for the next merge.
-                self.take_pending((row, generation))?;
-            }
-        }
-        self.amend_history(row, |history| history.forget(dead), None)
+    /// There is no posting of these any more. `is_settled`: nothing waits to be purged that was committed before they died; else it may speak of
+    /// generations of a row that is gone, and they must not be given to another in its place.
+    fn forget_dead(&self, row: u64, dead: &[(u32, u32)], is_settled: bool) -> Result<()> {
+        self.amend_history(
+            row,
+            |history| {
+                if is_settled || history.present.is_some() {
+                    history.forget(dead);
+                }
+            },
+            None,
+        )
     }
     /// Takes dead postings out of the leaf at the pass's place; where the next one begins.
     fn sweep_leaf(&self, sweep: &Sweep) -> Result<Option<(Vec<u8>, u64)>> {
@@ -149,13 +159,13 @@ impl Relation {
         };
         let view = View::of(&copy);
         let high = node::high(&view).map(|e| (e.key.to_vec(), e.rid));
-        if (0..node::count(&view)).any(|idx| self.without_dead(&view, idx, sweep).is_ok_and(|kept| kept.is_some())) {
+        if (0..node::count(&view)).any(|idx| Relation::without_dead(&view, idx, sweep).is_ok_and(|kept| kept.is_some())) {
             self.rewrite_leaf(sweep)?;
         }
         Ok(high.filter(|(key, _)| key.first().is_none_or(|sort| *sort <= POSTING)))
     }
-    /// What an entry is without its dead postings (empty: nothing is left); None: it has none.
-    fn without_dead(&self, view: &View, idx: usize, sweep: &Sweep) -> Result<Option<Vec<Vec<u8>>>> {
+    /// An entry without its dead postings (inner None: nothing is left); None: it has none.
+    fn without_dead(view: &View, idx: usize, sweep: &Sweep) -> Result<Option<Option<Vec<u8>>>> {
         let e = node::entry(view, idx).ok_or_else(entry::damaged)?;
         let Some((own, rest)) = entry::split_posting(e.key) else { return Ok(None) };
         let (mut kept, mut dead) = (Vec::new(), false);
@@ -166,26 +176,22 @@ impl Relation {
                 kept.push(posting);
             }
         })?;
-        Ok(dead.then(|| super::merge::entries_of(own, &kept, true, view)))
+        if !dead {
+            return Ok(None);
+        }
+        let anchor = entry::anchor_of(rest).filter(|_| !kept.is_empty());
+        Ok(Some(anchor.map(|anchor| node::build(&entry::block(own, anchor, &kept), 0, None, 0))))
     }
-    /// One entry after the other, each with its own log record: a leaf of blocks of dead rows may not fit one.
     fn rewrite_leaf(&self, sweep: &Sweep) -> Result<()> {
         let (block, mut page) = self.latch_node(0, Key(&sweep.from.0, sweep.from.1))?;
+        let target = self.target(block);
         for idx in (0..node::count(&page.view())).rev() {
-            let Some(kept) = self.without_dead(&page.view(), idx, sweep)? else { continue };
-            let target = self.target(block);
-            let mut ops = vec![(target, Op::TreeRemove { idx })];
-            for entry in &kept {
-                // Where its new beginning belongs: rows that stand alone come first.
-                let (key, rid) = node::parse(entry).ok_or_else(entry::damaged)?;
-                let at = node::lower_bound(&page.view(), Key(&key, rid));
-                let is_there = node::entry(&page.view(), at).is_some_and(|e| at < node::count(&page.view()) && e.key == key && e.rid == rid);
-                if !is_there || at == idx {
-                    ops.push((target, Op::TreeInsert { idx: if at > idx { at - 1 } else { at }, entry }));
-                }
-            }
-            let which = vec![0; ops.len()];
-            self.core.emit_plain(self, 0, &ops, &which, &mut [&mut page])?;
+            let Some(kept) = Relation::without_dead(&page.view(), idx, sweep)? else { continue };
+            let op = match &kept {
+                Some(entry) => Op::TreeReplace { idx, entry },
+                None => Op::TreeRemove { idx },
+            };
+            self.core.emit_plain(self, 0, &[(target, op)], &[0], &mut [&mut page])?;
         }
         let is_empty = node::count(&page.view()) == 0 && block != 0;
         drop(page);

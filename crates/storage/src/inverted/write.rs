@@ -18,6 +18,7 @@ use crate::undo::record::{UndoKind, UndoRecord};
 use crate::wal::record::Op;
 use kilndb_base::bytes::{Reader, put_varint};
 use kilndb_base::{Error, Result, RowId};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// What a transaction did to a row's terms: the data of an undo record.
@@ -236,17 +237,42 @@ impl Relation {
     fn bury(&self, posting: Posting, present: impl Fn(Option<u32>) -> Option<u32>, rollback: Option<(u64, u64)>) -> Result<()> {
         let state = self.state()?;
         let merging = crate::lock(&state.merging);
-        let was_pending = !merging.contains(posting.0) && self.take_pending(posting)?;
+        let is_sure = state.is_sure.load(Relaxed);
+        // What a merge before this start has broken off may have postings, pending as it is.
+        let was_pending = !merging.contains(posting.0) && self.take_pending(posting)? && is_sure;
         let amend = |history: &mut History| {
             history.present = present(history.present);
             if !was_pending {
-                history.add_dead(posting.1);
+                history.add_dead(posting.1, posting.1);
             }
         };
         self.amend_history(posting.0, amend, rollback)?;
         if !was_pending {
             state.dead.fetch_add(1, Relaxed);
         }
+        Ok(())
+    }
+}
+
+impl Relation {
+    /// The row is gone for everybody, with its generations up to this one. Its history says so until nobody may speak of them any more.
+    fn bury_row(self: &Arc<Self>, row: u64, last: u32) -> Result<()> {
+        let state = self.state()?;
+        let merging = crate::lock(&state.merging);
+        if !merging.contains(row) {
+            let mut pieces = Vec::new();
+            self.each_between(entry::pending_own((row, 0), 0), entry::pending_own((row + 1, 0), 0), &mut |key, _| {
+                pieces.extend(entry::split_pending(key).map(|(posting, piece, _)| entry::pending_own(posting, piece)));
+                Ok(true)
+            })?;
+            pieces.iter().try_for_each(|own| self.remove_own(own).map(|_| ()))?;
+        }
+        let amend = |history: &mut History| {
+            history.present = history.present.filter(|present| *present > last);
+            history.add_dead(0, last);
+        };
+        self.amend_history(row, amend, None)?;
+        state.dead.fetch_add(1, Relaxed);
         Ok(())
     }
 }
@@ -259,7 +285,7 @@ impl Core {
         relation.bury((change.row, new), present, Some((record.xid, record.prev)))
     }
     /// What the transaction, which has committed, has left behind is seen by nobody any more.
-    pub(crate) fn purge_terms(&self, relation: &Relation, record: &UndoRecord) -> Result<()> {
+    pub(crate) fn purge_terms(&self, relation: &Arc<Relation>, record: &UndoRecord) -> Result<()> {
         let change = Change::of(record)?;
         let Some(old) = change.old.filter(|_| relation.kind == RelationKind::Inverted) else { return Ok(()) };
         if change.new.is_some() {
@@ -275,6 +301,6 @@ impl Core {
         if !is_deleted {
             return Ok(());
         }
-        relation.bury((change.row, old), |now| now.filter(|present| *present != old), None)
+        relation.bury_row(change.row, old)
     }
 }

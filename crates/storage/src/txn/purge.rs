@@ -46,6 +46,14 @@ impl PurgeQueue {
     pub fn len(&self) -> usize {
         self.unfinished.load(SeqCst)
     }
+    /// Nothing that was committed up to then waits to be purged.
+    pub fn is_settled(&self, csn: u64) -> bool {
+        let blocked = crate::lock(&self.blocked);
+        let queue = crate::lock(&self.queue);
+        let waiting = || queue.iter().chain(blocked.values().flatten());
+        // One more is at hand, and nobody knows which.
+        waiting().count() == self.unfinished.load(SeqCst) && waiting().all(|item| item.csn > csn)
+    }
     pub fn ready(&self) -> usize {
         crate::lock(&self.queue).len()
     }
