@@ -53,6 +53,8 @@ struct Batch {
     bytes: Vec<u8>,
     /// Start and end in `bytes`, row.
     postings: Vec<(u32, u32, Posting)>,
+    /// Pieces whose first one is not there: a crash, or who has just taken the row out, has left them.
+    stray: Vec<(Posting, u16)>,
     /// Where pending rows go on; None: that was all.
     rest: Option<u64>,
 }
@@ -98,6 +100,8 @@ pub(super) struct PendingRow {
 pub(super) struct Joiner {
     row: Option<PendingRow>,
     wanted: u16,
+    /// The last piece, if it belonged to no row.
+    stray: Option<(Posting, u16)>,
 }
 impl Joiner {
     /// The next entry of the pending area; a row that is complete with it.
@@ -113,7 +117,10 @@ impl Joiner {
                     row.body.extend_from_slice(rest);
                     row.pieces += 1;
                 }
-                _ => self.row = None,
+                _ => {
+                    self.row = None;
+                    self.stray = Some((posting, piece));
+                }
             }
         }
         Ok(self.row.take_if(|row| row.pieces == self.wanted))
@@ -138,6 +145,11 @@ impl Relation {
         batch.sort();
         if self.put_batch(&batch)? {
             self.remove_pending(&batch.rows)?;
+            for (posting, piece) in &batch.stray {
+                if !self.is_pending(*posting)? {
+                    self.remove_own(&entry::pending_own(*posting, *piece))?;
+                }
+            }
             return Ok(batch.rest);
         }
         Ok(None)
@@ -156,7 +168,10 @@ impl Relation {
             for end in &ends {
                 let key = &keys[start..*end as usize];
                 start = *end as usize;
-                let Some(row) = joiner.push(key)? else { continue };
+                let Some(row) = joiner.push(key)? else {
+                    batch.stray.extend(joiner.stray.take());
+                    continue;
+                };
                 if batch.bytes.len() > BATCH_BYTES && batch.rows.last().is_some_and(|(last, _)| last.0 != row.posting.0) {
                     batch.rest = Some(row.posting.0);
                     return Ok(batch);

@@ -204,16 +204,26 @@ impl Relation {
             return Ok(());
         }
     }
-    /// Takes a row's pending entry out; false: there was none, so its postings are in the tree (or it never had any).
-    pub(super) fn take_pending(&self, posting: Posting) -> Result<bool> {
+    /// Takes pending entries of a row out, from one generation to another; false: the first piece of none was there.
+    fn take_pending(self: &Arc<Self>, row: u64, first: u32, last: u32) -> Result<bool> {
+        let mut pieces = Vec::new();
+        self.each_between(entry::pending_own((row, first), 0), entry::pending_own((row, last), u16::MAX), &mut |key, _| {
+            pieces.extend(entry::split_pending(key).map(|(posting, piece, _)| (posting, piece)));
+            Ok(true)
+        })?;
         let mut found = false;
-        for piece in 0..=u16::MAX {
-            if !self.remove_own(&entry::pending_own(posting, piece))? {
-                break;
-            }
-            found = true;
+        for (posting, piece) in pieces {
+            // The first one first: others without it belong to nothing, whatever comes in between.
+            found |= self.remove_own(&entry::pending_own(posting, piece))? && piece == 0;
         }
         Ok(found)
+    }
+    /// Is the first piece of it there? Whoever writes a row begins with that.
+    pub(super) fn is_pending(&self, posting: Posting) -> Result<bool> {
+        let own = entry::pending_own(posting, 0);
+        let (_block, page) = self.latch_node(0, Key(&own, 0))?;
+        let view = page.view();
+        Ok(find_own(&view, &own).1.is_some())
     }
     pub(super) fn remove_own(&self, own: &[u8]) -> Result<bool> {
         let (block, mut page) = self.latch_node(0, Key(own, 0))?;
@@ -234,12 +244,12 @@ impl Relation {
         Ok(true)
     }
     /// A generation is dead, and the history is amended. `present`: what the row's generation is from now on.
-    fn bury(&self, posting: Posting, present: impl Fn(Option<u32>) -> Option<u32>, rollback: Option<(u64, u64)>) -> Result<()> {
+    fn bury(self: &Arc<Self>, posting: Posting, present: impl Fn(Option<u32>) -> Option<u32>, rollback: Option<(u64, u64)>) -> Result<()> {
         let state = self.state()?;
         let merging = crate::lock(&state.merging);
         let is_sure = state.is_sure.load(Relaxed);
         // What a merge before this start has broken off may have postings, pending as it is.
-        let was_pending = !merging.contains(posting.0) && self.take_pending(posting)? && is_sure;
+        let was_pending = !merging.contains(posting.0) && self.take_pending(posting.0, posting.1, posting.1)? && is_sure;
         let amend = |history: &mut History| {
             history.present = present(history.present);
             if !was_pending {
@@ -260,12 +270,7 @@ impl Relation {
         let state = self.state()?;
         let merging = crate::lock(&state.merging);
         if !merging.contains(row) {
-            let mut pieces = Vec::new();
-            self.each_between(entry::pending_own((row, 0), 0), entry::pending_own((row + 1, 0), 0), &mut |key, _| {
-                pieces.extend(entry::split_pending(key).map(|(posting, piece, _)| entry::pending_own(posting, piece)));
-                Ok(true)
-            })?;
-            pieces.iter().try_for_each(|own| self.remove_own(own).map(|_| ()))?;
+            self.take_pending(row, 0, u32::MAX)?;
         }
         let amend = |history: &mut History| {
             history.present = history.present.filter(|present| *present > last);
@@ -278,7 +283,7 @@ impl Relation {
 }
 
 impl Core {
-    pub(crate) fn undo_terms(&self, relation: &Relation, record: &UndoRecord) -> Result<()> {
+    pub(crate) fn undo_terms(&self, relation: &Arc<Relation>, record: &UndoRecord) -> Result<()> {
         let change = Change::of(record)?;
         let Some(new) = change.new else { return Ok(()) };
         let present = |now: Option<u32>| if now == Some(new) { change.old } else { now };
