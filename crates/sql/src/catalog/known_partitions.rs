@@ -7,9 +7,10 @@
 use super::partition::PartitionMap;
 use crate::exec::partition::Leaf;
 use crate::plan::partition::TargetShape;
-use crate::plan::{IndexPlan, IndexShape};
+use crate::plan::{IndexPlan, IndexShape, ModifyTarget};
 use kilndb_base::Oid;
 use kilndb_storage::ahead::{self, Ahead};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A table's map, with the partitions that have been opened under that table's name.
@@ -25,6 +26,9 @@ pub struct SharedPartitions {
 /// More than these are not shared.
 const SHAPES: usize = 64;
 
+/// Of what a partition keeps for statements that change it, so much is asked for ahead.
+const LEAF_LINES_BYTES: usize = 64;
+
 /// One cache line: what leads to all that a point query reads.
 #[repr(align(64))]
 #[derive(Default)]
@@ -37,6 +41,8 @@ pub struct Known {
     pub oid: Oid,
     heap: ahead::Whereabouts,
     index: Ahead,
+    /// Where something is that statements that change it need: to ask for it ahead, no more.
+    target: AtomicUsize,
 }
 
 impl Known {
@@ -46,12 +52,24 @@ impl Known {
             heap: ahead::whereabouts(&leaf.heap),
             index: leaf.first.as_ref().map_or_else(Ahead::default, |i| Ahead::of_index(&i.relation)),
             leaf: leaf.clone(),
+            target: AtomicUsize::new(0),
+        }
+    }
+    /// Written once: others read this line.
+    #[inline]
+    pub fn note_target(&self, target: &Arc<ModifyTarget>) {
+        if self.target.load(Relaxed) == 0 {
+            self.target.store(Arc::as_ptr(target) as usize, Relaxed);
         }
     }
     /// Its rows are looked for in a moment.
     #[inline]
-    pub fn fetch_ahead(&self) {
+    pub fn fetch_ahead(&self, to_change: bool) {
         ahead::fetch(Arc::as_ptr(&self.leaf) as usize);
+        if to_change {
+            ahead::fetch_range(self.leaf.kept_targets(), LEAF_LINES_BYTES);
+            ahead::fetch_range(self.target.load(Relaxed), size_of::<ModifyTarget>());
+        }
         self.index.fetch();
         ahead::fetch_relation(self.heap);
     }

@@ -31,6 +31,9 @@ fn pick(columns: &[usize], row: &[Datum]) -> Vec<Datum> {
 }
 
 impl Queue {
+    pub fn is_empty(&self) -> bool {
+        self.children.is_empty() && self.parents.is_empty() && self.twins.is_empty()
+    }
     pub fn child_row(&mut self, m: &ModifyPlan, row: &[Datum]) {
         for (n, f) in m.foreign_keys.iter().enumerate() {
             self.children.push((n, pick(&f.columns, row)));

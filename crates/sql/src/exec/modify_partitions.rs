@@ -9,7 +9,7 @@
 use super::constraint::Queue;
 use super::context::*;
 use super::modify::{ModifyState, RowElsewhere};
-use super::partition::{self, Leaf, Place};
+use super::partition::{self, Found, Place};
 use super::write;
 use crate::bind::ir::DmlKind;
 use crate::catalog::partition::PartitionMap;
@@ -18,7 +18,7 @@ use crate::plan::partition::Routing;
 use crate::plan::{ModifyPlan, TriggerPlan};
 use crate::routine::TriggerOperation as Operation;
 use foldhash::HashMap;
-use kilndb_base::{Error, Oid, Result, RowId, sqlstate};
+use kilndb_base::{Error, Oid, RelationId, Result, RowId, sqlstate};
 use kilndb_storage::{LockMode, Relation, WaitPolicy, WriteOptions, WriteOutcome};
 use kilndb_types::{Datum, row};
 use std::sync::Arc;
@@ -27,7 +27,8 @@ use std::sync::Arc;
 const ROWS_KEPT_MAX: usize = 32 * 1024;
 
 struct Target {
-    leaf: Arc<Leaf>,
+    oid: Oid,
+    /// Of the partition: it says which heap, and what table that is.
     plan: ModifyPlan,
     queue: Queue,
     /// Rows to be stored, one after the other.
@@ -35,6 +36,12 @@ struct Target {
     inserted: u64,
     updated: u64,
     deleted: u64,
+}
+
+impl Target {
+    fn is_of(&self, heap: RelationId) -> bool {
+        self.plan.heap.as_ref().is_some_and(|own| own.id() == heap)
+    }
 }
 
 #[derive(Default)]
@@ -104,8 +111,11 @@ impl ModifyState {
     /// What is due when all rows are written.
     pub(super) fn end_partitions(&mut self, m: &ModifyPlan, cx: &mut ExecContext<'_>) -> Result<()> {
         for at in 0..self.partitions.list.len() {
-            let plan = self.partitions.list[at].plan.clone();
-            let mut queue = std::mem::take(&mut self.partitions.list[at].queue);
+            let target = &mut self.partitions.list[at];
+            if target.queue.is_empty() {
+                continue;
+            }
+            let (mut queue, plan) = (std::mem::take(&mut target.queue), target.plan.clone());
             queue.run(&plan, cx)?;
         }
         let mut queue = std::mem::take(&mut self.queue);
@@ -114,7 +124,7 @@ impl ModifyState {
 
     pub(super) fn count_partitions(&self, cx: &mut ExecContext<'_>) {
         for t in &self.partitions.list {
-            cx.usage.changed(t.leaf.oid, t.inserted, t.updated, t.deleted);
+            cx.usage.changed(t.oid, t.inserted, t.updated, t.deleted);
         }
     }
 
@@ -152,16 +162,27 @@ impl ModifyState {
     fn target(&mut self, m: &ModifyPlan, partition: impl Into<Place>, cx: &mut ExecContext<'_>) -> Result<Option<usize>> {
         let place = partition.into();
         let oid = place.oid;
-        if self.partitions.list.get(self.partitions.last).is_some_and(|t| t.leaf.oid == oid) {
+        if self.partitions.list.get(self.partitions.last).is_some_and(|t| t.oid == oid) {
             return Ok(Some(self.partitions.last));
         }
         if let Some(known) = self.partitions.by_oid.get(&oid) {
             self.partitions.last = *known;
             return Ok(Some(*known));
         }
-        let Some(leaf) = partition::open(&m.table, place, LockMode::RowExclusive, cx)? else { return Ok(None) };
+        let found = partition::find_locked(&m.table, place, LockMode::RowExclusive, cx)?;
+        let leaf = match &found {
+            Found::Known(leaf) => *leaf,
+            Found::Opened(Some(leaf)) => leaf,
+            Found::Opened(None) => return Ok(None),
+        };
         let Some(routing) = m.routing() else { return Err(Error::internal("a partitioned table without routing")) };
         let plan = leaf.plan(m, routing, self.partitions.keep_plans, cx)?;
+        if self.partitions.keep_plans
+            && let Some(at) = place.at
+            && let Some(known) = cx.catalog.shared_partitions(m.table.oid).and_then(|shared| shared.known(at as usize))
+        {
+            known.note_target(&plan.target);
+        }
         if plan.triggers.is_some() && !self.firing.has_begun {
             self.firing.begin(cx);
         }
@@ -169,10 +190,10 @@ impl ModifyState {
             cx.txn.will_insert(&leaf.heap);
         }
         let at = self.partitions.list.len();
-        self.partitions.list.push(Target { leaf, plan, queue: Queue::default(), kept: Vec::new(), inserted: 0, updated: 0, deleted: 0 });
+        self.partitions.list.push(Target { oid, plan, queue: Queue::default(), kept: Vec::new(), inserted: 0, updated: 0, deleted: 0 });
         if at > 0 {
             if at == 1 {
-                let first = self.partitions.list[0].leaf.oid;
+                let first = self.partitions.list[0].oid;
                 self.partitions.by_oid.insert(first, 0);
             }
             self.partitions.by_oid.insert(oid, at);
@@ -214,8 +235,8 @@ impl ModifyState {
         let at = at.ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("relation with OID {oid} does not exist")))?;
         // Somebody may have attached or detached partitions while this one's lock was waited for.
         if self.partitions.list.len() > known && cx.catalog.is_stale() {
-            let leaf = self.partitions.list[at].leaf.clone();
-            self.partitions.map = Some(partition::route_again(&m.table, routing, &leaf, named, rt, cx)?);
+            let plan = self.partitions.list[at].plan.clone();
+            self.partitions.map = Some(partition::route_again(&m.table, routing, &plan, named, rt, cx)?);
         }
         Ok(at)
     }
@@ -255,7 +276,7 @@ impl ModifyState {
     fn update_elsewhere(&mut self, m: &ModifyPlan, at: usize, mut row: RowElsewhere, input: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         loop {
             cx.park.checkpoint()?;
-            let known = self.partitions.list.iter().position(|t| t.leaf.heap.id() == row.heap);
+            let known = self.partitions.list.iter().position(|t| t.is_of(row.heap));
             let to = match known {
                 Some(known) => Some(known),
                 None => match partition::with_heap(&m.table, row.heap, cx)? {
@@ -265,7 +286,7 @@ impl ModifyState {
             };
             let from = self.partitions.list[at].plan.clone();
             match to {
-                Some(to) if self.partitions.list[to].leaf.heap.id() == row.heap => {
+                Some(to) if self.partitions.list[to].is_of(row.heap) => {
                     let done = self.at_target(to, DmlKind::Insert, |state, plan| state.on_conflict((plan, &from), input, &row.proposed, row.rid, rt, cx))?;
                     if done {
                         return Ok(());
@@ -384,7 +405,7 @@ impl ModifyState {
         if !routing.changes_key
             && let Some(at) = self.only_target(m, routing, batch, cx)?
             && self.partitions.list[at].plan.at_once
-            && self.partitions.list[at].leaf.table.partition_of == m.table.oid
+            && self.partitions.list[at].plan.table.partition_of == m.table.oid
         {
             return self.at_target(at, DmlKind::Update, |state, plan| state.update_batch(plan, batch, rt, cx));
         }
@@ -460,7 +481,7 @@ impl ModifyState {
     /// May an UPDATE of a row in that partition have to move it?
     pub(super) fn may_leave(&self, m: &ModifyPlan, routing: &Routing, at: usize) -> bool {
         let target = &self.partitions.list[at];
-        routing.changes_key || target.leaf.table.partition_of != m.table.oid || target.plan.triggers.as_ref().is_some_and(|t| t.may_change_row)
+        routing.changes_key || target.plan.table.partition_of != m.table.oid || target.plan.triggers.as_ref().is_some_and(|t| t.may_change_row)
     }
     pub(super) fn plan_at(&self, at: usize) -> ModifyPlan {
         self.partitions.list[at].plan.clone()

@@ -17,7 +17,7 @@ use kilndb_storage::{ahead, LockMode, LockTag, Relation, Snapshot, WaitPolicy};
 use kilndb_types::{Datum, key};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 /// A partition that has rows, as a part of the table that a statement names.
 ///
@@ -38,8 +38,8 @@ pub struct Leaf {
     more: Box<[LeafIndex]>,
     pub table: Arc<Table>,
     rules: OnceLock<Arc<TableRules>>,
-    /// What it is to statements that run often.
-    targets: Mutex<Vec<(Arc<TargetShape>, Arc<ModifyTarget>)>>,
+    /// What it is to statements that run often, the first ones of so many kinds: nobody writes here who only looks for his own.
+    targets: [OnceLock<(Arc<TargetShape>, Arc<ModifyTarget>)>; TARGETS_KEPT],
 }
 
 /// Of one partition.
@@ -72,6 +72,10 @@ impl Leaf {
         self.first.iter().chain(&self.more)
     }
 
+    /// Where [`Leaf::plan`] looks first.
+    pub fn kept_targets(&self) -> usize {
+        self.targets.as_ptr() as usize
+    }
     pub fn index(&self, whole: Oid) -> Result<&LeafIndex> {
         self.indexes().find(|i| i.whole == whole).ok_or_else(|| {
             Error::internal(format!("partition \"{}\" has no index that is a part of index {whole}", self.table.name))
@@ -89,22 +93,21 @@ impl Leaf {
 
     fn target(&self, of: &ModifyPlan, routing: &Routing, keep: bool, cx: &mut ExecContext<'_>) -> Result<Arc<ModifyTarget>> {
         let shape = routing.shape(of, cx.catalog);
-        let kept = || self.targets.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(shape) = shape
-            && let Some((_, known)) = kept().iter().find(|(s, _)| s == shape)
+            && let Some((_, known)) = self.targets.iter().map_while(OnceLock::get).find(|(s, _)| s == shape)
         {
             // It is read from one end to the other.
             ahead::fetch_range(Arc::as_ptr(known) as usize, size_of::<ModifyTarget>());
+            ahead::fetch_range(known.indexes.as_ptr() as usize, size_of::<IndexPlan>());
             return Ok(known.clone());
         }
         let rules = self.rules(cx)?;
         let made = Arc::new(of.for_partition(self, &rules, cx)?);
-        if let (true, Some(shape)) = (keep, shape) {
-            let mut kept = kept();
-            if kept.len() >= TARGETS_KEPT {
-                kept.remove(0);
-            }
-            kept.push((shape.clone(), made.clone()));
+        if let (true, Some(shape)) = (keep, shape)
+            && let Some(free) = self.targets.iter().find(|place| place.get().is_none())
+        {
+            // Or another session has just taken the place.
+            let _ = free.set((shape.clone(), made.clone()));
         }
         Ok(made)
     }
@@ -166,18 +169,18 @@ pub fn open_to_read(named: &Arc<Table>, place: Place, mode: LockMode, cx: &mut E
     })
 }
 
-enum Found<'c> {
+pub enum Found<'c> {
     Known(&'c Arc<Leaf>),
     /// None: it is gone.
     Opened(Option<Arc<Leaf>>),
 }
 
-fn find_locked<'c>(named: &Arc<Table>, place: Place, mode: LockMode, cx: &mut ExecContext<'c>) -> Result<Found<'c>> {
+pub fn find_locked<'c>(named: &Arc<Table>, place: Place, mode: LockMode, cx: &mut ExecContext<'c>) -> Result<Found<'c>> {
     let catalog = cx.catalog;
     let shared = place.at.and_then(|at| Some((catalog.shared_partitions(named.oid)?, at as usize)));
     let known = shared.and_then(|(shared, at)| shared.known(at)).filter(|known| known.oid == place.oid);
     if let Some(known) = known {
-        known.fetch_ahead();
+        known.fetch_ahead(mode >= LockMode::RowExclusive);
     }
     lock(place.oid, mode, cx)?;
     let is_stale = catalog.is_stale();
@@ -217,7 +220,7 @@ fn open_anew(named: &Arc<Table>, partition: Oid, is_stale: bool, cx: &mut ExecCo
     let heap = relation(table.storage, cx)?;
     let is_alike = columns.is_none() && is_read_alike(named, &table);
     let more = indexes.split_off(indexes.len().min(1)).into();
-    let leaf = Leaf { oid: table.oid, ancestor: named.oid, heap, first: indexes.pop(), more, columns, is_alike, table, rules: OnceLock::new(), targets: Mutex::default() };
+    let leaf = Leaf { oid: table.oid, ancestor: named.oid, heap, first: indexes.pop(), more, columns, is_alike, table, rules: OnceLock::new(), targets: Default::default() };
     let leaf = Arc::new(leaf);
     if !is_stale {
         cx.catalog.keep_leaf(&leaf);
@@ -283,14 +286,14 @@ pub fn keeps_pending(map: &PartitionMap, cx: &ExecContext<'_>) -> bool {
 
 /// A partition was opened after the catalogs had changed: is it still where this row belongs? It is locked, so this does not change
 /// any more. Returns the partitions of the named table as they are now.
-pub fn route_again(named: &Arc<Table>, routing: &Routing, leaf: &Leaf, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Arc<PartitionMap>> {
+pub fn route_again(named: &Arc<Table>, routing: &Routing, of: &ModifyPlan, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Arc<PartitionMap>> {
     let now = cx.txn.catalog_snapshot();
     let map = map_at(named.oid, Some(&now), cx)?;
-    if route(named, routing, &map, row, Some(&now), rt, cx).ok().is_some_and(|place| place.oid == leaf.oid) {
+    if route(named, routing, &map, row, Some(&now), rt, cx).ok().is_some_and(|place| place.oid == of.table.oid) {
         return Ok(map);
     }
-    let own = leaf.columns.as_ref().map(|columns| columns.to_own(row));
-    Err(super::write::not_within_bounds(&leaf.table, own.as_deref().unwrap_or(row), &cx.eval))
+    let own = of.columns.as_ref().map(|columns| columns.to_own(row));
+    Err(super::write::not_within_bounds(&of.table, own.as_deref().unwrap_or(row), &cx.eval))
 }
 
 /// The partition that a row of the named table belongs to. `now`: as the catalogs are at that moment.

@@ -650,9 +650,10 @@ impl Transaction {
         which: &[usize],
         pages: &mut [&mut WriteGuard<'_>],
     ) -> Result<u64> {
-        let core = self.core.clone();
+        // The relation's is the same, and not to be counted: other threads count at the same place.
+        let core = &*relation.core;
         let _gate = core.change_gate(relation);
-        let place = Transaction::reserve(&core, self.worker, relation.logged(), record.len())?;
+        let place = Transaction::reserve(core, self.worker, relation.logged(), record.len())?;
         let address = place.address;
         self.chain(relation, record.kind, address);
         let ops = build(address);
