@@ -2,6 +2,7 @@
 
 mod bulk;
 mod hot;
+mod inverted;
 mod latency;
 mod partitions;
 
@@ -22,7 +23,8 @@ struct Options {
     clients: Vec<u32>,
     shared_buffers: String,
     only: Option<Vec<String>>,
-    /// Of `pgbench`, `latency`, `hot` (experiment 4), `bulk` (experiments 1 and 3) and `partitions` (experiments 4 and 5); None: all.
+    /// Of `pgbench`, `latency`, `hot` (experiment 4), `bulk` (experiments 1 and 3), `partitions` (experiments 4 and 5) and `inverted`
+    /// (experiment 2); None: all.
     parts: Option<Vec<String>>,
     /// Of the tables that are filled, changed and emptied as a whole.
     rows: u32,
@@ -214,6 +216,9 @@ fn measure(engine: &'static str, options: &Options, figures: &mut Figures, serve
     }
     if options.has("partitions") {
         partitions::measure(engine, options, figures, server)?;
+    }
+    if options.has("inverted") {
+        inverted::measure(engine, options, figures, server)?;
     }
     Ok(())
 }

@@ -1,0 +1,186 @@
+//! A GIN index beside updates that do not touch it, and what it costs and finds (experiment 2).
+
+use super::{Better, Figures, Options, command, connect, execute, median};
+use kilndb_lab::process::{Server, TempDir};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+const DOCUMENTS: u32 = 200_000;
+/// Texts that new documents are made of.
+const TEXTS: u32 = 20_000;
+const LIMITS_KB: [u32; 3] = [64, 4096, 131_072];
+const CLIENTS: [u32; 3] = [4, 16, 64];
+
+const RANDOM_TEXT: &str = "CREATE OR REPLACE FUNCTION public.gen_rand_str(integer) RETURNS text LANGUAGE sql STRICT AS $function$ select string_agg(a[random()*6+1],'') from generate_series(1,$1), (select array['a','b','c','d','e','f',' ']) t(a); $function$";
+
+const UPDATE_OTHER: &str = "\\set id random(1,{documents})\nupdate test set crt_time=now() where id=:id;\n";
+const INSERT: &str = "\\set n random(1,{texts})\ninsert into test select 0, to_tsvector(t), now() from texts where n = :n;\n";
+const UPDATE_INDEXED: &str = "\\set id random(1,{documents})\n\\set n random(1,{texts})\nupdate test set info = (select to_tsvector(t) from texts where n = :n) where id=:id;\n";
+
+/// What is looked for; the words are ones that there are in many thousand random texts.
+const SEARCHES: [(&str, &str); 4] = [
+    ("one rare word", "select count(*) from test where info @@ to_tsquery('fbcad')"),
+    ("two words ANDed", "select count(*) from test where info @@ to_tsquery('fb & dc')"),
+    ("a phrase", "select count(*) from test where info @@ to_tsquery('fb <-> dc')"),
+    ("a prefix", "select count(*) from test where info @@ to_tsquery('fbcad:*')"),
+];
+
+/// What a run was like, second by second.
+struct Seconds {
+    tps: f64,
+    median: f64,
+    worst: f64,
+    worst_latency_ms: f64,
+    empty: usize,
+}
+
+struct Bench<'a> {
+    engine: &'static str,
+    options: &'a Options,
+    server: &'a Server,
+    folder: TempDir,
+}
+
+pub(super) fn measure(engine: &'static str, options: &Options, figures: &mut Figures, server: &Server) -> Result<(), String> {
+    let folder = TempDir::new("bench-inverted").map_err(|e| e.to_string())?;
+    let bench = Bench { engine, options, server, folder };
+    bench.documents(figures)?;
+    bench.searches(figures, "")?;
+    bench.updates(figures)?;
+    bench.new_documents(figures)?;
+    execute(server, &["drop table test, texts", "drop function gen_rand_str(integer)"])
+}
+
+impl Bench<'_> {
+    fn put(&self, figures: &mut Figures, row: &str, better: Better, value: f64) {
+        figures.put(self.engine, row, better, value);
+    }
+    fn documents(&self, figures: &mut Figures) -> Result<(), String> {
+        let fill = format!("insert into test select generate_series(1,{DOCUMENTS}), to_tsvector(gen_rand_str(512)), now()");
+        let texts = format!("insert into texts select n, gen_rand_str(512) from generate_series(1,{TEXTS}) n");
+        // The same texts for everybody.
+        let begin = ["create table test(id int, info tsvector, crt_time timestamp)", RANDOM_TEXT, "create table texts (n int primary key, t text)"];
+        execute(self.server, &begin)?;
+        let mut admin = connect(self.server)?;
+        super::execute_with(&mut admin, &["select setseed(0.25)", &fill, &texts, "vacuum analyze test"])?;
+        let began = Instant::now();
+        super::execute_with(&mut admin, &["create index idx_test_info on test using gin (info)"])?;
+        self.put(figures, &format!("GIN index on {DOCUMENTS} documents, seconds"), Better::Less, began.elapsed().as_secs_f64());
+        super::execute_with(&mut admin, &["create index idx_test_id on test (id)", "vacuum analyze test", "checkpoint"])?;
+        let bytes = admin.integer("select pg_relation_size('idx_test_info')").map_err(|e| e.to_string())?;
+        self.put(figures, "the same, size, MB", Better::Less, bytes as f64 / 1e6);
+        Ok(())
+    }
+    fn searches(&self, figures: &mut Figures, beside: &str) -> Result<(), String> {
+        for (name, sql) in SEARCHES {
+            let mut admin = connect(self.server)?;
+            let mut times = Vec::new();
+            let rounds = 21;
+            for _ in 0..rounds {
+                let began = Instant::now();
+                admin.integer(sql).map_err(|e| format!("{sql}: {e}"))?;
+                times.push(began.elapsed().as_secs_f64() * 1000.0);
+            }
+            self.put(figures, &format!("search for {name}{beside}, ms"), Better::Less, median(times));
+        }
+        Ok(())
+    }
+    fn updates(&self, figures: &mut Figures) -> Result<(), String> {
+        let mut empty = 0;
+        for limit in LIMITS_KB {
+            execute(self.server, &[&format!("alter index idx_test_info set (gin_pending_list_limit = {limit})")])?;
+            for clients in CLIENTS {
+                let run = self.run(UPDATE_OTHER, clients, self.options.duration_s, false)?;
+                empty += run.empty;
+                self.put(figures, &format!("update of the other column, limit {limit} kB, {clients} clients, tps"), Better::More, run.tps);
+            }
+        }
+        let run = self.run(UPDATE_OTHER, 64, self.smooth_seconds(), true)?;
+        empty += run.empty;
+        let of_it = format!("update of the other column, 64 clients, {} s with a checkpoint", self.smooth_seconds());
+        self.put(figures, &format!("{of_it}: worst second, % of the median"), Better::More, 100.0 * run.worst / run.median);
+        self.put(figures, &format!("{of_it}: worst latency, ms"), Better::Less, run.worst_latency_ms);
+        // Against the same without the index, in turns: the machine is not the same all the time.
+        execute(self.server, &["create table without as select * from test", "create index on without (id)", "vacuum analyze without", "checkpoint"])?;
+        let (mut with, mut without) = (Vec::new(), Vec::new());
+        for _ in 0..3 {
+            with.push(self.run(UPDATE_OTHER, 64, self.options.duration_s, false)?.tps);
+            without.push(self.run(&UPDATE_OTHER.replace("test", "without"), 64, self.options.duration_s, false)?.tps);
+        }
+        self.put(figures, "update of the other column, 64 clients, tps", Better::More, median(with));
+        self.put(figures, "the same without a GIN index, tps", Better::More, median(without));
+        execute(self.server, &["drop table without"])?;
+        self.put(figures, "updates beside a GIN index, all runs: seconds without a commit", Better::Less, empty as f64);
+        Ok(())
+    }
+    fn new_documents(&self, figures: &mut Figures) -> Result<(), String> {
+        let seconds = self.smooth_seconds();
+        let run = self.run(INSERT, 16, seconds, false)?;
+        self.put(figures, &format!("new documents, 16 clients, {seconds} s: median second, rows"), Better::More, run.median);
+        self.put(figures, "the same: worst second, % of the median", Better::More, 100.0 * run.worst / run.median);
+        self.put(figures, "the same: seconds without a commit", Better::Less, run.empty as f64);
+        let run = self.run(UPDATE_INDEXED, 16, self.options.duration_s, false)?;
+        self.put(figures, "update of the indexed column, 16 clients, tps", Better::More, run.tps);
+        // As much as there is room for is pending, where there is a limit.
+        let fill = format!("insert into test select 0, to_tsvector(t), now() from texts where n <= {}", TEXTS / 2);
+        execute(self.server, &["select gin_clean_pending_list('idx_test_info')", "vacuum test", &fill])?;
+        self.searches(figures, ", much of it pending")
+    }
+    /// Long enough for what happens now and then.
+    fn smooth_seconds(&self) -> u32 {
+        if self.options.duration_s >= 10 { 60 } else { 3 * self.options.duration_s }
+    }
+    fn run(&self, script: &str, clients: u32, seconds: u32, checkpoint: bool) -> Result<Seconds, String> {
+        let text = script.replace("{documents}", &DOCUMENTS.to_string()).replace("{texts}", &TEXTS.to_string());
+        let file = self.folder.path().join("script.sql");
+        std::fs::write(&file, text).map_err(|e| e.to_string())?;
+        let logs = TempDir::new("bench-inverted-log").map_err(|e| e.to_string())?;
+        let prefix = logs.path().join("log");
+        let mut pgbench = command("pgbench", self.server.address());
+        pgbench.args(["-M", "prepared", "-n", "-c", &clients.to_string(), "-j", "2", "-T", &seconds.to_string(), "-f"]).arg(&file);
+        pgbench.args(["-l", "--aggregate-interval=1", "--log-prefix"]).arg(&prefix).arg("postgres");
+        let output = std::thread::scope(|scope| {
+            let running = scope.spawn(move || pgbench.output().map_err(|e| format!("pgbench: {e}")));
+            if checkpoint {
+                std::thread::sleep(Duration::from_secs(u64::from(seconds) / 2));
+                execute(self.server, &["checkpoint"])?;
+            }
+            running.join().map_err(|_| "pgbench was not waited for".to_string())?
+        })?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let tps = said.lines().find_map(|l| l.strip_prefix("tps = ")?.split(' ').next()?.parse::<f64>().ok());
+        match tps {
+            Some(tps) if output.status.success() => Ok(Seconds { tps, ..by_second(&logs)? }),
+            _ => Err(format!("pgbench -c {clients}: {said}{}", String::from_utf8_lossy(&output.stderr))),
+        }
+    }
+}
+
+/// From the logs of all threads: second, transactions, sum and sum of squares of latencies, least and greatest latency in µs.
+fn by_second(logs: &TempDir) -> Result<Seconds, String> {
+    let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut worst_us = 0u64;
+    for file in std::fs::read_dir(logs.path()).map_err(|e| e.to_string())?.flatten() {
+        let text = std::fs::read_to_string(file.path()).map_err(|e| e.to_string())?;
+        for line in text.lines() {
+            let fields: Vec<u64> = line.split(' ').map_while(|f| f.parse().ok()).collect();
+            if let [second, count, _, _, _, greatest, ..] = fields[..] {
+                *counts.entry(second).or_default() += count;
+                worst_us = worst_us.max(greatest);
+            }
+        }
+    }
+    // The first and the last are parts of seconds.
+    let (first, last) = match (counts.keys().next(), counts.keys().next_back()) {
+        (Some(first), Some(last)) if last - first >= 3 => (first + 1, last - 1),
+        _ => return Err("pgbench has logged too little".into()),
+    };
+    let seconds: Vec<f64> = (first..=last).map(|s| counts.get(&s).copied().unwrap_or(0) as f64).collect();
+    Ok(Seconds {
+        tps: 0.0,
+        worst: seconds.iter().copied().fold(f64::INFINITY, f64::min),
+        empty: seconds.iter().filter(|s| **s == 0.0).count(),
+        median: median(seconds),
+        worst_latency_ms: worst_us as f64 / 1000.0,
+    })
+}
