@@ -30,13 +30,11 @@ fn check(class: Class, strategy: u16, function: u32, value: &Datum, query: &Datu
     let yes = matches!(answer, Ok(Datum::Bool(true)));
     let mut terms = Vec::new();
     class.terms(COLUMN, value, &mut terms).expect("terms of a value");
-    assert!(!terms.is_empty() && terms.is_sorted_by(|a, b| a < b), "{value:?}: {terms:?}");
+    assert!(terms.is_sorted_by(|a, b| a < b), "{value:?}: {terms:?}");
     assert!(terms.iter().all(|t| t[0] >> 2 == COLUMN), "{terms:?}");
     let asked = class.query(COLUMN, strategy, query).expect("terms of a condition");
     let met = asked.need.is_met(&mut |n| asked.wanted[n].is_among(&terms));
     assert!(met || !yes, "{class:?} {strategy} {value:?} {query:?}: {asked:?}");
-    let anything = kilndb_types::inverted::everything(COLUMN).is_among(&terms);
-    assert!(anything, "{terms:?}");
     (yes, !met)
 }
 

@@ -558,7 +558,12 @@ impl CatalogReader<'_> {
             include: attnums.iter().skip(key_count).map(|n| *n as i16).collect(),
             predicate_sql: row.text("indpred").map(str::to_string),
             valid: row.bool("indisvalid"),
-            method: if class.oid("relam") == 405 { "hash" } else { "btree" }.to_string(),
+            method: match class.oid("relam") {
+                HASH_METHOD => "hash",
+                GIN_METHOD => "gin",
+                _ => "btree",
+            }
+            .to_string(),
             part_of,
             is_global: storage.0 != 0 && (is_in_whole || class.char("relkind") == b'I'),
             is_in_whole,

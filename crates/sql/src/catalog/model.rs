@@ -1,9 +1,15 @@
 //! Catalog objects as the binder, planner and executor see them: immutable, shared, complete.
 
 use kilndb_base::{Oid, RelationId, Result};
+use kilndb_storage::RelationKind;
 use kilndb_types::Datum;
 use kilndb_types::row::RowDescriptor;
 use std::sync::Arc;
+
+/// OIDs of index methods.
+pub const BTREE_METHOD: Oid = 403;
+pub const HASH_METHOD: Oid = 405;
+pub const GIN_METHOD: Oid = 2742;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TableKind {
@@ -126,6 +132,23 @@ pub struct Index {
     pub is_global: bool,
     /// Its storage is that of the index that it is a part of.
     pub is_in_whole: bool,
+}
+
+impl Index {
+    /// Of many terms a row (docs/decisions/0023).
+    pub fn is_inverted(&self) -> bool {
+        self.method == "gin"
+    }
+    pub fn method_oid(&self) -> Oid {
+        match self.method.as_str() {
+            "hash" => HASH_METHOD,
+            "gin" => GIN_METHOD,
+            _ => BTREE_METHOD,
+        }
+    }
+    pub fn storage_kind(&self) -> RelationKind {
+        if self.is_inverted() { RelationKind::Inverted } else { RelationKind::BTree }
+    }
 }
 
 #[derive(Clone, PartialEq, Debug)]

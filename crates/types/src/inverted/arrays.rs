@@ -17,6 +17,9 @@ fn bytes_of(element: Oid, value: &Datum) -> Result<Vec<u8>> {
 }
 
 pub fn terms(element: Oid, a: &Array, put: &mut dyn FnMut(u8, &[u8])) -> Result<()> {
+    if a.elements.is_empty() {
+        put(EMPTY_VALUE, &[]);
+    }
     for value in &a.elements {
         match value {
             Datum::Null => put(NULL_ELEMENT, &[]),

@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. A value that satisfies a condition has the terms that the condition's [`Need`] asks for. Not the other way round: whoever finds a
 //!    value by its terms evaluates the condition.
-//! 2. Every value has a term, be it that it is NULL or that there is nothing in it: what asks for nothing finds all.
+//! 2. A value may have no terms at all, and NULL has none: what needs nothing cannot be found here.
 //! 3. A term begins with its column and what it stands for, so that those of one column follow one another.
 //!
 //! Must not know: indexes, rows.
@@ -17,7 +17,6 @@ use crate::Datum;
 use kilndb_base::{Error, Oid, Result};
 
 /// What a term stands for, in the two low bits of its first byte.
-const NULL_VALUE: u8 = 0;
 const EMPTY_VALUE: u8 = 1;
 const NULL_ELEMENT: u8 = 2;
 const ELEMENT: u8 = 3;
@@ -50,7 +49,7 @@ pub struct Wanted {
 /// Which of the wanted terms a value must have.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Need {
-    /// No condition: all values that are not NULL.
+    /// No condition that terms would show.
     Anything,
     /// Nothing satisfies the condition.
     Never,
@@ -67,7 +66,7 @@ pub struct Query {
 }
 
 impl Need {
-    fn all(parts: Vec<Need>) -> Need {
+    pub fn all(parts: Vec<Need>) -> Need {
         let mut list = Vec::with_capacity(parts.len());
         for part in parts {
             match part {
@@ -83,7 +82,7 @@ impl Need {
             _ => Need::All(list),
         }
     }
-    fn any(parts: Vec<Need>) -> Need {
+    pub fn any(parts: Vec<Need>) -> Need {
         let mut list = Vec::with_capacity(parts.len());
         for part in parts {
             match part {
@@ -97,6 +96,16 @@ impl Need {
             0 => Need::Never,
             1 => list.remove(0),
             _ => Need::Any(list),
+        }
+    }
+    /// The need of one more condition, whose terms come behind those of the first `by`.
+    pub fn shifted(self, by: usize) -> Need {
+        let all = |list: Vec<Need>| list.into_iter().map(|n| n.shifted(by)).collect();
+        match self {
+            Need::Term(n) => Need::Term(n + by),
+            Need::All(list) => Need::All(all(list)),
+            Need::Any(list) => Need::Any(all(list)),
+            other => other,
         }
     }
     /// Is it met by a value that has the wanted terms of which `has` says so?
@@ -184,7 +193,7 @@ impl Class {
         let start = out.len();
         let mut put = |kind: u8, bytes: &[u8]| out.push(term(column, kind, bytes));
         match (self, value) {
-            (_, Datum::Null) => put(NULL_VALUE, &[]),
+            (_, Datum::Null) => {}
             (Class::Array(element), Datum::Array(a)) => arrays::terms(element, a, &mut put)?,
             (Class::TsVector, Datum::TsVector(v)) => v.lexemes.iter().for_each(|l| put(ELEMENT, l.word.as_bytes())),
             (Class::Jsonb, Datum::Jsonb(b)) => jsonb::terms(&crate::json::binary::decode(b)?, &mut |bytes| put(ELEMENT, bytes)),
@@ -192,9 +201,7 @@ impl Class {
             _ => return Err(Error::internal("a value of another type than its index has")),
         }
         let own = &mut out[start..];
-        if own.is_empty() {
-            out.push(term(column, EMPTY_VALUE, &[]));
-        } else if !own.is_sorted_by(|a, b| a < b) {
+        if !own.is_sorted_by(|a, b| a < b) {
             own.sort_unstable();
             let mut kept = start;
             for at in start..out.len() {
@@ -225,9 +232,4 @@ impl Class {
         };
         Ok(Query { need, wanted: terms.wanted })
     }
-}
-
-/// Where the terms of all values of a column are that are not NULL.
-pub fn everything(column: u8) -> Wanted {
-    Wanted { lower: vec![column << 2 | EMPTY_VALUE], upper: Some(vec![(column + 1) << 2]) }
 }
