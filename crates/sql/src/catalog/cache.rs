@@ -251,6 +251,7 @@ pub struct CatalogReader<'a> {
     pub temporary: &'a TemporaryCatalog,
     /// While a statement is planned.
     pub asked: Option<&'a Asked>,
+    pub switches: PlannerSwitches,
 }
 
 impl CatalogReader<'_> {
@@ -800,6 +801,9 @@ pub(super) fn split_expressions(text: &str) -> Vec<String> {
 }
 
 impl CatalogView for CatalogReader<'_> {
+    fn planner_switches(&self) -> PlannerSwitches {
+        self.switches
+    }
     fn table_by_name(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<Table>>> {
         match self.find_relation(schema, name)? {
             Some(oid) => self.table_by_oid(oid),

@@ -324,6 +324,27 @@ pub struct CastInfo {
     pub method: CastMethod,
 }
 
+/// Which ways to read tables the session wants (enable_…).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct PlannerSwitches {
+    pub seqscan: bool,
+    pub indexscan: bool,
+    pub bitmapscan: bool,
+}
+
+impl Default for PlannerSwitches {
+    fn default() -> PlannerSwitches {
+        PlannerSwitches { seqscan: true, indexscan: true, bitmapscan: true }
+    }
+}
+
+impl PlannerSwitches {
+    /// What is not wanted is done only where there is no other way.
+    pub fn penalty(self, wanted: bool) -> f64 {
+        if wanted { 0.0 } else { 1e10 }
+    }
+}
+
 /// The catalogs as one statement sees them. Name look-ups without a schema follow search_path.
 pub trait CatalogView {
     fn table_by_name(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<Table>>>;
@@ -372,6 +393,9 @@ pub trait CatalogView {
     }
     fn database_oid(&self) -> Oid {
         0
+    }
+    fn planner_switches(&self) -> PlannerSwitches {
+        PlannerSwitches::default()
     }
     /// The table of changed rows that has this name for the running trigger function, and whether it is that of new rows.
     fn transition_table(&self, name: &str) -> Option<(Arc<Table>, bool)> {
