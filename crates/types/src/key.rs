@@ -28,7 +28,7 @@ pub fn encode_key(type_oid: Oid, datum: &Datum, descending: bool, nulls_first: b
     Ok(())
 }
 
-fn encode_value(type_oid: Oid, datum: &Datum, out: &mut Vec<u8>) -> Result<()> {
+pub(crate) fn encode_value(type_oid: Oid, datum: &Datum, out: &mut Vec<u8>) -> Result<()> {
     match datum {
         Datum::Null => {}
         Datum::Bool(v) => out.push(u8::from(*v)),
@@ -94,7 +94,7 @@ fn float_key(v: f64) -> u64 {
     let bits = if v == 0.0 { 0 } else { v.to_bits() };
     if bits >> 63 == 1 { !bits } else { bits | (1 << 63) }
 }
-fn encode_numeric(v: &Numeric, out: &mut Vec<u8>) {
+pub(crate) fn encode_numeric(v: &Numeric, out: &mut Vec<u8>) {
     let class = match v.kind {
         Kind::NegInf => 0,
         Kind::PosInf => 4,

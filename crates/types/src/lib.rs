@@ -16,6 +16,7 @@ pub mod datum;
 pub mod functions;
 pub mod hash;
 pub mod partition_hash;
+pub mod inverted;
 pub mod io;
 pub mod json;
 pub mod key;

@@ -305,8 +305,11 @@ fn fill_fixed_rows(writer: &mut CatalogWriter<'_>) -> Result<()> {
             ],
         )?;
     }
-    for (oid, name, kind) in [(2, "heap", b't'), (403, "btree", b'i')] {
-        writer.insert(PG_AM, &[("oid", Datum::Oid(oid)), ("amname", Datum::text(name)), ("amtype", Datum::Char(kind))])?;
+    let methods = [(2, "heap", 3), (403, "btree", 330), (405, "hash", 331), (783, "gist", 332), (2742, "gin", 333), (4000, "spgist", 334), (3580, "brin", 335)];
+    for (oid, name, handler) in methods {
+        let kind = if oid == 2 { b't' } else { b'i' };
+        let row = [("oid", Datum::Oid(oid)), ("amname", Datum::text(name)), ("amhandler", Datum::Oid(handler)), ("amtype", Datum::Char(kind))];
+        writer.insert(PG_AM, &row)?;
     }
     let descriptions = [(TEMPLATE1, "default template for new databases"), (TEMPLATE0, "unmodifiable empty database"), (POSTGRES, "default administrative connection database")];
     for (oid, text) in descriptions {

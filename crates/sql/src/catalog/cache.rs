@@ -251,6 +251,7 @@ pub struct CatalogReader<'a> {
     pub temporary: &'a TemporaryCatalog,
     /// While a statement is planned.
     pub asked: Option<&'a Asked>,
+    pub switches: PlannerSwitches,
 }
 
 impl CatalogReader<'_> {
@@ -558,7 +559,12 @@ impl CatalogReader<'_> {
             include: attnums.iter().skip(key_count).map(|n| *n as i16).collect(),
             predicate_sql: row.text("indpred").map(str::to_string),
             valid: row.bool("indisvalid"),
-            method: if class.oid("relam") == 405 { "hash" } else { "btree" }.to_string(),
+            method: match class.oid("relam") {
+                HASH_METHOD => "hash",
+                GIN_METHOD => "gin",
+                _ => "btree",
+            }
+            .to_string(),
             part_of,
             is_global: storage.0 != 0 && (is_in_whole || class.char("relkind") == b'I'),
             is_in_whole,
@@ -795,6 +801,9 @@ pub(super) fn split_expressions(text: &str) -> Vec<String> {
 }
 
 impl CatalogView for CatalogReader<'_> {
+    fn planner_switches(&self) -> PlannerSwitches {
+        self.switches
+    }
     fn table_by_name(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<Table>>> {
         match self.find_relation(schema, name)? {
             Some(oid) => self.table_by_oid(oid),

@@ -98,7 +98,7 @@ impl TemporaryCatalog {
         }
         own.storage = self.instance(shared.oid, RelationKind::Heap, shared.delete_rows, RelationId(0))?;
         for index in &mut own.indexes {
-            let storage = self.instance(index.oid, RelationKind::BTree, shared.delete_rows, own.storage)?;
+            let storage = self.instance(index.oid, index.storage_kind(), shared.delete_rows, own.storage)?;
             *index = Arc::new(Index { storage, ..index.as_ref().clone() });
         }
         Ok(own)
@@ -108,7 +108,7 @@ impl TemporaryCatalog {
             return Ok(known.storage);
         }
         let relation = self.open_store()?.add_relation(kind)?;
-        if kind == RelationKind::BTree {
+        if kind != RelationKind::Heap {
             relation.set_heap(heap);
         }
         self.put_instance(oid, Some(Instance { storage: relation.id(), delete_rows }));

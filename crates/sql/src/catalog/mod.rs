@@ -7,6 +7,7 @@ pub mod changes;
 pub mod format_type;
 pub mod global;
 pub mod ids;
+pub mod inverted;
 pub mod model;
 pub mod known_partitions;
 pub mod partition;

@@ -1,9 +1,15 @@
 //! Catalog objects as the binder, planner and executor see them: immutable, shared, complete.
 
 use kilndb_base::{Oid, RelationId, Result};
+use kilndb_storage::RelationKind;
 use kilndb_types::Datum;
 use kilndb_types::row::RowDescriptor;
 use std::sync::Arc;
+
+/// OIDs of index methods.
+pub const BTREE_METHOD: Oid = 403;
+pub const HASH_METHOD: Oid = 405;
+pub const GIN_METHOD: Oid = 2742;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TableKind {
@@ -126,6 +132,23 @@ pub struct Index {
     pub is_global: bool,
     /// Its storage is that of the index that it is a part of.
     pub is_in_whole: bool,
+}
+
+impl Index {
+    /// Of many terms a row (docs/decisions/0023).
+    pub fn is_inverted(&self) -> bool {
+        self.method == "gin"
+    }
+    pub fn method_oid(&self) -> Oid {
+        match self.method.as_str() {
+            "hash" => HASH_METHOD,
+            "gin" => GIN_METHOD,
+            _ => BTREE_METHOD,
+        }
+    }
+    pub fn storage_kind(&self) -> RelationKind {
+        if self.is_inverted() { RelationKind::Inverted } else { RelationKind::BTree }
+    }
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -301,6 +324,27 @@ pub struct CastInfo {
     pub method: CastMethod,
 }
 
+/// Which ways to read tables the session wants (enable_…).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct PlannerSwitches {
+    pub seqscan: bool,
+    pub indexscan: bool,
+    pub bitmapscan: bool,
+}
+
+impl Default for PlannerSwitches {
+    fn default() -> PlannerSwitches {
+        PlannerSwitches { seqscan: true, indexscan: true, bitmapscan: true }
+    }
+}
+
+impl PlannerSwitches {
+    /// What is not wanted is done only where there is no other way.
+    pub fn penalty(self, wanted: bool) -> f64 {
+        if wanted { 0.0 } else { 1e10 }
+    }
+}
+
 /// The catalogs as one statement sees them. Name look-ups without a schema follow search_path.
 pub trait CatalogView {
     fn table_by_name(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<Table>>>;
@@ -349,6 +393,9 @@ pub trait CatalogView {
     }
     fn database_oid(&self) -> Oid {
         0
+    }
+    fn planner_switches(&self) -> PlannerSwitches {
+        PlannerSwitches::default()
     }
     /// The table of changed rows that has this name for the running trigger function, and whether it is that of new rows.
     fn transition_table(&self, name: &str) -> Option<(Arc<Table>, bool)> {

@@ -361,8 +361,14 @@ impl Session {
                 self.refuse_for_global(index, "changing the type of a key column")?;
             }
             for (i, key) in index.keys.iter().enumerate().filter(|(_, k)| k.attnum == attnum) {
-                let class = self.with_catalog(runtime, |host| super::index::default_opclass(type_oid, &host.reader))?.unwrap_or(key.opclass);
-                self.update_attribute(index.oid, i as i16 + 1, runtime, |row| row.set("atttypid", Datum::Oid(type_oid)))?;
+                let class = self.with_catalog(runtime, |host| super::index_class::default_class(index.method_oid(), type_oid, &host.reader))?;
+                let class = match class {
+                    Some(class) => class,
+                    None if index.is_inverted() => return Err(self.no_class(index, type_oid, runtime)?),
+                    None => key.opclass,
+                };
+                let stored = self.stored_type(index.method_oid(), class, type_oid, runtime)?;
+                self.update_attribute(index.oid, i as i16 + 1, runtime, |row| row.set("atttypid", Datum::Oid(stored)))?;
                 let classes: Vec<Datum> =
                     index.keys.iter().map(|k| Datum::Oid(if k.attnum == attnum { class } else { k.opclass })).collect();
                 self.update_row(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, index.oid, runtime, |row| {
@@ -371,6 +377,13 @@ impl Session {
             }
         }
         Ok(())
+    }
+
+    fn no_class(&mut self, index: &crate::catalog::Index, type_oid: u32, runtime: &dyn Runtime) -> Result<Error> {
+        let shown = self.with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, -1)))?;
+        let message = format!("data type {shown} has no default operator class for access method \"{}\"", index.method);
+        Ok(Error::new(sqlstate::UNDEFINED_OBJECT, message)
+            .with_hint("You must specify an operator class for the index or define a default operator class for the data type."))
     }
 
     /// Stores rows (values of the live columns) in an empty table and builds its indexes.
@@ -453,7 +466,12 @@ impl Session {
         // What is taken back need not be known.
         let changed = match table.kind {
             _ if reset => Vec::new(),
-            TableKind::Index => self.index_options(list)?,
+            TableKind::Index => {
+                let rows = self.catalog_lookup(PG_CLASS, PG_CLASS_OID_INDEX, &[Datum::Oid(table.oid)])?;
+                let options = self.index_options(list)?;
+                super::index_class::check_options(rows.first().map_or(0, |row| row.oid("relam")), &options)?;
+                options
+            }
             _ => self.storage_options(list)?,
         };
         if reset && list.iter().any(|n| matches!(n, Node::DefElem(d) if !matches!(d.arg(), Node::None))) {

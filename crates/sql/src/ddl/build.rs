@@ -2,14 +2,16 @@
 
 use super::Session;
 use super::key_sort::{KeySorter, MergedKeys};
+use crate::catalog::inverted::inverted_class;
 use crate::catalog::{Index, Table};
 use crate::client::{ProgressKind, ProgressSlot, Runtime};
 use crate::exec::RowSink;
 use crate::session::run::{RowsSink, SinkMaker};
 use kilndb_base::park::Park;
 use kilndb_base::{Error, Result, RowId, sqlstate};
-use kilndb_storage::{Relation, RowBatch, Snapshot};
+use kilndb_storage::{Relation, RowBatch, Snapshot, kept_term};
 use kilndb_types::Datum;
+use kilndb_types::inverted::Class;
 use kilndb_types::key::encode_key;
 use kilndb_types::row::{decode_row, stored_column_count};
 use std::sync::Arc;
@@ -28,13 +30,25 @@ const BLOCKS_TOTAL: usize = 15;
 const BLOCKS_DONE: usize = 16;
 const CREATE_INDEX: i64 = 1;
 pub(super) const REINDEX: i64 = 3;
-/// The OID of the index method.
-const BTREE: i64 = 403;
 
 struct KeySink<'a> {
     sorter: &'a mut KeySorter,
     index: &'a Index,
+    classes: &'a [Class],
     key: Vec<u8>,
+}
+
+/// The key of a row, or in an inverted index, whose classes these are, its terms.
+fn push_entries(index: &Index, classes: &[Class], values: &[Datum], rid: RowId, key: &mut Vec<u8>, sorter: &mut KeySorter) -> Result<()> {
+    if classes.is_empty() {
+        let has_null = encode_entry(index, values, key)?;
+        return sorter.push(key, rid, has_null);
+    }
+    let mut terms = Vec::new();
+    for ((column, class), value) in (0..).zip(classes).zip(values) {
+        class.terms(column, value, &mut terms)?;
+    }
+    terms.iter().try_for_each(|term| sorter.push(&kept_term(term), rid, false))
 }
 
 fn encode_entry(index: &Index, values: &[Datum], key: &mut Vec<u8>) -> Result<bool> {
@@ -51,6 +65,7 @@ fn encode_entry(index: &Index, values: &[Datum], key: &mut Vec<u8>) -> Result<bo
 struct Part {
     table: Arc<Table>,
     index: Arc<Index>,
+    classes: Vec<Class>,
     heap: Arc<Relation>,
     snapshot: Snapshot,
     next_block: AtomicU32,
@@ -83,8 +98,7 @@ impl Part {
                     let at = k.attnum as usize - 1;
                     keys.push(if at >= stored { self.table.columns[at].missing.clone() } else { values[at].clone() });
                 }
-                let has_null = encode_entry(&self.index, &keys, &mut key)?;
-                sorter.push(&key, *rid, has_null)?;
+                push_entries(&self.index, &self.classes, &keys, *rid, &mut key, sorter)?;
             }
             if block % 16 == 0 {
                 progress.inspect(|p| p.set(BLOCKS_DONE, i64::from(block)));
@@ -99,8 +113,7 @@ impl RowSink for KeySink<'_> {
         let (Some(Datum::Tid(block, slot)), Some(keys)) = (values.first(), values.get(1..)) else {
             return Err(Error::internal("an index build row without a row id"));
         };
-        let has_null = encode_entry(self.index, keys, &mut self.key)?;
-        self.sorter.push(&self.key, RowId { block: *block, slot: *slot }, has_null)
+        push_entries(self.index, self.classes, keys, RowId { block: *block, slot: *slot }, &mut self.key, self.sorter)
     }
 }
 
@@ -144,7 +157,7 @@ impl Session {
     fn build_index_now(&mut self, table: &Arc<Table>, index: &Arc<Index>, blocks: u32, runtime: &dyn Runtime) -> Result<()> {
         let progress = &runtime.control().progress;
         progress.set(INDEX, i64::from(index.oid));
-        progress.set(METHOD, BTREE);
+        progress.set(METHOD, i64::from(index.method_oid()));
         progress.set(PHASE, 2);
         progress.set(STEP, 2);
         progress.set(BLOCKS_TOTAL, i64::from(blocks));
@@ -175,7 +188,10 @@ impl Session {
             }
             Ok((key, rid))
         });
-        let built = tree.index_build(txn, &mut entries, runtime);
+        let built = match index.is_inverted() {
+            true => tree.inverted_build(txn, &mut entries, runtime),
+            false => tree.index_build(txn, &mut entries, runtime),
+        };
         match twin {
             Some(rid) => Err(self.duplicate_error(table, index, rid, runtime)?),
             None => built,
@@ -203,7 +219,8 @@ impl Session {
             .collect();
         let filter = index.predicate_sql.as_ref().map(|p| format!(" WHERE {p}")).unwrap_or_default();
         let sql = format!("SELECT ctid, {} FROM {}{filter}", keys.join(", "), self.qualified_name(table));
-        let mut sink = KeySink { sorter: &mut sorter, index, key: Vec::new() };
+        let classes = self.inverted_classes(index, runtime)?;
+        let mut sink = KeySink { sorter: &mut sorter, index, classes: &classes, key: Vec::new() };
         self.query_into(&sql, runtime, &mut sink)?;
         Ok(vec![sorter])
     }
@@ -211,6 +228,7 @@ impl Session {
     /// The keys of an index on columns: of a large table, helpers sort those of a part of its blocks.
     fn collect_column_keys(&mut self, table: &Arc<Table>, index: &Arc<Index>, runtime: &dyn Runtime) -> Result<Vec<KeySorter>> {
         let heap = self.own.temporary.relation(&self.instance.engine, table.storage)?;
+        let classes = self.inverted_classes(index, runtime)?;
         let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to build an index in"))?;
         // All that is there now, whatever the transaction's snapshot: others will look for it here.
         txn.next_command();
@@ -218,7 +236,7 @@ impl Session {
         let shared = matches!(table.persistence, b'p' | b'u') && heap.pages() >= BLOCKS_PER_HELPER;
         let helpers = if shared { self.settings.helpers_per_index } else { 0 };
         let new_sorter = self.new_key_sorter(1 + helpers);
-        let part = Arc::new(Part { table: table.clone(), index: index.clone(), heap, snapshot, next_block: AtomicU32::new(0) });
+        let part = Arc::new(Part { table: table.clone(), index: index.clone(), classes, heap, snapshot, next_block: AtomicU32::new(0) });
         let team = {
             let (part, new_sorter) = (part.clone(), new_sorter.clone());
             self.instance.helpers.start(helpers, runtime.wake_handle(), move |park| {
@@ -235,6 +253,12 @@ impl Session {
             sorters.extend(team.finish(runtime)?);
         }
         Ok(sorters)
+    }
+
+    /// Of an inverted index's columns; of another index none.
+    fn inverted_classes(&mut self, index: &Index, runtime: &dyn Runtime) -> Result<Vec<Class>> {
+        let keys = index.keys.iter().filter(|_| index.is_inverted());
+        self.with_catalog(runtime, |host| keys.map(|k| inverted_class(k.opclass, k.type_oid, &host.reader)).collect())
     }
 
     /// Makes sorters, so many of which share the memory that maintenance may take.

@@ -1,11 +1,11 @@
 //! CREATE INDEX: definition and catalog rows; `build` fills it.
 
-use super::Session;
+use super::{Session, index_class};
 use crate::catalog::builtin::BUILTINS;
 use crate::catalog::cache::EXPRESSION_SEPARATOR;
 use crate::catalog::ids::*;
 use crate::catalog::store::{array, vector};
-use crate::catalog::{CatalogView, IndexKey, Table, TableKind};
+use crate::catalog::{GIN_METHOD, IndexKey, Table, TableKind};
 use crate::client::Runtime;
 use crate::ddl::create_table::{NewColumn, insert_attribute};
 use kilndb_base::{Error, Oid, Result, sqlstate};
@@ -31,24 +31,6 @@ pub(super) struct NewIndex {
     pub in_whole: bool,
 }
 
-/// The default btree class of a type.
-pub(super) fn default_opclass(type_oid: Oid, catalog: &dyn CatalogView) -> Result<Option<Oid>> {
-    if let Some(class) = BUILTINS.btree_classes.get(&type_oid) {
-        return Ok(Some(class.oid));
-    }
-    let Some(info) = catalog.type_by_oid(type_oid)? else { return Ok(None) };
-    let stand_in = match info.kind {
-        b'd' => return default_opclass(info.base_type, catalog),
-        b'e' => oids::ANYENUM,
-        b'c' => oids::RECORD,
-        b'r' => oids::ANYRANGE,
-        _ if info.element != 0 => oids::ANYARRAY,
-        _ if type_oid == oids::VARCHAR => oids::TEXT,
-        _ => return Ok(None),
-    };
-    Ok(BUILTINS.btree_classes.get(&stand_in).map(|c| c.oid))
-}
-
 /// An ascending key over a column.
 pub(super) fn plain_key(table: &Table, attnum: i16) -> Result<IndexKey> {
     let column = &table.columns[attnum as usize - 1];
@@ -68,7 +50,7 @@ pub(super) fn plain_key(table: &Table, attnum: i16) -> Result<IndexKey> {
 }
 
 impl Session {
-    pub(super) fn create_index(&mut self, s: &nodes::IndexStmt, source: &Arc<str>, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn create_index(&mut self, s: &nodes::IndexStmt, runtime: &dyn Runtime) -> Result<()> {
         if s.concurrent {
             self.refuse_in_block("CREATE INDEX CONCURRENTLY")?;
         }
@@ -80,20 +62,13 @@ impl Session {
                 format!("cannot create index on relation \"{}\"", table.name),
             ));
         }
-        let method = match s.access_method() {
-            None | Some("btree") => 403,
-            Some(other @ ("hash" | "gist" | "gin" | "spgist" | "brin")) => {
-                return Err(Error::unsupported(format!("access method \"{other}\" is not supported")));
-            }
-            Some(other) => {
-                return Err(Error::new(sqlstate::UNDEFINED_OBJECT, format!("access method \"{other}\" does not exist")));
-            }
-        };
+        let method = index_class::method_of(s.access_method())?;
+        index_class::check_method(s, method)?;
         let table = self.lock_for_ddl(&table, LockMode::Share, runtime)?;
         let mut keys = Vec::new();
         let mut names = Vec::new();
         for element in s.index_params() {
-            let (key, name) = self.index_key(element, &table, source, runtime)?;
+            let (key, name) = self.index_key(element, &table, method, runtime)?;
             keys.push(key);
             names.push(name);
         }
@@ -135,6 +110,7 @@ impl Session {
             method,
             in_whole: false,
         };
+        index_class::check_options(method, &new.options)?;
         if table.kind == TableKind::Partitioned && s.concurrent {
             return Err(Error::unsupported(format!("cannot create index on partitioned table \"{}\" concurrently", table.name)));
         }
@@ -184,8 +160,7 @@ impl Session {
         })
     }
 
-    fn index_key(&mut self, e: &nodes::IndexElem, table: &Arc<Table>, source: &Arc<str>, runtime: &dyn Runtime) -> Result<(IndexKey, String)> {
-        let _ = source;
+    fn index_key(&mut self, e: &nodes::IndexElem, table: &Arc<Table>, method: Oid, runtime: &dyn Runtime) -> Result<(IndexKey, String)> {
         let descending = e.ordering == SortByDir::SORTBY_DESC;
         let nulls_first = match e.nulls_ordering {
             SortByNulls::SORTBY_NULLS_FIRST => true,
@@ -214,38 +189,9 @@ impl Session {
             0 => collation,
             _ => self.collation_oid(&super::strings(e.collation()).iter().map(|s| s.to_string()).collect::<Vec<_>>(), runtime)?,
         };
-        let opclass = match super::strings(e.opclass()).last() {
-            Some(class) => self.named_opclass(class, type_oid, runtime)?,
-            None => {
-                let found = self.with_catalog(runtime, |host| default_opclass(type_oid, &host.reader))?;
-                let indexable = kilndb_types::key::is_indexable(type_oid);
-                let shown = self.with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, -1)))?;
-                found.filter(|_| indexable || type_oid > 16384).ok_or_else(|| {
-                    Error::new(
-                        sqlstate::UNDEFINED_OBJECT,
-                        format!("data type {shown} has no default operator class for access method \"btree\""),
-                    )
-                    .with_hint("You must specify an operator class for the index or define a default operator class for the data type.")
-                })?
-            }
-        };
+        let opclass = self.index_class(e, method, type_oid, runtime)?;
+        index_class::check_order(e, method)?;
         Ok((IndexKey { attnum, expression_sql, type_oid, descending, nulls_first, collation, opclass }, name))
-    }
-
-    fn named_opclass(&mut self, name: &str, type_oid: Oid, runtime: &dyn Runtime) -> Result<Oid> {
-        let rows = self.catalog_scan(PG_OPCLASS)?;
-        let found = rows.iter().find(|r| {
-            let input = r.oid("opcintype");
-            let fits = input == type_oid || (input == oids::TEXT && matches!(type_oid, oids::VARCHAR | oids::NAME));
-            r.text("opcname") == Some(name) && r.oid("opcmethod") == 403 && fits
-        });
-        let _ = runtime;
-        found.map(|r| r.oid("oid")).ok_or_else(|| {
-            Error::new(
-                sqlstate::UNDEFINED_OBJECT,
-                format!("operator class \"{name}\" does not exist for access method \"btree\""),
-            )
-        })
     }
 
     /// Catalog rows, storage and contents of a new index.
@@ -258,10 +204,11 @@ impl Session {
         let storage = match is_partitioned {
             _ if new.in_whole => kilndb_base::RelationId(0),
             true => self.new_global_tree(table, new)?,
+            false if new.method == GIN_METHOD => self.new_storage_like(RelationKind::Inverted, table.persistence, table.storage)?,
             false => self.new_storage_like(RelationKind::BTree, table.persistence, table.storage)?,
         };
         let owner = self.current_role;
-        let columns = self.index_columns(table, new);
+        let columns = self.index_columns(table, new, runtime)?;
         let expressions: Vec<&str> = new.keys.iter().filter_map(|k| k.expression_sql.as_deref()).collect();
         let all: Vec<Datum> =
             new.keys.iter().map(|k| k.attnum).chain(new.include.iter().copied()).map(Datum::Int2).collect();
@@ -325,14 +272,15 @@ impl Session {
         Ok(oid)
     }
 
-    fn index_columns(&self, table: &Table, new: &NewIndex) -> Vec<NewColumn> {
+    fn index_columns(&mut self, table: &Table, new: &NewIndex, runtime: &dyn Runtime) -> Result<Vec<NewColumn>> {
         let mut columns = Vec::new();
         for key in &new.keys {
             let name = match key.attnum {
                 0 => expression_column_name(key.expression_sql.as_deref().unwrap_or("")),
                 n => table.columns[n as usize - 1].name.clone(),
             };
-            columns.push(NewColumn { name, type_oid: key.type_oid, typmod: -1, collation: key.collation, ..NewColumn::default() });
+            let type_oid = self.stored_type(new.method, key.opclass, key.type_oid, runtime)?;
+            columns.push(NewColumn { name, type_oid, typmod: -1, collation: key.collation, ..NewColumn::default() });
         }
         for n in &new.include {
             let c = &table.columns[*n as usize - 1];
@@ -347,7 +295,7 @@ impl Session {
                 columns[i].name = format!("{base}{number}");
             }
         }
-        columns
+        Ok(columns)
     }
 }
 

@@ -152,7 +152,7 @@ impl Session {
             immediate: !index.deferrable,
             predicate: index.predicate_sql.clone(),
             options,
-            method: if index.method == "hash" { 405 } else { 403 },
+            method: index.method_oid(),
             in_whole: false,
         };
         let oid = self.insert_index(&target, &copy, runtime)?;

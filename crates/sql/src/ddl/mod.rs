@@ -21,6 +21,7 @@ pub(crate) mod function;
 mod global_index;
 mod identity;
 mod index;
+pub(crate) mod index_class;
 mod key_sort;
 mod like;
 mod not_null;
@@ -73,7 +74,7 @@ impl Session {
             Node::CreateStmt(s) => self.create_table(s, &source, runtime).map(|()| "CREATE TABLE".to_string()),
             Node::CreateTableAsStmt(s) => self.create_table_as(s, &source, runtime),
             Node::SelectStmt(s) => self.select_into(s, node, &source, runtime),
-            Node::IndexStmt(s) => self.create_index(s, &source, runtime).map(|()| "CREATE INDEX".to_string()),
+            Node::IndexStmt(s) => self.create_index(s, runtime).map(|()| "CREATE INDEX".to_string()),
             Node::CreateSeqStmt(s) => self.create_sequence(s, &source, runtime).map(|()| "CREATE SEQUENCE".to_string()),
             Node::AlterSeqStmt(s) => self.alter_sequence(s, &source, runtime).map(|()| "ALTER SEQUENCE".to_string()),
             Node::CreateSchemaStmt(s) => self.create_schema(s, statement, runtime, client).map(|()| "CREATE SCHEMA".to_string()),

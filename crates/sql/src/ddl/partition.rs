@@ -590,7 +590,7 @@ impl Session {
             immediate: !index.deferrable,
             predicate: index.predicate_sql.clone(),
             options,
-            method: 403,
+            method: index.method_oid(),
             in_whole: index.is_global,
         })
     }
@@ -606,7 +606,8 @@ impl Session {
 
 /// Are the keys, the condition and the kind of an index those of one to be made?
 fn is_alike(own: &Index, new: &NewIndex, whole: &Index) -> bool {
-    own.unique == new.unique
+    own.method_oid() == new.method
+        && own.unique == new.unique
         && own.nulls_not_distinct == new.nulls_not_distinct
         && own.include == new.include
         && own.predicate_sql == new.predicate

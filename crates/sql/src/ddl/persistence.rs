@@ -153,7 +153,7 @@ impl Session {
     fn move_table(&mut self, table: &Arc<Table>, letter: u8, runtime: &dyn Runtime) -> Result<()> {
         let new = self.replace_with((table.oid, table.storage), RelationKind::Heap, letter, runtime)?;
         for index in &table.indexes {
-            self.replace_with((index.oid, index.storage), RelationKind::BTree, letter, runtime)?;
+            self.replace_with((index.oid, index.storage), index.storage_kind(), letter, runtime)?;
         }
         self.move_rows(table.storage, new, runtime)?;
         let moved = self.table_by_oid(table.oid, runtime)?;

@@ -8,7 +8,7 @@ use crate::catalog::ids::*;
 use crate::catalog::{CatalogView, Table, TableKind};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
-use kilndb_storage::{LockMode, RelationKind};
+use kilndb_storage::LockMode;
 use kilndb_syntax::raw::ReindexObjectType as R;
 use kilndb_syntax::{Node, nodes};
 use std::sync::Arc;
@@ -119,8 +119,8 @@ impl Session {
         let missing = || Error::internal("an index is not one of its table");
         let old = table.indexes.iter().find(|i| i.oid == index).ok_or_else(missing)?;
         self.refuse_for_global(old, "REINDEX")?;
-        let old = old.storage;
-        self.replace_storage(index, old, RelationKind::BTree, table.persistence, runtime)?;
+        let (old, kind) = (old.storage, old.storage_kind());
+        self.replace_storage(index, old, kind, table.persistence, runtime)?;
         let table = self.table_by_oid(table.oid, runtime)?;
         let index = table.indexes.iter().find(|i| i.oid == index).cloned().ok_or_else(missing)?;
         self.build_index_for(super::build::REINDEX, &table, &index, runtime)

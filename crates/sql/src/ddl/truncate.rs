@@ -115,7 +115,7 @@ impl Session {
         self.replace_storage(table.oid, table.storage, RelationKind::Heap, table.persistence, runtime)?;
         self.leave_entries(table);
         for index in table.indexes.iter().filter(|i| !i.is_in_whole) {
-            self.replace_storage(index.oid, index.storage, RelationKind::BTree, table.persistence, runtime)?;
+            self.replace_storage(index.oid, index.storage, index.storage_kind(), table.persistence, runtime)?;
         }
         Ok(())
     }

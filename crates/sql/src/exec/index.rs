@@ -158,12 +158,15 @@ pub fn entry(p: &IndexPlan, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContex
     Ok(put_entry(p, row, &mut out, rt, cx)?.map(|null| (out, null)))
 }
 
-/// As [`entry`], the key appended to `out`.
+/// As [`entry`], the key appended to `out`. That of an inverted index is empty: see [`super::inverted`].
 pub fn put_entry(p: &IndexPlan, row: &[Datum], out: &mut Vec<u8>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Option<bool>> {
     if let Some(f) = &p.predicate
         && !f.is_true(row, rt, cx)?
     {
         return Ok(None);
+    }
+    if p.is_inverted() {
+        return Ok(Some(false));
     }
     let mut null = false;
     for (k, e) in p.shape.keys.iter().zip(&p.shape.values) {

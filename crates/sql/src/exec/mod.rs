@@ -9,6 +9,7 @@
 
 pub mod aggregate;
 pub mod arrays;
+mod bitmap;
 pub mod constraint;
 pub mod context;
 pub mod cte;
@@ -17,6 +18,7 @@ pub mod function;
 pub mod hash;
 pub mod hashjoin;
 pub mod index;
+mod inverted;
 pub mod join;
 pub mod lockrows;
 mod merge;

@@ -4,7 +4,8 @@ use super::constraint::Queue;
 use super::context::*;
 use super::state::State;
 use super::trigger::changed_by_trigger;
-use super::{index, write};
+use super::inverted::Retired;
+use super::{index, inverted, write};
 use crate::bind::ir::DmlKind;
 use crate::plan::{ModifyPlan, Node, Op};
 use crate::routine::TriggerOperation as Operation;
@@ -366,7 +367,7 @@ impl ModifyState {
         let mut key_update = false;
         let insert = m.statement.kind == DmlKind::Insert;
         for (n, p) in m.indexes.iter().enumerate() {
-            if !insert && !p.shape.depends.iter().any(|c| m.changed.get(*c).copied().unwrap_or(true)) && p.predicate.is_none() {
+            if p.is_inverted() || !insert && !p.is_touched(&m.changed) {
                 continue;
             }
             let before = index::entry(p, old, rt, cx)?;
@@ -385,6 +386,7 @@ impl ModifyState {
                 dead.push((n, b.0));
             }
         }
+        let terms = inverted::changes(m, old, new, rt, cx)?;
         let retired: Vec<(&Relation, &[u8])> = dead.iter().map(|(n, k)| (&*m.indexes[*n].relation, k.as_slice())).collect();
         write::encode(m, new, &mut self.bytes)?;
         let options = WriteOptions { wait: WaitPolicy::Wait, latest, key_update };
@@ -392,6 +394,7 @@ impl ModifyState {
         if outcome != WriteOutcome::Done {
             return Ok(outcome);
         }
+        inverted::apply(m, rid, &terms, cx)?;
         if born.contains(&true)
             && let Some(n) = write::insert_entries(m, new, rid, Some(&born), &mut self.queue.twins, rt, cx)?
         {
@@ -502,17 +505,11 @@ impl ModifyState {
 
     /// Heap, indexes and queued constraint checks of one row that goes.
     pub(super) fn write_delete(&mut self, m: &ModifyPlan, rid: RowId, old: &[Datum], latest: bool, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<WriteOutcome> {
-        let mut dead: Vec<(usize, Vec<u8>)> = Vec::new();
-        for (n, p) in m.indexes.iter().enumerate() {
-            if let Some((k, _)) = index::entry(p, old, rt, cx)? {
-                dead.push((n, k));
-            }
-        }
-        let retired: Vec<(&Relation, &[u8])> =
-            dead.iter().map(|(n, k)| (&*m.indexes[*n].relation, k.as_slice())).collect();
+        let retired = Retired::of(m, old, rt, cx)?;
         let options = WriteOptions { wait: WaitPolicy::Wait, latest, key_update: true };
-        let outcome = m.heap()?.delete(cx.txn, rid, &cx.snapshot, &retired, &options, cx.park)?;
+        let outcome = m.heap()?.delete(cx.txn, rid, &cx.snapshot, &retired.keys(m), &options, cx.park)?;
         if outcome == WriteOutcome::Done {
+            retired.apply(m, rid, cx)?;
             self.queue.changed_row(m, old, None);
         }
         Ok(outcome)

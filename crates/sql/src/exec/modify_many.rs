@@ -174,7 +174,11 @@ impl ModifyState {
             let done = m.heap()?.delete_many(cx.txn, &cx.snapshot, &s.rids[at..])?;
             self.changed += done as u64;
             for (p, entries) in m.indexes.iter().zip(&mut s.entries) {
-                p.relation.retire_many(cx.txn, m.heap()?, entries.take(&s.rids, at + done))?;
+                let mut gone = entries.take(&s.rids, at + done);
+                match p.is_inverted() {
+                    true => gone.try_for_each(|(rid, _)| p.relation.inverted_delete(cx.txn, rid))?,
+                    false => p.relation.retire_many(cx.txn, m.heap()?, gone)?,
+                }
             }
             for n in (at..at + done).filter(|_| keep) {
                 let row = batch.row(s.positions[n] as usize);

@@ -19,7 +19,7 @@ use crate::plan::{ModifyPlan, TriggerPlan};
 use crate::routine::TriggerOperation as Operation;
 use foldhash::HashMap;
 use kilndb_base::{Error, Oid, RelationId, Result, RowId, sqlstate};
-use kilndb_storage::{LockMode, Relation, WaitPolicy, WriteOptions, WriteOutcome};
+use kilndb_storage::{LockMode, WaitPolicy, WriteOptions, WriteOutcome};
 use kilndb_types::{Datum, row};
 use std::sync::Arc;
 
@@ -562,14 +562,12 @@ impl ModifyState {
     }
 
     fn delete_moved(&mut self, from: &ModifyPlan, rid: RowId, old: &[Datum], latest: bool, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<WriteOutcome> {
-        let mut dead: Vec<(usize, Vec<u8>)> = Vec::new();
-        for (n, p) in from.indexes.iter().enumerate() {
-            if let Some((k, _)) = super::index::entry(p, old, rt, cx)? {
-                dead.push((n, k));
-            }
-        }
-        let retired: Vec<(&Relation, &[u8])> = dead.iter().map(|(n, k)| (&*from.indexes[*n].relation, k.as_slice())).collect();
+        let retired = super::inverted::Retired::of(from, old, rt, cx)?;
         let options = WriteOptions { wait: WaitPolicy::Wait, latest, key_update: true };
-        from.heap()?.delete_moved(cx.txn, rid, &cx.snapshot, &retired, &options, cx.park)
+        let outcome = from.heap()?.delete_moved(cx.txn, rid, &cx.snapshot, &retired.keys(from), &options, cx.park)?;
+        if outcome == WriteOutcome::Done {
+            retired.apply(from, rid, cx)?;
+        }
+        Ok(outcome)
     }
 }

@@ -464,8 +464,7 @@ impl ModifyPlan {
         if triggers.as_ref().is_some_and(|t| t.may_change_row) {
             changed = changed.iter().map(|_| true).collect();
         }
-        let changes = |c: &usize| changed.get(*c).copied().unwrap_or(true);
-        let touches = |p: &IndexPlan| p.predicate.is_some() || p.shape.depends.iter().any(changes);
+        let touches = |p: &IndexPlan| p.is_touched(&changed);
         // What the partition has as the named table or other partitions have it is in the caches already.
         let shared = cx.catalog.shared_partitions(self.table.oid).filter(|_| leaf.columns.is_none());
         let shape_of = |p: &IndexPlan| shared.map_or_else(|| p.shape.clone(), |shared| shared.index_shape(p));

@@ -5,7 +5,8 @@ use super::index;
 use super::partition::{self, Leaf, OpenPartition};
 use crate::catalog::Table;
 use crate::catalog::temporary::is_temporary_row;
-use crate::plan::{IndexAccess, Node, Op, OutCol, Scan};
+use super::bitmap::Found;
+use crate::plan::{Bitmap, IndexAccess, Node, Op, OutCol, Scan};
 use kilndb_base::{Error, Oid, Result, RowId};
 use kilndb_storage::{Fetched, IndexScan, Relation, Isolation, RowBatch, RowLockMode};
 use kilndb_types::{Datum, row};
@@ -96,6 +97,10 @@ struct Reading {
     cursor: IndexCursor,
     bytes: Vec<u8>,
     tids: Vec<RowId>,
+    /// What a bitmap scan's indexes have found.
+    found: Vec<u64>,
+    /// They cannot tell.
+    reads_all: bool,
     scratch: Vec<Datum>,
     /// The rows are to be locked, and those that this rules out are of no use.
     to_lock: Option<ToLock>,
@@ -192,7 +197,7 @@ impl ScanState {
     }
     /// The plan's scan is of a partitioned table: reads this partition next.
     pub fn read_partition(&mut self, partition: OpenPartition) -> Result<()> {
-        let (Op::SeqScan(scan) | Op::IndexScan { scan, .. } | Op::TidScan { scan, .. }) = &self.node.op else {
+        let (Op::SeqScan(scan) | Op::IndexScan { scan, .. } | Op::TidScan { scan, .. } | Op::BitmapScan { scan, .. }) = &self.node.op else {
             return Err(Error::internal("a partition is read by something other than a scan"));
         };
         let leaf = match &partition {
@@ -271,6 +276,7 @@ impl Reading {
         self.started = false;
         self.done = false;
         self.own_read = false;
+        self.reads_all = false;
         self.shared_blocks = None;
         self.cursor.scan = None;
         self.cursor.own.clear();
@@ -292,7 +298,7 @@ impl Reading {
         if self.done {
             return Ok(());
         }
-        let (Op::SeqScan(scan) | Op::IndexScan { scan, .. } | Op::TidScan { scan, .. }) = op else { return self.count(op, out, rt, cx) };
+        let (Op::SeqScan(scan) | Op::IndexScan { scan, .. } | Op::TidScan { scan, .. } | Op::BitmapScan { scan, .. }) = op else { return self.count(op, out, rt, cx) };
         let open = self.partition.take();
         let catalog = cx.catalog;
         let anew;
@@ -323,6 +329,12 @@ impl Reading {
                 done
             }
             Op::TidScan { tids, .. } => self.tid(scan, leaf, tids, out, rt, cx),
+            Op::BitmapScan { bitmap, .. } if !self.reads_all => {
+                let done = self.bitmap(scan, leaf, bitmap, out, rt, cx);
+                let Tally { fetched, .. } = std::mem::take(&mut self.tally);
+                cx.usage.scanned(leaf.map_or(scan.table.oid, |leaf| leaf.oid), 0, 0, fetched);
+                done
+            }
             _ => {
                 let done = self.seq(scan, leaf, out, rt, cx);
                 let Tally { scans, read, .. } = std::mem::take(&mut self.tally);
@@ -430,6 +442,37 @@ impl Reading {
                 continue;
             }
             if let Fetched::Visible { .. } = self.fetch(scan, heap, rid, cx)? {
+                self.emit(scan, leaf, Row::Fetched, rid, &mut out.data)?;
+                Self::keep(scan, out, rt, cx)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn bitmap(&mut self, scan: &Scan, leaf: Option<&Arc<Leaf>>, bitmap: &Bitmap, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        if !self.started {
+            self.started = true;
+            self.next = 0;
+            match super::bitmap::rows(bitmap, leaf, rt, cx)? {
+                Found::Rows(rows) => self.found = rows,
+                Found::Everything => {
+                    self.reads_all = true;
+                    return self.seq(scan, leaf, out, rt, cx);
+                }
+            }
+        }
+        let heap = self.heap(scan, leaf)?;
+        while !out.full() {
+            let Some(rid) = self.found.get(self.next).map(|row| RowId::from_u64(*row)) else {
+                self.done = true;
+                return Ok(());
+            };
+            self.next += 1;
+            if self.next % 256 == 0 {
+                cx.park.checkpoint()?;
+            }
+            if let Fetched::Visible { .. } = self.fetch(scan, heap, rid, cx)? {
+                self.tally.fetched += 1;
                 self.emit(scan, leaf, Row::Fetched, rid, &mut out.data)?;
                 Self::keep(scan, out, rt, cx)?;
             }

@@ -52,9 +52,9 @@ impl State {
             buffer: Batch::new(input.width),
         };
         match &node.op {
-            Op::Result { .. } => State::Result { node: node.clone(), done: false },
+            Op::Result { .. } | Op::Shown { .. } => State::Result { node: node.clone(), done: false },
             Op::Values { .. } => State::Values { node: node.clone(), next: 0 },
-            Op::SeqScan(_) | Op::IndexScan { .. } | Op::TidScan { .. } | Op::CountScan { .. } => {
+            Op::SeqScan(_) | Op::IndexScan { .. } | Op::TidScan { .. } | Op::BitmapScan { .. } | Op::CountScan { .. } => {
                 State::Scan(Box::new(scan::ScanState::new(node)))
             }
             Op::Partitions(p) => State::Partitions(Box::new(super::partition::PartitionsState::new(node, &p.template))),

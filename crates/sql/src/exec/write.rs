@@ -1,7 +1,7 @@
 //! Writing one row: constraints, heap, indexes.
 
 use super::context::*;
-use super::{index, scan};
+use super::{index, inverted, scan};
 use crate::catalog::Table;
 use crate::plan::ModifyPlan;
 use kilndb_base::{Error, Result, RowId, sqlstate};
@@ -119,6 +119,10 @@ pub fn insert_entries(
 ) -> Result<Option<usize>> {
     for (n, p) in m.indexes.iter().enumerate() {
         if only.is_some_and(|o| !o[n]) {
+            continue;
+        }
+        if p.is_inverted() {
+            inverted::insert(p, values, rid, rt, cx)?;
             continue;
         }
         let Some((key, null)) = index::entry(p, values, rt, cx)? else { continue };

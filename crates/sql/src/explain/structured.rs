@@ -113,6 +113,16 @@ impl Builder<'_> {
                 relation(&scan.table.name, &mut after);
                 "Index Scan"
             }
+            Op::BitmapScan { scan, .. } => {
+                relation(&scan.table.name, &mut after);
+                "Bitmap Heap Scan"
+            }
+            Op::Shown { .. } if label == "BitmapAnd" => "BitmapAnd",
+            Op::Shown { .. } if label == "BitmapOr" => "BitmapOr",
+            Op::Shown { .. } if label.starts_with("Bitmap Index Scan on ") => {
+                after.push(("Index Name", text(label.trim_start_matches("Bitmap Index Scan on "))));
+                "Bitmap Index Scan"
+            }
             Op::NestLoop { .. } => {
                 join(&mut after);
                 "Nested Loop"
@@ -214,7 +224,7 @@ impl Builder<'_> {
             report(&c.report, &mut made);
         }
         let children = n.children();
-        let member = matches!(n.op, Op::SetOp { op: SetOp::Union, .. });
+        let member = matches!(n.op, Op::SetOp { op: SetOp::Union, .. }) || matches!(kind, "BitmapAnd" | "BitmapOr");
         let mut groups: Vec<Properties> = init.iter().map(|i| self.named(&self.plan.subplans[*i], &format!("InitPlan {}", i + 1))).collect();
         let position = |i| if member { "Member" } else if i == 0 { "Outer" } else { "Inner" };
         groups.extend(children.iter().enumerate().map(|(i, c)| self.node(c, Some(position(i)))));

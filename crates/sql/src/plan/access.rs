@@ -40,7 +40,7 @@ fn comparable(key: Oid, value: Oid) -> bool {
         || key == oids::BPCHAR && value == oids::BPCHAR
 }
 
-fn foreign(e: &Expr, rel: u32) -> bool {
+pub fn foreign(e: &Expr, rel: u32) -> bool {
     let mut used = Vec::new();
     e.columns(&mut used);
     !used.iter().any(|c| c.rel == rel) && !e.varies()

@@ -1,6 +1,7 @@
 //! INSERT, UPDATE, DELETE.
 
 use super::*;
+use crate::catalog::inverted::inverted_class;
 use crate::catalog::{Table, TableKind};
 use crate::exec::expr::CExpr;
 use kilndb_base::Error;
@@ -103,7 +104,7 @@ impl Planner<'_> {
         let outside = |e: &Expr| e.any(&|e| matches!(&e.kind, ExprKind::Func(f) if f.volatility == b'v' && functions::lookup(f.oid).is_none()));
         let computed = d.assignments.iter().chain(&d.generated).map(|a| &a.expr).chain(d.checks.iter().map(|(_, e)| e));
         let ahead = d.kind == DmlKind::Update && !computed.into_iter().any(|e| outside(e) || (e.has_sublink() && e.is_volatile()));
-        let at_once = ahead && indexes.iter().all(|i| i.predicate.is_none() && !i.shape.depends.iter().any(|c| changed.get(*c).copied().unwrap_or(true)));
+        let at_once = ahead && !indexes.iter().any(|i| i.is_touched(&changed));
         let conflict = match &d.on_conflict {
             None => None,
             Some(c) => {
@@ -238,7 +239,9 @@ impl Planner<'_> {
             let index = &b.index;
             let suffix = index.is_global.then(|| Relation::heap_name(table.storage));
             let (unique, nulls_not_distinct, deferrable) = (index.unique, index.nulls_not_distinct, index.deferrable);
-            let shape = Arc::new(IndexShape { unique, nulls_not_distinct, deferrable, keys: index.keys.clone(), values: keys, depends });
+            let of_class = index.keys.iter().filter(|_| index.is_inverted());
+            let classes = of_class.map(|k| inverted_class(k.opclass, k.type_oid, self.catalog)).collect::<Result<_>>()?;
+            let shape = Arc::new(IndexShape { unique, nulls_not_distinct, deferrable, keys: index.keys.clone(), values: keys, depends, classes });
             out.push(IndexPlan { index: index.clone(), relation, shape, predicate, suffix });
         }
         Ok(out)

@@ -9,6 +9,7 @@
 
 mod access;
 mod agg;
+mod bitmap;
 pub mod compile;
 mod cte;
 mod dml;
@@ -28,6 +29,7 @@ mod window;
 use crate::bind::ir::*;
 use crate::catalog::CatalogView;
 use crate::catalog::global::GLOBAL;
+pub use bitmap::{Bitmap, InvertedAccess, InvertedCondition};
 pub use compile::Layout;
 pub(crate) use compile::int_compare;
 use kilndb_base::{Oid, RelationId, Result};
@@ -250,9 +252,11 @@ fn of_deleted_rows(d: &Dml) -> Option<HashSet<i16>> {
     }
     let mut used: Vec<ColId> = Vec::new();
     for index in &d.indexes {
-        index.expressions.iter().flatten().chain(&index.predicate).for_each(|e| e.columns(&mut used));
+        let expressions = index.expressions.iter().flatten().filter(|_| !index.index.is_inverted());
+        expressions.chain(&index.predicate).for_each(|e| e.columns(&mut used));
     }
-    let keys = d.indexes.iter().flat_map(|index| index.index.keys.iter().map(|k| k.attnum));
+    // Rows are taken out of an inverted index by their ids.
+    let keys = d.indexes.iter().filter(|index| !index.index.is_inverted()).flat_map(|index| index.index.keys.iter().map(|k| k.attnum));
     let referenced = d.table.referenced_by.iter().flat_map(|key| key.referenced_columns.iter().copied());
     Some(keys.chain(referenced).chain(used.iter().map(|c| c.att)).collect())
 }

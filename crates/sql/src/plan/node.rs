@@ -6,6 +6,7 @@ use crate::exec::RoutineCall;
 use crate::exec::expr::CExpr;
 use kilndb_base::{Oid, RelationId};
 use kilndb_storage::{LockMode, Relation};
+use kilndb_types::inverted::Class;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -272,6 +273,10 @@ pub enum Op {
     SeqScan(Scan),
     IndexScan { scan: Scan, access: IndexAccess },
     TidScan { scan: Scan, tids: Vec<CExpr> },
+    /// Rows that inverted indexes find, in their order. `shown`: the nodes that EXPLAIN shows below.
+    BitmapScan { scan: Scan, bitmap: super::Bitmap, shown: Vec<Arc<Node>> },
+    /// Only for EXPLAIN: what is not run as a node. `index`: the one that it is about, or 0.
+    Shown { index: Oid, below: Vec<Arc<Node>> },
     /// A scan of each partition that may have rows.
     Partitions(Box<super::partition::PartitionScan>),
     /// One row: how many rows the heap shows.
@@ -341,6 +346,18 @@ pub struct IndexShape {
     pub values: Vec<CExpr>,
     /// Columns (indexes in `Table::columns`) that the entry depends on.
     pub depends: Vec<usize>,
+    /// Of the keys of an inverted index; of another index none.
+    pub classes: Vec<Class>,
+}
+
+impl IndexPlan {
+    pub fn is_inverted(&self) -> bool {
+        !self.shape.classes.is_empty()
+    }
+    /// May the row's entry be another one after an UPDATE that changes these columns?
+    pub fn is_touched(&self, changed: &[bool]) -> bool {
+        self.predicate.is_some() && !self.is_inverted() || self.shape.depends.iter().any(|c| changed.get(*c).copied().unwrap_or(true))
+    }
 }
 
 impl IndexShape {
@@ -348,7 +365,7 @@ impl IndexShape {
     pub fn is_of(&self, index: &Index) -> bool {
         let is_plain = self.keys.iter().all(|k| k.attnum != 0) && index.predicate_sql.is_none();
         let flags = (self.unique, self.nulls_not_distinct, self.deferrable);
-        is_plain && flags == (index.unique, index.nulls_not_distinct, index.deferrable) && self.keys == index.keys
+        is_plain && self.classes.is_empty() != index.is_inverted() && flags == (index.unique, index.nulls_not_distinct, index.deferrable) && self.keys == index.keys
     }
 }
 
@@ -531,6 +548,7 @@ impl Node {
             Op::SetOp { left, right, .. } => vec![left, right],
             Op::Modify(m) => vec![&m.statement.input],
             Op::Partitions(p) => p.shown.iter().collect(),
+            Op::BitmapScan { shown, .. } | Op::Shown { below: shown, .. } => shown.iter().collect(),
             _ => Vec::new(),
         }
     }
@@ -560,7 +578,7 @@ impl Op {
     /// Finds its rows by values that are given to it.
     pub fn is_probe(&self) -> bool {
         match self {
-            Op::IndexScan { .. } | Op::TidScan { .. } => true,
+            Op::IndexScan { .. } | Op::TidScan { .. } | Op::BitmapScan { .. } => true,
             Op::Partitions(p) => p.template.op.is_probe(),
             _ => false,
         }

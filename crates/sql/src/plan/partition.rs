@@ -370,9 +370,10 @@ impl Planner<'_> {
         for leaf in leaves {
             let number = if several { shown.len() + 1 } else { 0 };
             let label = self.partition_label(table, &leaf, template, number);
+            let below = self.bitmap_of_leaf(&leaf, template);
             let node = Node {
                 id: template.id,
-                op: Op::Result { filter: None },
+                op: Op::Shown { index: 0, below },
                 width: template.width,
                 rows: template.rows,
                 startup: template.startup,
@@ -408,11 +409,12 @@ impl Planner<'_> {
                 format!("Index Scan{direction} using {own} on {place}")
             }
             Op::TidScan { .. } => format!("Tid Scan on {place}"),
+            Op::BitmapScan { .. } => format!("Bitmap Heap Scan on {place}"),
             _ => format!("Seq Scan on {place}"),
         }
     }
 
-    fn is_part_of(&self, index: &crate::catalog::Index, whole: Oid) -> bool {
+    pub(super) fn is_part_of(&self, index: &crate::catalog::Index, whole: Oid) -> bool {
         index_is_part_of(self.catalog, index, whole).unwrap_or(false)
     }
 }

@@ -28,6 +28,9 @@ pub fn selectivity(e: &Expr) -> f64 {
             "<>" => 0.995,
             "<" | "<=" | ">" | ">=" => 0.3333,
             "~~" | "~~*" | "~" | "~*" => 0.05,
+            // As PostgreSQL has it without statistics.
+            "@@" | "@@@" | "@>" | "<@" | "&&" => 0.005,
+            "?" | "?|" | "?&" | "@?" => 0.01,
             _ => 0.3333,
         },
         ExprKind::ScalarArray { .. } => 0.02,
@@ -98,6 +101,7 @@ impl Planner<'_> {
             let choice = self.tid_scan(rel, scan, layout, &tids, used, preds)?;
             return self.over_partitions(rel, table, choice, preds, &[]);
         }
+        let switches = self.catalog.planner_switches();
         let seq_cost = pages + total * 0.0125;
         let sort_cost = if wanted.is_empty() { 0.0 } else { out_rows * (out_rows.max(2.0)).log2() * 0.01 };
         let mut best: Option<(f64, Arc<Index>, Match, f64, bool)> = None;
@@ -136,7 +140,7 @@ impl Planner<'_> {
             }
             let rows = rows.max(1.0);
             let fetched = if useful_order && limited { rows.min((rows * 0.05).max(10.0)) } else { rows };
-            let mut cost = 0.4 + fetched * 0.02 + fetched.min(pages * 2.0) * 0.9;
+            let mut cost = 0.4 + fetched * 0.02 + fetched.min(pages * 2.0) * 0.9 + switches.penalty(switches.indexscan);
             if !useful_order {
                 cost += sort_cost;
             }
@@ -144,7 +148,17 @@ impl Planner<'_> {
                 best = Some((cost, index.clone(), m, rows, useful_order));
             }
         }
+        let bitmap = match table.indexes.iter().any(|i| i.is_inverted()) {
+            true => self.bitmap_path(rel, table, preds, total, pages)?,
+            false => None,
+        };
+        let bitmap = bitmap.map(|path| (path.scan_cost(pages) + switches.penalty(switches.bitmapscan) + sort_cost, path));
+        let seq_cost = seq_cost + switches.penalty(switches.seqscan);
         let choice = match best {
+            _ if bitmap.as_ref().is_some_and(|(cost, _)| *cost < seq_cost + sort_cost && best.as_ref().is_none_or(|b| *cost < b.0)) => {
+                let Some((cost, path)) = bitmap else { return Err(Error::internal("a bitmap scan without a bitmap")) };
+                self.bitmap_scan(rel, scan, layout, &path, preds, out_rows, cost)
+            }
             Some((cost, index, m, rows, sorted)) if cost < seq_cost + sort_cost => {
                 let backward = sorted && access::order_of(rel.id, &index, m.equal.len(), wanted) == Some(true);
                 self.index_scan(rel, scan, layout, &index, m, preds, backward, sorted, rows, cost)
@@ -154,7 +168,7 @@ impl Planner<'_> {
         self.over_partitions(rel, table, choice?, preds, wanted)
     }
 
-    fn filter_of(&self, rel: &Rel, preds: &[&Expr], layout: &Layout) -> Result<(Option<CExpr>, Vec<String>)> {
+    pub(super) fn filter_of(&self, rel: &Rel, preds: &[&Expr], layout: &Layout) -> Result<(Option<CExpr>, Vec<String>)> {
         let list: Vec<Expr> = preds.iter().map(|e| (*e).clone()).collect();
         let Some(e) = Expr::and_all(list.clone()) else { return Ok((None, Vec::new())) };
         let filter = self.compile(&e, layout)?;
@@ -263,7 +277,7 @@ impl Planner<'_> {
         Ok(expr)
     }
 
-    fn predicate_implied(&self, rel: &Rel, table: &Table, index: &Index, preds: &[Expr]) -> Result<bool> {
+    pub(super) fn predicate_implied(&self, rel: &Rel, table: &Table, index: &Index, preds: &[Expr]) -> Result<bool> {
         let Some(sql) = &index.predicate_sql else { return Ok(true) };
         let mut parts = Vec::new();
         self.index_sql(sql, rel.id, table)?.conjuncts(&mut parts);

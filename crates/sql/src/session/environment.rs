@@ -86,6 +86,7 @@ impl Environment<'_> {
                 creation_schema: self.creation_schema.as_deref(),
                 temporary: &self.own.temporary,
                 asked: None,
+                switches: self.settings.switches,
             },
             runtime: self.runtime,
             instance: &self.own.instance,

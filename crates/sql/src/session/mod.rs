@@ -600,6 +600,7 @@ impl Session {
             creation_schema: None,
             temporary: &self.own.temporary,
             asked: None,
+            switches: self.settings.switches,
         };
         let (mut oids, mut creation) = (Vec::new(), None);
         for name in &self.settings.search_path {

@@ -1,5 +1,6 @@
 //! A session's own values, and how they follow its transactions.
 
+use crate::catalog::PlannerSwitches;
 use super::registry::{Context, Definition, check_value, definition};
 use super::{ServerSettings, unrecognized};
 use kilndb_base::{Error, Result, sqlstate};
@@ -36,8 +37,9 @@ pub struct SessionSettings {
     changes: Vec<Change>,
     /// Settings that formats depend on, kept ready for use.
     pub format: FormatSettings,
-    /// Equal for sessions whose literals are read alike.
+    /// Equal for sessions whose literals are read alike, and whose statements are planned alike.
     pub format_fingerprint: u64,
+    pub switches: PlannerSwitches,
     pub synchronous_commit: bool,
     pub commit_delay: CommitDelay,
     pub search_path: Vec<String>,
@@ -74,6 +76,7 @@ impl SessionSettings {
             changes: Vec::new(),
             format: FormatSettings::default(),
             format_fingerprint: 0,
+            switches: PlannerSwitches::default(),
             synchronous_commit: true,
             commit_delay: CommitDelay::default(),
             search_path: Vec::new(),
@@ -294,10 +297,13 @@ impl SessionSettings {
             standard_conforming_strings: self.get("standard_conforming_strings") != Some("off"),
             array_nulls: self.get("array_nulls") != Some("off"),
         };
+        let is_on = |name| self.get(name) != Some("off");
+        self.switches = PlannerSwitches { seqscan: is_on("enable_seqscan"), indexscan: is_on("enable_indexscan"), bitmapscan: is_on("enable_bitmapscan") };
         self.format_fingerprint = {
             use std::hash::{Hash, Hasher};
             let mut hasher = std::hash::DefaultHasher::new();
             format!("{:?}", self.format).hash(&mut hasher);
+            self.switches.hash(&mut hasher);
             hasher.finish()
         };
         // There are no standbys: everything but off waits for the disk here.

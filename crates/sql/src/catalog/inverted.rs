@@ -1,0 +1,38 @@
+//! Operator classes of inverted indexes, as the catalogs have them.
+
+use super::builtin::FILES;
+use super::{CatalogView, GIN_METHOD};
+use foldhash::HashMap;
+use kilndb_base::{Error, Oid, Result};
+use kilndb_types::inverted::Class;
+use std::sync::LazyLock;
+
+/// Strategy numbers by class and operator.
+static STRATEGIES: LazyLock<HashMap<(Oid, Oid), u16>> = LazyLock::new(|| {
+    let (classes, operators) = (&FILES.pg_opclass, &FILES.pg_amop);
+    let number = |field: Option<&str>| field.and_then(|f| f.parse::<Oid>().ok()).unwrap_or(0);
+    let (oid, method, family) = (classes.column("oid"), classes.column("opcmethod"), classes.column("opcfamily"));
+    let (of_family, strategy, operator) = (operators.column("amopfamily"), operators.column("amopstrategy"), operators.column("amopopr"));
+    let mut all = HashMap::default();
+    for class in classes.rows.iter().filter(|r| number(r[method]) == GIN_METHOD) {
+        for row in operators.rows.iter().filter(|r| r[of_family] == class[family]) {
+            all.insert((number(class[oid]), number(row[operator])), number(row[strategy]) as u16);
+        }
+    }
+    all
+});
+
+/// What an operator, with the column on its left, is to the class.
+pub fn strategy(opclass: Oid, operator: Oid) -> Option<u16> {
+    STRATEGIES.get(&(opclass, operator)).copied()
+}
+
+/// The class of a column, with the type of its elements.
+pub fn inverted_class(opclass: Oid, type_oid: Oid, catalog: &dyn CatalogView) -> Result<Class> {
+    let mut info = catalog.type_by_oid(type_oid)?;
+    while let Some(domain) = info.as_ref().filter(|i| i.kind == b'd') {
+        info = catalog.type_by_oid(domain.base_type)?;
+    }
+    let element = info.map_or(0, |i| i.element);
+    Class::of(opclass, element).ok_or_else(|| Error::internal(format!("operator class {opclass} is not one of inverted indexes")))
+}

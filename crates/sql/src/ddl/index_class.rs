@@ -1,0 +1,188 @@
+//! Index methods and operator classes: which there are, which a column gets, and what a method refuses.
+
+use super::Session;
+use crate::catalog::builtin::BUILTINS;
+use crate::catalog::ids::PG_OPCLASS;
+use crate::catalog::inverted::inverted_class;
+use crate::catalog::{BTREE_METHOD, CatalogView, GIN_METHOD};
+use crate::client::Runtime;
+use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_syntax::nodes;
+use kilndb_syntax::raw::{SortByDir, SortByNulls};
+use kilndb_types::inverted::Class;
+use kilndb_types::{key, oids};
+
+/// Inverted classes that are the default of their types.
+const GIN_ARRAY_OPS: Oid = 10064;
+const GIN_TSVECTOR_OPS: Oid = 10073;
+const GIN_JSONB_OPS: Oid = 10090;
+
+pub(super) fn method_of(name: Option<&str>) -> Result<Oid> {
+    match name {
+        None | Some("btree") => Ok(BTREE_METHOD),
+        Some("gin") => Ok(GIN_METHOD),
+        Some(other @ ("hash" | "gist" | "spgist" | "brin")) => Err(Error::unsupported(format!("access method \"{other}\" is not supported"))),
+        Some(other) => Err(Error::new(sqlstate::UNDEFINED_OBJECT, format!("access method \"{other}\" does not exist"))),
+    }
+}
+
+pub(super) fn method_name(method: Oid) -> &'static str {
+    if method == GIN_METHOD { "gin" } else { "btree" }
+}
+
+/// What an inverted index cannot be.
+pub(super) fn check_method(s: &nodes::IndexStmt, method: Oid) -> Result<()> {
+    if method != GIN_METHOD {
+        return Ok(());
+    }
+    let refused = |what: &str| Err(Error::unsupported(format!("access method \"gin\" does not support {what}")));
+    if s.unique {
+        return refused("unique indexes");
+    }
+    if s.index_including_params().len() > 0 {
+        return refused("included columns");
+    }
+    Ok(())
+}
+
+pub(super) fn check_order(e: &nodes::IndexElem, method: Oid) -> Result<()> {
+    let refused = |what: &str| Err(Error::unsupported(format!("access method \"gin\" does not support {what} options")));
+    if method == GIN_METHOD && e.ordering != SortByDir::SORTBY_DEFAULT {
+        return refused("ASC/DESC");
+    }
+    if method == GIN_METHOD && e.nulls_ordering != SortByNulls::SORTBY_NULLS_DEFAULT {
+        return refused("NULLS FIRST/LAST");
+    }
+    Ok(())
+}
+
+/// The default class of a type.
+pub(crate) fn default_class(method: Oid, type_oid: Oid, catalog: &dyn CatalogView) -> Result<Option<Oid>> {
+    if method == GIN_METHOD {
+        let Some(info) = catalog.type_by_oid(type_oid)? else { return Ok(None) };
+        return Ok(match type_oid {
+            _ if info.kind == b'd' => return default_class(method, info.base_type, catalog),
+            oids::TSVECTOR => Some(GIN_TSVECTOR_OPS),
+            oids::JSONB => Some(GIN_JSONB_OPS),
+            _ if info.element != 0 => Some(GIN_ARRAY_OPS),
+            _ => None,
+        });
+    }
+    if let Some(class) = BUILTINS.btree_classes.get(&type_oid) {
+        return Ok(Some(class.oid));
+    }
+    let Some(info) = catalog.type_by_oid(type_oid)? else { return Ok(None) };
+    let stand_in = match info.kind {
+        b'd' => return default_class(method, info.base_type, catalog),
+        b'e' => oids::ANYENUM,
+        b'c' => oids::RECORD,
+        b'r' => oids::ANYRANGE,
+        _ if info.element != 0 => oids::ANYARRAY,
+        _ if type_oid == oids::VARCHAR => oids::TEXT,
+        _ => return Ok(None),
+    };
+    Ok(BUILTINS.btree_classes.get(&stand_in).map(|c| c.oid))
+}
+
+impl Session {
+    /// The class of an index column: that of the name, or the default one.
+    pub(super) fn index_class(&mut self, e: &nodes::IndexElem, method: Oid, type_oid: Oid, runtime: &dyn Runtime) -> Result<Oid> {
+        let class = match super::strings(e.opclass()).last() {
+            Some(class) => self.named_class(class, method, type_oid, runtime)?,
+            None => {
+                let found = self.with_catalog(runtime, |host| default_class(method, type_oid, &host.reader))?;
+                let is_known = method == GIN_METHOD || key::is_indexable(type_oid) || type_oid > 16384;
+                let shown = self.with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, -1)))?;
+                found.filter(|_| is_known).ok_or_else(|| {
+                    let method = method_name(method);
+                    Error::new(sqlstate::UNDEFINED_OBJECT, format!("data type {shown} has no default operator class for access method \"{method}\""))
+                        .with_hint("You must specify an operator class for the index or define a default operator class for the data type.")
+                })?
+            }
+        };
+        if method == GIN_METHOD
+            && let Class::Array(element) = self.with_catalog(runtime, |host| inverted_class(class, type_oid, &host.reader))?
+        {
+            self.check_elements(element, runtime)?;
+        }
+        Ok(class)
+    }
+
+    fn check_elements(&mut self, element: Oid, runtime: &dyn Runtime) -> Result<()> {
+        let found = self.with_catalog(runtime, |host| default_class(BTREE_METHOD, element, &host.reader))?;
+        if found.is_some() && (key::is_indexable(element) || element > 16384) {
+            return Ok(());
+        }
+        let shown = self.with_catalog(runtime, |host| Ok(host.reader.format_type(element, -1)))?;
+        Err(Error::new(sqlstate::UNDEFINED_FUNCTION, format!("could not identify a comparison function for type {shown}")))
+    }
+
+    fn named_class(&mut self, name: &str, method: Oid, type_oid: Oid, runtime: &dyn Runtime) -> Result<Oid> {
+        let rows = self.catalog_scan(PG_OPCLASS)?;
+        let base = self.with_catalog(runtime, |host| {
+            let mut oid = type_oid;
+            while let Some(info) = host.reader.type_by_oid(oid)?.filter(|i| i.kind == b'd') {
+                oid = info.base_type;
+            }
+            Ok(oid)
+        })?;
+        let info = self.type_info(base, runtime)?;
+        let mut of_name = rows.iter().filter(|r| r.text("opcname") == Some(name) && r.oid("opcmethod") == method).peekable();
+        if of_name.peek().is_none() {
+            let method = method_name(method);
+            return Err(Error::new(sqlstate::UNDEFINED_OBJECT, format!("operator class \"{name}\" does not exist for access method \"{method}\"")));
+        }
+        let fits = |input: Oid| match input {
+            oids::TEXT => matches!(base, oids::TEXT | oids::VARCHAR | oids::NAME),
+            oids::ANYARRAY => info.element != 0,
+            oids::ANYENUM => info.kind == b'e',
+            oids::RECORD => info.kind == b'c' || base == oids::RECORD,
+            input => input == base,
+        };
+        let found = of_name.find(|r| fits(r.oid("opcintype"))).map(|r| r.oid("oid"));
+        let shown = self.with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, -1)))?;
+        found.ok_or_else(|| Error::new(sqlstate::DATATYPE_MISMATCH, format!("operator class \"{name}\" does not accept data type {shown}")))
+    }
+
+    /// The type that an index column has in pg_attribute.
+    pub(super) fn stored_type(&mut self, method: Oid, opclass: Oid, type_oid: Oid, runtime: &dyn Runtime) -> Result<Oid> {
+        if method != GIN_METHOD {
+            return Ok(type_oid);
+        }
+        Ok(match self.with_catalog(runtime, |host| inverted_class(opclass, type_oid, &host.reader))? {
+            Class::Array(element) => element,
+            Class::TsVector | Class::Jsonb => oids::TEXT,
+            Class::JsonbPath => oids::INT4,
+        })
+    }
+}
+
+/// Storage parameters (`name=value`) of an index of this method.
+pub(super) fn check_options(method: Oid, options: &[String]) -> Result<()> {
+    for option in options {
+        let (name, value) = option.split_once('=').unwrap_or((option, ""));
+        let invalid = |message: String| Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, message));
+        match (method == GIN_METHOD, name) {
+            (true, "fastupdate") if is_boolean(value) => {}
+            (true, "fastupdate") => return invalid(format!("invalid value for boolean option \"{name}\": {value}")),
+            (true, "gin_pending_list_limit") => match value.parse::<i64>() {
+                Ok(64..=2_147_483_647) => {}
+                Ok(_) => {
+                    return Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("value {value} out of bounds for option \"{name}\""))
+                        .with_detail("Valid values are between \"64\" and \"2147483647\"."));
+                }
+                Err(_) => return invalid(format!("invalid value for integer option \"{name}\": {value}")),
+            },
+            (true, _) | (false, "fastupdate" | "gin_pending_list_limit") => return invalid(format!("unrecognized parameter \"{name}\"")),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// As PostgreSQL reads one: a beginning of a word will do.
+fn is_boolean(value: &str) -> bool {
+    let value = value.to_ascii_lowercase();
+    let begins = |word: &str, least: usize| value.len() >= least && word.starts_with(&value);
+    begins("true", 1) || begins("false", 1) || begins("yes", 1) || begins("no", 1) || begins("on", 2) || begins("off", 2) || value == "1" || value == "0"
+}

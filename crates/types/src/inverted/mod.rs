@@ -1,0 +1,235 @@
+//! Operator classes of inverted indexes: which terms a value has, and which terms a condition needs.
+//!
+//! Invariants
+//! 1. A value that satisfies a condition has the terms that the condition's [`Need`] asks for. Not the other way round: whoever finds a
+//!    value by its terms evaluates the condition.
+//! 2. A value may have no terms at all, and NULL has none: what needs nothing cannot be found here.
+//! 3. A term begins with its column and what it stands for, so that those of one column follow one another.
+//!
+//! Must not know: indexes, rows.
+
+mod arrays;
+mod jsonb;
+mod jsonpath;
+mod tsvector;
+
+use crate::Datum;
+use kilndb_base::{Error, Oid, Result};
+
+/// What a term stands for, in the two low bits of its first byte.
+const EMPTY_VALUE: u8 = 1;
+const NULL_ELEMENT: u8 = 2;
+const ELEMENT: u8 = 3;
+
+/// OIDs of PostgreSQL's classes.
+const ARRAY_OPS: Oid = 10064;
+const TSVECTOR_OPS: Oid = 10073;
+const JSONB_OPS: Oid = 10090;
+const JSONB_PATH_OPS: Oid = 10091;
+
+/// An operator class as a column of an index has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Class {
+    /// Of elements of that type.
+    Array(Oid),
+    TsVector,
+    Jsonb,
+    /// A term for each value with the keys that lead to it.
+    JsonbPath,
+}
+
+/// Terms that a condition looks for.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Wanted {
+    pub lower: Vec<u8>,
+    /// None: `lower` itself; else all terms from there to before this one.
+    pub upper: Option<Vec<u8>>,
+}
+
+/// Which of the wanted terms a value must have.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Need {
+    /// No condition that terms would show.
+    Anything,
+    /// Nothing satisfies the condition.
+    Never,
+    /// Number of a wanted term.
+    Term(usize),
+    All(Vec<Need>),
+    Any(Vec<Need>),
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct Query {
+    pub wanted: Vec<Wanted>,
+    pub need: Need,
+}
+
+impl Need {
+    pub fn all(parts: Vec<Need>) -> Need {
+        let mut list = Vec::with_capacity(parts.len());
+        for part in parts {
+            match part {
+                Need::Anything => {}
+                Need::Never => return Need::Never,
+                Need::All(inner) => list.extend(inner),
+                part => list.push(part),
+            }
+        }
+        match list.len() {
+            0 => Need::Anything,
+            1 => list.remove(0),
+            _ => Need::All(list),
+        }
+    }
+    pub fn any(parts: Vec<Need>) -> Need {
+        let mut list = Vec::with_capacity(parts.len());
+        for part in parts {
+            match part {
+                Need::Anything => return Need::Anything,
+                Need::Never => {}
+                Need::Any(inner) => list.extend(inner),
+                part => list.push(part),
+            }
+        }
+        match list.len() {
+            0 => Need::Never,
+            1 => list.remove(0),
+            _ => Need::Any(list),
+        }
+    }
+    /// The need of one more condition, whose terms come behind those of the first `by`.
+    pub fn shifted(self, by: usize) -> Need {
+        let all = |list: Vec<Need>| list.into_iter().map(|n| n.shifted(by)).collect();
+        match self {
+            Need::Term(n) => Need::Term(n + by),
+            Need::All(list) => Need::All(all(list)),
+            Need::Any(list) => Need::Any(all(list)),
+            other => other,
+        }
+    }
+    /// Is it met by a value that has the wanted terms of which `has` says so?
+    pub fn is_met(&self, has: &mut dyn FnMut(usize) -> bool) -> bool {
+        match self {
+            Need::Anything => true,
+            Need::Never => false,
+            Need::Term(n) => has(*n),
+            Need::All(list) => list.iter().all(|n| n.is_met(has)),
+            Need::Any(list) => list.iter().any(|n| n.is_met(has)),
+        }
+    }
+}
+
+impl Wanted {
+    /// Is one of the terms, which are sorted, among those?
+    pub fn is_among<T: AsRef<[u8]>>(&self, terms: &[T]) -> bool {
+        let at = terms.partition_point(|t| t.as_ref() < self.lower.as_slice());
+        terms.get(at).is_some_and(|t| match &self.upper {
+            None => t.as_ref() == self.lower,
+            Some(upper) => t.as_ref() < upper.as_slice(),
+        })
+    }
+}
+
+/// A condition's terms as they are found.
+struct Terms {
+    column: u8,
+    wanted: Vec<Wanted>,
+}
+impl Terms {
+    fn push(&mut self, wanted: Wanted) -> Need {
+        let at = self.wanted.iter().position(|w| *w == wanted).unwrap_or_else(|| {
+            self.wanted.push(wanted);
+            self.wanted.len() - 1
+        });
+        Need::Term(at)
+    }
+    fn exact(&mut self, kind: u8, bytes: &[u8]) -> Need {
+        self.push(Wanted { lower: term(self.column, kind, bytes), upper: None })
+    }
+    fn element(&mut self, bytes: &[u8]) -> Need {
+        self.exact(ELEMENT, bytes)
+    }
+    fn prefix(&mut self, bytes: &[u8]) -> Need {
+        let lower = term(self.column, ELEMENT, bytes);
+        let upper = after_prefix(&lower);
+        self.push(Wanted { lower, upper: Some(upper) })
+    }
+}
+
+fn term(column: u8, kind: u8, bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len() + 1);
+    out.push(column << 2 | kind);
+    out.extend_from_slice(bytes);
+    out
+}
+
+/// The smallest bytes above all that begin with `prefix`, whose first byte is no 255.
+fn after_prefix(prefix: &[u8]) -> Vec<u8> {
+    let mut out = prefix.to_vec();
+    while out.last() == Some(&0xff) {
+        out.pop();
+    }
+    if let Some(last) = out.last_mut() {
+        *last += 1;
+    }
+    out
+}
+
+impl Class {
+    /// Of a column of this type, whose elements, if it is an array, are of that one. None: no class of an inverted index.
+    pub fn of(opclass: Oid, element_type: Oid) -> Option<Class> {
+        match opclass {
+            ARRAY_OPS => Some(Class::Array(element_type)),
+            TSVECTOR_OPS => Some(Class::TsVector),
+            JSONB_OPS => Some(Class::Jsonb),
+            JSONB_PATH_OPS => Some(Class::JsonbPath),
+            _ => None,
+        }
+    }
+
+    /// Appends the terms of column `column`'s value, sorted, each once.
+    pub fn terms(self, column: u8, value: &Datum, out: &mut Vec<Vec<u8>>) -> Result<()> {
+        let start = out.len();
+        let mut put = |kind: u8, bytes: &[u8]| out.push(term(column, kind, bytes));
+        match (self, value) {
+            (_, Datum::Null) => {}
+            (Class::Array(element), Datum::Array(a)) => arrays::terms(element, a, &mut put)?,
+            (Class::TsVector, Datum::TsVector(v)) => v.lexemes.iter().for_each(|l| put(ELEMENT, l.word.as_bytes())),
+            (Class::Jsonb, Datum::Jsonb(b)) => jsonb::terms(&crate::json::binary::decode(b)?, &mut |bytes| put(ELEMENT, bytes)),
+            (Class::JsonbPath, Datum::Jsonb(b)) => jsonb::path_terms(&crate::json::binary::decode(b)?, &mut |bytes| put(ELEMENT, bytes)),
+            _ => return Err(Error::internal("a value of another type than its index has")),
+        }
+        let own = &mut out[start..];
+        if !own.is_sorted_by(|a, b| a < b) {
+            own.sort_unstable();
+            let mut kept = start;
+            for at in start..out.len() {
+                if at == start || out[at] != out[kept - 1] {
+                    out.swap(kept, at);
+                    kept += 1;
+                }
+            }
+            out.truncate(kept);
+        }
+        Ok(())
+    }
+
+    /// What a condition, an operator of the class by its strategy number and what is compared with, looks for.
+    pub fn query(self, column: u8, strategy: u16, query: &Datum) -> Result<Query> {
+        let mut terms = Terms { column, wanted: Vec::new() };
+        let need = match (self, strategy, query) {
+            (_, _, Datum::Null) => Need::Never,
+            (Class::Array(element), _, Datum::Array(a)) => arrays::need(element, strategy, a, &mut terms)?,
+            (Class::TsVector, 1 | 2, Datum::TsQuery(q)) => tsvector::need(q, &mut terms),
+            (Class::Jsonb | Class::JsonbPath, 15 | 16, Datum::Text(path)) => {
+                let path = crate::json::path_parse::parse(path)?;
+                jsonpath::need(self == Class::JsonbPath, strategy == 16, &path, &mut terms)
+            }
+            (Class::Jsonb, ..) => jsonb::need(strategy, query, &mut terms)?,
+            (Class::JsonbPath, 7, Datum::Jsonb(b)) => jsonb::path_need(&crate::json::binary::decode(b)?, &mut terms),
+            _ => return Err(Error::internal(format!("strategy {strategy} of an inverted index"))),
+        };
+        Ok(Query { need, wanted: terms.wanted })
+    }
+}

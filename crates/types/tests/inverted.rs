@@ -1,0 +1,202 @@
+//! Operator classes of inverted indexes: where an operator says yes, the value has the terms that the condition needs.
+
+#[path = "../../../fuzz/generate.rs"]
+#[allow(dead_code)]
+mod generate;
+
+use generate::Generator;
+use kilndb_types::context::NoHost;
+use kilndb_types::functions;
+use kilndb_types::inverted::Class;
+use kilndb_types::oids::*;
+use kilndb_types::{Array, Datum, EvalContext, FormatSettings, io};
+use std::cell::Cell;
+
+const COLUMN: u8 = 2;
+
+fn with_context<R>(f: impl FnOnce(&EvalContext<'_>) -> R) -> R {
+    let (format, random_state) = (FormatSettings::default(), Cell::new([1, 2]));
+    f(&EvalContext { format: &format, transaction_timestamp: 0, statement_timestamp: 0, host: &NoHost, random_state: &random_state })
+}
+
+fn read(type_oid: u32, text: &str) -> Option<Datum> {
+    with_context(|ctx| io::input(type_oid, text, -1, ctx).ok())
+}
+
+/// Checks one pair; whether the operator (a function's OID) said yes, and whether the terms said no.
+fn check(class: Class, strategy: u16, function: u32, value: &Datum, query: &Datum) -> (bool, bool) {
+    let answer = with_context(|ctx| functions::lookup(function).expect("a built-in function")(ctx, &[value.clone(), query.clone()]));
+    // What cannot be evaluated is not found.
+    let yes = matches!(answer, Ok(Datum::Bool(true)));
+    let mut terms = Vec::new();
+    class.terms(COLUMN, value, &mut terms).expect("terms of a value");
+    assert!(terms.is_sorted_by(|a, b| a < b), "{value:?}: {terms:?}");
+    assert!(terms.iter().all(|t| t[0] >> 2 == COLUMN), "{terms:?}");
+    let asked = class.query(COLUMN, strategy, query).expect("terms of a condition");
+    let met = asked.need.is_met(&mut |n| asked.wanted[n].is_among(&terms));
+    assert!(met || !yes, "{class:?} {strategy} {value:?} {query:?}: {asked:?}");
+    (yes, !met)
+}
+
+struct Tally(u32, u32, u32);
+impl Tally {
+    fn add(&mut self, (yes, no): (bool, bool)) {
+        self.0 += 1;
+        self.1 += u32::from(yes);
+        self.2 += u32::from(no);
+    }
+    /// Both answers must have come often enough to mean something.
+    fn check(&self) {
+        let Tally(all, yes, no) = self;
+        assert!(yes * 50 > *all && no * 20 > *all, "{yes} of {all} found, {no} ruled out");
+    }
+}
+
+fn array(random: &mut Generator) -> Datum {
+    let elements: Vec<Datum> = (0..random.below(5)).map(|_| if random.below(9) == 0 { Datum::Null } else { Datum::Int4(random.below(6) as i32 - 2) }).collect();
+    let dims = if elements.is_empty() { Vec::new() } else { vec![(1, elements.len() as u32)] };
+    Datum::Array(std::sync::Arc::new(Array { element_type: INT4, dims, elements }))
+}
+
+#[test]
+fn arrays() {
+    let mut random = Generator(7);
+    // arrayoverlap, arraycontains, arraycontained, array_eq
+    for (strategy, function) in [(1, 2747), (2, 2748), (3, 2749), (4, 744)] {
+        let mut tally = Tally(0, 0, 0);
+        for _ in 0..20_000 {
+            let (value, query) = (array(&mut random), array(&mut random));
+            tally.add(check(Class::Array(INT4), strategy, function, &value, &query));
+        }
+        tally.check();
+    }
+}
+
+const WORDS: &[&str] = &["a", "ab", "abc", "b", "bc", "c"];
+
+fn document(random: &mut Generator) -> String {
+    let weights: &[&str] = &["", "A", "B", "C"];
+    (0..random.below(6)).map(|i| format!("{}:{}{} ", random.one_of(WORDS), i + 1, random.one_of(weights))).collect()
+}
+fn search(random: &mut Generator, depth: usize) -> String {
+    if depth == 0 || random.below(3) == 0 {
+        let suffix: &[&str] = &["", "", "", ":*", ":A", ":*BC"];
+        return format!("{}{}", random.one_of(WORDS), random.one_of(suffix));
+    }
+    let (l, r) = (search(random, depth - 1), search(random, depth - 1));
+    match random.below(5) {
+        0 => format!("!({l})"),
+        1 => format!("({l}) | ({r})"),
+        2 => format!("({l}) <-> ({r})"),
+        3 => format!("({l}) <2> ({r})"),
+        _ => format!("({l}) & ({r})"),
+    }
+}
+
+#[test]
+fn documents() {
+    let mut random = Generator(8);
+    let mut tally = Tally(0, 0, 0);
+    for _ in 0..60_000 {
+        let value = read(TSVECTOR, &document(&mut random)).expect("a tsvector");
+        let query = read(TSQUERY, &search(&mut random, 3)).expect("a tsquery");
+        tally.add(check(Class::TsVector, 1, 3634, &value, &query));
+    }
+    tally.check();
+}
+
+const LONG: &str = "\"long enough to be hashed: 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789\"";
+const SCALARS: &[&str] = &["1", "1.0", "2", "-3", "\"a\"", "\"b\"", "\"x\"", "true", "false", "null", LONG];
+const KEYS: &[&str] = &["a", "b", "c"];
+
+fn json(random: &mut Generator, depth: usize) -> String {
+    if depth == 0 || random.below(4) == 0 {
+        return random.one_of(SCALARS).to_string();
+    }
+    let count = random.below(4);
+    if random.below(2) == 0 {
+        let list: Vec<String> = (0..count).map(|_| json(random, depth - 1)).collect();
+        return format!("[{}]", list.join(", "));
+    }
+    let list: Vec<String> = (0..count).map(|_| format!("\"{}\": {}", random.one_of(KEYS), json(random, depth - 1))).collect();
+    format!("{{{}}}", list.join(", "))
+}
+
+fn steps(random: &mut Generator, depth: usize) -> String {
+    let mut out = String::new();
+    for _ in 0..random.below(4) {
+        let step = match random.below(12) {
+            0..=4 => format!(".{}", random.one_of(KEYS)),
+            5 | 6 => "[*]".into(),
+            7 => "[0]".into(),
+            8 => ".*".into(),
+            9 => ".**".into(),
+            10 if depth > 0 => format!(" ? ({})", condition(random, depth - 1, "@")),
+            _ => [".type()", ".size()", ".abs()", ".double()"][random.below(4)].into(),
+        };
+        out.push_str(&step);
+    }
+    out
+}
+fn condition(random: &mut Generator, depth: usize, base: &str) -> String {
+    let base = if random.below(5) == 0 { "$" } else { base };
+    let path = format!("{base}{}", steps(random, depth));
+    if depth == 0 || random.below(2) == 0 {
+        let literal = random.one_of(SCALARS);
+        return match random.below(8) {
+            0..=3 => format!("{path} == {literal}"),
+            4 => format!("{literal} == {path}"),
+            5 => format!("exists({path})"),
+            6 => format!("{path} {} {literal}", ["<", ">", "!=", ">="][random.below(4)]),
+            _ => format!("{path} == {base}{}", steps(random, 0)),
+        };
+    }
+    let (l, r) = (condition(random, depth - 1, base), condition(random, depth - 1, base));
+    match random.below(5) {
+        0 => format!("!({l})"),
+        1 => format!("(({l}) is unknown)"),
+        2 => format!("({l} || {r})"),
+        _ => format!("({l} && {r})"),
+    }
+}
+
+#[test]
+fn json_documents() {
+    let mut random = Generator(9);
+    let classes = [(Class::Jsonb, 7, 4046), (Class::JsonbPath, 7, 4046), (Class::Jsonb, 9, 4047), (Class::Jsonb, 10, 4048), (Class::Jsonb, 11, 4049)];
+    for (class, strategy, function) in classes {
+        let mut tally = Tally(0, 0, 0);
+        for _ in 0..30_000 {
+            let value = read(JSONB, &json(&mut random, 3)).expect("jsonb");
+            let query = match strategy {
+                7 => read(JSONB, &json(&mut random, 2)),
+                9 => Some(Datum::text(random.one_of(KEYS))),
+                _ => {
+                    let elements: Vec<Datum> = (0..random.below(3)).map(|_| Datum::text(random.one_of(KEYS))).collect();
+                    let dims = if elements.is_empty() { Vec::new() } else { vec![(1, elements.len() as u32)] };
+                    Some(Datum::Array(std::sync::Arc::new(Array { element_type: TEXT, dims, elements })))
+                }
+            };
+            tally.add(check(class, strategy, function, &value, &query.expect("a query")));
+        }
+        tally.check();
+    }
+}
+
+#[test]
+fn json_paths() {
+    let mut random = Generator(10);
+    for class in [Class::Jsonb, Class::JsonbPath] {
+        let mut tally = Tally(0, 0, 0);
+        for n in 0..100_000 {
+            let value = read(JSONB, &json(&mut random, 3)).expect("jsonb");
+            let mode = ["", "strict "][random.below(2)];
+            let is_condition = n % 2 == 0;
+            let text = if is_condition { condition(&mut random, 2, "$") } else { format!("${}", steps(&mut random, 2)) };
+            let Some(query) = read(JSONPATH, &format!("{mode}{text}")) else { panic!("jsonpath {text}") };
+            let (strategy, function) = if is_condition { (16, 4011) } else { (15, 4010) };
+            tally.add(check(class, strategy, function, &value, &query));
+        }
+        tally.check();
+    }
+}
