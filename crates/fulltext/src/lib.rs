@@ -17,6 +17,7 @@ pub mod query;
 mod query_parse;
 pub mod rank;
 pub mod rewrite;
+pub mod stored;
 pub mod statistics;
 pub mod vector;
 pub mod vector_ops;

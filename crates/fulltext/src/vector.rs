@@ -232,12 +232,16 @@ impl<'a> Reader<'a> {
     pub fn u32(&mut self) -> Result<u32> {
         Ok(self.bytes(4)?.iter().fold(0, |v, b| v << 8 | u32::from(*b)))
     }
-    pub fn text(&mut self) -> Result<&'a str> {
+    /// Up to a zero byte.
+    pub fn word(&mut self) -> Result<&'a [u8]> {
         let end = self.0.iter().position(|b| *b == 0);
         let end = end.ok_or_else(|| Error::new(sqlstate::PROTOCOL_VIOLATION, "invalid string in message"))?;
-        let text = std::str::from_utf8(self.bytes(end)?);
+        let word = self.bytes(end)?;
         self.bytes(1)?;
-        text.map_err(|_| Error::new(sqlstate::CHARACTER_NOT_IN_REPERTOIRE, "invalid byte sequence for encoding \"UTF8\""))
+        Ok(word)
+    }
+    pub fn text(&mut self) -> Result<&'a str> {
+        std::str::from_utf8(self.word()?).map_err(|_| Error::new(sqlstate::CHARACTER_NOT_IN_REPERTOIRE, "invalid byte sequence for encoding \"UTF8\""))
     }
     pub fn end(&self) -> Result<()> {
         if self.0.is_empty() { Ok(()) } else { Err(Error::new(sqlstate::INVALID_BINARY_REPRESENTATION, "incorrect binary data format")) }

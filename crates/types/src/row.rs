@@ -524,6 +524,37 @@ pub fn decode_column(desc: &RowDescriptor, bytes: &[u8], index: usize) -> Result
     let column = desc.columns.get(index).ok_or_else(corrupted)?;
     get_value(column.storage, &mut r).ok_or_else(corrupted)
 }
+/// A tsvector column as it is stored.
+pub enum StoredVector<'a> {
+    Null,
+    /// The column was added after the row was stored.
+    Missing,
+    /// Its binary form.
+    Bytes(&'a [u8]),
+}
+pub fn stored_vector<'a>(desc: &RowDescriptor, bytes: &'a [u8], index: usize) -> Result<StoredVector<'a>> {
+    let mut r = Reader::new(bytes);
+    let head = header(&mut r).ok_or_else(corrupted)?;
+    if head.count > desc.columns.len() {
+        return Err(corrupted());
+    }
+    if index >= head.count {
+        return Ok(StoredVector::Missing);
+    }
+    if head.is_null(index) {
+        return Ok(StoredVector::Null);
+    }
+    for (i, column) in desc.columns.iter().enumerate().take(index) {
+        if !head.is_null(i) {
+            skip_value(column.storage, &mut r).ok_or_else(corrupted)?;
+        }
+    }
+    let mut inner = Reader::new(r.prefixed().ok_or_else(corrupted)?);
+    match inner.u8() {
+        Some(TSVECTOR_TAG) => Ok(StoredVector::Bytes(inner.prefixed().ok_or_else(corrupted)?)),
+        _ => Err(corrupted()),
+    }
+}
 /// How many columns the row was stored with.
 pub fn stored_column_count(bytes: &[u8]) -> Result<usize> {
     Ok(header(&mut Reader::new(bytes)).ok_or_else(corrupted)?.count)

@@ -114,7 +114,7 @@ impl Binder<'_> {
             let same = same?;
             let fits: Vec<_> = left
                 .iter()
-                .filter(|c| c.1.iter().all(|t| self.can_coerce(same, *t, CastContext::Implicit).unwrap_or(false)))
+                .filter(|c| c.1.iter().all(|t| self.polymorphic_fits(same, *t) && self.can_coerce(same, *t, CastContext::Implicit).unwrap_or(false)))
                 .collect();
             if let [one] = fits.as_slice() {
                 return Some(one.0);

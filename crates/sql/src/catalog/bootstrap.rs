@@ -208,9 +208,11 @@ fn fill_facts(writer: &mut CatalogWriter<'_>, eval: &EvalContext<'_>) -> Result<
     let (family, function) = (amproc.column("amprocfamily"), amproc.column("amproc"));
     let opfamily = &FILES.pg_opfamily;
     let method = opfamily.column("opfmethod");
-    let btree_families: std::collections::HashSet<Oid> =
-        opfamily.rows.iter().filter(|r| r[method] == Some("403")).map(|r| number(r[0])).collect();
-    needed.extend(amproc.rows.iter().filter(|r| btree_families.contains(&number(r[family]))).map(|r| number(r[function])));
+    // Of B-trees and inverted indexes.
+    let has_method = |field: Option<&str>| matches!(field, Some("403" | "2742"));
+    let families: std::collections::HashSet<Oid> = opfamily.rows.iter().filter(|r| has_method(r[method])).map(|r| number(r[0])).collect();
+    needed.extend(ACCESS_METHODS.map(|(_, _, handler)| handler));
+    needed.extend(amproc.rows.iter().filter(|r| families.contains(&number(r[family]))).map(|r| number(r[function])));
 
     needed.extend(text_search_functions());
     let implemented = |oid: Oid| needed.contains(&oid) || crate::functions::is_implemented(oid);
@@ -227,16 +229,20 @@ fn fill_facts(writer: &mut CatalogWriter<'_>, eval: &EvalContext<'_>) -> Result<
     fill_from(writer, PG_AGGREGATE, &FILES.pg_aggregate, eval, &|r| implemented(number(r[0])), &[])?;
     let opclass_method = FILES.pg_opclass.column("opcmethod");
     let class_extra = [("opcowner", owner.clone())];
-    fill_from(writer, PG_OPCLASS, &FILES.pg_opclass, eval, &|r| r[opclass_method] == Some("403"), &class_extra)?;
+    fill_from(writer, PG_OPCLASS, &FILES.pg_opclass, eval, &|r| has_method(r[opclass_method]), &class_extra)?;
     let family_extra = [("opfowner", owner.clone())];
-    fill_from(writer, PG_OPFAMILY, &FILES.pg_opfamily, eval, &|r| r[method] == Some("403"), &family_extra)?;
+    fill_from(writer, PG_OPFAMILY, &FILES.pg_opfamily, eval, &|r| has_method(r[method]), &family_extra)?;
     let amop_family = FILES.pg_amop.column("amopfamily");
-    fill_from(writer, PG_AMOP, &FILES.pg_amop, eval, &|r| btree_families.contains(&number(r[amop_family])), &[])?;
-    fill_from(writer, PG_AMPROC, amproc, eval, &|r| btree_families.contains(&number(r[family])), &[])?;
+    fill_from(writer, PG_AMOP, &FILES.pg_amop, eval, &|r| families.contains(&number(r[amop_family])), &[])?;
+    fill_from(writer, PG_AMPROC, amproc, eval, &|r| families.contains(&number(r[family])), &[])?;
     let collation_extra = [("collowner", owner)];
     fill_from(writer, PG_COLLATION, &FILES.pg_collation, eval, &|_| true, &[&collation_extra[..], &[("collnamespace", namespace)]].concat())?;
     fill_text_search(writer, eval)
 }
+
+/// Access methods and their handlers: that of tables, and those of indexes, some of which exist by name only.
+const ACCESS_METHODS: [(Oid, &str, Oid); 7] =
+    [(2, "heap", 3), (403, "btree", 330), (405, "hash", 331), (783, "gist", 332), (2742, "gin", 333), (4000, "spgist", 334), (3580, "brin", 335)];
 
 /// What parser and templates name; it is never called by statements.
 fn text_search_functions() -> impl Iterator<Item = Oid> {
@@ -305,8 +311,7 @@ fn fill_fixed_rows(writer: &mut CatalogWriter<'_>) -> Result<()> {
             ],
         )?;
     }
-    let methods = [(2, "heap", 3), (403, "btree", 330), (405, "hash", 331), (783, "gist", 332), (2742, "gin", 333), (4000, "spgist", 334), (3580, "brin", 335)];
-    for (oid, name, handler) in methods {
+    for (oid, name, handler) in ACCESS_METHODS {
         let kind = if oid == 2 { b't' } else { b'i' };
         let row = [("oid", Datum::Oid(oid)), ("amname", Datum::text(name)), ("amhandler", Datum::Oid(handler)), ("amtype", Datum::Char(kind))];
         writer.insert(PG_AM, &row)?;

@@ -8,6 +8,7 @@
 //! 3. Objects are immutable: a plan may hold them for as long as its catalog version is current.
 //! 4. Temporary objects, and tables with a session's own storage, are in the session's own cache alone ([`TemporaryCatalog::cache`]).
 
+pub use super::changes::Asked;
 use super::changes::{ChangeLog, Changes};
 use super::builtin::{BUILTINS, FIRST_USER_OID, INFORMATION_SCHEMA, PG_CATALOG, SystemTable};
 use super::global::{DELETE_ROWS_OPTION, GLOBAL, GlobalUsers};
@@ -23,8 +24,7 @@ use kilndb_base::{Oid, RelationId, Result};
 use kilndb_storage::Snapshot;
 use kilndb_types::row::RowDescriptor;
 use kilndb_types::{Datum, oids};
-use foldhash::{HashMap, HashMapExt, HashSet};
-use std::cell::{Cell, RefCell};
+use foldhash::{HashMap, HashMapExt};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -225,17 +225,6 @@ impl Database {
         let shared = self.shared.lock().unwrap_or_else(|e| e.into_inner());
         (self.committing.load(Ordering::SeqCst) == 0).then(|| (shared.clone(), self.version()))
     }
-}
-
-/// What a plan depends on besides the shared catalogs.
-#[derive(Default)]
-pub struct Asked {
-    /// Names that were looked up without a schema: a temporary object of such a name would be found instead.
-    pub names: RefCell<Vec<String>>,
-    /// Something temporary was found.
-    pub is_private: Cell<bool>,
-    /// Relations and types that were looked up.
-    pub objects: RefCell<HashSet<Oid>>,
 }
 
 /// The catalogs as one statement sees them.
@@ -559,12 +548,7 @@ impl CatalogReader<'_> {
             include: attnums.iter().skip(key_count).map(|n| *n as i16).collect(),
             predicate_sql: row.text("indpred").map(str::to_string),
             valid: row.bool("indisvalid"),
-            method: match class.oid("relam") {
-                HASH_METHOD => "hash",
-                GIN_METHOD => "gin",
-                _ => "btree",
-            }
-            .to_string(),
+            method: method_name(class.oid("relam")).to_string(),
             part_of,
             is_global: storage.0 != 0 && (is_in_whole || class.char("relkind") == b'I'),
             is_in_whole,
@@ -815,12 +799,14 @@ impl CatalogView for CatalogReader<'_> {
         self.note_found(oid);
         let known = self.objects(oid).tables.get(&oid).cloned();
         if let Some(known) = known {
+            known.iter().flat_map(|table| &table.indexes).for_each(|index| self.note_found(index.oid));
             return self.own_instance(known);
         }
         let found = match BUILTINS.tables.iter().find(|t| t.oid == oid) {
             Some(system) => Some(self.system_table(system)?),
             None => self.load_table(oid)?,
         };
+        found.iter().flat_map(|table| &table.indexes).for_each(|index| self.note_found(index.oid));
         self.objects(oid).keep_table(oid, &found);
         self.own_instance(found)
     }

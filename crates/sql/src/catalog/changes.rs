@@ -9,6 +9,7 @@ use super::store::shape;
 use foldhash::{HashSet, HashSetExt};
 use kilndb_base::Oid;
 use kilndb_types::Datum;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -137,4 +138,15 @@ impl ChangeLog {
         let found: Vec<Arc<Changes>> = list.iter().filter(|(v, _)| *v > from && *v <= to).map(|(_, c)| c.clone()).collect();
         (found.len() as u64 == to.saturating_sub(from)).then_some(found)
     }
+}
+
+/// What a plan depends on besides the shared catalogs.
+#[derive(Default)]
+pub struct Asked {
+    /// Names that were looked up without a schema: a temporary object of such a name would be found instead.
+    pub names: RefCell<Vec<String>>,
+    /// Something temporary was found.
+    pub is_private: Cell<bool>,
+    /// Relations and types that were looked up.
+    pub objects: RefCell<HashSet<Oid>>,
 }

@@ -11,6 +11,15 @@ pub const BTREE_METHOD: Oid = 403;
 pub const HASH_METHOD: Oid = 405;
 pub const GIN_METHOD: Oid = 2742;
 
+/// What else there may be is a B-tree.
+pub fn method_name(method: Oid) -> &'static str {
+    match method {
+        HASH_METHOD => "hash",
+        GIN_METHOD => "gin",
+        _ => "btree",
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TableKind {
     /// An ordinary table (also TOAST-less catalogs).

@@ -4,7 +4,7 @@ use super::Session;
 use crate::catalog::builtin::BUILTINS;
 use crate::catalog::ids::PG_OPCLASS;
 use crate::catalog::inverted::inverted_class;
-use crate::catalog::{BTREE_METHOD, CatalogView, GIN_METHOD};
+use crate::catalog::{BTREE_METHOD, CatalogView, GIN_METHOD, method_name};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_syntax::nodes;
@@ -24,10 +24,6 @@ pub(super) fn method_of(name: Option<&str>) -> Result<Oid> {
         Some(other @ ("hash" | "gist" | "spgist" | "brin")) => Err(Error::unsupported(format!("access method \"{other}\" is not supported"))),
         Some(other) => Err(Error::new(sqlstate::UNDEFINED_OBJECT, format!("access method \"{other}\" does not exist"))),
     }
-}
-
-pub(super) fn method_name(method: Oid) -> &'static str {
-    if method == GIN_METHOD { "gin" } else { "btree" }
 }
 
 /// What an inverted index cannot be.

@@ -9,6 +9,8 @@ use super::bitmap::Found;
 use crate::plan::{Bitmap, IndexAccess, Node, Op, OutCol, Scan};
 use kilndb_base::{Error, Oid, Result, RowId};
 use kilndb_storage::{Fetched, IndexScan, Relation, Isolation, RowBatch, RowLockMode};
+use kilndb_fulltext::TsQuery;
+use kilndb_types::row::StoredVector;
 use kilndb_types::{Datum, row};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -101,6 +103,8 @@ struct Reading {
     found: Vec<u64>,
     /// They cannot tell.
     reads_all: bool,
+    /// What the scan's tests look for; None: NULL.
+    queries: Vec<Option<Arc<TsQuery>>>,
     scratch: Vec<Datum>,
     /// The rows are to be locked, and those that this rules out are of no use.
     to_lock: Option<ToLock>,
@@ -407,6 +411,9 @@ impl Reading {
             }
             let (rid, from, to) = self.rows.rows[self.next];
             self.next += 1;
+            if self.reads_all && !self.passes(scan, leaf, self.rows.bytes.get(from as usize..to as usize).unwrap_or(&[]))? {
+                continue;
+            }
             self.emit(scan, leaf, Row::Scanned(from, to), rid, &mut out.data)?;
             Self::keep(scan, out, rt, cx)?;
         }
@@ -449,10 +456,35 @@ impl Reading {
         Ok(())
     }
 
+    /// Does a stored row satisfy the scan's tests?
+    fn passes(&self, scan: &Scan, leaf: Option<&Arc<Leaf>>, bytes: &[u8]) -> Result<bool> {
+        for (test, query) in scan.tests.iter().zip(&self.queries) {
+            let Some(query) = query else { return Ok(false) };
+            let (table, column) = match leaf {
+                None => (&scan.table, Some(test.column)),
+                Some(leaf) => (&leaf.table, leaf.columns.as_ref().map_or(Some(test.column), |c| c.own.get(test.column).copied().flatten())),
+            };
+            let column = column.ok_or_else(|| Error::internal("a partition without a column of its table"))?;
+            let found = match row::stored_vector(&table.descriptor, bytes, column)? {
+                StoredVector::Bytes(document) => kilndb_fulltext::stored::matches(document, query)?,
+                StoredVector::Null => false,
+                StoredVector::Missing => matches!(&table.columns[column].missing, Datum::TsVector(v) if query.matches(&**v)),
+            };
+            if !found {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     fn bitmap(&mut self, scan: &Scan, leaf: Option<&Arc<Leaf>>, bitmap: &Bitmap, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         if !self.started {
             self.started = true;
             self.next = 0;
+            self.queries.clear();
+            for test in &scan.tests {
+                self.queries.push(if let Datum::TsQuery(q) = test.query.eval(&[], rt, cx)? { Some(q) } else { None });
+            }
             match super::bitmap::rows(bitmap, leaf, rt, cx)? {
                 Found::Rows(rows) => self.found = rows,
                 Found::Everything => {
@@ -471,7 +503,9 @@ impl Reading {
             if self.next % 256 == 0 {
                 cx.park.checkpoint()?;
             }
-            if let Fetched::Visible { .. } = self.fetch(scan, heap, rid, cx)? {
+            if let Fetched::Visible { .. } = self.fetch(scan, heap, rid, cx)?
+                && self.passes(scan, leaf, &self.bytes)?
+            {
                 self.tally.fetched += 1;
                 self.emit(scan, leaf, Row::Fetched, rid, &mut out.data)?;
                 Self::keep(scan, out, rt, cx)?;

@@ -248,7 +248,7 @@ impl Builder<'_> {
 /// `Key: value` of the text format; keys of sorts and groups are lists.
 fn property_of(line: &str) -> Option<(&'static str, Value)> {
     let (key, value) = line.split_once(": ")?;
-    let known = ["Filter", "Index Cond", "Hash Cond", "Join Filter", "One-Time Filter", "TID Cond", "Sort Key", "Group Key", "Presorted Key"];
+    let known = ["Filter", "Index Cond", "Recheck Cond", "Hash Cond", "Join Filter", "One-Time Filter", "TID Cond", "Sort Key", "Group Key", "Presorted Key"];
     let key = known.into_iter().find(|k| *k == key)?;
     Some((key, if key.ends_with("Key") { Value::Texts(split_list(value)) } else { text(value) }))
 }

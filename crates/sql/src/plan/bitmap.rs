@@ -10,6 +10,13 @@ use super::*;
 use crate::exec::expr::CExpr;
 use crate::catalog::{Index, Table, inverted};
 use kilndb_types::inverted::Class;
+use kilndb_types::oids;
+
+/// OIDs of the operators @@ and @@@ of documents and queries.
+const VECTOR_MATCHES: Oid = 3636;
+const QUERY_MATCHES: Oid = 3637;
+const VECTOR_MATCHES_OLD: Oid = 3660;
+const QUERY_MATCHES_OLD: Oid = 3661;
 
 /// Which rows to read.
 pub enum Bitmap {
@@ -58,6 +65,20 @@ struct Found {
     strategy: u16,
     value: Expr,
     condition: Expr,
+}
+
+/// The column (index in `Table::columns`) and the query of `tsvector @@ tsquery`.
+fn searched<'e>(rel: &Rel, table: &Table, p: &'e Expr) -> Option<(usize, &'e Expr)> {
+    let ExprKind::Func(f) = &p.kind else { return None };
+    let [l, r] = f.args.as_slice() else { return None };
+    let (column, query) = match f.operator {
+        VECTOR_MATCHES | VECTOR_MATCHES_OLD => (l, r),
+        QUERY_MATCHES | QUERY_MATCHES_OLD => (r, l),
+        _ => return None,
+    };
+    let ExprKind::Column(c) = &column.kind else { return None };
+    let at = usize::try_from(c.att - 1).ok().filter(|_| c.rel == rel.id && access::foreign(query, rel.id))?;
+    table.columns.get(at).is_some_and(|c| c.type_oid == oids::TSVECTOR).then_some((at, query))
 }
 
 impl Path {
@@ -138,7 +159,9 @@ impl Planner<'_> {
         used.sort_unstable();
         used.dedup();
         let rows = (total * used.iter().map(|n| selectivity(&preds[*n])).product::<f64>()).max(1.0);
-        let cost = 0.4 + 0.3 * found.len() as f64 + rows * 0.005;
+        // A term of a path tells more than the terms of its keys and values.
+        let each = if found.iter().all(|f| f.class == Class::JsonbPath) { 0.25 } else { 0.3 };
+        let cost = 0.4 + each * found.len() as f64 + rows * 0.005;
         Ok(Some(Path { source: Source::Index(index.clone(), found), used, rows, cost }))
     }
 
@@ -170,8 +193,9 @@ impl Planner<'_> {
     }
 
     pub(super) fn bitmap_scan(&self, rel: &Rel, mut scan: Scan, layout: Layout, path: &Path, preds: &[Expr], rows: f64, cost: f64) -> Result<ScanChoice> {
-        let (filter, _) = self.filter_of(rel, &preds.iter().collect::<Vec<_>>(), &layout)?;
-        scan.filter = filter;
+        let layout = self.take_tests(rel, &mut scan, layout, preds)?;
+        let left: Vec<&Expr> = preds.iter().filter(|p| searched(rel, &scan.table, p).is_none()).collect();
+        scan.filter = self.filter_of(rel, &left, &layout)?.0;
         let (bitmap, shown) = self.bitmap_of(rel, path, scan.heap.is_some())?;
         let mut info = Vec::new();
         if self.explain {
@@ -187,6 +211,34 @@ impl Planner<'_> {
         let width = layout.0.len();
         let node = self.node_with(Op::BitmapScan { scan, bitmap, shown: vec![shown] }, width, rows, cost, label, info);
         Ok(ScanChoice { planned: Planned { node, layout }, sorted: false, rows, cost, parameterized })
+    }
+
+    /// Conditions on stored documents, and the columns without those that only they use.
+    fn take_tests(&self, rel: &Rel, scan: &mut Scan, layout: Layout, preds: &[Expr]) -> Result<Layout> {
+        let empty = Layout::default();
+        let mut uses: HashMap<i16, usize> = HashMap::new();
+        for p in preds {
+            if let Some((column, query)) = searched(rel, &scan.table, p) {
+                scan.tests.push(StoredTest { column, query: self.compile(query, &empty)? });
+                *uses.entry(scan.table.columns[column].attnum).or_default() += 1;
+            }
+        }
+        let is_free = |c: &ColId| uses.get(&c.att).is_some_and(|n| self.uses.get(c) == Some(n));
+        let (mut kept, mut outputs) = (Layout::default(), Vec::new());
+        for (id, out) in layout.0.iter().zip(&scan.outputs) {
+            match out {
+                OutCol::Column(i) if is_free(id) => {
+                    scan.needed[*i] = false;
+                    scan.leading -= 1;
+                }
+                out => {
+                    outputs.push(*out);
+                    kept.0.push(*id);
+                }
+            }
+        }
+        scan.outputs = outputs;
+        Ok(kept)
     }
 
     fn bitmap_of(&self, rel: &Rel, path: &Path, has_storage: bool) -> Result<(Bitmap, Arc<Node>)> {

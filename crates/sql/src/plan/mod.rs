@@ -64,6 +64,8 @@ pub struct Planner<'a> {
     next_rel: Cell<u32>,
     /// Every column that any expression of the statement uses.
     needed: RefCell<HashSet<ColId>>,
+    /// How often expressions use a column, where that is known: rows that are locked or changed are judged again by all their columns.
+    uses: HashMap<ColId, usize>,
     locks: RefCell<Vec<(Oid, LockMode)>>,
     read_only: Cell<bool>,
     changes_permanent: Cell<bool>,
@@ -154,9 +156,9 @@ pub fn plan_with(bound: BoundStatement, param_types: Vec<Oid>, catalog: &dyn Cat
     if explain.is_some() {
         crate::explain::name_columns(&query);
     }
-    let mut needed = HashSet::new();
-    collect_needed(&query, &mut needed);
-    let planner = Planner::new(catalog, engine, needed, explain.is_some());
+    let (mut needed, mut uses) = (HashSet::new(), HashMap::new());
+    collect_needed(&query, &mut needed, &mut uses);
+    let planner = Planner { uses, ..Planner::new(catalog, engine, needed, explain.is_some()) };
     let root = planner.plan_query(&query, 0)?;
     let (targets, tag, has_returning) = match &query.body {
         Body::Dml(d) => {
@@ -221,11 +223,16 @@ pub fn plan_with(bound: BoundStatement, param_types: Vec<Oid>, catalog: &dyn Cat
     }))
 }
 
-fn collect_needed(q: &Query, out: &mut HashSet<ColId>) {
+fn collect_needed(q: &Query, out: &mut HashSet<ColId>, uses: &mut HashMap<ColId, usize>) {
     let mut list = Vec::new();
-    q.for_exprs(&mut |e| note_expr(e, &mut list, out));
-    out.extend(list);
-    q.for_subqueries(&mut |s| collect_needed(s, out));
+    q.for_exprs(&mut |e| note_expr(e, &mut list, out, uses));
+    // Elsewhere than in a query of one table conditions may be wanted in several places: more often than any of them.
+    let each = if q.locks.is_empty() && !matches!(q.body, Body::Dml(_)) && q.rels.len() == 1 { 1 } else { 1 << 32 };
+    for c in list {
+        out.insert(c);
+        *uses.entry(c).or_default() += each;
+    }
+    q.for_subqueries(&mut |s| collect_needed(s, out, uses));
     for l in &q.locks {
         out.insert(ColId { rel: l.rel, att: ATT_CTID });
         if q.rels.iter().any(|r| r.id == l.rel && matches!(&r.kind, RelKind::Table(t) if t.partition_key.is_some())) {
@@ -261,14 +268,14 @@ fn of_deleted_rows(d: &Dml) -> Option<HashSet<i16>> {
     Some(keys.chain(referenced).chain(used.iter().map(|c| c.att)).collect())
 }
 
-fn note_expr(e: &Expr, list: &mut Vec<ColId>, out: &mut HashSet<ColId>) {
+fn note_expr(e: &Expr, list: &mut Vec<ColId>, out: &mut HashSet<ColId>, uses: &mut HashMap<ColId, usize>) {
     if let ExprKind::Column(c) = &e.kind {
         list.push(*c);
     }
     if let ExprKind::SubLink(s) = &e.kind {
-        collect_needed(&s.query, out);
+        collect_needed(&s.query, out, uses);
     }
-    e.for_children(&mut |c| note_expr(c, list, out));
+    e.for_children(&mut |c| note_expr(c, list, out, uses));
 }
 
 impl<'a> Planner<'a> {
@@ -291,6 +298,7 @@ impl<'a> Planner<'a> {
             next_node: Cell::new(0),
             next_rel: Cell::new(u32::MAX),
             needed: RefCell::new(needed),
+            uses: HashMap::new(),
             locks: Default::default(),
             read_only: Cell::new(true),
             changes_permanent: Cell::new(false),

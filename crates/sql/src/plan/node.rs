@@ -147,6 +147,14 @@ pub struct Scan {
     pub filter: Option<CExpr>,
     /// Any thread can tell what the filter keeps.
     pub is_self_contained: bool,
+    /// Conditions beside the filter, of a bitmap scan.
+    pub tests: Vec<StoredTest>,
+}
+
+/// `column @@ query`, judged by the column's stored bytes.
+pub struct StoredTest {
+    pub column: usize,
+    pub query: CExpr,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

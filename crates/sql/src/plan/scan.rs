@@ -73,7 +73,7 @@ impl Planner<'_> {
                 layout.0.push(id);
             }
         }
-        Ok((Scan { table: table.clone(), heap, outputs, needed, leading, filter: None, is_self_contained: false }, layout))
+        Ok((Scan { table: table.clone(), heap, outputs, needed, leading, filter: None, is_self_contained: false, tests: Vec::new() }, layout))
     }
 
     pub(super) fn scan_name(&self, rel: &Rel, table: &Table) -> String {

@@ -27,7 +27,7 @@ pub(super) fn call(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Resu
             let pretty = bool_of(args.get(2));
             match usize::try_from(int_of(args.get(1))) {
                 Ok(0) => Ok(Datum::text(index_definition(host, &table, &index, pretty)?)),
-                Ok(n) if n <= index.keys.len() => Ok(Datum::text(key_text(host, &table, &index, n - 1, false, pretty))),
+                Ok(n) if n <= index.keys.len() => key_text(host, &table, &index, n - 1, false, pretty).map(Datum::text),
                 Ok(n) => {
                     let included = index.include.get(n - 1 - index.keys.len()).and_then(|a| table.columns.get(*a as usize - 1));
                     Ok(included.map_or(Datum::text(""), |c| Datum::text(quote(&c.name))))
@@ -74,7 +74,7 @@ fn find_index(host: &StatementHost<'_>, oid: Oid) -> Result<Option<(Arc<Table>, 
     Ok(index.map(|i| (table, i)))
 }
 
-fn key_text(host: &StatementHost<'_>, table: &Arc<Table>, index: &Index, position: usize, with_order: bool, pretty: bool) -> String {
+fn key_text(host: &StatementHost<'_>, table: &Arc<Table>, index: &Index, position: usize, with_order: bool, pretty: bool) -> Result<String> {
     let key = &index.keys[position];
     let mut text = match &key.expression_sql {
         Some(sql) => {
@@ -84,6 +84,10 @@ fn key_text(host: &StatementHost<'_>, table: &Arc<Table>, index: &Index, positio
         None => quote(&table.columns[key.attnum as usize - 1].name),
     };
     if with_order {
+        if let Some(class) = class_text(host, index, key)? {
+            text.push(' ');
+            text.push_str(&class);
+        }
         match (key.descending, key.nulls_first) {
             (true, true) => text.push_str(" DESC"),
             (true, false) => text.push_str(" DESC NULLS LAST"),
@@ -91,7 +95,7 @@ fn key_text(host: &StatementHost<'_>, table: &Arc<Table>, index: &Index, positio
             (false, false) => {}
         }
     }
-    text
+    Ok(text)
 }
 
 /// A function call needs no parentheses around it.
@@ -110,8 +114,24 @@ pub(super) fn is_call(sql: &str) -> bool {
     is_name && closes_at_end
 }
 
+/// `name=value`, in quotes if it is no plain word.
+fn option_text(option: &str) -> String {
+    let (name, value) = option.split_once('=').unwrap_or((option, ""));
+    if quote(value) == value { option.to_string() } else { format!("{name}='{}'", value.replace('\'', "''")) }
+}
+
+/// The name of a key's operator class, if that is not the default one.
+fn class_text(host: &StatementHost<'_>, index: &Index, key: &crate::catalog::IndexKey) -> Result<Option<String>> {
+    let default = crate::ddl::index_class::default_class(index.method_oid(), key.type_oid, &host.reader)?;
+    if key.opclass == 0 || default.is_none() || default == Some(key.opclass) {
+        return Ok(None);
+    }
+    let rows = host.reader.scan(PG_OPCLASS)?;
+    Ok(rows.iter().find(|r| r.oid("oid") == key.opclass).and_then(|r| r.text("opcname").map(quote)))
+}
+
 fn index_definition(host: &StatementHost<'_>, table: &Arc<Table>, index: &Index, pretty: bool) -> Result<String> {
-    let keys: Vec<String> = (0..index.keys.len()).map(|i| key_text(host, table, index, i, true, pretty)).collect();
+    let keys = (0..index.keys.len()).map(|i| key_text(host, table, index, i, true, pretty)).collect::<Result<Vec<_>>>()?;
     let mut text = format!(
         "CREATE {}INDEX {} ON {}.{} USING {} ({})",
         if index.unique { "UNIQUE " } else { "" },
@@ -131,7 +151,7 @@ fn index_definition(host: &StatementHost<'_>, table: &Arc<Table>, index: &Index,
     if let Some(class) = host.reader.class_row(index.oid)? {
         let options = class.texts("reloptions");
         if !options.is_empty() {
-            let shown: Vec<String> = options.iter().map(|o| o.replacen('=', "='", 1) + "'").collect();
+            let shown: Vec<String> = options.iter().map(|o| option_text(o)).collect();
             text.push_str(&format!(" WITH ({})", shown.join(", ")));
         }
     }

@@ -39,6 +39,7 @@ pub(crate) const SESSION_FUNCTIONS: &[&str] = &[
     "pg_advisory_lock", "pg_advisory_lock_shared", "pg_try_advisory_lock", "pg_try_advisory_lock_shared",
     "pg_advisory_unlock", "pg_advisory_unlock_shared", "pg_advisory_unlock_all",
     "has_tablespace_privilege", "pg_get_function_arg_default", "getdatabaseencoding", "pg_notify", "pg_notification_queue_usage", "pg_blocking_pids",
+    "gin_clean_pending_list",
 ];
 
 pub(crate) const SET_RETURNING_FUNCTIONS: &[&str] = &[
@@ -101,6 +102,7 @@ impl SessionHost for StatementHost<'_> {
 fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<'_>) -> Result<Datum> {
     let first = args.first();
     match name {
+        "gin_clean_pending_list" => super::inverted::clean_pending_list(host, args),
         "nextval" | "currval" | "setval" | "lastval" | "pg_sequence_last_value" => seq::call(host, name, args, env),
         "current_setting" | "set_config" => setting(host, name, args),
         "pg_relation_size" | "pg_total_relation_size" | "pg_table_size" | "pg_indexes_size" | "pg_database_size"

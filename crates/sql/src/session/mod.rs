@@ -19,6 +19,7 @@ mod expression_text;
 mod extended;
 pub(crate) mod host;
 mod identifiers;
+mod inverted;
 mod listen;
 mod modes;
 mod portal;

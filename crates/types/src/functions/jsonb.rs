@@ -59,24 +59,8 @@ fn each_key<'a>(keys: &'a Array) -> impl Iterator<Item = &'a str> {
     keys.elements.iter().filter_map(|k| if let Datum::Text(t) = k { Some(&**t) } else { None })
 }
 
-/// Does `a` contain `b`?
-fn contains(a: &Value, b: &Value) -> bool {
-    match (a, b) {
-        (Value::Object(_), Value::Object(wanted)) => wanted.iter().all(|(k, w)| a.get(k).is_some_and(|v| contains(v, w))),
-        (Value::Array(list), Value::Array(wanted)) => wanted.iter().all(|w| match w {
-            Value::Array(_) | Value::Object(_) => list.iter().any(|v| contains(v, w)),
-            scalar => list.iter().any(|v| v.equals(scalar)),
-        }),
-        (a, b) => a.is_scalar() && a.equals(b),
-    }
-}
-/// The same at the root, where an array contains a scalar that it has as an element.
 fn root_contains(a: &[u8], b: &[u8]) -> Result<bool> {
-    let (a, b) = (binary::decode(a)?, binary::decode(b)?);
-    Ok(match (&a, &b) {
-        (Value::Array(list), scalar) if scalar.is_scalar() => list.iter().any(|v| v.equals(scalar)),
-        _ => contains(&a, &b),
-    })
+    binary::contains(a, b, true)
 }
 
 fn concat(a: &[u8], b: &[u8]) -> Result<Datum> {

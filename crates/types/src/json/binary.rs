@@ -149,6 +149,67 @@ pub fn element(b: &[u8], index: i64) -> Option<&[u8]> {
     let index = usize::try_from(index).ok().filter(|i| *i < c.count)?;
     c.part(index)
 }
+/// Are two scalars equal?
+fn scalars_equal(a: &[u8], b: &[u8]) -> Result<bool> {
+    let number = |b: &[u8]| row::get_numeric(b.get(1..).unwrap_or(&[])).ok_or_else(corrupted);
+    match (a.first(), b.first()) {
+        (Some(&NUMBER), Some(&NUMBER)) if a != b => Ok(number(a)?.cmp(&number(b)?).is_eq()),
+        _ => Ok(a == b),
+    }
+}
+fn is_scalar(b: &[u8]) -> bool {
+    !is_array(b) && !is_object(b)
+}
+/// Does `a` contain `b`? At the root (`is_root`) an array contains a scalar that it has as an element.
+pub fn contains(a: &[u8], b: &[u8], is_root: bool) -> Result<bool> {
+    fn part<'c>(c: &Container<'c>, i: usize) -> Result<&'c [u8]> {
+        c.part(i).ok_or_else(corrupted)
+    }
+    match (Container::open(a), Container::open(b)) {
+        (None, None) => Ok(is_scalar(a) && is_scalar(b) && scalars_equal(a, b)?),
+        (Some(list), None) if is_root && !list.is_object && is_scalar(b) => {
+            for i in 0..list.count {
+                let element = part(&list, i)?;
+                if is_scalar(element) && scalars_equal(element, b)? {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        }
+        (Some(members), Some(wanted)) if members.is_object && wanted.is_object => {
+            for i in 0..wanted.count {
+                let key = std::str::from_utf8(part(&wanted, i)?).map_err(|_| corrupted())?;
+                let value = part(&wanted, wanted.count + i)?;
+                match members.find(key) {
+                    Some(found) if contains(found, value, false)? => {}
+                    _ => return Ok(false),
+                }
+            }
+            Ok(true)
+        }
+        (Some(list), Some(wanted)) if !list.is_object && !wanted.is_object => {
+            for i in 0..wanted.count {
+                let value = part(&wanted, i)?;
+                let mut is_there = false;
+                for n in 0..list.count {
+                    let element = part(&list, n)?;
+                    is_there = match is_scalar(value) {
+                        true => is_scalar(element) && scalars_equal(element, value)?,
+                        false => contains(element, value, false)?,
+                    };
+                    if is_there {
+                        break;
+                    }
+                }
+                if !is_there {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        }
+        _ => Ok(false),
+    }
+}
 pub fn is_object(b: &[u8]) -> bool {
     b.first().is_some_and(|h| h & 7 == OBJECT)
 }

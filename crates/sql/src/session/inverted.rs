@@ -1,0 +1,27 @@
+//! gin_clean_pending_list.
+
+use super::arguments::oid_of;
+use super::environment::StatementHost;
+use crate::catalog::CatalogView;
+use crate::catalog::ids::{PG_INDEX, PG_INDEX_INDEXRELID_INDEX};
+use kilndb_base::{Error, Result, sqlstate};
+use kilndb_types::Datum;
+
+/// Waits until what is pending is merged; pages of it, as large as PostgreSQL's.
+pub(super) fn clean_pending_list(host: &StatementHost<'_>, args: &[Datum]) -> Result<Datum> {
+    const PAGE_BYTES: u64 = 8192;
+    let oid = oid_of(args.first());
+    let rows = host.reader.lookup(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, &[Datum::Oid(oid)])?;
+    let table = rows.first().map_or(Ok(None), |row| host.reader.table_by_oid(row.oid("indrelid")))?;
+    let index = table.as_ref().and_then(|t| t.indexes.iter().find(|i| i.oid == oid));
+    let Some(index) = index.filter(|i| i.is_inverted() && i.storage.0 != 0) else {
+        let name = host.reader.class_row(oid)?.and_then(|c| c.text("relname").map(str::to_string));
+        return Err(match name {
+            Some(name) => Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{name}\" is not a GIN index")),
+            None => Error::new(sqlstate::UNDEFINED_TABLE, format!("could not open relation with OID {oid}")),
+        });
+    };
+    let relation = host.reader.temporary.relation(&host.instance.engine, index.storage)?;
+    let bytes = host.instance.engine.inverted_flush(&relation, host.runtime)?;
+    Ok(Datum::Int8(bytes.div_ceil(PAGE_BYTES) as i64))
+}
