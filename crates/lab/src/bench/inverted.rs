@@ -172,7 +172,7 @@ fn by_second(logs: &TempDir) -> Result<Seconds, String> {
     }
     // The first and the last are parts of seconds.
     let (first, last) = match (counts.keys().next(), counts.keys().next_back()) {
-        (Some(first), Some(last)) if last - first >= 3 => (first + 1, last - 1),
+        (Some(first), Some(last)) if last - first >= 2 => (first + 1, last - 1),
         _ => return Err("pgbench has logged too little".into()),
     };
     let seconds: Vec<f64> = (first..=last).map(|s| counts.get(&s).copied().unwrap_or(0) as f64).collect();
