@@ -66,7 +66,7 @@ impl Relation {
     pub fn inverted_insert(&self, txn: &mut Transaction, rid: RowId, terms: &[Vec<u8>]) -> Result<()> {
         self.put_terms(txn, rid.to_u64(), true, terms)
     }
-    /// The row has other terms now.
+    /// The row has other terms now. None: it is in the index no longer, and its deletion need not be told of.
     pub fn inverted_update(&self, txn: &mut Transaction, rid: RowId, terms: &[Vec<u8>]) -> Result<()> {
         self.put_terms(txn, rid.to_u64(), false, terms)
     }
@@ -90,6 +90,10 @@ impl Relation {
             true => 0,
             false => self.begin_generation(txn, row, is_new)?,
         };
+        // A row that is not in a partial index any more: its deletion will not be told of.
+        if terms.is_empty() {
+            return Ok(());
+        }
         let pieces = entry::pending_pieces((row, generation), terms)?;
         for (piece, number) in pieces.iter().zip(0..) {
             let is_first = number == 0 && generation == 0;
