@@ -281,6 +281,7 @@ impl Reading {
         self.done = false;
         self.own_read = false;
         self.reads_all = false;
+        self.queries.clear();
         self.shared_blocks = None;
         self.cursor.scan = None;
         self.cursor.own.clear();
@@ -378,6 +379,7 @@ impl Reading {
     }
 
     fn seq(&mut self, scan: &Scan, leaf: Option<&Arc<Leaf>>, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        self.read_queries(scan, rt, cx)?;
         let heap = self.heap(scan, leaf)?;
         if self.block == 0 {
             heap.begin_scan(&cx.snapshot)?;
@@ -411,7 +413,7 @@ impl Reading {
             }
             let (rid, from, to) = self.rows.rows[self.next];
             self.next += 1;
-            if self.reads_all && !self.passes(scan, leaf, self.rows.bytes.get(from as usize..to as usize).unwrap_or(&[]))? {
+            if !scan.tests.is_empty() && !self.passes(scan, leaf, self.rows.bytes.get(from as usize..to as usize).unwrap_or(&[]))? {
                 continue;
             }
             self.emit(scan, leaf, Row::Scanned(from, to), rid, &mut out.data)?;
@@ -456,6 +458,14 @@ impl Reading {
         Ok(())
     }
 
+    /// What the scan's tests look for, once a scan.
+    fn read_queries(&mut self, scan: &Scan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        for test in &scan.tests[self.queries.len()..] {
+            self.queries.push(if let Datum::TsQuery(q) = test.query.eval(&[], rt, cx)? { Some(q) } else { None });
+        }
+        Ok(())
+    }
+
     /// Does a stored row satisfy the scan's tests?
     fn passes(&self, scan: &Scan, leaf: Option<&Arc<Leaf>>, bytes: &[u8]) -> Result<bool> {
         for (test, query) in scan.tests.iter().zip(&self.queries) {
@@ -481,10 +491,7 @@ impl Reading {
         if !self.started {
             self.started = true;
             self.next = 0;
-            self.queries.clear();
-            for test in &scan.tests {
-                self.queries.push(if let Datum::TsQuery(q) = test.query.eval(&[], rt, cx)? { Some(q) } else { None });
-            }
+            self.read_queries(scan, rt, cx)?;
             match super::bitmap::rows(bitmap, leaf, rt, cx)? {
                 Found::Rows(rows) => self.found = rows,
                 Found::Everything => {

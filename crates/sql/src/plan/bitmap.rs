@@ -193,18 +193,13 @@ impl Planner<'_> {
     }
 
     pub(super) fn bitmap_scan(&self, rel: &Rel, mut scan: Scan, layout: Layout, path: &Path, preds: &[Expr], rows: f64, cost: f64) -> Result<ScanChoice> {
-        let layout = self.take_tests(rel, &mut scan, layout, preds)?;
-        let left: Vec<&Expr> = preds.iter().filter(|p| searched(rel, &scan.table, p).is_none()).collect();
-        scan.filter = self.filter_of(rel, &left, &layout)?.0;
+        let layout = self.set_conditions(rel, &mut scan, layout, preds)?;
         let (bitmap, shown) = self.bitmap_of(rel, path, scan.heap.is_some())?;
         let mut info = Vec::new();
         if self.explain {
             info.push(format!("Recheck Cond: {}", self.conditions_text(rel, path)));
             let rest = preds.iter().enumerate().filter(|(i, _)| !path.used.contains(i));
-            let rest: Vec<String> = rest.map(|(_, e)| self.show_scan(rel.id, e)).collect();
-            if !rest.is_empty() {
-                info.push(format!("Filter: {}", crate::explain::and_text(&rest)));
-            }
+            info.extend(self.filter_text(rel, rest.map(|(_, e)| e)));
         }
         let parameterized = uses_others(preds, rel.id);
         let label = format!("Bitmap Heap Scan on {}", self.scan_name(rel, &scan.table));
@@ -213,7 +208,14 @@ impl Planner<'_> {
         Ok(ScanChoice { planned: Planned { node, layout }, sorted: false, rows, cost, parameterized })
     }
 
-    /// Conditions on stored documents, and the columns without those that only they use.
+    /// The filter of a scan that reads whole rows, and its tests of stored documents; the columns without those that only tests use.
+    pub(super) fn set_conditions(&self, rel: &Rel, scan: &mut Scan, layout: Layout, preds: &[Expr]) -> Result<Layout> {
+        let layout = self.take_tests(rel, scan, layout, preds)?;
+        let left: Vec<Expr> = preds.iter().filter(|p| searched(rel, &scan.table, p).is_none()).cloned().collect();
+        scan.filter = Expr::and_all(left).map(|e| self.compile(&e, &layout)).transpose()?;
+        Ok(layout)
+    }
+
     fn take_tests(&self, rel: &Rel, scan: &mut Scan, layout: Layout, preds: &[Expr]) -> Result<Layout> {
         let empty = Layout::default();
         let mut uses: HashMap<i16, usize> = HashMap::new();
@@ -271,6 +273,12 @@ impl Planner<'_> {
                 (Bitmap::Index(access), shown)
             }
         })
+    }
+
+    /// What EXPLAIN shows of a filter.
+    pub(super) fn filter_text<'e>(&self, rel: &Rel, preds: impl Iterator<Item = &'e Expr>) -> Option<String> {
+        let shown: Vec<String> = preds.filter(|_| self.explain).map(|e| self.show_scan(rel.id, e)).collect();
+        (!shown.is_empty()).then(|| format!("Filter: {}", crate::explain::and_text(&shown)))
     }
 
     fn conditions_text(&self, rel: &Rel, path: &Path) -> String {

@@ -147,7 +147,7 @@ pub struct Scan {
     pub filter: Option<CExpr>,
     /// Any thread can tell what the filter keeps.
     pub is_self_contained: bool,
-    /// Conditions beside the filter, of a bitmap scan.
+    /// Conditions beside the filter, of scans that read whole rows.
     pub tests: Vec<StoredTest>,
 }
 

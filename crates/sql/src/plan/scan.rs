@@ -181,8 +181,8 @@ impl Planner<'_> {
     }
 
     fn seq_scan(&self, rel: &Rel, mut scan: Scan, layout: Layout, preds: &[Expr], rows: f64, cost: f64) -> Result<ScanChoice> {
-        let (filter, info) = self.filter_of(rel, &preds.iter().collect::<Vec<_>>(), &layout)?;
-        scan.filter = filter;
+        let layout = self.set_conditions(rel, &mut scan, layout, preds)?;
+        let info = self.filter_text(rel, preds.iter()).into_iter().collect();
         scan.is_self_contained = preds.iter().all(Expr::is_self_contained);
         let label = format!("Seq Scan on {}", self.scan_name(rel, &scan.table));
         let width = layout.0.len();
