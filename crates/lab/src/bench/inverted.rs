@@ -115,6 +115,7 @@ impl Bench<'_> {
     }
     fn new_documents(&self, figures: &mut Figures) -> Result<(), String> {
         let seconds = self.smooth_seconds();
+        execute(self.server, &["alter index idx_test_info reset (gin_pending_list_limit)"])?;
         let run = self.run(INSERT, 16, seconds, false)?;
         self.put(figures, &format!("new documents, 16 clients, {seconds} s: median second, rows"), Better::More, run.median);
         self.put(figures, "the same: worst second, % of the median", Better::More, 100.0 * run.worst / run.median);
@@ -122,6 +123,7 @@ impl Bench<'_> {
         let run = self.run(UPDATE_INDEXED, 16, self.options.duration_s, false)?;
         self.put(figures, "update of the indexed column, 16 clients, tps", Better::More, run.tps);
         // As much as there is room for is pending, where there is a limit.
+        execute(self.server, &["alter index idx_test_info set (gin_pending_list_limit = 131072)"])?;
         let fill = format!("insert into test select 0, to_tsvector(t), now() from texts where n <= {}", TEXTS / 2);
         execute(self.server, &["select gin_clean_pending_list('idx_test_info')", "vacuum test", &fill])?;
         self.searches(figures, ", much of it pending")

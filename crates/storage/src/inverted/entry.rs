@@ -65,20 +65,24 @@ fn cut_term(term: &[u8]) -> &[u8] {
     &term[..end.unwrap_or(term.len())]
 }
 fn put_escaped(out: &mut Vec<u8>, term: &[u8]) {
-    for byte in term {
-        out.push(*byte);
-        if *byte == 0 {
-            out.push(0xff);
-        }
+    let mut parts = term.split(|byte| *byte == 0);
+    out.extend_from_slice(parts.next().unwrap_or(&[]));
+    for part in parts {
+        out.extend_from_slice(&[0, 0xff]);
+        out.extend_from_slice(part);
     }
 }
 /// What all entries of a term begin with.
 pub fn posting_own(term: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(term.len() + 20);
-    out.push(POSTING);
-    put_escaped(&mut out, &kept_term(term));
-    out.extend_from_slice(&[0, 1]);
+    put_posting_own(&mut out, &kept_term(term));
     out
+}
+/// The same of a term as it is kept.
+pub fn put_posting_own(out: &mut Vec<u8>, kept: &[u8]) {
+    out.push(POSTING);
+    put_escaped(out, kept);
+    out.extend_from_slice(&[0, 1]);
 }
 /// Where entries of terms at or after this one begin. Cut where long terms are.
 pub fn term_bound(term: &[u8], upper: bool) -> Vec<u8> {
@@ -188,11 +192,11 @@ pub fn anchor_of(rest: &[u8]) -> Option<Posting> {
     Some((get_row(rest)?, u32::from_be_bytes(*rest.get(ROW_ID_BYTES..)?.first_chunk()?)))
 }
 /// Behind all blocks of the term with an anchor at or before this posting.
-pub fn after_block(own: &[u8], posting: Posting) -> Vec<u8> {
-    let mut out = block_own(own, posting);
-    // More than the first byte of any block's postings of a whole page.
+pub fn put_after_block(out: &mut Vec<u8>, own: &[u8], posting: Posting) {
+    out.extend_from_slice(own);
+    put_anchor(out, posting);
+    // More than what any block's postings begin with: no varint is so long.
     out.extend_from_slice(&[0xff; 10]);
-    out
 }
 /// What a block with this anchor begins with.
 pub fn block_own(own: &[u8], anchor: Posting) -> Vec<u8> {
@@ -374,6 +378,11 @@ mod tests {
         }
         assert!(posting_own(&[0; 5000]).len() <= LONGEST_TERM + 3);
         assert!(posting_own(&vec![0xff; 5000]) < term_bound(&vec![0xff; 6000], true));
+    }
+    fn after_block(own: &[u8], posting: Posting) -> Vec<u8> {
+        let mut out = Vec::new();
+        put_after_block(&mut out, own, posting);
+        out
     }
     #[test]
     fn blocks_come_back() {

@@ -38,11 +38,42 @@ impl Range {
 }
 
 /// Bytes of pending rows that are merged together: what frequent terms share, and memory.
-const BATCH_BYTES: usize = 4 << 20;
+const BATCH_BYTES: usize = 16 << 20;
 /// Terms put in under one latch.
 const TERMS_AT_ONCE: usize = 64;
 /// Postings of a term put in at once: with what they meet they fit a leaf.
 const POSTINGS_AT_ONCE: usize = 256;
+
+struct PendingPosting {
+    /// The term's first bytes as a number: most comparisons need no more.
+    head: u64,
+    /// Where the term is in the batch.
+    start: u32,
+    end: u32,
+    posting: Posting,
+}
+
+/// A term of a batch, and what of it is not in the tree yet.
+struct Group {
+    /// What its entries begin with.
+    own: Vec<u8>,
+    /// Behind its blocks that the first posting may belong to.
+    target: Vec<u8>,
+    postings: Vec<Posting>,
+    /// So many of them are in the tree.
+    placed: usize,
+}
+impl Group {
+    fn rest(&self) -> &[Posting] {
+        self.postings.get(self.placed..).unwrap_or(&[])
+    }
+    fn aim(&mut self) {
+        self.target.clear();
+        if let Some(first) = self.postings.get(self.placed) {
+            entry::put_after_block(&mut self.target, &self.own, *first);
+        }
+    }
+}
 
 /// Rows taken out of the pending area for merging.
 #[derive(Default)]
@@ -51,8 +82,7 @@ struct Batch {
     rows: Vec<(Posting, u16)>,
     /// Terms one after the other.
     bytes: Vec<u8>,
-    /// Start and end in `bytes`, row.
-    postings: Vec<(u32, u32, Posting)>,
+    postings: Vec<PendingPosting>,
     /// Pieces whose first one is not there: a crash, or who has just taken the row out, has left them.
     stray: Vec<(Posting, u16)>,
     /// Where pending rows go on; None: that was all.
@@ -60,8 +90,8 @@ struct Batch {
 }
 
 impl Batch {
-    fn term(&self, at: usize) -> &[u8] {
-        self.postings.get(at).and_then(|(a, b, _)| self.bytes.get(*a as usize..*b as usize)).unwrap_or(&[])
+    fn term(&self, p: &PendingPosting) -> &[u8] {
+        self.bytes.get(p.start as usize..p.end as usize).unwrap_or(&[])
     }
     fn add_terms(&mut self, posting: Posting, body: &[u8]) -> Result<()> {
         let mut r = Reader::new(body);
@@ -69,16 +99,34 @@ impl Batch {
             let term = r.prefixed().ok_or_else(entry::damaged)?;
             let start = self.bytes.len() as u32;
             self.bytes.extend_from_slice(term);
-            self.postings.push((start, self.bytes.len() as u32, posting));
+            let mut head = [0; 8];
+            let len = term.len().min(8);
+            head[..len].copy_from_slice(&term[..len]);
+            self.postings.push(PendingPosting { head: u64::from_be_bytes(head), start, end: self.bytes.len() as u32, posting });
         }
         Ok(())
     }
     fn sort(&mut self) {
         let mut postings = std::mem::take(&mut self.postings);
-        let bytes = &self.bytes;
-        let term = |p: &(u32, u32, Posting)| bytes.get(p.0 as usize..p.1 as usize).unwrap_or(&[]);
-        postings.sort_unstable_by(|a, b| term(a).cmp(term(b)).then(a.2.cmp(&b.2)));
+        postings.sort_unstable_by(|a, b| a.head.cmp(&b.head).then_with(|| self.term(a).cmp(self.term(b))).then(a.posting.cmp(&b.posting)));
         self.postings = postings;
+    }
+    /// The next term; false: there is none.
+    fn next_group(&self, at: &mut usize, group: &mut Group) -> bool {
+        let Some(first) = self.postings.get(*at) else { return false };
+        let term = self.term(first);
+        group.own.clear();
+        entry::put_posting_own(&mut group.own, term);
+        group.postings.clear();
+        group.placed = 0;
+        while let Some(p) = self.postings.get(*at).filter(|p| p.head == first.head && self.term(p) == term) {
+            if group.postings.last() != Some(&p.posting) {
+                group.postings.push(p.posting);
+            }
+            *at += 1;
+        }
+        group.aim();
+        true
     }
 }
 
@@ -187,33 +235,29 @@ impl Relation {
     /// False: the server stops, it was broken off.
     fn put_batch(&self, batch: &Batch) -> Result<bool> {
         let mut at = 0;
-        let mut group = self.next_group(batch, &mut at);
-        while let Some((own, postings)) = &mut group {
+        let mut group = Group { own: Vec::new(), target: Vec::new(), postings: Vec::new(), placed: 0 };
+        let mut more = batch.next_group(&mut at, &mut group);
+        while more {
             if self.core.stop.load(Acquire) {
                 return Ok(false);
             }
-            let Some(first) = postings.first().copied() else {
-                group = self.next_group(batch, &mut at);
-                continue;
-            };
-            let (block, mut page) = self.latch_node(0, Key(&entry::after_block(own, first), 0))?;
+            let (block, mut page) = self.latch_node(0, Key(&group.target, 0))?;
             let mut full = None;
             for _ in 0..TERMS_AT_ONCE {
-                let Some((own, postings)) = &mut group else { break };
-                let Some(first) = postings.first().copied() else {
-                    group = self.next_group(batch, &mut at);
-                    continue;
-                };
-                let target = entry::after_block(own, first);
-                if node::side(&page.view(), Key(&target, 0)) != Side::Inside {
-                    break;
-                }
-                match self.place(block, &mut page, own, postings, &target)? {
-                    Placed::Done(count) => _ = postings.drain(..count),
+                match self.place(block, &mut page, &group)? {
+                    Placed::Done(count) => group.placed += count,
                     Placed::Full(idx) => {
                         full = Some(idx);
                         break;
                     }
+                }
+                if group.rest().is_empty() {
+                    more = batch.next_group(&mut at, &mut group);
+                } else {
+                    group.aim();
+                }
+                if !more || node::side(&page.view(), Key(&group.target, 0)) != Side::Inside {
+                    break;
                 }
             }
             if let Some(idx) = full {
@@ -222,22 +266,11 @@ impl Relation {
         }
         Ok(true)
     }
-    /// The next term's entries begin with these bytes, and its postings.
-    fn next_group(&self, batch: &Batch, at: &mut usize) -> Option<(Vec<u8>, Vec<Posting>)> {
-        let start = *at;
-        batch.postings.get(start)?;
-        let term = batch.term(start);
-        while batch.postings.get(*at).is_some() && batch.term(*at) == term {
-            *at += 1;
-        }
-        let mut postings: Vec<Posting> = batch.postings.get(start..*at)?.iter().map(|p| p.2).collect();
-        postings.dedup();
-        Some((entry::posting_own(term), postings))
-    }
     /// Puts the first of a term's postings into a leaf that covers them.
-    fn place(&self, block: u32, page: &mut WriteGuard<'_>, own: &[u8], postings: &[Posting], target: &[u8]) -> Result<Placed> {
+    fn place(&self, block: u32, page: &mut WriteGuard<'_>, group: &Group) -> Result<Placed> {
+        let (own, postings) = (&group.own[..], group.rest());
         let view = page.view();
-        let idx = node::lower_bound(&view, Key(target, 0));
+        let idx = node::lower_bound(&view, Key(&group.target, 0));
         // Postings before the term's next block.
         let limit = match node::entry(&view, idx).filter(|_| idx < node::count(&view)) {
             Some(next) => next_anchor(next.key, own),
@@ -246,6 +279,18 @@ impl Relation {
         let taken = postings.iter().take(POSTINGS_AT_ONCE).take_while(|p| limit.is_none_or(|limit| **p < limit)).count().max(1);
         let new = postings.get(..taken).unwrap_or(postings);
         let old = before(&view, idx, own, limit)?;
+        if let ([(row, 0)], true, None) = (new, old.postings.is_empty(), old.anchor)
+            && node::side(&view, Key(own, *row)) == Side::Inside
+        {
+            // A term that is not there yet.
+            let entry = node::build(own, *row, None, 0);
+            if node::room(page.page()) < entry.len() + 2 {
+                return Ok(Placed::Full(idx));
+            }
+            let idx = node::lower_bound(&view, Key(own, *row));
+            self.core.emit_plain(self, 0, &[(self.target(block), Op::TreeInsert { idx, entry: &entry })], &[0], &mut [page])?;
+            return Ok(Placed::Done(taken));
+        }
         let merged = union(&old.postings, new);
         if merged.len() == old.postings.len() {
             return Ok(Placed::Done(taken));
@@ -362,7 +407,7 @@ impl Relation {
 
 const POLL_NANOS: u64 = 1_000_000;
 /// So much is merged at once ...
-const WORTHWHILE_BYTES: u64 = 1 << 20;
+const WORTHWHILE_BYTES: u64 = 4 << 20;
 /// ... or what has waited so long.
 const LONGEST_PENDING_NANOS: u64 = 1_000_000_000;
 

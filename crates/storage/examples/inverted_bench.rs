@@ -1,0 +1,78 @@
+//! What writing and merging rows of an inverted index costs: `cargo run --release -p kilndb-storage --example inverted_bench -- [rows] [rows between merges]`.
+use kilndb_base::env::OsEnv;
+use kilndb_base::park::ThreadPark;
+use kilndb_storage::*;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// As the words of random text over six letters and blanks: lengths fall off slowly, so most words are rare.
+fn terms(random: &mut u64) -> Vec<Vec<u8>> {
+    let mut next = |n: u64| {
+        *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (*random >> 33) % n
+    };
+    let mut terms: Vec<Vec<u8>> = Vec::new();
+    let mut word = vec![1, 0];
+    for _ in 0..512 {
+        match next(12) {
+            11 => {
+                if word.len() > 2 {
+                    terms.push(word);
+                }
+                word = vec![1, 0];
+            }
+            letter => word.push(b'a' + (letter / 2) as u8),
+        }
+    }
+    terms.sort();
+    terms.dedup();
+    terms
+}
+
+fn main() {
+    let mut arguments = std::env::args().skip(1).map(|a| a.parse::<u64>().expect("a number"));
+    let (rows, between) = (arguments.next().unwrap_or(100_000), arguments.next().unwrap_or(6_000));
+    let dir = std::env::temp_dir().join(format!("kilndb-inverted-bench-{}", std::process::id()));
+    let config = EngineConfig {
+        data_dir: dir.clone(),
+        shared_buffers_bytes: 1 << 30,
+        huge_pages: true,
+        wal_buffers_bytes: 16 << 20,
+        max_wal_size_bytes: 4 << 30,
+        checkpoint_timeout_s: 300,
+        checkpoint_completion_target: 0.9,
+        wal_writer_delay_ms: 200,
+        startup_progress_interval_ms: 0,
+        fsync: false,
+        workers: 1,
+        log: Arc::new(|_, _| {}),
+    };
+    let e = Engine::open(Arc::new(OsEnv), config).expect("an engine");
+    let park = ThreadPark::new();
+    let mut t = e.begin(Isolation::ReadCommitted, 0);
+    let heap = e.create_relation(&mut t, RelationKind::Heap, Persistence::Logged).expect("a heap");
+    let index = e.create_relation(&mut t, RelationKind::Inverted, Persistence::Logged).expect("an index");
+    index.set_heap(heap.id());
+    t.commit(CommitMode::Async, &park).expect("a commit");
+    let mut random = 1;
+    let (mut writing, mut merging, mut postings) = (0.0, 0.0, 0);
+    for row in 0..rows {
+        let terms = terms(&mut random);
+        postings += terms.len();
+        let began = Instant::now();
+        let mut t = e.begin(Isolation::ReadCommitted, 0);
+        let rid = heap.insert(&mut t, &[7; 500]).expect("a row");
+        index.inverted_insert(&mut t, rid, &terms).expect("its terms");
+        t.commit(CommitMode::Async, &park).expect("a commit");
+        writing += began.elapsed().as_secs_f64();
+        if row % between == between - 1 {
+            let began = Instant::now();
+            e.inverted_flush(&index, &park).expect("a merge");
+            merging += began.elapsed().as_secs_f64();
+        }
+    }
+    println!("{rows} rows, {:.0} terms each: writing {:.1} µs a row, merging {:.1} µs a row, {:.0} MB", postings as f64 / rows as f64, writing * 1e6 / rows as f64, merging * 1e6 / rows as f64, f64::from(index.pages()) * 8192.0 / 1e6);
+    drop((heap, index));
+    drop(e);
+    let _ = std::fs::remove_dir_all(dir);
+}
