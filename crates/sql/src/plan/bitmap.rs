@@ -208,6 +208,7 @@ impl Planner<'_> {
         Ok(Some(Path { source: Source::Any(paths), used: Vec::new(), rows, cost }))
     }
 
+    #[allow(clippy::too_many_arguments)]
     pub(super) fn bitmap_scan(&self, rel: &Rel, mut scan: Scan, layout: Layout, path: &Path, preds: &[Expr], rows: f64, cost: f64) -> Result<ScanChoice> {
         let layout = self.set_conditions(rel, &mut scan, layout, preds)?;
         let (bitmap, shown) = self.bitmap_of(rel, path, scan.heap.is_some())?;
