@@ -35,7 +35,7 @@ pub(super) fn check_method(s: &nodes::IndexStmt, method: Oid) -> Result<()> {
     if s.unique {
         return refused("unique indexes");
     }
-    if s.index_including_params().len() > 0 {
+    if s.index_including_params().into_iter().next().is_some() {
         return refused("included columns");
     }
     Ok(())

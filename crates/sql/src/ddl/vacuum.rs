@@ -1,4 +1,4 @@
-//! VACUUM and ANALYZE: options, and which tables. There is nothing to vacuum.
+//! VACUUM and ANALYZE: options, and which tables. There is nothing to vacuum, but VACUUM waits until what is pending in inverted indexes is merged.
 //!
 //! Invariants
 //! 1. A command that is neither in a transaction block nor shares its message with others has a transaction for each table, so
@@ -97,6 +97,12 @@ impl Session {
             let ended = self.now();
             let took_ms = (ended - began) as f64 / 1000.0;
             self.instance.statistics.maintained(self.database.oid, oid, Maintenance::Analyze, ended, took_ms, Some(rows));
+        }
+        if options.vacuum && table.persistence != GLOBAL {
+            for index in table.indexes.iter().filter(|i| i.is_inverted()) {
+                let relation = self.own.temporary.relation(&self.instance.engine, index.storage)?;
+                self.instance.engine.inverted_flush(&relation, runtime)?;
+            }
         }
         if options.vacuum {
             let ended = self.now();

@@ -89,7 +89,9 @@ fn index_rows(access: &InvertedAccess, leaf: Option<&Arc<Leaf>>, rt: &mut Runtim
         }
         Ok(())
     })?;
-    let mut search = Search { scan, wanted: &all.wanted, known: vec![None; all.wanted.len()] };
+    let mut uses = vec![0; all.wanted.len()];
+    count_uses(&all.need, &mut uses);
+    let mut search = Search { scan, wanted: &all.wanted, uses, known: vec![None; all.wanted.len()] };
     let rows = search.rows(&all.need)?;
     let rows = if found.is_empty() { rows } else { in_order([found, rows].concat()) };
     cx.usage.scanned(oid, 1, rows.len() as u64, 0);
@@ -119,7 +121,17 @@ impl PendingWanted {
 struct Search<'q> {
     scan: InvertedScan,
     wanted: &'q [Wanted],
+    /// How often each is asked for.
+    uses: Vec<usize>,
     known: Vec<Option<Vec<u64>>>,
+}
+
+fn count_uses(need: &Need, uses: &mut [usize]) {
+    match need {
+        Need::Term(n) => uses[*n] += 1,
+        Need::All(list) | Need::Any(list) => list.iter().for_each(|part| count_uses(part, uses)),
+        Need::Anything | Need::Never => {}
+    }
 }
 
 impl Search<'_> {
@@ -160,7 +172,9 @@ impl Search<'_> {
         let mut rows = Vec::new();
         self.scan.rows(&w.lower, w.upper.as_deref(), &mut rows)?;
         let rows = in_order(rows);
-        self.known[n] = Some(rows.clone());
+        if self.uses[n] > 1 {
+            self.known[n] = Some(rows.clone());
+        }
         Ok(rows)
     }
 }

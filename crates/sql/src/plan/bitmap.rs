@@ -65,6 +65,8 @@ struct Found {
     strategy: u16,
     value: Expr,
     condition: Expr,
+    /// With the column on its left.
+    turned: Expr,
 }
 
 /// The column (index in `Table::columns`) and the query of `tsvector @@ tsquery`.
@@ -140,16 +142,18 @@ impl Planner<'_> {
                 let ExprKind::Func(f) = &p.kind else { continue };
                 let [l, r] = f.args.as_slice() else { continue };
                 let is_key = |e: &Expr| access::is_key(e, rel.id, key, expression.as_ref());
-                let (value, operator) = if f.operator != 0 && is_key(l) && access::foreign(r, rel.id) {
-                    (r, f.operator)
+                let (value, turned) = if f.operator != 0 && is_key(l) && access::foreign(r, rel.id) {
+                    (r, Some(p.clone()))
                 } else if f.operator != 0 && is_key(r) && access::foreign(l, rel.id) {
-                    (l, self.catalog.operator_by_oid(f.operator)?.map_or(0, |o| o.commutator))
+                    (l, self.turned(p)?)
                 } else {
                     continue;
                 };
+                let Some(turned) = turned else { continue };
+                let operator = if let ExprKind::Func(f) = &turned.kind { f.operator } else { 0 };
                 let Some(strategy) = inverted::strategy(key.opclass, operator) else { continue };
                 let class = inverted::inverted_class(key.opclass, key.type_oid, self.catalog)?;
-                found.push(Found { column, class, strategy, value: value.clone(), condition: p.clone() });
+                found.push(Found { column, class, strategy, value: value.clone(), condition: p.clone(), turned });
                 used.push(at);
             }
         }
@@ -163,6 +167,18 @@ impl Planner<'_> {
         let each = if found.iter().all(|f| f.class == Class::JsonbPath) { 0.25 } else { 0.3 };
         let cost = 0.4 + each * found.len() as f64 + rows * 0.005;
         Ok(Some(Path { source: Source::Index(index.clone(), found), used, rows, cost }))
+    }
+
+    /// `a op b` as `b commutator a`.
+    fn turned(&self, p: &Expr) -> Result<Option<Expr>> {
+        let mut turned = p.clone();
+        let ExprKind::Func(f) = &mut turned.kind else { return Ok(None) };
+        let Some(operator) = self.catalog.operator_by_oid(f.operator)? else { return Ok(None) };
+        let Some(commutator) = self.catalog.operator_by_oid(operator.commutator)? else { return Ok(None) };
+        f.args.reverse();
+        f.operator = commutator.oid;
+        f.name = commutator.name.as_str().into();
+        Ok(Some(turned))
     }
 
     /// All of the alternatives have to be found by indexes.
@@ -192,6 +208,7 @@ impl Planner<'_> {
         Ok(Some(Path { source: Source::Any(paths), used: Vec::new(), rows, cost }))
     }
 
+    #[allow(clippy::too_many_arguments)]
     pub(super) fn bitmap_scan(&self, rel: &Rel, mut scan: Scan, layout: Layout, path: &Path, preds: &[Expr], rows: f64, cost: f64) -> Result<ScanChoice> {
         let layout = self.set_conditions(rel, &mut scan, layout, preds)?;
         let (bitmap, shown) = self.bitmap_of(rel, path, scan.heap.is_some())?;
@@ -257,7 +274,7 @@ impl Planner<'_> {
                 (Bitmap::Any(list), self.node_with(Op::Shown { index: 0, below: shown }, 0, path.rows, path.cost, "BitmapOr", Vec::new()))
             }
             Source::Index(index, found) => {
-                let info = if self.explain { vec![format!("Index Cond: {}", self.conditions_text(rel, path))] } else { Vec::new() };
+                let info = if self.explain { vec![format!("Index Cond: {}", crate::explain::and_text(&found.iter().map(|f| self.show_scan(rel.id, &f.turned)).collect::<Vec<_>>()))] } else { Vec::new() };
                 let label = format!("Bitmap Index Scan on {}", index.name);
                 let shown = self.node_with(Op::Shown { index: index.oid, below: Vec::new() }, 0, path.rows, path.cost, label, info);
                 let empty = Layout::default();

@@ -272,7 +272,7 @@ impl Planner<'_> {
         let shown = if self.explain { self.show_partitions(table, &template, &prune)? } else { Vec::new() };
         let (label, info, shown) = match shown.as_slice() {
             [] if self.explain => ("Result".to_string(), vec!["One-Time Filter: false".to_string()], shown),
-            [one] => (one.label.clone(), one.info.clone(), Vec::new()),
+            [one] => (one.label.clone(), one.info.clone(), one.children().into_iter().cloned().collect()),
             _ if order.as_ref().is_some_and(|o| o.ranges.is_none() || !self.has_plain_ranges(table)) => {
                 let keys: Vec<String> = wanted.iter().map(|k| self.show_key(k)).collect();
                 ("Merge Append".to_string(), vec![format!("Sort Key: {}", keys.join(", "))], shown)
