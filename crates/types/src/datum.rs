@@ -1,6 +1,7 @@
 //! One SQL value. Which type it belongs to is known from outside (a type OID beside it): the variant says
 //! how the value is held, and several types share one (text, varchar, bpchar, name, json, unknown: `Text`).
 
+use crate::network::Inet;
 use crate::numeric::Numeric;
 use kilndb_base::Oid;
 use kilndb_fulltext::{TsQuery, TsVector};
@@ -47,6 +48,10 @@ pub enum Datum {
     Record(Arc<Record>),
     TsVector(Arc<TsVector>),
     TsQuery(Arc<TsQuery>),
+    /// inet and cidr.
+    Inet(Inet),
+    MacAddr([u8; 6]),
+    MacAddr8([u8; 8]),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

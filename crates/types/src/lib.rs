@@ -20,6 +20,7 @@ pub mod inverted;
 pub mod io;
 pub mod json;
 pub mod key;
+pub mod network;
 pub mod numeric;
 pub mod oids;
 pub mod row;

@@ -6,6 +6,7 @@
 //!
 //! Must not know: pages, versions, catalogs.
 
+use crate::network::Inet;
 use crate::numeric::{Kind, Numeric};
 use crate::{Array, Datum, Interval, Record, oids};
 use kilndb_base::bytes::{Reader, put_varint};
@@ -35,6 +36,9 @@ pub enum PhysicalType {
     Uuid,
     Tid,
     U64,
+    Inet,
+    MacAddr,
+    MacAddr8,
     /// Arrays, records and whatever else: self-describing.
     Tagged,
 }
@@ -75,6 +79,9 @@ pub fn physical_type(type_oid: Oid) -> PhysicalType {
         UUID => P::Uuid,
         TID => P::Tid,
         PG_LSN | XID8 => P::U64,
+        INET | CIDR => P::Inet,
+        MACADDR => P::MacAddr,
+        MACADDR8 => P::MacAddr8,
         _ => P::Tagged,
     }
 }
@@ -93,11 +100,11 @@ impl PhysicalType {
             P::Bool | P::Char => 1,
             P::Int2 => 2,
             P::Int4 | P::Float4 | P::Oid | P::Date => 4,
-            P::Int8 | P::Float8 | P::Time | P::Timestamp | P::TimestampTz | P::U64 => 8,
+            P::Int8 | P::Float8 | P::Time | P::Timestamp | P::TimestampTz | P::U64 | P::MacAddr8 => 8,
             P::TimeTz => 12,
             P::Interval | P::Uuid => 16,
-            P::Tid => 6,
-            P::Text | P::Bytea | P::Jsonb | P::Numeric | P::Tagged => return None,
+            P::Tid | P::MacAddr => 6,
+            P::Text | P::Bytea | P::Jsonb | P::Numeric | P::Inet | P::Tagged => return None,
         })
     }
 }
@@ -160,6 +167,12 @@ fn encode_value(storage: PhysicalType, value: &Datum, out: &mut Vec<u8>) -> Resu
             put_varint(out, numeric_size(v) as u64);
             put_numeric(v, out);
         }
+        (P::Inet, Datum::Inet(v)) => {
+            let (bytes, len) = v.hashed_bytes();
+            put_prefixed(&bytes[..len], out);
+        }
+        (P::MacAddr, Datum::MacAddr(v)) => out.extend_from_slice(v),
+        (P::MacAddr8, Datum::MacAddr8(v)) => out.extend_from_slice(v),
         (P::Tagged, v) => {
             let mut body = Vec::new();
             put_tagged(v, &mut body);
@@ -290,6 +303,9 @@ fn put_tagged(value: &Datum, out: &mut Vec<u8>) {
                 put_tagged(f, out);
             }
         }
+        Datum::Inet(_) => fixed(INET_TAG, P::Inet, out),
+        Datum::MacAddr(_) => fixed(MACADDR_TAG, P::MacAddr, out),
+        Datum::MacAddr8(_) => fixed(MACADDR8_TAG, P::MacAddr8, out),
         Datum::TsVector(v) => {
             let mut body = Vec::new();
             v.send(&mut body);
@@ -306,6 +322,9 @@ fn put_tagged(value: &Datum, out: &mut Vec<u8>) {
 }
 const TSVECTOR_TAG: u8 = 30;
 const TSQUERY_TAG: u8 = 31;
+const INET_TAG: u8 = 32;
+const MACADDR_TAG: u8 = 33;
+const MACADDR8_TAG: u8 = 34;
 
 /// The bytes of a value that says its length.
 fn get_prefixed<'a>(r: &mut Reader<'a>) -> Option<&'a [u8]> {
@@ -328,6 +347,9 @@ fn get_tagged(r: &mut Reader, depth: usize) -> Option<Datum> {
         0 => Some(Datum::Null),
         TSVECTOR_TAG => Some(Datum::TsVector(Arc::new(kilndb_fulltext::TsVector::receive(get_prefixed(r)?).ok()?))),
         TSQUERY_TAG => Some(Datum::TsQuery(Arc::new(kilndb_fulltext::TsQuery::receive(get_prefixed(r)?).ok()?))),
+        INET_TAG => get_value(P::Inet, r),
+        MACADDR_TAG => get_value(P::MacAddr, r),
+        MACADDR8_TAG => get_value(P::MacAddr8, r),
         tag @ 1..=20 => get_value(*FIXED.get(usize::from(tag) - 1)?, r),
         21 => {
             let element_type = r.u32()?;
@@ -406,6 +428,9 @@ fn get_other(storage: PhysicalType, r: &mut Reader) -> Option<Datum> {
         P::Bytea => Datum::Bytea(Arc::from(r.prefixed()?)),
         P::Jsonb => Datum::Jsonb(Arc::from(r.prefixed()?)),
         P::Numeric => Datum::Numeric(Arc::new(get_numeric(r.prefixed()?)?)),
+        P::Inet => Datum::Inet(get_inet(r.prefixed()?)?),
+        P::MacAddr => Datum::MacAddr(r.bytes(6)?.try_into().ok()?),
+        P::MacAddr8 => Datum::MacAddr8(r.bytes(8)?.try_into().ok()?),
         P::Tagged => {
             let mut inner = Reader::new(r.prefixed()?);
             let v = get_tagged(&mut inner, 0)?;
@@ -415,6 +440,17 @@ fn get_other(storage: PhysicalType, r: &mut Reader) -> Option<Datum> {
             v
         }
     })
+}
+/// Family, mask length, address.
+fn get_inet(bytes: &[u8]) -> Option<Inet> {
+    let (head, address) = bytes.split_first_chunk::<2>()?;
+    let mut value = Inet::new(head[0] == 3);
+    if head[0] != value.family_byte() || head[1] > value.max_bits() || address.len() != value.bytes().len() {
+        return None;
+    }
+    value.bits = head[1];
+    value.bytes_mut().copy_from_slice(address);
+    Some(value)
 }
 fn skip_value(storage: PhysicalType, r: &mut Reader) -> Option<()> {
     match storage.width() {

@@ -24,6 +24,7 @@ pub fn plain_width(type_oid: Oid, value: &Datum) -> usize {
             Datum::Array(array) => array_width(array),
             Datum::TsVector(v) => v.stored_bytes(),
             Datum::TsQuery(v) => v.stored_bytes(),
+            Datum::Inet(v) => 2 + v.bytes().len(),
             // A row's header, then its fields.
             Datum::Record(record) => 20 + record.fields.iter().fold(0, |at, (oid, field)| field_end(at, *oid, field)),
             other => fixed_width(other),
@@ -49,7 +50,7 @@ fn fixed_width(value: &Datum) -> usize {
         Datum::Bool(_) | Datum::Char(_) => 1,
         Datum::Int2(_) => 2,
         Datum::Int4(_) | Datum::Float4(_) | Datum::Oid(_) | Datum::Date(_) => 4,
-        Datum::Tid(..) => 6,
+        Datum::Tid(..) | Datum::MacAddr(_) => 6,
         Datum::TimeTz(..) => 12,
         Datum::Interval(_) | Datum::Uuid(_) => 16,
         _ => 8,
@@ -65,7 +66,7 @@ fn alignment(value: &Datum) -> usize {
     }
 }
 fn is_variable(value: &Datum) -> bool {
-    matches!(value, Datum::Text(_) | Datum::Bytea(_) | Datum::Jsonb(_) | Datum::Numeric(_) | Datum::Array(_) | Datum::Record(_) | Datum::TsVector(_) | Datum::TsQuery(_))
+    matches!(value, Datum::Text(_) | Datum::Bytea(_) | Datum::Jsonb(_) | Datum::Numeric(_) | Datum::Array(_) | Datum::Record(_) | Datum::TsVector(_) | Datum::TsQuery(_) | Datum::Inet(_))
 }
 /// Where a field ends that begins at `at` or, for its alignment, behind it.
 fn field_end(at: usize, type_oid: Oid, value: &Datum) -> usize {

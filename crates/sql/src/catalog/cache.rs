@@ -920,6 +920,7 @@ impl CatalogView for CatalogReader<'_> {
             b'r' => oids::ANYRANGE,
             _ if t.element != 0 => oids::ANYARRAY,
             _ if type_oid == oids::VARCHAR => oids::TEXT,
+            _ if type_oid == oids::CIDR => oids::INET,
             // regclass and its kin are ordered as the OIDs that they are.
             _ if t.schema_oid == PG_CATALOG && t.name.starts_with("reg") => oids::OID,
             _ => return Ok(None),

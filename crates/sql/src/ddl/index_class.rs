@@ -75,6 +75,7 @@ pub(crate) fn default_class(method: Oid, type_oid: Oid, catalog: &dyn CatalogVie
         b'r' => oids::ANYRANGE,
         _ if info.element != 0 => oids::ANYARRAY,
         _ if type_oid == oids::VARCHAR => oids::TEXT,
+        _ if type_oid == oids::CIDR => oids::INET,
         _ => return Ok(None),
     };
     Ok(BUILTINS.btree_classes.get(&stand_in).map(|c| c.oid))
@@ -130,6 +131,7 @@ impl Session {
         }
         let fits = |input: Oid| match input {
             oids::TEXT => matches!(base, oids::TEXT | oids::VARCHAR | oids::NAME),
+            oids::INET => matches!(base, oids::INET | oids::CIDR),
             oids::ANYARRAY => info.element != 0,
             oids::ANYENUM => info.kind == b'e',
             oids::RECORD => info.kind == b'c' || base == oids::RECORD,

@@ -23,6 +23,12 @@ pub fn hash_datum(d: &Datum) -> Result<u32> {
         Datum::Uuid(v) => hash_bytes(v),
         Datum::Jsonb(v) => crate::json::binary::hash(v)?,
         Datum::Tid(block, slot) => hash_bytes(&tid_bytes(*block, *slot)),
+        Datum::Inet(v) => {
+            let (bytes, len) = v.hashed_bytes();
+            hash_bytes(&bytes[..len])
+        }
+        Datum::MacAddr(v) => hash_bytes(v),
+        Datum::MacAddr8(v) => hash_bytes(v),
         Datum::TimeTz(t, z) => hash_i64(*t) ^ hash_u32(*z as u32),
         Datum::Interval(v) => hash_i64(key::interval_order(v) as i64),
         Datum::Numeric(n) => match n.hash_parts() {
@@ -66,6 +72,12 @@ pub fn hash_datum_extended(d: &Datum, seed: u64) -> Result<u64> {
         Datum::Uuid(v) => hash_bytes_extended(v, seed),
         Datum::Jsonb(v) => crate::json::binary::hash_extended(v, seed)?,
         Datum::Tid(block, slot) => hash_bytes_extended(&tid_bytes(*block, *slot), seed),
+        Datum::Inet(v) => {
+            let (bytes, len) = v.hashed_bytes();
+            hash_bytes_extended(&bytes[..len], seed)
+        }
+        Datum::MacAddr(v) => hash_bytes_extended(v, seed),
+        Datum::MacAddr8(v) => hash_bytes_extended(v, seed),
         Datum::TimeTz(t, z) => hash_i64_extended(*t, seed) ^ hash_u32_extended(*z as u32, seed),
         Datum::Interval(v) => hash_i64_extended(key::interval_order(v) as i64, seed),
         Datum::Numeric(n) => match n.hash_parts() {

@@ -7,6 +7,7 @@
 //! 1. A strict function is never called with a NULL; one that is not strict deals with them itself.
 //! 2. A wrong argument type is an internal error, never a panic.
 
+use crate::network::Inet;
 use crate::numeric::Numeric;
 use crate::{Array, Datum, EvalContext, Interval};
 use kilndb_base::{Error, Oid, Result};
@@ -45,6 +46,7 @@ pub mod jsonb;
 pub mod jsonpath;
 pub(crate) mod limits;
 pub mod misc;
+pub mod network;
 pub mod numeric;
 pub mod regex;
 pub mod sizes;
@@ -94,6 +96,9 @@ into_datum! {
     Interval => |v| Datum::Interval(Arc::new(v));
     Array => |v| Datum::Array(Arc::new(v));
     [u8; 16] => |v| Datum::Uuid(v);
+    Inet => |v| Datum::Inet(v);
+    [u8; 6] => |v| Datum::MacAddr(v);
+    [u8; 8] => |v| Datum::MacAddr8(v);
     TsVector => |v| Datum::TsVector(Arc::new(v));
     TsQuery => |v| Datum::TsQuery(Arc::new(v));
 }
@@ -151,5 +156,8 @@ pub mod get {
         array -> &Array { Datum::Array(v) => v }
         tsvector -> &TsVector { Datum::TsVector(v) => v }
         tsquery -> &TsQuery { Datum::TsQuery(v) => v }
+        inet -> &Inet { Datum::Inet(v) => v }
+        macaddr -> &[u8; 6] { Datum::MacAddr(v) => v }
+        macaddr8 -> &[u8; 8] { Datum::MacAddr8(v) => v }
     }
 }

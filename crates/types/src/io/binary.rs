@@ -103,6 +103,13 @@ pub fn receive(type_oid: Oid, bytes: &[u8], typmod: i32, ctx: &EvalContext) -> R
         }
         BIT | VARBIT => receive_bits(type_oid, bytes, typmod)?,
         VOID => Datum::text(""),
+        INET | CIDR => Datum::Inet(Inet::receive(bytes, type_oid == CIDR)?),
+        MACADDR => Datum::MacAddr(fixed(bytes)?),
+        // Six bytes are an EUI-48 address.
+        MACADDR8 => Datum::MacAddr8(match bytes {
+            [a, b, c, d, e, f] => [*a, *b, *c, 0xff, 0xfe, *d, *e, *f],
+            _ => fixed(bytes)?,
+        }),
         INT2VECTOR => receive_vector(INT2, "int2vector", bytes, ctx)?,
         OIDVECTOR => receive_vector(OID, "oidvector", bytes, ctx)?,
         _ => {
@@ -290,6 +297,9 @@ pub fn send_typmod(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8>,
         Datum::Bytea(v) => out.extend_from_slice(v),
         Datum::TsVector(v) => v.send(out),
         Datum::TsQuery(v) => v.send(out),
+        Datum::Inet(v) => v.send(is_cidr(type_oid, ctx), out),
+        Datum::MacAddr(v) => out.extend_from_slice(v),
+        Datum::MacAddr8(v) => out.extend_from_slice(v),
         Datum::Numeric(v) => v.send(out),
         Datum::TimeTz(t, z) => {
             out.extend_from_slice(&t.to_be_bytes());

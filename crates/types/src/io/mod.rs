@@ -12,6 +12,7 @@ pub(crate) mod int;
 
 pub use binary::{receive, send, send_typmod};
 
+use crate::network::{self, Inet};
 use crate::numeric::Numeric;
 use crate::{Datum, EvalContext, cast, datetime, oids::*};
 use kilndb_base::{Error, Oid, Result, SqlState, sqlstate};
@@ -83,6 +84,9 @@ pub fn input(type_oid: Oid, text: &str, typmod: i32, ctx: &EvalContext) -> Resul
         BIT | VARBIT => cast::parse_bit(type_oid, text, typmod)?,
         INT2VECTOR | OIDVECTOR => array::vector_in(type_oid, text)?,
         VOID => Datum::text(""),
+        INET | CIDR => Datum::Inet(Inet::parse(text, type_oid == CIDR)?),
+        MACADDR => Datum::MacAddr(network::parse_macaddr(text)?),
+        MACADDR8 => Datum::MacAddr8(network::parse_macaddr8(text)?),
         TSVECTOR => Datum::TsVector(Arc::new(kilndb_fulltext::TsVector::parse(text)?)),
         TSQUERY => {
             let parsed = kilndb_fulltext::TsQuery::parse(text)?;
@@ -179,8 +183,14 @@ pub fn output_typmod(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8
         Datum::Record(v) => array::record_out(v, out, ctx)?,
         Datum::TsVector(v) => v.write(out),
         Datum::TsQuery(v) => v.write(out),
+        Datum::Inet(v) => v.write(is_cidr(type_oid, ctx), out),
+        Datum::MacAddr(v) => network::write_mac(v, out),
+        Datum::MacAddr8(v) => network::write_mac(v, out),
     }
     Ok(())
+}
+fn is_cidr(type_oid: Oid, ctx: &EvalContext) -> bool {
+    type_oid == CIDR || type_oid >= FIRST_USER_TYPE && under_domains(type_oid, -1, ctx).0 == CIDR
 }
 /// The text form as a string.
 pub fn output_string(type_oid: Oid, datum: &Datum, ctx: &EvalContext) -> Result<String> {
@@ -227,6 +237,9 @@ pub fn natural_type(datum: &Datum) -> Oid {
         Datum::Record(r) => r.type_oid,
         Datum::TsVector(_) => TSVECTOR,
         Datum::TsQuery(_) => TSQUERY,
+        Datum::Inet(_) => INET,
+        Datum::MacAddr(_) => MACADDR,
+        Datum::MacAddr8(_) => MACADDR8,
     }
 }
 
