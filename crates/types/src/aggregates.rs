@@ -689,7 +689,7 @@ pub fn lookup_aggregate(proc_oid: Oid) -> Option<fn() -> Box<dyn Accumulator>> {
         2827 => || regression(Regr::CovarPop),
         2828 => || regression(Regr::CovarSamp),
         2829 => || regression(Regr::Corr),
-        _ => return None,
+        oid => return crate::range_aggregate::lookup(oid),
     })
 }
 /// Like [`lookup_aggregate`], for aggregates that need to know their argument types (array_agg).

@@ -6,8 +6,10 @@
 //!
 //! Must not know: pages, versions, catalogs.
 
+use crate::acl::AclItem;
 use crate::network::Inet;
 use crate::numeric::{Kind, Numeric};
+use crate::range::{self, Bound, Multirange, Range, RangeType};
 use crate::{Array, Datum, Interval, Record, oids};
 use kilndb_base::bytes::{Reader, put_varint};
 use kilndb_base::{Error, Oid, Result};
@@ -306,6 +308,21 @@ fn put_tagged(value: &Datum, out: &mut Vec<u8>) {
         Datum::Inet(_) => fixed(INET_TAG, P::Inet, out),
         Datum::MacAddr(_) => fixed(MACADDR_TAG, P::MacAddr, out),
         Datum::MacAddr8(_) => fixed(MACADDR8_TAG, P::MacAddr8, out),
+        Datum::AclItem(v) => {
+            out.push(ACLITEM_TAG);
+            out.extend_from_slice(&v.to_bytes());
+        }
+        Datum::Range(v) => {
+            out.push(RANGE_TAG);
+            put_range_type(v.ty, out);
+            put_range(v, out);
+        }
+        Datum::Multirange(v) => {
+            out.push(MULTIRANGE_TAG);
+            put_range_type(v.ty, out);
+            put_varint(out, v.ranges.len() as u64);
+            v.ranges.iter().for_each(|r| put_range(r, out));
+        }
         Datum::TsVector(v) => {
             let mut body = Vec::new();
             v.send(&mut body);
@@ -325,6 +342,43 @@ const TSQUERY_TAG: u8 = 31;
 const INET_TAG: u8 = 32;
 const MACADDR_TAG: u8 = 33;
 const MACADDR8_TAG: u8 = 34;
+const RANGE_TAG: u8 = 35;
+const MULTIRANGE_TAG: u8 = 36;
+const ACLITEM_TAG: u8 = 37;
+/// In the place of a built-in range type's number: the OIDs of another one follow.
+const OTHER_RANGE_TYPE: u8 = 255;
+
+fn put_range_type(ty: RangeType, out: &mut Vec<u8>) {
+    match range::BUILT_IN.iter().position(|t| *t == ty) {
+        Some(at) => out.push(at as u8),
+        None => {
+            out.push(OTHER_RANGE_TYPE);
+            [ty.oid, ty.multirange, ty.subtype].iter().for_each(|oid| out.extend_from_slice(&oid.to_le_bytes()));
+        }
+    }
+}
+fn get_range_type(r: &mut Reader) -> Option<RangeType> {
+    match r.u8()? {
+        OTHER_RANGE_TYPE => Some(RangeType { oid: r.u32()?, multirange: r.u32()?, subtype: r.u32()? }),
+        at => range::BUILT_IN.get(usize::from(at)).copied(),
+    }
+}
+fn put_range(v: &Range, out: &mut Vec<u8>) {
+    out.push(v.flags());
+    for bound in v.bounds.iter().flat_map(|(lower, upper)| [lower, upper]).filter(|b| !b.is_infinite()) {
+        put_tagged(&bound.value, out);
+    }
+}
+fn get_range(ty: RangeType, r: &mut Reader, depth: usize) -> Option<Range> {
+    let flags = r.u8()?;
+    if flags & range::EMPTY != 0 {
+        return (flags == range::EMPTY).then(|| Range::empty(ty));
+    }
+    let mut value = |absent: u8| if flags & absent != 0 { Some(Datum::Null) } else { get_tagged(r, depth + 1).filter(|v| !v.is_null()) };
+    let lower = Bound::lower(value(range::LOWER_INFINITE)?, flags & range::LOWER_INCLUSIVE != 0);
+    let upper = Bound::upper(value(range::UPPER_INFINITE)?, flags & range::UPPER_INCLUSIVE != 0);
+    Some(Range { ty, bounds: Some((lower, upper)) })
+}
 
 /// The bytes of a value that says its length.
 fn get_prefixed<'a>(r: &mut Reader<'a>) -> Option<&'a [u8]> {
@@ -350,6 +404,17 @@ fn get_tagged(r: &mut Reader, depth: usize) -> Option<Datum> {
         INET_TAG => get_value(P::Inet, r),
         MACADDR_TAG => get_value(P::MacAddr, r),
         MACADDR8_TAG => get_value(P::MacAddr8, r),
+        ACLITEM_TAG => Some(Datum::AclItem(AclItem::from_bytes(r.bytes(16)?.try_into().ok()?))),
+        RANGE_TAG => {
+            let ty = get_range_type(r)?;
+            get_range(ty, r, depth).map(Range::datum)
+        }
+        MULTIRANGE_TAG => {
+            let ty = get_range_type(r)?;
+            let count = r.varint()?;
+            let ranges = (0..count).map(|_| get_range(ty, r, depth)).collect::<Option<Vec<Range>>>()?;
+            Some(Multirange { ty, ranges }.datum())
+        }
         tag @ 1..=20 => get_value(*FIXED.get(usize::from(tag) - 1)?, r),
         21 => {
             let element_type = r.u32()?;

@@ -642,6 +642,7 @@ impl CatalogReader<'_> {
             base_type: row.oid("typbasetype"),
             typmod: row.int("typtypmod") as i32,
             domain: if row.char("typtype") == b'd' { Some(Arc::new(self.load_domain(row)?)) } else { None },
+            range: if matches!(row.char("typtype"), b'r' | b'm') { self.load_range(row.oid("oid"))? } else { None },
             labels: if row.char("typtype") == b'e' { self.load_labels(row.oid("oid"))? } else { Arc::from([]) },
         })
     }
@@ -904,6 +905,12 @@ impl CatalogView for CatalogReader<'_> {
     }
 
     fn cast(&self, source: Oid, target: Oid) -> Result<Option<CastInfo>> {
+        if source >= FIRST_USER_OID
+            && let Some(range) = self.type_by_oid(source)?.and_then(|t| t.range)
+            && (range.oid, range.multirange) == (source, target)
+        {
+            return self.load_cast(source, target);
+        }
         Ok(BUILTINS.casts.get(&(source, target)).copied())
     }
 
@@ -918,6 +925,7 @@ impl CatalogView for CatalogReader<'_> {
             b'e' => oids::ANYENUM,
             b'c' => oids::RECORD,
             b'r' => oids::ANYRANGE,
+            b'm' => oids::ANYMULTIRANGE,
             _ if t.element != 0 => oids::ANYARRAY,
             _ if type_oid == oids::VARCHAR => oids::TEXT,
             _ if type_oid == oids::CIDR => oids::INET,

@@ -2,10 +2,11 @@
 
 use super::cache::CatalogReader;
 use super::ids::*;
-use super::model::{Domain, DomainCheck, EnumLabel};
+use super::model::{CastContext, CastInfo, CastMethod, Domain, DomainCheck, EnumLabel};
 use super::store::CatalogRow;
 use kilndb_base::{Oid, Result};
 use kilndb_types::Datum;
+use kilndb_types::range::RangeType;
 use std::sync::Arc;
 
 impl CatalogReader<'_> {
@@ -16,6 +17,20 @@ impl CatalogReader<'_> {
         let mut checks: Vec<DomainCheck> = checks.map(|r| DomainCheck { name: text(r, "conname"), sql: text(r, "conbin") }).collect();
         checks.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(Domain { not_null: row.bool("typnotnull"), default_sql: row.text("typdefaultbin").map(str::to_string), checks })
+    }
+
+    pub(super) fn load_range(&self, oid: Oid) -> Result<Option<RangeType>> {
+        let mut rows = self.lookup(PG_RANGE, PG_RANGE_RNGTYPID_INDEX, &[Datum::Oid(oid)])?;
+        if rows.is_empty() {
+            rows = self.lookup(PG_RANGE, PG_RANGE_RNGMULTITYPID_INDEX, &[Datum::Oid(oid)])?;
+        }
+        Ok(rows.first().map(|r| RangeType { oid: r.oid("rngtypid"), multirange: r.oid("rngmultitypid"), subtype: r.oid("rngsubtype") }))
+    }
+
+    /// The cast by function that pg_cast has for the pair.
+    pub(super) fn load_cast(&self, source: Oid, target: Oid) -> Result<Option<CastInfo>> {
+        let rows = self.lookup(PG_CAST, PG_CAST_SOURCE_TARGET_INDEX, &[Datum::Oid(source), Datum::Oid(target)])?;
+        Ok(rows.first().map(|r| CastInfo { context: CastContext::Explicit, method: CastMethod::Function(r.oid("castfunc")) }))
     }
 
     pub(super) fn load_labels(&self, enum_type: Oid) -> Result<Arc<[EnumLabel]>> {

@@ -73,6 +73,7 @@ pub(crate) fn default_class(method: Oid, type_oid: Oid, catalog: &dyn CatalogVie
         b'e' => oids::ANYENUM,
         b'c' => oids::RECORD,
         b'r' => oids::ANYRANGE,
+        b'm' => oids::ANYMULTIRANGE,
         _ if info.element != 0 => oids::ANYARRAY,
         _ if type_oid == oids::VARCHAR => oids::TEXT,
         _ if type_oid == oids::CIDR => oids::INET,
@@ -134,6 +135,8 @@ impl Session {
             oids::INET => matches!(base, oids::INET | oids::CIDR),
             oids::ANYARRAY => info.element != 0,
             oids::ANYENUM => info.kind == b'e',
+            oids::ANYRANGE => info.kind == b'r',
+            oids::ANYMULTIRANGE => info.kind == b'm',
             oids::RECORD => info.kind == b'c' || base == oids::RECORD,
             input => input == base,
         };

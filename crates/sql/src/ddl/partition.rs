@@ -142,6 +142,7 @@ impl Session {
             b'e' => oids::ANYENUM,
             b'c' => oids::RECORD,
             b'r' => oids::ANYRANGE,
+            b'm' => oids::ANYMULTIRANGE,
             _ if base.category == b'A' => oids::ANYARRAY,
             _ if base.oid == oids::VARCHAR => oids::TEXT,
             _ if base.oid == oids::CIDR => oids::INET,

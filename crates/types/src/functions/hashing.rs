@@ -2,7 +2,7 @@
 
 use super::get::{arg, int8};
 use crate::hash::*;
-use crate::{Datum, EvalContext, key};
+use crate::{Datum, EvalContext, key, range};
 use kilndb_base::{Error, Result};
 
 /// The hash PostgreSQL's hash operator class gives.
@@ -29,6 +29,16 @@ pub fn hash_datum(d: &Datum) -> Result<u32> {
         }
         Datum::MacAddr(v) => hash_bytes(v),
         Datum::MacAddr8(v) => hash_bytes(v),
+        Datum::AclItem(v) => v.hash(),
+        Datum::Range(v) => range::hash(v, &|d| hash_datum(d))?,
+        Datum::Multirange(v) => {
+            let mut r = 1u32;
+            for range in &v.ranges {
+                let h = range::hash(range, &|d| hash_datum(d))?;
+                r = r.wrapping_shl(5).wrapping_sub(r).wrapping_add(h);
+            }
+            r
+        }
         Datum::TimeTz(t, z) => hash_i64(*t) ^ hash_u32(*z as u32),
         Datum::Interval(v) => hash_i64(key::interval_order(v) as i64),
         Datum::Numeric(n) => match n.hash_parts() {
@@ -78,6 +88,16 @@ pub fn hash_datum_extended(d: &Datum, seed: u64) -> Result<u64> {
         }
         Datum::MacAddr(v) => hash_bytes_extended(v, seed),
         Datum::MacAddr8(v) => hash_bytes_extended(v, seed),
+        Datum::AclItem(v) => v.hash_extended(seed),
+        Datum::Range(v) => range::hash_extended(v, seed, &|d| hash_datum_extended(d, seed))?,
+        Datum::Multirange(v) => {
+            let mut r = 1u64;
+            for range in &v.ranges {
+                let h = range::hash_extended(range, seed, &|d| hash_datum_extended(d, seed))?;
+                r = r.wrapping_shl(5).wrapping_sub(r).wrapping_add(h);
+            }
+            r
+        }
         Datum::TimeTz(t, z) => hash_i64_extended(*t, seed) ^ hash_u32_extended(*z as u32, seed),
         Datum::Interval(v) => hash_i64_extended(key::interval_order(v) as i64, seed),
         Datum::Numeric(n) => match n.hash_parts() {

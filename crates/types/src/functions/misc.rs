@@ -37,6 +37,7 @@ pub fn pg_column_size(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
         Datum::Bytea(s) | Datum::Jsonb(s) => Datum::Int4(s.len() as i32 + if s.len() < 127 { 1 } else { 4 }),
         Datum::Inet(v) => Datum::Int4(3 + v.bytes().len() as i32),
         Datum::Numeric(n) => Datum::Int4(3 + n.digits().len() as i32 * 2),
+        value @ (Datum::Range(_) | Datum::Multirange(_)) => Datum::Int4(crate::width::stored_width(0, value) as i32),
         _ => Datum::Int4(8),
     })
 }

@@ -7,8 +7,10 @@
 //! 1. A strict function is never called with a NULL; one that is not strict deals with them itself.
 //! 2. A wrong argument type is an internal error, never a panic.
 
+use crate::acl::AclItem;
 use crate::network::Inet;
 use crate::numeric::Numeric;
+use crate::range::{Multirange, Range};
 use crate::{Array, Datum, EvalContext, Interval};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_fulltext::{TsQuery, TsVector};
@@ -31,6 +33,7 @@ macro_rules! scalars {
     )* };
 }
 
+pub mod acl;
 pub mod array;
 pub mod bits;
 pub mod bytea;
@@ -48,6 +51,7 @@ pub(crate) mod limits;
 pub mod misc;
 pub mod network;
 pub mod numeric;
+pub mod range;
 pub mod regex;
 pub mod sizes;
 pub mod string;
@@ -159,5 +163,8 @@ pub mod get {
         inet -> &Inet { Datum::Inet(v) => v }
         macaddr -> &[u8; 6] { Datum::MacAddr(v) => v }
         macaddr8 -> &[u8; 8] { Datum::MacAddr8(v) => v }
+        aclitem -> &AclItem { Datum::AclItem(v) => v }
+        range -> &Range { Datum::Range(v) => v }
+        multirange -> &Multirange { Datum::Multirange(v) => v }
     }
 }

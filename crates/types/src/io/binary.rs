@@ -103,6 +103,7 @@ pub fn receive(type_oid: Oid, bytes: &[u8], typmod: i32, ctx: &EvalContext) -> R
         }
         BIT | VARBIT => receive_bits(type_oid, bytes, typmod)?,
         VOID => Datum::text(""),
+        ACLITEM => return Err(error(sqlstate::UNDEFINED_FUNCTION, "no binary input function available for type aclitem")),
         INET | CIDR => Datum::Inet(Inet::receive(bytes, type_oid == CIDR)?),
         MACADDR => Datum::MacAddr(fixed(bytes)?),
         // Six bytes are an EUI-48 address.
@@ -123,6 +124,9 @@ pub fn receive(type_oid: Oid, bytes: &[u8], typmod: i32, ctx: &EvalContext) -> R
                 && let Some(value) = ctx.host.enum_value(type_oid, std::str::from_utf8(bytes).unwrap_or(""))
             {
                 return value;
+            }
+            if let Some(ty) = ctx.host.range_type(type_oid) {
+                return if ty.oid == type_oid { Ok(range::range_receive(ty, bytes, ctx)?.datum()) } else { Ok(range::multirange_receive(ty, bytes, ctx)?.datum()) };
             }
             let element = ctx.host.element_type(type_oid);
             if element != 0 {
@@ -300,6 +304,9 @@ pub fn send_typmod(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8>,
         Datum::Inet(v) => v.send(is_cidr(type_oid, ctx), out),
         Datum::MacAddr(v) => out.extend_from_slice(v),
         Datum::MacAddr8(v) => out.extend_from_slice(v),
+        Datum::AclItem(_) => return Err(error(sqlstate::UNDEFINED_FUNCTION, "no binary output function available for type aclitem")),
+        Datum::Range(v) => range::range_send(v, out, ctx)?,
+        Datum::Multirange(v) => range::multirange_send(v, out, ctx)?,
         Datum::Numeric(v) => v.send(out),
         Datum::TimeTz(t, z) => {
             out.extend_from_slice(&t.to_be_bytes());
