@@ -27,6 +27,7 @@ pub mod oids;
 pub mod range;
 pub(crate) mod range_aggregate;
 pub mod row;
+pub mod snapshot;
 pub mod template;
 pub mod width;
 

@@ -68,7 +68,8 @@ pub fn physical_type(type_oid: Oid) -> PhysicalType {
         FLOAT8 => P::Float8,
         OID | XID | CID | REGPROC | REGPROCEDURE | REGOPER | REGOPERATOR | REGCLASS | REGTYPE | REGCONFIG
         | REGDICTIONARY | REGNAMESPACE | REGROLE | REGCOLLATION => P::Oid,
-        TEXT | VARCHAR | BPCHAR | NAME | JSON | XML | PG_NODE_TREE | UNKNOWN | CSTRING | REFCURSOR | BIT | VARBIT => P::Text,
+        TEXT | VARCHAR | BPCHAR | NAME | JSON | XML | PG_NODE_TREE | UNKNOWN | CSTRING | REFCURSOR | BIT | VARBIT
+        | PG_SNAPSHOT | TXID_SNAPSHOT => P::Text,
         JSONB => P::Jsonb,
         BYTEA => P::Bytea,
         NUMERIC => P::Numeric,

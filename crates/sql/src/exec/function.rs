@@ -71,6 +71,7 @@ fn start(call: &FunctionCall, row: &[Datum], rt: &mut Runtime, cx: &mut ExecCont
             },
             next: 0,
         }),
+        2947 | 5064 => Ok(Rows::List { values: functions::snapshot::running(&args, call.oid == 5064)?, next: 0 }),
         1293 => Ok(Rows::List {
             values: match args.into_iter().next() {
                 Some(Datum::Multirange(m)) => m.ranges.iter().map(|r| r.clone().datum()).collect(),

@@ -54,6 +54,7 @@ pub mod numeric;
 pub mod range;
 pub mod regex;
 pub mod sizes;
+pub mod snapshot;
 pub mod string;
 mod table;
 pub mod textsearch;

@@ -103,6 +103,7 @@ pub fn receive(type_oid: Oid, bytes: &[u8], typmod: i32, ctx: &EvalContext) -> R
         }
         BIT | VARBIT => receive_bits(type_oid, bytes, typmod)?,
         VOID => Datum::text(""),
+        PG_SNAPSHOT | TXID_SNAPSHOT => Datum::text(crate::snapshot::SnapshotText::receive(bytes).ok_or_else(|| error(sqlstate::INVALID_BINARY_REPRESENTATION, "invalid external pg_snapshot data"))?.text()),
         ACLITEM => return Err(error(sqlstate::UNDEFINED_FUNCTION, "no binary input function available for type aclitem")),
         INET | CIDR => Datum::Inet(Inet::receive(bytes, type_oid == CIDR)?),
         MACADDR => Datum::MacAddr(fixed(bytes)?),
@@ -282,6 +283,7 @@ pub fn send_typmod(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8>,
             out.push(1);
             out.extend_from_slice(v.as_bytes());
         }
+        Datum::Text(v) if matches!(type_oid, PG_SNAPSHOT | TXID_SNAPSHOT) => crate::snapshot::SnapshotText::parse(v)?.send(out),
         Datum::Text(v) if matches!(type_oid, BIT | VARBIT) => {
             out.extend_from_slice(&(v.len() as u32).to_be_bytes());
             for chunk in v.as_bytes().chunks(8) {

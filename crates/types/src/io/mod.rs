@@ -87,6 +87,7 @@ pub fn input(type_oid: Oid, text: &str, typmod: i32, ctx: &EvalContext) -> Resul
         INT2VECTOR | OIDVECTOR => array::vector_in(type_oid, text)?,
         VOID => Datum::text(""),
         INET | CIDR => Datum::Inet(Inet::parse(text, type_oid == CIDR)?),
+        PG_SNAPSHOT | TXID_SNAPSHOT => Datum::text(crate::snapshot::SnapshotText::parse(text)?.text()),
         ACLITEM => Datum::AclItem(AclItem::parse(text, ctx)?),
         MACADDR => Datum::MacAddr(network::parse_macaddr(text)?),
         MACADDR8 => Datum::MacAddr8(network::parse_macaddr8(text)?),
