@@ -14,7 +14,8 @@ pub struct SnapshotText {
 /// A number as strtoul reads it: no digits are 0.
 fn number(text: &str) -> Option<(u64, &str)> {
     let end = text.bytes().position(|b| !b.is_ascii_digit()).unwrap_or(text.len());
-    let value = if end == 0 { 0 } else { text[..end].parse().ok()? };
+    // As PostgreSQL has it, numbers are those of bigint.
+    let value = if end == 0 { 0 } else { u64::try_from(text[..end].parse::<i64>().ok()?).ok()? };
     Some((value, &text[end..]))
 }
 fn parts(text: &str) -> Option<SnapshotText> {

@@ -625,28 +625,6 @@ impl CatalogReader<'_> {
         Ok(found)
     }
 
-    fn load_type(&self, row: &CatalogRow) -> Result<TypeInfo> {
-        let element = row.oid("typelem");
-        Ok(TypeInfo {
-            oid: row.oid("oid"),
-            name: row.text("typname").unwrap_or("").to_string(),
-            schema_oid: row.oid("typnamespace"),
-            len: row.int("typlen") as i16,
-            kind: row.char("typtype"),
-            category: row.char("typcategory"),
-            preferred: row.bool("typispreferred"),
-            element,
-            array: row.oid("typarray"),
-            table_oid: row.oid("typrelid"),
-            collation: row.oid("typcollation"),
-            base_type: row.oid("typbasetype"),
-            typmod: row.int("typtypmod") as i32,
-            domain: if row.char("typtype") == b'd' { Some(Arc::new(self.load_domain(row)?)) } else { None },
-            range: if matches!(row.char("typtype"), b'r' | b'm') { self.load_range(row.oid("oid"))? } else { None },
-            labels: if row.char("typtype") == b'e' { self.load_labels(row.oid("oid"))? } else { Arc::from([]) },
-        })
-    }
-
     pub fn function_info(&self, row: &CatalogRow) -> FunctionInfo {
         let arg_types = row.numbers("proargtypes").iter().map(|n| *n as Oid).collect();
         FunctionInfo {

@@ -1,8 +1,8 @@
-//! What pg_type alone does not tell of types that users have made: domains' conditions, enums' labels.
+//! Types that users have made, with what pg_type alone does not tell: domains' conditions, enums' labels, ranges' subtypes.
 
 use super::cache::CatalogReader;
 use super::ids::*;
-use super::model::{CastContext, CastInfo, CastMethod, Domain, DomainCheck, EnumLabel};
+use super::model::{CastContext, CastInfo, CastMethod, Domain, DomainCheck, EnumLabel, TypeInfo};
 use super::store::CatalogRow;
 use kilndb_base::{Oid, Result};
 use kilndb_types::Datum;
@@ -10,6 +10,28 @@ use kilndb_types::range::RangeType;
 use std::sync::Arc;
 
 impl CatalogReader<'_> {
+    pub(super) fn load_type(&self, row: &CatalogRow) -> Result<TypeInfo> {
+        let element = row.oid("typelem");
+        Ok(TypeInfo {
+            oid: row.oid("oid"),
+            name: row.text("typname").unwrap_or("").to_string(),
+            schema_oid: row.oid("typnamespace"),
+            len: row.int("typlen") as i16,
+            kind: row.char("typtype"),
+            category: row.char("typcategory"),
+            preferred: row.bool("typispreferred"),
+            element,
+            array: row.oid("typarray"),
+            table_oid: row.oid("typrelid"),
+            collation: row.oid("typcollation"),
+            base_type: row.oid("typbasetype"),
+            typmod: row.int("typtypmod") as i32,
+            domain: if row.char("typtype") == b'd' { Some(Arc::new(self.load_domain(row)?)) } else { None },
+            range: if matches!(row.char("typtype"), b'r' | b'm') { self.load_range(row.oid("oid"))? } else { None },
+            labels: if row.char("typtype") == b'e' { self.load_labels(row.oid("oid"))? } else { Arc::from([]) },
+        })
+    }
+
     pub(super) fn load_domain(&self, row: &CatalogRow) -> Result<Domain> {
         let rows = self.lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONTYPID_INDEX, &[Datum::Oid(row.oid("oid"))])?;
         let text = |r: &CatalogRow, column: &str| r.text(column).unwrap_or("").to_string();
