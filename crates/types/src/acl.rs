@@ -63,7 +63,7 @@ fn identifier(text: &str, at: &mut usize) -> Result<String> {
                 *at += 1;
                 continue;
             }
-        } else if !quoted && !(c.is_ascii_alphanumeric() || c == b'_' || c >= 0x80) {
+        } else if !(quoted || c.is_ascii_alphanumeric() || c == b'_' || c >= 0x80) {
             break;
         }
         if name.len() >= 63 {

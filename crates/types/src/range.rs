@@ -362,8 +362,10 @@ impl Multirange {
     }
 }
 
+type Encode<'a> = &'a dyn Fn(Oid, &Datum, &mut Vec<u8>) -> Result<()>;
+
 /// Bytes that sort as [`Range::compare`] does, with `encode` for values.
-pub(crate) fn sort_key(range: &Range, encode: &dyn Fn(Oid, &Datum, &mut Vec<u8>) -> Result<()>, out: &mut Vec<u8>) -> Result<()> {
+pub(crate) fn sort_key(range: &Range, encode: Encode<'_>, out: &mut Vec<u8>) -> Result<()> {
     let Some((lower, upper)) = &range.bounds else {
         out.push(0);
         return Ok(());
