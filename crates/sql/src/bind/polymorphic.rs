@@ -114,7 +114,7 @@ impl Binder<'_> {
         let has = |needs: &dyn Fn(Oid) -> bool| declared.iter().any(|t| needs(*t)) || needs(result);
         if f.element == 0 && (has(&needs_any) || has(&needs_range)) {
             let without_ranges = !has(&needs_range);
-            if without_ranges && (f.saw_unknown && declared.iter().any(|t| *t == oids::ANYELEMENT) || f.array == oids::ANYARRAY) {
+            if without_ranges && (f.saw_unknown && declared.contains(&oids::ANYELEMENT) || f.array == oids::ANYARRAY) {
                 f.element = oids::TEXT;
             } else {
                 return Err(Error::new(sqlstate::DATATYPE_MISMATCH, "could not determine polymorphic type because input has type unknown"));

@@ -192,7 +192,7 @@ impl Session {
             match d.defname().unwrap_or("") {
                 "subtype" => {
                     let ty = match d.arg() {
-                        Node::TypeName(t) => self.resolve_type(&t, source, runtime)?.0,
+                        Node::TypeName(t) => self.resolve_type(t, source, runtime)?.0,
                         _ => self.type_named(&names_of(d), runtime)?.oid,
                     };
                     set(&mut definition.subtype, ty, d)?;
