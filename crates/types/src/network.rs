@@ -2,16 +2,17 @@
 //!
 //! Invariants
 //! 1. Bytes of [`Inet::address`] behind the family's length are zero.
-//! 2. A cidr is an [`Inet`] without bits behind its mask; which of both a value is, its type says.
+//! 2. A cidr is an [`Inet`] without bits behind its mask that says so; order, equality and hash do not look at that.
 
 use crate::io::{error, invalid_syntax};
 use kilndb_base::{Result, sqlstate};
 use std::cmp::Ordering;
 use std::io::Write;
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Inet {
     pub is_v6: bool,
+    pub is_cidr: bool,
     /// Length of the network part.
     pub bits: u8,
     pub address: [u8; 16],
@@ -19,7 +20,7 @@ pub struct Inet {
 
 impl Inet {
     pub fn new(is_v6: bool) -> Inet {
-        Inet { is_v6, bits: 0, address: [0; 16] }
+        Inet { is_v6, is_cidr: false, bits: 0, address: [0; 16] }
     }
     pub fn max_bits(&self) -> u8 {
         if self.is_v6 { 128 } else { 32 }
@@ -62,7 +63,11 @@ impl Inet {
     pub fn network(&self) -> Inet {
         self.with_number(self.number() & !self.host_mask())
     }
-    pub fn is_cidr(&self) -> bool {
+    pub fn as_cidr(mut self, is_cidr: bool) -> Inet {
+        self.is_cidr = is_cidr;
+        self
+    }
+    pub fn is_network(&self) -> bool {
         self.number() & self.host_mask() == 0
     }
     /// Do the first `bits` bits agree, of values of one family?
@@ -107,15 +112,15 @@ impl Inet {
             (false, true) => parse_v4_cidr(text.as_bytes()),
             (false, false) => parse_v4(text.as_bytes()),
         };
-        let value = parsed.ok_or_else(bad)?;
-        if is_cidr && !value.is_cidr() {
+        let value = parsed.ok_or_else(bad)?.as_cidr(is_cidr);
+        if is_cidr && !value.is_network() {
             return Err(error(sqlstate::INVALID_TEXT_REPRESENTATION, format!("invalid cidr value: \"{text}\""))
                 .with_detail("Value has bits set to right of mask."));
         }
         Ok(value)
     }
-    /// `with_bits`: also where they are all.
-    pub fn write(&self, with_bits: bool, out: &mut Vec<u8>) {
+    /// A cidr with the length of its mask, also where that is all.
+    pub fn write(&self, out: &mut Vec<u8>) {
         // A Vec takes every write.
         if self.is_v6 {
             write_v6(&self.address, out);
@@ -123,14 +128,14 @@ impl Inet {
             let a = &self.address;
             let _ = write!(out, "{}.{}.{}.{}", a[0], a[1], a[2], a[3]);
         }
-        if with_bits || self.bits != self.max_bits() {
+        if self.is_cidr || self.bits != self.max_bits() {
             let _ = write!(out, "/{}", self.bits);
         }
     }
     /// The address alone.
     pub fn host(&self) -> String {
         let mut out = Vec::new();
-        self.with_bits(self.max_bits()).write(false, &mut out);
+        self.with_bits(self.max_bits()).as_cidr(false).write(&mut out);
         String::from_utf8(out).unwrap_or_default()
     }
     /// A cidr with no more octets or words than its network part has.
@@ -162,14 +167,14 @@ impl Inet {
         if bytes.len() > 4 + len {
             return Err(error(sqlstate::INVALID_BINARY_REPRESENTATION, "incorrect binary data format"));
         }
-        if is_cidr && !value.is_cidr() {
+        if is_cidr && !value.is_network() {
             return Err(error(sqlstate::INVALID_BINARY_REPRESENTATION, "invalid external \"cidr\" value")
                 .with_detail("Value has bits set to right of mask."));
         }
-        Ok(value)
+        Ok(value.as_cidr(is_cidr))
     }
-    pub fn send(&self, is_cidr: bool, out: &mut Vec<u8>) {
-        out.extend_from_slice(&[self.family_byte(), self.bits, u8::from(is_cidr), self.bytes().len() as u8]);
+    pub fn send(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&[self.family_byte(), self.bits, u8::from(self.is_cidr), self.bytes().len() as u8]);
         out.extend_from_slice(self.bytes());
     }
 }
@@ -586,8 +591,8 @@ mod tests {
         for text in ["1.2.3.4", "1.2.3.0/24", "::", "::/0", "1::", "::1", "::ffff:1.2.3.4", "::1.2.3.4/128", "1:0:0:2::3/7", "0:1:2:3:4:5:6:7", "::2:3:4:5:6:7"] {
             let value = Inet::parse(text, false).expect(text);
             let mut out = Vec::new();
-            value.write(false, &mut out);
-            assert_eq!(Inet::parse(std::str::from_utf8(&out).expect("text"), false).expect("again"), value, "{text}");
+            value.write(&mut out);
+            assert_eq!(Inet::parse(std::str::from_utf8(&out).expect("text"), false).expect("again").sort_parts(), value.sort_parts(), "{text}");
         }
         for bad in ["", "1.2.3", "1.2.3.4.5", "1.2.3.256", "1.2.3.4/33", "1.2.3.4/", ":", ":1", "1:", "1:2:3:4:5:6:7:8:9", "::1::2", "12345::", "::/129", "::/08", "::1.2.3.04", "/24", "1.2.3.4x"] {
             assert!(Inet::parse(bad, false).is_err(), "{bad}");

@@ -171,7 +171,8 @@ fn encode_value(storage: PhysicalType, value: &Datum, out: &mut Vec<u8>) -> Resu
             put_numeric(v, out);
         }
         (P::Inet, Datum::Inet(v)) => {
-            let (bytes, len) = v.hashed_bytes();
+            let (mut bytes, len) = v.hashed_bytes();
+            bytes[0] |= if v.is_cidr { CIDR_BIT } else { 0 };
             put_prefixed(&bytes[..len], out);
         }
         (P::MacAddr, Datum::MacAddr(v)) => out.extend_from_slice(v),
@@ -507,11 +508,15 @@ fn get_other(storage: PhysicalType, r: &mut Reader) -> Option<Datum> {
         }
     })
 }
+/// Beside the family: a cidr.
+const CIDR_BIT: u8 = 0x80;
+
 /// Family, mask length, address.
 fn get_inet(bytes: &[u8]) -> Option<Inet> {
     let (head, address) = bytes.split_first_chunk::<2>()?;
-    let mut value = Inet::new(head[0] == 3);
-    if head[0] != value.family_byte() || head[1] > value.max_bits() || address.len() != value.bytes().len() {
+    let family = head[0] & !CIDR_BIT;
+    let mut value = Inet::new(family == 3).as_cidr(head[0] & CIDR_BIT != 0);
+    if family != value.family_byte() || head[1] > value.max_bits() || address.len() != value.bytes().len() {
         return None;
     }
     value.bits = head[1];

@@ -62,7 +62,7 @@ fn shorter(a: &[u8; 8]) -> Result<[u8; 6]> {
 }
 fn text_of(a: &Inet, with_bits: bool) -> String {
     let mut out = Vec::new();
-    a.write(with_bits, &mut out);
+    a.as_cidr(with_bits).write(&mut out);
     String::from_utf8(out).unwrap_or_default()
 }
 
@@ -86,19 +86,19 @@ scalars! {
     fn network_host(_c; a: inet) = a.host();
     fn network_masklen(_c; a: inet) = i32::from(a.bits);
     fn network_family(_c; a: inet) = if a.is_v6 { 6 } else { 4 };
-    fn network_network(_c; a: inet) = a.network();
-    fn inet_to_cidr(_c; a: inet) = a.network();
+    fn network_network(_c; a: inet) = a.network().as_cidr(true);
+    fn inet_to_cidr(_c; a: inet) = a.network().as_cidr(true);
     fn network_netmask(_c; a: inet) = a.with_number(a.full_mask() & !a.host_mask()).with_bits(a.max_bits());
     fn network_hostmask(_c; a: inet) = a.with_number(a.host_mask()).with_bits(a.max_bits());
     fn network_broadcast(_c; a: inet) = a.with_number(a.number() | a.host_mask());
     fn inet_set_masklen(_c; a: inet, bits: int4) = a.with_bits(mask_length(a, bits)?);
-    fn cidr_set_masklen(_c; a: inet, bits: int4) = a.with_bits(mask_length(a, bits)?).network();
+    fn cidr_set_masklen(_c; a: inet, bits: int4) = a.with_bits(mask_length(a, bits)?).network().as_cidr(true);
     fn inet_same_family(_c; a: inet, b: inet) = a.is_v6 == b.is_v6;
     fn inet_merge(_c; a: inet, b: inet) = {
         if a.is_v6 != b.is_v6 {
             return Err(parameter("cannot merge addresses from different families"));
         }
-        a.with_bits(a.common_bits(b, a.bits.min(b.bits))).network()
+        a.with_bits(a.common_bits(b, a.bits.min(b.bits))).network().as_cidr(true)
     };
     fn network_sub(_c; a: inet, b: inet) = a.bits > b.bits && lies_in(a, b);
     fn network_subeq(_c; a: inet, b: inet) = lies_in(a, b);

@@ -190,7 +190,7 @@ pub fn output_typmod(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8
         Datum::Record(v) => array::record_out(v, out, ctx)?,
         Datum::TsVector(v) => v.write(out),
         Datum::TsQuery(v) => v.write(out),
-        Datum::Inet(v) => v.write(is_cidr(type_oid, ctx), out),
+        Datum::Inet(v) => v.write(out),
         Datum::MacAddr(v) => network::write_mac(v, out),
         Datum::MacAddr8(v) => network::write_mac(v, out),
         Datum::AclItem(v) => v.write(out, ctx),
@@ -198,9 +198,6 @@ pub fn output_typmod(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8
         Datum::Multirange(v) => range::multirange_out(v, out, ctx)?,
     }
     Ok(())
-}
-fn is_cidr(type_oid: Oid, ctx: &EvalContext) -> bool {
-    type_oid == CIDR || type_oid >= FIRST_USER_TYPE && under_domains(type_oid, -1, ctx).0 == CIDR
 }
 /// The text form as a string.
 pub fn output_string(type_oid: Oid, datum: &Datum, ctx: &EvalContext) -> Result<String> {
@@ -247,7 +244,7 @@ pub fn natural_type(datum: &Datum) -> Oid {
         Datum::Record(r) => r.type_oid,
         Datum::TsVector(_) => TSVECTOR,
         Datum::TsQuery(_) => TSQUERY,
-        Datum::Inet(_) => INET,
+        Datum::Inet(v) => if v.is_cidr { CIDR } else { INET },
         Datum::MacAddr(_) => MACADDR,
         Datum::MacAddr8(_) => MACADDR8,
         Datum::AclItem(_) => ACLITEM,
