@@ -30,7 +30,7 @@ for path in sorted(src.glob("*.rs")):
 TYPES = (
     "bool char name int2 int4 int8 int24 int42 int28 int82 int48 int84 text bpchar oid xid xid8 cid tid float4 float8 "
     "float48 float84 date time timetz timestamp timestamptz interval numeric uuid bytea bit varbit array record "
-    "oidvector pg_lsn jsonb nameeqtext enum text_pattern bpchar_pattern record_image btrecord nametext textname text_ bttext tsvector tsquery"
+    "oidvector pg_lsn jsonb nameeqtext enum text_pattern bpchar_pattern record_image btrecord nametext textname text_ bttext tsvector tsquery network macaddr macaddr8 range multirange"
 ).split()
 OPS = {"eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge", "cmp": "cmp"}
 family = {}
@@ -49,12 +49,18 @@ for a, b in (("name", "text"), ("text", "name")):
     for op in OPS:
         family[f"{a}{op}{b}"] = f"compare::any_{op}"
 family["btarraycmp"] = family["btrecordcmp"] = family["btrecordimagecmp"] = "compare::any_cmp"
+family["xidneq"] = "compare::any_ne"
+family["pg_wal_lsn_diff"] = "numeric::pg_lsn_mi"
 family["boollt"], family["boolgt"] = "compare::any_lt", "compare::any_gt"
 for w in ("int4", "int2", "int8", "float4", "float8", "oid", "char", "name", "text", "bpchar", "tid", "bytea", "date",
           "bool", "xid", "xid8", "cid", "enum"):
     family[f"hash{w}"] = "hashing::any_hash"
     family[f"hash{w}extended"] = "hashing::any_hash_extended"
-for w in ("numeric", "array", "record"):
+family["hash_aclitem"], family["hash_aclitem_extended"] = "hashing::any_hash", "hashing::any_hash_extended"
+for w in ("inet", "macaddr", "macaddr8"):
+    family[f"hash{w}"] = "hashing::any_hash"
+    family[f"hash{w}extended"] = "hashing::any_hash_extended"
+for w in ("numeric", "array", "record", "range", "multirange"):
     family[f"hash_{w}"] = "hashing::any_hash"
     family[f"hash_{w}_extended"] = "hashing::any_hash_extended"
 for w in ("jsonb", "time", "timetz", "timestamp", "timestamptz", "interval", "uuid", "pg_lsn"):

@@ -664,10 +664,10 @@ pub fn lookup_aggregate(proc_oid: Oid) -> Option<fn() -> Box<dyn Accumulator>> {
         2724..=2726 => || integers(Want::StddevPop, false),
         2727 | 2728 => || floats(Want::StddevPop, false),
         2729 => || numerics(Want::StddevPop),
-        2050 | 2115..=2120 | 2122..=2130 | 2244 | 2797 | 3526 | 4189 | 5099 | 6373 | 6395 => {
+        2050 | 2115..=2120 | 2122..=2130 | 2244 | 2797 | 3526 | 3564 | 4189 | 5099 | 6373 | 6395 => {
             || pick(|o| o == Ordering::Greater)
         }
-        2051 | 2131..=2136 | 2138..=2146 | 2245 | 2798 | 3527 | 4190 | 5100 | 6374 | 6396 => {
+        2051 | 2131..=2136 | 2138..=2146 | 2245 | 2798 | 3527 | 3565 | 4190 | 5100 | 6374 | 6396 => {
             || pick(|o| o == Ordering::Less)
         }
         6291 => || pick(|_| false),
@@ -689,7 +689,7 @@ pub fn lookup_aggregate(proc_oid: Oid) -> Option<fn() -> Box<dyn Accumulator>> {
         2827 => || regression(Regr::CovarPop),
         2828 => || regression(Regr::CovarSamp),
         2829 => || regression(Regr::Corr),
-        _ => return None,
+        oid => return crate::range_aggregate::lookup(oid),
     })
 }
 /// Like [`lookup_aggregate`], for aggregates that need to know their argument types (array_agg).

@@ -456,6 +456,11 @@ fn varbit_same(d: &Datum, typmod: i32, explicit: bool, _: &EvalContext) -> Resul
     bit_length(VARBIT, s.to_string(), typmod, explicit)
 }
 
+fn cidr_to_inet(d: &Datum, _: i32, _: bool, _: &EvalContext) -> Result<Datum> {
+    let Datum::Inet(v) = d else { return Err(mismatch(d)) };
+    Ok(Datum::Inet(v.as_cidr(false)))
+}
+
 /// The built-in cast by function or binary coercion, if there is one.
 pub fn lookup_cast(source: Oid, target: Oid) -> Option<CastFn> {
     let integer = |o| matches!(o, INT2 | INT4 | INT8);
@@ -502,6 +507,7 @@ pub fn lookup_cast(source: Oid, target: Oid) -> Option<CastFn> {
         (BIT, INT8) => bit_to_int8,
         (BIT | VARBIT, BIT) => bit_same,
         (BIT | VARBIT, VARBIT) => varbit_same,
+        (CIDR, INET) => cidr_to_inet,
         (OIDVECTOR, OID_ARRAY) | (INT2VECTOR, INT2_ARRAY) => same,
         _ => return None,
     })

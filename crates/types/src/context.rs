@@ -64,6 +64,10 @@ pub trait Host {
     fn reg_input(&self, kind: Oid, text: &str) -> Result<Oid>;
     /// Text output of reg… types.
     fn reg_output(&self, kind: Oid, oid: Oid) -> String;
+    /// The range type that `oid` names, itself or as its multirange.
+    fn range_type(&self, oid: Oid) -> Option<crate::range::RangeType> {
+        crate::range::built_in(oid)
+    }
     /// Element type of an array type, or 0.
     fn element_type(&self, oid: Oid) -> Oid;
     /// Array type of an element type, or 0.

@@ -1,7 +1,10 @@
 //! One SQL value. Which type it belongs to is known from outside (a type OID beside it): the variant says
 //! how the value is held, and several types share one (text, varchar, bpchar, name, json, unknown: `Text`).
 
+use crate::acl::AclItem;
+use crate::network::Inet;
 use crate::numeric::Numeric;
+use crate::range::{Multirange, Range};
 use kilndb_base::Oid;
 use kilndb_fulltext::{TsQuery, TsVector};
 use std::sync::Arc;
@@ -47,6 +50,13 @@ pub enum Datum {
     Record(Arc<Record>),
     TsVector(Arc<TsVector>),
     TsQuery(Arc<TsQuery>),
+    /// inet and cidr.
+    Inet(Inet),
+    MacAddr([u8; 6]),
+    MacAddr8([u8; 8]),
+    Range(Arc<Range>),
+    Multirange(Arc<Multirange>),
+    AclItem(AclItem),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 //! a descending column. Every value ends where its own bytes say so, so columns can follow one another.
 
 use crate::numeric::{Kind, Numeric};
-use crate::{Array, Datum, Interval, oids};
+use crate::{Array, Datum, Interval, oids, range};
 use kilndb_base::{Error, Oid, Result};
 use std::cmp::Ordering;
 
@@ -77,6 +77,18 @@ pub(crate) fn encode_value(type_oid: Oid, datum: &Datum, out: &mut Vec<u8>) -> R
         }
         Datum::TsVector(v) => v.sort_key(out),
         Datum::TsQuery(v) => v.sort_key(out),
+        Datum::Inet(v) => v.sort_key(out),
+        Datum::MacAddr(v) => out.extend_from_slice(v),
+        Datum::MacAddr8(v) => out.extend_from_slice(v),
+        Datum::AclItem(v) => out.extend_from_slice(&v.to_bytes()),
+        Datum::Range(v) => range::sort_key(v, &encode_value, out)?,
+        Datum::Multirange(v) => {
+            for r in &v.ranges {
+                out.push(1);
+                range::sort_key(r, &encode_value, out)?;
+            }
+            out.push(0);
+        }
     }
     Ok(())
 }
@@ -148,9 +160,10 @@ pub fn is_indexable(type_oid: Oid) -> bool {
         | VARCHAR | DATE | TIME | TIMESTAMP | TIMESTAMPTZ | INTERVAL | TIMETZ | NUMERIC | UUID | PG_LSN | XID8
         | RECORD | REGPROC | REGPROCEDURE | REGOPER | REGOPERATOR | REGCLASS | REGTYPE | REGCONFIG | REGDICTIONARY
         | REGNAMESPACE | REGROLE | REGCOLLATION | BIT | VARBIT | MONEY | ANYARRAY | REFCURSOR | JSONB | 3807
-        | TSVECTOR | TSQUERY | TSVECTOR_ARRAY | TSQUERY_ARRAY => true,
-        1000..=1034 | 1115 | 1182 | 1183 | 1185 | 1187 | 1231 | 1270 | 1561 | 1563 | 2951 | 3221 | 2287 | 2207..=2211 => true,
-        _ => type_oid >= 16384,
+        | TSVECTOR | TSQUERY | TSVECTOR_ARRAY | TSQUERY_ARRAY | INET | CIDR | MACADDR | MACADDR8 => true,
+        1000..=1034 | 651 | 775 | 1040 | 1041 | 271 | 1115 | 1182 | 1183 | 1185 | 1187 | 1231 | 1270 | 1561 | 1563 | 2951 | 3221 | 2287 | 2207..=2211 => true,
+        3905 | 3907 | 3909 | 3911 | 3913 | 3927 | 6150..=6153 | 6155 | 6157 => true,
+        _ => type_oid >= 16384 || range::built_in(type_oid).is_some(),
     }
 }
 
@@ -197,6 +210,12 @@ pub fn compare(type_oid: Oid, a: &Datum, b: &Datum) -> Ordering {
         (Array(a), Array(b)) => compare_arrays(a, b),
         (TsVector(a), TsVector(b)) => a.compare(b),
         (TsQuery(a), TsQuery(b)) => a.compare(b),
+        (Inet(a), Inet(b)) => a.compare(b),
+        (MacAddr(a), MacAddr(b)) => a.cmp(b),
+        (MacAddr8(a), MacAddr8(b)) => a.cmp(b),
+        (AclItem(a), AclItem(b)) => a.cmp(b),
+        (Range(a), Range(b)) => a.compare(b),
+        (Multirange(a), Multirange(b)) => a.compare(b),
         (Record(a), Record(b)) => {
             for ((oid, x), (_, y)) in a.fields.iter().zip(&b.fields) {
                 match compare(*oid, x, y) {

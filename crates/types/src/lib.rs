@@ -8,6 +8,7 @@
 //!
 //! Must not know: pages, transactions, sessions, plans, catalogs (it asks [`Host`] for what it needs of them).
 
+pub mod acl;
 pub mod aggregates;
 pub mod cast;
 pub mod context;
@@ -20,9 +21,13 @@ pub mod inverted;
 pub mod io;
 pub mod json;
 pub mod key;
+pub mod network;
 pub mod numeric;
 pub mod oids;
+pub mod range;
+pub(crate) mod range_aggregate;
 pub mod row;
+pub mod snapshot;
 pub mod template;
 pub mod width;
 

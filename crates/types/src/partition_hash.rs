@@ -31,8 +31,7 @@ fn combine(a: u64, b: u64) -> u64 {
 pub fn is_hashable(ty: Oid) -> bool {
     // Geometry and what has no equality or no values here that hash as PostgreSQL's.
     let geometry = matches!(ty, 600..=604 | 628 | 718);
-    let addresses = matches!(ty, 650 | 829 | 869 | 774);
-    !geometry && !addresses && !matches!(ty, oids::JSON | oids::XML | oids::UNKNOWN | oids::MONEY | oids::BIT | oids::VARBIT | 3614 | 3615)
+    !geometry && !matches!(ty, oids::JSON | oids::XML | oids::UNKNOWN | oids::MONEY | oids::BIT | oids::VARBIT | 3614 | 3615)
 }
 
 /// A value's extended hash. `ty` decides where variants are shared.
@@ -66,6 +65,21 @@ pub fn value_hash(ty: Oid, value: &Datum, seed: u64) -> Result<u64> {
             hash_bytes_extended(&bytes, seed)
         }
         Datum::Numeric(n) => numeric_hash(n, seed),
+        Datum::Inet(v) => {
+            let (bytes, len) = v.hashed_bytes();
+            hash_bytes_extended(&bytes[..len], seed)
+        }
+        Datum::MacAddr(v) => hash_bytes_extended(v, seed),
+        Datum::MacAddr8(v) => hash_bytes_extended(v, seed),
+        Datum::AclItem(v) => v.hash_extended(seed),
+        Datum::Range(v) => range_hash(v, seed)?,
+        Datum::Multirange(v) => {
+            let mut all = 1u64;
+            for range in &v.ranges {
+                all = (all << 5).wrapping_sub(all).wrapping_add(range_hash(range, seed)?);
+            }
+            all
+        }
         Datum::TsVector(_) | Datum::TsQuery(_) => return Err(Error::unsupported("hashing of tsvector and tsquery is not supported")),
         Datum::Array(a) if ty == oids::OIDVECTOR => {
             let mut bytes = Vec::with_capacity(a.elements.len() * 4);
@@ -79,6 +93,10 @@ pub fn value_hash(ty: Oid, value: &Datum, seed: u64) -> Result<u64> {
         Datum::Array(a) => list_hash(1, a.elements.iter().map(|e| (a.element_type, e)), seed)?,
         Datum::Record(r) => list_hash(0, r.fields.iter().map(|(ty, value)| (*ty, value)), seed)?,
     })
+}
+
+fn range_hash(range: &crate::range::Range, seed: u64) -> Result<u64> {
+    crate::range::hash_extended(range, seed, &|value| value_hash(range.ty.subtype, value, seed))
 }
 
 fn list_hash<'a>(start: u64, list: impl Iterator<Item = (Oid, &'a Datum)>, seed: u64) -> Result<u64> {

@@ -6,7 +6,10 @@
 //!
 //! Must not know: pages, versions, catalogs.
 
+use crate::acl::AclItem;
+use crate::network::Inet;
 use crate::numeric::{Kind, Numeric};
+use crate::range::{self, Bound, Multirange, Range, RangeType};
 use crate::{Array, Datum, Interval, Record, oids};
 use kilndb_base::bytes::{Reader, put_varint};
 use kilndb_base::{Error, Oid, Result};
@@ -35,6 +38,9 @@ pub enum PhysicalType {
     Uuid,
     Tid,
     U64,
+    Inet,
+    MacAddr,
+    MacAddr8,
     /// Arrays, records and whatever else: self-describing.
     Tagged,
 }
@@ -62,7 +68,8 @@ pub fn physical_type(type_oid: Oid) -> PhysicalType {
         FLOAT8 => P::Float8,
         OID | XID | CID | REGPROC | REGPROCEDURE | REGOPER | REGOPERATOR | REGCLASS | REGTYPE | REGCONFIG
         | REGDICTIONARY | REGNAMESPACE | REGROLE | REGCOLLATION => P::Oid,
-        TEXT | VARCHAR | BPCHAR | NAME | JSON | XML | PG_NODE_TREE | UNKNOWN | CSTRING | REFCURSOR | BIT | VARBIT => P::Text,
+        TEXT | VARCHAR | BPCHAR | NAME | JSON | XML | PG_NODE_TREE | UNKNOWN | CSTRING | REFCURSOR | BIT | VARBIT
+        | PG_SNAPSHOT | TXID_SNAPSHOT => P::Text,
         JSONB => P::Jsonb,
         BYTEA => P::Bytea,
         NUMERIC => P::Numeric,
@@ -75,6 +82,9 @@ pub fn physical_type(type_oid: Oid) -> PhysicalType {
         UUID => P::Uuid,
         TID => P::Tid,
         PG_LSN | XID8 => P::U64,
+        INET | CIDR => P::Inet,
+        MACADDR => P::MacAddr,
+        MACADDR8 => P::MacAddr8,
         _ => P::Tagged,
     }
 }
@@ -93,11 +103,11 @@ impl PhysicalType {
             P::Bool | P::Char => 1,
             P::Int2 => 2,
             P::Int4 | P::Float4 | P::Oid | P::Date => 4,
-            P::Int8 | P::Float8 | P::Time | P::Timestamp | P::TimestampTz | P::U64 => 8,
+            P::Int8 | P::Float8 | P::Time | P::Timestamp | P::TimestampTz | P::U64 | P::MacAddr8 => 8,
             P::TimeTz => 12,
             P::Interval | P::Uuid => 16,
-            P::Tid => 6,
-            P::Text | P::Bytea | P::Jsonb | P::Numeric | P::Tagged => return None,
+            P::Tid | P::MacAddr => 6,
+            P::Text | P::Bytea | P::Jsonb | P::Numeric | P::Inet | P::Tagged => return None,
         })
     }
 }
@@ -160,6 +170,13 @@ fn encode_value(storage: PhysicalType, value: &Datum, out: &mut Vec<u8>) -> Resu
             put_varint(out, numeric_size(v) as u64);
             put_numeric(v, out);
         }
+        (P::Inet, Datum::Inet(v)) => {
+            let (mut bytes, len) = v.hashed_bytes();
+            bytes[0] |= if v.is_cidr { CIDR_BIT } else { 0 };
+            put_prefixed(&bytes[..len], out);
+        }
+        (P::MacAddr, Datum::MacAddr(v)) => out.extend_from_slice(v),
+        (P::MacAddr8, Datum::MacAddr8(v)) => out.extend_from_slice(v),
         (P::Tagged, v) => {
             let mut body = Vec::new();
             put_tagged(v, &mut body);
@@ -290,6 +307,24 @@ fn put_tagged(value: &Datum, out: &mut Vec<u8>) {
                 put_tagged(f, out);
             }
         }
+        Datum::Inet(_) => fixed(INET_TAG, P::Inet, out),
+        Datum::MacAddr(_) => fixed(MACADDR_TAG, P::MacAddr, out),
+        Datum::MacAddr8(_) => fixed(MACADDR8_TAG, P::MacAddr8, out),
+        Datum::AclItem(v) => {
+            out.push(ACLITEM_TAG);
+            out.extend_from_slice(&v.to_bytes());
+        }
+        Datum::Range(v) => {
+            out.push(RANGE_TAG);
+            put_range_type(v.ty, out);
+            put_range(v, out);
+        }
+        Datum::Multirange(v) => {
+            out.push(MULTIRANGE_TAG);
+            put_range_type(v.ty, out);
+            put_varint(out, v.ranges.len() as u64);
+            v.ranges.iter().for_each(|r| put_range(r, out));
+        }
         Datum::TsVector(v) => {
             let mut body = Vec::new();
             v.send(&mut body);
@@ -306,6 +341,46 @@ fn put_tagged(value: &Datum, out: &mut Vec<u8>) {
 }
 const TSVECTOR_TAG: u8 = 30;
 const TSQUERY_TAG: u8 = 31;
+const INET_TAG: u8 = 32;
+const MACADDR_TAG: u8 = 33;
+const MACADDR8_TAG: u8 = 34;
+const RANGE_TAG: u8 = 35;
+const MULTIRANGE_TAG: u8 = 36;
+const ACLITEM_TAG: u8 = 37;
+/// In the place of a built-in range type's number: the OIDs of another one follow.
+const OTHER_RANGE_TYPE: u8 = 255;
+
+fn put_range_type(ty: RangeType, out: &mut Vec<u8>) {
+    match range::BUILT_IN.iter().position(|t| *t == ty) {
+        Some(at) => out.push(at as u8),
+        None => {
+            out.push(OTHER_RANGE_TYPE);
+            [ty.oid, ty.multirange, ty.subtype].iter().for_each(|oid| out.extend_from_slice(&oid.to_le_bytes()));
+        }
+    }
+}
+fn get_range_type(r: &mut Reader) -> Option<RangeType> {
+    match r.u8()? {
+        OTHER_RANGE_TYPE => Some(RangeType { oid: r.u32()?, multirange: r.u32()?, subtype: r.u32()? }),
+        at => range::BUILT_IN.get(usize::from(at)).copied(),
+    }
+}
+fn put_range(v: &Range, out: &mut Vec<u8>) {
+    out.push(v.flags());
+    for bound in v.bounds.iter().flat_map(|(lower, upper)| [lower, upper]).filter(|b| !b.is_infinite()) {
+        put_tagged(&bound.value, out);
+    }
+}
+fn get_range(ty: RangeType, r: &mut Reader, depth: usize) -> Option<Range> {
+    let flags = r.u8()?;
+    if flags & range::EMPTY != 0 {
+        return (flags == range::EMPTY).then(|| Range::empty(ty));
+    }
+    let mut value = |absent: u8| if flags & absent != 0 { Some(Datum::Null) } else { get_tagged(r, depth + 1).filter(|v| !v.is_null()) };
+    let lower = Bound::lower(value(range::LOWER_INFINITE)?, flags & range::LOWER_INCLUSIVE != 0);
+    let upper = Bound::upper(value(range::UPPER_INFINITE)?, flags & range::UPPER_INCLUSIVE != 0);
+    Some(Range { ty, bounds: Some((lower, upper)) })
+}
 
 /// The bytes of a value that says its length.
 fn get_prefixed<'a>(r: &mut Reader<'a>) -> Option<&'a [u8]> {
@@ -328,6 +403,20 @@ fn get_tagged(r: &mut Reader, depth: usize) -> Option<Datum> {
         0 => Some(Datum::Null),
         TSVECTOR_TAG => Some(Datum::TsVector(Arc::new(kilndb_fulltext::TsVector::receive(get_prefixed(r)?).ok()?))),
         TSQUERY_TAG => Some(Datum::TsQuery(Arc::new(kilndb_fulltext::TsQuery::receive(get_prefixed(r)?).ok()?))),
+        INET_TAG => get_value(P::Inet, r),
+        MACADDR_TAG => get_value(P::MacAddr, r),
+        MACADDR8_TAG => get_value(P::MacAddr8, r),
+        ACLITEM_TAG => Some(Datum::AclItem(AclItem::from_bytes(r.bytes(16)?.try_into().ok()?))),
+        RANGE_TAG => {
+            let ty = get_range_type(r)?;
+            get_range(ty, r, depth).map(Range::datum)
+        }
+        MULTIRANGE_TAG => {
+            let ty = get_range_type(r)?;
+            let count = r.varint()?;
+            let ranges = (0..count).map(|_| get_range(ty, r, depth)).collect::<Option<Vec<Range>>>()?;
+            Some(Multirange { ty, ranges }.datum())
+        }
         tag @ 1..=20 => get_value(*FIXED.get(usize::from(tag) - 1)?, r),
         21 => {
             let element_type = r.u32()?;
@@ -406,6 +495,9 @@ fn get_other(storage: PhysicalType, r: &mut Reader) -> Option<Datum> {
         P::Bytea => Datum::Bytea(Arc::from(r.prefixed()?)),
         P::Jsonb => Datum::Jsonb(Arc::from(r.prefixed()?)),
         P::Numeric => Datum::Numeric(Arc::new(get_numeric(r.prefixed()?)?)),
+        P::Inet => Datum::Inet(get_inet(r.prefixed()?)?),
+        P::MacAddr => Datum::MacAddr(r.bytes(6)?.try_into().ok()?),
+        P::MacAddr8 => Datum::MacAddr8(r.bytes(8)?.try_into().ok()?),
         P::Tagged => {
             let mut inner = Reader::new(r.prefixed()?);
             let v = get_tagged(&mut inner, 0)?;
@@ -415,6 +507,21 @@ fn get_other(storage: PhysicalType, r: &mut Reader) -> Option<Datum> {
             v
         }
     })
+}
+/// Beside the family: a cidr.
+const CIDR_BIT: u8 = 0x80;
+
+/// Family, mask length, address.
+fn get_inet(bytes: &[u8]) -> Option<Inet> {
+    let (head, address) = bytes.split_first_chunk::<2>()?;
+    let family = head[0] & !CIDR_BIT;
+    let mut value = Inet::new(family == 3).as_cidr(head[0] & CIDR_BIT != 0);
+    if family != value.family_byte() || head[1] > value.max_bits() || address.len() != value.bytes().len() {
+        return None;
+    }
+    value.bits = head[1];
+    value.bytes_mut().copy_from_slice(address);
+    Some(value)
 }
 fn skip_value(storage: PhysicalType, r: &mut Reader) -> Option<()> {
     match storage.width() {

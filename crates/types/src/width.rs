@@ -24,6 +24,15 @@ pub fn plain_width(type_oid: Oid, value: &Datum) -> usize {
             Datum::Array(array) => array_width(array),
             Datum::TsVector(v) => v.stored_bytes(),
             Datum::TsQuery(v) => v.stored_bytes(),
+            Datum::Inet(v) => 2 + v.bytes().len(),
+            // The type, bounds, flags.
+            Datum::Range(v) => bounds_end(8, v) - 4 + 1,
+            // The type, a count, offsets, flags, bounds.
+            Datum::Multirange(v) => {
+                let count = v.ranges.len();
+                let head = (12 + 4 * count.saturating_sub(1) + count).next_multiple_of(4);
+                v.ranges.iter().fold(head, bounds_end) - 4
+            }
             // A row's header, then its fields.
             Datum::Record(record) => 20 + record.fields.iter().fold(0, |at, (oid, field)| field_end(at, *oid, field)),
             other => fixed_width(other),
@@ -49,9 +58,9 @@ fn fixed_width(value: &Datum) -> usize {
         Datum::Bool(_) | Datum::Char(_) => 1,
         Datum::Int2(_) => 2,
         Datum::Int4(_) | Datum::Float4(_) | Datum::Oid(_) | Datum::Date(_) => 4,
-        Datum::Tid(..) => 6,
+        Datum::Tid(..) | Datum::MacAddr(_) => 6,
         Datum::TimeTz(..) => 12,
-        Datum::Interval(_) | Datum::Uuid(_) => 16,
+        Datum::Interval(_) | Datum::Uuid(_) | Datum::AclItem(_) => 16,
         _ => 8,
     }
 }
@@ -60,12 +69,12 @@ fn alignment(value: &Datum) -> usize {
         Datum::Bool(_) | Datum::Char(_) | Datum::Uuid(_) => 1,
         Datum::Int2(_) | Datum::Tid(..) => 2,
         Datum::Int8(_) | Datum::Float8(_) | Datum::U64(_) | Datum::Time(_) | Datum::TimeTz(..) | Datum::Timestamp(_) => 8,
-        Datum::TimestampTz(_) | Datum::Interval(_) => 8,
+        Datum::TimestampTz(_) | Datum::Interval(_) | Datum::AclItem(_) => 8,
         _ => 4,
     }
 }
 fn is_variable(value: &Datum) -> bool {
-    matches!(value, Datum::Text(_) | Datum::Bytea(_) | Datum::Jsonb(_) | Datum::Numeric(_) | Datum::Array(_) | Datum::Record(_) | Datum::TsVector(_) | Datum::TsQuery(_))
+    matches!(value, Datum::Text(_) | Datum::Bytea(_) | Datum::Jsonb(_) | Datum::Numeric(_) | Datum::Array(_) | Datum::Record(_) | Datum::TsVector(_) | Datum::TsQuery(_) | Datum::Inet(_) | Datum::Range(_) | Datum::Multirange(_))
 }
 /// Where a field ends that begins at `at` or, for its alignment, behind it.
 fn field_end(at: usize, type_oid: Oid, value: &Datum) -> usize {
@@ -77,6 +86,10 @@ fn field_end(at: usize, type_oid: Oid, value: &Datum) -> usize {
     }
 }
 
+fn bounds_end(at: usize, range: &crate::range::Range) -> usize {
+    let bounds = range.bounds.iter().flat_map(|(lower, upper)| [&lower.value, &upper.value]);
+    bounds.fold(at, |at, value| field_end(at, range.ty.subtype, value))
+}
 /// Without the length word.
 fn array_width(array: &Array) -> usize {
     if matches!(array.dims.first(), Some((0, _))) && matches!(array.element_type, oids::INT2 | oids::OID) && array.dims.len() == 1 {

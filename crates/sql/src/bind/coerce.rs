@@ -174,7 +174,10 @@ impl Binder<'_> {
             Expr { kind: ExprKind::Cast { arg: Box::new(arg), kind, explicit }, ty: to, typmod: if same_family { typmod } else { -1 }, loc }
         };
         Ok(match path {
-            Path::Relabel => cast(expr, CastKind::Relabel),
+            Path::Relabel => match &expr.kind {
+                ExprKind::Const(kilndb_types::Datum::Inet(v)) if to == oids::INET => Expr::new(ExprKind::Const(kilndb_types::Datum::Inet(v.as_cidr(false))), to).at(loc),
+                _ => cast(expr, CastKind::Relabel),
+            },
             Path::InOut => cast(expr, CastKind::InOut),
             Path::Array => cast(expr, CastKind::Array),
             Path::Function(oid) => {

@@ -34,6 +34,9 @@ impl Host for BindHost<'_> {
         let table = self.0.table_by_oid(t.table_oid).ok().flatten()?;
         Some(table.columns.iter().filter(|c| !c.dropped).map(|c| (c.name.clone(), c.type_oid, c.typmod)).collect())
     }
+    fn range_type(&self, oid: Oid) -> Option<kilndb_types::range::RangeType> {
+        self.0.type_by_oid(oid).ok().flatten().and_then(|t| t.range)
+    }
     fn under_domain(&self, oid: Oid) -> Option<(Oid, i32)> {
         crate::session::type_host::under_domain(self.0, oid)
     }
@@ -60,7 +63,8 @@ fn settings_free(oid: Oid) -> bool {
         oids::BOOL | oids::BYTEA | oids::CHAR | oids::NAME | oids::INT8 | oids::INT2 | oids::INT4 | oids::TEXT
             | oids::OID | oids::TID | oids::JSON | oids::FLOAT4 | oids::FLOAT8 | oids::BPCHAR | oids::VARCHAR
             | oids::NUMERIC | oids::UUID | oids::XID | oids::CID | oids::PG_LSN | oids::XID8 | oids::JSONB
-            | oids::BIT | oids::VARBIT | oids::CSTRING
+            | oids::BIT | oids::VARBIT | oids::CSTRING | oids::INET | oids::CIDR | oids::MACADDR | oids::MACADDR8
+            | oids::INT4RANGE | oids::INT8RANGE | oids::NUMRANGE
             | oids::BOOL_ARRAY | oids::BYTEA_ARRAY | oids::CHAR_ARRAY | oids::NAME_ARRAY | oids::INT2_ARRAY
             | oids::INT4_ARRAY | oids::TEXT_ARRAY | oids::OID_ARRAY | oids::BPCHAR_ARRAY | oids::VARCHAR_ARRAY
             | oids::INT8_ARRAY | oids::FLOAT4_ARRAY | oids::FLOAT8_ARRAY | oids::NUMERIC_ARRAY | oids::UUID_ARRAY

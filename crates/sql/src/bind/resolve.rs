@@ -114,7 +114,7 @@ impl Binder<'_> {
             let same = same?;
             let fits: Vec<_> = left
                 .iter()
-                .filter(|c| c.1.iter().all(|t| self.polymorphic_fits(same, *t) && self.can_coerce(same, *t, CastContext::Implicit).unwrap_or(false)))
+                .filter(|c| self.matches(&vec![same; c.1.len()], &c.1).unwrap_or(false))
                 .collect();
             if let [one] = fits.as_slice() {
                 return Some(one.0);
@@ -130,11 +130,19 @@ impl Binder<'_> {
             }
         }
         // All anyelement/anyarray uses must agree.
-        let mut element = 0;
+        let (mut element, mut range) = (0, 0);
         for (t, d) in types.iter().zip(declared) {
+            if matches!(*d, oids::ANYRANGE | oids::ANYMULTIRANGE) && *t != oids::UNKNOWN {
+                let r = self.range_type(*t).map_or(0, |r| r.oid);
+                if range != 0 && range != r {
+                    return Ok(false);
+                }
+                range = r;
+            }
             let e = match *d {
                 oids::ANYELEMENT | oids::ANYNONARRAY | oids::ANYENUM if *t != oids::UNKNOWN => *t,
                 oids::ANYARRAY if *t != oids::UNKNOWN => self.element_of(*t),
+                oids::ANYRANGE | oids::ANYMULTIRANGE if *t != oids::UNKNOWN => self.range_type(*t).map_or(0, |r| r.subtype),
                 _ => continue,
             };
             if element != 0 && element != e {
@@ -149,11 +157,20 @@ impl Binder<'_> {
     fn compatible_fits(&self, types: &[Oid], declared: &[Oid]) -> bool {
         let mut members: Vec<Expr> = Vec::new();
         let mut non_array = false;
+        let mut range: Option<kilndb_types::range::RangeType> = None;
         for (t, d) in types.iter().zip(declared) {
             non_array |= *d == oids::ANYCOMPATIBLENONARRAY;
             let member = match *d {
                 oids::ANYCOMPATIBLE | oids::ANYCOMPATIBLENONARRAY => *t,
                 oids::ANYCOMPATIBLEARRAY => self.element_of(self.base_type(*t)),
+                oids::ANYCOMPATIBLERANGE | oids::ANYCOMPATIBLEMULTIRANGE if *t != oids::UNKNOWN => {
+                    let this = self.range_type(*t);
+                    if range.is_some() && range != this {
+                        return false;
+                    }
+                    range = this;
+                    this.map_or(0, |r| r.subtype)
+                }
                 _ => continue,
             };
             if member != oids::UNKNOWN && member != 0 {
@@ -167,7 +184,7 @@ impl Binder<'_> {
         match self.common_type(&refs, "arguments") {
             Ok(common) => {
                 let castable = |m: &Expr| self.can_coerce(m.ty, common, CastContext::Implicit).unwrap_or(false);
-                members.iter().all(castable) && !(non_array && self.element_of(common) != 0)
+                members.iter().all(castable) && range.is_none_or(|r| r.subtype == common) && !(non_array && self.element_of(common) != 0)
             }
             Err(_) => false,
         }
@@ -181,8 +198,8 @@ impl Binder<'_> {
             oids::ANYARRAY | oids::ANYCOMPATIBLEARRAY => actual == oids::ANYARRAY || self.element_of(actual) != 0,
             oids::ANYNONARRAY | oids::ANYCOMPATIBLENONARRAY => self.element_of(actual) == 0,
             oids::ANYENUM => self.catalog.type_by_oid(actual).ok().flatten().is_some_and(|t| t.kind == b'e'),
-            oids::ANYRANGE | 5080 => self.catalog.type_by_oid(actual).ok().flatten().is_some_and(|t| t.kind == b'r'),
-            4537 | 4538 => self.catalog.type_by_oid(actual).ok().flatten().is_some_and(|t| t.kind == b'm'),
+            oids::ANYRANGE | oids::ANYCOMPATIBLERANGE => self.range_of(actual).is_some(),
+            oids::ANYMULTIRANGE | oids::ANYCOMPATIBLEMULTIRANGE => self.multirange_of(actual).is_some(),
             _ => true,
         }
     }

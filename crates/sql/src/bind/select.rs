@@ -245,6 +245,15 @@ impl Binder<'_> {
         Ok(SortKey { expr, descending, nulls_first })
     }
 
+    /// For GROUP BY and DISTINCT an equality that can be hashed is enough.
+    fn require_grouping(&self, e: &Expr) -> Result<()> {
+        if matches!(self.base_type(e.ty), oids::XID | oids::CID | oids::ACLITEM) || self.require_ordering(e).is_ok() {
+            return Ok(());
+        }
+        let message = format!("could not identify an equality operator for type {}", self.type_name(e.ty));
+        Err(self.at(Error::new(sqlstate::UNDEFINED_FUNCTION, message), e.loc))
+    }
+
     pub(crate) fn require_ordering(&self, e: &Expr) -> Result<()> {
         if e.ty == oids::RECORD || self.catalog.ordering_operators(self.base_type(e.ty))?.is_some() {
             return Ok(());
@@ -343,7 +352,7 @@ impl Binder<'_> {
             None => self.bind_expr(node, scope)?,
         };
         let e = self.resolve_unknown(e)?;
-        self.require_ordering(&e)?;
+        self.require_grouping(&e)?;
         Ok(e)
     }
 
@@ -466,7 +475,7 @@ impl Binder<'_> {
         if on.is_empty() {
             q.distinct = Distinct::All;
             for t in q.targets.iter().filter(|t| !t.junk) {
-                self.require_ordering(&t.expr)?;
+                self.require_grouping(&t.expr)?;
             }
             for k in &q.order_by {
                 if !q.targets.iter().any(|t| same(&t.expr, &k.expr)) {

@@ -237,6 +237,7 @@ fn fill_facts(writer: &mut CatalogWriter<'_>, eval: &EvalContext<'_>) -> Result<
     fill_from(writer, PG_AMPROC, amproc, eval, &|r| families.contains(&number(r[family])), &[])?;
     let collation_extra = [("collowner", owner)];
     fill_from(writer, PG_COLLATION, &FILES.pg_collation, eval, &|_| true, &[&collation_extra[..], &[("collnamespace", namespace)]].concat())?;
+    fill_from(writer, PG_RANGE, &FILES.pg_range, eval, &|_| true, &[])?;
     fill_text_search(writer, eval)
 }
 

@@ -52,7 +52,7 @@ tsv_files! {
     pg_amproc = "pg_amproc"; pg_collation = "pg_collation"; catalog_columns = "catalog_columns";
     catalog_indexes = "catalog_indexes"; pg_settings = "pg_settings"; pg_ts_config = "pg_ts_config";
     pg_ts_config_map = "pg_ts_config_map"; pg_ts_dict = "pg_ts_dict"; pg_ts_parser = "pg_ts_parser";
-    pg_ts_template = "pg_ts_template"; pg_ts_description = "pg_ts_description";
+    pg_ts_template = "pg_ts_template"; pg_range = "pg_range"; pg_ts_description = "pg_ts_description";
 }
 
 /// A system table's shape.
@@ -192,6 +192,7 @@ fn load_types() -> Vec<(&'static str, Arc<TypeInfo>)> {
                 base_type: 0,
                 typmod: -1,
                 domain: None,
+                range: kilndb_types::range::built_in(number(r[oid])),
                 labels: Arc::from([]),
             };
             (name, Arc::new(info))

@@ -625,27 +625,6 @@ impl CatalogReader<'_> {
         Ok(found)
     }
 
-    fn load_type(&self, row: &CatalogRow) -> Result<TypeInfo> {
-        let element = row.oid("typelem");
-        Ok(TypeInfo {
-            oid: row.oid("oid"),
-            name: row.text("typname").unwrap_or("").to_string(),
-            schema_oid: row.oid("typnamespace"),
-            len: row.int("typlen") as i16,
-            kind: row.char("typtype"),
-            category: row.char("typcategory"),
-            preferred: row.bool("typispreferred"),
-            element,
-            array: row.oid("typarray"),
-            table_oid: row.oid("typrelid"),
-            collation: row.oid("typcollation"),
-            base_type: row.oid("typbasetype"),
-            typmod: row.int("typtypmod") as i32,
-            domain: if row.char("typtype") == b'd' { Some(Arc::new(self.load_domain(row)?)) } else { None },
-            labels: if row.char("typtype") == b'e' { self.load_labels(row.oid("oid"))? } else { Arc::from([]) },
-        })
-    }
-
     pub fn function_info(&self, row: &CatalogRow) -> FunctionInfo {
         let arg_types = row.numbers("proargtypes").iter().map(|n| *n as Oid).collect();
         FunctionInfo {
@@ -904,6 +883,12 @@ impl CatalogView for CatalogReader<'_> {
     }
 
     fn cast(&self, source: Oid, target: Oid) -> Result<Option<CastInfo>> {
+        if source >= FIRST_USER_OID
+            && let Some(range) = self.type_by_oid(source)?.and_then(|t| t.range)
+            && (range.oid, range.multirange) == (source, target)
+        {
+            return self.load_cast(source, target);
+        }
         Ok(BUILTINS.casts.get(&(source, target)).copied())
     }
 
@@ -918,8 +903,10 @@ impl CatalogView for CatalogReader<'_> {
             b'e' => oids::ANYENUM,
             b'c' => oids::RECORD,
             b'r' => oids::ANYRANGE,
+            b'm' => oids::ANYMULTIRANGE,
             _ if t.element != 0 => oids::ANYARRAY,
             _ if type_oid == oids::VARCHAR => oids::TEXT,
+            _ if type_oid == oids::CIDR => oids::INET,
             // regclass and its kin are ordered as the OIDs that they are.
             _ if t.schema_oid == PG_CATALOG && t.name.starts_with("reg") => oids::OID,
             _ => return Ok(None),

@@ -212,7 +212,7 @@ pub struct TypeInfo {
     pub name: String,
     pub schema_oid: Oid,
     pub len: i16,
-    /// 'b' base, 'c' composite, 'd' domain, 'e' enum, 'p' pseudo, 'r' range.
+    /// 'b' base, 'c' composite, 'd' domain, 'e' enum, 'p' pseudo, 'r' range, 'm' multirange.
     pub kind: u8,
     /// PostgreSQL's type category letter and preferred flag, for function resolution.
     pub category: u8,
@@ -226,6 +226,8 @@ pub struct TypeInfo {
     pub typmod: i32,
     /// Of a domain.
     pub domain: Option<Arc<Domain>>,
+    /// Of a range or multirange type.
+    pub range: Option<kilndb_types::range::RangeType>,
     /// Of an enum, in their order.
     pub labels: Arc<[EnumLabel]>,
 }

@@ -118,6 +118,7 @@ impl Session {
         let mut column = self.new_column(definition, &table.name, table.schema_oid, table.persistence, source, runtime)?;
         let is_primary = definition.constraints().iter().any(|k| matches!(k, Node::Constraint(k) if k.contype == kilndb_syntax::raw::ConstrType::CONSTR_PRIMARY));
         column.not_null |= is_primary;
+        self.refuse_inner_self(table.type_oid, column.type_oid, 0, runtime)?;
         self.refuse_stored_rows(table, runtime)?;
         let not_null = column.not_null;
         let attnum = self.attach_column(table, &column, false, runtime)?;
@@ -281,6 +282,7 @@ impl Session {
         let Node::ColumnDef(definition) = c.def() else { return Err(Error::internal("ALTER TYPE without a type")) };
         let t = definition.type_name().ok_or_else(|| Error::internal("ALTER TYPE without a type"))?;
         let (type_oid, typmod) = self.resolve_type(t, source, runtime)?;
+        self.refuse_inner_self(table.type_oid, type_oid, 0, runtime)?;
         self.refuse_if_used_in_text(table, name, "change the type of")?;
         if !table.referenced_by.is_empty() && table.referenced_by.iter().any(|k| k.referenced_columns.contains(&column.attnum))
             || table.foreign_keys.iter().any(|k| k.columns.contains(&column.attnum))

@@ -36,6 +36,7 @@ pub(super) fn plain_key(table: &Table, attnum: i16) -> Result<IndexKey> {
     let column = &table.columns[attnum as usize - 1];
     let class = match column.type_oid {
         oids::VARCHAR => BUILTINS.btree_classes.get(&oids::TEXT),
+        oids::CIDR => BUILTINS.btree_classes.get(&oids::INET),
         other => BUILTINS.btree_classes.get(&other),
     };
     Ok(IndexKey {

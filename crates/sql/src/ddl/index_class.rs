@@ -73,8 +73,10 @@ pub(crate) fn default_class(method: Oid, type_oid: Oid, catalog: &dyn CatalogVie
         b'e' => oids::ANYENUM,
         b'c' => oids::RECORD,
         b'r' => oids::ANYRANGE,
+        b'm' => oids::ANYMULTIRANGE,
         _ if info.element != 0 => oids::ANYARRAY,
         _ if type_oid == oids::VARCHAR => oids::TEXT,
+        _ if type_oid == oids::CIDR => oids::INET,
         _ => return Ok(None),
     };
     Ok(BUILTINS.btree_classes.get(&stand_in).map(|c| c.oid))
@@ -130,8 +132,11 @@ impl Session {
         }
         let fits = |input: Oid| match input {
             oids::TEXT => matches!(base, oids::TEXT | oids::VARCHAR | oids::NAME),
+            oids::INET => matches!(base, oids::INET | oids::CIDR),
             oids::ANYARRAY => info.element != 0,
             oids::ANYENUM => info.kind == b'e',
+            oids::ANYRANGE => info.kind == b'r',
+            oids::ANYMULTIRANGE => info.kind == b'm',
             oids::RECORD => info.kind == b'c' || base == oids::RECORD,
             input => input == base,
         };

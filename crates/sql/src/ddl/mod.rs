@@ -30,6 +30,7 @@ mod partition_attach;
 pub(crate) mod partition_detach;
 mod partition_keys;
 mod persistence;
+mod range_type;
 mod reindex;
 mod role;
 mod role_setting;
@@ -102,6 +103,7 @@ impl Session {
             }
             Node::CompositeTypeStmt(s) => self.create_composite_type(s, &source, runtime).map(|()| "CREATE TYPE".to_string()),
             Node::CreateEnumStmt(s) => self.create_enum(s, runtime).map(|()| "CREATE TYPE".to_string()),
+            Node::CreateRangeStmt(s) => self.create_range_type(s, &source, runtime).map(|()| "CREATE TYPE".to_string()),
             Node::AlterEnumStmt(s) => self.alter_enum(s, runtime).map(|()| "ALTER TYPE".to_string()),
             Node::CreateDomainStmt(s) => self.create_domain(s, &source, runtime).map(|()| "CREATE DOMAIN".to_string()),
             Node::AlterDomainStmt(s) => self.alter_domain(s, &source, runtime).map(|()| "ALTER DOMAIN".to_string()),
@@ -336,7 +338,7 @@ pub(crate) fn command_name(node: &Node<'_>) -> Option<&'static str> {
         Node::CreateTrigStmt(_) => "CREATE TRIGGER",
         Node::CreateFunctionStmt(s) if s.is_procedure => "CREATE PROCEDURE",
         Node::CreateFunctionStmt(_) => "CREATE FUNCTION",
-        Node::CompositeTypeStmt(_) | Node::CreateEnumStmt(_) => "CREATE TYPE",
+        Node::CompositeTypeStmt(_) | Node::CreateEnumStmt(_) | Node::CreateRangeStmt(_) => "CREATE TYPE",
         Node::AlterEnumStmt(_) => "ALTER TYPE",
         Node::CreateDomainStmt(_) => "CREATE DOMAIN",
         Node::AlterDomainStmt(_) => "ALTER DOMAIN",
@@ -360,7 +362,6 @@ fn statement_name(node: &Node<'_>) -> &'static str {
         Node::AlterFunctionStmt(_) => "ALTER FUNCTION",
         Node::CreatePolicyStmt(_) => "CREATE POLICY",
         Node::AlterPolicyStmt(_) => "ALTER POLICY",
-        Node::CreateRangeStmt(_) => "CREATE TYPE ... AS RANGE",
         Node::AlterTypeStmt(_) => "ALTER TYPE",
         Node::DefineStmt(_) => "CREATE AGGREGATE, OPERATOR, TYPE or COLLATION",
         Node::AlterOperatorStmt(_) => "ALTER OPERATOR",

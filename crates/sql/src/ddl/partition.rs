@@ -142,8 +142,10 @@ impl Session {
             b'e' => oids::ANYENUM,
             b'c' => oids::RECORD,
             b'r' => oids::ANYRANGE,
+            b'm' => oids::ANYMULTIRANGE,
             _ if base.category == b'A' => oids::ANYARRAY,
             _ if base.oid == oids::VARCHAR => oids::TEXT,
+            _ if base.oid == oids::CIDR => oids::INET,
             // The types of names of objects are held as OIDs.
             _ if is_object_name(base.oid) => oids::OID,
             _ => base.oid,

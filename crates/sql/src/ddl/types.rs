@@ -101,12 +101,25 @@ impl Session {
     }
 
     /// 42710 if there is a type of that name; one that was made for arrays gives way.
-    pub(super) fn refuse_taken_type(&mut self, schema: Oid, name: &str, _runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn refuse_taken_type(&mut self, schema: Oid, name: &str, runtime: &dyn Runtime) -> Result<()> {
         let rows = self.catalog_lookup(PG_TYPE, PG_TYPE_TYPNAME_NSP_INDEX, &[Datum::text(name), Datum::Oid(schema)])?;
-        if rows.is_empty() {
-            return Ok(());
+        let Some(row) = rows.first() else { return Ok(()) };
+        let element = self.type_info(row.oid("typelem"), runtime).ok().filter(|e| e.array == row.oid("oid") && e.oid >= FIRST_USER_OID);
+        let Some(element) = element else {
+            return Err(Error::new(sqlstate::DUPLICATE_OBJECT, format!("type \"{name}\" already exists")));
+        };
+        let plain = array_name(&element.name);
+        for number in 0.. {
+            let other = if number == 0 { plain.clone() } else { format!("{}_{number}", plain.chars().take(50).collect::<String>()) };
+            if other != name && self.catalog_lookup(PG_TYPE, PG_TYPE_TYPNAME_NSP_INDEX, &[Datum::text(&other), Datum::Oid(schema)])?.is_empty() {
+                self.update_row(PG_TYPE, PG_TYPE_OID_INDEX, element.array, runtime, |row| row.set("typname", Datum::text(&other)))?;
+                break;
+            }
         }
-        Err(Error::new(sqlstate::DUPLICATE_OBJECT, format!("type \"{name}\" already exists")))
+        if let Some(txn) = &mut self.txn {
+            txn.next_command();
+        }
+        Ok(())
     }
 
     pub(super) fn create_composite_type(&mut self, s: &nodes::CompositeTypeStmt, source: &Arc<str>, runtime: &dyn Runtime) -> Result<()> {
@@ -292,6 +305,13 @@ impl Session {
             if info.oid < FIRST_USER_OID {
                 return Err(Error::new(sqlstate::DEPENDENT_OBJECTS_STILL_EXIST, format!("cannot drop type {shown} because it is required by the database system")));
             }
+            if info.kind == b'm'
+                && let Some(range) = info.range
+            {
+                let range = self.type_shown(range.oid, runtime)?;
+                return Err(Error::new(sqlstate::DEPENDENT_OBJECTS_STILL_EXIST, format!("cannot drop type {shown} because type {range} requires it"))
+                    .with_hint(format!("You can drop type {range} instead.")));
+            }
             if info.element != 0 && info.category == b'A' {
                 let element = self.type_shown(info.element, runtime)?;
                 return Err(Error::new(sqlstate::DEPENDENT_OBJECTS_STILL_EXIST, format!("cannot drop type {shown} because type {element} requires it"))
@@ -322,7 +342,13 @@ impl Session {
         let Some(row) = rows.into_iter().next() else { return Ok(()) };
         let shown = self.type_shown(oid, runtime)?;
         let array = row.oid("typarray");
-        let users = self.users_of_type(&[array, oid], together, runtime)?;
+        let mut types = vec![array, oid];
+        if row.char("typtype") == b'r'
+            && let Some(ty) = self.type_info(oid, runtime)?.range
+        {
+            types.extend([self.type_info(ty.multirange, runtime)?.array, ty.multirange]);
+        }
+        let users = self.users_of_type(&types, together, runtime)?;
         if !users.is_empty() && !cascade {
             // What uses arrays depends on their type.
             let lines: Vec<String> = users.iter().map(|(text, on, _)| format!("{text} depends on type {on}")).collect();
@@ -342,9 +368,14 @@ impl Session {
         self.delete_type_row(&row, runtime)
     }
 
-    fn delete_type_row(&mut self, row: &CatalogRow, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn delete_type_row(&mut self, row: &CatalogRow, runtime: &dyn Runtime) -> Result<()> {
         let oid = row.oid("oid");
         self.delete_rows(PG_ENUM, PG_ENUM_TYPID_LABEL_INDEX, &[Datum::Oid(oid)], runtime)?;
+        if row.char("typtype") == b'r'
+            && let Some(ty) = self.type_info(oid, runtime)?.range
+        {
+            self.drop_parts_of_range(ty, runtime)?;
+        }
         for constraint in self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONTYPID_INDEX, &[Datum::Oid(oid)])? {
             self.delete_constraint(constraint.oid("oid"), runtime)?;
         }
@@ -360,6 +391,8 @@ impl Session {
         for ty in types.iter().copied().filter(|t| *t != 0) {
             let on = self.type_shown(ty, runtime)?;
             let mut rows = self.dependents(PG_TYPE, ty, 0)?;
+            // Its own parts go with it.
+            rows.retain(|r| r.char("deptype") != b'i' || !matches!(r.oid("classid"), PG_PROC | PG_TYPE));
             rows.sort_by_key(|r| (r.oid("objid"), std::cmp::Reverse(r.int("objsubid"))));
             for row in rows {
                 let (object, part) = (row.oid("objid"), row.int("objsubid") as i16);
@@ -426,6 +459,25 @@ impl Session {
             }
         }
         Ok(())
+    }
+
+    /// 42P16 if a value of the type may hold one of the row type: as an element, a field, a bound, or under a domain.
+    pub(super) fn refuse_inner_self(&mut self, row_type: Oid, type_oid: Oid, depth: usize, runtime: &dyn Runtime) -> Result<()> {
+        if type_oid < FIRST_USER_OID || row_type == 0 || depth > 64 {
+            return Ok(());
+        }
+        if type_oid == row_type {
+            let shown = self.type_shown(row_type, runtime)?;
+            return Err(Error::new(sqlstate::INVALID_TABLE_DEFINITION, format!("composite type {shown} cannot be made a member of itself")));
+        }
+        let info = self.type_info(type_oid, runtime)?;
+        let mut inner = vec![info.base_type, if info.category == b'A' { info.element } else { 0 }, info.range.map_or(0, |r| r.subtype)];
+        if info.kind == b'c'
+            && let Some(table) = self.with_catalog(runtime, |host| host.reader.table_by_oid(info.table_oid))?
+        {
+            inner.extend(table.columns.iter().filter(|c| !c.dropped).map(|c| c.type_oid));
+        }
+        inner.into_iter().try_for_each(|ty| self.refuse_inner_self(row_type, ty, depth + 1, runtime))
     }
 
     /// Stored values of a row type are read by position: 0A000 if there may be some.
@@ -522,7 +574,16 @@ impl Session {
     pub(super) fn give_type(&mut self, s: &nodes::AlterOwnerStmt, owner: Oid, runtime: &dyn Runtime) -> Result<String> {
         let info = self.type_of_object(s.object(), runtime)?;
         self.refuse_other_owner_of_type(info.oid, runtime)?;
-        for oid in [info.oid, info.array].into_iter().filter(|o| *o != 0) {
+        let mut types = vec![info.oid, info.array];
+        if let Some(range) = info.range {
+            if info.kind == b'm' {
+                let (shown, range) = (self.type_shown(info.oid, runtime)?, self.type_shown(range.oid, runtime)?);
+                return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("cannot alter multirange type {shown}"))
+                    .with_hint(format!("You can alter type {range}, which will alter the multirange type as well.")));
+            }
+            types.extend([range.multirange, self.type_info(range.multirange, runtime)?.array]);
+        }
+        for oid in types.into_iter().filter(|o| *o != 0) {
             self.update_row(PG_TYPE, PG_TYPE_OID_INDEX, oid, runtime, |row| row.set("typowner", Datum::Oid(owner)))?;
         }
         if info.kind == b'c' {

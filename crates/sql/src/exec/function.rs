@@ -71,6 +71,14 @@ fn start(call: &FunctionCall, row: &[Datum], rt: &mut Runtime, cx: &mut ExecCont
             },
             next: 0,
         }),
+        2947 | 5064 => Ok(Rows::List { values: functions::snapshot::running(&args, call.oid == 5064)?, next: 0 }),
+        1293 => Ok(Rows::List {
+            values: match args.into_iter().next() {
+                Some(Datum::Multirange(m)) => m.ranges.iter().map(|r| r.clone().datum()).collect(),
+                _ => Vec::new(),
+            },
+            next: 0,
+        }),
         1191 | 1192 => Ok(subscripts(&args)),
         oid if json::sets::SETS.contains(&oid) => json_rows(call, &args, cx),
         2765 | 2766 => through_array(if call.oid == 2765 { 2767 } else { 2768 }, args, cx),

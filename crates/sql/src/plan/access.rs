@@ -37,7 +37,11 @@ pub fn is_key(e: &Expr, rel: u32, key: &IndexKey, expression: Option<&Expr>) -> 
 fn comparable(key: Oid, value: Oid) -> bool {
     let int = |t: Oid| matches!(t, oids::INT2 | oids::INT4 | oids::INT8);
     key == value || int(key) && int(value) || text_class(key) && text_class(value)
-        || key == oids::BPCHAR && value == oids::BPCHAR
+        || key == oids::BPCHAR && value == oids::BPCHAR || is_address(key) && is_address(value)
+}
+
+fn is_address(t: Oid) -> bool {
+    matches!(t, oids::INET | oids::CIDR)
 }
 
 pub fn foreign(e: &Expr, rel: u32) -> bool {

@@ -206,6 +206,11 @@ impl Planner<'_> {
             args = Box::new([self.with_types(f, args)]);
             strict = false;
         }
+        if let Some(call) = self.range_constructor(f, e) {
+            let (func, types) = call;
+            let args = types.map(CExpr::Const).into_iter().chain(args).collect();
+            return self.fold(CExpr::Call { f: func, strict: f.strict, args }, false);
+        }
         if let Some(call) = self.routine_call(f, e, false) {
             return Ok(CExpr::Routine { call, args });
         }
@@ -251,6 +256,13 @@ impl Planner<'_> {
     fn is_polymorphic(&self, function: Oid) -> bool {
         let polymorphic = crate::bind::is_polymorphic;
         self.catalog.function_by_oid(function).ok().flatten().is_some_and(|f| polymorphic(f.return_type) || f.arg_types.iter().chain(&f.all_arg_types).any(|t| polymorphic(*t)))
+    }
+
+    /// A constructor of ranges or multiranges, and what tells it the type to make.
+    fn range_constructor(&self, f: &FuncExpr, e: &Expr) -> Option<(ScalarFn, [Datum; 3])> {
+        let ty = self.catalog.type_by_oid(self.base_type(e.ty)).ok().flatten()?.range?;
+        let info = self.catalog.function_by_oid(f.oid).ok().flatten().filter(|info| info.language == "internal")?;
+        Some((functions::range::constructor(&info.source)?, functions::range::type_arguments(ty)))
     }
 
     /// How a function that is not built in is called.

@@ -13,6 +13,7 @@ mod bitmap;
 pub mod compile;
 mod cte;
 mod dml;
+mod implied;
 mod inline;
 mod join;
 mod merge;

@@ -104,6 +104,9 @@ impl Planner<'_> {
         let switches = self.catalog.planner_switches();
         let seq_cost = pages + total * 0.0125;
         let sort_cost = if wanted.is_empty() { 0.0 } else { out_rows * (out_rows.max(2.0)).log2() * 0.01 };
+        let implied = if table.indexes.is_empty() { Vec::new() } else { super::implied::implied(self, preds)? };
+        let all: Vec<Expr> = if implied.is_empty() { Vec::new() } else { preds.iter().chain(&implied).cloned().collect() };
+        let all = if implied.is_empty() { preds } else { &all };
         let mut best: Option<(f64, Arc<Index>, Match, f64, bool)> = None;
         for index in &table.indexes {
             if !index.valid || index.method != "btree" {
@@ -112,7 +115,7 @@ impl Planner<'_> {
             if index.predicate_sql.is_some() && !self.predicate_implied(rel, table, index, preds)? {
                 continue;
             }
-            let m = self.match_index(rel, table, index, preds)?;
+            let m = self.match_index(rel, table, index, all)?;
             // One tree for all partitions: for a key, not for a range or an order.
             if index.is_global && m.equal.len() + usize::from(m.any_of.is_some()) < index.keys.len() {
                 continue;
@@ -159,7 +162,9 @@ impl Planner<'_> {
                 let Some((cost, path)) = bitmap else { return Err(Error::internal("a bitmap scan without a bitmap")) };
                 self.bitmap_scan(rel, scan, layout, &path, preds, out_rows, cost)
             }
-            Some((cost, index, m, rows, sorted)) if cost < seq_cost + sort_cost => {
+            Some((cost, index, mut m, rows, sorted)) if cost < seq_cost + sort_cost => {
+                let kept = (!implied.is_empty()).then(|| super::implied::keep_used(preds, &implied, &mut m));
+                let preds = kept.as_deref().unwrap_or(preds);
                 let backward = sorted && access::order_of(rel.id, &index, m.equal.len(), wanted) == Some(true);
                 self.index_scan(rel, scan, layout, &index, m, preds, backward, sorted, rows, cost)
             }

@@ -217,6 +217,9 @@ impl Host for StatementHost<'_> {
         let table = self.reader.table_by_oid(info.table_oid).ok()??;
         Some(table.columns.iter().filter(|c| !c.dropped).map(|c| (c.name.clone(), c.type_oid, c.typmod)).collect())
     }
+    fn range_type(&self, oid: Oid) -> Option<kilndb_types::range::RangeType> {
+        self.reader.type_by_oid(oid).ok().flatten().and_then(|t| t.range)
+    }
     fn under_domain(&self, oid: Oid) -> Option<(Oid, i32)> {
         super::type_host::under_domain(&self.reader, oid)
     }

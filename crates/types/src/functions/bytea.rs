@@ -220,10 +220,10 @@ scalars! {
     fn bytealtrim(_c; b: bytea, set: bytea) = trim(b, set, true, false).to_vec();
     fn byteartrim(_c; b: bytea, set: bytea) = trim(b, set, false, true).to_vec();
     fn bytea_reverse(_c; b: bytea) = b.iter().rev().copied().collect::<Vec<u8>>();
-    fn bytea_get_byte(_c; b: bytea, n: int4) = i32::from(b[index(b, i64::from(n), b.len() as i64)?]);
-    fn bytea_set_byte(_c; b: bytea, n: int4, v: int4) = { let at = index(b, i64::from(n), b.len() as i64)?; let mut r = b.to_vec(); r[at] = v as u8; r };
-    fn bytea_get_bit(_c; b: bytea, n: int8) = { let at = index(b, n, b.len() as i64 * 8)?; i32::from(b[at / 8] >> (at % 8) & 1) };
-    fn bytea_set_bit(_c; b: bytea, n: int8, v: int4) = { let at = index(b, n, b.len() as i64 * 8)?; if v != 0 && v != 1 { return Err(parameter("new bit must be 0 or 1")); } let mut r = b.to_vec(); r[at / 8] = r[at / 8] & !(1 << (at % 8)) | (v as u8) << (at % 8); r };
+    fn p721_get_byte(_c; b: bytea, n: int4) = i32::from(b[index(b, i64::from(n), b.len() as i64)?]);
+    fn p722_set_byte(_c; b: bytea, n: int4, v: int4) = { let at = index(b, i64::from(n), b.len() as i64)?; let mut r = b.to_vec(); r[at] = v as u8; r };
+    fn p723_get_bit(_c; b: bytea, n: int8) = { let at = index(b, n, b.len() as i64 * 8)?; i32::from(b[at / 8] >> (at % 8) & 1) };
+    fn p724_set_bit(_c; b: bytea, n: int8, v: int4) = { let at = index(b, n, b.len() as i64 * 8)?; if v != 0 && v != 1 { return Err(parameter("new bit must be 0 or 1")); } let mut r = b.to_vec(); r[at / 8] = r[at / 8] & !(1 << (at % 8)) | (v as u8) << (at % 8); r };
     fn bytea_bit_count(_c; b: bytea) = b.iter().map(|x| i64::from(x.count_ones())).sum::<i64>();
     fn binary_encode(_c; b: bytea, format: text) = encode(b, format)?;
     fn binary_decode(_c; s: text, format: text) = decode(s, format)?;

@@ -2,7 +2,7 @@
 
 use super::get::{arg, int8};
 use crate::hash::*;
-use crate::{Datum, EvalContext, key};
+use crate::{Datum, EvalContext, key, range};
 use kilndb_base::{Error, Result};
 
 /// The hash PostgreSQL's hash operator class gives.
@@ -23,6 +23,22 @@ pub fn hash_datum(d: &Datum) -> Result<u32> {
         Datum::Uuid(v) => hash_bytes(v),
         Datum::Jsonb(v) => crate::json::binary::hash(v)?,
         Datum::Tid(block, slot) => hash_bytes(&tid_bytes(*block, *slot)),
+        Datum::Inet(v) => {
+            let (bytes, len) = v.hashed_bytes();
+            hash_bytes(&bytes[..len])
+        }
+        Datum::MacAddr(v) => hash_bytes(v),
+        Datum::MacAddr8(v) => hash_bytes(v),
+        Datum::AclItem(v) => v.hash(),
+        Datum::Range(v) => range::hash(v, &|d| hash_datum(d))?,
+        Datum::Multirange(v) => {
+            let mut r = 1u32;
+            for range in &v.ranges {
+                let h = range::hash(range, &|d| hash_datum(d))?;
+                r = r.wrapping_shl(5).wrapping_sub(r).wrapping_add(h);
+            }
+            r
+        }
         Datum::TimeTz(t, z) => hash_i64(*t) ^ hash_u32(*z as u32),
         Datum::Interval(v) => hash_i64(key::interval_order(v) as i64),
         Datum::Numeric(n) => match n.hash_parts() {
@@ -66,6 +82,22 @@ pub fn hash_datum_extended(d: &Datum, seed: u64) -> Result<u64> {
         Datum::Uuid(v) => hash_bytes_extended(v, seed),
         Datum::Jsonb(v) => crate::json::binary::hash_extended(v, seed)?,
         Datum::Tid(block, slot) => hash_bytes_extended(&tid_bytes(*block, *slot), seed),
+        Datum::Inet(v) => {
+            let (bytes, len) = v.hashed_bytes();
+            hash_bytes_extended(&bytes[..len], seed)
+        }
+        Datum::MacAddr(v) => hash_bytes_extended(v, seed),
+        Datum::MacAddr8(v) => hash_bytes_extended(v, seed),
+        Datum::AclItem(v) => v.hash_extended(seed),
+        Datum::Range(v) => range::hash_extended(v, seed, &|d| hash_datum_extended(d, seed))?,
+        Datum::Multirange(v) => {
+            let mut r = 1u64;
+            for range in &v.ranges {
+                let h = range::hash_extended(range, seed, &|d| hash_datum_extended(d, seed))?;
+                r = r.wrapping_shl(5).wrapping_sub(r).wrapping_add(h);
+            }
+            r
+        }
         Datum::TimeTz(t, z) => hash_i64_extended(*t, seed) ^ hash_u32_extended(*z as u32, seed),
         Datum::Interval(v) => hash_i64_extended(key::interval_order(v) as i64, seed),
         Datum::Numeric(n) => match n.hash_parts() {

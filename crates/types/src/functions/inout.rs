@@ -55,4 +55,18 @@ scalars! {
     fn interval_out(c; v: any) = io::output_string(INTERVAL, v, c)?;
     fn time_out(c; v: any) = io::output_string(TIME, v, c)?;
     fn timetz_out(c; v: any) = io::output_string(TIMETZ, v, c)?;
+    fn tidout(c; v: any) = io::output_string(TID, v, c)?;
+    fn tidsend(c; v: any) = send(c, TID, v)?;
+    fn xidin(c; v: text) = io::input(XID, v, -1, c)?;
+    fn xidout(c; v: any) = io::output_string(XID, v, c)?;
+    fn xidsend(c; v: any) = send(c, XID, v)?;
+    fn cidin(c; v: text) = io::input(CID, v, -1, c)?;
+    fn cidout(c; v: any) = io::output_string(CID, v, c)?;
+    fn cidsend(c; v: any) = send(c, CID, v)?;
+    fn xid8in(c; v: text) = io::input(XID8, v, -1, c)?;
+    fn xid8out(c; v: any) = io::output_string(XID8, v, c)?;
+    fn xid8send(c; v: any) = send(c, XID8, v)?;
+    fn pg_lsn_in(c; v: text) = io::input(PG_LSN, v, -1, c)?;
+    fn pg_lsn_out(c; v: any) = io::output_string(PG_LSN, v, c)?;
+    fn pg_lsn_send(c; v: any) = send(c, PG_LSN, v)?;
 }

@@ -7,7 +7,10 @@
 //! 1. A strict function is never called with a NULL; one that is not strict deals with them itself.
 //! 2. A wrong argument type is an internal error, never a panic.
 
+use crate::acl::AclItem;
+use crate::network::Inet;
 use crate::numeric::Numeric;
+use crate::range::{Multirange, Range};
 use crate::{Array, Datum, EvalContext, Interval};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_fulltext::{TsQuery, TsVector};
@@ -30,6 +33,7 @@ macro_rules! scalars {
     )* };
 }
 
+pub mod acl;
 pub mod array;
 pub mod bits;
 pub mod bytea;
@@ -45,9 +49,12 @@ pub mod jsonb;
 pub mod jsonpath;
 pub(crate) mod limits;
 pub mod misc;
+pub mod network;
 pub mod numeric;
+pub mod range;
 pub mod regex;
 pub mod sizes;
+pub mod snapshot;
 pub mod string;
 mod table;
 pub mod textsearch;
@@ -94,6 +101,9 @@ into_datum! {
     Interval => |v| Datum::Interval(Arc::new(v));
     Array => |v| Datum::Array(Arc::new(v));
     [u8; 16] => |v| Datum::Uuid(v);
+    Inet => |v| Datum::Inet(v);
+    [u8; 6] => |v| Datum::MacAddr(v);
+    [u8; 8] => |v| Datum::MacAddr8(v);
     TsVector => |v| Datum::TsVector(Arc::new(v));
     TsQuery => |v| Datum::TsQuery(Arc::new(v));
 }
@@ -151,5 +161,11 @@ pub mod get {
         array -> &Array { Datum::Array(v) => v }
         tsvector -> &TsVector { Datum::TsVector(v) => v }
         tsquery -> &TsQuery { Datum::TsQuery(v) => v }
+        inet -> &Inet { Datum::Inet(v) => v }
+        macaddr -> &[u8; 6] { Datum::MacAddr(v) => v }
+        macaddr8 -> &[u8; 8] { Datum::MacAddr8(v) => v }
+        aclitem -> &AclItem { Datum::AclItem(v) => v }
+        range -> &Range { Datum::Range(v) => v }
+        multirange -> &Multirange { Datum::Multirange(v) => v }
     }
 }

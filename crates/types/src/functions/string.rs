@@ -201,10 +201,11 @@ static RESERVED: &[&str] = &[
 fn shown(d: &Datum, c: &EvalContext) -> Result<String> {
     output_string(natural_type(d), d, c)
 }
-/// As a cast to text, which spells truth values out.
+/// As a cast to text, which spells truth values out and gives every address the length of its mask.
 fn as_text(d: &Datum, c: &EvalContext) -> Result<String> {
     match d {
         Datum::Bool(b) => Ok(b.to_string()),
+        Datum::Inet(v) => Ok(format!("{}/{}", v.host(), v.bits)),
         d => shown(d, c),
     }
 }
@@ -263,8 +264,8 @@ scalars! {
     fn md5_bytea(_c; s: bytea) = md5_hex(s);
     fn quote_ident(_c; s: text) = quote_identifier(s);
     fn quote_literal(_c; s: text) = quote_literal_of(s);
-    fn p1285_quote_literal(c; v: any) = quote_literal_of(&shown(v, c)?);
-    fn p1290_quote_nullable(c; v: any) = if v.is_null() { "NULL".to_string() } else { quote_literal_of(&shown(v, c)?) };
+    fn p1285_quote_literal(c; v: any) = quote_literal_of(&as_text(v, c)?);
+    fn p1290_quote_nullable(c; v: any) = if v.is_null() { "NULL".to_string() } else { quote_literal_of(&as_text(v, c)?) };
     fn quote_nullable(_c; v: any) = if v.is_null() { "NULL".to_string() } else { quote_literal_of(get::text(v)?) };
     fn text_starts_with(_c; s: text, prefix: text) = s.starts_with(prefix);
     fn textoverlay(_c; s: text, new: text, start: int4, len: int4) = overlay(s, new, start, len)?;

@@ -103,6 +103,15 @@ pub fn receive(type_oid: Oid, bytes: &[u8], typmod: i32, ctx: &EvalContext) -> R
         }
         BIT | VARBIT => receive_bits(type_oid, bytes, typmod)?,
         VOID => Datum::text(""),
+        PG_SNAPSHOT | TXID_SNAPSHOT => Datum::text(crate::snapshot::SnapshotText::receive(bytes).ok_or_else(|| error(sqlstate::INVALID_BINARY_REPRESENTATION, "invalid external pg_snapshot data"))?.text()),
+        ACLITEM => return Err(error(sqlstate::UNDEFINED_FUNCTION, "no binary input function available for type aclitem")),
+        INET | CIDR => Datum::Inet(Inet::receive(bytes, type_oid == CIDR)?),
+        MACADDR => Datum::MacAddr(fixed(bytes)?),
+        // Six bytes are an EUI-48 address.
+        MACADDR8 => Datum::MacAddr8(match bytes {
+            [a, b, c, d, e, f] => [*a, *b, *c, 0xff, 0xfe, *d, *e, *f],
+            _ => fixed(bytes)?,
+        }),
         INT2VECTOR => receive_vector(INT2, "int2vector", bytes, ctx)?,
         OIDVECTOR => receive_vector(OID, "oidvector", bytes, ctx)?,
         _ => {
@@ -116,6 +125,9 @@ pub fn receive(type_oid: Oid, bytes: &[u8], typmod: i32, ctx: &EvalContext) -> R
                 && let Some(value) = ctx.host.enum_value(type_oid, std::str::from_utf8(bytes).unwrap_or(""))
             {
                 return value;
+            }
+            if let Some(ty) = ctx.host.range_type(type_oid) {
+                return if ty.oid == type_oid { Ok(range::range_receive(ty, bytes, ctx)?.datum()) } else { Ok(range::multirange_receive(ty, bytes, ctx)?.datum()) };
             }
             let element = ctx.host.element_type(type_oid);
             if element != 0 {
@@ -271,6 +283,7 @@ pub fn send_typmod(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8>,
             out.push(1);
             out.extend_from_slice(v.as_bytes());
         }
+        Datum::Text(v) if matches!(type_oid, PG_SNAPSHOT | TXID_SNAPSHOT) => crate::snapshot::SnapshotText::parse(v)?.send(out),
         Datum::Text(v) if matches!(type_oid, BIT | VARBIT) => {
             out.extend_from_slice(&(v.len() as u32).to_be_bytes());
             for chunk in v.as_bytes().chunks(8) {
@@ -290,6 +303,12 @@ pub fn send_typmod(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8>,
         Datum::Bytea(v) => out.extend_from_slice(v),
         Datum::TsVector(v) => v.send(out),
         Datum::TsQuery(v) => v.send(out),
+        Datum::Inet(v) => v.send(out),
+        Datum::MacAddr(v) => out.extend_from_slice(v),
+        Datum::MacAddr8(v) => out.extend_from_slice(v),
+        Datum::AclItem(_) => return Err(error(sqlstate::UNDEFINED_FUNCTION, "no binary output function available for type aclitem")),
+        Datum::Range(v) => range::range_send(v, out, ctx)?,
+        Datum::Multirange(v) => range::multirange_send(v, out, ctx)?,
         Datum::Numeric(v) => v.send(out),
         Datum::TimeTz(t, z) => {
             out.extend_from_slice(&t.to_be_bytes());

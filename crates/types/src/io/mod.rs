@@ -9,9 +9,12 @@ mod binary;
 pub(crate) mod bytea;
 pub(crate) mod float;
 pub(crate) mod int;
+mod range;
 
 pub use binary::{receive, send, send_typmod};
 
+use crate::acl::AclItem;
+use crate::network::{self, Inet};
 use crate::numeric::Numeric;
 use crate::{Datum, EvalContext, cast, datetime, oids::*};
 use kilndb_base::{Error, Oid, Result, SqlState, sqlstate};
@@ -83,6 +86,11 @@ pub fn input(type_oid: Oid, text: &str, typmod: i32, ctx: &EvalContext) -> Resul
         BIT | VARBIT => cast::parse_bit(type_oid, text, typmod)?,
         INT2VECTOR | OIDVECTOR => array::vector_in(type_oid, text)?,
         VOID => Datum::text(""),
+        INET | CIDR => Datum::Inet(Inet::parse(text, type_oid == CIDR)?),
+        PG_SNAPSHOT | TXID_SNAPSHOT => Datum::text(crate::snapshot::SnapshotText::parse(text)?.text()),
+        ACLITEM => Datum::AclItem(AclItem::parse(text, ctx)?),
+        MACADDR => Datum::MacAddr(network::parse_macaddr(text)?),
+        MACADDR8 => Datum::MacAddr8(network::parse_macaddr8(text)?),
         TSVECTOR => Datum::TsVector(Arc::new(kilndb_fulltext::TsVector::parse(text)?)),
         TSQUERY => {
             let parsed = kilndb_fulltext::TsQuery::parse(text)?;
@@ -114,6 +122,9 @@ fn input_other(type_oid: Oid, text: &str, typmod: i32, ctx: &EvalContext) -> Res
     }
     if let Some(value) = ctx.host.enum_value(type_oid, text) {
         return value;
+    }
+    if let Some(ty) = ctx.host.range_type(type_oid) {
+        return if ty.oid == type_oid { Ok(range::range_in(ty, text, ctx)?.datum()) } else { Ok(range::multirange_in(ty, text, ctx)?.datum()) };
     }
     let element = ctx.host.element_type(type_oid);
     if element != 0 {
@@ -179,6 +190,12 @@ pub fn output_typmod(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8
         Datum::Record(v) => array::record_out(v, out, ctx)?,
         Datum::TsVector(v) => v.write(out),
         Datum::TsQuery(v) => v.write(out),
+        Datum::Inet(v) => v.write(out),
+        Datum::MacAddr(v) => network::write_mac(v, out),
+        Datum::MacAddr8(v) => network::write_mac(v, out),
+        Datum::AclItem(v) => v.write(out, ctx),
+        Datum::Range(v) => range::range_out(v, out, ctx)?,
+        Datum::Multirange(v) => range::multirange_out(v, out, ctx)?,
     }
     Ok(())
 }
@@ -227,6 +244,12 @@ pub fn natural_type(datum: &Datum) -> Oid {
         Datum::Record(r) => r.type_oid,
         Datum::TsVector(_) => TSVECTOR,
         Datum::TsQuery(_) => TSQUERY,
+        Datum::Inet(v) => if v.is_cidr { CIDR } else { INET },
+        Datum::MacAddr(_) => MACADDR,
+        Datum::MacAddr8(_) => MACADDR8,
+        Datum::AclItem(_) => ACLITEM,
+        Datum::Range(v) => v.ty.oid,
+        Datum::Multirange(v) => v.ty.multirange,
     }
 }
 

@@ -1,0 +1,33 @@
+//! Functions of aclitem.
+
+use super::get;
+use crate::acl::{AclItem, privileges_named};
+use crate::{Array, Datum, EvalContext, io, oids::ACLITEM};
+use kilndb_base::{Error, Result, sqlstate};
+
+fn items(list: &Array) -> Result<Vec<AclItem>> {
+    if list.dims.len() != 1 {
+        return Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, "ACL arrays must be one-dimensional"));
+    }
+    if list.elements.iter().any(Datum::is_null) {
+        return Err(Error::new(sqlstate::NULL_VALUE_NOT_ALLOWED, "ACL arrays must not contain null values"));
+    }
+    list.elements.iter().map(|e| get::aclitem(e).copied()).collect()
+}
+
+scalars! {
+    fn aclitemin(c; t: text) = io::input(ACLITEM, t, -1, c)?;
+    fn aclitemout(c; a: any) = io::output_string(ACLITEM, a, c)?;
+    fn aclitem_eq(_c; a: aclitem, b: aclitem) = a == b;
+    fn aclcontains(_c; list: array, item: aclitem) = items(list)?.iter().any(|i| i.covers(item));
+    fn makeaclitem(_c; grantee: oid, grantor: oid, list: text, grantable: boolean) = {
+        let privileges = privileges_named(list)?;
+        Datum::AclItem(AclItem { grantee, grantor, privileges: privileges | if grantable { privileges << 32 } else { 0 } })
+    };
+}
+pub fn aclinsert(_: &EvalContext<'_>, _: &[Datum]) -> Result<Datum> {
+    Err(Error::unsupported("aclinsert is no longer supported"))
+}
+pub fn aclremove(_: &EvalContext<'_>, _: &[Datum]) -> Result<Datum> {
+    Err(Error::unsupported("aclremove is no longer supported"))
+}

@@ -1,0 +1,71 @@
+//! range_agg and range_intersect_agg.
+
+use crate::aggregates::{Accumulator, Partial};
+use crate::functions::get;
+use crate::range::{Multirange, Range, RangeType};
+use crate::{Datum, EvalContext};
+use kilndb_base::{Oid, Result};
+
+pub fn lookup(proc_oid: Oid) -> Option<fn() -> Box<dyn Accumulator>> {
+    Some(match proc_oid {
+        4301 | 6227 => || Box::new(Union::default()),
+        4450 | 4389 => || Box::new(Intersection::default()),
+        _ => return None,
+    })
+}
+
+#[derive(Default)]
+struct Union {
+    /// Of the first value; None: there was none.
+    ty: Option<RangeType>,
+    ranges: Vec<Range>,
+}
+impl Accumulator for Union {
+    fn add(&mut self, args: &[Datum], _: &EvalContext) -> Result<()> {
+        match args.first() {
+            None | Some(Datum::Null) => {}
+            Some(Datum::Multirange(v)) => {
+                self.ty = Some(v.ty);
+                self.ranges.extend(v.ranges.iter().cloned());
+            }
+            Some(value) => {
+                let range = get::range(value)?;
+                self.ty = Some(range.ty);
+                self.ranges.push(range.clone());
+            }
+        }
+        Ok(())
+    }
+    fn finish(&mut self, _: &EvalContext) -> Result<Datum> {
+        let Some(ty) = self.ty else { return Ok(Datum::Null) };
+        Ok(Multirange::make(ty, std::mem::take(&mut self.ranges))?.datum())
+    }
+}
+
+#[derive(Default)]
+struct Intersection {
+    value: Datum,
+}
+impl Accumulator for Intersection {
+    fn add(&mut self, args: &[Datum], _: &EvalContext) -> Result<()> {
+        self.value = match (&self.value, args.first()) {
+            (_, None | Some(Datum::Null)) => return Ok(()),
+            (Datum::Null, Some(value)) => value.clone(),
+            (Datum::Multirange(a), Some(Datum::Multirange(b))) => a.intersect(b)?.datum(),
+            (a, Some(b)) => get::range(a)?.intersect(get::range(b)?)?.datum(),
+        };
+        Ok(())
+    }
+    fn finish(&mut self, _: &EvalContext) -> Result<Datum> {
+        Ok(self.value.clone())
+    }
+    fn partial(&self) -> Option<Partial> {
+        Some(Partial::Value(self.value.clone()))
+    }
+    fn absorb(&mut self, other: Partial, ctx: &EvalContext) -> Result<()> {
+        match other {
+            Partial::Value(value) => self.add(&[value], ctx),
+            _ => Err(kilndb_base::Error::internal("parts of different aggregates")),
+        }
+    }
+}
