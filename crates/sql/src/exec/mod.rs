@@ -26,6 +26,7 @@ pub mod modify;
 pub mod modify_many;
 pub mod modify_partitions;
 pub mod partition;
+mod partition_scan;
 mod modify_triggered;
 pub mod parts;
 pub mod routine;

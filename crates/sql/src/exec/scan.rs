@@ -353,7 +353,7 @@ impl Reading {
         match op {
             Op::CountScan { heap, table, is_system } => {
                 heap.begin_scan(&cx.snapshot)?;
-                let mut total = super::parts::count(heap, rt, cx)?;
+                let mut total: i64 = super::parts::count(std::slice::from_ref(heap), rt, cx)?.into_iter().sum();
                 self.done = true;
                 if *is_system && let Some(own) = cx.catalog.temporary() {
                     total += own.count(*table) as i64;

@@ -26,7 +26,7 @@ pub enum State {
     Result { node: Arc<Node>, done: bool },
     Values { node: Arc<Node>, next: usize },
     Scan(Box<scan::ScanState>),
-    Partitions(Box<super::partition::PartitionsState>),
+    Partitions(Box<super::partition_scan::PartitionsState>),
     Function(Box<function::FunctionState>),
     CteScan(cte::CteScanState),
     Filter(Unary),
@@ -57,7 +57,7 @@ impl State {
             Op::SeqScan(_) | Op::IndexScan { .. } | Op::TidScan { .. } | Op::BitmapScan { .. } | Op::CountScan { .. } => {
                 State::Scan(Box::new(scan::ScanState::new(node)))
             }
-            Op::Partitions(p) => State::Partitions(Box::new(super::partition::PartitionsState::new(node, &p.template))),
+            Op::Partitions(p) => State::Partitions(Box::new(super::partition_scan::PartitionsState::new(node, &p.template))),
             Op::Function { .. } => State::Function(Box::new(function::FunctionState::new(node))),
             Op::CteScan { .. } | Op::WorkTable { .. } => State::CteScan(cte::CteScanState::new(node)),
             Op::Filter { input, .. } => State::Filter(unary(input)),

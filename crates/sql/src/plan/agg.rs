@@ -110,7 +110,11 @@ impl Planner<'_> {
 }
 
 fn is_whole_table(op: &Op) -> bool {
-    matches!(op, Op::SeqScan(scan) if scan.is_self_contained && !scan.table.is_catalog && matches!(scan.table.persistence, b'p' | b'u'))
+    match op {
+        Op::SeqScan(scan) => scan.is_self_contained && !scan.table.is_catalog && matches!(scan.table.persistence, b'p' | b'u'),
+        Op::Partitions(p) => p.order.is_none() && is_whole_table(&p.template.op),
+        _ => false,
+    }
 }
 
 /// Can the results of two parts of the rows be made one?
