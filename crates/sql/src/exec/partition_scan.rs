@@ -3,17 +3,19 @@
 //! Invariant: partitions are found when reading begins, by the conditions' values at that moment.
 
 use super::context::*;
+use super::expr::CExpr;
 use super::partition::{Leaf, OpenPartition, Place, gone, keeps_pending, lock, open, open_to_read, relation, seen_map};
 use super::scan::ScanState;
 use crate::catalog::Table;
 use crate::catalog::partition::column_map;
 use crate::plan::partition::PartitionScan;
 use crate::plan::{Node, Op, SortSpec};
-use kilndb_base::{RelationId, Result};
+use kilndb_base::{Oid, RelationId, Result};
 use kilndb_storage::LockMode;
-use kilndb_types::key;
+use kilndb_types::{Datum, key};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
@@ -35,6 +37,8 @@ struct Reading {
     is_open: bool,
     /// Only the rows of the block that is being read are still wanted.
     ends_with_block: bool,
+    /// EXPLAIN ANALYZE: what stands for the partition's scan.
+    counted: Option<usize>,
     merge: Option<Merge>,
 }
 
@@ -57,6 +61,7 @@ struct Merge {
 
 struct Source {
     scan: ScanState,
+    counted: Option<usize>,
     rows: Batch,
     at: usize,
 }
@@ -70,7 +75,7 @@ impl Source {
         if self.at >= self.rows.rows {
             self.rows.clear();
             self.at = 0;
-            self.scan.next(&mut self.rows, rt, cx)?;
+            next_counted(&mut self.scan, self.counted, &mut self.rows, rt, cx)?;
             self.rows.max = (self.rows.max * 4).min(BATCH_ROWS);
         }
         Ok(self.at < self.rows.rows)
@@ -85,6 +90,22 @@ impl Source {
     }
 }
 
+/// EXPLAIN ANALYZE: what stands for the scan of a partition, which begins.
+fn begin_counted(p: &PartitionScan, partition: Oid, rt: &mut Runtime) -> Option<usize> {
+    rt.counters.as_ref()?;
+    let node = p.shown.iter().find(|s| s.oid == partition)?.node.id;
+    rt.count_start(node);
+    Some(node)
+}
+
+fn next_counted(scan: &mut ScanState, counted: Option<usize>, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    let Some(node) = counted else { return scan.next(out, rt, cx) };
+    let (started, before) = (std::time::Instant::now(), out.rows);
+    scan.next(out, rt, cx)?;
+    rt.count_rows(node, out.rows - before, started);
+    Ok(())
+}
+
 impl PartitionsState {
     pub fn new(node: &Arc<Node>, template: &Arc<Node>) -> PartitionsState {
         let reading = Reading {
@@ -95,6 +116,7 @@ impl PartitionsState {
             shared: None,
             is_open: false,
             ends_with_block: false,
+            counted: None,
             merge: None,
         };
         PartitionsState { node: node.clone(), reading }
@@ -113,7 +135,7 @@ impl PartitionsState {
     pub fn open_all(&mut self, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Vec<Arc<Leaf>>> {
         let Op::Partitions(p) = &self.node.op else { return Ok(Vec::new()) };
         let reading = &mut self.reading;
-        reading.start(p, rt, cx)?;
+        reading.start(p, rt.span_of(self.node.id), rt, cx)?;
         let mut leaves = Vec::with_capacity(reading.left.len() + 1);
         while let Some(place) = reading.only.take().or_else(|| reading.left.pop()) {
             cx.park.checkpoint()?;
@@ -137,7 +159,7 @@ impl PartitionsState {
         let Op::Partitions(p) = &self.node.op else { return Ok(()) };
         let reading = &mut self.reading;
         if !reading.is_started {
-            reading.start(p, rt, cx)?;
+            reading.start(p, rt.span_of(self.node.id), rt, cx)?;
             reading.is_started = true;
         }
         match (&mut reading.merge, &p.order) {
@@ -148,14 +170,15 @@ impl PartitionsState {
 }
 
 impl Reading {
-    fn start(&mut self, p: &PartitionScan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    /// `span`: of the named table's partitions only these are to be read.
+    fn start(&mut self, p: &PartitionScan, span: Option<Range<usize>>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         // Without a reference of its own to the map, nor a list, if the key leads to one partition.
         let catalog = cx.catalog;
         if let Some(shared) = catalog.shared_partitions(p.table.oid)
             && !keeps_pending(&shared.map, cx)
             && let Some(found) = super::prune::only(&shared.map, &p.prune, &mut |e| e.eval(&[], rt, cx))?
         {
-            let Some(at) = found else { return Ok(()) };
+            let Some(at) = found.filter(|at| span.as_ref().is_none_or(|span| span.contains(at))) else { return Ok(()) };
             // What has been opened is one that has rows; its description needs no look then.
             let plain = |oid| Place { oid, at: Some(at as u32) };
             self.only = match shared.known(at) {
@@ -167,7 +190,7 @@ impl Reading {
             }
         }
         let mut found = Vec::new();
-        leaves(p, &p.table, rt, cx, &mut found)?;
+        leaves(p, &p.table, span.as_ref(), &mut |e, cx| e.eval(&[], rt, cx).map(Some), cx, &mut found)?;
         with_entries(p, &mut found, rt, cx)?;
         let as_they_are = match &p.order {
             Some(order) if found.len() > 1 => match order.ranges {
@@ -191,10 +214,10 @@ impl Reading {
 
     fn next_plain(&mut self, p: &PartitionScan, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         while out.rows == 0 {
-            if !self.is_open && !self.open_next(p, cx)? {
+            if !self.is_open && !self.open_next(p, rt, cx)? {
                 return Ok(());
             }
-            self.scan.next(out, rt, cx)?;
+            next_counted(&mut self.scan, self.counted, out, rt, cx)?;
             if out.rows == 0 {
                 if self.ends_with_block {
                     return Ok(());
@@ -207,7 +230,7 @@ impl Reading {
     }
 
     /// False: there is no other one.
-    fn open_next(&mut self, p: &PartitionScan, cx: &mut ExecContext<'_>) -> Result<bool> {
+    fn open_next(&mut self, p: &PartitionScan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
         if self.ends_with_block {
             return Ok(false);
         }
@@ -222,6 +245,7 @@ impl Reading {
         }
         while let Some(next) = self.only.take().or_else(|| self.left.pop()) {
             let Some(partition) = open_to_read(&p.table, next, LockMode::AccessShare, cx)? else { continue };
+            self.counted = begin_counted(p, next.oid, rt);
             self.scan.rescan();
             self.scan.read_partition(partition)?;
             self.is_open = true;
@@ -237,7 +261,7 @@ impl Merge {
         for partition in partitions {
             cx.park.checkpoint()?;
             let Some(open) = open_to_read(&p.table, *partition, LockMode::AccessShare, cx)? else { continue };
-            let mut source = Source { scan: ScanState::new(template), rows: Batch::with_max(template.width, FIRST_ROWS), at: 0 };
+            let mut source = Source { scan: ScanState::new(template), counted: begin_counted(p, partition.oid, rt), rows: Batch::with_max(template.width, FIRST_ROWS), at: 0 };
             source.scan.read_partition(open)?;
             if source.has_row(rt, cx)? {
                 let key = source.key(keys, rt, cx)?;
@@ -264,7 +288,7 @@ impl Merge {
 }
 
 /// Where the rows of a partition are, as far as is known without a lock on it.
-fn heap_of(named: &Table, place: Place, cx: &ExecContext<'_>) -> Result<Option<RelationId>> {
+pub fn heap_of(named: &Table, place: Place, cx: &ExecContext<'_>) -> Result<Option<RelationId>> {
     let shared = place.at.and_then(|at| cx.catalog.shared_partitions(named.oid)?.known(at as usize));
     match shared.filter(|known| known.oid == place.oid) {
         Some(known) => Ok(Some(known.leaf.heap.id())),
@@ -319,13 +343,15 @@ fn with_entries(p: &PartitionScan, found: &mut Vec<Place>, rt: &mut Runtime, cx:
     Ok(())
 }
 
+type Evaluate<'e> = dyn FnMut(&CExpr, &mut ExecContext<'_>) -> Result<Option<Datum>> + 'e;
+
 /// The partitions with rows below `table` that the conditions leave.
-fn leaves(p: &PartitionScan, table: &Arc<Table>, rt: &mut Runtime, cx: &mut ExecContext<'_>, out: &mut Vec<Place>) -> Result<()> {
+fn leaves(p: &PartitionScan, table: &Arc<Table>, span: Option<&Range<usize>>, evaluate: &mut Evaluate<'_>, cx: &mut ExecContext<'_>, out: &mut Vec<Place>) -> Result<()> {
     let map = seen_map(table.oid, cx)?;
     let is_named = table.oid == p.table.oid;
     let columns = if is_named { None } else { column_map(&p.table, table) };
-    let found = super::prune::candidates(&map, &p.prune, columns.as_deref(), is_named, &mut |e| e.eval(&[], rt, cx).map(Some))?;
-    for i in found {
+    let found = super::prune::candidates(&map, &p.prune, columns.as_deref(), is_named, &mut |e| evaluate(e, cx))?;
+    for i in found.into_iter().filter(|i| span.is_none_or(|span| span.contains(i))) {
         let partition = &map.partitions[i];
         if !partition.is_partitioned {
             out.push(Place { oid: partition.oid, at: is_named.then_some(i as u32) });
@@ -333,7 +359,18 @@ fn leaves(p: &PartitionScan, table: &Arc<Table>, rt: &mut Runtime, cx: &mut Exec
         }
         lock(partition.oid, LockMode::AccessShare, cx)?;
         let below = cx.catalog.table_by_oid(partition.oid)?.ok_or_else(|| gone(partition.oid))?;
-        leaves(p, &below, rt, cx, out)?;
+        leaves(p, &below, None, evaluate, cx, out)?;
     }
     Ok(())
+}
+
+/// EXPLAIN: of the partitions shown, those that values known before the first row leave out.
+pub fn removed_at_start(p: &PartitionScan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Vec<Oid>> {
+    if !p.prune.any_value(&|e| !matches!(e, CExpr::Const(_)) && e.is_known_at_start()) {
+        return Ok(Vec::new());
+    }
+    let mut left = Vec::new();
+    let mut evaluate = |e: &CExpr, cx: &mut ExecContext<'_>| if e.is_known_at_start() { e.eval(&[], rt, cx).map(Some) } else { Ok(None) };
+    leaves(p, &p.table, None, &mut evaluate, cx, &mut left)?;
+    Ok(p.shown.iter().map(|s| s.oid).filter(|oid| !left.iter().any(|place| place.oid == *oid)).collect())
 }

@@ -2,10 +2,12 @@
 
 use crate::bind::ir::*;
 use crate::catalog::CatalogView;
-use crate::exec::{Counter, Report};
+use crate::exec::{Counter, Removed, Report};
 use crate::plan::{Node, Op, Plan};
 use kilndb_types::{Datum, oids};
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::fmt::Write;
 
 /// Conditions joined; one stays as it is.
@@ -194,14 +196,15 @@ struct Printer<'a> {
     plan: &'a Plan,
     options: &'a ExplainOptions,
     counters: Option<&'a [Counter]>,
+    removed: &'a Removed,
     out: Vec<String>,
 }
 
 /// The lines of EXPLAIN in text format.
-pub fn lines(plan: &Plan, counters: Option<&[Counter]>, planning_ms: Option<f64>, execution_ms: Option<f64>) -> Vec<String> {
+pub fn lines(plan: &Plan, counters: Option<&[Counter]>, removed: &Removed, execution_ms: Option<f64>) -> Vec<String> {
     let default = ExplainOptions::default();
     let options = plan.explain.as_ref().unwrap_or(&default);
-    let mut p = Printer { plan, options, counters, out: Vec::new() };
+    let mut p = Printer { plan, options, counters, removed, out: Vec::new() };
     p.node(&plan.root, None);
     for c in &plan.ctes {
         p.out.push(format!("  CTE {}", c.name));
@@ -214,13 +217,8 @@ pub fn lines(plan: &Plan, counters: Option<&[Counter]>, planning_ms: Option<f64>
         p.out.push(format!("  SubPlan {}", i + 1));
         p.node(s, Some(4));
     }
-    if options.summary {
-        if let Some(ms) = planning_ms {
-            p.out.push(format!("Planning Time: {ms:.3} ms"));
-        }
-        if let Some(ms) = execution_ms {
-            p.out.push(format!("Execution Time: {ms:.3} ms"));
-        }
+    if let Some(ms) = execution_ms.filter(|_| options.summary) {
+        p.out.push(format!("Execution Time: {ms:.3} ms"));
     }
     p.out
 }
@@ -294,8 +292,30 @@ impl Printer<'_> {
             self.out.push(format!("{indent}InitPlan {}", i + 1));
             self.node(&self.plan.subplans[i], Some(below + 2));
         }
-        for c in n.children() {
+        let removed = self.removed.get(&n.id).map_or(0, Vec::len);
+        if removed > 0 {
+            self.out.push(format!("{indent}Subplans Removed: {removed}"));
+        }
+        for c in children(n, self.removed).iter() {
             self.node(c, Some(below));
         }
     }
+}
+
+/// What is shown below a node: of partitions those that are left when it begins, numbered anew.
+pub(super) fn children<'n>(n: &'n Node, removed: &Removed) -> Vec<Cow<'n, Arc<Node>>> {
+    let (Op::Partitions(p), Some(gone)) = (&n.op, removed.get(&n.id).filter(|gone| !gone.is_empty())) else {
+        return n.children().into_iter().map(Cow::Borrowed).collect();
+    };
+    let left = p.shown.iter().filter(|s| !gone.contains(&s.oid)).enumerate();
+    left.map(|(i, s)| {
+        let name = s.node.label.rsplit_once('_').map_or(s.node.label.as_str(), |(name, _)| name);
+        Cow::Owned(Arc::new(Node {
+            label: format!("{name}_{}", i + 1),
+            op: Op::Shown { index: 0, below: Vec::new() },
+            info: s.node.info.clone(),
+            ..*s.node
+        }))
+    })
+    .collect()
 }

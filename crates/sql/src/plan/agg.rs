@@ -40,6 +40,10 @@ impl Planner<'_> {
         // Aggregates that sort their input do so for one group after the other.
         let sorts = aggs.iter().any(|a| matches!(&a.kind, ExprKind::Agg(c) if c.distinct || !c.order.is_empty()));
         let sorted = sorts && !groups.is_empty() && q.grouping_sets.is_none() && !groups.iter().any(Expr::is_volatile);
+        let is_divided = !sorted && !groups.is_empty() && q.grouping_sets.is_none() && self.divides_groups(&input.node, &groups);
+        if !is_divided {
+            input = self.by_partition(input);
+        }
         if sorted {
             let keys: Vec<SortKey> = groups.iter().map(|g| SortKey { expr: g.clone(), descending: false, nulls_first: false }).collect();
             input = self.sort(input, &keys)?;
@@ -94,13 +98,17 @@ impl Planner<'_> {
         }
         let sets = q.grouping_sets.clone();
         let in_parts = !sorted && is_whole_table(&input.node.op) && groups.iter().all(Expr::is_self_contained) && aggs.iter().all(has_parts);
+        let below = input.node.clone();
         let op = Op::Aggregate { input: input.node, groups: group_exprs, types, sets, aggs: specs, groupings, sorted, in_parts };
         let node = self.node_with(op, width, rows, cost, label, info);
+        if is_divided {
+            self.note_divided_like(&node, &below);
+        }
         let mut planned = Planned { node, layout };
         if let Some(h) = having {
             planned = self.filter(planned, &h, rows)?;
         }
-        Ok(planned)
+        Ok(self.by_partition(planned))
     }
 
     fn is_ordered_set(&self, oid: Oid) -> bool {

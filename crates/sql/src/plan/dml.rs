@@ -29,6 +29,7 @@ impl Planner<'_> {
             (source, rows, cost)
         } else {
             let p = self.plan_from(q, &[], false)?;
+            let p = super::join::FromPlan { planned: self.by_partition(p.planned), ..p };
             (p.planned, p.rows, p.cost)
         };
         let recheck = if matches!(d.kind, DmlKind::Update | DmlKind::Delete) { self.recheck(q, &input.layout)? } else { Recheck::default() };

@@ -3,6 +3,7 @@
 use crate::catalog::PlannerSwitches;
 use super::registry::{Context, Definition, check_value, definition};
 use super::{ServerSettings, unrecognized};
+use crate::plan::PlannerOptions;
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_storage::CommitDelay;
 use kilndb_types::FormatSettings;
@@ -37,6 +38,7 @@ pub struct SessionSettings {
     changes: Vec<Change>,
     /// Settings that formats depend on, kept ready for use.
     pub format: FormatSettings,
+    pub planner: PlannerOptions,
     /// Equal for sessions whose literals are read alike, and whose statements are planned alike.
     pub format_fingerprint: u64,
     pub switches: PlannerSwitches,
@@ -75,6 +77,7 @@ impl SessionSettings {
             values: HashMap::new(),
             changes: Vec::new(),
             format: FormatSettings::default(),
+            planner: PlannerOptions::default(),
             format_fingerprint: 0,
             switches: PlannerSwitches::default(),
             synchronous_commit: true,
@@ -299,11 +302,16 @@ impl SessionSettings {
         };
         let is_on = |name| self.get(name) != Some("off");
         self.switches = PlannerSwitches { seqscan: is_on("enable_seqscan"), indexscan: is_on("enable_indexscan"), bitmapscan: is_on("enable_bitmapscan") };
+        self.planner = PlannerOptions {
+            partitionwise_aggregate: self.flag("enable_partitionwise_aggregate"),
+            partitionwise_join: self.flag("enable_partitionwise_join"),
+        };
         self.format_fingerprint = {
             use std::hash::{Hash, Hasher};
             let mut hasher = std::hash::DefaultHasher::new();
             format!("{:?}", self.format).hash(&mut hasher);
             self.switches.hash(&mut hasher);
+            self.planner.hash(&mut hasher);
             hasher.finish()
         };
         // There are no standbys: everything but off waits for the disk here.
