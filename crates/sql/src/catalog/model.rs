@@ -202,6 +202,10 @@ pub struct ForeignKey {
     pub deferrable: bool,
     pub initially_deferred: bool,
     pub validated: bool,
+    /// NOT ENFORCED: nobody looks whether it holds.
+    pub enforced: bool,
+    /// ON DELETE SET NULL (…), SET DEFAULT (…): columns of `table`; none: all of the key.
+    pub delete_columns: Vec<i16>,
     /// The foreign key of the partitioned table that it is a part of, or 0.
     pub part_of: Oid,
 }

@@ -28,6 +28,9 @@ impl Session {
             return self.alter_command(table, c, source, runtime);
         }
         self.refuse_on_partitioned(table, c)?;
+        if only && c.subtype == A::AT_AlterConstraint {
+            return Err(malformed("constraint must be altered in child tables too".into()).with_hint("Do not specify the ONLY keyword."));
+        }
         if let (true, A::AT_AddConstraint, Node::Constraint(k)) = (only, c.subtype, c.def())
             && let Some(target) = k.pktable().filter(|_| k.contype == ConstrType::CONSTR_FOREIGN)
         {

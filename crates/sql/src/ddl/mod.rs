@@ -5,6 +5,7 @@
 //! 2. After each change [`Session::catalog_changed`] is called, so that the next look-up sees it.
 //! 3. An object that others depend on is dropped only with CASCADE (pg_depend, and structure: indexes, constraints).
 
+mod alter_constraint;
 mod alter_partitions;
 mod alter_table;
 mod analyze;

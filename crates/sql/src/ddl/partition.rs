@@ -489,6 +489,10 @@ impl Session {
         copy.set("conrelid", Datum::Oid(child));
         copy.set("connamespace", Datum::Oid(table.schema_oid));
         copy.set("conkey", crate::catalog::store::array(oids::INT2, own.iter().map(|n| Datum::Int2(*n)).collect()));
+        let chosen = own_columns(parent, &table, &row.numbers("confdelsetcols"));
+        if !chosen.is_empty() {
+            copy.set("confdelsetcols", crate::catalog::store::array(oids::INT2, chosen.into_iter().map(Datum::Int2).collect()));
+        }
         copy.set("conparentid", Datum::Oid(key));
         copy.set("conislocal", Datum::Bool(false));
         copy.set("coninhcount", Datum::Int2(1));

@@ -126,6 +126,7 @@ impl AggregateState {
     }
     pub fn rescan(&mut self, rt: &mut Runtime) {
         self.unary.rescan(rt);
+        (self.batches, self.peak_bytes, self.disk_bytes) = (0, 0, 0);
         self.groups.clear();
         self.table.clear();
         self.used_bytes = 0;

@@ -70,7 +70,7 @@ impl ByPartitionState {
         for (node, stand_in) in &part.stands_for {
             let counted = counters.get_mut(*node).map(std::mem::take).unwrap_or_default();
             if let Some(total) = counters.get_mut(*stand_in) {
-                *total = Counter { rows: total.rows + counted.rows, loops: total.loops + counted.loops.max(1), nanos: total.nanos + counted.nanos, ..counted };
+                *total = Counter { rows: total.rows + counted.rows, loops: total.loops + counted.loops, nanos: total.nanos + counted.nanos, removed: total.removed + counted.removed, ..counted };
             }
         }
     }

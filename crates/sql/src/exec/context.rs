@@ -130,6 +130,8 @@ pub struct Runtime {
     pub case_args: Vec<Datum>,
     /// By node id of a scan of partitions: those that it reads for now.
     spans: Vec<(usize, Range<usize>)>,
+    /// Rows that conditions have ruled out so far.
+    pub removed: u64,
     /// EXPLAIN ANALYZE: rows, loops, nanoseconds per node id.
     pub counters: Option<Vec<Counter>>,
     pub pace: Pace,
@@ -207,6 +209,7 @@ impl Runtime {
             once: vec![None; plan.once],
             case_args: Vec::new(),
             spans: Vec::new(),
+            removed: 0,
             counters: None,
             pace: Default::default(),
             plan,
@@ -226,6 +229,13 @@ impl Runtime {
     pub fn count_start(&mut self, node: usize) {
         if let Some(c) = self.counters.as_mut().and_then(|c| c.get_mut(node)) {
             c.loops += 1;
+        }
+    }
+    /// `removed`: as it was before.
+    pub fn count_removed(&mut self, node: usize, removed: u64) {
+        let more = self.removed - removed;
+        if let Some(c) = self.counters.as_mut().and_then(|c| c.get_mut(node)) {
+            c.removed += more;
         }
     }
     pub fn count_rows(&mut self, node: usize, rows: usize, since: std::time::Instant) {

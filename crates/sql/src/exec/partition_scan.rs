@@ -100,8 +100,9 @@ fn begin_counted(p: &PartitionScan, partition: Oid, rt: &mut Runtime) -> Option<
 
 fn next_counted(scan: &mut ScanState, counted: Option<usize>, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
     let Some(node) = counted else { return scan.next(out, rt, cx) };
-    let (started, before) = (std::time::Instant::now(), out.rows);
+    let (started, before, removed) = (std::time::Instant::now(), out.rows, rt.removed);
     scan.next(out, rt, cx)?;
+    rt.count_removed(node, removed);
     rt.count_rows(node, out.rows - before, started);
     Ok(())
 }

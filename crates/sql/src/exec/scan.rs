@@ -236,7 +236,12 @@ impl ScanState {
         self.reading.rescan();
     }
     pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-        self.reading.next(&self.node.op, out, rt, cx)
+        let removed = rt.removed;
+        let done = self.reading.next(&self.node.op, out, rt, cx);
+        if rt.counters.is_some() {
+            rt.count_removed(self.node.id, removed);
+        }
+        done
     }
 }
 
@@ -371,6 +376,7 @@ impl Reading {
             let from = out.rows * out.width;
             if !f.is_true(&out.data[from..], rt, cx)? {
                 out.cancel_row();
+                rt.removed += 1;
                 return Ok(());
             }
         }

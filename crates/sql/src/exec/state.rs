@@ -253,6 +253,8 @@ fn filter(u: &mut Unary, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext
         for i in 0..u.buffer.rows {
             if condition.is_true(u.buffer.row(i), rt, cx)? {
                 out.push(u.buffer.row(i));
+            } else if let Some(c) = rt.counters.as_mut().and_then(|c| c.get_mut(node.id)) {
+                c.removed += 1;
             }
         }
     }

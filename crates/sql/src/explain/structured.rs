@@ -201,7 +201,7 @@ impl Builder<'_> {
     fn node_of_level(&self, n: &Node, relationship: Option<&'static str>, mut init: Vec<usize>) -> Properties {
         init.extend(self.plan.init_plans.get(&n.id).into_iter().flatten());
         // Projections are shown by PostgreSQL as part of the node below.
-        if let Op::Project { input, .. } = &n.op {
+        if let Some(input) = super::text::passes_on(n) {
             return self.node_of_level(input, relationship, init);
         }
         let (kind, before, after) = self.kind(n);
@@ -224,6 +224,9 @@ impl Builder<'_> {
         made.push(("Disabled", Value::Bare("false".into())));
         for line in &n.info {
             made.extend(property_of(line));
+            if let Some(c) = counter.filter(|_| line.starts_with("Filter: ")) {
+                made.push(("Rows Removed by Filter", number(c.removed as f64 / c.loops.max(1) as f64, 0)));
+            }
         }
         if let Some(c) = counter {
             report(&c.report, &mut made);
@@ -232,7 +235,7 @@ impl Builder<'_> {
             made.push(("Subplans Removed", Value::Bare(self.removed.get(&n.id).map_or(0, Vec::len).to_string())));
         }
         let children = super::text::children(n, self.removed);
-        let member = matches!(n.op, Op::SetOp { op: SetOp::Union, .. }) || matches!(kind, "BitmapAnd" | "BitmapOr");
+        let member = matches!(n.op, Op::SetOp { op: SetOp::Union, .. } | Op::Partitions(_) | Op::ByPartition(_)) || matches!(kind, "BitmapAnd" | "BitmapOr");
         let mut groups: Vec<Properties> = init.iter().map(|i| self.named(&self.plan.subplans[*i], &format!("InitPlan {}", i + 1))).collect();
         let position = |i| if member { "Member" } else if i == 0 { "Outer" } else { "Inner" };
         groups.extend(children.iter().enumerate().map(|(i, c)| self.node(c, Some(position(i)))));

@@ -118,12 +118,14 @@ struct Names {
     aliases: HashMap<u32, String>,
     /// The relation that the node being shown reads.
     scanned: Option<u32>,
+    /// Columns with their relation, even if there is but one.
+    qualified: bool,
 }
 
 impl Names {
     fn column(&self, c: ColId) -> String {
         let Some((rel, name)) = self.columns.get(&c) else { return format!("r{}.c{}", c.rel, c.att) };
-        let bare = self.aliases.len() < 2 || self.scanned == Some(*rel);
+        let bare = self.aliases.len() < 2 && !self.qualified || self.scanned == Some(*rel);
         match self.aliases.get(rel) {
             Some(alias) if !bare => format!("{alias}.{name}"),
             _ => name.clone(),
@@ -149,6 +151,14 @@ pub fn scan_text(e: &Expr, rel: u32, catalog: &dyn CatalogView) -> String {
     NAMES.with_borrow_mut(|n| n.scanned = Some(rel));
     let text = expr_text(e, catalog);
     NAMES.with_borrow_mut(|n| n.scanned = None);
+    text
+}
+
+/// As [`expr_text`], with columns qualified where there are partitions to tell apart.
+pub fn qualified_text(e: &Expr, catalog: &dyn CatalogView) -> String {
+    NAMES.with_borrow_mut(|n| n.qualified = true);
+    let text = expr_text(e, catalog);
+    NAMES.with_borrow_mut(|n| n.qualified = false);
     text
 }
 
@@ -256,7 +266,7 @@ impl Printer<'_> {
     fn node_of_level(&mut self, n: &Node, arrow: Option<usize>, mut init: Vec<usize>) {
         init.extend(self.plan.init_plans.get(&n.id).into_iter().flatten());
         // Projections are shown by PostgreSQL as part of the node below.
-        if let Op::Project { input, .. } = &n.op {
+        if let Some(input) = passes_on(n) {
             return self.node_of_level(input, arrow, init);
         }
         let mut line = arrow.map_or_else(String::new, |column| format!("{}->  ", " ".repeat(column)));
@@ -266,26 +276,21 @@ impl Printer<'_> {
             let _ = write!(line, "  (cost={:.2}..{:.2} rows={:.0} width={width})", n.startup, n.cost.max(0.01), n.rows);
         }
         if let Some(c) = self.counters.and_then(|c| c.get(n.id)) {
-            if c.loops == 0 {
-                line.push_str(" (never executed)");
-            } else {
-                let loops = c.loops as f64;
-                let rows = c.rows as f64 / loops;
-                if self.options.timing {
-                    let ms = |n: u64| n as f64 / 1e6 / loops;
-                    let _ = write!(line, " (actual time={:.3}..{:.3} rows={rows:.2} loops={})", ms(c.startup_nanos), ms(c.nanos), c.loops);
-                } else {
-                    let _ = write!(line, " (actual rows={rows:.2} loops={})", c.loops);
-                }
-            }
+            line.push_str(&self.actual(c, false));
         }
         self.out.push(line);
         let below = arrow.map_or(2, |column| column + 6);
         let indent = " ".repeat(below);
+        let counter = self.counters.and_then(|c| c.get(n.id));
         for i in &n.info {
             self.out.push(format!("{indent}{i}"));
+            if let Some(c) = counter.filter(|c| c.removed > 0 && i.starts_with("Filter: ")) {
+                self.out.push(format!("{indent}Rows Removed by Filter: {:.0}", c.removed as f64 / c.loops.max(1) as f64));
+            }
         }
-        if let Some(line) = self.counters.and_then(|c| c.get(n.id)).and_then(|c| report_text(&c.report)) {
+        let report = counter.and_then(|c| report_text(&c.report));
+        let hashes = is_hash_join(n);
+        if let Some(line) = report.as_ref().filter(|_| !hashes) {
             self.out.push(format!("{indent}{line}"));
         }
         for i in init {
@@ -296,9 +301,64 @@ impl Printer<'_> {
         if removed > 0 {
             self.out.push(format!("{indent}Subplans Removed: {removed}"));
         }
-        for c in children(n, self.removed).iter() {
-            self.node(c, Some(below));
+        for (i, c) in children(n, self.removed).iter().enumerate() {
+            if hashes && i == 1 {
+                self.hash(c, below, report.as_deref());
+                self.node(c, Some(below + 6));
+            } else {
+                self.node(c, Some(below));
+            }
         }
+    }
+
+    /// What PostgreSQL has between a hash join and the side that goes into the table.
+    fn hash(&mut self, input: &Node, arrow: usize, report: Option<&str>) {
+        let mut input = input;
+        while let Some(below) = passes_on(input) {
+            input = below;
+        }
+        let mut line = format!("{}->  Hash", " ".repeat(arrow));
+        if self.options.costs {
+            let _ = write!(line, "  (cost={:.2}..{:.2} rows={:.0} width={})", input.cost.max(0.01), input.cost.max(0.01), input.rows, input.width * 8);
+        }
+        if let Some(c) = self.counters.and_then(|c| c.get(input.id)) {
+            line.push_str(&self.actual(c, true));
+        }
+        self.out.push(line);
+        if let Some(report) = report {
+            self.out.push(format!("{}{report}", " ".repeat(arrow + 6)));
+        }
+    }
+
+    /// `at_end`: the first row comes with the last one.
+    fn actual(&self, c: &Counter, at_end: bool) -> String {
+        if c.loops == 0 {
+            return " (never executed)".into();
+        }
+        let loops = c.loops as f64;
+        let rows = c.rows as f64 / loops;
+        if !self.options.timing {
+            return format!(" (actual rows={rows:.2} loops={})", c.loops);
+        }
+        let ms = |n: u64| n as f64 / 1e6 / loops;
+        let first = if at_end { c.nanos } else { c.startup_nanos };
+        format!(" (actual time={:.3}..{:.3} rows={rows:.2} loops={})", ms(first), ms(c.nanos), c.loops)
+    }
+}
+
+/// Also of what stands for one.
+pub(super) fn is_hash_join(n: &Node) -> bool {
+    matches!(n.op, Op::HashJoin { .. } | Op::Shown(_)) && n.label.starts_with("Hash ") && n.label.ends_with("Join")
+}
+
+/// What is shown as a part of the node below it: a projection, a condition on groups.
+pub(super) fn passes_on(n: &Node) -> Option<&Arc<Node>> {
+    match &n.op {
+        Op::Project { input, .. } => Some(input),
+        Op::Filter { input, .. } if n.label.is_empty() => Some(input),
+        Op::Shown(children) if n.label.is_empty() => children.first(),
+        Op::ByPartition(p) if p.shown.len() == 1 => p.shown.first().map(|s| &s.node),
+        _ => None,
     }
 }
 

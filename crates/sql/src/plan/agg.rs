@@ -82,8 +82,12 @@ impl Planner<'_> {
         };
         let mut info = Vec::new();
         if self.explain && !groups.is_empty() {
-            let text: Vec<String> = groups.iter().map(|g| crate::explain::bare(self.show(g))).collect();
+            let show = |g| if is_divided { crate::explain::qualified_text(g, self.catalog) } else { self.show(g) };
+            let text: Vec<String> = groups.iter().map(|g| crate::explain::bare(show(g))).collect();
             info.push(format!("Group Key: {}", text.join(", ")));
+        }
+        if let Some(h) = q.having.as_ref().filter(|_| self.explain) {
+            info.push(format!("Filter: {}", self.show(h)));
         }
         // Layout: groups, aggregates, GROUPING values.
         let mut layout = Layout::default();
@@ -106,7 +110,8 @@ impl Planner<'_> {
         }
         let mut planned = Planned { node, layout };
         if let Some(h) = having {
-            planned = self.filter(planned, &h, rows)?;
+            // Shown with the aggregate.
+            planned = self.filter_as(planned, &h, rows, "")?;
         }
         Ok(self.by_partition(planned))
     }

@@ -258,11 +258,14 @@ impl Planner<'_> {
     }
 
     pub fn filter(&self, input: Planned, e: &Expr, rows: f64) -> Result<Planned> {
+        self.filter_as(input, e, rows, "Filter")
+    }
+
+    pub(super) fn filter_as(&self, input: Planned, e: &Expr, rows: f64, label: &str) -> Result<Planned> {
         let condition = self.compile(e, &input.layout)?;
         let width = input.layout.0.len();
         let cost = input.node.cost + input.node.rows * 0.0025;
         let info = if self.explain { vec![format!("Filter: {}", self.show(e))] } else { Vec::new() };
-        let label = "Filter";
         let below = input.node.clone();
         let node = self.node_with(Op::Filter { input: input.node, condition }, width, rows, cost, label, info);
         self.note_divided_like(&node, &below);

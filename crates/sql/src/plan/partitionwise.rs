@@ -18,6 +18,8 @@ pub struct Division {
     map: Arc<PartitionMap>,
     /// By part of the key: the columns that have its values.
     keys: Vec<Vec<ColId>>,
+    /// EXPLAIN: the number behind the alias of a table's first partition, 0 for none.
+    first_number: usize,
 }
 
 #[derive(Clone)]
@@ -25,6 +27,8 @@ struct DividedScan {
     node: usize,
     table: Arc<Table>,
     alias: String,
+    /// EXPLAIN: the partitions that are shown.
+    shown: Vec<usize>,
 }
 
 /// Runs its input for some partitions of the scans' tables after the other.
@@ -58,10 +62,12 @@ impl Planner<'_> {
             return Ok(());
         }
         let alias = crate::explain::relation_name(rel.id).filter(|_| self.explain).unwrap_or_else(|| rel.alias.clone());
+        let shown = if let Op::Partitions(p) = &node.op { p.shown.iter().map(|s| s.position).collect() } else { Vec::new() };
         let division = Division {
-            scans: vec![DividedScan { node: node.id, table: table.clone(), alias }],
+            scans: vec![DividedScan { node: node.id, table: table.clone(), alias, shown }],
             map: self.catalog.partition_map(table.oid)?,
             keys: key.parts.iter().map(|part| vec![ColId { rel: rel.id, att: part.attnum }]).collect(),
+            first_number: 1,
         };
         self.divisions.borrow_mut().insert(node.id, division);
         Ok(())
@@ -95,7 +101,7 @@ impl Planner<'_> {
             JoinKind::Right => r.clone(),
             JoinKind::Full => Vec::new(),
         });
-        Some(Division { scans: [left.scans.as_slice(), &right.scans].concat(), map: left.map.clone(), keys: keys.collect() })
+        Some(Division { scans: [left.scans.as_slice(), &right.scans].concat(), map: left.map.clone(), keys: keys.collect(), first_number: 1 })
     }
 
     pub(super) fn note_division(&self, node: &Node, division: Division) {
@@ -112,7 +118,9 @@ impl Planner<'_> {
     /// A divided join or aggregate is run partition by partition: what stands above it asks for all its rows.
     pub(super) fn by_partition(&self, planned: Planned) -> Planned {
         let worthwhile = has_work(&planned.node);
-        let Some(division) = self.divisions.borrow().get(&planned.node.id).filter(|_| worthwhile).cloned() else { return planned };
+        let Some(mut division) = self.divisions.borrow().get(&planned.node.id).filter(|_| worthwhile).cloned() else { return planned };
+        // PostgreSQL's names: with groups, the tables themselves are no part of the plan.
+        division.first_number = usize::from(!matches!(&planned.node.op, Op::Aggregate { .. } | Op::Filter { .. }));
         let Planned { node: input, layout } = planned;
         let (width, rows, cost) = (input.width, input.rows, input.cost);
         let shown = if self.explain { self.show_parts(&input, &division) } else { Vec::new() };
@@ -142,7 +150,11 @@ impl Planner<'_> {
             let own: Vec<&ShownScan> = p.shown.iter().filter(|s| s.position == position).collect();
             return match own.as_slice() {
                 [] => None,
-                [one] => Some(one.node.clone()),
+                [one] => {
+                    let name = self.part_name(division, node.id, position);
+                    let label = format!("{} {name}", one.node.label.rsplit_once(' ').map_or(one.node.label.as_str(), |(label, _)| label));
+                    Some(self.shown_as(&one.node, label, one.node.info.clone(), Vec::new(), stands_for))
+                }
                 several => Some(self.shown_as(node, "Append".into(), Vec::new(), several.iter().map(|s| s.node.clone()).collect(), stands_for)),
             };
         }
@@ -169,24 +181,34 @@ impl Planner<'_> {
         shown
     }
 
+    /// The alias of a scan's partition.
+    fn part_name(&self, division: &Division, scan: usize, position: usize) -> String {
+        let Some(scan) = division.scans.iter().find(|s| s.node == scan) else { return String::new() };
+        let before = scan.shown.iter().filter(|shown| **shown < position).count();
+        match before + division.first_number {
+            0 => scan.alias.clone(),
+            number => format!("{}_{number}", scan.alias),
+        }
+    }
+
     /// Names in a line of EXPLAIN as they are where one partition is read.
     fn of_part(&self, line: &str, division: &Division, position: usize) -> String {
-        let mut line = line.to_string();
-        for scan in &division.scans {
-            let name = format!("{}.", scan.alias);
-            let mut made = String::new();
-            let mut rest = line.as_str();
-            while let Some(at) = rest.find(&name) {
-                let (before, after) = rest.split_at(at);
-                let is_name = !before.ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '.');
-                made.push_str(before);
-                made.push_str(&if is_name { format!("{}_{}.", scan.alias, position + 1) } else { name.clone() });
-                rest = &after[name.len()..];
+        let mut made = String::new();
+        let mut rest = line;
+        'line: while !rest.is_empty() {
+            let starts_name = !made.ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '.');
+            for scan in division.scans.iter().filter(|_| starts_name) {
+                if let Some(after) = rest.strip_prefix(&scan.alias).filter(|after| after.starts_with('.')) {
+                    made.push_str(&self.part_name(division, scan.node, position));
+                    rest = after;
+                    continue 'line;
+                }
             }
-            made.push_str(rest);
-            line = made;
+            let Some(c) = rest.chars().next() else { break };
+            made.push(c);
+            rest = &rest[c.len_utf8()..];
         }
-        line
+        made
     }
 }
 
