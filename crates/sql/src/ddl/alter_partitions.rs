@@ -44,6 +44,11 @@ impl Session {
         if only && !partitions.is_empty() {
             refuse_only(c)?;
         }
+        if let (true, A::AT_AddConstraint, Node::Constraint(k)) = (only, c.subtype, c.def())
+            && matches!(k.contype, ConstrType::CONSTR_PRIMARY | ConstrType::CONSTR_UNIQUE)
+        {
+            return self.add_key_only(table, k, runtime);
+        }
         // Foreign keys know their parts.
         let of_key = c.subtype == A::AT_ValidateConstraint && table.foreign_keys.iter().any(|k| Some(k.name.as_str()) == c.name());
         let before = self.table_by_oid(table.oid, runtime)?;

@@ -125,7 +125,7 @@ impl Session {
             return Err(Error::unsupported("NOT ENFORCED check constraints are not supported"));
         }
         match c.contype {
-            C::CONSTR_PRIMARY | C::CONSTR_UNIQUE => self.add_key(&table, c, column, deferral, runtime),
+            C::CONSTR_PRIMARY | C::CONSTR_UNIQUE => self.add_key(&table, c, column, deferral, false, runtime),
             C::CONSTR_CHECK => self.add_check(&table, c, all, runtime),
             C::CONSTR_FOREIGN => self.add_foreign_key(&table, (c, is_enforced(c, all)), column, deferral, runtime),
             C::CONSTR_EXCLUSION => Err(Error::unsupported("exclusion constraints are not supported")),
@@ -135,7 +135,7 @@ impl Session {
         Ok(())
     }
 
-    fn add_key(&mut self, table: &Arc<Table>, c: &nodes::Constraint, column: Option<&str>, deferral: Deferral, runtime: &dyn Runtime) -> Result<()> {
+    fn add_key(&mut self, table: &Arc<Table>, c: &nodes::Constraint, column: Option<&str>, deferral: Deferral, only: bool, runtime: &dyn Runtime) -> Result<()> {
         let primary = c.contype == C::CONSTR_PRIMARY;
         if primary && table.indexes.iter().any(|i| i.primary) {
             return Err(Error::new(
@@ -183,7 +183,12 @@ impl Session {
             &NewConstraint { index, deferrable: deferral.deferrable, deferred: deferral.deferred, ..NewConstraint::own(&name, if primary { b'p' } else { b'u' }, &table, &columns) },
             runtime,
         )?;
-        self.index_partitions(&table, index, false, runtime)
+        self.index_partitions(&table, index, only, runtime)
+    }
+
+    /// ALTER TABLE ONLY … ADD PRIMARY KEY or UNIQUE, of a partitioned table: its partitions' keys are attached afterwards.
+    pub(super) fn add_key_only(&mut self, table: &Arc<Table>, c: &nodes::Constraint, runtime: &dyn Runtime) -> Result<()> {
+        self.add_key(table, c, None, deferral_of(c, &[]), true, runtime)
     }
 
     /// ADD CONSTRAINT … USING INDEX.

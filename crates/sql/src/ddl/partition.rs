@@ -520,7 +520,7 @@ impl Session {
         let like = child.indexes.iter().find(|i| i.part_of == 0 && is_alike(i, &new, index) && i.valid).cloned();
         if let Some(own) = like {
             self.make_part(index, own.oid, child, runtime)?;
-            return if index.is_global { self.move_into_whole(child, &own, runtime) } else { Ok(()) };
+            return if index.is_global { self.move_into_whole(child, &own, index.storage, runtime) } else { Ok(()) };
         }
         let oid = self.insert_index(child, &new, runtime)?;
         if index.is_constraint {

@@ -557,7 +557,11 @@ impl Node {
             Op::HashJoin { probe, build, .. } => vec![probe, build],
             Op::SetOp { left, right, .. } => vec![left, right],
             Op::Modify(m) => vec![&m.statement.input],
-            Op::Partitions(p) if p.shown.len() > 1 => p.shown.iter().map(|s| &s.node).collect(),
+            Op::Partitions(p) => match p.shown.as_slice() {
+                // Shown as the node itself.
+                [one] => one.node.children(),
+                several => several.iter().map(|s| &s.node).collect(),
+            },
             Op::ByPartition(p) => p.shown.iter().map(|s| &s.node).collect(),
             Op::BitmapScan { shown, .. } | Op::Shown { below: shown, .. } => shown.iter().collect(),
             _ => Vec::new(),
