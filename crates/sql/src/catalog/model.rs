@@ -339,17 +339,19 @@ pub struct CastInfo {
     pub method: CastMethod,
 }
 
-/// Which ways to read tables the session wants (enable_…).
+/// Which ways to read, join and aggregate tables the session wants (enable_…).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PlannerSwitches {
     pub seqscan: bool,
     pub indexscan: bool,
     pub bitmapscan: bool,
+    pub partitionwise_aggregate: bool,
+    pub partitionwise_join: bool,
 }
 
 impl Default for PlannerSwitches {
     fn default() -> PlannerSwitches {
-        PlannerSwitches { seqscan: true, indexscan: true, bitmapscan: true }
+        PlannerSwitches { seqscan: true, indexscan: true, bitmapscan: true, partitionwise_aggregate: false, partitionwise_join: false }
     }
 }
 

@@ -60,7 +60,6 @@ impl State {
             }
             Op::Partitions(p) => State::Partitions(Box::new(super::partition_scan::PartitionsState::new(node, &p.template))),
             Op::ByPartition(p) => State::ByPartition(Box::new(super::by_partition::ByPartitionState::new(node, &p.input))),
-            Op::Shown { .. } => State::Result { node: node.clone(), done: true },
             Op::Function { .. } => State::Function(Box::new(function::FunctionState::new(node))),
             Op::CteScan { .. } | Op::WorkTable { .. } => State::CteScan(cte::CteScanState::new(node)),
             Op::Filter { input, .. } => State::Filter(unary(input)),

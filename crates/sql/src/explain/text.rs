@@ -348,7 +348,7 @@ impl Printer<'_> {
 
 /// Also of what stands for one.
 pub(super) fn is_hash_join(n: &Node) -> bool {
-    matches!(n.op, Op::HashJoin { .. } | Op::Shown(_)) && n.label.starts_with("Hash ") && n.label.ends_with("Join")
+    matches!(n.op, Op::HashJoin { .. } | Op::Shown { .. }) && n.label.starts_with("Hash ") && n.label.ends_with("Join")
 }
 
 /// What is shown as a part of the node below it: a projection, a condition on groups.
@@ -356,7 +356,7 @@ pub(super) fn passes_on(n: &Node) -> Option<&Arc<Node>> {
     match &n.op {
         Op::Project { input, .. } => Some(input),
         Op::Filter { input, .. } if n.label.is_empty() => Some(input),
-        Op::Shown(children) if n.label.is_empty() => children.first(),
+        Op::Shown { below: children, .. } if n.label.is_empty() => children.first(),
         Op::ByPartition(p) if p.shown.len() == 1 => p.shown.first().map(|s| &s.node),
         _ => None,
     }
@@ -372,7 +372,7 @@ pub(super) fn children<'n>(n: &'n Node, removed: &Removed) -> Vec<Cow<'n, Arc<No
         let name = s.node.label.rsplit_once('_').map_or(s.node.label.as_str(), |(name, _)| name);
         Cow::Owned(Arc::new(Node {
             label: format!("{name}_{}", i + 1),
-            op: Op::Shown { index: 0, below: Vec::new() },
+            op: Op::Shown { index: 0, below: s.node.children().into_iter().cloned().collect() },
             info: s.node.info.clone(),
             ..*s.node
         }))

@@ -58,7 +58,8 @@ impl Planner<'_> {
     /// Notes that the node reads a partitioned table.
     pub(super) fn note_divided_scan(&self, node: &Node, rel: &Rel, table: &Arc<Table>) -> Result<()> {
         let Some(key) = table.partition_key.as_ref().filter(|key| !key.has_expressions()) else { return Ok(()) };
-        if self.options == PlannerOptions::default() {
+        let switches = self.catalog.planner_switches();
+        if !(switches.partitionwise_join || switches.partitionwise_aggregate) {
             return Ok(());
         }
         let alias = crate::explain::relation_name(rel.id).filter(|_| self.explain).unwrap_or_else(|| rel.alias.clone());
@@ -83,7 +84,7 @@ impl Planner<'_> {
 
     /// How a join with these conditions is divided, if both sides are, in the same way, by columns that must be equal.
     pub(super) fn joined_division(&self, probe: &Node, build: &Node, kind: JoinKind, keys: &[(Expr, Expr)]) -> Option<Division> {
-        if !self.options.partitionwise_join {
+        if !self.catalog.planner_switches().partitionwise_join {
             return None;
         }
         let divisions = self.divisions.borrow();
@@ -111,7 +112,7 @@ impl Planner<'_> {
     /// Are each group's rows of one partition?
     pub(super) fn divides_groups(&self, input: &Node, groups: &[Expr]) -> bool {
         let divisions = self.divisions.borrow();
-        let Some(division) = divisions.get(&input.id).filter(|_| self.options.partitionwise_aggregate) else { return false };
+        let Some(division) = divisions.get(&input.id).filter(|_| self.catalog.planner_switches().partitionwise_aggregate) else { return false };
         division.keys.iter().all(|columns| groups.iter().any(|g| column_of(g).is_some_and(|c| columns.contains(&c))))
     }
 
@@ -153,7 +154,7 @@ impl Planner<'_> {
                 [one] => {
                     let name = self.part_name(division, node.id, position);
                     let label = format!("{} {name}", one.node.label.rsplit_once(' ').map_or(one.node.label.as_str(), |(label, _)| label));
-                    Some(self.shown_as(&one.node, label, one.node.info.clone(), Vec::new(), stands_for))
+                    Some(self.shown_as(&one.node, label, one.node.info.clone(), one.node.children().into_iter().cloned().collect(), stands_for))
                 }
                 several => Some(self.shown_as(node, "Append".into(), Vec::new(), several.iter().map(|s| s.node.clone()).collect(), stands_for)),
             };

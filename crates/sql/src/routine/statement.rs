@@ -271,7 +271,7 @@ impl Session {
                     quick = only_expression(q).and_then(|e| Quick::of(e, &variables.used()));
                     of_settings = only_expression(q).is_some_and(direct::has_constants_of_settings);
                 }
-                crate::plan::plan(bound, Vec::new(), &host.reader, &self.instance.engine, self.settings.planner)
+                crate::plan::plan(bound, Vec::new(), &host.reader, &self.instance.engine, &eval)
             });
         });
         let before = match prepared.mode {
@@ -376,7 +376,7 @@ impl Session {
         let bound = bind::bind_conversion(from, to, typmod, &host.reader)?;
         let planned = match bound {
             Some((query, is_self_contained)) => {
-                let plan = crate::plan::plan(ir::BoundStatement::Query(Box::new(query)), vec![from], &host.reader, &self.instance.engine, self.settings.planner)?;
+                let plan = crate::plan::plan(ir::BoundStatement::Query(Box::new(query)), vec![from], &host.reader, &self.instance.engine, &host.eval())?;
                 let simple = simple_of(&plan, Some((is_self_contained, to, typmod)));
                 SpiPlan { plan: Some(plan), uses: Vec::new(), simple, quick: None, direct: None, row: None }
             }

@@ -76,7 +76,7 @@ impl Session {
         let mut planned = Err(Error::internal("a CALL was not planned"));
         runtime.on_large_stack(&mut || {
             planned = bind::bind_call(call, source.clone(), &host.reader, Some(&variables), Some(&host.eval())).and_then(|bound| {
-                let plan = crate::plan::plan(bound.arguments, Vec::new(), &host.reader, &self.instance.engine, self.settings.planner)?;
+                let plan = crate::plan::plan(bound.arguments, Vec::new(), &host.reader, &self.instance.engine, &host.eval())?;
                 Ok((bound.oid, bound.types, plan, bound.outputs))
             });
         });

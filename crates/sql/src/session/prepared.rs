@@ -247,7 +247,7 @@ impl Session {
                 if wants_places {
                     places = bind::current_of::add_places(&mut bound);
                 }
-                plan::plan(bound, std::mem::take(&mut param_types), &host.reader, &self.instance.engine, self.settings.planner)
+                plan::plan(bound, std::mem::take(&mut param_types), &host.reader, &self.instance.engine, &host.eval())
             });
         });
         let mut plan = planned?;

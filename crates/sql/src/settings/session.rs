@@ -3,7 +3,6 @@
 use crate::catalog::PlannerSwitches;
 use super::registry::{Context, Definition, check_value, definition};
 use super::{ServerSettings, unrecognized};
-use crate::plan::PlannerOptions;
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_storage::CommitDelay;
 use kilndb_types::FormatSettings;
@@ -38,7 +37,6 @@ pub struct SessionSettings {
     changes: Vec<Change>,
     /// Settings that formats depend on, kept ready for use.
     pub format: FormatSettings,
-    pub planner: PlannerOptions,
     /// Equal for sessions whose literals are read alike, and whose statements are planned alike.
     pub format_fingerprint: u64,
     pub switches: PlannerSwitches,
@@ -77,7 +75,6 @@ impl SessionSettings {
             values: HashMap::new(),
             changes: Vec::new(),
             format: FormatSettings::default(),
-            planner: PlannerOptions::default(),
             format_fingerprint: 0,
             switches: PlannerSwitches::default(),
             synchronous_commit: true,
@@ -301,8 +298,10 @@ impl SessionSettings {
             array_nulls: self.get("array_nulls") != Some("off"),
         };
         let is_on = |name| self.get(name) != Some("off");
-        self.switches = PlannerSwitches { seqscan: is_on("enable_seqscan"), indexscan: is_on("enable_indexscan"), bitmapscan: is_on("enable_bitmapscan") };
-        self.planner = PlannerOptions {
+        self.switches = PlannerSwitches {
+            seqscan: is_on("enable_seqscan"),
+            indexscan: is_on("enable_indexscan"),
+            bitmapscan: is_on("enable_bitmapscan"),
             partitionwise_aggregate: self.flag("enable_partitionwise_aggregate"),
             partitionwise_join: self.flag("enable_partitionwise_join"),
         };
@@ -311,7 +310,6 @@ impl SessionSettings {
             let mut hasher = std::hash::DefaultHasher::new();
             format!("{:?}", self.format).hash(&mut hasher);
             self.switches.hash(&mut hasher);
-            self.planner.hash(&mut hasher);
             hasher.finish()
         };
         // There are no standbys: everything but off waits for the disk here.
