@@ -79,7 +79,7 @@ impl Session {
             Node::IndexStmt(s) => self.create_index(s, runtime).map(|()| "CREATE INDEX".to_string()),
             Node::CreateSeqStmt(s) => self.create_sequence(s, &source, runtime).map(|()| "CREATE SEQUENCE".to_string()),
             Node::AlterSeqStmt(s) => self.alter_sequence(s, &source, runtime).map(|()| "ALTER SEQUENCE".to_string()),
-            Node::CreateSchemaStmt(s) => self.create_schema(s, statement, runtime, client).map(|()| "CREATE SCHEMA".to_string()),
+            Node::CreateSchemaStmt(s) => self.create_schema(s, runtime, client).map(|()| "CREATE SCHEMA".to_string()),
             Node::ViewStmt(s) => self.create_view(s, &source, runtime).map(|()| "CREATE VIEW".to_string()),
             Node::CreatedbStmt(s) => self.create_database(s, runtime).map(|()| "CREATE DATABASE".to_string()),
             Node::DropdbStmt(s) => self.drop_database(s, runtime).map(|()| "DROP DATABASE".to_string()),
