@@ -334,8 +334,6 @@ impl CatalogReader<'_> {
 
     /// A global temporary table with this session's storage; anything else as it is.
     fn own_instance(&self, found: Option<Arc<Table>>) -> Result<Option<Arc<Table>>> {
-        // REINDEX changes no table.
-        found.iter().filter(|_| self.asked.is_some()).flat_map(|t| &t.indexes).for_each(|i| self.note_found(i.oid));
         let Some(shared) = found.as_ref().filter(|t| t.persistence == GLOBAL && matches!(t.kind, TableKind::Table | TableKind::Index)) else {
             return Ok(found);
         };
