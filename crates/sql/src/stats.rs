@@ -58,8 +58,11 @@ impl Usage {
         };
         self.relations.get_mut(at).map(|(_, usage)| usage)
     }
-    pub fn rows_read(&self) -> u64 {
-        self.relations.iter().map(|(_, usage)| usage.read).sum()
+    /// What helpers have read is part of the session's own scans.
+    pub fn read_by_helpers(&mut self, theirs: &Usage) {
+        for (relation, usage) in &theirs.relations {
+            self.scanned(*relation, 0, usage.read, usage.fetched);
+        }
     }
     pub fn scanned(&mut self, relation: Oid, scans: u64, read: u64, fetched: u64) {
         if let Some(usage) = self.of(relation) {

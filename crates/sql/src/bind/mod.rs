@@ -182,6 +182,21 @@ pub fn bind_node(
     Ok(bound)
 }
 
+/// EXPLAIN EXECUTE: what was prepared, to be explained as this statement says, for these values of its parameters if they are given.
+pub fn explained(x: &kilndb_syntax::nodes::ExplainStmt, source: &Arc<str>, bound: BoundStatement, values: Option<&[kilndb_types::Datum]>, catalog: &dyn CatalogView) -> Result<BoundStatement> {
+    let options = explain_options(&Binder::new(catalog, source.clone(), Vec::new()), x)?;
+    let (BoundStatement::Query(mut inner) | BoundStatement::Explain { mut inner, .. }) = bound;
+    inner.rewrite(&mut |e| {
+        if let ExprKind::Param(n) = &e.kind
+            && let Some(value) = values.and_then(|values| values.get(*n as usize))
+        {
+            e.kind = ExprKind::Const(value.clone());
+        }
+        Ok(())
+    })?;
+    Ok(BoundStatement::Explain { options, inner })
+}
+
 /// As [`bind_node`], for a statement of a routine: its parameters are the variables that it uses.
 pub fn bind_with_variables(
     node: Node<'_>,

@@ -202,6 +202,10 @@ pub struct ForeignKey {
     pub deferrable: bool,
     pub initially_deferred: bool,
     pub validated: bool,
+    /// NOT ENFORCED: nobody looks whether it holds.
+    pub enforced: bool,
+    /// ON DELETE SET NULL (…), SET DEFAULT (…): columns of `table`; none: all of the key.
+    pub delete_columns: Vec<i16>,
     /// The foreign key of the partitioned table that it is a part of, or 0.
     pub part_of: Oid,
 }
@@ -335,17 +339,19 @@ pub struct CastInfo {
     pub method: CastMethod,
 }
 
-/// Which ways to read tables the session wants (enable_…).
+/// Which ways to read, join and aggregate tables the session wants (enable_…).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PlannerSwitches {
     pub seqscan: bool,
     pub indexscan: bool,
     pub bitmapscan: bool,
+    pub partitionwise_aggregate: bool,
+    pub partitionwise_join: bool,
 }
 
 impl Default for PlannerSwitches {
     fn default() -> PlannerSwitches {
-        PlannerSwitches { seqscan: true, indexscan: true, bitmapscan: true }
+        PlannerSwitches { seqscan: true, indexscan: true, bitmapscan: true, partitionwise_aggregate: false, partitionwise_join: false }
     }
 }
 

@@ -201,6 +201,31 @@ impl PartitionMap {
         matches!(self.lookup, Lookup::Range) && self.default.is_none() && !self.partitions.iter().any(|p| p.is_partitioned)
     }
 
+    /// Is a key in the partition of the same number, whichever of the two maps says so?
+    pub fn is_divided_like(&self, other: &PartitionMap) -> bool {
+        let same_part = |(a, b): (&KeyPart, &KeyPart)| (a.base_type, a.collation, a.opclass) == (b.base_type, b.collation, b.opclass);
+        let same_bound = |(a, b): (&Partition, &Partition)| match (&*a.bound, &*b.bound) {
+            (Bound::Default, Bound::Default) => true,
+            (Bound::Hash { modulus, remainder }, Bound::Hash { modulus: m, remainder: r }) => (modulus, remainder) == (m, r),
+            (Bound::List(x), Bound::List(y)) => {
+                let ty = self.key.parts.first().map_or(0, |p| p.base_type);
+                let has = |list: &[Datum], d: &Datum| list.iter().any(|e| if d.is_null() { e.is_null() } else { !e.is_null() && key::compare(ty, e, d).is_eq() });
+                x.iter().all(|d| has(y, d)) && y.iter().all(|d| has(x, d))
+            }
+            (Bound::Range { lower, upper }, Bound::Range { lower: l, upper: u }) => {
+                compare_edges(&self.key, lower, l).is_eq() && compare_edges(&self.key, upper, u).is_eq()
+            }
+            _ => false,
+        };
+        self.key.strategy == other.key.strategy
+            && self.key.parts.len() == other.key.parts.len()
+            && self.key.parts.iter().zip(&other.key.parts).all(same_part)
+            && self.partitions.len() == other.partitions.len()
+            && self.partitions.iter().zip(&other.partitions).all(same_bound)
+            && self.pending.is_empty()
+            && other.pending.is_empty()
+    }
+
     pub fn default_partition(&self) -> Option<usize> {
         self.default
     }

@@ -43,6 +43,8 @@ pub(super) fn foreign_key(row: &CatalogRow) -> ForeignKey {
         deferrable: row.bool("condeferrable"),
         initially_deferred: row.bool("condeferred"),
         validated: row.bool("convalidated"),
+        enforced: row.bool("conenforced"),
+        delete_columns: attnums("confdelsetcols"),
         part_of: row.oid("conparentid"),
     }
 }

@@ -28,6 +28,9 @@ impl Session {
             return self.alter_command(table, c, source, runtime);
         }
         self.refuse_on_partitioned(table, c)?;
+        if only && c.subtype == A::AT_AlterConstraint {
+            return Err(malformed("constraint must be altered in child tables too".into()).with_hint("Do not specify the ONLY keyword."));
+        }
         if let (true, A::AT_AddConstraint, Node::Constraint(k)) = (only, c.subtype, c.def())
             && let Some(target) = k.pktable().filter(|_| k.contype == ConstrType::CONSTR_FOREIGN)
         {
@@ -40,6 +43,11 @@ impl Session {
         }
         if only && !partitions.is_empty() {
             refuse_only(c)?;
+        }
+        if let (true, A::AT_AddConstraint, Node::Constraint(k)) = (only, c.subtype, c.def())
+            && matches!(k.contype, ConstrType::CONSTR_PRIMARY | ConstrType::CONSTR_UNIQUE)
+        {
+            return self.add_key_only(table, k, runtime);
         }
         // Foreign keys know their parts.
         let of_key = c.subtype == A::AT_ValidateConstraint && table.foreign_keys.iter().any(|k| Some(k.name.as_str()) == c.name());

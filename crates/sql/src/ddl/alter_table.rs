@@ -63,6 +63,10 @@ impl Session {
                 _ => Err(Error::internal("ADD CONSTRAINT without a constraint")),
             },
             A::AT_DropConstraint => self.drop_constraint(table, name, c.behavior == DropBehavior::DROP_CASCADE, c.missing_ok, runtime),
+            A::AT_AlterConstraint => match c.def() {
+                Node::ATAlterConstraint(a) => self.alter_constraint(table, a, runtime),
+                _ => Err(Error::internal("ALTER CONSTRAINT without a constraint")),
+            },
             A::AT_ValidateConstraint => self.validate_constraint(table, name, runtime),
             A::AT_SetRelOptions | A::AT_ResetRelOptions => self.alter_options(table, c, runtime),
             A::AT_SetStatistics => self.set_statistics_target(table, c, runtime),
@@ -456,6 +460,9 @@ impl Session {
         let key = table.foreign_keys.iter().find(|k| k.name == name).cloned().ok_or_else(|| {
             Error::new(sqlstate::UNDEFINED_OBJECT, format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name))
         })?;
+        if !key.enforced {
+            return Err(Error::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, "cannot validate NOT ENFORCED constraint"));
+        }
         let target = self.table_by_oid(key.referenced_table, runtime)?;
         self.validate_foreign_key(table, &key.columns, &target, &key.referenced_columns, name, runtime)?;
         self.mark_key_valid(key.oid, runtime)

@@ -65,6 +65,9 @@ pub(super) struct ForeignPart {
     pub on_update: u8,
     pub on_delete: u8,
     pub match_type: u8,
+    pub enforced: bool,
+    /// ON DELETE SET NULL (…), SET DEFAULT (…).
+    pub delete_columns: Vec<i16>,
     pub equal_operators: Vec<Oid>,
 }
 
@@ -85,7 +88,7 @@ fn deferral_of(c: &nodes::Constraint, all: &[&nodes::Constraint]) -> Deferral {
             C::CONSTR_ATTR_NOT_DEFERRABLE => found.deferrable = false,
             C::CONSTR_ATTR_DEFERRED => (found.deferrable, found.deferred) = (true, true),
             C::CONSTR_ATTR_IMMEDIATE => found.deferred = false,
-            C::CONSTR_ATTR_ENFORCED => {}
+            C::CONSTR_ATTR_ENFORCED | C::CONSTR_ATTR_NOT_ENFORCED => {}
             _ => break,
         }
     }
@@ -118,13 +121,13 @@ impl Session {
     ) -> Result<()> {
         let table = self.table_by_oid(table, runtime)?;
         let deferral = deferral_of(c, all);
-        if matches!(c.contype, C::CONSTR_CHECK | C::CONSTR_FOREIGN) && !is_enforced(c, all) {
-            return Err(Error::unsupported("NOT ENFORCED constraints are not supported"));
+        if c.contype == C::CONSTR_CHECK && !is_enforced(c, all) {
+            return Err(Error::unsupported("NOT ENFORCED check constraints are not supported"));
         }
         match c.contype {
-            C::CONSTR_PRIMARY | C::CONSTR_UNIQUE => self.add_key(&table, c, column, deferral, runtime),
+            C::CONSTR_PRIMARY | C::CONSTR_UNIQUE => self.add_key(&table, c, column, deferral, false, runtime),
             C::CONSTR_CHECK => self.add_check(&table, c, all, runtime),
-            C::CONSTR_FOREIGN => self.add_foreign_key(&table, c, column, deferral, runtime),
+            C::CONSTR_FOREIGN => self.add_foreign_key(&table, (c, is_enforced(c, all)), column, deferral, runtime),
             C::CONSTR_EXCLUSION => Err(Error::unsupported("exclusion constraints are not supported")),
             _ => Ok(()),
         }?;
@@ -132,7 +135,7 @@ impl Session {
         Ok(())
     }
 
-    fn add_key(&mut self, table: &Arc<Table>, c: &nodes::Constraint, column: Option<&str>, deferral: Deferral, runtime: &dyn Runtime) -> Result<()> {
+    fn add_key(&mut self, table: &Arc<Table>, c: &nodes::Constraint, column: Option<&str>, deferral: Deferral, only: bool, runtime: &dyn Runtime) -> Result<()> {
         let primary = c.contype == C::CONSTR_PRIMARY;
         if primary && table.indexes.iter().any(|i| i.primary) {
             return Err(Error::new(
@@ -180,7 +183,12 @@ impl Session {
             &NewConstraint { index, deferrable: deferral.deferrable, deferred: deferral.deferred, ..NewConstraint::own(&name, if primary { b'p' } else { b'u' }, &table, &columns) },
             runtime,
         )?;
-        self.index_partitions(&table, index, false, runtime)
+        self.index_partitions(&table, index, only, runtime)
+    }
+
+    /// ALTER TABLE ONLY … ADD PRIMARY KEY or UNIQUE, of a partitioned table: its partitions' keys are attached afterwards.
+    pub(super) fn add_key_only(&mut self, table: &Arc<Table>, c: &nodes::Constraint, runtime: &dyn Runtime) -> Result<()> {
+        self.add_key(table, c, None, deferral_of(c, &[]), true, runtime)
     }
 
     /// ADD CONSTRAINT … USING INDEX.
@@ -290,7 +298,7 @@ impl Session {
         .with_constraint(name))
     }
 
-    fn add_foreign_key(&mut self, table: &Arc<Table>, c: &nodes::Constraint, column: Option<&str>, deferral: Deferral, runtime: &dyn Runtime) -> Result<()> {
+    fn add_foreign_key(&mut self, table: &Arc<Table>, (c, enforced): (&nodes::Constraint, bool), column: Option<&str>, deferral: Deferral, runtime: &dyn Runtime) -> Result<()> {
         let target = c.pktable().ok_or_else(|| Error::internal("a foreign key without a target"))?;
         let target = self.relation_of(target, runtime)?;
         if !matches!(target.kind, TableKind::Table | TableKind::Partitioned) {
@@ -335,18 +343,19 @@ impl Session {
         if c.fk_matchtype as u8 == b'p' {
             return Err(Error::unsupported("MATCH PARTIAL not yet implemented"));
         }
-        if c.fk_del_set_cols().len() > 0 {
-            return Err(Error::unsupported("ON DELETE SET NULL or SET DEFAULT of chosen columns is not supported"));
-        }
+        let delete_columns = delete_columns(table, c, &columns)?;
+        let validated = enforced && !c.skip_validation;
         let foreign = ForeignPart {
             table: target.oid,
             columns: target_columns.clone(),
             on_update: c.fk_upd_action as u8,
             on_delete: c.fk_del_action as u8,
             match_type: c.fk_matchtype as u8,
+            enforced,
+            delete_columns,
             equal_operators,
         };
-        if !c.skip_validation {
+        if validated {
             self.validate_foreign_key(table, &columns, &target, &target_columns, &name, runtime)?;
         }
         let key = self.insert_constraint(
@@ -358,7 +367,7 @@ impl Session {
                 index,
                 deferrable: deferral.deferrable,
                 deferred: deferral.deferred,
-                validated: !c.skip_validation,
+                validated,
                 no_inherit: table.kind != TableKind::Partitioned,
                 expression: None,
                 foreign: Some(foreign),
@@ -492,7 +501,11 @@ impl Session {
         }
         if let Some(foreign) = &new.foreign {
             let operators = || array(oids::OID, foreign.equal_operators.iter().map(|o| Datum::Oid(*o)).collect());
-            row.retain(|(name, _)| !name.starts_with("conf"));
+            row.retain(|(name, _)| !name.starts_with("conf") && *name != "conenforced");
+            row.push(("conenforced", Datum::Bool(foreign.enforced)));
+            if !foreign.delete_columns.is_empty() {
+                row.push(("confdelsetcols", numbers(&foreign.delete_columns)));
+            }
             row.extend([
                 ("confrelid", Datum::Oid(foreign.table)),
                 ("confupdtype", Datum::Char(foreign.on_update)),
@@ -540,6 +553,24 @@ impl Session {
         let quote = crate::catalog::format_type::quote_identifier;
         format!("{}.{}", quote(&table.schema_name), quote(&table.name))
     }
+}
+
+/// The columns of ON DELETE SET NULL (…) or SET DEFAULT (…), each once.
+fn delete_columns(table: &Table, c: &nodes::Constraint, key: &[i16]) -> Result<Vec<i16>> {
+    let mut names: Vec<String> = Vec::new();
+    for name in super::strings(c.fk_del_set_cols()) {
+        if !names.iter().any(|known| known == name) {
+            names.push(name.to_string());
+        }
+    }
+    let columns = column_numbers(table, &names, "foreign key constraint")?;
+    for (column, name) in columns.iter().zip(&names) {
+        if !key.contains(column) {
+            let message = format!("column \"{name}\" referenced in ON DELETE SET action must be part of foreign key");
+            return Err(Error::new(sqlstate::INVALID_COLUMN_REFERENCE, message));
+        }
+    }
+    Ok(columns)
 }
 
 fn deferrable_target(what: &str, target: &Table) -> Error {

@@ -13,17 +13,17 @@ use super::Session;
 use super::index::NewIndex;
 use super::key_sort::MergedKeys;
 use crate::catalog::ids::*;
-use crate::catalog::{Index, Table, TableKind};
+use crate::catalog::{Index, IndexKey, Table, TableKind};
 use crate::client::Runtime;
-use kilndb_base::{Error, RelationId, Result, RowId, sqlstate};
-use kilndb_storage::{IndexInsert, Relation, RelationKind, Uniqueness};
+use kilndb_base::{Error, Oid, RelationId, Result, RowId, sqlstate};
+use kilndb_storage::{IndexInsert, LockMode, Relation, RelationKind, Uniqueness};
 use kilndb_types::Datum;
 use std::sync::Arc;
 
 /// Could rows in several partitions have the same key?
-pub(super) fn needs_one_tree(table: &Table, new: &NewIndex) -> bool {
-    let Some(key) = table.partition_key.as_ref().filter(|_| new.unique) else { return false };
-    key.has_expressions() || key.parts.iter().any(|part| !new.keys.iter().any(|k| k.attnum == part.attnum))
+fn needs_one_tree(table: &Table, unique: bool, keys: &[IndexKey]) -> bool {
+    let Some(key) = table.partition_key.as_ref().filter(|_| unique) else { return false };
+    key.has_expressions() || key.parts.iter().any(|part| !keys.iter().any(|k| k.attnum == part.attnum))
 }
 
 /// The tree is logged; so must be what it leads to.
@@ -37,13 +37,10 @@ pub(super) fn refuse_partition(child: &Table) -> Result<()> {
     }
 }
 
-pub(super) fn refuse_detach(parent: &Table, child: &Table, concurrently: bool) -> Result<()> {
+pub(super) fn refuse_detach(parent: &Table, concurrently: bool) -> Result<()> {
     let Some(index) = parent.indexes.iter().find(|i| i.is_global) else { return Ok(()) };
     if concurrently {
         return Err(Error::unsupported(format!("DETACH PARTITION CONCURRENTLY from a table with unique index \"{}\", which lacks partitioning columns, is not supported", index.name)));
-    }
-    if child.kind == TableKind::Partitioned {
-        return Err(Error::unsupported(format!("detaching partitioned table \"{}\" from a table with unique index \"{}\", which lacks partitioning columns, is not supported", child.name, index.name)));
     }
     Ok(())
 }
@@ -51,13 +48,118 @@ pub(super) fn refuse_detach(parent: &Table, child: &Table, concurrently: bool) -
 impl Session {
     /// Storage of a partitioned table's index: none, if each partition has a tree of its own.
     pub(super) fn new_global_tree(&mut self, table: &Table, new: &NewIndex) -> Result<RelationId> {
-        if !needs_one_tree(table, new) {
+        if !needs_one_tree(table, new.unique, &new.keys) {
             return Ok(RelationId(0));
         }
         refuse_partition(table)?;
+        self.new_tree(table)
+    }
+
+    fn new_tree(&mut self, table: &Table) -> Result<RelationId> {
         let tree = self.new_storage(RelationKind::BTree, table.persistence)?;
         self.instance.engine.relation(tree)?.set_entries_name_heap();
         Ok(tree)
+    }
+
+    fn set_tree(&mut self, table: &Arc<Table>, index: Oid, tree: RelationId, runtime: &dyn Runtime) -> Result<()> {
+        self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, index, runtime, |row| row.set("relfilenode", Datum::Oid(tree.0)))?;
+        self.tell_parts(table, index, runtime)
+    }
+
+    /// What is known of the parts of an index says where its tree is: they are read anew.
+    fn tell_parts(&mut self, table: &Arc<Table>, index: Oid, runtime: &dyn Runtime) -> Result<()> {
+        if table.kind != TableKind::Partitioned {
+            return Ok(());
+        }
+        for partition in self.partition_oids(table.oid, runtime)? {
+            let child = self.table_by_oid(partition, runtime)?;
+            if let Some(part) = child.indexes.iter().find(|i| i.part_of == index).map(|i| i.oid) {
+                self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, part, runtime, |row| row.set("relpages", Datum::Int4(0)))?;
+                self.tell_parts(&child, part, runtime)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The tables with rows among the table and those below it, locked, with their parts of its index, as far as they have one.
+    fn parts_below(&mut self, table: &Arc<Table>, index: Oid, runtime: &dyn Runtime) -> Result<Vec<(Arc<Table>, Arc<Index>)>> {
+        let table = self.lock_for_ddl(table, LockMode::AccessExclusive, runtime)?;
+        if table.kind != TableKind::Partitioned {
+            let own = table.indexes.iter().find(|i| i.oid == index).cloned();
+            return Ok(own.map(|own| (table, own)).into_iter().collect());
+        }
+        let mut found = Vec::new();
+        for partition in self.partition_oids(table.oid, runtime)? {
+            let child = self.table_by_oid(partition, runtime)?;
+            if let Some(part) = child.indexes.iter().find(|i| i.part_of == index) {
+                found.extend(self.parts_below(&child, part.oid, runtime)?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Enters the rows of all partitions below the table, which have left another tree or are in none yet.
+    fn fill_tree(&mut self, table: &Arc<Table>, index: Oid, runtime: &dyn Runtime) -> Result<()> {
+        for (leaf, part) in self.parts_below(table, index, runtime)? {
+            self.build_index(&leaf, &part, runtime)?;
+        }
+        Ok(())
+    }
+
+    /// Trees of an index, or of its parts, that are not wanted any more.
+    fn drop_trees(&mut self, table: &Arc<Table>, index: &Index, new: RelationId, runtime: &dyn Runtime) -> Result<()> {
+        if index.storage.0 != 0 && !index.is_in_whole {
+            self.instance.engine.move_read_locks(index.storage, if table.kind == TableKind::Partitioned { new } else { table.storage })?;
+            self.drop_storage(index.storage)?;
+            self.set_tree(table, index.oid, RelationId(0), runtime)?;
+            if table.kind == TableKind::Partitioned {
+                return Ok(());
+            }
+        }
+        if table.kind != TableKind::Partitioned {
+            return Ok(());
+        }
+        for partition in self.partition_oids(table.oid, runtime)? {
+            let child = self.table_by_oid(partition, runtime)?;
+            let child = self.lock_for_ddl(&child, LockMode::AccessExclusive, runtime)?;
+            refuse_partition(&child)?;
+            if let Some(part) = child.indexes.iter().find(|i| i.part_of == index.oid).cloned() {
+                self.drop_trees(&child, &part, new, runtime)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// An index without storage that is no part any more gets what it needs: a tree, or one for each partition.
+    fn give_trees(&mut self, table: &Arc<Table>, index: Oid, runtime: &dyn Runtime) -> Result<()> {
+        let own = table.indexes.iter().find(|i| i.oid == index).cloned();
+        let own = own.ok_or_else(|| Error::internal("a detached partition has lost an index"))?;
+        let tree = match table.kind {
+            TableKind::Partitioned if needs_one_tree(table, own.unique, &own.keys) => self.new_tree(table)?,
+            TableKind::Partitioned => {
+                for partition in self.partition_oids(table.oid, runtime)? {
+                    let child = self.table_by_oid(partition, runtime)?;
+                    if let Some(part) = child.indexes.iter().find(|i| i.part_of == index).cloned() {
+                        self.give_trees(&child, part.oid, runtime)?;
+                    }
+                }
+                return Ok(());
+            }
+            _ => self.new_storage_like(RelationKind::BTree, table.persistence, table.storage)?,
+        };
+        self.set_tree(table, index, tree, runtime)?;
+        let table = self.table_by_oid(table.oid, runtime)?;
+        self.fill_tree(&table, index, runtime)
+    }
+
+    /// REINDEX: a new tree for all partitions.
+    pub(super) fn rebuild_global_tree(&mut self, table: &Arc<Table>, index: &Index, runtime: &dyn Runtime) -> Result<()> {
+        let tree = self.new_tree(table)?;
+        self.instance.engine.move_read_locks(index.storage, tree)?;
+        self.drop_storage(index.storage)?;
+        self.set_tree(table, index.oid, tree, runtime)?;
+        let table = self.table_by_oid(table.oid, runtime)?;
+        self.fill_tree(&table, index.oid, runtime)
     }
 
     fn tree_and_heap(&self, table: &Table, index: &Index) -> Result<(Arc<Relation>, Arc<Relation>)> {
@@ -89,32 +191,37 @@ impl Session {
     }
 
     /// The index that a table has brought along has become a part: its rows are found in the whole's tree from now on.
-    pub(super) fn move_into_whole(&mut self, table: &Arc<Table>, own: &Index, runtime: &dyn Runtime) -> Result<()> {
-        if table.kind == TableKind::Partitioned {
-            return Err(Error::unsupported(format!("attaching partitioned table \"{}\", which has unique index \"{}\" of its own, is not supported", table.name, own.name)));
-        }
-        self.instance.engine.move_read_locks(own.storage, table.storage)?;
-        self.drop_storage(own.storage)?;
-        self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, own.oid, runtime, |row| row.set("relfilenode", Datum::Oid(0)))?;
+    pub(super) fn move_into_whole(&mut self, table: &Arc<Table>, own: &Index, tree: RelationId, runtime: &dyn Runtime) -> Result<()> {
+        refuse_partition(table)?;
+        self.drop_trees(table, own, tree, runtime)?;
+        self.tell_parts(table, own.oid, runtime)?;
         let table = self.table_by_oid(table.oid, runtime)?;
-        let part = table.indexes.iter().find(|i| i.oid == own.oid && i.is_in_whole).cloned();
-        let part = part.ok_or_else(|| Error::internal("an index that is not in what it is a part of"))?;
-        self.build_index(&table, &part, runtime)
+        if !table.indexes.iter().any(|i| i.oid == own.oid && i.is_in_whole) {
+            return Err(Error::internal("an index that is not in what it is a part of"));
+        }
+        self.fill_tree(&table, own.oid, runtime)
     }
 
     /// Before a partition is detached: its rows leave the tree.
     pub(super) fn retire_rows(&mut self, table: &Arc<Table>, runtime: &dyn Runtime) -> Result<()> {
         for index in table.indexes.iter().filter(|i| i.is_in_whole) {
-            let (tree, heap) = self.tree_and_heap(table, index)?;
-            let mut sorters = self.gather_keys(table, index, runtime)?;
-            let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to detach in"))?;
-            for (n, entry) in MergedKeys::new(&mut sorters)?.enumerate() {
-                let (mut key, rid, _) = entry?;
-                key.extend_from_slice(&Relation::heap_name(heap.id()));
-                tree.index_retire(txn, &key, rid)?;
-                if n % 256 == 0 {
-                    runtime.checkpoint()?;
-                }
+            for (leaf, part) in self.parts_below(table, index.oid, runtime)? {
+                self.retire_rows_of(&leaf, &part, runtime)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn retire_rows_of(&mut self, table: &Arc<Table>, index: &Arc<Index>, runtime: &dyn Runtime) -> Result<()> {
+        let (tree, heap) = self.tree_and_heap(table, index)?;
+        let mut sorters = self.gather_keys(table, index, runtime)?;
+        let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to detach in"))?;
+        for (n, entry) in MergedKeys::new(&mut sorters)?.enumerate() {
+            let (mut key, rid, _) = entry?;
+            key.extend_from_slice(&Relation::heap_name(heap.id()));
+            tree.index_retire(txn, &key, rid)?;
+            if n % 256 == 0 {
+                runtime.checkpoint()?;
             }
         }
         Ok(())
@@ -123,12 +230,9 @@ impl Session {
     /// After that: each index that was in the tree gets one of its own.
     pub(super) fn leave_whole(&mut self, before: &Table, runtime: &dyn Runtime) -> Result<()> {
         for index in before.indexes.iter().filter(|i| i.is_in_whole) {
-            let storage = self.new_storage_like(RelationKind::BTree, before.persistence, before.storage)?;
-            self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, index.oid, runtime, |row| row.set("relfilenode", Datum::Oid(storage.0)))?;
             let table = self.table_by_oid(before.oid, runtime)?;
-            let own = table.indexes.iter().find(|i| i.oid == index.oid).cloned();
-            let own = own.ok_or_else(|| Error::internal("a detached partition has lost an index"))?;
-            self.build_index(&table, &own, runtime)?;
+            self.tell_parts(&table, index.oid, runtime)?;
+            self.give_trees(&table, index.oid, runtime)?;
         }
         Ok(())
     }

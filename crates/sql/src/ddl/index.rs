@@ -116,9 +116,6 @@ impl Session {
             return Err(Error::unsupported(format!("cannot create index on partitioned table \"{}\" concurrently", table.name)));
         }
         let only = super::partition::says_only(relation);
-        if only && super::global_index::needs_one_tree(&table, &new) {
-            return Err(Error::unsupported("CREATE UNIQUE INDEX ON ONLY without all partitioning columns is not supported"));
-        }
         let oid = self.insert_index(&table, &new, runtime)?;
         self.index_partitions(&table, oid, only, runtime)
     }

@@ -5,6 +5,7 @@
 //! 2. After each change [`Session::catalog_changed`] is called, so that the next look-up sees it.
 //! 3. An object that others depend on is dropped only with CASCADE (pg_depend, and structure: indexes, constraints).
 
+mod alter_constraint;
 mod alter_partitions;
 mod alter_table;
 mod analyze;
@@ -78,7 +79,7 @@ impl Session {
             Node::IndexStmt(s) => self.create_index(s, runtime).map(|()| "CREATE INDEX".to_string()),
             Node::CreateSeqStmt(s) => self.create_sequence(s, &source, runtime).map(|()| "CREATE SEQUENCE".to_string()),
             Node::AlterSeqStmt(s) => self.alter_sequence(s, &source, runtime).map(|()| "ALTER SEQUENCE".to_string()),
-            Node::CreateSchemaStmt(s) => self.create_schema(s, statement, runtime, client).map(|()| "CREATE SCHEMA".to_string()),
+            Node::CreateSchemaStmt(s) => self.create_schema(s, runtime, client).map(|()| "CREATE SCHEMA".to_string()),
             Node::ViewStmt(s) => self.create_view(s, &source, runtime).map(|()| "CREATE VIEW".to_string()),
             Node::CreatedbStmt(s) => self.create_database(s, runtime).map(|()| "CREATE DATABASE".to_string()),
             Node::DropdbStmt(s) => self.drop_database(s, runtime).map(|()| "DROP DATABASE".to_string()),

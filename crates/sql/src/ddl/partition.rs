@@ -489,6 +489,10 @@ impl Session {
         copy.set("conrelid", Datum::Oid(child));
         copy.set("connamespace", Datum::Oid(table.schema_oid));
         copy.set("conkey", crate::catalog::store::array(oids::INT2, own.iter().map(|n| Datum::Int2(*n)).collect()));
+        let chosen = own_columns(parent, &table, &row.numbers("confdelsetcols"));
+        if !chosen.is_empty() {
+            copy.set("confdelsetcols", crate::catalog::store::array(oids::INT2, chosen.into_iter().map(Datum::Int2).collect()));
+        }
         copy.set("conparentid", Datum::Oid(key));
         copy.set("conislocal", Datum::Bool(false));
         copy.set("coninhcount", Datum::Int2(1));
@@ -516,7 +520,7 @@ impl Session {
         let like = child.indexes.iter().find(|i| i.part_of == 0 && is_alike(i, &new, index) && i.valid).cloned();
         if let Some(own) = like {
             self.make_part(index, own.oid, child, runtime)?;
-            return if index.is_global { self.move_into_whole(child, &own, runtime) } else { Ok(()) };
+            return if index.is_global { self.move_into_whole(child, &own, index.storage, runtime) } else { Ok(()) };
         }
         let oid = self.insert_index(child, &new, runtime)?;
         if index.is_constraint {

@@ -185,8 +185,9 @@ impl Session {
             return Err(wrong_object(format!("ALTER action ATTACH PARTITION cannot be performed on relation \"{}\"", whole.name))
                 .with_detail("This operation is not supported for indexes."));
         }
-        self.refuse_for_global(&whole, "ATTACH PARTITION")?;
-        let child = self.lock_for_ddl(&child, LockMode::Share, runtime)?;
+        // Where its entries are changes for all who look.
+        let mode = if whole.is_global { LockMode::AccessExclusive } else { LockMode::Share };
+        let child = self.lock_for_ddl(&child, mode, runtime)?;
         let refused = |detail: String| {
             Error::new(sqlstate::INVALID_OBJECT_DEFINITION, format!("cannot attach index \"{}\" as a partition of index \"{}\"", own.name, whole.name)).with_detail(detail)
         };
@@ -212,6 +213,9 @@ impl Session {
             return Err(refused(format!("Another index is already attached for partition \"{}\".", child.name)));
         }
         self.make_part(&whole, own.oid, &child, runtime)?;
+        if whole.is_global {
+            self.move_into_whole(&child, &own, whole.storage, runtime)?;
+        }
         self.validate_whole(&parent, &whole, runtime)
     }
 

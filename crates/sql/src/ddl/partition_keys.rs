@@ -30,7 +30,7 @@ impl Session {
     }
 
     /// The rows of pg_constraint that point at a foreign key's.
-    fn parts_of_key(&mut self, key: &CatalogRow) -> Result<Vec<CatalogRow>> {
+    pub(super) fn parts_of_key(&mut self, key: &CatalogRow) -> Result<Vec<CatalogRow>> {
         self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONPARENTID_INDEX, &[Datum::Oid(key.oid("oid"))])
     }
 
@@ -132,7 +132,7 @@ impl Session {
     /// DETACH: no row may point at those of the partition by a foreign key of the whole table. Returns what is to go of these keys.
     pub(super) fn leave_references(&mut self, parent: &Table, child: &Arc<Table>, runtime: &dyn Runtime) -> Result<Vec<Oid>> {
         let parts: Vec<_> = child.referenced_by.iter().filter(|k| parent.referenced_by.iter().any(|above| above.oid == k.part_of)).cloned().collect();
-        for key in &parts {
+        for key in parts.iter().filter(|key| key.enforced) {
             let other = self.table_by_oid(key.table, runtime)?;
             self.lock_for_ddl(&other, LockMode::Share, runtime)?;
             self.refuse_referenced_rows(child, key, &other, runtime)?;
@@ -249,6 +249,7 @@ fn like_key<'t>(parent: &Table, key: &ForeignKey, child: &'t Table) -> Option<&'
             && own.referenced_table == key.referenced_table
             && pairs(&own.columns, &own.referenced_columns) == wanted
             && (own.on_update, own.on_delete, own.match_type) == (key.on_update, key.on_delete, key.match_type)
-            && (own.deferrable, own.initially_deferred) == (key.deferrable, key.initially_deferred)
+            && (own.deferrable, own.initially_deferred, own.enforced) == (key.deferrable, key.initially_deferred, key.enforced)
+            && own.delete_columns == own_columns(parent, child, &key.delete_columns.iter().map(|n| i64::from(*n)).collect::<Vec<_>>())
     })
 }

@@ -50,6 +50,9 @@ impl Session {
         let rows = self.catalog_lookup(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, &[kilndb_types::Datum::Oid(index.oid)])?;
         let row = rows.first().ok_or_else(|| Error::internal("an index without a row in pg_index"))?;
         let table = self.table_by_oid(row.oid("indrelid"), runtime)?;
+        if table.kind == TableKind::Partitioned {
+            self.refuse_in_block("REINDEX INDEX")?;
+        }
         let table = self.lock_for_ddl(&table, LockMode::AccessExclusive, runtime)?;
         self.rebuild_index(&table, index.oid, runtime)
     }
@@ -63,6 +66,9 @@ impl Session {
         }
         if table.is_catalog {
             return Err(Error::unsupported("REINDEX of system catalogs is not supported"));
+        }
+        if table.kind == TableKind::Partitioned {
+            self.refuse_in_block("REINDEX TABLE")?;
         }
         if !self.rebuild_indexes(&table, runtime)? {
             self.notice(Severity::Notice, format!("table \"{}\" has no indexes to reindex", table.name));
@@ -91,36 +97,62 @@ impl Session {
         for row in self.catalog_scan(PG_CLASS)? {
             let oid = row.oid("oid");
             let wanted = schema.is_none_or(|schema| row.oid("relnamespace") == schema);
-            if row.char("relkind") == b'r' && oid >= FIRST_USER_OID && wanted {
-                // Another session may have dropped it meanwhile.
-                let table = self.with_catalog(runtime, |host| host.reader.table_by_oid(oid))?;
-                if let Some(table) = table {
-                    self.rebuild_indexes(&table, runtime)?;
-                }
+            if !matches!(row.char("relkind"), b'r' | b'p') || oid < FIRST_USER_OID || !wanted {
+                continue;
+            }
+            // Another session may have dropped it meanwhile.
+            let Some(table) = self.with_catalog(runtime, |host| host.reader.table_by_oid(oid))? else { continue };
+            if table.kind != TableKind::Partitioned {
+                self.rebuild_indexes(&table, runtime)?;
+                continue;
+            }
+            // Partitions have their turn; what they share is the partitioned table's.
+            for index in table.indexes.iter().filter(|i| i.is_global && !i.is_in_whole) {
+                let table = self.lock_for_ddl(&table, LockMode::AccessExclusive, runtime)?;
+                self.rebuild_index(&table, index.oid, runtime)?;
             }
         }
         Ok(())
     }
 
-    /// False if there are none.
+    /// False if there are none. Of a partitioned table: those of its partitions, and trees that these share.
     fn rebuild_indexes(&mut self, table: &Arc<Table>, runtime: &dyn Runtime) -> Result<bool> {
         let table = self.lock_for_ddl(table, LockMode::AccessExclusive, runtime)?;
-        for index in &table.indexes {
-            if index.is_global {
-                self.notice(Severity::Warning, format!("index \"{}\", which is one for all partitions, is not rebuilt", index.name));
-                continue;
-            }
+        let mut any = false;
+        for index in table.indexes.iter().filter(|i| !i.is_in_whole && (i.is_global || table.kind != TableKind::Partitioned)) {
+            any = true;
             self.rebuild_index(&table, index.oid, runtime)?;
         }
-        Ok(!table.indexes.is_empty())
+        if table.kind == TableKind::Partitioned {
+            for partition in self.partition_oids(table.oid, runtime)? {
+                let child = self.table_by_oid(partition, runtime)?;
+                any |= self.rebuild_indexes(&child, runtime)?;
+            }
+        }
+        Ok(any || !table.indexes.is_empty())
     }
 
     fn rebuild_index(&mut self, table: &Arc<Table>, index: Oid, runtime: &dyn Runtime) -> Result<()> {
         let missing = || Error::internal("an index is not one of its table");
-        let old = table.indexes.iter().find(|i| i.oid == index).ok_or_else(missing)?;
-        self.refuse_for_global(old, "REINDEX")?;
-        let (old, kind) = (old.storage, old.storage_kind());
-        self.replace_storage(index, old, kind, table.persistence, runtime)?;
+        let old = table.indexes.iter().find(|i| i.oid == index).cloned().ok_or_else(missing)?;
+        if old.is_in_whole {
+            let message = format!("index \"{}\" has its entries in the tree of the partitioned index that it is a part of", old.name);
+            return Err(Error::unsupported(message).with_hint("REINDEX the partitioned table's index."));
+        }
+        if old.is_global {
+            return self.rebuild_global_tree(table, &old, runtime);
+        }
+        if table.kind == TableKind::Partitioned {
+            for partition in self.partition_oids(table.oid, runtime)? {
+                let child = self.table_by_oid(partition, runtime)?;
+                let child = self.lock_for_ddl(&child, LockMode::AccessExclusive, runtime)?;
+                if let Some(part) = child.indexes.iter().find(|i| i.part_of == index) {
+                    self.rebuild_index(&child, part.oid, runtime)?;
+                }
+            }
+            return Ok(());
+        }
+        self.replace_storage(index, old.storage, old.storage_kind(), table.persistence, runtime)?;
         let table = self.table_by_oid(table.oid, runtime)?;
         let index = table.indexes.iter().find(|i| i.oid == index).cloned().ok_or_else(missing)?;
         self.build_index_for(super::build::REINDEX, &table, &index, runtime)

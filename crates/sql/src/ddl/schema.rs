@@ -8,19 +8,38 @@ use crate::client::{Client, Runtime};
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_storage::LockMode;
 use kilndb_syntax::raw::ObjectType as O;
-use kilndb_syntax::{Statement, nodes};
+use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
 
+/// What others may need comes first.
+fn turn(element: &Node<'_>) -> u8 {
+    match element {
+        Node::CreateSeqStmt(_) => 0,
+        Node::CreateStmt(_) => 1,
+        Node::ViewStmt(_) => 2,
+        Node::IndexStmt(_) => 3,
+        _ => 4,
+    }
+}
+
+fn relation_of_element<'s>(element: &Node<'s>) -> Option<&'s nodes::RangeVar> {
+    match element {
+        Node::CreateSeqStmt(s) => s.sequence(),
+        Node::CreateStmt(s) => s.relation(),
+        Node::ViewStmt(s) => s.view(),
+        Node::IndexStmt(s) => s.relation(),
+        Node::CreateTrigStmt(s) => s.relation(),
+        _ => None,
+    }
+}
+
 impl Session {
-    pub(super) fn create_schema(&mut self, s: &nodes::CreateSchemaStmt, _statement: &Statement, runtime: &dyn Runtime, _client: &mut dyn Client) -> Result<()> {
+    pub(super) fn create_schema(&mut self, s: &nodes::CreateSchemaStmt, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<()> {
         let role = s.authrole().and_then(|r| r.rolename()).map(str::to_string);
         let name = s.schemaname().map(str::to_string).or(role.clone()).unwrap_or_default();
         if name.starts_with("pg_") {
             return Err(Error::new(sqlstate::RESERVED_NAME, format!("unacceptable schema name \"{name}\""))
                 .with_detail("The prefix \"pg_\" is reserved for system schemas."));
-        }
-        if s.schema_elts().len() > 0 {
-            return Err(Error::unsupported("CREATE SCHEMA with elements is not supported"));
         }
         let owner = match &role {
             Some(role) => self.role_oid(role)?,
@@ -38,7 +57,33 @@ impl Session {
             return Err(Error::new(sqlstate::DUPLICATE_SCHEMA, format!("schema \"{name}\" already exists")));
         }
         self.insert_schema(&name, owner, runtime)?;
+        let mut elements: Vec<Node<'_>> = s.schema_elts().iter().collect();
+        elements.sort_by_key(turn);
+        for element in elements {
+            self.create_element(&name, element, runtime, client)?;
+        }
         Ok(())
+    }
+
+    /// CREATE SCHEMA … CREATE …: with the new schema in front of the search path.
+    fn create_element(&mut self, schema: &str, element: Node<'_>, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<()> {
+        if let Some(other) = relation_of_element(&element).and_then(|r| r.schemaname()).filter(|other| *other != schema) {
+            let message = format!("CREATE specifies a schema ({other}) different from the one being created ({schema})");
+            return Err(Error::new(sqlstate::INVALID_SCHEMA_DEFINITION, message));
+        }
+        // A view keeps its text, and is read with the path of whoever uses it.
+        if let Node::ViewStmt(_) = element {
+            return Err(Error::unsupported("CREATE VIEW within CREATE SCHEMA is not supported").with_hint("Create the view afterwards."));
+        }
+        let script = runtime.parse(&kilndb_syntax::statement_sql(element)?)?;
+        let statement = script.statements().pop().ok_or_else(|| Error::internal("an element of a schema that is no statement"))?;
+        let path = self.settings.search_path.clone();
+        self.settings.search_path.insert(0, schema.to_string());
+        self.forget_path();
+        let done = self.run_ddl(&statement, runtime, client);
+        self.settings.search_path = path;
+        self.forget_path();
+        done.map(|_| ())
     }
 
     pub(super) fn insert_schema(&mut self, name: &str, owner: Oid, runtime: &dyn Runtime) -> Result<Oid> {

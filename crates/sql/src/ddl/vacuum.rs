@@ -60,17 +60,46 @@ impl Session {
         for target in s.rels() {
             if let Some(r) = target.relation() {
                 let table = self.relation_of(r, runtime)?;
+                if table.kind == TableKind::Partitioned && r.inh {
+                    self.add_partitions(&table, target, &mut targets, runtime)?;
+                }
                 targets.push((table.oid, table.name.clone(), super::strings(target.va_cols())));
             }
         }
         if s.rels().len() == 0 && options.analyze && !options.only_database_stats {
-            for row in self.catalog_scan(PG_CLASS)? {
-                if row.char("relkind") == b'r' && row.oid("oid") >= FIRST_USER_OID {
+            // Partitioned tables after their partitions.
+            let rows = self.catalog_scan(PG_CLASS)?;
+            for kind in [b'r', b'p'] {
+                for row in rows.iter().filter(|row| row.char("relkind") == kind && row.oid("oid") >= FIRST_USER_OID) {
                     targets.push((row.oid("oid"), row.text("relname").unwrap_or("").to_string(), Vec::new()));
                 }
             }
         }
         Ok(targets)
+    }
+
+    /// The tables below a partitioned one, each after those below it.
+    fn add_partitions<'a>(&mut self, table: &Arc<Table>, target: &'a nodes::VacuumRelation, targets: &mut Vec<Target<'a>>, runtime: &dyn Runtime) -> Result<()> {
+        for oid in self.partition_oids(table.oid, runtime)? {
+            let partition = self.table_by_oid(oid, runtime)?;
+            if partition.kind == TableKind::Partitioned {
+                self.add_partitions(&partition, target, targets, runtime)?;
+            }
+            targets.push((oid, partition.name.clone(), super::strings(target.va_cols())));
+        }
+        Ok(())
+    }
+
+    /// ANALYZE of a partitioned table: its size is that of its partitions together, which have been looked at before.
+    fn add_up_partitions(&mut self, table: &Arc<Table>, runtime: &dyn Runtime) -> Result<()> {
+        let mut rows = 0.0;
+        for oid in self.partition_oids(table.oid, runtime)? {
+            rows += self.table_by_oid(oid, runtime)?.reltuples.max(0.0);
+        }
+        self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| {
+            row.set("reltuples", Datum::Float4(rows));
+            row.set("relpages", Datum::Int4(-1));
+        })
     }
 
     fn vacuum_one(&mut self, oid: Oid, name: &str, columns: &[&str], options: &Options, runtime: &dyn Runtime) -> Result<()> {
@@ -85,6 +114,10 @@ impl Session {
         }
         // It may be gone meanwhile, or be another thing.
         let Some(table) = self.with_catalog(runtime, |host| host.reader.table_by_oid(oid))? else { return Ok(()) };
+        if table.kind == TableKind::Partitioned {
+            check_columns(&table, columns)?;
+            return if options.analyze { self.add_up_partitions(&table, runtime) } else { Ok(()) };
+        }
         if table.kind != TableKind::Table {
             self.notice(Severity::Warning, format!("skipping \"{name}\" --- cannot {verb} non-tables or special system tables"));
             return Ok(());

@@ -80,6 +80,14 @@ pub fn has_parts(a: &AggSpec) -> bool {
     !keeps_arguments(a) && (counts || aggregates::new_with_types(a.oid, &a.arg_types).is_some_and(|acc| acc.partial().is_some()))
 }
 
+/// Are all rows counted, and nothing else?
+pub fn counts_whole_table(op: &Op) -> bool {
+    let Op::Aggregate { input, groups, sets: None, aggs, .. } = op else { return false };
+    let Op::Partitions(p) = &input.op else { return false };
+    let all_rows = matches!(&p.template.op, Op::SeqScan(scan) if scan.filter.is_none()) && p.order.is_none();
+    all_rows && groups.is_empty() && !aggs.is_empty() && aggs.iter().all(|a| a.oid == COUNT_STAR && a.filter.is_none())
+}
+
 fn new_slot(a: &AggSpec, budget: usize) -> Result<Slot> {
     let plain_count = a.oid == COUNT_STAR || a.oid == COUNT_ANY;
     let acc = if plain_count {
@@ -118,6 +126,7 @@ impl AggregateState {
     }
     pub fn rescan(&mut self, rt: &mut Runtime) {
         self.unary.rescan(rt);
+        (self.batches, self.peak_bytes, self.disk_bytes) = (0, 0, 0);
         self.groups.clear();
         self.table.clear();
         self.used_bytes = 0;
@@ -145,8 +154,13 @@ impl AggregateState {
                         Some(file) => self.collect_partition(&file, rt, cx)?,
                         None => {
                             self.begin(cx)?;
-                            super::parts::aggregate(self, rt, cx)?;
-                            self.collect(rt, cx)?;
+                            match super::parts::count_partitions(self, rt, cx)? {
+                                Some(rows) => self.groups.iter_mut().flat_map(|g| &mut g.slots).for_each(|slot| slot.count += rows),
+                                None => {
+                                    super::parts::aggregate(self, rt, cx)?;
+                                    self.collect(rt, cx)?;
+                                }
+                            }
                         }
                     }
                     self.peak_bytes = self.peak_bytes.max(self.used_bytes);
@@ -256,8 +270,10 @@ impl AggregateState {
         done
     }
     fn end_input_with_block(&mut self, ends: bool) {
-        if let State::Scan(scan) = &mut *self.unary.input {
-            scan.end_with_block(ends);
+        match &mut *self.unary.input {
+            State::Scan(scan) => scan.end_with_block(ends),
+            State::Partitions(scan) => scan.end_with_block(ends),
+            _ => {}
         }
     }
 

@@ -329,11 +329,15 @@ fn action_sql(r: &ReferencedPlan, action: u8, update: bool) -> String {
     let set = |value: &dyn Fn(usize) -> String| {
         columns.iter().enumerate().map(|(i, c)| format!("{c} = {}", value(i))).collect::<Vec<_>>().join(", ")
     };
+    // ON DELETE SET NULL (…)
+    let chosen: Vec<String> = r.key.delete_columns.iter().filter_map(|n| r.child.columns.get((*n - 1).max(0) as usize)).map(|c| quote(&c.name)).collect();
+    let changed = if update || chosen.is_empty() { &columns } else { &chosen };
+    let reset = |value: &str| changed.iter().map(|c| format!("{c} = {value}")).collect::<Vec<_>>().join(", ");
     match action {
         b'c' if update => format!("UPDATE {child} SET {} WHERE {cond}", set(&|i| format!("${}", count + i + 1))),
         b'c' => format!("DELETE FROM {child} WHERE {cond}"),
-        b'n' => format!("UPDATE {child} SET {} WHERE {cond}", set(&|_| "NULL".into())),
-        b'd' => format!("UPDATE {child} SET {} WHERE {cond}", set(&|_| "DEFAULT".into())),
+        b'n' => format!("UPDATE {child} SET {} WHERE {cond}", reset("NULL")),
+        b'd' => format!("UPDATE {child} SET {} WHERE {cond}", reset("DEFAULT")),
         _ => format!("SELECT 1 FROM {child} WHERE {cond} LIMIT 1 FOR KEY SHARE"),
     }
 }
@@ -377,7 +381,7 @@ fn parent_changed(
         params.extend_from_slice(new);
     }
     // Also children that an old snapshot does not see keep their parent.
-    let mut rows = if checks { run_at_newest(&plan, &params, cx)? } else { run_sql(&plan, &params, cx)? };
+    let mut rows = if checks { run_at_newest(&plan, &params, cx)? } else { run_action(&plan, &params, cx)? };
     if !checks && cx.txn.isolation().keeps_snapshot() {
         refuse_unseen_children(m, r, old, cx)?;
     }
@@ -407,6 +411,16 @@ fn refuse_unseen_children(m: &ModifyPlan, r: &ReferencedPlan, old: &[Datum], cx:
         return Err(Error::new(sqlstate::SERIALIZATION_FAILURE, "could not serialize access due to concurrent update"));
     }
     Ok(())
+}
+
+/// Sees what other actions of the statement have done, and what its isolation level shows it by now.
+fn run_action(plan: &Arc<Plan>, params: &[Datum], cx: &mut ExecContext<'_>) -> Result<u64> {
+    cx.txn.next_command();
+    let now = cx.txn.take_snapshot();
+    let saved = std::mem::replace(&mut cx.snapshot, now);
+    let rows = run_sql(plan, params, cx);
+    cx.snapshot = saved;
+    rows
 }
 
 /// Sees what is committed by now, also when the transaction's own snapshot is old.

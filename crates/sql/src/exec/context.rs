@@ -10,6 +10,7 @@ use kilndb_base::park::Park;
 use kilndb_base::{Oid, Result, RowId};
 use kilndb_storage::{Engine, Snapshot, Transaction};
 use kilndb_types::{Datum, EvalContext};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Functions that depend on the session, and set-returning functions that are not the executor's own.
@@ -127,6 +128,10 @@ pub struct Runtime {
     /// Values of expressions that are constant for a run.
     pub once: Vec<Option<Datum>>,
     pub case_args: Vec<Datum>,
+    /// By node id of a scan of partitions: those that it reads for now.
+    spans: Vec<(usize, Range<usize>)>,
+    /// Rows that conditions have ruled out so far.
+    pub removed: u64,
     /// EXPLAIN ANALYZE: rows, loops, nanoseconds per node id.
     pub counters: Option<Vec<Counter>>,
     pub pace: Pace,
@@ -203,9 +208,43 @@ impl Runtime {
             ctes: plan.ctes.iter().map(|_| None).collect(),
             once: vec![None; plan.once],
             case_args: Vec::new(),
+            spans: Vec::new(),
+            removed: 0,
             counters: None,
             pace: Default::default(),
             plan,
+        }
+    }
+    /// Scans of partitions read those of these numbers, when they next begin.
+    pub fn restrict(&mut self, scans: &[(usize, Arc<crate::catalog::Table>)], span: &Range<usize>) {
+        for (scan, _) in scans {
+            self.spans.retain(|(known, _)| known != scan);
+            self.spans.push((*scan, span.clone()));
+        }
+    }
+    pub fn span_of(&self, scan: usize) -> Option<Range<usize>> {
+        self.spans.iter().find(|(known, _)| *known == scan).map(|(_, span)| span.clone())
+    }
+    /// EXPLAIN ANALYZE: a scan that stands under a node begins.
+    pub fn count_start(&mut self, node: usize) {
+        if let Some(c) = self.counters.as_mut().and_then(|c| c.get_mut(node)) {
+            c.loops += 1;
+        }
+    }
+    /// `removed`: as it was before.
+    pub fn count_removed(&mut self, node: usize, removed: u64) {
+        let more = self.removed - removed;
+        if let Some(c) = self.counters.as_mut().and_then(|c| c.get_mut(node)) {
+            c.removed += more;
+        }
+    }
+    pub fn count_rows(&mut self, node: usize, rows: usize, since: std::time::Instant) {
+        if let Some(c) = self.counters.as_mut().and_then(|c| c.get_mut(node)) {
+            c.nanos += since.elapsed().as_nanos() as u64;
+            c.rows += rows as u64;
+            if c.startup_nanos == 0 {
+                c.startup_nanos = c.nanos;
+            }
         }
     }
     /// Notes what EXPLAIN ANALYZE shows of a node.

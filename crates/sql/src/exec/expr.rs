@@ -129,6 +129,17 @@ pub(crate) fn int_of(d: &Datum) -> Option<i64> {
 }
 
 impl CExpr {
+    /// Without a row: made of constants, parameters of the statement, and functions of these.
+    pub fn is_known_at_start(&self) -> bool {
+        match self {
+            CExpr::Const(_) | CExpr::Param(_) | CExpr::SqlValue(_) => true,
+            CExpr::Call { args, .. } | CExpr::Session { args, .. } | CExpr::Array { args, .. } => args.iter().all(CExpr::is_known_at_start),
+            CExpr::Call1 { arg, .. } | CExpr::Cast { arg, .. } | CExpr::InOut { arg, .. } | CExpr::Typmod { arg, .. } | CExpr::Once { arg, .. } => arg.is_known_at_start(),
+            CExpr::Call2 { args, .. } | CExpr::Arithmetic { args, .. } => args.iter().all(CExpr::is_known_at_start),
+            _ => false,
+        }
+    }
+
     fn eval_int(&self, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Option<i64>> {
         Ok(match self {
             CExpr::Slot(i) => row.get(*i).and_then(int_of),

@@ -10,6 +10,7 @@
 pub mod aggregate;
 pub mod arrays;
 mod bitmap;
+mod by_partition;
 pub mod constraint;
 pub mod context;
 pub mod cte;
@@ -26,6 +27,7 @@ pub mod modify;
 pub mod modify_many;
 pub mod modify_partitions;
 pub mod partition;
+mod partition_scan;
 mod modify_triggered;
 pub mod parts;
 pub mod routine;
@@ -41,7 +43,7 @@ pub mod trigger;
 pub mod window;
 pub mod write;
 
-use crate::plan::{Op, Plan};
+use crate::plan::{Node, Op, Plan};
 pub use context::*;
 pub use trigger::{Fire, PendingTrigger};
 pub use routine::{Held, RoutineCall, RoutineHost, TransactionSlot};
@@ -67,6 +69,18 @@ pub struct Progress {
     /// Rows handed out by this call; for data-modifying plans rows changed.
     pub rows: u64,
     pub finished: bool,
+}
+
+/// EXPLAIN: by the node id of a scan of partitions, those that it shows and that are left out before the first row.
+pub type Removed = std::collections::HashMap<usize, Vec<kilndb_base::Oid>>;
+
+fn note_removed(node: &Arc<Node>, removed: &mut Removed, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    if let Op::Partitions(p) = &node.op
+        && p.shown.len() > 1
+    {
+        removed.insert(node.id, partition_scan::removed_at_start(&**p, rt, cx)?);
+    }
+    node.children().into_iter().try_for_each(|child| note_removed(child, removed, rt, cx))
 }
 
 impl Execution {
@@ -124,10 +138,16 @@ impl Execution {
             millis = Some(started.elapsed().as_secs_f64() * 1e3);
         }
         let is_text = self.rt.plan.explain.as_ref().is_none_or(|o| o.format == crate::bind::ir::ExplainFormat::Text);
+        let mut removed = Removed::new();
+        let plan = self.rt.plan.clone();
+        let ctes = plan.ctes.iter().flat_map(|c| std::iter::once(&c.node).chain(&c.recursive));
+        for root in std::iter::once(&plan.root).chain(&plan.subplans).chain(ctes) {
+            note_removed(root, &mut removed, &mut self.rt, cx)?;
+        }
         let lines = if is_text {
-            crate::explain::lines(&self.rt.plan, self.counters(), None, millis)
+            crate::explain::lines(&self.rt.plan, self.counters(), &removed, millis)
         } else {
-            vec![crate::explain::document(&self.rt.plan, self.counters(), None, millis)]
+            vec![crate::explain::document(&self.rt.plan, self.counters(), &removed, millis)]
         };
         for l in &lines {
             sink.row(&[Datum::text(l)])?;

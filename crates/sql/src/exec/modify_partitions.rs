@@ -279,7 +279,7 @@ impl ModifyState {
             let known = self.partitions.list.iter().position(|t| t.is_of(row.heap));
             let to = match known {
                 Some(known) => Some(known),
-                None => match partition::with_heap(&m.table, row.heap, cx)? {
+                None => match super::partition_scan::with_heap(&m.table, row.heap, cx)? {
                     Some(place) => self.target(m, place, cx)?,
                     None => None,
                 },

@@ -5,18 +5,15 @@
 //! 2. What is kept of a partition ([`Leaf`]) is shared by all sessions, with the other catalog objects, and goes when they do.
 
 use super::context::*;
-use super::scan::ScanState;
 use crate::catalog::partition::{PartitionMap, column_map};
 use crate::catalog::temporary::is_temporary;
 use crate::catalog::{Index, Table};
-use crate::plan::partition::{Columns, PartitionScan, Routing, TableRules, TargetShape, index_is_part_of};
-use crate::plan::{ConflictPlan, IndexPlan, ModifyPlan, ModifyTarget, Node, Op, SortSpec};
+use crate::plan::partition::{Columns, Routing, TableRules, TargetShape, index_is_part_of};
+use crate::plan::{ConflictPlan, IndexPlan, ModifyPlan, ModifyTarget};
 use crate::session::run::RELATION_LOCK;
 use kilndb_base::{Error, Oid, RelationId, Result, sqlstate};
 use kilndb_storage::{ahead, LockMode, LockTag, Relation, Snapshot, WaitPolicy};
-use kilndb_types::{Datum, key};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use kilndb_types::Datum;
 use std::sync::{Arc, OnceLock};
 
 /// A partition that has rows, as a part of the table that a statement names.
@@ -129,7 +126,7 @@ pub fn lock(table: Oid, mode: LockMode, cx: &mut ExecContext<'_>) -> Result<()> 
     cx.txn.lock(tag, mode, WaitPolicy::Wait, cx.park).map(|_| ())
 }
 
-fn relation(id: RelationId, cx: &ExecContext<'_>) -> Result<Arc<Relation>> {
+pub(super) fn relation(id: RelationId, cx: &ExecContext<'_>) -> Result<Arc<Relation>> {
     match cx.catalog.temporary() {
         Some(own) => own.relation(cx.engine, id),
         None => cx.engine.relation(id),
@@ -235,7 +232,7 @@ fn is_read_alike(a: &Table, b: &Table) -> bool {
     complete(a) && complete(b) && layout(a) == layout(b)
 }
 
-fn gone(partition: Oid) -> Error {
+pub(super) fn gone(partition: Oid) -> Error {
     Error::new(sqlstate::UNDEFINED_TABLE, format!("relation with OID {partition} does not exist"))
 }
 
@@ -491,254 +488,4 @@ impl ModifyPlan {
             locks: rules.locks.clone(),
         })
     }
-}
-
-/// Reads one partition after another, or merges them by the order that each has.
-pub struct PartitionsState {
-    pub node: Arc<Node>,
-    reading: Reading,
-}
-
-struct Reading {
-    scan: ScanState,
-    is_started: bool,
-    /// The only one to be read.
-    only: Option<Place>,
-    /// Those to be read, the next one last.
-    left: Vec<Place>,
-    is_open: bool,
-    merge: Option<Merge>,
-}
-
-/// Sorted partitions, of each of which some rows have been read.
-struct Merge {
-    sources: Vec<Source>,
-    /// The next row's key of each that has one.
-    next: BinaryHeap<Reverse<(Vec<u8>, usize)>>,
-}
-
-struct Source {
-    scan: ScanState,
-    rows: Batch,
-    at: usize,
-}
-
-/// Rows that are first read of each partition; more with each time, as a LIMIT may need no more.
-const FIRST_ROWS: usize = 4;
-
-impl Source {
-    /// Is there a next row, once more have been read if need be?
-    fn has_row(&mut self, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
-        if self.at >= self.rows.rows {
-            self.rows.clear();
-            self.at = 0;
-            self.scan.next(&mut self.rows, rt, cx)?;
-            self.rows.max = (self.rows.max * 4).min(BATCH_ROWS);
-        }
-        Ok(self.at < self.rows.rows)
-    }
-    fn key(&self, keys: &[SortSpec], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Vec<u8>> {
-        let mut out = Vec::with_capacity(16);
-        for k in keys {
-            let value = k.expr.eval(self.rows.row(self.at), rt, cx)?;
-            key::encode_key(k.ty, &value, k.descending, k.nulls_first, &mut out)?;
-        }
-        Ok(out)
-    }
-}
-
-impl PartitionsState {
-    pub fn new(node: &Arc<Node>, template: &Arc<Node>) -> PartitionsState {
-        let reading = Reading { scan: ScanState::new(template), is_started: false, only: None, left: Vec::new(), is_open: false, merge: None };
-        PartitionsState { node: node.clone(), reading }
-    }
-    pub fn rescan(&mut self) {
-        let reading = &mut self.reading;
-        reading.is_started = false;
-        reading.only = None;
-        reading.left.clear();
-        reading.is_open = false;
-        reading.merge = None;
-    }
-
-    pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-        let Op::Partitions(p) = &self.node.op else { return Ok(()) };
-        let reading = &mut self.reading;
-        if !reading.is_started {
-            reading.start(p, rt, cx)?;
-            reading.is_started = true;
-        }
-        match (&mut reading.merge, &p.order) {
-            (Some(merge), Some(order)) => merge.next(&order.keys, out, rt, cx),
-            _ => reading.next_plain(p, out, rt, cx),
-        }
-    }
-}
-
-impl Reading {
-    fn start(&mut self, p: &PartitionScan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-        // Without a reference of its own to the map, nor a list, if the key leads to one partition.
-        let catalog = cx.catalog;
-        if let Some(shared) = catalog.shared_partitions(p.table.oid)
-            && !keeps_pending(&shared.map, cx)
-            && let Some(found) = super::prune::only(&shared.map, &p.prune, &mut |e| e.eval(&[], rt, cx))?
-        {
-            let Some(at) = found else { return Ok(()) };
-            // What has been opened is one that has rows; its description needs no look then.
-            let plain = |oid| Place { oid, at: Some(at as u32) };
-            self.only = match shared.known(at) {
-                Some(known) => Some(plain(known.oid)),
-                None => Some(&shared.map.partitions[at]).filter(|p| !p.is_partitioned).map(|p| plain(p.oid)),
-            };
-            if self.only.is_some() {
-                return Ok(());
-            }
-        }
-        let mut found = Vec::new();
-        leaves(p, &p.table, rt, cx, &mut found)?;
-        with_entries(p, &mut found, rt, cx)?;
-        let as_they_are = match &p.order {
-            Some(order) if found.len() > 1 => match order.ranges {
-                Some(backward) if seen_map(p.table.oid, cx)?.has_plain_ranges() => {
-                    if backward {
-                        found.reverse();
-                    }
-                    true
-                }
-                _ => false,
-            },
-            _ => true,
-        };
-        if let (false, Some(order)) = (as_they_are, &p.order) {
-            self.merge = Some(Merge::start(p, &p.template, &order.keys, &found, rt, cx)?);
-        }
-        found.reverse();
-        self.left = found;
-        Ok(())
-    }
-
-    fn next_plain(&mut self, p: &PartitionScan, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-        while out.rows == 0 {
-            if !self.is_open {
-                let Some(next) = self.only.take().or_else(|| self.left.pop()) else { return Ok(()) };
-                let Some(partition) = open_to_read(&p.table, next, LockMode::AccessShare, cx)? else { continue };
-                self.scan.rescan();
-                self.scan.read_partition(partition)?;
-                self.is_open = true;
-            }
-            self.scan.next(out, rt, cx)?;
-            if out.rows == 0 {
-                self.is_open = false;
-                cx.park.checkpoint()?;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Merge {
-    fn start(p: &PartitionScan, template: &Arc<Node>, keys: &[SortSpec], partitions: &[Place], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Merge> {
-        let mut merge = Merge { sources: Vec::new(), next: BinaryHeap::new() };
-        for partition in partitions {
-            cx.park.checkpoint()?;
-            let Some(open) = open_to_read(&p.table, *partition, LockMode::AccessShare, cx)? else { continue };
-            let mut source = Source { scan: ScanState::new(template), rows: Batch::with_max(template.width, FIRST_ROWS), at: 0 };
-            source.scan.read_partition(open)?;
-            if source.has_row(rt, cx)? {
-                let key = source.key(keys, rt, cx)?;
-                merge.next.push(Reverse((key, merge.sources.len())));
-                merge.sources.push(source);
-            }
-        }
-        Ok(merge)
-    }
-
-    fn next(&mut self, keys: &[SortSpec], out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-        while !out.full() {
-            let Some(Reverse((_, at))) = self.next.pop() else { return Ok(()) };
-            let source = &mut self.sources[at];
-            out.push(source.rows.row(source.at));
-            source.at += 1;
-            if source.has_row(rt, cx)? {
-                let key = source.key(keys, rt, cx)?;
-                self.next.push(Reverse((key, at)));
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Where the rows of a partition are, as far as is known without a lock on it.
-fn heap_of(named: &Table, place: Place, cx: &ExecContext<'_>) -> Result<Option<RelationId>> {
-    let shared = place.at.and_then(|at| cx.catalog.shared_partitions(named.oid)?.known(at as usize));
-    match shared.filter(|known| known.oid == place.oid) {
-        Some(known) => Ok(Some(known.leaf.heap.id())),
-        None => Ok(cx.catalog.table_by_oid(place.oid)?.map(|table| table.storage)),
-    }
-}
-
-/// The partition, at whatever distance, whose rows are in that heap.
-pub fn with_heap(named: &Arc<Table>, heap: RelationId, cx: &mut ExecContext<'_>) -> Result<Option<Place>> {
-    let mut tables = vec![named.oid];
-    while let Some(table) = tables.pop() {
-        for (at, partition) in seen_map(table, cx)?.partitions.iter().enumerate() {
-            if partition.is_partitioned {
-                tables.push(partition.oid);
-                continue;
-            }
-            let place = Place { oid: partition.oid, at: (table == named.oid).then_some(at as u32) };
-            if heap_of(named, place, cx)? == Some(heap) {
-                return Ok(Some(place));
-            }
-        }
-    }
-    Ok(None)
-}
-
-/// Of partitions to be read by way of one tree for all: those that have entries for what is looked for.
-fn with_entries(p: &PartitionScan, found: &mut Vec<Place>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-    let Op::IndexScan { access, .. } = &p.template.op else { return Ok(()) };
-    if !access.index.is_global || found.len() < 2 {
-        return Ok(());
-    }
-    let ranges = super::index::ranges(access, rt, cx)?;
-    let Some(keys) = super::index::whole_keys(access, ranges) else { return Ok(()) };
-    let tree = relation(access.index.storage, cx)?;
-    let mut heaps = Vec::new();
-    for key in keys {
-        heaps.extend(tree.heaps_with(&cx.snapshot, &key)?);
-    }
-    let mut left = Vec::new();
-    let mut known = Vec::new();
-    for place in found.iter() {
-        if let Some(heap) = heap_of(&p.table, *place, cx)?.filter(|heap| heaps.contains(heap)) {
-            left.push(*place);
-            known.push(heap);
-        }
-    }
-    // The heap of a partition that conditions rule out, or one that is gone, or new: only then all are looked at that are not ruled out.
-    let is_gone = |heap: &RelationId| cx.engine.relation(*heap).is_err();
-    if heaps.iter().all(|heap| known.contains(heap) || is_gone(heap)) {
-        *found = left;
-    }
-    Ok(())
-}
-
-/// The partitions with rows below `table` that the conditions leave.
-fn leaves(p: &PartitionScan, table: &Arc<Table>, rt: &mut Runtime, cx: &mut ExecContext<'_>, out: &mut Vec<Place>) -> Result<()> {
-    let map = seen_map(table.oid, cx)?;
-    let is_named = table.oid == p.table.oid;
-    let columns = if is_named { None } else { column_map(&p.table, table) };
-    let found = super::prune::candidates(&map, &p.prune, columns.as_deref(), is_named, &mut |e| e.eval(&[], rt, cx).map(Some))?;
-    for i in found {
-        let partition = &map.partitions[i];
-        if !partition.is_partitioned {
-            out.push(Place { oid: partition.oid, at: is_named.then_some(i as u32) });
-            continue;
-        }
-        lock(partition.oid, LockMode::AccessShare, cx)?;
-        let below = cx.catalog.table_by_oid(partition.oid)?.ok_or_else(|| gone(partition.oid))?;
-        leaves(p, &below, rt, cx, out)?;
-    }
-    Ok(())
 }

@@ -1,6 +1,6 @@
-//! A whole table read by several threads.
+//! A whole table, or partitioned table, read by several threads.
 //!
-//! The session and its helpers take the blocks of the table from one counter. What runs beside the session has a
+//! The session and its helpers take the blocks of the table from one counter, those of partitions from one for each, in the same order. What runs beside the session has a
 //! [`Runtime`] and an [`ExecContext`] of its own, without catalogs, session and client: the planner gives only expressions here
 //! that need none of these.
 //!
@@ -12,23 +12,25 @@
 //! Must not know: what is aggregated.
 
 use super::routine::TransactionSlot;
-use super::aggregate::{AggregateState, has_parts};
+use super::aggregate::{AggregateState, counts_whole_table, has_parts};
 use super::context::*;
+use super::partition::Leaf;
+use super::partition_scan::{PartitionsState, SharedLeaves};
 use super::scan::ScanState;
 use super::spill::TempSpace;
 use super::state::State;
 use crate::catalog::CatalogView;
 use crate::catalog::model::{CastInfo, FunctionInfo, OperatorInfo, OrderingOperators, Table, TypeInfo};
 use crate::helpers::{HelperPark, HelperPool};
-use crate::plan::{Op, Plan};
+use crate::plan::{Node, Op, Plan};
 use crate::stats::Usage;
 use kilndb_base::{Error, Oid, Result};
 use kilndb_storage::{Engine, Isolation, Relation, Snapshot};
 use kilndb_types::context::NoHost;
 use kilndb_types::{Datum, EvalContext, FormatSettings};
 use std::cell::Cell;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Smaller tables are read before a helper has begun.
 const BLOCKS_MIN: u32 = 1024;
@@ -48,8 +50,8 @@ struct Orders {
     work_mem_bytes: usize,
     hash_mem_bytes: usize,
     temp: TempSpace,
-    /// Rows that helpers have read.
-    read: Arc<AtomicU64>,
+    /// What helpers have read.
+    usage: Arc<Mutex<Usage>>,
 }
 
 impl Orders {
@@ -66,7 +68,7 @@ impl Orders {
             work_mem_bytes: cx.work_mem_bytes,
             hash_mem_bytes: cx.hash_mem_bytes,
             temp: cx.temp.clone(),
-            read: Arc::default(),
+            usage: Arc::default(),
         }
     }
 
@@ -103,17 +105,64 @@ impl Orders {
         };
         let done = work(&mut rt, &mut cx);
         drop(cx);
-        self.read.fetch_add(usage.rows_read(), Ordering::Relaxed);
+        self.usage.lock().unwrap_or_else(PoisonError::into_inner).read_by_helpers(&usage);
         txn.rollback(park)?;
         done
     }
 }
 
-/// The pool to take helpers from, and how many, if the table is worth it.
-fn helpers<'a>(heap: &Relation, rt: &Runtime, cx: &ExecContext<'a>) -> Option<(&'a Arc<HelperPool>, usize)> {
+/// The pool to take helpers from, and how many, if so many blocks are worth it.
+fn helpers<'a>(blocks: u64, rt: &Runtime, cx: &ExecContext<'a>) -> Option<(&'a Arc<HelperPool>, usize)> {
     // Times and rows of EXPLAIN ANALYZE are counted in one place; read locks of SERIALIZABLE belong to one transaction.
-    let alone = rt.counters.is_some() || cx.txn.isolation() == Isolation::Serializable || heap.pages() < BLOCKS_MIN;
+    let alone = rt.counters.is_some() || cx.txn.isolation() == Isolation::Serializable || blocks < u64::from(BLOCKS_MIN);
     cx.helpers.filter(|(_, most)| *most > 0 && !alone)
+}
+
+/// What all read together.
+#[derive(Clone)]
+enum Shared {
+    Table(Arc<AtomicU32>),
+    Partitions(SharedLeaves),
+}
+
+impl Shared {
+    /// A helper's scan.
+    fn scan(&self, node: &Arc<Node>) -> Result<State> {
+        match (self, &node.op) {
+            (Shared::Table(blocks), _) => {
+                let mut scan = ScanState::new(node);
+                scan.share(blocks.clone());
+                Ok(State::Scan(Box::new(scan)))
+            }
+            (Shared::Partitions(leaves), Op::Partitions(p)) => {
+                let mut scan = PartitionsState::new(node, &p.template);
+                scan.share(leaves.clone());
+                Ok(State::Partitions(Box::new(scan)))
+            }
+            _ => Err(Error::internal("partitions are read by something other than a scan of them")),
+        }
+    }
+}
+
+/// Makes the scan one that others may take part in; with that, the number of blocks. None: it is not one of a whole table.
+fn share(input: &mut State, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Option<(Shared, u64)>> {
+    match input {
+        State::Scan(own) => {
+            let Op::SeqScan(scan) = &own.node.op else { return Ok(None) };
+            let Some(heap) = &scan.heap else { return Ok(None) };
+            let (blocks, pages) = (Arc::new(AtomicU32::new(0)), u64::from(heap.pages()));
+            own.share(blocks.clone());
+            Ok(Some((Shared::Table(blocks), pages)))
+        }
+        State::Partitions(own) => {
+            let leaves = own.open_all(rt, cx)?;
+            let pages = leaves.iter().map(|leaf| u64::from(leaf.heap.pages())).sum();
+            let leaves = SharedLeaves::new(leaves);
+            own.share(leaves.clone());
+            Ok(Some((Shared::Partitions(leaves), pages)))
+        }
+        _ => Ok(None),
+    }
 }
 
 /// Aggregates a whole table together with helpers, if the plan allows and there are some. What is left of the table afterwards is
@@ -121,57 +170,78 @@ fn helpers<'a>(heap: &Relation, rt: &Runtime, cx: &ExecContext<'a>) -> Option<(&
 pub fn aggregate(state: &mut AggregateState, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
     let node = state.unary.node.clone();
     let Op::Aggregate { input, aggs, in_parts: true, .. } = &node.op else { return Ok(()) };
-    let Op::SeqScan(scan) = &input.op else { return Ok(()) };
-    let State::Scan(own) = &mut *state.unary.input else { return Ok(()) };
-    let Some(heap) = &scan.heap else { return Ok(()) };
-    let Some((pool, most)) = helpers(heap, rt, cx).filter(|_| aggs.iter().all(has_parts)) else { return Ok(()) };
-    let blocks = Arc::new(AtomicU32::new(0));
-    own.share(blocks.clone());
+    if helpers(u64::MAX, rt, cx).is_none() || !aggs.iter().all(has_parts) {
+        return Ok(());
+    }
+    let Some((shared, pages)) = share(&mut state.unary.input, rt, cx)? else { return Ok(()) };
+    let Some((pool, most)) = helpers(pages, rt, cx) else { return Ok(()) };
     let (orders, input, of) = (Orders::of(rt, cx), input.clone(), node.clone());
-    let read = orders.read.clone();
+    let usage = orders.usage.clone();
     let team = pool.start(most, cx.park.wake_handle(), move |park| {
-        orders.carry_out(park, |rt, cx| {
-            let mut scan = ScanState::new(&input);
-            scan.share(blocks.clone());
-            AggregateState::of_part(&of, State::Scan(Box::new(scan)), rt, cx)
-        })
+        orders.carry_out(park, |rt, cx| AggregateState::of_part(&of, shared.scan(&input)?, rt, cx))
     });
     let Some(team) = team else { return Ok(()) };
     state.collect_part(rt, cx)?;
     for part in team.finish(cx.park)? {
         state.absorb(part, cx)?;
     }
-    cx.usage.scanned(scan.table.oid, 0, read.load(Ordering::Relaxed), 0);
+    cx.usage.read_by_helpers(&usage.lock().unwrap_or_else(PoisonError::into_inner));
     Ok(())
 }
 
-/// The number of a table's rows, counted together with helpers.
-pub fn count(heap: &Arc<Relation>, rt: &Runtime, cx: &mut ExecContext<'_>) -> Result<i64> {
-    let blocks = Arc::new(AtomicU32::new(0));
-    let team = helpers(heap, rt, cx).and_then(|(pool, most)| {
-        let (heap, snapshot, blocks) = (heap.clone(), cx.snapshot.clone(), blocks.clone());
-        pool.start(most, cx.park.wake_handle(), move |park| count_part(&heap, &snapshot, &blocks, park))
-    });
-    let mut total = count_part(heap, &cx.snapshot, &blocks, cx.park)?;
-    if let Some(team) = team {
-        total += team.finish(cx.park)?.into_iter().sum::<i64>();
+/// The number of a partitioned table's rows, if `state` asks for nothing else. Its input has been read then.
+pub fn count_partitions(state: &mut AggregateState, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Option<i64>> {
+    let node = state.unary.node.clone();
+    let State::Partitions(input) = &mut *state.unary.input else { return Ok(None) };
+    if rt.counters.is_some() || !counts_whole_table(&node.op) {
+        return Ok(None);
     }
-    Ok(total)
+    let leaves = input.open_all(rt, cx)?;
+    for leaf in &leaves {
+        leaf.heap.begin_scan(&cx.snapshot)?;
+    }
+    let heaps: Vec<Arc<Relation>> = leaves.iter().map(|leaf: &Arc<Leaf>| leaf.heap.clone()).collect();
+    let counts = count(&heaps, rt, cx)?;
+    for (leaf, rows) in leaves.iter().zip(&counts) {
+        cx.usage.scanned(leaf.oid, 1, *rows as u64, 0);
+    }
+    Ok(Some(counts.into_iter().sum()))
 }
 
-fn count_part(heap: &Relation, snapshot: &Snapshot, blocks: &AtomicU32, park: &dyn kilndb_base::park::Park) -> Result<i64> {
-    let mut total = 0;
-    loop {
-        let first = blocks.fetch_add(BLOCKS_AT_ONCE, Ordering::Relaxed);
-        let end = heap.pages().min(first.saturating_add(BLOCKS_AT_ONCE));
-        if first >= end {
-            return Ok(total);
-        }
-        for block in first..end {
-            total += i64::from(heap.count_block(block, snapshot)?);
-        }
-        park.checkpoint()?;
+/// The numbers of the heaps' rows, counted together with helpers.
+pub fn count(heaps: &[Arc<Relation>], rt: &Runtime, cx: &mut ExecContext<'_>) -> Result<Vec<i64>> {
+    let heaps: Arc<[(Arc<Relation>, AtomicU32)]> = heaps.iter().map(|heap| (heap.clone(), AtomicU32::new(0))).collect();
+    let pages = heaps.iter().map(|(heap, _)| u64::from(heap.pages())).sum();
+    let team = helpers(pages, rt, cx).and_then(|(pool, most)| {
+        let (heaps, snapshot) = (heaps.clone(), cx.snapshot.clone());
+        pool.start(most, cx.park.wake_handle(), move |park| count_part(&heaps, &snapshot, park))
+    });
+    let mut totals = count_part(&heaps, &cx.snapshot, cx.park)?;
+    let others = team.map_or_else(|| Ok(Vec::new()), |team| team.finish(cx.park))?;
+    for theirs in others {
+        totals.iter_mut().zip(theirs).for_each(|(total, rows)| *total += rows);
     }
+    Ok(totals)
+}
+
+fn count_part(heaps: &[(Arc<Relation>, AtomicU32)], snapshot: &Snapshot, park: &dyn kilndb_base::park::Park) -> Result<Vec<i64>> {
+    let mut totals = Vec::with_capacity(heaps.len());
+    for (heap, blocks) in heaps {
+        let mut total = 0;
+        loop {
+            let first = blocks.fetch_add(BLOCKS_AT_ONCE, Ordering::Relaxed);
+            let end = heap.pages().min(first.saturating_add(BLOCKS_AT_ONCE));
+            if first >= end {
+                break;
+            }
+            for block in first..end {
+                total += i64::from(heap.count_block(block, snapshot)?);
+            }
+            park.checkpoint()?;
+        }
+        totals.push(total);
+    }
+    Ok(totals)
 }
 
 /// Stands where a helper has no catalogs and no session. Expressions that would ask are not given to helpers.

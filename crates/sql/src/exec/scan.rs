@@ -236,7 +236,12 @@ impl ScanState {
         self.reading.rescan();
     }
     pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-        self.reading.next(&self.node.op, out, rt, cx)
+        let removed = rt.removed;
+        let done = self.reading.next(&self.node.op, out, rt, cx);
+        if rt.counters.is_some() {
+            rt.count_removed(self.node.id, removed);
+        }
+        done
     }
 }
 
@@ -353,7 +358,7 @@ impl Reading {
         match op {
             Op::CountScan { heap, table, is_system } => {
                 heap.begin_scan(&cx.snapshot)?;
-                let mut total = super::parts::count(heap, rt, cx)?;
+                let mut total: i64 = super::parts::count(std::slice::from_ref(heap), rt, cx)?.into_iter().sum();
                 self.done = true;
                 if *is_system && let Some(own) = cx.catalog.temporary() {
                     total += own.count(*table) as i64;
@@ -371,6 +376,7 @@ impl Reading {
             let from = out.rows * out.width;
             if !f.is_true(&out.data[from..], rt, cx)? {
                 out.cancel_row();
+                rt.removed += 1;
                 return Ok(());
             }
         }

@@ -26,7 +26,8 @@ pub enum State {
     Result { node: Arc<Node>, done: bool },
     Values { node: Arc<Node>, next: usize },
     Scan(Box<scan::ScanState>),
-    Partitions(Box<super::partition::PartitionsState>),
+    Partitions(Box<super::partition_scan::PartitionsState>),
+    ByPartition(Box<super::by_partition::ByPartitionState>),
     Function(Box<function::FunctionState>),
     CteScan(cte::CteScanState),
     Filter(Unary),
@@ -57,7 +58,8 @@ impl State {
             Op::SeqScan(_) | Op::IndexScan { .. } | Op::TidScan { .. } | Op::BitmapScan { .. } | Op::CountScan { .. } => {
                 State::Scan(Box::new(scan::ScanState::new(node)))
             }
-            Op::Partitions(p) => State::Partitions(Box::new(super::partition::PartitionsState::new(node, &p.template))),
+            Op::Partitions(p) => State::Partitions(Box::new(super::partition_scan::PartitionsState::new(node, &p.template))),
+            Op::ByPartition(p) => State::ByPartition(Box::new(super::by_partition::ByPartitionState::new(node, &p.input))),
             Op::Function { .. } => State::Function(Box::new(function::FunctionState::new(node))),
             Op::CteScan { .. } | Op::WorkTable { .. } => State::CteScan(cte::CteScanState::new(node)),
             Op::Filter { input, .. } => State::Filter(unary(input)),
@@ -110,6 +112,7 @@ impl State {
             State::Result { node, .. } | State::Values { node, .. } => node.id,
             State::Scan(s) => s.node.id,
             State::Partitions(s) => s.node.id,
+            State::ByPartition(s) => s.node.id,
             State::Function(s) => s.node.id,
             State::CteScan(s) => s.node.id,
             State::Filter(u) | State::Project(u) => u.node.id,
@@ -162,6 +165,7 @@ impl State {
             }
             State::Scan(s) => s.next(out, rt, cx),
             State::Partitions(s) => s.next(out, rt, cx),
+            State::ByPartition(s) => s.next(out, rt, cx),
             State::Function(s) => s.next(out, rt, cx),
             State::CteScan(s) => s.next(out, rt, cx),
             State::Filter(u) => filter(u, out, rt, cx),
@@ -202,6 +206,7 @@ impl State {
             State::Values { next, .. } => *next = 0,
             State::Scan(s) => s.rescan(),
             State::Partitions(s) => s.rescan(),
+            State::ByPartition(s) => s.rescan(),
             State::Function(s) => s.rescan(),
             State::CteScan(s) => s.rescan(),
             State::Filter(u) | State::Project(u) => u.rescan(rt),
@@ -247,6 +252,8 @@ fn filter(u: &mut Unary, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext
         for i in 0..u.buffer.rows {
             if condition.is_true(u.buffer.row(i), rt, cx)? {
                 out.push(u.buffer.row(i));
+            } else if let Some(c) = rt.counters.as_mut().and_then(|c| c.get_mut(node.id)) {
+                c.removed += 1;
             }
         }
     }

@@ -3,4 +3,4 @@
 mod structured;
 mod text;
 pub use structured::document;
-pub use text::{and_text, bare, expr_text, lines, name_columns, name_like, name_subplan, relation_name, scan_text};
+pub use text::{and_text, bare, expr_text, lines, name_columns, name_like, name_subplan, qualified_text, relation_name, scan_text};

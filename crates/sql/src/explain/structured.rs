@@ -1,7 +1,7 @@
 //! EXPLAIN as JSON, YAML and XML: one tree of properties, written in three ways.
 
 use crate::bind::ir::{DmlKind, ExplainFormat, ExplainOptions, SetOp};
-use crate::exec::{Counter, Report};
+use crate::exec::{Counter, Removed, Report};
 use crate::plan::{Node, Op, Plan};
 use std::fmt::Write;
 
@@ -28,13 +28,14 @@ struct Builder<'a> {
     plan: &'a Plan,
     options: &'a ExplainOptions,
     counters: Option<&'a [Counter]>,
+    removed: &'a Removed,
 }
 
 /// The one value of EXPLAIN's result in a format that is not text.
-pub fn document(plan: &Plan, counters: Option<&[Counter]>, planning_ms: Option<f64>, execution_ms: Option<f64>) -> String {
+pub fn document(plan: &Plan, counters: Option<&[Counter]>, removed: &Removed, execution_ms: Option<f64>) -> String {
     let default = ExplainOptions::default();
     let options = plan.explain.as_ref().unwrap_or(&default);
-    let builder = Builder { plan, options, counters };
+    let builder = Builder { plan, options, counters, removed };
     let mut root = builder.node(&plan.root, None);
     let mut first = Vec::new();
     for c in &plan.ctes {
@@ -53,9 +54,6 @@ pub fn document(plan: &Plan, counters: Option<&[Counter]>, planning_ms: Option<f
         }
     }
     let mut query = vec![("Plan", Value::Group(root))];
-    if let (Some(ms), true) = (planning_ms, options.summary) {
-        query.push(("Planning Time", number(ms, 3)));
-    }
     if counters.is_some() {
         query.push(("Triggers", Value::Groups(Vec::new())));
     }
@@ -172,12 +170,19 @@ impl Builder<'_> {
     fn kind_by_label(&self, label: &str, after: &mut Properties) -> &'static str {
         let (kind, on) = label.split_once(" on ").unwrap_or((label, ""));
         let known = [
-            "Function Scan", "Values Scan", "CTE Scan", "WorkTable Scan", "Subquery Scan", "Count Scan", "WindowAgg", "LockRows", "Limit",
+            "Seq Scan", "Tid Scan", "HashAggregate", "Merge Append", "Function Scan", "Values Scan", "CTE Scan", "WorkTable Scan", "Subquery Scan", "Count Scan", "WindowAgg", "LockRows", "Limit",
             "Sort", "ProjectSet", "Append", "Materialize", "Recursive Union",
         ];
         let kind = known.into_iter().find(|k| *k == kind).unwrap_or("Result");
         let name = on.trim_matches('"');
         match kind {
+            "Seq Scan" | "Tid Scan" => {
+                let (table, alias) = name.split_once(' ').unwrap_or((name, name));
+                after.push(("Relation Name", text(table)));
+                after.push(("Alias", text(alias)));
+                return kind;
+            }
+            "HashAggregate" => return "Aggregate",
             "CTE Scan" | "WorkTable Scan" => after.push(("CTE Name", text(name))),
             "Count Scan" => after.push(("Relation Name", text(name))),
             _ => {}
@@ -196,7 +201,7 @@ impl Builder<'_> {
     fn node_of_level(&self, n: &Node, relationship: Option<&'static str>, mut init: Vec<usize>) -> Properties {
         init.extend(self.plan.init_plans.get(&n.id).into_iter().flatten());
         // Projections are shown by PostgreSQL as part of the node below.
-        if let Op::Project { input, .. } = &n.op {
+        if let Some(input) = super::text::passes_on(n) {
             return self.node_of_level(input, relationship, init);
         }
         let (kind, before, after) = self.kind(n);
@@ -219,12 +224,18 @@ impl Builder<'_> {
         made.push(("Disabled", Value::Bare("false".into())));
         for line in &n.info {
             made.extend(property_of(line));
+            if let Some(c) = counter.filter(|_| line.starts_with("Filter: ")) {
+                made.push(("Rows Removed by Filter", number(c.removed as f64 / c.loops.max(1) as f64, 0)));
+            }
         }
         if let Some(c) = counter {
             report(&c.report, &mut made);
         }
-        let children = n.children();
-        let member = matches!(n.op, Op::SetOp { op: SetOp::Union, .. }) || matches!(kind, "BitmapAnd" | "BitmapOr");
+        if let Op::Partitions(_) = n.op {
+            made.push(("Subplans Removed", Value::Bare(self.removed.get(&n.id).map_or(0, Vec::len).to_string())));
+        }
+        let children = super::text::children(n, self.removed);
+        let member = matches!(n.op, Op::SetOp { op: SetOp::Union, .. } | Op::Partitions(_) | Op::ByPartition(_)) || matches!(kind, "BitmapAnd" | "BitmapOr");
         let mut groups: Vec<Properties> = init.iter().map(|i| self.named(&self.plan.subplans[*i], &format!("InitPlan {}", i + 1))).collect();
         let position = |i| if member { "Member" } else if i == 0 { "Outer" } else { "Inner" };
         groups.extend(children.iter().enumerate().map(|(i, c)| self.node(c, Some(position(i)))));

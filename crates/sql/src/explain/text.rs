@@ -2,10 +2,12 @@
 
 use crate::bind::ir::*;
 use crate::catalog::CatalogView;
-use crate::exec::{Counter, Report};
+use crate::exec::{Counter, Removed, Report};
 use crate::plan::{Node, Op, Plan};
 use kilndb_types::{Datum, oids};
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::fmt::Write;
 
 /// Conditions joined; one stays as it is.
@@ -116,12 +118,14 @@ struct Names {
     aliases: HashMap<u32, String>,
     /// The relation that the node being shown reads.
     scanned: Option<u32>,
+    /// Columns with their relation, even if there is but one.
+    qualified: bool,
 }
 
 impl Names {
     fn column(&self, c: ColId) -> String {
         let Some((rel, name)) = self.columns.get(&c) else { return format!("r{}.c{}", c.rel, c.att) };
-        let bare = self.aliases.len() < 2 || self.scanned == Some(*rel);
+        let bare = self.aliases.len() < 2 && !self.qualified || self.scanned == Some(*rel);
         match self.aliases.get(rel) {
             Some(alias) if !bare => format!("{alias}.{name}"),
             _ => name.clone(),
@@ -147,6 +151,14 @@ pub fn scan_text(e: &Expr, rel: u32, catalog: &dyn CatalogView) -> String {
     NAMES.with_borrow_mut(|n| n.scanned = Some(rel));
     let text = expr_text(e, catalog);
     NAMES.with_borrow_mut(|n| n.scanned = None);
+    text
+}
+
+/// As [`expr_text`], with columns qualified where there are partitions to tell apart.
+pub fn qualified_text(e: &Expr, catalog: &dyn CatalogView) -> String {
+    NAMES.with_borrow_mut(|n| n.qualified = true);
+    let text = expr_text(e, catalog);
+    NAMES.with_borrow_mut(|n| n.qualified = false);
     text
 }
 
@@ -194,14 +206,15 @@ struct Printer<'a> {
     plan: &'a Plan,
     options: &'a ExplainOptions,
     counters: Option<&'a [Counter]>,
+    removed: &'a Removed,
     out: Vec<String>,
 }
 
 /// The lines of EXPLAIN in text format.
-pub fn lines(plan: &Plan, counters: Option<&[Counter]>, planning_ms: Option<f64>, execution_ms: Option<f64>) -> Vec<String> {
+pub fn lines(plan: &Plan, counters: Option<&[Counter]>, removed: &Removed, execution_ms: Option<f64>) -> Vec<String> {
     let default = ExplainOptions::default();
     let options = plan.explain.as_ref().unwrap_or(&default);
-    let mut p = Printer { plan, options, counters, out: Vec::new() };
+    let mut p = Printer { plan, options, counters, removed, out: Vec::new() };
     p.node(&plan.root, None);
     for c in &plan.ctes {
         p.out.push(format!("  CTE {}", c.name));
@@ -214,13 +227,8 @@ pub fn lines(plan: &Plan, counters: Option<&[Counter]>, planning_ms: Option<f64>
         p.out.push(format!("  SubPlan {}", i + 1));
         p.node(s, Some(4));
     }
-    if options.summary {
-        if let Some(ms) = planning_ms {
-            p.out.push(format!("Planning Time: {ms:.3} ms"));
-        }
-        if let Some(ms) = execution_ms {
-            p.out.push(format!("Execution Time: {ms:.3} ms"));
-        }
+    if let Some(ms) = execution_ms.filter(|_| options.summary) {
+        p.out.push(format!("Execution Time: {ms:.3} ms"));
     }
     p.out
 }
@@ -258,7 +266,7 @@ impl Printer<'_> {
     fn node_of_level(&mut self, n: &Node, arrow: Option<usize>, mut init: Vec<usize>) {
         init.extend(self.plan.init_plans.get(&n.id).into_iter().flatten());
         // Projections are shown by PostgreSQL as part of the node below.
-        if let Op::Project { input, .. } = &n.op {
+        if let Some(input) = passes_on(n) {
             return self.node_of_level(input, arrow, init);
         }
         let mut line = arrow.map_or_else(String::new, |column| format!("{}->  ", " ".repeat(column)));
@@ -268,34 +276,106 @@ impl Printer<'_> {
             let _ = write!(line, "  (cost={:.2}..{:.2} rows={:.0} width={width})", n.startup, n.cost.max(0.01), n.rows);
         }
         if let Some(c) = self.counters.and_then(|c| c.get(n.id)) {
-            if c.loops == 0 {
-                line.push_str(" (never executed)");
-            } else {
-                let loops = c.loops as f64;
-                let rows = c.rows as f64 / loops;
-                if self.options.timing {
-                    let ms = |n: u64| n as f64 / 1e6 / loops;
-                    let _ = write!(line, " (actual time={:.3}..{:.3} rows={rows:.2} loops={})", ms(c.startup_nanos), ms(c.nanos), c.loops);
-                } else {
-                    let _ = write!(line, " (actual rows={rows:.2} loops={})", c.loops);
-                }
-            }
+            line.push_str(&self.actual(c, false));
         }
         self.out.push(line);
         let below = arrow.map_or(2, |column| column + 6);
         let indent = " ".repeat(below);
+        let counter = self.counters.and_then(|c| c.get(n.id));
         for i in &n.info {
             self.out.push(format!("{indent}{i}"));
+            if let Some(c) = counter.filter(|c| c.removed > 0 && i.starts_with("Filter: ")) {
+                self.out.push(format!("{indent}Rows Removed by Filter: {:.0}", c.removed as f64 / c.loops.max(1) as f64));
+            }
         }
-        if let Some(line) = self.counters.and_then(|c| c.get(n.id)).and_then(|c| report_text(&c.report)) {
+        let report = counter.and_then(|c| report_text(&c.report));
+        let hashes = is_hash_join(n);
+        if let Some(line) = report.as_ref().filter(|_| !hashes) {
             self.out.push(format!("{indent}{line}"));
         }
         for i in init {
             self.out.push(format!("{indent}InitPlan {}", i + 1));
             self.node(&self.plan.subplans[i], Some(below + 2));
         }
-        for c in n.children() {
-            self.node(c, Some(below));
+        let removed = self.removed.get(&n.id).map_or(0, Vec::len);
+        if removed > 0 {
+            self.out.push(format!("{indent}Subplans Removed: {removed}"));
+        }
+        for (i, c) in children(n, self.removed).iter().enumerate() {
+            if hashes && i == 1 {
+                self.hash(c, below, report.as_deref());
+                self.node(c, Some(below + 6));
+            } else {
+                self.node(c, Some(below));
+            }
         }
     }
+
+    /// What PostgreSQL has between a hash join and the side that goes into the table.
+    fn hash(&mut self, input: &Node, arrow: usize, report: Option<&str>) {
+        let mut input = input;
+        while let Some(below) = passes_on(input) {
+            input = below;
+        }
+        let mut line = format!("{}->  Hash", " ".repeat(arrow));
+        if self.options.costs {
+            let _ = write!(line, "  (cost={:.2}..{:.2} rows={:.0} width={})", input.cost.max(0.01), input.cost.max(0.01), input.rows, input.width * 8);
+        }
+        if let Some(c) = self.counters.and_then(|c| c.get(input.id)) {
+            line.push_str(&self.actual(c, true));
+        }
+        self.out.push(line);
+        if let Some(report) = report {
+            self.out.push(format!("{}{report}", " ".repeat(arrow + 6)));
+        }
+    }
+
+    /// `at_end`: the first row comes with the last one.
+    fn actual(&self, c: &Counter, at_end: bool) -> String {
+        if c.loops == 0 {
+            return " (never executed)".into();
+        }
+        let loops = c.loops as f64;
+        let rows = c.rows as f64 / loops;
+        if !self.options.timing {
+            return format!(" (actual rows={rows:.2} loops={})", c.loops);
+        }
+        let ms = |n: u64| n as f64 / 1e6 / loops;
+        let first = if at_end { c.nanos } else { c.startup_nanos };
+        format!(" (actual time={:.3}..{:.3} rows={rows:.2} loops={})", ms(first), ms(c.nanos), c.loops)
+    }
+}
+
+/// Also of what stands for one.
+pub(super) fn is_hash_join(n: &Node) -> bool {
+    matches!(n.op, Op::HashJoin { .. } | Op::Shown { .. }) && n.label.starts_with("Hash ") && n.label.ends_with("Join")
+}
+
+/// What is shown as a part of the node below it: a projection, a condition on groups.
+pub(super) fn passes_on(n: &Node) -> Option<&Arc<Node>> {
+    match &n.op {
+        Op::Project { input, .. } => Some(input),
+        Op::Filter { input, .. } if n.label.is_empty() => Some(input),
+        Op::Shown { below: children, .. } if n.label.is_empty() => children.first(),
+        Op::ByPartition(p) if p.shown.len() == 1 => p.shown.first().map(|s| &s.node),
+        _ => None,
+    }
+}
+
+/// What is shown below a node: of partitions those that are left when it begins, numbered anew.
+pub(super) fn children<'n>(n: &'n Node, removed: &Removed) -> Vec<Cow<'n, Arc<Node>>> {
+    let (Op::Partitions(p), Some(gone)) = (&n.op, removed.get(&n.id).filter(|gone| !gone.is_empty())) else {
+        return n.children().into_iter().map(Cow::Borrowed).collect();
+    };
+    let left = p.shown.iter().filter(|s| !gone.contains(&s.oid)).enumerate();
+    left.map(|(i, s)| {
+        let name = s.node.label.rsplit_once('_').map_or(s.node.label.as_str(), |(name, _)| name);
+        Cow::Owned(Arc::new(Node {
+            label: format!("{name}_{}", i + 1),
+            op: Op::Shown { index: 0, below: s.node.children().into_iter().cloned().collect() },
+            info: s.node.info.clone(),
+            ..*s.node
+        }))
+    })
+    .collect()
 }

@@ -40,6 +40,10 @@ impl Planner<'_> {
         // Aggregates that sort their input do so for one group after the other.
         let sorts = aggs.iter().any(|a| matches!(&a.kind, ExprKind::Agg(c) if c.distinct || !c.order.is_empty()));
         let sorted = sorts && !groups.is_empty() && q.grouping_sets.is_none() && !groups.iter().any(Expr::is_volatile);
+        let is_divided = !sorted && !groups.is_empty() && q.grouping_sets.is_none() && self.divides_groups(&input.node, &groups);
+        if !is_divided {
+            input = self.by_partition(input);
+        }
         if sorted {
             let keys: Vec<SortKey> = groups.iter().map(|g| SortKey { expr: g.clone(), descending: false, nulls_first: false }).collect();
             input = self.sort(input, &keys)?;
@@ -78,8 +82,12 @@ impl Planner<'_> {
         };
         let mut info = Vec::new();
         if self.explain && !groups.is_empty() {
-            let text: Vec<String> = groups.iter().map(|g| crate::explain::bare(self.show(g))).collect();
+            let show = |g| if is_divided { crate::explain::qualified_text(g, self.catalog) } else { self.show(g) };
+            let text: Vec<String> = groups.iter().map(|g| crate::explain::bare(show(g))).collect();
             info.push(format!("Group Key: {}", text.join(", ")));
+        }
+        if let Some(h) = q.having.as_ref().filter(|_| self.explain) {
+            info.push(format!("Filter: {}", self.show(h)));
         }
         // Layout: groups, aggregates, GROUPING values.
         let mut layout = Layout::default();
@@ -94,13 +102,18 @@ impl Planner<'_> {
         }
         let sets = q.grouping_sets.clone();
         let in_parts = !sorted && is_whole_table(&input.node.op) && groups.iter().all(Expr::is_self_contained) && aggs.iter().all(has_parts);
+        let below = input.node.clone();
         let op = Op::Aggregate { input: input.node, groups: group_exprs, types, sets, aggs: specs, groupings, sorted, in_parts };
         let node = self.node_with(op, width, rows, cost, label, info);
+        if is_divided {
+            self.note_divided_like(&node, &below);
+        }
         let mut planned = Planned { node, layout };
         if let Some(h) = having {
-            planned = self.filter(planned, &h, rows)?;
+            // Shown with the aggregate.
+            planned = self.filter_as(planned, &h, rows, "")?;
         }
-        Ok(planned)
+        Ok(self.by_partition(planned))
     }
 
     fn is_ordered_set(&self, oid: Oid) -> bool {
@@ -110,7 +123,11 @@ impl Planner<'_> {
 }
 
 fn is_whole_table(op: &Op) -> bool {
-    matches!(op, Op::SeqScan(scan) if scan.is_self_contained && !scan.table.is_catalog && matches!(scan.table.persistence, b'p' | b'u'))
+    match op {
+        Op::SeqScan(scan) => scan.is_self_contained && !scan.table.is_catalog && matches!(scan.table.persistence, b'p' | b'u'),
+        Op::Partitions(p) => p.order.is_none() && is_whole_table(&p.template.op),
+        _ => false,
+    }
 }
 
 /// Can the results of two parts of the rows be made one?

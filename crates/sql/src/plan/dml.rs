@@ -29,6 +29,7 @@ impl Planner<'_> {
             (source, rows, cost)
         } else {
             let p = self.plan_from(q, &[], false)?;
+            let p = super::join::FromPlan { planned: self.by_partition(p.planned), ..p };
             (p.planned, p.rows, p.cost)
         };
         let recheck = if matches!(d.kind, DmlKind::Update | DmlKind::Delete) { self.recheck(q, &input.layout)? } else { Recheck::default() };
@@ -249,7 +250,7 @@ impl Planner<'_> {
 
     pub(super) fn foreign_key_plans(&self, table: &Table, changed: &[bool]) -> Result<Vec<ForeignKeyPlan>> {
         let mut out = Vec::new();
-        for key in &table.foreign_keys {
+        for key in table.foreign_keys.iter().filter(|key| key.enforced) {
             let columns: Vec<usize> = key.columns.iter().map(|a| (*a - 1).max(0) as usize).collect();
             if !columns.iter().any(|c| changed.get(*c).copied().unwrap_or(true)) {
                 continue;
@@ -290,7 +291,7 @@ impl Planner<'_> {
     pub(super) fn references_to(&self, table: &Table, wanted: &dyn Fn(&[usize]) -> bool) -> Result<Vec<ReferencedPlan>> {
         let mut out = Vec::new();
         let places = |numbers: &[i16]| numbers.iter().map(|a| (*a - 1).max(0) as usize).collect::<Vec<_>>();
-        for key in &table.referenced_by {
+        for key in table.referenced_by.iter().filter(|key| key.enforced) {
             let columns = places(&key.referenced_columns);
             if !wanted(&columns) {
                 continue;

@@ -258,12 +258,17 @@ impl Planner<'_> {
     }
 
     pub fn filter(&self, input: Planned, e: &Expr, rows: f64) -> Result<Planned> {
+        self.filter_as(input, e, rows, "Filter")
+    }
+
+    pub(super) fn filter_as(&self, input: Planned, e: &Expr, rows: f64, label: &str) -> Result<Planned> {
         let condition = self.compile(e, &input.layout)?;
         let width = input.layout.0.len();
         let cost = input.node.cost + input.node.rows * 0.0025;
         let info = if self.explain { vec![format!("Filter: {}", self.show(e))] } else { Vec::new() };
-        let label = "Filter";
+        let below = input.node.clone();
         let node = self.node_with(Op::Filter { input: input.node, condition }, width, rows, cost, label, info);
+        self.note_divided_like(&node, &below);
         Ok(Planned { node, layout: input.layout })
     }
 
@@ -420,8 +425,13 @@ impl Planner<'_> {
             JoinKind::Right => "Hash Right Join",
         };
         let width = layout.0.len();
+        let division = self.joined_division(&probe.node, &build.node, kind, &keys);
+        let (probe, build) = if division.is_some() { (probe, build) } else { (self.by_partition(probe), self.by_partition(build)) };
         let op = Op::HashJoin { probe: probe.node, build: build.node, kind, probe_keys, build_keys, types, on };
         let node = self.node_with(op, width, rows, cost, label, info);
+        if let Some(division) = division {
+            self.note_division(&node, division);
+        }
         Ok(FromPlan { planned: Planned { node, layout }, rows, cost, sorted: false })
     }
 
@@ -437,6 +447,7 @@ impl Planner<'_> {
         rows: f64,
         cost: f64,
     ) -> Result<FromPlan> {
+        let (outer, inner) = (self.by_partition(outer), FromPlan { planned: self.by_partition(inner.planned), ..inner });
         let layout = outer.layout.join(&inner.planned.layout);
         let params = self.loop_params(uses, &outer.layout);
         let condition = match Expr::and_all(on.to_vec()) {

@@ -20,6 +20,7 @@ mod merge;
 mod minmax;
 pub mod node;
 pub mod partition;
+mod partitionwise;
 mod query;
 mod scan;
 mod semijoin;
@@ -36,6 +37,7 @@ pub(crate) use compile::int_compare;
 use kilndb_base::{Oid, RelationId, Result};
 use kilndb_storage::{Engine, LockMode, Relation};
 pub use node::*;
+pub use partitionwise::{ByPartition, ShownPart};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -71,6 +73,8 @@ pub struct Planner<'a> {
     read_only: Cell<bool>,
     changes_permanent: Cell<bool>,
     explain: bool,
+    /// By node id: what rows are divided by (see `partitionwise`).
+    divisions: RefCell<HashMap<usize, partitionwise::Division>>,
     /// What is compiled is run again and again, outside of a plan.
     is_detached: bool,
 }
@@ -304,6 +308,7 @@ impl<'a> Planner<'a> {
             read_only: Cell::new(true),
             changes_permanent: Cell::new(false),
             explain,
+            divisions: Default::default(),
             is_detached: false,
         }
     }

@@ -287,6 +287,8 @@ pub enum Op {
     Shown { index: Oid, below: Vec<Arc<Node>> },
     /// A scan of each partition that may have rows.
     Partitions(Box<super::partition::PartitionScan>),
+    /// The input for one partition, or a few, after the other.
+    ByPartition(Box<super::partitionwise::ByPartition>),
     /// One row: how many rows the heap shows.
     /// `is_system`: the session's temporary rows of the system table count too.
     CountScan { heap: Arc<Relation>, table: Oid, is_system: bool },
@@ -555,7 +557,12 @@ impl Node {
             Op::HashJoin { probe, build, .. } => vec![probe, build],
             Op::SetOp { left, right, .. } => vec![left, right],
             Op::Modify(m) => vec![&m.statement.input],
-            Op::Partitions(p) => p.shown.iter().collect(),
+            Op::Partitions(p) => match p.shown.as_slice() {
+                // Shown as the node itself.
+                [one] => one.node.children(),
+                several => several.iter().map(|s| &s.node).collect(),
+            },
+            Op::ByPartition(p) => p.shown.iter().map(|s| &s.node).collect(),
             Op::BitmapScan { shown, .. } | Op::Shown { below: shown, .. } => shown.iter().collect(),
             _ => Vec::new(),
         }

@@ -33,6 +33,17 @@ pub enum Prune {
     Null { subject: Subject, negated: bool },
 }
 
+impl Prune {
+    pub fn any_value(&self, test: &dyn Fn(&CExpr) -> bool) -> bool {
+        match self {
+            Prune::All(parts) | Prune::Any(parts) => parts.iter().any(|p| p.any_value(test)),
+            Prune::Compare { value, .. } => test(value),
+            Prune::AnyOf { array, .. } => test(array),
+            Prune::Null { .. } => false,
+        }
+    }
+}
+
 pub struct PartitionScan {
     pub table: Arc<Table>,
     /// Runs on a partition.
@@ -41,7 +52,15 @@ pub struct PartitionScan {
     /// The order that each partition's rows have, if it is to be that of all.
     pub order: Option<PartitionOrder>,
     /// EXPLAIN: the partitions' scans, for show.
-    pub shown: Vec<Arc<Node>>,
+    pub shown: Vec<ShownScan>,
+}
+
+/// A scan of a partition as EXPLAIN shows it. It never runs; what is counted of that partition is counted as its.
+pub struct ShownScan {
+    pub oid: Oid,
+    /// The partition of the named table that it is, or is below of.
+    pub position: usize,
+    pub node: Arc<Node>,
 }
 
 pub struct PartitionOrder {
@@ -272,7 +291,7 @@ impl Planner<'_> {
         let shown = if self.explain { self.show_partitions(table, &template, &prune)? } else { Vec::new() };
         let (label, info, shown) = match shown.as_slice() {
             [] if self.explain => ("Result".to_string(), vec!["One-Time Filter: false".to_string()], shown),
-            [one] => (one.label.clone(), one.info.clone(), one.children().into_iter().cloned().collect()),
+            [one] => (one.node.label.clone(), one.node.info.clone(), shown),
             _ if order.as_ref().is_some_and(|o| o.ranges.is_none() || !self.has_plain_ranges(table)) => {
                 let keys: Vec<String> = wanted.iter().map(|k| self.show_key(k)).collect();
                 ("Merge Append".to_string(), vec![format!("Sort Key: {}", keys.join(", "))], shown)
@@ -281,6 +300,7 @@ impl Planner<'_> {
         };
         let scan = PartitionScan { table: table.clone(), template, prune, order, shown };
         let node = self.node_with(Op::Partitions(Box::new(scan)), width, rows, cost, label, info);
+        self.note_divided_scan(&node, rel, table)?;
         Ok(ScanChoice { planned: Planned { node, layout: choice.planned.layout }, sorted, ..choice })
     }
 
@@ -362,38 +382,30 @@ impl Planner<'_> {
     }
 
     /// The scans that EXPLAIN shows: of the partitions that constants leave.
-    fn show_partitions(&self, table: &Arc<Table>, template: &Arc<Node>, prune: &Prune) -> Result<Vec<Arc<Node>>> {
+    fn show_partitions(&self, table: &Arc<Table>, template: &Arc<Node>, prune: &Prune) -> Result<Vec<ShownScan>> {
         let mut leaves = Vec::new();
-        self.show_level(table, table, prune, &mut leaves)?;
+        self.show_level(table, table, None, prune, &mut leaves)?;
         let mut shown = Vec::new();
         let several = leaves.len() > 1;
-        for leaf in leaves {
+        for (position, leaf) in leaves {
             let number = if several { shown.len() + 1 } else { 0 };
             let label = self.partition_label(table, &leaf, template, number);
             let below = self.bitmap_of_leaf(&leaf, template);
-            let node = Node {
-                id: template.id,
-                op: Op::Shown { index: 0, below },
-                width: template.width,
-                rows: template.rows,
-                startup: template.startup,
-                cost: template.cost,
-                info: template.info.clone(),
-                label,
-            };
-            shown.push(Arc::new(node));
+            let node = self.node_with(Op::Shown { index: 0, below }, template.width, template.rows, template.cost, label, template.info.clone());
+            shown.push(ShownScan { oid: leaf.oid, position, node });
         }
         Ok(shown)
     }
 
-    fn show_level(&self, named: &Arc<Table>, at: &Arc<Table>, prune: &Prune, out: &mut Vec<Arc<Table>>) -> Result<()> {
+    fn show_level(&self, named: &Arc<Table>, at: &Arc<Table>, position: Option<usize>, prune: &Prune, out: &mut Vec<(usize, Arc<Table>)>) -> Result<()> {
         let map: Arc<PartitionMap> = self.catalog.partition_map(at.oid)?;
         let columns = crate::catalog::partition::column_map(named, at);
         let constant = &mut |e: &CExpr| Ok(if let CExpr::Const(d) = e { Some(d.clone()) } else { None });
         for i in crate::exec::prune::candidates(&map, prune, columns.as_deref(), named.oid == at.oid, constant)? {
             let Some(partition) = map.partitions.get(i) else { continue };
             let Some(table) = self.catalog.table_by_oid(partition.oid)? else { continue };
-            if table.partition_key.is_some() { self.show_level(named, &table, prune, out)? } else { out.push(table) }
+            let position = position.unwrap_or(i);
+            if table.partition_key.is_some() { self.show_level(named, &table, Some(position), prune, out)? } else { out.push((position, table)) }
         }
         Ok(())
     }

@@ -92,6 +92,8 @@ impl Planner<'_> {
         let mut windows = q.windows.clone();
         if q.has_aggs || !q.group_by.is_empty() || q.having.is_some() || q.grouping_sets.is_some() {
             input = self.plan_aggregate(q, input, &mut targets, &mut order, &mut distinct, &mut windows)?;
+        } else {
+            input = self.by_partition(input);
         }
         if !windows.is_empty() {
             input = self.plan_windows(&windows, input, &mut targets, &mut order, &mut distinct)?;

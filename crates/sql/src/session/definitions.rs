@@ -205,7 +205,9 @@ fn constraint_definition(host: &StatementHost<'_>, row: &CatalogRow, pretty: boo
     if row.bool("condeferred") {
         text.push_str(" INITIALLY DEFERRED");
     }
-    if !row.bool("convalidated") {
+    if !row.bool("conenforced") {
+        text.push_str(" NOT ENFORCED");
+    } else if !row.bool("convalidated") {
         text.push_str(" NOT VALID");
     }
     Ok(text)
@@ -235,6 +237,10 @@ fn foreign_definition(host: &StatementHost<'_>, row: &CatalogRow, table: &Table)
         if let Some(action) = action(row.char(column)) {
             text.push_str(&format!(" ON {event} {action}"));
         }
+    }
+    let chosen = row.numbers("confdelsetcols");
+    if !chosen.is_empty() {
+        text.push_str(&format!(" ({})", column_list(table, &chosen)));
     }
     Ok(text)
 }

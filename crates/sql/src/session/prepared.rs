@@ -59,6 +59,14 @@ pub(crate) struct CacheKey {
     formats: u64,
 }
 
+/// EXPLAIN EXECUTE.
+#[derive(Clone, Copy)]
+pub(super) struct Explained<'a> {
+    pub statement: &'a kilndb_syntax::nodes::ExplainStmt,
+    pub source: &'a Arc<str>,
+    pub values: Option<&'a [kilndb_types::Datum]>,
+}
+
 /// Texts per shard; a full shard starts anew.
 const CACHED_STATEMENTS_PER_SHARD: usize = 512;
 /// Longer texts are not worth keeping.
@@ -195,7 +203,13 @@ impl Session {
     }
 
     pub(crate) fn make_plan_of(&mut self, node: Node<'_>, source: Arc<str>, declared_types: &[Oid], runtime: &dyn Runtime) -> Result<Arc<Plan>> {
-        self.plan_with(node, source, declared_types, None, runtime)
+        self.plan_with(node, source, declared_types, None, None, runtime)
+    }
+
+    /// The plan of what has been prepared, to be shown; a plan for these very values, if they are given.
+    pub(super) fn plan_to_explain(&mut self, prepared: &Prepared, by: Explained<'_>, runtime: &dyn Runtime) -> Result<Arc<Plan>> {
+        let statement = prepared.statement.clone().ok_or_else(|| kilndb_base::Error::internal("an empty statement has no plan"))?;
+        self.plan_with(statement.node(), statement.source().clone(), &prepared.param_types, None, Some(by), runtime)
     }
 
     /// As [`Session::make_plan_of`]; with `lifting`, literals become parameters.
@@ -205,6 +219,7 @@ impl Session {
         source: Arc<str>,
         declared_types: &[Oid],
         lifting: Option<&Lifting>,
+        explained: Option<Explained<'_>>,
         runtime: &dyn Runtime,
     ) -> Result<Arc<Plan>> {
         let (wants_places, mut places) = (self.wants_places, Vec::new());
@@ -226,6 +241,9 @@ impl Session {
                 None => bind::bind_node(node, source.clone(), &host.reader, &mut param_types, lifting, Some(&host.eval())),
             };
             planned = bound.and_then(|mut bound| {
+                if let Some(by) = explained {
+                    bound = bind::explained(by.statement, by.source, bound, by.values, &host.reader)?;
+                }
                 if wants_places {
                     places = bind::current_of::add_places(&mut bound);
                 }

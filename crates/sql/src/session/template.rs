@@ -228,7 +228,7 @@ impl Session {
         let body = if is_plannable(&node) {
             self.begin_statement(runtime)?;
             let lifting = Lifting::new(statement.source().clone(), scanned.literals.clone());
-            match self.plan_with(node, statement.source().clone(), &[], Some(&lifting), runtime) {
+            match self.plan_with(node, statement.source().clone(), &[], Some(&lifting), None, runtime) {
                 Ok(plan) if self.literals_may_vary(&plan, runtime)? => {
                     lifted = lifting.into_params();
                     Body::Plan { plan, lifted: lifted.clone() }

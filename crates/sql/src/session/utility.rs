@@ -449,16 +449,37 @@ impl Session {
     }
 
     fn explain_command(&mut self, s: &nodes::ExplainStmt, statement: &Statement, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {
+        if let Node::ExecuteStmt(e) = s.query() {
+            return self.explain_execute(s, e, statement, runtime, client);
+        }
         if !is_plannable(&s.query()) {
             return Err(Error::unsupported("EXPLAIN of a utility statement is not supported"));
         }
         self.begin_statement(runtime)?;
-        let plan: Arc<crate::plan::Plan> = self.make_plan(statement, &[], runtime)?;
+        let plan = self.make_plan(statement, &[], runtime)?;
+        self.run_explain(&plan, &[], runtime, client)
+    }
+
+    fn explain_execute(&mut self, s: &nodes::ExplainStmt, e: &nodes::ExecuteStmt, statement: &Statement, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {
+        self.begin_statement(runtime)?;
+        let prepared = self.find_prepared(e.name().unwrap_or(""))?;
+        let params = self.evaluate_arguments(e, &prepared.param_types.clone(), runtime)?;
+        if !prepared.statement.as_ref().is_some_and(|inner| is_plannable(&inner.node())) {
+            return Err(Error::unsupported("EXPLAIN of a utility statement is not supported"));
+        }
+        // As PostgreSQL's first executions: with values in place of parameters.
+        let is_generic = self.settings.get("plan_cache_mode") == Some("force_generic_plan");
+        let by = super::prepared::Explained { statement: s, source: statement.source(), values: (!is_generic).then_some(&params) };
+        let plan = self.plan_to_explain(&prepared, by, runtime)?;
+        self.run_explain(&plan, &params, runtime, client)
+    }
+
+    fn run_explain(&mut self, plan: &Arc<crate::plan::Plan>, params: &[kilndb_types::Datum], runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {
         let formats = std::mem::take(&mut self.utility_formats);
         if formats.is_empty() {
-            super::run::describe(&plan, &[], client);
+            super::run::describe(plan, &[], client);
         }
-        self.run_to_sink(&plan, &[], runtime, SinkMaker::Client { client, formats: &formats })?;
+        self.run_to_sink(plan, params, runtime, SinkMaker::Client { client, formats: &formats })?;
         Ok("EXPLAIN".to_string())
     }
 }

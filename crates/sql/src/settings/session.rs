@@ -298,7 +298,13 @@ impl SessionSettings {
             array_nulls: self.get("array_nulls") != Some("off"),
         };
         let is_on = |name| self.get(name) != Some("off");
-        self.switches = PlannerSwitches { seqscan: is_on("enable_seqscan"), indexscan: is_on("enable_indexscan"), bitmapscan: is_on("enable_bitmapscan") };
+        self.switches = PlannerSwitches {
+            seqscan: is_on("enable_seqscan"),
+            indexscan: is_on("enable_indexscan"),
+            bitmapscan: is_on("enable_bitmapscan"),
+            partitionwise_aggregate: self.flag("enable_partitionwise_aggregate"),
+            partitionwise_join: self.flag("enable_partitionwise_join"),
+        };
         self.format_fingerprint = {
             use std::hash::{Hash, Hasher};
             let mut hasher = std::hash::DefaultHasher::new();
