@@ -263,10 +263,12 @@ impl Db {
             referenced_index: p.indexes[0].oid,
             on_update: b'a',
             on_delete,
+            delete_columns: Vec::new(),
             match_type: b's',
             deferrable: false,
             initially_deferred: false,
             validated: true,
+            enforced: true,
             part_of: 0,
         });
         let mut c2 = (*c).clone();
