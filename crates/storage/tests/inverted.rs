@@ -257,6 +257,37 @@ fn readers_and_writers_at_once() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// Terms of very many rows, of all lengths around what fits one block: built at once, found whole, and in order.
+#[test]
+fn an_index_that_is_built_is_in_order() {
+    let dir = Dir::new("inverted-build");
+    let e = open(&dir, 16 << 20);
+    let p = ThreadPark::new();
+    let (heap, index) = make(&e, Persistence::Logged);
+    let mut t = e.begin(Isolation::ReadCommitted, 0);
+    let rids: Vec<RowId> = (0..3000u16).map(|_| heap.insert(&mut t, &row(&BTreeSet::from([0]), 1)).unwrap()).collect();
+    // Term n has the first 900 + n rows.
+    let rows_of = |n: usize| &rids[..900 + n];
+    let name = |n: usize| format!("t{n:05}").into_bytes();
+    let mut postings = (0..1500).flat_map(|n| rows_of(n).iter().map(move |rid| Ok((name(n), *rid))));
+    index.inverted_build(&mut t, &mut postings, &p).unwrap();
+    t.commit(CommitMode::Async, &p).unwrap();
+    let mut t = e.begin(Isolation::ReadCommitted, 0);
+    let s = t.take_snapshot();
+    let mut scan = index.inverted_scan(&s).unwrap();
+    scan.pending(&mut |_, _| Ok(())).unwrap();
+    for n in 0..1500 {
+        let mut found = Vec::new();
+        scan.rows(&name(n), None, &mut found).unwrap();
+        assert!(found.into_iter().eq(rows_of(n).iter().map(|rid| rid.to_u64())), "term {n}");
+    }
+    drop((scan, s, t, heap, index));
+    e.shutdown().unwrap();
+    drop(e);
+    let wrong = check(Arc::new(kilndb_base::env::OsEnv), dir.0.clone()).unwrap();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
 /// A hot row, and rows whose places are used again and again, leave no more behind than a pass may.
 #[test]
 fn dead_postings_go() {

@@ -15,6 +15,8 @@ struct Entries<'i> {
     term: Option<Vec<u8>>,
     own: Vec<u8>,
     rows: Vec<Posting>,
+    /// The term has blocks already: rows that stand alone would belong before them.
+    has_block: bool,
     next: Option<(Vec<u8>, RowId)>,
     failed: bool,
 }
@@ -40,6 +42,7 @@ impl Entries<'_> {
                     return Ok(true);
                 }
                 self.own = entry::posting_own(&term);
+                self.has_block = false;
                 self.term = Some(term);
             }
             let posting = (rid.to_u64(), 0);
@@ -67,10 +70,12 @@ impl Iterator for Entries<'_> {
                 return Some(Err(e));
             }
         }
-        if let [only] = self.rows[..] {
+        if let ([only], false) = (&self.rows[..], self.has_block) {
+            let only = *only;
             self.rows.clear();
             return Some(Ok((self.own.clone(), RowId::from_u64(only.0))));
         }
+        self.has_block = true;
         let first = self.rows.first().copied()?;
         let count = entry::fitting(first, &self.rows, entry::largest_block(&self.own));
         let key = entry::block(&self.own, first, &self.rows[..count]);
@@ -83,7 +88,7 @@ impl Relation {
     /// Fills an empty index with postings sorted by (term, row id). Long terms that are cut alike may come in any order among themselves.
     pub fn inverted_build(&self, txn: &mut Transaction, postings: &mut dyn Iterator<Item = Result<(Vec<u8>, RowId)>>, park: &dyn Park) -> Result<()> {
         self.state()?;
-        let mut entries = Entries { postings, term: None, own: Vec::new(), rows: Vec::new(), next: None, failed: false };
+        let mut entries = Entries { postings, term: None, own: Vec::new(), rows: Vec::new(), has_block: false, next: None, failed: false };
         self.index_build(txn, &mut entries, park)
     }
 }
