@@ -149,7 +149,7 @@ pub(super) struct Joiner {
     row: Option<PendingRow>,
     wanted: u16,
     /// The last piece, if it belonged to no row.
-    stray: Option<(Posting, u16)>,
+    pub(super) stray: Option<(Posting, u16)>,
 }
 impl Joiner {
     /// The next entry of the pending area; a row that is complete with it.
