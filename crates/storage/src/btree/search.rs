@@ -76,6 +76,16 @@ impl Relation {
         }
         Err(self.broken_tree(block))
     }
+    /// Reads the leaf that covers the key, without a latch.
+    pub(crate) fn read_leaf<R>(&self, key: Key<'_>, mut read: impl FnMut(&View) -> R) -> Result<R> {
+        loop {
+            let block = self.descend(0, key)?;
+            let found = self.core.pool.read(self.pid(block)?, |v| matches!(self.step(v, block, 0, key), Step::Here).then(|| read(&v)))?;
+            if let Some(found) = found {
+                return Ok(found);
+            }
+        }
+    }
     /// Index of exactly this entry, and its stamp.
     pub(super) fn find_exact(v: &View, key: Key<'_>) -> Option<(usize, u64)> {
         let idx = node::lower_bound(v, key);

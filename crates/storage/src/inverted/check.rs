@@ -26,7 +26,7 @@ pub(crate) fn check(core: &Core, index: &Arc<Relation>, wrong: &mut Vec<String>)
         }
     };
     let mut histories = HashMap::new();
-    index.each_entry(HISTORY, 0, &mut |key, _| {
+    index.each_entry(HISTORY, &mut |key, _| {
         match (History::row_of(key), History::parse(key)) {
             (Some(row), Some(history)) => _ = histories.insert(row, history),
             _ => say("a history is damaged".into()),
@@ -59,7 +59,7 @@ pub(crate) fn check(core: &Core, index: &Arc<Relation>, wrong: &mut Vec<String>)
     };
     let mut joiner = Joiner::default();
     let (mut entries, mut whole) = (0u64, 0u64);
-    index.each_entry(PENDING, 0, &mut |key, _| {
+    index.each_entry(PENDING, &mut |key, _| {
         entries += 1;
         let Some(row) = joiner.push(key)? else {
             // What a crash has left of a row that was being taken out goes with the next merge.
@@ -77,7 +77,7 @@ pub(crate) fn check(core: &Core, index: &Arc<Relation>, wrong: &mut Vec<String>)
     if entries != whole {
         say(format!("{} pieces of pending rows belong to none", entries - whole));
     }
-    index.each_entry(POSTING, 0, &mut |key, rid| {
+    index.each_entry(POSTING, &mut |key, rid| {
         let mut postings = Vec::new();
         let read = entry::split_posting(key).map(|(_, rest)| entry::read_postings(rest, rid, &mut |p| postings.push(p)));
         if !read.is_some_and(|read| read.is_ok()) {

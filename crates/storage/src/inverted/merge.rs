@@ -19,7 +19,6 @@ use crate::wal::record::{Op, Target};
 use kilndb_base::Result;
 use kilndb_base::bytes::Reader;
 use kilndb_base::park::Park;
-use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -205,32 +204,23 @@ impl Relation {
     fn gather_pending(self: &Arc<Self>, from: u64) -> Result<Batch> {
         let mut batch = Batch::default();
         let mut joiner = Joiner::default();
-        let mut scan = self.index_scan(Bound::Included(entry::pending_own((from, 0), 0)), Bound::Excluded(vec![PENDING + 1]), false);
-        let (mut keys, mut ends, mut rids) = (Vec::new(), Vec::new(), Vec::new());
-        loop {
-            (keys.clear(), ends.clear(), rids.clear());
-            if !scan.next_batch(&mut keys, &mut ends, &mut rids)? {
-                return Ok(batch);
+        self.each_between(entry::pending_own((from, 0), 0), vec![PENDING + 1], &mut |key, _| {
+            let Some(row) = joiner.push(key)? else {
+                batch.stray.extend(joiner.stray.take());
+                return Ok(true);
+            };
+            if batch.bytes.len() > BATCH_BYTES && batch.rows.last().is_some_and(|(last, _)| last.0 != row.posting.0) {
+                batch.rest = Some(row.posting.0);
+                return Ok(false);
             }
-            let mut start = 0;
-            for end in &ends {
-                let key = &keys[start..*end as usize];
-                start = *end as usize;
-                let Some(row) = joiner.push(key)? else {
-                    batch.stray.extend(joiner.stray.take());
-                    continue;
-                };
-                if batch.bytes.len() > BATCH_BYTES && batch.rows.last().is_some_and(|(last, _)| last.0 != row.posting.0) {
-                    batch.rest = Some(row.posting.0);
-                    return Ok(batch);
-                }
-                // One that died while another merge was under way is only taken out.
-                if !self.history(row.posting.0)?.is_dead(row.posting.1) {
-                    batch.add_terms(row.posting, &row.body)?;
-                }
-                batch.rows.push((row.posting, row.pieces));
+            // One that died while another merge was under way is only taken out.
+            if !self.history(row.posting.0)?.is_dead(row.posting.1) {
+                batch.add_terms(row.posting, &row.body)?;
             }
-        }
+            batch.rows.push((row.posting, row.pieces));
+            Ok(true)
+        })?;
+        Ok(batch)
     }
     /// False: the server stops, it was broken off.
     fn put_batch(&self, batch: &Batch) -> Result<bool> {

@@ -11,6 +11,7 @@ use crate::directory::Relation;
 use crate::txn::Snapshot;
 use kilndb_base::bytes::Reader;
 use kilndb_base::{Error, Result, RowId};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -31,12 +32,35 @@ impl Relation {
     }
 }
 
+impl Relation {
+    /// Entries of a sort, in order, until `visit` says false.
+    pub(super) fn each_entry(self: &Arc<Self>, sort: u8, visit: &mut dyn FnMut(&[u8], u64) -> Result<bool>) -> Result<()> {
+        self.each_between(vec![sort], vec![sort + 1], visit)
+    }
+    pub(super) fn each_between(self: &Arc<Self>, from: Vec<u8>, to: Vec<u8>, visit: &mut dyn FnMut(&[u8], u64) -> Result<bool>) -> Result<()> {
+        let mut scan = self.index_scan(Bound::Included(from), Bound::Excluded(to), false);
+        let (mut keys, mut ends, mut rids) = (Vec::new(), Vec::new(), Vec::new());
+        while scan.next_batch(&mut keys, &mut ends, &mut rids)? {
+            let mut start = 0;
+            for (end, rid) in ends.iter().zip(&rids) {
+                let key = keys.get(start..*end as usize).unwrap_or(&[]);
+                start = *end as usize;
+                if !visit(key, rid.to_u64())? {
+                    return Ok(());
+                }
+            }
+            (keys.clear(), ends.clear(), rids.clear());
+        }
+        Ok(())
+    }
+}
+
 impl InvertedScan {
     /// Rows that are not merged yet, each with its terms in order, as [`super::kept_term`] makes them. First of all, and once.
     pub fn pending(&mut self, visit: &mut dyn FnMut(RowId, &[&[u8]]) -> Result<()>) -> Result<()> {
         self.has_read_pending = true;
         let mut joiner = Joiner::default();
-        self.relation.each_entry(PENDING, 0, &mut |key, _| {
+        self.relation.each_entry(PENDING, &mut |key, _| {
             let Some(row) = joiner.push(key)? else { return Ok(true) };
             let mut terms = Vec::new();
             let mut r = Reader::new(&row.body);

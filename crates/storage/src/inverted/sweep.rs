@@ -12,11 +12,10 @@ use super::entry::{self, HISTORY, History, PENDING, POSTING, Posting};
 use crate::btree::node::{self, Key};
 use crate::core::Core;
 use crate::directory::Relation;
-use crate::page::{KIND_TREE, PageBytes, View};
+use crate::page::{PageBytes, View};
 use crate::wal::record::Op;
 use kilndb_base::{Error, Result, Severity};
 use std::collections::HashMap;
-use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -57,39 +56,18 @@ impl Relation {
     pub(super) fn count_left_over(self: &Arc<Self>) -> Result<()> {
         let state = self.state()?;
         let mut pending = 0;
-        self.each_entry(PENDING, 0, &mut |key, _| {
+        self.each_entry(PENDING, &mut |key, _| {
             pending += key.len() as u64;
             Ok(pending < 1 << 30)
         })?;
         let mut dead = 0;
-        self.each_entry(HISTORY, 0, &mut |key, _| {
+        self.each_entry(HISTORY, &mut |key, _| {
             let history = History::parse(key).ok_or_else(entry::damaged)?;
             dead += history.dead.iter().map(|(first, last)| u64::from(last - first) + 1).sum::<u64>();
             Ok(dead < 1 << 30)
         })?;
         state.pending_bytes.fetch_add(pending, Relaxed);
         state.dead.fetch_add(dead, Relaxed);
-        Ok(())
-    }
-    /// Entries of a sort, in order, from a row on, until `visit` says false.
-    pub(super) fn each_entry(self: &Arc<Self>, sort: u8, row: u64, visit: &mut dyn FnMut(&[u8], u64) -> Result<bool>) -> Result<()> {
-        let from = [&[sort][..], &row.to_be_bytes()[2..]].concat();
-        self.each_between(if sort == POSTING { vec![sort] } else { from }, vec![sort + 1], visit)
-    }
-    pub(super) fn each_between(self: &Arc<Self>, from: Vec<u8>, to: Vec<u8>, visit: &mut dyn FnMut(&[u8], u64) -> Result<bool>) -> Result<()> {
-        let mut scan = self.index_scan(Bound::Included(from), Bound::Excluded(to), false);
-        let (mut keys, mut ends, mut rids) = (Vec::new(), Vec::new(), Vec::new());
-        while scan.next_batch(&mut keys, &mut ends, &mut rids)? {
-            let mut start = 0;
-            for (end, rid) in ends.iter().zip(&rids) {
-                let key = keys.get(start..*end as usize).unwrap_or(&[]);
-                start = *end as usize;
-                if !visit(key, rid.to_u64())? {
-                    return Ok(());
-                }
-            }
-            (keys.clear(), ends.clear(), rids.clear());
-        }
         Ok(())
     }
     /// Some leaves; true: there is more to do.
@@ -121,7 +99,7 @@ impl Relation {
     }
     fn all_dead(self: &Arc<Self>) -> Result<HashMap<u64, Vec<(u32, u32)>>> {
         let mut all = HashMap::new();
-        self.each_entry(HISTORY, 0, &mut |key, _| {
+        self.each_entry(HISTORY, &mut |key, _| {
             let history = History::parse(key).ok_or_else(entry::damaged)?;
             if !history.dead.is_empty() {
                 all.insert(History::row_of(key).ok_or_else(entry::damaged)?, history.dead);
@@ -146,17 +124,8 @@ impl Relation {
     /// Takes dead postings out of the leaf at the pass's place; where the next one begins.
     fn sweep_leaf(&self, sweep: &Sweep) -> Result<Option<(Vec<u8>, u64)>> {
         let from = Key(&sweep.from.0, sweep.from.1);
-        let mut block = self.descend(0, from)?;
-        let copy = loop {
-            let copy = self.core.pool.read(self.pid(block)?, |v| {
-                let here = v.is(KIND_TREE, self.id, block) && node::level(&v) == 0 && node::side(&v, from) == node::Side::Inside;
-                if here { v.bytes(0, crate::page::PAGE).and_then(|bytes| <PageBytes>::try_from(bytes).ok()).map(Box::new) } else { None }
-            })?;
-            match copy {
-                Some(copy) => break copy,
-                None => block = self.descend(0, from)?,
-            }
-        };
+        let copy = self.read_leaf(from, |v| v.bytes(0, crate::page::PAGE).and_then(|bytes| <PageBytes>::try_from(bytes).ok()).map(Box::new))?;
+        let copy = copy.ok_or_else(entry::damaged)?;
         let view = View::of(&copy);
         let high = node::high(&view).map(|e| (e.key.to_vec(), e.rid));
         if (0..node::count(&view)).any(|idx| Relation::without_dead(&view, idx, sweep).is_ok_and(|kept| kept.is_some())) {

@@ -7,11 +7,9 @@
 //! Must not know: what terms mean.
 
 use super::entry::{self, History, Posting};
-use crate::api::RelationKind;
 use crate::btree::node::{self, Key};
 use crate::core::Core;
 use crate::directory::Relation;
-use crate::heap::page::{self as hp, DELETED};
 use crate::page::View;
 use crate::txn::Transaction;
 use crate::undo::record::{UndoKind, UndoRecord};
@@ -151,20 +149,8 @@ impl Relation {
     }
     fn history_entry(&self, row: u64) -> Result<Option<History>> {
         let own = History::own(row);
-        let mut block = self.descend(0, Key(&own, 0))?;
-        loop {
-            let found = self.core.pool.read(self.pid(block)?, |v| {
-                if !v.is(crate::page::KIND_TREE, self.id, block) || node::level(&v) != 0 || node::side(&v, Key(&own, 0)) != node::Side::Inside {
-                    return None;
-                }
-                Some(find_own(&v, &own).1.map(History::parse))
-            })?;
-            match found {
-                Some(None) => return Ok(None),
-                Some(Some(history)) => return history.map(Some).ok_or_else(entry::damaged),
-                None => block = self.descend(0, Key(&own, 0))?,
-            }
-        }
+        let found = self.read_leaf(Key(&own, 0), |v| find_own(v, &own).1.map(History::parse))?;
+        found.map(|history| history.ok_or_else(entry::damaged)).transpose()
     }
     /// Of a row that there is.
     pub(super) fn history(&self, row: u64) -> Result<History> {
@@ -225,9 +211,7 @@ impl Relation {
     /// Is the first piece of it there? Whoever writes a row begins with that.
     pub(super) fn is_pending(&self, posting: Posting) -> Result<bool> {
         let own = entry::pending_own(posting, 0);
-        let (_block, page) = self.latch_node(0, Key(&own, 0))?;
-        let view = page.view();
-        Ok(find_own(&view, &own).1.is_some())
+        self.read_leaf(Key(&own, 0), |v| find_own(v, &own).1.is_some())
     }
     pub(super) fn remove_own(&self, own: &[u8]) -> Result<bool> {
         let (block, mut page) = self.latch_node(0, Key(own, 0))?;
@@ -296,7 +280,7 @@ impl Core {
     /// What the transaction, which has committed, has left behind is seen by nobody any more.
     pub(crate) fn purge_terms(&self, relation: &Arc<Relation>, record: &UndoRecord) -> Result<()> {
         let change = Change::of(record)?;
-        let Some(old) = change.old.filter(|_| relation.kind == RelationKind::Inverted) else { return Ok(()) };
+        let Some(old) = change.old else { return Ok(()) };
         if change.new.is_some() {
             // Begun again after a crash, it may find the row another one with the same generation.
             if relation.history(change.row)?.present == Some(old) {
@@ -304,10 +288,8 @@ impl Core {
             }
             return relation.bury((change.row, old), |now| now, None);
         }
-        let rid = RowId::from_u64(change.row);
         let Some(heap) = self.directory.get(relation.heap.load(Relaxed)) else { return Ok(()) };
-        let is_deleted = heap.core.pool.read(heap.pid(rid.block)?, |v| hp::word(v, usize::from(rid.slot)).is_some_and(|w| w & DELETED != 0))?;
-        if !is_deleted {
+        if !Core::is_deleted(&heap, change.row)? {
             return Ok(());
         }
         relation.bury_row(change.row, old)

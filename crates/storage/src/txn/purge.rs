@@ -280,7 +280,7 @@ impl Core {
         }
         Ok(())
     }
-    fn is_deleted(heap: &Relation, rid: u64) -> Result<bool> {
+    pub(crate) fn is_deleted(heap: &Relation, rid: u64) -> Result<bool> {
         let id = RowId::from_u64(rid);
         let pid = heap.pid(id.block)?;
         heap.core.pool.read(pid, |v| hp::word(v, usize::from(id.slot)).is_some_and(|w| w & DELETED != 0))
