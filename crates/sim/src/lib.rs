@@ -6,6 +6,6 @@
 pub mod crash;
 pub mod fuzz;
 pub mod history;
-mod random;
+pub mod random;
 pub mod rest;
 pub mod sessions;

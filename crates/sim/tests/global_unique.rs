@@ -3,17 +3,10 @@
 
 use kilndb_lab::client::{Client, ClientError};
 use kilndb_lab::process::{self, Server, TempDir};
+use kilndb_sim::random::Random;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-
-struct Random(u64);
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % n
-    }
-}
 
 fn connect(server: &Server) -> Client {
     Client::connect(server.address(), "postgres").expect("a connection")
@@ -184,7 +177,7 @@ fn random_changes_do_what_the_model_does() {
 /// Changes of rows through the whole. Whoever comes second, or is chosen to end a circle, tries something else.
 fn write(server: &Server, killed: &AtomicBool, seed: u64, done: &AtomicU64) {
     let mut client = connect(server);
-    let mut random = Random(seed);
+    let mut random = Random(seed + 1);
     loop {
         let (id, region, other) = (random.below(IDS * 4), random.below(REGIONS), random.below(IDS * 4));
         let sql = match random.below(8) {

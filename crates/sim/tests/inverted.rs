@@ -3,16 +3,9 @@
 
 use kilndb_lab::client::{Client, ClientError};
 use kilndb_lab::process::{self, Server, TempDir};
+use kilndb_sim::random::Random;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-
-struct Random(u64);
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % n
-    }
-}
 
 const ROWS: u64 = 400;
 const WRITERS: u64 = 3;
@@ -89,7 +82,7 @@ fn compare(client: &mut Client, random: &mut Random) -> Result<usize, ClientErro
 /// Changes until the server is killed.
 fn write(server: &Server, killed: &AtomicBool, seed: u64, done: &AtomicU64) {
     let mut client = connect(server);
-    let mut random = Random(seed);
+    let mut random = Random(seed + 1);
     loop {
         let several: Vec<String> = (0..1 + random.below(4)).map(|_| statement(&mut random)).collect();
         let sql = match random.below(8) {
@@ -116,7 +109,7 @@ fn write(server: &Server, killed: &AtomicBool, seed: u64, done: &AtomicU64) {
 /// Looks at one snapshot for a while, then at the next.
 fn read(server: &Server, killed: &AtomicBool, seed: u64, compared: &AtomicU64) {
     let mut client = connect(server);
-    let mut random = Random(seed);
+    let mut random = Random(seed + 1);
     loop {
         let looks = if random.below(4) == 0 { 40 } else { 4 };
         let look = |client: &mut Client, random: &mut Random| -> Result<(), ClientError> {
