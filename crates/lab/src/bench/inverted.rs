@@ -1,6 +1,6 @@
 //! A GIN index beside updates that do not touch it, and what it costs and finds (experiment 2).
 
-use super::{Better, Figures, Options, command, connect, execute, median};
+use super::{Better, Figures, Options, connect, execute, median, pgbench};
 use kilndb_lab::process::{Server, TempDir};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -138,23 +138,18 @@ impl Bench<'_> {
         std::fs::write(&file, text).map_err(|e| e.to_string())?;
         let logs = TempDir::new("bench-inverted-log").map_err(|e| e.to_string())?;
         let prefix = logs.path().join("log");
-        let mut pgbench = command("pgbench", self.server.address());
-        pgbench.args(["-M", "prepared", "-n", "-c", &clients.to_string(), "-j", "2", "-T", &seconds.to_string(), "-f"]).arg(&file);
-        pgbench.args(["-l", "--aggregate-interval=1", "--log-prefix"]).arg(&prefix).arg("postgres");
-        let output = std::thread::scope(|scope| {
-            let running = scope.spawn(move || pgbench.output().map_err(|e| format!("pgbench: {e}")));
+        let options = Options { duration_s: seconds, ..self.options.clone() };
+        let (file, prefix) = (file.to_string_lossy(), prefix.to_string_lossy());
+        let arguments = ["-M", "prepared", "-f", &file, "-l", "--aggregate-interval=1", "--log-prefix", &prefix];
+        let run = std::thread::scope(|scope| {
+            let running = scope.spawn(|| pgbench(self.server.address(), &options, clients, &arguments));
             if checkpoint {
                 std::thread::sleep(Duration::from_secs(u64::from(seconds) / 2));
                 execute(self.server, &["checkpoint"])?;
             }
             running.join().map_err(|_| "pgbench was not waited for".to_string())?
         })?;
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        let tps = said.lines().find_map(|l| l.strip_prefix("tps = ")?.split(' ').next()?.parse::<f64>().ok());
-        match tps {
-            Some(tps) if output.status.success() => Ok(Seconds { tps, ..by_second(&logs)? }),
-            _ => Err(format!("pgbench -c {clients}: {said}{}", String::from_utf8_lossy(&output.stderr))),
-        }
+        Ok(Seconds { tps: run.tps, ..by_second(&logs)? })
     }
 }
 

@@ -142,7 +142,7 @@ impl ModifyState {
     /// What is assigned, and defaults.
     pub(super) fn assign_row(m: &ModifyPlan, row: &[Datum], values: &mut Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
         values.clear();
-        values.resize(m.table.columns.len(), Datum::Null);
+        values.resize_with(m.table.columns.len(), Datum::default);
         for (column, e) in &*m.statement.assignments {
             e.eval_into(row, &mut values[*column], rt, cx)?;
         }
