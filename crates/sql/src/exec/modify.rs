@@ -171,6 +171,10 @@ impl ModifyState {
         if let Some(n) = write::insert_entries(m, values, rid, None, &mut self.queue.twins, rt, cx)? {
             return Err(write::duplicate(m, n, values, rt, cx));
         }
+        self.has_inserted(m, input, values, rid, rt, cx)
+    }
+    /// The row is in the heap and in all indexes.
+    pub(super) fn has_inserted(&mut self, m: &ModifyPlan, input: &[Datum], values: &[Datum], rid: RowId, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         self.queue.child_row(m, values);
         self.changed += 1;
         if m.statement.returning.is_some() {

@@ -25,6 +25,8 @@ pub struct Scratch {
     pub(super) values: Vec<Datum>,
     /// New values of all rows, where they are needed afterwards.
     kept: Vec<Datum>,
+    /// Index entries of new rows.
+    pub(super) keys: RowBatch,
     entries: Vec<Entries>,
 }
 
@@ -85,12 +87,18 @@ impl ModifyState {
             self.changed += s.rids.len() as u64;
             return Ok(());
         }
-        let width = m.table.columns.len();
+        let rows = write::NewRows { values: &s.kept, width: m.table.columns.len(), rids: &s.rids };
+        self.insert_entries_of(m, rows, &mut s.keys, rt, cx)?;
         for (n, (i, rid)) in s.positions.iter().zip(&s.rids).enumerate() {
-            let values = s.kept.get(n * width..(n + 1) * width).unwrap_or(&[]);
-            self.inserted(m, batch.row(*i as usize), values, *rid, rt, cx)?;
+            self.has_inserted(m, batch.row(*i as usize), rows.row(n), *rid, rt, cx)?;
         }
         Ok(())
+    }
+    pub(super) fn insert_entries_of(&mut self, m: &ModifyPlan, rows: write::NewRows<'_>, keys: &mut RowBatch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        match write::insert_entries_of(m, rows, keys, &mut self.queue.twins, rt, cx)? {
+            Some((row, index)) => Err(write::duplicate(m, index, rows.row(row), rt, cx)),
+            None => Ok(()),
+        }
     }
 
     pub(super) fn update_batch(&mut self, m: &ModifyPlan, batch: &Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {

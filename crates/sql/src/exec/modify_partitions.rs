@@ -376,8 +376,10 @@ impl ModifyState {
                 s.rows.rows.push((RowId::default(), start, s.rows.bytes.len() as u32));
             }
             plan.heap()?.insert_many(cx.txn, &s.rows, &mut s.rids)?;
+            let new = write::NewRows { values: rows, width, rids: &s.rids };
+            self.insert_entries_of(plan, new, &mut s.keys, rt, cx)?;
             for (values, rid) in rows.chunks(width).zip(&s.rids) {
-                self.inserted(plan, &[], values, *rid, rt, cx)?;
+                self.has_inserted(plan, &[], values, *rid, rt, cx)?;
             }
         }
         self.scratch = s;

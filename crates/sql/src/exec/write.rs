@@ -3,9 +3,9 @@
 use super::context::*;
 use super::{index, inverted, scan};
 use crate::catalog::Table;
-use crate::plan::ModifyPlan;
+use crate::plan::{IndexPlan, ModifyPlan};
 use kilndb_base::{Error, Result, RowId, sqlstate};
-use kilndb_storage::{IndexInsert, Uniqueness};
+use kilndb_storage::{IndexInsert, RowBatch, Uniqueness};
 use kilndb_types::{Datum, EvalContext, io, row};
 
 /// A value as DETAIL lines show it.
@@ -126,9 +126,7 @@ pub fn insert_entries(
             continue;
         }
         let Some((key, null)) = index::entry(p, values, rt, cx)? else { continue };
-        let unique = p.shape.unique && (!null || p.shape.nulls_not_distinct);
-        let u = if unique { Uniqueness::Unique } else { Uniqueness::NotUnique };
-        match p.relation.index_insert(cx.txn, m.heap()?, &key, rid, u, cx.park)? {
+        match p.relation.index_insert(cx.txn, m.heap()?, &key, rid, uniqueness(p, null), cx.park)? {
             IndexInsert::Inserted => {}
             // A deferrable constraint may be broken for a while.
             IndexInsert::Conflict(_) | IndexInsert::Elsewhere(..) if p.shape.deferrable => {
@@ -136,6 +134,93 @@ pub fn insert_entries(
                 twins.push((n, rid));
             }
             IndexInsert::Conflict(_) | IndexInsert::Elsewhere(..) => return Ok(Some(n)),
+        }
+    }
+    Ok(None)
+}
+
+fn uniqueness(p: &IndexPlan, null: bool) -> Uniqueness {
+    if p.shape.unique && (!null || p.shape.nulls_not_distinct) { Uniqueness::Unique } else { Uniqueness::NotUnique }
+}
+
+/// Values of new rows of one table, one row after the other.
+#[derive(Clone, Copy)]
+pub struct NewRows<'a> {
+    pub values: &'a [Datum],
+    pub width: usize,
+    pub rids: &'a [RowId],
+}
+impl<'a> NewRows<'a> {
+    pub fn row(&self, n: usize) -> &'a [Datum] {
+        self.values.get(n * self.width..(n + 1) * self.width).unwrap_or(&[])
+    }
+}
+
+/// Index entries of new rows, an index after the other: the first row that conflicts, and in which index.
+pub fn insert_entries_of(
+    m: &ModifyPlan,
+    rows: NewRows<'_>,
+    keys: &mut RowBatch,
+    twins: &mut Vec<(usize, RowId)>,
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Result<Option<(usize, usize)>> {
+    // One row, or what may be put off, is done row by row.
+    if rows.rids.len() < 2 || m.indexes.iter().any(|p| p.shape.deferrable) {
+        for (n, rid) in rows.rids.iter().enumerate() {
+            if let Some(index) = insert_entries(m, rows.row(n), *rid, None, twins, rt, cx)? {
+                return Ok(Some((n, index)));
+            }
+        }
+        return Ok(None);
+    }
+    let mut conflict = None;
+    for (index, p) in m.indexes.iter().enumerate() {
+        // Of rows behind one that conflicts nobody will hear.
+        let before = conflict.map_or(rows.rids.len(), |(row, _)| row);
+        if let Some(row) = insert_entries_into(p, m, rows, before, keys, rt, cx)? {
+            conflict = Some((row, index));
+        }
+    }
+    Ok(conflict)
+}
+
+/// Of the rows before that one: the first that conflicts.
+fn insert_entries_into(
+    p: &IndexPlan,
+    m: &ModifyPlan,
+    rows: NewRows<'_>,
+    before: usize,
+    keys: &mut RowBatch,
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Result<Option<usize>> {
+    let mut from = 0;
+    while from < before {
+        // Rows that are judged alike.
+        keys.clear();
+        let mut alike = None;
+        let mut numbers = Vec::new();
+        while let Some(rid) = rows.rids.get(from).filter(|_| from < before) {
+            if p.is_inverted() {
+                inverted::insert(p, rows.row(from), *rid, rt, cx)?;
+            } else {
+                let start = keys.bytes.len();
+                if let Some(null) = index::put_entry(p, rows.row(from), &mut keys.bytes, rt, cx)? {
+                    if *alike.get_or_insert(uniqueness(p, null)) != uniqueness(p, null) {
+                        keys.bytes.truncate(start);
+                        break;
+                    }
+                    keys.rows.push((*rid, start as u32, keys.bytes.len() as u32));
+                    numbers.push(from);
+                }
+            }
+            from += 1;
+        }
+        if let Some(uniqueness) = alike
+            && let Some((n, _)) = p.relation.index_insert_many(cx.txn, m.heap()?, keys, uniqueness, cx.park)?
+        {
+            return Ok(numbers.get(n).copied());
         }
     }
     Ok(None)

@@ -12,6 +12,7 @@
 pub mod build;
 pub mod dead_prefix;
 pub mod insert;
+pub mod insert_many;
 pub mod node;
 pub mod scan;
 pub mod search;

@@ -1,0 +1,97 @@
+//! Inserting several entries: those that belong to one leaf, under one latch.
+//!
+//! Invariants
+//! 1. What is put in here is what [`super::insert`] would put in without a look at any row: no entry has the key, none can stand further
+//!    right. Everything else is left to it.
+//!
+//! Must not know: which constraint it is.
+
+use super::node::{self, Key, MAX_KEY, Side};
+use crate::api::{IndexInsert, RowBatch, Uniqueness};
+use crate::directory::Relation;
+use crate::page::View;
+use crate::txn::Transaction;
+use crate::undo::record::{UndoKind, index_data};
+use crate::wal::record::Op;
+use kilndb_base::Result;
+use kilndb_base::park::Park;
+
+/// Entries put in under one latch: others wait for it.
+const AT_ONCE: usize = 64;
+
+/// Where an entry goes on this leaf, if nothing there or further right is to be looked at first.
+fn free_place(v: &View, key: &[u8], rid: u64, unique: bool) -> Option<usize> {
+    let least = Key(key, if unique { 0 } else { rid });
+    if node::side(v, least) != Side::Inside || node::side(v, Key(key, rid)) != Side::Inside {
+        return None;
+    }
+    if unique && node::high(v).is_some_and(|high| high.key == key) {
+        return None;
+    }
+    let idx = node::lower_bound(v, least);
+    let next = node::entry(v, idx).filter(|_| idx < node::count(v));
+    let meets = next.is_some_and(|e| e.key == key && (unique || e.rid == rid));
+    (!meets).then_some(idx)
+}
+
+impl Relation {
+    /// As [`Relation::index_insert`] for one entry after the other (keys, and the row ids that they lead to). What stopped one, and which:
+    /// those before it are in.
+    pub fn index_insert_many(
+        &self,
+        txn: &mut Transaction,
+        heap: &Relation,
+        entries: &RowBatch,
+        uniqueness: Uniqueness,
+        park: &dyn Park,
+    ) -> Result<Option<(usize, IndexInsert)>> {
+        let mut done = 0;
+        loop {
+            done += self.insert_run(txn, entries, done, uniqueness)?;
+            let Some((rid, ..)) = entries.rows.get(done) else { return Ok(None) };
+            match self.index_insert(txn, heap, entries.row(done), *rid, uniqueness, park)? {
+                IndexInsert::Inserted => done += 1,
+                other => return Ok(Some((done, other))),
+            }
+        }
+    }
+    /// Puts in what belongs to the first entry's leaf; how many that were.
+    fn insert_run(&self, txn: &mut Transaction, entries: &RowBatch, from: usize, uniqueness: Uniqueness) -> Result<usize> {
+        let unique = uniqueness != Uniqueness::NotUnique;
+        let rest = entries.rows.get(from..).unwrap_or(&[]);
+        // A single one has nothing to share.
+        if self.entries_name_heap() || rest.len() < 2 {
+            return Ok(0);
+        }
+        let txn = txn.of(self)?;
+        txn.begin_write()?;
+        let first = Key(entries.row(from), if unique { 0 } else { rest[0].0.to_u64() });
+        if first.0.len() > MAX_KEY {
+            return Ok(0);
+        }
+        let (block, mut page) = self.latch_node(0, first)?;
+        let target = self.target(block);
+        let mut count = 0;
+        for (n, (rid, ..)) in rest.iter().enumerate().take(AT_ONCE) {
+            let (key, rid) = (entries.row(from + n), rid.to_u64());
+            if key.len() > MAX_KEY {
+                break;
+            }
+            let Some(idx) = free_place(&page.view(), key, rid, unique) else { break };
+            let entry = node::build(key, rid, None, 0);
+            if node::room(page.page()) < entry.len() + 2 {
+                break;
+            }
+            let mut record = txn.record(self, UndoKind::IndexInsert, 0, 0, 0, 0);
+            record.data = index_data(&[], rid, key);
+            txn.change(self, &record, |_| vec![(target, Op::TreeInsert { idx, entry: &entry })], &[0], &mut [&mut page])?;
+            self.dead_prefixes.inserted(key, rid);
+            count += 1;
+        }
+        drop(page);
+        for (n, (rid, ..)) in rest.iter().enumerate().take(count) {
+            txn.wrote_key(self, entries.row(from + n), rid.to_u64())?;
+        }
+        Ok(count)
+    }
+}
