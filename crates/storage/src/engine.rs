@@ -12,6 +12,7 @@ use crate::checkpoint::{Checkpointer, Reason};
 use crate::control::{self, Checkpoint};
 use crate::core::Core;
 use crate::directory::{Relation, extent_pages, kind_number, persistence_number};
+use crate::inverted::MergeBatch;
 use crate::locks::table::LockOwner;
 use crate::stats::{ACTORS, IoActor, IoObject, Stats, StatsGroup, act_as};
 use crate::sync_switch::SyncSwitch;
@@ -119,8 +120,9 @@ impl Engine {
         })?;
         self.spawn("index-merger", |core| {
             act_as(IoActor::BackgroundWriter);
+            let mut batch = MergeBatch::default();
             while !core.stop.load(Acquire) {
-                let busy = core.inverted_round();
+                let busy = core.inverted_round(&mut batch);
                 core.env.sleep(Duration::from_millis(if busy { 1 } else { 20 }));
             }
         })?;

@@ -17,6 +17,7 @@ use crate::buffer::Pool;
 use crate::core::Core;
 use crate::directory::Relation;
 use crate::engine::Engine;
+use crate::inverted::MergeBatch;
 use crate::txn::table::{FIRST_CSN, XidTable};
 use crate::txn::{Snapshot, Transaction};
 use crate::undo::Undo;
@@ -232,7 +233,7 @@ pub(crate) fn clean(core: &Core) -> bool {
     }
     core.oldest_seen.store(core.snapshots.oldest(core.log.last_csn()), Relaxed);
     let busy = core.purge.len() > 0 && (core.purge_round(false) > 0 || core.purge.ready() > 0);
-    let busy = core.inverted_round() || busy;
+    let busy = core.inverted_round(&mut MergeBatch::default()) || busy;
     core.undo.discard(&core.pool, &core.directory, &core.log, core.visible_to_all());
     // There are no checkpoints here: the word says up to where transaction ids have been trimmed.
     let trimmed = core.redo.load(Relaxed);

@@ -267,6 +267,21 @@ pub fn replace(p: &mut PageBytes, idx: usize, bytes: &[u8]) -> Result<()> {
     remove(p, idx)?;
     insert(p, idx, bytes)
 }
+/// Puts bytes behind the entry's key.
+pub fn extend(p: &mut PageBytes, idx: usize, tail: &[u8]) -> Result<()> {
+    let view = View::of(p);
+    let old = entry(&view, idx).filter(|_| idx < count(&view)).ok_or_else(|| bad("place"))?;
+    if old.key.len() + tail.len() > MAX_KEY {
+        return Err(bad("entry"));
+    }
+    let mut bytes = Vec::with_capacity(old.bytes.len() + tail.len());
+    bytes.extend_from_slice(old.bytes);
+    bytes.extend_from_slice(tail);
+    // The length of the key is in the low bits, and does not reach the flags.
+    let head = usize::from(u16::from_le_bytes([bytes[0], bytes[1]])) + tail.len();
+    bytes[..2].copy_from_slice(&(head as u16).to_le_bytes());
+    replace(p, idx, &bytes)
+}
 /// What a node consists of, as a log image: right u32, low and high (prefixed), entries (prefixed).
 pub fn image(right: u32, low: &[u8], high: &[u8], entries: &[&[u8]]) -> Vec<u8> {
     let mut out = Vec::with_capacity(PAGE);

@@ -65,6 +65,10 @@ fn cut_term(term: &[u8]) -> &[u8] {
     &term[..end.unwrap_or(term.len())]
 }
 fn put_escaped(out: &mut Vec<u8>, term: &[u8]) {
+    // Nearly all terms.
+    if !term.contains(&0) {
+        return out.extend_from_slice(term);
+    }
     let mut parts = term.split(|byte| *byte == 0);
     out.extend_from_slice(parts.next().unwrap_or(&[]));
     for part in parts {
@@ -149,15 +153,18 @@ pub fn block(own: &[u8], anchor: Posting, postings: &[Posting]) -> Vec<u8> {
     let mut out = Vec::with_capacity(own.len() + ANCHOR_BYTES + postings.len() * 3);
     out.extend_from_slice(own);
     put_anchor(&mut out, anchor);
-    let mut before = anchor.0;
+    put_postings(&mut out, anchor.0, postings);
+    out
+}
+/// Postings that follow the row `before`.
+pub fn put_postings(out: &mut Vec<u8>, mut before: u64, postings: &[Posting]) {
     for (row, generation) in postings {
-        put_varint(&mut out, (row - before) << 1 | u64::from(*generation != 0));
+        put_varint(out, (row - before) << 1 | u64::from(*generation != 0));
         if *generation != 0 {
-            put_varint(&mut out, u64::from(*generation));
+            put_varint(out, u64::from(*generation));
         }
         before = *row;
     }
-    out
 }
 /// How many of the postings take so many bytes at most; one at least.
 pub fn fitting(anchor: Posting, postings: &[Posting], most: usize) -> usize {

@@ -74,9 +74,9 @@ impl Group {
     }
 }
 
-/// Rows taken out of the pending area for merging.
+/// Rows taken out of the pending area for merging. Its memory is used again.
 #[derive(Default)]
-struct Batch {
+pub(crate) struct Batch {
     /// In the order of the pending area, with the numbers of their pieces.
     rows: Vec<(Posting, u16)>,
     /// Terms one after the other.
@@ -89,6 +89,13 @@ struct Batch {
 }
 
 impl Batch {
+    fn clear(&mut self) {
+        self.rows.clear();
+        self.bytes.clear();
+        self.postings.clear();
+        self.stray.clear();
+        self.rest = None;
+    }
     fn term(&self, p: &PendingPosting) -> &[u8] {
         self.bytes.get(p.start as usize..p.end as usize).unwrap_or(&[])
     }
@@ -127,6 +134,14 @@ impl Batch {
         group.aim();
         true
     }
+}
+
+/// Entries of terms that a latched leaf has none of yet, to be put in together, with their places then.
+struct NewTerms {
+    target: Target,
+    entries: Vec<(usize, Vec<u8>)>,
+    /// What they take.
+    bytes: usize,
 }
 
 /// What was made of some terms' postings on a latched leaf.
@@ -176,21 +191,21 @@ impl Joiner {
 
 impl Relation {
     /// Merges some rows from `from` on; where to go on.
-    fn merge_some(self: &Arc<Self>, from: u64) -> Result<Option<u64>> {
+    fn merge_some(self: &Arc<Self>, from: u64, batch: &mut Batch) -> Result<Option<u64>> {
         let state = self.state()?;
         *crate::lock(&state.merging) = Range(from, u64::MAX);
-        let merged = self.merge_batch(from);
+        let merged = self.merge_batch(from, batch);
         *crate::lock(&state.merging) = Range::default();
         merged
     }
-    fn merge_batch(self: &Arc<Self>, from: u64) -> Result<Option<u64>> {
-        let mut batch = self.gather_pending(from)?;
+    fn merge_batch(self: &Arc<Self>, from: u64, batch: &mut Batch) -> Result<Option<u64>> {
+        self.gather_pending(from, batch)?;
         if let Some(rest) = batch.rest {
             // Others need not wait for these.
             *crate::lock(&self.state()?.merging) = Range(from, rest.saturating_sub(1));
         }
         batch.sort();
-        if self.put_batch(&batch)? {
+        if self.put_batch(batch)? {
             self.remove_pending(&batch.rows)?;
             for (posting, piece) in &batch.stray {
                 if !self.is_pending(*posting)? {
@@ -201,8 +216,8 @@ impl Relation {
         }
         Ok(None)
     }
-    fn gather_pending(self: &Arc<Self>, from: u64) -> Result<Batch> {
-        let mut batch = Batch::default();
+    fn gather_pending(self: &Arc<Self>, from: u64, batch: &mut Batch) -> Result<()> {
+        batch.clear();
         let mut joiner = Joiner::default();
         self.each_between(entry::pending_own((from, 0), 0), vec![PENDING + 1], &mut |key, _| {
             let Some(row) = joiner.push(key)? else {
@@ -219,8 +234,7 @@ impl Relation {
             }
             batch.rows.push((row.posting, row.pieces));
             Ok(true)
-        })?;
-        Ok(batch)
+        })
     }
     /// False: the server stops, it was broken off.
     fn put_batch(&self, batch: &Batch) -> Result<bool> {
@@ -233,8 +247,9 @@ impl Relation {
             }
             let (block, mut page) = self.latch_node(0, Key(&group.target, 0))?;
             let mut full = None;
+            let mut new = NewTerms { target: self.target(block), entries: Vec::new(), bytes: 0 };
             for _ in 0..TERMS_AT_ONCE {
-                match self.place(block, &mut page, &group)? {
+                match self.place(&mut page, &group, &mut new)? {
                     Placed::Done(count) => group.placed += count,
                     Placed::Full(idx) => {
                         full = Some(idx);
@@ -250,40 +265,97 @@ impl Relation {
                     break;
                 }
             }
+            self.put_new(&mut page, &mut new)?;
             if let Some(idx) = full {
                 self.split(block, page, idx)?;
             }
         }
         Ok(true)
     }
-    /// Puts the first of a term's postings into a leaf that covers them.
-    fn place(&self, block: u32, page: &mut WriteGuard<'_>, group: &Group) -> Result<Placed> {
+    /// Puts terms that were not there yet into their leaf.
+    fn put_new(&self, page: &mut WriteGuard<'_>, new: &mut NewTerms) -> Result<()> {
+        if new.entries.is_empty() {
+            return Ok(());
+        }
+        let ops: Vec<_> = new.entries.iter().map(|(idx, entry)| (new.target, Op::TreeInsert { idx: *idx, entry })).collect();
+        self.core.emit_plain(self, 0, &ops, &vec![0; ops.len()], &mut [page])?;
+        new.entries.clear();
+        new.bytes = 0;
+        Ok(())
+    }
+    /// Puts the first of a term's postings into a leaf that covers them. Terms come in their order.
+    fn place(&self, page: &mut WriteGuard<'_>, group: &Group, new: &mut NewTerms) -> Result<Placed> {
         let (own, postings) = (&group.own[..], group.rest());
         let view = page.view();
         let idx = node::lower_bound(&view, Key(&group.target, 0));
+        let next = node::entry(&view, idx).filter(|_| idx < node::count(&view));
+        let is_own = |e: node::Entry<'_>| e.key.starts_with(own);
+        if let [posting] = postings
+            && !next.is_some_and(is_own)
+            && !idx.checked_sub(1).and_then(|i| node::entry(&view, i)).is_some_and(is_own)
+            && let Some(entry) = lone(&view, own, *posting)
+        {
+            // A term that is not there yet. Those before it will stand before it.
+            if node::room(page.page()) < new.bytes + entry.len() + 2 {
+                return Ok(Placed::Full(idx + new.entries.len()));
+            }
+            new.bytes += entry.len() + 2;
+            new.entries.push((idx + new.entries.len(), entry));
+            return Ok(Placed::Done(1));
+        }
+        if !new.entries.is_empty() {
+            self.put_new(page, new)?;
+            return self.place(page, group, new);
+        }
         // Postings before the term's next block.
-        let limit = match node::entry(&view, idx).filter(|_| idx < node::count(&view)) {
+        let limit = match next {
             Some(next) => next_anchor(next.key, own),
             None => node::high(&view).and_then(|high| next_anchor(high.key, own)),
         };
         let taken = postings.iter().take(POSTINGS_AT_ONCE).take_while(|p| limit.is_none_or(|limit| **p < limit)).count().max(1);
-        let new = postings.get(..taken).unwrap_or(postings);
+        let taken_now = postings.get(..taken).unwrap_or(postings);
+        if self.extend_block(page, idx, own, taken_now, new.target)? {
+            return Ok(Placed::Done(taken));
+        }
+        self.put_among(page, idx, own, taken_now, limit, new.target)
+    }
+    /// Puts postings behind all others of the block before `idx`, if that is what they are and the block can take them.
+    fn extend_block(&self, page: &mut WriteGuard<'_>, idx: usize, own: &[u8], new: &[Posting], target: Target) -> Result<bool> {
+        let view = page.view();
+        let Some((at, block)) = idx.checked_sub(1).and_then(|at| Some((at, node::entry(&view, at)?))) else { return Ok(false) };
+        let Some(rest) = block.key.strip_prefix(own).filter(|rest| !rest.is_empty()) else { return Ok(false) };
+        let mut last = (0, 0);
+        entry::read_postings(rest, 0, &mut |p| last = p)?;
+        if new.first().is_none_or(|first| *first <= last) {
+            return Ok(false);
+        }
+        let mut tail = Vec::with_capacity(4 * new.len());
+        entry::put_postings(&mut tail, last.0, new);
+        if rest.len() - ANCHOR_BYTES + tail.len() > entry::largest_block(own) || node::room(page.page()) < tail.len() {
+            return Ok(false);
+        }
+        self.core.emit_plain(self, 0, &[(target, Op::TreeExtend { idx: at, tail: &tail })], &[0], &mut [page])?;
+        Ok(true)
+    }
+    /// Puts postings, all before `limit`, together with what the term has before `idx`.
+    fn put_among(&self, page: &mut WriteGuard<'_>, idx: usize, own: &[u8], new: &[Posting], limit: Option<Posting>, target: Target) -> Result<Placed> {
+        let view = page.view();
         let old = before(&view, idx, own, limit)?;
         if let ([(row, 0)], true, None) = (new, old.postings.is_empty(), old.anchor)
             && node::side(&view, Key(own, *row)) == Side::Inside
         {
-            // A term that is not there yet.
+            // It stands alone, among others of the term that do not concern it.
             let entry = node::build(own, *row, None, 0);
             if node::room(page.page()) < entry.len() + 2 {
                 return Ok(Placed::Full(idx));
             }
             let idx = node::lower_bound(&view, Key(own, *row));
-            self.core.emit_plain(self, 0, &[(self.target(block), Op::TreeInsert { idx, entry: &entry })], &[0], &mut [page])?;
-            return Ok(Placed::Done(taken));
+            self.core.emit_plain(self, 0, &[(target, Op::TreeInsert { idx, entry: &entry })], &[0], &mut [page])?;
+            return Ok(Placed::Done(1));
         }
         let merged = union(&old.postings, new);
         if merged.len() == old.postings.len() {
-            return Ok(Placed::Done(taken));
+            return Ok(Placed::Done(new.len()));
         }
         let appended = old.postings.last().is_none_or(|last| new.first().is_some_and(|p| p > last));
         let entries = divided(&view, own, old.anchor, &merged, appended);
@@ -292,7 +364,6 @@ impl Relation {
         if node::room(page.page()) + freed < needed {
             return Ok(Placed::Full(idx));
         }
-        let target = self.target(block);
         let mut ops: Vec<(Target, Op<'_>)> = Vec::with_capacity(entries.len() + idx - old.first);
         let mut inserts = entries.iter().zip(old.first..).map(|(entry, idx)| (target, Op::TreeInsert { idx, entry }));
         match (old.anchor, entries.first()) {
@@ -306,7 +377,7 @@ impl Relation {
         ops.extend(inserts);
         let which = vec![0; ops.len()];
         self.core.emit_plain(self, 0, &ops, &which, &mut [page])?;
-        Ok(Placed::Done(taken))
+        Ok(Placed::Done(new.len()))
     }
     /// Takes merged rows out, a leaf at a time.
     fn remove_pending(&self, rows: &[(Posting, u16)]) -> Result<()> {
@@ -334,7 +405,7 @@ impl Relation {
         Ok(())
     }
     /// One round of the background thread; true: there is more to do.
-    pub(super) fn inverted_step(self: &Arc<Self>, now_nanos: u64) -> Result<bool> {
+    pub(super) fn inverted_step(self: &Arc<Self>, now_nanos: u64, batch: &mut Batch) -> Result<bool> {
         let state = self.state()?;
         let Ok(mut pass) = state.pass.try_lock() else { return Ok(true) };
         if !state.counted.swap(true, Relaxed) {
@@ -347,12 +418,12 @@ impl Relation {
         let since = state.pending_since_nanos.load(Relaxed);
         let is_old = since != 0 && now_nanos.saturating_sub(since) > LONGEST_PENDING_NANOS;
         if pending > WORTHWHILE_BYTES || pending > 0 && is_old || pass.is_merging() || state.is_wanted.load(Relaxed) {
-            self.merge_step(&mut pass)?;
+            self.merge_step(&mut pass, batch)?;
             return Ok(pass.is_merging());
         }
         self.sweep_step(&mut pass)
     }
-    fn merge_step(self: &Arc<Self>, pass: &mut Pass) -> Result<()> {
+    fn merge_step(self: &Arc<Self>, pass: &mut Pass, batch: &mut Batch) -> Result<()> {
         let state = self.state()?;
         if !pass.is_merging() {
             state.begun.fetch_add(1, Relaxed);
@@ -361,7 +432,7 @@ impl Relation {
             state.pending_since_nanos.store(0, Relaxed);
         }
         let from = pass.merge_from.take().unwrap_or(0);
-        let merged = self.merge_some(from);
+        let merged = self.merge_some(from, batch);
         pass.merge_from = merged.as_ref().ok().and_then(|rest| *rest);
         if merged.is_err() {
             // Later once more.
@@ -385,7 +456,7 @@ impl Relation {
         while state.finished.load(Relaxed) <= begun {
             state.is_wanted.store(true, Relaxed);
             if is_private {
-                self.merge_step(&mut crate::lock(&state.pass))?;
+                self.merge_step(&mut crate::lock(&state.pass), &mut Batch::default())?;
             } else {
                 park.park(Some(self.core.env.monotonic_nanos() + POLL_NANOS))?;
                 self.pid(0)?;
@@ -429,6 +500,15 @@ fn before(view: &View, idx: usize, own: &[u8], limit: Option<Posting>) -> Result
         return Ok(Old { first: idx, anchor: None, postings: Vec::new() });
     }
     Ok(old)
+}
+/// The entry of a term with this posting alone; None: it would stand on another leaf.
+fn lone(view: &View, own: &[u8], posting: Posting) -> Option<Vec<u8>> {
+    let (bytes, rid) = match posting {
+        (row, 0) => (own.to_vec(), row),
+        _ => (entry::block(own, posting, &[posting]), 0),
+    };
+    let key = bytes.get(..own.len() + ANCHOR_BYTES).unwrap_or(&bytes);
+    (node::side(view, Key(key, rid)) == Side::Inside).then(|| node::build(&bytes, rid, None, 0))
 }
 /// The anchor of the term's next block, if this is one of its entries (or a fence that is the beginning of one).
 fn next_anchor(key: &[u8], own: &[u8]) -> Option<Posting> {

@@ -22,6 +22,8 @@ mod scan;
 mod sweep;
 mod write;
 
+pub(crate) use merge::Batch as MergeBatch;
+
 pub use entry::kept_term;
 pub use scan::InvertedScan;
 

@@ -9,6 +9,7 @@
 //! Must not know: what terms mean.
 
 use super::entry::{self, HISTORY, History, PENDING, POSTING, Posting};
+use super::merge::Batch;
 use crate::btree::node::{self, Key};
 use crate::core::Core;
 use crate::directory::Relation;
@@ -173,7 +174,7 @@ impl Relation {
 
 impl Core {
     /// One round of the thread that looks after inverted indexes; true: there is more to do.
-    pub(crate) fn inverted_round(&self) -> bool {
+    pub(crate) fn inverted_round(&self, batch: &mut Batch) -> bool {
         let ids = crate::lock(&self.inverted).clone();
         let mut busy = false;
         for id in ids {
@@ -187,7 +188,7 @@ impl Core {
             if relation.pages() == 0 {
                 continue;
             }
-            match relation.inverted_step(self.env.monotonic_nanos()) {
+            match relation.inverted_step(self.env.monotonic_nanos(), batch) {
                 Ok(more) => busy |= more,
                 // Dropped meanwhile; or what is pending stays pending.
                 Err(e) if self.directory.get(id).is_some() => self.complain(&relation, &e),

@@ -58,6 +58,7 @@ fn operations<'a>(random: &mut Generator, bytes: &'a [u8], entry: &'a [u8]) -> V
         Op::TreeInsert { idx: slot, entry },
         Op::TreeRemove { idx: slot },
         Op::TreeReplace { idx: slot, entry },
+        Op::TreeExtend { idx: slot, tail: bytes },
         Op::TreeImage { level: 1, image: bytes },
         Op::TreeCut { idx: slot, right: random.next() as u32, high: bytes },
         Op::Cell { bytes },

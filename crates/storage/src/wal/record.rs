@@ -35,6 +35,8 @@ pub enum Op<'a> {
     TreeInsert { idx: usize, entry: &'a [u8] },
     TreeRemove { idx: usize },
     TreeReplace { idx: usize, entry: &'a [u8] },
+    /// These bytes follow the entry's key.
+    TreeExtend { idx: usize, tail: &'a [u8] },
     TreeImage { level: u8, image: &'a [u8] },
     TreeCut { idx: usize, right: u32, high: &'a [u8] },
     Cell { bytes: &'a [u8] },
@@ -117,6 +119,7 @@ impl<'a> Op<'a> {
             Op::TreeInsert { idx, entry } => node::insert(p, idx, entry),
             Op::TreeRemove { idx } => node::remove(p, idx),
             Op::TreeReplace { idx, entry } => node::replace(p, idx, entry),
+            Op::TreeExtend { idx, tail } => node::extend(p, idx, tail),
             Op::TreeImage { level, image } => node::load_image(p, level, image),
             Op::TreeCut { idx, right, high } => node::cut(p, idx, right, high),
             Op::Cell { bytes } => {
@@ -143,6 +146,7 @@ impl<'a> Op<'a> {
             Op::TreeInsert { .. } => 8,
             Op::PatchMany { .. } => 14,
             Op::WordMany { .. } => 15,
+            Op::TreeExtend { .. } => 16,
             _ => 0,
         }
     }
@@ -243,6 +247,11 @@ impl<'a> Op<'a> {
                 put_word(out, word, undo);
                 put_prefixed(out, slots);
             }
+            Op::TreeExtend { idx, tail } => {
+                out.push(16);
+                put_varint(out, idx as u64);
+                put_prefixed(out, tail);
+            }
         }
         if !tagged {
             out.remove(start);
@@ -286,6 +295,7 @@ impl<'a> Op<'a> {
                 Slots::parse(first, slots).filter(|(_, rest)| rest.is_empty())?;
                 Op::WordMany { first, slots, word }
             }
+            16 => Op::TreeExtend { idx: get_place(r)?, tail: r.prefixed()? },
             _ => return None,
         })
     }
