@@ -46,6 +46,7 @@ pub(super) fn measure(engine: &'static str, options: &Options, figures: &mut Fig
     let bench = Bench { engine, options, server, folder };
     bench.documents(figures)?;
     bench.searches(figures, "")?;
+    bench.pending_searches(figures)?;
     bench.updates(figures)?;
     bench.new_documents(figures)?;
     execute(server, &["drop table test, texts", "drop function gen_rand_str(integer)"])
@@ -122,11 +123,15 @@ impl Bench<'_> {
         self.put(figures, "the same: seconds without a commit", Better::Less, run.empty as f64);
         let run = self.run(UPDATE_INDEXED, 16, self.options.duration_s, false)?;
         self.put(figures, "update of the indexed column, 16 clients, tps", Better::More, run.tps);
+        Ok(())
+    }
+    /// While there are equally many documents everywhere.
+    fn pending_searches(&self, figures: &mut Figures) -> Result<(), String> {
         // As much as there is room for is pending, where there is a limit.
-        execute(self.server, &["alter index idx_test_info set (gin_pending_list_limit = 131072)"])?;
         let fill = format!("insert into test select 0, to_tsvector(t), now() from texts where n <= {}", TEXTS / 2);
-        execute(self.server, &["select gin_clean_pending_list('idx_test_info')", "vacuum test", &fill])?;
-        self.searches(figures, ", much of it pending")
+        execute(self.server, &["alter index idx_test_info set (gin_pending_list_limit = 131072)", &fill])?;
+        self.searches(figures, ", much of it pending")?;
+        execute(self.server, &["select gin_clean_pending_list('idx_test_info')", "alter index idx_test_info reset (gin_pending_list_limit)"])
     }
     /// Long enough for what happens now and then.
     fn smooth_seconds(&self) -> u32 {

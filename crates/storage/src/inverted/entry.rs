@@ -230,6 +230,12 @@ pub fn split_pending(key: &[u8]) -> Option<(Posting, u16, &[u8])> {
     let piece = u16::from_be_bytes(*key[11..].first_chunk()?);
     Some(((row, generation), piece, &key[PENDING_OWN..]))
 }
+/// A pending row that is in one piece: its terms.
+pub fn whole_pending(key: &[u8]) -> Option<(Posting, &[u8])> {
+    let (posting, piece, rest) = split_pending(key)?;
+    let mut r = Reader::new(rest);
+    (piece == 0 && r.varint() == Some(1)).then(|| (posting, r.remaining()))
+}
 /// The pieces of a pending row; the first one begins with their number.
 pub fn pending_pieces(posting: Posting, terms: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
     let mut bodies: Vec<Vec<u8>> = vec![Vec::new()];

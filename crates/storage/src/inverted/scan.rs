@@ -55,19 +55,28 @@ impl Relation {
     }
 }
 
+/// The terms of a pending row.
+fn terms_of(body: &[u8]) -> Result<Vec<&[u8]>> {
+    let mut terms = Vec::with_capacity(body.len() / 8 + 1);
+    let mut r = Reader::new(body);
+    while !r.is_empty() {
+        terms.push(r.prefixed().ok_or_else(entry::damaged)?);
+    }
+    Ok(terms)
+}
+
 impl InvertedScan {
     /// Rows that are not merged yet, each with its terms in order, as [`super::kept_term`] makes them. First of all, and once.
     pub fn pending(&mut self, visit: &mut dyn FnMut(RowId, &[&[u8]]) -> Result<()>) -> Result<()> {
         self.has_read_pending = true;
         let mut joiner = Joiner::default();
         self.relation.each_entry(PENDING, &mut |key, _| {
-            let Some(row) = joiner.push(key)? else { return Ok(true) };
-            let mut terms = Vec::new();
-            let mut r = Reader::new(&row.body);
-            while !r.is_empty() {
-                terms.push(r.prefixed().ok_or_else(entry::damaged)?);
+            // Most rows are in one piece.
+            if let Some((posting, body)) = entry::whole_pending(key) {
+                visit(RowId::from_u64(posting.0), &terms_of(body)?)?;
+            } else if let Some(row) = joiner.push(key)? {
+                visit(RowId::from_u64(row.posting.0), &terms_of(&row.body)?)?;
             }
-            visit(RowId::from_u64(row.posting.0), &terms)?;
             Ok(true)
         })
     }
