@@ -179,6 +179,9 @@ impl Dictionary {
     pub fn gives_single_lexemes(&self) -> bool {
         matches!(self.kind, Kind::Simple { .. } | Kind::Snowball(_))
     }
+    pub fn is_thesaurus(&self) -> bool {
+        matches!(self.kind, Kind::Thesaurus(_))
+    }
     pub(crate) fn thesaurus(&self) -> Option<&Thesaurus> {
         if let Kind::Thesaurus(thesaurus) = &self.kind { Some(thesaurus) } else { None }
     }
@@ -239,6 +242,18 @@ fn stemmer(language: &str) -> Result<Algorithm> {
 
 /// `name = value, other = 'a value'`: options as pg_ts_dict and ts_headline have them.
 pub fn parse_options(text: &str) -> Result<Vec<(String, String)>> {
+    Ok(parse_given_options(text)?.into_iter().map(|o| (o.name, o.value)).collect())
+}
+
+/// An option as it is written: a number stands without quotes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GivenOption {
+    pub name: String,
+    pub value: String,
+    pub is_number: bool,
+}
+
+pub fn parse_given_options(text: &str) -> Result<Vec<GivenOption>> {
     let bad = || Error::new(sqlstate::SYNTAX_ERROR, format!("invalid parameter list format: \"{text}\""));
     let mut chars = text.chars().peekable();
     let mut options = Vec::new();
@@ -258,7 +273,7 @@ pub fn parse_options(text: &str) -> Result<Vec<(String, String)>> {
         while chars.next_if(char::is_ascii_whitespace).is_some() {}
         chars.next_if_eq(&'=').ok_or_else(bad)?;
         while chars.next_if(char::is_ascii_whitespace).is_some() {}
-        let mut value = String::new();
+        let (mut value, mut is_number) = (String::new(), false);
         if let Some(escape) = chars.next_if(|c| *c == 'E') {
             if chars.peek() != Some(&'\'') {
                 value.push(escape);
@@ -278,9 +293,10 @@ pub fn parse_options(text: &str) -> Result<Vec<(String, String)>> {
                 while let Some(c) = chars.next_if(|c| !c.is_ascii_whitespace() && *c != ',') {
                     value.push(c);
                 }
+                is_number = value.parse::<f64>().is_ok() && value.ends_with(|c: char| c.is_ascii_digit() || c == '.');
             }
         }
-        options.push((name, value));
+        options.push(GivenOption { name, value, is_number });
     }
 }
 /// Up to the closing quote; a doubled one is one, and so is a doubled backslash in a literal.

@@ -76,10 +76,8 @@ fn debug(host: &StatementHost<'_>, config: Oid, document: &Datum) -> Result<Rows
 fn debug_row(config: &Config, token: Token<'_>) -> Vec<Datum> {
     let (alias, description) = TOKEN_TYPES.get(usize::from(token.kind) - 1).copied().unwrap_or_default();
     let dictionaries = config.dictionaries(token.kind);
-    let answers = || dictionaries.iter().filter_map(|d| Some((d.oid, d.dictionary.lexize(token.text)?)));
-    let lexemes = |lexeme: Option<String>| array(oids::TEXT, lexeme.map(Datum::text).into_iter().collect());
-    let (dictionary, found) = match answers().next() {
-        Some((oid, lexeme)) => (Datum::Oid(oid), lexemes(lexeme)),
+    let (dictionary, found) = match dictionaries.iter().find_map(|d| Some((d.oid, d.dictionary.lexemes(token.text)?))) {
+        Some((oid, lexemes)) => (Datum::Oid(oid), array(oids::TEXT, lexemes.into_iter().map(|l| Datum::text(l.word)).collect())),
         None => (Datum::Null, Datum::Null),
     };
     let list = dictionaries.iter().map(|d| Datum::Oid(d.oid)).collect();

@@ -160,8 +160,8 @@ fn shown(ctx: &EvalContext<'_>, oid: Option<Oid>, text: &str, query: &TsQuery, o
     made
 }
 fn lexized(ctx: &EvalContext<'_>, dictionary: Oid, text: &str) -> Result<Option<Array>> {
-    let found = ctx.host.text_search_dictionary(dictionary)?.lexize(text);
-    Ok(found.map(|lexeme| text_array(lexeme.map(Datum::text))))
+    let found = ctx.host.text_search_dictionary(dictionary)?.lexemes(text);
+    Ok(found.map(|lexemes| text_array(lexemes.into_iter().map(|l| Datum::text(l.word)))))
 }
 fn rewritten(query: &TsQuery, what: &TsQuery, by: &TsQuery) -> Result<TsQuery> {
     if query.is_empty() || what.is_empty() {
