@@ -99,6 +99,14 @@ impl Words {
             }
         }
     }
+    /// As [`Words::add`]: no phrase reaches from this text into the next.
+    pub fn add_apart(&mut self, config: &Config, text: &str, notices: &mut Vec<Error>) {
+        let before = self.words.len();
+        self.add(config, text, notices);
+        if self.words.len() > before {
+            self.position = self.position.saturating_add(1);
+        }
+    }
     fn add_groups(&mut self, config: &Config, text: &str, notices: &mut Vec<Error>) {
         config.each_group(config.tokens(text, notices), &mut |group| {
             let Some(lexemes) = group.lexemes else { return };
