@@ -127,7 +127,7 @@ impl CatalogReader<'_> {
     }
     fn known_text_search_row(&self, kind: TextSearchKind, oid: Oid) -> Result<CatalogRow> {
         let found = self.text_search_row(kind, oid)?;
-        found.ok_or_else(|| Error::new(sqlstate::UNDEFINED_OBJECT, format!("cache lookup failed for {} {oid}", kind.word())))
+        found.ok_or_else(|| Error::internal(format!("cache lookup failed for {} {oid}", kind.word())))
     }
     /// Would its name alone find it?
     pub fn text_search_is_visible(&self, kind: TextSearchKind, row: &CatalogRow) -> Result<bool> {

@@ -323,7 +323,8 @@ impl Session {
     }
 
     pub(super) fn set_owner(&mut self, s: &nodes::AlterOwnerStmt, runtime: &dyn Runtime) -> Result<String> {
-        let owner = self.role_oid(s.newowner().and_then(|r| r.rolename()).unwrap_or(""))?;
+        let role = s.newowner().ok_or_else(|| Error::internal("OWNER TO without a role"))?;
+        let owner = self.role_of(role)?.oid("oid");
         match s.object_type {
             O::OBJECT_SCHEMA => {
                 let name = s.object().as_str().unwrap_or("").to_string();
