@@ -8,6 +8,7 @@ mod affixes;
 mod compound;
 mod flags;
 mod pattern;
+mod sort;
 mod trie;
 mod words;
 
@@ -92,10 +93,10 @@ impl Ispell {
         let uses_compounds = !file.compound_flags.is_empty();
         let mut numbers: HashMap<String, u32> = HashMap::new();
         let (words, sets) = words::build(entries, &file, &mut numbers)?;
-        let mut rules: Vec<Affix> = file.affixes;
-        rules.sort_by_cached_key(|a| (a.is_suffix, sort_key(a)));
+        let mut rules: Vec<((bool, Vec<u8>), Affix)> = file.affixes.into_iter().map(|a| ((a.is_suffix, sort_key(&a)), a)).collect();
+        sort::sort(&mut rules, &|a, b| a.0.cmp(&b.0));
         let number_of = |flag: &str| (!flag.is_empty()).then(|| numbers.get(flag).copied().unwrap_or(u32::MAX));
-        let affixes: Vec<AffixRule> = rules.into_iter().map(|rule| AffixRule { flag: number_of(&rule.flag), rule }).collect();
+        let affixes: Vec<AffixRule> = rules.into_iter().map(|(_, rule)| AffixRule { flag: number_of(&rule.flag), rule }).collect();
         let (prefixes, suffixes) = (Affixes::new(&affixes, false), Affixes::new(&affixes, true));
         let joints = uses_compounds.then(|| compound::joints(&affixes));
         Ok(Ispell { words, sets, affixes, prefixes, suffixes, joints })
