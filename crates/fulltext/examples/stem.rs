@@ -12,7 +12,7 @@ fn main() -> std::io::Result<()> {
         let Some((language, word)) = line.split_once('\t') else { continue };
         let dictionary = dictionaries.entry(language.to_string()).or_insert_with(|| {
             let options = [("language".to_string(), language.to_string())];
-            Dictionary::new("snowball", &options).ok()
+            Dictionary::built_in("snowball", &options).ok()
         });
         let stem = dictionary.as_ref().and_then(|d| d.lexize(word)).flatten().unwrap_or_default();
         writeln!(out, "{language}\t{word}\t{stem}")?;

@@ -17,7 +17,9 @@ pub struct ConfigEntry {
 #[derive(Debug, Default)]
 pub struct Config {
     /// By token type.
-    pub map: [Vec<ConfigEntry>; 24],
+    map: [Vec<ConfigEntry>; 24],
+    /// A dictionary gives several lexemes for a token, or wants several tokens.
+    has_several_lexemes: bool,
 }
 
 pub struct Word {
@@ -42,10 +44,20 @@ fn too_long() -> Error {
 }
 
 impl Config {
+    /// Behind the dictionaries that the token type has already; a type that does not exist gets none.
+    pub fn add(&mut self, kind: usize, entry: ConfigEntry) {
+        if let Some(list) = self.map.get_mut(kind).filter(|_| kind > 0) {
+            self.has_several_lexemes |= !entry.dictionary.gives_single_lexemes();
+            list.push(entry);
+        }
+    }
+    pub(crate) fn gives_single_lexemes(&self) -> bool {
+        !self.has_several_lexemes
+    }
     pub fn dictionaries(&self, kind: u8) -> &[ConfigEntry] {
         self.map.get(usize::from(kind)).map(Vec::as_slice).unwrap_or_default()
     }
-    /// What the first dictionary says that knows the token; None: none does.
+    /// What the first dictionary says that knows the token, where none gives several lexemes; None: none knows it.
     pub fn lexize(&self, token: Token<'_>) -> Option<Option<String>> {
         self.dictionaries(token.kind).iter().find_map(|d| d.dictionary.lexize(token.text))
     }
@@ -75,6 +87,9 @@ impl Config {
 impl Words {
     /// Appends a text's words behind those that are there.
     pub fn add(&mut self, config: &Config, text: &str, notices: &mut Vec<Error>) {
+        if !config.gives_single_lexemes() {
+            return self.add_groups(config, text, notices);
+        }
         for token in config.tokens(text, notices) {
             let Some(lexeme) = config.lexize(token) else { continue };
             self.position = self.position.saturating_add(1);
@@ -83,6 +98,25 @@ impl Words {
                 self.words.push(Word { word, position, variant: 0, prefix: false });
             }
         }
+    }
+    /// As [`Words::add`]: no phrase reaches from this text into the next.
+    pub fn add_apart(&mut self, config: &Config, text: &str, notices: &mut Vec<Error>) {
+        let before = self.words.len();
+        self.add(config, text, notices);
+        if self.words.len() > before {
+            self.position = self.position.saturating_add(1);
+        }
+    }
+    fn add_groups(&mut self, config: &Config, text: &str, notices: &mut Vec<Error>) {
+        config.each_group(config.tokens(text, notices), &mut |group| {
+            let Some(lexemes) = group.lexemes else { return };
+            self.position = self.position.saturating_add(1);
+            for l in lexemes {
+                self.position = self.position.saturating_add(u32::from(l.adds_position));
+                let position = u32::from(limited(self.position));
+                self.words.push(Word { word: l.word, position, variant: l.variant, prefix: l.prefix });
+            }
+        });
     }
     /// The document: each word once, with its first positions.
     pub fn into_vector(self) -> Result<TsVector> {

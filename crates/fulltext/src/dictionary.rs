@@ -1,37 +1,44 @@
 //! Dictionaries: a token becomes lexemes, or nothing (a stop word), or is not known.
 
+use crate::files::{BuiltIn, DataFile, Source};
+use crate::ispell::Ispell;
+use crate::synonym::Synonyms;
+use crate::thesaurus::Thesaurus;
 use kilndb_base::{Error, Result, sqlstate};
 use std::borrow::Cow;
 use std::collections::HashSet;
 use waken_snowball::Algorithm;
 
-/// The languages that have stop words, and these.
-const STOP_WORDS: &[(&str, &str)] = &[
-    ("danish", include_str!("../data/danish.stop")),
-    ("dutch", include_str!("../data/dutch.stop")),
-    ("english", include_str!("../data/english.stop")),
-    ("finnish", include_str!("../data/finnish.stop")),
-    ("french", include_str!("../data/french.stop")),
-    ("german", include_str!("../data/german.stop")),
-    ("hungarian", include_str!("../data/hungarian.stop")),
-    ("italian", include_str!("../data/italian.stop")),
-    ("nepali", include_str!("../data/nepali.stop")),
-    ("norwegian", include_str!("../data/norwegian.stop")),
-    ("portuguese", include_str!("../data/portuguese.stop")),
-    ("russian", include_str!("../data/russian.stop")),
-    ("spanish", include_str!("../data/spanish.stop")),
-    ("swedish", include_str!("../data/swedish.stop")),
-    ("turkish", include_str!("../data/turkish.stop")),
-];
-
 /// Longer tokens are no words of a language: they are not stemmed.
 const STEMMED_BYTES_MAX: usize = 1000;
+
+/// A lexeme that a token becomes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Normal {
+    pub word: String,
+    /// Lexemes with the same number belong together, others are alternatives.
+    pub variant: u16,
+    /// Stands for all words that begin with it.
+    pub prefix: bool,
+    /// Stands one place behind the lexeme before it.
+    pub adds_position: bool,
+}
+impl From<String> for Normal {
+    fn from(word: String) -> Normal {
+        Normal { word, ..Normal::default() }
+    }
+}
+/// None of them: a stop word.
+pub type Lexemes = Vec<Normal>;
 
 #[derive(Debug)]
 enum Kind {
     /// `accept`: what is no stop word is a lexeme; otherwise the next dictionary is asked.
     Simple { accept: bool },
     Snowball(Algorithm),
+    Synonym(Synonyms),
+    Ispell(Box<Ispell>),
+    Thesaurus(Thesaurus),
 }
 
 #[derive(Debug)]
@@ -53,17 +60,28 @@ fn invalid(message: impl Into<String>) -> Error {
     Error::new(sqlstate::INVALID_PARAMETER_VALUE, message)
 }
 
-fn stop_words(name: &str) -> Result<HashSet<String>> {
-    let found = STOP_WORDS.iter().find(|(n, _)| *n == name);
-    let Some((_, text)) = found else {
-        if !name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_') {
-            return Err(invalid(format!("invalid text search configuration file name \"{name}\"")));
+fn stop_words(name: &str, source: &dyn Source) -> Result<HashSet<String>> {
+    let mut words = HashSet::new();
+    if name.is_empty() {
+        return Ok(words);
+    }
+    DataFile::open(source, name, "stop", "stop-word")?.each_line(|line| {
+        let word = line.split(char::is_whitespace).next().unwrap_or("");
+        if !word.is_empty() {
+            words.insert(lower(word).into_owned());
         }
-        let message = format!("could not open stop-word file \"tsearch_data/{name}.stop\": No such file or directory");
-        return Err(Error::new(sqlstate::CONFIG_FILE_ERROR, message));
-    };
-    let words = text.lines().map(|l| l.split(char::is_whitespace).next().unwrap_or(""));
-    Ok(words.filter(|w| !w.is_empty()).map(|w| lower(w).into_owned()).collect())
+        Ok(())
+    })?;
+    Ok(words)
+}
+
+/// An option that is given once at most.
+fn set_once<T>(place: &mut Option<T>, name: &str, value: impl FnOnce() -> Result<T>) -> Result<()> {
+    if place.is_some() {
+        return Err(invalid(format!("multiple {name} parameters")));
+    }
+    *place = Some(value()?);
+    Ok(())
 }
 
 fn boolean(name: &str, value: &str) -> Result<bool> {
@@ -76,42 +94,111 @@ fn boolean(name: &str, value: &str) -> Result<bool> {
 
 impl Dictionary {
     /// By the name of its template and its options, as they are in pg_ts_dict.
-    pub fn new(template: &str, options: &[(String, String)]) -> Result<Dictionary> {
+    pub fn new(template: &str, options: &[(String, String)], source: &dyn Source) -> Result<Dictionary> {
         match template {
-            "simple" => Dictionary::simple(options),
-            "snowball" => Dictionary::snowball(options),
+            "simple" => Dictionary::simple(options, source),
+            "snowball" => Dictionary::snowball(options, source),
+            "synonym" => Dictionary::synonym(options, source),
+            "ispell" => Dictionary::ispell(options, source),
+            "thesaurus" => Dictionary::thesaurus_with(options, source),
             other => Err(Error::unsupported(format!("dictionaries of text search template \"{other}\" are not supported"))),
         }
     }
-    fn simple(options: &[(String, String)]) -> Result<Dictionary> {
+    /// Of what is part of this crate alone.
+    pub fn built_in(template: &str, options: &[(String, String)]) -> Result<Dictionary> {
+        Dictionary::new(template, options, &BuiltIn)
+    }
+    fn simple(options: &[(String, String)], source: &dyn Source) -> Result<Dictionary> {
         let (mut words, mut accept) = (None, None);
         for (name, value) in options {
             match name.as_str() {
-                "stopwords" if words.is_some() => return Err(invalid("multiple StopWords parameters")),
-                "stopwords" => words = Some(stop_words(value)?),
-                "accept" if accept.is_some() => return Err(invalid("multiple Accept parameters")),
-                "accept" => accept = Some(boolean(name, value)?),
+                "stopwords" => set_once(&mut words, "StopWords", || stop_words(value, source))?,
+                "accept" => set_once(&mut accept, "Accept", || boolean(name, value))?,
                 _ => return Err(invalid(format!("unrecognized simple dictionary parameter: \"{name}\""))),
             }
         }
         Ok(Dictionary { kind: Kind::Simple { accept: accept.unwrap_or(true) }, stop_words: words.unwrap_or_default() })
     }
-    fn snowball(options: &[(String, String)]) -> Result<Dictionary> {
+    fn snowball(options: &[(String, String)], source: &dyn Source) -> Result<Dictionary> {
         let (mut words, mut algorithm) = (None, None);
         for (name, value) in options {
             match name.as_str() {
-                "stopwords" if words.is_some() => return Err(invalid("multiple StopWords parameters")),
-                "stopwords" => words = Some(stop_words(value)?),
-                "language" if algorithm.is_some() => return Err(invalid("multiple Language parameters")),
-                "language" => algorithm = Some(stemmer(value)?),
+                "stopwords" => set_once(&mut words, "StopWords", || stop_words(value, source))?,
+                "language" => set_once(&mut algorithm, "Language", || stemmer(value))?,
                 _ => return Err(invalid(format!("unrecognized Snowball parameter: \"{name}\""))),
             }
         }
         let algorithm = algorithm.ok_or_else(|| invalid("missing Language parameter"))?;
         Ok(Dictionary { kind: Kind::Snowball(algorithm), stop_words: words.unwrap_or_default() })
     }
+    fn synonym(options: &[(String, String)], source: &dyn Source) -> Result<Dictionary> {
+        let (mut file, mut is_case_sensitive) = (None, false);
+        for (name, value) in options {
+            match name.as_str() {
+                "synonyms" => file = Some(value),
+                "casesensitive" => is_case_sensitive = boolean(name, value)?,
+                _ => return Err(invalid(format!("unrecognized synonym parameter: \"{name}\""))),
+            }
+        }
+        let file = file.ok_or_else(|| invalid("missing Synonyms parameter"))?;
+        let file = DataFile::open(source, file, "syn", "synonym")?;
+        Ok(Dictionary { kind: Kind::Synonym(Synonyms::new(&file, is_case_sensitive)?), stop_words: HashSet::new() })
+    }
+    fn ispell(options: &[(String, String)], source: &dyn Source) -> Result<Dictionary> {
+        let (mut words, mut affixes, mut stop) = (None, None, None);
+        for (name, value) in options {
+            match name.as_str() {
+                "dictfile" => set_once(&mut words, "DictFile", || DataFile::open(source, value, "dict", "dictionary"))?,
+                "afffile" => set_once(&mut affixes, "AffFile", || DataFile::open(source, value, "affix", "affix"))?,
+                "stopwords" => set_once(&mut stop, "StopWords", || stop_words(value, source))?,
+                _ => return Err(invalid(format!("unrecognized Ispell parameter: \"{name}\""))),
+            }
+        }
+        let affixes = affixes.ok_or_else(|| invalid("missing AffFile parameter"))?;
+        let words = words.ok_or_else(|| invalid("missing DictFile parameter"))?;
+        Ok(Dictionary { kind: Kind::Ispell(Box::new(Ispell::new(&words, &affixes)?)), stop_words: stop.unwrap_or_default() })
+    }
+    fn thesaurus_with(options: &[(String, String)], source: &dyn Source) -> Result<Dictionary> {
+        let (mut file, mut dictionary) = (None, None);
+        for (name, value) in options {
+            match name.as_str() {
+                "dictfile" => set_once(&mut file, "DictFile", || DataFile::open(source, value, "ths", "thesaurus"))?,
+                "dictionary" => set_once(&mut dictionary, "Dictionary", || Ok(value))?,
+                _ => return Err(invalid(format!("unrecognized Thesaurus parameter: \"{name}\""))),
+            }
+        }
+        let file = file.ok_or_else(|| invalid("missing DictFile parameter"))?;
+        let dictionary = source.dictionary(dictionary.ok_or_else(|| invalid("missing Dictionary parameter"))?)?;
+        if dictionary.thesaurus().is_some() {
+            return Err(nested_thesaurus());
+        }
+        Ok(Dictionary { kind: Kind::Thesaurus(Thesaurus::new(&file, dictionary)?), stop_words: HashSet::new() })
+    }
 
-    /// The token's lexeme; an empty one: a stop word; None: not known here.
+    /// Does it give one lexeme at most, for one token? Then [`Dictionary::lexize`] tells all.
+    pub fn gives_single_lexemes(&self) -> bool {
+        matches!(self.kind, Kind::Simple { .. } | Kind::Snowball(_))
+    }
+    pub fn is_thesaurus(&self) -> bool {
+        matches!(self.kind, Kind::Thesaurus(_))
+    }
+    pub(crate) fn thesaurus(&self) -> Option<&Thesaurus> {
+        if let Kind::Thesaurus(thesaurus) = &self.kind { Some(thesaurus) } else { None }
+    }
+    /// What a token becomes on its own; None: it is not known here.
+    pub fn lexemes(&self, token: &str) -> Option<Lexemes> {
+        match &self.kind {
+            Kind::Simple { .. } | Kind::Snowball(_) => self.lexize(token).map(|lexeme| lexeme.map(Normal::from).into_iter().collect()),
+            Kind::Synonym(synonyms) => synonyms.lexemes(token),
+            Kind::Thesaurus(thesaurus) => thesaurus.step(None, token).result,
+            Kind::Ispell(ispell) => {
+                let mut found = ispell.lexemes(&lower(token))?;
+                found.retain(|l| !self.stop_words.contains(&l.word));
+                Some(found)
+            }
+        }
+    }
+    /// The token's lexeme, of a dictionary that gives no more; an empty one: a stop word; None: not known here.
     pub fn lexize(&self, token: &str) -> Option<Option<String>> {
         let word = lower(token);
         match &self.kind {
@@ -128,8 +215,14 @@ impl Dictionary {
                 let stem = waken_snowball::stem(*algorithm, &word);
                 Some(Some(if stem.is_empty() { word.into_owned() } else { stem.into_owned() }))
             }
+            Kind::Synonym(_) | Kind::Ispell(_) | Kind::Thesaurus(_) => self.lexemes(token).map(|all| all.into_iter().next().map(|l| l.word)),
         }
     }
+}
+
+/// A thesaurus wants the whole text: there can be none within one.
+pub fn nested_thesaurus() -> Error {
+    Error::internal("forbidden call of thesaurus or nested call")
 }
 
 fn stemmer(language: &str) -> Result<Algorithm> {
@@ -149,6 +242,18 @@ fn stemmer(language: &str) -> Result<Algorithm> {
 
 /// `name = value, other = 'a value'`: options as pg_ts_dict and ts_headline have them.
 pub fn parse_options(text: &str) -> Result<Vec<(String, String)>> {
+    Ok(parse_given_options(text)?.into_iter().map(|o| (o.name, o.value)).collect())
+}
+
+/// An option as it is written: a number stands without quotes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GivenOption {
+    pub name: String,
+    pub value: String,
+    pub is_number: bool,
+}
+
+pub fn parse_given_options(text: &str) -> Result<Vec<GivenOption>> {
     let bad = || Error::new(sqlstate::SYNTAX_ERROR, format!("invalid parameter list format: \"{text}\""));
     let mut chars = text.chars().peekable();
     let mut options = Vec::new();
@@ -168,7 +273,7 @@ pub fn parse_options(text: &str) -> Result<Vec<(String, String)>> {
         while chars.next_if(char::is_ascii_whitespace).is_some() {}
         chars.next_if_eq(&'=').ok_or_else(bad)?;
         while chars.next_if(char::is_ascii_whitespace).is_some() {}
-        let mut value = String::new();
+        let (mut value, mut is_number) = (String::new(), false);
         if let Some(escape) = chars.next_if(|c| *c == 'E') {
             if chars.peek() != Some(&'\'') {
                 value.push(escape);
@@ -188,9 +293,10 @@ pub fn parse_options(text: &str) -> Result<Vec<(String, String)>> {
                 while let Some(c) = chars.next_if(|c| !c.is_ascii_whitespace() && *c != ',') {
                     value.push(c);
                 }
+                is_number = value.parse::<f64>().is_ok() && value.ends_with(|c: char| c.is_ascii_digit() || c == '.');
             }
         }
-        options.push((name, value));
+        options.push(GivenOption { name, value, is_number });
     }
 }
 /// Up to the closing quote; a doubled one is one, and so is a doubled backslash in a literal.

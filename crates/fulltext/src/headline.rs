@@ -4,7 +4,7 @@
 
 use crate::config::Config;
 use crate::execute::{Answer, Places, Words};
-use crate::parser::token;
+use crate::parser::{Token, token};
 use crate::query::{Item, Operand, TsQuery};
 use crate::vector::limited;
 use kilndb_base::{Error, Result, sqlstate};
@@ -94,6 +94,22 @@ struct Entry<'a> {
     skipped: bool,
 }
 
+impl<'a> Entry<'a> {
+    fn new(token: Token<'a>) -> Entry<'a> {
+        Entry {
+            text: token.text,
+            kind: token.kind,
+            position: 0,
+            item: None,
+            repeated: false,
+            selected: false,
+            shown: false,
+            replaced: false,
+            skipped: false,
+        }
+    }
+}
+
 fn is_compound(kind: u8) -> bool {
     matches!(kind, token::URL | token::NUM_COMPOUND | token::ASCII_COMPOUND | token::COMPOUND)
 }
@@ -146,39 +162,33 @@ impl<'a> Document<'a> {
             .filter_map(|(i, item)| if let Item::Operand(o) = item { Some((i, o)) } else { None })
             .collect();
         let (mut words, mut hits, mut position) = (Vec::new(), Vec::new(), 0u32);
-        for t in config.tokens(text, notices) {
-            let mut entry = Entry {
-                text: t.text,
-                kind: t.kind,
-                position: 0,
-                item: None,
-                repeated: false,
-                selected: false,
-                shown: false,
-                replaced: false,
-                skipped: false,
-            };
-            let lexeme = config.lexize(t);
-            if lexeme.is_some() {
-                position += 1;
+        config.each_group(config.tokens(text, notices), &mut |group| {
+            position += u32::from(group.lexemes.is_some());
+            let lexemes = group.lexemes.unwrap_or_default();
+            for token in group.tokens {
+                let mut place = position;
+                words.push(Entry::new(token));
+                for lexeme in &lexemes {
+                    place += u32::from(lexeme.adds_position);
+                    let is_meant = |o: &Operand| if o.prefix { lexeme.word.starts_with(&*o.word) } else { *lexeme.word == *o.word };
+                    let Some(mut entry) = words.last().copied() else { continue };
+                    entry.position = limited(place);
+                    words.pop();
+                    words.push(entry);
+                    for (index, _) in operands.iter().filter(|(_, o)| is_meant(o)) {
+                        if entry.item.is_some() {
+                            entry.repeated = true;
+                        } else {
+                            words.pop();
+                        }
+                        entry.item = Some(*index);
+                        hits.push(words.len());
+                        words.push(entry);
+                    }
+                }
             }
-            let Some(lexeme) = lexeme.flatten() else {
-                words.push(entry);
-                continue;
-            };
-            entry.position = limited(position);
-            let is_meant = |o: &Operand| if o.prefix { lexeme.starts_with(&*o.word) } else { *lexeme == *o.word };
-            let first = words.len();
-            for (index, _) in operands.iter().filter(|(_, o)| is_meant(o)) {
-                hits.push(words.len());
-                entry.item = Some(*index);
-                words.push(entry);
-                entry.repeated = true;
-            }
-            if words.len() == first {
-                words.push(entry);
-            }
-        }
+            position += lexemes.iter().filter(|l| l.adds_position).count() as u32;
+        });
         Document { words, hits, options }
     }
     fn word(&self, at: usize) -> Option<&Entry<'a>> {

@@ -10,8 +10,11 @@
 pub mod config;
 pub mod dictionary;
 pub mod execute;
+pub mod files;
 pub mod headline;
+mod ispell;
 mod lexeme_scan;
+mod lexize;
 pub mod parser;
 pub mod query;
 mod query_parse;
@@ -19,6 +22,8 @@ pub mod rank;
 pub mod rewrite;
 pub mod stored;
 pub mod statistics;
+mod synonym;
+mod thesaurus;
 pub mod vector;
 pub mod vector_ops;
 

@@ -34,8 +34,8 @@ impl Statistics {
             }
         }
     }
-    /// (lexeme, documents, entries), in order.
+    /// (lexeme, documents, entries); the last lexeme comes first, as PostgreSQL has them.
     pub fn rows(&self) -> impl Iterator<Item = (&str, u32, u32)> {
-        self.counts.iter().map(|(w, (d, e))| (&**w, *d, *e))
+        self.counts.iter().rev().map(|(w, (d, e))| (&**w, *d, *e))
     }
 }

@@ -309,7 +309,7 @@ impl Instance {
         }
         let map = bootstrap::read_boot_map(&self.engine)?;
         let store = bootstrap::open_store(&self.engine, &map, oid)?;
-        let database = Arc::new(Database::new(oid, name.to_string(), store, TempSpace::new(self.env.clone(), &self.data_dir)));
+        let database = Arc::new(Database::new(oid, name.to_string(), store, self.env.clone(), &self.data_dir));
         Ok(locked(&self.databases).entry(oid).or_insert(database).clone())
     }
 

@@ -295,7 +295,7 @@ impl<'a> Iterator for Parser<'a> {
     }
 }
 
-fn is_letter(c: char) -> bool {
+pub(crate) fn is_letter(c: char) -> bool {
     if c.is_ascii() { c.is_ascii_alphabetic() } else { c.is_alphabetic() && !is_mark(c) }
 }
 fn is_letter_or_digit(c: char) -> bool {

@@ -57,7 +57,11 @@ impl Binder<'_> {
             Some(ConstValue::Integer(i)) => Expr::new(ExprKind::Const(Datum::Int4(i)), oids::INT4),
             Some(ConstValue::Float(f)) => {
                 if let Ok(i) = f.parse::<i64>() {
-                    Expr::new(ExprKind::Const(Datum::Int8(i)), oids::INT8)
+                    // The least one is written with a sign before a number that is too large.
+                    match i32::try_from(i) {
+                        Ok(i) => Expr::new(ExprKind::Const(Datum::Int4(i)), oids::INT4),
+                        Err(_) => Expr::new(ExprKind::Const(Datum::Int8(i)), oids::INT8),
+                    }
                 } else if let Some(i) = radix_integer(f) {
                     match i32::try_from(i) {
                         Ok(i) => Expr::new(ExprKind::Const(Datum::Int4(i)), oids::INT4),

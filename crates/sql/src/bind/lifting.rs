@@ -89,7 +89,7 @@ impl Binder<'_> {
     fn lift_integer(&self, lifting: &Lifting, c: &nodes::A_Const) -> Option<Expr> {
         let (value, type_oid) = match c.val()? {
             ConstValue::Integer(i) => (i64::from(i), oids::INT4),
-            ConstValue::Float(text) => (text.parse().ok()?, oids::INT8),
+            ConstValue::Float(text) => (text.parse().ok().filter(|n| i32::try_from(*n).is_err())?, oids::INT8),
             _ => return None,
         };
         let (literal, negated) = lifting.find(c.location, false)?;

@@ -155,10 +155,11 @@ pub struct Database {
     pub(crate) routines: crate::routine::SharedRoutines,
     /// Where its sessions' statements put what does not fit in memory.
     pub temp: crate::exec::spill::TempSpace,
+    pub(super) text_search: super::text_search::TextSearchFiles,
 }
 
 impl Database {
-    pub fn new(oid: Oid, name: String, store: CatalogStore, temp: crate::exec::spill::TempSpace) -> Database {
+    pub fn new(oid: Oid, name: String, store: CatalogStore, env: Arc<dyn kilndb_base::env::Env>, data_dir: &std::path::Path) -> Database {
         Database {
             oid,
             name,
@@ -169,7 +170,8 @@ impl Database {
             changes: ChangeLog::default(),
             global_users: Arc::default(),
             routines: Default::default(),
-            temp,
+            temp: crate::exec::spill::TempSpace::new(env.clone(), data_dir),
+            text_search: super::text_search::TextSearchFiles::new(env, data_dir),
         }
     }
     /// Changes whenever a cached object may have changed.

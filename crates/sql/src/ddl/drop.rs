@@ -1,10 +1,10 @@
 //! DROP.
 
 use super::Session;
+use super::text_search::kind_of;
 use super::types::TypeUser;
 use crate::catalog::ids::*;
 use crate::catalog::temporary::is_temporary;
-use crate::catalog::text_search::TextSearchKind;
 use crate::catalog::{CatalogView, Index, Table, TableKind};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, RelationId, Result, Severity, sqlstate};
@@ -47,9 +47,12 @@ impl Session {
             O::OBJECT_TRIGGER => return self.drop_trigger(s, runtime),
             O::OBJECT_FUNCTION | O::OBJECT_PROCEDURE | O::OBJECT_ROUTINE => return self.drop_routines(s, runtime),
             O::OBJECT_TYPE | O::OBJECT_DOMAIN => return self.drop_types(s, runtime),
-            O::OBJECT_TSCONFIGURATION => return self.drop_text_search(s, TextSearchKind::Config, runtime),
-            O::OBJECT_TSDICTIONARY => return self.drop_text_search(s, TextSearchKind::Dictionary, runtime),
-            _ => return self.drop_unsupported(s),
+            other => {
+                return match kind_of(other) {
+                    Some(kind) => self.drop_text_search(s, kind, cascade, runtime),
+                    None => self.drop_unsupported(s),
+                };
+            }
         };
         let mut targets: Vec<Arc<Table>> = Vec::new();
         for object in s.objects() {

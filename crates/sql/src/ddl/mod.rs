@@ -41,6 +41,7 @@ pub(crate) mod sequence;
 pub(crate) mod sequence_functions;
 mod table_as;
 mod text_search;
+mod text_search_objects;
 mod temporary_objects;
 mod trigger;
 mod trigger_clone;
@@ -110,6 +111,7 @@ impl Session {
             Node::AlterDomainStmt(s) => self.alter_domain(s, &source, runtime).map(|()| "ALTER DOMAIN".to_string()),
             Node::DefineStmt(s) if text_search::kind_of(s.kind).is_some() => self.define_text_search(s, runtime),
             Node::AlterTSConfigurationStmt(s) => self.alter_config(s, runtime),
+            Node::AlterTSDictionaryStmt(s) => self.alter_dictionary(s, runtime),
             Node::ReindexStmt(s) => self.reindex(s, !self.in_explicit_block(), runtime),
             other => Err(Error::unsupported(format!("{} is not supported", statement_name(&other)))),
         };
@@ -296,6 +298,10 @@ pub(crate) fn command_name(node: &Node<'_>) -> Option<&'static str> {
         O::OBJECT_DOMAIN | O::OBJECT_DOMCONSTRAINT => "ALTER DOMAIN",
         O::OBJECT_DATABASE => "ALTER DATABASE",
         O::OBJECT_ROLE => "ALTER ROLE",
+        O::OBJECT_TSCONFIGURATION => "ALTER TEXT SEARCH CONFIGURATION",
+        O::OBJECT_TSDICTIONARY => "ALTER TEXT SEARCH DICTIONARY",
+        O::OBJECT_TSPARSER => "ALTER TEXT SEARCH PARSER",
+        O::OBJECT_TSTEMPLATE => "ALTER TEXT SEARCH TEMPLATE",
         _ => "ALTER TABLE",
     };
     Some(match node {
@@ -330,12 +336,17 @@ pub(crate) fn command_name(node: &Node<'_>) -> Option<&'static str> {
             O::OBJECT_DOMAIN => "DROP DOMAIN",
             O::OBJECT_TSCONFIGURATION => "DROP TEXT SEARCH CONFIGURATION",
             O::OBJECT_TSDICTIONARY => "DROP TEXT SEARCH DICTIONARY",
+            O::OBJECT_TSPARSER => "DROP TEXT SEARCH PARSER",
+            O::OBJECT_TSTEMPLATE => "DROP TEXT SEARCH TEMPLATE",
             _ => return None,
         },
         Node::AlterFunctionStmt(_) => "ALTER FUNCTION",
         Node::DefineStmt(s) if s.kind == O::OBJECT_TSCONFIGURATION => "CREATE TEXT SEARCH CONFIGURATION",
         Node::DefineStmt(s) if s.kind == O::OBJECT_TSDICTIONARY => "CREATE TEXT SEARCH DICTIONARY",
+        Node::DefineStmt(s) if s.kind == O::OBJECT_TSPARSER => "CREATE TEXT SEARCH PARSER",
+        Node::DefineStmt(s) if s.kind == O::OBJECT_TSTEMPLATE => "CREATE TEXT SEARCH TEMPLATE",
         Node::AlterTSConfigurationStmt(_) => "ALTER TEXT SEARCH CONFIGURATION",
+        Node::AlterTSDictionaryStmt(_) => "ALTER TEXT SEARCH DICTIONARY",
         Node::CreateTrigStmt(_) => "CREATE TRIGGER",
         Node::CreateFunctionStmt(s) if s.is_procedure => "CREATE PROCEDURE",
         Node::CreateFunctionStmt(_) => "CREATE FUNCTION",

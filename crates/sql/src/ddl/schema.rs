@@ -1,5 +1,6 @@
 //! Schemas, and moving and renaming what is in them.
 
+use super::text_search::kind_of;
 use super::Session;
 use crate::catalog::ids::*;
 use crate::catalog::temporary::is_temporary;
@@ -130,10 +131,12 @@ impl Session {
         for row in self.catalog_scan(PG_TYPE)?.iter().filter(|r| r.oid("typnamespace") == oid && matches!(r.char("typtype"), b'd' | b'e')) {
             types.push((row.oid("oid"), format!("type {}", self.type_shown(row.oid("oid"), runtime)?)));
         }
-        let is_empty = inside.is_empty() && routines.is_empty() && types.is_empty();
+        let searches = self.text_search_in_schema(oid, runtime)?;
+        let is_empty = inside.is_empty() && routines.is_empty() && types.is_empty() && searches.is_empty();
         if !cascade && !is_empty {
             let mut lines: Vec<String> = inside.iter().map(|(_, n, k)| format!("{} {name}.{n} depends on schema {name}", letter_word(*k))).collect();
-            lines.extend(routines.iter().chain(&types).map(|(_, text)| format!("{text} depends on schema {name}")));
+            let others = routines.iter().chain(&types).map(|(_, text)| text).chain(searches.iter().map(|(_, text)| text));
+            lines.extend(others.map(|text| format!("{text} depends on schema {name}")));
             return Err(Error::new(
                 sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
                 format!("cannot drop schema {name} because other objects depend on it"),
@@ -142,7 +145,7 @@ impl Session {
             .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
         }
         let mut lines: Vec<String> = inside.iter().map(|(_, n, k)| format!("{} {name}.{n}", letter_word(*k))).collect();
-        lines.extend(routines.iter().chain(&types).map(|(_, text)| text.clone()));
+        lines.extend(routines.iter().chain(&types).map(|(_, text)| text.clone()).chain(searches.iter().map(|(_, text)| text.clone())));
         self.tell_cascade(&lines);
         let together: Vec<Oid> = inside.iter().map(|(oid, _, _)| *oid).collect();
         for oid in &together {
@@ -158,6 +161,8 @@ impl Session {
         for ty in &going {
             self.drop_type(*ty, true, &going, runtime)?;
         }
+        let searches: Vec<_> = searches.into_iter().map(|(object, _)| object).collect();
+        self.drop_text_search_with_schema(&searches, runtime)?;
         self.delete_rows(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, &[Datum::Oid(oid)], runtime)
     }
 
@@ -178,7 +183,10 @@ impl Session {
             O::OBJECT_DOMCONSTRAINT => self.rename_domain_constraint(s, &new_name, runtime),
             O::OBJECT_TRIGGER => self.rename_trigger(s, &new_name, runtime),
             O::OBJECT_FUNCTION | O::OBJECT_PROCEDURE | O::OBJECT_ROUTINE => self.rename_routine(s, &new_name, runtime),
-            _ => Err(Error::unsupported("renaming this kind of object is not supported")),
+            other => match kind_of(other) {
+                Some(kind) => self.rename_text_search(s, kind, &new_name, runtime),
+                None => Err(Error::unsupported("renaming this kind of object is not supported")),
+            },
         }
     }
 
@@ -284,6 +292,9 @@ impl Session {
         if matches!(s.object_type, O::OBJECT_TYPE | O::OBJECT_DOMAIN) {
             return self.move_type(s, runtime);
         }
+        if let Some(kind) = kind_of(s.object_type) {
+            return self.move_text_search(s, kind, runtime);
+        }
         let word = super::object_word(s.object_type);
         let Some(r) = s.relation() else {
             return Err(Error::unsupported("ALTER … SET SCHEMA is supported for tables, views, sequences and indexes only"));
@@ -312,7 +323,8 @@ impl Session {
     }
 
     pub(super) fn set_owner(&mut self, s: &nodes::AlterOwnerStmt, runtime: &dyn Runtime) -> Result<String> {
-        let owner = self.role_oid(s.newowner().and_then(|r| r.rolename()).unwrap_or(""))?;
+        let role = s.newowner().ok_or_else(|| Error::internal("OWNER TO without a role"))?;
+        let owner = self.role_of(role)?.oid("oid");
         match s.object_type {
             O::OBJECT_SCHEMA => {
                 let name = s.object().as_str().unwrap_or("").to_string();
@@ -323,7 +335,10 @@ impl Session {
             }
             O::OBJECT_FUNCTION | O::OBJECT_PROCEDURE | O::OBJECT_ROUTINE => self.give_routine(s, owner, runtime),
             O::OBJECT_TYPE | O::OBJECT_DOMAIN => self.give_type(s, owner, runtime),
-            _ => Err(Error::unsupported("ALTER … OWNER TO is not supported for this kind of object")),
+            other => match kind_of(other) {
+                Some(kind) => self.give_text_search(s, kind, owner, runtime),
+                None => Err(Error::unsupported("ALTER … OWNER TO is not supported for this kind of object")),
+            },
         }
     }
 }

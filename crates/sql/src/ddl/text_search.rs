@@ -1,20 +1,22 @@
-//! TEXT SEARCH CONFIGURATION and DICTIONARY: CREATE, ALTER … MAPPING, DROP.
-//!
-//! Parsers and templates are PostgreSQL's own; there are no functions to make others of.
+//! TEXT SEARCH CONFIGURATION and DICTIONARY: CREATE, and ALTER of what they do. Parsers and templates, names, owners and DROP
+//! are in `text_search_objects`.
 
 use super::Session;
 use crate::catalog::ids::*;
 use crate::catalog::text_search::{TextSearchKind, missing};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
-use kilndb_fulltext::Dictionary;
+use kilndb_fulltext::dictionary::{GivenOption, parse_given_options};
 use kilndb_fulltext::parser::TOKEN_TYPES;
 use kilndb_syntax::raw::{AlterTSConfigType as Alter, ObjectType as O};
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
 
+/// Objects below cannot be dropped.
+pub(super) const FIRST_UNPINNED_OID: Oid = 12000;
+
 /// Schema and name of a list of names.
-fn split<'a>(names: &[&'a str]) -> (Option<&'a str>, &'a str) {
+pub(super) fn split<'a>(names: &[&'a str]) -> (Option<&'a str>, &'a str) {
     match names {
         [name] => (None, name),
         [.., schema, name] => (Some(schema), name),
@@ -23,25 +25,38 @@ fn split<'a>(names: &[&'a str]) -> (Option<&'a str>, &'a str) {
 }
 
 /// An option's value: a word, a number, a string, or a name with its schema.
-fn option_names(d: &nodes::DefElem) -> Vec<String> {
+pub(super) fn option_names(d: &nodes::DefElem) -> Vec<String> {
     match d.arg() {
         Node::TypeName(t) => t.names().iter().filter_map(|n| n.sval().map(str::to_string)).collect(),
         Node::NodeList(list) => super::strings(list).iter().map(|s| s.to_string()).collect(),
         Node::String(s) => vec![s.sval().unwrap_or("").to_string()],
         Node::Integer(n) => vec![n.ival.to_string()],
+        Node::Float(n) => vec![n.fval().unwrap_or("").to_string()],
         Node::Boolean(b) => vec![b.boolval.to_string()],
         _ => Vec::new(),
     }
 }
+/// None: there is no value.
+fn given_option(d: &nodes::DefElem) -> Option<GivenOption> {
+    let is_number = matches!(d.arg(), Node::Integer(_) | Node::Float(_));
+    let value = option_names(d).join(".");
+    (!matches!(d.arg(), Node::None)).then(|| GivenOption { name: d.defname().unwrap_or("").to_string(), value, is_number })
+}
 
 /// As pg_ts_dict has options: `name = 'value', …`.
-fn options_text(options: &[(String, String)]) -> Option<String> {
-    let one = |(name, value): &(String, String)| {
-        let escape = if value.contains('\\') { "E" } else { "" };
-        let value = value.replace('\\', "\\\\").replace('\'', "''");
-        format!("{} = {escape}'{value}'", crate::catalog::format_type::quote_identifier(name))
+fn options_text(options: &[GivenOption]) -> String {
+    let one = |option: &GivenOption| {
+        let escape = if option.value.contains('\\') { "E" } else { "" };
+        let value = match option.is_number {
+            true => option.value.clone(),
+            false => format!("{escape}'{}'", option.value.replace('\\', "\\\\").replace('\'', "''")),
+        };
+        format!("{} = {value}", crate::catalog::format_type::quote_identifier(&option.name))
     };
-    (!options.is_empty()).then(|| options.iter().map(one).collect::<Vec<_>>().join(", "))
+    options.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+fn text_or_null(text: &str) -> Datum {
+    if text.is_empty() { Datum::Null } else { Datum::text(text) }
 }
 
 pub(super) fn kind_of(object: O::Type) -> Option<TextSearchKind> {
@@ -55,7 +70,7 @@ pub(super) fn kind_of(object: O::Type) -> Option<TextSearchKind> {
 }
 
 impl Session {
-    fn text_search_named(&mut self, kind: TextSearchKind, names: &[&str], runtime: &dyn Runtime) -> Result<Oid> {
+    pub(super) fn text_search_named(&mut self, kind: TextSearchKind, names: &[&str], runtime: &dyn Runtime) -> Result<Oid> {
         let (schema, name) = split(names);
         if let Some(schema) = schema
             && self.with_catalog(runtime, |host| host.reader.schema_oid(schema))?.is_none()
@@ -70,19 +85,21 @@ impl Session {
         let oid = self.text_search_named(kind, &super::strings(list), runtime)?;
         Ok((kind.table().0, oid))
     }
-    /// Where a new object goes; 42710 if there is one of its name.
-    fn new_text_search_place(&mut self, kind: TextSearchKind, names: &[&str], runtime: &dyn Runtime) -> Result<Oid> {
+    /// Where a new object goes; 23505 if there is one of its name.
+    pub(super) fn new_text_search_place(&mut self, kind: TextSearchKind, names: &[&str], runtime: &dyn Runtime) -> Result<Oid> {
         let (schema, name) = split(names);
         let (schema, _) = self.creation_schema(schema, false, runtime)?;
-        let (table, index, ..) = kind.table();
+        let (table, index, _, name_column, schema_column) = kind.table();
         if !self.catalog_lookup(table, index, &[Datum::text(name), Datum::Oid(schema)])?.is_empty() {
-            let what = match kind {
-                TextSearchKind::Config => "pg_ts_config_cfgname_index",
-                _ => "pg_ts_dict_dictname_index",
+            let table_name = match kind {
+                TextSearchKind::Config => "pg_ts_config",
+                TextSearchKind::Dictionary => "pg_ts_dict",
+                TextSearchKind::Parser => "pg_ts_parser",
+                TextSearchKind::Template => "pg_ts_template",
             };
-            let column = if kind == TextSearchKind::Config { "cfgname, cfgnamespace" } else { "dictname, dictnamespace" };
-            return Err(Error::new(sqlstate::UNIQUE_VIOLATION, format!("duplicate key value violates unique constraint \"{what}\""))
-                .with_detail(format!("Key ({column})=({name}, {schema}) already exists.")));
+            let message = format!("duplicate key value violates unique constraint \"{table_name}_{name_column}_index\"");
+            return Err(Error::new(sqlstate::UNIQUE_VIOLATION, message)
+                .with_detail(format!("Key ({name_column}, {schema_column})=({name}, {schema}) already exists.")));
         }
         Ok(schema)
     }
@@ -93,8 +110,8 @@ impl Session {
             s.definition().iter().map(|d| (d.defname().unwrap_or("").to_string(), option_names(d))).collect();
         match kind_of(s.kind) {
             Some(TextSearchKind::Config) => self.create_config(&names, &options, runtime).map(|()| "CREATE TEXT SEARCH CONFIGURATION".into()),
-            Some(TextSearchKind::Dictionary) => self.create_dictionary(&names, &options, runtime).map(|()| "CREATE TEXT SEARCH DICTIONARY".into()),
-            Some(kind) => Err(Error::unsupported(format!("CREATE {} is not supported", kind.word().to_uppercase()))),
+            Some(TextSearchKind::Dictionary) => self.create_dictionary(&names, s.definition().iter(), runtime).map(|()| "CREATE TEXT SEARCH DICTIONARY".into()),
+            Some(kind) => self.create_parser_or_template(kind, &names, &options, runtime),
             None => Err(Error::unsupported("CREATE AGGREGATE, OPERATOR, TYPE or COLLATION is not supported")),
         }
     }
@@ -138,9 +155,27 @@ impl Session {
             )
             .map(|_| ())
         })?;
-        self.add_dependency((PG_TS_CONFIG, oid, 0), (PG_NAMESPACE, schema, 0), b'n', runtime)?;
         for row in rows {
             self.insert_mapping(oid, row.int("maptokentype") as i32, row.int("mapseqno") as i32, row.oid("mapdict"), runtime)?;
+        }
+        self.note_config_dependencies(oid, runtime)
+    }
+    /// What a configuration needs: its schema, its parser, its dictionaries.
+    fn note_config_dependencies(&mut self, config: Oid, runtime: &dyn Runtime) -> Result<()> {
+        self.remove_dependencies((PG_TS_CONFIG, config), None, runtime)?;
+        let rows = self.catalog_lookup(PG_TS_CONFIG, PG_TS_CONFIG_OID_INDEX, &[Datum::Oid(config)])?;
+        let Some(row) = rows.first() else { return Ok(()) };
+        let maps = self.catalog_lookup(PG_TS_CONFIG_MAP, PG_TS_CONFIG_MAP_INDEX, &[Datum::Oid(config)])?;
+        let mut needed = vec![(PG_NAMESPACE, row.oid("cfgnamespace")), (PG_TS_PARSER, row.oid("cfgparser"))];
+        needed.extend(maps.iter().map(|m| (PG_TS_DICT, m.oid("mapdict"))));
+        self.add_text_search_dependencies((PG_TS_CONFIG, config), &mut needed, runtime)
+    }
+    /// What is part of the system for good is not noted.
+    pub(super) fn add_text_search_dependencies(&mut self, object: (Oid, Oid), needed: &mut Vec<(Oid, Oid)>, runtime: &dyn Runtime) -> Result<()> {
+        needed.sort_unstable();
+        needed.dedup();
+        for (class, oid) in needed.iter().filter(|(_, oid)| *oid >= FIRST_UNPINNED_OID || *oid == crate::catalog::builtin::PUBLIC) {
+            self.add_dependency((object.0, object.1, 0), (*class, *oid, 0), b'n', runtime)?;
         }
         Ok(())
     }
@@ -150,20 +185,23 @@ impl Session {
         self.write_catalog(runtime, |w| w.insert(PG_TS_CONFIG_MAP, &values).map(|_| ()))
     }
 
-    fn create_dictionary(&mut self, names: &[&str], options: &[(String, Vec<String>)], runtime: &dyn Runtime) -> Result<()> {
+    fn create_dictionary<'a>(&mut self, names: &[&str], options: impl Iterator<Item = &'a nodes::DefElem>, runtime: &dyn Runtime) -> Result<()> {
         let schema = self.new_text_search_place(TextSearchKind::Dictionary, names, runtime)?;
         let (mut template, mut given) = (None, Vec::new());
-        for (name, value) in options {
-            if name == "template" {
+        for d in options {
+            if d.defname() == Some("template") {
+                let value = option_names(d);
                 let value: Vec<&str> = value.iter().map(String::as_str).collect();
                 template = Some(self.text_search_named(TextSearchKind::Template, &value, runtime)?);
             } else {
-                given.push((name.clone(), value.join(".")));
+                let missing = || Error::new(sqlstate::SYNTAX_ERROR, format!("{} requires a parameter", d.defname().unwrap_or("")));
+                given.push(given_option(d).ok_or_else(missing)?);
             }
         }
         let required = || Error::new(sqlstate::INVALID_OBJECT_DEFINITION, "text search template is required");
         let template = template.ok_or_else(required)?;
-        self.check_dictionary(template, &given)?;
+        let options = options_text(&given);
+        let made = self.with_catalog(runtime, |host| host.reader.new_text_search_dictionary(template, &options))?;
         let (oid, owner, name) = (self.new_oid(schema)?, self.current_role, Datum::text(split(names).1));
         self.write_catalog(runtime, |w| {
             w.insert(
@@ -174,26 +212,37 @@ impl Session {
                     ("dictnamespace", Datum::Oid(schema)),
                     ("dictowner", Datum::Oid(owner)),
                     ("dicttemplate", Datum::Oid(template)),
-                    ("dictinitoption", options_text(&given).map_or(Datum::Null, Datum::text)),
+                    ("dictinitoption", text_or_null(&options)),
                 ],
             )
             .map(|_| ())
         })?;
-        self.add_dependency((PG_TS_DICT, oid, 0), (PG_NAMESPACE, schema, 0), b'n', runtime)
+        self.with_catalog(runtime, |host| Ok(host.reader.keep_text_search_dictionary(oid, template, &options, &made)))?;
+        let mut needed = vec![(PG_NAMESPACE, schema), (PG_TS_TEMPLATE, template)];
+        self.add_text_search_dependencies((PG_TS_DICT, oid), &mut needed, runtime)
     }
-    /// An error unless the template takes the options.
-    fn check_dictionary(&mut self, template: Oid, options: &[(String, String)]) -> Result<()> {
-        let rows = self.catalog_lookup(PG_TS_TEMPLATE, PG_TS_TEMPLATE_OID_INDEX, &[Datum::Oid(template)])?;
-        let name = rows.first().and_then(|r| r.text("tmplname")).unwrap_or("");
-        Dictionary::new(name, options).map(|_| ())
+    /// Files are read again, whatever the options.
+    pub(super) fn alter_dictionary(&mut self, s: &nodes::AlterTSDictionaryStmt, runtime: &dyn Runtime) -> Result<String> {
+        let kind = TextSearchKind::Dictionary;
+        let names: Vec<&str> = s.dictname().iter().filter_map(|n| n.sval()).collect();
+        let oid = self.text_search_named(kind, &names, runtime)?;
+        let row = self.owned_text_search(kind, oid, &names)?;
+        let mut options = parse_given_options(row.text("dictinitoption").unwrap_or(""))?;
+        for d in s.options() {
+            options.retain(|o| Some(o.name.as_str()) != d.defname());
+            options.extend(given_option(d));
+        }
+        let (template, text) = (row.oid("dicttemplate"), options_text(&options));
+        let made = self.with_catalog(runtime, |host| host.reader.new_text_search_dictionary(template, &text))?;
+        self.update_row(PG_TS_DICT, PG_TS_DICT_OID_INDEX, oid, runtime, |row| row.set("dictinitoption", text_or_null(&text)))?;
+        self.with_catalog(runtime, |host| Ok(host.reader.keep_text_search_dictionary(oid, template, &text, &made)))?;
+        Ok("ALTER TEXT SEARCH DICTIONARY".to_string())
     }
 
     pub(super) fn alter_config(&mut self, s: &nodes::AlterTSConfigurationStmt, runtime: &dyn Runtime) -> Result<String> {
         let names: Vec<&str> = s.cfgname().iter().filter_map(|n| n.sval()).collect();
         let config = self.text_search_named(TextSearchKind::Config, &names, runtime)?;
-        if config < crate::catalog::builtin::FIRST_USER_OID && !self.allow_system_objects {
-            return Err(Error::unsupported("changes of built-in text search configurations are not supported").with_hint("Make a copy."));
-        }
+        self.owned_text_search(TextSearchKind::Config, config, &names)?;
         let mut kinds = Vec::new();
         for name in super::strings(s.tokentype()) {
             let found = TOKEN_TYPES.iter().position(|(alias, _)| *alias == name);
@@ -231,12 +280,13 @@ impl Session {
                 }
             }
             _ => {
-                for (kind, name) in &kinds {
+                for (kind, _) in &kinds {
                     if s.override_ {
                         self.remove_mappings(config, *kind, runtime)?;
                     } else if !self.catalog_lookup(PG_TS_CONFIG_MAP, PG_TS_CONFIG_MAP_INDEX, &[Datum::Oid(config), Datum::Int4(*kind)])?.is_empty() {
-                        let message = format!("mapping for token type \"{name}\" already exists");
-                        return Err(Error::new(sqlstate::DUPLICATE_OBJECT, message));
+                        let message = "duplicate key value violates unique constraint \"pg_ts_config_map_index\"";
+                        return Err(Error::new(sqlstate::UNIQUE_VIOLATION, message)
+                            .with_detail(format!("Key (mapcfg, maptokentype, mapseqno)=({config}, {kind}, 1) already exists.")));
                     }
                     for (i, dictionary) in dictionaries.iter().enumerate() {
                         self.insert_mapping(config, *kind, i as i32 + 1, *dictionary, runtime)?;
@@ -244,6 +294,7 @@ impl Session {
                 }
             }
         }
+        self.note_config_dependencies(config, runtime)?;
         Ok("ALTER TEXT SEARCH CONFIGURATION".to_string())
     }
     fn remove_mappings(&mut self, config: Oid, kind: i32, runtime: &dyn Runtime) -> Result<usize> {
@@ -252,42 +303,5 @@ impl Session {
             self.write_catalog(runtime, |w| w.delete(row))?;
         }
         Ok(rows.len())
-    }
-
-    pub(super) fn drop_text_search(&mut self, s: &nodes::DropStmt, kind: TextSearchKind, runtime: &dyn Runtime) -> Result<String> {
-        for object in s.objects() {
-            let Node::NodeList(list) = object else { continue };
-            let names = super::strings(list);
-            let (schema, name) = split(&names);
-            let found = self.with_catalog(runtime, |host| host.reader.text_search_object(kind, schema, name))?;
-            let Some(oid) = found else {
-                let error = missing(kind, &names.join("."));
-                if !s.missing_ok {
-                    return Err(error);
-                }
-                self.notice(Severity::Notice, format!("{}, skipping", error.message()));
-                continue;
-            };
-            self.drop_one_text_search(kind, oid, name, runtime)?;
-        }
-        Ok(format!("DROP {}", kind.word().to_uppercase()))
-    }
-    fn drop_one_text_search(&mut self, kind: TextSearchKind, oid: Oid, name: &str, runtime: &dyn Runtime) -> Result<()> {
-        let (table, _, index, ..) = kind.table();
-        if oid < crate::catalog::builtin::FIRST_USER_OID {
-            let message = format!("cannot drop {} {name} because it is required by the database system", kind.word());
-            return Err(Error::new(sqlstate::DEPENDENT_OBJECTS_STILL_EXIST, message));
-        }
-        if kind == TextSearchKind::Config {
-            self.delete_rows(PG_TS_CONFIG_MAP, PG_TS_CONFIG_MAP_INDEX, &[Datum::Oid(oid)], runtime)?;
-        } else if self.catalog_scan(PG_TS_CONFIG_MAP)?.iter().any(|r| r.oid("mapdict") == oid) {
-            let message = format!("cannot drop {} {name} because other objects depend on it", kind.word());
-            return Err(Error::new(sqlstate::DEPENDENT_OBJECTS_STILL_EXIST, message)
-                .with_detail("A text search configuration maps tokens to it.")
-                .with_hint("Drop its mappings first."));
-        }
-        self.delete_rows(PG_DESCRIPTION, PG_DESCRIPTION_O_C_O_INDEX, &[Datum::Oid(oid), Datum::Oid(table)], runtime)?;
-        self.remove_dependencies((table, oid), None, runtime)?;
-        self.delete_rows(table, index, &[Datum::Oid(oid)], runtime)
     }
 }

@@ -104,68 +104,127 @@ fn collect(elements: &[Datum], ranges: &[(usize, usize, usize)], base: usize, ou
     }
 }
 
+fn wrong_subscript(message: &str) -> Error {
+    Error::new(sqlstate::ARRAY_SUBSCRIPT_ERROR, message)
+}
+fn too_large() -> Error {
+    Error::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "array size exceeds the maximum allowed (134217727)")
+}
+
 pub fn assign(element_type: Oid, d: Datum, bounds: &[(Option<i32>, Option<i32>)], slice: bool, value: Datum) -> Result<Datum> {
-    let mut a = match d {
+    let a = match d {
         Datum::Array(a) => (*a).clone(),
         _ => Array { element_type, dims: Vec::new(), elements: Vec::new() },
     };
-    let [(lower, upper)] = bounds else {
-        if slice || a.dims.len() != bounds.len() {
-            return Err(Error::unsupported("assignment to a slice of several dimensions"));
+    if !slice {
+        let places: Vec<(i32, i32)> = bounds.iter().map(|(_, i)| (i.unwrap_or(1), i.unwrap_or(1))).collect();
+        if a.dims.len() > 1 || bounds.len() > 1 {
+            return set_range(a, &places, vec![value], true);
         }
-        let mut offset = 0usize;
-        for ((low, len), (_, i)) in a.dims.iter().zip(bounds) {
-            let i = i.unwrap_or(0).checked_sub(*low).and_then(|i| usize::try_from(i).ok()).filter(|i| *i < *len as usize);
-            let Some(i) = i else {
-                return Err(Error::new(sqlstate::ARRAY_SUBSCRIPT_ERROR, "array subscript out of range"));
-            };
-            offset = offset * *len as usize + i;
-        }
-        if let Some(e) = a.elements.get_mut(offset) {
-            *e = value;
-        }
-        return Ok(Datum::Array(Arc::new(a)));
-    };
-    if a.dims.len() > 1 {
-        return Err(Error::new(sqlstate::ARRAY_SUBSCRIPT_ERROR, "wrong number of array subscripts"));
+        let (from, to) = places.first().copied().unwrap_or((1, 1));
+        return set_extended(a, from, to, vec![value]);
     }
-    let (low, len) = a.dims.first().copied().unwrap_or((0, 0));
-    let (from, values) = if slice {
-        let Datum::Array(v) = &value else { return Ok(Datum::Array(Arc::new(a))) };
-        let from = lower.unwrap_or(if a.dims.is_empty() { 1 } else { low });
-        let to = upper.unwrap_or(from.saturating_add(v.elements.len() as i32 - 1));
-        let count = usize::try_from(i64::from(to) - i64::from(from) + 1).unwrap_or(0);
-        if v.elements.len() < count {
-            return Err(Error::new(sqlstate::ARRAY_SUBSCRIPT_ERROR, "source array too small"));
-        }
-        (from, v.elements[..count].to_vec())
-    } else {
-        (upper.unwrap_or(1), vec![value])
-    };
-    if values.is_empty() {
-        return Ok(Datum::Array(Arc::new(a)));
+    let Datum::Array(source) = &value else { return Ok(Datum::Array(Arc::new(a))) };
+    let mut ranges = Vec::with_capacity(bounds.len());
+    for (n, (lower, upper)) in bounds.iter().enumerate() {
+        let range = match (a.dims.get(n), lower, upper) {
+            (_, Some(lower), Some(upper)) => (*lower, *upper),
+            (Some((low, len)), ..) => (lower.unwrap_or(*low), upper.unwrap_or(low.saturating_add(*len as i32 - 1))),
+            _ if a.dims.is_empty() => {
+                return Err(wrong_subscript("array slice subscript must provide both boundaries")
+                    .with_detail("When assigning to a slice of an empty array value, slice boundaries must be fully specified."));
+            }
+            _ => return Err(wrong_subscript("wrong number of array subscripts")),
+        };
+        ranges.push(range);
     }
-    let too_large = || Error::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "array size exceeds the maximum allowed (134217727)");
+    match (a.dims.len(), &ranges[..]) {
+        (1, [(from, to)]) => {
+            if from > to {
+                return Err(wrong_subscript("upper bound cannot be less than lower bound"));
+            }
+            let count = usize::try_from(i64::from(*to) - i64::from(*from) + 1).unwrap_or(0);
+            let values = source.elements.get(..count).ok_or_else(|| wrong_subscript("source array too small"))?;
+            set_extended(a, *from, *to, values.to_vec())
+        }
+        _ => set_range(a, &ranges, source.elements.clone(), false),
+    }
+}
+
+/// In an array of one dimension, or an empty one, which becomes as large as it must be.
+fn set_extended(a: Array, from: i32, to: i32, values: Vec<Datum>) -> Result<Datum> {
     // The bound after the last element must be a number too.
-    let to = from.checked_add(values.len() as i32).ok_or_else(too_large)? - 1;
-    let (new_low, new_high) = if a.dims.is_empty() {
-        (from, to)
-    } else {
-        (low.min(from), (low + len as i32 - 1).max(to))
-    };
-    let size = new_high as i64 - new_low as i64 + 1;
+    to.checked_add(1).ok_or_else(too_large)?;
+    let (low, len) = a.dims.first().copied().unwrap_or((0, 0));
+    let (new_low, new_high) = if a.dims.is_empty() { (from, to) } else { (low.min(from), (low + len as i32 - 1).max(to)) };
+    let size = i64::from(new_high) - i64::from(new_low) + 1;
     if size > 134_217_727 {
         return Err(too_large());
     }
     let mut elements = vec![Datum::Null; size as usize];
-    for (i, e) in a.elements.into_iter().enumerate() {
-        elements[(low - new_low) as usize + i] = e;
+    for (start, list) in [(low, a.elements), (from, values)] {
+        for (i, e) in list.into_iter().enumerate() {
+            elements[(start - new_low) as usize + i] = e;
+        }
     }
-    for (i, e) in values.into_iter().enumerate() {
-        elements[(from - new_low) as usize + i] = e;
+    Ok(Datum::Array(Arc::new(Array { element_type: a.element_type, dims: vec![(new_low, size as u32)], elements })))
+}
+
+/// In an array of several dimensions, which stays as large as it is; an empty one gets those of the range.
+fn set_range(mut a: Array, ranges: &[(i32, i32)], values: Vec<Datum>, is_element: bool) -> Result<Datum> {
+    let too_small = || wrong_subscript("source array too small");
+    if a.dims.is_empty() {
+        let mut count = 1i64;
+        for (from, to) in ranges {
+            let len = i64::from(*to) - i64::from(*from) + 1;
+            count = count.saturating_mul(len);
+            if len < 0 || count > 134_217_727 || to.checked_add(1).is_none() {
+                return Err(too_large());
+            }
+            a.dims.push((*from, len as u32));
+        }
+        a.elements = values;
+        if a.elements.len() < count as usize {
+            return Err(too_small());
+        }
+        a.elements.truncate(count as usize);
+        if count == 0 {
+            a.dims.clear();
+        }
+        return Ok(Datum::Array(Arc::new(a)));
     }
-    a = Array { element_type, dims: vec![(new_low, size as u32)], elements };
+    if a.dims.len() < ranges.len() || is_element && a.dims.len() != ranges.len() {
+        return Err(wrong_subscript("wrong number of array subscripts"));
+    }
+    let mut parts = Vec::with_capacity(a.dims.len());
+    for (n, (low, len)) in a.dims.iter().enumerate() {
+        let last = low.saturating_add(*len as i32 - 1);
+        let (from, to) = ranges.get(n).copied().unwrap_or((*low, last));
+        if from > to {
+            return Err(wrong_subscript("upper bound cannot be less than lower bound"));
+        }
+        if from < *low || to > last {
+            return Err(wrong_subscript("array subscript out of range"));
+        }
+        parts.push(((from - low) as usize, (to - from + 1) as usize, *len as usize));
+    }
+    if values.len() < parts.iter().map(|p| p.1).product() {
+        return Err(too_small());
+    }
+    replace(&mut a.elements, &parts, 0, &mut values.into_iter());
     Ok(Datum::Array(Arc::new(a)))
+}
+fn replace(elements: &mut [Datum], ranges: &[(usize, usize, usize)], base: usize, values: &mut impl Iterator<Item = Datum>) {
+    let Some(((from, count, _), rest)) = ranges.split_first() else {
+        if let (Some(place), Some(value)) = (elements.get_mut(base), values.next()) {
+            *place = value;
+        }
+        return;
+    };
+    let stride: usize = rest.iter().map(|r| r.2).product();
+    for i in *from..from + count {
+        replace(elements, rest, base + i * stride, values);
+    }
 }
 
 pub fn scalar_array(f: ScalarFn, strict: bool, any: bool, x: Datum, list: &Datum, cx: &ExecContext<'_>) -> Result<Datum> {

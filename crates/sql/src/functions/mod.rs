@@ -19,5 +19,5 @@ const OWN: &[Oid] = &[
 
 /// False: a call fails, unless the session answers it.
 pub fn is_implemented(oid: Oid) -> bool {
-    OWN.contains(&oid) || kilndb_types::json::sets::SETS.contains(&oid) || functions::lookup(oid).is_some() || aggregates::new_with_types(oid, &[]).is_some()
+    crate::routine::built_in::is_routine(oid) || OWN.contains(&oid) || kilndb_types::json::sets::SETS.contains(&oid) || functions::lookup(oid).is_some() || aggregates::new_with_types(oid, &[]).is_some()
 }

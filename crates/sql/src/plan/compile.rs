@@ -265,9 +265,9 @@ impl Planner<'_> {
         Some((functions::range::constructor(&info.source)?, functions::range::type_arguments(ty)))
     }
 
-    /// How a function that is not built in is called.
+    /// How a function is called that is not built in, or runs statements.
     pub fn routine_call(&self, f: &FuncExpr, e: &Expr, spread: bool) -> Option<Arc<RoutineCall>> {
-        (f.oid >= FIRST_USER_OID).then(|| {
+        (f.oid >= FIRST_USER_OID || crate::routine::built_in::is_routine(f.oid)).then(|| {
             Arc::new(RoutineCall {
                 oid: f.oid,
                 name: f.name.clone(),

@@ -4,6 +4,7 @@
 //! 1. What is compiled is used for as long as the definition is the same, whatever else changes in the catalogs.
 //! 2. What a transaction has changed itself and not committed is in its session's cache alone.
 
+use super::built_in::{BuiltIn, is_routine};
 use super::language::*;
 use super::sql_language::SqlLanguage;
 use super::types::row_of_type;
@@ -193,7 +194,7 @@ impl Session {
             Some(c) => (c.definition, c.routine),
             None => {
                 let definition = Arc::new(definition);
-                let language = self.language_of(&info.language)?;
+                let language = if is_routine(key.oid) { Arc::new(BuiltIn) } else { self.language_of(&info.language)? };
                 let mut spi = super::Spi { session: self, runtime, read_only: false, atomic: true, snapshot: None };
                 let routine = language.compile(&definition, &mut spi)?;
                 (definition, routine)

@@ -7,6 +7,7 @@
 //! Must not know: any language but SQL. Others come through [`language::ProceduralLanguage`].
 
 mod blocks;
+pub(crate) mod built_in;
 pub(crate) mod cache;
 mod call;
 pub mod context;

@@ -426,7 +426,7 @@ fn to_reg(host: &StatementHost<'_>, name: &str, text: &str) -> Result<Datum> {
 }
 
 /// Text input of the reg… types.
-pub(super) fn reg_lookup(host: &StatementHost<'_>, kind: Oid, text: &str) -> Result<Oid> {
+pub(crate) fn reg_lookup(host: &StatementHost<'_>, kind: Oid, text: &str) -> Result<Oid> {
     let parts = || split_qualified(text).ok_or_else(|| Error::new(sqlstate::INVALID_NAME, "invalid name syntax"));
     match kind {
         oids::REGCLASS => relation_by_text(host, text),

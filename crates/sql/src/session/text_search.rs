@@ -4,7 +4,7 @@ use super::environment::StatementHost;
 use crate::catalog::store::array;
 use crate::catalog::text_search::{TextSearchKind, missing};
 use crate::exec::CallEnv;
-use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_base::{Error, Oid, Result};
 use kilndb_fulltext::parser::{Parser, TOKEN_TYPES, Token};
 use kilndb_fulltext::vector::{position, weight};
 use kilndb_fulltext::{Config, TsVector};
@@ -45,7 +45,7 @@ fn check_parser(host: &StatementHost<'_>, by_name: bool, parser: &Datum) -> Resu
     if !by_name {
         let oid = get::oid(parser)?;
         let found = host.reader.text_search_row(TextSearchKind::Parser, oid)?;
-        return found.map(|_| ()).ok_or_else(|| Error::new(sqlstate::UNDEFINED_OBJECT, format!("cache lookup failed for text search parser {oid}")));
+        return found.map(|_| ()).ok_or_else(|| Error::internal(format!("cache lookup failed for text search parser {oid}")));
     }
     let name = get::text(parser)?;
     let parts = super::environment::split_qualified(name).unwrap_or_default();
@@ -76,10 +76,8 @@ fn debug(host: &StatementHost<'_>, config: Oid, document: &Datum) -> Result<Rows
 fn debug_row(config: &Config, token: Token<'_>) -> Vec<Datum> {
     let (alias, description) = TOKEN_TYPES.get(usize::from(token.kind) - 1).copied().unwrap_or_default();
     let dictionaries = config.dictionaries(token.kind);
-    let answers = || dictionaries.iter().filter_map(|d| Some((d.oid, d.dictionary.lexize(token.text)?)));
-    let lexemes = |lexeme: Option<String>| array(oids::TEXT, lexeme.map(Datum::text).into_iter().collect());
-    let (dictionary, found) = match answers().next() {
-        Some((oid, lexeme)) => (Datum::Oid(oid), lexemes(lexeme)),
+    let (dictionary, found) = match dictionaries.iter().find_map(|d| Some((d.oid, d.dictionary.lexemes(token.text)?))) {
+        Some((oid, lexemes)) => (Datum::Oid(oid), array(oids::TEXT, lexemes.into_iter().map(|l| Datum::text(l.word)).collect())),
         None => (Datum::Null, Datum::Null),
     };
     let list = dictionaries.iter().map(|d| Datum::Oid(d.oid)).collect();

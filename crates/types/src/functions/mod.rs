@@ -58,6 +58,7 @@ pub mod snapshot;
 pub mod string;
 mod table;
 pub mod textsearch;
+pub mod textsearch_json;
 pub mod tochar;
 
 pub type ScalarFn = fn(&EvalContext<'_>, &[Datum]) -> Result<Datum>;

@@ -126,14 +126,14 @@ enum Form {
     Web,
 }
 
-fn config(ctx: &EvalContext<'_>, oid: Option<Oid>) -> Result<Arc<Config>> {
+pub(super) fn config(ctx: &EvalContext<'_>, oid: Option<Oid>) -> Result<Arc<Config>> {
     let oid = match oid {
         Some(oid) => oid,
         None => ctx.host.default_text_search_config()?,
     };
     ctx.host.text_search_config(oid)
 }
-fn tell(ctx: &EvalContext<'_>, notices: Vec<Error>) {
+pub(super) fn tell(ctx: &EvalContext<'_>, notices: Vec<Error>) {
     notices.into_iter().for_each(|n| ctx.host.notice(n));
 }
 fn vector(ctx: &EvalContext<'_>, oid: Option<Oid>, text: &str) -> Result<TsVector> {
@@ -153,15 +153,15 @@ fn query(ctx: &EvalContext<'_>, oid: Option<Oid>, text: &str, form: Form) -> Res
     tell(ctx, parsed.notices);
     Ok(parsed.query)
 }
-fn shown(ctx: &EvalContext<'_>, oid: Option<Oid>, text: &str, query: &TsQuery, options: &str) -> Result<String> {
+pub(super) fn shown(ctx: &EvalContext<'_>, oid: Option<Oid>, text: &str, query: &TsQuery, options: &str) -> Result<String> {
     let (config, mut notices) = (config(ctx, oid)?, Vec::new());
     let made = headline::headline(&config, text, query, &parse_options(options)?, &mut notices);
     tell(ctx, notices);
     made
 }
 fn lexized(ctx: &EvalContext<'_>, dictionary: Oid, text: &str) -> Result<Option<Array>> {
-    let found = ctx.host.text_search_dictionary(dictionary)?.lexize(text);
-    Ok(found.map(|lexeme| text_array(lexeme.map(Datum::text))))
+    let found = ctx.host.text_search_dictionary(dictionary)?.lexemes(text);
+    Ok(found.map(|lexemes| text_array(lexemes.into_iter().map(|l| Datum::text(l.word)))))
 }
 fn rewritten(query: &TsQuery, what: &TsQuery, by: &TsQuery) -> Result<TsQuery> {
     if query.is_empty() || what.is_empty() {

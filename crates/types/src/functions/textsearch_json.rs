@@ -1,0 +1,153 @@
+//! Text search in json and jsonb: documents made of the strings (or of more) of a value, and headlines of its strings.
+
+use super::textsearch::{config, shown, tell};
+use crate::json::binary;
+use crate::json::node::Node;
+use crate::json::populate::Opened;
+use crate::json::value::{Value, escape};
+use crate::{Datum, EvalContext};
+use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_fulltext::config::Words;
+use kilndb_fulltext::{TsQuery, TsVector};
+
+/// Which parts of a value become words.
+#[derive(Clone, Copy, Default)]
+struct Parts {
+    keys: bool,
+    strings: bool,
+    numbers: bool,
+    booleans: bool,
+}
+const STRINGS: Parts = Parts { keys: false, strings: true, numbers: false, booleans: false };
+
+const POSSIBLE: &str = "Possible values are: \"string\", \"numeric\", \"boolean\", \"key\", and \"all\".";
+
+fn invalid(message: impl Into<String>) -> Error {
+    Error::new(sqlstate::INVALID_PARAMETER_VALUE, message)
+}
+
+impl Parts {
+    fn named(filter: &Datum) -> Result<Parts> {
+        let opened = Opened::new(filter)?;
+        let node = opened.node();
+        let names = match node.elements() {
+            Some(list) => list,
+            None if node.is_object() => return Err(invalid("wrong flag type, only arrays and scalars are allowed")),
+            None => vec![node],
+        };
+        let mut parts = Parts::default();
+        for name in names {
+            let name = name.string().ok_or_else(|| invalid("flag array element is not a string").with_hint(POSSIBLE))?;
+            match name.to_ascii_lowercase().as_str() {
+                "all" => parts = Parts { keys: true, strings: true, numbers: true, booleans: true },
+                "key" => parts.keys = true,
+                "string" => parts.strings = true,
+                "numeric" => parts.numbers = true,
+                "boolean" => parts.booleans = true,
+                _ => return Err(invalid(format!("wrong flag in flag array: \"{name}\"")).with_hint(POSSIBLE)),
+            }
+        }
+        Ok(parts)
+    }
+    fn each(self, node: Node<'_>, visit: &mut dyn FnMut(&str)) {
+        if let Some(members) = node.members() {
+            for (key, value) in members {
+                if self.keys {
+                    visit(key);
+                }
+                self.each(value, visit);
+            }
+        } else if let Some(elements) = node.elements() {
+            elements.into_iter().for_each(|e| self.each(e, visit));
+        } else {
+            match node.type_name() {
+                "string" if self.strings => visit(node.string().unwrap_or_default()),
+                "number" if self.numbers => visit(&node.json_text()),
+                "boolean" if self.booleans => visit(&node.json_text()),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn vector(ctx: &EvalContext<'_>, oid: Option<Oid>, document: &Datum, parts: Parts) -> Result<TsVector> {
+    let (config, mut words, mut notices) = (config(ctx, oid)?, Words::default(), Vec::new());
+    let opened = Opened::new(document)?;
+    parts.each(opened.node(), &mut |text| words.add_apart(&config, text, &mut notices));
+    tell(ctx, notices);
+    words.into_vector()
+}
+
+/// A value with its strings as headlines: json as text without spaces, jsonb as it is.
+struct Headlines<'a> {
+    ctx: &'a EvalContext<'a>,
+    config: Option<Oid>,
+    query: &'a TsQuery,
+    options: &'a str,
+}
+
+impl Headlines<'_> {
+    fn of(&self, text: &str) -> Result<String> {
+        shown(self.ctx, self.config, text, self.query, self.options)
+    }
+    fn value(&self, value: &Value) -> Result<Value> {
+        Ok(match value {
+            Value::String(s) => Value::String(self.of(s)?),
+            Value::Array(list) => Value::Array(list.iter().map(|v| self.value(v)).collect::<Result<_>>()?),
+            Value::Object(list) => Value::Object(list.iter().map(|(k, v)| Ok((k.clone(), self.value(v)?))).collect::<Result<_>>()?),
+            other => other.clone(),
+        })
+    }
+    fn write(&self, node: Node<'_>, out: &mut Vec<u8>) -> Result<()> {
+        if let Some(members) = node.members() {
+            out.push(b'{');
+            for (i, (key, value)) in members.into_iter().enumerate() {
+                if i > 0 {
+                    out.push(b',');
+                }
+                escape(key, out);
+                out.push(b':');
+                self.write(value, out)?;
+            }
+            out.push(b'}');
+        } else if let Some(elements) = node.elements() {
+            out.push(b'[');
+            for (i, element) in elements.into_iter().enumerate() {
+                if i > 0 {
+                    out.push(b',');
+                }
+                self.write(element, out)?;
+            }
+            out.push(b']');
+        } else if let Some(text) = node.string() {
+            escape(&self.of(text)?, out);
+        } else {
+            out.extend_from_slice(node.json_text().as_bytes());
+        }
+        Ok(())
+    }
+}
+
+fn headlines(ctx: &EvalContext<'_>, config: Option<Oid>, document: &Datum, query: &TsQuery, options: &str) -> Result<Datum> {
+    let headlines = Headlines { ctx, config, query, options };
+    let opened = Opened::new(document)?;
+    match opened.node() {
+        Node::Jsonb(value) => Ok(binary::datum(&headlines.value(value)?)),
+        node => {
+            let mut out = Vec::new();
+            headlines.write(node, &mut out)?;
+            Ok(Datum::text(String::from_utf8_lossy(&out)))
+        }
+    }
+}
+
+scalars! {
+    fn strings_to_tsvector(ctx; d: any) = vector(ctx, None, d, STRINGS)?;
+    fn strings_to_tsvector_byid(ctx; c: oid, d: any) = vector(ctx, Some(c), d, STRINGS)?;
+    fn parts_to_tsvector(ctx; d: any, f: any) = vector(ctx, None, d, Parts::named(f)?)?;
+    fn parts_to_tsvector_byid(ctx; c: oid, d: any, f: any) = vector(ctx, Some(c), d, Parts::named(f)?)?;
+    fn ts_headline(ctx; d: any, q: tsquery) = headlines(ctx, None, d, q, "")?;
+    fn ts_headline_opt(ctx; d: any, q: tsquery, o: text) = headlines(ctx, None, d, q, o)?;
+    fn ts_headline_byid(ctx; c: oid, d: any, q: tsquery) = headlines(ctx, Some(c), d, q, "")?;
+    fn ts_headline_byid_opt(ctx; c: oid, d: any, q: tsquery, o: text) = headlines(ctx, Some(c), d, q, o)?;
+}
