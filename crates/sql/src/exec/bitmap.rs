@@ -62,7 +62,7 @@ fn index_rows(access: &InvertedAccess, leaf: Option<&Arc<Leaf>>, rt: &mut Runtim
     let mut needs = Vec::new();
     for c in &access.conditions {
         let value = c.value.eval(&[], rt, cx)?;
-        let query = c.class.query(c.column, c.strategy, &value)?;
+        let query = c.class.query(c.column, c.strategy, &value, &cx.eval.format.trigram)?;
         needs.push(query.need.shifted(all.wanted.len()));
         all.wanted.extend(query.wanted);
     }
@@ -129,7 +129,7 @@ struct Search<'q> {
 fn count_uses(need: &Need, uses: &mut [usize]) {
     match need {
         Need::Term(n) => uses[*n] += 1,
-        Need::All(list) | Need::Any(list) => list.iter().for_each(|part| count_uses(part, uses)),
+        Need::All(list) | Need::Any(list) | Need::AtLeast(_, list) => list.iter().for_each(|part| count_uses(part, uses)),
         Need::Anything | Need::Never => {}
     }
 }
@@ -159,6 +159,15 @@ impl Search<'_> {
                 let mut parts = parts.into_iter();
                 let first = parts.next().unwrap_or_default();
                 Ok(parts.fold(first, |a, b| both(a, &b)))
+            }
+            Need::AtLeast(count, list) => {
+                let mut all = Vec::new();
+                for part in list {
+                    all.extend(self.rows(part)?);
+                }
+                // A row is once in each part's list.
+                all.sort_unstable();
+                Ok(all.chunk_by(|a, b| a == b).filter(|same| same.len() >= *count).map(|same| same[0]).collect())
             }
             // Neither is left within others.
             Need::Anything | Need::Never => Err(Error::internal("a condition of an inverted index that asks for no terms")),
