@@ -43,12 +43,13 @@ for extension, next_oid in EXTENSIONS.items():
             where = f"t.oid IN ({member % (extension, table)})"
         found = [dict(zip(columns.split(), row)) for row in ask(f"SELECT {select} FROM {table} t WHERE {where} ORDER BY t.oid")]
         rows[name] = found
-    gin = {f["oid"] for f in rows["opfamily"] if int(f["opfmethod"]) == GIN}
+    left_out = lambda name: any(word in name for word in LEFT_OUT)
+    gin = {f["oid"] for f in rows["opfamily"] if int(f["opfmethod"]) == GIN and not left_out(f["opfname"])}
     rows["opfamily"] = [f for f in rows["opfamily"] if f["oid"] in gin]
     rows["opclass"] = [f for f in rows["opclass"] if f["opcfamily"] in gin]
     rows["amop"] = [f for f in rows["amop"] if f["amopfamily"] in gin]
     rows["amproc"] = [f for f in rows["amproc"] if f["amprocfamily"] in gin]
-    rows["proc"] = [f for f in rows["proc"] if not any(f["proname"].startswith(word) for word in LEFT_OUT)]
+    rows["proc"] = [f for f in rows["proc"] if not left_out(f["proname"])]
     moved = {}
     for name in TABLES:
         for row in rows[name]:

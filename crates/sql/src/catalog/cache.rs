@@ -10,13 +10,13 @@
 
 pub use super::changes::Asked;
 use super::changes::{ChangeLog, Changes};
-use super::builtin::{BUILTINS, FIRST_USER_OID, INFORMATION_SCHEMA, PG_CATALOG, SystemTable};
+use super::builtin::{BUILTINS, FIRST_EXTENSION_OID, FIRST_USER_OID, INFORMATION_SCHEMA, PG_CATALOG, SystemTable};
 use super::global::{DELETE_ROWS_OPTION, GLOBAL, GlobalUsers};
 use super::ids::*;
 use super::model::*;
 use super::known_partitions::{KnownPartitions, SharedPartitions};
 use super::partition::PartitionMap;
-use super::rows::{foreign_key, foreign_key_rows};
+use super::rows::{foreign_key, foreign_key_rows, operator_info};
 use crate::exec::partition::Leaf;
 use super::store::{CatalogRow, CatalogStore, shape};
 use super::temporary::{self, TemporaryCatalog, is_temporary};
@@ -40,6 +40,8 @@ pub(super) struct Objects {
     schema_names: HashMap<Oid, Option<String>>,
     functions: HashMap<String, Vec<Arc<FunctionInfo>>>,
     functions_by_oid: HashMap<Oid, Option<Arc<FunctionInfo>>>,
+    operators: HashMap<String, Vec<Arc<OperatorInfo>>>,
+    operators_by_oid: HashMap<Oid, Option<Arc<OperatorInfo>>>,
     /// Foreign keys by the table they point at.
     referencing: Option<HashMap<Oid, Vec<Arc<ForeignKey>>>>,
     pub(super) partition_maps: HashMap<Oid, Arc<PartitionMap>>,
@@ -645,6 +647,8 @@ impl CatalogReader<'_> {
             language: match row.oid("prolang") {
                 14 => "sql",
                 12 => "internal",
+                // An extension's functions are in this program.
+                13 if row.oid("oid") < FIRST_USER_OID => "internal",
                 13 => "c",
                 _ => "plpgsql",
             }
@@ -663,9 +667,19 @@ impl CatalogReader<'_> {
             return Ok(found.clone());
         }
         let rows = self.store().lookup(PG_PROC, PG_PROC_PRONAME_ARGS_NSP_INDEX, &[Datum::text(name)], self.snapshot)?;
-        let user = rows.iter().filter(|r| r.oid("oid") >= FIRST_USER_OID);
+        let user = rows.iter().filter(|r| r.oid("oid") >= FIRST_EXTENSION_OID);
         let found: Vec<_> = user.map(|r| Arc::new(self.function_info(r))).collect();
         self.cache.lock().functions.insert(name.to_string(), found.clone());
+        Ok(found)
+    }
+
+    fn user_operators(&self, name: &str) -> Result<Vec<Arc<OperatorInfo>>> {
+        if let Some(found) = self.cache.lock().operators.get(name) {
+            return Ok(found.clone());
+        }
+        let rows = self.store().lookup(PG_OPERATOR, PG_OPERATOR_OPRNAME_L_R_N_INDEX, &[Datum::text(name)], self.snapshot)?;
+        let found: Vec<_> = rows.iter().filter(|r| r.oid("oid") >= FIRST_EXTENSION_OID).map(|r| Arc::new(operator_info(r))).collect();
+        self.cache.lock().operators.insert(name.to_string(), found.clone());
         Ok(found)
     }
 
@@ -870,16 +884,34 @@ impl CatalogView for CatalogReader<'_> {
     }
 
     fn operators(&self, schema: Option<&str>, name: &str) -> Result<Vec<Arc<OperatorInfo>>> {
-        if let Some(schema) = schema
-            && schema != "pg_catalog"
-        {
-            return Ok(Vec::new());
+        let built_in = BUILTINS.operators_by_name.get(name);
+        let user = self.user_operators(name)?;
+        if user.is_empty() {
+            return Ok(built_in.filter(|_| schema.is_none_or(|s| s == "pg_catalog")).cloned().unwrap_or_default());
         }
-        Ok(BUILTINS.operators_by_name.get(name).cloned().unwrap_or_default())
+        let mut found: Vec<Arc<OperatorInfo>> = Vec::new();
+        for schema in self.schemas_to_search(schema, false)? {
+            found.extend(built_in.into_iter().flatten().filter(|_| schema == PG_CATALOG).cloned());
+            for o in user.iter().filter(|o| o.schema_oid == schema) {
+                if !found.iter().any(|known| (known.left, known.right) == (o.left, o.right)) {
+                    found.push(o.clone());
+                }
+            }
+        }
+        Ok(found)
     }
 
     fn operator_by_oid(&self, oid: Oid) -> Result<Option<Arc<OperatorInfo>>> {
-        Ok(BUILTINS.operators.get(&oid).cloned())
+        if oid < FIRST_EXTENSION_OID {
+            return Ok(BUILTINS.operators.get(&oid).cloned());
+        }
+        if let Some(found) = self.cache.lock().operators_by_oid.get(&oid) {
+            return Ok(found.clone());
+        }
+        let rows = self.store().lookup(PG_OPERATOR, PG_OPERATOR_OID_INDEX, &[Datum::Oid(oid)], self.snapshot)?;
+        let found = rows.first().map(|r| Arc::new(operator_info(r)));
+        self.cache.lock().operators_by_oid.insert(oid, found.clone());
+        Ok(found)
     }
 
     fn cast(&self, source: Oid, target: Oid) -> Result<Option<CastInfo>> {
@@ -916,6 +948,10 @@ impl CatalogView for CatalogReader<'_> {
 
     fn btree_strategy(&self, operator: Oid) -> Result<Option<u8>> {
         Ok(BUILTINS.btree_strategies.get(&operator).copied())
+    }
+
+    fn has_operator_class(&self, oid: Oid) -> Result<bool> {
+        Ok(!self.store().lookup(PG_OPCLASS, PG_OPCLASS_OID_INDEX, &[Datum::Oid(oid)], self.snapshot)?.is_empty())
     }
 
     fn format_type(&self, oid: Oid, typmod: i32) -> String {

@@ -49,6 +49,7 @@ impl Session {
             O::OBJECT_TYPE | O::OBJECT_DOMAIN => return self.drop_types(s, runtime),
             O::OBJECT_TSCONFIGURATION => return self.drop_text_search(s, TextSearchKind::Config, runtime),
             O::OBJECT_TSDICTIONARY => return self.drop_text_search(s, TextSearchKind::Dictionary, runtime),
+            O::OBJECT_EXTENSION => return self.drop_extensions(s, runtime),
             _ => return self.drop_unsupported(s),
         };
         let mut targets: Vec<Arc<Table>> = Vec::new();
@@ -79,7 +80,6 @@ impl Session {
         let (word, tag) = match s.remove_type {
             O::OBJECT_AGGREGATE => ("aggregate", "DROP AGGREGATE"),
             O::OBJECT_MATVIEW => ("materialized view", "DROP MATERIALIZED VIEW"),
-            O::OBJECT_EXTENSION => ("extension", "DROP EXTENSION"),
             _ => return Err(Error::unsupported("DROP of this kind of object is not supported")),
         };
         for object in s.objects() {

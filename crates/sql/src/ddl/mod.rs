@@ -18,6 +18,7 @@ mod default;
 mod depend;
 mod domain;
 mod drop;
+pub(crate) mod extension;
 pub(crate) mod function;
 mod global_index;
 mod identity;
@@ -110,6 +111,8 @@ impl Session {
             Node::AlterDomainStmt(s) => self.alter_domain(s, &source, runtime).map(|()| "ALTER DOMAIN".to_string()),
             Node::DefineStmt(s) if text_search::kind_of(s.kind).is_some() => self.define_text_search(s, runtime),
             Node::AlterTSConfigurationStmt(s) => self.alter_config(s, runtime),
+            Node::CreateExtensionStmt(s) => self.create_extension(s, &source, runtime).map(|()| "CREATE EXTENSION".to_string()),
+            Node::AlterExtensionStmt(s) => self.alter_extension(s).map(|()| "ALTER EXTENSION".to_string()),
             Node::ReindexStmt(s) => self.reindex(s, !self.in_explicit_block(), runtime),
             other => Err(Error::unsupported(format!("{} is not supported", statement_name(&other)))),
         };
@@ -296,6 +299,7 @@ pub(crate) fn command_name(node: &Node<'_>) -> Option<&'static str> {
         O::OBJECT_DOMAIN | O::OBJECT_DOMCONSTRAINT => "ALTER DOMAIN",
         O::OBJECT_DATABASE => "ALTER DATABASE",
         O::OBJECT_ROLE => "ALTER ROLE",
+        O::OBJECT_EXTENSION => "ALTER EXTENSION",
         _ => "ALTER TABLE",
     };
     Some(match node {
@@ -330,6 +334,7 @@ pub(crate) fn command_name(node: &Node<'_>) -> Option<&'static str> {
             O::OBJECT_DOMAIN => "DROP DOMAIN",
             O::OBJECT_TSCONFIGURATION => "DROP TEXT SEARCH CONFIGURATION",
             O::OBJECT_TSDICTIONARY => "DROP TEXT SEARCH DICTIONARY",
+            O::OBJECT_EXTENSION => "DROP EXTENSION",
             _ => return None,
         },
         Node::AlterFunctionStmt(_) => "ALTER FUNCTION",
@@ -342,6 +347,8 @@ pub(crate) fn command_name(node: &Node<'_>) -> Option<&'static str> {
         Node::CompositeTypeStmt(_) | Node::CreateEnumStmt(_) | Node::CreateRangeStmt(_) => "CREATE TYPE",
         Node::AlterEnumStmt(_) => "ALTER TYPE",
         Node::CreateDomainStmt(_) => "CREATE DOMAIN",
+        Node::CreateExtensionStmt(_) => "CREATE EXTENSION",
+        Node::AlterExtensionStmt(_) => "ALTER EXTENSION",
         Node::AlterDomainStmt(_) => "ALTER DOMAIN",
         Node::TruncateStmt(_) => "TRUNCATE TABLE",
         Node::CommentStmt(_) => "COMMENT",
@@ -372,9 +379,7 @@ fn statement_name(node: &Node<'_>) -> &'static str {
         Node::CreateCastStmt(_) => "CREATE CAST",
         Node::CreateConversionStmt(_) => "CREATE CONVERSION",
         Node::CreateTransformStmt(_) => "CREATE TRANSFORM",
-        Node::CreateExtensionStmt(_) => "CREATE EXTENSION",
-        Node::AlterExtensionStmt(_) => "ALTER EXTENSION",
-        Node::AlterExtensionContentsStmt(_) => "ALTER EXTENSION",
+        Node::AlterExtensionContentsStmt(_) => "ALTER EXTENSION ... ADD and DROP",
         Node::CreatePLangStmt(_) => "CREATE LANGUAGE",
         Node::CreateAmStmt(_) => "CREATE ACCESS METHOD",
         Node::CreateStatsStmt(_) => "CREATE STATISTICS",
