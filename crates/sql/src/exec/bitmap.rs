@@ -9,7 +9,7 @@ use super::partition::Leaf;
 use crate::plan::{Bitmap, InvertedAccess};
 use kilndb_base::{Error, Result};
 use kilndb_storage::{InvertedScan, kept_term};
-use kilndb_types::inverted::{Need, Query, Wanted};
+use kilndb_types::inverted::{Class, Need, Query, Wanted};
 use std::sync::Arc;
 
 pub enum Found {
@@ -60,9 +60,21 @@ pub fn rows(b: &Bitmap, leaf: Option<&Arc<Leaf>>, rt: &mut Runtime, cx: &mut Exe
 fn index_rows(access: &InvertedAccess, leaf: Option<&Arc<Leaf>>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Found> {
     let mut all = Query { wanted: Vec::new(), need: Need::Anything };
     let mut needs = Vec::new();
+    // Columns of which a row has one term, with what is wanted of them.
+    let mut single: Vec<(u8, usize)> = Vec::new();
     for c in &access.conditions {
         let value = c.value.eval(&[], rt, cx)?;
         let query = c.class.query(c.column, c.strategy, &value, &cx.eval.format.trigram)?;
+        if let (Class::Ordered(_), [wanted]) = (c.class, query.wanted.as_slice()) {
+            if let Some((_, at)) = single.iter().find(|(column, _)| *column == c.column) {
+                match all.wanted[*at].narrowed(wanted) {
+                    Some(both) => all.wanted[*at] = both,
+                    None => return Ok(Found::Rows(Vec::new())),
+                }
+                continue;
+            }
+            single.push((c.column, all.wanted.len()));
+        }
         needs.push(query.need.shifted(all.wanted.len()));
         all.wanted.extend(query.wanted);
     }

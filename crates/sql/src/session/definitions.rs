@@ -123,7 +123,7 @@ fn option_text(option: &str) -> String {
 /// The name of a key's operator class, if that is not the default one.
 fn class_text(host: &StatementHost<'_>, index: &Index, key: &crate::catalog::IndexKey) -> Result<Option<String>> {
     let default = crate::ddl::index_class::default_class(index.method_oid(), key.type_oid, &host.reader)?;
-    if key.opclass == 0 || default.is_none() || default == Some(key.opclass) {
+    if key.opclass == 0 || default == Some(key.opclass) {
         return Ok(None);
     }
     let rows = host.reader.scan(PG_OPCLASS)?;

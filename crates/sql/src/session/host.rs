@@ -540,7 +540,7 @@ pub(super) fn reg_name(host: &StatementHost<'_>, kind: Oid, oid: Oid) -> Option<
         }
         oids::REGTYPE => {
             host.reader.type_by_oid(oid).ok()??;
-            Some(host.reader.format_type(oid, -1))
+            Some(crate::catalog::format_type::format_type(&host.reader, oid, None))
         }
         oids::REGPROC | oids::REGPROCEDURE => {
             let f = host.reader.function_by_oid(oid).ok()??;

@@ -142,6 +142,16 @@ impl Need {
 }
 
 impl Wanted {
+    /// What is among both.
+    pub fn narrowed(&self, other: &Wanted) -> Option<Wanted> {
+        let end = |w: &Wanted| w.upper.clone().unwrap_or_else(|| [w.lower.as_slice(), &[0]].concat());
+        let (lower, upper) = (self.lower.as_slice().max(&other.lower), end(self).min(end(other)));
+        if lower >= upper.as_slice() {
+            return None;
+        }
+        let exact = [self, other].into_iter().find(|w| w.upper.is_none());
+        Some(exact.cloned().unwrap_or_else(|| Wanted { lower: lower.to_vec(), upper: Some(upper) }))
+    }
     /// Is one of the terms, which are sorted, among those?
     pub fn is_among<T: AsRef<[u8]>>(&self, terms: &[T]) -> bool {
         let at = terms.partition_point(|t| t.as_ref() < self.lower.as_slice());
