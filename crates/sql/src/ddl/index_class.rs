@@ -182,22 +182,28 @@ pub(super) fn check_options(method: Oid, options: &[String]) -> Result<()> {
     for option in options {
         let (name, value) = option.split_once('=').unwrap_or((option, ""));
         let invalid = |message: String| Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, message));
-        match (method == GIN_METHOD, name) {
-            (true, "fastupdate") if is_boolean(value) => {}
-            (true, "fastupdate") => return invalid(format!("invalid value for boolean option \"{name}\": {value}")),
-            (true, "gin_pending_list_limit") => match value.parse::<i64>() {
-                Ok(64..=2_147_483_647) => {}
-                Ok(_) => {
-                    return Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("value {value} out of bounds for option \"{name}\""))
-                        .with_detail("Valid values are between \"64\" and \"2147483647\"."));
+        match (method, name) {
+            (BTREE_METHOD | HASH_METHOD, "fillfactor") => {}
+            (GIN_METHOD, "fastupdate") | (BRIN_METHOD, "autosummarize") | (BTREE_METHOD, "deduplicate_items") => {
+                if !is_boolean(value) {
+                    return invalid(format!("invalid value for boolean option \"{name}\": {value}"));
                 }
-                Err(_) => return invalid(format!("invalid value for integer option \"{name}\": {value}")),
-            },
-            (true, _) | (false, "fastupdate" | "gin_pending_list_limit") => return invalid(format!("unrecognized parameter \"{name}\"")),
-            _ => {}
+            }
+            (GIN_METHOD, "gin_pending_list_limit") => check_number(name, value, 64, 2_147_483_647)?,
+            (BRIN_METHOD, "pages_per_range") => check_number(name, value, 1, 131_072)?,
+            _ => return invalid(format!("unrecognized parameter \"{name}\"")),
         }
     }
     Ok(())
+}
+
+fn check_number(name: &str, value: &str, least: i64, most: i64) -> Result<()> {
+    match value.parse::<i64>() {
+        Ok(n) if (least..=most).contains(&n) => Ok(()),
+        Ok(_) => Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("value {value} out of bounds for option \"{name}\""))
+            .with_detail(format!("Valid values are between \"{least}\" and \"{most}\"."))),
+        Err(_) => Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("invalid value for integer option \"{name}\": {value}"))),
+    }
 }
 
 /// As PostgreSQL reads one: a beginning of a word will do.
