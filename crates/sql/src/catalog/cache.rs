@@ -16,7 +16,7 @@ use super::ids::*;
 use super::model::*;
 use super::known_partitions::{KnownPartitions, SharedPartitions};
 use super::partition::PartitionMap;
-use super::rows::{foreign_key, foreign_key_rows, operator_info};
+use super::rows::{foreign_key, foreign_key_rows};
 use crate::exec::partition::Leaf;
 use super::store::{CatalogRow, CatalogStore, shape};
 use super::temporary::{self, TemporaryCatalog, is_temporary};
@@ -40,8 +40,8 @@ pub(super) struct Objects {
     schema_names: HashMap<Oid, Option<String>>,
     functions: HashMap<String, Vec<Arc<FunctionInfo>>>,
     functions_by_oid: HashMap<Oid, Option<Arc<FunctionInfo>>>,
-    operators: HashMap<String, Vec<Arc<OperatorInfo>>>,
-    operators_by_oid: HashMap<Oid, Option<Arc<OperatorInfo>>>,
+    pub(super) operators: HashMap<String, Vec<Arc<OperatorInfo>>>,
+    pub(super) operators_by_oid: HashMap<Oid, Option<Arc<OperatorInfo>>>,
     /// Foreign keys by the table they point at.
     referencing: Option<HashMap<Oid, Vec<Arc<ForeignKey>>>>,
     pub(super) partition_maps: HashMap<Oid, Arc<PartitionMap>>,
@@ -136,7 +136,7 @@ impl ObjectCache {
     pub fn forget(&self, changes: &Changes) {
         self.lock().forget(changes);
     }
-    fn lock(&self) -> MutexGuard<'_, Objects> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Objects> {
         self.objects.lock().unwrap_or_else(|e| e.into_inner())
     }
     pub(super) fn clear(&self) {
@@ -246,7 +246,7 @@ pub struct CatalogReader<'a> {
 }
 
 impl CatalogReader<'_> {
-    fn store(&self) -> &CatalogStore {
+    pub(super) fn store(&self) -> &CatalogStore {
         &self.database.store
     }
 
@@ -673,16 +673,6 @@ impl CatalogReader<'_> {
         Ok(found)
     }
 
-    fn user_operators(&self, name: &str) -> Result<Vec<Arc<OperatorInfo>>> {
-        if let Some(found) = self.cache.lock().operators.get(name) {
-            return Ok(found.clone());
-        }
-        let rows = self.store().lookup(PG_OPERATOR, PG_OPERATOR_OPRNAME_L_R_N_INDEX, &[Datum::text(name)], self.snapshot)?;
-        let found: Vec<_> = rows.iter().filter(|r| r.oid("oid") >= FIRST_EXTENSION_OID).map(|r| Arc::new(operator_info(r))).collect();
-        self.cache.lock().operators.insert(name.to_string(), found.clone());
-        Ok(found)
-    }
-
     fn system_table(&self, table: &'static SystemTable) -> Result<Arc<Table>> {
         let store = self.store();
         let columns = table
@@ -884,34 +874,11 @@ impl CatalogView for CatalogReader<'_> {
     }
 
     fn operators(&self, schema: Option<&str>, name: &str) -> Result<Vec<Arc<OperatorInfo>>> {
-        let built_in = BUILTINS.operators_by_name.get(name);
-        let user = self.user_operators(name)?;
-        if user.is_empty() {
-            return Ok(built_in.filter(|_| schema.is_none_or(|s| s == "pg_catalog")).cloned().unwrap_or_default());
-        }
-        let mut found: Vec<Arc<OperatorInfo>> = Vec::new();
-        for schema in self.schemas_to_search(schema, false)? {
-            found.extend(built_in.into_iter().flatten().filter(|_| schema == PG_CATALOG).cloned());
-            for o in user.iter().filter(|o| o.schema_oid == schema) {
-                if !found.iter().any(|known| (known.left, known.right) == (o.left, o.right)) {
-                    found.push(o.clone());
-                }
-            }
-        }
-        Ok(found)
+        self.operators_named(schema, name)
     }
 
     fn operator_by_oid(&self, oid: Oid) -> Result<Option<Arc<OperatorInfo>>> {
-        if oid < FIRST_EXTENSION_OID {
-            return Ok(BUILTINS.operators.get(&oid).cloned());
-        }
-        if let Some(found) = self.cache.lock().operators_by_oid.get(&oid) {
-            return Ok(found.clone());
-        }
-        let rows = self.store().lookup(PG_OPERATOR, PG_OPERATOR_OID_INDEX, &[Datum::Oid(oid)], self.snapshot)?;
-        let found = rows.first().map(|r| Arc::new(operator_info(r)));
-        self.cache.lock().operators_by_oid.insert(oid, found.clone());
-        Ok(found)
+        self.operator(oid)
     }
 
     fn cast(&self, source: Oid, target: Oid) -> Result<Option<CastInfo>> {
@@ -951,7 +918,7 @@ impl CatalogView for CatalogReader<'_> {
     }
 
     fn has_operator_class(&self, oid: Oid) -> Result<bool> {
-        Ok(!self.store().lookup(PG_OPCLASS, PG_OPCLASS_OID_INDEX, &[Datum::Oid(oid)], self.snapshot)?.is_empty())
+        Ok(!self.lookup(PG_OPCLASS, PG_OPCLASS_OID_INDEX, &[Datum::Oid(oid)])?.is_empty())
     }
 
     fn format_type(&self, oid: Oid, typmod: i32) -> String {

@@ -12,6 +12,7 @@ pub mod inverted;
 pub mod model;
 pub mod known_partitions;
 pub mod partition;
+mod operator_read;
 mod partition_read;
 mod rows;
 mod type_read;

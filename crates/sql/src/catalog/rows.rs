@@ -1,6 +1,6 @@
 //! Rows of system tables as the objects that they describe.
 
-use super::model::{ForeignKey, OperatorInfo, SequenceOptions};
+use super::model::{ForeignKey, SequenceOptions};
 use super::store::CatalogRow;
 use kilndb_base::Oid;
 use foldhash::HashMap;
@@ -24,22 +24,6 @@ impl SequenceOptions {
             cache: row.int("seqcache"),
             cycle: row.bool("seqcycle"),
         }
-    }
-}
-
-pub(super) fn operator_info(row: &CatalogRow) -> OperatorInfo {
-    OperatorInfo {
-        oid: row.oid("oid"),
-        name: row.text("oprname").unwrap_or("").to_string(),
-        schema_oid: row.oid("oprnamespace"),
-        left: row.oid("oprleft"),
-        right: row.oid("oprright"),
-        result: row.oid("oprresult"),
-        function: row.oid("oprcode"),
-        commutator: row.oid("oprcom"),
-        negator: row.oid("oprnegate"),
-        can_hash: row.bool("oprcanhash"),
-        can_merge: row.bool("oprcanmerge"),
     }
 }
 
