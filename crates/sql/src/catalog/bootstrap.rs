@@ -503,10 +503,13 @@ fn copy_user_relations(
         for index in indexes.iter().filter(|i| i.oid("indrelid") == class.oid("oid")) {
             let Some(index_class) = classes.iter().find(|c| c.oid("oid") == index.oid("indexrelid")) else { continue };
             let old = engine.relation(RelationId(index_class.oid("relfilenode")))?;
-            let new = engine.create_relation(txn, RelationKind::BTree, old.persistence())?;
+            let new = engine.create_relation(txn, old.kind(), old.persistence())?;
             new.set_heap(target.id());
             moved.insert(old.id().0, new.id().0);
-            copy_index(txn, &old, &new, &new_rids, park)?;
+            match old.kind() {
+                RelationKind::Inverted => copy_inverted(txn, &old, &new, snapshot, &new_rids, park)?,
+                _ => copy_index(txn, &old, &new, &new_rids, park)?,
+            }
         }
     }
     Ok(())
@@ -541,6 +544,45 @@ fn copy_index(
     }
     entries.sort();
     new.index_build(txn, &mut entries.into_iter().map(Ok), park)
+}
+
+/// The terms of an inverted index, as it keeps them.
+fn copy_inverted(
+    txn: &mut Transaction,
+    old: &Arc<kilndb_storage::Relation>,
+    new: &Arc<kilndb_storage::Relation>,
+    snapshot: &kilndb_storage::Snapshot,
+    new_rids: &HashMap<kilndb_base::RowId, kilndb_base::RowId>,
+    park: &dyn Park,
+) -> Result<()> {
+    let mut postings = Vec::new();
+    let mut scan = old.inverted_scan(snapshot)?;
+    scan.pending(&mut |rid, terms| {
+        if let Some(new_rid) = new_rids.get(&rid) {
+            postings.extend(terms.iter().map(|term| (term.to_vec(), *new_rid)));
+        }
+        Ok(())
+    })?;
+    let (mut terms, mut rows) = (Vec::new(), Vec::new());
+    scan.rows_where(
+        &[],
+        None,
+        &mut |term| {
+            terms.push(term.to_vec());
+            Ok(false)
+        },
+        &mut rows,
+    )?;
+    for term in terms {
+        rows.clear();
+        scan.rows(&term, None, &mut rows)?;
+        let moved = rows.iter().filter_map(|row| new_rids.get(&kilndb_base::RowId::from_u64(*row)));
+        postings.extend(moved.map(|rid| (term.clone(), *rid)));
+        park.checkpoint()?;
+    }
+    postings.sort();
+    postings.dedup();
+    new.inverted_build(txn, &mut postings.into_iter().map(Ok), park)
 }
 
 /// All system relations of a database, opened.
