@@ -127,7 +127,8 @@ fn class_text(host: &StatementHost<'_>, index: &Index, key: &crate::catalog::Ind
         return Ok(None);
     }
     let rows = host.reader.scan(PG_OPCLASS)?;
-    Ok(rows.iter().find(|r| r.oid("oid") == key.opclass).and_then(|r| r.text("opcname").map(quote)))
+    let Some(row) = rows.iter().find(|r| r.oid("oid") == key.opclass) else { return Ok(None) };
+    super::describe::qualified(host, row.oid("opcnamespace"), row.text("opcname").unwrap_or("")).map(Some)
 }
 
 fn index_definition(host: &StatementHost<'_>, table: &Arc<Table>, index: &Index, pretty: bool) -> Result<String> {

@@ -18,7 +18,7 @@ pub(super) fn call(host: &StatementHost<'_>, args: &[Datum]) -> Result<Datum> {
 }
 
 /// `name`, or `schema.name` if the name alone would not find it.
-fn qualified(host: &StatementHost<'_>, schema: Oid, name: &str) -> Result<String> {
+pub(super) fn qualified(host: &StatementHost<'_>, schema: Oid, name: &str) -> Result<String> {
     if host.reader.schemas_to_search(None, true)?.contains(&schema) {
         return Ok(quote(name));
     }
