@@ -472,3 +472,11 @@ FROM pg_catalog.pg_constraint k
      LEFT JOIN pg_catalog.pg_constraint u ON u.conrelid = k.confrelid AND u.conindid = k.conindid AND u.contype IN ('p', 'u')
      LEFT JOIN pg_catalog.pg_namespace un ON un.oid = u.connamespace
 WHERE k.contype = 'f';
+
+CREATE VIEW pg_catalog.pg_available_extensions AS
+SELECT e.name, e.default_version, x.extversion AS installed_version, e.comment
+FROM pg_available_extensions() e LEFT JOIN pg_catalog.pg_extension x ON e.name = x.extname;
+
+CREATE VIEW pg_catalog.pg_available_extension_versions AS
+SELECT e.name, e.version, x.extname IS NOT NULL AS installed, e.superuser, e.trusted, e.relocatable, e.schema, e.requires, e.comment
+FROM pg_available_extension_versions() e LEFT JOIN pg_catalog.pg_extension x ON e.name = x.extname AND e.version = x.extversion;

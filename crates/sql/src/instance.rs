@@ -206,7 +206,7 @@ impl Instance {
     /// System views in template1, then the other two databases.
     fn complete_cluster(self: &Arc<Instance>, map: &HashMap<Oid, Vec<(Oid, kilndb_base::RelationId)>>, park: &ThreadPark) -> Result<()> {
         // Views of the system have OIDs of the system.
-        *locked(&self.oids) = OidRange { next: bootstrap::FIRST_VIEW_OID, limit: crate::catalog::builtin::FIRST_USER_OID };
+        *locked(&self.oids) = OidRange { next: bootstrap::FIRST_VIEW_OID, limit: crate::catalog::builtin::FIRST_EXTENSION_OID };
         let made = crate::session::Session::create_system_views(self.clone());
         *locked(&self.oids) = OidRange { next: 0, limit: 0 };
         made?;

@@ -1,11 +1,12 @@
 //! What a function may see of the world: settings, time, randomness, and the catalogs through [`Host`].
 
+use crate::trigram::Thresholds;
 use kilndb_base::{Error, Oid, Result};
 use kilndb_fulltext::{Config, Dictionary};
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// The settings that formats depend on. A session keeps one and changes it with SET.
+/// The settings that values and formats depend on. A session keeps one and changes it with SET.
 #[derive(Clone, Debug)]
 pub struct FormatSettings {
     /// `ISO`, `SQL`, `Postgres`, `German`.
@@ -18,6 +19,8 @@ pub struct FormatSettings {
     pub bytea_output_hex: bool,
     pub standard_conforming_strings: bool,
     pub array_nulls: bool,
+    /// Of pg_trgm's operators.
+    pub trigram: Thresholds,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,6 +55,7 @@ impl Default for FormatSettings {
             bytea_output_hex: true,
             standard_conforming_strings: true,
             array_nulls: true,
+            trigram: Thresholds::default(),
         }
     }
 }

@@ -29,6 +29,7 @@ pub(crate) mod range_aggregate;
 pub mod row;
 pub mod snapshot;
 pub mod template;
+pub mod trigram;
 pub mod width;
 
 pub use context::{EvalContext, FormatSettings, Host};

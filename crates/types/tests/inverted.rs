@@ -32,7 +32,7 @@ fn check(class: Class, strategy: u16, function: u32, value: &Datum, query: &Datu
     class.terms(COLUMN, value, &mut terms).expect("terms of a value");
     assert!(terms.is_sorted_by(|a, b| a < b), "{value:?}: {terms:?}");
     assert!(terms.iter().all(|t| t[0] >> 2 == COLUMN), "{terms:?}");
-    let asked = class.query(COLUMN, strategy, query).expect("terms of a condition");
+    let asked = class.query(COLUMN, strategy, query, &FormatSettings::default().trigram).expect("terms of a condition");
     let met = asked.need.is_met(&mut |n| asked.wanted[n].is_among(&terms));
     assert!(met || !yes, "{class:?} {strategy} {value:?} {query:?}: {asked:?}");
     (yes, !met)
@@ -199,4 +199,85 @@ fn json_paths() {
         }
         tally.check();
     }
+}
+
+const LETTERS: &[&str] = &["a", "b", "c", "A", "B", "s", "S", "K", "é", "É", "ſ", " ", "-", "_", "1"];
+fn some_text(random: &mut Generator) -> String {
+    (0..random.below(12)).map(|_| random.one_of(LETTERS).to_string()).collect()
+}
+fn some_like(random: &mut Generator) -> String {
+    let parts: &[&str] = &["%", "_", "\\%", "\\a", "ab", "bc", "a", "b", "c", "S", "k", "é", " ", "-"];
+    let inner: String = (0..1 + random.below(3)).map(|_| random.one_of(parts).to_string()).collect();
+    if random.below(4) == 0 { inner } else { format!("%{inner}%") }
+}
+fn some_regex(random: &mut Generator, depth: usize) -> String {
+    let atoms: &[&str] = &[
+        "a", "b", "c", "ab", "abc", "s", "K", "é", " ", "-", "_", "1", ".", "[abc]", "[^a]", "[a-c]", "[[:alpha:]]", "\\d", "\\s", "\\w", "\\W", "^", "$", "\\m", "\\M",
+        "\\y", "(?=a)", "(?!b)",
+    ];
+    let mut inner = |random: &mut Generator| if depth == 0 { random.one_of(atoms).to_string() } else { some_regex(random, depth - 1) };
+    match random.below(9) {
+        0 => format!("({})*", inner(random)),
+        1 => format!("({})+", inner(random)),
+        2 => format!("({})?", inner(random)),
+        3 => format!("({}){{2}}", inner(random)),
+        4 => format!("({}){{1,3}}", inner(random)),
+        5 => format!("({}|{})", inner(random), inner(random)),
+        6 => random.one_of(atoms).to_string(),
+        _ => format!("{}{}", inner(random), inner(random)),
+    }
+}
+
+#[test]
+fn trigrams_of_patterns() {
+    let mut random = Generator(23);
+    // textlike, texticlike; texteq, similarity_op, word_similarity_commutator_op, strict_word_similarity_commutator_op
+    let mut tally = Tally(0, 0, 0);
+    for _ in 0..60_000 {
+        let (value, pattern) = (Datum::text(some_text(&mut random)), Datum::text(some_like(&mut random)));
+        tally.add(check(Class::Trigram, 3, 850, &value, &pattern));
+        tally.add(check(Class::Trigram, 4, 1633, &value, &pattern));
+    }
+    tally.check();
+    let mut tally = Tally(0, 0, 0);
+    for _ in 0..20_000 {
+        let text = some_text(&mut random);
+        let other = if random.below(2) == 0 { some_text(&mut random) } else { format!("{text}{}", some_text(&mut random)) };
+        let (value, other) = (Datum::text(text), Datum::text(other));
+        for (strategy, function) in [(1, 15004), (7, 15007), (9, 15017), (11, 67)] {
+            tally.add(check(Class::Trigram, strategy, function, &value, &other));
+        }
+    }
+    tally.check();
+}
+
+#[test]
+fn trigrams_of_regular_expressions() {
+    let mut random = Generator(5);
+    let mut tally = Tally(0, 0, 0);
+    for _ in 0..1_500 {
+        let pattern = Datum::text(some_regex(&mut random, 3));
+        for _ in 0..10 {
+            let value = Datum::text(some_text(&mut random));
+            // textregexeq, texticregexeq
+            tally.add(check(Class::Trigram, 5, 1254, &value, &pattern));
+            tally.add(check(Class::Trigram, 6, 1238, &value, &pattern));
+        }
+    }
+    tally.check();
+}
+
+#[test]
+fn ordered_values() {
+    let mut random = Generator(77);
+    let mut tally = Tally(0, 0, 0);
+    for _ in 0..20_000 {
+        let mut number = || Datum::Int4(random.below(20) as i32 - 10);
+        let (value, other) = (number(), number());
+        // int4lt, int4le, int4eq, int4ge, int4gt
+        for (strategy, function) in [(1, 66), (2, 149), (3, 65), (4, 150), (5, 147)] {
+            tally.add(check(Class::Ordered(INT4), strategy, function, &value, &other));
+        }
+    }
+    tally.check();
 }

@@ -2,6 +2,7 @@
 
 use super::ir::*;
 use crate::catalog::builtin::FIRST_USER_OID;
+use crate::catalog::extension;
 use kilndb_base::{Oid, Result};
 
 impl Expr {
@@ -174,13 +175,15 @@ impl Expr {
             _ => false,
         })
     }
-    /// Functions that are not built in, those in subqueries too, each once.
+    /// Functions that may go, those in subqueries too, each once; an extension's operator stands for its function.
     pub fn user_functions(&self, out: &mut Vec<kilndb_base::Oid>) {
         let function = match &self.kind {
-            ExprKind::Func(f) | ExprKind::NullIf(f) | ExprKind::IsDistinct { eq: f, .. } | ExprKind::ScalarArray { func: f, .. } => f.oid,
+            ExprKind::Func(f) | ExprKind::NullIf(f) | ExprKind::IsDistinct { eq: f, .. } | ExprKind::ScalarArray { func: f, .. } => {
+                if extension::is_member(f.operator) { f.operator } else { f.oid }
+            }
             _ => 0,
         };
-        if function >= FIRST_USER_OID && !out.contains(&function) {
+        if extension::may_go(function) && !out.contains(&function) {
             out.push(function);
         }
         if let ExprKind::SubLink(s) = &self.kind {

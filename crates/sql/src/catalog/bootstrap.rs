@@ -6,6 +6,7 @@
 //! 2. A boot map row is 12 bytes, little-endian: database OID (0: shared), system relation OID, storage relation id.
 
 use super::builtin::{BOOTSTRAP_SUPERUSER, BUILTINS, FILES, FIRST_USER_OID, INFORMATION_SCHEMA, PG_CATALOG, PUBLIC, SystemTable, Tsv};
+use super::extension;
 use super::ids::*;
 use super::store::{CatalogStore, CatalogWriter, SHAPES, vector};
 use kilndb_base::park::Park;
@@ -17,11 +18,12 @@ use std::sync::Arc;
 
 /// The language's OID.
 const PLPGSQL: Oid = 12775;
+const PLPGSQL_EXTENSION: Oid = 12779;
 
 pub const BOOT_MAP: RelationId = RelationId(1);
 pub const OID_COUNTER: RelationId = RelationId(2);
 
-/// OIDs of system views and their row types: from here up to the first user OID.
+/// OIDs of system views and their row types: from here up to the first of extensions.
 pub const FIRST_VIEW_OID: Oid = 13100;
 
 pub const TEMPLATE1: Oid = 1;
@@ -172,7 +174,7 @@ fn field_value(column_type: Oid, text: &str, eval: &EvalContext<'_>) -> Result<D
     }
 }
 
-fn fill_from(writer: &mut CatalogWriter<'_>, table: Oid, file: &'static Tsv, eval: &EvalContext<'_>, keep: &dyn Fn(&[Option<&str>]) -> bool, extra: &[(&str, Datum)]) -> Result<()> {
+pub(super) fn fill_from(writer: &mut CatalogWriter<'_>, table: Oid, file: &'static Tsv, eval: &EvalContext<'_>, keep: &dyn Fn(&[Option<&str>]) -> bool, extra: &[(&str, Datum)]) -> Result<()> {
     let definition = super::store::shape(table)?.table;
     for row in file.rows.iter().filter(|r| keep(r)) {
         let mut values: Vec<(&str, Datum)> = extra.to_vec();
@@ -208,8 +210,8 @@ fn fill_facts(writer: &mut CatalogWriter<'_>, eval: &EvalContext<'_>) -> Result<
     let (family, function) = (amproc.column("amprocfamily"), amproc.column("amproc"));
     let opfamily = &FILES.pg_opfamily;
     let method = opfamily.column("opfmethod");
-    // Of B-trees and inverted indexes.
-    let has_method = |field: Option<&str>| matches!(field, Some("403" | "2742"));
+    // Of methods that indexes can have.
+    let has_method = |field: Option<&str>| matches!(field, Some("403" | "405" | "2742" | "3580"));
     let families: std::collections::HashSet<Oid> = opfamily.rows.iter().filter(|r| has_method(r[method])).map(|r| number(r[0])).collect();
     needed.extend(ACCESS_METHODS.map(|(_, _, handler)| handler));
     needed.extend(amproc.rows.iter().filter(|r| families.contains(&number(r[family]))).map(|r| number(r[function])));
@@ -311,6 +313,9 @@ fn fill_fixed_rows(writer: &mut CatalogWriter<'_>) -> Result<()> {
                 ("lanpltrusted", Datum::Bool(trusted)),
             ],
         )?;
+    }
+    if let Some(plpgsql) = extension::extension(extension::PLPGSQL) {
+        extension::insert_extension(writer, PLPGSQL_EXTENSION, plpgsql, PG_CATALOG, BOOTSTRAP_SUPERUSER, &[(PG_LANGUAGE, PLPGSQL)])?;
     }
     for (oid, name, handler) in ACCESS_METHODS {
         let kind = if oid == 2 { b't' } else { b'i' };
@@ -498,10 +503,13 @@ fn copy_user_relations(
         for index in indexes.iter().filter(|i| i.oid("indrelid") == class.oid("oid")) {
             let Some(index_class) = classes.iter().find(|c| c.oid("oid") == index.oid("indexrelid")) else { continue };
             let old = engine.relation(RelationId(index_class.oid("relfilenode")))?;
-            let new = engine.create_relation(txn, RelationKind::BTree, old.persistence())?;
+            let new = engine.create_relation(txn, old.kind(), old.persistence())?;
             new.set_heap(target.id());
             moved.insert(old.id().0, new.id().0);
-            copy_index(txn, &old, &new, &new_rids, park)?;
+            match old.kind() {
+                RelationKind::Inverted => copy_inverted(txn, &old, &new, snapshot, &new_rids, park)?,
+                _ => copy_index(txn, &old, &new, &new_rids, park)?,
+            }
         }
     }
     Ok(())
@@ -536,6 +544,45 @@ fn copy_index(
     }
     entries.sort();
     new.index_build(txn, &mut entries.into_iter().map(Ok), park)
+}
+
+/// The terms of an inverted index, as it keeps them.
+fn copy_inverted(
+    txn: &mut Transaction,
+    old: &Arc<kilndb_storage::Relation>,
+    new: &Arc<kilndb_storage::Relation>,
+    snapshot: &kilndb_storage::Snapshot,
+    new_rids: &HashMap<kilndb_base::RowId, kilndb_base::RowId>,
+    park: &dyn Park,
+) -> Result<()> {
+    let mut postings = Vec::new();
+    let mut scan = old.inverted_scan(snapshot)?;
+    scan.pending(&mut |rid, terms| {
+        if let Some(new_rid) = new_rids.get(&rid) {
+            postings.extend(terms.iter().map(|term| (term.to_vec(), *new_rid)));
+        }
+        Ok(())
+    })?;
+    let (mut terms, mut rows) = (Vec::new(), Vec::new());
+    scan.rows_where(
+        &[],
+        None,
+        &mut |term| {
+            terms.push(term.to_vec());
+            Ok(false)
+        },
+        &mut rows,
+    )?;
+    for term in terms {
+        rows.clear();
+        scan.rows(&term, None, &mut rows)?;
+        let moved = rows.iter().filter_map(|row| new_rids.get(&kilndb_base::RowId::from_u64(*row)));
+        postings.extend(moved.map(|rid| (term.clone(), *rid)));
+        park.checkpoint()?;
+    }
+    postings.sort();
+    postings.dedup();
+    new.inverted_build(txn, &mut postings.into_iter().map(Ok), park)
 }
 
 /// All system relations of a database, opened.

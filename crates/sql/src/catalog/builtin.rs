@@ -2,7 +2,7 @@
 //! `data/*.tsv` once per process and never changed.
 //!
 //! Invariants
-//! 1. OIDs below [`FIRST_USER_OID`] are PostgreSQL's own.
+//! 1. OIDs below [`FIRST_EXTENSION_OID`] are PostgreSQL's own; from there to [`FIRST_USER_OID`] those of what extensions bring.
 //! 2. Everything here is immutable; what users make lives in the system tables only.
 
 use super::model::*;
@@ -11,6 +11,7 @@ use foldhash::{HashMap, HashMapExt};
 use std::sync::{Arc, LazyLock};
 
 pub const FIRST_USER_OID: Oid = 16384;
+pub const FIRST_EXTENSION_OID: Oid = 15000;
 pub const PG_CATALOG: Oid = 11;
 pub const PUBLIC: Oid = 2200;
 pub const INFORMATION_SCHEMA: Oid = 13000;
@@ -53,6 +54,8 @@ tsv_files! {
     catalog_indexes = "catalog_indexes"; pg_settings = "pg_settings"; pg_ts_config = "pg_ts_config";
     pg_ts_config_map = "pg_ts_config_map"; pg_ts_dict = "pg_ts_dict"; pg_ts_parser = "pg_ts_parser";
     pg_ts_template = "pg_ts_template"; pg_range = "pg_range"; pg_ts_description = "pg_ts_description";
+    extension_proc = "extension_proc"; extension_operator = "extension_operator"; extension_opfamily = "extension_opfamily";
+    extension_opclass = "extension_opclass"; extension_amop = "extension_amop"; extension_amproc = "extension_amproc";
 }
 
 /// A system table's shape.
@@ -101,6 +104,8 @@ pub struct Builtins {
     pub btree_strategies: HashMap<Oid, u8>,
     /// (family of the default btree class, its input type) by type.
     pub btree_classes: HashMap<Oid, OperatorClass>,
+    /// Default classes of the other methods, by method and input type.
+    pub default_classes: HashMap<(Oid, Oid), Oid>,
     /// `<`, `=`, `>` of a family for (type, type).
     pub orderings: HashMap<Oid, OrderingOperators>,
 }
@@ -157,6 +162,7 @@ fn load() -> Builtins {
         tables: load_tables(),
         btree_strategies,
         btree_classes,
+        default_classes: load_default_classes(),
         orderings,
     }
 }
@@ -275,6 +281,7 @@ fn load_operators() -> Vec<(&'static str, Arc<OperatorInfo>)> {
             let info = OperatorInfo {
                 oid: number(r[oid]),
                 name: r[name].unwrap_or("").to_string(),
+                schema_oid: PG_CATALOG,
                 left: number(r[left]),
                 right: number(r[right]),
                 result: number(r[result]),
@@ -353,6 +360,14 @@ fn load_tables() -> Vec<SystemTable> {
         }
     }
     tables
+}
+
+fn load_default_classes() -> HashMap<(Oid, Oid), Oid> {
+    let file = &FILES.pg_opclass;
+    let c = |name| file.column(name);
+    let (oid, method, intype, default) = (c("oid"), c("opcmethod"), c("opcintype"), c("opcdefault"));
+    let rows = file.rows.iter().filter(|r| flag(r[default]));
+    rows.map(|r| ((number(r[method]), number(r[intype])), number(r[oid]))).collect()
 }
 
 type BtreeFacts = (HashMap<Oid, u8>, HashMap<Oid, OrderingOperators>, HashMap<Oid, OperatorClass>);

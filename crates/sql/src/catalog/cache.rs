@@ -10,7 +10,7 @@
 
 pub use super::changes::Asked;
 use super::changes::{ChangeLog, Changes};
-use super::builtin::{BUILTINS, FIRST_USER_OID, INFORMATION_SCHEMA, PG_CATALOG, SystemTable};
+use super::builtin::{BUILTINS, FIRST_EXTENSION_OID, FIRST_USER_OID, INFORMATION_SCHEMA, PG_CATALOG, SystemTable};
 use super::global::{DELETE_ROWS_OPTION, GLOBAL, GlobalUsers};
 use super::ids::*;
 use super::model::*;
@@ -40,6 +40,8 @@ pub(super) struct Objects {
     schema_names: HashMap<Oid, Option<String>>,
     functions: HashMap<String, Vec<Arc<FunctionInfo>>>,
     functions_by_oid: HashMap<Oid, Option<Arc<FunctionInfo>>>,
+    pub(super) operators: HashMap<String, Vec<Arc<OperatorInfo>>>,
+    pub(super) operators_by_oid: HashMap<Oid, Option<Arc<OperatorInfo>>>,
     /// Foreign keys by the table they point at.
     referencing: Option<HashMap<Oid, Vec<Arc<ForeignKey>>>>,
     pub(super) partition_maps: HashMap<Oid, Arc<PartitionMap>>,
@@ -134,7 +136,7 @@ impl ObjectCache {
     pub fn forget(&self, changes: &Changes) {
         self.lock().forget(changes);
     }
-    fn lock(&self) -> MutexGuard<'_, Objects> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Objects> {
         self.objects.lock().unwrap_or_else(|e| e.into_inner())
     }
     pub(super) fn clear(&self) {
@@ -246,7 +248,7 @@ pub struct CatalogReader<'a> {
 }
 
 impl CatalogReader<'_> {
-    fn store(&self) -> &CatalogStore {
+    pub(super) fn store(&self) -> &CatalogStore {
         &self.database.store
     }
 
@@ -647,6 +649,8 @@ impl CatalogReader<'_> {
             language: match row.oid("prolang") {
                 14 => "sql",
                 12 => "internal",
+                // An extension's functions are in this program.
+                13 if row.oid("oid") < FIRST_USER_OID => "internal",
                 13 => "c",
                 _ => "plpgsql",
             }
@@ -665,7 +669,7 @@ impl CatalogReader<'_> {
             return Ok(found.clone());
         }
         let rows = self.store().lookup(PG_PROC, PG_PROC_PRONAME_ARGS_NSP_INDEX, &[Datum::text(name)], self.snapshot)?;
-        let user = rows.iter().filter(|r| r.oid("oid") >= FIRST_USER_OID);
+        let user = rows.iter().filter(|r| r.oid("oid") >= FIRST_EXTENSION_OID);
         let found: Vec<_> = user.map(|r| Arc::new(self.function_info(r))).collect();
         self.cache.lock().functions.insert(name.to_string(), found.clone());
         Ok(found)
@@ -872,16 +876,11 @@ impl CatalogView for CatalogReader<'_> {
     }
 
     fn operators(&self, schema: Option<&str>, name: &str) -> Result<Vec<Arc<OperatorInfo>>> {
-        if let Some(schema) = schema
-            && schema != "pg_catalog"
-        {
-            return Ok(Vec::new());
-        }
-        Ok(BUILTINS.operators_by_name.get(name).cloned().unwrap_or_default())
+        self.operators_named(schema, name)
     }
 
     fn operator_by_oid(&self, oid: Oid) -> Result<Option<Arc<OperatorInfo>>> {
-        Ok(BUILTINS.operators.get(&oid).cloned())
+        self.operator(oid)
     }
 
     fn cast(&self, source: Oid, target: Oid) -> Result<Option<CastInfo>> {
@@ -918,6 +917,10 @@ impl CatalogView for CatalogReader<'_> {
 
     fn btree_strategy(&self, operator: Oid) -> Result<Option<u8>> {
         Ok(BUILTINS.btree_strategies.get(&operator).copied())
+    }
+
+    fn has_operator_class(&self, oid: Oid) -> Result<bool> {
+        Ok(!self.lookup(PG_OPCLASS, PG_OPCLASS_OID_INDEX, &[Datum::Oid(oid)])?.is_empty())
     }
 
     fn format_type(&self, oid: Oid, typmod: i32) -> String {

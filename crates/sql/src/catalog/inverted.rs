@@ -1,6 +1,7 @@
 //! Operator classes of inverted indexes, as the catalogs have them.
 
-use super::builtin::FILES;
+use super::builtin::{FILES, Tsv};
+use super::extension::INVERTED_CLASSES;
 use super::{CatalogView, GIN_METHOD};
 use foldhash::HashMap;
 use kilndb_base::{Error, Oid, Result};
@@ -9,18 +10,22 @@ use std::sync::LazyLock;
 
 /// Strategy numbers by class and operator.
 static STRATEGIES: LazyLock<HashMap<(Oid, Oid), u16>> = LazyLock::new(|| {
-    let (classes, operators) = (&FILES.pg_opclass, &FILES.pg_amop);
+    let mut all = HashMap::default();
+    add_strategies(&FILES.pg_opclass, &FILES.pg_amop, &mut all);
+    add_strategies(&FILES.extension_opclass, &FILES.extension_amop, &mut all);
+    all
+});
+
+fn add_strategies(classes: &Tsv, operators: &Tsv, all: &mut HashMap<(Oid, Oid), u16>) {
     let number = |field: Option<&str>| field.and_then(|f| f.parse::<Oid>().ok()).unwrap_or(0);
     let (oid, method, family) = (classes.column("oid"), classes.column("opcmethod"), classes.column("opcfamily"));
     let (of_family, strategy, operator) = (operators.column("amopfamily"), operators.column("amopstrategy"), operators.column("amopopr"));
-    let mut all = HashMap::default();
     for class in classes.rows.iter().filter(|r| number(r[method]) == GIN_METHOD) {
         for row in operators.rows.iter().filter(|r| r[of_family] == class[family]) {
             all.insert((number(class[oid]), number(row[operator])), number(row[strategy]) as u16);
         }
     }
-    all
-});
+}
 
 /// What an operator, with the column on its left, is to the class.
 pub fn strategy(opclass: Oid, operator: Oid) -> Option<u16> {
@@ -29,6 +34,9 @@ pub fn strategy(opclass: Oid, operator: Oid) -> Option<u16> {
 
 /// The class of a column, with the type of its elements.
 pub fn inverted_class(opclass: Oid, type_oid: Oid, catalog: &dyn CatalogView) -> Result<Class> {
+    if let Some(known) = INVERTED_CLASSES.iter().find(|c| c.oid == opclass) {
+        return Ok(known.class);
+    }
     let mut info = catalog.type_by_oid(type_oid)?;
     while let Some(domain) = info.as_ref().filter(|i| i.kind == b'd') {
         info = catalog.type_by_oid(domain.base_type)?;

@@ -10,12 +10,14 @@ use std::sync::Arc;
 pub const BTREE_METHOD: Oid = 403;
 pub const HASH_METHOD: Oid = 405;
 pub const GIN_METHOD: Oid = 2742;
+pub const BRIN_METHOD: Oid = 3580;
 
-/// What else there may be is a B-tree.
+/// What else there may be is a B-tree; so are hash and brin in all but their names (docs/compatibility.md).
 pub fn method_name(method: Oid) -> &'static str {
     match method {
         HASH_METHOD => "hash",
         GIN_METHOD => "gin",
+        BRIN_METHOD => "brin",
         _ => "btree",
     }
 }
@@ -152,6 +154,7 @@ impl Index {
         match self.method.as_str() {
             "hash" => HASH_METHOD,
             "gin" => GIN_METHOD,
+            "brin" => BRIN_METHOD,
             _ => BTREE_METHOD,
         }
     }
@@ -310,6 +313,7 @@ pub struct FunctionInfo {
 pub struct OperatorInfo {
     pub oid: Oid,
     pub name: String,
+    pub schema_oid: Oid,
     /// 0 for a prefix operator.
     pub left: Oid,
     pub right: Oid,
@@ -379,6 +383,10 @@ pub trait CatalogView {
     fn ordering_operators(&self, type_oid: Oid) -> Result<Option<OrderingOperators>>;
     /// Is `operator` a btree comparison, and which strategy (1 <, 2 <=, 3 =, 4 >=, 5 >)? Left and right types are the operator's.
     fn btree_strategy(&self, operator: Oid) -> Result<Option<u8>>;
+    /// Is that operator class there? (Those of extensions may not be.)
+    fn has_operator_class(&self, _oid: Oid) -> Result<bool> {
+        Ok(false)
+    }
     /// As format_type prints it.
     fn format_type(&self, oid: Oid, typmod: i32) -> String;
     fn schema_name_of(&self, oid: Oid) -> Option<String>;

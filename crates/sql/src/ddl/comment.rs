@@ -29,6 +29,7 @@ impl Session {
             }
             O::OBJECT_DATABASE => return self.comment_database(s.object().as_str().unwrap_or(""), text, runtime),
             O::OBJECT_TRIGGER => self.commented_trigger(s.object(), runtime)?,
+            O::OBJECT_EXTENSION => (PG_EXTENSION, self.commented_extension(s.object())?, 0),
             O::OBJECT_TABCONSTRAINT => self.commented_constraint(s.object(), runtime)?,
             O::OBJECT_TYPE | O::OBJECT_DOMAIN => (PG_TYPE, self.commented_type(s.object(), runtime)?, 0),
             kind @ (O::OBJECT_FUNCTION | O::OBJECT_PROCEDURE | O::OBJECT_ROUTINE) => (PG_PROC, self.commented_routine(s.object(), kind, runtime)?, 0),

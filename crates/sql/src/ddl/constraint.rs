@@ -4,6 +4,7 @@ use super::Session;
 use super::index::NewIndex;
 use super::partition_keys::NameCounter;
 use crate::catalog::global::GLOBAL;
+use crate::catalog::extension::table_of_call;
 use crate::catalog::ids::*;
 use crate::catalog::store::array;
 use crate::catalog::{CatalogView, Table, TableKind};
@@ -521,7 +522,28 @@ impl Session {
         if new.index != 0 && new.kind != b'f' {
             self.add_dependency((PG_CLASS, new.index, 0), (PG_CONSTRAINT, oid, 0), b'i', runtime)?;
         }
+        self.note_check_needs(oid, new, runtime)?;
         Ok(oid)
+    }
+
+    /// pg_depend: what a check calls.
+    fn note_check_needs(&mut self, oid: Oid, new: &NewConstraint<'_>, runtime: &dyn Runtime) -> Result<()> {
+        let Some(sql) = new.expression else { return Ok(()) };
+        let table = self.table_by_oid(new.table.oid, runtime)?;
+        let functions = self.with_catalog(runtime, |host| {
+            let mut functions = Vec::new();
+            runtime.on_large_stack(&mut || {
+                // The check itself has been looked at before.
+                if let Ok(bound) = crate::bind::bind_expression(sql, Some(&table), &host.reader, None) {
+                    bound.expr.user_functions(&mut functions);
+                }
+            });
+            Ok(functions)
+        })?;
+        for function in functions {
+            self.add_dependency((PG_CONSTRAINT, oid, 0), (table_of_call(function), function, 0), b'n', runtime)?;
+        }
+        Ok(())
     }
 
     /// `table_a_b_suffix`, with a number if that is taken (PostgreSQL's ChooseRelationName).

@@ -311,6 +311,10 @@ impl Session {
 
     /// WITH (…): accepted and shown back; what has no meaning here changes nothing.
     pub(super) fn storage_options<'n>(&mut self, options: impl IntoIterator<Item = Node<'n>>) -> Result<Vec<String>> {
+        self.known_options(options, false)
+    }
+
+    fn known_options<'n>(&mut self, options: impl IntoIterator<Item = Node<'n>>, is_index: bool) -> Result<Vec<String>> {
         let mut shown = Vec::new();
         for option in options {
             let Node::DefElem(d) = option else { continue };
@@ -318,7 +322,8 @@ impl Session {
             if name == "oids" {
                 continue;
             }
-            if !KNOWN_OPTIONS.contains(&name) && d.defnamespace() != Some("toast") {
+            let is_known = KNOWN_OPTIONS.contains(&name) || is_index && INDEX_OPTIONS.contains(&name);
+            if !is_known && d.defnamespace() != Some("toast") {
                 return Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("unrecognized parameter \"{name}\"")));
             }
             let value = match d.arg() {
@@ -340,7 +345,7 @@ impl Session {
 
     /// The same for an index, which is as its table in what a crash leaves of it.
     pub(super) fn index_options<'n>(&mut self, options: impl IntoIterator<Item = Node<'n>>) -> Result<Vec<String>> {
-        let shown = self.storage_options(options)?;
+        let shown = self.known_options(options, true)?;
         let recovery = super::persistence::RECOVERY;
         if shown.iter().any(|o| o.split('=').next() == Some(recovery)) {
             return Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("unrecognized parameter \"{recovery}\"")));
@@ -537,6 +542,9 @@ pub(super) fn insert_attribute(w: &mut crate::catalog::store::CatalogWriter<'_>,
 }
 
 /// Storage parameters that PostgreSQL knows; here they are kept and shown.
+/// Of indexes alone; which method has which is `index_class`'s to say.
+const INDEX_OPTIONS: &[&str] = &["fastupdate", "gin_pending_list_limit", "deduplicate_items", "pages_per_range", "autosummarize"];
+
 pub(super) const KNOWN_OPTIONS: &[&str] = &[
     "fillfactor",
     "parallel_workers",
@@ -562,9 +570,6 @@ pub(super) const KNOWN_OPTIONS: &[&str] = &[
     "log_autovacuum_min_duration",
     "user_catalog_table",
     "toast_tuple_target",
-    "deduplicate_items",
-    "fastupdate",
-    "gin_pending_list_limit",
     // Of KilnDB alone.
     super::persistence::RECOVERY,
 ];

@@ -6,6 +6,7 @@
 
 use super::Session;
 use crate::bind::ir::{Expr, ExprKind, Query};
+use crate::catalog::extension::table_of_call;
 use crate::catalog::ids::*;
 use crate::catalog::{CatalogView, Table};
 use crate::client::Runtime;
@@ -105,7 +106,7 @@ impl Session {
             self.add_dependency((PG_ATTRDEF, oid, 0), (PG_CLASS, relation, 0), b'n', runtime)?;
         }
         for function in functions {
-            self.add_dependency((PG_ATTRDEF, oid, 0), (PG_PROC, function, 0), b'n', runtime)?;
+            self.add_dependency((PG_ATTRDEF, oid, 0), (table_of_call(function), function, 0), b'n', runtime)?;
         }
         Ok(())
     }

@@ -47,6 +47,7 @@ impl Session {
             O::OBJECT_TRIGGER => return self.drop_trigger(s, runtime),
             O::OBJECT_FUNCTION | O::OBJECT_PROCEDURE | O::OBJECT_ROUTINE => return self.drop_routines(s, runtime),
             O::OBJECT_TYPE | O::OBJECT_DOMAIN => return self.drop_types(s, runtime),
+            O::OBJECT_EXTENSION => return self.drop_extensions(s, runtime),
             other => {
                 return match kind_of(other) {
                     Some(kind) => self.drop_text_search(s, kind, cascade, runtime),
@@ -82,7 +83,6 @@ impl Session {
         let (word, tag) = match s.remove_type {
             O::OBJECT_AGGREGATE => ("aggregate", "DROP AGGREGATE"),
             O::OBJECT_MATVIEW => ("materialized view", "DROP MATERIALIZED VIEW"),
-            O::OBJECT_EXTENSION => ("extension", "DROP EXTENSION"),
             _ => return Err(Error::unsupported("DROP of this kind of object is not supported")),
         };
         for object in s.objects() {

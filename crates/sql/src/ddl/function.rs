@@ -218,6 +218,9 @@ impl Session {
         }
         let existing = self.same_signature(schema, name, &signature.inputs)?;
         if let Some(old) = &existing {
+            if crate::catalog::extension::is_member(old.oid("oid")) && s.replace {
+                return Err(Error::unsupported(format!("replacing function {name}, which belongs to an extension, is not supported")));
+            }
             let old = old.clone();
             self.refuse_replacement(s, name, &old, &signature, (result, returns_set), runtime)?;
         }

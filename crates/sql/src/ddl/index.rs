@@ -3,6 +3,7 @@
 use super::{Session, index_class};
 use crate::catalog::builtin::BUILTINS;
 use crate::catalog::cache::EXPRESSION_SEPARATOR;
+use crate::catalog::extension::{is_member, table_of_call};
 use crate::catalog::ids::*;
 use crate::catalog::store::{array, vector};
 use crate::catalog::{GIN_METHOD, IndexKey, Table, TableKind};
@@ -258,6 +259,7 @@ impl Session {
             }
             w.insert(PG_INDEX, &row).map(|_| ())
         })?;
+        self.note_index_needs(oid, table, new, runtime)?;
         if table.indexes.is_empty() {
             self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| row.set("relhasindex", Datum::Bool(true)))?;
         }
@@ -268,6 +270,32 @@ impl Session {
             self.build_index(&table, &index, runtime)?;
         }
         Ok(oid)
+    }
+
+    /// pg_depend: operator classes of extensions, and what expressions call.
+    fn note_index_needs(&mut self, oid: Oid, table: &Arc<Table>, new: &NewIndex, runtime: &dyn Runtime) -> Result<()> {
+        let mut classes: Vec<Oid> = new.keys.iter().map(|k| k.opclass).filter(|class| is_member(*class)).collect();
+        classes.sort_unstable();
+        classes.dedup();
+        for class in classes {
+            self.add_dependency((PG_CLASS, oid, 0), (PG_OPCLASS, class, 0), b'n', runtime)?;
+        }
+        let texts = new.keys.iter().filter_map(|k| k.expression_sql.as_deref()).chain(new.predicate.as_deref());
+        let functions = self.with_catalog(runtime, |host| {
+            let mut functions = Vec::new();
+            let mut done = Ok(());
+            for sql in texts {
+                runtime.on_large_stack(&mut || {
+                    done = crate::bind::bind_expression(sql, Some(table), &host.reader, None).map(|bound| bound.expr.user_functions(&mut functions));
+                });
+                std::mem::replace(&mut done, Ok(()))?;
+            }
+            Ok(functions)
+        })?;
+        for function in functions {
+            self.add_dependency((PG_CLASS, oid, 0), (table_of_call(function), function, 0), b'n', runtime)?;
+        }
+        Ok(())
     }
 
     fn index_columns(&mut self, table: &Table, new: &NewIndex, runtime: &dyn Runtime) -> Result<Vec<NewColumn>> {

@@ -2,9 +2,10 @@
 
 use super::Session;
 use crate::catalog::builtin::BUILTINS;
+use crate::catalog::extension::default_inverted_class;
 use crate::catalog::ids::PG_OPCLASS;
 use crate::catalog::inverted::inverted_class;
-use crate::catalog::{BTREE_METHOD, CatalogView, GIN_METHOD, method_name};
+use crate::catalog::{BRIN_METHOD, BTREE_METHOD, CatalogView, GIN_METHOD, HASH_METHOD, method_name};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_syntax::nodes;
@@ -21,32 +22,37 @@ pub(super) fn method_of(name: Option<&str>) -> Result<Oid> {
     match name {
         None | Some("btree") => Ok(BTREE_METHOD),
         Some("gin") => Ok(GIN_METHOD),
-        Some(other @ ("hash" | "gist" | "spgist" | "brin")) => Err(Error::unsupported(format!("access method \"{other}\" is not supported"))),
+        Some("hash") => Ok(HASH_METHOD),
+        Some("brin") => Ok(BRIN_METHOD),
+        Some(other @ ("gist" | "spgist")) => Err(Error::unsupported(format!("access method \"{other}\" is not supported"))),
         Some(other) => Err(Error::new(sqlstate::UNDEFINED_OBJECT, format!("access method \"{other}\" does not exist"))),
     }
 }
 
-/// What an inverted index cannot be.
+/// What an index of another method than btree cannot be.
 pub(super) fn check_method(s: &nodes::IndexStmt, method: Oid) -> Result<()> {
-    if method != GIN_METHOD {
+    if method == BTREE_METHOD {
         return Ok(());
     }
-    let refused = |what: &str| Err(Error::unsupported(format!("access method \"gin\" does not support {what}")));
+    let refused = |what: &str| Err(Error::unsupported(format!("access method \"{}\" does not support {what}", method_name(method))));
     if s.unique {
         return refused("unique indexes");
     }
     if s.index_including_params().into_iter().next().is_some() {
         return refused("included columns");
     }
+    if method == HASH_METHOD && s.index_params().into_iter().count() > 1 {
+        return refused("multicolumn indexes");
+    }
     Ok(())
 }
 
 pub(super) fn check_order(e: &nodes::IndexElem, method: Oid) -> Result<()> {
-    let refused = |what: &str| Err(Error::unsupported(format!("access method \"gin\" does not support {what} options")));
-    if method == GIN_METHOD && e.ordering != SortByDir::SORTBY_DEFAULT {
+    let refused = |what: &str| Err(Error::unsupported(format!("access method \"{}\" does not support {what} options", method_name(method))));
+    if method != BTREE_METHOD && e.ordering != SortByDir::SORTBY_DEFAULT {
         return refused("ASC/DESC");
     }
-    if method == GIN_METHOD && e.nulls_ordering != SortByNulls::SORTBY_NULLS_DEFAULT {
+    if method != BTREE_METHOD && e.nulls_ordering != SortByNulls::SORTBY_NULLS_DEFAULT {
         return refused("NULLS FIRST/LAST");
     }
     Ok(())
@@ -61,11 +67,19 @@ pub(crate) fn default_class(method: Oid, type_oid: Oid, catalog: &dyn CatalogVie
             oids::TSVECTOR => Some(GIN_TSVECTOR_OPS),
             oids::JSONB => Some(GIN_JSONB_OPS),
             _ if info.element != 0 => Some(GIN_ARRAY_OPS),
-            _ => None,
+            // Classes of an extension, if it is there.
+            _ => match default_inverted_class(type_oid, info.kind == b'e') {
+                Some(oid) if catalog.has_operator_class(oid)? => Some(oid),
+                _ => None,
+            },
         });
     }
-    if let Some(class) = BUILTINS.btree_classes.get(&type_oid) {
-        return Ok(Some(class.oid));
+    let known = |type_oid: Oid| match method {
+        BTREE_METHOD => BUILTINS.btree_classes.get(&type_oid).map(|c| c.oid),
+        other => BUILTINS.default_classes.get(&(other, type_oid)).copied(),
+    };
+    if let Some(class) = known(type_oid) {
+        return Ok(Some(class));
     }
     let Some(info) = catalog.type_by_oid(type_oid)? else { return Ok(None) };
     let stand_in = match info.kind {
@@ -79,15 +93,17 @@ pub(crate) fn default_class(method: Oid, type_oid: Oid, catalog: &dyn CatalogVie
         _ if type_oid == oids::CIDR => oids::INET,
         _ => return Ok(None),
     };
-    Ok(BUILTINS.btree_classes.get(&stand_in).map(|c| c.oid))
+    Ok(known(stand_in))
 }
 
 impl Session {
     /// The class of an index column: that of the name, or the default one.
     pub(super) fn index_class(&mut self, e: &nodes::IndexElem, method: Oid, type_oid: Oid, runtime: &dyn Runtime) -> Result<Oid> {
-        let class = match super::strings(e.opclass()).last() {
-            Some(class) => self.named_class(class, method, type_oid, runtime)?,
-            None => {
+        let names = super::strings(e.opclass());
+        let class = match names.as_slice() {
+            [.., schema, class] => self.named_class(Some(schema), class, method, type_oid, runtime)?,
+            [class] => self.named_class(None, class, method, type_oid, runtime)?,
+            [] => {
                 let found = self.with_catalog(runtime, |host| default_class(method, type_oid, &host.reader))?;
                 let is_known = method == GIN_METHOD || key::is_indexable(type_oid) || type_oid > 16384;
                 let shown = self.with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, -1)))?;
@@ -115,8 +131,10 @@ impl Session {
         Err(Error::new(sqlstate::UNDEFINED_FUNCTION, format!("could not identify a comparison function for type {shown}")))
     }
 
-    fn named_class(&mut self, name: &str, method: Oid, type_oid: Oid, runtime: &dyn Runtime) -> Result<Oid> {
-        let rows = self.catalog_scan(PG_OPCLASS)?;
+    fn named_class(&mut self, schema: Option<&str>, name: &str, method: Oid, type_oid: Oid, runtime: &dyn Runtime) -> Result<Oid> {
+        let mut rows = self.catalog_scan(PG_OPCLASS)?;
+        let schemas = self.with_catalog(runtime, |host| host.reader.schemas_to_search(schema, false))?;
+        rows.retain(|r| schemas.contains(&r.oid("opcnamespace")));
         let base = self.with_catalog(runtime, |host| {
             let mut oid = type_oid;
             while let Some(info) = host.reader.type_by_oid(oid)?.filter(|i| i.kind == b'd') {
@@ -153,7 +171,8 @@ impl Session {
         Ok(match self.with_catalog(runtime, |host| inverted_class(opclass, type_oid, &host.reader))? {
             Class::Array(element) => element,
             Class::TsVector | Class::Jsonb => oids::TEXT,
-            Class::JsonbPath => oids::INT4,
+            Class::JsonbPath | Class::Trigram => oids::INT4,
+            Class::Ordered(_) => type_oid,
         })
     }
 }
@@ -163,22 +182,28 @@ pub(super) fn check_options(method: Oid, options: &[String]) -> Result<()> {
     for option in options {
         let (name, value) = option.split_once('=').unwrap_or((option, ""));
         let invalid = |message: String| Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, message));
-        match (method == GIN_METHOD, name) {
-            (true, "fastupdate") if is_boolean(value) => {}
-            (true, "fastupdate") => return invalid(format!("invalid value for boolean option \"{name}\": {value}")),
-            (true, "gin_pending_list_limit") => match value.parse::<i64>() {
-                Ok(64..=2_147_483_647) => {}
-                Ok(_) => {
-                    return Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("value {value} out of bounds for option \"{name}\""))
-                        .with_detail("Valid values are between \"64\" and \"2147483647\"."));
+        match (method, name) {
+            (BTREE_METHOD | HASH_METHOD, "fillfactor") => {}
+            (GIN_METHOD, "fastupdate") | (BRIN_METHOD, "autosummarize") | (BTREE_METHOD, "deduplicate_items") => {
+                if !is_boolean(value) {
+                    return invalid(format!("invalid value for boolean option \"{name}\": {value}"));
                 }
-                Err(_) => return invalid(format!("invalid value for integer option \"{name}\": {value}")),
-            },
-            (true, _) | (false, "fastupdate" | "gin_pending_list_limit") => return invalid(format!("unrecognized parameter \"{name}\"")),
-            _ => {}
+            }
+            (GIN_METHOD, "gin_pending_list_limit") => check_number(name, value, 64, 2_147_483_647)?,
+            (BRIN_METHOD, "pages_per_range") => check_number(name, value, 1, 131_072)?,
+            _ => return invalid(format!("unrecognized parameter \"{name}\"")),
         }
     }
     Ok(())
+}
+
+fn check_number(name: &str, value: &str, least: i64, most: i64) -> Result<()> {
+    match value.parse::<i64>() {
+        Ok(n) if (least..=most).contains(&n) => Ok(()),
+        Ok(_) => Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("value {value} out of bounds for option \"{name}\""))
+            .with_detail(format!("Valid values are between \"{least}\" and \"{most}\"."))),
+        Err(_) => Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("invalid value for integer option \"{name}\": {value}"))),
+    }
 }
 
 /// As PostgreSQL reads one: a beginning of a word will do.

@@ -18,6 +18,7 @@ mod default;
 mod depend;
 mod domain;
 mod drop;
+pub(crate) mod extension;
 pub(crate) mod function;
 mod global_index;
 mod identity;
@@ -112,6 +113,8 @@ impl Session {
             Node::DefineStmt(s) if text_search::kind_of(s.kind).is_some() => self.define_text_search(s, runtime),
             Node::AlterTSConfigurationStmt(s) => self.alter_config(s, runtime),
             Node::AlterTSDictionaryStmt(s) => self.alter_dictionary(s, runtime),
+            Node::CreateExtensionStmt(s) => self.create_extension(s, &source, runtime).map(|()| "CREATE EXTENSION".to_string()),
+            Node::AlterExtensionStmt(s) => self.alter_extension(s).map(|()| "ALTER EXTENSION".to_string()),
             Node::ReindexStmt(s) => self.reindex(s, !self.in_explicit_block(), runtime),
             other => Err(Error::unsupported(format!("{} is not supported", statement_name(&other)))),
         };
@@ -302,6 +305,7 @@ pub(crate) fn command_name(node: &Node<'_>) -> Option<&'static str> {
         O::OBJECT_TSDICTIONARY => "ALTER TEXT SEARCH DICTIONARY",
         O::OBJECT_TSPARSER => "ALTER TEXT SEARCH PARSER",
         O::OBJECT_TSTEMPLATE => "ALTER TEXT SEARCH TEMPLATE",
+        O::OBJECT_EXTENSION => "ALTER EXTENSION",
         _ => "ALTER TABLE",
     };
     Some(match node {
@@ -338,6 +342,7 @@ pub(crate) fn command_name(node: &Node<'_>) -> Option<&'static str> {
             O::OBJECT_TSDICTIONARY => "DROP TEXT SEARCH DICTIONARY",
             O::OBJECT_TSPARSER => "DROP TEXT SEARCH PARSER",
             O::OBJECT_TSTEMPLATE => "DROP TEXT SEARCH TEMPLATE",
+            O::OBJECT_EXTENSION => "DROP EXTENSION",
             _ => return None,
         },
         Node::AlterFunctionStmt(_) => "ALTER FUNCTION",
@@ -353,6 +358,8 @@ pub(crate) fn command_name(node: &Node<'_>) -> Option<&'static str> {
         Node::CompositeTypeStmt(_) | Node::CreateEnumStmt(_) | Node::CreateRangeStmt(_) => "CREATE TYPE",
         Node::AlterEnumStmt(_) => "ALTER TYPE",
         Node::CreateDomainStmt(_) => "CREATE DOMAIN",
+        Node::CreateExtensionStmt(_) => "CREATE EXTENSION",
+        Node::AlterExtensionStmt(_) => "ALTER EXTENSION",
         Node::AlterDomainStmt(_) => "ALTER DOMAIN",
         Node::TruncateStmt(_) => "TRUNCATE TABLE",
         Node::CommentStmt(_) => "COMMENT",
@@ -383,9 +390,7 @@ fn statement_name(node: &Node<'_>) -> &'static str {
         Node::CreateCastStmt(_) => "CREATE CAST",
         Node::CreateConversionStmt(_) => "CREATE CONVERSION",
         Node::CreateTransformStmt(_) => "CREATE TRANSFORM",
-        Node::CreateExtensionStmt(_) => "CREATE EXTENSION",
-        Node::AlterExtensionStmt(_) => "ALTER EXTENSION",
-        Node::AlterExtensionContentsStmt(_) => "ALTER EXTENSION",
+        Node::AlterExtensionContentsStmt(_) => "ALTER EXTENSION ... ADD and DROP",
         Node::CreatePLangStmt(_) => "CREATE LANGUAGE",
         Node::CreateAmStmt(_) => "CREATE ACCESS METHOD",
         Node::CreateStatsStmt(_) => "CREATE STATISTICS",

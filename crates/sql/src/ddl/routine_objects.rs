@@ -12,8 +12,8 @@ use kilndb_syntax::{Node, nodes};
 use kilndb_types::{Datum, oids};
 use std::sync::Arc;
 
-/// Who needs a routine that is to go.
-enum User {
+/// Who needs something that is to go.
+pub(super) enum User {
     Relation(Oid),
     Default(Oid, i16),
     Constraint(Oid),
@@ -119,7 +119,7 @@ impl Session {
     }
 
     fn owned_routine(&mut self, f: &FunctionInfo) -> Result<()> {
-        if f.oid < crate::catalog::builtin::FIRST_USER_OID {
+        if !crate::catalog::extension::may_go(f.oid) {
             return Err(Error::new(sqlstate::DEPENDENT_OBJECTS_STILL_EXIST, format!("cannot drop function {} because it is required by the database system", f.name)));
         }
         if self.is_superuser() || f.owner == self.current_role {
@@ -135,6 +135,7 @@ impl Session {
             let Node::ObjectWithArgs(o) = object else { continue };
             if let Some(f) = self.routine_named(o, s.remove_type, s.missing_ok, runtime)? {
                 self.owned_routine(&f)?;
+                self.refuse_member(PG_PROC, f.oid, runtime)?;
                 targets.push(f);
             }
         }
@@ -158,7 +159,7 @@ impl Session {
         let rows = self.catalog_lookup(PG_PROC, PG_PROC_OID_INDEX, &[Datum::Oid(oid)])?;
         let Some(row) = rows.into_iter().next() else { return Ok(()) };
         let shown = self.routine_shown(oid, runtime)?;
-        let users = self.users_of_routine(oid, runtime)?;
+        let users = self.users_of((PG_PROC, oid), runtime)?;
         if !users.is_empty() && !cascade {
             let lines: Vec<String> = users.iter().map(|(text, _)| format!("{text} depends on {shown}")).collect();
             return Err(Error::new(sqlstate::DEPENDENT_OBJECTS_STILL_EXIST, format!("cannot drop {shown} because other objects depend on it"))
@@ -167,6 +168,13 @@ impl Session {
         }
         let lines: Vec<String> = users.iter().map(|(text, _)| text.clone()).collect();
         self.tell_cascade(&lines);
+        self.drop_users(users, runtime)?;
+        self.remove_dependencies((PG_PROC, oid), None, runtime)?;
+        self.delete_rows(PG_DESCRIPTION, PG_DESCRIPTION_O_C_O_INDEX, &[Datum::Oid(oid), Datum::Oid(PG_PROC)], runtime)?;
+        self.write_catalog(runtime, |w| w.delete(&row))
+    }
+
+    pub(super) fn drop_users(&mut self, users: Vec<(String, User)>, runtime: &dyn Runtime) -> Result<()> {
         for (_, user) in users {
             match user {
                 User::Relation(oid) => self.drop_table_by_oid(oid, runtime)?,
@@ -179,14 +187,13 @@ impl Session {
                 User::Constraint(oid) => self.delete_constraint(oid, runtime)?,
             }
         }
-        self.remove_dependencies((PG_PROC, oid), None, runtime)?;
-        self.delete_rows(PG_DESCRIPTION, PG_DESCRIPTION_O_C_O_INDEX, &[Datum::Oid(oid), Datum::Oid(PG_PROC)], runtime)?;
-        self.write_catalog(runtime, |w| w.delete(&row))
+        Ok(())
     }
 
-    fn users_of_routine(&mut self, oid: Oid, runtime: &dyn Runtime) -> Result<Vec<(String, User)>> {
+    /// Who needs a routine, an operator or an operator class.
+    pub(super) fn users_of(&mut self, (class, oid): (Oid, Oid), runtime: &dyn Runtime) -> Result<Vec<(String, User)>> {
         let mut users = Vec::new();
-        for row in self.dependents(PG_PROC, oid, 0)? {
+        for row in self.dependents(class, oid, 0)? {
             let dependent = row.oid("objid");
             match row.oid("classid") {
                 PG_CLASS => {

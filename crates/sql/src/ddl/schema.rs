@@ -2,6 +2,7 @@
 
 use super::text_search::kind_of;
 use super::Session;
+use crate::catalog::extension::is_member;
 use crate::catalog::ids::*;
 use crate::catalog::temporary::is_temporary;
 use crate::catalog::TableKind;
@@ -124,7 +125,7 @@ impl Session {
             .map(|c| (c.oid("oid"), c.text("relname").unwrap_or("").to_string(), c.char("relkind")))
             .collect();
         let mut routines = Vec::new();
-        for row in self.catalog_scan(PG_PROC)?.iter().filter(|r| r.oid("pronamespace") == oid) {
+        for row in self.catalog_scan(PG_PROC)?.iter().filter(|r| r.oid("pronamespace") == oid && !is_member(r.oid("oid"))) {
             routines.push((row.oid("oid"), self.routine_shown(row.oid("oid"), runtime)?));
         }
         let mut types = Vec::new();
@@ -132,11 +133,14 @@ impl Session {
             types.push((row.oid("oid"), format!("type {}", self.type_shown(row.oid("oid"), runtime)?)));
         }
         let searches = self.text_search_in_schema(oid, runtime)?;
-        let is_empty = inside.is_empty() && routines.is_empty() && types.is_empty() && searches.is_empty();
+        let extensions = self.extensions_in(oid)?;
+        let extension_texts: Vec<String> = extensions.iter().map(|(name, _)| format!("extension {name}")).collect();
+        // What is no relation, as messages call it.
+        let others = || routines.iter().chain(&types).map(|(_, text)| text).chain(searches.iter().map(|(_, text)| text)).chain(&extension_texts);
+        let is_empty = inside.is_empty() && others().next().is_none();
         if !cascade && !is_empty {
             let mut lines: Vec<String> = inside.iter().map(|(_, n, k)| format!("{} {name}.{n} depends on schema {name}", letter_word(*k))).collect();
-            let others = routines.iter().chain(&types).map(|(_, text)| text).chain(searches.iter().map(|(_, text)| text));
-            lines.extend(others.map(|text| format!("{text} depends on schema {name}")));
+            lines.extend(others().map(|text| format!("{text} depends on schema {name}")));
             return Err(Error::new(
                 sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
                 format!("cannot drop schema {name} because other objects depend on it"),
@@ -145,8 +149,9 @@ impl Session {
             .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
         }
         let mut lines: Vec<String> = inside.iter().map(|(_, n, k)| format!("{} {name}.{n}", letter_word(*k))).collect();
-        lines.extend(routines.iter().chain(&types).map(|(_, text)| text.clone()).chain(searches.iter().map(|(_, text)| text.clone())));
+        lines.extend(others().cloned());
         self.tell_cascade(&lines);
+        self.drop_these(&extensions, true, runtime)?;
         let together: Vec<Oid> = inside.iter().map(|(oid, _, _)| *oid).collect();
         for oid in &together {
             use crate::catalog::CatalogView;
@@ -288,6 +293,9 @@ impl Session {
     pub(super) fn set_schema(&mut self, s: &nodes::AlterObjectSchemaStmt, runtime: &dyn Runtime) -> Result<String> {
         if matches!(s.object_type, O::OBJECT_FUNCTION | O::OBJECT_PROCEDURE | O::OBJECT_ROUTINE) {
             return self.move_routine(s, runtime);
+        }
+        if s.object_type == O::OBJECT_EXTENSION {
+            return self.move_extension(s, runtime);
         }
         if matches!(s.object_type, O::OBJECT_TYPE | O::OBJECT_DOMAIN) {
             return self.move_type(s, runtime);

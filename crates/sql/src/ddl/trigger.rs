@@ -4,6 +4,7 @@ use super::Session;
 use super::constraint::NewConstraint;
 use crate::bind::Binder;
 use crate::bind::ir::{ATT_TABLEOID, ColId, Expr, ExprKind};
+use crate::catalog::extension::table_of_call;
 use crate::catalog::ids::*;
 use crate::catalog::store::{CatalogRow, vector};
 use crate::catalog::trigger::{BEFORE, DELETE, INSERT, INSTEAD, ROW, TRUNCATE, UPDATE, join_arguments};
@@ -106,7 +107,7 @@ impl Session {
         self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| row.set("relhastriggers", Datum::Bool(true)))?;
         self.add_dependency((PG_TRIGGER, oid, 0), (PG_PROC, function, 0), b'n', runtime)?;
         for called in when.iter().flat_map(|w| &w.functions) {
-            self.add_dependency((PG_TRIGGER, oid, 0), (PG_PROC, *called, 0), b'n', runtime)?;
+            self.add_dependency((PG_TRIGGER, oid, 0), (table_of_call(*called), *called, 0), b'n', runtime)?;
         }
         self.add_dependency((PG_TRIGGER, oid, 0), (PG_CLASS, table.oid, 0), b'a', runtime)?;
         let mut used: Vec<i16> = columns.iter().chain(when.iter().flat_map(|w| &w.columns)).copied().collect();

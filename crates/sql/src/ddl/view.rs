@@ -2,6 +2,7 @@
 
 use super::Session;
 use super::create_table::{NewColumn, NewTable};
+use crate::catalog::extension::table_of_call;
 use crate::catalog::ids::*;
 use crate::catalog::{Table, TableKind};
 use crate::client::Runtime;
@@ -82,7 +83,7 @@ impl Session {
         let mut functions = Vec::new();
         self.constants_of_query(s.query(), source, &mut used, &mut functions, runtime)?;
         for function in functions {
-            self.add_dependency((PG_CLASS, oid, 0), (PG_PROC, function, 0), b'n', runtime)?;
+            self.add_dependency((PG_CLASS, oid, 0), (table_of_call(function), function, 0), b'n', runtime)?;
         }
         for relation in used {
             self.add_dependency((PG_CLASS, oid, 0), (PG_CLASS, relation, 0), b'n', runtime)?;

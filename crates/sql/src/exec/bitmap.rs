@@ -9,7 +9,7 @@ use super::partition::Leaf;
 use crate::plan::{Bitmap, InvertedAccess};
 use kilndb_base::{Error, Result};
 use kilndb_storage::{InvertedScan, kept_term};
-use kilndb_types::inverted::{Need, Query, Wanted};
+use kilndb_types::inverted::{Class, Need, Query, Wanted};
 use std::sync::Arc;
 
 pub enum Found {
@@ -60,9 +60,21 @@ pub fn rows(b: &Bitmap, leaf: Option<&Arc<Leaf>>, rt: &mut Runtime, cx: &mut Exe
 fn index_rows(access: &InvertedAccess, leaf: Option<&Arc<Leaf>>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Found> {
     let mut all = Query { wanted: Vec::new(), need: Need::Anything };
     let mut needs = Vec::new();
+    // Columns of which a row has one term, with what is wanted of them.
+    let mut single: Vec<(u8, usize)> = Vec::new();
     for c in &access.conditions {
         let value = c.value.eval(&[], rt, cx)?;
-        let query = c.class.query(c.column, c.strategy, &value)?;
+        let query = c.class.query(c.column, c.strategy, &value, &cx.eval.format.trigram)?;
+        if let (Class::Ordered(_), [wanted]) = (c.class, query.wanted.as_slice()) {
+            if let Some((_, at)) = single.iter().find(|(column, _)| *column == c.column) {
+                match all.wanted[*at].narrowed(wanted) {
+                    Some(both) => all.wanted[*at] = both,
+                    None => return Ok(Found::Rows(Vec::new())),
+                }
+                continue;
+            }
+            single.push((c.column, all.wanted.len()));
+        }
         needs.push(query.need.shifted(all.wanted.len()));
         all.wanted.extend(query.wanted);
     }
@@ -129,7 +141,7 @@ struct Search<'q> {
 fn count_uses(need: &Need, uses: &mut [usize]) {
     match need {
         Need::Term(n) => uses[*n] += 1,
-        Need::All(list) | Need::Any(list) => list.iter().for_each(|part| count_uses(part, uses)),
+        Need::All(list) | Need::Any(list) | Need::AtLeast(_, list) => list.iter().for_each(|part| count_uses(part, uses)),
         Need::Anything | Need::Never => {}
     }
 }
@@ -159,6 +171,15 @@ impl Search<'_> {
                 let mut parts = parts.into_iter();
                 let first = parts.next().unwrap_or_default();
                 Ok(parts.fold(first, |a, b| both(a, &b)))
+            }
+            Need::AtLeast(count, list) => {
+                let mut all = Vec::new();
+                for part in list {
+                    all.extend(self.rows(part)?);
+                }
+                // A row is once in each part's list.
+                all.sort_unstable();
+                Ok(all.chunk_by(|a, b| a == b).filter(|same| same.len() >= *count).map(|same| same[0]).collect())
             }
             // Neither is left within others.
             Need::Anything | Need::Never => Err(Error::internal("a condition of an inverted index that asks for no terms")),

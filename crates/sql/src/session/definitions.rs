@@ -123,11 +123,12 @@ fn option_text(option: &str) -> String {
 /// The name of a key's operator class, if that is not the default one.
 fn class_text(host: &StatementHost<'_>, index: &Index, key: &crate::catalog::IndexKey) -> Result<Option<String>> {
     let default = crate::ddl::index_class::default_class(index.method_oid(), key.type_oid, &host.reader)?;
-    if key.opclass == 0 || default.is_none() || default == Some(key.opclass) {
+    if key.opclass == 0 || default == Some(key.opclass) {
         return Ok(None);
     }
     let rows = host.reader.scan(PG_OPCLASS)?;
-    Ok(rows.iter().find(|r| r.oid("oid") == key.opclass).and_then(|r| r.text("opcname").map(quote)))
+    let Some(row) = rows.iter().find(|r| r.oid("oid") == key.opclass) else { return Ok(None) };
+    super::describe::qualified(host, row.oid("opcnamespace"), row.text("opcname").unwrap_or("")).map(Some)
 }
 
 fn index_definition(host: &StatementHost<'_>, table: &Arc<Table>, index: &Index, pretty: bool) -> Result<String> {

@@ -3,6 +3,7 @@
 use super::arguments::{bool_of, int_of, oid_of, text_of};
 use super::environment::{StatementHost, relation_by_text, split_qualified};
 use super::views::INET;
+use crate::catalog::extension::{SET_LIMIT, SHOW_LIMIT};
 use crate::catalog::ids::*;
 use crate::catalog::text_search::{self, TextSearchKind};
 use crate::catalog::{CatalogView, Table, TableKind};
@@ -39,12 +40,12 @@ pub(crate) const SESSION_FUNCTIONS: &[&str] = &[
     "pg_advisory_lock", "pg_advisory_lock_shared", "pg_try_advisory_lock", "pg_try_advisory_lock_shared",
     "pg_advisory_unlock", "pg_advisory_unlock_shared", "pg_advisory_unlock_all",
     "has_tablespace_privilege", "pg_get_function_arg_default", "getdatabaseencoding", "pg_notify", "pg_notification_queue_usage", "pg_blocking_pids",
-    "gin_clean_pending_list",
+    "gin_clean_pending_list", "pg_describe_object",
 ];
 
 pub(crate) const SET_RETURNING_FUNCTIONS: &[&str] = &[
     "pg_show_all_settings", "pg_stat_get_activity", "pg_lock_status", "pg_prepared_statement", "pg_cursor", "pg_partition_tree",
-    "pg_partition_ancestors", "pg_get_keywords", "pg_timezone_names", "pg_available_extensions", "aclexplode", "pg_options_to_table", "pg_sequence_parameters",
+    "pg_partition_ancestors", "pg_get_keywords", "pg_timezone_names", "pg_available_extensions", "pg_available_extension_versions", "pg_extension_update_paths", "aclexplode", "pg_options_to_table", "pg_sequence_parameters",
     "pg_listening_channels", "pg_stat_get_io", "pg_stat_get_progress_info",
 ];
 
@@ -58,6 +59,9 @@ impl SessionHost for StatementHost<'_> {
         }
         if oid == 0 && name == crate::bind::current_of::CURRENT_OF {
             return Some(super::cursor::current_place(self, args));
+        }
+        if matches!(oid, SET_LIMIT | SHOW_LIMIT) {
+            return Some(trigram_limit(self, args));
         }
         if super::statistics::is_known(name) {
             return Some(super::statistics::call(self, name, args));
@@ -102,6 +106,7 @@ impl SessionHost for StatementHost<'_> {
 fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<'_>) -> Result<Datum> {
     let first = args.first();
     match name {
+        "pg_describe_object" => super::describe::call(host, args),
         "gin_clean_pending_list" => super::inverted::clean_pending_list(host, args),
         "nextval" | "currval" | "setval" | "lastval" | "pg_sequence_last_value" => seq::call(host, name, args, env),
         "current_setting" | "set_config" => setting(host, name, args),
@@ -255,6 +260,16 @@ fn setting(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Result<Datum
         (None, _) if bool_of(args.get(1)) => Ok(Datum::Null),
         (None, _) => Err(crate::settings::unrecognized(&key)),
     }
+}
+
+/// set_limit and show_limit of pg_trgm.
+fn trigram_limit(host: &StatementHost<'_>, args: &[Datum]) -> Result<Datum> {
+    let name = Datum::text(crate::settings::TRIGRAM_SIMILARITY);
+    let shown = match args.first() {
+        Some(Datum::Float4(limit)) => setting(host, "set_config", &[name, Datum::text(limit.to_string()), Datum::Bool(false)])?,
+        _ => setting(host, "current_setting", &[name])?,
+    };
+    Ok(Datum::Float4(text_of(Some(&shown)).parse().unwrap_or(0.0)))
 }
 
 fn relation_sizes(host: &StatementHost<'_>, table: &Table) -> Result<(i64, i64)> {
@@ -525,7 +540,7 @@ pub(super) fn reg_name(host: &StatementHost<'_>, kind: Oid, oid: Oid) -> Option<
         }
         oids::REGTYPE => {
             host.reader.type_by_oid(oid).ok()??;
-            Some(host.reader.format_type(oid, -1))
+            Some(crate::catalog::format_type::format_type(&host.reader, oid, None))
         }
         oids::REGPROC | oids::REGPROCEDURE => {
             let f = host.reader.function_by_oid(oid).ok()??;

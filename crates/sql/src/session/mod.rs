@@ -14,6 +14,7 @@ mod call_command;
 mod constraints;
 mod cursor;
 mod definitions;
+pub(crate) mod describe;
 pub(crate) mod environment;
 mod expression_text;
 mod extended;

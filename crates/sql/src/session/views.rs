@@ -26,7 +26,11 @@ pub(super) fn rows(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Resu
         "pg_prepared_statement" => Ok(prepared(host)),
         "pg_cursor" => Ok(cursors(host)),
         // There are no partitions, no foreign options and no access control lists.
-        "pg_options_to_table" | "pg_available_extensions" | "aclexplode" => Ok(Vec::new()),
+        "pg_options_to_table" | "aclexplode" => Ok(Vec::new()),
+        "pg_available_extensions" => Ok(crate::ddl::extension::available()),
+        "pg_available_extension_versions" => Ok(crate::ddl::extension::available_versions()),
+        // There is one version of each.
+        "pg_extension_update_paths" => Ok(Vec::new()),
         "pg_partition_tree" => host.partition_tree_rows(super::arguments::oid_of(args.first())),
         "pg_partition_ancestors" => Ok(host.partition_ancestors(super::arguments::oid_of(args.first()))?.into_iter().map(|o| vec![Datum::Oid(o)]).collect()),
         other => Err(Error::unsupported(format!("function {other} is not supported"))),

@@ -7,7 +7,7 @@
 mod registry;
 mod session;
 
-pub use registry::{Context, Definition, Kind, check_value, definition, definitions, show_value};
+pub use registry::{TRIGRAM_SIMILARITY, Context, Definition, Kind, check_value, definition, definitions, show_value};
 pub use session::{parse_search_path, CLIENT, SessionSettings, SettingScope, check_privilege, check_setting};
 
 use kilndb_base::{Error, Result, sqlstate};

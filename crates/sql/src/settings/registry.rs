@@ -147,8 +147,27 @@ fn load() -> HashMap<String, Definition> {
             },
         });
     }
-    all.extend(plpgsql().map(|d| (d.name.to_string(), d)));
+    all.extend(plpgsql().chain(trigrams()).map(|d| (d.name.to_string(), d)));
     all
+}
+
+pub const TRIGRAM_SIMILARITY: &str = "pg_trgm.similarity_threshold";
+pub const TRIGRAM_WORD: &str = "pg_trgm.word_similarity_threshold";
+pub const TRIGRAM_STRICT_WORD: &str = "pg_trgm.strict_word_similarity_threshold";
+
+/// Settings of pg_trgm, which are there without the extension.
+fn trigrams() -> impl Iterator<Item = Definition> {
+    [(TRIGRAM_SIMILARITY, "0.3"), (TRIGRAM_WORD, "0.6"), (TRIGRAM_STRICT_WORD, "0.5")].into_iter().map(|(name, boot)| Definition {
+        name,
+        unit: None,
+        category: "Customized Options",
+        context: Context::User,
+        kind: Kind::Real,
+        min: 0.0,
+        max: 1.0,
+        enum_values: Vec::new(),
+        boot_value: boot.to_string(),
+    })
 }
 
 /// Settings of PL/pgSQL.

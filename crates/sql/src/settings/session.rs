@@ -1,11 +1,12 @@
 //! A session's own values, and how they follow its transactions.
 
 use crate::catalog::PlannerSwitches;
-use super::registry::{Context, Definition, check_value, definition};
+use super::registry::{self, Context, Definition, check_value, definition};
 use super::{ServerSettings, unrecognized};
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_storage::CommitDelay;
 use kilndb_types::FormatSettings;
+use kilndb_types::trigram::Thresholds;
 use kilndb_types::context::{DateOrder, DateStyle, IntervalStyle};
 use foldhash::{HashMap, HashMapExt};
 use std::sync::Arc;
@@ -278,6 +279,16 @@ impl SessionSettings {
         self.get(name).and_then(|v| v.parse::<f64>().ok()).unwrap_or(0.0).max(0.0) as u64
     }
 
+    fn trigram_thresholds(&self) -> Thresholds {
+        let real = |name, otherwise: f64| self.get(name).and_then(|v| v.parse().ok()).unwrap_or(otherwise);
+        let d = Thresholds::default();
+        Thresholds {
+            similarity: real(registry::TRIGRAM_SIMILARITY, d.similarity),
+            word: real(registry::TRIGRAM_WORD, d.word),
+            strict_word: real(registry::TRIGRAM_STRICT_WORD, d.strict_word),
+        }
+    }
+
     fn derive(&mut self) {
         self.generation += 1;
         let style = self.get("DateStyle").unwrap_or("").to_string();
@@ -296,6 +307,7 @@ impl SessionSettings {
             bytea_output_hex: self.get("bytea_output") != Some("escape"),
             standard_conforming_strings: self.get("standard_conforming_strings") != Some("off"),
             array_nulls: self.get("array_nulls") != Some("off"),
+            trigram: self.trigram_thresholds(),
         };
         let is_on = |name| self.get(name) != Some("off");
         self.switches = PlannerSwitches {

@@ -60,6 +60,7 @@ mod table;
 pub mod textsearch;
 pub mod textsearch_json;
 pub mod tochar;
+mod trigram;
 
 pub type ScalarFn = fn(&EvalContext<'_>, &[Datum]) -> Result<Datum>;
 pub struct Builtin {
@@ -68,7 +69,7 @@ pub struct Builtin {
 
 /// The function with this pg_proc OID. A strict one must never be called with a NULL.
 pub fn lookup(proc_oid: Oid) -> Option<ScalarFn> {
-    table::lookup(proc_oid)
+    table::lookup(proc_oid).or_else(|| trigram::lookup(proc_oid))
 }
 
 /// What function bodies may return.

@@ -81,7 +81,7 @@ fn like(s: &[u8], p: &[u8], utf8: bool) -> Result<bool> {
     }
 }
 fn ilike(s: &str, p: &str) -> Result<bool> {
-    like(s.to_lowercase().as_bytes(), p.to_lowercase().as_bytes(), true)
+    like(string::map_case(s, false).as_bytes(), string::map_case(p, false).as_bytes(), true)
 }
 /// Rewrites a pattern with another escape character to one with backslashes.
 fn like_escape_text(p: &str, e: &str) -> Result<String> {
@@ -491,11 +491,19 @@ thread_local! {
     /// Compiled patterns of this thread, newest last. Only a cache: results do not depend on it.
     static CACHE: RefCell<Vec<(String, Rc<Regex>)>> = const { RefCell::new(Vec::new()) };
 }
-fn compile(pattern: &str, f: Flags) -> Result<Rc<Regex>> {
+/// A pattern as fancy-regex reads it.
+pub(crate) fn translated(pattern: &str, icase: bool) -> Result<String> {
+    with_flags(pattern, Flags { icase, ..Flags::default() })
+}
+fn with_flags(pattern: &str, f: Flags) -> Result<String> {
     let (mut text, f) = translate(pattern, f)?;
     if f.icase {
         text.insert_str(0, "(?i)");
     }
+    Ok(text)
+}
+fn compile(pattern: &str, f: Flags) -> Result<Rc<Regex>> {
+    let text = with_flags(pattern, f)?;
     CACHE.with(|cache| {
         let mut cache = cache.borrow_mut();
         if let Some(at) = cache.iter().position(|e| e.0 == text) {

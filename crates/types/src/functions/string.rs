@@ -25,10 +25,10 @@ fn at_char(s: &str, n: usize) -> usize {
     s.char_indices().nth(n).map_or(s.len(), |(i, _)| i)
 }
 /// Simple case mapping, one character to one.
-fn map_case(s: &str, upper: bool) -> String {
+pub(crate) fn map_case(s: &str, upper: bool) -> String {
     s.chars().map(|c| one(c, upper)).collect()
 }
-fn one(c: char, upper: bool) -> char {
+pub(crate) fn one(c: char, upper: bool) -> char {
     let mut chars: (Option<char>, Option<char>) = (None, None);
     if upper {
         let mut i = c.to_uppercase();

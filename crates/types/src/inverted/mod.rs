@@ -11,9 +11,13 @@
 mod arrays;
 mod jsonb;
 mod jsonpath;
+mod ordered;
+mod trigram_regex;
+mod trigrams;
 mod tsvector;
 
 use crate::Datum;
+use crate::trigram::Thresholds;
 use kilndb_base::{Error, Oid, Result};
 
 /// What a term stands for, in the two low bits of its first byte.
@@ -36,6 +40,10 @@ pub enum Class {
     Jsonb,
     /// A term for each value with the keys that lead to it.
     JsonbPath,
+    /// Trigrams of a text.
+    Trigram,
+    /// The value itself, of that type.
+    Ordered(Oid),
 }
 
 /// Terms that a condition looks for.
@@ -57,6 +65,8 @@ pub enum Need {
     Term(usize),
     All(Vec<Need>),
     Any(Vec<Need>),
+    /// So many of them.
+    AtLeast(usize, Vec<Need>),
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -98,6 +108,15 @@ impl Need {
             _ => Need::Any(list),
         }
     }
+    /// `count`, which is no less than 1, of different terms.
+    pub fn at_least(count: usize, parts: Vec<Need>) -> Need {
+        match count {
+            1 => Need::any(parts),
+            n if n == parts.len() => Need::all(parts),
+            n if n > parts.len() => Need::Never,
+            n => Need::AtLeast(n, parts),
+        }
+    }
     /// The need of one more condition, whose terms come behind those of the first `by`.
     pub fn shifted(self, by: usize) -> Need {
         let all = |list: Vec<Need>| list.into_iter().map(|n| n.shifted(by)).collect();
@@ -105,6 +124,7 @@ impl Need {
             Need::Term(n) => Need::Term(n + by),
             Need::All(list) => Need::All(all(list)),
             Need::Any(list) => Need::Any(all(list)),
+            Need::AtLeast(count, list) => Need::AtLeast(count, all(list)),
             other => other,
         }
     }
@@ -116,11 +136,22 @@ impl Need {
             Need::Term(n) => has(*n),
             Need::All(list) => list.iter().all(|n| n.is_met(has)),
             Need::Any(list) => list.iter().any(|n| n.is_met(has)),
+            Need::AtLeast(count, list) => list.iter().filter(|n| n.is_met(has)).take(*count).count() == *count,
         }
     }
 }
 
 impl Wanted {
+    /// What is among both.
+    pub fn narrowed(&self, other: &Wanted) -> Option<Wanted> {
+        let end = |w: &Wanted| w.upper.clone().unwrap_or_else(|| [w.lower.as_slice(), &[0]].concat());
+        let (lower, upper) = (self.lower.as_slice().max(&other.lower), end(self).min(end(other)));
+        if lower >= upper.as_slice() {
+            return None;
+        }
+        let exact = [self, other].into_iter().find(|w| w.upper.is_none());
+        Some(exact.cloned().unwrap_or_else(|| Wanted { lower: lower.to_vec(), upper: Some(upper) }))
+    }
     /// Is one of the terms, which are sorted, among those?
     pub fn is_among<T: AsRef<[u8]>>(&self, terms: &[T]) -> bool {
         let at = terms.partition_point(|t| t.as_ref() < self.lower.as_slice());
@@ -198,6 +229,8 @@ impl Class {
             (Class::TsVector, Datum::TsVector(v)) => v.lexemes.iter().for_each(|l| put(ELEMENT, l.word.as_bytes())),
             (Class::Jsonb, Datum::Jsonb(b)) => jsonb::terms(&crate::json::binary::decode(b)?, &mut |bytes| put(ELEMENT, bytes)),
             (Class::JsonbPath, Datum::Jsonb(b)) => jsonb::path_terms(&crate::json::binary::decode(b)?, &mut |bytes| put(ELEMENT, bytes)),
+            (Class::Trigram, Datum::Text(text)) => trigrams::terms(text, &mut |bytes| put(ELEMENT, bytes)),
+            (Class::Ordered(type_oid), value) => ordered::terms(type_oid, value, &mut put)?,
             _ => return Err(Error::internal("a value of another type than its index has")),
         }
         let own = &mut out[start..];
@@ -216,7 +249,7 @@ impl Class {
     }
 
     /// What a condition, an operator of the class by its strategy number and what is compared with, looks for.
-    pub fn query(self, column: u8, strategy: u16, query: &Datum) -> Result<Query> {
+    pub fn query(self, column: u8, strategy: u16, query: &Datum, thresholds: &Thresholds) -> Result<Query> {
         let mut terms = Terms { column, wanted: Vec::new() };
         let need = match (self, strategy, query) {
             (_, _, Datum::Null) => Need::Never,
@@ -228,6 +261,8 @@ impl Class {
             }
             (Class::Jsonb, ..) => jsonb::need(strategy, query, &mut terms)?,
             (Class::JsonbPath, 7, Datum::Jsonb(b)) => jsonb::path_need(&crate::json::binary::decode(b)?, &mut terms),
+            (Class::Trigram, _, Datum::Text(text)) => trigrams::need(strategy, text, thresholds, &mut terms)?,
+            (Class::Ordered(type_oid), _, value) => ordered::need(type_oid, strategy, value, &mut terms)?,
             _ => return Err(Error::internal(format!("strategy {strategy} of an inverted index"))),
         };
         Ok(Query { need, wanted: terms.wanted })

@@ -1,0 +1,185 @@
+//! Extensions that can be created: what they are, and the rows of system tables that they bring (docs/decisions/0024).
+//!
+//! Invariants
+//! 1. What an extension brings has the same OIDs in every database, between [`FIRST_EXTENSION_OID`] and the first user's.
+//! 2. It is there in databases whose system tables have its rows, and nowhere else.
+
+use super::bootstrap::fill_from;
+use super::builtin::{FILES, FIRST_EXTENSION_OID, FIRST_USER_OID, Tsv};
+use super::ids::*;
+use super::store::CatalogWriter;
+use foldhash::HashMap;
+use kilndb_base::{Oid, Result};
+use kilndb_types::inverted::Class;
+use kilndb_types::{Datum, EvalContext, oids};
+use std::sync::LazyLock;
+
+pub struct Extension {
+    pub name: &'static str,
+    pub version: &'static str,
+    pub comment: &'static str,
+    /// The schema that it is always in.
+    pub schema: Option<&'static str>,
+    /// Whoever may create things in the database may create it.
+    pub trusted: bool,
+}
+
+impl Extension {
+    pub fn is_relocatable(&self) -> bool {
+        self.schema.is_none()
+    }
+}
+
+pub const PLPGSQL: &str = "plpgsql";
+
+pub const EXTENSIONS: [Extension; 3] = [
+    Extension { name: "btree_gin", version: "1.3", comment: "support for indexing common datatypes in GIN", schema: None, trusted: true },
+    Extension { name: "pg_trgm", version: "1.6", comment: "text similarity measurement and index searching based on trigrams", schema: None, trusted: true },
+    Extension { name: PLPGSQL, version: "1.0", comment: "PL/pgSQL procedural language", schema: Some("pg_catalog"), trusted: true },
+];
+
+/// Functions of pg_trgm that are the session's.
+pub const SET_LIMIT: Oid = 15000;
+pub const SHOW_LIMIT: Oid = 15001;
+
+pub fn extension(name: &str) -> Option<&'static Extension> {
+    EXTENSIONS.iter().find(|e| e.name == name)
+}
+
+/// Does it belong to one of these?
+pub fn is_member(oid: Oid) -> bool {
+    (FIRST_EXTENSION_OID..FIRST_USER_OID).contains(&oid)
+}
+
+/// Does a row of the system tables describe it, which may go?
+pub fn may_go(oid: Oid) -> bool {
+    oid >= FIRST_EXTENSION_OID
+}
+
+fn number(field: Option<&str>) -> Oid {
+    field.and_then(|f| f.parse().ok()).unwrap_or(0)
+}
+
+static OPERATORS: LazyLock<HashMap<Oid, ()>> = LazyLock::new(|| FILES.extension_operator.rows.iter().map(|r| (number(r[1]), ())).collect());
+
+/// The system table of a function that is called, by its own OID or by its operator's.
+pub fn table_of_call(oid: Oid) -> Oid {
+    if OPERATORS.contains_key(&oid) { PG_OPERATOR } else { PG_PROC }
+}
+
+/// An operator class of inverted indexes.
+pub struct InvertedClass {
+    pub oid: Oid,
+    pub input_type: Oid,
+    pub is_default: bool,
+    pub class: Class,
+}
+
+pub static INVERTED_CLASSES: LazyLock<Vec<InvertedClass>> = LazyLock::new(|| {
+    let file = &FILES.extension_opclass;
+    let (oid, input, is_default) = (file.column("oid"), file.column("opcintype"), file.column("opcdefault"));
+    let of_row = |r: &Vec<Option<&str>>| {
+        let input_type = number(r[input]);
+        let class = if r[0] == Some("pg_trgm") { Class::Trigram } else { Class::Ordered(input_type) };
+        InvertedClass { oid: number(r[oid]), input_type, is_default: r[is_default] == Some("t"), class }
+    };
+    file.rows.iter().map(of_row).collect()
+});
+
+/// System tables of members, with the indexes that find them by OID.
+pub const MEMBER_TABLES: [(Oid, Oid); 4] = [
+    (PG_PROC, PG_PROC_OID_INDEX),
+    (PG_OPERATOR, PG_OPERATOR_OID_INDEX),
+    (PG_OPFAMILY, PG_OPFAMILY_OID_INDEX),
+    (PG_OPCLASS, PG_OPCLASS_OID_INDEX),
+];
+
+/// The column with the schema of a member.
+pub fn schema_column(table: Oid) -> &'static str {
+    match table {
+        PG_PROC => "pronamespace",
+        PG_OPERATOR => "oprnamespace",
+        PG_OPFAMILY => "opfnamespace",
+        _ => "opcnamespace",
+    }
+}
+
+fn files() -> [(Oid, &'static Tsv, &'static str, &'static str); 4] {
+    [
+        (PG_PROC, &FILES.extension_proc, "pronamespace", "proowner"),
+        (PG_OPERATOR, &FILES.extension_operator, "oprnamespace", "oprowner"),
+        (PG_OPFAMILY, &FILES.extension_opfamily, "opfnamespace", "opfowner"),
+        (PG_OPCLASS, &FILES.extension_opclass, "opcnamespace", "opcowner"),
+    ]
+}
+
+/// Members as (system table, OID).
+pub fn members(name: &str) -> Vec<(Oid, Oid)> {
+    let of_file = |(table, file, ..): (Oid, &'static Tsv, _, _)| file.rows.iter().filter(|r| r[0] == Some(name)).map(move |r| (table, number(r[1]))).collect::<Vec<_>>();
+    files().into_iter().flat_map(of_file).collect()
+}
+
+/// Signatures of the functions: name and types of the arguments.
+pub fn signatures(name: &str) -> Vec<(&'static str, Vec<Oid>)> {
+    let file = &FILES.extension_proc;
+    let (proname, args) = (file.column("proname"), file.column("proargtypes"));
+    file.rows.iter().filter(|r| r[0] == Some(name)).map(|r| (r[proname].unwrap_or(""), super::builtin::oid_list(r[args]))).collect()
+}
+
+/// Writes the rows of all that the extension brings.
+pub fn insert_members(writer: &mut CatalogWriter<'_>, name: &str, schema: Oid, owner: Oid, eval: &EvalContext<'_>) -> Result<()> {
+    let is_its = |r: &[Option<&str>]| r.first() == Some(&Some(name));
+    for (table, file, namespace, owned_by) in files() {
+        fill_from(writer, table, file, eval, &is_its, &[(namespace, Datum::Oid(schema)), (owned_by, Datum::Oid(owner))])?;
+    }
+    fill_from(writer, PG_AMOP, &FILES.extension_amop, eval, &is_its, &[])?;
+    fill_from(writer, PG_AMPROC, &FILES.extension_amproc, eval, &is_its, &[])
+}
+
+/// The row of pg_extension, its comment, and who belongs to it.
+pub fn insert_extension(writer: &mut CatalogWriter<'_>, oid: Oid, e: &Extension, schema: Oid, owner: Oid, members: &[(Oid, Oid)]) -> Result<()> {
+    let row = [
+        ("oid", Datum::Oid(oid)),
+        ("extname", Datum::text(e.name)),
+        ("extowner", Datum::Oid(owner)),
+        ("extnamespace", Datum::Oid(schema)),
+        ("extrelocatable", Datum::Bool(e.is_relocatable())),
+        ("extversion", Datum::text(e.version)),
+    ];
+    writer.insert(PG_EXTENSION, &row)?;
+    let comment = [("objoid", Datum::Oid(oid)), ("classoid", Datum::Oid(PG_EXTENSION)), ("objsubid", Datum::Int4(0)), ("description", Datum::text(e.comment))];
+    writer.insert(PG_DESCRIPTION, &comment)?;
+    for (table, member) in members {
+        let row = [
+            ("classid", Datum::Oid(*table)),
+            ("objid", Datum::Oid(*member)),
+            ("refclassid", Datum::Oid(PG_EXTENSION)),
+            ("refobjid", Datum::Oid(oid)),
+            ("deptype", Datum::Char(b'e')),
+        ];
+        writer.insert(PG_DEPEND, &row)?;
+    }
+    Ok(())
+}
+
+/// The default class for a type that is no domain.
+pub fn default_inverted_class(type_oid: Oid, is_enum: bool) -> Option<Oid> {
+    let fits = |c: &&InvertedClass| c.is_default && (c.input_type == type_oid || is_enum && c.input_type == oids::ANYENUM);
+    INVERTED_CLASSES.iter().find(fits).map(|c| c.oid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_have_oids_of_their_own() {
+        let mut all: Vec<Oid> = EXTENSIONS.iter().flat_map(|e| members(e.name)).map(|m| m.1).collect();
+        assert!(all.len() > 150 && all.iter().all(|oid| is_member(*oid)));
+        let count = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), count);
+        assert_eq!(INVERTED_CLASSES.iter().filter(|c| c.class == Class::Trigram).count(), 1);
+    }
+}

@@ -1,0 +1,273 @@
+//! CREATE, ALTER and DROP EXTENSION (docs/decisions/0024).
+//!
+//! Invariants
+//! 1. What belongs to an extension comes and goes with it alone.
+
+use super::Session;
+use crate::catalog::extension::{self, EXTENSIONS, Extension, MEMBER_TABLES, PLPGSQL, schema_column};
+use crate::catalog::ids::*;
+use crate::catalog::store::CatalogRow;
+use crate::client::Runtime;
+use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
+use kilndb_syntax::raw::DropBehavior;
+use kilndb_syntax::{Node, nodes};
+use kilndb_types::Datum;
+
+fn missing(name: &str) -> Error {
+    Error::new(sqlstate::UNDEFINED_OBJECT, format!("extension \"{name}\" does not exist"))
+}
+fn invalid(message: String) -> Error {
+    Error::new(sqlstate::INVALID_PARAMETER_VALUE, message)
+}
+
+fn check_name(name: &str) -> Result<()> {
+    let wrong = |detail: &str| Err(invalid(format!("invalid extension name: \"{name}\"")).with_detail(detail));
+    match name {
+        "" => wrong("Extension names must not be empty."),
+        _ if name.contains("--") => wrong("Extension names must not contain \"--\"."),
+        _ if name.starts_with('-') || name.ends_with('-') => wrong("Extension names must not begin or end with \"-\"."),
+        _ if name.contains(['/', '\\']) => wrong("Extension names must not contain directory separator characters."),
+        _ => Ok(()),
+    }
+}
+
+/// Clauses of CREATE EXTENSION.
+#[derive(Default)]
+struct Options {
+    schema: Option<String>,
+    version: Option<String>,
+    cascade: bool,
+}
+
+impl Options {
+    fn of(s: &nodes::CreateExtensionStmt, source: &str) -> Result<Options> {
+        let mut out = Options::default();
+        for d in s.options() {
+            let text = || d.arg().as_str().unwrap_or("").to_string();
+            let is_second = match d.defname() {
+                Some("schema") => out.schema.replace(text()).is_some(),
+                Some("new_version") => out.version.replace(text()).is_some(),
+                Some("cascade") => std::mem::replace(&mut out.cascade, true),
+                other => return Err(Error::internal(format!("unrecognized option: {}", other.unwrap_or("")))),
+            };
+            if is_second {
+                let e = Error::new(sqlstate::SYNTAX_ERROR, "conflicting or redundant options");
+                return Err(e.or_position(kilndb_syntax::position_of(source, d.location)));
+            }
+        }
+        Ok(out)
+    }
+}
+
+impl Session {
+    pub(super) fn extension_row(&mut self, name: &str) -> Result<Option<CatalogRow>> {
+        Ok(self.catalog_lookup(PG_EXTENSION, PG_EXTENSION_NAME_INDEX, &[Datum::text(name)])?.pop())
+    }
+
+    pub(super) fn commented_extension(&mut self, object: Node<'_>) -> Result<Oid> {
+        let name = object.as_str().unwrap_or("");
+        self.extension_row(name)?.map(|row| row.oid("oid")).ok_or_else(|| missing(name))
+    }
+
+    pub(super) fn create_extension(&mut self, s: &nodes::CreateExtensionStmt, source: &str, runtime: &dyn Runtime) -> Result<()> {
+        let name = s.extname().unwrap_or("");
+        check_name(name)?;
+        if self.extension_row(name)?.is_some() {
+            let message = format!("extension \"{name}\" already exists");
+            if !s.if_not_exists {
+                return Err(Error::new(sqlstate::DUPLICATE_OBJECT, message));
+            }
+            let notice = Error::notice(sqlstate::DUPLICATE_OBJECT, Severity::Notice, format!("{message}, skipping"));
+            self.own.scratch.notices.borrow_mut().push(notice);
+            return Ok(());
+        }
+        let options = Options::of(s, source)?;
+        let Some(e) = extension::extension(name) else {
+            return Err(Error::unsupported(format!("extension \"{name}\" is not available"))
+                .with_hint("The extension must first be installed on the system where PostgreSQL is running."));
+        };
+        if let Some(version) = options.version.filter(|v| v != e.version) {
+            return Err(invalid(format!("extension \"{name}\" has no installation script nor update path for version \"{version}\"")));
+        }
+        if !self.is_superuser() && !e.trusted {
+            return Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("permission denied to create extension \"{name}\""))
+                .with_hint("Must be superuser to create this extension."));
+        }
+        let (schema, schema_name) = self.creation_schema(options.schema.as_deref().or(e.schema), false, runtime)?;
+        if let Some(fixed) = e.schema.filter(|fixed| *fixed != schema_name) {
+            return Err(Error::unsupported(format!("extension \"{name}\" must be installed in schema \"{fixed}\"")));
+        }
+        self.refuse_twins(e, schema)?;
+        let (oid, owner) = (self.instance.next_oid()?, self.current_role);
+        let environment = self.environment(runtime)?;
+        let host = environment.host();
+        self.write_catalog(runtime, |w| {
+            extension::insert_members(w, name, schema, owner, &host.eval())?;
+            extension::insert_extension(w, oid, e, schema, owner, &extension::members(name))
+        })?;
+        self.add_dependency((PG_EXTENSION, oid, 0), (PG_NAMESPACE, schema, 0), b'n', runtime)
+    }
+
+    /// Somebody's function may have a signature of the extension's.
+    fn refuse_twins(&mut self, e: &Extension, schema: Oid) -> Result<()> {
+        for (function, types) in extension::signatures(e.name) {
+            let rows = self.catalog_lookup(PG_PROC, PG_PROC_PRONAME_ARGS_NSP_INDEX, &[Datum::text(function)])?;
+            let is_twin = |r: &CatalogRow| r.oid("pronamespace") == schema && r.numbers("proargtypes").iter().map(|n| *n as Oid).eq(types.iter().copied());
+            if rows.iter().any(is_twin) {
+                return Err(Error::new(sqlstate::DUPLICATE_FUNCTION, format!("function \"{function}\" already exists with same argument types")));
+            }
+        }
+        Ok(())
+    }
+
+    fn owned_extension(&mut self, row: &CatalogRow) -> Result<()> {
+        if self.is_superuser() || row.oid("extowner") == self.current_role {
+            return Ok(());
+        }
+        Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("must be owner of extension {}", row.text("extname").unwrap_or(""))))
+    }
+
+    pub(super) fn alter_extension(&mut self, s: &nodes::AlterExtensionStmt) -> Result<()> {
+        let name = s.extname().unwrap_or("");
+        let row = self.extension_row(name)?.ok_or_else(|| missing(name))?;
+        self.owned_extension(&row)?;
+        let installed = row.text("extversion").unwrap_or("").to_string();
+        let asked = s.options().iter().find(|d| d.defname() == Some("new_version")).and_then(|d| d.arg().as_str().map(str::to_string));
+        let wanted = asked.unwrap_or_else(|| extension::extension(name).map_or(installed.clone(), |e| e.version.to_string()));
+        if wanted != installed {
+            return Err(invalid(format!("extension \"{name}\" has no update path from version \"{installed}\" to version \"{wanted}\"")));
+        }
+        self.notice(Severity::Notice, format!("version \"{installed}\" of extension \"{name}\" is already installed"));
+        Ok(())
+    }
+
+    /// ALTER EXTENSION … SET SCHEMA.
+    pub(super) fn move_extension(&mut self, s: &nodes::AlterObjectSchemaStmt, runtime: &dyn Runtime) -> Result<String> {
+        let tag = "ALTER EXTENSION".to_string();
+        let name = s.object().as_str().unwrap_or("").to_string();
+        let row = self.extension_row(&name)?.ok_or_else(|| missing(&name))?;
+        self.owned_extension(&row)?;
+        let (schema, _) = self.creation_schema(s.newschema(), false, runtime)?;
+        let (oid, old) = (row.oid("oid"), row.oid("extnamespace"));
+        if old == schema {
+            return Ok(tag);
+        }
+        let Some(e) = extension::extension(&name).filter(|e| e.is_relocatable()) else {
+            return Err(Error::unsupported(format!("extension \"{name}\" does not support SET SCHEMA")));
+        };
+        self.refuse_twins(e, schema)?;
+        for (table, member) in self.members_of(oid)? {
+            if let Some((_, index)) = MEMBER_TABLES.iter().find(|(known, _)| *known == table) {
+                self.update_row(table, *index, member, runtime, |row| row.set(schema_column(table), Datum::Oid(schema)))?;
+            }
+        }
+        self.update_row(PG_EXTENSION, PG_EXTENSION_OID_INDEX, oid, runtime, |row| row.set("extnamespace", Datum::Oid(schema)))?;
+        self.remove_dependencies((PG_EXTENSION, oid), Some(b'n'), runtime)?;
+        self.add_dependency((PG_EXTENSION, oid, 0), (PG_NAMESPACE, schema, 0), b'n', runtime)?;
+        Ok(tag)
+    }
+
+    fn members_of(&mut self, oid: Oid) -> Result<Vec<(Oid, Oid)>> {
+        let rows = self.dependents(PG_EXTENSION, oid, 0)?;
+        Ok(rows.iter().filter(|r| r.char("deptype") == b'e').map(|r| (r.oid("classid"), r.oid("objid"))).collect())
+    }
+
+    pub(super) fn drop_extensions(&mut self, s: &nodes::DropStmt, runtime: &dyn Runtime) -> Result<String> {
+        let mut going = Vec::new();
+        for object in s.objects() {
+            let name = object.as_str().unwrap_or("");
+            match self.extension_row(name)? {
+                Some(row) => {
+                    self.owned_extension(&row)?;
+                    going.push((name.to_string(), row.oid("oid")));
+                }
+                None if s.missing_ok => self.notice(Severity::Notice, format!("extension \"{name}\" does not exist, skipping")),
+                None => return Err(missing(name)),
+            }
+        }
+        self.drop_these(&going, s.behavior == DropBehavior::DROP_CASCADE, runtime)?;
+        Ok("DROP EXTENSION".to_string())
+    }
+
+    pub(super) fn drop_these(&mut self, going: &[(String, Oid)], cascade: bool, runtime: &dyn Runtime) -> Result<()> {
+        let mut users: Vec<(String, super::routine_objects::User)> = Vec::new();
+        let mut lines = Vec::new();
+        for (name, oid) in going {
+            if name == PLPGSQL {
+                return Err(Error::unsupported("dropping the extension plpgsql is not supported"));
+            }
+            for member in self.members_of(*oid)? {
+                for (text, user) in self.users_of(member, runtime)? {
+                    if !users.iter().any(|(known, _)| *known == text) {
+                        let shown = self.with_catalog(runtime, |host| crate::session::describe::shown(host, member.0, member.1, 0))?;
+                        lines.push(format!("{text} depends on {}", shown.unwrap_or_default()));
+                        users.push((text, user));
+                    }
+                }
+            }
+        }
+        if !users.is_empty() && !cascade {
+            let name = going.first().map_or("", |g| &g.0);
+            let what = if going.len() == 1 { format!("cannot drop extension {name}") } else { "cannot drop desired object(s)".to_string() };
+            return Err(Error::new(sqlstate::DEPENDENT_OBJECTS_STILL_EXIST, format!("{what} because other objects depend on it"))
+                .with_detail(lines.join("\n"))
+                .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
+        }
+        self.tell_cascade(&users.iter().map(|(text, _)| text.clone()).collect::<Vec<_>>());
+        self.drop_users(users, runtime)?;
+        for (_, oid) in going {
+            self.delete_extension(*oid, runtime)?;
+        }
+        Ok(())
+    }
+
+    fn delete_extension(&mut self, oid: Oid, runtime: &dyn Runtime) -> Result<()> {
+        for (table, member) in self.members_of(oid)? {
+            let Some((_, index)) = MEMBER_TABLES.iter().find(|(known, _)| *known == table) else { continue };
+            if table == PG_OPFAMILY {
+                self.delete_rows(PG_AMOP, PG_AMOP_FAM_STRAT_INDEX, &[Datum::Oid(member)], runtime)?;
+                self.delete_rows(PG_AMPROC, PG_AMPROC_FAM_PROC_INDEX, &[Datum::Oid(member)], runtime)?;
+            }
+            self.delete_object(table, *index, member, runtime)?;
+        }
+        self.delete_object(PG_EXTENSION, PG_EXTENSION_OID_INDEX, oid, runtime)
+    }
+
+    fn delete_object(&mut self, table: Oid, index: Oid, oid: Oid, runtime: &dyn Runtime) -> Result<()> {
+        self.remove_dependencies((table, oid), None, runtime)?;
+        self.delete_rows(PG_DESCRIPTION, PG_DESCRIPTION_O_C_O_INDEX, &[Datum::Oid(oid), Datum::Oid(table)], runtime)?;
+        self.delete_rows(table, index, &[Datum::Oid(oid)], runtime)
+    }
+
+    /// An error if the object belongs to an extension.
+    pub(super) fn refuse_member(&mut self, table: Oid, oid: Oid, runtime: &dyn Runtime) -> Result<()> {
+        let rows = self.catalog_lookup(PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, &[Datum::Oid(table), Datum::Oid(oid)])?;
+        let Some(row) = rows.iter().find(|r| r.char("deptype") == b'e') else { return Ok(()) };
+        let extensions = self.catalog_lookup(PG_EXTENSION, PG_EXTENSION_OID_INDEX, &[Datum::Oid(row.oid("refobjid"))])?;
+        let name = extensions.first().and_then(|r| r.text("extname")).unwrap_or("").to_string();
+        let shown = self.with_catalog(runtime, |host| crate::session::describe::shown(host, table, oid, 0))?.unwrap_or_default();
+        Err(Error::new(sqlstate::DEPENDENT_OBJECTS_STILL_EXIST, format!("cannot drop {shown} because extension {name} requires it"))
+            .with_hint(format!("You can drop extension {name} instead.")))
+    }
+
+    /// Extensions in a schema, with their OIDs.
+    pub(super) fn extensions_in(&mut self, schema: Oid) -> Result<Vec<(String, Oid)>> {
+        let rows = self.catalog_scan(PG_EXTENSION)?;
+        Ok(rows.iter().filter(|r| r.oid("extnamespace") == schema).map(|r| (r.text("extname").unwrap_or("").to_string(), r.oid("oid"))).collect())
+    }
+}
+
+/// Rows of pg_available_extensions(): name, version, comment.
+pub(crate) fn available() -> Vec<Vec<Datum>> {
+    EXTENSIONS.iter().map(|e| vec![Datum::text(e.name), Datum::text(e.version), Datum::text(e.comment)]).collect()
+}
+
+/// Rows of pg_available_extension_versions().
+pub(crate) fn available_versions() -> Vec<Vec<Datum>> {
+    let row = |e: &Extension| {
+        let schema = e.schema.map_or(Datum::Null, Datum::text);
+        let flags = [true, e.trusted, e.is_relocatable()].map(Datum::Bool);
+        [vec![Datum::text(e.name), Datum::text(e.version)], flags.to_vec(), vec![schema, Datum::Null, Datum::text(e.comment)]].concat()
+    };
+    EXTENSIONS.iter().map(row).collect()
+}

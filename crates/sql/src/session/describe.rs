@@ -1,0 +1,77 @@
+//! Objects as messages call them, and pg_describe_object.
+
+use super::arguments::{int_of, oid_of};
+use super::environment::StatementHost;
+use crate::catalog::format_type::quote_identifier as quote;
+use crate::catalog::ids::*;
+use crate::catalog::{CatalogView, TableKind};
+use kilndb_base::{Error, Oid, Result};
+use kilndb_types::Datum;
+
+/// pg_describe_object(classid, objid, objsubid).
+pub(super) fn call(host: &StatementHost<'_>, args: &[Datum]) -> Result<Datum> {
+    let (table, oid, sub) = (oid_of(args.first()), oid_of(args.get(1)), int_of(args.get(2)));
+    if table == 0 && oid == 0 {
+        return Ok(Datum::Null);
+    }
+    Ok(shown(host, table, oid, sub as i16)?.map_or(Datum::Null, Datum::text))
+}
+
+/// `name`, or `schema.name` if the name alone would not find it.
+pub(super) fn qualified(host: &StatementHost<'_>, schema: Oid, name: &str) -> Result<String> {
+    if host.reader.schemas_to_search(None, true)?.contains(&schema) {
+        return Ok(quote(name));
+    }
+    Ok(format!("{}.{}", quote(&host.reader.schema_name(schema)?.unwrap_or_default()), quote(name)))
+}
+
+/// What an object is called; None: there is no such object.
+pub(crate) fn shown(host: &StatementHost<'_>, table: Oid, oid: Oid, column: i16) -> Result<Option<String>> {
+    let row = |index: Oid| host.reader.lookup(table, index, &[Datum::Oid(oid)]).map(|mut rows| rows.pop());
+    let of_method = |index: Oid, word: &str, columns: [&str; 3]| -> Result<Option<String>> {
+        let Some(r) = row(index)? else { return Ok(None) };
+        let methods = host.reader.scan(PG_AM)?;
+        let method = methods.iter().find(|m| m.oid("oid") == r.oid(columns[0])).and_then(|m| m.text("amname")).unwrap_or("").to_string();
+        let name = qualified(host, r.oid(columns[1]), r.text(columns[2]).unwrap_or(""))?;
+        Ok(Some(format!("{word} {name} for access method {method}")))
+    };
+    Ok(match table {
+        PG_PROC => {
+            let Some(f) = host.reader.function_by_oid(oid)? else { return Ok(None) };
+            let word = if f.kind == b'p' { "procedure" } else { "function" };
+            Some(format!("{word} {}", crate::routine::cache::signature_of(host, &f)?))
+        }
+        PG_OPERATOR => {
+            let Some(o) = host.reader.operator_by_oid(oid)? else { return Ok(None) };
+            let side = |t: Oid| if t == 0 { "NONE".to_string() } else { host.reader.format_type(t, -1) };
+            let is_found = host.reader.schemas_to_search(None, false)?.contains(&o.schema_oid);
+            let schema = if is_found { String::new() } else { format!("{}.", quote(&host.reader.schema_name(o.schema_oid)?.unwrap_or_default())) };
+            Some(format!("operator {schema}{}({},{})", o.name, side(o.left), side(o.right)))
+        }
+        PG_OPCLASS => of_method(PG_OPCLASS_OID_INDEX, "operator class", ["opcmethod", "opcnamespace", "opcname"])?,
+        PG_OPFAMILY => of_method(PG_OPFAMILY_OID_INDEX, "operator family", ["opfmethod", "opfnamespace", "opfname"])?,
+        PG_TYPE => host.reader.type_by_oid(oid)?.map(|_| format!("type {}", host.reader.format_type(oid, -1))),
+        PG_NAMESPACE => host.reader.schema_name(oid)?.map(|name| format!("schema {}", quote(&name))),
+        PG_EXTENSION => row(PG_EXTENSION_OID_INDEX)?.map(|r| format!("extension {}", quote(r.text("extname").unwrap_or("")))),
+        PG_LANGUAGE => {
+            let rows = host.reader.scan(PG_LANGUAGE)?;
+            rows.iter().find(|r| r.oid("oid") == oid).map(|r| format!("language {}", quote(r.text("lanname").unwrap_or(""))))
+        }
+        PG_CLASS => {
+            let Some(t) = host.reader.table_by_oid(oid)? else { return Ok(None) };
+            let name = qualified(host, t.schema_oid, &t.name)?;
+            let whole = match t.kind {
+                TableKind::Table | TableKind::Partitioned => format!("table {name}"),
+                TableKind::View => format!("view {name}"),
+                TableKind::Sequence => format!("sequence {name}"),
+                TableKind::Index => format!("index {name}"),
+                TableKind::Composite => format!("composite type {name}"),
+            };
+            match t.columns.iter().find(|c| c.attnum == column && column != 0) {
+                Some(c) => Some(format!("column {} of {whole}", quote(&c.name))),
+                None => Some(whole),
+            }
+        }
+        _ => return Err(Error::unsupported(format!("pg_describe_object of objects of catalog {table} is not supported"))),
+    })
+}

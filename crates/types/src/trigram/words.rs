@@ -1,0 +1,142 @@
+//! How alike a text and some part of another are.
+//!
+//! The part is an extent of the other text's trigrams; it is moved over them, and its start follows its end as long as the
+//! share of common trigrams grows. That finds what pg_trgm finds, which is not always the best part.
+
+use super::{GAP, Trigram, of_symbols, share, symbol};
+use std::collections::HashMap;
+
+#[derive(Clone, Copy)]
+pub struct WordSimilarity {
+    /// A part begins and ends with words.
+    pub strict: bool,
+    /// From here on it is enough.
+    pub enough: Option<f64>,
+}
+
+/// A text's trigrams with what begins and ends words.
+struct Text {
+    trigrams: Vec<Trigram>,
+    begins: Vec<bool>,
+    ends: Vec<bool>,
+}
+
+impl Text {
+    fn of(text: &str) -> Text {
+        let mut out = Text { trigrams: Vec::new(), begins: Vec::new(), ends: Vec::new() };
+        let symbols: String = text.chars().map(symbol).collect();
+        for word in symbols.split(GAP).filter(|word| !word.is_empty()) {
+            let first = out.trigrams.len();
+            of_symbols(&format!("{GAP}{word}{GAP}"), &mut |t| out.trigrams.push(t));
+            let last = out.trigrams.len() - 1;
+            out.begins.extend((first..=last).map(|at| at == first));
+            out.ends.extend((first..=last).map(|at| at == last));
+        }
+        out
+    }
+}
+
+/// An extent's trigrams, counted as its ends move.
+#[derive(Clone, Copy)]
+struct Extent {
+    lower: usize,
+    /// Different ones, and those of them that are wanted.
+    all: usize,
+    common: usize,
+}
+
+struct Search<'t> {
+    text: &'t Text,
+    strict: bool,
+    enough: Option<f64>,
+    /// For each trigram of the text a number, the same for equal ones; by number, whether it is wanted.
+    numbers: Vec<usize>,
+    wanted: Vec<bool>,
+    wanted_count: usize,
+    /// By number: where it was last seen in the extent.
+    last_seen: Vec<Option<usize>>,
+}
+
+/// How alike `pattern` and the part of `text` are that is most like it.
+pub fn word_similarity(pattern: &str, text: &str, how: WordSimilarity) -> f32 {
+    let (pattern, text) = (super::of_text(pattern), Text::of(text));
+    let mut known: HashMap<Trigram, usize> = HashMap::new();
+    let mut wanted = Vec::new();
+    for t in &pattern {
+        known.insert(*t, wanted.len());
+        wanted.push(true);
+    }
+    let numbers = text.trigrams.iter().map(|t| {
+        *known.entry(*t).or_insert_with(|| {
+            wanted.push(false);
+            wanted.len() - 1
+        })
+    });
+    let numbers: Vec<usize> = numbers.collect();
+    let last_seen = vec![None; wanted.len()];
+    Search { text: &text, strict: how.strict, enough: how.enough, numbers, wanted, wanted_count: pattern.len(), last_seen }.best()
+}
+
+impl Search<'_> {
+    fn is_enough(&self, found: f32) -> bool {
+        self.enough.is_some_and(|enough| f64::from(found) >= enough)
+    }
+    fn share(&self, e: Extent) -> f32 {
+        share(e.common, self.wanted_count, e.all)
+    }
+
+    fn best(mut self) -> f32 {
+        let mut best = 0.0f32;
+        let mut extent = self.strict.then_some(Extent { lower: 0, all: 0, common: 0 });
+        for at in 0..self.numbers.len() {
+            let number = self.numbers[at];
+            let is_wanted = self.wanted[number];
+            if extent.is_some() || is_wanted {
+                let e = extent.get_or_insert(Extent { lower: at, all: 0, common: 0 });
+                if self.last_seen[number].is_none() {
+                    e.all += 1;
+                    e.common += usize::from(is_wanted);
+                }
+                self.last_seen[number] = Some(at);
+            }
+            let is_end = if self.strict { self.text.ends[at] } else { is_wanted };
+            let Some(current) = extent.filter(|_| is_end) else { continue };
+            let (moved, found) = self.shortened(current, at);
+            best = best.max(found);
+            if self.is_enough(best) {
+                break;
+            }
+            for left in current.lower..moved.lower {
+                let number = self.numbers[left];
+                if self.last_seen[number] == Some(left) {
+                    self.last_seen[number] = None;
+                }
+            }
+            extent = Some(moved);
+        }
+        best
+    }
+
+    /// The extent from a later start on, if that is better, and how good it is.
+    fn shortened(&self, current: Extent, upper: usize) -> (Extent, f32) {
+        let (mut best, mut found, mut tried) = (current, self.share(current), current);
+        for lower in current.lower..=upper {
+            if !self.strict || self.text.begins[lower] {
+                let share = self.share(tried);
+                if share > found {
+                    found = share;
+                    best = Extent { lower, ..tried };
+                }
+                if self.is_enough(found) {
+                    break;
+                }
+            }
+            let number = self.numbers[lower];
+            if self.last_seen[number] == Some(lower) {
+                tried.all -= 1;
+                tried.common -= usize::from(self.wanted[number]);
+            }
+        }
+        (best, found)
+    }
+}

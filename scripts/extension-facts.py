@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""Writes crates/sql/data/extension_*.tsv: what the extensions of a PostgreSQL server put into the catalogs.
+
+Usage: extension-facts.py PSQL_ARGUMENTS... (a database that has the extensions). OIDs are given out here, once and for all:
+databases keep them. What belongs to GiST, or to types that do not exist here, is left out.
+"""
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+EXTENSIONS = {"pg_trgm": 15000, "btree_gin": 15100}
+TABLES = {
+    "proc": ("pg_proc", "oid proname prolang procost prorows provariadic prokind proisstrict proretset provolatile proparallel "
+             "proleakproof pronargs pronargdefaults prorettype proargtypes proallargtypes proargmodes proargnames proargdefaults prosrc probin"),
+    "operator": ("pg_operator", "oid oprname oprkind oprcanmerge oprcanhash oprleft oprright oprresult oprcom oprnegate oprcode oprrest oprjoin"),
+    "opfamily": ("pg_opfamily", "oid opfmethod opfname"),
+    "opclass": ("pg_opclass", "oid opcmethod opcname opcfamily opcintype opcdefault opckeytype"),
+    "amop": ("pg_amop", "oid amopfamily amoplefttype amoprighttype amopstrategy amoppurpose amopopr amopmethod amopsortfamily"),
+    "amproc": ("pg_amproc", "oid amprocfamily amproclefttype amprocrighttype amprocnum amproc"),
+}
+# Columns that hold OIDs of other rows.
+LINKS = "oid oprcom oprnegate oprcode amopfamily amopopr amprocfamily amproc opcfamily oprrest oprjoin".split()
+LEFT_OUT = ["gtrgm", "money"]
+GIN = 2742
+
+
+def ask(sql):
+    out = subprocess.run(["psql", *sys.argv[1:], "-XAtq", "-F", "\t", "-P", "null=\\N", "-c", sql], capture_output=True, text=True, check=True)
+    return [line.split("\t") for line in out.stdout.splitlines()]
+
+
+files = {name: [["extension", *columns.split()]] for name, (_, columns) in TABLES.items()}
+for extension, next_oid in EXTENSIONS.items():
+    rows = {}
+    for name, (table, columns) in TABLES.items():
+        numbers = {"oprcode", "oprrest", "oprjoin", "amproc"}
+        select = ", ".join(f"t.{c}::oid" if c in numbers else f"t.{c}" for c in columns.split())
+        member = "SELECT objid FROM pg_depend WHERE deptype = 'e' AND refobjid = (SELECT oid FROM pg_extension WHERE extname = '%s') AND classid = '%s'::regclass"
+        if name in ("amop", "amproc"):
+            where = f"t.{name}family IN ({member % (extension, 'pg_opfamily')})"
+        else:
+            where = f"t.oid IN ({member % (extension, table)})"
+        found = [dict(zip(columns.split(), row)) for row in ask(f"SELECT {select} FROM {table} t WHERE {where} ORDER BY t.oid")]
+        rows[name] = found
+    left_out = lambda name: any(word in name for word in LEFT_OUT)
+    gin = {f["oid"] for f in rows["opfamily"] if int(f["opfmethod"]) == GIN and not left_out(f["opfname"])}
+    rows["opfamily"] = [f for f in rows["opfamily"] if f["oid"] in gin]
+    rows["opclass"] = [f for f in rows["opclass"] if f["opcfamily"] in gin]
+    rows["amop"] = [f for f in rows["amop"] if f["amopfamily"] in gin]
+    rows["amproc"] = [f for f in rows["amproc"] if f["amprocfamily"] in gin]
+    rows["proc"] = [f for f in rows["proc"] if not left_out(f["proname"])]
+    moved = {}
+    for name in TABLES:
+        for row in rows[name]:
+            moved[row["oid"]] = str(next_oid)
+            next_oid += 1
+    for name in TABLES:
+        for row in rows[name]:
+            values = [moved.get(v, v) if c in LINKS else v for c, v in row.items()]
+            files[name].append([extension, *values])
+    print(extension, "up to", next_oid)
+for name, lines in files.items():
+    (ROOT / f"crates/sql/data/extension_{name}.tsv").write_text("".join("\t".join(line) + "\n" for line in lines))
