@@ -1,7 +1,7 @@
 //! Schemas, and moving and renaming what is in them.
 
 use super::text_search::kind_of;
-use super::Session;
+use super::{Session, text_search_objects};
 use crate::catalog::extension::is_member;
 use crate::catalog::ids::*;
 use crate::catalog::temporary::is_temporary;
@@ -32,6 +32,26 @@ fn relation_of_element<'s>(element: &Node<'s>) -> Option<&'s nodes::RangeVar> {
         Node::IndexStmt(s) => s.relation(),
         Node::CreateTrigStmt(s) => s.relation(),
         _ => None,
+    }
+}
+
+/// What goes with a schema, by OID and as messages call it.
+#[derive(Default)]
+struct SchemaContents {
+    /// With the kind of relation.
+    relations: Vec<(Oid, String, u8)>,
+    routines: Vec<(Oid, String)>,
+    types: Vec<(Oid, String)>,
+    searches: Vec<(text_search_objects::Object, String)>,
+    extensions: Vec<(String, Oid)>,
+}
+impl SchemaContents {
+    fn lines(&self, schema: &str) -> Vec<String> {
+        let mut lines: Vec<String> = self.relations.iter().map(|(_, name, kind)| format!("{} {schema}.{name}", letter_word(*kind))).collect();
+        lines.extend(self.routines.iter().chain(&self.types).map(|(_, text)| text.clone()));
+        lines.extend(self.searches.iter().map(|(_, text)| text.clone()));
+        lines.extend(self.extensions.iter().map(|(name, _)| format!("extension {name}")));
+        lines
     }
 }
 
@@ -118,29 +138,10 @@ impl Session {
                 format!("cannot drop schema {name} because it is required by the database system"),
             ));
         }
-        let classes = self.catalog_scan(PG_CLASS)?;
-        let inside: Vec<(Oid, String, u8)> = classes
-            .iter()
-            .filter(|c| c.oid("relnamespace") == oid && !b"iI".contains(&c.char("relkind")))
-            .map(|c| (c.oid("oid"), c.text("relname").unwrap_or("").to_string(), c.char("relkind")))
-            .collect();
-        let mut routines = Vec::new();
-        for row in self.catalog_scan(PG_PROC)?.iter().filter(|r| r.oid("pronamespace") == oid && !is_member(r.oid("oid"))) {
-            routines.push((row.oid("oid"), self.routine_shown(row.oid("oid"), runtime)?));
-        }
-        let mut types = Vec::new();
-        for row in self.catalog_scan(PG_TYPE)?.iter().filter(|r| r.oid("typnamespace") == oid && matches!(r.char("typtype"), b'd' | b'e')) {
-            types.push((row.oid("oid"), format!("type {}", self.type_shown(row.oid("oid"), runtime)?)));
-        }
-        let searches = self.text_search_in_schema(oid, runtime)?;
-        let extensions = self.extensions_in(oid)?;
-        let extension_texts: Vec<String> = extensions.iter().map(|(name, _)| format!("extension {name}")).collect();
-        // What is no relation, as messages call it.
-        let others = || routines.iter().chain(&types).map(|(_, text)| text).chain(searches.iter().map(|(_, text)| text)).chain(&extension_texts);
-        let is_empty = inside.is_empty() && others().next().is_none();
-        if !cascade && !is_empty {
-            let mut lines: Vec<String> = inside.iter().map(|(_, n, k)| format!("{} {name}.{n} depends on schema {name}", letter_word(*k))).collect();
-            lines.extend(others().map(|text| format!("{text} depends on schema {name}")));
+        let contents = self.schema_contents(oid, runtime)?;
+        let lines = contents.lines(name);
+        if !cascade && !lines.is_empty() {
+            let lines: Vec<String> = lines.iter().map(|line| format!("{line} depends on schema {name}")).collect();
             return Err(Error::new(
                 sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
                 format!("cannot drop schema {name} because other objects depend on it"),
@@ -148,27 +149,44 @@ impl Session {
             .with_detail(lines.join("\n"))
             .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
         }
-        let mut lines: Vec<String> = inside.iter().map(|(_, n, k)| format!("{} {name}.{n}", letter_word(*k))).collect();
-        lines.extend(others().cloned());
         self.tell_cascade(&lines);
-        self.drop_these(&extensions, true, runtime)?;
-        let together: Vec<Oid> = inside.iter().map(|(oid, _, _)| *oid).collect();
+        self.drop_schema_contents(contents, runtime)?;
+        self.delete_rows(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, &[Datum::Oid(oid)], runtime)
+    }
+
+    fn schema_contents(&mut self, schema: Oid, runtime: &dyn Runtime) -> Result<SchemaContents> {
+        let mut contents = SchemaContents::default();
+        for c in self.catalog_scan(PG_CLASS)?.iter().filter(|c| c.oid("relnamespace") == schema && !b"iI".contains(&c.char("relkind"))) {
+            contents.relations.push((c.oid("oid"), c.text("relname").unwrap_or("").to_string(), c.char("relkind")));
+        }
+        for row in self.catalog_scan(PG_PROC)?.iter().filter(|r| r.oid("pronamespace") == schema && !is_member(r.oid("oid"))) {
+            contents.routines.push((row.oid("oid"), self.routine_shown(row.oid("oid"), runtime)?));
+        }
+        for row in self.catalog_scan(PG_TYPE)?.iter().filter(|r| r.oid("typnamespace") == schema && matches!(r.char("typtype"), b'd' | b'e')) {
+            contents.types.push((row.oid("oid"), format!("type {}", self.type_shown(row.oid("oid"), runtime)?)));
+        }
+        contents.searches = self.text_search_in_schema(schema, runtime)?;
+        contents.extensions = self.extensions_in(schema)?;
+        Ok(contents)
+    }
+    fn drop_schema_contents(&mut self, contents: SchemaContents, runtime: &dyn Runtime) -> Result<()> {
+        self.drop_these(&contents.extensions, true, runtime)?;
+        let together: Vec<Oid> = contents.relations.iter().map(|(oid, _, _)| *oid).collect();
         for oid in &together {
             use crate::catalog::CatalogView;
             if let Some(table) = self.with_catalog(runtime, |host| host.reader.table_by_oid(*oid))? {
                 self.drop_relation(&table, true, &together, runtime)?;
             }
         }
-        for (routine, _) in routines {
+        for (routine, _) in contents.routines {
             self.drop_routine(routine, true, runtime)?;
         }
-        let going: Vec<Oid> = types.iter().map(|t| t.0).collect();
+        let going: Vec<Oid> = contents.types.iter().map(|t| t.0).collect();
         for ty in &going {
             self.drop_type(*ty, true, &going, runtime)?;
         }
-        let searches: Vec<_> = searches.into_iter().map(|(object, _)| object).collect();
-        self.drop_text_search_with_schema(&searches, runtime)?;
-        self.delete_rows(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, &[Datum::Oid(oid)], runtime)
+        let searches: Vec<_> = contents.searches.into_iter().map(|(object, _)| object).collect();
+        self.drop_text_search_objects(&searches, true, runtime)
     }
 
     pub(super) fn rename(&mut self, s: &nodes::RenameStmt, runtime: &dyn Runtime) -> Result<String> {

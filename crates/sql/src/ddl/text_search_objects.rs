@@ -13,7 +13,7 @@ use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::{Datum, oids};
 
-type Object = (TextSearchKind, Oid);
+pub(super) type Object = (TextSearchKind, Oid);
 
 /// A function that a parser or a template wants: parameter, column, arguments, the function that there is (0: several), and
 /// what it is called if it is missing.
@@ -203,7 +203,7 @@ impl Session {
         Ok(tag("DROP", kind))
     }
     /// Objects and, with CASCADE, all that need them.
-    fn drop_text_search_objects(&mut self, targets: &[Object], cascade: bool, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn drop_text_search_objects(&mut self, targets: &[Object], cascade: bool, runtime: &dyn Runtime) -> Result<()> {
         for (kind, oid) in targets.iter().filter(|(_, oid)| *oid < FIRST_UNPINNED_OID) {
             let shown = self.text_search_shown(*kind, *oid, runtime)?;
             return Err(Error::new(
@@ -287,9 +287,5 @@ impl Session {
             }
         }
         Ok(found)
-    }
-    /// With a schema that goes.
-    pub(super) fn drop_text_search_with_schema(&mut self, objects: &[Object], runtime: &dyn Runtime) -> Result<()> {
-        self.drop_text_search_objects(objects, true, runtime)
     }
 }
