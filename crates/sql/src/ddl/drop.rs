@@ -200,7 +200,8 @@ impl Session {
         // Those of a partitioned table are its partitions' too: they come before what is found there.
         let is_partitioned = table.kind == TableKind::Partitioned;
         if is_partitioned && !cascade && !key_texts.is_empty() {
-            return Err(still_needed(&shown, word, key_texts.iter().map(|text| format!("{text} depends on {word} {shown}"))));
+            let lines: Vec<String> = key_texts.iter().map(|text| format!("{text} depends on {word} {shown}")).collect();
+            return Err(still_needed(Some(&format!("{word} {shown}")), &lines));
         }
         if is_partitioned {
             for (key, ..) in &keys {
@@ -253,7 +254,7 @@ impl Session {
             let mut lines: Vec<String> = blockers.iter().map(|b| format!("{} depends on {} {shown}", b.text, on(b))).collect();
             lines.extend(key_texts.iter().map(|text| format!("{text} depends on {word} {shown}")));
             if !lines.is_empty() {
-                return Err(still_needed(&shown, word, lines.into_iter()));
+                return Err(still_needed(Some(&format!("{word} {shown}")), &lines));
             }
         } else {
             let mut lines: Vec<String> = blockers.iter().map(|b| b.text.clone()).collect();
@@ -361,12 +362,7 @@ impl Session {
         for (user, name, owner) in self.whole_keys(&users)? {
             if !cascade {
                 let other = self.table_by_oid(owner, runtime)?;
-                return Err(Error::new(
-                    sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
-                    format!("cannot drop {what} because other objects depend on it"),
-                )
-                .with_detail(format!("constraint {name} on table {} depends on {part}", other.name))
-                .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
+                return Err(still_needed(Some(what), &[format!("constraint {name} on table {} depends on {part}", other.name)]));
             }
             self.delete_constraint(user, runtime)?;
         }
@@ -432,8 +428,13 @@ impl Session {
     }
 }
 
-fn still_needed(shown: &str, word: &str, lines: impl Iterator<Item = String>) -> Error {
-    Error::new(sqlstate::DEPENDENT_OBJECTS_STILL_EXIST, format!("cannot drop {word} {shown} because other objects depend on it"))
-        .with_detail(lines.collect::<Vec<_>>().join("\n"))
+/// DROP without CASCADE. None: several things were to go.
+pub(super) fn still_needed(only: Option<&str>, lines: &[String]) -> Error {
+    let message = match only {
+        Some(what) => format!("cannot drop {what} because other objects depend on it"),
+        None => "cannot drop desired object(s) because other objects depend on them".to_string(),
+    };
+    Error::new(sqlstate::DEPENDENT_OBJECTS_STILL_EXIST, message)
+        .with_detail(lines.join("\n"))
         .with_hint("Use DROP ... CASCADE to drop the dependent objects too.")
 }

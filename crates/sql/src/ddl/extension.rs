@@ -3,6 +3,7 @@
 //! Invariants
 //! 1. What belongs to an extension comes and goes with it alone.
 
+use super::drop::still_needed;
 use super::Session;
 use crate::catalog::extension::{self, EXTENSIONS, Extension, MEMBER_TABLES, PLPGSQL, schema_column};
 use crate::catalog::ids::*;
@@ -207,11 +208,8 @@ impl Session {
             }
         }
         if !users.is_empty() && !cascade {
-            let name = going.first().map_or("", |g| &g.0);
-            let what = if going.len() == 1 { format!("cannot drop extension {name}") } else { "cannot drop desired object(s)".to_string() };
-            return Err(Error::new(sqlstate::DEPENDENT_OBJECTS_STILL_EXIST, format!("{what} because other objects depend on it"))
-                .with_detail(lines.join("\n"))
-                .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
+            let only = if let [(name, _)] = going { Some(format!("extension {name}")) } else { None };
+            return Err(still_needed(only.as_deref(), &lines));
         }
         self.tell_cascade(&users.iter().map(|(text, _)| text.clone()).collect::<Vec<_>>());
         self.drop_users(users, runtime)?;

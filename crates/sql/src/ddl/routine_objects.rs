@@ -1,5 +1,6 @@
 //! DROP, ALTER and COMMENT ON of functions and procedures: which one is meant, and who needs it.
 
+use super::drop::still_needed;
 use super::Session;
 use super::function::{invalid, set_config};
 use crate::catalog::ids::*;
@@ -162,9 +163,7 @@ impl Session {
         let users = self.users_of((PG_PROC, oid), runtime)?;
         if !users.is_empty() && !cascade {
             let lines: Vec<String> = users.iter().map(|(text, _)| format!("{text} depends on {shown}")).collect();
-            return Err(Error::new(sqlstate::DEPENDENT_OBJECTS_STILL_EXIST, format!("cannot drop {shown} because other objects depend on it"))
-                .with_detail(lines.join("\n"))
-                .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
+            return Err(still_needed(Some(&shown), &lines));
         }
         let lines: Vec<String> = users.iter().map(|(text, _)| text.clone()).collect();
         self.tell_cascade(&lines);

@@ -1,5 +1,6 @@
 //! Schemas, and moving and renaming what is in them.
 
+use super::drop::still_needed;
 use super::text_search::kind_of;
 use super::{Session, text_search_objects};
 use crate::catalog::extension::is_member;
@@ -142,12 +143,7 @@ impl Session {
         let lines = contents.lines(name);
         if !cascade && !lines.is_empty() {
             let lines: Vec<String> = lines.iter().map(|line| format!("{line} depends on schema {name}")).collect();
-            return Err(Error::new(
-                sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
-                format!("cannot drop schema {name} because other objects depend on it"),
-            )
-            .with_detail(lines.join("\n"))
-            .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
+            return Err(still_needed(Some(&format!("schema {name}")), &lines));
         }
         self.tell_cascade(&lines);
         self.drop_schema_contents(contents, runtime)?;

@@ -1,6 +1,7 @@
 //! What text search objects of all kinds have: names, schemas, owners, DROP. And parsers and templates, which are made of
 //! functions: there are PostgreSQL's own.
 
+use super::drop::still_needed;
 use super::Session;
 use super::text_search::{FIRST_UNPINNED_OID, split};
 use crate::catalog::format_type::quote_identifier;
@@ -226,14 +227,11 @@ impl Session {
         if cascade {
             self.tell_cascade(&lines);
         } else if !lines.is_empty() {
-            let what = match targets {
-                [(kind, oid)] => self.text_search_shown(*kind, *oid, runtime)?,
-                _ => "desired object(s)".to_string(),
+            let only = match targets {
+                [(kind, oid)] => Some(self.text_search_shown(*kind, *oid, runtime)?),
+                _ => None,
             };
-            let them = if targets.len() == 1 { "it" } else { "them" };
-            return Err(Error::new(sqlstate::DEPENDENT_OBJECTS_STILL_EXIST, format!("cannot drop {what} because other objects depend on {them}"))
-                .with_detail(lines.join("\n"))
-                .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
+            return Err(still_needed(only.as_deref(), &lines));
         }
         for (kind, oid) in going.into_iter().rev() {
             self.delete_text_search(kind, oid, runtime)?;

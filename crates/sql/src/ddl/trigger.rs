@@ -1,5 +1,6 @@
 //! CREATE TRIGGER, and what changes triggers afterwards.
 
+use super::drop::still_needed;
 use super::Session;
 use super::constraint::NewConstraint;
 use crate::bind::Binder;
@@ -251,9 +252,7 @@ impl Session {
         let shown = self.shown_name(table, runtime)?;
         if !cascade && !found.is_empty() {
             let lines: Vec<String> = found.iter().map(|(text, _)| format!("{text} depends on column {column} of table {shown}")).collect();
-            return Err(Error::new(sqlstate::DEPENDENT_OBJECTS_STILL_EXIST, format!("cannot drop column {column} of table {shown} because other objects depend on it"))
-                .with_detail(lines.join("\n"))
-                .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
+            return Err(still_needed(Some(&format!("column {column} of table {shown}")), &lines));
         }
         let lines: Vec<String> = found.iter().map(|(text, _)| text.clone()).collect();
         self.tell_cascade(&lines);

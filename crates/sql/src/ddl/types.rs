@@ -4,6 +4,7 @@
 //! 1. A column depends on its type (pg_depend 'n'), so that a type's users are found without a scan.
 //! 2. A composite type whose values are stored somewhere keeps its attributes: stored values are read by position.
 
+use super::drop::still_needed;
 use super::Session;
 use super::create_table::NewTable;
 use crate::catalog::builtin::FIRST_USER_OID;
@@ -352,9 +353,7 @@ impl Session {
         if !users.is_empty() && !cascade {
             // What uses arrays depends on their type.
             let lines: Vec<String> = users.iter().map(|(text, on, _)| format!("{text} depends on type {on}")).collect();
-            return Err(Error::new(sqlstate::DEPENDENT_OBJECTS_STILL_EXIST, format!("cannot drop type {shown} because other objects depend on it"))
-                .with_detail(lines.join("\n"))
-                .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
+            return Err(still_needed(Some(&format!("type {shown}")), &lines));
         }
         let lines: Vec<String> = users.iter().map(|(text, _, _)| text.clone()).collect();
         self.tell_cascade(&lines);
