@@ -5,7 +5,7 @@
 //! 1. The boot map is the first storage relation ([`BOOT_MAP`]), the OID counter the second ([`OID_COUNTER`]).
 //! 2. A boot map row is 12 bytes, little-endian: database OID (0: shared), system relation OID, storage relation id.
 
-use super::builtin::{BOOTSTRAP_SUPERUSER, BUILTINS, FILES, FIRST_USER_OID, INFORMATION_SCHEMA, PG_CATALOG, PUBLIC, SystemTable, Tsv};
+use super::builtin::{BOOTSTRAP_SUPERUSER, BUILTINS, FILES, FIRST_USER_OID, INFORMATION_SCHEMA, PG_CATALOG, PUBLIC, SystemTable, Tsv, number};
 use super::extension;
 use super::ids::*;
 use super::store::{CatalogStore, CatalogWriter, SHAPES, vector};
@@ -188,10 +188,6 @@ pub(super) fn fill_from(writer: &mut CatalogWriter<'_>, table: Oid, file: &'stat
     Ok(())
 }
 
-fn number(field: Option<&str>) -> Oid {
-    field.and_then(|f| f.parse().ok()).unwrap_or(0)
-}
-
 fn fill_facts(writer: &mut CatalogWriter<'_>, eval: &EvalContext<'_>) -> Result<()> {
     let owner = Datum::Oid(BOOTSTRAP_SUPERUSER);
     let namespace = Datum::Oid(PG_CATALOG);
@@ -201,7 +197,7 @@ fn fill_facts(writer: &mut CatalogWriter<'_>, eval: &EvalContext<'_>) -> Result<
         ("typowner", owner.clone()),
         ("typtypmod", Datum::Int4(-1)),
     ];
-    fill_from(writer, PG_TYPE, types, eval, &|r| number(r[0]) < 12000, &type_extra)?;
+    fill_from(writer, PG_TYPE, types, eval, &|r| number::<Oid>(r[0]) < 12000, &type_extra)?;
     let io_columns: Vec<usize> =
         ["typinput", "typoutput", "typreceive", "typsend", "typmodin", "typmodout"].iter().map(|c| types.column(c)).collect();
     let mut needed: std::collections::HashSet<Oid> =
@@ -214,7 +210,7 @@ fn fill_facts(writer: &mut CatalogWriter<'_>, eval: &EvalContext<'_>) -> Result<
     let has_method = |field: Option<&str>| matches!(field, Some("403" | "405" | "2742" | "3580"));
     let families: std::collections::HashSet<Oid> = opfamily.rows.iter().filter(|r| has_method(r[method])).map(|r| number(r[0])).collect();
     needed.extend(ACCESS_METHODS.map(|(_, _, handler)| handler));
-    needed.extend(amproc.rows.iter().filter(|r| families.contains(&number(r[family]))).map(|r| number(r[function])));
+    needed.extend(amproc.rows.iter().filter(|r| families.contains(&number(r[family]))).map(|r| number::<Oid>(r[function])));
 
     needed.extend(text_search_functions());
     let implemented = |oid: Oid| needed.contains(&oid) || crate::functions::is_implemented(oid);

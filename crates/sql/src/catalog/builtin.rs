@@ -119,7 +119,7 @@ pub struct OperatorClass {
 
 pub static BUILTINS: LazyLock<Builtins> = LazyLock::new(load);
 
-fn number<T: std::str::FromStr + Default>(field: Option<&str>) -> T {
+pub fn number<T: std::str::FromStr + Default>(field: Option<&str>) -> T {
     field.and_then(|f| f.parse().ok()).unwrap_or_default()
 }
 fn flag(field: Option<&str>) -> bool {

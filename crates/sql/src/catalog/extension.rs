@@ -5,10 +5,10 @@
 //! 2. It is there in databases whose system tables have its rows, and nowhere else.
 
 use super::bootstrap::fill_from;
-use super::builtin::{FILES, FIRST_EXTENSION_OID, FIRST_USER_OID, Tsv};
+use super::builtin::{FILES, FIRST_EXTENSION_OID, FIRST_USER_OID, Tsv, number};
 use super::ids::*;
 use super::store::CatalogWriter;
-use foldhash::HashMap;
+use foldhash::HashSet;
 use kilndb_base::{Oid, Result};
 use kilndb_types::inverted::Class;
 use kilndb_types::{Datum, EvalContext, oids};
@@ -56,15 +56,11 @@ pub fn may_go(oid: Oid) -> bool {
     oid >= FIRST_EXTENSION_OID
 }
 
-fn number(field: Option<&str>) -> Oid {
-    field.and_then(|f| f.parse().ok()).unwrap_or(0)
-}
-
-static OPERATORS: LazyLock<HashMap<Oid, ()>> = LazyLock::new(|| FILES.extension_operator.rows.iter().map(|r| (number(r[1]), ())).collect());
+static OPERATORS: LazyLock<HashSet<Oid>> = LazyLock::new(|| FILES.extension_operator.rows.iter().map(|r| number(r[1])).collect());
 
 /// The system table of a function that is called, by its own OID or by its operator's.
 pub fn table_of_call(oid: Oid) -> Oid {
-    if OPERATORS.contains_key(&oid) { PG_OPERATOR } else { PG_PROC }
+    if OPERATORS.contains(&oid) { PG_OPERATOR } else { PG_PROC }
 }
 
 /// An operator class of inverted indexes.

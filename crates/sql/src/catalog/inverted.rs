@@ -1,6 +1,6 @@
 //! Operator classes of inverted indexes, as the catalogs have them.
 
-use super::builtin::{FILES, Tsv};
+use super::builtin::{FILES, Tsv, number};
 use super::extension::INVERTED_CLASSES;
 use super::{CatalogView, GIN_METHOD};
 use foldhash::HashMap;
@@ -17,12 +17,11 @@ static STRATEGIES: LazyLock<HashMap<(Oid, Oid), u16>> = LazyLock::new(|| {
 });
 
 fn add_strategies(classes: &Tsv, operators: &Tsv, all: &mut HashMap<(Oid, Oid), u16>) {
-    let number = |field: Option<&str>| field.and_then(|f| f.parse::<Oid>().ok()).unwrap_or(0);
     let (oid, method, family) = (classes.column("oid"), classes.column("opcmethod"), classes.column("opcfamily"));
     let (of_family, strategy, operator) = (operators.column("amopfamily"), operators.column("amopstrategy"), operators.column("amopopr"));
-    for class in classes.rows.iter().filter(|r| number(r[method]) == GIN_METHOD) {
+    for class in classes.rows.iter().filter(|r| number::<Oid>(r[method]) == GIN_METHOD) {
         for row in operators.rows.iter().filter(|r| r[of_family] == class[family]) {
-            all.insert((number(class[oid]), number(row[operator])), number(row[strategy]) as u16);
+            all.insert((number(class[oid]), number(row[operator])), number(row[strategy]));
         }
     }
 }
