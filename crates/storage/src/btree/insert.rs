@@ -20,7 +20,7 @@ use crate::page::{KIND_TREE, View};
 use crate::txn::{Snapshot, Transaction};
 use crate::txn::table::Status;
 use crate::undo::record::{UndoKind, index_data};
-use crate::wal::record::Op;
+use crate::wal::record::{Op, Target};
 use kilndb_base::park::Park;
 use kilndb_base::{Error, RelationId, Result, RowId, sqlstate};
 use std::cell::OnceCell;
@@ -264,7 +264,8 @@ impl Relation {
     /// this transaction.
     fn put_entry<'a>(&'a self, txn: &mut Transaction, block: u32, mut page: WriteGuard<'a>, key: &[u8], rid: u64, held: bool) -> Result<bool> {
         let target = self.target(block);
-        if let Some((idx, old)) = Relation::find_exact(&page.view(), Key(key, rid)) {
+        let (idx, found) = Relation::place_of(&page.view(), Key(key, rid));
+        if let Some(old) = found {
             if old & RETIRED != 0 {
                 let mut record = txn.record(self, UndoKind::IndexRevive, 0, 0, 0, 0);
                 record.data = index_data(&old.to_le_bytes(), rid, key);
@@ -278,25 +279,33 @@ impl Relation {
             return Ok(true);
         }
         let entry = node::build(key, rid, None, u64::from(held));
-        let idx = node::lower_bound(&page.view(), Key(key, rid));
         if node::room(page.page()) < entry.len() + 2 {
             self.split(block, page, idx)?;
             return Ok(false);
         }
+        if !held {
+            self.add_entry(txn, &mut page, (target, idx), &entry, key, rid)?;
+            return Ok(true);
+        }
         let mut record = txn.record(self, UndoKind::IndexInsert, 0, 0, 0, 0);
         record.data = index_data(&[], rid, key);
-        if held {
-            let entry = OnceCell::new();
-            let build = |a| {
-                let entry = entry.get_or_init(|| node::build(key, rid, None, a));
-                vec![(target, Op::TreeInsert { idx, entry })]
-            };
-            txn.change(self, &record, build, &[0], &mut [&mut page])?;
-        } else {
-            txn.change(self, &record, |_| vec![(target, Op::TreeInsert { idx, entry: &entry })], &[0], &mut [&mut page])?;
-        }
+        let entry = OnceCell::new();
+        let build = |a| {
+            let entry = entry.get_or_init(|| node::build(key, rid, None, a));
+            vec![(target, Op::TreeInsert { idx, entry })]
+        };
+        txn.change(self, &record, build, &[0], &mut [&mut page])?;
         self.dead_prefixes.inserted(key, rid);
         Ok(true)
+    }
+    /// Puts an entry in its place on its latched leaf, which has room for it.
+    pub(super) fn add_entry(&self, txn: &mut Transaction, page: &mut WriteGuard<'_>, place: (Target, usize), entry: &[u8], key: &[u8], rid: u64) -> Result<()> {
+        let (target, idx) = place;
+        let mut record = txn.record(self, UndoKind::IndexInsert, 0, 0, 0, 0);
+        record.data = index_data(&[], rid, key);
+        txn.change(self, &record, |_| vec![(target, Op::TreeInsert { idx, entry })], &[0], &mut [page])?;
+        self.dead_prefixes.inserted(key, rid);
+        Ok(())
     }
     /// Waits until the transaction has ended (or has taken something back).
     fn wait_for(&self, txn: &mut Transaction, xid: u64, park: &dyn Park) -> Result<()> {

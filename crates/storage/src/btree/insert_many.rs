@@ -11,8 +11,6 @@ use crate::api::{IndexInsert, RowBatch, Uniqueness};
 use crate::directory::Relation;
 use crate::page::View;
 use crate::txn::Transaction;
-use crate::undo::record::{UndoKind, index_data};
-use crate::wal::record::Op;
 use kilndb_base::Result;
 use kilndb_base::park::Park;
 
@@ -82,10 +80,7 @@ impl Relation {
             if node::room(page.page()) < entry.len() + 2 {
                 break;
             }
-            let mut record = txn.record(self, UndoKind::IndexInsert, 0, 0, 0, 0);
-            record.data = index_data(&[], rid, key);
-            txn.change(self, &record, |_| vec![(target, Op::TreeInsert { idx, entry: &entry })], &[0], &mut [&mut page])?;
-            self.dead_prefixes.inserted(key, rid);
+            self.add_entry(txn, &mut page, (target, idx), &entry, key, rid)?;
             count += 1;
         }
         drop(page);

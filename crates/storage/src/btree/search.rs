@@ -86,11 +86,16 @@ impl Relation {
             }
         }
     }
+    /// Where this entry is or would be, and its stamp if it is there.
+    pub(super) fn place_of(v: &View, key: Key<'_>) -> (usize, Option<u64>) {
+        let idx = node::lower_bound(v, key);
+        let next = node::entry(v, idx).filter(|_| idx < node::count(v));
+        (idx, next.filter(|e| node::compare(e, key) == Ordering::Equal).map(|e| e.stamp))
+    }
     /// Index of exactly this entry, and its stamp.
     pub(super) fn find_exact(v: &View, key: Key<'_>) -> Option<(usize, u64)> {
-        let idx = node::lower_bound(v, key);
-        let e = node::entry(v, idx).filter(|_| idx < node::count(v))?;
-        (node::compare(&e, key) == Ordering::Equal).then_some((idx, e.stamp))
+        let (idx, stamp) = Relation::place_of(v, key);
+        stamp.map(|stamp| (idx, stamp))
     }
     /// Takes an entry out, if it is there and (given an address) its stamp points there. `rollback`: transaction and the
     /// rest of its chain. False: somebody who has not finished has changed the stamp, and may take that back.
