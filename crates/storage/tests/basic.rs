@@ -128,20 +128,8 @@ fn index_finds_rows() {
     }
     commit(&e, t);
     let scan = |lo: Bound<Vec<u8>>, hi: Bound<Vec<u8>>, back: bool| {
-        let mut s = index.index_scan(lo, hi, back);
-        let (mut keys, mut ends, mut rids) = (vec![], vec![], vec![]);
-        let mut got = vec![];
-        while s.next_batch(&mut keys, &mut ends, &mut rids).unwrap() {
-            let mut a = 0;
-            for (e, r) in ends.iter().zip(&rids) {
-                got.push((u32::from_be_bytes(keys[a..*e as usize].try_into().unwrap()), *r));
-                a = *e as usize;
-            }
-            keys.clear();
-            ends.clear();
-            rids.clear();
-        }
-        got
+        let entries = support::scan(&index, lo, hi, back);
+        entries.into_iter().map(|(key, rid)| (u32::from_be_bytes(key.try_into().unwrap()), rid)).collect::<Vec<_>>()
     };
     let all = scan(Bound::Unbounded, Bound::Unbounded, false);
     assert_eq!(all.iter().map(|x| x.0).collect::<Vec<_>>(), (0..20_000).collect::<Vec<_>>());

@@ -7,7 +7,7 @@ use kilndb_storage::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
-use support::{Dir, Rng, config, seeds};
+use support::{Dir, Rng, config, scan, seeds};
 
 const KEYS: u64 = 20_000;
 
@@ -34,17 +34,7 @@ fn keys(random: &mut Rng, next: &mut u64) -> Vec<u64> {
 }
 
 fn entries(index: &Arc<Relation>) -> Vec<(Vec<u8>, RowId)> {
-    let mut scan = index.index_scan(Bound::Unbounded, Bound::Unbounded, false);
-    let (mut keys, mut ends, mut rids, mut all) = (vec![], vec![], vec![], vec![]);
-    while scan.next_batch(&mut keys, &mut ends, &mut rids).unwrap() {
-        let mut start = 0;
-        for (end, rid) in ends.iter().zip(&rids) {
-            all.push((keys[start..*end as usize].to_vec(), *rid));
-            start = *end as usize;
-        }
-        (keys.clear(), ends.clear(), rids.clear());
-    }
-    all
+    scan(index, Bound::Unbounded, Bound::Unbounded, false)
 }
 
 fn run(seed: u64) {

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
-use support::{Dir, Rng};
+use support::{Dir, Rng, scan};
 
 const W: WriteOptions = WriteOptions { wait: WaitPolicy::Wait, latest: false, key_update: false };
 
@@ -41,18 +41,6 @@ fn random_key(rng: &mut Rng) -> Vec<u8> {
         key[len - 2] = rng.below(8) as u8;
     }
     key
-}
-fn scan(index: &Arc<Relation>, lo: Bound<Vec<u8>>, hi: Bound<Vec<u8>>, backward: bool) -> Vec<(Vec<u8>, RowId)> {
-    let mut scan = index.index_scan(lo, hi, backward);
-    let (mut keys, mut ends, mut rids) = (vec![], vec![], vec![]);
-    while scan.next_batch(&mut keys, &mut ends, &mut rids).unwrap() {}
-    let mut a = 0;
-    let pairs = ends.iter().zip(&rids).map(|(end, rid)| {
-        let key = keys[a..*end as usize].to_vec();
-        a = *end as usize;
-        (key, *rid)
-    });
-    pairs.collect()
 }
 /// The entries whose rows a new snapshot sees, with the key that the row has.
 fn live(e: &Arc<Engine>, heap: &Relation, entries: Vec<(Vec<u8>, RowId)>) -> Vec<(Vec<u8>, RowId)> {

@@ -341,11 +341,10 @@ impl Relation {
     fn put_among(&self, page: &mut WriteGuard<'_>, idx: usize, own: &[u8], new: &[Posting], limit: Option<Posting>, target: Target) -> Result<Placed> {
         let view = page.view();
         let old = before(&view, idx, own, limit)?;
-        if let ([(row, 0)], true, None) = (new, old.postings.is_empty(), old.anchor)
-            && node::side(&view, Key(own, *row)) == Side::Inside
+        if let ([posting @ (row, 0)], true, None) = (new, old.postings.is_empty(), old.anchor)
+            && let Some(entry) = lone(&view, own, *posting)
         {
             // It stands alone, among others of the term that do not concern it.
-            let entry = node::build(own, *row, None, 0);
             if node::room(page.page()) < entry.len() + 2 {
                 return Ok(Placed::Full(idx));
             }
@@ -526,10 +525,10 @@ fn union(existing: &[Posting], new: &[Posting]) -> Vec<Posting> {
 }
 /// Entries for these postings, which stand side by side. `anchor`: of the block that there is.
 fn divided(view: &View, own: &[u8], anchor: Option<Posting>, postings: &[Posting], appended: bool) -> Vec<Vec<u8>> {
-    if let ([(row, 0)], None) = (postings, anchor)
-        && node::side(view, Key(own, *row)) == Side::Inside
+    if let ([posting @ (_, 0)], None) = (postings, anchor)
+        && let Some(entry) = lone(view, own, *posting)
     {
-        return vec![node::build(own, *row, None, 0)];
+        return vec![entry];
     }
     // Postings may reach beyond the leaf, and into the next block, but no block may begin there.
     let may_begin = |p: &Posting| {

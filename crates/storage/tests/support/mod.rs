@@ -3,7 +3,9 @@
 pub mod disk;
 
 use kilndb_base::env::OsEnv;
-use kilndb_storage::{Engine, EngineConfig};
+use kilndb_base::RowId;
+use kilndb_storage::{Engine, EngineConfig, Relation};
+use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -66,4 +68,17 @@ pub fn config(data_dir: PathBuf, buffers: u64) -> EngineConfig {
 }
 pub fn open(dir: &Dir, buffers: u64) -> Arc<Engine> {
     Engine::open(Arc::new(OsEnv), config(dir.0.clone(), buffers)).unwrap()
+}
+/// An index's entries, in order.
+pub fn scan(index: &Arc<Relation>, lo: Bound<Vec<u8>>, hi: Bound<Vec<u8>>, backward: bool) -> Vec<(Vec<u8>, RowId)> {
+    let mut scan = index.index_scan(lo, hi, backward);
+    let (mut keys, mut ends, mut rids) = (vec![], vec![], vec![]);
+    while scan.next_batch(&mut keys, &mut ends, &mut rids).unwrap() {}
+    let mut a = 0;
+    let pairs = ends.iter().zip(&rids).map(|(end, rid)| {
+        let key = keys[a..*end as usize].to_vec();
+        a = *end as usize;
+        (key, *rid)
+    });
+    pairs.collect()
 }
