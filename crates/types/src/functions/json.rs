@@ -229,39 +229,51 @@ fn json_path(json: &str, steps: &Array, as_text: bool) -> Result<Datum> {
     }
 }
 
-/// The text without blanks and without members that are null.
-fn stripped(p: &parse::Parsed, source: &str, in_arrays: bool, out: &mut Vec<u8>) {
-    let is_null = |p: &parse::Parsed| matches!(p.kind, parse::Kind::Null);
+/// Writes json text without blanks. `keeps` tells which members, and (true) which elements stay; `string` writes strings.
+pub(super) fn write_compact(
+    p: &parse::Parsed,
+    source: &str,
+    keeps: &dyn Fn(&parse::Parsed, bool) -> bool,
+    string: &dyn Fn(&str, &mut Vec<u8>) -> Result<()>,
+    out: &mut Vec<u8>,
+) -> Result<()> {
     match &p.kind {
         parse::Kind::Array(list) => {
             out.push(b'[');
-            for (i, v) in list.iter().filter(|v| !(in_arrays && is_null(v))).enumerate() {
+            for (i, v) in list.iter().filter(|v| keeps(v, true)).enumerate() {
                 if i > 0 {
                     out.push(b',');
                 }
-                stripped(v, source, in_arrays, out);
+                write_compact(v, source, keeps, string, out)?;
             }
             out.push(b']');
         }
         parse::Kind::Object(list) => {
             out.push(b'{');
-            for (i, (k, v)) in list.iter().filter(|(_, v)| !is_null(v)).enumerate() {
+            for (i, (k, v)) in list.iter().filter(|(_, v)| keeps(v, false)).enumerate() {
                 if i > 0 {
                     out.push(b',');
                 }
                 escape(k, out);
                 out.push(b':');
-                stripped(v, source, in_arrays, out);
+                write_compact(v, source, keeps, string, out)?;
             }
             out.push(b'}');
         }
-        parse::Kind::String(s) => escape(s, out),
+        parse::Kind::String(s) => string(s, out)?,
         _ => out.extend_from_slice(source.get(p.start..p.end).unwrap_or("").as_bytes()),
     }
+    Ok(())
 }
+/// Without members that are null, or elements either.
 fn strip(json: &str, in_arrays: bool) -> Result<Datum> {
     let mut out = Vec::new();
-    stripped(&parse::parse(json)?, json, in_arrays, &mut out);
+    let keeps = |p: &parse::Parsed, is_element: bool| !matches!(p.kind, parse::Kind::Null) || is_element && !in_arrays;
+    let string = |s: &str, out: &mut Vec<u8>| {
+        escape(s, out);
+        Ok(())
+    };
+    write_compact(&parse::parse(json)?, json, &keeps, &string, &mut out)?;
     text(out)
 }
 fn array_length(json: &str) -> Result<i32> {

@@ -1,5 +1,6 @@
 //! Text search in json and jsonb: documents made of the strings (or of more) of a value, and headlines of its strings.
 
+use super::json::write_compact;
 use super::textsearch::{config, shown, tell};
 use crate::json::binary;
 use crate::json::node::Node;
@@ -98,34 +99,6 @@ impl Headlines<'_> {
             other => other.clone(),
         })
     }
-    fn write(&self, node: Node<'_>, out: &mut Vec<u8>) -> Result<()> {
-        if let Some(members) = node.members() {
-            out.push(b'{');
-            for (i, (key, value)) in members.into_iter().enumerate() {
-                if i > 0 {
-                    out.push(b',');
-                }
-                escape(key, out);
-                out.push(b':');
-                self.write(value, out)?;
-            }
-            out.push(b'}');
-        } else if let Some(elements) = node.elements() {
-            out.push(b'[');
-            for (i, element) in elements.into_iter().enumerate() {
-                if i > 0 {
-                    out.push(b',');
-                }
-                self.write(element, out)?;
-            }
-            out.push(b']');
-        } else if let Some(text) = node.string() {
-            escape(&self.of(text)?, out);
-        } else {
-            out.extend_from_slice(node.json_text().as_bytes());
-        }
-        Ok(())
-    }
 }
 
 fn headlines(ctx: &EvalContext<'_>, config: Option<Oid>, document: &Datum, query: &TsQuery, options: &str) -> Result<Datum> {
@@ -133,9 +106,13 @@ fn headlines(ctx: &EvalContext<'_>, config: Option<Oid>, document: &Datum, query
     let opened = Opened::new(document)?;
     match opened.node() {
         Node::Jsonb(value) => Ok(binary::datum(&headlines.value(value)?)),
-        node => {
+        Node::Json(parsed, source) => {
             let mut out = Vec::new();
-            headlines.write(node, &mut out)?;
+            let string = |s: &str, out: &mut Vec<u8>| {
+                escape(&headlines.of(s)?, out);
+                Ok(())
+            };
+            write_compact(parsed, source, &|_, _| true, &string, &mut out)?;
             Ok(Datum::text(String::from_utf8_lossy(&out)))
         }
     }
