@@ -21,6 +21,7 @@ pub struct SharedPartitions {
     /// What partitions, and plans of many sessions, have in common.
     target_shapes: Mutex<Vec<Arc<TargetShape>>>,
     index_shapes: Mutex<Vec<Arc<IndexShape>>>,
+    index_positions: Mutex<Vec<Arc<[usize]>>>,
 }
 
 /// More than these are not shared.
@@ -77,7 +78,7 @@ impl Known {
 
 impl SharedPartitions {
     fn new(map: Arc<PartitionMap>) -> SharedPartitions {
-        SharedPartitions { leaves: map.partitions.iter().map(|_| Slot::default()).collect(), map, target_shapes: Mutex::default(), index_shapes: Mutex::default() }
+        SharedPartitions { leaves: map.partitions.iter().map(|_| Slot::default()).collect(), map, target_shapes: Mutex::default(), index_shapes: Mutex::default(), index_positions: Mutex::default() }
     }
     #[inline]
     pub fn known(&self, at: usize) -> Option<&Known> {
@@ -104,6 +105,18 @@ impl SharedPartitions {
             known.push(of.shape.clone());
         }
         of.shape.clone()
+    }
+    /// Where some indexes are among a partition's: mostly the same for all of them.
+    pub fn index_positions(&self, positions: &[usize]) -> Arc<[usize]> {
+        let mut known = self.index_positions.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(same) = known.iter().find(|s| ***s == *positions) {
+            return same.clone();
+        }
+        let new: Arc<[usize]> = positions.into();
+        if known.len() < SHAPES {
+            known.push(new.clone());
+        }
+        new
     }
     pub fn keep(&self, at: usize, leaf: &Arc<Leaf>) {
         if let Some(slot) = self.leaves.get(at) {

@@ -8,7 +8,7 @@
 //!
 //! Must not know: plans, storage, expressions other than as text.
 
-use super::builtin::FILES;
+use super::builtin::{FILES, number};
 use super::{CatalogView, Table};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_types::{Datum, io, key, partition_hash};
@@ -241,7 +241,12 @@ impl PartitionMap {
                 let hash = partition_hash::row_hash(self.key.parts.iter().map(|p| p.base_type).zip(values.iter().copied()))?;
                 let count = slots.len() as u64;
                 // A division takes as long as the rest.
-                let slot = slots[if count.is_power_of_two() { hash & (count - 1) } else { hash % count } as usize];
+                let remainder = if count.is_power_of_two() { hash & (count - 1) } else { hash % count } as usize;
+                // As many as there are remainders: each has one, and that is their order.
+                if self.partitions.len() == slots.len() {
+                    return Ok(Some(remainder));
+                }
+                let slot = slots[remainder];
                 (slot != NONE).then_some(slot as usize)
             }
             Lookup::List(list) => {
@@ -576,12 +581,11 @@ pub fn operator_classes() -> impl Iterator<Item = NamedClass> {
     let file = &FILES.pg_opclass;
     let place = |name: &str| file.column(name);
     let (oid, method, name, input, default) = (place("oid"), place("opcmethod"), place("opcname"), place("opcintype"), place("opcdefault"));
-    let number = |field: &Option<&'static str>| field.and_then(|s| s.parse().ok()).unwrap_or(0);
     file.rows.iter().map(move |r| NamedClass {
-        oid: number(&r[oid]),
-        method: number(&r[method]),
+        oid: number(r[oid]),
+        method: number(r[method]),
         name: r[name].unwrap_or(""),
-        input_type: number(&r[input]),
+        input_type: number(r[input]),
         is_default: r[default] == Some("t"),
     })
 }

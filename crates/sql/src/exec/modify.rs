@@ -220,7 +220,7 @@ impl ModifyState {
     }
 
     pub(super) fn upsert_values(&mut self, m: &ModifyPlan, input: &[Datum], values: Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Option<RowElsewhere>> {
-        let arbiters = m.arbiters.clone();
+        let arbiters = &*m.arbiters;
         if let Some(p) = arbiters.iter().map(|n| &m.indexes[*n]).find(|p| p.shape.deferrable) {
             return Err(Error::new(
                 sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -232,7 +232,7 @@ impl ModifyState {
         loop {
             cx.park.checkpoint()?;
             let mut found = None;
-            for &n in &*arbiters {
+            for &n in arbiters {
                 let p = &m.indexes[n];
                 let Some((key, null)) = index::entry(p, &values, rt, cx)? else { continue };
                 if null && !p.shape.nulls_not_distinct {

@@ -297,6 +297,11 @@ pub fn route_again(named: &Arc<Table>, routing: &Routing, of: &ModifyPlan, row: 
 pub fn route(named: &Arc<Table>, routing: &Routing, top: &PartitionMap, row: &[Datum], now: Option<&Snapshot>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Place> {
     let values = key_of(top, &routing.key, row, rt, cx)?;
     let Some(at) = find(top, &values)? else { return Err(no_partition(named, top, &values, cx)) };
+    // What has been opened is one that has rows, and is looked at in a moment anyway.
+    let shared = cx.catalog.shared_partitions(named.oid).filter(|shared| std::ptr::eq(&*shared.map, top));
+    if let Some(known) = shared.and_then(|shared| shared.known(at)) {
+        return Ok(Place { oid: known.oid, at: Some(at as u32) });
+    }
     let partition = &top.partitions[at];
     if !partition.is_partitioned {
         return Ok(Place { oid: partition.oid, at: Some(at as u32) });
@@ -439,14 +444,14 @@ impl ModifyPlan {
     /// What one of the partitions is to the statement.
     fn for_partition(&self, leaf: &Leaf, rules: &TableRules, cx: &ExecContext<'_>) -> Result<ModifyTarget> {
         let arbiters = match &self.statement.conflict {
-            None => Arc::default(),
-            Some(c) if c.arbiters.is_empty() => ConflictPlan::positions(&[], &rules.indexes).into(),
+            None => Vec::new(),
+            Some(c) if c.arbiters.is_empty() => ConflictPlan::positions(&[], &rules.indexes),
             Some(c) => {
                 let own: Vec<Oid> = leaf.indexes().filter(|i| c.arbiters.contains(&i.whole)).map(|i| i.oid).collect();
                 if own.is_empty() {
                     return Err(Error::internal(format!("no arbiter index in partition \"{}\"", leaf.table.name)));
                 }
-                ConflictPlan::positions(&own, &rules.indexes).into()
+                ConflictPlan::positions(&own, &rules.indexes)
             }
         };
         let triggers = self.partition_triggers(leaf.columns.as_deref(), rules);
@@ -464,6 +469,7 @@ impl ModifyPlan {
         let touches = |p: &IndexPlan| p.is_touched(&changed);
         // What the partition has as the named table or other partitions have it is in the caches already.
         let shared = cx.catalog.shared_partitions(self.table.oid).filter(|_| leaf.columns.is_none());
+        let arbiters = shared.map_or_else(|| arbiters.as_slice().into(), |shared| shared.index_positions(&arbiters));
         let shape_of = |p: &IndexPlan| shared.map_or_else(|| p.shape.clone(), |shared| shared.index_shape(p));
         let indexes = rules.indexes.iter().map(|p| IndexPlan { shape: shape_of(p), ..p.clone() }).collect();
         let not_null = if rules.not_null == self.not_null { self.not_null.clone() } else { rules.not_null.clone() };
