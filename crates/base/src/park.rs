@@ -36,6 +36,10 @@ pub trait Park {
     /// A long computation calls this now and then: gives way to other sessions when the time slice is
     /// used up; fails when the session is cancelled.
     fn checkpoint(&self) -> Result<()>;
+    /// The same for steps that mostly take less than a look at the clock, and are followed by others.
+    fn step(&self) -> Result<()> {
+        self.checkpoint()
+    }
     /// As [`Park::checkpoint`] for what must be done to its end, as a rollback: gives way, and is not cancelled.
     fn give_way(&self) {}
 }

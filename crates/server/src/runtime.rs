@@ -23,6 +23,12 @@ pub enum Yielded {
 
 /// How long a statement may run before others get their turn.
 const TIME_SLICE_NANOS: u64 = 2_000_000;
+/// Among calls of [`Park::step`] that follow quickly upon one another only one of so many looks at the clock, which takes longer than
+/// all else that they do.
+const STEPS_PER_LOOK: u32 = 16;
+const FIRST_STEPS: u32 = 4;
+/// That is, if so many would take no more than this.
+const QUICK_NANOS: u64 = TIME_SLICE_NANOS / 16;
 
 pub struct ConnectionWake {
     inbox: Arc<Inbox>,
@@ -73,6 +79,10 @@ pub struct CoroutineRuntime {
     pub wake: Arc<ConnectionWake>,
     pub control: Arc<SessionControl>,
     slice_end_nanos: Cell<u64>,
+    /// When the clock was looked at last, and how many steps there have been since and are to be until the next time.
+    looked_nanos: Cell<u64>,
+    steps: Cell<u32>,
+    steps_per_look: Cell<u32>,
     worker: usize,
     /// Running on the thread's own stack: no going there again, and no suspending.
     on_large_stack: Cell<bool>,
@@ -87,8 +97,42 @@ impl CoroutineRuntime {
         control: Arc<SessionControl>,
         worker: usize,
     ) -> CoroutineRuntime {
-        let slice_end_nanos = Cell::new(process_monotonic_nanos() + TIME_SLICE_NANOS);
-        CoroutineRuntime { yielder, link, wake, control, slice_end_nanos, worker, on_large_stack: Cell::new(false) }
+        let now = process_monotonic_nanos();
+        CoroutineRuntime {
+            yielder,
+            link,
+            wake,
+            control,
+            slice_end_nanos: Cell::new(now + TIME_SLICE_NANOS),
+            looked_nanos: Cell::new(now),
+            steps: Cell::new(0),
+            steps_per_look: Cell::new(FIRST_STEPS),
+            worker,
+            on_large_stack: Cell::new(false),
+        }
+    }
+
+    fn begin_slice(&self) {
+        let now = process_monotonic_nanos();
+        self.slice_end_nanos.set(now + TIME_SLICE_NANOS);
+        self.looked_nanos.set(now);
+        self.steps.set(0);
+    }
+
+    /// Others are to have their turn. Looks at the clock as seldom as it can.
+    fn is_slice_over(&self) -> bool {
+        let steps = self.steps.get() + 1;
+        self.steps.set(steps);
+        if steps < self.steps_per_look.get() {
+            return false;
+        }
+        let now = process_monotonic_nanos();
+        let each = now.saturating_sub(self.looked_nanos.get()) / u64::from(steps);
+        let quick = (QUICK_NANOS / each.max(1)).clamp(1, u64::from(STEPS_PER_LOOK)) as u32;
+        self.steps_per_look.set(quick.min(steps * 2));
+        self.looked_nanos.set(now);
+        self.steps.set(0);
+        now >= self.slice_end_nanos.get()
     }
 
     pub fn suspend(&self, why: Yielded) {
@@ -96,7 +140,7 @@ impl CoroutineRuntime {
         // SAFETY: see `new`: the yielder lives on this coroutine's stack below every use of `self`, and `self` is
         // used on that coroutine only (the type is not Send).
         unsafe { &*self.yielder }.suspend(why);
-        self.slice_end_nanos.set(process_monotonic_nanos() + TIME_SLICE_NANOS);
+        self.begin_slice();
     }
 
     /// Waits for the socket.
@@ -171,6 +215,14 @@ impl Park for CoroutineRuntime {
     fn checkpoint(&self) -> Result<()> {
         self.interrupts()?;
         if process_monotonic_nanos() >= self.slice_end_nanos.get() && !self.on_large_stack.get() {
+            self.suspend(Yielded::Slice);
+            self.interrupts()?;
+        }
+        Ok(())
+    }
+    fn step(&self) -> Result<()> {
+        self.interrupts()?;
+        if self.is_slice_over() && !self.on_large_stack.get() {
             self.suspend(Yielded::Slice);
             self.interrupts()?;
         }

@@ -559,23 +559,11 @@ fn copy_inverted(
         }
         Ok(())
     })?;
-    let (mut terms, mut rows) = (Vec::new(), Vec::new());
-    scan.rows_where(
-        &[],
-        None,
-        &mut |term| {
-            terms.push(term.to_vec());
-            Ok(false)
-        },
-        &mut rows,
-    )?;
-    for term in terms {
-        rows.clear();
-        scan.rows(&term, None, &mut rows)?;
+    scan.all(&mut |term, rows| {
         let moved = rows.iter().filter_map(|row| new_rids.get(&kilndb_base::RowId::from_u64(*row)));
-        postings.extend(moved.map(|rid| (term.clone(), *rid)));
-        park.checkpoint()?;
-    }
+        postings.extend(moved.map(|rid| (term.to_vec(), *rid)));
+        park.checkpoint()
+    })?;
     postings.sort();
     postings.dedup();
     new.inverted_build(txn, &mut postings.into_iter().map(Ok), park)

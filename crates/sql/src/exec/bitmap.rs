@@ -2,11 +2,14 @@
 //!
 //! Invariants
 //! 1. Pending rows are read before postings, all of an index's at once: a row that is merged meanwhile is found twice, never not at all.
-//! 2. Rows are in the order of their ids, each once. Whether a row is wanted is for the scan's filter to say.
+//! 2. Whether a row that was found is wanted is for the scan's filter to say.
+//! 3. A set that outgrows `work_mem` forgets which rows of a block were found ([`RowSet`]).
 
 use super::context::{ExecContext, Runtime};
 use super::partition::Leaf;
+use super::row_set::{Gathering, RowSet};
 use crate::plan::{Bitmap, InvertedAccess};
+use kilndb_base::park::Park;
 use kilndb_base::{Error, Result};
 use kilndb_storage::{InvertedScan, kept_term};
 use kilndb_types::inverted::{Class, Need, Query, Wanted};
@@ -15,7 +18,7 @@ use std::sync::Arc;
 pub enum Found {
     /// Terms do not tell: the whole table is to be read.
     Everything,
-    Rows(Vec<u64>),
+    Rows(RowSet),
 }
 
 pub fn rows(b: &Bitmap, leaf: Option<&Arc<Leaf>>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Found> {
@@ -35,7 +38,7 @@ pub fn rows(b: &Bitmap, leaf: Option<&Arc<Leaf>>, rt: &mut Runtime, cx: &mut Exe
                 all = match (all, rows(part, leaf, rt, cx)?) {
                     (None, first) => Some(first),
                     (Some(Found::Everything), other) | (Some(other), Found::Everything) => Some(other),
-                    (Some(Found::Rows(a)), Found::Rows(b)) => Some(Found::Rows(both(a, &b))),
+                    (Some(Found::Rows(a)), Found::Rows(b)) => Some(Found::Rows(a.and(&b))),
                 };
                 if matches!(&all, Some(Found::Rows(rows)) if rows.is_empty()) {
                     break;
@@ -48,10 +51,10 @@ pub fn rows(b: &Bitmap, leaf: Option<&Arc<Leaf>>, rt: &mut Runtime, cx: &mut Exe
             for part in list {
                 match rows(part, leaf, rt, cx)? {
                     Found::Everything => return Ok(Found::Everything),
-                    Found::Rows(rows) => any.extend(rows),
+                    Found::Rows(rows) => any.push(rows),
                 }
             }
-            Found::Rows(in_order(any))
+            Found::Rows(RowSet::or(any, cx.work_mem_bytes))
         }
     };
     Ok(found)
@@ -69,7 +72,7 @@ fn index_rows(access: &InvertedAccess, leaf: Option<&Arc<Leaf>>, rt: &mut Runtim
             if let Some((_, at)) = single.iter().find(|(column, _)| *column == c.column) {
                 match all.wanted[*at].narrowed(wanted) {
                     Some(both) => all.wanted[*at] = both,
-                    None => return Ok(Found::Rows(Vec::new())),
+                    None => return Ok(Found::Rows(RowSet::default())),
                 }
                 continue;
             }
@@ -81,7 +84,7 @@ fn index_rows(access: &InvertedAccess, leaf: Option<&Arc<Leaf>>, rt: &mut Runtim
     all.need = Need::all(needs);
     match all.need {
         Need::Anything => return Ok(Found::Everything),
-        Need::Never => return Ok(Found::Rows(Vec::new())),
+        Need::Never => return Ok(Found::Rows(RowSet::default())),
         _ => {}
     }
     let (oid, tree) = match (leaf, &access.relation) {
@@ -94,20 +97,35 @@ fn index_rows(access: &InvertedAccess, leaf: Option<&Arc<Leaf>>, rt: &mut Runtim
     };
     let mut scan = tree.inverted_scan(&cx.snapshot)?;
     let pending: Vec<PendingWanted> = all.wanted.iter().map(PendingWanted::of).collect();
-    let mut found = Vec::new();
+    let mut found = Gathering::new(cx.work_mem_bytes);
     scan.pending(&mut |rid, terms| {
         if all.need.is_met(&mut |n| pending[n].is_among(terms)) {
-            found.push(rid.to_u64());
+            found.rows.push(rid.to_u64());
+            found.fit();
         }
         Ok(())
     })?;
     let mut uses = vec![0; all.wanted.len()];
     count_uses(&all.need, &mut uses);
-    let mut search = Search { scan, wanted: &all.wanted, uses, known: vec![None; all.wanted.len()] };
+    let mut search = Search { scan, wanted: &all.wanted, uses, known: vec![None; all.wanted.len()], budget_bytes: cx.work_mem_bytes, park: cx.park };
     let rows = search.rows(&all.need)?;
-    let rows = if found.is_empty() { rows } else { in_order([found, rows].concat()) };
+    let mut rows = if found.rows.is_empty() { rows } else { RowSet::or([rows, found.done()], cx.work_mem_bytes) };
+    take_some(&mut rows, cx);
     cx.usage.scanned(oid, 1, rows.len() as u64, 0);
     Ok(Found::Rows(rows))
+}
+
+/// gin_fuzzy_search_limit: about so many, by chance, if there are more.
+fn take_some(rows: &mut RowSet, cx: &ExecContext<'_>) {
+    let limit = cx.session.fuzzy_search_limit();
+    let count = rows.len() as u64;
+    if limit > 0 && count > limit {
+        rows.retain(|| {
+            let mut bytes = [0; 8];
+            cx.eval.host.random_bytes(&mut bytes);
+            u64::from_le_bytes(bytes) % count < limit
+        });
+    }
 }
 
 /// A wanted term, to be found among terms as they are kept.
@@ -135,7 +153,10 @@ struct Search<'q> {
     wanted: &'q [Wanted],
     /// How often each is asked for.
     uses: Vec<usize>,
-    known: Vec<Option<Vec<u64>>>,
+    known: Vec<Option<RowSet>>,
+    /// Of each set.
+    budget_bytes: usize,
+    park: &'q dyn Park,
 }
 
 fn count_uses(need: &Need, uses: &mut [usize]) {
@@ -147,15 +168,12 @@ fn count_uses(need: &Need, uses: &mut [usize]) {
 }
 
 impl Search<'_> {
-    fn rows(&mut self, need: &Need) -> Result<Vec<u64>> {
+    fn rows(&mut self, need: &Need) -> Result<RowSet> {
         match need {
             Need::Term(n) => self.term(*n),
             Need::Any(list) => {
-                let mut any = Vec::new();
-                for part in list {
-                    any.extend(self.rows(part)?);
-                }
-                Ok(in_order(any))
+                let budget_bytes = self.budget_bytes;
+                Ok(RowSet::or(self.each(list)?, budget_bytes))
             }
             Need::All(list) => {
                 let mut parts = Vec::with_capacity(list.len());
@@ -167,82 +185,34 @@ impl Search<'_> {
                     parts.push(rows);
                 }
                 // From the rarest on.
-                parts.sort_by_key(Vec::len);
+                parts.sort_by_key(RowSet::len);
                 let mut parts = parts.into_iter();
                 let first = parts.next().unwrap_or_default();
-                Ok(parts.fold(first, |a, b| both(a, &b)))
+                Ok(parts.fold(first, |a, b| a.and(&b)))
             }
-            Need::AtLeast(count, list) => {
-                let mut all = Vec::new();
-                for part in list {
-                    all.extend(self.rows(part)?);
-                }
-                // A row is once in each part's list.
-                all.sort_unstable();
-                Ok(all.chunk_by(|a, b| a == b).filter(|same| same.len() >= *count).map(|same| same[0]).collect())
-            }
+            Need::AtLeast(count, list) => Ok(RowSet::at_least(*count, self.each(list)?)),
             // Neither is left within others.
             Need::Anything | Need::Never => Err(Error::internal("a condition of an inverted index that asks for no terms")),
         }
     }
-    fn term(&mut self, n: usize) -> Result<Vec<u64>> {
+    fn each(&mut self, list: &[Need]) -> Result<Vec<RowSet>> {
+        list.iter().map(|part| self.rows(part)).collect()
+    }
+    fn term(&mut self, n: usize) -> Result<RowSet> {
         if let Some(rows) = &self.known[n] {
             return Ok(rows.clone());
         }
         let w = &self.wanted[n];
-        let mut rows = Vec::new();
-        self.scan.rows(&w.lower, w.upper.as_deref(), &mut rows)?;
-        let rows = in_order(rows);
+        let mut rows = Gathering::new(self.budget_bytes);
+        self.scan.rows(&w.lower, w.upper.as_deref(), &mut |found| {
+            rows.rows.extend_from_slice(found);
+            rows.fit();
+            self.park.checkpoint()
+        })?;
+        let rows = rows.done();
         if self.uses[n] > 1 {
             self.known[n] = Some(rows.clone());
         }
         Ok(rows)
-    }
-}
-
-fn in_order(mut rows: Vec<u64>) -> Vec<u64> {
-    if !rows.is_sorted_by(|a, b| a < b) {
-        rows.sort_unstable();
-        rows.dedup();
-    }
-    rows
-}
-
-/// What is in two sorted lists; the first should be the shorter one.
-fn both(mut a: Vec<u64>, b: &[u64]) -> Vec<u64> {
-    let mut rest = b;
-    a.retain(|row| {
-        // Doubling steps, then halving: most of a long list is never looked at.
-        let mut step = 1;
-        while step < rest.len() && rest[step] < *row {
-            step *= 2;
-        }
-        let from = step / 2;
-        let to = rest.len().min(step + 1);
-        rest = &rest[from + rest[from..to].partition_point(|r| r < row)..];
-        rest.first() == Some(row)
-    });
-    a
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lists_are_intersected() {
-        let mut state = 1u64;
-        let mut next = || {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            state >> 33
-        };
-        for _ in 0..2000 {
-            let (few, many) = (next() % 9, next() % 200);
-            let a = in_order((0..few).map(|_| next() % 60).collect());
-            let b = in_order((0..many).map(|_| next() % 100).collect());
-            let expected: Vec<u64> = a.iter().copied().filter(|row| b.contains(row)).collect();
-            assert_eq!(both(a.clone(), &b), expected);
-            assert_eq!(both(b, &a), expected);
-        }
     }
 }

@@ -43,6 +43,10 @@ pub trait SessionHost {
     fn is_replica(&self) -> bool {
         false
     }
+    /// gin_fuzzy_search_limit; 0: none.
+    fn fuzzy_search_limit(&self) -> u64 {
+        0
+    }
     fn current_user(&self) -> String;
     fn session_user(&self) -> String;
     fn current_database(&self) -> String;

@@ -97,7 +97,7 @@ fn advance(cte: usize, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()>
         },
     };
     let mut batch = Batch::new(info.node.width);
-    cx.park.checkpoint()?;
+    cx.park.step()?;
     if !c.first_done {
         c.source.next(&mut batch, rt, cx)?;
         take(&mut c, &batch, info, cx)?;

@@ -10,6 +10,7 @@
 pub mod aggregate;
 pub mod arrays;
 mod bitmap;
+mod row_set;
 mod by_partition;
 pub mod constraint;
 pub mod context;
@@ -86,6 +87,7 @@ fn note_removed(node: &Arc<Node>, removed: &mut Removed, rt: &mut Runtime, cx: &
 impl Execution {
     pub fn start(plan: Arc<Plan>, params: &[Datum], cx: &mut ExecContext<'_>) -> Result<Execution> {
         let _ = cx;
+        plan.fetch_ahead();
         let rt = Runtime::new(plan, params);
         let root = State::new(&rt.plan.root);
         let batch = Batch::new(rt.plan.root.width);
@@ -174,7 +176,7 @@ impl Execution {
             self.batch.clear();
             self.position = 0;
             self.batch.max = usize::try_from(limit - handed).unwrap_or(BATCH_ROWS).clamp(1, BATCH_ROWS);
-            cx.park.checkpoint()?;
+            cx.park.step()?;
             self.root.next(&mut self.batch, &mut self.rt, cx)?;
             if self.batch.rows == 0 {
                 self.finish(cx)?;

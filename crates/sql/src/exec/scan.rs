@@ -6,6 +6,7 @@ use super::partition::{self, Leaf, OpenPartition};
 use crate::catalog::Table;
 use crate::catalog::temporary::is_temporary_row;
 use super::bitmap::Found;
+use super::row_set::{Part, RowSet};
 use crate::plan::{Bitmap, IndexAccess, Node, Op, OutCol, Scan};
 use kilndb_base::{Error, Oid, Result, RowId};
 use kilndb_storage::{Fetched, IndexScan, Relation, Isolation, RowBatch, RowLockMode};
@@ -99,8 +100,9 @@ struct Reading {
     cursor: IndexCursor,
     bytes: Vec<u8>,
     tids: Vec<RowId>,
-    /// What a bitmap scan's indexes have found.
-    found: Vec<u64>,
+    /// What a bitmap scan's indexes have found, and how far it has been read.
+    found: RowSet,
+    found_read: usize,
     /// They cannot tell.
     reads_all: bool,
     /// What the scan's tests look for; None: NULL.
@@ -286,6 +288,7 @@ impl Reading {
         self.done = false;
         self.own_read = false;
         self.reads_all = false;
+        self.found = RowSet::default();
         self.queries.clear();
         self.shared_blocks = None;
         self.cursor.scan = None;
@@ -496,7 +499,8 @@ impl Reading {
     fn bitmap(&mut self, scan: &Scan, leaf: Option<&Arc<Leaf>>, bitmap: &Bitmap, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         if !self.started {
             self.started = true;
-            self.next = 0;
+            self.rows.clear();
+            (self.next, self.found_read) = (0, 0);
             self.read_queries(scan, rt, cx)?;
             match super::bitmap::rows(bitmap, leaf, rt, cx)? {
                 Found::Rows(rows) => self.found = rows,
@@ -508,20 +512,39 @@ impl Reading {
         }
         let heap = self.heap(scan, leaf)?;
         while !out.full() {
-            let Some(rid) = self.found.get(self.next).map(|row| RowId::from_u64(*row)) else {
+            if let Some((rid, from, to)) = self.rows.rows.get(self.next).copied() {
+                // Of a whole block.
+                self.next += 1;
+                if self.passes(scan, leaf, self.rows.bytes.get(from as usize..to as usize).unwrap_or(&[]))? {
+                    self.tally.fetched += 1;
+                    self.emit(scan, leaf, Row::Scanned(from, to), rid, &mut out.data)?;
+                    Self::keep(scan, out, rt, cx)?;
+                }
+                continue;
+            }
+            let Some(part) = self.found.get(self.found_read) else {
                 self.done = true;
                 return Ok(());
             };
-            self.next += 1;
-            if self.next % 256 == 0 {
+            self.found_read += 1;
+            if self.found_read % 256 == 0 {
                 cx.park.checkpoint()?;
             }
-            if let Fetched::Visible { .. } = self.fetch(scan, heap, rid, cx)?
-                && self.passes(scan, leaf, &self.bytes)?
-            {
-                self.tally.fetched += 1;
-                self.emit(scan, leaf, Row::Fetched, rid, &mut out.data)?;
-                Self::keep(scan, out, rt, cx)?;
+            match part {
+                Part::Block(block) => {
+                    self.next = 0;
+                    heap.scan_block(block, &cx.snapshot, &mut self.rows)?;
+                    cx.park.checkpoint()?;
+                }
+                Part::Row(rid) => {
+                    if let Fetched::Visible { .. } = self.fetch(scan, heap, rid, cx)?
+                        && self.passes(scan, leaf, &self.bytes)?
+                    {
+                        self.tally.fetched += 1;
+                        self.emit(scan, leaf, Row::Fetched, rid, &mut out.data)?;
+                        Self::keep(scan, out, rt, cx)?;
+                    }
+                }
             }
         }
         Ok(())

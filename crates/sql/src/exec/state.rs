@@ -83,7 +83,7 @@ impl State {
     /// The next batch of rows in place of what was in `batch`; false at the end.
     pub fn fill(&mut self, batch: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
         batch.clear();
-        cx.park.checkpoint()?;
+        cx.park.step()?;
         self.next(batch, rt, cx)?;
         Ok(batch.rows > 0)
     }

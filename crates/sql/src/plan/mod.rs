@@ -199,6 +199,7 @@ pub fn plan_with(bound: BoundStatement, param_types: Vec<Oid>, catalog: &dyn Cat
         columns = vec![OutputColumn { name: "QUERY PLAN".into(), type_oid, typmod: -1, type_len: type_length(type_oid, catalog), shown_type: type_oid, shown_typmod: -1, table_oid: 0, attnum: 0 }];
     }
     let (subplans, ctes, exec_params) = (planner.subplans.into_inner(), planner.ctes.into_inner(), planner.exec_params.into_inner().len());
+    let parts = node::parts([&root.node].into_iter().chain(&subplans).chain(ctes.iter().map(|cte| &cte.node)));
     let keeps_state = subplans.is_empty() && ctes.is_empty() && exec_params == 0 && explain.is_none() && node::is_pipeline(&root.node);
     Ok(Arc::new(Plan {
         command: tag.name(),
@@ -225,6 +226,7 @@ pub fn plan_with(bound: BoundStatement, param_types: Vec<Oid>, catalog: &dyn Cat
         is_private: false,
         places: Vec::new(),
         keeps_state,
+        parts,
     }))
 }
 

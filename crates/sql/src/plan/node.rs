@@ -5,7 +5,7 @@ use crate::catalog::{ForeignKey, Index, IndexKey, Table};
 use crate::exec::RoutineCall;
 use crate::exec::expr::CExpr;
 use kilndb_base::{Oid, RelationId};
-use kilndb_storage::{LockMode, Relation};
+use kilndb_storage::{ahead, LockMode, Relation};
 use kilndb_types::inverted::Class;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -87,6 +87,8 @@ pub struct Plan {
     pub places: Vec<Oid>,
     /// A small one whose execution can be run again, and holds nothing much meanwhile.
     pub keeps_state: bool,
+    /// Where in memory its parts are: among hundreds of plans that take turns none is in the processor's cache.
+    pub parts: Box<[usize]>,
 }
 
 /// Nothing but scans and what passes their rows on.
@@ -540,11 +542,32 @@ impl ModifyPlan {
 }
 
 impl Plan {
+    /// All parts are read in a moment, each by way of the one before: asks for them at once.
+    pub fn fetch_ahead(&self) {
+        self.parts.iter().for_each(|part| ahead::fetch_range(*part, PART_BYTES));
+    }
     /// Subplans that EXPLAIN shows after the plan: numbers and nodes.
     pub fn other_subplans(&self) -> impl Iterator<Item = (usize, &Arc<Node>)> {
         let shown = |i: usize| !self.hidden_subplans.contains(&i) && !self.init_plans.values().flatten().any(|n| *n == i);
         self.subplans.iter().enumerate().filter(move |(i, _)| shown(*i))
     }
+}
+
+/// Of each part so much is read first.
+const PART_BYTES: usize = 192;
+
+/// For [`Plan::parts`].
+pub fn parts<'n>(tops: impl IntoIterator<Item = &'n Arc<Node>>) -> Box<[usize]> {
+    let mut parts = Vec::new();
+    let mut nodes: Vec<&Arc<Node>> = tops.into_iter().collect();
+    while let Some(node) = nodes.pop() {
+        parts.push(Arc::as_ptr(node) as usize);
+        if let Op::Modify(m) = &node.op {
+            parts.extend([Arc::as_ptr(&m.statement) as usize, Arc::as_ptr(&m.target) as usize]);
+        }
+        nodes.extend(node.children());
+    }
+    parts.into()
 }
 
 impl Node {

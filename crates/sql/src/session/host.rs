@@ -53,6 +53,9 @@ impl SessionHost for StatementHost<'_> {
     fn is_replica(&self) -> bool {
         self.settings.get("session_replication_role") == Some("replica")
     }
+    fn fuzzy_search_limit(&self) -> u64 {
+        self.settings.number("gin_fuzzy_search_limit")
+    }
     fn call_session_function(&self, oid: Oid, name: &str, args: &[Datum], env: &mut CallEnv<'_>) -> Option<Result<Datum>> {
         if let Some(done) = super::array_functions::call(oid, args) {
             return Some(done);

@@ -275,7 +275,7 @@ impl SessionSettings {
         };
     }
 
-    fn number(&self, name: &str) -> u64 {
+    pub fn number(&self, name: &str) -> u64 {
         self.get(name).and_then(|v| v.parse::<f64>().ok()).unwrap_or(0.0).max(0.0) as u64
     }
 

@@ -80,9 +80,9 @@ impl InvertedScan {
             Ok(true)
         })
     }
-    /// Adds the rows (as [`RowId::to_u64`]) that have a term from `lower` up to (not including) `upper`, or exactly `lower`: in no order, and
-    /// maybe more than once.
-    pub fn rows(&mut self, lower: &[u8], upper: Option<&[u8]>, out: &mut Vec<u64>) -> Result<()> {
+    /// The rows (as [`RowId::to_u64`]) that have a term from `lower` up to (not including) `upper`, or exactly `lower`: some at a time, in
+    /// no order, and maybe more than once.
+    pub fn rows(&mut self, lower: &[u8], upper: Option<&[u8]>, visit: &mut dyn FnMut(&[u64]) -> Result<()>) -> Result<()> {
         let (from, to) = match upper {
             Some(upper) => (entry::term_bound(lower, false), entry::term_bound(upper, true)),
             None => {
@@ -94,39 +94,26 @@ impl InvertedScan {
                 (from, to)
             }
         };
-        self.read(from, to, &mut |_| Ok(true), out)
+        self.read(from, to, &mut |_, rows| visit(rows))
     }
-    /// The same for those terms that are wanted. A term may be asked about more than once.
-    pub fn rows_where(&mut self, lower: &[u8], upper: Option<&[u8]>, wanted: &mut dyn FnMut(&[u8]) -> Result<bool>, out: &mut Vec<u64>) -> Result<()> {
-        let from = entry::term_bound(lower, false);
-        let to = upper.map_or_else(|| vec![entry::POSTING + 1], |upper| entry::term_bound(upper, true));
-        let mut last: Option<(Vec<u8>, bool)> = None;
-        self.read(
-            from,
-            to,
-            &mut |own| {
-                if let Some((_, is_wanted)) = last.as_ref().filter(|(term, _)| term == own) {
-                    return Ok(*is_wanted);
-                }
-                let is_wanted = wanted(&entry::unescaped(own))?;
-                last = Some((own.to_vec(), is_wanted));
-                Ok(is_wanted)
-            },
-            out,
-        )
+    /// All terms, in order, each with its rows: some at a time, so a term may come more than once.
+    pub fn all(&mut self, visit: &mut dyn FnMut(&[u8], &[u64]) -> Result<()>) -> Result<()> {
+        let (from, to) = (entry::term_bound(&[], false), vec![entry::POSTING + 1]);
+        self.read(from, to, &mut |own, rows| visit(&entry::unescaped(own), rows))
     }
-    fn read(&mut self, from: Vec<u8>, to: Vec<u8>, wanted: &mut dyn FnMut(&[u8]) -> Result<bool>, out: &mut Vec<u64>) -> Result<()> {
+    fn read(&mut self, from: Vec<u8>, to: Vec<u8>, visit: &mut dyn FnMut(&[u8], &[u64]) -> Result<()>) -> Result<()> {
         if !self.has_read_pending {
             return Err(Error::internal("an inverted index was read before its pending rows"));
         }
         if from >= to {
             return Ok(());
         }
+        let mut rows = Vec::new();
         self.relation.each_between(from, to, &mut |key, rid| {
             let (own, rest) = entry::split_posting(key).ok_or_else(entry::damaged)?;
-            if wanted(own)? {
-                entry::read_postings(rest, rid, &mut |(row, _)| out.push(row))?;
-            }
+            rows.clear();
+            entry::read_postings(rest, rid, &mut |(row, _)| rows.push(row))?;
+            visit(own, &rows)?;
             Ok(true)
         })
     }
