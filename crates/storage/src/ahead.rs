@@ -63,6 +63,15 @@ impl Ahead {
     }
 }
 
+/// A page, most of which is looked at in a moment.
+pub fn fetch_page(relation: &Relation, block: u32) {
+    if let Some(pid) = relation.pid_raw(block) {
+        let (state, page) = relation.core.pool.whereabouts(pid);
+        fetch(state);
+        fetch_range(page, PAGE - LINE);
+    }
+}
+
 /// All lines of something that is read as a whole.
 #[inline]
 pub fn fetch_range(from: usize, bytes: usize) {

@@ -96,6 +96,7 @@ impl Bench<'_> {
     }
     fn updates(&self, figures: &mut Figures) -> Result<(), String> {
         let mut empty = 0;
+        let mut all = Vec::new();
         for limit in LIMITS_KB {
             // PostgreSQL spares the index rows that have been updated before: then there is room for a new version beside the old one.
             self.fresh()?;
@@ -103,9 +104,12 @@ impl Bench<'_> {
             for clients in CLIENTS {
                 let run = self.run(UPDATE_OTHER, clients, self.options.duration_s, false)?;
                 empty += run.empty;
+                all.push(run.tps);
                 self.put(figures, &format!("update of the other column, limit {limit} kB, {clients} clients, tps"), Better::More, run.tps);
             }
         }
+        let mean = all.iter().sum::<f64>() / all.len() as f64;
+        self.put(figures, "update of the other column, mean of all limits and numbers of clients, tps", Better::More, mean);
         let run = self.run(UPDATE_OTHER, 64, self.smooth_seconds(), true)?;
         empty += run.empty;
         let of_it = format!("update of the other column, 64 clients, {} s with a checkpoint", self.smooth_seconds());

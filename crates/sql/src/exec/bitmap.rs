@@ -207,7 +207,7 @@ impl Search<'_> {
         self.scan.rows(&w.lower, w.upper.as_deref(), &mut |found| {
             rows.rows.extend_from_slice(found);
             rows.fit();
-            self.park.checkpoint()
+            self.park.step()
         })?;
         let rows = rows.done();
         if self.uses[n] > 1 {

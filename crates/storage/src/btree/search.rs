@@ -76,6 +76,19 @@ impl Relation {
         }
         Err(self.broken_tree(block))
     }
+    /// The same for a leaf, if it is likely to be this one (0: none is).
+    pub(crate) fn latch_leaf_near(&self, near: u32, key: Key<'_>) -> Result<(u32, WriteGuard<'_>)> {
+        if near != 0 && near < self.pages() {
+            let pid = self.pid(near)?;
+            if matches!(self.core.pool.read(pid, |v| self.step(v, near, 0, key))?, Step::Here) {
+                let guard = self.core.pool.write(pid)?;
+                if matches!(self.step(guard.view(), near, 0, key), Step::Here) {
+                    return Ok((near, guard));
+                }
+            }
+        }
+        self.latch_node(0, key)
+    }
     /// Reads the leaf that covers the key, without a latch.
     pub(crate) fn read_leaf<R>(&self, key: Key<'_>, mut read: impl FnMut(&View) -> R) -> Result<R> {
         loop {

@@ -11,6 +11,7 @@
 use super::entry::{self, ANCHOR_BYTES, PENDING, Posting};
 use super::sweep::Pass;
 use super::write::find_own;
+use crate::ahead;
 use crate::btree::node::{self, Key, Side};
 use crate::buffer::WriteGuard;
 use crate::directory::Relation;
@@ -144,6 +145,41 @@ struct NewTerms {
     bytes: usize,
 }
 
+/// A large batch has terms for nearly every leaf, so that the next one is found without a descent, and can be fetched while this one
+/// is worked on; a small one jumps.
+struct NextLeaf {
+    right: u32,
+    /// How often it was the next one lately, more or less.
+    hits: u32,
+    leaves: u32,
+}
+impl Default for NextLeaf {
+    fn default() -> NextLeaf {
+        NextLeaf { right: 0, hits: NextLeaf::LIKELY, leaves: 0 }
+    }
+}
+impl NextLeaf {
+    const LIKELY: u32 = 4;
+    const MOST: u32 = 8;
+    /// So often it is tried all the same.
+    const EVERY: u32 = 16;
+
+    fn is_likely(&self) -> bool {
+        self.right != 0 && self.hits >= NextLeaf::LIKELY
+    }
+    /// Where to look first; 0: nowhere.
+    fn guess(&self) -> u32 {
+        if self.is_likely() || self.leaves % NextLeaf::EVERY == 0 { self.right } else { 0 }
+    }
+    fn found(&mut self, guess: u32, block: u32, right: u32) {
+        self.leaves = self.leaves.wrapping_add(1);
+        if guess != 0 {
+            self.hits = if guess == block { (self.hits + 1).min(NextLeaf::MOST) } else { self.hits.saturating_sub(2) };
+        }
+        self.right = right;
+    }
+}
+
 /// What was made of some terms' postings on a latched leaf.
 enum Placed {
     /// So many of the postings are there.
@@ -241,11 +277,17 @@ impl Relation {
         let mut at = 0;
         let mut group = Group { own: Vec::new(), target: Vec::new(), postings: Vec::new(), placed: 0 };
         let mut more = batch.next_group(&mut at, &mut group);
+        let mut next_leaf = NextLeaf::default();
         while more {
             if self.core.stop.load(Acquire) {
                 return Ok(false);
             }
-            let (block, mut page) = self.latch_node(0, Key(&group.target, 0))?;
+            let near = next_leaf.guess();
+            let (block, mut page) = self.latch_leaf_near(near, Key(&group.target, 0))?;
+            next_leaf.found(near, block, node::right(&page.view()));
+            if next_leaf.is_likely() {
+                ahead::fetch_page(self, next_leaf.right);
+            }
             let mut full = None;
             let mut new = NewTerms { target: self.target(block), entries: Vec::new(), bytes: 0 };
             for _ in 0..TERMS_AT_ONCE {
@@ -268,6 +310,7 @@ impl Relation {
             self.put_new(&mut page, &mut new)?;
             if let Some(idx) = full {
                 self.split(block, page, idx)?;
+                next_leaf.right = block;
             }
         }
         Ok(true)
