@@ -7,7 +7,7 @@
 use super::partition::PartitionMap;
 use crate::exec::partition::Leaf;
 use crate::plan::partition::TargetShape;
-use crate::plan::{IndexPlan, IndexShape, ModifyTarget};
+use crate::plan::{IndexPlan, IndexShape, ModifyTarget, TargetRules};
 use kilndb_base::Oid;
 use kilndb_storage::ahead::{self, Ahead};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -21,7 +21,7 @@ pub struct SharedPartitions {
     /// What partitions, and plans of many sessions, have in common.
     target_shapes: Mutex<Vec<Arc<TargetShape>>>,
     index_shapes: Mutex<Vec<Arc<IndexShape>>>,
-    index_positions: Mutex<Vec<Arc<[usize]>>>,
+    target_rules: Mutex<Vec<Arc<TargetRules>>>,
 }
 
 /// More than these are not shared.
@@ -78,7 +78,7 @@ impl Known {
 
 impl SharedPartitions {
     fn new(map: Arc<PartitionMap>) -> SharedPartitions {
-        SharedPartitions { leaves: map.partitions.iter().map(|_| Slot::default()).collect(), map, target_shapes: Mutex::default(), index_shapes: Mutex::default(), index_positions: Mutex::default() }
+        SharedPartitions { leaves: map.partitions.iter().map(|_| Slot::default()).collect(), map, target_shapes: Mutex::default(), index_shapes: Mutex::default(), target_rules: Mutex::default() }
     }
     #[inline]
     pub fn known(&self, at: usize) -> Option<&Known> {
@@ -106,13 +106,16 @@ impl SharedPartitions {
         }
         of.shape.clone()
     }
-    /// Where some indexes are among a partition's: mostly the same for all of them.
-    pub fn index_positions(&self, positions: &[usize]) -> Arc<[usize]> {
-        let mut known = self.index_positions.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(same) = known.iter().find(|s| ***s == *positions) {
+    /// Of a partition with the columns of the table: mostly the same for all of them.
+    pub fn target_rules(&self, rules: TargetRules) -> Arc<TargetRules> {
+        if !rules.is_plain() {
+            return Arc::new(rules);
+        }
+        let mut known = self.target_rules.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(same) = known.iter().find(|r| r.is_like(&rules)) {
             return same.clone();
         }
-        let new: Arc<[usize]> = positions.into();
+        let new = Arc::new(rules);
         if known.len() < SHAPES {
             known.push(new.clone());
         }

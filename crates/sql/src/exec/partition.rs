@@ -9,7 +9,7 @@ use crate::catalog::partition::{PartitionMap, column_map};
 use crate::catalog::temporary::is_temporary;
 use crate::catalog::{Index, Table};
 use crate::plan::partition::{Columns, Routing, TableRules, TargetShape, index_is_part_of};
-use crate::plan::{ConflictPlan, IndexPlan, ModifyPlan, ModifyTarget};
+use crate::plan::{ConflictPlan, IndexPlan, ModifyPlan, ModifyTarget, TargetRules};
 use crate::session::run::RELATION_LOCK;
 use kilndb_base::{Error, Oid, RelationId, Result, sqlstate};
 use kilndb_storage::{ahead, LockMode, LockTag, Relation, Snapshot, WaitPolicy};
@@ -469,29 +469,34 @@ impl ModifyPlan {
         let touches = |p: &IndexPlan| p.is_touched(&changed);
         // What the partition has as the named table or other partitions have it is in the caches already.
         let shared = cx.catalog.shared_partitions(self.table.oid).filter(|_| leaf.columns.is_none());
-        let arbiters = shared.map_or_else(|| arbiters.as_slice().into(), |shared| shared.index_positions(&arbiters));
         let shape_of = |p: &IndexPlan| shared.map_or_else(|| p.shape.clone(), |shared| shared.index_shape(p));
         let indexes = rules.indexes.iter().map(|p| IndexPlan { shape: shape_of(p), ..p.clone() }).collect();
         let not_null = if rules.not_null == self.not_null { self.not_null.clone() } else { rules.not_null.clone() };
-        Ok(ModifyTarget {
-            table: leaf.table.clone(),
-            stored_as: if leaf.is_alike { self.table.clone() } else { leaf.table.clone() },
+        let target_rules = TargetRules {
             is_named: false,
-            heap: Some(leaf.heap.clone()),
             at_once: self.statement.ahead && triggers.is_none() && leaf.columns.is_none() && !rules.indexes.iter().any(touches),
             generated: rules.generated.clone(),
             checks: rules.checks.clone(),
             not_null,
-            indexes,
             foreign_keys: rules.foreign_keys.clone(),
             referenced_by: rules.referenced_by.clone(),
             columns: leaf.columns.clone(),
             triggers,
             must_belong: false,
-            arbiters,
+            arbiters: arbiters.into(),
             changed,
             old_columns,
             locks: rules.locks.clone(),
+        };
+        Ok(ModifyTarget {
+            table: leaf.table.clone(),
+            stored_as: if leaf.is_alike { self.table.clone() } else { leaf.table.clone() },
+            heap: Some(leaf.heap.clone()),
+            indexes,
+            rules: match shared {
+                Some(shared) => shared.target_rules(target_rules),
+                None => Arc::new(target_rules),
+            },
         })
     }
 }

@@ -145,16 +145,12 @@ impl Planner<'_> {
             routing: self.routing(d, layout, &changed)?,
             merge: None,
         };
-        let target = ModifyTarget {
-            table: table.clone(),
-            stored_as: table.clone(),
+        let rules = TargetRules {
             is_named: true,
-            heap: if is_view { None } else { self.heap_of(table)? },
             old_columns,
             generated: generated.into(),
             checks: checks.into(),
             not_null,
-            indexes: indexes.into(),
             foreign_keys: if d.kind == DmlKind::Delete { Vec::new() } else { self.foreign_key_plans(table, &changed)? }.into(),
             referenced_by: self.referenced_plans(d, &changed)?.into(),
             changed,
@@ -164,6 +160,13 @@ impl Planner<'_> {
             columns: None,
             triggers,
             locks: Arc::default(),
+        };
+        let target = ModifyTarget {
+            table: table.clone(),
+            stored_as: table.clone(),
+            heap: if is_view { None } else { self.heap_of(table)? },
+            indexes: indexes.into(),
+            rules: Arc::new(rules),
         };
         Ok(ModifyPlan { statement: Arc::new(statement), target: Arc::new(target) })
     }

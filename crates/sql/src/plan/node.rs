@@ -491,17 +491,30 @@ pub struct ModifyTarget {
     pub table: Arc<Table>,
     /// Whose description stored rows follow: the named table's, if the partition's are the same.
     pub stored_as: Arc<Table>,
-    /// The statement names it.
-    pub is_named: bool,
     /// None of a partitioned table, whose rows are its partitions', and of a view.
     pub heap: Option<Arc<Relation>>,
+    pub indexes: Arc<[IndexPlan]>,
+    pub rules: Arc<TargetRules>,
+}
+
+impl std::ops::Deref for ModifyTarget {
+    type Target = TargetRules;
+    fn deref(&self) -> &TargetRules {
+        &self.rules
+    }
+}
+
+/// What holds for the rows of a target, but for its storage. Partitions share it where it is the same: of thousands, each has its own in
+/// no cache.
+pub struct TargetRules {
+    /// The statement names the table.
+    pub is_named: bool,
     /// UPDATE, DELETE, MERGE: slots of the old row's columns (by index in `Table::columns`).
     pub old_columns: Arc<[Option<usize>]>,
     /// Over a table row.
     pub generated: Arc<[(usize, CExpr)]>,
     pub checks: Arc<[(String, CExpr)]>,
     pub not_null: Arc<[usize]>,
-    pub indexes: Arc<[IndexPlan]>,
     pub foreign_keys: Arc<[ForeignKeyPlan]>,
     pub referenced_by: Arc<[ReferencedPlan]>,
     /// UPDATE: columns assigned or generated.
@@ -517,6 +530,24 @@ pub struct ModifyTarget {
     pub triggers: Option<Arc<TriggerPlan>>,
     /// Of a partition: tables that its foreign keys look at.
     pub locks: Arc<[(Oid, LockMode)]>,
+}
+
+impl TargetRules {
+    /// No more than what columns are set and must not be NULL.
+    pub fn is_plain(&self) -> bool {
+        let has_expressions = !self.generated.is_empty() || !self.checks.is_empty();
+        let has_keys = !self.foreign_keys.is_empty() || !self.referenced_by.is_empty() || !self.locks.is_empty();
+        !has_expressions && !has_keys && self.columns.is_none() && self.triggers.is_none()
+    }
+    /// Of two plain ones.
+    pub fn is_like(&self, other: &TargetRules) -> bool {
+        let flags = |r: &TargetRules| (r.is_named, r.at_once, r.must_belong);
+        flags(self) == flags(other)
+            && self.not_null == other.not_null
+            && self.changed == other.changed
+            && self.old_columns == other.old_columns
+            && self.arbiters == other.arbiters
+    }
 }
 
 /// INSERT, UPDATE, DELETE, MERGE. The row that expressions see is: the input's columns, then (INSERT only) the existing row
