@@ -201,6 +201,8 @@ pub enum Report {
     Sort { method: &'static str, on_disk: bool, bytes: u64 },
     Hash { batches: u64, memory: u64, disk: u64 },
     Merge { inserted: u64, updated: u64, deleted: u64, skipped: u64 },
+    /// Of a bitmap scan: blocks of which some rows, and of which all were looked at.
+    Blocks { exact: u64, lossy: u64 },
 }
 
 impl Runtime {

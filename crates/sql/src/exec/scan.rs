@@ -103,6 +103,9 @@ struct Reading {
     /// What a bitmap scan's indexes have found, and how far it has been read.
     found: RowSet,
     found_read: usize,
+    /// Blocks of which some rows, and of which all were looked at, and the last one.
+    blocks: (u64, u64),
+    last_block: Option<u32>,
     /// They cannot tell.
     reads_all: bool,
     /// What the scan's tests look for; None: NULL.
@@ -242,6 +245,10 @@ impl ScanState {
         let done = self.reading.next(&self.node.op, out, rt, cx);
         if rt.counters.is_some() {
             rt.count_removed(self.node.id, removed);
+            let (exact, lossy) = self.reading.blocks;
+            if exact + lossy > 0 {
+                rt.report(self.node.id, Report::Blocks { exact, lossy });
+            }
         }
         done
     }
@@ -289,6 +296,7 @@ impl Reading {
         self.own_read = false;
         self.reads_all = false;
         self.found = RowSet::default();
+        self.last_block = None;
         self.queries.clear();
         self.shared_blocks = None;
         self.cursor.scan = None;
@@ -423,6 +431,7 @@ impl Reading {
             let (rid, from, to) = self.rows.rows[self.next];
             self.next += 1;
             if !scan.tests.is_empty() && !self.passes(scan, leaf, self.rows.bytes.get(from as usize..to as usize).unwrap_or(&[]))? {
+                rt.removed += 1;
                 continue;
             }
             self.emit(scan, leaf, Row::Scanned(from, to), rid, &mut out.data)?;
@@ -515,10 +524,12 @@ impl Reading {
             if let Some((rid, from, to)) = self.rows.rows.get(self.next).copied() {
                 // Of a whole block.
                 self.next += 1;
+                self.tally.fetched += 1;
                 if self.passes(scan, leaf, self.rows.bytes.get(from as usize..to as usize).unwrap_or(&[]))? {
-                    self.tally.fetched += 1;
                     self.emit(scan, leaf, Row::Scanned(from, to), rid, &mut out.data)?;
                     Self::keep(scan, out, rt, cx)?;
+                } else {
+                    rt.removed += 1;
                 }
                 continue;
             }
@@ -533,16 +544,21 @@ impl Reading {
             match part {
                 Part::Block(block) => {
                     self.next = 0;
+                    self.blocks.1 += 1;
                     heap.scan_block(block, &cx.snapshot, &mut self.rows)?;
-                    cx.park.checkpoint()?;
+                    cx.park.step()?;
                 }
                 Part::Row(rid) => {
-                    if let Fetched::Visible { .. } = self.fetch(scan, heap, rid, cx)?
-                        && self.passes(scan, leaf, &self.bytes)?
-                    {
-                        self.tally.fetched += 1;
+                    self.blocks.0 += u64::from(self.last_block.replace(rid.block) != Some(rid.block));
+                    if let Fetched::Invisible = self.fetch(scan, heap, rid, cx)? {
+                        continue;
+                    }
+                    self.tally.fetched += 1;
+                    if self.passes(scan, leaf, &self.bytes)? {
                         self.emit(scan, leaf, Row::Fetched, rid, &mut out.data)?;
                         Self::keep(scan, out, rt, cx)?;
+                    } else {
+                        rt.removed += 1;
                     }
                 }
             }

@@ -227,6 +227,9 @@ impl Builder<'_> {
             if let Some(c) = counter.filter(|_| line.starts_with("Filter: ")) {
                 made.push(("Rows Removed by Filter", number(c.removed as f64 / c.loops.max(1) as f64, 0)));
             }
+            if let Some(c) = counter.filter(|_| super::text::is_rechecked(n, line)) {
+                made.push(("Rows Removed by Index Recheck", number(c.removed as f64 / c.loops.max(1) as f64, 0)));
+            }
         }
         if let Some(c) = counter {
             report(&c.report, &mut made);
@@ -302,6 +305,9 @@ fn report(report: &Report, made: &mut Properties) {
         Report::Merge { inserted, updated, deleted, skipped } => {
             let counts = [("Tuples Inserted", inserted), ("Tuples Updated", updated), ("Tuples Deleted", deleted), ("Tuples Skipped", skipped)];
             made.extend(counts.map(|(name, n)| (name, Value::Bare(n.to_string()))));
+        }
+        Report::Blocks { exact, lossy } => {
+            made.extend([("Exact Heap Blocks", exact), ("Lossy Heap Blocks", lossy)].map(|(name, n)| (name, Value::Bare(n.to_string()))));
         }
     }
 }

@@ -253,7 +253,16 @@ fn report_text(report: &Report) -> Option<String> {
             let shown: Vec<String> = counts.iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!("{name}={n}")).collect();
             (!shown.is_empty()).then(|| format!("Tuples: {}", shown.join(" ")))
         }
+        Report::Blocks { exact, lossy } => {
+            let shown: Vec<String> = [("exact", exact), ("lossy", lossy)].iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!("{name}={n}")).collect();
+            (!shown.is_empty()).then(|| format!("Heap Blocks: {}", shown.join(" ")))
+        }
     }
+}
+
+/// Is the line the condition of a bitmap scan that has no other? Then whatever was removed did not satisfy it.
+pub(super) fn is_rechecked(n: &Node, line: &str) -> bool {
+    line.starts_with("Recheck Cond: ") && !n.info.iter().any(|line| line.starts_with("Filter: "))
 }
 
 impl Printer<'_> {
@@ -286,6 +295,9 @@ impl Printer<'_> {
             self.out.push(format!("{indent}{i}"));
             if let Some(c) = counter.filter(|c| c.removed > 0 && i.starts_with("Filter: ")) {
                 self.out.push(format!("{indent}Rows Removed by Filter: {:.0}", c.removed as f64 / c.loops.max(1) as f64));
+            }
+            if let Some(c) = counter.filter(|c| c.removed > 0 && is_rechecked(n, i)) {
+                self.out.push(format!("{indent}Rows Removed by Index Recheck: {:.0}", c.removed as f64 / c.loops.max(1) as f64));
             }
         }
         let report = counter.and_then(|c| report_text(&c.report));
