@@ -97,19 +97,20 @@ impl CoroutineRuntime {
         control: Arc<SessionControl>,
         worker: usize,
     ) -> CoroutineRuntime {
-        let now = process_monotonic_nanos();
-        CoroutineRuntime {
+        let runtime = CoroutineRuntime {
             yielder,
             link,
             wake,
             control,
-            slice_end_nanos: Cell::new(now + TIME_SLICE_NANOS),
-            looked_nanos: Cell::new(now),
+            slice_end_nanos: Cell::new(0),
+            looked_nanos: Cell::new(0),
             steps: Cell::new(0),
             steps_per_look: Cell::new(FIRST_STEPS),
             worker,
             on_large_stack: Cell::new(false),
-        }
+        };
+        runtime.begin_slice();
+        runtime
     }
 
     fn begin_slice(&self) {
@@ -119,8 +120,13 @@ impl CoroutineRuntime {
         self.steps.set(0);
     }
 
-    /// Others are to have their turn. Looks at the clock as seldom as it can.
+    /// Others are to have their turn.
     fn is_slice_over(&self) -> bool {
+        process_monotonic_nanos() >= self.slice_end_nanos.get()
+    }
+
+    /// The same, with as few looks at the clock as can be.
+    fn is_slice_over_at_step(&self) -> bool {
         let steps = self.steps.get() + 1;
         self.steps.set(steps);
         if steps < self.steps_per_look.get() {
@@ -133,6 +139,15 @@ impl CoroutineRuntime {
         self.looked_nanos.set(now);
         self.steps.set(0);
         now >= self.slice_end_nanos.get()
+    }
+
+    /// Whether others have had their turn.
+    fn give_way_if(&self, is_over: bool) -> bool {
+        let gives_way = is_over && !self.on_large_stack.get();
+        if gives_way {
+            self.suspend(Yielded::Slice);
+        }
+        gives_way
     }
 
     pub fn suspend(&self, why: Yielded) {
@@ -214,24 +229,14 @@ impl Park for CoroutineRuntime {
     }
     fn checkpoint(&self) -> Result<()> {
         self.interrupts()?;
-        if process_monotonic_nanos() >= self.slice_end_nanos.get() && !self.on_large_stack.get() {
-            self.suspend(Yielded::Slice);
-            self.interrupts()?;
-        }
-        Ok(())
+        if self.give_way_if(self.is_slice_over()) { self.interrupts() } else { Ok(()) }
     }
     fn step(&self) -> Result<()> {
         self.interrupts()?;
-        if self.is_slice_over() && !self.on_large_stack.get() {
-            self.suspend(Yielded::Slice);
-            self.interrupts()?;
-        }
-        Ok(())
+        if self.give_way_if(self.is_slice_over_at_step()) { self.interrupts() } else { Ok(()) }
     }
     fn give_way(&self) {
-        if process_monotonic_nanos() >= self.slice_end_nanos.get() && !self.on_large_stack.get() {
-            self.suspend(Yielded::Slice);
-        }
+        self.give_way_if(self.is_slice_over());
     }
 }
 

@@ -85,15 +85,7 @@ impl SharedPartitions {
         self.leaves.get(at)?.0.get()
     }
     pub fn target_shape(&self, shape: TargetShape) -> Arc<TargetShape> {
-        let mut known = self.target_shapes.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(same) = known.iter().find(|s| ***s == shape) {
-            return same.clone();
-        }
-        let new = Arc::new(shape);
-        if known.len() < SHAPES {
-            known.push(new.clone());
-        }
-        new
+        shared(&self.target_shapes, shape, PartialEq::eq)
     }
     /// Of an index of a partition with the columns of the table.
     pub fn index_shape(&self, of: &IndexPlan) -> Arc<IndexShape> {
@@ -108,24 +100,26 @@ impl SharedPartitions {
     }
     /// Of a partition with the columns of the table: mostly the same for all of them.
     pub fn target_rules(&self, rules: TargetRules) -> Arc<TargetRules> {
-        if !rules.is_plain() {
-            return Arc::new(rules);
-        }
-        let mut known = self.target_rules.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(same) = known.iter().find(|r| r.is_like(&rules)) {
-            return same.clone();
-        }
-        let new = Arc::new(rules);
-        if known.len() < SHAPES {
-            known.push(new.clone());
-        }
-        new
+        if rules.is_plain() { shared(&self.target_rules, rules, TargetRules::is_like) } else { Arc::new(rules) }
     }
     pub fn keep(&self, at: usize, leaf: &Arc<Leaf>) {
         if let Some(slot) = self.leaves.get(at) {
             slot.0.get_or_init(|| Known::new(leaf));
         }
     }
+}
+
+/// The same as a known one, or one that is known from now on.
+fn shared<T>(known: &Mutex<Vec<Arc<T>>>, new: T, is_same: fn(&T, &T) -> bool) -> Arc<T> {
+    let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(same) = known.iter().find(|k| is_same(k, &new)) {
+        return same.clone();
+    }
+    let new = Arc::new(new);
+    if known.len() < SHAPES {
+        known.push(new.clone());
+    }
+    new
 }
 
 /// Tables that find no place here are found the slower way.

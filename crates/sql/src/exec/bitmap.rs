@@ -100,8 +100,7 @@ fn index_rows(access: &InvertedAccess, leaf: Option<&Arc<Leaf>>, rt: &mut Runtim
     let mut found = Gathering::new(cx.work_mem_bytes);
     scan.pending(&mut |rid, terms| {
         if all.need.is_met(&mut |n| pending[n].is_among(terms)) {
-            found.rows.push(rid.to_u64());
-            found.fit();
+            found.add(&[rid.to_u64()]);
         }
         Ok(())
     })?;
@@ -109,7 +108,7 @@ fn index_rows(access: &InvertedAccess, leaf: Option<&Arc<Leaf>>, rt: &mut Runtim
     count_uses(&all.need, &mut uses);
     let mut search = Search { scan, wanted: &all.wanted, uses, known: vec![None; all.wanted.len()], budget_bytes: cx.work_mem_bytes, park: cx.park };
     let rows = search.rows(&all.need)?;
-    let mut rows = if found.rows.is_empty() { rows } else { RowSet::or([rows, found.done()], cx.work_mem_bytes) };
+    let mut rows = if found.is_empty() { rows } else { RowSet::or([rows, found.done()], cx.work_mem_bytes) };
     take_some(&mut rows, cx);
     cx.usage.scanned(oid, 1, rows.len() as u64, 0);
     Ok(Found::Rows(rows))
@@ -205,8 +204,7 @@ impl Search<'_> {
         let w = &self.wanted[n];
         let mut rows = Gathering::new(self.budget_bytes);
         self.scan.rows(&w.lower, w.upper.as_deref(), &mut |found| {
-            rows.rows.extend_from_slice(found);
-            rows.fit();
+            rows.add(found);
             self.park.step()
         })?;
         let rows = rows.done();

@@ -32,7 +32,7 @@ fn block(row: u64) -> u64 {
 
 /// Rows on their way into a set.
 pub struct Gathering {
-    pub rows: Vec<u64>,
+    rows: Vec<u64>,
     budget: usize,
     is_lossy: bool,
 }
@@ -42,9 +42,16 @@ impl Gathering {
     pub fn new(budget_bytes: usize) -> Gathering {
         Gathering { rows: Vec::new(), budget: (budget_bytes / ROW_BYTES).max(16), is_lossy: false }
     }
-    /// After some have been added.
     #[inline]
-    pub fn fit(&mut self) {
+    pub fn add(&mut self, rows: &[u64]) {
+        self.rows.extend_from_slice(rows);
+        self.fit();
+    }
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+    #[inline]
+    fn fit(&mut self) {
         if self.rows.len() > self.budget {
             self.forget();
         }
@@ -206,8 +213,7 @@ mod tests {
     fn set(rows: &[u64], budget: usize) -> RowSet {
         let mut all = Gathering { rows: Vec::new(), budget, is_lossy: false };
         for row in rows {
-            all.rows.push(*row);
-            all.fit();
+            all.add(&[*row]);
         }
         all.done()
     }

@@ -77,10 +77,19 @@ impl IndexCursor {
 }
 
 /// Where a row's bytes are.
+#[derive(Clone, Copy)]
 enum Row {
     Fetched,
     /// In the batch of the block.
     Scanned(u32, u32),
+}
+impl Row {
+    fn bytes<'r>(self, fetched: &'r [u8], scanned: &'r RowBatch) -> &'r [u8] {
+        match self {
+            Row::Fetched => fetched,
+            Row::Scanned(from, to) => scanned.bytes.get(from as usize..to as usize).unwrap_or(&[]),
+        }
+    }
 }
 
 pub struct ScanState {
@@ -259,10 +268,7 @@ impl Reading {
         leaf.map_or_else(|| scan.heap(), |leaf| Ok(&leaf.heap))
     }
     fn emit(&mut self, scan: &Scan, leaf: Option<&Arc<Leaf>>, bytes_of: Row, rid: RowId, out: &mut Vec<Datum>) -> Result<()> {
-        let bytes = match bytes_of {
-            Row::Fetched => self.bytes.as_slice(),
-            Row::Scanned(from, to) => self.rows.bytes.get(from as usize..to as usize).unwrap_or(&[]),
-        };
+        let bytes = bytes_of.bytes(&self.bytes, &self.rows);
         match (leaf, &self.own) {
             (None, _) => emit(scan, bytes, rid, out, &mut self.scratch),
             (Some(leaf), None) => emit_as(if leaf.is_alike { &scan.table } else { &leaf.table }, leaf.oid, (&scan.outputs, &scan.needed, scan.leading), bytes, rid, out, &mut self.scratch),
@@ -395,6 +401,17 @@ impl Reading {
         Ok(())
     }
 
+    /// A row that is seen: emitted if it passes tests and filter.
+    #[inline]
+    fn offer(&mut self, scan: &Scan, leaf: Option<&Arc<Leaf>>, (row, rid): (Row, RowId), out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        if !scan.tests.is_empty() && !self.passes(scan, leaf, row.bytes(&self.bytes, &self.rows))? {
+            rt.removed += 1;
+            return Ok(());
+        }
+        self.emit(scan, leaf, row, rid, &mut out.data)?;
+        Self::keep(scan, out, rt, cx)
+    }
+
     fn seq(&mut self, scan: &Scan, leaf: Option<&Arc<Leaf>>, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         self.read_queries(scan, rt, cx)?;
         let heap = self.heap(scan, leaf)?;
@@ -430,12 +447,7 @@ impl Reading {
             }
             let (rid, from, to) = self.rows.rows[self.next];
             self.next += 1;
-            if !scan.tests.is_empty() && !self.passes(scan, leaf, self.rows.bytes.get(from as usize..to as usize).unwrap_or(&[]))? {
-                rt.removed += 1;
-                continue;
-            }
-            self.emit(scan, leaf, Row::Scanned(from, to), rid, &mut out.data)?;
-            Self::keep(scan, out, rt, cx)?;
+            self.offer(scan, leaf, (Row::Scanned(from, to), rid), out, rt, cx)?;
         }
         Ok(())
     }
@@ -525,12 +537,7 @@ impl Reading {
                 // Of a whole block.
                 self.next += 1;
                 self.tally.fetched += 1;
-                if self.passes(scan, leaf, self.rows.bytes.get(from as usize..to as usize).unwrap_or(&[]))? {
-                    self.emit(scan, leaf, Row::Scanned(from, to), rid, &mut out.data)?;
-                    Self::keep(scan, out, rt, cx)?;
-                } else {
-                    rt.removed += 1;
-                }
+                self.offer(scan, leaf, (Row::Scanned(from, to), rid), out, rt, cx)?;
                 continue;
             }
             let Some(part) = self.found.get(self.found_read) else {
@@ -550,15 +557,9 @@ impl Reading {
                 }
                 Part::Row(rid) => {
                     self.blocks.0 += u64::from(self.last_block.replace(rid.block) != Some(rid.block));
-                    if let Fetched::Invisible = self.fetch(scan, heap, rid, cx)? {
-                        continue;
-                    }
-                    self.tally.fetched += 1;
-                    if self.passes(scan, leaf, &self.bytes)? {
-                        self.emit(scan, leaf, Row::Fetched, rid, &mut out.data)?;
-                        Self::keep(scan, out, rt, cx)?;
-                    } else {
-                        rt.removed += 1;
+                    if let Fetched::Visible { .. } = self.fetch(scan, heap, rid, cx)? {
+                        self.tally.fetched += 1;
+                        self.offer(scan, leaf, (Row::Fetched, rid), out, rt, cx)?;
                     }
                 }
             }

@@ -224,11 +224,8 @@ impl Builder<'_> {
         made.push(("Disabled", Value::Bare("false".into())));
         for line in &n.info {
             made.extend(property_of(line));
-            if let Some(c) = counter.filter(|_| line.starts_with("Filter: ")) {
-                made.push(("Rows Removed by Filter", number(c.removed as f64 / c.loops.max(1) as f64, 0)));
-            }
-            if let Some(c) = counter.filter(|_| super::text::is_rechecked(n, line)) {
-                made.push(("Rows Removed by Index Recheck", number(c.removed as f64 / c.loops.max(1) as f64, 0)));
+            if let Some((c, name)) = counter.zip(super::text::removed_by(n, line)) {
+                made.push((name, number(c.removed as f64 / c.loops.max(1) as f64, 0)));
             }
         }
         if let Some(c) = counter {

@@ -260,9 +260,17 @@ fn report_text(report: &Report) -> Option<String> {
     }
 }
 
-/// Is the line the condition of a bitmap scan that has no other? Then whatever was removed did not satisfy it.
-pub(super) fn is_rechecked(n: &Node, line: &str) -> bool {
-    line.starts_with("Recheck Cond: ") && !n.info.iter().any(|line| line.starts_with("Filter: "))
+/// What the rows that a node left out are called, below the line with the condition that did it. A bitmap scan that shows no other condition has
+/// left them out when it looked at them again.
+pub(super) fn removed_by(n: &Node, line: &str) -> Option<&'static str> {
+    let has_filter = || n.info.iter().any(|line| line.starts_with("Filter: "));
+    if line.starts_with("Filter: ") {
+        Some("Rows Removed by Filter")
+    } else if line.starts_with("Recheck Cond: ") && !has_filter() {
+        Some("Rows Removed by Index Recheck")
+    } else {
+        None
+    }
 }
 
 impl Printer<'_> {
@@ -293,11 +301,8 @@ impl Printer<'_> {
         let counter = self.counters.and_then(|c| c.get(n.id));
         for i in &n.info {
             self.out.push(format!("{indent}{i}"));
-            if let Some(c) = counter.filter(|c| c.removed > 0 && i.starts_with("Filter: ")) {
-                self.out.push(format!("{indent}Rows Removed by Filter: {:.0}", c.removed as f64 / c.loops.max(1) as f64));
-            }
-            if let Some(c) = counter.filter(|c| c.removed > 0 && is_rechecked(n, i)) {
-                self.out.push(format!("{indent}Rows Removed by Index Recheck: {:.0}", c.removed as f64 / c.loops.max(1) as f64));
+            if let Some((c, name)) = counter.filter(|c| c.removed > 0).zip(removed_by(n, i)) {
+                self.out.push(format!("{indent}{name}: {:.0}", c.removed as f64 / c.loops.max(1) as f64));
             }
         }
         let report = counter.and_then(|c| report_text(&c.report));
