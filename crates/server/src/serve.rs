@@ -1,6 +1,7 @@
 //! `kilndb serve`: opens the instance, starts workers and listeners, waits for a signal, stops.
 
 use crate::cli::ServeOptions;
+use crate::code_pages;
 use crate::listen::{self, Dealer};
 use crate::shared::Shared;
 use crate::worker::{Seat, Worker};
@@ -29,6 +30,10 @@ pub fn serve(options: ServeOptions) -> Result<()> {
         settings.push(("unix_socket_directories".into(), dir.display().to_string()));
     }
     let config = Instance::read_config(&options.data_dir, &settings)?;
+    if config.get("huge_pages") != "off" {
+        // Before there are threads that would have to wait for it.
+        code_pages::gather();
+    }
     // Ports first: a taken one must not cost a recovery.
     let port = config.port();
     let tcp: Vec<_> =
