@@ -1,22 +1,57 @@
-//! A document in its binary form, searched without being decoded: of most rows that a search looks at nothing else is wanted.
+//! A document as rows have it, searched without being decoded: of most rows that a search looks at nothing else is wanted.
+//!
+//! Its binary form (as [`TsVector::send`](crate::TsVector::send) writes it), and where in it every eighth lexeme begins. A word is looked for
+//! among these by halves, and then from lexeme to lexeme: each tells where the next one is.
 //!
 //! Invariants
 //! 1. Answers are those of the decoded [`TsVector`](crate::TsVector); what is no such form is told by [`matches`].
+//! 2. How many offsets there are follows from the number of lexemes, and their width from the length of it all.
 
+use crate::TsVector;
 use crate::execute::{Answer, Places, Words};
 use crate::query::{Operand, TsQuery};
 use crate::vector::{Reader, position, weight};
 use kilndb_base::{Error, Result};
 use std::cell::RefCell;
+use std::cmp::Ordering;
+
+/// Lexemes to an offset.
+const STEP: usize = 8;
+/// A form up to this long has offsets of two bytes (big-endian), a longer one of four.
+const SHORT_BYTES: usize = u16::MAX as usize;
 
 struct Stored<'a> {
-    bytes: &'a [u8],
+    /// The binary form.
+    form: &'a [u8],
+    count: usize,
+    offsets: &'a [u8],
+    offset_bytes: usize,
     failed: RefCell<Option<Error>>,
 }
 
-/// Does the document (as [`TsVector::send`](crate::TsVector::send) writes it) satisfy the query?
+/// Appends what [`matches`] and [`read`] take.
+pub fn write(vector: &TsVector, out: &mut Vec<u8>) {
+    let start = out.len();
+    let mut offsets = Vec::new();
+    vector.send_noting(out, &mut |n, end| {
+        if n > 0 && n % STEP == 0 {
+            offsets.push(end - start);
+        }
+    });
+    let is_short = out.len() - start <= SHORT_BYTES;
+    for offset in offsets {
+        let bytes = (offset as u32).to_be_bytes();
+        out.extend_from_slice(if is_short { &bytes[2..] } else { &bytes });
+    }
+}
+
+pub fn read(bytes: &[u8]) -> Result<TsVector> {
+    TsVector::receive(Stored::of(bytes)?.form)
+}
+
+/// Does the document satisfy the query?
 pub fn matches(bytes: &[u8], query: &TsQuery) -> Result<bool> {
-    let words = Stored { bytes, failed: RefCell::default() };
+    let words = Stored::of(bytes)?;
     let answer = query.matches(&words);
     match words.failed.into_inner() {
         Some(e) => Err(e),
@@ -54,13 +89,43 @@ fn padded_head(word: &[u8]) -> u64 {
 }
 
 impl<'a> Stored<'a> {
+    fn of(bytes: &'a [u8]) -> Result<Stored<'a>> {
+        let count = Reader(bytes).u32()? as usize;
+        let offsets = count.saturating_sub(1) / STEP;
+        let is_short = bytes.len().saturating_sub(2 * offsets) <= SHORT_BYTES;
+        let offset_bytes = if is_short { 2 } else { 4 };
+        let end = bytes.len().checked_sub(offsets * offset_bytes).ok_or_else(damaged)?;
+        let (form, offsets) = bytes.split_at(end);
+        Ok(Stored { form, count, offsets, offset_bytes, failed: RefCell::default() })
+    }
+    /// Where the lexeme of an offset begins.
+    fn offset(&self, n: usize) -> Option<usize> {
+        let bytes = self.offsets.get(n * self.offset_bytes..(n + 1) * self.offset_bytes)?;
+        Some(bytes.iter().fold(0, |number, byte| number << 8 | usize::from(*byte)))
+    }
+    /// The last lexeme with an offset that is not after the word, or the first one of all: its number and where it begins.
+    fn start(&self, word: &[u8], wanted: u64) -> Result<(usize, usize)> {
+        let (mut below, mut above) = (0, self.offsets.len() / self.offset_bytes);
+        let mut start = 4;
+        while below < above {
+            let middle = (below + above) / 2;
+            let at = self.offset(middle).ok_or_else(damaged)?;
+            let rest = self.form.get(at..).ok_or_else(damaged)?;
+            let (head, len) = head_of(rest).ok_or_else(damaged)?;
+            if head.cmp(&wanted).then_with(|| rest[..len].cmp(word)) == Ordering::Greater {
+                above = middle;
+            } else {
+                (below, start) = (middle + 1, at);
+            }
+        }
+        Ok((below * STEP, start))
+    }
     /// Calls `visit` with the positions of each lexeme that is meant.
     fn each(&self, word: &[u8], prefix: bool, visit: &mut dyn FnMut(&'a [u8])) -> Result<()> {
-        let count = Reader(self.bytes).u32()?;
         let wanted = padded_head(word);
-        let mut at = 4;
-        for _ in 0..count {
-            let rest = self.bytes.get(at..).unwrap_or(&[]);
+        let (first, mut at) = self.start(word, wanted)?;
+        for _ in first..self.count {
+            let rest = self.form.get(at..).unwrap_or(&[]);
             let (head, len) = head_of(rest).ok_or_else(damaged)?;
             let number = rest.get(len + 1..len + 3).ok_or_else(damaged)?;
             let end = len + 3 + 2 * usize::from(u16::from_be_bytes([number[0], number[1]]));
@@ -118,7 +183,6 @@ impl Words for Stored<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::TsVector;
 
     #[test]
     fn answers_are_those_of_the_decoded_document() {
@@ -131,7 +195,8 @@ mod tests {
         for document in documents {
             let vector = TsVector::parse(document).expect("a tsvector");
             let mut bytes = Vec::new();
-            vector.send(&mut bytes);
+            write(&vector, &mut bytes);
+            assert_eq!(read(&bytes).expect("a stored document"), vector);
             for text in queries {
                 let query = TsQuery::parse(text).expect("a tsquery").query;
                 let expected = query.matches(&vector);
@@ -141,5 +206,30 @@ mod tests {
         }
         assert!(yes > 20);
         assert!(matches(&[0, 0, 0, 1, b'a'], &TsQuery::parse("a").expect("a tsquery").query).is_err());
+    }
+
+    #[test]
+    fn words_of_long_documents_are_found() {
+        for (count, pad) in [(1, 0), (7, 0), (8, 0), (9, 0), (16, 3), (17, 0), (100, 5), (1000, 0), (1000, 90)] {
+            // Every other word is in the document; they share their beginnings.
+            let word = |n: usize| format!("word{}{n:05}", "x".repeat(pad));
+            let document: Vec<String> = (0..count).map(|n| format!("{}:{}", word(2 * n), n % 16000 + 1)).collect();
+            let vector = TsVector::parse(&document.join(" ")).expect("a tsvector");
+            let mut bytes = vec![7, 7, 7];
+            write(&vector, &mut bytes);
+            let bytes = &bytes[3..];
+            assert_eq!(bytes.len() > SHORT_BYTES, count * pad > 80_000, "both widths of offsets");
+            assert_eq!(read(bytes).expect("a stored document"), vector);
+            for n in 0..2 * count + 2 {
+                for (text, expected) in [(word(n), n % 2 == 0 && n < 2 * count), (format!("{}:*", &word(n)[..pad + 8]), n / 10 * 10 < 2 * count)] {
+                    let query = TsQuery::parse(&text).expect("a tsquery").query;
+                    assert_eq!(matches(bytes, &query).expect("a stored document"), expected, "{count} {text}");
+                }
+            }
+            for len in 0..bytes.len().min(300) {
+                // Cut off anywhere it is no document, or one that lacks words; never a panic.
+                let _ = matches(&bytes[..len], &TsQuery::parse(&word(count)).expect("a tsquery").query);
+            }
+        }
     }
 }

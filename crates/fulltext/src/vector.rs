@@ -101,9 +101,15 @@ impl TsVector {
         }
     }
 
+    /// The binary form as a client has it.
     pub fn send(&self, out: &mut Vec<u8>) {
+        self.send_noting(out, &mut |_, _| {});
+    }
+    /// The same; `begins` is told each lexeme's number and how long `out` is before it.
+    pub(crate) fn send_noting(&self, out: &mut Vec<u8>, begins: &mut dyn FnMut(usize, usize)) {
         out.extend_from_slice(&(self.lexemes.len() as u32).to_be_bytes());
-        for l in &self.lexemes {
+        for (n, l) in self.lexemes.iter().enumerate() {
+            begins(n, out.len());
             out.extend_from_slice(l.word.as_bytes());
             out.push(0);
             out.extend_from_slice(&(l.positions.len() as u16).to_be_bytes());
@@ -112,7 +118,7 @@ impl TsVector {
             }
         }
     }
-    /// The binary form as a client (or a stored row) has it.
+    /// What [`send`](TsVector::send) writes.
     pub fn receive(bytes: &[u8]) -> Result<TsVector> {
         let mut r = Reader(bytes);
         let count = r.u32()?;

@@ -231,7 +231,7 @@ impl Connection {
     pub fn wants_attention(&self) -> bool {
         self.wake.take();
         self.control.terminate_requested.load(std::sync::atomic::Ordering::Acquire)
-            || self.control.refuse_long_idleness(process_monotonic_nanos()).is_err()
+            || self.control.refuse_long_idleness().is_err()
     }
     pub fn is_notified(&self) -> bool {
         self.control.is_notified()

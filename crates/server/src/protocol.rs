@@ -97,7 +97,7 @@ fn work(step: &mut Step, runtime: &CoroutineRuntime, shared: &Arc<Shared>) -> Re
             if let Phase::Ready(session) = &mut step.phase {
                 session.deliver_notifications(runtime, &mut WireClient { runtime })?;
             }
-            return runtime.control.refuse_long_idleness(kilndb_base::env::process_monotonic_nanos());
+            return runtime.control.refuse_long_idleness();
         }
         let message = std::mem::take(&mut step.message);
         let done = match &mut step.phase {

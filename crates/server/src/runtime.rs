@@ -173,14 +173,8 @@ impl CoroutineRuntime {
         if self.control.cancel_requested.load(Ordering::Relaxed) && self.control.cancel_requested.swap(false, Ordering::AcqRel) {
             return Err(Error::new(sqlstate::QUERY_CANCELED, "canceling statement due to user request"));
         }
-        let deadline = self.control.statement_deadline_nanos.load(Ordering::Relaxed);
-        if deadline != 0 && process_monotonic_nanos() >= deadline {
-            return Err(Error::new(sqlstate::QUERY_CANCELED, "canceling statement due to statement timeout"));
-        }
-        if self.control.transaction_deadline_nanos.load(Ordering::Relaxed) != 0 {
-            self.control.refuse_long_transaction(process_monotonic_nanos())?;
-        }
-        Ok(())
+        self.control.refuse_long_statement()?;
+        self.control.refuse_long_transaction()
     }
 
     /// `for_lock`: others see that it waits for a lock.

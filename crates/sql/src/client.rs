@@ -1,5 +1,6 @@
 //! What a session needs of the world above: someone to talk to, and someone who lets it wait.
 
+use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::park::{Park, WakeHandle};
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_syntax::Script;
@@ -173,6 +174,12 @@ pub struct Activity {
     pub client_port: Option<i32>,
 }
 
+/// Has this moment (0: none) come? The clock is looked at only if there is one.
+fn is_over(deadline_nanos: &AtomicU64) -> bool {
+    let deadline = deadline_nanos.load(Ordering::Relaxed);
+    deadline != 0 && process_monotonic_nanos() >= deadline
+}
+
 impl SessionControl {
     pub fn new(process_id: i32, secret: Vec<u8>, wake: WakeHandle, attention: WakeHandle, activity: Activity) -> SessionControl {
         SessionControl {
@@ -192,20 +199,25 @@ impl SessionControl {
             progress: ProgressSlot::default(),
         }
     }
+    /// The statement has lasted longer than statement_timeout.
+    pub fn refuse_long_statement(&self) -> Result<()> {
+        if !is_over(&self.statement_deadline_nanos) {
+            return Ok(());
+        }
+        Err(Error::new(sqlstate::QUERY_CANCELED, "canceling statement due to statement timeout"))
+    }
     /// The transaction has lasted longer than transaction_timeout.
-    pub fn refuse_long_transaction(&self, now_nanos: u64) -> Result<()> {
-        let deadline = self.transaction_deadline_nanos.load(Ordering::Relaxed);
-        if deadline == 0 || now_nanos < deadline {
+    pub fn refuse_long_transaction(&self) -> Result<()> {
+        if !is_over(&self.transaction_deadline_nanos) {
             return Ok(());
         }
         Err(Error::new(sqlstate::TRANSACTION_TIMEOUT, "terminating connection due to transaction timeout")
             .with_severity(Severity::Fatal))
     }
     /// For a session without anything to do: an error if it is to end.
-    pub fn refuse_long_idleness(&self, now_nanos: u64) -> Result<()> {
-        self.refuse_long_transaction(now_nanos)?;
-        let deadline = self.idle_deadline_nanos.load(Ordering::Relaxed);
-        if deadline == 0 || now_nanos < deadline {
+    pub fn refuse_long_idleness(&self) -> Result<()> {
+        self.refuse_long_transaction()?;
+        if !is_over(&self.idle_deadline_nanos) {
             return Ok(());
         }
         let state = self.activity.lock().unwrap_or_else(|e| e.into_inner()).state;

@@ -327,7 +327,7 @@ fn put_tagged(value: &Datum, out: &mut Vec<u8>) {
         }
         Datum::TsVector(v) => {
             let mut body = Vec::new();
-            v.send(&mut body);
+            kilndb_fulltext::stored::write(v, &mut body);
             out.push(TSVECTOR_TAG);
             put_prefixed(&body, out);
         }
@@ -339,7 +339,9 @@ fn put_tagged(value: &Datum, out: &mut Vec<u8>) {
         }
     }
 }
-const TSVECTOR_TAG: u8 = 30;
+const TSVECTOR_TAG: u8 = 38;
+/// Its binary form alone, as earlier versions stored it.
+const PLAIN_TSVECTOR_TAG: u8 = 30;
 const TSQUERY_TAG: u8 = 31;
 const INET_TAG: u8 = 32;
 const MACADDR_TAG: u8 = 33;
@@ -401,7 +403,8 @@ fn get_tagged(r: &mut Reader, depth: usize) -> Option<Datum> {
     }
     match r.u8()? {
         0 => Some(Datum::Null),
-        TSVECTOR_TAG => Some(Datum::TsVector(Arc::new(kilndb_fulltext::TsVector::receive(get_prefixed(r)?).ok()?))),
+        TSVECTOR_TAG => Some(Datum::TsVector(Arc::new(kilndb_fulltext::stored::read(get_prefixed(r)?).ok()?))),
+        PLAIN_TSVECTOR_TAG => Some(Datum::TsVector(Arc::new(kilndb_fulltext::TsVector::receive(get_prefixed(r)?).ok()?))),
         TSQUERY_TAG => Some(Datum::TsQuery(Arc::new(kilndb_fulltext::TsQuery::receive(get_prefixed(r)?).ok()?))),
         INET_TAG => get_value(P::Inet, r),
         MACADDR_TAG => get_value(P::MacAddr, r),
@@ -636,8 +639,10 @@ pub enum StoredVector<'a> {
     Null,
     /// The column was added after the row was stored.
     Missing,
-    /// Its binary form.
+    /// As [`kilndb_fulltext::stored`] has it.
     Bytes(&'a [u8]),
+    /// As a client has it.
+    Plain(&'a [u8]),
 }
 pub fn stored_vector<'a>(desc: &RowDescriptor, bytes: &'a [u8], index: usize) -> Result<StoredVector<'a>> {
     let mut r = Reader::new(bytes);
@@ -659,6 +664,7 @@ pub fn stored_vector<'a>(desc: &RowDescriptor, bytes: &'a [u8], index: usize) ->
     let mut inner = Reader::new(r.prefixed().ok_or_else(corrupted)?);
     match inner.u8() {
         Some(TSVECTOR_TAG) => Ok(StoredVector::Bytes(inner.prefixed().ok_or_else(corrupted)?)),
+        Some(PLAIN_TSVECTOR_TAG) => Ok(StoredVector::Plain(inner.prefixed().ok_or_else(corrupted)?)),
         _ => Err(corrupted()),
     }
 }

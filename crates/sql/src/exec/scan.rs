@@ -507,6 +507,7 @@ impl Reading {
             let column = column.ok_or_else(|| Error::internal("a partition without a column of its table"))?;
             let found = match row::stored_vector(&table.descriptor, bytes, column)? {
                 StoredVector::Bytes(document) => kilndb_fulltext::stored::matches(document, query)?,
+                StoredVector::Plain(document) => query.matches(&kilndb_fulltext::TsVector::receive(document)?),
                 StoredVector::Null => false,
                 StoredVector::Missing => matches!(&table.columns[column].missing, Datum::TsVector(v) if query.matches(&**v)),
             };

@@ -10,6 +10,7 @@
 //! Must not know: which constraint it is.
 
 use super::dead_prefix::FullKey;
+use super::insert_many::free_place;
 use super::node::{self, Key, MAX_KEY, RETIRED, Side};
 use crate::api::{IndexInsert, Uniqueness};
 use crate::buffer::WriteGuard;
@@ -155,6 +156,14 @@ impl Relation {
                 continue;
             }
             let (block, page) = self.latch_node(0, Key(sought.key, 0))?;
+            // Mostly nobody has the key, and what was looked at tells the entry's place.
+            if let (false, Some(idx)) = (sought.names_heap, free_place(&page.view(), key, rid, true)) {
+                if self.put_at(txn, (block, idx), page, key, rid, held)? {
+                    txn.wrote_key(self, key, rid)?;
+                    return Ok(IndexInsert::Inserted);
+                }
+                continue;
+            }
             let mut found = Candidates::new();
             let rest = self.gather(&page.view(), block, sought, None, &mut found);
             if !self.gather_rest(rest, sought, &mut found)? {
@@ -278,6 +287,11 @@ impl Relation {
             }
             return Ok(true);
         }
+        self.put_at(txn, (block, idx), page, key, rid, held)
+    }
+    /// The same for an entry that is not there, in its place.
+    fn put_at<'a>(&'a self, txn: &mut Transaction, (block, idx): (u32, usize), mut page: WriteGuard<'a>, key: &[u8], rid: u64, held: bool) -> Result<bool> {
+        let target = self.target(block);
         let entry = node::build(key, rid, None, u64::from(held));
         if node::room(page.page()) < entry.len() + 2 {
             self.split(block, page, idx)?;

@@ -18,7 +18,7 @@ use kilndb_base::park::Park;
 const AT_ONCE: usize = 64;
 
 /// Where an entry goes on this leaf, if nothing there or further right is to be looked at first.
-fn free_place(v: &View, key: &[u8], rid: u64, unique: bool) -> Option<usize> {
+pub(super) fn free_place(v: &View, key: &[u8], rid: u64, unique: bool) -> Option<usize> {
     let least = Key(key, if unique { 0 } else { rid });
     if node::side(v, least) != Side::Inside || node::side(v, Key(key, rid)) != Side::Inside {
         return None;
