@@ -424,13 +424,12 @@ fn xid8_to_xid(d: &Datum, _: i32, _: bool, _: &EvalContext) -> Result<Datum> {
     Ok(Datum::Oid(*v as u32))
 }
 fn int_to_bit(d: &Datum, typmod: i32, _: bool, _: &EvalContext) -> Result<Datum> {
-    let (v, width) = match d {
-        Datum::Int4(v) => (i64::from(*v), 32),
-        Datum::Int8(v) => (*v, 64),
+    let v = match d {
+        Datum::Int4(v) => i64::from(*v),
+        Datum::Int8(v) => *v,
         _ => return Err(mismatch(d)),
     };
     let want = if typmod > 0 { typmod } else { 1 };
-    let _ = width;
     let bit = |i: i32| if i >= 64 { v < 0 } else { v >> i & 1 == 1 };
     Ok(Datum::text((0..want).rev().map(|i| if bit(i) { '1' } else { '0' }).collect::<String>()))
 }

@@ -193,12 +193,8 @@ impl Planner<'_> {
         {
             return Ok(CExpr::CompareInt { op, args: Box::new(self.two(&f.args, layout)?) });
         }
-        if matches!(f.form, FuncForm::ImplicitCast | FuncForm::ExplicitCast)
-            && let Some(first) = f.args.first()
-            && let Some(c) = cast::lookup_cast(first.ty, e.ty)
-        {
-            let arg = Box::new(self.compile(first, layout)?);
-            return self.fold(CExpr::Cast { f: c, typmod: -1, explicit: f.form == FuncForm::ExplicitCast, arg }, true);
+        if let Some(cast) = self.compile_cast_call(f, e.ty, -1, layout)? {
+            return Ok(cast);
         }
         let mut args = self.compile_all(&f.args, layout)?;
         let mut strict = f.strict;
@@ -283,6 +279,16 @@ impl Planner<'_> {
         })
     }
 
+    /// A call that stands for a cast.
+    fn compile_cast_call(&self, f: &FuncExpr, to: Oid, typmod: i32, layout: &Layout) -> Result<Option<CExpr>> {
+        if !matches!(f.form, FuncForm::ImplicitCast | FuncForm::ExplicitCast) {
+            return Ok(None);
+        }
+        let Some((first, c)) = f.args.first().and_then(|first| Some((first, cast::lookup_cast(first.ty, to)?))) else { return Ok(None) };
+        let arg = Box::new(self.compile(first, layout)?);
+        self.fold(CExpr::Cast { f: c, typmod, explicit: f.form == FuncForm::ExplicitCast, arg }, true).map(Some)
+    }
+
     /// Runs a call of constants now, if that succeeds without settings and catalogs.
     fn fold(&self, c: CExpr, cast: bool) -> Result<CExpr> {
         let constant = |e: &CExpr| match e {
@@ -327,9 +333,13 @@ impl Planner<'_> {
 
     #[inline(never)]
     fn compile_cast(&self, e: &Expr, arg: &Expr, kind: CastKind, explicit: bool, layout: &Layout) -> Result<CExpr> {
-        let inner = self.compile(arg, layout)?;
         let (from, to) = (self.base_type(arg.ty), self.base_type(e.ty));
-        let boxed = Box::new(inner);
+        let with_length = match &arg.kind {
+            // How many bits of a number are kept is for the cast to know.
+            ExprKind::Func(f) if kind == CastKind::Typmod && to == oids::BIT => self.compile_cast_call(f, to, e.typmod, layout)?,
+            _ => None,
+        };
+        let boxed = Box::new(with_length.map_or_else(|| self.compile(arg, layout), Ok)?);
         Ok(match kind {
             CastKind::Relabel => {
                 if matches!(to, oids::BPCHAR) && from != to || matches!((from, to), (oids::BPCHAR, _)) && from != to {

@@ -526,11 +526,31 @@ fn setting_argument(node: Node<'_>, name: &str) -> Result<String> {
     match node {
         Node::A_Const(c) => Ok(const_text(c)),
         Node::TypeCast(t) => match t.arg() {
-            Node::A_Const(c) => Ok(const_text(c)),
+            Node::A_Const(c) => time_zone_of_interval(&const_text(c), t),
             _ => Err(Error::unsupported(format!("this value for \"{name}\" is not supported"))),
         },
         _ => Err(Error::unsupported(format!("this value for \"{name}\" is not supported"))),
     }
+}
+
+/// SET TIME ZONE INTERVAL '…' HOUR TO MINUTE: the grammar has intervals nowhere else.
+fn time_zone_of_interval(text: &str, cast: &nodes::TypeCast) -> Result<String> {
+    let fields = cast.type_name().and_then(|t| t.typmods().into_iter().next());
+    let range = match fields {
+        Some(Node::A_Const(c)) => if let Some(ConstValue::Integer(range)) = c.val() { range } else { -1 },
+        _ => -1,
+    };
+    let typmod = if range < 0 { -1 } else { (range << 16) | 0xffff };
+    let format = kilndb_types::FormatSettings::default();
+    let random_state = std::cell::Cell::new([0; 2]);
+    let cx = kilndb_types::EvalContext { format: &format, transaction_timestamp: 0, statement_timestamp: 0, host: &kilndb_types::context::NoHost, random_state: &random_state };
+    let interval = kilndb_types::datetime::interval::interval_in(text, typmod, &cx)?;
+    let beyond = if interval.months != 0 { "months" } else { "days" };
+    if interval.months != 0 || interval.days != 0 {
+        let error = Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("invalid value for parameter \"TimeZone\": \"INTERVAL '{text}'\""));
+        return Err(error.with_detail(format!("Cannot specify {beyond} in time zone interval.")));
+    }
+    Ok(kilndb_types::datetime::zone::fixed_name((interval.micros / 1_000_000) as i32))
 }
 
 /// The value that a SET names, as text.

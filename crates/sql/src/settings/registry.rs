@@ -2,6 +2,7 @@
 
 use crate::catalog::builtin::FILES;
 use kilndb_base::{Error, Result, sqlstate};
+use kilndb_types::datetime::zone;
 use foldhash::{HashMap, HashMapExt};
 use std::sync::LazyLock;
 
@@ -324,8 +325,13 @@ fn check_string(d: &Definition, value: &str) -> Result<String> {
             _ => Err(Error::unsupported(format!("client_encoding \"{value}\" is not supported: only UTF8 is"))),
         },
         "TimeZone" | "log_timezone" => {
-            let known = kilndb_types::datetime::zone::Zone::find(value).is_some();
-            if known { Ok(value.to_string()) } else { Err(invalid(d, value)) }
+            // A number is hours east of UTC.
+            let hours = value.trim().parse::<f64>().ok().filter(|hours| hours.abs() < 1000.0);
+            let name = hours.map_or_else(|| value.to_string(), |hours| zone::fixed_name((hours * 3600.0) as i32));
+            match zone::Zone::find(&name) {
+                Some(found) => Ok(found.name().map_or(name, str::to_string)),
+                None => Err(invalid(d, value)),
+            }
         }
         "plpgsql.extra_errors" | "plpgsql.extra_warnings" => check_extra_checks(d, value),
         "application_name" => Ok(value.chars().map(|c| if (' '..='~').contains(&c) { c } else { '?' }).take(63).collect()),

@@ -37,6 +37,10 @@ impl Zone {
         }
         posix(name)
     }
+    /// As the list of zones spells it; None: it is not in there.
+    pub fn name(&self) -> Option<&str> {
+        if let Zone::Named(tz) = self { tz.iana_name() } else { None }
+    }
     /// What is in effect at a moment (microseconds since 2000 UTC).
     pub fn at_utc(&self, ts: i64) -> Offset {
         match self {
@@ -130,6 +134,19 @@ fn posix(name: &str) -> Option<Zone> {
     }
     let spec = if rest.contains(',') { name.to_string() } else { format!("{name},M3.2.0,M11.1.0") };
     TimeZone::posix(&spec).ok().map(Zone::Named)
+}
+/// The name of a zone that is always so many seconds east of UTC, as SET TIME ZONE makes it of a number of hours.
+pub fn fixed_name(east_seconds: i32) -> String {
+    let (here, there) = if east_seconds < 0 { ('-', '+') } else { ('+', '-') };
+    let seconds = east_seconds.unsigned_abs();
+    let mut offset = format!("{:02}", seconds / 3600);
+    if seconds % 3600 != 0 {
+        offset += &format!(":{:02}", seconds / 60 % 60);
+    }
+    if seconds % 60 != 0 {
+        offset += &format!(":{:02}", seconds % 60);
+    }
+    format!("<{here}{offset}>{there}{offset}")
 }
 fn hms(text: &str) -> Option<i32> {
     let (neg, body) = match text.as_bytes().first()? {

@@ -23,21 +23,10 @@ pub fn pg_num_nulls(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
 pub fn pg_num_nonnulls(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     Ok(Datum::Int4(nulls(args).1 as i32))
 }
-/// Size as our row format would store it, with a length word for what varies.
+/// Bytes in PostgreSQL's row format, as of a column that is not compressed.
 pub fn pg_column_size(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     Ok(match get::arg(args, 0)? {
         Datum::Null => Datum::Null,
-        Datum::Bool(_) | Datum::Char(_) => Datum::Int4(1),
-        Datum::Int2(_) => Datum::Int4(2),
-        Datum::Int4(_) | Datum::Float4(_) | Datum::Oid(_) | Datum::Date(_) => Datum::Int4(4),
-        Datum::Tid(..) | Datum::MacAddr(_) => Datum::Int4(6),
-        Datum::TimeTz(..) => Datum::Int4(12),
-        Datum::Interval(_) | Datum::Uuid(_) => Datum::Int4(16),
-        Datum::Text(s) => Datum::Int4(s.len() as i32 + if s.len() < 127 { 1 } else { 4 }),
-        Datum::Bytea(s) | Datum::Jsonb(s) => Datum::Int4(s.len() as i32 + if s.len() < 127 { 1 } else { 4 }),
-        Datum::Inet(v) => Datum::Int4(3 + v.bytes().len() as i32),
-        Datum::Numeric(n) => Datum::Int4(3 + n.digits().len() as i32 * 2),
-        value @ (Datum::Range(_) | Datum::Multirange(_)) => Datum::Int4(crate::width::stored_width(0, value) as i32),
-        _ => Datum::Int4(8),
+        value => Datum::Int4(crate::width::width(0, value) as i32),
     })
 }
