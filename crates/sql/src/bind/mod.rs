@@ -239,8 +239,7 @@ pub fn bind_assignment(
 
 fn explain_options(binder: &Binder<'_>, x: &kilndb_syntax::nodes::ExplainStmt) -> Result<ExplainOptions> {
     let mut o = ExplainOptions { costs: true, ..Default::default() };
-    let mut timing = None;
-    let mut summary = None;
+    let (mut timing, mut summary, mut buffers, mut is_generic) = (None, None, None, false);
     for def in x.options() {
         let name = def.defname().unwrap_or("");
         let text = match def.arg() {
@@ -257,29 +256,40 @@ fn explain_options(binder: &Binder<'_>, x: &kilndb_syntax::nodes::ExplainStmt) -
         let flag = || {
             on.ok_or_else(|| Error::new(sqlstate::SYNTAX_ERROR, format!("{name} requires a Boolean value")))
         };
+        let unrecognized = || {
+            let message = format!("unrecognized value for EXPLAIN option \"{name}\": \"{text}\"");
+            binder.err(sqlstate::INVALID_PARAMETER_VALUE, message, def.location)
+        };
         match name {
             "analyze" => o.analyze = flag()?,
             "verbose" => o.verbose = flag()?,
             "costs" => o.costs = flag()?,
-            "buffers" => o.buffers = flag()?,
+            "buffers" => buffers = Some(flag()?),
             "timing" => timing = Some(flag()?),
             "summary" => summary = Some(flag()?),
-            "settings" | "wal" | "generic_plan" | "memory" => {
-                flag()?;
+            "wal" => o.wal = flag()?,
+            "settings" => o.settings = flag()?,
+            "generic_plan" => is_generic = flag()?,
+            "memory" => {
+                if flag()? {
+                    return Err(Error::unsupported("EXPLAIN option MEMORY is not supported"));
+                }
             }
-            "serialize" => {}
+            "serialize" => {
+                o.serialize = match (def.arg(), text.as_str()) {
+                    (Node::Boolean(_) | Node::String(_) | Node::Integer(_), "off" | "none") => Serialize::None,
+                    (Node::String(_), "binary") => Serialize::Binary,
+                    (Node::String(_), "text") => Serialize::Text,
+                    (Node::Boolean(_) | Node::String(_) | Node::Integer(_), _) => return unrecognized(),
+                    _ => Serialize::Text,
+                }
+            }
             "format" => match text.as_str() {
                 "text" => o.format = ExplainFormat::Text,
                 "json" => o.format = ExplainFormat::Json,
                 "yaml" => o.format = ExplainFormat::Yaml,
                 "xml" => o.format = ExplainFormat::Xml,
-                _ => {
-                    return binder.err(
-                        sqlstate::INVALID_PARAMETER_VALUE,
-                        format!("unrecognized value for EXPLAIN option \"format\": \"{text}\""),
-                        def.location,
-                    );
-                }
+                _ => return unrecognized(),
             },
             _ => {
                 return binder.err(
@@ -290,8 +300,17 @@ fn explain_options(binder: &Binder<'_>, x: &kilndb_syntax::nodes::ExplainStmt) -
             }
         }
     }
+    let invalid = |message: String| Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, message));
+    let of_a_run = [("WAL", o.wal), ("TIMING", timing == Some(true)), ("SERIALIZE", o.serialize != Serialize::None)];
+    if let Some((option, _)) = of_a_run.iter().find(|(_, is_on)| *is_on && !o.analyze) {
+        return invalid(format!("EXPLAIN option {option} requires ANALYZE"));
+    }
+    if is_generic && o.analyze {
+        return invalid("EXPLAIN options ANALYZE and GENERIC_PLAN cannot be used together".to_string());
+    }
     o.timing = timing.unwrap_or(o.analyze);
     o.summary = summary.unwrap_or(o.analyze);
+    o.buffers = buffers.unwrap_or(o.analyze);
     Ok(o)
 }
 

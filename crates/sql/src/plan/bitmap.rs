@@ -18,11 +18,11 @@ const QUERY_MATCHES: Oid = 3637;
 const VECTOR_MATCHES_OLD: Oid = 3660;
 const QUERY_MATCHES_OLD: Oid = 3661;
 
-/// Which rows to read.
+/// Which rows to read. Combinations have the number of the node that EXPLAIN shows.
 pub enum Bitmap {
     Index(InvertedAccess),
-    All(Vec<Bitmap>),
-    Any(Vec<Bitmap>),
+    All(Vec<Bitmap>, usize),
+    Any(Vec<Bitmap>, usize),
 }
 
 pub struct InvertedAccess {
@@ -267,11 +267,13 @@ impl Planner<'_> {
         Ok(match &path.source {
             Source::All(paths) => {
                 let (list, shown) = several(paths)?;
-                (Bitmap::All(list), self.node_with(Op::Shown { index: 0, below: shown }, 0, path.rows, path.cost, "BitmapAnd", Vec::new()))
+                let shown = self.node_with(Op::Shown { index: 0, below: shown }, 0, path.rows, path.cost, "BitmapAnd", Vec::new());
+                (Bitmap::All(list, shown.id), shown)
             }
             Source::Any(paths) => {
                 let (list, shown) = several(paths)?;
-                (Bitmap::Any(list), self.node_with(Op::Shown { index: 0, below: shown }, 0, path.rows, path.cost, "BitmapOr", Vec::new()))
+                let shown = self.node_with(Op::Shown { index: 0, below: shown }, 0, path.rows, path.cost, "BitmapOr", Vec::new());
+                (Bitmap::Any(list, shown.id), shown)
             }
             Source::Index(index, found) => {
                 let info = if self.explain { vec![format!("Index Cond: {}", crate::explain::and_text(&found.iter().map(|f| self.show_scan(rel.id, &f.turned)).collect::<Vec<_>>()))] } else { Vec::new() };

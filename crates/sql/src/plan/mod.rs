@@ -73,6 +73,8 @@ pub struct Planner<'a> {
     read_only: Cell<bool>,
     changes_permanent: Cell<bool>,
     explain: bool,
+    /// EXPLAIN (VERBOSE).
+    verbose: bool,
     /// By node id: what rows are divided by (see `partitionwise`).
     divisions: RefCell<HashMap<usize, partitionwise::Division>>,
     /// What is compiled is run again and again, outside of a plan.
@@ -163,7 +165,8 @@ pub fn plan_with(bound: BoundStatement, param_types: Vec<Oid>, catalog: &dyn Cat
     }
     let (mut needed, mut uses) = (HashSet::new(), HashMap::new());
     collect_needed(&query, &mut needed, &mut uses);
-    let planner = Planner { uses, ..Planner::new(catalog, engine, needed, explain.is_some()) };
+    let verbose = explain.as_ref().is_some_and(|o| o.verbose);
+    let planner = Planner { uses, verbose, ..Planner::new(catalog, engine, needed, explain.is_some()) };
     let root = planner.plan_query(&query, 0)?;
     let (targets, tag, has_returning) = match &query.body {
         Body::Dml(d) => {
@@ -193,8 +196,10 @@ pub fn plan_with(bound: BoundStatement, param_types: Vec<Oid>, catalog: &dyn Cat
         })
         .collect();
     let mut tag = tag;
+    let mut explained_columns = Vec::new();
     if let Some(options) = &explain {
         tag = CommandTag::Explain;
+        explained_columns = columns.iter().map(|c| (c.type_oid, c.typmod)).collect();
         let type_oid = options.format.type_oid();
         columns = vec![OutputColumn { name: "QUERY PLAN".into(), type_oid, typmod: -1, type_len: type_length(type_oid, catalog), shown_type: type_oid, shown_typmod: -1, table_oid: 0, attnum: 0 }];
     }
@@ -220,6 +225,8 @@ pub fn plan_with(bound: BoundStatement, param_types: Vec<Oid>, catalog: &dyn Cat
         tag,
         has_returning,
         explain,
+        explained_columns,
+        planning: node::Planning::default(),
         run_always: planner.run_always.into_inner(),
         names: Vec::new(),
         objects: Vec::new(),
@@ -310,6 +317,7 @@ impl<'a> Planner<'a> {
             read_only: Cell::new(true),
             changes_permanent: Cell::new(false),
             explain,
+            verbose: false,
             divisions: Default::default(),
             is_detached: false,
         }

@@ -91,6 +91,11 @@ fn query_of<'n>(node: &Node<'n>) -> Option<Node<'n>> {
     }
 }
 
+/// EXPLAIN of something that is planned: its lines can be read by a cursor.
+pub(super) fn is_explained_query(node: &Node<'_>) -> bool {
+    matches!(node, Node::ExplainStmt(s) if crate::session::is_plannable(&s.query()))
+}
+
 impl Spi<'_> {
     /// None: the command has no query, or that uses no variables.
     pub(super) fn hold_variables(&mut self, statement: &Statement, scope: &dyn VariableScope) -> Result<Option<Rc<HeldVariables>>> {
