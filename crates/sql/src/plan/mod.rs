@@ -13,6 +13,7 @@ mod bitmap;
 pub mod compile;
 mod cte;
 mod dml;
+mod element_selectivity;
 mod implied;
 mod inline;
 mod join;
@@ -36,6 +37,7 @@ pub use compile::Layout;
 pub(crate) use compile::int_compare;
 use kilndb_base::{Oid, RelationId, Result};
 use kilndb_storage::{Engine, LockMode, Relation};
+use kilndb_types::EvalContext;
 pub use node::*;
 pub use partitionwise::{ByPartition, ShownPart};
 use std::cell::{Cell, RefCell};
@@ -75,6 +77,7 @@ pub struct Planner<'a> {
     explain: bool,
     /// EXPLAIN (VERBOSE).
     verbose: bool,
+    eval: Option<EvalContext<'a>>,
     /// By node id: what rows are divided by (see `partitionwise`).
     divisions: RefCell<HashMap<usize, partitionwise::Division>>,
     /// What is compiled is run again and again, outside of a plan.
@@ -94,8 +97,7 @@ pub fn plan(
     engine: &Arc<Engine>,
     eval: &kilndb_types::EvalContext<'_>,
 ) -> Result<Arc<Plan>> {
-    let _ = eval;
-    plan_with(bound, param_types, catalog, engine)
+    plan_in(bound, param_types, catalog, engine, Some(*eval))
 }
 
 /// An INSERT whose rows come from `ExecContext::source`, as values of the columns named. `filter`: a condition on the
@@ -154,6 +156,11 @@ fn empty_values(query: &mut Query) {
 }
 
 pub fn plan_with(bound: BoundStatement, param_types: Vec<Oid>, catalog: &dyn CatalogView, engine: &Arc<Engine>) -> Result<Arc<Plan>> {
+    plan_in(bound, param_types, catalog, engine, None)
+}
+
+/// `eval`: where values may be asked for that tell how many rows there will be.
+fn plan_in<'a>(bound: BoundStatement, param_types: Vec<Oid>, catalog: &'a dyn CatalogView, engine: &'a Arc<Engine>, eval: Option<EvalContext<'a>>) -> Result<Arc<Plan>> {
     let (mut query, explain) = match bound {
         BoundStatement::Query(q) => (q, None),
         BoundStatement::Explain { options, inner } => (inner, Some(options)),
@@ -166,7 +173,7 @@ pub fn plan_with(bound: BoundStatement, param_types: Vec<Oid>, catalog: &dyn Cat
     let (mut needed, mut uses) = (HashSet::new(), HashMap::new());
     collect_needed(&query, &mut needed, &mut uses);
     let verbose = explain.as_ref().is_some_and(|o| o.verbose);
-    let planner = Planner { uses, verbose, ..Planner::new(catalog, engine, needed, explain.is_some()) };
+    let planner = Planner { uses, verbose, eval, ..Planner::new(catalog, engine, needed, explain.is_some()) };
     let root = planner.plan_query(&query, 0)?;
     let (targets, tag, has_returning) = match &query.body {
         Body::Dml(d) => {
@@ -318,6 +325,7 @@ impl<'a> Planner<'a> {
             changes_permanent: Cell::new(false),
             explain,
             verbose: false,
+            eval: None,
             divisions: Default::default(),
             is_detached: false,
         }
