@@ -519,6 +519,8 @@ pub struct ExplainOptions {
     pub wal: bool,
     /// Settings that are not as they come.
     pub settings: bool,
+    /// Parameters have no values.
+    pub generic_plan: bool,
     pub serialize: Serialize,
     pub format: ExplainFormat,
 }

@@ -239,7 +239,7 @@ pub fn bind_assignment(
 
 fn explain_options(binder: &Binder<'_>, x: &kilndb_syntax::nodes::ExplainStmt) -> Result<ExplainOptions> {
     let mut o = ExplainOptions { costs: true, ..Default::default() };
-    let (mut timing, mut summary, mut buffers, mut is_generic) = (None, None, None, false);
+    let (mut timing, mut summary, mut buffers) = (None, None, None);
     for def in x.options() {
         let name = def.defname().unwrap_or("");
         let text = match def.arg() {
@@ -269,7 +269,7 @@ fn explain_options(binder: &Binder<'_>, x: &kilndb_syntax::nodes::ExplainStmt) -
             "summary" => summary = Some(flag()?),
             "wal" => o.wal = flag()?,
             "settings" => o.settings = flag()?,
-            "generic_plan" => is_generic = flag()?,
+            "generic_plan" => o.generic_plan = flag()?,
             "memory" => {
                 if flag()? {
                     return Err(Error::unsupported("EXPLAIN option MEMORY is not supported"));
@@ -305,7 +305,7 @@ fn explain_options(binder: &Binder<'_>, x: &kilndb_syntax::nodes::ExplainStmt) -
     if let Some((option, _)) = of_a_run.iter().find(|(_, is_on)| *is_on && !o.analyze) {
         return invalid(format!("EXPLAIN option {option} requires ANALYZE"));
     }
-    if is_generic && o.analyze {
+    if o.generic_plan && o.analyze {
         return invalid("EXPLAIN options ANALYZE and GENERIC_PLAN cannot be used together".to_string());
     }
     o.timing = timing.unwrap_or(o.analyze);

@@ -162,7 +162,8 @@ impl Execution {
         }
         let mut removed = Removed::new();
         let ctes = plan.ctes.iter().flat_map(|c| std::iter::once(&c.node).chain(&c.recursive));
-        for root in std::iter::once(&plan.root).chain(&plan.subplans).chain(ctes) {
+        // Without values nothing can be left out.
+        for root in std::iter::once(&plan.root).chain(&plan.subplans).chain(ctes).filter(|_| !options.generic_plan) {
             note_removed(root, &mut removed, &mut self.rt, cx)?;
         }
         let measured = Measured { counters: self.counters(), removed: &removed, execution_ms: millis, serialized };

@@ -266,6 +266,10 @@ impl Builder<'_> {
         made.push(("Disabled", Value::Bare("false".into())));
         for line in &n.info {
             made.extend(property_of(line));
+            // What is looked for in a tree is found exactly.
+            if counter.is_some() && line.starts_with("Index Cond: ") && n.label.starts_with("Index Scan") {
+                made.push(("Rows Removed by Index Recheck", count(0)));
+            }
             if let Some((c, name)) = counter.as_ref().zip(super::text::removed_by(n, line)) {
                 made.push((name, number(c.removed as f64 / c.loops.max(1) as f64, 0)));
             }

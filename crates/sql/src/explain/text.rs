@@ -2,6 +2,8 @@
 
 use crate::bind::ir::*;
 use crate::catalog::CatalogView;
+use crate::catalog::builtin::FIRST_USER_OID;
+use crate::catalog::format_type::{quote_identifier, schema_name};
 use super::measured::{self, Measured};
 use crate::exec::{Counter, Removed, Report};
 use crate::plan::{Node, Op, Plan};
@@ -58,7 +60,7 @@ pub fn expr_text(e: &Expr, catalog: &dyn CatalogView) -> String {
             (FuncForm::ExplicitCast | FuncForm::ImplicitCast, [a, ..]) => {
                 format!("({})::{}", sub(a), catalog.format_type(e.ty, e.typmod))
             }
-            _ => format!("{}({})", f.name, list(&f.args)),
+            _ => format!("{}({})", function_name(f, catalog), list(&f.args)),
         },
         ExprKind::Cast { arg, .. } => format!("({})::{}", sub(arg), catalog.format_type(e.ty, e.typmod)),
         ExprKind::And(l) => format!("({})", l.iter().map(sub).collect::<Vec<_>>().join(" AND ")),
@@ -82,6 +84,18 @@ pub fn expr_text(e: &Expr, catalog: &dyn CatalogView) -> String {
         ExprKind::Case { .. } => "CASE".into(),
         ExprKind::Agg(a) => format!("{}({})", a.name, if a.star { "*".into() } else { list(&a.args) }),
         _ => "(…)".into(),
+    }
+}
+
+/// A user's function with its schema where the search path does not lead to it.
+fn function_name(f: &FuncExpr, catalog: &dyn CatalogView) -> String {
+    let info = if f.oid < FIRST_USER_OID { None } else { catalog.function_by_oid(f.oid).ok().flatten() };
+    let Some(info) = info else { return f.name.to_string() };
+    let is_visible = catalog.functions(None, &info.name).is_ok_and(|found| found.iter().any(|other| other.oid == f.oid));
+    let name = quote_identifier(&info.name);
+    match schema_name(catalog, info.schema_oid).filter(|_| !is_visible) {
+        Some(schema) => format!("{}.{name}", quote_identifier(&schema)),
+        None => name,
     }
 }
 

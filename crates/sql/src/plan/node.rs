@@ -597,6 +597,10 @@ impl Plan {
     pub fn fetch_ahead(&self) {
         self.parts.iter().for_each(|part| ahead::fetch_range(*part, PART_BYTES));
     }
+    /// Columns of the rows that it hands out, also those that the client does not see.
+    pub fn row_width(&self) -> usize {
+        if self.explain.is_some() { self.columns.len() } else { self.root.width }
+    }
     /// Subplans that EXPLAIN shows after the plan: numbers and nodes.
     pub fn other_subplans(&self) -> impl Iterator<Item = (usize, &Arc<Node>)> {
         let shown = |i: usize| !self.hidden_subplans.contains(&i) && !self.init_plans.values().flatten().any(|n| *n == i);

@@ -93,7 +93,7 @@ fn query_of<'n>(node: &Node<'n>) -> Option<Node<'n>> {
 
 /// EXPLAIN of something that is planned: its lines can be read by a cursor.
 pub(super) fn is_explained_query(node: &Node<'_>) -> bool {
-    matches!(node, Node::ExplainStmt(s) if crate::session::is_plannable(&s.query()))
+    matches!(node, Node::ExplainStmt(s) if crate::session::is_plannable(&s.query()) || matches!(s.query(), Node::ExecuteStmt(_)))
 }
 
 impl Spi<'_> {
