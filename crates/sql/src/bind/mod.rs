@@ -174,7 +174,7 @@ pub fn bind_node(
     let binder = Binder { lifting, eval, ..Binder::new(catalog, source, std::mem::take(param_types)) };
     let bound = if let Node::ExplainStmt(x) = node {
         let options = explain_options(&binder, x)?;
-        BoundStatement::Explain { options, inner: Box::new(binder.bind_statement(x.query(), None)?) }
+        BoundStatement::Explain { options, inner: Box::new(binder.bind_statement(explained_query(x), None)?) }
     } else {
         BoundStatement::Query(Box::new(binder.bind_statement(node, None)?))
     };
@@ -208,7 +208,7 @@ pub fn bind_with_variables(
     let binder = Binder { variables: Some(variables), eval, ..Binder::new(catalog, source, Vec::new()) };
     if let Node::ExplainStmt(x) = node {
         let options = explain_options(&binder, x)?;
-        return Ok(BoundStatement::Explain { options, inner: Box::new(binder.bind_statement(x.query(), None)?) });
+        return Ok(BoundStatement::Explain { options, inner: Box::new(binder.bind_statement(explained_query(x), None)?) });
     }
     Ok(BoundStatement::Query(Box::new(binder.bind_statement(node, None)?)))
 }
@@ -235,6 +235,14 @@ pub fn bind_assignment(
     let binder = Binder { variables: Some(variables), eval, ..Binder::new(catalog, source, Vec::new()) };
     let query = binder.bind_assignment_target(target, names)?;
     Ok(BoundStatement::Query(Box::new(query)))
+}
+
+/// What EXPLAIN shows the plan of: of DECLARE the cursor's query.
+pub fn explained_query<'n>(x: &'n kilndb_syntax::nodes::ExplainStmt) -> Node<'n> {
+    match x.query() {
+        Node::DeclareCursorStmt(cursor) => cursor.query(),
+        query => query,
+    }
 }
 
 fn explain_options(binder: &Binder<'_>, x: &kilndb_syntax::nodes::ExplainStmt) -> Result<ExplainOptions> {

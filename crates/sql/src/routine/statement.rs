@@ -271,7 +271,7 @@ impl Session {
                     quick = only_expression(q).and_then(|e| Quick::of(e, &variables.used()));
                     of_settings = only_expression(q).is_some_and(direct::has_constants_of_settings);
                 }
-                crate::plan::plan(bound, Vec::new(), &host.reader, &self.instance.engine, &eval)
+                self.own.scratch.without_notices(|| crate::plan::plan(bound, Vec::new(), &host.reader, &self.instance.engine, &eval))
             });
         });
         let before = match prepared.mode {

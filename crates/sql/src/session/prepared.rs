@@ -252,7 +252,7 @@ impl Session {
                     places = bind::current_of::add_places(&mut bound);
                 }
                 let begun = matches!(bound, BoundStatement::Explain { .. }).then(Begun::now);
-                let plan = plan::plan(bound, std::mem::take(&mut param_types), &host.reader, &self.instance.engine, &host.eval());
+                let plan = self.own.scratch.without_notices(|| plan::plan(bound, std::mem::take(&mut param_types), &host.reader, &self.instance.engine, &host.eval()));
                 planning = begun.map(|begun| begun.taken());
                 plan
             });

@@ -452,7 +452,7 @@ impl Session {
         if let Node::ExecuteStmt(e) = s.query() {
             return self.explain_execute(s, e, statement, runtime, client);
         }
-        if !is_plannable(&s.query()) {
+        if !is_plannable(&crate::bind::explained_query(s)) {
             return Err(Error::unsupported("EXPLAIN of a utility statement is not supported"));
         }
         self.begin_statement(runtime)?;
