@@ -245,7 +245,14 @@ impl Above {
     /// What was counted of a node with all that is shown as a part of it.
     pub fn counter(&self, n: &Node, measured: &Measured<'_>) -> Option<Counter> {
         let of = |id: usize| measured.counters.and_then(|c| c.get(id)).copied();
-        let own = of(n.id)?;
+        let mut own = of(n.id)?;
+        // The only partition that is left is shown in place of all.
+        if let Op::Partitions(p) = &n.op
+            && let [one] = p.shown.as_slice()
+            && let Some(one) = of(one.node.id)
+        {
+            own = Counter { removed: one.removed, searches: one.searches, ..own };
+        }
         Some(match self.top.and_then(of).filter(|top| top.loops > 0 && own.loops > 0) {
             Some(top) => Counter { removed: own.removed, searches: own.searches, report: own.report, loops: own.loops, ..top },
             None => own,
