@@ -61,7 +61,22 @@ impl Planner<'_> {
         if c.rel != rel.id || c.att <= 0 {
             return None;
         }
+        if table.partition_key.is_some() {
+            return self.elements_of_partition(table, c.att);
+        }
         self.catalog.element_statistics(table, c.att).ok().flatten()
+    }
+
+    /// One of a few partitions stands for all, the first of these that has been analyzed.
+    fn elements_of_partition(&self, table: &Table, attnum: i16) -> Option<Arc<ElementStatistics>> {
+        let name = &table.columns.get(usize::try_from(attnum - 1).ok()?)?.name;
+        let map = self.catalog.partition_map(table.oid).ok()?;
+        let last = map.partitions.len().checked_sub(1)?;
+        [last / 2, 0, last].into_iter().filter(|at| !map.partitions[*at].is_partitioned).find_map(|at| {
+            let partition = self.catalog.table_by_oid(map.partitions[at].oid).ok()??;
+            let own = partition.columns.iter().find(|c| !c.dropped && c.name == *name)?;
+            self.catalog.element_statistics(&partition, own.attnum).ok().flatten()
+        })
     }
 
     /// The side that depends on the table, the value of the other one, and whether they stand in this order. None: the other one has no value yet.
