@@ -80,6 +80,11 @@ pub fn resume(kept: &Accesses) {
     COUNTED.with(|counted| counted.iter().zip(kept.0).for_each(|(cell, n)| cell.set(n)));
 }
 
+/// What threads have counted that did a part of the statement's work.
+pub fn take_over(theirs: &Accesses) {
+    theirs.0.iter().enumerate().for_each(|(place, n)| add(place, *n));
+}
+
 impl Accesses {
     /// What has been counted since `before`.
     pub fn since(&self, before: &Accesses) -> Accesses {
@@ -133,8 +138,13 @@ mod tests {
         resume(&kept);
         count_pages(Count::Page, true, 1);
         count_temporary_written(8193);
+        let helper = std::thread::spawn(|| {
+            count_pages(Count::Page, false, 4);
+            now()
+        });
+        take_over(&helper.join().expect("a helper"));
         let found = now().since(&before);
-        assert_eq!(found.shared(), PageAccesses { hit: 2, read: 1, dirtied: 0, written: 0 });
+        assert_eq!(found.shared(), PageAccesses { hit: 6, read: 1, dirtied: 0, written: 0 });
         assert_eq!((found.local().hit, found.temporary_written(), found.log_bytes()), (1, 2, 0));
     }
 }
