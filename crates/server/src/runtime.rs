@@ -7,6 +7,7 @@ use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::park::{Park, Wake, WakeHandle};
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_sql::client::{Runtime, SessionControl, WaitKind};
+use kilndb_storage::accesses;
 use kilndb_syntax::Script;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -152,9 +153,11 @@ impl CoroutineRuntime {
 
     pub fn suspend(&self, why: Yielded) {
         assert!(!self.on_large_stack.get(), "a statement may not be suspended while it uses the thread's stack");
+        let counted = accesses::now();
         // SAFETY: see `new`: the yielder lives on this coroutine's stack below every use of `self`, and `self` is
         // used on that coroutine only (the type is not Send).
         unsafe { &*self.yielder }.suspend(why);
+        accesses::resume(&counted);
         self.begin_slice();
     }
 

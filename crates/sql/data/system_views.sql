@@ -480,3 +480,12 @@ FROM pg_available_extensions() e LEFT JOIN pg_catalog.pg_extension x ON e.name =
 CREATE VIEW pg_catalog.pg_available_extension_versions AS
 SELECT e.name, e.version, x.extname IS NOT NULL AS installed, e.superuser, e.trusted, e.relocatable, e.schema, e.requires, e.comment
 FROM pg_available_extension_versions() e LEFT JOIN pg_catalog.pg_extension x ON e.name = x.extname AND e.version = x.extversion;
+
+CREATE VIEW pg_catalog.kiln_stat_index_writes AS
+SELECT c.oid AS relid, i.oid AS indexrelid, n.nspname AS schemaname, c.relname, i.relname AS indexrelname,
+       pg_stat_get_tuples_inserted(i.oid) AS rows_written
+FROM pg_catalog.pg_index x
+     JOIN pg_catalog.pg_class c ON c.oid = x.indrelid
+     JOIN pg_catalog.pg_class i ON i.oid = x.indexrelid
+     LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname !~ '^pg_toast';

@@ -10,6 +10,7 @@
 use kilndb_base::env::{Env, process_monotonic_nanos};
 use kilndb_base::park::{Park, ThreadPark, WakeHandle};
 use kilndb_base::{Error, Result, sqlstate};
+use kilndb_storage::accesses::{self, Accesses};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -31,7 +32,8 @@ pub struct Team<T> {
 struct Shared<T> {
     stop: Arc<AtomicBool>,
     running: AtomicUsize,
-    results: Mutex<Vec<Result<T>>>,
+    /// With what each has counted.
+    results: Mutex<Vec<(Result<T>, Accesses)>>,
     wake: WakeHandle,
 }
 
@@ -65,10 +67,11 @@ impl HelperPool {
             shared.running.fetch_add(1, Ordering::AcqRel);
             let body = move || {
                 let park = HelperPark { stop: team.stop.clone(), inner: ThreadPark::new() };
+                let before = accesses::now();
                 let result = catch_unwind(AssertUnwindSafe(|| work(&park)));
                 drop(work);
                 let result = result.unwrap_or_else(|_| Err(Error::internal("a helper thread of a statement failed")));
-                team.results.lock().unwrap_or_else(|e| e.into_inner()).push(result);
+                team.results.lock().unwrap_or_else(|e| e.into_inner()).push((result, accesses::now().since(&before)));
                 pool.busy.fetch_sub(1, Ordering::AcqRel);
                 team.running.fetch_sub(1, Ordering::AcqRel);
                 team.wake.wake();
@@ -91,7 +94,9 @@ impl<T> Team<T> {
         while self.shared.running.load(Ordering::Acquire) > 0 {
             park.park(Some(process_monotonic_nanos() + LOOK_AROUND_NANOS))?;
         }
-        std::mem::take(&mut *self.shared.results.lock().unwrap_or_else(|e| e.into_inner())).into_iter().collect()
+        let results = std::mem::take(&mut *self.shared.results.lock().unwrap_or_else(|e| e.into_inner()));
+        results.iter().for_each(|(_, theirs)| accesses::take_over(theirs));
+        results.into_iter().map(|(result, _)| result).collect()
     }
 }
 

@@ -22,6 +22,8 @@ pub struct RelationUsage {
     pub inserted: u64,
     pub updated: u64,
     pub deleted: u64,
+    /// Of an index: rows for which something was written to it.
+    pub entries: u64,
     /// Rows changed in any way, if the transaction commits.
     pub modified: i64,
     /// Rows more than before, if the transaction commits.
@@ -81,6 +83,11 @@ impl Usage {
             usage.deleted += deleted;
             usage.live += inserted as i64 - deleted as i64;
             usage.modified += (inserted + updated + deleted) as i64;
+        }
+    }
+    pub fn wrote_index(&mut self, index: Oid, rows: u64) {
+        if let Some(usage) = self.of(index) {
+            usage.entries += rows;
         }
     }
     pub fn emptied(&mut self, relation: Oid) {
@@ -166,6 +173,7 @@ struct SmallUsage {
     inserted: u32,
     updated: u32,
     deleted: u32,
+    entries: u32,
     modified: i32,
     live: i32,
 }
@@ -181,6 +189,7 @@ impl SmallUsage {
             inserted: small(usage.inserted)?,
             updated: small(usage.updated)?,
             deleted: small(usage.deleted)?,
+            entries: small(usage.entries)?,
             modified: i32::try_from(usage.modified).ok()?,
             live: i32::try_from(usage.live).ok()?,
         })
@@ -193,6 +202,7 @@ impl SmallUsage {
             inserted: self.inserted.into(),
             updated: self.updated.into(),
             deleted: self.deleted.into(),
+            entries: self.entries.into(),
             modified: self.modified.into(),
             live: self.live.into(),
             emptied: false,
@@ -404,6 +414,7 @@ impl RelationUsage {
         self.inserted += other.inserted;
         self.updated += other.updated;
         self.deleted += other.deleted;
+        self.entries += other.entries;
     }
 }
 

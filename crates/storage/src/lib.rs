@@ -7,6 +7,7 @@
 //!
 //! Must not know: SQL values, types, plans, sessions, sockets. It compares bytes.
 
+pub mod accesses;
 pub mod ahead;
 mod api;
 mod btree;

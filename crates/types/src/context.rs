@@ -117,6 +117,7 @@ pub trait Host {
 }
 
 /// Handed to every function call.
+#[derive(Clone, Copy)]
 pub struct EvalContext<'a> {
     pub format: &'a FormatSettings,
     /// Microseconds since 2000-01-01 UTC (as timestamptz).

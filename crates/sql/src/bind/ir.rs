@@ -515,7 +515,23 @@ pub struct ExplainOptions {
     pub timing: bool,
     pub summary: bool,
     pub buffers: bool,
+    /// What was written to the log.
+    pub wal: bool,
+    /// Settings that are not as they come.
+    pub settings: bool,
+    /// Parameters have no values.
+    pub generic_plan: bool,
+    pub serialize: Serialize,
     pub format: ExplainFormat,
+}
+
+/// EXPLAIN ANALYZE: whether the result is made ready for the client, and how.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Serialize {
+    #[default]
+    None,
+    Text,
+    Binary,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

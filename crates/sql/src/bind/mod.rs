@@ -174,7 +174,7 @@ pub fn bind_node(
     let binder = Binder { lifting, eval, ..Binder::new(catalog, source, std::mem::take(param_types)) };
     let bound = if let Node::ExplainStmt(x) = node {
         let options = explain_options(&binder, x)?;
-        BoundStatement::Explain { options, inner: Box::new(binder.bind_statement(x.query(), None)?) }
+        BoundStatement::Explain { options, inner: Box::new(binder.bind_statement(explained_query(x), None)?) }
     } else {
         BoundStatement::Query(Box::new(binder.bind_statement(node, None)?))
     };
@@ -208,7 +208,7 @@ pub fn bind_with_variables(
     let binder = Binder { variables: Some(variables), eval, ..Binder::new(catalog, source, Vec::new()) };
     if let Node::ExplainStmt(x) = node {
         let options = explain_options(&binder, x)?;
-        return Ok(BoundStatement::Explain { options, inner: Box::new(binder.bind_statement(x.query(), None)?) });
+        return Ok(BoundStatement::Explain { options, inner: Box::new(binder.bind_statement(explained_query(x), None)?) });
     }
     Ok(BoundStatement::Query(Box::new(binder.bind_statement(node, None)?)))
 }
@@ -237,10 +237,17 @@ pub fn bind_assignment(
     Ok(BoundStatement::Query(Box::new(query)))
 }
 
+/// What EXPLAIN shows the plan of: of DECLARE the cursor's query.
+pub fn explained_query<'n>(x: &'n kilndb_syntax::nodes::ExplainStmt) -> Node<'n> {
+    match x.query() {
+        Node::DeclareCursorStmt(cursor) => cursor.query(),
+        query => query,
+    }
+}
+
 fn explain_options(binder: &Binder<'_>, x: &kilndb_syntax::nodes::ExplainStmt) -> Result<ExplainOptions> {
     let mut o = ExplainOptions { costs: true, ..Default::default() };
-    let mut timing = None;
-    let mut summary = None;
+    let (mut timing, mut summary, mut buffers) = (None, None, None);
     for def in x.options() {
         let name = def.defname().unwrap_or("");
         let text = match def.arg() {
@@ -257,29 +264,40 @@ fn explain_options(binder: &Binder<'_>, x: &kilndb_syntax::nodes::ExplainStmt) -
         let flag = || {
             on.ok_or_else(|| Error::new(sqlstate::SYNTAX_ERROR, format!("{name} requires a Boolean value")))
         };
+        let unrecognized = || {
+            let message = format!("unrecognized value for EXPLAIN option \"{name}\": \"{text}\"");
+            binder.err(sqlstate::INVALID_PARAMETER_VALUE, message, def.location)
+        };
         match name {
             "analyze" => o.analyze = flag()?,
             "verbose" => o.verbose = flag()?,
             "costs" => o.costs = flag()?,
-            "buffers" => o.buffers = flag()?,
+            "buffers" => buffers = Some(flag()?),
             "timing" => timing = Some(flag()?),
             "summary" => summary = Some(flag()?),
-            "settings" | "wal" | "generic_plan" | "memory" => {
-                flag()?;
+            "wal" => o.wal = flag()?,
+            "settings" => o.settings = flag()?,
+            "generic_plan" => o.generic_plan = flag()?,
+            "memory" => {
+                if flag()? {
+                    return Err(Error::unsupported("EXPLAIN option MEMORY is not supported"));
+                }
             }
-            "serialize" => {}
+            "serialize" => {
+                o.serialize = match (def.arg(), text.as_str()) {
+                    (Node::Boolean(_) | Node::String(_) | Node::Integer(_), "off" | "none") => Serialize::None,
+                    (Node::String(_), "binary") => Serialize::Binary,
+                    (Node::String(_), "text") => Serialize::Text,
+                    (Node::Boolean(_) | Node::String(_) | Node::Integer(_), _) => return unrecognized(),
+                    _ => Serialize::Text,
+                }
+            }
             "format" => match text.as_str() {
                 "text" => o.format = ExplainFormat::Text,
                 "json" => o.format = ExplainFormat::Json,
                 "yaml" => o.format = ExplainFormat::Yaml,
                 "xml" => o.format = ExplainFormat::Xml,
-                _ => {
-                    return binder.err(
-                        sqlstate::INVALID_PARAMETER_VALUE,
-                        format!("unrecognized value for EXPLAIN option \"format\": \"{text}\""),
-                        def.location,
-                    );
-                }
+                _ => return unrecognized(),
             },
             _ => {
                 return binder.err(
@@ -290,8 +308,17 @@ fn explain_options(binder: &Binder<'_>, x: &kilndb_syntax::nodes::ExplainStmt) -
             }
         }
     }
+    let invalid = |message: String| Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, message));
+    let of_a_run = [("WAL", o.wal), ("TIMING", timing == Some(true)), ("SERIALIZE", o.serialize != Serialize::None)];
+    if let Some((option, _)) = of_a_run.iter().find(|(_, is_on)| *is_on && !o.analyze) {
+        return invalid(format!("EXPLAIN option {option} requires ANALYZE"));
+    }
+    if o.generic_plan && o.analyze {
+        return invalid("EXPLAIN options ANALYZE and GENERIC_PLAN cannot be used together".to_string());
+    }
     o.timing = timing.unwrap_or(o.analyze);
     o.summary = summary.unwrap_or(o.analyze);
+    o.buffers = buffers.unwrap_or(o.analyze);
     Ok(o)
 }
 

@@ -425,6 +425,7 @@ impl CatalogReader<'_> {
             partition_key: if kind == TableKind::Partitioned { self.load_partition_key(oid)?.map(Arc::new) } else { None },
             partition_of: if class.bool("relispartition") && kind != TableKind::Index { self.partition_parent(oid)? } else { 0 },
             sequence: if kind == TableKind::Sequence { self.load_sequence(oid)? } else { None },
+            elements: Default::default(),
         })))
     }
 
@@ -753,6 +754,7 @@ impl CatalogReader<'_> {
             partition_key: None,
             partition_of: 0,
             sequence: None,
+            elements: Default::default(),
         }))
     }
 }
@@ -796,6 +798,9 @@ impl CatalogView for CatalogReader<'_> {
         self.own_instance(found)
     }
 
+    fn element_statistics(&self, table: &Table, attnum: i16) -> Result<Option<Arc<super::element_statistics::ElementStatistics>>> {
+        self.elements_of(table, attnum)
+    }
     fn schema_exists(&self, name: &str) -> Result<bool> {
         Ok(self.schema_oid(name)?.is_some())
     }

@@ -30,7 +30,7 @@ pub fn format_type(catalog: &dyn CatalogView, oid: Oid, typmod: Option<i32>) -> 
     if modifier >= 0 && !matches!(info.kind, b'd' | b'c') { format!("{name}({modifier})") } else { name }
 }
 
-fn schema_name(catalog: &dyn CatalogView, oid: Oid) -> Option<String> {
+pub fn schema_name(catalog: &dyn CatalogView, oid: Oid) -> Option<String> {
     if is_temporary(oid) { Some("pg_temp".to_string()) } else { catalog.schema_name_of(oid) }
 }
 

@@ -4,6 +4,7 @@ pub mod bootstrap;
 pub mod builtin;
 pub mod cache;
 pub mod changes;
+pub mod element_statistics;
 pub mod extension;
 pub mod format_type;
 pub mod global;

@@ -1,5 +1,6 @@
 //! Catalog objects as the binder, planner and executor see them: immutable, shared, complete.
 
+use super::element_statistics::{ElementStatistics, KnownElements};
 use kilndb_base::{Oid, RelationId, Result};
 use kilndb_storage::RelationKind;
 use kilndb_types::Datum;
@@ -73,6 +74,8 @@ pub struct Table {
     pub partition_of: Oid,
     /// Of a sequence.
     pub sequence: Option<SequenceOptions>,
+    /// Statistics of elements, as far as they have been read.
+    pub elements: Arc<KnownElements>,
 }
 
 /// A sequence's row of pg_sequence.
@@ -386,6 +389,10 @@ pub trait CatalogView {
     /// Is that operator class there? (Those of extensions may not be.)
     fn has_operator_class(&self, _oid: Oid) -> Result<bool> {
         Ok(false)
+    }
+    /// What ANALYZE says of the elements in a column.
+    fn element_statistics(&self, _table: &Table, _attnum: i16) -> Result<Option<Arc<ElementStatistics>>> {
+        Ok(None)
     }
     /// As format_type prints it.
     fn format_type(&self, oid: Oid, typmod: i32) -> String;

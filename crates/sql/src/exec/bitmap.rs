@@ -5,7 +5,7 @@
 //! 2. Whether a row that was found is wanted is for the scan's filter to say.
 //! 3. A set that outgrows `work_mem` forgets which rows of a block were found ([`RowSet`]).
 
-use super::context::{ExecContext, Runtime};
+use super::context::{Begun, ExecContext, Runtime};
 use super::partition::Leaf;
 use super::row_set::{Gathering, RowSet};
 use crate::plan::{Bitmap, InvertedAccess};
@@ -22,17 +22,23 @@ pub enum Found {
 }
 
 pub fn rows(b: &Bitmap, leaf: Option<&Arc<Leaf>>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Found> {
+    let Some(begun) = rt.counters.is_some().then(Begun::now) else { return find(b, leaf, rt, cx) };
+    let found = find(b, leaf, rt, cx)?;
+    let (node, rows) = match (b, &found) {
+        (Bitmap::Index(access), Found::Rows(rows)) => (access.shown, rows.len()),
+        (Bitmap::Index(access), Found::Everything) => (access.shown, 0),
+        // What a combination holds is not counted, as in PostgreSQL.
+        (Bitmap::All(_, node) | Bitmap::Any(_, node), _) => (*node, 0),
+    };
+    rt.count_start(node);
+    rt.count_rows(node, rows, &begun);
+    Ok(found)
+}
+
+fn find(b: &Bitmap, leaf: Option<&Arc<Leaf>>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Found> {
     let found = match b {
-        Bitmap::Index(access) => {
-            let found = index_rows(access, leaf, rt, cx)?;
-            let count = if let Found::Rows(rows) = &found { rows.len() as u64 } else { 0 };
-            if let Some(c) = rt.counters.as_mut().and_then(|c| c.get_mut(access.shown)) {
-                c.loops += 1;
-                c.rows += count;
-            }
-            found
-        }
-        Bitmap::All(list) => {
+        Bitmap::Index(access) => index_rows(access, leaf, rt, cx)?,
+        Bitmap::All(list, _) => {
             let mut all = None;
             for part in list {
                 all = match (all, rows(part, leaf, rt, cx)?) {
@@ -46,7 +52,7 @@ pub fn rows(b: &Bitmap, leaf: Option<&Arc<Leaf>>, rt: &mut Runtime, cx: &mut Exe
             }
             all.unwrap_or(Found::Everything)
         }
-        Bitmap::Any(list) => {
+        Bitmap::Any(list, _) => {
             let mut any = Vec::new();
             for part in list {
                 match rows(part, leaf, rt, cx)? {
@@ -96,6 +102,7 @@ fn index_rows(access: &InvertedAccess, leaf: Option<&Arc<Leaf>>, rt: &mut Runtim
         (None, None) => return Err(Error::internal("an index of a partitioned table has no entries of its own")),
     };
     let mut scan = tree.inverted_scan(&cx.snapshot)?;
+    rt.count_searches(access.shown, 1);
     let pending: Vec<PendingWanted> = all.wanted.iter().map(PendingWanted::of).collect();
     let mut found = Gathering::new(cx.work_mem_bytes);
     scan.pending(&mut |rid, terms| {

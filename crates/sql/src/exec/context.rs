@@ -8,10 +8,12 @@ use crate::plan::Plan;
 use crate::stats::Usage;
 use kilndb_base::park::Park;
 use kilndb_base::{Oid, Result, RowId};
+use kilndb_storage::accesses::{self, Accesses};
 use kilndb_storage::{Engine, Snapshot, Transaction};
 use kilndb_types::{Datum, EvalContext};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Functions that depend on the session, and set-returning functions that are not the executor's own.
 pub trait SessionHost {
@@ -190,7 +192,37 @@ pub struct Counter {
     pub nanos: u64,
     pub startup_nanos: u64,
     pub removed: u64,
+    /// How often an index was searched.
+    pub searches: u64,
+    /// Pages and log, the node's and those of what is below it.
+    pub accesses: Accesses,
     pub report: Report,
+}
+
+impl Counter {
+    /// A call has added so many rows.
+    pub fn count(&mut self, rows: usize, begun: &Begun) {
+        let (nanos, accesses) = begun.taken();
+        self.nanos += nanos;
+        self.rows += rows as u64;
+        self.accesses.add(&accesses);
+    }
+}
+
+/// The moment at which something began that is measured for EXPLAIN.
+pub struct Begun {
+    at: Instant,
+    accesses: Accesses,
+}
+
+impl Begun {
+    pub fn now() -> Begun {
+        Begun { at: Instant::now(), accesses: accesses::now() }
+    }
+    /// Nanoseconds, pages and log up to now.
+    pub fn taken(&self) -> (u64, Accesses) {
+        (self.at.elapsed().as_nanos() as u64, accesses::now().since(&self.accesses))
+    }
 }
 
 /// What EXPLAIN ANALYZE tells of a node's memory.
@@ -244,13 +276,17 @@ impl Runtime {
             c.removed += more;
         }
     }
-    pub fn count_rows(&mut self, node: usize, rows: usize, since: std::time::Instant) {
+    pub fn count_rows(&mut self, node: usize, rows: usize, begun: &Begun) {
         if let Some(c) = self.counters.as_mut().and_then(|c| c.get_mut(node)) {
-            c.nanos += since.elapsed().as_nanos() as u64;
-            c.rows += rows as u64;
+            c.count(rows, begun);
             if c.startup_nanos == 0 {
                 c.startup_nanos = c.nanos;
             }
+        }
+    }
+    pub fn count_searches(&mut self, node: usize, searches: u64) {
+        if let Some(c) = self.counters.as_mut().and_then(|c| c.get_mut(node)) {
+            c.searches += searches;
         }
     }
     /// Notes what EXPLAIN ANALYZE shows of a node.

@@ -255,7 +255,7 @@ impl FunctionState {
     }
     pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.node.clone();
-        let Op::Function { calls, ordinality } = &node.op else { return Ok(()) };
+        let Op::Function { calls, ordinality, .. } = &node.op else { return Ok(()) };
         if !self.started {
             self.started = true;
             for c in calls {

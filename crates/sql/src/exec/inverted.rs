@@ -32,7 +32,11 @@ fn terms(p: &IndexPlan, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_
 
 pub fn insert(p: &IndexPlan, row: &[Datum], rid: RowId, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
     let terms = terms(p, row, rt, cx)?;
-    if terms.is_empty() { Ok(()) } else { p.relation.inverted_insert(cx.txn, rid, &terms) }
+    if terms.is_empty() {
+        return Ok(());
+    }
+    cx.usage.wrote_index(p.index.oid, 1);
+    p.relation.inverted_insert(cx.txn, rid, &terms)
 }
 
 /// Are two values one, or equal? What an assignment did not touch is the same piece of memory.
@@ -69,7 +73,11 @@ pub fn changes(m: &ModifyPlan, old: &[Datum], new: &[Datum], rt: &mut Runtime, c
 }
 
 pub fn apply(m: &ModifyPlan, rid: RowId, changes: &[NewTerms], cx: &mut ExecContext<'_>) -> Result<()> {
-    changes.iter().try_for_each(|(n, terms)| m.indexes[*n].relation.inverted_update(cx.txn, rid, terms))
+    changes.iter().try_for_each(|(n, terms)| {
+        let p = &m.indexes[*n];
+        cx.usage.wrote_index(p.index.oid, 1);
+        p.relation.inverted_update(cx.txn, rid, terms)
+    })
 }
 
 /// What indexes know of a row that goes.

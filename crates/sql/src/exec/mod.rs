@@ -44,6 +44,8 @@ pub mod trigger;
 pub mod window;
 pub mod write;
 
+use crate::bind::ir::{ExplainFormat, ExplainOptions};
+use crate::explain::{Measured, Serializer};
 use crate::plan::{Node, Op, Plan};
 pub use context::*;
 pub use trigger::{Fire, PendingTrigger};
@@ -61,6 +63,8 @@ pub struct Execution {
     /// Next row of `batch` to hand out.
     position: usize,
     finished: bool,
+    /// `batch` has EXPLAIN's lines.
+    is_explained: bool,
     /// Rows returned, or changed by a data-modifying plan.
     rows: u64,
 }
@@ -91,7 +95,7 @@ impl Execution {
         let rt = Runtime::new(plan, params);
         let root = State::new(&rt.plan.root);
         let batch = Batch::new(rt.plan.root.width);
-        Ok(Execution { root, rt, batch, position: 0, finished: false, rows: 0 })
+        Ok(Execution { root, rt, batch, position: 0, finished: false, is_explained: false, rows: 0 })
     }
 
     pub fn plan(&self) -> &Arc<Plan> {
@@ -119,43 +123,54 @@ impl Execution {
     /// Hands out up to `max_rows` rows (None: all).
     pub fn run(&mut self, cx: &mut ExecContext<'_>, max_rows: Option<u64>, sink: &mut dyn RowSink) -> Result<Progress> {
         if self.rt.plan.explain.is_some() {
-            return self.run_explain(cx, sink);
+            return self.run_explain(cx, max_rows, sink);
         }
         self.run_plan(cx, max_rows, sink)
     }
 
-    fn run_explain(&mut self, cx: &mut ExecContext<'_>, sink: &mut dyn RowSink) -> Result<Progress> {
-        struct Discard;
-        impl RowSink for Discard {
-            fn row(&mut self, _values: &[Datum]) -> Result<()> {
-                Ok(())
-            }
+    /// The first call makes the lines.
+    fn run_explain(&mut self, cx: &mut ExecContext<'_>, max_rows: Option<u64>, sink: &mut dyn RowSink) -> Result<Progress> {
+        if !self.is_explained {
+            let lines = self.explain(cx)?;
+            self.batch = Batch::new(1);
+            lines.iter().for_each(|line| self.batch.push(&[Datum::text(line)]));
+            (self.position, self.is_explained) = (0, true);
         }
-        let analyze = self.rt.plan.explain.as_ref().is_some_and(|o| o.analyze);
-        let mut millis = None;
-        if analyze {
+        let left = self.batch.rows - self.position;
+        let handed = max_rows.filter(|n| *n > 0).and_then(|n| usize::try_from(n).ok()).map_or(left, |n| n.min(left));
+        for row in self.position..self.position + handed {
+            sink.row(self.batch.row(row))?;
+        }
+        self.position += handed;
+        self.finished = self.position == self.batch.rows && max_rows.is_none_or(|n| n == 0 || n > handed as u64);
+        Ok(Progress { rows: handed as u64, finished: self.finished })
+    }
+
+    /// Runs the statement if it is to be analyzed. What EXPLAIN shows, line by line; other formats than text are one value.
+    fn explain(&mut self, cx: &mut ExecContext<'_>) -> Result<Vec<String>> {
+        let plan = self.rt.plan.clone();
+        let default = ExplainOptions::default();
+        let options = plan.explain.as_ref().unwrap_or(&default);
+        let (mut millis, mut serialized) = (None, None);
+        if options.analyze {
             self.enable_counters();
             let started = std::time::Instant::now();
-            self.run_plan(cx, None, &mut Discard)?;
+            let mut rows = Serializer::new(options.serialize, &plan.explained_columns, cx.eval);
+            self.run_plan(cx, None, &mut rows)?;
             millis = Some(started.elapsed().as_secs_f64() * 1e3);
+            serialized = rows.into_total();
         }
-        let is_text = self.rt.plan.explain.as_ref().is_none_or(|o| o.format == crate::bind::ir::ExplainFormat::Text);
         let mut removed = Removed::new();
-        let plan = self.rt.plan.clone();
         let ctes = plan.ctes.iter().flat_map(|c| std::iter::once(&c.node).chain(&c.recursive));
-        for root in std::iter::once(&plan.root).chain(&plan.subplans).chain(ctes) {
+        // Without values nothing can be left out.
+        for root in std::iter::once(&plan.root).chain(&plan.subplans).chain(ctes).filter(|_| !options.generic_plan) {
             note_removed(root, &mut removed, &mut self.rt, cx)?;
         }
-        let lines = if is_text {
-            crate::explain::lines(&self.rt.plan, self.counters(), &removed, millis)
-        } else {
-            vec![crate::explain::document(&self.rt.plan, self.counters(), &removed, millis)]
-        };
-        for l in &lines {
-            sink.row(&[Datum::text(l)])?;
-        }
-        self.finished = true;
-        Ok(Progress { rows: lines.len() as u64, finished: true })
+        let measured = Measured { counters: self.counters(), removed: &removed, execution_ms: millis, serialized };
+        Ok(match options.format {
+            ExplainFormat::Text => crate::explain::lines(&plan, &measured),
+            _ => vec![crate::explain::document(&plan, &measured)],
+        })
     }
 
     fn run_plan(&mut self, cx: &mut ExecContext<'_>, max_rows: Option<u64>, sink: &mut dyn RowSink) -> Result<Progress> {

@@ -100,10 +100,12 @@ fn begin_counted(p: &PartitionScan, partition: Oid, rt: &mut Runtime) -> Option<
 
 fn next_counted(scan: &mut ScanState, counted: Option<usize>, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
     let Some(node) = counted else { return scan.next(out, rt, cx) };
-    let (started, before, removed) = (std::time::Instant::now(), out.rows, rt.removed);
+    let (begun, before, removed) = (Begun::now(), out.rows, rt.removed);
+    let searches = scan.searches();
     scan.next(out, rt, cx)?;
     rt.count_removed(node, removed);
-    rt.count_rows(node, out.rows - before, started);
+    rt.count_searches(node, scan.searches() - searches);
+    rt.count_rows(node, out.rows - before, &begun);
     Ok(())
 }
 

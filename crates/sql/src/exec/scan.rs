@@ -129,6 +129,8 @@ struct Reading {
     /// Only the rows of the block that is being read are still wanted.
     ends_with_block: bool,
     tally: Tally,
+    /// Searches of the index, of all calls.
+    searches: u64,
     /// Of a partitioned table's partition.
     partition: Option<OpenPartition>,
     /// What is read of it, if its columns are not the named table's.
@@ -249,11 +251,16 @@ impl ScanState {
     pub fn rescan(&mut self) {
         self.reading.rescan();
     }
+    /// How often it has searched its index.
+    pub fn searches(&self) -> u64 {
+        self.reading.searches
+    }
     pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-        let removed = rt.removed;
+        let (removed, searches) = (rt.removed, self.reading.searches);
         let done = self.reading.next(&self.node.op, out, rt, cx);
         if rt.counters.is_some() {
             rt.count_removed(self.node.id, removed);
+            rt.count_searches(self.node.id, self.reading.searches - searches);
             let (exact, lossy) = self.reading.blocks;
             if exact + lossy > 0 {
                 rt.report(self.node.id, Report::Blocks { exact, lossy });
@@ -351,6 +358,7 @@ impl Reading {
             Op::IndexScan { access, .. } => {
                 let done = self.index(scan, leaf, access, out, rt, cx);
                 let Tally { scans, read, fetched } = std::mem::take(&mut self.tally);
+                self.searches += scans;
                 let index = leaf.and_then(|leaf| leaf.index(access.index.oid).ok()).map_or(access.index.oid, |own| own.oid);
                 cx.usage.scanned(index, scans, read, fetched);
                 done

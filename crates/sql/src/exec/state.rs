@@ -94,15 +94,14 @@ impl State {
             return self.next_plain(out, rt, cx);
         }
         let id = self.node_id();
-        let started = std::time::Instant::now();
+        let begun = Begun::now();
         let result = self.next_plain(out, rt, cx);
         if let Some(c) = rt.counters.as_mut().and_then(|c| c.get_mut(id)) {
-            c.nanos += started.elapsed().as_nanos() as u64;
+            c.count(out.rows, &begun);
             if c.loops == 0 {
                 c.loops = 1;
                 c.startup_nanos = c.nanos;
             }
-            c.rows += out.rows as u64;
         }
         result
     }

@@ -1,8 +1,11 @@
 //! EXPLAIN as JSON, YAML and XML: one tree of properties, written in three ways.
 
 use crate::bind::ir::{DmlKind, ExplainFormat, ExplainOptions, SetOp};
-use crate::exec::{Counter, Removed, Report};
+use super::measured::{self, Measured};
+use super::text::Above;
+use crate::exec::{Counter, Report};
 use crate::plan::{Node, Op, Plan};
+use kilndb_storage::accesses::Accesses;
 use std::fmt::Write;
 
 enum Value {
@@ -27,15 +30,14 @@ fn number(value: f64, digits: usize) -> Value {
 struct Builder<'a> {
     plan: &'a Plan,
     options: &'a ExplainOptions,
-    counters: Option<&'a [Counter]>,
-    removed: &'a Removed,
+    measured: &'a Measured<'a>,
 }
 
 /// The one value of EXPLAIN's result in a format that is not text.
-pub fn document(plan: &Plan, counters: Option<&[Counter]>, removed: &Removed, execution_ms: Option<f64>) -> String {
+pub fn document(plan: &Plan, measured: &Measured<'_>) -> String {
     let default = ExplainOptions::default();
     let options = plan.explain.as_ref().unwrap_or(&default);
-    let builder = Builder { plan, options, counters, removed };
+    let builder = Builder { plan, options, measured };
     let mut root = builder.node(&plan.root, None);
     let mut first = Vec::new();
     for c in &plan.ctes {
@@ -54,12 +56,7 @@ pub fn document(plan: &Plan, counters: Option<&[Counter]>, removed: &Removed, ex
         }
     }
     let mut query = vec![("Plan", Value::Group(root))];
-    if counters.is_some() {
-        query.push(("Triggers", Value::Groups(Vec::new())));
-    }
-    if let (Some(ms), true) = (execution_ms, options.summary) {
-        query.push(("Execution Time", number(ms, 3)));
-    }
+    builder.summary(&mut query);
     match options.format {
         ExplainFormat::Xml => xml_document(&query),
         ExplainFormat::Yaml => yaml_document(&query),
@@ -73,7 +70,45 @@ fn alias_of(label: &str, table: &str) -> String {
     if after.is_empty() { table.to_string() } else { after.to_string() }
 }
 
+fn count(n: u64) -> Value {
+    Value::Bare(n.to_string())
+}
+
 impl Builder<'_> {
+    /// What stands below the tree.
+    fn summary(&self, query: &mut Properties) {
+        let planning = &self.plan.planning;
+        if self.options.settings {
+            query.push(("Settings", Value::Group(planning.settings.iter().map(|(name, value)| (*name, text(value.as_str()))).collect())));
+        }
+        if self.options.buffers {
+            query.push(("Planning", Value::Group(self.buffers(&planning.accesses).collect())));
+        }
+        if self.options.summary {
+            query.push(("Planning Time", number(planning.nanos as f64 / 1e6, 3)));
+        }
+        if self.options.analyze {
+            query.push(("Triggers", Value::Groups(Vec::new())));
+        }
+        if let Some(s) = &self.measured.serialized {
+            let mut made: Properties = Vec::new();
+            if self.options.timing {
+                made.push(("Time", number(s.nanos as f64 / 1e6, 3)));
+            }
+            made.extend([("Output Volume", count(s.bytes.div_ceil(1024))), ("Format", text(s.format_name()))]);
+            made.extend(self.buffers(&s.accesses));
+            query.push(("Serialization", Value::Group(made)));
+        }
+        if let Some(ms) = self.measured.execution_ms.filter(|_| self.options.summary) {
+            query.push(("Execution Time", number(ms, 3)));
+        }
+    }
+
+    fn buffers(&self, accesses: &Accesses) -> impl Iterator<Item = (&'static str, Value)> {
+        let shown = if self.options.buffers { measured::buffer_properties(accesses) } else { Vec::new() };
+        shown.into_iter().map(|(name, n)| (name, count(n)))
+    }
+
     fn named(&self, n: &Node, name: &str) -> Properties {
         let mut made = self.node(n, Some("InitPlan"));
         let at = made.iter().position(|(key, _)| *key == "Parallel Aware").unwrap_or(0);
@@ -151,6 +186,14 @@ impl Builder<'_> {
                 after.push(("Command", text(command)));
                 "SetOp"
             }
+            Op::Function { shown: Some(shown), .. } => {
+                if let Some((schema, name)) = &shown.name {
+                    after.push(("Function Name", text(name.as_str())));
+                    after.extend(self.options.verbose.then(|| ("Schema", text(schema.as_str()))));
+                }
+                after.push(("Alias", text(shown.alias.as_str())));
+                "Function Scan"
+            }
             Op::Modify(m) => {
                 let operation = match m.statement.kind {
                     DmlKind::Insert => "Insert",
@@ -194,15 +237,14 @@ impl Builder<'_> {
     }
 
     fn node(&self, n: &Node, relationship: Option<&'static str>) -> Properties {
-        self.node_of_level(n, relationship, Vec::new())
+        self.node_of_level(n, relationship, Above::default())
     }
 
-    /// `init`: the init plans of a projection above.
-    fn node_of_level(&self, n: &Node, relationship: Option<&'static str>, mut init: Vec<usize>) -> Properties {
-        init.extend(self.plan.init_plans.get(&n.id).into_iter().flatten());
+    fn node_of_level(&self, n: &Node, relationship: Option<&'static str>, above: Above) -> Properties {
+        let above = above.and(n, self.plan);
         // Projections are shown by PostgreSQL as part of the node below.
         if let Some(input) = super::text::passes_on(n) {
-            return self.node_of_level(input, relationship, init);
+            return self.node_of_level(input, relationship, above);
         }
         let (kind, before, after) = self.kind(n);
         let mut made: Properties = vec![("Node Type", text(kind))];
@@ -217,26 +259,38 @@ impl Builder<'_> {
             made.push(("Plan Rows", number(n.rows, 0)));
             made.push(("Plan Width", Value::Bare((n.width * 8).to_string())));
         }
-        let counter = self.counters.and_then(|c| c.get(n.id));
-        if let Some(c) = counter {
+        let counter = above.counter(n, self.measured);
+        if let Some(c) = &counter {
             self.actual(c, &mut made);
         }
         made.push(("Disabled", Value::Bare("false".into())));
         for line in &n.info {
             made.extend(property_of(line));
-            if let Some((c, name)) = counter.zip(super::text::removed_by(n, line)) {
+            // What is looked for in a tree is found exactly.
+            if counter.is_some() && line.starts_with("Index Cond: ") && n.label.starts_with("Index Scan") {
+                made.push(("Rows Removed by Index Recheck", count(0)));
+            }
+            if let Some((c, name)) = counter.as_ref().zip(super::text::removed_by(n, line)) {
                 made.push((name, number(c.removed as f64 / c.loops.max(1) as f64, 0)));
             }
         }
-        if let Some(c) = counter {
+        if let Some(c) = &counter {
             report(&c.report, &mut made);
+            if measured::is_index_search(&n.label) {
+                made.push(("Index Searches", count(c.searches)));
+            }
+        }
+        let accesses = counter.map(|c| c.accesses).unwrap_or_default();
+        made.extend(self.buffers(&accesses));
+        if self.options.wal {
+            made.extend(measured::log_properties(&accesses).map(|(name, n)| (name, count(n))));
         }
         if let Op::Partitions(_) = n.op {
-            made.push(("Subplans Removed", Value::Bare(self.removed.get(&n.id).map_or(0, Vec::len).to_string())));
+            made.push(("Subplans Removed", Value::Bare(self.measured.removed.get(&n.id).map_or(0, Vec::len).to_string())));
         }
-        let children = super::text::children(n, self.removed);
+        let children = super::text::children(n, self.measured.removed);
         let member = matches!(n.op, Op::SetOp { op: SetOp::Union, .. } | Op::Partitions(_) | Op::ByPartition(_)) || matches!(kind, "BitmapAnd" | "BitmapOr");
-        let mut groups: Vec<Properties> = init.iter().map(|i| self.named(&self.plan.subplans[*i], &format!("InitPlan {}", i + 1))).collect();
+        let mut groups: Vec<Properties> = above.init.iter().map(|i| self.named(&self.plan.subplans[*i], &format!("InitPlan {}", i + 1))).collect();
         let position = |i| if member { "Member" } else if i == 0 { "Outer" } else { "Inner" };
         groups.extend(children.iter().enumerate().map(|(i, c)| self.node(c, Some(position(i)))));
         if !groups.is_empty() {
@@ -259,7 +313,7 @@ impl Builder<'_> {
 /// `Key: value` of the text format; keys of sorts and groups are lists.
 fn property_of(line: &str) -> Option<(&'static str, Value)> {
     let (key, value) = line.split_once(": ")?;
-    let known = ["Filter", "Index Cond", "Recheck Cond", "Hash Cond", "Join Filter", "One-Time Filter", "TID Cond", "Sort Key", "Group Key", "Presorted Key"];
+    let known = ["Function Call", "Filter", "Index Cond", "Recheck Cond", "Hash Cond", "Join Filter", "One-Time Filter", "TID Cond", "Sort Key", "Group Key", "Presorted Key"];
     let key = known.into_iter().find(|k| *k == key)?;
     Some((key, if key.ends_with("Key") { Value::Texts(split_list(value)) } else { text(value) }))
 }

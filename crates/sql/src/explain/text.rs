@@ -2,8 +2,12 @@
 
 use crate::bind::ir::*;
 use crate::catalog::CatalogView;
+use crate::catalog::builtin::FIRST_USER_OID;
+use crate::catalog::format_type::{quote_identifier, schema_name};
+use super::measured::{self, Measured};
 use crate::exec::{Counter, Removed, Report};
 use crate::plan::{Node, Op, Plan};
+use kilndb_storage::accesses::Accesses;
 use kilndb_types::{Datum, oids};
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -56,7 +60,7 @@ pub fn expr_text(e: &Expr, catalog: &dyn CatalogView) -> String {
             (FuncForm::ExplicitCast | FuncForm::ImplicitCast, [a, ..]) => {
                 format!("({})::{}", sub(a), catalog.format_type(e.ty, e.typmod))
             }
-            _ => format!("{}({})", f.name, list(&f.args)),
+            _ => format!("{}({})", function_name(f, catalog), list(&f.args)),
         },
         ExprKind::Cast { arg, .. } => format!("({})::{}", sub(arg), catalog.format_type(e.ty, e.typmod)),
         ExprKind::And(l) => format!("({})", l.iter().map(sub).collect::<Vec<_>>().join(" AND ")),
@@ -80,6 +84,18 @@ pub fn expr_text(e: &Expr, catalog: &dyn CatalogView) -> String {
         ExprKind::Case { .. } => "CASE".into(),
         ExprKind::Agg(a) => format!("{}({})", a.name, if a.star { "*".into() } else { list(&a.args) }),
         _ => "(…)".into(),
+    }
+}
+
+/// A user's function with its schema where the search path does not lead to it.
+fn function_name(f: &FuncExpr, catalog: &dyn CatalogView) -> String {
+    let info = if f.oid < FIRST_USER_OID { None } else { catalog.function_by_oid(f.oid).ok().flatten() };
+    let Some(info) = info else { return f.name.to_string() };
+    let is_visible = catalog.functions(None, &info.name).is_ok_and(|found| found.iter().any(|other| other.oid == f.oid));
+    let name = quote_identifier(&info.name);
+    match schema_name(catalog, info.schema_oid).filter(|_| !is_visible) {
+        Some(schema) => format!("{}.{name}", quote_identifier(&schema)),
+        None => name,
     }
 }
 
@@ -205,16 +221,50 @@ fn in_expr(e: &Expr, n: &mut Names) {
 struct Printer<'a> {
     plan: &'a Plan,
     options: &'a ExplainOptions,
-    counters: Option<&'a [Counter]>,
-    removed: &'a Removed,
+    measured: &'a Measured<'a>,
     out: Vec<String>,
 }
 
+/// What is shown as a part of the node below it.
+#[derive(Default)]
+pub(super) struct Above {
+    /// Init plans.
+    pub init: Vec<usize>,
+    /// The topmost projection or condition on groups: the rows, the time and the pages are its.
+    top: Option<usize>,
+}
+
+impl Above {
+    pub fn and(mut self, n: &Node, plan: &Plan) -> Above {
+        self.init.extend(plan.init_plans.get(&n.id).into_iter().flatten());
+        if matches!(n.op, Op::Project { .. } | Op::Filter { .. }) && passes_on(n).is_some() {
+            self.top = self.top.or(Some(n.id));
+        }
+        self
+    }
+    /// What was counted of a node with all that is shown as a part of it.
+    pub fn counter(&self, n: &Node, measured: &Measured<'_>) -> Option<Counter> {
+        let of = |id: usize| measured.counters.and_then(|c| c.get(id)).copied();
+        let mut own = of(n.id)?;
+        // The only partition that is left is shown in place of all.
+        if let Op::Partitions(p) = &n.op
+            && let [one] = p.shown.as_slice()
+            && let Some(one) = of(one.node.id)
+        {
+            own = Counter { removed: one.removed, searches: one.searches, ..own };
+        }
+        Some(match self.top.and_then(of).filter(|top| top.loops > 0 && own.loops > 0) {
+            Some(top) => Counter { removed: own.removed, searches: own.searches, report: own.report, loops: own.loops, ..top },
+            None => own,
+        })
+    }
+}
+
 /// The lines of EXPLAIN in text format.
-pub fn lines(plan: &Plan, counters: Option<&[Counter]>, removed: &Removed, execution_ms: Option<f64>) -> Vec<String> {
+pub fn lines(plan: &Plan, measured: &Measured<'_>) -> Vec<String> {
     let default = ExplainOptions::default();
     let options = plan.explain.as_ref().unwrap_or(&default);
-    let mut p = Printer { plan, options, counters, removed, out: Vec::new() };
+    let mut p = Printer { plan, options, measured, out: Vec::new() };
     p.node(&plan.root, None);
     for c in &plan.ctes {
         p.out.push(format!("  CTE {}", c.name));
@@ -227,9 +277,7 @@ pub fn lines(plan: &Plan, counters: Option<&[Counter]>, removed: &Removed, execu
         p.out.push(format!("  SubPlan {}", i + 1));
         p.node(s, Some(4));
     }
-    if let Some(ms) = execution_ms.filter(|_| options.summary) {
-        p.out.push(format!("Execution Time: {ms:.3} ms"));
-    }
+    p.summary();
     p.out
 }
 
@@ -276,49 +324,54 @@ pub(super) fn removed_by(n: &Node, line: &str) -> Option<&'static str> {
 impl Printer<'_> {
     /// `arrow`: the column of the arrow before it; the root has none.
     fn node(&mut self, n: &Node, arrow: Option<usize>) {
-        self.node_of_level(n, arrow, Vec::new());
+        self.node_of_level(n, arrow, Above::default());
     }
 
-    /// `init`: the init plans of a projection above.
-    fn node_of_level(&mut self, n: &Node, arrow: Option<usize>, mut init: Vec<usize>) {
-        init.extend(self.plan.init_plans.get(&n.id).into_iter().flatten());
+    fn node_of_level(&mut self, n: &Node, arrow: Option<usize>, above: Above) {
+        let above = above.and(n, self.plan);
         // Projections are shown by PostgreSQL as part of the node below.
         if let Some(input) = passes_on(n) {
-            return self.node_of_level(input, arrow, init);
+            return self.node_of_level(input, arrow, above);
         }
+        let counter = above.counter(n, self.measured);
         let mut line = arrow.map_or_else(String::new, |column| format!("{}->  ", " ".repeat(column)));
         line.push_str(&n.label);
         if self.options.costs {
             let width = n.width * 8;
             let _ = write!(line, "  (cost={:.2}..{:.2} rows={:.0} width={width})", n.startup, n.cost.max(0.01), n.rows);
         }
-        if let Some(c) = self.counters.and_then(|c| c.get(n.id)) {
+        if let Some(c) = &counter {
             line.push_str(&self.actual(c, false));
         }
         self.out.push(line);
         let below = arrow.map_or(2, |column| column + 6);
         let indent = " ".repeat(below);
-        let counter = self.counters.and_then(|c| c.get(n.id));
         for i in &n.info {
             self.out.push(format!("{indent}{i}"));
-            if let Some((c, name)) = counter.filter(|c| c.removed > 0).zip(removed_by(n, i)) {
+            if let Some((c, name)) = counter.as_ref().filter(|c| c.removed > 0).zip(removed_by(n, i)) {
                 self.out.push(format!("{indent}{name}: {:.0}", c.removed as f64 / c.loops.max(1) as f64));
             }
         }
-        let report = counter.and_then(|c| report_text(&c.report));
+        let report = counter.as_ref().and_then(|c| report_text(&c.report));
         let hashes = is_hash_join(n);
         if let Some(line) = report.as_ref().filter(|_| !hashes) {
             self.out.push(format!("{indent}{line}"));
         }
-        for i in init {
+        if let Some(c) = &counter {
+            if measured::is_index_search(&n.label) {
+                self.out.push(format!("{indent}Index Searches: {}", c.searches));
+            }
+            self.accesses(&c.accesses, below);
+        }
+        for i in above.init {
             self.out.push(format!("{indent}InitPlan {}", i + 1));
             self.node(&self.plan.subplans[i], Some(below + 2));
         }
-        let removed = self.removed.get(&n.id).map_or(0, Vec::len);
+        let removed = self.measured.removed.get(&n.id).map_or(0, Vec::len);
         if removed > 0 {
             self.out.push(format!("{indent}Subplans Removed: {removed}"));
         }
-        for (i, c) in children(n, self.removed).iter().enumerate() {
+        for (i, c) in children(n, self.measured.removed).iter().enumerate() {
             if hashes && i == 1 {
                 self.hash(c, below, report.as_deref());
                 self.node(c, Some(below + 6));
@@ -338,12 +391,46 @@ impl Printer<'_> {
         if self.options.costs {
             let _ = write!(line, "  (cost={:.2}..{:.2} rows={:.0} width={})", input.cost.max(0.01), input.cost.max(0.01), input.rows, input.width * 8);
         }
-        if let Some(c) = self.counters.and_then(|c| c.get(input.id)) {
+        let counter = self.measured.counters.and_then(|c| c.get(input.id));
+        if let Some(c) = counter {
             line.push_str(&self.actual(c, true));
         }
         self.out.push(line);
         if let Some(report) = report {
             self.out.push(format!("{}{report}", " ".repeat(arrow + 6)));
+        }
+        if let Some(c) = counter {
+            self.accesses(&c.accesses, arrow + 6);
+        }
+    }
+
+    fn accesses(&mut self, accesses: &Accesses, column: usize) {
+        let buffers = measured::buffers_line(accesses).filter(|_| self.options.buffers);
+        let log = measured::log_line(accesses).filter(|_| self.options.wal);
+        self.out.extend(buffers.into_iter().chain(log).map(|line| format!("{}{line}", " ".repeat(column))));
+    }
+
+    /// What stands below the tree.
+    fn summary(&mut self) {
+        let (options, planning) = (self.options, &self.plan.planning);
+        if !planning.settings.is_empty() {
+            let list: Vec<String> = planning.settings.iter().map(|(name, value)| format!("{name} = '{value}'")).collect();
+            self.out.push(format!("Settings: {}", list.join(", ")));
+        }
+        if let Some(buffers) = measured::buffers_line(&planning.accesses).filter(|_| options.buffers) {
+            self.out.extend(["Planning:".to_string(), format!("  {buffers}")]);
+        }
+        if options.summary {
+            self.out.push(format!("Planning Time: {:.3} ms", planning.nanos as f64 / 1e6));
+        }
+        if let Some(s) = &self.measured.serialized {
+            let time = if options.timing { format!("time={:.3} ms  ", s.nanos as f64 / 1e6) } else { String::new() };
+            self.out.push(format!("Serialization: {time}output={}kB  format={}", s.bytes.div_ceil(1024), s.format_name()));
+            let buffers = measured::buffers_line(&s.accesses).filter(|_| options.buffers);
+            self.out.extend(buffers.map(|line| format!("  {line}")));
+        }
+        if let Some(ms) = self.measured.execution_ms.filter(|_| options.summary) {
+            self.out.push(format!("Execution Time: {ms:.3} ms"));
         }
     }
 

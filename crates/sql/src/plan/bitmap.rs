@@ -5,7 +5,7 @@
 //!
 //! Must not know: terms.
 
-use super::scan::{ScanChoice, selectivity, uses_others};
+use super::scan::{ScanChoice, uses_others};
 use super::*;
 use crate::exec::expr::CExpr;
 use crate::catalog::{Index, Table, inverted};
@@ -18,11 +18,11 @@ const QUERY_MATCHES: Oid = 3637;
 const VECTOR_MATCHES_OLD: Oid = 3660;
 const QUERY_MATCHES_OLD: Oid = 3661;
 
-/// Which rows to read.
+/// Which rows to read. Combinations have the number of the node that EXPLAIN shows.
 pub enum Bitmap {
     Index(InvertedAccess),
-    All(Vec<Bitmap>),
-    Any(Vec<Bitmap>),
+    All(Vec<Bitmap>, usize),
+    Any(Vec<Bitmap>, usize),
 }
 
 pub struct InvertedAccess {
@@ -92,16 +92,17 @@ impl Path {
 /// What reading that many rows of a table in order costs.
 pub fn heap_cost(rows: f64, pages: f64) -> f64 {
     let fetched = (2.0 * pages * rows / (2.0 * pages + rows)).min(pages).max(1.0);
-    fetched * 0.9 + rows * 0.02
+    // The more of the table, the less is saved by leaving out the rest.
+    fetched * (0.9 + 0.05 * fetched / pages.max(1.0)) + rows * 0.02
 }
 
 impl Planner<'_> {
     /// The cheapest bitmap for these conditions.
-    pub(super) fn bitmap_path(&self, rel: &Rel, table: &Arc<Table>, preds: &[Expr], total: f64, pages: f64) -> Result<Option<Path>> {
+    pub(super) fn bitmap_path(&self, rel: &Rel, table: &Arc<Table>, (preds, selectivities): (&[Expr], &[f64]), total: f64, pages: f64) -> Result<Option<Path>> {
         let mut paths = Vec::new();
         for index in table.indexes.iter().filter(|i| i.valid && i.is_inverted()) {
             if self.predicate_implied(rel, table, index, preds)? {
-                paths.extend(self.inverted_path(rel, table, index, preds, total)?);
+                paths.extend(self.inverted_path(rel, table, index, (preds, selectivities), total)?);
             }
         }
         for (at, p) in preds.iter().enumerate() {
@@ -131,7 +132,7 @@ impl Planner<'_> {
         })
     }
 
-    fn inverted_path(&self, rel: &Rel, table: &Arc<Table>, index: &Arc<Index>, preds: &[Expr], total: f64) -> Result<Option<Path>> {
+    fn inverted_path(&self, rel: &Rel, table: &Arc<Table>, index: &Arc<Index>, (preds, selectivities): (&[Expr], &[f64]), total: f64) -> Result<Option<Path>> {
         let (mut found, mut used) = (Vec::new(), Vec::new());
         for (key, column) in index.keys.iter().zip(0..) {
             let expression = match &key.expression_sql {
@@ -162,7 +163,7 @@ impl Planner<'_> {
         }
         used.sort_unstable();
         used.dedup();
-        let rows = (total * used.iter().map(|n| selectivity(&preds[*n])).product::<f64>()).max(1.0);
+        let rows = (total * used.iter().map(|n| selectivities[*n]).product::<f64>()).max(1.0);
         // A term of a path tells more than the terms of its keys and values.
         let each = if found.iter().all(|f| f.class == Class::JsonbPath) { 0.25 } else { 0.3 };
         let cost = 0.4 + each * found.len() as f64 + rows * 0.005;
@@ -190,12 +191,13 @@ impl Planner<'_> {
             // What holds for all rows may imply an index's condition.
             let own = parts.len();
             parts.extend(preds.iter().filter(|p| !matches!(p.kind, ExprKind::Or(_))).cloned());
+            let selectivities: Vec<f64> = parts[..own].iter().map(|e| self.selectivity_in(rel, table, e)).collect();
             let mut found: Option<Path> = None;
             for index in table.indexes.iter().filter(|i| i.valid && i.is_inverted()) {
                 if !self.predicate_implied(rel, table, index, &parts)? {
                     continue;
                 }
-                let path = self.inverted_path(rel, table, index, &parts[..own], total)?;
+                let path = self.inverted_path(rel, table, index, (&parts[..own], &selectivities), total)?;
                 found = path.into_iter().chain(found).min_by(|a, b| a.scan_cost(pages).total_cmp(&b.scan_cost(pages)));
             }
             match found {
@@ -267,11 +269,13 @@ impl Planner<'_> {
         Ok(match &path.source {
             Source::All(paths) => {
                 let (list, shown) = several(paths)?;
-                (Bitmap::All(list), self.node_with(Op::Shown { index: 0, below: shown }, 0, path.rows, path.cost, "BitmapAnd", Vec::new()))
+                let shown = self.node_with(Op::Shown { index: 0, below: shown }, 0, path.rows, path.cost, "BitmapAnd", Vec::new());
+                (Bitmap::All(list, shown.id), shown)
             }
             Source::Any(paths) => {
                 let (list, shown) = several(paths)?;
-                (Bitmap::Any(list), self.node_with(Op::Shown { index: 0, below: shown }, 0, path.rows, path.cost, "BitmapOr", Vec::new()))
+                let shown = self.node_with(Op::Shown { index: 0, below: shown }, 0, path.rows, path.cost, "BitmapOr", Vec::new());
+                (Bitmap::Any(list, shown.id), shown)
             }
             Source::Index(index, found) => {
                 let info = if self.explain { vec![format!("Index Cond: {}", crate::explain::and_text(&found.iter().map(|f| self.show_scan(rel.id, &f.turned)).collect::<Vec<_>>()))] } else { Vec::new() };

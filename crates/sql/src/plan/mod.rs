@@ -13,6 +13,7 @@ mod bitmap;
 pub mod compile;
 mod cte;
 mod dml;
+mod element_selectivity;
 mod implied;
 mod inline;
 mod join;
@@ -36,6 +37,7 @@ pub use compile::Layout;
 pub(crate) use compile::int_compare;
 use kilndb_base::{Oid, RelationId, Result};
 use kilndb_storage::{Engine, LockMode, Relation};
+use kilndb_types::EvalContext;
 pub use node::*;
 pub use partitionwise::{ByPartition, ShownPart};
 use std::cell::{Cell, RefCell};
@@ -73,6 +75,9 @@ pub struct Planner<'a> {
     read_only: Cell<bool>,
     changes_permanent: Cell<bool>,
     explain: bool,
+    /// EXPLAIN (VERBOSE).
+    verbose: bool,
+    eval: Option<EvalContext<'a>>,
     /// By node id: what rows are divided by (see `partitionwise`).
     divisions: RefCell<HashMap<usize, partitionwise::Division>>,
     /// What is compiled is run again and again, outside of a plan.
@@ -92,8 +97,7 @@ pub fn plan(
     engine: &Arc<Engine>,
     eval: &kilndb_types::EvalContext<'_>,
 ) -> Result<Arc<Plan>> {
-    let _ = eval;
-    plan_with(bound, param_types, catalog, engine)
+    plan_in(bound, param_types, catalog, engine, Some(*eval))
 }
 
 /// An INSERT whose rows come from `ExecContext::source`, as values of the columns named. `filter`: a condition on the
@@ -152,6 +156,11 @@ fn empty_values(query: &mut Query) {
 }
 
 pub fn plan_with(bound: BoundStatement, param_types: Vec<Oid>, catalog: &dyn CatalogView, engine: &Arc<Engine>) -> Result<Arc<Plan>> {
+    plan_in(bound, param_types, catalog, engine, None)
+}
+
+/// `eval`: where values may be asked for that tell how many rows there will be.
+fn plan_in<'a>(bound: BoundStatement, param_types: Vec<Oid>, catalog: &'a dyn CatalogView, engine: &'a Arc<Engine>, eval: Option<EvalContext<'a>>) -> Result<Arc<Plan>> {
     let (mut query, explain) = match bound {
         BoundStatement::Query(q) => (q, None),
         BoundStatement::Explain { options, inner } => (inner, Some(options)),
@@ -163,7 +172,8 @@ pub fn plan_with(bound: BoundStatement, param_types: Vec<Oid>, catalog: &dyn Cat
     }
     let (mut needed, mut uses) = (HashSet::new(), HashMap::new());
     collect_needed(&query, &mut needed, &mut uses);
-    let planner = Planner { uses, ..Planner::new(catalog, engine, needed, explain.is_some()) };
+    let verbose = explain.as_ref().is_some_and(|o| o.verbose);
+    let planner = Planner { uses, verbose, eval, ..Planner::new(catalog, engine, needed, explain.is_some()) };
     let root = planner.plan_query(&query, 0)?;
     let (targets, tag, has_returning) = match &query.body {
         Body::Dml(d) => {
@@ -193,8 +203,10 @@ pub fn plan_with(bound: BoundStatement, param_types: Vec<Oid>, catalog: &dyn Cat
         })
         .collect();
     let mut tag = tag;
+    let mut explained_columns = Vec::new();
     if let Some(options) = &explain {
         tag = CommandTag::Explain;
+        explained_columns = columns.iter().map(|c| (c.type_oid, c.typmod)).collect();
         let type_oid = options.format.type_oid();
         columns = vec![OutputColumn { name: "QUERY PLAN".into(), type_oid, typmod: -1, type_len: type_length(type_oid, catalog), shown_type: type_oid, shown_typmod: -1, table_oid: 0, attnum: 0 }];
     }
@@ -220,6 +232,8 @@ pub fn plan_with(bound: BoundStatement, param_types: Vec<Oid>, catalog: &dyn Cat
         tag,
         has_returning,
         explain,
+        explained_columns,
+        planning: node::Planning::default(),
         run_always: planner.run_always.into_inner(),
         names: Vec::new(),
         objects: Vec::new(),
@@ -310,6 +324,8 @@ impl<'a> Planner<'a> {
             read_only: Cell::new(true),
             changes_permanent: Cell::new(false),
             explain,
+            verbose: false,
+            eval: None,
             divisions: Default::default(),
             is_detached: false,
         }

@@ -5,6 +5,7 @@ use crate::catalog::{ForeignKey, Index, IndexKey, Table};
 use crate::exec::RoutineCall;
 use crate::exec::expr::CExpr;
 use kilndb_base::{Oid, RelationId};
+use kilndb_storage::accesses::Accesses;
 use kilndb_storage::{ahead, LockMode, Relation};
 use kilndb_types::inverted::Class;
 use std::collections::{HashMap, HashSet};
@@ -75,6 +76,9 @@ pub struct Plan {
     pub has_returning: bool,
     /// EXPLAIN: the statement's own columns are in `columns`, the plan is to be shown.
     pub explain: Option<ExplainOptions>,
+    /// EXPLAIN: types and modifiers of the statement's own columns; what its planning has taken.
+    pub explained_columns: Vec<(Oid, i32)>,
+    pub planning: Planning,
     /// Data-modifying CTEs: run to the end even if nobody reads them.
     pub run_always: Vec<usize>,
     /// Names for which no temporary object was found, and would be.
@@ -98,6 +102,15 @@ pub(super) fn is_pipeline(node: &Node) -> bool {
         Op::Filter { input, .. } | Op::Project { input, .. } | Op::Limit { input, .. } => is_pipeline(input),
         _ => false,
     }
+}
+
+/// What EXPLAIN tells of the making of a plan.
+#[derive(Default)]
+pub struct Planning {
+    pub nanos: u64,
+    pub accesses: Accesses,
+    /// Settings that plans depend on and that are not as they come, if they are wanted.
+    pub settings: Vec<(&'static str, String)>,
 }
 
 pub struct CtePlan {
@@ -213,6 +226,13 @@ pub struct AggSpec {
     pub star: bool,
 }
 
+/// What EXPLAIN shows of a function that is read like a table.
+pub struct ShownFunction {
+    /// Schema and name, if it is one function.
+    pub name: Option<(String, String)>,
+    pub alias: String,
+}
+
 pub struct FunctionCall {
     pub oid: Oid,
     pub name: Arc<str>,
@@ -296,7 +316,7 @@ pub enum Op {
     CountScan { heap: Arc<Relation>, table: Oid, is_system: bool },
     /// Without rows: they come from `ExecContext::source`.
     Values { rows: Vec<Vec<CExpr>> },
-    Function { calls: Vec<FunctionCall>, ordinality: bool },
+    Function { calls: Vec<FunctionCall>, ordinality: bool, shown: Option<Box<ShownFunction>> },
     CteScan { cte: usize },
     WorkTable { cte: usize },
     Filter { input: Arc<Node>, condition: CExpr },
@@ -576,6 +596,10 @@ impl Plan {
     /// All parts are read in a moment, each by way of the one before: asks for them at once.
     pub fn fetch_ahead(&self) {
         self.parts.iter().for_each(|part| ahead::fetch_range(*part, PART_BYTES));
+    }
+    /// Columns of the rows that it hands out, also those that the client does not see.
+    pub fn row_width(&self) -> usize {
+        if self.explain.is_some() { self.columns.len() } else { self.root.width }
     }
     /// Subplans that EXPLAIN shows after the plan: numbers and nodes.
     pub fn other_subplans(&self) -> impl Iterator<Item = (usize, &Arc<Node>)> {

@@ -3,6 +3,8 @@
 use super::*;
 use crate::exec::expr::CExpr;
 use kilndb_base::Error;
+use crate::catalog::format_type::quote_identifier;
+use super::node::ShownFunction;
 use kilndb_types::functions;
 
 impl Planner<'_> {
@@ -329,9 +331,34 @@ impl Planner<'_> {
         let compiled =
             calls.iter().map(|c| self.function_call(&c.expr, c.columns, c.composite, &empty)).collect::<Result<Vec<_>>>()?;
         let width = rel.columns.len();
-        let label = format!("Function Scan on {}", rel.alias);
-        let node = self.node(Op::Function { calls: compiled, ordinality }, width, 1000.0, 10.0, label);
+        let shown = self.explain.then(|| Box::new(self.shown_function(rel, calls)));
+        let (label, info) = shown.as_ref().map_or_else(Default::default, |shown| self.function_text(shown, calls));
+        let node = self.node_with(Op::Function { calls: compiled, ordinality, shown }, width, 1000.0, 10.0, label, info);
         Ok(Planned { node, layout: all_columns(rel) })
+    }
+
+    fn shown_function(&self, rel: &Rel, calls: &[TableFunc]) -> ShownFunction {
+        let name = match calls {
+            [TableFunc { expr: Expr { kind: ExprKind::Func(f), .. }, .. }] => self.catalog.function_by_oid(f.oid).ok().flatten(),
+            _ => None,
+        };
+        let name = name.map(|f| (self.catalog.schema_name_of(f.schema_oid).unwrap_or_default(), f.name.clone()));
+        ShownFunction { name, alias: crate::explain::relation_name(rel.id).unwrap_or_else(|| rel.alias.clone()) }
+    }
+
+    /// The label, and the lines below it.
+    fn function_text(&self, shown: &ShownFunction, calls: &[TableFunc]) -> (String, Vec<String>) {
+        let mut label = "Function Scan on".to_string();
+        if let Some((schema, name)) = &shown.name {
+            let schema = if self.verbose { format!("{}.", quote_identifier(schema)) } else { String::new() };
+            label += &format!(" {schema}{}", quote_identifier(name));
+        }
+        if shown.name.as_ref().is_none_or(|(_, name)| *name != shown.alias) {
+            label += &format!(" {}", quote_identifier(&shown.alias));
+        }
+        let texts: Vec<String> = calls.iter().filter(|_| self.verbose).map(|c| self.show(&c.expr)).collect();
+        let calls = (!texts.is_empty()).then(|| format!("Function Call: {}", texts.join(", ")));
+        (label, calls.into_iter().collect())
     }
 
     pub fn plan_values(&self, rel: &Rel, rows: &[Vec<Expr>]) -> Result<Planned> {

@@ -95,7 +95,8 @@ impl Planner<'_> {
         };
         let pages = known_pages.max(if table.reltuples < 0.0 { 10.0 } else { 1.0 });
         let total = table_rows(table, pages);
-        let all_selectivity: f64 = preds.iter().map(selectivity).product();
+        let selectivities: Vec<f64> = preds.iter().map(|e| self.selectivity_in(rel, table, e)).collect();
+        let all_selectivity: f64 = selectivities.iter().product();
         let out_rows = (total * all_selectivity).max(1.0);
         if let Some((tids, used)) = access::tid_condition(rel.id, preds) {
             let choice = self.tid_scan(rel, scan, layout, &tids, used, preds)?;
@@ -152,7 +153,7 @@ impl Planner<'_> {
             }
         }
         let bitmap = match table.indexes.iter().any(|i| i.is_inverted()) {
-            true => self.bitmap_path(rel, table, preds, total, pages)?,
+            true => self.bitmap_path(rel, table, (preds, &selectivities), total, pages)?,
             false => None,
         };
         let bitmap = bitmap.map(|path| (path.scan_cost(pages) + switches.penalty(switches.bitmapscan) + sort_cost, path));

@@ -36,7 +36,7 @@ impl Spi<'_> {
     }
     pub fn open_cursor_on_text(&mut self, name: Option<&str>, text: &str, parameters: &[(Oid, Datum)], scroll: Scroll) -> Result<String> {
         let prepared = self.parse(text, ParseMode::Statement)?;
-        if !prepared.is_plannable() {
+        if !prepared.is_plannable() && !super::held::is_explained_query(&prepared.statement().node()) {
             return Err(Error::new(sqlstate::INVALID_CURSOR_DEFINITION, format!("cannot open {} query as cursor", crate::ddl::command_name(&prepared.statement().node()).unwrap_or("utility"))));
         }
         self.open_cursor(name, &prepared, &Parameters(parameters), scroll)

@@ -83,12 +83,17 @@ impl VariableScope for Recorder<'_> {
 /// The query of a utility command that has one.
 fn query_of<'n>(node: &Node<'n>) -> Option<Node<'n>> {
     match node {
-        Node::ExplainStmt(s) => Some(s.query()),
+        Node::ExplainStmt(s) => Some(crate::bind::explained_query(s)),
         Node::CreateTableAsStmt(s) => Some(s.query()),
         Node::DeclareCursorStmt(s) => Some(s.query()),
         Node::SelectStmt(s) if s.into_clause().is_some() => Some(*node),
         _ => None,
     }
+}
+
+/// EXPLAIN of something that is planned: its lines can be read by a cursor.
+pub(super) fn is_explained_query(node: &Node<'_>) -> bool {
+    matches!(node, Node::ExplainStmt(s) if crate::session::is_plannable(&crate::bind::explained_query(s)) || matches!(s.query(), Node::ExecuteStmt(_)))
 }
 
 impl Spi<'_> {

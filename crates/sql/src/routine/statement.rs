@@ -271,7 +271,7 @@ impl Session {
                     quick = only_expression(q).and_then(|e| Quick::of(e, &variables.used()));
                     of_settings = only_expression(q).is_some_and(direct::has_constants_of_settings);
                 }
-                crate::plan::plan(bound, Vec::new(), &host.reader, &self.instance.engine, &eval)
+                self.own.scratch.without_notices(|| crate::plan::plan(bound, Vec::new(), &host.reader, &self.instance.engine, &eval))
             });
         });
         let before = match prepared.mode {
@@ -518,7 +518,10 @@ impl Spi<'_> {
     }
 
     pub(super) fn plan_and_values(&mut self, prepared: &SpiPrepared, scope: &dyn VariableScope) -> Result<(Arc<Plan>, Vec<Datum>)> {
-        if let Node::ExplainStmt(_) = prepared.statement.node() {
+        if let Node::ExplainStmt(s) = prepared.statement.node() {
+            if let Node::ExecuteStmt(e) = s.query() {
+                return self.session.explained_execute(s, e, &prepared.statement, self.runtime);
+            }
             let held = self.hold_variables(&prepared.statement, scope)?;
             let before = std::mem::replace(&mut self.session.held_variables, held);
             let plan = self.session.make_plan(&prepared.statement, &[], self.runtime);

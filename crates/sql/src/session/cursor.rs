@@ -138,7 +138,7 @@ impl Session {
         let snapshot = self.take_snapshot(runtime)?;
         let execution = self.start_execution(&plan, snapshot.clone(), runtime)?;
         let scroll = s.options & CURSOR_OPT_NO_SCROLL == 0 && (s.options & CURSOR_OPT_SCROLL != 0 || plan.is_read_only);
-        let rows = RowStore::new(plan.root.width, self.settings.work_mem_bytes as usize);
+        let rows = RowStore::new(plan.row_width(), self.settings.work_mem_bytes as usize);
         let mut portal = Portal {
             prepared,
             params: Vec::new(),
@@ -337,7 +337,7 @@ impl Session {
         self.advance(&plan, &params, &mut execution, snapshot.clone(), Some(0), runtime, SinkMaker::Sink(&mut NullSink))?;
         let execution = execution.ok_or_else(|| Error::internal("an execution vanished"))?;
         let prepared = Arc::new(super::prepared::Prepared::of_text(text, self.now()));
-        let rows = RowStore::new(plan.root.width, self.settings.work_mem_bytes as usize);
+        let rows = RowStore::new(plan.row_width(), self.settings.work_mem_bytes as usize);
         let scroll = scroll.unwrap_or(plan.is_read_only);
         let portal = Portal {
             prepared,

@@ -160,6 +160,16 @@ pub(crate) struct Scratch {
     pub trigger_depth: Cell<i32>,
 }
 
+impl Scratch {
+    /// What has values computed only to guess with them: what they say is said when the statement runs.
+    pub fn without_notices<R>(&self, f: impl FnOnce() -> R) -> R {
+        let before = self.notices.borrow().len();
+        let result = f();
+        self.notices.borrow_mut().truncate(before);
+        result
+    }
+}
+
 /// Takes the stored settings, then those of the client, which must be right. Returns warnings about the stored ones.
 fn starting_settings(instance: &Instance, settings: &mut SessionSettings, options: &StartupOptions, database: Oid, role: &CatalogRow) -> Result<Vec<Error>> {
     let mut refused = Vec::new();

@@ -3,9 +3,12 @@
 use super::Session;
 use super::simple::may_run_when_failed;
 use crate::bind;
+use crate::bind::ir::BoundStatement;
 use crate::bind::lifting::Lifting;
 use crate::catalog::cache::Asked;
 use crate::client::Runtime;
+use crate::exec::Begun;
+use crate::plan::node::Planning;
 use crate::plan::{self, Plan};
 use kilndb_base::{Oid, Result};
 use kilndb_syntax::{Node, Statement};
@@ -230,6 +233,7 @@ impl Session {
         host.reader.asked = Some(&asked);
         let mut param_types = declared_types.to_vec();
         let mut planned = Err(kilndb_base::Error::internal("a statement was not planned"));
+        let mut planning = None;
         // Binding and planning recurse as deep as the statement nests.
         runtime.on_large_stack(&mut || {
             let bound = match &held {
@@ -247,10 +251,20 @@ impl Session {
                 if wants_places {
                     places = bind::current_of::add_places(&mut bound);
                 }
-                plan::plan(bound, std::mem::take(&mut param_types), &host.reader, &self.instance.engine, &host.eval())
+                let begun = matches!(bound, BoundStatement::Explain { .. }).then(Begun::now);
+                let plan = self.own.scratch.without_notices(|| plan::plan(bound, std::mem::take(&mut param_types), &host.reader, &self.instance.engine, &host.eval()));
+                planning = begun.map(|begun| begun.taken());
+                plan
             });
         });
         let mut plan = planned?;
+        if let Some((nanos, accesses)) = planning
+            && let Some(plan) = Arc::get_mut(&mut plan)
+        {
+            let shows_settings = plan.explain.as_ref().is_some_and(|o| o.settings);
+            let settings = if shows_settings { self.settings.changed_for_plans() } else { Vec::new() };
+            plan.planning = Planning { nanos, accesses, settings };
+        }
         if let Some(plan) = Arc::get_mut(&mut plan) {
             plan.names = asked.names.take();
             plan.is_private = asked.is_private.get();

@@ -114,7 +114,8 @@ fn relation(host: &StatementHost<'_>, name: &str, oid: Oid) -> Datum {
         "lastscan" => time(t.last_scan),
         "tuples_returned" => count(t.usage.read),
         "tuples_fetched" => count(t.usage.fetched),
-        "tuples_inserted" => count(t.usage.inserted),
+        // Of an index in PostgreSQL 0: kiln_stat_index_writes shows it.
+        "tuples_inserted" => count(t.usage.inserted + t.usage.entries),
         "tuples_updated" => count(t.usage.updated),
         "tuples_deleted" => count(t.usage.deleted),
         // Rows keep their place, there are no heap-only tuples; old versions are in undo, and go by themselves.

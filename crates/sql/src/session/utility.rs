@@ -452,7 +452,7 @@ impl Session {
         if let Node::ExecuteStmt(e) = s.query() {
             return self.explain_execute(s, e, statement, runtime, client);
         }
-        if !is_plannable(&s.query()) {
+        if !is_plannable(&crate::bind::explained_query(s)) {
             return Err(Error::unsupported("EXPLAIN of a utility statement is not supported"));
         }
         self.begin_statement(runtime)?;
@@ -462,6 +462,12 @@ impl Session {
 
     fn explain_execute(&mut self, s: &nodes::ExplainStmt, e: &nodes::ExecuteStmt, statement: &Statement, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {
         self.begin_statement(runtime)?;
+        let (plan, params) = self.explained_execute(s, e, statement, runtime)?;
+        self.run_explain(&plan, &params, runtime, client)
+    }
+
+    /// The plan and the parameters of EXPLAIN EXECUTE.
+    pub(crate) fn explained_execute(&mut self, s: &nodes::ExplainStmt, e: &nodes::ExecuteStmt, statement: &Statement, runtime: &dyn Runtime) -> Result<(Arc<crate::plan::Plan>, Vec<kilndb_types::Datum>)> {
         let prepared = self.find_prepared(e.name().unwrap_or(""))?;
         let params = self.evaluate_arguments(e, &prepared.param_types.clone(), runtime)?;
         if !prepared.statement.as_ref().is_some_and(|inner| is_plannable(&inner.node())) {
@@ -471,7 +477,7 @@ impl Session {
         let is_generic = self.settings.get("plan_cache_mode") == Some("force_generic_plan");
         let by = super::prepared::Explained { statement: s, source: statement.source(), values: (!is_generic).then_some(&params) };
         let plan = self.plan_to_explain(&prepared, by, runtime)?;
-        self.run_explain(&plan, &params, runtime, client)
+        Ok((plan, params))
     }
 
     fn run_explain(&mut self, plan: &Arc<crate::plan::Plan>, params: &[kilndb_types::Datum], runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {

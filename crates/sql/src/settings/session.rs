@@ -1,7 +1,7 @@
 //! A session's own values, and how they follow its transactions.
 
 use crate::catalog::PlannerSwitches;
-use super::registry::{self, Context, Definition, check_value, definition};
+use super::registry::{self, Context, Definition, check_value, definition, definitions, show_value};
 use super::{ServerSettings, unrecognized};
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_storage::CommitDelay;
@@ -118,6 +118,16 @@ impl SessionSettings {
             Some((value, _)) => Some(value),
             None => definition(name).map(|d| self.server.get(d.name)),
         }
+    }
+    /// EXPLAIN (SETTINGS): those that plans depend on in PostgreSQL and that are not as they come, as SHOW prints them.
+    pub fn changed_for_plans(&self) -> Vec<(&'static str, String)> {
+        const OTHERS: [&str; 9] = [
+            "effective_io_concurrency", "hash_mem_multiplier", "maintenance_io_concurrency", "max_parallel_workers", "max_parallel_workers_per_gather",
+            "parallel_leader_participation", "search_path", "temp_buffers", "work_mem",
+        ];
+        let concerned = definitions().into_iter().filter(|d| d.category.starts_with("Query Tuning") || OTHERS.contains(&d.name));
+        let value = |d: &'static Definition| self.get(d.name).filter(|v| *v != d.boot_value).map(|v| (d.name, show_value(d, v)));
+        concerned.filter_map(value).collect()
     }
     /// PostgreSQL's word for where the value in force is from.
     pub fn source(&self, name: &str) -> &'static str {

@@ -158,6 +158,7 @@ impl Pool {
             }
         });
         self.stats.count(self.object, Event::Write, batch.len() as u64, (batch.len() * PAGE) as u64);
+        self.count(Count::Written, batch.len() as u64);
         for (pid, _) in &batch {
             let again = if outcome.is_err() { DIRTY } else { 0 };
             let state = self.state(*pid);

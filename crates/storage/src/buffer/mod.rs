@@ -16,6 +16,7 @@ pub mod doublewrite;
 mod evict;
 pub use evict::Which;
 
+use crate::accesses::{self, Count};
 use crate::page::{self, PAGE, PageBytes, View};
 use crate::reserve::{LazyArray, Reserved};
 use crate::stats::{Event, IoObject, Stats};
@@ -134,6 +135,11 @@ impl Pool {
         unsafe { self.memory.ptr().add(pid as usize * PAGE) }
     }
 
+    #[inline]
+    fn count(&self, count: Count, n: u64) {
+        accesses::count_pages(count, self.object == IoObject::TemporaryRelation, n);
+    }
+
     /// The addresses of a page's state and of itself, for [`crate::ahead`].
     pub fn whereabouts(&self, pid: u32) -> (usize, usize) {
         (std::ptr::from_ref(self.state(pid)) as usize, self.address(pid) as usize)
@@ -142,6 +148,7 @@ impl Pool {
     /// Optimistic read: `f` may run several times and on torn data; its last result was on a consistent page.
     #[inline]
     pub fn read<R>(&self, pid: u32, mut f: impl FnMut(View) -> R) -> Result<R> {
+        self.count(Count::Page, 1);
         let state = self.state(pid);
         let mut spins = 0u32;
         loop {
@@ -167,6 +174,7 @@ impl Pool {
 
     /// As [`Pool::read`], but None where that would wait: for callers that have a page latched, which may be this one.
     pub fn try_read<R>(&self, pid: u32, f: impl Fn(View) -> R) -> Option<R> {
+        self.count(Count::Page, 1);
         let state = self.state(pid);
         for _ in 0..3 {
             let before = state.load(Acquire);
@@ -206,6 +214,7 @@ impl Pool {
         }
         state.compare_exchange(now, (now & !STATE) | LATCHED, Acquire, Relaxed).ok()?;
         fence(Release);
+        self.count(Count::Page, 1);
         Some(WriteGuard { pool: self, pid, dirty: false })
     }
     /// A page whose old contents do not matter: zeroed, latched, not read from disk.
@@ -247,6 +256,7 @@ impl Pool {
         // SAFETY: latched by us and not resident: nobody else writes; optimistic readers will not validate.
         let bytes: &mut PageBytes = unsafe { &mut *self.address(pid).cast() };
         self.stats.count(self.object, Event::Read, 1, PAGE as u64);
+        self.count(Count::Read, 1);
         let outcome = self.file.read_at(bytes, u64::from(pid) * PAGE as u64);
         let outcome = match outcome {
             Err(e) => Err(Error::from(e)),
@@ -288,7 +298,10 @@ impl Pool {
                 next |= DIRTY;
             }
             match state.compare_exchange_weak(now, next, Release, Relaxed) {
-                Ok(_) => return,
+                Ok(_) => {
+                    self.count(Count::Dirtied, u64::from(dirty && now & DIRTY == 0));
+                    return;
+                }
                 Err(seen) => now = seen,
             }
         }

@@ -17,6 +17,7 @@ mod fuzz;
 pub mod record;
 pub mod segment;
 
+use crate::accesses::{self, Count};
 use crate::api::WalStats;
 use crate::crc::crc32c;
 use crate::tuning::Tuning;
@@ -302,6 +303,8 @@ impl Log {
         self.insert_lsn.store(end, Release);
         drop(insert);
         self.records.fetch_add(1, Relaxed);
+        accesses::count(Count::LogRecords, 1);
+        accesses::count(Count::LogBytes, total);
         end
     }
     /// After a commit that nobody waits for: the flusher comes by itself when the delay is over, or now if much has gathered.
@@ -318,6 +321,7 @@ impl Log {
     #[cold]
     fn wait_written(&self) {
         self.buffers_full.fetch_add(1, Relaxed);
+        accesses::count(Count::LogBuffersFull, 1);
         self.request(self.insert_lsn());
         let control = crate::lock(&self.control);
         let _ = self.done.wait_timeout(control, Duration::from_millis(1));

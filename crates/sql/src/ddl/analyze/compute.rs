@@ -8,6 +8,7 @@
 //!
 //! Must not know: catalogs, sessions, storage.
 
+use super::elements::{self, ElementKind, ElementStatistics};
 use kilndb_base::{Oid, Result};
 use kilndb_types::key::compare;
 use kilndb_types::width::{plain_width, stored_width};
@@ -16,9 +17,9 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 
 /// Values that are wider are not kept in statistics: they are hardly ever common, and all taken for distinct.
-const WIDEST_BYTES: usize = 1024;
+pub(super) const WIDEST_BYTES: usize = 1024;
 /// Steps between two checkpoints.
-const SLICE: usize = 4096;
+pub(super) const SLICE: usize = 4096;
 
 /// What is to be known of a column beforehand.
 pub(super) struct Facts {
@@ -27,8 +28,9 @@ pub(super) struct Facts {
     pub len: i16,
     /// Most values in the list of common ones, and parts of the histogram.
     pub target: usize,
-    /// It has a default btree operator class.
+    /// It has a default btree operator class, and its values as a whole are of interest.
     pub is_ordered: bool,
+    pub elements: ElementKind,
     /// Declared length of a char(n), else 0.
     pub blank_padded: usize,
 }
@@ -55,6 +57,7 @@ pub(super) struct Statistics {
     pub common: Option<Common>,
     pub histogram: Option<Vec<Datum>>,
     pub correlation: Option<f32>,
+    pub elements: Option<ElementStatistics>,
 }
 #[derive(Debug)]
 pub(super) struct Common {
@@ -112,6 +115,10 @@ pub(super) fn compute(facts: &Facts, values: Vec<Datum>, total_rows: f64, checkp
         },
         ..Statistics::default()
     };
+    if facts.elements == ElementKind::Lexemes && present > 0 {
+        found.distinct = all_distinct(found.null_fraction);
+    }
+    found.elements = elements::compute(facts.elements, &kept, facts.target, checkpoint)?;
     if !facts.is_ordered || present == 0 {
         return Ok(Some(found));
     }
@@ -280,7 +287,7 @@ mod tests {
     use kilndb_types::oids;
 
     fn of(values: impl IntoIterator<Item = i32>, target: usize, total_rows: f64) -> Statistics {
-        let facts = Facts { type_oid: oids::INT4, len: 4, target, is_ordered: true, blank_padded: 0 };
+        let facts = Facts { type_oid: oids::INT4, len: 4, target, is_ordered: true, elements: ElementKind::None, blank_padded: 0 };
         compute(&facts, values.into_iter().map(Datum::Int4).collect(), total_rows, &|| Ok(())).expect("computed").expect("not empty")
     }
 

@@ -7,14 +7,17 @@
 //! Must not know: what the planner makes of statistics.
 
 mod compute;
+mod elements;
 mod sample;
 
 use super::Session;
+use crate::catalog::element_statistics::{COMMON_ELEMENTS, ELEMENT_COUNTS};
 use crate::catalog::ids::*;
 use crate::catalog::store::array;
 use crate::catalog::{CatalogView, Column, Table};
 use crate::client::{ProgressKind, Runtime};
 use compute::{Facts, Statistics};
+use elements::ElementKind;
 use kilndb_base::{Error, Oid, Result, Severity};
 use kilndb_types::{Datum, oids, row};
 use sample::Sample;
@@ -29,6 +32,9 @@ const COMMON: i16 = 1;
 const HISTOGRAM: i16 = 2;
 const CORRELATION: i16 = 3;
 
+/// What a text has that no collation is given for.
+const DEFAULT_COLLATION: Oid = 100;
+
 /// Places in pg_stat_progress_analyze's numbers.
 const PHASE: usize = 0;
 const BLOCKS_TOTAL: usize = 1;
@@ -41,6 +47,8 @@ struct Target {
     facts: Facts,
     equal: Oid,
     less: Oid,
+    /// Of elements: their type, its equality, the collation.
+    element: (Oid, Oid, Oid),
 }
 
 impl Session {
@@ -112,9 +120,28 @@ impl Session {
         let info = self.type_info(column.type_oid, runtime)?;
         let operators = self.with_catalog(runtime, |host| host.reader.ordering_operators(column.type_oid))?;
         let blank_padded = if info.oid == oids::BPCHAR && column.typmod >= 4 { column.typmod as usize - 4 } else { 0 };
-        let facts = Facts { type_oid: column.type_oid, len: info.len, target, is_ordered: operators.is_some(), blank_padded };
+        let (elements, element) = self.element_kind(column, runtime)?;
+        let is_ordered = operators.is_some() && elements != ElementKind::Lexemes;
+        let facts = Facts { type_oid: column.type_oid, len: info.len, target, is_ordered, elements, blank_padded };
         let (equal, less) = operators.map_or((0, 0), |o| (o.equal, o.less));
-        Ok(Target { attnum: column.attnum, collation: column.collation, facts, equal, less })
+        Ok(Target { attnum: column.attnum, collation: column.collation, facts, equal, less, element })
+    }
+
+    fn element_kind(&mut self, column: &Column, runtime: &dyn Runtime) -> Result<(ElementKind, (Oid, Oid, Oid))> {
+        self.with_catalog(runtime, |host| {
+            let mut info = host.reader.type_by_oid(column.type_oid)?;
+            while let Some(domain) = info.as_ref().filter(|t| t.kind == b'd') {
+                info = host.reader.type_by_oid(domain.base_type)?;
+            }
+            let Some(info) = info else { return Ok((ElementKind::None, (0, 0, 0))) };
+            if info.oid == oids::TSVECTOR {
+                let equal = host.reader.ordering_operators(oids::TEXT)?.map_or(0, |o| o.equal);
+                return Ok((ElementKind::Lexemes, (oids::TEXT, equal, DEFAULT_COLLATION)));
+            }
+            let element = if info.category == b'A' { info.element } else { 0 };
+            let operators = if element == 0 { None } else { host.reader.ordering_operators(element)? };
+            Ok(operators.map_or((ElementKind::None, (0, 0, 0)), |o| (ElementKind::Array(element), (element, o.equal, column.collation))))
+        })
     }
 
     /// The column's row of pg_statistic, new or in place of the one before.
@@ -130,8 +157,7 @@ impl Session {
         let mut slots = slots(target, found);
         slots.resize_with(SLOT_COLUMNS.len(), Slot::default);
         for (slot, names) in slots.into_iter().zip(SLOT_COLUMNS) {
-            let collation = if slot.kind == 0 { 0 } else { target.collation };
-            let values = [Datum::Int2(slot.kind), Datum::Oid(slot.operator), Datum::Oid(collation), slot.numbers, slot.values];
+            let values = [Datum::Int2(slot.kind), Datum::Oid(slot.operator), Datum::Oid(slot.collation), slot.numbers, slot.values];
             columns.extend(names.into_iter().zip(values));
         }
         let key = [Datum::Oid(table), Datum::Int2(target.attnum)];
@@ -183,6 +209,7 @@ const SLOT_COLUMNS: [[&str; 5]; 5] = [
 struct Slot {
     kind: i16,
     operator: Oid,
+    collation: Oid,
     numbers: Datum,
     values: Datum,
 }
@@ -192,13 +219,21 @@ fn slots(target: &Target, found: &Statistics) -> Vec<Slot> {
     let numbers = |list: &[f32]| array(oids::FLOAT4, list.iter().map(|v| Datum::Float4(*v)).collect());
     let values = |list: &[Datum]| array(target.facts.type_oid, list.iter().map(|v| target.facts.in_full(v).into_owned()).collect());
     let common = found.common.iter().map(|c| {
-        Slot { kind: COMMON, operator: target.equal, numbers: numbers(&c.frequencies), values: values(&c.values) }
+        Slot { kind: COMMON, operator: target.equal, collation: target.collation, numbers: numbers(&c.frequencies), values: values(&c.values) }
     });
-    let histogram = found.histogram.iter().map(|h| Slot { kind: HISTOGRAM, operator: target.less, numbers: Datum::Null, values: values(h) });
+    let histogram =
+        found.histogram.iter().map(|h| Slot { kind: HISTOGRAM, operator: target.less, collation: target.collation, numbers: Datum::Null, values: values(h) });
     let correlation = found.correlation.iter().map(|c| {
-        Slot { kind: CORRELATION, operator: target.less, numbers: numbers(&[*c]), values: Datum::Null }
+        Slot { kind: CORRELATION, operator: target.less, collation: target.collation, numbers: numbers(&[*c]), values: Datum::Null }
     });
-    common.chain(histogram).chain(correlation).collect()
+    let (element, operator, collation) = target.element;
+    let elements = found.elements.iter().filter(|e| !e.values.is_empty()).map(|e| {
+        Slot { kind: COMMON_ELEMENTS, operator, collation, numbers: numbers(&e.frequencies), values: array(element, e.values.clone()) }
+    });
+    let counts = found.elements.iter().filter_map(|e| e.counts.as_ref()).map(|counts| {
+        Slot { kind: ELEMENT_COUNTS, operator, collation, numbers: numbers(counts), values: Datum::Null }
+    });
+    common.chain(histogram).chain(correlation).chain(elements).chain(counts).collect()
 }
 
 /// One column of the sample's rows.

@@ -5,6 +5,7 @@
 use kilndb_base::env::{Env, File, Open};
 use kilndb_base::park::Park;
 use kilndb_base::{Error, Result};
+use kilndb_storage::accesses;
 use kilndb_types::{Datum, row};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -117,6 +118,7 @@ impl SpillFile {
         for piece in self.buffer.chunks(STEP_BYTES) {
             disk.file.write_at(piece, self.written)?;
             self.written += piece.len() as u64;
+            accesses::count_temporary_written(piece.len());
             io.space.bytes.fetch_add(piece.len() as u64, Relaxed);
             io.park.checkpoint()?;
         }
@@ -139,6 +141,7 @@ impl SpillFile {
                 let want = (want as u64).min(self.written - offset) as usize;
                 let from = out.len();
                 out.resize(from + want, 0);
+                accesses::count_temporary_read(want);
                 if disk.file.read_at(&mut out[from..], offset)? < want {
                     return Err(Error::corrupted(format!("temporary file {} is shorter than it was written", disk.path.display())));
                 }

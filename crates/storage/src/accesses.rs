@@ -1,0 +1,150 @@
+//! What this thread has asked of the buffers and of the log, for EXPLAIN.
+//!
+//! Invariants
+//! 1. A thread counts for itself, always: one addition to memory of its own for a page, no branch, nothing shared.
+//! 2. The numbers only grow: what something has cost is the difference of two [`now`].
+//! 3. They belong to the statement that runs on the thread. Whoever puts one aside keeps its [`now`] and hands it back with
+//!    [`resume`] when it goes on, so that what others do on the thread meanwhile is not taken for its work.
+//!
+//! Must not know: plans, who looks at the numbers.
+
+use std::cell::Cell;
+
+/// What is counted. Of pages, shared ones stand before those of a session's own.
+#[derive(Clone, Copy)]
+pub(crate) enum Count {
+    /// A page was read or latched, wherever it came from.
+    Page = 0,
+    /// It came from the file.
+    Read = 2,
+    Dirtied = 4,
+    Written = 6,
+    LogRecords = 10,
+    LogBytes,
+    LogBuffersFull,
+}
+const TEMPORARY_READ: usize = 8;
+const TEMPORARY_WRITTEN: usize = 9;
+const COUNTS: usize = 13;
+
+thread_local! {
+    static COUNTED: [Cell<u64>; COUNTS] = const { [const { Cell::new(0) }; COUNTS] };
+}
+
+#[inline]
+fn add(place: usize, n: u64) {
+    COUNTED.with(|counted| counted[place].set(counted[place].get().wrapping_add(n)));
+}
+
+/// `is_private`: of a session's own pages.
+#[inline]
+pub(crate) fn count_pages(count: Count, is_private: bool, n: u64) {
+    add(count as usize + usize::from(is_private), n);
+}
+#[inline]
+pub(crate) fn count(count: Count, n: u64) {
+    add(count as usize, n);
+}
+
+fn blocks(bytes: usize) -> u64 {
+    bytes.div_ceil(crate::page::PAGE) as u64
+}
+/// From a temporary file.
+pub fn count_temporary_read(bytes: usize) {
+    add(TEMPORARY_READ, blocks(bytes));
+}
+pub fn count_temporary_written(bytes: usize) {
+    add(TEMPORARY_WRITTEN, blocks(bytes));
+}
+
+/// What has been counted up to a moment, or between two.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Accesses([u64; COUNTS]);
+
+/// Pages of one kind.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct PageAccesses {
+    pub hit: u64,
+    pub read: u64,
+    pub dirtied: u64,
+    pub written: u64,
+}
+
+/// All that this thread has counted.
+pub fn now() -> Accesses {
+    COUNTED.with(|counted| Accesses(std::array::from_fn(|i| counted[i].get())))
+}
+
+/// A statement goes on that had counted so much when it was put aside.
+pub fn resume(kept: &Accesses) {
+    COUNTED.with(|counted| counted.iter().zip(kept.0).for_each(|(cell, n)| cell.set(n)));
+}
+
+/// What threads have counted that did a part of the statement's work.
+pub fn take_over(theirs: &Accesses) {
+    theirs.0.iter().enumerate().for_each(|(place, n)| add(place, *n));
+}
+
+impl Accesses {
+    /// What has been counted since `before`.
+    pub fn since(&self, before: &Accesses) -> Accesses {
+        Accesses(std::array::from_fn(|i| self.0[i].wrapping_sub(before.0[i])))
+    }
+    pub fn add(&mut self, more: &Accesses) {
+        self.0.iter_mut().zip(more.0).for_each(|(n, more)| *n += more);
+    }
+    fn pages(&self, private: usize) -> PageAccesses {
+        let of = |count: Count| self.0[count as usize + private];
+        let read = of(Count::Read);
+        PageAccesses { hit: of(Count::Page).saturating_sub(read), read, dirtied: of(Count::Dirtied), written: of(Count::Written) }
+    }
+    pub fn shared(&self) -> PageAccesses {
+        self.pages(0)
+    }
+    /// Of temporary relations.
+    pub fn local(&self) -> PageAccesses {
+        self.pages(1)
+    }
+    /// Blocks of temporary files.
+    pub fn temporary_read(&self) -> u64 {
+        self.0[TEMPORARY_READ]
+    }
+    pub fn temporary_written(&self) -> u64 {
+        self.0[TEMPORARY_WRITTEN]
+    }
+    pub fn log_records(&self) -> u64 {
+        self.0[Count::LogRecords as usize]
+    }
+    pub fn log_bytes(&self) -> u64 {
+        self.0[Count::LogBytes as usize]
+    }
+    pub fn log_buffers_full(&self) -> u64 {
+        self.0[Count::LogBuffersFull as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_do_meanwhile_is_not_counted() {
+        let before = now();
+        count_pages(Count::Page, false, 3);
+        count_pages(Count::Read, false, 1);
+        let kept = now();
+        count_pages(Count::Page, true, 5);
+        count(Count::LogBytes, 7);
+        resume(&kept);
+        count_pages(Count::Page, true, 1);
+        count_temporary_written(8193);
+        let helper = std::thread::spawn(|| {
+            count_pages(Count::Page, false, 4);
+            now()
+        });
+        take_over(&helper.join().expect("a helper"));
+        let found = now().since(&before);
+        assert_eq!(found.shared(), PageAccesses { hit: 6, read: 1, dirtied: 0, written: 0 });
+        assert_eq!((found.local().hit, found.temporary_written(), found.log_bytes()), (1, 2, 0));
+    }
+}
