@@ -12,6 +12,7 @@ pub mod inverted;
 pub mod model;
 pub mod known_partitions;
 pub mod partition;
+pub mod operator_class;
 mod operator_read;
 mod partition_read;
 mod rows;

@@ -1,6 +1,7 @@
 //! DROP.
 
 use super::Session;
+use super::operator_class_objects::Kind;
 use super::text_search::kind_of;
 use super::types::TypeUser;
 use crate::catalog::ids::*;
@@ -48,6 +49,8 @@ impl Session {
             O::OBJECT_FUNCTION | O::OBJECT_PROCEDURE | O::OBJECT_ROUTINE => return self.drop_routines(s, runtime),
             O::OBJECT_TYPE | O::OBJECT_DOMAIN => return self.drop_types(s, runtime),
             O::OBJECT_EXTENSION => return self.drop_extensions(s, runtime),
+            O::OBJECT_OPCLASS => return self.drop_operator_objects(s, Kind::Class, cascade, runtime),
+            O::OBJECT_OPFAMILY => return self.drop_operator_objects(s, Kind::Family, cascade, runtime),
             other => {
                 return match kind_of(other) {
                     Some(kind) => self.drop_text_search(s, kind, cascade, runtime),

@@ -31,6 +31,8 @@ pub(crate) mod partition;
 mod partition_attach;
 pub(crate) mod partition_detach;
 mod partition_keys;
+mod operator_class;
+mod operator_class_objects;
 mod persistence;
 mod range_type;
 mod reindex;
@@ -113,6 +115,9 @@ impl Session {
             Node::DefineStmt(s) if text_search::kind_of(s.kind).is_some() => self.define_text_search(s, runtime),
             Node::AlterTSConfigurationStmt(s) => self.alter_config(s, runtime),
             Node::AlterTSDictionaryStmt(s) => self.alter_dictionary(s, runtime),
+            Node::CreateOpClassStmt(s) => self.create_operator_class(s, &source, runtime).map(|()| "CREATE OPERATOR CLASS".to_string()),
+            Node::CreateOpFamilyStmt(s) => self.create_operator_family(s, runtime).map(|()| "CREATE OPERATOR FAMILY".to_string()),
+            Node::AlterOpFamilyStmt(s) => self.alter_operator_family(s, &source, runtime).map(|()| "ALTER OPERATOR FAMILY".to_string()),
             Node::CreateExtensionStmt(s) => self.create_extension(s, &source, runtime).map(|()| "CREATE EXTENSION".to_string()),
             Node::AlterExtensionStmt(s) => self.alter_extension(s).map(|()| "ALTER EXTENSION".to_string()),
             Node::ReindexStmt(s) => self.reindex(s, !self.in_explicit_block(), runtime),
@@ -306,6 +311,8 @@ pub(crate) fn command_name(node: &Node<'_>) -> Option<&'static str> {
         O::OBJECT_TSPARSER => "ALTER TEXT SEARCH PARSER",
         O::OBJECT_TSTEMPLATE => "ALTER TEXT SEARCH TEMPLATE",
         O::OBJECT_EXTENSION => "ALTER EXTENSION",
+        O::OBJECT_OPCLASS => "ALTER OPERATOR CLASS",
+        O::OBJECT_OPFAMILY => "ALTER OPERATOR FAMILY",
         _ => "ALTER TABLE",
     };
     Some(match node {
@@ -343,6 +350,8 @@ pub(crate) fn command_name(node: &Node<'_>) -> Option<&'static str> {
             O::OBJECT_TSPARSER => "DROP TEXT SEARCH PARSER",
             O::OBJECT_TSTEMPLATE => "DROP TEXT SEARCH TEMPLATE",
             O::OBJECT_EXTENSION => "DROP EXTENSION",
+            O::OBJECT_OPCLASS => "DROP OPERATOR CLASS",
+            O::OBJECT_OPFAMILY => "DROP OPERATOR FAMILY",
             _ => return None,
         },
         Node::AlterFunctionStmt(_) => "ALTER FUNCTION",
@@ -359,6 +368,9 @@ pub(crate) fn command_name(node: &Node<'_>) -> Option<&'static str> {
         Node::AlterEnumStmt(_) => "ALTER TYPE",
         Node::CreateDomainStmt(_) => "CREATE DOMAIN",
         Node::CreateExtensionStmt(_) => "CREATE EXTENSION",
+        Node::CreateOpClassStmt(_) => "CREATE OPERATOR CLASS",
+        Node::CreateOpFamilyStmt(_) => "CREATE OPERATOR FAMILY",
+        Node::AlterOpFamilyStmt(_) => "ALTER OPERATOR FAMILY",
         Node::AlterExtensionStmt(_) => "ALTER EXTENSION",
         Node::AlterDomainStmt(_) => "ALTER DOMAIN",
         Node::TruncateStmt(_) => "TRUNCATE TABLE",
@@ -384,9 +396,6 @@ fn statement_name(node: &Node<'_>) -> &'static str {
         Node::AlterTypeStmt(_) => "ALTER TYPE",
         Node::DefineStmt(_) => "CREATE AGGREGATE, OPERATOR, TYPE or COLLATION",
         Node::AlterOperatorStmt(_) => "ALTER OPERATOR",
-        Node::CreateOpClassStmt(_) => "CREATE OPERATOR CLASS",
-        Node::CreateOpFamilyStmt(_) => "CREATE OPERATOR FAMILY",
-        Node::AlterOpFamilyStmt(_) => "ALTER OPERATOR FAMILY",
         Node::CreateCastStmt(_) => "CREATE CAST",
         Node::CreateConversionStmt(_) => "CREATE CONVERSION",
         Node::CreateTransformStmt(_) => "CREATE TRANSFORM",

@@ -214,6 +214,9 @@ impl Planner<'_> {
         if let Some(call) = self.routine_call(f, e, false) {
             return Ok(CExpr::Routine { call, args });
         }
+        if f.oid == crate::exec::partition::SATISFIES_HASH_PARTITION {
+            return Ok(CExpr::SatisfiesHash { types: f.args.iter().map(|a| a.ty).collect(), variadic: f.variadic, args });
+        }
         let immutable = f.volatility == b'i';
         let Some(func) = functions::lookup(f.oid) else {
             return Ok(CExpr::Session { oid: f.oid, name: f.name.clone(), strict: f.strict, args });
