@@ -172,7 +172,7 @@ impl Session {
         }
         self.refuse_operator_twin(Kind::Class, method, schema, name, false)?;
         if s.is_default {
-            self.refuse_default(name, method, type_oid, runtime)?;
+            self.refuse_default(name, method, (type_name, type_oid))?;
         }
         if !matches!(method.oid, BTREE_METHOD | HASH_METHOD) {
             return Err(Error::unsupported(format!("operator classes of users for access method \"{}\" are not supported", method.name)));
@@ -197,9 +197,10 @@ impl Session {
     }
 
     /// A class of users cannot be a type's default.
-    fn refuse_default(&mut self, name: &str, method: &Method, type_oid: Oid, runtime: &dyn Runtime) -> Result<()> {
+    fn refuse_default(&mut self, name: &str, method: &Method, (type_name, type_oid): (&nodes::TypeName, Oid)) -> Result<()> {
         let rows = self.catalog_scan(PG_OPCLASS)?;
-        let shown = self.with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, -1)))?;
+        // As it was written.
+        let shown = names_of(type_name.names()).join(".") + if type_name.array_bounds().iter().next().is_some() { "[]" } else { "" };
         let is_default = |r: &&crate::catalog::store::CatalogRow| r.oid("opcmethod") == method.oid && r.oid("opcintype") == type_oid && r.bool("opcdefault");
         if let Some(known) = rows.iter().find(is_default) {
             let message = format!("could not make operator class \"{name}\" be default for type {shown}");

@@ -121,7 +121,10 @@ impl Session {
             }
             None => {
                 let sql = self.expression_text(e.expr(), runtime)?;
-                let (type_oid, volatile, used) = self.key_expression(&sql, table, runtime)?;
+                let (type_oid, volatile, sets, used) = self.key_expression(&sql, table, runtime)?;
+                if sets {
+                    return Err(Error::unsupported("set-returning functions are not allowed in partition key expressions"));
+                }
                 if volatile {
                     return Err(definition("functions in partition key expression must be marked IMMUTABLE"));
                 }
@@ -146,15 +149,16 @@ impl Session {
         Ok(NewKeyPart { attnum, expression_sql, type_oid, collation, opclass })
     }
 
-    /// Type, whether it may change by itself, columns used.
-    fn key_expression(&mut self, sql: &str, table: &Arc<Table>, runtime: &dyn Runtime) -> Result<(Oid, bool, Vec<i16>)> {
+    /// Type, whether it may change by itself, whether it returns sets, columns used.
+    fn key_expression(&mut self, sql: &str, table: &Arc<Table>, runtime: &dyn Runtime) -> Result<(Oid, bool, bool, Vec<i16>)> {
         self.with_catalog(runtime, |host| {
-            let mut found = Ok((0, false, Vec::new()));
+            let mut found = Ok((0, false, false, Vec::new()));
             runtime.on_large_stack(&mut || {
                 found = crate::bind::bind_expression(sql, Some(table), &host.reader, None).map(|b| {
                     let mut used = Vec::new();
                     b.expr.columns(&mut used);
-                    (b.expr.ty, !b.expr.is_immutable(), used.iter().map(|c| c.att).collect())
+                    let sets = b.expr.any(&|e| matches!(&e.kind, crate::bind::ir::ExprKind::Func(f) if f.returns_set));
+                    (b.expr.ty, !b.expr.is_immutable(), sets, used.iter().map(|c| c.att).collect())
                 });
             });
             found.map_err(|mut e| {
@@ -190,9 +194,8 @@ impl Session {
         };
         let usable = if strategy == Strategy::Hash { kilndb_types::partition_hash::is_hashable(base.oid) } else { kilndb_types::key::is_indexable(base.oid) };
         if let Some(class) = found
-            && let Some(own) = self.with_catalog(runtime, |host| host.reader.user_class(class))?
+            && super::is_user_object(class)
         {
-            own.function()?;
             // Bounds stand in the order of the type's own.
             if strategy == Strategy::Hash || usable {
                 return Ok(class);
@@ -253,6 +256,9 @@ impl Session {
     /// A bound, checked against the key.
     pub(super) fn bound_of(&mut self, parent: &Table, name: &str, b: &nodes::PartitionBoundSpec, source: &Arc<str>, runtime: &dyn Runtime) -> Result<Bound> {
         let key = parent.partition_key.clone().ok_or_else(|| definition(format!("\"{}\" is not partitioned", parent.name)))?;
+        for class in key.parts.iter().filter_map(|p| p.class.as_ref()) {
+            class.function()?;
+        }
         let here = |e: Error| e.or_position(kilndb_syntax::position_of(source, b.location));
         if b.is_default {
             return match key.strategy {

@@ -225,7 +225,8 @@ impl Session {
                         users.push((text, User::Constraint(dependent)));
                     }
                 }
-                table @ (PG_AMOP | PG_AMPROC) => {
+                // A class's own members are no users of it.
+                table @ (PG_AMOP | PG_AMPROC) if class != PG_OPCLASS => {
                     if let Some(class) = self.class_of_member(table, dependent)? {
                         users.push((self.operator_object_shown(Kind::Class, class, runtime)?, User::OperatorClass(class)));
                     }
