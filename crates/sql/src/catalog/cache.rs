@@ -16,7 +16,8 @@ use super::ids::*;
 use super::model::*;
 use super::known_partitions::{KnownPartitions, SharedPartitions};
 use super::partition::PartitionMap;
-use super::rows::{foreign_key, foreign_key_rows};
+use super::rows::{firing_of, foreign_key, foreign_key_rows, triggers_by_key};
+use super::trigger::KeyFiring;
 use crate::exec::partition::Leaf;
 use super::store::{CatalogRow, CatalogStore, shape};
 use super::temporary::{self, TemporaryCatalog, is_temporary};
@@ -601,7 +602,10 @@ impl CatalogReader<'_> {
                     inherited: row.int("coninhcount") as i16,
                 }),
                 // A row for a partition of the referenced table points at another of this table: that one stands for it.
-                b'f' if !rows.iter().any(|whole| whole.oid("oid") == row.oid("conparentid")) => foreign_keys.push(Arc::new(foreign_key(row))),
+                b'f' if !rows.iter().any(|whole| whole.oid("oid") == row.oid("conparentid")) => {
+                    let triggers = self.lookup(PG_TRIGGER, PG_TRIGGER_TGCONSTRAINT_INDEX, &[Datum::Oid(row.oid("oid"))])?;
+                    foreign_keys.push(Arc::new(foreign_key(row, KeyFiring::of_rows(triggers.iter()))));
+                }
                 _ => {}
             }
         }
@@ -611,17 +615,18 @@ impl CatalogReader<'_> {
 
     fn referencing(&self, table: Oid) -> Result<Vec<Arc<ForeignKey>>> {
         if is_temporary(table) {
-            let own = self.temporary.scan(PG_CONSTRAINT);
-            let keys = foreign_key_rows(&own);
-            return Ok(keys.filter(|row| row.oid("confrelid") == table).map(|row| Arc::new(foreign_key(row))).collect());
+            let (own, triggers) = (self.temporary.scan(PG_CONSTRAINT), triggers_by_key(self.temporary.scan(PG_TRIGGER)));
+            let keys = foreign_key_rows(&own).filter(|row| row.oid("confrelid") == table);
+            return Ok(keys.map(|row| Arc::new(foreign_key(row, firing_of(row, &triggers)))).collect());
         }
         let known = self.cache.lock().referencing.as_ref().map(|m| m.get(&table).cloned().unwrap_or_default());
         if let Some(found) = known {
             return Ok(found);
         }
+        let triggers = triggers_by_key(self.store().scan(PG_TRIGGER, self.snapshot)?);
         let mut map: HashMap<Oid, Vec<Arc<ForeignKey>>> = HashMap::new();
         for row in foreign_key_rows(&self.store().scan(PG_CONSTRAINT, self.snapshot)?) {
-            map.entry(row.oid("confrelid")).or_default().push(Arc::new(foreign_key(row)));
+            map.entry(row.oid("confrelid")).or_default().push(Arc::new(foreign_key(row, firing_of(row, &triggers))));
         }
         map.values_mut().for_each(|keys| keys.sort_by_key(|key| key.oid));
         let found = map.get(&table).cloned().unwrap_or_default();

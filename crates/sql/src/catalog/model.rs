@@ -211,6 +211,7 @@ pub struct ForeignKey {
     pub delete_columns: Vec<i16>,
     /// The foreign key of the partitioned table that it is a part of, or 0.
     pub part_of: Oid,
+    pub firing: super::trigger::KeyFiring,
 }
 
 #[derive(Clone, Debug)]

@@ -57,8 +57,8 @@ impl Session {
         if !only && recurses(c) && !of_key {
             self.alter_below(&partitions, c, source, runtime)?;
         }
-        if let (Some((mode, is_named)), false) = (firing_mode(c.subtype), only) {
-            return self.enable_clones(table, c.name().filter(|_| is_named), mode, runtime);
+        if let (Some((mode, which)), false) = (firing_mode(c.subtype, c.name().unwrap_or("")), only) {
+            return self.enable_clones(table, which, mode, runtime);
         }
         match (c.subtype, c.def()) {
             (A::AT_AddConstraint, Node::Constraint(k)) if k.contype == ConstrType::CONSTR_CHECK && !k.is_no_inherit => self.pass_on_checks(&before, &after, runtime),

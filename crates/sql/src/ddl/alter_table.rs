@@ -85,9 +85,6 @@ impl Session {
                 Err(Error::unsupported("this form of ALTER TABLE is not supported"))
             }
             A::AT_SetTableSpace => Err(Error::unsupported("tablespaces are not supported")),
-            A::AT_DisableTrigAll if !(table.foreign_keys.is_empty() && table.referenced_by.is_empty()) => {
-                Err(Error::unsupported("DISABLE TRIGGER ALL on a table with foreign keys is not supported").with_hint("DISABLE TRIGGER USER leaves foreign keys alone."))
-            }
             A::AT_SetLogged => self.set_persistence(table, LOGGED, runtime),
             A::AT_SetUnLogged => self.set_persistence(table, UNLOGGED, runtime),
             A::AT_AddIdentity => self.add_identity(table, name, c.def(), source, runtime),
@@ -102,7 +99,7 @@ impl Session {
                 Node::PartitionCmd(p) => self.finalize_detach(table, p, runtime),
                 _ => Err(Error::internal("DETACH without a partition")),
             },
-            subtype if let Some((mode, is_named)) = super::trigger_clone::firing_mode(subtype) => self.enable_trigger(table, is_named.then_some(name), mode, runtime),
+            subtype if let Some((mode, which)) = super::trigger_clone::firing_mode(subtype, name) => self.enable_trigger(table, which, mode, runtime),
             A::AT_AddInherit | A::AT_DropInherit => Err(Error::unsupported("table inheritance is not supported")),
             _ => Err(Error::unsupported("this form of ALTER TABLE is not supported")),
         }

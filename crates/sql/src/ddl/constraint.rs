@@ -522,6 +522,9 @@ impl Session {
         if new.index != 0 && new.kind != b'f' {
             self.add_dependency((PG_CLASS, new.index, 0), (PG_CONSTRAINT, oid, 0), b'i', runtime)?;
         }
+        if new.foreign.is_some() {
+            self.settle_key_triggers(oid, runtime)?;
+        }
         self.note_check_needs(oid, new, runtime)?;
         Ok(oid)
     }

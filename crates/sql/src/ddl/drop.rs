@@ -160,6 +160,7 @@ impl Session {
         }
         self.delete_rows(PG_INDEX, PG_INDEX_INDRELID_INDEX, &[Datum::Oid(table.oid)], runtime)?;
         for constraint in self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])? {
+            self.delete_key_triggers(constraint.oid("oid"), runtime)?;
             self.remove_dependencies((PG_CONSTRAINT, constraint.oid("oid")), None, runtime)?;
             self.write_catalog(runtime, |w| w.delete(&constraint))?;
         }
@@ -315,6 +316,7 @@ impl Session {
 
     pub(super) fn delete_constraint(&mut self, oid: Oid, runtime: &dyn Runtime) -> Result<()> {
         self.delete_parts_of_key(oid, runtime)?;
+        self.delete_key_triggers(oid, runtime)?;
         self.remove_dependencies((PG_CONSTRAINT, oid), None, runtime)?;
         self.delete_rows(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, &[Datum::Oid(oid)], runtime)
     }

@@ -20,6 +20,7 @@ mod domain;
 mod drop;
 pub(crate) mod extension;
 pub(crate) mod function;
+mod foreign_key_triggers;
 mod global_index;
 mod identity;
 mod index;

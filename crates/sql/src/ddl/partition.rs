@@ -538,6 +538,7 @@ impl Session {
         copy.set("coninhcount", Datum::Int2(1));
         copy.set("connoinherit", Datum::Bool(false));
         self.write_catalog(runtime, |w| w.insert_row(PG_CONSTRAINT, &copy.values).map(|_| ()))?;
+        self.settle_key_triggers(oid, runtime)?;
         if table.kind == TableKind::Partitioned {
             let table = self.table_by_oid(child, runtime)?;
             for partition in self.partition_oids(child, runtime)? {

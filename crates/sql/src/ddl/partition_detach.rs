@@ -228,6 +228,7 @@ impl Session {
                     row.set("conislocal", Datum::Bool(true));
                     row.set("conparentid", Datum::Oid(0));
                 })?;
+                self.settle_key_triggers(row.oid("oid"), runtime)?;
             }
         }
         for index in child.indexes.iter().filter(|i| i.part_of != 0) {
