@@ -15,6 +15,7 @@ pub mod partition;
 pub mod operator_class;
 mod operator_read;
 mod partition_read;
+mod routine_read;
 mod rows;
 mod type_read;
 pub mod store;

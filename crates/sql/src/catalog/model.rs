@@ -181,6 +181,8 @@ pub struct CheckConstraint {
     pub name: String,
     pub sql: String,
     pub validated: bool,
+    /// NOT ENFORCED: nobody looks whether it holds.
+    pub enforced: bool,
     pub no_inherit: bool,
     /// Defined for this table, and so often by what it is a part of.
     pub is_local: bool,

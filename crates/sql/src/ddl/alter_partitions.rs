@@ -151,6 +151,16 @@ impl Session {
             let child = self.lock_for_ddl(&child, LockMode::AccessExclusive, runtime)?;
             match child.checks.iter().find(|k| k.name == check.name) {
                 Some(own) if own.sql == check.sql => {
+                    let conflict = |what: &str| {
+                        let message = format!("constraint \"{}\" conflicts with {what} constraint on relation \"{}\"", own.name, child.name);
+                        Err(Error::new(sqlstate::INVALID_OBJECT_DEFINITION, message))
+                    };
+                    if check.validated && own.enforced && !own.validated {
+                        return conflict("NOT VALID");
+                    }
+                    if check.enforced && !own.enforced {
+                        return conflict("NOT ENFORCED");
+                    }
                     let count = own.inherited + 1;
                     self.update_row(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, own.oid, runtime, |row| row.set("coninhcount", Datum::Int2(count)))?;
                 }
@@ -163,6 +173,7 @@ impl Session {
                 None => {
                     let mut new = NewConstraint::inherited(&check.name, b'c', &child, &[], check.validated);
                     new.expression = Some(&check.sql);
+                    new.enforced = check.enforced;
                     self.insert_constraint(&new, runtime)?;
                     let checks = child.checks.len() as i16 + 1;
                     self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, child.oid, runtime, |row| row.set("relchecks", Datum::Int2(checks)))?;

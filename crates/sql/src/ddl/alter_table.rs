@@ -446,7 +446,11 @@ impl Session {
     }
 
     fn validate_constraint(&mut self, table: &Arc<Table>, name: &str, runtime: &dyn Runtime) -> Result<()> {
+        let not_enforced = || Error::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, "cannot validate NOT ENFORCED constraint");
         if let Some(check) = table.checks.iter().find(|c| c.name == name) {
+            if !check.enforced {
+                return Err(not_enforced());
+            }
             self.validate_check(table, name, &check.sql.clone(), runtime)?;
             return self.update_row(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, check.oid, runtime, |row| row.set("convalidated", Datum::Bool(true)));
         }
@@ -458,7 +462,7 @@ impl Session {
             Error::new(sqlstate::UNDEFINED_OBJECT, format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name))
         })?;
         if !key.enforced {
-            return Err(Error::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, "cannot validate NOT ENFORCED constraint"));
+            return Err(not_enforced());
         }
         let target = self.table_by_oid(key.referenced_table, runtime)?;
         self.validate_foreign_key(table, &key.columns, &target, &key.referenced_columns, name, runtime)?;

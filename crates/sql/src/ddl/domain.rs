@@ -128,7 +128,7 @@ impl Session {
     fn check_domain_check(&mut self, sql: &str, base: Oid, runtime: &dyn Runtime) -> Result<()> {
         self.with_catalog(runtime, |host| {
             let mut bound = Ok(());
-            runtime.on_large_stack(&mut || bound = crate::bind::domain::check(sql, base, &host.reader).map(|_| ()));
+            runtime.on_large_stack(&mut || bound = crate::bind::domain::check(sql, base, &host.reader).and_then(|e| super::depend::refuse_temporary_routines(&e)));
             bound.map_err(|mut e| {
                 e.0.position = None;
                 e

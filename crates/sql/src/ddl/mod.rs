@@ -234,16 +234,21 @@ impl Session {
         if r.relpersistence as u8 == b't' {
             return Ok(true);
         }
-        let own = self.own.temporary.schema();
-        let temporary = self.with_catalog(runtime, |host| match r.schemaname() {
-            Some("pg_temp") => Ok(true),
-            Some(name) => Ok(own.is_some() && host.reader.schema_oid(name)? == own),
-            None => Ok(host.reader.creation_schema == Some("pg_temp")),
-        })?;
+        let temporary = self.is_own_temporary_schema(r.schemaname(), runtime)?;
         if temporary && r.relpersistence as u8 == b'u' {
             return Err(Error::new(sqlstate::INVALID_TABLE_DEFINITION, "only temporary relations may be created in temporary schemas"));
         }
         Ok(temporary)
+    }
+
+    /// Is it the session's temporary schema where an object is made under this name?
+    pub(super) fn is_own_temporary_schema(&mut self, schema: Option<&str>, runtime: &dyn Runtime) -> Result<bool> {
+        let own = self.own.temporary.schema();
+        self.with_catalog(runtime, |host| match schema {
+            Some("pg_temp") => Ok(true),
+            Some(name) => Ok(own.is_some() && host.reader.schema_oid(name)? == own),
+            None => Ok(host.reader.creation_schema == Some("pg_temp")),
+        })
     }
 
     /// Schema of a new object: the one named or the first of search_path. Returns OID and name.

@@ -9,6 +9,7 @@ use crate::catalog::cache::EXPRESSION_SEPARATOR;
 use crate::catalog::ids::*;
 use crate::catalog::partition::{self, Bound, Edge, Partition, PartitionKey, PartitionMap, Strategy, column_map};
 use crate::catalog::store::vector;
+use crate::catalog::temporary::is_temporary;
 use crate::catalog::operator_class::{self, ClassFunctions, UserClass};
 use crate::catalog::{CatalogView, FunctionInfo, Index, Table, TableKind};
 use crate::client::Runtime;
@@ -154,11 +155,14 @@ impl Session {
         self.with_catalog(runtime, |host| {
             let mut found = Ok((0, false, false, Vec::new()));
             runtime.on_large_stack(&mut || {
-                found = crate::bind::bind_expression(sql, Some(table), &host.reader, None).map(|b| {
+                found = crate::bind::bind_expression(sql, Some(table), &host.reader, None).and_then(|b| {
+                    if !is_temporary(table.oid) {
+                        super::depend::refuse_temporary_routines(&b.expr)?;
+                    }
                     let mut used = Vec::new();
                     b.expr.columns(&mut used);
                     let sets = b.expr.any(&|e| matches!(&e.kind, crate::bind::ir::ExprKind::Func(f) if f.returns_set));
-                    (b.expr.ty, !b.expr.is_immutable(), sets, used.iter().map(|c| c.att).collect())
+                    Ok((b.expr.ty, !b.expr.is_immutable(), sets, used.iter().map(|c| c.att).collect()))
                 });
             });
             found.map_err(|mut e| {
@@ -486,6 +490,8 @@ impl Session {
                 b'c' if !row.bool("connoinherit") => {
                     let mut new = NewConstraint::inherited(name, b'c', &table, &[], true);
                     new.expression = row.text("conbin");
+                    new.enforced = row.bool("conenforced");
+                    new.validated = new.enforced;
                     self.insert_constraint(&new, runtime)?;
                     let checks = table.checks.len() as i16 + 1;
                     self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, child, runtime, |row| row.set("relchecks", Datum::Int2(checks)))?;

@@ -6,6 +6,7 @@ use super::function::{invalid, set_config};
 use super::operator_class_objects::Kind;
 use crate::catalog::ids::*;
 use crate::catalog::store::{CatalogRow, array};
+use crate::catalog::temporary::is_temporary;
 use crate::catalog::{CatalogView, FunctionInfo};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
@@ -304,6 +305,9 @@ impl Session {
         let Some(f) = self.routine_named(o, s.object_type, false, runtime)? else { return Ok(tag) };
         self.owned_routine(&f)?;
         let (schema, _) = self.creation_schema(s.newschema(), false, runtime)?;
+        if is_temporary(schema) != is_temporary(f.schema_oid) {
+            return Err(Error::unsupported("cannot move objects into or out of temporary schemas"));
+        }
         if schema != f.schema_oid {
             self.refuse_twin(&f, schema, &f.name, runtime)?;
             self.update_row(PG_PROC, PG_PROC_OID_INDEX, f.oid, runtime, |row| row.set("pronamespace", Datum::Oid(schema)))?;
