@@ -162,7 +162,10 @@ impl Session {
                         return conflict("NOT ENFORCED");
                     }
                     let count = own.inherited + 1;
-                    self.update_row(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, own.oid, runtime, |row| row.set("coninhcount", Datum::Int2(count)))?;
+                    self.update_row(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, own.oid, runtime, |row| {
+                        row.set("coninhcount", Datum::Int2(count));
+                        row.set("conislocal", Datum::Bool(false));
+                    })?;
                 }
                 Some(own) => {
                     return Err(Error::new(

@@ -381,6 +381,9 @@ fn impossible(kind: C::Type) -> Error {
         C::CONSTR_FOREIGN => "foreign key constraints not possible for domains",
         C::CONSTR_IDENTITY => "specifying GENERATED not supported for domains",
         C::CONSTR_GENERATED => "specifying GENERATED not supported for domains",
+        C::CONSTR_ATTR_ENFORCED | C::CONSTR_ATTR_NOT_ENFORCED => {
+            return Error::new(sqlstate::INVALID_OBJECT_DEFINITION, "specifying constraint enforceability not supported for domains");
+        }
         _ => return Error::new(sqlstate::FEATURE_NOT_SUPPORTED, "specifying constraint deferrability not supported for domains"),
     };
     let state = if matches!(kind, C::CONSTR_IDENTITY | C::CONSTR_GENERATED) { sqlstate::FEATURE_NOT_SUPPORTED } else { sqlstate::SYNTAX_ERROR };

@@ -12,6 +12,7 @@ mod analyze;
 mod build;
 mod comment;
 mod constraint;
+mod constraint_attributes;
 mod create_table;
 mod database;
 mod default;

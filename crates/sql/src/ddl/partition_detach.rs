@@ -62,7 +62,6 @@ impl Session {
             }
         }
         refuse_stranger(parent, &child)?;
-        super::global_index::refuse_detach(parent, p.concurrent)?;
         if p.concurrent {
             return self.detach_concurrently(parent, &child, &map, runtime);
         }
