@@ -9,6 +9,7 @@
 use super::Session;
 use crate::catalog::ids::*;
 use crate::catalog::store::{CatalogRow, vector};
+use crate::catalog::Table;
 use crate::catalog::trigger::{DELETE, INSERT, ROW, UPDATE};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
@@ -136,6 +137,16 @@ impl Session {
         self.remove_dependencies((PG_TRIGGER, oid), None, runtime)?;
         self.delete_rows(PG_DESCRIPTION, PG_DESCRIPTION_O_C_O_INDEX, &[Datum::Oid(oid), Datum::Oid(PG_TRIGGER)], runtime)?;
         self.write_catalog(runtime, |w| w.delete(trigger))
+    }
+
+    /// In a cluster of an earlier build foreign keys may have none yet.
+    pub(super) fn complete_key_triggers(&mut self, table: &Table, runtime: &dyn Runtime) -> Result<()> {
+        for key in table.foreign_keys.iter().chain(&table.referenced_by).filter(|key| key.enforced) {
+            if self.key_triggers(key.oid)?.is_empty() {
+                self.settle_key_triggers(key.oid, runtime)?;
+            }
+        }
+        Ok(())
     }
 
     /// The foreign key goes.

@@ -306,6 +306,9 @@ impl Session {
 
     /// ALTER TABLE … ENABLE, DISABLE TRIGGER.
     pub(super) fn enable_trigger(&mut self, table: &Table, which: Which<'_>, mode: u8, runtime: &dyn Runtime) -> Result<()> {
+        if let Which::All = which {
+            self.complete_key_triggers(table, runtime)?;
+        }
         let rows = self.catalog_lookup(PG_TRIGGER, PG_TRIGGER_TGRELID_TGNAME_INDEX, &[Datum::Oid(table.oid)])?;
         let mut found = false;
         for row in rows.iter().filter(|row| which.is(row)) {
