@@ -426,7 +426,7 @@ SELECT current_database()::name AS constraint_catalog, cn.nspname AS constraint_
        (CASE k.contype WHEN 'c' THEN 'CHECK' WHEN 'n' THEN 'CHECK' WHEN 'f' THEN 'FOREIGN KEY' WHEN 'p' THEN 'PRIMARY KEY'
              WHEN 'u' THEN 'UNIQUE' END)::varchar AS constraint_type,
        (CASE WHEN k.condeferrable THEN 'YES' ELSE 'NO' END)::varchar AS is_deferrable,
-       (CASE WHEN k.condeferred THEN 'YES' ELSE 'NO' END)::varchar AS initially_deferred, 'YES'::varchar AS enforced,
+       (CASE WHEN k.condeferred THEN 'YES' ELSE 'NO' END)::varchar AS initially_deferred, (CASE WHEN k.conenforced THEN 'YES' ELSE 'NO' END)::varchar AS enforced,
        (CASE WHEN k.contype = 'u' THEN (SELECT CASE WHEN x.indnullsnotdistinct THEN 'NO' ELSE 'YES' END
              FROM pg_catalog.pg_index x WHERE x.indexrelid = k.conindid) END)::varchar AS nulls_distinct
 FROM pg_catalog.pg_constraint k

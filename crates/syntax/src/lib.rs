@@ -9,7 +9,7 @@
 pub mod literals;
 
 use kilndb_base::{Error, Result, SqlState, sqlstate};
-pub use pg_raw_parse::list::NodeList;
+pub use pg_raw_parse::list::{CastNodeList, NodeList};
 pub use pg_raw_parse::{ConstValue, Node, Owned, StmtList, nodes, raw};
 use std::sync::Arc;
 

@@ -10,7 +10,7 @@ use crate::oids;
 use kilndb_base::{Error, Oid, Result};
 
 /// PostgreSQL's HASH_PARTITION_SEED.
-const SEED: u64 = 0x7a5b_2236_7996_dcfd;
+pub const SEED: u64 = 0x7a5b_2236_7996_dcfd;
 
 /// The hash of a key of several columns, of which NULLs do not count. `types`: base types of the values.
 pub fn row_hash<'a>(key: impl Iterator<Item = (Oid, &'a Datum)>) -> Result<u64> {
@@ -23,7 +23,8 @@ pub fn row_hash<'a>(key: impl Iterator<Item = (Oid, &'a Datum)>) -> Result<u64> 
     Ok(all)
 }
 
-fn combine(a: u64, b: u64) -> u64 {
+/// The hash of a key from that of its first columns and that of the next one.
+pub fn combine(a: u64, b: u64) -> u64 {
     a ^ b.wrapping_add(0x49a0_f4dd_15e5_a8e3).wrapping_add(a << 54).wrapping_add(a >> 7)
 }
 

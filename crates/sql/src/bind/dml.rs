@@ -122,7 +122,7 @@ impl Binder<'_> {
                 dml.generated.push(Assignment { column: i, expr: self.assign(e, c, table)? });
             }
         }
-        for check in &table.checks {
+        for check in table.checks.iter().filter(|check| check.enforced) {
             let e = self.bind_catalog_sql(&check.sql, table, rel)?;
             dml.checks.push((check.name.clone(), self.coerce_bool(e, "CHECK")?));
         }

@@ -9,6 +9,7 @@ use super::builtin::{BOOTSTRAP_SUPERUSER, BUILTINS, FILES, FIRST_USER_OID, INFOR
 use super::extension;
 use super::ids::*;
 use super::store::{CatalogStore, CatalogWriter, SHAPES, vector};
+use super::trigger::{FIRST_KEY_FUNCTION, LAST_KEY_FUNCTION};
 use kilndb_base::park::Park;
 use kilndb_base::{Error, Oid, RelationId, Result};
 use kilndb_storage::{Engine, Isolation, Persistence, RelationKind, RowBatch, Transaction};
@@ -213,6 +214,8 @@ fn fill_facts(writer: &mut CatalogWriter<'_>, eval: &EvalContext<'_>) -> Result<
     needed.extend(amproc.rows.iter().filter(|r| families.contains(&number(r[family]))).map(|r| number::<Oid>(r[function])));
 
     needed.extend(text_search_functions());
+    // What triggers of foreign keys name.
+    needed.extend(FIRST_KEY_FUNCTION..=LAST_KEY_FUNCTION);
     let implemented = |oid: Oid| needed.contains(&oid) || crate::functions::is_implemented(oid);
     let proc_extra = [("proowner", owner.clone()), ("pronamespace", namespace.clone())];
     fill_from(writer, PG_PROC, &FILES.pg_proc, eval, &|r| implemented(number(r[0])), &proc_extra)?;

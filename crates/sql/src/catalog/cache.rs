@@ -10,13 +10,14 @@
 
 pub use super::changes::Asked;
 use super::changes::{ChangeLog, Changes};
-use super::builtin::{BUILTINS, FIRST_EXTENSION_OID, FIRST_USER_OID, INFORMATION_SCHEMA, PG_CATALOG, SystemTable};
+use super::builtin::{BUILTINS, FIRST_USER_OID, INFORMATION_SCHEMA, PG_CATALOG, SystemTable};
 use super::global::{DELETE_ROWS_OPTION, GLOBAL, GlobalUsers};
 use super::ids::*;
 use super::model::*;
 use super::known_partitions::{KnownPartitions, SharedPartitions};
 use super::partition::PartitionMap;
-use super::rows::{foreign_key, foreign_key_rows};
+use super::rows::{firing_of, foreign_key, foreign_key_rows, triggers_by_key};
+use super::trigger::KeyFiring;
 use crate::exec::partition::Leaf;
 use super::store::{CatalogRow, CatalogStore, shape};
 use super::temporary::{self, TemporaryCatalog, is_temporary};
@@ -38,8 +39,8 @@ pub(super) struct Objects {
     type_names: HashMap<(Oid, String), Option<Oid>>,
     schemas: HashMap<String, Option<Oid>>,
     schema_names: HashMap<Oid, Option<String>>,
-    functions: HashMap<String, Vec<Arc<FunctionInfo>>>,
-    functions_by_oid: HashMap<Oid, Option<Arc<FunctionInfo>>>,
+    pub(super) functions: HashMap<String, Vec<Arc<FunctionInfo>>>,
+    pub(super) functions_by_oid: HashMap<Oid, Option<Arc<FunctionInfo>>>,
     pub(super) operators: HashMap<String, Vec<Arc<OperatorInfo>>>,
     pub(super) operators_by_oid: HashMap<Oid, Option<Arc<OperatorInfo>>>,
     /// Foreign keys by the table they point at.
@@ -597,12 +598,16 @@ impl CatalogReader<'_> {
                     name: row.text("conname").unwrap_or("").to_string(),
                     sql: row.text("conbin").unwrap_or("").to_string(),
                     validated: row.bool("convalidated"),
+                    enforced: row.bool("conenforced"),
                     no_inherit: row.bool("connoinherit"),
                     is_local: row.bool("conislocal"),
                     inherited: row.int("coninhcount") as i16,
                 }),
                 // A row for a partition of the referenced table points at another of this table: that one stands for it.
-                b'f' if !rows.iter().any(|whole| whole.oid("oid") == row.oid("conparentid")) => foreign_keys.push(Arc::new(foreign_key(row))),
+                b'f' if !rows.iter().any(|whole| whole.oid("oid") == row.oid("conparentid")) => {
+                    let triggers = self.lookup(PG_TRIGGER, PG_TRIGGER_TGCONSTRAINT_INDEX, &[Datum::Oid(row.oid("oid"))])?;
+                    foreign_keys.push(Arc::new(foreign_key(row, KeyFiring::of_rows(triggers.iter()))));
+                }
                 _ => {}
             }
         }
@@ -612,67 +617,22 @@ impl CatalogReader<'_> {
 
     fn referencing(&self, table: Oid) -> Result<Vec<Arc<ForeignKey>>> {
         if is_temporary(table) {
-            let own = self.temporary.scan(PG_CONSTRAINT);
-            let keys = foreign_key_rows(&own);
-            return Ok(keys.filter(|row| row.oid("confrelid") == table).map(|row| Arc::new(foreign_key(row))).collect());
+            let (own, triggers) = (self.temporary.scan(PG_CONSTRAINT), triggers_by_key(self.temporary.scan(PG_TRIGGER)));
+            let keys = foreign_key_rows(&own).filter(|row| row.oid("confrelid") == table);
+            return Ok(keys.map(|row| Arc::new(foreign_key(row, firing_of(row, &triggers)))).collect());
         }
         let known = self.cache.lock().referencing.as_ref().map(|m| m.get(&table).cloned().unwrap_or_default());
         if let Some(found) = known {
             return Ok(found);
         }
+        let triggers = triggers_by_key(self.store().scan(PG_TRIGGER, self.snapshot)?);
         let mut map: HashMap<Oid, Vec<Arc<ForeignKey>>> = HashMap::new();
         for row in foreign_key_rows(&self.store().scan(PG_CONSTRAINT, self.snapshot)?) {
-            map.entry(row.oid("confrelid")).or_default().push(Arc::new(foreign_key(row)));
+            map.entry(row.oid("confrelid")).or_default().push(Arc::new(foreign_key(row, firing_of(row, &triggers))));
         }
         map.values_mut().for_each(|keys| keys.sort_by_key(|key| key.oid));
         let found = map.get(&table).cloned().unwrap_or_default();
         self.cache.lock().referencing = Some(map);
-        Ok(found)
-    }
-
-    pub fn function_info(&self, row: &CatalogRow) -> FunctionInfo {
-        let arg_types = row.numbers("proargtypes").iter().map(|n| *n as Oid).collect();
-        FunctionInfo {
-            oid: row.oid("oid"),
-            name: row.text("proname").unwrap_or("").to_string(),
-            schema_oid: row.oid("pronamespace"),
-            kind: row.char("prokind"),
-            strict: row.bool("proisstrict"),
-            returns_set: row.bool("proretset"),
-            volatility: row.char("provolatile"),
-            return_type: row.oid("prorettype"),
-            arg_types,
-            arg_names: row.texts("proargnames"),
-            all_arg_types: row.numbers("proallargtypes").iter().map(|n| *n as Oid).collect(),
-            arg_modes: row.numbers("proargmodes").iter().map(|n| *n as u8).collect(),
-            variadic: row.oid("provariadic"),
-            defaults: row.text("proargdefaults").map(split_expressions).unwrap_or_default(),
-            language: match row.oid("prolang") {
-                14 => "sql",
-                12 => "internal",
-                // An extension's functions are in this program.
-                13 if row.oid("oid") < FIRST_USER_OID => "internal",
-                13 => "c",
-                _ => "plpgsql",
-            }
-            .to_string(),
-            source: row.text("prosqlbody").or(row.text("prosrc")).unwrap_or("").to_string(),
-            is_sql_body: row.text("prosqlbody").is_some(),
-            rows: row.float4("prorows"),
-            owner: row.oid("proowner"),
-            security_definer: row.bool("prosecdef"),
-            config: row.texts("proconfig"),
-        }
-    }
-
-    fn user_functions(&self, name: &str) -> Result<Vec<Arc<FunctionInfo>>> {
-        if let Some(found) = self.cache.lock().functions.get(name) {
-            return Ok(found.clone());
-        }
-        let rows = self.store().lookup(PG_PROC, PG_PROC_PRONAME_ARGS_NSP_INDEX, &[Datum::text(name)], self.snapshot)?;
-        let user = rows.iter().filter(|r| r.oid("oid") >= FIRST_EXTENSION_OID);
-        let found: Vec<_> = user.map(|r| Arc::new(self.function_info(r))).collect();
-        self.cache.lock().functions.insert(name.to_string(), found.clone());
         Ok(found)
     }
 
@@ -848,36 +808,11 @@ impl CatalogView for CatalogReader<'_> {
     }
 
     fn functions(&self, schema: Option<&str>, name: &str) -> Result<Vec<Arc<FunctionInfo>>> {
-        let schemas = self.schemas_to_search(schema, false)?;
-        let user = self.user_functions(name)?;
-        let mut found: Vec<Arc<FunctionInfo>> = Vec::new();
-        for schema in schemas {
-            if schema == PG_CATALOG
-                && let Some(builtin) = BUILTINS.functions_by_name.get(name)
-            {
-                found.extend(builtin.iter().cloned());
-            }
-            for f in user.iter().filter(|f| f.schema_oid == schema) {
-                // An earlier schema hides the same signature in a later one.
-                if !found.iter().any(|known| known.arg_types == f.arg_types) {
-                    found.push(f.clone());
-                }
-            }
-        }
-        Ok(found)
+        self.functions_named(schema, name)
     }
 
     fn function_by_oid(&self, oid: Oid) -> Result<Option<Arc<FunctionInfo>>> {
-        if let Some(builtin) = BUILTINS.functions.get(&oid) {
-            return Ok(Some(builtin.clone()));
-        }
-        if let Some(found) = self.cache.lock().functions_by_oid.get(&oid) {
-            return Ok(found.clone());
-        }
-        let rows = self.store().lookup(PG_PROC, PG_PROC_OID_INDEX, &[Datum::Oid(oid)], self.snapshot)?;
-        let found = rows.first().map(|r| Arc::new(self.function_info(r)));
-        self.cache.lock().functions_by_oid.insert(oid, found.clone());
-        Ok(found)
+        self.function(oid)
     }
 
     fn operators(&self, schema: Option<&str>, name: &str) -> Result<Vec<Arc<OperatorInfo>>> {

@@ -63,7 +63,10 @@ impl Changes {
             PG_ATTRDEF => self.note_one(oid("adrelid")),
             PG_REWRITE => self.note_one(oid("ev_class")),
             PG_SEQUENCE => self.note_one(oid("seqrelid")),
-            PG_TRIGGER => self.note_one(oid("tgrelid")),
+            PG_TRIGGER => {
+                self.note_one(oid("tgrelid"));
+                self.foreign_keys |= super::trigger::is_key_function(oid("tgfoid"));
+            }
             PG_INDEX => {
                 self.objects.insert(oid("indexrelid"));
                 self.objects.insert(oid("indrelid"));

@@ -184,6 +184,8 @@ pub struct CheckConstraint {
     pub name: String,
     pub sql: String,
     pub validated: bool,
+    /// NOT ENFORCED: nobody looks whether it holds.
+    pub enforced: bool,
     pub no_inherit: bool,
     /// Defined for this table, and so often by what it is a part of.
     pub is_local: bool,
@@ -214,6 +216,7 @@ pub struct ForeignKey {
     pub delete_columns: Vec<i16>,
     /// The foreign key of the partitioned table that it is a part of, or 0.
     pub part_of: Oid,
+    pub firing: super::trigger::KeyFiring,
 }
 
 #[derive(Clone, Debug)]

@@ -9,6 +9,7 @@
 //! Must not know: plans, storage, expressions other than as text.
 
 use super::builtin::{FILES, number};
+use super::operator_class::{ClassFunctions, EQUAL, UserClass};
 use super::{CatalogView, Table};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_types::{Datum, io, key, partition_hash};
@@ -57,6 +58,16 @@ pub struct KeyPart {
     pub typmod: i32,
     pub collation: Oid,
     pub opclass: Oid,
+    /// If users have made it.
+    pub class: Option<Arc<UserClass>>,
+}
+
+impl KeyPart {
+    /// Is what this operator, an equality of values, finds equal also equal to the key's class?
+    #[inline]
+    pub fn is_equality(&self, operator: Oid) -> bool {
+        self.class.as_ref().is_none_or(|class| class.strategy(operator) == Some(EQUAL))
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -69,8 +80,50 @@ impl PartitionKey {
     pub fn has_expressions(&self) -> bool {
         self.parts.iter().any(|p| p.attnum == 0)
     }
+    /// Does placing a row call functions?
+    pub fn has_user_classes(&self) -> bool {
+        self.parts.iter().any(|p| p.class.is_some())
+    }
     pub fn uses(&self, attnum: i16) -> bool {
         self.parts.iter().any(|p| p.attnum == attnum)
+    }
+    /// The hash that tells a row's hash partition.
+    pub fn hash(&self, values: &[&Datum], functions: &mut dyn ClassFunctions) -> Result<u64> {
+        if !self.has_user_classes() {
+            return partition_hash::row_hash(self.parts.iter().map(|p| p.base_type).zip(values.iter().copied()));
+        }
+        let mut all = 0;
+        for (part, value) in self.parts.iter().zip(values).filter(|(_, value)| !value.is_null()) {
+            let hash = match &part.class {
+                Some(class) => class.hash(value, functions)?,
+                None => partition_hash::value_hash(part.base_type, value, partition_hash::SEED)?,
+            };
+            all = partition_hash::combine(all, hash);
+        }
+        Ok(all)
+    }
+    /// The order of two values of a column of the key, neither of them NULL.
+    pub fn compare(&self, at: usize, a: &Datum, b: &Datum, functions: &mut dyn ClassFunctions) -> Result<Ordering> {
+        match self.parts.get(at) {
+            Some(KeyPart { class: Some(class), .. }) => class.compare(a, b, functions),
+            Some(part) => Ok(key::compare(part.base_type, a, b)),
+            None => Ok(Ordering::Equal),
+        }
+    }
+    /// The order of two ends of ranges.
+    pub fn compare_edges(&self, a: &[Edge], b: &[Edge], functions: &mut dyn ClassFunctions) -> Result<Ordering> {
+        for (at, (x, y)) in a.iter().zip(b).enumerate() {
+            let order = match (x, y) {
+                (Edge::Min, Edge::Min) | (Edge::Max, Edge::Max) => return Ok(Ordering::Equal),
+                (Edge::Min, _) | (_, Edge::Max) => Ordering::Less,
+                (_, Edge::Min) | (Edge::Max, _) => Ordering::Greater,
+                (Edge::Value(x), Edge::Value(y)) => self.compare(at, x, y, functions)?,
+            };
+            if order.is_ne() {
+                return Ok(order);
+            }
+        }
+        Ok(Ordering::Equal)
     }
 }
 
@@ -119,6 +172,8 @@ pub struct PartitionMap {
     lookup: Lookup,
     null_partition: Option<usize>,
     default: Option<usize>,
+    /// The key's classes are users', some of them.
+    calls_functions: bool,
 }
 
 /// How `a` compares with `b` as keys; each may be shorter than the other where only a prefix is known.
@@ -193,12 +248,13 @@ impl PartitionMap {
             }
             Strategy::Range => Lookup::Range,
         };
-        PartitionMap { table, key, partitions, pending, lookup, null_partition, default }
+        let calls_functions = key.has_user_classes();
+        PartitionMap { table, key, partitions, pending, lookup, null_partition, default, calls_functions }
     }
 
     /// Ranges alone: no default partition, and none with partitions of its own.
     pub fn has_plain_ranges(&self) -> bool {
-        matches!(self.lookup, Lookup::Range) && self.default.is_none() && !self.partitions.iter().any(|p| p.is_partitioned)
+        matches!(self.lookup, Lookup::Range) && !self.calls_functions && self.default.is_none() && !self.partitions.iter().any(|p| p.is_partitioned)
     }
 
     /// Is a key in the partition of the same number, whichever of the two maps says so?
@@ -235,19 +291,14 @@ impl PartitionMap {
     }
 
     /// Which partition the key belongs to, as its position in `partitions`.
-    pub fn find(&self, values: &[&Datum]) -> Result<Option<usize>> {
+    pub fn find(&self, values: &[&Datum], functions: &mut dyn ClassFunctions) -> Result<Option<usize>> {
+        if self.calls_functions {
+            return self.find_by_calls(values, functions);
+        }
         Ok(match &self.lookup {
             Lookup::Hash(slots) => {
                 let hash = partition_hash::row_hash(self.key.parts.iter().map(|p| p.base_type).zip(values.iter().copied()))?;
-                let count = slots.len() as u64;
-                // A division takes as long as the rest.
-                let remainder = if count.is_power_of_two() { hash & (count - 1) } else { hash % count } as usize;
-                // As many as there are remainders: each has one, and that is their order.
-                if self.partitions.len() == slots.len() {
-                    return Ok(Some(remainder));
-                }
-                let slot = slots[remainder];
-                (slot != NONE).then_some(slot as usize)
+                self.at_hash(slots, hash)
             }
             Lookup::List(list) => {
                 let Some(value) = values.first() else { return Ok(self.default) };
@@ -261,6 +312,46 @@ impl PartitionMap {
             Lookup::Range if values.iter().any(|v| v.is_null()) => self.default,
             Lookup::Range => self.find_range(values).or(self.default),
         })
+    }
+
+    fn at_hash(&self, slots: &[u32], hash: u64) -> Option<usize> {
+        let count = slots.len() as u64;
+        // A division takes as long as the rest.
+        let remainder = if count.is_power_of_two() { hash & (count - 1) } else { hash % count } as usize;
+        // As many as there are remainders: each has one, and that is their order.
+        if self.partitions.len() == slots.len() {
+            return Some(remainder);
+        }
+        let slot = slots[remainder];
+        (slot != NONE).then_some(slot as usize)
+    }
+
+    /// As [`PartitionMap::find`], by functions of users: the partitions stand in an order that is none to them, so all are looked at.
+    fn find_by_calls(&self, values: &[&Datum], functions: &mut dyn ClassFunctions) -> Result<Option<usize>> {
+        if let Lookup::Hash(slots) = &self.lookup {
+            return Ok(self.at_hash(slots, self.key.hash(values, functions)?));
+        }
+        match (&self.lookup, values) {
+            (Lookup::List(_), [value]) if value.is_null() => return Ok(self.null_partition.or(self.default)),
+            _ if values.iter().any(|v| v.is_null()) => return Ok(self.default),
+            (Lookup::List(list), [value]) => {
+                for (d, at) in list {
+                    if self.key.compare(0, d, value, functions)?.is_eq() {
+                        return Ok(Some(*at as usize));
+                    }
+                }
+            }
+            _ => {
+                let edges: Vec<Edge> = values.iter().map(|v| Edge::Value((*v).clone())).collect();
+                for (at, partition) in self.partitions[..self.bounded()].iter().enumerate() {
+                    let Bound::Range { lower, upper } = &*partition.bound else { continue };
+                    if self.key.compare_edges(lower, &edges, functions)?.is_le() && self.key.compare_edges(upper, &edges, functions)?.is_gt() {
+                        return Ok(Some(at));
+                    }
+                }
+            }
+        }
+        Ok(self.default)
     }
 
     /// How many of the partitions have bounds: all but the default.
@@ -434,11 +525,11 @@ impl PartitionMap {
     }
 
     /// The partition that a new bound would overlap with, and for ranges the place in the new bound that errors point at (0: lower).
-    pub fn overlap(&self, bound: &Bound) -> Option<usize> {
-        match bound {
+    pub fn overlap(&self, bound: &Bound, functions: &mut dyn ClassFunctions) -> Result<Option<usize>> {
+        Ok(match bound {
             Bound::Default => self.default,
             Bound::Hash { modulus, remainder } => {
-                let Lookup::Hash(slots) = &self.lookup else { return None };
+                let Lookup::Hash(slots) = &self.lookup else { return Ok(None) };
                 let greatest = slots.len() as u32;
                 if *modulus <= greatest {
                     (*remainder..greatest).step_by(*modulus as usize).map(|s| slots[s as usize]).find(|s| *s != NONE).map(|s| s as usize)
@@ -446,17 +537,25 @@ impl PartitionMap {
                     Some(slots[(*remainder % greatest) as usize]).filter(|s| *s != NONE).map(|s| s as usize)
                 }
             }
-            Bound::List(list) => list.iter().find_map(|d| {
-                if d.is_null() {
-                    return self.null_partition;
+            Bound::List(list) => {
+                for d in list {
+                    let found = if d.is_null() { self.null_partition } else { self.find(&[d], functions)?.filter(|i| Some(*i) != self.default) };
+                    if found.is_some() {
+                        return Ok(found);
+                    }
                 }
-                self.find(&[d]).ok().flatten().filter(|i| Some(*i) != self.default)
-            }),
-            Bound::Range { lower, upper } => self.partitions[..self.bounded()].iter().position(|p| {
-                matches!(&*p.bound, Bound::Range { lower: l, upper: u }
-                    if compare_edges(&self.key, lower, u).is_lt() && compare_edges(&self.key, l, upper).is_lt())
-            }),
-        }
+                None
+            }
+            Bound::Range { lower, upper } => {
+                for (at, p) in self.partitions[..self.bounded()].iter().enumerate() {
+                    let Bound::Range { lower: l, upper: u } = &*p.bound else { continue };
+                    if self.key.compare_edges(lower, u, functions)?.is_lt() && self.key.compare_edges(l, upper, functions)?.is_lt() {
+                        return Ok(Some(at));
+                    }
+                }
+                None
+            }
+        })
     }
 
     /// Hash: the neighbours of a modulus among those that there are: the last that is not greater, the first that is not less.
@@ -468,12 +567,8 @@ impl PartitionMap {
     }
 }
 
-pub fn is_empty_range(key: &PartitionKey, lower: &[Edge], upper: &[Edge]) -> bool {
-    compare_edges(key, lower, upper).is_ge()
-}
-
-fn quoted(ty: Oid, typmod: i32, value: &Datum, catalog: &dyn CatalogView) -> Result<String> {
-    let _ = typmod;
+/// A value as a literal that depends on no setting.
+pub fn quoted(ty: Oid, value: &Datum, catalog: &dyn CatalogView) -> Result<String> {
     let text = crate::bind::with_context(catalog, |cx| io::output_string(ty, value, cx))?;
     Ok(format!("'{}'", text.replace('\'', "''")))
 }
@@ -482,7 +577,7 @@ fn quoted(ty: Oid, typmod: i32, value: &Datum, catalog: &dyn CatalogView) -> Res
 pub fn bound_text(key: &PartitionKey, bound: &Bound, catalog: &dyn CatalogView) -> Result<String> {
     let value = |i: usize, d: &Datum| -> Result<String> {
         let Some(part) = key.parts.get(i) else { return Err(Error::internal("a bound of too many columns")) };
-        if d.is_null() { Ok("NULL".into()) } else { quoted(part.base_type, part.typmod, d, catalog) }
+        if d.is_null() { Ok("NULL".into()) } else { quoted(part.base_type, d, catalog) }
     };
     let edges = |list: &[Edge]| -> Result<String> {
         let texts = list.iter().enumerate().map(|(i, e)| match e {

@@ -42,7 +42,7 @@ impl CatalogReader<'_> {
             };
             // An enum's labels are read and shown as the enum's.
             let base_type = crate::bind::domain::shown_type(type_oid, -1, self).0;
-            parts.push(KeyPart { attnum: *attnum as i16, expression_sql, type_oid, base_type, typmod, collation: at(&collations), opclass: at(&classes) });
+            parts.push(KeyPart { attnum: *attnum as i16, expression_sql, type_oid, base_type, typmod, collation: at(&collations), opclass: at(&classes), class: self.user_class(at(&classes))? });
         }
         Ok(Some(PartitionKey { strategy: Strategy::of(row.char("partstrat")), parts }))
     }

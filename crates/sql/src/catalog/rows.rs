@@ -2,6 +2,7 @@
 
 use super::model::{ForeignKey, SequenceOptions};
 use super::store::CatalogRow;
+use super::trigger::KeyFiring;
 use kilndb_base::Oid;
 use foldhash::HashMap;
 
@@ -27,7 +28,7 @@ impl SequenceOptions {
     }
 }
 
-pub(super) fn foreign_key(row: &CatalogRow) -> ForeignKey {
+pub(super) fn foreign_key(row: &CatalogRow, firing: KeyFiring) -> ForeignKey {
     let attnums = |column: &str| row.numbers(column).iter().map(|n| *n as i16).collect();
     ForeignKey {
         oid: row.oid("oid"),
@@ -46,5 +47,18 @@ pub(super) fn foreign_key(row: &CatalogRow) -> ForeignKey {
         enforced: row.bool("conenforced"),
         delete_columns: attnums("confdelsetcols"),
         part_of: row.oid("conparentid"),
+        firing,
     }
+}
+
+pub(super) fn triggers_by_key(rows: Vec<CatalogRow>) -> HashMap<Oid, Vec<CatalogRow>> {
+    let mut by_key: HashMap<Oid, Vec<CatalogRow>> = HashMap::default();
+    for row in rows.into_iter().filter(|row| row.oid("tgconstraint") != 0) {
+        by_key.entry(row.oid("tgconstraint")).or_default().push(row);
+    }
+    by_key
+}
+
+pub(super) fn firing_of(key: &CatalogRow, triggers: &HashMap<Oid, Vec<CatalogRow>>) -> KeyFiring {
+    KeyFiring::of_rows(triggers.get(&key.oid("oid")).into_iter().flatten())
 }

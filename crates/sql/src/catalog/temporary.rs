@@ -143,7 +143,7 @@ pub struct TemporaryCatalog {
 /// The columns that say to which object a row of a system table belongs.
 fn owner_columns(table: Oid) -> &'static [&'static str] {
     match table {
-        PG_CLASS | PG_TYPE | PG_NAMESPACE => &["oid"],
+        PG_CLASS | PG_TYPE | PG_NAMESPACE | PG_PROC => &["oid"],
         PG_ATTRIBUTE => &["attrelid"],
         PG_INDEX => &["indexrelid"],
         PG_CONSTRAINT => &["conrelid"],
@@ -175,9 +175,10 @@ impl TemporaryCatalog {
     pub fn schema(&self) -> Option<Oid> {
         self.tables.borrow().get(&PG_NAMESPACE).filter(|t| !t.rows.is_empty()).map(|_| TEMPORARY_SCHEMA)
     }
-    /// No relation and no type.
+    /// No relation, no type, no routine.
     pub fn is_empty(&self) -> bool {
-        self.tables.borrow().get(&PG_CLASS).is_none_or(|t| t.rows.is_empty())
+        let tables = self.tables.borrow();
+        [PG_CLASS, PG_PROC].iter().all(|table| tables.get(table).is_none_or(|t| t.rows.is_empty()))
     }
     pub fn has_relation(&self, oid: Oid) -> bool {
         self.numbers(PG_CLASS, PG_CLASS_OID_INDEX, &[Datum::Oid(oid)]).is_ok_and(|found| !found.is_empty())
@@ -240,7 +241,8 @@ impl TemporaryCatalog {
             let oid = self.next_oid.get().max(TEMPORARY_SCHEMA) + 1;
             self.next_oid.set(if oid >= TEMPORARY_OIDS.end - 1 { TEMPORARY_SCHEMA } else { oid });
             let taken = |table: Oid, index: Oid| !self.numbers(table, index, &[Datum::Oid(oid)]).unwrap_or_default().is_empty();
-            if !taken(PG_CLASS, PG_CLASS_OID_INDEX) && !taken(PG_TYPE, PG_TYPE_OID_INDEX) && !taken(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX) {
+            let indexes = [(PG_CLASS, PG_CLASS_OID_INDEX), (PG_TYPE, PG_TYPE_OID_INDEX), (PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX), (PG_PROC, PG_PROC_OID_INDEX), (PG_TRIGGER, PG_TRIGGER_OID_INDEX)];
+            if !indexes.into_iter().any(|(table, index)| taken(table, index)) {
                 return oid;
             }
         }

@@ -82,12 +82,65 @@ impl Trigger {
     }
     /// Does it fire under this session_replication_role?
     pub fn fires_as(&self, is_replica: bool) -> bool {
-        match self.enabled {
-            b'D' => false,
-            b'A' => true,
-            b'R' => is_replica,
-            _ => !is_replica,
+        fires(self.enabled, is_replica)
+    }
+}
+
+/// Is it one of a foreign key's? Those are never called: the executor looks after keys.
+pub fn is_of_key(row: &CatalogRow) -> bool {
+    is_key_function(row.oid("tgfoid"))
+}
+
+/// RI_FKey_check_ins and those after it.
+pub fn is_key_function(oid: Oid) -> bool {
+    (FIRST_KEY_FUNCTION..=LAST_KEY_FUNCTION).contains(&oid)
+}
+pub const FIRST_KEY_FUNCTION: Oid = 1644;
+pub const LAST_KEY_FUNCTION: Oid = 1655;
+
+/// When the executor looks after a foreign key: as the `tgenabled` of its triggers say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyFiring {
+    /// New rows of the referencing table.
+    pub insert: u8,
+    /// Changed ones.
+    pub update: u8,
+    /// Changed rows of the referenced table.
+    pub changed: u8,
+    /// Rows of it that are gone.
+    pub gone: u8,
+}
+
+impl Default for KeyFiring {
+    fn default() -> KeyFiring {
+        KeyFiring { insert: b'O', update: b'O', changed: b'O', gone: b'O' }
+    }
+}
+
+impl KeyFiring {
+    /// By the rows of pg_trigger of one key. (A cluster of an earlier build has none.)
+    pub fn of_rows<'r>(rows: impl Iterator<Item = &'r CatalogRow>) -> KeyFiring {
+        let mut found = KeyFiring::default();
+        for row in rows.filter(|row| is_of_key(row)) {
+            let enabled = row.char("tgenabled");
+            match (row.oid("tgfoid"), row.int("tgtype") as i16 & (INSERT | DELETE | UPDATE)) {
+                (FIRST_KEY_FUNCTION, _) => found.insert = enabled,
+                (1645, _) => found.update = enabled,
+                (_, DELETE) => found.gone = enabled,
+                _ => found.changed = enabled,
+            }
         }
+        found
+    }
+}
+
+/// Does a trigger with this `tgenabled` fire under this session_replication_role?
+pub fn fires(enabled: u8, is_replica: bool) -> bool {
+    match enabled {
+        b'D' => false,
+        b'A' => true,
+        b'R' => is_replica,
+        _ => !is_replica,
     }
 }
 
@@ -102,10 +155,10 @@ pub fn join_arguments(arguments: &[&str]) -> Vec<u8> {
 }
 
 impl CatalogReader<'_> {
-    /// Those of a relation, by name.
+    /// Those of a relation that users have made, by name.
     pub(super) fn load_triggers(&self, table: Oid) -> Result<Vec<Arc<Trigger>>> {
         let rows = self.lookup(PG_TRIGGER, PG_TRIGGER_TGRELID_TGNAME_INDEX, &[Datum::Oid(table)])?;
-        let mut triggers: Vec<Arc<Trigger>> = rows.iter().map(|row| Arc::new(Trigger::of_row(row))).collect();
+        let mut triggers: Vec<Arc<Trigger>> = rows.iter().filter(|row| !is_of_key(row)).map(|row| Arc::new(Trigger::of_row(row))).collect();
         triggers.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(triggers)
     }

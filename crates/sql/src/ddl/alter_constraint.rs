@@ -54,6 +54,7 @@ impl Session {
                 row.set("convalidated", Datum::Bool(a.is_enforced));
             }
         })?;
+        self.settle_key_triggers(row.oid("oid"), runtime)?;
         for part in self.parts_of_key(row)? {
             self.alter_key(&part, a, runtime)?;
         }

@@ -57,8 +57,8 @@ impl Session {
         if !only && recurses(c) && !of_key {
             self.alter_below(&partitions, c, source, runtime)?;
         }
-        if let (Some((mode, is_named)), false) = (firing_mode(c.subtype), only) {
-            return self.enable_clones(table, c.name().filter(|_| is_named), mode, runtime);
+        if let (Some((mode, which)), false) = (firing_mode(c.subtype, c.name().unwrap_or("")), only) {
+            return self.enable_clones(table, which, mode, runtime);
         }
         match (c.subtype, c.def()) {
             (A::AT_AddConstraint, Node::Constraint(k)) if k.contype == ConstrType::CONSTR_CHECK && !k.is_no_inherit => self.pass_on_checks(&before, &after, runtime),
@@ -151,8 +151,21 @@ impl Session {
             let child = self.lock_for_ddl(&child, LockMode::AccessExclusive, runtime)?;
             match child.checks.iter().find(|k| k.name == check.name) {
                 Some(own) if own.sql == check.sql => {
+                    let conflict = |what: &str| {
+                        let message = format!("constraint \"{}\" conflicts with {what} constraint on relation \"{}\"", own.name, child.name);
+                        Err(Error::new(sqlstate::INVALID_OBJECT_DEFINITION, message))
+                    };
+                    if check.validated && own.enforced && !own.validated {
+                        return conflict("NOT VALID");
+                    }
+                    if check.enforced && !own.enforced {
+                        return conflict("NOT ENFORCED");
+                    }
                     let count = own.inherited + 1;
-                    self.update_row(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, own.oid, runtime, |row| row.set("coninhcount", Datum::Int2(count)))?;
+                    self.update_row(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, own.oid, runtime, |row| {
+                        row.set("coninhcount", Datum::Int2(count));
+                        row.set("conislocal", Datum::Bool(false));
+                    })?;
                 }
                 Some(own) => {
                     return Err(Error::new(
@@ -163,6 +176,7 @@ impl Session {
                 None => {
                     let mut new = NewConstraint::inherited(&check.name, b'c', &child, &[], check.validated);
                     new.expression = Some(&check.sql);
+                    new.enforced = check.enforced;
                     self.insert_constraint(&new, runtime)?;
                     let checks = child.checks.len() as i16 + 1;
                     self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, child.oid, runtime, |row| row.set("relchecks", Datum::Int2(checks)))?;

@@ -85,9 +85,6 @@ impl Session {
                 Err(Error::unsupported("this form of ALTER TABLE is not supported"))
             }
             A::AT_SetTableSpace => Err(Error::unsupported("tablespaces are not supported")),
-            A::AT_DisableTrigAll if !(table.foreign_keys.is_empty() && table.referenced_by.is_empty()) => {
-                Err(Error::unsupported("DISABLE TRIGGER ALL on a table with foreign keys is not supported").with_hint("DISABLE TRIGGER USER leaves foreign keys alone."))
-            }
             A::AT_SetLogged => self.set_persistence(table, LOGGED, runtime),
             A::AT_SetUnLogged => self.set_persistence(table, UNLOGGED, runtime),
             A::AT_AddIdentity => self.add_identity(table, name, c.def(), source, runtime),
@@ -102,7 +99,7 @@ impl Session {
                 Node::PartitionCmd(p) => self.finalize_detach(table, p, runtime),
                 _ => Err(Error::internal("DETACH without a partition")),
             },
-            subtype if let Some((mode, is_named)) = super::trigger_clone::firing_mode(subtype) => self.enable_trigger(table, is_named.then_some(name), mode, runtime),
+            subtype if let Some((mode, which)) = super::trigger_clone::firing_mode(subtype, name) => self.enable_trigger(table, which, mode, runtime),
             A::AT_AddInherit | A::AT_DropInherit => Err(Error::unsupported("table inheritance is not supported")),
             _ => Err(Error::unsupported("this form of ALTER TABLE is not supported")),
         }
@@ -449,7 +446,11 @@ impl Session {
     }
 
     fn validate_constraint(&mut self, table: &Arc<Table>, name: &str, runtime: &dyn Runtime) -> Result<()> {
+        let not_enforced = || Error::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, "cannot validate NOT ENFORCED constraint");
         if let Some(check) = table.checks.iter().find(|c| c.name == name) {
+            if !check.enforced {
+                return Err(not_enforced());
+            }
             self.validate_check(table, name, &check.sql.clone(), runtime)?;
             return self.update_row(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, check.oid, runtime, |row| row.set("convalidated", Datum::Bool(true)));
         }
@@ -461,7 +462,7 @@ impl Session {
             Error::new(sqlstate::UNDEFINED_OBJECT, format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name))
         })?;
         if !key.enforced {
-            return Err(Error::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, "cannot validate NOT ENFORCED constraint"));
+            return Err(not_enforced());
         }
         let target = self.table_by_oid(key.referenced_table, runtime)?;
         self.validate_foreign_key(table, &key.columns, &target, &key.referenced_columns, name, runtime)?;

@@ -38,6 +38,11 @@ impl Session {
                 let (class, oid) = self.commented_text_search(kind, s.object(), runtime)?;
                 (class, oid, 0)
             }
+            kind @ (O::OBJECT_OPCLASS | O::OBJECT_OPFAMILY) => {
+                let kind = super::operator_class_objects::kind_of(kind).ok_or_else(|| Error::internal("no operator class"))?;
+                let (class, oid) = self.commented_operator_object(s.object(), kind, runtime)?;
+                (class, oid, 0)
+            }
             _ => return Err(Error::unsupported("COMMENT ON this kind of object is not supported")),
         };
         if class == PG_CLASS {

@@ -26,6 +26,7 @@ pub(super) struct NewConstraint<'a> {
     pub deferrable: bool,
     pub deferred: bool,
     pub validated: bool,
+    pub enforced: bool,
     pub no_inherit: bool,
     pub expression: Option<&'a str>,
     pub foreign: Option<ForeignPart>,
@@ -51,6 +52,7 @@ impl<'a> NewConstraint<'a> {
             deferrable: false,
             deferred: false,
             validated,
+            enforced: true,
             no_inherit: false,
             expression: None,
             foreign: None,
@@ -66,7 +68,6 @@ pub(super) struct ForeignPart {
     pub on_update: u8,
     pub on_delete: u8,
     pub match_type: u8,
-    pub enforced: bool,
     /// ON DELETE SET NULL (…), SET DEFAULT (…).
     pub delete_columns: Vec<i16>,
     pub equal_operators: Vec<Oid>,
@@ -122,9 +123,6 @@ impl Session {
     ) -> Result<()> {
         let table = self.table_by_oid(table, runtime)?;
         let deferral = deferral_of(c, all);
-        if c.contype == C::CONSTR_CHECK && !is_enforced(c, all) {
-            return Err(Error::unsupported("NOT ENFORCED check constraints are not supported"));
-        }
         match c.contype {
             C::CONSTR_PRIMARY | C::CONSTR_UNIQUE => self.add_key(&table, c, column, deferral, false, runtime),
             C::CONSTR_CHECK => self.add_check(&table, c, all, runtime),
@@ -221,6 +219,11 @@ impl Session {
         Ok(())
     }
 
+    /// NOT VALID, which says nothing of a new table.
+    fn skips_validation(&self, c: &nodes::Constraint) -> bool {
+        c.skip_validation && self.ddl_command != "CREATE TABLE"
+    }
+
     fn add_check(&mut self, table: &Arc<Table>, c: &nodes::Constraint, all: &[&nodes::Constraint], runtime: &dyn Runtime) -> Result<()> {
         let sql = self.expression_text(c.raw_expr(), runtime)?;
         let used = self.with_catalog(runtime, |host| {
@@ -256,7 +259,9 @@ impl Session {
                 format!("constraint \"{name}\" for relation \"{}\" already exists", table.name),
             ));
         }
-        if !c.skip_validation {
+        let enforced = is_enforced(c, all);
+        let validated = enforced && !self.skips_validation(c);
+        if validated {
             self.validate_check(table, &name, &sql, runtime)?;
         }
         self.insert_constraint(
@@ -268,7 +273,8 @@ impl Session {
                 index: 0,
                 deferrable: false,
                 deferred: false,
-                validated: !c.skip_validation,
+                validated,
+                enforced,
                 no_inherit: c.is_no_inherit,
                 expression: Some(&sql),
                 foreign: None,
@@ -345,14 +351,13 @@ impl Session {
             return Err(Error::unsupported("MATCH PARTIAL not yet implemented"));
         }
         let delete_columns = delete_columns(table, c, &columns)?;
-        let validated = enforced && !c.skip_validation;
+        let validated = enforced && !self.skips_validation(c);
         let foreign = ForeignPart {
             table: target.oid,
             columns: target_columns.clone(),
             on_update: c.fk_upd_action as u8,
             on_delete: c.fk_del_action as u8,
             match_type: c.fk_matchtype as u8,
-            enforced,
             delete_columns,
             equal_operators,
         };
@@ -369,6 +374,7 @@ impl Session {
                 deferrable: deferral.deferrable,
                 deferred: deferral.deferred,
                 validated,
+                enforced,
                 no_inherit: table.kind != TableKind::Partitioned,
                 expression: None,
                 foreign: Some(foreign),
@@ -482,7 +488,7 @@ impl Session {
             ("contype", Datum::Char(new.kind)),
             ("condeferrable", Datum::Bool(new.deferrable)),
             ("condeferred", Datum::Bool(new.deferred)),
-            ("conenforced", Datum::Bool(true)),
+            ("conenforced", Datum::Bool(new.enforced)),
             ("convalidated", Datum::Bool(new.validated)),
             ("conrelid", Datum::Oid(new.table.oid)),
             ("conindid", Datum::Oid(new.index)),
@@ -502,8 +508,7 @@ impl Session {
         }
         if let Some(foreign) = &new.foreign {
             let operators = || array(oids::OID, foreign.equal_operators.iter().map(|o| Datum::Oid(*o)).collect());
-            row.retain(|(name, _)| !name.starts_with("conf") && *name != "conenforced");
-            row.push(("conenforced", Datum::Bool(foreign.enforced)));
+            row.retain(|(name, _)| !name.starts_with("conf"));
             if !foreign.delete_columns.is_empty() {
                 row.push(("confdelsetcols", numbers(&foreign.delete_columns)));
             }
@@ -521,6 +526,9 @@ impl Session {
         self.write_catalog(runtime, |w| w.insert(PG_CONSTRAINT, &row).map(|_| ()))?;
         if new.index != 0 && new.kind != b'f' {
             self.add_dependency((PG_CLASS, new.index, 0), (PG_CONSTRAINT, oid, 0), b'i', runtime)?;
+        }
+        if new.foreign.is_some() {
+            self.settle_key_triggers(oid, runtime)?;
         }
         self.note_check_needs(oid, new, runtime)?;
         Ok(oid)

@@ -239,6 +239,7 @@ impl Session {
         if let Some(clause) = c.coll_clause() {
             column.collation = self.collation_oid(&clause.collname().iter().filter_map(|n| n.as_str().map(str::to_string)).collect::<Vec<_>>(), runtime)?;
         }
+        super::constraint_attributes::check(c.constraints().iter().filter_map(|n| if let Node::Constraint(k) = n { Some(k) } else { None }), source)?;
         for constraint in c.constraints() {
             let Node::Constraint(k) = constraint else { continue };
             self.column_constraint(&mut column, k, table, schema, persistence, source, runtime)?;

@@ -1,8 +1,10 @@
 //! pg_depend: who needs whom.
 
 use super::Session;
+use crate::bind::ir::Expr;
 use crate::catalog::ids::*;
 use crate::catalog::store::CatalogRow;
+use crate::catalog::temporary::is_temporary;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result};
 use kilndb_types::Datum;
@@ -10,8 +12,25 @@ use kilndb_types::Datum;
 /// (catalog, object, column or 0).
 pub(super) type ObjectAddress = (Oid, Oid, i32);
 
+fn temporary_routine() -> Error {
+    Error::unsupported("temporary functions in the definition of a permanent object are not supported")
+}
+
+/// What is temporary would have to go with the session, and the permanent object with it.
+pub(super) fn refuse_temporary_routines(e: &Expr) -> Result<()> {
+    let mut functions = Vec::new();
+    e.user_functions(&mut functions);
+    match functions.into_iter().any(is_temporary) {
+        true => Err(temporary_routine()),
+        false => Ok(()),
+    }
+}
+
 impl Session {
     pub(super) fn add_dependency(&mut self, dependent: ObjectAddress, referenced: ObjectAddress, kind: u8, runtime: &dyn Runtime) -> Result<()> {
+        if referenced.0 == PG_PROC && is_temporary(referenced.1) && !is_temporary(dependent.1) {
+            return Err(temporary_routine());
+        }
         self.write_catalog(runtime, |w| {
             w.insert(
                 PG_DEPEND,

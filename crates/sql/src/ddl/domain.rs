@@ -128,7 +128,7 @@ impl Session {
     fn check_domain_check(&mut self, sql: &str, base: Oid, runtime: &dyn Runtime) -> Result<()> {
         self.with_catalog(runtime, |host| {
             let mut bound = Ok(());
-            runtime.on_large_stack(&mut || bound = crate::bind::domain::check(sql, base, &host.reader).map(|_| ()));
+            runtime.on_large_stack(&mut || bound = crate::bind::domain::check(sql, base, &host.reader).and_then(|e| super::depend::refuse_temporary_routines(&e)));
             bound.map_err(|mut e| {
                 e.0.position = None;
                 e
@@ -381,6 +381,9 @@ fn impossible(kind: C::Type) -> Error {
         C::CONSTR_FOREIGN => "foreign key constraints not possible for domains",
         C::CONSTR_IDENTITY => "specifying GENERATED not supported for domains",
         C::CONSTR_GENERATED => "specifying GENERATED not supported for domains",
+        C::CONSTR_ATTR_ENFORCED | C::CONSTR_ATTR_NOT_ENFORCED => {
+            return Error::new(sqlstate::INVALID_OBJECT_DEFINITION, "specifying constraint enforceability not supported for domains");
+        }
         _ => return Error::new(sqlstate::FEATURE_NOT_SUPPORTED, "specifying constraint deferrability not supported for domains"),
     };
     let state = if matches!(kind, C::CONSTR_IDENTITY | C::CONSTR_GENERATED) { sqlstate::FEATURE_NOT_SUPPORTED } else { sqlstate::SYNTAX_ERROR };

@@ -1,6 +1,7 @@
 //! DROP.
 
 use super::Session;
+use super::operator_class_objects::Kind;
 use super::text_search::kind_of;
 use super::types::TypeUser;
 use crate::catalog::ids::*;
@@ -48,6 +49,8 @@ impl Session {
             O::OBJECT_FUNCTION | O::OBJECT_PROCEDURE | O::OBJECT_ROUTINE => return self.drop_routines(s, runtime),
             O::OBJECT_TYPE | O::OBJECT_DOMAIN => return self.drop_types(s, runtime),
             O::OBJECT_EXTENSION => return self.drop_extensions(s, runtime),
+            O::OBJECT_OPCLASS => return self.drop_operator_objects(s, Kind::Class, cascade, runtime),
+            O::OBJECT_OPFAMILY => return self.drop_operator_objects(s, Kind::Family, cascade, runtime),
             other => {
                 return match kind_of(other) {
                     Some(kind) => self.drop_text_search(s, kind, cascade, runtime),
@@ -157,6 +160,7 @@ impl Session {
         }
         self.delete_rows(PG_INDEX, PG_INDEX_INDRELID_INDEX, &[Datum::Oid(table.oid)], runtime)?;
         for constraint in self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])? {
+            self.delete_key_triggers(constraint.oid("oid"), runtime)?;
             self.remove_dependencies((PG_CONSTRAINT, constraint.oid("oid")), None, runtime)?;
             self.write_catalog(runtime, |w| w.delete(&constraint))?;
         }
@@ -312,6 +316,7 @@ impl Session {
 
     pub(super) fn delete_constraint(&mut self, oid: Oid, runtime: &dyn Runtime) -> Result<()> {
         self.delete_parts_of_key(oid, runtime)?;
+        self.delete_key_triggers(oid, runtime)?;
         self.remove_dependencies((PG_CONSTRAINT, oid), None, runtime)?;
         self.delete_rows(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, &[Datum::Oid(oid)], runtime)
     }

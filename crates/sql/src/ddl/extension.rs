@@ -226,12 +226,13 @@ impl Session {
                 self.delete_rows(PG_AMOP, PG_AMOP_FAM_STRAT_INDEX, &[Datum::Oid(member)], runtime)?;
                 self.delete_rows(PG_AMPROC, PG_AMPROC_FAM_PROC_INDEX, &[Datum::Oid(member)], runtime)?;
             }
+            self.forget_members((table, member), runtime)?;
             self.delete_object(table, *index, member, runtime)?;
         }
         self.delete_object(PG_EXTENSION, PG_EXTENSION_OID_INDEX, oid, runtime)
     }
 
-    fn delete_object(&mut self, table: Oid, index: Oid, oid: Oid, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn delete_object(&mut self, table: Oid, index: Oid, oid: Oid, runtime: &dyn Runtime) -> Result<()> {
         self.remove_dependencies((table, oid), None, runtime)?;
         self.delete_rows(PG_DESCRIPTION, PG_DESCRIPTION_O_C_O_INDEX, &[Datum::Oid(oid), Datum::Oid(table)], runtime)?;
         self.delete_rows(table, index, &[Datum::Oid(oid)], runtime)

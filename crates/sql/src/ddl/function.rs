@@ -201,7 +201,8 @@ impl Session {
             [.., schema, name] => (Some(*schema), *name),
             [] => return Err(Error::internal("CREATE FUNCTION without a name")),
         };
-        let (schema, _) = self.creation_schema(schema_name, false, runtime)?;
+        let temporary = self.is_own_temporary_schema(schema_name, runtime)?;
+        let (schema, _) = self.creation_schema(schema_name, temporary, runtime)?;
         let clauses = self.routine_clauses(s.options().iter(), s.is_procedure, source)?;
         let language = match (&clauses.language, matches!(s.sql_body(), Node::None)) {
             (Some(language), _) => language.clone(),
@@ -226,7 +227,7 @@ impl Session {
         }
         let oid = match &existing {
             Some(old) => old.oid("oid"),
-            None => self.instance.next_oid()?,
+            None => self.new_oid(schema)?,
         };
         let default_cost = if matches!(language.as_str(), "internal" | "c") { 1.0 } else { 100.0 };
         let has_names = signature.all.iter().any(|a| !a.2.is_empty());

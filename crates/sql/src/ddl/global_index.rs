@@ -37,14 +37,6 @@ pub(super) fn refuse_partition(child: &Table) -> Result<()> {
     }
 }
 
-pub(super) fn refuse_detach(parent: &Table, concurrently: bool) -> Result<()> {
-    let Some(index) = parent.indexes.iter().find(|i| i.is_global) else { return Ok(()) };
-    if concurrently {
-        return Err(Error::unsupported(format!("DETACH PARTITION CONCURRENTLY from a table with unique index \"{}\", which lacks partitioning columns, is not supported", index.name)));
-    }
-    Ok(())
-}
-
 impl Session {
     /// Storage of a partitioned table's index: none, if each partition has a tree of its own.
     pub(super) fn new_global_tree(&mut self, table: &Table, new: &NewIndex) -> Result<RelationId> {

@@ -114,6 +114,9 @@ impl Session {
                 })?
             }
         };
+        if super::is_user_object(class) {
+            return Err(Error::unsupported(format!("indexes with operator class \"{}\", which users have made, are not supported", names.join("."))));
+        }
         if method == GIN_METHOD
             && let Class::Array(element) = self.with_catalog(runtime, |host| inverted_class(class, type_oid, &host.reader))?
         {
@@ -131,7 +134,7 @@ impl Session {
         Err(Error::new(sqlstate::UNDEFINED_FUNCTION, format!("could not identify a comparison function for type {shown}")))
     }
 
-    fn named_class(&mut self, schema: Option<&str>, name: &str, method: Oid, type_oid: Oid, runtime: &dyn Runtime) -> Result<Oid> {
+    pub(super) fn named_class(&mut self, schema: Option<&str>, name: &str, method: Oid, type_oid: Oid, runtime: &dyn Runtime) -> Result<Oid> {
         let mut rows = self.catalog_scan(PG_OPCLASS)?;
         let schemas = self.with_catalog(runtime, |host| host.reader.schemas_to_search(schema, false))?;
         rows.retain(|r| schemas.contains(&r.oid("opcnamespace")));
@@ -146,6 +149,7 @@ impl Session {
         let mut of_name = rows.iter().filter(|r| r.text("opcname") == Some(name) && r.oid("opcmethod") == method).peekable();
         if of_name.peek().is_none() {
             let method = method_name(method);
+            let name = schema.map_or(name.to_string(), |schema| format!("{schema}.{name}"));
             return Err(Error::new(sqlstate::UNDEFINED_OBJECT, format!("operator class \"{name}\" does not exist for access method \"{method}\"")));
         }
         let fits = |input: Oid| match input {

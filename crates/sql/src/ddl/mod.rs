@@ -12,6 +12,7 @@ mod analyze;
 mod build;
 mod comment;
 mod constraint;
+mod constraint_attributes;
 mod create_table;
 mod database;
 mod default;
@@ -20,6 +21,7 @@ mod domain;
 mod drop;
 pub(crate) mod extension;
 pub(crate) mod function;
+mod foreign_key_triggers;
 mod global_index;
 mod identity;
 mod index;
@@ -31,6 +33,8 @@ pub(crate) mod partition;
 mod partition_attach;
 pub(crate) mod partition_detach;
 mod partition_keys;
+mod operator_class;
+mod operator_class_objects;
 mod persistence;
 mod range_type;
 mod reindex;
@@ -113,6 +117,9 @@ impl Session {
             Node::DefineStmt(s) if text_search::kind_of(s.kind).is_some() => self.define_text_search(s, runtime),
             Node::AlterTSConfigurationStmt(s) => self.alter_config(s, runtime),
             Node::AlterTSDictionaryStmt(s) => self.alter_dictionary(s, runtime),
+            Node::CreateOpClassStmt(s) => self.create_operator_class(s, &source, runtime).map(|()| "CREATE OPERATOR CLASS".to_string()),
+            Node::CreateOpFamilyStmt(s) => self.create_operator_family(s, runtime).map(|()| "CREATE OPERATOR FAMILY".to_string()),
+            Node::AlterOpFamilyStmt(s) => self.alter_operator_family(s, &source, runtime).map(|()| "ALTER OPERATOR FAMILY".to_string()),
             Node::CreateExtensionStmt(s) => self.create_extension(s, &source, runtime).map(|()| "CREATE EXTENSION".to_string()),
             Node::AlterExtensionStmt(s) => self.alter_extension(s).map(|()| "ALTER EXTENSION".to_string()),
             Node::ReindexStmt(s) => self.reindex(s, !self.in_explicit_block(), runtime),
@@ -228,16 +235,21 @@ impl Session {
         if r.relpersistence as u8 == b't' {
             return Ok(true);
         }
-        let own = self.own.temporary.schema();
-        let temporary = self.with_catalog(runtime, |host| match r.schemaname() {
-            Some("pg_temp") => Ok(true),
-            Some(name) => Ok(own.is_some() && host.reader.schema_oid(name)? == own),
-            None => Ok(host.reader.creation_schema == Some("pg_temp")),
-        })?;
+        let temporary = self.is_own_temporary_schema(r.schemaname(), runtime)?;
         if temporary && r.relpersistence as u8 == b'u' {
             return Err(Error::new(sqlstate::INVALID_TABLE_DEFINITION, "only temporary relations may be created in temporary schemas"));
         }
         Ok(temporary)
+    }
+
+    /// Is it the session's temporary schema where an object is made under this name?
+    pub(super) fn is_own_temporary_schema(&mut self, schema: Option<&str>, runtime: &dyn Runtime) -> Result<bool> {
+        let own = self.own.temporary.schema();
+        self.with_catalog(runtime, |host| match schema {
+            Some("pg_temp") => Ok(true),
+            Some(name) => Ok(own.is_some() && host.reader.schema_oid(name)? == own),
+            None => Ok(host.reader.creation_schema == Some("pg_temp")),
+        })
     }
 
     /// Schema of a new object: the one named or the first of search_path. Returns OID and name.
@@ -306,6 +318,8 @@ pub(crate) fn command_name(node: &Node<'_>) -> Option<&'static str> {
         O::OBJECT_TSPARSER => "ALTER TEXT SEARCH PARSER",
         O::OBJECT_TSTEMPLATE => "ALTER TEXT SEARCH TEMPLATE",
         O::OBJECT_EXTENSION => "ALTER EXTENSION",
+        O::OBJECT_OPCLASS => "ALTER OPERATOR CLASS",
+        O::OBJECT_OPFAMILY => "ALTER OPERATOR FAMILY",
         _ => "ALTER TABLE",
     };
     Some(match node {
@@ -343,6 +357,8 @@ pub(crate) fn command_name(node: &Node<'_>) -> Option<&'static str> {
             O::OBJECT_TSPARSER => "DROP TEXT SEARCH PARSER",
             O::OBJECT_TSTEMPLATE => "DROP TEXT SEARCH TEMPLATE",
             O::OBJECT_EXTENSION => "DROP EXTENSION",
+            O::OBJECT_OPCLASS => "DROP OPERATOR CLASS",
+            O::OBJECT_OPFAMILY => "DROP OPERATOR FAMILY",
             _ => return None,
         },
         Node::AlterFunctionStmt(_) => "ALTER FUNCTION",
@@ -359,6 +375,9 @@ pub(crate) fn command_name(node: &Node<'_>) -> Option<&'static str> {
         Node::AlterEnumStmt(_) => "ALTER TYPE",
         Node::CreateDomainStmt(_) => "CREATE DOMAIN",
         Node::CreateExtensionStmt(_) => "CREATE EXTENSION",
+        Node::CreateOpClassStmt(_) => "CREATE OPERATOR CLASS",
+        Node::CreateOpFamilyStmt(_) => "CREATE OPERATOR FAMILY",
+        Node::AlterOpFamilyStmt(_) => "ALTER OPERATOR FAMILY",
         Node::AlterExtensionStmt(_) => "ALTER EXTENSION",
         Node::AlterDomainStmt(_) => "ALTER DOMAIN",
         Node::TruncateStmt(_) => "TRUNCATE TABLE",
@@ -384,9 +403,6 @@ fn statement_name(node: &Node<'_>) -> &'static str {
         Node::AlterTypeStmt(_) => "ALTER TYPE",
         Node::DefineStmt(_) => "CREATE AGGREGATE, OPERATOR, TYPE or COLLATION",
         Node::AlterOperatorStmt(_) => "ALTER OPERATOR",
-        Node::CreateOpClassStmt(_) => "CREATE OPERATOR CLASS",
-        Node::CreateOpFamilyStmt(_) => "CREATE OPERATOR FAMILY",
-        Node::AlterOpFamilyStmt(_) => "ALTER OPERATOR FAMILY",
         Node::CreateCastStmt(_) => "CREATE CAST",
         Node::CreateConversionStmt(_) => "CREATE CONVERSION",
         Node::CreateTransformStmt(_) => "CREATE TRANSFORM",

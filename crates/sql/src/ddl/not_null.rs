@@ -62,6 +62,7 @@ impl Session {
             deferrable: false,
             deferred: false,
             validated: !clause.not_valid,
+            enforced: true,
             no_inherit: clause.no_inherit,
             expression: None,
             foreign: None,

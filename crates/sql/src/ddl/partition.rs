@@ -4,11 +4,14 @@ use super::Session;
 use super::constraint::NewConstraint;
 use super::create_table::NewColumn;
 use super::index::NewIndex;
+use super::text_search;
 use crate::catalog::cache::EXPRESSION_SEPARATOR;
 use crate::catalog::ids::*;
 use crate::catalog::partition::{self, Bound, Edge, Partition, PartitionKey, PartitionMap, Strategy, column_map};
 use crate::catalog::store::vector;
-use crate::catalog::{CatalogView, Index, Table, TableKind};
+use crate::catalog::temporary::is_temporary;
+use crate::catalog::operator_class::{self, ClassFunctions, UserClass};
+use crate::catalog::{CatalogView, FunctionInfo, Index, Table, TableKind};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_storage::LockMode;
@@ -31,6 +34,29 @@ fn definition(message: impl Into<String>) -> Error {
 
 fn malformed(message: impl Into<String>) -> Error {
     Error::new(sqlstate::INVALID_TABLE_DEFINITION, message.into())
+}
+
+/// Calls functions of users' operator classes by statements.
+struct Calls<'s> {
+    session: &'s mut Session,
+    runtime: &'s dyn Runtime,
+}
+
+impl ClassFunctions for Calls<'_> {
+    fn call(&mut self, function: &FunctionInfo, class: &UserClass, arguments: [&Datum; 2]) -> Result<Datum> {
+        let types = operator_class::argument_types(function, class);
+        let quote = crate::catalog::format_type::quote_identifier;
+        let sql = self.session.with_catalog(self.runtime, |host| {
+            let schema = host.reader.schema_name(function.schema_oid)?.unwrap_or_default();
+            let mut literals = Vec::new();
+            for (value, ty) in arguments.into_iter().zip(types) {
+                literals.push(format!("{}::{}", partition::quoted(ty, value, &host.reader)?, bound_type(ty, &host.reader)));
+            }
+            Ok(format!("SELECT {}.{}({})", quote(&schema), quote(&function.name), literals.join(", ")))
+        })?;
+        let rows = self.session.query(&sql, self.runtime)?;
+        Ok(rows.into_iter().next().and_then(|r| r.into_iter().next()).unwrap_or_default())
+    }
 }
 
 impl Session {
@@ -69,7 +95,14 @@ impl Session {
         if !expressions.is_empty() {
             row.push(("partexprs", Datum::text(expressions.join(&EXPRESSION_SEPARATOR.to_string()))));
         }
-        self.write_catalog(runtime, |w| w.insert(PG_PARTITIONED_TABLE, &row).map(|_| ()))
+        self.write_catalog(runtime, |w| w.insert(PG_PARTITIONED_TABLE, &row).map(|_| ()))?;
+        let mut classes: Vec<Oid> = parts.iter().map(|p| p.opclass).filter(|class| super::is_user_object(*class)).collect();
+        classes.sort_unstable();
+        classes.dedup();
+        for class in classes {
+            self.add_dependency((PG_CLASS, table.oid, 0), (PG_OPCLASS, class, 0), b'n', runtime)?;
+        }
+        Ok(())
     }
 
     fn key_part(&mut self, table: &Arc<Table>, strategy: Strategy, e: &nodes::PartitionElem, runtime: &dyn Runtime) -> Result<NewKeyPart> {
@@ -89,7 +122,10 @@ impl Session {
             }
             None => {
                 let sql = self.expression_text(e.expr(), runtime)?;
-                let (type_oid, volatile, used) = self.key_expression(&sql, table, runtime)?;
+                let (type_oid, volatile, sets, used) = self.key_expression(&sql, table, runtime)?;
+                if sets {
+                    return Err(Error::unsupported("set-returning functions are not allowed in partition key expressions"));
+                }
                 if volatile {
                     return Err(definition("functions in partition key expression must be marked IMMUTABLE"));
                 }
@@ -114,15 +150,19 @@ impl Session {
         Ok(NewKeyPart { attnum, expression_sql, type_oid, collation, opclass })
     }
 
-    /// Type, whether it may change by itself, columns used.
-    fn key_expression(&mut self, sql: &str, table: &Arc<Table>, runtime: &dyn Runtime) -> Result<(Oid, bool, Vec<i16>)> {
+    /// Type, whether it may change by itself, whether it returns sets, columns used.
+    fn key_expression(&mut self, sql: &str, table: &Arc<Table>, runtime: &dyn Runtime) -> Result<(Oid, bool, bool, Vec<i16>)> {
         self.with_catalog(runtime, |host| {
-            let mut found = Ok((0, false, Vec::new()));
+            let mut found = Ok((0, false, false, Vec::new()));
             runtime.on_large_stack(&mut || {
-                found = crate::bind::bind_expression(sql, Some(table), &host.reader, None).map(|b| {
+                found = crate::bind::bind_expression(sql, Some(table), &host.reader, None).and_then(|b| {
+                    if !is_temporary(table.oid) {
+                        super::depend::refuse_temporary_routines(&b.expr)?;
+                    }
                     let mut used = Vec::new();
                     b.expr.columns(&mut used);
-                    (b.expr.ty, !b.expr.is_immutable(), used.iter().map(|c| c.att).collect())
+                    let sets = b.expr.any(&|e| matches!(&e.kind, crate::bind::ir::ExprKind::Func(f) if f.returns_set));
+                    Ok((b.expr.ty, !b.expr.is_immutable(), sets, used.iter().map(|c| c.att).collect()))
                 });
             });
             found.map_err(|mut e| {
@@ -150,22 +190,22 @@ impl Session {
             _ if is_object_name(base.oid) => oids::OID,
             _ => base.oid,
         };
-        let wanted = super::strings(e.opclass()).last().map(|s| s.to_string());
         let fits = |input: Oid| input == base.oid || input == stand_in;
-        let found = partition::operator_classes().find(|class| {
-            class.method == method
-                && fits(class.input_type)
-                && match &wanted {
-                    Some(name) => class.name == name,
-                    None => class.is_default,
-                }
-        });
+        let wanted = super::strings(e.opclass());
+        let found = match text_search::split(&wanted) {
+            (_, "") => partition::operator_classes().find(|class| class.method == method && fits(class.input_type) && class.is_default).map(|class| class.oid),
+            (schema, name) => Some(self.named_class(schema, name, method, type_oid, runtime)?),
+        };
         let usable = if strategy == Strategy::Hash { kilndb_types::partition_hash::is_hashable(base.oid) } else { kilndb_types::key::is_indexable(base.oid) };
-        if let (Some(class), true) = (&found, usable) {
-            return Ok(class.oid);
-        }
-        if let (Some(name), None) = (&wanted, &found) {
-            return Err(Error::new(sqlstate::UNDEFINED_OBJECT, format!("operator class \"{name}\" does not exist for access method \"{word}\"")));
+        if let Some(class) = found
+            && super::is_user_object(class)
+        {
+            // Bounds stand in the order of the type's own.
+            if strategy == Strategy::Hash || usable {
+                return Ok(class);
+            }
+        } else if let (Some(class), true) = (found, usable) {
+            return Ok(class);
         }
         let shown = self.with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, -1)))?;
         if found.is_some() {
@@ -220,6 +260,9 @@ impl Session {
     /// A bound, checked against the key.
     pub(super) fn bound_of(&mut self, parent: &Table, name: &str, b: &nodes::PartitionBoundSpec, source: &Arc<str>, runtime: &dyn Runtime) -> Result<Bound> {
         let key = parent.partition_key.clone().ok_or_else(|| definition(format!("\"{}\" is not partitioned", parent.name)))?;
+        for class in key.parts.iter().filter_map(|p| p.class.as_ref()) {
+            class.function()?;
+        }
         let here = |e: Error| e.or_position(kilndb_syntax::position_of(source, b.location));
         if b.is_default {
             return match key.strategy {
@@ -247,8 +290,14 @@ impl Session {
                 let mut list: Vec<Datum> = Vec::new();
                 for node in b.listdatums() {
                     let value = self.bound_value(&key, 0, node, source, runtime)?;
-                    let ty = key.parts[0].base_type;
-                    if !list.iter().any(|known| known.is_null() == value.is_null() && (value.is_null() || kilndb_types::key::compare(ty, known, &value).is_eq())) {
+                    let mut is_known = false;
+                    for known in &list {
+                        is_known |= match (known.is_null(), value.is_null()) {
+                            (false, false) => key.compare(0, known, &value, &mut Calls { session: self, runtime })?.is_eq(),
+                            (a, b) => a == b,
+                        };
+                    }
+                    if !is_known {
                         list.push(value);
                     }
                 }
@@ -263,7 +312,7 @@ impl Session {
                 }
                 let lower = self.bound_edges(&key, b.lowerdatums(), source, runtime)?;
                 let upper = self.bound_edges(&key, b.upperdatums(), source, runtime)?;
-                if partition::is_empty_range(&key, &lower, &upper) {
+                if key.compare_edges(&lower, &upper, &mut Calls { session: self, runtime })?.is_ge() {
                     let texts = self.with_catalog(runtime, |host| {
                         let text = |edges: &[Edge]| host.shown_edges(&key, edges);
                         Ok((text(&lower)?, text(&upper)?))
@@ -320,12 +369,7 @@ impl Session {
             return Err(Error::unsupported("cannot use column reference in partition bound expression").or_position(position));
         }
         let sql = self.expression_text(node, runtime)?;
-        let ty = self.with_catalog(runtime, |host| Ok(host.reader.format_type(part.base_type, -1)))?;
-        // "char" and bit types without a length would mean others.
-        let ty = match part.base_type {
-            oids::BPCHAR => "bpchar".to_string(),
-            _ => ty,
-        };
+        let ty = self.with_catalog(runtime, |host| Ok(bound_type(part.base_type, &host.reader)))?;
         let rows = self.query(&format!("SELECT CAST(({sql}) AS {ty})"), runtime).map_err(|mut e| {
             e.0.position = None;
             e.or_position(position)
@@ -341,7 +385,7 @@ impl Session {
         }
         // The place of a partition that is being detached is taken.
         let whole = if map.pending.is_empty() { map.clone() } else { Arc::new(map.whole()) };
-        if let Some(at) = whole.overlap(bound) {
+        if let Some(at) = whole.overlap(bound, &mut Calls { session: self, runtime })? {
             let other = self.table_by_oid(whole.partitions[at].oid, runtime)?;
             let message = match bound {
                 Bound::Default => format!("partition \"{name}\" conflicts with existing default partition \"{}\"", other.name),
@@ -446,6 +490,8 @@ impl Session {
                 b'c' if !row.bool("connoinherit") => {
                     let mut new = NewConstraint::inherited(name, b'c', &table, &[], true);
                     new.expression = row.text("conbin");
+                    new.enforced = row.bool("conenforced");
+                    new.validated = new.enforced;
                     self.insert_constraint(&new, runtime)?;
                     let checks = table.checks.len() as i16 + 1;
                     self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, child, runtime, |row| row.set("relchecks", Datum::Int2(checks)))?;
@@ -498,6 +544,7 @@ impl Session {
         copy.set("coninhcount", Datum::Int2(1));
         copy.set("connoinherit", Datum::Bool(false));
         self.write_catalog(runtime, |w| w.insert_row(PG_CONSTRAINT, &copy.values).map(|_| ()))?;
+        self.settle_key_triggers(oid, runtime)?;
         if table.kind == TableKind::Partitioned {
             let table = self.table_by_oid(child, runtime)?;
             for partition in self.partition_oids(child, runtime)? {
@@ -644,6 +691,11 @@ pub(super) fn says_only(r: &nodes::RangeVar) -> bool {
 /// Is it CREATE TABLE … PARTITION OF?
 pub(super) fn is_partition(s: &nodes::CreateStmt) -> bool {
     s.partbound().is_some()
+}
+
+/// A type's name, for casts. (Of char without a length it would mean another.)
+fn bound_type(type_oid: Oid, catalog: &dyn CatalogView) -> String {
+    if type_oid == oids::BPCHAR { "bpchar".into() } else { catalog.format_type(type_oid, -1) }
 }
 
 /// regproc, regclass and the like.

@@ -137,11 +137,15 @@ impl Session {
                 }
                 _ => continue,
             };
-            if found.bool("connoinherit") {
-                return Err(Error::new(
-                    sqlstate::INVALID_OBJECT_DEFINITION,
-                    format!("constraint \"{}\" conflicts with non-inherited constraint on child table \"{}\"", found.text("conname").unwrap_or(""), child.name),
-                ));
+            let conflict = match (found.bool("conenforced"), found.bool("convalidated")) {
+                _ if found.bool("connoinherit") => Some("non-inherited"),
+                (true, false) if row.bool("convalidated") => Some("NOT VALID"),
+                (false, _) if row.bool("conenforced") => Some("NOT ENFORCED"),
+                _ => None,
+            };
+            if let Some(what) = conflict {
+                let message = format!("constraint \"{}\" conflicts with {what} constraint on child table \"{}\"", found.text("conname").unwrap_or(""), child.name);
+                return Err(Error::new(sqlstate::INVALID_OBJECT_DEFINITION, message));
             }
             self.change_constraint(found, runtime, |row| {
                 row.set("coninhcount", Datum::Int2(row.int("coninhcount") as i16 + 1));

@@ -62,7 +62,6 @@ impl Session {
             }
         }
         refuse_stranger(parent, &child)?;
-        super::global_index::refuse_detach(parent, p.concurrent)?;
         if p.concurrent {
             return self.detach_concurrently(parent, &child, &map, runtime);
         }
@@ -228,6 +227,7 @@ impl Session {
                     row.set("conislocal", Datum::Bool(true));
                     row.set("conparentid", Datum::Oid(0));
                 })?;
+                self.settle_key_triggers(row.oid("oid"), runtime)?;
             }
         }
         for index in child.indexes.iter().filter(|i| i.part_of != 0) {

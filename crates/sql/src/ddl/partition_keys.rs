@@ -114,6 +114,7 @@ impl Session {
         copy.set("coninhcount", Datum::Int2(1));
         copy.set("connoinherit", Datum::Bool(false));
         self.write_catalog(runtime, |w| w.insert_row(PG_CONSTRAINT, &copy.values).map(|_| ()))?;
+        self.settle_key_triggers(oid, runtime)?;
         self.reference_partitions(oid, child, counter, runtime)
     }
 
@@ -209,6 +210,7 @@ impl Session {
             row.set("conislocal", Datum::Bool(false));
             row.set("coninhcount", Datum::Int2(1));
         })?;
+        self.settle_key_triggers(own.oid, runtime)?;
         if key.validated {
             self.mark_key_valid(own.oid, runtime)?;
         }

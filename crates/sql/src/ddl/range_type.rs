@@ -218,10 +218,11 @@ impl Session {
                 return Err(Error::new(sqlstate::UNDEFINED_OBJECT, format!("operator class \"{name}\" does not exist for access method \"btree\"")));
             }
             let default_input = rows.iter().find(|r| Some(r.oid("oid")) == found).map(|r| r.oid("opcintype"));
-            return classes
-                .find(|r| r.oid("opcintype") == subtype || Some(r.oid("opcintype")) == default_input)
-                .map(|r| r.oid("oid"))
-                .ok_or_else(|| Error::new(sqlstate::DATATYPE_MISMATCH, format!("operator class \"{name}\" does not accept data type {shown}")));
+            let class = classes.find(|r| r.oid("opcintype") == subtype || Some(r.oid("opcintype")) == default_input).map(|r| r.oid("oid"));
+            if class.is_some_and(super::is_user_object) {
+                return Err(Error::unsupported(format!("ranges with operator class \"{name}\", which users have made, are not supported")));
+            }
+            return class.ok_or_else(|| Error::new(sqlstate::DATATYPE_MISMATCH, format!("operator class \"{name}\" does not accept data type {shown}")));
         }
         let usable = kilndb_types::key::is_indexable(subtype);
         found.filter(|_| usable).ok_or_else(|| {

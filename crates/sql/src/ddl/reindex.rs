@@ -50,11 +50,26 @@ impl Session {
         let rows = self.catalog_lookup(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, &[kilndb_types::Datum::Oid(index.oid)])?;
         let row = rows.first().ok_or_else(|| Error::internal("an index without a row in pg_index"))?;
         let table = self.table_by_oid(row.oid("indrelid"), runtime)?;
+        if let Some((whole, shared)) = self.tree_of_part(&table, index.oid, runtime)? {
+            let whole = self.lock_for_ddl(&whole, LockMode::AccessExclusive, runtime)?;
+            return self.rebuild_index(&whole, shared, runtime);
+        }
         if table.kind == TableKind::Partitioned {
             self.refuse_in_block("REINDEX INDEX")?;
         }
         let table = self.lock_for_ddl(&table, LockMode::AccessExclusive, runtime)?;
         self.rebuild_index(&table, index.oid, runtime)
+    }
+
+    /// The table and the index whose tree has the entries of a partition's part, which cannot be told from the others' there.
+    fn tree_of_part(&mut self, table: &Arc<Table>, index: Oid, runtime: &dyn Runtime) -> Result<Option<(Arc<Table>, Oid)>> {
+        let (mut table, mut index, mut found) = (table.clone(), index, None);
+        while let Some(part) = table.indexes.iter().find(|i| i.oid == index && i.is_in_whole).cloned() {
+            table = self.table_by_oid(table.partition_of, runtime)?;
+            index = part.part_of;
+            found = Some((table.clone(), index));
+        }
+        Ok(found)
     }
 
     fn reindex_named_table(&mut self, s: &nodes::ReindexStmt, runtime: &dyn Runtime) -> Result<()> {

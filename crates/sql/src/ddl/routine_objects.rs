@@ -3,8 +3,10 @@
 use super::drop::still_needed;
 use super::Session;
 use super::function::{invalid, set_config};
+use super::operator_class_objects::Kind;
 use crate::catalog::ids::*;
 use crate::catalog::store::{CatalogRow, array};
+use crate::catalog::temporary::is_temporary;
 use crate::catalog::{CatalogView, FunctionInfo};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
@@ -19,6 +21,7 @@ pub(super) enum User {
     Default(Oid, i16),
     Constraint(Oid),
     Trigger(Oid),
+    OperatorClass(Oid),
 }
 
 fn word_of(kind: O::Type) -> &'static str {
@@ -168,6 +171,7 @@ impl Session {
         let lines: Vec<String> = users.iter().map(|(text, _)| text.clone()).collect();
         self.tell_cascade(&lines);
         self.drop_users(users, runtime)?;
+        self.forget_members((PG_PROC, oid), runtime)?;
         self.remove_dependencies((PG_PROC, oid), None, runtime)?;
         self.delete_rows(PG_DESCRIPTION, PG_DESCRIPTION_O_C_O_INDEX, &[Datum::Oid(oid), Datum::Oid(PG_PROC)], runtime)?;
         self.write_catalog(runtime, |w| w.delete(&row))
@@ -184,6 +188,7 @@ impl Session {
                     }
                 }
                 User::Constraint(oid) => self.delete_constraint(oid, runtime)?,
+                User::OperatorClass(oid) => self.drop_operator_object(Kind::Class, oid, true, runtime)?,
             }
         }
         Ok(())
@@ -219,6 +224,12 @@ impl Session {
                         let table = self.table_by_oid(c.oid("conrelid"), runtime)?;
                         let text = format!("constraint {} on table {}", c.text("conname").unwrap_or(""), self.shown_name(&table, runtime)?);
                         users.push((text, User::Constraint(dependent)));
+                    }
+                }
+                // A class's own members are no users of it.
+                table @ (PG_AMOP | PG_AMPROC) if class != PG_OPCLASS => {
+                    if let Some(class) = self.class_of_member(table, dependent)? {
+                        users.push((self.operator_object_shown(Kind::Class, class, runtime)?, User::OperatorClass(class)));
                     }
                 }
                 _ => {}
@@ -294,6 +305,9 @@ impl Session {
         let Some(f) = self.routine_named(o, s.object_type, false, runtime)? else { return Ok(tag) };
         self.owned_routine(&f)?;
         let (schema, _) = self.creation_schema(s.newschema(), false, runtime)?;
+        if is_temporary(schema) != is_temporary(f.schema_oid) {
+            return Err(Error::unsupported("cannot move objects into or out of temporary schemas"));
+        }
         if schema != f.schema_oid {
             self.refuse_twin(&f, schema, &f.name, runtime)?;
             self.update_row(PG_PROC, PG_PROC_OID_INDEX, f.oid, runtime, |row| row.set("pronamespace", Datum::Oid(schema)))?;

@@ -2,7 +2,7 @@
 
 use super::drop::still_needed;
 use super::text_search::kind_of;
-use super::{Session, text_search_objects};
+use super::{Session, operator_class_objects, text_search_objects};
 use crate::catalog::extension::is_member;
 use crate::catalog::ids::*;
 use crate::catalog::temporary::is_temporary;
@@ -44,6 +44,7 @@ struct SchemaContents {
     routines: Vec<(Oid, String)>,
     types: Vec<(Oid, String)>,
     searches: Vec<(text_search_objects::Object, String)>,
+    operators: Vec<((operator_class_objects::Kind, Oid), String)>,
     extensions: Vec<(String, Oid)>,
 }
 impl SchemaContents {
@@ -51,6 +52,7 @@ impl SchemaContents {
         let mut lines: Vec<String> = self.relations.iter().map(|(_, name, kind)| format!("{} {schema}.{name}", letter_word(*kind))).collect();
         lines.extend(self.routines.iter().chain(&self.types).map(|(_, text)| text.clone()));
         lines.extend(self.searches.iter().map(|(_, text)| text.clone()));
+        lines.extend(self.operators.iter().map(|(_, text)| text.clone()));
         lines.extend(self.extensions.iter().map(|(name, _)| format!("extension {name}")));
         lines
     }
@@ -162,6 +164,7 @@ impl Session {
             contents.types.push((row.oid("oid"), format!("type {}", self.type_shown(row.oid("oid"), runtime)?)));
         }
         contents.searches = self.text_search_in_schema(schema, runtime)?;
+        contents.operators = self.operator_objects_in_schema(schema, runtime)?;
         contents.extensions = self.extensions_in(schema)?;
         Ok(contents)
     }
@@ -173,6 +176,9 @@ impl Session {
             if let Some(table) = self.with_catalog(runtime, |host| host.reader.table_by_oid(*oid))? {
                 self.drop_relation(&table, true, &together, runtime)?;
             }
+        }
+        for ((kind, oid), _) in contents.operators {
+            self.drop_operator_object(kind, oid, true, runtime)?;
         }
         for (routine, _) in contents.routines {
             self.drop_routine(routine, true, runtime)?;
@@ -202,9 +208,10 @@ impl Session {
             O::OBJECT_DOMCONSTRAINT => self.rename_domain_constraint(s, &new_name, runtime),
             O::OBJECT_TRIGGER => self.rename_trigger(s, &new_name, runtime),
             O::OBJECT_FUNCTION | O::OBJECT_PROCEDURE | O::OBJECT_ROUTINE => self.rename_routine(s, &new_name, runtime),
-            other => match kind_of(other) {
-                Some(kind) => self.rename_text_search(s, kind, &new_name, runtime),
-                None => Err(Error::unsupported("renaming this kind of object is not supported")),
+            other => match (kind_of(other), operator_class_objects::kind_of(other)) {
+                (Some(kind), _) => self.rename_text_search(s, kind, &new_name, runtime),
+                (_, Some(kind)) => self.rename_operator_object(s, kind, &new_name, runtime),
+                (None, None) => Err(Error::unsupported("renaming this kind of object is not supported")),
             },
         }
     }
@@ -317,6 +324,9 @@ impl Session {
         if let Some(kind) = kind_of(s.object_type) {
             return self.move_text_search(s, kind, runtime);
         }
+        if let Some(kind) = operator_class_objects::kind_of(s.object_type) {
+            return self.move_operator_object(s, kind, runtime);
+        }
         let word = super::object_word(s.object_type);
         let Some(r) = s.relation() else {
             return Err(Error::unsupported("ALTER … SET SCHEMA is supported for tables, views, sequences and indexes only"));
@@ -357,9 +367,10 @@ impl Session {
             }
             O::OBJECT_FUNCTION | O::OBJECT_PROCEDURE | O::OBJECT_ROUTINE => self.give_routine(s, owner, runtime),
             O::OBJECT_TYPE | O::OBJECT_DOMAIN => self.give_type(s, owner, runtime),
-            other => match kind_of(other) {
-                Some(kind) => self.give_text_search(s, kind, owner, runtime),
-                None => Err(Error::unsupported("ALTER … OWNER TO is not supported for this kind of object")),
+            other => match (kind_of(other), operator_class_objects::kind_of(other)) {
+                (Some(kind), _) => self.give_text_search(s, kind, owner, runtime),
+                (_, Some(kind)) => self.give_operator_object(s, kind, owner, runtime),
+                (None, None) => Err(Error::unsupported("ALTER … OWNER TO is not supported for this kind of object")),
             },
         }
     }

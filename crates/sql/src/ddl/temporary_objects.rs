@@ -110,13 +110,16 @@ impl Session {
         Ok(())
     }
 
-    /// DISCARD TEMP: all temporary tables, views and sequences of the session, and its rows in global temporary tables.
+    /// DISCARD TEMP: all temporary tables, views, sequences and routines of the session, and its rows in global temporary tables.
     pub(crate) fn drop_own_temporary_objects(&mut self, runtime: &dyn Runtime) -> Result<()> {
         let inside: Vec<Oid> = self.own.temporary.scan(PG_CLASS).iter().filter(|r| !b"iI".contains(&r.char("relkind"))).map(|r| r.oid("oid")).collect();
         for oid in &inside {
             if let Some(table) = self.with_catalog(runtime, |host| host.reader.table_by_oid(*oid))? {
                 self.drop_relation(&table, true, &inside, runtime)?;
             }
+        }
+        for row in self.own.temporary.scan(PG_PROC) {
+            self.drop_routine(row.oid("oid"), true, runtime)?;
         }
         for (oid, storage) in self.own.temporary.instances() {
             self.drop_storage(storage)?;

@@ -3,12 +3,13 @@
 use super::drop::still_needed;
 use super::Session;
 use super::constraint::NewConstraint;
+use super::trigger_clone::Which;
 use crate::bind::Binder;
 use crate::bind::ir::{ATT_TABLEOID, ColId, Expr, ExprKind};
 use crate::catalog::extension::table_of_call;
 use crate::catalog::ids::*;
 use crate::catalog::store::{CatalogRow, vector};
-use crate::catalog::trigger::{BEFORE, DELETE, INSERT, INSTEAD, ROW, TRUNCATE, UPDATE, join_arguments};
+use crate::catalog::trigger::{BEFORE, DELETE, INSERT, INSTEAD, ROW, TRUNCATE, UPDATE, is_key_function, is_of_key, join_arguments};
 use crate::catalog::{CatalogView, Table, TableKind};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
@@ -144,6 +145,9 @@ impl Session {
         let found = all.iter().find(|f| f.arg_types.is_empty() && f.kind == b'f');
         let shown = names.join(".");
         let found = found.ok_or_else(|| Error::new(sqlstate::UNDEFINED_FUNCTION, format!("function {shown}() does not exist")))?;
+        if is_key_function(found.oid) {
+            return Err(Error::unsupported(format!("triggers that call \"{name}\" are not supported: foreign keys have their own")));
+        }
         if found.return_type != oids::TRIGGER {
             return Err(invalid(format!("function {name} must return type trigger")));
         }
@@ -208,6 +212,7 @@ impl Session {
             if table.kind != TableKind::View {
                 self.lock_for_ddl(&table, LockMode::AccessExclusive, runtime)?;
             }
+            self.refuse_key_trigger(&row, runtime)?;
             self.refuse_clone(&row, runtime)?;
             self.delete_trigger(&row, runtime)?;
         }
@@ -231,8 +236,10 @@ impl Session {
 
     /// Those of a table that goes.
     pub(super) fn delete_triggers_of(&mut self, table: Oid, runtime: &dyn Runtime) -> Result<()> {
-        for row in self.catalog_lookup(PG_TRIGGER, PG_TRIGGER_TGRELID_TGNAME_INDEX, &[Datum::Oid(table)])? {
-            self.delete_trigger(&row, runtime)?;
+        let rows = self.catalog_lookup(PG_TRIGGER, PG_TRIGGER_TGRELID_TGNAME_INDEX, &[Datum::Oid(table)])?;
+        // Those of foreign keys go with these.
+        for row in rows.iter().filter(|row| !is_of_key(row)) {
+            self.delete_trigger(row, runtime)?;
         }
         Ok(())
     }
@@ -297,18 +304,22 @@ impl Session {
         Ok("ALTER TRIGGER".to_string())
     }
 
-    /// ALTER TABLE … ENABLE, DISABLE TRIGGER. `name` None: all of them.
-    pub(super) fn enable_trigger(&mut self, table: &Table, name: Option<&str>, mode: u8, runtime: &dyn Runtime) -> Result<()> {
+    /// ALTER TABLE … ENABLE, DISABLE TRIGGER.
+    pub(super) fn enable_trigger(&mut self, table: &Table, which: Which<'_>, mode: u8, runtime: &dyn Runtime) -> Result<()> {
+        if let Which::All = which {
+            self.complete_key_triggers(table, runtime)?;
+        }
         let rows = self.catalog_lookup(PG_TRIGGER, PG_TRIGGER_TGRELID_TGNAME_INDEX, &[Datum::Oid(table.oid)])?;
         let mut found = false;
-        for row in rows.iter().filter(|row| name.is_none_or(|name| row.text("tgname") == Some(name))) {
+        for row in rows.iter().filter(|row| which.is(row)) {
             found = true;
+            self.refuse_system_trigger(row)?;
             if row.char("tgenabled") != mode {
                 self.update_row(PG_TRIGGER, PG_TRIGGER_OID_INDEX, row.oid("oid"), runtime, |row| row.set("tgenabled", Datum::Char(mode)))?;
             }
         }
-        match name {
-            Some(name) if !found => Err(missing(name, table)),
+        match which {
+            Which::Named(name) if !found => Err(missing(name, table)),
             _ => Ok(()),
         }
     }

@@ -9,7 +9,7 @@ use super::constraint::NewConstraint;
 use super::partition::own_columns;
 use crate::catalog::ids::*;
 use crate::catalog::store::{CatalogRow, vector};
-use crate::catalog::trigger::{ROW, Trigger};
+use crate::catalog::trigger::{ROW, Trigger, is_of_key};
 use crate::catalog::{Table, TableKind};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
@@ -18,15 +18,36 @@ use kilndb_syntax::raw::AlterTableType as A;
 use kilndb_types::{Datum, oids};
 use std::sync::Arc;
 
-/// What ENABLE or DISABLE TRIGGER sets; whether it names a trigger.
-pub(super) fn firing_mode(command: A::Type) -> Option<(u8, bool)> {
+/// The triggers that ENABLE or DISABLE TRIGGER means.
+#[derive(Clone, Copy)]
+pub(super) enum Which<'n> {
+    Named(&'n str),
+    /// All but those of foreign keys.
+    User,
+    All,
+}
+
+impl Which<'_> {
+    pub(super) fn is(self, row: &CatalogRow) -> bool {
+        match self {
+            Which::Named(name) => row.text("tgname") == Some(name),
+            Which::User => !row.bool("tgisinternal"),
+            Which::All => true,
+        }
+    }
+}
+
+/// What ENABLE or DISABLE TRIGGER sets, and of which triggers.
+pub(super) fn firing_mode(command: A::Type, name: &str) -> Option<(u8, Which<'_>)> {
     Some(match command {
-        A::AT_EnableTrig => (b'O', true),
-        A::AT_EnableAlwaysTrig => (b'A', true),
-        A::AT_EnableReplicaTrig => (b'R', true),
-        A::AT_DisableTrig => (b'D', true),
-        A::AT_EnableTrigAll | A::AT_EnableTrigUser => (b'O', false),
-        A::AT_DisableTrigAll | A::AT_DisableTrigUser => (b'D', false),
+        A::AT_EnableTrig => (b'O', Which::Named(name)),
+        A::AT_EnableAlwaysTrig => (b'A', Which::Named(name)),
+        A::AT_EnableReplicaTrig => (b'R', Which::Named(name)),
+        A::AT_DisableTrig => (b'D', Which::Named(name)),
+        A::AT_EnableTrigAll => (b'O', Which::All),
+        A::AT_EnableTrigUser => (b'O', Which::User),
+        A::AT_DisableTrigAll => (b'D', Which::All),
+        A::AT_DisableTrigUser => (b'D', Which::User),
         _ => return None,
     })
 }
@@ -155,7 +176,7 @@ impl Session {
 
     /// DETACH: a table of its own does not keep the copies.
     pub(super) fn drop_cloned_triggers(&mut self, table: Oid, runtime: &dyn Runtime) -> Result<()> {
-        for row in self.trigger_rows(table)?.iter().filter(|row| row.oid("tgparentid") != 0) {
+        for row in self.trigger_rows(table)?.iter().filter(|row| row.oid("tgparentid") != 0 && !is_of_key(row)) {
             self.delete_trigger(row, runtime)?;
         }
         Ok(())
@@ -185,10 +206,10 @@ impl Session {
         Ok(())
     }
 
-    /// ENABLE, DISABLE TRIGGER, for the partitions of a table. `name` None: all of its triggers.
-    pub(super) fn enable_clones(&mut self, table: &Table, name: Option<&str>, mode: u8, runtime: &dyn Runtime) -> Result<()> {
+    /// ENABLE, DISABLE TRIGGER, for the partitions of a table.
+    pub(super) fn enable_clones(&mut self, table: &Table, which: Which<'_>, mode: u8, runtime: &dyn Runtime) -> Result<()> {
         for row in self.trigger_rows(table.oid)? {
-            if row.int("tgtype") as i16 & ROW != 0 && name.is_none_or(|name| row.text("tgname") == Some(name)) {
+            if row.int("tgtype") as i16 & ROW != 0 && which.is(&row) {
                 self.enable_clones_of(table, row.oid("oid"), mode, runtime)?;
             }
         }

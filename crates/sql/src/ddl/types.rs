@@ -7,6 +7,7 @@
 use super::drop::still_needed;
 use super::Session;
 use super::create_table::NewTable;
+use super::operator_class_objects::Kind;
 use crate::catalog::builtin::FIRST_USER_OID;
 use crate::catalog::ids::*;
 use crate::catalog::store::{CatalogRow, CatalogWriter};
@@ -25,6 +26,7 @@ pub(super) enum TypeUser {
     Relation(Oid),
     Routine(Oid),
     Domain(Oid),
+    OperatorClass(Oid),
 }
 
 /// What a new row of pg_type says, beyond its name.
@@ -379,6 +381,7 @@ impl Session {
             self.delete_constraint(constraint.oid("oid"), runtime)?;
         }
         self.delete_rows(PG_DESCRIPTION, PG_DESCRIPTION_O_C_O_INDEX, &[Datum::Oid(oid), Datum::Oid(PG_TYPE)], runtime)?;
+        self.forget_members((PG_TYPE, oid), runtime)?;
         self.remove_dependencies((PG_TYPE, oid), None, runtime)?;
         self.delete_rows(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(row.oid("typarray"))], runtime)?;
         self.write_catalog(runtime, |w| w.delete(row))
@@ -411,6 +414,7 @@ impl Session {
                             None => None,
                         }
                     }
+                    PG_OPCLASS => Some((self.operator_object_shown(Kind::Class, object, runtime)?, TypeUser::OperatorClass(object))),
                     _ => None,
                 };
                 if let Some((text, user)) = found
@@ -429,6 +433,7 @@ impl Session {
                 TypeUser::Routine(oid) => self.drop_routine(oid, true, runtime)?,
                 TypeUser::Relation(oid) => self.drop_table_by_oid(oid, runtime)?,
                 TypeUser::Domain(oid) => self.drop_type(oid, true, together, runtime)?,
+                TypeUser::OperatorClass(oid) => self.drop_operator_object(Kind::Class, oid, true, runtime)?,
                 TypeUser::Column(oid, attnum) => {
                     if let Some(table) = self.with_catalog(runtime, |host| host.reader.table_by_oid(oid))?
                         && let Some(column) = table.columns.get(attnum as usize - 1).filter(|c| !c.dropped)

@@ -3,6 +3,7 @@
 
 use super::context::*;
 use super::{Execution, write};
+use crate::catalog::trigger::fires;
 use crate::catalog::{Index, Table};
 use crate::plan::partition::Columns;
 use crate::plan::{self, ForeignKeyPlan, ModifyPlan, Plan, ReferencedPlan};
@@ -18,8 +19,8 @@ use std::sync::Arc;
 /// What a statement owes its foreign keys.
 #[derive(Default)]
 pub struct Queue {
-    /// (foreign key, values).
-    children: Vec<(usize, Vec<Datum>)>,
+    /// (foreign key, whether the row is new, values).
+    children: Vec<(usize, bool, Vec<Datum>)>,
     /// (referencing key, old values, new values).
     parents: Vec<(usize, Vec<Datum>, Option<Vec<Datum>>)>,
     /// Rows that had company when they got an entry in a deferrable unique index: (position of the index, row).
@@ -36,7 +37,7 @@ impl Queue {
     }
     pub fn child_row(&mut self, m: &ModifyPlan, row: &[Datum]) {
         for (n, f) in m.foreign_keys.iter().enumerate() {
-            self.children.push((n, pick(&f.columns, row)));
+            self.children.push((n, true, pick(&f.columns, row)));
         }
     }
     pub fn changed_row(&mut self, m: &ModifyPlan, old: &[Datum], new: Option<&[Datum]>) {
@@ -44,7 +45,7 @@ impl Queue {
             for (n, f) in m.foreign_keys.iter().enumerate() {
                 let (before, after) = (pick(&f.columns, old), pick(&f.columns, new));
                 if !equal(&m.table, &f.columns, &before, &after) {
-                    self.children.push((n, after));
+                    self.children.push((n, false, after));
                 }
             }
         }
@@ -84,9 +85,17 @@ impl Queue {
         if self.children.is_empty() && self.parents.is_empty() {
             return Ok(());
         }
-        // Foreign keys are triggers, as far as this setting goes.
-        if cx.session.is_replica() {
-            (self.children, self.parents) = Default::default();
+        // Foreign keys are triggers.
+        let is_replica = cx.session.is_replica();
+        self.children.retain(|(n, is_new, _)| {
+            let firing = &m.foreign_keys[*n].key.firing;
+            fires(if *is_new { firing.insert } else { firing.update }, is_replica)
+        });
+        self.parents.retain(|(n, _, new)| {
+            let firing = &m.referenced_by[*n].key.firing;
+            fires(if new.is_some() { firing.changed } else { firing.gone }, is_replica)
+        });
+        if self.children.is_empty() && self.parents.is_empty() {
             return Ok(());
         }
         // What follows sees what this statement did.
@@ -104,7 +113,7 @@ impl Queue {
             cx.snapshot = saved;
             result?;
         }
-        for (n, values) in std::mem::take(&mut self.children) {
+        for (n, _, values) in std::mem::take(&mut self.children) {
             let f = &m.foreign_keys[n];
             if is_deferred(f.key.oid, f.key.deferrable, f.key.initially_deferred, cx) {
                 cx.pending.checks.push(PendingCheck { constraint: f.key.oid, table: m.table.oid, key: values, parent_gone: false, twin: None });

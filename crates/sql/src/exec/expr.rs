@@ -76,6 +76,8 @@ pub enum CExpr {
     Call2 { f: ScalarFn, strict: bool, args: Box<[CExpr; 2]> },
     Session { oid: Oid, name: Arc<str>, strict: bool, args: Box<[CExpr]> },
     Routine { call: Arc<RoutineCall>, args: Box<[CExpr]> },
+    /// satisfies_hash_partition, with the types of its arguments.
+    SatisfiesHash { types: Box<[Oid]>, variadic: bool, args: Box<[CExpr]> },
     /// A domain's conditions on the value of `arg`: the checks are of a row that is the value.
     Domain { name: Arc<str>, not_null: bool, checks: Box<[(String, CExpr)]>, arg: Box<CExpr> },
     /// Each element of an array as `element` makes it of a row that is the element.
@@ -253,6 +255,10 @@ impl CExpr {
                 Some(a) => super::routine::call(call, &a, cx),
                 None => Ok(Datum::Null),
             },
+            CExpr::SatisfiesHash { types, variadic, args } => {
+                let args = eval_args(args, false, row, rt, cx)?.unwrap_or_default();
+                super::partition::satisfies(&args, (types, *variadic), cx)
+            }
             CExpr::Domain { name, not_null, checks, arg } => {
                 let value = [arg.eval(row, rt, cx)?];
                 if *not_null && value[0].is_null() {

@@ -294,7 +294,10 @@ impl ModifyState {
                 }
                 // Its partition was emptied, or has gone: the row too.
                 _ if cx.engine.relation(row.heap).is_err() => {}
-                _ => return Err(Error::new(sqlstate::SERIALIZATION_FAILURE, "could not serialize access due to a concurrent change of partitions")),
+                _ => {
+                    refuse_pending(&m.table, row.heap, cx)?;
+                    return Err(Error::new(sqlstate::SERIALIZATION_FAILURE, "could not serialize access due to a concurrent change of partitions"));
+                }
             }
             match self.at_target(at, DmlKind::Insert, |state, plan| state.upsert_values(plan, input, row.proposed, rt, cx))? {
                 Some(again) => row = again,
@@ -572,4 +575,15 @@ impl ModifyState {
         }
         Ok(outcome)
     }
+}
+
+/// The row is in a partition that is being detached: its key is taken until that is done, but it is no row of the table any more.
+fn refuse_pending(named: &crate::catalog::Table, heap: RelationId, cx: &ExecContext<'_>) -> Result<()> {
+    for partition in &cx.catalog.partition_map(named.oid)?.pending {
+        if let Some(table) = cx.catalog.table_by_oid(partition.oid)?.filter(|t| t.storage == heap) {
+            let message = format!("the row to update is in partition \"{}\", which is being detached", table.name);
+            return Err(Error::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
+        }
+    }
+    Ok(())
 }

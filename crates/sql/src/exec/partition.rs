@@ -5,15 +5,17 @@
 //! 2. What is kept of a partition ([`Leaf`]) is shared by all sessions, with the other catalog objects, and goes when they do.
 
 use super::context::*;
-use crate::catalog::partition::{PartitionMap, column_map};
+use super::routine::RoutineCall;
+use crate::catalog::operator_class::{self, ClassFunctions, UserClass};
+use crate::catalog::partition::{PartitionMap, Strategy, column_map};
 use crate::catalog::temporary::is_temporary;
-use crate::catalog::{Index, Table};
+use crate::catalog::{CastContext, CastInfo, CastMethod, FunctionInfo, Index, Table};
 use crate::plan::partition::{Columns, Routing, TableRules, TargetShape, index_is_part_of};
 use crate::plan::{ConflictPlan, IndexPlan, ModifyPlan, ModifyTarget, TargetRules};
 use crate::session::run::RELATION_LOCK;
 use kilndb_base::{Error, Oid, RelationId, Result, sqlstate};
 use kilndb_storage::{ahead, LockMode, LockTag, Relation, Snapshot, WaitPolicy};
-use kilndb_types::Datum;
+use kilndb_types::{Datum, functions};
 use std::sync::{Arc, OnceLock};
 
 /// A partition that has rows, as a part of the table that a statement names.
@@ -249,12 +251,76 @@ fn key_of<'r>(map: &PartitionMap, expressions: &[Option<crate::exec::expr::CExpr
     Ok(values)
 }
 
-fn find(map: &PartitionMap, values: &[std::borrow::Cow<'_, Datum>]) -> Result<Option<usize>> {
+fn find(map: &PartitionMap, values: &[std::borrow::Cow<'_, Datum>], cx: &mut ExecContext<'_>) -> Result<Option<usize>> {
     // Most keys have one column.
     if let [one] = values {
-        return map.find(&[one]);
+        return map.find(&[one], cx);
     }
-    map.find(&values.iter().map(|v| &**v).collect::<Vec<_>>())
+    map.find(&values.iter().map(|v| &**v).collect::<Vec<_>>(), cx)
+}
+
+impl ClassFunctions for ExecContext<'_> {
+    fn call(&mut self, function: &FunctionInfo, class: &UserClass, arguments: [&Datum; 2]) -> Result<Datum> {
+        let arguments = arguments.map(Clone::clone);
+        if let Some(f) = functions::lookup(function.oid) {
+            return f(&self.eval, &arguments);
+        }
+        let argument_types = operator_class::argument_types(function, class);
+        let call = RoutineCall::of(function, argument_types.to_vec());
+        super::routine::call(&call, &arguments, self)
+    }
+}
+
+pub const SATISFIES_HASH_PARTITION: Oid = 5028;
+
+/// satisfies_hash_partition(parent, modulus, remainder, key…). `given`: the types of the arguments, and whether the last one is an array of the
+/// key's values.
+pub fn satisfies(arguments: &[Datum], (types, is_variadic): (&[Oid], bool), cx: &mut ExecContext<'_>) -> Result<Datum> {
+    use kilndb_base::sqlstate::INVALID_PARAMETER_VALUE as INVALID;
+    let (Some(Datum::Oid(parent)), Some(Datum::Int4(modulus)), Some(Datum::Int4(remainder))) = (arguments.first(), arguments.get(1), arguments.get(2)) else {
+        return Ok(Datum::Bool(false));
+    };
+    if *modulus <= 0 {
+        return Err(Error::new(INVALID, "modulus for hash partition must be an integer value greater than zero"));
+    }
+    if *remainder < 0 {
+        return Err(Error::new(INVALID, "remainder for hash partition must be an integer value greater than or equal to zero"));
+    }
+    if remainder >= modulus {
+        return Err(Error::new(INVALID, "remainder for hash partition must be less than modulus"));
+    }
+    let table = cx.catalog.table_by_oid(*parent)?;
+    let table = table.ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("could not open relation with OID {parent}")))?;
+    let Some(key) = table.partition_key.as_ref().filter(|k| k.strategy == Strategy::Hash) else {
+        return Err(Error::new(INVALID, format!("\"{}\" is not a hash partitioned table", table.name)));
+    };
+    let values = match arguments.get(3) {
+        Some(Datum::Array(list)) if is_variadic => {
+            let type_oid = list.element_type;
+            if let Some((i, part)) = key.parts.iter().enumerate().find(|(_, part)| part.type_oid != type_oid) {
+                let shown = [part.type_oid, type_oid].map(|t| cx.catalog.format_type(t, -1));
+                let message = format!("column {} of the partition key has type \"{}\", but supplied value is of type \"{}\"", i + 1, shown[0], shown[1]);
+                return Err(Error::new(INVALID, message));
+            }
+            list.elements.as_slice()
+        }
+        _ if is_variadic => return Ok(Datum::Bool(false)),
+        _ => arguments.get(3..).unwrap_or(&[]),
+    };
+    if values.len() != key.parts.len() {
+        let message = format!("number of partitioning columns ({}) does not match number of partition keys provided ({})", key.parts.len(), values.len());
+        return Err(Error::new(INVALID, message));
+    }
+    for (i, (part, type_oid)) in key.parts.iter().zip(types.get(3..).unwrap_or(&[])).enumerate().filter(|_| !is_variadic) {
+        let is_held_alike = |cast: Option<CastInfo>| cast.is_some_and(|c| matches!(c, CastInfo { method: CastMethod::Binary, context: CastContext::Implicit }));
+        if part.type_oid != *type_oid && !is_held_alike(cx.catalog.cast(*type_oid, part.type_oid)?) {
+            let shown = [part.type_oid, *type_oid].map(|t| cx.catalog.format_type(t, -1));
+            let message = format!("column {} of the partition key has type {}, but supplied value is of type {}", i + 1, shown[0], shown[1]);
+            return Err(Error::new(INVALID, message));
+        }
+    }
+    let hash = key.hash(&values.iter().collect::<Vec<_>>(), cx)?;
+    Ok(Datum::Bool(hash % *modulus as u64 == *remainder as u64))
 }
 
 /// Expressions of the key of a table that the statement does not name.
@@ -296,7 +362,7 @@ pub fn route_again(named: &Arc<Table>, routing: &Routing, of: &ModifyPlan, row: 
 /// The partition that a row of the named table belongs to. `now`: as the catalogs are at that moment.
 pub fn route(named: &Arc<Table>, routing: &Routing, top: &PartitionMap, row: &[Datum], now: Option<&Snapshot>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Place> {
     let values = key_of(top, &routing.key, row, rt, cx)?;
-    let Some(at) = find(top, &values)? else { return Err(no_partition(named, top, &values, cx)) };
+    let Some(at) = find(top, &values, cx)? else { return Err(no_partition(named, top, &values, cx)) };
     // What has been opened is one that has rows, and is looked at in a moment anyway.
     let shared = cx.catalog.shared_partitions(named.oid).filter(|shared| std::ptr::eq(&*shared.map, top));
     if let Some(known) = shared.and_then(|shared| shared.known(at)) {
@@ -318,7 +384,7 @@ pub fn route(named: &Arc<Table>, routing: &Routing, top: &PartitionMap, row: &[D
         let own = column_map(named, &table).map(|own| Columns::new(own, table.columns.len()).to_own(row));
         let expressions = expressions_of(&table, cx)?;
         let values = key_of(&map, &expressions, own.as_deref().unwrap_or(row), rt, cx)?;
-        let Some(at) = find(&map, &values)? else { return Err(no_partition(&table, &map, &values, cx)) };
+        let Some(at) = find(&map, &values, cx)? else { return Err(no_partition(&table, &map, &values, cx)) };
         oid = map.partitions[at].oid;
         if !map.partitions[at].is_partitioned {
             return Ok(oid.into());
@@ -383,7 +449,7 @@ fn places_of_key(named: &Arc<Table>, (row, index, key): (&[Datum], Oid, &[u8]), 
         let own = if is_named { None } else { column_map(named, &table).map(|own| Columns::new(own, table.columns.len()).to_own(row)) };
         let row = own.as_deref().unwrap_or(row);
         let values: Vec<_> = map.key.parts.iter().map(|part| std::borrow::Cow::Borrowed(&row[(part.attnum - 1).max(0) as usize])).collect();
-        let Some(at) = find(&map, &values)? else { return Ok(Default::default()) };
+        let Some(at) = find(&map, &values, cx)? else { return Ok(Default::default()) };
         let partition = &map.partitions[at];
         if !partition.is_partitioned {
             return Ok((vec![Place { oid: partition.oid, at: is_named.then_some(at as u32) }], None));
@@ -432,7 +498,7 @@ pub fn belongs(table: &Arc<Table>, row: &[Datum], rt: &mut Runtime, cx: &mut Exe
         let named = column_map(&above, table).map(|own| Columns::new(own, table.columns.len()).to_named(row));
         let expressions = expressions_of(&above, cx)?;
         let values = key_of(&map, &expressions, named.as_deref().unwrap_or(row), rt, cx)?;
-        if find(&map, &values)?.map(|i| map.partitions[i].oid) != Some(at.oid) {
+        if find(&map, &values, cx)?.map(|i| map.partitions[i].oid) != Some(at.oid) {
             return Ok(false);
         }
         at = above;

@@ -5,9 +5,11 @@
 use super::context::*;
 use super::expr::CExpr;
 use super::partition::{Leaf, OpenPartition, Place, gone, keeps_pending, lock, open, open_to_read, relation, seen_map};
+use super::prune::Values;
 use super::scan::ScanState;
-use crate::catalog::Table;
+use crate::catalog::operator_class::{ClassFunctions, UserClass};
 use crate::catalog::partition::column_map;
+use crate::catalog::{FunctionInfo, Table};
 use crate::plan::partition::PartitionScan;
 use crate::plan::{Node, Op, SortSpec};
 use kilndb_base::{Oid, RelationId, Result};
@@ -179,7 +181,7 @@ impl Reading {
         let catalog = cx.catalog;
         if let Some(shared) = catalog.shared_partitions(p.table.oid)
             && !keeps_pending(&shared.map, cx)
-            && let Some(found) = super::prune::only(&shared.map, &p.prune, &mut |e| e.eval(&[], rt, cx))?
+            && let Some(found) = super::prune::only(&shared.map, &p.prune, &mut Known { evaluate: &mut |e, cx| e.eval(&[], rt, cx).map(Some), cx })?
         {
             let Some(at) = found.filter(|at| span.as_ref().is_none_or(|span| span.contains(at))) else { return Ok(()) };
             // What has been opened is one that has rows; its description needs no look then.
@@ -348,12 +350,28 @@ fn with_entries(p: &PartitionScan, found: &mut Vec<Place>, rt: &mut Runtime, cx:
 
 type Evaluate<'e> = dyn FnMut(&CExpr, &mut ExecContext<'_>) -> Result<Option<Datum>> + 'e;
 
+/// What is known while the plan runs.
+struct Known<'k, 'e, 'c> {
+    evaluate: &'k mut Evaluate<'e>,
+    cx: &'k mut ExecContext<'c>,
+}
+impl ClassFunctions for Known<'_, '_, '_> {
+    fn call(&mut self, function: &FunctionInfo, class: &UserClass, arguments: [&Datum; 2]) -> Result<Datum> {
+        self.cx.call(function, class, arguments)
+    }
+}
+impl Values for Known<'_, '_, '_> {
+    fn value(&mut self, e: &CExpr) -> Result<Option<Datum>> {
+        (self.evaluate)(e, self.cx)
+    }
+}
+
 /// The partitions with rows below `table` that the conditions leave.
 fn leaves(p: &PartitionScan, table: &Arc<Table>, span: Option<&Range<usize>>, evaluate: &mut Evaluate<'_>, cx: &mut ExecContext<'_>, out: &mut Vec<Place>) -> Result<()> {
     let map = seen_map(table.oid, cx)?;
     let is_named = table.oid == p.table.oid;
     let columns = if is_named { None } else { column_map(&p.table, table) };
-    let found = super::prune::candidates(&map, &p.prune, columns.as_deref(), is_named, &mut |e| evaluate(e, cx))?;
+    let found = super::prune::candidates(&map, &p.prune, columns.as_deref(), is_named, &mut Known { evaluate, cx })?;
     for i in found.into_iter().filter(|i| span.is_none_or(|span| span.contains(i))) {
         let partition = &map.partitions[i];
         if !partition.is_partitioned {

@@ -2,14 +2,18 @@
 //!
 //! Invariant: a partition that is left out has no row for which the conditions are true.
 
+use crate::catalog::operator_class::{ClassFunctions, EQUAL};
 use crate::catalog::partition::{PartitionMap, Strategy};
 use crate::exec::expr::CExpr;
 use crate::plan::partition::{Prune, Subject};
 use kilndb_base::Result;
 use kilndb_types::{Datum, key};
 
-/// Gives a condition's value; None: it is not known yet.
-pub type Evaluate<'a> = dyn FnMut(&CExpr) -> Result<Option<Datum>> + 'a;
+/// Gives conditions' values, and calls functions of users' operator classes with them.
+pub trait Values: ClassFunctions {
+    /// None: it is not known yet.
+    fn value(&mut self, e: &CExpr) -> Result<Option<Datum>>;
+}
 
 /// What is known of one column of the key.
 #[derive(Default)]
@@ -24,33 +28,33 @@ struct Known {
 
 /// Positions of partitions, in order. `columns`: where the columns that conditions speak of are in the map's table; None: the same.
 /// `is_named`: the conditions' expressions are those of this map's key.
-pub fn candidates(map: &PartitionMap, prune: &Prune, columns: Option<&[Option<usize>]>, is_named: bool, evaluate: &mut Evaluate<'_>) -> Result<Vec<usize>> {
-    let found = level(map, prune, columns, is_named, evaluate)?;
+pub fn candidates(map: &PartitionMap, prune: &Prune, columns: Option<&[Option<usize>]>, is_named: bool, values: &mut dyn Values) -> Result<Vec<usize>> {
+    let found = level(map, prune, columns, is_named, values)?;
     Ok(found.unwrap_or_else(|| (0..map.partitions.len()).collect()))
 }
 
 /// If all that is said is what the key's only column equals: the partition, if there is one. None: more is said, or less.
 #[inline]
-pub fn only(map: &PartitionMap, prune: &Prune, evaluate: &mut dyn FnMut(&CExpr) -> Result<Datum>) -> Result<Option<Option<usize>>> {
+pub fn only(map: &PartitionMap, prune: &Prune, values: &mut dyn Values) -> Result<Option<Option<usize>>> {
     let (Prune::All(parts), [key]) = (prune, map.key.parts.as_slice()) else { return Ok(None) };
     match parts.as_slice() {
-        [Prune::Compare { subject: Subject::Column(attnum), strategy: 3, value }] if *attnum == key.attnum => {
-            let value = evaluate(value)?;
-            if value.is_null() { Ok(Some(None)) } else { map.find(&[&value]).map(Some) }
+        [Prune::Compare { subject: Subject::Column(attnum), strategy: EQUAL, operator, value }] if *attnum == key.attnum && key.is_equality(*operator) => {
+            let Some(value) = values.value(value)? else { return Ok(None) };
+            if value.is_null() { Ok(Some(None)) } else { map.find(&[&value], values).map(Some) }
         }
         _ => Ok(None),
     }
 }
 
 /// None: all.
-fn level(map: &PartitionMap, prune: &Prune, columns: Option<&[Option<usize>]>, is_named: bool, evaluate: &mut Evaluate<'_>) -> Result<Option<Vec<usize>>> {
+fn level(map: &PartitionMap, prune: &Prune, columns: Option<&[Option<usize>]>, is_named: bool, values: &mut dyn Values) -> Result<Option<Vec<usize>>> {
     let alone;
     let parts = match prune {
         Prune::All(parts) => parts.as_slice(),
         Prune::Any(parts) => {
             let mut all = Vec::new();
             for part in parts {
-                match level(map, part, columns, is_named, evaluate)? {
+                match level(map, part, columns, is_named, values)? {
                     Some(some) => all.extend(some),
                     None => return Ok(None),
                 }
@@ -78,17 +82,20 @@ fn level(map: &PartitionMap, prune: &Prune, columns: Option<&[Option<usize>]>, i
     let mut result: Option<Vec<usize>> = None;
     for part in parts {
         match part {
-            Prune::Compare { subject, strategy, value } => {
+            Prune::Compare { subject, strategy, operator, value } => {
                 let Some(at) = place(subject) else { continue };
-                let Some(value) = evaluate(value)? else { continue };
+                if map.key.parts[at].class.is_some() && !(*strategy == EQUAL && map.key.parts[at].is_equality(*operator)) {
+                    continue;
+                }
+                let Some(value) = values.value(value)? else { continue };
                 if value.is_null() {
                     return Ok(Some(Vec::new()));
                 }
                 known[at].compare(*strategy, value, map.key.parts[at].base_type);
             }
-            Prune::AnyOf { subject, array } => {
-                let Some(at) = place(subject) else { continue };
-                match evaluate(array)? {
+            Prune::AnyOf { subject, operator, array } => {
+                let Some(at) = place(subject).filter(|at| map.key.parts[*at].is_equality(*operator)) else { continue };
+                match values.value(array)? {
                     Some(Datum::Array(list)) => known[at].any_of = Some(list.elements.iter().filter(|d| !d.is_null()).cloned().collect()),
                     Some(_) => return Ok(Some(Vec::new())),
                     None => {}
@@ -100,13 +107,13 @@ fn level(map: &PartitionMap, prune: &Prune, columns: Option<&[Option<usize>]>, i
                 }
             }
             nested => {
-                if let Some(some) = level(map, nested, columns, is_named, evaluate)? {
+                if let Some(some) = level(map, nested, columns, is_named, values)? {
                     result = Some(both(result, some));
                 }
             }
         }
     }
-    if let Some(some) = by_key(map, &mut known)? {
+    if let Some(some) = by_key(map, &mut known, values)? {
         result = Some(both(result, some));
     }
     Ok(result)
@@ -125,7 +132,7 @@ impl Known {
             old.as_ref().is_none_or(|(known, _)| if higher { key::compare(ty, &value, known).is_ge() } else { key::compare(ty, &value, known).is_le() })
         };
         match strategy {
-            3 => self.equal = Some(value),
+            EQUAL => self.equal = Some(value),
             1 | 2 if tighter(&self.upper, false) => self.upper = Some((value, strategy == 2)),
             4 | 5 if tighter(&self.lower, true) => self.lower = Some((value, strategy == 4)),
             _ => {}
@@ -136,7 +143,7 @@ impl Known {
     }
 }
 
-fn by_key(map: &PartitionMap, known: &mut [Known]) -> Result<Option<Vec<usize>>> {
+fn by_key(map: &PartitionMap, known: &mut [Known], functions: &mut dyn Values) -> Result<Option<Vec<usize>>> {
     if !known.iter().any(Known::says_something) {
         return Ok(None);
     }
@@ -149,7 +156,7 @@ fn by_key(map: &PartitionMap, known: &mut [Known]) -> Result<Option<Vec<usize>>>
         let mut all = Vec::new();
         for value in list {
             known[at].equal = Some(value);
-            match by_key(map, known)? {
+            match by_key(map, known, functions)? {
                 Some(some) => all.extend(some),
                 None => return Ok(None),
             }
@@ -162,12 +169,14 @@ fn by_key(map: &PartitionMap, known: &mut [Known]) -> Result<Option<Vec<usize>>>
     let null = Datum::Null;
     let whole: Option<Vec<&Datum>> = known.iter().map(|k| if k.is_null { Some(&null) } else { k.equal.as_ref() }).collect();
     if let Some(values) = whole {
-        out.extend(map.find(&values)?);
+        out.extend(map.find(&values, functions)?);
         return Ok(Some(out));
     }
     match map.key.strategy {
         Strategy::Hash => return Ok(None),
         Strategy::Range if known.iter().any(|k| k.is_null) => map.with_nulls(&mut out),
+        // What comes before what, only their functions know.
+        Strategy::Range if map.key.has_user_classes() => return Ok(None),
         Strategy::Range => {
             let equal: Vec<&Datum> = known.iter().map_while(|k| k.equal.as_ref()).collect();
             let Some(next) = known.get(equal.len()) else { return Ok(None) };

@@ -4,6 +4,7 @@
 
 use super::context::{ExecContext, PendingChecks};
 use super::spill::RowStore;
+use crate::catalog::FunctionInfo;
 use crate::routine::{ResultRows, RowShape};
 use crate::stats::Usage;
 use kilndb_base::{Error, Oid, Result};
@@ -75,6 +76,22 @@ pub struct RoutineCall {
 }
 
 impl RoutineCall {
+    /// A call of a function of one value with arguments of these types, which is none of the statement's own.
+    pub fn of(function: &FunctionInfo, argument_types: Vec<Oid>) -> RoutineCall {
+        let polymorphic = crate::bind::is_polymorphic;
+        RoutineCall {
+            oid: function.oid,
+            name: Arc::from(function.name.as_str()),
+            strict: function.strict,
+            returns_set: false,
+            argument_types,
+            result_type: function.return_type,
+            is_polymorphic: polymorphic(function.return_type) || function.arg_types.iter().any(|t| polymorphic(*t)),
+            expected: None,
+            spread: false,
+            variadic: false,
+        }
+    }
     /// What settles polymorphic types: of the arguments, then of the result.
     pub fn types(&self) -> Vec<Oid> {
         if !self.is_polymorphic {

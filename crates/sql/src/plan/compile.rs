@@ -93,7 +93,11 @@ impl Planner<'_> {
                 CExpr::Case { arg, whens: whens.into(), otherwise: Box::new(otherwise) }
             }
             ExprKind::CaseArg => CExpr::CaseArg,
-            ExprKind::Coalesce(l) => CExpr::Coalesce(self.compile_all(l, layout)?),
+            ExprKind::Coalesce(l) => match self.compile_all(l, layout)? {
+                // The others are never looked at.
+                list if matches!(list.first(), Some(CExpr::Const(d)) if !d.is_null()) => list.into_vec().swap_remove(0),
+                list => CExpr::Coalesce(list),
+            },
             ExprKind::MinMax { greatest, args } => {
                 CExpr::MinMax { ty: e.ty, greatest: *greatest, args: self.compile_all(args, layout)? }
             }
@@ -209,6 +213,9 @@ impl Planner<'_> {
         }
         if let Some(call) = self.routine_call(f, e, false) {
             return Ok(CExpr::Routine { call, args });
+        }
+        if f.oid == crate::exec::partition::SATISFIES_HASH_PARTITION {
+            return Ok(CExpr::SatisfiesHash { types: f.args.iter().map(|a| a.ty).collect(), variadic: f.variadic, args });
         }
         let immutable = f.volatility == b'i';
         let Some(func) = functions::lookup(f.oid) else {

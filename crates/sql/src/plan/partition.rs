@@ -8,12 +8,17 @@
 use super::access;
 use super::scan::ScanChoice;
 use super::*;
+use crate::catalog::operator_class::{self, ClassFunctions, EQUAL, UserClass};
 use crate::catalog::partition::PartitionMap;
-use crate::catalog::{IndexKey, Table};
+use crate::catalog::{FunctionInfo, IndexKey, Table};
 use crate::exec::expr::CExpr;
+use crate::exec::prune::Values;
 use kilndb_types::Datum;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The operator = of booleans.
+const BOOLEAN_EQUAL: Oid = 91;
 
 /// What is said of a column of the partitioned table, or of an expression of its key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,8 +33,9 @@ pub enum Prune {
     All(Vec<Prune>),
     Any(Vec<Prune>),
     /// `strategy`: 1 <, 2 <=, 3 =, 4 >=, 5 >.
-    Compare { subject: Subject, strategy: u8, value: CExpr },
-    AnyOf { subject: Subject, array: CExpr },
+    Compare { subject: Subject, strategy: u8, operator: Oid, value: CExpr },
+    /// By an operator that is an equality.
+    AnyOf { subject: Subject, operator: Oid, array: CExpr },
     Null { subject: Subject, negated: bool },
 }
 
@@ -366,10 +372,11 @@ impl Planner<'_> {
         let empty = Layout::default();
         if let Some((value, strategy, array)) = access::comparison(self, rel.id, &key, expression, p)? {
             let value = self.compile(&value, &empty)?;
-            return Ok(Some(if array { Prune::AnyOf { subject, array: value } } else { Prune::Compare { subject, strategy, value } }));
+            let operator = if let ExprKind::Func(f) | ExprKind::ScalarArray { func: f, .. } = &p.kind { f.operator } else { 0 };
+            return Ok(Some(if array { Prune::AnyOf { subject, operator, array: value } } else { Prune::Compare { subject, strategy, operator, value } }));
         }
         let is_it = |e: &Expr| access::is_key(e, rel.id, &key, expression);
-        let equals = |value: bool| Some(Prune::Compare { subject, strategy: 3, value: CExpr::Const(Datum::Bool(value)) });
+        let equals = |value: bool| Some(Prune::Compare { subject, strategy: EQUAL, operator: BOOLEAN_EQUAL, value: CExpr::Const(Datum::Bool(value)) });
         Ok(match &p.kind {
             ExprKind::IsNull { arg, negated } if is_it(arg) => Some(Prune::Null { subject, negated: *negated }),
             ExprKind::BoolTest { arg, test: BoolTestKind::True } if is_it(arg) => equals(true),
@@ -400,8 +407,10 @@ impl Planner<'_> {
     fn show_level(&self, named: &Arc<Table>, at: &Arc<Table>, position: Option<usize>, prune: &Prune, out: &mut Vec<(usize, Arc<Table>)>) -> Result<()> {
         let map: Arc<PartitionMap> = self.catalog.partition_map(at.oid)?;
         let columns = crate::catalog::partition::column_map(named, at);
-        let constant = &mut |e: &CExpr| Ok(if let CExpr::Const(d) = e { Some(d.clone()) } else { None });
-        for i in crate::exec::prune::candidates(&map, prune, columns.as_deref(), named.oid == at.oid, constant)? {
+        let mut constants = Constants { planner: self, calls_later: false };
+        let found = crate::exec::prune::candidates(&map, prune, columns.as_deref(), named.oid == at.oid, &mut constants);
+        let all = || (0..map.partitions.len()).collect();
+        for i in if constants.calls_later { all() } else { found? } {
             let Some(partition) = map.partitions.get(i) else { continue };
             let Some(table) = self.catalog.table_by_oid(partition.oid)? else { continue };
             let position = position.unwrap_or(i);
@@ -433,13 +442,44 @@ impl Planner<'_> {
 
 /// Are range partitions, one after the other, in the order that is wanted? Some(true): from the last to the first.
 fn ranges_in_order(rel: &Rel, table: &Table, wanted: &[SortKey]) -> Option<bool> {
-    let key = table.partition_key.as_ref().filter(|k| k.strategy == crate::catalog::partition::Strategy::Range)?;
+    let key = table.partition_key.as_ref().filter(|k| k.strategy == crate::catalog::partition::Strategy::Range && !k.has_user_classes())?;
     let descending = wanted.first()?.descending;
     let fits = key.parts.iter().zip(wanted).all(|(part, w)| {
         let is_part = matches!(&access::strip(&w.expr).kind, ExprKind::Column(c) if c.rel == rel.id && part.attnum != 0 && c.att == part.attnum);
         is_part && w.descending == descending
     });
     fits.then_some(descending)
+}
+
+/// What is known while a plan is made. Functions of users' operator classes are called then if they can be replaced by what they stand for.
+struct Constants<'p, 'c> {
+    planner: &'p Planner<'c>,
+    /// One of them cannot.
+    calls_later: bool,
+}
+
+impl ClassFunctions for Constants<'_, '_> {
+    fn call(&mut self, function: &FunctionInfo, class: &UserClass, arguments: [&Datum; 2]) -> Result<Datum> {
+        let constant = |(value, ty): (&Datum, Oid)| Expr::new(ExprKind::Const(value.clone()), ty);
+        let arguments = arguments.into_iter().zip(operator_class::argument_types(function, class)).map(constant).collect();
+        let is_internal = function.language == "internal";
+        let call = FuncExpr { internal: is_internal, ..FuncExpr::internal(function.oid, function.name.as_str().into(), arguments, function.strict, function.volatility) };
+        let mut call = Expr::new(ExprKind::Func(Box::new(call)), function.return_type);
+        super::inline::inline_in_expression(&mut call, self.planner.catalog)?;
+        match self.planner.compile(&call, &Layout::default())? {
+            CExpr::Const(value) if function.volatility == b'i' => Ok(value),
+            _ => {
+                self.calls_later = true;
+                Err(kilndb_base::Error::internal("a function of an operator class cannot be called yet"))
+            }
+        }
+    }
+}
+
+impl Values for Constants<'_, '_> {
+    fn value(&mut self, e: &CExpr) -> Result<Option<Datum>> {
+        Ok(if let CExpr::Const(d) = e { Some(d.clone()) } else { None })
+    }
 }
 
 /// Is an index of a partition a part of `whole`, at whatever distance?

@@ -58,6 +58,12 @@ impl Planner<'_> {
     /// Notes that the node reads a partitioned table.
     pub(super) fn note_divided_scan(&self, node: &Node, rel: &Rel, table: &Arc<Table>) -> Result<()> {
         let Some(key) = table.partition_key.as_ref().filter(|key| !key.has_expressions()) else { return Ok(()) };
+        for part in key.parts.iter().filter(|part| part.class.is_some()) {
+            // What joins and groups find equal must be equal to the class.
+            if !self.catalog.ordering_operators(part.base_type)?.is_some_and(|o| part.is_equality(o.equal)) {
+                return Ok(());
+            }
+        }
         let switches = self.catalog.planner_switches();
         if !(switches.partitionwise_join || switches.partitionwise_aggregate) {
             return Ok(());

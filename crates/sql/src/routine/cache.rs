@@ -9,6 +9,7 @@ use super::language::*;
 use super::sql_language::SqlLanguage;
 use super::types::row_of_type;
 use crate::bind::Binder;
+use crate::catalog::temporary::is_temporary;
 use crate::catalog::{CatalogView, FunctionInfo};
 use crate::client::Runtime;
 use crate::session::Session;
@@ -179,7 +180,9 @@ impl Session {
             let info = info.ok_or_else(|| Error::new(sqlstate::UNDEFINED_FUNCTION, format!("function with OID {} does not exist", key.oid)))?;
             Ok((definition_of(host, &info, key, false)?, info))
         })?;
-        let shared = self.database.routines.get(key).filter(|_| !self.has_ddl);
+        // Of a temporary one the OID is the session's own.
+        let is_shared = !self.has_ddl && !is_temporary(key.oid);
+        let shared = self.database.routines.get(key).filter(|_| is_shared);
         let mut same = None;
         for candidate in [self.routines.0.get(key).cloned(), shared].into_iter().flatten() {
             if *candidate.definition == definition && candidate.info.language == info.language {
@@ -205,7 +208,7 @@ impl Session {
             self.routines.0.clear();
         }
         self.routines.0.insert(key.clone(), compiled.clone());
-        if !self.has_ddl {
+        if is_shared {
             self.database.routines.put(key.clone(), compiled.clone());
         }
         Ok(compiled)

@@ -60,7 +60,6 @@ pub(super) fn call(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Resu
             Ok(table.map_or(Ok(None), |t| host.partition_condition(&t))?.map_or(Datum::Null, Datum::text))
         }
         "pg_partition_root" => Ok(host.partition_ancestors(oid_of(args.first()))?.last().map_or(Datum::Null, |o| Datum::Oid(*o))),
-        "satisfies_hash_partition" => super::partition_text::satisfies(host, args),
         "pg_get_serial_sequence" => serial_sequence(host, &text_of(args.first()), &text_of(args.get(1))),
         _ => function_text(host, name, oid_of(args.first())),
     }

@@ -30,7 +30,7 @@ pub(crate) const SESSION_FUNCTIONS: &[&str] = &[
     "to_regclass", "to_regtype", "to_regproc", "to_regnamespace", "to_regrole", "pg_my_temp_schema",
     "pg_is_other_temp_schema", "pg_get_function_result", "pg_get_function_arguments", "pg_get_function_identity_arguments",
     "pg_client_encoding", "inet_server_port", "pg_current_wal_lsn", "pg_current_wal_insert_lsn", "pg_current_wal_flush_lsn",
-    "pg_relation_filenode", "pg_get_partkeydef", "pg_get_partition_constraintdef", "pg_partition_root", "satisfies_hash_partition", "pg_relation_is_publishable", "pg_tablespace_location", 
+    "pg_relation_filenode", "pg_get_partkeydef", "pg_get_partition_constraintdef", "pg_partition_root", "pg_relation_is_publishable", "pg_tablespace_location", 
     "pg_get_statisticsobjdef_columns", "pg_jit_available",
     "pg_is_wal_replay_paused", "row_security_active",
     "pg_get_function_sqlbody", "pg_input_is_valid", "pg_input_error_info", "parse_ident", "pg_sequence_parameters",
@@ -116,7 +116,7 @@ fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<
         "pg_relation_size" | "pg_total_relation_size" | "pg_table_size" | "pg_indexes_size" | "pg_database_size"
         | "pg_relation_filenode" => sizes(host, name, args, env),
         "pg_get_expr" | "pg_get_indexdef" | "pg_get_constraintdef" | "pg_get_viewdef" | "pg_get_serial_sequence"
-        | "pg_get_partkeydef" | "pg_get_partition_constraintdef" | "pg_partition_root" | "satisfies_hash_partition"
+        | "pg_get_partkeydef" | "pg_get_partition_constraintdef" | "pg_partition_root"
         | "pg_get_function_result" | "pg_get_function_arguments" | "pg_get_function_identity_arguments" => super::definitions::call(host, name, args),
         "obj_description" | "col_description" | "shobj_description" => description(host, name, args),
         "to_regclass" | "to_regtype" | "to_regproc" | "to_regnamespace" | "to_regrole" => to_reg(host, name, &text_of(first)),

@@ -4,7 +4,8 @@ use super::environment::StatementHost;
 use super::expression_text::{canonical, shown_constant};
 use crate::catalog::format_type::quote_identifier as quote;
 use crate::catalog::ids::*;
-use crate::catalog::partition::{self, Bound, Edge, PartitionKey, Strategy};
+use crate::catalog::operator_class::EQUAL;
+use crate::catalog::partition::{self, Bound, Edge, KeyPart, PartitionKey, Strategy};
 use crate::catalog::{CatalogView, Table};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_types::{Datum, key};
@@ -55,6 +56,11 @@ impl StatementHost<'_> {
             if let Some(class) = partition::operator_classes().find(|class| class.oid == part.opclass && !class.is_default) {
                 text.push_str(&format!(" {}", quote(class.name)));
             }
+            if part.class.is_some()
+                && let Some(row) = self.reader.lookup(PG_OPCLASS, PG_OPCLASS_OID_INDEX, &[Datum::Oid(part.opclass)])?.first()
+            {
+                text.push_str(&format!(" {}", super::describe::qualified(self, row.oid("opcnamespace"), row.text("opcname").unwrap_or(""))?));
+            }
             parts.push(text);
         }
         let word = key.strategy.word().to_uppercase();
@@ -83,10 +89,10 @@ impl StatementHost<'_> {
             Bound::Hash { modulus, remainder } => {
                 Ok(vec![format!("satisfies_hash_partition('{}'::oid, {modulus}, {remainder}, {})", parent.oid, names.join(", "))])
             }
-            Bound::List(list) => Ok(self.list_quals(key, &names[0], list)),
+            Bound::List(list) => self.list_quals(key, &names[0], list),
             Bound::Range { lower, upper } => {
                 let mut quals: Vec<String> = names.iter().map(|n| format!("({n} IS NOT NULL)")).collect();
-                quals.extend(self.range_quals(key, &names, lower, upper));
+                quals.extend(self.range_quals(key, &names, lower, upper)?);
                 Ok(quals)
             }
             Bound::Default => self.default_quals(parent, key, &names),
@@ -102,13 +108,15 @@ impl StatementHost<'_> {
         let inner = match key.strategy {
             Strategy::List => {
                 let values: Vec<Datum> = bounds.iter().flat_map(|b| if let Bound::List(l) = b { l.clone() } else { Vec::new() }).collect();
-                all(self.list_quals(key, &names[0], &values))
+                all(self.list_quals(key, &names[0], &values)?)
             }
             _ => {
-                let arms: Vec<String> = bounds
-                    .iter()
-                    .filter_map(|b| if let Bound::Range { lower, upper } = b { Some(all(self.range_quals(key, names, lower, upper))) } else { None })
-                    .collect();
+                let mut arms = Vec::new();
+                for bound in bounds {
+                    if let Bound::Range { lower, upper } = bound {
+                        arms.push(all(self.range_quals(key, names, lower, upper)?));
+                    }
+                }
                 let mut quals: Vec<String> = names.iter().map(|n| format!("({n} IS NOT NULL)")).collect();
                 quals.push(any(arms));
                 all(quals)
@@ -117,23 +125,42 @@ impl StatementHost<'_> {
         Ok(vec![format!("(NOT {inner})")])
     }
 
-    fn list_quals(&self, key: &PartitionKey, name: &str, list: &[Datum]) -> Vec<String> {
+    /// The operator of a strategy (1 <, 2 <=, 3 =, 4 >=, 5 >), as the class of the column has it.
+    fn key_operator(&self, part: &KeyPart, strategy: u8) -> Result<String> {
+        let Some(class) = &part.class else { return Ok(["<", "<=", "=", ">=", ">"][usize::from(strategy.clamp(1, 5)) - 1].to_string()) };
+        let operator = match class.operator(strategy) {
+            Some(oid) => self.reader.operator_by_oid(oid)?,
+            None => None,
+        };
+        let ty = class.input_type;
+        let operator = operator.ok_or_else(|| Error::internal(format!("missing operator {strategy}({ty},{ty}) in the family of operator class {}", class.oid)))?;
+        match self.reader.schema_name(operator.schema_oid)? {
+            Some(schema) if schema != "pg_catalog" => Ok(format!("OPERATOR({}.{})", quote(&schema), operator.name)),
+            _ => Ok(operator.name.clone()),
+        }
+    }
+
+    fn list_quals(&self, key: &PartitionKey, name: &str, list: &[Datum]) -> Result<Vec<String>> {
         let ty = key.parts[0].base_type;
+        let is = self.key_operator(&key.parts[0], EQUAL)?;
         let values: Vec<String> = list.iter().filter(|d| !d.is_null()).map(|d| shown_constant(self, d, ty, true)).collect();
         let has_null = list.iter().any(Datum::is_null);
         let equal = match values.as_slice() {
             [] => None,
-            [one] => Some(format!("({name} = {one})")),
-            many => Some(format!("({name} = ANY (ARRAY[{}]))", many.join(", "))),
+            [one] => Some(format!("({name} {is} {one})")),
+            many => Some(format!("({name} {is} ANY (ARRAY[{}]))", many.join(", "))),
         };
-        match (has_null, equal) {
+        Ok(match (has_null, equal) {
             (true, None) => vec![format!("({name} IS NULL)")],
             (true, Some(equal)) => vec![format!("(({name} IS NULL) OR {equal})")],
             (false, equal) => std::iter::once(format!("({name} IS NOT NULL)")).chain(equal).collect(),
-        }
+        })
     }
 
-    fn range_quals(&self, key: &PartitionKey, names: &[String], lower: &[Edge], upper: &[Edge]) -> Vec<String> {
+    fn range_quals(&self, key: &PartitionKey, names: &[String], lower: &[Edge], upper: &[Edge]) -> Result<Vec<String>> {
+        let operators = |part: &KeyPart| (1..=5).map(|strategy| self.key_operator(part, strategy)).collect::<Result<Vec<String>>>();
+        let operators = key.parts.iter().map(operators).collect::<Result<Vec<_>>>()?;
+        let operator = |at: usize, strategy: u8| operators[at][usize::from(strategy) - 1].as_str();
         let shown = |i: usize, d: &Datum| shown_constant(self, d, key.parts[i].base_type, true);
         let value = |e: Option<&Edge>| if let Some(Edge::Value(d)) = e { Some(d.clone()) } else { None };
         let mut quals = Vec::new();
@@ -142,7 +169,7 @@ impl StatementHost<'_> {
             if key::compare(key.parts[first].base_type, &a, &b).is_ne() {
                 break;
             }
-            quals.push(format!("({} = {})", names[first], shown(first, &a)));
+            quals.push(format!("({} {} {})", names[first], operator(first, EQUAL), shown(first, &a)));
             first += 1;
         }
         let arms = |edges: &[Edge], is_lower: bool| -> Vec<String> {
@@ -150,19 +177,19 @@ impl StatementHost<'_> {
             for end in first..edges.len() {
                 let Some(last) = value(edges.get(end)) else { break };
                 let mut parts: Vec<String> =
-                    (first..end).filter_map(|i| value(edges.get(i)).map(|d| format!("({} = {})", names[i], shown(i, &d)))).collect();
+                    (first..end).filter_map(|i| value(edges.get(i)).map(|d| format!("({} {} {})", names[i], operator(i, EQUAL), shown(i, &d)))).collect();
                 let inclusive = match (is_lower, edges.get(end + 1)) {
                     (true, None | Some(Edge::Min)) => true,
                     (false, Some(Edge::Max)) => true,
                     _ => false,
                 };
-                let operator = match (is_lower, inclusive) {
-                    (true, true) => ">=",
-                    (true, false) => ">",
-                    (false, true) => "<=",
-                    (false, false) => "<",
+                let strategy = match (is_lower, inclusive) {
+                    (true, true) => 4,
+                    (true, false) => 5,
+                    (false, true) => 2,
+                    (false, false) => 1,
                 };
-                parts.push(format!("({} {operator} {})", names[end], shown(end, &last)));
+                parts.push(format!("({} {} {})", names[end], operator(end, strategy), shown(end, &last)));
                 arms.push(all(parts));
                 if value(edges.get(end + 1)).is_none() {
                     break;
@@ -175,7 +202,7 @@ impl StatementHost<'_> {
                 quals.push(any(list));
             }
         }
-        quals
+        Ok(quals)
     }
 
     /// All that its partition bounds, and those of what it is a part of, demand of a table's rows; None: nothing.
@@ -247,36 +274,4 @@ fn all(mut quals: Vec<String>) -> String {
 
 fn any(mut arms: Vec<String>) -> String {
     if arms.len() == 1 { arms.swap_remove(0) } else { format!("({})", arms.join(" OR ")) }
-}
-
-/// satisfies_hash_partition(parent, modulus, remainder, key…).
-pub(super) fn satisfies(host: &StatementHost<'_>, args: &[Datum]) -> Result<Datum> {
-    use kilndb_base::sqlstate::INVALID_PARAMETER_VALUE as INVALID;
-    let (Some(Datum::Oid(parent)), Some(Datum::Int4(modulus)), Some(Datum::Int4(remainder))) = (args.first(), args.get(1), args.get(2)) else {
-        return Ok(Datum::Bool(false));
-    };
-    if *modulus <= 0 {
-        return Err(Error::new(INVALID, "modulus for hash partition must be an integer value greater than zero"));
-    }
-    if *remainder < 0 {
-        return Err(Error::new(INVALID, "remainder for hash partition must be an integer value greater than or equal to zero"));
-    }
-    if remainder >= modulus {
-        return Err(Error::new(INVALID, "remainder for hash partition must be less than modulus"));
-    }
-    let table = host.reader.table_by_oid(*parent)?.ok_or_else(|| {
-        Error::new(kilndb_base::sqlstate::UNDEFINED_TABLE, format!("could not open relation with OID {parent}"))
-    })?;
-    let Some(key) = table.partition_key.as_ref().filter(|k| k.strategy == Strategy::Hash) else {
-        return Err(Error::new(INVALID, format!("\"{}\" is not a hash partitioned table", table.name)));
-    };
-    let mut values: Vec<Datum> = args.get(3..).unwrap_or(&[]).to_vec();
-    if let ([Datum::Array(list)], false) = (values.as_slice(), key.parts.len() == 1 && host.reader.type_by_oid(key.parts[0].base_type)?.is_some_and(|t| t.category == b'A')) {
-        values = list.elements.clone();
-    }
-    if values.len() != key.parts.len() {
-        return Err(Error::new(INVALID, format!("number of partitioning columns ({}) does not match number of partition keys provided ({})", key.parts.len(), values.len())));
-    }
-    let hash = kilndb_types::partition_hash::row_hash(key.parts.iter().map(|p| p.base_type).zip(&values))?;
-    Ok(Datum::Bool(hash % *modulus as u64 == *remainder as u64))
 }

@@ -270,6 +270,7 @@ impl Db {
             validated: true,
             enforced: true,
             part_of: 0,
+            firing: Default::default(),
         });
         let mut c2 = (*c).clone();
         c2.foreign_keys.push(key.clone());
