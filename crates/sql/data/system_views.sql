@@ -480,3 +480,15 @@ FROM pg_available_extensions() e LEFT JOIN pg_catalog.pg_extension x ON e.name =
 CREATE VIEW pg_catalog.pg_available_extension_versions AS
 SELECT e.name, e.version, x.extname IS NOT NULL AS installed, e.superuser, e.trusted, e.relocatable, e.schema, e.requires, e.comment
 FROM pg_available_extension_versions() e LEFT JOIN pg_catalog.pg_extension x ON e.name = x.extname AND e.version = x.extversion;
+
+CREATE VIEW pg_catalog.pg_seclabels AS
+SELECT NULL::oid AS objoid, NULL::oid AS classoid, NULL::integer AS objsubid, NULL::text AS objtype, NULL::oid AS objnamespace,
+       NULL::text AS objname, NULL::text AS provider, NULL::text AS label
+WHERE false;
+
+CREATE VIEW pg_catalog.pg_user_mappings AS
+SELECT u.oid AS umid, s.oid AS srvid, s.srvname, u.umuser, CASE WHEN u.umuser = 0 THEN 'public'::name ELSE a.rolname END AS usename,
+       NULL::text[] AS umoptions
+FROM pg_catalog.pg_user_mapping u
+     JOIN pg_catalog.pg_foreign_server s ON u.umserver = s.oid
+     LEFT JOIN pg_catalog.pg_authid a ON a.oid = u.umuser;

@@ -4,7 +4,6 @@ use super::Session;
 use super::temporary_objects::{on_commit_option, refuse_in_temporary_schema, says_global};
 use super::like::{Likes, NewPlace};
 use super::not_null::NotNullClause;
-use crate::catalog::builtin::BUILTINS;
 use crate::catalog::global::GLOBAL;
 use crate::catalog::ids::*;
 use crate::catalog::{CatalogView, TypeInfo};
@@ -364,7 +363,7 @@ impl Session {
             _ => RelationId(0),
         };
         let owner = self.current_role;
-        let lens: Vec<i16> = new.columns.iter().map(|c| BUILTINS.types.get(&c.type_oid).map_or(-1, |t| t.len)).collect();
+        let storages = new.columns.iter().map(|c| self.type_storage(c.type_oid)).collect::<Result<Vec<_>>>()?;
         self.write_catalog(runtime, |w| {
             let mut class = vec![
                 ("oid", Datum::Oid(oid)),
@@ -389,7 +388,7 @@ impl Session {
             w.insert(PG_CLASS, &class)?;
             insert_row_type(w, new, oid, type_oid, array_oid, owner)?;
             for (i, column) in new.columns.iter().enumerate() {
-                insert_attribute(w, oid, i as i16 + 1, column, lens[i])?;
+                insert_attribute(w, oid, i as i16 + 1, column, storages[i])?;
             }
             Ok(())
         })?;
@@ -513,7 +512,7 @@ fn insert_row_type(w: &mut crate::catalog::store::CatalogWriter<'_>, new: &NewTa
     Ok(())
 }
 
-pub(super) fn insert_attribute(w: &mut crate::catalog::store::CatalogWriter<'_>, table: Oid, attnum: i16, column: &NewColumn, len: i16) -> Result<()> {
+pub(super) fn insert_attribute(w: &mut crate::catalog::store::CatalogWriter<'_>, table: Oid, attnum: i16, column: &NewColumn, (len, storage): (i16, u8)) -> Result<()> {
     w.insert(
         PG_ATTRIBUTE,
         &[
@@ -524,11 +523,7 @@ pub(super) fn insert_attribute(w: &mut crate::catalog::store::CatalogWriter<'_>,
             ("attnum", Datum::Int2(attnum)),
             ("atttypmod", Datum::Int4(column.typmod)),
             ("attalign", Datum::Char(b'i')),
-            ("attstorage", Datum::Char(match column.type_oid {
-                oids::NUMERIC | 869 | 650 => b'm',
-                _ if len < 0 => b'x',
-                _ => b'p',
-            })),
+            ("attstorage", Datum::Char(storage)),
             ("attnotnull", Datum::Bool(column.not_null)),
             ("atthasdef", Datum::Bool(column.default_sql.is_some())),
             ("attidentity", Datum::Char(column.identity)),

@@ -5,6 +5,7 @@
 //! 2. The default of a serial column names its sequence by OID, so that renaming or moving the sequence keeps it working.
 
 use super::Session;
+use crate::bind::names::Over;
 use crate::bind::ir::{Expr, ExprKind, Query};
 use crate::catalog::extension::table_of_call;
 use crate::catalog::ids::*;
@@ -91,7 +92,10 @@ impl Session {
                 e
             })
         })?;
-        let stored = stored.unwrap_or_else(|| sql.to_string());
+        let stored = match stored {
+            Some(stored) => stored,
+            None => self.stored_expression(sql, Over::Table(&table), runtime)?,
+        };
         self.write_catalog(runtime, |w| {
             let row = [
                 ("oid", Datum::Oid(oid)),

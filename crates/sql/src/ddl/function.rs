@@ -5,6 +5,7 @@
 //! 2. What REPLACE leaves is callable by whoever could call what was there: same kind, result, names of input arguments.
 
 use super::Session;
+use crate::bind::names::Over;
 use crate::bind::{self, is_polymorphic};
 use crate::catalog::builtin::FIRST_USER_OID;
 use crate::catalog::cache::EXPRESSION_SEPARATOR;
@@ -390,7 +391,7 @@ impl Session {
                 e
             })
         })?;
-        Ok(sql)
+        self.stored_expression(&sql, Over::Nothing, runtime)
     }
 
     fn result_type(&mut self, s: &nodes::CreateFunctionStmt, signature: &Signature, source: &Arc<str>, runtime: &dyn Runtime) -> Result<(Oid, bool)> {

@@ -4,6 +4,7 @@ use super::Session;
 use super::constraint::NewConstraint;
 use super::create_table::NewColumn;
 use super::index::NewIndex;
+use crate::bind::names::Over;
 use crate::catalog::cache::EXPRESSION_SEPARATOR;
 use crate::catalog::ids::*;
 use crate::catalog::partition::{self, Bound, Edge, Partition, PartitionKey, PartitionMap, Strategy, column_map};
@@ -90,6 +91,7 @@ impl Session {
             None => {
                 let sql = self.expression_text(e.expr(), runtime)?;
                 let (type_oid, volatile, used) = self.key_expression(&sql, table, runtime)?;
+                let sql = self.stored_expression(&sql, Over::Table(table), runtime)?;
                 if volatile {
                     return Err(definition("functions in partition key expression must be marked IMMUTABLE"));
                 }

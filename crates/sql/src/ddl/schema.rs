@@ -94,10 +94,6 @@ impl Session {
             let message = format!("CREATE specifies a schema ({other}) different from the one being created ({schema})");
             return Err(Error::new(sqlstate::INVALID_SCHEMA_DEFINITION, message));
         }
-        // A view keeps its text, and is read with the path of whoever uses it.
-        if let Node::ViewStmt(_) = element {
-            return Err(Error::unsupported("CREATE VIEW within CREATE SCHEMA is not supported").with_hint("Create the view afterwards."));
-        }
         let script = runtime.parse(&kilndb_syntax::statement_sql(element)?)?;
         let statement = script.statements().pop().ok_or_else(|| Error::internal("an element of a schema that is no statement"))?;
         let path = self.settings.search_path.clone();

@@ -114,18 +114,21 @@ pub fn plan_row_source(
         nulls.push(format!("CAST(NULL AS {})", catalog.format_type(column.type_oid, column.typmod)));
     }
     let row = format!("({})", nulls.join(", "));
-    let sql = format!(
-        "INSERT INTO {}.{} ({}) OVERRIDING SYSTEM VALUE VALUES {row}, {row}",
-        quote(&table.schema_name),
-        quote(&table.name),
-        names.join(", ")
-    );
+    // A list of no columns cannot be written.
+    let (list, rows) = match names.as_slice() {
+        [] => (String::new(), "DEFAULT VALUES".to_string()),
+        names => (format!("({})", names.join(", ")), format!("OVERRIDING SYSTEM VALUE VALUES {row}, {row}")),
+    };
+    let sql = format!("INSERT INTO {}.{} {list} {rows}", quote(&table.schema_name), quote(&table.name));
     let script = kilndb_syntax::parse(&sql)?;
     let statement = script.statements().pop().ok_or_else(|| kilndb_base::Error::internal("an empty statement"))?;
     let mut bound = crate::bind::bind(&statement, catalog, &mut Vec::new())?;
     if let BoundStatement::Query(query) = &mut bound {
         empty_values(query);
         if let Body::Dml(d) = &mut query.body {
+            if names.is_empty() {
+                d.source = Some(Box::new(Query { body: Body::Values(Vec::new()), ..Query::default() }));
+            }
             d.row_filter = crate::bind::bind_row_filter(filter.0, filter.1, table, d.new_rel, catalog)?;
         }
     }

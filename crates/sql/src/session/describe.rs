@@ -43,14 +43,14 @@ pub(crate) fn shown(host: &StatementHost<'_>, table: Oid, oid: Oid, column: i16)
         }
         PG_OPERATOR => {
             let Some(o) = host.reader.operator_by_oid(oid)? else { return Ok(None) };
-            let side = |t: Oid| if t == 0 { "NONE".to_string() } else { host.reader.format_type(t, -1) };
+            let side = |t: Oid| if t == 0 { "NONE".to_string() } else { super::definitions::plain_type(host, t) };
             let is_found = host.reader.schemas_to_search(None, false)?.contains(&o.schema_oid);
             let schema = if is_found { String::new() } else { format!("{}.", quote(&host.reader.schema_name(o.schema_oid)?.unwrap_or_default())) };
             Some(format!("operator {schema}{}({},{})", o.name, side(o.left), side(o.right)))
         }
         PG_OPCLASS => of_method(PG_OPCLASS_OID_INDEX, "operator class", ["opcmethod", "opcnamespace", "opcname"])?,
         PG_OPFAMILY => of_method(PG_OPFAMILY_OID_INDEX, "operator family", ["opfmethod", "opfnamespace", "opfname"])?,
-        PG_TYPE => host.reader.type_by_oid(oid)?.map(|_| format!("type {}", host.reader.format_type(oid, -1))),
+        PG_TYPE => host.reader.type_by_oid(oid)?.map(|_| format!("type {}", super::definitions::plain_type(host, oid))),
         PG_NAMESPACE => host.reader.schema_name(oid)?.map(|name| format!("schema {}", quote(&name))),
         PG_EXTENSION => row(PG_EXTENSION_OID_INDEX)?.map(|r| format!("extension {}", quote(r.text("extname").unwrap_or("")))),
         PG_LANGUAGE => {
@@ -74,4 +74,22 @@ pub(crate) fn shown(host: &StatementHost<'_>, table: Oid, oid: Oid, column: i16)
         }
         _ => return Err(Error::unsupported(format!("pg_describe_object of objects of catalog {table} is not supported"))),
     })
+}
+
+/// pg_…_is_visible of what has a schema and a name: the first of its name on the search path is it. NULL: there is no such object.
+pub(super) fn is_visible(host: &StatementHost<'_>, function: &str, oid: Oid) -> Result<Datum> {
+    let (table, name, schema, also): (Oid, &str, &str, &[&str]) = match function {
+        "pg_operator_is_visible" => (PG_OPERATOR, "oprname", "oprnamespace", &["oprleft", "oprright"]),
+        "pg_opclass_is_visible" => (PG_OPCLASS, "opcname", "opcnamespace", &["opcmethod"]),
+        "pg_opfamily_is_visible" => (PG_OPFAMILY, "opfname", "opfnamespace", &["opfmethod"]),
+        "pg_collation_is_visible" => (PG_COLLATION, "collname", "collnamespace", &[]),
+        // Nobody can make conversions or statistics objects.
+        _ => return Ok(Datum::Null),
+    };
+    let rows = host.reader.scan(table)?;
+    let Some(row) = rows.iter().find(|r| r.oid("oid") == oid) else { return Ok(Datum::Null) };
+    let same: Vec<_> = rows.iter().filter(|r| r.text(name) == row.text(name) && also.iter().all(|c| r.oid(c) == row.oid(c))).collect();
+    let path = host.reader.schemas_to_search(None, false)?;
+    let first = path.iter().find_map(|s| same.iter().find(|r| r.oid(schema) == *s));
+    Ok(Datum::Bool(first.is_some_and(|r| r.oid("oid") == oid)))
 }

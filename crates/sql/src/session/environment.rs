@@ -64,6 +64,11 @@ impl<'s> StatementHost<'s> {
     pub fn database(&self) -> &'s Database {
         self.reader.database
     }
+    /// The same with another search path.
+    pub fn with_path<'p>(&'p self, path: &'p [Oid]) -> StatementHost<'p> {
+        let reader = CatalogReader { search_path: path, creation_schema: None, ..self.reader };
+        StatementHost { reader, domains: RefCell::default(), ..*self }
+    }
     pub fn eval<'e>(&'e self) -> EvalContext<'e> {
         EvalContext {
             format: &self.settings.format,

@@ -19,7 +19,7 @@ pub(crate) mod environment;
 mod expression_text;
 mod extended;
 pub(crate) mod host;
-mod identifiers;
+pub(crate) mod identifiers;
 mod inverted;
 mod listen;
 mod modes;
