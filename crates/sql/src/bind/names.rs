@@ -8,11 +8,12 @@
 use super::Binder;
 use super::ir::*;
 use super::scope::{NsItem, Scope};
+use super::variables::Variables;
 use crate::catalog::builtin::PG_CATALOG;
 use crate::catalog::format_type::quote_identifier as quote;
 use crate::catalog::{CatalogView, FunctionInfo, OperatorInfo, Table, TypeInfo};
 use kilndb_base::{Error, Oid, Result};
-use kilndb_syntax::{Node, Script};
+use kilndb_syntax::Node;
 use kilndb_types::oids;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -222,14 +223,13 @@ pub fn qualified_expression(sql: &str, over: Over<'_>, catalog: &dyn CatalogView
     Ok(text.strip_prefix("SELECT ").unwrap_or(&text).to_string())
 }
 
-/// A query's text with all names in full, and columns for stars; and the relations that it names.
-pub fn qualified_query(sql: &str, catalog: &dyn CatalogView, full: FullName<'_>) -> Result<(String, Vec<Oid>)> {
+/// The text of queries with all names in full, and columns for stars; and the relations that it names. With `variables` it is a
+/// routine's body.
+pub fn qualified_queries(sql: &str, catalog: &dyn CatalogView, variables: Option<&Variables<'_>>, full: FullName<'_>) -> Result<(String, Vec<Oid>)> {
     let names = Names::new(sql);
-    let script: Script = kilndb_syntax::parse(sql)?;
-    let statements = script.statements();
-    let Some(statement) = statements.first() else { return Err(Error::internal("a query's text is empty")) };
-    {
-        let binder = binder_with(catalog, &names);
+    let script = kilndb_syntax::parse(sql)?;
+    for statement in script.statements() {
+        let binder = Binder { variables, ..binder_with(catalog, &names) };
         binder.bind_statement(statement.node(), None)?;
     }
     let relations = names.relations.take();

@@ -263,12 +263,9 @@ fn fill_text_search(writer: &mut CatalogWriter<'_>, eval: &EvalContext<'_>) -> R
     }
     fill_from(writer, PG_DESCRIPTION, &FILES.pg_ts_description, eval, &|_| true, &[("objsubid", Datum::Int4(0))])?;
     fill_from(writer, PG_DESCRIPTION, &FILES.pg_description, eval, &|_| true, &[("objsubid", Datum::Int4(0))])?;
-    for (oid, class) in [(PLPGSQL, PG_LANGUAGE), (PLPGSQL_EXTENSION, PG_EXTENSION)] {
-        let text = Datum::text("PL/pgSQL procedural language");
-        let row = [("objoid", Datum::Oid(oid)), ("classoid", Datum::Oid(class)), ("objsubid", Datum::Int4(0)), ("description", text)];
-        writer.insert(PG_DESCRIPTION, &row)?;
-    }
-    Ok(())
+    let text = Datum::text("PL/pgSQL procedural language");
+    let row = [("objoid", Datum::Oid(PLPGSQL)), ("classoid", Datum::Oid(PG_LANGUAGE)), ("objsubid", Datum::Int4(0)), ("description", text)];
+    writer.insert(PG_DESCRIPTION, &row).map(|_| ())
 }
 
 /// Of a schema that everybody may use and its owner may create in.

@@ -165,7 +165,7 @@ impl Session {
         self.write_catalog(runtime, |w| super::create_table::insert_attribute(w, table.oid, attnum, &column, storage))?;
         self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| row.set("relnatts", Datum::Int2(attnum)))?;
         self.need_type(table.oid, attnum, column.type_oid, runtime)?;
-        if let Some(sql) = &column.default_sql {
+        if let Some(sql) = column.default_sql.as_ref().filter(|_| !super::default::says_nothing(&column)) {
             self.insert_default(table.oid, attnum, sql, runtime)?;
         }
         if let (Some(sequence), false) = (column.sequence, is_part) {

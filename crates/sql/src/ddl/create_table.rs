@@ -394,7 +394,7 @@ impl Session {
         })?;
         for (i, column) in new.columns.iter().enumerate() {
             self.need_type(oid, i as i16 + 1, column.type_oid, runtime)?;
-            if let Some(sql) = &column.default_sql {
+            if let Some(sql) = column.default_sql.as_ref().filter(|_| !super::default::says_nothing(column)) {
                 self.insert_default(oid, i as i16 + 1, sql, runtime)?;
             }
         }
@@ -525,7 +525,7 @@ pub(super) fn insert_attribute(w: &mut crate::catalog::store::CatalogWriter<'_>,
             ("attalign", Datum::Char(b'i')),
             ("attstorage", Datum::Char(storage)),
             ("attnotnull", Datum::Bool(column.not_null)),
-            ("atthasdef", Datum::Bool(column.default_sql.is_some())),
+            ("atthasdef", Datum::Bool(column.default_sql.is_some() && !super::default::says_nothing(column))),
             ("attidentity", Datum::Char(column.identity)),
             ("attgenerated", Datum::Char(column.generated)),
             ("attislocal", Datum::Bool(!column.is_inherited)),

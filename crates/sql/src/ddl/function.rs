@@ -281,8 +281,9 @@ impl Session {
             txn.next_command();
         }
         self.validate_routine(oid, source, &body, runtime)?;
-        if sql_body.is_some() {
+        if let Some(body) = &sql_body {
             self.note_needs_of_body(oid, runtime)?;
+            self.keep_body(oid, body, runtime)?;
         }
         Ok(())
     }
@@ -560,6 +561,20 @@ impl Session {
             self.add_dependency((PG_PROC, oid, 0), (PG_CLASS, relation, 0), b'n', runtime)?;
         }
         Ok(())
+    }
+
+    /// A body in SQL syntax names the same under every search path.
+    fn keep_body(&mut self, oid: Oid, body: &str, runtime: &dyn Runtime) -> Result<()> {
+        let key = RoutineKey { oid, types: Vec::new(), table: 0, trigger: 0 };
+        let definition = self.with_catalog(runtime, |host| {
+            let info = host.reader.function_by_oid(oid)?.ok_or_else(|| Error::internal("a function vanished"))?;
+            definition_of(host, &info, &key, true)
+        })?;
+        let kept = self.stored_body(body, &definition, runtime)?;
+        if kept == body {
+            return Ok(());
+        }
+        self.update_row(PG_PROC, PG_PROC_OID_INDEX, oid, runtime, |row| row.set("prosqlbody", Datum::text(&kept)))
     }
 
     fn relations_of_sql_function(&mut self, oid: Oid, runtime: &dyn Runtime) -> Result<Vec<Oid>> {

@@ -2,8 +2,11 @@
 //! them, whatever his search path.
 
 use super::Session;
-use crate::bind::names::{Over, qualified_expression, qualified_query};
+use crate::bind::names::{Over, qualified_expression, qualified_queries};
+use crate::bind::variables::Variables;
 use crate::client::Runtime;
+use crate::routine::language::Definition;
+use crate::routine::sql_language::Arguments;
 use crate::session::environment::StatementHost;
 use kilndb_base::{Error, Oid, Result};
 use kilndb_types::Host;
@@ -34,11 +37,24 @@ impl Session {
     pub(super) fn stored_query(&mut self, sql: &str, runtime: &dyn Runtime) -> Result<(String, Vec<Oid>)> {
         self.with_catalog(runtime, |host| {
             let mut text = Err(Error::internal("a query was not bound"));
-            runtime.on_large_stack(&mut || text = qualified_query(sql, &host.reader, &|kind, text| full_name(host, kind, text)));
+            runtime.on_large_stack(&mut || text = qualified_queries(sql, &host.reader, None, &|kind, text| full_name(host, kind, text)));
             text.map_err(|mut e| {
                 e.0.position = None;
                 e
             })
+        })
+    }
+
+    /// A body in SQL syntax as it is kept.
+    pub(super) fn stored_body(&mut self, sql: &str, definition: &Definition, runtime: &dyn Runtime) -> Result<String> {
+        self.with_catalog(runtime, |host| {
+            let mut text = Err(Error::internal("a body was not bound"));
+            runtime.on_large_stack(&mut || {
+                let arguments = Arguments { definition, values: &[] };
+                let variables = Variables::new(&arguments);
+                text = qualified_queries(sql, &host.reader, Some(&variables), &|kind, text| full_name(host, kind, text)).map(|(text, _)| text);
+            });
+            text
         })
     }
 }

@@ -126,6 +126,12 @@ impl Session {
         if s.aliases().len() == 0 {
             return Ok((text, named));
         }
+        let plain: Vec<&str> = columns.iter().map(|c| c.name.as_str()).collect();
+        let mut renamed = Ok(None);
+        runtime.on_large_stack(&mut || renamed = kilndb_syntax::select_with_names(&text, &plain));
+        if let Some(renamed) = renamed? {
+            return Ok((renamed, named));
+        }
         let quote = crate::catalog::format_type::quote_identifier;
         let names: Vec<String> = columns.iter().map(|c| quote(&c.name)).collect();
         let shown = names.join(", ");

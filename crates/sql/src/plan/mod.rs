@@ -96,6 +96,9 @@ pub fn plan(
     plan_with(bound, param_types, catalog, engine)
 }
 
+/// The rows of a COPY into a table without columns; no other relation of such a statement has this number.
+const NO_COLUMNS_REL: u32 = 0x3fff_fffe;
+
 /// An INSERT whose rows come from `ExecContext::source`, as values of the columns named. `filter`: a condition on the
 /// rows, and the text that it is of.
 pub fn plan_row_source(
@@ -127,7 +130,8 @@ pub fn plan_row_source(
         empty_values(query);
         if let Body::Dml(d) = &mut query.body {
             if names.is_empty() {
-                d.source = Some(Box::new(Query { body: Body::Values(Vec::new()), ..Query::default() }));
+                let rel = Rel { id: NO_COLUMNS_REL, alias: "*VALUES*".into(), columns: Vec::new(), kind: RelKind::Values(Vec::new()), lateral: false };
+                d.source = Some(Box::new(Query { rels: vec![rel], from: vec![JoinTree::Rel(NO_COLUMNS_REL)], ..Query::default() }));
             }
             d.row_filter = crate::bind::bind_row_filter(filter.0, filter.1, table, d.new_rel, catalog)?;
         }

@@ -72,8 +72,56 @@ pub(crate) fn shown(host: &StatementHost<'_>, table: Oid, oid: Oid, column: i16)
                 None => Some(whole),
             }
         }
+        PG_CONSTRAINT => {
+            let Some(r) = row(PG_CONSTRAINT_OID_INDEX)? else { return Ok(None) };
+            let name = quote(r.text("conname").unwrap_or(""));
+            match (r.oid("conrelid"), shown(host, PG_CLASS, r.oid("conrelid"), 0)?) {
+                (0, _) | (_, None) => Some(format!("constraint {name}")),
+                (_, Some(table)) => Some(format!("constraint {name} on {table}")),
+            }
+        }
+        PG_TRIGGER => on_table(host, table, oid, ("tgname", "tgrelid"), "trigger")?,
+        PG_REWRITE => on_table(host, table, oid, ("rulename", "ev_class"), "rule")?,
+        PG_ATTRDEF => {
+            let rows = host.reader.scan(table)?;
+            let Some(r) = rows.iter().find(|r| r.oid("oid") == oid) else { return Ok(None) };
+            shown(host, PG_CLASS, r.oid("adrelid"), r.int("adnum") as i16)?.map(|column| format!("default value for {column}"))
+        }
+        PG_CAST => {
+            let rows = host.reader.scan(table)?;
+            let named = |ty: Oid| super::definitions::plain_type(host, ty);
+            rows.iter().find(|r| r.oid("oid") == oid).map(|r| format!("cast from {} to {}", named(r.oid("castsource")), named(r.oid("casttarget"))))
+        }
+        PG_AM => named(host, table, oid, "amname", "access method")?,
+        PG_AUTHID => named(host, table, oid, "rolname", "role")?,
+        PG_DATABASE => named(host, table, oid, "datname", "database")?,
+        PG_TABLESPACE => named(host, table, oid, "spcname", "tablespace")?,
+        PG_COLLATION => in_schema(host, table, oid, ("collname", "collnamespace"), "collation")?,
+        PG_TS_CONFIG => in_schema(host, table, oid, ("cfgname", "cfgnamespace"), "text search configuration")?,
+        PG_TS_DICT => in_schema(host, table, oid, ("dictname", "dictnamespace"), "text search dictionary")?,
+        PG_TS_PARSER => in_schema(host, table, oid, ("prsname", "prsnamespace"), "text search parser")?,
+        PG_TS_TEMPLATE => in_schema(host, table, oid, ("tmplname", "tmplnamespace"), "text search template")?,
         _ => return Err(Error::unsupported(format!("pg_describe_object of objects of catalog {table} is not supported"))),
     })
+}
+
+fn named(host: &StatementHost<'_>, table: Oid, oid: Oid, name: &str, word: &str) -> Result<Option<String>> {
+    let rows = host.reader.scan(table)?;
+    let found = rows.iter().find(|r| r.oid("oid") == oid);
+    Ok(found.map(|r| format!("{word} {}", if word == "access method" { r.text(name).unwrap_or("").to_string() } else { quote(r.text(name).unwrap_or("")) })))
+}
+
+fn in_schema(host: &StatementHost<'_>, table: Oid, oid: Oid, (name, schema): (&str, &str), word: &str) -> Result<Option<String>> {
+    let rows = host.reader.scan(table)?;
+    let Some(r) = rows.iter().find(|r| r.oid("oid") == oid) else { return Ok(None) };
+    Ok(Some(format!("{word} {}", qualified(host, r.oid(schema), r.text(name).unwrap_or(""))?)))
+}
+
+fn on_table(host: &StatementHost<'_>, table: Oid, oid: Oid, (name, relation): (&str, &str), word: &str) -> Result<Option<String>> {
+    let rows = host.reader.scan(table)?;
+    let Some(r) = rows.iter().find(|r| r.oid("oid") == oid) else { return Ok(None) };
+    let whole = shown(host, PG_CLASS, r.oid(relation), 0)?.unwrap_or_default();
+    Ok(Some(format!("{word} {} on {whole}", quote(r.text(name).unwrap_or("")))))
 }
 
 /// pg_…_is_visible of what has a schema and a name: the first of its name on the search path is it. NULL: there is no such object.

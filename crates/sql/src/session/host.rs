@@ -42,7 +42,7 @@ pub(crate) const SESSION_FUNCTIONS: &[&str] = &[
     "pg_advisory_lock", "pg_advisory_lock_shared", "pg_try_advisory_lock", "pg_try_advisory_lock_shared",
     "pg_advisory_unlock", "pg_advisory_unlock_shared", "pg_advisory_unlock_all",
     "has_tablespace_privilege", "pg_get_function_arg_default", "getdatabaseencoding", "pg_notify", "pg_notification_queue_usage", "pg_blocking_pids",
-    "gin_clean_pending_list", "pg_describe_object", "pg_get_sequence_data", "pg_tablespace_size",
+    "gin_clean_pending_list", "pg_describe_object", "pg_get_sequence_data", "pg_tablespace_size", "pg_export_snapshot",
 ];
 
 pub(crate) const SET_RETURNING_FUNCTIONS: &[&str] = &[
@@ -227,6 +227,7 @@ fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<
         }
         n if n.starts_with("pg_advisory") || n.starts_with("pg_try_advisory") => super::advisory::call(host, n, args, env),
         n if n.starts_with("has_") || n == "pg_has_role" => privilege(host, n, args),
+        "pg_export_snapshot" => super::exported::export(host, env),
         "pg_tablespace_size" => tablespace_size(host, first, env),
         "pg_get_statisticsobjdef_columns" | "pg_tablespace_location" => Ok(Datum::Null),
         "pg_get_function_sqlbody" => super::definitions::function_body(host, oid_of(first)),
