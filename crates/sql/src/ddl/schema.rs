@@ -351,6 +351,7 @@ impl Session {
                 self.update_row(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, oid, runtime, |row| row.set("nspowner", Datum::Oid(owner)))?;
                 Ok("ALTER SCHEMA".to_string())
             }
+            O::OBJECT_DATABASE => self.give_database(s.object().as_str().unwrap_or(""), owner, runtime),
             O::OBJECT_FUNCTION | O::OBJECT_PROCEDURE | O::OBJECT_ROUTINE => self.give_routine(s, owner, runtime),
             O::OBJECT_TYPE | O::OBJECT_DOMAIN => self.give_type(s, owner, runtime),
             other => match kind_of(other) {

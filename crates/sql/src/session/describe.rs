@@ -51,11 +51,11 @@ pub(crate) fn shown(host: &StatementHost<'_>, table: Oid, oid: Oid, column: i16)
         PG_OPCLASS => of_method(PG_OPCLASS_OID_INDEX, "operator class", ["opcmethod", "opcnamespace", "opcname"])?,
         PG_OPFAMILY => of_method(PG_OPFAMILY_OID_INDEX, "operator family", ["opfmethod", "opfnamespace", "opfname"])?,
         PG_TYPE => host.reader.type_by_oid(oid)?.map(|_| format!("type {}", super::definitions::plain_type(host, oid))),
-        PG_NAMESPACE => host.reader.schema_name(oid)?.map(|name| format!("schema {}", quote(&name))),
-        PG_EXTENSION => row(PG_EXTENSION_OID_INDEX)?.map(|r| format!("extension {}", quote(r.text("extname").unwrap_or("")))),
+        PG_NAMESPACE => host.reader.schema_name(oid)?.map(|name| format!("schema {name}")),
+        PG_EXTENSION => row(PG_EXTENSION_OID_INDEX)?.map(|r| format!("extension {}", r.text("extname").unwrap_or(""))),
         PG_LANGUAGE => {
             let rows = host.reader.scan(PG_LANGUAGE)?;
-            rows.iter().find(|r| r.oid("oid") == oid).map(|r| format!("language {}", quote(r.text("lanname").unwrap_or(""))))
+            rows.iter().find(|r| r.oid("oid") == oid).map(|r| format!("language {}", r.text("lanname").unwrap_or("")))
         }
         PG_CLASS => {
             let Some(t) = host.reader.table_by_oid(oid)? else { return Ok(None) };
@@ -68,13 +68,13 @@ pub(crate) fn shown(host: &StatementHost<'_>, table: Oid, oid: Oid, column: i16)
                 TableKind::Composite => format!("composite type {name}"),
             };
             match t.columns.iter().find(|c| c.attnum == column && column != 0) {
-                Some(c) => Some(format!("column {} of {whole}", quote(&c.name))),
+                Some(c) => Some(format!("column {} of {whole}", c.name)),
                 None => Some(whole),
             }
         }
         PG_CONSTRAINT => {
             let Some(r) = row(PG_CONSTRAINT_OID_INDEX)? else { return Ok(None) };
-            let name = quote(r.text("conname").unwrap_or(""));
+            let name = r.text("conname").unwrap_or("");
             match (r.oid("conrelid"), shown(host, PG_CLASS, r.oid("conrelid"), 0)?) {
                 (0, _) | (_, None) => Some(format!("constraint {name}")),
                 (_, Some(table)) => Some(format!("constraint {name} on {table}")),
@@ -108,7 +108,7 @@ pub(crate) fn shown(host: &StatementHost<'_>, table: Oid, oid: Oid, column: i16)
 fn named(host: &StatementHost<'_>, table: Oid, oid: Oid, name: &str, word: &str) -> Result<Option<String>> {
     let rows = host.reader.scan(table)?;
     let found = rows.iter().find(|r| r.oid("oid") == oid);
-    Ok(found.map(|r| format!("{word} {}", if word == "access method" { r.text(name).unwrap_or("").to_string() } else { quote(r.text(name).unwrap_or("")) })))
+    Ok(found.map(|r| format!("{word} {}", r.text(name).unwrap_or(""))))
 }
 
 fn in_schema(host: &StatementHost<'_>, table: Oid, oid: Oid, (name, schema): (&str, &str), word: &str) -> Result<Option<String>> {
@@ -121,7 +121,7 @@ fn on_table(host: &StatementHost<'_>, table: Oid, oid: Oid, (name, relation): (&
     let rows = host.reader.scan(table)?;
     let Some(r) = rows.iter().find(|r| r.oid("oid") == oid) else { return Ok(None) };
     let whole = shown(host, PG_CLASS, r.oid(relation), 0)?.unwrap_or_default();
-    Ok(Some(format!("{word} {} on {whole}", quote(r.text(name).unwrap_or("")))))
+    Ok(Some(format!("{word} {} on {whole}", r.text(name).unwrap_or(""))))
 }
 
 /// pg_…_is_visible of what has a schema and a name: the first of its name on the search path is it. NULL: there is no such object.
