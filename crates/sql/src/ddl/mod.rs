@@ -39,6 +39,7 @@ mod role;
 mod role_setting;
 mod routine_objects;
 mod schema;
+mod renaming;
 pub(crate) mod sequence;
 pub(crate) mod sequence_functions;
 mod stored_text;

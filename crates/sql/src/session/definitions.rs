@@ -3,12 +3,13 @@
 use super::arguments::{bool_of, int_of, oid_of, text_of};
 use super::environment::{StatementHost, relation_by_text};
 use super::expression_text::canonical;
+use crate::bind::names::{Named, tracked_queries};
 use crate::catalog::format_type::quote_identifier as quote;
 use crate::catalog::ids::*;
 use crate::catalog::store::CatalogRow;
 use crate::catalog::{CatalogView, Index, Table, TableKind};
 use kilndb_base::{Error, Oid, Result, sqlstate};
-use kilndb_types::Datum;
+use kilndb_types::{Datum, Host};
 use std::sync::Arc;
 
 pub(super) fn call(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Result<Datum> {
@@ -49,7 +50,7 @@ pub(super) fn call(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Resu
                 other => oid_of(other),
             };
             let view = host.reader.table_by_oid(oid)?;
-            Ok(view.and_then(|v| v.view_sql.clone()).map_or(Datum::Null, |sql| Datum::text(format!(" {sql};"))))
+            Ok(view.and_then(|v| v.view_sql.clone()).map_or(Datum::Null, |sql| Datum::text(format!(" {};", shown_query(host, &sql)))))
         }
         "pg_get_partkeydef" => {
             let table = host.reader.table_by_oid(oid_of(args.first()))?;
@@ -63,6 +64,43 @@ pub(super) fn call(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Resu
         "satisfies_hash_partition" => super::partition_text::satisfies(host, args),
         "pg_get_serial_sequence" => serial_sequence(host, &text_of(args.first()), &text_of(args.get(1))),
         _ => function_text(host, name, oid_of(args.first())),
+    }
+}
+
+/// A view's text without the schemas that the search path makes needless.
+fn shown_query(host: &StatementHost<'_>, sql: &str) -> String {
+    let read = |kind: Oid, text: &str| host.reg_input(kind, text).ok();
+    // A name alone might be that of a WITH query.
+    let has_with = sql.contains("WITH ");
+    let shown_name = |named: &Named| if has_with && matches!(named, Named::Relation(..)) { None } else { visible_name(host, named) };
+    let mut shown = None;
+    host.runtime.on_large_stack(&mut || {
+        shown = tracked_queries(sql, &host.reader, None, &read).ok().map(|text| text.with_names(&shown_name));
+    });
+    shown.unwrap_or_else(|| sql.to_string())
+}
+
+/// A name that is found without its schema; None: with it alone.
+fn visible_name(host: &StatementHost<'_>, named: &Named) -> Option<String> {
+    match named {
+        Named::Relation(oid, _) => {
+            let table = host.reader.table_by_oid(*oid).ok()??;
+            (host.reader.find_relation(None, &table.name).ok()? == Some(*oid)).then(|| quote(&table.name))
+        }
+        Named::Function(oid) => {
+            let f = host.reader.function_by_oid(*oid).ok()??;
+            let found = host.reader.functions(None, &f.name).ok()?;
+            found.iter().find(|known| known.arg_types == f.arg_types).filter(|known| known.oid == *oid).map(|_| quote(&f.name))
+        }
+        Named::Type(oid) => {
+            let info = host.reader.type_by_oid(*oid).ok()??;
+            host.reader.type_by_name(None, &info.name).ok()?.filter(|known| known.oid == *oid).map(|_| quote(&info.name))
+        }
+        Named::Operator(oid) => {
+            let o = host.reader.operator_by_oid(*oid).ok()??;
+            host.reader.search_path.contains(&o.schema_oid).then(|| o.name.clone())
+        }
+        Named::Constant(kind, oid) => Some(super::expression_text::literal(&host.reg_output(*kind, *oid))),
     }
 }
 
