@@ -183,15 +183,37 @@ pub fn postgres_program(name: &str) -> PathBuf {
     versions.pop().unwrap_or_else(|| PathBuf::from(name))
 }
 
+/// The folder of PostgreSQL's programs in which `program` is of version `major` or a later one: `PGBIN`, Debian's packages, the
+/// search path.
+pub fn postgres_folder(program: &str, major: u32) -> Option<PathBuf> {
+    let packages = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten().map(|f| f.path().join("bin"));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::var_os("PGBIN").map(PathBuf::from).into_iter().chain(packages).chain(std::env::split_paths(&path));
+    folders.into_iter().find(|folder| version_of(&folder.join(program)).is_some_and(|version| version >= major))
+}
+
+/// The major version that a program tells: `pg_dump (PostgreSQL) 18.1`.
+fn version_of(program: &Path) -> Option<u32> {
+    let output = Command::new(program).arg("--version").output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let digits: String = text.split("(PostgreSQL) ").nth(1)?.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().ok()
+}
+
 /// Creates a PostgreSQL cluster in `folder` and starts it, as another user when this one is root.
 pub fn start_postgres(folder: &Path, port: u16, settings: &[&str]) -> io::Result<Server> {
+    start_postgres_of(&postgres_program, folder, port, settings)
+}
+
+/// As [`start_postgres`], with the programs where `find` says.
+pub fn start_postgres_of(find: &dyn Fn(&str) -> PathBuf, folder: &Path, port: u16, settings: &[&str]) -> io::Result<Server> {
     let data = folder.join("pg");
     let user = unprivileged_user()?;
     if let Some((uid, gid)) = user {
         std::os::unix::fs::chown(folder, Some(uid), Some(gid))?;
     }
     let as_user = |program: &str| {
-        let mut command = Command::new(postgres_program(program));
+        let mut command = Command::new(find(program));
         if let Some((uid, gid)) = user {
             command.uid(uid).gid(gid);
         }

@@ -489,3 +489,15 @@ FROM pg_catalog.pg_index x
      JOIN pg_catalog.pg_class i ON i.oid = x.indexrelid
      LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname !~ '^pg_toast';
+
+CREATE VIEW pg_catalog.pg_seclabels AS
+SELECT NULL::oid AS objoid, NULL::oid AS classoid, NULL::integer AS objsubid, NULL::text AS objtype, NULL::oid AS objnamespace,
+       NULL::text AS objname, NULL::text AS provider, NULL::text AS label
+WHERE false;
+
+CREATE VIEW pg_catalog.pg_user_mappings AS
+SELECT u.oid AS umid, s.oid AS srvid, s.srvname, u.umuser, CASE WHEN u.umuser = 0 THEN 'public'::name ELSE a.rolname END AS usename,
+       NULL::text[] AS umoptions
+FROM pg_catalog.pg_user_mapping u
+     JOIN pg_catalog.pg_foreign_server s ON u.umserver = s.oid
+     LEFT JOIN pg_catalog.pg_authid a ON a.oid = u.umuser;

@@ -46,6 +46,7 @@ pub struct Instance {
     /// Shared system tables (and template1's, which serve where no database is at hand).
     template: CatalogStore,
     sessions: SessionRegistry,
+    pub(crate) exports: crate::session::Exports,
     pub notifications: crate::notify::Notifications,
     oids: Mutex<OidRange>,
     pub(crate) statements: crate::session::StatementCache,
@@ -186,6 +187,7 @@ impl Instance {
             databases: Mutex::new(HashMap::new()),
             template,
             sessions: SessionRegistry::default(),
+            exports: Default::default(),
             notifications: Default::default(),
             oids: Mutex::new(OidRange { next: 0, limit: 0 }),
             statements: Default::default(),

@@ -86,6 +86,31 @@ pub fn expression_sql(node: Node<'_>) -> Result<String> {
     Ok(text.as_str().strip_prefix("SELECT ").unwrap_or(text.as_str()).to_string())
 }
 
+/// A query's text with these names for all of its columns. None: something else in the query may go by their names, or it is not a plain
+/// SELECT.
+pub fn select_with_names(sql: &str, names: &[&str]) -> Result<Option<String>> {
+    let script = parse(sql)?;
+    let statements = script.statements();
+    let Some(Node::SelectStmt(select)) = statements.first().map(Statement::node) else { return Ok(None) };
+    let is_plain = select.op == raw::SetOperation::SETOP_NONE && select.target_list().len() == names.len();
+    if !is_plain || select.sort_clause().len() + select.group_clause().len() + select.distinct_clause().len() > 0 {
+        return Ok(None);
+    }
+    let copy = pg_raw_parse::make::owned(|mem| {
+        let mut copy = mem.make_unique(select);
+        let targets: Vec<_> = select
+            .target_list()
+            .iter()
+            .zip(names)
+            .map(|(target, name)| mem.make_res_target(Some(name), mem.empty(), mem.make_unique(target.val())))
+            .collect();
+        copy.as_mut().set_target_list(mem.make_list(&targets));
+        copy
+    });
+    let text = pg_raw_parse::deparse(&*copy).map_err(|e| Error::internal(format!("could not write a statement: {e}")))?;
+    Ok(Some(text.as_str().to_string()))
+}
+
 /// A SELECT INTO's text without its INTO.
 pub fn select_without_into(node: Node<'_>) -> Result<String> {
     let Node::SelectStmt(select) = node else { return Err(Error::internal("SELECT INTO of something else")) };

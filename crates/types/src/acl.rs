@@ -23,6 +23,26 @@ const NAMES: [(&str, u32); 16] = [
     ("USAGE", 8), ("CREATE", 9), ("TEMP", 10), ("TEMPORARY", 10), ("CONNECT", 11), ("SET", 12), ("ALTER SYSTEM", 13), ("MAINTAIN", 14),
 ];
 
+/// What PUBLIC and the owner may do with an object of which nobody has granted anything, by PostgreSQL's letters of kinds of objects.
+pub fn default_privileges(kind: u8) -> Option<(u64, u64)> {
+    let bits = |letters: &str| LETTERS.bytes().enumerate().filter(|(_, l)| letters.as_bytes().contains(l)).fold(0, |all, (i, _)| all | 1 << i);
+    let (public, owner) = match kind {
+        b'c' => ("", ""),
+        b'r' => ("", "arwdDxtm"),
+        b's' => ("", "rwU"),
+        b'd' => ("Tc", "CTc"),
+        b'f' => ("X", "X"),
+        b'l' | b'T' => ("U", "U"),
+        b'L' => ("", "rw"),
+        b'n' => ("", "UC"),
+        b'p' => ("", "sA"),
+        b't' => ("", "C"),
+        b'F' | b'S' => ("", "U"),
+        _ => return None,
+    };
+    Some((bits(public), bits(owner)))
+}
+
 /// Bits of a list of privileges, `select, insert`.
 pub fn privileges_named(list: &str) -> Result<u64> {
     list.split(',').try_fold(0, |all, name| {
@@ -150,6 +170,13 @@ impl AclItem {
     }
     pub fn hash_extended(&self, seed: u64) -> u64 {
         if seed == 0 { u64::from(self.sum()) } else { crate::hash::hash_u32_extended(self.sum(), seed) }
+    }
+    /// Its privileges by name, in the order of their bits, and whether they may be granted on.
+    pub fn named_privileges(&self) -> impl Iterator<Item = (&'static str, bool)> + '_ {
+        (0..32u32).filter(|bit| self.privileges >> bit & 1 == 1).filter_map(|bit| {
+            let name = NAMES.iter().find(|(name, known)| *known == bit && *name != "TEMP").map(|(name, _)| *name)?;
+            Some((name, self.privileges >> (bit + 32) & 1 == 1))
+        })
     }
     pub fn to_bytes(&self) -> [u8; 16] {
         let mut bytes = [0; 16];

@@ -22,12 +22,18 @@ pub enum Condition {
 /// The relation whose only column is VALUE.
 pub const VALUE_REL: u32 = 0x3fff_ffff;
 
-/// Binds a check's text; VALUE is of type `base`.
-pub fn check(sql: &str, base: Oid, catalog: &dyn CatalogView) -> Result<Expr> {
-    let binder = Binder::new(catalog, Arc::from(format!("SELECT {sql}")), Vec::new());
+/// Where VALUE, of type `base`, can be named.
+pub(super) fn scope_of(base: Oid) -> Scope<'static> {
     let mut scope = Scope::new(None);
     let expr = Expr::column(ColId { rel: VALUE_REL, att: 1 }, base, -1);
     scope.items.push(NsItem::new(None, VALUE_REL, vec![NsColumn { name: "value".to_string(), expr, table_oid: 0, attnum: 0 }]));
+    scope
+}
+
+/// Binds a check's text; VALUE is of type `base`.
+pub fn check(sql: &str, base: Oid, catalog: &dyn CatalogView) -> Result<Expr> {
+    let binder = Binder::new(catalog, Arc::from(format!("SELECT {sql}")), Vec::new());
+    let scope = scope_of(base);
     let bound = binder.bind_sql_text(sql, &scope)?;
     if bound.has_sublink() {
         return Err(Error::new(sqlstate::FEATURE_NOT_SUPPORTED, "cannot use subquery in check constraint"));

@@ -559,6 +559,8 @@ impl Binder<'_> {
             oids::JSONB => oids::JSONB,
             oids::INT2VECTOR => oids::INT2,
             oids::OIDVECTOR => oids::OID,
+            oids::NAME if slice => return Err(Error::unsupported("slices of fixed-length arrays not implemented")),
+            oids::NAME => oids::CHAR,
             _ => {
                 let element = self.element_of(base);
                 if element == 0 {

@@ -60,6 +60,7 @@ impl Binder<'_> {
         let name = v.relname().unwrap_or("");
         let schema = v.schemaname();
         if let Some(t) = self.catalog.table_by_name(schema, name)? {
+            self.note_table(schema, &t, v.alias().is_none(), v.location);
             return Ok(t);
         }
         let shown = schema.map_or_else(|| name.to_string(), |s| format!("{s}.{name}"));

@@ -203,6 +203,7 @@ impl Binder<'_> {
                     _ => false,
                 };
                 if is_function_form && !matches!(arg.kind, ExprKind::Param(_)) {
+                    self.note_type(schema, &t, loc);
                     return Ok(Found::Cast(t.oid));
                 }
             }
@@ -213,7 +214,10 @@ impl Binder<'_> {
             }
         }
         match self.choose_function(&types, list)? {
-            Choice::One(c) => Ok(Found::Function(Box::new(c))),
+            Choice::One(c) => {
+                self.note_function(schema, &c.info, loc);
+                Ok(Found::Function(Box::new(c)))
+            }
             other => {
                 let shown = schema.map_or_else(|| name.to_string(), |s| format!("{s}.{name}"));
                 let signature = if star { format!("{shown}()") } else { self.signature(&shown, args, names) };

@@ -23,6 +23,7 @@ pub mod inline;
 pub mod ir;
 pub(crate) mod lifting;
 mod merge;
+pub mod names;
 mod onconflict;
 mod polymorphic;
 mod resolve;
@@ -68,6 +69,8 @@ pub struct Binder<'a> {
     variables: Option<&'a variables::Variables<'a>>,
     /// Reads the statement's own literals of types that depend on the session; without it they are read when it runs.
     eval: Option<&'a EvalContext<'a>>,
+    /// Where names of the text are noted, if somebody wants them.
+    names: Option<&'a names::Names>,
 }
 
 /// Stack that binding may use. Statements run on small stacks, and what follows binding recurses too, with less per level.
@@ -91,6 +94,7 @@ impl<'a> Binder<'a> {
             lifting: None,
             variables: None,
             eval: None,
+            names: None,
         }
     }
     pub(crate) fn new_rel(&self) -> u32 {

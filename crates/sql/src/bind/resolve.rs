@@ -231,7 +231,10 @@ impl Binder<'_> {
         loc: i32,
     ) -> Result<Arc<OperatorInfo>> {
         match self.try_operator(schema, name, left, right)? {
-            Choice::One(o) => Ok(o),
+            Choice::One(o) => {
+                self.note_operator(schema, &o, loc);
+                Ok(o)
+            }
             other => {
                 let shown = schema.map_or_else(|| name.to_string(), |s| format!("{s}.{name}"));
                 let signature = match left {

@@ -108,6 +108,7 @@ impl Binder<'_> {
                     any = true;
                     push(item, &mut out);
                 }
+                self.note_star(&scope.items.iter().filter(|i| i.cols_visible).collect::<Vec<_>>(), scope, loc);
                 if !any {
                     return self.err(sqlstate::SYNTAX_ERROR, "SELECT * with no tables specified is not valid", loc);
                 }
@@ -119,7 +120,10 @@ impl Binder<'_> {
                     [] => (None, ""),
                 };
                 match self.resolve_item(scope, schema, table, loc)? {
-                    Some(item) => push(item, &mut out),
+                    Some(item) => {
+                        self.note_star(&[&item], scope, loc);
+                        push(item, &mut out);
+                    }
                     None => {
                         // A composite column: its fields.
                         if schema.is_none()

@@ -30,6 +30,7 @@ impl Binder<'_> {
             let brackets = if t.array_bounds().is_empty() { "" } else { "[]" };
             return self.err(sqlstate::UNDEFINED_OBJECT, format!("type \"{shown}{brackets}\" does not exist"), t.location);
         };
+        self.note_type(schema, &info, t.location);
         let typmod = self.type_modifier(info.oid, t)?;
         if t.array_bounds().is_empty() {
             return Ok((info.oid, typmod));

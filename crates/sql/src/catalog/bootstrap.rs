@@ -13,6 +13,7 @@ use super::trigger::{FIRST_KEY_FUNCTION, LAST_KEY_FUNCTION};
 use kilndb_base::park::Park;
 use kilndb_base::{Error, Oid, RelationId, Result};
 use kilndb_storage::{Engine, Isolation, Persistence, RelationKind, RowBatch, Transaction};
+use kilndb_types::acl::AclItem;
 use kilndb_types::{Datum, EvalContext, oids};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -263,7 +264,20 @@ fn fill_text_search(writer: &mut CatalogWriter<'_>, eval: &EvalContext<'_>) -> R
     for (table, file) in files {
         fill_from(writer, table, file, eval, &|_| true, &[])?;
     }
-    fill_from(writer, PG_DESCRIPTION, &FILES.pg_ts_description, eval, &|_| true, &[("objsubid", Datum::Int4(0))])
+    fill_from(writer, PG_DESCRIPTION, &FILES.pg_ts_description, eval, &|_| true, &[("objsubid", Datum::Int4(0))])?;
+    fill_from(writer, PG_DESCRIPTION, &FILES.pg_description, eval, &|_| true, &[("objsubid", Datum::Int4(0))])?;
+    let text = Datum::text("PL/pgSQL procedural language");
+    let row = [("objoid", Datum::Oid(PLPGSQL)), ("classoid", Datum::Oid(PG_LANGUAGE)), ("objsubid", Datum::Int4(0)), ("description", text)];
+    writer.insert(PG_DESCRIPTION, &row).map(|_| ())
+}
+
+/// Of a schema that everybody may use and its owner may create in.
+fn schema_privileges(owner: Oid) -> Datum {
+    let item = |grantee: Oid, list: &str| {
+        let privileges = kilndb_types::acl::privileges_named(list).unwrap_or_default();
+        Datum::AclItem(AclItem { grantee, grantor: owner, privileges })
+    };
+    super::store::array(oids::ACLITEM, vec![item(owner, "usage, create"), item(0, "usage")])
 }
 
 fn fill_fixed_rows(writer: &mut CatalogWriter<'_>) -> Result<()> {
@@ -271,7 +285,13 @@ fn fill_fixed_rows(writer: &mut CatalogWriter<'_>) -> Result<()> {
     for (oid, name) in [(PG_CATALOG, "pg_catalog"), (99, "pg_toast"), (PUBLIC, "public"), (INFORMATION_SCHEMA, "information_schema")] {
         // public belongs to the database's owner.
         let nspowner = if oid == PUBLIC { Datum::Oid(6171) } else { owner.clone() };
-        writer.insert(PG_NAMESPACE, &[("oid", Datum::Oid(oid)), ("nspname", Datum::text(name)), ("nspowner", nspowner)])?;
+        let privileges = if name == "pg_toast" { Datum::Null } else { schema_privileges(if oid == PUBLIC { 6171 } else { BOOTSTRAP_SUPERUSER }) };
+        let row = [("oid", Datum::Oid(oid)), ("nspname", Datum::text(name)), ("nspowner", nspowner), ("nspacl", privileges.clone())];
+        writer.insert(PG_NAMESPACE, &row)?;
+        if !privileges.is_null() {
+            let object = [("objoid", Datum::Oid(oid)), ("classoid", Datum::Oid(PG_NAMESPACE)), ("objsubid", Datum::Int4(0))];
+            writer.insert(PG_INIT_PRIVS, &[&object[..], &[("privtype", Datum::Char(b'i')), ("initprivs", privileges)]].concat())?;
+        }
     }
     let yes = Datum::Bool(true);
     writer.insert(

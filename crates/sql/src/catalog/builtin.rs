@@ -53,7 +53,7 @@ tsv_files! {
     pg_amproc = "pg_amproc"; pg_collation = "pg_collation"; catalog_columns = "catalog_columns";
     catalog_indexes = "catalog_indexes"; pg_settings = "pg_settings"; pg_ts_config = "pg_ts_config";
     pg_ts_config_map = "pg_ts_config_map"; pg_ts_dict = "pg_ts_dict"; pg_ts_parser = "pg_ts_parser";
-    pg_ts_template = "pg_ts_template"; pg_range = "pg_range"; pg_ts_description = "pg_ts_description";
+    pg_ts_template = "pg_ts_template"; pg_range = "pg_range"; pg_ts_description = "pg_ts_description"; pg_description = "pg_description";
     extension_proc = "extension_proc"; extension_operator = "extension_operator"; extension_opfamily = "extension_opfamily";
     extension_opclass = "extension_opclass"; extension_amop = "extension_amop"; extension_amproc = "extension_amproc";
 }

@@ -42,7 +42,7 @@ impl Session {
             refuse_only_identity(c)?;
         }
         if only && !partitions.is_empty() {
-            refuse_only(c)?;
+            refuse_only(table, c)?;
         }
         if let (true, A::AT_AddConstraint, Node::Constraint(k)) = (only, c.subtype, c.def())
             && matches!(k.contype, ConstrType::CONSTR_PRIMARY | ConstrType::CONSTR_UNIQUE)
@@ -313,8 +313,12 @@ impl Session {
     }
 }
 
-fn refuse_only(c: &nodes::AlterTableCmd) -> Result<()> {
+fn refuse_only(table: &Table, c: &nodes::AlterTableCmd) -> Result<()> {
+    let name = c.name().unwrap_or("");
+    // Their parts go with them in any case.
+    let is_key = table.indexes.iter().any(|i| i.is_constraint && i.name == name) || table.foreign_keys.iter().any(|k| k.name == name);
     match (c.subtype, c.def()) {
+        (A::AT_DropConstraint, _) if is_key => Ok(()),
         (A::AT_AddColumn, _) => Err(malformed("column must be added to child tables too".into())),
         (A::AT_AlterColumnType, _) => Err(malformed(format!("type of inherited column \"{}\" must be changed in child tables too", c.name().unwrap_or("")))),
         (A::AT_DropColumn, _) => Err(malformed("cannot drop column from only the partitioned table when partitions exist".into())
@@ -343,5 +347,5 @@ fn refuse_only_identity(c: &nodes::AlterTableCmd) -> Result<()> {
 
 /// Commands that the partitions carry out as they stand.
 fn recurses(c: &nodes::AlterTableCmd) -> bool {
-    matches!(c.subtype, A::AT_AlterColumnType | A::AT_DropColumn | A::AT_ColumnDefault | A::AT_DropNotNull | A::AT_SetStatistics | A::AT_ValidateConstraint)
+    matches!(c.subtype, A::AT_AlterColumnType | A::AT_DropColumn | A::AT_ColumnDefault | A::AT_DropNotNull | A::AT_SetStatistics | A::AT_SetStorage | A::AT_ValidateConstraint)
 }

@@ -2,7 +2,6 @@
 
 use super::Session;
 use super::persistence::{LOGGED, UNLOGGED};
-use crate::catalog::builtin::BUILTINS;
 use crate::catalog::ids::*;
 use crate::catalog::store::array;
 use crate::catalog::{CatalogView, Table, TableKind};
@@ -70,18 +69,20 @@ impl Session {
             A::AT_ValidateConstraint => self.validate_constraint(table, name, runtime),
             A::AT_SetRelOptions | A::AT_ResetRelOptions => self.alter_options(table, c, runtime),
             A::AT_SetStatistics => self.set_statistics_target(table, c, runtime),
-            A::AT_SetStorage | A::AT_SetCompression | A::AT_SetOptions | A::AT_ResetOptions => {
-                // They steer PostgreSQL's TOAST and n_distinct; here they have no effect on results.
-                if c.num == 0 || !name.is_empty() {
-                    column_of(table, name)?;
-                }
-                Ok(())
-            }
+            A::AT_SetStorage => self.set_column_storage(table, name, c.def(), runtime),
+            A::AT_SetCompression => self.set_column_compression(table, name, c.def(), runtime),
+            A::AT_SetOptions | A::AT_ResetOptions => self.set_column_options(table, name, c, runtime),
             A::AT_ChangeOwner => {
                 let owner = self.role_oid(c.newowner().and_then(|r| r.rolename()).unwrap_or(&self.role_name.clone()))?;
                 self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| row.set("relowner", Datum::Oid(owner)))
             }
-            A::AT_ReplicaIdentity | A::AT_ClusterOn | A::AT_DropCluster | A::AT_SetAccessMethod | A::AT_DropOids => {
+            A::AT_ClusterOn => self.mark_clustered(table, Some(name), runtime),
+            A::AT_DropCluster => self.mark_clustered(table, None, runtime),
+            A::AT_ReplicaIdentity => match c.def() {
+                Node::ReplicaIdentityStmt(s) => self.set_replica_identity(table, s, runtime),
+                _ => Err(Error::internal("REPLICA IDENTITY without an identity")),
+            },
+            A::AT_SetAccessMethod | A::AT_DropOids => {
                 Err(Error::unsupported("this form of ALTER TABLE is not supported"))
             }
             A::AT_SetTableSpace => Err(Error::unsupported("tablespaces are not supported")),
@@ -146,7 +147,7 @@ impl Session {
     pub(super) fn attach_column(&mut self, table: &Arc<Table>, column: &super::create_table::NewColumn, is_part: bool, runtime: &dyn Runtime) -> Result<i16> {
         let mut column = column.clone();
         let attnum = table.columns.len() as i16 + 1;
-        let len = BUILTINS.types.get(&column.type_oid).map_or(-1, |t| t.len);
+        let storage = self.type_storage(column.type_oid)?;
         // NOT NULL is checked once the existing rows have their value; as an identity it could not be given one.
         column.not_null = false;
         let identity = std::mem::take(&mut column.identity);
@@ -158,10 +159,10 @@ impl Session {
             }
             _ => None,
         };
-        self.write_catalog(runtime, |w| super::create_table::insert_attribute(w, table.oid, attnum, &column, len))?;
+        self.write_catalog(runtime, |w| super::create_table::insert_attribute(w, table.oid, attnum, &column, storage))?;
         self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| row.set("relnatts", Datum::Int2(attnum)))?;
         self.need_type(table.oid, attnum, column.type_oid, runtime)?;
-        if let Some(sql) = &column.default_sql {
+        if let Some(sql) = column.default_sql.as_ref().filter(|_| !super::default::says_nothing(&column)) {
             self.insert_default(table.oid, attnum, sql, runtime)?;
         }
         if let (Some(sequence), false) = (column.sequence, is_part) {
@@ -324,12 +325,13 @@ impl Session {
     }
 
     fn retype_attribute(&mut self, table: &Table, attnum: i16, (type_oid, typmod): (u32, i32), runtime: &dyn Runtime) -> Result<()> {
-        let len = BUILTINS.types.get(&type_oid).map_or(-1, |t| t.len);
+        let (len, storage) = self.type_storage(type_oid)?;
         let collation = self.type_info(type_oid, runtime)?.collation;
         self.update_attribute(table.oid, attnum, runtime, |row| {
             row.set("atttypid", Datum::Oid(type_oid));
             row.set("atttypmod", Datum::Int4(typmod));
             row.set("attlen", Datum::Int2(len));
+            row.set("attstorage", Datum::Char(storage));
             row.set("attcollation", Datum::Oid(collation));
             row.set("atthasmissing", Datum::Bool(false));
             row.set("attmissingval", Datum::Null);

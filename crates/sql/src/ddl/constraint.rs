@@ -3,6 +3,7 @@
 use super::Session;
 use super::index::NewIndex;
 use super::partition_keys::NameCounter;
+use crate::bind::names::Over;
 use crate::catalog::global::GLOBAL;
 use crate::catalog::extension::table_of_call;
 use crate::catalog::ids::*;
@@ -241,6 +242,7 @@ impl Session {
             })
         });
         let used = used?;
+        let sql = self.stored_expression(&sql, Over::Table(table), runtime)?;
         let name = match c.conname() {
             Some(name) => name.to_string(),
             None => {

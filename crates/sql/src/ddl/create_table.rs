@@ -4,7 +4,6 @@ use super::Session;
 use super::temporary_objects::{on_commit_option, refuse_in_temporary_schema, says_global};
 use super::like::{Likes, NewPlace};
 use super::not_null::NotNullClause;
-use crate::catalog::builtin::BUILTINS;
 use crate::catalog::global::GLOBAL;
 use crate::catalog::ids::*;
 use crate::catalog::{CatalogView, TypeInfo};
@@ -365,7 +364,7 @@ impl Session {
             _ => RelationId(0),
         };
         let owner = self.current_role;
-        let lens: Vec<i16> = new.columns.iter().map(|c| BUILTINS.types.get(&c.type_oid).map_or(-1, |t| t.len)).collect();
+        let storages = new.columns.iter().map(|c| self.type_storage(c.type_oid)).collect::<Result<Vec<_>>>()?;
         self.write_catalog(runtime, |w| {
             let mut class = vec![
                 ("oid", Datum::Oid(oid)),
@@ -390,13 +389,13 @@ impl Session {
             w.insert(PG_CLASS, &class)?;
             insert_row_type(w, new, oid, type_oid, array_oid, owner)?;
             for (i, column) in new.columns.iter().enumerate() {
-                insert_attribute(w, oid, i as i16 + 1, column, lens[i])?;
+                insert_attribute(w, oid, i as i16 + 1, column, storages[i])?;
             }
             Ok(())
         })?;
         for (i, column) in new.columns.iter().enumerate() {
             self.need_type(oid, i as i16 + 1, column.type_oid, runtime)?;
-            if let Some(sql) = &column.default_sql {
+            if let Some(sql) = column.default_sql.as_ref().filter(|_| !super::default::says_nothing(column)) {
                 self.insert_default(oid, i as i16 + 1, sql, runtime)?;
             }
         }
@@ -514,7 +513,7 @@ fn insert_row_type(w: &mut crate::catalog::store::CatalogWriter<'_>, new: &NewTa
     Ok(())
 }
 
-pub(super) fn insert_attribute(w: &mut crate::catalog::store::CatalogWriter<'_>, table: Oid, attnum: i16, column: &NewColumn, len: i16) -> Result<()> {
+pub(super) fn insert_attribute(w: &mut crate::catalog::store::CatalogWriter<'_>, table: Oid, attnum: i16, column: &NewColumn, (len, storage): (i16, u8)) -> Result<()> {
     w.insert(
         PG_ATTRIBUTE,
         &[
@@ -525,13 +524,9 @@ pub(super) fn insert_attribute(w: &mut crate::catalog::store::CatalogWriter<'_>,
             ("attnum", Datum::Int2(attnum)),
             ("atttypmod", Datum::Int4(column.typmod)),
             ("attalign", Datum::Char(b'i')),
-            ("attstorage", Datum::Char(match column.type_oid {
-                oids::NUMERIC | 869 | 650 => b'm',
-                _ if len < 0 => b'x',
-                _ => b'p',
-            })),
+            ("attstorage", Datum::Char(storage)),
             ("attnotnull", Datum::Bool(column.not_null)),
-            ("atthasdef", Datum::Bool(column.default_sql.is_some())),
+            ("atthasdef", Datum::Bool(column.default_sql.is_some() && !super::default::says_nothing(column))),
             ("attidentity", Datum::Char(column.identity)),
             ("attgenerated", Datum::Char(column.generated)),
             ("attislocal", Datum::Bool(!column.is_inherited)),

@@ -5,6 +5,9 @@
 //! 2. The default of a serial column names its sequence by OID, so that renaming or moving the sequence keeps it working.
 
 use super::Session;
+use super::create_table::NewColumn;
+use crate::bind::names::Over;
+use crate::catalog::builtin::FIRST_USER_OID;
 use crate::bind::ir::{Expr, ExprKind, Query};
 use crate::catalog::extension::table_of_call;
 use crate::catalog::ids::*;
@@ -66,6 +69,11 @@ fn by_oid(e: &Expr, host: &StatementHost<'_>) -> Option<String> {
     }
 }
 
+/// DEFAULT NULL says nothing, unless it keeps a domain's own default away.
+pub(super) fn says_nothing(column: &NewColumn) -> bool {
+    column.generated == 0 && column.type_oid < FIRST_USER_OID && column.default_sql.as_deref() == Some("NULL")
+}
+
 pub(super) fn nextval_of(sequence: Oid) -> String {
     format!("nextval('{sequence}'::regclass)")
 }
@@ -91,7 +99,10 @@ impl Session {
                 e
             })
         })?;
-        let stored = stored.unwrap_or_else(|| sql.to_string());
+        let stored = match stored {
+            Some(stored) => stored,
+            None => self.stored_expression(sql, Over::Table(&table), runtime)?,
+        };
         self.write_catalog(runtime, |w| {
             let row = [
                 ("oid", Datum::Oid(oid)),
@@ -157,6 +168,9 @@ impl Session {
             return self.drop_default(table.oid, column.attnum, runtime);
         }
         let sql = self.expression_text(def, runtime)?;
+        if sql == "NULL" && column.type_oid < FIRST_USER_OID {
+            return self.drop_default(table.oid, column.attnum, runtime);
+        }
         self.check_default(&sql, &column.name, (column.type_oid, column.typmod), runtime)?;
         self.delete_defaults(table.oid, Some(column.attnum), runtime)?;
         self.insert_default(table.oid, column.attnum, &sql, runtime)?;

@@ -6,6 +6,7 @@
 
 use super::Session;
 use super::types::{NewType, insert_type};
+use crate::bind::names::Over;
 use crate::catalog::builtin::FIRST_USER_OID;
 use crate::catalog::format_type::quote_identifier;
 use crate::catalog::ids::*;
@@ -70,7 +71,8 @@ impl Session {
             ("typnotnull", Datum::Bool(clauses.not_null.as_ref().is_some_and(|n| n.0))),
         ]);
         if let Some(Some(sql)) = &clauses.default {
-            columns.extend([("typdefault", Datum::text(sql)), ("typdefaultbin", Datum::text(sql))]);
+            let sql = self.stored_expression(sql, Over::Nothing, runtime)?;
+            columns.extend([("typdefault", Datum::text(&sql)), ("typdefaultbin", Datum::text(&sql))]);
         }
         self.write_catalog(runtime, |w| insert_type(w, &NewType { oid, name: &name, schema, owner, array, columns }))?;
         if base >= FIRST_USER_OID {
@@ -82,8 +84,9 @@ impl Session {
         }
         for (given, sql, _) in &clauses.checks {
             self.check_domain_check(sql, base, runtime)?;
+            let sql = self.stored_expression(sql, Over::Domain(base), runtime)?;
             let name = self.domain_constraint_name(oid, &name, given.as_deref(), "check")?;
-            self.insert_domain_constraint(oid, schema, &name, b'c', Some(sql), true, runtime)?;
+            self.insert_domain_constraint(oid, schema, &name, b'c', Some(&sql), true, runtime)?;
         }
         Ok(())
     }
@@ -205,6 +208,7 @@ impl Session {
         if let Some(sql) = &sql {
             self.check_default(sql, &info.name, (info.base_type, info.typmod), runtime)?;
         }
+        let sql = sql.map(|sql| self.stored_expression(&sql, Over::Nothing, runtime)).transpose()?;
         self.update_row(PG_TYPE, PG_TYPE_OID_INDEX, info.oid, runtime, |row| {
             let value = sql.as_ref().map_or(Datum::Null, Datum::text);
             row.set("typdefault", value.clone());
@@ -244,6 +248,7 @@ impl Session {
             C::CONSTR_CHECK => {
                 let sql = self.expression_text(k.raw_expr(), runtime)?;
                 self.check_domain_check(&sql, info.base_type, runtime)?;
+                let sql = self.stored_expression(&sql, Over::Domain(info.base_type), runtime)?;
                 let name = self.domain_constraint_name(info.oid, &info.name, k.conname(), "check")?;
                 if !k.skip_validation {
                     self.validate_domain_check(info, &sql, runtime)?;

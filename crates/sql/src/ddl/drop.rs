@@ -19,6 +19,8 @@ use std::sync::Arc;
 struct Blocker {
     /// As messages call it.
     text: String,
+    /// What it needs, if that is not what is dropped.
+    on: Option<String>,
     dependent: Dependent,
 }
 
@@ -223,10 +225,7 @@ impl Session {
                 }
                 (PG_CLASS, _) if !going.contains(&dependent) => {
                     if let Some(view) = self.with_catalog(runtime, |host| host.reader.table_by_oid(dependent))? {
-                        let text = format!("{} {}", super::kind_word(view.kind), self.shown_name(&view, runtime)?);
-                        if !blockers.iter().any(|b| b.text == text) {
-                            blockers.push(Blocker { text, dependent: Dependent::Relation(dependent) });
-                        }
+                        self.note_view(&view, None, &going, &mut blockers, runtime)?;
                     }
                 }
                 (PG_ATTRDEF, b'n') => {
@@ -235,7 +234,7 @@ impl Session {
                     {
                         let column = owner.columns.get(attnum as usize - 1).map_or("", |c| c.name.as_str());
                         let text = format!("default value for column {column} of table {}", self.shown_name(&owner, runtime)?);
-                        blockers.push(Blocker { text, dependent: Dependent::Default(owner.oid, attnum) });
+                        blockers.push(Blocker { text, on: None, dependent: Dependent::Default(owner.oid, attnum) });
                     }
                 }
                 _ => {}
@@ -244,18 +243,19 @@ impl Session {
         for row in self.dependents(PG_CLASS, table.oid, 0)?.into_iter().filter(|r| r.oid("classid") == PG_PROC) {
             let text = self.routine_shown(row.oid("objid"), runtime)?;
             if !blockers.iter().any(|b| b.text == text) {
-                blockers.push(Blocker { text, dependent: Dependent::Routine(row.oid("objid")) });
+                blockers.push(Blocker { text, on: None, dependent: Dependent::Routine(row.oid("objid")) });
             }
         }
         let types = self.row_types(table)?;
         for (text, _, user) in self.users_of_type(&types, &going, runtime)? {
             if !blockers.iter().any(|b| b.text == text) {
-                blockers.push(Blocker { text, dependent: Dependent::Typed(user) });
+                blockers.push(Blocker { text, on: None, dependent: Dependent::Typed(user) });
             }
         }
         if !cascade {
             let on = |b: &Blocker| if matches!(b.dependent, Dependent::Routine(_) | Dependent::Typed(_)) { "type" } else { word };
-            let mut lines: Vec<String> = blockers.iter().map(|b| format!("{} depends on {} {shown}", b.text, on(b))).collect();
+            let line = |b: &Blocker| b.on.as_ref().map_or_else(|| format!("{} depends on {} {shown}", b.text, on(b)), |on| format!("{} depends on {on}", b.text));
+            let mut lines: Vec<String> = blockers.iter().map(line).collect();
             lines.extend(key_texts.iter().map(|text| format!("{text} depends on {word} {shown}")));
             if !lines.is_empty() {
                 return Err(still_needed(Some(&format!("{word} {shown}")), &lines));
@@ -268,7 +268,8 @@ impl Session {
         for (key, ..) in keys.iter().filter(|_| !is_partitioned) {
             self.delete_constraint(*key, runtime)?;
         }
-        for blocker in blockers {
+        // Views of views go before these.
+        for blocker in blockers.into_iter().rev() {
             match blocker.dependent {
                 Dependent::Default(table, attnum) => self.drop_default(table, attnum, runtime)?,
                 Dependent::Routine(oid) => self.drop_routine(oid, true, runtime)?,
@@ -278,6 +279,23 @@ impl Session {
                         self.drop_relation(&view, true, together, runtime)?;
                     }
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// A view that goes with what it names, and the views that name it. `on`: what it needs, if that is not what is dropped.
+    fn note_view(&mut self, view: &Arc<Table>, on: Option<String>, going: &[Oid], blockers: &mut Vec<Blocker>, runtime: &dyn Runtime) -> Result<()> {
+        let text = format!("{} {}", super::kind_word(view.kind), self.shown_name(view, runtime)?);
+        if blockers.iter().any(|b| b.text == text) {
+            return Ok(());
+        }
+        blockers.push(Blocker { text: text.clone(), on, dependent: Dependent::Relation(view.oid) });
+        for row in self.dependents(PG_CLASS, view.oid, 0)? {
+            let dependent = row.oid("objid");
+            let is_view = row.oid("classid") == PG_CLASS && !b"ai".contains(&row.char("deptype")) && !going.contains(&dependent);
+            if let Some(next) = self.with_catalog(runtime, |host| host.reader.table_by_oid(dependent))?.filter(|_| is_view) {
+                self.note_view(&next, Some(text.clone()), going, blockers, runtime)?;
             }
         }
         Ok(())

@@ -5,6 +5,7 @@
 //! 2. What REPLACE leaves is callable by whoever could call what was there: same kind, result, names of input arguments.
 
 use super::Session;
+use crate::bind::names::Over;
 use crate::bind::{self, is_polymorphic};
 use crate::catalog::builtin::FIRST_USER_OID;
 use crate::catalog::cache::EXPRESSION_SEPARATOR;
@@ -281,8 +282,9 @@ impl Session {
             txn.next_command();
         }
         self.validate_routine(oid, source, &body, runtime)?;
-        if sql_body.is_some() {
+        if let Some(body) = &sql_body {
             self.note_needs_of_body(oid, runtime)?;
+            self.keep_body(oid, body, runtime)?;
         }
         Ok(())
     }
@@ -391,7 +393,7 @@ impl Session {
                 e
             })
         })?;
-        Ok(sql)
+        self.stored_expression(&sql, Over::Nothing, runtime)
     }
 
     fn result_type(&mut self, s: &nodes::CreateFunctionStmt, signature: &Signature, source: &Arc<str>, runtime: &dyn Runtime) -> Result<(Oid, bool)> {
@@ -560,6 +562,20 @@ impl Session {
             self.add_dependency((PG_PROC, oid, 0), (PG_CLASS, relation, 0), b'n', runtime)?;
         }
         Ok(())
+    }
+
+    /// A body in SQL syntax names the same under every search path.
+    fn keep_body(&mut self, oid: Oid, body: &str, runtime: &dyn Runtime) -> Result<()> {
+        let key = RoutineKey { oid, types: Vec::new(), table: 0, trigger: 0 };
+        let definition = self.with_catalog(runtime, |host| {
+            let info = host.reader.function_by_oid(oid)?.ok_or_else(|| Error::internal("a function vanished"))?;
+            definition_of(host, &info, &key, true)
+        })?;
+        let kept = self.stored_body(body, &definition, runtime)?;
+        if kept == body {
+            return Ok(());
+        }
+        self.update_row(PG_PROC, PG_PROC_OID_INDEX, oid, runtime, |row| row.set("prosqlbody", Datum::text(&kept)))
     }
 
     fn relations_of_sql_function(&mut self, oid: Oid, runtime: &dyn Runtime) -> Result<Vec<Oid>> {

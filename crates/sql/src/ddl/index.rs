@@ -1,6 +1,7 @@
 //! CREATE INDEX: definition and catalog rows; `build` fills it.
 
 use super::{Session, index_class};
+use crate::bind::names::Over;
 use crate::catalog::builtin::BUILTINS;
 use crate::catalog::cache::EXPRESSION_SEPARATOR;
 use crate::catalog::extension::{is_member, table_of_call};
@@ -84,6 +85,7 @@ impl Session {
         if let Some(sql) = &predicate {
             self.check_index_expression(sql, &table, Some((oids::BOOL, -1)), runtime)?;
         }
+        let predicate = predicate.map(|sql| self.stored_expression(&sql, Over::Table(&table), runtime)).transpose()?;
         let name = match s.idxname() {
             Some(name) => name.to_string(),
             None => self.free_name(&table, &names, "idx", runtime)?,
@@ -176,6 +178,7 @@ impl Session {
             None => {
                 let sql = self.expression_text(e.expr(), runtime)?;
                 let type_oid = self.check_index_expression(&sql, table, None, runtime)?;
+                let sql = self.stored_expression(&sql, Over::Table(table), runtime)?;
                 let name = match e.expr() {
                     kilndb_syntax::Node::FuncCall(f) => super::strings(f.funcname()).last().map_or("expr", |s| *s).to_string(),
                     _ => "expr".to_string(),
@@ -208,6 +211,7 @@ impl Session {
         };
         let owner = self.current_role;
         let columns = self.index_columns(table, new, runtime)?;
+        let storages = columns.iter().map(|c| self.type_storage(c.type_oid)).collect::<Result<Vec<_>>>()?;
         let expressions: Vec<&str> = new.keys.iter().filter_map(|k| k.expression_sql.as_deref()).collect();
         let all: Vec<Datum> =
             new.keys.iter().map(|k| k.attnum).chain(new.include.iter().copied()).map(Datum::Int2).collect();
@@ -232,7 +236,7 @@ impl Session {
             }
             w.insert(PG_CLASS, &class)?;
             for (i, column) in columns.iter().enumerate() {
-                insert_attribute(w, oid, i as i16 + 1, column, BUILTINS.types.get(&column.type_oid).map_or(-1, |t| t.len))?;
+                insert_attribute(w, oid, i as i16 + 1, column, storages[i])?;
             }
             let mut row = vec![
                 ("indexrelid", Datum::Oid(oid)),
@@ -306,7 +310,8 @@ impl Session {
                 n => table.columns[n as usize - 1].name.clone(),
             };
             let type_oid = self.stored_type(new.method, key.opclass, key.type_oid, runtime)?;
-            columns.push(NewColumn { name, type_oid, typmod: -1, collation: key.collation, ..NewColumn::default() });
+            let column = table.columns.iter().find(|c| c.attnum == key.attnum && c.type_oid == type_oid);
+            columns.push(NewColumn { name, type_oid, typmod: column.map_or(-1, |c| c.typmod), collation: key.collation, ..NewColumn::default() });
         }
         for n in &new.include {
             let c = &table.columns[*n as usize - 1];

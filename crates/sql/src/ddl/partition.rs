@@ -5,6 +5,7 @@ use super::constraint::NewConstraint;
 use super::create_table::NewColumn;
 use super::index::NewIndex;
 use super::text_search;
+use crate::bind::names::Over;
 use crate::catalog::cache::EXPRESSION_SEPARATOR;
 use crate::catalog::ids::*;
 use crate::catalog::partition::{self, Bound, Edge, Partition, PartitionKey, PartitionMap, Strategy, column_map};
@@ -126,6 +127,7 @@ impl Session {
                 if sets {
                     return Err(Error::unsupported("set-returning functions are not allowed in partition key expressions"));
                 }
+                let sql = self.stored_expression(&sql, Over::Table(table), runtime)?;
                 if volatile {
                     return Err(definition("functions in partition key expression must be marked IMMUTABLE"));
                 }

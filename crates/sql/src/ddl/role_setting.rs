@@ -42,6 +42,16 @@ impl Session {
         Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("must be owner of database {name}")))
     }
 
+    /// ALTER DATABASE … OWNER TO.
+    pub(super) fn give_database(&mut self, name: &str, owner: Oid, runtime: &dyn Runtime) -> Result<String> {
+        let database = self.database_of(name)?;
+        self.refuse_unless_owner(&database)?;
+        let mut new = database.clone();
+        new.set("datdba", Datum::Oid(owner));
+        self.write_catalog(runtime, |w| w.update(&database, &new.values))?;
+        Ok("ALTER DATABASE".to_string())
+    }
+
     pub(super) fn alter_role_set(&mut self, s: &nodes::AlterRoleSetStmt, runtime: &dyn Runtime) -> Result<()> {
         let mut role_oid = 0;
         if let Some(spec) = s.role() {

@@ -96,10 +96,6 @@ impl Session {
             let message = format!("CREATE specifies a schema ({other}) different from the one being created ({schema})");
             return Err(Error::new(sqlstate::INVALID_SCHEMA_DEFINITION, message));
         }
-        // A view keeps its text, and is read with the path of whoever uses it.
-        if let Node::ViewStmt(_) = element {
-            return Err(Error::unsupported("CREATE VIEW within CREATE SCHEMA is not supported").with_hint("Create the view afterwards."));
-        }
         let script = runtime.parse(&kilndb_syntax::statement_sql(element)?)?;
         let statement = script.statements().pop().ok_or_else(|| Error::internal("an element of a schema that is no statement"))?;
         let path = self.settings.search_path.clone();
@@ -192,6 +188,17 @@ impl Session {
     }
 
     pub(super) fn rename(&mut self, s: &nodes::RenameStmt, runtime: &dyn Runtime) -> Result<String> {
+        let mut words = words_of(s.object());
+        words.extend(s.subname().map(str::to_string));
+        words.extend(s.relation().and_then(|r| r.relname()).map(str::to_string));
+        // Columns and constraints are not looked for in texts.
+        if matches!(s.rename_type, O::OBJECT_COLUMN | O::OBJECT_ATTRIBUTE | O::OBJECT_TABCONSTRAINT | O::OBJECT_DOMCONSTRAINT | O::OBJECT_TRIGGER) {
+            words.clear();
+        }
+        self.with_texts_renamed(&words, runtime, |session| session.rename_object(s, runtime))
+    }
+
+    fn rename_object(&mut self, s: &nodes::RenameStmt, runtime: &dyn Runtime) -> Result<String> {
         let new_name = s.newname().unwrap_or("").to_string();
         match s.rename_type {
             O::OBJECT_TABLE | O::OBJECT_INDEX | O::OBJECT_SEQUENCE | O::OBJECT_VIEW => self.rename_relation(s, &new_name, runtime),
@@ -312,6 +319,16 @@ impl Session {
     }
 
     pub(super) fn set_schema(&mut self, s: &nodes::AlterObjectSchemaStmt, runtime: &dyn Runtime) -> Result<String> {
+        let mut words = words_of(s.object());
+        words.extend(s.relation().and_then(|r| r.relname()).map(str::to_string));
+        if s.object_type == O::OBJECT_EXTENSION {
+            // Whatever it has may be named.
+            words = vec![String::new()];
+        }
+        self.with_texts_renamed(&words, runtime, |session| session.move_object(s, runtime))
+    }
+
+    fn move_object(&mut self, s: &nodes::AlterObjectSchemaStmt, runtime: &dyn Runtime) -> Result<String> {
         if matches!(s.object_type, O::OBJECT_FUNCTION | O::OBJECT_PROCEDURE | O::OBJECT_ROUTINE) {
             return self.move_routine(s, runtime);
         }
@@ -365,6 +382,7 @@ impl Session {
                 self.update_row(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, oid, runtime, |row| row.set("nspowner", Datum::Oid(owner)))?;
                 Ok("ALTER SCHEMA".to_string())
             }
+            O::OBJECT_DATABASE => self.give_database(s.object().as_str().unwrap_or(""), owner, runtime),
             O::OBJECT_FUNCTION | O::OBJECT_PROCEDURE | O::OBJECT_ROUTINE => self.give_routine(s, owner, runtime),
             O::OBJECT_TYPE | O::OBJECT_DOMAIN => self.give_type(s, owner, runtime),
             other => match (kind_of(other), operator_class_objects::kind_of(other)) {
@@ -373,6 +391,16 @@ impl Session {
                 (None, None) => Err(Error::unsupported("ALTER … OWNER TO is not supported for this kind of object")),
             },
         }
+    }
+}
+
+/// The last part of the name of what a statement is about.
+fn words_of(object: Node<'_>) -> Vec<String> {
+    match object {
+        Node::NodeList(list) => super::strings(list).last().map(|word| word.to_string()).into_iter().collect(),
+        Node::ObjectWithArgs(o) => super::strings(o.objname()).last().map(|word| word.to_string()).into_iter().collect(),
+        Node::TypeName(t) => t.names().iter().filter_map(|s| s.sval()).last().map(str::to_string).into_iter().collect(),
+        other => other.as_str().map(str::to_string).into_iter().collect(),
     }
 }
 

@@ -1,12 +1,13 @@
 //! nextval, currval, setval, lastval.
 
 use super::sequence::{SequenceState, take_values};
-use crate::catalog::{CatalogView, SequenceOptions, Table};
+use crate::catalog::{CatalogView, SequenceOptions, Table, TableKind};
 use crate::exec::CallEnv;
 use crate::session::environment::StatementHost;
 use crate::session::host::require_sequence;
+use crate::session::identifiers::record;
 use kilndb_base::{Error, Result, sqlstate};
-use kilndb_types::Datum;
+use kilndb_types::{Datum, oids};
 use std::sync::Arc;
 
 fn sequence(host: &StatementHost<'_>, d: Option<&Datum>) -> Result<Arc<Table>> {
@@ -45,6 +46,7 @@ pub(crate) fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], _env: &
                 Error::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, "lastval is not yet defined in this session")
             })
         }
+        "pg_get_sequence_data" => sequence_data(host, args.first()),
         "pg_sequence_last_value" => {
             let table = sequence(host, args.first())?;
             let state = SequenceState::decode(&host.reader.temporary.relation(&host.instance.engine, table.storage)?.cell_read()?)?;
@@ -52,6 +54,22 @@ pub(crate) fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], _env: &
         }
         _ => set_value(host, args),
     }
+}
+
+/// pg_get_sequence_data: (last_value, is_called); NULLs of what is no sequence.
+fn sequence_data(host: &StatementHost<'_>, relation: Option<&Datum>) -> Result<Datum> {
+    let table = match relation {
+        Some(Datum::Oid(oid)) => host.reader.table_by_oid(*oid)?,
+        _ => None,
+    };
+    let (last, is_called) = match table.filter(|t| t.kind == TableKind::Sequence) {
+        Some(table) => {
+            let state = SequenceState::decode(&host.reader.temporary.relation(&host.instance.engine, table.storage)?.cell_read()?)?;
+            (Datum::Int8(state.last_value), Datum::Bool(state.is_called))
+        }
+        None => (Datum::Null, Datum::Null),
+    };
+    Ok(record(vec![(oids::INT8, last), (oids::BOOL, is_called)]))
 }
 
 fn refuse_read_only(host: &StatementHost<'_>, table: &Table, what: &str) -> Result<()> {

@@ -4,6 +4,7 @@ use super::drop::still_needed;
 use super::Session;
 use super::constraint::NewConstraint;
 use super::trigger_clone::Which;
+use crate::bind::names::Over;
 use crate::bind::Binder;
 use crate::bind::ir::{ATT_TABLEOID, ColId, Expr, ExprKind};
 use crate::catalog::extension::table_of_call;
@@ -173,7 +174,8 @@ impl Session {
             });
             done
         })?;
-        Ok(Some(Condition { text: self.expression_text(s.when_clause(), runtime)?, functions, columns }))
+        let text = self.expression_text(s.when_clause(), runtime)?;
+        Ok(Some(Condition { text: self.stored_expression(&text, Over::Rows(table), runtime)?, functions, columns }))
     }
 
     /// DROP TRIGGER.

@@ -51,7 +51,7 @@ impl Session {
         }
         let (schema, _) = self.creation_schema(r.schemaname(), temporary, runtime)?;
         let name = r.relname().unwrap_or("").to_string();
-        let text = self.view_text(s, &columns, runtime)?;
+        let (text, named) = self.view_text(s, &columns, runtime)?;
         let options = self.view_options(s)?;
         let existing = self.with_catalog(runtime, |host| host.reader.relation_oid(schema, &name))?;
         let oid = match existing {
@@ -79,7 +79,8 @@ impl Session {
             )
             .map(|_| ())
         })?;
-        let mut used: Vec<Oid> = plan.locks.iter().map(|(table, _)| *table).filter(|t| super::is_user_object(*t)).collect();
+        // Tables under a view that it names are that view's own affair.
+        let mut used: Vec<Oid> = named.into_iter().filter(|t| super::is_user_object(*t)).collect();
         let mut functions = Vec::new();
         self.constants_of_query(s.query(), source, &mut used, &mut functions, runtime)?;
         for function in functions {
@@ -117,17 +118,24 @@ impl Session {
         Ok(false)
     }
 
-    /// The query's text; with column names of its own if the view was given some.
-    fn view_text(&mut self, s: &nodes::ViewStmt, columns: &[NewColumn], runtime: &dyn Runtime) -> Result<String> {
+    /// The query's text, with column names of its own if the view was given some; and the relations that it names.
+    fn view_text(&mut self, s: &nodes::ViewStmt, columns: &[NewColumn], runtime: &dyn Runtime) -> Result<(String, Vec<Oid>)> {
         let mut text = Err(Error::internal("a view's text was not written"));
         runtime.on_large_stack(&mut || text = kilndb_syntax::statement_sql(s.query()));
-        let text = text?;
+        let (text, named) = self.stored_query(&text?, runtime)?;
         if s.aliases().len() == 0 {
-            return Ok(text);
+            return Ok((text, named));
+        }
+        let plain: Vec<&str> = columns.iter().map(|c| c.name.as_str()).collect();
+        let mut renamed = Ok(None);
+        runtime.on_large_stack(&mut || renamed = kilndb_syntax::select_with_names(&text, &plain));
+        if let Some(renamed) = renamed? {
+            return Ok((renamed, named));
         }
         let quote = crate::catalog::format_type::quote_identifier;
         let names: Vec<String> = columns.iter().map(|c| quote(&c.name)).collect();
-        Ok(format!("SELECT * FROM ({text}) v({})", names.join(", ")))
+        let shown = names.join(", ");
+        Ok((format!("SELECT {shown} FROM ({text}) v({shown})"), named))
     }
 
     fn view_options(&mut self, s: &nodes::ViewStmt) -> Result<Vec<String>> {
@@ -175,8 +183,8 @@ impl Session {
             }
         }
         for (i, column) in columns.iter().enumerate().skip(view.columns.len()) {
-            let len = crate::catalog::builtin::BUILTINS.types.get(&column.type_oid).map_or(-1, |t| t.len);
-            self.write_catalog(runtime, |w| super::create_table::insert_attribute(w, oid, i as i16 + 1, column, len))?;
+            let storage = self.type_storage(column.type_oid)?;
+            self.write_catalog(runtime, |w| super::create_table::insert_attribute(w, oid, i as i16 + 1, column, storage))?;
         }
         let count = columns.len() as i16;
         self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, oid, runtime, |row| {

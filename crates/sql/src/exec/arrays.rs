@@ -51,6 +51,9 @@ pub fn join(element_type: Oid, parts: &[Datum]) -> Result<Datum> {
 }
 
 pub fn subscript(d: &Datum, bounds: &[(Option<i32>, Option<i32>)], slice: bool) -> Datum {
+    if let (Datum::Text(name), [(_, Some(at))]) = (d, bounds) {
+        return letter_of_name(name, *at);
+    }
     let Datum::Array(a) = d else { return Datum::Null };
     if slice {
         return slice_of(a, bounds);
@@ -67,6 +70,14 @@ pub fn subscript(d: &Datum, bounds: &[(Option<i32>, Option<i32>)], slice: bool) 
         offset = offset * *len as usize + i;
     }
     a.elements.get(offset).cloned().unwrap_or_default()
+}
+
+/// A name is 64 letters from 0 on, zeros at its end.
+fn letter_of_name(name: &str, at: i32) -> Datum {
+    match usize::try_from(at) {
+        Ok(at) if at < 64 => Datum::Char(name.as_bytes().get(at).copied().unwrap_or(0)),
+        _ => Datum::Null,
+    }
 }
 
 fn slice_of(a: &Array, bounds: &[(Option<i32>, Option<i32>)]) -> Datum {

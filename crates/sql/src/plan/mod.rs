@@ -100,6 +100,9 @@ pub fn plan(
     plan_in(bound, param_types, catalog, engine, Some(*eval))
 }
 
+/// The rows of a COPY into a table without columns; no other relation of such a statement has this number.
+const NO_COLUMNS_REL: u32 = 0x3fff_fffe;
+
 /// An INSERT whose rows come from `ExecContext::source`, as values of the columns named. `filter`: a condition on the
 /// rows, and the text that it is of.
 pub fn plan_row_source(
@@ -118,18 +121,22 @@ pub fn plan_row_source(
         nulls.push(format!("CAST(NULL AS {})", catalog.format_type(column.type_oid, column.typmod)));
     }
     let row = format!("({})", nulls.join(", "));
-    let sql = format!(
-        "INSERT INTO {}.{} ({}) OVERRIDING SYSTEM VALUE VALUES {row}, {row}",
-        quote(&table.schema_name),
-        quote(&table.name),
-        names.join(", ")
-    );
+    // A list of no columns cannot be written.
+    let (list, rows) = match names.as_slice() {
+        [] => (String::new(), "DEFAULT VALUES".to_string()),
+        names => (format!("({})", names.join(", ")), format!("OVERRIDING SYSTEM VALUE VALUES {row}, {row}")),
+    };
+    let sql = format!("INSERT INTO {}.{} {list} {rows}", quote(&table.schema_name), quote(&table.name));
     let script = kilndb_syntax::parse(&sql)?;
     let statement = script.statements().pop().ok_or_else(|| kilndb_base::Error::internal("an empty statement"))?;
     let mut bound = crate::bind::bind(&statement, catalog, &mut Vec::new())?;
     if let BoundStatement::Query(query) = &mut bound {
         empty_values(query);
         if let Body::Dml(d) = &mut query.body {
+            if names.is_empty() {
+                let rel = Rel { id: NO_COLUMNS_REL, alias: "*VALUES*".into(), columns: Vec::new(), kind: RelKind::Values(Vec::new()), lateral: false };
+                d.source = Some(Box::new(Query { rels: vec![rel], from: vec![JoinTree::Rel(NO_COLUMNS_REL)], ..Query::default() }));
+            }
             d.row_filter = crate::bind::bind_row_filter(filter.0, filter.1, table, d.new_rel, catalog)?;
         }
     }

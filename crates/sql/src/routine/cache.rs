@@ -94,7 +94,7 @@ pub(crate) fn declared_arguments(info: &FunctionInfo) -> Vec<Argument> {
 /// `f(integer,text)`.
 pub(crate) fn signature_of(host: &StatementHost<'_>, info: &FunctionInfo) -> Result<String> {
     let quote = crate::catalog::format_type::quote_identifier;
-    let types: Vec<String> = info.arg_types.iter().map(|t| host.reader.format_type(*t, -1)).collect();
+    let types: Vec<String> = info.arg_types.iter().map(|t| crate::catalog::format_type::format_type(&host.reader, *t, None)).collect();
     let visible = host.reader.functions(None, &info.name)?.iter().find(|f| f.arg_types == info.arg_types).is_some_and(|f| f.oid == info.oid);
     let schema = if visible { String::new() } else { format!("{}.", quote(&host.reader.schema_name(info.schema_oid)?.unwrap_or_default())) };
     Ok(format!("{schema}{}({})", quote(&info.name), types.join(",")))

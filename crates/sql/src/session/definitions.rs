@@ -3,12 +3,13 @@
 use super::arguments::{bool_of, int_of, oid_of, text_of};
 use super::environment::{StatementHost, relation_by_text};
 use super::expression_text::canonical;
+use crate::bind::names::{Named, tracked_queries};
 use crate::catalog::format_type::quote_identifier as quote;
 use crate::catalog::ids::*;
 use crate::catalog::store::CatalogRow;
-use crate::catalog::{CatalogView, Index, Table};
+use crate::catalog::{CatalogView, Index, Table, TableKind};
 use kilndb_base::{Error, Oid, Result, sqlstate};
-use kilndb_types::Datum;
+use kilndb_types::{Datum, Host};
 use std::sync::Arc;
 
 pub(super) fn call(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Result<Datum> {
@@ -49,7 +50,7 @@ pub(super) fn call(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Resu
                 other => oid_of(other),
             };
             let view = host.reader.table_by_oid(oid)?;
-            Ok(view.and_then(|v| v.view_sql.clone()).map_or(Datum::Null, |sql| Datum::text(format!(" {sql};"))))
+            Ok(view.and_then(|v| v.view_sql.clone()).map_or(Datum::Null, |sql| Datum::text(format!(" {};", shown_query(host, &sql)))))
         }
         "pg_get_partkeydef" => {
             let table = host.reader.table_by_oid(oid_of(args.first()))?;
@@ -62,6 +63,43 @@ pub(super) fn call(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Resu
         "pg_partition_root" => Ok(host.partition_ancestors(oid_of(args.first()))?.last().map_or(Datum::Null, |o| Datum::Oid(*o))),
         "pg_get_serial_sequence" => serial_sequence(host, &text_of(args.first()), &text_of(args.get(1))),
         _ => function_text(host, name, oid_of(args.first())),
+    }
+}
+
+/// A view's text without the schemas that the search path makes needless.
+fn shown_query(host: &StatementHost<'_>, sql: &str) -> String {
+    let read = |kind: Oid, text: &str| host.reg_input(kind, text).ok();
+    // A name alone might be that of a WITH query.
+    let has_with = sql.contains("WITH ");
+    let shown_name = |named: &Named| if has_with && matches!(named, Named::Relation(..)) { None } else { visible_name(host, named) };
+    let mut shown = None;
+    host.runtime.on_large_stack(&mut || {
+        shown = tracked_queries(sql, &host.reader, None, &read).ok().map(|text| text.with_names(&shown_name));
+    });
+    shown.unwrap_or_else(|| sql.to_string())
+}
+
+/// A name that is found without its schema; None: with it alone.
+fn visible_name(host: &StatementHost<'_>, named: &Named) -> Option<String> {
+    match named {
+        Named::Relation(oid, _) => {
+            let table = host.reader.table_by_oid(*oid).ok()??;
+            (host.reader.find_relation(None, &table.name).ok()? == Some(*oid)).then(|| quote(&table.name))
+        }
+        Named::Function(oid) => {
+            let f = host.reader.function_by_oid(*oid).ok()??;
+            let found = host.reader.functions(None, &f.name).ok()?;
+            found.iter().find(|known| known.arg_types == f.arg_types).filter(|known| known.oid == *oid).map(|_| quote(&f.name))
+        }
+        Named::Type(oid) => {
+            let info = host.reader.type_by_oid(*oid).ok()??;
+            host.reader.type_by_name(None, &info.name).ok()?.filter(|known| known.oid == *oid).map(|_| quote(&info.name))
+        }
+        Named::Operator(oid) => {
+            let o = host.reader.operator_by_oid(*oid).ok()??;
+            host.reader.search_path.contains(&o.schema_oid).then(|| o.name.clone())
+        }
+        Named::Constant(kind, oid) => Some(super::expression_text::literal(&host.reg_output(*kind, *oid))),
     }
 }
 
@@ -127,15 +165,20 @@ fn class_text(host: &StatementHost<'_>, index: &Index, key: &crate::catalog::Ind
     }
     let rows = host.reader.scan(PG_OPCLASS)?;
     let Some(row) = rows.iter().find(|r| r.oid("oid") == key.opclass) else { return Ok(None) };
+    // What is known of an expression is the type that the index stores, which need not be the expression's.
+    if key.attnum == 0 && row.bool("opcdefault") {
+        return Ok(None);
+    }
     super::describe::qualified(host, row.oid("opcnamespace"), row.text("opcname").unwrap_or("")).map(Some)
 }
 
 fn index_definition(host: &StatementHost<'_>, table: &Arc<Table>, index: &Index, pretty: bool) -> Result<String> {
     let keys = (0..index.keys.len()).map(|i| key_text(host, table, index, i, true, pretty)).collect::<Result<Vec<_>>>()?;
     let mut text = format!(
-        "CREATE {}INDEX {} ON {}.{} USING {} ({})",
+        "CREATE {}INDEX {} ON {}{}.{} USING {} ({})",
         if index.unique { "UNIQUE " } else { "" },
         quote(&index.name),
+        if table.kind == TableKind::Partitioned { "ONLY " } else { "" },
         quote(table.shown_schema()),
         quote(&table.name),
         index.method,
@@ -256,12 +299,17 @@ fn serial_sequence(host: &StatementHost<'_>, table: &str, column: &str) -> Resul
     Ok(Datum::text(format!("{}.{}", quote(sequence.shown_schema()), quote(&sequence.name))))
 }
 
+/// A type without any modifier.
+pub(super) fn plain_type(host: &StatementHost<'_>, oid: Oid) -> String {
+    crate::catalog::format_type::format_type(&host.reader, oid, None)
+}
+
 fn function_text(host: &StatementHost<'_>, name: &str, oid: Oid) -> Result<Datum> {
     use crate::routine::{ArgumentMode, cache::declared_arguments};
     let Some(f) = host.reader.function_by_oid(oid)? else { return Ok(Datum::Null) };
     let arguments = declared_arguments(&f);
     let named = |name: &str, type_oid: Oid| {
-        let shown = host.reader.format_type(type_oid, -1);
+        let shown = plain_type(host, type_oid);
         if name.is_empty() { shown } else { format!("{} {shown}", quote(name)) }
     };
     if name == "pg_get_function_result" {
@@ -272,7 +320,7 @@ fn function_text(host: &StatementHost<'_>, name: &str, oid: Oid) -> Result<Datum
         if !table.is_empty() {
             return Ok(Datum::text(format!("TABLE({})", table.join(", "))));
         }
-        let shown = host.reader.format_type(f.return_type, -1);
+        let shown = plain_type(host, f.return_type);
         return Ok(Datum::text(if f.returns_set { format!("SETOF {shown}") } else { shown }));
     }
     let identity = name == "pg_get_function_identity_arguments";
@@ -281,10 +329,6 @@ fn function_text(host: &StatementHost<'_>, name: &str, oid: Oid) -> Result<Datum
     let mut input = 0;
     for a in arguments.iter().filter(|a| a.mode != ArgumentMode::Table) {
         let is_input = a.mode.is_input();
-        // Output arguments are no part of what tells functions apart.
-        if identity && !is_input && f.kind != b'p' {
-            continue;
-        }
         let prefix = match a.mode {
             ArgumentMode::Out => "OUT ",
             ArgumentMode::InOut => "INOUT ",
@@ -305,6 +349,19 @@ fn function_text(host: &StatementHost<'_>, name: &str, oid: Oid) -> Result<Datum
         parts.push(part);
     }
     Ok(Datum::text(parts.join(", ")))
+}
+
+/// A body in SQL syntax as it stands in CREATE FUNCTION.
+fn sql_body(row: &CatalogRow) -> Option<String> {
+    let body = row.text("prosqlbody")?;
+    let expression = body.strip_prefix("SELECT ").filter(|_| !body.contains(';') && row.char("prokind") != b'p');
+    Some(expression.map_or_else(|| format!("BEGIN ATOMIC\n {body};\nEND"), |e| format!("RETURN {e}")))
+}
+
+/// pg_get_function_sqlbody.
+pub(super) fn function_body(host: &StatementHost<'_>, oid: Oid) -> Result<Datum> {
+    let rows = host.reader.lookup(PG_PROC, PG_PROC_OID_INDEX, &[Datum::Oid(oid)])?;
+    Ok(rows.first().and_then(sql_body).map_or(Datum::Null, Datum::text))
 }
 
 /// CREATE FUNCTION, from the function's row.
@@ -371,11 +428,8 @@ pub(super) fn function_definition(host: &StatementHost<'_>, oid: Oid) -> Result<
         };
         text.push_str(&format!(" SET {} TO {shown}\n", quote(name)));
     }
-    if let Some(body) = row.text("prosqlbody") {
-        match body.strip_prefix("SELECT ").filter(|_| !body.contains(';')) {
-            Some(expression) if !is_procedure => text.push_str(&format!("RETURN {expression}\n")),
-            _ => text.push_str(&format!("BEGIN ATOMIC\n {body};\nEND\n")),
-        }
+    if let Some(body) = sql_body(row) {
+        text.push_str(&format!("{body}\n"));
         return Ok(Datum::text(text));
     }
     let body = row.text("prosrc").unwrap_or("");

@@ -39,6 +39,7 @@ pub(crate) struct Facts {
     pub is_superuser: bool,
     pub read_only: bool,
     pub deferrable: bool,
+    pub in_savepoint: bool,
     pub isolation: &'static str,
     pub transaction_timestamp: i64,
     pub statement_timestamp: i64,
@@ -63,6 +64,11 @@ pub(crate) struct StatementHost<'s> {
 impl<'s> StatementHost<'s> {
     pub fn database(&self) -> &'s Database {
         self.reader.database
+    }
+    /// The same with another search path.
+    pub fn with_path<'p>(&'p self, path: &'p [Oid]) -> StatementHost<'p> {
+        let reader = CatalogReader { search_path: path, creation_schema: None, ..self.reader };
+        StatementHost { reader, domains: RefCell::default(), ..*self }
     }
     pub fn eval<'e>(&'e self) -> EvalContext<'e> {
         EvalContext {
@@ -115,6 +121,7 @@ impl Session {
                 is_superuser: self.current_role == BOOTSTRAP_SUPERUSER,
                 read_only: self.is_read_only(),
                 deferrable: self.modes().deferrable,
+                in_savepoint: !self.savepoints.is_empty(),
                 isolation: self.isolation_name(),
                 transaction_timestamp: self.transaction_timestamp,
                 statement_timestamp: self.statement_timestamp,

@@ -113,6 +113,15 @@ impl Printer<'_> {
         Some(self.host.reader.operator_by_oid(oid).ok()??.name.clone())
     }
 
+    /// As it stands between its operands: with its schema if it is not found without.
+    fn operator_text(&self, oid: Oid) -> Option<String> {
+        let o = self.host.reader.operator_by_oid(oid).ok()??;
+        if self.host.reader.search_path.contains(&o.schema_oid) {
+            return Some(o.name.clone());
+        }
+        Some(format!("OPERATOR({}.{})", quote(&self.host.reader.schema_name(o.schema_oid).ok()??), o.name))
+    }
+
     fn wrap(&self, text: String) -> String {
         if self.pretty { text } else { format!("({text})") }
     }
@@ -218,10 +227,10 @@ impl Printer<'_> {
     fn function(&self, e: &Expr, f: &FuncExpr) -> Option<String> {
         match (f.form, f.args.as_slice()) {
             (FuncForm::Operator, [arg]) => {
-                Some(self.wrap(format!("{} {}", self.operator_name(f.operator)?, self.operand(arg, e)?)))
+                Some(self.wrap(format!("{} {}", self.operator_text(f.operator)?, self.operand(arg, e)?)))
             }
             (FuncForm::Operator, [left, right]) => {
-                let name = self.operator_name(f.operator)?;
+                let name = self.operator_text(f.operator)?;
                 Some(self.wrap(format!("{} {name} {}", self.operand(left, e)?, self.operand(right, e)?)))
             }
             (FuncForm::ImplicitCast | FuncForm::ExplicitCast, [arg, ..]) => self.cast(e, arg),
@@ -293,7 +302,7 @@ impl Printer<'_> {
             ExprKind::ScalarArray { func, any } => {
                 let [left, right] = func.args.as_slice() else { return None };
                 let word = if *any { "ANY" } else { "ALL" };
-                let (left, name) = (self.operand(left, e)?, self.operator_name(func.operator)?);
+                let (left, name) = (self.operand(left, e)?, self.operator_text(func.operator)?);
                 Some(self.wrap(format!("{left} {name} {word} ({})", self.operand(right, e)?)))
             }
             ExprKind::SqlValue(v) => {

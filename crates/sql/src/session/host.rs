@@ -4,7 +4,9 @@ use super::arguments::{bool_of, int_of, oid_of, text_of};
 use super::environment::{StatementHost, relation_by_text, split_qualified};
 use super::views::INET;
 use crate::catalog::extension::{SET_LIMIT, SHOW_LIMIT};
+use crate::catalog::bootstrap;
 use crate::catalog::ids::*;
+use crate::catalog::store::CatalogStore;
 use crate::catalog::text_search::{self, TextSearchKind};
 use crate::catalog::{CatalogView, Table, TableKind};
 use crate::ddl::sequence_functions as seq;
@@ -40,7 +42,7 @@ pub(crate) const SESSION_FUNCTIONS: &[&str] = &[
     "pg_advisory_lock", "pg_advisory_lock_shared", "pg_try_advisory_lock", "pg_try_advisory_lock_shared",
     "pg_advisory_unlock", "pg_advisory_unlock_shared", "pg_advisory_unlock_all",
     "has_tablespace_privilege", "pg_get_function_arg_default", "getdatabaseencoding", "pg_notify", "pg_notification_queue_usage", "pg_blocking_pids",
-    "gin_clean_pending_list", "pg_describe_object",
+    "gin_clean_pending_list", "pg_describe_object", "pg_get_sequence_data", "pg_tablespace_size", "pg_export_snapshot",
 ];
 
 pub(crate) const SET_RETURNING_FUNCTIONS: &[&str] = &[
@@ -111,7 +113,7 @@ fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<
     match name {
         "pg_describe_object" => super::describe::call(host, args),
         "gin_clean_pending_list" => super::inverted::clean_pending_list(host, args),
-        "nextval" | "currval" | "setval" | "lastval" | "pg_sequence_last_value" => seq::call(host, name, args, env),
+        "nextval" | "currval" | "setval" | "lastval" | "pg_sequence_last_value" | "pg_get_sequence_data" => seq::call(host, name, args, env),
         "current_setting" | "set_config" => setting(host, name, args),
         "pg_relation_size" | "pg_total_relation_size" | "pg_table_size" | "pg_indexes_size" | "pg_database_size"
         | "pg_relation_filenode" => sizes(host, name, args, env),
@@ -162,13 +164,14 @@ fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<
         }
         "pg_function_is_visible" => {
             let Some(info) = host.reader.function_by_oid(oid_of(first))? else { return Ok(Datum::Null) };
-            Ok(Datum::Bool(host.reader.search_path.contains(&info.schema_oid)))
+            let same = |f: &std::sync::Arc<crate::catalog::FunctionInfo>| f.arg_types == info.arg_types;
+            Ok(Datum::Bool(host.reader.functions(None, &info.name)?.iter().find(|f| same(f)).is_some_and(|f| f.oid == info.oid)))
         }
         "pg_ts_config_is_visible" => text_search_visible(host, TextSearchKind::Config, oid_of(first)),
         "pg_ts_dict_is_visible" => text_search_visible(host, TextSearchKind::Dictionary, oid_of(first)),
         "pg_ts_parser_is_visible" => text_search_visible(host, TextSearchKind::Parser, oid_of(first)),
         "pg_ts_template_is_visible" => text_search_visible(host, TextSearchKind::Template, oid_of(first)),
-        n if n.ends_with("_is_visible") => Ok(Datum::Bool(true)),
+        n if n.ends_with("_is_visible") => super::describe::is_visible(host, n, oid_of(first)),
         "pg_encoding_to_char" => Ok(Datum::text(if int_of(first) == 6 { "UTF8" } else { "" })),
         "pg_char_to_encoding" => Ok(Datum::Int4(if text_of(first).to_ascii_lowercase().replace('-', "") == "utf8" { 6 } else { -1 })),
         "pg_client_encoding" => Ok(Datum::text("UTF8")),
@@ -224,7 +227,10 @@ fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<
         }
         n if n.starts_with("pg_advisory") || n.starts_with("pg_try_advisory") => super::advisory::call(host, n, args, env),
         n if n.starts_with("has_") || n == "pg_has_role" => privilege(host, n, args),
-        "pg_get_statisticsobjdef_columns" | "pg_tablespace_location" | "pg_get_function_sqlbody" => Ok(Datum::Null),
+        "pg_export_snapshot" => super::exported::export(host, env),
+        "pg_tablespace_size" => tablespace_size(host, first, env),
+        "pg_get_statisticsobjdef_columns" | "pg_tablespace_location" => Ok(Datum::Null),
+        "pg_get_function_sqlbody" => super::definitions::function_body(host, oid_of(first)),
         "pg_relation_is_publishable" => Ok(Datum::Bool(true)),
         other => Err(Error::unsupported(format!("function {other} is not supported"))),
     }
@@ -288,14 +294,7 @@ fn relation_sizes(host: &StatementHost<'_>, table: &Table) -> Result<(i64, i64)>
 
 fn sizes(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<'_>) -> Result<Datum> {
     if name == "pg_database_size" {
-        let mut total = 0i64;
-        for row in host.database().store.scan(PG_CLASS, env.snapshot)? {
-            let storage = kilndb_base::RelationId(row.oid("relfilenode"));
-            if storage.0 != 0 && !kilndb_storage::is_private(storage) {
-                total += i64::from(host.reader.temporary.relation(&host.instance.engine, storage)?.pages()) * 8192;
-            }
-        }
-        return Ok(Datum::Int8(total));
+        return database_size(host, args.first(), env);
     }
     let Some(table) = host.reader.table_by_oid(oid_of(args.first()))? else { return Ok(Datum::Null) };
     if name == "pg_relation_filenode" {
@@ -310,6 +309,61 @@ fn sizes(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv
         "pg_total_relation_size" => own + indexes,
         _ => own,
     }))
+}
+
+/// Bytes of all relations of a database, by its own pg_class.
+fn database_bytes(host: &StatementHost<'_>, store: &CatalogStore, env: &CallEnv<'_>) -> Result<i64> {
+    let mut total = 0i64;
+    for row in store.scan(PG_CLASS, env.snapshot)? {
+        let storage = kilndb_base::RelationId(row.oid("relfilenode"));
+        if storage.0 != 0 && !kilndb_storage::is_private(storage) {
+            total += i64::from(host.reader.temporary.relation(&host.instance.engine, storage)?.pages()) * 8192;
+        }
+    }
+    Ok(total)
+}
+
+fn database_size(host: &StatementHost<'_>, database: Option<&Datum>, env: &CallEnv<'_>) -> Result<Datum> {
+    let oid = match database {
+        Some(Datum::Text(name)) => {
+            let missing = || Error::new(sqlstate::INVALID_CATALOG_NAME, format!("database \"{name}\" does not exist"));
+            host.instance.database_row(name)?.ok_or_else(missing)?.oid("oid")
+        }
+        other => oid_of(other),
+    };
+    if oid == host.database().oid {
+        return database_bytes(host, &host.database().store, env).map(Datum::Int8);
+    }
+    let engine = &host.instance.engine;
+    let map = bootstrap::read_boot_map(engine)?;
+    if oid == 0 || !map.contains_key(&oid) {
+        return Err(Error::new(sqlstate::UNDEFINED_OBJECT, format!("database with OID {oid} does not exist")));
+    }
+    database_bytes(host, &bootstrap::open_store(engine, &map, oid)?, env).map(Datum::Int8)
+}
+
+/// All databases are in pg_default, what they share in pg_global.
+fn tablespace_size(host: &StatementHost<'_>, tablespace: Option<&Datum>, env: &CallEnv<'_>) -> Result<Datum> {
+    let rows = host.reader.scan(PG_TABLESPACE)?;
+    let found = rows.iter().find(|row| match tablespace {
+        Some(Datum::Text(name)) => row.text("spcname") == Some(name),
+        other => row.oid("oid") == oid_of(other),
+    });
+    let missing = || Error::new(sqlstate::UNDEFINED_OBJECT, format!("tablespace \"{}\" does not exist", text_of(tablespace)));
+    let is_global = found.ok_or_else(missing)?.text("spcname") == Some("pg_global");
+    let engine = &host.instance.engine;
+    let map = bootstrap::read_boot_map(engine)?;
+    let mut total = 0;
+    for (database, relations) in &map {
+        if is_global && *database == 0 {
+            for (_, storage) in relations {
+                total += i64::from(engine.relation(*storage)?.pages()) * 8192;
+            }
+        } else if !is_global && *database != 0 {
+            total += database_bytes(host, &bootstrap::open_store(engine, &map, *database)?, env)?;
+        }
+    }
+    Ok(Datum::Int8(total))
 }
 
 fn description(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Result<Datum> {
@@ -553,7 +607,7 @@ pub(super) fn reg_name(host: &StatementHost<'_>, kind: Oid, oid: Oid) -> Option<
             if kind == oids::REGPROC {
                 return Some(name);
             }
-            let args: Vec<String> = f.arg_types.iter().map(|t| host.reader.format_type(*t, -1)).collect();
+            let args: Vec<String> = f.arg_types.iter().map(|t| super::definitions::plain_type(host, *t)).collect();
             Some(format!("{name}({})", args.join(",")))
         }
         oids::REGNAMESPACE => host.reader.schema_name(oid).ok()?.map(|n| quote(&n)),
@@ -566,7 +620,7 @@ pub(super) fn reg_name(host: &StatementHost<'_>, kind: Oid, oid: Oid) -> Option<
             if kind == oids::REGOPER {
                 return Some(o.name.clone());
             }
-            let side = |t: Oid| if t == 0 { "NONE".to_string() } else { host.reader.format_type(t, -1) };
+            let side = |t: Oid| if t == 0 { "NONE".to_string() } else { super::definitions::plain_type(host, t) };
             Some(format!("{}({},{})", o.name, side(o.left), side(o.right)))
         }
         oids::REGCONFIG | oids::REGDICTIONARY => {

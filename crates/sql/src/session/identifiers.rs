@@ -42,7 +42,7 @@ pub(super) fn input_error_info(host: &StatementHost<'_>, value: &str, type_name:
     Ok(record(fields.into_iter().map(|f| (oids::TEXT, f)).collect()))
 }
 
-pub(super) fn record(fields: Vec<(Oid, Datum)>) -> Datum {
+pub(crate) fn record(fields: Vec<(Oid, Datum)>) -> Datum {
     Datum::Record(Arc::new(Record { type_oid: oids::RECORD, fields, names: None }))
 }
 

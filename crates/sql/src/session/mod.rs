@@ -16,10 +16,11 @@ mod cursor;
 mod definitions;
 pub(crate) mod describe;
 pub(crate) mod environment;
+mod exported;
 mod expression_text;
 mod extended;
 pub(crate) mod host;
-mod identifiers;
+pub(crate) mod identifiers;
 mod inverted;
 mod listen;
 mod modes;
@@ -44,6 +45,7 @@ pub use extended::BindRequest;
 pub(crate) use copy_on_write::CopyOnWrite;
 pub(crate) use environment::Environment;
 use named::PreparedByName;
+pub(crate) use exported::Exports;
 pub(crate) use prepared::{StatementCache, is_plannable, reads_the_clock};
 pub(crate) use template::{Body, Template, TemplateCache};
 use portal::Portals;
@@ -158,6 +160,8 @@ pub(crate) struct Scratch {
     pub listening: RefCell<listen::Listening>,
     /// Trigger functions that are running, one in the other.
     pub trigger_depth: Cell<i32>,
+    /// Snapshots that the transaction has exported.
+    pub exported: RefCell<Vec<Arc<exported::Exported>>>,
 }
 
 impl Scratch {

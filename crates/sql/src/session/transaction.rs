@@ -183,6 +183,7 @@ impl Session {
         self.pending.triggers.clear();
         self.pending.modes.clear();
         self.end_listening(committed);
+        self.own.scratch.exported.borrow_mut().clear();
         let touched_temporary = self.own.temporary.mark() > 0;
         if committed {
             self.settings.commit();

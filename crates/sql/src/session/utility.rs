@@ -159,6 +159,15 @@ impl Session {
                     }
                     self.transaction_modes(s.args())?;
                 }
+                "TRANSACTION SNAPSHOT" => {
+                    if s.is_local {
+                        return Err(Error::unsupported("SET LOCAL TRANSACTION SNAPSHOT is not implemented"));
+                    }
+                    if !self.in_explicit_block() {
+                        self.warn_outside_block("SET TRANSACTION");
+                    }
+                    self.import_snapshot(&given_value(s)?)?;
+                }
                 "SESSION CHARACTERISTICS" => {
                     self.session_modes(s.args())?;
                 }

@@ -25,8 +25,9 @@ pub(super) fn rows(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Resu
         "pg_listening_channels" => Ok(super::listen::channels(&host.scratch.listening)),
         "pg_prepared_statement" => Ok(prepared(host)),
         "pg_cursor" => Ok(cursors(host)),
-        // There are no partitions, no foreign options and no access control lists.
-        "pg_options_to_table" | "aclexplode" => Ok(Vec::new()),
+        "aclexplode" => privileges(args),
+        // There are no foreign options.
+        "pg_options_to_table" => Ok(Vec::new()),
         "pg_available_extensions" => Ok(crate::ddl::extension::available()),
         "pg_available_extension_versions" => Ok(crate::ddl::extension::available_versions()),
         // There is one version of each.
@@ -35,6 +36,18 @@ pub(super) fn rows(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Resu
         "pg_partition_ancestors" => Ok(host.partition_ancestors(super::arguments::oid_of(args.first()))?.into_iter().map(|o| vec![Datum::Oid(o)]).collect()),
         other => Err(Error::unsupported(format!("function {other} is not supported"))),
     }
+}
+
+/// Each privilege of a list as a row: who has granted it to whom.
+fn privileges(args: &[Datum]) -> Result<Vec<Vec<Datum>>> {
+    let Some(Datum::Array(list)) = args.first() else { return Ok(Vec::new()) };
+    let mut rows = Vec::new();
+    for item in kilndb_types::functions::acl::items(list)? {
+        for (name, is_grantable) in item.named_privileges() {
+            rows.push(vec![Datum::Oid(item.grantor), Datum::Oid(item.grantee), Datum::text(name), Datum::Bool(is_grantable)]);
+        }
+    }
+    Ok(rows)
 }
 
 /// The type of client addresses.

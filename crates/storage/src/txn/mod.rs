@@ -260,6 +260,15 @@ impl Transaction {
         let private = self.private.as_mut().map(|p| Arc::new(p.take_snapshot()));
         Snapshot { registered, csn, xid: self.xid, command: self.command, reader: self.reader.clone(), private }
     }
+    /// REPEATABLE READ, before the first snapshot: reads as of another transaction's. False: it is too late, or of another kind.
+    pub fn adopt_snapshot(&mut self, other: &Snapshot) -> bool {
+        let can = !self.fixed && self.xid == 0 && self.isolation == Isolation::RepeatableRead && other.is_of(&self.core);
+        if can {
+            self.registered = Some(other.registered.clone());
+            self.fixed = true;
+        }
+        can
+    }
     /// The transaction's registration, brought to the newest state.
     #[inline(always)]
     fn newest_registered(&mut self) -> Arc<Registered> {

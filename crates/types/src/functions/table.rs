@@ -681,6 +681,7 @@ pub fn lookup(oid: Oid) -> Option<ScalarFn> {
         3929 => range::tsrange_subdiff,
         3930 => range::tstzrange_subdiff,
         3940 => jsonb::jsonb_extract_path_text,
+        3943 => acl::acldefault_sql,
         3947 => json::json_object_field,
         3948 => json::json_object_field_text,
         3949 => json::json_array_element,

@@ -1,0 +1,216 @@
+//! pg_dump and pg_restore of PostgreSQL 18 with KilnDB: a dump restores to what it was made of, and says what PostgreSQL would say.
+//!
+//! pg_dump refuses servers newer than itself, and KilnDB says that it is PostgreSQL 18: without a pg_dump of that version (in `PGBIN`, or
+//! where the system has it) there is nothing to test, and the tests say so and pass.
+
+use kilndb_lab::client::{Address, Client};
+use kilndb_lab::process::{self, Server, TempDir};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const MAJOR: u32 = 18;
+/// What is in tests/dump/schema.sql.
+const SOURCE: &str = "source";
+
+struct Programs {
+    folder: PathBuf,
+}
+
+impl Programs {
+    /// None, and a line of explanation: there are none.
+    fn find() -> Option<Programs> {
+        let folder = process::postgres_folder("pg_dump", MAJOR);
+        if folder.is_none() {
+            println!("skipped: no pg_dump of PostgreSQL {MAJOR} or later (set PGBIN to the folder of one)");
+        }
+        folder.map(|folder| Programs { folder })
+    }
+
+    /// Runs one against a database and gives what it prints; panics if it fails.
+    fn run(&self, program: &str, at: &Address, database: &str, arguments: &[&str]) -> String {
+        let output = Command::new(self.folder.join(program))
+            .args(["-h", &at.host, "-p", &at.port.to_string(), "-U", "postgres", "-d", database])
+            .args(arguments)
+            .env("PGOPTIONS", "-c client_min_messages=warning")
+            .output()
+            .unwrap_or_else(|e| panic!("{program}: {e}"));
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{program} {arguments:?} on {database}: {errors}");
+        // psql goes on after a warning, and so do the others: there should be none.
+        assert!(errors.is_empty(), "{program} {arguments:?} on {database}: {errors}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    fn create(&self, at: &Address, database: &str) {
+        let sql = format!("CREATE DATABASE {database} TEMPLATE template0");
+        self.run("psql", at, "postgres", &["-qX", "-c", &sql]);
+    }
+
+    fn script(&self, at: &Address, database: &str, script: &Path) {
+        self.create(at, database);
+        self.run("psql", at, database, &["-qX", "-o", "/dev/null", "-v", "ON_ERROR_STOP=1", "-f", &script.display().to_string()]);
+    }
+
+    fn dump(&self, at: &Address, database: &str) -> String {
+        without_keys(&self.run("pg_dump", at, database, &[]))
+    }
+}
+
+/// A dump without the keys that psql's \restrict gets, which are other ones each time, and without the versions of the programs.
+fn without_keys(dump: &str) -> String {
+    let varies = |line: &&str| !["\\restrict ", "\\unrestrict ", "-- Dumped "].iter().any(|start| line.starts_with(start));
+    dump.lines().filter(varies).map(|line| format!("{line}\n")).collect()
+}
+
+fn schema() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/dump/schema.sql")
+}
+
+fn kilndb(temp: &TempDir) -> Server {
+    let port = process::free_port().expect("a free port");
+    process::start_kilndb(&temp.path().join("data"), port, &[]).expect("KilnDB")
+}
+
+fn assert_same(what: &str, expected: &str, found: &str) {
+    if expected != found {
+        let differing = expected.lines().zip(found.lines()).position(|(a, b)| a != b);
+        let at = differing.unwrap_or_else(|| expected.lines().count().min(found.lines().count()));
+        let part = |text: &str| text.lines().skip(at.saturating_sub(6)).take(16).collect::<Vec<_>>().join("\n");
+        panic!("{what}: differs in line {}\n--- expected\n{}\n--- found\n{}", at + 1, part(expected), part(found));
+    }
+}
+
+#[test]
+fn dumps_restore_to_the_same() {
+    let Some(programs) = Programs::find() else { return };
+    let temp = TempDir::new("dump").expect("a folder");
+    let server = kilndb(&temp);
+    let at = server.address().clone();
+    let file = |name: &str| temp.path().join(name);
+    programs.script(&at, SOURCE, &schema());
+    let dump = programs.dump(&at, SOURCE);
+
+    std::fs::write(file("plain.sql"), &dump).expect("a file");
+    programs.script(&at, "plain", &file("plain.sql"));
+    assert_same("plain", &dump, &programs.dump(&at, "plain"));
+
+    for (database, options) in [("inserts", "--inserts"), ("named", "--column-inserts")] {
+        let text = without_keys(&programs.run("pg_dump", &at, SOURCE, &[options]));
+        std::fs::write(file(database), text).expect("a file");
+        programs.script(&at, database, &file(database));
+        assert_same(options, &dump, &programs.dump(&at, database));
+    }
+
+    for (database, format, jobs) in [("custom", "-Fc", "1"), ("folder", "-Fd", "2")] {
+        let archive = file(database).display().to_string();
+        programs.run("pg_dump", &at, SOURCE, &[format, "-j", jobs, "-f", &archive]);
+        programs.create(&at, database);
+        programs.run("pg_restore", &at, database, &["-j", "2", &archive]);
+        assert_same(format, &dump, &programs.dump(&at, database));
+    }
+    server.stop().expect("an orderly end");
+}
+
+/// A dump's parts by what their headings say of them.
+fn parts(dump: &str) -> BTreeMap<String, String> {
+    let mut parts: BTreeMap<String, String> = BTreeMap::new();
+    let mut heading = String::new();
+    for line in dump.lines() {
+        match line.strip_prefix("-- Name: ").or_else(|| line.strip_prefix("-- Data for Name: ")) {
+            Some(name) => heading = name.to_string(),
+            None if line.is_empty() || line == "--" => {}
+            None => parts.entry(heading.clone()).or_default().push_str(&format!("{line}\n")),
+        }
+    }
+    parts
+}
+
+/// Views and bodies in SQL syntax are shown as they were written, not as PostgreSQL lays them out.
+fn is_laid_out_otherwise(heading: &str, text: &str) -> bool {
+    heading.contains("; Type: VIEW; ") || (heading.contains("; Type: FUNCTION; ") && text.contains("RETURN ") && !text.contains(" AS $"))
+}
+
+#[test]
+fn dumps_say_what_postgres_says() {
+    let Some(programs) = Programs::find() else { return };
+    if process::postgres_folder("postgres", MAJOR).as_ref() != Some(&programs.folder) {
+        println!("skipped: no server of PostgreSQL {MAJOR} beside its pg_dump");
+        return;
+    }
+    let (temp, postgres_temp) = (TempDir::new("dump").expect("a folder"), TempDir::new("dump-postgres").expect("a folder"));
+    let server = kilndb(&temp);
+    let at = server.address().clone();
+    let port = process::free_port().expect("a free port");
+    let postgres = process::start_postgres_of(&|name| programs.folder.join(name), postgres_temp.path(), port, &["fsync=off"]).expect("PostgreSQL");
+    let there = postgres.address().clone();
+    programs.script(&at, SOURCE, &schema());
+    programs.script(&there, SOURCE, &schema());
+    let (own, theirs) = (programs.dump(&at, SOURCE), programs.dump(&there, SOURCE));
+
+    let (own_parts, their_parts) = (parts(&own), parts(&theirs));
+    let headings = |parts: &BTreeMap<String, String>| parts.keys().cloned().collect::<Vec<_>>().join("\n");
+    assert_same("headings", &headings(&their_parts), &headings(&own_parts));
+    for (heading, text) in &their_parts {
+        if !is_laid_out_otherwise(heading, text) {
+            assert_same(heading, text, &own_parts[heading]);
+        }
+    }
+
+    // What KilnDB dumps PostgreSQL takes for the same.
+    let file = temp.path().join("own.sql");
+    std::fs::write(&file, &own).expect("a file");
+    programs.script(&there, "restored", &file);
+    assert_same("KilnDB's dump in PostgreSQL", &theirs, &programs.dump(&there, "restored"));
+
+    // And the other way round.
+    let file = temp.path().join("theirs.sql");
+    std::fs::write(&file, &theirs).expect("a file");
+    programs.script(&at, "restored", &file);
+    let restored = parts(&programs.dump(&at, "restored"));
+    assert_same("headings of PostgreSQL's dump in KilnDB", &headings(&own_parts), &headings(&restored));
+    for (heading, text) in &own_parts {
+        if !is_laid_out_otherwise(heading, text) {
+            assert_same(heading, text, &restored[heading]);
+        }
+    }
+    server.stop().expect("an orderly end");
+}
+
+/// A statement's first value; panics if it fails.
+fn value(client: &mut Client, sql: &str) -> String {
+    client.value(sql).unwrap_or_else(|e| panic!("{sql}: {e}")).unwrap_or_default()
+}
+
+#[test]
+fn snapshots_can_be_shared() {
+    let temp = TempDir::new("snapshots").expect("a folder");
+    let server = kilndb(&temp);
+    let connect = || Client::connect(server.address(), "postgres").expect("a connection");
+    let (mut writer, mut exporter, mut importer) = (connect(), connect(), connect());
+    value(&mut writer, "create table t (v int); insert into t values (1)");
+    for level in ["repeatable read", "read committed"] {
+        value(&mut writer, "update t set v = 1");
+        value(&mut exporter, &format!("begin isolation level {level}"));
+        assert_eq!(value(&mut exporter, "select v from t"), "1");
+        let name = value(&mut exporter, "select pg_export_snapshot()");
+        value(&mut exporter, "insert into t values (100)");
+        value(&mut writer, "update t set v = 2 where v = 1");
+        let take = format!("set transaction snapshot '{name}'");
+        value(&mut importer, "begin isolation level repeatable read");
+        value(&mut importer, &take);
+        // Neither what was committed afterwards nor what the exporter did.
+        assert_eq!(value(&mut importer, "select string_agg(v::text, ' ') from t"), "1", "{level}");
+        value(&mut exporter, "rollback");
+        // The importer keeps it; nobody else can have it now.
+        value(&mut writer, "update t set v = 3");
+        assert_eq!(value(&mut importer, "select v from t"), "1", "{level}");
+        value(&mut writer, "begin isolation level repeatable read");
+        let refused = writer.value(&take).err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(refused.contains("does not exist"), "{refused}");
+        value(&mut writer, "rollback");
+        value(&mut importer, "commit");
+        assert_eq!(value(&mut importer, "select v from t"), "3", "{level}");
+    }
+    server.stop().expect("an orderly end");
+}

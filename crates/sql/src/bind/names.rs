@@ -1,0 +1,357 @@
+//! Names of a text as they were resolved when it was bound: so that a definition which is kept as text means the same under
+//! every search path.
+//!
+//! Invariants
+//! 1. Only names of the text itself are noted, not those of views, defaults and the like that it uses: those are texts of their own.
+//! 2. What belongs to pg_catalog is noted nowhere: it is found under every search path.
+
+use super::Binder;
+use super::ir::*;
+use super::scope::{NsItem, Scope};
+use super::variables::Variables;
+use crate::catalog::builtin::PG_CATALOG;
+use crate::catalog::format_type::quote_identifier as quote;
+use crate::catalog::{CatalogView, FunctionInfo, OperatorInfo, Table, TypeInfo};
+use kilndb_base::{Error, Oid, Result};
+use kilndb_syntax::Node;
+use kilndb_types::oids;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// What a place of the text becomes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Edit {
+    /// `schema.` before the name.
+    Before(String),
+    /// So many bytes with something else in their place.
+    Instead(usize, String),
+    /// A constant with something else in its place.
+    Constant(String),
+    /// `*` or `table.*`: the columns that it stood for.
+    Star(String),
+}
+
+/// What a full name in a text stands for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Named {
+    /// A relation; by which name columns of it are told, if it is its own.
+    Relation(Oid, Option<String>),
+    Function(Oid),
+    Type(Oid),
+    Operator(Oid),
+    /// A constant of this reg… type.
+    Constant(Oid, Oid),
+}
+
+/// A text and what its full names stand for, from the last one to the first.
+pub struct Tracked {
+    text: String,
+    names: Vec<(usize, usize, Named)>,
+}
+
+impl Tracked {
+    /// The text with these objects' names as `current` tells them; None: as they stand.
+    pub fn with_names(&self, current: &dyn Fn(&Named) -> Option<String>) -> String {
+        let mut text = self.text.clone();
+        for (at, length, named) in &self.names {
+            if let Some(new) = current(named) {
+                text.replace_range(*at..at + length, &new);
+            }
+        }
+        text
+    }
+
+    /// With something before it.
+    pub fn after(mut self, prefix: &str) -> Tracked {
+        self.text.insert_str(0, prefix);
+        self.names.iter_mut().for_each(|(at, ..)| *at += prefix.len());
+        self
+    }
+
+    /// Without what was put before it to be parsed.
+    fn stripped(mut self, prefix: usize) -> Tracked {
+        self.text.drain(..prefix);
+        self.names.iter_mut().for_each(|(at, ..)| *at -= prefix);
+        self
+    }
+}
+
+/// The names that binding a text has found, as changes of the text that make it independent of the search path.
+pub struct Names {
+    text: Arc<str>,
+    edits: RefCell<Vec<(usize, Edit)>>,
+    /// Constants of types whose values are names: where, which type, which text.
+    constants: RefCell<Vec<(i32, Oid, String)>>,
+    /// Relations, each once.
+    relations: RefCell<Vec<Oid>>,
+    /// Names that are full already.
+    full: RefCell<Vec<(i32, Named)>>,
+}
+
+/// The full name of what text names as a value of a reg… type.
+pub type FullName<'f> = &'f dyn Fn(Oid, &str) -> Option<String>;
+
+/// What columns an expression may name.
+#[derive(Clone, Copy)]
+pub enum Over<'a> {
+    Nothing,
+    Table(&'a Arc<Table>),
+    /// OLD and NEW of a trigger's condition.
+    Rows(&'a Table),
+    /// VALUE, of this type.
+    Domain(Oid),
+}
+
+impl Names {
+    fn new(text: &str) -> Names {
+        Names { text: Arc::from(text), edits: RefCell::default(), constants: RefCell::default(), relations: RefCell::default(), full: RefCell::default() }
+    }
+
+    fn note(&self, loc: i32, edit: Edit) {
+        if let Ok(at) = usize::try_from(loc)
+            && self.text.is_char_boundary(at)
+        {
+            let mut edits = self.edits.borrow_mut();
+            // Some nodes are bound twice.
+            if !edits.iter().any(|(known, _)| *known == at) {
+                edits.push((at, edit));
+            }
+        }
+    }
+
+    /// What full names there are. `read` reads constants of reg… types.
+    fn tracked(self, read: &dyn Fn(Oid, &str) -> Option<Oid>) -> Tracked {
+        let text = self.text.to_string();
+        let mut names: Vec<(usize, usize, Named)> = Vec::new();
+        for (loc, named) in self.full.take() {
+            let Ok(at) = usize::try_from(loc) else { continue };
+            let Some(rest) = text.get(at..) else { continue };
+            let length = match named {
+                Named::Operator(_) => rest.find(')').filter(|_| rest.starts_with("OPERATOR(")).map(|end| end + 1),
+                _ => dotted_length(rest),
+            };
+            if let Some(length) = length {
+                names.push((at, length, named));
+            }
+        }
+        for (loc, ty, value) in self.constants.take() {
+            let Ok(at) = usize::try_from(loc) else { continue };
+            if let (Some(length), Some(oid)) = (text.get(at..).and_then(constant_length), read(ty, &value)) {
+                names.push((at, length, Named::Constant(ty, oid)));
+            }
+        }
+        names.sort_by_key(|(at, ..)| std::cmp::Reverse(*at));
+        names.dedup_by_key(|(at, ..)| *at);
+        Tracked { text, names }
+    }
+
+    /// The text with names in full.
+    fn applied(self, full: FullName<'_>) -> String {
+        for (loc, ty, text) in self.constants.take() {
+            if let Some(shown) = full(ty, &text).filter(|shown| *shown != text) {
+                self.note(loc, Edit::Constant(format!("'{}'", shown.replace('\'', "''"))));
+            }
+        }
+        let mut edits = self.edits.into_inner();
+        edits.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
+        let mut text = self.text.to_string();
+        for (at, edit) in edits {
+            let rest = &text[at..];
+            let (length, new) = match edit {
+                Edit::Before(schema) => (0, format!("{schema}.")),
+                Edit::Instead(length, new) => (length, new),
+                Edit::Constant(new) => match constant_length(rest) {
+                    Some(length) => (length, new),
+                    None => continue,
+                },
+                Edit::Star(columns) => match rest.find('*') {
+                    Some(star) => (star + 1, columns),
+                    None => continue,
+                },
+            };
+            if text.is_char_boundary(at + length) {
+                text.replace_range(at..at + length, &new);
+            }
+        }
+        text
+    }
+}
+
+/// Bytes of the name of several parts that a text begins with; None: it begins with no such name.
+fn dotted_length(text: &str) -> Option<usize> {
+    let mut at = 0;
+    let mut parts = 0;
+    loop {
+        let rest = &text[at..];
+        at += match rest.strip_prefix('"') {
+            Some(quoted) => {
+                let mut bytes = quoted.bytes().enumerate().peekable();
+                loop {
+                    let (i, b) = bytes.next()?;
+                    if b == b'"' && bytes.next_if(|(_, next)| *next == b'"').is_none() {
+                        break i + 2;
+                    }
+                }
+            }
+            None => rest.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '$')).unwrap_or(rest.len()),
+        };
+        parts += 1;
+        match text[at..].strip_prefix('.') {
+            Some(_) => at += 1,
+            None => return (parts > 1).then_some(at),
+        }
+    }
+}
+
+/// Bytes of the string constant that a text begins with; None: it does not.
+fn constant_length(text: &str) -> Option<usize> {
+    let body = text.strip_prefix('\'')?;
+    let mut bytes = body.bytes().enumerate().peekable();
+    while let Some((at, b)) = bytes.next() {
+        if b == b'\'' && bytes.next_if(|(_, next)| *next == b'\'').is_none() {
+            return Some(at + 2);
+        }
+    }
+    None
+}
+
+impl Binder<'_> {
+    /// The schema's name, if names of the text that is being bound are wanted and the schema is not that of built-in objects.
+    fn noted_schema(&self, schema: Oid) -> Option<(&Names, String)> {
+        let names = self.names?;
+        if schema == PG_CATALOG || !Arc::ptr_eq(&self.source.borrow(), &names.text) {
+            return None;
+        }
+        // A name of the session's own schema means the same to whoever can use it.
+        if crate::catalog::temporary::is_temporary(schema) {
+            return None;
+        }
+        Some((names, quote(&self.catalog.schema_name_of(schema)?)))
+    }
+
+    fn note_name(&self, given: Option<&str>, schema: Oid, loc: i32, named: Named) {
+        let Some((names, schema)) = self.noted_schema(schema) else { return };
+        match given {
+            None => names.note(loc, Edit::Before(schema)),
+            Some(_) => names.full.borrow_mut().push((loc, named)),
+        }
+    }
+
+    /// `own_name`: columns are told by the relation's name.
+    pub(super) fn note_table(&self, given: Option<&str>, table: &Table, own_name: bool, loc: i32) {
+        if let Some(names) = self.names.filter(|names| Arc::ptr_eq(&self.source.borrow(), &names.text))
+            && !names.relations.borrow().contains(&table.oid)
+        {
+            names.relations.borrow_mut().push(table.oid);
+        }
+        self.note_name(given, table.schema_oid, loc, Named::Relation(table.oid, own_name.then(|| table.name.clone())));
+    }
+
+    pub(super) fn note_type(&self, given: Option<&str>, info: &TypeInfo, loc: i32) {
+        self.note_name(given, info.schema_oid, loc, Named::Type(info.oid));
+    }
+
+    pub(super) fn note_function(&self, given: Option<&str>, info: &FunctionInfo, loc: i32) {
+        self.note_name(given, info.schema_oid, loc, Named::Function(info.oid));
+    }
+
+    pub(super) fn note_operator(&self, given: Option<&str>, info: &OperatorInfo, loc: i32) {
+        if given.is_some() {
+            return self.note_name(given, info.schema_oid, loc, Named::Operator(info.oid));
+        }
+        if let Some((names, schema)) = self.noted_schema(info.schema_oid)
+            && usize::try_from(loc).is_ok_and(|at| names.text.get(at..).is_some_and(|rest| rest.starts_with(&info.name)))
+        {
+            names.note(loc, Edit::Instead(info.name.len(), format!("OPERATOR({schema}.{})", info.name)));
+        }
+    }
+
+    pub(super) fn note_literal(&self, ty: Oid, text: &str, loc: i32) {
+        if matches!(ty, oids::REGCLASS | oids::REGTYPE | oids::REGPROC | oids::REGPROCEDURE | oids::REGCONFIG | oids::REGDICTIONARY)
+            && let Some(names) = self.names.filter(|names| Arc::ptr_eq(&self.source.borrow(), &names.text))
+        {
+            names.constants.borrow_mut().push((loc, ty, text.to_string()));
+        }
+    }
+
+    /// The columns of `items` instead of a star.
+    pub(super) fn note_star(&self, items: &[&NsItem], scope: &Scope<'_>, loc: i32) {
+        let Some(names) = self.names.filter(|names| Arc::ptr_eq(&self.source.borrow(), &names.text)) else { return };
+        let alone = scope.items.len() == 1;
+        let mut columns = Vec::new();
+        for item in items {
+            for column in &item.columns {
+                let owner = scope.items.iter().find(|i| i.alias.is_some() && matches!(column.expr.kind, ExprKind::Column(c) if c.rel == i.rel));
+                columns.push(match owner.and_then(|i| i.alias.as_ref()).filter(|_| !alone) {
+                    Some(alias) => format!("{}.{}", quote(alias), quote(&column.name)),
+                    None => quote(&column.name),
+                });
+            }
+        }
+        if !columns.is_empty() {
+            names.note(loc, Edit::Star(columns.join(", ")));
+        }
+    }
+
+}
+
+fn binder_with<'a>(catalog: &'a dyn CatalogView, names: &'a Names) -> Binder<'a> {
+    Binder { names: Some(names), ..Binder::new(catalog, names.text.clone(), Vec::new()) }
+}
+
+/// Binds an expression's text, noting its names.
+fn names_of_expression(sql: &str, over: Over<'_>, catalog: &dyn CatalogView) -> Result<Names> {
+    let names = Names::new(&format!("{SELECT}{sql}"));
+    let script = kilndb_syntax::parse(&names.text)?;
+    let statements = script.statements();
+    let Some(Node::SelectStmt(select)) = statements.first().map(|s| s.node()) else {
+        return Err(Error::internal("expression text is not an expression"));
+    };
+    let Some(first) = select.target_list().first() else { return Err(Error::internal("expression text is empty")) };
+    {
+        let binder = binder_with(catalog, &names);
+        match over {
+            Over::Nothing => super::bind_expression_node(&binder, first.val(), None, None)?.expr,
+            Over::Table(table) => super::bind_expression_node(&binder, first.val(), Some(table), None)?.expr,
+            Over::Rows(table) => binder.bind_when(first.val(), table, binder.new_rel(), binder.new_rel())?,
+            Over::Domain(base) => binder.bind_expr(first.val(), &super::domain::scope_of(base))?,
+        };
+    }
+    Ok(names)
+}
+
+/// The same of queries; with `variables` they are a routine's body.
+fn names_of_queries(sql: &str, catalog: &dyn CatalogView, variables: Option<&Variables<'_>>) -> Result<Names> {
+    let names = Names::new(sql);
+    let script = kilndb_syntax::parse(sql)?;
+    for statement in script.statements() {
+        let binder = Binder { variables, ..binder_with(catalog, &names) };
+        binder.bind_statement(statement.node(), None)?;
+    }
+    Ok(names)
+}
+
+const SELECT: &str = "SELECT ";
+
+/// An expression's text with all names in full.
+pub fn qualified_expression(sql: &str, over: Over<'_>, catalog: &dyn CatalogView, full: FullName<'_>) -> Result<String> {
+    let text = names_of_expression(sql, over, catalog)?.applied(full);
+    Ok(text.strip_prefix(SELECT).unwrap_or(&text).to_string())
+}
+
+/// The text of queries with all names in full, and columns for stars; and the relations that it names.
+pub fn qualified_queries(sql: &str, catalog: &dyn CatalogView, variables: Option<&Variables<'_>>, full: FullName<'_>) -> Result<(String, Vec<Oid>)> {
+    let names = names_of_queries(sql, catalog, variables)?;
+    let relations = names.relations.take();
+    Ok((names.applied(full), relations))
+}
+
+/// What the full names of an expression stand for.
+pub fn tracked_expression(sql: &str, over: Over<'_>, catalog: &dyn CatalogView, read: &dyn Fn(Oid, &str) -> Option<Oid>) -> Result<Tracked> {
+    Ok(names_of_expression(sql, over, catalog)?.tracked(read).stripped(SELECT.len()))
+}
+
+/// The same of queries.
+pub fn tracked_queries(sql: &str, catalog: &dyn CatalogView, variables: Option<&Variables<'_>>, read: &dyn Fn(Oid, &str) -> Option<Oid>) -> Result<Tracked> {
+    Ok(names_of_queries(sql, catalog, variables)?.tracked(read))
+}

@@ -1,0 +1,160 @@
+//! Objects that get another name or another schema: definitions that are kept as text are written again with the new one.
+//!
+//! Invariants
+//! 1. What a text means is looked up before the change, by the names that it has; what it is written with afterwards, by OID.
+
+use super::Session;
+use crate::bind::names::{Named, Over, Tracked, tracked_expression, tracked_queries};
+use crate::bind::variables::Variables;
+use crate::catalog::cache::EXPRESSION_SEPARATOR;
+use crate::catalog::format_type::quote_identifier as quote;
+use crate::catalog::ids::*;
+use crate::catalog::store::CatalogRow;
+use crate::catalog::{CatalogView, builtin::PG_CATALOG};
+use crate::client::Runtime;
+use crate::routine::cache::{RoutineKey, definition_of};
+use crate::routine::sql_language::Arguments;
+use crate::session::environment::StatementHost;
+use kilndb_base::{Error, Oid, Result};
+use kilndb_types::{Datum, Host};
+
+/// System tables with texts: the table, the column that tells rows apart, columns of texts.
+const TEXTS: [(Oid, &str, &[&str]); 8] = [
+    (PG_REWRITE, "oid", &["ev_action"]),
+    (PG_ATTRDEF, "oid", &["adbin"]),
+    (PG_CONSTRAINT, "oid", &["conbin"]),
+    (PG_INDEX, "indexrelid", &["indexprs", "indpred"]),
+    (PG_PARTITIONED_TABLE, "partrelid", &["partexprs"]),
+    (PG_TRIGGER, "oid", &["tgqual"]),
+    (PG_TYPE, "oid", &["typdefault", "typdefaultbin"]),
+    (PG_PROC, "oid", &["proargdefaults", "prosqlbody"]),
+];
+
+/// A text of a row, in its parts.
+struct Kept {
+    table: Oid,
+    key: (&'static str, Oid),
+    column: &'static str,
+    parts: Vec<Tracked>,
+}
+
+impl Session {
+    /// Changes names by `change`. `words`: a text that has none of them in it does not name what changes.
+    pub(super) fn with_texts_renamed<R>(
+        &mut self,
+        words: &[String],
+        runtime: &dyn Runtime,
+        change: impl FnOnce(&mut Session) -> Result<R>,
+    ) -> Result<R> {
+        let mut kept = Vec::new();
+        for (table, key, columns) in TEXTS {
+            for row in self.catalog_scan(table)?.iter().filter(|row| row.oid(key) >= crate::catalog::builtin::FIRST_USER_OID) {
+                for column in columns {
+                    let Some(text) = row.text(column).filter(|text| words.iter().any(|word| text.contains(word.as_str()))) else { continue };
+                    // What cannot be bound any more is left as it is.
+                    if let Ok(parts) = self.parts_of(table, row, column, text, runtime) {
+                        kept.push(Kept { table, key: (key, row.oid(key)), column, parts });
+                    }
+                }
+            }
+        }
+        let done = change(self)?;
+        if kept.is_empty() {
+            return Ok(done);
+        }
+        if let Some(txn) = &mut self.txn {
+            txn.next_command();
+        }
+        for text in kept {
+            let separator = EXPRESSION_SEPARATOR.to_string();
+            let new = self.with_catalog(runtime, |host| {
+                let parts: Vec<String> = text.parts.iter().map(|part| part.with_names(&|named| current_name(host, named))).collect();
+                Ok(parts.join(&separator))
+            })?;
+            let rows = self.catalog_scan(text.table)?;
+            let Some(row) = rows.iter().find(|row| row.oid(text.key.0) == text.key.1 && row.text(text.column) != Some(&new)) else { continue };
+            let mut changed = row.clone();
+            changed.set(text.column, Datum::text(&new));
+            self.write_catalog(runtime, |w| w.update(row, &changed.values))?;
+        }
+        Ok(done)
+    }
+
+    fn parts_of(&mut self, table: Oid, row: &CatalogRow, column: &str, text: &str, runtime: &dyn Runtime) -> Result<Vec<Tracked>> {
+        self.with_catalog(runtime, |host| {
+            let mut parts = Err(Error::internal("a text was not bound"));
+            runtime.on_large_stack(&mut || parts = tracked_parts(host, table, row, column, text));
+            parts
+        })
+    }
+}
+
+fn tracked_parts(host: &StatementHost<'_>, table: Oid, row: &CatalogRow, column: &str, text: &str) -> Result<Vec<Tracked>> {
+    let read = |kind: Oid, text: &str| if text.trim().parse::<u32>().is_ok() { None } else { host.reg_input(kind, text).ok() };
+    let catalog = &host.reader;
+    let expressions = |over: Over<'_>| -> Result<Vec<Tracked>> {
+        text.split(EXPRESSION_SEPARATOR).map(|part| tracked_expression(part, over, catalog, &read)).collect()
+    };
+    // Each with its type before it.
+    let key_expressions = |over: Over<'_>| -> Result<Vec<Tracked>> {
+        let one = |part: &str| {
+            let at = part.find(':').map_or(0, |at| at + 1);
+            Ok(tracked_expression(&part[at..], over, catalog, &read)?.after(&part[..at]))
+        };
+        text.split(EXPRESSION_SEPARATOR).map(one).collect()
+    };
+    let relation = match table {
+        PG_ATTRDEF => row.oid("adrelid"),
+        PG_CONSTRAINT => row.oid("conrelid"),
+        PG_INDEX => row.oid("indrelid"),
+        PG_PARTITIONED_TABLE => row.oid("partrelid"),
+        PG_TRIGGER => row.oid("tgrelid"),
+        _ => 0,
+    };
+    let relation = host.reader.table_by_oid(relation)?;
+    match (table, relation) {
+        (PG_REWRITE, _) => Ok(vec![tracked_queries(text, catalog, None, &read)?]),
+        (PG_PROC, _) if column == "prosqlbody" => {
+            let missing = || Error::internal("a function vanished");
+            let info = catalog.function_by_oid(row.oid("oid"))?.ok_or_else(missing)?;
+            let key = RoutineKey { oid: info.oid, types: Vec::new(), table: 0, trigger: 0 };
+            let definition = definition_of(host, &info, &key, true)?;
+            let arguments = Arguments { definition: &definition, values: &[] };
+            Ok(vec![tracked_queries(text, catalog, Some(&Variables::new(&arguments)), &read)?])
+        }
+        (PG_PARTITIONED_TABLE, Some(relation)) => key_expressions(Over::Table(&relation)),
+        (PG_TRIGGER, Some(relation)) => expressions(Over::Rows(&relation)),
+        (_, Some(relation)) => expressions(Over::Table(&relation)),
+        (PG_CONSTRAINT, None) => {
+            let base = catalog.type_by_oid(row.oid("contypid"))?.map_or(0, |info| info.base_type);
+            expressions(Over::Domain(base))
+        }
+        (_, None) => expressions(Over::Nothing),
+    }
+}
+
+/// What an object is called now, in full.
+fn current_name(host: &StatementHost<'_>, named: &Named) -> Option<String> {
+    let in_schema = |schema: Oid, name: &str| Some(format!("{}.{}", quote(&host.reader.schema_name_of(schema)?), quote(name)));
+    match named {
+        Named::Relation(oid, own_name) => {
+            let table = host.reader.table_by_oid(*oid).ok()??;
+            let name = in_schema(table.schema_oid, &table.name)?;
+            // Its columns go on by the old name.
+            Some(match own_name.as_ref().filter(|own| **own != table.name) {
+                Some(own) => format!("{name} AS {}", quote(own)),
+                None => name,
+            })
+        }
+        Named::Function(oid) => host.reader.function_by_oid(*oid).ok()?.and_then(|f| in_schema(f.schema_oid, &f.name)),
+        Named::Type(oid) => host.reader.type_by_oid(*oid).ok()?.and_then(|t| in_schema(t.schema_oid, &t.name)),
+        Named::Operator(oid) => {
+            let o = host.reader.operator_by_oid(*oid).ok()??;
+            Some(format!("OPERATOR({}.{})", quote(&host.reader.schema_name_of(o.schema_oid)?), o.name))
+        }
+        Named::Constant(kind, oid) => {
+            let shown = host.with_path(&[PG_CATALOG]).reg_output(*kind, *oid);
+            Some(format!("'{}'", shown.replace('\'', "''")))
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Definitions are kept as text. Before they are, every name in them gets its schema, so that they mean the same to whoever uses
+//! them, whatever his search path.
+
+use super::Session;
+use crate::bind::names::{Over, qualified_expression, qualified_queries};
+use crate::bind::variables::Variables;
+use crate::client::Runtime;
+use crate::routine::language::Definition;
+use crate::routine::sql_language::Arguments;
+use crate::session::environment::StatementHost;
+use kilndb_base::{Error, Oid, Result};
+use kilndb_types::Host;
+
+/// What text names as a value of a reg… type, in full; None: as it is.
+fn full_name(host: &StatementHost<'_>, kind: Oid, text: &str) -> Option<String> {
+    if text == "-" || text.trim().parse::<u32>().is_ok() {
+        return None;
+    }
+    let oid = host.reg_input(kind, text).ok()?;
+    Some(host.with_path(&[crate::catalog::builtin::PG_CATALOG]).reg_output(kind, oid))
+}
+
+impl Session {
+    /// An expression as it is kept.
+    pub(super) fn stored_expression(&mut self, sql: &str, over: Over<'_>, runtime: &dyn Runtime) -> Result<String> {
+        self.with_catalog(runtime, |host| {
+            let mut text = Err(Error::internal("an expression was not bound"));
+            runtime.on_large_stack(&mut || text = qualified_expression(sql, over, &host.reader, &|kind, text| full_name(host, kind, text)));
+            text.map_err(|mut e| {
+                e.0.position = None;
+                e
+            })
+        })
+    }
+
+    /// A query as it is kept, and the relations that it names.
+    pub(super) fn stored_query(&mut self, sql: &str, runtime: &dyn Runtime) -> Result<(String, Vec<Oid>)> {
+        self.with_catalog(runtime, |host| {
+            let mut text = Err(Error::internal("a query was not bound"));
+            runtime.on_large_stack(&mut || text = qualified_queries(sql, &host.reader, None, &|kind, text| full_name(host, kind, text)));
+            text.map_err(|mut e| {
+                e.0.position = None;
+                e
+            })
+        })
+    }
+
+    /// A body in SQL syntax as it is kept.
+    pub(super) fn stored_body(&mut self, sql: &str, definition: &Definition, runtime: &dyn Runtime) -> Result<String> {
+        self.with_catalog(runtime, |host| {
+            let mut text = Err(Error::internal("a body was not bound"));
+            runtime.on_large_stack(&mut || {
+                let arguments = Arguments { definition, values: &[] };
+                let variables = Variables::new(&arguments);
+                text = qualified_queries(sql, &host.reader, Some(&variables), &|kind, text| full_name(host, kind, text)).map(|(text, _)| text);
+            });
+            text
+        })
+    }
+}
