@@ -215,7 +215,7 @@ fn some_regex(random: &mut Generator, depth: usize) -> String {
         "a", "b", "c", "ab", "abc", "s", "K", "é", " ", "-", "_", "1", ".", "[abc]", "[^a]", "[a-c]", "[[:alpha:]]", "\\d", "\\s", "\\w", "\\W", "^", "$", "\\m", "\\M",
         "\\y", "(?=a)", "(?!b)",
     ];
-    let mut inner = |random: &mut Generator| if depth == 0 { random.one_of(atoms).to_string() } else { some_regex(random, depth - 1) };
+    let inner = |random: &mut Generator| if depth == 0 { random.one_of(atoms).to_string() } else { some_regex(random, depth - 1) };
     match random.below(9) {
         0 => format!("({})*", inner(random)),
         1 => format!("({})+", inner(random)),

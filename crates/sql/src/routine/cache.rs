@@ -34,7 +34,7 @@ pub(crate) struct RoutineKey {
 impl PartialEq for RoutineKey {
     // Looked at per call: most have no types to compare.
     fn eq(&self, other: &RoutineKey) -> bool {
-        (self.oid, self.table, self.types.len()) == (other.oid, other.table, other.types.len()) && (self.types.is_empty() || self.types == other.types)
+        (self.oid, self.table, self.trigger, self.types.len()) == (other.oid, other.table, other.trigger, other.types.len()) && (self.types.is_empty() || self.types == other.types)
     }
 }
 
@@ -212,5 +212,26 @@ impl Session {
             self.database.routines.put(key.clone(), compiled.clone());
         }
         Ok(compiled)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_way_of_calling_a_routine_is_its_own() {
+        let key = RoutineKey { oid: 1, types: Vec::new(), table: 2, trigger: 3 };
+        assert_eq!(key, key.clone());
+        for other in [
+            RoutineKey { oid: 9, ..key.clone() },
+            RoutineKey { types: vec![23], ..key.clone() },
+            RoutineKey { table: 9, ..key.clone() },
+            RoutineKey { trigger: 9, ..key.clone() },
+        ] {
+            assert_ne!(key, other);
+        }
+        let of_integers = RoutineKey { types: vec![23], ..key };
+        assert_ne!(of_integers, RoutineKey { types: vec![25], ..of_integers.clone() });
     }
 }

@@ -240,6 +240,7 @@ impl Db {
             triggers: Vec::new(),
             view_sql: None,
             reltuples: -1.0,
+            elements: Default::default(),
             is_catalog: false,
             partition_key: None,
             partition_of: 0,
