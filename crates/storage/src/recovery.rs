@@ -195,6 +195,7 @@ impl Core {
         // What is read from here on must not be taken back by a second crash.
         self.log.segments().harden(c.redo, self.config.wal_buffers_bytes)?;
         self.pool.lenient.store(true, SeqCst);
+        *crate::lock(&self.directory.space) = Space::unknown();
         let mut redo = Redo { max_xid: c.next_xid.saturating_sub(1), ..Redo::default() };
         redo.ending = c.unended.iter().filter(|t| t.ending).map(|t| t.xid).collect();
         for (xid, head, purge) in &c.unfinished {
