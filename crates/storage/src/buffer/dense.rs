@@ -19,6 +19,8 @@ use crate::reserve::HUGE_PAGE_BYTES as HUGE_BYTES;
 const PAGES: usize = HUGE_BYTES / PAGE;
 /// Ranges looked at, and made huge pages of, in one round: each copies 2 MB.
 const LOOKED_AT: usize = 64;
+/// The same while there seems to be nothing to do: a look reads 2 kB, which then is in the cache instead of what sessions need.
+const LOOKED_AT_IDLE: usize = 1;
 const GATHERED: usize = 1;
 const MOST_HOLES: usize = PAGES / 2;
 
@@ -28,6 +30,8 @@ pub(super) struct Dense {
     is_huge: LazyArray<AtomicU32>,
     /// The range to look at next.
     next: AtomicUsize,
+    /// Ranges looked at since one was gathered.
+    in_vain: AtomicUsize,
     /// In all huge pages, about.
     holes: AtomicUsize,
     /// The system has none, or has been told not to give any.
@@ -37,7 +41,7 @@ pub(super) struct Dense {
 impl Dense {
     pub fn new(memory_bytes: usize, wanted: bool) -> Result<Dense> {
         let is_huge = LazyArray::new(memory_bytes / HUGE_BYTES)?;
-        Ok(Dense { is_huge, next: AtomicUsize::new(0), holes: AtomicUsize::new(0), is_off: AtomicBool::new(!wanted) })
+        Ok(Dense { is_huge, next: AtomicUsize::new(0), in_vain: AtomicUsize::new(0), holes: AtomicUsize::new(0), is_off: AtomicBool::new(!wanted) })
     }
     fn has(&self, pid: u32) -> bool {
         let range = pid as usize / PAGES;
@@ -63,15 +67,18 @@ impl Pool {
             return;
         }
         let mut gathered = 0;
-        for _ in 0..LOOKED_AT.min(ranges) {
+        let looked_at = if self.dense.in_vain.load(Relaxed) < ranges { LOOKED_AT } else { LOOKED_AT_IDLE };
+        for _ in 0..looked_at.min(ranges) {
             let range = self.dense.next.fetch_add(1, Relaxed) % ranges;
+            self.dense.in_vain.fetch_add(1, Relaxed);
             if self.dense.is_huge.get(range).load(Relaxed) != 0 {
                 continue;
             }
-            let holes = self.holes(range).count();
+            let holes = self.holes(range).take(MOST_HOLES + 1).count();
             if holes > MOST_HOLES {
                 continue;
             }
+            self.dense.in_vain.store(0, Relaxed);
             self.dense.holes.fetch_add(holes, Relaxed);
             self.dense.is_huge.get(range).store(1, Release);
             if let Err(e) = self.memory.gather(range * HUGE_BYTES, HUGE_BYTES) {
