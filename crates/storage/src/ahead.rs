@@ -9,9 +9,9 @@
 use crate::directory::Relation;
 use crate::page::PAGE;
 use crate::txn::Transaction;
+use kilndb_base::prefetch::LINE_BYTES;
+pub use kilndb_base::prefetch::{fetch, fetch_range};
 use std::sync::atomic::Ordering::Relaxed;
-
-const LINE: usize = 64;
 
 /// Where a relation is.
 pub type Whereabouts = usize;
@@ -23,7 +23,7 @@ pub fn whereabouts(relation: &Relation) -> Whereabouts {
 #[inline]
 pub fn fetch_relation(at: Whereabouts) {
     fetch(at);
-    fetch(at + LINE);
+    fetch(at + LINE_BYTES);
 }
 
 impl Transaction {
@@ -58,8 +58,8 @@ impl Ahead {
         fetch(self.state);
         fetch(self.page);
         // A small root's entries are at its end.
-        fetch(self.page.wrapping_add(PAGE - LINE));
-        fetch(self.page.wrapping_add(PAGE - 2 * LINE));
+        fetch(self.page.wrapping_add(PAGE - LINE_BYTES));
+        fetch(self.page.wrapping_add(PAGE - 2 * LINE_BYTES));
     }
 }
 
@@ -68,25 +68,6 @@ pub fn fetch_page(relation: &Relation, block: u32) {
     if let Some(pid) = relation.pid_raw(block) {
         let (state, page) = relation.core.pool.whereabouts(pid);
         fetch(state);
-        fetch_range(page, PAGE - LINE);
+        fetch_range(page, PAGE - LINE_BYTES);
     }
-}
-
-/// All lines of something that is read as a whole.
-#[inline]
-pub fn fetch_range(from: usize, bytes: usize) {
-    (from..from + bytes + LINE).step_by(LINE).for_each(fetch);
-}
-
-/// The cache line of an address.
-#[inline]
-pub fn fetch(address: usize) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch reads nothing and cannot fault, whatever the address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(address as *const i8) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
 }

@@ -136,7 +136,7 @@ impl Names {
         }
         for (loc, ty, value) in self.constants.take() {
             let Ok(at) = usize::try_from(loc) else { continue };
-            if let (Some(length), Some(oid)) = (text.get(at..).and_then(constant_length), read(ty, &value)) {
+            if let (Some(length), Some(oid)) = (text.get(at..).and_then(|rest| quoted_length(rest, b'\'')), read(ty, &value)) {
                 names.push((at, length, Named::Constant(ty, oid)));
             }
         }
@@ -160,7 +160,7 @@ impl Names {
             let (length, new) = match edit {
                 Edit::Before(schema) => (0, format!("{schema}.")),
                 Edit::Instead(length, new) => (length, new),
-                Edit::Constant(new) => match constant_length(rest) {
+                Edit::Constant(new) => match quoted_length(rest, b'\'') {
                     Some(length) => (length, new),
                     None => continue,
                 },
@@ -183,17 +183,9 @@ fn dotted_length(text: &str) -> Option<usize> {
     let mut parts = 0;
     loop {
         let rest = &text[at..];
-        at += match rest.strip_prefix('"') {
-            Some(quoted) => {
-                let mut bytes = quoted.bytes().enumerate().peekable();
-                loop {
-                    let (i, b) = bytes.next()?;
-                    if b == b'"' && bytes.next_if(|(_, next)| *next == b'"').is_none() {
-                        break i + 2;
-                    }
-                }
-            }
-            None => rest.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '$')).unwrap_or(rest.len()),
+        at += match rest.starts_with('"') {
+            true => quoted_length(rest, b'"')?,
+            false => rest.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '$')).unwrap_or(rest.len()),
         };
         parts += 1;
         match text[at..].strip_prefix('.') {
@@ -203,27 +195,29 @@ fn dotted_length(text: &str) -> Option<usize> {
     }
 }
 
-/// Bytes of the string constant that a text begins with; None: it does not.
-fn constant_length(text: &str) -> Option<usize> {
-    let body = text.strip_prefix('\'')?;
-    let mut bytes = body.bytes().enumerate().peekable();
-    while let Some((at, b)) = bytes.next() {
-        if b == b'\'' && bytes.next_if(|(_, next)| *next == b'\'').is_none() {
-            return Some(at + 2);
+/// Bytes of what a text has between quotes at its beginning, which stand double within, with these; None: it does not begin so.
+fn quoted_length(text: &str, quote: u8) -> Option<usize> {
+    let mut bytes = text.bytes().enumerate().peekable();
+    bytes.next_if(|(_, first)| *first == quote)?;
+    loop {
+        let (at, b) = bytes.next()?;
+        if b == quote && bytes.next_if(|(_, next)| *next == quote).is_none() {
+            return Some(at + 1);
         }
     }
-    None
 }
 
 impl Binder<'_> {
-    /// The schema's name, if names of the text that is being bound are wanted and the schema is not that of built-in objects.
+    /// Where names of the text that is being bound are noted, if they are wanted.
+    fn wanted_names(&self) -> Option<&Names> {
+        self.names.filter(|names| Arc::ptr_eq(&self.source.borrow(), &names.text))
+    }
+
+    /// And the schema's name, if it is not that of built-in objects.
     fn noted_schema(&self, schema: Oid) -> Option<(&Names, String)> {
-        let names = self.names?;
-        if schema == PG_CATALOG || !Arc::ptr_eq(&self.source.borrow(), &names.text) {
-            return None;
-        }
+        let names = self.wanted_names()?;
         // A name of the session's own schema means the same to whoever can use it.
-        if crate::catalog::temporary::is_temporary(schema) {
+        if schema == PG_CATALOG || crate::catalog::temporary::is_temporary(schema) {
             return None;
         }
         Some((names, quote(&self.catalog.schema_name_of(schema)?)))
@@ -239,7 +233,7 @@ impl Binder<'_> {
 
     /// `own_name`: columns are told by the relation's name.
     pub(super) fn note_table(&self, given: Option<&str>, table: &Table, own_name: bool, loc: i32) {
-        if let Some(names) = self.names.filter(|names| Arc::ptr_eq(&self.source.borrow(), &names.text))
+        if let Some(names) = self.wanted_names()
             && !names.relations.borrow().contains(&table.oid)
         {
             names.relations.borrow_mut().push(table.oid);
@@ -268,7 +262,7 @@ impl Binder<'_> {
 
     pub(super) fn note_literal(&self, ty: Oid, text: &str, loc: i32) {
         if matches!(ty, oids::REGCLASS | oids::REGTYPE | oids::REGPROC | oids::REGPROCEDURE | oids::REGCONFIG | oids::REGDICTIONARY)
-            && let Some(names) = self.names.filter(|names| Arc::ptr_eq(&self.source.borrow(), &names.text))
+            && let Some(names) = self.wanted_names()
         {
             names.constants.borrow_mut().push((loc, ty, text.to_string()));
         }
@@ -276,7 +270,7 @@ impl Binder<'_> {
 
     /// The columns of `items` instead of a star.
     pub(super) fn note_star(&self, items: &[&NsItem], scope: &Scope<'_>, loc: i32) {
-        let Some(names) = self.names.filter(|names| Arc::ptr_eq(&self.source.borrow(), &names.text)) else { return };
+        let Some(names) = self.wanted_names() else { return };
         let alone = scope.items.len() == 1;
         let mut columns = Vec::new();
         for item in items {
@@ -292,7 +286,6 @@ impl Binder<'_> {
             names.note(loc, Edit::Star(columns.join(", ")));
         }
     }
-
 }
 
 fn binder_with<'a>(catalog: &'a dyn CatalogView, names: &'a Names) -> Binder<'a> {

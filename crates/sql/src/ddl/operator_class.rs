@@ -222,8 +222,7 @@ impl Session {
         let mut members = Vec::new();
         for item in s.items() {
             members.push(match item.itemtype {
-                ITEM_OPERATOR if s.is_drop => self.dropped_member(item, &place, source, runtime)?,
-                ITEM_FUNCTION if s.is_drop => self.dropped_member(item, &place, source, runtime)?,
+                ITEM_OPERATOR | ITEM_FUNCTION if s.is_drop => self.dropped_member(item, &place, source, runtime)?,
                 ITEM_OPERATOR => self.operator_member(item, &place, 0, source, runtime)?,
                 ITEM_FUNCTION => self.function_member(item, &place, 0, source, runtime)?,
                 _ => return Err(syntax("STORAGE cannot be specified in ALTER OPERATOR FAMILY")),
@@ -427,8 +426,7 @@ impl Session {
                 return Err(Error::new(sqlstate::UNDEFINED_OBJECT, message));
             };
             let table = if m.is_function { PG_AMPROC } else { PG_AMOP };
-            let needs = self.catalog_lookup(PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, &[Datum::Oid(table), Datum::Oid(row.oid("oid"))])?;
-            if let Some(class) = needs.iter().find(|r| r.char("deptype") == b'i').map(|r| r.oid("refobjid")) {
+            if let Some(class) = self.class_of_member(table, row.oid("oid"))? {
                 let class = self.operator_object_shown(Kind::Class, class, runtime)?;
                 let family = self.operator_object_shown(Kind::Family, place.family, runtime)?;
                 let shown = format!("{} {} ({}) of {family}", m.word(), m.number, types.replace(',', ", "));

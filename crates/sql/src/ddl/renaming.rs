@@ -52,7 +52,7 @@ impl Session {
                 for column in columns {
                     let Some(text) = row.text(column).filter(|text| words.iter().any(|word| text.contains(word.as_str()))) else { continue };
                     // What cannot be bound any more is left as it is.
-                    if let Ok(parts) = self.parts_of(table, row, column, text, runtime) {
+                    if let Ok(parts) = self.bound(runtime, |host| tracked_parts(host, table, row, column, text)) {
                         kept.push(Kept { table, key: (key, row.oid(key)), column, parts });
                     }
                 }
@@ -78,14 +78,6 @@ impl Session {
             self.write_catalog(runtime, |w| w.update(row, &changed.values))?;
         }
         Ok(done)
-    }
-
-    fn parts_of(&mut self, table: Oid, row: &CatalogRow, column: &str, text: &str, runtime: &dyn Runtime) -> Result<Vec<Tracked>> {
-        self.with_catalog(runtime, |host| {
-            let mut parts = Err(Error::internal("a text was not bound"));
-            runtime.on_large_stack(&mut || parts = tracked_parts(host, table, row, column, text));
-            parts
-        })
     }
 }
 

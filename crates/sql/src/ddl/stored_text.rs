@@ -20,41 +20,40 @@ fn full_name(host: &StatementHost<'_>, kind: Oid, text: &str) -> Option<String> 
     Some(host.with_path(&[crate::catalog::builtin::PG_CATALOG]).reg_output(kind, oid))
 }
 
+/// Where in the text it is means nothing to whoever has given more than the text.
+fn nowhere(mut e: Error) -> Error {
+    e.0.position = None;
+    e
+}
+
 impl Session {
+    /// Binds a text, however deep it nests.
+    pub(super) fn bound<R>(&mut self, runtime: &dyn Runtime, bind: impl Fn(&StatementHost<'_>) -> Result<R>) -> Result<R> {
+        self.with_catalog(runtime, |host| {
+            let mut bound = Err(Error::internal("a text was not bound"));
+            runtime.on_large_stack(&mut || bound = bind(host));
+            bound
+        })
+    }
+
     /// An expression as it is kept.
     pub(super) fn stored_expression(&mut self, sql: &str, over: Over<'_>, runtime: &dyn Runtime) -> Result<String> {
-        self.with_catalog(runtime, |host| {
-            let mut text = Err(Error::internal("an expression was not bound"));
-            runtime.on_large_stack(&mut || text = qualified_expression(sql, over, &host.reader, &|kind, text| full_name(host, kind, text)));
-            text.map_err(|mut e| {
-                e.0.position = None;
-                e
-            })
-        })
+        let bind = |host: &StatementHost<'_>| qualified_expression(sql, over, &host.reader, &|kind, text| full_name(host, kind, text));
+        self.bound(runtime, bind).map_err(nowhere)
     }
 
     /// A query as it is kept, and the relations that it names.
     pub(super) fn stored_query(&mut self, sql: &str, runtime: &dyn Runtime) -> Result<(String, Vec<Oid>)> {
-        self.with_catalog(runtime, |host| {
-            let mut text = Err(Error::internal("a query was not bound"));
-            runtime.on_large_stack(&mut || text = qualified_queries(sql, &host.reader, None, &|kind, text| full_name(host, kind, text)));
-            text.map_err(|mut e| {
-                e.0.position = None;
-                e
-            })
-        })
+        let bind = |host: &StatementHost<'_>| qualified_queries(sql, &host.reader, None, &|kind, text| full_name(host, kind, text));
+        self.bound(runtime, bind).map_err(nowhere)
     }
 
     /// A body in SQL syntax as it is kept.
     pub(super) fn stored_body(&mut self, sql: &str, definition: &Definition, runtime: &dyn Runtime) -> Result<String> {
-        self.with_catalog(runtime, |host| {
-            let mut text = Err(Error::internal("a body was not bound"));
-            runtime.on_large_stack(&mut || {
-                let arguments = Arguments { definition, values: &[] };
-                let variables = Variables::new(&arguments);
-                text = qualified_queries(sql, &host.reader, Some(&variables), &|kind, text| full_name(host, kind, text)).map(|(text, _)| text);
-            });
-            text
+        self.bound(runtime, |host| {
+            let arguments = Arguments { definition, values: &[] };
+            let variables = Variables::new(&arguments);
+            Ok(qualified_queries(sql, &host.reader, Some(&variables), &|kind, text| full_name(host, kind, text))?.0)
         })
     }
 }

@@ -124,5 +124,5 @@ pub fn log_properties(a: &Accesses) -> impl Iterator<Item = (&'static str, u64)>
 
 /// Does the node look something up in an index, and tells how often?
 pub fn is_index_search(label: &str) -> bool {
-    ["Index Scan", "Index Only Scan", "Bitmap Index Scan"].iter().any(|kind| label.starts_with(kind))
+    ["Index Scan", "Bitmap Index Scan"].iter().any(|kind| label.starts_with(kind))
 }

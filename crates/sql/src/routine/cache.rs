@@ -20,7 +20,7 @@ use kilndb_types::oids;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// One way of calling a routine.
-#[derive(Clone, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct RoutineKey {
     pub oid: Oid,
     /// Types of the input arguments and of the result; empty unless some are polymorphic.
@@ -29,13 +29,6 @@ pub(crate) struct RoutineKey {
     pub table: Oid,
     /// Of a trigger function, if its trigger names tables of changed rows.
     pub trigger: Oid,
-}
-
-impl PartialEq for RoutineKey {
-    // Looked at per call: most have no types to compare.
-    fn eq(&self, other: &RoutineKey) -> bool {
-        (self.oid, self.table, self.trigger, self.types.len()) == (other.oid, other.table, other.trigger, other.types.len()) && (self.types.is_empty() || self.types == other.types)
-    }
 }
 
 #[derive(Clone)]

@@ -4,6 +4,7 @@ use super::arguments::{int_of, oid_of};
 use super::environment::StatementHost;
 use crate::catalog::format_type::quote_identifier as quote;
 use crate::catalog::ids::*;
+use crate::catalog::store::CatalogRow;
 use crate::catalog::{CatalogView, TableKind};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_types::Datum;
@@ -53,10 +54,7 @@ pub(crate) fn shown(host: &StatementHost<'_>, table: Oid, oid: Oid, column: i16)
         PG_TYPE => host.reader.type_by_oid(oid)?.map(|_| format!("type {}", super::definitions::plain_type(host, oid))),
         PG_NAMESPACE => host.reader.schema_name(oid)?.map(|name| format!("schema {name}")),
         PG_EXTENSION => row(PG_EXTENSION_OID_INDEX)?.map(|r| format!("extension {}", r.text("extname").unwrap_or(""))),
-        PG_LANGUAGE => {
-            let rows = host.reader.scan(PG_LANGUAGE)?;
-            rows.iter().find(|r| r.oid("oid") == oid).map(|r| format!("language {}", r.text("lanname").unwrap_or("")))
-        }
+        PG_LANGUAGE => named(host, table, oid, "lanname", "language")?,
         PG_CLASS => {
             let Some(t) = host.reader.table_by_oid(oid)? else { return Ok(None) };
             let name = qualified(host, t.schema_oid, &t.name)?;
@@ -83,14 +81,12 @@ pub(crate) fn shown(host: &StatementHost<'_>, table: Oid, oid: Oid, column: i16)
         PG_TRIGGER => on_table(host, table, oid, ("tgname", "tgrelid"), "trigger")?,
         PG_REWRITE => on_table(host, table, oid, ("rulename", "ev_class"), "rule")?,
         PG_ATTRDEF => {
-            let rows = host.reader.scan(table)?;
-            let Some(r) = rows.iter().find(|r| r.oid("oid") == oid) else { return Ok(None) };
+            let Some(r) = row_of(host, table, oid)? else { return Ok(None) };
             shown(host, PG_CLASS, r.oid("adrelid"), r.int("adnum") as i16)?.map(|column| format!("default value for {column}"))
         }
         PG_CAST => {
-            let rows = host.reader.scan(table)?;
             let named = |ty: Oid| super::definitions::plain_type(host, ty);
-            rows.iter().find(|r| r.oid("oid") == oid).map(|r| format!("cast from {} to {}", named(r.oid("castsource")), named(r.oid("casttarget"))))
+            row_of(host, table, oid)?.map(|r| format!("cast from {} to {}", named(r.oid("castsource")), named(r.oid("casttarget"))))
         }
         PG_AM => named(host, table, oid, "amname", "access method")?,
         PG_AUTHID => named(host, table, oid, "rolname", "role")?,
@@ -105,21 +101,22 @@ pub(crate) fn shown(host: &StatementHost<'_>, table: Oid, oid: Oid, column: i16)
     })
 }
 
+/// The row of an object in a small system table.
+fn row_of(host: &StatementHost<'_>, table: Oid, oid: Oid) -> Result<Option<CatalogRow>> {
+    Ok(host.reader.scan(table)?.into_iter().find(|r| r.oid("oid") == oid))
+}
+
 fn named(host: &StatementHost<'_>, table: Oid, oid: Oid, name: &str, word: &str) -> Result<Option<String>> {
-    let rows = host.reader.scan(table)?;
-    let found = rows.iter().find(|r| r.oid("oid") == oid);
-    Ok(found.map(|r| format!("{word} {}", r.text(name).unwrap_or(""))))
+    Ok(row_of(host, table, oid)?.map(|r| format!("{word} {}", r.text(name).unwrap_or(""))))
 }
 
 fn in_schema(host: &StatementHost<'_>, table: Oid, oid: Oid, (name, schema): (&str, &str), word: &str) -> Result<Option<String>> {
-    let rows = host.reader.scan(table)?;
-    let Some(r) = rows.iter().find(|r| r.oid("oid") == oid) else { return Ok(None) };
+    let Some(r) = row_of(host, table, oid)? else { return Ok(None) };
     Ok(Some(format!("{word} {}", qualified(host, r.oid(schema), r.text(name).unwrap_or(""))?)))
 }
 
 fn on_table(host: &StatementHost<'_>, table: Oid, oid: Oid, (name, relation): (&str, &str), word: &str) -> Result<Option<String>> {
-    let rows = host.reader.scan(table)?;
-    let Some(r) = rows.iter().find(|r| r.oid("oid") == oid) else { return Ok(None) };
+    let Some(r) = row_of(host, table, oid)? else { return Ok(None) };
     let whole = shown(host, PG_CLASS, r.oid(relation), 0)?.unwrap_or_default();
     Ok(Some(format!("{word} {} on {whole}", r.text(name).unwrap_or(""))))
 }
