@@ -11,7 +11,7 @@ use kilndb_lab::client::{Address, Client, ClientError};
 use kilndb_lab::process::{self, Server, TempDir};
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -104,6 +104,14 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
             failed.push(name);
         }
     }
+    if options.has("partitions")
+        && wanted("postgres")
+        && wanted("kilndb")
+        && let Err(e) = in_turns(&options, &mut figures)
+    {
+        eprintln!("in turns: {e}");
+        failed.push("in turns");
+    }
     figures.print();
     if failed.is_empty() { Ok(()) } else { Err(format!("not finished: {}", failed.join(", "))) }
 }
@@ -129,30 +137,43 @@ fn options(arguments: &[String]) -> Result<Options, String> {
     Ok(options)
 }
 
-fn postgres(options: &Options, figures: &mut Figures) -> Result<(), String> {
-    let folder = TempDir::new("bench-postgres").map_err(|e| e.to_string())?;
+/// A server with its folders, which go away with it.
+struct Running {
+    server: Server,
+    data: PathBuf,
+    // After the server: fields are dropped in order.
+    _folders: [TempDir; 2],
+}
+
+/// `engine`: as in the table. Both get the same settings.
+fn start(engine: &str, options: &Options) -> Result<Running, String> {
+    let folder = TempDir::new(&format!("bench-{}", engine.to_lowercase())).map_err(|e| e.to_string())?;
     let port = process::free_port().map_err(|e| e.to_string())?;
     let buffers = format!("shared_buffers={}", options.shared_buffers);
     let sockets = socket_folder()?;
     let socket = format!("unix_socket_directories={}", sockets.path().display());
-    let mut server = process::start_postgres(folder.path(), port, &[&buffers, "max_connections=2000", &socket]).map_err(|e| e.to_string())?;
+    let settings = [buffers.as_str(), "max_connections=2000", &socket];
+    let (started, data) = if engine == "PostgreSQL" {
+        (process::start_postgres(folder.path(), port, &settings), folder.path().join("pg"))
+    } else {
+        let data = folder.path().join("data");
+        (process::start_kilndb(&data, port, &settings), data)
+    };
+    let mut server = started.map_err(|e| e.to_string())?;
     server.reach_in(sockets.path());
-    let data = folder.path().join("pg");
-    measure("PostgreSQL", options, figures, &server, &data.join("base"))?;
-    server.stop().map(|_| ()).map_err(|e| e.to_string())
+    Ok(Running { server, data, _folders: [folder, sockets] })
+}
+
+fn postgres(options: &Options, figures: &mut Figures) -> Result<(), String> {
+    let running = start("PostgreSQL", options)?;
+    measure("PostgreSQL", options, figures, &running.server, &running.data.join("base"))?;
+    running.server.stop().map(|_| ()).map_err(|e| e.to_string())
 }
 
 fn kilndb(options: &Options, figures: &mut Figures) -> Result<(), String> {
-    let folder = TempDir::new("bench-kilndb").map_err(|e| e.to_string())?;
-    let data = folder.path().join("data");
-    let port = process::free_port().map_err(|e| e.to_string())?;
-    let buffers = format!("shared_buffers={}", options.shared_buffers);
-    let sockets = socket_folder()?;
-    let socket = format!("unix_socket_directories={}", sockets.path().display());
-    let mut server = process::start_kilndb(&data, port, &[&buffers, "max_connections=2000", &socket]).map_err(|e| e.to_string())?;
-    server.reach_in(sockets.path());
-    measure("KilnDB", options, figures, &server, &data)?;
-    let mut admin = connect(&server)?;
+    let running = start("KilnDB", options)?;
+    measure("KilnDB", options, figures, &running.server, &running.data)?;
+    let mut admin = connect(&running.server)?;
     let sums = [
         "select coalesce(sum(abalance), 0)::bigint from pgbench_accounts",
         "select coalesce(sum(tbalance), 0)::bigint from pgbench_tellers",
@@ -161,11 +182,19 @@ fn kilndb(options: &Options, figures: &mut Figures) -> Result<(), String> {
     ];
     let sums: Vec<i64> = sums.iter().map(|sql| admin.integer(sql)).collect::<Result<_, _>>().map_err(|e| e.to_string())?;
     drop(admin);
-    server.stop().map_err(|e| e.to_string())?;
+    running.server.stop().map_err(|e| e.to_string())?;
     if sums.iter().any(|s| *s != sums[0]) {
         return Err(format!("the four sums differ: {sums:?}"));
     }
-    process::check_kilndb(&data).map_err(|e| e.to_string())
+    process::check_kilndb(&running.data).map_err(|e| e.to_string())
+}
+
+/// What is held against the other server within seconds: both run, and take turns.
+fn in_turns(options: &Options, figures: &mut Figures) -> Result<(), String> {
+    let (postgres, kilndb) = (start("PostgreSQL", options)?, start("KilnDB", options)?);
+    partitions::queue_in_turns(options, figures, [("KilnDB", &kilndb.server), ("PostgreSQL", &postgres.server)])?;
+    kilndb.server.stop().and(postgres.server.stop()).map_err(|e| e.to_string())?;
+    process::check_kilndb(&kilndb.data).map_err(|e| e.to_string())
 }
 
 /// The wire limit has no data: only the runs.
@@ -297,7 +326,8 @@ fn execute_with(client: &mut Client, statements: &[&str]) -> Result<(), String> 
 
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+    let middle = values.len() / 2;
+    if values.len().is_multiple_of(2) { (values[middle - 1] + values[middle]) / 2.0 } else { values[middle] }
 }
 
 struct Run {

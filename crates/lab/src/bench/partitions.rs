@@ -15,8 +15,10 @@ const QUEUE_PARTITIONS: u32 = 256;
 const LOOP_SELECTS: u32 = 1_000_000;
 /// Of each client, as in experiment 4: together as many as there are rows.
 const QUEUE_TRANSACTIONS: u32 = 3906;
-/// Runs of what is held against each other within one server; they take turns, and the figure is their median.
+/// Runs of what is held against each other; they take turns, and the figure is their median.
 const TURNS: usize = 3;
+/// Runs of KilnDB's queue in a turn: one before and one after PostgreSQL's, which lasts several times as long.
+const QUEUE_RUNS: [&str; 3] = ["KilnDB", "PostgreSQL", "KilnDB"];
 /// KilnDB's own tables are to be alike within a few per cent: more than a run now and then differs.
 const OWN_TURNS: usize = 11;
 
@@ -34,9 +36,32 @@ pub(super) fn measure(engine: &'static str, options: &Options, figures: &mut Fig
     let bench = Bench { engine, options, server, folder };
     bench.tables(figures)?;
     bench.selects_and_upserts(figures)?;
-    bench.queue(figures)?;
     bench.loops(figures)?;
-    bench.execute(&["drop table test, p, t_order_q, t_order_u"])
+    bench.execute(&["drop table test, p"])
+}
+
+/// The queue, of servers that run at the same time. The machine's speed changes from one minute to the next: the servers take turns.
+/// The idle one has nothing left to do, for each run drops its tables.
+pub(super) fn queue_in_turns(options: &Options, figures: &mut Figures, servers: [(&'static str, &Server); 2]) -> Result<(), String> {
+    let bench = |(engine, server)| {
+        let folder = TempDir::new("bench-queue").map_err(|e| e.to_string())?;
+        Ok::<_, String>(Bench { engine, options, server, folder })
+    };
+    let benches = [bench(servers[0])?, bench(servers[1])?];
+    let mut rows_per_second = [Vec::new(), Vec::new()];
+    for _ in 0..TURNS {
+        for engine in QUEUE_RUNS {
+            for (bench, all) in benches.iter().zip(&mut rows_per_second).filter(|(bench, _)| bench.engine == engine) {
+                all.push(bench.queue_run()?);
+            }
+        }
+    }
+    let row = format!("queue, {QUEUE_PARTITIONS} partitions, {QUEUE_PARTITIONS} clients, dispatcher in PL/pgSQL, rows/s");
+    for (bench, all) in benches.iter().zip(rows_per_second) {
+        eprintln!("{}, each run: {}", bench.engine, all.iter().map(|v| format!("{v:.0}")).collect::<Vec<_>>().join(" "));
+        figures.put(bench.engine, &row, Better::More, median(all));
+    }
+    Ok(())
 }
 
 impl Bench<'_> {
@@ -109,16 +134,9 @@ impl Bench<'_> {
         figures.put(self.engine, "SELECT and upsert of partitions, all runs: seconds without a commit", Better::Less, empty as f64);
         Ok(())
     }
-    fn queue(&self, figures: &mut Figures) -> Result<(), String> {
-        let runs = (0..TURNS).map(|_| self.queue_run()).collect::<Result<Vec<f64>, String>>()?;
-        let row = format!("queue, {QUEUE_PARTITIONS} partitions, {QUEUE_PARTITIONS} clients, dispatcher in PL/pgSQL, rows/s");
-        figures.put(self.engine, &row, Better::More, median(runs));
-        Ok(())
-    }
     /// Rows moved per second.
     fn queue_run(&self) -> Result<f64, String> {
         self.execute(&[
-            "drop table if exists t_order_q, t_order_u",
             "create unlogged table t_order_q (id serial8 primary key, order_id uuid, cts timestamp not null) partition by hash (id)",
             "create unlogged table t_order_u (id serial8 primary key, order_id uuid unique, cts timestamp not null, uts timestamp not null, status int not null)",
             &format!("do language plpgsql $$ declare x int := {QUEUE_PARTITIONS}; begin for i in 0..x-1 loop execute format ($_$create unlogged table t_order_q_%s PARTITION OF t_order_q FOR VALUES WITH (MODULUS %s, REMAINDER %s);$_$, i, x, i ); end loop; end $$"),
@@ -135,6 +153,7 @@ impl Bench<'_> {
         if left + moved != i64::from(QUEUE_ROWS) {
             return Err(format!("{}: {left} orders left and {moved} moved do not make {QUEUE_ROWS}", self.engine));
         }
+        self.execute(&["drop table t_order_q, t_order_u"])?;
         let seconds = run.transactions as f64 / run.tps.max(1e-9);
         Ok(moved as f64 / seconds)
     }

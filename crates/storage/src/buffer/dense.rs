@@ -23,6 +23,9 @@ const LOOKED_AT: usize = 64;
 const LOOKED_AT_IDLE: usize = 1;
 const GATHERED: usize = 1;
 const MOST_HOLES: usize = PAGES / 2;
+/// So many refusals one after the other, none of which says that memory is short: the system has no huge pages. A single one may be
+/// of a range that was scattered while it was being gathered.
+const REFUSALS: usize = 16;
 
 /// Which ranges of a pool are huge pages.
 pub(super) struct Dense {
@@ -34,6 +37,8 @@ pub(super) struct Dense {
     in_vain: AtomicUsize,
     /// In all huge pages, about.
     holes: AtomicUsize,
+    /// Since a range was gathered.
+    refusals: AtomicUsize,
     /// The system has none, or has been told not to give any.
     is_off: AtomicBool,
 }
@@ -41,7 +46,14 @@ pub(super) struct Dense {
 impl Dense {
     pub fn new(memory_bytes: usize, wanted: bool) -> Result<Dense> {
         let is_huge = LazyArray::new(memory_bytes / HUGE_BYTES)?;
-        Ok(Dense { is_huge, next: AtomicUsize::new(0), in_vain: AtomicUsize::new(0), holes: AtomicUsize::new(0), is_off: AtomicBool::new(!wanted) })
+        Ok(Dense {
+            is_huge,
+            next: AtomicUsize::new(0),
+            in_vain: AtomicUsize::new(0),
+            holes: AtomicUsize::new(0),
+            refusals: AtomicUsize::new(0),
+            is_off: AtomicBool::new(!wanted),
+        })
     }
     fn has(&self, pid: u32) -> bool {
         let range = pid as usize / PAGES;
@@ -83,11 +95,13 @@ impl Pool {
             self.dense.is_huge.get(range).store(1, Release);
             if let Err(e) = self.memory.gather(range * HUGE_BYTES, HUGE_BYTES) {
                 self.scatter(range);
-                // Memory may be in pieces now and not later; anything else will not change.
+                // Memory may be in pieces now and not later.
                 let may_change = matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::ENOMEM | libc::EBUSY));
-                self.dense.is_off.store(!may_change, Relaxed);
+                let refusals = self.dense.refusals.fetch_add(usize::from(!may_change), Relaxed) + usize::from(!may_change);
+                self.dense.is_off.store(refusals >= REFUSALS, Relaxed);
                 return;
             }
+            self.dense.refusals.store(0, Relaxed);
             gathered += 1;
             if gathered == GATHERED {
                 return;

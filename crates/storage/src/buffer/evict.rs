@@ -91,7 +91,7 @@ impl Pool {
         self.stats.count(self.object, Event::Evict, victims.len() as u64, (victims.len() * PAGE) as u64);
         victims.drain(..).filter(|&(_, index, entry)| self.free_frame(index, entry)).count()
     }
-    fn free_frame(&self, index: usize, entry: u64) -> bool {
+    pub(super) fn free_frame(&self, index: usize, entry: u64) -> bool {
         let empty = entry & !u64::from(u32::MAX);
         let won = self.frames.get(index).compare_exchange(entry, empty, AcqRel, Relaxed).is_ok();
         if won {

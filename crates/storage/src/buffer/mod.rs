@@ -7,7 +7,8 @@
 //! 2. A page is read from its file only by whoever moved it from evicted to latched.
 //! 3. A dirty page goes to disk through the double-write area, after the log up to its LSN.
 //! 4. A page being written is not evicted and not written by anybody else.
-//! 5. Memory: at most `capacity` pages are resident (plus a small slack while threads race).
+//! 5. Memory: at most `capacity` pages are resident (plus a small slack while threads race). A page that is discarded gives its
+//!    frame back at once: what has gone pushes nothing out.
 //!
 //! Must not know: what pages contain beyond the header.
 
@@ -45,6 +46,8 @@ pub struct Pool {
     /// Which page each frame holds (low half; 0: none) and how often the frame was taken (high half): the same page may come
     /// back to a frame while somebody is about to free it.
     frames: LazyArray<AtomicU64>,
+    /// By page: the frame it took last.
+    frame_of: LazyArray<AtomicU32>,
     free_frames: Mutex<Vec<u32>>,
     capacity: usize,
     resident: AtomicUsize,
@@ -97,6 +100,7 @@ impl Pool {
             states: LazyArray::new(pages)?,
             memory,
             frames: LazyArray::new(frame_count)?,
+            frame_of: LazyArray::new(pages)?,
             free_frames: Mutex::new((0..frame_count as u32).rev().collect()),
             capacity,
             resident: AtomicUsize::new(0),
@@ -314,6 +318,7 @@ impl Pool {
                 let entry = self.frames.get(frame as usize);
                 let taken = (entry.load(Relaxed) >> 32).wrapping_add(1);
                 entry.store(taken << 32 | u64::from(pid), Release);
+                self.frame_of.get(pid as usize).store(frame, Relaxed);
                 self.enter_dense(pid);
                 self.resident.fetch_add(1, Relaxed);
                 self.stats.buffers_alloc.fetch_add(1, Relaxed);
@@ -360,23 +365,24 @@ impl Pool {
                 _ if now & WRITING != 0 => backoff(&mut spins),
                 _ => {
                     if state.compare_exchange(now, (now & !STATE) | LATCHED, Acquire, Relaxed).is_ok() {
-                        if keep {
-                            self.set_evicted(pid);
-                        } else {
-                            self.drop_latched(pid);
-                        }
-                        return;
+                        return self.drop_latched(pid, keep);
                     }
                 }
             }
         }
     }
-    /// Latched by the caller; its frame is found free by the clock later.
-    fn drop_latched(&self, pid: u32) {
-        if !self.is_kept_dense(pid) {
+    /// Latched by the caller. `keep`: its memory stays.
+    fn drop_latched(&self, pid: u32, keep: bool) {
+        if !keep && !self.is_kept_dense(pid) {
             self.memory.forget(pid as usize * PAGE, PAGE);
         }
+        let index = self.frame_of.get(pid as usize).load(Relaxed) as usize;
+        let entry = self.frames.get(index).load(Acquire);
         self.set_evicted(pid);
+        // From here on the page may come back, to another frame: `entry` says which time it had this one.
+        if entry as u32 == pid {
+            self.free_frame(index, entry);
+        }
     }
     fn set_evicted(&self, pid: u32) {
         let state = self.state(pid);
