@@ -1,5 +1,6 @@
 //! The program `kilndb`: command line, signals, threads.
 
+mod allocator;
 mod cli;
 mod code_pages;
 mod connection;
@@ -14,7 +15,7 @@ mod worker;
 use std::process::ExitCode;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: allocator::LastFreedFirst<mimalloc::MiMalloc> = allocator::LastFreedFirst(mimalloc::MiMalloc);
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

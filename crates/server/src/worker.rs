@@ -118,6 +118,7 @@ impl Seat {
 impl Worker {
     /// Runs on the calling thread until the server stops.
     pub fn work(seat: Seat) {
+        crate::allocator::keep_freed_blocks();
         let Seat { index, shared, poll, inbox } = seat;
         let worker = Worker {
             index,

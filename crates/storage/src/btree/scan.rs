@@ -18,6 +18,11 @@ use std::cmp::Ordering;
 use std::ops::Bound;
 use std::sync::Arc;
 
+/// Entries read first; each further batch is four times as large. Most scans are for one row, or for the first.
+const FIRST_BATCH: usize = 4;
+/// Room is made for so much at once.
+const USUAL_KEY_BYTES: usize = 16;
+
 /// A range scan; holds no latch between calls. Bounds compare whole keys: pass a prefix with a byte
 /// appended (0xFF…) or the successor of the prefix as upper bound for prefix scans.
 pub struct IndexScan {
@@ -71,7 +76,7 @@ impl Relation {
             Bound::Excluded(k) => Some((k, 0)),
             Bound::Unbounded => None,
         };
-        IndexScan { relation: self.clone(), from, to, backward, done: false, hint: 0, limit: 16, walk: None, reader: None, retired: Vec::new() }
+        IndexScan { relation: self.clone(), from, to, backward, done: false, hint: 0, limit: FIRST_BATCH, walk: None, reader: None, retired: Vec::new() }
     }
     /// As [`Relation::index_scan`], for reads that a serializable transaction answers for. `whole_key`: the lower bound is
     /// a key in all its columns, and the only one that is looked for.
@@ -199,6 +204,11 @@ impl IndexScan {
     #[inline]
     fn read_batch(&mut self, keys: &mut Vec<u8>, ends: &mut Vec<u32>, rids: &mut Vec<RowId>) -> Result<bool> {
         let start = (keys.len(), ends.len(), rids.len());
+        if self.limit == FIRST_BATCH {
+            keys.reserve(FIRST_BATCH * USUAL_KEY_BYTES);
+            ends.reserve(FIRST_BATCH);
+            rids.reserve(FIRST_BATCH);
+        }
         let mut block = self.hint;
         let mut patience = 1_000_000u32;
         let mut retired = std::mem::take(&mut self.retired);
