@@ -55,11 +55,24 @@ impl Ahead {
     #[inline]
     pub fn fetch(&self) {
         fetch_relation(self.relation);
-        fetch(self.state);
-        fetch(self.page);
-        // A small root's entries are at its end.
-        fetch(self.page.wrapping_add(PAGE - LINE_BYTES));
-        fetch(self.page.wrapping_add(PAGE - 2 * LINE_BYTES));
+        fetch_node_at((self.state, self.page));
+    }
+}
+
+/// The latch of a node, its header, and its end: what separates it from its neighbours, and a small root's entries.
+#[inline]
+fn fetch_node_at((state, page): (usize, usize)) {
+    fetch(state);
+    fetch(page);
+    fetch(page.wrapping_add(PAGE - LINE_BYTES));
+    fetch(page.wrapping_add(PAGE - 2 * LINE_BYTES));
+}
+
+/// A node that a search goes to next: it would wait for one of these after the other.
+#[inline]
+pub(crate) fn fetch_node(relation: &Relation, block: u32) {
+    if let Some(pid) = relation.pid_raw(block) {
+        fetch_node_at(relation.core.pool.whereabouts(pid));
     }
 }
 

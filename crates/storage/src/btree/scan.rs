@@ -9,6 +9,7 @@
 
 use super::dead_prefix::{FullKey, WORTHWHILE};
 use super::node::{self, Key};
+use crate::ahead;
 use crate::directory::Relation;
 use crate::page::{KIND_TREE, View};
 use crate::ssi::Reader;
@@ -227,7 +228,10 @@ impl IndexScan {
                 if self.backward { self.visit_backward(v, keys, ends, rids, &mut retired) } else { self.visit_forward(v, keys, ends, rids, &mut retired) }
             })?;
             match outcome {
-                Outcome::Go(next) if next < relation.pages() && patience > 0 => block = next,
+                Outcome::Go(next) if next < relation.pages() && patience > 0 => {
+                    ahead::fetch_node(relation, next);
+                    block = next;
+                }
                 Outcome::Restart if block != 0 && patience > 0 => block = 0,
                 Outcome::More(key, next) => {
                     if self.backward {

@@ -3,6 +3,7 @@
 //! Must not know: uniqueness.
 
 use super::node::{self, Key, RETIRED, Side};
+use crate::ahead;
 use crate::buffer::WriteGuard;
 use crate::directory::Relation;
 use crate::page::{KIND_TREE, View};
@@ -51,7 +52,10 @@ impl Relation {
         for _ in 0..PATIENCE {
             match self.core.pool.read(self.pid(block)?, |v| self.step(v, block, level, key))? {
                 Step::Here => return Ok(block),
-                Step::To(next) if next < self.pages() => block = next,
+                Step::To(next) if next < self.pages() => {
+                    ahead::fetch_node(self, next);
+                    block = next;
+                }
                 Step::Restart if block == 0 => return Err(self.broken_tree(block)),
                 Step::Restart => block = 0,
                 _ => return Err(self.broken_tree(block)),
