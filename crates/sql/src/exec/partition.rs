@@ -206,7 +206,8 @@ fn open_anew(named: &Arc<Table>, partition: Oid, is_stale: bool, cx: &mut ExecCo
     } else {
         cx.catalog.table_by_oid(partition)?
     };
-    let Some(table) = table else { return Ok(None) };
+    // Detached while its lock was waited for, it is as gone as a dropped one: its indexes are nobody's parts any more.
+    let Some(table) = table.filter(|t| !is_stale || t.partition_of != 0) else { return Ok(None) };
     let mut indexes = Vec::new();
     for whole in &named.indexes {
         for own in &table.indexes {
