@@ -228,11 +228,21 @@ impl ModifyState {
         let own = self.partitions.map.clone();
         let shared = if own.is_some() { None } else { catalog.shared_partitions(m.table.oid) };
         let Some(map) = own.as_ref().or_else(|| shared.map(|s| &s.map)) else { return Err(Error::internal("partitions are not known")) };
-        let place = partition::route(&m.table, routing, map, named, None, rt, cx)?;
-        let oid = place.oid;
+        let mut place = partition::route(&m.table, routing, map, named, None, rt, cx)?;
         let known = self.partitions.list.len();
-        let at = self.target(m, place, cx)?;
-        let at = at.ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("relation with OID {oid} does not exist")))?;
+        let at = loop {
+            let at = self.target(m, place, cx)?;
+            if let Some(at) = at {
+                break at;
+            }
+            // It was detached or dropped while its lock was waited for: where does the row belong now?
+            let (gone, now) = (place.oid, cx.txn.catalog_snapshot());
+            let map = partition::map_at(m.table.oid, Some(&now), cx)?;
+            place = partition::route(&m.table, routing, &map, named, Some(&now), rt, cx)?;
+            if place.oid == gone {
+                return Err(Error::new(sqlstate::UNDEFINED_TABLE, format!("relation with OID {gone} does not exist")));
+            }
+        };
         // Somebody may have attached or detached partitions while this one's lock was waited for.
         if self.partitions.list.len() > known && cx.catalog.is_stale() {
             let plan = self.partitions.list[at].plan.clone();

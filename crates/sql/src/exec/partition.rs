@@ -333,7 +333,7 @@ fn expressions_of(table: &Arc<Table>, cx: &mut ExecContext<'_>) -> Result<Vec<Op
 }
 
 /// The partitions of a table: as the statement sees the catalogs, or as they are at a later moment.
-fn map_at(table: Oid, now: Option<&Snapshot>, cx: &ExecContext<'_>) -> Result<Arc<PartitionMap>> {
+pub fn map_at(table: Oid, now: Option<&Snapshot>, cx: &ExecContext<'_>) -> Result<Arc<PartitionMap>> {
     now.map_or_else(|| seen_map(table, cx), |now| cx.catalog.partition_map_now(table, now))
 }
 
