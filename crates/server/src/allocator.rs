@@ -7,7 +7,8 @@
 //! Invariants
 //! 1. A block of a class was allocated with the class's layout, whoever asked and whichever thread frees it.
 //! 2. A kept block is in one list of one thread, and its first word is the address of the next one.
-//! 3. Only threads that have asked for it keep blocks: those that live as long as the server does.
+//! 3. There is one such allocator in the program: what a thread keeps came from the same inner one.
+//! 4. Only threads that have asked for it keep blocks: those that live as long as the server does.
 //!
 //! Must not know: who allocates, and for what.
 
@@ -153,23 +154,11 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for LastFreedFirst<A> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::alloc::System;
-
-    const ALLOCATOR: LastFreedFirst<System> = LastFreedFirst(System);
+    // The tests' own is the program's: there is one for all that a thread keeps.
+    use crate::ALLOCATOR;
 
     fn layout(size: usize) -> Layout {
         Layout::from_size_align(size, 8).unwrap()
-    }
-
-    /// What the test has kept goes back.
-    fn give_back() {
-        KEPT.with(|kept| kept.is_kept.set(false));
-        for class in 0..CLASSES {
-            while let Some(block) = take(class) {
-                // SAFETY: it came from there, with that layout.
-                unsafe { System.dealloc(block, layout_of(class)) };
-            }
-        }
     }
 
     #[test]
@@ -191,7 +180,6 @@ mod tests {
                 ALLOCATOR.dealloc(larger, layout(113));
                 ALLOCATOR.dealloc(b, layout(110));
             }
-            give_back();
         })
         .join()
         .unwrap();
@@ -239,7 +227,6 @@ mod tests {
                     ALLOCATOR.dealloc(block.0, layout(block.1));
                 }
             }
-            give_back();
         })
         .join()
         .unwrap();

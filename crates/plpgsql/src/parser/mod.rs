@@ -258,7 +258,7 @@ impl<'a> Parser<'a> {
                     self.frame.print_strict_params = match value.as_str() {
                         "on" => true,
                         "off" => false,
-                        _ => return Err(Error::internal(format!("unrecognized print_strict_params option {value}"))),
+                        _ => return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("unrecognized print_strict_params option {value}"))),
                     };
                 }
                 Tok::Keyword(Keyword::VariableConflict) => {
