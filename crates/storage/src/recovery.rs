@@ -180,9 +180,6 @@ impl Core {
             }
         }
         self.directory.next_id.fetch_max(c.next_relation, Relaxed);
-        if let Some(oldest) = c.chunks.iter().map(|c| c.0).min() {
-            self.undo.set_oldest(oldest);
-        }
         for (number, page, logged) in &c.chunks {
             self.undo.register(*number, *page, *logged);
         }

@@ -107,7 +107,6 @@ impl Core {
                 page::set_lsn(page.bytes(), self.log.insert_lsn());
                 page.mark_dirty();
             }
-            self.undo.reach_back_to(*number);
             self.undo.register(*number, first, false);
         }
         Ok(())

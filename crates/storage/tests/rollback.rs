@@ -4,6 +4,7 @@ use kilndb_base::RowId;
 use kilndb_base::park::ThreadPark;
 use kilndb_storage::*;
 use std::sync::Arc;
+use support::disk::{SimEnv, simulated_process};
 use support::{Dir, Rng};
 
 const W: WriteOptions = WriteOptions { wait: WaitPolicy::Wait, latest: false, key_update: false };
@@ -106,4 +107,35 @@ fn any_sizes() {
         let wrong = check(Arc::new(kilndb_base::env::OsEnv), dir.0.clone()).unwrap();
         assert!(wrong.is_empty(), "seed {seed}: {wrong:#?}");
     }
+}
+
+/// Recovery rolls back, and that needs new pages: not those of the undo that it goes by.
+#[test]
+fn a_rollback_after_a_crash_takes_no_page_of_the_undo() {
+    let env = Arc::new(SimEnv::default());
+    let e = Engine::open(env.clone(), simulated_process(&env, 16 << 20)).unwrap();
+    let p = ThreadPark::new();
+    let mut loser = e.begin(Isolation::ReadCommitted, 1);
+    let made: Vec<_> = (0..40u8).map(|i| (create(&e, &[i; 5900], &p), i)).collect();
+    for ((heap, _, rid), _) in &made {
+        change(heap, *rid, &mut loser, &[100; 10], &p);
+    }
+    for ((heap, others, _), _) in &made {
+        fill(&e, heap, others, 1950, &p);
+    }
+    let rows: Vec<_> = made.iter().map(|((heap, _, rid), i)| (heap.id(), *rid, vec![*i; 5900])).collect();
+    let mut last = e.begin(Isolation::ReadCommitted, 0);
+    made[0].0.0.insert(&mut last, &[1]).unwrap();
+    let lsn = last.commit(CommitMode::Sync, &p).unwrap().unwrap();
+    e.wait_flushed(lsn, &p).unwrap();
+    env.kill();
+    drop((made, loser, e));
+    let env = env.restart();
+    let e = Engine::open(env.clone(), simulated_process(&env, 16 << 20)).unwrap();
+    for (heap, rid, row) in &rows {
+        assert!(now(&e, &e.relation(*heap).unwrap(), *rid) == *row);
+    }
+    e.shutdown().unwrap();
+    drop(e);
+    assert_eq!(check(env, "/sim".into()).unwrap(), Vec::<String>::new());
 }

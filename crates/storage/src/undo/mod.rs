@@ -135,8 +135,11 @@ impl Undo {
     pub fn is_gone(&self, address: u64) -> bool {
         address < self.horizon() || self.page_of(address / CHUNK).is_none()
     }
-    /// In recovery: makes a chunk known.
+    /// In recovery: makes a chunk known, whose number may be of before the crash.
     pub fn register(&self, chunk: u64, page: u32, logged: bool) {
+        if chunk < self.oldest.load(Relaxed) {
+            self.set_oldest(chunk);
+        }
         self.put(chunk, page, logged, 0);
     }
     /// Gives a stream the next chunk, which it holds. Nobody sees a number below `next_chunk` that is not registered: it would
@@ -157,16 +160,10 @@ impl Undo {
         }
         self.next_chunk.fetch_max(chunk + 1, SeqCst);
     }
-    /// In recovery: chunks from `number` on may be live.
+    /// At a start: no chunk below `number` is live.
     pub fn set_oldest(&self, number: u64) {
         self.oldest.store(number, Relaxed);
         self.horizon.store(number * CHUNK, Relaxed);
-    }
-    /// In recovery: a chunk from before those that are live is to be registered.
-    pub fn reach_back_to(&self, number: u64) {
-        if number < self.oldest.load(Relaxed) {
-            self.set_oldest(number);
-        }
     }
     pub fn forget(&self, chunk: u64) {
         if self.word(chunk, NUMBER).swap(0, Release) == chunk {
