@@ -17,6 +17,8 @@ fn run(client: &mut Client, sql: &str) {
     client.query(sql).unwrap_or_else(|e| panic!("{sql}: {e:?}"));
 }
 fn make_table(client: &mut Client) {
+    // It must be there after the first kill.
+    run(client, "set synchronous_commit = on");
     run(client, "create table docs (id int primary key, info tsvector, tags int[], body jsonb, hits int default 0)");
     for index in ["docs_info on docs using gin (info)", "docs_tags on docs using gin (tags)", "docs_body on docs using gin (body)", "docs_some on docs using gin (info, tags) where id % 3 = 0"] {
         run(client, &format!("create index {index}"));
@@ -79,9 +81,18 @@ fn compare(client: &mut Client, random: &mut Random) -> Result<usize, ClientErro
     Ok(found[0].len())
 }
 
+/// None: the server was killed before anybody got through.
+fn connect_unless(server: &Server, killed: &AtomicBool) -> Option<Client> {
+    match Client::connect(server.address(), "postgres") {
+        Ok(client) => Some(client),
+        Err(_) if killed.load(Ordering::SeqCst) => None,
+        Err(e) => panic!("no connection: {e}"),
+    }
+}
+
 /// Changes until the server is killed.
 fn write(server: &Server, killed: &AtomicBool, seed: u64, done: &AtomicU64) {
-    let mut client = connect(server);
+    let Some(mut client) = connect_unless(server, killed) else { return };
     let mut random = Random(seed + 1);
     loop {
         let several: Vec<String> = (0..1 + random.below(4)).map(|_| statement(&mut random)).collect();
@@ -108,7 +119,7 @@ fn write(server: &Server, killed: &AtomicBool, seed: u64, done: &AtomicU64) {
 }
 /// Looks at one snapshot for a while, then at the next.
 fn read(server: &Server, killed: &AtomicBool, seed: u64, compared: &AtomicU64) {
-    let mut client = connect(server);
+    let Some(mut client) = connect_unless(server, killed) else { return };
     let mut random = Random(seed + 1);
     loop {
         let looks = if random.below(4) == 0 { 40 } else { 4 };
