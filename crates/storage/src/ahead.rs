@@ -29,7 +29,7 @@ pub fn fetch_relation(at: Whereabouts) {
 impl Transaction {
     /// A row is to be stored in a moment: the page that this worker's last one went to.
     pub fn will_insert(&self, relation: &Relation) {
-        let last = relation.targets.of(self.worker).load(Relaxed);
+        let last = relation.insertion_target(self.worker).load(Relaxed);
         if let Some(pid) = last.checked_sub(1).and_then(|block| relation.pid_raw(block)) {
             let (state, page) = relation.core.pool.whereabouts(pid);
             fetch(state);

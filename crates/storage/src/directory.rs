@@ -16,6 +16,7 @@ use crate::page::{self, View, at};
 use crate::space::Space;
 use crate::ssi::locks::RelationReads;
 use crate::wal::record::{Op, Record, Target, encode};
+use kilndb_base::prefetch::LINE_BYTES;
 use kilndb_base::{Error, RelationId, Result, sqlstate};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
@@ -76,29 +77,13 @@ pub fn extent_pages(index: usize) -> u32 {
 
 const FEW_TARGETS: usize = 4;
 
-/// Insertion target per worker, block + 1.
-#[repr(C)]
-pub(crate) struct Targets {
-    /// Of the first workers: they are read with the rest of the relation.
-    few: [AtomicU32; FEW_TARGETS],
-    more: Box<[AtomicU32]>,
-}
-
-impl Targets {
-    fn new(workers: usize) -> Targets {
-        Targets { few: Default::default(), more: (FEW_TARGETS..workers).map(|_| AtomicU32::new(0)).collect() }
-    }
-    pub(crate) fn of(&self, worker: usize) -> &AtomicU32 {
-        let beyond = worker.checked_sub(FEW_TARGETS).filter(|_| !self.more.is_empty());
-        beyond.map_or_else(|| &self.few[worker % FEW_TARGETS], |n| &self.more[n % self.more.len()])
-    }
-}
 
 /// Private relations of so many extents leave their memory to the next ones.
 const SMALL_EXTENTS: usize = 5;
 
-/// A storage relation, cheap to keep in a cached plan. What every reader looks at comes first ([`crate::ahead`]).
-#[repr(C)]
+/// A storage relation, cheap to keep in a cached plan. What every statement looks at comes first: among thousands of relations each is in
+/// no cache of the processor, and one line is asked for ahead, with the one behind it ([`crate::ahead`]).
+#[repr(C, align(64))]
 pub struct Relation {
     pub(crate) core: Arc<Core>,
     pub(crate) id: u32,
@@ -106,10 +91,15 @@ pub struct Relation {
     pub(crate) persistence: Persistence,
     pub(crate) dropped: AtomicBool,
     pub(crate) blocks: AtomicU32,
-    pub(crate) targets: Targets,
-    extents: Extents,
     /// The heap of an index, if known (for the checker).
     pub(crate) heap: AtomicU32,
+    /// Insertion target of the first workers, block + 1.
+    targets: [AtomicU32; FEW_TARGETS],
+    /// Of a relation that is kept at checkpoints.
+    pub(crate) image: Option<Box<Image>>,
+    pub(crate) dead_prefixes: DeadPrefixes,
+    extents: Extents,
+    more_targets: Box<[AtomicU32]>,
     /// The transaction that made it, until that commits.
     pub(crate) creator: AtomicU64,
     /// The transaction that drops it when it commits.
@@ -123,16 +113,20 @@ pub struct Relation {
     unseen: Mutex<std::ops::Range<u32>>,
     /// An unlogged cell's contents after a crash.
     pub(crate) initial: Mutex<Vec<u8>>,
-    /// Of a relation that is kept at checkpoints.
-    pub(crate) image: Option<Image>,
-    pub(crate) dead_prefixes: DeadPrefixes,
     /// Of an inverted index.
     pub(crate) inverted: Option<Box<crate::inverted::State>>,
     /// Who has read it as a whole, or ranges of it.
     pub(crate) reads: RelationReads,
 }
 
+const _: () = assert!(std::mem::offset_of!(Relation, extents) == LINE_BYTES);
+
 impl Relation {
+    /// Where the worker's last row went, block + 1; 0: nowhere yet.
+    pub(crate) fn insertion_target(&self, worker: usize) -> &AtomicU32 {
+        let beyond = worker.checked_sub(FEW_TARGETS).filter(|_| !self.more_targets.is_empty());
+        beyond.map_or_else(|| &self.targets[worker % FEW_TARGETS], |n| &self.more_targets[n % self.more_targets.len()])
+    }
     pub fn id(&self) -> RelationId {
         RelationId(self.id)
     }
@@ -324,12 +318,13 @@ impl Directory {
             blocks: AtomicU32::new(0),
             extents: Extents::default(),
             extend: Mutex::new(()),
-            targets: Targets::new(core.workers()),
+            targets: Default::default(),
+            more_targets: (FEW_TARGETS..core.workers()).map(|_| AtomicU32::new(0)).collect(),
             hints: Mutex::default(),
             unseen: Mutex::default(),
             dropped: AtomicBool::new(false),
             initial: Mutex::default(),
-            image: (persistence == Persistence::Kept).then(|| Image::new(&core.config.data_dir, id)),
+            image: (persistence == Persistence::Kept).then(|| Box::new(Image::new(&core.config.data_dir, id))),
             dead_prefixes: DeadPrefixes::default(),
             inverted: (kind == RelationKind::Inverted).then(Box::default),
             reads: RelationReads::default(),

@@ -257,7 +257,7 @@ pub struct Taking<'a> {
 impl Drop for Taking<'_> {
     fn drop(&mut self) {
         if !self.completed {
-            self.relations.iter().filter_map(|r| r.image.as_ref()).for_each(Image::abandon);
+            self.relations.iter().filter_map(|r| r.image.as_deref()).for_each(Image::abandon);
         }
         self.core.undo.keep_unlogged(false);
     }
@@ -393,7 +393,7 @@ impl Taking<'_> {
     /// The checkpoint is durable. Files that it does not need go; what cannot be removed now is tried the next time. `relations`: those that it notes.
     pub fn complete(mut self, relations: &BTreeSet<u32>) {
         self.completed = true;
-        self.relations.iter().filter_map(|r| r.image.as_ref()).for_each(Image::complete);
+        self.relations.iter().filter_map(|r| r.image.as_deref()).for_each(Image::complete);
         let core = self.core;
         if !core.directory.has_kept.load(Acquire) {
             return;

@@ -35,7 +35,8 @@ const LEAF_LINES_BYTES: usize = 64;
 #[derive(Default)]
 struct Slot(OnceLock<Known>);
 
-const _: () = assert!(size_of::<Slot>() == 64);
+pub const SLOT_BYTES: usize = size_of::<Slot>();
+const _: () = assert!(SLOT_BYTES == 64);
 
 pub struct Known {
     pub leaf: Arc<Leaf>,
@@ -83,6 +84,10 @@ impl SharedPartitions {
     #[inline]
     pub fn known(&self, at: usize) -> Option<&Known> {
         self.leaves.get(at)?.0.get()
+    }
+    /// Where the slots are and how many, if a hash's remainder says which: for [`ahead`].
+    pub fn slots_by_remainder(&self) -> Option<(usize, usize)> {
+        self.map.is_by_remainder().then_some((self.leaves.as_ptr() as usize, self.leaves.len()))
     }
     pub fn target_shape(&self, shape: TargetShape) -> Arc<TargetShape> {
         shared(&self.target_shapes, shape, PartialEq::eq)

@@ -176,6 +176,14 @@ pub struct PartitionMap {
     calls_functions: bool,
 }
 
+/// Of a hash by so many partitions.
+#[inline]
+pub fn remainder(hash: u64, count: usize) -> usize {
+    let count = count as u64;
+    // A division takes as long as the rest.
+    (if count.is_power_of_two() { hash & (count - 1) } else { hash % count }) as usize
+}
+
 /// How `a` compares with `b` as keys; each may be shorter than the other where only a prefix is known.
 fn compare_edge(ty: Oid, edge: &Edge, value: &Datum) -> Ordering {
     match edge {
@@ -315,15 +323,18 @@ impl PartitionMap {
     }
 
     fn at_hash(&self, slots: &[u32], hash: u64) -> Option<usize> {
-        let count = slots.len() as u64;
-        // A division takes as long as the rest.
-        let remainder = if count.is_power_of_two() { hash & (count - 1) } else { hash % count } as usize;
+        let remainder = remainder(hash, slots.len());
         // As many as there are remainders: each has one, and that is their order.
         if self.partitions.len() == slots.len() {
             return Some(remainder);
         }
         let slot = slots[remainder];
         (slot != NONE).then_some(slot as usize)
+    }
+
+    /// Is the partition of a hash the one at its remainder?
+    pub fn is_by_remainder(&self) -> bool {
+        matches!(&self.lookup, Lookup::Hash(slots) if slots.len() == self.partitions.len()) && !self.calls_functions
     }
 
     /// As [`PartitionMap::find`], by functions of users: the partitions stand in an order that is none to them, so all are looked at.

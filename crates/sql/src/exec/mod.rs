@@ -90,8 +90,10 @@ fn note_removed(node: &Arc<Node>, removed: &mut Removed, rt: &mut Runtime, cx: &
 
 impl Execution {
     pub fn start(plan: Arc<Plan>, params: &[Datum], cx: &mut ExecContext<'_>) -> Result<Execution> {
-        let _ = cx;
         plan.fetch_ahead();
+        if let Some(key) = &plan.key_ahead {
+            key.fetch(params, cx.catalog);
+        }
         let rt = Runtime::new(plan, params);
         let root = State::new(&rt.plan.root);
         let batch = Batch::new(rt.plan.root.width);

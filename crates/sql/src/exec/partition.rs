@@ -97,7 +97,6 @@ impl Leaf {
         {
             // It is read from one end to the other.
             ahead::fetch_range(Arc::as_ptr(known) as usize, size_of::<ModifyTarget>());
-            ahead::fetch_range(known.indexes.as_ptr() as usize, size_of::<IndexPlan>());
             return Ok(known.clone());
         }
         let rules = self.rules(cx)?;

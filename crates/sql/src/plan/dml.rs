@@ -165,7 +165,7 @@ impl Planner<'_> {
             table: table.clone(),
             stored_as: table.clone(),
             heap: if is_view { None } else { self.heap_of(table)? },
-            indexes: indexes.into(),
+            indexes: indexes.into_iter().collect(),
             rules: Arc::new(rules),
         };
         Ok(ModifyPlan { statement: Arc::new(statement), target: Arc::new(target) })

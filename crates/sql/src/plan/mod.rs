@@ -17,6 +17,7 @@ mod element_selectivity;
 mod implied;
 mod inline;
 mod join;
+pub mod key_ahead;
 mod merge;
 mod minmax;
 pub mod node;
@@ -220,6 +221,7 @@ fn plan_in<'a>(bound: BoundStatement, param_types: Vec<Oid>, catalog: &'a dyn Ca
     let (subplans, ctes, exec_params) = (planner.subplans.into_inner(), planner.ctes.into_inner(), planner.exec_params.into_inner().len());
     let parts = node::parts([&root.node].into_iter().chain(&subplans).chain(ctes.iter().map(|cte| &cte.node)));
     let keeps_state = subplans.is_empty() && ctes.is_empty() && exec_params == 0 && explain.is_none() && node::is_pipeline(&root.node);
+    let key_ahead = key_ahead::KeyAhead::of(&root.node).filter(|_| explain.is_none());
     Ok(Arc::new(Plan {
         command: tag.name(),
         root: root.node,
@@ -248,6 +250,7 @@ fn plan_in<'a>(bound: BoundStatement, param_types: Vec<Oid>, catalog: &'a dyn Ca
         places: Vec::new(),
         keeps_state,
         parts,
+        key_ahead,
     }))
 }
 

@@ -93,6 +93,7 @@ pub struct Plan {
     pub keeps_state: bool,
     /// Where in memory its parts are: among hundreds of plans that take turns none is in the processor's cache.
     pub parts: Box<[usize]>,
+    pub key_ahead: Option<super::key_ahead::KeyAhead>,
 }
 
 /// Nothing but scans and what passes their rows on.
@@ -368,6 +369,33 @@ pub struct IndexPlan {
     pub suffix: Option<[u8; 4]>,
 }
 
+/// Of most tables it is one, which is read with the rest of the target.
+pub enum IndexPlans {
+    One(IndexPlan),
+    Several(Arc<[IndexPlan]>),
+}
+
+impl FromIterator<IndexPlan> for IndexPlans {
+    fn from_iter<I: IntoIterator<Item = IndexPlan>>(plans: I) -> IndexPlans {
+        let mut plans: Vec<IndexPlan> = plans.into_iter().collect();
+        match plans.pop() {
+            Some(one) if plans.is_empty() => IndexPlans::One(one),
+            last => IndexPlans::Several(plans.into_iter().chain(last).collect()),
+        }
+    }
+}
+
+impl std::ops::Deref for IndexPlans {
+    type Target = [IndexPlan];
+    #[inline]
+    fn deref(&self) -> &[IndexPlan] {
+        match self {
+            IndexPlans::One(one) => std::slice::from_ref(one),
+            IndexPlans::Several(list) => list,
+        }
+    }
+}
+
 /// How entries are made of rows. Partitions share it where it is the same: of a thousand, each has its own in no cache.
 pub struct IndexShape {
     pub unique: bool,
@@ -513,7 +541,7 @@ pub struct ModifyTarget {
     pub stored_as: Arc<Table>,
     /// None of a partitioned table, whose rows are its partitions', and of a view.
     pub heap: Option<Arc<Relation>>,
-    pub indexes: Arc<[IndexPlan]>,
+    pub indexes: IndexPlans,
     pub rules: Arc<TargetRules>,
 }
 

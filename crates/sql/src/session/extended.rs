@@ -99,6 +99,9 @@ impl Session {
                     format!("bind message has {count} result formats but query has {} columns", planned.columns.len()),
                 ));
             }
+            if let Some(key) = &planned.key_ahead {
+                key.fetch_slot(&params);
+            }
             plan = Some(planned);
         }
         let portal = Portal {

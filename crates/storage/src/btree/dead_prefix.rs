@@ -12,8 +12,8 @@
 //!
 //! Must not know: rows.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*, fence};
+use std::sync::atomic::{AtomicU64, Ordering::*, fence};
+use std::sync::{Mutex, OnceLock};
 
 pub type FullKey = (Vec<u8>, u64);
 
@@ -22,10 +22,12 @@ pub const WORTHWHILE: u32 = 32;
 const PREFIXES: usize = 8;
 const GENERATIONS: usize = 16;
 
+/// Of one index: nothing, until a scan measures, and then what insertions must look at.
 #[derive(Default)]
-pub struct DeadPrefixes {
-    /// There is something that insertions must look at.
-    any: AtomicBool,
+pub struct DeadPrefixes(OnceLock<Box<Noted>>);
+
+#[derive(Default)]
+struct Noted {
     tickets: AtomicU64,
     list: Mutex<Vec<Prefix>>,
 }
@@ -58,15 +60,13 @@ impl DeadPrefixes {
     /// Where a scan from `start` may begin instead, and the CSN as of which that is so. `csn`: of its snapshot; None: any will
     /// do.
     pub fn begin(&self, start: &FullKey, csn: Option<u64>) -> Option<(FullKey, u64)> {
-        if !self.any.load(Acquire) {
-            return None;
-        }
-        crate::lock(&self.list).iter().find(|p| p.start == *start)?.best(csn)
+        crate::lock(&self.0.get()?.list).iter().find(|p| p.start == *start)?.best(csn)
     }
     /// A number for [`DeadPrefixes::finish`], and what [`DeadPrefixes::begin`] says now: the scan is to begin there once more,
     /// since what it has left out may have been shortened. None: another scan measures already.
     pub fn measure(&self, start: &FullKey, csn: Option<u64>) -> Option<(u64, Option<(FullKey, u64)>)> {
-        let mut list = crate::lock(&self.list);
+        let noted = self.0.get_or_init(Box::default);
+        let mut list = crate::lock(&noted.list);
         let at = match list.iter().position(|p| p.start == *start) {
             Some(at) => at,
             None => {
@@ -81,10 +81,9 @@ impl DeadPrefixes {
         if prefix.measuring.is_some() {
             return None;
         }
-        let ticket = self.tickets.fetch_add(1, Relaxed) + 1;
+        let ticket = noted.tickets.fetch_add(1, Relaxed) + 1;
         prefix.measuring = Some(Measuring { ticket, inserted: None });
         let from = prefix.best(csn);
-        self.any.store(true, Release);
         drop(list);
         // Before the first leaf is read (invariant 2).
         fence(SeqCst);
@@ -92,7 +91,8 @@ impl DeadPrefixes {
     }
     /// The entries before `end` are as the invariant says. None: it was not found out.
     pub fn finish(&self, start: &FullKey, ticket: u64, found: Option<(FullKey, u64)>) {
-        let mut list = crate::lock(&self.list);
+        let Some(noted) = self.0.get() else { return };
+        let mut list = crate::lock(&noted.list);
         let Some(prefix) = list.iter_mut().find(|p| p.measuring.as_ref().is_some_and(|m| m.ticket == ticket)) else { return };
         debug_assert!(prefix.start == *start);
         let inserted = prefix.measuring.take().and_then(|m| m.inserted);
@@ -109,10 +109,13 @@ impl DeadPrefixes {
     #[inline]
     pub fn inserted(&self, key: &[u8], rid: u64) {
         fence(SeqCst);
-        if self.any.load(Relaxed) {
-            self.shorten(key, rid);
+        if let Some(noted) = self.0.get() {
+            noted.shorten(key, rid);
         }
     }
+}
+
+impl Noted {
     fn shorten(&self, key: &[u8], rid: u64) {
         let at = |end: &FullKey| (key, rid) < (end.0.as_slice(), end.1);
         for prefix in crate::lock(&self.list).iter_mut() {

@@ -10,7 +10,7 @@
 
 use crate::page::*;
 use crate::undo::many::Shape;
-use kilndb_base::{Error, Result};
+use kilndb_base::{Error, Result, prefetch};
 
 pub const MIN_ITEM: usize = 14;
 pub const WORD: usize = 8;
@@ -73,6 +73,13 @@ pub fn next_slot(p: &PageBytes) -> usize {
         }
     }
     count + 1
+}
+/// A row is put there in a moment: asks for the bytes that it will have, and for its slot's.
+pub fn fetch_place(p: &PageBytes, slot: usize, len: usize) {
+    let start = p.as_ptr() as usize;
+    let need = space_of(len);
+    prefetch::fetch(start + slot_at(slot));
+    prefetch::fetch_range(start + get16(p, at::UPPER).saturating_sub(need), need);
 }
 /// How many slots from `first`, which is free, are free; and how many rows may be put there one after the other.
 pub fn free_slots(p: &PageBytes, first: usize) -> (usize, usize) {

@@ -72,7 +72,7 @@ struct Taken<'a> {
 impl Relation {
     /// A latched heap page where an item of `len` bytes fits.
     pub(crate) fn page_with_room(&self, worker: usize, len: usize) -> Result<(u32, WriteGuard<'_>)> {
-        let target = self.targets.of(worker);
+        let target = self.insertion_target(worker);
         let mut candidate = target.load(Relaxed).checked_sub(1);
         // The worker's own page, a few hints, then what nobody has a hint for.
         for attempt in 0..6 {
@@ -81,7 +81,10 @@ impl Relation {
             {
                 let page = self.core.pool.write(self.pid(block)?)?;
                 if page.view().is(KIND_HEAP, self.id, block) && hp::fits(page.page(), len) {
-                    target.store(block + 1, Relaxed);
+                    // Other processors read this.
+                    if target.load(Relaxed) != block + 1 {
+                        target.store(block + 1, Relaxed);
+                    }
                     return Ok((block, page));
                 }
             }
@@ -106,6 +109,7 @@ impl Relation {
         }
         let (block, mut page) = self.page_with_room(txn.worker, WORD + row.len())?;
         let slot = hp::next_slot(page.page());
+        hp::fetch_place(page.page(), slot, WORD + row.len());
         let record = txn.record(self, UndoKind::Insert, RowLockMode::Update as u8, 0, block, slot as u16);
         let target = self.target(block);
         txn.change(self, &record, |a| vec![(target, Op::Put { slot, word: a, body: row })], &[0], &mut [&mut page])?;
