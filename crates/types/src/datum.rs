@@ -57,6 +57,14 @@ pub enum Datum {
     Range(Arc<Range>),
     Multirange(Arc<Multirange>),
     AclItem(AclItem),
+    /// A column as it is stored, with its length, for the next version of its row: nobody looks at the value.
+    Stored(Arc<[u8]>),
+}
+
+/// [`Datum::Stored`] where a value is wanted.
+#[cold]
+pub(crate) fn not_decoded() -> kilndb_base::Error {
+    kilndb_base::Error::internal("a column that was not decoded is looked at")
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

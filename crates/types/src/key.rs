@@ -3,6 +3,7 @@
 //! Each column is a marker byte (0 NULL first, 1 value, 2 NULL last) and, for a value, its bytes, inverted for
 //! a descending column. Every value ends where its own bytes say so, so columns can follow one another.
 
+use crate::datum::not_decoded;
 use crate::numeric::{Kind, Numeric};
 use crate::{Array, Datum, Interval, oids, range};
 use kilndb_base::{Error, Oid, Result};
@@ -75,6 +76,7 @@ pub(crate) fn encode_value(type_oid: Oid, datum: &Datum, out: &mut Vec<u8>) -> R
             }
             out.push(0);
         }
+        Datum::Stored(_) => return Err(not_decoded()),
         Datum::TsVector(v) => v.sort_key(out),
         Datum::TsQuery(v) => v.sort_key(out),
         Datum::Inet(v) => v.sort_key(out),

@@ -4,6 +4,7 @@
 //! 1. Equal values have equal hashes, also across the integer types and across the float types.
 //! 2. The figures never change: rows on disk are where they say.
 
+use crate::datum::not_decoded;
 use crate::datum::Datum;
 use crate::hash::{hash_bytes_extended, hash_f64_extended, hash_i64_extended, hash_u32_extended};
 use crate::oids;
@@ -81,6 +82,7 @@ pub fn value_hash(ty: Oid, value: &Datum, seed: u64) -> Result<u64> {
             }
             all
         }
+        Datum::Stored(_) => return Err(not_decoded()),
         Datum::TsVector(_) | Datum::TsQuery(_) => return Err(Error::unsupported("hashing of tsvector and tsquery is not supported")),
         Datum::Array(a) if ty == oids::OIDVECTOR => {
             let mut bytes = Vec::with_capacity(a.elements.len() * 4);

@@ -44,6 +44,16 @@ pub enum PhysicalType {
     /// Arrays, records and whatever else: self-describing.
     Tagged,
 }
+/// What is wanted of a stored column.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Want {
+    #[default]
+    Nothing,
+    Value,
+    /// [`Datum::Stored`].
+    Stored,
+}
+
 #[derive(Clone, Debug)]
 pub struct RowDescriptor {
     pub columns: Vec<ColumnLayout>,
@@ -97,7 +107,7 @@ impl RowDescriptor {
 }
 impl PhysicalType {
     /// Bytes of a fixed-width value; None for variable length.
-    fn width(self) -> Option<usize> {
+    pub fn width(self) -> Option<usize> {
         use PhysicalType as P;
         Some(match self {
             P::Bool | P::Char => 1,
@@ -142,6 +152,7 @@ pub fn encode_row(desc: &RowDescriptor, values: &[Datum], out: &mut Vec<u8>) -> 
 fn encode_value(storage: PhysicalType, value: &Datum, out: &mut Vec<u8>) -> Result<()> {
     use PhysicalType as P;
     match (storage, value) {
+        (_, Datum::Stored(v)) => out.extend_from_slice(v),
         (P::Bool, Datum::Bool(v)) => out.push(u8::from(*v)),
         (P::Char, Datum::Char(v)) => out.push(*v),
         (P::Int2, Datum::Int2(v)) => out.extend_from_slice(&v.to_le_bytes()),
@@ -310,6 +321,10 @@ fn put_tagged(value: &Datum, out: &mut Vec<u8>) {
         Datum::Inet(_) => fixed(INET_TAG, P::Inet, out),
         Datum::MacAddr(_) => fixed(MACADDR_TAG, P::MacAddr, out),
         Datum::MacAddr8(_) => fixed(MACADDR8_TAG, P::MacAddr8, out),
+        Datum::Stored(v) => {
+            out.push(STORED_TAG);
+            put_prefixed(v, out);
+        }
         Datum::AclItem(v) => {
             out.push(ACLITEM_TAG);
             out.extend_from_slice(&v.to_bytes());
@@ -349,6 +364,8 @@ const MACADDR8_TAG: u8 = 34;
 const RANGE_TAG: u8 = 35;
 const MULTIRANGE_TAG: u8 = 36;
 const ACLITEM_TAG: u8 = 37;
+/// In temporary files only.
+const STORED_TAG: u8 = 39;
 /// In the place of a built-in range type's number: the OIDs of another one follow.
 const OTHER_RANGE_TYPE: u8 = 255;
 
@@ -409,6 +426,7 @@ fn get_tagged(r: &mut Reader, depth: usize) -> Option<Datum> {
         INET_TAG => get_value(P::Inet, r),
         MACADDR_TAG => get_value(P::MacAddr, r),
         MACADDR8_TAG => get_value(P::MacAddr8, r),
+        STORED_TAG => Some(Datum::Stored(get_prefixed(r)?.into())),
         ACLITEM_TAG => Some(Datum::AclItem(AclItem::from_bytes(r.bytes(16)?.try_into().ok()?))),
         RANGE_TAG => {
             let ty = get_range_type(r)?;
@@ -550,24 +568,33 @@ fn header<'a>(r: &mut Reader<'a>) -> Option<Header<'a>> {
     Some(Header { count, nulls })
 }
 
+fn get_wanted(storage: PhysicalType, want: Want, r: &mut Reader<'_>) -> Option<Datum> {
+    if want != Want::Stored {
+        return get_value(storage, r);
+    }
+    let bytes = r.remaining();
+    skip_value(storage, r)?;
+    Some(Datum::Stored(bytes[..bytes.len() - r.remaining().len()].into()))
+}
 /// Appends exactly one datum per described column: NULL where a column is not needed or not stored.
-pub fn decode_row(desc: &RowDescriptor, bytes: &[u8], needed: Option<&[bool]>, out: &mut Vec<Datum>) -> Result<()> {
+pub fn decode_row(desc: &RowDescriptor, bytes: &[u8], needed: Option<&[Want]>, out: &mut Vec<Datum>) -> Result<()> {
     let mut r = Reader::new(bytes);
     let head = header(&mut r).ok_or_else(corrupted)?;
     if head.count > desc.columns.len() {
         return Err(corrupted());
     }
     // Behind the last needed column nothing has to be walked over.
-    let last = needed.map_or(head.count, |n| n.iter().rposition(|x| *x).map_or(0, |i| i + 1)).min(head.count);
+    let last = needed.map_or(head.count, |n| n.iter().rposition(|x| *x != Want::Nothing).map_or(0, |i| i + 1)).min(head.count);
     out.reserve(desc.columns.len());
     for (i, column) in desc.columns.iter().enumerate().take(last) {
+        let want = needed.map_or(Want::Value, |n| n.get(i).copied().unwrap_or_default());
         if head.is_null(i) {
             out.push(Datum::Null);
-        } else if needed.is_some_and(|n| !n.get(i).copied().unwrap_or(false)) {
+        } else if want == Want::Nothing {
             skip_value(column.storage, &mut r).ok_or_else(corrupted)?;
             out.push(Datum::Null);
         } else {
-            out.push(get_value(column.storage, &mut r).ok_or_else(corrupted)?);
+            out.push(get_wanted(column.storage, want, &mut r).ok_or_else(corrupted)?);
         }
     }
     if needed.is_none() && !r.is_empty() {
@@ -580,26 +607,26 @@ pub fn decode_row(desc: &RowDescriptor, bytes: &[u8], needed: Option<&[bool]>, o
 }
 /// Appends the needed columns only, if the row was stored with all columns that are described; false: it was not, and nothing is
 /// appended.
-pub fn decode_needed(desc: &RowDescriptor, bytes: &[u8], needed: &[bool], out: &mut Vec<Datum>) -> Result<bool> {
+pub fn decode_needed(desc: &RowDescriptor, bytes: &[u8], needed: &[Want], out: &mut Vec<Datum>) -> Result<bool> {
     let mut r = Reader::new(bytes);
     let head = header(&mut r).ok_or_else(corrupted)?;
     if head.count != desc.columns.len() {
         return Ok(false);
     }
-    let mut left = needed.iter().filter(|n| **n).count();
-    for (i, (column, needed)) in desc.columns.iter().zip(needed).enumerate() {
+    let mut left = needed.iter().filter(|n| **n != Want::Nothing).count();
+    for (i, (column, want)) in desc.columns.iter().zip(needed).enumerate() {
         if left == 0 {
             break;
         }
-        left -= usize::from(*needed);
-        match (head.is_null(i), needed) {
-            (true, true) => out.push(Datum::Null),
-            (true, false) => {}
+        left -= usize::from(*want != Want::Nothing);
+        match (head.is_null(i), want) {
+            (true, Want::Nothing) => {}
+            (true, _) => out.push(Datum::Null),
             // In place: a value that is handed on costs more than to decode it.
-            (false, true) if column.storage == PhysicalType::Int4 => out.push(Datum::Int4(r.i32().ok_or_else(corrupted)?)),
-            (false, true) if column.storage == PhysicalType::Int8 => out.push(Datum::Int8(r.i64().ok_or_else(corrupted)?)),
-            (false, true) => out.push(get_value(column.storage, &mut r).ok_or_else(corrupted)?),
-            (false, false) => skip_value(column.storage, &mut r).ok_or_else(corrupted)?,
+            (false, Want::Value) if column.storage == PhysicalType::Int4 => out.push(Datum::Int4(r.i32().ok_or_else(corrupted)?)),
+            (false, Want::Value) if column.storage == PhysicalType::Int8 => out.push(Datum::Int8(r.i64().ok_or_else(corrupted)?)),
+            (false, Want::Nothing) => skip_value(column.storage, &mut r).ok_or_else(corrupted)?,
+            (false, want) => out.push(get_wanted(column.storage, *want, &mut r).ok_or_else(corrupted)?),
         }
     }
     Ok(true)
@@ -697,7 +724,7 @@ mod tests {
         decode_row(&desc, &bytes, None, &mut back).unwrap();
         assert_eq!(format!("{values:?}"), format!("{back:?}"));
         back.clear();
-        decode_row(&desc, &bytes, Some(&[false, true]), &mut back).unwrap();
+        decode_row(&desc, &bytes, Some(&[Want::Nothing, Want::Value]), &mut back).unwrap();
         assert_eq!(back.len(), 5);
         assert!(back[0].is_null() && !back[1].is_null() && back[2].is_null());
         assert!(matches!(decode_column(&desc, &bytes, 2).unwrap(), Datum::Numeric(n) if n.to_string() == "-12345.6700"));

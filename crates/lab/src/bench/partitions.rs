@@ -19,8 +19,10 @@ const QUEUE_TRANSACTIONS: u32 = 3906;
 const TURNS: usize = 3;
 /// Runs of KilnDB's queue in a turn: one before and one after PostgreSQL's, which lasts several times as long.
 const QUEUE_RUNS: [&str; 3] = ["KilnDB", "PostgreSQL", "KilnDB"];
-/// KilnDB's own tables are to be alike within a few per cent: more than a run now and then differs.
-const OWN_TURNS: usize = 11;
+/// KilnDB's own tables are to be alike within a few per cent, and the machine's speed differs by more from one moment to the next: many short
+/// runs in turns, for whole seconds of which pgbench still tells how many transactions there were.
+const OWN_TURNS: usize = 21;
+const OWN_RUN_S: u32 = 2;
 
 const DISPATCHER: &str = "create or replace function dyn_pre_orders(partitions int, client_id int) returns int8 as $$ declare suffix int := mod(client_id, partitions); begin execute format('execute p%s(%s)', suffix, client_id); return 0; exception when others then execute format('prepare p%s(int) as with tmp as (delete from t_order_q_%s where ctid = (select ctid from t_order_q_%s where pg_try_advisory_xact_lock(id) order by id limit 1) returning order_id, cts) insert into t_order_u (order_id,cts,uts,status) select tmp.order_id, tmp.cts, now(), 1 from tmp;', suffix, suffix, suffix); execute format('execute p%s(%s)', suffix, client_id); return 0; end; $$ language plpgsql strict";
 
@@ -97,10 +99,13 @@ impl Bench<'_> {
         self.execute(&["vacuum analyze test", "vacuum analyze p", "checkpoint"])
     }
     fn script(&self, text: &str, clients: u32, threads: u32, arguments: &[&str]) -> Result<Run, String> {
+        self.script_for(self.options, text, clients, threads, arguments)
+    }
+    fn script_for(&self, options: &Options, text: &str, clients: u32, threads: u32, arguments: &[&str]) -> Result<Run, String> {
         let file = self.folder.path().join("script.sql");
         std::fs::write(&file, text).map_err(|e| e.to_string())?;
         let file = file.to_string_lossy().into_owned();
-        pgbench_with(self.server.address(), self.options, clients, threads, &[arguments, &["-f", &file]].concat())
+        pgbench_with(self.server.address(), options, clients, threads, &[arguments, &["-f", &file]].concat())
     }
     fn selects_and_upserts(&self, figures: &mut Figures) -> Result<(), String> {
         let select = |table: &str| format!("\\set id random(1,{KEYS})\nselect * from {table} where id=:id;\n");
@@ -112,6 +117,10 @@ impl Bench<'_> {
         if self.has_many() {
             kinds.push(("m", many.as_str()));
         }
+        let (mut turns, mut options) = (TURNS, self.options.clone());
+        if self.has_many() {
+            (turns, options.duration_s) = (OWN_TURNS, options.duration_s.min(OWN_RUN_S));
+        }
         let mut empty = 0;
         for (what, script, mode) in [
             ("SELECT", &select as &dyn Fn(&str) -> String, "prepared"),
@@ -120,9 +129,9 @@ impl Bench<'_> {
             ("upsert", &upsert, "prepared"),
         ] {
             let mut tps = vec![Vec::new(); kinds.len()];
-            for _ in 0..if self.has_many() { OWN_TURNS } else { TURNS } {
+            for _ in 0..turns {
                 for ((table, _), tps) in kinds.iter().zip(&mut tps) {
-                    let run = self.script(&script(table), CLIENTS, 2, &["-M", mode])?;
+                    let run = self.script_for(&options, &script(table), CLIENTS, 2, &["-M", mode])?;
                     tps.push(run.tps);
                     empty += if *table == "test" { 0 } else { run.empty_seconds };
                 }

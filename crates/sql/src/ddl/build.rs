@@ -13,7 +13,7 @@ use kilndb_storage::{Relation, RowBatch, Snapshot, kept_term};
 use kilndb_types::Datum;
 use kilndb_types::inverted::Class;
 use kilndb_types::key::encode_key;
-use kilndb_types::row::{decode_row, stored_column_count};
+use kilndb_types::row::{Want, decode_row, stored_column_count};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -77,8 +77,8 @@ const BLOCKS_PER_HELPER: u32 = 1024;
 impl Part {
     /// `progress`: where it is told how far all are.
     fn collect(&self, sorter: &mut KeySorter, park: &dyn Park, progress: Option<&ProgressSlot>) -> Result<()> {
-        let mut needed = vec![false; self.table.columns.len()];
-        self.index.keys.iter().for_each(|k| needed[k.attnum as usize - 1] = true);
+        let mut needed = vec![Want::Nothing; self.table.columns.len()];
+        self.index.keys.iter().for_each(|k| needed[k.attnum as usize - 1] = Want::Value);
         let (mut batch, mut values, mut keys, mut key) = (RowBatch::default(), Vec::new(), Vec::new(), Vec::new());
         loop {
             let block = self.next_block.fetch_add(1, Ordering::Relaxed);

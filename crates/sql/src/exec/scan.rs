@@ -11,7 +11,7 @@ use crate::plan::{Bitmap, IndexAccess, Node, Op, OutCol, Scan};
 use kilndb_base::{Error, Oid, Result, RowId};
 use kilndb_storage::{Fetched, IndexScan, Relation, Isolation, RowBatch, RowLockMode};
 use kilndb_fulltext::TsQuery;
-use kilndb_types::row::StoredVector;
+use kilndb_types::row::{StoredVector, Want};
 use kilndb_types::{Datum, row};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -140,7 +140,7 @@ struct Reading {
 /// Columns of a partition that has others than the table that is read.
 struct OwnColumns {
     outputs: Vec<OutCol>,
-    needed: Vec<bool>,
+    needed: Vec<Want>,
 }
 
 /// What one call of [`ScanState::next`] has done.
@@ -164,7 +164,7 @@ pub fn emit(scan: &Scan, bytes: &[u8], rid: RowId, out: &mut Vec<Datum>, scratch
 }
 
 /// The same of a row of a table like that one, with that OID: outputs, the columns to decode, how many of the outputs these are.
-fn emit_as(table: &Table, oid: Oid, (outputs, needed, leading): (&[OutCol], &[bool], usize), bytes: &[u8], rid: RowId, out: &mut Vec<Datum>, scratch: &mut Vec<Datum>) -> Result<()> {
+fn emit_as(table: &Table, oid: Oid, (outputs, needed, leading): (&[OutCol], &[Want], usize), bytes: &[u8], rid: RowId, out: &mut Vec<Datum>, scratch: &mut Vec<Datum>) -> Result<()> {
     let mut outputs = outputs;
     if leading > 0 && row::decode_needed(&table.descriptor, bytes, needed, out)? {
         outputs = &outputs[leading..];
@@ -225,13 +225,13 @@ impl ScanState {
             OpenPartition::Shared(_) => None,
         };
         self.reading.own = leaf.and_then(|leaf| Some((leaf, leaf.columns.as_ref()?))).map(|(leaf, columns)| {
-            let mut needed = vec![false; leaf.table.columns.len()];
+            let mut needed = vec![Want::Nothing; leaf.table.columns.len()];
             let own = |o: &OutCol| match o {
                 OutCol::Column(i) => columns.own.get(*i).copied().flatten().map_or(OutCol::Nothing, OutCol::Column),
                 other => *other,
             };
             let outputs: Vec<OutCol> = scan.outputs.iter().map(own).collect();
-            outputs.iter().for_each(|o| if let OutCol::Column(i) = o { needed[*i] = true });
+            outputs.iter().for_each(|o| if let OutCol::Column(i) = o { needed[*i] = Want::Value });
             OwnColumns { outputs, needed }
         });
         self.reading.partition = Some(partition);

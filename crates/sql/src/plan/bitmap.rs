@@ -11,6 +11,7 @@ use crate::exec::expr::CExpr;
 use crate::catalog::{Index, Table, inverted};
 use kilndb_types::inverted::Class;
 use kilndb_types::oids;
+use kilndb_types::row::Want;
 
 /// OIDs of the operators @@ and @@@ of documents and queries.
 const VECTOR_MATCHES: Oid = 3636;
@@ -249,7 +250,7 @@ impl Planner<'_> {
         for (id, out) in layout.0.iter().zip(&scan.outputs) {
             match out {
                 OutCol::Column(i) if is_free(id) => {
-                    scan.needed[*i] = false;
+                    scan.needed[*i] = Want::Nothing;
                     scan.leading -= 1;
                 }
                 out => {

@@ -28,6 +28,7 @@ impl Planner<'_> {
             let (rows, cost) = (source.node.rows, source.node.cost);
             (source, rows, cost)
         } else {
+            self.handed_on.borrow_mut().extend(self.columns_handed_on(q, d));
             let p = self.plan_from(q, &[], false)?;
             let p = super::join::FromPlan { planned: self.by_partition(p.planned), ..p };
             (p.planned, p.rows, p.cost)
@@ -53,6 +54,39 @@ impl Planner<'_> {
         let node = self.node(Op::Modify(Box::new(plan)), width, rows, cost, label);
         let layout = Layout((0..width).map(|i| ColId { rel: out_rel, att: i as i16 + 1 }).collect());
         Ok(Planned { node, layout })
+    }
+
+    /// Columns of no fixed width that go from one version of an updated row to the next, and into nothing else.
+    fn columns_handed_on(&self, q: &Query, d: &Dml) -> Vec<ColId> {
+        let table = &d.table;
+        let is_plain = d.kind == DmlKind::Update && table.kind == TableKind::Table && !table.is_catalog && table.partition_key.is_none() && table.partition_of == 0;
+        // Then what finds the rows hands on what is read of them.
+        let is_alone = q.rels.len() == 1 && !q.filter.iter().any(Expr::has_sublink);
+        if !is_plain || !is_alone || !d.triggers.is_empty() || !d.returning.is_empty() {
+            return Vec::new();
+        }
+        let assigned = Self::assigned(d);
+        let mut used: Vec<ColId> = Vec::new();
+        d.generated.iter().map(|a| &a.expr).chain(d.checks.iter().map(|(_, e)| e)).for_each(|e| e.columns(&mut used));
+        let mut attnums: Vec<i16> = Vec::new();
+        for index in &d.indexes {
+            index.expressions.iter().flatten().chain(&index.predicate).for_each(|e| e.columns(&mut used));
+            let keys = || index.index.keys.iter().map(|k| k.attnum);
+            let is_assigned = |attnum: i16| assigned.iter().zip(&table.columns).any(|(assigned, c)| *assigned && c.attnum == attnum);
+            let is_computed = index.predicate.is_some() || index.expressions.iter().any(Option::is_some);
+            if is_computed || keys().any(is_assigned) {
+                attnums.extend(keys());
+            }
+        }
+        attnums.extend(used.iter().map(|c| c.att));
+        attnums.extend(table.foreign_keys.iter().flat_map(|key| &key.columns));
+        attnums.extend(table.referenced_by.iter().flat_map(|key| &key.referenced_columns));
+        let columns = table.columns.iter().zip(&table.descriptor.columns).zip(&assigned);
+        columns
+            .filter(|((c, stored), assigned)| !**assigned && !c.dropped && stored.storage.width().is_none() && !attnums.contains(&c.attnum))
+            .map(|((c, _), _)| ColId { rel: d.rel, att: c.attnum })
+            .filter(|c| !self.uses.contains_key(c))
+            .collect()
     }
 
     /// The columns that an UPDATE sets, for triggers: MERGE's are those of all its actions.

@@ -72,6 +72,8 @@ pub struct Planner<'a> {
     needed: RefCell<HashSet<ColId>>,
     /// How often expressions use a column, where that is known: rows that are locked or changed are judged again by all their columns.
     uses: HashMap<ColId, usize>,
+    /// Columns of an UPDATE's table that are only copied to the row's next version, and of no fixed width: they are not decoded.
+    handed_on: RefCell<HashSet<ColId>>,
     locks: RefCell<Vec<(Oid, LockMode)>>,
     read_only: Cell<bool>,
     changes_permanent: Cell<bool>,
@@ -329,6 +331,7 @@ impl<'a> Planner<'a> {
             next_node: Cell::new(0),
             next_rel: Cell::new(u32::MAX),
             needed: RefCell::new(needed),
+            handed_on: Default::default(),
             uses: HashMap::new(),
             locks: Default::default(),
             read_only: Cell::new(true),

@@ -8,6 +8,7 @@ use kilndb_base::{Oid, RelationId};
 use kilndb_storage::accesses::Accesses;
 use kilndb_storage::{ahead, LockMode, Relation};
 use kilndb_types::inverted::Class;
+use kilndb_types::row::Want;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -156,8 +157,8 @@ pub struct Scan {
     /// None of a partitioned table: who runs it says which partition.
     pub heap: Option<Arc<Relation>>,
     pub outputs: Vec<OutCol>,
-    /// Columns to decode; None: none at all is needed.
-    pub needed: Vec<bool>,
+    /// What is decoded of each column.
+    pub needed: Vec<Want>,
     /// So many of `outputs` are the needed columns, in order; they come first.
     pub leading: usize,
     pub filter: Option<CExpr>,

@@ -6,6 +6,7 @@ use crate::catalog::{Index, Table, TableKind};
 use crate::exec::expr::CExpr;
 use kilndb_base::Error;
 use kilndb_types::oids;
+use kilndb_types::row::Want;
 
 pub struct ScanChoice {
     pub planned: Planned,
@@ -49,12 +50,12 @@ impl Planner<'_> {
         let heap = self.heap_of(table)?;
         let mut outputs = Vec::new();
         let mut layout = Layout::default();
-        let mut needed = vec![false; table.columns.len()];
+        let mut needed = vec![Want::Nothing; table.columns.len()];
         for (i, c) in table.columns.iter().enumerate() {
             let id = ColId { rel: rel.id, att: c.attnum };
             if !c.dropped && self.is_needed(id) {
                 outputs.push(OutCol::Column(i));
-                needed[i] = true;
+                needed[i] = if self.handed_on.borrow().contains(&id) { Want::Stored } else { Want::Value };
                 layout.0.push(id);
             }
         }

@@ -1,5 +1,6 @@
 //! Hash support functions, one for all types: the datum says what it is.
 
+use crate::datum::not_decoded;
 use super::get::{arg, int8};
 use crate::hash::*;
 use crate::{Datum, EvalContext, key, range};
@@ -46,6 +47,7 @@ pub fn hash_datum(d: &Datum) -> Result<u32> {
             Some((bytes, _)) if bytes.is_empty() => u32::MAX,
             Some((bytes, weight)) => hash_bytes(&bytes) ^ weight as u32,
         },
+        Datum::Stored(_) => return Err(not_decoded()),
         Datum::TsVector(_) | Datum::TsQuery(_) => return Err(Error::unsupported("hashing of tsvector and tsquery is not supported")),
         Datum::Array(a) => {
             let mut r = 1u32;
@@ -105,6 +107,7 @@ pub fn hash_datum_extended(d: &Datum, seed: u64) -> Result<u64> {
             Some((bytes, _)) if bytes.is_empty() => seed.wrapping_sub(1),
             Some((bytes, weight)) => hash_bytes_extended(&bytes, seed) ^ (weight as i64 as u64),
         },
+        Datum::Stored(_) => return Err(not_decoded()),
         Datum::TsVector(_) | Datum::TsQuery(_) => return Err(Error::unsupported("hashing of tsvector and tsquery is not supported")),
         Datum::Array(a) => {
             let mut r = 1u64;

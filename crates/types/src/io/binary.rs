@@ -1,5 +1,6 @@
 //! Binary formats, as the protocol carries them (big-endian).
 
+use crate::datum::not_decoded;
 use super::*;
 use crate::{Array, Interval, Record};
 
@@ -301,6 +302,7 @@ pub fn send_typmod(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8>,
             }
         }
         Datum::Bytea(v) => out.extend_from_slice(v),
+        Datum::Stored(_) => return Err(not_decoded()),
         Datum::TsVector(v) => v.send(out),
         Datum::TsQuery(v) => v.send(out),
         Datum::Inet(v) => v.send(out),

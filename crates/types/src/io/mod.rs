@@ -13,6 +13,7 @@ mod range;
 
 pub use binary::{receive, send, send_typmod};
 
+use crate::datum::not_decoded;
 use crate::acl::AclItem;
 use crate::network::{self, Inet};
 use crate::numeric::Numeric;
@@ -188,6 +189,7 @@ pub fn output_typmod(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8
         Datum::Interval(v) => datetime::interval_out(v, ctx.format.interval_style, out),
         Datum::Array(v) => array::array_out(type_oid, v, out, ctx)?,
         Datum::Record(v) => array::record_out(v, out, ctx)?,
+        Datum::Stored(_) => return Err(not_decoded()),
         Datum::TsVector(v) => v.write(out),
         Datum::TsQuery(v) => v.write(out),
         Datum::Inet(v) => v.write(out),
@@ -242,6 +244,7 @@ pub fn natural_type(datum: &Datum) -> Oid {
         Datum::U64(_) => XID8,
         Datum::Array(_) => ANYARRAY,
         Datum::Record(r) => r.type_oid,
+        Datum::Stored(_) => UNKNOWN,
         Datum::TsVector(_) => TSVECTOR,
         Datum::TsQuery(_) => TSQUERY,
         Datum::Inet(v) => if v.is_cidr { CIDR } else { INET },
