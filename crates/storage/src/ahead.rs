@@ -3,9 +3,11 @@
 //!
 //! Invariants
 //! 1. Nothing is read through the addresses kept here, so they may be of what is gone.
+//! 2. What is peeked at may be half-changed: it says where to ask, and nothing else.
 //!
 //! Must not know: what is read.
 
+use crate::btree::node;
 use crate::directory::Relation;
 use crate::page::PAGE;
 use crate::txn::Transaction;
@@ -56,6 +58,20 @@ impl Ahead {
     pub fn fetch(&self) {
         fetch_relation(self.relation);
         fetch_node_at((self.state, self.page));
+        fetch_range(self.page + LINE_BYTES, SLOT_LINES * LINE_BYTES - LINE_BYTES);
+    }
+}
+
+/// Of the slots of a small root, whose entries are not known to be anywhere in particular.
+const SLOT_LINES: usize = 4;
+
+/// An index is searched in a moment, and its root has been asked for: the entries between which the search guesses where a key is.
+pub fn fetch_bounds(index: &Relation) {
+    if let Some(pid) = index.pid_raw(0)
+        && let Some(ends) = index.core.pool.peek(pid, |v| node::ends(&v))
+    {
+        let (_, page) = index.core.pool.whereabouts(pid);
+        ends.into_iter().for_each(|off| fetch(page + off));
     }
 }
 

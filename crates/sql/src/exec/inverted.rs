@@ -35,7 +35,7 @@ pub fn insert(p: &IndexPlan, row: &[Datum], rid: RowId, rt: &mut Runtime, cx: &m
     if terms.is_empty() {
         return Ok(());
     }
-    cx.usage.wrote_index(p.index.oid, 1);
+    cx.usage.wrote_index(p.oid, 1);
     p.relation.inverted_insert(cx.txn, rid, &terms)
 }
 
@@ -75,7 +75,7 @@ pub fn changes(m: &ModifyPlan, old: &[Datum], new: &[Datum], rt: &mut Runtime, c
 pub fn apply(m: &ModifyPlan, rid: RowId, changes: &[NewTerms], cx: &mut ExecContext<'_>) -> Result<()> {
     changes.iter().try_for_each(|(n, terms)| {
         let p = &m.indexes[*n];
-        cx.usage.wrote_index(p.index.oid, 1);
+        cx.usage.wrote_index(p.oid, 1);
         p.relation.inverted_update(cx.txn, rid, terms)
     })
 }

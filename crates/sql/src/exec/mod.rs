@@ -91,12 +91,13 @@ fn note_removed(node: &Arc<Node>, removed: &mut Removed, rt: &mut Runtime, cx: &
 impl Execution {
     pub fn start(plan: Arc<Plan>, params: &[Datum], cx: &mut ExecContext<'_>) -> Result<Execution> {
         plan.fetch_ahead();
-        if let Some(key) = &plan.key_ahead {
-            key.fetch(params, cx.catalog);
-        }
         let rt = Runtime::new(plan, params);
         let root = State::new(&rt.plan.root);
         let batch = Batch::new(rt.plan.root.width);
+        // Last: it waits for the partition's slot.
+        if let Some(key) = &rt.plan.key_ahead {
+            key.fetch(params, cx.catalog);
+        }
         Ok(Execution { root, rt, batch, position: 0, finished: false, is_explained: false, rows: 0 })
     }
 

@@ -19,7 +19,7 @@ use crate::plan::{ModifyPlan, TriggerPlan};
 use crate::routine::TriggerOperation as Operation;
 use foldhash::HashMap;
 use kilndb_base::{Error, Oid, RelationId, Result, RowId, sqlstate};
-use kilndb_storage::{LockMode, WaitPolicy, WriteOptions, WriteOutcome};
+use kilndb_storage::{LockMode, ahead, WaitPolicy, WriteOptions, WriteOutcome};
 use kilndb_types::{Datum, row};
 use std::sync::Arc;
 
@@ -188,6 +188,7 @@ impl ModifyState {
         }
         if m.statement.kind == DmlKind::Insert {
             cx.txn.will_insert(&leaf.heap);
+            plan.indexes.iter().take(1).for_each(|p| ahead::fetch_bounds(&p.relation));
         }
         let at = self.partitions.list.len();
         self.partitions.list.push(Target { oid, plan, queue: Queue::default(), kept: Vec::new(), inserted: 0, updated: 0, deleted: 0 });

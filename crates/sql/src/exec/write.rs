@@ -127,11 +127,11 @@ pub fn insert_entries(
         }
         let Some((key, null)) = index::entry(p, values, rt, cx)? else { continue };
         match p.relation.index_insert(cx.txn, m.heap()?, &key, rid, uniqueness(p, null), cx.park)? {
-            IndexInsert::Inserted => cx.usage.wrote_index(p.index.oid, 1),
+            IndexInsert::Inserted => cx.usage.wrote_index(p.oid, 1),
             // A deferrable constraint may be broken for a while.
             IndexInsert::Conflict(_) | IndexInsert::Elsewhere(..) if p.shape.deferrable => {
                 p.relation.index_insert(cx.txn, m.heap()?, &key, rid, Uniqueness::NotUnique, cx.park)?;
-                cx.usage.wrote_index(p.index.oid, 1);
+                cx.usage.wrote_index(p.oid, 1);
                 twins.push((n, rid));
             }
             IndexInsert::Conflict(_) | IndexInsert::Elsewhere(..) => return Ok(Some(n)),
@@ -223,7 +223,7 @@ fn insert_entries_into(
         {
             return Ok(numbers.get(n).copied());
         }
-        cx.usage.wrote_index(p.index.oid, keys.rows.len() as u64);
+        cx.usage.wrote_index(p.oid, keys.rows.len() as u64);
     }
     Ok(None)
 }

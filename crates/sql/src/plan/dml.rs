@@ -280,7 +280,7 @@ impl Planner<'_> {
             let of_class = index.keys.iter().filter(|_| index.is_inverted());
             let classes = of_class.map(|k| inverted_class(k.opclass, k.type_oid, self.catalog)).collect::<Result<_>>()?;
             let shape = Arc::new(IndexShape { unique, nulls_not_distinct, deferrable, keys: index.keys.clone(), values: keys, depends, classes });
-            out.push(IndexPlan { index: index.clone(), relation, shape, predicate, suffix });
+            out.push(IndexPlan { oid: index.oid, index: index.clone(), relation, shape, predicate, suffix });
         }
         Ok(out)
     }

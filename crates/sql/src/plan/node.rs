@@ -362,6 +362,8 @@ pub enum Op {
 
 #[derive(Clone)]
 pub struct IndexPlan {
+    /// The index's: what is told of it elsewhere is in no cache of the processor.
+    pub oid: Oid,
     pub index: Arc<Index>,
     pub relation: Arc<Relation>,
     pub shape: Arc<IndexShape>,

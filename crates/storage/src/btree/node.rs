@@ -82,6 +82,11 @@ pub fn parse(bytes: &[u8]) -> Option<(Vec<u8>, u64)> {
     let at = 8 + if head & CHILD != 0 { 4 } else { 0 } + if head & STAMPED != 0 { 8 } else { 0 };
     Some((bytes.get(at..at + (head & (CHILD - 1)))?.to_vec(), u64::from_le_bytes(rid)))
 }
+/// Where the first and the last entry are, whatever the bytes are.
+pub fn ends(v: &View) -> [usize; 2] {
+    let last = count(v).saturating_sub(1).min((PAGE - SLOTS) / 2 - 1);
+    [0, last].map(|idx| v.u16(SLOTS + 2 * idx).min(PAGE - 1))
+}
 #[inline]
 pub fn count(v: &View) -> usize {
     v.u16(at::COUNT)

@@ -199,6 +199,14 @@ impl Pool {
         None
     }
 
+    /// What is there at this moment, changed meanwhile or not, and not counted as a look at the page: for hints. None: it is not resident.
+    #[inline]
+    pub fn peek<R>(&self, pid: u32, f: impl FnOnce(View) -> R) -> Option<R> {
+        let is_resident = self.state(pid).load(Acquire) & STATE != EVICTED;
+        // SAFETY: the address is the start of a page of the pool.
+        is_resident.then(|| f(unsafe { View::new(self.address(pid)) }))
+    }
+
     pub fn write(&self, pid: u32) -> Result<WriteGuard<'_>> {
         let mut spins = 0u32;
         loop {
