@@ -295,6 +295,51 @@ fn an_index_that_is_built_is_in_order() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// A merge between two batches of a scan puts postings into the very block that the scan goes on with: it is still found, though what
+/// it consists of compares below what it was.
+#[test]
+fn a_scan_goes_on_with_a_block_that_has_changed() {
+    let dir = Dir::new("inverted-between");
+    let e = open(&dir, 16 << 20);
+    let p = ThreadPark::new();
+    let (heap, index) = make(&e, Persistence::Logged);
+    let word = b"word".to_vec();
+    let mut t = e.begin(Isolation::ReadCommitted, 0);
+    let rids: Vec<RowId> = (0..24_000).map(|_| heap.insert(&mut t, &row(&BTreeSet::from([0]), 1)).unwrap()).collect();
+    let insert = |t: &mut Transaction, nth: usize| {
+        for rid in rids.iter().skip(nth).step_by(4) {
+            index.inverted_insert(t, *rid, std::slice::from_ref(&word)).unwrap();
+        }
+    };
+    insert(&mut t, 3);
+    t.commit(CommitMode::Async, &p).unwrap();
+    e.inverted_flush(&index, &p).unwrap();
+    let mut t = e.begin(Isolation::ReadCommitted, 0);
+    let s = t.take_snapshot();
+    // Each time some more blocks are read before the others change.
+    for nth in 0..3 {
+        let mut scan = index.inverted_scan(&s).unwrap();
+        scan.pending(&mut |_, _| Ok(())).unwrap();
+        let mut found = BTreeSet::new();
+        let mut blocks = 0;
+        let visit = &mut |rows: &[u64]| {
+            found.extend(rows.iter().copied());
+            if blocks == nth {
+                let mut t = e.begin(Isolation::ReadCommitted, 1);
+                insert(&mut t, nth);
+                t.commit(CommitMode::Async, &p)?;
+                e.inverted_flush(&index, &p)?;
+            }
+            blocks += 1;
+            Ok(())
+        };
+        scan.rows(&word, None, visit).unwrap();
+        assert!(blocks > 8, "{blocks}");
+        let missing = rids.iter().skip(3).step_by(4).filter(|rid| !found.contains(&rid.to_u64())).count();
+        assert_eq!(missing, 0, "after block {nth}");
+    }
+}
+
 /// A hot row, and rows whose places are used again and again, leave no more behind than a pass may.
 #[test]
 fn dead_postings_go() {

@@ -4,6 +4,8 @@
 //! 1. The scan's position is a key, not a page: whatever happens to pages in between, it goes on after that key.
 //! 2. A retired entry may lead to another row than it was made for: its row's slot may be somebody else's before it is purged
 //!    itself. The scan tells which entries are, and the row's key must be compared with theirs, whatever the row says.
+//! 3. Who goes on in the middle of a leaf relies on keys that do not change while they are there. An inverted index's do (a block of postings
+//!    grows in its place), but never before the bound of their leaf: such trees are read by whole leaves.
 //!
 //! Must not know: rows, snapshots.
 
@@ -21,6 +23,8 @@ use std::sync::Arc;
 
 /// Entries read first; each further batch is four times as large. Most scans are for one row, or for the first.
 const FIRST_BATCH: usize = 4;
+/// The largest batch: no leaf has so many, for each takes a slot.
+const WHOLE_LEAF: usize = crate::page::PAGE / 2;
 /// Room is made for so much at once.
 const USUAL_KEY_BYTES: usize = 16;
 
@@ -163,6 +167,11 @@ fn full(e: &node::Entry<'_>) -> FullKey {
 }
 
 impl IndexScan {
+    /// Each batch is what a leaf has in the range.
+    pub(crate) fn by_whole_leaves(mut self) -> IndexScan {
+        self.limit = WHOLE_LEAF;
+        self
+    }
     fn before_end(&self, e: &node::Entry<'_>) -> bool {
         self.to.as_ref().is_none_or(|to| node::compare(e, Key(&to.0, to.1)) == Ordering::Less)
     }
@@ -195,7 +204,7 @@ impl IndexScan {
         rids.truncate(start.2);
         let (from, to) = range;
         let relation = self.relation.clone();
-        let mut again = IndexScan { relation, from, to, backward: self.backward, done: false, hint: 0, limit: 4096, walk: None, reader: None, retired: Vec::new() };
+        let mut again = IndexScan { relation, from, to, backward: self.backward, done: false, hint: 0, limit: WHOLE_LEAF, walk: None, reader: None, retired: Vec::new() };
         self.retired.clear();
         while again.read_batch(keys, ends, rids)? {
             self.retired.append(&mut again.retired);
@@ -246,7 +255,7 @@ impl IndexScan {
                 _ => return Err(relation.broken_tree(block)),
             }
             if rids.len() > start.2 {
-                self.limit = (self.limit * 4).min(4096);
+                self.limit = (self.limit * 4).min(WHOLE_LEAF);
                 self.retired = retired;
                 return Ok(true);
             }

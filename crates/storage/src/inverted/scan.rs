@@ -2,6 +2,8 @@
 //!
 //! Invariants
 //! 1. Pending rows are read before postings: see [`super`].
+//! 2. A scan goes on where a leaf ended, never at an entry in the midst of one: a merge may have changed that entry to one that compares below
+//!    what it was. A leaf's bound is within the own part of the first entry after it ([`entry`], invariant 1), which stays.
 //!
 //! Must not know: what terms mean; which rows the snapshot sees.
 
@@ -38,7 +40,7 @@ impl Relation {
         self.each_between(vec![sort], vec![sort + 1], visit)
     }
     pub(super) fn each_between(self: &Arc<Self>, from: Vec<u8>, to: Vec<u8>, visit: &mut dyn FnMut(&[u8], u64) -> Result<bool>) -> Result<()> {
-        let mut scan = self.index_scan(Bound::Included(from), Bound::Excluded(to), false);
+        let mut scan = self.index_scan(Bound::Included(from), Bound::Excluded(to), false).by_whole_leaves();
         let (mut keys, mut ends, mut rids) = (Vec::new(), Vec::new(), Vec::new());
         while scan.next_batch(&mut keys, &mut ends, &mut rids)? {
             let mut start = 0;
