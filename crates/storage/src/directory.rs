@@ -77,7 +77,6 @@ pub fn extent_pages(index: usize) -> u32 {
 
 const FEW_TARGETS: usize = 4;
 
-
 /// Private relations of so many extents leave their memory to the next ones.
 const SMALL_EXTENTS: usize = 5;
 

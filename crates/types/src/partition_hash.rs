@@ -4,8 +4,7 @@
 //! 1. Equal values have equal hashes, also across the integer types and across the float types.
 //! 2. The figures never change: rows on disk are where they say.
 
-use crate::datum::not_decoded;
-use crate::datum::Datum;
+use crate::datum::{Datum, not_decoded};
 use crate::hash::{hash_bytes_extended, hash_f64_extended, hash_i64_extended, hash_u32_extended};
 use crate::oids;
 use kilndb_base::{Error, Oid, Result};

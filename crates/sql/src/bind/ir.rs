@@ -500,6 +500,15 @@ pub struct BoundIndex {
     pub predicate: Option<Expr>,
 }
 
+impl BoundIndex {
+    /// Columns (attnums) that a row's entry, and whether it has one, depends on.
+    pub fn columns(&self) -> Vec<i16> {
+        let mut used = Vec::new();
+        self.expressions.iter().flatten().chain(&self.predicate).for_each(|e| e.columns(&mut used));
+        self.index.keys.iter().map(|k| k.attnum).chain(used.iter().map(|c| c.att)).collect()
+    }
+}
+
 /// What [`super::bind`] returns.
 #[derive(Clone, Debug)]
 pub enum BoundStatement {

@@ -68,17 +68,15 @@ impl Planner<'_> {
         let assigned = Self::assigned(d);
         let mut used: Vec<ColId> = Vec::new();
         d.generated.iter().map(|a| &a.expr).chain(d.checks.iter().map(|(_, e)| e)).for_each(|e| e.columns(&mut used));
-        let mut attnums: Vec<i16> = Vec::new();
+        let mut attnums: Vec<i16> = used.iter().map(|c| c.att).collect();
         for index in &d.indexes {
-            index.expressions.iter().flatten().chain(&index.predicate).for_each(|e| e.columns(&mut used));
-            let keys = || index.index.keys.iter().map(|k| k.attnum);
-            let is_assigned = |attnum: i16| assigned.iter().zip(&table.columns).any(|(assigned, c)| *assigned && c.attnum == attnum);
+            let columns = index.columns();
+            let is_assigned = |attnum: &i16| assigned.iter().zip(&table.columns).any(|(assigned, c)| *assigned && c.attnum == *attnum);
             let is_computed = index.predicate.is_some() || index.expressions.iter().any(Option::is_some);
-            if is_computed || keys().any(is_assigned) {
-                attnums.extend(keys());
+            if is_computed || columns.iter().any(is_assigned) {
+                attnums.extend(columns);
             }
         }
-        attnums.extend(used.iter().map(|c| c.att));
         attnums.extend(table.foreign_keys.iter().flat_map(|key| &key.columns));
         attnums.extend(table.referenced_by.iter().flat_map(|key| &key.referenced_columns));
         let columns = table.columns.iter().zip(&table.descriptor.columns).zip(&assigned);

@@ -290,15 +290,12 @@ fn of_deleted_rows(d: &Dml) -> Option<HashSet<i16>> {
     if d.kind != DmlKind::Delete || !d.returning.is_empty() || d.table.partition_key.is_some() || has_triggers {
         return None;
     }
-    let mut used: Vec<ColId> = Vec::new();
-    for index in &d.indexes {
-        let expressions = index.expressions.iter().flatten().filter(|_| !index.index.is_inverted());
-        expressions.chain(&index.predicate).for_each(|e| e.columns(&mut used));
-    }
     // Rows are taken out of an inverted index by their ids.
-    let keys = d.indexes.iter().filter(|index| !index.index.is_inverted()).flat_map(|index| index.index.keys.iter().map(|k| k.attnum));
+    let (inverted, trees): (Vec<_>, Vec<_>) = d.indexes.iter().partition(|index| index.index.is_inverted());
+    let mut used: Vec<ColId> = Vec::new();
+    inverted.iter().flat_map(|index| &index.predicate).for_each(|e| e.columns(&mut used));
     let referenced = d.table.referenced_by.iter().flat_map(|key| key.referenced_columns.iter().copied());
-    Some(keys.chain(referenced).chain(used.iter().map(|c| c.att)).collect())
+    Some(trees.iter().flat_map(|index| index.columns()).chain(referenced).chain(used.iter().map(|c| c.att)).collect())
 }
 
 fn note_expr(e: &Expr, list: &mut Vec<ColId>, out: &mut HashSet<ColId>, uses: &mut HashMap<ColId, usize>) {
