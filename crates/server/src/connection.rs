@@ -27,6 +27,8 @@ const POOLED_STACKS: usize = 256;
 /// With so much unread input, of which the first message is whole, a socket is left alone until the session has caught up:
 /// a client that sends faster than the server works must not fill its memory.
 const INPUT_AHEAD_BYTES: usize = 256 * 1024;
+/// So much of a statement's output goes ahead of the rest when the session has to wait: what PostgreSQL's buffer holds.
+const SENT_BEFORE_THE_END_BYTES: usize = 8192;
 /// Buffers of idle sessions are given back above this size.
 const IDLE_BUFFER_BYTES: usize = 1024;
 
@@ -110,7 +112,8 @@ pub struct Link {
     pub admitted: Cell<bool>,
     /// A transaction block is open.
     pub in_block: Cell<bool>,
-    /// What is in `output` should not wait for the statement's end.
+    /// What is in `output` is not to wait for more of it, should the session have to wait for something: it ends in a message that the
+    /// client acts upon, or has asked for.
     pub is_urgent: Cell<bool>,
 }
 
@@ -153,6 +156,10 @@ pub struct Connection {
     pub state: ConnectionState,
     /// It is among those whose replies are sent next.
     pub is_unsent: bool,
+    /// The socket took no more of the output.
+    is_blocked: bool,
+    /// The poll tells of room for output, too.
+    watches_output: bool,
     /// The protocol's state between steps; with the coroutine while one runs.
     step: Option<Step>,
     coroutine: Option<StepCoroutine>,
@@ -186,6 +193,8 @@ impl Connection {
             worker,
             state: ConnectionState::Idle,
             is_unsent: false,
+            is_blocked: false,
+            watches_output: false,
             step: Some(Step::default()),
             coroutine: None,
             left_unread: false,
@@ -213,9 +222,10 @@ impl Connection {
     pub fn is_in_block(&self) -> bool {
         self.link.in_block.get()
     }
-    /// Something is to be sent although the statement goes on.
-    pub fn takes_urgent(&self) -> bool {
-        self.link.is_urgent.replace(false) && self.has_output()
+    /// Something is to be sent although the statement goes on: else the client would be woken for its beginning, and once more for its end.
+    pub fn has_urgent_output(&self) -> bool {
+        let pending = self.link.pending_output();
+        pending > 0 && (self.link.is_urgent.get() || pending >= SENT_BEFORE_THE_END_BYTES)
     }
     /// What running the session will touch is on its way to the cache when this returns.
     pub fn prefetch(&self) {
@@ -315,18 +325,22 @@ impl Connection {
                 // The rest, or none.
                 self.write_output();
             }
-            Some(Err(e)) if e.kind() == ErrorKind::WouldBlock => {}
+            Some(Err(e)) if e.kind() == ErrorKind::WouldBlock => self.is_blocked = true,
             // Whatever it was, writing tells it again.
             _ => self.write_output(),
         }
     }
     pub fn write_output(&mut self) {
+        self.is_blocked = false;
         let mut output = self.link.output.borrow_mut();
         let mut written = self.link.written.get();
         while written < output.buf.len() {
             match self.socket.write(&output.buf[written..]) {
                 Ok(n) => written += n,
-                Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                    self.is_blocked = true;
+                    break;
+                }
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(_) => {
                     self.link.write_failed.set(true);
@@ -335,6 +349,7 @@ impl Connection {
             }
         }
         if written == output.buf.len() {
+            self.link.is_urgent.set(false);
             written = 0;
             output.buf.clear();
             if output.buf.capacity() > 64 * IDLE_BUFFER_BYTES {
@@ -342,6 +357,19 @@ impl Connection {
             }
         }
         self.link.written.set(written);
+    }
+
+    /// Has the poll tell of room for output while, and only while, there is none. A client that takes a reply out of a Unix-domain socket
+    /// makes room each time: the worker would be woken for it, and find nothing to do.
+    pub fn watch_output(&mut self, registry: &Registry, token: Token) {
+        if self.is_blocked == self.watches_output {
+            return;
+        }
+        let interest = if self.is_blocked { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
+        match registry.reregister(&mut self.socket, token, interest) {
+            Ok(()) => self.watches_output = self.is_blocked,
+            Err(_) => self.link.write_failed.set(true),
+        }
     }
 
     /// Runs the connection's next step until it ends (None) or is suspended.

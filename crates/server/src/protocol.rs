@@ -174,6 +174,7 @@ fn startup(packet: &[u8], runtime: &CoroutineRuntime, shared: &Arc<Shared>) -> R
     let secret_bytes = if minor >= 2 { 32 } else { 4 };
     output.backend_key_data(runtime.control.process_id, &runtime.control.secret[..secret_bytes]);
     output.ready_for_query(session.status());
+    runtime.link.is_urgent.set(true);
     Ok(Some(Box::new(session)))
 }
 
@@ -202,6 +203,7 @@ fn dispatch(session: &mut Session, skip_to_sync: &mut bool, message: &[u8], runt
         session.deliver_notifications(runtime, &mut client)?;
         runtime.link.in_block.set(session.status() != b'I');
         runtime.link.output.borrow_mut().ready_for_query(session.status());
+        runtime.link.is_urgent.set(true);
     }
     Ok(())
 }
@@ -244,7 +246,10 @@ fn perform(session: &mut Session, message: Frontend<'_>, runtime: &CoroutineRunt
             Ok(())
         }
         Frontend::Sync => session.sync(runtime, client),
-        Frontend::Flush => Ok(()),
+        Frontend::Flush => {
+            runtime.link.is_urgent.set(true);
+            Ok(())
+        }
         Frontend::Terminate => Err(silent_end()),
         // Left over from a COPY that failed: the client had not heard of it yet.
         Frontend::CopyData(_) | Frontend::CopyDone | Frontend::CopyFail(_) => Ok(()),

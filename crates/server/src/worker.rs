@@ -277,7 +277,7 @@ impl Worker {
             self.generations.push(0);
             self.connections.len() - 1
         });
-        let registered = self.poll.registry().register(&mut socket, Token(token), Interest::READABLE | Interest::WRITABLE);
+        let registered = self.poll.registry().register(&mut socket, Token(token), Interest::READABLE);
         if registered.is_err() {
             self.free.push(token);
             return;
@@ -330,6 +330,7 @@ impl Worker {
     /// Queues the connection if what it waits for is there; closes it if it is broken.
     fn reconsider(&mut self, token: usize) {
         let Some(Some(c)) = self.connections.get_mut(token) else { return };
+        c.watch_output(self.poll.registry(), Token(token));
         c.read_on(&mut self.scratch);
         let go = match c.state {
             ConnectionState::Idle => c.has_message() || c.at_end(),
@@ -368,11 +369,15 @@ impl Worker {
                     c.state = ConnectionState::Queued;
                     self.woken.push_back(token);
                 }
+                if !c.has_urgent_output() {
+                    self.reconsider(token);
+                    return;
+                }
             }
             Some(Yielded::Slice) => {
                 c.state = ConnectionState::Queued;
                 self.sliced.push_back(token);
-                if c.takes_urgent() && !std::mem::replace(&mut c.is_unsent, true) {
+                if c.has_urgent_output() && !std::mem::replace(&mut c.is_unsent, true) {
                     self.unsent.push(token);
                 }
                 self.send_replies();
