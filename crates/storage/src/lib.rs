@@ -50,7 +50,7 @@ pub use check::check;
 pub use directory::Relation;
 pub use engine::Engine;
 pub use heap::write::RetiredKey;
-pub use inverted::{InvertedScan, kept_term};
+pub use inverted::{InvertedScan, PendingTerms, kept_term};
 pub use locks::table::LockOwner;
 pub use private::{PrivateStore, is_private};
 pub use stats::{ACTORS, BackgroundWriterStats, CheckpointStats, IoActor, IoLine, IoObject, OBJECTS, Stats, StatsGroup};

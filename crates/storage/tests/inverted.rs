@@ -61,8 +61,13 @@ fn by_scan(heap: &Relation, s: &Snapshot) -> Rows {
 fn by_index(heap: &Relation, index: &Arc<Relation>, s: &Snapshot, wanted: &dyn Fn(u16) -> bool, ranges: &[(Vec<u8>, Option<Vec<u8>>)]) -> BTreeSet<u64> {
     let mut scan = index.inverted_scan(s).unwrap();
     let mut found = Vec::new();
-    scan.pending(&mut |rid, terms| {
+    scan.pending(&mut |rid, row| {
+        let terms = row.terms()?;
         assert!(terms.is_sorted());
+        for term in &terms {
+            let bytes = PendingTerms::bytes_of(term);
+            assert!(row.bytes().windows(bytes.len()).any(|part| part == bytes));
+        }
         let is_in = |term: &[u8]| {
             ranges.iter().any(|(lower, upper)| match upper {
                 None => term == &*kept_term(lower),

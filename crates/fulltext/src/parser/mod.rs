@@ -203,6 +203,14 @@ impl<'a> Parser<'a> {
             self.place.chars += 1;
         }
     }
+    /// What the state's first alternative does with each of them, at once: most of most documents.
+    fn step_over_letters(&mut self) {
+        let rest = self.text.as_bytes().get(self.place.at..).unwrap_or(&[]);
+        let letters = rest.iter().take_while(|b| b.is_ascii_alphabetic()).count();
+        self.place.at += letters;
+        self.place.len += letters;
+        self.place.chars += letters;
+    }
     fn back(&mut self) -> bool {
         match self.saved.pop() {
             Some(place) => {
@@ -232,6 +240,9 @@ impl<'a> Parser<'a> {
         }
         self.start = self.place.at;
         loop {
+            if self.place.state == State::AsciiWord && self.place.tried == 0 {
+                self.step_over_letters();
+            }
             let c = self.current();
             if c.is_none() && matches!(self.place.state, State::Comment | State::CloseCommentFirst | State::CloseCommentLast) {
                 self.no_comment_end = true;

@@ -135,8 +135,9 @@ impl Bench<'_> {
         self.put(figures, &format!("new documents, 16 clients, {seconds} s: median second, rows"), Better::More, run.median);
         self.put(figures, "the same: worst second, % of the median", Better::More, 100.0 * run.worst / run.median);
         self.put(figures, "the same: seconds without a commit", Better::Less, run.empty as f64);
-        let run = self.run(UPDATE_INDEXED, 16, self.options.duration_s, false)?;
-        self.put(figures, "update of the indexed column, 16 clients, tps", Better::More, run.tps);
+        // As long: PostgreSQL takes what is pending to its place in one go now and then, and a short run meets that or does not.
+        let run = self.run(UPDATE_INDEXED, 16, seconds, false)?;
+        self.put(figures, &format!("update of the indexed column, 16 clients, {seconds} s, tps"), Better::More, run.tps);
         Ok(())
     }
     /// While there are equally many documents everywhere.

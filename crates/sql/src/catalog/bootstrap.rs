@@ -578,7 +578,7 @@ fn copy_inverted(
     let mut scan = old.inverted_scan(snapshot)?;
     scan.pending(&mut |rid, terms| {
         if let Some(new_rid) = new_rids.get(&rid) {
-            postings.extend(terms.iter().map(|term| (term.to_vec(), *new_rid)));
+            postings.extend(terms.terms()?.into_iter().map(|term| (term.to_vec(), *new_rid)));
         }
         Ok(())
     })?;

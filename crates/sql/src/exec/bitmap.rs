@@ -11,8 +11,9 @@ use super::row_set::{Gathering, RowSet};
 use crate::plan::{Bitmap, InvertedAccess};
 use kilndb_base::park::Park;
 use kilndb_base::{Error, Result};
-use kilndb_storage::{InvertedScan, kept_term};
+use kilndb_storage::{InvertedScan, PendingTerms, kept_term};
 use kilndb_types::inverted::{Class, Need, Query, Wanted};
+use memchr::memmem::Finder;
 use std::sync::Arc;
 
 pub enum Found {
@@ -105,11 +106,16 @@ fn index_rows(access: &InvertedAccess, leaf: Option<&Arc<Leaf>>, rt: &mut Runtim
     rt.count_searches(access.shown, 1);
     let pending: Vec<PendingWanted> = all.wanted.iter().map(PendingWanted::of).collect();
     let mut found = Gathering::new(cx.work_mem_bytes);
-    scan.pending(&mut |rid, terms| {
-        if all.need.is_met(&mut |n| pending[n].is_among(terms)) {
+    scan.pending(&mut |rid, row| {
+        let mut terms = None;
+        let is_met = all.need.is_met(&mut |n| pending[n].may_be_among(row) && pending[n].is_among(terms.get_or_insert_with(|| row.terms())));
+        if let Some(Err(e)) = terms {
+            return Err(e);
+        }
+        if is_met {
             found.add(&[rid.to_u64()]);
         }
-        Ok(())
+        cx.park.step()
     })?;
     let mut uses = vec![0; all.wanted.len()];
     count_uses(&all.need, &mut uses);
@@ -139,18 +145,28 @@ struct PendingWanted {
     wanted: Wanted,
     /// A range whose bounds are too long to be compared with terms that may have been cut.
     is_vague: bool,
+    /// Of a single term: what it looks like among those of a pending row.
+    finder: Option<Finder<'static>>,
 }
 impl PendingWanted {
     fn of(w: &Wanted) -> PendingWanted {
         /// Terms up to here are kept whole, whatever is in them.
         const WHOLE: usize = 490;
         match &w.upper {
-            None => PendingWanted { wanted: Wanted { lower: kept_term(&w.lower).into_owned(), upper: None }, is_vague: false },
-            Some(upper) => PendingWanted { wanted: w.clone(), is_vague: w.lower.len().max(upper.len()) > WHOLE },
+            None => {
+                let lower = kept_term(&w.lower).into_owned();
+                let finder = Some(Finder::new(&PendingTerms::bytes_of(&lower)).into_owned());
+                PendingWanted { wanted: Wanted { lower, upper: None }, is_vague: false, finder }
+            }
+            Some(upper) => PendingWanted { wanted: w.clone(), is_vague: w.lower.len().max(upper.len()) > WHOLE, finder: None },
         }
     }
-    fn is_among(&self, terms: &[&[u8]]) -> bool {
-        self.is_vague || self.wanted.is_among(terms)
+    fn may_be_among(&self, row: PendingTerms<'_>) -> bool {
+        self.finder.as_ref().is_none_or(|finder| finder.find(row.bytes()).is_some())
+    }
+    /// Terms that could not be read are the caller's to tell of.
+    fn is_among(&self, terms: &Result<Vec<&[u8]>>) -> bool {
+        self.is_vague || terms.as_ref().is_ok_and(|terms| self.wanted.is_among(terms))
     }
 }
 

@@ -509,8 +509,8 @@ impl Relation {
 }
 
 const POLL_NANOS: u64 = 1_000_000;
-/// So much is merged at once ...
-const WORTHWHILE_BYTES: u64 = 4 << 20;
+/// So much is merged at once: the more there is of a term, the fewer blocks are written anew for each of its postings ...
+const WORTHWHILE_BYTES: u64 = BATCH_BYTES as u64;
 /// ... or what has waited so long.
 const LONGEST_PENDING_NANOS: u64 = 1_000_000_000;
 
@@ -560,10 +560,16 @@ fn next_anchor(key: &[u8], own: &[u8]) -> Option<Posting> {
     anchor[..len].copy_from_slice(rest.get(..len)?);
     entry::anchor_of(&anchor)
 }
-fn union(existing: &[Posting], new: &[Posting]) -> Vec<Posting> {
-    let mut all = [existing, new].concat();
-    all.sort_unstable();
-    all.dedup();
+/// Of two lists in order, each without repetitions.
+fn union(mut existing: &[Posting], new: &[Posting]) -> Vec<Posting> {
+    let mut all = Vec::with_capacity(existing.len() + new.len());
+    for posting in new {
+        let (before, after) = existing.split_at(existing.partition_point(|p| p < posting));
+        all.extend_from_slice(before);
+        all.push(*posting);
+        existing = if after.first() == Some(posting) { &after[1..] } else { after };
+    }
+    all.extend_from_slice(existing);
     all
 }
 /// Entries for these postings, which stand side by side. `anchor`: of the block that there is.

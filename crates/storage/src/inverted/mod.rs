@@ -25,7 +25,7 @@ mod write;
 pub(crate) use merge::Batch as MergeBatch;
 
 pub use entry::kept_term;
-pub use scan::InvertedScan;
+pub use scan::{InvertedScan, PendingTerms};
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64};

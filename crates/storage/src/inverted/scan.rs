@@ -11,7 +11,7 @@ use super::entry::{self, PENDING};
 use super::merge::Joiner;
 use crate::directory::Relation;
 use crate::txn::Snapshot;
-use kilndb_base::bytes::Reader;
+use kilndb_base::bytes::{Reader, put_prefixed};
 use kilndb_base::{Error, Result, RowId};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -57,27 +57,43 @@ impl Relation {
     }
 }
 
-/// The terms of a pending row.
-fn terms_of(body: &[u8]) -> Result<Vec<&[u8]>> {
-    let mut terms = Vec::with_capacity(body.len() / 8 + 1);
-    let mut r = Reader::new(body);
-    while !r.is_empty() {
-        terms.push(r.prefixed().ok_or_else(entry::damaged)?);
+/// The terms of a pending row, in order, as [`super::kept_term`] makes them.
+#[derive(Clone, Copy)]
+pub struct PendingTerms<'a>(&'a [u8]);
+
+impl<'a> PendingTerms<'a> {
+    /// Each behind its length. Most rows have not what is looked for: then a search in these bytes for what [`PendingTerms::bytes_of`] says of it
+    /// finds nothing, and is far quicker than going through the terms. If it does, it may be by chance.
+    pub fn bytes(self) -> &'a [u8] {
+        self.0
     }
-    Ok(terms)
+    /// What a term (as it is kept) looks like among [`PendingTerms::bytes`].
+    pub fn bytes_of(kept: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(kept.len() + 2);
+        put_prefixed(&mut bytes, kept);
+        bytes
+    }
+    pub fn terms(self) -> Result<Vec<&'a [u8]>> {
+        let mut terms = Vec::with_capacity(self.0.len() / 8 + 1);
+        let mut r = Reader::new(self.0);
+        while !r.is_empty() {
+            terms.push(r.prefixed().ok_or_else(entry::damaged)?);
+        }
+        Ok(terms)
+    }
 }
 
 impl InvertedScan {
-    /// Rows that are not merged yet, each with its terms in order, as [`super::kept_term`] makes them. First of all, and once.
-    pub fn pending(&mut self, visit: &mut dyn FnMut(RowId, &[&[u8]]) -> Result<()>) -> Result<()> {
+    /// Rows that are not merged yet, each with its terms. First of all, and once.
+    pub fn pending(&mut self, visit: &mut dyn FnMut(RowId, PendingTerms<'_>) -> Result<()>) -> Result<()> {
         self.has_read_pending = true;
         let mut joiner = Joiner::default();
         self.relation.each_entry(PENDING, &mut |key, _| {
             // Most rows are in one piece.
             if let Some((posting, body)) = entry::whole_pending(key) {
-                visit(RowId::from_u64(posting.0), &terms_of(body)?)?;
+                visit(RowId::from_u64(posting.0), PendingTerms(body))?;
             } else if let Some(row) = joiner.push(key)? {
-                visit(RowId::from_u64(row.posting.0), &terms_of(&row.body)?)?;
+                visit(RowId::from_u64(row.posting.0), PendingTerms(&row.body))?;
             }
             Ok(true)
         })
