@@ -39,17 +39,39 @@ struct Bench<'a> {
     options: &'a Options,
     server: &'a Server,
     folder: TempDir,
+    /// Transactions a second of updates: beside the GIN, without it, of all limits and numbers of clients.
+    with: Vec<f64>,
+    without: Vec<f64>,
+    all: Vec<f64>,
+    /// Seconds without a commit in all of them.
+    empty: usize,
 }
 
-pub(super) fn measure(engine: &'static str, options: &Options, figures: &mut Figures, server: &Server) -> Result<(), String> {
-    let folder = TempDir::new("bench-inverted").map_err(|e| e.to_string())?;
-    let bench = Bench { engine, options, server, folder };
-    bench.documents(figures)?;
-    bench.searches(figures, "")?;
-    bench.pending_searches(figures)?;
-    bench.updates(figures)?;
-    bench.new_documents(figures)?;
-    execute(server, &["drop table test, documents, texts", "drop function gen_rand_str(integer)"])
+/// Both servers run, and take turns row by row: what is held against each other was measured within minutes of each other.
+pub(super) fn in_turns(options: &Options, figures: &mut Figures, servers: [(&'static str, &Server); 2]) -> Result<(), String> {
+    let mut benches = Vec::new();
+    for (engine, server) in servers {
+        let folder = TempDir::new("bench-inverted").map_err(|e| e.to_string())?;
+        benches.push(Bench { engine, options, server, folder, with: Vec::new(), without: Vec::new(), all: Vec::new(), empty: 0 });
+    }
+    let mut each = |stage: &dyn Fn(&mut Bench<'_>, &mut Figures) -> Result<(), String>| benches.iter_mut().try_for_each(|bench| stage(bench, figures));
+    each(&|bench, figures| bench.documents(figures))?;
+    each(&|bench, figures| bench.searches(figures, ""))?;
+    each(&|bench, figures| bench.pending_searches(figures))?;
+    for limit in LIMITS_KB {
+        each(&|bench, _| bench.begin_updates(limit))?;
+        for clients in CLIENTS {
+            each(&|bench, figures| bench.updates(figures, limit, clients))?;
+        }
+    }
+    each(&|bench, figures| bench.long_updates(figures))?;
+    each(&|bench, _| bench.begin_without())?;
+    for _ in 0..3 {
+        each(&|bench, _| bench.with_and_without())?;
+    }
+    each(&|bench, figures| bench.end_updates(figures))?;
+    each(&|bench, figures| bench.new_documents(figures))?;
+    each(&|bench, figures| bench.updates_of_indexed(figures))
 }
 
 impl Bench<'_> {
@@ -94,39 +116,45 @@ impl Bench<'_> {
         }
         Ok(())
     }
-    fn updates(&self, figures: &mut Figures) -> Result<(), String> {
-        let mut empty = 0;
-        let mut all = Vec::new();
-        for limit in LIMITS_KB {
-            // PostgreSQL spares the index rows that have been updated before: then there is room for a new version beside the old one.
-            self.fresh()?;
-            execute(self.server, &[&format!("alter index idx_test_info set (gin_pending_list_limit = {limit})")])?;
-            for clients in CLIENTS {
-                let run = self.run(UPDATE_OTHER, clients, self.options.duration_s, false)?;
-                empty += run.empty;
-                all.push(run.tps);
-                self.put(figures, &format!("update of the other column, limit {limit} kB, {clients} clients, tps"), Better::More, run.tps);
-            }
-        }
-        let mean = all.iter().sum::<f64>() / all.len() as f64;
+    fn begin_updates(&self, limit_kb: u32) -> Result<(), String> {
+        // PostgreSQL spares the index rows that have been updated before: then there is room for a new version beside the old one.
+        self.fresh()?;
+        execute(self.server, &[&format!("alter index idx_test_info set (gin_pending_list_limit = {limit_kb})")])
+    }
+    fn updates(&mut self, figures: &mut Figures, limit_kb: u32, clients: u32) -> Result<(), String> {
+        let run = self.run(UPDATE_OTHER, clients, self.options.duration_s, false)?;
+        self.empty += run.empty;
+        self.all.push(run.tps);
+        self.put(figures, &format!("update of the other column, limit {limit_kb} kB, {clients} clients, tps"), Better::More, run.tps);
+        Ok(())
+    }
+    fn long_updates(&mut self, figures: &mut Figures) -> Result<(), String> {
+        let mean = self.all.iter().sum::<f64>() / self.all.len() as f64;
         self.put(figures, "update of the other column, mean of all limits and numbers of clients, tps", Better::More, mean);
         let run = self.run(UPDATE_OTHER, 64, self.smooth_seconds(), true)?;
-        empty += run.empty;
+        self.empty += run.empty;
         let of_it = format!("update of the other column, 64 clients, {} s with a checkpoint", self.smooth_seconds());
         self.put(figures, &format!("{of_it}: worst second, % of the median"), Better::More, 100.0 * run.worst / run.median);
         self.put(figures, &format!("{of_it}: worst latency, ms"), Better::Less, run.worst_latency_ms);
-        // Against the same without the index, in turns: the machine is not the same all the time.
-        execute(self.server, &["create table without as select * from test", "create index on without (id)", "vacuum analyze without", "checkpoint"])?;
-        let (mut with, mut without) = (Vec::new(), Vec::new());
-        for _ in 0..3 {
-            with.push(self.run(UPDATE_OTHER, 64, self.options.duration_s, false)?.tps);
-            without.push(self.run(&UPDATE_OTHER.replace("test", "without"), 64, self.options.duration_s, false)?.tps);
-        }
-        self.put(figures, "update of the other column, 64 clients, tps", Better::More, median(with));
-        self.put(figures, "the same without a GIN index, tps", Better::More, median(without));
-        execute(self.server, &["drop table without"])?;
-        self.put(figures, "updates beside a GIN index, all runs: seconds without a commit", Better::Less, empty as f64);
         Ok(())
+    }
+    /// The same table without the index.
+    fn begin_without(&self) -> Result<(), String> {
+        execute(self.server, &["create table without as select * from test", "create index on without (id)", "vacuum analyze without", "checkpoint"])
+    }
+    fn with_and_without(&mut self) -> Result<(), String> {
+        let with = self.run(UPDATE_OTHER, 64, self.options.duration_s, false)?;
+        let without = self.run(&UPDATE_OTHER.replace("test", "without"), 64, self.options.duration_s, false)?;
+        self.with.push(with.tps);
+        self.without.push(without.tps);
+        Ok(())
+    }
+    fn end_updates(&mut self, figures: &mut Figures) -> Result<(), String> {
+        let (with, without) = (median(std::mem::take(&mut self.with)), median(std::mem::take(&mut self.without)));
+        self.put(figures, "update of the other column, 64 clients, tps", Better::More, with);
+        self.put(figures, "the same without a GIN index, tps", Better::More, without);
+        self.put(figures, "updates beside a GIN index, all runs: seconds without a commit", Better::Less, self.empty as f64);
+        execute(self.server, &["drop table without"])
     }
     fn new_documents(&self, figures: &mut Figures) -> Result<(), String> {
         let seconds = self.smooth_seconds();
@@ -135,7 +163,11 @@ impl Bench<'_> {
         self.put(figures, &format!("new documents, 16 clients, {seconds} s: median second, rows"), Better::More, run.median);
         self.put(figures, "the same: worst second, % of the median", Better::More, 100.0 * run.worst / run.median);
         self.put(figures, "the same: seconds without a commit", Better::Less, run.empty as f64);
-        // As long: PostgreSQL takes what is pending to its place in one go now and then, and a short run meets that or does not.
+        Ok(())
+    }
+    /// For as long: PostgreSQL takes what is pending to its place in one go now and then, and a short run meets that or does not.
+    fn updates_of_indexed(&self, figures: &mut Figures) -> Result<(), String> {
+        let seconds = self.smooth_seconds();
         let run = self.run(UPDATE_INDEXED, 16, seconds, false)?;
         self.put(figures, &format!("update of the indexed column, 16 clients, {seconds} s, tps"), Better::More, run.tps);
         Ok(())

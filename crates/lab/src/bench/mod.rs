@@ -104,7 +104,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
             failed.push(name);
         }
     }
-    if options.has("partitions")
+    if (options.has("partitions") || options.has("inverted"))
         && wanted("postgres")
         && wanted("kilndb")
         && let Err(e) = in_turns(&options, &mut figures)
@@ -189,10 +189,15 @@ fn kilndb(options: &Options, figures: &mut Figures) -> Result<(), String> {
     process::check_kilndb(&running.data).map_err(|e| e.to_string())
 }
 
-/// What is held against the other server within seconds: both run, and take turns.
+/// What is held against the other server within seconds or minutes: both run, and take turns.
 fn in_turns(options: &Options, figures: &mut Figures) -> Result<(), String> {
     let (postgres, kilndb) = (start("PostgreSQL", options)?, start("KilnDB", options)?);
-    partitions::queue_in_turns(options, figures, [("KilnDB", &kilndb.server), ("PostgreSQL", &postgres.server)])?;
+    if options.has("partitions") {
+        partitions::queue_in_turns(options, figures, [("KilnDB", &kilndb.server), ("PostgreSQL", &postgres.server)])?;
+    }
+    if options.has("inverted") {
+        inverted::in_turns(options, figures, [("PostgreSQL", &postgres.server), ("KilnDB", &kilndb.server)])?;
+    }
     kilndb.server.stop().and(postgres.server.stop()).map_err(|e| e.to_string())?;
     process::check_kilndb(&kilndb.data).map_err(|e| e.to_string())
 }
@@ -246,9 +251,6 @@ fn measure(engine: &'static str, options: &Options, figures: &mut Figures, serve
     }
     if options.has("partitions") {
         partitions::measure(engine, options, figures, server)?;
-    }
-    if options.has("inverted") {
-        inverted::measure(engine, options, figures, server)?;
     }
     Ok(())
 }
