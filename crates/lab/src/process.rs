@@ -80,6 +80,20 @@ impl Server {
         self.child.id()
     }
 
+    /// All its processes stand still: what it does in the background disturbs nobody until it goes on.
+    pub fn pause(&self) {
+        self.signal_all(libc::SIGSTOP);
+    }
+    pub fn go_on(&self) {
+        self.signal_all(libc::SIGCONT);
+    }
+    fn signal_all(&self, signal: libc::c_int) {
+        // Whoever might start others comes first.
+        for pid in [vec![self.pid()], children_of(self.pid())].concat() {
+            // SAFETY: a system call without pointers. The server is our child and not waited for yet, and its children stay its own as long.
+            unsafe { libc::kill(pid as libc::pid_t, signal) };
+        }
+    }
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
@@ -146,6 +160,18 @@ pub fn start_kilndb(data: &Path, port: u16, settings: &[&str]) -> io::Result<Ser
     }
     let log = data.with_extension("log");
     Server::start(command, Address::local(port), &log, Duration::from_secs(120))
+}
+
+/// Processes whose parent is this one.
+fn children_of(parent: u32) -> Vec<u32> {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    // "pid (name) state parent …"; the name may have blanks and brackets in it.
+    let parent_of = |pid: u32| -> Option<u32> {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        status.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+    };
+    pids.filter(|pid| parent_of(*pid) == Some(parent)).collect()
 }
 
 /// Starts KilnDB and kills it (`kill -9`) while it recovers, or soon after.

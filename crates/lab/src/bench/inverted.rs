@@ -47,14 +47,23 @@ struct Bench<'a> {
     empty: usize,
 }
 
-/// Both servers run, and take turns row by row: what is held against each other was measured within minutes of each other.
+/// Both servers take turns, row by row: what is held against each other was measured within minutes of each other. The other one stands still
+/// meanwhile, autovacuum and all.
 pub(super) fn in_turns(options: &Options, figures: &mut Figures, servers: [(&'static str, &Server); 2]) -> Result<(), String> {
     let mut benches = Vec::new();
     for (engine, server) in servers {
         let folder = TempDir::new("bench-inverted").map_err(|e| e.to_string())?;
         benches.push(Bench { engine, options, server, folder, with: Vec::new(), without: Vec::new(), all: Vec::new(), empty: 0 });
     }
-    let mut each = |stage: &dyn Fn(&mut Bench<'_>, &mut Figures) -> Result<(), String>| benches.iter_mut().try_for_each(|bench| stage(bench, figures));
+    let mut each = |stage: &dyn Fn(&mut Bench<'_>, &mut Figures) -> Result<(), String>| {
+        benches.iter_mut().try_for_each(|bench| {
+            bench.server.go_on();
+            let done = stage(bench, figures);
+            bench.server.pause();
+            done
+        })
+    };
+    servers.iter().for_each(|(_, server)| server.pause());
     each(&|bench, figures| bench.documents(figures))?;
     each(&|bench, figures| bench.searches(figures, ""))?;
     each(&|bench, figures| bench.pending_searches(figures))?;
@@ -71,7 +80,9 @@ pub(super) fn in_turns(options: &Options, figures: &mut Figures, servers: [(&'st
     }
     each(&|bench, figures| bench.end_updates(figures))?;
     each(&|bench, figures| bench.new_documents(figures))?;
-    each(&|bench, figures| bench.updates_of_indexed(figures))
+    let done = each(&|bench, figures| bench.updates_of_indexed(figures));
+    servers.iter().for_each(|(_, server)| server.go_on());
+    done
 }
 
 impl Bench<'_> {

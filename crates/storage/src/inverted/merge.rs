@@ -20,6 +20,7 @@ use crate::wal::record::{Op, Target};
 use kilndb_base::Result;
 use kilndb_base::bytes::Reader;
 use kilndb_base::park::Park;
+use std::cmp::Ordering;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -44,13 +45,20 @@ const TERMS_AT_ONCE: usize = 64;
 /// Postings of a term put in at once: with what they meet they fit a leaf.
 const POSTINGS_AT_ONCE: usize = 256;
 
+const HEAD_BYTES: usize = 8;
+
 struct PendingPosting {
-    /// The term's first bytes as a number: most comparisons need no more.
+    /// The term's first bytes as a number, zeros behind them: most comparisons need no more.
     head: u64,
     /// Where the term is in the batch.
     start: u32,
     end: u32,
     posting: Posting,
+}
+impl PendingPosting {
+    fn len(&self) -> usize {
+        (self.end - self.start) as usize
+    }
 }
 
 /// A term of a batch, and what of it is not in the tree yet.
@@ -106,16 +114,20 @@ impl Batch {
             let term = r.prefixed().ok_or_else(entry::damaged)?;
             let start = self.bytes.len() as u32;
             self.bytes.extend_from_slice(term);
-            let mut head = [0; 8];
-            let len = term.len().min(8);
+            let mut head = [0; HEAD_BYTES];
+            let len = term.len().min(HEAD_BYTES);
             head[..len].copy_from_slice(&term[..len]);
             self.postings.push(PendingPosting { head: u64::from_be_bytes(head), start, end: self.bytes.len() as u32, posting });
         }
         Ok(())
     }
+    /// The order of two terms with the same head. Most are no longer than that, and need not be looked at.
+    fn compare_rest(&self, a: &PendingPosting, b: &PendingPosting) -> Ordering {
+        if a.len() <= HEAD_BYTES && b.len() <= HEAD_BYTES { a.len().cmp(&b.len()) } else { self.term(a).cmp(self.term(b)) }
+    }
     fn sort(&mut self) {
         let mut postings = std::mem::take(&mut self.postings);
-        postings.sort_unstable_by(|a, b| a.head.cmp(&b.head).then_with(|| self.term(a).cmp(self.term(b))).then(a.posting.cmp(&b.posting)));
+        postings.sort_unstable_by(|a, b| a.head.cmp(&b.head).then_with(|| self.compare_rest(a, b)).then(a.posting.cmp(&b.posting)));
         self.postings = postings;
     }
     /// The next term; false: there is none.
@@ -126,7 +138,7 @@ impl Batch {
         entry::put_posting_own(&mut group.own, term);
         group.postings.clear();
         group.placed = 0;
-        while let Some(p) = self.postings.get(*at).filter(|p| p.head == first.head && self.term(p) == term) {
+        while let Some(p) = self.postings.get(*at).filter(|p| p.head == first.head && self.compare_rest(p, first).is_eq()) {
             if group.postings.last() != Some(&p.posting) {
                 group.postings.push(p.posting);
             }
