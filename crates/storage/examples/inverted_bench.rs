@@ -1,4 +1,5 @@
-//! What writing and merging rows of an inverted index costs: `cargo run --release -p kilndb-storage --example inverted_bench -- [rows] [rows between merges]`.
+//! What writing and merging rows of an inverted index costs, new ones and others whose terms change:
+//! `cargo run --release -p kilndb-storage --example inverted_bench -- [rows] [rows between merges] [updates]`.
 use kilndb_base::env::OsEnv;
 use kilndb_base::park::ThreadPark;
 use kilndb_storage::*;
@@ -31,7 +32,7 @@ fn terms(random: &mut u64) -> Vec<Vec<u8>> {
 
 fn main() {
     let mut arguments = std::env::args().skip(1).map(|a| a.parse::<u64>().expect("a number"));
-    let (rows, between) = (arguments.next().unwrap_or(100_000), arguments.next().unwrap_or(6_000));
+    let (rows, between, updates) = (arguments.next().unwrap_or(100_000), arguments.next().unwrap_or(6_000), arguments.next().unwrap_or(0));
     let dir = std::env::temp_dir().join(format!("kilndb-inverted-bench-{}", std::process::id()));
     let config = EngineConfig {
         data_dir: dir.clone(),
@@ -56,13 +57,28 @@ fn main() {
     t.commit(CommitMode::Async, &park).expect("a commit");
     let mut random = 1;
     let (mut writing, mut merging, mut postings) = (0.0, 0.0, 0);
-    for row in 0..rows {
+    let mut rids = Vec::new();
+    let report = |what: &str, rows: u64, writing: &mut f64, merging: &mut f64, postings: &mut usize| {
+        let of_row = |seconds: &mut f64| std::mem::take(seconds) * 1e6 / rows as f64;
+        let terms = std::mem::take(postings) as f64 / rows as f64;
+        println!("{rows} {what}, {terms:.0} terms each: writing {:.1} µs a row, merging {:.1} µs a row, {:.0} MB", of_row(writing), of_row(merging), f64::from(index.pages()) * 8192.0 / 1e6);
+    };
+    for row in 0..rows + updates {
+        if row == rows {
+            report("rows", rows, &mut writing, &mut merging, &mut postings);
+        }
         let terms = terms(&mut random);
         postings += terms.len();
         let began = Instant::now();
         let mut t = e.begin(Isolation::ReadCommitted, 0);
-        let rid = heap.insert(&mut t, &[7; 500]).expect("a row");
-        index.inverted_insert(&mut t, rid, &terms).expect("its terms");
+        if row < rows {
+            let rid = heap.insert(&mut t, &[7; 500]).expect("a row");
+            index.inverted_insert(&mut t, rid, &terms).expect("its terms");
+            rids.push(rid);
+        } else {
+            let rid = rids[(random >> 33) as usize % rids.len()];
+            index.inverted_update(&mut t, rid, &terms).expect("its terms");
+        }
         t.commit(CommitMode::Async, &park).expect("a commit");
         writing += began.elapsed().as_secs_f64();
         if row % between == between - 1 {
@@ -71,7 +87,11 @@ fn main() {
             merging += began.elapsed().as_secs_f64();
         }
     }
-    println!("{rows} rows, {:.0} terms each: writing {:.1} µs a row, merging {:.1} µs a row, {:.0} MB", postings as f64 / rows as f64, writing * 1e6 / rows as f64, merging * 1e6 / rows as f64, f64::from(index.pages()) * 8192.0 / 1e6);
+    if updates > 0 {
+        report("updates", updates, &mut writing, &mut merging, &mut postings);
+    } else {
+        report("rows", rows, &mut writing, &mut merging, &mut postings);
+    }
     drop((heap, index));
     drop(e);
     let _ = std::fs::remove_dir_all(dir);

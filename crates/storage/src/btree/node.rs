@@ -54,6 +54,14 @@ pub fn build(key: &[u8], rid: u64, child: Option<u32>, stamp: u64) -> Vec<u8> {
     out.extend_from_slice(key);
     out
 }
+/// Bytes of an entry before its key, if it has neither child nor stamp.
+pub const PLAIN_HEAD: usize = 8;
+/// Completes such an entry, of which the key is there.
+pub fn set_plain_head(entry: &mut [u8], rid: u64) {
+    let head = (entry.len() - PLAIN_HEAD) as u16;
+    entry[..2].copy_from_slice(&head.to_le_bytes());
+    entry[2..PLAIN_HEAD].copy_from_slice(&rid.to_le_bytes()[..6]);
+}
 #[inline]
 pub fn entry_at(v: &View, off: usize) -> Option<Entry<'_>> {
     if off < SLOTS {
@@ -110,14 +118,19 @@ pub fn high<'a>(v: &'a View) -> Option<Entry<'a>> {
 }
 #[inline]
 pub fn compare(e: &Entry<'_>, key: Key<'_>) -> Ordering {
+    compare_with_head((e.key, e.rid), head(key.0), key)
+}
+/// `at`: the key's head.
+#[inline]
+fn compare_with_head((bytes, rid): (&[u8], u64), at: u64, key: Key<'_>) -> Ordering {
     // Most comparisons are settled by the first 8 bytes, without a call. Zeros behind a short key do not change the order: where
     // they differ from the other key's bytes, that one goes on.
-    let by_head = head(e.key).cmp(&head(key.0));
+    let by_head = head(bytes).cmp(&at);
     if by_head != Ordering::Equal {
         return by_head;
     }
-    let by_key = if e.key.len() <= 8 && key.0.len() <= 8 { e.key.len().cmp(&key.0.len()) } else { e.key.cmp(key.0) };
-    by_key.then(e.rid.cmp(&key.1))
+    let by_key = if bytes.len() <= 8 && key.0.len() <= 8 { bytes.len().cmp(&key.0.len()) } else { bytes.cmp(key.0) };
+    by_key.then(rid.cmp(&key.1))
 }
 /// The first 8 bytes as a number, with zeros behind a shorter key.
 #[inline]
@@ -132,65 +145,134 @@ fn head(key: &[u8]) -> u64 {
     }
     key.iter().enumerate().fold(0, |head, (i, byte)| head | u64::from(*byte) << (56 - 8 * i))
 }
+/// Bytes that two keys share at their beginnings.
+#[inline]
+fn shared_len(a: &[u8], b: &[u8]) -> usize {
+    let least = a.len().min(b.len());
+    let differing = head(a) ^ head(b);
+    if differing != 0 {
+        return (differing.leading_zeros() as usize / 8).min(least);
+    }
+    a.iter().zip(b).skip(8).take_while(|(a, b)| a == b).count() + least.min(8)
+}
+/// What all entries of a node begin with, and how they are spread behind it, by its fences. The first and last nodes of a level have
+/// their own first and last entries for want of a fence.
+///
+/// In a tree of texts what is shared may be more than the 8 bytes that most comparisons look at: so they look at those behind it.
+struct Span<'a> {
+    shared: &'a [u8],
+    /// The first bytes behind what is shared.
+    low: u64,
+    high: u64,
+}
+impl Span<'_> {
+    #[inline]
+    fn of<'a>(v: &'a View, count: usize) -> Span<'a> {
+        let low = low(v).or_else(|| entry(v, 0)).map_or(&[][..], |e| e.key);
+        let high = high(v).or_else(|| entry(v, count.saturating_sub(1))).map_or(&[][..], |e| e.key);
+        let (shared, rest) = low.split_at(shared_len(low, high));
+        Span { shared, low: head(rest), high: head(high.get(shared.len()..).unwrap_or(&[])) }
+    }
+    /// Where the key stands if keys are spread evenly between the fences, as numbers given in order are. Halving touches some 13 cache
+    /// lines of a full node, looking where the key should be 4. Perlman, Itai, Avni: Interpolation search (1978).
+    #[inline]
+    fn guess(&self, at: u64, count: usize) -> Option<usize> {
+        let whole = self.high.checked_sub(self.low).filter(|w| *w != 0)?;
+        let part = at.saturating_sub(self.low).min(whole);
+        Some(((u128::from(part) * count as u128 / u128::from(whole)) as usize).min(count - 1))
+    }
+}
 /// First index whose entry is ≥ key.
 #[inline]
 pub fn lower_bound(v: &View, key: Key<'_>) -> usize {
-    let is_less = |i| entry(v, i).is_some_and(|e| compare(&e, key) == Ordering::Less);
-    let (mut a, mut b) = (0, count(v));
-    if b >= WORTH_GUESSING
-        && let Some(guess) = guess(v, key.0, b)
-    {
-        let (near, far) = (guess.saturating_sub(GUESS_ERROR), (guess + GUESS_ERROR).min(b - 1));
-        // Further away by ever larger steps: keys drawn at random stand off by about the root of their number.
-        let mut step = 4 * GUESS_ERROR;
-        if !is_less(near) {
-            b = near;
-            while a < b {
-                let at = b.saturating_sub(step);
-                if is_less(at) {
-                    a = at + 1;
-                    break;
-                }
-                b = at;
-                step *= 2;
-            }
-        } else if is_less(far) {
-            a = far + 1;
-            while a < b {
-                let at = (a + step).min(b - 1);
-                if !is_less(at) {
-                    b = at;
-                    break;
-                }
-                a = at + 1;
-                step *= 2;
-            }
-        } else {
-            (a, b) = (near + 1, far);
-        }
+    let count = count(v);
+    if count < WORTH_GUESSING {
+        return partition_point(0, count, |i| entry(v, i).is_some_and(|e| compare(&e, key) == Ordering::Less));
     }
+    let span = Span::of(v, count);
+    let Some((first, rest)) = key.0.split_at_checked(span.shared.len()).filter(|(first, _)| *first == span.shared) else {
+        return if key.0 < span.shared { 0 } else { count };
+    };
+    let at = head(rest);
+    let is_less = |i| {
+        let Some(e) = entry(v, i) else { return false };
+        let of_entry = e.key.get(first.len()..).unwrap_or(&[]);
+        compare_with_head((of_entry, e.rid), at, Key(rest, key.1)) == Ordering::Less
+    };
+    match span.guess(at, count) {
+        Some(guess) => search_around(guess, count, is_less),
+        None => partition_point(0, count, is_less),
+    }
+}
+/// What all keys between the fences begin with: so many bytes.
+pub fn shared_by_fences(v: &View) -> usize {
+    low(v).zip(high(v)).map_or(0, |(low, high)| shared_len(low.key, high.key))
+}
+/// As [`lower_bound`], of a key between the fences, which share so many bytes, that is not before entry `from` and likely to be near.
+pub fn lower_bound_from(v: &View, key: Key<'_>, from: usize, shared: usize) -> usize {
+    let rest = key.0.get(shared..).unwrap_or(&[]);
+    let at = head(rest);
+    let is_less = |i| {
+        let Some(e) = entry(v, i) else { return false };
+        compare_with_head((e.key.get(shared..).unwrap_or(&[]), e.rid), at, Key(rest, key.1)) == Ordering::Less
+    };
+    let (mut a, mut b, mut step) = (from, count(v), GUESS_ERROR);
+    while a < b {
+        let at = (a + step).min(b - 1);
+        if !is_less(at) {
+            b = at;
+            break;
+        }
+        a = at + 1;
+        step *= 2;
+    }
+    partition_point(a, b, is_less)
+}
+/// The first of the indexes from `a` to before `b` that is not less; those that are less come first.
+#[inline]
+fn partition_point(mut a: usize, mut b: usize, is_less: impl Fn(usize) -> bool) -> usize {
     while a < b {
         let mid = (a + b) / 2;
         if is_less(mid) { a = mid + 1 } else { b = mid }
     }
     a
 }
+/// The same below `count`, where it is likely to be near `guess`: further away by ever larger steps, for keys drawn at random stand off by
+/// about the root of their number.
+#[inline]
+fn search_around(guess: usize, count: usize, is_less: impl Fn(usize) -> bool) -> usize {
+    let (near, far) = (guess.saturating_sub(GUESS_ERROR), (guess + GUESS_ERROR).min(count - 1));
+    let (mut a, mut b, mut step) = (0, count, 4 * GUESS_ERROR);
+    if !is_less(near) {
+        b = near;
+        while a < b {
+            let at = b.saturating_sub(step);
+            if is_less(at) {
+                a = at + 1;
+                break;
+            }
+            b = at;
+            step *= 2;
+        }
+    } else if is_less(far) {
+        a = far + 1;
+        while a < b {
+            let at = (a + step).min(b - 1);
+            if !is_less(at) {
+                b = at;
+                break;
+            }
+            a = at + 1;
+            step *= 2;
+        }
+    } else {
+        (a, b) = (near + 1, far);
+    }
+    partition_point(a, b, is_less)
+}
 /// Nodes with fewer entries are searched by halves only.
 const WORTH_GUESSING: usize = 32;
 const GUESS_ERROR: usize = 2;
-/// Where the key stands if keys are spread evenly between the fences, as numbers given in order are; the first and last nodes of a
-/// level have their own first and last entries for want of a fence. Halving touches some 13 cache lines of a full node, looking
-/// where the key should be 4. Perlman, Itai, Avni: Interpolation search (1978).
-fn guess(v: &View, key: &[u8], count: usize) -> Option<usize> {
-    let low = low(v).or_else(|| entry(v, 0))?.key;
-    let high = high(v).or_else(|| entry(v, count - 1))?.key;
-    let shared = low.iter().zip(high).take_while(|(a, b)| a == b).count();
-    let number = |bytes: &[u8]| bytes.get(shared..).map(head);
-    let (low, high, at) = (number(low)?, number(high)?, number(key)?);
-    let whole = high.checked_sub(low).filter(|w| *w != 0)?;
-    let part = at.saturating_sub(low).min(whole);
-    Some(((u128::from(part) * count as u128 / u128::from(whole)) as usize).min(count - 1))
-}
 /// Where a key stands to a node's fences.
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub enum Side {
@@ -207,6 +289,10 @@ pub fn side(v: &View, key: Key<'_>) -> Side {
     }
     Side::Inside
 }
+/// Is the key before the high fence?
+pub fn is_before_end(v: &View, key: Key<'_>) -> bool {
+    high(v).is_none_or(|e| compare(&e, key) == Ordering::Greater)
+}
 /// Inner node: index of the child that covers `key`.
 #[inline]
 pub fn child_index(v: &View, key: Key<'_>) -> usize {
@@ -216,8 +302,13 @@ pub fn child_index(v: &View, key: Key<'_>) -> usize {
         _ => i.saturating_sub(1),
     }
 }
+/// What an entry takes besides its bytes.
+pub const SLOT: usize = 2;
 pub fn room(p: &PageBytes) -> usize {
-    (get16(p, at::UPPER) + get16(p, at::GARBAGE)).saturating_sub(SLOTS + 2 * get16(p, at::COUNT))
+    room_of(&View::of(p))
+}
+pub fn room_of(v: &View) -> usize {
+    (v.u16(at::UPPER) + v.u16(at::GARBAGE)).saturating_sub(SLOTS + SLOT * count(v))
 }
 fn bad(what: &str) -> Error {
     Error::corrupted(format!("index page: {what}"))
@@ -377,7 +468,8 @@ mod tests {
         let clustered = |i: u32| (if i < 290 { i } else { 1 << 30 | i }).to_be_bytes().to_vec();
         let texts = |i: u32| format!("customer-{}", 1000 + i * 7 % 3000).into_bytes();
         let short = |i: u32| vec![b'a'; i as usize % 30 + 1];
-        let kinds: [&dyn Fn(u32) -> Vec<u8>; 5] = [&evenly, &squares, &clustered, &texts, &short];
+        let alike = |i: u32| format!("so begin{}{i}", "a".repeat(i as usize % 5)).into_bytes();
+        let kinds: [&dyn Fn(u32) -> Vec<u8>; 6] = [&evenly, &squares, &clustered, &texts, &short, &alike];
         for kind in kinds {
             let mut keys: Vec<Vec<u8>> = (0..300).map(kind).collect();
             keys.sort();
@@ -392,10 +484,19 @@ mod tests {
             asked.extend(keys.iter().map(|k| [&k[..], &[0]].concat()));
             asked.extend(keys.iter().map(|k| k[..k.len() - 1].to_vec()));
             asked.push(vec![0xff; 12]);
+            for len in 0..20 {
+                let begin = &low[..low.len().min(len)];
+                asked.extend([begin.to_vec(), [begin, &[0]].concat(), [begin, &[0xff]].concat()]);
+            }
             for key in &asked {
                 for rid in [0, 7, 9] {
                     let expected = keys.partition_point(|k| (&k[..], 7) < (&key[..], rid));
                     assert_eq!(lower_bound(&v, Key(key, rid)), expected, "{key:?} {rid}");
+                    if key >= &low && key < &high {
+                        for from in [0, expected / 2, expected.saturating_sub(3), expected] {
+                            assert_eq!(lower_bound_from(&v, Key(key, rid), from, shared_by_fences(&v)), expected, "{key:?} {rid}");
+                        }
+                    }
                 }
             }
         }

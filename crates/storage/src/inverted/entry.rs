@@ -158,13 +158,57 @@ pub fn block(own: &[u8], anchor: Posting, postings: &[Posting]) -> Vec<u8> {
 }
 /// Postings that follow the row `before`.
 pub fn put_postings(out: &mut Vec<u8>, mut before: u64, postings: &[Posting]) {
-    for (row, generation) in postings {
-        put_varint(out, (row - before) << 1 | u64::from(*generation != 0));
-        if *generation != 0 {
-            put_varint(out, u64::from(*generation));
-        }
-        before = *row;
+    for posting in postings {
+        put_posting(out, before, *posting);
+        before = posting.0;
     }
+}
+fn put_posting(out: &mut Vec<u8>, before: u64, (row, generation): Posting) {
+    put_varint(out, (row - before) << 1 | u64::from(generation != 0));
+    if generation != 0 {
+        put_varint(out, u64::from(generation));
+    }
+}
+/// The posting that follows the row `before`.
+#[inline]
+fn get_posting(r: &mut Reader<'_>, before: u64) -> Result<Posting> {
+    let step = r.varint().ok_or_else(damaged)?;
+    let row = before.checked_add(step >> 1).filter(|row| *row < 1 << 48).ok_or_else(damaged)?;
+    let generation = if step & 1 == 0 { 0 } else { r.varint().and_then(|g| u32::try_from(g).ok()).ok_or_else(damaged)? };
+    Ok((row, generation))
+}
+/// Appends what a block, which has `rest` behind its term, has there once these postings are in it (in order, none before its anchor).
+/// How many bytes at its beginning are as they were; None: all postings are there already, and nothing is appended.
+pub fn put_among(out: &mut Vec<u8>, rest: &[u8], new: &[Posting]) -> Result<Option<usize>> {
+    let mut row = anchor_of(rest).ok_or_else(damaged)?.0;
+    let mut r = Reader::new(&rest[ANCHOR_BYTES..]);
+    let mut new = new.iter().copied().peekable();
+    // Bytes of `rest` that are dealt with, and those before the first change.
+    let (mut copied, mut same) = (0, None);
+    while let Some(next) = new.peek().copied() {
+        let begin = rest.len() - r.remaining().len();
+        let old = if r.is_empty() { None } else { Some(get_posting(&mut r, row)?) };
+        if old.is_none_or(|old| next < old) {
+            same.get_or_insert(begin);
+            out.extend_from_slice(&rest[copied..begin]);
+            while let Some(posting) = new.next_if(|posting| old.is_none_or(|old| *posting < old)) {
+                put_posting(out, row, posting);
+                row = posting.0;
+            }
+            if let Some(old) = old {
+                put_posting(out, row, old);
+            }
+            copied = rest.len() - r.remaining().len();
+        }
+        if let Some(old) = old {
+            new.next_if_eq(&old);
+            row = old.0;
+        }
+    }
+    if same.is_some() {
+        out.extend_from_slice(&rest[copied..]);
+    }
+    Ok(same)
 }
 /// How many of the postings take so many bytes at most; one at least.
 pub fn fitting(anchor: Posting, postings: &[Posting], most: usize) -> usize {
@@ -188,10 +232,9 @@ pub fn read_postings(rest: &[u8], rid: u64, visit: &mut impl FnMut(Posting)) -> 
     let mut row = anchor_of(rest).ok_or_else(damaged)?.0;
     let mut r = Reader::new(&rest[ANCHOR_BYTES..]);
     while !r.is_empty() {
-        let step = r.varint().ok_or_else(damaged)?;
-        row = row.checked_add(step >> 1).filter(|row| *row < 1 << 48).ok_or_else(damaged)?;
-        let generation = if step & 1 == 0 { 0 } else { r.varint().and_then(|g| u32::try_from(g).ok()).ok_or_else(damaged)? };
-        visit((row, generation));
+        let posting = get_posting(&mut r, row)?;
+        row = posting.0;
+        visit(posting);
     }
     Ok(())
 }
@@ -418,6 +461,38 @@ mod tests {
             }
         }
         assert!(largest_block(&posting_own(&[b'x'; 5000])) > 400);
+    }
+    #[test]
+    fn postings_are_put_among_those_of_a_block() {
+        let own = posting_own(b"word");
+        let all: Vec<Posting> = vec![(3, 0), (3, 5), (4, 0), (400, 1), (401, 0), (1 << 20, 2), (1 << 40, 0), (1 << 40, 70_000)];
+        for kept in 0..1u32 << all.len() {
+            let (old, new): (Vec<Posting>, Vec<Posting>) = all.iter().zip(0..).map(|(p, i)| (*p, kept >> i & 1 == 1)).fold((vec![], vec![]), |(mut old, mut new), (p, is_old)| {
+                if is_old { old.push(p) } else { new.push(p) }
+                (old, new)
+            });
+            for anchor in [(3, 0), (1, 7)] {
+                let before = block(&own, anchor, &old);
+                let rest = before.strip_prefix(&own[..]).unwrap();
+                let mut out = b"x".to_vec();
+                let same = put_among(&mut out, rest, &new).unwrap();
+                let after = block(&own, anchor, &all);
+                if new.is_empty() {
+                    assert_eq!((same, &out[..]), (None, &b"x"[..]));
+                    continue;
+                }
+                assert_eq!(out[1..], after[own.len()..], "{old:?} {new:?}");
+                let behind = old.iter().position(|p| *p > new[0]).unwrap_or(old.len());
+                assert_eq!(same, Some(block(&[], anchor, &old[..behind]).len()));
+                // Once more: they are there.
+                let mut again = Vec::new();
+                assert_eq!(put_among(&mut again, &out[1..], &new).unwrap(), None);
+                assert!(again.is_empty());
+                assert_eq!(put_among(&mut again, rest, &all).unwrap(), Some(same.unwrap()));
+                assert_eq!(again, out[1..]);
+            }
+        }
+        assert!(put_among(&mut Vec::new(), &[0; ANCHOR_BYTES - 1], &[(5, 0)]).is_err());
     }
     #[test]
     fn histories_come_back_and_keep_ranges() {

@@ -4,20 +4,19 @@
 //! 1. One thread at a time merges an index ([`super::State::pass`]).
 //! 2. A leaf is latched for few terms at once. Whatever a crash breaks off is done again: postings that are there already stay as they
 //!    are.
-//! 3. A posting goes into the last block of the leaf that has its anchor before it. Blocks of a term may overlap where leaves meet.
 //!
 //! Must not know: what terms mean.
 
-use super::entry::{self, ANCHOR_BYTES, PENDING, Posting};
+use super::entry::{self, PENDING, Posting};
+use super::place::{Changes, Group, Placed};
 use super::sweep::Pass;
 use super::write::find_own;
 use crate::ahead;
 use crate::btree::node::{self, Key, Side};
-use crate::buffer::WriteGuard;
 use crate::directory::Relation;
-use crate::page::View;
-use crate::wal::record::{Op, Target};
+use crate::wal::record::Op;
 use kilndb_base::Result;
+use crate::MAX_KEY;
 use kilndb_base::bytes::Reader;
 use kilndb_base::park::Park;
 use std::cmp::Ordering;
@@ -42,44 +41,26 @@ impl Range {
 const BATCH_BYTES: usize = 16 << 20;
 /// Terms put in under one latch.
 const TERMS_AT_ONCE: usize = 64;
-/// Postings of a term put in at once: with what they meet they fit a leaf.
-const POSTINGS_AT_ONCE: usize = 256;
 
-const HEAD_BYTES: usize = 8;
+/// So long before they are needed they are asked for.
+const TERMS_AHEAD: usize = 8;
 
+const HEAD_BYTES: usize = size_of::<u128>();
+
+/// A term of a pending row.
 struct PendingPosting {
-    /// The term's first bytes as a number, zeros behind them: most comparisons need no more.
-    head: u64,
-    /// Where the term is in the batch.
+    /// The term's first bytes as a number, zeros behind them: most terms are no longer, and nobody has to look for them elsewhere.
+    head: u128,
+    /// Where the term is in the batch, and how long.
     start: u32,
-    end: u32,
-    posting: Posting,
+    len: u16,
+    /// Its row's place among those of the batch, which are in order.
+    row: u32,
 }
+const _: () = assert!(size_of::<PendingPosting>() == 32 && entry::LONGEST_TERM <= u16::MAX as usize);
 impl PendingPosting {
-    fn len(&self) -> usize {
-        (self.end - self.start) as usize
-    }
-}
-
-/// A term of a batch, and what of it is not in the tree yet.
-struct Group {
-    /// What its entries begin with.
-    own: Vec<u8>,
-    /// Behind its blocks that the first posting may belong to.
-    target: Vec<u8>,
-    postings: Vec<Posting>,
-    /// So many of them are in the tree.
-    placed: usize,
-}
-impl Group {
-    fn rest(&self) -> &[Posting] {
-        self.postings.get(self.placed..).unwrap_or(&[])
-    }
-    fn aim(&mut self) {
-        self.target.clear();
-        if let Some(first) = self.postings.get(self.placed) {
-            entry::put_after_block(&mut self.target, &self.own, *first);
-        }
+    fn is_whole(&self) -> bool {
+        usize::from(self.len) <= HEAD_BYTES
     }
 }
 
@@ -105,56 +86,57 @@ impl Batch {
         self.stray.clear();
         self.rest = None;
     }
-    fn term(&self, p: &PendingPosting) -> &[u8] {
-        self.bytes.get(p.start as usize..p.end as usize).unwrap_or(&[])
+    fn term<'a>(&'a self, p: &PendingPosting) -> &'a [u8] {
+        let start = p.start as usize;
+        self.bytes.get(start..start + usize::from(p.len)).unwrap_or(&[])
     }
-    fn add_terms(&mut self, posting: Posting, body: &[u8]) -> Result<()> {
-        let mut r = Reader::new(body);
+    /// A row that is to be merged, with its terms.
+    fn add(&mut self, row: PendingRow, is_dead: bool) -> Result<()> {
+        let number = self.rows.len() as u32;
+        self.rows.push((row.posting, row.pieces));
+        // One that died while another merge was under way is only taken out.
+        let mut r = Reader::new(if is_dead { &[] } else { &row.body });
         while !r.is_empty() {
-            let term = r.prefixed().ok_or_else(entry::damaged)?;
+            let term = r.prefixed().filter(|term| term.len() <= MAX_KEY).ok_or_else(entry::damaged)?;
             let start = self.bytes.len() as u32;
             self.bytes.extend_from_slice(term);
             let mut head = [0; HEAD_BYTES];
             let len = term.len().min(HEAD_BYTES);
             head[..len].copy_from_slice(&term[..len]);
-            self.postings.push(PendingPosting { head: u64::from_be_bytes(head), start, end: self.bytes.len() as u32, posting });
+            self.postings.push(PendingPosting { head: u128::from_be_bytes(head), start, len: term.len() as u16, row: number });
         }
         Ok(())
     }
-    /// The order of two terms with the same head. Most are no longer than that, and need not be looked at.
+    /// The order of two terms with the same head.
     fn compare_rest(&self, a: &PendingPosting, b: &PendingPosting) -> Ordering {
-        if a.len() <= HEAD_BYTES && b.len() <= HEAD_BYTES { a.len().cmp(&b.len()) } else { self.term(a).cmp(self.term(b)) }
+        if a.is_whole() && b.is_whole() { a.len.cmp(&b.len) } else { self.term(a).cmp(self.term(b)) }
     }
     fn sort(&mut self) {
         let mut postings = std::mem::take(&mut self.postings);
-        postings.sort_unstable_by(|a, b| a.head.cmp(&b.head).then_with(|| self.compare_rest(a, b)).then(a.posting.cmp(&b.posting)));
+        postings.sort_unstable_by(|a, b| a.head.cmp(&b.head).then_with(|| self.compare_rest(a, b)).then(a.row.cmp(&b.row)));
         self.postings = postings;
     }
     /// The next term; false: there is none.
     fn next_group(&self, at: &mut usize, group: &mut Group) -> bool {
         let Some(first) = self.postings.get(*at) else { return false };
-        let term = self.term(first);
-        group.own.clear();
-        entry::put_posting_own(&mut group.own, term);
-        group.postings.clear();
-        group.placed = 0;
+        // Long terms are anywhere in the batch.
+        if let Some(later) = self.postings.get(*at + TERMS_AHEAD).filter(|later| !later.is_whole()) {
+            ahead::fetch(self.bytes.as_ptr() as usize + later.start as usize);
+        }
+        if first.is_whole() {
+            group.begin(&first.head.to_be_bytes()[..usize::from(first.len)]);
+        } else {
+            group.begin(self.term(first));
+        }
         while let Some(p) = self.postings.get(*at).filter(|p| p.head == first.head && self.compare_rest(p, first).is_eq()) {
-            if group.postings.last() != Some(&p.posting) {
-                group.postings.push(p.posting);
+            if let Some((posting, _)) = self.rows.get(p.row as usize) {
+                group.push(*posting);
             }
             *at += 1;
         }
         group.aim();
         true
     }
-}
-
-/// Entries of terms that a latched leaf has none of yet, to be put in together, with their places then.
-struct NewTerms {
-    target: Target,
-    entries: Vec<(usize, Vec<u8>)>,
-    /// What they take.
-    bytes: usize,
 }
 
 /// A large batch has terms for nearly every leaf, so that the next one is found without a descent, and can be fetched while this one
@@ -190,14 +172,6 @@ impl NextLeaf {
         }
         self.right = right;
     }
-}
-
-/// What was made of some terms' postings on a latched leaf.
-enum Placed {
-    /// So many of the postings are there.
-    Done(usize),
-    /// The leaf is to be split, the next entry would go here.
-    Full(usize),
 }
 
 /// Pieces of pending rows, joined. A row whose pieces are not all there is left out.
@@ -276,18 +250,16 @@ impl Relation {
                 batch.rest = Some(row.posting.0);
                 return Ok(false);
             }
-            // One that died while another merge was under way is only taken out.
-            if !self.history(row.posting.0)?.is_dead(row.posting.1) {
-                batch.add_terms(row.posting, &row.body)?;
-            }
-            batch.rows.push((row.posting, row.pieces));
+            let is_dead = self.history(row.posting.0)?.is_dead(row.posting.1);
+            batch.add(row, is_dead)?;
             Ok(true)
         })
     }
     /// False: the server stops, it was broken off.
     fn put_batch(&self, batch: &Batch) -> Result<bool> {
         let mut at = 0;
-        let mut group = Group { own: Vec::new(), target: Vec::new(), postings: Vec::new(), placed: 0 };
+        let mut group = Group::default();
+        let mut changes = Changes::default();
         let mut more = batch.next_group(&mut at, &mut group);
         let mut next_leaf = NextLeaf::default();
         while more {
@@ -301,10 +273,10 @@ impl Relation {
                 ahead::fetch_page(self, next_leaf.right);
             }
             let mut full = None;
-            let mut new = NewTerms { target: self.target(block), entries: Vec::new(), bytes: 0 };
+            changes.begin(&page.view(), self.target(block));
             for _ in 0..TERMS_AT_ONCE {
-                match self.place(&mut page, &group, &mut new)? {
-                    Placed::Done(count) => group.placed += count,
+                match self.place(&mut page, &group, &mut changes)? {
+                    Placed::Done(count) => group.placed(count),
                     Placed::Full(idx) => {
                         full = Some(idx);
                         break;
@@ -315,123 +287,17 @@ impl Relation {
                 } else {
                     group.aim();
                 }
-                if !more || node::side(&page.view(), Key(&group.target, 0)) != Side::Inside {
+                if !more || !node::is_before_end(&page.view(), Key(&group.target, 0)) {
                     break;
                 }
             }
-            self.put_new(&mut page, &mut new)?;
+            self.make(&mut page, &mut changes)?;
             if let Some(idx) = full {
                 self.split(block, page, idx)?;
                 next_leaf.right = block;
             }
         }
         Ok(true)
-    }
-    /// Puts terms that were not there yet into their leaf.
-    fn put_new(&self, page: &mut WriteGuard<'_>, new: &mut NewTerms) -> Result<()> {
-        if new.entries.is_empty() {
-            return Ok(());
-        }
-        let ops: Vec<_> = new.entries.iter().map(|(idx, entry)| (new.target, Op::TreeInsert { idx: *idx, entry })).collect();
-        self.core.emit_plain(self, 0, &ops, &vec![0; ops.len()], &mut [page])?;
-        new.entries.clear();
-        new.bytes = 0;
-        Ok(())
-    }
-    /// Puts the first of a term's postings into a leaf that covers them. Terms come in their order.
-    fn place(&self, page: &mut WriteGuard<'_>, group: &Group, new: &mut NewTerms) -> Result<Placed> {
-        let (own, postings) = (&group.own[..], group.rest());
-        let view = page.view();
-        let idx = node::lower_bound(&view, Key(&group.target, 0));
-        let next = node::entry(&view, idx).filter(|_| idx < node::count(&view));
-        let is_own = |e: node::Entry<'_>| e.key.starts_with(own);
-        if let [posting] = postings
-            && !next.is_some_and(is_own)
-            && !idx.checked_sub(1).and_then(|i| node::entry(&view, i)).is_some_and(is_own)
-            && let Some(entry) = lone(&view, own, *posting)
-        {
-            // A term that is not there yet. Those before it will stand before it.
-            if node::room(page.page()) < new.bytes + entry.len() + 2 {
-                return Ok(Placed::Full(idx + new.entries.len()));
-            }
-            new.bytes += entry.len() + 2;
-            new.entries.push((idx + new.entries.len(), entry));
-            return Ok(Placed::Done(1));
-        }
-        if !new.entries.is_empty() {
-            self.put_new(page, new)?;
-            return self.place(page, group, new);
-        }
-        // Postings before the term's next block.
-        let limit = match next {
-            Some(next) => next_anchor(next.key, own),
-            None => node::high(&view).and_then(|high| next_anchor(high.key, own)),
-        };
-        let taken = postings.iter().take(POSTINGS_AT_ONCE).take_while(|p| limit.is_none_or(|limit| **p < limit)).count().max(1);
-        let taken_now = postings.get(..taken).unwrap_or(postings);
-        if self.extend_block(page, idx, own, taken_now, new.target)? {
-            return Ok(Placed::Done(taken));
-        }
-        self.put_among(page, idx, own, taken_now, limit, new.target)
-    }
-    /// Puts postings behind all others of the block before `idx`, if that is what they are and the block can take them.
-    fn extend_block(&self, page: &mut WriteGuard<'_>, idx: usize, own: &[u8], new: &[Posting], target: Target) -> Result<bool> {
-        let view = page.view();
-        let Some((at, block)) = idx.checked_sub(1).and_then(|at| Some((at, node::entry(&view, at)?))) else { return Ok(false) };
-        let Some(rest) = block.key.strip_prefix(own).filter(|rest| !rest.is_empty()) else { return Ok(false) };
-        let mut last = (0, 0);
-        entry::read_postings(rest, 0, &mut |p| last = p)?;
-        if new.first().is_none_or(|first| *first <= last) {
-            return Ok(false);
-        }
-        let mut tail = Vec::with_capacity(4 * new.len());
-        entry::put_postings(&mut tail, last.0, new);
-        if rest.len() - ANCHOR_BYTES + tail.len() > entry::largest_block(own) || node::room(page.page()) < tail.len() {
-            return Ok(false);
-        }
-        self.core.emit_plain(self, 0, &[(target, Op::TreeExtend { idx: at, tail: &tail })], &[0], &mut [page])?;
-        Ok(true)
-    }
-    /// Puts postings, all before `limit`, together with what the term has before `idx`.
-    fn put_among(&self, page: &mut WriteGuard<'_>, idx: usize, own: &[u8], new: &[Posting], limit: Option<Posting>, target: Target) -> Result<Placed> {
-        let view = page.view();
-        let old = before(&view, idx, own, limit)?;
-        if let ([posting @ (row, 0)], true, None) = (new, old.postings.is_empty(), old.anchor)
-            && let Some(entry) = lone(&view, own, *posting)
-        {
-            // It stands alone, among others of the term that do not concern it.
-            if node::room(page.page()) < entry.len() + 2 {
-                return Ok(Placed::Full(idx));
-            }
-            let idx = node::lower_bound(&view, Key(own, *row));
-            self.core.emit_plain(self, 0, &[(target, Op::TreeInsert { idx, entry: &entry })], &[0], &mut [page])?;
-            return Ok(Placed::Done(1));
-        }
-        let merged = union(&old.postings, new);
-        if merged.len() == old.postings.len() {
-            return Ok(Placed::Done(new.len()));
-        }
-        let appended = old.postings.last().is_none_or(|last| new.first().is_some_and(|p| p > last));
-        let entries = divided(&view, own, old.anchor, &merged, appended);
-        let needed: usize = entries.iter().map(|e| e.len() + 2).sum();
-        let freed: usize = (old.first..idx).filter_map(|i| node::entry(&view, i)).map(|e| e.bytes.len() + 2).sum();
-        if node::room(page.page()) + freed < needed {
-            return Ok(Placed::Full(idx));
-        }
-        let mut ops: Vec<(Target, Op<'_>)> = Vec::with_capacity(entries.len() + idx - old.first);
-        let mut inserts = entries.iter().zip(old.first..).map(|(entry, idx)| (target, Op::TreeInsert { idx, entry }));
-        match (old.anchor, entries.first()) {
-            (Some(_), Some(entry)) => {
-                ops.push((target, Op::TreeReplace { idx: old.first, entry }));
-                inserts.next();
-            }
-            // From the right, so that places stay.
-            _ => ops.extend((old.first..idx).rev().map(|idx| (target, Op::TreeRemove { idx }))),
-        }
-        ops.extend(inserts);
-        let which = vec![0; ops.len()];
-        self.core.emit_plain(self, 0, &ops, &which, &mut [page])?;
-        Ok(Placed::Done(new.len()))
     }
     /// Takes merged rows out, a leaf at a time.
     fn remove_pending(&self, rows: &[(Posting, u16)]) -> Result<()> {
@@ -525,96 +391,3 @@ const POLL_NANOS: u64 = 1_000_000;
 const WORTHWHILE_BYTES: u64 = BATCH_BYTES as u64;
 /// ... or what has waited so long.
 const LONGEST_PENDING_NANOS: u64 = 1_000_000_000;
-
-/// Entries of a term that new postings are put together with: a block, or all rows that stand alone. They end where it was asked.
-struct Old {
-    first: usize,
-    /// Of a block.
-    anchor: Option<Posting>,
-    postings: Vec<Posting>,
-}
-
-/// The term's entries right before `idx`; none if they reach beyond the next block.
-fn before(view: &View, idx: usize, own: &[u8], limit: Option<Posting>) -> Result<Old> {
-    let mut old = Old { first: idx, anchor: None, postings: Vec::new() };
-    while let Some(e) = old.first.checked_sub(1).and_then(|i| node::entry(view, i)) {
-        let Some((_, rest)) = entry::split_posting(e.key).filter(|(term, _)| *term == own) else { break };
-        if !rest.is_empty() && old.first != idx {
-            break;
-        }
-        entry::read_postings(rest, e.rid, &mut |p| old.postings.push(p))?;
-        old.first -= 1;
-        if !rest.is_empty() {
-            old.anchor = Some(entry::anchor_of(rest).ok_or_else(entry::damaged)?);
-            break;
-        }
-    }
-    old.postings.sort_unstable();
-    if old.anchor.is_none() && old.postings.last().is_some_and(|last| limit.is_some_and(|limit| *last >= limit)) {
-        return Ok(Old { first: idx, anchor: None, postings: Vec::new() });
-    }
-    Ok(old)
-}
-/// The entry of a term with this posting alone; None: it would stand on another leaf.
-fn lone(view: &View, own: &[u8], posting: Posting) -> Option<Vec<u8>> {
-    let (bytes, rid) = match posting {
-        (row, 0) => (own.to_vec(), row),
-        _ => (entry::block(own, posting, &[posting]), 0),
-    };
-    let key = bytes.get(..own.len() + ANCHOR_BYTES).unwrap_or(&bytes);
-    (node::side(view, Key(key, rid)) == Side::Inside).then(|| node::build(&bytes, rid, None, 0))
-}
-/// The anchor of the term's next block, if this is one of its entries (or a fence that is the beginning of one).
-fn next_anchor(key: &[u8], own: &[u8]) -> Option<Posting> {
-    let rest = key.strip_prefix(own)?;
-    let mut anchor = [0; ANCHOR_BYTES];
-    let len = rest.len().min(ANCHOR_BYTES);
-    anchor[..len].copy_from_slice(rest.get(..len)?);
-    entry::anchor_of(&anchor)
-}
-/// Of two lists in order, each without repetitions.
-fn union(mut existing: &[Posting], new: &[Posting]) -> Vec<Posting> {
-    let mut all = Vec::with_capacity(existing.len() + new.len());
-    for posting in new {
-        let (before, after) = existing.split_at(existing.partition_point(|p| p < posting));
-        all.extend_from_slice(before);
-        all.push(*posting);
-        existing = if after.first() == Some(posting) { &after[1..] } else { after };
-    }
-    all.extend_from_slice(existing);
-    all
-}
-/// Entries for these postings, which stand side by side. `anchor`: of the block that there is.
-fn divided(view: &View, own: &[u8], anchor: Option<Posting>, postings: &[Posting], appended: bool) -> Vec<Vec<u8>> {
-    if let ([posting @ (_, 0)], None) = (postings, anchor)
-        && let Some(entry) = lone(view, own, *posting)
-    {
-        return vec![entry];
-    }
-    // Postings may reach beyond the leaf, and into the next block, but no block may begin there.
-    let may_begin = |p: &Posting| {
-        let key = entry::block_own(own, *p);
-        node::side(view, Key(&key, 0)) == Side::Inside && find_own(view, &key).1.is_none()
-    };
-    let largest = entry::largest_block(own);
-    let mut entries = Vec::new();
-    let mut rest = postings;
-    let mut anchor = anchor.or(rest.first().copied());
-    while let Some(begin) = anchor.take() {
-        let mut count = entry::fitting(begin, rest, largest);
-        // What only grows at its end leaves full blocks behind.
-        if count < rest.len() && !appended {
-            count = count.min(rest.len().div_ceil(2));
-        }
-        let earlier = || (1..=count).rev().find(|at| rest.get(*at).is_some_and(may_begin));
-        count = match if count < rest.len() { earlier() } else { Some(count) } {
-            Some(earlier) => earlier,
-            None => (count..rest.len()).find(|at| rest.get(*at).is_some_and(may_begin)).unwrap_or(rest.len()),
-        };
-        let (here, later) = rest.split_at(count);
-        entries.push(node::build(&entry::block(own, begin, here), 0, None, 0));
-        anchor = later.first().copied();
-        rest = later;
-    }
-    entries
-}

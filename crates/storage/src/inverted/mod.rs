@@ -1,7 +1,7 @@
 //! Inverted indexes: many terms for a row, many rows for a term (docs/decisions/0023).
 //!
 //! One B-link tree with three sorts of entries ([`entry`]): pending rows, postings, rows with a history. Statements write pending
-//! rows and histories; a background thread moves what is pending to the postings ([`merge`]) and takes dead postings out.
+//! rows and histories; a background thread moves what is pending to the postings ([`merge`], [`place`]) and takes dead postings out.
 //!
 //! Invariants
 //! 1. A row's pending entry goes only after all its postings are in the tree; who reads looks at pending rows first, then at postings.
@@ -18,6 +18,7 @@ mod build;
 pub(crate) mod check;
 mod entry;
 mod merge;
+mod place;
 mod scan;
 mod sweep;
 mod write;
