@@ -1,6 +1,6 @@
 //! A text search configuration: which dictionaries see tokens of which type; and what a document becomes through it.
 
-use crate::dictionary::Dictionary;
+use crate::dictionary::{Dictionary, Single};
 use crate::lexeme_scan::LEXEME_BYTES;
 use crate::parser::{Parser, Token};
 use crate::vector::{Lexeme, POSITIONS_MAX, TsVector, limited};
@@ -33,8 +33,20 @@ pub struct Word {
 /// Words of a document's parts, numbered through.
 #[derive(Default)]
 pub struct Words {
-    pub words: Vec<Word>,
+    /// One behind the other.
+    text: String,
+    list: Vec<Occurrence>,
     position: u32,
+}
+struct Occurrence {
+    /// The word's first bytes as a number, zeros behind them.
+    head: u64,
+    /// Where it is in the text.
+    start: usize,
+    len: u32,
+    position: u32,
+    variant: u16,
+    prefix: bool,
 }
 
 #[cold]
@@ -65,7 +77,8 @@ impl Config {
     pub fn parse(&self, text: &str, notices: &mut Vec<Error>) -> Result<Vec<Word>> {
         let mut words = Words::default();
         words.add(self, text, notices);
-        Ok(words.words)
+        let word = |w: &Occurrence| Word { word: words.word(w).to_string(), position: w.position, variant: w.variant, prefix: w.prefix };
+        Ok(words.list.iter().map(word).collect())
     }
     pub fn vector(&self, text: &str, notices: &mut Vec<Error>) -> Result<TsVector> {
         let mut words = Words::default();
@@ -91,19 +104,19 @@ impl Words {
             return self.add_groups(config, text, notices);
         }
         for token in config.tokens(text, notices) {
-            let Some(lexeme) = config.lexize(token) else { continue };
+            let start = self.text.len();
+            let Some(single) = config.dictionaries(token.kind).iter().find_map(|d| d.dictionary.lexize_to(token.text, &mut self.text)) else { continue };
             self.position = self.position.saturating_add(1);
-            if let Some(word) = lexeme {
-                let position = u32::from(limited(self.position));
-                self.words.push(Word { word, position, variant: 0, prefix: false });
+            if single == Single::Lexeme {
+                self.push_from(start, 0, false);
             }
         }
     }
     /// As [`Words::add`]: no phrase reaches from this text into the next.
     pub fn add_apart(&mut self, config: &Config, text: &str, notices: &mut Vec<Error>) {
-        let before = self.words.len();
+        let before = self.list.len();
         self.add(config, text, notices);
-        if self.words.len() > before {
+        if self.list.len() > before {
             self.position = self.position.saturating_add(1);
         }
     }
@@ -113,26 +126,42 @@ impl Words {
             self.position = self.position.saturating_add(1);
             for l in lexemes {
                 self.position = self.position.saturating_add(u32::from(l.adds_position));
-                let position = u32::from(limited(self.position));
-                self.words.push(Word { word: l.word, position, variant: l.variant, prefix: l.prefix });
+                let start = self.text.len();
+                self.text.push_str(&l.word);
+                self.push_from(start, l.variant, l.prefix);
             }
         });
     }
+    /// The text from there on is the next word.
+    fn push_from(&mut self, start: usize, variant: u16, prefix: bool) {
+        let word = &self.text.as_bytes()[start..];
+        let mut head = [0; 8];
+        let len = word.len().min(head.len());
+        head[..len].copy_from_slice(&word[..len]);
+        let position = u32::from(limited(self.position));
+        self.list.push(Occurrence { head: u64::from_be_bytes(head), start, len: word.len() as u32, position, variant, prefix });
+    }
+    fn word(&self, at: &Occurrence) -> &str {
+        self.text.get(at.start..at.start + at.len as usize).unwrap_or_default()
+    }
     /// The document: each word once, with its first positions.
-    pub fn into_vector(self) -> Result<TsVector> {
-        let mut words = self.words;
-        words.sort_by(|a, b| a.word.as_bytes().cmp(b.word.as_bytes()).then(a.position.cmp(&b.position)));
-        let mut lexemes: Vec<Lexeme> = Vec::new();
-        for w in words {
-            let position = limited(w.position);
+    pub fn into_vector(mut self) -> Result<TsVector> {
+        let mut list = std::mem::take(&mut self.list);
+        list.sort_unstable_by(|a, b| {
+            let by_rest = || if a.len <= 8 && b.len <= 8 { a.len.cmp(&b.len) } else { self.word(a).cmp(self.word(b)) };
+            a.head.cmp(&b.head).then_with(by_rest).then(a.position.cmp(&b.position))
+        });
+        let mut lexemes: Vec<Lexeme> = Vec::with_capacity(list.len());
+        for w in list {
+            let (position, word) = (limited(w.position), self.word(&w));
             match lexemes.last_mut() {
-                Some(last) if *last.word == *w.word => {
+                Some(last) if *last.word == *word => {
                     let end = last.positions.last().copied().unwrap_or(0);
                     if last.positions.len() < POSITIONS_MAX - 1 && end != 16383 && end != position {
                         last.positions.push(position);
                     }
                 }
-                _ => lexemes.push(Lexeme { word: w.word.into(), positions: vec![position] }),
+                _ => lexemes.push(Lexeme { word: word.into(), positions: vec![position] }),
             }
         }
         TsVector::checked(lexemes)

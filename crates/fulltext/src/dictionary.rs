@@ -2,11 +2,14 @@
 
 use crate::files::{BuiltIn, DataFile, Source};
 use crate::ispell::Ispell;
+use crate::remembered;
 use crate::synonym::Synonyms;
 use crate::thesaurus::Thesaurus;
 use kilndb_base::{Error, Result, sqlstate};
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use waken_snowball::Algorithm;
 
 /// Longer tokens are no words of a language: they are not stemmed.
@@ -45,6 +48,15 @@ enum Kind {
 pub struct Dictionary {
     kind: Kind,
     stop_words: HashSet<String>,
+    /// No other dictionary of this process has it, or has had it.
+    number: u64,
+}
+
+/// What one lexeme at most was made of a token.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Single {
+    Lexeme,
+    StopWord,
 }
 
 /// Lower case, character by character.
@@ -108,6 +120,10 @@ impl Dictionary {
     pub fn built_in(template: &str, options: &[(String, String)]) -> Result<Dictionary> {
         Dictionary::new(template, options, &BuiltIn)
     }
+    fn of(kind: Kind, stop_words: HashSet<String>) -> Dictionary {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Dictionary { kind, stop_words, number: LAST.fetch_add(1, Relaxed) + 1 }
+    }
     fn simple(options: &[(String, String)], source: &dyn Source) -> Result<Dictionary> {
         let (mut words, mut accept) = (None, None);
         for (name, value) in options {
@@ -117,7 +133,7 @@ impl Dictionary {
                 _ => return Err(invalid(format!("unrecognized simple dictionary parameter: \"{name}\""))),
             }
         }
-        Ok(Dictionary { kind: Kind::Simple { accept: accept.unwrap_or(true) }, stop_words: words.unwrap_or_default() })
+        Ok(Dictionary::of(Kind::Simple { accept: accept.unwrap_or(true) }, words.unwrap_or_default()))
     }
     fn snowball(options: &[(String, String)], source: &dyn Source) -> Result<Dictionary> {
         let (mut words, mut algorithm) = (None, None);
@@ -129,7 +145,7 @@ impl Dictionary {
             }
         }
         let algorithm = algorithm.ok_or_else(|| invalid("missing Language parameter"))?;
-        Ok(Dictionary { kind: Kind::Snowball(algorithm), stop_words: words.unwrap_or_default() })
+        Ok(Dictionary::of(Kind::Snowball(algorithm), words.unwrap_or_default()))
     }
     fn synonym(options: &[(String, String)], source: &dyn Source) -> Result<Dictionary> {
         let (mut file, mut is_case_sensitive) = (None, false);
@@ -142,7 +158,7 @@ impl Dictionary {
         }
         let file = file.ok_or_else(|| invalid("missing Synonyms parameter"))?;
         let file = DataFile::open(source, file, "syn", "synonym")?;
-        Ok(Dictionary { kind: Kind::Synonym(Synonyms::new(&file, is_case_sensitive)?), stop_words: HashSet::new() })
+        Ok(Dictionary::of(Kind::Synonym(Synonyms::new(&file, is_case_sensitive)?), HashSet::new()))
     }
     fn ispell(options: &[(String, String)], source: &dyn Source) -> Result<Dictionary> {
         let (mut words, mut affixes, mut stop) = (None, None, None);
@@ -156,7 +172,7 @@ impl Dictionary {
         }
         let affixes = affixes.ok_or_else(|| invalid("missing AffFile parameter"))?;
         let words = words.ok_or_else(|| invalid("missing DictFile parameter"))?;
-        Ok(Dictionary { kind: Kind::Ispell(Box::new(Ispell::new(&words, &affixes)?)), stop_words: stop.unwrap_or_default() })
+        Ok(Dictionary::of(Kind::Ispell(Box::new(Ispell::new(&words, &affixes)?)), stop.unwrap_or_default()))
     }
     fn thesaurus_with(options: &[(String, String)], source: &dyn Source) -> Result<Dictionary> {
         let (mut file, mut dictionary) = (None, None);
@@ -172,7 +188,7 @@ impl Dictionary {
         if dictionary.thesaurus().is_some() {
             return Err(nested_thesaurus());
         }
-        Ok(Dictionary { kind: Kind::Thesaurus(Thesaurus::new(&file, dictionary)?), stop_words: HashSet::new() })
+        Ok(Dictionary::of(Kind::Thesaurus(Thesaurus::new(&file, dictionary)?), HashSet::new()))
     }
 
     /// Does it give one lexeme at most, for one token? Then [`Dictionary::lexize`] tells all.
@@ -200,23 +216,45 @@ impl Dictionary {
     }
     /// The token's lexeme, of a dictionary that gives no more; an empty one: a stop word; None: not known here.
     pub fn lexize(&self, token: &str) -> Option<Option<String>> {
-        let word = lower(token);
+        let mut lexeme = String::new();
+        self.lexize_to(token, &mut lexeme).map(|single| (single == Single::Lexeme).then_some(lexeme))
+    }
+    /// The same; a lexeme is appended to `out`.
+    pub(crate) fn lexize_to(&self, token: &str, out: &mut String) -> Option<Single> {
         match &self.kind {
-            Kind::Simple { accept } => match () {
-                () if word.is_empty() || self.stop_words.contains(&*word) => Some(None),
-                () if *accept => Some(Some(word.into_owned())),
-                () => None,
-            },
-            Kind::Snowball(_) if token.len() > STEMMED_BYTES_MAX => Some(Some(word.into_owned())),
-            Kind::Snowball(algorithm) => {
-                if word.is_empty() || self.stop_words.contains(&*word) {
-                    return Some(None);
+            Kind::Simple { accept } => {
+                let word = lower(token);
+                match () {
+                    () if word.is_empty() || self.stop_words.contains(&*word) => Some(Single::StopWord),
+                    () if *accept => {
+                        out.push_str(&word);
+                        Some(Single::Lexeme)
+                    }
+                    () => None,
                 }
-                let stem = waken_snowball::stem(*algorithm, &word);
-                Some(Some(if stem.is_empty() { word.into_owned() } else { stem.into_owned() }))
             }
-            Kind::Synonym(_) | Kind::Ispell(_) | Kind::Thesaurus(_) => self.lexemes(token).map(|all| all.into_iter().next().map(|l| l.word)),
+            Kind::Snowball(algorithm) => Some(remembered::or_made(self.number, token, out, |out| self.stem_to(*algorithm, token, out))),
+            Kind::Synonym(_) | Kind::Ispell(_) | Kind::Thesaurus(_) => self.lexemes(token).map(|all| match all.into_iter().next() {
+                Some(lexeme) => {
+                    out.push_str(&lexeme.word);
+                    Single::Lexeme
+                }
+                None => Single::StopWord,
+            }),
         }
+    }
+    fn stem_to(&self, algorithm: Algorithm, token: &str, out: &mut String) -> Single {
+        let word = lower(token);
+        if token.len() > STEMMED_BYTES_MAX {
+            out.push_str(&word);
+            return Single::Lexeme;
+        }
+        if word.is_empty() || self.stop_words.contains(&*word) {
+            return Single::StopWord;
+        }
+        let stem = waken_snowball::stem(algorithm, &word);
+        out.push_str(if stem.is_empty() { &word } else { &stem });
+        Single::Lexeme
     }
 }
 

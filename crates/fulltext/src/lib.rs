@@ -19,6 +19,7 @@ pub mod parser;
 pub mod query;
 mod query_parse;
 pub mod rank;
+mod remembered;
 pub mod rewrite;
 pub mod stored;
 pub mod statistics;

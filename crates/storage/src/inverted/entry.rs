@@ -18,6 +18,8 @@ pub const LONGEST_TERM: usize = 1000;
 const CUT_TERM: usize = LONGEST_TERM - 8;
 /// Bytes of terms in a piece of a pending row.
 pub const LARGEST_PIECE: usize = 1800;
+/// Of what is before a term in one, at most.
+const LENGTH_BYTES: usize = 3;
 pub const ROW_ID_BYTES: usize = 6;
 const PENDING_OWN: usize = 1 + ROW_ID_BYTES + 4 + 2;
 
@@ -279,8 +281,20 @@ pub fn whole_pending(key: &[u8]) -> Option<(Posting, &[u8])> {
     let mut r = Reader::new(rest);
     (piece == 0 && r.varint() == Some(1)).then(|| (posting, r.remaining()))
 }
-/// The pieces of a pending row; the first one begins with their number.
+/// The pieces of a pending row; the first one begins with their number. Terms come in their order, each once.
 pub fn pending_pieces(posting: Posting, terms: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
+    // Nearly all rows: one piece, no term that would be cut.
+    let len: usize = terms.iter().map(|term| term.len() + LENGTH_BYTES).sum();
+    if len <= LARGEST_PIECE && terms.iter().all(|term| 2 * term.len() <= LONGEST_TERM) {
+        let mut key = pending_own(posting, 0);
+        key.reserve(1 + len);
+        put_varint(&mut key, 1);
+        terms.iter().for_each(|term| put_prefixed(&mut key, term));
+        return Ok(vec![key]);
+    }
+    several_pieces(posting, terms)
+}
+fn several_pieces(posting: Posting, terms: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
     let mut bodies: Vec<Vec<u8>> = vec![Vec::new()];
     let mut kept: Vec<_> = terms.iter().map(|term| kept_term(term)).collect();
     // Those that were cut may stand in another order now.
@@ -288,7 +302,7 @@ pub fn pending_pieces(posting: Posting, terms: &[Vec<u8>]) -> Result<Vec<Vec<u8>
     kept.dedup();
     for kept in kept {
         if let Some(last) = bodies.last()
-            && last.len() + kept.len() + 3 > LARGEST_PIECE
+            && last.len() + kept.len() + LENGTH_BYTES > LARGEST_PIECE
         {
             bodies.push(Vec::new());
         }

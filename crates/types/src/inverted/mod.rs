@@ -248,6 +248,14 @@ impl Class {
         Ok(())
     }
 
+    /// Have two values surely different terms? Quicker than to look at them, where the answer is yes.
+    pub fn differ(self, a: &Datum, b: &Datum) -> bool {
+        match (self, a, b) {
+            (Class::TsVector, Datum::TsVector(a), Datum::TsVector(b)) => !a.lexemes.iter().map(|l| &l.word).eq(b.lexemes.iter().map(|l| &l.word)),
+            _ => false,
+        }
+    }
+
     /// What a condition, an operator of the class by its strategy number and what is compared with, looks for.
     pub fn query(self, column: u8, strategy: u16, query: &Datum, thresholds: &Thresholds) -> Result<Query> {
         let mut terms = Terms { column, wanted: Vec::new() };
