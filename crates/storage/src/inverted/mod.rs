@@ -16,6 +16,7 @@
 
 mod build;
 pub(crate) mod check;
+mod dead;
 mod entry;
 mod merge;
 mod place;

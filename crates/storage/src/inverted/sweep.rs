@@ -8,6 +8,7 @@
 //!
 //! Must not know: what terms mean.
 
+use super::dead::DeadRows;
 use super::entry::{self, HISTORY, History, PENDING, POSTING, Posting};
 use super::merge::Batch;
 use crate::btree::node::{self, Key};
@@ -16,7 +17,6 @@ use crate::directory::Relation;
 use crate::page::{PageBytes, View};
 use crate::wal::record::Op;
 use kilndb_base::{Error, Result, Severity};
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -34,17 +34,11 @@ impl Pass {
 }
 
 pub(super) struct Sweep {
-    dead: HashMap<u64, Vec<(u32, u32)>>,
+    dead: DeadRows,
     /// The newest commit when it began.
     csn: u64,
     from: (Vec<u8>, u64),
 }
-impl Sweep {
-    fn is_dead(&self, posting: Posting) -> bool {
-        self.dead.get(&posting.0).is_some_and(|dead| dead.iter().any(|(first, last)| (*first..=*last).contains(&posting.1)))
-    }
-}
-
 const LEAVES_AT_ONCE: usize = 64;
 /// Rows with dead generations in one pass.
 const MOST_DEAD: usize = 1 << 20;
@@ -88,7 +82,7 @@ impl Relation {
                 Some(next) => sweep.from = next,
                 None => {
                     let is_settled = self.core.purge.is_settled(sweep.csn);
-                    for (row, dead) in std::mem::take(&mut sweep.dead) {
+                    for (row, dead) in std::mem::take(&mut sweep.dead).into_rows() {
                         self.forget_dead(row, &dead, is_settled)?;
                     }
                     pass.sweep = None;
@@ -98,15 +92,14 @@ impl Relation {
         }
         Ok(true)
     }
-    fn all_dead(self: &Arc<Self>) -> Result<HashMap<u64, Vec<(u32, u32)>>> {
-        let mut all = HashMap::new();
+    fn all_dead(self: &Arc<Self>) -> Result<DeadRows> {
+        let mut all = DeadRows::default();
         self.each_entry(HISTORY, &mut |key, _| {
             let history = History::parse(key).ok_or_else(entry::damaged)?;
-            if !history.dead.is_empty() {
-                all.insert(History::row_of(key).ok_or_else(entry::damaged)?, history.dead);
-            }
+            all.push(History::row_of(key).ok_or_else(entry::damaged)?, &history.dead);
             Ok(all.len() < MOST_DEAD)
         })?;
+        all.finish();
         Ok(all)
     }
     /// There is no posting of these any more. `is_settled`: nothing waits to be purged that was committed before they died; else it may speak of
@@ -129,39 +122,43 @@ impl Relation {
         let copy = copy.ok_or_else(entry::damaged)?;
         let view = View::of(&copy);
         let high = node::high(&view).map(|e| (e.key.to_vec(), e.rid));
-        if (0..node::count(&view)).any(|idx| Relation::without_dead(&view, idx, sweep).is_ok_and(|kept| kept.is_some())) {
-            self.rewrite_leaf(sweep)?;
+        let mut postings = Vec::new();
+        for idx in 0..node::count(&view) {
+            if Relation::without_dead(&view, idx, sweep, &mut postings)?.is_some() {
+                self.rewrite_leaf(sweep, &mut postings)?;
+                break;
+            }
         }
         Ok(high.filter(|(key, _)| key.first().is_none_or(|sort| *sort <= POSTING)))
     }
-    /// An entry without its dead postings (inner None: nothing is left); None: it has none.
-    fn without_dead(view: &View, idx: usize, sweep: &Sweep) -> Result<Option<Option<Vec<u8>>>> {
+    /// An entry without its dead postings (inner None: nothing is left); None: it has none. `postings` is for use in here.
+    fn without_dead(view: &View, idx: usize, sweep: &Sweep, postings: &mut Vec<Posting>) -> Result<Option<Option<Vec<u8>>>> {
         let e = node::entry(view, idx).ok_or_else(entry::damaged)?;
         let Some((own, rest)) = entry::split_posting(e.key) else { return Ok(None) };
-        let (mut kept, mut dead) = (Vec::new(), false);
-        entry::read_postings(rest, e.rid, &mut |posting| {
-            if sweep.is_dead(posting) {
-                dead = true;
-            } else {
-                kept.push(posting);
-            }
-        })?;
-        if !dead {
+        postings.clear();
+        entry::read_postings(rest, e.rid, &mut |posting| postings.push(posting))?;
+        let all = postings.len();
+        postings.retain(|posting| !sweep.dead.contains(*posting));
+        if postings.len() == all {
             return Ok(None);
         }
-        let anchor = entry::anchor_of(rest).filter(|_| !kept.is_empty());
-        Ok(Some(anchor.map(|anchor| node::build(&entry::block(own, anchor, &kept), 0, None, 0))))
+        let anchor = entry::anchor_of(rest).filter(|_| !postings.is_empty());
+        Ok(Some(anchor.map(|anchor| node::build(&entry::block(own, anchor, postings), 0, None, 0))))
     }
-    fn rewrite_leaf(&self, sweep: &Sweep) -> Result<()> {
+    fn rewrite_leaf(&self, sweep: &Sweep, postings: &mut Vec<Posting>) -> Result<()> {
         let (block, mut page) = self.latch_node(0, Key(&sweep.from.0, sweep.from.1))?;
         let target = self.target(block);
+        let mut kept = Vec::new();
         for idx in (0..node::count(&page.view())).rev() {
-            let Some(kept) = Relation::without_dead(&page.view(), idx, sweep)? else { continue };
-            let op = match &kept {
-                Some(entry) => Op::TreeReplace { idx, entry },
-                None => Op::TreeRemove { idx },
-            };
-            self.core.emit_plain(self, 0, &[(target, op)], &[0], &mut [&mut page])?;
+            kept.extend(Relation::without_dead(&page.view(), idx, sweep, postings)?.map(|kept| (idx, kept)));
+        }
+        // From the right, so that places stay. No entry grows: all of them together are less than a page.
+        let ops: Vec<_> = kept.iter().map(|(idx, kept)| match kept {
+            Some(entry) => (target, Op::TreeReplace { idx: *idx, entry }),
+            None => (target, Op::TreeRemove { idx: *idx }),
+        }).collect();
+        if !ops.is_empty() {
+            self.core.emit_plain(self, 0, &ops, &vec![0; ops.len()], &mut [&mut page])?;
         }
         let is_empty = node::count(&page.view()) == 0 && block != 0;
         drop(page);
