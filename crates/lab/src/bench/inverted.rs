@@ -57,6 +57,8 @@ pub(super) fn in_turns(options: &Options, figures: &mut Figures, servers: [(&'st
     }
     let mut each = |stage: &dyn Fn(&mut Bench<'_>, &mut Figures) -> Result<(), String>| {
         benches.iter_mut().try_for_each(|bench| {
+            // What the other one has left in the system's cache is not written in this one's time.
+            let _ = std::process::Command::new("sync").status();
             bench.server.go_on();
             let done = stage(bench, figures);
             bench.server.pause();

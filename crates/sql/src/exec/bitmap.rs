@@ -145,7 +145,7 @@ struct PendingWanted {
     wanted: Wanted,
     /// A range whose bounds are too long to be compared with terms that may have been cut.
     is_vague: bool,
-    /// Of a single term: what it looks like among those of a pending row.
+    /// Of a single term: what it looks like among those of a pending row. Of a range: what its terms begin with.
     finder: Option<Finder<'static>>,
 }
 impl PendingWanted {
@@ -158,7 +158,13 @@ impl PendingWanted {
                 let finder = Some(Finder::new(&PendingTerms::bytes_of(&lower)).into_owned());
                 PendingWanted { wanted: Wanted { lower, upper: None }, is_vague: false, finder }
             }
-            Some(upper) => PendingWanted { wanted: w.clone(), is_vague: w.lower.len().max(upper.len()) > WHOLE, finder: None },
+            Some(upper) => {
+                let is_vague = w.lower.len().max(upper.len()) > WHOLE;
+                // All terms between two begin as both do. The first byte says no more than what column the term is of.
+                let shared = w.lower.iter().zip(upper).take_while(|(a, b)| a == b).count();
+                let finder = (shared > 1 && !is_vague).then(|| Finder::new(&w.lower[..shared]).into_owned());
+                PendingWanted { wanted: w.clone(), is_vague, finder }
+            }
         }
     }
     fn may_be_among(&self, row: PendingTerms<'_>) -> bool {

@@ -172,6 +172,10 @@ impl IndexScan {
         self.limit = WHOLE_LEAF;
         self
     }
+    /// Where a scan that goes forward is likely to go on.
+    pub(crate) fn next_leaf(&self) -> Option<u32> {
+        Some(self.hint).filter(|next| *next != 0 && !self.done)
+    }
     fn before_end(&self, e: &node::Entry<'_>) -> bool {
         self.to.as_ref().is_none_or(|to| node::compare(e, Key(&to.0, to.1)) == Ordering::Less)
     }

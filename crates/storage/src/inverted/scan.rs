@@ -9,6 +9,7 @@
 
 use super::entry::{self, PENDING};
 use super::merge::Joiner;
+use crate::ahead;
 use crate::directory::Relation;
 use crate::txn::Snapshot;
 use kilndb_base::bytes::{Reader, put_prefixed};
@@ -43,6 +44,10 @@ impl Relation {
         let mut scan = self.index_scan(Bound::Included(from), Bound::Excluded(to), false).by_whole_leaves();
         let (mut keys, mut ends, mut rids) = (Vec::new(), Vec::new(), Vec::new());
         while scan.next_batch(&mut keys, &mut ends, &mut rids)? {
+            // The next leaf arrives while this one is looked at.
+            if let Some(next) = scan.next_leaf() {
+                ahead::fetch_page(self, next);
+            }
             let mut start = 0;
             for (end, rid) in ends.iter().zip(&rids) {
                 let key = keys.get(start..*end as usize).unwrap_or(&[]);
