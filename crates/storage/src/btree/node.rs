@@ -216,7 +216,20 @@ pub fn lower_bound_from(v: &View, key: Key<'_>, from: usize, shared: usize) -> u
         let Some(e) = entry(v, i) else { return false };
         compare_with_head((e.key.get(shared..).unwrap_or(&[]), e.rid), at, Key(rest, key.1)) == Ordering::Less
     };
-    let (mut a, mut b, mut step) = (from, count(v), GUESS_ERROR);
+    search_from(from, count(v), GUESS_ERROR, is_less)
+}
+/// The first of the indexes from `a` to before `b` that is not less; those that are less come first.
+#[inline]
+fn partition_point(mut a: usize, mut b: usize, is_less: impl Fn(usize) -> bool) -> usize {
+    while a < b {
+        let mid = (a + b) / 2;
+        if is_less(mid) { a = mid + 1 } else { b = mid }
+    }
+    a
+}
+/// The same, where it is likely to be near `a`: further away by ever larger steps.
+#[inline]
+fn search_from(mut a: usize, mut b: usize, mut step: usize, is_less: impl Fn(usize) -> bool) -> usize {
     while a < b {
         let at = (a + step).min(b - 1);
         if !is_less(at) {
@@ -228,45 +241,23 @@ pub fn lower_bound_from(v: &View, key: Key<'_>, from: usize, shared: usize) -> u
     }
     partition_point(a, b, is_less)
 }
-/// The first of the indexes from `a` to before `b` that is not less; those that are less come first.
-#[inline]
-fn partition_point(mut a: usize, mut b: usize, is_less: impl Fn(usize) -> bool) -> usize {
-    while a < b {
-        let mid = (a + b) / 2;
-        if is_less(mid) { a = mid + 1 } else { b = mid }
-    }
-    a
-}
 /// The same below `count`, where it is likely to be near `guess`: further away by ever larger steps, for keys drawn at random stand off by
 /// about the root of their number.
 #[inline]
 fn search_around(guess: usize, count: usize, is_less: impl Fn(usize) -> bool) -> usize {
     let (near, far) = (guess.saturating_sub(GUESS_ERROR), (guess + GUESS_ERROR).min(count - 1));
-    let (mut a, mut b, mut step) = (0, count, 4 * GUESS_ERROR);
-    if !is_less(near) {
-        b = near;
-        while a < b {
-            let at = b.saturating_sub(step);
-            if is_less(at) {
-                a = at + 1;
-                break;
-            }
-            b = at;
-            step *= 2;
-        }
-    } else if is_less(far) {
-        a = far + 1;
-        while a < b {
-            let at = (a + step).min(b - 1);
-            if !is_less(at) {
-                b = at;
-                break;
-            }
+    if is_less(near) {
+        return if is_less(far) { search_from(far + 1, count, 4 * GUESS_ERROR, is_less) } else { partition_point(near + 1, far, is_less) };
+    }
+    let (mut a, mut b, mut step) = (0, near, 4 * GUESS_ERROR);
+    while a < b {
+        let at = b.saturating_sub(step);
+        if is_less(at) {
             a = at + 1;
-            step *= 2;
+            break;
         }
-    } else {
-        (a, b) = (near + 1, far);
+        b = at;
+        step *= 2;
     }
     partition_point(a, b, is_less)
 }

@@ -39,6 +39,7 @@ pub(super) struct Sweep {
     csn: u64,
     from: (Vec<u8>, u64),
 }
+
 const LEAVES_AT_ONCE: usize = 64;
 /// Rows with dead generations in one pass.
 const MOST_DEAD: usize = 1 << 20;
@@ -123,11 +124,8 @@ impl Relation {
         let view = View::of(&copy);
         let high = node::high(&view).map(|e| (e.key.to_vec(), e.rid));
         let mut postings = Vec::new();
-        for idx in 0..node::count(&view) {
-            if Relation::without_dead(&view, idx, sweep, &mut postings)?.is_some() {
-                self.rewrite_leaf(sweep, &mut postings)?;
-                break;
-            }
+        if (0..node::count(&view)).any(|idx| Relation::without_dead(&view, idx, sweep, &mut postings).is_ok_and(|kept| kept.is_some())) {
+            self.rewrite_leaf(sweep, &mut postings)?;
         }
         Ok(high.filter(|(key, _)| key.first().is_none_or(|sort| *sort <= POSTING)))
     }
