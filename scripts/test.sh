@@ -6,6 +6,11 @@ cd "$(dirname "$0")/.."
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
+if ! cargo fmt --all --check >/dev/null; then
+    echo "not formatted: run cargo fmt --all" >&2
+    echo "0 passed, 1 failed"
+    exit 1
+fi
 # The tests start the server as a program, so it is built first, in the same profile as they are.
 if ! cargo build --locked --workspace --bins; then
     echo "0 passed, 1 failed"

@@ -17,12 +17,22 @@ fn open() -> Db {
     let mut db = Db::new(&format!("fuzz-{:?}", std::thread::current().id()));
     db.table(
         "people",
-        &[("id", "int4", true, None), ("name", "text", false, Some("'nobody'::text")), ("age", "int8", false, None), ("born", "date", false, None)],
+        &[
+            ("id", "int4", true, None),
+            ("name", "text", false, Some("'nobody'::text")),
+            ("age", "int8", false, None),
+            ("born", "date", false, None),
+        ],
         &[("people_pkey", &["id"], true, true), ("people_age", &["age"], false, false)],
     );
     db.table(
         "pets",
-        &[("id", "int4", true, None), ("owner", "int4", false, None), ("weight", "numeric", false, None), ("names", "_text", false, None)],
+        &[
+            ("id", "int4", true, None),
+            ("owner", "int4", false, None),
+            ("weight", "numeric", false, None),
+            ("names", "_text", false, None),
+        ],
         &[("pets_pkey", &["id"], true, true)],
     );
     db.foreign_key("pets", 2, "people", b'c');

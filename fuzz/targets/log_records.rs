@@ -1,5 +1,5 @@
-//! Decodes log records and reads segments: any bytes give records or errors, and a record that decodes is written as one
-//! that decodes to the same.
+//! Decodes log records and reads segments: any bytes give records or errors, and a record that decodes is written as
+//! one that decodes to the same.
 //!
 //! Compiled into the crate `storage`, whose log is nobody else's business.
 
@@ -54,8 +54,8 @@ fn apply(ops: &[(Target, Op<'_>)], kind: u8) {
     }
 }
 
-/// Cuts `data` into bodies (a length byte before each), frames them as the log does, and changes one byte, chosen by the
-/// first two: the bodies before it are read, the others are not.
+/// Cuts `data` into bodies (a length byte before each), frames them as the log does, and changes one byte, chosen by
+/// the first two: the bodies before it are read, the others are not.
 fn framed(data: &[u8]) {
     let Some((&[a, b], mut rest)) = data.split_first_chunk::<2>() else { return };
     let mut bodies = Vec::new();

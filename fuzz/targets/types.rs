@@ -14,16 +14,85 @@ const PAIR_ARRAY: Oid = 100_001;
 
 /// Type and element type, 0 if it is no array.
 pub const TYPES: &[(Oid, Oid)] = &[
-    (BOOL, 0), (BYTEA, 0), (CHAR, 0), (NAME, 0), (INT8, 0), (INT2, 0), (INT2VECTOR, INT2), (INT4, 0), (REGPROC, 0), (TEXT, 0),
-    (OID, 0), (TID, 0), (XID, 0), (CID, 0), (OIDVECTOR, OID), (JSON, 0), (XML, 0), (PG_NODE_TREE, 0), (FLOAT4, 0), (FLOAT8, 0),
-    (UNKNOWN, 0), (BPCHAR, 0), (VARCHAR, 0), (DATE, 0), (TIME, 0), (TIMESTAMP, 0), (TIMESTAMPTZ, 0), (INTERVAL, 0), (TIMETZ, 0),
-    (BIT, 0), (VARBIT, 0), (NUMERIC, 0), (REFCURSOR, 0), (REGCLASS, 0), (REGTYPE, 0), (UUID, 0), (PG_LSN, 0), (XID8, 0),
-    (CSTRING, 0), (VOID, 0), (JSONB, 0), (MONEY, 0), (PAIR, 0), (PAIR_ARRAY, PAIR), (BOOL_ARRAY, BOOL), (BYTEA_ARRAY, BYTEA),
-    (CHAR_ARRAY, CHAR), (NAME_ARRAY, NAME), (INT2_ARRAY, INT2), (INT4_ARRAY, INT4), (TEXT_ARRAY, TEXT), (OID_ARRAY, OID),
-    (BPCHAR_ARRAY, BPCHAR), (VARCHAR_ARRAY, VARCHAR), (INT8_ARRAY, INT8), (FLOAT4_ARRAY, FLOAT4), (FLOAT8_ARRAY, FLOAT8),
-    (TIMESTAMP_ARRAY, TIMESTAMP), (DATE_ARRAY, DATE), (TIMESTAMPTZ_ARRAY, TIMESTAMPTZ), (NUMERIC_ARRAY, NUMERIC),
-    (UUID_ARRAY, UUID), (INET, 0), (CIDR, 0), (MACADDR, 0), (MACADDR8, 0), (PG_SNAPSHOT, 0), (INT4RANGE, 0), (INT8RANGE, 0), (NUMRANGE, 0),
-    (DATERANGE, 0), (TSRANGE, 0), (TSTZRANGE, 0), (4451, 0), (4532, 0), (4533, 0), (4534, 0), (4535, 0), (4536, 0),
+    (BOOL, 0),
+    (BYTEA, 0),
+    (CHAR, 0),
+    (NAME, 0),
+    (INT8, 0),
+    (INT2, 0),
+    (INT2VECTOR, INT2),
+    (INT4, 0),
+    (REGPROC, 0),
+    (TEXT, 0),
+    (OID, 0),
+    (TID, 0),
+    (XID, 0),
+    (CID, 0),
+    (OIDVECTOR, OID),
+    (JSON, 0),
+    (XML, 0),
+    (PG_NODE_TREE, 0),
+    (FLOAT4, 0),
+    (FLOAT8, 0),
+    (UNKNOWN, 0),
+    (BPCHAR, 0),
+    (VARCHAR, 0),
+    (DATE, 0),
+    (TIME, 0),
+    (TIMESTAMP, 0),
+    (TIMESTAMPTZ, 0),
+    (INTERVAL, 0),
+    (TIMETZ, 0),
+    (BIT, 0),
+    (VARBIT, 0),
+    (NUMERIC, 0),
+    (REFCURSOR, 0),
+    (REGCLASS, 0),
+    (REGTYPE, 0),
+    (UUID, 0),
+    (PG_LSN, 0),
+    (XID8, 0),
+    (CSTRING, 0),
+    (VOID, 0),
+    (JSONB, 0),
+    (MONEY, 0),
+    (PAIR, 0),
+    (PAIR_ARRAY, PAIR),
+    (BOOL_ARRAY, BOOL),
+    (BYTEA_ARRAY, BYTEA),
+    (CHAR_ARRAY, CHAR),
+    (NAME_ARRAY, NAME),
+    (INT2_ARRAY, INT2),
+    (INT4_ARRAY, INT4),
+    (TEXT_ARRAY, TEXT),
+    (OID_ARRAY, OID),
+    (BPCHAR_ARRAY, BPCHAR),
+    (VARCHAR_ARRAY, VARCHAR),
+    (INT8_ARRAY, INT8),
+    (FLOAT4_ARRAY, FLOAT4),
+    (FLOAT8_ARRAY, FLOAT8),
+    (TIMESTAMP_ARRAY, TIMESTAMP),
+    (DATE_ARRAY, DATE),
+    (TIMESTAMPTZ_ARRAY, TIMESTAMPTZ),
+    (NUMERIC_ARRAY, NUMERIC),
+    (UUID_ARRAY, UUID),
+    (INET, 0),
+    (CIDR, 0),
+    (MACADDR, 0),
+    (MACADDR8, 0),
+    (PG_SNAPSHOT, 0),
+    (INT4RANGE, 0),
+    (INT8RANGE, 0),
+    (NUMRANGE, 0),
+    (DATERANGE, 0),
+    (TSRANGE, 0),
+    (TSTZRANGE, 0),
+    (4451, 0),
+    (4532, 0),
+    (4533, 0),
+    (4534, 0),
+    (4535, 0),
+    (4536, 0),
 ];
 
 /// Zones of whole hours, half hours, summer time, and one that once was seconds off.
@@ -104,7 +173,13 @@ pub fn run(data: &[u8]) {
     let typmod = type_modifier(type_oid, modifier);
     let format = settings(format);
     let random_state = Cell::new([1, 2]);
-    let ctx = EvalContext { format: &format, transaction_timestamp: 0, statement_timestamp: 0, host: &Catalog, random_state: &random_state };
+    let ctx = EvalContext {
+        format: &format,
+        transaction_timestamp: 0,
+        statement_timestamp: 0,
+        host: &Catalog,
+        random_state: &random_state,
+    };
     if let Ok(datum) = io::receive(type_oid, value, typmod, &ctx) {
         check(type_oid, typmod, &datum, &ctx);
     }
@@ -139,15 +214,27 @@ fn check(type_oid: Oid, typmod: i32, datum: &Datum, ctx: &EvalContext) {
         }
     };
     let binary = sent(type_oid, typmod, datum, ctx);
-    let again = io::input(type_oid, &text, typmod, ctx).unwrap_or_else(|e| panic!("{type_oid} {datum:?} prints {text:?}: {e:?}"));
-    assert_eq!(printed(type_oid, typmod, &again, ctx).ok().as_deref(), Some(text.as_str()), "{type_oid} {datum:?} {again:?}");
+    let again = io::input(type_oid, &text, typmod, ctx)
+        .unwrap_or_else(|e| panic!("{type_oid} {datum:?} prints {text:?}: {e:?}"));
+    assert_eq!(
+        printed(type_oid, typmod, &again, ctx).ok().as_deref(),
+        Some(text.as_str()),
+        "{type_oid} {datum:?} {again:?}"
+    );
     // There is more than one NaN in binary, one in text.
     let has_nan = text.contains("NaN");
-    assert!(has_nan || sent(type_oid, typmod, &again, ctx) == binary, "{type_oid} {text:?}: {datum:?}, read again {again:?}");
+    assert!(
+        has_nan || sent(type_oid, typmod, &again, ctx) == binary,
+        "{type_oid} {text:?}: {datum:?}, read again {again:?}"
+    );
     match io::receive(type_oid, &binary, typmod, ctx) {
         Ok(again) => {
             assert_eq!(sent(type_oid, typmod, &again, ctx), binary, "{type_oid} {datum:?} {again:?}");
-            assert_eq!(printed(type_oid, typmod, &again, ctx).ok().as_deref(), Some(text.as_str()), "{type_oid} {datum:?} {again:?}");
+            assert_eq!(
+                printed(type_oid, typmod, &again, ctx).ok().as_deref(),
+                Some(text.as_str()),
+                "{type_oid} {datum:?} {again:?}"
+            );
         }
         Err(e) => {
             // PostgreSQL refuses the empty vectors that it sends.

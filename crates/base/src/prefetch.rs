@@ -1,12 +1,13 @@
 //! Memory on its way to the processor's cache before it is needed.
 //!
-//! With thousands of sessions, each one's state has left the cache by the time its next message comes. Whoever knows what
-//! will be touched soon asks for it and does something else in the meantime (docs/decisions/0005).
+//! With thousands of sessions, each one's state has left the cache by the time its next message comes. Whoever knows
+//! what will be touched soon asks for it and does something else in the meantime (docs/decisions/0005).
 
 /// Bytes that processors load at once.
 pub const LINE_BYTES: usize = 64;
 
-/// Asks for the bytes of `value` itself, not for what it points to. Changes nothing but the time that touching it takes.
+/// Asks for the bytes of `value` itself, not for what it points to. Changes nothing but the time that touching it
+/// takes.
 #[inline]
 pub fn prefetch<T: ?Sized>(value: &T) {
     let start = std::ptr::from_ref(value).cast::<u8>() as usize;

@@ -77,7 +77,12 @@ impl Config {
     pub fn parse(&self, text: &str, notices: &mut Vec<Error>) -> Result<Vec<Word>> {
         let mut words = Words::default();
         words.add(self, text, notices);
-        let word = |w: &Occurrence| Word { word: words.word(w).to_string(), position: w.position, variant: w.variant, prefix: w.prefix };
+        let word = |w: &Occurrence| Word {
+            word: words.word(w).to_string(),
+            position: w.position,
+            variant: w.variant,
+            prefix: w.prefix,
+        };
         Ok(words.list.iter().map(word).collect())
     }
     pub fn vector(&self, text: &str, notices: &mut Vec<Error>) -> Result<TsVector> {
@@ -105,7 +110,11 @@ impl Words {
         }
         for token in config.tokens(text, notices) {
             let start = self.text.len();
-            let Some(single) = config.dictionaries(token.kind).iter().find_map(|d| d.dictionary.lexize_to(token.text, &mut self.text)) else { continue };
+            let Some(single) =
+                config.dictionaries(token.kind).iter().find_map(|d| d.dictionary.lexize_to(token.text, &mut self.text))
+            else {
+                continue;
+            };
             self.position = self.position.saturating_add(1);
             if single == Single::Lexeme {
                 self.push_from(start, 0, false);
@@ -139,7 +148,14 @@ impl Words {
         let len = word.len().min(head.len());
         head[..len].copy_from_slice(&word[..len]);
         let position = u32::from(limited(self.position));
-        self.list.push(Occurrence { head: u64::from_be_bytes(head), start, len: word.len() as u32, position, variant, prefix });
+        self.list.push(Occurrence {
+            head: u64::from_be_bytes(head),
+            start,
+            len: word.len() as u32,
+            position,
+            variant,
+            prefix,
+        });
     }
     fn word(&self, at: &Occurrence) -> &str {
         self.text.get(at.start..at.start + at.len as usize).unwrap_or_default()

@@ -37,7 +37,9 @@ pub type Lexemes = Vec<Normal>;
 #[derive(Debug)]
 enum Kind {
     /// `accept`: what is no stop word is a lexeme; otherwise the next dictionary is asked.
-    Simple { accept: bool },
+    Simple {
+        accept: bool,
+    },
     Snowball(Algorithm),
     Synonym(Synonyms),
     Ispell(Box<Ispell>),
@@ -113,7 +115,9 @@ impl Dictionary {
             "synonym" => Dictionary::synonym(options, source),
             "ispell" => Dictionary::ispell(options, source),
             "thesaurus" => Dictionary::thesaurus_with(options, source),
-            other => Err(Error::unsupported(format!("dictionaries of text search template \"{other}\" are not supported"))),
+            other => {
+                Err(Error::unsupported(format!("dictionaries of text search template \"{other}\" are not supported")))
+            }
         }
     }
     /// Of what is part of this crate alone.
@@ -204,7 +208,9 @@ impl Dictionary {
     /// What a token becomes on its own; None: it is not known here.
     pub fn lexemes(&self, token: &str) -> Option<Lexemes> {
         match &self.kind {
-            Kind::Simple { .. } | Kind::Snowball(_) => self.lexize(token).map(|lexeme| lexeme.map(Normal::from).into_iter().collect()),
+            Kind::Simple { .. } | Kind::Snowball(_) => {
+                self.lexize(token).map(|lexeme| lexeme.map(Normal::from).into_iter().collect())
+            }
             Kind::Synonym(synonyms) => synonyms.lexemes(token),
             Kind::Thesaurus(thesaurus) => thesaurus.step(None, token).result,
             Kind::Ispell(ispell) => {
@@ -233,14 +239,18 @@ impl Dictionary {
                     () => None,
                 }
             }
-            Kind::Snowball(algorithm) => Some(remembered::or_made(self.number, token, out, |out| self.stem_to(*algorithm, token, out))),
-            Kind::Synonym(_) | Kind::Ispell(_) | Kind::Thesaurus(_) => self.lexemes(token).map(|all| match all.into_iter().next() {
-                Some(lexeme) => {
-                    out.push_str(&lexeme.word);
-                    Single::Lexeme
-                }
-                None => Single::StopWord,
-            }),
+            Kind::Snowball(algorithm) => {
+                Some(remembered::or_made(self.number, token, out, |out| self.stem_to(*algorithm, token, out)))
+            }
+            Kind::Synonym(_) | Kind::Ispell(_) | Kind::Thesaurus(_) => {
+                self.lexemes(token).map(|all| match all.into_iter().next() {
+                    Some(lexeme) => {
+                        out.push_str(&lexeme.word);
+                        Single::Lexeme
+                    }
+                    None => Single::StopWord,
+                })
+            }
         }
     }
     fn stem_to(&self, algorithm: Algorithm, token: &str, out: &mut String) -> Single {

@@ -153,7 +153,8 @@ impl TsQuery {
             (true, false, true) => RIGHT,
             (true, false, false) => ANY,
         };
-        places.negated = if operator == Operator::Or { left.negated || right.negated } else { left.negated && right.negated };
+        places.negated =
+            if operator == Operator::Or { left.negated || right.negated } else { left.negated && right.negated };
         places.positions = merge(&left, &right, emit, left_offset, right_offset);
         let found = places.negated || !places.positions.is_empty();
         (if found { Answer::Yes } else { Answer::No }, places)

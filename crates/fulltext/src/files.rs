@@ -78,8 +78,11 @@ fn decoded(bytes: Vec<u8>, path: &str) -> Result<String> {
         let line = 1 + e.as_bytes().iter().take(at).filter(|b| **b == b'\n').count();
         let len = e.utf8_error().error_len().unwrap_or(1);
         let shown: Vec<String> = e.as_bytes().iter().skip(at).take(len).map(|b| format!("0x{b:02x}")).collect();
-        Error::new(sqlstate::CHARACTER_NOT_IN_REPERTOIRE, format!("invalid byte sequence for encoding \"UTF8\": {}", shown.join(" ")))
-            .with_context(format!("line {line} of configuration file \"{path}\""))
+        Error::new(
+            sqlstate::CHARACTER_NOT_IN_REPERTOIRE,
+            format!("invalid byte sequence for encoding \"UTF8\": {}", shown.join(" ")),
+        )
+        .with_context(format!("line {line} of configuration file \"{path}\""))
     })
 }
 

@@ -1,6 +1,7 @@
 //! ts_headline: the parts of a document that show best where a query matches, with its words marked.
 //!
-//! Invariant: finding the next cover is a binary search in the words that the query has, whatever the document's length.
+//! Invariant: finding the next cover is a binary search in the words that the query has, whatever the document's
+//! length.
 
 use crate::config::Config;
 use crate::execute::{Answer, Places, Words};
@@ -39,7 +40,12 @@ impl Options {
         let mut short_word = 3;
         for (name, value) in given {
             let number = || {
-                let bad = || Error::new(sqlstate::INVALID_TEXT_REPRESENTATION, format!("invalid input syntax for type integer: \"{value}\""));
+                let bad = || {
+                    Error::new(
+                        sqlstate::INVALID_TEXT_REPRESENTATION,
+                        format!("invalid input syntax for type integer: \"{value}\""),
+                    )
+                };
                 value.trim().parse::<i32>().map_err(|_| bad())
             };
             match name.to_ascii_lowercase().as_str() {
@@ -51,7 +57,8 @@ impl Options {
                 "stopsel" => o.stop.clone_from(value),
                 "fragmentdelimiter" => o.delimiter.clone_from(value),
                 "highlightall" => {
-                    o.highlight_all = matches!(value.to_ascii_lowercase().as_str(), "1" | "on" | "true" | "t" | "y" | "yes");
+                    o.highlight_all =
+                        matches!(value.to_ascii_lowercase().as_str(), "1" | "on" | "true" | "t" | "y" | "yes");
                 }
                 _ => return Err(invalid(format!("unrecognized headline parameter: \"{name}\""))),
             }
@@ -120,7 +127,13 @@ fn is_no_end(kind: u8) -> bool {
     is_no_word(kind)
         || matches!(
             kind,
-            token::SCIENTIFIC | token::VERSION | token::DECIMAL | token::SIGNED | token::UNSIGNED | token::PROTOCOL | token::ENTITY
+            token::SCIENTIFIC
+                | token::VERSION
+                | token::DECIMAL
+                | token::SIGNED
+                | token::UNSIGNED
+                | token::PROTOCOL
+                | token::ENTITY
         )
 }
 
@@ -138,7 +151,8 @@ struct Stretch<'a, 'b> {
 }
 impl Words for Stretch<'_, '_> {
     fn find(&self, index: usize, _operand: &Operand, places: Option<&mut Places>) -> Answer {
-        let mut found = self.hits.iter().filter_map(|h| self.words.get(*h)).filter(|w| w.item == Some(index)).peekable();
+        let mut found =
+            self.hits.iter().filter_map(|h| self.words.get(*h)).filter(|w| w.item == Some(index)).peekable();
         if found.peek().is_none() {
             return Answer::No;
         }
@@ -154,7 +168,13 @@ impl Words for Stretch<'_, '_> {
 }
 
 impl<'a> Document<'a> {
-    fn new(config: &Config, text: &'a str, query: &TsQuery, options: Options, notices: &mut Vec<Error>) -> Document<'a> {
+    fn new(
+        config: &Config,
+        text: &'a str,
+        query: &TsQuery,
+        options: Options,
+        notices: &mut Vec<Error>,
+    ) -> Document<'a> {
         let operands: Vec<(usize, &Operand)> = query
             .items
             .iter()
@@ -170,7 +190,9 @@ impl<'a> Document<'a> {
                 words.push(Entry::new(token));
                 for lexeme in &lexemes {
                     place += u32::from(lexeme.adds_position);
-                    let is_meant = |o: &Operand| if o.prefix { lexeme.word.starts_with(&*o.word) } else { *lexeme.word == *o.word };
+                    let is_meant = |o: &Operand| {
+                        if o.prefix { lexeme.word.starts_with(&*o.word) } else { *lexeme.word == *o.word }
+                    };
                     let Some(mut entry) = words.last().copied() else { continue };
                     entry.position = limited(place);
                     words.pop();
@@ -201,7 +223,8 @@ impl<'a> Document<'a> {
         self.word(at).is_some_and(|w| w.item.is_some() && !w.repeated)
     }
     fn is_bad_end(&self, at: usize) -> bool {
-        self.word(at).is_some_and(|w| is_no_end(w.kind) || w.text.len() <= self.options.short_word) && !self.is_interesting(at)
+        self.word(at).is_some_and(|w| is_no_end(w.kind) || w.text.len() <= self.options.short_word)
+            && !self.is_interesting(at)
     }
 
     /// The next cover from a position on: first and last word.
@@ -271,7 +294,10 @@ impl<'a> Document<'a> {
             let is_better = best.is_none_or(|(_, best_end, best_interesting, best_whole)| {
                 (whole && !best_whole)
                     || (whole == best_whole && interesting > best_interesting)
-                    || (whole == best_whole && interesting == best_interesting && !self.is_bad_end(end) && self.is_bad_end(best_end))
+                    || (whole == best_whole
+                        && interesting == best_interesting
+                        && !self.is_bad_end(end)
+                        && self.is_bad_end(best_end))
             });
             if is_better {
                 best = Some((begin, end, interesting, whole));
@@ -431,7 +457,8 @@ impl<'a> Document<'a> {
             if w.replaced {
                 out.push(' ');
             } else if !w.skipped {
-                let marks = if w.selected { [self.options.start.as_str(), self.options.stop.as_str()] } else { ["", ""] };
+                let marks =
+                    if w.selected { [self.options.start.as_str(), self.options.stop.as_str()] } else { ["", ""] };
                 out.push_str(marks[0]);
                 out.push_str(w.text);
                 out.push_str(marks[1]);
@@ -450,7 +477,13 @@ struct Fragment {
     gone: bool,
 }
 
-pub fn headline(config: &Config, text: &str, query: &TsQuery, options: &[(String, String)], notices: &mut Vec<Error>) -> Result<String> {
+pub fn headline(
+    config: &Config,
+    text: &str,
+    query: &TsQuery,
+    options: &[(String, String)],
+    notices: &mut Vec<Error>,
+) -> Result<String> {
     let options = Options::new(options)?;
     let mut document = Document::new(config, text, query, options, notices);
     let all = Stretch { words: &document.words, hits: &document.hits };

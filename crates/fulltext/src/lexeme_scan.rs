@@ -53,7 +53,12 @@ impl<'a> Scanner<'a> {
         self.at += 1;
         match self.take() {
             Some(c) => word.push(c),
-            None => return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("there is no escaped character: \"{}\"", self.text))),
+            None => {
+                return Err(Error::new(
+                    sqlstate::SYNTAX_ERROR,
+                    format!("there is no escaped character: \"{}\"", self.text),
+                ));
+            }
         }
         Ok(())
     }
@@ -95,7 +100,11 @@ impl<'a> Scanner<'a> {
                     }
                     return Ok(Scanned { word, positions: Vec::new() });
                 }
-                Some(b) if !is_space(b) && !(self.dialect != Dialect::Vector && is_operator(b)) && !(is_web && b == b'"') => {
+                Some(b)
+                    if !is_space(b)
+                        && !(self.dialect != Dialect::Vector && is_operator(b))
+                        && !(is_web && b == b'"') =>
+                {
                     if let Some(c) = self.take() {
                         word.push(c);
                     }
@@ -180,7 +189,10 @@ impl<'a> Scanner<'a> {
             self.at += 1;
         }
         if value == 0 {
-            return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("wrong position info in tsvector: \"{}\"", self.text)));
+            return Err(Error::new(
+                sqlstate::SYNTAX_ERROR,
+                format!("wrong position info in tsvector: \"{}\"", self.text),
+            ));
         }
         Ok(value.min(POSITION_MAX) as u16)
     }

@@ -49,7 +49,8 @@ impl<'c, 'a> Lexizer<'c, 'a> {
             loop {
                 let lexemes = self.advance();
                 let was_last = lexemes.is_none();
-                let tokens: Vec<Token<'a>> = std::mem::take(&mut self.done).into_iter().filter(|t| t.kind != 0).collect();
+                let tokens: Vec<Token<'a>> =
+                    std::mem::take(&mut self.done).into_iter().filter(|t| t.kind != 0).collect();
                 if lexemes.is_some() || !tokens.is_empty() {
                     visit(Group { tokens, lexemes });
                 }
@@ -98,7 +99,8 @@ impl<'c, 'a> Lexizer<'c, 'a> {
                 };
                 if let Some(begun) = begun {
                     let known = found.map(|lexemes| (0, lexemes));
-                    self.asking = Some(Asking { oid: entry.oid, dictionary: entry.dictionary.clone(), begun, known, next: 1 });
+                    self.asking =
+                        Some(Asking { oid: entry.oid, dictionary: entry.dictionary.clone(), begun, known, next: 1 });
                     self.place = i + 1;
                     return None;
                 }
@@ -111,7 +113,8 @@ impl<'c, 'a> Lexizer<'c, 'a> {
         }
         None
     }
-    /// The tokens behind the first one, for the dictionary that has asked for them. It stays in `asking` if there are none left.
+    /// The tokens behind the first one, for the dictionary that has asked for them. It stays in `asking` if there are
+    /// none left.
     fn go_on(&mut self, mut asking: Asking) -> Option<Lexemes> {
         let dictionary = asking.dictionary.clone();
         while let Some(token) = self.waiting.get(asking.next).copied() {
@@ -127,7 +130,10 @@ impl<'c, 'a> Lexizer<'c, 'a> {
                     return None;
                 }
             }
-            let step = dictionary.thesaurus().filter(|_| token.kind != 0).map(|t: &Thesaurus| t.step(Some(&asking.begun), token.text));
+            let step = dictionary
+                .thesaurus()
+                .filter(|_| token.kind != 0)
+                .map(|t: &Thesaurus| t.step(Some(&asking.begun), token.text));
             let (found, begun) = step.map_or((None, None), |s| (s.result, s.begun));
             if let Some(begun) = begun {
                 asking.begun = begun;

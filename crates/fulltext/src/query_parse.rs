@@ -81,7 +81,15 @@ fn parse(text: &str, dialect: Dialect, word: Word<'_>) -> Result<Parsed> {
 impl<'a> QueryParser<'a> {
     fn new(text: &'a str, dialect: Dialect, word: Word<'a>) -> QueryParser<'a> {
         let scanner = Scanner { text, at: 0, dialect };
-        QueryParser { scanner, wants_operand: true, is_first: true, open: 0, word, parts: Vec::new(), notices: Vec::new() }
+        QueryParser {
+            scanner,
+            wants_operand: true,
+            is_first: true,
+            open: 0,
+            word,
+            parts: Vec::new(),
+            notices: Vec::new(),
+        }
     }
     fn push_operator(&mut self, operator: Operator, distance: u16) {
         self.parts.push(Part::Item(Item::Operator { operator, distance, left: 0 }));
@@ -209,7 +217,10 @@ impl<'a> QueryParser<'a> {
                         Ok(Some(Syntax::Operand(found.word, weights, prefix)))
                     }
                     None if self.is_first => Ok(None),
-                    None => Err(Error::new(sqlstate::SYNTAX_ERROR, format!("no operand in tsquery: \"{}\"", self.scanner.text))),
+                    None => Err(Error::new(
+                        sqlstate::SYNTAX_ERROR,
+                        format!("no operand in tsquery: \"{}\"", self.scanner.text),
+                    )),
                 },
             };
         }
@@ -413,7 +424,8 @@ fn join_cleaned(operator: Operator, distance: u16, left: Cleaned, right: Cleaned
         }
         (Some(mut items), Some(mut more)) => {
             items.append(&mut more);
-            let distance = if is_phrase { (d + left.right_add + right.left_add).min(u32::from(u16::MAX)) as u16 } else { 0 };
+            let distance =
+                if is_phrase { (d + left.right_add + right.left_add).min(u32::from(u16::MAX)) as u16 } else { 0 };
             items.push(Item::Operator { operator, distance, left: 0 });
             let (left_add, right_add) = if is_phrase { (left.left_add, right.right_add) } else { (0, 0) };
             Cleaned { items: Some(items), left_add, right_add }

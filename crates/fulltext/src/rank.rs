@@ -78,7 +78,8 @@ fn rank_and(weights: &[f32; 4], vector: &TsVector, query: &TsQuery) -> f32 {
                     }
                     let product = weight_of(weights, a) * weight_of(weights, b) * word_distance(distance);
                     let w = f64::from(product).sqrt() as f32;
-                    result = if result < 0.0 { w } else { (1.0 - (1.0 - f64::from(result)) * (1.0 - f64::from(w))) as f32 };
+                    result =
+                        if result < 0.0 { w } else { (1.0 - (1.0 - f64::from(result)) * (1.0 - f64::from(w))) as f32 };
                 }
             }
         }

@@ -1,8 +1,9 @@
-//! What dictionaries have lately made of short words: most words of a text are ones that came before, and need not be stemmed again
-//! (`to_tsvector` of English texts takes a third less time).
+//! What dictionaries have lately made of short words: most words of a text are ones that came before, and need not be
+//! stemmed again (`to_tsvector` of English texts takes a third less time).
 //!
 //! Invariants
-//! 1. A dictionary makes the same of a word every time, and no two dictionaries have the same number: what is remembered is never wrong.
+//! 1. A dictionary makes the same of a word every time, and no two dictionaries have the same number: what is
+//!    remembered is never wrong.
 //! 2. Each thread has its own, of a fixed size; a word takes the place of another with the same hash.
 //!
 //! Must not know: what dictionaries do.
@@ -42,11 +43,19 @@ fn place(dictionary: u64, word: u128) -> usize {
     (folded.wrapping_mul(SPREAD) >> 32) as usize % PLACES
 }
 
-/// What the dictionary of that number makes of a word: as remembered, or as `make` does it. A lexeme is appended to `out`.
-pub(crate) fn or_made(dictionary: u64, word: &str, out: &mut String, make: impl FnOnce(&mut String) -> Single) -> Single {
+/// What the dictionary of that number makes of a word: as remembered, or as `make` does it. A lexeme is appended to
+/// `out`.
+pub(crate) fn or_made(
+    dictionary: u64,
+    word: &str,
+    out: &mut String,
+    make: impl FnOnce(&mut String) -> Single,
+) -> Single {
     let Some(key) = padded(word).map(u128::from_ne_bytes) else { return make(out) };
     let at = place(dictionary, key);
-    let found = KNOWN.with_borrow(|known| known.get(at).copied()).filter(|known| known.dictionary == dictionary && known.word == key);
+    let found = KNOWN
+        .with_borrow(|known| known.get(at).copied())
+        .filter(|known| known.dictionary == dictionary && known.word == key);
     if let Some(known) = found
         && let Ok(lexeme) = std::str::from_utf8(&known.lexeme[..usize::from(known.lexeme_len)])
     {
@@ -93,7 +102,8 @@ mod tests {
                 }
             }
         }
-        // Half of the questions come right after the same one; the rest are too many to remember, but for those that are too long.
+        // Half of the questions come right after the same one; the rest are too many to remember, but for those that
+        // are too long.
         assert!(made >= 2 * words.len() && made < 5 * words.len(), "{made}");
     }
 }

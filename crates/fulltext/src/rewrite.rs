@@ -24,7 +24,12 @@ fn tree(query: &TsQuery, at: usize) -> Option<Node> {
     Some(match query.items.get(at)? {
         Item::Operand(o) => {
             let crc = legacy_crc(o.word.as_bytes());
-            Node { item: NodeItem::Operand(o.clone(), crc), children: Vec::new(), sign: 1 << (crc as u32 % 32), fixed: false }
+            Node {
+                item: NodeItem::Operand(o.clone(), crc),
+                children: Vec::new(),
+                sign: 1 << (crc as u32 % 32),
+                fixed: false,
+            }
         }
         Item::Operator { operator, distance, left } => {
             let mut children = vec![tree(query, at + 1)?];
@@ -48,13 +53,18 @@ impl Node {
         match (&self.item, &other.item) {
             (NodeItem::Operator(..), NodeItem::Operand(..)) => Ordering::Less,
             (NodeItem::Operand(..), NodeItem::Operator(..)) => Ordering::Greater,
-            (NodeItem::Operand(a, x), NodeItem::Operand(b, y)) => y.cmp(x).then_with(|| a.word.as_bytes().cmp(b.word.as_bytes())),
+            (NodeItem::Operand(a, x), NodeItem::Operand(b, y)) => {
+                y.cmp(x).then_with(|| a.word.as_bytes().cmp(b.word.as_bytes()))
+            }
             (NodeItem::Operator(a, x), NodeItem::Operator(b, y)) => {
                 let by_children = || {
                     let orders = self.children.iter().zip(&other.children).map(|(c, d)| c.compare(d));
                     orders.into_iter().find(|o| o.is_ne()).unwrap_or(Ordering::Equal)
                 };
-                b.cmp(a).then_with(|| other.children.len().cmp(&self.children.len())).then_with(by_children).then_with(|| y.cmp(x))
+                b.cmp(a)
+                    .then_with(|| other.children.len().cmp(&self.children.len()))
+                    .then_with(by_children)
+                    .then_with(|| y.cmp(x))
             }
         }
     }

@@ -1,7 +1,9 @@
-//! A document as rows have it, searched without being decoded: of most rows that a search looks at nothing else is wanted.
+//! A document as rows have it, searched without being decoded: of most rows that a search looks at nothing else is
+//! wanted.
 //!
-//! Its binary form (as [`TsVector::send`](crate::TsVector::send) writes it), and where in it every eighth lexeme begins. A word is looked for
-//! among these by halves, and then from lexeme to lexeme: each tells where the next one is.
+//! Its binary form (as [`TsVector::send`](crate::TsVector::send) writes it), and where in it every eighth lexeme
+//! begins. A word is looked for among these by halves, and then from lexeme to lexeme: each tells where the next one
+//! is.
 //!
 //! Invariants
 //! 1. Answers are those of the decoded [`TsVector`](crate::TsVector); what is no such form is told by [`matches`].
@@ -103,7 +105,8 @@ impl<'a> Stored<'a> {
         let bytes = self.offsets.get(n * self.offset_bytes..(n + 1) * self.offset_bytes)?;
         Some(bytes.iter().fold(0, |number, byte| number << 8 | usize::from(*byte)))
     }
-    /// The last lexeme with an offset that is not after the word, or the first one of all: its number and where it begins.
+    /// The last lexeme with an offset that is not after the word, or the first one of all: its number and where it
+    /// begins.
     fn start(&self, word: &[u8], wanted: u64) -> Result<(usize, usize)> {
         let (mut below, mut above) = (0, self.offsets.len() / self.offset_bytes);
         let mut start = 4;
@@ -186,10 +189,40 @@ mod tests {
 
     #[test]
     fn answers_are_those_of_the_decoded_document() {
-        let documents = ["'abcdefg':1 'abcdefgh':2 'abcdefghi':3 'abcdefghij' 'b':4", "'abcdefgh':1A 'b':2", "", "a", "'a':1 'ab':2A,5 'b':3C", "'a':4B 'b':5", "'ab' 'abc':7 'b'", "'c':1,2,3 'd':4A"];
+        let documents = [
+            "'abcdefg':1 'abcdefgh':2 'abcdefghi':3 'abcdefghij' 'b':4",
+            "'abcdefgh':1A 'b':2",
+            "",
+            "a",
+            "'a':1 'ab':2A,5 'b':3C",
+            "'a':4B 'b':5",
+            "'ab' 'abc':7 'b'",
+            "'c':1,2,3 'd':4A",
+        ];
         let queries = [
-            "a", "b", "a & b", "a | c", "!a", "a <-> b", "a <2> b", "ab:*", "a:* & b", "ab:A", "b:C", "b:AB", "!(a <-> b)", "c <-> c", "a:* <-> b", "(a | c) <-> b", "!a <-> b", "abcdefgh", "abcdefgh:* & b", "abcdefghi <-> b", "abcdefg",
-            "abcdefghijk", "abc:*",
+            "a",
+            "b",
+            "a & b",
+            "a | c",
+            "!a",
+            "a <-> b",
+            "a <2> b",
+            "ab:*",
+            "a:* & b",
+            "ab:A",
+            "b:C",
+            "b:AB",
+            "!(a <-> b)",
+            "c <-> c",
+            "a:* <-> b",
+            "(a | c) <-> b",
+            "!a <-> b",
+            "abcdefgh",
+            "abcdefgh:* & b",
+            "abcdefghi <-> b",
+            "abcdefg",
+            "abcdefghijk",
+            "abc:*",
         ];
         let mut yes = 0;
         for document in documents {
@@ -221,7 +254,10 @@ mod tests {
             assert_eq!(bytes.len() > SHORT_BYTES, count * pad > 80_000, "both widths of offsets");
             assert_eq!(read(bytes).expect("a stored document"), vector);
             for n in 0..2 * count + 2 {
-                for (text, expected) in [(word(n), n % 2 == 0 && n < 2 * count), (format!("{}:*", &word(n)[..pad + 8]), n / 10 * 10 < 2 * count)] {
+                for (text, expected) in [
+                    (word(n), n % 2 == 0 && n < 2 * count),
+                    (format!("{}:*", &word(n)[..pad + 8]), n / 10 * 10 < 2 * count),
+                ] {
                     let query = TsQuery::parse(&text).expect("a tsquery").query;
                     assert_eq!(matches(bytes, &query).expect("a stored document"), expected, "{count} {text}");
                 }

@@ -88,7 +88,8 @@ impl Thesaurus {
             lines.extend(parse(line)?);
             Ok(())
         })?;
-        let mut thesaurus = Thesaurus { dictionary, places: HashMap::new(), stop_places: Vec::new(), rules: Vec::new() };
+        let mut thesaurus =
+            Thesaurus { dictionary, places: HashMap::new(), stop_places: Vec::new(), rules: Vec::new() };
         for (rule, line) in lines.iter().enumerate() {
             for (position, word) in line.words.iter().enumerate() {
                 thesaurus.add_word(word, rule as u32, position as u16)?;
@@ -110,7 +111,8 @@ impl Thesaurus {
             return Ok(());
         }
         let number = rule + 1;
-        let unknown = || bad_file(format!("thesaurus sample word \"{word}\" isn't recognized by subdictionary (rule {number})"));
+        let unknown =
+            || bad_file(format!("thesaurus sample word \"{word}\" isn't recognized by subdictionary (rule {number})"));
         let lexemes = self.dictionary.lexemes(word).ok_or_else(unknown)?;
         if lexemes.is_empty() {
             return Err(bad_file(format!("thesaurus sample word \"{word}\" is a stop word (rule {number})"))
@@ -130,7 +132,11 @@ impl Thesaurus {
             let lexemes = if *stays {
                 vec![Normal { word: word.to_string(), variant: i as u16, ..Normal::default() }]
             } else {
-                let unknown = || bad_file(format!("thesaurus substitute word \"{word}\" isn't recognized by subdictionary (rule {number})"));
+                let unknown = || {
+                    bad_file(format!(
+                        "thesaurus substitute word \"{word}\" isn't recognized by subdictionary (rule {number})"
+                    ))
+                };
                 self.dictionary.lexemes(word).ok_or_else(unknown)?
             };
             if lexemes.is_empty() {
@@ -166,7 +172,9 @@ impl Thesaurus {
                     let Some((first, others)) = lists.as_ref().and_then(|l| l.split_first()) else { continue };
                     let together = variant.len() as u16;
                     let mut common = rules_at(first, position, together);
-                    common.retain(|rule| others.iter().all(|list| list.contains(&Place { rule: *rule, position, together })));
+                    common.retain(|rule| {
+                        others.iter().all(|list| list.contains(&Place { rule: *rule, position, together }))
+                    });
                     add(common);
                 }
             }

@@ -1,7 +1,8 @@
 //! tsvector: a document as its lexemes, sorted by their bytes, each once, with positions and weights.
 //!
 //! Invariants
-//! 1. Lexemes are sorted and unique, shorter than 2,047 bytes; positions ascend and are unique, 256 at most, 1 to 16383.
+//! 1. Lexemes are sorted and unique, shorter than 2,047 bytes; positions ascend and are unique, 256 at most, 1 to
+//!    16383.
 //! 2. The whole takes no more than [`DATA_MAX`] bytes in PostgreSQL's form: that is where PostgreSQL's limit is.
 
 use crate::lexeme_scan::{Dialect, LEXEME_BYTES, POSITION_MAX, Scanner};
@@ -247,9 +248,15 @@ impl<'a> Reader<'a> {
         Ok(word)
     }
     pub fn text(&mut self) -> Result<&'a str> {
-        std::str::from_utf8(self.word()?).map_err(|_| Error::new(sqlstate::CHARACTER_NOT_IN_REPERTOIRE, "invalid byte sequence for encoding \"UTF8\""))
+        std::str::from_utf8(self.word()?).map_err(|_| {
+            Error::new(sqlstate::CHARACTER_NOT_IN_REPERTOIRE, "invalid byte sequence for encoding \"UTF8\"")
+        })
     }
     pub fn end(&self) -> Result<()> {
-        if self.0.is_empty() { Ok(()) } else { Err(Error::new(sqlstate::INVALID_BINARY_REPRESENTATION, "incorrect binary data format")) }
+        if self.0.is_empty() {
+            Ok(())
+        } else {
+            Err(Error::new(sqlstate::INVALID_BINARY_REPRESENTATION, "incorrect binary data format"))
+        }
     }
 }

@@ -11,8 +11,18 @@ pub fn parse_weight(letter: u8) -> Result<u16> {
         b'B' | b'b' => 2,
         b'C' | b'c' => 1,
         b'D' | b'd' => 0,
-        0x20..0x7f => return Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("unrecognized weight: \"{}\"", letter as char))),
-        _ => return Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("unrecognized weight: \"\\{letter:03o}\""))),
+        0x20..0x7f => {
+            return Err(Error::new(
+                sqlstate::INVALID_PARAMETER_VALUE,
+                format!("unrecognized weight: \"{}\"", letter as char),
+            ));
+        }
+        _ => {
+            return Err(Error::new(
+                sqlstate::INVALID_PARAMETER_VALUE,
+                format!("unrecognized weight: \"\\{letter:03o}\""),
+            ));
+        }
     })
 }
 
@@ -52,7 +62,9 @@ impl TsVector {
         TsVector::checked(out)
     }
     pub fn strip(&self) -> TsVector {
-        TsVector { lexemes: self.lexemes.iter().map(|l| Lexeme { word: l.word.clone(), positions: Vec::new() }).collect() }
+        TsVector {
+            lexemes: self.lexemes.iter().map(|l| Lexeme { word: l.word.clone(), positions: Vec::new() }).collect(),
+        }
     }
     /// With one weight everywhere, or on the words given.
     pub fn set_weight(&self, weight: u16, only: Option<&[&str]>) -> TsVector {
@@ -73,7 +85,8 @@ impl TsVector {
     pub fn without(&self, words: &[&str]) -> TsVector {
         let mut gone: Vec<usize> = words.iter().filter_map(|w| self.find(w).ok()).collect();
         gone.sort_unstable();
-        let lexemes = self.lexemes.iter().enumerate().filter(|(i, _)| gone.binary_search(i).is_err()).map(|(_, l)| l.clone());
+        let lexemes =
+            self.lexemes.iter().enumerate().filter(|(i, _)| gone.binary_search(i).is_err()).map(|(_, l)| l.clone());
         TsVector { lexemes: lexemes.collect() }
     }
     /// Only positions with one of the weights (bit per weight), only lexemes that keep some.

@@ -1,4 +1,5 @@
-//! A small blocking client of PostgreSQL's protocol: simple queries, prepared statements, text format, no authentication.
+//! A small blocking client of PostgreSQL's protocol: simple queries, prepared statements, text format, no
+//! authentication.
 
 use std::fmt;
 use std::io::{self, BufReader, Read, Write};
@@ -93,7 +94,8 @@ impl Client {
             stream.set_read_timeout(Some(Duration::from_secs(120)))?;
             Box::new(stream)
         };
-        let mut client = Client { stream: BufReader::new(stream), status: b'I', notices: Vec::new(), notifications: Vec::new() };
+        let mut client =
+            Client { stream: BufReader::new(stream), status: b'I', notices: Vec::new(), notifications: Vec::new() };
         client.start(&address.user, database)?;
         Ok(client)
     }
@@ -159,7 +161,12 @@ impl Client {
     /// The one value of a one-row answer.
     pub fn value(&mut self, sql: &str) -> Result<Option<String>, ClientError> {
         let answers = self.query(sql)?;
-        Ok(answers.into_iter().next_back().and_then(|a| a.rows.into_iter().next()).and_then(|r| r.into_iter().next()).flatten())
+        Ok(answers
+            .into_iter()
+            .next_back()
+            .and_then(|a| a.rows.into_iter().next())
+            .and_then(|r| r.into_iter().next())
+            .flatten())
     }
 
     pub fn integer(&mut self, sql: &str) -> Result<i64, ClientError> {

@@ -90,7 +90,8 @@ impl Server {
     fn signal_all(&self, signal: libc::c_int) {
         // Whoever might start others comes first.
         for pid in [vec![self.pid()], children_of(self.pid())].concat() {
-            // SAFETY: a system call without pointers. The server is our child and not waited for yet, and its children stay its own as long.
+            // SAFETY: a system call without pointers. The server is our child and not waited for yet, and its children
+            // stay its own as long.
             unsafe { libc::kill(pid as libc::pid_t, signal) };
         }
     }
@@ -209,12 +210,14 @@ pub fn postgres_program(name: &str) -> PathBuf {
     versions.pop().unwrap_or_else(|| PathBuf::from(name))
 }
 
-/// The folder of PostgreSQL's programs in which `program` is of version `major` or a later one: `PGBIN`, Debian's packages, the
-/// search path.
+/// The folder of PostgreSQL's programs in which `program` is of version `major` or a later one: `PGBIN`, Debian's
+/// packages, the search path.
 pub fn postgres_folder(program: &str, major: u32) -> Option<PathBuf> {
-    let packages = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten().map(|f| f.path().join("bin"));
+    let packages =
+        std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten().map(|f| f.path().join("bin"));
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::var_os("PGBIN").map(PathBuf::from).into_iter().chain(packages).chain(std::env::split_paths(&path));
+    let folders =
+        std::env::var_os("PGBIN").map(PathBuf::from).into_iter().chain(packages).chain(std::env::split_paths(&path));
     folders.into_iter().find(|folder| version_of(&folder.join(program)).is_some_and(|version| version >= major))
 }
 
@@ -232,7 +235,12 @@ pub fn start_postgres(folder: &Path, port: u16, settings: &[&str]) -> io::Result
 }
 
 /// As [`start_postgres`], with the programs where `find` says.
-pub fn start_postgres_of(find: &dyn Fn(&str) -> PathBuf, folder: &Path, port: u16, settings: &[&str]) -> io::Result<Server> {
+pub fn start_postgres_of(
+    find: &dyn Fn(&str) -> PathBuf,
+    folder: &Path,
+    port: u16,
+    settings: &[&str],
+) -> io::Result<Server> {
     let data = folder.join("pg");
     let user = unprivileged_user()?;
     if let Some((uid, gid)) = user {

@@ -17,7 +17,11 @@ pub enum Expect {
     Count(u64),
     /// SQLSTATE and message; the message may be left out.
     Error(String),
-    Rows { types: String, sorted: bool, rows: Vec<String> },
+    Rows {
+        types: String,
+        sorted: bool,
+        rows: Vec<String>,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -45,10 +49,10 @@ pub fn parse(text: &str) -> Result<Vec<Record>, String> {
         at += 1;
         let expect = match words[..] {
             ["statement", "ok"] => Expect::Ok,
-            ["statement", "count", n] => Expect::Count(n.parse().map_err(|_| format!("line {}: bad count", start + 1))?),
-            ["statement", "error", ..] => {
-                Expect::Error(line.trim_start_matches("statement error").trim().to_string())
+            ["statement", "count", n] => {
+                Expect::Count(n.parse().map_err(|_| format!("line {}: bad count", start + 1))?)
             }
+            ["statement", "error", ..] => Expect::Error(line.trim_start_matches("statement error").trim().to_string()),
             ["query", ..] => Expect::Rows {
                 types: words.get(1).unwrap_or(&"").to_string(),
                 sorted: words.get(2) == Some(&"rowsort"),
@@ -126,7 +130,11 @@ pub fn record_file(path: &Path, address: &Address, engine: &str) -> Result<Strin
     let mut sessions = Sessions::new(path, address)?;
     let mut output = String::new();
     for record in &records {
-        let expect = if applies(record, engine) { observed(&record.expect, &sessions.run(record)?) } else { record.expect.clone() };
+        let expect = if applies(record, engine) {
+            observed(&record.expect, &sessions.run(record)?)
+        } else {
+            record.expect.clone()
+        };
         output.push_str(&record.preamble);
         let head = match &expect {
             Expect::Ok => "statement ok".to_string(),

@@ -37,8 +37,9 @@ pub struct Suite {
 }
 
 impl Suite {
-    /// `--postgres` runs the files against a PostgreSQL started in a temporary folder, `--at HOST:PORT` against a server
-    /// that runs already; `--record` then writes the results found into the files. Other words select files by name.
+    /// `--postgres` runs the files against a PostgreSQL started in a temporary folder, `--at HOST:PORT` against a
+    /// server that runs already; `--record` then writes the results found into the files. Other words select files by
+    /// name.
     pub fn main(&self) -> ExitCode {
         let arguments: Vec<String> = std::env::args().skip(1).collect();
         match self.run(&arguments) {
@@ -60,7 +61,10 @@ impl Suite {
             .flatten()
             .map(|entry| entry.path())
             .filter(|path| path.extension().is_some_and(|e| e == self.extension))
-            .filter(|path| options.names.is_empty() || options.names.iter().any(|n| path.display().to_string().contains(n.as_str())))
+            .filter(|path| {
+                options.names.is_empty()
+                    || options.names.iter().any(|n| path.display().to_string().contains(n.as_str()))
+            })
             .collect();
         files.sort();
         let temp = TempDir::new(self.name).map_err(|e| e.to_string())?;

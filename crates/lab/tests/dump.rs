@@ -1,7 +1,8 @@
-//! pg_dump and pg_restore of PostgreSQL 18 with KilnDB: a dump restores to what it was made of, and says what PostgreSQL would say.
+//! pg_dump and pg_restore of PostgreSQL 18 with KilnDB: a dump restores to what it was made of, and says what
+//! PostgreSQL would say.
 //!
-//! pg_dump refuses servers newer than itself, and KilnDB says that it is PostgreSQL 18: without a pg_dump of that version (in `PGBIN`, or
-//! where the system has it) there is nothing to test, and the tests say so and pass.
+//! pg_dump refuses servers newer than itself, and KilnDB says that it is PostgreSQL 18: without a pg_dump of that
+//! version (in `PGBIN`, or where the system has it) there is nothing to test, and the tests say so and pass.
 
 use kilndb_lab::client::{Address, Client};
 use kilndb_lab::process::{self, Server, TempDir};
@@ -49,7 +50,12 @@ impl Programs {
 
     fn script(&self, at: &Address, database: &str, script: &Path) {
         self.create(at, database);
-        self.run("psql", at, database, &["-qX", "-o", "/dev/null", "-v", "ON_ERROR_STOP=1", "-f", &script.display().to_string()]);
+        self.run(
+            "psql",
+            at,
+            database,
+            &["-qX", "-o", "/dev/null", "-v", "ON_ERROR_STOP=1", "-f", &script.display().to_string()],
+        );
     }
 
     fn dump(&self, at: &Address, database: &str) -> String {
@@ -57,9 +63,11 @@ impl Programs {
     }
 }
 
-/// A dump without the keys that psql's \restrict gets, which are other ones each time, and without the versions of the programs.
+/// A dump without the keys that psql's \restrict gets, which are other ones each time, and without the versions of the
+/// programs.
 fn without_keys(dump: &str) -> String {
-    let varies = |line: &&str| !["\\restrict ", "\\unrestrict ", "-- Dumped "].iter().any(|start| line.starts_with(start));
+    let varies =
+        |line: &&str| !["\\restrict ", "\\unrestrict ", "-- Dumped "].iter().any(|start| line.starts_with(start));
     dump.lines().filter(varies).map(|line| format!("{line}\n")).collect()
 }
 
@@ -128,7 +136,8 @@ fn parts(dump: &str) -> BTreeMap<String, String> {
 
 /// Views and bodies in SQL syntax are shown as they were written, not as PostgreSQL lays them out.
 fn is_laid_out_otherwise(heading: &str, text: &str) -> bool {
-    heading.contains("; Type: VIEW; ") || (heading.contains("; Type: FUNCTION; ") && text.contains("RETURN ") && !text.contains(" AS $"))
+    heading.contains("; Type: VIEW; ")
+        || (heading.contains("; Type: FUNCTION; ") && text.contains("RETURN ") && !text.contains(" AS $"))
 }
 
 #[test]
@@ -138,11 +147,14 @@ fn dumps_say_what_postgres_says() {
         println!("skipped: no server of PostgreSQL {MAJOR} beside its pg_dump");
         return;
     }
-    let (temp, postgres_temp) = (TempDir::new("dump").expect("a folder"), TempDir::new("dump-postgres").expect("a folder"));
+    let (temp, postgres_temp) =
+        (TempDir::new("dump").expect("a folder"), TempDir::new("dump-postgres").expect("a folder"));
     let server = kilndb(&temp);
     let at = server.address().clone();
     let port = process::free_port().expect("a free port");
-    let postgres = process::start_postgres_of(&|name| programs.folder.join(name), postgres_temp.path(), port, &["fsync=off"]).expect("PostgreSQL");
+    let postgres =
+        process::start_postgres_of(&|name| programs.folder.join(name), postgres_temp.path(), port, &["fsync=off"])
+            .expect("PostgreSQL");
     let there = postgres.address().clone();
     programs.script(&at, SOURCE, &schema());
     programs.script(&there, SOURCE, &schema());

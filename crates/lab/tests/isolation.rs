@@ -1,5 +1,5 @@
-//! Runs the specs of `tests/isolation`, each in a database of its own, against KilnDB or (`-- --postgres`) PostgreSQL: see
-//! `kilndb_lab::suite` for the words it takes and `kilndb_lab::isolation` for the format.
+//! Runs the specs of `tests/isolation`, each in a database of its own, against KilnDB or (`-- --postgres`) PostgreSQL:
+//! see `kilndb_lab::suite` for the words it takes and `kilndb_lab::isolation` for the format.
 
 use kilndb_lab::isolation;
 use kilndb_lab::suite::{Run, Suite};

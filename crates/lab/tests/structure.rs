@@ -32,7 +32,11 @@ fn read(path: &Path) -> String {
 
 fn crates() -> Vec<String> {
     let entries = std::fs::read_dir(root().join("crates")).expect("the folder crates");
-    entries.flatten().filter(|e| e.path().join("Cargo.toml").is_file()).map(|e| e.file_name().to_string_lossy().into_owned()).collect()
+    entries
+        .flatten()
+        .filter(|e| e.path().join("Cargo.toml").is_file())
+        .map(|e| e.file_name().to_string_lossy().into_owned())
+        .collect()
 }
 
 fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -126,7 +130,10 @@ fn symbols(text: &str) -> Vec<String> {
         }
         for word in line.split('`').skip(1).step_by(2) {
             let first = word.split("::").next().unwrap_or_default();
-            if word.starts_with("crates/") || word.starts_with("docs/") || (word.contains("::") && crates.contains(first)) {
+            if word.starts_with("crates/")
+                || word.starts_with("docs/")
+                || (word.contains("::") && crates.contains(first))
+            {
                 found.push(word.to_string());
             }
         }
@@ -157,7 +164,11 @@ fn exists(symbol: &str) -> bool {
         rest.remove(0);
     }
     let mut files = Vec::new();
-    if place.is_dir() { rust_files(&place, &mut files) } else { files.push(place) }
+    if place.is_dir() {
+        rust_files(&place, &mut files)
+    } else {
+        files.push(place)
+    }
     let text: String = files.iter().map(|f| read(f)).collect();
     rest.iter().all(|item| defines(&text, item.trim_end_matches("()")))
 }

@@ -4,8 +4,8 @@
 //! 1. A [`Routine`] is read-only but for what it remembers of its SQL, and is shared by sessions.
 
 use crate::namespace::{LabelKind, Namespace};
-use crate::scanner::{Lexeme, Scanner, Token};
 use crate::parser::{self, ExtraChecks, Frame, Names, Returns};
+use crate::scanner::{Lexeme, Scanner, Token};
 use crate::tree::*;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_sql::routine::{self, Definition, Direct, Quick, RoutineKind, Spi, SpiPrepared};
@@ -87,13 +87,27 @@ impl Routine {
 fn is_polymorphic(oid: Oid) -> bool {
     use oids::*;
     // anycompatiblerange, anymultirange, anycompatiblemultirange have no name here.
-    matches!(oid, ANYELEMENT | ANYARRAY | ANYNONARRAY | ANYENUM | ANYRANGE | ANYCOMPATIBLE | ANYCOMPATIBLEARRAY | ANYCOMPATIBLENONARRAY | 5080 | 4537 | 4538)
+    matches!(
+        oid,
+        ANYELEMENT
+            | ANYARRAY
+            | ANYNONARRAY
+            | ANYENUM
+            | ANYRANGE
+            | ANYCOMPATIBLE
+            | ANYCOMPATIBLEARRAY
+            | ANYCOMPATIBLENONARRAY
+            | 5080
+            | 4537
+            | 4538
+    )
 }
 
 fn is_pseudo(oid: Oid) -> bool {
     use oids::*;
     // cstring, any, trigger, internal, event_trigger and handlers.
-    is_polymorphic(oid) || matches!(oid, CSTRING | ANY | VOID | TRIGGER | INTERNAL | 3838 | 2280 | 3115 | 325 | 3310 | 269 | 32 | 705)
+    is_polymorphic(oid)
+        || matches!(oid, CSTRING | ANY | VOID | TRIGGER | INTERNAL | 3838 | 2280 | 3115 | 325 | 3310 | 269 | 32 | 705)
 }
 
 /// While a body is checked, what is polymorphic is taken for integers.
@@ -132,7 +146,11 @@ impl Names for Catalog<'_, '_> {
         let (table, column) = parts.split_at(parts.len().saturating_sub(1));
         let names: Vec<&str> = table.iter().map(String::as_str).collect();
         self.spi.row_type_of_relation(&names)?;
-        let message = format!("column \"{}\" of relation \"{}\" does not exist", column.join("."), table.last().map_or("", String::as_str));
+        let message = format!(
+            "column \"{}\" of relation \"{}\" does not exist",
+            column.join("."),
+            table.last().map_or("", String::as_str)
+        );
         Err(Error::new(sqlstate::UNDEFINED_COLUMN, message))
     }
     fn type_of_rows(&mut self, parts: &[String]) -> Result<TypeInfo> {
@@ -144,7 +162,8 @@ impl Names for Catalog<'_, '_> {
         self.type_of_oid(oid, -1)
     }
     fn type_of_oid(&mut self, oid: Oid, typmod: i32) -> Result<TypeInfo> {
-        let built_in = |kind, is_array, name: &str| Ok(TypeInfo { oid, typmod, kind, is_array, name: name.to_string() });
+        let built_in =
+            |kind, is_array, name: &str| Ok(TypeInfo { oid, typmod, kind, is_array, name: name.to_string() });
         match oid {
             oids::INT4 => return built_in(TypeKind::Scalar, false, "integer"),
             oids::BOOL => return built_in(TypeKind::Scalar, false, "boolean"),
@@ -166,7 +185,10 @@ impl Names for Catalog<'_, '_> {
     fn array_of(&mut self, element: &TypeInfo) -> Result<TypeInfo> {
         let oid = self.spi.array_type(element.oid)?;
         if oid == 0 {
-            return Err(Error::new(sqlstate::UNDEFINED_OBJECT, format!("could not find array type for data type {}", element.name)));
+            return Err(Error::new(
+                sqlstate::UNDEFINED_OBJECT,
+                format!("could not find array type for data type {}", element.name),
+            ));
         }
         self.type_of_oid(oid, element.typmod)
     }
@@ -191,7 +213,9 @@ fn refuse_set_operation(text: &str) -> Result<()> {
             Token::End => break,
             Token::Sign('(' | '[') => depth += 1,
             Token::Sign(')' | ']') => depth -= 1,
-            Token::Identifier { name, quoted: false } if depth == 0 && matches!(name.as_str(), "union" | "intersect" | "except") => {
+            Token::Identifier { name, quoted: false }
+                if depth == 0 && matches!(name.as_str(), "union" | "intersect" | "except") =>
+            {
                 let position = text.get(..start).unwrap_or("").chars().count() as u32 + 1;
                 let message = format!("syntax error at or near \"{}\"", text.get(start..end).unwrap_or(""));
                 return Err(Error::new(sqlstate::SYNTAX_ERROR, message).with_position(position));
@@ -256,11 +280,13 @@ struct Compiler<'a, 's> {
     trigger_rows: Option<(Slot, Slot)>,
 }
 
-/// Compiles a definition. Errors are told as PostgreSQL's compiler does: with a position in the body, or the line it had come to.
+/// Compiles a definition. Errors are told as PostgreSQL's compiler does: with a position in the body, or the line it
+/// had come to.
 pub(crate) fn compile(definition: &Arc<Definition>, spi: &mut Spi<'_>) -> Result<Routine> {
     let conflict = conflict_setting(spi);
     let strict = spi.setting("plpgsql.print_strict_params").is_some_and(|v| v == "on");
-    let check = definition.is_validation || definition.kind == RoutineKind::Inline && spi.setting("check_function_bodies").is_none_or(|v| v == "on");
+    let check = definition.is_validation
+        || definition.kind == RoutineKind::Inline && spi.setting("check_function_bodies").is_none_or(|v| v == "on");
     let mut frame = Frame::new(conflict, Returns::Value);
     frame.print_strict_params = strict;
     if definition.is_validation {
@@ -299,7 +325,9 @@ impl Compiler<'_, '_> {
             add_return(&mut action, self.frame.output);
         }
         let result_type = settled(definition.result_type);
-        let returns_row = self.trigger_rows.is_some() || result_type == oids::RECORD || self.catalog.type_of_oid(result_type, -1)?.kind == TypeKind::Record;
+        let returns_row = self.trigger_rows.is_some()
+            || result_type == oids::RECORD
+            || self.catalog.type_of_oid(result_type, -1)?.kind == TypeKind::Record;
         let frame = self.frame;
         Ok(Routine {
             action,
@@ -363,7 +391,10 @@ impl Compiler<'_, '_> {
         };
         self.frame.returns = if definition.returns_set {
             Returns::Set
-        } else if definition.result_type == oids::VOID || is_procedure && outputs.is_empty() || definition.kind == RoutineKind::Inline {
+        } else if definition.result_type == oids::VOID
+            || is_procedure && outputs.is_empty()
+            || definition.kind == RoutineKind::Inline
+        {
             Returns::Void { procedure: is_procedure }
         } else {
             Returns::Value
@@ -372,7 +403,8 @@ impl Compiler<'_, '_> {
             return Err(Error::unsupported("trigger functions can only be called as triggers"));
         }
         // In a call what was polymorphic is settled already; the body has been checked with what it may use.
-        let is_settled = !definition.is_validation && definition.kind == RoutineKind::Function && !is_pseudo(definition.result_type);
+        let is_settled =
+            !definition.is_validation && definition.kind == RoutineKind::Function && !is_pseudo(definition.result_type);
         if outputs.is_empty() && (is_settled || is_polymorphic(definition.result_type)) {
             self.declare("$0", settled(definition.result_type))?;
         }
@@ -381,7 +413,10 @@ impl Compiler<'_, '_> {
 
     fn name_parameter(&mut self, slot: Slot, name: &str, is_record: bool) -> Result<()> {
         if self.frame.namespace.find_local(name).is_some() {
-            return Err(Error::new(sqlstate::INVALID_FUNCTION_DEFINITION, format!("parameter name \"{name}\" used more than once")));
+            return Err(Error::new(
+                sqlstate::INVALID_FUNCTION_DEFINITION,
+                format!("parameter name \"{name}\" used more than once"),
+            ));
         }
         if is_record {
             self.frame.namespace.add_record(slot, name);
@@ -393,8 +428,11 @@ impl Compiler<'_, '_> {
 
     fn trigger(&mut self) -> Result<()> {
         if !self.definition.arguments.is_empty() {
-            return Err(Error::new(sqlstate::INVALID_FUNCTION_DEFINITION, "trigger functions cannot have declared arguments")
-                .with_hint("The arguments of the trigger can be accessed through TG_NARGS and TG_ARGV instead."));
+            return Err(Error::new(
+                sqlstate::INVALID_FUNCTION_DEFINITION,
+                "trigger functions cannot have declared arguments",
+            )
+            .with_hint("The arguments of the trigger can be accessed through TG_NARGS and TG_ARGV instead."));
         }
         let new = self.declare("new", oids::RECORD)?;
         let old = self.declare("old", oids::RECORD)?;

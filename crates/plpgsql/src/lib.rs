@@ -4,7 +4,8 @@
 //! 1. PostgreSQL 18 decides texts of errors, their SQLSTATEs, positions and lines of CONTEXT.
 //! 2. What is compiled is read-only and shared by sessions; a call's values are its own.
 //!
-//! Must not know: plans, storage, sockets. Statements and expressions are the session's to run ([`kilndb_sql::routine::Spi`]).
+//! Must not know: plans, storage, sockets. Statements and expressions are the session's to run
+//! ([`kilndb_sql::routine::Spi`]).
 
 mod compile;
 mod conditions;

@@ -104,7 +104,9 @@ impl Namespace {
             if item.name.as_deref() == Some(first)
                 && let Some(second) = names.get(1)
             {
-                let fits = |i: &&&Item| i.name.as_deref() == Some(*second) && (names.len() == 2 || !matches!(i.kind, ItemKind::Scalar(_)));
+                let fits = |i: &&&Item| {
+                    i.name.as_deref() == Some(*second) && (names.len() == 2 || !matches!(i.kind, ItemKind::Scalar(_)))
+                };
                 if let Some(found) = level.iter().find(fits) {
                     return Some((found.kind, 2));
                 }

@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! 1. A token's `start..end` is its text in the source, quotes included.
-//! 2. Scanning never looks further than one token ahead of what was asked for: a scanner's error shows only where it is reached.
+//! 2. Scanning never looks further than one token ahead of what was asked for: a scanner's error shows only where it is
+//!    reached.
 //!
 //! Must not know: variables. Which words name one is for the parser to say.
 
@@ -13,7 +14,10 @@ use kilndb_base::{Error, Result, sqlstate};
 pub enum Token {
     End,
     /// Folded or unquoted.
-    Identifier { name: String, quoted: bool },
+    Identifier {
+        name: String,
+        quoted: bool,
+    },
     /// `$1`, with its dollar.
     Parameter(String),
     Integer(i64),
@@ -51,7 +55,25 @@ pub struct Scanner<'s> {
 const NAME_BYTES: usize = 63;
 
 fn is_operator_char(b: u8) -> bool {
-    matches!(b, b'~' | b'!' | b'@' | b'#' | b'^' | b'&' | b'|' | b'`' | b'?' | b'+' | b'-' | b'*' | b'/' | b'%' | b'<' | b'>' | b'=')
+    matches!(
+        b,
+        b'~' | b'!'
+            | b'@'
+            | b'#'
+            | b'^'
+            | b'&'
+            | b'|'
+            | b'`'
+            | b'?'
+            | b'+'
+            | b'-'
+            | b'*'
+            | b'/'
+            | b'%'
+            | b'<'
+            | b'>'
+            | b'='
+    )
 }
 
 fn is_name_start(b: u8) -> bool {
@@ -101,7 +123,11 @@ impl<'s> Scanner<'s> {
     fn error_near(&self, message: &str, start: usize, end: usize) -> Error {
         let near = self.text.get(start..end).unwrap_or("");
         let position = self.text.get(..start).unwrap_or("").chars().count() as u32 + 1;
-        let message = if near.is_empty() { format!("{message} at end of input") } else { format!("{message} at or near \"{near}\"") };
+        let message = if near.is_empty() {
+            format!("{message} at end of input")
+        } else {
+            format!("{message} at or near \"{near}\"")
+        };
         Error::new(sqlstate::SYNTAX_ERROR, message).with_position(position)
     }
 
@@ -156,7 +182,9 @@ impl<'s> Scanner<'s> {
             b'\'' => return self.quoted_text(start, 1, false).map(Token::Text),
             b'e' | b'E' if next == b'\'' => return self.quoted_text(start, 2, true).map(Token::Text),
             b'n' | b'N' if next == b'\'' => return self.quoted_text(start, 2, false).map(Token::Text),
-            b'b' | b'B' | b'x' | b'X' if next == b'\'' => return self.quoted_text(start, 2, false).map(|_| Token::BitText),
+            b'b' | b'B' | b'x' | b'X' if next == b'\'' => {
+                return self.quoted_text(start, 2, false).map(|_| Token::BitText);
+            }
             b'u' | b'U' if next == b'&' && self.byte(2) == b'\'' => {
                 return self.quoted_text(start, 3, false).and_then(|t| self.unicode(&t, start)).map(Token::Text);
             }
@@ -386,7 +414,9 @@ impl<'s> Scanner<'s> {
                     self.at += 1;
                     name.push('"');
                 }
-                '"' if name.is_empty() => return Err(self.error_near("zero-length delimited identifier", start, self.at)),
+                '"' if name.is_empty() => {
+                    return Err(self.error_near("zero-length delimited identifier", start, self.at));
+                }
                 '"' => return Ok(name),
                 c => name.push(c),
             }
@@ -430,34 +460,46 @@ mod tests {
     #[test]
     fn ranges_are_not_numbers() {
         assert_eq!(tokens("1..10"), [Token::Integer(1), Token::DotDot, Token::Integer(10)]);
-        assert_eq!(tokens("1.5e3 x.y"), [
-            Token::Number,
-            Token::Identifier { name: "x".into(), quoted: false },
-            Token::Sign('.'),
-            Token::Identifier { name: "y".into(), quoted: false },
-        ]);
+        assert_eq!(
+            tokens("1.5e3 x.y"),
+            [
+                Token::Number,
+                Token::Identifier { name: "x".into(), quoted: false },
+                Token::Sign('.'),
+                Token::Identifier { name: "y".into(), quoted: false },
+            ]
+        );
     }
 
     #[test]
     fn operators_end_where_sql_says() {
-        assert_eq!(tokens("a:=-1"), [
-            Token::Identifier { name: "a".into(), quoted: false },
-            Token::ColonEquals,
-            Token::Sign('-'),
-            Token::Integer(1),
-        ]);
-        assert_eq!(tokens("<<-->\n>> =- @-"), [Token::LessLess, Token::GreaterGreater, Token::Sign('='), Token::Sign('-'), Token::Operator("@-".into())]);
+        assert_eq!(
+            tokens("a:=-1"),
+            [
+                Token::Identifier { name: "a".into(), quoted: false },
+                Token::ColonEquals,
+                Token::Sign('-'),
+                Token::Integer(1),
+            ]
+        );
+        assert_eq!(
+            tokens("<<-->\n>> =- @-"),
+            [Token::LessLess, Token::GreaterGreater, Token::Sign('='), Token::Sign('-'), Token::Operator("@-".into())]
+        );
         assert_eq!(tokens("/* a /* b */ c */ <> --x"), [Token::NotEquals]);
     }
 
     #[test]
     fn strings() {
-        assert_eq!(tokens("'it''s' E'a\\n\\x41' $$x$$ $t$a$$b$t$"), [
-            Token::Text("it's".into()),
-            Token::Text("a\nA".into()),
-            Token::Text("x".into()),
-            Token::Text("a$$b".into()),
-        ]);
+        assert_eq!(
+            tokens("'it''s' E'a\\n\\x41' $$x$$ $t$a$$b$t$"),
+            [
+                Token::Text("it's".into()),
+                Token::Text("a\nA".into()),
+                Token::Text("x".into()),
+                Token::Text("a$$b".into()),
+            ]
+        );
         assert_eq!(tokens("'a'\n  'b' U&'d\\0061t'"), [Token::Text("ab".into()), Token::Text("dat".into())]);
         let e = Scanner::new("'abc").next().expect_err("an error");
         assert_eq!(e.message(), "unterminated quoted string at or near \"'abc\"");
@@ -465,11 +507,14 @@ mod tests {
 
     #[test]
     fn names_fold_unless_quoted() {
-        assert_eq!(tokens("ABC \"ABC\" $1"), [
-            Token::Identifier { name: "abc".into(), quoted: false },
-            Token::Identifier { name: "ABC".into(), quoted: true },
-            Token::Parameter("$1".into()),
-        ]);
+        assert_eq!(
+            tokens("ABC \"ABC\" $1"),
+            [
+                Token::Identifier { name: "abc".into(), quoted: false },
+                Token::Identifier { name: "ABC".into(), quoted: true },
+                Token::Parameter("$1".into()),
+            ]
+        );
         assert_eq!(tokens("BEGIN"), [Token::Keyword(Keyword::Begin)]);
     }
 }

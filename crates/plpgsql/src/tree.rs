@@ -1,8 +1,8 @@
 //! The syntax tree of a routine: statements with line numbers, variables as slots.
 //!
 //! Invariants
-//! 1. Every variable, record field that is named somewhere, and list of INTO targets has a slot; slots are numbered in the order in
-//!    which PostgreSQL would number them (its messages tell parameter numbers).
+//! 1. Every variable, record field that is named somewhere, and list of INTO targets has a slot; slots are numbered in
+//!    the order in which PostgreSQL would number them (its messages tell parameter numbers).
 //! 2. An [`Expr`] keeps the place in the namespace that it was written in: names in it are resolved from there.
 //!
 //! Must not know: plans, values, sessions.
@@ -37,7 +37,9 @@ pub enum ParseMode {
     /// What may follow SELECT.
     Expression,
     /// `target := expression`, the target being more than a variable, which so many names are.
-    Assignment { names: u8 },
+    Assignment {
+        names: u8,
+    },
 }
 
 /// SQL text within a routine. `id` numbers them: what is kept of each between executions is found by it.
@@ -109,8 +111,14 @@ pub enum Variable {
     Scalar(ScalarVariable),
     Record(RecordVariable),
     /// Several variables that take a row together.
-    Row { names: Vec<String>, slots: Vec<Slot> },
-    Field { record: Slot, name: String },
+    Row {
+        names: Vec<String>,
+        slots: Vec<Slot>,
+    },
+    Field {
+        record: Slot,
+        name: String,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -214,7 +222,10 @@ pub enum DiagnosticItem {
 #[derive(Clone, Debug, PartialEq)]
 pub enum OpenSource {
     Query(Expr),
-    Dynamic { query: Expr, params: Vec<Expr> },
+    Dynamic {
+        query: Expr,
+        params: Vec<Expr>,
+    },
     /// A bound cursor's query with these arguments.
     Bound(Option<Expr>),
 }
@@ -245,33 +256,117 @@ pub enum ReturnValue {
 pub enum StmtKind {
     Block(Box<Block>),
     /// `expr` is the right side, or all of it if the target has subscripts or deeper fields.
-    Assign { target: Slot, expr: Expr },
-    If { arms: Vec<(Expr, Vec<Stmt>)>, otherwise: Vec<Stmt> },
-    Case { test: Option<(Expr, Slot)>, whens: Vec<(Expr, Vec<Stmt>)>, otherwise: Option<Vec<Stmt>> },
-    Loop { label: Option<String>, body: Vec<Stmt> },
-    While { label: Option<String>, condition: Expr, body: Vec<Stmt> },
-    ForInteger { label: Option<String>, var: Slot, lower: Expr, upper: Expr, step: Option<Expr>, reverse: bool, body: Vec<Stmt> },
-    ForQuery { label: Option<String>, target: Slot, query: Expr, body: Vec<Stmt> },
-    ForDynamic { label: Option<String>, target: Slot, query: Expr, params: Vec<Expr>, body: Vec<Stmt> },
-    ForCursor { label: Option<String>, cursor: Slot, args: Option<Expr>, record: Slot, body: Vec<Stmt> },
-    ForEach { label: Option<String>, target: Slot, slice: i64, array: Expr, body: Vec<Stmt> },
-    Exit { is_exit: bool, label: Option<String>, condition: Option<Expr> },
+    Assign {
+        target: Slot,
+        expr: Expr,
+    },
+    If {
+        arms: Vec<(Expr, Vec<Stmt>)>,
+        otherwise: Vec<Stmt>,
+    },
+    Case {
+        test: Option<(Expr, Slot)>,
+        whens: Vec<(Expr, Vec<Stmt>)>,
+        otherwise: Option<Vec<Stmt>>,
+    },
+    Loop {
+        label: Option<String>,
+        body: Vec<Stmt>,
+    },
+    While {
+        label: Option<String>,
+        condition: Expr,
+        body: Vec<Stmt>,
+    },
+    ForInteger {
+        label: Option<String>,
+        var: Slot,
+        lower: Expr,
+        upper: Expr,
+        step: Option<Expr>,
+        reverse: bool,
+        body: Vec<Stmt>,
+    },
+    ForQuery {
+        label: Option<String>,
+        target: Slot,
+        query: Expr,
+        body: Vec<Stmt>,
+    },
+    ForDynamic {
+        label: Option<String>,
+        target: Slot,
+        query: Expr,
+        params: Vec<Expr>,
+        body: Vec<Stmt>,
+    },
+    ForCursor {
+        label: Option<String>,
+        cursor: Slot,
+        args: Option<Expr>,
+        record: Slot,
+        body: Vec<Stmt>,
+    },
+    ForEach {
+        label: Option<String>,
+        target: Slot,
+        slice: i64,
+        array: Expr,
+        body: Vec<Stmt>,
+    },
+    Exit {
+        is_exit: bool,
+        label: Option<String>,
+        condition: Option<Expr>,
+    },
     Return(ReturnValue),
     ReturnNext(ReturnValue),
     ReturnQuery(Expr),
-    ReturnDynamic { query: Expr, params: Vec<Expr> },
+    ReturnDynamic {
+        query: Expr,
+        params: Vec<Expr>,
+    },
     Raise(Box<Raise>),
-    Assert { condition: Expr, message: Option<Expr> },
-    Sql { query: Expr, into: Option<IntoClause> },
-    Dynamic { query: Expr, into: Option<IntoClause>, params: Vec<Expr> },
+    Assert {
+        condition: Expr,
+        message: Option<Expr>,
+    },
+    Sql {
+        query: Expr,
+        into: Option<IntoClause>,
+    },
+    Dynamic {
+        query: Expr,
+        into: Option<IntoClause>,
+        params: Vec<Expr>,
+    },
     Perform(Expr),
-    Call { query: Expr, is_call: bool },
-    Diagnostics { stacked: bool, items: Vec<(Slot, DiagnosticItem)> },
-    Open { cursor: Slot, scroll: Scroll, source: OpenSource },
-    Fetch { cursor: Slot, target: Option<Slot>, direction: Direction, count: FetchCount },
+    Call {
+        query: Expr,
+        is_call: bool,
+    },
+    Diagnostics {
+        stacked: bool,
+        items: Vec<(Slot, DiagnosticItem)>,
+    },
+    Open {
+        cursor: Slot,
+        scroll: Scroll,
+        source: OpenSource,
+    },
+    Fetch {
+        cursor: Slot,
+        target: Option<Slot>,
+        direction: Direction,
+        count: FetchCount,
+    },
     Close(Slot),
-    Commit { chain: bool },
-    Rollback { chain: bool },
+    Commit {
+        chain: bool,
+    },
+    Rollback {
+        chain: bool,
+    },
 }
 
 impl StmtKind {

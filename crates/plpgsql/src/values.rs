@@ -8,7 +8,10 @@ use crate::compile::Routine;
 use crate::namespace::{ItemKind, Place};
 use crate::tree::*;
 use kilndb_base::{Error, Oid, Result, sqlstate};
-use kilndb_sql::routine::{self, QuickValues, RowColumn, RowShape, TriggerEvent, TriggerOperation, TriggerTime, VariableConflict, VariableScope};
+use kilndb_sql::routine::{
+    self, QuickValues, RowColumn, RowShape, TriggerEvent, TriggerOperation, TriggerTime, VariableConflict,
+    VariableScope,
+};
 use kilndb_types::{Array, Datum, Record, oids};
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -151,7 +154,9 @@ impl<'r> Vars<'r> {
     pub fn type_of(&self, slot: Slot) -> Result<(Oid, i32)> {
         Ok(match self.variable(slot)? {
             Variable::Scalar(v) => self.scalar_type(slot, v),
-            Variable::Record(r) if r.ty.oid == oids::RECORD => (self.row(slot).map_or(oids::RECORD, |row| row.shape.type_oid), -1),
+            Variable::Record(r) if r.ty.oid == oids::RECORD => {
+                (self.row(slot).map_or(oids::RECORD, |row| row.shape.type_oid), -1)
+            }
             Variable::Record(r) => (r.ty.oid, -1),
             Variable::Row { .. } => (oids::RECORD, -1),
             Variable::Field { record, name } => {

@@ -1,8 +1,9 @@
 //! The allocator: small blocks that a worker has freed are used again by it, the last one first.
 //!
-//! A transaction asks for a hundred small blocks and frees them all at its end. An allocator that goes round all blocks of a size
-//! before it comes back to one (mimalloc takes from one list and frees to another) makes each of them one that has left the
-//! processor's cache. Here the block freed last is in the cache still. See docs/decisions/0026-allocation.md.
+//! A transaction asks for a hundred small blocks and frees them all at its end. An allocator that goes round all blocks
+//! of a size before it comes back to one (mimalloc takes from one list and frees to another) makes each of them one
+//! that has left the processor's cache. Here the block freed last is in the cache still. See
+//! docs/decisions/0026-allocation.md.
 //!
 //! Invariants
 //! 1. A block of a class was allocated with the class's layout, whoever asked and whichever thread frees it.
@@ -94,8 +95,8 @@ fn keep(block: *mut u8, class: usize) -> bool {
     })
 }
 
-// SAFETY: a block comes from the inner allocator, or was freed by its last owner and is in no list any more; it has the size and
-// the alignment of its class, which are at least those asked for.
+// SAFETY: a block comes from the inner allocator, or was freed by its last owner and is in no list any more; it has the
+// size and the alignment of its class, which are at least those asked for.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for LastFreedFirst<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         match class_of(layout) {
@@ -137,7 +138,8 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for LastFreedFirst<A> {
             // SAFETY: neither layout is one of a class: the block is the inner allocator's, as the caller describes it.
             (None, None) => unsafe { self.0.realloc(block, layout, new_size) },
             _ => {
-                // SAFETY: the size is not zero; the old block has `layout.size()` bytes, the new one `new_size`, and they are two.
+                // SAFETY: the size is not zero; the old block has `layout.size()` bytes, the new one `new_size`, and
+                // they are two.
                 unsafe {
                     let moved = self.alloc(new_layout);
                     if !moved.is_null() {
@@ -198,7 +200,8 @@ mod tests {
             let mut blocks: Vec<(*mut u8, usize, u8)> = Vec::new();
             // SAFETY: as in the other test; only bytes of blocks that are not freed yet are looked at.
             unsafe {
-                let intact = |&(block, size, byte): &(*mut u8, usize, u8)| assert!((0..size).all(|i| *block.add(i) == byte));
+                let intact =
+                    |&(block, size, byte): &(*mut u8, usize, u8)| assert!((0..size).all(|i| *block.add(i) == byte));
                 for step in 0..if cfg!(miri) { 300 } else { 20_000 } {
                     let size = 1 + next(if step % 7 == 0 { 5000 } else { 300 }) as usize;
                     let byte = next(256) as u8;

@@ -53,7 +53,8 @@ pub fn parse(arguments: &[String]) -> Result<Command, String> {
 
 fn parse_serve(arguments: &[String]) -> Result<ServeOptions, String> {
     let mut data_dir = None;
-    let mut options = ServeOptions { data_dir: PathBuf::new(), host: None, port: None, socket_dir: None, settings: Vec::new() };
+    let mut options =
+        ServeOptions { data_dir: PathBuf::new(), host: None, port: None, socket_dir: None, settings: Vec::new() };
     let mut rest = arguments.iter();
     while let Some(flag) = rest.next() {
         let mut value = || rest.next().cloned().ok_or_else(|| format!("option {flag} needs a value"));
@@ -67,7 +68,8 @@ fn parse_serve(arguments: &[String]) -> Result<ServeOptions, String> {
             "-k" => options.socket_dir = Some(PathBuf::from(value()?)),
             "-c" => {
                 let text = value()?;
-                let (name, setting) = text.split_once('=').ok_or_else(|| format!("-c needs NAME=VALUE, not \"{text}\""))?;
+                let (name, setting) =
+                    text.split_once('=').ok_or_else(|| format!("-c needs NAME=VALUE, not \"{text}\""))?;
                 options.settings.push((name.trim().to_string(), setting.trim().to_string()));
             }
             other => return Err(format!("unknown option \"{other}\"")),

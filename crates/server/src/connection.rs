@@ -24,8 +24,8 @@ use std::sync::Arc;
 pub const STATEMENT_STACK_BYTES: usize = 1024 * 1024;
 /// Stacks kept for reuse per worker.
 const POOLED_STACKS: usize = 256;
-/// With so much unread input, of which the first message is whole, a socket is left alone until the session has caught up:
-/// a client that sends faster than the server works must not fill its memory.
+/// With so much unread input, of which the first message is whole, a socket is left alone until the session has caught
+/// up: a client that sends faster than the server works must not fill its memory.
 const INPUT_AHEAD_BYTES: usize = 256 * 1024;
 /// So much of a statement's output goes ahead of the rest when the session has to wait: what PostgreSQL's buffer holds.
 const SENT_BEFORE_THE_END_BYTES: usize = 8192;
@@ -112,8 +112,8 @@ pub struct Link {
     pub admitted: Cell<bool>,
     /// A transaction block is open.
     pub in_block: Cell<bool>,
-    /// What is in `output` is not to wait for more of it, should the session have to wait for something: it ends in a message that the
-    /// client acts upon, or has asked for.
+    /// What is in `output` is not to wait for more of it, should the session have to wait for something: it ends in a
+    /// message that the client acts upon, or has asked for.
     pub is_urgent: Cell<bool>,
 }
 
@@ -222,7 +222,8 @@ impl Connection {
     pub fn is_in_block(&self) -> bool {
         self.link.in_block.get()
     }
-    /// Something is to be sent although the statement goes on: else the client would be woken for its beginning, and once more for its end.
+    /// Something is to be sent although the statement goes on: else the client would be woken for its beginning, and
+    /// once more for its end.
     pub fn has_urgent_output(&self) -> bool {
         let pending = self.link.pending_output();
         pending > 0 && (self.link.is_urgent.get() || pending >= SENT_BEFORE_THE_END_BYTES)
@@ -270,8 +271,8 @@ impl Connection {
         self.request_terminate();
     }
 
-    /// Reads what the socket has, unless the session is behind. `end_is_near`: the event told that the client has closed
-    /// its side; no later one will.
+    /// Reads what the socket has, unless the session is behind. `end_is_near`: the event told that the client has
+    /// closed its side; no later one will.
     pub fn read_input(&mut self, scratch: &mut [u8], end_is_near: bool) {
         self.left_unread = false;
         self.end_is_near |= end_is_near;
@@ -359,8 +360,8 @@ impl Connection {
         self.link.written.set(written);
     }
 
-    /// Has the poll tell of room for output while, and only while, there is none. A client that takes a reply out of a Unix-domain socket
-    /// makes room each time: the worker would be woken for it, and find nothing to do.
+    /// Has the poll tell of room for output while, and only while, there is none. A client that takes a reply out of a
+    /// Unix-domain socket makes room each time: the worker would be woken for it, and find nothing to do.
     pub fn watch_output(&mut self, registry: &Registry, token: Token) {
         if self.is_blocked == self.watches_output {
             return;

@@ -49,7 +49,8 @@ fn socket2_listen(host: &str, port: u16) -> std::io::Result<TcpListener> {
 /// Binds `.s.PGSQL.PORT`. A socket file that nobody answers on is left over from a crash and is replaced.
 pub fn bind_unix(dir: &Path, port: u16) -> Result<(UnixListener, PathBuf)> {
     let path = dir.join(format!(".s.PGSQL.{port}"));
-    let fail = |e: std::io::Error| Error::new(sqlstate::IO_ERROR, format!("could not listen on {}: {e}", path.display()));
+    let fail =
+        |e: std::io::Error| Error::new(sqlstate::IO_ERROR, format!("could not listen on {}: {e}", path.display()));
     if path.exists() {
         if std::os::unix::net::UnixStream::connect(&path).is_ok() {
             return Err(fail(std::io::Error::from_raw_os_error(libc::EADDRINUSE)));

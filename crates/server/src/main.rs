@@ -25,7 +25,11 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Ok(cli::Command::Version) => {
-            println!("kilndb {} (PostgreSQL {} protocol and dialect)", env!("CARGO_PKG_VERSION"), kilndb_sql::SERVER_VERSION);
+            println!(
+                "kilndb {} (PostgreSQL {} protocol and dialect)",
+                env!("CARGO_PKG_VERSION"),
+                kilndb_sql::SERVER_VERSION
+            );
             return ExitCode::SUCCESS;
         }
         Ok(cli::Command::Serve(options)) => serve::serve(options),

@@ -214,7 +214,12 @@ fn is_malformed(e: &Error) -> bool {
     e.message().contains("message") && !e.message().starts_with("bind message supplies")
 }
 
-fn perform(session: &mut Session, message: Frontend<'_>, runtime: &CoroutineRuntime, client: &mut WireClient<'_>) -> Result<()> {
+fn perform(
+    session: &mut Session,
+    message: Frontend<'_>,
+    runtime: &CoroutineRuntime,
+    client: &mut WireClient<'_>,
+) -> Result<()> {
     match message {
         Frontend::Query(sql) => session.simple_query(sql, runtime, client),
         Frontend::Parse { name, sql, param_types } => {
@@ -320,8 +325,11 @@ impl Client for WireClient<'_> {
             while !next_message(&mut message, self.runtime)? {
                 let link = &self.runtime.link;
                 if link.end_of_input.get() {
-                    return Err(Error::new(sqlstate::PROTOCOL_VIOLATION, "unexpected EOF on client connection with an open transaction")
-                        .with_severity(Severity::Fatal));
+                    return Err(Error::new(
+                        sqlstate::PROTOCOL_VIOLATION,
+                        "unexpected EOF on client connection with an open transaction",
+                    )
+                    .with_severity(Severity::Fatal));
                 }
                 self.runtime.wait_for_client(WaitKind::ClientRead);
                 self.runtime.checkpoint()?;

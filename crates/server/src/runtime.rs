@@ -24,8 +24,8 @@ pub enum Yielded {
 
 /// How long a statement may run before others get their turn.
 const TIME_SLICE_NANOS: u64 = 2_000_000;
-/// Among calls of [`Park::step`] that follow quickly upon one another only one of so many looks at the clock, which takes longer than
-/// all else that they do.
+/// Among calls of [`Park::step`] that follow quickly upon one another only one of so many looks at the clock, which
+/// takes longer than all else that they do.
 const STEPS_PER_LOOK: u32 = 16;
 const FIRST_STEPS: u32 = 4;
 /// That is, if so many would take no more than this.
@@ -173,7 +173,9 @@ impl CoroutineRuntime {
             return Err(Error::new(sqlstate::ADMIN_SHUTDOWN, "terminating connection due to administrator command")
                 .with_severity(kilndb_base::Severity::Fatal));
         }
-        if self.control.cancel_requested.load(Ordering::Relaxed) && self.control.cancel_requested.swap(false, Ordering::AcqRel) {
+        if self.control.cancel_requested.load(Ordering::Relaxed)
+            && self.control.cancel_requested.swap(false, Ordering::AcqRel)
+        {
             return Err(Error::new(sqlstate::QUERY_CANCELED, "canceling statement due to user request"));
         }
         self.control.refuse_long_statement()?;
@@ -187,7 +189,8 @@ impl CoroutineRuntime {
             return Ok(());
         }
         let lock_timeout = self.control.lock_timeout_nanos.load(Ordering::Relaxed);
-        let lock_deadline = (for_lock && deadline_nanos.is_none() && lock_timeout != 0).then(|| process_monotonic_nanos() + lock_timeout);
+        let lock_deadline = (for_lock && deadline_nanos.is_none() && lock_timeout != 0)
+            .then(|| process_monotonic_nanos() + lock_timeout);
         let ends = [&self.control.statement_deadline_nanos, &self.control.transaction_deadline_nanos];
         let ends = ends.iter().map(|end| end.load(Ordering::Relaxed)).filter(|end| *end != 0);
         let deadline_nanos = ends.chain(deadline_nanos.or(lock_deadline)).min();

@@ -33,8 +33,8 @@ impl Sender {
         self.ring.is_some()
     }
 
-    /// Sends to each socket, as much as it takes without waiting. At most [`AT_ONCE`] replies. `sent` is cleared first; it has
-    /// one entry for each reply.
+    /// Sends to each socket, as much as it takes without waiting. At most [`AT_ONCE`] replies. `sent` is cleared first;
+    /// it has one entry for each reply.
     pub fn send<B: std::ops::Deref<Target = [u8]>>(&mut self, replies: &[(BorrowedFd<'_>, B)], sent: &mut Vec<Sent>) {
         sent.clear();
         sent.resize_with(replies.len(), || None);
@@ -100,7 +100,8 @@ mod tests {
         let mut sent = vec![];
         let big = vec![7; 4 << 20];
         for round in 0..3u8 {
-            let texts: Vec<Vec<u8>> = (0..AT_ONCE).map(|i| if i == 5 { big.clone() } else { vec![i as u8, round] }).collect();
+            let texts: Vec<Vec<u8>> =
+                (0..AT_ONCE).map(|i| if i == 5 { big.clone() } else { vec![i as u8, round] }).collect();
             let replies: Vec<_> = pairs.iter().zip(&texts).map(|((a, _), t)| (a.as_fd(), &t[..])).collect();
             sender.send(&replies, &mut sent);
             for (i, ((_, b), text)) in pairs.iter().zip(&texts).enumerate() {

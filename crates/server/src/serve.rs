@@ -41,7 +41,14 @@ pub fn serve(options: ServeOptions) -> Result<()> {
     let unix: Vec<_> =
         config.socket_directories().iter().map(|dir| listen::bind_unix(Path::new(dir), port)).collect::<Result<_>>()?;
     let log: Arc<dyn Fn(Severity, &str) + Send + Sync> = Arc::new(log_or_end);
-    let instance = Instance::open(InstanceOptions { env: env.clone(), data_dir: options.data_dir.clone(), workers, log, config, languages: vec![Arc::new(kilndb_plpgsql::PlPgSql)] })?;
+    let instance = Instance::open(InstanceOptions {
+        env: env.clone(),
+        data_dir: options.data_dir.clone(),
+        workers,
+        log,
+        config,
+        languages: vec![Arc::new(kilndb_plpgsql::PlPgSql)],
+    })?;
 
     let shared = Arc::new(Shared::new(instance.clone(), env.clone()));
     let mut inboxes = Vec::new();
@@ -61,7 +68,10 @@ pub fn serve(options: ServeOptions) -> Result<()> {
         let (dealer, shared) = (dealer.clone(), shared.clone());
         env.spawn("accept unix", Box::new(move || listen::accept_unix(listener, dealer, shared)))?;
     }
-    log_line(Severity::Log, &format!("KilnDB {} on port {port} is ready to accept connections", env!("CARGO_PKG_VERSION")));
+    log_line(
+        Severity::Log,
+        &format!("KilnDB {} on port {port} is ready to accept connections", env!("CARGO_PKG_VERSION")),
+    );
 
     let signal = wait_for_signal();
     for path in &socket_paths {
@@ -99,7 +109,9 @@ fn log_line(severity: Severity, message: &str) {
 }
 
 fn prepare_data_dir(dir: &Path) -> Result<()> {
-    let fail = |e: std::io::Error| Error::new(sqlstate::IO_ERROR, format!("could not use data folder \"{}\": {e}", dir.display()));
+    let fail = |e: std::io::Error| {
+        Error::new(sqlstate::IO_ERROR, format!("could not use data folder \"{}\": {e}", dir.display()))
+    };
     std::fs::create_dir_all(dir).map_err(fail)?;
     use std::os::unix::fs::PermissionsExt;
     let empty = std::fs::read_dir(dir).map_err(fail)?.next().is_none();
@@ -112,8 +124,10 @@ fn prepare_data_dir(dir: &Path) -> Result<()> {
 /// One server per data folder: an advisory lock on `kilndb.pid`, which the kernel drops with the process.
 fn lock_data_dir(dir: &Path) -> Result<std::fs::File> {
     let path = dir.join("kilndb.pid");
-    let fail = |e: std::io::Error| Error::new(sqlstate::IO_ERROR, format!("could not write \"{}\": {e}", path.display()));
-    let file = std::fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(fail)?;
+    let fail =
+        |e: std::io::Error| Error::new(sqlstate::IO_ERROR, format!("could not write \"{}\": {e}", path.display()));
+    let file =
+        std::fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(fail)?;
     // SAFETY: the descriptor is open.
     if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
         let message = format!("data folder \"{}\" is in use by another kilndb server", dir.display());

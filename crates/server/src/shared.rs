@@ -34,7 +34,12 @@ impl Shared {
         self.stop.load(Ordering::SeqCst)
     }
 
-    pub fn register_session(&self, wake: Arc<ConnectionWake>, attention: Arc<Attention>, client_addr: Option<String>) -> Arc<SessionControl> {
+    pub fn register_session(
+        &self,
+        wake: Arc<ConnectionWake>,
+        attention: Arc<Attention>,
+        client_addr: Option<String>,
+    ) -> Arc<SessionControl> {
         let process_id = self.next_process_id.fetch_add(1, Ordering::Relaxed) & 0x7fff_ffff;
         let mut secret = vec![0; 32];
         self.env.random_bytes(&mut secret);

@@ -20,8 +20,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const WAKER: Token = Token(usize::MAX);
-/// Sessions resumed between two looks at the sockets, and sockets looked at each time: what is read is used while it is in
-/// the processor's cache.
+/// Sessions resumed between two looks at the sockets, and sockets looked at each time: what is read is used while it is
+/// in the processor's cache.
 const RESUMES_PER_POLL: usize = 64;
 /// Replies wait this long for those of other sessions: sent together they wake the clients' threads less often.
 const REPLY_DELAY_NANOS: u64 = 50_000;
@@ -39,9 +39,15 @@ const READ_CHUNK_BYTES: usize = 64 * 1024;
 
 pub enum Mail {
     Connection(Socket),
-    Wake { token: usize, generation: u64 },
+    Wake {
+        token: usize,
+        generation: u64,
+    },
     /// For a session that is idle; the others look by themselves before they are.
-    Attention { token: usize, generation: u64 },
+    Attention {
+        token: usize,
+        generation: u64,
+    },
 }
 
 /// How other threads reach a worker.
@@ -106,7 +112,12 @@ impl Seat {
     pub fn new(index: usize, shared: Arc<Shared>) -> std::io::Result<Seat> {
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), WAKER)?;
-        let inbox = Arc::new(Inbox { mail: Mutex::new(Vec::new()), waker, sleeping: AtomicBool::new(false), has_mail: AtomicBool::new(false) });
+        let inbox = Arc::new(Inbox {
+            mail: Mutex::new(Vec::new()),
+            waker,
+            sleeping: AtomicBool::new(false),
+            has_mail: AtomicBool::new(false),
+        });
         Ok(Seat { index, shared, poll, inbox })
     }
 

@@ -73,7 +73,11 @@ pub fn run(options: &Options, mut progress: impl FnMut(&str)) -> Result<Report, 
         server = bench.start(&mut report)?;
         report.rounds = round;
         report.acknowledged = bench.acknowledged.iter().map(|a| a.load(Ordering::SeqCst)).sum();
-        progress(&format!("round {round}: killed after {} ms, {} transactions so far", under_load.as_millis(), report.acknowledged));
+        progress(&format!(
+            "round {round}: killed after {} ms, {} transactions so far",
+            under_load.as_millis(),
+            report.acknowledged
+        ));
     }
     Ok(report)
 }
@@ -82,7 +86,8 @@ impl Bench {
     fn start(&self, report: &mut Report) -> Result<Server, String> {
         let began = Instant::now();
         // Small, so that pages are evicted and checkpoints run while the load does.
-        let server = process::start_kilndb(&self.data, self.port, &["shared_buffers=16MB"]).map_err(|e| e.to_string())?;
+        let server =
+            process::start_kilndb(&self.data, self.port, &["shared_buffers=16MB"]).map_err(|e| e.to_string())?;
         report.longest_start_ms = report.longest_start_ms.max(began.elapsed().as_millis());
         Ok(server)
     }
@@ -104,7 +109,8 @@ impl Bench {
             "create table branches (bid int primary key, bbalance bigint not null)".to_string(),
             "create table tellers (tid int primary key, bid int, tbalance bigint not null)".into(),
             "create table accounts (aid int primary key, bid int, abalance bigint not null, filler char(84))".into(),
-            "create table history (tid int, bid int, aid int, delta int, client int, number bigint, mtime timestamp)".into(),
+            "create table history (tid int, bid int, aid int, delta int, client int, number bigint, mtime timestamp)"
+                .into(),
             "create table ledger (client int primary key, number bigint not null)".into(),
             format!("insert into branches select g, 0 from generate_series(1, {BRANCHES}) g"),
             format!("insert into tellers select g, g % {BRANCHES} + 1, 0 from generate_series(1, {TELLERS}) g"),
@@ -152,7 +158,9 @@ impl Bench {
         let branches = ask("select sum(bbalance)::bigint from branches")?;
         let history = ask("select coalesce(sum(delta), 0)::bigint from history")?;
         if accounts != tellers || accounts != branches || accounts != history {
-            return Err(format!("sums differ: accounts {accounts}, tellers {tellers}, branches {branches}, history {history}"));
+            return Err(format!(
+                "sums differ: accounts {accounts}, tellers {tellers}, branches {branches}, history {history}"
+            ));
         }
         for (number, acknowledged) in self.acknowledged.iter().enumerate() {
             let seen = acknowledged.load(Ordering::SeqCst);
@@ -192,7 +200,8 @@ fn ended(done: Result<(), ClientError>, killed: &AtomicBool) -> Result<(), Strin
 fn work(client: &mut Client, number: usize, acknowledged: &AtomicI64, random: &mut Random) -> Result<(), ClientError> {
     loop {
         let next = acknowledged.load(Ordering::SeqCst) + 1;
-        let (account, teller, branch) = (random.below(ACCOUNTS) + 1, random.below(TELLERS) + 1, random.below(BRANCHES) + 1);
+        let (account, teller, branch) =
+            (random.below(ACCOUNTS) + 1, random.below(TELLERS) + 1, random.below(BRANCHES) + 1);
         let delta = random.below(10_001) as i64 - 5_000;
         let statements = [
             "begin".to_string(),
@@ -200,7 +209,9 @@ fn work(client: &mut Client, number: usize, acknowledged: &AtomicI64, random: &m
             format!("select abalance from accounts where aid = {account}"),
             format!("update tellers set tbalance = tbalance + {delta} where tid = {teller}"),
             format!("update branches set bbalance = bbalance + {delta} where bid = {branch}"),
-            format!("insert into history values ({teller}, {branch}, {account}, {delta}, {number}, {next}, now()::timestamp)"),
+            format!(
+                "insert into history values ({teller}, {branch}, {account}, {delta}, {number}, {next}, now()::timestamp)"
+            ),
             format!("update ledger set number = {next} where client = {number}"),
         ];
         // One in ten is given up; half go as one text, half statement by statement.

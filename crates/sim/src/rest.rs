@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 const REST: Duration = Duration::from_millis(2500);
 
-/// Where the log ends once nothing has come to it for a while: what transactions have left to be purged is logged a moment after
-/// them, and a stream of undo that nobody writes to lets go of its chunk after about a second.
+/// Where the log ends once nothing has come to it for a while: what transactions have left to be purged is logged a
+/// moment after them, and a stream of undo that nobody writes to lets go of its chunk after about a second.
 pub fn log_at_rest(client: &mut Client) -> Option<String> {
     let begun = Instant::now();
     let mut position = None;

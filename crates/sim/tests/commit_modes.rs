@@ -1,6 +1,6 @@
-//! `synchronous_commit = off` and `kill -9`: what is lost is the end of the log that the server had not given to the system
-//! yet. What the system has is not lost by a kill, synced or not; what a power loss takes is seen by the tests of storage
-//! (`commit_modes`), on a disk of their own.
+//! `synchronous_commit = off` and `kill -9`: what is lost is the end of the log that the server had not given to the
+//! system yet. What the system has is not lost by a kill, synced or not; what a power loss takes is seen by the tests
+//! of storage (`commit_modes`), on a disk of their own.
 
 use kilndb_lab::client::{Client, ClientError};
 use kilndb_lab::process::{self, Server, TempDir};
@@ -23,14 +23,17 @@ const CLIENTS: i64 = 4;
 fn work(server: &Server, client: i64, synchronous_commit: &str, killed: &AtomicBool) -> Vec<(i64, Instant)> {
     let mut connection = connect(server);
     let mut acknowledged = Vec::new();
-    let sql = format!("with n as (update counter set number = number + 1 returning number) insert into taken select number, {client} from n returning number");
+    let sql = format!(
+        "with n as (update counter set number = number + 1 returning number) insert into taken select number, {client} from n returning number"
+    );
     let done = connection.query(&format!("set synchronous_commit = {synchronous_commit}")).map(|_| ()).and_then(|()| {
         loop {
             let number = connection.integer(&sql)?;
             acknowledged.push((number, Instant::now()));
         }
     });
-    let e: ClientError = done.map(|never: std::convert::Infallible| match never {}).expect_err("it works until it is killed");
+    let e: ClientError =
+        done.map(|never: std::convert::Infallible| match never {}).expect_err("it works until it is killed");
     assert!(killed.load(Ordering::SeqCst), "client {client}: {e}");
     acknowledged
 }
@@ -46,13 +49,19 @@ struct Outcome {
 fn crash(data: &Path, settings: &[&str], synchronous_commit: &str, under_load: Duration) -> Outcome {
     let server = start(data, settings);
     let mut client = connect(&server);
-    for sql in ["drop table if exists counter, taken", "create table counter (number bigint)", "create table taken (number bigint primary key, client bigint)", "insert into counter values (0)"] {
+    for sql in [
+        "drop table if exists counter, taken",
+        "create table counter (number bigint)",
+        "create table taken (number bigint primary key, client bigint)",
+        "insert into counter values (0)",
+    ] {
         client.query(sql).unwrap_or_else(|e| panic!("{sql}: {e:?}"));
     }
     let killed = AtomicBool::new(false);
     let (mut acknowledged, killed_at) = std::thread::scope(|scope| {
         let (server_of, killed) = (&server, &killed);
-        let threads: Vec<_> = (0..CLIENTS).map(|c| scope.spawn(move || work(server_of, c, synchronous_commit, killed))).collect();
+        let threads: Vec<_> =
+            (0..CLIENTS).map(|c| scope.spawn(move || work(server_of, c, synchronous_commit, killed))).collect();
         std::thread::sleep(under_load);
         killed.store(true, Ordering::SeqCst);
         let killed_at = Instant::now();
@@ -80,10 +89,11 @@ impl Outcome {
     fn lost(&self) -> impl Iterator<Item = &(i64, Instant)> {
         self.acknowledged.iter().filter(|(number, _)| *number > self.found)
     }
-    /// Three delays; and since neither the machine nor its disk promises anything, the longest time without an answer and
-    /// a second.
+    /// Three delays; and since neither the machine nor its disk promises anything, the longest time without an answer
+    /// and a second.
     fn complaint(&self, delay: Duration) -> Option<String> {
-        let stall = self.acknowledged.windows(2).map(|w| w[1].1.saturating_duration_since(w[0].1)).max().unwrap_or_default();
+        let stall =
+            self.acknowledged.windows(2).map(|w| w[1].1.saturating_duration_since(w[0].1)).max().unwrap_or_default();
         let bound = 3 * delay + stall + Duration::from_secs(1);
         let oldest = self.lost().map(|(_, at)| self.killed_at.saturating_duration_since(*at)).max()?;
         (oldest > bound).then(|| format!("a commit was lost {oldest:?} after its answer, {bound:?} is the most"))
@@ -97,7 +107,8 @@ fn a_kill_takes_the_last_three_delays_at_most() {
     let mut lost = 0;
     for (delay_ms, under_load_ms) in [(200, 2_500), (500, 4_000), (50, 1_700)] {
         let setting = format!("wal_writer_delay={delay_ms}ms");
-        // What a kill leaves is in the system's memory or not; how long a disk full of other work takes to sync does not matter.
+        // What a kill leaves is in the system's memory or not; how long a disk full of other work takes to sync does
+        // not matter.
         let settings = [setting.as_str(), "wal_writer_flush_after=1GB", "fsync=off"];
         let outcome = crash(&data, &settings, "off", Duration::from_millis(under_load_ms));
         assert_eq!(outcome.complaint(Duration::from_millis(delay_ms)), None);

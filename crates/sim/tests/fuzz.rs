@@ -1,5 +1,5 @@
-//! A few seconds here. `KILNDB_FUZZ_MESSAGES` and `KILNDB_FUZZ_TEXTS` (each `KILNDB_FUZZ_ROUNDS` if not given) for more,
-//! `KILNDB_FUZZ_SEED` for replay, `KILNDB_FUZZ_CORPUS` for a folder of .sql files to begin with (PostgreSQL's
+//! A few seconds here. `KILNDB_FUZZ_MESSAGES` and `KILNDB_FUZZ_TEXTS` (each `KILNDB_FUZZ_ROUNDS` if not given) for
+//! more, `KILNDB_FUZZ_SEED` for replay, `KILNDB_FUZZ_CORPUS` for a folder of .sql files to begin with (PostgreSQL's
 //! src/test/regress/sql, for one).
 
 use kilndb_sim::fuzz;
@@ -33,6 +33,11 @@ fn nothing_a_client_sends_brings_the_server_down() {
     // A leak of 100 bytes a message or text would be 200 MB in the long run; short runs are still warming up.
     if report.messages + report.texts > 1_000_000 {
         let bound = report.memory_warm_kb * 5 / 4 + 64 * 1024;
-        assert!(report.memory_end_kb <= bound, "memory grows: {} kB after a quarter, {} kB at the end", report.memory_warm_kb, report.memory_end_kb);
+        assert!(
+            report.memory_end_kb <= bound,
+            "memory grows: {} kB after a quarter, {} kB at the end",
+            report.memory_warm_kb,
+            report.memory_end_kb
+        );
     }
 }

@@ -45,9 +45,16 @@ fn agrees(client: &mut Client, model: &Rows, what: &str) {
     let rows: Vec<(u64, u64, String)> = answers
         .into_iter()
         .flat_map(|a| a.rows)
-        .map(|r| (r[0].as_deref().expect("an id").parse().expect("a number"), r[1].as_deref().expect("a region").parse().expect("a number"), r[2].clone().expect("a name")))
+        .map(|r| {
+            (
+                r[0].as_deref().expect("an id").parse().expect("a number"),
+                r[1].as_deref().expect("a region").parse().expect("a number"),
+                r[2].clone().expect("a name"),
+            )
+        })
         .collect();
-    let expected: Vec<(u64, u64, String)> = model.iter().map(|(id, region)| (*id, *region, format!("part_{region}"))).collect();
+    let expected: Vec<(u64, u64, String)> =
+        model.iter().map(|(id, region)| (*id, *region, format!("part_{region}"))).collect();
     assert_eq!(rows, expected, "{what}");
     for id in 0..IDS {
         let found = client.value(&format!("select (select region from whole where id = {id})")).expect("an answer");
@@ -72,7 +79,12 @@ fn change(client: &mut Client, random: &mut Random, model: &Rows) -> Option<Rows
         }
         6 => {
             after.entry(id).or_insert(region);
-            (format!("insert into whole values ({id}, {region}, 'new') on conflict (id) do update set note = 'again'"), "")
+            (
+                format!(
+                    "insert into whole values ({id}, {region}, 'new') on conflict (id) do update set note = 'again'"
+                ),
+                "",
+            )
         }
         7 => {
             after.entry(id).or_insert(region);
@@ -128,7 +140,8 @@ fn change(client: &mut Client, random: &mut Random, model: &Rows) -> Option<Rows
 fn random_changes_do_what_the_model_does() {
     let folder = TempDir::new("global-model").expect("a temporary folder");
     let data = folder.path().join("data");
-    let mut server = process::start_kilndb(&data, process::free_port().expect("a free port"), &[]).expect("the server starts");
+    let mut server =
+        process::start_kilndb(&data, process::free_port().expect("a free port"), &[]).expect("the server starts");
     let mut client = connect(&server);
     make_table(&mut client);
     let mut model = Rows::new();
@@ -164,7 +177,8 @@ fn random_changes_do_what_the_model_does() {
         if round % 150 == 149 {
             assert!(server.stop().expect("a clean stop").success());
             process::check_kilndb(&data).expect("the check finds nothing");
-            server = process::start_kilndb(&data, process::free_port().expect("a free port"), &[]).expect("the server starts");
+            server = process::start_kilndb(&data, process::free_port().expect("a free port"), &[])
+                .expect("the server starts");
             client = connect(&server);
         }
     }
@@ -182,15 +196,21 @@ fn write(server: &Server, killed: &AtomicBool, seed: u64, done: &AtomicU64) {
         let (id, region, other) = (random.below(IDS * 4), random.below(REGIONS), random.below(IDS * 4));
         let sql = match random.below(8) {
             0..=2 => format!("insert into whole values ({id}, {region}, 'new')"),
-            3 => format!("insert into whole values ({id}, {region}, 'new') on conflict (id) do update set note = 'again'"),
+            3 => format!(
+                "insert into whole values ({id}, {region}, 'new') on conflict (id) do update set note = 'again'"
+            ),
             4 => format!("update whole set id = {other} where id = {id}"),
             5 => format!("update whole set region = {region} where id = {id}"),
             6 => format!("delete from whole where id = {id}"),
-            _ => format!("begin; insert into whole values ({id}, {region}, 'one'), ({other}, {region}, 'other'); commit"),
+            _ => {
+                format!("begin; insert into whole values ({id}, {region}, 'one'), ({other}, {region}, 'other'); commit")
+            }
         };
         match client.query(&sql) {
             Ok(_) => _ = done.fetch_add(1, Ordering::SeqCst),
-            Err(ClientError::Server(e)) if ["23505", "23514", "40P01", "40001", "42P01", "55P03"].contains(&e.code.as_str()) => {
+            Err(ClientError::Server(e))
+                if ["23505", "23514", "40P01", "40001", "42P01", "55P03"].contains(&e.code.as_str()) =>
+            {
                 if sql.starts_with("begin") && client.query("rollback").is_err() {
                     return;
                 }
@@ -220,7 +240,9 @@ fn define(server: &Server, killed: &AtomicBool) {
             match client.query(sql) {
                 Ok(_) => {}
                 // It is a partition already, or not; or has what the others have by now.
-                Err(ClientError::Server(e)) if ["42809", "42P01", "23505", "40P01", "42P17"].contains(&e.code.as_str()) => {
+                Err(ClientError::Server(e))
+                    if ["42809", "42P01", "23505", "40P01", "42P17"].contains(&e.code.as_str()) =>
+                {
                     if sql.starts_with("begin") && client.query("rollback").is_err() {
                         return;
                     }
@@ -269,7 +291,11 @@ fn killed_amid_changes_ids_stay_unique() {
             let found = client.value(&format!("select (select region from whole where id = {id})")).expect("an answer");
             assert_eq!(found, Some(region.to_string()), "round {round}: id {id}");
             let to = (region + 1) % (REGIONS - 1);
-            assert_eq!(outcome(&mut client, &format!("insert into whole values ({id}, {to}, 'second')")), "23505", "round {round}: id {id}");
+            assert_eq!(
+                outcome(&mut client, &format!("insert into whole values ({id}, {to}, 'second')")),
+                "23505",
+                "round {round}: id {id}"
+            );
         }
     }
     assert!(done.load(Ordering::SeqCst) > 0, "nothing was done");

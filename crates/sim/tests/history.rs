@@ -1,9 +1,9 @@
-//! Random transactions of 16 sessions at each isolation level, with kills: what clients saw must be what the level promises
-//! (`kilndb_sim::history`). And faults put in on purpose must be found.
+//! Random transactions of 16 sessions at each isolation level, with kills: what clients saw must be what the level
+//! promises (`kilndb_sim::history`). And faults put in on purpose must be found.
 //!
-//! A few seconds here; `KILNDB_HISTORY_SECONDS` of load for each test, `KILNDB_SEED` for the choices of an earlier run (not their interleaving),
-//! `KILNDB_HISTORY_AT=port` for a server that runs already, `KILNDB_HISTORY_POSTGRES=1` for a PostgreSQL (`PGBIN` says which) in a temporary folder;
-//! those are not killed.
+//! A few seconds here; `KILNDB_HISTORY_SECONDS` of load for each test, `KILNDB_SEED` for the choices of an earlier run
+//! (not their interleaving), `KILNDB_HISTORY_AT=port` for a server that runs already, `KILNDB_HISTORY_POSTGRES=1` for a
+//! PostgreSQL (`PGBIN` says which) in a temporary folder; those are not killed.
 
 use kilndb_sim::history::run::{self, Options, Plant, Report, Target};
 use kilndb_sim::history::{Kind, Level};
@@ -33,7 +33,14 @@ fn holds(levels: &[Level]) {
     println!("seed {}", options.seed);
     let report = run::run(&options, |line| println!("{levels:?}: {line}")).unwrap_or_else(|e| panic!("{e}"));
     let found: Vec<String> = report.anomalies.iter().take(5).map(ToString::to_string).collect();
-    assert!(found.is_empty(), "seed {}, {} anomalies, kept in {:?}:\n{}", options.seed, report.anomalies.len(), report.kept, found.join("\n"));
+    assert!(
+        found.is_empty(),
+        "seed {}, {} anomalies, kept in {:?}:\n{}",
+        options.seed,
+        report.anomalies.len(),
+        report.kept,
+        found.join("\n")
+    );
     assert!(report.committed > 0, "{report:?}");
 }
 

@@ -1,5 +1,5 @@
-//! What GIN indexes find is what a scan of the table finds, always: beside inserts, updates, deletes, rollbacks, merges and long
-//! snapshots, and after `kill -9`. `KILNDB_CRASH_ROUNDS` sets the number of rounds.
+//! What GIN indexes find is what a scan of the table finds, always: beside inserts, updates, deletes, rollbacks, merges
+//! and long snapshots, and after `kill -9`. `KILNDB_CRASH_ROUNDS` sets the number of rounds.
 
 use kilndb_lab::client::{Client, ClientError};
 use kilndb_lab::process::{self, Server, TempDir};
@@ -20,7 +20,12 @@ fn make_table(client: &mut Client) {
     // It must be there after the first kill.
     run(client, "set synchronous_commit = on");
     run(client, "create table docs (id int primary key, info tsvector, tags int[], body jsonb, hits int default 0)");
-    for index in ["docs_info on docs using gin (info)", "docs_tags on docs using gin (tags)", "docs_body on docs using gin (body)", "docs_some on docs using gin (info, tags) where id % 3 = 0"] {
+    for index in [
+        "docs_info on docs using gin (info)",
+        "docs_tags on docs using gin (tags)",
+        "docs_body on docs using gin (body)",
+        "docs_some on docs using gin (info, tags) where id % 3 = 0",
+    ] {
         run(client, &format!("create index {index}"));
     }
 }
@@ -28,20 +33,28 @@ fn make_table(client: &mut Client) {
 /// Few words are frequent, most are rare; now and then there are very many.
 fn words(random: &mut Random) -> Vec<u64> {
     let count = if random.below(50) == 0 { 600 } else { random.below(14) };
-    (0..count).map(|_| random.below(40).min(random.below(40)) + if count > 100 { random.below(1000) } else { 0 }).collect()
+    (0..count)
+        .map(|_| random.below(40).min(random.below(40)) + if count > 100 { random.below(1000) } else { 0 })
+        .collect()
 }
 fn values(random: &mut Random) -> (String, String, String) {
     let words = words(random);
     let text: Vec<String> = words.iter().map(|w| format!("w{w}")).collect();
     let tags: Vec<String> = words.iter().take(20).map(u64::to_string).collect();
     let body: Vec<String> = words.iter().take(8).map(|w| format!("\"k{}\": {w}", w % 5)).collect();
-    (format!("to_tsvector('simple', '{}')", text.join(" ")), format!("'{{{}}}'::int[]", tags.join(",")), format!("'{{{}}}'::jsonb", body.join(",")))
+    (
+        format!("to_tsvector('simple', '{}')", text.join(" ")),
+        format!("'{{{}}}'::int[]", tags.join(",")),
+        format!("'{{{}}}'::jsonb", body.join(",")),
+    )
 }
 fn statement(random: &mut Random) -> String {
     let id = random.below(ROWS);
     let (info, tags, body) = values(random);
     match random.below(10) {
-        0..=3 => format!("insert into docs values ({id}, {info}, {tags}, {body}) on conflict (id) do update set info = excluded.info, body = excluded.body"),
+        0..=3 => format!(
+            "insert into docs values ({id}, {info}, {tags}, {body}) on conflict (id) do update set info = excluded.info, body = excluded.body"
+        ),
         4 => format!("update docs set info = {info} where id = {id}"),
         5 => format!("update docs set tags = {tags}, body = {body} where id between {id} and {id} + 3"),
         6 => format!("update docs set hits = hits + 1 where id between {id} and {id} + 20"),
@@ -72,7 +85,10 @@ fn compare(client: &mut Client, random: &mut Random) -> Result<usize, ClientErro
     let condition = condition(random);
     let sql = format!("select id from docs where {condition} order by id");
     let mut found = Vec::new();
-    for way in ["set local enable_seqscan = on; set local enable_bitmapscan = off; set local enable_indexscan = off", "set local enable_seqscan = off; set local enable_bitmapscan = on; set local enable_indexscan = off"] {
+    for way in [
+        "set local enable_seqscan = on; set local enable_bitmapscan = off; set local enable_indexscan = off",
+        "set local enable_seqscan = off; set local enable_bitmapscan = on; set local enable_indexscan = off",
+    ] {
         client.query(way)?;
         let rows: Vec<_> = client.query(&sql)?.into_iter().flat_map(|a| a.rows).collect();
         found.push(rows);
@@ -143,7 +159,10 @@ fn search_finds_what_a_scan_finds() {
     let rounds: u64 = std::env::var("KILNDB_CRASH_ROUNDS").ok().and_then(|r| r.parse().ok()).unwrap_or(4);
     let folder = TempDir::new("inverted").expect("a temporary folder");
     let data = folder.path().join("data");
-    let start = || process::start_kilndb(&data, process::free_port().expect("a free port"), &["synchronous_commit=off"]).expect("the server starts");
+    let start = || {
+        process::start_kilndb(&data, process::free_port().expect("a free port"), &["synchronous_commit=off"])
+            .expect("the server starts")
+    };
     let mut server = start();
     make_table(&mut connect(&server));
     let mut random = Random(20_261_122);
@@ -181,7 +200,10 @@ fn search_finds_what_a_scan_finds() {
         }
     }
     let (done, compared) = (done.into_inner(), compared.into_inner());
-    assert!(done > 20 * rounds && compared > 5 * rounds && found > 0, "{done} statements, {compared} comparisons, {found} rows");
+    assert!(
+        done > 20 * rounds && compared > 5 * rounds && found > 0,
+        "{done} statements, {compared} comparisons, {found} rows"
+    );
     assert!(server.stop().expect("a clean stop").success());
     process::check_kilndb(&data).expect("the check finds nothing");
 }

@@ -80,15 +80,31 @@ fn insert(server: &Server, model: &Model, killed: &AtomicBool) {
 fn is_consistent(server: &Server, model: &Model) {
     let mut client = connect(server);
     let mut ask = |sql: &str| client.integer(sql).unwrap_or_else(|e| panic!("{sql}: {e:?}"));
-    assert_eq!(ask("select count(*) from pg_inherits i full join (select oid from pg_class where relispartition) c on c.oid = i.inhrelid where i.inhrelid is null or c.oid is null"), 0);
-    assert_eq!(ask("select count(*) from pg_class where relkind = 'r' and relispartition <> (relpartbound is not null)"), 0);
-    let parts = client.query("select c.relname, c.relispartition from pg_class c where relname ~ '^part_[0-9]$' order by 1").expect("partitions");
+    assert_eq!(
+        ask(
+            "select count(*) from pg_inherits i full join (select oid from pg_class where relispartition) c on c.oid = i.inhrelid where i.inhrelid is null or c.oid is null"
+        ),
+        0
+    );
+    assert_eq!(
+        ask("select count(*) from pg_class where relkind = 'r' and relispartition <> (relpartbound is not null)"),
+        0
+    );
+    let parts = client
+        .query("select c.relname, c.relispartition from pg_class c where relname ~ '^part_[0-9]$' order by 1")
+        .expect("partitions");
     let mut of_parts = 0;
     for row in parts.into_iter().flat_map(|a| a.rows) {
         let (name, is_partition) = (row[0].clone().expect("a name"), row[1].as_deref() == Some("t"));
         let number: i64 = name.trim_start_matches("part_").parse().expect("a number");
         let rows = client.integer(&format!("select count(*) from {name}")).expect("a count");
-        let within = client.integer(&format!("select count(*) from {name} where id >= {} and id < {}", (number - 1) * WIDTH, number * WIDTH)).expect("a count");
+        let within = client
+            .integer(&format!(
+                "select count(*) from {name} where id >= {} and id < {}",
+                (number - 1) * WIDTH,
+                number * WIDTH
+            ))
+            .expect("a count");
         assert_eq!(rows, within, "{name}");
         if is_partition {
             of_parts += rows;
@@ -113,7 +129,14 @@ fn killed_amid_changes_of_partitions() {
     let mut server = process::start_kilndb(&data, port, &[]).expect("the server starts");
     run(&mut connect(&server), "create table whole (id bigint primary key, t text) partition by range (id)");
     for number in 1..=PARTITIONS {
-        run(&mut connect(&server), &format!("create table part_{number} partition of whole for values from ({}) to ({})", (number - 1) * WIDTH, number * WIDTH));
+        run(
+            &mut connect(&server),
+            &format!(
+                "create table part_{number} partition of whole for values from ({}) to ({})",
+                (number - 1) * WIDTH,
+                number * WIDTH
+            ),
+        );
     }
     let model = Model::default();
     for round in 0..rounds {
@@ -138,9 +161,14 @@ fn killed_amid_changes_of_partitions() {
         for number in 1..PARTITIONS {
             let (from, to) = ((number - 1) * WIDTH, number * WIDTH);
             run(&mut client, &format!("create table if not exists part_{number} (id bigint primary key, t text)"));
-            let attached = client.value(&format!("select relispartition from pg_class where relname = 'part_{number}'")).expect("a row");
+            let attached = client
+                .value(&format!("select relispartition from pg_class where relname = 'part_{number}'"))
+                .expect("a row");
             if attached.as_deref() == Some("f") {
-                run(&mut client, &format!("alter table whole attach partition part_{number} for values from ({from}) to ({to})"));
+                run(
+                    &mut client,
+                    &format!("alter table whole attach partition part_{number} for values from ({from}) to ({to})"),
+                );
             }
         }
     }

@@ -1,6 +1,7 @@
-//! What is left of tables of each kind (logged, unlogged, unlogged and kept at checkpoints, temporary, global temporary) after a
-//! clean stop, a kill, a kill in a checkpoint, a kill in recovery, and on a disk that is full for a while. A failed sync is in
-//! `crates/storage/tests/failing_disk.rs`, where it can be made to happen. After each `kilndb check` finds nothing.
+//! What is left of tables of each kind (logged, unlogged, unlogged and kept at checkpoints, temporary, global
+//! temporary) after a clean stop, a kill, a kill in a checkpoint, a kill in recovery, and on a disk that is full for a
+//! while. A failed sync is in `crates/storage/tests/failing_disk.rs`, where it can be made to happen. After each
+//! `kilndb check` finds nothing.
 
 use kilndb_lab::client::{Client, ClientError};
 use kilndb_lab::process::{self, Server, TempDir};
@@ -61,9 +62,15 @@ fn code(client: &mut Client, sql: &str) -> Option<String> {
 const KINDS: [(&str, &str); 5] = [
     ("logged", "create table logged (id int generated always as identity primary key, t text)"),
     ("unlogged", "create unlogged table unlogged (id int generated always as identity primary key, t text)"),
-    ("kept", "create unlogged table kept (id int generated always as identity primary key, t text) with (unlogged_recovery = checkpoint)"),
+    (
+        "kept",
+        "create unlogged table kept (id int generated always as identity primary key, t text) with (unlogged_recovery = checkpoint)",
+    ),
     ("passing", "create temp table passing (id int generated always as identity primary key, t text)"),
-    ("shared", "create global temp table shared (id int generated always as identity primary key, t text) on commit preserve rows"),
+    (
+        "shared",
+        "create global temp table shared (id int generated always as identity primary key, t text) on commit preserve rows",
+    ),
 ];
 
 /// Both ways to the rows must say the same; None: there is no such table.
@@ -77,31 +84,65 @@ fn rows(client: &mut Client, table: &str) -> Option<Rows> {
         sum: number(format!("select coalesce(sum(id), 0) from {table}")),
         late: number(format!("select count(*) from {table} where t || '' like 'late%'")),
     };
-    let joined = number(format!("select coalesce(sum((select id from {table} x where x.id = g)), 0) from generate_series(1, 3500) g"));
+    let joined = number(format!(
+        "select coalesce(sum((select id from {table} x where x.id = g)), 0) from generate_series(1, 3500) g"
+    ));
     assert_eq!(joined, found.sum, "{table}: by its key");
-    let texts = number(format!("select coalesce(sum((select sum(id) from {table} x where left(x.t, 20) = 'late' || g)), 0) from generate_series(1, 3500) g"));
-    assert_eq!(texts, number(format!("select coalesce(sum(id), 0) from {table} where t || '' like 'late%'")), "{table}: by its text");
+    let texts = number(format!(
+        "select coalesce(sum((select sum(id) from {table} x where left(x.t, 20) = 'late' || g)), 0) from generate_series(1, 3500) g"
+    ));
+    assert_eq!(
+        texts,
+        number(format!("select coalesce(sum(id), 0) from {table} where t || '' like 'late%'")),
+        "{table}: by its text"
+    );
     Some(found)
 }
 
-/// Tables of all kinds, a checkpoint in the middle of a transaction that never ends, and changes after it. Returns the sessions.
+/// Tables of all kinds, a checkpoint in the middle of a transaction that never ends, and changes after it. Returns the
+/// sessions.
 fn fill(server: &Server) -> (Client, Client) {
     let mut client = connect(server);
     for (table, definition) in KINDS {
         run(&mut client, definition);
-        run(&mut client, &format!("create index on {table} (left(t, 20)); insert into {table} (t) select 'early' || g from generate_series(1, {BEFORE}) g"));
+        run(
+            &mut client,
+            &format!(
+                "create index on {table} (left(t, 20)); insert into {table} (t) select 'early' || g from generate_series(1, {BEFORE}) g"
+            ),
+        );
     }
     let mut open = connect(server);
     for table in ["logged", "unlogged", "kept"] {
         let begin = if open.status == b'T' { "" } else { "begin; " };
-        run(&mut open, &format!("{begin}update {table} set t = 'never' || id where id between 500 and 600; delete from {table} where id between 601 and 700"));
-        run(&mut open, &format!("insert into {table} (id, t) overriding system value select g, 'never' from generate_series(100000, 100500) g"));
-        run(&mut open, &format!("savepoint s; update {table} set t = repeat('x', 9000) where id between 500 and 520; rollback to s"));
+        run(
+            &mut open,
+            &format!(
+                "{begin}update {table} set t = 'never' || id where id between 500 and 600; delete from {table} where id between 601 and 700"
+            ),
+        );
+        run(
+            &mut open,
+            &format!(
+                "insert into {table} (id, t) overriding system value select g, 'never' from generate_series(100000, 100500) g"
+            ),
+        );
+        run(
+            &mut open,
+            &format!(
+                "savepoint s; update {table} set t = repeat('x', 9000) where id between 500 and 520; rollback to s"
+            ),
+        );
         run(&mut open, &format!("update {table} set t = repeat('x', 9000) where id between 510 and 530"));
     }
     run(&mut client, "checkpoint");
     for (table, _) in KINDS {
-        run(&mut client, &format!("update {table} set t = 'late' || id where id <= 100; delete from {table} where id between 101 and 200"));
+        run(
+            &mut client,
+            &format!(
+                "update {table} set t = 'late' || id where id <= 100; delete from {table} where id between 101 and 200"
+            ),
+        );
         run(&mut client, &format!("insert into {table} (t) select 'late' || g from generate_series(2001, 3000) g"));
         assert_eq!(rows(&mut client, table), Some(AT_END), "{table}");
     }
@@ -186,7 +227,10 @@ fn kill_in_a_checkpoint() {
         create unlogged table kept (like logged including all) with (unlogged_recovery = checkpoint)");
     for table in ["logged", "unlogged", "kept"] {
         run(&mut connect(&server), &format!("create index on {table} (n)"));
-        run(&mut connect(&server), &format!("insert into {table} select g, 0, repeat('x', 400) from generate_series(1, 20000) g"));
+        run(
+            &mut connect(&server),
+            &format!("insert into {table} select g, 0, repeat('x', 400) from generate_series(1, 20000) g"),
+        );
     }
     run(&mut connect(&server), "checkpoint");
     let mut at_last = 0;
@@ -196,7 +240,10 @@ fn kill_in_a_checkpoint() {
             run(&mut client, &format!("update {table} set n = {round}"));
         }
         let mut open = connect(&server);
-        run(&mut open, "begin; update kept set n = -1 where id % 3 = 0; insert into kept select g, -1 from generate_series(50000, 50100) g");
+        run(
+            &mut open,
+            "begin; update kept set n = -1 where id % 3 = 0; insert into kept select g, -1 from generate_series(50000, 50100) g",
+        );
         client.send("checkpoint").expect("a message");
         let (writer, address) = (connect(&server), server.address().clone());
         // Somebody changes the rows while they are copied.
@@ -212,14 +259,21 @@ fn kill_in_a_checkpoint() {
         server = bench.start();
         let mut client = connect(&server);
         let mut one = |sql: &str| client.value(sql).unwrap_or_else(|e| panic!("{sql}: {e}"));
-        assert_eq!(one("select count(*) || ' ' || min(n) || ' ' || max(n) from logged"), Some(format!("20000 {round} {round}")));
+        assert_eq!(
+            one("select count(*) || ' ' || min(n) || ' ' || max(n) from logged"),
+            Some(format!("20000 {round} {round}"))
+        );
         assert_eq!(one("select count(*) from unlogged").as_deref(), Some("0"));
         let kept = one("select count(*) || ' ' || min(n) || ' ' || max(n) from kept").unwrap_or_default();
         let possible = [format!("20000 {at_last} {at_last}"), format!("20000 {round} {round}")];
         assert!(possible.contains(&kept), "round {round}: kept has {kept}, not {possible:?}");
         at_last = if kept == possible[1] { round } else { at_last };
         assert_eq!(one(&format!("select count(*) from kept where n = {at_last}")).as_deref(), Some("20000"));
-        assert_eq!(one("select count(*) from generate_series(1, 20000) g where exists (select from kept where id = g)").as_deref(), Some("20000"));
+        assert_eq!(
+            one("select count(*) from generate_series(1, 20000) g where exists (select from kept where id = g)")
+                .as_deref(),
+            Some("20000")
+        );
         let halves = one("select count(distinct length(t)) from kept where id % 7 = 1 and id % 3 <> 0");
         assert_eq!(halves.as_deref(), Some("1"), "a statement by half");
         run(&mut client, "insert into unlogged select g, 0, repeat('x', 400) from generate_series(1, 20000) g");
@@ -256,17 +310,33 @@ fn changes_of_definition_keep_the_rows() {
         }
         run(&mut client, how);
     }
-    run(&mut client, "create unlogged table made with (unlogged_recovery = checkpoint) as select g as id, 'v' || g as t from generate_series(1, 1000) g");
+    run(
+        &mut client,
+        "create unlogged table made with (unlogged_recovery = checkpoint) as select g as id, 'v' || g as t from generate_series(1, 1000) g",
+    );
     server.kill().expect("the server is killed");
     let server = bench.start();
     let mut client = connect(&server);
     for (table, left) in [
-        ("to_kept", 1000), ("to_logged", 1000), ("twice", 1000), ("typed", 1000), ("indexed", 1000), ("built", 1000), ("more", 1000),
-        ("emptied", 0), ("plain", 0), ("undone", 1000), ("made", 1000),
+        ("to_kept", 1000),
+        ("to_logged", 1000),
+        ("twice", 1000),
+        ("typed", 1000),
+        ("indexed", 1000),
+        ("built", 1000),
+        ("more", 1000),
+        ("emptied", 0),
+        ("plain", 0),
+        ("undone", 1000),
+        ("made", 1000),
     ] {
         let mut one = |sql: String| client.integer(&sql).unwrap_or_else(|e| panic!("{sql}: {e}"));
         assert_eq!(one(format!("select count(*) from {table}")), left, "{table}");
-        assert_eq!(one(format!("select count(*) from {table} where t = 'v7' and id = 7")), i64::from(left > 0), "{table}");
+        assert_eq!(
+            one(format!("select count(*) from {table} where t = 'v7' and id = 7")),
+            i64::from(left > 0),
+            "{table}"
+        );
         if table != "made" {
             // One that becomes plainly unlogged begins again where it was then, as with SET UNLOGGED.
             let next = if table == "emptied" { 1 } else { 1001 };
@@ -283,10 +353,20 @@ fn kill_in_set_logged() {
     run(&mut connect(&server), "create table changing (id serial primary key, t text); create index on changing (t)");
     for ms in [1, 5, 15, 40, 80, 150, 250, 400] {
         let mut client = connect(&server);
-        run(&mut client, "truncate changing; insert into changing (id, t) select g, 'v' || g from generate_series(1, 20000) g; checkpoint");
-        let state = |client: &mut Client| client.value("select relpersistence from pg_class where relname = 'changing'").expect("a letter").unwrap_or_default();
+        run(
+            &mut client,
+            "truncate changing; insert into changing (id, t) select g, 'v' || g from generate_series(1, 20000) g; checkpoint",
+        );
+        let state = |client: &mut Client| {
+            client
+                .value("select relpersistence from pg_class where relname = 'changing'")
+                .expect("a letter")
+                .unwrap_or_default()
+        };
         let before = state(&mut client);
-        client.send(&format!("alter table changing set {}", if before == "p" { "unlogged" } else { "logged" })).expect("a message");
+        client
+            .send(&format!("alter table changing set {}", if before == "p" { "unlogged" } else { "logged" }))
+            .expect("a message");
         std::thread::sleep(Duration::from_millis(ms));
         server.kill().expect("the server is killed");
         drop(client);
@@ -294,10 +374,23 @@ fn kill_in_set_logged() {
         let mut client = connect(&server);
         let after = state(&mut client);
         let expected = if after == "p" { 20000 } else { 0 };
-        assert_eq!(client.integer("select count(*) from changing").ok(), Some(expected), "from {before} to {after} after {ms} ms");
-        assert_eq!(client.integer("select count(*) from generate_series(1, 20000) g where exists (select from changing where id = g)").ok(), Some(expected));
+        assert_eq!(
+            client.integer("select count(*) from changing").ok(),
+            Some(expected),
+            "from {before} to {after} after {ms} ms"
+        );
+        assert_eq!(
+            client
+                .integer(
+                    "select count(*) from generate_series(1, 20000) g where exists (select from changing where id = g)"
+                )
+                .ok(),
+            Some(expected)
+        );
         assert_eq!(client.integer("select count(*) from generate_series(1, 20000) g where exists (select from changing where t = 'v' || g)").ok(), Some(expected));
-        let letters = client.value("select string_agg(distinct relpersistence::text, '') from pg_class where relname like 'changing%'").expect("letters");
+        let letters = client
+            .value("select string_agg(distinct relpersistence::text, '') from pg_class where relname like 'changing%'")
+            .expect("letters");
         assert_eq!(letters.as_deref(), Some(after.as_str()), "table, indexes and sequence");
         drop(client);
         server = bench.checked(server);
@@ -310,14 +403,22 @@ fn unlogged_sequences_begin_again() {
     let bench = Bench::new("kinds-sequences", &[]);
     let mut server = bench.start();
     let mut client = connect(&server);
-    run(&mut client, "create unlogged sequence fresh start 5; create sequence changed; create unlogged sequence restarted; create sequence logged_now");
-    let next = |client: &mut Client, name: &str| client.integer(&format!("select nextval('{name}')")).unwrap_or_else(|e| panic!("{name}: {e}"));
+    run(
+        &mut client,
+        "create unlogged sequence fresh start 5; create sequence changed; create unlogged sequence restarted; create sequence logged_now",
+    );
+    let next = |client: &mut Client, name: &str| {
+        client.integer(&format!("select nextval('{name}')")).unwrap_or_else(|e| panic!("{name}: {e}"))
+    };
     for _ in 0..40 {
         for name in ["fresh", "changed", "restarted", "logged_now"] {
             next(&mut client, name);
         }
     }
-    run(&mut client, "alter sequence changed set unlogged; alter sequence restarted restart 1000; alter sequence logged_now set unlogged");
+    run(
+        &mut client,
+        "alter sequence changed set unlogged; alter sequence restarted restart 1000; alter sequence logged_now set unlogged",
+    );
     run(&mut client, "select nextval('logged_now'); alter sequence logged_now set logged; checkpoint");
     for _ in 0..3 {
         for name in ["fresh", "changed", "restarted"] {
@@ -329,12 +430,18 @@ fn unlogged_sequences_begin_again() {
         server = bench.start();
         let mut client = connect(&server);
         // As PostgreSQL: what the sequence was made with, or what it had when it became unlogged.
-        assert_eq!([next(&mut client, "fresh"), next(&mut client, "changed"), next(&mut client, "restarted")], [5, 41, 1000]);
+        assert_eq!(
+            [next(&mut client, "fresh"), next(&mut client, "changed"), next(&mut client, "restarted")],
+            [5, 41, 1000]
+        );
         assert!(next(&mut client, "logged_now") > 41);
     }
     let server = bench.checked(server);
     let mut client = connect(&server);
-    assert_eq!([next(&mut client, "fresh"), next(&mut client, "changed"), next(&mut client, "restarted")], [6, 42, 1001]);
+    assert_eq!(
+        [next(&mut client, "fresh"), next(&mut client, "changed"), next(&mut client, "restarted")],
+        [6, 42, 1001]
+    );
     server.stop().expect("the server stops");
 }
 
@@ -346,11 +453,18 @@ fn kill_after_a_database_was_copied() {
     let database = |server: &Server, name: &str| Client::connect(server.address(), name).expect("a connection");
     run(&mut connect(&server), "create database model");
     let mut client = database(&server, "model");
-    run(&mut client, "create unlogged table kept (a int primary key, b serial) with (unlogged_recovery = checkpoint); create unlogged table emptied (a int); create table logged (a int)");
-    run(&mut client, "insert into kept select generate_series(1, 1000); insert into emptied values (1); insert into logged values (1)");
+    run(
+        &mut client,
+        "create unlogged table kept (a int primary key, b serial) with (unlogged_recovery = checkpoint); create unlogged table emptied (a int); create table logged (a int)",
+    );
+    run(
+        &mut client,
+        "insert into kept select generate_series(1, 1000); insert into emptied values (1); insert into logged values (1)",
+    );
     drop(client);
     run(&mut connect(&server), "create database copied template model");
-    let rows = |client: &mut Client, table: &str| client.integer(&format!("select count(*) from {table}")).expect("a count");
+    let rows =
+        |client: &mut Client, table: &str| client.integer(&format!("select count(*) from {table}")).expect("a count");
     let mut client = database(&server, "copied");
     assert_eq!([rows(&mut client, "kept"), rows(&mut client, "emptied"), rows(&mut client, "logged")], [1000, 1, 1]);
     run(&mut client, "checkpoint; insert into kept select generate_series(1001, 1100)");
@@ -359,7 +473,11 @@ fn kill_after_a_database_was_copied() {
     server = bench.start();
     for name in ["model", "copied"] {
         let mut client = database(&server, name);
-        assert_eq!([rows(&mut client, "kept"), rows(&mut client, "emptied"), rows(&mut client, "logged")], [1000, 0, 1], "{name}");
+        assert_eq!(
+            [rows(&mut client, "kept"), rows(&mut client, "emptied"), rows(&mut client, "logged")],
+            [1000, 0, 1],
+            "{name}"
+        );
         assert_eq!(client.integer("insert into kept (a) values (2000) returning b").ok(), Some(1001), "{name}");
         assert_eq!(rows(&mut client, "kept where a between 1 and 2000"), 1001, "{name}");
     }
@@ -406,7 +524,11 @@ fn full_disk() {
             let found = client.integer(&format!("select count(*) from {other} where id <= 3000")).ok();
             assert_eq!(found, Some(AT_END.count), "{other} is read while the disk is full");
         }
-        assert_eq!(client.integer(&format!("select count(*) from {table} where t like 'x%'")).ok(), Some(20000 * (batches.max(1) - 1)), "{table}: by half");
+        assert_eq!(
+            client.integer(&format!("select count(*) from {table} where t like 'x%'")).ok(),
+            Some(20000 * (batches.max(1) - 1)),
+            "{table}: by half"
+        );
         run(&mut client, &format!("delete from {table} where t like 'x%'"));
     }
     // There is no room for a larger image either: the last one stays.
@@ -439,7 +561,10 @@ fn unlogged_rows_are_not_in_the_log() {
     let before = log_at_rest(&mut client);
     for (table, _) in &KINDS[1..3] {
         run(&mut client, &format!("insert into {table} (t) select 'v' || g from generate_series(1, 30000) g"));
-        run(&mut client, &format!("update {table} set t = t || 'x' where id % 2 = 0; delete from {table} where id % 5 = 0"));
+        run(
+            &mut client,
+            &format!("update {table} set t = t || 'x' where id % 2 = 0; delete from {table} where id % 5 = 0"),
+        );
         run(&mut client, &format!("begin; update {table} set t = repeat('y', 3000) where id % 100 = 1; rollback"));
         run(&mut client, &format!("begin; savepoint s; delete from {table} where id % 3 = 0; rollback to s; commit"));
     }

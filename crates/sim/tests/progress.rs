@@ -47,21 +47,33 @@ fn is_progress(seen: &[Vec<i64>], column: usize, total: i64) {
 #[test]
 fn long_work_tells_how_far_it_is() {
     let folder = TempDir::new("progress").expect("a temporary folder");
-    let server = process::start_kilndb(&folder.path().join("data"), process::free_port().expect("a free port"), &[]).expect("the server starts");
+    let server = process::start_kilndb(&folder.path().join("data"), process::free_port().expect("a free port"), &[])
+        .expect("the server starts");
     let mut client = connect(&server);
     let file = folder.path().join("rows").display().to_string();
-    for sql in ["create table watched (a int, b text)".into(), format!("insert into watched select i, 'row ' || i from generate_series(1, {ROWS}) i")] {
+    for sql in [
+        "create table watched (a int, b text)".into(),
+        format!("insert into watched select i, 'row ' || i from generate_series(1, {ROWS}) i"),
+    ] {
         client.query(&sql).unwrap_or_else(|e| panic!("{sql}: {e:?}"));
     }
 
     let copy = "select tuples_processed, bytes_processed, bytes_total from pg_stat_progress_copy where relid = 'watched'::regclass";
-    let seen = watch(&server, &format!("copy watched to '{file}'"), &format!("{copy} and command = 'COPY TO' and type = 'FILE'"));
+    let seen = watch(
+        &server,
+        &format!("copy watched to '{file}'"),
+        &format!("{copy} and command = 'COPY TO' and type = 'FILE'"),
+    );
     is_progress(&seen, 0, ROWS);
     let bytes = std::fs::metadata(&file).expect("the file is there").len() as i64;
     is_progress(&seen, 1, bytes);
 
     client.query("truncate watched").expect("an empty table");
-    let seen = watch(&server, &format!("copy watched from '{file}'"), &format!("{copy} and command = 'COPY FROM' and type = 'FILE'"));
+    let seen = watch(
+        &server,
+        &format!("copy watched from '{file}'"),
+        &format!("{copy} and command = 'COPY FROM' and type = 'FILE'"),
+    );
     is_progress(&seen, 0, ROWS);
     is_progress(&seen, 1, bytes);
     assert!(seen.iter().all(|row| row[2] == bytes), "bytes_total is the file's size");
@@ -69,11 +81,16 @@ fn long_work_tells_how_far_it_is() {
     let index = "select blocks_done, blocks_total, tuples_done, tuples_total from pg_stat_progress_create_index \
                  where relid = 'watched'::regclass and command = 'CREATE INDEX'";
     let seen = watch(&server, "create index on watched (b)", index);
-    let blocks = client.integer("select pg_relation_size('watched') / current_setting('block_size')::int").expect("a size");
+    let blocks =
+        client.integer("select pg_relation_size('watched') / current_setting('block_size')::int").expect("a size");
     is_progress(&seen, 0, blocks);
     is_progress(&seen, 2, ROWS);
 
-    let seen = watch(&server, "analyze watched", "select sample_blks_scanned, sample_blks_total from pg_stat_progress_analyze where relid = 'watched'::regclass");
+    let seen = watch(
+        &server,
+        "analyze watched",
+        "select sample_blks_scanned, sample_blks_total from pg_stat_progress_analyze where relid = 'watched'::regclass",
+    );
     is_progress(&seen, 0, blocks);
     assert!(server.stop().expect("a clean stop").success());
 }

@@ -1,5 +1,5 @@
-//! When replies are sent: not in pieces while a statement waits, but at once where the client has asked for it; and all of them to a client
-//! that is slow to read.
+//! When replies are sent: not in pieces while a statement waits, but at once where the client has asked for it; and all
+//! of them to a client that is slow to read.
 
 use kilndb_lab::client::Client;
 use kilndb_lab::process::{self, TempDir};
@@ -114,7 +114,8 @@ fn a_client_that_is_slow_to_read_gets_everything() {
     let socket = TcpStream::connect(("127.0.0.1", port)).expect("the server accepts connections");
     socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout can be set");
     assert_eq!(read_slowly(socket, rows).expect("all of it"), rows);
-    let socket = UnixStream::connect(folder.path().join(format!(".s.PGSQL.{port}"))).expect("the server accepts connections");
+    let socket =
+        UnixStream::connect(folder.path().join(format!(".s.PGSQL.{port}"))).expect("the server accepts connections");
     socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout can be set");
     assert_eq!(read_slowly(socket, rows).expect("all of it"), rows);
     server.stop().expect("the server stops");

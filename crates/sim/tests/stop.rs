@@ -11,11 +11,15 @@ fn a_stop_with_open_transactions_is_clean() {
     let server = process::start_kilndb(&data, port, &[]).expect("the server starts");
     let connect = || Client::connect(server.address(), "postgres").expect("a connection");
     let mut first = connect();
-    for sql in ["create table t (a int primary key, b text)", "insert into t select g, 'kept' from generate_series(1, 1000) g"] {
+    for sql in
+        ["create table t (a int primary key, b text)", "insert into t select g, 'kept' from generate_series(1, 1000) g"]
+    {
         first.query(sql).expect(sql);
     }
     // One idle in a transaction, one that waits for it, one in the middle of a long statement.
-    first.query("begin; update t set b = 'gone' where a <= 500; delete from t where a > 900; create table never (a int)").expect("the first");
+    first
+        .query("begin; update t set b = 'gone' where a <= 500; delete from t where a > 900; create table never (a int)")
+        .expect("the first");
     let mut second = connect();
     second.query("begin; insert into t values (2000, 'gone')").expect("the second");
     second.send("update t set b = 'gone too' where a = 1").expect("a message");

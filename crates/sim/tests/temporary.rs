@@ -39,7 +39,8 @@ const CYCLES: usize = 10_000;
 fn ten_thousand_tables_write_no_shared_page_and_no_log() {
     let folder = TempDir::new("temporary").expect("a temporary folder");
     let data = folder.path().join("data");
-    let server = process::start_kilndb(&data, process::free_port().expect("a free port"), &[]).expect("the server starts");
+    let server =
+        process::start_kilndb(&data, process::free_port().expect("a free port"), &[]).expect("the server starts");
     let mut observer = connect(&server);
     let mut client = connect(&server);
     let cycle = |client: &mut Client, number: usize| {
@@ -59,12 +60,20 @@ fn ten_thousand_tables_write_no_shared_page_and_no_log() {
         cycle(&mut client, number);
     }
     log_at_rest(&mut observer);
-    let before = (observer.value(sizes).expect("sizes"), observer.value(shared).expect("names"), observer.value("select pg_current_wal_insert_lsn()").expect("a position"));
+    let before = (
+        observer.value(sizes).expect("sizes"),
+        observer.value(shared).expect("names"),
+        observer.value("select pg_current_wal_insert_lsn()").expect("a position"),
+    );
     let memory = resident_kilobytes(&server);
     for number in 0..CYCLES {
         cycle(&mut client, number);
     }
-    let after = (observer.value(sizes).expect("sizes"), observer.value(shared).expect("names"), observer.value("select pg_current_wal_insert_lsn()").expect("a position"));
+    let after = (
+        observer.value(sizes).expect("sizes"),
+        observer.value(shared).expect("names"),
+        observer.value("select pg_current_wal_insert_lsn()").expect("a position"),
+    );
     assert_eq!(before, after);
     let grown = resident_kilobytes(&server).saturating_sub(memory);
     assert!(grown < 16 * 1024, "memory has grown by {grown} kB");
@@ -78,12 +87,21 @@ fn ten_thousand_tables_write_no_shared_page_and_no_log() {
 fn a_crash_leaves_no_file_and_no_object() {
     let folder = TempDir::new("temporary-crash").expect("a temporary folder");
     let data = folder.path().join("data");
-    let start = || process::start_kilndb(&data, process::free_port().expect("a free port"), &["temp_buffers=100"]).expect("the server starts");
+    let start = || {
+        process::start_kilndb(&data, process::free_port().expect("a free port"), &["temp_buffers=100"])
+            .expect("the server starts")
+    };
     let server = start();
     let mut client = connect(&server);
-    run(&mut client, "create table kept (a int); create global temporary table own (a int primary key) on commit preserve rows");
+    run(
+        &mut client,
+        "create table kept (a int); create global temporary table own (a int primary key) on commit preserve rows",
+    );
     run(&mut client, "insert into kept values (1); insert into own values (1)");
-    run(&mut client, "create temp table large (a int primary key, t text); insert into large select g, repeat('x', 100) from generate_series(1, 50000) g");
+    run(
+        &mut client,
+        "create temp table large (a int primary key, t text); insert into large select g, repeat('x', 100) from generate_series(1, 50000) g",
+    );
     run(&mut client, "begin; insert into kept values (2); update large set t = 'y' where a % 2 = 0");
     assert_eq!(files(&data).len(), 1, "what is larger than temp_buffers is in one file");
     server.kill().expect("the server is killed");
@@ -103,14 +121,21 @@ fn a_crash_leaves_no_file_and_no_object() {
 fn a_client_that_goes_away_in_a_transaction_leaves_nothing() {
     let folder = TempDir::new("temporary-hangup").expect("a temporary folder");
     let data = folder.path().join("data");
-    let server = process::start_kilndb(&data, process::free_port().expect("a free port"), &["temp_buffers=100"]).expect("the server starts");
+    let server = process::start_kilndb(&data, process::free_port().expect("a free port"), &["temp_buffers=100"])
+        .expect("the server starts");
     let mut observer = connect(&server);
     run(&mut observer, "create global temporary table own (a int) on commit preserve rows");
     let mut memory = 0;
     for round in 0..16 {
         let mut client = connect(&server);
-        run(&mut client, "create temp table before (a int, t text); insert into before select g, repeat('x', 100) from generate_series(1, 20000) g");
-        run(&mut client, "begin; create temp table inside (a int primary key); insert into inside select generate_series(1, 5000); insert into own values (1)");
+        run(
+            &mut client,
+            "create temp table before (a int, t text); insert into before select g, repeat('x', 100) from generate_series(1, 20000) g",
+        );
+        run(
+            &mut client,
+            "begin; create temp table inside (a int primary key); insert into inside select generate_series(1, 5000); insert into own values (1)",
+        );
         run(&mut client, "delete from before where a % 3 = 0");
         assert_eq!(files(&data).len(), 1);
         if round % 2 == 0 {
@@ -137,14 +162,24 @@ fn a_global_temporary_table_has_rows_for_each_session() {
     let port = process::free_port().expect("a free port");
     let server = process::start_kilndb(&data, port, &[]).expect("the server starts");
     let (mut one, mut two) = (connect(&server), connect(&server));
-    run(&mut one, "create global temporary table kept (a int primary key, t text) on commit preserve rows; create index on kept (t)");
+    run(
+        &mut one,
+        "create global temporary table kept (a int primary key, t text) on commit preserve rows; create index on kept (t)",
+    );
     run(&mut one, "create global temp table passing (a int primary key) on commit delete rows");
     run(&mut one, "create global temporary table plain (a int)");
     run(&mut one, "insert into kept values (1, 'one'), (2, 'one'); insert into plain values (1)");
     run(&mut two, "insert into kept values (1, 'two')");
     assert_eq!(one.value("select string_agg(t, ',' order by a) from kept").expect("rows").as_deref(), Some("one,one"));
-    assert_eq!(two.value("select string_agg(t, ',' order by a) from kept where t = 'two'").expect("rows").as_deref(), Some("two"));
-    assert_eq!(one.integer("select count(*) from plain").ok(), Some(1), "rows are preserved unless it is said otherwise");
+    assert_eq!(
+        two.value("select string_agg(t, ',' order by a) from kept where t = 'two'").expect("rows").as_deref(),
+        Some("two")
+    );
+    assert_eq!(
+        one.integer("select count(*) from plain").ok(),
+        Some(1),
+        "rows are preserved unless it is said otherwise"
+    );
     // Rows of a transaction, also when it is prepared statements that see them.
     run(&mut one, "prepare n as select count(*) from passing");
     for _ in 0..3 {
@@ -170,7 +205,10 @@ fn a_global_temporary_table_has_rows_for_each_session() {
     }
     run(&mut two, "truncate kept");
     run(&mut one, "alter table kept add column b int default 7; create unique index on kept (t, a)");
-    assert_eq!(one.value("select string_agg(a || t || b, ',' order by a) from kept").expect("rows").as_deref(), Some("1one7,2one7"));
+    assert_eq!(
+        one.value("select string_agg(a || t || b, ',' order by a) from kept").expect("rows").as_deref(),
+        Some("1one7,2one7")
+    );
     // A change that is taken back was seen by nobody afterwards.
     run(&mut one, "begin; alter table kept add column c int default 9; update kept set c = 1; rollback");
     assert!(one.query("select c from kept").is_err());
@@ -182,7 +220,12 @@ fn a_global_temporary_table_has_rows_for_each_session() {
     // Catalogs and log grow with definitions, not with rows.
     let position = log_at_rest(&mut one);
     for n in 10..200 {
-        run(&mut one, &format!("insert into kept values ({n}, 'x'); begin; insert into passing values ({n}); commit; truncate kept"));
+        run(
+            &mut one,
+            &format!(
+                "insert into kept values ({n}, 'x'); begin; insert into passing values ({n}); commit; truncate kept"
+            ),
+        );
     }
     assert_eq!(one.value("select pg_current_wal_insert_lsn()").expect("a position"), position);
     run(&mut one, "discard temp");
@@ -193,7 +236,14 @@ fn a_global_temporary_table_has_rows_for_each_session() {
     let mut one = connect(&server);
     assert_eq!(one.integer("select count(*) from kept").ok(), Some(0));
     run(&mut one, "insert into kept values (1, 'again', 2)");
-    assert_eq!(one.value("select string_agg(relpersistence::text, '') from pg_class where relname in ('kept', 'passing', 'plain')").expect("letters").as_deref(), Some("ggg"));
+    assert_eq!(
+        one.value(
+            "select string_agg(relpersistence::text, '') from pg_class where relname in ('kept', 'passing', 'plain')"
+        )
+        .expect("letters")
+        .as_deref(),
+        Some("ggg")
+    );
     run(&mut one, "drop table kept, passing, plain");
     drop(one);
     server.stop().expect("the server stops");

@@ -48,8 +48,8 @@ pub trait Runtime: Park {
     /// Runs `f` on the thread's own, large stack. It must not park.
     fn on_large_stack(&self, f: &mut dyn FnMut());
     fn control(&self) -> &SessionControl;
-    /// A message for the client now, while a statement runs; it waits (the session, not the thread) while too much is on its way. False: there is
-    /// nobody who could be told.
+    /// A message for the client now, while a statement runs; it waits (the session, not the thread) while too much is
+    /// on its way. False: there is nobody who could be told.
     fn tell(&self, _notice: &Error) -> Result<bool> {
         Ok(false)
     }
@@ -181,7 +181,13 @@ fn is_over(deadline_nanos: &AtomicU64) -> bool {
 }
 
 impl SessionControl {
-    pub fn new(process_id: i32, secret: Vec<u8>, wake: WakeHandle, attention: WakeHandle, activity: Activity) -> SessionControl {
+    pub fn new(
+        process_id: i32,
+        secret: Vec<u8>,
+        wake: WakeHandle,
+        attention: WakeHandle,
+        activity: Activity,
+    ) -> SessionControl {
         SessionControl {
             process_id,
             secret,
@@ -224,7 +230,10 @@ impl SessionControl {
         let error = if state == "idle" {
             Error::new(sqlstate::IDLE_SESSION_TIMEOUT, "terminating connection due to idle-session timeout")
         } else {
-            Error::new(sqlstate::IDLE_IN_TRANSACTION_SESSION_TIMEOUT, "terminating connection due to idle-in-transaction timeout")
+            Error::new(
+                sqlstate::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+                "terminating connection due to idle-in-transaction timeout",
+            )
         };
         Err(error.with_severity(Severity::Fatal))
     }

@@ -59,7 +59,8 @@ impl HelperPool {
         let shared = Arc::new(Shared { stop, running: AtomicUsize::new(0), results: Mutex::new(Vec::new()), wake });
         let work = Arc::new(work);
         for _ in 0..wanted {
-            let taken = self.busy.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n < self.most).then_some(n + 1));
+            let taken =
+                self.busy.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n < self.most).then_some(n + 1));
             if taken.is_err() {
                 break;
             }
@@ -83,8 +84,9 @@ impl HelperPool {
                 break;
             }
         }
-        (shared.running.load(Ordering::Acquire) > 0 || !shared.results.lock().unwrap_or_else(|e| e.into_inner()).is_empty())
-            .then_some(Team { shared })
+        (shared.running.load(Ordering::Acquire) > 0
+            || !shared.results.lock().unwrap_or_else(|e| e.into_inner()).is_empty())
+        .then_some(Team { shared })
     }
 }
 

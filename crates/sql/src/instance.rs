@@ -206,9 +206,14 @@ impl Instance {
     }
 
     /// System views in template1, then the other two databases.
-    fn complete_cluster(self: &Arc<Instance>, map: &HashMap<Oid, Vec<(Oid, kilndb_base::RelationId)>>, park: &ThreadPark) -> Result<()> {
+    fn complete_cluster(
+        self: &Arc<Instance>,
+        map: &HashMap<Oid, Vec<(Oid, kilndb_base::RelationId)>>,
+        park: &ThreadPark,
+    ) -> Result<()> {
         // Views of the system have OIDs of the system.
-        *locked(&self.oids) = OidRange { next: bootstrap::FIRST_VIEW_OID, limit: crate::catalog::builtin::FIRST_EXTENSION_OID };
+        *locked(&self.oids) =
+            OidRange { next: bootstrap::FIRST_VIEW_OID, limit: crate::catalog::builtin::FIRST_EXTENSION_OID };
         let made = crate::session::Session::create_system_views(self.clone());
         *locked(&self.oids) = OidRange { next: 0, limit: 0 };
         made?;
@@ -282,14 +287,19 @@ impl Instance {
         Ok(row.and_then(|r| r.text("rolname").map(str::to_string)))
     }
 
-    /// Settings of ALTER ROLE and ALTER DATABASE for a session, by PostgreSQL's words for their sources; what stands later wins.
+    /// Settings of ALTER ROLE and ALTER DATABASE for a session, by PostgreSQL's words for their sources; what stands
+    /// later wins.
     pub fn stored_settings(&self, database: Oid, role: Oid) -> Result<Vec<(&'static str, Vec<String>)>> {
         let mut txn = self.engine.begin(Isolation::ReadCommitted, 0);
         let snapshot = txn.take_snapshot();
         let mut found = Vec::new();
-        for (database, role, source) in [(0, 0, "global"), (database, 0, "database"), (0, role, "user"), (database, role, "database user")] {
+        for (database, role, source) in
+            [(0, 0, "global"), (database, 0, "database"), (0, role, "user"), (database, role, "database user")]
+        {
             let key = [Datum::Oid(database), Datum::Oid(role)];
-            for row in self.template.lookup(PG_DB_ROLE_SETTING, PG_DB_ROLE_SETTING_DATABASE_ROLE_INDEX, &key, &snapshot)? {
+            for row in
+                self.template.lookup(PG_DB_ROLE_SETTING, PG_DB_ROLE_SETTING_DATABASE_ROLE_INDEX, &key, &snapshot)?
+            {
                 found.push((source, row.texts("setconfig")));
             }
         }

@@ -2,10 +2,11 @@
 //!
 //! Invariants
 //! 1. Entries stand in the order in which their transactions were committed: appending and committing are one step.
-//! 2. Nobody reads past an entry whose transaction's end is not known to be durable. Whoever settles the first such entry
-//!    wakes those concerned by everything that can be read from then on.
+//! 2. Nobody reads past an entry whose transaction's end is not known to be durable. Whoever settles the first such
+//!    entry wakes those concerned by everything that can be read from then on.
 //! 3. A listener reads every entry that could not be read when it was registered.
-//! 4. An entry lives until all who listen have read it: positions are references into a chain, and nobody looks for the oldest.
+//! 4. An entry lives until all who listen have read it: positions are references into a chain, and nobody looks for the
+//!    oldest.
 //!
 //! Must not know: transactions, messages of the protocol.
 
@@ -151,7 +152,13 @@ impl Queue {
     }
 
     /// Appends a transaction's notifications and ends it with `commit`, before anybody else who notifies.
-    pub fn append<R>(self: &Arc<Queue>, sender: i32, list: Vec<Arc<Notification>>, room: Room, commit: impl FnOnce() -> R) -> (R, Appended) {
+    pub fn append<R>(
+        self: &Arc<Queue>,
+        sender: i32,
+        list: Vec<Arc<Notification>>,
+        room: Room,
+        commit: impl FnOnce() -> R,
+    ) -> (R, Appended) {
         let notifications = list.into_iter().map(Arc::unwrap_or_clone).collect();
         let message = Arc::new(Message { sender, notifications, _room: room });
         let mut tail = locked(&self.tail);
@@ -318,7 +325,9 @@ mod tests {
     }
 
     fn heard(listener: &mut Listener) -> Vec<String> {
-        std::iter::from_fn(|| listener.read()).flat_map(|m| m.notifications.iter().map(|n| n.1.to_string()).collect::<Vec<_>>()).collect()
+        std::iter::from_fn(|| listener.read())
+            .flat_map(|m| m.notifications.iter().map(|n| n.1.to_string()).collect::<Vec<_>>())
+            .collect()
     }
 
     #[test]

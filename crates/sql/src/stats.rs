@@ -1,8 +1,9 @@
 //! What sessions have done to relations and databases, for the statistics views.
 //!
 //! Invariants
-//! 1. A session counts for itself ([`Usage`]): scans add once for each batch of rows, writes once for each statement. What a transaction has counted goes
-//!    into the part of its own worker ([`Statistics`]) when it ends, so no two threads write to the same cache line.
+//! 1. A session counts for itself ([`Usage`]): scans add once for each batch of rows, writes once for each statement.
+//!    What a transaction has counted goes into the part of its own worker ([`Statistics`]) when it ends, so no two
+//!    threads write to the same cache line.
 //! 2. Whoever reads adds the workers' parts up.
 //! 3. Counters begin with the server's start, or with their reset.
 //!
@@ -156,8 +157,8 @@ struct Part {
     log: Vec<Entry>,
 }
 
-/// What one transaction did to one relation. Totals of many relations are in no cache: added many at a time, the processor
-/// fetches several at once.
+/// What one transaction did to one relation. Totals of many relations are in no cache: added many at a time, the
+/// processor fetches several at once.
 struct Entry {
     relation: (Oid, Oid),
     usage: SmallUsage,
@@ -291,7 +292,10 @@ pub struct Statistics {
 
 impl Statistics {
     pub fn new(workers: usize) -> Statistics {
-        Statistics { parts: (0..workers.max(1)).map(|_| WorkerPart::default()).collect(), resets: Mutex::new(HashMap::new()) }
+        Statistics {
+            parts: (0..workers.max(1)).map(|_| WorkerPart::default()).collect(),
+            resets: Mutex::new(HashMap::new()),
+        }
     }
     fn part(&self, worker: usize) -> MutexGuard<'_, Part> {
         self.parts[worker % self.parts.len()].0.lock().unwrap_or_else(|e| e.into_inner())
@@ -310,7 +314,8 @@ impl Statistics {
 
     /// The transaction has ended: what it counted becomes known.
     pub fn transaction_ended(&self, worker: usize, database: Oid, usage: &mut Usage, committed: bool, now: i64) {
-        let emptied: Vec<Oid> = usage.relations.iter().filter(|(_, u)| committed && u.emptied).map(|(oid, _)| *oid).collect();
+        let emptied: Vec<Oid> =
+            usage.relations.iter().filter(|(_, u)| committed && u.emptied).map(|(oid, _)| *oid).collect();
         if !emptied.is_empty() {
             self.each(|part| {
                 for oid in &emptied {
@@ -349,7 +354,15 @@ impl Statistics {
     }
 
     /// VACUUM or ANALYZE of a relation has ended; `rows` is what ANALYZE thinks there is.
-    pub fn maintained(&self, database: Oid, relation: Oid, what: Maintenance, now: i64, took_ms: f64, rows: Option<i64>) {
+    pub fn maintained(
+        &self,
+        database: Oid,
+        relation: Oid,
+        what: Maintenance,
+        now: i64,
+        took_ms: f64,
+        rows: Option<i64>,
+    ) {
         self.each(|part| {
             let Some(totals) = part.relations.get_mut(&(database, relation)) else { return };
             match what {
@@ -487,7 +500,10 @@ mod tests {
         usage.changed(TABLE, 0, 2, 4);
         statistics.transaction_ended(1, DATABASE, &mut usage, true, 3);
         let totals = statistics.relation(DATABASE, TABLE);
-        assert_eq!((totals.usage.inserted, totals.usage.updated, totals.usage.deleted, totals.usage.live), (15, 2, 7, 6));
+        assert_eq!(
+            (totals.usage.inserted, totals.usage.updated, totals.usage.deleted, totals.usage.live),
+            (15, 2, 7, 6)
+        );
         let database = statistics.database(DATABASE);
         assert_eq!((database.commits, database.rollbacks, database.inserted), (2, 1, 15));
     }

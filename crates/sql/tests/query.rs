@@ -9,7 +9,11 @@ fn people(name: &str) -> Db {
         &[("id", "int4", true, None), ("name", "text", false, Some("'nobody'::text")), ("age", "int4", false, None)],
         &[("people_pkey", &["id"], true, true), ("people_age", &["age"], false, false)],
     );
-    db.table("pets", &[("id", "int4", true, None), ("owner", "int4", false, None), ("kind", "text", false, None)], &[("pets_pkey", &["id"], true, true)]);
+    db.table(
+        "pets",
+        &[("id", "int4", true, None), ("owner", "int4", false, None), ("kind", "text", false, None)],
+        &[("pets_pkey", &["id"], true, true)],
+    );
     db.run("INSERT INTO people VALUES (1, 'ann', 30), (2, 'bob', 40), (3, 'cid', NULL)");
     db.run("INSERT INTO pets VALUES (10, 1, 'cat'), (11, 1, 'dog'), (12, 2, 'emu'), (13, NULL, 'fox')");
     db
@@ -47,26 +51,32 @@ fn joins_and_subqueries() {
         ["1|10", "1|11", "2|12", "3|NULL", "NULL|13"]
     );
     assert_eq!(db.rows("SELECT name FROM people WHERE id IN (SELECT owner FROM pets WHERE kind <> 'emu')"), ["ann"]);
+    assert_eq!(db.rows("SELECT name FROM people p WHERE NOT EXISTS (SELECT 1 FROM pets WHERE owner = p.id)"), ["cid"]);
     assert_eq!(
-        db.rows("SELECT name FROM people p WHERE NOT EXISTS (SELECT 1 FROM pets WHERE owner = p.id)"),
-        ["cid"]
+        db.rows("SELECT (SELECT count(*) FROM pets WHERE owner = p.id) FROM people p ORDER BY id"),
+        ["2", "1", "0"]
     );
-    assert_eq!(db.rows("SELECT (SELECT count(*) FROM pets WHERE owner = p.id) FROM people p ORDER BY id"), ["2", "1", "0"]);
-    assert_eq!(
-        db.rows("SELECT owner, count(*) FROM pets GROUP BY owner HAVING count(*) > 1 ORDER BY 1"),
-        ["1|2"]
-    );
+    assert_eq!(db.rows("SELECT owner, count(*) FROM pets GROUP BY owner HAVING count(*) > 1 ORDER BY 1"), ["1|2"]);
     assert_eq!(db.rows("SELECT DISTINCT owner FROM pets ORDER BY owner"), ["1", "2", "NULL"]);
     assert_eq!(db.rows("SELECT id FROM people UNION SELECT owner FROM pets ORDER BY 1"), ["1", "2", "3", "NULL"]);
-    assert_eq!(db.rows("SELECT * FROM generate_series(1, 3) g, LATERAL (SELECT g * 2) d(x) ORDER BY g"), ["1|2", "2|4", "3|6"]);
+    assert_eq!(
+        db.rows("SELECT * FROM generate_series(1, 3) g, LATERAL (SELECT g * 2) d(x) ORDER BY g"),
+        ["1|2", "2|4", "3|6"]
+    );
     assert_eq!(
         db.rows("WITH RECURSIVE t(n) AS (VALUES (1) UNION ALL SELECT n + 1 FROM t WHERE n < 4) SELECT n FROM t"),
         ["1", "2", "3", "4"]
     );
     assert_eq!(db.rows("SELECT name FROM people ORDER BY id LIMIT 1 OFFSET 1"), ["bob"]);
     assert_eq!(db.rows("SELECT id FROM people ORDER BY id DESC LIMIT 2"), ["3", "2"]);
-    assert_eq!(db.rows("SELECT CASE WHEN age > 35 THEN 'old' ELSE 'new' END FROM people ORDER BY id"), ["new", "old", "new"]);
-    assert_eq!(db.rows("SELECT generate_series(1, 2), id FROM people WHERE id < 3 ORDER BY id, 1"), ["1|1", "2|1", "1|2", "2|2"]);
+    assert_eq!(
+        db.rows("SELECT CASE WHEN age > 35 THEN 'old' ELSE 'new' END FROM people ORDER BY id"),
+        ["new", "old", "new"]
+    );
+    assert_eq!(
+        db.rows("SELECT generate_series(1, 2), id FROM people WHERE id < 3 ORDER BY id, 1"),
+        ["1|1", "2|1", "1|2", "2|2"]
+    );
 }
 
 #[test]
@@ -89,7 +99,10 @@ fn constraints_and_conflicts() {
     assert_eq!(e.0.detail.as_deref(), Some("Key (owner)=(77) is not present in table \"people\"."));
     assert_eq!(db.run("DELETE FROM people WHERE id = 1"), 1);
     assert_eq!(db.rows("SELECT count(*) FROM pets"), ["2"]);
-    assert_eq!(db.rows("UPDATE pets SET kind = p.name FROM people p WHERE p.id = pets.owner RETURNING pets.id, kind"), ["12|bob"]);
+    assert_eq!(
+        db.rows("UPDATE pets SET kind = p.name FROM people p WHERE p.id = pets.owner RETURNING pets.id, kind"),
+        ["12|bob"]
+    );
     assert_eq!(db.rows("DELETE FROM pets USING people p WHERE p.id = owner RETURNING pets.*"), ["12|2|bob"]);
 }
 
@@ -105,7 +118,10 @@ fn messages() {
     let e = db.error("SELECT * FROM nothing");
     assert_eq!(e.message(), "relation \"nothing\" does not exist");
     let e = db.error("SELECT name, count(*) FROM people");
-    assert_eq!(e.message(), "column \"people.name\" must appear in the GROUP BY clause or be used in an aggregate function");
+    assert_eq!(
+        e.message(),
+        "column \"people.name\" must appear in the GROUP BY clause or be used in an aggregate function"
+    );
     let e = db.error("SELECT nofunc(1)");
     assert_eq!(e.message(), "function nofunc(integer) does not exist");
     let e = db.error("SELECT 'a'::int");
@@ -142,7 +158,10 @@ fn more_syntax() {
         ("SELECT sum(age), avg(age), min(name), max(id) FROM people", &["70|35.0000000000000000|ann|3"]),
         ("SELECT owner, array_agg(kind ORDER BY kind DESC) FROM pets WHERE owner = 1 GROUP BY owner", &["1|{dog,cat}"]),
         ("SELECT string_agg(kind, ',' ORDER BY id) FILTER (WHERE id > 10) FROM pets", &["dog,emu,fox"]),
-        ("SELECT owner, kind, count(*), grouping(owner, kind) FROM pets WHERE owner = 1 GROUP BY ROLLUP (owner, kind) ORDER BY 1, 2", &["1|cat|1|0", "1|dog|1|0", "1|NULL|2|1", "NULL|NULL|2|3"]),
+        (
+            "SELECT owner, kind, count(*), grouping(owner, kind) FROM pets WHERE owner = 1 GROUP BY ROLLUP (owner, kind) ORDER BY 1, 2",
+            &["1|cat|1|0", "1|dog|1|0", "1|NULL|2|1", "NULL|NULL|2|3"],
+        ),
         ("SELECT DISTINCT ON (owner) owner, kind FROM pets ORDER BY owner, id DESC", &["1|dog", "2|emu", "NULL|fox"]),
         ("VALUES (1, 'a'), (2, 'b') ORDER BY 1 DESC", &["2|b", "1|a"]),
         ("SELECT id FROM people WHERE (id, name) = (2, 'bob')", &["2"]),
@@ -150,14 +169,20 @@ fn more_syntax() {
         ("SELECT id FROM people WHERE id BETWEEN 2 AND 3 AND name LIKE 'b%'", &["2"]),
         ("SELECT id FROM people WHERE id IN (3, 1) ORDER BY id", &["1", "3"]),
         ("SELECT id FROM people WHERE id = ANY (ARRAY[2, 7])", &["2"]),
-        ("SELECT coalesce(age, 0), nullif(id, 2), greatest(id, 2), least(id, 2) FROM people ORDER BY id", &["30|1|2|1", "40|NULL|2|2", "0|3|3|2"]),
+        (
+            "SELECT coalesce(age, 0), nullif(id, 2), greatest(id, 2), least(id, 2) FROM people ORDER BY id",
+            &["30|1|2|1", "40|NULL|2|2", "0|3|3|2"],
+        ),
         ("SELECT (ARRAY[10,20,30])[2], (ARRAY[1,2,3,4])[2:3]", &["20|{2,3}"]),
         ("SELECT 1 = ALL (SELECT id FROM people WHERE id = 1), 5 > ANY (SELECT id FROM people)", &["t|t"]),
         ("SELECT ARRAY(SELECT id FROM people ORDER BY id)", &["{1,2,3}"]),
         ("SELECT x.n, y.n FROM (VALUES (1), (2)) x(n) CROSS JOIN (VALUES (3)) y(n) ORDER BY 1", &["1|3", "2|3"]),
         ("SELECT id, p.name FROM people p JOIN (SELECT id, kind FROM pets) q USING (id)", &[]),
         ("SELECT * FROM people NATURAL JOIN (SELECT 2 AS id, 'x' AS tag) s", &["2|bob|40|x"]),
-        ("WITH a AS (SELECT id FROM people WHERE id < 3), b AS (SELECT id FROM a) SELECT a.id + b.id FROM a, b ORDER BY 1", &["2", "3", "3", "4"]),
+        (
+            "WITH a AS (SELECT id FROM people WHERE id < 3), b AS (SELECT id FROM a) SELECT a.id + b.id FROM a, b ORDER BY 1",
+            &["2", "3", "3", "4"],
+        ),
         ("WITH del AS (DELETE FROM pets WHERE id = 13 RETURNING id) SELECT * FROM del", &["13"]),
         ("SELECT count(*) FROM pets", &["3"]),
         ("SELECT id FROM people EXCEPT SELECT owner FROM pets", &["3"]),
@@ -174,8 +199,14 @@ fn more_syntax() {
         ("SELECT id FROM people p WHERE EXISTS (SELECT 1 FROM pets WHERE owner = p.id AND kind = 'dog')", &["1"]),
         ("SELECT max(n) FROM (SELECT owner, count(*) AS n FROM pets GROUP BY owner) s", &["2"]),
         ("SELECT substring('hello' from 2 for 3), position('l' in 'hello'), trim('  x '), upper('a')", &["ell|3|x|A"]),
-        ("SELECT t.* FROM people p, LATERAL (SELECT kind FROM pets WHERE owner = p.id ORDER BY id LIMIT 1) t ORDER BY 1", &["cat", "emu"]),
-        ("SELECT p.id, k.kind FROM people p LEFT JOIN LATERAL (SELECT kind FROM pets WHERE owner = p.id ORDER BY id LIMIT 1) k ON true ORDER BY 1", &["1|cat", "2|emu", "3|NULL"]),
+        (
+            "SELECT t.* FROM people p, LATERAL (SELECT kind FROM pets WHERE owner = p.id ORDER BY id LIMIT 1) t ORDER BY 1",
+            &["cat", "emu"],
+        ),
+        (
+            "SELECT p.id, k.kind FROM people p LEFT JOIN LATERAL (SELECT kind FROM pets WHERE owner = p.id ORDER BY id LIMIT 1) k ON true ORDER BY 1",
+            &["1|cat", "2|emu", "3|NULL"],
+        ),
         ("SELECT ctid, tableoid IS NOT NULL FROM people WHERE id = 1", &["(0,1)|t"]),
         ("SELECT id FROM people WHERE ctid = '(0,2)'", &["2"]),
         ("SELECT id FROM people WHERE id > 1 AND id <= 9223372036854775807 ORDER BY id", &["2", "3"]),
@@ -184,7 +215,10 @@ fn more_syntax() {
         ("SELECT row(1, 'a'), array[[1,2],[3,4]]", &["(1,a)|{{1,2},{3,4}}"]),
         ("SELECT format('%s-%s', 1, 'x'), concat('a', 1, NULL)", &["1-x|a1"]),
         ("SELECT '2 days'::interval, '{1,2}'::int[], 'abc'::varchar(2)", &["2 days|{1,2}|ab"]),
-        ("SELECT sum(count(*)) OVER (ORDER BY owner) FROM pets WHERE owner IS NOT NULL GROUP BY owner ORDER BY owner", &["3", "5", "6"]),
+        (
+            "SELECT sum(count(*)) OVER (ORDER BY owner) FROM pets WHERE owner IS NOT NULL GROUP BY owner ORDER BY owner",
+            &["3", "5", "6"],
+        ),
     ];
     let mut bad = Vec::new();
     for (sql, expected) in cases {

@@ -32,7 +32,8 @@ fn terms(random: &mut u64) -> Vec<Vec<u8>> {
 
 fn main() {
     let mut arguments = std::env::args().skip(1).map(|a| a.parse::<u64>().expect("a number"));
-    let (rows, between, updates) = (arguments.next().unwrap_or(100_000), arguments.next().unwrap_or(6_000), arguments.next().unwrap_or(0));
+    let (rows, between, updates) =
+        (arguments.next().unwrap_or(100_000), arguments.next().unwrap_or(6_000), arguments.next().unwrap_or(0));
     let dir = std::env::temp_dir().join(format!("kilndb-inverted-bench-{}", std::process::id()));
     let config = EngineConfig {
         data_dir: dir.clone(),
@@ -61,7 +62,12 @@ fn main() {
     let report = |what: &str, rows: u64, writing: &mut f64, merging: &mut f64, postings: &mut usize| {
         let of_row = |seconds: &mut f64| std::mem::take(seconds) * 1e6 / rows as f64;
         let terms = std::mem::take(postings) as f64 / rows as f64;
-        println!("{rows} {what}, {terms:.0} terms each: writing {:.1} µs a row, merging {:.1} µs a row, {:.0} MB", of_row(writing), of_row(merging), f64::from(index.pages()) * 8192.0 / 1e6);
+        println!(
+            "{rows} {what}, {terms:.0} terms each: writing {:.1} µs a row, merging {:.1} µs a row, {:.0} MB",
+            of_row(writing),
+            of_row(merging),
+            f64::from(index.pages()) * 8192.0 / 1e6
+        );
     };
     for row in 0..rows + updates {
         if row == rows {

@@ -1,4 +1,5 @@
-//! Small measurements of the storage engine. `cargo run --release -p kilndb-storage --example storage_bench -- <folder> [rows]`
+//! Small measurements of the storage engine. `cargo run --release -p kilndb-storage --example storage_bench -- <folder>
+//! [rows]`
 use kilndb_base::RowId;
 use kilndb_base::env::OsEnv;
 use kilndb_base::park::ThreadPark;
@@ -16,7 +17,12 @@ fn timed<R>(what: &str, n: u64, f: impl FnOnce() -> R) -> R {
     let t = Instant::now();
     let r = f();
     let s = t.elapsed();
-    println!("{what}: {:.3} s, {:.0} ns each, RSS {} MB", s.as_secs_f64(), s.as_nanos() as f64 / n as f64, resident_mb());
+    println!(
+        "{what}: {:.3} s, {:.0} ns each, RSS {} MB",
+        s.as_secs_f64(),
+        s.as_nanos() as f64 / n as f64,
+        resident_mb()
+    );
     r
 }
 const W: WriteOptions = WriteOptions { wait: WaitPolicy::Wait, latest: false, key_update: false };
@@ -137,7 +143,11 @@ fn main() {
     timed("TPC-B, async", ops, || {
         for i in 0..ops {
             let mut t = e.begin(Isolation::ReadCommitted, 0);
-            let targets = [(&heap, all[random(n) as usize]), (&small, hot[10 + random(100) as usize]), (&small, hot[random(10) as usize])];
+            let targets = [
+                (&heap, all[random(n) as usize]),
+                (&small, hot[10 + random(100) as usize]),
+                (&small, hot[random(10) as usize]),
+            ];
             for (r, rid) in targets {
                 t.next_command();
                 let s = t.take_snapshot();
@@ -162,7 +172,8 @@ fn main() {
         let started = Instant::now();
         let threads: Vec<_> = (0..clients)
             .map(|w| {
-                let (e, heap, small, history, done, hot) = (e.clone(), heap.clone(), small.clone(), history.clone(), done.clone(), hot.clone());
+                let (e, heap, small, history, done, hot) =
+                    (e.clone(), heap.clone(), small.clone(), history.clone(), done.clone(), hot.clone());
                 let all: Vec<RowId> = all.iter().skip(w as usize * 1000).step_by(997).copied().collect();
                 std::thread::spawn(move || {
                     let p = ThreadPark::new();
@@ -176,8 +187,11 @@ fn main() {
                     let mut out = Vec::new();
                     while started.elapsed().as_secs() < 3 {
                         let mut t = e.begin(Isolation::ReadCommitted, w as usize % 2);
-                        let targets =
-                            [(&heap, all[random(all.len() as u64) as usize]), (&small, hot[10 + random(100) as usize]), (&small, hot[random(10) as usize])];
+                        let targets = [
+                            (&heap, all[random(all.len() as u64) as usize]),
+                            (&small, hot[10 + random(100) as usize]),
+                            (&small, hot[random(10) as usize]),
+                        ];
                         for (r, rid) in targets {
                             t.next_command();
                             let s = t.take_snapshot();

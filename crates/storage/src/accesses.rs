@@ -3,8 +3,8 @@
 //! Invariants
 //! 1. A thread counts for itself, always: one addition to memory of its own for a page, no branch, nothing shared.
 //! 2. The numbers only grow: what something has cost is the difference of two [`now`].
-//! 3. They belong to the statement that runs on the thread. Whoever puts one aside keeps its [`now`] and hands it back with
-//!    [`resume`] when it goes on, so that what others do on the thread meanwhile is not taken for its work.
+//! 3. They belong to the statement that runs on the thread. Whoever puts one aside keeps its [`now`] and hands it back
+//!    with [`resume`] when it goes on, so that what others do on the thread meanwhile is not taken for its work.
 //!
 //! Must not know: plans, who looks at the numbers.
 
@@ -96,7 +96,12 @@ impl Accesses {
     fn pages(&self, private: usize) -> PageAccesses {
         let of = |count: Count| self.0[count as usize + private];
         let read = of(Count::Read);
-        PageAccesses { hit: of(Count::Page).saturating_sub(read), read, dirtied: of(Count::Dirtied), written: of(Count::Written) }
+        PageAccesses {
+            hit: of(Count::Page).saturating_sub(read),
+            read,
+            dirtied: of(Count::Dirtied),
+            written: of(Count::Written),
+        }
     }
     pub fn shared(&self) -> PageAccesses {
         self.pages(0)

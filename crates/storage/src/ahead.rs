@@ -1,5 +1,5 @@
-//! Asking for memory before it is needed: many small relations are in no cache of the processor, and what a point query reads of
-//! one is found step by step, each of which waits for memory.
+//! Asking for memory before it is needed: many small relations are in no cache of the processor, and what a point query
+//! reads of one is found step by step, each of which waits for memory.
 //!
 //! Invariants
 //! 1. Nothing is read through the addresses kept here, so they may be of what is gone.
@@ -65,7 +65,8 @@ impl Ahead {
 /// Of the slots of a small root, whose entries are not known to be anywhere in particular.
 const SLOT_LINES: usize = 4;
 
-/// An index is searched in a moment, and its root has been asked for: the entries between which the search guesses where a key is.
+/// An index is searched in a moment, and its root has been asked for: the entries between which the search guesses
+/// where a key is.
 pub fn fetch_bounds(index: &Relation) {
     if let Some(pid) = index.pid_raw(0)
         && let Some(ends) = index.core.pool.peek(pid, |v| node::ends(&v))

@@ -22,8 +22,8 @@ pub struct EngineConfig {
     pub fsync: bool,
     /// Insertion targets and undo streams are kept per worker.
     pub workers: usize,
-    /// Where recovery progress, checkpoints and warnings are told. At `Severity::Panic` nothing more can be made durable
-    /// (a full disk, a failed sync): the process is to end, and to recover at its next start.
+    /// Where recovery progress, checkpoints and warnings are told. At `Severity::Panic` nothing more can be made
+    /// durable (a full disk, a failed sync): the process is to end, and to recover at its next start.
     pub log: Arc<dyn Fn(Severity, &str) + Send + Sync>,
 }
 
@@ -76,9 +76,11 @@ pub enum CommitMode {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fetched {
     Invisible,
-    /// `recheck`: reached through an index, the caller must compare the row's key with the entry's; so it must if the entry is
-    /// retired (`IndexScan::is_retired`).
-    Visible { recheck: bool },
+    /// `recheck`: reached through an index, the caller must compare the row's key with the entry's; so it must if the
+    /// entry is retired (`IndexScan::is_retired`).
+    Visible {
+        recheck: bool,
+    },
 }
 
 /// Rows of one page (or more), copied out.
@@ -162,8 +164,8 @@ impl Default for WriteOptions {
 pub enum Uniqueness {
     NotUnique,
     Unique,
-    /// As Unique, of a row that was there before: only in a tree whose entries name their heaps, where for others it counts once the
-    /// transaction has committed.
+    /// As Unique, of a row that was there before: only in a tree whose entries name their heaps, where for others it
+    /// counts once the transaction has committed.
     UniqueFromNow,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -224,7 +226,8 @@ impl LockMode {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct LockTag(pub u32, pub u64, pub u64);
 impl LockTag {
-    /// The class of what is mostly taken in modes that conflict with none of each other (`AccessShare`, `RowShare`, `RowExclusive`).
+    /// The class of what is mostly taken in modes that conflict with none of each other (`AccessShare`, `RowShare`,
+    /// `RowExclusive`).
     pub const MOSTLY_SHARED: u32 = 1;
 }
 

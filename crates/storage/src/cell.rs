@@ -25,11 +25,13 @@ impl Relation {
         let id = self.id;
         self.core
             .pool
-            .read(pid, |v| v.is(KIND_CELL, id, 0).then(|| v.bytes(HEADER, v.u16(at::COUNT)).map(<[u8]>::to_vec)).flatten())?
+            .read(pid, |v| {
+                v.is(KIND_CELL, id, 0).then(|| v.bytes(HEADER, v.u16(at::COUNT)).map(<[u8]>::to_vec)).flatten()
+            })?
             .ok_or_else(|| Error::corrupted("cell page is damaged"))
     }
-    /// The contents of a new cell; those of an unlogged one are these again after a crash. Never taken back, so the cell goes
-    /// with the transaction that has made it.
+    /// The contents of a new cell; those of an unlogged one are these again after a crash. Never taken back, so the
+    /// cell goes with the transaction that has made it.
     pub fn cell_init(&self, bytes: &[u8]) -> Result<()> {
         if matches!(self.persistence, Persistence::Unlogged | Persistence::Kept) {
             *crate::lock(&self.initial) = bytes.to_vec();
@@ -44,17 +46,22 @@ impl Relation {
     pub fn cell_initial(&self) -> Vec<u8> {
         crate::lock(&self.initial).clone()
     }
-    /// Changes the cell under its latch; the change is logged if `f` says so for the new contents (it is then redone after a crash).
+    /// Changes the cell under its latch; the change is logged if `f` says so for the new contents (it is then redone
+    /// after a crash).
     pub fn cell_modify<R>(&self, f: &mut dyn FnMut(&mut Vec<u8>) -> Result<(R, bool)>) -> Result<R> {
         self.cell_modify_ahead(&mut |bytes, _| f(bytes).map(|(result, log_it)| (result, log_it.then(|| bytes.clone()))))
     }
-    /// As [`Relation::cell_modify`], but the log gets other contents: what a crash would go on from. The second argument of `f`:
-    /// a checkpoint has begun since that was logged last, so recovery may not find it.
-    pub fn cell_modify_ahead<R>(&self, f: &mut dyn FnMut(&mut Vec<u8>, bool) -> Result<(R, Option<Vec<u8>>)>) -> Result<R> {
+    /// As [`Relation::cell_modify`], but the log gets other contents: what a crash would go on from. The second
+    /// argument of `f`: a checkpoint has begun since that was logged last, so recovery may not find it.
+    pub fn cell_modify_ahead<R>(
+        &self,
+        f: &mut dyn FnMut(&mut Vec<u8>, bool) -> Result<(R, Option<Vec<u8>>)>,
+    ) -> Result<R> {
         let pid = self.check_cell()?;
         let mut page = self.core.pool.write(pid)?;
         let len = get16(page.page(), at::COUNT);
-        let mut bytes = page.page().get(HEADER..HEADER + len).ok_or_else(|| Error::corrupted("cell page is damaged"))?.to_vec();
+        let mut bytes =
+            page.page().get(HEADER..HEADER + len).ok_or_else(|| Error::corrupted("cell page is damaged"))?.to_vec();
         let checkpointed = self.logged() && crate::page::lsn(page.page()) <= self.core.redo.load(SeqCst);
         let (result, logged) = f(&mut bytes, checkpointed)?;
         if bytes.len().max(logged.as_ref().map_or(0, Vec::len)) > PAGE - HEADER {

@@ -39,7 +39,11 @@ pub fn check(env: Arc<dyn Env>, data_dir: PathBuf) -> Result<Vec<String>> {
         for (index, start) in r.extents.iter().enumerate() {
             for pid in *start..*start + extent_pages(index) {
                 if !page::is_intact(&*load(&*file, pid)?) {
-                    wrong.push(format!("page {pid} of storage relation {}: wrong checksum (file \"pages\", offset {})", r.id, u64::from(pid) * PAGE as u64));
+                    wrong.push(format!(
+                        "page {pid} of storage relation {}: wrong checksum (file \"pages\", offset {})",
+                        r.id,
+                        u64::from(pid) * PAGE as u64
+                    ));
                 }
             }
         }
@@ -74,7 +78,9 @@ pub fn check(env: Arc<dyn Env>, data_dir: PathBuf) -> Result<Vec<String>> {
         let outcome = match r.kind {
             RelationKind::Heap => check_heap(&core, &r, &mut wrong),
             RelationKind::BTree => check_tree(&core, &r, &mut wrong),
-            RelationKind::Inverted => check_tree(&core, &r, &mut wrong).and_then(|()| crate::inverted::check::check(&core, &r, &mut wrong)),
+            RelationKind::Inverted => {
+                check_tree(&core, &r, &mut wrong).and_then(|()| crate::inverted::check::check(&core, &r, &mut wrong))
+            }
             RelationKind::Cell => r.cell_read().map(|_| ()),
         };
         if let Err(e) = outcome {

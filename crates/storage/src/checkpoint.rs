@@ -3,18 +3,19 @@
 //! Invariants
 //! 1. The redo LSN is taken first; everything noted afterwards may be newer, and replaying it again is harmless.
 //! 2. A checkpoint that fails changes nothing: the last one counts, and its log stays.
-//! 3. Pages that were dirty (or latched by a writer) at that time are on disk, and synced, before the control file changes.
+//! 3. Pages that were dirty (or latched by a writer) at that time are on disk, and synced, before the control file
+//!    changes.
 //!
 //! Must not know: SQL.
 
 use crate::buffer::Which;
 use crate::control::{self, Checkpoint, RelationEntry};
 use crate::core::Core;
-use crate::image::Taking;
 use crate::directory::{kind_number, persistence_number};
-use crate::txn::table::Status;
+use crate::image::Taking;
 use crate::stats::{Event, IoObject};
 use crate::tuning::Tuning;
+use crate::txn::table::Status;
 use crate::wal::SEGMENT;
 use crate::wal::segment::Recycled;
 use kilndb_base::park::{Park, WakeHandle};
@@ -104,7 +105,8 @@ impl Checkpointer {
     /// Who asks for one: up to which request, and the transactions that end with it.
     fn asked(&self) -> Option<(u64, Vec<u64>)> {
         let s = crate::lock(&self.state);
-        (s.asked > s.done).then(|| (s.asked, s.ending.iter().filter(|(request, _)| *request > s.done).map(|(_, xid)| *xid).collect()))
+        (s.asked > s.done)
+            .then(|| (s.asked, s.ending.iter().filter(|(request, _)| *request > s.done).map(|(_, xid)| *xid).collect()))
     }
     fn finish(&self, upto: u64, outcome: Result<()>) {
         let waiters = {
@@ -148,7 +150,10 @@ impl Checkpointer {
             }
             if reason == Reason::Volume && elapsed_ns < tuning.checkpoint_warning_s * 1_000_000_000 {
                 let seconds = elapsed_ns / 1_000_000_000;
-                core.tell(Severity::Log, &format!("checkpoints are occurring too frequently ({seconds} seconds apart)"));
+                core.tell(
+                    Severity::Log,
+                    &format!("checkpoints are occurring too frequently ({seconds} seconds apart)"),
+                );
             }
             last_redo = core.log.insert_lsn();
             let ending = asked.as_ref().map_or(&[][..], |(_, ending)| ending);
@@ -181,7 +186,11 @@ impl Checkpointer {
         for (index, part) in pids.chunks(BATCH_PAGES).enumerate() {
             progress.written += core.pool.write_pages(part, which)?;
             let share = ((index + 1) * BATCH_PAGES) as f64 / pids.len() as f64;
-            while reason.is_spread() && self.asked().is_none() && !core.stop.load(Relaxed) && progress.is_early(core, redo, share) {
+            while reason.is_spread()
+                && self.asked().is_none()
+                && !core.stop.load(Relaxed)
+                && progress.is_early(core, redo, share)
+            {
                 core.env.sleep(Duration::from_millis(5));
             }
         }
@@ -191,7 +200,8 @@ impl Checkpointer {
         core.stats.count(IoObject::Relation, Event::Sync, 1, 0);
         progress.syncing_done_ns = core.env.monotonic_nanos();
         control::write(&core.env, &core.config.data_dir, &core.log, &note)?;
-        // A failed one keeps its generation: the slot of the last good checkpoint is not written before there is a newer.
+        // A failed one keeps its generation: the slot of the last good checkpoint is not written before there is a
+        // newer.
         self.generation.store(generation, Relaxed);
         if !note.clean {
             core.undo.promise(note.next_chunk);

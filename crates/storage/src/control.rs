@@ -1,7 +1,8 @@
 //! The control file and the directory file.
 //!
 //! Invariants
-//! 1. `control` has two slots of 512 bytes at 0 and 4096, written in turn; the valid one with the higher generation counts.
+//! 1. `control` has two slots of 512 bytes at 0 and 4096, written in turn; the valid one with the higher generation
+//!    counts.
 //! 2. Whoever goes on from a generation makes its slot durable first ([`harden`]).
 //! 3. The directory file of a generation is complete and durable before the control file names it.
 //!
@@ -237,8 +238,8 @@ fn write_slot(env: &Arc<dyn Env>, dir: &Path, log: &Log, generation: u64) -> Res
     log.sync(&*control, "control")?;
     log.sync_dir(&**env, dir)
 }
-/// The generation that was read may be in the system's memory only: the last process may have ended before its sync, or with
-/// it. It is made durable before anything that the one before it needs is written over.
+/// The generation that was read may be in the system's memory only: the last process may have ended before its sync, or
+/// with it. It is made durable before anything that the one before it needs is written over.
 pub fn harden(env: &Arc<dyn Env>, dir: &Path, log: &Log, generation: u64) -> Result<()> {
     write_slot(env, dir, log, generation)
 }
@@ -257,19 +258,27 @@ pub fn read(env: &Arc<dyn Env>, dir: &Path) -> Result<Option<Checkpoint>> {
             continue;
         }
         let mut r = Reader::new(&bytes);
-        let (Some(magic), Some(version), Some(_), Some(generation), Some(crc)) = (r.u64(), r.u32(), r.u32(), r.u64(), r.u32()) else {
+        let (Some(magic), Some(version), Some(_), Some(generation), Some(crc)) =
+            (r.u64(), r.u32(), r.u32(), r.u64(), r.u32())
+        else {
             continue;
         };
         if magic != MAGIC || crc32c(&bytes[..24]) != crc {
             continue;
         }
         if !(OLDEST_VERSION..=VERSION).contains(&version) {
-            return Err(Error::corrupted(format!("the cluster has format version {version}, this program reads {VERSION}")));
+            return Err(Error::corrupted(format!(
+                "the cluster has format version {version}, this program reads {VERSION}"
+            )));
         }
         best = best.max(Some(generation));
     }
     let Some(generation) = best else {
-        return if env.list_dir(dir)?.iter().any(|p| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with("directory-"))) {
+        return if env
+            .list_dir(dir)?
+            .iter()
+            .any(|p| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with("directory-")))
+        {
             Err(Error::corrupted("file \"control\" has no valid slot"))
         } else {
             Ok(None)

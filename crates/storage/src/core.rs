@@ -14,18 +14,18 @@ use crate::locks::rows::{Next, RowLocks};
 use crate::locks::{table::LockTable, waits_for::WaitGraph};
 use crate::page;
 use crate::space::Space;
+use crate::ssi::Ssi;
 use crate::stats::Stats;
 use crate::tuning::{Tuning, TuningCell};
 use crate::txn::purge::PurgeQueue;
 use crate::txn::table::{Registry, XidTable};
-use crate::ssi::Ssi;
 use crate::undo::Undo;
 use crate::wal::Log;
 use crate::wal::record::{Op, Target, encode_change, encode_compensate};
 use kilndb_base::env::Env;
 use kilndb_base::{Result, Severity};
-use std::sync::{Arc, Mutex, RwLock};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::{Arc, Mutex, RwLock};
 
 pub struct Core {
     pub env: Arc<dyn Env>,
@@ -62,7 +62,15 @@ pub struct Core {
 
 impl Core {
     /// Without relations or transactions yet. `first_relation`: the id that the first relation gets.
-    pub fn assemble(env: Arc<dyn Env>, config: EngineConfig, log: Arc<Log>, pool: Pool, first_relation: u32, undo: Undo, xids: XidTable) -> Result<Core> {
+    pub fn assemble(
+        env: Arc<dyn Env>,
+        config: EngineConfig,
+        log: Arc<Log>,
+        pool: Pool,
+        first_relation: u32,
+        undo: Undo,
+        xids: XidTable,
+    ) -> Result<Core> {
         let directory = Directory::default();
         directory.next_id.store(first_relation, Relaxed);
         let pool_stats = pool.stats.clone();

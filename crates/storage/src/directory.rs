@@ -80,8 +80,9 @@ const FEW_TARGETS: usize = 4;
 /// Private relations of so many extents leave their memory to the next ones.
 const SMALL_EXTENTS: usize = 5;
 
-/// A storage relation, cheap to keep in a cached plan. What every statement looks at comes first: among thousands of relations each is in
-/// no cache of the processor, and one line is asked for ahead, with the one behind it ([`crate::ahead`]).
+/// A storage relation, cheap to keep in a cached plan. What every statement looks at comes first: among thousands of
+/// relations each is in no cache of the processor, and one line is asked for ahead, with the one behind it
+/// ([`crate::ahead`]).
 #[repr(C, align(64))]
 pub struct Relation {
     pub(crate) core: Arc<Core>,
@@ -144,8 +145,8 @@ impl Relation {
             self.core.log.append(&encode(&Record::Belongs { rel: self.id, heap: heap.0 }));
         }
     }
-    /// For an index of several heaps: the key of an entry ends with [`Relation::heap_name`] of its heap, which does not count for
-    /// uniqueness. Before the first entry.
+    /// For an index of several heaps: the key of an entry ends with [`Relation::heap_name`] of its heap, which does not
+    /// count for uniqueness. Before the first entry.
     pub fn set_entries_name_heap(&self) {
         self.set_heap(RelationId(NAMED_BY_ENTRIES));
     }
@@ -304,7 +305,14 @@ impl Directory {
         list.sort_by_key(|r| r.id);
         list
     }
-    pub fn add(&self, core: &Arc<Core>, id: u32, kind: RelationKind, persistence: Persistence, creator: u64) -> Arc<Relation> {
+    pub fn add(
+        &self,
+        core: &Arc<Core>,
+        id: u32,
+        kind: RelationKind,
+        persistence: Persistence,
+        creator: u64,
+    ) -> Arc<Relation> {
         let relation = Arc::new(Relation {
             core: core.clone(),
             id,
@@ -369,7 +377,9 @@ pub fn kind_number(kind: RelationKind) -> u8 {
     }
 }
 pub fn kind_of(number: u8) -> Option<RelationKind> {
-    [RelationKind::Heap, RelationKind::BTree, RelationKind::Cell, RelationKind::Inverted].into_iter().find(|k| kind_number(*k) == number)
+    [RelationKind::Heap, RelationKind::BTree, RelationKind::Cell, RelationKind::Inverted]
+        .into_iter()
+        .find(|k| kind_number(*k) == number)
 }
 pub fn persistence_number(p: Persistence) -> u8 {
     match p {

@@ -14,11 +14,11 @@ use crate::core::Core;
 use crate::directory::{Relation, extent_pages, kind_number, persistence_number};
 use crate::inverted::MergeBatch;
 use crate::locks::table::LockOwner;
+use crate::locks::waits_for::Waiting;
+use crate::ssi::locks::{ReadLockInfo, ReadLockLimits};
 use crate::stats::{ACTORS, IoActor, IoObject, Stats, StatsGroup, act_as};
 use crate::sync_switch::SyncSwitch;
 use crate::tuning::Tuning;
-use crate::ssi::locks::{ReadLockInfo, ReadLockLimits};
-use crate::locks::waits_for::Waiting;
 use crate::txn::Transaction;
 use crate::txn::table::{FIRST_CSN, XidTable};
 use crate::undo::Undo;
@@ -88,7 +88,8 @@ impl Engine {
             // Log space may be needed before the flusher runs: start it first. It idles until there are records.
             engine.spawn_flusher()?;
             core.recover(&checkpoint)?;
-            // The undo's pages must not go to others before the undo is not needed: a recovery that is cut off begins again.
+            // The undo's pages must not go to others before the undo is not needed: a recovery that is cut off begins
+            // again.
             core.drop_all_undo()?;
         } else {
             let start = crate::recovery::fresh_lsn(&core.env, &core.config.data_dir.join("wal"), checkpoint.redo)?;
@@ -154,8 +155,8 @@ impl Engine {
         transaction.of_session = true;
         transaction
     }
-    /// For locks that outlive the transaction in which the session takes the first of them. As long as it holds any, its
-    /// next transactions begin with [`Engine::begin_for`].
+    /// For locks that outlive the transaction in which the session takes the first of them. As long as it holds any,
+    /// its next transactions begin with [`Engine::begin_for`].
     pub fn lock_owner_of(&self, transaction: &Transaction) -> LockOwner {
         LockOwner::new(self.core.clone(), transaction.owner)
     }
@@ -208,8 +209,8 @@ impl Engine {
     pub fn checkpoint_for(&self, txn: &Transaction, park: &dyn Park) -> Result<()> {
         self.checkpointer.request(txn.xid, park)
     }
-    /// Rolls back what is still open (its owners do nothing any more), purges, stops the background threads, and writes a
-    /// final checkpoint: the next start has nothing to recover.
+    /// Rolls back what is still open (its owners do nothing any more), purges, stops the background threads, and writes
+    /// a final checkpoint: the next start has nothing to recover.
     pub fn shutdown(&self) -> Result<()> {
         let core = &self.core;
         core.roll_back_open()?;
@@ -241,14 +242,20 @@ impl Engine {
     }
 
     /// Transactional: gone again if `txn` rolls back.
-    pub fn create_relation(&self, txn: &mut Transaction, kind: RelationKind, persistence: Persistence) -> Result<Arc<Relation>> {
+    pub fn create_relation(
+        &self,
+        txn: &mut Transaction,
+        kind: RelationKind,
+        persistence: Persistence,
+    ) -> Result<Arc<Relation>> {
         txn.begin_write()?;
         let core = &self.core;
         let id = core.directory.next_id.fetch_add(1, SeqCst);
         let xid = txn.xid;
         let relation = core.directory.add(core, id, kind, persistence, xid);
         if persistence != Persistence::Temporary {
-            let record = Record::Create { xid, rel: id, kind: kind_number(kind), persistence: persistence_number(persistence) };
+            let record =
+                Record::Create { xid, rel: id, kind: kind_number(kind), persistence: persistence_number(persistence) };
             core.log.append(&encode(&record));
             txn.logged_work = true;
         }
@@ -311,7 +318,10 @@ impl Engine {
     /// The same after a commit that is ready to wait a little for others, if enough of them are under way.
     pub fn wait_flushed_together(&self, lsn: Lsn, delay: CommitDelay, park: &dyn Park) -> Result<()> {
         let core = &self.core;
-        if delay.delay_us > 0 && core.sync_on.load(Relaxed) && core.xids.unfinished().iter().filter(|(_, _, purge)| !purge).count() >= delay.siblings {
+        if delay.delay_us > 0
+            && core.sync_on.load(Relaxed)
+            && core.xids.unfinished().iter().filter(|(_, _, purge)| !purge).count() >= delay.siblings
+        {
             core.log.delay_next_flush(delay.delay_us);
         }
         core.log.wait_flushed(lsn.0, park)
@@ -396,7 +406,14 @@ pub(crate) fn build_core(env: Arc<dyn Env>, config: EngineConfig, c: &Checkpoint
     let stats = Arc::new(Stats::new(env.unix_micros()));
     let segments = Segments::new(env.clone(), dir.join("wal"), stats.clone())?;
     env.sync_dir(&dir)?;
-    let log = Log::new(segments, c.redo, c.next_csn.max(FIRST_CSN), config.wal_buffers_bytes, &Tuning::of(&config), config.log.clone());
+    let log = Log::new(
+        segments,
+        c.redo,
+        c.next_csn.max(FIRST_CSN),
+        config.wal_buffers_bytes,
+        &Tuning::of(&config),
+        config.log.clone(),
+    );
     let log = Arc::new(log);
     let workers = config.workers.max(1) + 1;
     let pool = Pool::new(pages, double_write, log.clone(), config.shared_buffers_bytes, config.huge_pages, stats)?;

@@ -1,10 +1,11 @@
-//! Images: what unlogged relations that are kept at checkpoints are brought back from after a crash (docs/decisions/0013).
+//! Images: what unlogged relations that are kept at checkpoints are brought back from after a crash
+//! (docs/decisions/0013).
 //!
 //! Invariants
-//! 1. An image shows its relation, page by page, as it was at one moment, the same for all relations of a checkpoint: then no
-//!    change was half done ([`Core::change_gate`]). A page is copied before its first change after that moment.
-//! 2. Each block has two places in its relation's file. A checkpoint writes to the one that the last completed one does not
-//!    use; its notes say which is which, so it counts as a whole or not at all.
+//! 1. An image shows its relation, page by page, as it was at one moment, the same for all relations of a checkpoint:
+//!    then no change was half done ([`Core::change_gate`]). A page is copied before its first change after that moment.
+//! 2. Each block has two places in its relation's file. A checkpoint writes to the one that the last completed one does
+//!    not use; its notes say which is which, so it counts as a whole or not at all.
 //! 3. With the pages go the undo chains of the transactions that had not ended at that moment.
 //! 4. Nothing here is read, written or waited for on behalf of other relations.
 //!
@@ -216,7 +217,9 @@ pub fn read_block(file: &dyn File, rel: u32, block: u32, entry: &ImageEntry) -> 
     bytes[got..].fill(0);
     let is_it = page::get32(&bytes, page::at::REL) == rel && page::get32(&bytes, page::at::BLOCK) == block;
     if bytes[page::at::KIND] == 0 || !is_it || !page::is_intact(&bytes) {
-        let message = format!("checksum of block {block} of storage relation {rel} is wrong (file \"images/{rel:08x}\", offset {offset})");
+        let message = format!(
+            "checksum of block {block} of storage relation {rel} is wrong (file \"images/{rel:08x}\", offset {offset})"
+        );
         return Err(Error::corrupted(message));
     }
     Ok(bytes)
@@ -234,7 +237,9 @@ pub fn read_undo(file: &dyn File, index: usize, number: u64, page: u32) -> Resul
     let offset = (index as u64 * u64::from(CHUNK_PAGES) + u64::from(page)) * PAGE as u64;
     let got = file.read_at(&mut bytes[..], offset)?;
     if got < PAGE || !page::is_intact(&bytes) {
-        return Err(Error::corrupted(format!("checksum of a page of undo chunk {number} is wrong (file \"images/undo-…\", offset {offset})")));
+        return Err(Error::corrupted(format!(
+            "checksum of a page of undo chunk {number} is wrong (file \"images/undo-…\", offset {offset})"
+        )));
     }
     Ok(bytes)
 }
@@ -242,7 +247,8 @@ pub fn open_undo(env: &dyn Env, dir: &Path, generation: u64) -> Result<Arc<dyn F
     Ok(env.open(&undo_path(dir, generation), Open::Existing)?)
 }
 
-/// The images of one checkpoint while they are taken. Dropped before [`Taking::complete`], they are not: the last ones count.
+/// The images of one checkpoint while they are taken. Dropped before [`Taking::complete`], they are not: the last ones
+/// count.
 pub struct Taking<'a> {
     core: &'a Core,
     generation: u64,
@@ -367,7 +373,10 @@ impl Taking<'_> {
         let name = format!("images/undo-{:016x}", self.generation);
         let file = core.env.open(&path, Open::Truncate).map_err(|e| failed("open", &name, e))?;
         for (index, number) in wanted.iter().enumerate() {
-            let first = core.undo.first_page(*number).ok_or_else(|| Error::internal(format!("undo chunk {number} has gone while it was saved")))?;
+            let first = core
+                .undo
+                .first_page(*number)
+                .ok_or_else(|| Error::internal(format!("undo chunk {number} has gone while it was saved")))?;
             for page in 0..CHUNK_PAGES {
                 let mut copy = Box::new([0u8; PAGE]);
                 let is_it = core.pool.read(first + page, |v| {
@@ -390,7 +399,8 @@ impl Taking<'_> {
         self.chunks = wanted.into_iter().collect();
         Ok(())
     }
-    /// The checkpoint is durable. Files that it does not need go; what cannot be removed now is tried the next time. `relations`: those that it notes.
+    /// The checkpoint is durable. Files that it does not need go; what cannot be removed now is tried the next time.
+    /// `relations`: those that it notes.
     pub fn complete(mut self, relations: &BTreeSet<u32>) {
         self.completed = true;
         self.relations.iter().filter_map(|r| r.image.as_deref()).for_each(Image::complete);
@@ -403,7 +413,8 @@ impl Taking<'_> {
             let Some(name) = path.file_name().and_then(|n| n.to_str()) else { continue };
             let in_use = match name.strip_prefix("undo-") {
                 Some(number) => u64::from_str_radix(number, 16).is_ok_and(|n| n + 1 >= self.generation),
-                None => u32::from_str_radix(name, 16).is_ok_and(|id| relations.contains(&id) || core.directory.get(id).is_some()),
+                None => u32::from_str_radix(name, 16)
+                    .is_ok_and(|id| relations.contains(&id) || core.directory.get(id).is_some()),
             };
             if !in_use {
                 let _ = core.env.remove_file(&path);

@@ -52,11 +52,13 @@ pub use engine::Engine;
 pub use heap::write::RetiredKey;
 pub use inverted::{InvertedScan, PendingTerms, kept_term};
 pub use locks::table::LockOwner;
-pub use private::{PrivateStore, is_private};
-pub use stats::{ACTORS, BackgroundWriterStats, CheckpointStats, IoActor, IoLine, IoObject, OBJECTS, Stats, StatsGroup};
-pub use tuning::Tuning;
-pub use ssi::locks::{ReadLockInfo, ReadLockKind, ReadLockLimits};
 pub use locks::waits_for::Waiting;
+pub use private::{PrivateStore, is_private};
+pub use ssi::locks::{ReadLockInfo, ReadLockKind, ReadLockLimits};
+pub use stats::{
+    ACTORS, BackgroundWriterStats, CheckpointStats, IoActor, IoLine, IoObject, OBJECTS, Stats, StatsGroup,
+};
+pub use tuning::Tuning;
 pub use txn::{Savepoint, Snapshot, Transaction};
 
 /// A poisoned mutex is one whose holder panicked; its data is still the best there is.

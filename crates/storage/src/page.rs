@@ -131,8 +131,7 @@ impl View {
             if off & 1 == 0 {
                 usize::from(u16::from_le(self.ptr.add(off).cast::<u16>().read_volatile()))
             } else {
-                usize::from(self.ptr.add(off).read_volatile())
-                    | usize::from(self.ptr.add(off + 1).read_volatile()) << 8
+                usize::from(self.ptr.add(off).read_volatile()) | usize::from(self.ptr.add(off + 1).read_volatile()) << 8
             }
         }
     }

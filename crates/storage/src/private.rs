@@ -2,10 +2,10 @@
 //!
 //! It is a [`Core`] of its own, so heaps, trees and transactions work as in the shared one, but
 //!
-//! 1. nothing of it is logged, and nothing of it is ever read again by another process: it ends with its session, and what a
-//!    crash leaves of its file is removed at the next start;
-//! 2. its pages are in a pool of their own, bounded by `buffer_bytes`; what does not fit goes to a file of its own, which is
-//!    made when the first page must leave;
+//! 1. nothing of it is logged, and nothing of it is ever read again by another process: it ends with its session, and
+//!    what a crash leaves of its file is removed at the next start;
+//! 2. its pages are in a pool of their own, bounded by `buffer_bytes`; what does not fit goes to a file of its own,
+//!    which is made when the first page must leave;
 //! 3. its transactions ([`Transaction::attach`]) ride in one of the shared engine's and end with that one;
 //! 4. ids of its relations are `FIRST_RELATION` and above, so they are told from shared ones;
 //! 5. the cleaner thread purges it as it does the shared core, and is the only other one that looks at it.
@@ -97,7 +97,8 @@ pub struct PrivateStore {
 }
 
 impl PrivateStore {
-    /// Pages that do not fit into `buffer_bytes` go to a file in the folder `tmp`, which its owner empties at each start.
+    /// Pages that do not fit into `buffer_bytes` go to a file in the folder `tmp`, which its owner empties at each
+    /// start.
     pub fn open(engine: &Engine, buffer_bytes: u64) -> Result<Arc<PrivateStore>> {
         let shared = engine.core();
         let file = shared.config.data_dir.join("tmp").join(format!("relations.{:016x}", shared.env.random_u64()));

@@ -2,14 +2,14 @@
 //!
 //! Invariants
 //! 1. A page is changed only by records newer than its LSN.
-//! 2. A record for a page that is not what the record expects is passed over; that is legitimate only if the relation (or
-//!    undo chunk) is dropped later in the log, so at the end it must be gone.
+//! 2. A record for a page that is not what the record expects is passed over; that is legitimate only if the relation
+//!    (or undo chunk) is dropped later in the log, so at the end it must be gone.
 //! 3. The log goes on in a segment number never used before: no stale record can be taken for a new one. A link record
 //!    at the old end, durable before anything follows it, leads there.
-//! 4. Recovery may be cut off anywhere and begin again: what it changes it logs as everybody else does, and the next one
-//!    repeats that before it goes on.
-//! 5. What was read may be in the system's memory only: the log is made durable before a page follows it, and every page
-//!    that the log mentions is written again, even if it needs no change.
+//! 4. Recovery may be cut off anywhere and begin again: what it changes it logs as everybody else does, and the next
+//!    one repeats that before it goes on.
+//! 5. What was read may be in the system's memory only: the log is made durable before a page follows it, and every
+//!    page that the log mentions is written again, even if it needs no change.
 //!
 //! Must not know: SQL.
 
@@ -22,7 +22,7 @@ use crate::crc::crc32c;
 use crate::directory::{extent_pages, kind_of, persistence_of};
 use crate::page::{self, PAGE, at};
 use crate::space::Space;
-use crate::undo::{CHUNK_PAGES, CHUNK};
+use crate::undo::{CHUNK, CHUNK_PAGES};
 use crate::wal::record::{Op, Record, Target, decode, encode};
 use crate::wal::segment::Segments;
 use crate::wal::{MAX_BODY, SEGMENT, frame, mix};
@@ -92,8 +92,8 @@ impl<'a> LogReader<'a> {
     }
 }
 
-/// Puts torn pages right from the double-write area. Pages that are as they were written last are written again: if that
-/// write was never synced, or the sync failed, the system may show bytes here that the disk does not have.
+/// Puts torn pages right from the double-write area. Pages that are as they were written last are written again: if
+/// that write was never synced, or the sync failed, the system may show bytes here that the disk does not have.
 pub fn repair_torn(pages: &dyn File, double_write: &dyn File) -> Result<usize> {
     let mut repaired = 0;
     let mut home = Box::new([0u8; PAGE]);
@@ -116,7 +116,11 @@ pub fn repair_torn(pages: &dyn File, double_write: &dyn File) -> Result<usize> {
 pub fn fresh_lsn(env: &Arc<dyn Env>, wal: &Path, at_least: u64) -> Result<u64> {
     let mut next = at_least.div_ceil(SEGMENT).max(1);
     for path in env.list_dir(wal)? {
-        if let Some(n) = path.file_name().and_then(|n| n.to_str()).and_then(|n| u64::from_str_radix(n.trim_end_matches(".spare"), 16).ok()) {
+        if let Some(n) = path
+            .file_name()
+            .and_then(|n| n.to_str())
+            .and_then(|n| u64::from_str_radix(n.trim_end_matches(".spare"), 16).ok())
+        {
             next = next.max(n + 1);
         }
     }
@@ -169,7 +173,9 @@ impl Core {
             let relation = self.directory.add(self, r.id, kind, persistence, r.creator);
             relation.heap.store(r.heap, Relaxed);
             crate::lock(&relation.initial).clone_from(&r.initial);
-            if c.clean && let Some(image) = &relation.image {
+            if c.clean
+                && let Some(image) = &relation.image
+            {
                 image.set_current(r.image.as_ref(), r.blocks);
             }
             if persistence == Persistence::Logged || c.clean {
@@ -217,26 +223,36 @@ impl Core {
             if records.is_multiple_of(1024)
                 && let Some(elapsed) = ticks.due(self)
             {
-                self.tell(Severity::Log, &format!("redo in progress, elapsed time: {elapsed} s, current LSN: {}", shown_lsn(lsn)));
+                self.tell(
+                    Severity::Log,
+                    &format!("redo in progress, elapsed time: {elapsed} s, current LSN: {}", shown_lsn(lsn)),
+                );
             }
         }
         self.pool.lenient.store(false, SeqCst);
         let elapsed = seconds_since(self, started);
-        self.tell(Severity::Log, &format!("redo done at {}, {records} records, elapsed time: {elapsed} s", shown_lsn(reader.lsn)));
+        self.tell(
+            Severity::Log,
+            &format!("redo done at {}, {records} records, elapsed time: {elapsed} s", shown_lsn(reader.lsn)),
+        );
         self.link_log(reader.lsn, c.next_csn + records + 1)?;
         self.xids.restart_at(redo.max_xid + 1);
         for rel in &redo.suspects {
             if self.directory.get(*rel).is_some() {
-                return Err(Error::corrupted(format!("a page of storage relation {rel} is not what the log says it should be")));
+                return Err(Error::corrupted(format!(
+                    "a page of storage relation {rel} is not what the log says it should be"
+                )));
             }
         }
         if let Some(chunk) = redo.suspect_chunks.iter().find(|chunk| self.undo.is_live(**chunk)) {
-            return Err(Error::corrupted(format!("a page of undo chunk {chunk} is not what the log says it should be")));
+            return Err(Error::corrupted(format!(
+                "a page of undo chunk {chunk} is not what the log says it should be"
+            )));
         }
-        self.rebuild_space()
-            .map_err(|e| Error::corrupted(format!("free space: {}", e.message())))?;
+        self.rebuild_space().map_err(|e| Error::corrupted(format!("free space: {}", e.message())))?;
         // Losers back, newest first within each.
-        let losers: Vec<(u64, u64)> = redo.txns.iter().filter(|(_, (_, purge))| !purge).map(|(x, (h, _))| (*x, *h)).collect();
+        let losers: Vec<(u64, u64)> =
+            redo.txns.iter().filter(|(_, (_, purge))| !purge).map(|(x, (h, _))| (*x, *h)).collect();
         let mut steps = 0u64;
         for (xid, head) in &losers {
             let mut address = *head;
@@ -246,7 +262,10 @@ impl Core {
                 if steps % 1024 == 0
                     && let Some(elapsed) = ticks.due(self)
                 {
-                    self.tell(Severity::Log, &format!("undo in progress, elapsed time: {elapsed} s, current transaction: {xid}"));
+                    self.tell(
+                        Severity::Log,
+                        &format!("undo in progress, elapsed time: {elapsed} s, current transaction: {xid}"),
+                    );
                 }
             }
         }
@@ -263,7 +282,13 @@ impl Core {
         let mut purged = 0;
         for (xid, (head, purge)) in &redo.txns {
             if *purge {
-                let mut item = crate::txn::purge::Pending { xid: *xid, csn: 0, heads: [*head, 0], chunks: Vec::new(), logged: true };
+                let mut item = crate::txn::purge::Pending {
+                    xid: *xid,
+                    csn: 0,
+                    heads: [*head, 0],
+                    chunks: Vec::new(),
+                    logged: true,
+                };
                 if self.purge_chain(&mut item)? {
                     self.log.append(&encode(&Record::PurgeDone { xid: *xid }));
                 }
@@ -271,7 +296,8 @@ impl Core {
             }
         }
         self.tell(Severity::Log, &format!("{} transactions rolled back, {purged} purged", losers.len()));
-        // The undo's pages must not go to others before the undo is not needed: a recovery that is cut off begins again.
+        // The undo's pages must not go to others before the undo is not needed: a recovery that is cut off begins
+        // again.
         self.restore_images(c, &redo.ended_well)
     }
     /// Where the old log ends, leads to a new segment and lets the log go on there.
@@ -452,7 +478,10 @@ impl Core {
             let before = page::lsn(page.page());
             for op in mine {
                 op.apply(page.bytes(), *target).map_err(|e| {
-                    let place = format!("log record {lsn:X}, relation {} block {} (page {pid}, LSN {before:X})", target.rel, target.block);
+                    let place = format!(
+                        "log record {lsn:X}, relation {} block {} (page {pid}, LSN {before:X})",
+                        target.rel, target.block
+                    );
                     Error::corrupted(format!("{place}: {}", e.message()))
                 })?;
             }

@@ -67,7 +67,8 @@ impl Reserved {
     pub fn gather(&self, offset: usize, len: usize) -> std::io::Result<()> {
         assert!(offset + len <= self.len);
         for advice in [libc::MADV_HUGEPAGE, libc::MADV_COLLAPSE] {
-            // SAFETY: within the mapping; the contents stay what they are, for whoever reads or writes them meanwhile too.
+            // SAFETY: within the mapping; the contents stay what they are, for whoever reads or writes them meanwhile
+            // too.
             if unsafe { libc::madvise(self.ptr.add(offset).cast(), len, advice) } != 0 {
                 return Err(std::io::Error::last_os_error());
             }

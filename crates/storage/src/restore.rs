@@ -42,13 +42,21 @@ impl Core {
                 if record.wants_purge() { self.purge_step(record, address).map(|_| ()) } else { Ok(()) }
             })?;
         }
-        self.tell(Severity::Log, &format!("{} unlogged relations are as they were at the last checkpoint", restored.len()));
+        self.tell(
+            Severity::Log,
+            &format!("{} unlogged relations are as they were at the last checkpoint", restored.len()),
+        );
         Ok(())
     }
     /// The images that count: a table and its indexes have theirs together.
     #[allow(clippy::type_complexity)]
-    fn whole_images<'c>(&self, c: &'c Checkpoint, ended_well: &BTreeSet<u64>) -> Result<Vec<(Arc<Relation>, &'c RelationEntry, Arc<dyn File>)>> {
-        let entries: BTreeMap<u32, &RelationEntry> = c.relations.iter().filter(|e| e.image.is_some()).map(|e| (e.id, e)).collect();
+    fn whole_images<'c>(
+        &self,
+        c: &'c Checkpoint,
+        ended_well: &BTreeSet<u64>,
+    ) -> Result<Vec<(Arc<Relation>, &'c RelationEntry, Arc<dyn File>)>> {
+        let entries: BTreeMap<u32, &RelationEntry> =
+            c.relations.iter().filter(|e| e.image.is_some()).map(|e| (e.id, e)).collect();
         let kept: Vec<Arc<Relation>> = self.directory.list().into_iter().filter(|r| r.image.is_some()).collect();
         let (mut found, mut incomplete) = (BTreeMap::new(), BTreeSet::new());
         for relation in &kept {
@@ -65,13 +73,18 @@ impl Core {
                 (Some(entry), None) if entry.image.as_ref().is_some_and(|i| i.blocks == 0) => {}
                 (entry, _) => {
                     if entry.is_some() {
-                        self.tell(Severity::Warning, &format!("there is no file for the image of storage relation {}", relation.id));
+                        self.tell(
+                            Severity::Warning,
+                            &format!("there is no file for the image of storage relation {}", relation.id),
+                        );
                     }
                     incomplete.insert(heap);
                 }
             }
         }
-        let whole = |r: &Arc<Relation>| found.remove(&r.id).filter(|(heap, _, _)| !incomplete.contains(heap)).map(|(_, e, f)| (r.clone(), e, f));
+        let whole = |r: &Arc<Relation>| {
+            found.remove(&r.id).filter(|(heap, _, _)| !incomplete.contains(heap)).map(|(_, e, f)| (r.clone(), e, f))
+        };
         Ok(kept.iter().filter_map(whole).collect())
     }
     fn restore_relation(&self, relation: &Relation, entry: &RelationEntry, file: &dyn File) -> Result<()> {
@@ -112,11 +125,18 @@ impl Core {
         Ok(())
     }
     /// The records of a chain, newest first, that are about restored relations.
-    fn along(&self, head: u64, restored: &BTreeSet<u32>, mut f: impl FnMut(&crate::undo::record::UndoRecord, u64) -> Result<()>) -> Result<()> {
+    fn along(
+        &self,
+        head: u64,
+        restored: &BTreeSet<u32>,
+        mut f: impl FnMut(&crate::undo::record::UndoRecord, u64) -> Result<()>,
+    ) -> Result<()> {
         let mut address = head;
         while address != 0 {
             let Some(record) = self.undo.read(&self.pool, address)? else {
-                return Err(kilndb_base::Error::corrupted(format!("undo record {address:#x} was not saved with the images")));
+                return Err(kilndb_base::Error::corrupted(format!(
+                    "undo record {address:#x} was not saved with the images"
+                )));
             };
             if restored.contains(&record.rel) {
                 f(&record, address)?;

@@ -1,7 +1,8 @@
 //! Which pages of the address space are free. Computed at start, never stored.
 //!
-//! Free pages that lie side by side are one range. A request takes the beginning of the lowest of the smallest ranges that have room for it:
-//! what is used lies close together, as huge pages want it (`buffer::dense`), and what many small relations leave behind is there for large ones.
+//! Free pages that lie side by side are one range. A request takes the beginning of the lowest of the smallest ranges
+//! that have room for it: what is used lies close together, as huge pages want it (`buffer::dense`), and what many
+//! small relations leave behind is there for large ones.
 //!
 //! Invariants
 //! 1. Ranges neither overlap nor touch each other, and end before [`Space::end`]; they are aligned to nothing.
@@ -35,7 +36,8 @@ impl Space {
     pub fn new(limit: u32) -> Space {
         Space { end: 1, limit, ..Space::default() }
     }
-    /// While the log is read nobody knows yet what is in use: nothing can be taken, and what is given back is not remembered.
+    /// While the log is read nobody knows yet what is in use: nothing can be taken, and what is given back is not
+    /// remembered.
     pub fn unknown() -> Space {
         Space::default()
     }
@@ -129,7 +131,10 @@ mod tests {
             }
             let free: u32 = space.free.values().sum();
             assert_eq!(used.values().sum::<u32>() + free + 1, space.end);
-            assert!(space.free.iter().zip(space.free.iter().skip(1)).all(|((a, len), (b, _))| a + len < *b), "neighbours are one");
+            assert!(
+                space.free.iter().zip(space.free.iter().skip(1)).all(|((a, len), (b, _))| a + len < *b),
+                "neighbours are one"
+            );
         }
         let again = Space::rebuild(1 << 20, &used).expect("no overlaps");
         assert!(again.end <= space.end && again.free.iter().all(|(start, len)| space.free.get(start) == Some(len)));

@@ -1,8 +1,8 @@
 //! Counters of input and output, of the log and of checkpoints, since the start or the last reset.
 //!
 //! Invariants
-//! 1. They are touched where pages and log segments are read, written or synced (and for checkpoints), never for a page that
-//!    is in memory: a system call costs far more than the counter.
+//! 1. They are touched where pages and log segments are read, written or synced (and for checkpoints), never for a page
+//!    that is in memory: a system call costs far more than the counter.
 //! 2. Who does the work is known from its thread ([`act_as`]); threads that say nothing work for clients.
 //!
 //! Must not know: how they are shown.
@@ -28,7 +28,8 @@ pub enum IoObject {
     /// Segments made for the log.
     WalInit,
 }
-pub const ACTORS: [IoActor; 5] = [IoActor::Client, IoActor::Checkpointer, IoActor::BackgroundWriter, IoActor::WalWriter, IoActor::Startup];
+pub const ACTORS: [IoActor; 5] =
+    [IoActor::Client, IoActor::Checkpointer, IoActor::BackgroundWriter, IoActor::WalWriter, IoActor::Startup];
 pub const OBJECTS: [IoObject; 4] = [IoObject::Relation, IoObject::TemporaryRelation, IoObject::Wal, IoObject::WalInit];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -157,7 +158,10 @@ impl Stats {
         }
     }
     pub fn background_writer(&self) -> BackgroundWriterStats {
-        BackgroundWriterStats { buffers_clean: self.buffers_clean.load(Relaxed), buffers_alloc: self.buffers_alloc.load(Relaxed) }
+        BackgroundWriterStats {
+            buffers_clean: self.buffers_clean.load(Relaxed),
+            buffers_alloc: self.buffers_alloc.load(Relaxed),
+        }
     }
     pub fn reset_at(&self, group: StatsGroup) -> i64 {
         self.reset[group as usize].load(Relaxed)
@@ -172,7 +176,9 @@ impl Stats {
             }),
             StatsGroup::Checkpointer => {
                 let c = &self.checkpoints;
-                [&c.timed, &c.requested, &c.done, &c.write_ms, &c.sync_ms, &c.buffers_written].into_iter().for_each(zero);
+                [&c.timed, &c.requested, &c.done, &c.write_ms, &c.sync_ms, &c.buffers_written]
+                    .into_iter()
+                    .for_each(zero);
             }
             StatsGroup::BackgroundWriter => [&self.buffers_clean, &self.buffers_alloc].into_iter().for_each(zero),
             StatsGroup::Wal => {}

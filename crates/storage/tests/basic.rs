@@ -21,7 +21,11 @@ fn config(dir: &Dir) -> EngineConfig {
         startup_progress_interval_ms: 0,
         fsync: true,
         workers: 4,
-        log: Arc::new(|s, t| if s >= kilndb_base::Severity::Warning { eprintln!("{s:?}: {t}") }),
+        log: Arc::new(|s, t| {
+            if s >= kilndb_base::Severity::Warning {
+                eprintln!("{s:?}: {t}")
+            }
+        }),
     }
 }
 fn open(dir: &Dir) -> Arc<Engine> {
@@ -124,7 +128,10 @@ fn index_finds_rows() {
     for i in 0..20_000u32 {
         let k = i.wrapping_mul(7919) % 20_000;
         let rid = heap.insert(&mut t, &k.to_le_bytes()).unwrap();
-        assert_eq!(index.index_insert(&mut t, &heap, &key(k), rid, Uniqueness::Unique, &p).unwrap(), IndexInsert::Inserted);
+        assert_eq!(
+            index.index_insert(&mut t, &heap, &key(k), rid, Uniqueness::Unique, &p).unwrap(),
+            IndexInsert::Inserted
+        );
     }
     commit(&e, t);
     let scan = |lo: Bound<Vec<u8>>, hi: Bound<Vec<u8>>, back: bool| {
@@ -143,19 +150,28 @@ fn index_finds_rows() {
     // Unique, delete, insert again; key updates there and back.
     let mut t = e.begin(Isolation::ReadCommitted, 0);
     let rid = heap.insert(&mut t, &5u32.to_le_bytes()).unwrap();
-    assert_eq!(index.index_insert(&mut t, &heap, &key(5), rid, Uniqueness::Unique, &p).unwrap(), IndexInsert::Conflict(all[5].1));
+    assert_eq!(
+        index.index_insert(&mut t, &heap, &key(5), rid, Uniqueness::Unique, &p).unwrap(),
+        IndexInsert::Conflict(all[5].1)
+    );
     t.rollback(&p).unwrap();
     let mut t = e.begin(Isolation::ReadCommitted, 0);
     let s = t.take_snapshot();
     let opts = WriteOptions { key_update: true, ..W };
     let five = all[5].1;
     heap.update(&mut t, five, &s, &50_000u32.to_le_bytes(), &[(&index, &key(5))], &opts, &p).unwrap();
-    assert_eq!(index.index_insert(&mut t, &heap, &key(50_000), five, Uniqueness::Unique, &p).unwrap(), IndexInsert::Inserted);
+    assert_eq!(
+        index.index_insert(&mut t, &heap, &key(50_000), five, Uniqueness::Unique, &p).unwrap(),
+        IndexInsert::Inserted
+    );
     t.next_command();
     drop(s);
     let s = t.take_snapshot();
     heap.update(&mut t, five, &s, &5u32.to_le_bytes(), &[(&index, &key(50_000))], &opts, &p).unwrap();
-    assert_eq!(index.index_insert(&mut t, &heap, &key(5), five, Uniqueness::Unique, &p).unwrap(), IndexInsert::Inserted);
+    assert_eq!(
+        index.index_insert(&mut t, &heap, &key(5), five, Uniqueness::Unique, &p).unwrap(),
+        IndexInsert::Inserted
+    );
     commit(&e, t);
     let mut t = e.begin(Isolation::ReadCommitted, 0);
     assert_eq!(index.index_find_live(&mut t, &heap, &key(5), &p).unwrap(), Some(five));

@@ -28,8 +28,8 @@ fn new_heap(e: &Arc<Engine>) -> Arc<Relation> {
     heap
 }
 
-/// Commits numbers until `long` is over, then the power goes. Returns when each was committed, when the power went, and the
-/// numbers found afterwards, sorted.
+/// Commits numbers until `long` is over, then the power goes. Returns when each was committed, when the power went, and
+/// the numbers found afterwards, sorted.
 fn lose_power(delay_ms: u64, long: Duration, rng: &mut Rng) -> (Vec<Instant>, Instant, Vec<u32>) {
     let env = Arc::new(SimEnv::default());
     let e = Engine::open(env.clone(), EngineConfig { wal_writer_delay_ms: delay_ms, ..config() }).unwrap();
@@ -61,8 +61,8 @@ fn lose_power(delay_ms: u64, long: Duration, rng: &mut Rng) -> (Vec<Instant>, In
     (committed, gone, found)
 }
 
-/// `found` must be a prefix of the commits, and hold all that are older than three delays. A machine that stood still is not to
-/// blame: the longest time between two commits counts as one more.
+/// `found` must be a prefix of the commits, and hold all that are older than three delays. A machine that stood still
+/// is not to blame: the longest time between two commits counts as one more.
 fn complaint(committed: &[Instant], gone: Instant, found: &[u32], delay: Duration) -> Option<String> {
     if !found.iter().copied().eq(1..=found.len() as u32) {
         return Some(format!("the {} commits found are not the first ones", found.len()));
@@ -99,7 +99,8 @@ fn the_check_sees_a_flusher_that_comes_too_late() {
 #[test]
 fn much_unwritten_log_is_written_before_the_delay_is_over() {
     let run = |flush_after_bytes: u64| {
-        let e = Engine::open(Arc::new(SimEnv::default()), EngineConfig { wal_writer_delay_ms: 600_000, ..config() }).unwrap();
+        let e = Engine::open(Arc::new(SimEnv::default()), EngineConfig { wal_writer_delay_ms: 600_000, ..config() })
+            .unwrap();
         let heap = new_heap(&e);
         e.set_tuning(Tuning { wal_writer_flush_after_bytes: flush_after_bytes, ..e.tuning() });
         // The change of the setting wakes the flusher once: at the latest it is over with what is waited for here.

@@ -21,7 +21,11 @@ fn open(dir: &Dir, buffers: u64) -> Arc<Engine> {
         startup_progress_interval_ms: 0,
         fsync: false,
         workers: 4,
-        log: Arc::new(|s, t| if s >= kilndb_base::Severity::Warning { eprintln!("{s:?}: {t}") }),
+        log: Arc::new(|s, t| {
+            if s >= kilndb_base::Severity::Warning {
+                eprintln!("{s:?}: {t}")
+            }
+        }),
     };
     Engine::open(Arc::new(OsEnv), config).unwrap()
 }
@@ -56,7 +60,8 @@ fn sums_stay() {
     let deadlocks = Arc::new(AtomicU64::new(0));
     let threads: Vec<_> = (0..6u64)
         .map(|w| {
-            let (e, heap, other, ids, deadlocks) = (e.clone(), heap.clone(), other.clone(), ids.clone(), deadlocks.clone());
+            let (e, heap, other, ids, deadlocks) =
+                (e.clone(), heap.clone(), other.clone(), ids.clone(), deadlocks.clone());
             std::thread::spawn(move || {
                 let p = ThreadPark::new();
                 let mut rng = Rng(w * 77 + 12345);

@@ -1,5 +1,5 @@
-//! Crashes at random moments: a simulated disk keeps what was synced and a random part of what was not, torn at sectors.
-//! After recovery the rows must be those of a commit that is no older than the last one acknowledged.
+//! Crashes at random moments: a simulated disk keeps what was synced and a random part of what was not, torn at
+//! sectors. After recovery the rows must be those of a commit that is no older than the last one acknowledged.
 mod support;
 use kilndb_base::park::ThreadPark;
 use kilndb_base::{Result, RowId};
@@ -51,7 +51,10 @@ fn read_all(e: &Arc<Engine>, heap: &Arc<Relation>, index: &Arc<Relation>) -> Mod
         count += heap.count_block(b, &s).unwrap() as usize;
         for i in 0..batch.rows.len() {
             let r = batch.row(i);
-            assert!(model.insert(u32::from_le_bytes(r[..4].try_into().unwrap()), r[4..].to_vec()).is_none(), "duplicate row");
+            assert!(
+                model.insert(u32::from_le_bytes(r[..4].try_into().unwrap()), r[4..].to_vec()).is_none(),
+                "duplicate row"
+            );
         }
     }
     assert_eq!(count, model.len());
@@ -86,7 +89,9 @@ fn all_rows(heap: &Relation, s: &Snapshot) -> Result<Vec<(RowId, u32)>> {
     let mut all = Vec::new();
     for block in 0..heap.pages() {
         heap.scan_block(block, s, &mut batch)?;
-        all.extend((0..batch.rows.len()).map(|i| (batch.rows[i].0, u32::from_le_bytes(batch.row(i)[..4].try_into().unwrap()))));
+        all.extend(
+            (0..batch.rows.len()).map(|i| (batch.rows[i].0, u32::from_le_bytes(batch.row(i)[..4].try_into().unwrap()))),
+        );
     }
     Ok(all)
 }
@@ -116,7 +121,14 @@ fn change_many(t: &mut Transaction, heap: &Relation, s: &Snapshot, m: &mut Model
     }
     Ok(())
 }
-fn delete_many(t: &mut Transaction, heap: &Arc<Relation>, index: &Arc<Relation>, s: &Snapshot, m: &mut Model, rng: &mut Rng) -> Result<()> {
+fn delete_many(
+    t: &mut Transaction,
+    heap: &Arc<Relation>,
+    index: &Arc<Relation>,
+    s: &Snapshot,
+    m: &mut Model,
+    rng: &mut Rng,
+) -> Result<()> {
     let p = ThreadPark::new();
     let all: Vec<_> = all_rows(heap, s)?.into_iter().step_by(1 + rng.below(3) as usize).collect();
     let rids: Vec<RowId> = all.iter().map(|(rid, _)| *rid).collect();
@@ -135,9 +147,18 @@ fn delete_many(t: &mut Transaction, heap: &Arc<Relation>, index: &Arc<Relation>,
     Ok(())
 }
 /// One random transaction; the model is what it makes of it. Err: the disk has died.
-fn transaction(e: &Arc<Engine>, heap: &Arc<Relation>, index: &Arc<Relation>, model: &Model, rng: &mut Rng) -> Result<Option<(Model, Option<kilndb_base::Lsn>)>> {
+fn transaction(
+    e: &Arc<Engine>,
+    heap: &Arc<Relation>,
+    index: &Arc<Relation>,
+    model: &Model,
+    rng: &mut Rng,
+) -> Result<Option<(Model, Option<kilndb_base::Lsn>)>> {
     let p = ThreadPark::new();
-    let mut t = e.begin(if rng.below(4) == 0 { Isolation::RepeatableRead } else { Isolation::ReadCommitted }, rng.below(2) as usize);
+    let mut t = e.begin(
+        if rng.below(4) == 0 { Isolation::RepeatableRead } else { Isolation::ReadCommitted },
+        rng.below(2) as usize,
+    );
     let mut m = model.clone();
     let mut saved: Vec<(Savepoint, Model)> = Vec::new();
     for _ in 0..1 + rng.below(12) {
@@ -155,7 +176,10 @@ fn transaction(e: &Arc<Engine>, heap: &Arc<Relation>, index: &Arc<Relation>, mod
         match (op, rid) {
             (0..=4, None) => {
                 let rid = heap.insert(&mut t, &row(k, &v))?;
-                assert_eq!(index.index_insert(&mut t, heap, &ik(k), rid, Uniqueness::Unique, &p)?, IndexInsert::Inserted);
+                assert_eq!(
+                    index.index_insert(&mut t, heap, &ik(k), rid, Uniqueness::Unique, &p)?,
+                    IndexInsert::Inserted
+                );
                 m.insert(k, v);
             }
             (0..=5, Some(rid)) => {
@@ -166,8 +190,14 @@ fn transaction(e: &Arc<Engine>, heap: &Arc<Relation>, index: &Arc<Relation>, mod
                 let new = rng.below(200) as u32;
                 if find(&mut t, heap, index, new, &p)?.is_none() {
                     let o = WriteOptions { key_update: true, ..W };
-                    assert_eq!(heap.update(&mut t, rid, &s, &row(new, &v), &[(index, &ik(k))], &o, &p)?, WriteOutcome::Done);
-                    assert_eq!(index.index_insert(&mut t, heap, &ik(new), rid, Uniqueness::Unique, &p)?, IndexInsert::Inserted);
+                    assert_eq!(
+                        heap.update(&mut t, rid, &s, &row(new, &v), &[(index, &ik(k))], &o, &p)?,
+                        WriteOutcome::Done
+                    );
+                    assert_eq!(
+                        index.index_insert(&mut t, heap, &ik(new), rid, Uniqueness::Unique, &p)?,
+                        IndexInsert::Inserted
+                    );
                     m.remove(&k);
                     m.insert(new, v);
                 }
@@ -276,7 +306,11 @@ fn run(seed: u64, rounds: usize, buffers: u64) {
             Err(_) if dead() => continue,
             Err(_) => panic!("seed {seed} round {round}: read failed"),
         };
-        assert!(possible.contains(&found), "seed {seed} round {round}: the rows are of no commit that may have survived ({} candidates)", possible.len());
+        assert!(
+            possible.contains(&found),
+            "seed {seed} round {round}: the rows are of no commit that may have survived ({} candidates)",
+            possible.len()
+        );
         possible = vec![found.clone()];
         let mut model = found;
         if !dead() {

@@ -1,5 +1,6 @@
-//! A queue by index: entries go at its left end and come at its right one, now and then in between, while an old snapshot
-//! keeps all of them. Scans that leave out what is deleted at their start see what others see, with new snapshots and old.
+//! A queue by index: entries go at its left end and come at its right one, now and then in between, while an old
+//! snapshot keeps all of them. Scans that leave out what is deleted at their start see what others see, with new
+//! snapshots and old.
 mod support;
 use kilndb_base::park::ThreadPark;
 use kilndb_base::{Result, RowId};
@@ -101,7 +102,14 @@ fn run(seed: u64) {
     let heap = engine.create_relation(&mut t, RelationKind::Heap, Persistence::Unlogged).unwrap();
     let index = engine.create_relation(&mut t, RelationKind::BTree, Persistence::Unlogged).unwrap();
     t.commit(CommitMode::Async, &ThreadPark::new()).unwrap();
-    let queue = Queue { engine: engine.clone(), heap, index, stop: AtomicBool::new(false), next: AtomicU64::new(0), left_out: AtomicU64::new(0) };
+    let queue = Queue {
+        engine: engine.clone(),
+        heap,
+        index,
+        stop: AtomicBool::new(false),
+        next: AtomicU64::new(0),
+        left_out: AtomicU64::new(0),
+    };
     let mut oldest = engine.begin(Isolation::RepeatableRead, 3);
     let kept = oldest.take_snapshot();
     std::thread::scope(|scope| {

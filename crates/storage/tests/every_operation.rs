@@ -1,6 +1,7 @@
-//! A script of interleaved transactions, run again and again: each time another operation on the disk is the one that fails (a
-//! write, a sync, the power, the process, a bit that is read wrong), and then, mostly, one of the recovery. Each transaction
-//! writes the same rows to a logged table, an unlogged one, and one that is kept at checkpoints. Afterwards:
+//! A script of interleaved transactions, run again and again: each time another operation on the disk is the one that
+//! fails (a write, a sync, the power, the process, a bit that is read wrong), and then, mostly, one of the recovery.
+//! Each transaction writes the same rows to a logged table, an unlogged one, and one that is kept at checkpoints.
+//! Afterwards:
 //! 1. the logged table is as after one of the commits, no older than the last acknowledged;
 //! 2. the unlogged one is empty, or as it was at the clean stop;
 //! 3. the kept one is as it was at the last checkpoint, or at one that was under way: with what had committed then, and
@@ -48,7 +49,10 @@ fn read_all(t: &Table, s: &Snapshot) -> Result<Model> {
         t.heap.scan_block(b, s, &mut batch)?;
         for i in 0..batch.rows.len() {
             let r = batch.row(i);
-            assert!(model.insert(u32::from_le_bytes(r[..4].try_into().unwrap()), r[4..].to_vec()).is_none(), "a row twice");
+            assert!(
+                model.insert(u32::from_le_bytes(r[..4].try_into().unwrap()), r[4..].to_vec()).is_none(),
+                "a row twice"
+            );
         }
     }
     let mut through = Model::new();
@@ -86,7 +90,14 @@ struct Slot {
 }
 
 /// One change in every table, or none at all.
-fn change(txn: &mut Transaction, tables: &[Table], k: u32, v: Option<&[u8]>, rekey: Option<u32>, park: &SimPark) -> Result<()> {
+fn change(
+    txn: &mut Transaction,
+    tables: &[Table],
+    k: u32,
+    v: Option<&[u8]>,
+    rekey: Option<u32>,
+    park: &SimPark,
+) -> Result<()> {
     for t in tables {
         txn.next_command();
         let s = txn.take_snapshot();
@@ -99,7 +110,15 @@ fn change(txn: &mut Transaction, tables: &[Table], k: u32, v: Option<&[u8]>, rek
             }
             (Some(rid), Some(v), Some(new)) => {
                 let old = key_of(k);
-                let done = t.heap.update(txn, rid, &s, &row(new, v), &[(&t.index, &old)], &WriteOptions { key_update: true, ..W }, park)?;
+                let done = t.heap.update(
+                    txn,
+                    rid,
+                    &s,
+                    &row(new, v),
+                    &[(&t.index, &old)],
+                    &WriteOptions { key_update: true, ..W },
+                    park,
+                )?;
                 t.index.index_insert(txn, &t.heap, &key_of(new), rid, Uniqueness::Unique, park)?;
                 done
             }
@@ -116,10 +135,20 @@ fn change(txn: &mut Transaction, tables: &[Table], k: u32, v: Option<&[u8]>, rek
 }
 
 /// Runs the script until its end or the end of the process. True: it was stopped cleanly.
-fn life(env: &Arc<SimEnv>, ids: &[(kilndb_base::RelationId, kilndb_base::RelationId)], start: Model, seed: u64, steps: usize, possible: &mut Possible) -> bool {
+fn life(
+    env: &Arc<SimEnv>,
+    ids: &[(kilndb_base::RelationId, kilndb_base::RelationId)],
+    start: Model,
+    seed: u64,
+    steps: usize,
+    possible: &mut Possible,
+) -> bool {
     let what = |e: &dyn std::fmt::Display| format!("seed {seed}: {e}");
-    let of_disk = |e: &kilndb_base::Error| [sqlstate::IO_ERROR, sqlstate::DISK_FULL].contains(&e.sqlstate()) && env.fired();
-    let named = |e: &kilndb_base::Error| e.sqlstate() == sqlstate::DATA_CORRUPTED && e.message().contains("page") && env.fired();
+    let of_disk =
+        |e: &kilndb_base::Error| [sqlstate::IO_ERROR, sqlstate::DISK_FULL].contains(&e.sqlstate()) && env.fired();
+    let named = |e: &kilndb_base::Error| {
+        e.sqlstate() == sqlstate::DATA_CORRUPTED && e.message().contains("page") && env.fired()
+    };
     let mut rng = Rng::new(seed);
     let e = match Engine::open(env.clone(), config(env)) {
         Ok(e) => e,
@@ -172,7 +201,8 @@ fn life(env: &Arc<SimEnv>, ids: &[(kilndb_base::RelationId, kilndb_base::Relatio
             15..=17 => {
                 let done = txn.commit(CommitMode::Sync, &park);
                 if done.is_ok() {
-                    committed = committed.into_iter().filter(|(k, _)| k / 100 != number).chain(slot.rows.clone()).collect();
+                    committed =
+                        committed.into_iter().filter(|(k, _)| k / 100 != number).chain(slot.rows.clone()).collect();
                     possible.logged.push(committed.clone());
                 }
                 slot.txn = None;
@@ -289,13 +319,30 @@ fn run(seed: u64, fault: Fault, at: i64, flip: Option<i64>) -> bool {
     assert!(verify(&e, &ids, &possible, clean, &what) == found, "{what}: a clean stop has changed something");
     reached
 }
-fn verify(e: &Arc<Engine>, ids: &[(kilndb_base::RelationId, kilndb_base::RelationId)], possible: &Possible, clean: bool, what: &str) -> Vec<Model> {
+fn verify(
+    e: &Arc<Engine>,
+    ids: &[(kilndb_base::RelationId, kilndb_base::RelationId)],
+    possible: &Possible,
+    clean: bool,
+    what: &str,
+) -> Vec<Model> {
     let mut t = e.begin(Isolation::ReadCommitted, 0);
     let s = t.take_snapshot();
-    let found: Vec<Model> = tables(e, ids).iter().map(|table| read_all(table, &s).unwrap_or_else(|e| panic!("{what}: {e}"))).collect();
+    let found: Vec<Model> =
+        tables(e, ids).iter().map(|table| read_all(table, &s).unwrap_or_else(|e| panic!("{what}: {e}"))).collect();
     let sizes = |m: &Model| m.iter().map(|(k, v)| (*k, v.len(), v.first().copied())).collect::<Vec<_>>();
-    assert!(possible.logged.contains(&found[0]), "{what}: logged {:?}, possible {:?}", sizes(&found[0]), possible.logged.iter().map(sizes).collect::<Vec<_>>());
-    assert!(possible.kept.contains(&found[2]), "{what}: kept {:?}, possible {:?}", sizes(&found[2]), possible.kept.iter().map(sizes).collect::<Vec<_>>());
+    assert!(
+        possible.logged.contains(&found[0]),
+        "{what}: logged {:?}, possible {:?}",
+        sizes(&found[0]),
+        possible.logged.iter().map(sizes).collect::<Vec<_>>()
+    );
+    assert!(
+        possible.kept.contains(&found[2]),
+        "{what}: kept {:?}, possible {:?}",
+        sizes(&found[2]),
+        possible.kept.iter().map(sizes).collect::<Vec<_>>()
+    );
     assert!(found[1] == possible.unlogged || !clean && found[1].is_empty(), "{what}: unlogged {:?}", sizes(&found[1]));
     found
 }

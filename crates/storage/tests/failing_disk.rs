@@ -1,7 +1,8 @@
-//! A disk that is full for a while, and a sync that fails, with relations of every kind: logged, unlogged, kept at checkpoints,
-//! temporary (a session's own store, which global temporary tables use as well).
+//! A disk that is full for a while, and a sync that fails, with relations of every kind: logged, unlogged, kept at
+//! checkpoints, temporary (a session's own store, which global temporary tables use as well).
 //! 1. Full: a write fails with 53100, what was there is read all the time, and everything goes on once there is room.
-//! 2. A failed sync: nothing is acknowledged any more, and the process ends. The next one finds what was acknowledged before.
+//! 2. A failed sync: nothing is acknowledged any more, and the process ends. The next one finds what was acknowledged
+//!    before.
 mod support;
 
 use kilndb_base::park::ThreadPark;
@@ -31,12 +32,18 @@ impl Bench {
                 process.kill();
             }
         };
-        let config = EngineConfig { fsync: true, workers: 1, log: Arc::new(log), ..support::config(PathBuf::from("/sim"), 64 * 8192) };
+        let config = EngineConfig {
+            fsync: true,
+            workers: 1,
+            log: Arc::new(log),
+            ..support::config(PathBuf::from("/sim"), 64 * 8192)
+        };
         Bench { engine: Engine::open(env.clone(), config).unwrap(), env, over }
     }
     fn create(&self) -> Vec<RelationId> {
         let mut t = self.engine.begin(Isolation::ReadCommitted, 0);
-        let ids = SHARED.map(|kind| self.engine.create_relation(&mut t, RelationKind::Heap, kind).unwrap().id()).to_vec();
+        let ids =
+            SHARED.map(|kind| self.engine.create_relation(&mut t, RelationKind::Heap, kind).unwrap().id()).to_vec();
         self.commit(&mut t).unwrap();
         ids
     }
@@ -66,12 +73,14 @@ impl Bench {
         }
         let s = t.take_snapshot();
         let mut batch = RowBatch::default();
-        (0..heap.pages()).map(|b| {
-            batch.clear();
-            heap.scan_block(b, &s, &mut batch).unwrap();
-            assert!((0..batch.rows.len()).all(|i| batch.row(i) == [7; 1000]));
-            batch.rows.len()
-        }).sum()
+        (0..heap.pages())
+            .map(|b| {
+                batch.clear();
+                heap.scan_block(b, &s, &mut batch).unwrap();
+                assert!((0..batch.rows.len()).all(|i| batch.row(i) == [7; 1000]));
+                batch.rows.len()
+            })
+            .sum()
     }
 }
 
@@ -99,7 +108,11 @@ fn a_full_disk_is_an_error_of_who_writes() {
                     }
                 }
                 for (i, (other, private)) in heaps.iter().enumerate() {
-                    assert_eq!(b.count(other, private.then_some(&*store)), had[i], "relation {i} while the disk is full, round {round}");
+                    assert_eq!(
+                        b.count(other, private.then_some(&*store)),
+                        had[i],
+                        "relation {i} while the disk is full, round {round}"
+                    );
                 }
             }
             assert!(failures > 0, "relation {which} found room on a full disk");
@@ -159,7 +172,11 @@ fn after_a_failed_sync_nothing_is_acknowledged() {
         drop((private, store, heaps, b));
         let b = Bench::open(env.clone());
         let found: Vec<usize> = ids.iter().map(|id| b.count(&b.engine.relation(*id).unwrap(), None)).collect();
-        assert!((acknowledged..=attempted).contains(&found[0]), "seed {seed}: {} rows, {acknowledged} acknowledged", found[0]);
+        assert!(
+            (acknowledged..=attempted).contains(&found[0]),
+            "seed {seed}: {} rows, {acknowledged} acknowledged",
+            found[0]
+        );
         assert_eq!(found[1], 0, "seed {seed}");
         assert!([50, 80].contains(&found[2]), "seed {seed}: {} rows kept", found[2]);
         b.engine.shutdown().unwrap();

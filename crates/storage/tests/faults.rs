@@ -70,14 +70,22 @@ fn read_all(heap: &Arc<Relation>, index: &Arc<Relation>, s: &Snapshot) -> Result
             if let Fetched::Visible { recheck } = heap.fetch(*rid, s, &mut out)? {
                 let k = u32::from_le_bytes(out[..4].try_into().unwrap());
                 // The entries were read before the rows: a slot may be another row's by now.
-                assert!(recheck || k == key || model.get(&k) == Some(&out[4..].to_vec()), "entry {key} leads to row {k}");
+                assert!(
+                    recheck || k == key || model.get(&k) == Some(&out[4..].to_vec()),
+                    "entry {key} leads to row {k}"
+                );
                 if k == key {
                     through.insert(k, out[4..].to_vec());
                 }
             }
         }
         for (k, v) in &model {
-            assert!(through.get(k) == Some(v), "row {k} by scan {:?}, by index {:?}", v.len(), through.get(k).map(Vec::len));
+            assert!(
+                through.get(k) == Some(v),
+                "row {k} by scan {:?}, by index {:?}",
+                v.len(),
+                through.get(k).map(Vec::len)
+            );
         }
         assert_eq!(through.len(), model.len());
     }
@@ -126,7 +134,14 @@ impl Shared {
         }
     }
     /// Changes all rows of the thread, which lie among those of others.
-    fn change_own(&self, t: &mut Transaction, s: &Snapshot, m: &mut Model, rng: &mut Rng, park: &SimPark) -> Result<()> {
+    fn change_own(
+        &self,
+        t: &mut Transaction,
+        s: &Snapshot,
+        m: &mut Model,
+        rng: &mut Rng,
+        park: &SimPark,
+    ) -> Result<()> {
         let mut mine = Vec::new();
         // The counter is read as a number.
         for k in m.keys().filter(|k| *k % 1000 < OWN as u32) {
@@ -154,14 +169,22 @@ impl Shared {
         Ok(())
     }
     /// One random transaction; what the thread's rows are after it, and what to wait for.
-    fn transaction(&self, thread: u32, model: &Model, rng: &mut Rng, park: &SimPark) -> Result<Option<(Model, Option<kilndb_base::Lsn>)>> {
+    fn transaction(
+        &self,
+        thread: u32,
+        model: &Model,
+        rng: &mut Rng,
+        park: &SimPark,
+    ) -> Result<Option<(Model, Option<kilndb_base::Lsn>)>> {
         let (heap, index) = (&self.heap, &self.index);
         let isolation = if rng.one_in(4) { Isolation::RepeatableRead } else { Isolation::ReadCommitted };
         let mut t = self.engine.begin(isolation, thread as usize);
         let mut m = model.clone();
         let mut saved: Vec<(Savepoint, Model)> = Vec::new();
         let mut out = Vec::new();
-        let retry = |e: &kilndb_base::Error| [sqlstate::DEADLOCK_DETECTED, sqlstate::SERIALIZATION_FAILURE].contains(&e.sqlstate());
+        let retry = |e: &kilndb_base::Error| {
+            [sqlstate::DEADLOCK_DETECTED, sqlstate::SERIALIZATION_FAILURE].contains(&e.sqlstate())
+        };
         for _ in 0..1 + rng.below(6) {
             t.next_command();
             let s = t.take_snapshot();
@@ -182,7 +205,10 @@ impl Shared {
             match (op, rid) {
                 (0..=4, None) => {
                     let rid = heap.insert(&mut t, &row(k, &v))?;
-                    assert_eq!(index.index_insert(&mut t, heap, &index_key(k), rid, Uniqueness::Unique, park)?, IndexInsert::Inserted);
+                    assert_eq!(
+                        index.index_insert(&mut t, heap, &index_key(k), rid, Uniqueness::Unique, park)?,
+                        IndexInsert::Inserted
+                    );
                     m.insert(k, v);
                 }
                 (0..=5, Some(rid)) => {
@@ -193,8 +219,14 @@ impl Shared {
                     let new = thread * 1000 + rng.below(OWN) as u32;
                     if index.index_find_live(&mut t, heap, &index_key(new), park)?.is_none() {
                         let o = WriteOptions { key_update: true, ..W };
-                        assert_eq!(heap.update(&mut t, rid, &s, &row(new, &v), &[(index, &index_key(k))], &o, park)?, WriteOutcome::Done);
-                        assert_eq!(index.index_insert(&mut t, heap, &index_key(new), rid, Uniqueness::Unique, park)?, IndexInsert::Inserted);
+                        assert_eq!(
+                            heap.update(&mut t, rid, &s, &row(new, &v), &[(index, &index_key(k))], &o, park)?,
+                            WriteOutcome::Done
+                        );
+                        assert_eq!(
+                            index.index_insert(&mut t, heap, &index_key(new), rid, Uniqueness::Unique, park)?,
+                            IndexInsert::Inserted
+                        );
                         m.remove(&k);
                         m.insert(new, v);
                     }
@@ -270,7 +302,11 @@ impl Shared {
                 Err(e) if self.env.fired() => {
                     // A session goes on after an error of the disk, with the transaction rolled back.
                     let code = e.sqlstate();
-                    assert!([sqlstate::IO_ERROR, sqlstate::DISK_FULL].contains(&code), "seed {}: {code:?} {e}", self.seed);
+                    assert!(
+                        [sqlstate::IO_ERROR, sqlstate::DISK_FULL].contains(&code),
+                        "seed {}: {code:?} {e}",
+                        self.seed
+                    );
                 }
                 Err(e) => panic!("seed {}: {e}", self.seed),
             }
@@ -345,7 +381,8 @@ impl Drop for Kept {
         let Some((folder, files)) = self.0.take().filter(|_| std::thread::panicking()) else { return };
         for (path, bytes) in files {
             let to = folder.join(path.strip_prefix("/sim").unwrap_or(&path));
-            let written = std::fs::create_dir_all(to.parent().unwrap_or(&folder)).and_then(|()| std::fs::write(&to, bytes));
+            let written =
+                std::fs::create_dir_all(to.parent().unwrap_or(&folder)).and_then(|()| std::fs::write(&to, bytes));
             if let Err(e) = written {
                 eprintln!("{}: {e}", to.display());
             }
@@ -354,7 +391,8 @@ impl Drop for Kept {
 }
 /// For a failure's message: which keys are not as the candidate says, lengths and first bytes.
 fn differences(mine: &Model, candidate: &Model) -> Vec<String> {
-    let keys: BTreeSet<&u32> = candidate.keys().chain(mine.keys()).filter(|k| candidate.get(k) != mine.get(k)).collect();
+    let keys: BTreeSet<&u32> =
+        candidate.keys().chain(mine.keys()).filter(|k| candidate.get(k) != mine.get(k)).collect();
     let show = |v: Option<&Vec<u8>>| v.map(|v| (v.len(), v.first().copied()));
     keys.iter().map(|k| format!("key {k}: {:?} instead of {:?}", show(mine.get(k)), show(candidate.get(k)))).collect()
 }
@@ -415,7 +453,8 @@ fn run(seed: u64, rounds: usize) {
             committed: AtomicU64::new(0),
             seed,
         };
-        // Every other round has one snapshot from beginning to end: beyond 2,000 commits, chains are pruned and undo compacted.
+        // Every other round has one snapshot from beginning to end: beyond 2,000 commits, chains are pruned and undo
+        // compacted.
         let mut holder = e.begin(Isolation::RepeatableRead, 3);
         let held = rng.one_in(2).then(|| holder.take_snapshot());
         let before = held.as_ref().and_then(|s| read_all(&shared.heap, &shared.index, s).ok());
@@ -446,7 +485,12 @@ fn run(seed: u64, rounds: usize) {
             }
         });
         if std::env::var_os("KILNDB_TELL").is_some() {
-            eprintln!("{what}: {} committed, fired {}, dead {}", shared.committed.load(Relaxed), env.fired(), env.dead());
+            eprintln!(
+                "{what}: {} committed, fired {}, dead {}",
+                shared.committed.load(Relaxed),
+                env.fired(),
+                env.dead()
+            );
         }
         if let (Some(s), Some(before)) = (&held, before)
             && let Ok(after) = read_all(&shared.heap, &shared.index, s)

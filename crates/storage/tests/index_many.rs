@@ -44,7 +44,8 @@ fn run(seed: u64) {
     let mut random = Rng::new(seed);
     let mut t = engine.begin(Isolation::ReadCommitted, 0);
     let heap = engine.create_relation(&mut t, RelationKind::Heap, Persistence::Logged).unwrap();
-    let [unique, other] = [(); 2].map(|()| engine.create_relation(&mut t, RelationKind::BTree, Persistence::Logged).unwrap());
+    let [unique, other] =
+        [(); 2].map(|()| engine.create_relation(&mut t, RelationKind::BTree, Persistence::Logged).unwrap());
     unique.set_heap(heap.id());
     other.set_heap(heap.id());
     t.commit(CommitMode::Async, &park).unwrap();

@@ -1,4 +1,5 @@
-//! Inverted indexes: what is found by terms is what a scan of the table finds, whatever changes, merges, snapshots and crashes there are.
+//! Inverted indexes: what is found by terms is what a scan of the table finds, whatever changes, merges, snapshots and
+//! crashes there are.
 mod support;
 use kilndb_base::park::{Park, ThreadPark};
 use kilndb_base::{RelationId, Result, RowId};
@@ -42,7 +43,9 @@ fn numbers_in(row: &[u8]) -> BTreeSet<u16> {
 /// Number 0 is in every row, higher ones are rarer; some rows have very many.
 fn some_numbers(rng: &mut Rng) -> BTreeSet<u16> {
     let count = if rng.one_in(40) { 700 } else { rng.below(12) };
-    let mut numbers: BTreeSet<u16> = (0..count).map(|_| (rng.below(TERMS).min(rng.below(TERMS)) as u16) + if count > 100 { rng.below(2000) as u16 } else { 0 }).collect();
+    let mut numbers: BTreeSet<u16> = (0..count)
+        .map(|_| (rng.below(TERMS).min(rng.below(TERMS)) as u16) + if count > 100 { rng.below(2000) as u16 } else { 0 })
+        .collect();
     numbers.insert(0);
     numbers
 }
@@ -58,7 +61,13 @@ fn by_scan(heap: &Relation, s: &Snapshot) -> Rows {
     rows
 }
 /// Rows with a term that satisfies the condition, by way of the index.
-fn by_index(heap: &Relation, index: &Arc<Relation>, s: &Snapshot, wanted: &dyn Fn(u16) -> bool, ranges: &[(Vec<u8>, Option<Vec<u8>>)]) -> BTreeSet<u64> {
+fn by_index(
+    heap: &Relation,
+    index: &Arc<Relation>,
+    s: &Snapshot,
+    wanted: &dyn Fn(u16) -> bool,
+    ranges: &[(Vec<u8>, Option<Vec<u8>>)],
+) -> BTreeSet<u64> {
     let mut scan = index.inverted_scan(s).unwrap();
     let mut found = Vec::new();
     scan.pending(&mut |rid, row| {
@@ -81,7 +90,11 @@ fn by_index(heap: &Relation, index: &Arc<Relation>, s: &Snapshot, wanted: &dyn F
     })
     .unwrap();
     for (lower, upper) in ranges {
-        scan.rows(lower, upper.as_deref(), &mut |rows| { found.extend_from_slice(rows); Ok(()) }).unwrap();
+        scan.rows(lower, upper.as_deref(), &mut |rows| {
+            found.extend_from_slice(rows);
+            Ok(())
+        })
+        .unwrap();
     }
     let mut bytes = Vec::new();
     let found: BTreeSet<u64> = found.into_iter().collect();
@@ -95,17 +108,32 @@ fn by_index(heap: &Relation, index: &Arc<Relation>, s: &Snapshot, wanted: &dyn F
 }
 fn compare(heap: &Relation, index: &Arc<Relation>, s: &Snapshot, rng: &mut Rng, what: &str) {
     let rows = by_scan(heap, s);
-    let having = |wanted: &dyn Fn(u16) -> bool| -> BTreeSet<u64> { rows.iter().filter(|(_, numbers)| numbers.iter().any(|n| wanted(*n))).map(|(rid, _)| *rid).collect() };
+    let having = |wanted: &dyn Fn(u16) -> bool| -> BTreeSet<u64> {
+        rows.iter().filter(|(_, numbers)| numbers.iter().any(|n| wanted(*n))).map(|(rid, _)| *rid).collect()
+    };
     for number in [0, 19, 39, 18, rng.below(TERMS) as u16, rng.below(TERMS) as u16, rng.below(2000) as u16] {
         let wanted = |n: u16| n == number;
-        assert_eq!(by_index(heap, index, s, &wanted, &[(term(number), None)]), having(&wanted), "{what}: rows with term {number}");
+        assert_eq!(
+            by_index(heap, index, s, &wanted, &[(term(number), None)]),
+            having(&wanted),
+            "{what}: rows with term {number}"
+        );
     }
     let wanted = |n: u16| term(n).starts_with(b"term01");
-    assert_eq!(by_index(heap, index, s, &wanted, &[(b"term01".to_vec(), Some(b"term02".to_vec()))]), having(&wanted), "{what}: rows with a prefix");
+    assert_eq!(
+        by_index(heap, index, s, &wanted, &[(b"term01".to_vec(), Some(b"term02".to_vec()))]),
+        having(&wanted),
+        "{what}: rows with a prefix"
+    );
     let mut scan = index.inverted_scan(s).unwrap();
     scan.pending(&mut |_, _| Ok(())).unwrap();
     let mut terms = Vec::new();
-    scan.all(&mut |term, rows| { assert!(!rows.is_empty()); terms.push(term.to_vec()); Ok(()) }).unwrap();
+    scan.all(&mut |term, rows| {
+        assert!(!rows.is_empty());
+        terms.push(term.to_vec());
+        Ok(())
+    })
+    .unwrap();
     assert!(terms.is_sorted(), "{what}");
 }
 fn make(e: &Arc<Engine>, persistence: Persistence) -> (Arc<Relation>, Arc<Relation>) {
@@ -121,7 +149,15 @@ fn make(e: &Arc<Engine>, persistence: Persistence) -> (Arc<Relation>, Arc<Relati
     (heap, index)
 }
 /// One random transaction over rows that nobody else changes. `rows`: those that there are.
-fn transaction(e: &Arc<Engine>, heap: &Relation, index: &Relation, rows: &Rows, worker: usize, rng: &mut Rng, park: &dyn Park) -> Result<Option<Rows>> {
+fn transaction(
+    e: &Arc<Engine>,
+    heap: &Relation,
+    index: &Relation,
+    rows: &Rows,
+    worker: usize,
+    rng: &mut Rng,
+    park: &dyn Park,
+) -> Result<Option<Rows>> {
     let mut t = e.begin(Isolation::ReadCommitted, worker);
     let mut now = rows.clone();
     let mut saved: Vec<(Savepoint, Rows)> = Vec::new();
@@ -137,7 +173,8 @@ fn transaction(e: &Arc<Engine>, heap: &Relation, index: &Relation, rows: &Rows, 
             }
             (4 | 5, Some(rid)) => {
                 let numbers = some_numbers(rng);
-                let done = heap.update(&mut t, RowId::from_u64(rid), &s, &row(&numbers, rng.below(60) as u8), &[], &W, park)?;
+                let done =
+                    heap.update(&mut t, RowId::from_u64(rid), &s, &row(&numbers, rng.below(60) as u8), &[], &W, park)?;
                 assert_eq!(done, WriteOutcome::Done);
                 if numbers != now[&rid] {
                     index.inverted_update(&mut t, RowId::from_u64(rid), &terms_of(&numbers))?;
@@ -145,7 +182,15 @@ fn transaction(e: &Arc<Engine>, heap: &Relation, index: &Relation, rows: &Rows, 
                 now.insert(rid, numbers);
             }
             (6, Some(rid)) => {
-                let done = heap.update(&mut t, RowId::from_u64(rid), &s, &row(&now[&rid], rng.below(60) as u8), &[], &W, park)?;
+                let done = heap.update(
+                    &mut t,
+                    RowId::from_u64(rid),
+                    &s,
+                    &row(&now[&rid], rng.below(60) as u8),
+                    &[],
+                    &W,
+                    park,
+                )?;
                 assert_eq!(done, WriteOutcome::Done);
             }
             (7, Some(rid)) => {
@@ -198,7 +243,8 @@ fn the_index_finds_what_a_scan_finds() {
                     e.shutdown().unwrap();
                     let (heap_id, index_id) = (heap.id(), index.id());
                     drop((e, heap, index));
-                    let wrong = check(Arc::new(kilndb_base::env::OsEnv), config(dir.0.clone(), 16 << 20).data_dir).unwrap();
+                    let wrong =
+                        check(Arc::new(kilndb_base::env::OsEnv), config(dir.0.clone(), 16 << 20).data_dir).unwrap();
                     assert!(wrong.is_empty(), "seed {seed} step {step}: {wrong:#?}");
                     e = open(&dir, 16 << 20);
                     (heap, index) = (e.relation(heap_id).unwrap(), e.relation(index_id).unwrap());
@@ -232,7 +278,8 @@ fn readers_and_writers_at_once() {
                 let mut rng = Rng::new(77 + worker as u64);
                 let mut rows = Rows::new();
                 while !stop.load(Relaxed) {
-                    if let Some(now) = transaction(e, heap, index, &rows, worker, &mut rng, &ThreadPark::new()).unwrap() {
+                    if let Some(now) = transaction(e, heap, index, &rows, worker, &mut rng, &ThreadPark::new()).unwrap()
+                    {
                         rows = now;
                     }
                     written.fetch_add(1, Relaxed);
@@ -290,7 +337,11 @@ fn an_index_that_is_built_is_in_order() {
     scan.pending(&mut |_, _| Ok(())).unwrap();
     for n in 0..1500 {
         let mut found = Vec::new();
-        scan.rows(&name(n), None, &mut |rows| { found.extend_from_slice(rows); Ok(()) }).unwrap();
+        scan.rows(&name(n), None, &mut |rows| {
+            found.extend_from_slice(rows);
+            Ok(())
+        })
+        .unwrap();
         assert!(found.into_iter().eq(rows_of(n).iter().map(|rid| rid.to_u64())), "term {n}");
     }
     drop((scan, s, t, heap, index));
@@ -300,8 +351,8 @@ fn an_index_that_is_built_is_in_order() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// A merge between two batches of a scan puts postings into the very block that the scan goes on with: it is still found, though what
-/// it consists of compares below what it was.
+/// A merge between two batches of a scan puts postings into the very block that the scan goes on with: it is still
+/// found, though what it consists of compares below what it was.
 #[test]
 fn a_scan_goes_on_with_a_block_that_has_changed() {
     let dir = Dir::new("inverted-between");
@@ -387,7 +438,12 @@ fn nothing_is_missing_after_a_crash() {
     for seed in seeds(6) {
         let mut rng = Rng::new(seed + 1000);
         let mut env = Arc::new(SimEnv::default());
-        let simulated = |env: &Arc<SimEnv>| EngineConfig { data_dir: PathBuf::from("/sim"), workers: 2, fsync: true, ..support::disk::simulated_process(env, 8 << 20) };
+        let simulated = |env: &Arc<SimEnv>| EngineConfig {
+            data_dir: PathBuf::from("/sim"),
+            workers: 2,
+            fsync: true,
+            ..support::disk::simulated_process(env, 8 << 20)
+        };
         let (heap_id, index_id): (RelationId, RelationId) = {
             let e = Engine::open(env.clone(), simulated(&env)).unwrap();
             let (heap, index) = make(&e, Persistence::Logged);

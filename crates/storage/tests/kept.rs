@@ -1,5 +1,5 @@
-//! Threads write to a table that is kept at checkpoints, while checkpoints run one after the other; then the process is killed, or the
-//! power fails. What comes back is a state between two transactions:
+//! Threads write to a table that is kept at checkpoints, while checkpoints run one after the other; then the process is
+//! killed, or the power fails. What comes back is a state between two transactions:
 //! 1. transfers between shared rows leave their sum as it is;
 //! 2. each thread's counter says how many rows of its own there are;
 //! 3. the index leads to the same rows, and the offline check finds nothing.
@@ -75,7 +75,11 @@ impl Table {
             let mut t = e.begin(Isolation::ReadCommitted, thread as usize);
             let mut mine = own.clone();
             let mut step = || -> Result<()> {
-                let (a, b, n) = (rng.below(u64::from(ACCOUNTS)) as u32, rng.below(u64::from(ACCOUNTS)) as u32, rng.below(50) as i64);
+                let (a, b, n) = (
+                    rng.below(u64::from(ACCOUNTS)) as u32,
+                    rng.below(u64::from(ACCOUNTS)) as u32,
+                    rng.below(50) as i64,
+                );
                 self.add(&mut t, a, -n, env)?;
                 self.add(&mut t, b, n, env)?;
                 let before = mine.len() as i64;
@@ -85,8 +89,12 @@ impl Table {
                         let k = mine.swap_remove(rng.below(mine.len() as u64) as usize);
                         let s = t.take_snapshot();
                         let park = while_alive(env);
-                        let rid = self.index.index_find_live(&mut t, &self.heap, &key_of(k), &park)?.expect("an own row");
-                        assert_eq!(self.heap.delete(&mut t, rid, &s, &[(&self.index, &key_of(k))], &W, &park)?, WriteOutcome::Done);
+                        let rid =
+                            self.index.index_find_live(&mut t, &self.heap, &key_of(k), &park)?.expect("an own row");
+                        assert_eq!(
+                            self.heap.delete(&mut t, rid, &s, &[(&self.index, &key_of(k))], &W, &park)?,
+                            WriteOutcome::Done
+                        );
                     } else {
                         let more = if rng.one_in(20) { 9000 } else { rng.below(300) as usize };
                         self.put(&mut t, next, 0, more, env)?;
@@ -123,7 +131,9 @@ impl Table {
         while scan.next_batch(&mut keys, &mut ends, &mut rids).unwrap_or_else(|e| panic!("{what}: {e}")) {}
         let (mut out, mut through) = (Vec::new(), 0);
         for rid in &rids {
-            if let Fetched::Visible { .. } = self.heap.fetch(*rid, &s, &mut out).unwrap_or_else(|e| panic!("{what}: {e}")) {
+            if let Fetched::Visible { .. } =
+                self.heap.fetch(*rid, &s, &mut out).unwrap_or_else(|e| panic!("{what}: {e}"))
+            {
                 through += 1;
             }
         }
@@ -205,9 +215,15 @@ fn clear(e: &Arc<Engine>, table: &Table, env: &Arc<SimEnv>) {
             let (rid, bytes) = (batch.rows[i].0, batch.row(i));
             let k = u32::from_le_bytes(bytes[..4].try_into().unwrap());
             if k >= 1_000_000 {
-                assert_eq!(table.heap.delete(&mut t, rid, &s, &[(&table.index, &key_of(k))], &W, &park).unwrap(), WriteOutcome::Done);
+                assert_eq!(
+                    table.heap.delete(&mut t, rid, &s, &[(&table.index, &key_of(k))], &W, &park).unwrap(),
+                    WriteOutcome::Done
+                );
             } else if k >= COUNTER {
-                assert_eq!(table.heap.update(&mut t, rid, &s, &row(k, 0, 0), &[], &W, &park).unwrap(), WriteOutcome::Done);
+                assert_eq!(
+                    table.heap.update(&mut t, rid, &s, &row(k, 0, 0), &[], &W, &park).unwrap(),
+                    WriteOutcome::Done
+                );
             }
         }
     }

@@ -82,7 +82,8 @@ fn tree(seed: u64, unique: bool) {
             let s = t.take_snapshot();
             if rng.below(10) < growing || m.is_empty() {
                 let key = random_key(&mut rng);
-                let taken = m.range((key.clone(), RowId { block: 0, slot: 0 })..).next().is_some_and(|(k, _)| *k == key);
+                let taken =
+                    m.range((key.clone(), RowId { block: 0, slot: 0 })..).next().is_some_and(|(k, _)| *k == key);
                 let sp = t.savepoint();
                 let rid = heap.insert(&mut t, &key).unwrap();
                 match index.index_insert(&mut t, &heap, &key, rid, uniqueness, &p).unwrap() {
@@ -107,7 +108,10 @@ fn tree(seed: u64, unique: bool) {
             if rng.one_in(4) && free && new != key {
                 let o = WriteOptions { key_update: true, ..W };
                 assert_eq!(heap.update(&mut t, rid, &s, &new, &[(&index, &key)], &o, &p).unwrap(), WriteOutcome::Done);
-                assert_eq!(index.index_insert(&mut t, &heap, &new, rid, uniqueness, &p).unwrap(), IndexInsert::Inserted);
+                assert_eq!(
+                    index.index_insert(&mut t, &heap, &new, rid, uniqueness, &p).unwrap(),
+                    IndexInsert::Inserted
+                );
                 m.remove(&(key, rid));
                 m.insert((new, rid));
             } else {
@@ -131,10 +135,20 @@ fn tree(seed: u64, unique: bool) {
             let expected: Vec<_> = model.iter().filter(|(k, _)| inside(k)).cloned().collect();
             let mut forward = live(&e, &heap, scan(&index, lo.clone(), hi.clone(), false));
             forward.dedup();
-            assert!(forward == expected, "{what} round {round}: forward {} entries instead of {}", forward.len(), expected.len());
+            assert!(
+                forward == expected,
+                "{what} round {round}: forward {} entries instead of {}",
+                forward.len(),
+                expected.len()
+            );
             let mut backward = live(&e, &heap, scan(&index, lo.clone(), hi.clone(), true));
             backward.reverse();
-            assert!(backward == expected, "{what} round {round}: backward {} entries instead of {}", backward.len(), expected.len());
+            assert!(
+                backward == expected,
+                "{what} round {round}: backward {} entries instead of {}",
+                backward.len(),
+                expected.len()
+            );
         }
         if rng.one_in(40) {
             drop((heap, index));
@@ -199,17 +213,31 @@ fn short_row(rng: &mut Rng) -> Vec<u8> {
     }
     row
 }
-/// Changes (None: deletes) all the rows, in their order, those that `others` hold aside: pages at once, and one by one what is
-/// left over.
-fn change_many(heap: &Relation, w: &mut Transaction, s: &Snapshot, rows: &[(RowId, Option<Vec<u8>>)], others: &BTreeSet<RowId>, p: &ThreadPark) {
+/// Changes (None: deletes) all the rows, in their order, those that `others` hold aside: pages at once, and one by one
+/// what is left over.
+fn change_many(
+    heap: &Relation,
+    w: &mut Transaction,
+    s: &Snapshot,
+    rows: &[(RowId, Option<Vec<u8>>)],
+    others: &BTreeSet<RowId>,
+    p: &ThreadPark,
+) {
     let mut at = 0;
     let mut new = RowBatch::default();
     rows.iter().for_each(|(rid, row)| new.push(*rid, row.as_deref().unwrap_or_default()));
     let rids: Vec<RowId> = rows.iter().map(|(rid, _)| *rid).collect();
     let update = rows.first().is_some_and(|(_, row)| row.is_some());
     while at < rows.len() {
-        let done = if update { heap.update_many(w, s, &new, at).unwrap() } else { heap.delete_many(w, s, &rids[at..]).unwrap() };
-        assert!(rids[at..at + done].iter().all(|rid| !others.contains(rid)), "a row that another transaction holds was changed");
+        let done = if update {
+            heap.update_many(w, s, &new, at).unwrap()
+        } else {
+            heap.delete_many(w, s, &rids[at..]).unwrap()
+        };
+        assert!(
+            rids[at..at + done].iter().all(|rid| !others.contains(rid)),
+            "a row that another transaction holds was changed"
+        );
         at += done;
         if let Some((rid, row)) = rows.get(at).filter(|(rid, _)| !others.contains(rid)) {
             let outcome = match row {
@@ -222,8 +250,8 @@ fn change_many(heap: &Relation, w: &mut Transaction, s: &Snapshot, rows: &[(RowI
     }
 }
 
-/// Rows that grow, shrink, go to pieces and come back, in several transactions at once, with snapshots that stay open: each
-/// sees what was committed (or its own) when it was taken.
+/// Rows that grow, shrink, go to pieces and come back, in several transactions at once, with snapshots that stay open:
+/// each sees what was committed (or its own) when it was taken.
 fn heap_and_snapshots(seed: u64) {
     let what = format!("heap seed {seed}");
     let dir = Dir::new(&format!("heap-{seed}"));
@@ -263,12 +291,14 @@ fn heap_and_snapshots(seed: u64) {
             writers.push(Open { t, own: BTreeMap::new(), saved: Vec::new() });
         }
         let at = rng.below(writers.len() as u64) as usize;
-        let others: BTreeSet<RowId> = writers.iter().enumerate().filter(|(i, _)| *i != at).flat_map(|(_, w)| w.own.keys().copied()).collect();
+        let others: BTreeSet<RowId> =
+            writers.iter().enumerate().filter(|(i, _)| *i != at).flat_map(|(_, w)| w.own.keys().copied()).collect();
         let w = &mut writers[at];
         w.t.next_command();
         let s = w.t.take_snapshot();
         let mine = merged(&committed, &w.own);
-        let pick = mine.keys().nth(rng.below(mine.len().max(1) as u64) as usize).copied().filter(|r| !others.contains(r));
+        let pick =
+            mine.keys().nth(rng.below(mine.len().max(1) as u64) as usize).copied().filter(|r| !others.contains(r));
         match (rng.below(17), pick) {
             (0..=3, _) => {
                 let row = new_row(&mut rng);
@@ -331,8 +361,12 @@ fn heap_and_snapshots(seed: u64) {
                 let alike = rng.one_in(3).then(|| new_row(&mut rng));
                 let mut rows = Vec::new();
                 for (n, (rid, old)) in mine.iter().enumerate() {
-                    if whole || (n as u64 >= from.min(to) && (n as u64) < from.max(to) && (n as u64).is_multiple_of(every)) {
-                        let mut row = alike.clone().unwrap_or_else(|| if rng.one_in(3) { new_row(&mut rng) } else { old.clone() });
+                    if whole
+                        || (n as u64 >= from.min(to) && (n as u64) < from.max(to) && (n as u64).is_multiple_of(every))
+                    {
+                        let mut row = alike
+                            .clone()
+                            .unwrap_or_else(|| if rng.one_in(3) { new_row(&mut rng) } else { old.clone() });
                         if let Some(byte) = row.last_mut().filter(|_| alike.is_none()) {
                             *byte = rng.next() as u8;
                         }
@@ -343,7 +377,11 @@ fn heap_and_snapshots(seed: u64) {
                 w.own.extend(rows.into_iter().filter(|(rid, _)| !others.contains(rid)));
             }
             (16, Some(rid)) => {
-                assert_eq!(heap.lock_row(&mut w.t, rid, &s, RowLockMode::Update, &W, &p).unwrap(), WriteOutcome::Done, "{what}");
+                assert_eq!(
+                    heap.lock_row(&mut w.t, rid, &s, RowLockMode::Update, &W, &p).unwrap(),
+                    WriteOutcome::Done,
+                    "{what}"
+                );
                 // Nobody else may have it from here on.
                 w.own.entry(rid).or_insert_with(|| mine.get(&rid).cloned());
             }
@@ -352,9 +390,17 @@ fn heap_and_snapshots(seed: u64) {
         if rng.one_in(25) || std::env::var("EACH").is_ok() {
             for (_, s, expected) in &snapshots {
                 let found = rows(&heap, s);
-                assert!(found == *expected, "{what}: a snapshot sees {} rows instead of {}", found.len(), expected.len());
+                assert!(
+                    found == *expected,
+                    "{what}: a snapshot sees {} rows instead of {}",
+                    found.len(),
+                    expected.len()
+                );
                 for (rid, row) in expected {
-                    assert!(matches!(heap.fetch(*rid, s, &mut out).unwrap(), Fetched::Visible { .. }), "{what}: {rid:?}");
+                    assert!(
+                        matches!(heap.fetch(*rid, s, &mut out).unwrap(), Fetched::Visible { .. }),
+                        "{what}: {rid:?}"
+                    );
                     assert!(out == *row, "{what}: {rid:?}");
                 }
             }
@@ -364,8 +410,16 @@ fn heap_and_snapshots(seed: u64) {
                 let (found, expected) = (rows(&heap, &s), merged(&committed, &w.own));
                 let differs = |rid: &&RowId| found.get(rid) != expected.get(rid);
                 let wrong: Vec<_> = found.keys().chain(expected.keys()).filter(differs).collect();
-                let shown: Vec<_> = wrong.iter().take(9).map(|rid| (rid, w.own.contains_key(rid), found.get(rid).map(brief), expected.get(rid).map(brief))).collect();
-                assert!(wrong.is_empty(), "{what}: a transaction does not see what it wrote: {} rows, {shown:?}", wrong.len());
+                let shown: Vec<_> = wrong
+                    .iter()
+                    .take(9)
+                    .map(|rid| (rid, w.own.contains_key(rid), found.get(rid).map(brief), expected.get(rid).map(brief)))
+                    .collect();
+                assert!(
+                    wrong.is_empty(),
+                    "{what}: a transaction does not see what it wrote: {} rows, {shown:?}",
+                    wrong.len()
+                );
             }
         }
     }
@@ -393,7 +447,8 @@ fn a_tree_under_threads() {
         let (heap, index) = two_relations(&e);
         let stop = AtomicBool::new(false);
         // Keys that nobody touches must be in every scan.
-        let fixed: BTreeSet<Vec<u8>> = (0..300u32).map(|i| [&(i * 977 % 30_000).to_be_bytes()[2..], &[9; 60]].concat()).collect();
+        let fixed: BTreeSet<Vec<u8>> =
+            (0..300u32).map(|i| [&(i * 977 % 30_000).to_be_bytes()[2..], &[9; 60]].concat()).collect();
         let p = ThreadPark::new();
         let mut t = e.begin(Isolation::ReadCommitted, 0);
         for key in &fixed {
@@ -424,13 +479,18 @@ fn a_tree_under_threads() {
                                     assert_eq!(found, m.get(&key).copied());
                                     if found.is_none() {
                                         let rid = heap.insert(&mut t, &key).unwrap();
-                                        let done = index.index_insert(&mut t, heap, &key, rid, Uniqueness::Unique, &p).unwrap();
+                                        let done = index
+                                            .index_insert(&mut t, heap, &key, rid, Uniqueness::Unique, &p)
+                                            .unwrap();
                                         assert_eq!(done, IndexInsert::Inserted);
                                         m.insert(key, rid);
                                     }
                                 } else if let Some((key, rid)) = m.range(key..).next().map(|(k, r)| (k.clone(), *r)) {
                                     assert_eq!(index.index_find_live(&mut t, heap, &key, &p).unwrap(), Some(rid));
-                                    assert_eq!(heap.delete(&mut t, rid, &s, &[(index, &key)], &W, &p).unwrap(), WriteOutcome::Done);
+                                    assert_eq!(
+                                        heap.delete(&mut t, rid, &s, &[(index, &key)], &W, &p).unwrap(),
+                                        WriteOutcome::Done
+                                    );
                                     m.remove(&key);
                                 }
                             }
@@ -469,7 +529,12 @@ fn a_tree_under_threads() {
             all.into_iter().flat_map(|m| m.unwrap().into_keys()).chain(fixed.iter().cloned()).collect::<BTreeSet<_>>()
         });
         let found = live(&e, &heap, scan(&index, Bound::Unbounded, Bound::Unbounded, false));
-        assert!(found.iter().map(|(k, _)| k).eq(expected.iter()), "seed {seed}: {} rows instead of {}", found.len(), expected.len());
+        assert!(
+            found.iter().map(|(k, _)| k).eq(expected.iter()),
+            "seed {seed}: {} rows instead of {}",
+            found.len(),
+            expected.len()
+        );
         drop((heap, index));
         close(e, &dir, &format!("seed {seed}"));
     }

@@ -1,5 +1,5 @@
-//! Threads that take rows from one queue, in order, each waiting for the first that another has: every row is taken once,
-//! nobody is refused for a deadlock (there is none), nobody sleeps for ever.
+//! Threads that take rows from one queue, in order, each waiting for the first that another has: every row is taken
+//! once, nobody is refused for a deadlock (there is none), nobody sleeps for ever.
 mod support;
 use kilndb_base::park::ThreadPark;
 use kilndb_base::{Result, RowId};
@@ -73,7 +73,15 @@ impl Queue {
         let snapshot = t.take_snapshot();
         if rng.one_in(3) {
             let (tally, rid) = &self.tally;
-            while tally.lock_row(&mut t, *rid, &snapshot, RowLockMode::NoKeyUpdate, &WriteOptions { latest: true, ..W }, park)? != WriteOutcome::Done {}
+            while tally.lock_row(
+                &mut t,
+                *rid,
+                &snapshot,
+                RowLockMode::NoKeyUpdate,
+                &WriteOptions { latest: true, ..W },
+                park,
+            )? != WriteOutcome::Done
+            {}
         }
         if rng.one_in(4) {
             std::thread::yield_now();
@@ -103,7 +111,8 @@ fn drain(name: &str, kinds: u64, seed: u64) {
     let tally = engine.create_relation(&mut t, RelationKind::Heap, Persistence::Unlogged).unwrap();
     let row = tally.insert(&mut t, &[0; 8]).unwrap();
     t.commit(CommitMode::Async, &ThreadPark::new()).unwrap();
-    let queue = Arc::new(Queue { engine: engine.clone(), rows, ids, tally: (tally, row), taken: Mutex::default(), kinds });
+    let queue =
+        Arc::new(Queue { engine: engine.clone(), rows, ids, tally: (tally, row), taken: Mutex::default(), kinds });
     let (done, finished) = channel();
     for thread in 0..THREADS {
         let (queue, done) = (queue.clone(), done.clone());

@@ -84,7 +84,10 @@ fn any_sizes() {
                         row.clone_from(old);
                         t.next_command();
                         let mut out = Vec::new();
-                        assert!(matches!(heap.fetch(rid, &t.take_snapshot(), &mut out).unwrap(), Fetched::Visible { .. }));
+                        assert!(matches!(
+                            heap.fetch(rid, &t.take_snapshot(), &mut out).unwrap(),
+                            Fetched::Visible { .. }
+                        ));
                         assert!(out == row, "seed {seed}: {} bytes instead of {}", out.len(), row.len());
                     }
                     _ => {

@@ -20,7 +20,8 @@ fn load(e: &Arc<Engine>, rows: usize) -> Arc<Relation> {
 fn commit(mut t: Transaction) {
     t.commit(CommitMode::Async, &ThreadPark::new()).unwrap();
 }
-/// Several times the pool's size comes and goes beside a table that fits: relations that are dropped, and undo that is discarded.
+/// Several times the pool's size comes and goes beside a table that fits: relations that are dropped, and undo that is
+/// discarded.
 #[test]
 fn what_has_gone_pushes_nothing_out() {
     let dir = Dir::new("room");

@@ -106,11 +106,22 @@ impl Table {
         let rid = self.heap.insert(t, &Table::row(k, tag))?;
         match self.index.index_insert(t, &self.heap, &self.key(k), rid, Uniqueness::Unique, &Never)? {
             IndexInsert::Inserted => Ok(()),
-            IndexInsert::Conflict(_) | IndexInsert::Elsewhere(..) => Err(Error::new(sqlstate::UNIQUE_VIOLATION, "duplicate")),
+            IndexInsert::Conflict(_) | IndexInsert::Elsewhere(..) => {
+                Err(Error::new(sqlstate::UNIQUE_VIOLATION, "duplicate"))
+            }
         }
     }
     #[allow(clippy::too_many_arguments)]
-    fn update(&self, t: &mut Transaction, rid: RowId, k: u8, new: u8, tag: u64, wait: WaitPolicy, park: &dyn Park) -> Result<WriteOutcome> {
+    fn update(
+        &self,
+        t: &mut Transaction,
+        rid: RowId,
+        k: u8,
+        new: u8,
+        tag: u64,
+        wait: WaitPolicy,
+        park: &dyn Park,
+    ) -> Result<WriteOutcome> {
         let s = t.take_snapshot();
         let o = WriteOptions { wait, key_update: k != new, latest: false };
         let old = self.key(k);
@@ -170,7 +181,9 @@ fn expected(history: &[Committed], actor: &Actor) -> Rows {
 
 /// A cycle of wr, ww and rw dependencies among committed transactions, if there is one.
 fn cycle(history: &[Committed]) -> Option<Vec<usize>> {
-    let writers = |k: &u8| history.iter().enumerate().filter(|(_, c)| c.writes.contains_key(k)).map(|(n, _)| n).collect::<Vec<_>>();
+    let writers = |k: &u8| {
+        history.iter().enumerate().filter(|(_, c)| c.writes.contains_key(k)).map(|(n, _)| n).collect::<Vec<_>>()
+    };
     let writers: Vec<Vec<usize>> = (0..KEYS).map(|k| writers(&k)).collect();
     let mut edges: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); history.len()];
     for (n, c) in history.iter().enumerate() {
@@ -335,7 +348,8 @@ fn schedule(e: &Arc<Engine>, seed: u64, isolation: Isolation, tally: &mut Tally)
             let by_dependencies = error.message().contains("dependencies");
             assert!(!by_dependencies || isolation == Isolation::Serializable, "{what}: {error:?}");
             assert!(
-                [sqlstate::SERIALIZATION_FAILURE, sqlstate::LOCK_NOT_AVAILABLE, sqlstate::UNIQUE_VIOLATION].contains(&error.sqlstate()),
+                [sqlstate::SERIALIZATION_FAILURE, sqlstate::LOCK_NOT_AVAILABLE, sqlstate::UNIQUE_VIOLATION]
+                    .contains(&error.sqlstate()),
                 "{what}: {error:?}"
             );
             *(if by_dependencies { &mut tally.dependencies } else { &mut tally.other }) += 1;
@@ -355,7 +369,12 @@ const TINY: [ReadLockLimits; 3] = [
     ReadLockLimits { per_transaction: 10, per_relation: 0, per_page: 1, remembered: 0 },
 ];
 
-fn run_seeds(name: &str, isolation: Isolation, seeds: std::ops::Range<u64>, limits: &ReadLockLimits) -> (Tally, Vec<u64>) {
+fn run_seeds(
+    name: &str,
+    isolation: Isolation,
+    seeds: std::ops::Range<u64>,
+    limits: &ReadLockLimits,
+) -> (Tally, Vec<u64>) {
     let dir = Dir::new(name);
     let e = support::open(&dir, 32 << 20);
     e.set_read_lock_limits(limits);
@@ -378,7 +397,8 @@ fn run_seeds(name: &str, isolation: Isolation, seeds: std::ops::Range<u64>, limi
 #[test]
 fn committed_transactions_have_a_serial_order() {
     for (n, limits) in TINY.iter().enumerate() {
-        let (tally, wrong) = run_seeds(&format!("serializable-{n}"), Isolation::Serializable, support::seeds(400), limits);
+        let (tally, wrong) =
+            run_seeds(&format!("serializable-{n}"), Isolation::Serializable, support::seeds(400), limits);
         println!("{limits:?}: {tally:?}");
         assert!(wrong.is_empty(), "cycles with {limits:?}: seeds {wrong:?}");
         assert!(tally.committed > tally.dependencies && tally.dependencies > 0, "{tally:?}");
@@ -441,7 +461,8 @@ fn threads_do_not_skew_writes() {
                         if taken > 1 {
                             overdrawn.fetch_add(1, Relaxed);
                         }
-                        // One unit may be out at a time: taken if none is, given back by whoever finds it at its own row.
+                        // One unit may be out at a time: taken if none is, given back by whoever finds it at its own
+                        // row.
                         let next = match (taken, rows[&mine]) {
                             (0, _) => 1,
                             (_, 1) => 0,
@@ -484,7 +505,11 @@ fn threads_meet_no_phantoms() {
                     let mut t = e.begin(Isolation::Serializable, worker);
                     let mut attempt = || -> Result<()> {
                         let backward = rng.one_in(2);
-                        let rows = if rng.one_in(8) { table.scan(&mut t)? } else { table.range(&mut t, part, part + 8, backward)? };
+                        let rows = if rng.one_in(8) {
+                            table.scan(&mut t)?
+                        } else {
+                            table.range(&mut t, part, part + 8, backward)?
+                        };
                         let here: Vec<u8> = rows.keys().copied().filter(|k| (part..part + 8).contains(k)).collect();
                         if here.len() > 2 {
                             too_many.fetch_add(1, Relaxed);

@@ -76,10 +76,15 @@ fn run(seed: u64) {
             t.next_command();
             let snapshot = t.take_snapshot();
             let (id, at) = (rng.below(ids), rng.below(heaps.len() as u64) as usize);
-            let heap_at = |at: usize| replaced.iter().rev().find(|(n, _)| *n == at).map_or(&heaps[at], |(_, new)| new).clone();
+            let heap_at =
+                |at: usize| replaced.iter().rev().find(|(n, _)| *n == at).map_or(&heaps[at], |(_, new)| new).clone();
             let k = key(id, len);
             let known = m.get(&id).copied();
-            assert_eq!(tree.index_find_live_anywhere(&mut t, &heap_at(at), &entry(&k, &heap_at(at)), &p).unwrap(), known.map(|(at, rid)| (heap_at(at).id(), rid)), "{what}");
+            assert_eq!(
+                tree.index_find_live_anywhere(&mut t, &heap_at(at), &entry(&k, &heap_at(at)), &p).unwrap(),
+                known.map(|(at, rid)| (heap_at(at).id(), rid)),
+                "{what}"
+            );
             match (known, rng.below(8)) {
                 (known, 0..4) => {
                     let (heap, sp) = (heap_at(at), t.savepoint());
@@ -100,7 +105,11 @@ fn run(seed: u64) {
                 (Some((at, rid)), 4..7) => {
                     let heap = heap_at(at);
                     let k = entry(&k, &heap);
-                    assert_eq!(heap.delete(&mut t, rid, &snapshot, &[(&*tree, &k)], &W, &p).unwrap(), WriteOutcome::Done, "{what}");
+                    assert_eq!(
+                        heap.delete(&mut t, rid, &snapshot, &[(&*tree, &k)], &W, &p).unwrap(),
+                        WriteOutcome::Done,
+                        "{what}"
+                    );
                     m.remove(&id);
                 }
                 (_, 7) if rng.one_in(8) => {
@@ -114,8 +123,14 @@ fn run(seed: u64) {
                     // As DETACH and ATTACH do.
                     let heap = heap_at(at);
                     tree.index_retire(&mut t, &entry(&k, &heap), rid).unwrap();
-                    assert_eq!(tree.index_find_live_anywhere(&mut t, &heap, &entry(&k, &heap), &p).unwrap(), None, "{what}");
-                    let done = tree.index_insert(&mut t, &heap, &entry(&k, &heap), rid, Uniqueness::UniqueFromNow, &p).unwrap();
+                    assert_eq!(
+                        tree.index_find_live_anywhere(&mut t, &heap, &entry(&k, &heap), &p).unwrap(),
+                        None,
+                        "{what}"
+                    );
+                    let done = tree
+                        .index_insert(&mut t, &heap, &entry(&k, &heap), rid, Uniqueness::UniqueFromNow, &p)
+                        .unwrap();
                     assert_eq!(done, IndexInsert::Inserted, "{what}");
                 }
                 _ => {}
@@ -134,7 +149,10 @@ fn run(seed: u64) {
         let snapshot = t.take_snapshot();
         for id in 0..ids {
             let found: Vec<RelationId> = tree.heaps_with(&snapshot, &key(id, len)).unwrap();
-            assert!(model.get(&id).is_none_or(|(at, _)| found.contains(&heaps[*at].id())), "{what} round {round} id {id}");
+            assert!(
+                model.get(&id).is_none_or(|(at, _)| found.contains(&heaps[*at].id())),
+                "{what} round {round} id {id}"
+            );
         }
         t.rollback(&p).unwrap();
     }

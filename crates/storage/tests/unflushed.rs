@@ -12,7 +12,11 @@ const W: WriteOptions = WriteOptions { wait: WaitPolicy::Wait, latest: false, ke
 fn who_goes_by_an_unflushed_commit_waits_for_it() {
     let dir = Dir::new("unflushed");
     // Nobody waits here, and so nothing is flushed for a long time.
-    let e = Engine::open(Arc::new(OsEnv), EngineConfig { wal_writer_delay_ms: 600_000, ..support::config(dir.0.clone(), 8 << 20) }).unwrap();
+    let e = Engine::open(
+        Arc::new(OsEnv),
+        EngineConfig { wal_writer_delay_ms: 600_000, ..support::config(dir.0.clone(), 8 << 20) },
+    )
+    .unwrap();
     let p = ThreadPark::new();
     let begin = |worker| e.begin(Isolation::ReadCommitted, worker);
     let mut t = begin(0);
@@ -42,7 +46,10 @@ fn who_goes_by_an_unflushed_commit_waits_for_it() {
     assert!(e.flushed_lsn() < lsn, "the test needs a commit that is not flushed");
     assert!(readers.iter().all(|r| r.unflushed_seen().is_none()));
     assert_eq!(heap.delete(&mut readers[0], rids[0], &snapshots[0], &[], &W, &p).unwrap(), WriteOutcome::Deleted);
-    assert_eq!(heap.lock_row(&mut readers[1], rids[1], &snapshots[1], RowLockMode::Share, &W, &p).unwrap(), WriteOutcome::Deleted);
+    assert_eq!(
+        heap.lock_row(&mut readers[1], rids[1], &snapshots[1], RowLockMode::Share, &W, &p).unwrap(),
+        WriteOutcome::Deleted
+    );
     assert!(!heap.can_lock(&readers[2], rids[2], None).unwrap());
     assert_eq!(index.index_find_live(&mut readers[3], &heap, &[9], &p).unwrap(), Some(fresh));
     assert!(heap.fetch_latest(&readers[4], rids[3], &mut Vec::new()).unwrap());

@@ -25,11 +25,13 @@ fn count(e: &Arc<Engine>, heap: &Arc<Relation>) -> usize {
     let mut t = e.begin(Isolation::ReadCommitted, 0);
     let s = t.take_snapshot();
     let mut batch = RowBatch::default();
-    (0..heap.pages()).map(|b| {
-        batch.clear();
-        heap.scan_block(b, &s, &mut batch).unwrap();
-        batch.rows.len()
-    }).sum()
+    (0..heap.pages())
+        .map(|b| {
+            batch.clear();
+            heap.scan_block(b, &s, &mut batch).unwrap();
+            batch.rows.len()
+        })
+        .sum()
 }
 
 #[test]
@@ -98,7 +100,9 @@ fn a_damaged_image_is_named_and_a_missing_one_leaves_nothing() {
     }
     std::fs::write(&path, &damaged).unwrap();
     let config = || support::config(dir.0.clone(), BUFFERS);
-    let Err(refused) = Engine::open(Arc::new(kilndb_base::env::OsEnv), config()) else { panic!("a damaged image was taken") };
+    let Err(refused) = Engine::open(Arc::new(kilndb_base::env::OsEnv), config()) else {
+        panic!("a damaged image was taken")
+    };
     assert!(refused.message().contains(&format!("images/{:08x}", id.0)), "{refused}");
     let wrong = check(Arc::new(kilndb_base::env::OsEnv), dir.0.clone()).unwrap();
     assert!(wrong.iter().any(|w| w.contains(&format!("images/{:08x}", id.0))), "{wrong:?}");

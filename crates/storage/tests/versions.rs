@@ -23,7 +23,11 @@ fn open(name: &str) -> (Dir, Arc<Engine>) {
         startup_progress_interval_ms: 0,
         fsync: false,
         workers: 2,
-        log: Arc::new(|s, t| if s >= kilndb_base::Severity::Warning { eprintln!("{s:?}: {t}") }),
+        log: Arc::new(|s, t| {
+            if s >= kilndb_base::Severity::Warning {
+                eprintln!("{s:?}: {t}")
+            }
+        }),
     };
     (dir, Engine::open(Arc::new(OsEnv), config).unwrap())
 }
@@ -38,7 +42,10 @@ fn short_keys_are_unique() {
     for key in [&[][..], &[1], &[1, 2]] {
         let index = e.create_relation(&mut t, RelationKind::BTree, Persistence::Logged).unwrap();
         let first = heap.insert(&mut t, b"row").unwrap();
-        assert_eq!(index.index_insert(&mut t, &heap, key, first, Uniqueness::Unique, &p).unwrap(), IndexInsert::Inserted);
+        assert_eq!(
+            index.index_insert(&mut t, &heap, key, first, Uniqueness::Unique, &p).unwrap(),
+            IndexInsert::Inserted
+        );
         let second = heap.insert(&mut t, b"row").unwrap();
         let got = index.index_insert(&mut t, &heap, key, second, Uniqueness::Unique, &p).unwrap();
         assert_eq!(got, IndexInsert::Conflict(first), "{key:?}");
@@ -100,7 +107,10 @@ fn queue_under_an_old_snapshot() {
             let (k, rid) = queue.pop_front().unwrap();
             let mut t = e.begin(Isolation::ReadCommitted, 0);
             let s = t.take_snapshot();
-            assert_eq!(heap.delete(&mut t, rid, &s, &[(&index, &k.to_be_bytes())], &W, &p).unwrap(), WriteOutcome::Done);
+            assert_eq!(
+                heap.delete(&mut t, rid, &s, &[(&index, &k.to_be_bytes())], &W, &p).unwrap(),
+                WriteOutcome::Done
+            );
             t.commit(CommitMode::Async, &p).unwrap();
         }
         if i % 500 == 0 {

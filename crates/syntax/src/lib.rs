@@ -82,12 +82,13 @@ pub fn expression_sql(node: Node<'_>) -> Result<String> {
         select.as_mut().set_target_list(mem.make_list(&[target]));
         select
     });
-    let text = pg_raw_parse::deparse(&*select).map_err(|e| Error::internal(format!("could not write an expression: {e}")))?;
+    let text =
+        pg_raw_parse::deparse(&*select).map_err(|e| Error::internal(format!("could not write an expression: {e}")))?;
     Ok(text.as_str().strip_prefix("SELECT ").unwrap_or(text.as_str()).to_string())
 }
 
-/// A query's text with these names for all of its columns. None: something else in the query may go by their names, or it is not a plain
-/// SELECT.
+/// A query's text with these names for all of its columns. None: something else in the query may go by their names, or
+/// it is not a plain SELECT.
 pub fn select_with_names(sql: &str, names: &[&str]) -> Result<Option<String>> {
     let script = parse(sql)?;
     let statements = script.statements();
@@ -107,7 +108,8 @@ pub fn select_with_names(sql: &str, names: &[&str]) -> Result<Option<String>> {
         copy.as_mut().set_target_list(mem.make_list(&targets));
         copy
     });
-    let text = pg_raw_parse::deparse(&*copy).map_err(|e| Error::internal(format!("could not write a statement: {e}")))?;
+    let text =
+        pg_raw_parse::deparse(&*copy).map_err(|e| Error::internal(format!("could not write a statement: {e}")))?;
     Ok(Some(text.as_str().to_string()))
 }
 
@@ -119,7 +121,8 @@ pub fn select_without_into(node: Node<'_>) -> Result<String> {
         copy.as_mut().set_into_clause(mem.make_unique(None::<&nodes::IntoClause>));
         copy
     });
-    let text = pg_raw_parse::deparse(&*copy).map_err(|e| Error::internal(format!("could not write a statement: {e}")))?;
+    let text =
+        pg_raw_parse::deparse(&*copy).map_err(|e| Error::internal(format!("could not write a statement: {e}")))?;
     Ok(text.as_str().to_string())
 }
 
@@ -183,11 +186,7 @@ mod tests {
         let script = parse("select a + 1, nextval('x'::regclass)").unwrap();
         let statements = script.statements();
         let Node::SelectStmt(select) = statements[0].node() else { panic!() };
-        let texts: Vec<String> = select
-            .target_list()
-            .iter()
-            .filter_map(|t| expression_sql(t.val()).ok())
-            .collect();
+        let texts: Vec<String> = select.target_list().iter().filter_map(|t| expression_sql(t.val()).ok()).collect();
         assert_eq!(texts, ["a + 1", "nextval('x'::regclass)"]);
     }
 

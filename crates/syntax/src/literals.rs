@@ -1,10 +1,10 @@
-//! Finds the literals of a statement without parsing it, so that statements that differ in their literals only can share
-//! a plan.
+//! Finds the literals of a statement without parsing it, so that statements that differ in their literals only can
+//! share a plan.
 //!
 //! Invariants
 //! 1. Texts with the same [`Scanned::shape`] have the same tokens, but for the values of their literals.
-//! 2. What this scanner does not know (comments, dollar quotes, prefixed strings, several statements, …) makes it give up;
-//!    a number that it does not know stays in the shape as it is written.
+//! 2. What this scanner does not know (comments, dollar quotes, prefixed strings, several statements, …) makes it give
+//!    up; a number that it does not know stays in the shape as it is written.
 //! 3. Whether a token that looks like a literal is one, and may vary, is for the binder to say.
 //!
 //! Must not know: catalogs, types, plans.
@@ -113,7 +113,9 @@ impl Scanned {
                     }
                     self.shape.extend_from_slice(&bytes[start..at]);
                 }
-                b'-' | b'/' if bytes.get(at + 1) == Some(&b'-') || (c == b'/' && bytes.get(at + 1) == Some(&b'*')) => return false,
+                b'-' | b'/' if bytes.get(at + 1) == Some(&b'-') || (c == b'/' && bytes.get(at + 1) == Some(&b'*')) => {
+                    return false;
+                }
                 b';' => {
                     if skip_while(bytes, at + 1, is_blank) != bytes.len() {
                         return false;
@@ -177,7 +179,13 @@ impl Scanned {
             return None;
         }
         self.shape.push(STRING_MARK);
-        self.literals.push(Literal { kind: LiteralKind::String, start: start as u32, end: at as u32, minus_at, number: 0 });
+        self.literals.push(Literal {
+            kind: LiteralKind::String,
+            start: start as u32,
+            end: at as u32,
+            minus_at,
+            number: 0,
+        });
         Some(at)
     }
 }
@@ -204,7 +212,15 @@ mod tests {
 
     #[test]
     fn other_numbers_stay() {
-        for text in ["select 1.5", "select .5", "select 1e10", "select 0x1f", "select 1_000", "select 2147483648", "select 12ab"] {
+        for text in [
+            "select 1.5",
+            "select .5",
+            "select 1e10",
+            "select 0x1f",
+            "select 1_000",
+            "select 2147483648",
+            "select 12ab",
+        ] {
             let (shape, literals) = scan(text).unwrap();
             assert_eq!((shape.as_str(), literals.len()), (text, 0));
         }
@@ -212,7 +228,18 @@ mod tests {
 
     #[test]
     fn the_unusual_is_refused() {
-        for text in ["select 1; select 2", "select 1 -- x", "select /* 1 */ 2", "select $1", "select $$a$$", "select e'a'", "select 'a' 'b'", "select 'a", "select \"a", ""] {
+        for text in [
+            "select 1; select 2",
+            "select 1 -- x",
+            "select /* 1 */ 2",
+            "select $1",
+            "select $$a$$",
+            "select e'a'",
+            "select 'a' 'b'",
+            "select 'a",
+            "select \"a",
+            "",
+        ] {
             assert_eq!(scan(text), None, "{text}");
         }
     }

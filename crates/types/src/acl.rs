@@ -1,8 +1,8 @@
 //! aclitem: who has granted which privileges to whom.
 
+use crate::EvalContext;
 use crate::io::error;
 use crate::oids::REGROLE;
-use crate::EvalContext;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -19,13 +19,30 @@ pub const LETTERS: &str = "arwdDxtXUCTcsAm";
 
 /// Names of privileges by their bits.
 const NAMES: [(&str, u32); 16] = [
-    ("SELECT", 1), ("INSERT", 0), ("UPDATE", 2), ("DELETE", 3), ("TRUNCATE", 4), ("REFERENCES", 5), ("TRIGGER", 6), ("EXECUTE", 7),
-    ("USAGE", 8), ("CREATE", 9), ("TEMP", 10), ("TEMPORARY", 10), ("CONNECT", 11), ("SET", 12), ("ALTER SYSTEM", 13), ("MAINTAIN", 14),
+    ("SELECT", 1),
+    ("INSERT", 0),
+    ("UPDATE", 2),
+    ("DELETE", 3),
+    ("TRUNCATE", 4),
+    ("REFERENCES", 5),
+    ("TRIGGER", 6),
+    ("EXECUTE", 7),
+    ("USAGE", 8),
+    ("CREATE", 9),
+    ("TEMP", 10),
+    ("TEMPORARY", 10),
+    ("CONNECT", 11),
+    ("SET", 12),
+    ("ALTER SYSTEM", 13),
+    ("MAINTAIN", 14),
 ];
 
-/// What PUBLIC and the owner may do with an object of which nobody has granted anything, by PostgreSQL's letters of kinds of objects.
+/// What PUBLIC and the owner may do with an object of which nobody has granted anything, by PostgreSQL's letters of
+/// kinds of objects.
 pub fn default_privileges(kind: u8) -> Option<(u64, u64)> {
-    let bits = |letters: &str| LETTERS.bytes().enumerate().filter(|(_, l)| letters.as_bytes().contains(l)).fold(0, |all, (i, _)| all | 1 << i);
+    let bits = |letters: &str| {
+        LETTERS.bytes().enumerate().filter(|(_, l)| letters.as_bytes().contains(l)).fold(0, |all, (i, _)| all | 1 << i)
+    };
     let (public, owner) = match kind {
         b'c' => ("", ""),
         b'r' => ("", "arwdDxtm"),
@@ -48,7 +65,9 @@ pub fn privileges_named(list: &str) -> Result<u64> {
     list.split(',').try_fold(0, |all, name| {
         let name = crate::io::trim(name);
         let found = NAMES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
-        let (_, bit) = found.ok_or_else(|| Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("unrecognized privilege type: \"{name}\"")))?;
+        let (_, bit) = found.ok_or_else(|| {
+            Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("unrecognized privilege type: \"{name}\""))
+        })?;
         Ok(all | 1 << bit)
     })
 }
@@ -87,7 +106,8 @@ fn identifier(text: &str, at: &mut usize) -> Result<String> {
             break;
         }
         if name.len() >= 63 {
-            return Err(error(sqlstate::NAME_TOO_LONG, "identifier too long").with_detail("Identifier must be less than 64 characters."));
+            return Err(error(sqlstate::NAME_TOO_LONG, "identifier too long")
+                .with_detail("Identifier must be less than 64 characters."));
         }
         name.push(c);
         *at += 1;
@@ -103,7 +123,8 @@ impl AclItem {
         let mut name = identifier(text, &mut at)?;
         if b.get(at) != Some(&b'=') {
             if name != "group" && name != "user" {
-                return Err(bad(format!("unrecognized key word: \"{name}\"")).with_hint("ACL key word must be \"group\" or \"user\"."));
+                return Err(bad(format!("unrecognized key word: \"{name}\""))
+                    .with_hint("ACL key word must be \"group\" or \"user\"."));
             }
             name = identifier(text, &mut at)?;
             if name.is_empty() {
@@ -134,7 +155,11 @@ impl AclItem {
             }
             role_named(&name, ctx)?
         } else {
-            ctx.host.notice(Error::notice(sqlstate::INVALID_GRANTOR, Severity::Warning, "defaulting grantor to user ID 10"));
+            ctx.host.notice(Error::notice(
+                sqlstate::INVALID_GRANTOR,
+                Severity::Warning,
+                "defaulting grantor to user ID 10",
+            ));
             10
         };
         if b[at..].iter().any(|c| !is_blank(*c)) {
@@ -160,7 +185,9 @@ impl AclItem {
     }
     /// Does this one give all that the other one does, to the same and from the same?
     pub fn covers(&self, other: &AclItem) -> bool {
-        self.grantee == other.grantee && self.grantor == other.grantor && self.privileges & other.privileges == other.privileges
+        self.grantee == other.grantee
+            && self.grantor == other.grantor
+            && self.privileges & other.privileges == other.privileges
     }
     fn sum(&self) -> u32 {
         (self.privileges as u32).wrapping_add(self.grantee).wrapping_add(self.grantor)

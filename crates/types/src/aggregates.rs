@@ -4,8 +4,8 @@
 //! 1. NULL arguments come in and are skipped here where SQL says so.
 //! 2. Integers are summed exactly (i128), numerics as numerics, floats as PostgreSQL does (Youngs-Cramer).
 
-use crate::functions::limits;
 use crate::functions::get;
+use crate::functions::limits;
 use crate::numeric::Numeric;
 use crate::{Array, Datum, EvalContext, Interval, key, oids::*};
 use kilndb_base::{Error, Oid, Result, sqlstate};
@@ -21,8 +21,8 @@ pub trait Accumulator: Send {
         let _ = count;
         false
     }
-    /// What it has gathered, to be taken in by another one of its kind; None: it depends on the order of the rows, or there is
-    /// no such way.
+    /// What it has gathered, to be taken in by another one of its kind; None: it depends on the order of the rows, or
+    /// there is no such way.
     fn partial(&self) -> Option<Partial> {
         None
     }
@@ -35,8 +35,19 @@ pub trait Accumulator: Send {
 /// What an [`Accumulator`] has gathered of a part of the rows.
 #[derive(Debug)]
 pub enum Partial {
-    Integers { count: i64, sum: i128, squares: i128 },
-    Numerics { count: i64, nan: i64, pos_inf: i64, neg_inf: i64, sum: Numeric, squares: Numeric },
+    Integers {
+        count: i64,
+        sum: i128,
+        squares: i128,
+    },
+    Numerics {
+        count: i64,
+        nan: i64,
+        pos_inf: i64,
+        neg_inf: i64,
+        sum: Numeric,
+        squares: Numeric,
+    },
     /// As if it were a row's value.
     Value(Datum),
 }
@@ -193,7 +204,14 @@ impl Accumulator for Numerics {
     }
     fn partial(&self) -> Option<Partial> {
         let (sum, squares) = (self.sum.clone(), self.squares.clone());
-        Some(Partial::Numerics { count: self.count, nan: self.nan, pos_inf: self.pos_inf, neg_inf: self.neg_inf, sum, squares })
+        Some(Partial::Numerics {
+            count: self.count,
+            nan: self.nan,
+            pos_inf: self.pos_inf,
+            neg_inf: self.neg_inf,
+            sum,
+            squares,
+        })
     }
     fn absorb(&mut self, other: Partial, _: &EvalContext) -> Result<()> {
         let Partial::Numerics { count, nan, pos_inf, neg_inf, sum, squares } = other else { return Err(mixed()) };
@@ -312,7 +330,11 @@ impl Accumulator for Intervals {
         let v = get::interval(d)?;
         self.count += 1;
         if v.is_infinite() {
-            if v.months > 0 { self.pos_inf = true } else { self.neg_inf = true }
+            if v.months > 0 {
+                self.pos_inf = true
+            } else {
+                self.neg_inf = true
+            }
             return Ok(());
         }
         self.months += i64::from(v.months);
@@ -398,9 +420,14 @@ impl Accumulator for Bits {
             (Datum::Int8(a), Datum::Int8(b)) => Datum::Int8(self.fold(*a, *b)),
             (Datum::Text(a), Datum::Text(b)) => {
                 if a.len() != b.len() {
-                    return Err(Error::new(sqlstate::STRING_DATA_RIGHT_TRUNCATION, "cannot combine bit strings of different sizes"));
+                    return Err(Error::new(
+                        sqlstate::STRING_DATA_RIGHT_TRUNCATION,
+                        "cannot combine bit strings of different sizes",
+                    ));
                 }
-                let bit = |(x, y): (u8, u8)| char::from(b'0' + (self.fold(i64::from(x - b'0'), i64::from(y - b'0')) & 1) as u8);
+                let bit = |(x, y): (u8, u8)| {
+                    char::from(b'0' + (self.fold(i64::from(x - b'0'), i64::from(y - b'0')) & 1) as u8)
+                };
                 Datum::text(a.bytes().zip(b.bytes()).map(bit).collect::<String>())
             }
             _ => return Err(Error::internal("bit aggregate over mixed types")),

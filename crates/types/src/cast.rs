@@ -64,10 +64,7 @@ pub(crate) fn parse_bit(type_oid: Oid, text: &str, typmod: i32) -> Result<Datum>
         _ => text.to_string(),
     };
     if let Some(c) = bits.chars().find(|c| !matches!(c, '0' | '1')) {
-        return Err(Error::new(
-            sqlstate::INVALID_TEXT_REPRESENTATION,
-            format!("\"{c}\" is not a valid binary digit"),
-        ));
+        return Err(Error::new(sqlstate::INVALID_TEXT_REPRESENTATION, format!("\"{c}\" is not a valid binary digit")));
     }
     bit_length(type_oid, bits, typmod, false)
 }
@@ -265,8 +262,9 @@ fn to_oid(d: &Datum, _: i32, _: bool, _: &EvalContext) -> Result<Datum> {
         Datum::Oid(v) => *v,
         Datum::Int4(v) => *v as u32,
         Datum::Int2(v) => i32::from(*v) as u32,
-        Datum::Int8(v) => u32::try_from(*v)
-            .map_err(|_| Error::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "OID out of range"))?,
+        Datum::Int8(v) => {
+            u32::try_from(*v).map_err(|_| Error::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "OID out of range"))?
+        }
         _ => return Err(mismatch(d)),
     }))
 }
@@ -353,10 +351,7 @@ fn to_time(d: &Datum, typmod: i32, _: bool, ctx: &EvalContext) -> Result<Datum> 
         Datum::Timestamp(_) | Datum::TimestampTz(_) => return Ok(Datum::Null),
         Datum::Interval(v) => {
             if v.is_infinite() {
-                return Err(Error::new(
-                    sqlstate::DATETIME_FIELD_OVERFLOW,
-                    "cannot convert infinite interval to time",
-                ));
+                return Err(Error::new(sqlstate::DATETIME_FIELD_OVERFLOW, "cannot convert infinite interval to time"));
             }
             v.micros.rem_euclid(USECS_PER_DAY)
         }

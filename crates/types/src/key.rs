@@ -163,7 +163,25 @@ pub fn is_indexable(type_oid: Oid) -> bool {
         | RECORD | REGPROC | REGPROCEDURE | REGOPER | REGOPERATOR | REGCLASS | REGTYPE | REGCONFIG | REGDICTIONARY
         | REGNAMESPACE | REGROLE | REGCOLLATION | BIT | VARBIT | MONEY | ANYARRAY | REFCURSOR | JSONB | 3807
         | TSVECTOR | TSQUERY | TSVECTOR_ARRAY | TSQUERY_ARRAY | INET | CIDR | MACADDR | MACADDR8 => true,
-        1000..=1034 | 651 | 775 | 1040 | 1041 | 271 | 1115 | 1182 | 1183 | 1185 | 1187 | 1231 | 1270 | 1561 | 1563 | 2951 | 3221 | 2287 | 2207..=2211 => true,
+        1000..=1034
+        | 651
+        | 775
+        | 1040
+        | 1041
+        | 271
+        | 1115
+        | 1182
+        | 1183
+        | 1185
+        | 1187
+        | 1231
+        | 1270
+        | 1561
+        | 1563
+        | 2951
+        | 3221
+        | 2287
+        | 2207..=2211 => true,
         3905 | 3907 | 3909 | 3911 | 3913 | 3927 | 6150..=6153 | 6155 | 6157 => true,
         _ => type_oid >= 16384 || range::built_in(type_oid).is_some(),
     }
@@ -280,7 +298,22 @@ mod tests {
     }
     #[test]
     fn memcmp_is_the_order() {
-        let numbers = ["-Infinity", "-10000.5", "-10000", "-1.5", "-0.00012", "0.000", "0.00011", "1", "1.00001", "9999", "10000", "1e300", "Infinity", "NaN"];
+        let numbers = [
+            "-Infinity",
+            "-10000.5",
+            "-10000",
+            "-1.5",
+            "-0.00012",
+            "0.000",
+            "0.00011",
+            "1",
+            "1.00001",
+            "9999",
+            "10000",
+            "1e300",
+            "Infinity",
+            "NaN",
+        ];
         let rows: Vec<Vec<Datum>> = vec![
             numbers.iter().map(|s| Datum::Numeric(Arc::new(Numeric::parse(s).unwrap()))).collect(),
             [f64::NEG_INFINITY, -1e300, -1.0, -0.0, 1e-300, 2.0, f64::INFINITY, f64::NAN].map(Datum::Float8).to_vec(),

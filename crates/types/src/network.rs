@@ -37,7 +37,11 @@ impl Inet {
     }
     /// The address as a number.
     pub fn number(&self) -> u128 {
-        if self.is_v6 { u128::from_be_bytes(self.address) } else { u128::from(u32::from_be_bytes(self.address[..4].try_into().unwrap_or_default())) }
+        if self.is_v6 {
+            u128::from_be_bytes(self.address)
+        } else {
+            u128::from(u32::from_be_bytes(self.address[..4].try_into().unwrap_or_default()))
+        }
     }
     pub fn with_number(mut self, number: u128) -> Inet {
         if self.is_v6 {
@@ -145,7 +149,9 @@ impl Inet {
     }
     pub fn receive(bytes: &[u8], is_cidr: bool) -> Result<Inet> {
         let name = if is_cidr { "cidr" } else { "inet" };
-        let bad = |what: &str| error(sqlstate::INVALID_BINARY_REPRESENTATION, format!("invalid {what} external \"{name}\" value"));
+        let bad = |what: &str| {
+            error(sqlstate::INVALID_BINARY_REPRESENTATION, format!("invalid {what} external \"{name}\" value"))
+        };
         let short = || error(sqlstate::PROTOCOL_VIOLATION, "insufficient data left in message");
         let at = |i: usize| bytes.get(i).copied().ok_or_else(short);
         let mut value = match at(0)? {
@@ -390,7 +396,10 @@ fn write_v6(address: &[u8; 16], out: &mut Vec<u8>) {
         if i != 0 {
             out.push(b':');
         }
-        let holds_v4 = i == 6 && len > 0 && base == 0 && (len == 6 || (len == 7 && words[7] != 1) || (len == 5 && words[5] == 0xffff));
+        let holds_v4 = i == 6
+            && len > 0
+            && base == 0
+            && (len == 6 || (len == 7 && words[7] != 1) || (len == 5 && words[5] == 0xffff));
         if holds_v4 {
             let _ = write!(out, "{}.{}.{}.{}", address[12], address[13], address[14], address[15]);
             return;
@@ -415,7 +424,8 @@ fn abbreviate_v6(value: &Inet) -> String {
     let address = value.network().address;
     let count = usize::from(value.bits).div_ceil(16).max(2);
     let words = &words_of(&address)[..count];
-    // As PostgreSQL looks for the run of zeros: one that is not longer than the best goes on being counted into the next one.
+    // As PostgreSQL looks for the run of zeros: one that is not longer than the best goes on being counted into the
+    // next one.
     let (mut start, mut len, mut run_start, mut run) = (0, 0, 0, 0);
     for (i, word) in words.iter().enumerate() {
         if *word == 0 {
@@ -432,7 +442,9 @@ fn abbreviate_v6(value: &Inet) -> String {
     }
     let is_v4 = len != count
         && start == 0
-        && (len == 6 || (len == 5 && address[10] == 0xff && address[11] == 0xff) || (len == 7 && address[14] != 0 && address[15] != 1));
+        && (len == 6
+            || (len == 5 && address[10] == 0xff && address[11] == 0xff)
+            || (len == 7 && address[14] != 0 && address[15] != 1));
     let mut out = String::new();
     for i in 0..count {
         if len != 0 && (start..start + len).contains(&i) {
@@ -514,8 +526,9 @@ pub fn parse_macaddr(text: &str) -> Result<[u8; 6]> {
     let fields = fields.ok_or_else(|| invalid_syntax("macaddr", text))?;
     let mut value = [0; 6];
     for (byte, field) in value.iter_mut().zip(fields) {
-        *byte = u8::try_from(field)
-            .map_err(|_| error(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, format!("invalid octet value in \"macaddr\" value: \"{text}\"")))?;
+        *byte = u8::try_from(field).map_err(|_| {
+            error(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, format!("invalid octet value in \"macaddr\" value: \"{text}\""))
+        })?;
     }
     Ok(value)
 }
@@ -568,8 +581,27 @@ mod tests {
     fn keys_sort_as_values() {
         // In PostgreSQL's order.
         let sorted = [
-            "0.0.0.0/0", "9.255.0.1", "10.0.0.0/8", "10.1.2.3/8", "10.255.255.255/8", "10.0.0.0/9", "10.0.0.1/32", "10.1.0.0/16", "11.0.0.0/8", "192.168.1.0/24",
-            "192.168.1.226/24", "192.168.1.0/25", "192.168.1.255/25", "192.168.1.0", "192.168.1.226", "::/0", "::1", "::4.3.2.1/24", "10:23::f1/64", "10:23::ffff", "ffff::/16",
+            "0.0.0.0/0",
+            "9.255.0.1",
+            "10.0.0.0/8",
+            "10.1.2.3/8",
+            "10.255.255.255/8",
+            "10.0.0.0/9",
+            "10.0.0.1/32",
+            "10.1.0.0/16",
+            "11.0.0.0/8",
+            "192.168.1.0/24",
+            "192.168.1.226/24",
+            "192.168.1.0/25",
+            "192.168.1.255/25",
+            "192.168.1.0",
+            "192.168.1.226",
+            "::/0",
+            "::1",
+            "::4.3.2.1/24",
+            "10:23::f1/64",
+            "10:23::ffff",
+            "ffff::/16",
         ];
         let values: Vec<Inet> = sorted.iter().map(|t| Inet::parse(t, false).expect(t)).collect();
         let key = |v: &Inet| {
@@ -588,13 +620,47 @@ mod tests {
     }
     #[test]
     fn text_comes_back() {
-        for text in ["1.2.3.4", "1.2.3.0/24", "::", "::/0", "1::", "::1", "::ffff:1.2.3.4", "::1.2.3.4/128", "1:0:0:2::3/7", "0:1:2:3:4:5:6:7", "::2:3:4:5:6:7"] {
+        for text in [
+            "1.2.3.4",
+            "1.2.3.0/24",
+            "::",
+            "::/0",
+            "1::",
+            "::1",
+            "::ffff:1.2.3.4",
+            "::1.2.3.4/128",
+            "1:0:0:2::3/7",
+            "0:1:2:3:4:5:6:7",
+            "::2:3:4:5:6:7",
+        ] {
             let value = Inet::parse(text, false).expect(text);
             let mut out = Vec::new();
             value.write(&mut out);
-            assert_eq!(Inet::parse(std::str::from_utf8(&out).expect("text"), false).expect("again").sort_parts(), value.sort_parts(), "{text}");
+            assert_eq!(
+                Inet::parse(std::str::from_utf8(&out).expect("text"), false).expect("again").sort_parts(),
+                value.sort_parts(),
+                "{text}"
+            );
         }
-        for bad in ["", "1.2.3", "1.2.3.4.5", "1.2.3.256", "1.2.3.4/33", "1.2.3.4/", ":", ":1", "1:", "1:2:3:4:5:6:7:8:9", "::1::2", "12345::", "::/129", "::/08", "::1.2.3.04", "/24", "1.2.3.4x"] {
+        for bad in [
+            "",
+            "1.2.3",
+            "1.2.3.4.5",
+            "1.2.3.256",
+            "1.2.3.4/33",
+            "1.2.3.4/",
+            ":",
+            ":1",
+            "1:",
+            "1:2:3:4:5:6:7:8:9",
+            "::1::2",
+            "12345::",
+            "::/129",
+            "::/08",
+            "::1.2.3.04",
+            "/24",
+            "1.2.3.4x",
+        ] {
             assert!(Inet::parse(bad, false).is_err(), "{bad}");
         }
     }

@@ -247,8 +247,9 @@ impl Numeric {
             if self.kind == Kind::NaN {
                 return Ok(self.clone());
             }
-            return Err(field_overflow()
-                .with_detail(format!("A field with precision {precision}, scale {scale} cannot hold an infinite value.")));
+            return Err(field_overflow().with_detail(format!(
+                "A field with precision {precision}, scale {scale} cannot hold an infinite value."
+            )));
         }
         let r = self.round_to(scale);
         let max_digits = precision - scale;
@@ -264,7 +265,18 @@ impl Numeric {
     pub(crate) fn decimal_weight(&self) -> i32 {
         match self.digits.first() {
             None => i32::MIN / 2,
-            Some(&d) => self.weight * 4 + (if d >= 1000 { 3 } else if d >= 100 { 2 } else if d >= 10 { 1 } else { 0 }),
+            Some(&d) => {
+                self.weight * 4
+                    + (if d >= 1000 {
+                        3
+                    } else if d >= 100 {
+                        2
+                    } else if d >= 10 {
+                        1
+                    } else {
+                        0
+                    })
+            }
         }
     }
 
@@ -414,8 +426,7 @@ impl From<i128> for Numeric {
             rest /= 10000;
         }
         digits.reverse();
-        let mut n =
-            Numeric { kind: Kind::Finite, negative: v < 0, weight: digits.len() as i32 - 1, dscale: 0, digits };
+        let mut n = Numeric { kind: Kind::Finite, negative: v < 0, weight: digits.len() as i32 - 1, dscale: 0, digits };
         n.strip();
         n
     }

@@ -1,4 +1,5 @@
-//! The hash that places a row in a hash partition: PostgreSQL's, so that a row lands in the same partition there and here.
+//! The hash that places a row in a hash partition: PostgreSQL's, so that a row lands in the same partition there and
+//! here.
 //!
 //! Invariants
 //! 1. Equal values have equal hashes, also across the integer types and across the float types.
@@ -32,7 +33,8 @@ pub fn combine(a: u64, b: u64) -> u64 {
 pub fn is_hashable(ty: Oid) -> bool {
     // Geometry and what has no equality or no values here that hash as PostgreSQL's.
     let geometry = matches!(ty, 600..=604 | 628 | 718);
-    !geometry && !matches!(ty, oids::JSON | oids::XML | oids::UNKNOWN | oids::MONEY | oids::BIT | oids::VARBIT | 3614 | 3615)
+    !geometry
+        && !matches!(ty, oids::JSON | oids::XML | oids::UNKNOWN | oids::MONEY | oids::BIT | oids::VARBIT | 3614 | 3615)
 }
 
 /// A value's extended hash. `ty` decides where variants are shared.
@@ -82,7 +84,9 @@ pub fn value_hash(ty: Oid, value: &Datum, seed: u64) -> Result<u64> {
             all
         }
         Datum::Stored(_) => return Err(not_decoded()),
-        Datum::TsVector(_) | Datum::TsQuery(_) => return Err(Error::unsupported("hashing of tsvector and tsquery is not supported")),
+        Datum::TsVector(_) | Datum::TsQuery(_) => {
+            return Err(Error::unsupported("hashing of tsvector and tsquery is not supported"));
+        }
         Datum::Array(a) if ty == oids::OIDVECTOR => {
             let mut bytes = Vec::with_capacity(a.elements.len() * 4);
             for element in &a.elements {

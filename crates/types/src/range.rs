@@ -1,16 +1,16 @@
 //! Ranges and multiranges: values, their bounds' order, set operations.
 //!
 //! Invariants
-//! 1. A [`Range`] is canonical: an infinite bound is not inclusive, of a discrete type a lower bound is inclusive and an upper one
-//!    is not, and what holds nothing is [`Range::empty`].
+//! 1. A [`Range`] is canonical: an infinite bound is not inclusive, of a discrete type a lower bound is inclusive and
+//!    an upper one is not, and what holds nothing is [`Range::empty`].
 //! 2. Ranges of a [`Multirange`] are sorted, not empty, and neither overlap nor touch.
 //!
 //! Must not know: catalogs. A value brings its types' OIDs along.
 
+use crate::Datum;
 use crate::datetime;
 use crate::key::compare;
 use crate::oids::*;
-use crate::Datum;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -133,12 +133,14 @@ impl Range {
             return Ok(Range::empty(ty));
         }
         if is_discrete(ty.oid) {
-            if !lower.is_infinite() && !lower.inclusive
+            if !lower.is_infinite()
+                && !lower.inclusive
                 && let Some(value) = next(ty.oid, &lower.value)?
             {
                 lower = Bound::lower(value, true);
             }
-            if !upper.is_infinite() && upper.inclusive
+            if !upper.is_infinite()
+                && upper.inclusive
                 && let Some(value) = next(ty.oid, &upper.value)?
             {
                 upper = Bound::upper(value, false);
@@ -161,7 +163,10 @@ impl Range {
     pub fn flags(&self) -> u8 {
         let Some((lower, upper)) = &self.bounds else { return EMPTY };
         let bit = |on: bool, bit: u8| if on { bit } else { 0 };
-        bit(lower.inclusive, LOWER_INCLUSIVE) | bit(upper.inclusive, UPPER_INCLUSIVE) | bit(lower.is_infinite(), LOWER_INFINITE) | bit(upper.is_infinite(), UPPER_INFINITE)
+        bit(lower.inclusive, LOWER_INCLUSIVE)
+            | bit(upper.inclusive, UPPER_INCLUSIVE)
+            | bit(lower.is_infinite(), LOWER_INFINITE)
+            | bit(upper.is_infinite(), UPPER_INFINITE)
     }
     /// Empty ranges first, then by lower and upper bounds.
     pub fn compare(&self, other: &Range) -> Ordering {
@@ -169,7 +174,9 @@ impl Range {
             (None, None) => Ordering::Equal,
             (None, _) => Ordering::Less,
             (_, None) => Ordering::Greater,
-            (Some((l1, u1)), Some((l2, u2))) => l1.compare(l2, self.ty.subtype).then_with(|| u1.compare(u2, self.ty.subtype)),
+            (Some((l1, u1)), Some((l2, u2))) => {
+                l1.compare(l2, self.ty.subtype).then_with(|| u1.compare(u2, self.ty.subtype))
+            }
         }
     }
     /// Both ranges' bounds, if neither is empty.
@@ -219,7 +226,10 @@ impl Range {
     /// Does nothing lie between an upper bound and a lower one, and nothing in both?
     pub fn touches(&self, upper: &Bound, lower: &Bound) -> bool {
         match upper.compare_values(lower, self.ty.subtype) {
-            Ordering::Less => is_discrete(self.ty.oid) && Range::make(self.ty, upper.flipped(), lower.flipped()).is_ok_and(|r| r.is_empty()),
+            Ordering::Less => {
+                is_discrete(self.ty.oid)
+                    && Range::make(self.ty, upper.flipped(), lower.flipped()).is_ok_and(|r| r.is_empty())
+            }
             Ordering::Equal => upper.inclusive != lower.inclusive,
             Ordering::Greater => false,
         }
@@ -287,14 +297,19 @@ impl Multirange {
     /// From the first lower bound to the last upper one.
     pub fn span(&self) -> Range {
         let bounds = match (self.ranges.first(), self.ranges.last()) {
-            (Some(Range { bounds: Some((lower, _)), .. }), Some(Range { bounds: Some((_, upper)), .. })) => Some((lower.clone(), upper.clone())),
+            (Some(Range { bounds: Some((lower, _)), .. }), Some(Range { bounds: Some((_, upper)), .. })) => {
+                Some((lower.clone(), upper.clone()))
+            }
             _ => None,
         };
         Range { ty: self.ty, bounds }
     }
     pub fn compare(&self, other: &Multirange) -> Ordering {
         let pairs = self.ranges.iter().zip(&other.ranges);
-        pairs.map(|(a, b)| a.compare(b)).find(|o| o.is_ne()).unwrap_or_else(|| self.ranges.len().cmp(&other.ranges.len()))
+        pairs
+            .map(|(a, b)| a.compare(b))
+            .find(|o| o.is_ne())
+            .unwrap_or_else(|| self.ranges.len().cmp(&other.ranges.len()))
     }
     /// Ranges that overlap with this one: found by halving.
     fn overlapping(&self, range: &Range) -> &[Range] {
@@ -404,7 +419,8 @@ fn hashes<H: Default>(range: &Range, value: &dyn Fn(&Datum) -> Result<H>) -> Res
     let one = |b: Option<&Bound>| match b {
         Some(b) if !b.is_infinite() => {
             if !crate::partition_hash::is_hashable(range.ty.subtype) {
-                let message = format!("could not identify a hash function for type {}", unhashable_name(range.ty.subtype));
+                let message =
+                    format!("could not identify a hash function for type {}", unhashable_name(range.ty.subtype));
                 return Err(Error::new(sqlstate::UNDEFINED_FUNCTION, message));
             }
             value(&b.value)
@@ -424,4 +440,3 @@ fn unhashable_name(oid: Oid) -> &'static str {
         _ => "of the range's bounds",
     }
 }
-

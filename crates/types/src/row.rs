@@ -101,7 +101,10 @@ pub fn physical_type(type_oid: Oid) -> PhysicalType {
 impl RowDescriptor {
     pub fn new(type_oids: &[Oid]) -> Result<RowDescriptor> {
         Ok(RowDescriptor {
-            columns: type_oids.iter().map(|&type_oid| ColumnLayout { type_oid, storage: physical_type(type_oid) }).collect(),
+            columns: type_oids
+                .iter()
+                .map(|&type_oid| ColumnLayout { type_oid, storage: physical_type(type_oid) })
+                .collect(),
         })
     }
 }
@@ -395,7 +398,9 @@ fn get_range(ty: RangeType, r: &mut Reader, depth: usize) -> Option<Range> {
     if flags & range::EMPTY != 0 {
         return (flags == range::EMPTY).then(|| Range::empty(ty));
     }
-    let mut value = |absent: u8| if flags & absent != 0 { Some(Datum::Null) } else { get_tagged(r, depth + 1).filter(|v| !v.is_null()) };
+    let mut value = |absent: u8| {
+        if flags & absent != 0 { Some(Datum::Null) } else { get_tagged(r, depth + 1).filter(|v| !v.is_null()) }
+    };
     let lower = Bound::lower(value(range::LOWER_INFINITE)?, flags & range::LOWER_INCLUSIVE != 0);
     let upper = Bound::upper(value(range::UPPER_INFINITE)?, flags & range::UPPER_INCLUSIVE != 0);
     Some(Range { ty, bounds: Some((lower, upper)) })
@@ -412,8 +417,26 @@ const MAX_DEPTH: usize = 64;
 fn get_tagged(r: &mut Reader, depth: usize) -> Option<Datum> {
     use PhysicalType as P;
     const FIXED: [PhysicalType; 20] = [
-        P::Bool, P::Char, P::Int2, P::Int4, P::Int8, P::Float4, P::Float8, P::Oid, P::Text, P::Bytea, P::Numeric,
-        P::Date, P::Time, P::TimeTz, P::Timestamp, P::TimestampTz, P::Interval, P::Uuid, P::Tid, P::U64,
+        P::Bool,
+        P::Char,
+        P::Int2,
+        P::Int4,
+        P::Int8,
+        P::Float4,
+        P::Float8,
+        P::Oid,
+        P::Text,
+        P::Bytea,
+        P::Numeric,
+        P::Date,
+        P::Time,
+        P::TimeTz,
+        P::Timestamp,
+        P::TimestampTz,
+        P::Interval,
+        P::Uuid,
+        P::Tid,
+        P::U64,
     ];
     if depth > MAX_DEPTH {
         return None;
@@ -421,7 +444,9 @@ fn get_tagged(r: &mut Reader, depth: usize) -> Option<Datum> {
     match r.u8()? {
         0 => Some(Datum::Null),
         TSVECTOR_TAG => Some(Datum::TsVector(Arc::new(kilndb_fulltext::stored::read(get_prefixed(r)?).ok()?))),
-        PLAIN_TSVECTOR_TAG => Some(Datum::TsVector(Arc::new(kilndb_fulltext::TsVector::receive(get_prefixed(r)?).ok()?))),
+        PLAIN_TSVECTOR_TAG => {
+            Some(Datum::TsVector(Arc::new(kilndb_fulltext::TsVector::receive(get_prefixed(r)?).ok()?)))
+        }
         TSQUERY_TAG => Some(Datum::TsQuery(Arc::new(kilndb_fulltext::TsQuery::receive(get_prefixed(r)?).ok()?))),
         INET_TAG => get_value(P::Inet, r),
         MACADDR_TAG => get_value(P::MacAddr, r),
@@ -451,7 +476,8 @@ fn get_tagged(r: &mut Reader, depth: usize) -> Option<Datum> {
             for _ in 0..count {
                 elements.push(get_tagged(r, depth + 1)?);
             }
-            let expected = if dims.is_empty() { 0 } else { dims.iter().try_fold(1u64, |n, d| n.checked_mul(u64::from(d.1)))? };
+            let expected =
+                if dims.is_empty() { 0 } else { dims.iter().try_fold(1u64, |n, d| n.checked_mul(u64::from(d.1)))? };
             (expected == count).then(|| Datum::Array(Arc::new(Array { element_type, dims, elements })))
         }
         23 => get_value(P::Jsonb, r),
@@ -584,7 +610,8 @@ pub fn decode_row(desc: &RowDescriptor, bytes: &[u8], needed: Option<&[Want]>, o
         return Err(corrupted());
     }
     // Behind the last needed column nothing has to be walked over.
-    let last = needed.map_or(head.count, |n| n.iter().rposition(|x| *x != Want::Nothing).map_or(0, |i| i + 1)).min(head.count);
+    let last =
+        needed.map_or(head.count, |n| n.iter().rposition(|x| *x != Want::Nothing).map_or(0, |i| i + 1)).min(head.count);
     out.reserve(desc.columns.len());
     for (i, column) in desc.columns.iter().enumerate().take(last) {
         let want = needed.map_or(Want::Value, |n| n.get(i).copied().unwrap_or_default());
@@ -605,8 +632,8 @@ pub fn decode_row(desc: &RowDescriptor, bytes: &[u8], needed: Option<&[Want]>, o
     }
     Ok(())
 }
-/// Appends the needed columns only, if the row was stored with all columns that are described; false: it was not, and nothing is
-/// appended.
+/// Appends the needed columns only, if the row was stored with all columns that are described; false: it was not, and
+/// nothing is appended.
 pub fn decode_needed(desc: &RowDescriptor, bytes: &[u8], needed: &[Want], out: &mut Vec<Datum>) -> Result<bool> {
     let mut r = Reader::new(bytes);
     let head = header(&mut r).ok_or_else(corrupted)?;
@@ -623,8 +650,12 @@ pub fn decode_needed(desc: &RowDescriptor, bytes: &[u8], needed: &[Want], out: &
             (true, Want::Nothing) => {}
             (true, _) => out.push(Datum::Null),
             // In place: a value that is handed on costs more than to decode it.
-            (false, Want::Value) if column.storage == PhysicalType::Int4 => out.push(Datum::Int4(r.i32().ok_or_else(corrupted)?)),
-            (false, Want::Value) if column.storage == PhysicalType::Int8 => out.push(Datum::Int8(r.i64().ok_or_else(corrupted)?)),
+            (false, Want::Value) if column.storage == PhysicalType::Int4 => {
+                out.push(Datum::Int4(r.i32().ok_or_else(corrupted)?))
+            }
+            (false, Want::Value) if column.storage == PhysicalType::Int8 => {
+                out.push(Datum::Int8(r.i64().ok_or_else(corrupted)?))
+            }
             (false, Want::Nothing) => skip_value(column.storage, &mut r).ok_or_else(corrupted)?,
             (false, want) => out.push(get_wanted(column.storage, *want, &mut r).ok_or_else(corrupted)?),
         }
@@ -727,7 +758,9 @@ mod tests {
         decode_row(&desc, &bytes, Some(&[Want::Nothing, Want::Value]), &mut back).unwrap();
         assert_eq!(back.len(), 5);
         assert!(back[0].is_null() && !back[1].is_null() && back[2].is_null());
-        assert!(matches!(decode_column(&desc, &bytes, 2).unwrap(), Datum::Numeric(n) if n.to_string() == "-12345.6700"));
+        assert!(
+            matches!(decode_column(&desc, &bytes, 2).unwrap(), Datum::Numeric(n) if n.to_string() == "-12345.6700")
+        );
         assert_eq!(stored_column_count(&bytes).unwrap(), 5);
     }
     #[test]

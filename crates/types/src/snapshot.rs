@@ -64,7 +64,8 @@ impl SnapshotText {
     /// None: these are not a snapshot's bytes.
     pub fn receive(bytes: &[u8]) -> Option<SnapshotText> {
         let (count, rest) = bytes.split_first_chunk::<4>()?;
-        let numbers: Vec<u64> = rest.chunks_exact(8).map(|c| u64::from_be_bytes(c.try_into().unwrap_or_default())).collect();
+        let numbers: Vec<u64> =
+            rest.chunks_exact(8).map(|c| u64::from_be_bytes(c.try_into().unwrap_or_default())).collect();
         let [xmin, xmax, running @ ..] = &numbers[..] else { return None };
         if rest.len() % 8 != 0 || running.len() != u32::from_be_bytes(*count) as usize {
             return None;

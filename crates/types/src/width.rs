@@ -1,7 +1,7 @@
 //! How many bytes PostgreSQL takes to store a value in a row: what pg_stats calls its width.
 //!
-//! Our own row format differs (docs/format-row.md); statistics, which the planner and tools compare with PostgreSQL's, are in its
-//! bytes. Compression is not imitated: a value that PostgreSQL would compress counts in full.
+//! Our own row format differs (docs/format-row.md); statistics, which the planner and tools compare with PostgreSQL's,
+//! are in its bytes. Compression is not imitated: a value that PostgreSQL would compress counts in full.
 //!
 //! Must not know: our row format.
 
@@ -73,13 +73,31 @@ fn alignment(value: &Datum) -> usize {
     match value {
         Datum::Bool(_) | Datum::Char(_) | Datum::Uuid(_) => 1,
         Datum::Int2(_) | Datum::Tid(..) => 2,
-        Datum::Int8(_) | Datum::Float8(_) | Datum::U64(_) | Datum::Time(_) | Datum::TimeTz(..) | Datum::Timestamp(_) => 8,
+        Datum::Int8(_)
+        | Datum::Float8(_)
+        | Datum::U64(_)
+        | Datum::Time(_)
+        | Datum::TimeTz(..)
+        | Datum::Timestamp(_) => 8,
         Datum::TimestampTz(_) | Datum::Interval(_) | Datum::AclItem(_) => 8,
         _ => 4,
     }
 }
 fn is_variable(value: &Datum) -> bool {
-    matches!(value, Datum::Text(_) | Datum::Bytea(_) | Datum::Jsonb(_) | Datum::Numeric(_) | Datum::Array(_) | Datum::Record(_) | Datum::TsVector(_) | Datum::TsQuery(_) | Datum::Inet(_) | Datum::Range(_) | Datum::Multirange(_))
+    matches!(
+        value,
+        Datum::Text(_)
+            | Datum::Bytea(_)
+            | Datum::Jsonb(_)
+            | Datum::Numeric(_)
+            | Datum::Array(_)
+            | Datum::Record(_)
+            | Datum::TsVector(_)
+            | Datum::TsQuery(_)
+            | Datum::Inet(_)
+            | Datum::Range(_)
+            | Datum::Multirange(_)
+    )
 }
 /// Where a field ends that begins at `at` or, for its alignment, behind it.
 fn field_end(at: usize, type_oid: Oid, value: &Datum) -> usize {
@@ -97,7 +115,10 @@ fn bounds_end(at: usize, range: &crate::range::Range) -> usize {
 }
 /// Without the length word.
 fn array_width(array: &Array) -> usize {
-    if matches!(array.dims.first(), Some((0, _))) && matches!(array.element_type, oids::INT2 | oids::OID) && array.dims.len() == 1 {
+    if matches!(array.dims.first(), Some((0, _)))
+        && matches!(array.element_type, oids::INT2 | oids::OID)
+        && array.dims.len() == 1
+    {
         // int2vector and oidvector say their length and lower bound like any array.
         return 20 + array.elements.iter().map(fixed_width).sum::<usize>();
     }
@@ -107,7 +128,11 @@ fn array_width(array: &Array) -> usize {
     // Each element but the last is filled up to the next one's place.
     let end = array.elements.iter().fold(header, |at, e| {
         let end = field_end(at, array.element_type, e);
-        if e.is_null() || array.element_type == oids::NAME { end } else { end.next_multiple_of(if is_variable(e) { 4 } else { alignment(e) }) }
+        if e.is_null() || array.element_type == oids::NAME {
+            end
+        } else {
+            end.next_multiple_of(if is_variable(e) { 4 } else { alignment(e) })
+        }
     });
     end - LONG_HEADER
 }

@@ -16,7 +16,13 @@ const COLUMN: u8 = 2;
 
 fn with_context<R>(f: impl FnOnce(&EvalContext<'_>) -> R) -> R {
     let (format, random_state) = (FormatSettings::default(), Cell::new([1, 2]));
-    f(&EvalContext { format: &format, transaction_timestamp: 0, statement_timestamp: 0, host: &NoHost, random_state: &random_state })
+    f(&EvalContext {
+        format: &format,
+        transaction_timestamp: 0,
+        statement_timestamp: 0,
+        host: &NoHost,
+        random_state: &random_state,
+    })
 }
 
 fn read(type_oid: u32, text: &str) -> Option<Datum> {
@@ -25,7 +31,9 @@ fn read(type_oid: u32, text: &str) -> Option<Datum> {
 
 /// Checks one pair; whether the operator (a function's OID) said yes, and whether the terms said no.
 fn check(class: Class, strategy: u16, function: u32, value: &Datum, query: &Datum) -> (bool, bool) {
-    let answer = with_context(|ctx| functions::lookup(function).expect("a built-in function")(ctx, &[value.clone(), query.clone()]));
+    let answer = with_context(|ctx| {
+        functions::lookup(function).expect("a built-in function")(ctx, &[value.clone(), query.clone()])
+    });
     // What cannot be evaluated is not found.
     let yes = matches!(answer, Ok(Datum::Bool(true)));
     let mut terms = Vec::new();
@@ -53,7 +61,9 @@ impl Tally {
 }
 
 fn array(random: &mut Generator) -> Datum {
-    let elements: Vec<Datum> = (0..random.below(5)).map(|_| if random.below(9) == 0 { Datum::Null } else { Datum::Int4(random.below(6) as i32 - 2) }).collect();
+    let elements: Vec<Datum> = (0..random.below(5))
+        .map(|_| if random.below(9) == 0 { Datum::Null } else { Datum::Int4(random.below(6) as i32 - 2) })
+        .collect();
     let dims = if elements.is_empty() { Vec::new() } else { vec![(1, elements.len() as u32)] };
     Datum::Array(std::sync::Arc::new(Array { element_type: INT4, dims, elements }))
 }
@@ -118,7 +128,8 @@ fn json(random: &mut Generator, depth: usize) -> String {
         let list: Vec<String> = (0..count).map(|_| json(random, depth - 1)).collect();
         return format!("[{}]", list.join(", "));
     }
-    let list: Vec<String> = (0..count).map(|_| format!("\"{}\": {}", random.one_of(KEYS), json(random, depth - 1))).collect();
+    let list: Vec<String> =
+        (0..count).map(|_| format!("\"{}\": {}", random.one_of(KEYS), json(random, depth - 1))).collect();
     format!("{{{}}}", list.join(", "))
 }
 
@@ -163,7 +174,13 @@ fn condition(random: &mut Generator, depth: usize, base: &str) -> String {
 #[test]
 fn json_documents() {
     let mut random = Generator(9);
-    let classes = [(Class::Jsonb, 7, 4046), (Class::JsonbPath, 7, 4046), (Class::Jsonb, 9, 4047), (Class::Jsonb, 10, 4048), (Class::Jsonb, 11, 4049)];
+    let classes = [
+        (Class::Jsonb, 7, 4046),
+        (Class::JsonbPath, 7, 4046),
+        (Class::Jsonb, 9, 4047),
+        (Class::Jsonb, 10, 4048),
+        (Class::Jsonb, 11, 4049),
+    ];
     for (class, strategy, function) in classes {
         let mut tally = Tally(0, 0, 0);
         for _ in 0..30_000 {
@@ -192,7 +209,8 @@ fn json_paths() {
             let value = read(JSONB, &json(&mut random, 3)).expect("jsonb");
             let mode = ["", "strict "][random.below(2)];
             let is_condition = n % 2 == 0;
-            let text = if is_condition { condition(&mut random, 2, "$") } else { format!("${}", steps(&mut random, 2)) };
+            let text =
+                if is_condition { condition(&mut random, 2, "$") } else { format!("${}", steps(&mut random, 2)) };
             let Some(query) = read(JSONPATH, &format!("{mode}{text}")) else { panic!("jsonpath {text}") };
             let (strategy, function) = if is_condition { (16, 4011) } else { (15, 4010) };
             tally.add(check(class, strategy, function, &value, &query));
@@ -212,10 +230,38 @@ fn some_like(random: &mut Generator) -> String {
 }
 fn some_regex(random: &mut Generator, depth: usize) -> String {
     let atoms: &[&str] = &[
-        "a", "b", "c", "ab", "abc", "s", "K", "é", " ", "-", "_", "1", ".", "[abc]", "[^a]", "[a-c]", "[[:alpha:]]", "\\d", "\\s", "\\w", "\\W", "^", "$", "\\m", "\\M",
-        "\\y", "(?=a)", "(?!b)",
+        "a",
+        "b",
+        "c",
+        "ab",
+        "abc",
+        "s",
+        "K",
+        "é",
+        " ",
+        "-",
+        "_",
+        "1",
+        ".",
+        "[abc]",
+        "[^a]",
+        "[a-c]",
+        "[[:alpha:]]",
+        "\\d",
+        "\\s",
+        "\\w",
+        "\\W",
+        "^",
+        "$",
+        "\\m",
+        "\\M",
+        "\\y",
+        "(?=a)",
+        "(?!b)",
     ];
-    let inner = |random: &mut Generator| if depth == 0 { random.one_of(atoms).to_string() } else { some_regex(random, depth - 1) };
+    let inner = |random: &mut Generator| {
+        if depth == 0 { random.one_of(atoms).to_string() } else { some_regex(random, depth - 1) }
+    };
     match random.below(9) {
         0 => format!("({})*", inner(random)),
         1 => format!("({})+", inner(random)),
@@ -242,7 +288,8 @@ fn trigrams_of_patterns() {
     let mut tally = Tally(0, 0, 0);
     for _ in 0..20_000 {
         let text = some_text(&mut random);
-        let other = if random.below(2) == 0 { some_text(&mut random) } else { format!("{text}{}", some_text(&mut random)) };
+        let other =
+            if random.below(2) == 0 { some_text(&mut random) } else { format!("{text}{}", some_text(&mut random)) };
         let (value, other) = (Datum::text(text), Datum::text(other));
         for (strategy, function) in [(1, 15004), (7, 15007), (9, 15017), (11, 67)] {
             tally.add(check(Class::Trigram, strategy, function, &value, &other));

@@ -94,7 +94,9 @@ fn key_of(d: &Datum) -> Vec<u8> {
 #[test]
 fn keys_sort_as_values() {
     let mut random = Random(13);
-    let number = |text: &str| Datum::Numeric(std::sync::Arc::new(kilndb_types::numeric::Numeric::parse(text).expect("a number")));
+    let number = |text: &str| {
+        Datum::Numeric(std::sync::Arc::new(kilndb_types::numeric::Numeric::parse(text).expect("a number")))
+    };
     for _ in 0..20_000 {
         let pairs = [
             (random.range().datum(), random.range().datum()),
@@ -110,7 +112,8 @@ fn keys_sort_as_values() {
     for (i, low) in values.iter().enumerate() {
         for high in &values[i..] {
             for kind in 0..4 {
-                let (lower, upper) = (Bound::lower(number(low), kind & 1 == 0), Bound::upper(number(high), kind & 2 == 0));
+                let (lower, upper) =
+                    (Bound::lower(number(low), kind & 1 == 0), Bound::upper(number(high), kind & 2 == 0));
                 all.push(Range::make(BUILT_IN[1], lower.clone(), upper.clone()).expect("a range"));
                 all.push(Range::make(BUILT_IN[1], lower, Bound::upper(Datum::Null, false)).expect("a range"));
                 all.push(Range::make(BUILT_IN[1], Bound::lower(Datum::Null, false), upper).expect("a range"));

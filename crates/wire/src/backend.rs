@@ -146,9 +146,13 @@ impl Output {
             put_cstr(b, payload);
         });
     }
-    /// A DataRow of `count` columns; `write` appends column `i`'s bytes, or returns false for NULL. On an error nothing is
-    /// appended.
-    pub fn data_row<E>(&mut self, count: usize, write: &mut dyn FnMut(usize, &mut Vec<u8>) -> Result<bool, E>) -> Result<(), E> {
+    /// A DataRow of `count` columns; `write` appends column `i`'s bytes, or returns false for NULL. On an error nothing
+    /// is appended.
+    pub fn data_row<E>(
+        &mut self,
+        count: usize,
+        write: &mut dyn FnMut(usize, &mut Vec<u8>) -> Result<bool, E>,
+    ) -> Result<(), E> {
         let b = &mut self.buf;
         let start = b.len();
         b.extend_from_slice(&[b'D', 0, 0, 0, 0]);

@@ -14,11 +14,24 @@ pub enum Startup<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Frontend<'a> {
     Query(&'a str),
-    Parse { name: &'a str, sql: &'a str, param_types: Vec<u32> },
+    Parse {
+        name: &'a str,
+        sql: &'a str,
+        param_types: Vec<u32>,
+    },
     Bind(Bind<'a>),
-    Describe { portal: bool, name: &'a str },
-    Execute { portal: &'a str, max_rows: i32 },
-    Close { portal: bool, name: &'a str },
+    Describe {
+        portal: bool,
+        name: &'a str,
+    },
+    Execute {
+        portal: &'a str,
+        max_rows: i32,
+    },
+    Close {
+        portal: bool,
+        name: &'a str,
+    },
     Flush,
     Sync,
     Terminate,
@@ -87,7 +100,8 @@ impl<'a> Fields<'a> {
         std::str::from_utf8(bytes).map_err(|e| invalid_utf8(bytes, e.valid_up_to()))
     }
     fn bytes(&mut self, count: usize) -> Result<&'a [u8]> {
-        let (head, rest) = self.rest.split_at_checked(count).ok_or_else(|| violation("insufficient data left in message"))?;
+        let (head, rest) =
+            self.rest.split_at_checked(count).ok_or_else(|| violation("insufficient data left in message"))?;
         self.rest = rest;
         Ok(head)
     }
@@ -145,11 +159,13 @@ pub fn decode_startup(packet: &[u8]) -> Result<Startup<'_>> {
     }
     let mut parameters = Vec::new();
     loop {
-        let name = f.cstr().map_err(|_| violation("invalid startup packet layout: expected terminator as last byte"))?;
+        let name =
+            f.cstr().map_err(|_| violation("invalid startup packet layout: expected terminator as last byte"))?;
         if name.is_empty() {
             break;
         }
-        let value = f.cstr().map_err(|_| violation("invalid startup packet layout: expected terminator as last byte"))?;
+        let value =
+            f.cstr().map_err(|_| violation("invalid startup packet layout: expected terminator as last byte"))?;
         parameters.push((name, value));
     }
     if !f.rest.is_empty() {

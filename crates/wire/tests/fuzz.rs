@@ -12,7 +12,8 @@ use generate::Generator;
 fn random_bytes_give_messages_or_errors() {
     let mut random = Generator(1);
     for round in 0..20_000u32 {
-        let body: Vec<u8> = (0..random.below(40)).map(|_| if random.below(3) == 0 { 0 } else { random.byte() }).collect();
+        let body: Vec<u8> =
+            (0..random.below(40)).map(|_| if random.below(3) == 0 { 0 } else { random.byte() }).collect();
         let mut data = Vec::new();
         if round % 4 != 0 {
             // A head that fits, so that the body is decoded and not only refused.

@@ -52,7 +52,14 @@ impl AffixFile {
         };
         let needs_place = bits & (COMPOUND_ONLY | COMPOUND_PERMIT) != 0 && bits & COMPOUND_ANY == 0;
         let bits = if needs_place { bits | COMPOUND_ANY } else { bits };
-        self.affixes.push(Affix { flag: flag.to_string(), is_suffix, bits, pattern, find: find.into(), replacement: replacement.into() });
+        self.affixes.push(Affix {
+            flag: flag.to_string(),
+            is_suffix,
+            bits,
+            pattern,
+            find: find.into(),
+            replacement: replacement.into(),
+        });
         Ok(())
     }
     /// A line that names a flag of compound words.
@@ -75,7 +82,8 @@ impl AffixFile {
         if small.starts_with("compoundwords")
             && let Some(at) = line.find(['l', 'L'])
         {
-            let rest = line.get(at..).unwrap_or_default().trim_start_matches(|c| !is_space(c)).trim_start_matches(is_space);
+            let rest =
+                line.get(at..).unwrap_or_default().trim_start_matches(|c| !is_space(c)).trim_start_matches(is_space);
             if rest.starts_with(|c: char| c.is_ascii()) {
                 self.add_compound_flag(rest, COMPOUND_ANY)?;
             }
@@ -140,7 +148,8 @@ impl AffixFile {
         if line.starts_with(|c| is_space(c) || c == '#') {
             return Ok(());
         }
-        let fields: Vec<&str> = line.split(is_space).filter(|f| !f.is_empty()).take(5).take_while(|f| !f.starts_with('#')).collect();
+        let fields: Vec<&str> =
+            line.split(is_space).filter(|f| !f.is_empty()).take(5).take_while(|f| !f.starts_with('#')).collect();
         let kind = fields.first().map(|k| lower(k)).unwrap_or_default();
         if kind.starts_with("af") {
             return self.read_alias(fields.get(1).copied().unwrap_or(""), state);
@@ -157,13 +166,25 @@ impl AffixFile {
                 Ok(())
             }
             [_, flag, find, replacement, mask] => {
-                let (text, own_flags) = replacement.split_once('/').map_or((replacement, None), |(text, flags)| (text, Some(flags)));
+                let (text, own_flags) =
+                    replacement.split_once('/').map_or((replacement, None), |(text, flags)| (text, Some(flags)));
                 let bits = match own_flags {
-                    Some(flags) if !self.compound_flags.is_empty() => self.compound_flags.of(&self.mode.split(self.alias(flags)?)?),
+                    Some(flags) if !self.compound_flags.is_empty() => {
+                        self.compound_flags.of(&self.mode.split(self.alias(flags)?)?)
+                    }
                     _ => 0,
                 };
-                let shown = |text: &str, whole: &str| if whole.starts_with('0') { String::new() } else { lower(text).into_owned() };
-                self.add(flag, state.bits | bits, &lower(mask), &shown(find, find), &shown(text, replacement), state.is_suffix)
+                let shown = |text: &str, whole: &str| {
+                    if whole.starts_with('0') { String::new() } else { lower(text).into_owned() }
+                };
+                self.add(
+                    flag,
+                    state.bits | bits,
+                    &lower(mask),
+                    &shown(find, find),
+                    &shown(text, replacement),
+                    state.is_suffix,
+                )
             }
             _ => Ok(()),
         }
@@ -179,7 +200,10 @@ impl AffixFile {
     fn read_alias(&mut self, set: &str, state: &mut HunspellState) -> Result<()> {
         let Some(aliases) = &mut self.aliases else {
             let count = leading_number(set).map_or(0, |(n, _)| n);
-            state.aliases = usize::try_from(count).ok().filter(|n| *n > 0).ok_or_else(|| bad_file("invalid number of flag vector aliases"))?;
+            state.aliases = usize::try_from(count)
+                .ok()
+                .filter(|n| *n > 0)
+                .ok_or_else(|| bad_file("invalid number of flag vector aliases"))?;
             self.aliases = Some(vec![String::new()]);
             return Ok(());
         };
@@ -252,7 +276,9 @@ impl IspellState {
 /// `mask > -find,replacement` as mask, find and replacement; None: the line is no rule.
 fn ispell_rule(line: &str) -> Result<Option<[String; 3]>> {
     let line = line.trim_start_matches(is_space);
-    let Some((mask, rule)) = line.split_once('>').filter(|(mask, _)| !mask.is_empty() && !mask.starts_with('#')) else { return Ok(None) };
+    let Some((mask, rule)) = line.split_once('>').filter(|(mask, _)| !mask.is_empty() && !mask.starts_with('#')) else {
+        return Ok(None);
+    };
     let mask: String = mask.chars().filter(|c| !is_space(*c)).collect();
     let rule = rule.trim_start_matches(is_space);
     let syntax_error = || bad_file("syntax error");

@@ -13,7 +13,8 @@ pub(super) fn joints(affixes: &[AffixRule]) -> Vec<Joint> {
     let mut joints: Vec<Joint> = Vec::new();
     // An affix whose flag no word has joins nothing.
     let is_used = |a: &AffixRule| a.flag != Some(u32::MAX);
-    for a in affixes.iter().filter(|a| a.rule.bits & COMPOUND_ANY != 0 && !a.rule.replacement.is_empty() && is_used(a)) {
+    for a in affixes.iter().filter(|a| a.rule.bits & COMPOUND_ANY != 0 && !a.rule.replacement.is_empty() && is_used(a))
+    {
         let is_longer = |last: &Joint| last.is_suffix == a.rule.is_suffix && a.rule.replacement.ends_with(&*last.text);
         if !joints.last().is_some_and(is_longer) {
             joints.push(Joint { text: a.rule.replacement.clone(), is_suffix: a.rule.is_suffix });
@@ -60,13 +61,21 @@ impl Ispell {
                 for (end, reach) in joints_at(joints, word, level, node.is_some()) {
                     // As PostgreSQL has it, the place is counted twice here.
                     let is_short = behind.is_some_and(|b| level + (level - start + reach) - 1 <= b);
-                    let Some(open) = is_open.get_mut(end - 1).filter(|open| **open && !is_short && end - start < WORD_BYTES_MAX) else { continue };
+                    let Some(open) =
+                        is_open.get_mut(end - 1).filter(|open| **open && !is_short && end - start < WORD_BYTES_MAX)
+                    else {
+                        continue;
+                    };
                     let place = if level == bytes.len() - 1 { COMPOUND_LAST } else { COMPOUND_MIDDLE };
                     let forms = word.get(start..end).map(|part| self.forms(part, place)).unwrap_or_default();
                     if !forms.is_empty() {
                         *open = false;
                         let parts = parts.iter().cloned().chain(forms).collect();
-                        others.extend(self.part(joints, Search { word, parts, start: end, behind: Some(end), node: None, depth: depth + 1 }, found));
+                        others.extend(self.part(
+                            joints,
+                            Search { word, parts, start: end, behind: Some(end), node: None, depth: depth + 1 },
+                            found,
+                        ));
                     }
                 }
             }
@@ -78,7 +87,8 @@ impl Ispell {
                     () if level == bytes.len() - 1 => COMPOUND_LAST,
                     () => COMPOUND_MIDDLE,
                 };
-                let may_end = entry.bits & place != 0 && is_open.get(level) == Some(&true) && behind.is_none_or(|b| level > b);
+                let may_end =
+                    entry.bits & place != 0 && is_open.get(level) == Some(&true) && behind.is_none_or(|b| level > b);
                 let part = word.get(start..=level).filter(|_| may_end);
                 if let Some(part) = part {
                     if level + 1 == bytes.len() {
@@ -87,7 +97,14 @@ impl Ispell {
                         return others;
                     }
                     // A longer word may begin here as well.
-                    let longer = Search { word, parts: parts.clone(), start, behind: Some(level), node: Some(from), depth: depth + 1 };
+                    let longer = Search {
+                        word,
+                        parts: parts.clone(),
+                        start,
+                        behind: Some(level),
+                        node: Some(from),
+                        depth: depth + 1,
+                    };
                     others.extend(self.part(joints, longer, found));
                     parts.push(part.to_string());
                     level += 1;

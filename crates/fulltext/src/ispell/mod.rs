@@ -93,10 +93,12 @@ impl Ispell {
         let uses_compounds = !file.compound_flags.is_empty();
         let mut numbers: HashMap<String, u32> = HashMap::new();
         let (words, sets) = words::build(entries, &file, &mut numbers)?;
-        let mut rules: Vec<((bool, Vec<u8>), Affix)> = file.affixes.into_iter().map(|a| ((a.is_suffix, sort_key(&a)), a)).collect();
+        let mut rules: Vec<((bool, Vec<u8>), Affix)> =
+            file.affixes.into_iter().map(|a| ((a.is_suffix, sort_key(&a)), a)).collect();
         sort::sort(&mut rules, &|a, b| a.0.cmp(&b.0));
         let number_of = |flag: &str| (!flag.is_empty()).then(|| numbers.get(flag).copied().unwrap_or(u32::MAX));
-        let affixes: Vec<AffixRule> = rules.into_iter().map(|(_, rule)| AffixRule { flag: number_of(&rule.flag), rule }).collect();
+        let affixes: Vec<AffixRule> =
+            rules.into_iter().map(|(_, rule)| AffixRule { flag: number_of(&rule.flag), rule }).collect();
         let (prefixes, suffixes) = (Affixes::new(&affixes, false), Affixes::new(&affixes, true));
         let joints = uses_compounds.then(|| compound::joints(&affixes));
         Ok(Ispell { words, sets, affixes, prefixes, suffixes, joints })
@@ -105,7 +107,8 @@ impl Ispell {
     /// Is the word in the list, for an affix with the flag, at this place of a compound word (0: on its own)?
     fn has(&self, word: &str, flag: Option<u32>, place: u8) -> bool {
         let Some(entry) = self.words.get(word.as_bytes()) else { return false };
-        let may_stand = if place & WORD_BITS == 0 { entry.bits & COMPOUND_ONLY == 0 } else { entry.bits & place & WORD_BITS != 0 };
+        let may_stand =
+            if place & WORD_BITS == 0 { entry.bits & COMPOUND_ONLY == 0 } else { entry.bits & place & WORD_BITS != 0 };
         may_stand && flag.is_none_or(|flag| self.sets.get(entry.set as usize).is_some_and(|set| set.contains(&flag)))
     }
 
@@ -147,7 +150,11 @@ impl Ispell {
         let mut variant = 1u16;
         let mut add = |words: &[String], variant: &mut u16| {
             let room = (FORMS_MAX - 1).saturating_sub(found.len());
-            found.extend(words.iter().take(room).map(|w| Normal { word: w.clone(), variant: *variant, ..Normal::default() }));
+            found.extend(words.iter().take(room).map(|w| Normal {
+                word: w.clone(),
+                variant: *variant,
+                ..Normal::default()
+            }));
             *variant = variant.wrapping_add(1);
         };
         for form in self.forms(word, 0) {

@@ -8,7 +8,10 @@ use regex::Regex;
 pub(super) enum Pattern {
     Any,
     /// Characters one after the other, at the end of a word or at its beginning.
-    Classes { at_end: bool, classes: Vec<Class> },
+    Classes {
+        at_end: bool,
+        classes: Vec<Class>,
+    },
     Expression(Box<Regex>),
 }
 

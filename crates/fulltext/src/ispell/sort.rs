@@ -1,5 +1,5 @@
-//! Bentley and McIlroy's quicksort. Which of several equal affixes comes first decides the order of a word's lexemes, and PostgreSQL
-//! leaves that to this way of sorting, which is not stable.
+//! Bentley and McIlroy's quicksort. Which of several equal affixes comes first decides the order of a word's lexemes,
+//! and PostgreSQL leaves that to this way of sorting, which is not stable.
 
 use std::cmp::Ordering;
 

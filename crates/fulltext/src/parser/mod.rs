@@ -1,7 +1,7 @@
 //! The default parser: cuts a document into tokens of 23 types.
 //!
-//! A machine of states with alternatives that are tried in order ([`states`]). A try that fails comes back to where it began and
-//! goes on with the next alternative; a token that is found ends all tries.
+//! A machine of states with alternatives that are tried in order ([`states`]). A try that fails comes back to where it
+//! began and goes on with the next alternative; a token that is found ends all tries.
 //!
 //! Invariant: a comment that is not closed is looked for once, however many begin.
 
@@ -121,7 +121,16 @@ pub struct Parser<'a> {
 impl<'a> Parser<'a> {
     pub fn new(text: &'a str) -> Parser<'a> {
         let place = Place { at: 0, len: 0, chars: 0, state: State::Base, tried: 0 };
-        Parser { text, place, saved: Vec::new(), start: 0, want_host: false, ignore: false, no_comment_end: false, found: (0, 0) }
+        Parser {
+            text,
+            place,
+            saved: Vec::new(),
+            start: 0,
+            want_host: false,
+            ignore: false,
+            no_comment_end: false,
+            found: (0, 0),
+        }
     }
     fn current(&self) -> Option<char> {
         match self.text.as_bytes().get(self.place.at) {
@@ -244,7 +253,9 @@ impl<'a> Parser<'a> {
                 self.step_over_letters();
             }
             let c = self.current();
-            if c.is_none() && matches!(self.place.state, State::Comment | State::CloseCommentFirst | State::CloseCommentLast) {
+            if c.is_none()
+                && matches!(self.place.state, State::Comment | State::CloseCommentFirst | State::CloseCommentLast)
+            {
                 self.no_comment_end = true;
             }
             if self.place.state == State::CommentLast && self.no_comment_end {

@@ -10,9 +10,15 @@ const CLIENTS: u32 = 28;
 const TURNS: usize = 3;
 /// Rows of the table that is updated ten times.
 const UPDATED_ROWS: u32 = 1_000_000;
-const TEMPORARY: &str = "create temp table scratch (a int, b text);\ninsert into scratch values (1, 'x');\ndrop table scratch;\n";
+const TEMPORARY: &str =
+    "create temp table scratch (a int, b text);\ninsert into scratch values (1, 'x');\ndrop table scratch;\n";
 
-pub(super) fn measure(engine: &'static str, options: &Options, figures: &mut Figures, server: &Server) -> Result<(), String> {
+pub(super) fn measure(
+    engine: &'static str,
+    options: &Options,
+    figures: &mut Figures,
+    server: &Server,
+) -> Result<(), String> {
     commit_modes(engine, options, figures, server)?;
     for kind in ["", "unlogged", "temporary"] {
         whole_table(engine, options, figures, server, kind)?;
@@ -22,8 +28,9 @@ pub(super) fn measure(engine: &'static str, options: &Options, figures: &mut Fig
     copy(engine, options, figures, server)
 }
 
-/// TPC-B as experiment 1 runs it: committed when it is on disk, a little later, or without a log. The first two take turns,
-/// because what one is held against is the other: the disk, and how warm the server is, must be the same for both.
+/// TPC-B as experiment 1 runs it: committed when it is on disk, a little later, or without a log. The first two take
+/// turns, because what one is held against is the other: the disk, and how warm the server is, must be the same for
+/// both.
 fn commit_modes(engine: &'static str, options: &Options, figures: &mut Figures, server: &Server) -> Result<(), String> {
     let mut put = |mode: &str, tps: Vec<f64>| {
         figures.put(engine, &format!("TPC-B, prepared, {CLIENTS} clients, {mode}, tps"), Better::More, median(tps));
@@ -34,15 +41,30 @@ fn commit_modes(engine: &'static str, options: &Options, figures: &mut Figures, 
     for _ in 0..TURNS {
         on.push(run()?);
         execute_with(&mut admin, &["alter role postgres set synchronous_commit = off"])?;
-        execute_with(&mut admin, &["alter system set wal_writer_delay = '10ms'", "alter system set wal_writer_flush_after = '1MB'", "select pg_reload_conf()"])?;
+        execute_with(
+            &mut admin,
+            &[
+                "alter system set wal_writer_delay = '10ms'",
+                "alter system set wal_writer_flush_after = '1MB'",
+                "select pg_reload_conf()",
+            ],
+        )?;
         off.push(run()?);
         execute_with(&mut admin, &["alter role postgres reset synchronous_commit"])?;
-        execute_with(&mut admin, &["alter system reset wal_writer_delay", "alter system reset wal_writer_flush_after", "select pg_reload_conf()"])?;
+        execute_with(
+            &mut admin,
+            &[
+                "alter system reset wal_writer_delay",
+                "alter system reset wal_writer_flush_after",
+                "select pg_reload_conf()",
+            ],
+        )?;
     }
     put("synchronous_commit on", on);
     put("synchronous_commit off", off);
     let scale = options.scale.to_string();
-    let output = command("pgbench", server.address()).args(["-i", "-q", "-s", &scale, "--unlogged-tables", "postgres"]).output();
+    let output =
+        command("pgbench", server.address()).args(["-i", "-q", "-s", &scale, "--unlogged-tables", "postgres"]).output();
     let output = output.map_err(|e| e.to_string())?;
     if !output.status.success() {
         return Err(format!("pgbench -i --unlogged-tables: {}", String::from_utf8_lossy(&output.stderr)));
@@ -52,7 +74,13 @@ fn commit_modes(engine: &'static str, options: &Options, figures: &mut Figures, 
 }
 
 /// Experiment 3.
-fn whole_table(engine: &'static str, options: &Options, figures: &mut Figures, server: &Server, kind: &str) -> Result<(), String> {
+fn whole_table(
+    engine: &'static str,
+    options: &Options,
+    figures: &mut Figures,
+    server: &Server,
+    kind: &str,
+) -> Result<(), String> {
     let rows = options.rows;
     let mut client = connect(server)?;
     execute_with(&mut client, &[&format!("create {kind} table tab(c1 integer)"), "checkpoint"])?;
@@ -85,8 +113,12 @@ fn whole_table(engine: &'static str, options: &Options, figures: &mut Figures, s
 
 fn size_after_updates(engine: &'static str, figures: &mut Figures, server: &Server) -> Result<(), String> {
     let mut client = connect(server)?;
-    let fill = format!("insert into updated select i, 0, i % 1000, 'some text' from generate_series(1, {UPDATED_ROWS}) i");
-    execute_with(&mut client, &["create table updated (id int primary key, n int, k int, t text)", &fill, "create index on updated (k)"])?;
+    let fill =
+        format!("insert into updated select i, 0, i % 1000, 'some text' from generate_series(1, {UPDATED_ROWS}) i");
+    execute_with(
+        &mut client,
+        &["create table updated (id int primary key, n int, k int, t text)", &fill, "create index on updated (k)"],
+    )?;
     let mut size = || client.integer("select pg_total_relation_size('updated')").map_err(|e| e.to_string());
     let before = size()?;
     for _ in 0..10 {
@@ -94,11 +126,21 @@ fn size_after_updates(engine: &'static str, figures: &mut Figures, server: &Serv
     }
     let mut size = || client.integer("select pg_total_relation_size('updated')").map_err(|e| e.to_string());
     let after = size()?;
-    figures.put(engine, "table and indexes after ten whole-table UPDATEs, times their size before", Better::Less, after as f64 / before as f64);
+    figures.put(
+        engine,
+        "table and indexes after ten whole-table UPDATEs, times their size before",
+        Better::Less,
+        after as f64 / before as f64,
+    );
     execute_with(&mut client, &["drop table updated"])
 }
 
-fn temporary_tables(engine: &'static str, options: &Options, figures: &mut Figures, server: &Server) -> Result<(), String> {
+fn temporary_tables(
+    engine: &'static str,
+    options: &Options,
+    figures: &mut Figures,
+    server: &Server,
+) -> Result<(), String> {
     let folder = TempDir::new("bench-temporary").map_err(|e| e.to_string())?;
     let file = folder.path().join("script.sql");
     std::fs::write(&file, TEMPORARY).map_err(|e| e.to_string())?;
@@ -115,7 +157,10 @@ fn copy(engine: &'static str, options: &Options, figures: &mut Figures, server: 
     let mut client = connect(server)?;
     let rows = options.rows;
     let fill = format!("insert into copied select i, i / 100000 + 1, 0, '' from generate_series(1, {rows}) i");
-    execute_with(&mut client, &["create table copied (aid int not null, bid int, abalance int, filler char(84))", &fill])?;
+    execute_with(
+        &mut client,
+        &["create table copied (aid int not null, bid int, abalance int, filler char(84))", &fill],
+    )?;
     execute_with(&mut client, &[&format!("copy copied to '{file}'"), "truncate copied", "checkpoint"])?;
     let began = Instant::now();
     execute_with(&mut client, &[&format!("copy copied from '{file}'")])?;

@@ -64,12 +64,23 @@ impl Script<'_> {
     }
 }
 
-pub(super) fn measure(engine: &'static str, options: &Options, figures: &mut Figures, server: &Server) -> Result<(), String> {
+pub(super) fn measure(
+    engine: &'static str,
+    options: &Options,
+    figures: &mut Figures,
+    server: &Server,
+) -> Result<(), String> {
     let folder = TempDir::new("bench-hot").map_err(|e| e.to_string())?;
     let script = Script { server, options, folder, empty_seconds: Cell::new(0) };
     for kind in ["unlogged", "logged"] {
-        let create = format!("create {} table tbl (id int primary key, cnt int, ts timestamp)", if kind == "unlogged" { kind } else { "" });
-        execute(server, &["drop table if exists tbl", &create, &format!("insert into tbl values (1, {HOT_ROW_START}, now())")])?;
+        let create = format!(
+            "create {} table tbl (id int primary key, cnt int, ts timestamp)",
+            if kind == "unlogged" { kind } else { "" }
+        );
+        execute(
+            server,
+            &["drop table if exists tbl", &create, &format!("insert into tbl values (1, {HOT_ROW_START}, now())")],
+        )?;
         let variants = [("plain", PLAIN), ("SKIP LOCKED", SKIP_LOCKED), ("advisory", ADVISORY)];
         for (name, sql) in variants.iter().take(if kind == "logged" { 1 } else { 3 }) {
             let rate = match *name {
@@ -108,7 +119,9 @@ fn queue(engine: &'static str, figures: &mut Figures, server: &Server, script: &
                 "drop table if exists t_order_q, t_order_u",
                 "create unlogged table t_order_q (id serial8 primary key, order_id uuid unique, cts timestamp not null)",
                 "create unlogged table t_order_u (id serial8 primary key, order_id uuid unique, cts timestamp not null, uts timestamp not null, status int not null)",
-                &format!("insert into t_order_q (order_id, cts) select gen_random_uuid(), clock_timestamp() from generate_series(1,{QUEUE_ROWS})"),
+                &format!(
+                    "insert into t_order_q (order_id, cts) select gen_random_uuid(), clock_timestamp() from generate_series(1,{QUEUE_ROWS})"
+                ),
                 "vacuum analyze t_order_q",
             ],
         )?;

@@ -14,7 +14,8 @@ const CLIENTS: [u32; 3] = [4, 16, 64];
 const RANDOM_TEXT: &str = "CREATE OR REPLACE FUNCTION public.gen_rand_str(integer) RETURNS text LANGUAGE sql STRICT AS $function$ select string_agg(a[random()*6+1],'') from generate_series(1,$1), (select array['a','b','c','d','e','f',' ']) t(a); $function$";
 
 const UPDATE_OTHER: &str = "\\set id random(1,{documents})\nupdate test set crt_time=now() where id=:id;\n";
-const INSERT: &str = "\\set n random(1,{texts})\ninsert into test select 0, to_tsvector(t), now() from texts where n = :n;\n";
+const INSERT: &str =
+    "\\set n random(1,{texts})\ninsert into test select 0, to_tsvector(t), now() from texts where n = :n;\n";
 const UPDATE_INDEXED: &str = "\\set id random(1,{documents})\n\\set n random(1,{texts})\nupdate test set info = (select to_tsvector(t) from texts where n = :n) where id=:id;\n";
 
 /// What is looked for; the words are ones that there are in many thousand random texts.
@@ -47,13 +48,26 @@ struct Bench<'a> {
     empty: usize,
 }
 
-/// Both servers take turns, row by row: what is held against each other was measured within minutes of each other. The other one stands still
-/// meanwhile, autovacuum and all.
-pub(super) fn in_turns(options: &Options, figures: &mut Figures, servers: [(&'static str, &Server); 2]) -> Result<(), String> {
+/// Both servers take turns, row by row: what is held against each other was measured within minutes of each other. The
+/// other one stands still meanwhile, autovacuum and all.
+pub(super) fn in_turns(
+    options: &Options,
+    figures: &mut Figures,
+    servers: [(&'static str, &Server); 2],
+) -> Result<(), String> {
     let mut benches = Vec::new();
     for (engine, server) in servers {
         let folder = TempDir::new("bench-inverted").map_err(|e| e.to_string())?;
-        benches.push(Bench { engine, options, server, folder, with: Vec::new(), without: Vec::new(), all: Vec::new(), empty: 0 });
+        benches.push(Bench {
+            engine,
+            options,
+            server,
+            folder,
+            with: Vec::new(),
+            without: Vec::new(),
+            all: Vec::new(),
+            empty: 0,
+        });
     }
     let mut each = |stage: &dyn Fn(&mut Bench<'_>, &mut Figures) -> Result<(), String>| {
         benches.iter_mut().try_for_each(|bench| {
@@ -92,9 +106,14 @@ impl Bench<'_> {
         figures.put(self.engine, row, better, value);
     }
     fn documents(&self, figures: &mut Figures) -> Result<(), String> {
-        let fill = format!("insert into documents select generate_series(1,{DOCUMENTS}), to_tsvector(gen_rand_str(512))");
+        let fill =
+            format!("insert into documents select generate_series(1,{DOCUMENTS}), to_tsvector(gen_rand_str(512))");
         let texts = format!("insert into texts select n, gen_rand_str(512) from generate_series(1,{TEXTS}) n");
-        let begin = ["create table documents (id int, info tsvector)", RANDOM_TEXT, "create table texts (n int primary key, t text)"];
+        let begin = [
+            "create table documents (id int, info tsvector)",
+            RANDOM_TEXT,
+            "create table texts (n int primary key, t text)",
+        ];
         execute(self.server, &begin)?;
         let mut admin = connect(self.server)?;
         // The same texts for everybody.
@@ -108,7 +127,15 @@ impl Bench<'_> {
     /// The table as the experiment begins with it. What it took to build its GIN index, in seconds.
     fn fresh(&self) -> Result<f64, String> {
         let fill = "insert into test select id, info, now() from documents";
-        execute(self.server, &["drop table if exists test", "create table test(id int, info tsvector, crt_time timestamp)", fill, "vacuum analyze test"])?;
+        execute(
+            self.server,
+            &[
+                "drop table if exists test",
+                "create table test(id int, info tsvector, crt_time timestamp)",
+                fill,
+                "vacuum analyze test",
+            ],
+        )?;
         let began = Instant::now();
         execute(self.server, &["create index idx_test_info on test using gin (info)"])?;
         let seconds = began.elapsed().as_secs_f64();
@@ -130,7 +157,8 @@ impl Bench<'_> {
         Ok(())
     }
     fn begin_updates(&self, limit_kb: u32) -> Result<(), String> {
-        // PostgreSQL spares the index rows that have been updated before: then there is room for a new version beside the old one.
+        // PostgreSQL spares the index rows that have been updated before: then there is room for a new version beside
+        // the old one.
         self.fresh()?;
         execute(self.server, &[&format!("alter index idx_test_info set (gin_pending_list_limit = {limit_kb})")])
     }
@@ -138,22 +166,45 @@ impl Bench<'_> {
         let run = self.run(UPDATE_OTHER, clients, self.options.duration_s, false)?;
         self.empty += run.empty;
         self.all.push(run.tps);
-        self.put(figures, &format!("update of the other column, limit {limit_kb} kB, {clients} clients, tps"), Better::More, run.tps);
+        self.put(
+            figures,
+            &format!("update of the other column, limit {limit_kb} kB, {clients} clients, tps"),
+            Better::More,
+            run.tps,
+        );
         Ok(())
     }
     fn long_updates(&mut self, figures: &mut Figures) -> Result<(), String> {
         let mean = self.all.iter().sum::<f64>() / self.all.len() as f64;
-        self.put(figures, "update of the other column, mean of all limits and numbers of clients, tps", Better::More, mean);
+        self.put(
+            figures,
+            "update of the other column, mean of all limits and numbers of clients, tps",
+            Better::More,
+            mean,
+        );
         let run = self.run(UPDATE_OTHER, 64, self.smooth_seconds(), true)?;
         self.empty += run.empty;
         let of_it = format!("update of the other column, 64 clients, {} s with a checkpoint", self.smooth_seconds());
-        self.put(figures, &format!("{of_it}: worst second, % of the median"), Better::More, 100.0 * run.worst / run.median);
+        self.put(
+            figures,
+            &format!("{of_it}: worst second, % of the median"),
+            Better::More,
+            100.0 * run.worst / run.median,
+        );
         self.put(figures, &format!("{of_it}: worst latency, ms"), Better::Less, run.worst_latency_ms);
         Ok(())
     }
     /// The same table without the index.
     fn begin_without(&self) -> Result<(), String> {
-        execute(self.server, &["create table without as select * from test", "create index on without (id)", "vacuum analyze without", "checkpoint"])
+        execute(
+            self.server,
+            &[
+                "create table without as select * from test",
+                "create index on without (id)",
+                "vacuum analyze without",
+                "checkpoint",
+            ],
+        )
     }
     fn with_and_without(&mut self) -> Result<(), String> {
         let with = self.run(UPDATE_OTHER, 64, self.options.duration_s, false)?;
@@ -166,25 +217,41 @@ impl Bench<'_> {
         let (with, without) = (median(std::mem::take(&mut self.with)), median(std::mem::take(&mut self.without)));
         self.put(figures, "update of the other column, 64 clients, tps", Better::More, with);
         self.put(figures, "the same without a GIN index, tps", Better::More, without);
-        self.put(figures, "updates beside a GIN index, all runs: seconds without a commit", Better::Less, self.empty as f64);
+        self.put(
+            figures,
+            "updates beside a GIN index, all runs: seconds without a commit",
+            Better::Less,
+            self.empty as f64,
+        );
         execute(self.server, &["drop table without"])
     }
     fn new_documents(&self, figures: &mut Figures) -> Result<(), String> {
         let seconds = self.smooth_seconds();
         execute(self.server, &["alter index idx_test_info reset (gin_pending_list_limit)"])?;
         let run = self.run(INSERT, 16, seconds, false)?;
-        self.put(figures, &format!("new documents, 16 clients, {seconds} s: median second, rows"), Better::More, run.median);
+        self.put(
+            figures,
+            &format!("new documents, 16 clients, {seconds} s: median second, rows"),
+            Better::More,
+            run.median,
+        );
         self.put(figures, "the same: worst second, % of the median", Better::More, 100.0 * run.worst / run.median);
         self.put(figures, "the same: seconds without a commit", Better::Less, run.empty as f64);
         Ok(())
     }
-    /// For as long: PostgreSQL takes what is pending to its place in one go now and then, and a short run meets that or does not.
+    /// For as long: PostgreSQL takes what is pending to its place in one go now and then, and a short run meets that or
+    /// does not.
     fn updates_of_indexed(&self, figures: &mut Figures) -> Result<(), String> {
         let seconds = self.smooth_seconds();
         // Whoever put in more new documents would have the larger index here.
         self.fresh()?;
         let run = self.run(UPDATE_INDEXED, 16, seconds, false)?;
-        self.put(figures, &format!("update of the indexed column, 16 clients, {seconds} s, tps"), Better::More, run.tps);
+        self.put(
+            figures,
+            &format!("update of the indexed column, 16 clients, {seconds} s, tps"),
+            Better::More,
+            run.tps,
+        );
         Ok(())
     }
     /// While there are equally many documents everywhere.
@@ -193,7 +260,13 @@ impl Bench<'_> {
         let fill = format!("insert into test select 0, to_tsvector(t), now() from texts where n <= {}", TEXTS / 2);
         execute(self.server, &["alter index idx_test_info set (gin_pending_list_limit = 131072)", &fill])?;
         self.searches(figures, ", much of it pending")?;
-        execute(self.server, &["select gin_clean_pending_list('idx_test_info')", "alter index idx_test_info reset (gin_pending_list_limit)"])
+        execute(
+            self.server,
+            &[
+                "select gin_clean_pending_list('idx_test_info')",
+                "alter index idx_test_info reset (gin_pending_list_limit)",
+            ],
+        )
     }
     /// Long enough for what happens now and then.
     fn smooth_seconds(&self) -> u32 {
@@ -220,7 +293,8 @@ impl Bench<'_> {
     }
 }
 
-/// From the logs of all threads: second, transactions, sum and sum of squares of latencies, least and greatest latency in µs.
+/// From the logs of all threads: second, transactions, sum and sum of squares of latencies, least and greatest latency
+/// in µs.
 fn by_second(logs: &TempDir) -> Result<Seconds, String> {
     let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
     let mut worst_us = 0u64;

@@ -5,7 +5,8 @@ use kilndb_lab::process::{Server, TempDir};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const CLIENTS: u32 = 16;
-const LONG: [&str; 2] = ["select sum(abalance), count(distinct filler) from pgbench_accounts", "update beside set n = n + 1"];
+const LONG: [&str; 2] =
+    ["select sum(abalance), count(distinct filler) from pgbench_accounts", "update beside set n = n + 1"];
 
 /// The 99th percentile of latencies, in ms.
 fn p99_ms(server: &Server, options: &Options) -> Result<f64, String> {
@@ -22,11 +23,17 @@ fn p99_ms(server: &Server, options: &Options) -> Result<f64, String> {
     latencies_us.get(at).map(|us| *us as f64 / 1000.0).ok_or_else(|| "pgbench has logged nothing".to_string())
 }
 
-pub(super) fn measure(engine: &'static str, options: &Options, figures: &mut Figures, server: &Server) -> Result<(), String> {
+pub(super) fn measure(
+    engine: &'static str,
+    options: &Options,
+    figures: &mut Figures,
+    server: &Server,
+) -> Result<(), String> {
     let alone = p99_ms(server, options)?;
     figures.put(engine, &format!("point SELECT, {CLIENTS} clients, p99, ms"), Better::Less, alone);
     let mut admin = connect(server)?;
-    for sql in ["drop table if exists beside", "create table beside as select aid as id, 0 as n from pgbench_accounts"] {
+    for sql in ["drop table if exists beside", "create table beside as select aid as id, 0 as n from pgbench_accounts"]
+    {
         admin.query(sql).map_err(|e| e.to_string())?;
     }
     let done = AtomicBool::new(false);
@@ -41,6 +48,11 @@ pub(super) fn measure(engine: &'static str, options: &Options, figures: &mut Fig
         beside
     })?;
     admin.query("drop table beside").map_err(|e| e.to_string())?;
-    figures.put(engine, &format!("point SELECT, {CLIENTS} clients, p99 beside a full scan and a huge UPDATE, ms"), Better::Less, beside);
+    figures.put(
+        engine,
+        &format!("point SELECT, {CLIENTS} clients, p99 beside a full scan and a huge UPDATE, ms"),
+        Better::Less,
+        beside,
+    );
     Ok(())
 }

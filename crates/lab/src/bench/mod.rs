@@ -24,8 +24,8 @@ struct Options {
     clients: Vec<u32>,
     shared_buffers: String,
     only: Option<Vec<String>>,
-    /// Of `pgbench`, `latency`, `hot` (experiment 4), `bulk` (experiments 1 and 3), `partitions` (experiments 4 and 5) and `inverted`
-    /// (experiment 2); None: all.
+    /// Of `pgbench`, `latency`, `hot` (experiment 4), `bulk` (experiments 1 and 3), `partitions` (experiments 4 and 5)
+    /// and `inverted` (experiment 2); None: all.
     parts: Option<Vec<String>>,
     /// Of the tables that are filled, changed and emptied as a whole.
     rows: u32,
@@ -90,11 +90,19 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     let mut figures = Figures::default();
     let wanted = |name: &str| options.only.as_ref().is_none_or(|only| only.iter().any(|o| o == name));
     let pgbench = version("pgbench");
-    println!("{} cores; {pgbench}; {}", std::thread::available_parallelism().map_or(0, |n| n.get()), version("postgres"));
+    println!(
+        "{} cores; {pgbench}; {}",
+        std::thread::available_parallelism().map_or(0, |n| n.get()),
+        version("postgres")
+    );
     println!("scale {}, {} s a run, shared_buffers {}\n", options.scale, options.duration_s, options.shared_buffers);
     // A part that fails is left out of the table and named, so that the rest of a long run is not lost.
     let mut failed = Vec::new();
-    let parts = [("postgres", postgres as fn(&Options, &mut Figures) -> Result<(), String>), ("kilndb", kilndb), ("wire", wire)];
+    let parts = [
+        ("postgres", postgres as fn(&Options, &mut Figures) -> Result<(), String>),
+        ("kilndb", kilndb),
+        ("wire", wire),
+    ];
     for (name, part) in parts {
         if wanted(name)
             && (name != "wire" || options.has("pgbench"))
@@ -117,8 +125,15 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
 }
 
 fn options(arguments: &[String]) -> Result<Options, String> {
-    let mut options =
-        Options { scale: 50, duration_s: 10, clients: vec![1, 8, 28, 64, 1920], shared_buffers: "1GB".into(), only: None, parts: None, rows: 10_000_000 };
+    let mut options = Options {
+        scale: 50,
+        duration_s: 10,
+        clients: vec![1, 8, 28, 64, 1920],
+        shared_buffers: "1GB".into(),
+        only: None,
+        parts: None,
+        rows: 10_000_000,
+    };
     let mut rest = arguments.iter();
     while let Some(flag) = rest.next() {
         let value = rest.next().ok_or_else(|| format!("{flag} needs a value"))?;
@@ -126,7 +141,9 @@ fn options(arguments: &[String]) -> Result<Options, String> {
         match flag.as_str() {
             "--scale" => options.scale = value.parse().map_err(bad)?,
             "--duration" => options.duration_s = value.parse().map_err(bad)?,
-            "--clients" => options.clients = value.split(',').map(|c| c.parse().map_err(bad)).collect::<Result<_, _>>()?,
+            "--clients" => {
+                options.clients = value.split(',').map(|c| c.parse().map_err(bad)).collect::<Result<_, _>>()?
+            }
             "--shared-buffers" => options.shared_buffers = value.clone(),
             "--parts" => options.parts = Some(value.split(',').map(str::to_string).collect()),
             "--rows" => options.rows = value.parse().map_err(bad)?,
@@ -180,7 +197,8 @@ fn kilndb(options: &Options, figures: &mut Figures) -> Result<(), String> {
         "select coalesce(sum(bbalance), 0)::bigint from pgbench_branches",
         "select coalesce(sum(delta), 0)::bigint from pgbench_history",
     ];
-    let sums: Vec<i64> = sums.iter().map(|sql| admin.integer(sql)).collect::<Result<_, _>>().map_err(|e| e.to_string())?;
+    let sums: Vec<i64> =
+        sums.iter().map(|sql| admin.integer(sql)).collect::<Result<_, _>>().map_err(|e| e.to_string())?;
     drop(admin);
     running.server.stop().map_err(|e| e.to_string())?;
     if sums.iter().any(|s| *s != sums[0]) {
@@ -221,18 +239,32 @@ fn wire(options: &Options, figures: &mut Figures) -> Result<(), String> {
 }
 
 /// Everything that is measured of a server with data.
-fn measure(engine: &'static str, options: &Options, figures: &mut Figures, server: &Server, data: &Path) -> Result<(), String> {
+fn measure(
+    engine: &'static str,
+    options: &Options,
+    figures: &mut Figures,
+    server: &Server,
+    data: &Path,
+) -> Result<(), String> {
     let at = server.address();
     // Before anything else: what work leaves free would hide it.
     let memory = idle_memory(server)?;
     figures.put(engine, "memory of an idle session, kB", Better::Less, memory);
     let before = folder_bytes(data);
     let began = Instant::now();
-    let output = command("pgbench", at).args(["-i", "-q", "-s", &options.scale.to_string(), "postgres"]).output().map_err(|e| e.to_string())?;
+    let output = command("pgbench", at)
+        .args(["-i", "-q", "-s", &options.scale.to_string(), "postgres"])
+        .output()
+        .map_err(|e| e.to_string())?;
     if !output.status.success() {
         return Err(format!("pgbench -i: {}", String::from_utf8_lossy(&output.stderr)));
     }
-    figures.put(engine, &format!("pgbench -i -s {}, seconds", options.scale), Better::Less, began.elapsed().as_secs_f64());
+    figures.put(
+        engine,
+        &format!("pgbench -i -s {}, seconds", options.scale),
+        Better::Less,
+        began.elapsed().as_secs_f64(),
+    );
     let mut admin = connect(server)?;
     admin.query("checkpoint").map_err(|e| e.to_string())?;
     let grown = folder_bytes(data).saturating_sub(before);
@@ -275,7 +307,13 @@ fn of_pgbench(engine: &'static str, options: &Options, figures: &mut Figures, se
 }
 
 /// Once more without full-page images: what the changes alone cost in the log. KilnDB never writes images.
-fn without_images(engine: &'static str, options: &Options, figures: &mut Figures, server: &Server, admin: &mut Client) -> Result<(), String> {
+fn without_images(
+    engine: &'static str,
+    options: &Options,
+    figures: &mut Figures,
+    server: &Server,
+    admin: &mut Client,
+) -> Result<(), String> {
     for sql in ["alter system set full_page_writes = off", "select pg_reload_conf()", "checkpoint"] {
         admin.query(sql).map_err(|e| e.to_string())?;
     }
@@ -343,7 +381,13 @@ fn pgbench(at: &Address, options: &Options, clients: u32, arguments: &[&str]) ->
     pgbench_with(at, options, clients, clients.min(2), arguments)
 }
 
-fn pgbench_with(at: &Address, options: &Options, clients: u32, threads: u32, arguments: &[&str]) -> Result<Run, String> {
+fn pgbench_with(
+    at: &Address,
+    options: &Options,
+    clients: u32,
+    threads: u32,
+    arguments: &[&str],
+) -> Result<Run, String> {
     let threads = threads.to_string();
     // Starting thousands of processes takes PostgreSQL longer than a short run lasts.
     let duration_s = if clients >= 500 { options.duration_s.max(30) } else { options.duration_s };
@@ -358,18 +402,26 @@ fn pgbench_with(at: &Address, options: &Options, clients: u32, threads: u32, arg
     let find = |start: &str| text.lines().find_map(|l| l.strip_prefix(start)).map(str::trim);
     let tps = find("tps = ").and_then(|t| t.split(' ').next()).and_then(|t| t.parse().ok());
     // Of so many, where so many were asked for.
-    let transactions = find("number of transactions actually processed:").and_then(|t| t.split('/').next()).and_then(|t| t.parse().ok());
+    let transactions = find("number of transactions actually processed:")
+        .and_then(|t| t.split('/').next())
+        .and_then(|t| t.parse().ok());
     let progress = String::from_utf8_lossy(&output.stderr);
     let empty_seconds = progress.lines().filter(|l| l.starts_with("progress: ") && l.contains(" s, 0.0 tps")).count();
     let unfailed = find("number of failed transactions:").is_none_or(|t| t.starts_with("0 "));
     match (tps, transactions) {
-        (Some(tps), Some(transactions)) if output.status.success() && unfailed => Ok(Run { tps, transactions, empty_seconds }),
-        _ => Err(format!("pgbench {} -c {clients}: {text}{}", arguments.join(" "), String::from_utf8_lossy(&output.stderr))),
+        (Some(tps), Some(transactions)) if output.status.success() && unfailed => {
+            Ok(Run { tps, transactions, empty_seconds })
+        }
+        _ => Err(format!(
+            "pgbench {} -c {clients}: {text}{}",
+            arguments.join(" "),
+            String::from_utf8_lossy(&output.stderr)
+        )),
     }
 }
 
-/// For Unix sockets, which is where pgbench goes when it is not told of a host, as in the experiments. PostgreSQL may run as
-/// another user.
+/// For Unix sockets, which is where pgbench goes when it is not told of a host, as in the experiments. PostgreSQL may
+/// run as another user.
 fn socket_folder() -> Result<TempDir, String> {
     let folder = TempDir::new("bench-sockets").map_err(|e| e.to_string())?;
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).map_err(|e| e.to_string())?;
@@ -416,7 +468,11 @@ fn sessions(server: &Server, count: usize) -> Result<Vec<Client>, String> {
 /// Proportional set size of a process and its children.
 fn memory_kb(pid: u32) -> u64 {
     let own = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
-    let own = own.lines().find_map(|l| l.strip_prefix("Pss:")).and_then(|l| l.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0);
+    let own = own
+        .lines()
+        .find_map(|l| l.strip_prefix("Pss:"))
+        .and_then(|l| l.trim().trim_end_matches(" kB").parse().ok())
+        .unwrap_or(0);
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     own + children.split_whitespace().filter_map(|c| c.parse().ok()).map(memory_kb).sum::<u64>()
 }

@@ -19,8 +19,9 @@ const QUEUE_TRANSACTIONS: u32 = 3906;
 const TURNS: usize = 3;
 /// Runs of KilnDB's queue in a turn: one before and one after PostgreSQL's, which lasts several times as long.
 const QUEUE_RUNS: [&str; 3] = ["KilnDB", "PostgreSQL", "KilnDB"];
-/// KilnDB's own tables are to be alike within a few per cent, and the machine's speed differs by more from one moment to the next: many short
-/// runs in turns, for whole seconds of which pgbench still tells how many transactions there were.
+/// KilnDB's own tables are to be alike within a few per cent, and the machine's speed differs by more from one moment
+/// to the next: many short runs in turns, for whole seconds of which pgbench still tells how many transactions there
+/// were.
 const OWN_TURNS: usize = 21;
 const OWN_RUN_S: u32 = 2;
 
@@ -33,7 +34,12 @@ struct Bench<'a> {
     folder: TempDir,
 }
 
-pub(super) fn measure(engine: &'static str, options: &Options, figures: &mut Figures, server: &Server) -> Result<(), String> {
+pub(super) fn measure(
+    engine: &'static str,
+    options: &Options,
+    figures: &mut Figures,
+    server: &Server,
+) -> Result<(), String> {
     let folder = TempDir::new("bench-partitions").map_err(|e| e.to_string())?;
     let bench = Bench { engine, options, server, folder };
     bench.tables(figures)?;
@@ -42,9 +48,13 @@ pub(super) fn measure(engine: &'static str, options: &Options, figures: &mut Fig
     bench.execute(&["drop table test, p"])
 }
 
-/// The queue, of servers that run at the same time. The machine's speed changes from one minute to the next: the servers take turns.
-/// The idle one has nothing left to do, for each run drops its tables.
-pub(super) fn queue_in_turns(options: &Options, figures: &mut Figures, servers: [(&'static str, &Server); 2]) -> Result<(), String> {
+/// The queue, of servers that run at the same time. The machine's speed changes from one minute to the next: the
+/// servers take turns. The idle one has nothing left to do, for each run drops its tables.
+pub(super) fn queue_in_turns(
+    options: &Options,
+    figures: &mut Figures,
+    servers: [(&'static str, &Server); 2],
+) -> Result<(), String> {
     let bench = |(engine, server)| {
         let folder = TempDir::new("bench-queue").map_err(|e| e.to_string())?;
         Ok::<_, String>(Bench { engine, options, server, folder })
@@ -58,9 +68,14 @@ pub(super) fn queue_in_turns(options: &Options, figures: &mut Figures, servers: 
             }
         }
     }
-    let row = format!("queue, {QUEUE_PARTITIONS} partitions, {QUEUE_PARTITIONS} clients, dispatcher in PL/pgSQL, rows/s");
+    let row =
+        format!("queue, {QUEUE_PARTITIONS} partitions, {QUEUE_PARTITIONS} clients, dispatcher in PL/pgSQL, rows/s");
     for (bench, all) in benches.iter().zip(rows_per_second) {
-        eprintln!("{}, each run: {}", bench.engine, all.iter().map(|v| format!("{v:.0}")).collect::<Vec<_>>().join(" "));
+        eprintln!(
+            "{}, each run: {}",
+            bench.engine,
+            all.iter().map(|v| format!("{v:.0}")).collect::<Vec<_>>().join(" ")
+        );
         figures.put(bench.engine, &row, Better::More, median(all));
     }
     Ok(())
@@ -81,19 +96,36 @@ impl Bench<'_> {
     /// Creates and fills, as experiment 5 does.
     fn tables(&self, figures: &mut Figures) -> Result<(), String> {
         let rows = self.options.rows;
-        let fill = |table: &str, rows: u32| format!("insert into {table} select generate_series(1,{rows}), md5(random()::text), clock_timestamp()");
-        let create = |table: &str, partitions: u32| {
-            format!("do language plpgsql $$ declare begin for i in 0..{} loop execute format('create unlogged table {table}_%s partition of {table} for values WITH (MODULUS {partitions}, REMAINDER %s)', i, i); end loop; end; $$", partitions - 1)
+        let fill = |table: &str, rows: u32| {
+            format!("insert into {table} select generate_series(1,{rows}), md5(random()::text), clock_timestamp()")
         };
-        self.execute(&["create unlogged table test (id int primary key, info text, crt_time timestamp)", &fill("test", KEYS)])?;
-        self.execute(&["create unlogged table p (id int primary key, info text, crt_time timestamp) partition by hash (id)"])?;
+        let create = |table: &str, partitions: u32| {
+            format!(
+                "do language plpgsql $$ declare begin for i in 0..{} loop execute format('create unlogged table {table}_%s partition of {table} for values WITH (MODULUS {partitions}, REMAINDER %s)', i, i); end loop; end; $$",
+                partitions - 1
+            )
+        };
+        self.execute(&[
+            "create unlogged table test (id int primary key, info text, crt_time timestamp)",
+            &fill("test", KEYS),
+        ])?;
+        self.execute(&[
+            "create unlogged table p (id int primary key, info text, crt_time timestamp) partition by hash (id)",
+        ])?;
         let took = self.timed(&create("p", PARTITIONS))?;
         figures.put(self.engine, &format!("creating {PARTITIONS} partitions, seconds"), Better::Less, took);
         let took = self.timed(&fill("p", rows))?;
-        figures.put(self.engine, &format!("loading {:.0}M rows into {PARTITIONS} partitions, seconds", f64::from(rows) / 1e6), Better::Less, took);
+        figures.put(
+            self.engine,
+            &format!("loading {:.0}M rows into {PARTITIONS} partitions, seconds", f64::from(rows) / 1e6),
+            Better::Less,
+            took,
+        );
         self.execute(&["truncate p", &fill("p", KEYS)])?;
         if self.has_many() {
-            self.execute(&["create unlogged table m (id int primary key, info text, crt_time timestamp) partition by hash (id)"])?;
+            self.execute(&[
+                "create unlogged table m (id int primary key, info text, crt_time timestamp) partition by hash (id)",
+            ])?;
             self.execute(&[&create("m", MANY_PARTITIONS), &fill("m", KEYS)])?;
         }
         self.execute(&["vacuum analyze test", "vacuum analyze p", "checkpoint"])
@@ -101,7 +133,14 @@ impl Bench<'_> {
     fn script(&self, text: &str, clients: u32, threads: u32, arguments: &[&str]) -> Result<Run, String> {
         self.script_for(self.options, text, clients, threads, arguments)
     }
-    fn script_for(&self, options: &Options, text: &str, clients: u32, threads: u32, arguments: &[&str]) -> Result<Run, String> {
+    fn script_for(
+        &self,
+        options: &Options,
+        text: &str,
+        clients: u32,
+        threads: u32,
+        arguments: &[&str],
+    ) -> Result<Run, String> {
         let file = self.folder.path().join("script.sql");
         std::fs::write(&file, text).map_err(|e| e.to_string())?;
         let file = file.to_string_lossy().into_owned();
@@ -110,7 +149,10 @@ impl Bench<'_> {
     fn selects_and_upserts(&self, figures: &mut Figures) -> Result<(), String> {
         let select = |table: &str| format!("\\set id random(1,{KEYS})\nselect * from {table} where id=:id;\n");
         let upsert = |table: &str| {
-            format!("\\set id random(1,{})\ninsert into {table} values (:id, md5(random()::text), now()) on conflict (id) do update set info=excluded.info,crt_time=excluded.crt_time;\n", KEYS * 10)
+            format!(
+                "\\set id random(1,{})\ninsert into {table} values (:id, md5(random()::text), now()) on conflict (id) do update set info=excluded.info,crt_time=excluded.crt_time;\n",
+                KEYS * 10
+            )
         };
         let (few, many) = (format!("{PARTITIONS} partitions"), format!("{MANY_PARTITIONS} partitions"));
         let mut kinds = vec![("test", "a single table"), ("p", few.as_str())];
@@ -137,10 +179,20 @@ impl Bench<'_> {
                 }
             }
             for ((_, kind), tps) in kinds.iter().zip(tps) {
-                figures.put(self.engine, &format!("{what} by key, {mode}, {CLIENTS} clients, {kind}, tps"), Better::More, median(tps));
+                figures.put(
+                    self.engine,
+                    &format!("{what} by key, {mode}, {CLIENTS} clients, {kind}, tps"),
+                    Better::More,
+                    median(tps),
+                );
             }
         }
-        figures.put(self.engine, "SELECT and upsert of partitions, all runs: seconds without a commit", Better::Less, empty as f64);
+        figures.put(
+            self.engine,
+            "SELECT and upsert of partitions, all runs: seconds without a commit",
+            Better::Less,
+            empty as f64,
+        );
         Ok(())
     }
     /// Rows moved per second.
@@ -155,9 +207,15 @@ impl Bench<'_> {
             "checkpoint",
         ])?;
         let arguments = ["-M", "extended", "-t", &QUEUE_TRANSACTIONS.to_string()];
-        let run = self.script(&format!("\\set clients {QUEUE_PARTITIONS}\nselect dyn_pre_orders(:clients, :client_id);\n"), QUEUE_PARTITIONS, 8, &arguments)?;
+        let run = self.script(
+            &format!("\\set clients {QUEUE_PARTITIONS}\nselect dyn_pre_orders(:clients, :client_id);\n"),
+            QUEUE_PARTITIONS,
+            8,
+            &arguments,
+        )?;
         let mut admin = connect(self.server)?;
-        let mut count = |table: &str| admin.integer(&format!("select count(*) from {table}")).map_err(|e| e.to_string());
+        let mut count =
+            |table: &str| admin.integer(&format!("select count(*) from {table}")).map_err(|e| e.to_string());
         let (left, moved) = (count("t_order_q")?, count("t_order_u")?);
         if left + moved != i64::from(QUEUE_ROWS) {
             return Err(format!("{}: {left} orders left and {moved} moved do not make {QUEUE_ROWS}", self.engine));

@@ -39,7 +39,11 @@ pub fn run_file(path: &Path, address: &Address, engine: &str) -> Result<usize, S
             continue;
         }
         let length = runner.length(&expected[at.min(expected.len())..]);
-        let _ = writeln!(differences, "expected:\n{}found:\n{found}", expected[at.min(expected.len())..][..length].concat());
+        let _ = writeln!(
+            differences,
+            "expected:\n{}found:\n{found}",
+            expected[at.min(expected.len())..][..length].concat()
+        );
         at += length;
     }
     if at != expected.len() {
@@ -97,7 +101,8 @@ impl Runner {
         if spec.only.as_deref().is_some_and(|only| only != engine) {
             return Ok(None);
         }
-        let name: String = path.file_stem().unwrap_or_default().to_string_lossy().replace(|c: char| !c.is_alphanumeric(), "_");
+        let name: String =
+            path.file_stem().unwrap_or_default().to_string_lossy().replace(|c: char| !c.is_alphanumeric(), "_");
         let database = format!("isolation_{name}");
         let mut maker = Client::connect(address, "postgres").map_err(text_of)?;
         maker.query(&format!("drop database if exists {database}")).map_err(text_of)?;
@@ -109,7 +114,9 @@ impl Runner {
     /// (order, values of placeholders) of every run.
     fn runs(&self) -> Vec<(usize, Vec<usize>)> {
         let combinations = self.spec.combinations();
-        (0..self.spec.orders.len()).flat_map(|order| combinations.iter().map(move |chosen| (order, chosen.clone()))).collect()
+        (0..self.spec.orders.len())
+            .flat_map(|order| combinations.iter().map(move |chosen| (order, chosen.clone())))
+            .collect()
     }
 
     /// How many of these lines tell of the first run.
@@ -123,7 +130,9 @@ impl Runner {
 
     fn run(&mut self, order: usize, chosen: &[usize], settled: Duration) -> Result<String, String> {
         // Sessions of the run before may still be on their way out.
-        self.control.query("set lock_timeout = '10s'; drop schema if exists spec cascade; create schema spec").map_err(text_of)?;
+        self.control
+            .query("set lock_timeout = '10s'; drop schema if exists spec cascade; create schema spec")
+            .map_err(text_of)?;
         let mut maker = Client::connect(&self.address, &self.database).map_err(text_of)?;
         maker.query("set search_path = spec").map_err(text_of)?;
         if !self.spec.setup.is_empty() {
@@ -161,7 +170,8 @@ impl Runner {
     fn text(&self, order: usize, chosen: &[usize], told: &[(usize, String)], stuck: bool) -> String {
         let labels = self.spec.labels(chosen);
         if self.spec.report.is_empty() {
-            let names: Vec<&str> = self.spec.orders[order].iter().map(|t| self.spec.steps[t.step].name.as_str()).collect();
+            let names: Vec<&str> =
+                self.spec.orders[order].iter().map(|t| self.spec.steps[t.step].name.as_str()).collect();
             let mut text = format!("order {}{}{labels}\n", names.join(" "), if labels.is_empty() { "" } else { ": " });
             for (step, result) in told {
                 let _ = writeln!(text, "{}: {result}", self.spec.steps[*step].name);
@@ -176,7 +186,8 @@ impl Runner {
                 told.iter().filter(|(s, _)| s == step).map(|(_, result)| result.replace("\n    ", " / ")).collect();
             format!("{} {}", self.spec.steps[*step].name, of_step.join(", "))
         });
-        let line = std::iter::once(labels).filter(|l| !l.is_empty()).chain(results).collect::<Vec<String>>().join(" | ");
+        let line =
+            std::iter::once(labels).filter(|l| !l.is_empty()).chain(results).collect::<Vec<String>>().join(" | ");
         line + "\n"
     }
 }
@@ -248,9 +259,11 @@ impl Turns<'_> {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Err("every session's thread has ended".into()),
             }
-            let unended = to_the_end.filter(|step| self.sessions.iter().any(|s| s.busy == Some(*step) || s.later.contains(step)));
+            let unended =
+                to_the_end.filter(|step| self.sessions.iter().any(|s| s.busy == Some(*step) || s.later.contains(step)));
             if begin.elapsed() > PATIENCE {
-                let stuck = self.sessions.iter().filter_map(|s| s.busy).map(|step| self.runner.spec.steps[step].name.as_str());
+                let stuck =
+                    self.sessions.iter().filter_map(|s| s.busy).map(|step| self.runner.spec.steps[step].name.as_str());
                 return Err(format!("no end of: {}", stuck.collect::<Vec<_>>().join(" ")));
             }
             if unended.is_some() || !self.all_wait_for_locks()? {
@@ -264,14 +277,18 @@ impl Turns<'_> {
 
     fn all_wait_for_locks(&mut self) -> Result<bool, String> {
         let pids: Vec<&str> = self.sessions.iter().filter(|s| s.busy.is_some()).map(|s| s.pid.as_str()).collect();
-        let sql = format!("select count(*) from pg_stat_activity where (wait_event_type = 'Lock' or wait_event = 'SafeSnapshot') and pid in ({})", pids.join(", "));
+        let sql = format!(
+            "select count(*) from pg_stat_activity where (wait_event_type = 'Lock' or wait_event = 'SafeSnapshot') and pid in ({})",
+            pids.join(", ")
+        );
         Ok(self.runner.control.integer(&sql).map_err(text_of)? == pids.len() as i64)
     }
 
     fn ended(&mut self, outcome: Outcome) -> Result<(), String> {
         let Some(step) = self.sessions[outcome.session].busy.take() else { return Ok(()) };
         let result = self.describe(&outcome);
-        let went_on = if self.sessions[outcome.session].waited && self.runner.spec.report.is_empty() { "goes on: " } else { "" };
+        let went_on =
+            if self.sessions[outcome.session].waited && self.runner.spec.report.is_empty() { "goes on: " } else { "" };
         self.told.push((step, format!("{went_on}{result}")));
         match self.sessions[outcome.session].later.pop_front() {
             Some(next) => self.begin(next),
@@ -302,7 +319,12 @@ impl Turns<'_> {
             Err(ClientError::Io(_)) => lines.push("the connection is closed".into()),
         }
         for n in &outcome.notifications {
-            lines.push(format!("    notified of {} by {}: {}", n.channel, self.value(Some(&n.sender.to_string())), self.value(Some(&shortened(&n.payload)))));
+            lines.push(format!(
+                "    notified of {} by {}: {}",
+                n.channel,
+                self.value(Some(&n.sender.to_string())),
+                self.value(Some(&shortened(&n.payload)))
+            ));
         }
         lines.join("\n")
     }
@@ -328,7 +350,9 @@ impl Turns<'_> {
             let tail = &word[bare.len()..];
             if before == "process" {
                 words[at] = format!("{}{tail}", self.value(Some(bare)));
-            } else if matches!(before.as_str(), "transaction" | "pivot" | "tuple" | "relation" | "database" | "[") || bare.starts_with('[') {
+            } else if matches!(before.as_str(), "transaction" | "pivot" | "tuple" | "relation" | "database" | "[")
+                || bare.starts_with('[')
+            {
                 words[at] = format!("#{tail}");
             }
         }

@@ -100,7 +100,8 @@ pub fn parse(text: &str) -> Result<Spec, String> {
                 spec.orders.push(turns.map_err(|e| at(&e))?);
             }
             ["report", ..] => {
-                let steps: Result<Vec<usize>, String> = section.head[1..].iter().map(|word| find(&spec, word)).collect();
+                let steps: Result<Vec<usize>, String> =
+                    section.head[1..].iter().map(|word| find(&spec, word)).collect();
                 spec.report = steps.map_err(|e| at(&e))?;
             }
             _ => return Err(at("not understood")),
@@ -154,7 +155,10 @@ impl Spec {
 
     /// A text with the placeholders replaced.
     pub fn fill(&self, text: &str, chosen: &[usize]) -> String {
-        self.each.iter().zip(chosen).fold(text.to_string(), |text, (each, n)| text.replace(&each.name, &each.values[*n].1))
+        self.each
+            .iter()
+            .zip(chosen)
+            .fold(text.to_string(), |text, (each, n)| text.replace(&each.name, &each.values[*n].1))
     }
 
     pub fn labels(&self, chosen: &[usize]) -> String {

@@ -59,7 +59,9 @@ impl Parser<'_> {
         };
         match label {
             None => self.syntax(format!("end label \"{end}\" specified for unlabeled block"), place.0),
-            Some(label) if label != end => self.syntax(format!("end label \"{end}\" differs from block's label \"{label}\""), place.0),
+            Some(label) if label != end => {
+                self.syntax(format!("end label \"{end}\" differs from block's label \"{label}\""), place.0)
+            }
             Some(_) => Ok(()),
         }
     }
@@ -108,7 +110,10 @@ impl Parser<'_> {
             name => {
                 let states = conditions::all(name);
                 if states.is_empty() {
-                    return Err(Error::new(sqlstate::UNDEFINED_OBJECT, format!("unrecognized exception condition \"{name}\"")));
+                    return Err(Error::new(
+                        sqlstate::UNDEFINED_OBJECT,
+                        format!("unrecognized exception condition \"{name}\""),
+                    ));
                 }
                 Ok(states.into_iter().map(Condition::State).collect())
             }

@@ -126,7 +126,8 @@ impl Parser<'_> {
     }
 
     fn counted(&mut self, direction: Direction, many: bool) -> Result<Fetch> {
-        let (count, _) = self.expression_until(&[Tok::Keyword(Keyword::From), Tok::Keyword(Keyword::In)], "FROM or IN")?;
+        let (count, _) =
+            self.expression_until(&[Tok::Keyword(Keyword::From), Tok::Keyword(Keyword::In)], "FROM or IN")?;
         Ok(Fetch { direction, count: FetchCount::Expr(count), many })
     }
 
@@ -134,7 +135,9 @@ impl Parser<'_> {
         let (tok, place) = self.next_at()?;
         match tok {
             Tok::Plain(Token::End) => self.error_here("unexpected end of function definition"),
-            Tok::Keyword(Keyword::From | Keyword::In) => Ok(Fetch { direction, count: FetchCount::Number(1), many: false }),
+            Tok::Keyword(Keyword::From | Keyword::In) => {
+                Ok(Fetch { direction, count: FetchCount::Number(1), many: false })
+            }
             Tok::Keyword(Keyword::All) => {
                 self.expect_source_word()?;
                 Ok(Fetch { direction, count: FetchCount::All, many: true })
@@ -153,7 +156,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Arguments of a bound cursor, and `until`. As one expression of as many columns as there are arguments, in their order.
+    /// Arguments of a bound cursor, and `until`. As one expression of as many columns as there are arguments, in their
+    /// order.
     pub(crate) fn cursor_args(&mut self, cursor: Slot, until: &Tok) -> Result<Option<Expr>> {
         let (name, args) = match self.frame.variables.get(cursor) {
             Some(Variable::Scalar(v)) => (v.name.clone(), v.cursor.as_ref().and_then(|c| c.args)),
@@ -180,7 +184,8 @@ impl Parser<'_> {
         let mut any_named = false;
         for i in 0..names.len() {
             let (first, second, start) = self.peek_two()?;
-            let is_named = matches!(first, Tok::Plain(Token::Identifier { .. })) && matches!(second, Tok::Plain(Token::ColonEquals | Token::EqualsGreater));
+            let is_named = matches!(first, Tok::Plain(Token::Identifier { .. }))
+                && matches!(second, Tok::Plain(Token::ColonEquals | Token::EqualsGreater));
             let at = if is_named {
                 any_named = true;
                 self.argument_name(cursor, names)?
@@ -189,9 +194,13 @@ impl Parser<'_> {
             };
             if values.get(at).is_some_and(Option::is_some) {
                 let parameter = names.get(at).map_or("", String::as_str);
-                return self.syntax(format!("value for parameter \"{parameter}\" of cursor \"{cursor}\" specified more than once"), start);
+                return self.syntax(
+                    format!("value for parameter \"{parameter}\" of cursor \"{cursor}\" specified more than once"),
+                    start,
+                );
             }
-            let piece = self.read_sql(&super::sql::Until { tokens: &[sign(','), sign(')')], expected: ",\" or \")" }, true)?;
+            let piece =
+                self.read_sql(&super::sql::Until { tokens: &[sign(','), sign(')')], expected: ",\" or \")" }, true)?;
             let text = self.slice(piece.start, piece.end);
             self.check(text, ParseMode::Expression, piece.start)?;
             if let Some(value) = values.get_mut(at) {
@@ -229,6 +238,7 @@ impl Parser<'_> {
 }
 
 fn quote(name: &str) -> String {
-    let plain = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_') && !name.starts_with(|c: char| c.is_ascii_digit());
+    let plain = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+        && !name.starts_with(|c: char| c.is_ascii_digit());
     if plain { name.to_string() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
 }

@@ -111,12 +111,25 @@ impl Parser<'_> {
         match self.frame.namespace.find(&names) {
             Some((ItemKind::Scalar(slot), _)) => self.frame.namespace.add_scalar(slot, name),
             Some((ItemKind::Record(slot), _)) => self.frame.namespace.add_record(slot, name),
-            _ => return self.fail(sqlstate::UNDEFINED_OBJECT, format!("variable \"{}\" does not exist", parts.join(".")), place.0),
+            _ => {
+                return self.fail(
+                    sqlstate::UNDEFINED_OBJECT,
+                    format!("variable \"{}\" does not exist", parts.join(".")),
+                    place.0,
+                );
+            }
         }
         self.expect(&sign(';'))
     }
 
-    fn variable_declaration(&mut self, name: &str, line: u32, constant: bool, tok: Tok, place: (usize, usize)) -> Result<()> {
+    fn variable_declaration(
+        &mut self,
+        name: &str,
+        line: u32,
+        constant: bool,
+        tok: Tok,
+        place: (usize, usize),
+    ) -> Result<()> {
         let ty = self.data_type(tok, place)?;
         let (mut tok, mut place) = self.next_at()?;
         if tok == Tok::Keyword(Keyword::Collate) {
@@ -125,7 +138,11 @@ impl Parser<'_> {
                 return self.syntax_error();
             }
             if !is_collatable(&ty) {
-                return self.fail(sqlstate::DATATYPE_MISMATCH, format!("collations are not supported by type {}", ty.name), place.0);
+                return self.fail(
+                    sqlstate::DATATYPE_MISMATCH,
+                    format!("collations are not supported by type {}", ty.name),
+                    place.0,
+                );
             }
             (tok, place) = self.next_at()?;
         }
@@ -136,7 +153,9 @@ impl Parser<'_> {
         }
         let default = match tok {
             Tok::Plain(Token::Sign(';')) => None,
-            Tok::Plain(Token::Sign('=') | Token::ColonEquals) | Tok::Keyword(Keyword::Default) => Some(self.expression(sign(';'), ";")?),
+            Tok::Plain(Token::Sign('=') | Token::ColonEquals) | Tok::Keyword(Keyword::Default) => {
+                Some(self.expression(sign(';'), ";")?)
+            }
             _ => return self.syntax_error(),
         };
         let slot = self.frame.declare(name, line, ty, true)?;
@@ -180,10 +199,15 @@ impl Parser<'_> {
         let mut depth = 0i32;
         loop {
             match &tok {
-                Tok::Plain(Token::Sign(';' | '=') | Token::ColonEquals) | Tok::Keyword(Keyword::Collate | Keyword::Not | Keyword::Default) => break,
+                Tok::Plain(Token::Sign(';' | '=') | Token::ColonEquals)
+                | Tok::Keyword(Keyword::Collate | Keyword::Not | Keyword::Default) => break,
                 Tok::Plain(Token::Sign(',' | ')')) if depth == 0 => break,
                 Tok::Plain(Token::End) => {
-                    return self.error_here(if depth != 0 { "mismatched parentheses" } else { "incomplete data type declaration" });
+                    return self.error_here(if depth != 0 {
+                        "mismatched parentheses"
+                    } else {
+                        "incomplete data type declaration"
+                    });
                 }
                 Tok::Plain(Token::Sign('(')) => depth += 1,
                 Tok::Plain(Token::Sign(')')) => depth -= 1,
@@ -286,5 +310,15 @@ impl Parser<'_> {
 }
 
 fn is_collatable(ty: &TypeInfo) -> bool {
-    matches!(ty.oid, oids::TEXT | oids::VARCHAR | oids::BPCHAR | oids::NAME | oids::TEXT_ARRAY | oids::VARCHAR_ARRAY | oids::BPCHAR_ARRAY | oids::NAME_ARRAY)
+    matches!(
+        ty.oid,
+        oids::TEXT
+            | oids::VARCHAR
+            | oids::BPCHAR
+            | oids::NAME
+            | oids::TEXT_ARRAY
+            | oids::VARCHAR_ARRAY
+            | oids::BPCHAR_ARRAY
+            | oids::NAME_ARRAY
+    )
 }

@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! 1. Texts of errors are PostgreSQL's. A position is in characters of the body's text ([`Failure::is_inside`]).
-//! 2. Which words are variables is decided as they are read: a name in front of `:=` is one where the same name alone begins a statement.
+//! 2. Which words are variables is decided as they are read: a name in front of `:=` is one where the same name alone
+//!    begins a statement.
 //! 3. Recursion is bounded (54001).
 //!
 //! Must not know: values, plans, sessions; of types and SQL what [`Names`] answers.
@@ -114,7 +115,15 @@ impl Frame {
             }
             TypeKind::Record => {
                 let fields = Vec::new();
-                let record = RecordVariable { name: name.clone(), line, ty, constant: false, not_null: false, default: None, fields };
+                let record = RecordVariable {
+                    name: name.clone(),
+                    line,
+                    ty,
+                    constant: false,
+                    not_null: false,
+                    default: None,
+                    fields,
+                };
                 let slot = self.add(Variable::Record(record));
                 if named {
                     self.namespace.add_record(slot, &name);
@@ -145,7 +154,10 @@ impl Frame {
 pub(crate) enum Tok {
     Plain(Token),
     /// A simple name that is no variable.
-    Word { name: String, quoted: bool },
+    Word {
+        name: String,
+        quoted: bool,
+    },
     /// A qualified one.
     Words(Vec<String>),
     Variable(VariableToken),
@@ -258,7 +270,12 @@ impl<'a> Parser<'a> {
                     self.frame.print_strict_params = match value.as_str() {
                         "on" => true,
                         "off" => false,
-                        _ => return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("unrecognized print_strict_params option {value}"))),
+                        _ => {
+                            return Err(Error::new(
+                                sqlstate::SYNTAX_ERROR,
+                                format!("unrecognized print_strict_params option {value}"),
+                            ));
+                        }
                     };
                 }
                 Tok::Keyword(Keyword::VariableConflict) => {
@@ -289,7 +306,11 @@ impl<'a> Parser<'a> {
     pub(crate) fn error_here<T>(&self, message: &str) -> Result<T> {
         let (start, end) = self.current;
         let near = self.text.get(start..end).unwrap_or("");
-        let message = if start >= self.text.len() { format!("{message} at end of input") } else { format!("{message} at or near \"{near}\"") };
+        let message = if start >= self.text.len() {
+            format!("{message} at end of input")
+        } else {
+            format!("{message} at or near \"{near}\"")
+        };
         self.syntax(message, start)
     }
     pub(crate) fn syntax_error<T>(&self) -> Result<T> {
@@ -309,7 +330,13 @@ impl<'a> Parser<'a> {
     }
     pub(crate) fn expr(&mut self, text: &str, mode: ParseMode) -> Expr {
         self.frame.exprs += 1;
-        Expr { id: self.frame.exprs - 1, text: Arc::from(text), mode, place: self.frame.namespace.place(), assignment: None }
+        Expr {
+            id: self.frame.exprs - 1,
+            text: Arc::from(text),
+            mode,
+            place: self.frame.namespace.place(),
+            assignment: None,
+        }
     }
     /// Checks SQL that stands at `offset`. Without a position of its own the error is there.
     pub(crate) fn check(&mut self, text: &str, mode: ParseMode, offset: usize) -> Result<()> {

@@ -50,7 +50,8 @@ fn choose<T: Copy>(list: &[(Keyword, T)], tok: &Tok) -> Option<T> {
 
 impl Parser<'_> {
     pub(crate) fn raise(&mut self) -> Result<StmtKind> {
-        let mut raise = Raise { level: Level::Exception, condition: None, message: None, params: Vec::new(), options: Vec::new() };
+        let mut raise =
+            Raise { level: Level::Exception, condition: None, message: None, params: Vec::new(), options: Vec::new() };
         let mut tok = self.next_inside()?;
         if tok != sign(';') {
             if let Some(level) = choose(LEVELS, &tok) {
@@ -107,7 +108,9 @@ impl Parser<'_> {
         let mut options = Vec::new();
         loop {
             let tok = self.next_inside()?;
-            let Some(option) = choose(OPTIONS, &tok) else { return self.error_here("unrecognized RAISE statement option") };
+            let Some(option) = choose(OPTIONS, &tok) else {
+                return self.error_here("unrecognized RAISE statement option");
+            };
             if !matches!(self.next()?, Tok::Plain(Token::ColonEquals | Token::Sign('='))) {
                 return self.error_here("syntax error, expected \"=\"");
             }
@@ -149,7 +152,10 @@ impl Parser<'_> {
             if is_refused {
                 let area = if stacked { "STACKED" } else { "CURRENT" };
                 let keyword = ITEMS.iter().find(|(_, i)| i == item).and_then(|(k, _)| word_of(*k)).unwrap_or("");
-                let message = format!("diagnostics item {} is not allowed in GET {area} DIAGNOSTICS", keyword.to_ascii_uppercase());
+                let message = format!(
+                    "diagnostics item {} is not allowed in GET {area} DIAGNOSTICS",
+                    keyword.to_ascii_uppercase()
+                );
                 return self.syntax(message, at.0);
             }
         }
@@ -170,7 +176,8 @@ impl Parser<'_> {
 fn check_parameters(raise: &Raise) -> Result<()> {
     let Some(message) = &raise.message else { return Ok(()) };
     let places = message.replace("%%", "").matches('%').count();
-    let wrong = |what: &str| Err(Error::new(sqlstate::SYNTAX_ERROR, format!("too {what} parameters specified for RAISE")));
+    let wrong =
+        |what: &str| Err(Error::new(sqlstate::SYNTAX_ERROR, format!("too {what} parameters specified for RAISE")));
     match places.cmp(&raise.params.len()) {
         std::cmp::Ordering::Less => wrong("many"),
         std::cmp::Ordering::Greater => wrong("few"),

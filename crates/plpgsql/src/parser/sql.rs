@@ -65,7 +65,9 @@ impl<'a> Parser<'a> {
                     let what = if is_expression { "expression" } else { "statement" };
                     return self.syntax(format!("missing \"{}\" at end of SQL {what}", until.expected), place.0);
                 }
-                Tok::Plain(Token::ColonEquals | Token::Sign('=')) if depth == 0 && assign.is_none() => assign = Some(place),
+                Tok::Plain(Token::ColonEquals | Token::Sign('=')) if depth == 0 && assign.is_none() => {
+                    assign = Some(place)
+                }
                 _ => {}
             }
             end = place.1;
@@ -131,7 +133,8 @@ impl<'a> Parser<'a> {
                 Tok::Plain(Token::Sign(';')) if parens == 0 && !inside => break place.0,
                 Tok::Plain(Token::End) => return self.error_here("unexpected end of function definition"),
                 Tok::Keyword(Keyword::Into) => {
-                    let is_sql = matches!(previous, Tok::Keyword(Keyword::Insert | Keyword::Merge)) || *first == Tok::Keyword(Keyword::Import);
+                    let is_sql = matches!(previous, Tok::Keyword(Keyword::Insert | Keyword::Merge))
+                        || *first == Tok::Keyword(Keyword::Import);
                     if !is_sql {
                         if into.is_some() {
                             return self.error_here("INTO specified more than once");

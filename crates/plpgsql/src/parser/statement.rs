@@ -27,12 +27,16 @@ impl Parser<'_> {
                 let (tok, at) = self.next_at()?;
                 return match tok {
                     Tok::Keyword(Keyword::Declare | Keyword::Begin) => self.inner_block(Some(label), tok, at),
-                    Tok::Keyword(Keyword::Loop | Keyword::While | Keyword::For | Keyword::Foreach) => self.any_loop(Some(label), &tok, at),
+                    Tok::Keyword(Keyword::Loop | Keyword::While | Keyword::For | Keyword::Foreach) => {
+                        self.any_loop(Some(label), &tok, at)
+                    }
                     _ => self.syntax_error(),
                 };
             }
             Tok::Keyword(Keyword::Declare | Keyword::Begin) => return self.inner_block(None, tok, at),
-            Tok::Keyword(Keyword::Loop | Keyword::While | Keyword::For | Keyword::Foreach) => return self.any_loop(None, &tok, at),
+            Tok::Keyword(Keyword::Loop | Keyword::While | Keyword::For | Keyword::Foreach) => {
+                return self.any_loop(None, &tok, at);
+            }
             Tok::Keyword(Keyword::If) => return self.if_statement(at),
             Tok::Keyword(Keyword::Case) => return self.case_statement(at),
             Tok::Variable(variable) => self.assignment(variable, at)?,
@@ -302,7 +306,11 @@ impl Parser<'_> {
                 Ok(row)
             }
             (None, Some(scalar)) => self.list_of_one(&target.name, scalar, target.at),
-            (None, None) => self.fail(state, "loop variable of loop over rows must be a record variable or list of scalar variables", target.at.0),
+            (None, None) => self.fail(
+                state,
+                "loop variable of loop over rows must be a record variable or list of scalar variables",
+                target.at.0,
+            ),
         }
     }
 
@@ -311,9 +319,14 @@ impl Parser<'_> {
         self.expect_keyword(Keyword::In)?;
         let (tok, place) = self.next_at()?;
         if tok == Tok::Keyword(Keyword::Execute) {
-            let (query, end) = self.expression_until(&[Tok::Keyword(Keyword::Loop), Tok::Keyword(Keyword::Using)], "LOOP or USING")?;
+            let (query, end) =
+                self.expression_until(&[Tok::Keyword(Keyword::Loop), Tok::Keyword(Keyword::Using)], "LOOP or USING")?;
             let row = self.row_target(&target, sqlstate::DATATYPE_MISMATCH)?;
-            let params = if end == Tok::Keyword(Keyword::Using) { self.expressions(Tok::Keyword(Keyword::Loop), ", or LOOP")? } else { Vec::new() };
+            let params = if end == Tok::Keyword(Keyword::Using) {
+                self.expressions(Tok::Keyword(Keyword::Loop), ", or LOOP")?
+            } else {
+                Vec::new()
+            };
             return Ok(StmtKind::ForDynamic { label, target: row, query, params, body: Vec::new() });
         }
         if let Tok::Variable(v) = &tok
@@ -345,9 +358,19 @@ impl Parser<'_> {
         Ok(StmtKind::ForQuery { label, target: row, query, body: Vec::new() })
     }
 
-    fn for_integer(&mut self, label: Option<String>, target: &LoopTarget, lower: Expr, reverse: bool) -> Result<StmtKind> {
+    fn for_integer(
+        &mut self,
+        label: Option<String>,
+        target: &LoopTarget,
+        lower: Expr,
+        reverse: bool,
+    ) -> Result<StmtKind> {
         let (upper, end) = self.expression_until(&[Tok::Keyword(Keyword::Loop), Tok::Keyword(Keyword::By)], "LOOP")?;
-        let step = if end == Tok::Keyword(Keyword::By) { Some(self.expression(Tok::Keyword(Keyword::Loop), "LOOP")?) } else { None };
+        let step = if end == Tok::Keyword(Keyword::By) {
+            Some(self.expression(Tok::Keyword(Keyword::Loop), "LOOP")?)
+        } else {
+            None
+        };
         if target.scalar.is_some() && target.row.is_some() {
             return self.syntax("integer FOR loop must have only one target variable", target.at.0);
         }
@@ -357,7 +380,14 @@ impl Parser<'_> {
         Ok(StmtKind::ForInteger { label, var, lower, upper, step, reverse, body: Vec::new() })
     }
 
-    fn for_cursor(&mut self, label: Option<String>, target: &LoopTarget, cursor: Slot, is_bound: bool, place: Where) -> Result<StmtKind> {
+    fn for_cursor(
+        &mut self,
+        label: Option<String>,
+        target: &LoopTarget,
+        cursor: Slot,
+        is_bound: bool,
+        place: Where,
+    ) -> Result<StmtKind> {
         if target.scalar.is_some() && target.row.is_some() {
             return self.syntax("cursor FOR loop must have only one target variable", target.at.0);
         }
@@ -405,14 +435,23 @@ impl Parser<'_> {
         };
         match &label {
             Some(name) => match self.frame.namespace.find_label(name) {
-                None => return self.syntax(format!("there is no label \"{name}\" attached to any block or loop enclosing this statement"), place.0),
+                None => {
+                    return self.syntax(
+                        format!("there is no label \"{name}\" attached to any block or loop enclosing this statement"),
+                        place.0,
+                    );
+                }
                 Some(kind) if kind != LabelKind::Loop && !is_exit => {
                     return self.syntax(format!("block label \"{name}\" cannot be used in CONTINUE"), place.0);
                 }
                 Some(_) => {}
             },
             None if !self.frame.namespace.is_in_loop() => {
-                let message = if is_exit { "EXIT cannot be used outside a loop, unless it has a label" } else { "CONTINUE cannot be used outside a loop" };
+                let message = if is_exit {
+                    "EXIT cannot be used outside a loop, unless it has a label"
+                } else {
+                    "CONTINUE cannot be used outside a loop"
+                };
                 return self.syntax(message, at.0);
             }
             None => {}
@@ -430,7 +469,11 @@ impl Parser<'_> {
                 return self.fail(sqlstate::DATATYPE_MISMATCH, "cannot use RETURN NEXT in a non-SETOF function", at.0);
             }
             if let Some(slot) = self.frame.output {
-                self.no_value("RETURN NEXT cannot have a parameter in function with OUT parameters", sqlstate::DATATYPE_MISMATCH, None)?;
+                self.no_value(
+                    "RETURN NEXT cannot have a parameter in function with OUT parameters",
+                    sqlstate::DATATYPE_MISMATCH,
+                    None,
+                )?;
                 return Ok(StmtKind::ReturnNext(ReturnValue::Slot(slot)));
             }
             return self.value().map(StmtKind::ReturnNext);
@@ -442,7 +485,11 @@ impl Parser<'_> {
         let mismatch = sqlstate::DATATYPE_MISMATCH;
         match self.frame.returns {
             Returns::Set => {
-                self.no_value("RETURN cannot have a parameter in function returning set", mismatch, Some("Use RETURN NEXT or RETURN QUERY."))?;
+                self.no_value(
+                    "RETURN cannot have a parameter in function returning set",
+                    mismatch,
+                    Some("Use RETURN NEXT or RETURN QUERY."),
+                )?;
                 Ok(StmtKind::Return(ReturnValue::None))
             }
             Returns::Void { procedure: true } => {
@@ -513,7 +560,8 @@ impl Parser<'_> {
                     end = self.next()?;
                 }
                 Tok::Keyword(Keyword::Using) if params.is_empty() => loop {
-                    let (e, ended_by) = self.expression_until(&[sign(','), sign(';'), Tok::Keyword(Keyword::Into)], ", or ; or INTO")?;
+                    let (e, ended_by) =
+                        self.expression_until(&[sign(','), sign(';'), Tok::Keyword(Keyword::Into)], ", or ; or INTO")?;
                     params.push(e);
                     end = ended_by;
                     if end != sign(',') {

@@ -12,7 +12,9 @@ impl Names for Fake {
             "record" => self.type_of_oid(oids::RECORD, -1),
             "refcursor" => self.type_of_oid(oids::REFCURSOR, -1),
             "int[]" => self.type_of_oid(oids::INT4_ARRAY, -1),
-            _ => Err(Error::new(sqlstate::UNDEFINED_OBJECT, format!("type \"{text}\" does not exist")).with_position(1)),
+            _ => {
+                Err(Error::new(sqlstate::UNDEFINED_OBJECT, format!("type \"{text}\" does not exist")).with_position(1))
+            }
         }
     }
     fn type_of_column(&mut self, _parts: &[String]) -> Result<TypeInfo> {
@@ -85,11 +87,39 @@ fn every_statement_is_known() {
         select 1 into r from t;
         create function g() returns int begin atomic; select 1; end;
     end";
-    assert_eq!(kinds(body), [
-        "assignment", "assignment", "assignment", "assignment", "IF", "CASE", "LOOP", "WHILE", "FOR with integer loop variable",
-        "FOR over SELECT rows", "FOR over EXECUTE statement", "FOREACH over array", "RETURN", "RAISE", "ASSERT", "SQL statement", "EXECUTE",
-        "PERFORM", "CALL", "GET DIAGNOSTICS", "OPEN", "FETCH", "MOVE", "CLOSE", "COMMIT", "ROLLBACK", "SQL statement", "SQL statement",
-    ]);
+    assert_eq!(
+        kinds(body),
+        [
+            "assignment",
+            "assignment",
+            "assignment",
+            "assignment",
+            "IF",
+            "CASE",
+            "LOOP",
+            "WHILE",
+            "FOR with integer loop variable",
+            "FOR over SELECT rows",
+            "FOR over EXECUTE statement",
+            "FOREACH over array",
+            "RETURN",
+            "RAISE",
+            "ASSERT",
+            "SQL statement",
+            "EXECUTE",
+            "PERFORM",
+            "CALL",
+            "GET DIAGNOSTICS",
+            "OPEN",
+            "FETCH",
+            "MOVE",
+            "CLOSE",
+            "COMMIT",
+            "ROLLBACK",
+            "SQL statement",
+            "SQL statement",
+        ]
+    );
 }
 
 #[test]
@@ -117,8 +147,14 @@ fn lines_are_those_of_the_first_word() {
 
 #[test]
 fn words_are_keywords_unless_assigned_to() {
-    assert_eq!(kinds("declare next int; error int; begin next := 1; error = 2; raise notice 'a'; end"), ["assignment", "assignment", "RAISE"]);
-    assert_eq!(kinds("declare comment text; begin comment := 'x'; comment on table t is 'x'; end"), ["assignment", "SQL statement"]);
+    assert_eq!(
+        kinds("declare next int; error int; begin next := 1; error = 2; raise notice 'a'; end"),
+        ["assignment", "assignment", "RAISE"]
+    );
+    assert_eq!(
+        kinds("declare comment text; begin comment := 'x'; comment on table t is 'x'; end"),
+        ["assignment", "SQL statement"]
+    );
 }
 
 #[test]
@@ -128,7 +164,11 @@ fn errors_are_told_with_their_places() {
         ("declare x int begin null; end", "type \"int begin null\" does not exist", 11),
         ("begin return 1; end", "RETURN cannot have a parameter in function returning void", 14),
         ("begin exit; end", "EXIT cannot be used outside a loop, unless it has a label", 7),
-        ("begin loop exit a; end loop; end", "there is no label \"a\" attached to any block or loop enclosing this statement", 17),
+        (
+            "begin loop exit a; end loop; end",
+            "there is no label \"a\" attached to any block or loop enclosing this statement",
+            17,
+        ),
         ("<<a>> begin null; end b", "end label \"b\" differs from block's label \"a\"", 23),
         ("begin null; end x", "end label \"x\" specified for unlabeled block", 17),
         ("begin if true then null; end; end", "syntax error at or near \";\"", 29),
@@ -153,7 +193,9 @@ fn nesting_is_bounded() {
 
 #[test]
 fn constants_may_have_defaults_and_names_may_be_types() {
-    let (_, frame) = parsed("declare a constant int not null default 1; b a%type[]; c text collate \"C\" := 'x'; d alias for a; begin null; end");
+    let (_, frame) = parsed(
+        "declare a constant int not null default 1; b a%type[]; c text collate \"C\" := 'x'; d alias for a; begin null; end",
+    );
     assert!(matches!(&frame.variables[1], Variable::Scalar(v) if v.ty.is_array));
     assert!(matches!(&frame.variables[0], Variable::Scalar(v) if v.constant && v.not_null && v.default.is_some()));
 }

@@ -67,7 +67,11 @@ impl Parser<'_> {
         let is_dot = after.token == super::sign('.');
         let assigns = matches!(after.token, Tok::Plain(Token::ColonEquals | Token::Sign('=' | '[')));
         self.pushed.push(after);
-        let token = if names.len() == 1 { self.word(names, quoted, is_dot || assigns || !self.after_statement) } else { self.qualified(names) };
+        let token = if names.len() == 1 {
+            self.word(names, quoted, is_dot || assigns || !self.after_statement)
+        } else {
+            self.qualified(names)
+        };
         Ok(Lexeme { token, start, end })
     }
 
@@ -134,7 +138,9 @@ impl Tok {
     pub(crate) fn is_word(&self, keyword: Keyword) -> bool {
         match self {
             Tok::Keyword(k) => *k == keyword,
-            Tok::Variable(v) => !v.quoted && v.names.len() == 1 && v.names.first().map(String::as_str) == word_of(keyword),
+            Tok::Variable(v) => {
+                !v.quoted && v.names.len() == 1 && v.names.first().map(String::as_str) == word_of(keyword)
+            }
             _ => false,
         }
     }

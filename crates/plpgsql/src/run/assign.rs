@@ -11,13 +11,17 @@ use kilndb_types::{Datum, Record, oids};
 use std::sync::Arc;
 
 fn not_null(name: &str) -> Error {
-    Error::new(sqlstate::NULL_VALUE_NOT_ALLOWED, format!("null value cannot be assigned to variable \"{name}\" declared NOT NULL"))
+    Error::new(
+        sqlstate::NULL_VALUE_NOT_ALLOWED,
+        format!("null value cannot be assigned to variable \"{name}\" declared NOT NULL"),
+    )
 }
 
 /// Columns of a record that nobody has named.
 pub(crate) fn unnamed(record: &Record) -> Arc<RowShape> {
     let columns = record.fields.iter().enumerate();
-    let columns = columns.map(|(i, (oid, _))| RowColumn { name: format!("f{}", i + 1), type_oid: *oid, typmod: -1 }).collect();
+    let columns =
+        columns.map(|(i, (oid, _))| RowColumn { name: format!("f{}", i + 1), type_oid: *oid, typmod: -1 }).collect();
     Arc::new(RowShape { type_oid: record.type_oid, columns })
 }
 
@@ -98,7 +102,11 @@ impl<'r> Run<'r, '_> {
         match self.vars.variable(target)? {
             Variable::Scalar(v) => {
                 let to = self.vars.scalar_type(target, v);
-                let value = if typed.oid == to.0 && to.1 == -1 { typed.value } else { self.cast(typed.value, (typed.oid, typed.typmod), to)? };
+                let value = if typed.oid == to.0 && to.1 == -1 {
+                    typed.value
+                } else {
+                    self.cast(typed.value, (typed.oid, typed.typmod), to)?
+                };
                 if v.not_null && value.is_null() {
                     return Err(not_null(&v.name));
                 }
@@ -118,17 +126,26 @@ impl<'r> Run<'r, '_> {
                     let value = self.spi.convert(value, (typed.oid, typed.typmod), (r.ty.oid, -1))?;
                     self.assign_record_datum(target, value)
                 }
-                _ if self.declaring.is_none() => Err(Error::unsupported("input of anonymous composite types is not implemented")),
-                _ => Err(Error::new(sqlstate::DATATYPE_MISMATCH, "cannot assign non-composite value to a record variable")),
+                _ if self.declaring.is_none() => {
+                    Err(Error::unsupported("input of anonymous composite types is not implemented"))
+                }
+                _ => Err(Error::new(
+                    sqlstate::DATATYPE_MISMATCH,
+                    "cannot assign non-composite value to a record variable",
+                )),
             },
             Variable::Row { slots, .. } => match typed.value {
-                Datum::Null => slots.iter().try_for_each(|slot| self.assign(*slot, Typed { value: Datum::Null, oid: oids::UNKNOWN, typmod: -1 })),
+                Datum::Null => slots.iter().try_for_each(|slot| {
+                    self.assign(*slot, Typed { value: Datum::Null, oid: oids::UNKNOWN, typmod: -1 })
+                }),
                 Datum::Record(record) => {
                     let shape = self.shape_of_record(&record)?;
                     let fields: Vec<Datum> = record.fields.iter().map(|(_, v)| v.clone()).collect();
                     self.assign_row(target, &shape, Some(&fields))
                 }
-                _ => Err(Error::new(sqlstate::DATATYPE_MISMATCH, "cannot assign non-composite value to a row variable")),
+                _ => {
+                    Err(Error::new(sqlstate::DATATYPE_MISMATCH, "cannot assign non-composite value to a row variable"))
+                }
             },
             Variable::Field { record, name } => self.assign_field(*record, name, typed),
         }
@@ -142,7 +159,9 @@ impl<'r> Run<'r, '_> {
         }
         let shape = self.vars.shape_of(record)?.cloned().unwrap_or_default();
         let at = shape.columns.iter().position(|c| c.name == field);
-        let Some((at, column)) = at.and_then(|at| shape.columns.get(at).map(|c| (at, c))) else { return Err(no_field(&variable.name, field)) };
+        let Some((at, column)) = at.and_then(|at| shape.columns.get(at).map(|c| (at, c))) else {
+            return Err(no_field(&variable.name, field));
+        };
         let value = self.cast(typed.value, (typed.oid, typed.typmod), (column.type_oid, column.typmod))?;
         if let Some(row) = self.vars.row_mut(record) {
             row.is_null = false;
@@ -222,9 +241,10 @@ impl<'r> Run<'r, '_> {
             return Ok(());
         }
         let active = if refuse.strict_multi_assignment { "extra_errors" } else { "extra_warnings" };
-        let error = Error::new(sqlstate::DATATYPE_MISMATCH, "number of source and target fields in assignment does not match")
-            .with_detail(format!("strict_multi_assignment check of {active} is active."))
-            .with_hint("Make sure the query returns the exact list of columns.");
+        let error =
+            Error::new(sqlstate::DATATYPE_MISMATCH, "number of source and target fields in assignment does not match")
+                .with_detail(format!("strict_multi_assignment check of {active} is active."))
+                .with_hint("Make sure the query returns the exact list of columns.");
         if refuse.strict_multi_assignment {
             return Err(error);
         }

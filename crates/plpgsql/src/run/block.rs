@@ -116,7 +116,12 @@ impl<'r> Run<'r, '_> {
         self.statements(otherwise)
     }
 
-    pub(crate) fn case(&mut self, test: Option<&'r (Expr, Slot)>, whens: &'r [(Expr, Vec<Stmt>)], otherwise: Option<&'r [Stmt]>) -> Result<Flow> {
+    pub(crate) fn case(
+        &mut self,
+        test: Option<&'r (Expr, Slot)>,
+        whens: &'r [(Expr, Vec<Stmt>)],
+        otherwise: Option<&'r [Stmt]>,
+    ) -> Result<Flow> {
         if let Some((expr, slot)) = test {
             let typed = self.evaluate(expr)?;
             let typmod = typed.typmod;
@@ -133,7 +138,10 @@ impl<'r> Run<'r, '_> {
         self.forget_case(test);
         match otherwise {
             Some(body) => self.statements(body),
-            None => Err(Error::new(SqlState::new("20000"), "case not found").with_hint("CASE statement is missing ELSE part.")),
+            None => {
+                Err(Error::new(SqlState::new("20000"), "case not found")
+                    .with_hint("CASE statement is missing ELSE part."))
+            }
         }
     }
 
@@ -195,7 +203,8 @@ impl<'r> Run<'r, '_> {
     }
 
     fn bound(&mut self, expr: &'r Expr, what: &str) -> Result<i32> {
-        self.integer(expr)?.ok_or_else(|| Error::new(sqlstate::NULL_VALUE_NOT_ALLOWED, format!("{what} of FOR loop cannot be null")))
+        self.integer(expr)?
+            .ok_or_else(|| Error::new(sqlstate::NULL_VALUE_NOT_ALLOWED, format!("{what} of FOR loop cannot be null")))
     }
 
     pub(crate) fn for_integer(
@@ -213,7 +222,10 @@ impl<'r> Run<'r, '_> {
             None => 1,
         };
         if step <= 0 {
-            return Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, "BY value of FOR loop must be greater than zero"));
+            return Err(Error::new(
+                sqlstate::INVALID_PARAMETER_VALUE,
+                "BY value of FOR loop must be greater than zero",
+            ));
         }
         let mut found = false;
         let mut result = Flow::Next;
@@ -236,7 +248,14 @@ impl<'r> Run<'r, '_> {
         Ok(result)
     }
 
-    pub(crate) fn for_each(&mut self, label: Option<&'r str>, target: Slot, slice: i64, array: &'r Expr, body: &'r [Stmt]) -> Result<Flow> {
+    pub(crate) fn for_each(
+        &mut self,
+        label: Option<&'r str>,
+        target: Slot,
+        slice: i64,
+        array: &'r Expr,
+        body: &'r [Stmt],
+    ) -> Result<Flow> {
         let typed = self.evaluate(array)?;
         if typed.value.is_null() {
             return Err(Error::new(sqlstate::NULL_VALUE_NOT_ALLOWED, "FOREACH expression must not be null"));
@@ -244,7 +263,10 @@ impl<'r> Run<'r, '_> {
         let element = self.spi.element_type(typed.oid)?;
         let Datum::Array(values) = &typed.value else {
             let name = self.spi.format_type(typed.oid, -1)?;
-            return Err(Error::new(sqlstate::DATATYPE_MISMATCH, format!("FOREACH expression must yield an array, not type {name}")));
+            return Err(Error::new(
+                sqlstate::DATATYPE_MISMATCH,
+                format!("FOREACH expression must yield an array, not type {name}"),
+            ));
         };
         let dims = values.dims.len();
         if slice < 0 || slice as usize > dims {
@@ -261,7 +283,10 @@ impl<'r> Run<'r, '_> {
             _ => false,
         };
         if slice > 0 && !is_array {
-            return Err(Error::new(sqlstate::DATATYPE_MISMATCH, "FOREACH ... SLICE loop variable must be of an array type"));
+            return Err(Error::new(
+                sqlstate::DATATYPE_MISMATCH,
+                "FOREACH ... SLICE loop variable must be of an array type",
+            ));
         }
         if slice == 0 && is_array {
             return Err(Error::new(sqlstate::DATATYPE_MISMATCH, "FOREACH loop variable must not be of an array type"));
@@ -303,8 +328,11 @@ fn parts_of(array: &Array, slice: usize) -> Vec<Datum> {
         return Vec::new();
     }
     let part = |elements: &[Datum]| {
-        Datum::Array(Arc::new(Array { element_type: array.element_type, dims: dims.clone(), elements: elements.to_vec() }))
+        Datum::Array(Arc::new(Array {
+            element_type: array.element_type,
+            dims: dims.clone(),
+            elements: elements.to_vec(),
+        }))
     };
     array.elements.chunks(size).map(part).collect()
 }
-

@@ -32,8 +32,9 @@ impl<'r> Run<'r, '_> {
 
     fn open_name(&self, slot: Slot) -> Result<String> {
         let variable = self.cursor_variable(slot)?;
-        self.cursor_name(slot)?
-            .ok_or_else(|| Error::new(sqlstate::NULL_VALUE_NOT_ALLOWED, format!("cursor variable \"{}\" is null", variable.name)))
+        self.cursor_name(slot)?.ok_or_else(|| {
+            Error::new(sqlstate::NULL_VALUE_NOT_ALLOWED, format!("cursor variable \"{}\" is null", variable.name))
+        })
     }
 
     /// 42P03 if there is an open cursor of that name.
@@ -52,7 +53,10 @@ impl<'r> Run<'r, '_> {
         }
         let variable = self.cursor_variable(slot)?;
         if variable.constant {
-            return Err(Error::new(crate::ERROR_IN_ASSIGNMENT, format!("variable \"{}\" is declared CONSTANT", variable.name)));
+            return Err(Error::new(
+                crate::ERROR_IN_ASSIGNMENT,
+                format!("variable \"{}\" is declared CONSTANT", variable.name),
+            ));
         }
         self.vars.set(slot, Datum::text(name));
         Ok(())
@@ -76,7 +80,9 @@ impl<'r> Run<'r, '_> {
     }
 
     fn open_bound(&mut self, slot: Slot, args: Option<&'r Expr>, known: Option<&str>) -> Result<String> {
-        let Some(cursor) = &self.cursor_variable(slot)?.cursor else { return Err(Error::internal("an unbound cursor")) };
+        let Some(cursor) = &self.cursor_variable(slot)?.cursor else {
+            return Err(Error::internal("an unbound cursor"));
+        };
         if let (Some(args), Some(target)) = (args, cursor.args) {
             let (shape, first) = self.rows_of(args, 1)?;
             let shape = shape.unwrap_or_default();
@@ -87,7 +93,14 @@ impl<'r> Run<'r, '_> {
         self.spi.open_cursor(known, &prepared, &self.vars.scope(query.place), scroll_of(cursor.scroll))
     }
 
-    pub(crate) fn for_cursor(&mut self, label: Option<&'r str>, slot: Slot, args: Option<&'r Expr>, record: Slot, body: &'r [Stmt]) -> Result<Flow> {
+    pub(crate) fn for_cursor(
+        &mut self,
+        label: Option<&'r str>,
+        slot: Slot,
+        args: Option<&'r Expr>,
+        record: Slot,
+        body: &'r [Stmt],
+    ) -> Result<Flow> {
         let known = self.cursor_name(slot)?;
         self.refuse_open(known.as_deref())?;
         let name = self.open_bound(slot, args, known.as_deref())?;
@@ -101,7 +114,13 @@ impl<'r> Run<'r, '_> {
         Ok(flow)
     }
 
-    pub(crate) fn fetch(&mut self, slot: Slot, target: Option<Slot>, direction: Direction, count: &'r FetchCount) -> Result<()> {
+    pub(crate) fn fetch(
+        &mut self,
+        slot: Slot,
+        target: Option<Slot>,
+        direction: Direction,
+        count: &'r FetchCount,
+    ) -> Result<()> {
         let name = self.open_name(slot)?;
         let shape = self.spi.cursor_row(&name)?;
         let count = match count {
@@ -109,7 +128,9 @@ impl<'r> Run<'r, '_> {
             FetchCount::All => i64::MAX,
             FetchCount::Expr(expr) => {
                 let n = self.integer(expr)?;
-                i64::from(n.ok_or_else(|| Error::new(sqlstate::NULL_VALUE_NOT_ALLOWED, "relative or absolute cursor position is null"))?)
+                i64::from(n.ok_or_else(|| {
+                    Error::new(sqlstate::NULL_VALUE_NOT_ALLOWED, "relative or absolute cursor position is null")
+                })?)
             }
         };
         let direction = match direction {
@@ -134,19 +155,28 @@ impl<'r> Run<'r, '_> {
     }
 
     /// The variables that stand for output arguments of a CALL.
-    pub(crate) fn output_slots(&mut self, query: &'r Expr, prepared: &std::sync::Arc<kilndb_sql::routine::SpiPrepared>) -> Result<Vec<Slot>> {
+    pub(crate) fn output_slots(
+        &mut self,
+        query: &'r Expr,
+        prepared: &std::sync::Arc<kilndb_sql::routine::SpiPrepared>,
+    ) -> Result<Vec<Slot>> {
         let outputs = self.spi.outputs_of_call(prepared, &self.vars.scope(query.place))?;
         let mut slots = Vec::with_capacity(outputs.len());
         for (name, variable) in outputs {
             let Some(number) = variable else {
-                let message = format!("procedure parameter \"{name}\" is an output parameter but corresponding argument is not writable");
+                let message = format!(
+                    "procedure parameter \"{name}\" is an output parameter but corresponding argument is not writable"
+                );
                 return Err(Error::new(sqlstate::SYNTAX_ERROR, message));
             };
             let slot = number as Slot;
             if let Variable::Scalar(v) = self.vars.variable(slot)?
                 && v.constant
             {
-                return Err(Error::new(crate::ERROR_IN_ASSIGNMENT, format!("variable \"{}\" is declared CONSTANT", v.name)));
+                return Err(Error::new(
+                    crate::ERROR_IN_ASSIGNMENT,
+                    format!("variable \"{}\" is declared CONSTANT", v.name),
+                ));
             }
             slots.push(slot);
         }
@@ -154,7 +184,12 @@ impl<'r> Run<'r, '_> {
     }
 
     /// Results of CALL to those variables.
-    pub(crate) fn take_outputs(&mut self, slots: &[Slot], shape: &kilndb_sql::routine::RowShape, values: &[Datum]) -> Result<()> {
+    pub(crate) fn take_outputs(
+        &mut self,
+        slots: &[Slot],
+        shape: &kilndb_sql::routine::RowShape,
+        values: &[Datum],
+    ) -> Result<()> {
         for (i, slot) in slots.iter().enumerate() {
             let (oid, typmod) = shape.columns.get(i).map_or((oids::UNKNOWN, -1), |c| (c.type_oid, c.typmod));
             self.assign(*slot, Typed { value: values.get(i).cloned().unwrap_or_default(), oid, typmod })?;

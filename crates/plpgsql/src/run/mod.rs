@@ -1,8 +1,8 @@
 //! The run of a routine: a walk over its tree.
 //!
 //! Invariants
-//! 1. `current`, `phase` and `declaring` say where the run is; while an error unwinds nobody touches them, so that the line of CONTEXT can
-//!    be told where the error leaves the routine (or is caught).
+//! 1. `current`, `phase` and `declaring` say where the run is; while an error unwinds nobody touches them, so that the
+//!    line of CONTEXT can be told where the error leaves the routine (or is caught).
 //! 2. Each line of CONTEXT is added once: `told` says that this routine's is there already.
 //! 3. Whatever waits or runs SQL goes through `Spi`.
 
@@ -116,7 +116,13 @@ pub(crate) fn call(routine: &Routine, call: &mut Call<'_>, spi: &mut Spi<'_>) ->
     let values = values.collect();
     let vars = Vars { routine, values, case_types: Vec::new(), trigger: call.trigger, shapes: Vec::new() };
     let definition = routine.definition.clone();
-    let frame = Frame { definition, line: Cell::new(0), what: Cell::new(""), is_phase: Cell::new(false), sql: RefCell::new(None) };
+    let frame = Frame {
+        definition,
+        line: Cell::new(0),
+        what: Cell::new(""),
+        is_phase: Cell::new(false),
+        sql: RefCell::new(None),
+    };
     let mut run = Run {
         routine,
         frame: Rc::new(frame),
@@ -200,12 +206,16 @@ impl<'r> Run<'r, '_> {
         let Some(event) = self.vars.trigger else {
             return Err(Error::unsupported("trigger functions can only be called as triggers"));
         };
-        let Some(table) = &self.routine.definition.trigger_table else { return Err(Error::internal("a trigger without a table")) };
+        let Some(table) = &self.routine.definition.trigger_table else {
+            return Err(Error::internal("a trigger without a table"));
+        };
         for (slot, value) in [(new, &event.new), (old, &event.old)] {
             let row = match value {
-                Some(Datum::Record(record)) => {
-                    Row { shape: table.row.clone(), fields: record.fields.iter().map(|(_, v)| v.clone()).collect(), is_null: false }
-                }
+                Some(Datum::Record(record)) => Row {
+                    shape: table.row.clone(),
+                    fields: record.fields.iter().map(|(_, v)| v.clone()).collect(),
+                    is_null: false,
+                },
                 _ => Row::nulls(table.row.clone(), true),
             };
             self.vars.set_record(slot, Some(row));
@@ -323,14 +333,18 @@ impl<'r> Run<'r, '_> {
     fn rarer(&mut self, statement: &'r Stmt) -> Result<Flow> {
         match &statement.kind {
             StmtKind::Case { test, whens, otherwise } => return self.case(test.as_ref(), whens, otherwise.as_deref()),
-            StmtKind::ForQuery { label, target, query, body } => return self.for_query(label.as_deref(), *target, query, body),
+            StmtKind::ForQuery { label, target, query, body } => {
+                return self.for_query(label.as_deref(), *target, query, body);
+            }
             StmtKind::ForDynamic { label, target, query, params, body } => {
                 return self.for_dynamic(label.as_deref(), *target, query, params, body);
             }
             StmtKind::ForCursor { label, cursor, args, record, body } => {
                 return self.for_cursor(label.as_deref(), *cursor, args.as_ref(), *record, body);
             }
-            StmtKind::ForEach { label, target, slice, array, body } => return self.for_each(label.as_deref(), *target, *slice, array, body),
+            StmtKind::ForEach { label, target, slice, array, body } => {
+                return self.for_each(label.as_deref(), *target, *slice, array, body);
+            }
             StmtKind::ReturnNext(value) => self.return_next(value)?,
             StmtKind::ReturnQuery(query) => self.return_query(query)?,
             StmtKind::ReturnDynamic { query, params } => self.return_dynamic(query, params)?,
@@ -371,7 +385,9 @@ impl<'r> Run<'r, '_> {
         };
         let noted = scope.noted.take();
         if noted.is_empty() {
-            known.shortcuts.get_or_init(|| Shortcuts { quick: self.spi.quick(&prepared), direct: self.spi.direct(&prepared) });
+            known
+                .shortcuts
+                .get_or_init(|| Shortcuts { quick: self.spi.quick(&prepared), direct: self.spi.direct(&prepared) });
             // Another session may have been faster; both mean the same.
             return Ok(known.fixed.get_or_init(|| prepared).clone());
         }
@@ -437,7 +453,9 @@ impl<'r> Run<'r, '_> {
     pub(crate) fn text_of(&mut self, typed: &Typed) -> Result<Option<String>> {
         match &typed.value {
             Datum::Null => Ok(None),
-            Datum::Text(t) if matches!(typed.oid, oids::TEXT | oids::VARCHAR | oids::NAME | oids::UNKNOWN) => Ok(Some(t.to_string())),
+            Datum::Text(t) if matches!(typed.oid, oids::TEXT | oids::VARCHAR | oids::NAME | oids::UNKNOWN) => {
+                Ok(Some(t.to_string()))
+            }
             value => self.spi.output(value, typed.oid).map(Some),
         }
     }

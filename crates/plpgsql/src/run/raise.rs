@@ -35,14 +35,18 @@ fn state_of(name: &str) -> Result<SqlState> {
     if conditions::is_sqlstate(name) {
         return Ok(conditions::sqlstate_of(name));
     }
-    conditions::first(name).ok_or_else(|| Error::new(sqlstate::UNDEFINED_OBJECT, format!("unrecognized exception condition \"{name}\"")))
+    conditions::first(name)
+        .ok_or_else(|| Error::new(sqlstate::UNDEFINED_OBJECT, format!("unrecognized exception condition \"{name}\"")))
 }
 
 impl<'r> Run<'r, '_> {
     pub(crate) fn raise(&mut self, raise: &'r Raise) -> Result<()> {
         if raise.is_again() {
             let Some(e) = self.handled.last().cloned() else {
-                return Err(Error::new(NO_HANDLER, "RAISE without parameters cannot be used outside an exception handler"));
+                return Err(Error::new(
+                    NO_HANDLER,
+                    "RAISE without parameters cannot be used outside an exception handler",
+                ));
             };
             self.told = true;
             return Err(e);
@@ -55,7 +59,9 @@ impl<'r> Run<'r, '_> {
             options.add(RaiseOption::Message, message)?;
         }
         for (option, expr) in &raise.options {
-            let value = self.text(expr)?.ok_or_else(|| Error::new(sqlstate::NULL_VALUE_NOT_ALLOWED, "RAISE statement option cannot be null"))?;
+            let value = self
+                .text(expr)?
+                .ok_or_else(|| Error::new(sqlstate::NULL_VALUE_NOT_ALLOWED, "RAISE statement option cannot be null"))?;
             if *option == RaiseOption::Errcode {
                 if state.is_some() {
                     return Err(Error::new(sqlstate::SYNTAX_ERROR, "RAISE option already specified: ERRCODE"));
@@ -71,7 +77,10 @@ impl<'r> Run<'r, '_> {
             state = Some(RAISE_EXCEPTION);
         }
         // Without a message the condition's name is one, without that the code.
-        let message = options.get(RaiseOption::Message).or(condition).unwrap_or_else(|| state.map_or("00000".to_string(), |s| s.as_str().to_string()));
+        let message = options
+            .get(RaiseOption::Message)
+            .or(condition)
+            .unwrap_or_else(|| state.map_or("00000".to_string(), |s| s.as_str().to_string()));
         let default = if level == Severity::Warning { sqlstate::WARNING } else { sqlstate::SUCCESSFUL_COMPLETION };
         let mut error = Error::new(state.unwrap_or(default), message).with_severity(level);
         error.0.detail = options.get(RaiseOption::Detail);
@@ -105,7 +114,9 @@ impl<'r> Run<'r, '_> {
                 rest = more;
                 continue;
             }
-            let Some(expr) = params.next() else { return Err(Error::internal("unexpected RAISE parameter list length")) };
+            let Some(expr) = params.next() else {
+                return Err(Error::internal("unexpected RAISE parameter list length"));
+            };
             match self.text(expr)? {
                 Some(text) => message.push_str(&text),
                 None => message.push_str("<NULL>"),
@@ -116,7 +127,9 @@ impl<'r> Run<'r, '_> {
     }
 
     pub(crate) fn assert(&mut self, condition: &'r Expr, message: Option<&'r Expr>) -> Result<()> {
-        if self.spi.setting("plpgsql.check_asserts").is_some_and(|v| v == "off") || self.condition(condition)? == Some(true) {
+        if self.spi.setting("plpgsql.check_asserts").is_some_and(|v| v == "off")
+            || self.condition(condition)? == Some(true)
+        {
             return Ok(());
         }
         let message = match message {
@@ -138,12 +151,20 @@ impl<'r> Run<'r, '_> {
     }
 
     fn diagnostic(&self, item: DiagnosticItem) -> Typed {
-        let text = |value: Option<String>| Typed { value: Datum::text(value.unwrap_or_default()), oid: oids::TEXT, typmod: -1 };
+        let text = |value: Option<String>| Typed {
+            value: Datum::text(value.unwrap_or_default()),
+            oid: oids::TEXT,
+            typmod: -1,
+        };
         let error = self.handled.last().map(|e| &e.0);
         let field = |read: fn(&kilndb_base::error::ErrorFields) -> Option<String>| text(error.and_then(|e| read(e)));
         match item {
-            DiagnosticItem::RowCount => Typed { value: Datum::Int8(self.row_count as i64), oid: oids::INT8, typmod: -1 },
-            DiagnosticItem::RoutineOid => Typed { value: Datum::Oid(self.routine.definition.oid), oid: oids::OID, typmod: -1 },
+            DiagnosticItem::RowCount => {
+                Typed { value: Datum::Int8(self.row_count as i64), oid: oids::INT8, typmod: -1 }
+            }
+            DiagnosticItem::RoutineOid => {
+                Typed { value: Datum::Oid(self.routine.definition.oid), oid: oids::OID, typmod: -1 }
+            }
             DiagnosticItem::Context => text(Some(self.whole_context())),
             DiagnosticItem::ExceptionContext => {
                 let own = error.and_then(|e| e.context.clone());

@@ -42,7 +42,8 @@ impl<'r> Run<'r, '_> {
             ReturnValue::Expr(expr) => self.evaluate(expr)?,
             ReturnValue::None => {
                 let is_procedure = self.routine.definition.kind == RoutineKind::Procedure;
-                let value = if is_procedure || self.routine.result_type != oids::VOID { Datum::Null } else { Datum::text("") };
+                let value =
+                    if is_procedure || self.routine.result_type != oids::VOID { Datum::Null } else { Datum::text("") };
                 Typed { value, oid: self.routine.result_type, typmod: -1 }
             }
         };
@@ -57,7 +58,8 @@ impl<'r> Run<'r, '_> {
         if self.routine.returns == Returns::Set {
             return Ok(Datum::Null);
         }
-        let Typed { value, oid, typmod } = std::mem::replace(&mut self.result, Typed { value: Datum::Null, oid: 0, typmod: -1 });
+        let Typed { value, oid, typmod } =
+            std::mem::replace(&mut self.result, Typed { value: Datum::Null, oid: 0, typmod: -1 });
         if self.routine.trigger_rows.is_some() {
             return self.finish_trigger(value);
         }
@@ -71,7 +73,11 @@ impl<'r> Run<'r, '_> {
             return Ok(Datum::Record(record));
         }
         self.fit(&record, &wanted, "returned record type does not match expected record type")?;
-        Ok(Datum::Record(Arc::new(Record { type_oid: wanted.type_oid, fields: record.fields.clone(), names: record.names.clone() })))
+        Ok(Datum::Record(Arc::new(Record {
+            type_oid: wanted.type_oid,
+            fields: record.fields.clone(),
+            names: record.names.clone(),
+        })))
     }
 
     fn finish_trigger(&mut self, value: Datum) -> Result<Datum> {
@@ -86,7 +92,11 @@ impl<'r> Run<'r, '_> {
         if record.type_oid != wanted.type_oid {
             self.fit(&record, &wanted, "returned row structure does not match the structure of the triggering table")?;
         }
-        Ok(Datum::Record(Arc::new(Record { type_oid: wanted.type_oid, fields: record.fields.clone(), names: record.names.clone() })))
+        Ok(Datum::Record(Arc::new(Record {
+            type_oid: wanted.type_oid,
+            fields: record.fields.clone(),
+            names: record.names.clone(),
+        })))
     }
 
     fn fit(&mut self, record: &Record, wanted: &RowShape, message: &str) -> Result<()> {
@@ -96,8 +106,14 @@ impl<'r> Run<'r, '_> {
 
     /// Columns must be as many, and of the same types.
     fn fit_columns(&mut self, given: &[RowColumn], wanted: &[RowColumn], message: &str) -> Result<()> {
-        if let Some((i, (g, w))) = given.iter().zip(wanted).enumerate().find(|(_, (g, w))| g.type_oid != w.type_oid || w.typmod >= 0 && g.typmod >= 0 && g.typmod != w.typmod) {
-            let (returned, expected) = (self.spi.format_type(g.type_oid, g.typmod)?, self.spi.format_type(w.type_oid, w.typmod)?);
+        if let Some((i, (g, w))) = given
+            .iter()
+            .zip(wanted)
+            .enumerate()
+            .find(|(_, (g, w))| g.type_oid != w.type_oid || w.typmod >= 0 && g.typmod >= 0 && g.typmod != w.typmod)
+        {
+            let (returned, expected) =
+                (self.spi.format_type(g.type_oid, g.typmod)?, self.spi.format_type(w.type_oid, w.typmod)?);
             return Err(mismatch(message).with_detail(format!(
                 "Returned type {returned} does not match expected type {expected} in column \"{}\" (position {}).",
                 w.name,
@@ -105,8 +121,11 @@ impl<'r> Run<'r, '_> {
             )));
         }
         if given.len() != wanted.len() {
-            return Err(mismatch(message)
-                .with_detail(format!("Number of returned columns ({}) does not match expected column count ({}).", given.len(), wanted.len())));
+            return Err(mismatch(message).with_detail(format!(
+                "Number of returned columns ({}) does not match expected column count ({}).",
+                given.len(),
+                wanted.len()
+            )));
         }
         Ok(())
     }
@@ -115,7 +134,11 @@ impl<'r> Run<'r, '_> {
     fn set_columns(&self) -> Vec<RowColumn> {
         match &self.result_row {
             Some(row) => row.columns.clone(),
-            None => vec![RowColumn { name: self.routine.definition.name.clone(), type_oid: self.routine.result_type, typmod: -1 }],
+            None => vec![RowColumn {
+                name: self.routine.definition.name.clone(),
+                type_oid: self.routine.result_type,
+                typmod: -1,
+            }],
         }
     }
 
@@ -132,7 +155,10 @@ impl<'r> Run<'r, '_> {
             ReturnValue::Slot(slot) => match self.vars.variable(*slot)? {
                 Variable::Record(r) => {
                     let Some(shape) = self.vars.shape_of(*slot)?.cloned() else { return Err(not_assigned(&r.name)) };
-                    let fields = self.vars.row(*slot).map_or_else(|| vec![Datum::Null; shape.columns.len()], |row| row.fields.clone());
+                    let fields = self
+                        .vars
+                        .row(*slot)
+                        .map_or_else(|| vec![Datum::Null; shape.columns.len()], |row| row.fields.clone());
                     self.fit_columns(&shape.columns, &columns, "wrong record type supplied in RETURN NEXT")?;
                     self.push(&fields)
                 }
@@ -155,7 +181,11 @@ impl<'r> Run<'r, '_> {
                     Datum::Null => self.push(&vec![Datum::Null; columns.len()]),
                     Datum::Record(record) => {
                         let shape = self.shape_of_record(&record)?;
-                        self.fit_columns(&shape.columns, &columns, "returned record type does not match expected record type")?;
+                        self.fit_columns(
+                            &shape.columns,
+                            &columns,
+                            "returned record type does not match expected record type",
+                        )?;
                         let row: Vec<Datum> = record.fields.iter().map(|(_, v)| v.clone()).collect();
                         self.push(&row)
                     }
@@ -173,7 +203,11 @@ impl<'r> Run<'r, '_> {
     }
 
     /// Runs `query`, whose columns are `given`, into the result.
-    fn forward(&mut self, given: Option<Arc<RowShape>>, run: impl FnOnce(&mut Self, &mut dyn RowSink) -> Result<()>) -> Result<()> {
+    fn forward(
+        &mut self,
+        given: Option<Arc<RowShape>>,
+        run: impl FnOnce(&mut Self, &mut dyn RowSink) -> Result<()>,
+    ) -> Result<()> {
         let columns = self.set_columns();
         if let Some(given) = given {
             self.fit_columns(&given.columns, &columns, "structure of query does not match function result type")?;
@@ -215,5 +249,6 @@ impl<'r> Run<'r, '_> {
 fn no_rows(command: Command, text: &str) -> Error {
     let word = text.split_whitespace().next().unwrap_or("").to_ascii_uppercase();
     let name = if command == Command::SelectInto && word == "SELECT" { "SELECT INTO" } else { &word };
-    Error::new(sqlstate::SYNTAX_ERROR, format!("{name} query does not return tuples")).with_context(format!("SQL statement \"{text}\""))
+    Error::new(sqlstate::SYNTAX_ERROR, format!("{name} query does not return tuples"))
+        .with_context(format!("SQL statement \"{text}\""))
 }

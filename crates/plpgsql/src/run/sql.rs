@@ -56,7 +56,11 @@ impl RowSink for Nowhere {
 
 fn unsupported_destination(text: &str) -> Error {
     let e = Error::new(sqlstate::SYNTAX_ERROR, "query has no destination for result data");
-    if text.is_empty() { e } else { e.with_hint("If you want to discard the results of a SELECT, use PERFORM instead.") }
+    if text.is_empty() {
+        e
+    } else {
+        e.with_hint("If you want to discard the results of a SELECT, use PERFORM instead.")
+    }
 }
 
 fn may_change(text: &str) -> bool {
@@ -81,13 +85,15 @@ impl<'r> Run<'r, '_> {
         let strictly = into.strict || warn.too_many_rows || refuse.too_many_rows || may_change(&query.text);
         let mut first = FirstRow { values: std::mem::take(&mut self.row_room), count: 0 };
         self.going_out(Some(&query.text));
-        let outcome = self.spi.run(&prepared, &self.vars.scope(query.place), if strictly { 2 } else { 1 }, &mut first)?;
+        let outcome =
+            self.spi.run(&prepared, &self.vars.scope(query.place), if strictly { 2 } else { 1 }, &mut first)?;
         self.note(&outcome);
         let Some(shape) = outcome.row else {
             return Err(Error::new(sqlstate::SYNTAX_ERROR, "INTO used with a command that cannot return data"));
         };
         if first.count > 1 {
-            let changes = matches!(outcome.command, Command::Insert | Command::Update | Command::Delete | Command::Merge);
+            let changes =
+                matches!(outcome.command, Command::Insert | Command::Update | Command::Delete | Command::Merge);
             if into.strict || changes || refuse.too_many_rows || warn.too_many_rows {
                 let e = self.too_many(query).with_hint("Make sure the query returns a single row, or use LIMIT 1.");
                 if into.strict || changes || refuse.too_many_rows {
@@ -183,7 +189,11 @@ impl<'r> Run<'r, '_> {
             return Err(Error::new(sqlstate::SYNTAX_ERROR, "INTO used with a command that cannot return data"));
         };
         if into.strict && first.count != 1 {
-            let (state, message) = if first.count == 0 { (NO_DATA_FOUND, "query returned no rows") } else { (TOO_MANY_ROWS, "query returned more than one row") };
+            let (state, message) = if first.count == 0 {
+                (NO_DATA_FOUND, "query returned no rows")
+            } else {
+                (TOO_MANY_ROWS, "query returned more than one row")
+            };
             let e = Error::new(state, message);
             if !self.routine.print_strict_params {
                 return Err(e);
@@ -223,7 +233,13 @@ impl<'r> Run<'r, '_> {
 
     // Loops over rows.
 
-    pub(crate) fn for_query(&mut self, label: Option<&'r str>, target: Slot, query: &'r Expr, body: &'r [Stmt]) -> Result<Flow> {
+    pub(crate) fn for_query(
+        &mut self,
+        label: Option<&'r str>,
+        target: Slot,
+        query: &'r Expr,
+        body: &'r [Stmt],
+    ) -> Result<Flow> {
         let prepared = self.prepared(query)?;
         let name = self.spi.open_cursor(None, &prepared, &self.vars.scope(query.place), SpiScroll::NoScroll)?;
         let flow = self.for_rows(label, target, &name, body, true);
@@ -232,7 +248,14 @@ impl<'r> Run<'r, '_> {
         flow.and_then(|flow| closed.map(|()| flow))
     }
 
-    pub(crate) fn for_dynamic(&mut self, label: Option<&'r str>, target: Slot, query: &'r Expr, params: &'r [Expr], body: &'r [Stmt]) -> Result<Flow> {
+    pub(crate) fn for_dynamic(
+        &mut self,
+        label: Option<&'r str>,
+        target: Slot,
+        query: &'r Expr,
+        params: &'r [Expr],
+        body: &'r [Stmt],
+    ) -> Result<Flow> {
         let (text, values) = self.dynamic_query(query, params)?;
         let name = self.spi.open_cursor_on_text(None, &text, &values, SpiScroll::NoScroll)?;
         let flow = self.for_rows(label, target, &name, body, true);
@@ -242,7 +265,14 @@ impl<'r> Run<'r, '_> {
     }
 
     /// Runs the body for each row of an open cursor.
-    pub(crate) fn for_rows(&mut self, label: Option<&'r str>, target: Slot, name: &str, body: &'r [Stmt], ahead: bool) -> Result<Flow> {
+    pub(crate) fn for_rows(
+        &mut self,
+        label: Option<&'r str>,
+        target: Slot,
+        name: &str,
+        body: &'r [Stmt],
+        ahead: bool,
+    ) -> Result<Flow> {
         let shape = self.spi.cursor_row(name)?;
         let (mut found, mut result) = (false, Flow::Next);
         let mut wanted = if ahead { FIRST_ROWS } else { 1 };

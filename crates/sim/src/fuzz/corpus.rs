@@ -27,8 +27,19 @@ const SEEDS: &[&str] = &[
 
 /// These would wait, end other sessions, or take the bounds of a run away.
 const LEFT_OUT: &[&str] = &[
-    "statement_timeout", "transaction_timeout", "pg_sleep", "pg_terminate", "pg_cancel", "alter system", "pg_reload", "idle_", "generate_series(1, 1000",
-    "server_version", "drop database", "create database", "\\",
+    "statement_timeout",
+    "transaction_timeout",
+    "pg_sleep",
+    "pg_terminate",
+    "pg_cancel",
+    "alter system",
+    "pg_reload",
+    "idle_",
+    "generate_series(1, 1000",
+    "server_version",
+    "drop database",
+    "create database",
+    "\\",
 ];
 
 /// Longer texts would make rounds slow without finding more.
@@ -54,7 +65,12 @@ impl Corpus {
         }
         texts.retain(|t| {
             let lower = t.to_lowercase();
-            !t.trim().is_empty() && t.len() <= LONGEST && !LEFT_OUT.iter().skip(usize::from(SEEDS.contains(&t.as_str())) * LEFT_OUT.len()).any(|w| lower.contains(w))
+            !t.trim().is_empty()
+                && t.len() <= LONGEST
+                && !LEFT_OUT
+                    .iter()
+                    .skip(usize::from(SEEDS.contains(&t.as_str())) * LEFT_OUT.len())
+                    .any(|w| lower.contains(w))
         });
         Corpus { texts }
     }

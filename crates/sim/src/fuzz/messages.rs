@@ -44,7 +44,8 @@ fn body(random: &mut Random, corpus: &Corpus, kind: u8) -> Vec<u8> {
             let count = random.below(3);
             out.extend_from_slice(&(count as u16).to_be_bytes());
             for _ in 0..count {
-                let value: &[u8] = [b"1".as_slice(), b"\0\0\0\x07", b"x", b"", b"\0\0\0\0\0\0\0\x01", b"2020-01-01"][random.below(6)];
+                let value: &[u8] =
+                    [b"1".as_slice(), b"\0\0\0\x07", b"x", b"", b"\0\0\0\0\0\0\0\x01", b"2020-01-01"][random.below(6)];
                 out.extend_from_slice(&(value.len() as u32).to_be_bytes());
                 out.extend_from_slice(value);
             }
@@ -101,7 +102,8 @@ pub fn run(random: &mut Random, corpus: &Corpus, port: u16, messages: u64) -> Re
     let mut report = Report::default();
     let mut buffer = vec![0; 1 << 16];
     while report.messages < messages {
-        let mut socket = TcpStream::connect(("127.0.0.1", port)).map_err(|e| format!("the server takes no connections: {e}"))?;
+        let mut socket =
+            TcpStream::connect(("127.0.0.1", port)).map_err(|e| format!("the server takes no connections: {e}"))?;
         socket.set_read_timeout(Some(Duration::from_secs(10))).map_err(|e| e.to_string())?;
         let (bytes, count) = conversation(random, corpus);
         // A server that has had enough closes: that is an answer too.

@@ -95,11 +95,16 @@ pub fn run(options: &Options, mut progress: impl FnMut(&str)) -> Result<Report, 
         }
         progress(&format!(
             "{} messages, {} texts ({} without an error), {} s, {} MB",
-            report.messages, report.texts, report.succeeded, started.elapsed().as_secs(), report.memory_end_kb / 1024
+            report.messages,
+            report.texts,
+            report.succeeded,
+            started.elapsed().as_secs(),
+            report.memory_end_kb / 1024
         ));
     }
     report.seconds = started.elapsed().as_secs();
-    let mut last = Client::connect(server.address(), "postgres").map_err(|e| format!("the server takes no connections: {e}"))?;
+    let mut last =
+        Client::connect(server.address(), "postgres").map_err(|e| format!("the server takes no connections: {e}"))?;
     if last.integer("select 1").ok() != Some(1) {
         return Err("the server does not answer".into());
     }
@@ -130,10 +135,11 @@ fn slice_of(options: &Options, corpus: &Corpus, port: u16, slice: u64, slices: u
             scope.spawn(move || {
                 let mut random = mutate::Random(options.seed ^ (slice << 32) ^ (client << 48));
                 let share = |n: u64| n.div_ceil(slices * clients);
-                let result = messages::run(&mut random, corpus, port, share(options.messages)).and_then(|mut report| {
-                    report.add(texts::run(&mut random, corpus, port, client, share(options.texts))?);
-                    Ok(report)
-                });
+                let result =
+                    messages::run(&mut random, corpus, port, share(options.messages)).and_then(|mut report| {
+                        report.add(texts::run(&mut random, corpus, port, client, share(options.texts))?);
+                        Ok(report)
+                    });
                 let mut total = total.lock().unwrap_or_else(|e| e.into_inner());
                 match (total.as_mut(), result) {
                     (Ok(sum), Ok(part)) => sum.add(part),

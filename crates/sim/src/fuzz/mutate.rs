@@ -52,8 +52,8 @@ pub fn bytes(random: &mut Random, corpus: &Corpus, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Words, numbers, strings, operators and marks of a text, each with the white space behind it: what mutations that keep
-/// most texts well-formed exchange.
+/// Words, numbers, strings, operators and marks of a text, each with the white space behind it: what mutations that
+/// keep most texts well-formed exchange.
 fn tokens(text: &str) -> Vec<&str> {
     const OPERATOR: &str = "+-*/<>=~!@#%^&|?:";
     let mut found = Vec::new();
@@ -81,11 +81,54 @@ fn tokens(text: &str) -> Vec<&str> {
 }
 
 const INTERESTING: &[&str] = &[
-    "0", "-1", "1", "2147483647", "-2147483648", "2147483648", "9223372036854775807", "(-9223372036854775808)", "1e308", "1e-400",
-    "'NaN'::float8", "'infinity'::timestamp", "'-infinity'::date", "null", "''", "'x'", "'é𝄞'", "'{}'::int[]", "array[1,null]",
-    "true", "(select 1)", "(select a from t)", "a", "t", "*", "t.*", "$1", "'2020-02-30'", "interval '1 month'", "'\\xff'::bytea",
-    "distinct", "not", "all", "any", "over ()", "::text", "::int", "::numeric(1000,1000)", "::date", "::interval", "::int[]", "::bit(3)",
-    "'[2147483647:2147483647]={1}'::int[]", "'178000000 years'::interval", "row(1,2)", "collate \"C\"", "at time zone 'x'", "pg_class",
+    "0",
+    "-1",
+    "1",
+    "2147483647",
+    "-2147483648",
+    "2147483648",
+    "9223372036854775807",
+    "(-9223372036854775808)",
+    "1e308",
+    "1e-400",
+    "'NaN'::float8",
+    "'infinity'::timestamp",
+    "'-infinity'::date",
+    "null",
+    "''",
+    "'x'",
+    "'é𝄞'",
+    "'{}'::int[]",
+    "array[1,null]",
+    "true",
+    "(select 1)",
+    "(select a from t)",
+    "a",
+    "t",
+    "*",
+    "t.*",
+    "$1",
+    "'2020-02-30'",
+    "interval '1 month'",
+    "'\\xff'::bytea",
+    "distinct",
+    "not",
+    "all",
+    "any",
+    "over ()",
+    "::text",
+    "::int",
+    "::numeric(1000,1000)",
+    "::date",
+    "::interval",
+    "::int[]",
+    "::bit(3)",
+    "'[2147483647:2147483647]={1}'::int[]",
+    "'178000000 years'::interval",
+    "row(1,2)",
+    "collate \"C\"",
+    "at time zone 'x'",
+    "pg_class",
 ];
 
 /// Exchanges, drops, doubles and inserts whole words.

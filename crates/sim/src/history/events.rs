@@ -1,10 +1,11 @@
 //! The order of commits and snapshots (see the parent's statements 1 to 7) as a graph: circles in it are anomalies.
 //!
-//! An event is a point in time. A transaction has its snapshots (one, or one for each statement), at READ COMMITTED the moment at which it
-//! takes each row that it locks or writes, and its end. An edge says that one event came before another. A serializable transaction has
-//! a place in the serial order besides: after its snapshot, before its end. With those edges a way from a's place through a's
-//! end to b's snapshot and b's place says that a's commit came before b's snapshot, and rw-dependencies lead directly from
-//! place to place: they do not say that anything came before anything. So a circle without places is one of events, with them one of the serial order.
+//! An event is a point in time. A transaction has its snapshots (one, or one for each statement), at READ COMMITTED the
+//! moment at which it takes each row that it locks or writes, and its end. An edge says that one event came before
+//! another. A serializable transaction has a place in the serial order besides: after its snapshot, before its end.
+//! With those edges a way from a's place through a's end to b's snapshot and b's place says that a's commit came before
+//! b's snapshot, and rw-dependencies lead directly from place to place: they do not say that anything came before
+//! anything. So a circle without places is one of events, with them one of the serial order.
 
 use super::explain::{Anomaly, Link, circle};
 use super::graph::{Edge, Graph};
@@ -53,7 +54,8 @@ struct Drawing<'a> {
     intervals: Vec<(u32, Interval)>,
 }
 
-/// The relations that are looked at, from the strongest finding to the weakest: one that needs few kinds of edges says most.
+/// The relations that are looked at, from the strongest finding to the weakest: one that needs few kinds of edges says
+/// most.
 const STAGES: &[fn(&Label) -> Option<u32>] = &[
     |label| match label {
         Label::Ww(..) => Some(1),
@@ -234,7 +236,9 @@ impl<'a> Drawing<'a> {
         let undone: Vec<Vec<bool>> = self.history.transactions.iter().map(Transaction::undone).collect();
         for read in &versions.reads {
             let event = self.event_of(read.transaction, read.step, read.key);
-            let writer = |at: usize| versions.lists.get(&read.key).and_then(|l| l.get(at)).and_then(|(_, w)| *w).map(|w| w.transaction);
+            let writer = |at: usize| {
+                versions.lists.get(&read.key).and_then(|l| l.get(at)).and_then(|(_, w)| *w).map(|w| w.transaction)
+            };
             let length = read.length as u32;
             let last_seen = if read.length > 0 { writer(read.length - 1) } else { None };
             if let Some(seen) = last_seen.filter(|w| *w != read.transaction) {
@@ -244,9 +248,10 @@ impl<'a> Drawing<'a> {
             self.edge(event, self.nodes.ends[next], Label::Rw(read.key, length));
             let undone = undone[read.transaction][read.step];
             let (locks, watched) = match &self.history.transactions[read.transaction].steps[read.step].action {
-                Action::Modify { rows, way, .. } => {
-                    (rows.iter().any(|(k, touch)| *k == read.key && *touch != Touch::Missed), !undone || *way != Way::OnConflict)
-                }
+                Action::Modify { rows, way, .. } => (
+                    rows.iter().any(|(k, touch)| *k == read.key && *touch != Touch::Missed),
+                    !undone || *way != Way::OnConflict,
+                ),
                 _ => (false, true),
             };
             let (mine, theirs) = (self.nodes.places[read.transaction], self.nodes.places[next]);

@@ -11,8 +11,9 @@ pub enum Kind {
     DirtyWrite,
     /// G1a: something that was rolled back (or lost in a crash) was seen, or is there at the end.
     AbortedRead,
-    /// A crash took away what somebody had seen who did not commit either. PostgreSQL shows nothing that is not on disk; a server that lets
-    /// go of rows before may show it inside of a transaction, and lets nobody commit before what he saw is there.
+    /// A crash took away what somebody had seen who did not commit either. PostgreSQL shows nothing that is not on
+    /// disk; a server that lets go of rows before may show it inside of a transaction, and lets nobody commit before
+    /// what he saw is there.
     UnconfirmedRead,
     /// G1b: a state that its writer has written over was seen.
     IntermediateRead,
@@ -22,14 +23,15 @@ pub enum Kind {
     LostUpdate,
     /// G-single: a snapshot that shows a part of somebody's writes, or two moments.
     ReadSkew,
-    /// G-nonadjacent, and other circles with two rw-dependencies that one order of snapshots and commits does not allow: two transactions
-    /// saw the commits of others in different orders.
+    /// G-nonadjacent, and other circles with two rw-dependencies that one order of snapshots and commits does not
+    /// allow: two transactions saw the commits of others in different orders.
     LongFork,
     /// A row was written while somebody had it locked.
     LockBroken,
     /// G2 of serializable transactions: no serial order.
     NotSerializable,
-    /// A commit that had been acknowledged, or seen, was not seen afterwards; or something was seen before it was begun.
+    /// A commit that had been acknowledged, or seen, was not seen afterwards; or something was seen before it was
+    /// begun.
     Stale,
     /// A serial order, but only one against the clock.
     NotStrict,
@@ -105,7 +107,9 @@ pub fn circle(history: &History, versions: &Versions, links: &[Link]) -> Anomaly
     let first = links.iter().position(|l| l.from.is_some()).unwrap_or(0);
     for link in links[first..].iter().chain(&links[..first]) {
         transactions.extend(link.from);
-        let value = |key: Key, at: u32| versions.lists.get(&key).and_then(|l| l.get(at as usize)).map_or(0, |(value, _)| *value);
+        let value = |key: Key, at: u32| {
+            versions.lists.get(&key).and_then(|l| l.get(at as usize)).map_or(0, |(value, _)| *value)
+        };
         if let Some(from) = link.from.filter(|_| link.to.is_none()) {
             waiting = Some(from);
             continue;
@@ -113,12 +117,16 @@ pub fn circle(history: &History, versions: &Versions, links: &[Link]) -> Anomaly
         let (Some(to), Some(from)) = (link.to, link.from.or(waiting)) else { continue };
         let (a, b) = (name(from), name(to));
         let line = match link.label {
-            Label::Ww(key, at) => format!("{a} -ww-> {b}: in key {key}, {b}'s {} follows {a}'s {}", value(key, at), value(key, at - 1)),
+            Label::Ww(key, at) => {
+                format!("{a} -ww-> {b}: in key {key}, {b}'s {} follows {a}'s {}", value(key, at), value(key, at - 1))
+            }
             Label::Wr(key, at) => format!("{a} -wr-> {b}: in key {key}, {b} saw {a}'s {}", value(key, at - 1)),
             Label::Rw(key, at) | Label::SerialRw(key, at) => {
                 format!("{a} -rw-> {b}: in key {key}, {a} did not see {b}'s {}", value(key, at))
             }
-            Label::Lock(key, at) => format!("{a} -lock-> {b}: {a} had locked key {key} before {b} wrote {}", value(key, at)),
+            Label::Lock(key, at) => {
+                format!("{a} -lock-> {b}: {a} had locked key {key} before {b} wrote {}", value(key, at))
+            }
             Label::Began => format!("{a} -clock-> {b}: something of {a} had ended when something of {b} began"),
             Label::Program | Label::Place | Label::Passed => continue,
         };
@@ -139,8 +147,10 @@ fn classify(links: &[Link]) -> Kind {
     if clock {
         return Kind::Stale;
     }
-    let missed: Vec<Key> = links.iter().filter_map(|l| if let Label::Rw(key, _) = l.label { Some(key) } else { None }).collect();
-    let written: Vec<Key> = links.iter().filter_map(|l| if let Label::Ww(key, _) = l.label { Some(key) } else { None }).collect();
+    let missed: Vec<Key> =
+        links.iter().filter_map(|l| if let Label::Rw(key, _) = l.label { Some(key) } else { None }).collect();
+    let written: Vec<Key> =
+        links.iter().filter_map(|l| if let Label::Ww(key, _) = l.label { Some(key) } else { None }).collect();
     let wr = has(|l| matches!(l, Label::Wr(..)));
     match missed[..] {
         [] if wr => Kind::CircularInformation,

@@ -35,13 +35,15 @@ impl<L> Graph<L> {
         self.first[node as usize]..self.first[node as usize + 1]
     }
 
-    /// A circle for each strongly connected component of the edges that `cost` gives a price, as cheap as could be found.
+    /// A circle for each strongly connected component of the edges that `cost` gives a price, as cheap as could be
+    /// found.
     pub fn circles(&self, cost: impl Fn(&L) -> Option<u32>) -> Vec<Vec<&Edge<L>>> {
         let component = self.components(&cost);
         let mut starts: std::collections::BTreeMap<u32, Vec<u32>> = Default::default();
         for edge in &self.edges {
             // Every circle has an edge that costs something: the others only lead on.
-            if cost(&edge.label).is_some_and(|c| c > 0) && component[edge.from as usize] == component[edge.to as usize] {
+            if cost(&edge.label).is_some_and(|c| c > 0) && component[edge.from as usize] == component[edge.to as usize]
+            {
                 starts.entry(component[edge.from as usize]).or_default().push(edge.from);
             }
         }
@@ -108,7 +110,12 @@ impl<L> Graph<L> {
     }
 
     /// The cheapest way from a node back to itself within its component.
-    fn cheapest(&self, start: u32, component: &[u32], cost: &impl Fn(&L) -> Option<u32>) -> Option<(u32, Vec<&Edge<L>>)> {
+    fn cheapest(
+        &self,
+        start: u32,
+        component: &[u32],
+        cost: &impl Fn(&L) -> Option<u32>,
+    ) -> Option<(u32, Vec<&Edge<L>>)> {
         let mut price: std::collections::HashMap<u32, (u32, usize)> = Default::default();
         let mut queue = VecDeque::from([(start, 0)]);
         let mut begun = false;

@@ -1,8 +1,8 @@
 //! What a history is: transactions as their clients saw them.
 //!
-//! Every key holds a list that only grows: whoever writes a key appends a value that nobody else appends to it. So a list that
-//! somebody has read tells which versions came before it, and the lists at the end tell the order of all versions. A key
-//! without a row is an empty list.
+//! Every key holds a list that only grows: whoever writes a key appends a value that nobody else appends to it. So a
+//! list that somebody has read tells which versions came before it, and the lists at the end tell the order of all
+//! versions. A key without a row is an empty list.
 
 use std::collections::BTreeMap;
 
@@ -80,7 +80,11 @@ pub enum Action {
     /// A plain SELECT. Empty if there was no answer.
     Select(Vec<(Key, Vec<Value>)>),
     /// A statement that locks rows, and appends `value` to each if there is one.
-    Modify { value: Option<Value>, rows: Vec<(Key, Touch)>, way: Way },
+    Modify {
+        value: Option<Value>,
+        rows: Vec<(Key, Touch)>,
+        way: Way,
+    },
     Savepoint,
     /// To the last savepoint, which stays.
     RollbackToSavepoint,

@@ -36,14 +36,24 @@ pub fn history(text: &str) -> History {
             names.push(who.to_string());
             let end = Interval { from: 0, to: 0 };
             let session = names.len() as u32;
-            history.transactions.push(Transaction { session, level, steps: Vec::new(), outcome: Outcome::Aborted, end });
+            history.transactions.push(Transaction {
+                session,
+                level,
+                steps: Vec::new(),
+                outcome: Outcome::Aborted,
+                end,
+            });
             continue;
         };
         tick += 2;
         let mut during = Interval { from: tick, to: tick + 1 };
         let transaction = &mut history.transactions[at];
         if who.ends_with('<') {
-            let last = if transaction.end.to == Tick::MAX { &mut transaction.end } else { &mut transaction.steps.last_mut().expect("a step").during };
+            let last = if transaction.end.to == Tick::MAX {
+                &mut transaction.end
+            } else {
+                &mut transaction.steps.last_mut().expect("a step").during
+            };
             last.to = during.to;
             continue;
         }
@@ -83,7 +93,13 @@ fn action(verb: &str, rest: &str) -> Action {
                     _ => {}
                 }
             }
-            let way = if verb == "m" { Way::Moved } else if verb == "u" { Way::OnConflict } else { Way::Plain };
+            let way = if verb == "m" {
+                Way::Moved
+            } else if verb == "u" {
+                Way::OnConflict
+            } else {
+                Way::Plain
+            };
             Action::Modify { value: Some(value), rows, way }
         }
         _ => panic!("{verb}?"),

@@ -49,7 +49,8 @@ pub struct Report {
     pub kills: usize,
     pub checking: Duration,
     pub anomalies: Vec<Anomaly>,
-    /// What KilnDB's transactions may see of each other before it is on disk (docs/decisions/0003), and a crash took away: no anomalies.
+    /// What KilnDB's transactions may see of each other before it is on disk (docs/decisions/0003), and a crash took
+    /// away: no anomalies.
     pub unconfirmed_reads: usize,
     /// Where the history and the data of an anomaly were put.
     pub kept: Option<PathBuf>,
@@ -68,7 +69,8 @@ fn text(e: impl std::fmt::Display) -> String {
     e.to_string()
 }
 
-/// Ends early when something has been found. An error is what nothing may ever show: a lost server, an unexpected SQLSTATE, a torn row.
+/// Ends early when something has been found. An error is what nothing may ever show: a lost server, an unexpected
+/// SQLSTATE, a torn row.
 pub fn run(options: &Options, mut progress: impl FnMut(&str)) -> Result<Report, String> {
     let mut bench = Bench::new(options)?;
     let mut report = Report::default();
@@ -149,7 +151,12 @@ impl<'a> Bench<'a> {
         while let Some(left) = load.checked_sub(began.elapsed()) {
             let kill = self.options.target == Target::Killed;
             let until_kill = Duration::from_millis(100 + self.random.below(KILL_AFTER_MAX_MS));
-            self.load(&board, if kill { until_kill.min(left.max(Duration::from_millis(100))) } else { left }, kill, &mut history)?;
+            self.load(
+                &board,
+                if kill { until_kill.min(left.max(Duration::from_millis(100))) } else { left },
+                kill,
+                &mut history,
+            )?;
             if kill {
                 report.kills += 1;
                 if self.random.one_in(4) {
@@ -195,7 +202,10 @@ impl<'a> Bench<'a> {
         for number in 0..options.sessions {
             let random = Random(self.random.next() | 1);
             let shared = (board, &options.levels[..], options.plant);
-            sessions.push(Session::connect(&address, &database, number, random, shared).map_err(|e| format!("session {number}: {e}"))?);
+            sessions.push(
+                Session::connect(&address, &database, number, random, shared)
+                    .map_err(|e| format!("session {number}: {e}"))?,
+            );
         }
         let is_kilndb = self.is_kilndb();
         let server = &mut self.server;
@@ -224,7 +234,9 @@ impl<'a> Bench<'a> {
             }
             if let Some(thread) = maintenance {
                 match thread.join() {
-                    Ok(Err(ClientError::Server(e))) if !kill => result = result.and(Err(format!("checkpoint: {} {}", e.code, e.message))),
+                    Ok(Err(ClientError::Server(e))) if !kill => {
+                        result = result.and(Err(format!("checkpoint: {} {}", e.code, e.message)))
+                    }
                     Err(_) => result = result.and(Err("the maintenance panicked".into())),
                     Ok(_) => {}
                 }
@@ -257,7 +269,8 @@ impl<'a> Bench<'a> {
     /// For a post-mortem. The server goes: its data is to stay as it is.
     fn keep(&mut self) -> Option<PathBuf> {
         self.server = None;
-        let kept = std::env::temp_dir().join(format!("kilndb-history-failed-{}-{:x}", std::process::id(), self.options.seed));
+        let kept =
+            std::env::temp_dir().join(format!("kilndb-history-failed-{}-{:x}", std::process::id(), self.options.seed));
         std::fs::rename(self.folder.path(), &kept).ok().map(|()| kept)
     }
 

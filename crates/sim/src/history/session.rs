@@ -8,7 +8,8 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// What is made wrong on purpose, to see that it is found. All of it happens in the server: the driver only claims something else.
+/// What is made wrong on purpose, to see that it is found. All of it happens in the server: the driver only claims
+/// something else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plant {
     Nothing,
@@ -77,7 +78,11 @@ impl<'a> Session<'a> {
     ) -> Result<Session<'a>, ClientError> {
         let mut client = Client::connect(address, database)?;
         client.query("set deadlock_timeout = '10ms'")?;
-        client.query(if plant == Plant::AsynchronousCommit { "set synchronous_commit = off" } else { "set synchronous_commit = on" })?;
+        client.query(if plant == Plant::AsynchronousCommit {
+            "set synchronous_commit = off"
+        } else {
+            "set synchronous_commit = on"
+        })?;
         if random.one_in(2) {
             client.query("set enable_seqscan = off")?;
         }
@@ -90,8 +95,13 @@ impl<'a> Session<'a> {
         while !self.board.stop.load(Ordering::Relaxed) {
             let plan = workload::plan(&mut self.random, self.levels, self.board);
             let now = self.now();
-            let mut transaction =
-                Transaction { session: self.number, level: plan.level, steps: Vec::new(), outcome: Outcome::Aborted, end: now };
+            let mut transaction = Transaction {
+                session: self.number,
+                level: plan.level,
+                steps: Vec::new(),
+                outcome: Outcome::Aborted,
+                end: now,
+            };
             let done = match plan.form {
                 Form::Steps => self.steps(&plan, &mut transaction),
                 Form::Batch | Form::Implicit => self.batch(&plan, &mut transaction),
@@ -101,7 +111,9 @@ impl<'a> Session<'a> {
             match done {
                 Ok(()) | Err(Fault::Refused) => {}
                 Err(Fault::Lost) => return Ended::Lost,
-                Err(Fault::Wrong(message)) => return Ended::Wrong(format!("session {}: {message}\n    {text}", self.number)),
+                Err(Fault::Wrong(message)) => {
+                    return Ended::Wrong(format!("session {}: {message}\n    {text}", self.number));
+                }
             }
         }
         Ended::Asked
@@ -142,7 +154,11 @@ impl<'a> Session<'a> {
             }
             // A savepoint saves a transaction that was refused something.
             let saved = depth > 0 && self.random.one_in(2);
-            let back = if saved { self.control(Action::RollbackToSavepoint, transaction) } else { self.client.query("rollback").map(|_| ()) };
+            let back = if saved {
+                self.control(Action::RollbackToSavepoint, transaction)
+            } else {
+                self.client.query("rollback").map(|_| ())
+            };
             transaction.end = Interval { from, to: self.board.tick() };
             back?;
             if !saved {
@@ -264,12 +280,20 @@ impl<'a> Session<'a> {
         }
         let find = |key: Key| shown.iter().find(|(k, ..)| *k == key).map(|(_, list, _)| list.clone());
         let action = match attempted {
-            Action::Select(_) => Action::Select(asked.iter().map(|key| (*key, find(*key).unwrap_or_default())).collect()),
+            Action::Select(_) => {
+                Action::Select(asked.iter().map(|key| (*key, find(*key).unwrap_or_default())).collect())
+            }
             Action::Modify { value, way, .. } => {
-                let count: usize = answer.tag.rsplit(' ').next().and_then(|n| n.parse().ok()).ok_or("a tag without a number")?;
+                let count: usize =
+                    answer.tag.rsplit(' ').next().and_then(|n| n.parse().ok()).ok_or("a tag without a number")?;
                 let blind = answer.columns.is_empty();
                 if count > asked.len() || !blind && count != shown.len() || blind && asked.len() > 1 {
-                    return Err(format!("{} rows shown, {} asked for, and the tag {}", shown.len(), asked.len(), answer.tag));
+                    return Err(format!(
+                        "{} rows shown, {} asked for, and the tag {}",
+                        shown.len(),
+                        asked.len(),
+                        answer.tag
+                    ));
                 }
                 let touch = |key: Key| match find(key) {
                     Some(list) => Touch::Saw(list),
@@ -332,7 +356,8 @@ impl<'a> Session<'a> {
         let answers = match done {
             Ok(answers) => answers,
             Err(fault) => {
-                transaction.steps = attempts.into_iter().map(|action| Step { action: unanswered(action), during }).collect();
+                transaction.steps =
+                    attempts.into_iter().map(|action| Step { action: unanswered(action), during }).collect();
                 if matches!(fault, Fault::Lost) && !gives_up {
                     transaction.outcome = Outcome::Unknown;
                 }
@@ -346,7 +371,8 @@ impl<'a> Session<'a> {
             return Err(Fault::Wrong(format!("{} answers to {}", answers.len(), texts.join("; "))));
         }
         for (attempted, answer) in attempts.iter().zip(&answers[usize::from(explicit)..]) {
-            let (action, _) = self.told(attempted, answer).map_err(|e| Fault::Wrong(format!("{}: {e}", texts.join("; "))))?;
+            let (action, _) =
+                self.told(attempted, answer).map_err(|e| Fault::Wrong(format!("{}: {e}", texts.join("; "))))?;
             transaction.steps.push(Step { action, during });
         }
         if !gives_up {
@@ -376,7 +402,8 @@ pub fn read_everything(client: &mut Client) -> Result<std::collections::BTreeMap
     for sql in workload::EVERYTHING {
         let answers = client.query(sql).map_err(|e| format!("{sql}: {e}"))?;
         let answer = answers.last().ok_or("no answer")?;
-        let lists: std::collections::BTreeMap<_, _> = shown_rows(answer)?.into_iter().map(|(key, list, _)| (key, list)).collect();
+        let lists: std::collections::BTreeMap<_, _> =
+            shown_rows(answer)?.into_iter().map(|(key, list, _)| (key, list)).collect();
         if lists.len() != answer.rows.len() {
             return Err(format!("{sql} shows a key twice"));
         }

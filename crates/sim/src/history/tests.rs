@@ -75,10 +75,19 @@ fn aborted_read_g1a() {
         // A savepoint's part, seen by others and by the transaction itself.
         finds(
             Kind::AbortedRead,
-            &at(level, "T1 ?\nT2 ?\nT1 w x 1\nT1 savepoint\nT1 w x 2\nT2 r x[1 2]\nT1 back\nT1 commit\nT2 commit\nlast x[1]"),
+            &at(
+                level,
+                "T1 ?\nT2 ?\nT1 w x 1\nT1 savepoint\nT1 w x 2\nT2 r x[1 2]\nT1 back\nT1 commit\nT2 commit\nlast x[1]",
+            ),
         );
-        finds(Kind::NotOwnWrites, &at(level, "T1 ?\nT1 w x 1\nT1 savepoint\nT1 w x 2\nT1 back\nT1 r x[1 2]\nT1 commit\nlast x[1]"));
-        accepts(&at(level, "T1 ?\nT1 w x 1\nT1 savepoint\nT1 w x 2\nT1 r x[1 2]\nT1 back\nT1 r x[1]\nT1 w x 3\nT1 commit\nlast x[1 3]"));
+        finds(
+            Kind::NotOwnWrites,
+            &at(level, "T1 ?\nT1 w x 1\nT1 savepoint\nT1 w x 2\nT1 back\nT1 r x[1 2]\nT1 commit\nlast x[1]"),
+        );
+        accepts(&at(
+            level,
+            "T1 ?\nT1 w x 1\nT1 savepoint\nT1 w x 2\nT1 r x[1 2]\nT1 back\nT1 r x[1]\nT1 w x 3\nT1 commit\nlast x[1 3]",
+        ));
         let nested = "T1 ?\nT1 savepoint\nT1 w x 1\nT1 savepoint\nT1 w x 2\nT1 release\nT1 r x[1 2]\nT1 back\nT1 r x[]\nT1 commit\n";
         accepts(&at(level, &format!("{nested}last x[]")));
         finds(Kind::AbortedRead, &at(level, &format!("{nested}last x[2]")));
@@ -90,10 +99,7 @@ fn aborted_read_g1a() {
 #[test]
 fn also_who_aborts_has_seen_only_what_was_committed() {
     finds(Kind::AbortedRead, "T1 rc\nT2 rc\nT1 w x 1\nT2 r x[1]\nT1 abort\nT2 abort\nlast x[]");
-    finds(
-        Kind::ReadSkew,
-        "T1 rr\nT2 rr\nT1 r x[]\nT2 w x y 1\nT2 commit\nT1 r y[1]\nT1 abort\nlast x[1] y[1]",
-    );
+    finds(Kind::ReadSkew, "T1 rr\nT2 rr\nT1 r x[]\nT2 w x y 1\nT2 commit\nT1 r y[1]\nT1 abort\nlast x[1] y[1]");
     // But needs no place in the serial order.
     accepts("T1 ser\nT2 ser\nT1 r x[] y[]\nT2 r x[] y[]\nT1 w x 1\nT2 w y 2\nT1 commit\nT2 abort\nlast x[1] y[]");
 }
@@ -101,7 +107,10 @@ fn also_who_aborts_has_seen_only_what_was_committed() {
 #[test]
 fn intermediate_read_g1b() {
     for level in LEVELS {
-        finds(Kind::IntermediateRead, &at(level, "T1 ?\nT2 ?\nT1 w x 1\nT2 r x[1]\nT1 w x 2\nT1 commit\nT2 commit\nlast x[1 2]"));
+        finds(
+            Kind::IntermediateRead,
+            &at(level, "T1 ?\nT2 ?\nT1 w x 1\nT2 r x[1]\nT1 w x 2\nT1 commit\nT2 commit\nlast x[1 2]"),
+        );
     }
 }
 
@@ -127,7 +136,13 @@ fn non_repeatable_read() {
 #[test]
 fn a_statement_shows_one_moment() {
     for level in LEVELS {
-        finds(Kind::ReadSkew, &at(level, "T1 ?\nT2 ?\nT2 w x y 1\nT2> w z 2\nT1 r x[1] y[]\nT2<\nT2 commit\nT1 commit\nlast x[1] y[1] z[2]"));
+        finds(
+            Kind::ReadSkew,
+            &at(
+                level,
+                "T1 ?\nT2 ?\nT2 w x y 1\nT2> w z 2\nT1 r x[1] y[]\nT2<\nT2 commit\nT1 commit\nlast x[1] y[1] z[2]",
+            ),
+        );
     }
     // Over two statements, or between rows that are locked or written, READ COMMITTED allows it.
     accepts("T1 rc\nT2 rc\nT1 r x[]\nT2 w x y 1\nT2 commit\nT1 r y[1]\nT1 commit\nlast x[1] y[1]");
@@ -160,7 +175,8 @@ fn long_fork() {
     }
 }
 
-const WRITE_SKEW: &str = "T1 ?\nT2 ?\nT1 r x[] y[]\nT2 r x[] y[]\nT1 w x 1\nT2 w y 2\nT1 commit\nT2 commit\nlast x[1] y[2]";
+const WRITE_SKEW: &str =
+    "T1 ?\nT2 ?\nT1 r x[] y[]\nT2 r x[] y[]\nT1 w x 1\nT2 w y 2\nT1 commit\nT2 commit\nlast x[1] y[2]";
 
 #[test]
 fn write_skew_g2() {
@@ -236,9 +252,15 @@ fn a_crash_takes_nothing_that_was_acknowledged_or_seen() {
         accepts(&at(level, "T1 ?\nT1 w x y 1\nT1 lost\nlast x[1] y[1]"));
         finds(Kind::TornCommit, &at(level, "T1 ?\nT1 w x y 1\nT1 lost\nlast x[1] y[]"));
         finds(Kind::AbortedRead, &at(level, "T1 ?\nT2 ?\nT1 w x 1\nT1> lost\nT2 r x[1]\nT2 commit\nlast x[]"));
-        finds(Kind::AbortedRead, &at(level, "T1 ?\nT2 ?\nT1 w x 1\nT1> lost\nT2 w x[1] 2\nT2 w y 2\nT2 lost\nlast x[] y[2]"));
+        finds(
+            Kind::AbortedRead,
+            &at(level, "T1 ?\nT2 ?\nT1 w x 1\nT1> lost\nT2 w x[1] 2\nT2 w y 2\nT2 lost\nlast x[] y[2]"),
+        );
         for end in ["abort", "lost"] {
-            finds(Kind::UnconfirmedRead, &at(level, &format!("T1 ?\nT2 ?\nT1 w x 1\nT1> lost\nT2 r x[1]\nT2 {end}\nlast x[]")));
+            finds(
+                Kind::UnconfirmedRead,
+                &at(level, &format!("T1 ?\nT2 ?\nT1 w x 1\nT1> lost\nT2 r x[1]\nT2 {end}\nlast x[]")),
+            );
         }
         finds(Kind::Stale, &at(level, "T1 ?\nT2 ?\nT1 w x 1\nT1 lost\nT2 r x[]\nT2 commit\nlast x[1]"));
     }
@@ -249,7 +271,13 @@ fn what_is_no_state_of_the_list() {
     for level in LEVELS {
         finds(Kind::Garbage, &at(level, "T1 ?\nT1 r x[7]\nT1 commit\nlast x[]"));
         finds(Kind::Garbage, &at(level, "T1 ?\nT1 w x 1\nT1 commit\nlast x[1 1]"));
-        finds(Kind::Disorder, &at(level, "T1 ?\nT2 ?\nT1 w x 1\nT1 commit\nT2 w x 2\nT2 commit\nT3 ?\nT3 r x[2 1]\nT3 commit\nlast x[1 2]"));
+        finds(
+            Kind::Disorder,
+            &at(
+                level,
+                "T1 ?\nT2 ?\nT1 w x 1\nT1 commit\nT2 w x 2\nT2 commit\nT3 ?\nT3 r x[2 1]\nT3 commit\nlast x[1 2]",
+            ),
+        );
         finds(Kind::NotOwnWrites, &at(level, "T1 ?\nT1 w x 1\nT1 r x[]\nT1 commit\nlast x[1]"));
         finds(Kind::NotOwnWrites, &at(level, "T1 ?\nT1 w x 1\nT1 miss x 2\nT1 commit\nlast x[1]"));
     }
@@ -258,8 +286,11 @@ fn what_is_no_state_of_the_list() {
 #[test]
 fn a_row_is_missed_only_while_it_is_moved() {
     finds(Kind::MissedRow, "T1 rc\nT2 rc\nT1 w x 1\nT1 commit\nT2 miss x 2\nT2 commit\nlast x[1]");
-    accepts("T1 rc\nT2 rc\nT3 rc\nT1 w x 1\nT1 commit\nT3 m x[1] 3\nT2> miss x 2\nT3 commit\nT2<\nT2 commit\nlast x[1 3]");
-    let lost = "T1 rc\nT2 rc\nT3 rc\nT1 w x 1\nT1 commit\nT3 m x[1] 3\nT2> miss x 2\nT3> lost\nT2<\nT2 commit\nT3<\nlast x[1]";
+    accepts(
+        "T1 rc\nT2 rc\nT3 rc\nT1 w x 1\nT1 commit\nT3 m x[1] 3\nT2> miss x 2\nT3 commit\nT2<\nT2 commit\nlast x[1 3]",
+    );
+    let lost =
+        "T1 rc\nT2 rc\nT3 rc\nT1 w x 1\nT1 commit\nT3 m x[1] 3\nT2> miss x 2\nT3> lost\nT2<\nT2 commit\nT3<\nlast x[1]";
     finds(Kind::MissedRow, lost);
     finds(Kind::UnconfirmedRead, &lost.replace("T2 commit", "T2 abort"));
     finds(Kind::Stale, "T1 rr\nT2 rr\nT1 w x 1\nT1 commit\nT2 miss x 2\nT2 commit\nlast x[1]");

@@ -1,5 +1,5 @@
-//! The order of each key's versions, and all about a history that needs no other order: whose each value is, whether what was seen
-//! is a state of the list, whether what was acknowledged is there.
+//! The order of each key's versions, and all about a history that needs no other order: whose each value is, whether
+//! what was seen is a state of the list, whether what was acknowledged is there.
 
 use super::explain::{Anomaly, Kind, list, name};
 use super::model::*;
@@ -75,10 +75,15 @@ impl Checker<'_> {
             for (step, s) in t.steps.iter().enumerate() {
                 let Action::Modify { value: Some(value), rows, way } = &s.action else { continue };
                 for (key, touch) in rows.iter().filter(|(_, touch)| *touch != Touch::Missed) {
-                    let writer = Writer { transaction, step, undone: undone[step], certain: *touch != Touch::Attempted };
+                    let writer =
+                        Writer { transaction, step, undone: undone[step], certain: *touch != Touch::Attempted };
                     if let Some(other) = self.writers.insert((*key, *value), writer) {
                         let both = [other.transaction, transaction];
-                        self.report(Kind::Garbage, &both, format!("the history is not one: {value} is appended to key {key} twice"));
+                        self.report(
+                            Kind::Garbage,
+                            &both,
+                            format!("the history is not one: {value} is appended to key {key} twice"),
+                        );
                     }
                     if *way == Way::Moved && !undone[step] {
                         self.movers.entry(*key).or_default().push(transaction);
@@ -99,13 +104,18 @@ impl Checker<'_> {
                 let mut writer = self.writers.get(&(*key, *value)).copied();
                 if !known.insert(*value) {
                     let whose: Vec<usize> = writer.iter().map(|w| w.transaction).collect();
-                    self.report(Kind::Garbage, &whose, format!("key {key} ends as {}: {value} is there twice", list(values)));
+                    self.report(
+                        Kind::Garbage,
+                        &whose,
+                        format!("key {key} ends as {}: {value} is there twice", list(values)),
+                    );
                     writer = None;
                 }
                 match writer {
                     None => self.report(Kind::Garbage, &[], format!("key {key} ends with {value}, which nobody wrote")),
                     Some(w) if w.undone || history.transactions[w.transaction].outcome == Outcome::Aborted => {
-                        let message = format!("key {key} ends with {value}, which {} has rolled back", name(w.transaction));
+                        let message =
+                            format!("key {key} ends with {value}, which {} has rolled back", name(w.transaction));
                         self.report(Kind::AbortedRead, &[w.transaction], message);
                         writer = None;
                     }
@@ -184,12 +194,17 @@ impl Checker<'_> {
         let last = history.last.get(&key).map_or(&[][..], Vec::as_slice);
         for (at, value) in others.iter().enumerate() {
             let Some(writer) = self.writers.get(&(key, *value)).copied() else {
-                return self.report(Kind::Garbage, &[transaction], format!("{who} saw {value} in key {key}, which nobody wrote"));
+                return self.report(
+                    Kind::Garbage,
+                    &[transaction],
+                    format!("{who} saw {value} in key {key}, which nobody wrote"),
+                );
             };
             let both = [transaction, writer.transaction];
             let whose = name(writer.transaction);
             if writer.transaction == transaction {
-                let message = format!("{who} sees {} in key {key}, in which its own {value} should be last or gone", list(seen));
+                let message =
+                    format!("{who} sees {} in key {key}, in which its own {value} should be last or gone", list(seen));
                 return self.report(Kind::NotOwnWrites, &[transaction], message);
             }
             if writer.undone || !self.committed[writer.transaction] {
@@ -207,7 +222,8 @@ impl Checker<'_> {
             }
         }
         let length = others.len();
-        let writer_at = |at: usize| last.get(at).and_then(|value| self.writers.get(&(key, *value))).map(|w| w.transaction);
+        let writer_at =
+            |at: usize| last.get(at).and_then(|value| self.writers.get(&(key, *value))).map(|w| w.transaction);
         if length > 0 && writer_at(length - 1).is_some() && writer_at(length - 1) == writer_at(length) {
             let writer = writer_at(length).unwrap_or(transaction);
             let message = format!(
@@ -225,7 +241,8 @@ impl Checker<'_> {
         self.reads.push(Read { transaction, step, key, length, own: own.len() > written });
     }
 
-    /// A statement that locks or writes found no row. At READ COMMITTED the row may have been moved away under its eyes.
+    /// A statement that locks or writes found no row. At READ COMMITTED the row may have been moved away under its
+    /// eyes.
     fn missed(&mut self, transaction: usize, step: usize, key: Key, own: &[Value]) {
         let history = self.history;
         let t = &history.transactions[transaction];
@@ -233,7 +250,9 @@ impl Checker<'_> {
             return self.saw(transaction, step, key, &[], own);
         }
         let during = t.steps[step].during;
-        let Some(first) = history.last.get(&key).and_then(|values| values.first()).and_then(|v| self.writers.get(&(key, *v))) else {
+        let Some(first) =
+            history.last.get(&key).and_then(|values| values.first()).and_then(|v| self.writers.get(&(key, *v)))
+        else {
             return;
         };
         let there = self.committed[first.transaction] && history.transactions[first.transaction].end.to < during.from;
@@ -247,7 +266,8 @@ impl Checker<'_> {
             let lost = may_have_moved.any(|mover| history.transactions[*mover].outcome == Outcome::Unknown);
             let kind = if lost && !self.committed[transaction] { Kind::UnconfirmedRead } else { Kind::MissedRow };
             let both = [transaction, first.transaction];
-            let message = format!("{} found no row of key {key}, which is there since {}", name(transaction), name(both[1]));
+            let message =
+                format!("{} found no row of key {key}, which is there since {}", name(transaction), name(both[1]));
             self.report(kind, &both, message);
         }
     }

@@ -1,16 +1,18 @@
 //! What the sessions do: random transactions over a few rows, and the statements they are made of.
 //!
-//! The table has a row for each key: `k`, the generation `g` that the key belongs to, the list `v` as text (`,1,2`) and its length `n`. An
-//! index on (g, n) makes every append change a key of an index. When a generation's lists are long, the next
-//! one begins, so that rows are also inserted and statements stay short.
+//! The table has a row for each key: `k`, the generation `g` that the key belongs to, the list `v` as text (`,1,2`) and
+//! its length `n`. An index on (g, n) makes every append change a key of an index. When a generation's lists are long,
+//! the next one begins, so that rows are also inserted and statements stay short.
 
 use super::model::*;
 use crate::random::Random;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-pub const TABLE: &str = "create table t (k int primary key, g int not null, n int not null, v text not null); create index on t (g, n)";
+pub const TABLE: &str =
+    "create table t (k int primary key, g int not null, n int not null, v text not null); create index on t (g, n)";
 /// Everything, in two ways that find rows through different structures.
-pub const EVERYTHING: [&str; 2] = ["select k, n, v from t", "select k, n, v from t where g >= 0 and n >= 0 order by g, n"];
+pub const EVERYTHING: [&str; 2] =
+    ["select k, n, v from t", "select k, n, v from t where g >= 0 and n >= 0 order by g, n"];
 
 const KEYS_PER_GENERATION: u32 = 6;
 /// So many of them are asked for as often as all together.
@@ -104,7 +106,13 @@ pub struct Plan {
 impl Plan {
     pub fn begin(&self, level: Level, random: &mut Random) -> String {
         let deferrable = self.read_only && level == Level::Serializable && random.one_in(4);
-        let mode = if deferrable { " read only, deferrable" } else if self.read_only { " read only" } else { "" };
+        let mode = if deferrable {
+            " read only, deferrable"
+        } else if self.read_only {
+            " read only"
+        } else {
+            ""
+        };
         format!("begin isolation level {}{mode}", level.sql())
     }
 }
@@ -212,7 +220,9 @@ impl Rows {
         };
         match self.condition {
             Condition::Generation => format!("g = {}", parameter(self.keys[0] / 10)),
-            Condition::Range => format!("k between {} and {}", parameter(self.keys[0]), parameter(self.keys[self.keys.len() - 1])),
+            Condition::Range => {
+                format!("k between {} and {}", parameter(self.keys[0]), parameter(self.keys[self.keys.len() - 1]))
+            }
             Condition::Keys if self.keys.len() == 1 => format!("k = {}", parameter(self.keys[0])),
             Condition::Keys => {
                 let list: Vec<String> = self.keys.iter().map(|k| parameter(*k)).collect();
@@ -258,14 +268,19 @@ pub fn append(rows: &Rows, value: Value, show: bool) -> Statement {
 pub fn upsert(key: Key, value: Value, show: bool) -> Statement {
     let returning = if show { RETURNING } else { "" };
     Statement::new(
-        format!("insert into t as t values ($1, $2, 1, $3) on conflict (k) do update set v = t.v || excluded.v, n = t.n + 1{returning}"),
+        format!(
+            "insert into t as t values ($1, $2, 1, $3) on conflict (k) do update set v = t.v || excluded.v, n = t.n + 1{returning}"
+        ),
         vec![key.to_string(), (key / 10).to_string(), element(key, value)],
     )
 }
 
 pub fn set(key: Key, length: usize, list: String, show: bool) -> Statement {
     let returning = if show { RETURNING } else { "" };
-    Statement::new(format!("update t set v = $1, n = $2 where k = $3{returning}"), vec![list, length.to_string(), key.to_string()])
+    Statement::new(
+        format!("update t set v = $1, n = $2 where k = $3{returning}"),
+        vec![list, length.to_string(), key.to_string()],
+    )
 }
 
 pub fn delete(key: Key) -> Statement {

@@ -1,7 +1,7 @@
 //! Very many sessions, and sessions whose clients go away in the middle of something.
 //!
-//! After every round of the second: no lock is left, no session, no row that somebody cannot have; and after all rounds the
-//! server is not bigger than it was after the first ones.
+//! After every round of the second: no lock is left, no session, no row that somebody cannot have; and after all rounds
+//! the server is not bigger than it was after the first ones.
 
 mod raw;
 
@@ -119,7 +119,15 @@ pub fn crowd(wanted: usize) -> Result<Crowd, String> {
     until("the sessions are gone", || Ok(asker.integer("select count(*) from pg_stat_activity").map_err(text)? == 1))?;
     drop(asker);
     host.stop()?;
-    Ok(Crowd { sessions, connect_seconds, bytes_per_session, queries_per_second, slowest_query_ms, notify_ms, notify_commit_ms })
+    Ok(Crowd {
+        sessions,
+        connect_seconds,
+        bytes_per_session,
+        queries_per_second,
+        slowest_query_ms,
+        notify_ms,
+        notify_commit_ms,
+    })
 }
 
 /// Point queries; answers the slowest one's time.
@@ -174,7 +182,10 @@ pub fn limits() -> Result<(), String> {
         found => Err(format!("expected {expected}\nfound {found}")),
     };
     fill("plain", 6)?;
-    expect(refused("plain"), "53300 remaining connection slots are reserved for roles with privileges of the \"pg_use_reserved_connections\" role")?;
+    expect(
+        refused("plain"),
+        "53300 remaining connection slots are reserved for roles with privileges of the \"pg_use_reserved_connections\" role",
+    )?;
     fill("postgres", 3)?;
     expect(refused("plain"), "53300 remaining connection slots are reserved for roles with the SUPERUSER attribute")?;
     fill("postgres", 2)?;
@@ -197,7 +208,8 @@ pub fn storm(clients: usize) -> Result<f64, String> {
         let works: Vec<_> = (0..threads)
             .map(|_| {
                 scope.spawn(|| -> io::Result<()> {
-                    let begun: io::Result<Vec<Raw>> = (0..clients / threads).map(|_| Raw::begin(host.port, "postgres")).collect();
+                    let begun: io::Result<Vec<Raw>> =
+                        (0..clients / threads).map(|_| Raw::begin(host.port, "postgres")).collect();
                     for mut one in begun? {
                         one.wait_for(b'Z')?;
                         if one.value("select 7")? != "7" {
@@ -257,7 +269,9 @@ pub fn kill_clients(rounds: usize, mut progress: impl FnMut(&str)) -> Result<Kil
 }
 
 fn one_round(host: &Host, control: &mut Client, how: Leaving) -> Result<usize, String> {
-    control.query("begin; update t set v = v where id = 1; lock table other; select pg_advisory_xact_lock(1)").map_err(text)?;
+    control
+        .query("begin; update t set v = v where id = 1; lock table other; select pg_advisory_xact_lock(1)")
+        .map_err(text)?;
     let mut all = Vec::new();
     let mut waiting = 0;
     for middle in 0..MIDDLES {
@@ -276,7 +290,8 @@ fn one_round(host: &Host, control: &mut Client, how: Leaving) -> Result<usize, S
     drop(kept);
     control.query("commit").map_err(text)?;
     let locks = "select count(*) from pg_locks where pid is distinct from pg_backend_pid()";
-    let (locks, copied) = (control.integer(locks).map_err(text)?, control.integer("select count(*) from copied").map_err(text)?);
+    let (locks, copied) =
+        (control.integer(locks).map_err(text)?, control.integer("select count(*) from copied").map_err(text)?);
     if locks != 0 || copied != 0 {
         return Err(format!("{locks} locks and {copied} copied rows are left"));
     }

@@ -121,7 +121,13 @@ impl Raw {
                 let size = size_of::<libc::linger>() as libc::socklen_t;
                 // SAFETY: the descriptor is open, and the option's value is of the size told.
                 unsafe {
-                    libc::setsockopt(self.socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_LINGER, (&raw const linger).cast(), size);
+                    libc::setsockopt(
+                        self.socket.as_raw_fd(),
+                        libc::SOL_SOCKET,
+                        libc::SO_LINGER,
+                        (&raw const linger).cast(),
+                        size,
+                    );
                 }
                 None
             }

@@ -36,11 +36,7 @@ impl Binder<'_> {
             _ => None,
         };
         if scope.place == Place::From {
-            return self.err(
-                sqlstate::GROUPING_ERROR,
-                "aggregate functions are not allowed in functions in FROM",
-                loc,
-            );
+            return self.err(sqlstate::GROUPING_ERROR, "aggregate functions are not allowed in functions in FROM", loc);
         }
         if let Some(what) = what {
             return self.err(sqlstate::GROUPING_ERROR, format!("aggregate functions are not allowed in {what}"), loc);
@@ -49,7 +45,11 @@ impl Binder<'_> {
             return self.err(sqlstate::GROUPING_ERROR, "aggregate function calls cannot be nested", loc);
         }
         if args.iter().any(Expr::has_window) {
-            return self.err(sqlstate::GROUPING_ERROR, "aggregate function calls cannot contain window function calls", loc);
+            return self.err(
+                sqlstate::GROUPING_ERROR,
+                "aggregate function calls cannot contain window function calls",
+                loc,
+            );
         }
         if !f.agg_star && args.is_empty() {
             return self.err(
@@ -189,7 +189,11 @@ impl Binder<'_> {
                         continue;
                     }
                     if self.depends_on_key(id, q) {
-                        let ty = q.rels.iter().find(|r| r.id == id.rel).and_then(|r| r.columns.get(id.att.max(1) as usize - 1));
+                        let ty = q
+                            .rels
+                            .iter()
+                            .find(|r| r.id == id.rel)
+                            .and_then(|r| r.columns.get(id.att.max(1) as usize - 1));
                         if let Some(c) = ty {
                             let column = Expr::column(id, c.ty, c.typmod);
                             if !added.iter().any(|a| same(a, &column)) {
@@ -215,11 +219,9 @@ impl Binder<'_> {
     fn ungrouped(&self, id: ColId, q: &Query, scope: &Scope<'_>, loc: i32, in_subquery: bool) -> Error {
         let item = scope.items.iter().find(|i| i.rel == id.rel);
         let rel = q.rels.iter().find(|r| r.id == id.rel);
-        let alias = item
-            .and_then(|i| i.alias.clone())
-            .or_else(|| rel.map(|r| r.alias.clone()))
-            .unwrap_or_default();
-        let named = item.and_then(|i| i.columns.iter().find(|c| matches!(&c.expr.kind, ExprKind::Column(x) if *x == id)));
+        let alias = item.and_then(|i| i.alias.clone()).or_else(|| rel.map(|r| r.alias.clone())).unwrap_or_default();
+        let named =
+            item.and_then(|i| i.columns.iter().find(|c| matches!(&c.expr.kind, ExprKind::Column(x) if *x == id)));
         let column = match named {
             Some(c) => c.name.clone(),
             None if id.att == ATT_CTID => "ctid".into(),
@@ -230,7 +232,9 @@ impl Binder<'_> {
         let message = if in_subquery {
             format!("subquery uses ungrouped column \"{alias}.{column}\" from outer query")
         } else {
-            format!("column \"{alias}.{column}\" must appear in the GROUP BY clause or be used in an aggregate function")
+            format!(
+                "column \"{alias}.{column}\" must appear in the GROUP BY clause or be used in an aggregate function"
+            )
         };
         self.at(Error::new(sqlstate::GROUPING_ERROR, message), loc)
     }

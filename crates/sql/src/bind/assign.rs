@@ -8,9 +8,17 @@ use kilndb_base::{Result, sqlstate};
 use kilndb_syntax::Node;
 
 impl Binder<'_> {
-    /// The new value of `base`, of which `steps` lead to the part that gets `value`. `name`: the column's or variable's; `field`: the field
-    /// that `base` is of something larger.
-    pub(super) fn assign_steps(&self, base: Expr, steps: &[Node<'_>], value: Expr, name: &str, field: Option<&str>, scope: &Scope<'_>) -> Result<Expr> {
+    /// The new value of `base`, of which `steps` lead to the part that gets `value`. `name`: the column's or
+    /// variable's; `field`: the field that `base` is of something larger.
+    pub(super) fn assign_steps(
+        &self,
+        base: Expr,
+        steps: &[Node<'_>],
+        value: Expr,
+        name: &str,
+        field: Option<&str>,
+        scope: &Scope<'_>,
+    ) -> Result<Expr> {
         let (ty, container) = (base.ty, self.base_type(base.ty));
         let whole = |kind: ExprKind| {
             let e = Expr::new(kind, container);
@@ -20,13 +28,23 @@ impl Binder<'_> {
             [] => self.assign_leaf(base, value, name, field),
             [Node::String(step), rest @ ..] => {
                 let step = step.sval().unwrap_or("");
-                let fields = if self.is_composite(container) || container == kilndb_types::oids::RECORD { self.fields_of(&base)? } else { None };
+                let fields = if self.is_composite(container) || container == kilndb_types::oids::RECORD {
+                    self.fields_of(&base)?
+                } else {
+                    None
+                };
                 let Some(fields) = fields else {
-                    let message = format!("cannot assign to field \"{step}\" of column \"{name}\" because its type {} is not a composite type", self.type_name(ty));
+                    let message = format!(
+                        "cannot assign to field \"{step}\" of column \"{name}\" because its type {} is not a composite type",
+                        self.type_name(ty)
+                    );
                     return self.err(sqlstate::DATATYPE_MISMATCH, message, -1);
                 };
                 let Some(index) = fields.iter().position(|f| f.0 == step) else {
-                    let message = format!("cannot assign to field \"{step}\" of column \"{name}\" because there is no such column in data type {}", self.type_name(ty));
+                    let message = format!(
+                        "cannot assign to field \"{step}\" of column \"{name}\" because there is no such column in data type {}",
+                        self.type_name(ty)
+                    );
                     return self.err(sqlstate::UNDEFINED_COLUMN, message, -1);
                 };
                 let types = fields.iter().map(|f| f.1).collect();
@@ -51,7 +69,10 @@ impl Binder<'_> {
                 }
                 let element = if is_json { container } else { self.element_of(container) };
                 if element == 0 || count == 0 {
-                    let message = format!("cannot subscript type {} because it does not support subscripting", self.type_name(ty));
+                    let message = format!(
+                        "cannot subscript type {} because it does not support subscripting",
+                        self.type_name(ty)
+                    );
                     return self.err(sqlstate::DATATYPE_MISMATCH, message, value.loc);
                 }
                 let part = ExprKind::Subscript { arg: Box::new(base.clone()), subscripts: subscripts.clone(), slice };
@@ -68,15 +89,30 @@ impl Binder<'_> {
             let (wanted, given) = (self.type_name(ty), self.type_name(v.ty));
             let message = match field {
                 Some(field) => format!("subfield \"{field}\" is of type {wanted} but expression is of type {given}"),
-                None => format!("subscripted assignment to \"{name}\" requires type {wanted} but expression is of type {given}"),
+                None => format!(
+                    "subscripted assignment to \"{name}\" requires type {wanted} but expression is of type {given}"
+                ),
             };
             self.err(sqlstate::DATATYPE_MISMATCH, message, v.loc)
         })
     }
 
     /// The type that a part of a column has, for values that come from elsewhere.
-    pub(super) fn part_type(&self, base: Expr, steps: &[Node<'_>], name: &str, scope: &Scope<'_>) -> Result<(kilndb_base::Oid, i32)> {
-        let groups = steps.iter().enumerate().filter(|(i, s)| !matches!(s, Node::A_Indices(_)) || !matches!(i.checked_sub(1).and_then(|p| steps.get(p)), Some(Node::A_Indices(_)))).count();
+    pub(super) fn part_type(
+        &self,
+        base: Expr,
+        steps: &[Node<'_>],
+        name: &str,
+        scope: &Scope<'_>,
+    ) -> Result<(kilndb_base::Oid, i32)> {
+        let groups = steps
+            .iter()
+            .enumerate()
+            .filter(|(i, s)| {
+                !matches!(s, Node::A_Indices(_))
+                    || !matches!(i.checked_sub(1).and_then(|p| steps.get(p)), Some(Node::A_Indices(_)))
+            })
+            .count();
         let unknown = Expr::null(kilndb_types::oids::UNKNOWN);
         let mut e = self.assign_steps(base, steps, unknown, name, None, scope)?;
         for _ in 0..groups {

@@ -75,8 +75,9 @@ impl Binder<'_> {
                 let shown = schema.map_or_else(|| name.to_string(), |s| format!("{s}.{name}"));
                 let signature = self.signature(&shown, &args, &arg_names);
                 let e = if matches!(other, Choice::Ambiguous) {
-                    Error::new(sqlstate::AMBIGUOUS_FUNCTION, format!("procedure {signature} is not unique"))
-                        .with_hint("Could not choose a best candidate procedure. You might need to add explicit type casts.")
+                    Error::new(sqlstate::AMBIGUOUS_FUNCTION, format!("procedure {signature} is not unique")).with_hint(
+                        "Could not choose a best candidate procedure. You might need to add explicit type casts.",
+                    )
                 } else {
                     Error::new(sqlstate::UNDEFINED_FUNCTION, format!("procedure {signature} does not exist"))
                         .with_hint("No procedure matches the given name and argument types. You might need to add explicit type casts.")
@@ -85,8 +86,11 @@ impl Binder<'_> {
             }
         };
         if chosen.info.kind != b'p' {
-            let e = Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("{} is not a procedure", self.signature(name, &args, &arg_names)))
-                .with_hint("To call a function, use SELECT.");
+            let e = Error::new(
+                sqlstate::WRONG_OBJECT_TYPE,
+                format!("{} is not a procedure", self.signature(name, &args, &arg_names)),
+            )
+            .with_hint("To call a function, use SELECT.");
             return Err(self.at(e, loc));
         }
         let oid = chosen.info.oid;
@@ -98,16 +102,38 @@ impl Binder<'_> {
             _ => None,
         };
         // Arguments that a conversion stands around are looked through: what comes back is converted the other way.
-        let outputs = declared.iter().enumerate().filter(|(_, a)| a.mode.is_output()).map(|(i, a)| (a.name.clone(), args.get(i).and_then(|e| given(inner(e)))));
+        let outputs = declared
+            .iter()
+            .enumerate()
+            .filter(|(_, a)| a.mode.is_output())
+            .map(|(i, a)| (a.name.clone(), args.get(i).and_then(|e| given(inner(e)))));
         let outputs = outputs.collect();
-        let inputs: Vec<Expr> = args.into_iter().enumerate().filter(|(i, _)| declared.get(*i).is_none_or(|a| a.mode.is_input())).map(|(_, e)| e).collect();
+        let inputs: Vec<Expr> = args
+            .into_iter()
+            .enumerate()
+            .filter(|(i, _)| declared.get(*i).is_none_or(|a| a.mode.is_input()))
+            .map(|(_, e)| e)
+            .collect();
         let polymorphic = info.arg_types.iter().chain(&info.all_arg_types).any(|t| super::is_polymorphic(*t));
-        let types = if polymorphic { inputs.iter().map(|e| e.ty).chain([info.return_type]).collect() } else { Vec::new() };
+        let types =
+            if polymorphic { inputs.iter().map(|e| e.ty).chain([info.return_type]).collect() } else { Vec::new() };
         Ok(FoundCall { oid, inputs, types, outputs })
     }
 
-    fn procedures(&self, schema: Option<&str>, name: &str, count: usize, names: &[Option<String>], variadic: bool) -> Result<Vec<super::resolve::Candidate>> {
-        let known = self.catalog.functions(schema, name)?.into_iter().map(|info| if info.kind == b'p' { with_outputs(&info) } else { info }).collect();
+    fn procedures(
+        &self,
+        schema: Option<&str>,
+        name: &str,
+        count: usize,
+        names: &[Option<String>],
+        variadic: bool,
+    ) -> Result<Vec<super::resolve::Candidate>> {
+        let known = self
+            .catalog
+            .functions(schema, name)?
+            .into_iter()
+            .map(|info| if info.kind == b'p' { with_outputs(&info) } else { info })
+            .collect();
         self.candidates_of(known, count, names, variadic)
     }
 }
@@ -123,7 +149,10 @@ pub fn bind_call(
     let binder = Binder { eval, variables, ..Binder::new(catalog, source, Vec::new()) };
     let FoundCall { oid, inputs, types, outputs } = binder.bind_call(f)?;
     binder.finish_params()?;
-    let targets = inputs.into_iter().map(|expr| Target { expr, name: String::new(), junk: false, table_oid: 0, attnum: 0 }).collect();
+    let targets = inputs
+        .into_iter()
+        .map(|expr| Target { expr, name: String::new(), junk: false, table_oid: 0, attnum: 0 })
+        .collect();
     let query = Query { targets, ..Query::default() };
     Ok(BoundCall { oid, types, arguments: BoundStatement::Query(Box::new(query)), outputs })
 }

@@ -10,8 +10,17 @@ use std::sync::Arc;
 pub(crate) fn is_polymorphic(ty: Oid) -> bool {
     matches!(
         ty,
-        oids::ANYELEMENT | oids::ANYARRAY | oids::ANYNONARRAY | oids::ANYENUM | oids::ANYRANGE | 4537
-            | oids::ANYCOMPATIBLE | oids::ANYCOMPATIBLEARRAY | oids::ANYCOMPATIBLENONARRAY | 5080 | 4538
+        oids::ANYELEMENT
+            | oids::ANYARRAY
+            | oids::ANYNONARRAY
+            | oids::ANYENUM
+            | oids::ANYRANGE
+            | 4537
+            | oids::ANYCOMPATIBLE
+            | oids::ANYCOMPATIBLEARRAY
+            | oids::ANYCOMPATIBLENONARRAY
+            | 5080
+            | 4538
     )
 }
 
@@ -26,9 +35,9 @@ pub(crate) enum Path {
 
 impl Binder<'_> {
     pub(crate) fn type_info(&self, oid: Oid) -> Result<Arc<TypeInfo>> {
-        self.catalog.type_by_oid(oid)?.ok_or_else(|| {
-            Error::new(sqlstate::UNDEFINED_OBJECT, format!("cache lookup failed for type {oid}"))
-        })
+        self.catalog
+            .type_by_oid(oid)?
+            .ok_or_else(|| Error::new(sqlstate::UNDEFINED_OBJECT, format!("cache lookup failed for type {oid}")))
     }
     /// The type under a domain.
     pub(crate) fn base_type(&self, oid: Oid) -> Oid {
@@ -114,7 +123,9 @@ impl Binder<'_> {
         if self.find_path(from, to, context)? != Path::None {
             return Ok(true);
         }
-        if from == oids::RECORD && self.is_composite(self.base_type(to)) || to == oids::RECORD && self.is_composite(from) {
+        if from == oids::RECORD && self.is_composite(self.base_type(to))
+            || to == oids::RECORD && self.is_composite(from)
+        {
             return Ok(true);
         }
         if to == oids::RECORD_ARRAY && self.element_of(from) != 0 && self.is_composite(self.element_of(from)) {
@@ -142,8 +153,13 @@ impl Binder<'_> {
         if self.under_domain(to).is_some() {
             return self.coerce_to_domain(expr, to, context);
         }
-        let of_domain = to >= crate::catalog::builtin::FIRST_USER_OID && self.under_domain(self.element_of(to)).is_some();
-        if of_domain && !matches!(expr.kind, ExprKind::Param(_)) && !matches!(expr.kind, ExprKind::Const(kilndb_types::Datum::Null)) && self.element_of(from) != self.element_of(to) {
+        let of_domain =
+            to >= crate::catalog::builtin::FIRST_USER_OID && self.under_domain(self.element_of(to)).is_some();
+        if of_domain
+            && !matches!(expr.kind, ExprKind::Param(_))
+            && !matches!(expr.kind, ExprKind::Const(kilndb_types::Datum::Null))
+            && self.element_of(from) != self.element_of(to)
+        {
             return self.coerce_to_domain_array(expr, to, context);
         }
         if from == oids::UNKNOWN {
@@ -171,11 +187,18 @@ impl Binder<'_> {
         let cast = |arg: Expr, kind: CastKind| {
             let typmod = if kind == CastKind::Relabel { arg.typmod } else { -1 };
             let same_family = kind == CastKind::Relabel && (self.base_type(from) == self.base_type(to));
-            Expr { kind: ExprKind::Cast { arg: Box::new(arg), kind, explicit }, ty: to, typmod: if same_family { typmod } else { -1 }, loc }
+            Expr {
+                kind: ExprKind::Cast { arg: Box::new(arg), kind, explicit },
+                ty: to,
+                typmod: if same_family { typmod } else { -1 },
+                loc,
+            }
         };
         Ok(match path {
             Path::Relabel => match &expr.kind {
-                ExprKind::Const(kilndb_types::Datum::Inet(v)) if to == oids::INET => Expr::new(ExprKind::Const(kilndb_types::Datum::Inet(v.as_cidr(false))), to).at(loc),
+                ExprKind::Const(kilndb_types::Datum::Inet(v)) if to == oids::INET => {
+                    Expr::new(ExprKind::Const(kilndb_types::Datum::Inet(v.as_cidr(false))), to).at(loc)
+                }
                 _ => cast(expr, CastKind::Relabel),
             },
             Path::InOut => cast(expr, CastKind::InOut),
@@ -231,10 +254,13 @@ impl Binder<'_> {
             .flat_map(|t| t.columns.iter().filter(|c| !c.dropped).map(|c| (c.type_oid, c.typmod)))
             .collect();
         let ExprKind::Row { fields, names } = expr.kind else {
-            return Ok(Expr::new(ExprKind::Cast { arg: Box::new(expr), kind: CastKind::Row, explicit: false }, to).at(loc));
+            return Ok(
+                Expr::new(ExprKind::Cast { arg: Box::new(expr), kind: CastKind::Row, explicit: false }, to).at(loc)
+            );
         };
         if fields.len() != wanted.len() {
-            let detail = if fields.len() < wanted.len() { "Input has too few columns." } else { "Input has too many columns." };
+            let detail =
+                if fields.len() < wanted.len() { "Input has too few columns." } else { "Input has too many columns." };
             let e = Error::new(sqlstate::CANNOT_COERCE, format!("cannot cast type record to {}", self.type_name(to)))
                 .with_detail(detail);
             return Err(self.at(e, loc));
@@ -244,13 +270,16 @@ impl Binder<'_> {
             match self.coerce_to_target(f, ty, typmod, context, false)? {
                 Ok(f) => out.push(f),
                 Err(f) => {
-                    let e = Error::new(sqlstate::CANNOT_COERCE, format!("cannot cast type record to {}", self.type_name(to)))
-                        .with_detail(format!(
-                            "Cannot cast type {} to {} in column {}.",
-                            self.type_name(f.ty),
-                            self.type_name(ty),
-                            i + 1
-                        ));
+                    let e = Error::new(
+                        sqlstate::CANNOT_COERCE,
+                        format!("cannot cast type record to {}", self.type_name(to)),
+                    )
+                    .with_detail(format!(
+                        "Cannot cast type {} to {} in column {}.",
+                        self.type_name(f.ty),
+                        self.type_name(ty),
+                        i + 1
+                    ));
                     return Err(self.at(e, loc));
                 }
             }
@@ -275,7 +304,9 @@ impl Binder<'_> {
             return Ok(Ok(self.coerce(expr, to, context)?));
         }
         // How an interval is read depends on its fields: a number without a unit is one of the last of them.
-        if let (oids::INTERVAL, true, ExprKind::Const(kilndb_types::Datum::Text(text))) = (base, typmod >= 0 && expr.ty == oids::UNKNOWN, &expr.kind) {
+        if let (oids::INTERVAL, true, ExprKind::Const(kilndb_types::Datum::Text(text))) =
+            (base, typmod >= 0 && expr.ty == oids::UNKNOWN, &expr.kind)
+        {
             let mut e = self.literal_typmod(text, base, typmod, expr.loc)?;
             (e.ty, e.typmod) = (to, typmod);
             return Ok(Ok(e));
@@ -292,8 +323,16 @@ impl Binder<'_> {
         let has_length = |t: Oid| {
             matches!(
                 t,
-                oids::BPCHAR | oids::VARCHAR | oids::NUMERIC | oids::TIME | oids::TIMETZ | oids::TIMESTAMP
-                    | oids::TIMESTAMPTZ | oids::INTERVAL | oids::BIT | oids::VARBIT
+                oids::BPCHAR
+                    | oids::VARCHAR
+                    | oids::NUMERIC
+                    | oids::TIME
+                    | oids::TIMETZ
+                    | oids::TIMESTAMP
+                    | oids::TIMESTAMPTZ
+                    | oids::INTERVAL
+                    | oids::BIT
+                    | oids::VARBIT
             )
         };
         if !has_length(base) && !has_length(element) {
@@ -356,11 +395,9 @@ impl Binder<'_> {
         let loc = expr.loc;
         match self.coerce_to_target(expr, oids::BOOL, -1, CastContext::Assignment, false)? {
             Ok(e) if !e.has_srf() => Ok(e),
-            Ok(_) => self.err(
-                sqlstate::DATATYPE_MISMATCH,
-                format!("argument of {construct} must not return a set"),
-                loc,
-            ),
+            Ok(_) => {
+                self.err(sqlstate::DATATYPE_MISMATCH, format!("argument of {construct} must not return a set"), loc)
+            }
             Err(e) => self.err(
                 sqlstate::DATATYPE_MISMATCH,
                 format!("argument of {construct} must be type boolean, not type {}", self.type_name(e.ty)),

@@ -60,14 +60,53 @@ impl Host for BindHost<'_> {
 fn settings_free(oid: Oid) -> bool {
     matches!(
         oid,
-        oids::BOOL | oids::BYTEA | oids::CHAR | oids::NAME | oids::INT8 | oids::INT2 | oids::INT4 | oids::TEXT
-            | oids::OID | oids::TID | oids::JSON | oids::FLOAT4 | oids::FLOAT8 | oids::BPCHAR | oids::VARCHAR
-            | oids::NUMERIC | oids::UUID | oids::XID | oids::CID | oids::PG_LSN | oids::XID8 | oids::JSONB
-            | oids::BIT | oids::VARBIT | oids::CSTRING | oids::INET | oids::CIDR | oids::MACADDR | oids::MACADDR8
-            | oids::INT4RANGE | oids::INT8RANGE | oids::NUMRANGE
-            | oids::BOOL_ARRAY | oids::BYTEA_ARRAY | oids::CHAR_ARRAY | oids::NAME_ARRAY | oids::INT2_ARRAY
-            | oids::INT4_ARRAY | oids::TEXT_ARRAY | oids::OID_ARRAY | oids::BPCHAR_ARRAY | oids::VARCHAR_ARRAY
-            | oids::INT8_ARRAY | oids::FLOAT4_ARRAY | oids::FLOAT8_ARRAY | oids::NUMERIC_ARRAY | oids::UUID_ARRAY
+        oids::BOOL
+            | oids::BYTEA
+            | oids::CHAR
+            | oids::NAME
+            | oids::INT8
+            | oids::INT2
+            | oids::INT4
+            | oids::TEXT
+            | oids::OID
+            | oids::TID
+            | oids::JSON
+            | oids::FLOAT4
+            | oids::FLOAT8
+            | oids::BPCHAR
+            | oids::VARCHAR
+            | oids::NUMERIC
+            | oids::UUID
+            | oids::XID
+            | oids::CID
+            | oids::PG_LSN
+            | oids::XID8
+            | oids::JSONB
+            | oids::BIT
+            | oids::VARBIT
+            | oids::CSTRING
+            | oids::INET
+            | oids::CIDR
+            | oids::MACADDR
+            | oids::MACADDR8
+            | oids::INT4RANGE
+            | oids::INT8RANGE
+            | oids::NUMRANGE
+            | oids::BOOL_ARRAY
+            | oids::BYTEA_ARRAY
+            | oids::CHAR_ARRAY
+            | oids::NAME_ARRAY
+            | oids::INT2_ARRAY
+            | oids::INT4_ARRAY
+            | oids::TEXT_ARRAY
+            | oids::OID_ARRAY
+            | oids::BPCHAR_ARRAY
+            | oids::VARCHAR_ARRAY
+            | oids::INT8_ARRAY
+            | oids::FLOAT4_ARRAY
+            | oids::FLOAT8_ARRAY
+            | oids::NUMERIC_ARRAY
+            | oids::UUID_ARRAY
     )
 }
 
@@ -75,7 +114,13 @@ pub(crate) fn with_context<R>(catalog: &dyn CatalogView, f: impl FnOnce(&EvalCon
     let host = BindHost(catalog);
     let format = FormatSettings::default();
     let random_state = Cell::new([1, 2]);
-    f(&EvalContext { format: &format, transaction_timestamp: 0, statement_timestamp: 0, host: &host, random_state: &random_state })
+    f(&EvalContext {
+        format: &format,
+        transaction_timestamp: 0,
+        statement_timestamp: 0,
+        host: &host,
+        random_state: &random_state,
+    })
 }
 
 impl Binder<'_> {
@@ -96,7 +141,8 @@ impl Binder<'_> {
             return Ok(Expr::new(ExprKind::Const(value.map_err(|e| self.at(e, loc))?), ty).at(loc));
         }
         if settings_free(ty) {
-            let value = with_context(self.catalog, |cx| io::input(ty, text, typmod, cx)).map_err(|e| self.at(e, loc))?;
+            let value =
+                with_context(self.catalog, |cx| io::input(ty, text, typmod, cx)).map_err(|e| self.at(e, loc))?;
             return Ok(Expr::new(ExprKind::Const(value), ty).at(loc));
         }
         if let Some(eval) = self.eval {

@@ -24,13 +24,22 @@ impl Binder<'_> {
             TableKind::Table | TableKind::Partitioned => {}
             TableKind::View if table.triggers.iter().any(|t| t.is(INSTEAD | event) && t.enabled != b'D') => {}
             TableKind::View => {
-                return Err(Error::unsupported(format!("cannot {verb} view \"{}\": views are not updatable yet", table.name)));
+                return Err(Error::unsupported(format!(
+                    "cannot {verb} view \"{}\": views are not updatable yet",
+                    table.name
+                )));
             }
             TableKind::Sequence => {
-                return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("cannot change sequence \"{}\"", table.name)));
+                return Err(Error::new(
+                    sqlstate::WRONG_OBJECT_TYPE,
+                    format!("cannot change sequence \"{}\"", table.name),
+                ));
             }
             _ => {
-                return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("cannot open relation \"{}\"", table.name)));
+                return Err(Error::new(
+                    sqlstate::WRONG_OBJECT_TYPE,
+                    format!("cannot open relation \"{}\"", table.name),
+                ));
             }
         }
         refuse_catalog(&table)?;
@@ -207,7 +216,9 @@ impl Binder<'_> {
         let (columns, parts, explicit) = self.insert_columns(s.cols().iter(), &table)?;
         let given = match s.select_stmt() {
             Node::None => 0,
-            Node::SelectStmt(select) => self.insert_source(s, select, &scope, (&columns, &parts), explicit, &table, &mut dml)?,
+            Node::SelectStmt(select) => {
+                self.insert_source(s, select, &scope, (&columns, &parts), explicit, &table, &mut dml)?
+            }
             _ => return Err(Error::internal("INSERT without a source")),
         };
         self.add_defaults(&table, &columns[..given], dml.new_rel, &mut dml.assignments)?;
@@ -225,7 +236,11 @@ impl Binder<'_> {
 
     /// The columns that an INSERT gives values for, the parts of them that it means, and whether it names them.
     #[allow(clippy::type_complexity)]
-    pub(super) fn insert_columns<'n>(&self, list: impl Iterator<Item = Node<'n>>, table: &Table) -> Result<(Vec<(usize, i32)>, Vec<Vec<Node<'n>>>, bool)> {
+    pub(super) fn insert_columns<'n>(
+        &self,
+        list: impl Iterator<Item = Node<'n>>,
+        table: &Table,
+    ) -> Result<(Vec<(usize, i32)>, Vec<Vec<Node<'n>>>, bool)> {
         let mut columns: Vec<(usize, i32)> = Vec::new();
         let mut parts: Vec<Vec<Node<'n>>> = Vec::new();
         for c in list {
@@ -251,7 +266,13 @@ impl Binder<'_> {
     }
 
     /// Defaults of the columns that no value is given for.
-    pub(super) fn add_defaults(&self, table: &Table, given: &[(usize, i32)], rel: u32, assignments: &mut Vec<Assignment>) -> Result<()> {
+    pub(super) fn add_defaults(
+        &self,
+        table: &Table,
+        given: &[(usize, i32)],
+        rel: u32,
+        assignments: &mut Vec<Assignment>,
+    ) -> Result<()> {
         for (i, c) in table.columns.iter().enumerate() {
             if c.dropped || c.generated != 0 || given.iter().any(|x| x.0 == i) {
                 continue;
@@ -283,7 +304,8 @@ impl Binder<'_> {
             let expr = if steps.is_empty() {
                 value
             } else {
-                let before = dml.assignments.iter().position(|a| a.column == column).map(|at| dml.assignments.remove(at).expr);
+                let before =
+                    dml.assignments.iter().position(|a| a.column == column).map(|at| dml.assignments.remove(at).expr);
                 let base = before.unwrap_or_else(|| Expr::null(c.type_oid));
                 self.assign_steps(base, steps, value, &c.name, None, scope)?
             };
@@ -302,7 +324,11 @@ impl Binder<'_> {
                 return self.err(sqlstate::SYNTAX_ERROR, "INSERT has more expressions than target columns", loc);
             }
             if explicit && n < columns.len() {
-                return self.err(sqlstate::SYNTAX_ERROR, "INSERT has more target columns than expressions", columns[n].1);
+                return self.err(
+                    sqlstate::SYNTAX_ERROR,
+                    "INSERT has more target columns than expressions",
+                    columns[n].1,
+                );
             }
             Ok(())
         };
@@ -330,13 +356,25 @@ impl Binder<'_> {
                 for (n, (node, known)) in values.into_iter().enumerate() {
                     let Some(&(i, _)) = columns.get(n) else {
                         let e = if let Some(node) = node { self.bind_expr(node, &place)? } else { known };
-                        return self.err(sqlstate::SYNTAX_ERROR, "INSERT has more expressions than target columns", e.loc);
+                        return self.err(
+                            sqlstate::SYNTAX_ERROR,
+                            "INSERT has more expressions than target columns",
+                            e.loc,
+                        );
                     };
                     let c = &table.columns[i];
                     let e = if let Some(node) = node { self.bind_value(node, &place)? } else { known };
                     let e = if matches!(e.kind, ExprKind::Default) || overriding_user && c.identity != 0 {
                         if !parts[n].is_empty() {
-                            return self.err(sqlstate::FEATURE_NOT_SUPPORTED, if matches!(parts[n].first(), Some(Node::String(_))) { "cannot set a subfield to DEFAULT" } else { "cannot set an array element to DEFAULT" }, e.loc);
+                            return self.err(
+                                sqlstate::FEATURE_NOT_SUPPORTED,
+                                if matches!(parts[n].first(), Some(Node::String(_))) {
+                                    "cannot set a subfield to DEFAULT"
+                                } else {
+                                    "cannot set an array element to DEFAULT"
+                                },
+                                e.loc,
+                            );
                         }
                         self.default_of(table, c, dml.new_rel)?
                     } else if parts[n].is_empty() {
@@ -347,7 +385,11 @@ impl Binder<'_> {
                         let (ty, typmod) = of_part(n, c)?;
                         match self.coerce_to_target(e, ty, typmod, CastContext::Assignment, false)? {
                             Ok(e) => e,
-                            Err(e) => return self.assign_steps(Expr::null(c.type_oid), &parts[n], e, &c.name, None, scope).map(|_| 0),
+                            Err(e) => {
+                                return self
+                                    .assign_steps(Expr::null(c.type_oid), &parts[n], e, &c.name, None, scope)
+                                    .map(|_| 0);
+                            }
                         }
                     };
                     row.push(e);
@@ -370,7 +412,13 @@ impl Binder<'_> {
                 }
                 source.targets.push(Target { expr, name: c.name.clone(), junk: false, table_oid: 0, attnum: 0 });
             }
-            source.rels.push(Rel { id: rel, alias: "*VALUES*".into(), columns: rel_columns, kind: RelKind::Values(rows), lateral: false });
+            source.rels.push(Rel {
+                id: rel,
+                alias: "*VALUES*".into(),
+                columns: rel_columns,
+                kind: RelKind::Values(rows),
+                lateral: false,
+            });
             source.from.push(JoinTree::Rel(rel));
             dml.source = Some(Box::new(source));
             return Ok(given);
@@ -380,7 +428,8 @@ impl Binder<'_> {
         check_count(count, source.targets.get(columns.len()).map_or(-1, |t| t.expr.loc))?;
         for (n, (i, _)) in columns[..count].iter().enumerate() {
             let c = &table.columns[*i];
-            let given = source.targets.iter().filter(|t| !t.junk).nth(n).map(|t| (t.expr.ty, t.expr.loc, t.expr.typmod));
+            let given =
+                source.targets.iter().filter(|t| !t.junk).nth(n).map(|t| (t.expr.ty, t.expr.loc, t.expr.typmod));
             let Some((ty, loc, typmod)) = given else { return Err(Error::internal("INSERT source")) };
             let expr = if overriding_user && c.identity != 0 {
                 self.default_of(table, c, dml.new_rel)?
@@ -390,12 +439,19 @@ impl Binder<'_> {
                 if ty == oids::UNKNOWN {
                     self.coerce_output(&mut source, n, self.base_type(wanted), "INSERT")?;
                 }
-                Expr::column(ColId { rel: dml.source_rel, att: n as i16 + 1 }, if ty == oids::UNKNOWN { self.base_type(wanted) } else { ty }, typmod).at(loc)
+                Expr::column(
+                    ColId { rel: dml.source_rel, att: n as i16 + 1 },
+                    if ty == oids::UNKNOWN { self.base_type(wanted) } else { ty },
+                    typmod,
+                )
+                .at(loc)
             } else {
                 refuse(c)?;
                 if ty == oids::UNKNOWN {
                     self.coerce_output(&mut source, n, self.base_type(c.type_oid), "INSERT")?;
-                    let e = Expr::column(ColId { rel: dml.source_rel, att: n as i16 + 1 }, self.base_type(c.type_oid), -1).at(loc);
+                    let e =
+                        Expr::column(ColId { rel: dml.source_rel, att: n as i16 + 1 }, self.base_type(c.type_oid), -1)
+                            .at(loc);
                     self.assign(e, c, table)?
                 } else {
                     let e = Expr::column(ColId { rel: dml.source_rel, att: n as i16 + 1 }, ty, typmod).at(loc);
@@ -470,19 +526,15 @@ impl Binder<'_> {
             };
             let is_default = matches!(e.kind, ExprKind::Default);
             if c.generated != 0 && !is_default {
-                let e = Error::new(
-                    sqlstate::GENERATED_ALWAYS,
-                    format!("column \"{name}\" can only be updated to DEFAULT"),
-                )
-                .with_detail(format!("Column \"{name}\" is a generated column."));
+                let e =
+                    Error::new(sqlstate::GENERATED_ALWAYS, format!("column \"{name}\" can only be updated to DEFAULT"))
+                        .with_detail(format!("Column \"{name}\" is a generated column."));
                 return Err(e);
             }
             if c.identity == b'a' && !is_default {
-                let e = Error::new(
-                    sqlstate::GENERATED_ALWAYS,
-                    format!("column \"{name}\" can only be updated to DEFAULT"),
-                )
-                .with_detail(format!("Column \"{name}\" is an identity column defined as GENERATED ALWAYS."));
+                let e =
+                    Error::new(sqlstate::GENERATED_ALWAYS, format!("column \"{name}\" can only be updated to DEFAULT"))
+                        .with_detail(format!("Column \"{name}\" is an identity column defined as GENERATED ALWAYS."));
                 return Err(e);
             }
             if c.generated != 0 {
@@ -490,11 +542,7 @@ impl Binder<'_> {
             }
             let previous = out.iter().position(|a| a.column == i);
             if previous.is_some() && t.indirection().is_empty() {
-                return self.err(
-                    sqlstate::SYNTAX_ERROR,
-                    format!("multiple assignments to same column \"{name}\""),
-                    -1,
-                );
+                return self.err(sqlstate::SYNTAX_ERROR, format!("multiple assignments to same column \"{name}\""), -1);
             }
             let expr = if !t.indirection().is_empty() {
                 let base = match previous {
@@ -520,7 +568,11 @@ impl Binder<'_> {
             Node::RowExpr(r) => {
                 let mut fields = self.bind_row_fields(r, scope)?;
                 if fields.len() != count {
-                    return self.err(sqlstate::SYNTAX_ERROR, "number of columns does not match number of values", r.location);
+                    return self.err(
+                        sqlstate::SYNTAX_ERROR,
+                        "number of columns does not match number of values",
+                        r.location,
+                    );
                 }
                 Ok(fields.swap_remove(index))
             }
@@ -530,10 +582,22 @@ impl Binder<'_> {
                 let visible: Vec<(kilndb_base::Oid, i32)> =
                     query.targets.iter().filter(|t| !t.junk).map(|t| (t.expr.ty, t.expr.typmod)).collect();
                 if visible.len() != count {
-                    return self.err(sqlstate::SYNTAX_ERROR, "number of columns does not match number of values", s.location);
+                    return self.err(
+                        sqlstate::SYNTAX_ERROR,
+                        "number of columns does not match number of values",
+                        s.location,
+                    );
                 }
                 let (ty, typmod) = visible[index];
-                let link = SubLink { id: self.new_rel(), kind: SubKind::Row, query: Box::new(query), left: Vec::new(), test: None, test_rel: 0, equality: false };
+                let link = SubLink {
+                    id: self.new_rel(),
+                    kind: SubKind::Row,
+                    query: Box::new(query),
+                    left: Vec::new(),
+                    test: None,
+                    test_rel: 0,
+                    equality: false,
+                };
                 let row = Expr::new(ExprKind::SubLink(Box::new(link)), oids::RECORD);
                 let kind = ExprKind::Field { arg: Box::new(row), index, name: String::new() };
                 Ok(Expr::new(kind, ty).with_typmod(typmod).at(s.location))
@@ -548,7 +612,9 @@ impl Binder<'_> {
     pub(super) fn target_rel(&self, dml: &Dml, alias: &str, q: &mut Query, scope: &mut Scope<'_>) -> Result<()> {
         scope.items.push(NsItem::of_table(dml.rel, &dml.table, alias));
         let kind = match &dml.table.view_sql {
-            Some(sql) if dml.table.kind == TableKind::View => RelKind::Subquery(Box::new(self.bind_view(&dml.table, sql)?)),
+            Some(sql) if dml.table.kind == TableKind::View => {
+                RelKind::Subquery(Box::new(self.bind_view(&dml.table, sql)?))
+            }
             _ => RelKind::Table(dml.table.clone()),
         };
         q.rels.push(Rel {
@@ -627,7 +693,8 @@ pub(super) fn refuse_catalog(table: &Table) -> Result<()> {
 /// Refuses a value for a column that the user may not give one for.
 pub(super) fn refuse_value(c: &Column, overriding_system: bool) -> Result<()> {
     let base = |detail: String| {
-        Error::new(sqlstate::GENERATED_ALWAYS, format!("cannot insert a non-DEFAULT value into column \"{}\"", c.name)).with_detail(detail)
+        Error::new(sqlstate::GENERATED_ALWAYS, format!("cannot insert a non-DEFAULT value into column \"{}\"", c.name))
+            .with_detail(detail)
     };
     if c.generated != 0 {
         return Err(base(format!("Column \"{}\" is a generated column.", c.name)));

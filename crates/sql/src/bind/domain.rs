@@ -1,7 +1,8 @@
 //! Conversions to domains: to the base type as any other conversion, then the domain's conditions.
 //!
 //! Invariants
-//! 1. A value has a domain's type only behind a [`CastKind::Domain`], as a column, or as a parameter whose value was checked.
+//! 1. A value has a domain's type only behind a [`CastKind::Domain`], as a column, or as a parameter whose value was
+//!    checked.
 //! 2. Conditions of a domain under a domain come first, as does NOT NULL.
 
 use super::Binder;
@@ -26,7 +27,11 @@ pub const VALUE_REL: u32 = 0x3fff_ffff;
 pub(super) fn scope_of(base: Oid) -> Scope<'static> {
     let mut scope = Scope::new(None);
     let expr = Expr::column(ColId { rel: VALUE_REL, att: 1 }, base, -1);
-    scope.items.push(NsItem::new(None, VALUE_REL, vec![NsColumn { name: "value".to_string(), expr, table_oid: 0, attnum: 0 }]));
+    scope.items.push(NsItem::new(
+        None,
+        VALUE_REL,
+        vec![NsColumn { name: "value".to_string(), expr, table_oid: 0, attnum: 0 }],
+    ));
     scope
 }
 
@@ -103,8 +108,15 @@ impl Binder<'_> {
             _ => return Ok(None),
         };
         let info = self.type_info(element)?;
-        let value = |l: Option<&crate::catalog::EnumLabel>| Expr::new(ExprKind::Const(l.map_or(Datum::Null, |l| l.value())), ty);
-        let all = || Expr::new(ExprKind::Const(crate::catalog::store::array(element, info.labels.iter().map(|l| l.value()).collect())), ty);
+        let value = |l: Option<&crate::catalog::EnumLabel>| {
+            Expr::new(ExprKind::Const(l.map_or(Datum::Null, |l| l.value())), ty)
+        };
+        let all = || {
+            Expr::new(
+                ExprKind::Const(crate::catalog::store::array(element, info.labels.iter().map(|l| l.value()).collect())),
+                ty,
+            )
+        };
         Ok(Some(match function {
             3528 => value(info.labels.first()),
             3529 => value(info.labels.last()),

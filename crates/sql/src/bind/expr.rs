@@ -219,7 +219,8 @@ impl Binder<'_> {
             && t.kind == b'c'
             && let Some(table) = self.catalog.table_by_oid(t.table_oid)?
         {
-            let list = table.columns.iter().filter(|c| !c.dropped).map(|c| (c.name.clone(), c.type_oid, c.typmod)).collect();
+            let list =
+                table.columns.iter().filter(|c| !c.dropped).map(|c| (c.name.clone(), c.type_oid, c.typmod)).collect();
             return Ok(Some(list));
         }
         if let ExprKind::Func(f) = &e.kind
@@ -372,7 +373,11 @@ impl Binder<'_> {
     #[inline(never)]
     fn bind_null_test(&self, t: &nodes::NullTest, scope: &Scope<'_>) -> Result<Expr> {
         let arg = self.bind_expr(t.arg(), scope)?;
-        let arg = if arg.ty == oids::UNKNOWN && matches!(arg.kind, ExprKind::Param(_)) { self.resolve_unknown(arg)? } else { arg };
+        let arg = if arg.ty == oids::UNKNOWN && matches!(arg.kind, ExprKind::Param(_)) {
+            self.resolve_unknown(arg)?
+        } else {
+            arg
+        };
         let negated = t.nulltesttype == raw::NullTestType::IS_NOT_NULL;
         Ok(Expr::new(ExprKind::IsNull { arg: Box::new(arg), negated }, oids::BOOL).at(t.location))
     }
@@ -421,7 +426,12 @@ impl Binder<'_> {
     }
 
     #[inline(never)]
-    pub(crate) fn bind_array(&self, a: &nodes::A_ArrayExpr, scope: &Scope<'_>, target: Option<(Oid, Oid)>) -> Result<Expr> {
+    pub(crate) fn bind_array(
+        &self,
+        a: &nodes::A_ArrayExpr,
+        scope: &Scope<'_>,
+        target: Option<(Oid, Oid)>,
+    ) -> Result<Expr> {
         let mut elements = Vec::new();
         let mut multidim = false;
         for e in a.elements() {
@@ -468,7 +478,12 @@ impl Binder<'_> {
         self.apply_indirection(base, i.indirection(), scope)
     }
 
-    pub(crate) fn apply_indirection(&self, base: Expr, list: &kilndb_syntax::NodeList, scope: &Scope<'_>) -> Result<Expr> {
+    pub(crate) fn apply_indirection(
+        &self,
+        base: Expr,
+        list: &kilndb_syntax::NodeList,
+        scope: &Scope<'_>,
+    ) -> Result<Expr> {
         let mut e = base;
         let mut pending: Vec<(Option<Expr>, Option<Expr>, bool)> = Vec::new();
         for step in list {
@@ -501,14 +516,23 @@ impl Binder<'_> {
                             None => {
                                 return self.err(
                                     sqlstate::WRONG_OBJECT_TYPE,
-                                    format!("column notation .{name} applied to type {}, which is not a composite type", self.type_name(ty)),
+                                    format!(
+                                        "column notation .{name} applied to type {}, which is not a composite type",
+                                        self.type_name(ty)
+                                    ),
                                     loc,
                                 );
                             }
                         },
                     };
                 }
-                _ => return self.err(sqlstate::FEATURE_NOT_SUPPORTED, "row expansion via \"*\" is not supported here", e.loc),
+                _ => {
+                    return self.err(
+                        sqlstate::FEATURE_NOT_SUPPORTED,
+                        "row expansion via \"*\" is not supported here",
+                        e.loc,
+                    );
+                }
             }
         }
         self.subscript(e, pending)
@@ -530,8 +554,11 @@ impl Binder<'_> {
                     oids::INT2 | oids::INT4 => oids::INT4,
                     _ if e.ty == oids::UNKNOWN || self.category(e.ty).0 == b'S' => oids::TEXT,
                     ty => {
-                        let error = Error::new(sqlstate::DATATYPE_MISMATCH, format!("subscript type {} is not supported", self.type_name(ty)))
-                            .with_hint("jsonb subscript must be coercible to either integer or text.");
+                        let error = Error::new(
+                            sqlstate::DATATYPE_MISMATCH,
+                            format!("subscript type {} is not supported", self.type_name(ty)),
+                        )
+                        .with_hint("jsonb subscript must be coercible to either integer or text.");
                         return Err(self.at(error, e.loc));
                     }
                 };
@@ -566,7 +593,10 @@ impl Binder<'_> {
                 if element == 0 {
                     return self.err(
                         sqlstate::DATATYPE_MISMATCH,
-                        format!("cannot subscript type {} because it does not support subscripting", self.type_name(e.ty)),
+                        format!(
+                            "cannot subscript type {} because it does not support subscripting",
+                            self.type_name(e.ty)
+                        ),
                         loc,
                     );
                 }

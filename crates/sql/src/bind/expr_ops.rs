@@ -246,7 +246,11 @@ impl Binder<'_> {
             for item in list {
                 let left = self.bind_row_fields(l, scope)?;
                 let Node::RowExpr(r) = item else {
-                    return self.err(sqlstate::SYNTAX_ERROR, "unequal number of entries in row expressions", x.location);
+                    return self.err(
+                        sqlstate::SYNTAX_ERROR,
+                        "unequal number of entries in row expressions",
+                        x.location,
+                    );
                 };
                 let right = self.bind_row_fields(r, scope)?;
                 parts.push(self.row_compare(name, left, right, x.location)?);
@@ -271,10 +275,14 @@ impl Binder<'_> {
             let ty = self.common_type(&all, "")?;
             let array = if ty == 0 || ty == oids::RECORD { 0 } else { self.array_of(ty) };
             let fits = array != 0
-                && plain.iter().all(|e| self.can_coerce(e.ty, ty, crate::catalog::CastContext::Implicit).unwrap_or(false));
+                && plain
+                    .iter()
+                    .all(|e| self.can_coerce(e.ty, ty, crate::catalog::CastContext::Implicit).unwrap_or(false));
             if fits {
-                let elements = plain.drain(..).map(|e| self.coerce_to_common(e, ty, "IN")).collect::<Result<Vec<_>>>()?;
-                let array = Expr::new(ExprKind::Array { elements, element_type: ty, multidim: false }, array).at(x.location);
+                let elements =
+                    plain.drain(..).map(|e| self.coerce_to_common(e, ty, "IN")).collect::<Result<Vec<_>>>()?;
+                let array =
+                    Expr::new(ExprKind::Array { elements, element_type: ty, multidim: false }, array).at(x.location);
                 parts.push(self.scalar_array(None, name, left.clone(), array, !negated, x.location)?);
             }
         }
@@ -306,14 +314,10 @@ impl Binder<'_> {
         Ok(match x.kind {
             K::AEXPR_BETWEEN => and(compare(">=", low)?, compare("<=", high)?),
             K::AEXPR_NOT_BETWEEN => or(compare("<", low)?, compare(">", high)?),
-            K::AEXPR_BETWEEN_SYM => or(
-                and(compare(">=", low)?, compare("<=", high)?),
-                and(compare(">=", high)?, compare("<=", low)?),
-            ),
-            _ => and(
-                or(compare("<", low)?, compare(">", high)?),
-                or(compare("<", high)?, compare(">", low)?),
-            ),
+            K::AEXPR_BETWEEN_SYM => {
+                or(and(compare(">=", low)?, compare("<=", high)?), and(compare(">=", high)?, compare("<=", low)?))
+            }
+            _ => and(or(compare("<", low)?, compare(">", high)?), or(compare("<", high)?, compare(">", low)?)),
         })
     }
 }

@@ -29,7 +29,10 @@ impl Binder<'_> {
     fn check_aliases(&self, have: &[NsItem], new: &[NsItem]) -> Result<()> {
         for n in new.iter().filter(|n| n.rel_visible) {
             let clash = have.iter().any(|h| {
-                h.rel_visible && h.alias.is_some() && h.alias == n.alias && (h.schema == n.schema || h.schema.is_none() || n.schema.is_none() || !h.is_table || !n.is_table)
+                h.rel_visible
+                    && h.alias.is_some()
+                    && h.alias == n.alias
+                    && (h.schema == n.schema || h.schema.is_none() || n.schema.is_none() || !h.is_table || !n.is_table)
             });
             if clash {
                 return Err(Error::new(
@@ -41,7 +44,12 @@ impl Binder<'_> {
         Ok(())
     }
 
-    pub(super) fn bind_from_item(&self, node: Node<'_>, scope: &Scope<'_>, q: &mut Query) -> Result<(JoinTree, Vec<NsItem>)> {
+    pub(super) fn bind_from_item(
+        &self,
+        node: Node<'_>,
+        scope: &Scope<'_>,
+        q: &mut Query,
+    ) -> Result<(JoinTree, Vec<NsItem>)> {
         self.check_stack()?;
         match node {
             Node::RangeVar(v) => self.bind_range_var(v, scope, q),
@@ -75,7 +83,11 @@ impl Binder<'_> {
             && let Some(cte) = scope.find_cte(name)
         {
             if cte.is_silent {
-                return self.err(sqlstate::FEATURE_NOT_SUPPORTED, format!("WITH query \"{name}\" does not have a RETURNING clause"), v.location);
+                return self.err(
+                    sqlstate::FEATURE_NOT_SUPPORTED,
+                    format!("WITH query \"{name}\" does not have a RETURNING clause"),
+                    v.location,
+                );
             }
             let rel = self.new_rel();
             let kind = RelKind::Cte { cte: cte.id, recursive_self: cte.recursive_self };
@@ -101,7 +113,8 @@ impl Binder<'_> {
                     .map(|c| RelColumn { name: c.name.clone(), ty: c.type_oid, typmod: c.typmod })
                     .collect();
                 let kind = RelKind::Subquery(Box::new(inner));
-                let (tree, mut items) = self.finish_rel(rel, alias, columns, kind, v.alias(), false, q, table.type_oid)?;
+                let (tree, mut items) =
+                    self.finish_rel(rel, alias, columns, kind, v.alias(), false, q, table.type_oid)?;
                 if let Some(i) = items.first_mut() {
                     i.table_oid = table.oid;
                     i.schema = v.schemaname().map(str::to_string);
@@ -115,7 +128,10 @@ impl Binder<'_> {
             TableKind::Index | TableKind::Composite => {
                 let what = if table.kind == TableKind::Index { "an index" } else { "a composite type" };
                 let e = Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("cannot open relation \"{name}\""))
-                    .with_detail(format!("This operation is not supported for {}.", if what == "an index" { "indexes" } else { "composite types" }));
+                    .with_detail(format!(
+                        "This operation is not supported for {}.",
+                        if what == "an index" { "indexes" } else { "composite types" }
+                    ));
                 Err(self.at(e, v.location))
             }
             _ => {
@@ -221,8 +237,16 @@ impl Binder<'_> {
         let alias = s.alias().and_then(|a| a.aliasname()).unwrap_or("unnamed_subquery").to_string();
         let rel = self.new_rel();
         let unnamed = s.alias().is_none();
-        let (tree, mut items) =
-            self.finish_rel(rel, alias, columns, RelKind::Subquery(Box::new(inner)), s.alias(), s.lateral, q, oids::RECORD)?;
+        let (tree, mut items) = self.finish_rel(
+            rel,
+            alias,
+            columns,
+            RelKind::Subquery(Box::new(inner)),
+            s.alias(),
+            s.lateral,
+            q,
+            oids::RECORD,
+        )?;
         if unnamed && let Some(i) = items.first_mut() {
             i.alias = None;
         }
@@ -269,13 +293,18 @@ impl Binder<'_> {
                 }
             }
             if let (ExprKind::Func(x), false) = (&mut expr.kind, defs.is_empty()) {
-                let columns = defs.iter().map(|d| crate::routine::RowColumn { name: d.name.clone(), type_oid: d.ty, typmod: d.typmod }).collect();
+                let columns = defs
+                    .iter()
+                    .map(|d| crate::routine::RowColumn { name: d.name.clone(), type_oid: d.ty, typmod: d.typmod })
+                    .collect();
                 x.expected = Some(std::sync::Arc::new(crate::routine::RowShape { type_oid: oids::RECORD, columns }));
             }
             let fields = self.fields_of(&expr)?;
             let (list, composite) = if !defs.is_empty() {
                 (defs, true)
-            } else if let (Some(fields), true) = (fields, expr.ty == oids::RECORD || self.is_composite(self.base_type(expr.ty))) {
+            } else if let (Some(fields), true) =
+                (fields, expr.ty == oids::RECORD || self.is_composite(self.base_type(expr.ty)))
+            {
                 row_type = expr.ty;
                 (fields.into_iter().map(|(name, ty, typmod)| RelColumn { name, ty, typmod }).collect(), true)
             } else {
@@ -289,7 +318,10 @@ impl Binder<'_> {
                 scalar = single;
                 let out_name = match &expr.kind {
                     ExprKind::Func(x) => self.catalog.function_by_oid(x.oid)?.and_then(|i| {
-                        i.arg_modes.iter().position(|m| matches!(m, b'o' | b't')).and_then(|p| i.arg_names.get(p).cloned())
+                        i.arg_modes
+                            .iter()
+                            .position(|m| matches!(m, b'o' | b't'))
+                            .and_then(|p| i.arg_names.get(p).cloned())
                     }),
                     _ => None,
                 };

@@ -50,7 +50,11 @@ impl Binder<'_> {
             }
         }
         let _ = inner_scope_place;
-        let plain = !f.agg_star && !f.agg_distinct && f.agg_order().is_empty() && matches!(f.agg_filter(), Node::None) && f.over().is_none();
+        let plain = !f.agg_star
+            && !f.agg_distinct
+            && f.agg_order().is_empty()
+            && matches!(f.agg_filter(), Node::None)
+            && f.over().is_none();
         let chosen = self.find_function(schema, name, &args, &arg_names, f.func_variadic, loc, f.agg_star, plain)?;
         let candidate = match chosen {
             Found::Cast(ty) => {
@@ -63,14 +67,21 @@ impl Binder<'_> {
         let kind = candidate.info.kind;
         match kind {
             b'p' => {
-                let e = Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("{} is a procedure", self.signature(name, &args, &arg_names)))
-                    .with_hint("To call a procedure, use CALL.");
+                let e = Error::new(
+                    sqlstate::WRONG_OBJECT_TYPE,
+                    format!("{} is a procedure", self.signature(name, &args, &arg_names)),
+                )
+                .with_hint("To call a procedure, use CALL.");
                 return Err(self.at(e, loc));
             }
             b'f' => {
                 let wrong = |what: &str| format!("{what} specified, but {name} is not an aggregate function");
                 if f.agg_star {
-                    return self.err(sqlstate::WRONG_OBJECT_TYPE, format!("{name}(*) specified, but {name} is not an aggregate function"), loc);
+                    return self.err(
+                        sqlstate::WRONG_OBJECT_TYPE,
+                        format!("{name}(*) specified, but {name} is not an aggregate function"),
+                        loc,
+                    );
                 }
                 if f.agg_distinct {
                     return self.err(sqlstate::WRONG_OBJECT_TYPE, wrong("DISTINCT"), loc);
@@ -93,7 +104,11 @@ impl Binder<'_> {
                 }
             }
             b'w' if f.over().is_none() => {
-                return self.err(sqlstate::WRONG_OBJECT_TYPE, format!("window function {name} requires an OVER clause"), loc);
+                return self.err(
+                    sqlstate::WRONG_OBJECT_TYPE,
+                    format!("window function {name} requires an OVER clause"),
+                    loc,
+                );
             }
             _ => {}
         }
@@ -196,7 +211,11 @@ impl Binder<'_> {
                 && !matches!(t.kind, b'p')
             {
                 use super::coerce::Path;
-                let path = if arg.ty == oids::UNKNOWN { Path::Relabel } else { self.find_path(arg.ty, t.oid, CastContext::Explicit)? };
+                let path = if arg.ty == oids::UNKNOWN {
+                    Path::Relabel
+                } else {
+                    self.find_path(arg.ty, t.oid, CastContext::Explicit)?
+                };
                 let is_function_form = match path {
                     Path::Relabel => true,
                     Path::InOut => !((arg.ty == oids::RECORD || self.is_composite(arg.ty)) && t.category == b'S'),
@@ -271,7 +290,11 @@ impl Binder<'_> {
         let ty = self.resolve_polymorphic(&args, &mut declared, info.return_type).map_err(|e| self.at(e, loc))?;
         let mut out = Vec::with_capacity(args.len());
         for (a, d) in args.into_iter().zip(&declared) {
-            out.push(if *d == oids::ANY || matches!(info.oid, 1285 | 1290) { self.keep_or_text(a)? } else { self.coerce(a, *d, CastContext::Implicit)? });
+            out.push(if *d == oids::ANY || matches!(info.oid, 1285 | 1290) {
+                self.keep_or_text(a)?
+            } else {
+                self.coerce(a, *d, CastContext::Implicit)?
+            });
         }
         if c.variadic_count > 0 {
             let elements = out.split_off(out.len() - c.variadic_count);

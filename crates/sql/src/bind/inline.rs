@@ -1,4 +1,5 @@
-//! The body of a SQL function as a query whose parameters are the function's arguments, for the planner to put in the call's place.
+//! The body of a SQL function as a query whose parameters are the function's arguments, for the planner to put in the
+//! call's place.
 
 use super::Binder;
 use super::ir::*;
@@ -63,8 +64,15 @@ impl VariableScope for Formals<'_> {
     }
 }
 
-/// Binds a body that is one SELECT; its columns become those of `result` (type and modifier). None: it is something else, or does not fit.
-pub fn bind_body(info: &FunctionInfo, types: &[Oid], result: &[(Oid, i32)], catalog: &dyn CatalogView, free: FreeNumbers) -> Result<Option<BoundBody>> {
+/// Binds a body that is one SELECT; its columns become those of `result` (type and modifier). None: it is something
+/// else, or does not fit.
+pub fn bind_body(
+    info: &FunctionInfo,
+    types: &[Oid],
+    result: &[(Oid, i32)],
+    catalog: &dyn CatalogView,
+    free: FreeNumbers,
+) -> Result<Option<BoundBody>> {
     let script = kilndb_syntax::parse(&info.source)?;
     let statements = script.statements();
     let [statement] = statements.as_slice() else { return Ok(None) };
@@ -87,7 +95,8 @@ pub fn bind_body(info: &FunctionInfo, types: &[Oid], result: &[(Oid, i32)], cata
 }
 
 impl Binder<'_> {
-    /// Converts a query's columns as the result of a function is converted. False: there are more or fewer, or a column cannot be converted in place.
+    /// Converts a query's columns as the result of a function is converted. False: there are more or fewer, or a column
+    /// cannot be converted in place.
     fn shape_result(&self, query: &mut Query, result: &[(Oid, i32)]) -> Result<bool> {
         if query.targets.iter().filter(|t| !t.junk).count() != result.len() {
             return Ok(false);

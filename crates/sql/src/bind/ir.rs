@@ -3,7 +3,7 @@
 //! Every relation of a statement (table, subquery, function, join alias …) has a number that is unique in the
 //! whole statement, so a column is (`rel`, `att`) wherever it is used, correlated or not.
 
-use crate::catalog::{Table, Index};
+use crate::catalog::{Index, Table};
 use kilndb_base::Oid;
 use kilndb_types::Datum;
 use std::sync::Arc;
@@ -74,7 +74,19 @@ impl FuncExpr {
     /// A plain call of a function that gives one value.
     pub fn internal(oid: Oid, name: Arc<str>, args: Vec<Expr>, strict: bool, volatility: u8) -> FuncExpr {
         let form = FuncForm::Call;
-        FuncExpr { oid, name, args, strict, volatility, returns_set: false, form, operator: 0, variadic: false, internal: true, expected: None }
+        FuncExpr {
+            oid,
+            name,
+            args,
+            strict,
+            volatility,
+            returns_set: false,
+            form,
+            operator: 0,
+            variadic: false,
+            internal: true,
+            expected: None,
+        }
     }
 }
 
@@ -185,36 +197,92 @@ pub enum ExprKind {
     Param(u32),
     Column(ColId),
     Func(Box<FuncExpr>),
-    Cast { arg: Box<Expr>, kind: CastKind, explicit: bool },
+    Cast {
+        arg: Box<Expr>,
+        kind: CastKind,
+        explicit: bool,
+    },
     And(Vec<Expr>),
     Or(Vec<Expr>),
     Not(Box<Expr>),
-    IsNull { arg: Box<Expr>, negated: bool },
-    BoolTest { arg: Box<Expr>, test: BoolTestKind },
+    IsNull {
+        arg: Box<Expr>,
+        negated: bool,
+    },
+    BoolTest {
+        arg: Box<Expr>,
+        test: BoolTestKind,
+    },
     /// `args` of the = function.
-    IsDistinct { eq: Box<FuncExpr>, negated: bool },
+    IsDistinct {
+        eq: Box<FuncExpr>,
+        negated: bool,
+    },
     NullIf(Box<FuncExpr>),
-    Case { arg: Option<Box<Expr>>, whens: Vec<(Expr, Expr)>, otherwise: Option<Box<Expr>> },
+    Case {
+        arg: Option<Box<Expr>>,
+        whens: Vec<(Expr, Expr)>,
+        otherwise: Option<Box<Expr>>,
+    },
     /// The value of the innermost CASE argument, while its WHENs are evaluated.
     CaseArg,
     Coalesce(Vec<Expr>),
-    MinMax { greatest: bool, args: Vec<Expr> },
-    Array { elements: Vec<Expr>, element_type: Oid, multidim: bool },
-    Row { fields: Vec<Expr>, names: Vec<String> },
-    Field { arg: Box<Expr>, index: usize, name: String },
-    Subscript { arg: Box<Expr>, subscripts: Vec<Subscript>, slice: bool },
+    MinMax {
+        greatest: bool,
+        args: Vec<Expr>,
+    },
+    Array {
+        elements: Vec<Expr>,
+        element_type: Oid,
+        multidim: bool,
+    },
+    Row {
+        fields: Vec<Expr>,
+        names: Vec<String>,
+    },
+    Field {
+        arg: Box<Expr>,
+        index: usize,
+        name: String,
+    },
+    Subscript {
+        arg: Box<Expr>,
+        subscripts: Vec<Subscript>,
+        slice: bool,
+    },
     /// Assignment to an element or slice.
-    SubscriptAssign { arg: Box<Expr>, subscripts: Vec<Subscript>, slice: bool, value: Box<Expr> },
-    FieldAssign { arg: Box<Expr>, index: usize, value: Box<Expr>, count: usize, types: Vec<Oid> },
+    SubscriptAssign {
+        arg: Box<Expr>,
+        subscripts: Vec<Subscript>,
+        slice: bool,
+        value: Box<Expr>,
+    },
+    FieldAssign {
+        arg: Box<Expr>,
+        index: usize,
+        value: Box<Expr>,
+        count: usize,
+        types: Vec<Oid>,
+    },
     /// `func` has two arguments: the scalar, and the array whose elements are the right side.
-    ScalarArray { func: Box<FuncExpr>, any: bool },
-    RowCompare { kind: CompareKind, left: Vec<Expr>, right: Vec<Expr> },
+    ScalarArray {
+        func: Box<FuncExpr>,
+        any: bool,
+    },
+    RowCompare {
+        kind: CompareKind,
+        left: Vec<Expr>,
+        right: Vec<Expr>,
+    },
     SubLink(Box<SubLink>),
     Agg(Box<AggCall>),
     Window(Box<WindowCall>),
     Grouping(Vec<Expr>),
     SqlValue(SqlValue),
-    Collate { arg: Box<Expr>, name: String },
+    Collate {
+        arg: Box<Expr>,
+        name: String,
+    },
     /// DEFAULT in VALUES of an INSERT, until it is replaced.
     Default,
     CurrentOf(String),
@@ -251,9 +319,15 @@ pub struct Rel {
 pub enum RelKind {
     Table(Arc<Table>),
     Subquery(Box<Query>),
-    Function { calls: Vec<TableFunc>, ordinality: bool },
+    Function {
+        calls: Vec<TableFunc>,
+        ordinality: bool,
+    },
     Values(Vec<Vec<Expr>>),
-    Cte { cte: u32, recursive_self: bool },
+    Cte {
+        cte: u32,
+        recursive_self: bool,
+    },
     /// Rows a statement hands over: EXCLUDED, OLD, NEW, and results of aggregates and the like.
     Pseudo,
 }
@@ -294,7 +368,13 @@ pub enum Body {
     Select,
     /// VALUES lists as a query of their own.
     Values(Vec<Vec<Expr>>),
-    SetOp { op: SetOp, all: bool, left: Box<Query>, right: Box<Query>, rel: u32 },
+    SetOp {
+        op: SetOp,
+        all: bool,
+        left: Box<Query>,
+        right: Box<Query>,
+        rel: u32,
+    },
     Dml(Box<Dml>),
 }
 

@@ -1,9 +1,9 @@
 //! Literals as parameters, so that statements that differ in their literals only share a plan.
 //!
 //! Invariants
-//! 1. Only a literal that stands as an operand of a comparison or of arithmetic, in an IN list, or as a value that INSERT
-//!    or UPDATE stores is lifted. The meaning of all others (LIMIT, ORDER BY 1, patterns, type modifiers, arguments of
-//!    functions, …) may depend on their values.
+//! 1. Only a literal that stands as an operand of a comparison or of arithmetic, in an IN list, or as a value that
+//!    INSERT or UPDATE stores is lifted. The meaning of all others (LIMIT, ORDER BY 1, patterns, type modifiers,
+//!    arguments of functions, …) may depend on their values.
 //! 2. A lifted literal has the type that it would have had.
 //! 3. Literals inside views, defaults and the like are never lifted: their locations belong to other texts.
 
@@ -96,13 +96,17 @@ impl Binder<'_> {
         let found = lifting.literals[literal];
         let kind = if type_oid == oids::INT4 { LiteralKind::Int4 } else { LiteralKind::Int8 };
         let number = if negated { -found.number } else { found.number };
-        (found.kind == kind && number == value && !c.isnull).then(|| self.new_lifted(lifting, LiftedParam { literal, negated, type_oid }, c.location))
+        (found.kind == kind && number == value && !c.isnull)
+            .then(|| self.new_lifted(lifting, LiftedParam { literal, negated, type_oid }, c.location))
     }
 
     /// The parameter for a string literal that is to become a `to`; None: it stays a literal.
     pub(crate) fn lift_string(&self, to: Oid, loc: i32) -> Option<Expr> {
         let lifting = self.lifting()?;
-        if !lifting.offered.borrow().contains(&loc) || matches!(to, oids::UNKNOWN | oids::CSTRING) || self.base_type(to) != to {
+        if !lifting.offered.borrow().contains(&loc)
+            || matches!(to, oids::UNKNOWN | oids::CSTRING)
+            || self.base_type(to) != to
+        {
             return None;
         }
         let (literal, _) = lifting.find(loc, true)?;

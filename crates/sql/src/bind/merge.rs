@@ -1,7 +1,8 @@
 //! MERGE: a join of source and target, and what is done with each of its rows.
 //!
 //! Invariants
-//! 1. Which rows of either side stay without a partner is decided by the kind of the join: only those that some WHEN clause asks for.
+//! 1. Which rows of either side stay without a partner is decided by the kind of the join: only those that some WHEN
+//!    clause asks for.
 //! 2. RETURNING is bound once, with `Dml::excluded_rel` for the target's columns; what they are depends on the action.
 
 use super::Binder;
@@ -49,7 +50,10 @@ fn when_of(clause: &nodes::MergeWhenClause) -> MergeWhen {
 fn refuse_unreachable(clauses: &[&nodes::MergeWhenClause]) -> Result<()> {
     for (n, clause) in clauses.iter().enumerate() {
         if clauses[..n].iter().any(|c| c.match_kind == clause.match_kind && matches!(c.condition(), Node::None)) {
-            return Err(Error::new(sqlstate::SYNTAX_ERROR, "unreachable WHEN clause specified after unconditional WHEN clause"));
+            return Err(Error::new(
+                sqlstate::SYNTAX_ERROR,
+                "unreachable WHEN clause specified after unconditional WHEN clause",
+            ));
         }
     }
     Ok(())
@@ -78,7 +82,11 @@ impl Binder<'_> {
             }
             level = s.parent;
         }
-        self.err(sqlstate::SYNTAX_ERROR, "MERGE_ACTION() can only be used in the RETURNING list of a MERGE command", m.location)
+        self.err(
+            sqlstate::SYNTAX_ERROR,
+            "MERGE_ACTION() can only be used in the RETURNING list of a MERGE command",
+            m.location,
+        )
     }
 
     fn merge_target(&self, s: &nodes::MergeStmt, clauses: &[&nodes::MergeWhenClause]) -> Result<Arc<Table>> {
@@ -91,10 +99,18 @@ impl Binder<'_> {
                 check_view(&table, &events)?;
             }
             TableKind::Sequence => {
-                return Err(Error::new(sqlstate::FEATURE_NOT_SUPPORTED, format!("cannot execute MERGE on relation \"{}\"", table.name))
-                    .with_detail("This operation is not supported for sequences."));
+                return Err(Error::new(
+                    sqlstate::FEATURE_NOT_SUPPORTED,
+                    format!("cannot execute MERGE on relation \"{}\"", table.name),
+                )
+                .with_detail("This operation is not supported for sequences."));
             }
-            _ => return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("cannot open relation \"{}\"", table.name))),
+            _ => {
+                return Err(Error::new(
+                    sqlstate::WRONG_OBJECT_TYPE,
+                    format!("cannot open relation \"{}\"", table.name),
+                ));
+            }
         }
         refuse_catalog(&table)?;
         Ok(table)
@@ -122,7 +138,9 @@ impl Binder<'_> {
         scope.items = items;
         scope.items.push(NsItem::of_table(dml.rel, &table, &alias));
         scope.place = Place::On;
-        let Some(on) = self.bind_condition(s.join_condition(), &scope, "JOIN/ON")? else { return Err(Error::internal("MERGE without a condition")) };
+        let Some(on) = self.bind_condition(s.join_condition(), &scope, "JOIN/ON")? else {
+            return Err(Error::internal("MERGE without a condition"));
+        };
         self.bind_returning(s.returning_clause(), &alias, dml.excluded_rel, &scope, &mut dml)?;
         for clause in &clauses {
             let action = self.bind_merge_clause(clause, &scope, &dml)?;
@@ -143,7 +161,9 @@ impl Binder<'_> {
         if let Some(moved) = moved {
             moved.finish(&mut q);
         }
-        let present = marker.as_ref().map(|m| Expr::new(ExprKind::IsNull { arg: Box::new(m.expr.clone()), negated: true }, oids::BOOL));
+        let present = marker
+            .as_ref()
+            .map(|m| Expr::new(ExprKind::IsNull { arg: Box::new(m.expr.clone()), negated: true }, oids::BOOL));
         dml.merge_on = Expr::and_all(present.into_iter().chain([on]).collect());
         q.body = Body::Dml(Box::new(dml));
         self.note_cte_uses(&scope, &mut q);
@@ -152,9 +172,20 @@ impl Binder<'_> {
 
     /// FROM and WHERE of the join.
     #[allow(clippy::too_many_arguments)]
-    fn join_target(&self, q: &mut Query, alias: &str, dml: &Dml, source: JoinTree, on: Expr, by_source: bool, by_target: bool) -> Result<()> {
+    fn join_target(
+        &self,
+        q: &mut Query,
+        alias: &str,
+        dml: &Dml,
+        source: JoinTree,
+        on: Expr,
+        by_source: bool,
+        by_target: bool,
+    ) -> Result<()> {
         let kind = match &dml.table.view_sql {
-            Some(sql) if dml.table.kind == TableKind::View => RelKind::Subquery(Box::new(self.marked_view(&dml.table, sql)?)),
+            Some(sql) if dml.table.kind == TableKind::View => {
+                RelKind::Subquery(Box::new(self.marked_view(&dml.table, sql)?))
+            }
             _ => RelKind::Table(dml.table.clone()),
         };
         let mut columns = table_columns(&dml.table);
@@ -187,7 +218,13 @@ impl Binder<'_> {
             q.targets.push(Target { expr, name: c.name.clone(), junk: false, table_oid: 0, attnum: 0 });
         }
         q.targets.push(Target { expr: Expr::bool(true), name: String::new(), junk: false, table_oid: 0, attnum: 0 });
-        q.rels.push(Rel { id: rel, alias: table.name.clone(), columns, kind: RelKind::Subquery(Box::new(self.bind_view(table, sql)?)), lateral: false });
+        q.rels.push(Rel {
+            id: rel,
+            alias: table.name.clone(),
+            columns,
+            kind: RelKind::Subquery(Box::new(self.bind_view(table, sql)?)),
+            lateral: false,
+        });
         q.from.push(JoinTree::Rel(rel));
         Ok(q)
     }
@@ -202,13 +239,25 @@ impl Binder<'_> {
         }
         let rel = self.new_rel();
         let mut inner = Query { rels: std::mem::take(&mut q.rels), from: vec![source], ..Query::default() };
-        inner.targets.push(Target { expr: Expr::bool(true), name: String::new(), junk: false, table_oid: 0, attnum: 0 });
+        inner.targets.push(Target {
+            expr: Expr::bool(true),
+            name: String::new(),
+            junk: false,
+            table_oid: 0,
+            attnum: 0,
+        });
         let alias = match inner.rels.as_slice() {
             [one] => one.alias.clone(),
             _ => "source".into(),
         };
         let own = inner.rels.iter().map(|r| r.id).collect();
-        q.rels.push(Rel { id: rel, alias, columns: Vec::new(), kind: RelKind::Subquery(Box::new(inner)), lateral: false });
+        q.rels.push(Rel {
+            id: rel,
+            alias,
+            columns: Vec::new(),
+            kind: RelKind::Subquery(Box::new(inner)),
+            lateral: false,
+        });
         let moved = Moved { rel, own, columns: Default::default() };
         let expr = Expr::column(ColId { rel, att: 1 }, oids::BOOL, -1);
         Ok((JoinTree::Rel(rel), Some(Marker { expr, moved: Some(moved) })))
@@ -216,9 +265,18 @@ impl Binder<'_> {
 
     fn bind_merge_clause(&self, clause: &nodes::MergeWhenClause, scope: &Scope<'_>, dml: &Dml) -> Result<MergeAction> {
         let when = when_of(clause);
-        let mut here = Scope { place: Place::MergeWhen, ctes: scope.ctes.clone(), items: scope.items.clone(), ..Scope::new(scope.parent) };
+        let mut here = Scope {
+            place: Place::MergeWhen,
+            ctes: scope.ctes.clone(),
+            items: scope.items.clone(),
+            ..Scope::new(scope.parent)
+        };
         for item in &mut here.items {
-            let hidden = if item.rel == dml.rel { when == MergeWhen::NotMatchedByTarget } else { when == MergeWhen::NotMatchedBySource };
+            let hidden = if item.rel == dml.rel {
+                when == MergeWhen::NotMatchedByTarget
+            } else {
+                when == MergeWhen::NotMatchedBySource
+            };
             if hidden {
                 item.rel_visible = false;
                 item.cols_visible = false;
@@ -235,7 +293,8 @@ impl Binder<'_> {
             }
             raw::CmdType::CMD_UPDATE => {
                 here.place = Place::UpdateSource;
-                let list = clause.target_list().iter().filter_map(|n| if let Node::ResTarget(t) = n { Some(t) } else { None });
+                let list =
+                    clause.target_list().iter().filter_map(|n| if let Node::ResTarget(t) = n { Some(t) } else { None });
                 MergeDo::Update(self.bind_set(list, &dml.table, dml.rel, &here)?)
             }
             raw::CmdType::CMD_DELETE => MergeDo::Delete,
@@ -250,7 +309,11 @@ impl Binder<'_> {
             && c.att != ATT_TABLEOID
         {
             let name = super::scope::system_column_name(c.att);
-            return self.err(sqlstate::INVALID_COLUMN_REFERENCE, format!("cannot use system column \"{name}\" in MERGE WHEN condition"), e.loc);
+            return self.err(
+                sqlstate::INVALID_COLUMN_REFERENCE,
+                format!("cannot use system column \"{name}\" in MERGE WHEN condition"),
+                e.loc,
+            );
         }
         let mut refused = Ok(());
         e.for_children(&mut |child| {
@@ -261,7 +324,12 @@ impl Binder<'_> {
         refused
     }
 
-    fn bind_merge_insert(&self, clause: &nodes::MergeWhenClause, scope: &Scope<'_>, dml: &Dml) -> Result<Vec<Assignment>> {
+    fn bind_merge_insert(
+        &self,
+        clause: &nodes::MergeWhenClause,
+        scope: &Scope<'_>,
+        dml: &Dml,
+    ) -> Result<Vec<Assignment>> {
         let table = &dml.table;
         let (columns, parts, explicit) = self.insert_columns(clause.target_list().iter(), table)?;
         if parts.iter().any(|p| !p.is_empty()) {
@@ -276,7 +344,11 @@ impl Binder<'_> {
             return self.err(sqlstate::SYNTAX_ERROR, "INSERT has more expressions than target columns", extra.loc);
         }
         if explicit && !bound.is_empty() && bound.len() < columns.len() {
-            return self.err(sqlstate::SYNTAX_ERROR, "INSERT has more target columns than expressions", columns[bound.len()].1);
+            return self.err(
+                sqlstate::SYNTAX_ERROR,
+                "INSERT has more target columns than expressions",
+                columns[bound.len()].1,
+            );
         }
         let given = bound.len();
         let overriding_system = clause.override_ == raw::OverridingKind::OVERRIDING_SYSTEM_VALUE;
@@ -337,7 +409,8 @@ impl Moved {
         for e in self.columns.borrow().iter() {
             inner.targets.push(Target { expr: e.clone(), name: String::new(), junk: false, table_oid: 0, attnum: 0 });
         }
-        let columns = inner.targets.iter().map(|t| RelColumn { name: t.name.clone(), ty: t.expr.ty, typmod: t.expr.typmod });
+        let columns =
+            inner.targets.iter().map(|t| RelColumn { name: t.name.clone(), ty: t.expr.ty, typmod: t.expr.typmod });
         rel.columns = columns.collect();
     }
 }

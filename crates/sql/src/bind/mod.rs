@@ -48,8 +48,8 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 pub use call::bind_call;
-pub use const_eval::BindHost;
 pub(crate) use coerce::is_polymorphic;
+pub use const_eval::BindHost;
 pub(crate) use const_eval::with_context;
 pub(crate) use select::same;
 
@@ -73,7 +73,8 @@ pub struct Binder<'a> {
     names: Option<&'a names::Names>,
 }
 
-/// Stack that binding may use. Statements run on small stacks, and what follows binding recurses too, with less per level.
+/// Stack that binding may use. Statements run on small stacks, and what follows binding recurses too, with less per
+/// level.
 const STACK_LIMIT_BYTES: usize = 320 << 10;
 
 fn stack_pointer() -> usize {
@@ -165,8 +166,8 @@ pub fn bind(
     bind_node(statement.node(), statement.source().clone(), catalog, param_types, None, None)
 }
 
-/// As [`bind`], for a node inside another statement (DECLARE CURSOR, CREATE TABLE AS, COPY (…), PREPARE). With `lifting`,
-/// which excludes parameters of the statement's own, literals become parameters.
+/// As [`bind`], for a node inside another statement (DECLARE CURSOR, CREATE TABLE AS, COPY (…), PREPARE). With
+/// `lifting`, which excludes parameters of the statement's own, literals become parameters.
 pub fn bind_node(
     node: Node<'_>,
     source: Arc<str>,
@@ -186,8 +187,15 @@ pub fn bind_node(
     Ok(bound)
 }
 
-/// EXPLAIN EXECUTE: what was prepared, to be explained as this statement says, for these values of its parameters if they are given.
-pub fn explained(x: &kilndb_syntax::nodes::ExplainStmt, source: &Arc<str>, bound: BoundStatement, values: Option<&[kilndb_types::Datum]>, catalog: &dyn CatalogView) -> Result<BoundStatement> {
+/// EXPLAIN EXECUTE: what was prepared, to be explained as this statement says, for these values of its parameters if
+/// they are given.
+pub fn explained(
+    x: &kilndb_syntax::nodes::ExplainStmt,
+    source: &Arc<str>,
+    bound: BoundStatement,
+    values: Option<&[kilndb_types::Datum]>,
+    catalog: &dyn CatalogView,
+) -> Result<BoundStatement> {
     let options = explain_options(&Binder::new(catalog, source.clone(), Vec::new()), x)?;
     let (BoundStatement::Query(mut inner) | BoundStatement::Explain { mut inner, .. }) = bound;
     inner.rewrite(&mut |e| {
@@ -212,22 +220,29 @@ pub fn bind_with_variables(
     let binder = Binder { variables: Some(variables), eval, ..Binder::new(catalog, source, Vec::new()) };
     if let Node::ExplainStmt(x) = node {
         let options = explain_options(&binder, x)?;
-        return Ok(BoundStatement::Explain { options, inner: Box::new(binder.bind_statement(explained_query(x), None)?) });
+        return Ok(BoundStatement::Explain {
+            options,
+            inner: Box::new(binder.bind_statement(explained_query(x), None)?),
+        });
     }
     Ok(BoundStatement::Query(Box::new(binder.bind_statement(node, None)?)))
 }
 
-/// A query of parameter 1 converted as an assignment does, and whether it is self-contained. None: there is no such conversion.
+/// A query of parameter 1 converted as an assignment does, and whether it is self-contained. None: there is no such
+/// conversion.
 pub fn bind_conversion(from: Oid, to: Oid, typmod: i32, catalog: &dyn CatalogView) -> Result<Option<(Query, bool)>> {
     let binder = Binder::new(catalog, Arc::from(""), vec![from]);
     let value = Expr::new(ExprKind::Param(0), from);
-    let Ok(expr) = binder.coerce_to_target(value, to, typmod, crate::catalog::CastContext::Assignment, false)? else { return Ok(None) };
+    let Ok(expr) = binder.coerce_to_target(value, to, typmod, crate::catalog::CastContext::Assignment, false)? else {
+        return Ok(None);
+    };
     let is_self_contained = expr.is_self_contained();
     let targets = vec![Target { expr, name: String::new(), junk: false, table_oid: 0, attnum: 0 }];
     Ok(Some((Query { targets, ..Query::default() }, is_self_contained)))
 }
 
-/// `UPDATE … SET target = value` of a routine's text: the new value of the whole variable, as the only target of a query.
+/// `UPDATE … SET target = value` of a routine's text: the new value of the whole variable, as the only target of a
+/// query.
 pub fn bind_assignment(
     target: &kilndb_syntax::nodes::ResTarget,
     names: usize,
@@ -265,9 +280,7 @@ fn explain_options(binder: &Binder<'_>, x: &kilndb_syntax::nodes::ExplainStmt) -
             "false" | "off" | "0" => Some(false),
             _ => None,
         };
-        let flag = || {
-            on.ok_or_else(|| Error::new(sqlstate::SYNTAX_ERROR, format!("{name} requires a Boolean value")))
-        };
+        let flag = || on.ok_or_else(|| Error::new(sqlstate::SYNTAX_ERROR, format!("{name} requires a Boolean value")));
         let unrecognized = || {
             let message = format!("unrecognized value for EXPLAIN option \"{name}\": \"{text}\"");
             binder.err(sqlstate::INVALID_PARAMETER_VALUE, message, def.location)
@@ -348,7 +361,13 @@ pub struct BoundExpression {
 }
 
 /// The condition of COPY FROM … WHERE over a table's row, whose columns are those of relation `rel`.
-pub fn bind_row_filter(node: Node<'_>, source: &Arc<str>, table: &Arc<Table>, rel: u32, catalog: &dyn CatalogView) -> Result<Option<Expr>> {
+pub fn bind_row_filter(
+    node: Node<'_>,
+    source: &Arc<str>,
+    table: &Arc<Table>,
+    rel: u32,
+    catalog: &dyn CatalogView,
+) -> Result<Option<Expr>> {
     let binder = Binder::new(catalog, source.clone(), Vec::new());
     let mut scope = Scope { place: scope::Place::CopyWhere, ..Scope::new(None) };
     scope.items.push(scope::NsItem::of_table(rel, table, &table.name));
@@ -357,12 +376,18 @@ pub fn bind_row_filter(node: Node<'_>, source: &Arc<str>, table: &Arc<Table>, re
     filter.iter().for_each(|e| e.columns(&mut used));
     for c in used {
         if c.att < 0 {
-            return Err(Error::new(sqlstate::INVALID_COLUMN_REFERENCE, "system columns are not supported in COPY FROM WHERE conditions"));
+            return Err(Error::new(
+                sqlstate::INVALID_COLUMN_REFERENCE,
+                "system columns are not supported in COPY FROM WHERE conditions",
+            ));
         }
         let column = usize::try_from(c.att - 1).ok().and_then(|i| table.columns.get(i)).filter(|c| c.generated != 0);
         if let Some(column) = column {
-            return Err(Error::new(sqlstate::INVALID_COLUMN_REFERENCE, "generated columns are not supported in COPY FROM WHERE conditions")
-                .with_detail(format!("Column \"{}\" is a generated column.", column.name)));
+            return Err(Error::new(
+                sqlstate::INVALID_COLUMN_REFERENCE,
+                "generated columns are not supported in COPY FROM WHERE conditions",
+            )
+            .with_detail(format!("Column \"{}\" is a generated column.", column.name)));
         }
     }
     Ok(filter)
@@ -403,12 +428,14 @@ pub fn bind_expression_node(
     }
     let mut expr = binder.bind_expr(node, &scope)?;
     if let Some((ty, typmod)) = target {
-        expr = binder.coerce_to_target(expr, ty, typmod, crate::catalog::CastContext::Assignment, false)?.map_err(|e| {
-            Error::new(
-                sqlstate::DATATYPE_MISMATCH,
-                format!("expression is of type {} but should be {}", binder.type_name(e.ty), binder.type_name(ty)),
-            )
-        })?;
+        expr = binder.coerce_to_target(expr, ty, typmod, crate::catalog::CastContext::Assignment, false)?.map_err(
+            |e| {
+                Error::new(
+                    sqlstate::DATATYPE_MISMATCH,
+                    format!("expression is of type {} but should be {}", binder.type_name(e.ty), binder.type_name(ty)),
+                )
+            },
+        )?;
     } else {
         expr = binder.resolve_unknown(expr)?;
     }

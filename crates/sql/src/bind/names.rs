@@ -1,8 +1,9 @@
-//! Names of a text as they were resolved when it was bound: so that a definition which is kept as text means the same under
-//! every search path.
+//! Names of a text as they were resolved when it was bound: so that a definition which is kept as text means the same
+//! under every search path.
 //!
 //! Invariants
-//! 1. Only names of the text itself are noted, not those of views, defaults and the like that it uses: those are texts of their own.
+//! 1. Only names of the text itself are noted, not those of views, defaults and the like that it uses: those are texts
+//!    of their own.
 //! 2. What belongs to pg_catalog is noted nowhere: it is found under every search path.
 
 use super::Binder;
@@ -104,7 +105,13 @@ pub enum Over<'a> {
 
 impl Names {
     fn new(text: &str) -> Names {
-        Names { text: Arc::from(text), edits: RefCell::default(), constants: RefCell::default(), relations: RefCell::default(), full: RefCell::default() }
+        Names {
+            text: Arc::from(text),
+            edits: RefCell::default(),
+            constants: RefCell::default(),
+            relations: RefCell::default(),
+            full: RefCell::default(),
+        }
     }
 
     fn note(&self, loc: i32, edit: Edit) {
@@ -136,7 +143,9 @@ impl Names {
         }
         for (loc, ty, value) in self.constants.take() {
             let Ok(at) = usize::try_from(loc) else { continue };
-            if let (Some(length), Some(oid)) = (text.get(at..).and_then(|rest| quoted_length(rest, b'\'')), read(ty, &value)) {
+            if let (Some(length), Some(oid)) =
+                (text.get(at..).and_then(|rest| quoted_length(rest, b'\'')), read(ty, &value))
+            {
                 names.push((at, length, Named::Constant(ty, oid)));
             }
         }
@@ -195,7 +204,8 @@ fn dotted_length(text: &str) -> Option<usize> {
     }
 }
 
-/// Bytes of what a text has between quotes at its beginning, which stand double within, with these; None: it does not begin so.
+/// Bytes of what a text has between quotes at its beginning, which stand double within, with these; None: it does not
+/// begin so.
 fn quoted_length(text: &str, quote: u8) -> Option<usize> {
     let mut bytes = text.bytes().enumerate().peekable();
     bytes.next_if(|(_, first)| *first == quote)?;
@@ -254,15 +264,18 @@ impl Binder<'_> {
             return self.note_name(given, info.schema_oid, loc, Named::Operator(info.oid));
         }
         if let Some((names, schema)) = self.noted_schema(info.schema_oid)
-            && usize::try_from(loc).is_ok_and(|at| names.text.get(at..).is_some_and(|rest| rest.starts_with(&info.name)))
+            && usize::try_from(loc)
+                .is_ok_and(|at| names.text.get(at..).is_some_and(|rest| rest.starts_with(&info.name)))
         {
             names.note(loc, Edit::Instead(info.name.len(), format!("OPERATOR({schema}.{})", info.name)));
         }
     }
 
     pub(super) fn note_literal(&self, ty: Oid, text: &str, loc: i32) {
-        if matches!(ty, oids::REGCLASS | oids::REGTYPE | oids::REGPROC | oids::REGPROCEDURE | oids::REGCONFIG | oids::REGDICTIONARY)
-            && let Some(names) = self.wanted_names()
+        if matches!(
+            ty,
+            oids::REGCLASS | oids::REGTYPE | oids::REGPROC | oids::REGPROCEDURE | oids::REGCONFIG | oids::REGDICTIONARY
+        ) && let Some(names) = self.wanted_names()
         {
             names.constants.borrow_mut().push((loc, ty, text.to_string()));
         }
@@ -275,7 +288,10 @@ impl Binder<'_> {
         let mut columns = Vec::new();
         for item in items {
             for column in &item.columns {
-                let owner = scope.items.iter().find(|i| i.alias.is_some() && matches!(column.expr.kind, ExprKind::Column(c) if c.rel == i.rel));
+                let owner = scope
+                    .items
+                    .iter()
+                    .find(|i| i.alias.is_some() && matches!(column.expr.kind, ExprKind::Column(c) if c.rel == i.rel));
                 columns.push(match owner.and_then(|i| i.alias.as_ref()).filter(|_| !alone) {
                     Some(alias) => format!("{}.{}", quote(alias), quote(&column.name)),
                     None => quote(&column.name),
@@ -327,24 +343,44 @@ fn names_of_queries(sql: &str, catalog: &dyn CatalogView, variables: Option<&Var
 const SELECT: &str = "SELECT ";
 
 /// An expression's text with all names in full.
-pub fn qualified_expression(sql: &str, over: Over<'_>, catalog: &dyn CatalogView, full: FullName<'_>) -> Result<String> {
+pub fn qualified_expression(
+    sql: &str,
+    over: Over<'_>,
+    catalog: &dyn CatalogView,
+    full: FullName<'_>,
+) -> Result<String> {
     let text = names_of_expression(sql, over, catalog)?.applied(full);
     Ok(text.strip_prefix(SELECT).unwrap_or(&text).to_string())
 }
 
 /// The text of queries with all names in full, and columns for stars; and the relations that it names.
-pub fn qualified_queries(sql: &str, catalog: &dyn CatalogView, variables: Option<&Variables<'_>>, full: FullName<'_>) -> Result<(String, Vec<Oid>)> {
+pub fn qualified_queries(
+    sql: &str,
+    catalog: &dyn CatalogView,
+    variables: Option<&Variables<'_>>,
+    full: FullName<'_>,
+) -> Result<(String, Vec<Oid>)> {
     let names = names_of_queries(sql, catalog, variables)?;
     let relations = names.relations.take();
     Ok((names.applied(full), relations))
 }
 
 /// What the full names of an expression stand for.
-pub fn tracked_expression(sql: &str, over: Over<'_>, catalog: &dyn CatalogView, read: &dyn Fn(Oid, &str) -> Option<Oid>) -> Result<Tracked> {
+pub fn tracked_expression(
+    sql: &str,
+    over: Over<'_>,
+    catalog: &dyn CatalogView,
+    read: &dyn Fn(Oid, &str) -> Option<Oid>,
+) -> Result<Tracked> {
     Ok(names_of_expression(sql, over, catalog)?.tracked(read).stripped(SELECT.len()))
 }
 
 /// The same of queries.
-pub fn tracked_queries(sql: &str, catalog: &dyn CatalogView, variables: Option<&Variables<'_>>, read: &dyn Fn(Oid, &str) -> Option<Oid>) -> Result<Tracked> {
+pub fn tracked_queries(
+    sql: &str,
+    catalog: &dyn CatalogView,
+    variables: Option<&Variables<'_>>,
+    read: &dyn Fn(Oid, &str) -> Option<Oid>,
+) -> Result<Tracked> {
     Ok(names_of_queries(sql, catalog, variables)?.tracked(read))
 }

@@ -30,12 +30,7 @@ impl Binder<'_> {
     }
 
     /// Replaces polymorphic types in `declared` by what the actual arguments say; returns the result type.
-    pub(crate) fn resolve_polymorphic(
-        &self,
-        args: &[Expr],
-        declared: &mut [Oid],
-        result: Oid,
-    ) -> Result<Oid> {
+    pub(crate) fn resolve_polymorphic(&self, args: &[Expr], declared: &mut [Oid], result: Oid) -> Result<Oid> {
         if !is_polymorphic(result) && !declared.iter().any(|t| is_polymorphic(*t)) {
             return Ok(result);
         }
@@ -100,7 +95,11 @@ impl Binder<'_> {
         if f.array != 0 {
             let e = self.element_of(f.array);
             if e == 0 && f.array != oids::ANYARRAY {
-                return self.err(sqlstate::DATATYPE_MISMATCH, format!("argument declared anyarray is not an array but type {}", self.type_name(f.array)), -1);
+                return self.err(
+                    sqlstate::DATATYPE_MISMATCH,
+                    format!("argument declared anyarray is not an array but type {}", self.type_name(f.array)),
+                    -1,
+                );
             }
             if f.element == 0 {
                 f.element = e;
@@ -117,7 +116,10 @@ impl Binder<'_> {
             if without_ranges && (f.saw_unknown && declared.contains(&oids::ANYELEMENT) || f.array == oids::ANYARRAY) {
                 f.element = oids::TEXT;
             } else {
-                return Err(Error::new(sqlstate::DATATYPE_MISMATCH, "could not determine polymorphic type because input has type unknown"));
+                return Err(Error::new(
+                    sqlstate::DATATYPE_MISMATCH,
+                    "could not determine polymorphic type because input has type unknown",
+                ));
             }
         }
         if f.array == 0 && f.element != 0 {
@@ -130,10 +132,14 @@ impl Binder<'_> {
     fn settle_ranges(&self, f: &mut Family, names: [&str; 3]) -> Result<()> {
         let [range_name, multirange_name, element_name] = names;
         let wrong = |name: &str, what: &str, ty: Oid| {
-            Error::new(sqlstate::DATATYPE_MISMATCH, format!("argument declared {name} is not a {what} type but type {}", self.type_name(ty)))
+            Error::new(
+                sqlstate::DATATYPE_MISMATCH,
+                format!("argument declared {name} is not a {what} type but type {}", self.type_name(ty)),
+            )
         };
         if f.multirange != 0 {
-            let ty = self.multirange_of(f.multirange).ok_or_else(|| wrong(multirange_name, "multirange", f.multirange))?;
+            let ty =
+                self.multirange_of(f.multirange).ok_or_else(|| wrong(multirange_name, "multirange", f.multirange))?;
             if f.range == 0 {
                 f.range = ty.oid;
             } else if f.range != ty.oid {
@@ -165,14 +171,21 @@ impl Binder<'_> {
                     if a.ty != oids::UNKNOWN {
                         let e = self.element_of(a.ty);
                         if e == 0 && a.ty != oids::ANYARRAY {
-                            let message = format!("argument declared anycompatiblearray is not an array but type {}", self.type_name(a.ty));
+                            let message = format!(
+                                "argument declared anycompatiblearray is not an array but type {}",
+                                self.type_name(a.ty)
+                            );
                             return self.err(sqlstate::DATATYPE_MISMATCH, message, a.loc);
                         }
                         members.push(stand_in(e, a.loc));
                     }
                 }
                 oids::ANYCOMPATIBLERANGE | oids::ANYCOMPATIBLEMULTIRANGE if a.ty != oids::UNKNOWN => {
-                    let (place, name) = if *d == oids::ANYCOMPATIBLERANGE { (&mut f.range, "anycompatiblerange") } else { (&mut f.multirange, "anycompatiblemultirange") };
+                    let (place, name) = if *d == oids::ANYCOMPATIBLERANGE {
+                        (&mut f.range, "anycompatiblerange")
+                    } else {
+                        (&mut f.multirange, "anycompatiblemultirange")
+                    };
                     let ty = self.base_type(a.ty);
                     if *place != 0 && *place != ty {
                         return Err(self.mismatch(name, *place, ty, a.loc));
@@ -193,14 +206,22 @@ impl Binder<'_> {
             f.array = self.array_of(f.element);
         }
         if subtype != 0 && subtype != f.element {
-            let message = format!("anycompatiblerange type {} does not match anycompatible type {}", self.type_name(f.range), self.type_name(f.element));
+            let message = format!(
+                "anycompatiblerange type {} does not match anycompatible type {}",
+                self.type_name(f.range),
+                self.type_name(f.element)
+            );
             return Err(Error::new(sqlstate::DATATYPE_MISMATCH, message));
         }
         Ok(f)
     }
 
     /// Types of all arguments of a routine, output ones included, if its input arguments have these types.
-    pub(crate) fn settle_polymorphic(&self, arguments: &[crate::routine::Argument], inputs: &[Oid]) -> Result<Vec<Oid>> {
+    pub(crate) fn settle_polymorphic(
+        &self,
+        arguments: &[crate::routine::Argument],
+        inputs: &[Oid],
+    ) -> Result<Vec<Oid>> {
         let declared: Vec<Oid> = arguments.iter().filter(|a| a.mode.is_input()).map(|a| a.type_oid).collect();
         let given: Vec<Expr> = inputs.iter().map(|t| Expr::null(*t)).collect();
         let mut given_types = inputs.iter();
@@ -222,8 +243,11 @@ impl Binder<'_> {
         self.at(e, loc)
     }
     fn inconsistent(&self, family: &str, other: &str, a: Oid, b: Oid) -> Error {
-        Error::new(sqlstate::DATATYPE_MISMATCH, format!("argument declared {family} is not consistent with argument declared {other}"))
-            .with_detail(format!("{} versus {}", self.type_name(a), self.type_name(b)))
+        Error::new(
+            sqlstate::DATATYPE_MISMATCH,
+            format!("argument declared {family} is not consistent with argument declared {other}"),
+        )
+        .with_detail(format!("{} versus {}", self.type_name(a), self.type_name(b)))
     }
 }
 

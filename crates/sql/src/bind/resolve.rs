@@ -44,10 +44,11 @@ impl Binder<'_> {
         let mut left = keep_best(refs, &|args| {
             (0..args.len())
                 .filter(|i| {
-                    known(*i) && (args[*i] == base[*i] || {
-                        let (c, p) = self.category(args[*i]);
-                        p && c == categories[*i]
-                    })
+                    known(*i)
+                        && (args[*i] == base[*i] || {
+                            let (c, p) = self.category(args[*i]);
+                            p && c == categories[*i]
+                        })
                 })
                 .count()
         });
@@ -112,10 +113,8 @@ impl Binder<'_> {
                 }
             }
             let same = same?;
-            let fits: Vec<_> = left
-                .iter()
-                .filter(|c| self.matches(&vec![same; c.1.len()], &c.1).unwrap_or(false))
-                .collect();
+            let fits: Vec<_> =
+                left.iter().filter(|c| self.matches(&vec![same; c.1.len()], &c.1).unwrap_or(false)).collect();
             if let [one] = fits.as_slice() {
                 return Some(one.0);
             }
@@ -142,7 +141,9 @@ impl Binder<'_> {
             let e = match *d {
                 oids::ANYELEMENT | oids::ANYNONARRAY | oids::ANYENUM if *t != oids::UNKNOWN => *t,
                 oids::ANYARRAY if *t != oids::UNKNOWN => self.element_of(*t),
-                oids::ANYRANGE | oids::ANYMULTIRANGE if *t != oids::UNKNOWN => self.range_type(*t).map_or(0, |r| r.subtype),
+                oids::ANYRANGE | oids::ANYMULTIRANGE if *t != oids::UNKNOWN => {
+                    self.range_type(*t).map_or(0, |r| r.subtype)
+                }
                 _ => continue,
             };
             if element != 0 && element != e {
@@ -184,7 +185,9 @@ impl Binder<'_> {
         match self.common_type(&refs, "arguments") {
             Ok(common) => {
                 let castable = |m: &Expr| self.can_coerce(m.ty, common, CastContext::Implicit).unwrap_or(false);
-                members.iter().all(castable) && range.is_none_or(|r| r.subtype == common) && !(non_array && self.element_of(common) != 0)
+                members.iter().all(castable)
+                    && range.is_none_or(|r| r.subtype == common)
+                    && !(non_array && self.element_of(common) != 0)
             }
             Err(_) => false,
         }
@@ -323,7 +326,13 @@ impl Binder<'_> {
         self.operator_call(&op, args, declared, loc)
     }
 
-    pub(crate) fn operator_call(&self, op: &OperatorInfo, args: Vec<Expr>, declared: Vec<Oid>, loc: i32) -> Result<Expr> {
+    pub(crate) fn operator_call(
+        &self,
+        op: &OperatorInfo,
+        args: Vec<Expr>,
+        declared: Vec<Oid>,
+        loc: i32,
+    ) -> Result<Expr> {
         let Some(info) = self.catalog.function_by_oid(op.function)? else {
             return Err(Error::internal(format!("function {} of operator {} is missing", op.function, op.name)));
         };
@@ -363,7 +372,13 @@ impl Binder<'_> {
     }
 
     /// As [`Binder::candidates`], of functions already found.
-    pub(crate) fn candidates_of(&self, known: Vec<Arc<FunctionInfo>>, count: usize, names: &[Option<String>], variadic_call: bool) -> Result<Vec<Candidate>> {
+    pub(crate) fn candidates_of(
+        &self,
+        known: Vec<Arc<FunctionInfo>>,
+        count: usize,
+        names: &[Option<String>],
+        variadic_call: bool,
+    ) -> Result<Vec<Candidate>> {
         let mut out: Vec<Candidate> = Vec::new();
         for info in known {
             let params = info.arg_types.len();
@@ -373,7 +388,13 @@ impl Binder<'_> {
             if !has_named && count == params && !(variadic && false) {
                 // VARIADIC functions called with an array only do so by the keyword, except for "any".
                 if !(variadic && info.variadic != oids::ANY) && !(variadic_call && info.variadic == 0) {
-                    out.push(Candidate { args: info.arg_types.clone(), order: (0..count).collect(), variadic_count: 0, defaults_used: false, info: info.clone() });
+                    out.push(Candidate {
+                        args: info.arg_types.clone(),
+                        order: (0..count).collect(),
+                        variadic_count: 0,
+                        defaults_used: false,
+                        info: info.clone(),
+                    });
                     continue;
                 }
             }
@@ -414,7 +435,13 @@ impl Binder<'_> {
                     continue;
                 }
                 let args = order.iter().map(|p| info.arg_types[*p]).collect();
-                out.push(Candidate { args, order, variadic_count: 0, defaults_used: count < params, info: info.clone() });
+                out.push(Candidate {
+                    args,
+                    order,
+                    variadic_count: 0,
+                    defaults_used: count < params,
+                    info: info.clone(),
+                });
             }
         }
         // Same argument types: the earlier schema wins, then the plain over the variadic form, then without defaults.
@@ -422,7 +449,8 @@ impl Binder<'_> {
         for c in out {
             match kept.iter_mut().find(|k| k.args == c.args && k.info.kind == c.info.kind) {
                 Some(k) => {
-                    let better = (c.variadic_count == 0 && k.variadic_count > 0) || (!c.defaults_used && k.defaults_used);
+                    let better =
+                        (c.variadic_count == 0 && k.variadic_count > 0) || (!c.defaults_used && k.defaults_used);
                     if better {
                         *k = c;
                     }

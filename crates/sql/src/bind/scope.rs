@@ -247,11 +247,7 @@ impl Binder<'_> {
         let mut hits = item.columns.iter().filter(|c| c.name == name);
         if let Some(c) = hits.next() {
             if hits.next().is_some() {
-                return self.err(
-                    sqlstate::AMBIGUOUS_COLUMN,
-                    format!("column reference \"{name}\" is ambiguous"),
-                    loc,
-                );
+                return self.err(sqlstate::AMBIGUOUS_COLUMN, format!("column reference \"{name}\" is ambiguous"), loc);
             }
             return Ok(Some(c.expr.clone().at(loc)));
         }
@@ -300,10 +296,7 @@ impl Binder<'_> {
             level = s.parent;
         }
         let shown = schema.map_or_else(|| name.to_string(), |s| format!("{s}.{name}"));
-        self.at(
-            Error::new(sqlstate::UNDEFINED_TABLE, format!("missing FROM-clause entry for table \"{shown}\"")),
-            loc,
-        )
+        self.at(Error::new(sqlstate::UNDEFINED_TABLE, format!("missing FROM-clause entry for table \"{shown}\"")), loc)
     }
 
     /// 42703, with a hint if there is a similar name.

@@ -14,7 +14,12 @@ impl Binder<'_> {
     }
 
     /// `resolve`: output columns of unknown type become text (not where a type comes from outside).
-    pub(crate) fn bind_select_as(&self, s: &nodes::SelectStmt, outer: Option<&Scope<'_>>, resolve: bool) -> Result<Query> {
+    pub(crate) fn bind_select_as(
+        &self,
+        s: &nodes::SelectStmt,
+        outer: Option<&Scope<'_>>,
+        resolve: bool,
+    ) -> Result<Query> {
         self.check_stack()?;
         if s.op != raw::SetOperation::SETOP_NONE {
             return self.bind_set_operation(s, outer);
@@ -346,7 +351,11 @@ impl Binder<'_> {
         let e = match self.output_reference(node, scope, targets, "GROUP BY", true)? {
             Some(e) => {
                 if e.has_agg() {
-                    return self.err(sqlstate::GROUPING_ERROR, "aggregate functions are not allowed in GROUP BY", e.loc);
+                    return self.err(
+                        sqlstate::GROUPING_ERROR,
+                        "aggregate functions are not allowed in GROUP BY",
+                        e.loc,
+                    );
                 }
                 if e.has_window() {
                     return self.err(sqlstate::WINDOWING_ERROR, "window functions are not allowed in GROUP BY", e.loc);
@@ -360,7 +369,13 @@ impl Binder<'_> {
         Ok(e)
     }
 
-    fn bind_group_by(&self, s: &nodes::SelectStmt, scope: &Scope<'_>, targets: &mut [Target], q: &mut Query) -> Result<()> {
+    fn bind_group_by(
+        &self,
+        s: &nodes::SelectStmt,
+        scope: &Scope<'_>,
+        targets: &mut [Target],
+        q: &mut Query,
+    ) -> Result<()> {
         let mut sets: Vec<Vec<Vec<usize>>> = Vec::new();
         let mut has_sets = false;
         for node in s.group_clause() {
@@ -386,7 +401,10 @@ impl Binder<'_> {
                 }
                 product = next;
                 if product.len() > 4096 {
-                    return Err(Error::new(sqlstate::STATEMENT_TOO_COMPLEX, "too many grouping sets present (maximum 4096)"));
+                    return Err(Error::new(
+                        sqlstate::STATEMENT_TOO_COMPLEX,
+                        "too many grouping sets present (maximum 4096)",
+                    ));
                 }
             }
             if s.group_distinct {
@@ -412,7 +430,13 @@ impl Binder<'_> {
         q.group_by.len() - 1
     }
 
-    fn group_exprs(&self, node: Node<'_>, scope: &Scope<'_>, targets: &mut [Target], q: &mut Query) -> Result<Vec<usize>> {
+    fn group_exprs(
+        &self,
+        node: Node<'_>,
+        scope: &Scope<'_>,
+        targets: &mut [Target],
+        q: &mut Query,
+    ) -> Result<Vec<usize>> {
         if let Node::RowExpr(r) = node
             && r.row_format == raw::CoercionForm::COERCE_IMPLICIT_CAST
         {
@@ -585,7 +609,9 @@ impl Binder<'_> {
             }
             let mut rels: Vec<u32> = Vec::new();
             if clause.locked_rels().is_empty() {
-                rels.extend(q.rels.iter().filter(|r| matches!(&r.kind, RelKind::Table(_) | RelKind::Subquery(_))).map(|r| r.id));
+                rels.extend(
+                    q.rels.iter().filter(|r| matches!(&r.kind, RelKind::Table(_) | RelKind::Subquery(_))).map(|r| r.id),
+                );
             }
             for r in clause.locked_rels() {
                 let Node::RangeVar(v) = r else { continue };
@@ -785,7 +811,10 @@ pub(crate) fn same(a: &Expr, b: &Expr) -> bool {
                 && x.star == y.star
                 && x.filter.is_some() == y.filter.is_some()
                 && x.order.len() == y.order.len()
-                && x.order.iter().zip(&y.order).all(|(p, q)| p.descending == q.descending && p.nulls_first == q.nulls_first)
+                && x.order
+                    .iter()
+                    .zip(&y.order)
+                    .all(|(p, q)| p.descending == q.descending && p.nulls_first == q.nulls_first)
         }
         (K::Window(x), K::Window(y)) => x.oid == y.oid && x.window == y.window && x.star == y.star,
         (K::SqlValue(x), K::SqlValue(y)) => x == y,

@@ -16,7 +16,9 @@ impl Binder<'_> {
         if let Some(w) = s.with_clause() {
             self.bind_with(w, &mut scope, &mut q)?;
         }
-        let (Some(l), Some(r)) = (s.larg(), s.rarg()) else { return Err(Error::internal("set operation without sides")) };
+        let (Some(l), Some(r)) = (s.larg(), s.rarg()) else {
+            return Err(Error::internal("set operation without sides"));
+        };
         let left = self.bind_select_as(l, Some(&scope), false)?;
         let right = self.bind_select_as(r, Some(&scope), false)?;
         let op = match s.op {
@@ -117,7 +119,9 @@ impl Binder<'_> {
             // Columns of a VALUES list that are still unknown: convert the list itself.
             if let (ExprKind::Column(id), oids::UNKNOWN) = (&e.kind, e.ty) {
                 let id = *id;
-                if let Some(Rel { kind: RelKind::Values(rows), columns, .. }) = q.rels.iter_mut().find(|r| r.id == id.rel) {
+                if let Some(Rel { kind: RelKind::Values(rows), columns, .. }) =
+                    q.rels.iter_mut().find(|r| r.id == id.rel)
+                {
                     let c = id.att as usize - 1;
                     for r in rows.iter_mut() {
                         let v = std::mem::replace(&mut r[c], Expr::bool(true));
@@ -148,7 +152,13 @@ impl Binder<'_> {
             }
             q.targets.push(Target { expr, name: c.name.clone(), junk: false, table_oid: 0, attnum: 0 });
         }
-        q.rels.push(Rel { id: rel, alias: "unnamed_subquery".into(), columns, kind: RelKind::Subquery(Box::new(inner)), lateral: false });
+        q.rels.push(Rel {
+            id: rel,
+            alias: "unnamed_subquery".into(),
+            columns,
+            kind: RelKind::Subquery(Box::new(inner)),
+            lateral: false,
+        });
         q.from.push(JoinTree::Rel(rel));
         Ok(())
     }

@@ -19,7 +19,11 @@ impl Binder<'_> {
     pub(crate) fn bind_sublink(&self, s: &nodes::SubLink, scope: &Scope<'_>) -> Result<Expr> {
         use raw::SubLinkType as S;
         if scope.place == super::scope::Place::CopyWhere {
-            return self.err(sqlstate::FEATURE_NOT_SUPPORTED, "cannot use subquery in COPY FROM WHERE condition", s.location);
+            return self.err(
+                sqlstate::FEATURE_NOT_SUPPORTED,
+                "cannot use subquery in COPY FROM WHERE condition",
+                s.location,
+            );
         }
         let query = self.bind_inner(s, scope)?;
         let visible: Vec<&Target> = query.targets.iter().filter(|t| !t.junk).collect();

@@ -15,7 +15,8 @@ use std::sync::Arc;
 pub const OLD_TABLE_ROWS: Oid = Oid::MAX - 1;
 pub const NEW_TABLE_ROWS: Oid = Oid::MAX;
 
-/// A trigger that a statement may fire. Its condition is over the old row (`Dml::old_values_rel`) and the new one (`Dml::new_rel`).
+/// A trigger that a statement may fire. Its condition is over the old row (`Dml::old_values_rel`) and the new one
+/// (`Dml::new_rel`).
 #[derive(Clone, Debug)]
 pub struct BoundTrigger {
     pub trigger: Arc<Trigger>,
@@ -43,7 +44,9 @@ impl Binder<'_> {
         let Some(Node::SelectStmt(s)) = statements.first().map(|s| s.node()) else {
             return Err(kilndb_base::Error::internal("a trigger's condition is not an expression"));
         };
-        let Some(first) = s.target_list().first() else { return Err(kilndb_base::Error::internal("a trigger's condition is empty")) };
+        let Some(first) = s.target_list().first() else {
+            return Err(kilndb_base::Error::internal("a trigger's condition is empty"));
+        };
         let saved = self.source.replace(Arc::from(text.as_str()));
         let bound = self.bind_when(first.val(), table, old_rel, new_rel);
         self.source.replace(saved);
@@ -68,7 +71,13 @@ impl Binder<'_> {
         Ok(())
     }
 
-    pub(crate) fn bind_trigger(&self, trigger: &Arc<Trigger>, table: &Table, old_rel: u32, new_rel: u32) -> Result<BoundTrigger> {
+    pub(crate) fn bind_trigger(
+        &self,
+        trigger: &Arc<Trigger>,
+        table: &Table,
+        old_rel: u32,
+        new_rel: u32,
+    ) -> Result<BoundTrigger> {
         let when = match &trigger.when_sql {
             Some(sql) => {
                 let mut when = self.bind_when_sql(sql, table, old_rel, new_rel)?;

@@ -28,7 +28,11 @@ impl Binder<'_> {
             }
             let shown = names.join(".");
             let brackets = if t.array_bounds().is_empty() { "" } else { "[]" };
-            return self.err(sqlstate::UNDEFINED_OBJECT, format!("type \"{shown}{brackets}\" does not exist"), t.location);
+            return self.err(
+                sqlstate::UNDEFINED_OBJECT,
+                format!("type \"{shown}{brackets}\" does not exist"),
+                t.location,
+            );
         };
         self.note_type(schema, &info, t.location);
         let typmod = self.type_modifier(info.oid, t)?;

@@ -53,7 +53,12 @@ impl Binder<'_> {
     }
 
     /// A name that may mean a variable or a column.
-    pub(super) fn column_or_variable(&self, variables: &Variables<'_>, c: &nodes::ColumnRef, scope: &Scope<'_>) -> Result<Expr> {
+    pub(super) fn column_or_variable(
+        &self,
+        variables: &Variables<'_>,
+        c: &nodes::ColumnRef,
+        scope: &Scope<'_>,
+    ) -> Result<Expr> {
         let loc = c.location;
         let names: Vec<&str> = c.fields().iter().filter_map(|f| f.as_str()).collect();
         let star = c.fields().iter().any(|f| matches!(f, Node::A_Star(_)));
@@ -75,17 +80,27 @@ impl Binder<'_> {
         }
         match self.bind_plain_column_ref(c, scope) {
             Ok(column) => {
-                if conflict == VariableConflict::Error && variables.scope.resolve(&names, star, false).is_ok_and(|v| v.is_some()) {
-                    let e = Error::new(sqlstate::AMBIGUOUS_COLUMN, format!("column reference \"{}\" is ambiguous", names.join(".")))
-                        .with_detail(format!("It could refer to either a {} variable or a table column.", variables.scope.language()));
+                if conflict == VariableConflict::Error
+                    && variables.scope.resolve(&names, star, false).is_ok_and(|v| v.is_some())
+                {
+                    let e = Error::new(
+                        sqlstate::AMBIGUOUS_COLUMN,
+                        format!("column reference \"{}\" is ambiguous", names.join(".")),
+                    )
+                    .with_detail(format!(
+                        "It could refer to either a {} variable or a table column.",
+                        variables.scope.language()
+                    ));
                     return Err(self.at(e, loc));
                 }
                 Ok(column)
             }
-            Err(e) if matches!(e.sqlstate(), sqlstate::UNDEFINED_COLUMN | sqlstate::UNDEFINED_TABLE) => match find(true)? {
-                Some(found) => Ok(found),
-                None => Err(e),
-            },
+            Err(e) if matches!(e.sqlstate(), sqlstate::UNDEFINED_COLUMN | sqlstate::UNDEFINED_TABLE) => {
+                match find(true)? {
+                    Some(found) => Ok(found),
+                    None => Err(e),
+                }
+            }
             Err(e) => Err(e),
         }
     }
@@ -109,9 +124,15 @@ impl Binder<'_> {
             Some(variables) => variables.scope.resolve(&parts, false, true)?.map(|v| variables.parameter(v)),
             None => None,
         };
-        let base = variable.ok_or_else(|| Error::new(sqlstate::SYNTAX_ERROR, format!("\"{}\" is not a known variable", parts.join("."))))?;
+        let base = variable.ok_or_else(|| {
+            Error::new(sqlstate::SYNTAX_ERROR, format!("\"{}\" is not a known variable", parts.join(".")))
+        })?;
         let steps = steps.get(names.saturating_sub(1)..).unwrap_or_default();
-        let expr = if steps.is_empty() { value } else { self.assign_steps(base, steps, value, parts.first().copied().unwrap_or(""), None, &scope)? };
+        let expr = if steps.is_empty() {
+            value
+        } else {
+            self.assign_steps(base, steps, value, parts.first().copied().unwrap_or(""), None, &scope)?
+        };
         let targets = vec![Target { expr, name: "?column?".to_string(), junk: false, table_oid: 0, attnum: 0 }];
         Ok(Query { targets, ..Query::default() })
     }

@@ -9,13 +9,23 @@ impl Expr {
     /// Calls `f` on each direct child (not into subqueries, but into a sublink's left sides and test).
     pub fn for_children<'a>(&'a self, f: &mut dyn FnMut(&'a Expr)) {
         match &self.kind {
-            ExprKind::Const(_) | ExprKind::Param(_) | ExprKind::Column(_) | ExprKind::CaseArg | ExprKind::SqlValue(_)
-            | ExprKind::Default | ExprKind::CurrentOf(_) | ExprKind::MergeAction => {}
+            ExprKind::Const(_)
+            | ExprKind::Param(_)
+            | ExprKind::Column(_)
+            | ExprKind::CaseArg
+            | ExprKind::SqlValue(_)
+            | ExprKind::Default
+            | ExprKind::CurrentOf(_)
+            | ExprKind::MergeAction => {}
             ExprKind::Func(x) | ExprKind::NullIf(x) => x.args.iter().for_each(f),
             ExprKind::IsDistinct { eq, .. } => eq.args.iter().for_each(f),
             ExprKind::ScalarArray { func, .. } => func.args.iter().for_each(f),
-            ExprKind::Cast { arg, .. } | ExprKind::Not(arg) | ExprKind::IsNull { arg, .. }
-            | ExprKind::BoolTest { arg, .. } | ExprKind::Field { arg, .. } | ExprKind::Collate { arg, .. } => f(arg),
+            ExprKind::Cast { arg, .. }
+            | ExprKind::Not(arg)
+            | ExprKind::IsNull { arg, .. }
+            | ExprKind::BoolTest { arg, .. }
+            | ExprKind::Field { arg, .. }
+            | ExprKind::Collate { arg, .. } => f(arg),
             ExprKind::And(l) | ExprKind::Or(l) | ExprKind::Coalesce(l) | ExprKind::Grouping(l) => l.iter().for_each(f),
             ExprKind::MinMax { args, .. } => args.iter().for_each(f),
             ExprKind::Array { elements, .. } => elements.iter().for_each(f),
@@ -80,13 +90,23 @@ impl Expr {
     pub fn for_children_mut(&mut self, f: &mut dyn FnMut(&mut Expr) -> Result<()>) -> Result<()> {
         let many = |l: &mut Vec<Expr>, f: &mut dyn FnMut(&mut Expr) -> Result<()>| l.iter_mut().try_for_each(f);
         match &mut self.kind {
-            ExprKind::Const(_) | ExprKind::Param(_) | ExprKind::Column(_) | ExprKind::CaseArg | ExprKind::SqlValue(_)
-            | ExprKind::Default | ExprKind::CurrentOf(_) | ExprKind::MergeAction => Ok(()),
+            ExprKind::Const(_)
+            | ExprKind::Param(_)
+            | ExprKind::Column(_)
+            | ExprKind::CaseArg
+            | ExprKind::SqlValue(_)
+            | ExprKind::Default
+            | ExprKind::CurrentOf(_)
+            | ExprKind::MergeAction => Ok(()),
             ExprKind::Func(x) | ExprKind::NullIf(x) => many(&mut x.args, f),
             ExprKind::IsDistinct { eq, .. } => many(&mut eq.args, f),
             ExprKind::ScalarArray { func, .. } => many(&mut func.args, f),
-            ExprKind::Cast { arg, .. } | ExprKind::Not(arg) | ExprKind::IsNull { arg, .. }
-            | ExprKind::BoolTest { arg, .. } | ExprKind::Field { arg, .. } | ExprKind::Collate { arg, .. } => f(arg),
+            ExprKind::Cast { arg, .. }
+            | ExprKind::Not(arg)
+            | ExprKind::IsNull { arg, .. }
+            | ExprKind::BoolTest { arg, .. }
+            | ExprKind::Field { arg, .. }
+            | ExprKind::Collate { arg, .. } => f(arg),
             ExprKind::And(l) | ExprKind::Or(l) | ExprKind::Coalesce(l) | ExprKind::Grouping(l) => many(l, f),
             ExprKind::MinMax { args, .. } => many(args, f),
             ExprKind::Array { elements, .. } => many(elements, f),
@@ -167,10 +187,14 @@ impl Expr {
         }
         self.for_children(&mut |c| c.columns(out));
     }
-    /// Must its value be the same whenever it is computed from the same row? Not if it depends on settings, the clock or other rows.
+    /// Must its value be the same whenever it is computed from the same row? Not if it depends on settings, the clock
+    /// or other rows.
     pub fn is_immutable(&self) -> bool {
         !self.any(&|e| match &e.kind {
-            ExprKind::Func(f) | ExprKind::NullIf(f) | ExprKind::IsDistinct { eq: f, .. } | ExprKind::ScalarArray { func: f, .. } => f.volatility != b'i',
+            ExprKind::Func(f)
+            | ExprKind::NullIf(f)
+            | ExprKind::IsDistinct { eq: f, .. }
+            | ExprKind::ScalarArray { func: f, .. } => f.volatility != b'i',
             ExprKind::SqlValue(_) | ExprKind::SubLink(_) => true,
             _ => false,
         })
@@ -178,8 +202,15 @@ impl Expr {
     /// Functions that may go, those in subqueries too, each once; an extension's operator stands for its function.
     pub fn user_functions(&self, out: &mut Vec<kilndb_base::Oid>) {
         let function = match &self.kind {
-            ExprKind::Func(f) | ExprKind::NullIf(f) | ExprKind::IsDistinct { eq: f, .. } | ExprKind::ScalarArray { func: f, .. } => {
-                if extension::is_member(f.operator) { f.operator } else { f.oid }
+            ExprKind::Func(f)
+            | ExprKind::NullIf(f)
+            | ExprKind::IsDistinct { eq: f, .. }
+            | ExprKind::ScalarArray { func: f, .. } => {
+                if extension::is_member(f.operator) {
+                    f.operator
+                } else {
+                    f.oid
+                }
             }
             _ => 0,
         };
@@ -198,8 +229,8 @@ impl Expr {
             _ => false,
         })
     }
-    /// May two rows get different values from it? Unlike in `is_volatile`, a subquery that depends on nothing outside is a
-    /// value: it runs once in a statement.
+    /// May two rows get different values from it? Unlike in `is_volatile`, a subquery that depends on nothing outside
+    /// is a value: it runs once in a statement.
     pub fn varies(&self) -> bool {
         self.any(&|e| match &e.kind {
             ExprKind::Func(f) => f.volatility == b'v',
@@ -207,26 +238,42 @@ impl Expr {
             _ => false,
         })
     }
-    /// Does its value depend on nothing but the row and the parameters: not on catalogs, the session, the clock or chance?
+    /// Does its value depend on nothing but the row and the parameters: not on catalogs, the session, the clock or
+    /// chance?
     pub fn is_self_contained(&self) -> bool {
         self.is_contained(&|_| false)
     }
-    /// The same, but it may ask what time it is (now(), transaction_timestamp(), statement_timestamp(), clock_timestamp()).
+    /// The same, but it may ask what time it is (now(), transaction_timestamp(), statement_timestamp(),
+    /// clock_timestamp()).
     pub fn is_of_moment(&self) -> bool {
         self.is_contained(&|f| f.internal && matches!(f.oid, 1299 | 2647 | 2648 | 2649))
     }
     fn is_contained(&self, also: &dyn Fn(&FuncExpr) -> bool) -> bool {
-        let function = |f: &FuncExpr| f.volatility == b'i' && f.internal && !f.returns_set && f.oid < FIRST_USER_OID || also(f);
+        let function =
+            |f: &FuncExpr| f.volatility == b'i' && f.internal && !f.returns_set && f.oid < FIRST_USER_OID || also(f);
         !self.any(&|e| {
             let kind = match &e.kind {
-                ExprKind::Func(f) | ExprKind::NullIf(f) | ExprKind::IsDistinct { eq: f, .. } | ExprKind::ScalarArray { func: f, .. } => function(f),
+                ExprKind::Func(f)
+                | ExprKind::NullIf(f)
+                | ExprKind::IsDistinct { eq: f, .. }
+                | ExprKind::ScalarArray { func: f, .. } => function(f),
                 ExprKind::Cast { kind: CastKind::InOut, arg, .. } => {
                     kilndb_types::context::is_self_contained(e.ty) && kilndb_types::context::is_self_contained(arg.ty)
                 }
                 ExprKind::Cast { kind, .. } => matches!(kind, CastKind::Relabel | CastKind::Typmod),
-                ExprKind::Const(_) | ExprKind::Param(_) | ExprKind::Column(_) | ExprKind::And(_) | ExprKind::Or(_) | ExprKind::Not(_)
-                | ExprKind::IsNull { .. } | ExprKind::BoolTest { .. } | ExprKind::Case { .. } | ExprKind::CaseArg | ExprKind::Coalesce(_)
-                | ExprKind::MinMax { .. } | ExprKind::Collate { .. } => true,
+                ExprKind::Const(_)
+                | ExprKind::Param(_)
+                | ExprKind::Column(_)
+                | ExprKind::And(_)
+                | ExprKind::Or(_)
+                | ExprKind::Not(_)
+                | ExprKind::IsNull { .. }
+                | ExprKind::BoolTest { .. }
+                | ExprKind::Case { .. }
+                | ExprKind::CaseArg
+                | ExprKind::Coalesce(_)
+                | ExprKind::MinMax { .. }
+                | ExprKind::Collate { .. } => true,
                 _ => false,
             };
             !kind || !has_plain_values(e.ty)
@@ -381,7 +428,11 @@ impl Query {
             }
             e.for_children(&mut |c| of_expr(c, out));
         }
-        let mut all: Vec<u32> = self.rels.iter().filter_map(|r| if let RelKind::Cte { cte, .. } = &r.kind { Some(*cte) } else { None }).collect();
+        let mut all: Vec<u32> = self
+            .rels
+            .iter()
+            .filter_map(|r| if let RelKind::Cte { cte, .. } = &r.kind { Some(*cte) } else { None })
+            .collect();
         self.for_exprs(&mut |e| of_expr(e, &mut all));
         self.for_subqueries(&mut |q| q.outer_ctes(&mut all));
         out.extend(all.into_iter().filter(|id| !self.ctes.iter().any(|c| c.id == *id)));
@@ -505,5 +556,6 @@ impl Dml {
 /// Types whose values mean the same to everybody, once they have been read.
 fn has_plain_values(type_oid: Oid) -> bool {
     use kilndb_types::oids::*;
-    kilndb_types::context::is_self_contained(type_oid) || matches!(type_oid, DATE | TIME | TIMESTAMP | TIMESTAMPTZ | INTERVAL)
+    kilndb_types::context::is_self_contained(type_oid)
+        || matches!(type_oid, DATE | TIME | TIMESTAMP | TIMESTAMPTZ | INTERVAL)
 }

@@ -14,7 +14,11 @@ impl Binder<'_> {
             let Node::WindowDef(w) = n else { continue };
             let name = w.name().unwrap_or("").to_string();
             if scope.windows.borrow().iter().any(|x| x.name.as_deref() == Some(&name)) {
-                return self.err(sqlstate::WINDOWING_ERROR, format!("window \"{name}\" is already defined"), w.location);
+                return self.err(
+                    sqlstate::WINDOWING_ERROR,
+                    format!("window \"{name}\" is already defined"),
+                    w.location,
+                );
             }
             let mut spec = self.bind_window_spec(w, scope)?;
             spec.name = Some(name);
@@ -76,13 +80,17 @@ impl Binder<'_> {
                 Ok(e) => Ok(e),
                 Err(e) => self.err(
                     sqlstate::DATATYPE_MISMATCH,
-                    format!("argument of {} must be type bigint, not type {}", if mode == FrameMode::Rows { "ROWS" } else { "GROUPS" }, self.type_name(e.ty)),
+                    format!(
+                        "argument of {} must be type bigint, not type {}",
+                        if mode == FrameMode::Rows { "ROWS" } else { "GROUPS" },
+                        self.type_name(e.ty)
+                    ),
                     e.loc,
                 ),
             }
         };
-        // FRAMEOPTION bits: 0x20 start unbounded preceding, 0x40 end unbounded preceding, 0x80 / 0x100 unbounded following,
-        // 0x200 / 0x400 current row, 0x800 / 0x1000 offset preceding, 0x2000 / 0x4000 offset following.
+        // FRAMEOPTION bits: 0x20 start unbounded preceding, 0x40 end unbounded preceding, 0x80 / 0x100 unbounded
+        // following, 0x200 / 0x400 current row, 0x800 / 0x1000 offset preceding, 0x2000 / 0x4000 offset following.
         let start = if o & 0x20 != 0 {
             FrameBound::UnboundedPreceding
         } else if o & 0x800 != 0 {
@@ -146,7 +154,12 @@ impl Binder<'_> {
         }
         let both = format!("for column type {} and offset type {}", self.type_name(column), self.type_name(given));
         let to = match fitting.as_slice() {
-            [] => return refuse(format!("is not supported {both}"), Some("Cast the offset value to an appropriate type.")),
+            [] => {
+                return refuse(
+                    format!("is not supported {both}"),
+                    Some("Cast the offset value to an appropriate type."),
+                );
+            }
             many if many.contains(&preferred) => preferred,
             [one] => *one,
             _ => {
@@ -192,7 +205,11 @@ impl Binder<'_> {
             return self.err(sqlstate::FEATURE_NOT_SUPPORTED, "DISTINCT is not implemented for window functions", loc);
         }
         if !f.agg_order().is_empty() {
-            return self.err(sqlstate::FEATURE_NOT_SUPPORTED, "aggregate ORDER BY is not implemented for window functions", loc);
+            return self.err(
+                sqlstate::FEATURE_NOT_SUPPORTED,
+                "aggregate ORDER BY is not implemented for window functions",
+                loc,
+            );
         }
         if args.iter().any(Expr::has_window) {
             return self.err(sqlstate::WINDOWING_ERROR, "window function calls cannot be nested", loc);
@@ -210,7 +227,11 @@ impl Binder<'_> {
                 match found {
                     Some(i) => i,
                     None => {
-                        return self.err(sqlstate::UNDEFINED_OBJECT, format!("window \"{n}\" does not exist"), over.location);
+                        return self.err(
+                            sqlstate::UNDEFINED_OBJECT,
+                            format!("window \"{n}\" does not exist"),
+                            over.location,
+                        );
                     }
                 }
             }
@@ -266,7 +287,9 @@ fn in_range_types(column: Oid) -> &'static [Oid] {
         oids::INT8 => &[oids::INT8],
         oids::FLOAT4 | oids::FLOAT8 => &[oids::FLOAT8],
         oids::NUMERIC => &[oids::NUMERIC],
-        oids::DATE | oids::TIMESTAMP | oids::TIMESTAMPTZ | oids::TIME | oids::TIMETZ | oids::INTERVAL => &[oids::INTERVAL],
+        oids::DATE | oids::TIMESTAMP | oids::TIMESTAMPTZ | oids::TIME | oids::TIMETZ | oids::INTERVAL => {
+            &[oids::INTERVAL]
+        }
         _ => &[],
     }
 }

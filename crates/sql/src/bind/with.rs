@@ -24,7 +24,9 @@ impl Binder<'_> {
             let mut recursive = false;
             let bound = match c.ctequery() {
                 Node::SelectStmt(s)
-                    if w.recursive && s.op == raw::SetOperation::SETOP_UNION && mentions(Node::SelectStmt(s), &name) =>
+                    if w.recursive
+                        && s.op == raw::SetOperation::SETOP_UNION
+                        && mentions(Node::SelectStmt(s), &name) =>
                 {
                     recursive = true;
                     self.bind_recursive(s, id, &name, c, scope)?
@@ -73,7 +75,9 @@ impl Binder<'_> {
         c: &nodes::CommonTableExpr,
         scope: &Scope<'_>,
     ) -> Result<Query> {
-        let (Some(l), Some(r)) = (s.larg(), s.rarg()) else { return Err(Error::internal("set operation without sides")) };
+        let (Some(l), Some(r)) = (s.larg(), s.rarg()) else {
+            return Err(Error::internal("set operation without sides"));
+        };
         if mentions(Node::SelectStmt(l), name) {
             return self.err(
                 sqlstate::INVALID_RECURSION,
@@ -88,7 +92,13 @@ impl Binder<'_> {
         }
         let left = self.bind_select(l, Some(&inner))?;
         let columns = self.cte_columns(&left, c)?;
-        inner.ctes.push(CteRef { name: name.to_string(), id, columns: columns.clone(), recursive_self: true, is_silent: false });
+        inner.ctes.push(CteRef {
+            name: name.to_string(),
+            id,
+            columns: columns.clone(),
+            recursive_self: true,
+            is_silent: false,
+        });
         if r.locking_clause().len() > 0 || s.locking_clause().len() > 0 {
             return Err(Error::unsupported("FOR UPDATE/SHARE in a recursive query is not implemented"));
         }
@@ -150,7 +160,10 @@ fn count_in_expr(e: &Expr, counts: &mut std::collections::HashMap<u32, u32>) {
 /// Where a recursive query may refer to itself: once, in FROM, in no expression's subquery.
 fn check_recursive_term(q: &Query, id: u32, name: &str) -> Result<()> {
     let invalid = |what: &str| {
-        Error::new(sqlstate::INVALID_RECURSION, format!("recursive reference to query \"{name}\" must not appear {what}"))
+        Error::new(
+            sqlstate::INVALID_RECURSION,
+            format!("recursive reference to query \"{name}\" must not appear {what}"),
+        )
     };
     let mut all = std::collections::HashMap::new();
     count_cte_uses(q, &mut all);
@@ -165,7 +178,10 @@ fn check_recursive_term(q: &Query, id: u32, name: &str) -> Result<()> {
         return Err(Error::unsupported("FOR UPDATE/SHARE in a recursive query is not implemented"));
     }
     if q.has_aggs && q.rels.iter().any(|r| matches!(&r.kind, RelKind::Cte { cte, .. } if *cte == id)) {
-        return Err(Error::new(sqlstate::INVALID_RECURSION, "aggregate functions are not allowed in a recursive query's recursive term"));
+        return Err(Error::new(
+            sqlstate::INVALID_RECURSION,
+            "aggregate functions are not allowed in a recursive query's recursive term",
+        ));
     }
     Ok(())
 }

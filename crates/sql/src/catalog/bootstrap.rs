@@ -5,7 +5,10 @@
 //! 1. The boot map is the first storage relation ([`BOOT_MAP`]), the OID counter the second ([`OID_COUNTER`]).
 //! 2. A boot map row is 12 bytes, little-endian: database OID (0: shared), system relation OID, storage relation id.
 
-use super::builtin::{BOOTSTRAP_SUPERUSER, BUILTINS, FILES, FIRST_USER_OID, INFORMATION_SCHEMA, PG_CATALOG, PUBLIC, SystemTable, Tsv, number};
+use super::builtin::{
+    BOOTSTRAP_SUPERUSER, BUILTINS, FILES, FIRST_USER_OID, INFORMATION_SCHEMA, PG_CATALOG, PUBLIC, SystemTable, Tsv,
+    number,
+};
 use super::extension;
 use super::ids::*;
 use super::store::{CatalogStore, CatalogWriter, SHAPES, vector};
@@ -48,13 +51,22 @@ pub fn create_cluster(engine: &Arc<Engine>, eval: &EvalContext<'_>, park: &dyn P
     let mut store = CatalogStore::default();
     create_relations(engine, &mut txn, 0, true, &mut store)?;
     create_relations(engine, &mut txn, TEMPLATE1, false, &mut store)?;
-    let mut writer = CatalogWriter { store: &store, txn: &mut txn, park, temporary: None, wrote_shared: false, changes: Default::default() };
+    let mut writer = CatalogWriter {
+        store: &store,
+        txn: &mut txn,
+        park,
+        temporary: None,
+        wrote_shared: false,
+        changes: Default::default(),
+    };
     fill_facts(&mut writer, eval)?;
     fill_fixed_rows(&mut writer)?;
     fill_classes(&mut writer)?;
-    for (oid, name, allow_connections, is_template) in
-        [(TEMPLATE1, "template1", true, true), (TEMPLATE0, "template0", false, true), (POSTGRES, "postgres", true, false)]
-    {
+    for (oid, name, allow_connections, is_template) in [
+        (TEMPLATE1, "template1", true, true),
+        (TEMPLATE0, "template0", false, true),
+        (POSTGRES, "postgres", true, false),
+    ] {
         insert_database(&mut writer, oid, name, BOOTSTRAP_SUPERUSER, allow_connections, is_template)?;
     }
     txn.commit(kilndb_storage::CommitMode::Sync, park)?;
@@ -67,7 +79,12 @@ pub fn read_boot_map_if_any(engine: &Arc<Engine>) -> Result<HashMap<Oid, Vec<(Oi
 }
 
 /// The other two databases, once template1 is complete.
-pub fn create_initial_databases(engine: &Arc<Engine>, template: &CatalogStore, made: &HashMap<Oid, Vec<(Oid, RelationId)>>, park: &dyn Park) -> Result<()> {
+pub fn create_initial_databases(
+    engine: &Arc<Engine>,
+    template: &CatalogStore,
+    made: &HashMap<Oid, Vec<(Oid, RelationId)>>,
+    park: &dyn Park,
+) -> Result<()> {
     for oid in [TEMPLATE0, POSTGRES].into_iter().filter(|oid| !made.contains_key(oid)) {
         let mut txn = engine.begin(Isolation::ReadCommitted, 0);
         copy_database(engine, &mut txn, template, oid, park)?;
@@ -135,7 +152,8 @@ pub fn remove_from_boot_map(engine: &Arc<Engine>, txn: &mut Transaction, databas
     let boot = engine.relation(BOOT_MAP)?;
     let snapshot = txn.take_snapshot();
     let mut batch = RowBatch::default();
-    let options = kilndb_storage::WriteOptions { wait: kilndb_storage::WaitPolicy::Wait, latest: true, key_update: true };
+    let options =
+        kilndb_storage::WriteOptions { wait: kilndb_storage::WaitPolicy::Wait, latest: true, key_update: true };
     for block in 0..boot.pages() {
         batch.bytes.clear();
         batch.rows.clear();
@@ -150,7 +168,13 @@ pub fn remove_from_boot_map(engine: &Arc<Engine>, txn: &mut Transaction, databas
 }
 
 /// Creates the storage of the shared (or the other) system tables and notes it in the boot map.
-fn create_relations(engine: &Arc<Engine>, txn: &mut Transaction, database: Oid, shared: bool, store: &mut CatalogStore) -> Result<()> {
+fn create_relations(
+    engine: &Arc<Engine>,
+    txn: &mut Transaction,
+    database: Oid,
+    shared: bool,
+    store: &mut CatalogStore,
+) -> Result<()> {
     let boot = engine.relation(BOOT_MAP)?;
     for table in BUILTINS.tables.iter().filter(|t| t.shared == shared) {
         let heap = engine.create_relation(txn, RelationKind::Heap, Persistence::Logged)?;
@@ -176,7 +200,14 @@ fn field_value(column_type: Oid, text: &str, eval: &EvalContext<'_>) -> Result<D
     }
 }
 
-pub(super) fn fill_from(writer: &mut CatalogWriter<'_>, table: Oid, file: &'static Tsv, eval: &EvalContext<'_>, keep: &dyn Fn(&[Option<&str>]) -> bool, extra: &[(&str, Datum)]) -> Result<()> {
+pub(super) fn fill_from(
+    writer: &mut CatalogWriter<'_>,
+    table: Oid,
+    file: &'static Tsv,
+    eval: &EvalContext<'_>,
+    keep: &dyn Fn(&[Option<&str>]) -> bool,
+    extra: &[(&str, Datum)],
+) -> Result<()> {
     let definition = super::store::shape(table)?.table;
     for row in file.rows.iter().filter(|r| keep(r)) {
         let mut values: Vec<(&str, Datum)> = extra.to_vec();
@@ -194,14 +225,12 @@ fn fill_facts(writer: &mut CatalogWriter<'_>, eval: &EvalContext<'_>) -> Result<
     let owner = Datum::Oid(BOOTSTRAP_SUPERUSER);
     let namespace = Datum::Oid(PG_CATALOG);
     let types = &FILES.pg_type;
-    let type_extra = [
-        ("typnamespace", namespace.clone()),
-        ("typowner", owner.clone()),
-        ("typtypmod", Datum::Int4(-1)),
-    ];
+    let type_extra = [("typnamespace", namespace.clone()), ("typowner", owner.clone()), ("typtypmod", Datum::Int4(-1))];
     fill_from(writer, PG_TYPE, types, eval, &|r| number::<Oid>(r[0]) < 12000, &type_extra)?;
-    let io_columns: Vec<usize> =
-        ["typinput", "typoutput", "typreceive", "typsend", "typmodin", "typmodout"].iter().map(|c| types.column(c)).collect();
+    let io_columns: Vec<usize> = ["typinput", "typoutput", "typreceive", "typsend", "typmodin", "typmodout"]
+        .iter()
+        .map(|c| types.column(c))
+        .collect();
     let mut needed: std::collections::HashSet<Oid> =
         types.rows.iter().flat_map(|r| io_columns.iter().map(|c| number(r[*c]))).collect();
     let amproc = &FILES.pg_amproc;
@@ -210,9 +239,12 @@ fn fill_facts(writer: &mut CatalogWriter<'_>, eval: &EvalContext<'_>) -> Result<
     let method = opfamily.column("opfmethod");
     // Of methods that indexes can have.
     let has_method = |field: Option<&str>| matches!(field, Some("403" | "405" | "2742" | "3580"));
-    let families: std::collections::HashSet<Oid> = opfamily.rows.iter().filter(|r| has_method(r[method])).map(|r| number(r[0])).collect();
+    let families: std::collections::HashSet<Oid> =
+        opfamily.rows.iter().filter(|r| has_method(r[method])).map(|r| number(r[0])).collect();
     needed.extend(ACCESS_METHODS.map(|(_, _, handler)| handler));
-    needed.extend(amproc.rows.iter().filter(|r| families.contains(&number(r[family]))).map(|r| number::<Oid>(r[function])));
+    needed.extend(
+        amproc.rows.iter().filter(|r| families.contains(&number(r[family]))).map(|r| number::<Oid>(r[function])),
+    );
 
     needed.extend(text_search_functions());
     // What triggers of foreign keys name.
@@ -224,10 +256,17 @@ fn fill_facts(writer: &mut CatalogWriter<'_>, eval: &EvalContext<'_>) -> Result<
     let operator_extra = [("oprnamespace", namespace.clone()), ("oprowner", owner.clone())];
     fill_from(writer, PG_OPERATOR, &FILES.pg_operator, eval, &|r| implemented(number(r[code])), &operator_extra)?;
     let cast_function = FILES.pg_cast.column("castfunc");
-    fill_from(writer, PG_CAST, &FILES.pg_cast, eval, &|r| {
-        let f = number(r[cast_function]);
-        f == 0 || implemented(f)
-    }, &[])?;
+    fill_from(
+        writer,
+        PG_CAST,
+        &FILES.pg_cast,
+        eval,
+        &|r| {
+            let f = number(r[cast_function]);
+            f == 0 || implemented(f)
+        },
+        &[],
+    )?;
     fill_from(writer, PG_AGGREGATE, &FILES.pg_aggregate, eval, &|r| implemented(number(r[0])), &[])?;
     let opclass_method = FILES.pg_opclass.column("opcmethod");
     let class_extra = [("opcowner", owner.clone())];
@@ -238,14 +277,28 @@ fn fill_facts(writer: &mut CatalogWriter<'_>, eval: &EvalContext<'_>) -> Result<
     fill_from(writer, PG_AMOP, &FILES.pg_amop, eval, &|r| families.contains(&number(r[amop_family])), &[])?;
     fill_from(writer, PG_AMPROC, amproc, eval, &|r| families.contains(&number(r[family])), &[])?;
     let collation_extra = [("collowner", owner)];
-    fill_from(writer, PG_COLLATION, &FILES.pg_collation, eval, &|_| true, &[&collation_extra[..], &[("collnamespace", namespace)]].concat())?;
+    fill_from(
+        writer,
+        PG_COLLATION,
+        &FILES.pg_collation,
+        eval,
+        &|_| true,
+        &[&collation_extra[..], &[("collnamespace", namespace)]].concat(),
+    )?;
     fill_from(writer, PG_RANGE, &FILES.pg_range, eval, &|_| true, &[])?;
     fill_text_search(writer, eval)
 }
 
 /// Access methods and their handlers: that of tables, and those of indexes, some of which exist by name only.
-const ACCESS_METHODS: [(Oid, &str, Oid); 7] =
-    [(2, "heap", 3), (403, "btree", 330), (405, "hash", 331), (783, "gist", 332), (2742, "gin", 333), (4000, "spgist", 334), (3580, "brin", 335)];
+const ACCESS_METHODS: [(Oid, &str, Oid); 7] = [
+    (2, "heap", 3),
+    (403, "btree", 330),
+    (405, "hash", 331),
+    (783, "gist", 332),
+    (2742, "gin", 333),
+    (4000, "spgist", 334),
+    (3580, "brin", 335),
+];
 
 /// What parser and templates name; it is never called by statements.
 fn text_search_functions() -> impl Iterator<Item = Oid> {
@@ -267,7 +320,12 @@ fn fill_text_search(writer: &mut CatalogWriter<'_>, eval: &EvalContext<'_>) -> R
     fill_from(writer, PG_DESCRIPTION, &FILES.pg_ts_description, eval, &|_| true, &[("objsubid", Datum::Int4(0))])?;
     fill_from(writer, PG_DESCRIPTION, &FILES.pg_description, eval, &|_| true, &[("objsubid", Datum::Int4(0))])?;
     let text = Datum::text("PL/pgSQL procedural language");
-    let row = [("objoid", Datum::Oid(PLPGSQL)), ("classoid", Datum::Oid(PG_LANGUAGE)), ("objsubid", Datum::Int4(0)), ("description", text)];
+    let row = [
+        ("objoid", Datum::Oid(PLPGSQL)),
+        ("classoid", Datum::Oid(PG_LANGUAGE)),
+        ("objsubid", Datum::Int4(0)),
+        ("description", text),
+    ];
     writer.insert(PG_DESCRIPTION, &row).map(|_| ())
 }
 
@@ -282,15 +340,30 @@ fn schema_privileges(owner: Oid) -> Datum {
 
 fn fill_fixed_rows(writer: &mut CatalogWriter<'_>) -> Result<()> {
     let owner = Datum::Oid(BOOTSTRAP_SUPERUSER);
-    for (oid, name) in [(PG_CATALOG, "pg_catalog"), (99, "pg_toast"), (PUBLIC, "public"), (INFORMATION_SCHEMA, "information_schema")] {
+    for (oid, name) in
+        [(PG_CATALOG, "pg_catalog"), (99, "pg_toast"), (PUBLIC, "public"), (INFORMATION_SCHEMA, "information_schema")]
+    {
         // public belongs to the database's owner.
         let nspowner = if oid == PUBLIC { Datum::Oid(6171) } else { owner.clone() };
-        let privileges = if name == "pg_toast" { Datum::Null } else { schema_privileges(if oid == PUBLIC { 6171 } else { BOOTSTRAP_SUPERUSER }) };
-        let row = [("oid", Datum::Oid(oid)), ("nspname", Datum::text(name)), ("nspowner", nspowner), ("nspacl", privileges.clone())];
+        let privileges = if name == "pg_toast" {
+            Datum::Null
+        } else {
+            schema_privileges(if oid == PUBLIC { 6171 } else { BOOTSTRAP_SUPERUSER })
+        };
+        let row = [
+            ("oid", Datum::Oid(oid)),
+            ("nspname", Datum::text(name)),
+            ("nspowner", nspowner),
+            ("nspacl", privileges.clone()),
+        ];
         writer.insert(PG_NAMESPACE, &row)?;
         if !privileges.is_null() {
-            let object = [("objoid", Datum::Oid(oid)), ("classoid", Datum::Oid(PG_NAMESPACE)), ("objsubid", Datum::Int4(0))];
-            writer.insert(PG_INIT_PRIVS, &[&object[..], &[("privtype", Datum::Char(b'i')), ("initprivs", privileges)]].concat())?;
+            let object =
+                [("objoid", Datum::Oid(oid)), ("classoid", Datum::Oid(PG_NAMESPACE)), ("objsubid", Datum::Int4(0))];
+            writer.insert(
+                PG_INIT_PRIVS,
+                &[&object[..], &[("privtype", Datum::Char(b'i')), ("initprivs", privileges)]].concat(),
+            )?;
         }
     }
     let yes = Datum::Bool(true);
@@ -319,9 +392,14 @@ fn fill_fixed_rows(writer: &mut CatalogWriter<'_>) -> Result<()> {
         ],
     )?;
     for (oid, name) in [(1663, "pg_default"), (1664, "pg_global")] {
-        writer.insert(PG_TABLESPACE, &[("oid", Datum::Oid(oid)), ("spcname", Datum::text(name)), ("spcowner", owner.clone())])?;
+        writer.insert(
+            PG_TABLESPACE,
+            &[("oid", Datum::Oid(oid)), ("spcname", Datum::text(name)), ("spcowner", owner.clone())],
+        )?;
     }
-    for (oid, name, trusted) in [(12, "internal", false), (13, "c", false), (14, "sql", true), (PLPGSQL, "plpgsql", true)] {
+    for (oid, name, trusted) in
+        [(12, "internal", false), (13, "c", false), (14, "sql", true), (PLPGSQL, "plpgsql", true)]
+    {
         writer.insert(
             PG_LANGUAGE,
             &[
@@ -334,14 +412,30 @@ fn fill_fixed_rows(writer: &mut CatalogWriter<'_>) -> Result<()> {
         )?;
     }
     if let Some(plpgsql) = extension::extension(extension::PLPGSQL) {
-        extension::insert_extension(writer, PLPGSQL_EXTENSION, plpgsql, PG_CATALOG, BOOTSTRAP_SUPERUSER, &[(PG_LANGUAGE, PLPGSQL)])?;
+        extension::insert_extension(
+            writer,
+            PLPGSQL_EXTENSION,
+            plpgsql,
+            PG_CATALOG,
+            BOOTSTRAP_SUPERUSER,
+            &[(PG_LANGUAGE, PLPGSQL)],
+        )?;
     }
     for (oid, name, handler) in ACCESS_METHODS {
         let kind = if oid == 2 { b't' } else { b'i' };
-        let row = [("oid", Datum::Oid(oid)), ("amname", Datum::text(name)), ("amhandler", Datum::Oid(handler)), ("amtype", Datum::Char(kind))];
+        let row = [
+            ("oid", Datum::Oid(oid)),
+            ("amname", Datum::text(name)),
+            ("amhandler", Datum::Oid(handler)),
+            ("amtype", Datum::Char(kind)),
+        ];
         writer.insert(PG_AM, &row)?;
     }
-    let descriptions = [(TEMPLATE1, "default template for new databases"), (TEMPLATE0, "unmodifiable empty database"), (POSTGRES, "default administrative connection database")];
+    let descriptions = [
+        (TEMPLATE1, "default template for new databases"),
+        (TEMPLATE0, "unmodifiable empty database"),
+        (POSTGRES, "default administrative connection database"),
+    ];
     for (oid, text) in descriptions {
         writer.insert(
             PG_SHDESCRIPTION,
@@ -355,9 +449,27 @@ fn fill_fixed_rows(writer: &mut CatalogWriter<'_>) -> Result<()> {
 fn fill_classes(writer: &mut CatalogWriter<'_>) -> Result<()> {
     for table in &BUILTINS.tables {
         let storage = writer.store.relation(table.oid)?.id();
-        insert_class(writer, table.oid, table.name, b'r', storage, table.shared, table.type_oid, table.columns.len(), !table.indexes.is_empty())?;
+        insert_class(
+            writer,
+            table.oid,
+            table.name,
+            b'r',
+            storage,
+            table.shared,
+            table.type_oid,
+            table.columns.len(),
+            !table.indexes.is_empty(),
+        )?;
         for (i, column) in table.columns.iter().enumerate() {
-            insert_attribute(writer, table.oid, i + 1, column.name, column.type_oid, column.not_null, column.collation)?;
+            insert_attribute(
+                writer,
+                table.oid,
+                i + 1,
+                column.name,
+                column.type_oid,
+                column.not_null,
+                column.collation,
+            )?;
         }
         for index in &table.indexes {
             insert_system_index(writer, table, index)?;
@@ -366,7 +478,11 @@ fn fill_classes(writer: &mut CatalogWriter<'_>) -> Result<()> {
     Ok(())
 }
 
-fn insert_system_index(writer: &mut CatalogWriter<'_>, table: &SystemTable, index: &super::builtin::SystemIndex) -> Result<()> {
+fn insert_system_index(
+    writer: &mut CatalogWriter<'_>,
+    table: &SystemTable,
+    index: &super::builtin::SystemIndex,
+) -> Result<()> {
     let storage = writer.store.relation(index.oid)?.id();
     insert_class(writer, index.oid, index.name, b'i', storage, table.shared, 0, index.keys.len(), false)?;
     for (i, key) in index.keys.iter().enumerate() {
@@ -431,7 +547,15 @@ fn insert_class(
     Ok(())
 }
 
-fn insert_attribute(writer: &mut CatalogWriter<'_>, table: Oid, attnum: usize, name: &str, type_oid: Oid, not_null: bool, collation: Oid) -> Result<()> {
+fn insert_attribute(
+    writer: &mut CatalogWriter<'_>,
+    table: Oid,
+    attnum: usize,
+    name: &str,
+    type_oid: Oid,
+    not_null: bool,
+    collation: Oid,
+) -> Result<()> {
     writer.insert(
         PG_ATTRIBUTE,
         &[
@@ -452,7 +576,13 @@ fn insert_attribute(writer: &mut CatalogWriter<'_>, table: Oid, attnum: usize, n
 }
 
 /// Gives a new database copies of all that its template has.
-pub fn copy_database(engine: &Arc<Engine>, txn: &mut Transaction, template: &CatalogStore, database: Oid, park: &dyn Park) -> Result<CatalogStore> {
+pub fn copy_database(
+    engine: &Arc<Engine>,
+    txn: &mut Transaction,
+    template: &CatalogStore,
+    database: Oid,
+    park: &dyn Park,
+) -> Result<CatalogStore> {
     let mut store = CatalogStore::default();
     for table in BUILTINS.tables.iter().filter(|t| t.shared) {
         for oid in std::iter::once(table.oid).chain(table.indexes.iter().map(|i| i.oid)) {
@@ -468,7 +598,8 @@ pub fn copy_database(engine: &Arc<Engine>, txn: &mut Transaction, template: &Cat
         }
     }
     copy_user_relations(engine, txn, template, &snapshot, &mut moved, park)?;
-    let mut writer = CatalogWriter { store: &store, txn, park, temporary: None, wrote_shared: false, changes: Default::default() };
+    let mut writer =
+        CatalogWriter { store: &store, txn, park, temporary: None, wrote_shared: false, changes: Default::default() };
     for table in BUILTINS.tables.iter().filter(|t| !t.shared) {
         for mut row in template.scan(table.oid, &snapshot)? {
             if table.oid == PG_CLASS
@@ -593,7 +724,11 @@ fn copy_inverted(
 }
 
 /// All system relations of a database, opened.
-pub fn open_store(engine: &Arc<Engine>, map: &HashMap<Oid, Vec<(Oid, RelationId)>>, database: Oid) -> Result<CatalogStore> {
+pub fn open_store(
+    engine: &Arc<Engine>,
+    map: &HashMap<Oid, Vec<(Oid, RelationId)>>,
+    database: Oid,
+) -> Result<CatalogStore> {
     let mut store = CatalogStore::default();
     for owner in [0, database] {
         for (oid, storage) in map.get(&owner).into_iter().flatten() {
@@ -603,5 +738,9 @@ pub fn open_store(engine: &Arc<Engine>, map: &HashMap<Oid, Vec<(Oid, RelationId)
         }
     }
     let complete = SHAPES.keys().all(|oid| store.relations.contains_key(oid));
-    if complete { Ok(store) } else { Err(Error::corrupted(format!("database {database} lacks system tables in the boot map"))) }
+    if complete {
+        Ok(store)
+    } else {
+        Err(Error::corrupted(format!("database {database} lacks system tables in the boot map")))
+    }
 }

@@ -2,12 +2,13 @@
 //! `data/*.tsv` once per process and never changed.
 //!
 //! Invariants
-//! 1. OIDs below [`FIRST_EXTENSION_OID`] are PostgreSQL's own; from there to [`FIRST_USER_OID`] those of what extensions bring.
+//! 1. OIDs below [`FIRST_EXTENSION_OID`] are PostgreSQL's own; from there to [`FIRST_USER_OID`] those of what
+//!    extensions bring.
 //! 2. Everything here is immutable; what users make lives in the system tables only.
 
 use super::model::*;
-use kilndb_base::Oid;
 use foldhash::{HashMap, HashMapExt};
+use kilndb_base::Oid;
 use std::sync::{Arc, LazyLock};
 
 pub const FIRST_USER_OID: Oid = 16384;
@@ -171,8 +172,16 @@ fn load_types() -> Vec<(&'static str, Arc<TypeInfo>)> {
     let file = &FILES.pg_type;
     let c = |name| file.column(name);
     let (oid, typname, typlen, typtype, cat, pref, elem, arr, rel, coll) = (
-        c("oid"), c("typname"), c("typlen"), c("typtype"), c("typcategory"), c("typispreferred"), c("typelem"),
-        c("typarray"), c("typrelid"), c("typcollation"),
+        c("oid"),
+        c("typname"),
+        c("typlen"),
+        c("typtype"),
+        c("typcategory"),
+        c("typispreferred"),
+        c("typelem"),
+        c("typarray"),
+        c("typrelid"),
+        c("typcollation"),
     );
     let subscript = c("typsubscript");
     file.rows
@@ -209,10 +218,40 @@ fn load_types() -> Vec<(&'static str, Arc<TypeInfo>)> {
 fn load_functions() -> Vec<(&'static str, Arc<FunctionInfo>)> {
     let file = &FILES.pg_proc;
     let c = |name| file.column(name);
-    let (oid, name, rows, variadic, kind, strict, retset, volatile, rettype, args, all, modes, names, defaults, src, lang) = (
-        c("oid"), c("proname"), c("prorows"), c("provariadic"), c("prokind"), c("proisstrict"), c("proretset"),
-        c("provolatile"), c("prorettype"), c("proargtypes"), c("proallargtypes"), c("proargmodes"), c("proargnames"),
-        c("proargdefaults"), c("prosrc"), c("prolang"),
+    let (
+        oid,
+        name,
+        rows,
+        variadic,
+        kind,
+        strict,
+        retset,
+        volatile,
+        rettype,
+        args,
+        all,
+        modes,
+        names,
+        defaults,
+        src,
+        lang,
+    ) = (
+        c("oid"),
+        c("proname"),
+        c("prorows"),
+        c("provariadic"),
+        c("prokind"),
+        c("proisstrict"),
+        c("proretset"),
+        c("provolatile"),
+        c("prorettype"),
+        c("proargtypes"),
+        c("proallargtypes"),
+        c("proargmodes"),
+        c("proargnames"),
+        c("proargdefaults"),
+        c("prosrc"),
+        c("prolang"),
     );
     file.rows
         .iter()
@@ -272,8 +311,16 @@ fn load_operators() -> Vec<(&'static str, Arc<OperatorInfo>)> {
     let file = &FILES.pg_operator;
     let c = |name| file.column(name);
     let (oid, name, merge, hash, left, right, result, com, neg, code) = (
-        c("oid"), c("oprname"), c("oprcanmerge"), c("oprcanhash"), c("oprleft"), c("oprright"), c("oprresult"),
-        c("oprcom"), c("oprnegate"), c("oprcode"),
+        c("oid"),
+        c("oprname"),
+        c("oprcanmerge"),
+        c("oprcanhash"),
+        c("oprleft"),
+        c("oprright"),
+        c("oprresult"),
+        c("oprcom"),
+        c("oprnegate"),
+        c("oprcode"),
     );
     file.rows
         .iter()
@@ -376,9 +423,8 @@ fn load_btree() -> BtreeFacts {
     const BTREE: Option<&str> = Some("403");
     let amop = &FILES.pg_amop;
     let c = |name| amop.column(name);
-    let (family, left, right, strategy, operator, method) = (
-        c("amopfamily"), c("amoplefttype"), c("amoprighttype"), c("amopstrategy"), c("amopopr"), c("amopmethod"),
-    );
+    let (family, left, right, strategy, operator, method) =
+        (c("amopfamily"), c("amoplefttype"), c("amoprighttype"), c("amopstrategy"), c("amopopr"), c("amopmethod"));
     let mut strategies = HashMap::new();
     let mut by_family: HashMap<(Oid, Oid, u8), Oid> = HashMap::new();
     for r in amop.rows.iter().filter(|r| r[method] == BTREE) {

@@ -1,31 +1,32 @@
 //! Catalog objects built from the system tables' rows, kept until a DDL transaction commits.
 //!
 //! Invariants
-//! 1. The shared cache holds what is committed. A transaction that has done DDL reads through a cache of its own, without what
-//!    it has changed ([`Changes`]), nor what others have since.
-//! 2. A DDL transaction's commit replaces the shared cache ([`Database::publish`]) by one without what it has changed; while one is
-//!    committing nobody fills or reads the shared cache.
+//! 1. The shared cache holds what is committed. A transaction that has done DDL reads through a cache of its own,
+//!    without what it has changed ([`Changes`]), nor what others have since.
+//! 2. A DDL transaction's commit replaces the shared cache ([`Database::publish`]) by one without what it has changed;
+//!    while one is committing nobody fills or reads the shared cache.
 //! 3. Objects are immutable: a plan may hold them for as long as its catalog version is current.
-//! 4. Temporary objects, and tables with a session's own storage, are in the session's own cache alone ([`TemporaryCatalog::cache`]).
+//! 4. Temporary objects, and tables with a session's own storage, are in the session's own cache alone
+//!    ([`TemporaryCatalog::cache`]).
 
+use super::builtin::{BUILTINS, FIRST_USER_OID, INFORMATION_SCHEMA, PG_CATALOG, SystemTable};
 pub use super::changes::Asked;
 use super::changes::{ChangeLog, Changes};
-use super::builtin::{BUILTINS, FIRST_USER_OID, INFORMATION_SCHEMA, PG_CATALOG, SystemTable};
 use super::global::{DELETE_ROWS_OPTION, GLOBAL, GlobalUsers};
 use super::ids::*;
-use super::model::*;
 use super::known_partitions::{KnownPartitions, SharedPartitions};
+use super::model::*;
 use super::partition::PartitionMap;
 use super::rows::{firing_of, foreign_key, foreign_key_rows, triggers_by_key};
-use super::trigger::KeyFiring;
-use crate::exec::partition::Leaf;
 use super::store::{CatalogRow, CatalogStore, shape};
 use super::temporary::{self, TemporaryCatalog, is_temporary};
+use super::trigger::KeyFiring;
+use crate::exec::partition::Leaf;
+use foldhash::{HashMap, HashMapExt};
 use kilndb_base::{Oid, RelationId, Result};
 use kilndb_storage::Snapshot;
 use kilndb_types::row::RowDescriptor;
 use kilndb_types::{Datum, oids};
-use foldhash::{HashMap, HashMapExt};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -52,8 +53,8 @@ pub(super) struct Objects {
     pub(super) text_search_dictionaries: HashMap<Oid, Arc<kilndb_fulltext::Dictionary>>,
 }
 
-/// A cache of catalog objects. One is shared by a database's sessions; a session that does DDL has its own. What is read without
-/// the lock has no cache line with the count of those who hold it.
+/// A cache of catalog objects. One is shared by a database's sessions; a session that does DDL has its own. What is
+/// read without the lock has no cache line with the count of those who hold it.
 #[derive(Default)]
 #[repr(align(64))]
 pub struct ObjectCache {
@@ -162,7 +163,13 @@ pub struct Database {
 }
 
 impl Database {
-    pub fn new(oid: Oid, name: String, store: CatalogStore, env: Arc<dyn kilndb_base::env::Env>, data_dir: &std::path::Path) -> Database {
+    pub fn new(
+        oid: Oid,
+        name: String,
+        store: CatalogStore,
+        env: Arc<dyn kilndb_base::env::Env>,
+        data_dir: &std::path::Path,
+    ) -> Database {
         Database {
             oid,
             name,
@@ -188,7 +195,8 @@ impl Database {
     pub fn begin_publish(&self) {
         self.committing.fetch_add(1, Ordering::SeqCst);
     }
-    /// After the commit of a transaction that has done DDL (or its failure). `own`: its cache, and the version that this was of.
+    /// After the commit of a transaction that has done DDL (or its failure). `own`: its cache, and the version that
+    /// this was of.
     pub fn publish(&self, changes: Changes, own: Option<(&ObjectCache, u64)>) {
         let mut shared = self.shared.lock().unwrap_or_else(|e| e.into_inner());
         shared.is_replaced.store(true, Ordering::Release);
@@ -201,7 +209,8 @@ impl Database {
             && !changes.everything
         {
             let own = own.lock();
-            let known = changes.maps.iter().filter_map(|oid| own.partition_maps.get(oid).map(|map| (*oid, map.clone())));
+            let known =
+                changes.maps.iter().filter_map(|oid| own.partition_maps.get(oid).map(|map| (*oid, map.clone())));
             objects.partition_maps.extend(known);
         }
         *shared = Arc::new(ObjectCache::shared(objects));
@@ -304,11 +313,7 @@ impl CatalogReader<'_> {
         if let Some(found) = self.objects(schema).table_names.get(&key) {
             return Ok(*found);
         }
-        let rows = self.lookup(
-            PG_CLASS,
-            PG_CLASS_RELNAME_NSP_INDEX,
-            &[Datum::text(name), Datum::Oid(schema)],
-        )?;
+        let rows = self.lookup(PG_CLASS, PG_CLASS_RELNAME_NSP_INDEX, &[Datum::text(name), Datum::Oid(schema)])?;
         let oid = rows.first().map(|r| r.oid("oid"));
         self.objects(schema).table_names.insert(key, oid);
         Ok(oid)
@@ -339,7 +344,9 @@ impl CatalogReader<'_> {
 
     /// A global temporary table with this session's storage; anything else as it is.
     fn own_instance(&self, found: Option<Arc<Table>>) -> Result<Option<Arc<Table>>> {
-        let Some(shared) = found.as_ref().filter(|t| t.persistence == GLOBAL && matches!(t.kind, TableKind::Table | TableKind::Index)) else {
+        let Some(shared) =
+            found.as_ref().filter(|t| t.persistence == GLOBAL && matches!(t.kind, TableKind::Table | TableKind::Index))
+        else {
             return Ok(found);
         };
         if let Some(asked) = self.asked {
@@ -423,8 +430,16 @@ impl CatalogReader<'_> {
             view_sql: if has_rules { self.load_view(oid)? } else { None },
             reltuples: class.float4("reltuples"),
             is_catalog: oid < FIRST_USER_OID,
-            partition_key: if kind == TableKind::Partitioned { self.load_partition_key(oid)?.map(Arc::new) } else { None },
-            partition_of: if class.bool("relispartition") && kind != TableKind::Index { self.partition_parent(oid)? } else { 0 },
+            partition_key: if kind == TableKind::Partitioned {
+                self.load_partition_key(oid)?.map(Arc::new)
+            } else {
+                None
+            },
+            partition_of: if class.bool("relispartition") && kind != TableKind::Index {
+                self.partition_parent(oid)?
+            } else {
+                0
+            },
             sequence: if kind == TableKind::Sequence { self.load_sequence(oid)? } else { None },
             elements: Default::default(),
         })))
@@ -461,7 +476,11 @@ impl CatalogReader<'_> {
                 dropped: row.bool("attisdropped"),
                 default_sql: default.and_then(|d| d.text("adbin")).map(str::to_string),
                 identity,
-                identity_sequence: if identity != 0 { self.identity_sequence(oid, attnum, row.text("attname").unwrap_or(""))? } else { None },
+                identity_sequence: if identity != 0 {
+                    self.identity_sequence(oid, attnum, row.text("attname").unwrap_or(""))?
+                } else {
+                    None
+                },
                 generated: letter(row.char("attgenerated")),
                 missing,
             });
@@ -506,8 +525,7 @@ impl CatalogReader<'_> {
     fn load_index(&self, row: &CatalogRow, columns: &[Column]) -> Result<Option<Index>> {
         let oid = row.oid("indexrelid");
         let Some(class) = self.class_row(oid)? else { return Ok(None) };
-        let attributes =
-            self.lookup(PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &[Datum::Oid(oid)])?;
+        let attributes = self.lookup(PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &[Datum::Oid(oid)])?;
         let attnums = row.numbers("indkey");
         let options = row.numbers("indoption");
         let classes = row.numbers("indclass");
@@ -603,9 +621,11 @@ impl CatalogReader<'_> {
                     is_local: row.bool("conislocal"),
                     inherited: row.int("coninhcount") as i16,
                 }),
-                // A row for a partition of the referenced table points at another of this table: that one stands for it.
+                // A row for a partition of the referenced table points at another of this table: that one stands for
+                // it.
                 b'f' if !rows.iter().any(|whole| whole.oid("oid") == row.oid("conparentid")) => {
-                    let triggers = self.lookup(PG_TRIGGER, PG_TRIGGER_TGCONSTRAINT_INDEX, &[Datum::Oid(row.oid("oid"))])?;
+                    let triggers =
+                        self.lookup(PG_TRIGGER, PG_TRIGGER_TGCONSTRAINT_INDEX, &[Datum::Oid(row.oid("oid"))])?;
                     foreign_keys.push(Arc::new(foreign_key(row, KeyFiring::of_rows(triggers.iter()))));
                 }
                 _ => {}
@@ -617,7 +637,8 @@ impl CatalogReader<'_> {
 
     fn referencing(&self, table: Oid) -> Result<Vec<Arc<ForeignKey>>> {
         if is_temporary(table) {
-            let (own, triggers) = (self.temporary.scan(PG_CONSTRAINT), triggers_by_key(self.temporary.scan(PG_TRIGGER)));
+            let (own, triggers) =
+                (self.temporary.scan(PG_CONSTRAINT), triggers_by_key(self.temporary.scan(PG_TRIGGER)));
             let keys = foreign_key_rows(&own).filter(|row| row.oid("confrelid") == table);
             return Ok(keys.map(|row| Arc::new(foreign_key(row, firing_of(row, &triggers)))).collect());
         }
@@ -758,7 +779,11 @@ impl CatalogView for CatalogReader<'_> {
         self.own_instance(found)
     }
 
-    fn element_statistics(&self, table: &Table, attnum: i16) -> Result<Option<Arc<super::element_statistics::ElementStatistics>>> {
+    fn element_statistics(
+        &self,
+        table: &Table,
+        attnum: i16,
+    ) -> Result<Option<Arc<super::element_statistics::ElementStatistics>>> {
         self.elements_of(table, attnum)
     }
     fn schema_exists(&self, name: &str) -> Result<bool> {
@@ -911,7 +936,9 @@ impl CatalogView for CatalogReader<'_> {
     }
     fn is_stale(&self) -> bool {
         // Who commits gives its locks back before it publishes.
-        self.cache.is_replaced.load(Ordering::Acquire) || self.database.is_committing() || self.cache.is_older_than(self.database.version())
+        self.cache.is_replaced.load(Ordering::Acquire)
+            || self.database.is_committing()
+            || self.cache.is_older_than(self.database.version())
     }
     fn database_oid(&self) -> Oid {
         self.database.oid

@@ -138,7 +138,8 @@ impl ChangeLog {
     /// All that led from one version to another; None: no longer known.
     pub fn between(&self, from: u64, to: u64) -> Option<Vec<Arc<Changes>>> {
         let list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let found: Vec<Arc<Changes>> = list.iter().filter(|(v, _)| *v > from && *v <= to).map(|(_, c)| c.clone()).collect();
+        let found: Vec<Arc<Changes>> =
+            list.iter().filter(|(v, _)| *v > from && *v <= to).map(|(_, c)| c.clone()).collect();
         (found.len() as u64 == to.saturating_sub(from)).then_some(found)
     }
 }

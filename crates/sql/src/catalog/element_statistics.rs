@@ -22,8 +22,8 @@ pub const ELEMENT_COUNTS: i16 = 5;
 pub struct ElementStatistics {
     /// The share of rows that are NULL.
     pub null_fraction: f32,
-    /// Common elements in their order (lexemes: by length first) and the share of the rows with each; behind those the least and the greatest share,
-    /// and of arrays the share of rows with NULLs in them.
+    /// Common elements in their order (lexemes: by length first) and the share of the rows with each; behind those the
+    /// least and the greatest share, and of arrays the share of rows with NULLs in them.
     pub common: Vec<Datum>,
     pub frequencies: Vec<f32>,
     /// Of arrays: bounds of the number of different elements, and the average.
@@ -40,7 +40,9 @@ impl ElementStatistics {
             ["stakind5", "stanumbers5", "stavalues5"],
         ];
         let numbers = |column: &str| match row.get(column) {
-            Datum::Array(list) => list.elements.iter().map(|n| if let Datum::Float4(n) = n { *n } else { 0.0 }).collect(),
+            Datum::Array(list) => {
+                list.elements.iter().map(|n| if let Datum::Float4(n) = n { *n } else { 0.0 }).collect()
+            }
             _ => Vec::new(),
         };
         let mut found = ElementStatistics { null_fraction: row.float4("stanullfrac"), ..ElementStatistics::default() };
@@ -48,7 +50,8 @@ impl ElementStatistics {
             match row.int(kind) as i16 {
                 COMMON_ELEMENTS => {
                     found.frequencies = numbers(frequencies);
-                    found.common = if let Datum::Array(list) = row.get(values) { list.elements.clone() } else { Vec::new() };
+                    found.common =
+                        if let Datum::Array(list) = row.get(values) { list.elements.clone() } else { Vec::new() };
                 }
                 ELEMENT_COUNTS => found.counts = numbers(frequencies),
                 _ => {}
@@ -61,7 +64,11 @@ impl ElementStatistics {
 impl CatalogReader<'_> {
     pub(super) fn elements_of(&self, table: &Table, attnum: i16) -> Result<Option<Arc<ElementStatistics>>> {
         table.elements.get_or_read(attnum, || {
-            let rows = self.lookup(PG_STATISTIC, PG_STATISTIC_RELID_ATT_INH_INDEX, &[Datum::Oid(table.oid), Datum::Int2(attnum)])?;
+            let rows = self.lookup(
+                PG_STATISTIC,
+                PG_STATISTIC_RELID_ATT_INH_INDEX,
+                &[Datum::Oid(table.oid), Datum::Int2(attnum)],
+            )?;
             Ok(rows.first().map(ElementStatistics::of_row))
         })
     }
@@ -72,7 +79,11 @@ impl CatalogReader<'_> {
 pub struct KnownElements(Mutex<HashMap<i16, Option<Arc<ElementStatistics>>>>);
 
 impl KnownElements {
-    pub fn get_or_read(&self, attnum: i16, read: impl FnOnce() -> Result<Option<ElementStatistics>>) -> Result<Option<Arc<ElementStatistics>>> {
+    pub fn get_or_read(
+        &self,
+        attnum: i16,
+        read: impl FnOnce() -> Result<Option<ElementStatistics>>,
+    ) -> Result<Option<Arc<ElementStatistics>>> {
         if let Some(known) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&attnum) {
             return Ok(known.clone());
         }

@@ -1,7 +1,8 @@
 //! Extensions that can be created: what they are, and the rows of system tables that they bring (docs/decisions/0024).
 //!
 //! Invariants
-//! 1. What an extension brings has the same OIDs in every database, between [`FIRST_EXTENSION_OID`] and the first user's.
+//! 1. What an extension brings has the same OIDs in every database, between [`FIRST_EXTENSION_OID`] and the first
+//!    user's.
 //! 2. It is there in databases whose system tables have its rows, and nowhere else.
 
 use super::bootstrap::fill_from;
@@ -33,9 +34,27 @@ impl Extension {
 pub const PLPGSQL: &str = "plpgsql";
 
 pub const EXTENSIONS: [Extension; 3] = [
-    Extension { name: "btree_gin", version: "1.3", comment: "support for indexing common datatypes in GIN", schema: None, trusted: true },
-    Extension { name: "pg_trgm", version: "1.6", comment: "text similarity measurement and index searching based on trigrams", schema: None, trusted: true },
-    Extension { name: PLPGSQL, version: "1.0", comment: "PL/pgSQL procedural language", schema: Some("pg_catalog"), trusted: true },
+    Extension {
+        name: "btree_gin",
+        version: "1.3",
+        comment: "support for indexing common datatypes in GIN",
+        schema: None,
+        trusted: true,
+    },
+    Extension {
+        name: "pg_trgm",
+        version: "1.6",
+        comment: "text similarity measurement and index searching based on trigrams",
+        schema: None,
+        trusted: true,
+    },
+    Extension {
+        name: PLPGSQL,
+        version: "1.0",
+        comment: "PL/pgSQL procedural language",
+        schema: Some("pg_catalog"),
+        trusted: true,
+    },
 ];
 
 /// Functions of pg_trgm that are the session's.
@@ -56,7 +75,8 @@ pub fn may_go(oid: Oid) -> bool {
     oid >= FIRST_EXTENSION_OID
 }
 
-static OPERATORS: LazyLock<HashSet<Oid>> = LazyLock::new(|| FILES.extension_operator.rows.iter().map(|r| number(r[1])).collect());
+static OPERATORS: LazyLock<HashSet<Oid>> =
+    LazyLock::new(|| FILES.extension_operator.rows.iter().map(|r| number(r[1])).collect());
 
 /// The system table of a function that is called, by its own OID or by its operator's.
 pub fn table_of_call(oid: Oid) -> Oid {
@@ -111,7 +131,9 @@ fn files() -> [(Oid, &'static Tsv, &'static str, &'static str); 4] {
 
 /// Members as (system table, OID).
 pub fn members(name: &str) -> Vec<(Oid, Oid)> {
-    let of_file = |(table, file, ..): (Oid, &'static Tsv, _, _)| file.rows.iter().filter(|r| r[0] == Some(name)).map(move |r| (table, number(r[1]))).collect::<Vec<_>>();
+    let of_file = |(table, file, ..): (Oid, &'static Tsv, _, _)| {
+        file.rows.iter().filter(|r| r[0] == Some(name)).map(move |r| (table, number(r[1]))).collect::<Vec<_>>()
+    };
     files().into_iter().flat_map(of_file).collect()
 }
 
@@ -119,21 +141,45 @@ pub fn members(name: &str) -> Vec<(Oid, Oid)> {
 pub fn signatures(name: &str) -> Vec<(&'static str, Vec<Oid>)> {
     let file = &FILES.extension_proc;
     let (proname, args) = (file.column("proname"), file.column("proargtypes"));
-    file.rows.iter().filter(|r| r[0] == Some(name)).map(|r| (r[proname].unwrap_or(""), super::builtin::oid_list(r[args]))).collect()
+    file.rows
+        .iter()
+        .filter(|r| r[0] == Some(name))
+        .map(|r| (r[proname].unwrap_or(""), super::builtin::oid_list(r[args])))
+        .collect()
 }
 
 /// Writes the rows of all that the extension brings.
-pub fn insert_members(writer: &mut CatalogWriter<'_>, name: &str, schema: Oid, owner: Oid, eval: &EvalContext<'_>) -> Result<()> {
+pub fn insert_members(
+    writer: &mut CatalogWriter<'_>,
+    name: &str,
+    schema: Oid,
+    owner: Oid,
+    eval: &EvalContext<'_>,
+) -> Result<()> {
     let is_its = |r: &[Option<&str>]| r.first() == Some(&Some(name));
     for (table, file, namespace, owned_by) in files() {
-        fill_from(writer, table, file, eval, &is_its, &[(namespace, Datum::Oid(schema)), (owned_by, Datum::Oid(owner))])?;
+        fill_from(
+            writer,
+            table,
+            file,
+            eval,
+            &is_its,
+            &[(namespace, Datum::Oid(schema)), (owned_by, Datum::Oid(owner))],
+        )?;
     }
     fill_from(writer, PG_AMOP, &FILES.extension_amop, eval, &is_its, &[])?;
     fill_from(writer, PG_AMPROC, &FILES.extension_amproc, eval, &is_its, &[])
 }
 
 /// The row of pg_extension, its comment, and who belongs to it.
-pub fn insert_extension(writer: &mut CatalogWriter<'_>, oid: Oid, e: &Extension, schema: Oid, owner: Oid, members: &[(Oid, Oid)]) -> Result<()> {
+pub fn insert_extension(
+    writer: &mut CatalogWriter<'_>,
+    oid: Oid,
+    e: &Extension,
+    schema: Oid,
+    owner: Oid,
+    members: &[(Oid, Oid)],
+) -> Result<()> {
     let row = [
         ("oid", Datum::Oid(oid)),
         ("extname", Datum::text(e.name)),
@@ -143,7 +189,12 @@ pub fn insert_extension(writer: &mut CatalogWriter<'_>, oid: Oid, e: &Extension,
         ("extversion", Datum::text(e.version)),
     ];
     writer.insert(PG_EXTENSION, &row)?;
-    let comment = [("objoid", Datum::Oid(oid)), ("classoid", Datum::Oid(PG_EXTENSION)), ("objsubid", Datum::Int4(0)), ("description", Datum::text(e.comment))];
+    let comment = [
+        ("objoid", Datum::Oid(oid)),
+        ("classoid", Datum::Oid(PG_EXTENSION)),
+        ("objsubid", Datum::Int4(0)),
+        ("description", Datum::text(e.comment)),
+    ];
     writer.insert(PG_DESCRIPTION, &comment)?;
     for (table, member) in members {
         let row = [
@@ -160,7 +211,8 @@ pub fn insert_extension(writer: &mut CatalogWriter<'_>, oid: Oid, e: &Extension,
 
 /// The default class for a type that is no domain.
 pub fn default_inverted_class(type_oid: Oid, is_enum: bool) -> Option<Oid> {
-    let fits = |c: &&InvertedClass| c.is_default && (c.input_type == type_oid || is_enum && c.input_type == oids::ANYENUM);
+    let fits =
+        |c: &&InvertedClass| c.is_default && (c.input_type == type_oid || is_enum && c.input_type == oids::ANYENUM);
     INVERTED_CLASSES.iter().find(fits).map(|c| c.oid)
 }
 

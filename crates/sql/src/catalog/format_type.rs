@@ -1,8 +1,8 @@
 //! Type names as PostgreSQL's format_type() prints them.
 
-use super::temporary::is_temporary;
 use super::builtin::PG_CATALOG;
 use super::model::CatalogView;
+use super::temporary::is_temporary;
 use kilndb_base::Oid;
 pub use kilndb_types::functions::string::quote_identifier;
 use kilndb_types::oids::*;
@@ -58,8 +58,20 @@ fn standard_name(oid: Oid, modifier_given: bool, modifier: i32) -> Option<String
         BPCHAR => length("character"),
         CHAR => "\"char\"".into(),
         BIT if modifier_given && modifier < 0 => "\"bit\"".into(),
-        BIT => if modifier >= 0 { format!("bit({modifier})") } else { "bit".into() },
-        VARBIT => if modifier >= 0 { format!("bit varying({modifier})") } else { "bit varying".into() },
+        BIT => {
+            if modifier >= 0 {
+                format!("bit({modifier})")
+            } else {
+                "bit".into()
+            }
+        }
+        VARBIT => {
+            if modifier >= 0 {
+                format!("bit varying({modifier})")
+            } else {
+                "bit varying".into()
+            }
+        }
         TIME => precision("time", " without time zone"),
         TIMETZ => precision("time", " with time zone"),
         TIMESTAMP => precision("timestamp", " without time zone"),

@@ -1,11 +1,11 @@
 //! Where a session's temporary rows are: its private store, and its own instances of global temporary tables.
 //!
-//! A global temporary table is an ordinary object of the shared catalogs without storage (`relpersistence` 'g'). Each session
-//! that looks at it gets an instance: empty storage of its own for the table and its indexes.
+//! A global temporary table is an ordinary object of the shared catalogs without storage (`relpersistence` 'g'). Each
+//! session that looks at it gets an instance: empty storage of its own for the table and its indexes.
 //!
 //! Invariants
-//! 1. An instance is made when a session first looks the table up; no transaction takes that back, since it is empty. What
-//!    TRUNCATE and DROP do to it is taken back.
+//! 1. An instance is made when a session first looks the table up; no transaction takes that back, since it is empty.
+//!    What TRUNCATE and DROP do to it is taken back.
 //! 2. [`GlobalUsers`] knows all instances of a database: a definition changes only while nobody else has rows of it.
 //!
 //! Must not know: how definitions change.
@@ -133,10 +133,13 @@ impl TemporaryCatalog {
     }
     /// Has another session rows of the table?
     pub fn is_used_by_others(&self, table: Oid) -> bool {
-        self.users.lock().get(&table).is_some_and(|users| users.iter().any(|(user, heap)| *user != self.session && heap.pages() > 0))
+        self.users
+            .lock()
+            .get(&table)
+            .is_some_and(|users| users.iter().any(|(user, heap)| *user != self.session && heap.pages() > 0))
     }
-    /// The end of a transaction: rows that were to live no longer go, with their storage. `undone`: so have definitions that it
-    /// may have made.
+    /// The end of a transaction: rows that were to live no longer go, with their storage. `undone`: so have definitions
+    /// that it may have made.
     pub fn end_transaction(&self, undone: bool) {
         let made = self.made.take();
         if self.instances.borrow().is_empty() {
@@ -151,11 +154,13 @@ impl TemporaryCatalog {
                 self.touched();
             }
         }
-        let has_rows = |i: &Instance| store.relation(i.storage).is_ok_and(|r| r.kind() == RelationKind::Heap && r.pages() > 0);
+        let has_rows =
+            |i: &Instance| store.relation(i.storage).is_ok_and(|r| r.kind() == RelationKind::Heap && r.pages() > 0);
         if !self.instances.borrow().values().any(|i| i.delete_rows && has_rows(i)) {
             return;
         }
-        let all: Vec<(Oid, RelationId)> = self.instances.borrow().iter().filter(|(_, i)| i.delete_rows).map(|(oid, i)| (*oid, i.storage)).collect();
+        let all: Vec<(Oid, RelationId)> =
+            self.instances.borrow().iter().filter(|(_, i)| i.delete_rows).map(|(oid, i)| (*oid, i.storage)).collect();
         for (oid, storage) in all {
             self.put_instance(oid, None);
             store.remove_relation(storage);

@@ -18,7 +18,8 @@ static STRATEGIES: LazyLock<HashMap<(Oid, Oid), u16>> = LazyLock::new(|| {
 
 fn add_strategies(classes: &Tsv, operators: &Tsv, all: &mut HashMap<(Oid, Oid), u16>) {
     let (oid, method, family) = (classes.column("oid"), classes.column("opcmethod"), classes.column("opcfamily"));
-    let (of_family, strategy, operator) = (operators.column("amopfamily"), operators.column("amopstrategy"), operators.column("amopopr"));
+    let (of_family, strategy, operator) =
+        (operators.column("amopfamily"), operators.column("amopstrategy"), operators.column("amopopr"));
     for class in classes.rows.iter().filter(|r| number::<Oid>(r[method]) == GIN_METHOD) {
         for row in operators.rows.iter().filter(|r| r[of_family] == class[family]) {
             all.insert((number(class[oid]), number(row[operator])), number(row[strategy]));
@@ -41,5 +42,6 @@ pub fn inverted_class(opclass: Oid, type_oid: Oid, catalog: &dyn CatalogView) ->
         info = catalog.type_by_oid(domain.base_type)?;
     }
     let element = info.map_or(0, |i| i.element);
-    Class::of(opclass, element).ok_or_else(|| Error::internal(format!("operator class {opclass} is not one of inverted indexes")))
+    Class::of(opclass, element)
+        .ok_or_else(|| Error::internal(format!("operator class {opclass} is not one of inverted indexes")))
 }

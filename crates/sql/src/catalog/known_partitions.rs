@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! 1. They are of one shared cache of objects, and go with it: what they say is right as long as that cache is.
-//! 2. Nothing in them that statements read while they run changes once it is there, so reading writes no memory that others read.
+//! 2. Nothing in them that statements read while they run changes once it is there, so reading writes no memory that
+//!    others read.
 
 use super::partition::PartitionMap;
 use crate::exec::partition::Leaf;
@@ -79,7 +80,13 @@ impl Known {
 
 impl SharedPartitions {
     fn new(map: Arc<PartitionMap>) -> SharedPartitions {
-        SharedPartitions { leaves: map.partitions.iter().map(|_| Slot::default()).collect(), map, target_shapes: Mutex::default(), index_shapes: Mutex::default(), target_rules: Mutex::default() }
+        SharedPartitions {
+            leaves: map.partitions.iter().map(|_| Slot::default()).collect(),
+            map,
+            target_shapes: Mutex::default(),
+            index_shapes: Mutex::default(),
+            target_rules: Mutex::default(),
+        }
     }
     #[inline]
     pub fn known(&self, at: usize) -> Option<&Known> {

@@ -361,7 +361,13 @@ pub struct PlannerSwitches {
 
 impl Default for PlannerSwitches {
     fn default() -> PlannerSwitches {
-        PlannerSwitches { seqscan: true, indexscan: true, bitmapscan: true, partitionwise_aggregate: false, partitionwise_join: false }
+        PlannerSwitches {
+            seqscan: true,
+            indexscan: true,
+            bitmapscan: true,
+            partitionwise_aggregate: false,
+            partitionwise_join: false,
+        }
     }
 }
 
@@ -387,7 +393,8 @@ pub trait CatalogView {
     fn cast(&self, source: Oid, target: Oid) -> Result<Option<CastInfo>>;
     /// Default btree ordering of a type: oids of the `<`, `=` and `>` operators, for ORDER BY, DISTINCT, GROUP BY.
     fn ordering_operators(&self, type_oid: Oid) -> Result<Option<OrderingOperators>>;
-    /// Is `operator` a btree comparison, and which strategy (1 <, 2 <=, 3 =, 4 >=, 5 >)? Left and right types are the operator's.
+    /// Is `operator` a btree comparison, and which strategy (1 <, 2 <=, 3 =, 4 >=, 5 >)? Left and right types are the
+    /// operator's.
     fn btree_strategy(&self, operator: Oid) -> Result<Option<u8>>;
     /// Is that operator class there? (Those of extensions may not be.)
     fn has_operator_class(&self, _oid: Oid) -> Result<bool> {
@@ -419,7 +426,11 @@ pub trait CatalogView {
         self.table_by_oid(oid)
     }
     /// The partitions of a table likewise.
-    fn partition_map_now(&self, table: Oid, _now: &kilndb_storage::Snapshot) -> Result<Arc<crate::catalog::partition::PartitionMap>> {
+    fn partition_map_now(
+        &self,
+        table: Oid,
+        _now: &kilndb_storage::Snapshot,
+    ) -> Result<Arc<crate::catalog::partition::PartitionMap>> {
         self.partition_map(table)
     }
     /// The catalogs have changed since this statement began to look at them.
@@ -432,7 +443,8 @@ pub trait CatalogView {
     fn planner_switches(&self) -> PlannerSwitches {
         PlannerSwitches::default()
     }
-    /// The table of changed rows that has this name for the running trigger function, and whether it is that of new rows.
+    /// The table of changed rows that has this name for the running trigger function, and whether it is that of new
+    /// rows.
     fn transition_table(&self, name: &str) -> Option<(Arc<Table>, bool)> {
         let _ = name;
         None

@@ -1,4 +1,5 @@
-//! Operator classes of users, as partition keys use them: the function that hashes or compares, and what operators mean to the class.
+//! Operator classes of users, as partition keys use them: the function that hashes or compares, and what operators mean
+//! to the class.
 //!
 //! Invariants
 //! 1. A class that is built in has none of this: its values are hashed and compared by `types`, without a call.
@@ -38,7 +39,10 @@ pub trait ClassFunctions {
 pub struct NoFunctions;
 impl ClassFunctions for NoFunctions {
     fn call(&mut self, function: &FunctionInfo, _: &UserClass, _: [&Datum; 2]) -> Result<Datum> {
-        Err(Error::internal(format!("function {} of an operator class was called where nobody calls it", function.name)))
+        Err(Error::internal(format!(
+            "function {} of an operator class was called where nobody calls it",
+            function.name
+        )))
     }
 }
 
@@ -81,7 +85,8 @@ impl CatalogReader<'_> {
             return Ok(None);
         }
         let rows = self.lookup(PG_OPCLASS, PG_OPCLASS_OID_INDEX, &[Datum::Oid(oid)])?;
-        let row = rows.first().ok_or_else(|| Error::internal(format!("cache lookup failed for operator class {oid}")))?;
+        let row =
+            rows.first().ok_or_else(|| Error::internal(format!("cache lookup failed for operator class {oid}")))?;
         let (method, input_type) = (row.oid("opcmethod"), row.oid("opcintype"));
         let key = [Datum::Oid(row.oid("opcfamily")), Datum::Oid(input_type), Datum::Oid(input_type)];
         let (number, equal) = if method == BTREE_METHOD { (1, EQUAL) } else { (2, 1) };
@@ -92,7 +97,10 @@ impl CatalogReader<'_> {
         };
         let function = found.ok_or_else(|| {
             let (name, shown) = (row.text("opcname").unwrap_or(""), self.format_type(input_type, -1));
-            let message = format!("operator class \"{name}\" of access method {} is missing support function {number} for type {shown}", method_name(method));
+            let message = format!(
+                "operator class \"{name}\" of access method {} is missing support function {number} for type {shown}",
+                method_name(method)
+            );
             Error::new(sqlstate::INVALID_OBJECT_DEFINITION, message)
         });
         let members = self.lookup(PG_AMOP, PG_AMOP_FAM_STRAT_INDEX, &key)?;

@@ -30,13 +30,16 @@ impl CatalogReader<'_> {
         if let Some(found) = self.cache.lock().operators.get(name) {
             return Ok(found.clone());
         }
-        let rows = self.store().lookup(PG_OPERATOR, PG_OPERATOR_OPRNAME_L_R_N_INDEX, &[Datum::text(name)], self.snapshot)?;
-        let found: Vec<_> = rows.iter().filter(|r| r.oid("oid") >= FIRST_EXTENSION_OID).map(|r| Arc::new(operator_info(r))).collect();
+        let rows =
+            self.store().lookup(PG_OPERATOR, PG_OPERATOR_OPRNAME_L_R_N_INDEX, &[Datum::text(name)], self.snapshot)?;
+        let found: Vec<_> =
+            rows.iter().filter(|r| r.oid("oid") >= FIRST_EXTENSION_OID).map(|r| Arc::new(operator_info(r))).collect();
         self.cache.lock().operators.insert(name.to_string(), found.clone());
         Ok(found)
     }
 
-    /// All of that name in the schema, or in those of the path: an earlier one hides what a later one has for the same types.
+    /// All of that name in the schema, or in those of the path: an earlier one hides what a later one has for the same
+    /// types.
     pub(super) fn operators_named(&self, schema: Option<&str>, name: &str) -> Result<Vec<Arc<OperatorInfo>>> {
         let built_in = BUILTINS.operators_by_name.get(name);
         let user = self.user_operators(name)?;

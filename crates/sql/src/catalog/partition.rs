@@ -1,10 +1,12 @@
-//! How a partitioned table's rows are divided: its key, its partitions with their bounds, and which of them a key belongs to.
+//! How a partitioned table's rows are divided: its key, its partitions with their bounds, and which of them a key
+//! belongs to.
 //!
 //! Invariants
 //! 1. A map is read-only and shared; what changes a partition set makes another map. Bounds are shared between maps.
-//! 2. Partitions stand in PostgreSQL's order: hash by modulus and remainder, list by their least value, range by their lower
-//!    bound; the default one last.
-//! 3. Bounds are stored as text that depends on no setting: every value a quoted literal in the form of default settings.
+//! 2. Partitions stand in PostgreSQL's order: hash by modulus and remainder, list by their least value, range by their
+//!    lower bound; the default one last.
+//! 3. Bounds are stored as text that depends on no setting: every value a quoted literal in the form of default
+//!    settings.
 //!
 //! Must not know: plans, storage, expressions other than as text.
 
@@ -210,7 +212,8 @@ fn compare_edges(key: &PartitionKey, a: &[Edge], b: &[Edge]) -> Ordering {
 
 impl PartitionMap {
     pub fn new(table: Oid, key: Arc<PartitionKey>, partitions: Vec<Partition>) -> PartitionMap {
-        let (pending, mut partitions): (Vec<Partition>, Vec<Partition>) = partitions.into_iter().partition(|p| p.is_pending);
+        let (pending, mut partitions): (Vec<Partition>, Vec<Partition>) =
+            partitions.into_iter().partition(|p| p.is_pending);
         let least = |list: &[Datum]| -> Option<Datum> {
             let ty = key.parts.first().map_or(0, |p| p.base_type);
             list.iter().filter(|d| !d.is_null()).min_by(|a, b| key::compare(ty, a, b)).cloned()
@@ -219,7 +222,9 @@ impl PartitionMap {
             (Bound::Default, Bound::Default) => Ordering::Equal,
             (Bound::Default, _) => Ordering::Greater,
             (_, Bound::Default) => Ordering::Less,
-            (Bound::Hash { modulus, remainder }, Bound::Hash { modulus: m, remainder: r }) => (modulus, remainder).cmp(&(m, r)),
+            (Bound::Hash { modulus, remainder }, Bound::Hash { modulus: m, remainder: r }) => {
+                (modulus, remainder).cmp(&(m, r))
+            }
             (Bound::List(x), Bound::List(y)) => match (least(x), least(y)) {
                 (Some(x), Some(y)) => key::compare(key.parts[0].base_type, &x, &y),
                 (None, Some(_)) => Ordering::Greater,
@@ -233,11 +238,17 @@ impl PartitionMap {
         let mut null_partition = None;
         let lookup = match key.strategy {
             Strategy::Hash => {
-                let greatest = partitions.iter().map(|p| if let Bound::Hash { modulus, .. } = &*p.bound { *modulus } else { 1 }).max().unwrap_or(1);
+                let greatest = partitions
+                    .iter()
+                    .map(|p| if let Bound::Hash { modulus, .. } = &*p.bound { *modulus } else { 1 })
+                    .max()
+                    .unwrap_or(1);
                 let mut slots = vec![NONE; greatest.max(1) as usize];
                 for (i, p) in partitions.iter().enumerate() {
                     if let Bound::Hash { modulus, remainder } = &*p.bound {
-                        (*remainder..greatest).step_by((*modulus).max(1) as usize).for_each(|slot| slots[slot as usize] = i as u32);
+                        (*remainder..greatest)
+                            .step_by((*modulus).max(1) as usize)
+                            .for_each(|slot| slots[slot as usize] = i as u32);
                     }
                 }
                 Lookup::Hash(slots)
@@ -262,18 +273,28 @@ impl PartitionMap {
 
     /// Ranges alone: no default partition, and none with partitions of its own.
     pub fn has_plain_ranges(&self) -> bool {
-        matches!(self.lookup, Lookup::Range) && !self.calls_functions && self.default.is_none() && !self.partitions.iter().any(|p| p.is_partitioned)
+        matches!(self.lookup, Lookup::Range)
+            && !self.calls_functions
+            && self.default.is_none()
+            && !self.partitions.iter().any(|p| p.is_partitioned)
     }
 
     /// Is a key in the partition of the same number, whichever of the two maps says so?
     pub fn is_divided_like(&self, other: &PartitionMap) -> bool {
-        let same_part = |(a, b): (&KeyPart, &KeyPart)| (a.base_type, a.collation, a.opclass) == (b.base_type, b.collation, b.opclass);
+        let same_part = |(a, b): (&KeyPart, &KeyPart)| {
+            (a.base_type, a.collation, a.opclass) == (b.base_type, b.collation, b.opclass)
+        };
         let same_bound = |(a, b): (&Partition, &Partition)| match (&*a.bound, &*b.bound) {
             (Bound::Default, Bound::Default) => true,
-            (Bound::Hash { modulus, remainder }, Bound::Hash { modulus: m, remainder: r }) => (modulus, remainder) == (m, r),
+            (Bound::Hash { modulus, remainder }, Bound::Hash { modulus: m, remainder: r }) => {
+                (modulus, remainder) == (m, r)
+            }
             (Bound::List(x), Bound::List(y)) => {
                 let ty = self.key.parts.first().map_or(0, |p| p.base_type);
-                let has = |list: &[Datum], d: &Datum| list.iter().any(|e| if d.is_null() { e.is_null() } else { !e.is_null() && key::compare(ty, e, d).is_eq() });
+                let has = |list: &[Datum], d: &Datum| {
+                    list.iter()
+                        .any(|e| if d.is_null() { e.is_null() } else { !e.is_null() && key::compare(ty, e, d).is_eq() })
+                };
                 x.iter().all(|d| has(y, d)) && y.iter().all(|d| has(x, d))
             }
             (Bound::Range { lower, upper }, Bound::Range { lower: l, upper: u }) => {
@@ -305,7 +326,8 @@ impl PartitionMap {
         }
         Ok(match &self.lookup {
             Lookup::Hash(slots) => {
-                let hash = partition_hash::row_hash(self.key.parts.iter().map(|p| p.base_type).zip(values.iter().copied()))?;
+                let hash =
+                    partition_hash::row_hash(self.key.parts.iter().map(|p| p.base_type).zip(values.iter().copied()))?;
                 self.at_hash(slots, hash)
             }
             Lookup::List(list) => {
@@ -337,7 +359,8 @@ impl PartitionMap {
         matches!(&self.lookup, Lookup::Hash(slots) if slots.len() == self.partitions.len()) && !self.calls_functions
     }
 
-    /// As [`PartitionMap::find`], by functions of users: the partitions stand in an order that is none to them, so all are looked at.
+    /// As [`PartitionMap::find`], by functions of users: the partitions stand in an order that is none to them, so all
+    /// are looked at.
     fn find_by_calls(&self, values: &[&Datum], functions: &mut dyn ClassFunctions) -> Result<Option<usize>> {
         if let Lookup::Hash(slots) = &self.lookup {
             return Ok(self.at_hash(slots, self.key.hash(values, functions)?));
@@ -356,7 +379,9 @@ impl PartitionMap {
                 let edges: Vec<Edge> = values.iter().map(|v| Edge::Value((*v).clone())).collect();
                 for (at, partition) in self.partitions[..self.bounded()].iter().enumerate() {
                     let Bound::Range { lower, upper } = &*partition.bound else { continue };
-                    if self.key.compare_edges(lower, &edges, functions)?.is_le() && self.key.compare_edges(upper, &edges, functions)?.is_gt() {
+                    if self.key.compare_edges(lower, &edges, functions)?.is_le()
+                        && self.key.compare_edges(upper, &edges, functions)?.is_gt()
+                    {
                         return Ok(Some(at));
                     }
                 }
@@ -381,7 +406,8 @@ impl PartitionMap {
     }
 
     fn find_range(&self, values: &[&Datum]) -> Option<usize> {
-        let below = |p: &Partition| matches!(&*p.bound, Bound::Range { lower, .. } if self.compare_to(lower, values).is_le());
+        let below =
+            |p: &Partition| matches!(&*p.bound, Bound::Range { lower, .. } if self.compare_to(lower, values).is_le());
         let at = self.partitions[..self.bounded()].partition_point(below).checked_sub(1)?;
         match &*self.partitions[at].bound {
             Bound::Range { upper, .. } if self.compare_to(upper, values).is_gt() => Some(at),
@@ -389,18 +415,29 @@ impl PartitionMap {
         }
     }
 
-    /// The partitions that may have keys whose first column (those of a list or range) lies between two values, each with whether it
-    /// counts itself. `equal`: values of the columns before. The default one is among them unless the range is within one partition.
-    pub fn between(&self, equal: &[&Datum], lower: Option<(&Datum, bool)>, upper: Option<(&Datum, bool)>, out: &mut Vec<usize>) {
+    /// The partitions that may have keys whose first column (those of a list or range) lies between two values, each
+    /// with whether it counts itself. `equal`: values of the columns before. The default one is among them unless the
+    /// range is within one partition.
+    pub fn between(
+        &self,
+        equal: &[&Datum],
+        lower: Option<(&Datum, bool)>,
+        upper: Option<(&Datum, bool)>,
+        out: &mut Vec<usize>,
+    ) {
         match &self.lookup {
             Lookup::Hash(_) => out.extend(0..self.partitions.len()),
             Lookup::List(list) => {
                 let ty = self.key.parts[0].base_type;
                 let from = lower.map_or(0, |(v, inclusive)| {
-                    list.partition_point(|(d, _)| key::compare(ty, d, v).is_lt() || (!inclusive && key::compare(ty, d, v).is_eq()))
+                    list.partition_point(|(d, _)| {
+                        key::compare(ty, d, v).is_lt() || (!inclusive && key::compare(ty, d, v).is_eq())
+                    })
                 });
                 let to = upper.map_or(list.len(), |(v, inclusive)| {
-                    list.partition_point(|(d, _)| key::compare(ty, d, v).is_lt() || (inclusive && key::compare(ty, d, v).is_eq()))
+                    list.partition_point(|(d, _)| {
+                        key::compare(ty, d, v).is_lt() || (inclusive && key::compare(ty, d, v).is_eq())
+                    })
                 });
                 out.extend(list.get(from..to.max(from)).unwrap_or(&[]).iter().map(|(_, i)| *i as usize));
                 out.extend(self.default);
@@ -449,7 +486,11 @@ impl PartitionMap {
             Bound::Range { lower, upper } => Some((lower, upper)),
             _ => None,
         };
-        let (Some((first, _)), Some((_, last))) = (partitions.first().and_then(bounds), partitions.last().and_then(bounds)) else { return false };
+        let (Some((first, _)), Some((_, last))) =
+            (partitions.first().and_then(bounds), partitions.last().and_then(bounds))
+        else {
+            return false;
+        };
         let gapless = partitions.windows(2).all(|pair| match (bounds(&pair[0]), bounds(&pair[1])) {
             (Some((_, upper)), Some((lower, _))) => compare_edges(&self.key, upper, lower).is_eq(),
             _ => false,
@@ -488,8 +529,8 @@ impl PartitionMap {
         out.extend((0..self.partitions.len()).filter(|i| !only_null(&self.partitions[*i])));
     }
 
-    /// The map with one partition more. If nobody else has it and the partition comes last, as when many are made one after the
-    /// other, nothing is copied.
+    /// The map with one partition more. If nobody else has it and the partition comes last, as when many are made one
+    /// after the other, nothing is copied.
     pub fn with(self: Arc<PartitionMap>, added: Partition) -> PartitionMap {
         let mut own = match Arc::try_unwrap(self) {
             Ok(own) => own,
@@ -519,7 +560,9 @@ impl PartitionMap {
     /// Hash: if the partition comes last and the greatest modulus stays, notes where it will be.
     fn append_slot(&mut self, bound: &Bound) -> bool {
         let (Bound::Hash { modulus, remainder }, Lookup::Hash(slots)) = (bound, &mut self.lookup) else { return false };
-        let comes_last = self.partitions.last().is_some_and(|last| matches!(&*last.bound, Bound::Hash { modulus: m, remainder: r } if (m, r) < (modulus, remainder)));
+        let comes_last = self.partitions.last().is_some_and(
+            |last| matches!(&*last.bound, Bound::Hash { modulus: m, remainder: r } if (m, r) < (modulus, remainder)),
+        );
         if !comes_last || slots.len() != *modulus as usize {
             return false;
         }
@@ -531,11 +574,17 @@ impl PartitionMap {
         PartitionMap::new(self.table, self.key.clone(), self.copies(oid))
     }
     fn copies(&self, except: Oid) -> Vec<Partition> {
-        let copy = |p: &Partition| Partition { oid: p.oid, bound: p.bound.clone(), is_partitioned: p.is_partitioned, is_pending: p.is_pending };
+        let copy = |p: &Partition| Partition {
+            oid: p.oid,
+            bound: p.bound.clone(),
+            is_partitioned: p.is_partitioned,
+            is_pending: p.is_pending,
+        };
         self.partitions.iter().chain(&self.pending).filter(|p| p.oid != except).map(copy).collect()
     }
 
-    /// The partition that a new bound would overlap with, and for ranges the place in the new bound that errors point at (0: lower).
+    /// The partition that a new bound would overlap with, and for ranges the place in the new bound that errors point
+    /// at (0: lower).
     pub fn overlap(&self, bound: &Bound, functions: &mut dyn ClassFunctions) -> Result<Option<usize>> {
         Ok(match bound {
             Bound::Default => self.default,
@@ -543,14 +592,22 @@ impl PartitionMap {
                 let Lookup::Hash(slots) = &self.lookup else { return Ok(None) };
                 let greatest = slots.len() as u32;
                 if *modulus <= greatest {
-                    (*remainder..greatest).step_by(*modulus as usize).map(|s| slots[s as usize]).find(|s| *s != NONE).map(|s| s as usize)
+                    (*remainder..greatest)
+                        .step_by(*modulus as usize)
+                        .map(|s| slots[s as usize])
+                        .find(|s| *s != NONE)
+                        .map(|s| s as usize)
                 } else {
                     Some(slots[(*remainder % greatest) as usize]).filter(|s| *s != NONE).map(|s| s as usize)
                 }
             }
             Bound::List(list) => {
                 for d in list {
-                    let found = if d.is_null() { self.null_partition } else { self.find(&[d], functions)?.filter(|i| Some(*i) != self.default) };
+                    let found = if d.is_null() {
+                        self.null_partition
+                    } else {
+                        self.find(&[d], functions)?.filter(|i| Some(*i) != self.default)
+                    };
                     if found.is_some() {
                         return Ok(found);
                     }
@@ -560,7 +617,9 @@ impl PartitionMap {
             Bound::Range { lower, upper } => {
                 for (at, p) in self.partitions[..self.bounded()].iter().enumerate() {
                     let Bound::Range { lower: l, upper: u } = &*p.bound else { continue };
-                    if self.key.compare_edges(lower, u, functions)?.is_lt() && self.key.compare_edges(l, upper, functions)?.is_lt() {
+                    if self.key.compare_edges(lower, u, functions)?.is_lt()
+                        && self.key.compare_edges(l, upper, functions)?.is_lt()
+                    {
                         return Ok(Some(at));
                     }
                 }
@@ -569,11 +628,15 @@ impl PartitionMap {
         })
     }
 
-    /// Hash: the neighbours of a modulus among those that there are: the last that is not greater, the first that is not less.
+    /// Hash: the neighbours of a modulus among those that there are: the last that is not greater, the first that is
+    /// not less.
     pub fn moduli_around(&self, modulus: u32) -> [Option<(u32, Oid)>; 2] {
         let of = |p: &Partition| if let Bound::Hash { modulus, .. } = &*p.bound { *modulus } else { u32::MAX };
         let at = |i: Option<usize>| i.and_then(|i| self.partitions.get(i)).map(|p| (of(p), p.oid));
-        let (first, end) = (self.partitions.partition_point(|p| of(p) < modulus), self.partitions.partition_point(|p| of(p) <= modulus));
+        let (first, end) = (
+            self.partitions.partition_point(|p| of(p) < modulus),
+            self.partitions.partition_point(|p| of(p) <= modulus),
+        );
         [at(end.checked_sub(1)), at(Some(first))]
     }
 }
@@ -630,7 +693,12 @@ fn token(text: &str) -> Option<(Option<String>, &str, &str)> {
 }
 
 /// The values of a parenthesis; what follows it.
-fn list<'t>(key: &PartitionKey, text: &'t str, one_column: bool, catalog: &dyn CatalogView) -> Option<(Vec<Edge>, &'t str)> {
+fn list<'t>(
+    key: &PartitionKey,
+    text: &'t str,
+    one_column: bool,
+    catalog: &dyn CatalogView,
+) -> Option<(Vec<Edge>, &'t str)> {
     let mut rest = text.trim_start().strip_prefix('(')?;
     let mut out = Vec::new();
     loop {
@@ -640,7 +708,9 @@ fn list<'t>(key: &PartitionKey, text: &'t str, one_column: bool, catalog: &dyn C
         let (literal, word, after) = token(rest)?;
         let part = key.parts.get(if one_column { 0 } else { out.len() })?;
         out.push(match literal {
-            Some(text) => Edge::Value(crate::bind::with_context(catalog, |cx| io::input(part.base_type, &text, -1, cx)).ok()?),
+            Some(text) => {
+                Edge::Value(crate::bind::with_context(catalog, |cx| io::input(part.base_type, &text, -1, cx)).ok()?)
+            }
             None if word == "MINVALUE" => Edge::Min,
             None if word == "MAXVALUE" => Edge::Max,
             None if word == "NULL" => Edge::Value(Datum::Null),
@@ -686,7 +756,8 @@ pub struct NamedClass {
 pub fn operator_classes() -> impl Iterator<Item = NamedClass> {
     let file = &FILES.pg_opclass;
     let place = |name: &str| file.column(name);
-    let (oid, method, name, input, default) = (place("oid"), place("opcmethod"), place("opcname"), place("opcintype"), place("opcdefault"));
+    let (oid, method, name, input, default) =
+        (place("oid"), place("opcmethod"), place("opcname"), place("opcintype"), place("opcdefault"));
     file.rows.iter().map(move |r| NamedClass {
         oid: number(r[oid]),
         method: number(r[method]),
@@ -696,10 +767,15 @@ pub fn operator_classes() -> impl Iterator<Item = NamedClass> {
     })
 }
 
-/// A partition's columns by those of the table that it is a partition of (at whatever distance), by name. None: they are the same.
+/// A partition's columns by those of the table that it is a partition of (at whatever distance), by name. None: they
+/// are the same.
 pub fn column_map(ancestor: &Table, partition: &Table) -> Option<Arc<[Option<usize>]>> {
     let same = ancestor.columns.len() == partition.columns.len()
-        && ancestor.columns.iter().zip(&partition.columns).all(|(a, b)| a.dropped == b.dropped && (a.dropped || a.name == b.name) && a.type_oid == b.type_oid);
+        && ancestor
+            .columns
+            .iter()
+            .zip(&partition.columns)
+            .all(|(a, b)| a.dropped == b.dropped && (a.dropped || a.name == b.name) && a.type_oid == b.type_oid);
     if same {
         return None;
     }

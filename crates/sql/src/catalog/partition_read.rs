@@ -20,7 +20,8 @@ impl CatalogReader<'_> {
     pub(super) fn load_partition_key(&self, table: Oid) -> Result<Option<PartitionKey>> {
         let rows = self.lookup(PG_PARTITIONED_TABLE, PG_PARTITIONED_TABLE_PARTRELID_INDEX, &[Datum::Oid(table)])?;
         let Some(row) = rows.first() else { return Ok(None) };
-        let (attnums, classes, collations) = (row.numbers("partattrs"), row.numbers("partclass"), row.numbers("partcollation"));
+        let (attnums, classes, collations) =
+            (row.numbers("partattrs"), row.numbers("partclass"), row.numbers("partcollation"));
         // An expression's type stands before it.
         let texts = row.text("partexprs").map(super::cache::split_expressions).unwrap_or_default();
         let mut expressions = texts.into_iter();
@@ -30,7 +31,9 @@ impl CatalogReader<'_> {
             let (expression_sql, type_oid, typmod) = match attnum {
                 0 => {
                     let text = expressions.next().unwrap_or_default();
-                    let (ty, sql) = text.split_once(':').ok_or_else(|| Error::internal("a partition key expression without a type"))?;
+                    let (ty, sql) = text
+                        .split_once(':')
+                        .ok_or_else(|| Error::internal("a partition key expression without a type"))?;
                     (Some(sql.to_string()), ty.parse().unwrap_or(0), -1)
                 }
                 _ => {
@@ -42,7 +45,16 @@ impl CatalogReader<'_> {
             };
             // An enum's labels are read and shown as the enum's.
             let base_type = crate::bind::domain::shown_type(type_oid, -1, self).0;
-            parts.push(KeyPart { attnum: *attnum as i16, expression_sql, type_oid, base_type, typmod, collation: at(&collations), opclass: at(&classes), class: self.user_class(at(&classes))? });
+            parts.push(KeyPart {
+                attnum: *attnum as i16,
+                expression_sql,
+                type_oid,
+                base_type,
+                typmod,
+                collation: at(&collations),
+                opclass: at(&classes),
+                class: self.user_class(at(&classes))?,
+            });
         }
         Ok(Some(PartitionKey { strategy: Strategy::of(row.char("partstrat")), parts }))
     }

@@ -1,6 +1,8 @@
-//! Functions and procedures: those that are built in, those that rows of pg_proc describe, and the session's own in pg_temp.
+//! Functions and procedures: those that are built in, those that rows of pg_proc describe, and the session's own in
+//! pg_temp.
 //!
-//! Invariant: a temporary function is found by its schema or its OID alone, and what was made with one is not for other sessions.
+//! Invariant: a temporary function is found by its schema or its OID alone, and what was made with one is not for other
+//! sessions.
 
 use super::builtin::{BUILTINS, FIRST_EXTENSION_OID, FIRST_USER_OID, PG_CATALOG};
 use super::cache::{CatalogReader, split_expressions};

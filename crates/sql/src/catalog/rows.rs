@@ -3,11 +3,11 @@
 use super::model::{ForeignKey, SequenceOptions};
 use super::store::CatalogRow;
 use super::trigger::KeyFiring;
-use kilndb_base::Oid;
 use foldhash::HashMap;
+use kilndb_base::Oid;
 
-/// Rows of pg_constraint by which referenced tables know their foreign keys. That of a partitioned referencing table stands for those
-/// of its partitions, which point at it and have the same referenced table.
+/// Rows of pg_constraint by which referenced tables know their foreign keys. That of a partitioned referencing table
+/// stands for those of its partitions, which point at it and have the same referenced table.
 pub(super) fn foreign_key_rows(rows: &[CatalogRow]) -> impl Iterator<Item = &CatalogRow> {
     let keys = || rows.iter().filter(|row| row.char("contype") == b'f');
     let referenced: HashMap<Oid, Oid> = keys().map(|row| (row.oid("oid"), row.oid("confrelid"))).collect();

@@ -8,6 +8,7 @@
 use super::builtin::{BUILTINS, SystemIndex, SystemTable};
 use super::temporary::{TemporaryCatalog, is_temporary_row};
 use crate::exec::index::prefix_range;
+use foldhash::HashMap;
 use kilndb_base::park::Park;
 use kilndb_base::{Error, Oid, Result, RowId};
 use kilndb_storage::{
@@ -16,7 +17,6 @@ use kilndb_storage::{
 use kilndb_types::Datum;
 use kilndb_types::key::encode_key;
 use kilndb_types::row::{RowDescriptor, decode_row, encode_row};
-use foldhash::HashMap;
 use std::sync::{Arc, LazyLock};
 
 /// Everything fixed about a system table: shape and storage format.
@@ -229,7 +229,8 @@ impl CatalogWriter<'_> {
     /// `values`: (column, value); columns not named are NULL if they may be, else zero, false or empty.
     pub fn insert(&mut self, table: Oid, values: &[(&str, Datum)]) -> Result<RowId> {
         let shape = shape(table)?;
-        let mut row: Vec<Datum> = shape.table.columns.iter().map(|c| if c.not_null { zero(c.type_oid) } else { Datum::Null }).collect();
+        let mut row: Vec<Datum> =
+            shape.table.columns.iter().map(|c| if c.not_null { zero(c.type_oid) } else { Datum::Null }).collect();
         for (name, value) in values {
             let at = shape.table.column(name);
             let at = at.ok_or_else(|| Error::internal(format!("{} has no column {name}", shape.table.name)))?;

@@ -1,22 +1,24 @@
 //! The rows of system tables that describe a session's temporary objects: in its own memory, beside the shared tables.
 //!
 //! Invariants
-//! 1. A row belongs here if the object it describes (or ties to another) has an OID of the temporary range; nothing in the
-//!    shared tables names such an OID.
+//! 1. A row belongs here if the object it describes (or ties to another) has an OID of the temporary range; nothing in
+//!    the shared tables names such an OID.
 //! 2. OIDs of that range are the session's own: another session may use the same one for something else.
-//! 3. Every change is noted until the transaction ends, and taken back in reverse order ([`TemporaryCatalog::undo_to`]).
+//! 3. Every change is noted until the transaction ends, and taken back in reverse order
+//!    ([`TemporaryCatalog::undo_to`]).
 //! 4. `generation` changes with every change: what was made of the rows (cached objects, plans) is of one generation.
-//! 5. It changes while statements that look at it are running (a function makes a temporary table): no reference into it is held across a call.
-//! 6. Their storage, and the session's own rows of global temporary tables (`global`), are in the session's private store,
-//!    which is opened when it is first needed.
+//! 5. It changes while statements that look at it are running (a function makes a temporary table): no reference into
+//!    it is held across a call.
+//! 6. Their storage, and the session's own rows of global temporary tables (`global`), are in the session's private
+//!    store, which is opened when it is first needed.
 //!
 //! Must not know: sessions.
 
 use super::cache::ObjectCache;
+use super::global::{GlobalUsers, Instance};
 use super::ids::*;
 use super::store::{CatalogRow, SHAPES, TableShape, index_key, shape};
 use crate::exec::index::Range;
-use super::global::{GlobalUsers, Instance};
 use foldhash::{HashMap, HashMapExt};
 use kilndb_base::{Error, Oid, Result, RowId};
 use kilndb_storage::{Engine, PrivateStore};
@@ -111,9 +113,16 @@ impl Rows {
 
 /// What was there before a change.
 enum Change {
-    Row { table: Oid, number: u32, old: Option<Row> },
+    Row {
+        table: Oid,
+        number: u32,
+        old: Option<Row>,
+    },
     /// Of a global temporary table or one of its indexes.
-    Instance { oid: Oid, old: Option<Instance> },
+    Instance {
+        oid: Oid,
+        old: Option<Instance>,
+    },
 }
 
 #[derive(Default)]
@@ -209,10 +218,17 @@ impl TemporaryCatalog {
         if is(&top.old_name) { Some((table, false)) } else { is(&top.new_name).then_some((table, true)) }
     }
     /// Hands out the rows of the running function's table of old or new rows.
-    pub fn each_transition_row(&self, is_new: bool, io: crate::exec::spill::Io<'_>, take: &mut dyn FnMut(&super::Table, &[kilndb_types::Datum]) -> Result<()>) -> Result<()> {
+    pub fn each_transition_row(
+        &self,
+        is_new: bool,
+        io: crate::exec::spill::Io<'_>,
+        take: &mut dyn FnMut(&super::Table, &[kilndb_types::Datum]) -> Result<()>,
+    ) -> Result<()> {
         let all = self.transitions.borrow();
         let Some(top) = all.last() else { return Ok(()) };
-        let (Some(table), Some(rows)) = (&top.table, if is_new { &top.rows.new } else { &top.rows.old }) else { return Ok(()) };
+        let (Some(table), Some(rows)) = (&top.table, if is_new { &top.rows.new } else { &top.rows.old }) else {
+            return Ok(());
+        };
         let mut cursor = crate::exec::spill::StoreCursor::default();
         for n in 0..rows.len() {
             take(table, rows.row(n, &mut cursor, io)?)?;
@@ -240,8 +256,15 @@ impl TemporaryCatalog {
         loop {
             let oid = self.next_oid.get().max(TEMPORARY_SCHEMA) + 1;
             self.next_oid.set(if oid >= TEMPORARY_OIDS.end - 1 { TEMPORARY_SCHEMA } else { oid });
-            let taken = |table: Oid, index: Oid| !self.numbers(table, index, &[Datum::Oid(oid)]).unwrap_or_default().is_empty();
-            let indexes = [(PG_CLASS, PG_CLASS_OID_INDEX), (PG_TYPE, PG_TYPE_OID_INDEX), (PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX), (PG_PROC, PG_PROC_OID_INDEX), (PG_TRIGGER, PG_TRIGGER_OID_INDEX)];
+            let taken =
+                |table: Oid, index: Oid| !self.numbers(table, index, &[Datum::Oid(oid)]).unwrap_or_default().is_empty();
+            let indexes = [
+                (PG_CLASS, PG_CLASS_OID_INDEX),
+                (PG_TYPE, PG_TYPE_OID_INDEX),
+                (PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX),
+                (PG_PROC, PG_PROC_OID_INDEX),
+                (PG_TRIGGER, PG_TRIGGER_OID_INDEX),
+            ];
             if !indexes.into_iter().any(|(table, index)| taken(table, index)) {
                 return oid;
             }
@@ -356,14 +379,26 @@ impl TemporaryCatalog {
 }
 
 /// Rows of both: the shared table's and the session's own.
-pub fn lookup(store: &super::store::CatalogStore, own: &TemporaryCatalog, table: Oid, index: Oid, key: &[Datum], snapshot: &kilndb_storage::Snapshot) -> Result<Vec<CatalogRow>> {
+pub fn lookup(
+    store: &super::store::CatalogStore,
+    own: &TemporaryCatalog,
+    table: Oid,
+    index: Oid,
+    key: &[Datum],
+    snapshot: &kilndb_storage::Snapshot,
+) -> Result<Vec<CatalogRow>> {
     let names_own = key.iter().any(|k| matches!(k, Datum::Oid(oid) if is_temporary(*oid)));
     let mut rows = if names_own { Vec::new() } else { store.lookup(table, index, key, snapshot)? };
     rows.extend(own.lookup(table, index, key)?);
     Ok(rows)
 }
 
-pub fn scan(store: &super::store::CatalogStore, own: &TemporaryCatalog, table: Oid, snapshot: &kilndb_storage::Snapshot) -> Result<Vec<CatalogRow>> {
+pub fn scan(
+    store: &super::store::CatalogStore,
+    own: &TemporaryCatalog,
+    table: Oid,
+    snapshot: &kilndb_storage::Snapshot,
+) -> Result<Vec<CatalogRow>> {
     let mut rows = store.scan(table, snapshot)?;
     rows.extend(own.scan(table));
     Ok(rows)
@@ -376,7 +411,13 @@ mod tests {
     fn class(oid: Oid, name: &str) -> Vec<Datum> {
         let shape = shape(PG_CLASS).expect("pg_class");
         let mut row = vec![Datum::Null; shape.table.columns.len()];
-        for (column, value) in [("oid", Datum::Oid(oid)), ("relname", Datum::text(name)), ("relnamespace", Datum::Oid(TEMPORARY_SCHEMA)), ("reltablespace", Datum::Oid(0)), ("relfilenode", Datum::Oid(0))] {
+        for (column, value) in [
+            ("oid", Datum::Oid(oid)),
+            ("relname", Datum::text(name)),
+            ("relnamespace", Datum::Oid(TEMPORARY_SCHEMA)),
+            ("reltablespace", Datum::Oid(0)),
+            ("relfilenode", Datum::Oid(0)),
+        ] {
             row[shape.table.column(column).expect("a column")] = value;
         }
         row
@@ -394,7 +435,12 @@ mod tests {
         catalog.delete(PG_CLASS, rid).expect("deleted");
         assert!(catalog.is_empty());
         catalog.undo_to(mark).expect("undone");
-        let name = |c: &TemporaryCatalog| c.lookup(PG_CLASS, PG_CLASS_OID_INDEX, &[Datum::Oid(oid)]).expect("found").pop().and_then(|r| r.text("relname").map(str::to_string));
+        let name = |c: &TemporaryCatalog| {
+            c.lookup(PG_CLASS, PG_CLASS_OID_INDEX, &[Datum::Oid(oid)])
+                .expect("found")
+                .pop()
+                .and_then(|r| r.text("relname").map(str::to_string))
+        };
         assert_eq!(name(&catalog).as_deref(), Some("b"));
         catalog.undo_to(0).expect("undone");
         assert_eq!(name(&catalog).as_deref(), Some("a"));
@@ -414,6 +460,8 @@ mod tests {
         }
         let tables = catalog.tables.borrow();
         let rows = &tables[&PG_CLASS];
-        assert!(rows.rows.is_empty() && rows.indexes.iter().all(|(_, entries)| entries.is_empty()) && catalog.mark() == 0);
+        assert!(
+            rows.rows.is_empty() && rows.indexes.iter().all(|(_, entries)| entries.is_empty()) && catalog.mark() == 0
+        );
     }
 }

@@ -92,10 +92,18 @@ impl TextSearchKind {
     /// The system table, its indexes by name and by OID, and the columns of name and schema.
     pub fn table(self) -> (Oid, Oid, Oid, &'static str, &'static str) {
         match self {
-            TextSearchKind::Config => (PG_TS_CONFIG, PG_TS_CONFIG_CFGNAME_INDEX, PG_TS_CONFIG_OID_INDEX, "cfgname", "cfgnamespace"),
-            TextSearchKind::Dictionary => (PG_TS_DICT, PG_TS_DICT_DICTNAME_INDEX, PG_TS_DICT_OID_INDEX, "dictname", "dictnamespace"),
-            TextSearchKind::Parser => (PG_TS_PARSER, PG_TS_PARSER_PRSNAME_INDEX, PG_TS_PARSER_OID_INDEX, "prsname", "prsnamespace"),
-            TextSearchKind::Template => (PG_TS_TEMPLATE, PG_TS_TEMPLATE_TMPLNAME_INDEX, PG_TS_TEMPLATE_OID_INDEX, "tmplname", "tmplnamespace"),
+            TextSearchKind::Config => {
+                (PG_TS_CONFIG, PG_TS_CONFIG_CFGNAME_INDEX, PG_TS_CONFIG_OID_INDEX, "cfgname", "cfgnamespace")
+            }
+            TextSearchKind::Dictionary => {
+                (PG_TS_DICT, PG_TS_DICT_DICTNAME_INDEX, PG_TS_DICT_OID_INDEX, "dictname", "dictnamespace")
+            }
+            TextSearchKind::Parser => {
+                (PG_TS_PARSER, PG_TS_PARSER_PRSNAME_INDEX, PG_TS_PARSER_OID_INDEX, "prsname", "prsnamespace")
+            }
+            TextSearchKind::Template => {
+                (PG_TS_TEMPLATE, PG_TS_TEMPLATE_TMPLNAME_INDEX, PG_TS_TEMPLATE_OID_INDEX, "tmplname", "tmplnamespace")
+            }
         }
     }
     /// Of the type that names them.
@@ -197,7 +205,12 @@ impl Source for CatalogReader<'_> {
             [last] => (None, last),
             [schema, last] => (Some(schema.as_str()), last),
             [] => return Err(Error::new(sqlstate::INVALID_NAME, "invalid name syntax")),
-            _ => return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("improper qualified name (too many dotted names): {name}"))),
+            _ => {
+                return Err(Error::new(
+                    sqlstate::SYNTAX_ERROR,
+                    format!("improper qualified name (too many dotted names): {name}"),
+                ));
+            }
         };
         if let Some(schema) = schema
             && self.schema_oid(schema)?.is_none()

@@ -2,8 +2,8 @@
 
 use super::cache::CatalogReader;
 use super::ids::*;
-use super::store::CatalogRow;
 use super::model::Table;
+use super::store::CatalogRow;
 use crate::exec::spill::RowStore;
 use kilndb_base::{Oid, Result};
 use kilndb_types::Datum;
@@ -158,7 +158,8 @@ impl CatalogReader<'_> {
     /// Those of a relation that users have made, by name.
     pub(super) fn load_triggers(&self, table: Oid) -> Result<Vec<Arc<Trigger>>> {
         let rows = self.lookup(PG_TRIGGER, PG_TRIGGER_TGRELID_TGNAME_INDEX, &[Datum::Oid(table)])?;
-        let mut triggers: Vec<Arc<Trigger>> = rows.iter().filter(|row| !is_of_key(row)).map(|row| Arc::new(Trigger::of_row(row))).collect();
+        let mut triggers: Vec<Arc<Trigger>> =
+            rows.iter().filter(|row| !is_of_key(row)).map(|row| Arc::new(Trigger::of_row(row))).collect();
         triggers.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(triggers)
     }
@@ -171,8 +172,8 @@ pub struct TransitionRows {
     pub new: Option<RowStore>,
 }
 
-/// What a running trigger function can read by the names that its trigger gives. A function that is no trigger's has an empty one, so
-/// that it does not see its caller's.
+/// What a running trigger function can read by the names that its trigger gives. A function that is no trigger's has an
+/// empty one, so that it does not see its caller's.
 #[derive(Default)]
 pub struct TransitionTables {
     pub table: Option<Arc<Table>>,

@@ -1,4 +1,5 @@
-//! Types that users have made, with what pg_type alone does not tell: domains' conditions, enums' labels, ranges' subtypes.
+//! Types that users have made, with what pg_type alone does not tell: domains' conditions, enums' labels, ranges'
+//! subtypes.
 
 use super::cache::CatalogReader;
 use super::ids::*;
@@ -36,9 +37,14 @@ impl CatalogReader<'_> {
         let rows = self.lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONTYPID_INDEX, &[Datum::Oid(row.oid("oid"))])?;
         let text = |r: &CatalogRow, column: &str| r.text(column).unwrap_or("").to_string();
         let checks = rows.iter().filter(|r| r.char("contype") == b'c');
-        let mut checks: Vec<DomainCheck> = checks.map(|r| DomainCheck { name: text(r, "conname"), sql: text(r, "conbin") }).collect();
+        let mut checks: Vec<DomainCheck> =
+            checks.map(|r| DomainCheck { name: text(r, "conname"), sql: text(r, "conbin") }).collect();
         checks.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(Domain { not_null: row.bool("typnotnull"), default_sql: row.text("typdefaultbin").map(str::to_string), checks })
+        Ok(Domain {
+            not_null: row.bool("typnotnull"),
+            default_sql: row.text("typdefaultbin").map(str::to_string),
+            checks,
+        })
     }
 
     pub(super) fn load_range(&self, oid: Oid) -> Result<Option<RangeType>> {
@@ -46,18 +52,28 @@ impl CatalogReader<'_> {
         if rows.is_empty() {
             rows = self.lookup(PG_RANGE, PG_RANGE_RNGMULTITYPID_INDEX, &[Datum::Oid(oid)])?;
         }
-        Ok(rows.first().map(|r| RangeType { oid: r.oid("rngtypid"), multirange: r.oid("rngmultitypid"), subtype: r.oid("rngsubtype") }))
+        Ok(rows.first().map(|r| RangeType {
+            oid: r.oid("rngtypid"),
+            multirange: r.oid("rngmultitypid"),
+            subtype: r.oid("rngsubtype"),
+        }))
     }
 
     /// The cast by function that pg_cast has for the pair.
     pub(super) fn load_cast(&self, source: Oid, target: Oid) -> Result<Option<CastInfo>> {
         let rows = self.lookup(PG_CAST, PG_CAST_SOURCE_TARGET_INDEX, &[Datum::Oid(source), Datum::Oid(target)])?;
-        Ok(rows.first().map(|r| CastInfo { context: CastContext::Explicit, method: CastMethod::Function(r.oid("castfunc")) }))
+        Ok(rows
+            .first()
+            .map(|r| CastInfo { context: CastContext::Explicit, method: CastMethod::Function(r.oid("castfunc")) }))
     }
 
     pub(super) fn load_labels(&self, enum_type: Oid) -> Result<Arc<[EnumLabel]>> {
         let rows = self.lookup(PG_ENUM, PG_ENUM_TYPID_LABEL_INDEX, &[Datum::Oid(enum_type)])?;
-        let label = |r: &CatalogRow| EnumLabel { oid: r.oid("oid"), order: r.float4("enumsortorder"), label: r.text("enumlabel").unwrap_or("").to_string() };
+        let label = |r: &CatalogRow| EnumLabel {
+            oid: r.oid("oid"),
+            order: r.float4("enumsortorder"),
+            label: r.text("enumlabel").unwrap_or("").to_string(),
+        };
         let mut labels: Vec<EnumLabel> = rows.iter().map(label).collect();
         labels.sort_by(|a, b| a.order.total_cmp(&b.order));
         Ok(labels.into())

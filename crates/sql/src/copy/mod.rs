@@ -20,7 +20,13 @@ use kilndb_syntax::{Statement, nodes};
 use std::sync::Arc;
 
 impl Session {
-    pub(crate) fn copy_command(&mut self, s: &nodes::CopyStmt, statement: &Statement, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {
+    pub(crate) fn copy_command(
+        &mut self,
+        s: &nodes::CopyStmt,
+        statement: &Statement,
+        runtime: &dyn Runtime,
+        client: &mut dyn Client,
+    ) -> Result<String> {
         if s.is_program {
             return Err(Error::unsupported("COPY with PROGRAM is not supported"));
         }
@@ -57,7 +63,10 @@ impl Session {
                     TableKind::Sequence => "sequence",
                     _ => "non-table relation",
                 };
-                let e = Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("cannot copy {direction} {word} \"{}\"", table.name));
+                let e = Error::new(
+                    sqlstate::WRONG_OBJECT_TYPE,
+                    format!("cannot copy {direction} {word} \"{}\"", table.name),
+                );
                 Err(if s.is_from { e } else { e.with_hint("Try the COPY (SELECT ...) TO variant.") })
             }
         }
@@ -102,14 +111,20 @@ fn copy_columns(table: &Table, names: &[&str]) -> Result<Vec<Column>> {
     let mut columns: Vec<Column> = Vec::new();
     for name in names {
         let column = table.columns.iter().find(|c| !c.dropped && c.name == *name).ok_or_else(|| {
-            Error::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{name}\" of relation \"{}\" does not exist", table.name))
+            Error::new(
+                sqlstate::UNDEFINED_COLUMN,
+                format!("column \"{name}\" of relation \"{}\" does not exist", table.name),
+            )
         })?;
         if columns.iter().any(|c| c.attnum == column.attnum) {
             return Err(Error::new(sqlstate::DUPLICATE_COLUMN, format!("column \"{name}\" specified more than once")));
         }
         if column.generated != 0 {
-            return Err(Error::new(sqlstate::INVALID_COLUMN_REFERENCE, format!("column \"{name}\" is a generated column"))
-                .with_detail("Generated columns cannot be used in COPY."));
+            return Err(Error::new(
+                sqlstate::INVALID_COLUMN_REFERENCE,
+                format!("column \"{name}\" is a generated column"),
+            )
+            .with_detail("Generated columns cannot be used in COPY."));
         }
         columns.push(column.clone());
     }

@@ -121,8 +121,13 @@ impl CopyOptions {
                 "force_null" => options.force_null = names(d),
                 "encoding" => {
                     let encoding = text(d);
-                    if !matches!(encoding.to_ascii_lowercase().replace(['-', '_'], "").as_str(), "utf8" | "unicode" | "sqlascii") {
-                        return Err(Error::unsupported(format!("COPY encoding \"{encoding}\" is not supported: only UTF8 is")));
+                    if !matches!(
+                        encoding.to_ascii_lowercase().replace(['-', '_'], "").as_str(),
+                        "utf8" | "unicode" | "sqlascii"
+                    ) {
+                        return Err(Error::unsupported(format!(
+                            "COPY encoding \"{encoding}\" is not supported: only UTF8 is"
+                        )));
                     }
                 }
                 "on_error" if text(d) == "stop" => {}

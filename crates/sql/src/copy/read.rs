@@ -65,7 +65,10 @@ impl CopySource<'_> {
             self.at = 0;
         }
         if self.data.len() > LONGEST_LINE {
-            return Err(Error::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, format!("string buffer exceeds maximum allowed length ({LONGEST_LINE} bytes)")));
+            return Err(Error::new(
+                sqlstate::PROGRAM_LIMIT_EXCEEDED,
+                format!("string buffer exceeds maximum allowed length ({LONGEST_LINE} bytes)"),
+            ));
         }
         let before = self.data.len();
         if !self.input.read(&mut self.data)? {
@@ -116,7 +119,11 @@ impl CopySource<'_> {
             while let Some(b) = rest.get(offset) {
                 if *b == self.options.quote {
                     quoted = !quoted;
-                } else if quoted && *b == self.options.escape && self.options.escape != self.options.quote && offset + 1 < rest.len() {
+                } else if quoted
+                    && *b == self.options.escape
+                    && self.options.escape != self.options.quote
+                    && offset + 1 < rest.len()
+                {
                     offset += 1;
                 } else if *b == b'\n' && !quoted {
                     let start = self.at;
@@ -202,7 +209,8 @@ impl CopySource<'_> {
             let listed = |list: &[String]| list.iter().any(|n| n == "*" || n == name);
             let matches_null = value == self.options.null.as_bytes();
             let is_null = matches_null
-                && ((!saw_quote && !listed(&self.options.force_not_null)) || (saw_quote && listed(&self.options.force_null)));
+                && ((!saw_quote && !listed(&self.options.force_not_null))
+                    || (saw_quote && listed(&self.options.force_null)));
             self.fields.push((!is_null).then_some((field_start, self.scratch.len())));
             if i >= line.len() {
                 return Ok(());
@@ -221,7 +229,11 @@ impl CopySource<'_> {
                 self.drain()?;
                 return Ok(false);
             }
-            if csv { self.split_csv(start, end)? } else { self.split_text(start, end)? }
+            if csv {
+                self.split_csv(start, end)?
+            } else {
+                self.split_text(start, end)?
+            }
             if self.options.header && !self.header_seen {
                 self.header_seen = true;
                 self.check_header()?;
@@ -245,13 +257,22 @@ impl CopySource<'_> {
             return Ok(());
         }
         if self.fields.len() != self.columns.len() {
-            let message = format!("wrong number of fields in header line: got {}, expected {}", self.fields.len(), self.columns.len());
+            let message = format!(
+                "wrong number of fields in header line: got {}, expected {}",
+                self.fields.len(),
+                self.columns.len()
+            );
             return Err(self.in_context(bad_format(message), None));
         }
         for (i, (field, column)) in self.fields.iter().zip(&self.columns).enumerate() {
-            let name = field.map(|(a, b)| String::from_utf8_lossy(&self.scratch[a..b]).into_owned()).unwrap_or_default();
+            let name =
+                field.map(|(a, b)| String::from_utf8_lossy(&self.scratch[a..b]).into_owned()).unwrap_or_default();
             if name != column.name {
-                let message = format!("column name mismatch in header line field {}: got \"{name}\", expected \"{}\"", i + 1, column.name);
+                let message = format!(
+                    "column name mismatch in header line field {}: got \"{name}\", expected \"{}\"",
+                    i + 1,
+                    column.name
+                );
                 return Err(self.in_context(bad_format(message), None));
             }
         }
@@ -260,7 +281,8 @@ impl CopySource<'_> {
 
     fn convert_fields(&mut self, out: &mut Batch, eval: &EvalContext<'_>) -> Result<()> {
         // An empty line is a row without columns.
-        let is_empty = self.columns.is_empty() && matches!(self.fields.as_slice(), [Some((start, end))] if start == end);
+        let is_empty =
+            self.columns.is_empty() && matches!(self.fields.as_slice(), [Some((start, end))] if start == end);
         if self.fields.len() > self.columns.len() && !is_empty {
             let e = bad_format("extra data after last expected column");
             return Err(self.in_context(e, None));
@@ -272,8 +294,12 @@ impl CopySource<'_> {
                 return Err(self.in_context(e, None));
             };
             let Some((start, end)) = *field else {
-                if column.type_oid >= crate::catalog::builtin::FIRST_USER_OID && eval.host.under_domain(column.type_oid).is_some() {
-                    eval.host.check_domain(column.type_oid, &Datum::Null).map_err(|e| self.in_context(e, Some((&column.name, None))))?;
+                if column.type_oid >= crate::catalog::builtin::FIRST_USER_OID
+                    && eval.host.under_domain(column.type_oid).is_some()
+                {
+                    eval.host
+                        .check_domain(column.type_oid, &Datum::Null)
+                        .map_err(|e| self.in_context(e, Some((&column.name, None))))?;
                 }
                 out.data.push(Datum::Null);
                 continue;
@@ -282,7 +308,12 @@ impl CopySource<'_> {
             let converted = match std::str::from_utf8(bytes) {
                 Ok(text) if !text.contains('\0') => io::input(column.type_oid, text, column.typmod, eval),
                 _ => {
-                    let shown: Vec<String> = bytes.iter().filter(|b| **b >= 0x80 || **b == 0).take(1).map(|b| format!("0x{b:02x}")).collect();
+                    let shown: Vec<String> = bytes
+                        .iter()
+                        .filter(|b| **b >= 0x80 || **b == 0)
+                        .take(1)
+                        .map(|b| format!("0x{b:02x}"))
+                        .collect();
                     let message = format!("invalid byte sequence for encoding \"UTF8\": {}", shown.join(" "));
                     let e = Error::new(sqlstate::CHARACTER_NOT_IN_REPERTOIRE, message);
                     return Err(self.in_context(e, None));
@@ -328,7 +359,8 @@ impl CopySource<'_> {
             return Err(bad_format("unrecognized critical flags in COPY file header"));
         }
         let extension = self.take_i32()?;
-        let extension = usize::try_from(extension).map_err(|_| bad_format("invalid COPY file header (missing length)"))?;
+        let extension =
+            usize::try_from(extension).map_err(|_| bad_format("invalid COPY file header (missing length)"))?;
         self.take(extension)?;
         Ok(())
     }
@@ -356,13 +388,18 @@ impl CopySource<'_> {
             let length = self.take_i32()?;
             if length == -1 {
                 let column = &self.columns[i];
-                if column.type_oid >= crate::catalog::builtin::FIRST_USER_OID && eval.host.under_domain(column.type_oid).is_some() {
-                    eval.host.check_domain(column.type_oid, &Datum::Null).map_err(|e| self.in_context(e, Some((&column.name, None))))?;
+                if column.type_oid >= crate::catalog::builtin::FIRST_USER_OID
+                    && eval.host.under_domain(column.type_oid).is_some()
+                {
+                    eval.host
+                        .check_domain(column.type_oid, &Datum::Null)
+                        .map_err(|e| self.in_context(e, Some((&column.name, None))))?;
                 }
                 out.data.push(Datum::Null);
                 continue;
             }
-            let length = usize::try_from(length).map_err(|_| self.in_context(bad_format("invalid field size"), None))?;
+            let length =
+                usize::try_from(length).map_err(|_| self.in_context(bad_format("invalid field size"), None))?;
             let at = self.take(length)?;
             let column = &self.columns[i];
             match io::receive(column.type_oid, &self.data[at..at + length], column.typmod, eval) {
@@ -406,7 +443,11 @@ impl RowSource for CopySource<'_> {
     fn fill(&mut self, out: &mut Batch, eval: &EvalContext<'_>) -> Result<()> {
         let before = out.rows;
         while !self.finished && out.rows < BATCH_ROWS {
-            let row = if self.options.format == Format::Binary { self.binary_row(out, eval) } else { self.line_row(out, eval) };
+            let row = if self.options.format == Format::Binary {
+                self.binary_row(out, eval)
+            } else {
+                self.line_row(out, eval)
+            };
             match row {
                 Ok(more) => self.finished = !more,
                 Err(e) => {
@@ -421,7 +462,14 @@ impl RowSource for CopySource<'_> {
 }
 
 impl Session {
-    pub(super) fn copy_from(&mut self, s: &nodes::CopyStmt, statement: &Statement, options: &CopyOptions, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<u64> {
+    pub(super) fn copy_from(
+        &mut self,
+        s: &nodes::CopyStmt,
+        statement: &Statement,
+        options: &CopyOptions,
+        runtime: &dyn Runtime,
+        client: &mut dyn Client,
+    ) -> Result<u64> {
         let table = self.copy_table(s, runtime)?;
         if table.persistence != b't' {
             self.refuse_if_read_only("COPY FROM")?;
@@ -434,7 +482,13 @@ impl Session {
             let attnums: Vec<i16> = columns.iter().map(|c| c.attnum).collect();
             let mut plan = Err(Error::internal("a COPY was not planned"));
             runtime.on_large_stack(&mut || {
-                plan = crate::plan::plan_row_source(&table, &attnums, (s.where_clause(), statement.source()), &host.reader, &self.instance.engine);
+                plan = crate::plan::plan_row_source(
+                    &table,
+                    &attnums,
+                    (s.where_clause(), statement.source()),
+                    &host.reader,
+                    &self.instance.engine,
+                );
             });
             plan?
         };

@@ -147,7 +147,14 @@ impl RowSink for CopySink<'_> {
 const BINARY_HEADER: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
 
 impl Session {
-    pub(super) fn copy_to(&mut self, s: &nodes::CopyStmt, statement: &Statement, options: &CopyOptions, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<u64> {
+    pub(super) fn copy_to(
+        &mut self,
+        s: &nodes::CopyStmt,
+        statement: &Statement,
+        options: &CopyOptions,
+        runtime: &dyn Runtime,
+        client: &mut dyn Client,
+    ) -> Result<u64> {
         let plan = match s.query() {
             Node::None => {
                 let table = self.copy_table(s, runtime)?;
@@ -155,7 +162,8 @@ impl Session {
                 let columns = copy_columns(&table, &crate::ddl::strings(s.attlist()))?;
                 let quote = crate::catalog::format_type::quote_identifier;
                 let list: Vec<String> = columns.iter().map(|c| quote(&c.name)).collect();
-                let sql = format!("SELECT {} FROM {}.{}", list.join(", "), quote(&table.schema_name), quote(&table.name));
+                let sql =
+                    format!("SELECT {} FROM {}.{}", list.join(", "), quote(&table.schema_name), quote(&table.name));
                 let script = runtime.parse(&sql)?;
                 let query = script.statements().pop().ok_or_else(|| Error::internal("an empty query"))?;
                 self.make_plan(&query, &[], runtime)?
@@ -170,13 +178,15 @@ impl Session {
         let names: Vec<String> = plan.columns.iter().map(|c| c.name.clone()).collect();
         if let Some(name) = s.filename() {
             let mut file = self.copy_output_file(name)?;
-            let rows = self.copy_rows(&plan, CopyParts { output: &mut file, options, columns, names, progress }, runtime)?;
+            let rows =
+                self.copy_rows(&plan, CopyParts { output: &mut file, options, columns, names, progress }, runtime)?;
             file.finish()?;
             return Ok(rows);
         }
         let mut client = client;
         client.copy_out_begin(options.format == Format::Binary, columns.len());
-        let rows = self.copy_rows(&plan, CopyParts { output: &mut client, options, columns, names, progress }, runtime)?;
+        let rows =
+            self.copy_rows(&plan, CopyParts { output: &mut client, options, columns, names, progress }, runtime)?;
         client.copy_out_end();
         Ok(rows)
     }

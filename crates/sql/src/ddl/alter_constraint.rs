@@ -13,11 +13,19 @@ use kilndb_types::Datum;
 use std::sync::Arc;
 
 impl Session {
-    pub(super) fn alter_constraint(&mut self, table: &Arc<Table>, a: &nodes::ATAlterConstraint, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn alter_constraint(
+        &mut self,
+        table: &Arc<Table>,
+        a: &nodes::ATAlterConstraint,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let name = a.conname().unwrap_or("");
         let rows = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])?;
         let row = rows.into_iter().find(|row| row.text("conname") == Some(name)).ok_or_else(|| {
-            Error::new(sqlstate::UNDEFINED_OBJECT, format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name))
+            Error::new(
+                sqlstate::UNDEFINED_OBJECT,
+                format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name),
+            )
         })?;
         refuse_kind(table, a, &row)?;
         if row.oid("conparentid") != 0 {
@@ -28,13 +36,16 @@ impl Session {
                 let message = format!("cannot alter inherited constraint \"{name}\" on relation \"{}\"", table.name);
                 return Err(Error::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
             }
-            self.update_row(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, row.oid("oid"), runtime, |row| row.set("connoinherit", Datum::Bool(a.noinherit)))?;
+            self.update_row(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, row.oid("oid"), runtime, |row| {
+                row.set("connoinherit", Datum::Bool(a.noinherit))
+            })?;
         }
         if row.char("contype") != b'f' {
             return Ok(());
         }
         let becomes_enforced = a.alter_enforceability && a.is_enforced && !row.bool("conenforced");
-        if becomes_enforced && let Some(key) = table.foreign_keys.iter().find(|key| key.oid == row.oid("oid")).cloned() {
+        if becomes_enforced && let Some(key) = table.foreign_keys.iter().find(|key| key.oid == row.oid("oid")).cloned()
+        {
             let target = self.table_by_oid(key.referenced_table, runtime)?;
             self.validate_foreign_key(table, &key.columns, &target, &key.referenced_columns, name, runtime)?;
         }
@@ -64,14 +75,18 @@ impl Session {
     fn derived(&mut self, table: &Table, row: &CatalogRow, runtime: &dyn Runtime) -> Result<Error> {
         let mut top = row.clone();
         while top.oid("conparentid") != 0 {
-            let above = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, &[Datum::Oid(top.oid("conparentid"))])?;
+            let above =
+                self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, &[Datum::Oid(top.oid("conparentid"))])?;
             top = above.into_iter().next().ok_or_else(|| Error::internal("a part of a constraint that is gone"))?;
         }
         let (name, of) = (row.text("conname").unwrap_or(""), top.text("conname").unwrap_or("").to_string());
         let above = self.table_by_oid(top.oid("conrelid"), runtime)?;
         let message = format!("cannot alter constraint \"{name}\" on relation \"{}\"", table.name);
         Ok(Error::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
-            .with_detail(format!("Constraint \"{name}\" is derived from constraint \"{of}\" of relation \"{}\".", above.name))
+            .with_detail(format!(
+                "Constraint \"{name}\" is derived from constraint \"{of}\" of relation \"{}\".",
+                above.name
+            ))
             .with_hint("You may alter the constraint it derives from instead."))
     }
 }
@@ -90,7 +105,10 @@ fn refuse_kind(table: &Table, a: &nodes::ATAlterConstraint, row: &CatalogRow) ->
         return wrong(format!("constraint \"{name}\" of relation \"{}\" is not a not-null constraint", table.name));
     }
     if a.alter_inheritability && a.noinherit && table.partition_key.is_some() {
-        return Err(Error::unsupported(format!("not-null constraint \"{name}\" on partitioned table \"{}\" cannot be NO INHERIT", table.name)));
+        return Err(Error::unsupported(format!(
+            "not-null constraint \"{name}\" on partitioned table \"{}\" cannot be NO INHERIT",
+            table.name
+        )));
     }
     Ok(())
 }

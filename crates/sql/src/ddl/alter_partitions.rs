@@ -1,4 +1,5 @@
-//! ALTER TABLE through a tree of partitions: what is allowed on a partition by itself, and what the partitions do after their parent.
+//! ALTER TABLE through a tree of partitions: what is allowed on a partition by itself, and what the partitions do after
+//! their parent.
 
 use super::Session;
 use super::constraint::NewConstraint;
@@ -20,7 +21,15 @@ fn malformed(message: String) -> Error {
 
 impl Session {
     /// One command on a table and its partitions. `recursing`: the parent's command goes on here.
-    pub(super) fn alter_tree(&mut self, table: &Arc<Table>, c: &nodes::AlterTableCmd, only: bool, recursing: bool, source: &Arc<str>, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn alter_tree(
+        &mut self,
+        table: &Arc<Table>,
+        c: &nodes::AlterTableCmd,
+        only: bool,
+        recursing: bool,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         if table.partition_of != 0 && !recursing {
             self.refuse_on_partition(table, c, runtime)?;
         }
@@ -29,12 +38,17 @@ impl Session {
         }
         self.refuse_on_partitioned(table, c)?;
         if only && c.subtype == A::AT_AlterConstraint {
-            return Err(malformed("constraint must be altered in child tables too".into()).with_hint("Do not specify the ONLY keyword."));
+            return Err(malformed("constraint must be altered in child tables too".into())
+                .with_hint("Do not specify the ONLY keyword."));
         }
         if let (true, A::AT_AddConstraint, Node::Constraint(k)) = (only, c.subtype, c.def())
             && let Some(target) = k.pktable().filter(|_| k.contype == ConstrType::CONSTR_FOREIGN)
         {
-            let message = format!("cannot use ONLY for foreign key on partitioned table \"{}\" referencing relation \"{}\"", table.name, target.relname().unwrap_or(""));
+            let message = format!(
+                "cannot use ONLY for foreign key on partitioned table \"{}\" referencing relation \"{}\"",
+                table.name,
+                target.relname().unwrap_or("")
+            );
             return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, message));
         }
         let partitions = self.partition_oids(table.oid, runtime)?;
@@ -50,7 +64,8 @@ impl Session {
             return self.add_key_only(table, k, runtime);
         }
         // Foreign keys know their parts.
-        let of_key = c.subtype == A::AT_ValidateConstraint && table.foreign_keys.iter().any(|k| Some(k.name.as_str()) == c.name());
+        let of_key = c.subtype == A::AT_ValidateConstraint
+            && table.foreign_keys.iter().any(|k| Some(k.name.as_str()) == c.name());
         let before = self.table_by_oid(table.oid, runtime)?;
         self.alter_command(table, c, source, runtime)?;
         let after = self.table_by_oid(table.oid, runtime)?;
@@ -61,20 +76,32 @@ impl Session {
             return self.enable_clones(table, which, mode, runtime);
         }
         match (c.subtype, c.def()) {
-            (A::AT_AddConstraint, Node::Constraint(k)) if k.contype == ConstrType::CONSTR_CHECK && !k.is_no_inherit => self.pass_on_checks(&before, &after, runtime),
-            (A::AT_AddConstraint, Node::Constraint(k)) if k.contype == ConstrType::CONSTR_FOREIGN => self.pass_on_foreign_keys(&before, &after, &partitions, runtime),
+            (A::AT_AddConstraint, Node::Constraint(k)) if k.contype == ConstrType::CONSTR_CHECK && !k.is_no_inherit => {
+                self.pass_on_checks(&before, &after, runtime)
+            }
+            (A::AT_AddConstraint, Node::Constraint(k)) if k.contype == ConstrType::CONSTR_FOREIGN => {
+                self.pass_on_foreign_keys(&before, &after, &partitions, runtime)
+            }
             (A::AT_SetNotNull, _) | (A::AT_AddConstraint, _) => self.pass_on_not_nulls(&after, runtime),
             (A::AT_AddColumn, _) if after.columns.len() > before.columns.len() => {
                 self.pass_on_checks(&before, &after, runtime)?;
                 self.pass_on_foreign_keys(&before, &after, &partitions, runtime)?;
                 self.pass_on_not_nulls(&after, runtime)
             }
-            (A::AT_AddIdentity | A::AT_SetIdentity | A::AT_DropIdentity, _) => self.pass_on_identity(&after, c.name().unwrap_or(""), runtime),
+            (A::AT_AddIdentity | A::AT_SetIdentity | A::AT_DropIdentity, _) => {
+                self.pass_on_identity(&after, c.name().unwrap_or(""), runtime)
+            }
             _ => Ok(()),
         }
     }
 
-    fn pass_on_foreign_keys(&mut self, before: &Table, after: &Arc<Table>, partitions: &[kilndb_base::Oid], runtime: &dyn Runtime) -> Result<()> {
+    fn pass_on_foreign_keys(
+        &mut self,
+        before: &Table,
+        after: &Arc<Table>,
+        partitions: &[kilndb_base::Oid],
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         for key in after.foreign_keys.iter().filter(|k| !before.foreign_keys.iter().any(|b| b.oid == k.oid)) {
             for partition in partitions {
                 self.copy_foreign_key(after, key.oid, *partition, runtime)?;
@@ -96,7 +123,9 @@ impl Session {
                     format!("column \"{name}\" of relation \"{}\" already has a default value", child.name),
                 ));
             }
-            self.update_attribute(child.oid, column.attnum, runtime, |row| row.set("attidentity", Datum::Char(identity)))?;
+            self.update_attribute(child.oid, column.attnum, runtime, |row| {
+                row.set("attidentity", Datum::Char(identity))
+            })?;
             if child.kind == TableKind::Partitioned {
                 let child = self.table_by_oid(child.oid, runtime)?;
                 self.pass_on_identity(&child, name, runtime)?;
@@ -106,7 +135,12 @@ impl Session {
     }
 
     /// ADD COLUMN in the partitions, once their parent has the column.
-    pub(super) fn add_column_below(&mut self, parent: &Table, column: &super::create_table::NewColumn, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn add_column_below(
+        &mut self,
+        parent: &Table,
+        column: &super::create_table::NewColumn,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         for partition in self.partition_oids(parent.oid, runtime)? {
             let child = self.table_by_oid(partition, runtime)?;
             let child = self.lock_for_ddl(&child, LockMode::AccessExclusive, runtime)?;
@@ -128,7 +162,13 @@ impl Session {
         Ok(())
     }
 
-    fn alter_below(&mut self, partitions: &[kilndb_base::Oid], c: &nodes::AlterTableCmd, source: &Arc<str>, runtime: &dyn Runtime) -> Result<()> {
+    fn alter_below(
+        &mut self,
+        partitions: &[kilndb_base::Oid],
+        c: &nodes::AlterTableCmd,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         for partition in partitions {
             let child = self.table_by_oid(*partition, runtime)?;
             let child = self.lock_for_ddl(&child, LockMode::AccessExclusive, runtime)?;
@@ -145,14 +185,22 @@ impl Session {
         Ok(())
     }
 
-    fn pass_on_check(&mut self, parent: &Table, check: &crate::catalog::CheckConstraint, runtime: &dyn Runtime) -> Result<()> {
+    fn pass_on_check(
+        &mut self,
+        parent: &Table,
+        check: &crate::catalog::CheckConstraint,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         for partition in self.partition_oids(parent.oid, runtime)? {
             let child = self.table_by_oid(partition, runtime)?;
             let child = self.lock_for_ddl(&child, LockMode::AccessExclusive, runtime)?;
             match child.checks.iter().find(|k| k.name == check.name) {
                 Some(own) if own.sql == check.sql => {
                     let conflict = |what: &str| {
-                        let message = format!("constraint \"{}\" conflicts with {what} constraint on relation \"{}\"", own.name, child.name);
+                        let message = format!(
+                            "constraint \"{}\" conflicts with {what} constraint on relation \"{}\"",
+                            own.name, child.name
+                        );
                         Err(Error::new(sqlstate::INVALID_OBJECT_DEFINITION, message))
                     };
                     if check.validated && own.enforced && !own.validated {
@@ -179,7 +227,9 @@ impl Session {
                     new.enforced = check.enforced;
                     self.insert_constraint(&new, runtime)?;
                     let checks = child.checks.len() as i16 + 1;
-                    self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, child.oid, runtime, |row| row.set("relchecks", Datum::Int2(checks)))?;
+                    self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, child.oid, runtime, |row| {
+                        row.set("relchecks", Datum::Int2(checks))
+                    })?;
                 }
             }
             if child.kind == TableKind::Partitioned {
@@ -204,13 +254,20 @@ impl Session {
                 let Some(attnum) = own.first().copied() else { continue };
                 match self.not_null_row(&child, attnum)? {
                     Some(known) if known.int("coninhcount") == 0 => {
-                        self.update_row(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, known.oid("oid"), runtime, |row| row.set("coninhcount", Datum::Int2(1)))?;
+                        self.update_row(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, known.oid("oid"), runtime, |row| {
+                            row.set("coninhcount", Datum::Int2(1))
+                        })?;
                     }
                     Some(_) => {}
                     None => {
-                        self.update_attribute(child.oid, attnum, runtime, |row| row.set("attnotnull", Datum::Bool(true)))?;
+                        self.update_attribute(child.oid, attnum, runtime, |row| {
+                            row.set("attnotnull", Datum::Bool(true))
+                        })?;
                         let name = row.text("conname").unwrap_or("");
-                        self.insert_constraint(&NewConstraint::inherited(name, b'n', &child, &[attnum], row.bool("convalidated")), runtime)?;
+                        self.insert_constraint(
+                            &NewConstraint::inherited(name, b'n', &child, &[attnum], row.bool("convalidated")),
+                            runtime,
+                        )?;
                     }
                 }
             }
@@ -225,12 +282,18 @@ impl Session {
     }
 
     /// The partitions' parts of a constraint that goes.
-    pub(super) fn drop_inherited(&mut self, parent: &Table, row: &crate::catalog::store::CatalogRow, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn drop_inherited(
+        &mut self,
+        parent: &Table,
+        row: &crate::catalog::store::CatalogRow,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         for partition in self.partition_oids(parent.oid, runtime)? {
             let child = self.table_by_oid(partition, runtime)?;
             let child = self.lock_for_ddl(&child, LockMode::AccessExclusive, runtime)?;
             let own = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(child.oid)])?;
-            let columns: Vec<i64> = own_columns(parent, &child, &row.numbers("conkey")).iter().map(|n| i64::from(*n)).collect();
+            let columns: Vec<i64> =
+                own_columns(parent, &child, &row.numbers("conkey")).iter().map(|n| i64::from(*n)).collect();
             let found = own.iter().find(|r| {
                 r.char("contype") == row.char("contype")
                     && match row.char("contype") {
@@ -241,7 +304,9 @@ impl Session {
             });
             let Some(found) = found else { continue };
             if found.bool("conislocal") {
-                self.update_row(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, found.oid("oid"), runtime, |row| row.set("coninhcount", Datum::Int2(0)))?;
+                self.update_row(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, found.oid("oid"), runtime, |row| {
+                    row.set("coninhcount", Datum::Int2(0))
+                })?;
                 continue;
             }
             if child.kind == TableKind::Partitioned {
@@ -256,7 +321,12 @@ impl Session {
     }
 
     /// What the parent alone may decide.
-    fn refuse_on_partition(&mut self, table: &Arc<Table>, c: &nodes::AlterTableCmd, runtime: &dyn Runtime) -> Result<()> {
+    fn refuse_on_partition(
+        &mut self,
+        table: &Arc<Table>,
+        c: &nodes::AlterTableCmd,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let name = c.name().unwrap_or("");
         let exists = table.columns.iter().any(|k| !k.dropped && k.name == name);
         match c.subtype {
@@ -276,11 +346,13 @@ impl Session {
                 Ok(())
             }
             A::AT_DropConstraint => {
-                let rows = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])?;
+                let rows =
+                    self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])?;
                 match rows.iter().find(|r| r.text("conname") == Some(name)) {
-                    Some(row) if row.int("coninhcount") > 0 => {
-                        Err(malformed(format!("cannot drop inherited constraint \"{name}\" of relation \"{}\"", table.name)))
-                    }
+                    Some(row) if row.int("coninhcount") > 0 => Err(malformed(format!(
+                        "cannot drop inherited constraint \"{name}\" of relation \"{}\"",
+                        table.name
+                    ))),
                     _ => Ok(()),
                 }
             }
@@ -293,21 +365,31 @@ impl Session {
         let key = table.partition_key.as_ref();
         let mentions = |sql: &str| sql.split(|c: char| !(c.is_alphanumeric() || c == '_')).any(|word| word == name);
         let attnum = table.columns.iter().find(|k| !k.dropped && k.name == name).map(|k| k.attnum);
-        let in_key = attnum.is_some_and(|n| key.is_some_and(|k| k.uses(n) || k.parts.iter().any(|p| p.expression_sql.as_deref().is_some_and(mentions))));
+        let in_key = attnum.is_some_and(|n| {
+            key.is_some_and(|k| k.uses(n) || k.parts.iter().any(|p| p.expression_sql.as_deref().is_some_and(mentions)))
+        });
         match c.subtype {
-            A::AT_DropColumn if in_key => {
-                Err(malformed(format!("cannot drop column \"{name}\" because it is part of the partition key of relation \"{}\"", table.name)))
-            }
-            A::AT_AlterColumnType if in_key => {
-                Err(malformed(format!("cannot alter column \"{name}\" because it is part of the partition key of relation \"{}\"", table.name)))
-            }
+            A::AT_DropColumn if in_key => Err(malformed(format!(
+                "cannot drop column \"{name}\" because it is part of the partition key of relation \"{}\"",
+                table.name
+            ))),
+            A::AT_AlterColumnType if in_key => Err(malformed(format!(
+                "cannot alter column \"{name}\" because it is part of the partition key of relation \"{}\"",
+                table.name
+            ))),
             A::AT_SetLogged | A::AT_SetUnLogged => {
                 let word = if c.subtype == A::AT_SetLogged { "LOGGED" } else { "UNLOGGED" };
-                Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("ALTER action SET {word} cannot be performed on relation \"{}\"", table.name))
-                    .with_detail("This operation is not supported for partitioned tables."))
+                Err(Error::new(
+                    sqlstate::WRONG_OBJECT_TYPE,
+                    format!("ALTER action SET {word} cannot be performed on relation \"{}\"", table.name),
+                )
+                .with_detail("This operation is not supported for partitioned tables."))
             }
-            A::AT_SetRelOptions => Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, "cannot specify storage parameters for a partitioned table")
-                .with_hint("Specify storage parameters for its leaf partitions instead.")),
+            A::AT_SetRelOptions => Err(Error::new(
+                sqlstate::WRONG_OBJECT_TYPE,
+                "cannot specify storage parameters for a partitioned table",
+            )
+            .with_hint("Specify storage parameters for its leaf partitions instead.")),
             _ => Ok(()),
         }
     }
@@ -316,17 +398,24 @@ impl Session {
 fn refuse_only(table: &Table, c: &nodes::AlterTableCmd) -> Result<()> {
     let name = c.name().unwrap_or("");
     // Their parts go with them in any case.
-    let is_key = table.indexes.iter().any(|i| i.is_constraint && i.name == name) || table.foreign_keys.iter().any(|k| k.name == name);
+    let is_key = table.indexes.iter().any(|i| i.is_constraint && i.name == name)
+        || table.foreign_keys.iter().any(|k| k.name == name);
     match (c.subtype, c.def()) {
         (A::AT_DropConstraint, _) if is_key => Ok(()),
         (A::AT_AddColumn, _) => Err(malformed("column must be added to child tables too".into())),
-        (A::AT_AlterColumnType, _) => Err(malformed(format!("type of inherited column \"{}\" must be changed in child tables too", c.name().unwrap_or("")))),
-        (A::AT_DropColumn, _) => Err(malformed("cannot drop column from only the partitioned table when partitions exist".into())
-            .with_hint("Do not specify the ONLY keyword.")),
+        (A::AT_AlterColumnType, _) => Err(malformed(format!(
+            "type of inherited column \"{}\" must be changed in child tables too",
+            c.name().unwrap_or("")
+        ))),
+        (A::AT_DropColumn, _) => {
+            Err(malformed("cannot drop column from only the partitioned table when partitions exist".into())
+                .with_hint("Do not specify the ONLY keyword."))
+        }
         (A::AT_AddConstraint, Node::Constraint(k)) if k.contype == ConstrType::CONSTR_CHECK && !k.is_no_inherit => {
             Err(malformed("constraint must be added to child tables too".into()))
         }
-        (A::AT_SetNotNull, _) => Err(malformed("constraint must be added to child tables too".into()).with_hint("Do not specify the ONLY keyword.")),
+        (A::AT_SetNotNull, _) => Err(malformed("constraint must be added to child tables too".into())
+            .with_hint("Do not specify the ONLY keyword.")),
         (A::AT_DropConstraint | A::AT_DropNotNull, _) => {
             Err(malformed("cannot remove constraint from only the partitioned table when partitions exist".into())
                 .with_hint("Do not specify the ONLY keyword."))
@@ -347,5 +436,14 @@ fn refuse_only_identity(c: &nodes::AlterTableCmd) -> Result<()> {
 
 /// Commands that the partitions carry out as they stand.
 fn recurses(c: &nodes::AlterTableCmd) -> bool {
-    matches!(c.subtype, A::AT_AlterColumnType | A::AT_DropColumn | A::AT_ColumnDefault | A::AT_DropNotNull | A::AT_SetStatistics | A::AT_SetStorage | A::AT_ValidateConstraint)
+    matches!(
+        c.subtype,
+        A::AT_AlterColumnType
+            | A::AT_DropColumn
+            | A::AT_ColumnDefault
+            | A::AT_DropNotNull
+            | A::AT_SetStatistics
+            | A::AT_SetStorage
+            | A::AT_ValidateConstraint
+    )
 }

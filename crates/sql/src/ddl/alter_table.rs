@@ -14,13 +14,21 @@ use kilndb_types::{Datum, oids};
 use std::sync::Arc;
 
 impl Session {
-    pub(super) fn alter_table(&mut self, s: &nodes::AlterTableStmt, source: &Arc<str>, runtime: &dyn Runtime) -> Result<String> {
+    pub(super) fn alter_table(
+        &mut self,
+        s: &nodes::AlterTableStmt,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<String> {
         let word = super::object_word(s.objtype);
         let tag = format!("ALTER {}", word.to_uppercase());
         let r = s.relation().ok_or_else(|| Error::internal("ALTER TABLE without a table"))?;
         let Some(table) = self.find_relation_of(r, runtime)? else {
             if s.missing_ok {
-                self.notice(Severity::Notice, format!("relation \"{}\" does not exist, skipping", r.relname().unwrap_or("")));
+                self.notice(
+                    Severity::Notice,
+                    format!("relation \"{}\" does not exist, skipping", r.relname().unwrap_or("")),
+                );
                 return Ok(tag);
             }
             return Err(super::missing_relation(r));
@@ -42,11 +50,19 @@ impl Session {
         Ok(tag)
     }
 
-    pub(super) fn alter_command(&mut self, table: &Arc<Table>, c: &nodes::AlterTableCmd, source: &Arc<str>, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn alter_command(
+        &mut self,
+        table: &Arc<Table>,
+        c: &nodes::AlterTableCmd,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let name = c.name().unwrap_or("");
         match c.subtype {
             A::AT_AddColumn => self.add_column(table, c, source, runtime),
-            A::AT_DropColumn => self.drop_column(table, name, c.behavior == DropBehavior::DROP_CASCADE, c.missing_ok, runtime),
+            A::AT_DropColumn => {
+                self.drop_column(table, name, c.behavior == DropBehavior::DROP_CASCADE, c.missing_ok, runtime)
+            }
             A::AT_ColumnDefault => self.alter_default(table, name, c.def(), runtime),
             A::AT_SetNotNull => {
                 let attnum = column_of(table, name)?.attnum;
@@ -55,13 +71,17 @@ impl Session {
             A::AT_DropNotNull => self.drop_not_null(table, name, runtime),
             A::AT_AlterColumnType => self.alter_type(table, c, source, runtime),
             A::AT_AddConstraint => match c.def() {
-                Node::Constraint(constraint) if constraint.contype == kilndb_syntax::raw::ConstrType::CONSTR_NOTNULL => {
+                Node::Constraint(constraint)
+                    if constraint.contype == kilndb_syntax::raw::ConstrType::CONSTR_NOTNULL =>
+                {
                     self.add_not_null_constraint(table, constraint, runtime)
                 }
                 Node::Constraint(constraint) => self.add_constraint(table.oid, constraint, None, &[], source, runtime),
                 _ => Err(Error::internal("ADD CONSTRAINT without a constraint")),
             },
-            A::AT_DropConstraint => self.drop_constraint(table, name, c.behavior == DropBehavior::DROP_CASCADE, c.missing_ok, runtime),
+            A::AT_DropConstraint => {
+                self.drop_constraint(table, name, c.behavior == DropBehavior::DROP_CASCADE, c.missing_ok, runtime)
+            }
             A::AT_AlterConstraint => match c.def() {
                 Node::ATAlterConstraint(a) => self.alter_constraint(table, a, runtime),
                 _ => Err(Error::internal("ALTER CONSTRAINT without a constraint")),
@@ -73,8 +93,11 @@ impl Session {
             A::AT_SetCompression => self.set_column_compression(table, name, c.def(), runtime),
             A::AT_SetOptions | A::AT_ResetOptions => self.set_column_options(table, name, c, runtime),
             A::AT_ChangeOwner => {
-                let owner = self.role_oid(c.newowner().and_then(|r| r.rolename()).unwrap_or(&self.role_name.clone()))?;
-                self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| row.set("relowner", Datum::Oid(owner)))
+                let owner =
+                    self.role_oid(c.newowner().and_then(|r| r.rolename()).unwrap_or(&self.role_name.clone()))?;
+                self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| {
+                    row.set("relowner", Datum::Oid(owner))
+                })
             }
             A::AT_ClusterOn => self.mark_clustered(table, Some(name), runtime),
             A::AT_DropCluster => self.mark_clustered(table, None, runtime),
@@ -92,7 +115,9 @@ impl Session {
             A::AT_SetIdentity => self.set_identity(table, name, c.def(), source, runtime),
             A::AT_DropIdentity => self.drop_identity(table, name, c.missing_ok, runtime),
             A::AT_AttachPartition | A::AT_DetachPartition => match c.def() {
-                Node::PartitionCmd(p) if c.subtype == A::AT_AttachPartition => self.attach_partition(table, p, source, runtime),
+                Node::PartitionCmd(p) if c.subtype == A::AT_AttachPartition => {
+                    self.attach_partition(table, p, source, runtime)
+                }
                 Node::PartitionCmd(p) => self.detach_partition(table, p, runtime),
                 _ => Err(Error::internal("ATTACH or DETACH without a partition")),
             },
@@ -100,25 +125,41 @@ impl Session {
                 Node::PartitionCmd(p) => self.finalize_detach(table, p, runtime),
                 _ => Err(Error::internal("DETACH without a partition")),
             },
-            subtype if let Some((mode, which)) = super::trigger_clone::firing_mode(subtype, name) => self.enable_trigger(table, which, mode, runtime),
+            subtype if let Some((mode, which)) = super::trigger_clone::firing_mode(subtype, name) => {
+                self.enable_trigger(table, which, mode, runtime)
+            }
             A::AT_AddInherit | A::AT_DropInherit => Err(Error::unsupported("table inheritance is not supported")),
             _ => Err(Error::unsupported("this form of ALTER TABLE is not supported")),
         }
     }
 
-    fn add_column(&mut self, table: &Arc<Table>, c: &nodes::AlterTableCmd, source: &Arc<str>, runtime: &dyn Runtime) -> Result<()> {
+    fn add_column(
+        &mut self,
+        table: &Arc<Table>,
+        c: &nodes::AlterTableCmd,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let Node::ColumnDef(definition) = c.def() else { return Err(Error::internal("ADD COLUMN without a column")) };
         let name = definition.colname().unwrap_or("");
         if table.columns.iter().any(|k| !k.dropped && k.name == name) {
             let message = format!("column \"{name}\" of relation \"{}\" already exists", table.name);
             if c.missing_ok {
-                self.own.scratch.notices.borrow_mut().push(Error::notice(sqlstate::DUPLICATE_COLUMN, Severity::Notice, format!("{message}, skipping")));
+                self.own.scratch.notices.borrow_mut().push(Error::notice(
+                    sqlstate::DUPLICATE_COLUMN,
+                    Severity::Notice,
+                    format!("{message}, skipping"),
+                ));
                 return Ok(());
             }
             return Err(Error::new(sqlstate::DUPLICATE_COLUMN, message));
         }
-        let mut column = self.new_column(definition, &table.name, table.schema_oid, table.persistence, source, runtime)?;
-        let is_primary = definition.constraints().iter().any(|k| matches!(k, Node::Constraint(k) if k.contype == kilndb_syntax::raw::ConstrType::CONSTR_PRIMARY));
+        let mut column =
+            self.new_column(definition, &table.name, table.schema_oid, table.persistence, source, runtime)?;
+        let is_primary = definition
+            .constraints()
+            .iter()
+            .any(|k| matches!(k, Node::Constraint(k) if k.contype == kilndb_syntax::raw::ConstrType::CONSTR_PRIMARY));
         column.not_null |= is_primary;
         self.refuse_inner_self(table.type_oid, column.type_oid, 0, runtime)?;
         self.refuse_stored_rows(table, runtime)?;
@@ -143,15 +184,23 @@ impl Session {
         Ok(())
     }
 
-    /// The column itself, and its values in the rows that there are. `is_part`: of a partition, which draws from its parent's sequence.
-    pub(super) fn attach_column(&mut self, table: &Arc<Table>, column: &super::create_table::NewColumn, is_part: bool, runtime: &dyn Runtime) -> Result<i16> {
+    /// The column itself, and its values in the rows that there are. `is_part`: of a partition, which draws from its
+    /// parent's sequence.
+    pub(super) fn attach_column(
+        &mut self,
+        table: &Arc<Table>,
+        column: &super::create_table::NewColumn,
+        is_part: bool,
+        runtime: &dyn Runtime,
+    ) -> Result<i16> {
         let mut column = column.clone();
         let attnum = table.columns.len() as i16 + 1;
         let storage = self.type_storage(column.type_oid)?;
         // NOT NULL is checked once the existing rows have their value; as an identity it could not be given one.
         column.not_null = false;
         let identity = std::mem::take(&mut column.identity);
-        let has_rows = !matches!(table.kind, TableKind::Partitioned | TableKind::Composite) && !self.query(&format!("SELECT 1 FROM {} LIMIT 1", self.qualified_name(table)), runtime)?.is_empty();
+        let has_rows = !matches!(table.kind, TableKind::Partitioned | TableKind::Composite)
+            && !self.query(&format!("SELECT 1 FROM {} LIMIT 1", self.qualified_name(table)), runtime)?.is_empty();
         let has_domain = self.type_info(column.type_oid, runtime)?.kind == b'd';
         let constant = match &column.default_sql {
             Some(sql) if has_rows && column.generated == 0 && identity == 0 && column.sequence.is_none() => {
@@ -160,7 +209,9 @@ impl Session {
             _ => None,
         };
         self.write_catalog(runtime, |w| super::create_table::insert_attribute(w, table.oid, attnum, &column, storage))?;
-        self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| row.set("relnatts", Datum::Int2(attnum)))?;
+        self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| {
+            row.set("relnatts", Datum::Int2(attnum))
+        })?;
         self.need_type(table.oid, attnum, column.type_oid, runtime)?;
         if let Some(sql) = column.default_sql.as_ref().filter(|_| !super::default::says_nothing(&column)) {
             self.insert_default(table.oid, attnum, sql, runtime)?;
@@ -192,7 +243,13 @@ impl Session {
     }
 
     /// The value of a default that is the same for every row; None if it must be computed for each.
-    fn constant_default(&mut self, sql: &str, type_oid: u32, typmod: i32, runtime: &dyn Runtime) -> Result<Option<Datum>> {
+    fn constant_default(
+        &mut self,
+        sql: &str,
+        type_oid: u32,
+        typmod: i32,
+        runtime: &dyn Runtime,
+    ) -> Result<Option<Datum>> {
         let volatile = self.with_catalog(runtime, |host| {
             let mut answer = Ok(true);
             runtime.on_large_stack(&mut || {
@@ -209,7 +266,14 @@ impl Session {
         Ok(rows.into_iter().next().and_then(|r| r.into_iter().next()).filter(|d| !d.is_null()))
     }
 
-    pub(super) fn drop_column(&mut self, table: &Arc<Table>, name: &str, cascade: bool, missing_ok: bool, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn drop_column(
+        &mut self,
+        table: &Arc<Table>,
+        name: &str,
+        cascade: bool,
+        missing_ok: bool,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let Some(column) = table.columns.iter().find(|c| !c.dropped && c.name == name) else {
             let message = format!("column \"{name}\" of relation \"{}\" does not exist", table.name);
             if missing_ok {
@@ -270,15 +334,26 @@ impl Session {
     }
 
     fn refuse_if_viewed(&mut self, table: &Table, column: &str) -> Result<()> {
-        let viewed = self.dependents(PG_CLASS, table.oid, 0)?.iter().any(|r| r.char("deptype") == b'n' && r.oid("classid") == PG_CLASS);
+        let viewed = self
+            .dependents(PG_CLASS, table.oid, 0)?
+            .iter()
+            .any(|r| r.char("deptype") == b'n' && r.oid("classid") == PG_CLASS);
         if viewed {
-            return Err(Error::unsupported(format!("cannot drop column \"{column}\" of a table that a view uses, which is not supported")));
+            return Err(Error::unsupported(format!(
+                "cannot drop column \"{column}\" of a table that a view uses, which is not supported"
+            )));
         }
         Ok(())
     }
 
     /// Rewrites the table with the column's new type.
-    fn alter_type(&mut self, table: &Arc<Table>, c: &nodes::AlterTableCmd, source: &Arc<str>, runtime: &dyn Runtime) -> Result<()> {
+    fn alter_type(
+        &mut self,
+        table: &Arc<Table>,
+        c: &nodes::AlterTableCmd,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let name = c.name().unwrap_or("");
         let column = column_of(table, name)?.clone();
         let Node::ColumnDef(definition) = c.def() else { return Err(Error::internal("ALTER TYPE without a type")) };
@@ -286,7 +361,8 @@ impl Session {
         let (type_oid, typmod) = self.resolve_type(t, source, runtime)?;
         self.refuse_inner_self(table.type_oid, type_oid, 0, runtime)?;
         self.refuse_if_used_in_text(table, name, "change the type of")?;
-        if !table.referenced_by.is_empty() && table.referenced_by.iter().any(|k| k.referenced_columns.contains(&column.attnum))
+        if !table.referenced_by.is_empty()
+            && table.referenced_by.iter().any(|k| k.referenced_columns.contains(&column.attnum))
             || table.foreign_keys.iter().any(|k| k.columns.contains(&column.attnum))
         {
             return Err(Error::unsupported("changing the type of a column that a foreign key uses is not supported"));
@@ -301,12 +377,26 @@ impl Session {
             self.refuse_stored_rows(table, runtime)?;
             return self.retype_attribute(table, column.attnum, (type_oid, typmod), runtime);
         }
-        self.check_conversion(table, name, &value, matches!(definition.raw_default(), Node::None), (type_oid, typmod), &type_name, runtime)?;
+        self.check_conversion(
+            table,
+            name,
+            &value,
+            matches!(definition.raw_default(), Node::None),
+            (type_oid, typmod),
+            &type_name,
+            runtime,
+        )?;
         let wanted: Vec<String> = table
             .columns
             .iter()
             .filter(|k| !k.dropped)
-            .map(|k| if k.attnum == column.attnum { format!("CAST(({value}) AS {type_name}) AS {}", quote(name)) } else { quote(&k.name) })
+            .map(|k| {
+                if k.attnum == column.attnum {
+                    format!("CAST(({value}) AS {type_name}) AS {}", quote(name))
+                } else {
+                    quote(&k.name)
+                }
+            })
             .collect();
         let is_partitioned = table.kind == TableKind::Partitioned;
         // Rows pass through memory: a table that is larger belongs to a later, streaming rewrite.
@@ -324,7 +414,13 @@ impl Session {
         self.load_rows(&table, &rows, runtime)
     }
 
-    fn retype_attribute(&mut self, table: &Table, attnum: i16, (type_oid, typmod): (u32, i32), runtime: &dyn Runtime) -> Result<()> {
+    fn retype_attribute(
+        &mut self,
+        table: &Table,
+        attnum: i16,
+        (type_oid, typmod): (u32, i32),
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let (len, storage) = self.type_storage(type_oid)?;
         let collation = self.type_info(type_oid, runtime)?.collation;
         self.update_attribute(table.oid, attnum, runtime, |row| {
@@ -341,7 +437,16 @@ impl Session {
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn check_conversion(&mut self, table: &Arc<Table>, name: &str, value: &str, automatic: bool, target: (u32, i32), type_name: &str, runtime: &dyn Runtime) -> Result<()> {
+    fn check_conversion(
+        &mut self,
+        table: &Arc<Table>,
+        name: &str,
+        value: &str,
+        automatic: bool,
+        target: (u32, i32),
+        type_name: &str,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let checked = self.with_catalog(runtime, |host| {
             let mut bound = Ok(());
             runtime.on_large_stack(&mut || {
@@ -353,8 +458,11 @@ impl Session {
             e.0.position = None;
             if e.sqlstate() == sqlstate::DATATYPE_MISMATCH && automatic {
                 let quoted = crate::catalog::format_type::quote_identifier(name);
-                return Error::new(sqlstate::DATATYPE_MISMATCH, format!("column \"{name}\" cannot be cast automatically to type {type_name}"))
-                    .with_hint(format!("You might need to specify \"USING {quoted}::{type_name}\"."));
+                return Error::new(
+                    sqlstate::DATATYPE_MISMATCH,
+                    format!("column \"{name}\" cannot be cast automatically to type {type_name}"),
+                )
+                .with_hint(format!("You might need to specify \"USING {quoted}::{type_name}\"."));
             }
             e
         })
@@ -366,7 +474,9 @@ impl Session {
                 self.refuse_for_global(index, "changing the type of a key column")?;
             }
             for (i, key) in index.keys.iter().enumerate().filter(|(_, k)| k.attnum == attnum) {
-                let class = self.with_catalog(runtime, |host| super::index_class::default_class(index.method_oid(), type_oid, &host.reader))?;
+                let class = self.with_catalog(runtime, |host| {
+                    super::index_class::default_class(index.method_oid(), type_oid, &host.reader)
+                })?;
                 let class = match class {
                     Some(class) => class,
                     None if index.is_inverted() => return Err(self.no_class(index, type_oid, runtime)?),
@@ -387,8 +497,9 @@ impl Session {
     fn no_class(&mut self, index: &crate::catalog::Index, type_oid: u32, runtime: &dyn Runtime) -> Result<Error> {
         let shown = self.with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, -1)))?;
         let message = format!("data type {shown} has no default operator class for access method \"{}\"", index.method);
-        Ok(Error::new(sqlstate::UNDEFINED_OBJECT, message)
-            .with_hint("You must specify an operator class for the index or define a default operator class for the data type."))
+        Ok(Error::new(sqlstate::UNDEFINED_OBJECT, message).with_hint(
+            "You must specify an operator class for the index or define a default operator class for the data type.",
+        ))
     }
 
     /// Stores rows (values of the live columns) in an empty table and builds its indexes.
@@ -402,7 +513,12 @@ impl Session {
             for row in chunk {
                 let mut values = row.iter();
                 full.clear();
-                full.extend(table.columns.iter().map(|c| if c.dropped { Datum::Null } else { values.next().cloned().unwrap_or_default() }));
+                full.extend(
+                    table
+                        .columns
+                        .iter()
+                        .map(|c| if c.dropped { Datum::Null } else { values.next().cloned().unwrap_or_default() }),
+                );
                 let start = batch.bytes.len() as u32;
                 kilndb_types::row::encode_row(&table.descriptor, &full, &mut batch.bytes)?;
                 batch.rows.push((kilndb_base::RowId::default(), start, batch.bytes.len() as u32));
@@ -420,7 +536,14 @@ impl Session {
         Ok(())
     }
 
-    fn drop_constraint(&mut self, table: &Arc<Table>, name: &str, cascade: bool, missing_ok: bool, runtime: &dyn Runtime) -> Result<()> {
+    fn drop_constraint(
+        &mut self,
+        table: &Arc<Table>,
+        name: &str,
+        cascade: bool,
+        missing_ok: bool,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let rows = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])?;
         let Some(row) = rows.iter().find(|r| r.text("conname") == Some(name)) else {
             let message = format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name);
@@ -448,20 +571,26 @@ impl Session {
     }
 
     fn validate_constraint(&mut self, table: &Arc<Table>, name: &str, runtime: &dyn Runtime) -> Result<()> {
-        let not_enforced = || Error::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, "cannot validate NOT ENFORCED constraint");
+        let not_enforced =
+            || Error::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, "cannot validate NOT ENFORCED constraint");
         if let Some(check) = table.checks.iter().find(|c| c.name == name) {
             if !check.enforced {
                 return Err(not_enforced());
             }
             self.validate_check(table, name, &check.sql.clone(), runtime)?;
-            return self.update_row(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, check.oid, runtime, |row| row.set("convalidated", Datum::Bool(true)));
+            return self.update_row(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, check.oid, runtime, |row| {
+                row.set("convalidated", Datum::Bool(true))
+            });
         }
         let rows = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])?;
         if let Some(row) = rows.iter().find(|r| r.text("conname") == Some(name) && r.char("contype") == b'n') {
             return self.validate_not_null(table, row, runtime);
         }
         let key = table.foreign_keys.iter().find(|k| k.name == name).cloned().ok_or_else(|| {
-            Error::new(sqlstate::UNDEFINED_OBJECT, format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name))
+            Error::new(
+                sqlstate::UNDEFINED_OBJECT,
+                format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name),
+            )
         })?;
         if !key.enforced {
             return Err(not_enforced());
@@ -473,7 +602,10 @@ impl Session {
 
     fn alter_options(&mut self, table: &Arc<Table>, c: &nodes::AlterTableCmd, runtime: &dyn Runtime) -> Result<()> {
         let Node::NodeList(list) = c.def() else { return Ok(()) };
-        let names: Vec<String> = list.iter().filter_map(|n| if let Node::DefElem(d) = n { d.defname().map(str::to_string) } else { None }).collect();
+        let names: Vec<String> = list
+            .iter()
+            .filter_map(|n| if let Node::DefElem(d) = n { d.defname().map(str::to_string) } else { None })
+            .collect();
         let reset = c.subtype == A::AT_ResetRelOptions;
         // What is taken back need not be known.
         let changed = match table.kind {
@@ -490,10 +622,17 @@ impl Session {
             return Err(Error::new(sqlstate::SYNTAX_ERROR, "RESET must not include values for parameters"));
         }
         self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| {
-            let mut options: Vec<String> =
-                row.texts("reloptions").into_iter().filter(|o| !names.iter().any(|n| o.split('=').next() == Some(n))).collect();
+            let mut options: Vec<String> = row
+                .texts("reloptions")
+                .into_iter()
+                .filter(|o| !names.iter().any(|n| o.split('=').next() == Some(n)))
+                .collect();
             options.extend(changed);
-            let value = if options.is_empty() { Datum::Null } else { array(oids::TEXT, options.iter().map(Datum::text).collect()) };
+            let value = if options.is_empty() {
+                Datum::Null
+            } else {
+                array(oids::TEXT, options.iter().map(Datum::text).collect())
+            };
             row.set("reloptions", value);
         })?;
         let now = self.table_by_oid(table.oid, runtime)?;
@@ -503,6 +642,9 @@ impl Session {
 
 pub(super) fn column_of<'t>(table: &'t Table, name: &str) -> Result<&'t crate::catalog::Column> {
     table.columns.iter().find(|c| !c.dropped && c.name == name).ok_or_else(|| {
-        Error::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{name}\" of relation \"{}\" does not exist", table.name))
+        Error::new(
+            sqlstate::UNDEFINED_COLUMN,
+            format!("column \"{name}\" of relation \"{}\" does not exist", table.name),
+        )
     })
 }

@@ -39,7 +39,14 @@ struct KeySink<'a> {
 }
 
 /// The key of a row, or in an inverted index, whose classes these are, its terms.
-fn push_entries(index: &Index, classes: &[Class], values: &[Datum], rid: RowId, key: &mut Vec<u8>, sorter: &mut KeySorter) -> Result<()> {
+fn push_entries(
+    index: &Index,
+    classes: &[Class],
+    values: &[Datum],
+    rid: RowId,
+    key: &mut Vec<u8>,
+    sorter: &mut KeySorter,
+) -> Result<()> {
     if classes.is_empty() {
         let has_null = encode_entry(index, values, key)?;
         return sorter.push(key, rid, has_null);
@@ -138,7 +145,13 @@ impl Session {
     }
 
     /// `command`: whose progress is shown.
-    pub(super) fn build_index_for(&mut self, command: i64, table: &Arc<Table>, index: &Arc<Index>, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn build_index_for(
+        &mut self,
+        command: i64,
+        table: &Arc<Table>,
+        index: &Arc<Index>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let heap = self.own.temporary.relation(&self.instance.engine, table.storage)?;
         if !index.is_in_whole {
             self.own.temporary.relation(&self.instance.engine, index.storage)?.set_heap(table.storage);
@@ -154,7 +167,13 @@ impl Session {
         built
     }
 
-    fn build_index_now(&mut self, table: &Arc<Table>, index: &Arc<Index>, blocks: u32, runtime: &dyn Runtime) -> Result<()> {
+    fn build_index_now(
+        &mut self,
+        table: &Arc<Table>,
+        index: &Arc<Index>,
+        blocks: u32,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let progress = &runtime.control().progress;
         progress.set(INDEX, i64::from(index.oid));
         progress.set(METHOD, i64::from(index.method_oid()));
@@ -199,7 +218,12 @@ impl Session {
     }
 
     /// The keys of all rows, to be merged.
-    pub(super) fn gather_keys(&mut self, table: &Arc<Table>, index: &Arc<Index>, runtime: &dyn Runtime) -> Result<Vec<KeySorter>> {
+    pub(super) fn gather_keys(
+        &mut self,
+        table: &Arc<Table>,
+        index: &Arc<Index>,
+        runtime: &dyn Runtime,
+    ) -> Result<Vec<KeySorter>> {
         if index.predicate_sql.is_none() && index.keys.iter().all(|k| k.attnum != 0) {
             return self.collect_column_keys(table, index, runtime);
         }
@@ -226,7 +250,12 @@ impl Session {
     }
 
     /// The keys of an index on columns: of a large table, helpers sort those of a part of its blocks.
-    fn collect_column_keys(&mut self, table: &Arc<Table>, index: &Arc<Index>, runtime: &dyn Runtime) -> Result<Vec<KeySorter>> {
+    fn collect_column_keys(
+        &mut self,
+        table: &Arc<Table>,
+        index: &Arc<Index>,
+        runtime: &dyn Runtime,
+    ) -> Result<Vec<KeySorter>> {
         let heap = self.own.temporary.relation(&self.instance.engine, table.storage)?;
         let classes = self.inverted_classes(index, runtime)?;
         let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to build an index in"))?;
@@ -236,7 +265,14 @@ impl Session {
         let shared = matches!(table.persistence, b'p' | b'u') && heap.pages() >= BLOCKS_PER_HELPER;
         let helpers = if shared { self.settings.helpers_per_index } else { 0 };
         let new_sorter = self.new_key_sorter(1 + helpers);
-        let part = Arc::new(Part { table: table.clone(), index: index.clone(), classes, heap, snapshot, next_block: AtomicU32::new(0) });
+        let part = Arc::new(Part {
+            table: table.clone(),
+            index: index.clone(),
+            classes,
+            heap,
+            snapshot,
+            next_block: AtomicU32::new(0),
+        });
         let team = {
             let (part, new_sorter) = (part.clone(), new_sorter.clone());
             self.instance.helpers.start(helpers, runtime.wake_handle(), move |park| {
@@ -269,17 +305,32 @@ impl Session {
     }
 
     /// What PostgreSQL says of two rows with one key.
-    pub(super) fn duplicate_error(&mut self, table: &Arc<Table>, index: &Arc<Index>, rid: RowId, runtime: &dyn Runtime) -> Result<Error> {
+    pub(super) fn duplicate_error(
+        &mut self,
+        table: &Arc<Table>,
+        index: &Arc<Index>,
+        rid: RowId,
+        runtime: &dyn Runtime,
+    ) -> Result<Error> {
         let quote = crate::catalog::format_type::quote_identifier;
         let shown: Vec<String> = index
             .keys
             .iter()
-            .map(|k| k.expression_sql.clone().unwrap_or_else(|| quote(&table.columns[(k.attnum - 1).max(0) as usize].name)))
+            .map(|k| {
+                k.expression_sql.clone().unwrap_or_else(|| quote(&table.columns[(k.attnum - 1).max(0) as usize].name))
+            })
             .collect();
         let texts: Vec<String> = shown.iter().map(|s| format!("({s})::text")).collect();
-        let sql = format!("SELECT {} FROM {} WHERE ctid = '({},{})'", texts.join(", "), self.qualified_name(table), rid.block, rid.slot);
+        let sql = format!(
+            "SELECT {} FROM {} WHERE ctid = '({},{})'",
+            texts.join(", "),
+            self.qualified_name(table),
+            rid.block,
+            rid.slot
+        );
         let row = self.query(&sql, runtime)?.pop().unwrap_or_default();
-        let values: Vec<String> = row.iter().map(|d| if let Datum::Text(s) = d { s.to_string() } else { "null".into() }).collect();
+        let values: Vec<String> =
+            row.iter().map(|d| if let Datum::Text(s) = d { s.to_string() } else { "null".into() }).collect();
         Ok(Error::new(sqlstate::UNIQUE_VIOLATION, format!("could not create unique index \"{}\"", index.name))
             .with_detail(format!("Key ({})=({}) is duplicated.", shown.join(", "), values.join(", ")))
             .with_table(&table.schema_name, &table.name)

@@ -32,14 +32,17 @@ impl Session {
             O::OBJECT_EXTENSION => (PG_EXTENSION, self.commented_extension(s.object())?, 0),
             O::OBJECT_TABCONSTRAINT => self.commented_constraint(s.object(), runtime)?,
             O::OBJECT_TYPE | O::OBJECT_DOMAIN => (PG_TYPE, self.commented_type(s.object(), runtime)?, 0),
-            kind @ (O::OBJECT_FUNCTION | O::OBJECT_PROCEDURE | O::OBJECT_ROUTINE) => (PG_PROC, self.commented_routine(s.object(), kind, runtime)?, 0),
+            kind @ (O::OBJECT_FUNCTION | O::OBJECT_PROCEDURE | O::OBJECT_ROUTINE) => {
+                (PG_PROC, self.commented_routine(s.object(), kind, runtime)?, 0)
+            }
             kind if super::text_search::kind_of(kind).is_some() => {
                 let kind = super::text_search::kind_of(kind).ok_or_else(|| Error::internal("no text search object"))?;
                 let (class, oid) = self.commented_text_search(kind, s.object(), runtime)?;
                 (class, oid, 0)
             }
             kind @ (O::OBJECT_OPCLASS | O::OBJECT_OPFAMILY) => {
-                let kind = super::operator_class_objects::kind_of(kind).ok_or_else(|| Error::internal("no operator class"))?;
+                let kind =
+                    super::operator_class_objects::kind_of(kind).ok_or_else(|| Error::internal("no operator class"))?;
                 let (class, oid) = self.commented_operator_object(s.object(), kind, runtime)?;
                 (class, oid, 0)
             }
@@ -76,10 +79,14 @@ impl Session {
             _ => return Err(Error::new(sqlstate::SYNTAX_ERROR, "column name must be qualified")),
         };
         let found = self.with_catalog(runtime, |host| host.reader.table_by_name(schema, table))?;
-        let found = found.ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{table}\" does not exist")))?;
+        let found = found
+            .ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{table}\" does not exist")))?;
         let attnum = found.columns.iter().find(|c| !c.dropped && c.name == column).map(|c| c.attnum);
         let attnum = attnum.ok_or_else(|| {
-            Error::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{column}\" of relation \"{table}\" does not exist"))
+            Error::new(
+                sqlstate::UNDEFINED_COLUMN,
+                format!("column \"{column}\" of relation \"{table}\" does not exist"),
+            )
         })?;
         Ok((PG_CLASS, found.oid, i32::from(attnum)))
     }
@@ -93,16 +100,23 @@ impl Session {
             _ => return Err(Error::internal("COMMENT ON CONSTRAINT without a table")),
         };
         let found = self.with_catalog(runtime, |host| host.reader.table_by_name(schema, table))?;
-        let found = found.ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{table}\" does not exist")))?;
+        let found = found
+            .ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{table}\" does not exist")))?;
         let rows = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(found.oid)])?;
         let row = rows.iter().find(|r| r.text("conname") == Some(name)).map(|r| r.oid("oid"));
-        let missing = || Error::new(sqlstate::UNDEFINED_OBJECT, format!("constraint \"{name}\" for table \"{table}\" does not exist"));
+        let missing = || {
+            Error::new(
+                sqlstate::UNDEFINED_OBJECT,
+                format!("constraint \"{name}\" for table \"{table}\" does not exist"),
+            )
+        };
         Ok((PG_CONSTRAINT, row.ok_or_else(missing)?, 0))
     }
 
     fn comment_database(&mut self, name: &str, text: Option<&str>, runtime: &dyn Runtime) -> Result<()> {
         let row = self.instance.database_row(name)?;
-        let row = row.ok_or_else(|| Error::new(sqlstate::INVALID_CATALOG_NAME, format!("database \"{name}\" does not exist")))?;
+        let row = row
+            .ok_or_else(|| Error::new(sqlstate::INVALID_CATALOG_NAME, format!("database \"{name}\" does not exist")))?;
         let oid = row.oid("oid");
         for old in self.catalog_scan(PG_SHDESCRIPTION)? {
             if old.oid("objoid") == oid && old.oid("classoid") == PG_DATABASE {
@@ -111,7 +125,11 @@ impl Session {
         }
         if let Some(text) = text {
             self.write_catalog(runtime, |w| {
-                let values = [("objoid", Datum::Oid(oid)), ("classoid", Datum::Oid(PG_DATABASE)), ("description", Datum::text(text))];
+                let values = [
+                    ("objoid", Datum::Oid(oid)),
+                    ("classoid", Datum::Oid(PG_DATABASE)),
+                    ("description", Datum::text(text)),
+                ];
                 w.insert(PG_SHDESCRIPTION, &values).map(|_| ())
             })?;
         }

@@ -4,8 +4,8 @@ use super::Session;
 use super::index::NewIndex;
 use super::partition_keys::NameCounter;
 use crate::bind::names::Over;
-use crate::catalog::global::GLOBAL;
 use crate::catalog::extension::table_of_call;
+use crate::catalog::global::GLOBAL;
 use crate::catalog::ids::*;
 use crate::catalog::store::array;
 use crate::catalog::{CatalogView, Table, TableKind};
@@ -40,10 +40,20 @@ pub(super) struct NewConstraint<'a> {
 impl<'a> NewConstraint<'a> {
     /// Of an index or a trigger: the table's own.
     pub fn own(name: &'a str, kind: u8, table: &'a Table, columns: &'a [i16]) -> NewConstraint<'a> {
-        NewConstraint { no_inherit: true, is_inherited: false, ..NewConstraint::inherited(name, kind, table, columns, true) }
+        NewConstraint {
+            no_inherit: true,
+            is_inherited: false,
+            ..NewConstraint::inherited(name, kind, table, columns, true)
+        }
     }
     /// What a partition has from its parent.
-    pub fn inherited(name: &'a str, kind: u8, table: &'a Table, columns: &'a [i16], validated: bool) -> NewConstraint<'a> {
+    pub fn inherited(
+        name: &'a str,
+        kind: u8,
+        table: &'a Table,
+        columns: &'a [i16],
+        validated: bool,
+    ) -> NewConstraint<'a> {
         NewConstraint {
             name,
             kind,
@@ -102,8 +112,12 @@ fn is_enforced(c: &nodes::Constraint, all: &[&nodes::Constraint]) -> bool {
     let is_attribute = |k: &nodes::Constraint| {
         matches!(
             k.contype,
-            C::CONSTR_ATTR_DEFERRABLE | C::CONSTR_ATTR_NOT_DEFERRABLE | C::CONSTR_ATTR_DEFERRED | C::CONSTR_ATTR_IMMEDIATE
-                | C::CONSTR_ATTR_ENFORCED | C::CONSTR_ATTR_NOT_ENFORCED
+            C::CONSTR_ATTR_DEFERRABLE
+                | C::CONSTR_ATTR_NOT_DEFERRABLE
+                | C::CONSTR_ATTR_DEFERRED
+                | C::CONSTR_ATTR_IMMEDIATE
+                | C::CONSTR_ATTR_ENFORCED
+                | C::CONSTR_ATTR_NOT_ENFORCED
         )
     };
     let at = all.iter().position(|other| std::ptr::eq(*other, c)).map_or(all.len(), |i| i + 1);
@@ -135,7 +149,15 @@ impl Session {
         Ok(())
     }
 
-    fn add_key(&mut self, table: &Arc<Table>, c: &nodes::Constraint, column: Option<&str>, deferral: Deferral, only: bool, runtime: &dyn Runtime) -> Result<()> {
+    fn add_key(
+        &mut self,
+        table: &Arc<Table>,
+        c: &nodes::Constraint,
+        column: Option<&str>,
+        deferral: Deferral,
+        only: bool,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let primary = c.contype == C::CONSTR_PRIMARY;
         if primary && table.indexes.iter().any(|i| i.primary) {
             return Err(Error::new(
@@ -163,7 +185,11 @@ impl Session {
         if primary {
             self.set_not_null(table, &columns, runtime)?;
         }
-        let include = column_numbers(table, &super::strings(c.including()).iter().map(|s| s.to_string()).collect::<Vec<_>>(), "key")?;
+        let include = column_numbers(
+            table,
+            &super::strings(c.including()).iter().map(|s| s.to_string()).collect::<Vec<_>>(),
+            "key",
+        )?;
         let table = self.table_by_oid(table.oid, runtime)?;
         let new = NewIndex {
             name: name.clone(),
@@ -180,42 +206,78 @@ impl Session {
         };
         let index = self.insert_index(&table, &new, runtime)?;
         self.insert_constraint(
-            &NewConstraint { index, deferrable: deferral.deferrable, deferred: deferral.deferred, ..NewConstraint::own(&name, if primary { b'p' } else { b'u' }, &table, &columns) },
+            &NewConstraint {
+                index,
+                deferrable: deferral.deferrable,
+                deferred: deferral.deferred,
+                ..NewConstraint::own(&name, if primary { b'p' } else { b'u' }, &table, &columns)
+            },
             runtime,
         )?;
         self.index_partitions(&table, index, only, runtime)
     }
 
-    /// ALTER TABLE ONLY … ADD PRIMARY KEY or UNIQUE, of a partitioned table: its partitions' keys are attached afterwards.
-    pub(super) fn add_key_only(&mut self, table: &Arc<Table>, c: &nodes::Constraint, runtime: &dyn Runtime) -> Result<()> {
+    /// ALTER TABLE ONLY … ADD PRIMARY KEY or UNIQUE, of a partitioned table: its partitions' keys are attached
+    /// afterwards.
+    pub(super) fn add_key_only(
+        &mut self,
+        table: &Arc<Table>,
+        c: &nodes::Constraint,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         self.add_key(table, c, None, deferral_of(c, &[]), true, runtime)
     }
 
     /// ADD CONSTRAINT … USING INDEX.
-    fn adopt_index(&mut self, table: &Arc<Table>, c: &nodes::Constraint, index: &str, primary: bool, deferral: Deferral, runtime: &dyn Runtime) -> Result<()> {
-        let found = table.indexes.iter().find(|i| i.name == index).cloned().ok_or_else(|| {
-            Error::new(sqlstate::UNDEFINED_OBJECT, format!("index \"{index}\" does not exist"))
-        })?;
+    fn adopt_index(
+        &mut self,
+        table: &Arc<Table>,
+        c: &nodes::Constraint,
+        index: &str,
+        primary: bool,
+        deferral: Deferral,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
+        let found = table
+            .indexes
+            .iter()
+            .find(|i| i.name == index)
+            .cloned()
+            .ok_or_else(|| Error::new(sqlstate::UNDEFINED_OBJECT, format!("index \"{index}\" does not exist")))?;
         if !found.unique {
             return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{index}\" is not a unique index")));
         }
         let columns: Vec<i16> = found.keys.iter().map(|k| k.attnum).collect();
         if columns.contains(&0) || found.predicate_sql.is_some() {
-            return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("index \"{index}\" contains expressions or a predicate"))
-                .with_detail("Cannot create a primary key or unique constraint using such an index."));
+            return Err(Error::new(
+                sqlstate::WRONG_OBJECT_TYPE,
+                format!("index \"{index}\" contains expressions or a predicate"),
+            )
+            .with_detail("Cannot create a primary key or unique constraint using such an index."));
         }
         let name = c.conname().unwrap_or(index).to_string();
         if primary {
             self.set_not_null(table, &columns, runtime)?;
-            self.update_row(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, found.oid, runtime, |row| row.set("indisprimary", Datum::Bool(true)))?;
+            self.update_row(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, found.oid, runtime, |row| {
+                row.set("indisprimary", Datum::Bool(true))
+            })?;
         }
         if deferral.deferrable {
-            self.update_row(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, found.oid, runtime, |row| row.set("indimmediate", Datum::Bool(false)))?;
+            self.update_row(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, found.oid, runtime, |row| {
+                row.set("indimmediate", Datum::Bool(false))
+            })?;
         }
         if name != index {
-            self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, found.oid, runtime, |row| row.set("relname", Datum::text(&name)))?;
+            self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, found.oid, runtime, |row| {
+                row.set("relname", Datum::text(&name))
+            })?;
         }
-        let new = NewConstraint { index: found.oid, deferrable: deferral.deferrable, deferred: deferral.deferred, ..NewConstraint::own(&name, if primary { b'p' } else { b'u' }, table, &columns) };
+        let new = NewConstraint {
+            index: found.oid,
+            deferrable: deferral.deferrable,
+            deferred: deferral.deferred,
+            ..NewConstraint::own(&name, if primary { b'p' } else { b'u' }, table, &columns)
+        };
         self.insert_constraint(&new, runtime)?;
         Ok(())
     }
@@ -225,16 +287,23 @@ impl Session {
         c.skip_validation && self.ddl_command != "CREATE TABLE"
     }
 
-    fn add_check(&mut self, table: &Arc<Table>, c: &nodes::Constraint, all: &[&nodes::Constraint], runtime: &dyn Runtime) -> Result<()> {
+    fn add_check(
+        &mut self,
+        table: &Arc<Table>,
+        c: &nodes::Constraint,
+        all: &[&nodes::Constraint],
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let sql = self.expression_text(c.raw_expr(), runtime)?;
         let used = self.with_catalog(runtime, |host| {
             let mut bound = Ok(Vec::new());
             runtime.on_large_stack(&mut || {
-                bound = crate::bind::bind_expression(&sql, Some(table), &host.reader, Some((oids::BOOL, -1))).map(|b| {
-                    let mut used = Vec::new();
-                    columns_in(&b.expr, b.rel, &mut used);
-                    used
-                });
+                bound =
+                    crate::bind::bind_expression(&sql, Some(table), &host.reader, Some((oids::BOOL, -1))).map(|b| {
+                        let mut used = Vec::new();
+                        columns_in(&b.expr, b.rel, &mut used);
+                        used
+                    });
             });
             bound.map_err(|mut e| {
                 e.0.position = None;
@@ -286,11 +355,19 @@ impl Session {
             runtime,
         )?;
         let checks = table.checks.len() as i16 + 1;
-        self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| row.set("relchecks", Datum::Int2(checks)))
+        self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| {
+            row.set("relchecks", Datum::Int2(checks))
+        })
     }
 
     /// PostgreSQL names a check after the column if it uses just one.
-    pub(super) fn validate_check(&mut self, table: &Arc<Table>, name: &str, sql: &str, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn validate_check(
+        &mut self,
+        table: &Arc<Table>,
+        name: &str,
+        sql: &str,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let from = self.qualified_name(table);
         let rows = self.query(&format!("SELECT tableoid FROM {from} WHERE NOT ({sql}) LIMIT 1"), runtime)?;
         let table = match rows.first().and_then(|row| row.first()) {
@@ -307,7 +384,14 @@ impl Session {
         .with_constraint(name))
     }
 
-    fn add_foreign_key(&mut self, table: &Arc<Table>, (c, enforced): (&nodes::Constraint, bool), column: Option<&str>, deferral: Deferral, runtime: &dyn Runtime) -> Result<()> {
+    fn add_foreign_key(
+        &mut self,
+        table: &Arc<Table>,
+        (c, enforced): (&nodes::Constraint, bool),
+        column: Option<&str>,
+        deferral: Deferral,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let target = c.pktable().ok_or_else(|| Error::internal("a foreign key without a target"))?;
         let target = self.relation_of(target, runtime)?;
         if !matches!(target.kind, TableKind::Table | TableKind::Partitioned) {
@@ -393,7 +477,10 @@ impl Session {
         let names: Vec<String> = super::strings(c.pk_attrs()).iter().map(|s| s.to_string()).collect();
         if names.is_empty() {
             let primary = target.indexes.iter().find(|i| i.primary).ok_or_else(|| {
-                Error::new(sqlstate::UNDEFINED_OBJECT, format!("there is no primary key for referenced table \"{}\"", target.name))
+                Error::new(
+                    sqlstate::UNDEFINED_OBJECT,
+                    format!("there is no primary key for referenced table \"{}\"", target.name),
+                )
             })?;
             if primary.deferrable {
                 return Err(deferrable_target("primary key", target));
@@ -421,16 +508,33 @@ impl Session {
         ))
     }
 
-    fn equality_operators(&mut self, table: &Table, columns: &[i16], target: &Table, target_columns: &[i16], name: &str, runtime: &dyn Runtime) -> Result<Vec<Oid>> {
+    fn equality_operators(
+        &mut self,
+        table: &Table,
+        columns: &[i16],
+        target: &Table,
+        target_columns: &[i16],
+        name: &str,
+        runtime: &dyn Runtime,
+    ) -> Result<Vec<Oid>> {
         let mut operators = Vec::new();
         for (mine, theirs) in columns.iter().zip(target_columns) {
             let (mine, theirs) = (&table.columns[*mine as usize - 1], &target.columns[*theirs as usize - 1]);
             let found = self.with_catalog(runtime, |host| {
-                let exact = host.reader.operators(None, "=")?.iter().find(|o| o.left == theirs.type_oid && o.right == mine.type_oid).map(|o| o.oid);
+                let exact = host
+                    .reader
+                    .operators(None, "=")?
+                    .iter()
+                    .find(|o| o.left == theirs.type_oid && o.right == mine.type_oid)
+                    .map(|o| o.oid);
                 if exact.is_some() {
                     return Ok(exact);
                 }
-                let implicit = mine.type_oid == theirs.type_oid || host.reader.cast(mine.type_oid, theirs.type_oid)?.is_some_and(|c| c.context == crate::catalog::CastContext::Implicit);
+                let implicit = mine.type_oid == theirs.type_oid
+                    || host
+                        .reader
+                        .cast(mine.type_oid, theirs.type_oid)?
+                        .is_some_and(|c| c.context == crate::catalog::CastContext::Implicit);
                 Ok(if implicit { host.reader.ordering_operators(theirs.type_oid)?.map(|o| o.equal) } else { None })
             })?;
             let Some(operator) = found else {
@@ -448,14 +552,26 @@ impl Session {
         Ok(operators)
     }
 
-    pub(super) fn validate_foreign_key(&mut self, table: &Arc<Table>, columns: &[i16], target: &Arc<Table>, target_columns: &[i16], name: &str, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn validate_foreign_key(
+        &mut self,
+        table: &Arc<Table>,
+        columns: &[i16],
+        target: &Arc<Table>,
+        target_columns: &[i16],
+        name: &str,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let quote = crate::catalog::format_type::quote_identifier;
         let column = |t: &Table, n: &i16| quote(&t.columns[*n as usize - 1].name);
         let mine: Vec<String> = columns.iter().map(|n| format!("fk.{}", column(table, n))).collect();
-        let joined: Vec<String> =
-            columns.iter().zip(target_columns).map(|(m, t)| format!("pk.{} = fk.{}", column(target, t), column(table, m))).collect();
+        let joined: Vec<String> = columns
+            .iter()
+            .zip(target_columns)
+            .map(|(m, t)| format!("pk.{} = fk.{}", column(target, t), column(table, m)))
+            .collect();
         let present: Vec<String> = mine.iter().map(|m| format!("{m} IS NOT NULL")).collect();
-        let missing: Vec<String> = target_columns.iter().take(1).map(|t| format!("pk.{} IS NULL", column(target, t))).collect();
+        let missing: Vec<String> =
+            target_columns.iter().take(1).map(|t| format!("pk.{} IS NULL", column(target, t))).collect();
         let sql = format!(
             "SELECT fk.tableoid, {} FROM {} fk LEFT JOIN {} pk ON {} WHERE {} AND {} LIMIT 1",
             mine.iter().map(|m| format!("{m}::text")).collect::<Vec<_>>().join(", "),
@@ -469,13 +585,19 @@ impl Session {
         let Some((Datum::Oid(place), row)) = rows.first().and_then(|row| row.split_first()) else { return Ok(()) };
         // Of a partitioned table, the partition.
         let place = self.table_by_oid(*place, runtime)?;
-        let values: Vec<String> = row.iter().map(|d| if let Datum::Text(s) = d { s.to_string() } else { "null".into() }).collect();
+        let values: Vec<String> =
+            row.iter().map(|d| if let Datum::Text(s) = d { s.to_string() } else { "null".into() }).collect();
         let names: Vec<&str> = columns.iter().map(|n| table.columns[*n as usize - 1].name.as_str()).collect();
         Err(Error::new(
             sqlstate::FOREIGN_KEY_VIOLATION,
             format!("insert or update on table \"{}\" violates foreign key constraint \"{name}\"", place.name),
         )
-        .with_detail(format!("Key ({})=({}) is not present in table \"{}\".", names.join(", "), values.join(", "), target.name))
+        .with_detail(format!(
+            "Key ({})=({}) is not present in table \"{}\".",
+            names.join(", "),
+            values.join(", "),
+            target.name
+        ))
         .with_table(&place.schema_name, &place.name)
         .with_constraint(name))
     }
@@ -557,7 +679,13 @@ impl Session {
     }
 
     /// `table_a_b_suffix`, with a number if that is taken (PostgreSQL's ChooseRelationName).
-    pub(super) fn free_name(&mut self, table: &Table, columns: &[String], suffix: &str, runtime: &dyn Runtime) -> Result<String> {
+    pub(super) fn free_name(
+        &mut self,
+        table: &Table,
+        columns: &[String],
+        suffix: &str,
+        runtime: &dyn Runtime,
+    ) -> Result<String> {
         for number in 0.. {
             let label = if number == 0 { suffix.to_string() } else { format!("{suffix}{number}") };
             let name = object_name(&table.name, &columns.join("_"), &label);
@@ -569,7 +697,14 @@ impl Session {
         Err(Error::internal("no free name"))
     }
 
-    pub(super) fn free_constraint_name(&mut self, table: &Table, columns: &[String], suffix: &str, taken: &[&str], runtime: &dyn Runtime) -> Result<String> {
+    pub(super) fn free_constraint_name(
+        &mut self,
+        table: &Table,
+        columns: &[String],
+        suffix: &str,
+        taken: &[&str],
+        runtime: &dyn Runtime,
+    ) -> Result<String> {
         let known = self.with_catalog(runtime, |host| host.reader.constraints_of(table.oid))?;
         for number in 0.. {
             let label = if number == 0 { suffix.to_string() } else { format!("{suffix}{number}") };

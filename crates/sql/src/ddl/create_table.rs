@@ -1,9 +1,9 @@
 //! CREATE TABLE: columns, types, defaults, then constraints.
 
 use super::Session;
-use super::temporary_objects::{on_commit_option, refuse_in_temporary_schema, says_global};
 use super::like::{Likes, NewPlace};
 use super::not_null::NotNullClause;
+use super::temporary_objects::{on_commit_option, refuse_in_temporary_schema, says_global};
 use crate::catalog::global::GLOBAL;
 use crate::catalog::ids::*;
 use crate::catalog::{CatalogView, TypeInfo};
@@ -60,7 +60,12 @@ pub(crate) fn storage_persistence(letter: u8) -> Persistence {
 }
 
 impl Session {
-    pub(super) fn create_table(&mut self, s: &nodes::CreateStmt, source: &Arc<str>, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn create_table(
+        &mut self,
+        s: &nodes::CreateStmt,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let relation = s.relation().ok_or_else(|| Error::internal("CREATE TABLE without a name"))?;
         let is_partition = super::partition::is_partition(s);
         if s.inh_relations().len() > 0 && !is_partition {
@@ -74,7 +79,13 @@ impl Session {
         let global = persistence == b't' && says_global(source, relation.location);
         let here = |e: Error| e.or_position(kilndb_syntax::position_of(source, relation.location));
         let temporary = !global && self.will_be_temporary(relation, runtime).map_err(here)?;
-        let persistence = if global { GLOBAL } else if temporary { b't' } else { persistence };
+        let persistence = if global {
+            GLOBAL
+        } else if temporary {
+            b't'
+        } else {
+            persistence
+        };
         let (schema, _) = self.creation_schema(relation.schemaname(), temporary, runtime).map_err(here)?;
         if global {
             refuse_in_temporary_schema(schema).map_err(here)?;
@@ -93,7 +104,8 @@ impl Session {
             match element {
                 Node::ColumnDef(c) if is_partition => {
                     self.partition_column(c, &mut columns, (&name, schema, persistence), source, runtime)?;
-                    let own = c.constraints().iter().filter_map(|k| if let Node::Constraint(k) = k { Some(k) } else { None });
+                    let own =
+                        c.constraints().iter().filter_map(|k| if let Node::Constraint(k) = k { Some(k) } else { None });
                     constraints.extend(own.map(|k| (k, c.colname().map(str::to_string))));
                 }
                 Node::ColumnDef(c) => {
@@ -110,7 +122,9 @@ impl Session {
                     columns.push(column);
                 }
                 Node::Constraint(c) => constraints.push((c, None)),
-                Node::TableLikeClause(like) => likes.add(self, like, &mut columns, &NewPlace { table: &name, schema, persistence }, runtime)?,
+                Node::TableLikeClause(like) => {
+                    likes.add(self, like, &mut columns, &NewPlace { table: &name, schema, persistence }, runtime)?
+                }
                 _ => return Err(Error::unsupported("this element of CREATE TABLE is not supported")),
             }
         }
@@ -120,8 +134,11 @@ impl Session {
             options.push(on_commit_option(s.oncommit)?);
         }
         if s.partspec().is_some() && !options.is_empty() {
-            return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, "cannot specify storage parameters for a partitioned table")
-                .with_hint("Specify storage parameters for its leaf partitions instead."));
+            return Err(Error::new(
+                sqlstate::WRONG_OBJECT_TYPE,
+                "cannot specify storage parameters for a partitioned table",
+            )
+            .with_hint("Specify storage parameters for its leaf partitions instead."));
         }
         let kind = if s.partspec().is_some() { b'p' } else { b'r' };
         let new = NewTable { name: name.clone(), schema, kind, persistence, columns, options };
@@ -141,14 +158,28 @@ impl Session {
             self.copy_to_partition(parent, oid, runtime)?;
             self.clone_triggers(parent, oid, runtime)?;
         }
-        for pass in [C::CONSTR_CHECK, C::CONSTR_NOTNULL, C::CONSTR_PRIMARY, C::CONSTR_UNIQUE, C::CONSTR_FOREIGN, C::CONSTR_EXCLUSION] {
+        for pass in [
+            C::CONSTR_CHECK,
+            C::CONSTR_NOTNULL,
+            C::CONSTR_PRIMARY,
+            C::CONSTR_UNIQUE,
+            C::CONSTR_FOREIGN,
+            C::CONSTR_EXCLUSION,
+        ] {
             if pass == C::CONSTR_NOTNULL {
                 likes.copy_checks(self, oid, runtime)?;
                 self.insert_not_nulls(oid, &new.columns, runtime)?;
                 continue;
             }
             for (constraint, column) in constraints.iter().filter(|(c, _)| c.contype == pass) {
-                self.add_constraint(oid, constraint, column.as_deref(), &constraints_of(&constraints), source, runtime)?;
+                self.add_constraint(
+                    oid,
+                    constraint,
+                    column.as_deref(),
+                    &constraints_of(&constraints),
+                    source,
+                    runtime,
+                )?;
             }
         }
         likes.copy_rest(self, oid, runtime)?;
@@ -156,7 +187,14 @@ impl Session {
     }
 
     /// `column WITH OPTIONS …` of a partition.
-    fn partition_column(&mut self, c: &nodes::ColumnDef, columns: &mut [NewColumn], (table, schema, persistence): (&str, Oid, u8), source: &Arc<str>, runtime: &dyn Runtime) -> Result<()> {
+    fn partition_column(
+        &mut self,
+        c: &nodes::ColumnDef,
+        columns: &mut [NewColumn],
+        (table, schema, persistence): (&str, Oid, u8),
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let name = c.colname().unwrap_or("");
         let Some(column) = columns.iter_mut().find(|k| k.name == name) else {
             return Err(Error::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist")));
@@ -168,7 +206,9 @@ impl Session {
         for k in c.constraints() {
             let Node::Constraint(k) = k else { continue };
             match k.contype {
-                C::CONSTR_IDENTITY => return Err(Error::unsupported("identity columns are not supported on partitions")),
+                C::CONSTR_IDENTITY => {
+                    return Err(Error::unsupported("identity columns are not supported on partitions"));
+                }
                 C::CONSTR_GENERATED if column.generated == 0 => {
                     let message = format!("child column \"{name}\" specifies generation expression");
                     return Err(Error::new(sqlstate::INVALID_COLUMN_DEFINITION, message)
@@ -185,7 +225,14 @@ impl Session {
     }
 
     /// Is there a relation of that name in the schema? With IF NOT EXISTS a notice, else 42P07.
-    pub(super) fn name_is_taken(&mut self, schema: Oid, name: &str, word: &str, if_not_exists: bool, runtime: &dyn Runtime) -> Result<bool> {
+    pub(super) fn name_is_taken(
+        &mut self,
+        schema: Oid,
+        name: &str,
+        word: &str,
+        if_not_exists: bool,
+        runtime: &dyn Runtime,
+    ) -> Result<bool> {
         let taken = self.with_catalog(runtime, |host| host.reader.relation_oid(schema, name))?.is_some();
         if taken && if_not_exists {
             self.own.scratch.notices.borrow_mut().push(Error::notice(
@@ -199,7 +246,15 @@ impl Session {
         Ok(taken)
     }
 
-    pub(super) fn new_column(&mut self, c: &nodes::ColumnDef, table: &str, schema: Oid, persistence: u8, source: &Arc<str>, runtime: &dyn Runtime) -> Result<NewColumn> {
+    pub(super) fn new_column(
+        &mut self,
+        c: &nodes::ColumnDef,
+        table: &str,
+        schema: Oid,
+        persistence: u8,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<NewColumn> {
         let name = c.colname().unwrap_or("").to_string();
         if matches!(name.as_str(), "ctid" | "xmin" | "xmax" | "cmin" | "cmax" | "tableoid") {
             let message = format!("column name \"{name}\" conflicts with a system column name");
@@ -236,9 +291,15 @@ impl Session {
         }
         column.collation = info.collation;
         if let Some(clause) = c.coll_clause() {
-            column.collation = self.collation_oid(&clause.collname().iter().filter_map(|n| n.as_str().map(str::to_string)).collect::<Vec<_>>(), runtime)?;
+            column.collation = self.collation_oid(
+                &clause.collname().iter().filter_map(|n| n.as_str().map(str::to_string)).collect::<Vec<_>>(),
+                runtime,
+            )?;
         }
-        super::constraint_attributes::check(c.constraints().iter().filter_map(|n| if let Node::Constraint(k) = n { Some(k) } else { None }), source)?;
+        super::constraint_attributes::check(
+            c.constraints().iter().filter_map(|n| if let Node::Constraint(k) = n { Some(k) } else { None }),
+            source,
+        )?;
         for constraint in c.constraints() {
             let Node::Constraint(k) = constraint else { continue };
             self.column_constraint(&mut column, k, table, schema, persistence, source, runtime)?;
@@ -247,7 +308,16 @@ impl Session {
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn column_constraint(&mut self, column: &mut NewColumn, k: &nodes::Constraint, table: &str, schema: Oid, persistence: u8, source: &Arc<str>, runtime: &dyn Runtime) -> Result<()> {
+    fn column_constraint(
+        &mut self,
+        column: &mut NewColumn,
+        k: &nodes::Constraint,
+        table: &str,
+        schema: Oid,
+        persistence: u8,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         match k.contype {
             C::CONSTR_NOTNULL => {
                 column.not_null = true;
@@ -262,7 +332,15 @@ impl Session {
                 super::identity::identity_type(column.type_oid)?;
                 let options: Vec<Node<'_>> = k.options().iter().collect();
                 let name = column.name.clone();
-                let sequence = self.column_sequence(table, &name, schema, column.type_oid, persistence, (&options, source), runtime)?;
+                let sequence = self.column_sequence(
+                    table,
+                    &name,
+                    schema,
+                    column.type_oid,
+                    persistence,
+                    (&options, source),
+                    runtime,
+                )?;
                 column.identity = k.generated_when as u8;
                 column.not_null = true;
                 column.sequence = Some(sequence);
@@ -290,7 +368,10 @@ impl Session {
         let rows = self.catalog_scan(PG_COLLATION)?;
         let found = rows.iter().find(|r| r.text("collname") == Some(name)).map(|r| r.oid("oid"));
         found.ok_or_else(|| {
-            Error::new(sqlstate::UNDEFINED_OBJECT, format!("collation \"{}\" for encoding \"UTF8\" does not exist", names.join(".")))
+            Error::new(
+                sqlstate::UNDEFINED_OBJECT,
+                format!("collation \"{}\" for encoding \"UTF8\" does not exist", names.join(".")),
+            )
         })
     }
 
@@ -314,7 +395,11 @@ impl Session {
         self.known_options(options, false)
     }
 
-    fn known_options<'n>(&mut self, options: impl IntoIterator<Item = Node<'n>>, is_index: bool) -> Result<Vec<String>> {
+    fn known_options<'n>(
+        &mut self,
+        options: impl IntoIterator<Item = Node<'n>>,
+        is_index: bool,
+    ) -> Result<Vec<String>> {
         let mut shown = Vec::new();
         for option in options {
             let Node::DefElem(d) = option else { continue };
@@ -324,7 +409,10 @@ impl Session {
             }
             let is_known = KNOWN_OPTIONS.contains(&name) || is_index && INDEX_OPTIONS.contains(&name);
             if !is_known && d.defnamespace() != Some("toast") {
-                return Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("unrecognized parameter \"{name}\"")));
+                return Err(Error::new(
+                    sqlstate::INVALID_PARAMETER_VALUE,
+                    format!("unrecognized parameter \"{name}\""),
+                ));
             }
             let value = match d.arg() {
                 Node::None => "true".to_string(),
@@ -348,7 +436,10 @@ impl Session {
         let shown = self.known_options(options, true)?;
         let recovery = super::persistence::RECOVERY;
         if shown.iter().any(|o| o.split('=').next() == Some(recovery)) {
-            return Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("unrecognized parameter \"{recovery}\"")));
+            return Err(Error::new(
+                sqlstate::INVALID_PARAMETER_VALUE,
+                format!("unrecognized parameter \"{recovery}\""),
+            ));
         }
         Ok(shown)
     }
@@ -358,9 +449,12 @@ impl Session {
         if new.columns.len() > 1600 {
             return Err(Error::new(sqlstate::TOO_MANY_COLUMNS, "tables can have at most 1600 columns"));
         }
-        let (oid, type_oid, array_oid) = (self.new_oid(new.schema)?, self.new_oid(new.schema)?, self.new_oid(new.schema)?);
+        let (oid, type_oid, array_oid) =
+            (self.new_oid(new.schema)?, self.new_oid(new.schema)?, self.new_oid(new.schema)?);
         let storage = match new.kind {
-            b'r' => self.new_storage(RelationKind::Heap, super::persistence::storage_letter(new.persistence, &new.options))?,
+            b'r' => {
+                self.new_storage(RelationKind::Heap, super::persistence::storage_letter(new.persistence, &new.options))?
+            }
             _ => RelationId(0),
         };
         let owner = self.current_role;
@@ -439,7 +533,10 @@ fn merge_clause(known: &mut NotNullClause, other: NotNullClause) -> Result<()> {
     if let (Some(a), Some(b)) = (&known.name, &other.name)
         && a != b
     {
-        return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("conflicting not-null constraint names \"{a}\" and \"{b}\"")));
+        return Err(Error::new(
+            sqlstate::SYNTAX_ERROR,
+            format!("conflicting not-null constraint names \"{a}\" and \"{b}\""),
+        ));
     }
     known.name = other.name.or(known.name.take());
     known.no_inherit |= other.no_inherit;
@@ -447,11 +544,17 @@ fn merge_clause(known: &mut NotNullClause, other: NotNullClause) -> Result<()> {
 }
 
 /// Columns of primary keys and table-level NOT NULL constraints may not be null.
-fn mark_not_null(table: &str, columns: &mut [NewColumn], constraints: &[(&nodes::Constraint, Option<String>)]) -> Result<()> {
+fn mark_not_null(
+    table: &str,
+    columns: &mut [NewColumn],
+    constraints: &[(&nodes::Constraint, Option<String>)],
+) -> Result<()> {
     for (constraint, column) in constraints {
         let keys: Vec<String> = match (constraint.contype, column) {
             (C::CONSTR_PRIMARY, Some(column)) => vec![column.clone()],
-            (C::CONSTR_PRIMARY | C::CONSTR_NOTNULL, None) => super::strings(constraint.keys()).iter().map(|s| s.to_string()).collect(),
+            (C::CONSTR_PRIMARY | C::CONSTR_NOTNULL, None) => {
+                super::strings(constraint.keys()).iter().map(|s| s.to_string()).collect()
+            }
             _ => continue,
         };
         for key in keys {
@@ -472,7 +575,14 @@ fn mark_not_null(table: &str, columns: &mut [NewColumn], constraints: &[(&nodes:
     Ok(())
 }
 
-fn insert_row_type(w: &mut crate::catalog::store::CatalogWriter<'_>, new: &NewTable, table: Oid, type_oid: Oid, array_oid: Oid, owner: Oid) -> Result<()> {
+fn insert_row_type(
+    w: &mut crate::catalog::store::CatalogWriter<'_>,
+    new: &NewTable,
+    table: Oid,
+    type_oid: Oid,
+    array_oid: Oid,
+    owner: Oid,
+) -> Result<()> {
     let common = |oid: Oid, name: String, category: u8| {
         vec![
             ("oid", Datum::Oid(oid)),
@@ -513,7 +623,13 @@ fn insert_row_type(w: &mut crate::catalog::store::CatalogWriter<'_>, new: &NewTa
     Ok(())
 }
 
-pub(super) fn insert_attribute(w: &mut crate::catalog::store::CatalogWriter<'_>, table: Oid, attnum: i16, column: &NewColumn, (len, storage): (i16, u8)) -> Result<()> {
+pub(super) fn insert_attribute(
+    w: &mut crate::catalog::store::CatalogWriter<'_>,
+    table: Oid,
+    attnum: i16,
+    column: &NewColumn,
+    (len, storage): (i16, u8),
+) -> Result<()> {
     w.insert(
         PG_ATTRIBUTE,
         &[
@@ -539,7 +655,8 @@ pub(super) fn insert_attribute(w: &mut crate::catalog::store::CatalogWriter<'_>,
 
 /// Storage parameters that PostgreSQL knows; here they are kept and shown.
 /// Of indexes alone; which method has which is `index_class`'s to say.
-const INDEX_OPTIONS: &[&str] = &["fastupdate", "gin_pending_list_limit", "deduplicate_items", "pages_per_range", "autosummarize"];
+const INDEX_OPTIONS: &[&str] =
+    &["fastupdate", "gin_pending_list_limit", "deduplicate_items", "pages_per_range", "autosummarize"];
 
 pub(super) const KNOWN_OPTIONS: &[&str] = &[
     "fillfactor",

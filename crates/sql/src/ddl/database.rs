@@ -36,8 +36,9 @@ impl Session {
                     }
                 }
                 // Collation is C in every database; the names are accepted where they mean that or the default.
-                "locale" | "lc_collate" | "lc_ctype" | "locale_provider" | "builtin_locale" | "icu_locale" | "icu_rules"
-                | "collation_version" | "connection_limit" | "tablespace" | "strategy" | "oid" | "is_template" | "allow_connections" => {}
+                "locale" | "lc_collate" | "lc_ctype" | "locale_provider" | "builtin_locale" | "icu_locale"
+                | "icu_rules" | "collation_version" | "connection_limit" | "tablespace" | "strategy" | "oid"
+                | "is_template" | "allow_connections" => {}
                 other => return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("option \"{other}\" not recognized"))),
             }
         }
@@ -54,7 +55,14 @@ impl Session {
         let engine = self.instance.engine.clone();
         let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to make a database in"))?;
         bootstrap::copy_database(&engine, txn, &source, oid, runtime)?;
-        let mut writer = CatalogWriter { store: &self.database.store, txn, park: runtime, temporary: None, wrote_shared: false, changes: Default::default() };
+        let mut writer = CatalogWriter {
+            store: &self.database.store,
+            txn,
+            park: runtime,
+            temporary: None,
+            wrote_shared: false,
+            changes: Default::default(),
+        };
         bootstrap::insert_database(&mut writer, oid, &name, owner, true, false)?;
         self.finish_implicit(runtime)
     }
@@ -88,8 +96,16 @@ impl Session {
             connected.iter().for_each(|c| c.request_terminate());
         } else if !connected.is_empty() {
             let n = connected.len();
-            let detail = if n == 1 { "There is 1 other session using the database.".to_string() } else { format!("There are {n} other sessions using the database.") };
-            return Err(Error::new(sqlstate::OBJECT_IN_USE, format!("database \"{name}\" is being accessed by other users")).with_detail(detail));
+            let detail = if n == 1 {
+                "There is 1 other session using the database.".to_string()
+            } else {
+                format!("There are {n} other sessions using the database.")
+            };
+            return Err(Error::new(
+                sqlstate::OBJECT_IN_USE,
+                format!("database \"{name}\" is being accessed by other users"),
+            )
+            .with_detail(detail));
         }
         let engine = self.instance.engine.clone();
         let map = bootstrap::read_boot_map(&engine)?;

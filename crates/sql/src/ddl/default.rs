@@ -2,13 +2,14 @@
 //!
 //! Invariants
 //! 1. A default goes with its column (pg_depend 'a') and keeps the relations that its regclass constants name ('n').
-//! 2. The default of a serial column names its sequence by OID, so that renaming or moving the sequence keeps it working.
+//! 2. The default of a serial column names its sequence by OID, so that renaming or moving the sequence keeps it
+//!    working.
 
 use super::Session;
 use super::create_table::NewColumn;
+use crate::bind::ir::{Expr, ExprKind, Query};
 use crate::bind::names::Over;
 use crate::catalog::builtin::FIRST_USER_OID;
-use crate::bind::ir::{Expr, ExprKind, Query};
 use crate::catalog::extension::table_of_call;
 use crate::catalog::ids::*;
 use crate::catalog::{CatalogView, Table};
@@ -134,7 +135,8 @@ impl Session {
 
     /// The column that a row of pg_attrdef is the default of.
     pub(super) fn default_owner(&mut self, default: Oid, runtime: &dyn Runtime) -> Result<Option<(Arc<Table>, i16)>> {
-        let rows = self.catalog_lookup(PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, &[Datum::Oid(PG_ATTRDEF), Datum::Oid(default)])?;
+        let rows =
+            self.catalog_lookup(PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, &[Datum::Oid(PG_ATTRDEF), Datum::Oid(default)])?;
         let Some(row) = rows.iter().find(|r| r.char("deptype") == b'a') else { return Ok(None) };
         let (table, attnum) = (row.oid("refobjid"), row.int("refobjsubid") as i16);
         let table = self.with_catalog(runtime, |host| host.reader.table_by_oid(table))?;
@@ -147,13 +149,28 @@ impl Session {
     }
 
     /// ALTER COLUMN SET DEFAULT and DROP DEFAULT.
-    pub(super) fn alter_default(&mut self, table: &Arc<Table>, name: &str, def: kilndb_syntax::Node<'_>, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn alter_default(
+        &mut self,
+        table: &Arc<Table>,
+        name: &str,
+        def: kilndb_syntax::Node<'_>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let column = super::alter_table::column_of(table, name)?.clone();
         let has_default = !matches!(def, kilndb_syntax::Node::None);
-        let is = |what: &str| Error::new(sqlstate::SYNTAX_ERROR, format!("column \"{name}\" of relation \"{}\" is {what} column", table.name));
+        let is = |what: &str| {
+            Error::new(
+                sqlstate::SYNTAX_ERROR,
+                format!("column \"{name}\" of relation \"{}\" is {what} column", table.name),
+            )
+        };
         if column.identity != 0 {
             let e = is("an identity");
-            return Err(if has_default { e } else { e.with_hint("Use ALTER TABLE ... ALTER COLUMN ... DROP IDENTITY instead.") });
+            return Err(if has_default {
+                e
+            } else {
+                e.with_hint("Use ALTER TABLE ... ALTER COLUMN ... DROP IDENTITY instead.")
+            });
         }
         if column.generated != 0 {
             let e = is("a generated");
@@ -178,7 +195,13 @@ impl Session {
     }
 
     /// The default must fit the column.
-    pub(super) fn check_default(&mut self, sql: &str, name: &str, target: (Oid, i32), runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn check_default(
+        &mut self,
+        sql: &str,
+        name: &str,
+        target: (Oid, i32),
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         self.with_catalog(runtime, |host| {
             let mut bound = Ok(());
             runtime.on_large_stack(&mut || {
@@ -188,7 +211,10 @@ impl Session {
                 e.0.position = None;
                 if e.sqlstate() == sqlstate::DATATYPE_MISMATCH {
                     let of = e.message().split(" but should").next().unwrap_or("").to_string();
-                    e.0.message = format!("column \"{name}\" is of type {} but default {of}", host.reader.format_type(target.0, -1));
+                    e.0.message = format!(
+                        "column \"{name}\" is of type {} but default {of}",
+                        host.reader.format_type(target.0, -1)
+                    );
                     e = e.with_hint("You will need to rewrite or cast the expression.");
                 }
                 e

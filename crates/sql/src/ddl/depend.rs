@@ -27,7 +27,13 @@ pub(super) fn refuse_temporary_routines(e: &Expr) -> Result<()> {
 }
 
 impl Session {
-    pub(super) fn add_dependency(&mut self, dependent: ObjectAddress, referenced: ObjectAddress, kind: u8, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn add_dependency(
+        &mut self,
+        dependent: ObjectAddress,
+        referenced: ObjectAddress,
+        kind: u8,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         if referenced.0 == PG_PROC && is_temporary(referenced.1) && !is_temporary(dependent.1) {
             return Err(temporary_routine());
         }
@@ -56,7 +62,12 @@ impl Session {
     }
 
     /// Forgets what an object depends on.
-    pub(super) fn remove_dependencies(&mut self, dependent: (Oid, Oid), kind: Option<u8>, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn remove_dependencies(
+        &mut self,
+        dependent: (Oid, Oid),
+        kind: Option<u8>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let key = [Datum::Oid(dependent.0), Datum::Oid(dependent.1)];
         let rows = self.catalog_lookup(PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, &key)?;
         for row in rows.iter().filter(|r| kind.is_none_or(|k| r.char("deptype") == k)) {
@@ -66,7 +77,14 @@ impl Session {
     }
 
     /// Changes the one row that an index finds by OID.
-    pub(super) fn update_row(&mut self, table: Oid, index: Oid, oid: Oid, runtime: &dyn Runtime, change: impl FnOnce(&mut CatalogRow)) -> Result<()> {
+    pub(super) fn update_row(
+        &mut self,
+        table: Oid,
+        index: Oid,
+        oid: Oid,
+        runtime: &dyn Runtime,
+        change: impl FnOnce(&mut CatalogRow),
+    ) -> Result<()> {
         let mut rows = self.catalog_lookup(table, index, &[Datum::Oid(oid)])?;
         let row = rows.pop().ok_or_else(|| Error::internal(format!("cache lookup failed for object {oid}")))?;
         let mut new = row.clone();
@@ -74,10 +92,18 @@ impl Session {
         self.write_catalog(runtime, |w| w.update(&row, &new.values))
     }
 
-    pub(super) fn update_attribute(&mut self, table: Oid, attnum: i16, runtime: &dyn Runtime, change: impl FnOnce(&mut CatalogRow)) -> Result<()> {
+    pub(super) fn update_attribute(
+        &mut self,
+        table: Oid,
+        attnum: i16,
+        runtime: &dyn Runtime,
+        change: impl FnOnce(&mut CatalogRow),
+    ) -> Result<()> {
         let key = [Datum::Oid(table), Datum::Int2(attnum)];
         let mut rows = self.catalog_lookup(PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &key)?;
-        let row = rows.pop().ok_or_else(|| Error::internal(format!("column {attnum} of table {table} is not in the catalogs")))?;
+        let row = rows
+            .pop()
+            .ok_or_else(|| Error::internal(format!("column {attnum} of table {table} is not in the catalogs")))?;
         let mut new = row.clone();
         change(&mut new);
         self.write_catalog(runtime, |w| w.update(&row, &new.values))

@@ -29,7 +29,12 @@ struct Clauses {
 }
 
 impl Session {
-    pub(super) fn create_domain(&mut self, s: &nodes::CreateDomainStmt, source: &Arc<str>, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn create_domain(
+        &mut self,
+        s: &nodes::CreateDomainStmt,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let names: Vec<String> = s.domainname().iter().filter_map(|n| n.sval().map(str::to_string)).collect();
         let (schema, name) = self.new_type_name(&names, runtime)?;
         let t = s.type_name().ok_or_else(|| Error::internal("a domain without a type"))?;
@@ -37,16 +42,23 @@ impl Session {
         let info = self.type_info(base, runtime)?;
         if !matches!(info.kind, b'b' | b'c' | b'd' | b'e' | b'r' | b'm') {
             let shown = self.type_shown(base, runtime)?;
-            let e = Error::new(sqlstate::DATATYPE_MISMATCH, format!("\"{shown}\" is not a valid base type for a domain"));
+            let e =
+                Error::new(sqlstate::DATATYPE_MISMATCH, format!("\"{shown}\" is not a valid base type for a domain"));
             return Err(e.or_position(kilndb_syntax::position_of(source, t.location)));
         }
         let mut collation = info.collation;
         if let Some(clause) = s.coll_clause() {
             if collation == 0 {
                 let shown = self.type_shown(base, runtime)?;
-                return Err(Error::new(sqlstate::DATATYPE_MISMATCH, format!("collations are not supported by type {shown}")));
+                return Err(Error::new(
+                    sqlstate::DATATYPE_MISMATCH,
+                    format!("collations are not supported by type {shown}"),
+                ));
             }
-            collation = self.collation_oid(&clause.collname().iter().filter_map(|n| n.as_str().map(str::to_string)).collect::<Vec<_>>(), runtime)?;
+            collation = self.collation_oid(
+                &clause.collname().iter().filter_map(|n| n.as_str().map(str::to_string)).collect::<Vec<_>>(),
+                runtime,
+            )?;
         }
         let clauses = self.domain_clauses(s, source, runtime)?;
         if let Some(Some(sql)) = &clauses.default {
@@ -56,10 +68,20 @@ impl Session {
         let (oid, array, owner) = (self.new_oid(schema)?, self.new_oid(schema)?, self.current_role);
         let rows = self.catalog_lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(base)])?;
         let like = rows.first().ok_or_else(|| Error::internal("a type without a row"))?;
-        let mut columns: Vec<(&'static str, Datum)> = ["typlen", "typbyval", "typalign", "typstorage", "typcategory", "typoutput", "typsend", "typanalyze", "typdelim"]
-            .into_iter()
-            .map(|c| (c, like.get(c).clone()))
-            .collect();
+        let mut columns: Vec<(&'static str, Datum)> = [
+            "typlen",
+            "typbyval",
+            "typalign",
+            "typstorage",
+            "typcategory",
+            "typoutput",
+            "typsend",
+            "typanalyze",
+            "typdelim",
+        ]
+        .into_iter()
+        .map(|c| (c, like.get(c).clone()))
+        .collect();
         columns.extend([
             ("typtype", Datum::Char(b'd')),
             ("typinput", Datum::Oid(2597)),
@@ -91,7 +113,12 @@ impl Session {
         Ok(())
     }
 
-    fn domain_clauses(&mut self, s: &nodes::CreateDomainStmt, source: &Arc<str>, runtime: &dyn Runtime) -> Result<Clauses> {
+    fn domain_clauses(
+        &mut self,
+        s: &nodes::CreateDomainStmt,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<Clauses> {
         let mut clauses = Clauses::default();
         for k in s.constraints() {
             let at = |e: Error| e.or_position(kilndb_syntax::position_of(source, k.location));
@@ -101,22 +128,39 @@ impl Session {
                         return Err(at(Error::new(sqlstate::SYNTAX_ERROR, "multiple default expressions")));
                     }
                     let is_null = matches!(k.raw_expr(), Node::A_Const(c) if c.val().is_none());
-                    clauses.default = Some(if is_null { None } else { Some(self.expression_text(k.raw_expr(), runtime)?) });
+                    clauses.default =
+                        Some(if is_null { None } else { Some(self.expression_text(k.raw_expr(), runtime)?) });
                 }
                 C::CONSTR_NOTNULL | C::CONSTR_NULL => {
                     let is_not = k.contype == C::CONSTR_NOTNULL;
                     if is_not && k.is_no_inherit {
-                        return Err(at(Error::new(sqlstate::INVALID_OBJECT_DEFINITION, "not-null constraints for domains cannot be marked NO INHERIT")));
+                        return Err(at(Error::new(
+                            sqlstate::INVALID_OBJECT_DEFINITION,
+                            "not-null constraints for domains cannot be marked NO INHERIT",
+                        )));
                     }
                     match &clauses.not_null {
-                        Some((known, _)) if *known != is_not => return Err(at(Error::new(sqlstate::SYNTAX_ERROR, "conflicting NULL/NOT NULL constraints"))),
-                        Some((true, _)) => return Err(at(Error::new(sqlstate::INVALID_OBJECT_DEFINITION, "redundant NOT NULL constraint definition"))),
+                        Some((known, _)) if *known != is_not => {
+                            return Err(at(Error::new(
+                                sqlstate::SYNTAX_ERROR,
+                                "conflicting NULL/NOT NULL constraints",
+                            )));
+                        }
+                        Some((true, _)) => {
+                            return Err(at(Error::new(
+                                sqlstate::INVALID_OBJECT_DEFINITION,
+                                "redundant NOT NULL constraint definition",
+                            )));
+                        }
                         _ => clauses.not_null = Some((is_not, k.conname().map(str::to_string))),
                     }
                 }
                 C::CONSTR_CHECK => {
                     if k.is_no_inherit {
-                        return Err(at(Error::new(sqlstate::INVALID_OBJECT_DEFINITION, "check constraints for domains cannot be marked NO INHERIT")));
+                        return Err(at(Error::new(
+                            sqlstate::INVALID_OBJECT_DEFINITION,
+                            "check constraints for domains cannot be marked NO INHERIT",
+                        )));
                     }
                     let sql = self.expression_text(k.raw_expr(), runtime)?;
                     clauses.checks.push((k.conname().map(str::to_string), sql, true));
@@ -131,7 +175,10 @@ impl Session {
     fn check_domain_check(&mut self, sql: &str, base: Oid, runtime: &dyn Runtime) -> Result<()> {
         self.with_catalog(runtime, |host| {
             let mut bound = Ok(());
-            runtime.on_large_stack(&mut || bound = crate::bind::domain::check(sql, base, &host.reader).and_then(|e| super::depend::refuse_temporary_routines(&e)));
+            runtime.on_large_stack(&mut || {
+                bound = crate::bind::domain::check(sql, base, &host.reader)
+                    .and_then(|e| super::depend::refuse_temporary_routines(&e))
+            });
             bound.map_err(|mut e| {
                 e.0.position = None;
                 e
@@ -144,16 +191,30 @@ impl Session {
         let is_taken = |name: &str| rows.iter().any(|r| r.text("conname") == Some(name));
         if let Some(given) = given {
             if is_taken(given) {
-                return Err(Error::new(sqlstate::DUPLICATE_OBJECT, format!("constraint \"{given}\" for domain \"{name}\" already exists")));
+                return Err(Error::new(
+                    sqlstate::DUPLICATE_OBJECT,
+                    format!("constraint \"{given}\" for domain \"{name}\" already exists"),
+                ));
             }
             return Ok(given.to_string());
         }
-        let names = (0..).map(|n| super::constraint::object_name(name, "", &if n == 0 { suffix.to_string() } else { format!("{suffix}{n}") }));
+        let names = (0..).map(|n| {
+            super::constraint::object_name(name, "", &if n == 0 { suffix.to_string() } else { format!("{suffix}{n}") })
+        });
         names.into_iter().find(|n| !is_taken(n)).ok_or_else(|| Error::internal("no free name"))
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn insert_domain_constraint(&mut self, domain: Oid, schema: Oid, name: &str, kind: u8, sql: Option<&str>, validated: bool, runtime: &dyn Runtime) -> Result<()> {
+    fn insert_domain_constraint(
+        &mut self,
+        domain: Oid,
+        schema: Oid,
+        name: &str,
+        kind: u8,
+        sql: Option<&str>,
+        validated: bool,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let oid = self.new_oid(domain)?;
         let mut row = vec![
             ("oid", Datum::Oid(oid)),
@@ -172,7 +233,12 @@ impl Session {
         self.write_catalog(runtime, |w| w.insert(PG_CONSTRAINT, &row).map(|_| ()))
     }
 
-    pub(super) fn alter_domain(&mut self, s: &nodes::AlterDomainStmt, source: &Arc<str>, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn alter_domain(
+        &mut self,
+        s: &nodes::AlterDomainStmt,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let names: Vec<String> = super::strings(s.type_name()).into_iter().map(str::to_string).collect();
         let info = self.domain_named(&names, runtime)?;
         match s.subtype as u8 {
@@ -183,7 +249,13 @@ impl Session {
                 Node::Constraint(k) => self.add_domain_constraint(&info, k, source, runtime),
                 _ => Err(Error::internal("ADD without a constraint")),
             },
-            b'X' => self.drop_domain_constraint(&info, s.name().unwrap_or(""), s.missing_ok, s.behavior == DropBehavior::DROP_CASCADE, runtime),
+            b'X' => self.drop_domain_constraint(
+                &info,
+                s.name().unwrap_or(""),
+                s.missing_ok,
+                s.behavior == DropBehavior::DROP_CASCADE,
+                runtime,
+            ),
             b'V' => self.validate_domain_constraint(&info, s.name().unwrap_or(""), runtime),
             _ => Err(Error::unsupported("this form of ALTER DOMAIN is not supported")),
         }
@@ -234,7 +306,10 @@ impl Session {
         for (table, column) in self.columns_of_domain(info.oid, runtime)? {
             let (from, quoted) = (self.qualified_name(&table), quote_identifier(&column));
             if !self.query(&format!("SELECT 1 FROM {from} WHERE ({quoted}) IS NULL LIMIT 1"), runtime)?.is_empty() {
-                return Err(Error::new(sqlstate::NOT_NULL_VIOLATION, format!("column \"{column}\" of table \"{}\" contains null values", table.name)));
+                return Err(Error::new(
+                    sqlstate::NOT_NULL_VIOLATION,
+                    format!("column \"{column}\" of table \"{}\" contains null values", table.name),
+                ));
             }
         }
         let name = self.domain_constraint_name(info.oid, &info.name, given, "not_null")?;
@@ -242,7 +317,13 @@ impl Session {
         self.update_row(PG_TYPE, PG_TYPE_OID_INDEX, info.oid, runtime, |row| row.set("typnotnull", Datum::Bool(true)))
     }
 
-    fn add_domain_constraint(&mut self, info: &TypeInfo, k: &nodes::Constraint, source: &Arc<str>, runtime: &dyn Runtime) -> Result<()> {
+    fn add_domain_constraint(
+        &mut self,
+        info: &TypeInfo,
+        k: &nodes::Constraint,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         match k.contype {
             C::CONSTR_NOTNULL => self.set_domain_not_null(info, k.conname(), runtime),
             C::CONSTR_CHECK => {
@@ -253,7 +334,15 @@ impl Session {
                 if !k.skip_validation {
                     self.validate_domain_check(info, &sql, runtime)?;
                 }
-                self.insert_domain_constraint(info.oid, info.schema_oid, &name, b'c', Some(&sql), !k.skip_validation, runtime)?;
+                self.insert_domain_constraint(
+                    info.oid,
+                    info.schema_oid,
+                    &name,
+                    b'c',
+                    Some(&sql),
+                    !k.skip_validation,
+                    runtime,
+                )?;
                 // Whoever keeps the type looks at it again.
                 self.update_row(PG_TYPE, PG_TYPE_OID_INDEX, info.oid, runtime, |_| {})
             }
@@ -261,7 +350,14 @@ impl Session {
         }
     }
 
-    fn drop_domain_constraint(&mut self, info: &TypeInfo, name: &str, missing_ok: bool, _cascade: bool, runtime: &dyn Runtime) -> Result<()> {
+    fn drop_domain_constraint(
+        &mut self,
+        info: &TypeInfo,
+        name: &str,
+        missing_ok: bool,
+        _cascade: bool,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let rows = self.domain_constraints(info.oid)?;
         let Some(row) = rows.iter().find(|r| r.text("conname") == Some(name)) else {
             let message = format!("constraint \"{name}\" of domain \"{}\" does not exist", info.name);
@@ -281,10 +377,16 @@ impl Session {
     fn validate_domain_constraint(&mut self, info: &TypeInfo, name: &str, runtime: &dyn Runtime) -> Result<()> {
         let rows = self.domain_constraints(info.oid)?;
         let Some(row) = rows.iter().find(|r| r.text("conname") == Some(name)) else {
-            return Err(Error::new(sqlstate::UNDEFINED_OBJECT, format!("constraint \"{name}\" of domain \"{}\" does not exist", info.name)));
+            return Err(Error::new(
+                sqlstate::UNDEFINED_OBJECT,
+                format!("constraint \"{name}\" of domain \"{}\" does not exist", info.name),
+            ));
         };
         let Some(sql) = row.text("conbin").filter(|_| row.char("contype") == b'c') else {
-            return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("constraint \"{name}\" of domain \"{}\" is not a check constraint", info.name)));
+            return Err(Error::new(
+                sqlstate::WRONG_OBJECT_TYPE,
+                format!("constraint \"{name}\" of domain \"{}\" is not a check constraint", info.name),
+            ));
         };
         self.validate_domain_check(info, sql, runtime)?;
         let mut changed = row.clone();
@@ -296,9 +398,15 @@ impl Session {
     fn validate_domain_check(&mut self, info: &TypeInfo, sql: &str, runtime: &dyn Runtime) -> Result<()> {
         for (table, column) in self.columns_of_domain(info.oid, runtime)? {
             let (from, quoted) = (self.qualified_name(&table), quote_identifier(&column));
-            let found = self.query(&format!("SELECT 1 FROM (SELECT {quoted} AS value FROM {from}) s WHERE NOT ({sql}) LIMIT 1"), runtime)?;
+            let found = self.query(
+                &format!("SELECT 1 FROM (SELECT {quoted} AS value FROM {from}) s WHERE NOT ({sql}) LIMIT 1"),
+                runtime,
+            )?;
             if !found.is_empty() {
-                let message = format!("column \"{column}\" of table \"{}\" contains values that violate the new constraint", table.name);
+                let message = format!(
+                    "column \"{column}\" of table \"{}\" contains values that violate the new constraint",
+                    table.name
+                );
                 return Err(Error::new(sqlstate::CHECK_VIOLATION, message));
             }
         }
@@ -313,8 +421,11 @@ impl Session {
             match row.oid("classid") {
                 PG_TYPE => columns.extend(self.columns_of_domain(object, runtime)?),
                 PG_CLASS => {
-                    let Some(table) = self.with_catalog(runtime, |host| host.reader.table_by_oid(object))? else { continue };
-                    let column = table.columns.get(row.int("objsubid") as usize - 1).map(|c| c.name.clone()).unwrap_or_default();
+                    let Some(table) = self.with_catalog(runtime, |host| host.reader.table_by_oid(object))? else {
+                        continue;
+                    };
+                    let column =
+                        table.columns.get(row.int("objsubid") as usize - 1).map(|c| c.name.clone()).unwrap_or_default();
                     match table.kind {
                         TableKind::Table | TableKind::Partitioned => columns.push((table, column)),
                         TableKind::Composite => self.refuse_contained(&table, domain, runtime)?,
@@ -328,10 +439,13 @@ impl Session {
         let array = rows.first().map_or(0, |r| r.oid("typarray"));
         for row in self.dependents(PG_TYPE, array, 0)? {
             let object = row.oid("objid");
-            if let Some(table) = self.with_catalog(runtime, |host| host.reader.table_by_oid(object))?.filter(|_| row.oid("classid") == PG_CLASS)
+            if let Some(table) = self
+                .with_catalog(runtime, |host| host.reader.table_by_oid(object))?
+                .filter(|_| row.oid("classid") == PG_CLASS)
                 && matches!(table.kind, TableKind::Table | TableKind::Partitioned)
             {
-                let column = table.columns.get(row.int("objsubid") as usize - 1).map(|c| c.name.clone()).unwrap_or_default();
+                let column =
+                    table.columns.get(row.int("objsubid") as usize - 1).map(|c| c.name.clone()).unwrap_or_default();
                 return Err(self.contained(&table, &column, domain, runtime)?);
             }
         }
@@ -340,7 +454,10 @@ impl Session {
 
     fn contained(&mut self, table: &Table, column: &str, domain: Oid, runtime: &dyn Runtime) -> Result<Error> {
         let shown = self.type_shown(domain, runtime)?;
-        Ok(Error::unsupported(format!("cannot alter type \"{shown}\" because column \"{}.{column}\" uses it", table.name)))
+        Ok(Error::unsupported(format!(
+            "cannot alter type \"{shown}\" because column \"{}.{column}\" uses it",
+            table.name
+        )))
     }
 
     fn refuse_contained(&mut self, composite: &Table, domain: Oid, runtime: &dyn Runtime) -> Result<()> {
@@ -349,7 +466,8 @@ impl Session {
                 let object = row.oid("objid");
                 let user = self.with_catalog(runtime, |host| host.reader.table_by_oid(object))?;
                 if let Some(user) = user.filter(|t| matches!(t.kind, TableKind::Table | TableKind::Partitioned)) {
-                    let column = user.columns.get(row.int("objsubid") as usize - 1).map(|c| c.name.clone()).unwrap_or_default();
+                    let column =
+                        user.columns.get(row.int("objsubid") as usize - 1).map(|c| c.name.clone()).unwrap_or_default();
                     return Err(self.contained(&user, &column, domain, runtime)?);
                 }
             }
@@ -357,7 +475,12 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn rename_domain_constraint(&mut self, s: &nodes::RenameStmt, new_name: &str, runtime: &dyn Runtime) -> Result<String> {
+    pub(super) fn rename_domain_constraint(
+        &mut self,
+        s: &nodes::RenameStmt,
+        new_name: &str,
+        runtime: &dyn Runtime,
+    ) -> Result<String> {
         let names: Vec<String> = match s.object() {
             Node::TypeName(t) => t.names().iter().filter_map(|n| n.sval().map(str::to_string)).collect(),
             Node::NodeList(list) => super::strings(list).into_iter().map(str::to_string).collect(),
@@ -367,7 +490,10 @@ impl Session {
         let old = s.subname().unwrap_or("");
         let rows = self.domain_constraints(info.oid)?;
         let Some(row) = rows.iter().find(|r| r.text("conname") == Some(old)) else {
-            return Err(Error::new(sqlstate::UNDEFINED_OBJECT, format!("constraint \"{old}\" for domain {} does not exist", info.name)));
+            return Err(Error::new(
+                sqlstate::UNDEFINED_OBJECT,
+                format!("constraint \"{old}\" for domain {} does not exist", info.name),
+            ));
         };
         let mut changed = row.clone();
         changed.set("conname", Datum::text(new_name));
@@ -387,10 +513,22 @@ fn impossible(kind: C::Type) -> Error {
         C::CONSTR_IDENTITY => "specifying GENERATED not supported for domains",
         C::CONSTR_GENERATED => "specifying GENERATED not supported for domains",
         C::CONSTR_ATTR_ENFORCED | C::CONSTR_ATTR_NOT_ENFORCED => {
-            return Error::new(sqlstate::INVALID_OBJECT_DEFINITION, "specifying constraint enforceability not supported for domains");
+            return Error::new(
+                sqlstate::INVALID_OBJECT_DEFINITION,
+                "specifying constraint enforceability not supported for domains",
+            );
         }
-        _ => return Error::new(sqlstate::FEATURE_NOT_SUPPORTED, "specifying constraint deferrability not supported for domains"),
+        _ => {
+            return Error::new(
+                sqlstate::FEATURE_NOT_SUPPORTED,
+                "specifying constraint deferrability not supported for domains",
+            );
+        }
     };
-    let state = if matches!(kind, C::CONSTR_IDENTITY | C::CONSTR_GENERATED) { sqlstate::FEATURE_NOT_SUPPORTED } else { sqlstate::SYNTAX_ERROR };
+    let state = if matches!(kind, C::CONSTR_IDENTITY | C::CONSTR_GENERATED) {
+        sqlstate::FEATURE_NOT_SUPPORTED
+    } else {
+        sqlstate::SYNTAX_ERROR
+    };
     Error::new(state, message)
 }

@@ -103,7 +103,14 @@ impl Session {
         Ok(tag.to_string())
     }
 
-    fn find_to_drop(&mut self, schema: Option<&str>, name: &str, kind: TableKind, missing_ok: bool, runtime: &dyn Runtime) -> Result<Option<Arc<Table>>> {
+    fn find_to_drop(
+        &mut self,
+        schema: Option<&str>,
+        name: &str,
+        kind: TableKind,
+        missing_ok: bool,
+        runtime: &dyn Runtime,
+    ) -> Result<Option<Arc<Table>>> {
         let word = super::kind_word(kind);
         if let Some(schema) = schema
             && !self.with_catalog(runtime, |host| host.reader.schema_exists(schema))?
@@ -139,7 +146,13 @@ impl Session {
     }
 
     /// Drops a relation with what belongs to it. `together`: relations that go in the same command.
-    pub(super) fn drop_relation(&mut self, table: &Arc<Table>, cascade: bool, together: &[Oid], runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn drop_relation(
+        &mut self,
+        table: &Arc<Table>,
+        cascade: bool,
+        together: &[Oid],
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         if table.kind == TableKind::Index {
             return self.drop_index(table, cascade, runtime);
         }
@@ -169,9 +182,16 @@ impl Session {
         self.delete_defaults(table.oid, None, runtime)?;
         match table.kind {
             TableKind::Partitioned => {
-                self.delete_rows(PG_PARTITIONED_TABLE, PG_PARTITIONED_TABLE_PARTRELID_INDEX, &[Datum::Oid(table.oid)], runtime)?;
+                self.delete_rows(
+                    PG_PARTITIONED_TABLE,
+                    PG_PARTITIONED_TABLE_PARTRELID_INDEX,
+                    &[Datum::Oid(table.oid)],
+                    runtime,
+                )?;
             }
-            TableKind::View => self.delete_rows(PG_REWRITE, PG_REWRITE_REL_RULENAME_INDEX, &[Datum::Oid(table.oid)], runtime)?,
+            TableKind::View => {
+                self.delete_rows(PG_REWRITE, PG_REWRITE_REL_RULENAME_INDEX, &[Datum::Oid(table.oid)], runtime)?
+            }
             TableKind::Sequence => {
                 self.delete_rows(PG_SEQUENCE, PG_SEQUENCE_SEQRELID_INDEX, &[Datum::Oid(table.oid)], runtime)?;
             }
@@ -188,7 +208,13 @@ impl Session {
     }
 
     /// Views, defaults that call a sequence, foreign keys and owned sequences.
-    fn drop_dependents(&mut self, table: &Arc<Table>, cascade: bool, together: &[Oid], runtime: &dyn Runtime) -> Result<()> {
+    fn drop_dependents(
+        &mut self,
+        table: &Arc<Table>,
+        cascade: bool,
+        together: &[Oid],
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let mut blockers: Vec<Blocker> = Vec::new();
         let word = super::kind_word(table.kind);
         let shown = self.shown_name(table, runtime)?;
@@ -201,8 +227,11 @@ impl Session {
                 keys.push((key, name, other));
             }
         }
-        let key_texts: Vec<String> =
-            keys.iter().filter(|(_, _, other)| !together.contains(&other.oid)).map(|(_, name, other)| format!("constraint {name} on table {}", other.name)).collect();
+        let key_texts: Vec<String> = keys
+            .iter()
+            .filter(|(_, _, other)| !together.contains(&other.oid))
+            .map(|(_, name, other)| format!("constraint {name} on table {}", other.name))
+            .collect();
         // Those of a partitioned table are its partitions' too: they come before what is found there.
         let is_partitioned = table.kind == TableKind::Partitioned;
         if is_partitioned && !cascade && !key_texts.is_empty() {
@@ -233,7 +262,8 @@ impl Session {
                         && !going.contains(&owner.oid)
                     {
                         let column = owner.columns.get(attnum as usize - 1).map_or("", |c| c.name.as_str());
-                        let text = format!("default value for column {column} of table {}", self.shown_name(&owner, runtime)?);
+                        let text =
+                            format!("default value for column {column} of table {}", self.shown_name(&owner, runtime)?);
                         blockers.push(Blocker { text, on: None, dependent: Dependent::Default(owner.oid, attnum) });
                     }
                 }
@@ -253,8 +283,15 @@ impl Session {
             }
         }
         if !cascade {
-            let on = |b: &Blocker| if matches!(b.dependent, Dependent::Routine(_) | Dependent::Typed(_)) { "type" } else { word };
-            let line = |b: &Blocker| b.on.as_ref().map_or_else(|| format!("{} depends on {} {shown}", b.text, on(b)), |on| format!("{} depends on {on}", b.text));
+            let on = |b: &Blocker| {
+                if matches!(b.dependent, Dependent::Routine(_) | Dependent::Typed(_)) { "type" } else { word }
+            };
+            let line = |b: &Blocker| {
+                b.on.as_ref().map_or_else(
+                    || format!("{} depends on {} {shown}", b.text, on(b)),
+                    |on| format!("{} depends on {on}", b.text),
+                )
+            };
             let mut lines: Vec<String> = blockers.iter().map(line).collect();
             lines.extend(key_texts.iter().map(|text| format!("{text} depends on {word} {shown}")));
             if !lines.is_empty() {
@@ -284,8 +321,16 @@ impl Session {
         Ok(())
     }
 
-    /// A view that goes with what it names, and the views that name it. `on`: what it needs, if that is not what is dropped.
-    fn note_view(&mut self, view: &Arc<Table>, on: Option<String>, going: &[Oid], blockers: &mut Vec<Blocker>, runtime: &dyn Runtime) -> Result<()> {
+    /// A view that goes with what it names, and the views that name it. `on`: what it needs, if that is not what is
+    /// dropped.
+    fn note_view(
+        &mut self,
+        view: &Arc<Table>,
+        on: Option<String>,
+        going: &[Oid],
+        blockers: &mut Vec<Blocker>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let text = format!("{} {}", super::kind_word(view.kind), self.shown_name(view, runtime)?);
         if blockers.iter().any(|b| b.text == text) {
             return Ok(());
@@ -293,8 +338,11 @@ impl Session {
         blockers.push(Blocker { text: text.clone(), on, dependent: Dependent::Relation(view.oid) });
         for row in self.dependents(PG_CLASS, view.oid, 0)? {
             let dependent = row.oid("objid");
-            let is_view = row.oid("classid") == PG_CLASS && !b"ai".contains(&row.char("deptype")) && !going.contains(&dependent);
-            if let Some(next) = self.with_catalog(runtime, |host| host.reader.table_by_oid(dependent))?.filter(|_| is_view) {
+            let is_view =
+                row.oid("classid") == PG_CLASS && !b"ai".contains(&row.char("deptype")) && !going.contains(&dependent);
+            if let Some(next) =
+                self.with_catalog(runtime, |host| host.reader.table_by_oid(dependent))?.filter(|_| is_view)
+            {
                 self.note_view(&next, Some(text.clone()), going, blockers, runtime)?;
             }
         }
@@ -311,7 +359,14 @@ impl Session {
     }
 
     /// A sequence that goes with what owns it: an error speaks of the owner.
-    pub(super) fn drop_owned(&mut self, owned: &Arc<Table>, cascade: bool, going: &[Oid], owner: &str, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn drop_owned(
+        &mut self,
+        owned: &Arc<Table>,
+        cascade: bool,
+        going: &[Oid],
+        owner: &str,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         self.drop_relation(owned, cascade, going, runtime).map_err(|mut e| {
             if e.sqlstate() == sqlstate::DEPENDENT_OBJECTS_STILL_EXIST {
                 e.0.message = format!("cannot drop {owner} because other objects depend on it");
@@ -326,7 +381,11 @@ impl Session {
             [one] => self.notice(Severity::Notice, format!("drop cascades to {one}")),
             many => {
                 let detail: Vec<String> = many.iter().map(|l| format!("drop cascades to {l}")).collect();
-                let notice = Error::notice(sqlstate::SUCCESSFUL_COMPLETION, Severity::Notice, format!("drop cascades to {} other objects", many.len()));
+                let notice = Error::notice(
+                    sqlstate::SUCCESSFUL_COMPLETION,
+                    Severity::Notice,
+                    format!("drop cascades to {} other objects", many.len()),
+                );
                 self.own.scratch.notices.borrow_mut().push(notice.with_detail(detail.join("\n")));
             }
         }
@@ -342,15 +401,22 @@ impl Session {
     fn drop_index(&mut self, index: &Arc<Table>, cascade: bool, runtime: &dyn Runtime) -> Result<()> {
         let rows = self.catalog_lookup(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, &[Datum::Oid(index.oid)])?;
         let row = rows.first().ok_or_else(|| Error::internal("an index without a row in pg_index"))?;
-        let row_of = self.with_catalog(runtime, |host| host.reader.class_row(index.oid))?.ok_or_else(|| Error::internal("an index vanished"))?;
+        let row_of = self
+            .with_catalog(runtime, |host| host.reader.class_row(index.oid))?
+            .ok_or_else(|| Error::internal("an index vanished"))?;
         let table = self.table_by_oid(row.oid("indrelid"), runtime)?;
         let table = self.lock_for_ddl(&table, LockMode::AccessExclusive, runtime)?;
         let constraints = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])?;
-        if let Some(c) = constraints.iter().find(|c| c.oid("conindid") == index.oid && b"pu".contains(&c.char("contype"))) {
+        if let Some(c) =
+            constraints.iter().find(|c| c.oid("conindid") == index.oid && b"pu".contains(&c.char("contype")))
+        {
             let name = c.text("conname").unwrap_or("");
             return Err(Error::new(
                 sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
-                format!("cannot drop index {} because constraint {name} on table {} requires it", index.name, table.name),
+                format!(
+                    "cannot drop index {} because constraint {name} on table {} requires it",
+                    index.name, table.name
+                ),
             )
             .with_hint(format!("You can drop constraint {name} on table {} instead.", table.name)));
         }
@@ -371,7 +437,8 @@ impl Session {
         self.remove_index(&own, table.storage, runtime)
     }
 
-    /// Drops the foreign keys that an index of `table` is there for, or refuses to drop `what`, on whose `part` they depend.
+    /// Drops the foreign keys that an index of `table` is there for, or refuses to drop `what`, on whose `part` they
+    /// depend.
     pub(super) fn drop_index_users(
         &mut self,
         table: &Table,
@@ -385,7 +452,10 @@ impl Session {
         for (user, name, owner) in self.whole_keys(&users)? {
             if !cascade {
                 let other = self.table_by_oid(owner, runtime)?;
-                return Err(still_needed(Some(what), &[format!("constraint {name} on table {} depends on {part}", other.name)]));
+                return Err(still_needed(
+                    Some(what),
+                    &[format!("constraint {name} on table {} depends on {part}", other.name)],
+                ));
             }
             self.delete_constraint(user, runtime)?;
         }
@@ -435,7 +505,12 @@ impl Session {
         self.delete_rows(PG_CLASS, PG_CLASS_OID_INDEX, &[Datum::Oid(oid)], runtime)?;
         self.delete_rows(PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &[Datum::Oid(oid)], runtime)?;
         self.delete_rows(PG_INHERITS, PG_INHERITS_RELID_SEQNO_INDEX, &[Datum::Oid(oid)], runtime)?;
-        self.delete_rows(PG_DESCRIPTION, PG_DESCRIPTION_O_C_O_INDEX, &[Datum::Oid(oid), Datum::Oid(PG_CLASS)], runtime)?;
+        self.delete_rows(
+            PG_DESCRIPTION,
+            PG_DESCRIPTION_O_C_O_INDEX,
+            &[Datum::Oid(oid), Datum::Oid(PG_CLASS)],
+            runtime,
+        )?;
         self.delete_statistics(oid, None, runtime)?;
         self.remove_dependencies((PG_CLASS, oid), None, runtime)?;
         for row in self.dependents(PG_CLASS, oid, 0)? {

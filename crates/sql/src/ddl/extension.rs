@@ -3,8 +3,8 @@
 //! Invariants
 //! 1. What belongs to an extension comes and goes with it alone.
 
-use super::drop::still_needed;
 use super::Session;
+use super::drop::still_needed;
 use crate::catalog::extension::{self, EXTENSIONS, Extension, MEMBER_TABLES, PLPGSQL, schema_column};
 use crate::catalog::ids::*;
 use crate::catalog::store::CatalogRow;
@@ -70,7 +70,12 @@ impl Session {
         self.extension_row(name)?.map(|row| row.oid("oid")).ok_or_else(|| missing(name))
     }
 
-    pub(super) fn create_extension(&mut self, s: &nodes::CreateExtensionStmt, source: &str, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn create_extension(
+        &mut self,
+        s: &nodes::CreateExtensionStmt,
+        source: &str,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let name = s.extname().unwrap_or("");
         check_name(name)?;
         if self.extension_row(name)?.is_some() {
@@ -88,11 +93,16 @@ impl Session {
                 .with_hint("The extension must first be installed on the system where PostgreSQL is running."));
         };
         if let Some(version) = options.version.filter(|v| v != e.version) {
-            return Err(invalid(format!("extension \"{name}\" has no installation script nor update path for version \"{version}\"")));
+            return Err(invalid(format!(
+                "extension \"{name}\" has no installation script nor update path for version \"{version}\""
+            )));
         }
         if !self.is_superuser() && !e.trusted {
-            return Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("permission denied to create extension \"{name}\""))
-                .with_hint("Must be superuser to create this extension."));
+            return Err(Error::new(
+                sqlstate::INSUFFICIENT_PRIVILEGE,
+                format!("permission denied to create extension \"{name}\""),
+            )
+            .with_hint("Must be superuser to create this extension."));
         }
         let (schema, schema_name) = self.creation_schema(options.schema.as_deref().or(e.schema), false, runtime)?;
         if let Some(fixed) = e.schema.filter(|fixed| *fixed != schema_name) {
@@ -113,9 +123,15 @@ impl Session {
     fn refuse_twins(&mut self, e: &Extension, schema: Oid) -> Result<()> {
         for (function, types) in extension::signatures(e.name) {
             let rows = self.catalog_lookup(PG_PROC, PG_PROC_PRONAME_ARGS_NSP_INDEX, &[Datum::text(function)])?;
-            let is_twin = |r: &CatalogRow| r.oid("pronamespace") == schema && r.numbers("proargtypes").iter().map(|n| *n as Oid).eq(types.iter().copied());
+            let is_twin = |r: &CatalogRow| {
+                r.oid("pronamespace") == schema
+                    && r.numbers("proargtypes").iter().map(|n| *n as Oid).eq(types.iter().copied())
+            };
             if rows.iter().any(is_twin) {
-                return Err(Error::new(sqlstate::DUPLICATE_FUNCTION, format!("function \"{function}\" already exists with same argument types")));
+                return Err(Error::new(
+                    sqlstate::DUPLICATE_FUNCTION,
+                    format!("function \"{function}\" already exists with same argument types"),
+                ));
             }
         }
         Ok(())
@@ -125,7 +141,10 @@ impl Session {
         if self.is_superuser() || row.oid("extowner") == self.current_role {
             return Ok(());
         }
-        Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("must be owner of extension {}", row.text("extname").unwrap_or(""))))
+        Err(Error::new(
+            sqlstate::INSUFFICIENT_PRIVILEGE,
+            format!("must be owner of extension {}", row.text("extname").unwrap_or("")),
+        ))
     }
 
     pub(super) fn alter_extension(&mut self, s: &nodes::AlterExtensionStmt) -> Result<()> {
@@ -133,10 +152,17 @@ impl Session {
         let row = self.extension_row(name)?.ok_or_else(|| missing(name))?;
         self.owned_extension(&row)?;
         let installed = row.text("extversion").unwrap_or("").to_string();
-        let asked = s.options().iter().find(|d| d.defname() == Some("new_version")).and_then(|d| d.arg().as_str().map(str::to_string));
-        let wanted = asked.unwrap_or_else(|| extension::extension(name).map_or(installed.clone(), |e| e.version.to_string()));
+        let asked = s
+            .options()
+            .iter()
+            .find(|d| d.defname() == Some("new_version"))
+            .and_then(|d| d.arg().as_str().map(str::to_string));
+        let wanted =
+            asked.unwrap_or_else(|| extension::extension(name).map_or(installed.clone(), |e| e.version.to_string()));
         if wanted != installed {
-            return Err(invalid(format!("extension \"{name}\" has no update path from version \"{installed}\" to version \"{wanted}\"")));
+            return Err(invalid(format!(
+                "extension \"{name}\" has no update path from version \"{installed}\" to version \"{wanted}\""
+            )));
         }
         self.notice(Severity::Notice, format!("version \"{installed}\" of extension \"{name}\" is already installed"));
         Ok(())
@@ -159,10 +185,14 @@ impl Session {
         self.refuse_twins(e, schema)?;
         for (table, member) in self.members_of(oid)? {
             if let Some((_, index)) = MEMBER_TABLES.iter().find(|(known, _)| *known == table) {
-                self.update_row(table, *index, member, runtime, |row| row.set(schema_column(table), Datum::Oid(schema)))?;
+                self.update_row(table, *index, member, runtime, |row| {
+                    row.set(schema_column(table), Datum::Oid(schema))
+                })?;
             }
         }
-        self.update_row(PG_EXTENSION, PG_EXTENSION_OID_INDEX, oid, runtime, |row| row.set("extnamespace", Datum::Oid(schema)))?;
+        self.update_row(PG_EXTENSION, PG_EXTENSION_OID_INDEX, oid, runtime, |row| {
+            row.set("extnamespace", Datum::Oid(schema))
+        })?;
         self.remove_dependencies((PG_EXTENSION, oid), Some(b'n'), runtime)?;
         self.add_dependency((PG_EXTENSION, oid, 0), (PG_NAMESPACE, schema, 0), b'n', runtime)?;
         Ok(tag)
@@ -182,7 +212,9 @@ impl Session {
                     self.owned_extension(&row)?;
                     going.push((name.to_string(), row.oid("oid")));
                 }
-                None if s.missing_ok => self.notice(Severity::Notice, format!("extension \"{name}\" does not exist, skipping")),
+                None if s.missing_ok => {
+                    self.notice(Severity::Notice, format!("extension \"{name}\" does not exist, skipping"))
+                }
                 None => return Err(missing(name)),
             }
         }
@@ -200,7 +232,9 @@ impl Session {
             for member in self.members_of(*oid)? {
                 for (text, user) in self.users_of(member, runtime)? {
                     if !users.iter().any(|(known, _)| *known == text) {
-                        let shown = self.with_catalog(runtime, |host| crate::session::describe::shown(host, member.0, member.1, 0))?;
+                        let shown = self.with_catalog(runtime, |host| {
+                            crate::session::describe::shown(host, member.0, member.1, 0)
+                        })?;
                         lines.push(format!("{text} depends on {}", shown.unwrap_or_default()));
                         users.push((text, user));
                     }
@@ -242,17 +276,27 @@ impl Session {
     pub(super) fn refuse_member(&mut self, table: Oid, oid: Oid, runtime: &dyn Runtime) -> Result<()> {
         let rows = self.catalog_lookup(PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, &[Datum::Oid(table), Datum::Oid(oid)])?;
         let Some(row) = rows.iter().find(|r| r.char("deptype") == b'e') else { return Ok(()) };
-        let extensions = self.catalog_lookup(PG_EXTENSION, PG_EXTENSION_OID_INDEX, &[Datum::Oid(row.oid("refobjid"))])?;
+        let extensions =
+            self.catalog_lookup(PG_EXTENSION, PG_EXTENSION_OID_INDEX, &[Datum::Oid(row.oid("refobjid"))])?;
         let name = extensions.first().and_then(|r| r.text("extname")).unwrap_or("").to_string();
-        let shown = self.with_catalog(runtime, |host| crate::session::describe::shown(host, table, oid, 0))?.unwrap_or_default();
-        Err(Error::new(sqlstate::DEPENDENT_OBJECTS_STILL_EXIST, format!("cannot drop {shown} because extension {name} requires it"))
-            .with_hint(format!("You can drop extension {name} instead.")))
+        let shown = self
+            .with_catalog(runtime, |host| crate::session::describe::shown(host, table, oid, 0))?
+            .unwrap_or_default();
+        Err(Error::new(
+            sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
+            format!("cannot drop {shown} because extension {name} requires it"),
+        )
+        .with_hint(format!("You can drop extension {name} instead.")))
     }
 
     /// Extensions in a schema, with their OIDs.
     pub(super) fn extensions_in(&mut self, schema: Oid) -> Result<Vec<(String, Oid)>> {
         let rows = self.catalog_scan(PG_EXTENSION)?;
-        Ok(rows.iter().filter(|r| r.oid("extnamespace") == schema).map(|r| (r.text("extname").unwrap_or("").to_string(), r.oid("oid"))).collect())
+        Ok(rows
+            .iter()
+            .filter(|r| r.oid("extnamespace") == schema)
+            .map(|r| (r.text("extname").unwrap_or("").to_string(), r.oid("oid")))
+            .collect())
     }
 }
 
@@ -266,7 +310,12 @@ pub(crate) fn available_versions() -> Vec<Vec<Datum>> {
     let row = |e: &Extension| {
         let schema = e.schema.map_or(Datum::Null, Datum::text);
         let flags = [true, e.trusted, e.is_relocatable()].map(Datum::Bool);
-        [vec![Datum::text(e.name), Datum::text(e.version)], flags.to_vec(), vec![schema, Datum::Null, Datum::text(e.comment)]].concat()
+        [
+            vec![Datum::text(e.name), Datum::text(e.version)],
+            flags.to_vec(),
+            vec![schema, Datum::Null, Datum::text(e.comment)],
+        ]
+        .concat()
     };
     EXTENSIONS.iter().map(row).collect()
 }

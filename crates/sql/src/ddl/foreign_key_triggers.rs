@@ -1,15 +1,16 @@
-//! Foreign keys as rows of pg_trigger. The executor checks keys by itself; the rows say whether it does: ALTER TABLE … DISABLE TRIGGER ALL
-//! switches a table's part of its foreign keys off.
+//! Foreign keys as rows of pg_trigger. The executor checks keys by itself; the rows say whether it does: ALTER TABLE …
+//! DISABLE TRIGGER ALL switches a table's part of its foreign keys off.
 //!
 //! Invariants
-//! 1. A row of pg_constraint has triggers on the referencing table, unless it is a part of a key for a partition of the *referenced* one, and on
-//!    the referenced table, unless it is a part for a partition of the *referencing* one. A key that is not enforced has none.
+//! 1. A row of pg_constraint has triggers on the referencing table, unless it is a part of a key for a partition of the
+//!    *referenced* one, and on the referenced table, unless it is a part for a partition of the *referencing* one. A
+//!    key that is not enforced has none.
 //! 2. A part's triggers point at those of the row that it is a part of (`tgparentid`).
 
 use super::Session;
+use crate::catalog::Table;
 use crate::catalog::ids::*;
 use crate::catalog::store::{CatalogRow, vector};
-use crate::catalog::Table;
 use crate::catalog::trigger::{DELETE, INSERT, ROW, UPDATE};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
@@ -44,9 +45,16 @@ fn wanted(key: &CatalogRow, has_actions: bool, has_checks: bool) -> Vec<Wanted> 
     let (deferrable, deferred) = (key.bool("condeferrable"), key.bool("condeferred"));
     let action = |letter: u8, kind: i16, offset: Oid| {
         let waits = letter == b'a';
-        Wanted { on_referenced: true, kind: ROW | kind, function: action_function(letter) + offset, deferrable: waits && deferrable, deferred: waits && deferred }
+        Wanted {
+            on_referenced: true,
+            kind: ROW | kind,
+            function: action_function(letter) + offset,
+            deferrable: waits && deferrable,
+            deferred: waits && deferred,
+        }
     };
-    let check = |kind: i16, function: Oid| Wanted { on_referenced: false, kind: ROW | kind, function, deferrable, deferred };
+    let check =
+        |kind: i16, function: Oid| Wanted { on_referenced: false, kind: ROW | kind, function, deferrable, deferred };
     let mut all = Vec::new();
     if has_actions {
         all.extend([action(key.char("confdeltype"), DELETE, 0), action(key.char("confupdtype"), UPDATE, 1)]);
@@ -66,7 +74,8 @@ impl Session {
     pub(super) fn settle_key_triggers(&mut self, key: Oid, runtime: &dyn Runtime) -> Result<()> {
         let rows = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, &[Datum::Oid(key)])?;
         let Some(row) = rows.first().filter(|row| row.char("contype") == b'f') else { return Ok(()) };
-        let above = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, &[Datum::Oid(row.oid("conparentid"))])?;
+        let above =
+            self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, &[Datum::Oid(row.oid("conparentid"))])?;
         let above = above.first();
         let is_reference_part = above.is_some_and(|above| above.oid("conrelid") == row.oid("conrelid"));
         let enforced = row.bool("conenforced");
@@ -101,7 +110,13 @@ impl Session {
         Ok(())
     }
 
-    fn insert_key_trigger(&mut self, key: &CatalogRow, w: &Wanted, (parent, enabled): (Oid, u8), runtime: &dyn Runtime) -> Result<()> {
+    fn insert_key_trigger(
+        &mut self,
+        key: &CatalogRow,
+        w: &Wanted,
+        (parent, enabled): (Oid, u8),
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let (referencing, referenced) = (key.oid("conrelid"), key.oid("confrelid"));
         let (table, other) = if w.on_referenced { (referenced, referencing) } else { (referencing, referenced) };
         let oid = self.new_oid(table)?;
@@ -127,7 +142,9 @@ impl Session {
         self.write_catalog(runtime, |w| w.insert(PG_TRIGGER, &values).map(|_| ()))?;
         let class = self.catalog_lookup(PG_CLASS, PG_CLASS_OID_INDEX, &[Datum::Oid(table)])?;
         if class.first().is_some_and(|c| !c.bool("relhastriggers")) {
-            self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table, runtime, |row| row.set("relhastriggers", Datum::Bool(true)))?;
+            self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table, runtime, |row| {
+                row.set("relhastriggers", Datum::Bool(true))
+            })?;
         }
         self.add_dependency((PG_TRIGGER, oid, 0), (PG_CONSTRAINT, key.oid("oid"), 0), b'i', runtime)
     }
@@ -135,7 +152,12 @@ impl Session {
     fn delete_key_trigger(&mut self, trigger: &CatalogRow, runtime: &dyn Runtime) -> Result<()> {
         let oid = trigger.oid("oid");
         self.remove_dependencies((PG_TRIGGER, oid), None, runtime)?;
-        self.delete_rows(PG_DESCRIPTION, PG_DESCRIPTION_O_C_O_INDEX, &[Datum::Oid(oid), Datum::Oid(PG_TRIGGER)], runtime)?;
+        self.delete_rows(
+            PG_DESCRIPTION,
+            PG_DESCRIPTION_O_C_O_INDEX,
+            &[Datum::Oid(oid), Datum::Oid(PG_TRIGGER)],
+            runtime,
+        )?;
         self.write_catalog(runtime, |w| w.delete(trigger))
     }
 
@@ -162,12 +184,15 @@ impl Session {
         if !crate::catalog::trigger::is_of_key(trigger) {
             return Ok(());
         }
-        let rows = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, &[Datum::Oid(trigger.oid("tgconstraint"))])?;
+        let rows =
+            self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, &[Datum::Oid(trigger.oid("tgconstraint"))])?;
         let key = rows.first().ok_or_else(|| Error::internal("a trigger of a foreign key that is gone"))?;
         let table = self.table_by_oid(key.oid("conrelid"), runtime)?;
-        let constraint = format!("constraint {} on table {}", key.text("conname").unwrap_or(""), self.shown_name(&table, runtime)?);
+        let constraint =
+            format!("constraint {} on table {}", key.text("conname").unwrap_or(""), self.shown_name(&table, runtime)?);
         let message = format!("cannot drop {} because {constraint} requires it", self.trigger_shown(trigger, runtime)?);
-        Err(Error::new(sqlstate::DEPENDENT_OBJECTS_STILL_EXIST, message).with_hint(format!("You can drop {constraint} instead.")))
+        Err(Error::new(sqlstate::DEPENDENT_OBJECTS_STILL_EXIST, message)
+            .with_hint(format!("You can drop {constraint} instead.")))
     }
 
     /// ENABLE, DISABLE TRIGGER: only a superuser switches foreign keys.

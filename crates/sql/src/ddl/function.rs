@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! 1. A body in SQL syntax (RETURN, BEGIN ATOMIC) is kept as text too (`prosqlbody`), and needs what it names to stay.
-//! 2. What REPLACE leaves is callable by whoever could call what was there: same kind, result, names of input arguments.
+//! 2. What REPLACE leaves is callable by whoever could call what was there: same kind, result, names of input
+//!    arguments.
 
 use super::Session;
 use crate::bind::names::Over;
@@ -116,11 +117,20 @@ impl Session {
             let name = d.defname().unwrap_or("");
             if name != "set" {
                 if seen.contains(&name) {
-                    return Err(at(Error::new(sqlstate::SYNTAX_ERROR, "conflicting or redundant options"), source, d.location));
+                    return Err(at(
+                        Error::new(sqlstate::SYNTAX_ERROR, "conflicting or redundant options"),
+                        source,
+                        d.location,
+                    ));
                 }
                 seen.push(name);
             }
-            if is_procedure && matches!(name, "volatility" | "strict" | "leakproof" | "cost" | "rows" | "parallel" | "support" | "window") {
+            if is_procedure
+                && matches!(
+                    name,
+                    "volatility" | "strict" | "leakproof" | "cost" | "rows" | "parallel" | "support" | "window"
+                )
+            {
                 return Err(at(invalid("invalid attribute in procedure definition"), source, d.location));
             }
             match name {
@@ -148,7 +158,12 @@ impl Session {
                         "safe" => b's',
                         "unsafe" => b'u',
                         "restricted" => b'r',
-                        _ => return Err(Error::new(sqlstate::SYNTAX_ERROR, "parameter \"parallel\" must be SAFE, RESTRICTED, or UNSAFE")),
+                        _ => {
+                            return Err(Error::new(
+                                sqlstate::SYNTAX_ERROR,
+                                "parameter \"parallel\" must be SAFE, RESTRICTED, or UNSAFE",
+                            ));
+                        }
                     });
                 }
                 "cost" => {
@@ -187,7 +202,9 @@ impl Session {
         let value = match s.kind {
             V::VAR_RESET_ALL => return Ok((None, None)),
             V::VAR_SET_VALUE => Some(crate::session::utility::given_value(s)?),
-            V::VAR_SET_CURRENT => Some(self.settings.get(&name).ok_or_else(|| crate::settings::unrecognized(&name))?.to_string()),
+            V::VAR_SET_CURRENT => {
+                Some(self.settings.get(&name).ok_or_else(|| crate::settings::unrecognized(&name))?.to_string())
+            }
             _ => None,
         };
         crate::settings::check_setting(&name, value.as_deref())?;
@@ -195,7 +212,12 @@ impl Session {
         Ok((Some(name), value))
     }
 
-    pub(super) fn create_function(&mut self, s: &nodes::CreateFunctionStmt, source: &Arc<str>, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn create_function(
+        &mut self,
+        s: &nodes::CreateFunctionStmt,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let names: Vec<&str> = super::strings(s.funcname());
         let (schema_name, name) = match names.as_slice() {
             [name] => (None, *name),
@@ -216,12 +238,17 @@ impl Session {
         self.check_polymorphic(&signature, result)?;
         let (body, sql_body) = self.body(s, &clauses, &language, source, runtime)?;
         if clauses.rows.is_some() && !returns_set {
-            return Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, "ROWS is not applicable when function does not return a set"));
+            return Err(Error::new(
+                sqlstate::INVALID_PARAMETER_VALUE,
+                "ROWS is not applicable when function does not return a set",
+            ));
         }
         let existing = self.same_signature(schema, name, &signature.inputs)?;
         if let Some(old) = &existing {
             if crate::catalog::extension::is_member(old.oid("oid")) && s.replace {
-                return Err(Error::unsupported(format!("replacing function {name}, which belongs to an extension, is not supported")));
+                return Err(Error::unsupported(format!(
+                    "replacing function {name}, which belongs to an extension, is not supported"
+                )));
             }
             let old = old.clone();
             self.refuse_replacement(s, name, &old, &signature, (result, returns_set), runtime)?;
@@ -257,8 +284,18 @@ impl Session {
         ];
         let separator = EXPRESSION_SEPARATOR.to_string();
         let optional = [
-            ("proallargtypes", signature.has_outputs().then(|| array(oids::OID, signature.all.iter().map(|a| Datum::Oid(a.0)).collect()))),
-            ("proargmodes", signature.has_outputs().then(|| array(oids::CHAR, signature.all.iter().map(|a| Datum::Char(Signature::letter(a.1))).collect()))),
+            (
+                "proallargtypes",
+                signature
+                    .has_outputs()
+                    .then(|| array(oids::OID, signature.all.iter().map(|a| Datum::Oid(a.0)).collect())),
+            ),
+            (
+                "proargmodes",
+                signature.has_outputs().then(|| {
+                    array(oids::CHAR, signature.all.iter().map(|a| Datum::Char(Signature::letter(a.1))).collect())
+                }),
+            ),
             ("proargnames", has_names.then(|| array(oids::TEXT, signature.all.iter().map(|a| text(&a.2)).collect()))),
             ("proargdefaults", (!signature.defaults.is_empty()).then(|| text(&signature.defaults.join(&separator)))),
             ("prosqlbody", sql_body.as_deref().map(text)),
@@ -303,12 +340,18 @@ impl Session {
     fn same_signature(&mut self, schema: Oid, name: &str, inputs: &[Oid]) -> Result<Option<CatalogRow>> {
         let rows = self.catalog_lookup(PG_PROC, PG_PROC_PRONAME_ARGS_NSP_INDEX, &[Datum::text(name)])?;
         let same = |r: &CatalogRow| {
-            r.oid("pronamespace") == schema && r.numbers("proargtypes").iter().map(|n| *n as Oid).eq(inputs.iter().copied())
+            r.oid("pronamespace") == schema
+                && r.numbers("proargtypes").iter().map(|n| *n as Oid).eq(inputs.iter().copied())
         };
         Ok(rows.into_iter().find(same))
     }
 
-    fn signature(&mut self, s: &nodes::CreateFunctionStmt, source: &Arc<str>, runtime: &dyn Runtime) -> Result<Signature> {
+    fn signature(
+        &mut self,
+        s: &nodes::CreateFunctionStmt,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<Signature> {
         use kilndb_syntax::raw::FunctionParameterMode as M;
         let mut out = Signature::default();
         let (mut outputs, mut tables) = (Vec::new(), 0);
@@ -323,7 +366,15 @@ impl Session {
             let t = p.arg_type().ok_or_else(|| Error::internal("an argument without a type"))?;
             let (ty, _) = self.resolve_type(t, source, runtime)?;
             if t.setof {
-                return Err(at(invalid(if s.is_procedure { "procedures cannot accept set arguments" } else { "functions cannot accept set arguments" }), source, p.location));
+                return Err(at(
+                    invalid(if s.is_procedure {
+                        "procedures cannot accept set arguments"
+                    } else {
+                        "functions cannot accept set arguments"
+                    }),
+                    source,
+                    p.location,
+                ));
             }
             let name = p.name().unwrap_or("").to_string();
             if mode.is_input() {
@@ -342,7 +393,12 @@ impl Session {
             if mode == ArgumentMode::Variadic {
                 out.variadic = self.variadic_element(ty, source, p.location, runtime)?;
             }
-            if !name.is_empty() && out.all.iter().any(|a| a.2 == name && (a.1.is_input() == mode.is_input() || a.1.is_output() == mode.is_output())) {
+            if !name.is_empty()
+                && out
+                    .all
+                    .iter()
+                    .any(|a| a.2 == name && (a.1.is_input() == mode.is_input() || a.1.is_output() == mode.is_output()))
+            {
                 return Err(at(invalid(format!("parameter name \"{name}\" used more than once")), source, p.location));
             }
             if !matches!(p.defexpr(), Node::None) {
@@ -352,7 +408,11 @@ impl Session {
                 let sql = self.argument_default(p.defexpr(), ty, source, runtime)?;
                 out.defaults.push(sql);
             } else if mode.is_input() && !out.defaults.is_empty() {
-                return Err(at(invalid("input parameters after one with a default value must also have defaults"), source, p.location));
+                return Err(at(
+                    invalid("input parameters after one with a default value must also have defaults"),
+                    source,
+                    p.location,
+                ));
             }
             out.all.push((ty, mode, name));
         }
@@ -369,7 +429,9 @@ impl Session {
             oids::ANY => oids::ANY,
             oids::ANYARRAY => oids::ANYELEMENT,
             oids::ANYCOMPATIBLEARRAY => oids::ANYCOMPATIBLE,
-            _ => self.with_catalog(runtime, |host| Ok(host.reader.type_by_oid(ty)?.filter(|t| t.category == b'A').map_or(0, |t| t.element)))?,
+            _ => self.with_catalog(runtime, |host| {
+                Ok(host.reader.type_by_oid(ty)?.filter(|t| t.category == b'A').map_or(0, |t| t.element))
+            })?,
         };
         if element == 0 {
             return Err(at(invalid("VARIADIC parameter must be an array"), source, location));
@@ -377,7 +439,13 @@ impl Session {
         Ok(element)
     }
 
-    fn argument_default(&mut self, node: Node<'_>, ty: Oid, source: &Arc<str>, runtime: &dyn Runtime) -> Result<String> {
+    fn argument_default(
+        &mut self,
+        node: Node<'_>,
+        ty: Oid,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<String> {
         let sql = self.expression_text(node, runtime)?;
         self.with_catalog(runtime, |host| {
             let mut bound = Ok(());
@@ -388,7 +456,11 @@ impl Session {
             });
             bound.map_err(|mut e| {
                 if e.sqlstate() == sqlstate::UNDEFINED_COLUMN {
-                    e = Error::new(sqlstate::INVALID_COLUMN_REFERENCE, "cannot use table references in parameter default value").or_position(e.0.position);
+                    e = Error::new(
+                        sqlstate::INVALID_COLUMN_REFERENCE,
+                        "cannot use table references in parameter default value",
+                    )
+                    .or_position(e.0.position);
                 }
                 e
             })
@@ -396,12 +468,21 @@ impl Session {
         self.stored_expression(&sql, Over::Nothing, runtime)
     }
 
-    fn result_type(&mut self, s: &nodes::CreateFunctionStmt, signature: &Signature, source: &Arc<str>, runtime: &dyn Runtime) -> Result<(Oid, bool)> {
+    fn result_type(
+        &mut self,
+        s: &nodes::CreateFunctionStmt,
+        signature: &Signature,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<(Oid, bool)> {
         if s.is_procedure {
             return Ok((signature.output.unwrap_or(oids::VOID), false));
         }
         let Some(t) = s.return_type() else {
-            return signature.output.map(|ty| (ty, false)).ok_or_else(|| invalid("function result type must be specified"));
+            return signature
+                .output
+                .map(|ty| (ty, false))
+                .ok_or_else(|| invalid("function result type must be specified"));
         };
         let (ty, _) = self.resolve_type(t, source, runtime)?;
         if let Some(output) = signature.output
@@ -435,18 +516,31 @@ impl Session {
             let (family, wanted): (&[Oid], &str) = match ty {
                 oids::ANYRANGE | 4537 => (&[oids::ANYRANGE, 4537], "anyrange or anymultirange"),
                 5080 | 4538 => (&[5080, 4538], "anycompatiblerange or anycompatiblemultirange"),
-                t if any.contains(&t) => (&any, "anyelement, anyarray, anynonarray, anyenum, anyrange, or anymultirange"),
-                _ => (&compatible, "anycompatible, anycompatiblearray, anycompatiblenonarray, anycompatiblerange, or anycompatiblemultirange"),
+                t if any.contains(&t) => {
+                    (&any, "anyelement, anyarray, anynonarray, anyenum, anyrange, or anymultirange")
+                }
+                _ => (
+                    &compatible,
+                    "anycompatible, anycompatiblearray, anycompatiblenonarray, anycompatiblerange, or anycompatiblemultirange",
+                ),
             };
             if !has(family) {
-                return Err(invalid("cannot determine result data type").with_detail(format!("A result of type {name} requires at least one input of type {wanted}.")));
+                return Err(invalid("cannot determine result data type")
+                    .with_detail(format!("A result of type {name} requires at least one input of type {wanted}.")));
             }
         }
         Ok(())
     }
 
     /// `prosrc`, and `prosqlbody` of a body in SQL syntax.
-    fn body(&mut self, s: &nodes::CreateFunctionStmt, clauses: &Clauses, language: &str, source: &Arc<str>, runtime: &dyn Runtime) -> Result<(String, Option<String>)> {
+    fn body(
+        &mut self,
+        s: &nodes::CreateFunctionStmt,
+        clauses: &Clauses,
+        language: &str,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<(String, Option<String>)> {
         let text = |node: Node<'_>| -> Result<String> {
             let mut text = Err(Error::internal("a body was not written"));
             runtime.on_large_stack(&mut || {
@@ -498,7 +592,10 @@ impl Session {
         runtime: &dyn Runtime,
     ) -> Result<()> {
         if !s.replace {
-            return Err(Error::new(sqlstate::DUPLICATE_FUNCTION, format!("function \"{name}\" already exists with same argument types")));
+            return Err(Error::new(
+                sqlstate::DUPLICATE_FUNCTION,
+                format!("function \"{name}\" already exists with same argument types"),
+            ));
         }
         if !self.is_superuser() && old.oid("proowner") != self.current_role {
             return Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("must be owner of function {name}")));
@@ -511,7 +608,8 @@ impl Session {
                 b'w' => "a window function",
                 _ => "a function",
             };
-            return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, "cannot change routine kind").with_detail(format!("\"{name}\" is {word}.")));
+            return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, "cannot change routine kind")
+                .with_detail(format!("\"{name}\" is {word}.")));
         }
         let (info, shown) = self.with_catalog(runtime, |host| {
             let info = host.reader.function_info(old);
@@ -521,15 +619,30 @@ impl Session {
         let word = if s.is_procedure { "PROCEDURE" } else { "FUNCTION" };
         let hint = format!("Use DROP {word} {shown} first.");
         if info.return_type != result.0 || info.returns_set != result.1 {
-            let message = if s.is_procedure { "cannot change whether a procedure has output parameters" } else { "cannot change return type of existing function" };
+            let message = if s.is_procedure {
+                "cannot change whether a procedure has output parameters"
+            } else {
+                "cannot change return type of existing function"
+            };
             return Err(invalid(message).with_hint(hint));
         }
-        let outputs = |list: Vec<(Oid, ArgumentMode, String)>| -> Vec<(Oid, String)> { list.into_iter().filter(|a| a.1.is_output()).map(|a| (a.0, a.2)).collect() };
-        let declared = |info: &FunctionInfo| crate::routine::cache::declared_arguments(info).into_iter().map(|a| (a.type_oid, a.mode, a.name)).collect::<Vec<_>>();
+        let outputs = |list: Vec<(Oid, ArgumentMode, String)>| -> Vec<(Oid, String)> {
+            list.into_iter().filter(|a| a.1.is_output()).map(|a| (a.0, a.2)).collect()
+        };
+        let declared = |info: &FunctionInfo| {
+            crate::routine::cache::declared_arguments(info)
+                .into_iter()
+                .map(|a| (a.type_oid, a.mode, a.name))
+                .collect::<Vec<_>>()
+        };
         if result.0 == oids::RECORD && outputs(declared(&info)) != outputs(new.all.clone()) {
-            return Err(invalid("cannot change return type of existing function").with_detail("Row type defined by OUT parameters is different.").with_hint(hint));
+            return Err(invalid("cannot change return type of existing function")
+                .with_detail("Row type defined by OUT parameters is different.")
+                .with_hint(hint));
         }
-        let inputs = |list: &[(Oid, ArgumentMode, String)]| -> Vec<String> { list.iter().filter(|a| a.1.is_input()).map(|a| a.2.clone()).collect() };
+        let inputs = |list: &[(Oid, ArgumentMode, String)]| -> Vec<String> {
+            list.iter().filter(|a| a.1.is_input()).map(|a| a.2.clone()).collect()
+        };
         for (before, after) in inputs(&declared(&info)).iter().zip(&inputs(&new.all)) {
             if !before.is_empty() && before != after {
                 return Err(invalid(format!("cannot change name of input parameter \"{before}\"")).with_hint(hint));
@@ -542,8 +655,16 @@ impl Session {
     }
 
     /// pg_depend: types, schema.
-    fn note_needs(&mut self, oid: Oid, signature: &Signature, result: Oid, schema: Oid, runtime: &dyn Runtime) -> Result<()> {
-        let mut types: Vec<Oid> = signature.all.iter().map(|a| a.0).chain([result]).filter(|t| *t >= FIRST_USER_OID).collect();
+    fn note_needs(
+        &mut self,
+        oid: Oid,
+        signature: &Signature,
+        result: Oid,
+        schema: Oid,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
+        let mut types: Vec<Oid> =
+            signature.all.iter().map(|a| a.0).chain([result]).filter(|t| *t >= FIRST_USER_OID).collect();
         types.sort_unstable();
         types.dedup();
         for ty in types {
@@ -603,7 +724,9 @@ impl Session {
 
 /// A position in the body becomes one in the statement that has the body as a literal, if it is there as it is.
 pub(crate) fn transposed(mut e: Error, source: &str, body: &str) -> Error {
-    let Some(position) = e.0.internal_position.filter(|_| e.0.internal_query.as_deref() == Some(body)) else { return e };
+    let Some(position) = e.0.internal_position.filter(|_| e.0.internal_query.as_deref() == Some(body)) else {
+        return e;
+    };
     let Some(at) = source.find(body).filter(|_| !body.is_empty()) else { return e };
     let before = source[..at].chars().count() as u32;
     // A quote within the literal moves what follows; then the position is told within the body.
@@ -635,4 +758,3 @@ pub(super) fn set_config(old: &[String], changes: &[(Option<String>, Option<Stri
     }
     items
 }
-

@@ -2,10 +2,10 @@
 //! (docs/decisions/0022-global-unique.md).
 //!
 //! Invariants
-//! 1. The tree is the storage of the topmost index that needs one; its parts, down to those of the partitions with rows, have none.
-//!    A part has the tree as long as it is one.
-//! 2. A row of a partition is in the tree from when its partition has such a part until it has not. A partition that is dropped or
-//!    emptied leaves its entries behind: they are dead with its heap, and taken out later.
+//! 1. The tree is the storage of the topmost index that needs one; its parts, down to those of the partitions with
+//!    rows, have none. A part has the tree as long as it is one.
+//! 2. A row of a partition is in the tree from when its partition has such a part until it has not. A partition that is
+//!    dropped or emptied leaves its entries behind: they are dead with its heap, and taken out later.
 //!
 //! Must not know: how entries name their heaps.
 
@@ -54,7 +54,9 @@ impl Session {
     }
 
     fn set_tree(&mut self, table: &Arc<Table>, index: Oid, tree: RelationId, runtime: &dyn Runtime) -> Result<()> {
-        self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, index, runtime, |row| row.set("relfilenode", Datum::Oid(tree.0)))?;
+        self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, index, runtime, |row| {
+            row.set("relfilenode", Datum::Oid(tree.0))
+        })?;
         self.tell_parts(table, index, runtime)
     }
 
@@ -66,15 +68,23 @@ impl Session {
         for partition in self.partition_oids(table.oid, runtime)? {
             let child = self.table_by_oid(partition, runtime)?;
             if let Some(part) = child.indexes.iter().find(|i| i.part_of == index).map(|i| i.oid) {
-                self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, part, runtime, |row| row.set("relpages", Datum::Int4(0)))?;
+                self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, part, runtime, |row| {
+                    row.set("relpages", Datum::Int4(0))
+                })?;
                 self.tell_parts(&child, part, runtime)?;
             }
         }
         Ok(())
     }
 
-    /// The tables with rows among the table and those below it, locked, with their parts of its index, as far as they have one.
-    fn parts_below(&mut self, table: &Arc<Table>, index: Oid, runtime: &dyn Runtime) -> Result<Vec<(Arc<Table>, Arc<Index>)>> {
+    /// The tables with rows among the table and those below it, locked, with their parts of its index, as far as they
+    /// have one.
+    fn parts_below(
+        &mut self,
+        table: &Arc<Table>,
+        index: Oid,
+        runtime: &dyn Runtime,
+    ) -> Result<Vec<(Arc<Table>, Arc<Index>)>> {
         let table = self.lock_for_ddl(table, LockMode::AccessExclusive, runtime)?;
         if table.kind != TableKind::Partitioned {
             let own = table.indexes.iter().find(|i| i.oid == index).cloned();
@@ -101,7 +111,10 @@ impl Session {
     /// Trees of an index, or of its parts, that are not wanted any more.
     fn drop_trees(&mut self, table: &Arc<Table>, index: &Index, new: RelationId, runtime: &dyn Runtime) -> Result<()> {
         if index.storage.0 != 0 && !index.is_in_whole {
-            self.instance.engine.move_read_locks(index.storage, if table.kind == TableKind::Partitioned { new } else { table.storage })?;
+            self.instance.engine.move_read_locks(
+                index.storage,
+                if table.kind == TableKind::Partitioned { new } else { table.storage },
+            )?;
             self.drop_storage(index.storage)?;
             self.set_tree(table, index.oid, RelationId(0), runtime)?;
             if table.kind == TableKind::Partitioned {
@@ -145,7 +158,12 @@ impl Session {
     }
 
     /// REINDEX: a new tree for all partitions.
-    pub(super) fn rebuild_global_tree(&mut self, table: &Arc<Table>, index: &Index, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn rebuild_global_tree(
+        &mut self,
+        table: &Arc<Table>,
+        index: &Index,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let tree = self.new_tree(table)?;
         self.instance.engine.move_read_locks(index.storage, tree)?;
         self.drop_storage(index.storage)?;
@@ -183,7 +201,13 @@ impl Session {
     }
 
     /// The index that a table has brought along has become a part: its rows are found in the whole's tree from now on.
-    pub(super) fn move_into_whole(&mut self, table: &Arc<Table>, own: &Index, tree: RelationId, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn move_into_whole(
+        &mut self,
+        table: &Arc<Table>,
+        own: &Index,
+        tree: RelationId,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         refuse_partition(table)?;
         self.drop_trees(table, own, tree, runtime)?;
         self.tell_parts(table, own.oid, runtime)?;
@@ -237,10 +261,17 @@ impl Session {
         }
     }
 
-    /// A change of what the keys of such an index are made of, or of where its entries are, cannot be done for one partition after the other.
+    /// A change of what the keys of such an index are made of, or of where its entries are, cannot be done for one
+    /// partition after the other.
     pub(super) fn refuse_for_global(&self, index: &Index, what: &str) -> Result<()> {
         match index.is_global {
-            true => Err(Error::new(sqlstate::FEATURE_NOT_SUPPORTED, format!("{what} is not supported for unique index \"{}\", which lacks partitioning columns", index.name))),
+            true => Err(Error::new(
+                sqlstate::FEATURE_NOT_SUPPORTED,
+                format!(
+                    "{what} is not supported for unique index \"{}\", which lacks partitioning columns",
+                    index.name
+                ),
+            )),
             false => Ok(()),
         }
     }

@@ -27,7 +27,14 @@ fn not_identity(table: &Table, column: &Column) -> String {
 }
 
 impl Session {
-    pub(super) fn add_identity(&mut self, table: &Arc<Table>, name: &str, def: Node<'_>, source: &str, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn add_identity(
+        &mut self,
+        table: &Arc<Table>,
+        name: &str,
+        def: Node<'_>,
+        source: &str,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let column = column_of(table, name)?;
         let Node::Constraint(c) = def else { return Err(Error::internal("ADD GENERATED without its constraint")) };
         identity_type(column.type_oid)?;
@@ -42,14 +49,29 @@ impl Session {
             return Err(is("already has a default value"));
         }
         let options: Vec<Node<'_>> = c.options().iter().collect();
-        let sequence = self.column_sequence(&table.name, name, table.schema_oid, column.type_oid, table.persistence, (&options, source), runtime)?;
+        let sequence = self.column_sequence(
+            &table.name,
+            name,
+            table.schema_oid,
+            column.type_oid,
+            table.persistence,
+            (&options, source),
+            runtime,
+        )?;
         let when = c.generated_when as u8;
         self.update_attribute(table.oid, column.attnum, runtime, |row| row.set("attidentity", Datum::Char(when)))?;
         self.add_dependency((PG_CLASS, sequence, 0), (PG_CLASS, table.oid, i32::from(column.attnum)), b'i', runtime)?;
         self.keep_with_table(sequence, table.oid, runtime)
     }
 
-    pub(super) fn set_identity(&mut self, table: &Arc<Table>, name: &str, def: Node<'_>, source: &str, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn set_identity(
+        &mut self,
+        table: &Arc<Table>,
+        name: &str,
+        def: Node<'_>,
+        source: &str,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let column = column_of(table, name)?;
         let (Some(sequence), true) = (column.identity_sequence, column.identity != 0) else {
             return Err(state(not_identity(table, column)));
@@ -60,7 +82,9 @@ impl Session {
             match node {
                 Node::DefElem(d) if d.defname() == Some("generated") => {
                     let when = if let Node::Integer(i) = d.arg() { i.ival as u8 } else { column.identity };
-                    self.update_attribute(table.oid, column.attnum, runtime, |row| row.set("attidentity", Datum::Char(when)))?;
+                    self.update_attribute(table.oid, column.attnum, runtime, |row| {
+                        row.set("attidentity", Datum::Char(when))
+                    })?;
                 }
                 other => options.push(other),
             }
@@ -72,7 +96,13 @@ impl Session {
         self.change_sequence(&sequence, options, source, runtime)
     }
 
-    pub(super) fn drop_identity(&mut self, table: &Arc<Table>, name: &str, missing_ok: bool, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn drop_identity(
+        &mut self,
+        table: &Arc<Table>,
+        name: &str,
+        missing_ok: bool,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let column = column_of(table, name)?;
         if column.identity == 0 {
             if missing_ok {
@@ -93,7 +123,8 @@ impl Session {
 
     /// The row of pg_depend that ties a sequence to a column: 'i' of an identity column, 'a' of OWNED BY.
     pub(super) fn sequence_link(&mut self, sequence: Oid) -> Result<Option<CatalogRow>> {
-        let rows = self.catalog_lookup(PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, &[Datum::Oid(PG_CLASS), Datum::Oid(sequence)])?;
+        let rows =
+            self.catalog_lookup(PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, &[Datum::Oid(PG_CLASS), Datum::Oid(sequence)])?;
         Ok(rows.into_iter().find(|r| r.oid("refclassid") == PG_CLASS && b"ai".contains(&r.char("deptype"))))
     }
 
@@ -101,7 +132,10 @@ impl Session {
     pub(super) fn refuse_identity_sequence(&mut self, sequence: &Table, runtime: &dyn Runtime) -> Result<()> {
         let Some(link) = self.sequence_link(sequence.oid)?.filter(|l| l.char("deptype") == b'i') else { return Ok(()) };
         let table = self.table_by_oid(link.oid("refobjid"), runtime)?;
-        let column = usize::try_from(link.int("refobjsubid") - 1).ok().and_then(|i| table.columns.get(i)).map_or("", |c| c.name.as_str());
+        let column = usize::try_from(link.int("refobjsubid") - 1)
+            .ok()
+            .and_then(|i| table.columns.get(i))
+            .map_or("", |c| c.name.as_str());
         let (own, owner) = (self.shown_name(sequence, runtime)?, self.shown_name(&table, runtime)?);
         Err(Error::new(
             sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
@@ -113,7 +147,8 @@ impl Session {
     /// A relation's name, with its schema if that is not searched.
     pub(super) fn shown_name(&mut self, table: &Table, runtime: &dyn Runtime) -> Result<String> {
         let quote = crate::catalog::format_type::quote_identifier;
-        let visible = self.with_catalog(runtime, |host| host.reader.find_relation(None, &table.name))? == Some(table.oid);
+        let visible =
+            self.with_catalog(runtime, |host| host.reader.find_relation(None, &table.name))? == Some(table.oid);
         Ok(if visible { quote(&table.name) } else { format!("{}.{}", quote(&table.schema_name), quote(&table.name)) })
     }
 
@@ -124,7 +159,8 @@ impl Session {
         let target = match names {
             [none] if none == "none" => None,
             [] | [_] => {
-                return Err(Error::new(sqlstate::SYNTAX_ERROR, "invalid OWNED BY option").with_hint("Specify OWNED BY table.column or OWNED BY NONE."));
+                return Err(Error::new(sqlstate::SYNTAX_ERROR, "invalid OWNED BY option")
+                    .with_hint("Specify OWNED BY table.column or OWNED BY NONE."));
             }
             [.., table, column] => {
                 let schema = if names.len() > 2 { Some(names[names.len() - 3].as_str()) } else { None };
@@ -138,12 +174,21 @@ impl Session {
         }
         self.remove_dependencies((PG_CLASS, sequence), Some(b'a'), runtime)?;
         match target {
-            Some((table, attnum)) => self.add_dependency((PG_CLASS, sequence, 0), (PG_CLASS, table, i32::from(attnum)), b'a', runtime),
+            Some((table, attnum)) => {
+                self.add_dependency((PG_CLASS, sequence, 0), (PG_CLASS, table, i32::from(attnum)), b'a', runtime)
+            }
             None => Ok(()),
         }
     }
 
-    fn column_to_own(&mut self, own: &Table, schema: Option<&str>, table: &str, column: &str, runtime: &dyn Runtime) -> Result<(Oid, i16)> {
+    fn column_to_own(
+        &mut self,
+        own: &Table,
+        schema: Option<&str>,
+        table: &str,
+        column: &str,
+        runtime: &dyn Runtime,
+    ) -> Result<(Oid, i16)> {
         use crate::catalog::TableKind as K;
         let found = self.with_catalog(runtime, |host| host.reader.table_by_name(schema, table))?;
         let found = found.ok_or_else(|| {
@@ -151,8 +196,11 @@ impl Session {
             Error::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{shown}\" does not exist"))
         })?;
         if !matches!(found.kind, K::Table | K::View | K::Partitioned) {
-            return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("sequence cannot be owned by relation \"{}\"", found.name))
-                .with_detail(not_for(found.kind)));
+            return Err(Error::new(
+                sqlstate::WRONG_OBJECT_TYPE,
+                format!("sequence cannot be owned by relation \"{}\"", found.name),
+            )
+            .with_detail(not_for(found.kind)));
         }
         if found.owner != own.owner {
             return Err(state("sequence must have same owner as table it is linked to".to_string()));
@@ -192,7 +240,8 @@ pub(super) fn not_for(kind: crate::catalog::TableKind) -> String {
 /// The identity clauses of a column: at most one, and nothing that contradicts it.
 pub(super) fn check_column_clauses(c: &nodes::ColumnDef, table: &str, is_serial: bool, source: &str) -> Result<()> {
     use kilndb_syntax::raw::ConstrType as C;
-    let (mut default, mut identity, mut generated, mut null, mut not_null) = (is_serial, false, false, false, is_serial);
+    let (mut default, mut identity, mut generated, mut null, mut not_null) =
+        (is_serial, false, false, false, is_serial);
     let name = c.colname().unwrap_or("");
     for constraint in c.constraints() {
         let Node::Constraint(k) = constraint else { continue };
@@ -210,8 +259,11 @@ pub(super) fn check_column_clauses(c: &nodes::ColumnDef, table: &str, is_serial:
                     Node::Constraint(o) if o.contype == C::CONSTR_NULL => Some(o.location),
                     _ => None,
                 });
-                return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("conflicting NULL/NOT NULL declarations for column \"{name}\" of table \"{table}\""))
-                    .or_position(kilndb_syntax::position_of(source, at.unwrap_or(-1))));
+                return Err(Error::new(
+                    sqlstate::SYNTAX_ERROR,
+                    format!("conflicting NULL/NOT NULL declarations for column \"{name}\" of table \"{table}\""),
+                )
+                .or_position(kilndb_syntax::position_of(source, at.unwrap_or(-1))));
             }
             C::CONSTR_DEFAULT if default => return fail("multiple default values specified".to_string()),
             C::CONSTR_DEFAULT => default = true,

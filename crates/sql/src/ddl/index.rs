@@ -12,8 +12,8 @@ use crate::client::Runtime;
 use crate::ddl::create_table::{NewColumn, insert_attribute};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_storage::{LockMode, RelationKind};
-use kilndb_syntax::raw::{SortByDir, SortByNulls};
 use kilndb_syntax::nodes;
+use kilndb_syntax::raw::{SortByDir, SortByNulls};
 use kilndb_types::{Datum, oids};
 use std::sync::Arc;
 
@@ -116,7 +116,10 @@ impl Session {
         };
         index_class::check_options(method, &new.options)?;
         if table.kind == TableKind::Partitioned && s.concurrent {
-            return Err(Error::unsupported(format!("cannot create index on partitioned table \"{}\" concurrently", table.name)));
+            return Err(Error::unsupported(format!(
+                "cannot create index on partitioned table \"{}\" concurrently",
+                table.name
+            )));
         }
         let only = super::partition::says_only(relation);
         let oid = self.insert_index(&table, &new, runtime)?;
@@ -124,13 +127,21 @@ impl Session {
     }
 
     /// The parts of a partitioned table's new index; without them (ONLY) it is not valid yet.
-    pub(super) fn index_partitions(&mut self, table: &Arc<Table>, index: Oid, only: bool, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn index_partitions(
+        &mut self,
+        table: &Arc<Table>,
+        index: Oid,
+        only: bool,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         if table.kind != TableKind::Partitioned {
             return Ok(());
         }
         let partitions = self.partition_oids(table.oid, runtime)?;
         if only && !partitions.is_empty() {
-            return self.update_row(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, index, runtime, |row| row.set("indisvalid", Datum::Bool(false)));
+            return self.update_row(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, index, runtime, |row| {
+                row.set("indisvalid", Datum::Bool(false))
+            });
         }
         let table = self.table_by_oid(table.oid, runtime)?;
         let Some(whole) = table.indexes.iter().find(|i| i.oid == index).cloned() else { return Ok(()) };
@@ -142,7 +153,13 @@ impl Session {
         Ok(())
     }
 
-    fn check_index_expression(&mut self, sql: &str, table: &Arc<Table>, target: Option<(Oid, i32)>, runtime: &dyn Runtime) -> Result<Oid> {
+    fn check_index_expression(
+        &mut self,
+        sql: &str,
+        table: &Arc<Table>,
+        target: Option<(Oid, i32)>,
+        runtime: &dyn Runtime,
+    ) -> Result<Oid> {
         self.with_catalog(runtime, |host| {
             let mut bound = Ok(0);
             runtime.on_large_stack(&mut || {
@@ -151,7 +168,10 @@ impl Session {
                         return Ok(b.expr.ty);
                     }
                     let what = if target.is_some() { "predicate" } else { "expression" };
-                    Err(Error::new(sqlstate::INVALID_OBJECT_DEFINITION, format!("functions in index {what} must be marked IMMUTABLE")))
+                    Err(Error::new(
+                        sqlstate::INVALID_OBJECT_DEFINITION,
+                        format!("functions in index {what} must be marked IMMUTABLE"),
+                    ))
                 });
             });
             bound.map_err(|mut e| {
@@ -161,7 +181,13 @@ impl Session {
         })
     }
 
-    fn index_key(&mut self, e: &nodes::IndexElem, table: &Arc<Table>, method: Oid, runtime: &dyn Runtime) -> Result<(IndexKey, String)> {
+    fn index_key(
+        &mut self,
+        e: &nodes::IndexElem,
+        table: &Arc<Table>,
+        method: Oid,
+        runtime: &dyn Runtime,
+    ) -> Result<(IndexKey, String)> {
         let descending = e.ordering == SortByDir::SORTBY_DESC;
         let nulls_first = match e.nulls_ordering {
             SortByNulls::SORTBY_NULLS_FIRST => true,
@@ -180,7 +206,9 @@ impl Session {
                 let type_oid = self.check_index_expression(&sql, table, None, runtime)?;
                 let sql = self.stored_expression(&sql, Over::Table(table), runtime)?;
                 let name = match e.expr() {
-                    kilndb_syntax::Node::FuncCall(f) => super::strings(f.funcname()).last().map_or("expr", |s| *s).to_string(),
+                    kilndb_syntax::Node::FuncCall(f) => {
+                        super::strings(f.funcname()).last().map_or("expr", |s| *s).to_string()
+                    }
                     _ => "expr".to_string(),
                 };
                 let collation = self.type_info(type_oid, runtime)?.collation;
@@ -189,7 +217,10 @@ impl Session {
         };
         let collation = match e.collation().len() {
             0 => collation,
-            _ => self.collation_oid(&super::strings(e.collation()).iter().map(|s| s.to_string()).collect::<Vec<_>>(), runtime)?,
+            _ => self.collation_oid(
+                &super::strings(e.collation()).iter().map(|s| s.to_string()).collect::<Vec<_>>(),
+                runtime,
+            )?,
         };
         let opclass = self.index_class(e, method, type_oid, runtime)?;
         index_class::check_order(e, method)?;
@@ -206,7 +237,9 @@ impl Session {
         let storage = match is_partitioned {
             _ if new.in_whole => kilndb_base::RelationId(0),
             true => self.new_global_tree(table, new)?,
-            false if new.method == GIN_METHOD => self.new_storage_like(RelationKind::Inverted, table.persistence, table.storage)?,
+            false if new.method == GIN_METHOD => {
+                self.new_storage_like(RelationKind::Inverted, table.persistence, table.storage)?
+            }
             false => self.new_storage_like(RelationKind::BTree, table.persistence, table.storage)?,
         };
         let owner = self.current_role;
@@ -215,7 +248,8 @@ impl Session {
         let expressions: Vec<&str> = new.keys.iter().filter_map(|k| k.expression_sql.as_deref()).collect();
         let all: Vec<Datum> =
             new.keys.iter().map(|k| k.attnum).chain(new.include.iter().copied()).map(Datum::Int2).collect();
-        let collations: Vec<Datum> = new.keys.iter().map(|k| Datum::Oid(k.collation)).chain(new.include.iter().map(|_| Datum::Oid(0))).collect();
+        let collations: Vec<Datum> =
+            new.keys.iter().map(|k| Datum::Oid(k.collation)).chain(new.include.iter().map(|_| Datum::Oid(0))).collect();
         self.write_catalog(runtime, |w| {
             let mut class = vec![
                 ("oid", Datum::Oid(oid)),
@@ -253,7 +287,16 @@ impl Session {
                 ("indkey", vector(oids::INT2, all.clone())),
                 ("indcollation", vector(oids::OID, collations.clone())),
                 ("indclass", vector(oids::OID, new.keys.iter().map(|k| Datum::Oid(k.opclass)).collect())),
-                ("indoption", vector(oids::INT2, new.keys.iter().map(|k| Datum::Int2(i16::from(k.descending) | i16::from(k.nulls_first) << 1)).collect())),
+                (
+                    "indoption",
+                    vector(
+                        oids::INT2,
+                        new.keys
+                            .iter()
+                            .map(|k| Datum::Int2(i16::from(k.descending) | i16::from(k.nulls_first) << 1))
+                            .collect(),
+                    ),
+                ),
             ];
             if !expressions.is_empty() {
                 row.push(("indexprs", Datum::text(expressions.join(&EXPRESSION_SEPARATOR.to_string()))));
@@ -265,7 +308,9 @@ impl Session {
         })?;
         self.note_index_needs(oid, table, new, runtime)?;
         if table.indexes.is_empty() {
-            self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| row.set("relhasindex", Datum::Bool(true)))?;
+            self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| {
+                row.set("relhasindex", Datum::Bool(true))
+            })?;
         }
         let table = self.table_by_oid(table.oid, runtime)?;
         let index = table.indexes.iter().find(|i| i.oid == oid).cloned();
@@ -290,7 +335,8 @@ impl Session {
             let mut done = Ok(());
             for sql in texts {
                 runtime.on_large_stack(&mut || {
-                    done = crate::bind::bind_expression(sql, Some(table), &host.reader, None).map(|bound| bound.expr.user_functions(&mut functions));
+                    done = crate::bind::bind_expression(sql, Some(table), &host.reader, None)
+                        .map(|bound| bound.expr.user_functions(&mut functions));
                 });
                 std::mem::replace(&mut done, Ok(()))?;
             }
@@ -311,11 +357,23 @@ impl Session {
             };
             let type_oid = self.stored_type(new.method, key.opclass, key.type_oid, runtime)?;
             let column = table.columns.iter().find(|c| c.attnum == key.attnum && c.type_oid == type_oid);
-            columns.push(NewColumn { name, type_oid, typmod: column.map_or(-1, |c| c.typmod), collation: key.collation, ..NewColumn::default() });
+            columns.push(NewColumn {
+                name,
+                type_oid,
+                typmod: column.map_or(-1, |c| c.typmod),
+                collation: key.collation,
+                ..NewColumn::default()
+            });
         }
         for n in &new.include {
             let c = &table.columns[*n as usize - 1];
-            columns.push(NewColumn { name: c.name.clone(), type_oid: c.type_oid, typmod: c.typmod, collation: c.collation, ..NewColumn::default() });
+            columns.push(NewColumn {
+                name: c.name.clone(),
+                type_oid: c.type_oid,
+                typmod: c.typmod,
+                collation: c.collation,
+                ..NewColumn::default()
+            });
         }
         // Index columns of one name get numbers, as in PostgreSQL.
         for i in 1..columns.len() {

@@ -24,7 +24,9 @@ pub(super) fn method_of(name: Option<&str>) -> Result<Oid> {
         Some("gin") => Ok(GIN_METHOD),
         Some("hash") => Ok(HASH_METHOD),
         Some("brin") => Ok(BRIN_METHOD),
-        Some(other @ ("gist" | "spgist")) => Err(Error::unsupported(format!("access method \"{other}\" is not supported"))),
+        Some(other @ ("gist" | "spgist")) => {
+            Err(Error::unsupported(format!("access method \"{other}\" is not supported")))
+        }
         Some(other) => Err(Error::new(sqlstate::UNDEFINED_OBJECT, format!("access method \"{other}\" does not exist"))),
     }
 }
@@ -34,7 +36,9 @@ pub(super) fn check_method(s: &nodes::IndexStmt, method: Oid) -> Result<()> {
     if method == BTREE_METHOD {
         return Ok(());
     }
-    let refused = |what: &str| Err(Error::unsupported(format!("access method \"{}\" does not support {what}", method_name(method))));
+    let refused = |what: &str| {
+        Err(Error::unsupported(format!("access method \"{}\" does not support {what}", method_name(method))))
+    };
     if s.unique {
         return refused("unique indexes");
     }
@@ -48,7 +52,9 @@ pub(super) fn check_method(s: &nodes::IndexStmt, method: Oid) -> Result<()> {
 }
 
 pub(super) fn check_order(e: &nodes::IndexElem, method: Oid) -> Result<()> {
-    let refused = |what: &str| Err(Error::unsupported(format!("access method \"{}\" does not support {what} options", method_name(method))));
+    let refused = |what: &str| {
+        Err(Error::unsupported(format!("access method \"{}\" does not support {what} options", method_name(method))))
+    };
     if method != BTREE_METHOD && e.ordering != SortByDir::SORTBY_DEFAULT {
         return refused("ASC/DESC");
     }
@@ -98,7 +104,13 @@ pub(crate) fn default_class(method: Oid, type_oid: Oid, catalog: &dyn CatalogVie
 
 impl Session {
     /// The class of an index column: that of the name, or the default one.
-    pub(super) fn index_class(&mut self, e: &nodes::IndexElem, method: Oid, type_oid: Oid, runtime: &dyn Runtime) -> Result<Oid> {
+    pub(super) fn index_class(
+        &mut self,
+        e: &nodes::IndexElem,
+        method: Oid,
+        type_oid: Oid,
+        runtime: &dyn Runtime,
+    ) -> Result<Oid> {
         let names = super::strings(e.opclass());
         let class = match names.as_slice() {
             [.., schema, class] => self.named_class(Some(schema), class, method, type_oid, runtime)?,
@@ -115,10 +127,14 @@ impl Session {
             }
         };
         if super::is_user_object(class) {
-            return Err(Error::unsupported(format!("indexes with operator class \"{}\", which users have made, are not supported", names.join("."))));
+            return Err(Error::unsupported(format!(
+                "indexes with operator class \"{}\", which users have made, are not supported",
+                names.join(".")
+            )));
         }
         if method == GIN_METHOD
-            && let Class::Array(element) = self.with_catalog(runtime, |host| inverted_class(class, type_oid, &host.reader))?
+            && let Class::Array(element) =
+                self.with_catalog(runtime, |host| inverted_class(class, type_oid, &host.reader))?
         {
             self.check_elements(element, runtime)?;
         }
@@ -131,10 +147,20 @@ impl Session {
             return Ok(());
         }
         let shown = self.with_catalog(runtime, |host| Ok(host.reader.format_type(element, -1)))?;
-        Err(Error::new(sqlstate::UNDEFINED_FUNCTION, format!("could not identify a comparison function for type {shown}")))
+        Err(Error::new(
+            sqlstate::UNDEFINED_FUNCTION,
+            format!("could not identify a comparison function for type {shown}"),
+        ))
     }
 
-    pub(super) fn named_class(&mut self, schema: Option<&str>, name: &str, method: Oid, type_oid: Oid, runtime: &dyn Runtime) -> Result<Oid> {
+    pub(super) fn named_class(
+        &mut self,
+        schema: Option<&str>,
+        name: &str,
+        method: Oid,
+        type_oid: Oid,
+        runtime: &dyn Runtime,
+    ) -> Result<Oid> {
         let mut rows = self.catalog_scan(PG_OPCLASS)?;
         let schemas = self.with_catalog(runtime, |host| host.reader.schemas_to_search(schema, false))?;
         rows.retain(|r| schemas.contains(&r.oid("opcnamespace")));
@@ -146,11 +172,15 @@ impl Session {
             Ok(oid)
         })?;
         let info = self.type_info(base, runtime)?;
-        let mut of_name = rows.iter().filter(|r| r.text("opcname") == Some(name) && r.oid("opcmethod") == method).peekable();
+        let mut of_name =
+            rows.iter().filter(|r| r.text("opcname") == Some(name) && r.oid("opcmethod") == method).peekable();
         if of_name.peek().is_none() {
             let method = method_name(method);
             let name = schema.map_or(name.to_string(), |schema| format!("{schema}.{name}"));
-            return Err(Error::new(sqlstate::UNDEFINED_OBJECT, format!("operator class \"{name}\" does not exist for access method \"{method}\"")));
+            return Err(Error::new(
+                sqlstate::UNDEFINED_OBJECT,
+                format!("operator class \"{name}\" does not exist for access method \"{method}\""),
+            ));
         }
         let fits = |input: Oid| match input {
             oids::TEXT => matches!(base, oids::TEXT | oids::VARCHAR | oids::NAME),
@@ -164,11 +194,22 @@ impl Session {
         };
         let found = of_name.find(|r| fits(r.oid("opcintype"))).map(|r| r.oid("oid"));
         let shown = self.with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, -1)))?;
-        found.ok_or_else(|| Error::new(sqlstate::DATATYPE_MISMATCH, format!("operator class \"{name}\" does not accept data type {shown}")))
+        found.ok_or_else(|| {
+            Error::new(
+                sqlstate::DATATYPE_MISMATCH,
+                format!("operator class \"{name}\" does not accept data type {shown}"),
+            )
+        })
     }
 
     /// The type that an index column has in pg_attribute.
-    pub(super) fn stored_type(&mut self, method: Oid, opclass: Oid, type_oid: Oid, runtime: &dyn Runtime) -> Result<Oid> {
+    pub(super) fn stored_type(
+        &mut self,
+        method: Oid,
+        opclass: Oid,
+        type_oid: Oid,
+        runtime: &dyn Runtime,
+    ) -> Result<Oid> {
         if method != GIN_METHOD {
             return Ok(type_oid);
         }
@@ -204,9 +245,15 @@ pub(super) fn check_options(method: Oid, options: &[String]) -> Result<()> {
 fn check_number(name: &str, value: &str, least: i64, most: i64) -> Result<()> {
     match value.parse::<i64>() {
         Ok(n) if (least..=most).contains(&n) => Ok(()),
-        Ok(_) => Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("value {value} out of bounds for option \"{name}\""))
-            .with_detail(format!("Valid values are between \"{least}\" and \"{most}\"."))),
-        Err(_) => Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("invalid value for integer option \"{name}\": {value}"))),
+        Ok(_) => Err(Error::new(
+            sqlstate::INVALID_PARAMETER_VALUE,
+            format!("value {value} out of bounds for option \"{name}\""),
+        )
+        .with_detail(format!("Valid values are between \"{least}\" and \"{most}\"."))),
+        Err(_) => Err(Error::new(
+            sqlstate::INVALID_PARAMETER_VALUE,
+            format!("invalid value for integer option \"{name}\": {value}"),
+        )),
     }
 }
 
@@ -214,5 +261,12 @@ fn check_number(name: &str, value: &str, least: i64, most: i64) -> Result<()> {
 fn is_boolean(value: &str) -> bool {
     let value = value.to_ascii_lowercase();
     let begins = |word: &str, least: usize| value.len() >= least && word.starts_with(&value);
-    begins("true", 1) || begins("false", 1) || begins("yes", 1) || begins("no", 1) || begins("on", 2) || begins("off", 2) || value == "1" || value == "0"
+    begins("true", 1)
+        || begins("false", 1)
+        || begins("yes", 1)
+        || begins("no", 1)
+        || begins("on", 2)
+        || begins("off", 2)
+        || value == "1"
+        || value == "0"
 }

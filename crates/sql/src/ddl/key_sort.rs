@@ -177,7 +177,10 @@ impl<'a> RunReader<'a> {
         self.buffer.resize(kept + want, 0);
         let got = self.run.file.read_at(&mut self.buffer[kept..], self.offset)?;
         if got < want {
-            return Err(Error::corrupted(format!("temporary file {} is shorter than it was written", self.run.path.display())));
+            return Err(Error::corrupted(format!(
+                "temporary file {} is shorter than it was written",
+                self.run.path.display()
+            )));
         }
         self.offset += got as u64;
         Ok(self.buffer.len() >= count)

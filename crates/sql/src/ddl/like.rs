@@ -33,17 +33,30 @@ pub(super) struct NewPlace<'a> {
 pub(super) struct Likes(Vec<(Arc<Table>, u32)>);
 
 impl Likes {
-    pub fn add(&mut self, session: &mut Session, like: &nodes::TableLikeClause, columns: &mut Vec<NewColumn>, place: &NewPlace<'_>, runtime: &dyn Runtime) -> Result<()> {
+    pub fn add(
+        &mut self,
+        session: &mut Session,
+        like: &nodes::TableLikeClause,
+        columns: &mut Vec<NewColumn>,
+        place: &NewPlace<'_>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         use crate::catalog::TableKind as K;
         let r = like.relation().ok_or_else(|| Error::internal("LIKE without a table"))?;
         let table = session.relation_of(r, runtime)?;
         if !matches!(table.kind, K::Table | K::View | K::Partitioned | K::Composite) {
-            return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("relation \"{}\" is invalid in LIKE clause", table.name))
-                .with_detail(super::identity::not_for(table.kind)));
+            return Err(Error::new(
+                sqlstate::WRONG_OBJECT_TYPE,
+                format!("relation \"{}\" is invalid in LIKE clause", table.name),
+            )
+            .with_detail(super::identity::not_for(table.kind)));
         }
         for column in table.columns.iter().filter(|c| !c.dropped) {
             if columns.iter().any(|known| known.name == column.name) {
-                return Err(Error::new(sqlstate::DUPLICATE_COLUMN, format!("column \"{}\" specified more than once", column.name)));
+                return Err(Error::new(
+                    sqlstate::DUPLICATE_COLUMN,
+                    format!("column \"{}\" specified more than once", column.name),
+                ));
             }
             columns.push(session.like_column(&table, column, like.options, place, runtime)?);
         }
@@ -75,7 +88,9 @@ impl Likes {
                 session.insert_constraint(&copy, runtime)?;
             }
             let checks = (target.checks.len() + table.checks.len()) as i16;
-            session.update_row(PG_CLASS, PG_CLASS_OID_INDEX, new, runtime, |row| row.set("relchecks", Datum::Int2(checks)))?;
+            session.update_row(PG_CLASS, PG_CLASS_OID_INDEX, new, runtime, |row| {
+                row.set("relchecks", Datum::Int2(checks))
+            })?;
         }
         Ok(())
     }
@@ -100,7 +115,14 @@ impl Likes {
 }
 
 impl Session {
-    fn like_column(&mut self, table: &Table, c: &Column, options: u32, place: &NewPlace<'_>, runtime: &dyn Runtime) -> Result<NewColumn> {
+    fn like_column(
+        &mut self,
+        table: &Table,
+        c: &Column,
+        options: u32,
+        place: &NewPlace<'_>,
+        runtime: &dyn Runtime,
+    ) -> Result<NewColumn> {
         let keep = if c.generated != 0 { options & GENERATED != 0 } else { options & DEFAULTS != 0 };
         let mut column = NewColumn {
             name: c.name.clone(),
@@ -113,12 +135,22 @@ impl Session {
             ..NewColumn::default()
         };
         if let Some(row) = self.not_null_row(table, c.attnum)?.filter(|_| c.not_null) {
-            column.not_null_clause = NotNullClause { name: row.text("conname").map(str::to_string), no_inherit: row.bool("connoinherit"), not_valid: false };
+            column.not_null_clause = NotNullClause {
+                name: row.text("conname").map(str::to_string),
+                no_inherit: row.bool("connoinherit"),
+                not_valid: false,
+            };
         }
         if let (Some(sequence), true) = (c.identity_sequence, c.identity != 0 && options & IDENTITY != 0) {
             let copied = self.sequence_options(sequence)?;
             let name = self.free_sequence_name(place.table, &c.name, place.schema, runtime)?;
-            column.sequence = Some(self.insert_sequence(&name, place.schema, if place.persistence == GLOBAL { b'p' } else { place.persistence }, &copied, runtime)?);
+            column.sequence = Some(self.insert_sequence(
+                &name,
+                place.schema,
+                if place.persistence == GLOBAL { b'p' } else { place.persistence },
+                &copied,
+                runtime,
+            )?);
             column.identity = c.identity;
         }
         Ok(column)
@@ -135,14 +167,17 @@ impl Session {
         keys.iter_mut().filter(|k| k.attnum != 0).for_each(|k| k.attnum = moved(k.attnum));
         let rows = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])?;
         let constraint = rows.iter().find(|r| r.oid("conindid") == index.oid && b"pu".contains(&r.char("contype")));
-        let attributes = self.catalog_lookup(PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &[Datum::Oid(index.oid)])?;
+        let attributes =
+            self.catalog_lookup(PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &[Datum::Oid(index.oid)])?;
         let names: Vec<String> = attributes.iter().filter_map(|a| a.text("attname").map(str::to_string)).collect();
         let name = match (index.primary, constraint.is_some()) {
             (true, _) => self.free_name(&target, &[], "pkey", runtime)?,
             (false, true) => self.free_name(&target, &names, "key", runtime)?,
             (false, false) => self.free_name(&target, &names, "idx", runtime)?,
         };
-        let options = self.with_catalog(runtime, |host| Ok(host.reader.class_row(index.oid)?.map(|c| c.texts("reloptions")).unwrap_or_default()))?;
+        let options = self.with_catalog(runtime, |host| {
+            Ok(host.reader.class_row(index.oid)?.map(|c| c.texts("reloptions")).unwrap_or_default())
+        })?;
         let copy = NewIndex {
             name: name.clone(),
             keys,
@@ -159,7 +194,12 @@ impl Session {
         let oid = self.insert_index(&target, &copy, runtime)?;
         if let Some(row) = constraint {
             let columns: Vec<i16> = copy.keys.iter().map(|k| k.attnum).collect();
-            let new = NewConstraint { index: oid, deferrable: row.bool("condeferrable"), deferred: row.bool("condeferred"), ..NewConstraint::own(&name, row.char("contype"), &target, &columns) };
+            let new = NewConstraint {
+                index: oid,
+                deferrable: row.bool("condeferrable"),
+                deferred: row.bool("condeferred"),
+                ..NewConstraint::own(&name, row.char("contype"), &target, &columns)
+            };
             self.insert_constraint(&new, runtime)?;
         }
         Ok(oid)
@@ -169,7 +209,11 @@ impl Session {
         let target = self.table_by_oid(new, runtime)?;
         for column in table.columns.iter().filter(|c| !c.dropped) {
             if let Some(copy) = target.columns.iter().find(|c| c.name == column.name) {
-                self.copy_comment((PG_CLASS, table.oid, i32::from(column.attnum)), (PG_CLASS, new, i32::from(copy.attnum)), runtime)?;
+                self.copy_comment(
+                    (PG_CLASS, table.oid, i32::from(column.attnum)),
+                    (PG_CLASS, new, i32::from(copy.attnum)),
+                    runtime,
+                )?;
             }
         }
         let old = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])?;
@@ -187,7 +231,12 @@ impl Session {
         for row in self.catalog_lookup(PG_DESCRIPTION, PG_DESCRIPTION_O_C_O_INDEX, &key)? {
             let text = row.text("description").unwrap_or("").to_string();
             self.write_catalog(runtime, |w| {
-                let values = [("objoid", Datum::Oid(to.1)), ("classoid", Datum::Oid(to.0)), ("objsubid", Datum::Int4(to.2)), ("description", Datum::text(text))];
+                let values = [
+                    ("objoid", Datum::Oid(to.1)),
+                    ("classoid", Datum::Oid(to.0)),
+                    ("objsubid", Datum::Int4(to.2)),
+                    ("description", Datum::text(text)),
+                ];
                 w.insert(PG_DESCRIPTION, &values).map(|_| ())
             })?;
         }

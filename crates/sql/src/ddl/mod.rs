@@ -20,8 +20,8 @@ mod depend;
 mod domain;
 mod drop;
 pub(crate) mod extension;
-pub(crate) mod function;
 mod foreign_key_triggers;
+pub(crate) mod function;
 mod global_index;
 mod identity;
 mod index;
@@ -29,28 +29,28 @@ pub(crate) mod index_class;
 mod key_sort;
 mod like;
 mod not_null;
+mod operator_class;
+mod operator_class_objects;
 pub(crate) mod partition;
 mod partition_attach;
 pub(crate) mod partition_detach;
 mod partition_keys;
-mod operator_class;
-mod operator_class_objects;
 mod persistence;
 mod physical;
 mod range_type;
 mod reindex;
+mod renaming;
 mod role;
 mod role_setting;
 mod routine_objects;
 mod schema;
-mod renaming;
 pub(crate) mod sequence;
 pub(crate) mod sequence_functions;
 mod stored_text;
 mod table_as;
+mod temporary_objects;
 mod text_search;
 mod text_search_objects;
-mod temporary_objects;
 mod trigger;
 mod trigger_clone;
 mod truncate;
@@ -60,8 +60,8 @@ mod view;
 
 use crate::bind;
 use crate::catalog::builtin::{FIRST_USER_OID, PG_CATALOG};
-use crate::catalog::store::{CatalogRow, CatalogWriter};
 use crate::catalog::global::GLOBAL;
+use crate::catalog::store::{CatalogRow, CatalogWriter};
 use crate::catalog::{CatalogView, Table, TableKind, temporary};
 use crate::client::{Client, Runtime};
 use crate::session::Session;
@@ -73,7 +73,12 @@ use kilndb_types::Datum;
 use std::sync::Arc;
 
 impl Session {
-    pub(crate) fn run_ddl(&mut self, statement: &Statement, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {
+    pub(crate) fn run_ddl(
+        &mut self,
+        statement: &Statement,
+        runtime: &dyn Runtime,
+        client: &mut dyn Client,
+    ) -> Result<String> {
         self.begin_statement(runtime)?;
         let node = statement.node();
         let source = statement.source().clone();
@@ -103,7 +108,9 @@ impl Session {
             Node::CreateRoleStmt(s) => self.create_role(s, runtime).map(|()| "CREATE ROLE".to_string()),
             Node::AlterRoleSetStmt(s) => self.alter_role_set(s, runtime).map(|()| "ALTER ROLE".to_string()),
             Node::AlterDatabaseSetStmt(s) => self.alter_database_set(s, runtime).map(|()| "ALTER DATABASE".to_string()),
-            Node::AlterDatabaseStmt(s) => self.alter_database(s, &source, runtime).map(|()| "ALTER DATABASE".to_string()),
+            Node::AlterDatabaseStmt(s) => {
+                self.alter_database(s, &source, runtime).map(|()| "ALTER DATABASE".to_string())
+            }
             Node::AlterRoleStmt(s) => self.alter_role(s, runtime).map(|()| "ALTER ROLE".to_string()),
             Node::DropRoleStmt(s) => self.drop_role(s, runtime).map(|()| "DROP ROLE".to_string()),
             Node::AlterFunctionStmt(s) => self.alter_function(s, &source, runtime),
@@ -111,7 +118,9 @@ impl Session {
                 let tag = if s.is_procedure { "CREATE PROCEDURE" } else { "CREATE FUNCTION" };
                 self.create_function(s, &source, runtime).map(|()| tag.to_string())
             }
-            Node::CompositeTypeStmt(s) => self.create_composite_type(s, &source, runtime).map(|()| "CREATE TYPE".to_string()),
+            Node::CompositeTypeStmt(s) => {
+                self.create_composite_type(s, &source, runtime).map(|()| "CREATE TYPE".to_string())
+            }
             Node::CreateEnumStmt(s) => self.create_enum(s, runtime).map(|()| "CREATE TYPE".to_string()),
             Node::CreateRangeStmt(s) => self.create_range_type(s, &source, runtime).map(|()| "CREATE TYPE".to_string()),
             Node::AlterEnumStmt(s) => self.alter_enum(s, runtime).map(|()| "ALTER TYPE".to_string()),
@@ -120,10 +129,18 @@ impl Session {
             Node::DefineStmt(s) if text_search::kind_of(s.kind).is_some() => self.define_text_search(s, runtime),
             Node::AlterTSConfigurationStmt(s) => self.alter_config(s, runtime),
             Node::AlterTSDictionaryStmt(s) => self.alter_dictionary(s, runtime),
-            Node::CreateOpClassStmt(s) => self.create_operator_class(s, &source, runtime).map(|()| "CREATE OPERATOR CLASS".to_string()),
-            Node::CreateOpFamilyStmt(s) => self.create_operator_family(s, runtime).map(|()| "CREATE OPERATOR FAMILY".to_string()),
-            Node::AlterOpFamilyStmt(s) => self.alter_operator_family(s, &source, runtime).map(|()| "ALTER OPERATOR FAMILY".to_string()),
-            Node::CreateExtensionStmt(s) => self.create_extension(s, &source, runtime).map(|()| "CREATE EXTENSION".to_string()),
+            Node::CreateOpClassStmt(s) => {
+                self.create_operator_class(s, &source, runtime).map(|()| "CREATE OPERATOR CLASS".to_string())
+            }
+            Node::CreateOpFamilyStmt(s) => {
+                self.create_operator_family(s, runtime).map(|()| "CREATE OPERATOR FAMILY".to_string())
+            }
+            Node::AlterOpFamilyStmt(s) => {
+                self.alter_operator_family(s, &source, runtime).map(|()| "ALTER OPERATOR FAMILY".to_string())
+            }
+            Node::CreateExtensionStmt(s) => {
+                self.create_extension(s, &source, runtime).map(|()| "CREATE EXTENSION".to_string())
+            }
             Node::AlterExtensionStmt(s) => self.alter_extension(s).map(|()| "ALTER EXTENSION".to_string()),
             Node::ReindexStmt(s) => self.reindex(s, !self.in_explicit_block(), runtime),
             other => Err(Error::unsupported(format!("{} is not supported", statement_name(&other)))),
@@ -135,10 +152,21 @@ impl Session {
     }
 
     /// Changes system tables. What was looked up before is stale afterwards.
-    pub(crate) fn write_catalog<R>(&mut self, runtime: &dyn Runtime, change: impl FnOnce(&mut CatalogWriter<'_>) -> Result<R>) -> Result<R> {
+    pub(crate) fn write_catalog<R>(
+        &mut self,
+        runtime: &dyn Runtime,
+        change: impl FnOnce(&mut CatalogWriter<'_>) -> Result<R>,
+    ) -> Result<R> {
         let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction for a catalog change"))?;
         let temporary = Some(&self.own.temporary);
-        let mut writer = CatalogWriter { store: &self.database.store, txn, park: runtime, temporary, wrote_shared: false, changes: Default::default() };
+        let mut writer = CatalogWriter {
+            store: &self.database.store,
+            txn,
+            park: runtime,
+            temporary,
+            wrote_shared: false,
+            changes: Default::default(),
+        };
         let done = change(&mut writer);
         if writer.wrote_shared {
             let changes = std::mem::take(&mut writer.changes);
@@ -159,13 +187,22 @@ impl Session {
     }
 
     /// Asks the catalogs.
-    pub(crate) fn with_catalog<R>(&mut self, runtime: &dyn Runtime, ask: impl FnOnce(&crate::session::environment::StatementHost<'_>) -> Result<R>) -> Result<R> {
+    pub(crate) fn with_catalog<R>(
+        &mut self,
+        runtime: &dyn Runtime,
+        ask: impl FnOnce(&crate::session::environment::StatementHost<'_>) -> Result<R>,
+    ) -> Result<R> {
         let environment = self.environment(runtime)?;
         let host = environment.host();
         ask(&host)
     }
 
-    pub(crate) fn resolve_type(&mut self, t: &nodes::TypeName, source: &Arc<str>, runtime: &dyn Runtime) -> Result<(Oid, i32)> {
+    pub(crate) fn resolve_type(
+        &mut self,
+        t: &nodes::TypeName,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<(Oid, i32)> {
         self.with_catalog(runtime, |host| bind::Binder::new(&host.reader, source.clone(), Vec::new()).resolve_type(t))
     }
 
@@ -174,7 +211,11 @@ impl Session {
         self.find_relation_of(r, runtime)?.ok_or_else(|| missing_relation(r))
     }
 
-    pub(crate) fn find_relation_of(&mut self, r: &nodes::RangeVar, runtime: &dyn Runtime) -> Result<Option<Arc<Table>>> {
+    pub(crate) fn find_relation_of(
+        &mut self,
+        r: &nodes::RangeVar,
+        runtime: &dyn Runtime,
+    ) -> Result<Option<Arc<Table>>> {
         if let Some(catalog) = r.catalogname()
             && catalog != self.database.name
         {
@@ -209,7 +250,10 @@ impl Session {
         }
         if self.running_plans.iter().any(|plan| plan.locks.iter().any(|(oid, _)| *oid == table.oid)) {
             let command = if self.ddl_command == "TRUNCATE TABLE" { "TRUNCATE" } else { self.ddl_command };
-            let message = format!("cannot {command} \"{}\" because it is being used by active queries in this session", table.name);
+            let message = format!(
+                "cannot {command} \"{}\" because it is being used by active queries in this session",
+                table.name
+            );
             return Err(Error::new(sqlstate::OBJECT_IN_USE, message));
         }
         Ok(())
@@ -226,8 +270,14 @@ impl Session {
         self.refuse_if_running(table, mode)?;
         self.lock_table(table.oid, mode, WaitPolicy::Wait, runtime)?;
         let table = self.table_by_oid(table.oid, runtime)?;
-        if table.persistence == GLOBAL && mode > LockMode::RowExclusive && self.own.temporary.is_used_by_others(table.oid) {
-            let message = format!("cannot change global temporary table \"{}\" because other sessions have rows in it", table.name);
+        if table.persistence == GLOBAL
+            && mode > LockMode::RowExclusive
+            && self.own.temporary.is_used_by_others(table.oid)
+        {
+            let message = format!(
+                "cannot change global temporary table \"{}\" because other sessions have rows in it",
+                table.name
+            );
             return Err(Error::new(sqlstate::OBJECT_IN_USE, message));
         }
         Ok(table)
@@ -240,7 +290,10 @@ impl Session {
         }
         let temporary = self.is_own_temporary_schema(r.schemaname(), runtime)?;
         if temporary && r.relpersistence as u8 == b'u' {
-            return Err(Error::new(sqlstate::INVALID_TABLE_DEFINITION, "only temporary relations may be created in temporary schemas"));
+            return Err(Error::new(
+                sqlstate::INVALID_TABLE_DEFINITION,
+                "only temporary relations may be created in temporary schemas",
+            ));
         }
         Ok(temporary)
     }
@@ -256,14 +309,23 @@ impl Session {
     }
 
     /// Schema of a new object: the one named or the first of search_path. Returns OID and name.
-    pub(crate) fn creation_schema(&mut self, schema: Option<&str>, temporary: bool, runtime: &dyn Runtime) -> Result<(Oid, String)> {
+    pub(crate) fn creation_schema(
+        &mut self,
+        schema: Option<&str>,
+        temporary: bool,
+        runtime: &dyn Runtime,
+    ) -> Result<(Oid, String)> {
         if temporary {
             if let Some(name) = schema
                 && name != "pg_temp"
-                && (self.own.temporary.schema().is_none() || self.with_catalog(runtime, |host| host.reader.schema_oid(name))? != self.own.temporary.schema())
+                && (self.own.temporary.schema().is_none()
+                    || self.with_catalog(runtime, |host| host.reader.schema_oid(name))? != self.own.temporary.schema())
             {
                 if name.starts_with("pg_temp_") {
-                    return Err(Error::new(sqlstate::INVALID_TABLE_DEFINITION, "cannot create relations in temporary schemas of other sessions"));
+                    return Err(Error::new(
+                        sqlstate::INVALID_TABLE_DEFINITION,
+                        "cannot create relations in temporary schemas of other sessions",
+                    ));
                 }
                 return Err(Error::new(
                     sqlstate::INVALID_TABLE_DEFINITION,
@@ -275,15 +337,19 @@ impl Session {
         }
         let name = match schema {
             Some(name) => name.to_string(),
-            None => self.with_catalog(runtime, |host| Ok(host.reader.creation_schema.map(str::to_string)))?.ok_or_else(|| {
-                Error::new(sqlstate::INVALID_SCHEMA_NAME, "no schema has been selected to create in")
-            })?,
+            None => self
+                .with_catalog(runtime, |host| Ok(host.reader.creation_schema.map(str::to_string)))?
+                .ok_or_else(|| Error::new(sqlstate::INVALID_SCHEMA_NAME, "no schema has been selected to create in"))?,
         };
         let oid = self.with_catalog(runtime, |host| host.reader.schema_oid(&name))?;
-        let oid = oid.ok_or_else(|| Error::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist")))?;
+        let oid =
+            oid.ok_or_else(|| Error::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist")))?;
         if oid == PG_CATALOG && !self.allow_system_objects {
-            return Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, "permission denied to create in schema \"pg_catalog\"")
-                .with_detail("System catalog modifications are currently disallowed."));
+            return Err(Error::new(
+                sqlstate::INSUFFICIENT_PRIVILEGE,
+                "permission denied to create in schema \"pg_catalog\"",
+            )
+            .with_detail("System catalog modifications are currently disallowed."));
         }
         Ok((oid, name))
     }

@@ -25,7 +25,11 @@ pub(crate) struct NotNullClause {
 
 impl NotNullClause {
     pub fn of(c: &nodes::Constraint) -> NotNullClause {
-        NotNullClause { name: c.conname().map(str::to_string), no_inherit: c.is_no_inherit, not_valid: c.skip_validation }
+        NotNullClause {
+            name: c.conname().map(str::to_string),
+            no_inherit: c.is_no_inherit,
+            not_valid: c.skip_validation,
+        }
     }
 }
 
@@ -44,7 +48,13 @@ impl Session {
         Ok(rows.into_iter().find(|r| r.char("contype") == b'n' && r.numbers("conkey") == [i64::from(attnum)]))
     }
 
-    pub(super) fn insert_not_null(&mut self, table: &Table, attnum: i16, clause: &NotNullClause, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn insert_not_null(
+        &mut self,
+        table: &Table,
+        attnum: i16,
+        clause: &NotNullClause,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let column = table.columns[attnum as usize - 1].name.clone();
         let name = match &clause.name {
             Some(name) => {
@@ -91,7 +101,9 @@ impl Session {
             None => return Ok(()),
         };
         let message = format!("column \"{}\" of relation \"{}\" contains null values", column.name, table.name);
-        Err(Error::new(sqlstate::NOT_NULL_VIOLATION, message).with_table(&table.schema_name, &table.name).with_column(&column.name))
+        Err(Error::new(sqlstate::NOT_NULL_VIOLATION, message)
+            .with_table(&table.schema_name, &table.name)
+            .with_column(&column.name))
     }
 
     /// SET NOT NULL: on columns that may be null yet, or whose constraint was not validated.
@@ -102,19 +114,31 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn add_not_null(&mut self, table: &Arc<Table>, attnum: i16, clause: &NotNullClause, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn add_not_null(
+        &mut self,
+        table: &Arc<Table>,
+        attnum: i16,
+        clause: &NotNullClause,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let column = &table.columns[attnum as usize - 1];
         if column.not_null {
             let known = self.not_null_row(table, attnum)?;
             if let (Some(row), Some(name)) = (&known, &clause.name)
                 && row.text("conname") != Some(name)
             {
-                let message = format!("cannot create not-null constraint \"{name}\" on column \"{}\" of table \"{}\"", column.name, table.name);
+                let message = format!(
+                    "cannot create not-null constraint \"{name}\" on column \"{}\" of table \"{}\"",
+                    column.name, table.name
+                );
                 let known = row.text("conname").unwrap_or("");
-                return Err(state(message).with_detail(format!("A not-null constraint named \"{known}\" already exists for this column.")));
+                return Err(state(message)
+                    .with_detail(format!("A not-null constraint named \"{known}\" already exists for this column.")));
             }
             return match known {
-                Some(row) if !row.bool("convalidated") && !clause.not_valid => self.validate_not_null(table, &row, runtime),
+                Some(row) if !row.bool("convalidated") && !clause.not_valid => {
+                    self.validate_not_null(table, &row, runtime)
+                }
                 _ => Ok(()),
             };
         }
@@ -126,7 +150,12 @@ impl Session {
     }
 
     /// ADD CONSTRAINT … NOT NULL.
-    pub(super) fn add_not_null_constraint(&mut self, table: &Arc<Table>, c: &nodes::Constraint, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn add_not_null_constraint(
+        &mut self,
+        table: &Arc<Table>,
+        c: &nodes::Constraint,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         for name in super::strings(c.keys()) {
             let attnum = column_of(table, name)?.attnum;
             self.add_not_null(table, attnum, &NotNullClause::of(c), runtime)?;
@@ -134,13 +163,20 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn validate_not_null(&mut self, table: &Arc<Table>, row: &CatalogRow, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn validate_not_null(
+        &mut self,
+        table: &Arc<Table>,
+        row: &CatalogRow,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         for attnum in row.numbers("conkey") {
             if let Some(column) = usize::try_from(attnum - 1).ok().and_then(|i| table.columns.get(i)) {
                 self.refuse_nulls(table, column, runtime)?;
             }
         }
-        self.update_row(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, row.oid("oid"), runtime, |row| row.set("convalidated", Datum::Bool(true)))
+        self.update_row(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, row.oid("oid"), runtime, |row| {
+            row.set("convalidated", Datum::Bool(true))
+        })
     }
 
     /// ALTER COLUMN DROP NOT NULL.
@@ -158,12 +194,20 @@ impl Session {
     }
 
     /// DROP CONSTRAINT of a NOT NULL, before its row goes.
-    pub(super) fn release_not_null(&mut self, table: &Arc<Table>, row: &CatalogRow, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn release_not_null(
+        &mut self,
+        table: &Arc<Table>,
+        row: &CatalogRow,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         for attnum in row.numbers("conkey") {
             let Some(column) = usize::try_from(attnum - 1).ok().and_then(|i| table.columns.get(i)) else { continue };
             refuse_primary(table, column)?;
             if column.identity != 0 {
-                return Err(state(format!("column \"{}\" of relation \"{}\" is an identity column", column.name, table.name)));
+                return Err(state(format!(
+                    "column \"{}\" of relation \"{}\" is an identity column",
+                    column.name, table.name
+                )));
             }
             self.update_attribute(table.oid, column.attnum, runtime, |row| row.set("attnotnull", Datum::Bool(false)))?;
         }
@@ -173,7 +217,10 @@ impl Session {
 
 fn refuse_primary(table: &Table, column: &Column) -> Result<()> {
     if in_primary_key(table, column.attnum) {
-        return Err(Error::new(sqlstate::INVALID_TABLE_DEFINITION, format!("column \"{}\" is in a primary key", column.name)));
+        return Err(Error::new(
+            sqlstate::INVALID_TABLE_DEFINITION,
+            format!("column \"{}\" is in a primary key", column.name),
+        ));
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
-//! CREATE OPERATOR CLASS and FAMILY, ALTER OPERATOR FAMILY ADD and DROP. Names, schemas, owners and DROP of classes and families are in
-//! `operator_class_objects`; what a partition key does with a user's class is in `catalog::operator_class`.
+//! CREATE OPERATOR CLASS and FAMILY, ALTER OPERATOR FAMILY ADD and DROP. Names, schemas, owners and DROP of classes and
+//! families are in `operator_class_objects`; what a partition key does with a user's class is in
+//! `catalog::operator_class`.
 //!
 //! Invariant: a class of users is never a type's default one: sorting, grouping and joins know PostgreSQL's own.
 
@@ -33,7 +34,14 @@ pub(super) struct Method {
     orders_by_operator: bool,
 }
 
-const fn method(oid: Oid, name: &'static str, strategies: i32, functions: i32, options_function: i32, orders_by_operator: bool) -> Method {
+const fn method(
+    oid: Oid,
+    name: &'static str,
+    strategies: i32,
+    functions: i32,
+    options_function: i32,
+    orders_by_operator: bool,
+) -> Method {
     Method { oid, name, strategies, functions, options_function, orders_by_operator }
 }
 
@@ -101,7 +109,11 @@ fn names_of(list: &kilndb_syntax::CastNodeList<nodes::String>) -> Vec<&str> {
 }
 
 impl Session {
-    pub(super) fn create_operator_family(&mut self, s: &nodes::CreateOpFamilyStmt, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn create_operator_family(
+        &mut self,
+        s: &nodes::CreateOpFamilyStmt,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let names = names_of(s.opfamilyname());
         let (schema, _) = self.creation_schema(split(&names).0, false, runtime)?;
         let method = method_named(s.amname().unwrap_or(""))?;
@@ -111,7 +123,13 @@ impl Session {
         self.insert_operator_family(split(&names).1, schema, method, runtime).map(|_| ())
     }
 
-    fn insert_operator_family(&mut self, name: &str, schema: Oid, method: &Method, runtime: &dyn Runtime) -> Result<Oid> {
+    fn insert_operator_family(
+        &mut self,
+        name: &str,
+        schema: Oid,
+        method: &Method,
+        runtime: &dyn Runtime,
+    ) -> Result<Oid> {
         self.refuse_operator_twin(Kind::Family, method, schema, name, false)?;
         let (oid, owner) = (self.new_oid(schema)?, self.current_role);
         let row = [
@@ -134,7 +152,12 @@ impl Session {
         self.add_dependency((dependent.0, dependent.1, 0), (on.0, on.1, 0), kind, runtime)
     }
 
-    pub(super) fn create_operator_class(&mut self, s: &nodes::CreateOpClassStmt, source: &Arc<str>, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn create_operator_class(
+        &mut self,
+        s: &nodes::CreateOpClassStmt,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let names = names_of(s.opclassname());
         let name = split(&names).1;
         let (schema, _) = self.creation_schema(split(&names).0, false, runtime)?;
@@ -168,14 +191,20 @@ impl Session {
         }
         // Kept in indexes as another type.
         if stored != 0 && stored != type_oid && matches!(method.oid, BTREE_METHOD | HASH_METHOD) {
-            return Err(invalid(format!("storage type cannot be different from data type for access method \"{}\"", method.name)));
+            return Err(invalid(format!(
+                "storage type cannot be different from data type for access method \"{}\"",
+                method.name
+            )));
         }
         self.refuse_operator_twin(Kind::Class, method, schema, name, false)?;
         if s.is_default {
             self.refuse_default(name, method, (type_name, type_oid))?;
         }
         if !matches!(method.oid, BTREE_METHOD | HASH_METHOD) {
-            return Err(Error::unsupported(format!("operator classes of users for access method \"{}\" are not supported", method.name)));
+            return Err(Error::unsupported(format!(
+                "operator classes of users for access method \"{}\" are not supported",
+                method.name
+            )));
         }
         let (oid, owner) = (self.new_oid(schema)?, self.current_role);
         let row = [
@@ -197,20 +226,35 @@ impl Session {
     }
 
     /// A class of users cannot be a type's default.
-    fn refuse_default(&mut self, name: &str, method: &Method, (type_name, type_oid): (&nodes::TypeName, Oid)) -> Result<()> {
+    fn refuse_default(
+        &mut self,
+        name: &str,
+        method: &Method,
+        (type_name, type_oid): (&nodes::TypeName, Oid),
+    ) -> Result<()> {
         let rows = self.catalog_scan(PG_OPCLASS)?;
         // As it was written.
-        let shown = names_of(type_name.names()).join(".") + if type_name.array_bounds().iter().next().is_some() { "[]" } else { "" };
-        let is_default = |r: &&crate::catalog::store::CatalogRow| r.oid("opcmethod") == method.oid && r.oid("opcintype") == type_oid && r.bool("opcdefault");
+        let shown = names_of(type_name.names()).join(".")
+            + if type_name.array_bounds().iter().next().is_some() { "[]" } else { "" };
+        let is_default = |r: &&crate::catalog::store::CatalogRow| {
+            r.oid("opcmethod") == method.oid && r.oid("opcintype") == type_oid && r.bool("opcdefault")
+        };
         if let Some(known) = rows.iter().find(is_default) {
             let message = format!("could not make operator class \"{name}\" be default for type {shown}");
             let detail = format!("Operator class \"{}\" already is the default.", known.text("opcname").unwrap_or(""));
             return Err(Error::new(sqlstate::DUPLICATE_OBJECT, message).with_detail(detail));
         }
-        Err(Error::unsupported(format!("operator classes of users that are the default for type {shown} are not supported")))
+        Err(Error::unsupported(format!(
+            "operator classes of users that are the default for type {shown} are not supported"
+        )))
     }
 
-    pub(super) fn alter_operator_family(&mut self, s: &nodes::AlterOpFamilyStmt, source: &Arc<str>, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn alter_operator_family(
+        &mut self,
+        s: &nodes::AlterOpFamilyStmt,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let method = method_named(s.amname().unwrap_or(""))?;
         let names = names_of(s.opfamilyname());
         let family = self.operator_object(Kind::Family, method, &names, runtime)?;
@@ -230,9 +274,15 @@ impl Session {
             self.refuse_twice(&members, runtime)?;
         }
         if family < FIRST_UNPINNED_OID {
-            return Err(Error::unsupported(format!("changing operator family {family_names}, which is built in, is not supported")));
+            return Err(Error::unsupported(format!(
+                "changing operator family {family_names}, which is built in, is not supported"
+            )));
         }
-        if s.is_drop { self.delete_members(&members, &place, runtime) } else { self.insert_members(&members, &place, runtime) }
+        if s.is_drop {
+            self.delete_members(&members, &place, runtime)
+        } else {
+            self.insert_members(&members, &place, runtime)
+        }
     }
 
     fn check_number(&self, item: &nodes::CreateOpClassItem, method: &Method) -> Result<()> {
@@ -265,14 +315,34 @@ impl Session {
         })
     }
 
-    fn dropped_member(&mut self, item: &nodes::CreateOpClassItem, place: &Place<'_>, source: &Arc<str>, runtime: &dyn Runtime) -> Result<Member> {
+    fn dropped_member(
+        &mut self,
+        item: &nodes::CreateOpClassItem,
+        place: &Place<'_>,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<Member> {
         self.check_number(item, place.method)?;
         let (left, right) = self.member_types(item.class_args(), source, runtime)?;
-        Ok(Member { is_function: item.itemtype == ITEM_FUNCTION, object: 0, number: item.number, left, right, sort_family: 0 })
+        Ok(Member {
+            is_function: item.itemtype == ITEM_FUNCTION,
+            object: 0,
+            number: item.number,
+            left,
+            right,
+            sort_family: 0,
+        })
     }
 
     /// `type_oid`: of the class; 0 for a family alone.
-    fn operator_member(&mut self, item: &nodes::CreateOpClassItem, place: &Place<'_>, type_oid: Oid, source: &Arc<str>, runtime: &dyn Runtime) -> Result<Member> {
+    fn operator_member(
+        &mut self,
+        item: &nodes::CreateOpClassItem,
+        place: &Place<'_>,
+        type_oid: Oid,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<Member> {
         self.check_number(item, place.method)?;
         let named = item.name().ok_or_else(|| Error::internal("an operator without a name"))?;
         let mut types = Vec::new();
@@ -284,14 +354,18 @@ impl Session {
         }
         let (left, right) = match types.as_slice() {
             [left, right] => (*left, *right),
-            _ if type_oid == 0 => return Err(syntax("operator argument types must be specified in ALTER OPERATOR FAMILY")),
+            _ if type_oid == 0 => {
+                return Err(syntax("operator argument types must be specified in ALTER OPERATOR FAMILY"));
+            }
             _ => (type_oid, type_oid),
         };
         let names = super::strings(named.objname());
         let (schema, name) = split(&names);
         let all = self.with_catalog(runtime, |host| host.reader.operators(schema, name))?;
         let Some(operator) = all.iter().find(|o| o.left == left && o.right == right) else {
-            let shown = |t: Oid, host: &crate::session::environment::StatementHost<'_>| if t == 0 { String::new() } else { host.reader.format_type(t, -1) };
+            let shown = |t: Oid, host: &crate::session::environment::StatementHost<'_>| {
+                if t == 0 { String::new() } else { host.reader.format_type(t, -1) }
+            };
             let types = self.with_catalog(runtime, |host| Ok((shown(left, host), shown(right, host))))?;
             let message = format!("operator does not exist: {} {} {}", types.0, names.join("."), types.1);
             return Err(Error::new(sqlstate::UNDEFINED_FUNCTION, message.replace(":  ", ": ")));
@@ -305,7 +379,10 @@ impl Session {
             return Err(invalid("index operators must be binary"));
         }
         if sort_family != 0 && !place.method.orders_by_operator {
-            return Err(invalid(format!("access method \"{}\" does not support ordering operators", place.method.name)));
+            return Err(invalid(format!(
+                "access method \"{}\" does not support ordering operators",
+                place.method.name
+            )));
         }
         if sort_family == 0 && operator.result != oids::BOOL {
             return Err(invalid("index search operators must return boolean"));
@@ -313,7 +390,14 @@ impl Session {
         Ok(Member { is_function: false, object: operator.oid, number: item.number, left, right, sort_family })
     }
 
-    fn function_member(&mut self, item: &nodes::CreateOpClassItem, place: &Place<'_>, type_oid: Oid, source: &Arc<str>, runtime: &dyn Runtime) -> Result<Member> {
+    fn function_member(
+        &mut self,
+        item: &nodes::CreateOpClassItem,
+        place: &Place<'_>,
+        type_oid: Oid,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<Member> {
         self.check_number(item, place.method)?;
         let named = item.name().ok_or_else(|| Error::internal("a function without a name"))?;
         let found = self.routine_named(named, O::OBJECT_FUNCTION, false, runtime)?;
@@ -329,13 +413,17 @@ impl Session {
     }
 
     fn types_shown(&mut self, m: &Member, runtime: &dyn Runtime) -> Result<String> {
-        self.with_catalog(runtime, |host| Ok(format!("{},{}", host.reader.format_type(m.left, -1), host.reader.format_type(m.right, -1))))
+        self.with_catalog(runtime, |host| {
+            Ok(format!("{},{}", host.reader.format_type(m.left, -1), host.reader.format_type(m.right, -1)))
+        })
     }
 
     /// Is the last one there before?
     fn refuse_twice(&mut self, members: &[Member], runtime: &dyn Runtime) -> Result<()> {
         let Some((last, before)) = members.split_last() else { return Ok(()) };
-        let is_same = |m: &Member| (m.is_function, m.number, m.left, m.right) == (last.is_function, last.number, last.left, last.right);
+        let is_same = |m: &Member| {
+            (m.is_function, m.number, m.left, m.right) == (last.is_function, last.number, last.left, last.right)
+        };
         if !before.iter().any(is_same) {
             return Ok(());
         }
@@ -348,7 +436,12 @@ impl Session {
             // The name is that of an existing family only.
             if !place.family_names.is_empty() && self.member_row(m, place.family)?.is_some() {
                 let types = self.types_shown(m, runtime)?;
-                let message = format!("{} {}({types}) already exists in operator family \"{}\"", m.word(), m.number, place.family_names);
+                let message = format!(
+                    "{} {}({types}) already exists in operator family \"{}\"",
+                    m.word(),
+                    m.number,
+                    place.family_names
+                );
                 return Err(Error::new(sqlstate::DUPLICATE_OBJECT, message));
             }
             let oid = self.instance.next_oid()?;
@@ -384,7 +477,8 @@ impl Session {
         Ok(())
     }
 
-    /// A member goes with its class, if that could not be without it; else it is the family's, and goes with what it is made of.
+    /// A member goes with its class, if that could not be without it; else it is the family's, and goes with what it is
+    /// made of.
     fn bind_member(&mut self, row: (Oid, Oid), m: &Member, place: &Place<'_>, runtime: &dyn Runtime) -> Result<()> {
         let class = match place.class {
             _ if m.left != m.right || (m.is_function && m.number != 1) => None,
@@ -413,7 +507,8 @@ impl Session {
     }
 
     fn member_row(&mut self, m: &Member, family: Oid) -> Result<Option<crate::catalog::store::CatalogRow>> {
-        let (table, index) = if m.is_function { (PG_AMPROC, PG_AMPROC_FAM_PROC_INDEX) } else { (PG_AMOP, PG_AMOP_FAM_STRAT_INDEX) };
+        let (table, index) =
+            if m.is_function { (PG_AMPROC, PG_AMPROC_FAM_PROC_INDEX) } else { (PG_AMOP, PG_AMOP_FAM_STRAT_INDEX) };
         let key = [Datum::Oid(family), Datum::Oid(m.left), Datum::Oid(m.right), Datum::Int2(m.number as i16)];
         Ok(self.catalog_lookup(table, index, &key)?.into_iter().next())
     }
@@ -422,7 +517,12 @@ impl Session {
         for m in members {
             let types = self.types_shown(m, runtime)?;
             let Some(row) = self.member_row(m, place.family)? else {
-                let message = format!("{} {}({types}) does not exist in operator family \"{}\"", m.word(), m.number, place.family_names);
+                let message = format!(
+                    "{} {}({types}) does not exist in operator family \"{}\"",
+                    m.word(),
+                    m.number,
+                    place.family_names
+                );
                 return Err(Error::new(sqlstate::UNDEFINED_OBJECT, message));
             };
             let table = if m.is_function { PG_AMPROC } else { PG_AMOP };
@@ -434,10 +534,13 @@ impl Session {
                     true => (PG_PROC, row.oid("amproc")),
                     false => (PG_OPERATOR, row.oid("amopopr")),
                 };
-                let made_of = self.with_catalog(runtime, |host| crate::session::describe::shown(host, object.0, object.1, 0))?.unwrap_or_default();
+                let made_of = self
+                    .with_catalog(runtime, |host| crate::session::describe::shown(host, object.0, object.1, 0))?
+                    .unwrap_or_default();
                 let made_of = made_of.split_once(' ').map_or("", |(_, name)| name);
                 let message = format!("cannot drop {shown}: {made_of} because {class} requires it");
-                return Err(Error::new(sqlstate::DEPENDENT_OBJECTS_STILL_EXIST, message).with_hint(format!("You can drop {class} instead.")));
+                return Err(Error::new(sqlstate::DEPENDENT_OBJECTS_STILL_EXIST, message)
+                    .with_hint(format!("You can drop {class} instead.")));
             }
             self.remove_dependencies((table, row.oid("oid")), None, runtime)?;
             self.write_catalog(runtime, |w| w.delete(&row))?;
@@ -446,15 +549,25 @@ impl Session {
     }
 }
 
-/// The types that a function is for, as it was said, or as its arguments are: 0 where neither tells. Checks what the method calls it with.
-fn member_types_of(method: &Method, number: i32, f: &Arc<FunctionInfo>, given: (Oid, Oid), class_type: Oid) -> Result<(Oid, Oid)> {
+/// The types that a function is for, as it was said, or as its arguments are: 0 where neither tells. Checks what the
+/// method calls it with.
+fn member_types_of(
+    method: &Method,
+    number: i32,
+    f: &Arc<FunctionInfo>,
+    given: (Oid, Oid),
+    class_type: Oid,
+) -> Result<(Oid, Oid)> {
     let argument = |i: usize| f.arg_types.get(i).copied().unwrap_or(0);
     let or = |given: Oid, own: Oid| if given == 0 { own } else { given };
     let count = f.arg_types.len();
     let must = |holds: bool, message: &str| if holds { Ok(()) } else { Err(invalid(message)) };
     if number == method.options_function {
         match class_type {
-            0 => must(given.0 == given.1, "left and right associated data types for operator class options parsing functions must match")?,
+            0 => must(
+                given.0 == given.1,
+                "left and right associated data types for operator class options parsing functions must match",
+            )?,
             ty => must(
                 [given.0, given.1].iter().all(|t| *t == 0 || *t == ty),
                 "associated data types for operator class options parsing functions must match opclass input type",

@@ -1,4 +1,5 @@
-//! Operator classes and families as objects: names, schemas, owners, DROP, and members that go with what they are made of.
+//! Operator classes and families as objects: names, schemas, owners, DROP, and members that go with what they are made
+//! of.
 
 use super::Session;
 use super::drop::still_needed;
@@ -79,18 +80,31 @@ fn method_and_names<'a>(object: Node<'a>) -> Result<(&'static Method, Vec<&'a st
 }
 
 fn missing(kind: Kind, method: &Method, names: &[&str]) -> Error {
-    let message = format!("{} \"{}\" does not exist for access method \"{}\"", kind.word(), names.join("."), method.name);
+    let message =
+        format!("{} \"{}\" does not exist for access method \"{}\"", kind.word(), names.join("."), method.name);
     Error::new(sqlstate::UNDEFINED_OBJECT, message)
 }
 
 impl Session {
-    pub(super) fn operator_object_in(&mut self, kind: Kind, method: &Method, schema: Oid, name: &str) -> Result<Option<Oid>> {
+    pub(super) fn operator_object_in(
+        &mut self,
+        kind: Kind,
+        method: &Method,
+        schema: Oid,
+        name: &str,
+    ) -> Result<Option<Oid>> {
         let columns = kind.columns();
         let key = [Datum::Oid(method.oid), Datum::text(name), Datum::Oid(schema)];
         Ok(self.catalog_lookup(columns.table, columns.by_name, &key)?.first().map(|r| r.oid("oid")))
     }
 
-    fn find_operator_object(&mut self, kind: Kind, method: &Method, names: &[&str], runtime: &dyn Runtime) -> Result<Option<Oid>> {
+    fn find_operator_object(
+        &mut self,
+        kind: Kind,
+        method: &Method,
+        names: &[&str],
+        runtime: &dyn Runtime,
+    ) -> Result<Option<Oid>> {
         let (schema, name) = split(names);
         if let Some(schema) = schema
             && self.with_catalog(runtime, |host| host.reader.schema_oid(schema))?.is_none()
@@ -105,12 +119,25 @@ impl Session {
         Ok(None)
     }
 
-    pub(super) fn operator_object(&mut self, kind: Kind, method: &Method, names: &[&str], runtime: &dyn Runtime) -> Result<Oid> {
+    pub(super) fn operator_object(
+        &mut self,
+        kind: Kind,
+        method: &Method,
+        names: &[&str],
+        runtime: &dyn Runtime,
+    ) -> Result<Oid> {
         self.find_operator_object(kind, method, names, runtime)?.ok_or_else(|| missing(kind, method, names))
     }
 
     /// 42710 if there is one of that name.
-    pub(super) fn refuse_operator_twin(&mut self, kind: Kind, method: &Method, schema: Oid, name: &str, says_schema: bool) -> Result<()> {
+    pub(super) fn refuse_operator_twin(
+        &mut self,
+        kind: Kind,
+        method: &Method,
+        schema: Oid,
+        name: &str,
+        says_schema: bool,
+    ) -> Result<()> {
         if self.operator_object_in(kind, method, schema, name)?.is_none() {
             return Ok(());
         }
@@ -123,7 +150,8 @@ impl Session {
     }
 
     pub(super) fn operator_object_shown(&mut self, kind: Kind, oid: Oid, runtime: &dyn Runtime) -> Result<String> {
-        let shown = self.with_catalog(runtime, |host| crate::session::describe::shown(host, kind.columns().table, oid, 0))?;
+        let shown =
+            self.with_catalog(runtime, |host| crate::session::describe::shown(host, kind.columns().table, oid, 0))?;
         Ok(shown.unwrap_or_else(|| format!("{} {oid}", kind.word())))
     }
 
@@ -131,24 +159,43 @@ impl Session {
     fn owned_operator_object(&mut self, kind: Kind, oid: Oid, names: &[&str]) -> Result<CatalogRow> {
         let columns = kind.columns();
         let rows = self.catalog_lookup(columns.table, columns.by_oid, &[Datum::Oid(oid)])?;
-        let row = rows.into_iter().next().ok_or_else(|| Error::internal(format!("cache lookup failed for {} {oid}", kind.word())))?;
+        let row = rows
+            .into_iter()
+            .next()
+            .ok_or_else(|| Error::internal(format!("cache lookup failed for {} {oid}", kind.word())))?;
         if row.oid(columns.owner) == self.current_role || self.is_superuser() {
             return Ok(row);
         }
-        Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("must be owner of {} {}", kind.word(), names.join("."))))
+        Err(Error::new(
+            sqlstate::INSUFFICIENT_PRIVILEGE,
+            format!("must be owner of {} {}", kind.word(), names.join(".")),
+        ))
     }
 
-    pub(super) fn rename_operator_object(&mut self, s: &nodes::RenameStmt, kind: Kind, new_name: &str, runtime: &dyn Runtime) -> Result<String> {
+    pub(super) fn rename_operator_object(
+        &mut self,
+        s: &nodes::RenameStmt,
+        kind: Kind,
+        new_name: &str,
+        runtime: &dyn Runtime,
+    ) -> Result<String> {
         let (method, names) = method_and_names(s.object())?;
         let oid = self.operator_object(kind, method, &names, runtime)?;
         let row = self.owned_operator_object(kind, oid, &names)?;
         let columns = kind.columns();
         self.refuse_operator_twin(kind, method, row.oid(columns.schema), new_name, true)?;
-        self.update_row(columns.table, columns.by_oid, oid, runtime, |row| row.set(columns.name, Datum::text(new_name)))?;
+        self.update_row(columns.table, columns.by_oid, oid, runtime, |row| {
+            row.set(columns.name, Datum::text(new_name))
+        })?;
         Ok(kind.tag("ALTER"))
     }
 
-    pub(super) fn move_operator_object(&mut self, s: &nodes::AlterObjectSchemaStmt, kind: Kind, runtime: &dyn Runtime) -> Result<String> {
+    pub(super) fn move_operator_object(
+        &mut self,
+        s: &nodes::AlterObjectSchemaStmt,
+        kind: Kind,
+        runtime: &dyn Runtime,
+    ) -> Result<String> {
         let (method, names) = method_and_names(s.object())?;
         let oid = self.operator_object(kind, method, &names, runtime)?;
         let (schema, _) = self.creation_schema(s.newschema(), false, runtime)?;
@@ -156,9 +203,15 @@ impl Session {
         let columns = kind.columns();
         if schema != row.oid(columns.schema) {
             self.refuse_operator_twin(kind, method, schema, row.text(columns.name).unwrap_or(""), true)?;
-            self.update_row(columns.table, columns.by_oid, oid, runtime, |row| row.set(columns.schema, Datum::Oid(schema)))?;
+            self.update_row(columns.table, columns.by_oid, oid, runtime, |row| {
+                row.set(columns.schema, Datum::Oid(schema))
+            })?;
             let key = [Datum::Oid(columns.table), Datum::Oid(oid)];
-            for row in self.catalog_lookup(PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, &key)?.iter().filter(|r| r.oid("refclassid") == PG_NAMESPACE) {
+            for row in self
+                .catalog_lookup(PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, &key)?
+                .iter()
+                .filter(|r| r.oid("refclassid") == PG_NAMESPACE)
+            {
                 self.write_catalog(runtime, |w| w.delete(row))?;
             }
             self.add_text_search_dependencies((columns.table, oid), &mut vec![(PG_NAMESPACE, schema)], runtime)?;
@@ -166,7 +219,13 @@ impl Session {
         Ok(kind.tag("ALTER"))
     }
 
-    pub(super) fn give_operator_object(&mut self, s: &nodes::AlterOwnerStmt, kind: Kind, owner: Oid, runtime: &dyn Runtime) -> Result<String> {
+    pub(super) fn give_operator_object(
+        &mut self,
+        s: &nodes::AlterOwnerStmt,
+        kind: Kind,
+        owner: Oid,
+        runtime: &dyn Runtime,
+    ) -> Result<String> {
         let (method, names) = method_and_names(s.object())?;
         let oid = self.operator_object(kind, method, &names, runtime)?;
         self.owned_operator_object(kind, oid, &names)?;
@@ -175,14 +234,25 @@ impl Session {
         Ok(kind.tag("ALTER"))
     }
 
-    pub(super) fn commented_operator_object(&mut self, object: Node<'_>, kind: Kind, runtime: &dyn Runtime) -> Result<(Oid, Oid)> {
+    pub(super) fn commented_operator_object(
+        &mut self,
+        object: Node<'_>,
+        kind: Kind,
+        runtime: &dyn Runtime,
+    ) -> Result<(Oid, Oid)> {
         let (method, names) = method_and_names(object)?;
         let oid = self.operator_object(kind, method, &names, runtime)?;
         self.owned_operator_object(kind, oid, &names)?;
         Ok((kind.columns().table, oid))
     }
 
-    pub(super) fn drop_operator_objects(&mut self, s: &nodes::DropStmt, kind: Kind, cascade: bool, runtime: &dyn Runtime) -> Result<String> {
+    pub(super) fn drop_operator_objects(
+        &mut self,
+        s: &nodes::DropStmt,
+        kind: Kind,
+        cascade: bool,
+        runtime: &dyn Runtime,
+    ) -> Result<String> {
         let mut targets = Vec::new();
         for object in s.objects() {
             let found = method_and_names(object).and_then(|(method, names)| {
@@ -194,7 +264,10 @@ impl Session {
                     self.owned_operator_object(kind, oid, &names)?;
                     targets.push(oid);
                 }
-                Err(e) if s.missing_ok && matches!(e.sqlstate(), sqlstate::UNDEFINED_OBJECT | sqlstate::INVALID_SCHEMA_NAME) => {
+                Err(e)
+                    if s.missing_ok
+                        && matches!(e.sqlstate(), sqlstate::UNDEFINED_OBJECT | sqlstate::INVALID_SCHEMA_NAME) =>
+                {
                     self.notice(Severity::Notice, format!("{}, skipping", e.message()));
                 }
                 Err(e) => return Err(e),
@@ -213,7 +286,13 @@ impl Session {
     }
 
     /// With all that is a part of it; with CASCADE also who needs it.
-    pub(super) fn drop_operator_object(&mut self, kind: Kind, oid: Oid, cascade: bool, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn drop_operator_object(
+        &mut self,
+        kind: Kind,
+        oid: Oid,
+        cascade: bool,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let columns = kind.columns();
         if self.catalog_lookup(columns.table, columns.by_oid, &[Datum::Oid(oid)])?.is_empty() {
             return Ok(());
@@ -221,7 +300,12 @@ impl Session {
         let shown = self.operator_object_shown(kind, oid, runtime)?;
         let classes: Vec<Oid> = match kind {
             Kind::Class => vec![oid],
-            Kind::Family => self.catalog_scan(PG_OPCLASS)?.iter().filter(|r| r.oid("opcfamily") == oid).map(|r| r.oid("oid")).collect(),
+            Kind::Family => self
+                .catalog_scan(PG_OPCLASS)?
+                .iter()
+                .filter(|r| r.oid("opcfamily") == oid)
+                .map(|r| r.oid("oid"))
+                .collect(),
         };
         let (mut users, mut lines) = (Vec::new(), Vec::new());
         for class in &classes {
@@ -247,7 +331,8 @@ impl Session {
         Ok(())
     }
 
-    /// Members of families that go with an object: a class's own, and those that are loosely tied to a function, a type or a family.
+    /// Members of families that go with an object: a class's own, and those that are loosely tied to a function, a type
+    /// or a family.
     pub(super) fn forget_members(&mut self, (class, oid): (Oid, Oid), runtime: &dyn Runtime) -> Result<()> {
         for row in self.dependents(class, oid, 0)?.iter().filter(|r| b"ai".contains(&r.char("deptype"))) {
             let index = match row.oid("classid") {
@@ -262,16 +347,28 @@ impl Session {
 
     /// The class that cannot be without a member, if the member is of one.
     pub(super) fn class_of_member(&mut self, table: Oid, member: Oid) -> Result<Option<Oid>> {
-        let rows = self.catalog_lookup(PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, &[Datum::Oid(table), Datum::Oid(member)])?;
-        Ok(rows.iter().find(|r| r.char("deptype") == b'i' && r.oid("refclassid") == PG_OPCLASS).map(|r| r.oid("refobjid")))
+        let rows =
+            self.catalog_lookup(PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, &[Datum::Oid(table), Datum::Oid(member)])?;
+        Ok(rows
+            .iter()
+            .find(|r| r.char("deptype") == b'i' && r.oid("refclassid") == PG_OPCLASS)
+            .map(|r| r.oid("refobjid")))
     }
 
     /// The classes and families of a schema, as messages call them.
-    pub(super) fn operator_objects_in_schema(&mut self, schema: Oid, runtime: &dyn Runtime) -> Result<Vec<((Kind, Oid), String)>> {
+    pub(super) fn operator_objects_in_schema(
+        &mut self,
+        schema: Oid,
+        runtime: &dyn Runtime,
+    ) -> Result<Vec<((Kind, Oid), String)>> {
         let mut found = Vec::new();
         for kind in [Kind::Family, Kind::Class] {
             let columns = kind.columns();
-            for row in self.catalog_scan(columns.table)?.iter().filter(|r| r.oid(columns.schema) == schema && r.oid("oid") >= crate::catalog::builtin::FIRST_USER_OID) {
+            for row in self
+                .catalog_scan(columns.table)?
+                .iter()
+                .filter(|r| r.oid(columns.schema) == schema && r.oid("oid") >= crate::catalog::builtin::FIRST_USER_OID)
+            {
                 let shown = self.operator_object_shown(kind, row.oid("oid"), runtime)?;
                 found.push(((kind, row.oid("oid")), shown));
             }

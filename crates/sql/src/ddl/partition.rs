@@ -1,4 +1,5 @@
-//! PARTITION BY, PARTITION OF: partition keys and bounds, and what a partition gets from the table that it is a part of.
+//! PARTITION BY, PARTITION OF: partition keys and bounds, and what a partition gets from the table that it is a part
+//! of.
 
 use super::Session;
 use super::constraint::NewConstraint;
@@ -8,10 +9,10 @@ use super::text_search;
 use crate::bind::names::Over;
 use crate::catalog::cache::EXPRESSION_SEPARATOR;
 use crate::catalog::ids::*;
+use crate::catalog::operator_class::{self, ClassFunctions, UserClass};
 use crate::catalog::partition::{self, Bound, Edge, Partition, PartitionKey, PartitionMap, Strategy, column_map};
 use crate::catalog::store::vector;
 use crate::catalog::temporary::is_temporary;
-use crate::catalog::operator_class::{self, ClassFunctions, UserClass};
 use crate::catalog::{CatalogView, FunctionInfo, Index, Table, TableKind};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
@@ -51,7 +52,11 @@ impl ClassFunctions for Calls<'_> {
             let schema = host.reader.schema_name(function.schema_oid)?.unwrap_or_default();
             let mut literals = Vec::new();
             for (value, ty) in arguments.into_iter().zip(types) {
-                literals.push(format!("{}::{}", partition::quoted(ty, value, &host.reader)?, bound_type(ty, &host.reader)));
+                literals.push(format!(
+                    "{}::{}",
+                    partition::quoted(ty, value, &host.reader)?,
+                    bound_type(ty, &host.reader)
+                ));
             }
             Ok(format!("SELECT {}.{}({})", quote(&schema), quote(&function.name), literals.join(", ")))
         })?;
@@ -62,7 +67,13 @@ impl ClassFunctions for Calls<'_> {
 
 impl Session {
     /// Stores the partition key of a new table.
-    pub(super) fn insert_partition_key(&mut self, table: Oid, spec: &nodes::PartitionSpec, source: &Arc<str>, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn insert_partition_key(
+        &mut self,
+        table: Oid,
+        spec: &nodes::PartitionSpec,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let table = self.table_by_oid(table, runtime)?;
         let strategy = Strategy::of(spec.strategy as u8);
         let elements: Vec<&nodes::PartitionElem> = spec.part_params().iter().collect();
@@ -82,7 +93,8 @@ impl Session {
                 _ => err,
             })?);
         }
-        let oids_of = |f: &dyn Fn(&NewKeyPart) -> Oid| vector(oids::OID, parts.iter().map(|p| Datum::Oid(f(p))).collect());
+        let oids_of =
+            |f: &dyn Fn(&NewKeyPart) -> Oid| vector(oids::OID, parts.iter().map(|p| Datum::Oid(f(p))).collect());
         let expressions: Vec<String> =
             parts.iter().filter_map(|p| p.expression_sql.as_ref().map(|sql| format!("{}:{sql}", p.type_oid))).collect();
         let mut row = vec![
@@ -97,7 +109,8 @@ impl Session {
             row.push(("partexprs", Datum::text(expressions.join(&EXPRESSION_SEPARATOR.to_string()))));
         }
         self.write_catalog(runtime, |w| w.insert(PG_PARTITIONED_TABLE, &row).map(|_| ()))?;
-        let mut classes: Vec<Oid> = parts.iter().map(|p| p.opclass).filter(|class| super::is_user_object(*class)).collect();
+        let mut classes: Vec<Oid> =
+            parts.iter().map(|p| p.opclass).filter(|class| super::is_user_object(*class)).collect();
         classes.sort_unstable();
         classes.dedup();
         for class in classes {
@@ -106,14 +119,23 @@ impl Session {
         Ok(())
     }
 
-    fn key_part(&mut self, table: &Arc<Table>, strategy: Strategy, e: &nodes::PartitionElem, runtime: &dyn Runtime) -> Result<NewKeyPart> {
+    fn key_part(
+        &mut self,
+        table: &Arc<Table>,
+        strategy: Strategy,
+        e: &nodes::PartitionElem,
+        runtime: &dyn Runtime,
+    ) -> Result<NewKeyPart> {
         let (attnum, expression_sql, type_oid, mut collation) = match e.name() {
             Some(name) => {
                 if crate::bind::is_system_column(name) {
                     return Err(definition(format!("cannot use system column \"{name}\" in partition key")));
                 }
                 let column = table.columns.iter().find(|c| !c.dropped && c.name == name).ok_or_else(|| {
-                    Error::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{name}\" named in partition key does not exist"))
+                    Error::new(
+                        sqlstate::UNDEFINED_COLUMN,
+                        format!("column \"{name}\" named in partition key does not exist"),
+                    )
                 })?;
                 if column.generated != 0 {
                     return Err(definition("cannot use generated column in partition key")
@@ -125,7 +147,9 @@ impl Session {
                 let sql = self.expression_text(e.expr(), runtime)?;
                 let (type_oid, volatile, sets, used) = self.key_expression(&sql, table, runtime)?;
                 if sets {
-                    return Err(Error::unsupported("set-returning functions are not allowed in partition key expressions"));
+                    return Err(Error::unsupported(
+                        "set-returning functions are not allowed in partition key expressions",
+                    ));
                 }
                 let sql = self.stored_expression(&sql, Over::Table(table), runtime)?;
                 if volatile {
@@ -144,16 +168,27 @@ impl Session {
         if e.collation().len() > 0 {
             if info.collation == 0 {
                 let shown = self.with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, -1)))?;
-                return Err(Error::new(sqlstate::DATATYPE_MISMATCH, format!("collations are not supported by type {shown}")));
+                return Err(Error::new(
+                    sqlstate::DATATYPE_MISMATCH,
+                    format!("collations are not supported by type {shown}"),
+                ));
             }
-            collation = self.collation_oid(&super::strings(e.collation()).iter().map(|s| s.to_string()).collect::<Vec<_>>(), runtime)?;
+            collation = self.collation_oid(
+                &super::strings(e.collation()).iter().map(|s| s.to_string()).collect::<Vec<_>>(),
+                runtime,
+            )?;
         }
         let opclass = self.key_opclass(strategy, type_oid, e, runtime)?;
         Ok(NewKeyPart { attnum, expression_sql, type_oid, collation, opclass })
     }
 
     /// Type, whether it may change by itself, whether it returns sets, columns used.
-    fn key_expression(&mut self, sql: &str, table: &Arc<Table>, runtime: &dyn Runtime) -> Result<(Oid, bool, bool, Vec<i16>)> {
+    fn key_expression(
+        &mut self,
+        sql: &str,
+        table: &Arc<Table>,
+        runtime: &dyn Runtime,
+    ) -> Result<(Oid, bool, bool, Vec<i16>)> {
         self.with_catalog(runtime, |host| {
             let mut found = Ok((0, false, false, Vec::new()));
             runtime.on_large_stack(&mut || {
@@ -174,7 +209,13 @@ impl Session {
         })
     }
 
-    fn key_opclass(&mut self, strategy: Strategy, type_oid: Oid, e: &nodes::PartitionElem, runtime: &dyn Runtime) -> Result<Oid> {
+    fn key_opclass(
+        &mut self,
+        strategy: Strategy,
+        type_oid: Oid,
+        e: &nodes::PartitionElem,
+        runtime: &dyn Runtime,
+    ) -> Result<Oid> {
         let (method, word) = if strategy == Strategy::Hash { (405, "hash") } else { (403, "btree") };
         let mut base = self.type_info(type_oid, runtime)?;
         while base.kind == b'd' {
@@ -195,10 +236,16 @@ impl Session {
         let fits = |input: Oid| input == base.oid || input == stand_in;
         let wanted = super::strings(e.opclass());
         let found = match text_search::split(&wanted) {
-            (_, "") => partition::operator_classes().find(|class| class.method == method && fits(class.input_type) && class.is_default).map(|class| class.oid),
+            (_, "") => partition::operator_classes()
+                .find(|class| class.method == method && fits(class.input_type) && class.is_default)
+                .map(|class| class.oid),
             (schema, name) => Some(self.named_class(schema, name, method, type_oid, runtime)?),
         };
-        let usable = if strategy == Strategy::Hash { kilndb_types::partition_hash::is_hashable(base.oid) } else { kilndb_types::key::is_indexable(base.oid) };
+        let usable = if strategy == Strategy::Hash {
+            kilndb_types::partition_hash::is_hashable(base.oid)
+        } else {
+            kilndb_types::key::is_indexable(base.oid)
+        };
         if let Some(class) = found
             && super::is_user_object(class)
         {
@@ -213,13 +260,25 @@ impl Session {
         if found.is_some() {
             return Err(Error::unsupported(format!("partitioning by {word} of type {shown} is not supported")));
         }
-        Err(Error::new(sqlstate::UNDEFINED_OBJECT, format!("data type {shown} has no default operator class for access method \"{word}\""))
-            .with_hint(format!("You must specify a {word} operator class or define a default {word} operator class for the data type.")))
+        Err(Error::new(
+            sqlstate::UNDEFINED_OBJECT,
+            format!("data type {shown} has no default operator class for access method \"{word}\""),
+        )
+        .with_hint(format!(
+            "You must specify a {word} operator class or define a default {word} operator class for the data type."
+        )))
     }
 
     /// The table that a new one is to be a partition of, locked.
-    pub(super) fn parent_of_partition(&mut self, s: &nodes::CreateStmt, temporary: bool, runtime: &dyn Runtime) -> Result<Arc<Table>> {
-        let Some(Node::RangeVar(r)) = s.inh_relations().iter().next() else { return Err(Error::internal("PARTITION OF without a table")) };
+    pub(super) fn parent_of_partition(
+        &mut self,
+        s: &nodes::CreateStmt,
+        temporary: bool,
+        runtime: &dyn Runtime,
+    ) -> Result<Arc<Table>> {
+        let Some(Node::RangeVar(r)) = s.inh_relations().iter().next() else {
+            return Err(Error::internal("PARTITION OF without a table"));
+        };
         let parent = self.relation_of(r, runtime)?;
         let parent = self.lock_for_ddl(&parent, LockMode::AccessExclusive, runtime)?;
         if parent.kind != TableKind::Partitioned {
@@ -227,11 +286,13 @@ impl Session {
         }
         let of_temporary = parent.persistence == b't';
         if of_temporary && !temporary {
-            let message = format!("cannot create a permanent relation as partition of temporary relation \"{}\"", parent.name);
+            let message =
+                format!("cannot create a permanent relation as partition of temporary relation \"{}\"", parent.name);
             return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, message));
         }
         if temporary && !of_temporary {
-            let message = format!("cannot create a temporary relation as partition of permanent relation \"{}\"", parent.name);
+            let message =
+                format!("cannot create a temporary relation as partition of permanent relation \"{}\"", parent.name);
             return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, message));
         }
         Ok(parent)
@@ -260,8 +321,18 @@ impl Session {
     }
 
     /// A bound, checked against the key.
-    pub(super) fn bound_of(&mut self, parent: &Table, name: &str, b: &nodes::PartitionBoundSpec, source: &Arc<str>, runtime: &dyn Runtime) -> Result<Bound> {
-        let key = parent.partition_key.clone().ok_or_else(|| definition(format!("\"{}\" is not partitioned", parent.name)))?;
+    pub(super) fn bound_of(
+        &mut self,
+        parent: &Table,
+        name: &str,
+        b: &nodes::PartitionBoundSpec,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<Bound> {
+        let key = parent
+            .partition_key
+            .clone()
+            .ok_or_else(|| definition(format!("\"{}\" is not partitioned", parent.name)))?;
         for class in key.parts.iter().filter_map(|p| p.class.as_ref()) {
             class.function()?;
         }
@@ -273,7 +344,10 @@ impl Session {
             };
         }
         if b.strategy as u8 != key.strategy.letter() {
-            return Err(here(malformed(format!("invalid bound specification for a {} partition", key.strategy.word()))));
+            return Err(here(malformed(format!(
+                "invalid bound specification for a {} partition",
+                key.strategy.word()
+            ))));
         }
         match key.strategy {
             Strategy::Hash => {
@@ -281,7 +355,9 @@ impl Session {
                     return Err(malformed("modulus for hash partition must be an integer value greater than zero"));
                 }
                 if b.remainder < 0 {
-                    return Err(malformed("remainder for hash partition must be an integer value greater than or equal to zero"));
+                    return Err(malformed(
+                        "remainder for hash partition must be an integer value greater than or equal to zero",
+                    ));
                 }
                 if b.remainder >= b.modulus {
                     return Err(malformed("remainder for hash partition must be less than modulus"));
@@ -295,7 +371,9 @@ impl Session {
                     let mut is_known = false;
                     for known in &list {
                         is_known |= match (known.is_null(), value.is_null()) {
-                            (false, false) => key.compare(0, known, &value, &mut Calls { session: self, runtime })?.is_eq(),
+                            (false, false) => {
+                                key.compare(0, known, &value, &mut Calls { session: self, runtime })?.is_eq()
+                            }
                             (a, b) => a == b,
                         };
                     }
@@ -309,7 +387,9 @@ impl Session {
                 let count = key.parts.len();
                 for (list, word) in [(b.lowerdatums(), "FROM"), (b.upperdatums(), "TO")] {
                     if list.len() != count {
-                        return Err(malformed(format!("{word} must specify exactly one value per partitioning column")));
+                        return Err(malformed(format!(
+                            "{word} must specify exactly one value per partitioning column"
+                        )));
                     }
                 }
                 let lower = self.bound_edges(&key, b.lowerdatums(), source, runtime)?;
@@ -319,17 +399,27 @@ impl Session {
                         let text = |edges: &[Edge]| host.shown_edges(&key, edges);
                         Ok((text(&lower)?, text(&upper)?))
                     })?;
-                    return Err(here(definition(format!("empty range bound specified for partition \"{name}\"")).with_detail(format!(
-                        "Specified lower bound ({}) is greater than or equal to upper bound ({}).",
-                        texts.0, texts.1
-                    ))));
+                    return Err(here(
+                        definition(format!("empty range bound specified for partition \"{name}\"")).with_detail(
+                            format!(
+                                "Specified lower bound ({}) is greater than or equal to upper bound ({}).",
+                                texts.0, texts.1
+                            ),
+                        ),
+                    ));
                 }
                 Ok(Bound::Range { lower, upper })
             }
         }
     }
 
-    fn bound_edges(&mut self, key: &PartitionKey, list: &kilndb_syntax::NodeList, source: &Arc<str>, runtime: &dyn Runtime) -> Result<Vec<Edge>> {
+    fn bound_edges(
+        &mut self,
+        key: &PartitionKey,
+        list: &kilndb_syntax::NodeList,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<Vec<Edge>> {
         let mut out: Vec<Edge> = Vec::new();
         for node in list {
             let word = match node {
@@ -356,7 +446,10 @@ impl Session {
                 _ => None,
             };
             if let Some(word) = breaks {
-                let e = Error::new(sqlstate::DATATYPE_MISMATCH, format!("every bound following {word} must also be {word}"));
+                let e = Error::new(
+                    sqlstate::DATATYPE_MISMATCH,
+                    format!("every bound following {word} must also be {word}"),
+                );
                 return Err(e.or_position(kilndb_syntax::position_of(source, crate::bind::location_of(node))));
             }
             out.push(edge);
@@ -364,11 +457,20 @@ impl Session {
         Ok(out)
     }
 
-    fn bound_value(&mut self, key: &PartitionKey, at: usize, node: Node<'_>, source: &Arc<str>, runtime: &dyn Runtime) -> Result<Datum> {
+    fn bound_value(
+        &mut self,
+        key: &PartitionKey,
+        at: usize,
+        node: Node<'_>,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<Datum> {
         let part = &key.parts[at];
         let position = kilndb_syntax::position_of(source, crate::bind::location_of(node));
         if let Node::ColumnRef(_) = node {
-            return Err(Error::unsupported("cannot use column reference in partition bound expression").or_position(position));
+            return Err(
+                Error::unsupported("cannot use column reference in partition bound expression").or_position(position)
+            );
         }
         let sql = self.expression_text(node, runtime)?;
         let ty = self.with_catalog(runtime, |host| Ok(bound_type(part.base_type, &host.reader)))?;
@@ -380,7 +482,14 @@ impl Session {
     }
 
     /// 42P17 if the bound does not fit beside those that there are.
-    pub(super) fn check_bound(&mut self, parent: &Table, name: &str, bound: &Bound, location: Option<u32>, runtime: &dyn Runtime) -> Result<Arc<PartitionMap>> {
+    pub(super) fn check_bound(
+        &mut self,
+        parent: &Table,
+        name: &str,
+        bound: &Bound,
+        location: Option<u32>,
+        runtime: &dyn Runtime,
+    ) -> Result<Arc<PartitionMap>> {
         let map = self.partition_map(parent.oid, runtime)?;
         if let Bound::Hash { modulus, .. } = bound {
             self.check_modulus(&map, *modulus, runtime).map_err(|e| e.or_position(location))?;
@@ -390,7 +499,9 @@ impl Session {
         if let Some(at) = whole.overlap(bound, &mut Calls { session: self, runtime })? {
             let other = self.table_by_oid(whole.partitions[at].oid, runtime)?;
             let message = match bound {
-                Bound::Default => format!("partition \"{name}\" conflicts with existing default partition \"{}\"", other.name),
+                Bound::Default => {
+                    format!("partition \"{name}\" conflicts with existing default partition \"{}\"", other.name)
+                }
                 _ => format!("partition \"{name}\" would overlap partition \"{}\"", other.name),
             };
             return Err(definition(message).or_position(location));
@@ -405,19 +516,32 @@ impl Session {
             && modulus % m != 0
         {
             let other = self.table_by_oid(oid, runtime)?;
-            return Err(e().with_detail(format!("The new modulus {modulus} is not divisible by {m}, the modulus of existing partition \"{}\".", other.name)));
+            return Err(e().with_detail(format!(
+                "The new modulus {modulus} is not divisible by {m}, the modulus of existing partition \"{}\".",
+                other.name
+            )));
         }
         if let Some((m, oid)) = larger
             && m % modulus != 0
         {
             let other = self.table_by_oid(oid, runtime)?;
-            return Err(e().with_detail(format!("The new modulus {modulus} is not a factor of {m}, the modulus of existing partition \"{}\".", other.name)));
+            return Err(e().with_detail(format!(
+                "The new modulus {modulus} is not a factor of {m}, the modulus of existing partition \"{}\".",
+                other.name
+            )));
         }
         Ok(())
     }
 
     /// Makes a table (that has what the parent has) a partition, in the catalogs.
-    pub(super) fn insert_partition(&mut self, parent: &Table, child: Oid, bound: &Bound, map: Arc<PartitionMap>, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn insert_partition(
+        &mut self,
+        parent: &Table,
+        child: Oid,
+        bound: &Bound,
+        map: Arc<PartitionMap>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let text = self.with_catalog(runtime, |host| partition::bound_text(&map.key, bound, &host.reader))?;
         self.write_catalog(runtime, |w| {
             w.insert(
@@ -459,17 +583,26 @@ impl Session {
     fn mark_parent(&mut self, parent: Oid, runtime: &dyn Runtime) -> Result<()> {
         let rows = self.catalog_lookup(PG_CLASS, PG_CLASS_OID_INDEX, &[Datum::Oid(parent)])?;
         if rows.first().is_some_and(|r| !r.bool("relhassubclass")) {
-            self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, parent, runtime, |row| row.set("relhassubclass", Datum::Bool(true)))?;
+            self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, parent, runtime, |row| {
+                row.set("relhassubclass", Datum::Bool(true))
+            })?;
         }
         Ok(())
     }
 
     pub(super) fn set_default_partition(&mut self, parent: Oid, child: Oid, runtime: &dyn Runtime) -> Result<()> {
-        self.update_row(PG_PARTITIONED_TABLE, PG_PARTITIONED_TABLE_PARTRELID_INDEX, parent, runtime, |row| row.set("partdefid", Datum::Oid(child)))
+        self.update_row(PG_PARTITIONED_TABLE, PG_PARTITIONED_TABLE_PARTRELID_INDEX, parent, runtime, |row| {
+            row.set("partdefid", Datum::Oid(child))
+        })
     }
 
     /// Rows of the default partition that belong to a new one stand in its way.
-    pub(super) fn check_default_partition(&mut self, map: &PartitionMap, bound: &Bound, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn check_default_partition(
+        &mut self,
+        map: &PartitionMap,
+        bound: &Bound,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let (Some(at), false) = (map.default_partition(), matches!(bound, Bound::Default)) else { return Ok(()) };
         let default = self.table_by_oid(map.partitions[at].oid, runtime)?;
         let default = self.lock_for_ddl(&default, LockMode::AccessExclusive, runtime)?;
@@ -479,7 +612,10 @@ impl Session {
         if self.query(&sql, runtime)?.is_empty() {
             return Ok(());
         }
-        let message = format!("updated partition constraint for default partition \"{}\" would be violated by some row", default.name);
+        let message = format!(
+            "updated partition constraint for default partition \"{}\" would be violated by some row",
+            default.name
+        );
         Err(Error::new(sqlstate::CHECK_VIOLATION, message).with_table(&default.schema_name, &default.name))
     }
 
@@ -496,11 +632,16 @@ impl Session {
                     new.validated = new.enforced;
                     self.insert_constraint(&new, runtime)?;
                     let checks = table.checks.len() as i16 + 1;
-                    self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, child, runtime, |row| row.set("relchecks", Datum::Int2(checks)))?;
+                    self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, child, runtime, |row| {
+                        row.set("relchecks", Datum::Int2(checks))
+                    })?;
                 }
                 b'n' => {
                     let own = own_columns(parent, &table, &row.numbers("conkey"));
-                    self.insert_constraint(&NewConstraint::inherited(name, b'n', &table, &own, row.bool("convalidated")), runtime)?;
+                    self.insert_constraint(
+                        &NewConstraint::inherited(name, b'n', &table, &own, row.bool("convalidated")),
+                        runtime,
+                    )?;
                 }
                 _ => {}
             }
@@ -521,7 +662,13 @@ impl Session {
     }
 
     /// The foreign key of a partitioned table, as one of a partition.
-    pub(super) fn copy_foreign_key(&mut self, parent: &Arc<Table>, key: Oid, child: Oid, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn copy_foreign_key(
+        &mut self,
+        parent: &Arc<Table>,
+        key: Oid,
+        child: Oid,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let rows = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, &[Datum::Oid(key)])?;
         let Some(row) = rows.first() else { return Ok(()) };
         let table = self.table_by_oid(child, runtime)?;
@@ -539,7 +686,10 @@ impl Session {
         copy.set("conkey", crate::catalog::store::array(oids::INT2, own.iter().map(|n| Datum::Int2(*n)).collect()));
         let chosen = own_columns(parent, &table, &row.numbers("confdelsetcols"));
         if !chosen.is_empty() {
-            copy.set("confdelsetcols", crate::catalog::store::array(oids::INT2, chosen.into_iter().map(Datum::Int2).collect()));
+            copy.set(
+                "confdelsetcols",
+                crate::catalog::store::array(oids::INT2, chosen.into_iter().map(Datum::Int2).collect()),
+            );
         }
         copy.set("conparentid", Datum::Oid(key));
         copy.set("conislocal", Datum::Bool(false));
@@ -561,7 +711,13 @@ impl Session {
     }
 
     /// The part of a partitioned table's index that a partition has: one that is like it, or a new one.
-    pub(super) fn copy_index_to(&mut self, parent: &Arc<Table>, index: &Arc<Index>, child: &Arc<Table>, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn copy_index_to(
+        &mut self,
+        parent: &Arc<Table>,
+        index: &Arc<Index>,
+        child: &Arc<Table>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let new = self.index_for(parent, index, child, runtime)?;
         if index.is_global {
             super::global_index::refuse_partition(child)?;
@@ -574,7 +730,8 @@ impl Session {
         let oid = self.insert_index(child, &new, runtime)?;
         if index.is_constraint {
             let columns: Vec<i16> = new.keys.iter().map(|k| k.attnum).collect();
-            let mut constraint = NewConstraint::inherited(&new.name, if index.primary { b'p' } else { b'u' }, child, &columns, true);
+            let mut constraint =
+                NewConstraint::inherited(&new.name, if index.primary { b'p' } else { b'u' }, child, &columns, true);
             constraint.index = oid;
             constraint.deferrable = index.deferrable;
             constraint.deferred = index.initially_deferred;
@@ -583,14 +740,22 @@ impl Session {
         }
         self.make_part(index, oid, child, runtime)?;
         let child = self.table_by_oid(child.oid, runtime)?;
-        if let Some(part) = child.indexes.iter().find(|i| i.oid == oid && i.is_in_whole && child.kind == TableKind::Table).cloned() {
+        if let Some(part) =
+            child.indexes.iter().find(|i| i.oid == oid && i.is_in_whole && child.kind == TableKind::Table).cloned()
+        {
             return self.build_index(&child, &part, runtime);
         }
         self.index_partitions(&child, oid, false, runtime)
     }
 
     /// An index becomes a part of another.
-    pub(super) fn make_part(&mut self, whole: &Index, part: Oid, table: &Arc<Table>, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn make_part(
+        &mut self,
+        whole: &Index,
+        part: Oid,
+        table: &Arc<Table>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         self.write_catalog(runtime, |w| {
             w.insert(
                 PG_INHERITS,
@@ -603,10 +768,14 @@ impl Session {
             )
             .map(|_| ())
         })?;
-        self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, part, runtime, |row| row.set("relispartition", Datum::Bool(true)))?;
+        self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, part, runtime, |row| {
+            row.set("relispartition", Datum::Bool(true))
+        })?;
         self.mark_parent(whole.oid, runtime)?;
         // A constraint of the partition that was its own belongs to the whole now.
-        if let (Some(own), true) = (table.indexes.iter().find(|i| i.oid == part && i.constraint != 0), whole.constraint != 0) {
+        if let (Some(own), true) =
+            (table.indexes.iter().find(|i| i.oid == part && i.constraint != 0), whole.constraint != 0)
+        {
             let parent = whole.constraint;
             self.update_row(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, own.constraint, runtime, |row| {
                 row.set("conparentid", Datum::Oid(parent));
@@ -617,7 +786,13 @@ impl Session {
         Ok(())
     }
 
-    fn index_for(&mut self, parent: &Arc<Table>, index: &Index, child: &Arc<Table>, runtime: &dyn Runtime) -> Result<NewIndex> {
+    fn index_for(
+        &mut self,
+        parent: &Arc<Table>,
+        index: &Index,
+        child: &Arc<Table>,
+        runtime: &dyn Runtime,
+    ) -> Result<NewIndex> {
         let map = column_map(parent, child);
         let own = |attnum: i16| match (&map, attnum) {
             (_, 0) | (None, _) => attnum,
@@ -632,9 +807,17 @@ impl Session {
                 n => child.columns[n as usize - 1].name.clone(),
             })
             .collect();
-        let suffix = if index.primary { "pkey" } else if index.is_constraint { "key" } else { "idx" };
+        let suffix = if index.primary {
+            "pkey"
+        } else if index.is_constraint {
+            "key"
+        } else {
+            "idx"
+        };
         let name = self.free_name(child, if index.primary { &[] } else { &names }, suffix, runtime)?;
-        let options = self.with_catalog(runtime, |host| Ok(host.reader.class_row(index.oid)?.map(|c| c.texts("reloptions")).unwrap_or_default()))?;
+        let options = self.with_catalog(runtime, |host| {
+            Ok(host.reader.class_row(index.oid)?.map(|c| c.texts("reloptions")).unwrap_or_default())
+        })?;
         Ok(NewIndex {
             name,
             keys,
@@ -651,7 +834,14 @@ impl Session {
     }
 
     /// Is an index of a partition like one of its parent's?
-    pub(super) fn is_like_part(&mut self, parent: &Arc<Table>, whole: &Arc<Index>, child: &Arc<Table>, own: &Index, runtime: &dyn Runtime) -> Result<bool> {
+    pub(super) fn is_like_part(
+        &mut self,
+        parent: &Arc<Table>,
+        whole: &Arc<Index>,
+        child: &Arc<Table>,
+        own: &Index,
+        runtime: &dyn Runtime,
+    ) -> Result<bool> {
         let new = self.index_for(parent, whole, child, runtime)?;
         let mut alike = own.clone();
         alike.is_constraint = whole.is_constraint;
@@ -681,8 +871,12 @@ fn is_alike(own: &Index, new: &NewIndex, whole: &Index) -> bool {
 
 /// Columns of a partition by the numbers of its parent's.
 pub(super) fn own_columns(parent: &Table, child: &Table, numbers: &[i64]) -> Vec<i16> {
-    let name = |n: &i64| usize::try_from(*n - 1).ok().and_then(|i| parent.columns.get(i)).map_or("", |c| c.name.as_str());
-    numbers.iter().filter_map(|n| child.columns.iter().find(|c| !c.dropped && c.name == name(n)).map(|c| c.attnum)).collect()
+    let name =
+        |n: &i64| usize::try_from(*n - 1).ok().and_then(|i| parent.columns.get(i)).map_or("", |c| c.name.as_str());
+    numbers
+        .iter()
+        .filter_map(|n| child.columns.iter().find(|c| !c.dropped && c.name == name(n)).map(|c| c.attnum))
+        .collect()
 }
 
 /// `ONLY`, for commands that would go through the partitions.

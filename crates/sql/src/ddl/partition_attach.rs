@@ -22,14 +22,23 @@ pub(super) fn wrong_object(message: String) -> Error {
 }
 
 impl Session {
-    pub(super) fn attach_partition(&mut self, parent: &Arc<Table>, p: &nodes::PartitionCmd, source: &Arc<str>, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn attach_partition(
+        &mut self,
+        parent: &Arc<Table>,
+        p: &nodes::PartitionCmd,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let r = p.name().ok_or_else(|| Error::internal("ATTACH PARTITION without a table"))?;
         if parent.kind == TableKind::Index {
             return self.attach_index(parent, r, runtime);
         }
         if parent.kind != TableKind::Partitioned {
-            return Err(wrong_object(format!("ALTER action ATTACH PARTITION cannot be performed on relation \"{}\"", parent.name))
-                .with_detail("This operation is not supported for tables."));
+            return Err(wrong_object(format!(
+                "ALTER action ATTACH PARTITION cannot be performed on relation \"{}\"",
+                parent.name
+            ))
+            .with_detail("This operation is not supported for tables."));
         }
         let child = self.relation_of(r, runtime)?;
         if !matches!(child.kind, TableKind::Table | TableKind::Partitioned) {
@@ -45,8 +54,18 @@ impl Session {
                 .with_detail(format!("\"{}\" is already a child of \"{}\".", parent.name, child.name)));
         }
         match (parent.persistence == b't', child.persistence == b't') {
-            (false, true) => return Err(wrong_object(format!("cannot attach a temporary relation as partition of permanent relation \"{}\"", parent.name))),
-            (true, false) => return Err(wrong_object(format!("cannot attach a permanent relation as partition of temporary relation \"{}\"", parent.name))),
+            (false, true) => {
+                return Err(wrong_object(format!(
+                    "cannot attach a temporary relation as partition of permanent relation \"{}\"",
+                    parent.name
+                )));
+            }
+            (true, false) => {
+                return Err(wrong_object(format!(
+                    "cannot attach a permanent relation as partition of temporary relation \"{}\"",
+                    parent.name
+                )));
+            }
             _ => {}
         }
         super::trigger_clone::refuse_transitions(&child)?;
@@ -81,12 +100,18 @@ impl Session {
     fn check_columns(&mut self, parent: &Table, child: &Table, runtime: &dyn Runtime) -> Result<()> {
         for c in child.columns.iter().filter(|c| !c.dropped) {
             if !parent.columns.iter().any(|p| !p.dropped && p.name == c.name) {
-                return Err(mismatch(format!("table \"{}\" contains column \"{}\" not found in parent \"{}\"", child.name, c.name, parent.name))
-                    .with_detail("The new partition may contain only the columns present in parent."));
+                return Err(mismatch(format!(
+                    "table \"{}\" contains column \"{}\" not found in parent \"{}\"",
+                    child.name, c.name, parent.name
+                ))
+                .with_detail("The new partition may contain only the columns present in parent."));
             }
             if c.identity != 0 {
-                return Err(Error::new(sqlstate::INVALID_OBJECT_DEFINITION, format!("table \"{}\" being attached contains an identity column \"{}\"", child.name, c.name))
-                    .with_detail("The new partition may not contain an identity column."));
+                return Err(Error::new(
+                    sqlstate::INVALID_OBJECT_DEFINITION,
+                    format!("table \"{}\" being attached contains an identity column \"{}\"", child.name, c.name),
+                )
+                .with_detail("The new partition may not contain an identity column."));
             }
         }
         for p in parent.columns.iter().filter(|c| !c.dropped) {
@@ -94,13 +119,22 @@ impl Session {
                 return Err(mismatch(format!("child table is missing column \"{}\"", p.name)));
             };
             if (c.type_oid, c.typmod) != (p.type_oid, p.typmod) {
-                return Err(mismatch(format!("child table \"{}\" has different type for column \"{}\"", child.name, p.name)));
+                return Err(mismatch(format!(
+                    "child table \"{}\" has different type for column \"{}\"",
+                    child.name, p.name
+                )));
             }
             if c.collation != p.collation {
-                return Err(Error::new(sqlstate::COLLATION_MISMATCH, format!("child table \"{}\" has different collation for column \"{}\"", child.name, p.name)));
+                return Err(Error::new(
+                    sqlstate::COLLATION_MISMATCH,
+                    format!("child table \"{}\" has different collation for column \"{}\"", child.name, p.name),
+                ));
             }
             if p.not_null && !c.not_null {
-                return Err(mismatch(format!("column \"{}\" in child table \"{}\" must be marked NOT NULL", p.name, child.name)));
+                return Err(mismatch(format!(
+                    "column \"{}\" in child table \"{}\" must be marked NOT NULL",
+                    p.name, child.name
+                )));
             }
             if c.generated != 0 && p.generated == 0 {
                 return Err(mismatch(format!("column \"{}\" in child table must not be a generated column", p.name)));
@@ -120,16 +154,21 @@ impl Session {
             let name = row.text("conname").unwrap_or("");
             let found = match row.char("contype") {
                 b'c' if !row.bool("connoinherit") => {
-                    let Some(found) = own.iter().find(|r| r.char("contype") == b'c' && r.text("conname") == Some(name)) else {
+                    let Some(found) = own.iter().find(|r| r.char("contype") == b'c' && r.text("conname") == Some(name))
+                    else {
                         return Err(mismatch(format!("child table is missing constraint \"{name}\"")));
                     };
                     if found.text("conbin") != row.text("conbin") {
-                        return Err(mismatch(format!("child table \"{}\" has different definition for check constraint \"{name}\"", child.name)));
+                        return Err(mismatch(format!(
+                            "child table \"{}\" has different definition for check constraint \"{name}\"",
+                            child.name
+                        )));
                     }
                     found
                 }
                 b'n' => {
-                    let columns: Vec<i64> = own_columns(parent, child, &row.numbers("conkey")).iter().map(|n| i64::from(*n)).collect();
+                    let columns: Vec<i64> =
+                        own_columns(parent, child, &row.numbers("conkey")).iter().map(|n| i64::from(*n)).collect();
                     match own.iter().find(|r| r.char("contype") == b'n' && r.numbers("conkey") == columns) {
                         Some(found) => found,
                         None => continue,
@@ -144,7 +183,11 @@ impl Session {
                 _ => None,
             };
             if let Some(what) = conflict {
-                let message = format!("constraint \"{}\" conflicts with {what} constraint on child table \"{}\"", found.text("conname").unwrap_or(""), child.name);
+                let message = format!(
+                    "constraint \"{}\" conflicts with {what} constraint on child table \"{}\"",
+                    found.text("conname").unwrap_or(""),
+                    child.name
+                );
                 return Err(Error::new(sqlstate::INVALID_OBJECT_DEFINITION, message));
             }
             self.change_constraint(found, runtime, |row| {
@@ -155,12 +198,23 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn change_constraint(&mut self, row: &CatalogRow, runtime: &dyn Runtime, change: impl FnOnce(&mut CatalogRow)) -> Result<()> {
+    pub(super) fn change_constraint(
+        &mut self,
+        row: &CatalogRow,
+        runtime: &dyn Runtime,
+        change: impl FnOnce(&mut CatalogRow),
+    ) -> Result<()> {
         self.update_row(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, row.oid("oid"), runtime, change)
     }
 
     /// All rows must be within the bound, and within those above.
-    fn check_rows(&mut self, parent: &Arc<Table>, child: &Arc<Table>, bound: &Bound, runtime: &dyn Runtime) -> Result<()> {
+    fn check_rows(
+        &mut self,
+        parent: &Arc<Table>,
+        child: &Arc<Table>,
+        bound: &Bound,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let key = parent.partition_key.clone().ok_or_else(|| Error::internal("a partitioned table without a key"))?;
         let condition = self.with_catalog(runtime, |host| {
             let own = host.bound_condition(parent, &key, bound)?;
@@ -186,14 +240,21 @@ impl Session {
         let (parent, whole) = self.index_and_table(whole.oid, runtime)?;
         let (child, own) = self.index_and_table(part.oid, runtime)?;
         if parent.kind != TableKind::Partitioned {
-            return Err(wrong_object(format!("ALTER action ATTACH PARTITION cannot be performed on relation \"{}\"", whole.name))
-                .with_detail("This operation is not supported for indexes."));
+            return Err(wrong_object(format!(
+                "ALTER action ATTACH PARTITION cannot be performed on relation \"{}\"",
+                whole.name
+            ))
+            .with_detail("This operation is not supported for indexes."));
         }
         // Where its entries are changes for all who look.
         let mode = if whole.is_global { LockMode::AccessExclusive } else { LockMode::Share };
         let child = self.lock_for_ddl(&child, mode, runtime)?;
         let refused = |detail: String| {
-            Error::new(sqlstate::INVALID_OBJECT_DEFINITION, format!("cannot attach index \"{}\" as a partition of index \"{}\"", own.name, whole.name)).with_detail(detail)
+            Error::new(
+                sqlstate::INVALID_OBJECT_DEFINITION,
+                format!("cannot attach index \"{}\" as a partition of index \"{}\"", own.name, whole.name),
+            )
+            .with_detail(detail)
         };
         if own.part_of == whole.oid {
             return Ok(());
@@ -202,7 +263,10 @@ impl Session {
             return Err(refused(format!("Index \"{}\" is already attached to another index.", own.name)));
         }
         if child.partition_of != parent.oid {
-            return Err(refused(format!("Index \"{}\" is not an index on any partition of table \"{}\".", own.name, parent.name)));
+            return Err(refused(format!(
+                "Index \"{}\" is not an index on any partition of table \"{}\".",
+                own.name, parent.name
+            )));
         }
         if !self.is_like_part(&parent, &whole, &child, &own, runtime)? {
             return Err(refused("The index definitions do not match.".into()));
@@ -242,7 +306,9 @@ impl Session {
                 return Ok(());
             }
         }
-        self.update_row(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, whole.oid, runtime, |row| row.set("indisvalid", Datum::Bool(true)))?;
+        self.update_row(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, whole.oid, runtime, |row| {
+            row.set("indisvalid", Datum::Bool(true))
+        })?;
         if whole.part_of != 0 {
             let (above, index) = self.index_and_table(whole.part_of, runtime)?;
             return self.validate_whole(&above, &index, runtime);

@@ -1,7 +1,8 @@
 //! DETACH PARTITION, also CONCURRENTLY and FINALIZE.
 //!
 //! Invariants
-//! 1. CONCURRENTLY never holds a lock on the parent that stands in the way of those who read or write it, nor waits in line for one.
+//! 1. CONCURRENTLY never holds a lock on the parent that stands in the way of those who read or write it, nor waits in
+//!    line for one.
 //! 2. A partition whose detaching is pending is none for statements that begin, except for a transaction that keeps an
 //!    older snapshot (`exec::partition::seen_map`). Its bound still holds for who names it, and its place is taken.
 //! 3. What makes it a table of its own is done when all are gone that held a lock on the parent when it became pending.
@@ -22,13 +23,14 @@ use kilndb_syntax::raw::AlterTableType as A;
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
 use std::collections::HashSet;
-use std::sync::atomic::Ordering;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// How often it is looked whether those who are waited for have gone.
 const LOOK_AGAIN_NANOS: u64 = 5_000_000;
 
-const FINALIZE_HINT: &str = "Use ALTER TABLE ... DETACH PARTITION ... FINALIZE to complete the pending detach operation.";
+const FINALIZE_HINT: &str =
+    "Use ALTER TABLE ... DETACH PARTITION ... FINALIZE to complete the pending detach operation.";
 
 fn state(message: String) -> Error {
     Error::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
@@ -41,17 +43,26 @@ pub(crate) fn detaches_concurrently(s: &nodes::AlterTableStmt) -> bool {
 
 /// The lock on the table that ALTER TABLE takes for its partitions' sake; None: it does other things too.
 pub(super) fn lock_for_partitions(s: &nodes::AlterTableStmt) -> Option<LockMode> {
-    let is_light = |c: &nodes::AlterTableCmd| matches!(c.subtype, A::AT_AttachPartition | A::AT_DetachPartitionFinalize);
+    let is_light =
+        |c: &nodes::AlterTableCmd| matches!(c.subtype, A::AT_AttachPartition | A::AT_DetachPartitionFinalize);
     let light = s.cmds().iter().all(|n| matches!(n, Node::AlterTableCmd(c) if is_light(c)));
     (light || detaches_concurrently(s)).then_some(LockMode::ShareUpdateExclusive)
 }
 
 impl Session {
-    pub(super) fn detach_partition(&mut self, parent: &Arc<Table>, p: &nodes::PartitionCmd, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn detach_partition(
+        &mut self,
+        parent: &Arc<Table>,
+        p: &nodes::PartitionCmd,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let r = p.name().ok_or_else(|| Error::internal("DETACH PARTITION without a table"))?;
         if parent.kind != TableKind::Partitioned {
-            return Err(wrong_object(format!("ALTER action DETACH PARTITION cannot be performed on relation \"{}\"", parent.name))
-                .with_detail("This operation is not supported for tables."));
+            return Err(wrong_object(format!(
+                "ALTER action DETACH PARTITION cannot be performed on relation \"{}\"",
+                parent.name
+            ))
+            .with_detail("This operation is not supported for tables."));
         }
         let child = self.relation_of(r, runtime)?;
         let map = self.partition_map(parent.oid, runtime)?;
@@ -78,17 +89,26 @@ impl Session {
     }
 
     /// DETACH … FINALIZE: what is left to do after a DETACH CONCURRENTLY that was broken off.
-    pub(super) fn finalize_detach(&mut self, parent: &Arc<Table>, p: &nodes::PartitionCmd, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn finalize_detach(
+        &mut self,
+        parent: &Arc<Table>,
+        p: &nodes::PartitionCmd,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let r = p.name().ok_or_else(|| Error::internal("DETACH PARTITION without a table"))?;
         if parent.kind != TableKind::Partitioned {
-            return Err(wrong_object(format!("ALTER action DETACH PARTITION ... FINALIZE cannot be performed on relation \"{}\"", parent.name))
-                .with_detail("This operation is not supported for tables."));
+            return Err(wrong_object(format!(
+                "ALTER action DETACH PARTITION ... FINALIZE cannot be performed on relation \"{}\"",
+                parent.name
+            ))
+            .with_detail("This operation is not supported for tables."));
         }
         let child = self.relation_of(r, runtime)?;
         refuse_stranger(parent, &child)?;
         let map = self.partition_map(parent.oid, runtime)?;
         if !map.pending.iter().any(|p| p.oid == child.oid) {
-            return Err(state(format!("cannot complete detaching partition \"{}\"", child.name)).with_detail("There's no pending concurrent detach."));
+            return Err(state(format!("cannot complete detaching partition \"{}\"", child.name))
+                .with_detail("There's no pending concurrent detach."));
         }
         // Whoever broke it off has not waited for all of them.
         let own = self.txn.as_ref().map(|txn| txn.lock_owner_id());
@@ -97,11 +117,20 @@ impl Session {
         self.detach_now(parent, &child, runtime)
     }
 
-    fn detach_concurrently(&mut self, parent: &Arc<Table>, child: &Arc<Table>, map: &PartitionMap, runtime: &dyn Runtime) -> Result<()> {
+    fn detach_concurrently(
+        &mut self,
+        parent: &Arc<Table>,
+        child: &Arc<Table>,
+        map: &PartitionMap,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         if let Some(other) = map.pending.first() {
             let other = self.table_by_oid(other.oid, runtime)?;
-            return Err(state(format!("partition \"{}\" already pending detach in partitioned table \"{}.{}\"", other.name, parent.schema_name, parent.name))
-                .with_hint(FINALIZE_HINT));
+            return Err(state(format!(
+                "partition \"{}\" already pending detach in partitioned table \"{}.{}\"",
+                other.name, parent.schema_name, parent.name
+            ))
+            .with_hint(FINALIZE_HINT));
         }
         let child = self.lock_for_ddl(child, LockMode::ShareUpdateExclusive, runtime)?;
         for row in self.catalog_lookup(PG_INHERITS, PG_INHERITS_RELID_SEQNO_INDEX, &[Datum::Oid(child.oid)])? {
@@ -115,39 +144,59 @@ impl Session {
         self.commit(runtime)?;
         self.wait_for_holders(parent.oid, None, runtime)?;
         self.begin_statement(runtime)?;
-        let [parent_now, child_now] = [parent, &child].map(|t| self.with_catalog(runtime, |host| host.reader.table_by_oid(t.oid)));
-        let parent = parent_now?.ok_or_else(|| state(format!("partitioned table \"{}\" was removed concurrently", parent.name)))?;
-        let child = child_now?.ok_or_else(|| state(format!("partition \"{}\" was removed concurrently", child.name)))?;
+        let [parent_now, child_now] =
+            [parent, &child].map(|t| self.with_catalog(runtime, |host| host.reader.table_by_oid(t.oid)));
+        let parent = parent_now?
+            .ok_or_else(|| state(format!("partitioned table \"{}\" was removed concurrently", parent.name)))?;
+        let child =
+            child_now?.ok_or_else(|| state(format!("partition \"{}\" was removed concurrently", child.name)))?;
         let parent = self.lock_for_ddl(&parent, LockMode::ShareUpdateExclusive, runtime)?;
         let child = self.lock_for_ddl(&child, LockMode::AccessExclusive, runtime)?;
         if !self.partition_map(parent.oid, runtime)?.pending.iter().any(|p| p.oid == child.oid) {
-            return Err(state(format!("cannot complete detaching partition \"{}\"", child.name)).with_detail("There's no pending concurrent detach."));
+            return Err(state(format!("cannot complete detaching partition \"{}\"", child.name))
+                .with_detail("There's no pending concurrent detach."));
         }
         self.detach_now(&parent, &child, runtime)
     }
 
     /// The bound as a check of the partition's own, unless it has that check already.
     fn keep_bound_as_check(&mut self, child: &Arc<Table>, runtime: &dyn Runtime) -> Result<()> {
-        let Some(condition) = self.with_catalog(runtime, |host| host.partition_condition(child))? else { return Ok(()) };
+        let Some(condition) = self.with_catalog(runtime, |host| host.partition_condition(child))? else {
+            return Ok(());
+        };
         if child.checks.iter().any(|k| k.sql == condition || format!("({})", k.sql) == condition) {
             return Ok(());
         }
-        let mentions = |name: &str| condition.split(|c: char| !(c.is_alphanumeric() || c == '_')).any(|word| word == name);
-        let used: Vec<String> = child.columns.iter().filter(|c| !c.dropped && mentions(&c.name)).map(|c| c.name.clone()).collect();
+        let mentions =
+            |name: &str| condition.split(|c: char| !(c.is_alphanumeric() || c == '_')).any(|word| word == name);
+        let used: Vec<String> =
+            child.columns.iter().filter(|c| !c.dropped && mentions(&c.name)).map(|c| c.name.clone()).collect();
         let part = if used.len() == 1 { used } else { Vec::new() };
         let name = self.free_constraint_name(child, &part, "check", &[], runtime)?;
         self.add_bound_check(child, &name, &condition, false, runtime)
     }
 
     /// A check that all rows fulfil, of a table and of its partitions.
-    fn add_bound_check(&mut self, table: &Arc<Table>, name: &str, condition: &str, is_inherited: bool, runtime: &dyn Runtime) -> Result<()> {
+    fn add_bound_check(
+        &mut self,
+        table: &Arc<Table>,
+        name: &str,
+        condition: &str,
+        is_inherited: bool,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         match table.checks.iter().find(|k| k.name == name) {
             Some(own) if own.sql == condition => {
                 let count = own.inherited + 1;
-                self.update_row(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, own.oid, runtime, |row| row.set("coninhcount", Datum::Int2(count)))?;
+                self.update_row(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, own.oid, runtime, |row| {
+                    row.set("coninhcount", Datum::Int2(count))
+                })?;
             }
             Some(_) => {
-                return Err(Error::new(sqlstate::DUPLICATE_OBJECT, format!("constraint \"{name}\" for relation \"{}\" already exists", table.name)));
+                return Err(Error::new(
+                    sqlstate::DUPLICATE_OBJECT,
+                    format!("constraint \"{name}\" for relation \"{}\" already exists", table.name),
+                ));
             }
             None => {
                 let mut new = NewConstraint::inherited(name, b'c', table, &[], true);
@@ -155,7 +204,9 @@ impl Session {
                 new.is_inherited = is_inherited;
                 self.insert_constraint(&new, runtime)?;
                 let checks = table.checks.len() as i16 + 1;
-                self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| row.set("relchecks", Datum::Int2(checks)))?;
+                self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| {
+                    row.set("relchecks", Datum::Int2(checks))
+                })?;
             }
         }
         if table.kind == TableKind::Partitioned {
@@ -168,7 +219,8 @@ impl Session {
         Ok(())
     }
 
-    /// Waits until all are gone that hold a lock on the table now. Who comes later is not waited for, and waits for nobody.
+    /// Waits until all are gone that hold a lock on the table now. Who comes later is not waited for, and waits for
+    /// nobody.
     fn wait_for_holders(&mut self, table: Oid, own: Option<u64>, runtime: &dyn Runtime) -> Result<()> {
         let tag = LockTag(RELATION_LOCK, u64::from(self.database.oid), u64::from(table));
         let engine = self.instance.engine.clone();
@@ -232,7 +284,9 @@ impl Session {
         }
         for index in child.indexes.iter().filter(|i| i.part_of != 0) {
             self.delete_rows(PG_INHERITS, PG_INHERITS_RELID_SEQNO_INDEX, &[Datum::Oid(index.oid)], runtime)?;
-            self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, index.oid, runtime, |row| row.set("relispartition", Datum::Bool(false)))?;
+            self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, index.oid, runtime, |row| {
+                row.set("relispartition", Datum::Bool(false))
+            })?;
         }
         self.leave_whole(child, runtime)?;
         let map = self.partition_map(parent.oid, runtime)?;
@@ -253,5 +307,8 @@ fn refuse_stranger(parent: &Table, child: &Table) -> Result<()> {
     if child.partition_of == parent.oid {
         return Ok(());
     }
-    Err(Error::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{}\" is not a partition of relation \"{}\"", child.name, parent.name)))
+    Err(Error::new(
+        sqlstate::UNDEFINED_TABLE,
+        format!("relation \"{}\" is not a partition of relation \"{}\"", child.name, parent.name),
+    ))
 }

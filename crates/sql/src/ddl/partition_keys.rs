@@ -1,9 +1,10 @@
 //! Foreign keys that reference partitioned tables, and what ATTACH and DETACH do to foreign keys.
 //!
 //! Invariants
-//! 1. A foreign key that references a partitioned table has a row in pg_constraint for each of its partitions, at every level, pointing at the row
-//!    of the level above (`conparentid`): by it a partition knows whose rows point at its own. The referencing table is the same in all
-//!    of them, which tells them from the rows that partitions of a *referencing* table have.
+//! 1. A foreign key that references a partitioned table has a row in pg_constraint for each of its partitions, at every
+//!    level, pointing at the row of the level above (`conparentid`): by it a partition knows whose rows point at its
+//!    own. The referencing table is the same in all of them, which tells them from the rows that partitions of a
+//!    *referencing* table have.
 //! 2. New rows of the referencing table are checked for the first of them alone.
 
 use super::Session;
@@ -38,7 +39,11 @@ impl Session {
         loop {
             counter.last += 1;
             let name = super::constraint::object_name(base, "", &counter.last.to_string());
-            let taken = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONNAME_NSP_INDEX, &[Datum::text(&name), Datum::Oid(schema)])?;
+            let taken = self.catalog_lookup(
+                PG_CONSTRAINT,
+                PG_CONSTRAINT_CONNAME_NSP_INDEX,
+                &[Datum::text(&name), Datum::Oid(schema)],
+            )?;
             if taken.is_empty() {
                 return Ok(name);
             }
@@ -79,7 +84,13 @@ impl Session {
     }
 
     /// A new foreign key, for the partitions of the table that it references.
-    pub(super) fn reference_partitions(&mut self, key: Oid, target: &Arc<Table>, counter: &mut NameCounter, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn reference_partitions(
+        &mut self,
+        key: Oid,
+        target: &Arc<Table>,
+        counter: &mut NameCounter,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         if target.kind != TableKind::Partitioned {
             return Ok(());
         }
@@ -97,9 +108,19 @@ impl Session {
         Ok(())
     }
 
-    fn reference_partition(&mut self, row: &CatalogRow, base: &CatalogRow, target: &Arc<Table>, child: &Arc<Table>, counter: &mut NameCounter, runtime: &dyn Runtime) -> Result<()> {
+    fn reference_partition(
+        &mut self,
+        row: &CatalogRow,
+        base: &CatalogRow,
+        target: &Arc<Table>,
+        child: &Arc<Table>,
+        counter: &mut NameCounter,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let part = child.indexes.iter().find(|i| i.part_of == row.oid("conindid"));
-        let index = part.ok_or_else(|| Error::internal(format!("partition \"{}\" has no index for a foreign key", child.name)))?.oid;
+        let index = part
+            .ok_or_else(|| Error::internal(format!("partition \"{}\" has no index for a foreign key", child.name)))?
+            .oid;
         let name = self.free_key_name(base.text("conname").unwrap_or(""), row.oid("connamespace"), counter)?;
         let oid = self.new_oid(row.oid("conrelid"))?;
         let columns = own_columns(target, child, &row.numbers("confkey"));
@@ -130,9 +151,20 @@ impl Session {
         Ok(())
     }
 
-    /// DETACH: no row may point at those of the partition by a foreign key of the whole table. Returns what is to go of these keys.
-    pub(super) fn leave_references(&mut self, parent: &Table, child: &Arc<Table>, runtime: &dyn Runtime) -> Result<Vec<Oid>> {
-        let parts: Vec<_> = child.referenced_by.iter().filter(|k| parent.referenced_by.iter().any(|above| above.oid == k.part_of)).cloned().collect();
+    /// DETACH: no row may point at those of the partition by a foreign key of the whole table. Returns what is to go of
+    /// these keys.
+    pub(super) fn leave_references(
+        &mut self,
+        parent: &Table,
+        child: &Arc<Table>,
+        runtime: &dyn Runtime,
+    ) -> Result<Vec<Oid>> {
+        let parts: Vec<_> = child
+            .referenced_by
+            .iter()
+            .filter(|k| parent.referenced_by.iter().any(|above| above.oid == k.part_of))
+            .cloned()
+            .collect();
         for key in parts.iter().filter(|key| key.enforced) {
             let other = self.table_by_oid(key.table, runtime)?;
             self.lock_for_ddl(&other, LockMode::Share, runtime)?;
@@ -141,11 +173,22 @@ impl Session {
         Ok(parts.iter().map(|key| key.oid).collect())
     }
 
-    fn refuse_referenced_rows(&mut self, child: &Table, key: &ForeignKey, other: &Table, runtime: &dyn Runtime) -> Result<()> {
+    fn refuse_referenced_rows(
+        &mut self,
+        child: &Table,
+        key: &ForeignKey,
+        other: &Table,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let quote = crate::catalog::format_type::quote_identifier;
-        let name = |t: &Table, n: &i16| t.columns.get((*n - 1).max(0) as usize).map_or(String::new(), |c| c.name.clone());
+        let name =
+            |t: &Table, n: &i16| t.columns.get((*n - 1).max(0) as usize).map_or(String::new(), |c| c.name.clone());
         let mine: Vec<String> = key.columns.iter().map(|n| format!("fk.{}", quote(&name(other, n)))).collect();
-        let joined: Vec<String> = mine.iter().zip(&key.referenced_columns).map(|(m, n)| format!("pk.{} = {m}", quote(&name(child, n)))).collect();
+        let joined: Vec<String> = mine
+            .iter()
+            .zip(&key.referenced_columns)
+            .map(|(m, n)| format!("pk.{} = {m}", quote(&name(child, n))))
+            .collect();
         let sql = format!(
             "SELECT {} FROM {} fk JOIN {} pk ON {} LIMIT 1",
             mine.iter().map(|m| format!("{m}::text")).collect::<Vec<_>>().join(", "),
@@ -155,20 +198,35 @@ impl Session {
         );
         let rows = self.query(&sql, runtime)?;
         let Some(row) = rows.first() else { return Ok(()) };
-        let values: Vec<String> = row.iter().map(|d| if let Datum::Text(s) = d { s.to_string() } else { "null".into() }).collect();
+        let values: Vec<String> =
+            row.iter().map(|d| if let Datum::Text(s) = d { s.to_string() } else { "null".into() }).collect();
         let names: Vec<String> = key.columns.iter().map(|n| name(other, n)).collect();
         let message = format!("removing partition \"{}\" violates foreign key constraint \"{}\"", child.name, key.name);
         Err(Error::new(sqlstate::FOREIGN_KEY_VIOLATION, message)
-            .with_detail(format!("Key ({})=({}) is still referenced from table \"{}\".", names.join(", "), values.join(", "), other.name))
+            .with_detail(format!(
+                "Key ({})=({}) is still referenced from table \"{}\".",
+                names.join(", "),
+                values.join(", "),
+                other.name
+            ))
             .with_table(&other.schema_name, &other.name)
             .with_constraint(&key.name))
     }
 
-    /// ATTACH: the rows of the new partition have keys that its parent's foreign keys find. Those that it has been held to before do.
-    pub(super) fn check_foreign_keys(&mut self, parent: &Arc<Table>, child: &Arc<Table>, runtime: &dyn Runtime) -> Result<()> {
+    /// ATTACH: the rows of the new partition have keys that its parent's foreign keys find. Those that it has been held
+    /// to before do.
+    pub(super) fn check_foreign_keys(
+        &mut self,
+        parent: &Arc<Table>,
+        child: &Arc<Table>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         for key in &parent.foreign_keys {
             if key.referenced_table == child.oid {
-                let message = format!("cannot attach table \"{}\" as a partition because it is referenced by foreign key \"{}\"", child.name, key.name);
+                let message = format!(
+                    "cannot attach table \"{}\" as a partition because it is referenced by foreign key \"{}\"",
+                    child.name, key.name
+                );
                 return Err(Error::unsupported(message));
             }
             let like = like_key(parent, key, child);
@@ -187,7 +245,9 @@ impl Session {
     pub(super) fn mark_key_valid(&mut self, key: Oid, runtime: &dyn Runtime) -> Result<()> {
         let Some(row) = self.constraint_row(key)? else { return Ok(()) };
         if !row.bool("convalidated") {
-            self.update_row(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, key, runtime, |row| row.set("convalidated", Datum::Bool(true)))?;
+            self.update_row(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, key, runtime, |row| {
+                row.set("convalidated", Datum::Bool(true))
+            })?;
         }
         for part in self.parts_of_key(&row)? {
             self.mark_key_valid(part.oid("oid"), runtime)?;
@@ -196,7 +256,13 @@ impl Session {
     }
 
     /// ATTACH: the partition's own foreign key that is like its parent's becomes a part of it. False: it has none.
-    pub(super) fn adopt_foreign_key(&mut self, parent: &Arc<Table>, key: &ForeignKey, child: &Arc<Table>, runtime: &dyn Runtime) -> Result<bool> {
+    pub(super) fn adopt_foreign_key(
+        &mut self,
+        parent: &Arc<Table>,
+        key: &ForeignKey,
+        child: &Arc<Table>,
+        runtime: &dyn Runtime,
+    ) -> Result<bool> {
         let like = like_key(parent, key, child);
         let Some(own) = like.cloned() else { return Ok(false) };
         let Some(row) = self.constraint_row(own.oid)? else { return Ok(false) };
@@ -217,7 +283,8 @@ impl Session {
         Ok(true)
     }
 
-    /// DETACH: foreign keys that a table had from its parent are its own; those to partitioned tables get rows for these.
+    /// DETACH: foreign keys that a table had from its parent are its own; those to partitioned tables get rows for
+    /// these.
     pub(super) fn own_foreign_keys(&mut self, child: &Arc<Table>, runtime: &dyn Runtime) -> Result<()> {
         for key in child.foreign_keys.iter().filter(|k| k.part_of != 0) {
             let target = self.table_by_oid(key.referenced_table, runtime)?;
@@ -236,7 +303,8 @@ impl Session {
     }
 }
 
-/// The OIDs of a table's rows of pg_constraint: a row that points at one of them is a part of a foreign key on the referenced side.
+/// The OIDs of a table's rows of pg_constraint: a row that points at one of them is a part of a foreign key on the
+/// referenced side.
 pub(super) fn is_reference_part(row: &CatalogRow, own: &[CatalogRow]) -> bool {
     row.oid("conparentid") != 0 && own.iter().any(|other| other.oid("oid") == row.oid("conparentid"))
 }
@@ -251,7 +319,9 @@ fn like_key<'t>(parent: &Table, key: &ForeignKey, child: &'t Table) -> Option<&'
             && own.referenced_table == key.referenced_table
             && pairs(&own.columns, &own.referenced_columns) == wanted
             && (own.on_update, own.on_delete, own.match_type) == (key.on_update, key.on_delete, key.match_type)
-            && (own.deferrable, own.initially_deferred, own.enforced) == (key.deferrable, key.initially_deferred, key.enforced)
-            && own.delete_columns == own_columns(parent, child, &key.delete_columns.iter().map(|n| i64::from(*n)).collect::<Vec<_>>())
+            && (own.deferrable, own.initially_deferred, own.enforced)
+                == (key.deferrable, key.initially_deferred, key.enforced)
+            && own.delete_columns
+                == own_columns(parent, child, &key.delete_columns.iter().map(|n| i64::from(*n)).collect::<Vec<_>>())
     })
 }

@@ -31,20 +31,29 @@ pub(super) fn check_recovery(value: &str) -> Result<()> {
 
 /// The letter for new storage of a table: as pg_class has it, or [`KEPT`] if its options say so.
 pub(super) fn storage_letter(persistence: u8, options: &[String]) -> u8 {
-    let kept = options.iter().any(|o| o.split_once('=').is_some_and(|(name, value)| name == RECOVERY && value.eq_ignore_ascii_case("checkpoint")));
+    let kept = options.iter().any(|o| {
+        o.split_once('=').is_some_and(|(name, value)| name == RECOVERY && value.eq_ignore_ascii_case("checkpoint"))
+    });
     if persistence == UNLOGGED && kept { KEPT } else { persistence }
 }
 
 impl Session {
     /// New storage in place of `old`, or beside it: kept at checkpoints if that is.
-    pub(super) fn new_storage_like(&mut self, kind: RelationKind, persistence: u8, old: RelationId) -> Result<RelationId> {
+    pub(super) fn new_storage_like(
+        &mut self,
+        kind: RelationKind,
+        persistence: u8,
+        old: RelationId,
+    ) -> Result<RelationId> {
         let kept = persistence == UNLOGGED && self.is_kept(old)?;
         self.new_storage(kind, if kept { KEPT } else { persistence })
     }
 
     fn is_kept(&self, storage: RelationId) -> Result<bool> {
         // A partitioned table has no storage.
-        Ok(storage.0 != 0 && !is_private(storage) && self.instance.engine.relation(storage)?.persistence() == Persistence::Kept)
+        Ok(storage.0 != 0
+            && !is_private(storage)
+            && self.instance.engine.relation(storage)?.persistence() == Persistence::Kept)
     }
 
     fn options_of(&mut self, table: Oid) -> Result<Vec<String>> {
@@ -68,7 +77,10 @@ impl Session {
     /// A new sequence of a column comes back from a crash as its table does.
     pub(super) fn keep_with_table(&mut self, sequence: Oid, table: Oid, runtime: &dyn Runtime) -> Result<()> {
         let (sequence, table) = (self.table_by_oid(sequence, runtime)?, self.table_by_oid(table, runtime)?);
-        if sequence.persistence != UNLOGGED || table.persistence != UNLOGGED || self.is_kept(sequence.storage)? == self.is_kept(table.storage)? {
+        if sequence.persistence != UNLOGGED
+            || table.persistence != UNLOGGED
+            || self.is_kept(sequence.storage)? == self.is_kept(table.storage)?
+        {
             return Ok(());
         }
         let letter = if self.is_kept(table.storage)? { KEPT } else { UNLOGGED };
@@ -79,11 +91,15 @@ impl Session {
         if !matches!(table.kind, TableKind::Table | TableKind::Sequence) {
             let action = if to == LOGGED { "SET LOGGED" } else { "SET UNLOGGED" };
             let message = format!("ALTER action {action} cannot be performed on relation \"{}\"", table.name);
-            return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, message).with_detail(super::identity::not_for(table.kind)));
+            return Err(
+                Error::new(sqlstate::WRONG_OBJECT_TYPE, message).with_detail(super::identity::not_for(table.kind))
+            );
         }
         if matches!(table.persistence, b't' | GLOBAL) {
             let message = format!("cannot change logged status of table \"{}\" because it is temporary", table.name);
-            return Err(Error::new(sqlstate::INVALID_TABLE_DEFINITION, message).with_table(&table.schema_name, &table.name));
+            return Err(
+                Error::new(sqlstate::INVALID_TABLE_DEFINITION, message).with_table(&table.schema_name, &table.name)
+            );
         }
         if table.persistence == to {
             return Ok(());
@@ -91,8 +107,13 @@ impl Session {
         if table.kind == TableKind::Sequence {
             return self.move_sequence(table, to, runtime);
         }
-        table.indexes.iter().try_for_each(|index| self.refuse_for_global(index, "changing whether a partition is logged"))?;
-        if self.pending.checks.iter().any(|c| c.table == table.oid) || self.pending.triggers.iter().any(|t| t.table == table.oid && t.done_at.is_none()) {
+        table
+            .indexes
+            .iter()
+            .try_for_each(|index| self.refuse_for_global(index, "changing whether a partition is logged"))?;
+        if self.pending.checks.iter().any(|c| c.table == table.oid)
+            || self.pending.triggers.iter().any(|t| t.table == table.oid && t.done_at.is_none())
+        {
             let message = format!("cannot ALTER TABLE \"{}\" because it has pending trigger events", table.name);
             return Err(Error::new(sqlstate::OBJECT_IN_USE, message));
         }
@@ -126,8 +147,14 @@ impl Session {
             let other = self.table_by_oid(other, runtime)?;
             let message = match (to, other.persistence) {
                 (LOGGED, LOGGED) | (UNLOGGED, UNLOGGED) => continue,
-                (LOGGED, _) => format!("could not change table \"{}\" to logged because it references unlogged table \"{}\"", table.name, other.name),
-                _ => format!("could not change table \"{}\" to unlogged because it references logged table \"{}\"", table.name, other.name),
+                (LOGGED, _) => format!(
+                    "could not change table \"{}\" to logged because it references unlogged table \"{}\"",
+                    table.name, other.name
+                ),
+                _ => format!(
+                    "could not change table \"{}\" to unlogged because it references logged table \"{}\"",
+                    table.name, other.name
+                ),
             };
             let e = Error::new(sqlstate::INVALID_TABLE_DEFINITION, message);
             return Err(e.with_table(&table.schema_name, &table.name).with_constraint(&key.name));
@@ -136,7 +163,13 @@ impl Session {
     }
 
     /// Storage of the kind that the letter says ([`KEPT`] too) in place of the old.
-    fn replace_with(&mut self, relation: (Oid, RelationId), kind: RelationKind, letter: u8, runtime: &dyn Runtime) -> Result<RelationId> {
+    fn replace_with(
+        &mut self,
+        relation: (Oid, RelationId),
+        kind: RelationKind,
+        letter: u8,
+        runtime: &dyn Runtime,
+    ) -> Result<RelationId> {
         let (oid, old) = relation;
         let new = self.new_storage(kind, letter)?;
         self.instance.engine.move_read_locks(old, new)?;

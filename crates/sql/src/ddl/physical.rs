@@ -1,5 +1,6 @@
-//! What PostgreSQL's definitions say of how a table is stored and this engine stores otherwise: it is kept, shown and dumped, and has
-//! no effect. ALTER TABLE … CLUSTER ON, REPLICA IDENTITY, ALTER COLUMN … SET STORAGE, SET COMPRESSION, SET (n_distinct = …).
+//! What PostgreSQL's definitions say of how a table is stored and this engine stores otherwise: it is kept, shown and
+//! dumped, and has no effect. ALTER TABLE … CLUSTER ON, REPLICA IDENTITY, ALTER COLUMN … SET STORAGE, SET COMPRESSION,
+//! SET (n_distinct = …).
 
 use super::Session;
 use super::alter_table::column_of;
@@ -23,14 +24,21 @@ fn index_named<'t>(table: &'t Table, name: &str) -> Result<&'t Arc<Index>> {
 }
 
 impl Session {
-    /// How values of a type are stored: bytes (negative: they differ), and PostgreSQL's letter of the strategy for large ones.
+    /// How values of a type are stored: bytes (negative: they differ), and PostgreSQL's letter of the strategy for
+    /// large ones.
     pub(super) fn type_storage(&mut self, ty: Oid) -> Result<(i16, u8)> {
         let rows = self.catalog_lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(ty)])?;
         let row = rows.first().ok_or_else(|| Error::internal(format!("cache lookup failed for type {ty}")))?;
         Ok((row.int("typlen") as i16, row.char("typstorage")))
     }
 
-    pub(super) fn set_column_storage(&mut self, table: &Table, name: &str, def: Node<'_>, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn set_column_storage(
+        &mut self,
+        table: &Table,
+        name: &str,
+        def: Node<'_>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let column = column_of(table, name)?;
         let given = def.as_str().unwrap_or("");
         let (_, usual) = self.type_storage(column.type_oid)?;
@@ -49,7 +57,13 @@ impl Session {
         self.update_attribute(table.oid, column.attnum, runtime, |row| row.set("attstorage", Datum::Char(letter)))
     }
 
-    pub(super) fn set_column_compression(&mut self, table: &Table, name: &str, def: Node<'_>, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn set_column_compression(
+        &mut self,
+        table: &Table,
+        name: &str,
+        def: Node<'_>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let column = column_of(table, name)?;
         let given = def.as_str().unwrap_or("");
         let letter = match given {
@@ -66,7 +80,13 @@ impl Session {
     }
 
     /// SET (n_distinct = …) and RESET (n_distinct) of a column.
-    pub(super) fn set_column_options(&mut self, table: &Table, name: &str, c: &nodes::AlterTableCmd, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn set_column_options(
+        &mut self,
+        table: &Table,
+        name: &str,
+        c: &nodes::AlterTableCmd,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let column = column_of(table, name)?;
         let Node::NodeList(list) = c.def() else { return Ok(()) };
         let is_reset = c.subtype == A::AT_ResetOptions;
@@ -83,18 +103,30 @@ impl Session {
             let mut options: Vec<String> = row.texts("attoptions");
             options.retain(|o| !names.iter().any(|name| o.split('=').next() == Some(name)));
             options.extend(added);
-            let value = if options.is_empty() { Datum::Null } else { array(oids::TEXT, options.iter().map(Datum::text).collect()) };
+            let value = if options.is_empty() {
+                Datum::Null
+            } else {
+                array(oids::TEXT, options.iter().map(Datum::text).collect())
+            };
             row.set("attoptions", value);
         })
     }
 
     /// CLUSTER ON; None: SET WITHOUT CLUSTER.
-    pub(super) fn mark_clustered(&mut self, table: &Arc<Table>, name: Option<&str>, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn mark_clustered(
+        &mut self,
+        table: &Arc<Table>,
+        name: Option<&str>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let index = name.map(|name| index_named(table, name)).transpose()?;
         if let Some(index) = index {
             let refused = |why: String| Err(Error::unsupported(why));
             if !matches!(index.method.as_str(), "btree" | "gist") {
-                return refused(format!("cannot cluster on index \"{}\" because access method does not support clustering", index.name));
+                return refused(format!(
+                    "cannot cluster on index \"{}\" because access method does not support clustering",
+                    index.name
+                ));
             }
             if index.predicate_sql.is_some() {
                 return refused(format!("cannot cluster on partial index \"{}\"", index.name));
@@ -107,20 +139,31 @@ impl Session {
         self.mark_indexes(table, "indisclustered", chosen, runtime)
     }
 
-    pub(super) fn set_replica_identity(&mut self, table: &Arc<Table>, s: &nodes::ReplicaIdentityStmt, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn set_replica_identity(
+        &mut self,
+        table: &Arc<Table>,
+        s: &nodes::ReplicaIdentityStmt,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         if !matches!(table.kind, TableKind::Table | TableKind::Partitioned) {
-            return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("ALTER action REPLICA IDENTITY cannot be performed on relation \"{}\"", table.name)));
+            return Err(Error::new(
+                sqlstate::WRONG_OBJECT_TYPE,
+                format!("ALTER action REPLICA IDENTITY cannot be performed on relation \"{}\"", table.name),
+            ));
         }
         let letter = s.identity_type as u8;
         let chosen = if letter == b'i' { identity_index(table, s.name().unwrap_or(""))? } else { 0 };
-        self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| row.set("relreplident", Datum::Char(letter)))?;
+        self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| {
+            row.set("relreplident", Datum::Char(letter))
+        })?;
         self.mark_indexes(table, "indisreplident", chosen, runtime)
     }
 
     /// Of a table's indexes only `chosen` has the mark.
     fn mark_indexes(&mut self, table: &Table, mark: &str, chosen: Oid, runtime: &dyn Runtime) -> Result<()> {
         for index in &table.indexes {
-            let rows: Vec<CatalogRow> = self.catalog_lookup(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, &[Datum::Oid(index.oid)])?;
+            let rows: Vec<CatalogRow> =
+                self.catalog_lookup(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, &[Datum::Oid(index.oid)])?;
             for row in rows.iter().filter(|row| row.bool(mark) != (index.oid == chosen)) {
                 let mut new = row.clone();
                 new.set(mark, Datum::Bool(index.oid == chosen));
@@ -149,7 +192,10 @@ fn identity_index(table: &Table, name: &str) -> Result<Oid> {
             return Err(Error::unsupported(format!("cannot use expression index \"{name}\" as replica identity")));
         };
         if !column.not_null {
-            return wrong(format!("index \"{name}\" cannot be used as replica identity because column \"{}\" is nullable", column.name));
+            return wrong(format!(
+                "index \"{name}\" cannot be used as replica identity because column \"{}\" is nullable",
+                column.name
+            ));
         }
     }
     Ok(index.oid)

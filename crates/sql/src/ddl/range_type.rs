@@ -4,10 +4,10 @@
 
 use super::Session;
 use super::types::{NewType, insert_type, refuse_temporary};
-use crate::catalog::{BTREE_METHOD, CatalogView};
 use crate::catalog::builtin::FIRST_USER_OID;
 use crate::catalog::ids::*;
 use crate::catalog::store::{array, vector};
+use crate::catalog::{BTREE_METHOD, CatalogView};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_syntax::{Node, nodes};
@@ -37,7 +37,8 @@ fn names_of(d: &nodes::DefElem) -> Vec<String> {
 fn set<T>(place: &mut Option<T>, value: T, d: &nodes::DefElem) -> Result<()> {
     match place.replace(value) {
         None => Ok(()),
-        Some(_) => Err(Error::new(sqlstate::SYNTAX_ERROR, "conflicting or redundant options").with_position(d.location.max(0) as u32 + 1)),
+        Some(_) => Err(Error::new(sqlstate::SYNTAX_ERROR, "conflicting or redundant options")
+            .with_position(d.location.max(0) as u32 + 1)),
     }
 }
 
@@ -76,7 +77,12 @@ struct Constructor<'a> {
 }
 
 impl Session {
-    pub(super) fn create_range_type(&mut self, s: &nodes::CreateRangeStmt, source: &Arc<str>, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn create_range_type(
+        &mut self,
+        s: &nodes::CreateRangeStmt,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let names: Vec<String> = s.type_name().iter().filter_map(|n| n.sval().map(str::to_string)).collect();
         let (schema, name) = self.new_type_name(&names, runtime)?;
         refuse_temporary(schema)?;
@@ -91,7 +97,12 @@ impl Session {
         }
         let opclass = self.subtype_opclass(definition.opclass.as_deref(), subtype, runtime)?;
         let collation = match (&definition.collation, info.collation) {
-            (Some(_), 0) => return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, "range collation specified but subtype does not support collation")),
+            (Some(_), 0) => {
+                return Err(Error::new(
+                    sqlstate::WRONG_OBJECT_TYPE,
+                    "range collation specified but subtype does not support collation",
+                ));
+            }
             (Some(named), _) => self.collation_oid(named, runtime)?,
             (None, own) => own,
         };
@@ -114,7 +125,10 @@ impl Session {
             }
             None => {
                 let made = multirange_name(&name);
-                if !self.catalog_lookup(PG_TYPE, PG_TYPE_TYPNAME_NSP_INDEX, &[Datum::text(&made), Datum::Oid(schema)])?.is_empty() {
+                if !self
+                    .catalog_lookup(PG_TYPE, PG_TYPE_TYPNAME_NSP_INDEX, &[Datum::text(&made), Datum::Oid(schema)])?
+                    .is_empty()
+                {
                     return Err(Error::new(sqlstate::DUPLICATE_OBJECT, format!("type \"{made}\" already exists"))
                         .with_detail(format!("Failed while creating a multirange type for type \"{name}\"."))
                         .with_hint("You can manually specify a multirange type name using the \"multirange_type_name\" attribute."));
@@ -129,7 +143,10 @@ impl Session {
         let mut new_oid = || self.new_oid(schema);
         let (array_oid, multirange, multirange_array, oid) = (new_oid()?, new_oid()?, new_oid()?, new_oid()?);
         let owner = self.current_role;
-        let align = self.catalog_lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(subtype)])?.first().map_or(b'i', |r| r.char("typalign"));
+        let align = self
+            .catalog_lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(subtype)])?
+            .first()
+            .map_or(b'i', |r| r.char("typalign"));
         let align = if align == b'd' { b'd' } else { b'i' };
         let columns = |kind: u8, functions: [Oid; 5]| {
             let mut columns = vec![
@@ -139,7 +156,11 @@ impl Session {
                 ("typalign", Datum::Char(align)),
                 ("typstorage", Datum::Char(b'x')),
             ];
-            columns.extend(["typinput", "typoutput", "typreceive", "typsend", "typanalyze"].into_iter().zip(functions.map(Datum::Oid)));
+            columns.extend(
+                ["typinput", "typoutput", "typreceive", "typsend", "typanalyze"]
+                    .into_iter()
+                    .zip(functions.map(Datum::Oid)),
+            );
             columns
         };
         let range_columns = columns(b'r', [3834, 3835, 3836, 3837, 3916]);
@@ -155,7 +176,17 @@ impl Session {
         ];
         self.write_catalog(runtime, |w| {
             insert_type(w, &NewType { oid, name: &name, schema, owner, array: array_oid, columns: range_columns })?;
-            insert_type(w, &NewType { oid: multirange, name: &multirange_name, schema: multirange_schema, owner, array: multirange_array, columns: multirange_columns })?;
+            insert_type(
+                w,
+                &NewType {
+                    oid: multirange,
+                    name: &multirange_name,
+                    schema: multirange_schema,
+                    owner,
+                    array: multirange_array,
+                    columns: multirange_columns,
+                },
+            )?;
             w.insert(PG_RANGE, &range_row).map(|_| ())
         })?;
         self.add_dependency((PG_TYPE, multirange, 0), (PG_TYPE, oid, 0), b'i', runtime)?;
@@ -165,11 +196,27 @@ impl Session {
         if difference >= FIRST_USER_OID {
             self.add_dependency((PG_TYPE, oid, 0), (PG_PROC, difference, 0), b'n', runtime)?;
         }
-        let of_range = |arguments, source| Constructor { schema, name: &name, result: oid, arguments, variadic: 0, source, is_strict: false, of: oid };
+        let of_range = |arguments, source| Constructor {
+            schema,
+            name: &name,
+            result: oid,
+            arguments,
+            variadic: 0,
+            source,
+            is_strict: false,
+            of: oid,
+        };
         self.insert_constructor(of_range(vec![subtype, subtype], "range_constructor2"), runtime)?;
         self.insert_constructor(of_range(vec![subtype, subtype, oids::TEXT], "range_constructor3"), runtime)?;
         let of_multirange = |arguments, variadic, source| Constructor {
-            schema: multirange_schema, name: &multirange_name, result: multirange, arguments, variadic, source, is_strict: true, of: multirange,
+            schema: multirange_schema,
+            name: &multirange_name,
+            result: multirange,
+            arguments,
+            variadic,
+            source,
+            is_strict: true,
+            of: multirange,
         };
         self.insert_constructor(of_multirange(Vec::new(), 0, "multirange_constructor0"), runtime)?;
         let of_one = self.insert_constructor(of_multirange(vec![oid], 0, "multirange_constructor1"), runtime)?;
@@ -186,7 +233,12 @@ impl Session {
         self.write_catalog(runtime, |w| w.insert(PG_CAST, &row).map(|_| ()))
     }
 
-    fn range_definition(&mut self, s: &nodes::CreateRangeStmt, source: &Arc<str>, runtime: &dyn Runtime) -> Result<Definition> {
+    fn range_definition(
+        &mut self,
+        s: &nodes::CreateRangeStmt,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<Definition> {
         let mut definition = Definition::default();
         for d in s.params() {
             match d.defname().unwrap_or("") {
@@ -202,27 +254,46 @@ impl Session {
                 "canonical" => set(&mut definition.canonical, names_of(d), d)?,
                 "subtype_diff" => set(&mut definition.subtype_diff, names_of(d), d)?,
                 "multirange_type_name" => set(&mut definition.multirange, names_of(d), d)?,
-                other => return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("type attribute \"{other}\" not recognized"))),
+                other => {
+                    return Err(Error::new(
+                        sqlstate::SYNTAX_ERROR,
+                        format!("type attribute \"{other}\" not recognized"),
+                    ));
+                }
             }
         }
         Ok(definition)
     }
 
     fn subtype_opclass(&mut self, named: Option<&[String]>, subtype: Oid, runtime: &dyn Runtime) -> Result<Oid> {
-        let found = self.with_catalog(runtime, |host| super::index_class::default_class(BTREE_METHOD, subtype, &host.reader))?;
+        let found =
+            self.with_catalog(runtime, |host| super::index_class::default_class(BTREE_METHOD, subtype, &host.reader))?;
         let shown = self.type_shown(subtype, runtime)?;
         if let Some(name) = named.and_then(|n| n.last()) {
             let rows = self.catalog_scan(PG_OPCLASS)?;
-            let mut classes = rows.iter().filter(|r| r.text("opcname") == Some(name) && r.oid("opcmethod") == 403).peekable();
+            let mut classes =
+                rows.iter().filter(|r| r.text("opcname") == Some(name) && r.oid("opcmethod") == 403).peekable();
             if classes.peek().is_none() {
-                return Err(Error::new(sqlstate::UNDEFINED_OBJECT, format!("operator class \"{name}\" does not exist for access method \"btree\"")));
+                return Err(Error::new(
+                    sqlstate::UNDEFINED_OBJECT,
+                    format!("operator class \"{name}\" does not exist for access method \"btree\""),
+                ));
             }
             let default_input = rows.iter().find(|r| Some(r.oid("oid")) == found).map(|r| r.oid("opcintype"));
-            let class = classes.find(|r| r.oid("opcintype") == subtype || Some(r.oid("opcintype")) == default_input).map(|r| r.oid("oid"));
+            let class = classes
+                .find(|r| r.oid("opcintype") == subtype || Some(r.oid("opcintype")) == default_input)
+                .map(|r| r.oid("oid"));
             if class.is_some_and(super::is_user_object) {
-                return Err(Error::unsupported(format!("ranges with operator class \"{name}\", which users have made, are not supported")));
+                return Err(Error::unsupported(format!(
+                    "ranges with operator class \"{name}\", which users have made, are not supported"
+                )));
             }
-            return class.ok_or_else(|| Error::new(sqlstate::DATATYPE_MISMATCH, format!("operator class \"{name}\" does not accept data type {shown}")));
+            return class.ok_or_else(|| {
+                Error::new(
+                    sqlstate::DATATYPE_MISMATCH,
+                    format!("operator class \"{name}\" does not accept data type {shown}"),
+                )
+            });
         }
         let usable = kilndb_types::key::is_indexable(subtype);
         found.filter(|_| usable).ok_or_else(|| {
@@ -244,10 +315,16 @@ impl Session {
             return Err(Error::new(sqlstate::UNDEFINED_FUNCTION, format!("function {signature} does not exist")));
         };
         if f.return_type != oids::FLOAT8 {
-            return Err(Error::new(sqlstate::INVALID_OBJECT_DEFINITION, format!("range subtype diff function {signature} must return type double precision")));
+            return Err(Error::new(
+                sqlstate::INVALID_OBJECT_DEFINITION,
+                format!("range subtype diff function {signature} must return type double precision"),
+            ));
         }
         if f.volatility != b'i' {
-            return Err(Error::new(sqlstate::INVALID_OBJECT_DEFINITION, format!("range subtype diff function {signature} must be immutable")));
+            return Err(Error::new(
+                sqlstate::INVALID_OBJECT_DEFINITION,
+                format!("range subtype diff function {signature} must be immutable"),
+            ));
         }
         Ok(f.oid)
     }
@@ -292,7 +369,12 @@ impl Session {
                 }
             }
         }
-        self.delete_rows(PG_CAST, PG_CAST_SOURCE_TARGET_INDEX, &[Datum::Oid(ty.oid), Datum::Oid(ty.multirange)], runtime)?;
+        self.delete_rows(
+            PG_CAST,
+            PG_CAST_SOURCE_TARGET_INDEX,
+            &[Datum::Oid(ty.oid), Datum::Oid(ty.multirange)],
+            runtime,
+        )?;
         self.delete_rows(PG_RANGE, PG_RANGE_RNGTYPID_INDEX, &[Datum::Oid(ty.oid)], runtime)?;
         for row in self.catalog_lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(ty.multirange)])? {
             self.delete_type_row(&row, runtime)?;

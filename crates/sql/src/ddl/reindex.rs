@@ -24,7 +24,9 @@ impl Session {
                 "concurrently" => concurrently = !off,
                 "verbose" => {}
                 "tablespace" => return Err(Error::unsupported("REINDEX with TABLESPACE is not supported")),
-                other => return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("unrecognized REINDEX option \"{other}\""))),
+                other => {
+                    return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("unrecognized REINDEX option \"{other}\"")));
+                }
             }
         }
         if concurrently && !alone {
@@ -61,8 +63,14 @@ impl Session {
         self.rebuild_index(&table, index.oid, runtime)
     }
 
-    /// The table and the index whose tree has the entries of a partition's part, which cannot be told from the others' there.
-    fn tree_of_part(&mut self, table: &Arc<Table>, index: Oid, runtime: &dyn Runtime) -> Result<Option<(Arc<Table>, Oid)>> {
+    /// The table and the index whose tree has the entries of a partition's part, which cannot be told from the others'
+    /// there.
+    fn tree_of_part(
+        &mut self,
+        table: &Arc<Table>,
+        index: Oid,
+        runtime: &dyn Runtime,
+    ) -> Result<Option<(Arc<Table>, Oid)>> {
         let (mut table, mut index, mut found) = (table.clone(), index, None);
         while let Some(part) = table.indexes.iter().find(|i| i.oid == index && i.is_in_whole).cloned() {
             table = self.table_by_oid(table.partition_of, runtime)?;
@@ -134,7 +142,9 @@ impl Session {
     fn rebuild_indexes(&mut self, table: &Arc<Table>, runtime: &dyn Runtime) -> Result<bool> {
         let table = self.lock_for_ddl(table, LockMode::AccessExclusive, runtime)?;
         let mut any = false;
-        for index in table.indexes.iter().filter(|i| !i.is_in_whole && (i.is_global || table.kind != TableKind::Partitioned)) {
+        for index in
+            table.indexes.iter().filter(|i| !i.is_in_whole && (i.is_global || table.kind != TableKind::Partitioned))
+        {
             any = true;
             self.rebuild_index(&table, index.oid, runtime)?;
         }
@@ -151,7 +161,10 @@ impl Session {
         let missing = || Error::internal("an index is not one of its table");
         let old = table.indexes.iter().find(|i| i.oid == index).cloned().ok_or_else(missing)?;
         if old.is_in_whole {
-            let message = format!("index \"{}\" has its entries in the tree of the partitioned index that it is a part of", old.name);
+            let message = format!(
+                "index \"{}\" has its entries in the tree of the partitioned index that it is a part of",
+                old.name
+            );
             return Err(Error::unsupported(message).with_hint("REINDEX the partitioned table's index."));
         }
         if old.is_global {

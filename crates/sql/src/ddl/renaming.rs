@@ -1,7 +1,9 @@
-//! Objects that get another name or another schema: definitions that are kept as text are written again with the new one.
+//! Objects that get another name or another schema: definitions that are kept as text are written again with the new
+//! one.
 //!
 //! Invariants
-//! 1. What a text means is looked up before the change, by the names that it has; what it is written with afterwards, by OID.
+//! 1. What a text means is looked up before the change, by the names that it has; what it is written with afterwards,
+//!    by OID.
 
 use super::Session;
 use crate::bind::names::{Named, Over, Tracked, tracked_expression, tracked_queries};
@@ -48,9 +50,15 @@ impl Session {
     ) -> Result<R> {
         let mut kept = Vec::new();
         for (table, key, columns) in TEXTS {
-            for row in self.catalog_scan(table)?.iter().filter(|row| row.oid(key) >= crate::catalog::builtin::FIRST_USER_OID) {
+            for row in
+                self.catalog_scan(table)?.iter().filter(|row| row.oid(key) >= crate::catalog::builtin::FIRST_USER_OID)
+            {
                 for column in columns {
-                    let Some(text) = row.text(column).filter(|text| words.iter().any(|word| text.contains(word.as_str()))) else { continue };
+                    let Some(text) =
+                        row.text(column).filter(|text| words.iter().any(|word| text.contains(word.as_str())))
+                    else {
+                        continue;
+                    };
                     // What cannot be bound any more is left as it is.
                     if let Ok(parts) = self.bound(runtime, |host| tracked_parts(host, table, row, column, text)) {
                         kept.push(Kept { table, key: (key, row.oid(key)), column, parts });
@@ -68,11 +76,16 @@ impl Session {
         for text in kept {
             let separator = EXPRESSION_SEPARATOR.to_string();
             let new = self.with_catalog(runtime, |host| {
-                let parts: Vec<String> = text.parts.iter().map(|part| part.with_names(&|named| current_name(host, named))).collect();
+                let parts: Vec<String> =
+                    text.parts.iter().map(|part| part.with_names(&|named| current_name(host, named))).collect();
                 Ok(parts.join(&separator))
             })?;
             let rows = self.catalog_scan(text.table)?;
-            let Some(row) = rows.iter().find(|row| row.oid(text.key.0) == text.key.1 && row.text(text.column) != Some(&new)) else { continue };
+            let Some(row) =
+                rows.iter().find(|row| row.oid(text.key.0) == text.key.1 && row.text(text.column) != Some(&new))
+            else {
+                continue;
+            };
             let mut changed = row.clone();
             changed.set(text.column, Datum::text(&new));
             self.write_catalog(runtime, |w| w.update(row, &changed.values))?;
@@ -81,8 +94,15 @@ impl Session {
     }
 }
 
-fn tracked_parts(host: &StatementHost<'_>, table: Oid, row: &CatalogRow, column: &str, text: &str) -> Result<Vec<Tracked>> {
-    let read = |kind: Oid, text: &str| if text.trim().parse::<u32>().is_ok() { None } else { host.reg_input(kind, text).ok() };
+fn tracked_parts(
+    host: &StatementHost<'_>,
+    table: Oid,
+    row: &CatalogRow,
+    column: &str,
+    text: &str,
+) -> Result<Vec<Tracked>> {
+    let read =
+        |kind: Oid, text: &str| if text.trim().parse::<u32>().is_ok() { None } else { host.reg_input(kind, text).ok() };
     let catalog = &host.reader;
     let expressions = |over: Over<'_>| -> Result<Vec<Tracked>> {
         text.split(EXPRESSION_SEPARATOR).map(|part| tracked_expression(part, over, catalog, &read)).collect()
@@ -127,7 +147,8 @@ fn tracked_parts(host: &StatementHost<'_>, table: Oid, row: &CatalogRow, column:
 
 /// What an object is called now, in full.
 fn current_name(host: &StatementHost<'_>, named: &Named) -> Option<String> {
-    let in_schema = |schema: Oid, name: &str| Some(format!("{}.{}", quote(&host.reader.schema_name_of(schema)?), quote(name)));
+    let in_schema =
+        |schema: Oid, name: &str| Some(format!("{}.{}", quote(&host.reader.schema_name_of(schema)?), quote(name)));
     match named {
         Named::Relation(oid, own_name) => {
             let table = host.reader.table_by_oid(*oid).ok()??;

@@ -28,7 +28,9 @@ fn attributes<'n>(options: impl IntoIterator<Item = &'n nodes::DefElem>) -> Resu
                 Node::Integer(i) => ("rolconnlimit", Datum::Int4(i.ival)),
                 _ => continue,
             },
-            "password" => return Err(Error::unsupported("role passwords are not supported yet: every connection is trusted")),
+            "password" => {
+                return Err(Error::unsupported("role passwords are not supported yet: every connection is trusted"));
+            }
             other => return Err(Error::unsupported(format!("role option \"{other}\" is not supported"))),
         });
     }
@@ -42,7 +44,9 @@ impl Session {
             return Err(Error::new(sqlstate::RESERVED_NAME, format!("role name \"{name}\" is reserved"))
                 .with_detail("Role names starting with \"pg_\" are reserved."));
         }
-        if self.instance.role_row(name)?.is_some() || !self.catalog_lookup(PG_AUTHID, PG_AUTHID_ROLNAME_INDEX, &[Datum::text(name)])?.is_empty() {
+        if self.instance.role_row(name)?.is_some()
+            || !self.catalog_lookup(PG_AUTHID, PG_AUTHID_ROLNAME_INDEX, &[Datum::text(name)])?.is_empty()
+        {
             return Err(Error::new(sqlstate::DUPLICATE_OBJECT, format!("role \"{name}\" already exists")));
         }
         let oid = self.instance.next_oid()?;

@@ -1,8 +1,9 @@
-//! ALTER ROLE … SET, ALTER DATABASE … SET and their RESET: settings that sessions start with, kept in pg_db_role_setting.
+//! ALTER ROLE … SET, ALTER DATABASE … SET and their RESET: settings that sessions start with, kept in
+//! pg_db_role_setting.
 //!
 //! Invariants
-//! 1. An item of `setconfig` is `name=value` with the setting's own spelling of its name and the value as it was written; it was
-//!    checked when it was stored, and is checked again by whoever starts with it.
+//! 1. An item of `setconfig` is `name=value` with the setting's own spelling of its name and the value as it was
+//!    written; it was checked when it was stored, and is checked again by whoever starts with it.
 //! 2. A row without items is deleted.
 
 use super::Session;
@@ -75,20 +76,27 @@ impl Session {
         self.change_stored(database_oid, role_oid, s.setstmt(), runtime)
     }
 
-    /// A superuser is altered by superusers, another role by who may make roles (or by itself, where that is all right).
+    /// A superuser is altered by superusers, another role by who may make roles (or by itself, where that is all
+    /// right).
     pub(super) fn refuse_foreign_role(&self, role: &CatalogRow, is_own: bool) -> Result<()> {
         if self.is_superuser() {
             return Ok(());
         }
-        let refused = |detail: String| Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, "permission denied to alter role").with_detail(detail));
+        let refused = |detail: String| {
+            Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, "permission denied to alter role").with_detail(detail))
+        };
         if role.bool("rolsuper") {
-            return refused("Only roles with the SUPERUSER attribute may alter roles with the SUPERUSER attribute.".to_string());
+            return refused(
+                "Only roles with the SUPERUSER attribute may alter roles with the SUPERUSER attribute.".to_string(),
+            );
         }
         if is_own || self.role_flag("rolcreaterole") {
             return Ok(());
         }
         let name = role.text("rolname").unwrap_or("");
-        refused(format!("Only roles with the CREATEROLE attribute and the ADMIN option on role \"{name}\" may alter this role."))
+        refused(format!(
+            "Only roles with the CREATEROLE attribute and the ADMIN option on role \"{name}\" may alter this role."
+        ))
     }
 
     pub(super) fn alter_database_set(&mut self, s: &nodes::AlterDatabaseSetStmt, runtime: &dyn Runtime) -> Result<()> {
@@ -97,7 +105,13 @@ impl Session {
         self.change_stored(database.oid("oid"), 0, s.setstmt(), runtime)
     }
 
-    fn change_stored(&mut self, database: Oid, role: Oid, set: Option<&nodes::VariableSetStmt>, runtime: &dyn Runtime) -> Result<()> {
+    fn change_stored(
+        &mut self,
+        database: Oid,
+        role: Oid,
+        set: Option<&nodes::VariableSetStmt>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let Some(set) = set else { return Err(Error::internal("no setting to be stored")) };
         let name = definition(set.name().unwrap_or("")).map_or(set.name().unwrap_or(""), |d| d.name);
         let value = match set.kind {
@@ -136,7 +150,8 @@ impl Session {
             None if items.is_empty() => Ok(()),
             None => {
                 let [database, role] = key;
-                w.insert(PG_DB_ROLE_SETTING, &[("setdatabase", database), ("setrole", role), ("setconfig", config)]).map(|_| ())
+                w.insert(PG_DB_ROLE_SETTING, &[("setdatabase", database), ("setrole", role), ("setconfig", config)])
+                    .map(|_| ())
             }
         })
     }
@@ -148,7 +163,10 @@ impl Session {
             Some(_) => self.refuse_setting(name)?,
             // What an unknown setting is for, and who may set it, is not known either.
             None if !self.is_superuser() => {
-                return Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("permission denied to set parameter \"{name}\"")));
+                return Err(Error::new(
+                    sqlstate::INSUFFICIENT_PRIVILEGE,
+                    format!("permission denied to set parameter \"{name}\""),
+                ));
             }
             None => {}
         }
@@ -157,7 +175,11 @@ impl Session {
             && self.instance.role_row(role)?.is_none()
         {
             let message = format!("role \"{role}\" does not exist");
-            self.own.scratch.notices.borrow_mut().push(Error::notice(sqlstate::UNDEFINED_OBJECT, Severity::Notice, message));
+            self.own.scratch.notices.borrow_mut().push(Error::notice(
+                sqlstate::UNDEFINED_OBJECT,
+                Severity::Notice,
+                message,
+            ));
         }
         Ok(())
     }
@@ -171,17 +193,31 @@ impl Session {
     }
 
     /// ALTER DATABASE with options.
-    pub(super) fn alter_database(&mut self, s: &nodes::AlterDatabaseStmt, source: &str, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn alter_database(
+        &mut self,
+        s: &nodes::AlterDatabaseStmt,
+        source: &str,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let mut changes: Vec<(&str, Datum)> = Vec::new();
         let at = |e: Error, d: &nodes::DefElem| e.or_position(kilndb_syntax::position_of(source, d.location));
         for d in s.options() {
             let (name, arg) = (d.defname().unwrap_or(""), d.arg());
             let (column, value) = match name {
-                "is_template" => ("datistemplate", Datum::Bool(matches!(arg, Node::None) || super::vacuum::flag(name, arg)?)),
-                "allow_connections" => ("datallowconn", Datum::Bool(matches!(arg, Node::None) || super::vacuum::flag(name, arg)?)),
+                "is_template" => {
+                    ("datistemplate", Datum::Bool(matches!(arg, Node::None) || super::vacuum::flag(name, arg)?))
+                }
+                "allow_connections" => {
+                    ("datallowconn", Datum::Bool(matches!(arg, Node::None) || super::vacuum::flag(name, arg)?))
+                }
                 "connection_limit" => ("datconnlimit", connection_limit(arg)?),
                 "tablespace" => return Err(Error::unsupported("tablespaces are not supported")),
-                other => return Err(at(Error::new(sqlstate::SYNTAX_ERROR, format!("option \"{other}\" not recognized")), d)),
+                other => {
+                    return Err(at(
+                        Error::new(sqlstate::SYNTAX_ERROR, format!("option \"{other}\" not recognized")),
+                        d,
+                    ));
+                }
             };
             if changes.iter().any(|(known, _)| *known == column) {
                 return Err(at(Error::new(sqlstate::SYNTAX_ERROR, "conflicting or redundant options"), d));
@@ -190,8 +226,13 @@ impl Session {
         }
         let database = self.database_of(s.dbname().unwrap_or(""))?;
         self.refuse_unless_owner(&database)?;
-        if database.oid("oid") == self.database.oid && changes.iter().any(|c| matches!(c, ("datallowconn", Datum::Bool(false)))) {
-            return Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, "cannot disallow connections for current database"));
+        if database.oid("oid") == self.database.oid
+            && changes.iter().any(|c| matches!(c, ("datallowconn", Datum::Bool(false))))
+        {
+            return Err(Error::new(
+                sqlstate::INVALID_PARAMETER_VALUE,
+                "cannot disallow connections for current database",
+            ));
         }
         let mut new = database.clone();
         changes.into_iter().for_each(|(column, value)| new.set(column, value));
@@ -215,7 +256,8 @@ fn connection_limit(arg: Node<'_>) -> Result<Datum> {
 pub(super) fn refuse_reserved(role: &nodes::RoleSpec) -> Result<()> {
     let name = role.rolename().unwrap_or("");
     if role.roletype == R::ROLESPEC_CSTRING && name.starts_with("pg_") {
-        return Err(Error::new(sqlstate::RESERVED_NAME, format!("role name \"{name}\" is reserved")).with_detail("Cannot alter reserved roles."));
+        return Err(Error::new(sqlstate::RESERVED_NAME, format!("role name \"{name}\" is reserved"))
+            .with_detail("Cannot alter reserved roles."));
     }
     Ok(())
 }

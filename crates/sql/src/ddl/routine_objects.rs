@@ -1,7 +1,7 @@
 //! DROP, ALTER and COMMENT ON of functions and procedures: which one is meant, and who needs it.
 
-use super::drop::still_needed;
 use super::Session;
+use super::drop::still_needed;
 use super::function::{invalid, set_config};
 use super::operator_class_objects::Kind;
 use crate::catalog::ids::*;
@@ -44,7 +44,13 @@ fn tag_of(kind: O::Type) -> &'static str {
 
 impl Session {
     /// The routine that a name with argument types means. None: there is none, and that is all right.
-    pub(super) fn routine_named(&mut self, o: &nodes::ObjectWithArgs, kind: O::Type, missing_ok: bool, runtime: &dyn Runtime) -> Result<Option<Arc<FunctionInfo>>> {
+    pub(super) fn routine_named(
+        &mut self,
+        o: &nodes::ObjectWithArgs,
+        kind: O::Type,
+        missing_ok: bool,
+        runtime: &dyn Runtime,
+    ) -> Result<Option<Arc<FunctionInfo>>> {
         let names: Vec<String> = super::strings(o.objname()).into_iter().map(str::to_string).collect();
         let (schema, name) = match names.as_slice() {
             [name] => (None, name.clone()),
@@ -87,21 +93,31 @@ impl Session {
         let shown = self.with_catalog(runtime, |host| {
             let list: Vec<String> = types.iter().map(|t| host.reader.format_type(*t, -1)).collect();
             let qualified = schema.as_ref().map_or(name.clone(), |s| format!("{s}.{name}"));
-            Ok((qualified.clone(), format!("{qualified}({})", list.join(", ")), format!("{qualified}({})", list.join(","))))
+            Ok((
+                qualified.clone(),
+                format!("{qualified}({})", list.join(", ")),
+                format!("{qualified}({})", list.join(",")),
+            ))
         })?;
         if o.args_unspecified {
             let mut fitting = all.iter().filter(|f| is_kind(f));
             let first = fitting.next().cloned();
             if fitting.next().is_some() {
-                return Err(Error::new(sqlstate::AMBIGUOUS_FUNCTION, format!("{word} name \"{}\" is not unique", shown.0))
-                    .with_hint(format!("Specify the argument list to select the {word} unambiguously.")));
+                return Err(Error::new(
+                    sqlstate::AMBIGUOUS_FUNCTION,
+                    format!("{word} name \"{}\" is not unique", shown.0),
+                )
+                .with_hint(format!("Specify the argument list to select the {word} unambiguously.")));
             }
             if first.is_none() {
                 if missing_ok {
                     self.notice(Severity::Notice, format!("{word} {}() does not exist, skipping", shown.0));
                     return Ok(None);
                 }
-                return Err(Error::new(sqlstate::UNDEFINED_FUNCTION, format!("could not find a {word} named \"{}\"", shown.0)));
+                return Err(Error::new(
+                    sqlstate::UNDEFINED_FUNCTION,
+                    format!("could not find a {word} named \"{}\"", shown.0),
+                ));
             }
             return Ok(first);
         }
@@ -113,7 +129,10 @@ impl Session {
         };
         match found {
             Some(f) if is_kind(&f) => Ok(Some(f)),
-            Some(_) => Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("{} is not {} {word}", shown.2, if word == "aggregate" { "an" } else { "a" }))),
+            Some(_) => Err(Error::new(
+                sqlstate::WRONG_OBJECT_TYPE,
+                format!("{} is not {} {word}", shown.2, if word == "aggregate" { "an" } else { "a" }),
+            )),
             None if missing_ok => {
                 self.notice(Severity::Notice, format!("{word} {} does not exist, skipping", shown.2));
                 Ok(None)
@@ -124,7 +143,10 @@ impl Session {
 
     fn owned_routine(&mut self, f: &FunctionInfo) -> Result<()> {
         if !crate::catalog::extension::may_go(f.oid) {
-            return Err(Error::new(sqlstate::DEPENDENT_OBJECTS_STILL_EXIST, format!("cannot drop function {} because it is required by the database system", f.name)));
+            return Err(Error::new(
+                sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
+                format!("cannot drop function {} because it is required by the database system", f.name),
+            ));
         }
         if self.is_superuser() || f.owner == self.current_role {
             return Ok(());
@@ -209,7 +231,8 @@ impl Session {
                 PG_ATTRDEF => {
                     if let Some((owner, attnum)) = self.default_owner(dependent, runtime)? {
                         let column = owner.columns.get(attnum as usize - 1).map_or("", |c| c.name.as_str());
-                        let text = format!("default value for column {column} of table {}", self.shown_name(&owner, runtime)?);
+                        let text =
+                            format!("default value for column {column} of table {}", self.shown_name(&owner, runtime)?);
                         users.push((text, User::Default(owner.oid, attnum)));
                     }
                 }
@@ -222,14 +245,21 @@ impl Session {
                     let rows = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, &[Datum::Oid(dependent)])?;
                     if let Some(c) = rows.first() {
                         let table = self.table_by_oid(c.oid("conrelid"), runtime)?;
-                        let text = format!("constraint {} on table {}", c.text("conname").unwrap_or(""), self.shown_name(&table, runtime)?);
+                        let text = format!(
+                            "constraint {} on table {}",
+                            c.text("conname").unwrap_or(""),
+                            self.shown_name(&table, runtime)?
+                        );
                         users.push((text, User::Constraint(dependent)));
                     }
                 }
                 // A class's own members are no users of it.
                 table @ (PG_AMOP | PG_AMPROC) if class != PG_OPCLASS => {
                     if let Some(class) = self.class_of_member(table, dependent)? {
-                        users.push((self.operator_object_shown(Kind::Class, class, runtime)?, User::OperatorClass(class)));
+                        users.push((
+                            self.operator_object_shown(Kind::Class, class, runtime)?,
+                            User::OperatorClass(class),
+                        ));
                     }
                 }
                 _ => {}
@@ -238,7 +268,12 @@ impl Session {
         Ok(users)
     }
 
-    pub(super) fn alter_function(&mut self, s: &nodes::AlterFunctionStmt, source: &str, runtime: &dyn Runtime) -> Result<String> {
+    pub(super) fn alter_function(
+        &mut self,
+        s: &nodes::AlterFunctionStmt,
+        source: &str,
+        runtime: &dyn Runtime,
+    ) -> Result<String> {
         let tag = format!("ALTER {}", tag_of(s.objtype));
         let o = s.func().ok_or_else(|| Error::internal("ALTER FUNCTION without a function"))?;
         let Some(f) = self.routine_named(o, s.objtype, false, runtime)? else { return Ok(tag) };
@@ -248,7 +283,10 @@ impl Session {
         }
         let c = self.routine_clauses(s.actions().iter(), f.kind == b'p', source)?;
         if c.rows.is_some() && !f.returns_set {
-            return Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, "ROWS is not applicable when function does not return a set"));
+            return Err(Error::new(
+                sqlstate::INVALID_PARAMETER_VALUE,
+                "ROWS is not applicable when function does not return a set",
+            ));
         }
         if c.leakproof == Some(true) && !self.is_superuser() {
             return Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, "only superuser can define a leakproof function"));
@@ -270,7 +308,11 @@ impl Session {
                 }
             }
             if !c.config.is_empty() {
-                let value = if config.is_empty() { Datum::Null } else { array(oids::TEXT, config.iter().map(Datum::text).collect()) };
+                let value = if config.is_empty() {
+                    Datum::Null
+                } else {
+                    array(oids::TEXT, config.iter().map(Datum::text).collect())
+                };
                 row.set("proconfig", value);
             }
         })?;
@@ -279,17 +321,30 @@ impl Session {
 
     fn refuse_twin(&mut self, f: &FunctionInfo, schema: Oid, name: &str, runtime: &dyn Runtime) -> Result<()> {
         let rows = self.catalog_lookup(PG_PROC, PG_PROC_PRONAME_ARGS_NSP_INDEX, &[Datum::text(name)])?;
-        let twin = rows.iter().any(|r| r.oid("pronamespace") == schema && r.numbers("proargtypes").iter().map(|n| *n as Oid).eq(f.arg_types.iter().copied()));
+        let twin = rows.iter().any(|r| {
+            r.oid("pronamespace") == schema
+                && r.numbers("proargtypes").iter().map(|n| *n as Oid).eq(f.arg_types.iter().copied())
+        });
         if !twin {
             return Ok(());
         }
         let schema = self.catalog_lookup(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, &[Datum::Oid(schema)])?;
         let schema = schema.first().and_then(|r| r.text("nspname")).unwrap_or("").to_string();
-        let types = self.with_catalog(runtime, |host| Ok(f.arg_types.iter().map(|t| host.reader.format_type(*t, -1)).collect::<Vec<_>>().join(", ")))?;
-        Err(Error::new(sqlstate::DUPLICATE_FUNCTION, format!("function {name}({types}) already exists in schema \"{schema}\"")))
+        let types = self.with_catalog(runtime, |host| {
+            Ok(f.arg_types.iter().map(|t| host.reader.format_type(*t, -1)).collect::<Vec<_>>().join(", "))
+        })?;
+        Err(Error::new(
+            sqlstate::DUPLICATE_FUNCTION,
+            format!("function {name}({types}) already exists in schema \"{schema}\""),
+        ))
     }
 
-    pub(super) fn rename_routine(&mut self, s: &nodes::RenameStmt, new_name: &str, runtime: &dyn Runtime) -> Result<String> {
+    pub(super) fn rename_routine(
+        &mut self,
+        s: &nodes::RenameStmt,
+        new_name: &str,
+        runtime: &dyn Runtime,
+    ) -> Result<String> {
         let tag = format!("ALTER {}", tag_of(s.rename_type));
         let Node::ObjectWithArgs(o) = s.object() else { return Err(Error::internal("a rename without a routine")) };
         let Some(f) = self.routine_named(o, s.rename_type, false, runtime)? else { return Ok(tag) };
@@ -310,12 +365,19 @@ impl Session {
         }
         if schema != f.schema_oid {
             self.refuse_twin(&f, schema, &f.name, runtime)?;
-            self.update_row(PG_PROC, PG_PROC_OID_INDEX, f.oid, runtime, |row| row.set("pronamespace", Datum::Oid(schema)))?;
+            self.update_row(PG_PROC, PG_PROC_OID_INDEX, f.oid, runtime, |row| {
+                row.set("pronamespace", Datum::Oid(schema))
+            })?;
         }
         Ok(tag)
     }
 
-    pub(super) fn give_routine(&mut self, s: &nodes::AlterOwnerStmt, owner: Oid, runtime: &dyn Runtime) -> Result<String> {
+    pub(super) fn give_routine(
+        &mut self,
+        s: &nodes::AlterOwnerStmt,
+        owner: Oid,
+        runtime: &dyn Runtime,
+    ) -> Result<String> {
         let tag = format!("ALTER {}", tag_of(s.object_type));
         let Node::ObjectWithArgs(o) = s.object() else { return Err(Error::internal("OWNER TO without a routine")) };
         let Some(f) = self.routine_named(o, s.object_type, false, runtime)? else { return Ok(tag) };
@@ -325,7 +387,9 @@ impl Session {
     }
 
     pub(super) fn commented_routine(&mut self, object: Node<'_>, kind: O::Type, runtime: &dyn Runtime) -> Result<Oid> {
-        let Node::ObjectWithArgs(o) = object else { return Err(Error::internal("COMMENT ON FUNCTION without a function")) };
+        let Node::ObjectWithArgs(o) = object else {
+            return Err(Error::internal("COMMENT ON FUNCTION without a function"));
+        };
         let found = self.routine_named(o, kind, false, runtime)?;
         found.map(|f| f.oid).ok_or_else(|| invalid("no such routine"))
     }

@@ -3,10 +3,10 @@
 use super::drop::still_needed;
 use super::text_search::kind_of;
 use super::{Session, operator_class_objects, text_search_objects};
+use crate::catalog::TableKind;
 use crate::catalog::extension::is_member;
 use crate::catalog::ids::*;
 use crate::catalog::temporary::is_temporary;
-use crate::catalog::TableKind;
 use crate::client::{Client, Runtime};
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_storage::LockMode;
@@ -49,7 +49,8 @@ struct SchemaContents {
 }
 impl SchemaContents {
     fn lines(&self, schema: &str) -> Vec<String> {
-        let mut lines: Vec<String> = self.relations.iter().map(|(_, name, kind)| format!("{} {schema}.{name}", letter_word(*kind))).collect();
+        let mut lines: Vec<String> =
+            self.relations.iter().map(|(_, name, kind)| format!("{} {schema}.{name}", letter_word(*kind))).collect();
         lines.extend(self.routines.iter().chain(&self.types).map(|(_, text)| text.clone()));
         lines.extend(self.searches.iter().map(|(_, text)| text.clone()));
         lines.extend(self.operators.iter().map(|(_, text)| text.clone()));
@@ -59,7 +60,12 @@ impl SchemaContents {
 }
 
 impl Session {
-    pub(super) fn create_schema(&mut self, s: &nodes::CreateSchemaStmt, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<()> {
+    pub(super) fn create_schema(
+        &mut self,
+        s: &nodes::CreateSchemaStmt,
+        runtime: &dyn Runtime,
+        client: &mut dyn Client,
+    ) -> Result<()> {
         let role = s.authrole().and_then(|r| r.rolename()).map(str::to_string);
         let name = s.schemaname().map(str::to_string).or(role.clone()).unwrap_or_default();
         if name.starts_with("pg_") {
@@ -91,13 +97,22 @@ impl Session {
     }
 
     /// CREATE SCHEMA … CREATE …: with the new schema in front of the search path.
-    fn create_element(&mut self, schema: &str, element: Node<'_>, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<()> {
-        if let Some(other) = relation_of_element(&element).and_then(|r| r.schemaname()).filter(|other| *other != schema) {
-            let message = format!("CREATE specifies a schema ({other}) different from the one being created ({schema})");
+    fn create_element(
+        &mut self,
+        schema: &str,
+        element: Node<'_>,
+        runtime: &dyn Runtime,
+        client: &mut dyn Client,
+    ) -> Result<()> {
+        if let Some(other) = relation_of_element(&element).and_then(|r| r.schemaname()).filter(|other| *other != schema)
+        {
+            let message =
+                format!("CREATE specifies a schema ({other}) different from the one being created ({schema})");
             return Err(Error::new(sqlstate::INVALID_SCHEMA_DEFINITION, message));
         }
         let script = runtime.parse(&kilndb_syntax::statement_sql(element)?)?;
-        let statement = script.statements().pop().ok_or_else(|| Error::internal("an element of a schema that is no statement"))?;
+        let statement =
+            script.statements().pop().ok_or_else(|| Error::internal("an element of a schema that is no statement"))?;
         let path = self.settings.search_path.clone();
         self.settings.search_path.insert(0, schema.to_string());
         self.forget_path();
@@ -110,20 +125,31 @@ impl Session {
     pub(super) fn insert_schema(&mut self, name: &str, owner: Oid, runtime: &dyn Runtime) -> Result<Oid> {
         let oid = self.instance.next_oid()?;
         self.write_catalog(runtime, |w| {
-            w.insert(PG_NAMESPACE, &[("oid", Datum::Oid(oid)), ("nspname", Datum::text(name)), ("nspowner", Datum::Oid(owner))])
-                .map(|_| ())
+            w.insert(
+                PG_NAMESPACE,
+                &[("oid", Datum::Oid(oid)), ("nspname", Datum::text(name)), ("nspowner", Datum::Oid(owner))],
+            )
+            .map(|_| ())
         })?;
         Ok(oid)
     }
 
     pub(crate) fn role_oid(&mut self, name: &str) -> Result<Oid> {
         let row = self.instance.role_row(name)?;
-        row.map(|r| r.oid("oid")).ok_or_else(|| Error::new(sqlstate::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist")))
+        row.map(|r| r.oid("oid"))
+            .ok_or_else(|| Error::new(sqlstate::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist")))
     }
 
-    pub(super) fn drop_schema(&mut self, name: &str, missing_ok: bool, cascade: bool, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn drop_schema(
+        &mut self,
+        name: &str,
+        missing_ok: bool,
+        cascade: bool,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         // `pg_temp` is a word for a schema, not the name of one.
-        let found = if name == "pg_temp" { None } else { self.with_catalog(runtime, |host| host.reader.schema_oid(name))? };
+        let found =
+            if name == "pg_temp" { None } else { self.with_catalog(runtime, |host| host.reader.schema_oid(name))? };
         let Some(oid) = found else {
             if missing_ok {
                 self.notice(Severity::Notice, format!("schema \"{name}\" does not exist, skipping"));
@@ -150,13 +176,23 @@ impl Session {
 
     fn schema_contents(&mut self, schema: Oid, runtime: &dyn Runtime) -> Result<SchemaContents> {
         let mut contents = SchemaContents::default();
-        for c in self.catalog_scan(PG_CLASS)?.iter().filter(|c| c.oid("relnamespace") == schema && !b"iI".contains(&c.char("relkind"))) {
+        for c in self
+            .catalog_scan(PG_CLASS)?
+            .iter()
+            .filter(|c| c.oid("relnamespace") == schema && !b"iI".contains(&c.char("relkind")))
+        {
             contents.relations.push((c.oid("oid"), c.text("relname").unwrap_or("").to_string(), c.char("relkind")));
         }
-        for row in self.catalog_scan(PG_PROC)?.iter().filter(|r| r.oid("pronamespace") == schema && !is_member(r.oid("oid"))) {
+        for row in
+            self.catalog_scan(PG_PROC)?.iter().filter(|r| r.oid("pronamespace") == schema && !is_member(r.oid("oid")))
+        {
             contents.routines.push((row.oid("oid"), self.routine_shown(row.oid("oid"), runtime)?));
         }
-        for row in self.catalog_scan(PG_TYPE)?.iter().filter(|r| r.oid("typnamespace") == schema && matches!(r.char("typtype"), b'd' | b'e')) {
+        for row in self
+            .catalog_scan(PG_TYPE)?
+            .iter()
+            .filter(|r| r.oid("typnamespace") == schema && matches!(r.char("typtype"), b'd' | b'e'))
+        {
             contents.types.push((row.oid("oid"), format!("type {}", self.type_shown(row.oid("oid"), runtime)?)));
         }
         contents.searches = self.text_search_in_schema(schema, runtime)?;
@@ -192,7 +228,14 @@ impl Session {
         words.extend(s.subname().map(str::to_string));
         words.extend(s.relation().and_then(|r| r.relname()).map(str::to_string));
         // Columns and constraints are not looked for in texts.
-        if matches!(s.rename_type, O::OBJECT_COLUMN | O::OBJECT_ATTRIBUTE | O::OBJECT_TABCONSTRAINT | O::OBJECT_DOMCONSTRAINT | O::OBJECT_TRIGGER) {
+        if matches!(
+            s.rename_type,
+            O::OBJECT_COLUMN
+                | O::OBJECT_ATTRIBUTE
+                | O::OBJECT_TABCONSTRAINT
+                | O::OBJECT_DOMCONSTRAINT
+                | O::OBJECT_TRIGGER
+        ) {
             words.clear();
         }
         self.with_texts_renamed(&words, runtime, |session| session.rename_object(s, runtime))
@@ -201,14 +244,20 @@ impl Session {
     fn rename_object(&mut self, s: &nodes::RenameStmt, runtime: &dyn Runtime) -> Result<String> {
         let new_name = s.newname().unwrap_or("").to_string();
         match s.rename_type {
-            O::OBJECT_TABLE | O::OBJECT_INDEX | O::OBJECT_SEQUENCE | O::OBJECT_VIEW => self.rename_relation(s, &new_name, runtime),
+            O::OBJECT_TABLE | O::OBJECT_INDEX | O::OBJECT_SEQUENCE | O::OBJECT_VIEW => {
+                self.rename_relation(s, &new_name, runtime)
+            }
             O::OBJECT_COLUMN | O::OBJECT_ATTRIBUTE => self.rename_column(s, &new_name, runtime),
             O::OBJECT_TABCONSTRAINT => self.rename_constraint(s, &new_name, runtime),
             O::OBJECT_SCHEMA => {
                 let old = s.subname().unwrap_or("");
                 let oid = self.with_catalog(runtime, |host| host.reader.schema_oid(old))?;
-                let oid = oid.ok_or_else(|| Error::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{old}\" does not exist")))?;
-                self.update_row(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, oid, runtime, |row| row.set("nspname", Datum::text(&new_name)))?;
+                let oid = oid.ok_or_else(|| {
+                    Error::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{old}\" does not exist"))
+                })?;
+                self.update_row(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, oid, runtime, |row| {
+                    row.set("nspname", Datum::text(&new_name))
+                })?;
                 Ok("ALTER SCHEMA".to_string())
             }
             O::OBJECT_TYPE | O::OBJECT_DOMAIN => self.rename_type(s, &new_name, runtime),
@@ -229,16 +278,23 @@ impl Session {
         let r = s.relation().ok_or_else(|| Error::internal("RENAME without a relation"))?;
         let Some(table) = self.find_relation_of(r, runtime)? else {
             if s.missing_ok {
-                self.notice(Severity::Notice, format!("relation \"{}\" does not exist, skipping", r.relname().unwrap_or("")));
+                self.notice(
+                    Severity::Notice,
+                    format!("relation \"{}\" does not exist, skipping", r.relname().unwrap_or("")),
+                );
                 return Ok(tag);
             }
             return Err(super::missing_relation(r));
         };
         let table = self.lock_for_ddl(&table, LockMode::AccessExclusive, runtime)?;
         self.name_is_taken(table.schema_oid, new_name, "relation", false, runtime)?;
-        self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| row.set("relname", Datum::text(new_name)))?;
+        self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| {
+            row.set("relname", Datum::text(new_name))
+        })?;
         if table.type_oid != 0 {
-            self.update_row(PG_TYPE, PG_TYPE_OID_INDEX, table.type_oid, runtime, |row| row.set("typname", Datum::text(new_name)))?;
+            self.update_row(PG_TYPE, PG_TYPE_OID_INDEX, table.type_oid, runtime, |row| {
+                row.set("typname", Datum::text(new_name))
+            })?;
         }
         if table.kind == TableKind::Index {
             // A constraint shares its index's name.
@@ -258,9 +314,11 @@ impl Session {
         let table = self.relation_of(r, runtime)?;
         let table = self.lock_for_ddl(&table, LockMode::AccessExclusive, runtime)?;
         let old = s.subname().unwrap_or("");
-        let column = table.columns.iter().find(|c| !c.dropped && c.name == old).ok_or_else(|| {
-            Error::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{old}\" does not exist"))
-        })?;
+        let column = table
+            .columns
+            .iter()
+            .find(|c| !c.dropped && c.name == old)
+            .ok_or_else(|| Error::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{old}\" does not exist")))?;
         if table.columns.iter().any(|c| !c.dropped && c.name == new_name) {
             return Err(Error::new(
                 sqlstate::DUPLICATE_COLUMN,
@@ -268,7 +326,10 @@ impl Session {
             ));
         }
         if table.partition_of != 0 {
-            return Err(Error::new(sqlstate::INVALID_TABLE_DEFINITION, format!("cannot rename inherited column \"{old}\"")));
+            return Err(Error::new(
+                sqlstate::INVALID_TABLE_DEFINITION,
+                format!("cannot rename inherited column \"{old}\""),
+            ));
         }
         let _ = column;
         for oid in self.with_catalog(runtime, |host| host.reader.partition_tree(table.oid))? {
@@ -282,20 +343,35 @@ impl Session {
     }
 
     /// Expressions are kept as text: a column that one of them names cannot change its name or type under it.
-    pub(super) fn refuse_if_used_in_text(&mut self, table: &crate::catalog::Table, column: &str, what: &str) -> Result<()> {
+    pub(super) fn refuse_if_used_in_text(
+        &mut self,
+        table: &crate::catalog::Table,
+        column: &str,
+        what: &str,
+    ) -> Result<()> {
         let mentions = |sql: &str| sql.split(|c: char| !(c.is_alphanumeric() || c == '_')).any(|word| word == column);
-        let in_key = table.partition_key.as_ref().is_some_and(|k| k.parts.iter().any(|p| p.expression_sql.as_deref().is_some_and(mentions)));
-        let used = in_key || table.checks.iter().any(|c| mentions(&c.sql))
+        let in_key = table
+            .partition_key
+            .as_ref()
+            .is_some_and(|k| k.parts.iter().any(|p| p.expression_sql.as_deref().is_some_and(mentions)));
+        let used = in_key
+            || table.checks.iter().any(|c| mentions(&c.sql))
             || table.columns.iter().any(|c| c.generated != 0 && c.default_sql.as_deref().is_some_and(mentions))
             || table.indexes.iter().any(|i| {
-                i.predicate_sql.as_deref().is_some_and(mentions) || i.keys.iter().any(|k| k.expression_sql.as_deref().is_some_and(mentions))
+                i.predicate_sql.as_deref().is_some_and(mentions)
+                    || i.keys.iter().any(|k| k.expression_sql.as_deref().is_some_and(mentions))
             });
         let in_condition = table.triggers.iter().any(|t| t.when_sql.as_deref().is_some_and(mentions));
         let used = used || in_condition;
-        let viewed = self.dependents(PG_CLASS, table.oid, 0)?.iter().any(|r| r.char("deptype") == b'n' && r.oid("classid") == PG_CLASS);
+        let viewed = self
+            .dependents(PG_CLASS, table.oid, 0)?
+            .iter()
+            .any(|r| r.char("deptype") == b'n' && r.oid("classid") == PG_CLASS);
         if used || viewed {
             let by = if used { "an expression" } else { "a view" };
-            return Err(Error::unsupported(format!("cannot {what} column \"{column}\": it may be used by {by} of this table, which is not supported")));
+            return Err(Error::unsupported(format!(
+                "cannot {what} column \"{column}\": it may be used by {by} of this table, which is not supported"
+            )));
         }
         Ok(())
     }
@@ -306,14 +382,19 @@ impl Session {
         let old = s.subname().unwrap_or("");
         let rows = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])?;
         let row = rows.iter().find(|r| r.text("conname") == Some(old)).ok_or_else(|| {
-            Error::new(sqlstate::UNDEFINED_OBJECT, format!("constraint \"{old}\" for table \"{}\" does not exist", table.name))
+            Error::new(
+                sqlstate::UNDEFINED_OBJECT,
+                format!("constraint \"{old}\" for table \"{}\" does not exist", table.name),
+            )
         })?;
         let mut new = row.clone();
         new.set("conname", Datum::text(new_name));
         self.write_catalog(runtime, |w| w.update(row, &new.values))?;
         let index = row.oid("conindid");
         if index != 0 && b"pu".contains(&row.char("contype")) {
-            self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, index, runtime, |row| row.set("relname", Datum::text(new_name)))?;
+            self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, index, runtime, |row| {
+                row.set("relname", Datum::text(new_name))
+            })?;
         }
         Ok("ALTER TABLE".to_string())
     }
@@ -346,7 +427,9 @@ impl Session {
         }
         let word = super::object_word(s.object_type);
         let Some(r) = s.relation() else {
-            return Err(Error::unsupported("ALTER … SET SCHEMA is supported for tables, views, sequences and indexes only"));
+            return Err(Error::unsupported(
+                "ALTER … SET SCHEMA is supported for tables, views, sequences and indexes only",
+            ));
         };
         let table = self.relation_of(r, runtime)?;
         self.refuse_owned_sequence(&table, runtime)?;
@@ -363,10 +446,14 @@ impl Session {
             }
         }
         for oid in moved {
-            self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, oid, runtime, |row| row.set("relnamespace", Datum::Oid(schema)))?;
+            self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, oid, runtime, |row| {
+                row.set("relnamespace", Datum::Oid(schema))
+            })?;
         }
         if table.type_oid != 0 {
-            self.update_row(PG_TYPE, PG_TYPE_OID_INDEX, table.type_oid, runtime, |row| row.set("typnamespace", Datum::Oid(schema)))?;
+            self.update_row(PG_TYPE, PG_TYPE_OID_INDEX, table.type_oid, runtime, |row| {
+                row.set("typnamespace", Datum::Oid(schema))
+            })?;
         }
         Ok(format!("ALTER {}", word.to_uppercase()))
     }
@@ -378,8 +465,12 @@ impl Session {
             O::OBJECT_SCHEMA => {
                 let name = s.object().as_str().unwrap_or("").to_string();
                 let oid = self.with_catalog(runtime, |host| host.reader.schema_oid(&name))?;
-                let oid = oid.ok_or_else(|| Error::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist")))?;
-                self.update_row(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, oid, runtime, |row| row.set("nspowner", Datum::Oid(owner)))?;
+                let oid = oid.ok_or_else(|| {
+                    Error::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist"))
+                })?;
+                self.update_row(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, oid, runtime, |row| {
+                    row.set("nspowner", Datum::Oid(owner))
+                })?;
                 Ok("ALTER SCHEMA".to_string())
             }
             O::OBJECT_DATABASE => self.give_database(s.object().as_str().unwrap_or(""), owner, runtime),
@@ -398,7 +489,9 @@ impl Session {
 fn words_of(object: Node<'_>) -> Vec<String> {
     match object {
         Node::NodeList(list) => super::strings(list).last().map(|word| word.to_string()).into_iter().collect(),
-        Node::ObjectWithArgs(o) => super::strings(o.objname()).last().map(|word| word.to_string()).into_iter().collect(),
+        Node::ObjectWithArgs(o) => {
+            super::strings(o.objname()).last().map(|word| word.to_string()).into_iter().collect()
+        }
         Node::TypeName(t) => t.names().iter().filter_map(|s| s.sval()).last().map(str::to_string).into_iter().collect(),
         other => other.as_str().map(str::to_string).into_iter().collect(),
     }

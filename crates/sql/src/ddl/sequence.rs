@@ -4,8 +4,8 @@
 
 use super::Session;
 use super::create_table::{NewColumn, NewTable};
-use crate::catalog::global::GLOBAL;
 use crate::catalog::SequenceOptions;
+use crate::catalog::global::GLOBAL;
 use crate::catalog::ids::*;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
@@ -24,7 +24,9 @@ impl SequenceState {
     pub fn decode(bytes: &[u8]) -> Result<SequenceState> {
         let mut reader = kilndb_base::bytes::Reader::new(bytes);
         match (reader.i64(), reader.u8(), reader.i64()) {
-            (Some(last_value), Some(called), Some(log_count)) => Ok(SequenceState { last_value, is_called: called != 0, log_count }),
+            (Some(last_value), Some(called), Some(log_count)) => {
+                Ok(SequenceState { last_value, is_called: called != 0, log_count })
+            }
             _ => Err(Error::corrupted("a sequence's cell is too short")),
         }
     }
@@ -53,7 +55,12 @@ fn number(d: &nodes::DefElem) -> Result<i64> {
         Node::Integer(i) => Ok(i64::from(i.ival)),
         Node::Float(f) => {
             let text = f.fval().unwrap_or("");
-            text.parse().map_err(|_| Error::new(sqlstate::INVALID_TEXT_REPRESENTATION, format!("value \"{text}\" is out of range for type bigint")))
+            text.parse().map_err(|_| {
+                Error::new(
+                    sqlstate::INVALID_TEXT_REPRESENTATION,
+                    format!("value \"{text}\" is out of range for type bigint"),
+                )
+            })
         }
         _ => Err(Error::new(sqlstate::SYNTAX_ERROR, format!("{} requires a numeric value", d.defname().unwrap_or("")))),
     }
@@ -92,10 +99,16 @@ impl Given {
             state.is_called = false;
         }
         if state.last_value < options.min {
-            return Err(invalid(format!("RESTART value ({}) cannot be less than MINVALUE ({})", state.last_value, options.min)));
+            return Err(invalid(format!(
+                "RESTART value ({}) cannot be less than MINVALUE ({})",
+                state.last_value, options.min
+            )));
         }
         if state.last_value > options.max {
-            return Err(invalid(format!("RESTART value ({}) cannot be greater than MAXVALUE ({})", state.last_value, options.max)));
+            return Err(invalid(format!(
+                "RESTART value ({}) cannot be greater than MAXVALUE ({})",
+                state.last_value, options.max
+            )));
         }
         state.log_count = 0;
         Ok(())
@@ -156,7 +169,12 @@ impl Given {
 }
 
 impl Session {
-    fn given_options<'n>(&mut self, options: impl IntoIterator<Item = Node<'n>>, source: &str, runtime: &dyn Runtime) -> Result<Given> {
+    fn given_options<'n>(
+        &mut self,
+        options: impl IntoIterator<Item = Node<'n>>,
+        source: &str,
+        runtime: &dyn Runtime,
+    ) -> Result<Given> {
         let mut given = Given::default();
         let mut seen: Vec<&str> = Vec::new();
         for option in options {
@@ -191,7 +209,11 @@ impl Session {
                 "owned_by" | "sequence_name" => {
                     if let Node::NodeList(list) = d.arg() {
                         let names = super::strings(list).iter().map(|s| s.to_string()).collect();
-                        if d.defname() == Some("owned_by") { given.owned_by = Some(names) } else { given.name = Some(names) }
+                        if d.defname() == Some("owned_by") {
+                            given.owned_by = Some(names)
+                        } else {
+                            given.name = Some(names)
+                        }
                     }
                 }
                 "logged" | "unlogged" => {}
@@ -201,7 +223,12 @@ impl Session {
         Ok(given)
     }
 
-    pub(super) fn create_sequence(&mut self, s: &nodes::CreateSeqStmt, source: &str, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn create_sequence(
+        &mut self,
+        s: &nodes::CreateSeqStmt,
+        source: &str,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let r = s.sequence().ok_or_else(|| Error::internal("CREATE SEQUENCE without a name"))?;
         let temporary = self.will_be_temporary(r, runtime)?;
         let persistence = if temporary { b't' } else { r.relpersistence as u8 };
@@ -221,7 +248,16 @@ impl Session {
 
     /// The sequence of a serial or identity column; `options` with the text that they are of.
     #[allow(clippy::too_many_arguments)]
-    pub(super) fn column_sequence(&mut self, table: &str, column: &str, schema: Oid, type_oid: Oid, persistence: u8, options: (&[Node<'_>], &str), runtime: &dyn Runtime) -> Result<Oid> {
+    pub(super) fn column_sequence(
+        &mut self,
+        table: &str,
+        column: &str,
+        schema: Oid,
+        type_oid: Oid,
+        persistence: u8,
+        options: (&[Node<'_>], &str),
+        runtime: &dyn Runtime,
+    ) -> Result<Oid> {
         let given = self.given_options(options.0.iter().copied(), options.1, runtime)?;
         let name = match given.name.as_ref().and_then(|names| names.last()) {
             Some(name) => name.clone(),
@@ -233,7 +269,13 @@ impl Session {
         self.insert_sequence(&name, schema, persistence, &options, runtime)
     }
 
-    pub(super) fn free_sequence_name(&mut self, table: &str, column: &str, schema: Oid, runtime: &dyn Runtime) -> Result<String> {
+    pub(super) fn free_sequence_name(
+        &mut self,
+        table: &str,
+        column: &str,
+        schema: Oid,
+        runtime: &dyn Runtime,
+    ) -> Result<String> {
         for number in 0.. {
             let label = if number == 0 { "seq".to_string() } else { format!("seq{number}") };
             let candidate = super::constraint::object_name(table, column, &label);
@@ -244,28 +286,54 @@ impl Session {
         Err(Error::internal("no free name"))
     }
 
-    pub(super) fn insert_sequence(&mut self, name: &str, schema: Oid, persistence: u8, options: &SequenceOptions, runtime: &dyn Runtime) -> Result<Oid> {
-        let column = |name: &str, type_oid: Oid| NewColumn { name: name.to_string(), type_oid, typmod: -1, not_null: true, ..NewColumn::default() };
-        let columns = vec![column("last_value", oids::INT8), column("log_cnt", oids::INT8), column("is_called", oids::BOOL)];
+    pub(super) fn insert_sequence(
+        &mut self,
+        name: &str,
+        schema: Oid,
+        persistence: u8,
+        options: &SequenceOptions,
+        runtime: &dyn Runtime,
+    ) -> Result<Oid> {
+        let column = |name: &str, type_oid: Oid| NewColumn {
+            name: name.to_string(),
+            type_oid,
+            typmod: -1,
+            not_null: true,
+            ..NewColumn::default()
+        };
+        let columns =
+            vec![column("last_value", oids::INT8), column("log_cnt", oids::INT8), column("is_called", oids::BOOL)];
         let new = NewTable { name: name.to_string(), schema, kind: b'S', persistence, columns, options: Vec::new() };
         let oid = self.insert_table(&new, runtime)?;
         let storage = self.new_storage(RelationKind::Cell, persistence)?;
         self.begin_sequence(storage, SequenceState { last_value: options.start, is_called: false, log_count: 0 })?;
-        self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, oid, runtime, |row| row.set("relfilenode", Datum::Oid(storage.0)))?;
+        self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, oid, runtime, |row| {
+            row.set("relfilenode", Datum::Oid(storage.0))
+        })?;
         self.write_catalog(runtime, |w| w.insert(PG_SEQUENCE, &sequence_row(oid, options)).map(|_| ()))?;
         Ok(oid)
     }
 
     pub(crate) fn sequence_options(&mut self, oid: Oid) -> Result<SequenceOptions> {
         let rows = self.catalog_lookup(PG_SEQUENCE, PG_SEQUENCE_SEQRELID_INDEX, &[Datum::Oid(oid)])?;
-        rows.first().map(SequenceOptions::of_row).ok_or_else(|| Error::internal(format!("sequence {oid} has no definition")))
+        rows.first()
+            .map(SequenceOptions::of_row)
+            .ok_or_else(|| Error::internal(format!("sequence {oid} has no definition")))
     }
 
-    pub(super) fn alter_sequence(&mut self, s: &nodes::AlterSeqStmt, source: &str, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn alter_sequence(
+        &mut self,
+        s: &nodes::AlterSeqStmt,
+        source: &str,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let r = s.sequence().ok_or_else(|| Error::internal("ALTER SEQUENCE without a name"))?;
         let Some(sequence) = self.find_relation_of(r, runtime)? else {
             if s.missing_ok {
-                self.notice(kilndb_base::Severity::Notice, format!("relation \"{}\" does not exist, skipping", r.relname().unwrap_or("")));
+                self.notice(
+                    kilndb_base::Severity::Notice,
+                    format!("relation \"{}\" does not exist, skipping", r.relname().unwrap_or("")),
+                );
                 return Ok(());
             }
             return Err(super::missing_relation(r));
@@ -279,15 +347,29 @@ impl Session {
     }
 
     /// A change of more than the owner gives the sequence a new cell, so that a rollback brings the old value back.
-    pub(super) fn change_sequence(&mut self, sequence: &std::sync::Arc<crate::catalog::Table>, options: Vec<Node<'_>>, source: &str, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn change_sequence(
+        &mut self,
+        sequence: &std::sync::Arc<crate::catalog::Table>,
+        options: Vec<Node<'_>>,
+        source: &str,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let sequence = self.lock_for_ddl(sequence, kilndb_storage::LockMode::ShareRowExclusive, runtime)?;
         let given = self.given_options(options, source, runtime)?;
         if given.changes_state() {
             let previous = self.sequence_options(sequence.oid)?;
             let options = given.options(Some(&previous), oids::INT8)?;
-            let mut state = SequenceState::decode(&self.own.temporary.relation(&self.instance.engine, sequence.storage)?.cell_read()?)?;
+            let mut state = SequenceState::decode(
+                &self.own.temporary.relation(&self.instance.engine, sequence.storage)?.cell_read()?,
+            )?;
             given.restart_in(&mut state, &options)?;
-            let cell = self.replace_storage(sequence.oid, sequence.storage, RelationKind::Cell, sequence.persistence, runtime)?;
+            let cell = self.replace_storage(
+                sequence.oid,
+                sequence.storage,
+                RelationKind::Cell,
+                sequence.persistence,
+                runtime,
+            )?;
             self.begin_sequence(cell, state)?;
             self.own.scratch.sequence_cache.borrow_mut().remove(&sequence.oid);
             let rows = self.catalog_lookup(PG_SEQUENCE, PG_SEQUENCE_SEQRELID_INDEX, &[Datum::Oid(sequence.oid)])?;

@@ -16,7 +16,8 @@ fn sequence(host: &StatementHost<'_>, d: Option<&Datum>) -> Result<Arc<Table>> {
         _ => 0,
     };
     let table = host.reader.table_by_oid(oid)?;
-    let table = table.ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("could not open relation with OID {oid}")))?;
+    let table = table
+        .ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("could not open relation with OID {oid}")))?;
     require_sequence(&table)?;
     Ok(table)
 }
@@ -49,7 +50,9 @@ pub(crate) fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], _env: &
         "pg_get_sequence_data" => sequence_data(host, args.first()),
         "pg_sequence_last_value" => {
             let table = sequence(host, args.first())?;
-            let state = SequenceState::decode(&host.reader.temporary.relation(&host.instance.engine, table.storage)?.cell_read()?)?;
+            let state = SequenceState::decode(
+                &host.reader.temporary.relation(&host.instance.engine, table.storage)?.cell_read()?,
+            )?;
             Ok(if state.is_called { Datum::Int8(state.last_value) } else { Datum::Null })
         }
         _ => set_value(host, args),
@@ -64,7 +67,9 @@ fn sequence_data(host: &StatementHost<'_>, relation: Option<&Datum>) -> Result<D
     };
     let (last, is_called) = match table.filter(|t| t.kind == TableKind::Sequence) {
         Some(table) => {
-            let state = SequenceState::decode(&host.reader.temporary.relation(&host.instance.engine, table.storage)?.cell_read()?)?;
+            let state = SequenceState::decode(
+                &host.reader.temporary.relation(&host.instance.engine, table.storage)?.cell_read()?,
+            )?;
             (Datum::Int8(state.last_value), Datum::Bool(state.is_called))
         }
         None => (Datum::Null, Datum::Null),

@@ -1,5 +1,5 @@
-//! Definitions are kept as text. Before they are, every name in them gets its schema, so that they mean the same to whoever uses
-//! them, whatever his search path.
+//! Definitions are kept as text. Before they are, every name in them gets its schema, so that they mean the same to
+//! whoever uses them, whatever his search path.
 
 use super::Session;
 use crate::bind::names::{Over, qualified_expression, qualified_queries};
@@ -28,7 +28,11 @@ fn nowhere(mut e: Error) -> Error {
 
 impl Session {
     /// Binds a text, however deep it nests.
-    pub(super) fn bound<R>(&mut self, runtime: &dyn Runtime, bind: impl Fn(&StatementHost<'_>) -> Result<R>) -> Result<R> {
+    pub(super) fn bound<R>(
+        &mut self,
+        runtime: &dyn Runtime,
+        bind: impl Fn(&StatementHost<'_>) -> Result<R>,
+    ) -> Result<R> {
         self.with_catalog(runtime, |host| {
             let mut bound = Err(Error::internal("a text was not bound"));
             runtime.on_large_stack(&mut || bound = bind(host));
@@ -38,13 +42,17 @@ impl Session {
 
     /// An expression as it is kept.
     pub(super) fn stored_expression(&mut self, sql: &str, over: Over<'_>, runtime: &dyn Runtime) -> Result<String> {
-        let bind = |host: &StatementHost<'_>| qualified_expression(sql, over, &host.reader, &|kind, text| full_name(host, kind, text));
+        let bind = |host: &StatementHost<'_>| {
+            qualified_expression(sql, over, &host.reader, &|kind, text| full_name(host, kind, text))
+        };
         self.bound(runtime, bind).map_err(nowhere)
     }
 
     /// A query as it is kept, and the relations that it names.
     pub(super) fn stored_query(&mut self, sql: &str, runtime: &dyn Runtime) -> Result<(String, Vec<Oid>)> {
-        let bind = |host: &StatementHost<'_>| qualified_queries(sql, &host.reader, None, &|kind, text| full_name(host, kind, text));
+        let bind = |host: &StatementHost<'_>| {
+            qualified_queries(sql, &host.reader, None, &|kind, text| full_name(host, kind, text))
+        };
         self.bound(runtime, bind).map_err(nowhere)
     }
 

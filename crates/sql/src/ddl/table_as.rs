@@ -1,8 +1,8 @@
 //! CREATE TABLE AS and SELECT INTO.
 
 use super::Session;
-use super::temporary_objects::{on_commit_option, refuse_in_temporary_schema, says_global};
 use super::create_table::NewTable;
+use super::temporary_objects::{on_commit_option, refuse_in_temporary_schema, says_global};
 use super::view::result_columns;
 use crate::catalog::global::GLOBAL;
 use crate::client::Runtime;
@@ -12,7 +12,12 @@ use kilndb_syntax::{Node, nodes};
 use std::sync::Arc;
 
 impl Session {
-    pub(super) fn create_table_as(&mut self, s: &nodes::CreateTableAsStmt, source: &Arc<str>, runtime: &dyn Runtime) -> Result<String> {
+    pub(super) fn create_table_as(
+        &mut self,
+        s: &nodes::CreateTableAsStmt,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<String> {
         if s.objtype == ObjectType::OBJECT_MATVIEW {
             return Err(Error::unsupported("materialized views are not supported"));
         }
@@ -25,19 +30,38 @@ impl Session {
         self.create_from_query(into, &query?, s.if_not_exists, source, runtime)
     }
 
-    pub(super) fn select_into(&mut self, s: &nodes::SelectStmt, node: Node<'_>, source: &Arc<str>, runtime: &dyn Runtime) -> Result<String> {
+    pub(super) fn select_into(
+        &mut self,
+        s: &nodes::SelectStmt,
+        node: Node<'_>,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<String> {
         let into = s.into_clause().ok_or_else(|| Error::internal("SELECT INTO without a table"))?;
         let mut query = Err(Error::internal("a query was not written"));
         runtime.on_large_stack(&mut || query = kilndb_syntax::select_without_into(node));
         self.create_from_query(into, &query?, false, source, runtime)
     }
 
-    fn create_from_query(&mut self, into: &nodes::IntoClause, query: &str, if_not_exists: bool, source: &Arc<str>, runtime: &dyn Runtime) -> Result<String> {
+    fn create_from_query(
+        &mut self,
+        into: &nodes::IntoClause,
+        query: &str,
+        if_not_exists: bool,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<String> {
         let r = into.rel().ok_or_else(|| Error::internal("CREATE TABLE AS without a table"))?;
         let persistence = r.relpersistence as u8;
         let global = persistence == b't' && says_global(source, r.location);
         let temporary = !global && self.will_be_temporary(r, runtime)?;
-        let persistence = if global { GLOBAL } else if temporary { b't' } else { persistence };
+        let persistence = if global {
+            GLOBAL
+        } else if temporary {
+            b't'
+        } else {
+            persistence
+        };
         let (schema, _) = self.creation_schema(r.schemaname(), temporary, runtime)?;
         if global {
             refuse_in_temporary_schema(schema)?;

@@ -1,4 +1,5 @@
-//! A session's temporary schema, what makes a table global temporary, what happens to temporary tables at commit, and their end.
+//! A session's temporary schema, what makes a table global temporary, what happens to temporary tables at commit, and
+//! their end.
 
 use super::Session;
 use crate::catalog::builtin::BOOTSTRAP_SUPERUSER;
@@ -19,7 +20,11 @@ impl Session {
         if self.own.temporary.schema().is_none() {
             let name = Datum::text(format!("pg_temp_{}", self.process_id));
             self.write_catalog(runtime, |w| {
-                let row = [("oid", Datum::Oid(TEMPORARY_SCHEMA)), ("nspname", name), ("nspowner", Datum::Oid(BOOTSTRAP_SUPERUSER))];
+                let row = [
+                    ("oid", Datum::Oid(TEMPORARY_SCHEMA)),
+                    ("nspname", name),
+                    ("nspowner", Datum::Oid(BOOTSTRAP_SUPERUSER)),
+                ];
                 w.insert(PG_NAMESPACE, &row).map(|_| ())
             })?;
             // The search path may name it.
@@ -34,10 +39,18 @@ impl Session {
     }
 
     /// ON COMMIT of a new table.
-    pub(super) fn note_on_commit(&mut self, table: Oid, action: kilndb_syntax::raw::OnCommitAction::Type, persistence: u8) -> Result<()> {
+    pub(super) fn note_on_commit(
+        &mut self,
+        table: Oid,
+        action: kilndb_syntax::raw::OnCommitAction::Type,
+        persistence: u8,
+    ) -> Result<()> {
         use kilndb_syntax::raw::OnCommitAction as A;
         if action != A::ONCOMMIT_NOOP && persistence != b't' {
-            return Err(Error::new(sqlstate::INVALID_TABLE_DEFINITION, "ON COMMIT can only be used on temporary tables"));
+            return Err(Error::new(
+                sqlstate::INVALID_TABLE_DEFINITION,
+                "ON COMMIT can only be used on temporary tables",
+            ));
         }
         match action {
             A::ONCOMMIT_DROP => self.on_commit.push((table, OnCommit::Drop)),
@@ -49,12 +62,19 @@ impl Session {
 
     /// The private store has the size with which it was opened.
     pub(crate) fn refuse_other_temp_buffers(&mut self, value: &str) -> Result<()> {
-        let Some(definition) = definition("temp_buffers").filter(|_| self.own.temporary.store().is_some()) else { return Ok(()) };
+        let Some(definition) = definition("temp_buffers").filter(|_| self.own.temporary.store().is_some()) else {
+            return Ok(());
+        };
         if check_value(definition, value)? == self.settings.get("temp_buffers").unwrap_or("") {
             return Ok(());
         }
-        Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("invalid value for parameter \"temp_buffers\": {value}"))
-            .with_detail("\"temp_buffers\" cannot be changed after any temporary tables have been accessed in the session."))
+        Err(Error::new(
+            sqlstate::INVALID_PARAMETER_VALUE,
+            format!("invalid value for parameter \"temp_buffers\": {value}"),
+        )
+        .with_detail(
+            "\"temp_buffers\" cannot be changed after any temporary tables have been accessed in the session.",
+        ))
     }
 
     /// What is due at the commit for temporary tables.
@@ -110,9 +130,17 @@ impl Session {
         Ok(())
     }
 
-    /// DISCARD TEMP: all temporary tables, views, sequences and routines of the session, and its rows in global temporary tables.
+    /// DISCARD TEMP: all temporary tables, views, sequences and routines of the session, and its rows in global
+    /// temporary tables.
     pub(crate) fn drop_own_temporary_objects(&mut self, runtime: &dyn Runtime) -> Result<()> {
-        let inside: Vec<Oid> = self.own.temporary.scan(PG_CLASS).iter().filter(|r| !b"iI".contains(&r.char("relkind"))).map(|r| r.oid("oid")).collect();
+        let inside: Vec<Oid> = self
+            .own
+            .temporary
+            .scan(PG_CLASS)
+            .iter()
+            .filter(|r| !b"iI".contains(&r.char("relkind")))
+            .map(|r| r.oid("oid"))
+            .collect();
         for oid in &inside {
             if let Some(table) = self.with_catalog(runtime, |host| host.reader.table_by_oid(*oid))? {
                 self.drop_relation(&table, true, &inside, runtime)?;
@@ -140,8 +168,8 @@ impl Session {
     }
 }
 
-/// Does `CREATE GLOBAL TEMPORARY …` or `INTO GLOBAL TEMPORARY …` stand before the relation's name at `location`? The grammar keeps
-/// no trace of the word.
+/// Does `CREATE GLOBAL TEMPORARY …` or `INTO GLOBAL TEMPORARY …` stand before the relation's name at `location`? The
+/// grammar keeps no trace of the word.
 pub(super) fn says_global(source: &str, location: i32) -> bool {
     let before = usize::try_from(location).ok().and_then(|end| source.get(..end)).unwrap_or("");
     let text = without_comments(before).to_ascii_lowercase();
@@ -166,7 +194,10 @@ fn without_comments(sql: &str) -> String {
 pub(super) fn on_commit_option(action: kilndb_syntax::raw::OnCommitAction::Type) -> Result<String> {
     use kilndb_syntax::raw::OnCommitAction as A;
     if action == A::ONCOMMIT_DROP {
-        return Err(Error::new(sqlstate::INVALID_TABLE_DEFINITION, "ON COMMIT DROP cannot be used on global temporary tables"));
+        return Err(Error::new(
+            sqlstate::INVALID_TABLE_DEFINITION,
+            "ON COMMIT DROP cannot be used on global temporary tables",
+        ));
     }
     Ok(format!("{DELETE_ROWS_OPTION}={}", action == A::ONCOMMIT_DELETE_ROWS))
 }
@@ -174,7 +205,10 @@ pub(super) fn on_commit_option(action: kilndb_syntax::raw::OnCommitAction::Type)
 /// The definition of a global temporary table is everybody's.
 pub(super) fn refuse_in_temporary_schema(schema: Oid) -> Result<()> {
     if is_temporary(schema) {
-        return Err(Error::new(sqlstate::INVALID_TABLE_DEFINITION, "cannot create global temporary tables in temporary schemas"));
+        return Err(Error::new(
+            sqlstate::INVALID_TABLE_DEFINITION,
+            "cannot create global temporary tables in temporary schemas",
+        ));
     }
     Ok(())
 }
@@ -198,7 +232,13 @@ mod tests {
         ] {
             assert!(says(text), "{text}");
         }
-        for text in ["create temporary table ", "create local temp table ", "select 'create global temporary table' into temp ", "-- global\ncreate temp table ", ""] {
+        for text in [
+            "create temporary table ",
+            "create local temp table ",
+            "select 'create global temporary table' into temp ",
+            "-- global\ncreate temp table ",
+            "",
+        ] {
             assert!(!says(text), "{text}");
         }
     }

@@ -1,5 +1,5 @@
-//! TEXT SEARCH CONFIGURATION and DICTIONARY: CREATE, and ALTER of what they do. Parsers and templates, names, owners and DROP
-//! are in `text_search_objects`.
+//! TEXT SEARCH CONFIGURATION and DICTIONARY: CREATE, and ALTER of what they do. Parsers and templates, names, owners
+//! and DROP are in `text_search_objects`.
 
 use super::Session;
 use crate::catalog::ids::*;
@@ -40,7 +40,11 @@ pub(super) fn option_names(d: &nodes::DefElem) -> Vec<String> {
 fn given_option(d: &nodes::DefElem) -> Option<GivenOption> {
     let is_number = matches!(d.arg(), Node::Integer(_) | Node::Float(_));
     let value = option_names(d).join(".");
-    (!matches!(d.arg(), Node::None)).then(|| GivenOption { name: d.defname().unwrap_or("").to_string(), value, is_number })
+    (!matches!(d.arg(), Node::None)).then(|| GivenOption {
+        name: d.defname().unwrap_or("").to_string(),
+        value,
+        is_number,
+    })
 }
 
 /// As pg_ts_dict has options: `name = 'value', …`.
@@ -70,7 +74,12 @@ pub(super) fn kind_of(object: O::Type) -> Option<TextSearchKind> {
 }
 
 impl Session {
-    pub(super) fn text_search_named(&mut self, kind: TextSearchKind, names: &[&str], runtime: &dyn Runtime) -> Result<Oid> {
+    pub(super) fn text_search_named(
+        &mut self,
+        kind: TextSearchKind,
+        names: &[&str],
+        runtime: &dyn Runtime,
+    ) -> Result<Oid> {
         let (schema, name) = split(names);
         if let Some(schema) = schema
             && self.with_catalog(runtime, |host| host.reader.schema_oid(schema))?.is_none()
@@ -80,13 +89,23 @@ impl Session {
         let found = self.with_catalog(runtime, |host| host.reader.text_search_object(kind, schema, name))?;
         found.ok_or_else(|| missing(kind, &names.join(".")))
     }
-    pub(super) fn commented_text_search(&mut self, kind: TextSearchKind, object: Node<'_>, runtime: &dyn Runtime) -> Result<(Oid, Oid)> {
+    pub(super) fn commented_text_search(
+        &mut self,
+        kind: TextSearchKind,
+        object: Node<'_>,
+        runtime: &dyn Runtime,
+    ) -> Result<(Oid, Oid)> {
         let Node::NodeList(list) = object else { return Err(Error::internal("a text search object without a name")) };
         let oid = self.text_search_named(kind, &super::strings(list), runtime)?;
         Ok((kind.table().0, oid))
     }
     /// Where a new object goes; 23505 if there is one of its name.
-    pub(super) fn new_text_search_place(&mut self, kind: TextSearchKind, names: &[&str], runtime: &dyn Runtime) -> Result<Oid> {
+    pub(super) fn new_text_search_place(
+        &mut self,
+        kind: TextSearchKind,
+        names: &[&str],
+        runtime: &dyn Runtime,
+    ) -> Result<Oid> {
         let (schema, name) = split(names);
         let (schema, _) = self.creation_schema(schema, false, runtime)?;
         let (table, index, _, name_column, schema_column) = kind.table();
@@ -97,7 +116,8 @@ impl Session {
                 TextSearchKind::Parser => "pg_ts_parser",
                 TextSearchKind::Template => "pg_ts_template",
             };
-            let message = format!("duplicate key value violates unique constraint \"{table_name}_{name_column}_index\"");
+            let message =
+                format!("duplicate key value violates unique constraint \"{table_name}_{name_column}_index\"");
             return Err(Error::new(sqlstate::UNIQUE_VIOLATION, message)
                 .with_detail(format!("Key ({name_column}, {schema_column})=({name}, {schema}) already exists.")));
         }
@@ -109,14 +129,23 @@ impl Session {
         let options: Vec<(String, Vec<String>)> =
             s.definition().iter().map(|d| (d.defname().unwrap_or("").to_string(), option_names(d))).collect();
         match kind_of(s.kind) {
-            Some(TextSearchKind::Config) => self.create_config(&names, &options, runtime).map(|()| "CREATE TEXT SEARCH CONFIGURATION".into()),
-            Some(TextSearchKind::Dictionary) => self.create_dictionary(&names, s.definition().iter(), runtime).map(|()| "CREATE TEXT SEARCH DICTIONARY".into()),
+            Some(TextSearchKind::Config) => {
+                self.create_config(&names, &options, runtime).map(|()| "CREATE TEXT SEARCH CONFIGURATION".into())
+            }
+            Some(TextSearchKind::Dictionary) => self
+                .create_dictionary(&names, s.definition().iter(), runtime)
+                .map(|()| "CREATE TEXT SEARCH DICTIONARY".into()),
             Some(kind) => self.create_parser_or_template(kind, &names, &options, runtime),
             None => Err(Error::unsupported("CREATE AGGREGATE, OPERATOR, TYPE or COLLATION is not supported")),
         }
     }
 
-    fn create_config(&mut self, names: &[&str], options: &[(String, Vec<String>)], runtime: &dyn Runtime) -> Result<()> {
+    fn create_config(
+        &mut self,
+        names: &[&str],
+        options: &[(String, Vec<String>)],
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let schema = self.new_text_search_place(TextSearchKind::Config, names, runtime)?;
         let (mut parser, mut source) = (None, None);
         for (name, value) in options {
@@ -156,7 +185,13 @@ impl Session {
             .map(|_| ())
         })?;
         for row in rows {
-            self.insert_mapping(oid, row.int("maptokentype") as i32, row.int("mapseqno") as i32, row.oid("mapdict"), runtime)?;
+            self.insert_mapping(
+                oid,
+                row.int("maptokentype") as i32,
+                row.int("mapseqno") as i32,
+                row.oid("mapdict"),
+                runtime,
+            )?;
         }
         self.note_config_dependencies(oid, runtime)
     }
@@ -171,21 +206,44 @@ impl Session {
         self.add_text_search_dependencies((PG_TS_CONFIG, config), &mut needed, runtime)
     }
     /// What is part of the system for good is not noted.
-    pub(super) fn add_text_search_dependencies(&mut self, object: (Oid, Oid), needed: &mut Vec<(Oid, Oid)>, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn add_text_search_dependencies(
+        &mut self,
+        object: (Oid, Oid),
+        needed: &mut Vec<(Oid, Oid)>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         needed.sort_unstable();
         needed.dedup();
-        for (class, oid) in needed.iter().filter(|(_, oid)| *oid >= FIRST_UNPINNED_OID || *oid == crate::catalog::builtin::PUBLIC) {
+        for (class, oid) in
+            needed.iter().filter(|(_, oid)| *oid >= FIRST_UNPINNED_OID || *oid == crate::catalog::builtin::PUBLIC)
+        {
             self.add_dependency((object.0, object.1, 0), (*class, *oid, 0), b'n', runtime)?;
         }
         Ok(())
     }
-    fn insert_mapping(&mut self, config: Oid, kind: i32, place: i32, dictionary: Oid, runtime: &dyn Runtime) -> Result<()> {
-        let values =
-            [("mapcfg", Datum::Oid(config)), ("maptokentype", Datum::Int4(kind)), ("mapseqno", Datum::Int4(place)), ("mapdict", Datum::Oid(dictionary))];
+    fn insert_mapping(
+        &mut self,
+        config: Oid,
+        kind: i32,
+        place: i32,
+        dictionary: Oid,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
+        let values = [
+            ("mapcfg", Datum::Oid(config)),
+            ("maptokentype", Datum::Int4(kind)),
+            ("mapseqno", Datum::Int4(place)),
+            ("mapdict", Datum::Oid(dictionary)),
+        ];
         self.write_catalog(runtime, |w| w.insert(PG_TS_CONFIG_MAP, &values).map(|_| ()))
     }
 
-    fn create_dictionary<'a>(&mut self, names: &[&str], options: impl Iterator<Item = &'a nodes::DefElem>, runtime: &dyn Runtime) -> Result<()> {
+    fn create_dictionary<'a>(
+        &mut self,
+        names: &[&str],
+        options: impl Iterator<Item = &'a nodes::DefElem>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let schema = self.new_text_search_place(TextSearchKind::Dictionary, names, runtime)?;
         let (mut template, mut given) = (None, Vec::new());
         for d in options {
@@ -194,7 +252,9 @@ impl Session {
                 let value: Vec<&str> = value.iter().map(String::as_str).collect();
                 template = Some(self.text_search_named(TextSearchKind::Template, &value, runtime)?);
             } else {
-                let missing = || Error::new(sqlstate::SYNTAX_ERROR, format!("{} requires a parameter", d.defname().unwrap_or("")));
+                let missing = || {
+                    Error::new(sqlstate::SYNTAX_ERROR, format!("{} requires a parameter", d.defname().unwrap_or("")))
+                };
                 given.push(given_option(d).ok_or_else(missing)?);
             }
         }
@@ -222,7 +282,11 @@ impl Session {
         self.add_text_search_dependencies((PG_TS_DICT, oid), &mut needed, runtime)
     }
     /// Files are read again, whatever the options.
-    pub(super) fn alter_dictionary(&mut self, s: &nodes::AlterTSDictionaryStmt, runtime: &dyn Runtime) -> Result<String> {
+    pub(super) fn alter_dictionary(
+        &mut self,
+        s: &nodes::AlterTSDictionaryStmt,
+        runtime: &dyn Runtime,
+    ) -> Result<String> {
         let kind = TextSearchKind::Dictionary;
         let names: Vec<&str> = s.dictname().iter().filter_map(|n| n.sval()).collect();
         let oid = self.text_search_named(kind, &names, runtime)?;
@@ -234,19 +298,26 @@ impl Session {
         }
         let (template, text) = (row.oid("dicttemplate"), options_text(&options));
         let made = self.with_catalog(runtime, |host| host.reader.new_text_search_dictionary(template, &text))?;
-        self.update_row(PG_TS_DICT, PG_TS_DICT_OID_INDEX, oid, runtime, |row| row.set("dictinitoption", text_or_null(&text)))?;
+        self.update_row(PG_TS_DICT, PG_TS_DICT_OID_INDEX, oid, runtime, |row| {
+            row.set("dictinitoption", text_or_null(&text))
+        })?;
         self.with_catalog(runtime, |host| Ok(host.reader.keep_text_search_dictionary(oid, template, &text, &made)))?;
         Ok("ALTER TEXT SEARCH DICTIONARY".to_string())
     }
 
-    pub(super) fn alter_config(&mut self, s: &nodes::AlterTSConfigurationStmt, runtime: &dyn Runtime) -> Result<String> {
+    pub(super) fn alter_config(
+        &mut self,
+        s: &nodes::AlterTSConfigurationStmt,
+        runtime: &dyn Runtime,
+    ) -> Result<String> {
         let names: Vec<&str> = s.cfgname().iter().filter_map(|n| n.sval()).collect();
         let config = self.text_search_named(TextSearchKind::Config, &names, runtime)?;
         self.owned_text_search(TextSearchKind::Config, config, &names)?;
         let mut kinds = Vec::new();
         for name in super::strings(s.tokentype()) {
             let found = TOKEN_TYPES.iter().position(|(alias, _)| *alias == name);
-            let unknown = || Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("token type \"{name}\" does not exist"));
+            let unknown =
+                || Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("token type \"{name}\" does not exist"));
             let kind = found.ok_or_else(unknown)? as i32 + 1;
             if !kinds.iter().any(|(k, _)| *k == kind) {
                 kinds.push((kind, name.to_string()));
@@ -270,7 +341,9 @@ impl Session {
                 }
             }
             Alter::ALTER_TSCONFIG_REPLACE_DICT | Alter::ALTER_TSCONFIG_REPLACE_DICT_FOR_TOKEN => {
-                let [old, new] = dictionaries[..] else { return Err(Error::internal("REPLACE wants two dictionaries")) };
+                let [old, new] = dictionaries[..] else {
+                    return Err(Error::internal("REPLACE wants two dictionaries"));
+                };
                 let rows = self.catalog_lookup(PG_TS_CONFIG_MAP, PG_TS_CONFIG_MAP_INDEX, &[Datum::Oid(config)])?;
                 let is_meant = |kind: i64| kinds.is_empty() || kinds.iter().any(|(k, _)| i64::from(*k) == kind);
                 for row in rows.iter().filter(|r| r.oid("mapdict") == old && is_meant(r.int("maptokentype"))) {
@@ -283,10 +356,18 @@ impl Session {
                 for (kind, _) in &kinds {
                     if s.override_ {
                         self.remove_mappings(config, *kind, runtime)?;
-                    } else if !self.catalog_lookup(PG_TS_CONFIG_MAP, PG_TS_CONFIG_MAP_INDEX, &[Datum::Oid(config), Datum::Int4(*kind)])?.is_empty() {
+                    } else if !self
+                        .catalog_lookup(
+                            PG_TS_CONFIG_MAP,
+                            PG_TS_CONFIG_MAP_INDEX,
+                            &[Datum::Oid(config), Datum::Int4(*kind)],
+                        )?
+                        .is_empty()
+                    {
                         let message = "duplicate key value violates unique constraint \"pg_ts_config_map_index\"";
-                        return Err(Error::new(sqlstate::UNIQUE_VIOLATION, message)
-                            .with_detail(format!("Key (mapcfg, maptokentype, mapseqno)=({config}, {kind}, 1) already exists.")));
+                        return Err(Error::new(sqlstate::UNIQUE_VIOLATION, message).with_detail(format!(
+                            "Key (mapcfg, maptokentype, mapseqno)=({config}, {kind}, 1) already exists."
+                        )));
                     }
                     for (i, dictionary) in dictionaries.iter().enumerate() {
                         self.insert_mapping(config, *kind, i as i32 + 1, *dictionary, runtime)?;
@@ -298,7 +379,8 @@ impl Session {
         Ok("ALTER TEXT SEARCH CONFIGURATION".to_string())
     }
     fn remove_mappings(&mut self, config: Oid, kind: i32, runtime: &dyn Runtime) -> Result<usize> {
-        let rows = self.catalog_lookup(PG_TS_CONFIG_MAP, PG_TS_CONFIG_MAP_INDEX, &[Datum::Oid(config), Datum::Int4(kind)])?;
+        let rows =
+            self.catalog_lookup(PG_TS_CONFIG_MAP, PG_TS_CONFIG_MAP_INDEX, &[Datum::Oid(config), Datum::Int4(kind)])?;
         for row in &rows {
             self.write_catalog(runtime, |w| w.delete(row))?;
         }

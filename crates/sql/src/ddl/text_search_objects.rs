@@ -1,11 +1,11 @@
-//! What text search objects of all kinds have: names, schemas, owners, DROP. And parsers and templates, which are made of
-//! functions: there are PostgreSQL's own.
+//! What text search objects of all kinds have: names, schemas, owners, DROP. And parsers and templates, which are made
+//! of functions: there are PostgreSQL's own.
 
-use super::drop::still_needed;
 use super::Session;
+use super::drop::still_needed;
 use super::text_search::{FIRST_UNPINNED_OID, split};
-use crate::catalog::format_type::quote_identifier;
 use crate::catalog::CatalogView;
+use crate::catalog::format_type::quote_identifier;
 use crate::catalog::ids::*;
 use crate::catalog::store::CatalogRow;
 use crate::catalog::text_search::{TextSearchKind, missing, template_kind};
@@ -16,8 +16,8 @@ use kilndb_types::{Datum, oids};
 
 pub(super) type Object = (TextSearchKind, Oid);
 
-/// A function that a parser or a template wants: parameter, column, arguments, the function that there is (0: several), and
-/// what it is called if it is missing.
+/// A function that a parser or a template wants: parameter, column, arguments, the function that there is (0: several),
+/// and what it is called if it is missing.
 struct Part {
     parameter: &'static str,
     column: &'static str,
@@ -25,7 +25,13 @@ struct Part {
     only: Oid,
     required: Option<&'static str>,
 }
-const fn part(parameter: &'static str, column: &'static str, arguments: &'static [Oid], only: Oid, required: Option<&'static str>) -> Part {
+const fn part(
+    parameter: &'static str,
+    column: &'static str,
+    arguments: &'static [Oid],
+    only: Oid,
+    required: Option<&'static str>,
+) -> Part {
     Part { parameter, column, arguments, only, required }
 }
 const INTERNAL: Oid = 2281;
@@ -72,7 +78,13 @@ impl Session {
         Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, message))
     }
 
-    pub(super) fn rename_text_search(&mut self, s: &nodes::RenameStmt, kind: TextSearchKind, new_name: &str, runtime: &dyn Runtime) -> Result<String> {
+    pub(super) fn rename_text_search(
+        &mut self,
+        s: &nodes::RenameStmt,
+        kind: TextSearchKind,
+        new_name: &str,
+        runtime: &dyn Runtime,
+    ) -> Result<String> {
         let names = names_of(s.object());
         let oid = self.text_search_named(kind, &names, runtime)?;
         let row = self.owned_text_search(kind, oid, &names)?;
@@ -88,9 +100,17 @@ impl Session {
         }
         let rows = self.catalog_lookup(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, &[Datum::Oid(schema)])?;
         let schema = rows.first().and_then(|r| r.text("nspname")).unwrap_or("");
-        Err(Error::new(sqlstate::DUPLICATE_OBJECT, format!("{} \"{name}\" already exists in schema \"{schema}\"", kind.word())))
+        Err(Error::new(
+            sqlstate::DUPLICATE_OBJECT,
+            format!("{} \"{name}\" already exists in schema \"{schema}\"", kind.word()),
+        ))
     }
-    pub(super) fn move_text_search(&mut self, s: &nodes::AlterObjectSchemaStmt, kind: TextSearchKind, runtime: &dyn Runtime) -> Result<String> {
+    pub(super) fn move_text_search(
+        &mut self,
+        s: &nodes::AlterObjectSchemaStmt,
+        kind: TextSearchKind,
+        runtime: &dyn Runtime,
+    ) -> Result<String> {
         let names = names_of(s.object());
         let oid = self.text_search_named(kind, &names, runtime)?;
         let (schema, _) = self.creation_schema(s.newschema(), false, runtime)?;
@@ -101,14 +121,24 @@ impl Session {
             self.refuse_text_search_twin(kind, schema, row.text(name_column).unwrap_or(""))?;
             self.update_row(table, index, oid, runtime, |row| row.set(schema_column, Datum::Oid(schema)))?;
             let key = [Datum::Oid(table), Datum::Oid(oid)];
-            for row in self.catalog_lookup(PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, &key)?.iter().filter(|r| r.oid("refclassid") == PG_NAMESPACE) {
+            for row in self
+                .catalog_lookup(PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, &key)?
+                .iter()
+                .filter(|r| r.oid("refclassid") == PG_NAMESPACE)
+            {
                 self.write_catalog(runtime, |w| w.delete(row))?;
             }
             self.add_text_search_dependencies((table, oid), &mut vec![(PG_NAMESPACE, schema)], runtime)?;
         }
         Ok(tag("ALTER", kind))
     }
-    pub(super) fn give_text_search(&mut self, s: &nodes::AlterOwnerStmt, kind: TextSearchKind, owner: Oid, runtime: &dyn Runtime) -> Result<String> {
+    pub(super) fn give_text_search(
+        &mut self,
+        s: &nodes::AlterOwnerStmt,
+        kind: TextSearchKind,
+        owner: Oid,
+        runtime: &dyn Runtime,
+    ) -> Result<String> {
         let names = names_of(s.object());
         let oid = self.text_search_named(kind, &names, runtime)?;
         self.owned_text_search(kind, oid, &names)?;
@@ -126,35 +156,50 @@ impl Session {
         runtime: &dyn Runtime,
     ) -> Result<String> {
         if !self.is_superuser() {
-            return Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("must be superuser to create {}s", kind.word())));
+            return Err(Error::new(
+                sqlstate::INSUFFICIENT_PRIVILEGE,
+                format!("must be superuser to create {}s", kind.word()),
+            ));
         }
         let schema = self.new_text_search_place(kind, names, runtime)?;
         let parts = if kind == TextSearchKind::Parser { PARSER_PARTS } else { TEMPLATE_PARTS };
         let mut functions = vec![0; parts.len()];
         for (name, value) in options {
             let Some(at) = parts.iter().position(|p| p.parameter == name) else {
-                return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("{} parameter \"{name}\" not recognized", kind.word())));
+                return Err(Error::new(
+                    sqlstate::SYNTAX_ERROR,
+                    format!("{} parameter \"{name}\" not recognized", kind.word()),
+                ));
             };
             let (Some(part), Some(place)) = (parts.get(at), functions.get_mut(at)) else { continue };
             *place = self.part_function(part, value, runtime)?;
         }
         for (part, function) in parts.iter().zip(&functions) {
             if let Some(word) = part.required.filter(|_| *function == 0) {
-                return Err(Error::new(sqlstate::INVALID_OBJECT_DEFINITION, format!("{} {word} method is required", kind.word())));
+                return Err(Error::new(
+                    sqlstate::INVALID_OBJECT_DEFINITION,
+                    format!("{} {word} method is required", kind.word()),
+                ));
             }
             let is_known = *function == 0 || part.only == *function || part.only == 0;
             let makes_lexemes = part.parameter != "lexize" || template_kind(*function).is_some();
             if !is_known || !makes_lexemes {
-                let message = format!("{}s with other functions than those that are built in are not supported", kind.word());
+                let message =
+                    format!("{}s with other functions than those that are built in are not supported", kind.word());
                 return Err(Error::unsupported(message));
             }
         }
         let (table, _, _, name_column, schema_column) = kind.table();
         let oid = self.new_oid(schema)?;
-        let mut values = vec![("oid", Datum::Oid(oid)), (name_column, Datum::text(split(names).1)), (schema_column, Datum::Oid(schema))];
+        let mut values = vec![
+            ("oid", Datum::Oid(oid)),
+            (name_column, Datum::text(split(names).1)),
+            (schema_column, Datum::Oid(schema)),
+        ];
         values.extend(parts.iter().zip(&functions).map(|(part, function)| (part.column, Datum::Oid(*function))));
         self.write_catalog(runtime, |w| w.insert(table, &values).map(|_| ()))?;
-        let mut needed: Vec<(Oid, Oid)> = functions.iter().map(|f| (PG_PROC, *f)).chain([(PG_NAMESPACE, schema)]).collect();
+        let mut needed: Vec<(Oid, Oid)> =
+            functions.iter().map(|f| (PG_PROC, *f)).chain([(PG_NAMESPACE, schema)]).collect();
         self.add_text_search_dependencies((table, oid), &mut needed, runtime)?;
         Ok(tag("CREATE", kind))
     }
@@ -163,16 +208,26 @@ impl Session {
         let value: Vec<&str> = value.iter().map(String::as_str).collect();
         let (schema, name) = split(&value);
         self.with_catalog(runtime, |host| {
-            let found = host.reader.functions(schema, name)?.iter().find(|f| f.arg_types == part.arguments).map(|f| f.oid);
+            let found =
+                host.reader.functions(schema, name)?.iter().find(|f| f.arg_types == part.arguments).map(|f| f.oid);
             let unknown = || {
                 let types: Vec<String> = part.arguments.iter().map(|t| host.reader.format_type(*t, -1)).collect();
-                Error::new(sqlstate::UNDEFINED_FUNCTION, format!("function {}({}) does not exist", value.join("."), types.join(", ")))
+                Error::new(
+                    sqlstate::UNDEFINED_FUNCTION,
+                    format!("function {}({}) does not exist", value.join("."), types.join(", ")),
+                )
             };
             found.ok_or_else(unknown)
         })
     }
 
-    pub(super) fn drop_text_search(&mut self, s: &nodes::DropStmt, kind: TextSearchKind, cascade: bool, runtime: &dyn Runtime) -> Result<String> {
+    pub(super) fn drop_text_search(
+        &mut self,
+        s: &nodes::DropStmt,
+        kind: TextSearchKind,
+        cascade: bool,
+        runtime: &dyn Runtime,
+    ) -> Result<String> {
         let mut targets: Vec<Object> = Vec::new();
         for object in s.objects() {
             let names = names_of(object);
@@ -187,7 +242,8 @@ impl Session {
                 self.notice(Severity::Notice, format!("{message}, skipping"));
                 continue;
             }
-            let Some(oid) = self.with_catalog(runtime, |host| host.reader.text_search_object(kind, schema, name))? else {
+            let Some(oid) = self.with_catalog(runtime, |host| host.reader.text_search_object(kind, schema, name))?
+            else {
                 let error = missing(kind, &names.join("."));
                 if !s.missing_ok {
                     return Err(error);
@@ -204,7 +260,12 @@ impl Session {
         Ok(tag("DROP", kind))
     }
     /// Objects and, with CASCADE, all that need them.
-    pub(super) fn drop_text_search_objects(&mut self, targets: &[Object], cascade: bool, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn drop_text_search_objects(
+        &mut self,
+        targets: &[Object],
+        cascade: bool,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         for (kind, oid) in targets.iter().filter(|(_, oid)| *oid < FIRST_UNPINNED_OID) {
             let shown = self.text_search_shown(*kind, *oid, runtime)?;
             return Err(Error::new(
@@ -246,7 +307,8 @@ impl Session {
             TextSearchKind::Parser => (PG_TS_CONFIG, TextSearchKind::Config, "cfgparser", "oid"),
             TextSearchKind::Template => (PG_TS_DICT, TextSearchKind::Dictionary, "dicttemplate", "oid"),
         };
-        let mut found: Vec<Object> = self.catalog_scan(table)?.iter().filter(|r| r.oid(column) == oid).map(|r| (of, r.oid(object))).collect();
+        let mut found: Vec<Object> =
+            self.catalog_scan(table)?.iter().filter(|r| r.oid(column) == oid).map(|r| (of, r.oid(object))).collect();
         found.sort_by_key(|o| std::cmp::Reverse(o.1));
         found.dedup();
         Ok(found)
@@ -255,7 +317,9 @@ impl Session {
     fn text_search_shown(&mut self, kind: TextSearchKind, oid: Oid, runtime: &dyn Runtime) -> Result<String> {
         let (.., name_column, schema_column) = kind.table();
         self.with_catalog(runtime, |host| {
-            let Some(row) = host.reader.text_search_row(kind, oid)? else { return Ok(format!("{} {oid}", kind.word())) };
+            let Some(row) = host.reader.text_search_row(kind, oid)? else {
+                return Ok(format!("{} {oid}", kind.word()));
+            };
             let name = quote_identifier(row.text(name_column).unwrap_or(""));
             if host.reader.text_search_is_visible(kind, &row)? {
                 return Ok(format!("{} {name}", kind.word()));
@@ -275,9 +339,15 @@ impl Session {
     }
 
     /// The text search objects of a schema, as messages call them.
-    pub(super) fn text_search_in_schema(&mut self, schema: Oid, runtime: &dyn Runtime) -> Result<Vec<(Object, String)>> {
+    pub(super) fn text_search_in_schema(
+        &mut self,
+        schema: Oid,
+        runtime: &dyn Runtime,
+    ) -> Result<Vec<(Object, String)>> {
         let mut found = Vec::new();
-        for kind in [TextSearchKind::Config, TextSearchKind::Dictionary, TextSearchKind::Template, TextSearchKind::Parser] {
+        for kind in
+            [TextSearchKind::Config, TextSearchKind::Dictionary, TextSearchKind::Template, TextSearchKind::Parser]
+        {
             let (table, .., schema_column) = kind.table();
             for row in self.catalog_scan(table)?.iter().filter(|r| r.oid(schema_column) == schema) {
                 let shown = self.text_search_shown(kind, row.oid("oid"), runtime)?;

@@ -1,16 +1,18 @@
 //! CREATE TRIGGER, and what changes triggers afterwards.
 
-use super::drop::still_needed;
 use super::Session;
 use super::constraint::NewConstraint;
+use super::drop::still_needed;
 use super::trigger_clone::Which;
-use crate::bind::names::Over;
 use crate::bind::Binder;
 use crate::bind::ir::{ATT_TABLEOID, ColId, Expr, ExprKind};
+use crate::bind::names::Over;
 use crate::catalog::extension::table_of_call;
 use crate::catalog::ids::*;
 use crate::catalog::store::{CatalogRow, vector};
-use crate::catalog::trigger::{BEFORE, DELETE, INSERT, INSTEAD, ROW, TRUNCATE, UPDATE, is_key_function, is_of_key, join_arguments};
+use crate::catalog::trigger::{
+    BEFORE, DELETE, INSERT, INSTEAD, ROW, TRUNCATE, UPDATE, is_key_function, is_of_key, join_arguments,
+};
 use crate::catalog::{CatalogView, Table, TableKind};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
@@ -38,12 +40,20 @@ struct Condition {
 }
 
 impl Session {
-    pub(super) fn create_trigger(&mut self, s: &nodes::CreateTrigStmt, source: &Arc<str>, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn create_trigger(
+        &mut self,
+        s: &nodes::CreateTrigStmt,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let r = s.relation().ok_or_else(|| Error::internal("CREATE TRIGGER without a table"))?;
         let name = s.trigname().unwrap_or("");
         let table = self.relation_of(r, runtime)?;
         if table.is_catalog {
-            return Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("permission denied: \"{}\" is a system catalog", table.name)));
+            return Err(Error::new(
+                sqlstate::INSUFFICIENT_PRIVILEGE,
+                format!("permission denied: \"{}\" is a system catalog", table.name),
+            ));
         }
         if s.isconstraint && s.replace {
             return Err(Error::unsupported("CREATE OR REPLACE CONSTRAINT TRIGGER is not supported"));
@@ -56,7 +66,11 @@ impl Session {
             check_instead(s)?;
         }
         let transitions = check_transitions(s, &table)?;
-        let table = if table.kind == TableKind::View { table } else { self.lock_for_ddl(&table, LockMode::ShareRowExclusive, runtime)? };
+        let table = if table.kind == TableKind::View {
+            table
+        } else {
+            self.lock_for_ddl(&table, LockMode::ShareRowExclusive, runtime)?
+        };
         let when = self.checked_condition(s, &table, source, runtime)?;
         let columns = named_columns(s, &table)?;
         let function = self.trigger_function(s, runtime)?;
@@ -67,7 +81,8 @@ impl Session {
         let existing = self.trigger_row(table.oid, name)?;
         if let Some(old) = &existing {
             if s.replace && old.oid("tgparentid") != 0 {
-                let message = format!("trigger \"{name}\" for relation \"{}\" is an internal or a child trigger", table.name);
+                let message =
+                    format!("trigger \"{name}\" for relation \"{}\" is an internal or a child trigger", table.name);
                 return Err(Error::new(sqlstate::DUPLICATE_OBJECT, message));
             }
             refuse_existing(old, s.replace, &table)?;
@@ -100,14 +115,20 @@ impl Session {
             ("tgattr", vector(oids::INT2, columns.iter().map(|n| Datum::Int2(*n)).collect())),
             ("tgargs", Datum::Bytea(Arc::from(join_arguments(&arguments).as_slice()))),
         ];
-        let optional = [("tgqual", when.as_ref().map(|w| &w.text)), ("tgoldtable", transitions.old.as_ref()), ("tgnewtable", transitions.new.as_ref())];
+        let optional = [
+            ("tgqual", when.as_ref().map(|w| &w.text)),
+            ("tgoldtable", transitions.old.as_ref()),
+            ("tgnewtable", transitions.new.as_ref()),
+        ];
         values.extend(optional.into_iter().filter_map(|(column, text)| text.map(|text| (column, Datum::text(text)))));
         if let Some(old) = &existing {
             self.write_catalog(runtime, |w| w.delete(old))?;
             self.remove_dependencies((PG_TRIGGER, oid), None, runtime)?;
         }
         self.write_catalog(runtime, |w| w.insert(PG_TRIGGER, &values).map(|_| ()))?;
-        self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| row.set("relhastriggers", Datum::Bool(true)))?;
+        self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| {
+            row.set("relhastriggers", Datum::Bool(true))
+        })?;
         self.add_dependency((PG_TRIGGER, oid, 0), (PG_PROC, function, 0), b'n', runtime)?;
         for called in when.iter().flat_map(|w| &w.functions) {
             self.add_dependency((PG_TRIGGER, oid, 0), (table_of_call(*called), *called, 0), b'n', runtime)?;
@@ -125,13 +146,24 @@ impl Session {
         self.pass_on_trigger(&table, oid, s.replace, runtime)
     }
 
-    fn trigger_constraint(&mut self, s: &nodes::CreateTrigStmt, name: &str, table: &Table, runtime: &dyn Runtime) -> Result<Oid> {
-        let new = NewConstraint { deferrable: s.deferrable, deferred: s.initdeferred, ..NewConstraint::own(name, b't', table, &[]) };
+    fn trigger_constraint(
+        &mut self,
+        s: &nodes::CreateTrigStmt,
+        name: &str,
+        table: &Table,
+        runtime: &dyn Runtime,
+    ) -> Result<Oid> {
+        let new = NewConstraint {
+            deferrable: s.deferrable,
+            deferred: s.initdeferred,
+            ..NewConstraint::own(name, b't', table, &[])
+        };
         self.insert_constraint(&new, runtime)
     }
 
     pub(super) fn trigger_row(&mut self, table: Oid, name: &str) -> Result<Option<CatalogRow>> {
-        let rows = self.catalog_lookup(PG_TRIGGER, PG_TRIGGER_TGRELID_TGNAME_INDEX, &[Datum::Oid(table), Datum::text(name)])?;
+        let rows =
+            self.catalog_lookup(PG_TRIGGER, PG_TRIGGER_TGRELID_TGNAME_INDEX, &[Datum::Oid(table), Datum::text(name)])?;
         Ok(rows.into_iter().next())
     }
 
@@ -145,9 +177,12 @@ impl Session {
         let all = self.with_catalog(runtime, |host| host.reader.functions(schema, name))?;
         let found = all.iter().find(|f| f.arg_types.is_empty() && f.kind == b'f');
         let shown = names.join(".");
-        let found = found.ok_or_else(|| Error::new(sqlstate::UNDEFINED_FUNCTION, format!("function {shown}() does not exist")))?;
+        let found = found
+            .ok_or_else(|| Error::new(sqlstate::UNDEFINED_FUNCTION, format!("function {shown}() does not exist")))?;
         if is_key_function(found.oid) {
-            return Err(Error::unsupported(format!("triggers that call \"{name}\" are not supported: foreign keys have their own")));
+            return Err(Error::unsupported(format!(
+                "triggers that call \"{name}\" are not supported: foreign keys have their own"
+            )));
         }
         if found.return_type != oids::TRIGGER {
             return Err(invalid(format!("function {name} must return type trigger")));
@@ -155,7 +190,13 @@ impl Session {
         Ok(found.oid)
     }
 
-    fn checked_condition(&mut self, s: &nodes::CreateTrigStmt, table: &Arc<Table>, source: &Arc<str>, runtime: &dyn Runtime) -> Result<Option<Condition>> {
+    fn checked_condition(
+        &mut self,
+        s: &nodes::CreateTrigStmt,
+        table: &Arc<Table>,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<Option<Condition>> {
         if matches!(s.when_clause(), Node::None) {
             return Ok(None);
         }
@@ -206,7 +247,10 @@ impl Session {
             };
             let Some(row) = self.trigger_row(table.oid, name)? else {
                 if s.missing_ok {
-                    self.notice(Severity::Notice, format!("trigger \"{name}\" for relation \"{relation}\" does not exist, skipping"));
+                    self.notice(
+                        Severity::Notice,
+                        format!("trigger \"{name}\" for relation \"{relation}\" does not exist, skipping"),
+                    );
                     continue;
                 }
                 return Err(missing(name, &table));
@@ -247,10 +291,17 @@ impl Session {
     }
 
     /// Triggers that name a column or look at it go with it, or keep it.
-    pub(super) fn drop_column_triggers(&mut self, table: &Table, attnum: i16, cascade: bool, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn drop_column_triggers(
+        &mut self,
+        table: &Table,
+        attnum: i16,
+        cascade: bool,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let mut found = Vec::new();
         for row in self.dependents(PG_CLASS, table.oid, i32::from(attnum))? {
-            if row.oid("classid") == PG_TRIGGER && row.char("deptype") == b'n'
+            if row.oid("classid") == PG_TRIGGER
+                && row.char("deptype") == b'n'
                 && let Some(t) = self.trigger_by_oid(row.oid("objid"))?.filter(|t| t.oid("tgparentid") == 0)
             {
                 found.push((self.trigger_shown(&t, runtime)?, t));
@@ -260,7 +311,8 @@ impl Session {
         let column = table.columns.get((attnum - 1).max(0) as usize).map_or("", |c| c.name.as_str());
         let shown = self.shown_name(table, runtime)?;
         if !cascade && !found.is_empty() {
-            let lines: Vec<String> = found.iter().map(|(text, _)| format!("{text} depends on column {column} of table {shown}")).collect();
+            let lines: Vec<String> =
+                found.iter().map(|(text, _)| format!("{text} depends on column {column} of table {shown}")).collect();
             return Err(still_needed(Some(&format!("column {column} of table {shown}")), &lines));
         }
         let lines: Vec<String> = found.iter().map(|(text, _)| text.clone()).collect();
@@ -278,11 +330,21 @@ impl Session {
     /// `trigger a on table t`.
     pub(super) fn trigger_shown(&mut self, row: &CatalogRow, runtime: &dyn Runtime) -> Result<String> {
         let table = self.table_by_oid(row.oid("tgrelid"), runtime)?;
-        Ok(format!("trigger {} on {} {}", row.text("tgname").unwrap_or(""), super::kind_word(table.kind), self.shown_name(&table, runtime)?))
+        Ok(format!(
+            "trigger {} on {} {}",
+            row.text("tgname").unwrap_or(""),
+            super::kind_word(table.kind),
+            self.shown_name(&table, runtime)?
+        ))
     }
 
     /// ALTER TRIGGER … RENAME TO.
-    pub(super) fn rename_trigger(&mut self, s: &nodes::RenameStmt, new_name: &str, runtime: &dyn Runtime) -> Result<String> {
+    pub(super) fn rename_trigger(
+        &mut self,
+        s: &nodes::RenameStmt,
+        new_name: &str,
+        runtime: &dyn Runtime,
+    ) -> Result<String> {
         let r = s.relation().ok_or_else(|| Error::internal("ALTER TRIGGER without a table"))?;
         let table = self.relation_of(r, runtime)?;
         if table.kind != TableKind::View {
@@ -292,8 +354,11 @@ impl Session {
         let row = self.trigger_row(table.oid, old_name)?.ok_or_else(|| missing(old_name, &table))?;
         if row.oid("tgparentid") != 0 {
             let above = self.table_by_oid(table.partition_of, runtime)?;
-            return Err(Error::unsupported(format!("cannot rename trigger \"{old_name}\" on table \"{}\"", table.name))
-                .with_hint(format!("Rename the trigger on the partitioned table \"{}\" instead.", above.name)));
+            return Err(Error::unsupported(format!(
+                "cannot rename trigger \"{old_name}\" on table \"{}\"",
+                table.name
+            ))
+            .with_hint(format!("Rename the trigger on the partitioned table \"{}\" instead.", above.name)));
         }
         if old_name == new_name {
             return Ok("ALTER TRIGGER".to_string());
@@ -301,13 +366,21 @@ impl Session {
         if self.trigger_row(table.oid, new_name)?.is_some() {
             return Err(duplicate(new_name, &table));
         }
-        self.update_row(PG_TRIGGER, PG_TRIGGER_OID_INDEX, row.oid("oid"), runtime, |row| row.set("tgname", Datum::text(new_name)))?;
+        self.update_row(PG_TRIGGER, PG_TRIGGER_OID_INDEX, row.oid("oid"), runtime, |row| {
+            row.set("tgname", Datum::text(new_name))
+        })?;
         self.rename_clones(&table, row.oid("oid"), old_name, new_name, runtime)?;
         Ok("ALTER TRIGGER".to_string())
     }
 
     /// ALTER TABLE … ENABLE, DISABLE TRIGGER.
-    pub(super) fn enable_trigger(&mut self, table: &Table, which: Which<'_>, mode: u8, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn enable_trigger(
+        &mut self,
+        table: &Table,
+        which: Which<'_>,
+        mode: u8,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         if let Which::All = which {
             self.complete_key_triggers(table, runtime)?;
         }
@@ -317,7 +390,9 @@ impl Session {
             found = true;
             self.refuse_system_trigger(row)?;
             if row.char("tgenabled") != mode {
-                self.update_row(PG_TRIGGER, PG_TRIGGER_OID_INDEX, row.oid("oid"), runtime, |row| row.set("tgenabled", Datum::Char(mode)))?;
+                self.update_row(PG_TRIGGER, PG_TRIGGER_OID_INDEX, row.oid("oid"), runtime, |row| {
+                    row.set("tgenabled", Datum::Char(mode))
+                })?;
             }
         }
         match which {
@@ -335,7 +410,8 @@ impl Session {
             _ => return Err(Error::internal("COMMENT ON TRIGGER without a table")),
         };
         let found = self.with_catalog(runtime, |host| host.reader.table_by_name(schema, table))?;
-        let found = found.ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{table}\" does not exist")))?;
+        let found = found
+            .ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{table}\" does not exist")))?;
         let row = self.trigger_row(found.oid, name)?.ok_or_else(|| missing(name, &found))?;
         Ok((PG_TRIGGER, row.oid("oid"), 0))
     }
@@ -352,7 +428,10 @@ pub(super) fn refuse_existing(old: &CatalogRow, replace: bool, table: &Table) ->
         return Err(duplicate(name, table));
     }
     if old.oid("tgconstraint") != 0 {
-        return Err(Error::new(sqlstate::DUPLICATE_OBJECT, format!("trigger \"{name}\" for relation \"{}\" is a constraint trigger", table.name)));
+        return Err(Error::new(
+            sqlstate::DUPLICATE_OBJECT,
+            format!("trigger \"{name}\" for relation \"{}\" is a constraint trigger", table.name),
+        ));
     }
     Ok(())
 }
@@ -362,15 +441,21 @@ fn missing(name: &str, table: &Table) -> Error {
 }
 
 fn check_kind_of_table(s: &nodes::CreateTrigStmt, table: &Table) -> Result<()> {
-    let wrong = |what: &str, detail: &str| Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{}\" is a {what}", table.name)).with_detail(detail));
+    let wrong = |what: &str, detail: &str| {
+        Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{}\" is a {what}", table.name)).with_detail(detail))
+    };
     match table.kind {
         TableKind::Table if s.timing & INSTEAD != 0 => wrong("table", "Tables cannot have INSTEAD OF triggers."),
         TableKind::Partitioned if s.timing & INSTEAD != 0 => wrong("table", "Tables cannot have INSTEAD OF triggers."),
-        TableKind::Partitioned if s.row && !s.transition_rels().is_empty() => Err(Error::unsupported(format!("\"{}\" is a partitioned table", table.name))
-            .with_detail("ROW triggers with transition tables are not supported on partitioned tables.")),
+        TableKind::Partitioned if s.row && !s.transition_rels().is_empty() => {
+            Err(Error::unsupported(format!("\"{}\" is a partitioned table", table.name))
+                .with_detail("ROW triggers with transition tables are not supported on partitioned tables."))
+        }
         TableKind::Table | TableKind::Partitioned => Ok(()),
         TableKind::View if s.isconstraint => wrong("view", "Views cannot have constraint triggers."),
-        TableKind::View if s.timing & INSTEAD == 0 && s.row => wrong("view", "Views cannot have row-level BEFORE or AFTER triggers."),
+        TableKind::View if s.timing & INSTEAD == 0 && s.row => {
+            wrong("view", "Views cannot have row-level BEFORE or AFTER triggers.")
+        }
         TableKind::View if s.events & TRUNCATE != 0 => wrong("view", "Views cannot have TRUNCATE triggers."),
         TableKind::View => Ok(()),
         kind => {
@@ -379,7 +464,11 @@ fn check_kind_of_table(s: &nodes::CreateTrigStmt, table: &Table) -> Result<()> {
                 TableKind::Index => "indexes",
                 _ => "composite types",
             };
-            let message = if kind == TableKind::Index { format!("cannot open relation \"{}\"", table.name) } else { format!("relation \"{}\" cannot have triggers", table.name) };
+            let message = if kind == TableKind::Index {
+                format!("cannot open relation \"{}\"", table.name)
+            } else {
+                format!("relation \"{}\" cannot have triggers", table.name)
+            };
             Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, message)
                 .with_detail(format!("This operation is not supported for {plural}.")))
         }
@@ -404,10 +493,12 @@ fn check_transitions(s: &nodes::CreateTrigStmt, table: &Table) -> Result<Transit
     for node in s.transition_rels() {
         let Node::TriggerTransition(t) = node else { continue };
         if !t.is_table {
-            return Err(Error::unsupported("ROW variable naming in the REFERENCING clause is not supported").with_hint("Use OLD TABLE or NEW TABLE for naming transition tables."));
+            return Err(Error::unsupported("ROW variable naming in the REFERENCING clause is not supported")
+                .with_hint("Use OLD TABLE or NEW TABLE for naming transition tables."));
         }
         if table.kind == TableKind::View {
-            return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{}\" is a view", table.name)).with_detail("Triggers on views cannot have transition tables."));
+            return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{}\" is a view", table.name))
+                .with_detail("Triggers on views cannot have transition tables."));
         }
         if s.row && table.partition_of != 0 {
             return Err(Error::unsupported("ROW triggers with transition tables are not supported on partitions"));
@@ -419,7 +510,9 @@ fn check_transitions(s: &nodes::CreateTrigStmt, table: &Table) -> Result<Transit
             return Err(invalid("TRUNCATE triggers with transition tables are not supported"));
         }
         if (s.events & (INSERT | UPDATE | DELETE)).count_ones() != 1 {
-            return Err(Error::unsupported("transition tables cannot be specified for triggers with more than one event"));
+            return Err(Error::unsupported(
+                "transition tables cannot be specified for triggers with more than one event",
+            ));
         }
         if !s.columns().is_empty() {
             return Err(Error::unsupported("transition tables cannot be specified for triggers with column lists"));
@@ -446,7 +539,12 @@ fn named_columns(s: &nodes::CreateTrigStmt, table: &Table) -> Result<Vec<i16>> {
     let mut columns = Vec::new();
     for name in super::strings(s.columns()) {
         let found = table.columns.iter().find(|c| !c.dropped && c.name == name);
-        let missing = || Error::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{name}\" of relation \"{}\" does not exist", table.name));
+        let missing = || {
+            Error::new(
+                sqlstate::UNDEFINED_COLUMN,
+                format!("column \"{name}\" of relation \"{}\" does not exist", table.name),
+            )
+        };
         let attnum = found.ok_or_else(missing)?.attnum;
         if columns.contains(&attnum) {
             return Err(Error::new(sqlstate::DUPLICATE_COLUMN, format!("column \"{name}\" specified more than once")));
@@ -471,7 +569,13 @@ fn place_of(e: &Expr, fits: &dyn Fn(&ColId) -> bool) -> Option<i32> {
 }
 
 /// What a condition may look at depends on the event.
-fn check_condition(s: &nodes::CreateTrigStmt, table: &Table, e: &Expr, (old, new): (u32, u32), binder: &Binder<'_>) -> Result<()> {
+fn check_condition(
+    s: &nodes::CreateTrigStmt,
+    table: &Table,
+    e: &Expr,
+    (old, new): (u32, u32),
+    binder: &Binder<'_>,
+) -> Result<()> {
     if e.has_sublink() {
         return Err(Error::unsupported("cannot use subquery in trigger WHEN condition"));
     }
@@ -489,7 +593,8 @@ fn check_condition(s: &nodes::CreateTrigStmt, table: &Table, e: &Expr, (old, new
         let message = "BEFORE trigger's WHEN condition cannot reference NEW system columns";
         refuse(place_of(e, &|c| c.rel == new && c.att < 0), Error::unsupported(message))?;
         for column in table.columns.iter().filter(|c| !c.dropped && c.generated != 0) {
-            let error = invalid("BEFORE trigger's WHEN condition cannot reference NEW generated columns").with_detail(format!("Column \"{}\" is a generated column.", column.name));
+            let error = invalid("BEFORE trigger's WHEN condition cannot reference NEW generated columns")
+                .with_detail(format!("Column \"{}\" is a generated column.", column.name));
             refuse(place_of(e, &|c| c.rel == new && c.att == column.attnum), error)?;
         }
     }

@@ -1,7 +1,8 @@
 //! Row triggers of partitioned tables: each partition has a copy of its parent's.
 //!
 //! Invariants
-//! 1. A copy points at the trigger that it was made from (`tgparentid`), one level above; it goes with it, and with DETACH.
+//! 1. A copy points at the trigger that it was made from (`tgparentid`), one level above; it goes with it, and with
+//!    DETACH.
 //! 2. What a copy depends on, its original depends on too, so objects that go are listed with the originals only.
 
 use super::Session;
@@ -55,8 +56,11 @@ pub(super) fn firing_mode(command: A::Type, name: &str) -> Option<(u8, Which<'_>
 /// A row trigger with tables of changed rows cannot be a partition's.
 pub(super) fn refuse_transitions(table: &Table) -> Result<()> {
     match table.triggers.iter().find(|t| t.for_each_row() && t.has_transition_tables()) {
-        Some(t) => Err(Error::unsupported(format!("trigger \"{}\" prevents table \"{}\" from becoming a partition", t.name, table.name))
-            .with_detail("ROW triggers with transition tables are not supported on partitions.")),
+        Some(t) => Err(Error::unsupported(format!(
+            "trigger \"{}\" prevents table \"{}\" from becoming a partition",
+            t.name, table.name
+        ))
+        .with_detail("ROW triggers with transition tables are not supported on partitions.")),
         None => Ok(()),
     }
 }
@@ -67,7 +71,12 @@ impl Session {
     }
 
     /// The copies of a table's trigger, each with its partition.
-    fn clones_of(&mut self, table: &Table, trigger: Oid, runtime: &dyn Runtime) -> Result<Vec<(Arc<Table>, CatalogRow)>> {
+    fn clones_of(
+        &mut self,
+        table: &Table,
+        trigger: Oid,
+        runtime: &dyn Runtime,
+    ) -> Result<Vec<(Arc<Table>, CatalogRow)>> {
         if table.kind != TableKind::Partitioned {
             return Ok(Vec::new());
         }
@@ -92,7 +101,13 @@ impl Session {
     }
 
     /// The partitions get a new row trigger of their parent. `replace`: one of that name is replaced.
-    pub(super) fn pass_on_trigger(&mut self, parent: &Arc<Table>, trigger: Oid, replace: bool, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn pass_on_trigger(
+        &mut self,
+        parent: &Arc<Table>,
+        trigger: Oid,
+        replace: bool,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let Some(row) = self.trigger_by_oid(trigger)? else { return Ok(()) };
         if parent.kind != TableKind::Partitioned || row.int("tgtype") as i16 & ROW == 0 {
             return Ok(());
@@ -103,7 +118,14 @@ impl Session {
         Ok(())
     }
 
-    fn clone_trigger(&mut self, parent: &Arc<Table>, row: &CatalogRow, child: Oid, replace: bool, runtime: &dyn Runtime) -> Result<()> {
+    fn clone_trigger(
+        &mut self,
+        parent: &Arc<Table>,
+        row: &CatalogRow,
+        child: Oid,
+        replace: bool,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let child = self.table_by_oid(child, runtime)?;
         let child = self.lock_for_ddl(&child, LockMode::ShareRowExclusive, runtime)?;
         let trigger = Trigger::of_row(row);
@@ -140,13 +162,24 @@ impl Session {
             self.remove_dependencies((PG_TRIGGER, oid), None, runtime)?;
         }
         self.write_catalog(runtime, |w| w.insert_row(PG_TRIGGER, &copy.values).map(|_| ()))?;
-        self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, child.oid, runtime, |row| row.set("relhastriggers", Datum::Bool(true)))?;
-        for d in self.catalog_lookup(PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, &[Datum::Oid(PG_TRIGGER), Datum::Oid(trigger.oid)])? {
+        self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, child.oid, runtime, |row| {
+            row.set("relhastriggers", Datum::Bool(true))
+        })?;
+        for d in self.catalog_lookup(
+            PG_DEPEND,
+            PG_DEPEND_DEPENDER_INDEX,
+            &[Datum::Oid(PG_TRIGGER), Datum::Oid(trigger.oid)],
+        )? {
             let address = (d.oid("refclassid"), d.oid("refobjid"), d.int("refobjsubid") as i32);
             match address {
                 (PG_CLASS, table, column) if table == parent.oid && column > 0 => {
                     for column in own(&[i64::from(column)]) {
-                        self.add_dependency((PG_TRIGGER, oid, 0), (PG_CLASS, child.oid, i32::from(column)), b'n', runtime)?;
+                        self.add_dependency(
+                            (PG_TRIGGER, oid, 0),
+                            (PG_CLASS, child.oid, i32::from(column)),
+                            b'n',
+                            runtime,
+                        )?;
                     }
                 }
                 (PG_PROC, ..) => self.add_dependency((PG_TRIGGER, oid, 0), address, d.char("deptype"), runtime)?,
@@ -186,10 +219,21 @@ impl Session {
     pub(super) fn refuse_clone(&mut self, row: &CatalogRow, runtime: &dyn Runtime) -> Result<()> {
         let Some(original) = self.trigger_by_oid(row.oid("tgparentid"))? else { return Ok(()) };
         let (own, whole) = (self.trigger_shown(row, runtime)?, self.trigger_shown(&original, runtime)?);
-        Err(Error::new(sqlstate::DEPENDENT_OBJECTS_STILL_EXIST, format!("cannot drop {own} because {whole} requires it")).with_hint(format!("You can drop {whole} instead.")))
+        Err(Error::new(
+            sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
+            format!("cannot drop {own} because {whole} requires it"),
+        )
+        .with_hint(format!("You can drop {whole} instead.")))
     }
 
-    pub(super) fn rename_clones(&mut self, table: &Table, trigger: Oid, old_name: &str, new_name: &str, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn rename_clones(
+        &mut self,
+        table: &Table,
+        trigger: Oid,
+        old_name: &str,
+        new_name: &str,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         for (partition, row) in self.clones_of(table, trigger, runtime)? {
             let name = row.text("tgname").unwrap_or("").to_string();
             if name != new_name {
@@ -197,9 +241,14 @@ impl Session {
                     return Err(super::trigger::duplicate(new_name, &partition));
                 }
                 if name != old_name {
-                    self.notice(Severity::Notice, format!("renamed trigger \"{name}\" on relation \"{}\"", partition.name));
+                    self.notice(
+                        Severity::Notice,
+                        format!("renamed trigger \"{name}\" on relation \"{}\"", partition.name),
+                    );
                 }
-                self.update_row(PG_TRIGGER, PG_TRIGGER_OID_INDEX, row.oid("oid"), runtime, |row| row.set("tgname", Datum::text(new_name)))?;
+                self.update_row(PG_TRIGGER, PG_TRIGGER_OID_INDEX, row.oid("oid"), runtime, |row| {
+                    row.set("tgname", Datum::text(new_name))
+                })?;
             }
             self.rename_clones(&partition, row.oid("oid"), &name, new_name, runtime)?;
         }
@@ -207,7 +256,13 @@ impl Session {
     }
 
     /// ENABLE, DISABLE TRIGGER, for the partitions of a table.
-    pub(super) fn enable_clones(&mut self, table: &Table, which: Which<'_>, mode: u8, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn enable_clones(
+        &mut self,
+        table: &Table,
+        which: Which<'_>,
+        mode: u8,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         for row in self.trigger_rows(table.oid)? {
             if row.int("tgtype") as i16 & ROW != 0 && which.is(&row) {
                 self.enable_clones_of(table, row.oid("oid"), mode, runtime)?;
@@ -219,7 +274,9 @@ impl Session {
     fn enable_clones_of(&mut self, table: &Table, trigger: Oid, mode: u8, runtime: &dyn Runtime) -> Result<()> {
         for (partition, row) in self.clones_of(table, trigger, runtime)? {
             if row.char("tgenabled") != mode {
-                self.update_row(PG_TRIGGER, PG_TRIGGER_OID_INDEX, row.oid("oid"), runtime, |row| row.set("tgenabled", Datum::Char(mode)))?;
+                self.update_row(PG_TRIGGER, PG_TRIGGER_OID_INDEX, row.oid("oid"), runtime, |row| {
+                    row.set("tgenabled", Datum::Char(mode))
+                })?;
                 self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, partition.oid, runtime, |_| {})?;
             }
             self.enable_clones_of(&partition, row.oid("oid"), mode, runtime)?;

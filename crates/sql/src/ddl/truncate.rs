@@ -1,9 +1,9 @@
 //! TRUNCATE: new, empty storage for a table and its indexes; the old goes at commit.
 
 use super::Session;
+use crate::catalog::global::GLOBAL;
 use crate::catalog::ids::*;
 use crate::catalog::{Table, TableKind};
-use crate::catalog::global::GLOBAL;
 use crate::client::Runtime;
 use crate::routine::TriggerOperation;
 use kilndb_base::{Error, Oid, RelationId, Result, sqlstate};
@@ -72,7 +72,10 @@ impl Session {
                 if !cascade {
                     return Err(Error::unsupported("cannot truncate a table referenced in a foreign key constraint")
                         .with_detail(format!("Table \"{}\" references \"{}\".", other.name, table.name))
-                        .with_hint(format!("Truncate table \"{}\" at the same time, or use TRUNCATE ... CASCADE.", other.name)));
+                        .with_hint(format!(
+                            "Truncate table \"{}\" at the same time, or use TRUNCATE ... CASCADE.",
+                            other.name
+                        )));
                 }
                 self.notice(kilndb_base::Severity::Notice, format!("truncate cascades to table \"{}\"", other.name));
                 for oid in self.with_catalog(runtime, |host| host.reader.partition_tree(other.oid))? {
@@ -120,7 +123,14 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn replace_storage(&mut self, oid: Oid, old: RelationId, kind: RelationKind, persistence: u8, runtime: &dyn Runtime) -> Result<RelationId> {
+    pub(super) fn replace_storage(
+        &mut self,
+        oid: Oid,
+        old: RelationId,
+        kind: RelationKind,
+        persistence: u8,
+        runtime: &dyn Runtime,
+    ) -> Result<RelationId> {
         if persistence == GLOBAL {
             let new = self.new_storage(kind, b't')?;
             self.drop_storage(old)?;
@@ -151,8 +161,17 @@ impl Session {
                 continue;
             }
             let options = self.sequence_options(sequence.oid)?;
-            let cell = self.replace_storage(sequence.oid, sequence.storage, RelationKind::Cell, sequence.persistence, runtime)?;
-            self.begin_sequence(cell, super::sequence::SequenceState { last_value: options.start, is_called: false, log_count: 0 })?;
+            let cell = self.replace_storage(
+                sequence.oid,
+                sequence.storage,
+                RelationKind::Cell,
+                sequence.persistence,
+                runtime,
+            )?;
+            self.begin_sequence(
+                cell,
+                super::sequence::SequenceState { last_value: options.start, is_called: false, log_count: 0 },
+            )?;
             self.own.scratch.sequence_cache.borrow_mut().remove(&sequence.oid);
         }
         Ok(())

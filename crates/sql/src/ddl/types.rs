@@ -4,9 +4,9 @@
 //! 1. A column depends on its type (pg_depend 'n'), so that a type's users are found without a scan.
 //! 2. A composite type whose values are stored somewhere keeps its attributes: stored values are read by position.
 
-use super::drop::still_needed;
 use super::Session;
 use super::create_table::NewTable;
+use super::drop::still_needed;
 use super::operator_class_objects::Kind;
 use crate::catalog::builtin::FIRST_USER_OID;
 use crate::catalog::ids::*;
@@ -69,7 +69,14 @@ pub(super) fn insert_type(w: &mut CatalogWriter<'_>, new: &NewType<'_>) -> Resul
         ("typsend", Datum::Oid(2401)),
         ("typanalyze", Datum::Oid(3816)),
         ("typsubscript", Datum::Oid(6179)),
-        ("typalign", Datum::Char(if new.columns.iter().any(|c| matches!(c, ("typalign", Datum::Char(b'd')))) { b'd' } else { b'i' })),
+        (
+            "typalign",
+            Datum::Char(if new.columns.iter().any(|c| matches!(c, ("typalign", Datum::Char(b'd')))) {
+                b'd'
+            } else {
+                b'i'
+            }),
+        ),
         ("typstorage", Datum::Char(b'x')),
     ]);
     row.extend(collation.map(|c| ("typcollation", c)));
@@ -107,15 +114,28 @@ impl Session {
     pub(super) fn refuse_taken_type(&mut self, schema: Oid, name: &str, runtime: &dyn Runtime) -> Result<()> {
         let rows = self.catalog_lookup(PG_TYPE, PG_TYPE_TYPNAME_NSP_INDEX, &[Datum::text(name), Datum::Oid(schema)])?;
         let Some(row) = rows.first() else { return Ok(()) };
-        let element = self.type_info(row.oid("typelem"), runtime).ok().filter(|e| e.array == row.oid("oid") && e.oid >= FIRST_USER_OID);
+        let element = self
+            .type_info(row.oid("typelem"), runtime)
+            .ok()
+            .filter(|e| e.array == row.oid("oid") && e.oid >= FIRST_USER_OID);
         let Some(element) = element else {
             return Err(Error::new(sqlstate::DUPLICATE_OBJECT, format!("type \"{name}\" already exists")));
         };
         let plain = array_name(&element.name);
         for number in 0.. {
-            let other = if number == 0 { plain.clone() } else { format!("{}_{number}", plain.chars().take(50).collect::<String>()) };
-            if other != name && self.catalog_lookup(PG_TYPE, PG_TYPE_TYPNAME_NSP_INDEX, &[Datum::text(&other), Datum::Oid(schema)])?.is_empty() {
-                self.update_row(PG_TYPE, PG_TYPE_OID_INDEX, element.array, runtime, |row| row.set("typname", Datum::text(&other)))?;
+            let other = if number == 0 {
+                plain.clone()
+            } else {
+                format!("{}_{number}", plain.chars().take(50).collect::<String>())
+            };
+            if other != name
+                && self
+                    .catalog_lookup(PG_TYPE, PG_TYPE_TYPNAME_NSP_INDEX, &[Datum::text(&other), Datum::Oid(schema)])?
+                    .is_empty()
+            {
+                self.update_row(PG_TYPE, PG_TYPE_OID_INDEX, element.array, runtime, |row| {
+                    row.set("typname", Datum::text(&other))
+                })?;
                 break;
             }
         }
@@ -125,7 +145,12 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn create_composite_type(&mut self, s: &nodes::CompositeTypeStmt, source: &Arc<str>, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn create_composite_type(
+        &mut self,
+        s: &nodes::CompositeTypeStmt,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let relation = s.typevar().ok_or_else(|| Error::internal("CREATE TYPE without a name"))?;
         let name = relation.relname().unwrap_or("").to_string();
         let names: Vec<String> = relation.schemaname().map(str::to_string).into_iter().chain([name.clone()]).collect();
@@ -138,7 +163,10 @@ impl Session {
         for c in s.coldeflist() {
             let column = self.new_column(c, &name, schema, persistence, source, runtime)?;
             if columns.iter().any(|known| known.name == column.name) {
-                return Err(Error::new(sqlstate::DUPLICATE_COLUMN, format!("column \"{}\" specified more than once", column.name)));
+                return Err(Error::new(
+                    sqlstate::DUPLICATE_COLUMN,
+                    format!("column \"{}\" specified more than once", column.name),
+                ));
             }
             columns.push(column);
         }
@@ -168,8 +196,11 @@ impl Session {
         for (i, label) in labels.iter().enumerate() {
             check_label(label)?;
             if labels[..i].contains(label) {
-                return Err(Error::new(sqlstate::UNIQUE_VIOLATION, "duplicate key value violates unique constraint \"pg_enum_typid_label_index\"")
-                    .with_detail(format!("Key (enumtypid, enumlabel)=({oid}, {label}) already exists.")));
+                return Err(Error::new(
+                    sqlstate::UNIQUE_VIOLATION,
+                    "duplicate key value violates unique constraint \"pg_enum_typid_label_index\"",
+                )
+                .with_detail(format!("Key (enumtypid, enumlabel)=({oid}, {label}) already exists.")));
             }
             self.insert_label(oid, i as f32 + 1.0, label, runtime)?;
         }
@@ -199,7 +230,9 @@ impl Session {
         let labels = &info.labels;
         let at = |label: &str| labels.iter().position(|l| l.label == label);
         let new = s.new_val().unwrap_or("");
-        let missing = |label: &str| Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("\"{label}\" is not an existing enum label"));
+        let missing = |label: &str| {
+            Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("\"{label}\" is not an existing enum label"))
+        };
         let exists = || Error::new(sqlstate::DUPLICATE_OBJECT, format!("enum label \"{new}\" already exists"));
         if let Some(old) = s.old_val() {
             check_label(new)?;
@@ -208,7 +241,10 @@ impl Session {
                 return Err(exists());
             }
             let rows = self.catalog_lookup(PG_ENUM, PG_ENUM_TYPID_LABEL_INDEX, &[Datum::Oid(info.oid)])?;
-            let row = rows.iter().find(|r| r.oid("oid") == labels[found].oid).ok_or_else(|| Error::internal("an enum label without a row"))?;
+            let row = rows
+                .iter()
+                .find(|r| r.oid("oid") == labels[found].oid)
+                .ok_or_else(|| Error::internal("an enum label without a row"))?;
             let mut changed = row.clone();
             changed.set("enumlabel", Datum::text(new));
             return self.write_catalog(runtime, |w| w.update(row, &changed.values));
@@ -232,7 +268,9 @@ impl Session {
                         let middle = a + (b - a) / 2.0;
                         if middle <= a || middle >= b {
                             // Stored values hold their label's place in the order.
-                            return Err(Error::unsupported(format!("there is no more room between the labels beside \"{neighbor}\", and renumbering an enum is not supported")));
+                            return Err(Error::unsupported(format!(
+                                "there is no more room between the labels beside \"{neighbor}\", and renumbering an enum is not supported"
+                            )));
                         }
                         middle
                     }
@@ -294,7 +332,10 @@ impl Session {
             }
             match found {
                 Ok(info) => targets.push(info),
-                Err(e) if s.missing_ok && matches!(e.sqlstate(), sqlstate::UNDEFINED_OBJECT | sqlstate::INVALID_SCHEMA_NAME) => {
+                Err(e)
+                    if s.missing_ok
+                        && matches!(e.sqlstate(), sqlstate::UNDEFINED_OBJECT | sqlstate::INVALID_SCHEMA_NAME) =>
+                {
                     self.notice(Severity::Notice, format!("{}, skipping", e.message()));
                 }
                 Err(e) => return Err(e),
@@ -306,27 +347,39 @@ impl Session {
                 return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{shown}\" is not a domain")));
             }
             if info.oid < FIRST_USER_OID {
-                return Err(Error::new(sqlstate::DEPENDENT_OBJECTS_STILL_EXIST, format!("cannot drop type {shown} because it is required by the database system")));
+                return Err(Error::new(
+                    sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
+                    format!("cannot drop type {shown} because it is required by the database system"),
+                ));
             }
             if info.kind == b'm'
                 && let Some(range) = info.range
             {
                 let range = self.type_shown(range.oid, runtime)?;
-                return Err(Error::new(sqlstate::DEPENDENT_OBJECTS_STILL_EXIST, format!("cannot drop type {shown} because type {range} requires it"))
-                    .with_hint(format!("You can drop type {range} instead.")));
+                return Err(Error::new(
+                    sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
+                    format!("cannot drop type {shown} because type {range} requires it"),
+                )
+                .with_hint(format!("You can drop type {range} instead.")));
             }
             if info.element != 0 && info.category == b'A' {
                 let element = self.type_shown(info.element, runtime)?;
-                return Err(Error::new(sqlstate::DEPENDENT_OBJECTS_STILL_EXIST, format!("cannot drop type {shown} because type {element} requires it"))
-                    .with_hint(format!("You can drop type {element} instead.")));
+                return Err(Error::new(
+                    sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
+                    format!("cannot drop type {shown} because type {element} requires it"),
+                )
+                .with_hint(format!("You can drop type {element} instead.")));
             }
             if let Some(table) = self.with_catalog(runtime, |host| host.reader.table_by_oid(info.table_oid))?
                 && info.kind == b'c'
                 && table.kind != TableKind::Composite
             {
                 let word = super::kind_word(table.kind);
-                return Err(Error::new(sqlstate::DEPENDENT_OBJECTS_STILL_EXIST, format!("cannot drop type {shown} because {word} {shown} requires it"))
-                    .with_hint(format!("You can drop {word} {shown} instead.")));
+                return Err(Error::new(
+                    sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
+                    format!("cannot drop type {shown} because {word} {shown} requires it"),
+                )
+                .with_hint(format!("You can drop {word} {shown} instead.")));
             }
         }
         let together: Vec<Oid> = targets.iter().map(|t| t.oid).collect();
@@ -388,7 +441,12 @@ impl Session {
     }
 
     /// Who uses one of the types: as messages call him, the type's name, and himself.
-    pub(super) fn users_of_type(&mut self, types: &[Oid], together: &[Oid], runtime: &dyn Runtime) -> Result<Vec<(String, String, TypeUser)>> {
+    pub(super) fn users_of_type(
+        &mut self,
+        types: &[Oid],
+        together: &[Oid],
+        runtime: &dyn Runtime,
+    ) -> Result<Vec<(String, String, TypeUser)>> {
         let mut users: Vec<(String, String, TypeUser)> = Vec::new();
         for ty in types.iter().copied().filter(|t| *t != 0) {
             let on = self.type_shown(ty, runtime)?;
@@ -400,21 +458,32 @@ impl Session {
                 let (object, part) = (row.oid("objid"), row.int("objsubid") as i16);
                 let found = match row.oid("classid") {
                     PG_PROC => Some((self.routine_shown(object, runtime)?, TypeUser::Routine(object))),
-                    PG_TYPE if !together.contains(&object) => Some((format!("type {}", self.type_shown(object, runtime)?), TypeUser::Domain(object))),
+                    PG_TYPE if !together.contains(&object) => {
+                        Some((format!("type {}", self.type_shown(object, runtime)?), TypeUser::Domain(object)))
+                    }
                     PG_CLASS => {
                         let table = self.with_catalog(runtime, |host| host.reader.table_by_oid(object))?;
                         let table = table.filter(|t| !together.contains(&t.oid) && !together.contains(&t.type_oid));
                         match table {
-                            Some(t) if t.kind == TableKind::View => Some((format!("view {}", self.shown_name(&t, runtime)?), TypeUser::Relation(object))),
+                            Some(t) if t.kind == TableKind::View => {
+                                Some((format!("view {}", self.shown_name(&t, runtime)?), TypeUser::Relation(object)))
+                            }
                             Some(t) => {
                                 let column = t.columns.get(part as usize - 1).map_or("", |c| c.name.as_str());
-                                let shown = format!("column {column} of {} {}", super::kind_word(t.kind), self.shown_name(&t, runtime)?);
+                                let shown = format!(
+                                    "column {column} of {} {}",
+                                    super::kind_word(t.kind),
+                                    self.shown_name(&t, runtime)?
+                                );
                                 Some((shown, TypeUser::Column(object, part)))
                             }
                             None => None,
                         }
                     }
-                    PG_OPCLASS => Some((self.operator_object_shown(Kind::Class, object, runtime)?, TypeUser::OperatorClass(object))),
+                    PG_OPCLASS => Some((
+                        self.operator_object_shown(Kind::Class, object, runtime)?,
+                        TypeUser::OperatorClass(object),
+                    )),
                     _ => None,
                 };
                 if let Some((text, user)) = found
@@ -427,7 +496,12 @@ impl Session {
         Ok(users)
     }
 
-    pub(super) fn drop_type_users(&mut self, users: Vec<TypeUser>, together: &[Oid], runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn drop_type_users(
+        &mut self,
+        users: Vec<TypeUser>,
+        together: &[Oid],
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         for user in users {
             match user {
                 TypeUser::Routine(oid) => self.drop_routine(oid, true, runtime)?,
@@ -466,16 +540,29 @@ impl Session {
     }
 
     /// 42P16 if a value of the type may hold one of the row type: as an element, a field, a bound, or under a domain.
-    pub(super) fn refuse_inner_self(&mut self, row_type: Oid, type_oid: Oid, depth: usize, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn refuse_inner_self(
+        &mut self,
+        row_type: Oid,
+        type_oid: Oid,
+        depth: usize,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         if type_oid < FIRST_USER_OID || row_type == 0 || depth > 64 {
             return Ok(());
         }
         if type_oid == row_type {
             let shown = self.type_shown(row_type, runtime)?;
-            return Err(Error::new(sqlstate::INVALID_TABLE_DEFINITION, format!("composite type {shown} cannot be made a member of itself")));
+            return Err(Error::new(
+                sqlstate::INVALID_TABLE_DEFINITION,
+                format!("composite type {shown} cannot be made a member of itself"),
+            ));
         }
         let info = self.type_info(type_oid, runtime)?;
-        let mut inner = vec![info.base_type, if info.category == b'A' { info.element } else { 0 }, info.range.map_or(0, |r| r.subtype)];
+        let mut inner = vec![
+            info.base_type,
+            if info.category == b'A' { info.element } else { 0 },
+            info.range.map_or(0, |r| r.subtype),
+        ];
         if info.kind == b'c'
             && let Some(table) = self.with_catalog(runtime, |host| host.reader.table_by_oid(info.table_oid))?
         {
@@ -494,20 +581,34 @@ impl Session {
                 let object = row.oid("objid");
                 if row.oid("classid") == PG_TYPE {
                     types.push(object);
-                    types.extend(self.catalog_lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(object)])?.first().map(|r| r.oid("typarray")));
+                    types.extend(
+                        self.catalog_lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(object)])?
+                            .first()
+                            .map(|r| r.oid("typarray")),
+                    );
                     continue;
                 }
-                let user = if row.oid("classid") == PG_CLASS { self.with_catalog(runtime, |host| host.reader.table_by_oid(object))? } else { None };
+                let user = if row.oid("classid") == PG_CLASS {
+                    self.with_catalog(runtime, |host| host.reader.table_by_oid(object))?
+                } else {
+                    None
+                };
                 match user {
                     Some(user) if user.kind == TableKind::Composite => {
-                        let more: Vec<Oid> = self.row_types(&user)?.into_iter().filter(|t| !types.contains(t)).collect();
+                        let more: Vec<Oid> =
+                            self.row_types(&user)?.into_iter().filter(|t| !types.contains(t)).collect();
                         types.extend(more);
                     }
-                    Some(user) if matches!(user.kind, TableKind::Table | TableKind::Partitioned) && user.oid != table.oid => {
+                    Some(user)
+                        if matches!(user.kind, TableKind::Table | TableKind::Partitioned) && user.oid != table.oid =>
+                    {
                         let column = user.columns.get(row.int("objsubid") as usize - 1).map_or("", |c| c.name.as_str());
                         let word = if table.kind == TableKind::Composite { "type" } else { "table" };
                         let uses = if word == "type" { "it" } else { "its row type" };
-                        return Err(Error::unsupported(format!("cannot alter {word} \"{}\" because column \"{}.{column}\" uses {uses}", table.name, user.name)));
+                        return Err(Error::unsupported(format!(
+                            "cannot alter {word} \"{}\" because column \"{}.{column}\" uses {uses}",
+                            table.name, user.name
+                        )));
                     }
                     _ => {}
                 }
@@ -517,7 +618,12 @@ impl Session {
     }
 
     /// ALTER TYPE … RENAME TO.
-    pub(super) fn rename_type(&mut self, s: &nodes::RenameStmt, new_name: &str, runtime: &dyn Runtime) -> Result<String> {
+    pub(super) fn rename_type(
+        &mut self,
+        s: &nodes::RenameStmt,
+        new_name: &str,
+        runtime: &dyn Runtime,
+    ) -> Result<String> {
         let is_domain = s.rename_type == O::OBJECT_DOMAIN;
         let info = self.type_of_object(s.object(), runtime)?;
         self.refuse_other_owner_of_type(info.oid, runtime)?;
@@ -527,20 +633,28 @@ impl Session {
         }
         if info.element != 0 && info.category == b'A' {
             let element = self.type_shown(info.element, runtime)?;
-            return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("cannot alter array type {shown}")).with_hint(format!("You can alter type {element}, which will alter the array type as well.")));
+            return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("cannot alter array type {shown}"))
+                .with_hint(format!("You can alter type {element}, which will alter the array type as well.")));
         }
         if let Some(table) = self.with_catalog(runtime, |host| host.reader.table_by_oid(info.table_oid))?
             && info.kind == b'c'
         {
             if table.kind != TableKind::Composite {
-                return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("{shown} is a table's row type")).with_hint("Use ALTER TABLE instead."));
+                return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("{shown} is a table's row type"))
+                    .with_hint("Use ALTER TABLE instead."));
             }
-            self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| row.set("relname", Datum::text(new_name)))?;
+            self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| {
+                row.set("relname", Datum::text(new_name))
+            })?;
         }
         self.refuse_taken_type(info.schema_oid, new_name, runtime)?;
-        self.update_row(PG_TYPE, PG_TYPE_OID_INDEX, info.oid, runtime, |row| row.set("typname", Datum::text(new_name)))?;
+        self.update_row(PG_TYPE, PG_TYPE_OID_INDEX, info.oid, runtime, |row| {
+            row.set("typname", Datum::text(new_name))
+        })?;
         if info.array != 0 {
-            self.update_row(PG_TYPE, PG_TYPE_OID_INDEX, info.array, runtime, |row| row.set("typname", Datum::text(array_name(new_name))))?;
+            self.update_row(PG_TYPE, PG_TYPE_OID_INDEX, info.array, runtime, |row| {
+                row.set("typname", Datum::text(array_name(new_name)))
+            })?;
         }
         Ok(if is_domain { "ALTER DOMAIN" } else { "ALTER TYPE" }.to_string())
     }
@@ -566,10 +680,14 @@ impl Session {
             self.refuse_taken_type(schema, &info.name, runtime)?;
         }
         for oid in [info.oid, info.array].into_iter().filter(|o| *o != 0) {
-            self.update_row(PG_TYPE, PG_TYPE_OID_INDEX, oid, runtime, |row| row.set("typnamespace", Datum::Oid(schema)))?;
+            self.update_row(PG_TYPE, PG_TYPE_OID_INDEX, oid, runtime, |row| {
+                row.set("typnamespace", Datum::Oid(schema))
+            })?;
         }
         if info.kind == b'c' {
-            self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, info.table_oid, runtime, |row| row.set("relnamespace", Datum::Oid(schema)))?;
+            self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, info.table_oid, runtime, |row| {
+                row.set("relnamespace", Datum::Oid(schema))
+            })?;
         }
         Ok(if s.object_type == O::OBJECT_DOMAIN { "ALTER DOMAIN" } else { "ALTER TYPE" }.to_string())
     }
@@ -591,7 +709,9 @@ impl Session {
             self.update_row(PG_TYPE, PG_TYPE_OID_INDEX, oid, runtime, |row| row.set("typowner", Datum::Oid(owner)))?;
         }
         if info.kind == b'c' {
-            self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, info.table_oid, runtime, |row| row.set("relowner", Datum::Oid(owner)))?;
+            self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, info.table_oid, runtime, |row| {
+                row.set("relowner", Datum::Oid(owner))
+            })?;
         }
         Ok(if s.object_type == O::OBJECT_DOMAIN { "ALTER DOMAIN" } else { "ALTER TYPE" }.to_string())
     }
@@ -613,5 +733,6 @@ fn check_label(label: &str) -> Result<()> {
     if label.len() < 64 {
         return Ok(());
     }
-    Err(Error::new(sqlstate::INVALID_NAME, format!("invalid enum label \"{label}\"")).with_detail("Labels must be 63 bytes or less."))
+    Err(Error::new(sqlstate::INVALID_NAME, format!("invalid enum label \"{label}\""))
+        .with_detail("Labels must be 63 bytes or less."))
 }

@@ -1,8 +1,9 @@
-//! VACUUM and ANALYZE: options, and which tables. There is nothing to vacuum, but VACUUM waits until what is pending in inverted indexes is merged.
+//! VACUUM and ANALYZE: options, and which tables. There is nothing to vacuum, but VACUUM waits until what is pending in
+//! inverted indexes is merged.
 //!
 //! Invariants
-//! 1. A command that is neither in a transaction block nor shares its message with others has a transaction for each table, so
-//!    locks do not pile up; any other is a part of the transaction that it finds.
+//! 1. A command that is neither in a transaction block nor shares its message with others has a transaction for each
+//!    table, so locks do not pile up; any other is a part of the transaction that it finds.
 
 use super::Session;
 use crate::catalog::builtin::FIRST_USER_OID;
@@ -31,13 +32,22 @@ struct Options {
 type Target<'a> = (Oid, String, Vec<&'a str>);
 
 impl Session {
-    pub(crate) fn vacuum_command(&mut self, s: &nodes::VacuumStmt, alone: bool, source: &str, runtime: &dyn Runtime) -> Result<String> {
+    pub(crate) fn vacuum_command(
+        &mut self,
+        s: &nodes::VacuumStmt,
+        alone: bool,
+        source: &str,
+        runtime: &dyn Runtime,
+    ) -> Result<String> {
         let word = if s.is_vacuumcmd { "VACUUM" } else { "ANALYZE" };
         let options = options(s, source)?;
         if s.is_vacuumcmd {
             self.refuse_in_block("VACUUM")?;
             if !alone {
-                return Err(Error::new(sqlstate::ACTIVE_SQL_TRANSACTION, "VACUUM cannot run inside a transaction block"));
+                return Err(Error::new(
+                    sqlstate::ACTIVE_SQL_TRANSACTION,
+                    "VACUUM cannot run inside a transaction block",
+                ));
             }
         }
         self.begin_statement(runtime)?;
@@ -55,7 +65,12 @@ impl Session {
         Ok(word.to_string())
     }
 
-    fn vacuum_targets<'a>(&mut self, s: &'a nodes::VacuumStmt, options: &Options, runtime: &dyn Runtime) -> Result<Vec<Target<'a>>> {
+    fn vacuum_targets<'a>(
+        &mut self,
+        s: &'a nodes::VacuumStmt,
+        options: &Options,
+        runtime: &dyn Runtime,
+    ) -> Result<Vec<Target<'a>>> {
         let mut targets = Vec::new();
         for target in s.rels() {
             if let Some(r) = target.relation() {
@@ -79,7 +94,13 @@ impl Session {
     }
 
     /// The tables below a partitioned one, each after those below it.
-    fn add_partitions<'a>(&mut self, table: &Arc<Table>, target: &'a nodes::VacuumRelation, targets: &mut Vec<Target<'a>>, runtime: &dyn Runtime) -> Result<()> {
+    fn add_partitions<'a>(
+        &mut self,
+        table: &Arc<Table>,
+        target: &'a nodes::VacuumRelation,
+        targets: &mut Vec<Target<'a>>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         for oid in self.partition_oids(table.oid, runtime)? {
             let partition = self.table_by_oid(oid, runtime)?;
             if partition.kind == TableKind::Partitioned {
@@ -102,14 +123,25 @@ impl Session {
         })
     }
 
-    fn vacuum_one(&mut self, oid: Oid, name: &str, columns: &[&str], options: &Options, runtime: &dyn Runtime) -> Result<()> {
+    fn vacuum_one(
+        &mut self,
+        oid: Oid,
+        name: &str,
+        columns: &[&str],
+        options: &Options,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         // Definitions and other ANALYZEs change the same rows of the system tables.
         let mode = if options.full { LockMode::AccessExclusive } else { LockMode::ShareUpdateExclusive };
         let verb = if options.vacuum { "vacuum" } else { "analyze" };
         let wait = if options.skip_locked { WaitPolicy::SkipLocked } else { WaitPolicy::Wait };
         if !self.lock_table(oid, mode, wait, runtime)? {
             let message = format!("skipping {verb} of \"{name}\" --- lock not available");
-            self.own.scratch.notices.borrow_mut().push(Error::notice(sqlstate::LOCK_NOT_AVAILABLE, Severity::Warning, message));
+            self.own.scratch.notices.borrow_mut().push(Error::notice(
+                sqlstate::LOCK_NOT_AVAILABLE,
+                Severity::Warning,
+                message,
+            ));
             return Ok(());
         }
         // It may be gone meanwhile, or be another thing.
@@ -119,7 +151,10 @@ impl Session {
             return if options.analyze { self.add_up_partitions(&table, runtime) } else { Ok(()) };
         }
         if table.kind != TableKind::Table {
-            self.notice(Severity::Warning, format!("skipping \"{name}\" --- cannot {verb} non-tables or special system tables"));
+            self.notice(
+                Severity::Warning,
+                format!("skipping \"{name}\" --- cannot {verb} non-tables or special system tables"),
+            );
             return Ok(());
         }
         check_columns(&table, columns)?;
@@ -129,7 +164,14 @@ impl Session {
             let rows = self.analyze_table(&table, columns, options.verbose, runtime)?;
             let ended = self.now();
             let took_ms = (ended - began) as f64 / 1000.0;
-            self.instance.statistics.maintained(self.database.oid, oid, Maintenance::Analyze, ended, took_ms, Some(rows));
+            self.instance.statistics.maintained(
+                self.database.oid,
+                oid,
+                Maintenance::Analyze,
+                ended,
+                took_ms,
+                Some(rows),
+            );
         }
         if options.vacuum && table.persistence != GLOBAL {
             for index in table.indexes.iter().filter(|i| i.is_inverted()) {
@@ -150,12 +192,20 @@ impl Session {
             let message = format!("column number {number} of relation \"{}\" does not exist", index.name);
             return Error::new(sqlstate::UNDEFINED_COLUMN, message);
         };
-        Error::unsupported(format!("statistics of column \"{}\" of index \"{}\" are not supported", column.name, index.name))
-            .with_hint("Alter statistics on table column instead.")
+        Error::unsupported(format!(
+            "statistics of column \"{}\" of index \"{}\" are not supported",
+            column.name, index.name
+        ))
+        .with_hint("Alter statistics on table column instead.")
     }
 
     /// ALTER TABLE … ALTER COLUMN … SET STATISTICS.
-    pub(super) fn set_statistics_target(&mut self, table: &Arc<Table>, c: &nodes::AlterTableCmd, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn set_statistics_target(
+        &mut self,
+        table: &Arc<Table>,
+        c: &nodes::AlterTableCmd,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         /// PostgreSQL's limit.
         const MOST: i32 = 10_000;
         let Some(name) = c.name() else {
@@ -169,11 +219,18 @@ impl Session {
             _ => None,
         };
         if let Some(target) = target.filter(|t| *t < 0) {
-            return Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("statistics target {target} is too low")));
+            return Err(Error::new(
+                sqlstate::INVALID_PARAMETER_VALUE,
+                format!("statistics target {target} is too low"),
+            ));
         }
         if target.is_some_and(|t| t > MOST) {
             let message = format!("lowering statistics target to {MOST}");
-            self.own.scratch.notices.borrow_mut().push(Error::notice(sqlstate::INVALID_PARAMETER_VALUE, Severity::Warning, message));
+            self.own.scratch.notices.borrow_mut().push(Error::notice(
+                sqlstate::INVALID_PARAMETER_VALUE,
+                Severity::Warning,
+                message,
+            ));
         }
         let column = super::alter_table::column_of(table, name)?;
         if column.generated == b'v' {
@@ -225,7 +282,9 @@ fn options(s: &nodes::VacuumStmt, source: &str) -> Result<Options> {
                 }
             }
             "parallel" if s.is_vacuumcmd => {
-                parallel = workers(option.arg()).map_err(|e| e.or_position(kilndb_syntax::position_of(source, option.location)))? > 0;
+                parallel = workers(option.arg())
+                    .map_err(|e| e.or_position(kilndb_syntax::position_of(source, option.location)))?
+                    > 0;
             }
             other => {
                 let e = Error::new(sqlstate::SYNTAX_ERROR, format!("unrecognized {word} option \"{other}\""));
@@ -301,7 +360,10 @@ fn check_limit(value: Node<'_>) -> Result<()> {
     if size.is_some_and(|kb| kb == 0.0 || (SMALLEST_KB..=LARGEST_KB).contains(&kb)) {
         return Ok(());
     }
-    let e = Error::new(sqlstate::INVALID_PARAMETER_VALUE, "BUFFER_USAGE_LIMIT option must be 0 or between 128 kB and 16777216 kB");
+    let e = Error::new(
+        sqlstate::INVALID_PARAMETER_VALUE,
+        "BUFFER_USAGE_LIMIT option must be 0 or between 128 kB and 16777216 kB",
+    );
     let units = "Valid units for this parameter are \"B\", \"kB\", \"MB\", \"GB\", and \"TB\".";
     Err(if scale.is_none() { e.with_hint(units) } else { e })
 }

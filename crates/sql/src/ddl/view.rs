@@ -47,7 +47,10 @@ impl Session {
         let asked = self.will_be_temporary(r, runtime)?;
         let temporary = asked || uses_temporary;
         if uses_temporary && !asked {
-            self.notice(kilndb_base::Severity::Notice, format!("view \"{}\" will be a temporary view", r.relname().unwrap_or("")));
+            self.notice(
+                kilndb_base::Severity::Notice,
+                format!("view \"{}\" will be a temporary view", r.relname().unwrap_or("")),
+            );
         }
         let (schema, _) = self.creation_schema(r.schemaname(), temporary, runtime)?;
         let name = r.relname().unwrap_or("").to_string();
@@ -56,7 +59,9 @@ impl Session {
         let existing = self.with_catalog(runtime, |host| host.reader.relation_oid(schema, &name))?;
         let oid = match existing {
             Some(oid) if s.replace => self.replace_view(oid, &columns, &options, runtime)?,
-            Some(_) => return Err(Error::new(sqlstate::DUPLICATE_TABLE, format!("relation \"{name}\" already exists"))),
+            Some(_) => {
+                return Err(Error::new(sqlstate::DUPLICATE_TABLE, format!("relation \"{name}\" already exists")));
+            }
             None => {
                 let persistence = if temporary { b't' } else { b'p' };
                 self.insert_table(&NewTable { name, schema, kind: b'v', persistence, columns, options }, runtime)?
@@ -93,7 +98,14 @@ impl Session {
     }
 
     /// Relations that regclass constants of a query name (sequences, as a rule), and functions that it calls.
-    fn constants_of_query(&mut self, query: Node<'_>, source: &Arc<str>, used: &mut Vec<Oid>, functions: &mut Vec<Oid>, runtime: &dyn Runtime) -> Result<()> {
+    fn constants_of_query(
+        &mut self,
+        query: Node<'_>,
+        source: &Arc<str>,
+        used: &mut Vec<Oid>,
+        functions: &mut Vec<Oid>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         self.with_catalog(runtime, |host| {
             let mut done = Ok(());
             runtime.on_large_stack(&mut || {
@@ -119,7 +131,12 @@ impl Session {
     }
 
     /// The query's text, with column names of its own if the view was given some; and the relations that it names.
-    fn view_text(&mut self, s: &nodes::ViewStmt, columns: &[NewColumn], runtime: &dyn Runtime) -> Result<(String, Vec<Oid>)> {
+    fn view_text(
+        &mut self,
+        s: &nodes::ViewStmt,
+        columns: &[NewColumn],
+        runtime: &dyn Runtime,
+    ) -> Result<(String, Vec<Oid>)> {
         let mut text = Err(Error::internal("a view's text was not written"));
         runtime.on_large_stack(&mut || text = kilndb_syntax::statement_sql(s.query()));
         let (text, named) = self.stored_query(&text?, runtime)?;
@@ -146,7 +163,10 @@ impl Session {
                 Some(name @ ("security_barrier" | "security_invoker")) => options.push(format!("{name}=true")),
                 other => {
                     let name = other.unwrap_or("");
-                    return Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("unrecognized parameter \"{name}\"")));
+                    return Err(Error::new(
+                        sqlstate::INVALID_PARAMETER_VALUE,
+                        format!("unrecognized parameter \"{name}\""),
+                    ));
                 }
             }
         }
@@ -154,7 +174,13 @@ impl Session {
     }
 
     /// CREATE OR REPLACE: the old columns must stay as they are; new ones may follow.
-    fn replace_view(&mut self, oid: Oid, columns: &[NewColumn], options: &[String], runtime: &dyn Runtime) -> Result<Oid> {
+    fn replace_view(
+        &mut self,
+        oid: Oid,
+        columns: &[NewColumn],
+        options: &[String],
+        runtime: &dyn Runtime,
+    ) -> Result<Oid> {
         let view: Arc<Table> = self.table_by_oid(oid, runtime)?;
         if view.kind != TableKind::View {
             return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{}\" is not a view", view.name)));
@@ -174,7 +200,10 @@ impl Session {
             if (old.type_oid, old.typmod) != (new.type_oid, new.typmod) {
                 use crate::catalog::CatalogView;
                 let (a, b) = self.with_catalog(runtime, |host| {
-                    Ok((host.reader.format_type(old.type_oid, old.typmod), host.reader.format_type(new.type_oid, new.typmod)))
+                    Ok((
+                        host.reader.format_type(old.type_oid, old.typmod),
+                        host.reader.format_type(new.type_oid, new.typmod),
+                    ))
                 })?;
                 return Err(Error::new(
                     sqlstate::INVALID_TABLE_DEFINITION,
@@ -184,13 +213,18 @@ impl Session {
         }
         for (i, column) in columns.iter().enumerate().skip(view.columns.len()) {
             let storage = self.type_storage(column.type_oid)?;
-            self.write_catalog(runtime, |w| super::create_table::insert_attribute(w, oid, i as i16 + 1, column, storage))?;
+            self.write_catalog(runtime, |w| {
+                super::create_table::insert_attribute(w, oid, i as i16 + 1, column, storage)
+            })?;
         }
         let count = columns.len() as i16;
         self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, oid, runtime, |row| {
             row.set("relnatts", Datum::Int2(count));
             if !options.is_empty() {
-                row.set("reloptions", crate::catalog::store::array(oids::TEXT, options.iter().map(Datum::text).collect()));
+                row.set(
+                    "reloptions",
+                    crate::catalog::store::array(oids::TEXT, options.iter().map(Datum::text).collect()),
+                );
             }
         })?;
         self.delete_rows(PG_REWRITE, PG_REWRITE_REL_RULENAME_INDEX, &[Datum::Oid(oid)], runtime)?;

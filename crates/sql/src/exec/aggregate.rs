@@ -77,7 +77,8 @@ fn keeps_arguments(a: &AggSpec) -> bool {
 /// Can what two threads have gathered be put together?
 pub fn has_parts(a: &AggSpec) -> bool {
     let counts = a.oid == COUNT_STAR || a.oid == COUNT_ANY;
-    !keeps_arguments(a) && (counts || aggregates::new_with_types(a.oid, &a.arg_types).is_some_and(|acc| acc.partial().is_some()))
+    !keeps_arguments(a)
+        && (counts || aggregates::new_with_types(a.oid, &a.arg_types).is_some_and(|acc| acc.partial().is_some()))
 }
 
 /// Are all rows counted, and nothing else?
@@ -155,7 +156,11 @@ impl AggregateState {
                         None => {
                             self.begin(cx)?;
                             match super::parts::count_partitions(self, rt, cx)? {
-                                Some(rows) => self.groups.iter_mut().flat_map(|g| &mut g.slots).for_each(|slot| slot.count += rows),
+                                Some(rows) => self
+                                    .groups
+                                    .iter_mut()
+                                    .flat_map(|g| &mut g.slots)
+                                    .for_each(|slot| slot.count += rows),
                                 None => {
                                     super::parts::aggregate(self, rt, cx)?;
                                     self.collect(rt, cx)?;
@@ -187,7 +192,11 @@ impl AggregateState {
                     }
                     self.next_input(cx)?;
                     if self.phase == Phase::Done && !groups.is_empty() {
-                        let report = Report::Hash { batches: self.batches, memory: self.peak_bytes as u64, disk: self.disk_bytes };
+                        let report = Report::Hash {
+                            batches: self.batches,
+                            memory: self.peak_bytes as u64,
+                            disk: self.disk_bytes,
+                        };
                         rt.report(node.id, report);
                     }
                 }
@@ -217,7 +226,14 @@ impl AggregateState {
     }
 
     /// Adds a group if there is room for it.
-    fn add_group(&mut self, aggs: &[AggSpec], key: &[u8], set: usize, values: Vec<Datum>, cx: &ExecContext<'_>) -> Result<Option<usize>> {
+    fn add_group(
+        &mut self,
+        aggs: &[AggSpec],
+        key: &[u8],
+        set: usize,
+        values: Vec<Datum>,
+        cx: &ExecContext<'_>,
+    ) -> Result<Option<usize>> {
         let bytes = key.len() + ENTRY_BYTES + size_of::<Group>() + row_bytes(&values) + aggs.len() * SLOT_BYTES;
         if self.used_bytes + bytes > cx.hash_mem_bytes && !self.groups.is_empty() {
             if !self.is_part {
@@ -230,7 +246,14 @@ impl AggregateState {
         self.insert_group(aggs, key, set, values, cx.work_mem_bytes)?;
         Ok(Some(self.groups.len() - 1))
     }
-    fn insert_group(&mut self, aggs: &[AggSpec], key: &[u8], set: usize, values: Vec<Datum>, sort_bytes: usize) -> Result<()> {
+    fn insert_group(
+        &mut self,
+        aggs: &[AggSpec],
+        key: &[u8],
+        set: usize,
+        values: Vec<Datum>,
+        sort_bytes: usize,
+    ) -> Result<()> {
         let slots = aggs.iter().map(|a| new_slot(a, sort_bytes)).collect::<Result<Vec<_>>>()?;
         self.table.insert(key.into(), self.groups.len() as u32);
         self.groups.push(Group { values, set, slots });
@@ -254,7 +277,12 @@ impl AggregateState {
     }
 
     /// One thread's part: groups of the rows that `input` has, or until there is no more room.
-    pub fn of_part(node: &Arc<Node>, input: State, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<AggregateState> {
+    pub fn of_part(
+        node: &Arc<Node>,
+        input: State,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<AggregateState> {
         let width = node.children().first().map_or(0, |input| input.width);
         let unary = Unary { node: node.clone(), input: Box::new(input), buffer: Batch::new(width) };
         let mut state = AggregateState::new(unary);
@@ -293,7 +321,8 @@ impl AggregateState {
             for ((slot, other), a) in mine.slots.iter_mut().zip(group.slots).zip(aggs) {
                 slot.count += other.count;
                 if let (Some(acc), Some(other)) = (&mut slot.acc, other.acc) {
-                    let part = other.partial().ok_or_else(|| Error::internal(format!("aggregate {} has no parts", a.name)))?;
+                    let part =
+                        other.partial().ok_or_else(|| Error::internal(format!("aggregate {} has no parts", a.name)))?;
                     acc.absorb(part, &cx.eval)?;
                 }
             }
@@ -333,7 +362,9 @@ impl AggregateState {
                         None => self.add_group(aggs, &k, n, of_set(&values, set), cx)?,
                     };
                     match number {
-                        Some(g) => add_all(aggs, &mut self.groups[g].slots, row, &mut args, &mut self.used_bytes, rt, cx)?,
+                        Some(g) => {
+                            add_all(aggs, &mut self.groups[g].slots, row, &mut args, &mut self.used_bytes, rt, cx)?
+                        }
                         None => {
                             let level = self.level;
                             self.overflow.get_or_insert_with(|| Partitions::new(level, budget)).push(&k, row, io)?;
@@ -434,7 +465,13 @@ impl AggregateState {
     }
 }
 
-fn eval_groups(groups: &[CExpr], row: &[Datum], values: &mut Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+fn eval_groups(
+    groups: &[CExpr],
+    row: &[Datum],
+    values: &mut Vec<Datum>,
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Result<()> {
     values.clear();
     for g in groups {
         values.push(g.eval(row, rt, cx)?);
@@ -457,14 +494,30 @@ fn emit(op: &Op, g: &mut Group, out: &mut Batch, cx: &mut ExecContext<'_>) -> Re
     Ok(())
 }
 
-fn add_all(aggs: &[AggSpec], slots: &mut [Slot], row: &[Datum], args: &mut Vec<Datum>, used: &mut usize, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+fn add_all(
+    aggs: &[AggSpec],
+    slots: &mut [Slot],
+    row: &[Datum],
+    args: &mut Vec<Datum>,
+    used: &mut usize,
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Result<()> {
     for (a, slot) in aggs.iter().zip(slots) {
         add(a, slot, row, args, used, rt, cx)?;
     }
     Ok(())
 }
 
-fn add(a: &AggSpec, slot: &mut Slot, row: &[Datum], args: &mut Vec<Datum>, used: &mut usize, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+fn add(
+    a: &AggSpec,
+    slot: &mut Slot,
+    row: &[Datum],
+    args: &mut Vec<Datum>,
+    used: &mut usize,
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Result<()> {
     if let Some(f) = &a.filter
         && !f.is_true(row, rt, cx)?
     {
@@ -513,7 +566,14 @@ impl Kept {
     }
 
     /// The sort's key: what ORDER BY says, and for DISTINCT the arguments.
-    fn add(&mut self, a: &AggSpec, row: &[Datum], args: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn add(
+        &mut self,
+        a: &AggSpec,
+        row: &[Datum],
+        args: &[Datum],
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         let mut k = Vec::new();
         for s in &a.order {
             let v = s.expr.eval(row, rt, cx)?;
@@ -540,7 +600,12 @@ impl Kept {
     }
 
     /// Hands the arguments out in order, equal ones once if they are to be distinct.
-    fn each(&mut self, a: &AggSpec, cx: &mut ExecContext<'_>, f: &mut dyn FnMut(&[Datum], &mut ExecContext<'_>) -> Result<()>) -> Result<()> {
+    fn each(
+        &mut self,
+        a: &AggSpec,
+        cx: &mut ExecContext<'_>,
+        f: &mut dyn FnMut(&[Datum], &mut ExecContext<'_>) -> Result<()>,
+    ) -> Result<()> {
         let io = cx.io();
         self.seen = None;
         self.sorter.finish(io)?;

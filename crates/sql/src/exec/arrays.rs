@@ -122,7 +122,13 @@ fn too_large() -> Error {
     Error::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "array size exceeds the maximum allowed (134217727)")
 }
 
-pub fn assign(element_type: Oid, d: Datum, bounds: &[(Option<i32>, Option<i32>)], slice: bool, value: Datum) -> Result<Datum> {
+pub fn assign(
+    element_type: Oid,
+    d: Datum,
+    bounds: &[(Option<i32>, Option<i32>)],
+    slice: bool,
+    value: Datum,
+) -> Result<Datum> {
     let a = match d {
         Datum::Array(a) => (*a).clone(),
         _ => Array { element_type, dims: Vec::new(), elements: Vec::new() },
@@ -142,8 +148,9 @@ pub fn assign(element_type: Oid, d: Datum, bounds: &[(Option<i32>, Option<i32>)]
             (_, Some(lower), Some(upper)) => (*lower, *upper),
             (Some((low, len)), ..) => (lower.unwrap_or(*low), upper.unwrap_or(low.saturating_add(*len as i32 - 1))),
             _ if a.dims.is_empty() => {
-                return Err(wrong_subscript("array slice subscript must provide both boundaries")
-                    .with_detail("When assigning to a slice of an empty array value, slice boundaries must be fully specified."));
+                return Err(wrong_subscript("array slice subscript must provide both boundaries").with_detail(
+                    "When assigning to a slice of an empty array value, slice boundaries must be fully specified.",
+                ));
             }
             _ => return Err(wrong_subscript("wrong number of array subscripts")),
         };
@@ -167,7 +174,8 @@ fn set_extended(a: Array, from: i32, to: i32, values: Vec<Datum>) -> Result<Datu
     // The bound after the last element must be a number too.
     to.checked_add(1).ok_or_else(too_large)?;
     let (low, len) = a.dims.first().copied().unwrap_or((0, 0));
-    let (new_low, new_high) = if a.dims.is_empty() { (from, to) } else { (low.min(from), (low + len as i32 - 1).max(to)) };
+    let (new_low, new_high) =
+        if a.dims.is_empty() { (from, to) } else { (low.min(from), (low + len as i32 - 1).max(to)) };
     let size = i64::from(new_high) - i64::from(new_low) + 1;
     if size > 134_217_727 {
         return Err(too_large());
@@ -225,7 +233,12 @@ fn set_range(mut a: Array, ranges: &[(i32, i32)], values: Vec<Datum>, is_element
     replace(&mut a.elements, &parts, 0, &mut values.into_iter());
     Ok(Datum::Array(Arc::new(a)))
 }
-fn replace(elements: &mut [Datum], ranges: &[(usize, usize, usize)], base: usize, values: &mut impl Iterator<Item = Datum>) {
+fn replace(
+    elements: &mut [Datum],
+    ranges: &[(usize, usize, usize)],
+    base: usize,
+    values: &mut impl Iterator<Item = Datum>,
+) {
     let Some(((from, count, _), rest)) = ranges.split_first() else {
         if let (Some(place), Some(value)) = (elements.get_mut(base), values.next()) {
             *place = value;
@@ -238,7 +251,14 @@ fn replace(elements: &mut [Datum], ranges: &[(usize, usize, usize)], base: usize
     }
 }
 
-pub fn scalar_array(f: ScalarFn, strict: bool, any: bool, x: Datum, list: &Datum, cx: &ExecContext<'_>) -> Result<Datum> {
+pub fn scalar_array(
+    f: ScalarFn,
+    strict: bool,
+    any: bool,
+    x: Datum,
+    list: &Datum,
+    cx: &ExecContext<'_>,
+) -> Result<Datum> {
     let Datum::Array(a) = list else { return Ok(Datum::Null) };
     if a.elements.is_empty() {
         return Ok(Datum::Bool(!any));

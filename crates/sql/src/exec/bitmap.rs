@@ -1,7 +1,8 @@
 //! Rows found by inverted indexes.
 //!
 //! Invariants
-//! 1. Pending rows are read before postings, all of an index's at once: a row that is merged meanwhile is found twice, never not at all.
+//! 1. Pending rows are read before postings, all of an index's at once: a row that is merged meanwhile is found twice,
+//!    never not at all.
 //! 2. Whether a row that was found is wanted is for the scan's filter to say.
 //! 3. A set that outgrows `work_mem` forgets which rows of a block were found ([`RowSet`]).
 
@@ -67,7 +68,12 @@ fn find(b: &Bitmap, leaf: Option<&Arc<Leaf>>, rt: &mut Runtime, cx: &mut ExecCon
     Ok(found)
 }
 
-fn index_rows(access: &InvertedAccess, leaf: Option<&Arc<Leaf>>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Found> {
+fn index_rows(
+    access: &InvertedAccess,
+    leaf: Option<&Arc<Leaf>>,
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Result<Found> {
     let mut all = Query { wanted: Vec::new(), need: Need::Anything };
     let mut needs = Vec::new();
     // Columns of which a row has one term, with what is wanted of them.
@@ -108,7 +114,9 @@ fn index_rows(access: &InvertedAccess, leaf: Option<&Arc<Leaf>>, rt: &mut Runtim
     let mut found = Gathering::new(cx.work_mem_bytes);
     scan.pending(&mut |rid, row| {
         let mut terms = None;
-        let is_met = all.need.is_met(&mut |n| pending[n].may_be_among(row) && pending[n].is_among(terms.get_or_insert_with(|| row.terms())));
+        let is_met = all.need.is_met(&mut |n| {
+            pending[n].may_be_among(row) && pending[n].is_among(terms.get_or_insert_with(|| row.terms()))
+        });
         if let Some(Err(e)) = terms {
             return Err(e);
         }
@@ -119,7 +127,14 @@ fn index_rows(access: &InvertedAccess, leaf: Option<&Arc<Leaf>>, rt: &mut Runtim
     })?;
     let mut uses = vec![0; all.wanted.len()];
     count_uses(&all.need, &mut uses);
-    let mut search = Search { scan, wanted: &all.wanted, uses, known: vec![None; all.wanted.len()], budget_bytes: cx.work_mem_bytes, park: cx.park };
+    let mut search = Search {
+        scan,
+        wanted: &all.wanted,
+        uses,
+        known: vec![None; all.wanted.len()],
+        budget_bytes: cx.work_mem_bytes,
+        park: cx.park,
+    };
     let rows = search.rows(&all.need)?;
     let mut rows = if found.is_empty() { rows } else { RowSet::or([rows, found.done()], cx.work_mem_bytes) };
     take_some(&mut rows, cx);
@@ -190,7 +205,9 @@ struct Search<'q> {
 fn count_uses(need: &Need, uses: &mut [usize]) {
     match need {
         Need::Term(n) => uses[*n] += 1,
-        Need::All(list) | Need::Any(list) | Need::AtLeast(_, list) => list.iter().for_each(|part| count_uses(part, uses)),
+        Need::All(list) | Need::Any(list) | Need::AtLeast(_, list) => {
+            list.iter().for_each(|part| count_uses(part, uses))
+        }
         Need::Anything | Need::Never => {}
     }
 }
@@ -220,7 +237,9 @@ impl Search<'_> {
             }
             Need::AtLeast(count, list) => Ok(RowSet::at_least(*count, self.each(list)?)),
             // Neither is left within others.
-            Need::Anything | Need::Never => Err(Error::internal("a condition of an inverted index that asks for no terms")),
+            Need::Anything | Need::Never => {
+                Err(Error::internal("a condition of an inverted index that asks for no terms"))
+            }
         }
     }
     fn each(&mut self, list: &[Need]) -> Result<Vec<RowSet>> {

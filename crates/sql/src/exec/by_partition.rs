@@ -1,12 +1,14 @@
 //! Joins and aggregates that are done partition by partition.
 //!
 //! Invariants
-//! 1. Partitions of the same number are taken together only if the tables are divided alike when it begins; else all of them are taken at once.
-//! 2. Small partitions that follow one another are taken together: what is done for each time is not done for a few rows.
+//! 1. Partitions of the same number are taken together only if the tables are divided alike when it begins; else all of
+//!    them are taken at once.
+//! 2. Small partitions that follow one another are taken together: what is done for each time is not done for a few
+//!    rows.
 
 use super::context::*;
-use super::partition_scan::heap_of;
 use super::partition::{Place, relation, seen_map};
+use super::partition_scan::heap_of;
 use super::state::State;
 use crate::catalog::Table;
 use crate::catalog::partition::PartitionMap;
@@ -30,7 +32,13 @@ pub struct ByPartitionState {
 
 impl ByPartitionState {
     pub fn new(node: &Arc<Node>, input: &Arc<Node>) -> ByPartitionState {
-        ByPartitionState { node: node.clone(), input: Box::new(State::new(input)), spans: None, is_reading: false, has_run: false }
+        ByPartitionState {
+            node: node.clone(),
+            input: Box::new(State::new(input)),
+            spans: None,
+            is_reading: false,
+            has_run: false,
+        }
     }
     pub fn rescan(&mut self) {
         self.spans = None;
@@ -66,7 +74,9 @@ impl ByPartitionState {
     fn count_as_shown(&self, rt: &mut Runtime, shown: &[crate::plan::ShownPart], scans: &[(usize, Arc<Table>)]) {
         let span = scans.first().and_then(|(scan, _)| rt.span_of(*scan));
         let Some(counters) = &mut rt.counters else { return };
-        let Some(part) = shown.iter().find(|part| span.as_ref().is_some_and(|span| span.start == part.position)) else { return };
+        let Some(part) = shown.iter().find(|part| span.as_ref().is_some_and(|span| span.start == part.position)) else {
+            return;
+        };
         for (node, stand_in) in &part.stands_for {
             let counted = counters.get_mut(*node).map(std::mem::take).unwrap_or_default();
             if let Some(total) = counters.get_mut(*stand_in) {

@@ -1,5 +1,6 @@
 //! Foreign keys: checks of new children, and what happens to the children of parents that go or change; keys of
-//! deferrable unique constraints. All run when the statement's rows are written; deferred ones at the end of the transaction.
+//! deferrable unique constraints. All run when the statement's rows are written; deferred ones at the end of the
+//! transaction.
 
 use super::context::*;
 use super::{Execution, write};
@@ -10,7 +11,8 @@ use crate::plan::{self, ForeignKeyPlan, ModifyPlan, Plan, ReferencedPlan};
 use kilndb_base::park::Park;
 use kilndb_base::{Error, Result, RowId, sqlstate};
 use kilndb_storage::{
-    Fetched, IndexInsert, Relation, RowLockMode, Snapshot, Transaction, Uniqueness, WaitPolicy, WriteOptions, WriteOutcome,
+    Fetched, IndexInsert, Relation, RowLockMode, Snapshot, Transaction, Uniqueness, WaitPolicy, WriteOptions,
+    WriteOutcome,
 };
 use kilndb_types::{Datum, EvalContext, key};
 use std::ops::Bound;
@@ -59,7 +61,13 @@ impl Queue {
     pub fn left_row(&mut self, m: &ModifyPlan, old: &[Datum]) {
         self.note_parents(m, old, None, |r| r.key.part_of == 0);
     }
-    fn note_parents(&mut self, m: &ModifyPlan, old: &[Datum], new: Option<&[Datum]>, wanted: impl Fn(&ReferencedPlan) -> bool) {
+    fn note_parents(
+        &mut self,
+        m: &ModifyPlan,
+        old: &[Datum],
+        new: Option<&[Datum]>,
+        wanted: impl Fn(&ReferencedPlan) -> bool,
+    ) {
         for (n, r) in m.referenced_by.iter().enumerate().filter(|(_, r)| wanted(r)) {
             let before = pick(&r.columns, old);
             if before.iter().any(Datum::is_null) {
@@ -77,7 +85,13 @@ impl Queue {
             let p = &m.indexes[n];
             if is_deferred(p.index.constraint, p.index.deferrable, p.index.initially_deferred, cx) {
                 let twin = Some((m.table.storage, rid));
-                cx.pending.checks.push(PendingCheck { constraint: p.index.constraint, table: m.table.oid, key: Vec::new(), parent_gone: false, twin });
+                cx.pending.checks.push(PendingCheck {
+                    constraint: p.index.constraint,
+                    table: m.table.oid,
+                    key: Vec::new(),
+                    parent_gone: false,
+                    twin,
+                });
                 continue;
             }
             check_only_one(&m.table, &p.index, (m.heap()?, &p.relation), rid, cx.txn, cx.park, &cx.eval)?;
@@ -116,7 +130,13 @@ impl Queue {
         for (n, _, values) in std::mem::take(&mut self.children) {
             let f = &m.foreign_keys[n];
             if is_deferred(f.key.oid, f.key.deferrable, f.key.initially_deferred, cx) {
-                cx.pending.checks.push(PendingCheck { constraint: f.key.oid, table: m.table.oid, key: values, parent_gone: false, twin: None });
+                cx.pending.checks.push(PendingCheck {
+                    constraint: f.key.oid,
+                    table: m.table.oid,
+                    key: values,
+                    parent_gone: false,
+                    twin: None,
+                });
                 continue;
             }
             check_child(&m.table, f, &values, cx)?;
@@ -158,10 +178,13 @@ pub fn check_only_one(
         IndexInsert::Conflict(_) | IndexInsert::Elsewhere(..) => {
             let shown: Vec<String> =
                 index.keys.iter().zip(&key).map(|(part, value)| write::show(part.type_oid, -1, value, eval)).collect();
-            Err(Error::new(sqlstate::UNIQUE_VIOLATION, format!("duplicate key value violates unique constraint \"{}\"", index.name))
-                .with_detail(format!("Key ({})=({}) already exists.", names(table, &columns), shown.join(", ")))
-                .with_table(table.schema_name.clone(), table.name.clone())
-                .with_constraint(index.name.clone()))
+            Err(Error::new(
+                sqlstate::UNIQUE_VIOLATION,
+                format!("duplicate key value violates unique constraint \"{}\"", index.name),
+            )
+            .with_detail(format!("Key ({})=({}) already exists.", names(table, &columns), shown.join(", ")))
+            .with_table(table.schema_name.clone(), table.name.clone())
+            .with_constraint(index.name.clone()))
         }
     }
 }
@@ -215,7 +238,13 @@ pub fn check_child(table: &Table, f: &ForeignKeyPlan, values: &[Datum], cx: &mut
         cx.park.checkpoint()?;
         let (leaves, seen_with) = match &f.target {
             Some(_) => Default::default(),
-            None => super::partition::leaves_of_key(&f.parent, (&f.key.referenced_columns, f.key.referenced_index), &converted, &k, cx)?,
+            None => super::partition::leaves_of_key(
+                &f.parent,
+                (&f.key.referenced_columns, f.key.referenced_index),
+                &converted,
+                &k,
+                cx,
+            )?,
         };
         let mut targets = Vec::with_capacity(1);
         if let Some((heap, tree)) = &f.target {
@@ -223,7 +252,12 @@ pub fn check_child(table: &Table, f: &ForeignKeyPlan, values: &[Datum], cx: &mut
         }
         for leaf in &leaves {
             let place = leaf.index(f.key.referenced_index)?;
-            targets.push(KeyTarget { table: &leaf.table, heap: &leaf.heap, tree: &place.relation, columns: leaf.columns.as_deref() });
+            targets.push(KeyTarget {
+                table: &leaf.table,
+                heap: &leaf.heap,
+                tree: &place.relation,
+                columns: leaf.columns.as_deref(),
+            });
         }
         // At READ COMMITTED a new one each time: whoever was waited for may have changed the row.
         // What it finds, its lock protects: no other transaction need know that it was read.
@@ -238,7 +272,10 @@ pub fn check_child(table: &Table, f: &ForeignKeyPlan, values: &[Datum], cx: &mut
         let Some((heap, rid)) = found else {
             return Err(Error::new(
                 sqlstate::FOREIGN_KEY_VIOLATION,
-                format!("insert or update on table \"{}\" violates foreign key constraint \"{}\"", table.name, f.key.name),
+                format!(
+                    "insert or update on table \"{}\" violates foreign key constraint \"{}\"",
+                    table.name, f.key.name
+                ),
             )
             .with_detail(format!(
                 "Key ({})=({}) is not present in table \"{}\".",
@@ -339,7 +376,13 @@ fn action_sql(r: &ReferencedPlan, action: u8, update: bool) -> String {
         columns.iter().enumerate().map(|(i, c)| format!("{c} = {}", value(i))).collect::<Vec<_>>().join(", ")
     };
     // ON DELETE SET NULL (…)
-    let chosen: Vec<String> = r.key.delete_columns.iter().filter_map(|n| r.child.columns.get((*n - 1).max(0) as usize)).map(|c| quote(&c.name)).collect();
+    let chosen: Vec<String> = r
+        .key
+        .delete_columns
+        .iter()
+        .filter_map(|n| r.child.columns.get((*n - 1).max(0) as usize))
+        .map(|c| quote(&c.name))
+        .collect();
     let changed = if update || chosen.is_empty() { &columns } else { &chosen };
     let reset = |value: &str| changed.iter().map(|c| format!("{c} = {value}")).collect::<Vec<_>>().join(", ");
     match action {
@@ -378,7 +421,13 @@ fn parent_changed(
     let update = new.is_some();
     let checks = !matches!(action, b'c' | b'n' | b'd');
     if checks && action != b'r' && is_deferred(r.key.oid, r.key.deferrable, r.key.initially_deferred, cx) {
-        cx.pending.checks.push(PendingCheck { constraint: r.key.oid, table: m.table.oid, key: old.to_vec(), parent_gone: true, twin: None });
+        cx.pending.checks.push(PendingCheck {
+            constraint: r.key.oid,
+            table: m.table.oid,
+            key: old.to_vec(),
+            parent_gone: true,
+            twin: None,
+        });
         return Ok(());
     }
     if cache.is_none() {
@@ -441,7 +490,13 @@ fn run_at_newest(plan: &Arc<Plan>, params: &[Datum], cx: &mut ExecContext<'_>) -
     rows
 }
 
-fn plan_action(m: &ModifyPlan, r: &ReferencedPlan, action: u8, update: bool, cx: &ExecContext<'_>) -> Result<Arc<Plan>> {
+fn plan_action(
+    m: &ModifyPlan,
+    r: &ReferencedPlan,
+    action: u8,
+    update: bool,
+    cx: &ExecContext<'_>,
+) -> Result<Arc<Plan>> {
     let sql = action_sql(r, action, update);
     let types = r.columns.iter().map(|c| m.table.columns[*c].type_oid);
     let mut params: Vec<kilndb_base::Oid> = types.clone().collect();
@@ -453,7 +508,9 @@ fn plan_action(m: &ModifyPlan, r: &ReferencedPlan, action: u8, update: bool, cx:
 
 fn plan_sql(sql: &str, mut params: Vec<kilndb_base::Oid>, cx: &ExecContext<'_>) -> Result<Arc<Plan>> {
     let script = kilndb_syntax::parse(sql)?;
-    let Some(statement) = script.statements().into_iter().next() else { return Err(Error::internal("foreign key action")) };
+    let Some(statement) = script.statements().into_iter().next() else {
+        return Err(Error::internal("foreign key action"));
+    };
     let bound = crate::bind::bind(&statement, cx.catalog, &mut params)?;
     plan::plan_with(bound, params, cx.catalog, cx.engine)
 }
@@ -481,12 +538,27 @@ fn still_referenced(m: &ModifyPlan, r: &ReferencedPlan, old: &[Datum], restrict:
 
 fn parent_exists(m: &ModifyPlan, r: &ReferencedPlan, old: &[Datum], cx: &mut ExecContext<'_>) -> Result<bool> {
     if m.routing().is_some() {
-        let columns: Vec<String> = r.columns.iter().filter_map(|c| m.table.columns.get(*c)).enumerate().map(|(i, c)| format!("{} = ${}", quote(&c.name), i + 1)).collect();
-        let sql = format!("SELECT 1 FROM {}.{} WHERE {} LIMIT 1 FOR KEY SHARE", quote(&m.table.schema_name), quote(&m.table.name), columns.join(" AND "));
+        let columns: Vec<String> = r
+            .columns
+            .iter()
+            .filter_map(|c| m.table.columns.get(*c))
+            .enumerate()
+            .map(|(i, c)| format!("{} = ${}", quote(&c.name), i + 1))
+            .collect();
+        let sql = format!(
+            "SELECT 1 FROM {}.{} WHERE {} LIMIT 1 FOR KEY SHARE",
+            quote(&m.table.schema_name),
+            quote(&m.table.name),
+            columns.join(" AND ")
+        );
         let plan = plan_sql(&sql, r.columns.iter().map(|c| m.table.columns[*c].type_oid).collect(), cx)?;
         return Ok(run_at_newest(&plan, old, cx)? > 0);
     }
-    let Some(p) = m.indexes.iter().find(|i| i.index.oid == r.key.referenced_index || i.index.part_of == r.key.referenced_index) else { return Ok(false) };
+    let Some(p) =
+        m.indexes.iter().find(|i| i.index.oid == r.key.referenced_index || i.index.part_of == r.key.referenced_index)
+    else {
+        return Ok(false);
+    };
     let mut k = Vec::new();
     for key in &p.index.keys {
         let position = r.key.referenced_columns.iter().position(|c| *c == key.attnum);

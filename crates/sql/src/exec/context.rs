@@ -18,9 +18,21 @@ use std::time::Instant;
 /// Functions that depend on the session, and set-returning functions that are not the executor's own.
 pub trait SessionHost {
     /// nextval, current_setting, pg_… and functions in other languages. None: not known.
-    fn call_session_function(&self, oid: Oid, name: &str, args: &[Datum], env: &mut CallEnv<'_>) -> Option<Result<Datum>>;
+    fn call_session_function(
+        &self,
+        oid: Oid,
+        name: &str,
+        args: &[Datum],
+        env: &mut CallEnv<'_>,
+    ) -> Option<Result<Datum>>;
     /// All rows of a set-returning function.
-    fn call_set_returning(&self, oid: Oid, name: &str, args: &[Datum], env: &mut CallEnv<'_>) -> Option<Result<Vec<Vec<Datum>>>>;
+    fn call_set_returning(
+        &self,
+        oid: Oid,
+        name: &str,
+        args: &[Datum],
+        env: &mut CallEnv<'_>,
+    ) -> Option<Result<Vec<Vec<Datum>>>>;
     /// The row a cursor stands on, for WHERE CURRENT OF.
     fn cursor_position(&self, name: &str, table: Oid) -> Result<RowId> {
         let _ = table;
@@ -100,7 +112,8 @@ pub struct PendingChecks {
 }
 
 impl PendingChecks {
-    /// Events since a savepoint are undone; calls made with `level` or more savepoints open, of earlier events, are to be made again.
+    /// Events since a savepoint are undone; calls made with `level` or more savepoints open, of earlier events, are to
+    /// be made again.
     pub fn undo_triggers(&mut self, len: usize, level: usize) {
         self.triggers.truncate(len);
         self.triggers.iter_mut().filter(|t| t.done_at.is_some_and(|at| at >= level)).for_each(|t| t.done_at = None);
@@ -230,11 +243,27 @@ impl Begun {
 pub enum Report {
     #[default]
     None,
-    Sort { method: &'static str, on_disk: bool, bytes: u64 },
-    Hash { batches: u64, memory: u64, disk: u64 },
-    Merge { inserted: u64, updated: u64, deleted: u64, skipped: u64 },
+    Sort {
+        method: &'static str,
+        on_disk: bool,
+        bytes: u64,
+    },
+    Hash {
+        batches: u64,
+        memory: u64,
+        disk: u64,
+    },
+    Merge {
+        inserted: u64,
+        updated: u64,
+        deleted: u64,
+        skipped: u64,
+    },
     /// Of a bitmap scan: blocks of which some rows, and of which all were looked at.
-    Blocks { exact: u64, lossy: u64 },
+    Blocks {
+        exact: u64,
+        lossy: u64,
+    },
 }
 
 impl Runtime {

@@ -38,10 +38,21 @@ impl Arithmetic {
     /// The result, if both operands are quickly known and it is in range.
     fn quick(self, wide: bool, l: &CExpr, r: &CExpr, row: &[Datum], rt: &Runtime) -> Option<i64> {
         let (l, r) = (l.quick_int(row, rt)?, r.quick_int(row, rt)?);
-        if wide { self.of_int8(l, r) } else { self.of_int4(i32::try_from(l).ok()?, i32::try_from(r).ok()?).map(i64::from) }
+        if wide {
+            self.of_int8(l, r)
+        } else {
+            self.of_int4(i32::try_from(l).ok()?, i32::try_from(r).ok()?).map(i64::from)
+        }
     }
     /// The value; what is out of range is `f`'s to tell.
-    pub(crate) fn of(self, wide: bool, l: i64, r: i64, f: ScalarFn, cx: &kilndb_types::EvalContext<'_>) -> Result<Datum> {
+    pub(crate) fn of(
+        self,
+        wide: bool,
+        l: i64,
+        r: i64,
+        f: ScalarFn,
+        cx: &kilndb_types::EvalContext<'_>,
+    ) -> Result<Datum> {
         let of_int4 = |l: i64, r: i64| self.of_int4(i32::try_from(l).ok()?, i32::try_from(r).ok()?).map(Datum::Int4);
         match if wide { self.of_int8(l, r).map(Datum::Int8) } else { of_int4(l, r) } {
             Some(v) => Ok(v),
@@ -71,54 +82,202 @@ pub enum CExpr {
     Param(usize),
     ExecParam(usize),
     Slot(usize),
-    Call { f: ScalarFn, strict: bool, args: Box<[CExpr]> },
-    Call1 { f: ScalarFn, strict: bool, arg: Box<CExpr> },
-    Call2 { f: ScalarFn, strict: bool, args: Box<[CExpr; 2]> },
-    Session { oid: Oid, name: Arc<str>, strict: bool, args: Box<[CExpr]> },
-    Routine { call: Arc<RoutineCall>, args: Box<[CExpr]> },
+    Call {
+        f: ScalarFn,
+        strict: bool,
+        args: Box<[CExpr]>,
+    },
+    Call1 {
+        f: ScalarFn,
+        strict: bool,
+        arg: Box<CExpr>,
+    },
+    Call2 {
+        f: ScalarFn,
+        strict: bool,
+        args: Box<[CExpr; 2]>,
+    },
+    Session {
+        oid: Oid,
+        name: Arc<str>,
+        strict: bool,
+        args: Box<[CExpr]>,
+    },
+    Routine {
+        call: Arc<RoutineCall>,
+        args: Box<[CExpr]>,
+    },
     /// satisfies_hash_partition, with the types of its arguments.
-    SatisfiesHash { types: Box<[Oid]>, variadic: bool, args: Box<[CExpr]> },
+    SatisfiesHash {
+        types: Box<[Oid]>,
+        variadic: bool,
+        args: Box<[CExpr]>,
+    },
     /// A domain's conditions on the value of `arg`: the checks are of a row that is the value.
-    Domain { name: Arc<str>, not_null: bool, checks: Box<[(String, CExpr)]>, arg: Box<CExpr> },
+    Domain {
+        name: Arc<str>,
+        not_null: bool,
+        checks: Box<[(String, CExpr)]>,
+        arg: Box<CExpr>,
+    },
     /// Each element of an array as `element` makes it of a row that is the element.
-    ArrayMap { to: Oid, element: Box<CExpr>, arg: Box<CExpr> },
-    CompareInt { op: IntOp, args: Box<[CExpr; 2]> },
+    ArrayMap {
+        to: Oid,
+        element: Box<CExpr>,
+        arg: Box<CExpr>,
+    },
+    CompareInt {
+        op: IntOp,
+        args: Box<[CExpr; 2]>,
+    },
     /// Of two integers of the same type; `f` says what is wrong with the others.
-    Arithmetic { op: Arithmetic, wide: bool, f: ScalarFn, args: Box<[CExpr; 2]> },
-    Cast { f: cast::CastFn, typmod: i32, explicit: bool, arg: Box<CExpr> },
-    InOut { from: Oid, to: Oid, typmod: i32, explicit: bool, arg: Box<CExpr> },
-    Typmod { ty: Oid, typmod: i32, explicit: bool, arg: Box<CExpr> },
-    ArrayCast { from: Oid, to: Oid, func: Option<cast::CastFn>, explicit: bool, arg: Box<CExpr> },
-    ArrayTypmod { element: Oid, typmod: i32, explicit: bool, arg: Box<CExpr> },
+    Arithmetic {
+        op: Arithmetic,
+        wide: bool,
+        f: ScalarFn,
+        args: Box<[CExpr; 2]>,
+    },
+    Cast {
+        f: cast::CastFn,
+        typmod: i32,
+        explicit: bool,
+        arg: Box<CExpr>,
+    },
+    InOut {
+        from: Oid,
+        to: Oid,
+        typmod: i32,
+        explicit: bool,
+        arg: Box<CExpr>,
+    },
+    Typmod {
+        ty: Oid,
+        typmod: i32,
+        explicit: bool,
+        arg: Box<CExpr>,
+    },
+    ArrayCast {
+        from: Oid,
+        to: Oid,
+        func: Option<cast::CastFn>,
+        explicit: bool,
+        arg: Box<CExpr>,
+    },
+    ArrayTypmod {
+        element: Oid,
+        typmod: i32,
+        explicit: bool,
+        arg: Box<CExpr>,
+    },
     /// Sets the type of a record or array value.
-    Retag { ty: Oid, arg: Box<CExpr> },
+    Retag {
+        ty: Oid,
+        arg: Box<CExpr>,
+    },
     And(Box<[CExpr]>),
     Or(Box<[CExpr]>),
     Not(Box<CExpr>),
-    IsNull { arg: Box<CExpr>, negated: bool, row: bool },
-    BoolTest { arg: Box<CExpr>, test: BoolTestKind },
-    IsDistinct { left: Box<CExpr>, right: Box<CExpr>, eq: ScalarFn, negated: bool },
-    NullIf { eq: ScalarFn, args: Box<[CExpr; 2]> },
-    Case { arg: Option<Box<CExpr>>, whens: Box<[(CExpr, CExpr)]>, otherwise: Box<CExpr> },
+    IsNull {
+        arg: Box<CExpr>,
+        negated: bool,
+        row: bool,
+    },
+    BoolTest {
+        arg: Box<CExpr>,
+        test: BoolTestKind,
+    },
+    IsDistinct {
+        left: Box<CExpr>,
+        right: Box<CExpr>,
+        eq: ScalarFn,
+        negated: bool,
+    },
+    NullIf {
+        eq: ScalarFn,
+        args: Box<[CExpr; 2]>,
+    },
+    Case {
+        arg: Option<Box<CExpr>>,
+        whens: Box<[(CExpr, CExpr)]>,
+        otherwise: Box<CExpr>,
+    },
     CaseArg,
     Coalesce(Box<[CExpr]>),
-    MinMax { ty: Oid, greatest: bool, args: Box<[CExpr]> },
-    Array { element: Oid, multidim: bool, args: Box<[CExpr]> },
-    Row { ty: Oid, types: Box<[Oid]>, args: Box<[CExpr]>, names: Option<Arc<[String]>> },
-    Field { index: usize, arg: Box<CExpr> },
-    Subscript { arg: Box<CExpr>, subs: Box<[CSubscript]>, slice: bool },
-    JsonSubscript { arg: Box<CExpr>, subs: Box<[CSubscript]> },
-    JsonSubscriptAssign { arg: Box<CExpr>, subs: Box<[CSubscript]>, value: Box<CExpr> },
-    SubscriptAssign { element: Oid, arg: Box<CExpr>, subs: Box<[CSubscript]>, slice: bool, value: Box<CExpr> },
-    FieldAssign { ty: Oid, types: Box<[Oid]>, index: usize, arg: Box<CExpr>, value: Box<CExpr> },
-    ScalarArray { f: ScalarFn, strict: bool, any: bool, args: Box<[CExpr; 2]> },
+    MinMax {
+        ty: Oid,
+        greatest: bool,
+        args: Box<[CExpr]>,
+    },
+    Array {
+        element: Oid,
+        multidim: bool,
+        args: Box<[CExpr]>,
+    },
+    Row {
+        ty: Oid,
+        types: Box<[Oid]>,
+        args: Box<[CExpr]>,
+        names: Option<Arc<[String]>>,
+    },
+    Field {
+        index: usize,
+        arg: Box<CExpr>,
+    },
+    Subscript {
+        arg: Box<CExpr>,
+        subs: Box<[CSubscript]>,
+        slice: bool,
+    },
+    JsonSubscript {
+        arg: Box<CExpr>,
+        subs: Box<[CSubscript]>,
+    },
+    JsonSubscriptAssign {
+        arg: Box<CExpr>,
+        subs: Box<[CSubscript]>,
+        value: Box<CExpr>,
+    },
+    SubscriptAssign {
+        element: Oid,
+        arg: Box<CExpr>,
+        subs: Box<[CSubscript]>,
+        slice: bool,
+        value: Box<CExpr>,
+    },
+    FieldAssign {
+        ty: Oid,
+        types: Box<[Oid]>,
+        index: usize,
+        arg: Box<CExpr>,
+        value: Box<CExpr>,
+    },
+    ScalarArray {
+        f: ScalarFn,
+        strict: bool,
+        any: bool,
+        args: Box<[CExpr; 2]>,
+    },
     /// `x = ANY (constant array)` over hashed keys.
-    InSet { ty: Oid, arg: Box<CExpr>, set: Arc<std::collections::HashSet<Vec<u8>>>, has_null: bool, negated: bool },
-    RowCompare { kind: CompareKind, types: Box<[Oid]>, left: Box<[CExpr]>, right: Box<[CExpr]> },
+    InSet {
+        ty: Oid,
+        arg: Box<CExpr>,
+        set: Arc<std::collections::HashSet<Vec<u8>>>,
+        has_null: bool,
+        negated: bool,
+    },
+    RowCompare {
+        kind: CompareKind,
+        types: Box<[Oid]>,
+        left: Box<[CExpr]>,
+        right: Box<[CExpr]>,
+    },
     SubPlan(Box<super::subplan::SubPlanUse>),
     SqlValue(SqlValue),
     /// Evaluated once per run.
-    Once { index: usize, arg: Box<CExpr> },
+    Once {
+        index: usize,
+        arg: Box<CExpr>,
+    },
 }
 
 pub(crate) fn int_of(d: &Datum) -> Option<i64> {
@@ -135,8 +294,14 @@ impl CExpr {
     pub fn is_known_at_start(&self) -> bool {
         match self {
             CExpr::Const(_) | CExpr::Param(_) | CExpr::SqlValue(_) => true,
-            CExpr::Call { args, .. } | CExpr::Session { args, .. } | CExpr::Array { args, .. } => args.iter().all(CExpr::is_known_at_start),
-            CExpr::Call1 { arg, .. } | CExpr::Cast { arg, .. } | CExpr::InOut { arg, .. } | CExpr::Typmod { arg, .. } | CExpr::Once { arg, .. } => arg.is_known_at_start(),
+            CExpr::Call { args, .. } | CExpr::Session { args, .. } | CExpr::Array { args, .. } => {
+                args.iter().all(CExpr::is_known_at_start)
+            }
+            CExpr::Call1 { arg, .. }
+            | CExpr::Cast { arg, .. }
+            | CExpr::InOut { arg, .. }
+            | CExpr::Typmod { arg, .. }
+            | CExpr::Once { arg, .. } => arg.is_known_at_start(),
             CExpr::Call2 { args, .. } | CExpr::Arithmetic { args, .. } => args.iter().all(CExpr::is_known_at_start),
             _ => false,
         }
@@ -183,7 +348,8 @@ impl CExpr {
         }
     }
 
-    /// As [`CExpr::eval`], to where the value belongs: that integers are handed on through memory costs more than to compute them.
+    /// As [`CExpr::eval`], to where the value belongs: that integers are handed on through memory costs more than to
+    /// compute them.
     #[inline]
     pub fn eval_into(&self, row: &[Datum], out: &mut Datum, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         if let CExpr::Arithmetic { op, wide, args, .. } = self
@@ -262,7 +428,10 @@ impl CExpr {
             CExpr::Domain { name, not_null, checks, arg } => {
                 let value = [arg.eval(row, rt, cx)?];
                 if *not_null && value[0].is_null() {
-                    return Err(Error::new(sqlstate::NOT_NULL_VIOLATION, format!("domain {name} does not allow null values")));
+                    return Err(Error::new(
+                        sqlstate::NOT_NULL_VIOLATION,
+                        format!("domain {name} does not allow null values"),
+                    ));
                 }
                 for (check, condition) in checks {
                     if matches!(condition.eval(&value, rt, cx)?, Datum::Bool(false)) {
@@ -319,12 +488,18 @@ impl CExpr {
                 let mut elements = Vec::with_capacity(a.elements.len());
                 for e in &a.elements {
                     let e = e.clone();
-                    elements.push(if e.is_null() { e } else { cast::apply_typmod(*element, e, *typmod, *explicit, &cx.eval)? });
+                    elements.push(if e.is_null() {
+                        e
+                    } else {
+                        cast::apply_typmod(*element, e, *typmod, *explicit, &cx.eval)?
+                    });
                 }
                 Ok(Datum::Array(Arc::new(Array { element_type: *element, dims: a.dims.clone(), elements })))
             }
             CExpr::Retag { ty, arg } => Ok(match arg.eval(row, rt, cx)? {
-                Datum::Record(r) => Datum::Record(Arc::new(Record { type_oid: *ty, fields: r.fields.clone(), names: r.names.clone() })),
+                Datum::Record(r) => {
+                    Datum::Record(Arc::new(Record { type_oid: *ty, fields: r.fields.clone(), names: r.names.clone() }))
+                }
                 other => other,
             }),
             CExpr::And(list) => {
@@ -357,7 +532,11 @@ impl CExpr {
                 let a = arg.eval(row, rt, cx)?;
                 let result = match &a {
                     Datum::Record(r) if *as_row => {
-                        if *negated { r.fields.iter().all(|f| !f.1.is_null()) } else { r.fields.iter().all(|f| f.1.is_null()) }
+                        if *negated {
+                            r.fields.iter().all(|f| !f.1.is_null())
+                        } else {
+                            r.fields.iter().all(|f| f.1.is_null())
+                        }
                     }
                     d => d.is_null() != *negated,
                 };
@@ -492,7 +671,11 @@ impl CExpr {
                 for a in args {
                     elements.push(a.eval(row, rt, cx)?);
                 }
-                if *multidim { super::arrays::join(*element, &elements) } else { Ok(super::arrays::from_list(*element, elements)) }
+                if *multidim {
+                    super::arrays::join(*element, &elements)
+                } else {
+                    Ok(super::arrays::from_list(*element, elements))
+                }
             }
             CExpr::Row { ty, types, args, names } => {
                 let mut fields = Vec::with_capacity(args.len());
@@ -526,7 +709,10 @@ impl CExpr {
                 let v = value.eval(row, rt, cx)?;
                 let (steps, first_is_number) = json_steps(subs, row, rt, cx)?;
                 if steps.iter().any(Option::is_none) {
-                    return Err(Error::new(sqlstate::NULL_VALUE_NOT_ALLOWED, "jsonb subscript in assignment must not be null"));
+                    return Err(Error::new(
+                        sqlstate::NULL_VALUE_NOT_ALLOWED,
+                        "jsonb subscript in assignment must not be null",
+                    ));
                 }
                 kilndb_types::functions::json::assign(&a, &steps, first_is_number, &v)
             }
@@ -534,7 +720,10 @@ impl CExpr {
                 let a = arg.eval(row, rt, cx)?;
                 let v = value.eval(row, rt, cx)?;
                 let Some(bounds) = subscripts(subs, row, rt, cx)? else {
-                    return Err(Error::new(sqlstate::NULL_VALUE_NOT_ALLOWED, "array subscript in assignment must not be null"));
+                    return Err(Error::new(
+                        sqlstate::NULL_VALUE_NOT_ALLOWED,
+                        "array subscript in assignment must not be null",
+                    ));
                 };
                 super::arrays::assign(*element, a, &bounds, *slice, v)
             }
@@ -556,7 +745,12 @@ impl CExpr {
 }
 
 /// Subscripts of jsonb as a path (None: NULL); is the first one a number?
-fn json_steps(subs: &[CSubscript], row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<(Vec<Option<String>>, bool)> {
+fn json_steps(
+    subs: &[CSubscript],
+    row: &[Datum],
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Result<(Vec<Option<String>>, bool)> {
     let mut steps = Vec::with_capacity(subs.len());
     let mut first_is_number = false;
     for (i, s) in subs.iter().enumerate() {
@@ -573,7 +767,12 @@ fn json_steps(subs: &[CSubscript], row: &[Datum], rt: &mut Runtime, cx: &mut Exe
 type Bounds = Vec<(Option<i32>, Option<i32>)>;
 
 /// None: a subscript is NULL.
-fn subscripts(subs: &[CSubscript], row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Option<Bounds>> {
+fn subscripts(
+    subs: &[CSubscript],
+    row: &[Datum],
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Result<Option<Bounds>> {
     let mut out = Vec::with_capacity(subs.len());
     for s in subs {
         let mut pair = [None, None];

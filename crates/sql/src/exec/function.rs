@@ -61,7 +61,12 @@ fn start(call: &FunctionCall, row: &[Datum], rt: &mut Runtime, cx: &mut ExecCont
             if step == 0 {
                 return Err(zero_step());
             }
-            Ok(Rows::Ints { next: int(args.first()), stop: int(args.get(1)), step, ty: if call.oid >= 1068 { oids::INT8 } else { oids::INT4 } })
+            Ok(Rows::Ints {
+                next: int(args.first()),
+                stop: int(args.get(1)),
+                step,
+                ty: if call.oid >= 1068 { oids::INT8 } else { oids::INT4 },
+            })
         }
         3259 | 3260 | 938 | 939 => steps(call, args, cx),
         2331 => Ok(Rows::List {
@@ -96,7 +101,14 @@ fn start(call: &FunctionCall, row: &[Datum], rt: &mut Runtime, cx: &mut ExecCont
 fn json_rows(call: &FunctionCall, args: &[Datum], cx: &ExecContext<'_>) -> Result<Rows> {
     let columns: Option<Vec<json::populate::Field>> =
         call.shape.as_ref().map(|shape| shape.columns.iter().map(|c| (c.name.clone(), c.type_oid, c.typmod)).collect());
-    let set = json::sets::Call { oid: call.oid, name: &call.name, types: &call.arg_types, args, columns: columns.as_deref(), spread: call.composite };
+    let set = json::sets::Call {
+        oid: call.oid,
+        name: &call.name,
+        types: &call.arg_types,
+        args,
+        columns: columns.as_deref(),
+        spread: call.composite,
+    };
     Ok(Rows::Table { rows: json::sets::rows(&set, &cx.eval)?, next: 0 })
 }
 
@@ -166,7 +178,13 @@ fn steps(call: &FunctionCall, args: Vec<Datum>, cx: &mut ExecContext<'_>) -> Res
 
 impl Rows {
     /// Appends `columns` values; false at the end.
-    fn next(&mut self, columns: usize, composite: bool, out: &mut Vec<Datum>, cx: &mut ExecContext<'_>) -> Result<bool> {
+    fn next(
+        &mut self,
+        columns: usize,
+        composite: bool,
+        out: &mut Vec<Datum>,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<bool> {
         match self {
             Rows::Ints { next, stop, step, ty } => {
                 if (*step > 0 && *next > *stop) || (*step < 0 && *next < *stop) {

@@ -1,7 +1,8 @@
 //! Hash joins.
 //!
-//! The build side goes into a table. If it does not fit, both sides go to partitions by the hash of their keys, and pairs of partitions are
-//! joined one by one; a pair that splitting does not help is joined in passes, one per piece of the build side that fits.
+//! The build side goes into a table. If it does not fit, both sides go to partitions by the hash of their keys, and
+//! pairs of partitions are joined one by one; a pair that splitting does not help is joined in passes, one per piece of
+//! the build side that fits.
 
 use super::context::*;
 use super::expr::CExpr;
@@ -118,7 +119,14 @@ pub struct HashJoinState {
     disk_bytes: u64,
 }
 
-fn key_of(keys: &[CExpr], types: &[Oid], row: &[Datum], out: &mut Vec<u8>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+fn key_of(
+    keys: &[CExpr],
+    types: &[Oid],
+    row: &[Datum],
+    out: &mut Vec<u8>,
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Result<()> {
     out.clear();
     for (e, t) in keys.iter().zip(types) {
         let computed;
@@ -225,7 +233,13 @@ impl HashJoinState {
     }
 
     /// Moves the table to partitions.
-    fn evict(&mut self, keys: &[CExpr], types: &[Oid], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Partitions> {
+    fn evict(
+        &mut self,
+        keys: &[CExpr],
+        types: &[Oid],
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<Partitions> {
         self.peak_bytes = self.peak_bytes.max(self.table.bytes);
         let width = self.table.width;
         let table = std::mem::replace(&mut self.table, Table::new(width));
@@ -260,7 +274,8 @@ impl HashJoinState {
     fn add_pairs(&mut self, build: Vec<SpillFile>, probe: Vec<SpillFile>, level: u32, parent: u64, kind: JoinKind) {
         for (build, probe) in build.into_iter().zip(probe) {
             self.disk_bytes += build.disk_bytes() + probe.disk_bytes();
-            let wanted = probe.records > 0 && (build.records > 0 || keeps_unmatched(kind)) || build.records > 0 && kind == JoinKind::Full;
+            let wanted = probe.records > 0 && (build.records > 0 || keeps_unmatched(kind))
+                || build.records > 0 && kind == JoinKind::Full;
             if wanted {
                 self.pending.push(Pair { build, probe, level, parent });
             }
@@ -293,7 +308,15 @@ impl HashJoinState {
             }
             let found = (!last).then(|| vec![0; pair.probe.records as usize / 64 + 1]);
             let probe_cursor = SpillCursor::new(budget_of_reader());
-            self.begin(Pass { build: pair.build, build_cursor, probe: pair.probe, probe_cursor, last, found, number: 0 });
+            self.begin(Pass {
+                build: pair.build,
+                build_cursor,
+                probe: pair.probe,
+                probe_cursor,
+                last,
+                found,
+                number: 0,
+            });
             return Ok(true);
         }
         Ok(false)
@@ -342,7 +365,13 @@ impl HashJoinState {
     }
 
     /// Fills `probe_batch` and `key` ready for the next row; false at the end.
-    fn next_probe_row(&mut self, keys: &[CExpr], types: &[Oid], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+    fn next_probe_row(
+        &mut self,
+        keys: &[CExpr],
+        types: &[Oid],
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<bool> {
         if let Some(pass) = &mut self.pass {
             self.probe_batch.clear();
             self.probe_next = 0;
@@ -382,7 +411,8 @@ impl HashJoinState {
         }
     }
 
-    /// Joins until `out` is full or the present source of probe rows (with the table's own unmatched rows) is at its end.
+    /// Joins until `out` is full or the present source of probe rows (with the table's own unmatched rows) is at its
+    /// end.
     fn join(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.node.clone();
         let Op::HashJoin { build, kind, probe_keys, types, on, .. } = &node.op else { return Ok(()) };

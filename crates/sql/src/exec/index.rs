@@ -98,7 +98,11 @@ pub fn ranges(a: &IndexAccess, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Re
                 Ok(v) => {
                     let mut k = prefix.clone();
                     append(next, &v, &mut k)?;
-                    if b.inclusive { Bound::Included(k) } else { successor(&k).map_or(Bound::Unbounded, Bound::Included) }
+                    if b.inclusive {
+                        Bound::Included(k)
+                    } else {
+                        successor(&k).map_or(Bound::Unbounded, Bound::Included)
+                    }
                 }
                 Err(s) if side(s) > 0 => return Ok(Vec::new()),
                 Err(_) if nulls_low => after_null.clone().map_or(Bound::Unbounded, Bound::Included),
@@ -118,7 +122,11 @@ pub fn ranges(a: &IndexAccess, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Re
                 Ok(v) => {
                     let mut k = prefix.clone();
                     append(next, &v, &mut k)?;
-                    if b.inclusive { successor(&k).map_or(Bound::Unbounded, Bound::Excluded) } else { Bound::Excluded(k) }
+                    if b.inclusive {
+                        successor(&k).map_or(Bound::Unbounded, Bound::Excluded)
+                    } else {
+                        Bound::Excluded(k)
+                    }
                 }
                 Err(s) if side(s) < 0 => return Ok(Vec::new()),
                 Err(_) if !nulls_low => Bound::Excluded(null_key),
@@ -153,13 +161,24 @@ pub fn narrow(a: &IndexAccess, ranges: &mut [Range], suffix: &[u8]) {
 }
 
 /// The entry of a table row; None: the row is not in the (partial) index. The flag: a key column is NULL.
-pub fn entry(p: &IndexPlan, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Option<(Vec<u8>, bool)>> {
+pub fn entry(
+    p: &IndexPlan,
+    row: &[Datum],
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Result<Option<(Vec<u8>, bool)>> {
     let mut out = Vec::with_capacity(24);
     Ok(put_entry(p, row, &mut out, rt, cx)?.map(|null| (out, null)))
 }
 
 /// As [`entry`], the key appended to `out`. That of an inverted index is empty: see [`super::inverted`].
-pub fn put_entry(p: &IndexPlan, row: &[Datum], out: &mut Vec<u8>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Option<bool>> {
+pub fn put_entry(
+    p: &IndexPlan,
+    row: &[Datum],
+    out: &mut Vec<u8>,
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Result<Option<bool>> {
     if let Some(f) = &p.predicate
         && !f.is_true(row, rt, cx)?
     {

@@ -52,17 +52,26 @@ fn is_same(type_oid: kilndb_base::Oid, a: &Datum, b: &Datum) -> bool {
 /// Has a row surely other terms than before? Then what it had need not be made once more.
 fn differ(p: &IndexPlan, old: &[Datum], new: &[Datum]) -> bool {
     let columns = p.shape.classes.iter().zip(&p.shape.values);
-    p.predicate.is_none() && columns.into_iter().any(|(class, e)| match e {
-        crate::exec::expr::CExpr::Slot(i) => old.get(*i).zip(new.get(*i)).is_some_and(|(old, new)| class.differ(old, new)),
-        _ => false,
-    })
+    p.predicate.is_none()
+        && columns.into_iter().any(|(class, e)| match e {
+            crate::exec::expr::CExpr::Slot(i) => {
+                old.get(*i).zip(new.get(*i)).is_some_and(|(old, new)| class.differ(old, new))
+            }
+            _ => false,
+        })
 }
 
 /// An inverted index and the terms that a row has in it from now on.
 pub type NewTerms = (usize, Vec<Vec<u8>>);
 
 /// Which inverted indexes have other terms for the new row than for the old one.
-pub fn changes(m: &ModifyPlan, old: &[Datum], new: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Vec<NewTerms>> {
+pub fn changes(
+    m: &ModifyPlan,
+    old: &[Datum],
+    new: &[Datum],
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Result<Vec<NewTerms>> {
     let mut out = Vec::new();
     let is_insert = m.statement.kind == DmlKind::Insert;
     for (n, p) in m.indexes.iter().enumerate().filter(|(_, p)| p.is_inverted()) {

@@ -110,7 +110,8 @@ impl NestLoopState {
                     continue;
                 }
                 for (param, slot) in params {
-                    rt.exec_params[*param] = self.outer_batch.row(self.outer_next).get(*slot).cloned().unwrap_or_default();
+                    rt.exec_params[*param] =
+                        self.outer_batch.row(self.outer_next).get(*slot).cloned().unwrap_or_default();
                 }
                 if !rt.plan.correlated_ctes.is_empty() {
                     let plan = rt.plan.clone();

@@ -104,7 +104,9 @@ impl LockRowsState {
         let mut changed = false;
         let leaf = match t.tableoid.and_then(|slot| row.get(slot)) {
             Some(Datum::Oid(partition)) => {
-                let Some(leaf) = super::partition::open(&t.table, *partition, LockMode::RowShare, cx)? else { return Ok(Locked::Gone) };
+                let Some(leaf) = super::partition::open(&t.table, *partition, LockMode::RowShare, cx)? else {
+                    return Ok(Locked::Gone);
+                };
                 Some(leaf)
             }
             _ => None,
@@ -154,9 +156,15 @@ fn mode_of(strength: LockStrength) -> RowLockMode {
     }
 }
 
-/// Does a row of which a part has changed since it was `seen` still belong to the result? What outer joins added goes where it no
-/// longer fits.
-pub fn judge_again(recheck: &Recheck, seen: &[Datum], row: &mut [Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+/// Does a row of which a part has changed since it was `seen` still belong to the result? What outer joins added goes
+/// where it no longer fits.
+pub fn judge_again(
+    recheck: &Recheck,
+    seen: &[Datum],
+    row: &mut [Datum],
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Result<bool> {
     for (slots, condition) in &recheck.semi {
         if slots.iter().any(|slot| !identical(seen.get(*slot), row.get(*slot))) && !condition.is_true(row, rt, cx)? {
             return Ok(false);

@@ -1,9 +1,10 @@
 //! MERGE: for each row of the join the first action whose conditions hold (docs/decisions/0020).
 //!
 //! Invariants
-//! 1. An action is done by its own plan, with its own queue of checks and its own partitions: as the statement that it is.
-//! 2. A row that somebody has changed meanwhile is matched again in its newest version. It may turn from matched to not matched,
-//!    never the other way round.
+//! 1. An action is done by its own plan, with its own queue of checks and its own partitions: as the statement that it
+//!    is.
+//! 2. A row that somebody has changed meanwhile is matched again in its newest version. It may turn from matched to not
+//!    matched, never the other way round.
 //! 3. No row is changed twice by the same statement.
 
 use super::constraint::Queue;
@@ -34,7 +35,8 @@ struct StepState {
     changed: u64,
 }
 
-const KINDS: [(DmlKind, Operation); 3] = [(DmlKind::Insert, Operation::Insert), (DmlKind::Update, Operation::Update), (DmlKind::Delete, Operation::Delete)];
+const KINDS: [(DmlKind, Operation); 3] =
+    [(DmlKind::Insert, Operation::Insert), (DmlKind::Update, Operation::Update), (DmlKind::Delete, Operation::Delete)];
 
 /// A row of the target that an action is for.
 struct Matched {
@@ -44,7 +46,13 @@ struct Matched {
 }
 
 impl ModifyState {
-    pub(super) fn run_merge(&mut self, m: &ModifyPlan, merge: &MergePlan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub(super) fn run_merge(
+        &mut self,
+        m: &ModifyPlan,
+        merge: &MergePlan,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         let done = self.merge_all(m, merge, rt, cx);
         for (n, step) in merge.steps.iter().enumerate() {
             let (Some(plan), Some(state)) = (&step.change, self.merge.steps.get(n)) else { continue };
@@ -62,7 +70,13 @@ impl ModifyState {
         done
     }
 
-    fn merge_all(&mut self, m: &ModifyPlan, merge: &MergePlan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn merge_all(
+        &mut self,
+        m: &ModifyPlan,
+        merge: &MergePlan,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         self.merge.steps.resize_with(merge.steps.len(), StepState::default);
         for (n, step) in merge.steps.iter().enumerate() {
             if let Some(plan) = &step.change
@@ -71,8 +85,10 @@ impl ModifyState {
                 self.at_step(n, |state| state.begin_partitions(plan, routing, cx))?;
             }
         }
-        let has = |kind: DmlKind| merge.steps.iter().filter_map(|s| s.change.as_ref()).any(|p| p.statement.kind == kind);
-        let operations: Vec<Operation> = KINDS.into_iter().filter(|(kind, _)| has(*kind)).map(|(_, operation)| operation).collect();
+        let has =
+            |kind: DmlKind| merge.steps.iter().filter_map(|s| s.change.as_ref()).any(|p| p.statement.kind == kind);
+        let operations: Vec<Operation> =
+            KINDS.into_iter().filter(|(kind, _)| has(*kind)).map(|(_, operation)| operation).collect();
         if let Some(plan) = &m.triggers {
             *self.firing = Firing::new(cx);
             for operation in &operations {
@@ -108,7 +124,10 @@ impl ModifyState {
     fn report_merge(&self, merge: &MergePlan, rt: &mut Runtime) {
         let sum = |kind: DmlKind| {
             let steps = merge.steps.iter().zip(&self.merge.steps);
-            steps.filter(|(step, _)| step.change.as_ref().is_some_and(|p| p.statement.kind == kind)).map(|(_, state)| state.changed).sum::<u64>()
+            steps
+                .filter(|(step, _)| step.change.as_ref().is_some_and(|p| p.statement.kind == kind))
+                .map(|(_, state)| state.changed)
+                .sum::<u64>()
         };
         let [inserted, updated, deleted] = KINDS.map(|(kind, _)| sum(kind));
         let skipped = self.merge.rows.saturating_sub(inserted + updated + deleted);
@@ -131,7 +150,14 @@ impl ModifyState {
         done
     }
 
-    fn merge_row(&mut self, m: &ModifyPlan, merge: &MergePlan, mut row: Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn merge_row(
+        &mut self,
+        m: &ModifyPlan,
+        merge: &MergePlan,
+        mut row: Vec<Datum>,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         if row.get(m.statement.old_ctid).is_some_and(|v| !v.is_null()) {
             if self.merge_matched(m, merge, &mut row, rt, cx)? {
                 return Ok(());
@@ -150,7 +176,14 @@ impl ModifyState {
     }
 
     /// False: the row of the target is gone, or no longer matches, and the source's is to be looked at by itself.
-    fn merge_matched(&mut self, m: &ModifyPlan, merge: &MergePlan, row: &mut [Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+    fn merge_matched(
+        &mut self,
+        m: &ModifyPlan,
+        merge: &MergePlan,
+        row: &mut [Datum],
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<bool> {
         let rid = match row.get(m.statement.old_ctid) {
             Some(Datum::Tid(block, slot)) => RowId { block: *block, slot: *slot },
             _ => RowId::default(),
@@ -178,7 +211,13 @@ impl ModifyState {
         }
     }
 
-    fn find_step<'m>(merge: &'m MergePlan, when: MergeWhen, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Option<(usize, &'m MergeStep)>> {
+    fn find_step<'m>(
+        merge: &'m MergePlan,
+        when: MergeWhen,
+        row: &[Datum],
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<Option<(usize, &'m MergeStep)>> {
         for (n, step) in merge.steps.iter().enumerate().filter(|(_, s)| s.when == when) {
             if step.condition.as_ref().map_or(Ok(true), |c| c.is_true(row, rt, cx))? {
                 return Ok(Some((n, step)));
@@ -188,7 +227,14 @@ impl ModifyState {
     }
 
     /// Updates or deletes a row of the target. `Changed`: it is locked, and `row` has its newest version.
-    fn merge_change(&mut self, plan: &ModifyPlan, at: &mut Matched, row: &mut [Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<WriteOutcome> {
+    fn merge_change(
+        &mut self,
+        plan: &ModifyPlan,
+        at: &mut Matched,
+        row: &mut [Datum],
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<WriteOutcome> {
         if let Some(triggers) = plan.triggers.as_ref().filter(|t| t.is_instead) {
             self.instead(plan, triggers, row, rt, cx)?;
             return Ok(WriteOutcome::Done);
@@ -211,11 +257,22 @@ impl ModifyState {
     }
 
     /// The same of a table with rows of its own.
-    fn merge_stored(&mut self, plan: &ModifyPlan, at: &mut Matched, row: &mut [Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<WriteOutcome> {
+    fn merge_stored(
+        &mut self,
+        plan: &ModifyPlan,
+        at: &mut Matched,
+        row: &mut [Datum],
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<WriteOutcome> {
         let old = Self::old_row(plan, row);
         let has_before_row = plan.triggers.as_ref().is_some_and(|t| t.has_before_row);
         let held = if has_before_row { self.hold_once(plan, at, cx)? } else { WriteOutcome::Done };
-        let outcome = if held == WriteOutcome::Done { self.change_once(plan, (at.rid, &old, at.latest), row, rt, cx)? } else { held };
+        let outcome = if held == WriteOutcome::Done {
+            self.change_once(plan, (at.rid, &old, at.latest), row, rt, cx)?
+        } else {
+            held
+        };
         self.after_attempt(plan, outcome, at, row, cx)
     }
 
@@ -226,7 +283,14 @@ impl ModifyState {
         plan.heap()?.lock_row(cx.txn, at.rid, &cx.snapshot, mode, &options, cx.park)
     }
 
-    fn after_attempt(&mut self, plan: &ModifyPlan, outcome: WriteOutcome, at: &mut Matched, row: &mut [Datum], cx: &mut ExecContext<'_>) -> Result<WriteOutcome> {
+    fn after_attempt(
+        &mut self,
+        plan: &ModifyPlan,
+        outcome: WriteOutcome,
+        at: &mut Matched,
+        row: &mut [Datum],
+        cx: &mut ExecContext<'_>,
+    ) -> Result<WriteOutcome> {
         if outcome != WriteOutcome::Changed {
             return Ok(outcome);
         }
@@ -235,7 +299,13 @@ impl ModifyState {
         Ok(if there { WriteOutcome::Changed } else { WriteOutcome::Deleted })
     }
 
-    fn merge_insert(&mut self, plan: &ModifyPlan, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn merge_insert(
+        &mut self,
+        plan: &ModifyPlan,
+        row: &[Datum],
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         if let Some(routing) = plan.routing() {
             let mut values = Vec::with_capacity(plan.table.columns.len());
             return self.insert_routed(plan, routing, row, &mut values, false, rt, cx);
@@ -258,12 +328,20 @@ impl ModifyState {
             _ => m.table.oid,
         };
         let fires = |plan: &ModifyPlan| plan.triggers.as_ref().is_some_and(|t| t.has_before_row);
-        let fires_there = || self.merge.steps.iter().flat_map(|step| step.partitions.plans()).any(|plan| plan.table.oid == oid && fires(&plan));
+        let fires_there = || {
+            self.merge
+                .steps
+                .iter()
+                .flat_map(|step| step.partitions.plans())
+                .any(|plan| plan.table.oid == oid && fires(&plan))
+        };
         let by_trigger = (fires(m) || fires_there()) && !self.firing.own.contains(&(oid, rid));
         if by_trigger {
-            let message = "tuple to be updated or deleted was already modified by an operation triggered by the current command";
-            return Error::new(sqlstate::TRIGGERED_DATA_CHANGE_VIOLATION, message)
-                .with_hint("Consider using an AFTER trigger instead of a BEFORE trigger to propagate changes to other rows.");
+            let message =
+                "tuple to be updated or deleted was already modified by an operation triggered by the current command";
+            return Error::new(sqlstate::TRIGGERED_DATA_CHANGE_VIOLATION, message).with_hint(
+                "Consider using an AFTER trigger instead of a BEFORE trigger to propagate changes to other rows.",
+            );
         }
         Error::new(sqlstate::CARDINALITY_VIOLATION, "MERGE command cannot affect row a second time")
             .with_hint("Ensure that not more than one source row matches any one target row.")

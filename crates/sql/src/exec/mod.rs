@@ -10,7 +10,6 @@
 pub mod aggregate;
 pub mod arrays;
 mod bitmap;
-mod row_set;
 mod by_partition;
 pub mod constraint;
 pub mod context;
@@ -27,12 +26,13 @@ mod merge;
 pub mod modify;
 pub mod modify_many;
 pub mod modify_partitions;
+mod modify_triggered;
 pub mod partition;
 mod partition_scan;
-mod modify_triggered;
 pub mod parts;
-pub mod routine;
 pub mod prune;
+pub mod routine;
+mod row_set;
 pub mod scan;
 pub mod setop;
 pub mod sort;
@@ -48,12 +48,12 @@ use crate::bind::ir::{ExplainFormat, ExplainOptions};
 use crate::explain::{Measured, Serializer};
 use crate::plan::{Node, Op, Plan};
 pub use context::*;
-pub use trigger::{Fire, PendingTrigger};
-pub use routine::{Held, RoutineCall, RoutineHost, TransactionSlot};
 use kilndb_base::Result;
 use kilndb_types::Datum;
+pub use routine::{Held, RoutineCall, RoutineHost, TransactionSlot};
 use state::State;
 use std::sync::Arc;
+pub use trigger::{Fire, PendingTrigger};
 
 /// One run of a plan; resumable between batches of rows.
 pub struct Execution {
@@ -132,7 +132,12 @@ impl Execution {
     }
 
     /// The first call makes the lines.
-    fn run_explain(&mut self, cx: &mut ExecContext<'_>, max_rows: Option<u64>, sink: &mut dyn RowSink) -> Result<Progress> {
+    fn run_explain(
+        &mut self,
+        cx: &mut ExecContext<'_>,
+        max_rows: Option<u64>,
+        sink: &mut dyn RowSink,
+    ) -> Result<Progress> {
         if !self.is_explained {
             let lines = self.explain(cx)?;
             self.batch = Batch::new(1);
@@ -149,7 +154,8 @@ impl Execution {
         Ok(Progress { rows: handed as u64, finished: self.finished })
     }
 
-    /// Runs the statement if it is to be analyzed. What EXPLAIN shows, line by line; other formats than text are one value.
+    /// Runs the statement if it is to be analyzed. What EXPLAIN shows, line by line; other formats than text are one
+    /// value.
     fn explain(&mut self, cx: &mut ExecContext<'_>) -> Result<Vec<String>> {
         let plan = self.rt.plan.clone();
         let default = ExplainOptions::default();
@@ -176,7 +182,12 @@ impl Execution {
         })
     }
 
-    fn run_plan(&mut self, cx: &mut ExecContext<'_>, max_rows: Option<u64>, sink: &mut dyn RowSink) -> Result<Progress> {
+    fn run_plan(
+        &mut self,
+        cx: &mut ExecContext<'_>,
+        max_rows: Option<u64>,
+        sink: &mut dyn RowSink,
+    ) -> Result<Progress> {
         let limit = max_rows.filter(|n| *n > 0).unwrap_or(u64::MAX);
         let mut handed = 0;
         while !self.finished {

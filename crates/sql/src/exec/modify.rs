@@ -2,9 +2,9 @@
 
 use super::constraint::Queue;
 use super::context::*;
+use super::inverted::Retired;
 use super::state::State;
 use super::trigger::changed_by_trigger;
-use super::inverted::Retired;
 use super::{index, inverted, write};
 use crate::bind::ir::DmlKind;
 use crate::plan::{ModifyPlan, Node, Op};
@@ -127,12 +127,23 @@ impl ModifyState {
     }
 
     /// The row to store; None if COPY … WHERE leaves it out.
-    fn new_row(m: &ModifyPlan, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Option<Vec<Datum>>> {
+    fn new_row(
+        m: &ModifyPlan,
+        row: &[Datum],
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<Option<Vec<Datum>>> {
         let mut values = Vec::with_capacity(m.table.columns.len());
         Ok(Self::fill_new_row(m, row, &mut values, rt, cx)?.then_some(values))
     }
     /// The same in `values`; false if it is left out.
-    pub(super) fn fill_new_row(m: &ModifyPlan, row: &[Datum], values: &mut Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+    pub(super) fn fill_new_row(
+        m: &ModifyPlan,
+        row: &[Datum],
+        values: &mut Vec<Datum>,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<bool> {
         if !Self::assign_row(m, row, values, rt, cx)? {
             return Ok(false);
         }
@@ -140,7 +151,13 @@ impl ModifyState {
         Ok(true)
     }
     /// What is assigned, and defaults.
-    pub(super) fn assign_row(m: &ModifyPlan, row: &[Datum], values: &mut Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+    pub(super) fn assign_row(
+        m: &ModifyPlan,
+        row: &[Datum],
+        values: &mut Vec<Datum>,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<bool> {
         values.clear();
         values.resize_with(m.table.columns.len(), Datum::default);
         for (column, e) in &*m.statement.assignments {
@@ -154,7 +171,13 @@ impl ModifyState {
         Ok(true)
     }
 
-    pub(super) fn insert_batch(&mut self, m: &ModifyPlan, batch: &Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub(super) fn insert_batch(
+        &mut self,
+        m: &ModifyPlan,
+        batch: &Batch,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         if batch.rows == 1 {
             let Some(values) = Self::new_row(m, batch.row(0), rt, cx)? else { return Ok(()) };
             write::encode(m, &values, &mut self.bytes)?;
@@ -167,14 +190,30 @@ impl ModifyState {
         outcome
     }
 
-    pub(super) fn inserted(&mut self, m: &ModifyPlan, input: &[Datum], values: &[Datum], rid: RowId, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub(super) fn inserted(
+        &mut self,
+        m: &ModifyPlan,
+        input: &[Datum],
+        values: &[Datum],
+        rid: RowId,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         if let Some(n) = write::insert_entries(m, values, rid, None, &mut self.queue.twins, rt, cx)? {
             return Err(write::duplicate(m, n, values, rt, cx));
         }
         self.has_inserted(m, input, values, rid, rt, cx)
     }
     /// The row is in the heap and in all indexes.
-    pub(super) fn has_inserted(&mut self, m: &ModifyPlan, input: &[Datum], values: &[Datum], rid: RowId, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub(super) fn has_inserted(
+        &mut self,
+        m: &ModifyPlan,
+        input: &[Datum],
+        values: &[Datum],
+        rid: RowId,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         self.queue.child_row(m, values);
         self.changed += 1;
         if m.statement.returning.is_some() {
@@ -191,7 +230,15 @@ impl ModifyState {
         m.extend_named(wide, proposed);
     }
 
-    pub(super) fn returning(&mut self, m: &ModifyPlan, wide: &[Datum], new: &[Datum], rid: RowId, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub(super) fn returning(
+        &mut self,
+        m: &ModifyPlan,
+        wide: &[Datum],
+        new: &[Datum],
+        rid: RowId,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         let Some(list) = &m.statement.returning else { return Ok(()) };
         let mut row = wide.to_vec();
         m.extend_named(&mut row, new);
@@ -205,7 +252,13 @@ impl ModifyState {
         Ok(())
     }
 
-    pub(super) fn upsert(&mut self, m: &ModifyPlan, input: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub(super) fn upsert(
+        &mut self,
+        m: &ModifyPlan,
+        input: &[Datum],
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         let values = match &m.triggers {
             Some(plan) => self.proposed(m, plan, input, rt, cx)?,
             None => Self::new_row(m, input, rt, cx)?,
@@ -213,13 +266,23 @@ impl ModifyState {
         match values {
             Some(values) => match self.upsert_values(m, input, values, rt, cx)? {
                 None => Ok(()),
-                Some(_) => Err(Error::unsupported(format!("ON CONFLICT DO UPDATE of a row that is not in the partition \"{}\", which the statement names, is not supported", m.table.name))),
+                Some(_) => Err(Error::unsupported(format!(
+                    "ON CONFLICT DO UPDATE of a row that is not in the partition \"{}\", which the statement names, is not supported",
+                    m.table.name
+                ))),
             },
             None => Ok(()),
         }
     }
 
-    pub(super) fn upsert_values(&mut self, m: &ModifyPlan, input: &[Datum], values: Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Option<RowElsewhere>> {
+    pub(super) fn upsert_values(
+        &mut self,
+        m: &ModifyPlan,
+        input: &[Datum],
+        values: Vec<Datum>,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<Option<RowElsewhere>> {
         let arbiters = &*m.arbiters;
         if let Some(p) = arbiters.iter().map(|n| &m.indexes[*n]).find(|p| p.shape.deferrable) {
             return Err(Error::new(
@@ -287,8 +350,17 @@ impl ModifyState {
         }
     }
 
-    /// `m` is of the partition that the conflicting row is in, `from` of the one that the proposed one would be in. False: the conflicting row is gone.
-    pub(super) fn on_conflict(&mut self, (m, from): (&ModifyPlan, &ModifyPlan), input: &[Datum], proposed: &[Datum], rid: RowId, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+    /// `m` is of the partition that the conflicting row is in, `from` of the one that the proposed one would be in.
+    /// False: the conflicting row is gone.
+    pub(super) fn on_conflict(
+        &mut self,
+        (m, from): (&ModifyPlan, &ModifyPlan),
+        input: &[Datum],
+        proposed: &[Datum],
+        rid: RowId,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<bool> {
         let Some(update) = m.statement.conflict.as_ref().and_then(|c| c.update.as_ref()) else {
             return self.refuse_unseen(m.heap()?, rid, cx).map(|()| true);
         };
@@ -329,7 +401,8 @@ impl ModifyState {
             return Ok(true);
         }
         write::complete(m, &mut new, rt, cx)?;
-        let may_move = update.may_move || m.table.partition_of != 0 && m.triggers.as_ref().is_some_and(|t| t.may_change_row);
+        let may_move =
+            update.may_move || m.table.partition_of != 0 && m.triggers.as_ref().is_some_and(|t| t.may_change_row);
         if may_move && !m.must_belong && !super::partition::belongs(&m.table, &new, rt, cx)? {
             return Err(Error::new(sqlstate::FEATURE_NOT_SUPPORTED, "invalid ON UPDATE specification")
                 .with_detail("The result tuple would appear in a different partition than the original tuple."));
@@ -365,7 +438,16 @@ impl ModifyState {
 
     /// Heap, indexes and queued constraint checks of one changed row.
     #[allow(clippy::too_many_arguments)]
-    pub(super) fn write_update(&mut self, m: &ModifyPlan, rid: RowId, old: &[Datum], new: &[Datum], latest: bool, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<WriteOutcome> {
+    pub(super) fn write_update(
+        &mut self,
+        m: &ModifyPlan,
+        rid: RowId,
+        old: &[Datum],
+        new: &[Datum],
+        latest: bool,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<WriteOutcome> {
         let mut dead: Vec<(usize, Vec<u8>)> = Vec::new();
         let mut born = vec![false; m.indexes.len()];
         let mut key_update = false;
@@ -391,7 +473,8 @@ impl ModifyState {
             }
         }
         let terms = inverted::changes(m, old, new, rt, cx)?;
-        let retired: Vec<(&Relation, &[u8])> = dead.iter().map(|(n, k)| (&*m.indexes[*n].relation, k.as_slice())).collect();
+        let retired: Vec<(&Relation, &[u8])> =
+            dead.iter().map(|(n, k)| (&*m.indexes[*n].relation, k.as_slice())).collect();
         write::encode(m, new, &mut self.bytes)?;
         let options = WriteOptions { wait: WaitPolicy::Wait, latest, key_update };
         let outcome = m.heap()?.update(cx.txn, rid, &cx.snapshot, &self.bytes, &retired, &options, cx.park)?;
@@ -409,19 +492,31 @@ impl ModifyState {
     }
 
     /// UPDATE or DELETE of one row of the input.
-    pub(super) fn change(&mut self, m: &ModifyPlan, row: Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub(super) fn change(
+        &mut self,
+        m: &ModifyPlan,
+        row: Vec<Datum>,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         self.until_changed(m, row, rt, cx, |state, version, row, rt, cx| state.change_once(m, version, row, rt, cx))
     }
 
-    /// Tries to change a row (its id, its columns, whether these are the newest), with its newest version again each time that somebody else
-    /// was first. BEFORE triggers find it locked.
+    /// Tries to change a row (its id, its columns, whether these are the newest), with its newest version again each
+    /// time that somebody else was first. BEFORE triggers find it locked.
     pub(super) fn until_changed(
         &mut self,
         m: &ModifyPlan,
         mut row: Vec<Datum>,
         rt: &mut Runtime,
         cx: &mut ExecContext<'_>,
-        mut attempt: impl FnMut(&mut ModifyState, (RowId, &[Datum], bool), &[Datum], &mut Runtime, &mut ExecContext<'_>) -> Result<WriteOutcome>,
+        mut attempt: impl FnMut(
+            &mut ModifyState,
+            (RowId, &[Datum], bool),
+            &[Datum],
+            &mut Runtime,
+            &mut ExecContext<'_>,
+        ) -> Result<WriteOutcome>,
     ) -> Result<()> {
         let Some(Datum::Tid(block, slot)) = row.get(m.statement.old_ctid) else { return Ok(()) };
         let rid = RowId { block: *block, slot: *slot };
@@ -448,7 +543,14 @@ impl ModifyState {
     }
 
     /// One attempt, with the triggers that there are.
-    pub(super) fn change_once(&mut self, m: &ModifyPlan, (rid, old, latest): (RowId, &[Datum], bool), row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<WriteOutcome> {
+    pub(super) fn change_once(
+        &mut self,
+        m: &ModifyPlan,
+        (rid, old, latest): (RowId, &[Datum], bool),
+        row: &[Datum],
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<WriteOutcome> {
         match (&m.triggers, m.statement.kind) {
             (Some(plan), DmlKind::Delete) => self.delete_once_triggered(m, plan, rid, old, row, latest, rt, cx),
             (Some(plan), _) => self.update_once_triggered(m, plan, rid, old, row, latest, rt, cx),
@@ -458,7 +560,16 @@ impl ModifyState {
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn update_once(&mut self, m: &ModifyPlan, rid: RowId, old: &[Datum], row: &[Datum], latest: bool, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<WriteOutcome> {
+    fn update_once(
+        &mut self,
+        m: &ModifyPlan,
+        rid: RowId,
+        old: &[Datum],
+        row: &[Datum],
+        latest: bool,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<WriteOutcome> {
         let mut new = old.to_vec();
         m.assign(row, &mut new, rt, cx)?;
         write::complete(m, &mut new, rt, cx)?;
@@ -475,7 +586,14 @@ impl ModifyState {
     }
 
     /// Reads the newest version into the row; false if it is gone.
-    pub(super) fn reread(&mut self, m: &ModifyPlan, rid: RowId, old: &mut Vec<Datum>, row: &mut [Datum], cx: &mut ExecContext<'_>) -> Result<bool> {
+    pub(super) fn reread(
+        &mut self,
+        m: &ModifyPlan,
+        rid: RowId,
+        old: &mut Vec<Datum>,
+        row: &mut [Datum],
+        cx: &mut ExecContext<'_>,
+    ) -> Result<bool> {
         let mut bytes = std::mem::take(&mut self.bytes);
         let there = write::latest(m, rid, &mut bytes, old, cx);
         self.bytes = bytes;
@@ -491,13 +609,31 @@ impl ModifyState {
     }
 
     /// The same; false also if it no longer qualifies.
-    pub(super) fn refresh(&mut self, m: &ModifyPlan, rid: RowId, old: &mut Vec<Datum>, row: &mut [Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+    pub(super) fn refresh(
+        &mut self,
+        m: &ModifyPlan,
+        rid: RowId,
+        old: &mut Vec<Datum>,
+        row: &mut [Datum],
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<bool> {
         let seen = row.to_vec();
-        Ok(self.reread(m, rid, old, row, cx)? && super::lockrows::judge_again(&m.statement.recheck, &seen, row, rt, cx)?)
+        Ok(self.reread(m, rid, old, row, cx)?
+            && super::lockrows::judge_again(&m.statement.recheck, &seen, row, rt, cx)?)
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn delete_once(&mut self, m: &ModifyPlan, rid: RowId, old: &[Datum], row: &[Datum], latest: bool, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<WriteOutcome> {
+    fn delete_once(
+        &mut self,
+        m: &ModifyPlan,
+        rid: RowId,
+        old: &[Datum],
+        row: &[Datum],
+        latest: bool,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<WriteOutcome> {
         let outcome = self.write_delete(m, rid, old, latest, rt, cx)?;
         if outcome == WriteOutcome::Done {
             self.changed += 1;
@@ -508,7 +644,15 @@ impl ModifyState {
     }
 
     /// Heap, indexes and queued constraint checks of one row that goes.
-    pub(super) fn write_delete(&mut self, m: &ModifyPlan, rid: RowId, old: &[Datum], latest: bool, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<WriteOutcome> {
+    pub(super) fn write_delete(
+        &mut self,
+        m: &ModifyPlan,
+        rid: RowId,
+        old: &[Datum],
+        latest: bool,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<WriteOutcome> {
         let retired = Retired::of(m, old, rt, cx)?;
         let options = WriteOptions { wait: WaitPolicy::Wait, latest, key_update: true };
         let outcome = m.heap()?.delete(cx.txn, rid, &cx.snapshot, &retired.keys(m), &options, cx.park)?;
@@ -522,5 +666,7 @@ impl ModifyState {
 
 fn second_time() -> Error {
     Error::new(sqlstate::CARDINALITY_VIOLATION, "ON CONFLICT DO UPDATE command cannot affect row a second time")
-        .with_hint("Ensure that no rows proposed for insertion within the same command have duplicate constrained values.")
+        .with_hint(
+            "Ensure that no rows proposed for insertion within the same command have duplicate constrained values.",
+        )
 }

@@ -1,8 +1,8 @@
 //! UPDATE and DELETE of a batch of rows at once: everything is evaluated, then storage changes whole pages.
 //!
 //! Invariants
-//! 1. What a batch does is what its rows one after the other would do: a row that storage gives back is done alone, before
-//!    the next.
+//! 1. What a batch does is what its rows one after the other would do: a row that storage gives back is done alone,
+//!    before the next.
 //! 2. Nothing that could see the statement's own changes is evaluated ahead: see `ModifyPlan::at_once`.
 //!
 //! Must not know: pages.
@@ -64,7 +64,14 @@ fn rid_of(m: &ModifyPlan, row: &[Datum]) -> Option<RowId> {
 }
 
 impl ModifyState {
-    pub(super) fn insert_rows(&mut self, m: &ModifyPlan, batch: &Batch, s: &mut Scratch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub(super) fn insert_rows(
+        &mut self,
+        m: &ModifyPlan,
+        batch: &Batch,
+        s: &mut Scratch,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         let keep = m.statement.returning.is_some() || !m.foreign_keys.is_empty() || !m.indexes.is_empty();
         s.positions.clear();
         s.rows.clear();
@@ -94,20 +101,40 @@ impl ModifyState {
         }
         Ok(())
     }
-    pub(super) fn insert_entries_of(&mut self, m: &ModifyPlan, rows: write::NewRows<'_>, keys: &mut RowBatch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub(super) fn insert_entries_of(
+        &mut self,
+        m: &ModifyPlan,
+        rows: write::NewRows<'_>,
+        keys: &mut RowBatch,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         match write::insert_entries_of(m, rows, keys, &mut self.queue.twins, rt, cx)? {
             Some((row, index)) => Err(write::duplicate(m, index, rows.row(row), rt, cx)),
             None => Ok(()),
         }
     }
 
-    pub(super) fn update_batch(&mut self, m: &ModifyPlan, batch: &Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub(super) fn update_batch(
+        &mut self,
+        m: &ModifyPlan,
+        batch: &Batch,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         let mut scratch = std::mem::take(&mut self.scratch);
         let outcome = self.update_rows(m, batch, &mut scratch, rt, cx);
         self.scratch = scratch;
         outcome
     }
-    fn update_rows(&mut self, m: &ModifyPlan, batch: &Batch, s: &mut Scratch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn update_rows(
+        &mut self,
+        m: &ModifyPlan,
+        batch: &Batch,
+        s: &mut Scratch,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         let keep = m.statement.returning.is_some() || !m.foreign_keys.is_empty() || !m.referenced_by.is_empty();
         s.positions.clear();
         s.rows.clear();
@@ -150,13 +177,26 @@ impl ModifyState {
         Ok(())
     }
 
-    pub(super) fn delete_batch(&mut self, m: &ModifyPlan, batch: &Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub(super) fn delete_batch(
+        &mut self,
+        m: &ModifyPlan,
+        batch: &Batch,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         let mut scratch = std::mem::take(&mut self.scratch);
         let outcome = self.delete_rows(m, batch, &mut scratch, rt, cx);
         self.scratch = scratch;
         outcome
     }
-    fn delete_rows(&mut self, m: &ModifyPlan, batch: &Batch, s: &mut Scratch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn delete_rows(
+        &mut self,
+        m: &ModifyPlan,
+        batch: &Batch,
+        s: &mut Scratch,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         let keep = m.statement.returning.is_some() || !m.referenced_by.is_empty();
         s.positions.clear();
         s.rids.clear();

@@ -1,10 +1,10 @@
 //! INSERT, UPDATE and DELETE of a partitioned table: each row is its partition's.
 //!
 //! Invariants
-//! 1. What is done to a row is done by the partition's own plan ([`ModifyPlan::for_partition`]), over rows with the partition's
-//!    columns; expressions of the statement see rows with the named table's.
-//! 2. Rows that are kept back to be stored together are stored before the statement looks at the table again: before checks that are
-//!    due at its end, before RETURNING, and before anything else is inserted into the same partition.
+//! 1. What is done to a row is done by the partition's own plan ([`ModifyPlan::for_partition`]), over rows with the
+//!    partition's columns; expressions of the statement see rows with the named table's.
+//! 2. Rows that are kept back to be stored together are stored before the statement looks at the table again: before
+//!    checks that are due at its end, before RETURNING, and before anything else is inserted into the same partition.
 
 use super::constraint::Queue;
 use super::context::*;
@@ -19,7 +19,7 @@ use crate::plan::{ModifyPlan, TriggerPlan};
 use crate::routine::TriggerOperation as Operation;
 use foldhash::HashMap;
 use kilndb_base::{Error, Oid, RelationId, Result, RowId, sqlstate};
-use kilndb_storage::{LockMode, ahead, WaitPolicy, WriteOptions, WriteOutcome};
+use kilndb_storage::{LockMode, WaitPolicy, WriteOptions, WriteOutcome, ahead};
 use kilndb_types::{Datum, row};
 use std::sync::Arc;
 
@@ -99,7 +99,12 @@ impl ModifyState {
         done
     }
 
-    pub(super) fn begin_partitions(&mut self, m: &ModifyPlan, routing: &Routing, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub(super) fn begin_partitions(
+        &mut self,
+        m: &ModifyPlan,
+        routing: &Routing,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         self.partitions.keep_plans = routing.runs_often();
         let catalog = cx.catalog;
         if catalog.shared_partitions(m.table.oid).is_none_or(|shared| partition::keeps_pending(&shared.map, cx)) {
@@ -133,14 +138,17 @@ impl ModifyState {
         self.begin_partitions(m, routing, cx)?;
         // A trigger may do what the next row's evaluation sees.
         let before_row = m.triggers.as_ref().is_some_and(|t| t.has_before_row);
-        let mut batch = if before_row { Batch::with_max(m.statement.input_width, 1) } else { Batch::new(m.statement.input_width) };
+        let mut batch =
+            if before_row { Batch::with_max(m.statement.input_width, 1) } else { Batch::new(m.statement.input_width) };
         let mut first = true;
         let mut values = Vec::new();
         while self.input.fill(&mut batch, rt, cx)? {
             match m.statement.kind {
                 DmlKind::Insert => {
                     // A single row is stored at once.
-                    let keep_back = m.statement.conflict.is_none() && m.statement.returning.is_none() && !(first && batch.rows == 1);
+                    let keep_back = m.statement.conflict.is_none()
+                        && m.statement.returning.is_none()
+                        && !(first && batch.rows == 1);
                     for i in 0..batch.rows {
                         self.insert_routed(m, routing, batch.row(i), &mut values, keep_back, rt, cx)?;
                     }
@@ -159,7 +167,12 @@ impl ModifyState {
     }
 
     /// The partition of that OID, opened.
-    fn target(&mut self, m: &ModifyPlan, partition: impl Into<Place>, cx: &mut ExecContext<'_>) -> Result<Option<usize>> {
+    fn target(
+        &mut self,
+        m: &ModifyPlan,
+        partition: impl Into<Place>,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<Option<usize>> {
         let place = partition.into();
         let oid = place.oid;
         if self.partitions.list.get(self.partitions.last).is_some_and(|t| t.oid == oid) {
@@ -191,7 +204,15 @@ impl ModifyState {
             plan.indexes.iter().take(1).for_each(|p| ahead::fetch_bounds(&p.relation));
         }
         let at = self.partitions.list.len();
-        self.partitions.list.push(Target { oid, plan, queue: Queue::default(), kept: Vec::new(), inserted: 0, updated: 0, deleted: 0 });
+        self.partitions.list.push(Target {
+            oid,
+            plan,
+            queue: Queue::default(),
+            kept: Vec::new(),
+            inserted: 0,
+            updated: 0,
+            deleted: 0,
+        });
         if at > 0 {
             if at == 1 {
                 let first = self.partitions.list[0].oid;
@@ -204,7 +225,12 @@ impl ModifyState {
     }
 
     /// Runs a partition's plan with its own queue of checks, and counts for it what was done.
-    pub(super) fn at_target<R>(&mut self, at: usize, kind: DmlKind, run: impl FnOnce(&mut ModifyState, &ModifyPlan) -> Result<R>) -> Result<R> {
+    pub(super) fn at_target<R>(
+        &mut self,
+        at: usize,
+        kind: DmlKind,
+        run: impl FnOnce(&mut ModifyState, &ModifyPlan) -> Result<R>,
+    ) -> Result<R> {
         let plan = self.partitions.list[at].plan.clone();
         self.firing.at = at;
         let (changed, conflicted) = (self.changed, self.conflicted);
@@ -224,11 +250,20 @@ impl ModifyState {
         done
     }
 
-    fn destination(&mut self, m: &ModifyPlan, routing: &Routing, named: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<usize> {
+    fn destination(
+        &mut self,
+        m: &ModifyPlan,
+        routing: &Routing,
+        named: &[Datum],
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<usize> {
         let catalog = cx.catalog;
         let own = self.partitions.map.clone();
         let shared = if own.is_some() { None } else { catalog.shared_partitions(m.table.oid) };
-        let Some(map) = own.as_ref().or_else(|| shared.map(|s| &s.map)) else { return Err(Error::internal("partitions are not known")) };
+        let Some(map) = own.as_ref().or_else(|| shared.map(|s| &s.map)) else {
+            return Err(Error::internal("partitions are not known"));
+        };
         let mut place = partition::route(&m.table, routing, map, named, None, rt, cx)?;
         let known = self.partitions.list.len();
         let at = loop {
@@ -253,7 +288,16 @@ impl ModifyState {
     }
 
     #[allow(clippy::too_many_arguments)]
-    pub(super) fn insert_routed(&mut self, m: &ModifyPlan, routing: &Routing, input: &[Datum], values: &mut Vec<Datum>, keep_back: bool, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub(super) fn insert_routed(
+        &mut self,
+        m: &ModifyPlan,
+        routing: &Routing,
+        input: &[Datum],
+        values: &mut Vec<Datum>,
+        keep_back: bool,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         if !Self::assign_row(m, input, values, rt, cx)? {
             return Ok(());
         }
@@ -284,7 +328,15 @@ impl ModifyState {
     }
 
     /// ON CONFLICT DO UPDATE of a row in another partition than the new one's.
-    fn update_elsewhere(&mut self, m: &ModifyPlan, at: usize, mut row: RowElsewhere, input: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn update_elsewhere(
+        &mut self,
+        m: &ModifyPlan,
+        at: usize,
+        mut row: RowElsewhere,
+        input: &[Datum],
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         loop {
             cx.park.checkpoint()?;
             let known = self.partitions.list.iter().position(|t| t.is_of(row.heap));
@@ -298,7 +350,9 @@ impl ModifyState {
             let from = self.partitions.list[at].plan.clone();
             match to {
                 Some(to) if self.partitions.list[to].is_of(row.heap) => {
-                    let done = self.at_target(to, DmlKind::Insert, |state, plan| state.on_conflict((plan, &from), input, &row.proposed, row.rid, rt, cx))?;
+                    let done = self.at_target(to, DmlKind::Insert, |state, plan| {
+                        state.on_conflict((plan, &from), input, &row.proposed, row.rid, rt, cx)
+                    })?;
                     if done {
                         return Ok(());
                     }
@@ -307,17 +361,29 @@ impl ModifyState {
                 _ if cx.engine.relation(row.heap).is_err() => {}
                 _ => {
                     refuse_pending(&m.table, row.heap, cx)?;
-                    return Err(Error::new(sqlstate::SERIALIZATION_FAILURE, "could not serialize access due to a concurrent change of partitions"));
+                    return Err(Error::new(
+                        sqlstate::SERIALIZATION_FAILURE,
+                        "could not serialize access due to a concurrent change of partitions",
+                    ));
                 }
             }
-            match self.at_target(at, DmlKind::Insert, |state, plan| state.upsert_values(plan, input, row.proposed, rt, cx))? {
+            match self
+                .at_target(at, DmlKind::Insert, |state, plan| state.upsert_values(plan, input, row.proposed, rt, cx))?
+            {
                 Some(again) => row = again,
                 None => return Ok(()),
             }
         }
     }
 
-    pub(super) fn insert_one(&mut self, plan: &ModifyPlan, input: &[Datum], values: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub(super) fn insert_one(
+        &mut self,
+        plan: &ModifyPlan,
+        input: &[Datum],
+        values: &[Datum],
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         write::encode(plan, values, &mut self.bytes)?;
         let rid = plan.heap()?.insert(cx.txn, &self.bytes)?;
         self.inserted(plan, input, values, rid, rt, cx)
@@ -325,7 +391,16 @@ impl ModifyState {
 
     /// A new row of a partition that has triggers.
     #[allow(clippy::too_many_arguments)]
-    fn insert_fired(&mut self, m: &ModifyPlan, at: usize, triggers: &TriggerPlan, input: &[Datum], values: &mut Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn insert_fired(
+        &mut self,
+        m: &ModifyPlan,
+        at: usize,
+        triggers: &TriggerPlan,
+        input: &[Datum],
+        values: &mut Vec<Datum>,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         if triggers.has_before_row {
             // They may look for the rows before this one.
             self.store_kept(rt, cx)?;
@@ -348,7 +423,14 @@ impl ModifyState {
     }
 
     /// Fires BEFORE INSERT. False: the row is passed over.
-    fn insert_wanted(&mut self, plan: &ModifyPlan, triggers: &TriggerPlan, values: &mut Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+    fn insert_wanted(
+        &mut self,
+        plan: &ModifyPlan,
+        triggers: &TriggerPlan,
+        values: &mut Vec<Datum>,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<bool> {
         if !self.firing.before_row(plan, triggers, Operation::Insert, None, Some(values), rt, cx)? {
             return Ok(false);
         }
@@ -377,7 +459,13 @@ impl ModifyState {
         Ok(())
     }
 
-    fn store_rows(&mut self, plan: &ModifyPlan, kept: &mut [Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn store_rows(
+        &mut self,
+        plan: &ModifyPlan,
+        kept: &mut [Datum],
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         let width = plan.table.columns.len().max(1);
         let mut s = std::mem::take(&mut self.scratch);
         for rows in kept.chunks_mut(width * BATCH_ROWS) {
@@ -401,8 +489,15 @@ impl ModifyState {
     }
 
     /// The partition that all rows of a batch are in; None: several, or one that is gone.
-    fn only_target(&mut self, m: &ModifyPlan, routing: &Routing, batch: &Batch, cx: &mut ExecContext<'_>) -> Result<Option<usize>> {
-        let oid_of = |i: usize| if let Some(Datum::Oid(oid)) = batch.row(i).get(routing.tableoid) { Some(*oid) } else { None };
+    fn only_target(
+        &mut self,
+        m: &ModifyPlan,
+        routing: &Routing,
+        batch: &Batch,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<Option<usize>> {
+        let oid_of =
+            |i: usize| if let Some(Datum::Oid(oid)) = batch.row(i).get(routing.tableoid) { Some(*oid) } else { None };
         let Some(first) = oid_of(0) else { return Ok(None) };
         if batch.rows < 2 || !(1..batch.rows).all(|i| oid_of(i) == Some(first)) {
             return Ok(None);
@@ -410,14 +505,27 @@ impl ModifyState {
         self.target(m, first, cx)
     }
 
-    pub(super) fn target_of(&mut self, m: &ModifyPlan, routing: &Routing, input: &[Datum], cx: &mut ExecContext<'_>) -> Result<Option<usize>> {
+    pub(super) fn target_of(
+        &mut self,
+        m: &ModifyPlan,
+        routing: &Routing,
+        input: &[Datum],
+        cx: &mut ExecContext<'_>,
+    ) -> Result<Option<usize>> {
         match input.get(routing.tableoid) {
             Some(Datum::Oid(oid)) => self.target(m, *oid, cx),
             _ => Ok(None),
         }
     }
 
-    fn update_partitions(&mut self, m: &ModifyPlan, routing: &Routing, batch: &Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn update_partitions(
+        &mut self,
+        m: &ModifyPlan,
+        routing: &Routing,
+        batch: &Batch,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         if !routing.changes_key
             && let Some(at) = self.only_target(m, routing, batch, cx)?
             && self.partitions.list[at].plan.at_once
@@ -437,7 +545,14 @@ impl ModifyState {
         Ok(())
     }
 
-    fn delete_partitions(&mut self, m: &ModifyPlan, routing: &Routing, batch: &Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn delete_partitions(
+        &mut self,
+        m: &ModifyPlan,
+        routing: &Routing,
+        batch: &Batch,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         if let Some(at) = self.only_target(m, routing, batch, cx)?
             && self.partitions.list[at].plan.columns.is_none()
             && self.partitions.list[at].plan.triggers.is_none()
@@ -454,13 +569,32 @@ impl ModifyState {
     }
 
     /// An UPDATE after which the row may belong to another partition.
-    fn update_or_move(&mut self, m: &ModifyPlan, routing: &Routing, at: usize, input: Vec<Datum>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn update_or_move(
+        &mut self,
+        m: &ModifyPlan,
+        routing: &Routing,
+        at: usize,
+        input: Vec<Datum>,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         let plan = self.partitions.list[at].plan.clone();
-        self.until_changed(&plan, input, rt, cx, |state, version, input, rt, cx| state.update_or_move_once(m, routing, at, version, input, rt, cx))
+        self.until_changed(&plan, input, rt, cx, |state, version, input, rt, cx| {
+            state.update_or_move_once(m, routing, at, version, input, rt, cx)
+        })
     }
 
     #[allow(clippy::too_many_arguments)]
-    pub(super) fn update_or_move_once(&mut self, m: &ModifyPlan, routing: &Routing, at: usize, (rid, old, latest): (RowId, &[Datum], bool), input: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<WriteOutcome> {
+    pub(super) fn update_or_move_once(
+        &mut self,
+        m: &ModifyPlan,
+        routing: &Routing,
+        at: usize,
+        (rid, old, latest): (RowId, &[Datum], bool),
+        input: &[Datum],
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<WriteOutcome> {
         let plan = self.partitions.list[at].plan.clone();
         let mut new = old.to_vec();
         plan.assign(input, &mut new, rt, cx)?;
@@ -497,14 +631,25 @@ impl ModifyState {
     /// May an UPDATE of a row in that partition have to move it?
     pub(super) fn may_leave(&self, m: &ModifyPlan, routing: &Routing, at: usize) -> bool {
         let target = &self.partitions.list[at];
-        routing.changes_key || target.plan.table.partition_of != m.table.oid || target.plan.triggers.as_ref().is_some_and(|t| t.may_change_row)
+        routing.changes_key
+            || target.plan.table.partition_of != m.table.oid
+            || target.plan.triggers.as_ref().is_some_and(|t| t.may_change_row)
     }
     pub(super) fn plan_at(&self, at: usize) -> ModifyPlan {
         self.partitions.list[at].plan.clone()
     }
 
-    /// For keys that point at the named table a row has changed, not gone; for those that point at the partition it has.
-    fn note_move(&mut self, m: &ModifyPlan, at: usize, old: &[Datum], new: &[Datum], to: usize, cx: &mut ExecContext<'_>) -> Result<()> {
+    /// For keys that point at the named table a row has changed, not gone; for those that point at the partition it
+    /// has.
+    fn note_move(
+        &mut self,
+        m: &ModifyPlan,
+        at: usize,
+        old: &[Datum],
+        new: &[Datum],
+        to: usize,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         let (from, target) = (self.partitions.list[at].plan.clone(), self.partitions.list[to].plan.clone());
         self.partitions.list[at].queue.left_row(&from, old);
         if !m.referenced_by.is_empty() {
@@ -528,7 +673,16 @@ impl ModifyState {
 
     /// Deletes the row where it is and inserts it where it belongs.
     #[allow(clippy::too_many_arguments)]
-    fn move_row(&mut self, m: &ModifyPlan, at: usize, to: usize, (rid, old, named, latest): (RowId, &[Datum], Vec<Datum>, bool), input: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<WriteOutcome> {
+    fn move_row(
+        &mut self,
+        m: &ModifyPlan,
+        at: usize,
+        to: usize,
+        (rid, old, named, latest): (RowId, &[Datum], Vec<Datum>, bool),
+        input: &[Datum],
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<WriteOutcome> {
         let mut new = match &self.partitions.list[to].plan.columns {
             Some(columns) => columns.to_own(&named),
             None => named,
@@ -577,7 +731,15 @@ impl ModifyState {
         Ok(WriteOutcome::Done)
     }
 
-    fn delete_moved(&mut self, from: &ModifyPlan, rid: RowId, old: &[Datum], latest: bool, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<WriteOutcome> {
+    fn delete_moved(
+        &mut self,
+        from: &ModifyPlan,
+        rid: RowId,
+        old: &[Datum],
+        latest: bool,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<WriteOutcome> {
         let retired = super::inverted::Retired::of(from, old, rt, cx)?;
         let options = WriteOptions { wait: WaitPolicy::Wait, latest, key_update: true };
         let outcome = from.heap()?.delete_moved(cx.txn, rid, &cx.snapshot, &retired.keys(from), &options, cx.park)?;
@@ -588,7 +750,8 @@ impl ModifyState {
     }
 }
 
-/// The row is in a partition that is being detached: its key is taken until that is done, but it is no row of the table any more.
+/// The row is in a partition that is being detached: its key is taken until that is done, but it is no row of the table
+/// any more.
 fn refuse_pending(named: &crate::catalog::Table, heap: RelationId, cx: &ExecContext<'_>) -> Result<()> {
     for partition in &cx.catalog.partition_map(named.oid)?.pending {
         if let Some(table) = cx.catalog.table_by_oid(partition.oid)?.filter(|t| t.storage == heap) {

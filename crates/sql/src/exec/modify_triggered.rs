@@ -24,7 +24,12 @@ impl ModifyState {
     }
 
     /// The partitions' row triggers fire with their rows, the named table's statement triggers before and after them.
-    pub(super) fn run_triggered_partitions(&mut self, m: &ModifyPlan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub(super) fn run_triggered_partitions(
+        &mut self,
+        m: &ModifyPlan,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         let operations = Self::operations(m)?;
         if let Some(plan) = &m.triggers {
             *self.firing = Firing::new(cx);
@@ -40,7 +45,13 @@ impl ModifyState {
         self.firing.end(m, &[partitions], operations, rt, cx)
     }
 
-    pub(super) fn run_triggered(&mut self, m: &ModifyPlan, plan: &TriggerPlan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub(super) fn run_triggered(
+        &mut self,
+        m: &ModifyPlan,
+        plan: &TriggerPlan,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         *self.firing = Firing::new(cx);
         let operations = Self::operations(m)?;
         for operation in operations {
@@ -52,7 +63,9 @@ impl ModifyState {
             for i in 0..batch.rows {
                 match m.statement.kind {
                     _ if plan.is_instead => self.instead(m, plan, batch.row(i), rt, cx)?,
-                    DmlKind::Insert if m.statement.conflict.is_none() => self.insert_triggered(m, plan, batch.row(i), rt, cx)?,
+                    DmlKind::Insert if m.statement.conflict.is_none() => {
+                        self.insert_triggered(m, plan, batch.row(i), rt, cx)?
+                    }
                     DmlKind::Insert => self.upsert(m, batch.row(i), rt, cx)?,
                     _ => self.change(m, batch.row(i).to_vec(), rt, cx)?,
                 }
@@ -64,16 +77,32 @@ impl ModifyState {
     }
 
     /// The row to store, as BEFORE triggers want it; None: it is passed over.
-    pub(super) fn proposed(&mut self, m: &ModifyPlan, plan: &TriggerPlan, input: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Option<Vec<Datum>>> {
+    pub(super) fn proposed(
+        &mut self,
+        m: &ModifyPlan,
+        plan: &TriggerPlan,
+        input: &[Datum],
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<Option<Vec<Datum>>> {
         let mut values = Vec::with_capacity(m.table.columns.len());
-        if !Self::assign_row(m, input, &mut values, rt, cx)? || !self.firing.before_row(m, plan, Operation::Insert, None, Some(&mut values), rt, cx)? {
+        if !Self::assign_row(m, input, &mut values, rt, cx)?
+            || !self.firing.before_row(m, plan, Operation::Insert, None, Some(&mut values), rt, cx)?
+        {
             return Ok(None);
         }
         write::complete(m, &mut values, rt, cx)?;
         Ok(Some(values))
     }
 
-    pub(super) fn insert_triggered(&mut self, m: &ModifyPlan, plan: &TriggerPlan, input: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub(super) fn insert_triggered(
+        &mut self,
+        m: &ModifyPlan,
+        plan: &TriggerPlan,
+        input: &[Datum],
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         let Some(values) = self.proposed(m, plan, input, rt, cx)? else { return Ok(()) };
         write::encode(m, &values, &mut self.bytes)?;
         let rid = m.heap()?.insert(cx.txn, &self.bytes)?;
@@ -83,7 +112,17 @@ impl ModifyState {
 
     /// Locks a row for its BEFORE triggers, which see its newest version.
     #[allow(clippy::too_many_arguments)]
-    pub(super) fn hold(&mut self, m: &ModifyPlan, rid: RowId, mode: RowLockMode, old: &mut Vec<Datum>, row: &mut [Datum], latest: &mut bool, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+    pub(super) fn hold(
+        &mut self,
+        m: &ModifyPlan,
+        rid: RowId,
+        mode: RowLockMode,
+        old: &mut Vec<Datum>,
+        row: &mut [Datum],
+        latest: &mut bool,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<bool> {
         loop {
             let options = WriteOptions { wait: WaitPolicy::Wait, latest: *latest, key_update: false };
             match m.heap()?.lock_row(cx.txn, rid, &cx.snapshot, mode, &options, cx.park)? {
@@ -94,7 +133,9 @@ impl ModifyState {
                     }
                     *latest = true;
                 }
-                WriteOutcome::SelfModified if !self.firing.own.contains(&(m.table.oid, rid)) => return Err(changed_by_trigger(mode == RowLockMode::Update)),
+                WriteOutcome::SelfModified if !self.firing.own.contains(&(m.table.oid, rid)) => {
+                    return Err(changed_by_trigger(mode == RowLockMode::Update));
+                }
                 _ => return Ok(false),
             }
         }
@@ -102,7 +143,17 @@ impl ModifyState {
 
     /// `Skipped`: a trigger wants the row passed over.
     #[allow(clippy::too_many_arguments)]
-    pub(super) fn update_once_triggered(&mut self, m: &ModifyPlan, plan: &TriggerPlan, rid: RowId, old: &[Datum], row: &[Datum], latest: bool, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<WriteOutcome> {
+    pub(super) fn update_once_triggered(
+        &mut self,
+        m: &ModifyPlan,
+        plan: &TriggerPlan,
+        rid: RowId,
+        old: &[Datum],
+        row: &[Datum],
+        latest: bool,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<WriteOutcome> {
         let mut new = old.to_vec();
         m.assign(row, &mut new, rt, cx)?;
         if !self.firing.before_row(m, plan, Operation::Update, Some(old), Some(&mut new), rt, cx)? {
@@ -123,7 +174,17 @@ impl ModifyState {
 
     /// The same.
     #[allow(clippy::too_many_arguments)]
-    pub(super) fn delete_once_triggered(&mut self, m: &ModifyPlan, plan: &TriggerPlan, rid: RowId, old: &[Datum], row: &[Datum], latest: bool, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<WriteOutcome> {
+    pub(super) fn delete_once_triggered(
+        &mut self,
+        m: &ModifyPlan,
+        plan: &TriggerPlan,
+        rid: RowId,
+        old: &[Datum],
+        row: &[Datum],
+        latest: bool,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<WriteOutcome> {
         if !self.firing.before_row(m, plan, Operation::Delete, Some(old), None, rt, cx)? {
             return Ok(WriteOutcome::Skipped);
         }
@@ -141,14 +202,24 @@ impl ModifyState {
     }
 
     /// A row of a view: its triggers do everything.
-    pub(super) fn instead(&mut self, m: &ModifyPlan, plan: &TriggerPlan, input: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub(super) fn instead(
+        &mut self,
+        m: &ModifyPlan,
+        plan: &TriggerPlan,
+        input: &[Datum],
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         let rid = RowId::default();
         let old = Self::old_row(m, input);
-        let mut new = if m.statement.kind == DmlKind::Insert { vec![Datum::Null; m.table.columns.len()] } else { old.clone() };
+        let mut new =
+            if m.statement.kind == DmlKind::Insert { vec![Datum::Null; m.table.columns.len()] } else { old.clone() };
         m.assign(input, &mut new, rt, cx)?;
         let done = match m.statement.kind {
             DmlKind::Insert => self.firing.before_row(m, plan, Operation::Insert, None, Some(&mut new), rt, cx)?,
-            DmlKind::Update => self.firing.before_row(m, plan, Operation::Update, Some(&old), Some(&mut new), rt, cx)?,
+            DmlKind::Update => {
+                self.firing.before_row(m, plan, Operation::Update, Some(&old), Some(&mut new), rt, cx)?
+            }
             _ => self.firing.before_row(m, plan, Operation::Delete, Some(&old), None, rt, cx)?,
         };
         if !done {

@@ -1,8 +1,10 @@
 //! Partitions while a plan runs: found, locked and opened one by one, as rows lead to them.
 //!
 //! Invariants
-//! 1. A partition is locked before it is looked at, and looked at anew if the catalogs have changed since the statement began.
-//! 2. What is kept of a partition ([`Leaf`]) is shared by all sessions, with the other catalog objects, and goes when they do.
+//! 1. A partition is locked before it is looked at, and looked at anew if the catalogs have changed since the statement
+//!    began.
+//! 2. What is kept of a partition ([`Leaf`]) is shared by all sessions, with the other catalog objects, and goes when
+//!    they do.
 
 use super::context::*;
 use super::routine::RoutineCall;
@@ -14,14 +16,14 @@ use crate::plan::partition::{Columns, Routing, TableRules, TargetShape, index_is
 use crate::plan::{ConflictPlan, IndexPlan, ModifyPlan, ModifyTarget, TargetRules};
 use crate::session::run::RELATION_LOCK;
 use kilndb_base::{Error, Oid, RelationId, Result, sqlstate};
-use kilndb_storage::{ahead, LockMode, LockTag, Relation, Snapshot, WaitPolicy};
+use kilndb_storage::{LockMode, LockTag, Relation, Snapshot, WaitPolicy, ahead};
 use kilndb_types::{Datum, functions};
 use std::sync::{Arc, OnceLock};
 
 /// A partition that has rows, as a part of the table that a statement names.
 ///
-/// Among thousands of partitions each is in no cache: what a point query needs stands together, and the table's description is not
-/// needed where the named table's does.
+/// Among thousands of partitions each is in no cache: what a point query needs stands together, and the table's
+/// description is not needed where the named table's does.
 #[repr(C, align(64))]
 pub struct Leaf {
     pub oid: Oid,
@@ -37,7 +39,8 @@ pub struct Leaf {
     more: Box<[LeafIndex]>,
     pub table: Arc<Table>,
     rules: OnceLock<Arc<TableRules>>,
-    /// What it is to statements that run often, the first ones of so many kinds: nobody writes here who only looks for his own.
+    /// What it is to statements that run often, the first ones of so many kinds: nobody writes here who only looks for
+    /// his own.
     targets: [OnceLock<(Arc<TargetShape>, Arc<ModifyTarget>)>; TARGETS_KEPT],
 }
 
@@ -90,7 +93,13 @@ impl Leaf {
         Ok(ModifyPlan { statement: of.statement.clone(), target })
     }
 
-    fn target(&self, of: &ModifyPlan, routing: &Routing, keep: bool, cx: &mut ExecContext<'_>) -> Result<Arc<ModifyTarget>> {
+    fn target(
+        &self,
+        of: &ModifyPlan,
+        routing: &Routing,
+        keep: bool,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<Arc<ModifyTarget>> {
         let shape = routing.shape(of, cx.catalog);
         if let Some(shape) = shape
             && let Some((_, known)) = self.targets.iter().map_while(OnceLock::get).find(|(s, _)| s == shape)
@@ -134,8 +143,8 @@ pub(super) fn relation(id: RelationId, cx: &ExecContext<'_>) -> Result<Arc<Relat
     }
 }
 
-/// A partition that is being read. Sessions on other processors read it too: to count references to it would be to take it from
-/// them and back, so that is left out where it stays with the catalog objects.
+/// A partition that is being read. Sessions on other processors read it too: to count references to it would be to take
+/// it from them and back, so that is left out where it stays with the catalog objects.
 pub enum OpenPartition {
     Held(Arc<Leaf>),
     /// Its columns are the named table's.
@@ -151,7 +160,12 @@ impl Place {
 }
 
 /// A partition with rows, locked; None: it is gone.
-pub fn open(named: &Arc<Table>, partition: impl Into<Place>, mode: LockMode, cx: &mut ExecContext<'_>) -> Result<Option<Arc<Leaf>>> {
+pub fn open(
+    named: &Arc<Table>,
+    partition: impl Into<Place>,
+    mode: LockMode,
+    cx: &mut ExecContext<'_>,
+) -> Result<Option<Arc<Leaf>>> {
     Ok(match find_locked(named, partition.into(), mode, cx)? {
         Found::Known(leaf) => Some(leaf.clone()),
         Found::Opened(leaf) => leaf,
@@ -159,7 +173,12 @@ pub fn open(named: &Arc<Table>, partition: impl Into<Place>, mode: LockMode, cx:
 }
 
 /// The same, for the moment.
-pub fn open_to_read(named: &Arc<Table>, place: Place, mode: LockMode, cx: &mut ExecContext<'_>) -> Result<Option<OpenPartition>> {
+pub fn open_to_read(
+    named: &Arc<Table>,
+    place: Place,
+    mode: LockMode,
+    cx: &mut ExecContext<'_>,
+) -> Result<Option<OpenPartition>> {
     Ok(match find_locked(named, place, mode, cx)? {
         Found::Known(leaf) if leaf.columns.is_none() => Some(OpenPartition::Shared(place)),
         Found::Known(leaf) => Some(OpenPartition::Held(leaf.clone())),
@@ -173,7 +192,12 @@ pub enum Found<'c> {
     Opened(Option<Arc<Leaf>>),
 }
 
-pub fn find_locked<'c>(named: &Arc<Table>, place: Place, mode: LockMode, cx: &mut ExecContext<'c>) -> Result<Found<'c>> {
+pub fn find_locked<'c>(
+    named: &Arc<Table>,
+    place: Place,
+    mode: LockMode,
+    cx: &mut ExecContext<'c>,
+) -> Result<Found<'c>> {
     let catalog = cx.catalog;
     let shared = place.at.and_then(|at| Some((catalog.shared_partitions(named.oid)?, at as usize)));
     let known = shared.and_then(|(shared, at)| shared.known(at)).filter(|known| known.oid == place.oid);
@@ -195,7 +219,12 @@ pub fn find_locked<'c>(named: &Arc<Table>, place: Place, mode: LockMode, cx: &mu
     Ok(Found::Opened(found))
 }
 
-fn open_anew(named: &Arc<Table>, partition: Oid, is_stale: bool, cx: &mut ExecContext<'_>) -> Result<Option<Arc<Leaf>>> {
+fn open_anew(
+    named: &Arc<Table>,
+    partition: Oid,
+    is_stale: bool,
+    cx: &mut ExecContext<'_>,
+) -> Result<Option<Arc<Leaf>>> {
     if !is_stale && let Some(known) = cx.catalog.kept_leaf(named.oid, partition) {
         return Ok(Some(known));
     }
@@ -211,7 +240,12 @@ fn open_anew(named: &Arc<Table>, partition: Oid, is_stale: bool, cx: &mut ExecCo
     for whole in &named.indexes {
         for own in &table.indexes {
             if own.part_of == whole.oid || own.part_of != 0 && index_is_part_of(cx.catalog, own, whole.oid)? {
-                indexes.push(LeafIndex { whole: whole.oid, oid: own.oid, relation: relation(own.storage, cx)?, index: own.clone() });
+                indexes.push(LeafIndex {
+                    whole: whole.oid,
+                    oid: own.oid,
+                    relation: relation(own.storage, cx)?,
+                    index: own.clone(),
+                });
             }
         }
     }
@@ -219,7 +253,18 @@ fn open_anew(named: &Arc<Table>, partition: Oid, is_stale: bool, cx: &mut ExecCo
     let heap = relation(table.storage, cx)?;
     let is_alike = columns.is_none() && is_read_alike(named, &table);
     let more = indexes.split_off(indexes.len().min(1)).into();
-    let leaf = Leaf { oid: table.oid, ancestor: named.oid, heap, first: indexes.pop(), more, columns, is_alike, table, rules: OnceLock::new(), targets: Default::default() };
+    let leaf = Leaf {
+        oid: table.oid,
+        ancestor: named.oid,
+        heap,
+        first: indexes.pop(),
+        more,
+        columns,
+        is_alike,
+        table,
+        rules: OnceLock::new(),
+        targets: Default::default(),
+    };
     let leaf = Arc::new(leaf);
     if !is_stale {
         cx.catalog.keep_leaf(&leaf);
@@ -239,13 +284,21 @@ pub(super) fn gone(partition: Oid) -> Error {
 }
 
 /// The values that a row of a table is assigned to a partition by.
-fn key_of<'r>(map: &PartitionMap, expressions: &[Option<crate::exec::expr::CExpr>], row: &'r [Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Vec<std::borrow::Cow<'r, Datum>>> {
+fn key_of<'r>(
+    map: &PartitionMap,
+    expressions: &[Option<crate::exec::expr::CExpr>],
+    row: &'r [Datum],
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Result<Vec<std::borrow::Cow<'r, Datum>>> {
     use std::borrow::Cow;
     let mut values = Vec::with_capacity(map.key.parts.len());
     for (i, part) in map.key.parts.iter().enumerate() {
         values.push(match expressions.get(i) {
             Some(Some(e)) => Cow::Owned(e.eval(row, rt, cx)?),
-            _ => row.get(usize::try_from(part.attnum - 1).unwrap_or(usize::MAX)).map_or(Cow::Owned(Datum::Null), Cow::Borrowed),
+            _ => row
+                .get(usize::try_from(part.attnum - 1).unwrap_or(usize::MAX))
+                .map_or(Cow::Owned(Datum::Null), Cow::Borrowed),
         });
     }
     Ok(values)
@@ -273,24 +326,30 @@ impl ClassFunctions for ExecContext<'_> {
 
 pub const SATISFIES_HASH_PARTITION: Oid = 5028;
 
-/// satisfies_hash_partition(parent, modulus, remainder, key…). `given`: the types of the arguments, and whether the last one is an array of the
-/// key's values.
+/// satisfies_hash_partition(parent, modulus, remainder, key…). `given`: the types of the arguments, and whether the
+/// last one is an array of the key's values.
 pub fn satisfies(arguments: &[Datum], (types, is_variadic): (&[Oid], bool), cx: &mut ExecContext<'_>) -> Result<Datum> {
     use kilndb_base::sqlstate::INVALID_PARAMETER_VALUE as INVALID;
-    let (Some(Datum::Oid(parent)), Some(Datum::Int4(modulus)), Some(Datum::Int4(remainder))) = (arguments.first(), arguments.get(1), arguments.get(2)) else {
+    let (Some(Datum::Oid(parent)), Some(Datum::Int4(modulus)), Some(Datum::Int4(remainder))) =
+        (arguments.first(), arguments.get(1), arguments.get(2))
+    else {
         return Ok(Datum::Bool(false));
     };
     if *modulus <= 0 {
         return Err(Error::new(INVALID, "modulus for hash partition must be an integer value greater than zero"));
     }
     if *remainder < 0 {
-        return Err(Error::new(INVALID, "remainder for hash partition must be an integer value greater than or equal to zero"));
+        return Err(Error::new(
+            INVALID,
+            "remainder for hash partition must be an integer value greater than or equal to zero",
+        ));
     }
     if remainder >= modulus {
         return Err(Error::new(INVALID, "remainder for hash partition must be less than modulus"));
     }
     let table = cx.catalog.table_by_oid(*parent)?;
-    let table = table.ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("could not open relation with OID {parent}")))?;
+    let table = table
+        .ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("could not open relation with OID {parent}")))?;
     let Some(key) = table.partition_key.as_ref().filter(|k| k.strategy == Strategy::Hash) else {
         return Err(Error::new(INVALID, format!("\"{}\" is not a hash partitioned table", table.name)));
     };
@@ -299,7 +358,12 @@ pub fn satisfies(arguments: &[Datum], (types, is_variadic): (&[Oid], bool), cx: 
             let type_oid = list.element_type;
             if let Some((i, part)) = key.parts.iter().enumerate().find(|(_, part)| part.type_oid != type_oid) {
                 let shown = [part.type_oid, type_oid].map(|t| cx.catalog.format_type(t, -1));
-                let message = format!("column {} of the partition key has type \"{}\", but supplied value is of type \"{}\"", i + 1, shown[0], shown[1]);
+                let message = format!(
+                    "column {} of the partition key has type \"{}\", but supplied value is of type \"{}\"",
+                    i + 1,
+                    shown[0],
+                    shown[1]
+                );
                 return Err(Error::new(INVALID, message));
             }
             list.elements.as_slice()
@@ -308,14 +372,27 @@ pub fn satisfies(arguments: &[Datum], (types, is_variadic): (&[Oid], bool), cx: 
         _ => arguments.get(3..).unwrap_or(&[]),
     };
     if values.len() != key.parts.len() {
-        let message = format!("number of partitioning columns ({}) does not match number of partition keys provided ({})", key.parts.len(), values.len());
+        let message = format!(
+            "number of partitioning columns ({}) does not match number of partition keys provided ({})",
+            key.parts.len(),
+            values.len()
+        );
         return Err(Error::new(INVALID, message));
     }
-    for (i, (part, type_oid)) in key.parts.iter().zip(types.get(3..).unwrap_or(&[])).enumerate().filter(|_| !is_variadic) {
-        let is_held_alike = |cast: Option<CastInfo>| cast.is_some_and(|c| matches!(c, CastInfo { method: CastMethod::Binary, context: CastContext::Implicit }));
+    for (i, (part, type_oid)) in
+        key.parts.iter().zip(types.get(3..).unwrap_or(&[])).enumerate().filter(|_| !is_variadic)
+    {
+        let is_held_alike = |cast: Option<CastInfo>| {
+            cast.is_some_and(|c| matches!(c, CastInfo { method: CastMethod::Binary, context: CastContext::Implicit }))
+        };
         if part.type_oid != *type_oid && !is_held_alike(cx.catalog.cast(*type_oid, part.type_oid)?) {
             let shown = [part.type_oid, *type_oid].map(|t| cx.catalog.format_type(t, -1));
-            let message = format!("column {} of the partition key has type {}, but supplied value is of type {}", i + 1, shown[0], shown[1]);
+            let message = format!(
+                "column {} of the partition key has type {}, but supplied value is of type {}",
+                i + 1,
+                shown[0],
+                shown[1]
+            );
             return Err(Error::new(INVALID, message));
         }
     }
@@ -336,8 +413,8 @@ pub fn map_at(table: Oid, now: Option<&Snapshot>, cx: &ExecContext<'_>) -> Resul
     now.map_or_else(|| seen_map(table, cx), |now| cx.catalog.partition_map_now(table, now))
 }
 
-/// The partitions of a table as the statement sees them: one that is being detached is still seen by a transaction that keeps a
-/// snapshot from before.
+/// The partitions of a table as the statement sees them: one that is being detached is still seen by a transaction that
+/// keeps a snapshot from before.
 pub fn seen_map(table: Oid, cx: &ExecContext<'_>) -> Result<Arc<PartitionMap>> {
     let map = cx.catalog.partition_map(table)?;
     if keeps_pending(&map, cx) { cx.catalog.partition_map_now(table, &cx.snapshot) } else { Ok(map) }
@@ -347,9 +424,16 @@ pub fn keeps_pending(map: &PartitionMap, cx: &ExecContext<'_>) -> bool {
     !map.pending.is_empty() && cx.txn.isolation().keeps_snapshot()
 }
 
-/// A partition was opened after the catalogs had changed: is it still where this row belongs? It is locked, so this does not change
-/// any more. Returns the partitions of the named table as they are now.
-pub fn route_again(named: &Arc<Table>, routing: &Routing, of: &ModifyPlan, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Arc<PartitionMap>> {
+/// A partition was opened after the catalogs had changed: is it still where this row belongs? It is locked, so this
+/// does not change any more. Returns the partitions of the named table as they are now.
+pub fn route_again(
+    named: &Arc<Table>,
+    routing: &Routing,
+    of: &ModifyPlan,
+    row: &[Datum],
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Result<Arc<PartitionMap>> {
     let now = cx.txn.catalog_snapshot();
     let map = map_at(named.oid, Some(&now), cx)?;
     if route(named, routing, &map, row, Some(&now), rt, cx).ok().is_some_and(|place| place.oid == of.table.oid) {
@@ -360,7 +444,15 @@ pub fn route_again(named: &Arc<Table>, routing: &Routing, of: &ModifyPlan, row: 
 }
 
 /// The partition that a row of the named table belongs to. `now`: as the catalogs are at that moment.
-pub fn route(named: &Arc<Table>, routing: &Routing, top: &PartitionMap, row: &[Datum], now: Option<&Snapshot>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Place> {
+pub fn route(
+    named: &Arc<Table>,
+    routing: &Routing,
+    top: &PartitionMap,
+    row: &[Datum],
+    now: Option<&Snapshot>,
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Result<Place> {
     let values = key_of(top, &routing.key, row, rt, cx)?;
     let Some(at) = find(top, &values, cx)? else { return Err(no_partition(named, top, &values, cx)) };
     // What has been opened is one that has rows, and is looked at in a moment anyway.
@@ -392,9 +484,16 @@ pub fn route(named: &Arc<Table>, routing: &Routing, top: &PartitionMap, row: &[D
     }
 }
 
-/// The partitions in which a row with these values of a unique key may be, locked and opened. If the key has all of the partition key, there
-/// is one at most. Else those that have entries for `key`, and the snapshot that a row seen with it is in one of them for.
-pub fn leaves_of_key(named: &Arc<Table>, (columns, index): (&[i16], Oid), values: &[Datum], key: &[u8], cx: &mut ExecContext<'_>) -> Result<(Vec<Arc<Leaf>>, Option<Snapshot>)> {
+/// The partitions in which a row with these values of a unique key may be, locked and opened. If the key has all of the
+/// partition key, there is one at most. Else those that have entries for `key`, and the snapshot that a row seen with
+/// it is in one of them for.
+pub fn leaves_of_key(
+    named: &Arc<Table>,
+    (columns, index): (&[i16], Oid),
+    values: &[Datum],
+    key: &[u8],
+    cx: &mut ExecContext<'_>,
+) -> Result<(Vec<Arc<Leaf>>, Option<Snapshot>)> {
     let mut row = vec![Datum::Null; named.columns.len()];
     for (attnum, value) in columns.iter().zip(values) {
         row[(*attnum - 1).max(0) as usize] = value.clone();
@@ -433,7 +532,12 @@ fn table_at(oid: Oid, now: Option<&Snapshot>, cx: &ExecContext<'_>) -> Result<Ar
     found.ok_or_else(|| gone(oid))
 }
 
-fn places_of_key(named: &Arc<Table>, (row, index, key): (&[Datum], Oid, &[u8]), now: Option<&Snapshot>, cx: &mut ExecContext<'_>) -> Result<(Vec<Place>, Option<Snapshot>)> {
+fn places_of_key(
+    named: &Arc<Table>,
+    (row, index, key): (&[Datum], Oid, &[u8]),
+    now: Option<&Snapshot>,
+    cx: &mut ExecContext<'_>,
+) -> Result<(Vec<Place>, Option<Snapshot>)> {
     let mut table = named.clone();
     loop {
         for own in table.indexes.iter().filter(|i| i.is_global) {
@@ -446,9 +550,18 @@ fn places_of_key(named: &Arc<Table>, (row, index, key): (&[Datum], Oid, &[u8]), 
         }
         let map = map_at(table.oid, now, cx)?;
         let is_named = table.oid == named.oid;
-        let own = if is_named { None } else { column_map(named, &table).map(|own| Columns::new(own, table.columns.len()).to_own(row)) };
+        let own = if is_named {
+            None
+        } else {
+            column_map(named, &table).map(|own| Columns::new(own, table.columns.len()).to_own(row))
+        };
         let row = own.as_deref().unwrap_or(row);
-        let values: Vec<_> = map.key.parts.iter().map(|part| std::borrow::Cow::Borrowed(&row[(part.attnum - 1).max(0) as usize])).collect();
+        let values: Vec<_> = map
+            .key
+            .parts
+            .iter()
+            .map(|part| std::borrow::Cow::Borrowed(&row[(part.attnum - 1).max(0) as usize]))
+            .collect();
         let Some(at) = find(&map, &values, cx)? else { return Ok(Default::default()) };
         let partition = &map.partitions[at];
         if !partition.is_partitioned {
@@ -459,8 +572,14 @@ fn places_of_key(named: &Arc<Table>, (row, index, key): (&[Datum], Oid, &[u8]), 
     }
 }
 
-/// The partitions below `table` whose rows are in these heaps. A heap that nobody has is gone, or is not yet anybody's for others.
-fn places_with(table: &Arc<Table>, heaps: &[RelationId], now: Option<&Snapshot>, cx: &mut ExecContext<'_>) -> Result<Vec<Place>> {
+/// The partitions below `table` whose rows are in these heaps. A heap that nobody has is gone, or is not yet anybody's
+/// for others.
+fn places_with(
+    table: &Arc<Table>,
+    heaps: &[RelationId],
+    now: Option<&Snapshot>,
+    cx: &mut ExecContext<'_>,
+) -> Result<Vec<Place>> {
     let (mut tables, mut places) = (vec![table.oid], Vec::new());
     while let Some(table) = tables.pop().filter(|_| places.len() < heaps.len()) {
         for partition in &map_at(table, now, cx)?.partitions {
@@ -474,14 +593,34 @@ fn places_with(table: &Arc<Table>, heaps: &[RelationId], now: Option<&Snapshot>,
     Ok(places)
 }
 
-fn no_partition(table: &Table, map: &PartitionMap, values: &[std::borrow::Cow<'_, Datum>], cx: &ExecContext<'_>) -> Error {
-    let names: Vec<String> = map.key.parts.iter().map(|part| match &part.expression_sql {
-        Some(sql) => cx.session.shown_expression(sql, table),
-        None => table.columns.get((part.attnum - 1).max(0) as usize).map_or("?".into(), |c| c.name.clone()),
-    }).collect();
-    let shown: Vec<String> = map.key.parts.iter().zip(values).map(|(part, v)| super::write::show(part.base_type, part.typmod, v, &cx.eval)).collect();
+fn no_partition(
+    table: &Table,
+    map: &PartitionMap,
+    values: &[std::borrow::Cow<'_, Datum>],
+    cx: &ExecContext<'_>,
+) -> Error {
+    let names: Vec<String> = map
+        .key
+        .parts
+        .iter()
+        .map(|part| match &part.expression_sql {
+            Some(sql) => cx.session.shown_expression(sql, table),
+            None => table.columns.get((part.attnum - 1).max(0) as usize).map_or("?".into(), |c| c.name.clone()),
+        })
+        .collect();
+    let shown: Vec<String> = map
+        .key
+        .parts
+        .iter()
+        .zip(values)
+        .map(|(part, v)| super::write::show(part.base_type, part.typmod, v, &cx.eval))
+        .collect();
     Error::new(sqlstate::CHECK_VIOLATION, format!("no partition of relation \"{}\" found for row", table.name))
-        .with_detail(format!("Partition key of the failing row contains ({}) = ({}).", names.join(", "), shown.join(", ")))
+        .with_detail(format!(
+            "Partition key of the failing row contains ({}) = ({}).",
+            names.join(", "),
+            shown.join(", ")
+        ))
         .with_table(table.schema_name.clone(), table.name.clone())
 }
 
@@ -540,7 +679,10 @@ impl ModifyPlan {
         let not_null = if rules.not_null == self.not_null { self.not_null.clone() } else { rules.not_null.clone() };
         let target_rules = TargetRules {
             is_named: false,
-            at_once: self.statement.ahead && triggers.is_none() && leaf.columns.is_none() && !rules.indexes.iter().any(touches),
+            at_once: self.statement.ahead
+                && triggers.is_none()
+                && leaf.columns.is_none()
+                && !rules.indexes.iter().any(touches),
             generated: rules.generated.clone(),
             checks: rules.checks.clone(),
             not_null,

@@ -1,4 +1,5 @@
-//! A partitioned table's rows: one partition after another, several threads together, or merged by the order that each partition has.
+//! A partitioned table's rows: one partition after another, several threads together, or merged by the order that each
+//! partition has.
 //!
 //! Invariant: partitions are found when reading begins, by the conditions' values at that moment.
 
@@ -44,7 +45,8 @@ struct Reading {
     merge: Option<Merge>,
 }
 
-/// Partitions that several threads read together, all in this order: each takes blocks of the first one that has some left.
+/// Partitions that several threads read together, all in this order: each takes blocks of the first one that has some
+/// left.
 #[derive(Clone)]
 pub struct SharedLeaves(Arc<[(Arc<Leaf>, Arc<AtomicU32>)]>);
 
@@ -100,7 +102,13 @@ fn begin_counted(p: &PartitionScan, partition: Oid, rt: &mut Runtime) -> Option<
     Some(node)
 }
 
-fn next_counted(scan: &mut ScanState, counted: Option<usize>, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+fn next_counted(
+    scan: &mut ScanState,
+    counted: Option<usize>,
+    out: &mut Batch,
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Result<()> {
     let Some(node) = counted else { return scan.next(out, rt, cx) };
     let (begun, before, removed) = (Begun::now(), out.rows, rt.removed);
     let searches = scan.searches();
@@ -176,12 +184,22 @@ impl PartitionsState {
 
 impl Reading {
     /// `span`: of the named table's partitions only these are to be read.
-    fn start(&mut self, p: &PartitionScan, span: Option<Range<usize>>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn start(
+        &mut self,
+        p: &PartitionScan,
+        span: Option<Range<usize>>,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         // Without a reference of its own to the map, nor a list, if the key leads to one partition.
         let catalog = cx.catalog;
         if let Some(shared) = catalog.shared_partitions(p.table.oid)
             && !keeps_pending(&shared.map, cx)
-            && let Some(found) = super::prune::only(&shared.map, &p.prune, &mut Known { evaluate: &mut |e, cx| e.eval(&[], rt, cx).map(Some), cx })?
+            && let Some(found) = super::prune::only(
+                &shared.map,
+                &p.prune,
+                &mut Known { evaluate: &mut |e, cx| e.eval(&[], rt, cx).map(Some), cx },
+            )?
         {
             let Some(at) = found.filter(|at| span.as_ref().is_none_or(|span| span.contains(at))) else { return Ok(()) };
             // What has been opened is one that has rows; its description needs no look then.
@@ -217,7 +235,13 @@ impl Reading {
         Ok(())
     }
 
-    fn next_plain(&mut self, p: &PartitionScan, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn next_plain(
+        &mut self,
+        p: &PartitionScan,
+        out: &mut Batch,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         while out.rows == 0 {
             if !self.is_open && !self.open_next(p, rt, cx)? {
                 return Ok(());
@@ -261,12 +285,24 @@ impl Reading {
 }
 
 impl Merge {
-    fn start(p: &PartitionScan, template: &Arc<Node>, keys: &[SortSpec], partitions: &[Place], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Merge> {
+    fn start(
+        p: &PartitionScan,
+        template: &Arc<Node>,
+        keys: &[SortSpec],
+        partitions: &[Place],
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<Merge> {
         let mut merge = Merge { sources: Vec::new(), next: BinaryHeap::new() };
         for partition in partitions {
             cx.park.checkpoint()?;
             let Some(open) = open_to_read(&p.table, *partition, LockMode::AccessShare, cx)? else { continue };
-            let mut source = Source { scan: ScanState::new(template), counted: begin_counted(p, partition.oid, rt), rows: Batch::with_max(template.width, FIRST_ROWS), at: 0 };
+            let mut source = Source {
+                scan: ScanState::new(template),
+                counted: begin_counted(p, partition.oid, rt),
+                rows: Batch::with_max(template.width, FIRST_ROWS),
+                at: 0,
+            };
             source.scan.read_partition(open)?;
             if source.has_row(rt, cx)? {
                 let key = source.key(keys, rt, cx)?;
@@ -340,7 +376,8 @@ fn with_entries(p: &PartitionScan, found: &mut Vec<Place>, rt: &mut Runtime, cx:
             known.push(heap);
         }
     }
-    // The heap of a partition that conditions rule out, or one that is gone, or new: only then all are looked at that are not ruled out.
+    // The heap of a partition that conditions rule out, or one that is gone, or new: only then all are looked at that
+    // are not ruled out.
     let is_gone = |heap: &RelationId| cx.engine.relation(*heap).is_err();
     if heaps.iter().all(|heap| known.contains(heap) || is_gone(heap)) {
         *found = left;
@@ -367,7 +404,14 @@ impl Values for Known<'_, '_, '_> {
 }
 
 /// The partitions with rows below `table` that the conditions leave.
-fn leaves(p: &PartitionScan, table: &Arc<Table>, span: Option<&Range<usize>>, evaluate: &mut Evaluate<'_>, cx: &mut ExecContext<'_>, out: &mut Vec<Place>) -> Result<()> {
+fn leaves(
+    p: &PartitionScan,
+    table: &Arc<Table>,
+    span: Option<&Range<usize>>,
+    evaluate: &mut Evaluate<'_>,
+    cx: &mut ExecContext<'_>,
+    out: &mut Vec<Place>,
+) -> Result<()> {
     let map = seen_map(table.oid, cx)?;
     let is_named = table.oid == p.table.oid;
     let columns = if is_named { None } else { column_map(&p.table, table) };
@@ -391,7 +435,9 @@ pub fn removed_at_start(p: &PartitionScan, rt: &mut Runtime, cx: &mut ExecContex
         return Ok(Vec::new());
     }
     let mut left = Vec::new();
-    let mut evaluate = |e: &CExpr, cx: &mut ExecContext<'_>| if e.is_known_at_start() { e.eval(&[], rt, cx).map(Some) } else { Ok(None) };
+    let mut evaluate = |e: &CExpr, cx: &mut ExecContext<'_>| {
+        if e.is_known_at_start() { e.eval(&[], rt, cx).map(Some) } else { Ok(None) }
+    };
     leaves(p, &p.table, None, &mut evaluate, cx, &mut left)?;
     Ok(p.shown.iter().map(|s| s.oid).filter(|oid| !left.iter().any(|place| place.oid == *oid)).collect())
 }

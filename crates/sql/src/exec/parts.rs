@@ -1,21 +1,21 @@
 //! A whole table, or partitioned table, read by several threads.
 //!
-//! The session and its helpers take the blocks of the table from one counter, those of partitions from one for each, in the same order. What runs beside the session has a
-//! [`Runtime`] and an [`ExecContext`] of its own, without catalogs, session and client: the planner gives only expressions here
-//! that need none of these.
+//! The session and its helpers take the blocks of the table from one counter, those of partitions from one for each, in
+//! the same order. What runs beside the session has a [`Runtime`] and an [`ExecContext`] of its own, without catalogs,
+//! session and client: the planner gives only expressions here that need none of these.
 //!
 //! Invariants
 //! 1. All read with one snapshot, so that which of them reads a row does not matter.
-//! 2. While there are parts, nothing is spilled: a part that has no more room ends, and the session goes on alone with the
-//!    rest of the table once it has taken in the others'.
+//! 2. While there are parts, nothing is spilled: a part that has no more room ends, and the session goes on alone with
+//!    the rest of the table once it has taken in the others'.
 //!
 //! Must not know: what is aggregated.
 
-use super::routine::TransactionSlot;
 use super::aggregate::{AggregateState, counts_whole_table, has_parts};
 use super::context::*;
 use super::partition::Leaf;
 use super::partition_scan::{PartitionsState, SharedLeaves};
+use super::routine::TransactionSlot;
 use super::scan::ScanState;
 use super::spill::TempSpace;
 use super::state::State;
@@ -72,7 +72,11 @@ impl Orders {
         }
     }
 
-    fn carry_out<R>(&self, park: &HelperPark, work: impl FnOnce(&mut Runtime, &mut ExecContext<'_>) -> Result<R>) -> Result<R> {
+    fn carry_out<R>(
+        &self,
+        park: &HelperPark,
+        work: impl FnOnce(&mut Runtime, &mut ExecContext<'_>) -> Result<R>,
+    ) -> Result<R> {
         let mut rt = Runtime::new(self.plan.clone(), &self.params);
         rt.exec_params.clone_from(&self.exec_params);
         // Never writes and takes no snapshot: it is there to be asked what it has done, which is nothing.
@@ -114,7 +118,8 @@ impl Orders {
 /// The pool to take helpers from, and how many, if so many blocks are worth it.
 fn helpers<'a>(blocks: u64, rt: &Runtime, cx: &ExecContext<'a>) -> Option<(&'a Arc<HelperPool>, usize)> {
     // Times and rows of EXPLAIN ANALYZE are counted in one place; read locks of SERIALIZABLE belong to one transaction.
-    let alone = rt.counters.is_some() || cx.txn.isolation() == Isolation::Serializable || blocks < u64::from(BLOCKS_MIN);
+    let alone =
+        rt.counters.is_some() || cx.txn.isolation() == Isolation::Serializable || blocks < u64::from(BLOCKS_MIN);
     cx.helpers.filter(|(_, most)| *most > 0 && !alone)
 }
 
@@ -144,7 +149,8 @@ impl Shared {
     }
 }
 
-/// Makes the scan one that others may take part in; with that, the number of blocks. None: it is not one of a whole table.
+/// Makes the scan one that others may take part in; with that, the number of blocks. None: it is not one of a whole
+/// table.
 fn share(input: &mut State, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Option<(Shared, u64)>> {
     match input {
         State::Scan(own) => {
@@ -165,8 +171,8 @@ fn share(input: &mut State, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Resul
     }
 }
 
-/// Aggregates a whole table together with helpers, if the plan allows and there are some. What is left of the table afterwards is
-/// read by `state` alone: mostly nothing.
+/// Aggregates a whole table together with helpers, if the plan allows and there are some. What is left of the table
+/// afterwards is read by `state` alone: mostly nothing.
 pub fn aggregate(state: &mut AggregateState, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
     let node = state.unary.node.clone();
     let Op::Aggregate { input, aggs, in_parts: true, .. } = &node.op else { return Ok(()) };
@@ -224,7 +230,11 @@ pub fn count(heaps: &[Arc<Relation>], rt: &Runtime, cx: &mut ExecContext<'_>) ->
     Ok(totals)
 }
 
-fn count_part(heaps: &[(Arc<Relation>, AtomicU32)], snapshot: &Snapshot, park: &dyn kilndb_base::park::Park) -> Result<Vec<i64>> {
+fn count_part(
+    heaps: &[(Arc<Relation>, AtomicU32)],
+    snapshot: &Snapshot,
+    park: &dyn kilndb_base::park::Park,
+) -> Result<Vec<i64>> {
     let mut totals = Vec::with_capacity(heaps.len());
     for (heap, blocks) in heaps {
         let mut total = 0;

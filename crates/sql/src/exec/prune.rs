@@ -26,19 +26,28 @@ struct Known {
     not_null: bool,
 }
 
-/// Positions of partitions, in order. `columns`: where the columns that conditions speak of are in the map's table; None: the same.
-/// `is_named`: the conditions' expressions are those of this map's key.
-pub fn candidates(map: &PartitionMap, prune: &Prune, columns: Option<&[Option<usize>]>, is_named: bool, values: &mut dyn Values) -> Result<Vec<usize>> {
+/// Positions of partitions, in order. `columns`: where the columns that conditions speak of are in the map's table;
+/// None: the same. `is_named`: the conditions' expressions are those of this map's key.
+pub fn candidates(
+    map: &PartitionMap,
+    prune: &Prune,
+    columns: Option<&[Option<usize>]>,
+    is_named: bool,
+    values: &mut dyn Values,
+) -> Result<Vec<usize>> {
     let found = level(map, prune, columns, is_named, values)?;
     Ok(found.unwrap_or_else(|| (0..map.partitions.len()).collect()))
 }
 
-/// If all that is said is what the key's only column equals: the partition, if there is one. None: more is said, or less.
+/// If all that is said is what the key's only column equals: the partition, if there is one. None: more is said, or
+/// less.
 #[inline]
 pub fn only(map: &PartitionMap, prune: &Prune, values: &mut dyn Values) -> Result<Option<Option<usize>>> {
     let (Prune::All(parts), [key]) = (prune, map.key.parts.as_slice()) else { return Ok(None) };
     match parts.as_slice() {
-        [Prune::Compare { subject: Subject::Column(attnum), strategy: EQUAL, operator, value }] if *attnum == key.attnum && key.is_equality(*operator) => {
+        [Prune::Compare { subject: Subject::Column(attnum), strategy: EQUAL, operator, value }]
+            if *attnum == key.attnum && key.is_equality(*operator) =>
+        {
             let Some(value) = values.value(value)? else { return Ok(None) };
             if value.is_null() { Ok(Some(None)) } else { map.find(&[&value], values).map(Some) }
         }
@@ -47,7 +56,13 @@ pub fn only(map: &PartitionMap, prune: &Prune, values: &mut dyn Values) -> Resul
 }
 
 /// None: all.
-fn level(map: &PartitionMap, prune: &Prune, columns: Option<&[Option<usize>]>, is_named: bool, values: &mut dyn Values) -> Result<Option<Vec<usize>>> {
+fn level(
+    map: &PartitionMap,
+    prune: &Prune,
+    columns: Option<&[Option<usize>]>,
+    is_named: bool,
+    values: &mut dyn Values,
+) -> Result<Option<Vec<usize>>> {
     let alone;
     let parts = match prune {
         Prune::All(parts) => parts.as_slice(),
@@ -84,7 +99,9 @@ fn level(map: &PartitionMap, prune: &Prune, columns: Option<&[Option<usize>]>, i
         match part {
             Prune::Compare { subject, strategy, operator, value } => {
                 let Some(at) = place(subject) else { continue };
-                if map.key.parts[at].class.is_some() && !(*strategy == EQUAL && map.key.parts[at].is_equality(*operator)) {
+                if map.key.parts[at].class.is_some()
+                    && !(*strategy == EQUAL && map.key.parts[at].is_equality(*operator))
+                {
                     continue;
                 }
                 let Some(value) = values.value(value)? else { continue };
@@ -96,7 +113,9 @@ fn level(map: &PartitionMap, prune: &Prune, columns: Option<&[Option<usize>]>, i
             Prune::AnyOf { subject, operator, array } => {
                 let Some(at) = place(subject).filter(|at| map.key.parts[*at].is_equality(*operator)) else { continue };
                 match values.value(array)? {
-                    Some(Datum::Array(list)) => known[at].any_of = Some(list.elements.iter().filter(|d| !d.is_null()).cloned().collect()),
+                    Some(Datum::Array(list)) => {
+                        known[at].any_of = Some(list.elements.iter().filter(|d| !d.is_null()).cloned().collect())
+                    }
                     Some(_) => return Ok(Some(Vec::new())),
                     None => {}
                 }
@@ -129,7 +148,9 @@ fn both(a: Option<Vec<usize>>, b: Vec<usize>) -> Vec<usize> {
 impl Known {
     fn compare(&mut self, strategy: u8, value: Datum, ty: kilndb_base::Oid) {
         let tighter = |old: &Option<(Datum, bool)>, higher: bool| {
-            old.as_ref().is_none_or(|(known, _)| if higher { key::compare(ty, &value, known).is_ge() } else { key::compare(ty, &value, known).is_le() })
+            old.as_ref().is_none_or(|(known, _)| {
+                if higher { key::compare(ty, &value, known).is_ge() } else { key::compare(ty, &value, known).is_le() }
+            })
         };
         match strategy {
             EQUAL => self.equal = Some(value),
@@ -139,7 +160,12 @@ impl Known {
         }
     }
     fn says_something(&self) -> bool {
-        self.equal.is_some() || self.lower.is_some() || self.upper.is_some() || self.any_of.is_some() || self.is_null || self.not_null
+        self.equal.is_some()
+            || self.lower.is_some()
+            || self.upper.is_some()
+            || self.any_of.is_some()
+            || self.is_null
+            || self.not_null
     }
 }
 
@@ -147,7 +173,9 @@ fn by_key(map: &PartitionMap, known: &mut [Known], functions: &mut dyn Values) -
     if !known.iter().any(Known::says_something) {
         return Ok(None);
     }
-    if known.iter().any(|k| k.is_null && (k.not_null || k.equal.is_some() || k.lower.is_some() || k.upper.is_some() || k.any_of.is_some())) {
+    if known.iter().any(|k| {
+        k.is_null && (k.not_null || k.equal.is_some() || k.lower.is_some() || k.upper.is_some() || k.any_of.is_some())
+    }) {
         return Ok(Some(Vec::new()));
     }
     // One after the other for each element of the first array.
@@ -167,7 +195,8 @@ fn by_key(map: &PartitionMap, known: &mut [Known], functions: &mut dyn Values) -
     }
     let mut out = Vec::new();
     let null = Datum::Null;
-    let whole: Option<Vec<&Datum>> = known.iter().map(|k| if k.is_null { Some(&null) } else { k.equal.as_ref() }).collect();
+    let whole: Option<Vec<&Datum>> =
+        known.iter().map(|k| if k.is_null { Some(&null) } else { k.equal.as_ref() }).collect();
     if let Some(values) = whole {
         out.extend(map.find(&values, functions)?);
         return Ok(Some(out));
@@ -190,7 +219,12 @@ fn by_key(map: &PartitionMap, known: &mut [Known], functions: &mut dyn Values) -
         Strategy::List => {
             let Some(only) = known.first() else { return Ok(None) };
             if only.lower.is_some() || only.upper.is_some() {
-                map.between(&[], only.lower.as_ref().map(|(d, i)| (d, *i)), only.upper.as_ref().map(|(d, i)| (d, *i)), &mut out);
+                map.between(
+                    &[],
+                    only.lower.as_ref().map(|(d, i)| (d, *i)),
+                    only.upper.as_ref().map(|(d, i)| (d, *i)),
+                    &mut out,
+                );
             } else if only.not_null {
                 map.without_nulls(&mut out);
             } else {

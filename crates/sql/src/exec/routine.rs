@@ -113,7 +113,13 @@ pub struct Held<'a> {
 /// Who calls routines: the session.
 pub trait RoutineHost {
     /// `rows`: where those of a set go.
-    fn call_routine(&mut self, call: &RoutineCall, arguments: &[Datum], rows: Option<&mut dyn ResultRows>, held: Held<'_>) -> Result<Datum>;
+    fn call_routine(
+        &mut self,
+        call: &RoutineCall,
+        arguments: &[Datum],
+        rows: Option<&mut dyn ResultRows>,
+        held: Held<'_>,
+    ) -> Result<Datum>;
     /// The row that the trigger's function returns; None: NULL.
     fn call_trigger(&mut self, fire: super::trigger::Fire<'_>, held: Held<'_>) -> Result<Option<Vec<Datum>>>;
 }
@@ -139,7 +145,12 @@ impl ResultRows for Keep<'_> {
 }
 
 /// All rows of a set-returning call. `width`: how many values a row has.
-pub fn call_for_rows(call: &RoutineCall, arguments: &[Datum], width: usize, cx: &mut ExecContext<'_>) -> Result<RowStore> {
+pub fn call_for_rows(
+    call: &RoutineCall,
+    arguments: &[Datum],
+    width: usize,
+    cx: &mut ExecContext<'_>,
+) -> Result<RowStore> {
     let mut rows = RowStore::new(width, cx.work_mem_bytes);
     let mut keep = Keep { rows: &mut rows, io: cx.io() };
     let held = Held { txn: cx.txn, pending: cx.pending, usage: cx.usage, snapshot: &cx.snapshot };

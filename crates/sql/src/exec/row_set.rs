@@ -96,7 +96,9 @@ impl RowSet {
         self.rows.is_empty()
     }
     pub fn get(&self, at: usize) -> Option<Part> {
-        self.rows.get(at).map(|row| if row & SLOT == 0 { Part::Block((row >> 16) as u32) } else { Part::Row(RowId::from_u64(*row)) })
+        self.rows
+            .get(at)
+            .map(|row| if row & SLOT == 0 { Part::Block((row >> 16) as u32) } else { Part::Row(RowId::from_u64(*row)) })
     }
     pub fn retain(&mut self, mut keep: impl FnMut() -> bool) {
         self.rows.retain(|_| keep());
@@ -115,7 +117,11 @@ impl RowSet {
     }
     /// Where a block has several rows, the block.
     fn of_blocks(self) -> RowSet {
-        let rows = self.rows.chunk_by(|a, b| block(*a) == block(*b)).map(|same| if let [one] = same { *one } else { block(same[0]) }).collect();
+        let rows = self
+            .rows
+            .chunk_by(|a, b| block(*a) == block(*b))
+            .map(|same| if let [one] = same { *one } else { block(same[0]) })
+            .collect();
         RowSet { rows, is_lossy: true }
     }
 
@@ -175,7 +181,12 @@ impl RowSet {
                 rows.push(of_block[0]);
                 continue;
             }
-            rows.extend(of_block[whole..].chunk_by(|a, b| a == b).filter(|same| same.len() + whole >= count).map(|same| same[0]));
+            rows.extend(
+                of_block[whole..]
+                    .chunk_by(|a, b| a == b)
+                    .filter(|same| same.len() + whole >= count)
+                    .map(|same| same[0]),
+            );
         }
         RowSet { rows, is_lossy }
     }
@@ -222,14 +233,20 @@ mod tests {
     }
     fn is_in_order(set: &RowSet) -> bool {
         let whole: Vec<u64> = set.rows.iter().copied().filter(|row| row & SLOT == 0).collect();
-        set.rows.is_sorted_by(|a, b| a < b) && set.rows.iter().all(|row| row & SLOT == 0 || !whole.contains(&block(*row)))
+        set.rows.is_sorted_by(|a, b| a < b)
+            && set.rows.iter().all(|row| row & SLOT == 0 || !whole.contains(&block(*row)))
     }
 
     #[test]
     fn exact_sets_are_sets() {
         let mut chance = Chance(1);
         for _ in 0..2000 {
-            let lists: Vec<Vec<u64>> = (0..3).map(|n| { let count = chance.next([9, 200, 60][n]); chance.rows(count, 12) }).collect();
+            let lists: Vec<Vec<u64>> = (0..3)
+                .map(|n| {
+                    let count = chance.next([9, 200, 60][n]);
+                    chance.rows(count, 12)
+                })
+                .collect();
             let sets: Vec<RowSet> = lists.iter().map(|l| set(l, usize::MAX)).collect();
             let plain: Vec<BTreeSet<u64>> = lists.iter().map(|l| l.iter().copied().collect()).collect();
             let list = |s: &BTreeSet<u64>| s.iter().copied().collect::<Vec<_>>();
@@ -237,7 +254,11 @@ mod tests {
             assert_eq!(sets[1].clone().and(&sets[0]).rows, list(&(&plain[0] & &plain[1])));
             assert_eq!(RowSet::or(sets.clone(), 1 << 20).rows, list(&(&(&plain[0] | &plain[1]) | &plain[2])));
             let all: BTreeSet<u64> = plain.iter().flatten().copied().collect();
-            let twice = all.iter().copied().filter(|row| plain.iter().filter(|p| p.contains(row)).count() >= 2).collect::<Vec<_>>();
+            let twice = all
+                .iter()
+                .copied()
+                .filter(|row| plain.iter().filter(|p| p.contains(row)).count() >= 2)
+                .collect::<Vec<_>>();
             assert_eq!(RowSet::at_least(2, sets).rows, twice);
         }
     }
@@ -246,12 +267,18 @@ mod tests {
         let mut chance = Chance(2);
         let mut lossy = 0;
         for _ in 0..3000 {
-            let lists: Vec<Vec<u64>> = (0..3).map(|_| { let count = chance.next(90); chance.rows(count, 30) }).collect();
+            let lists: Vec<Vec<u64>> = (0..3)
+                .map(|_| {
+                    let count = chance.next(90);
+                    chance.rows(count, 30)
+                })
+                .collect();
             let budgets: Vec<usize> = (0..3).map(|_| 8 + chance.next(80) as usize).collect();
             let sets: Vec<RowSet> = lists.iter().zip(&budgets).map(|(l, budget)| set(l, *budget)).collect();
             lossy += usize::from(sets.iter().any(|s| s.is_lossy));
             let member = |n: usize, row: u64| lists[n].contains(&row);
-            let (both, any, two) = (sets[0].clone().and(&sets[1]), RowSet::or(sets.clone(), 64), RowSet::at_least(2, sets.clone()));
+            let (both, any, two) =
+                (sets[0].clone().and(&sets[1]), RowSet::or(sets.clone(), 64), RowSet::at_least(2, sets.clone()));
             for result in [&both, &any, &two] {
                 assert!(is_in_order(result), "{result:?}");
             }

@@ -1,16 +1,16 @@
 //! Reading tables.
 
+use super::bitmap::Found;
 use super::context::*;
 use super::index;
 use super::partition::{self, Leaf, OpenPartition};
+use super::row_set::{Part, RowSet};
 use crate::catalog::Table;
 use crate::catalog::temporary::is_temporary_row;
-use super::bitmap::Found;
-use super::row_set::{Part, RowSet};
 use crate::plan::{Bitmap, IndexAccess, Node, Op, OutCol, Scan};
 use kilndb_base::{Error, Oid, Result, RowId};
-use kilndb_storage::{Fetched, IndexScan, Relation, Isolation, RowBatch, RowLockMode};
 use kilndb_fulltext::TsQuery;
+use kilndb_storage::{Fetched, IndexScan, Isolation, Relation, RowBatch, RowLockMode};
 use kilndb_types::row::{StoredVector, Want};
 use kilndb_types::{Datum, row};
 use std::ops::Bound;
@@ -35,12 +35,14 @@ struct IndexCursor {
 impl IndexCursor {
     /// Puts the own entries among those of the batch: all up to its last one, or all of them if it is the last batch.
     fn merge_own(&mut self, backward: bool) {
-        let (keys, ends, rids) = (std::mem::take(&mut self.keys), std::mem::take(&mut self.ends), std::mem::take(&mut self.rids));
+        let (keys, ends, rids) =
+            (std::mem::take(&mut self.keys), std::mem::take(&mut self.ends), std::mem::take(&mut self.rids));
         let mut start = 0;
         for (end, rid) in ends.iter().zip(&rids) {
             let key = &keys[start..*end as usize];
             start = *end as usize;
-            let comes_first = |(own, _): &&(Vec<u8>, RowId)| if backward { own.as_slice() > key } else { own.as_slice() < key };
+            let comes_first =
+                |(own, _): &&(Vec<u8>, RowId)| if backward { own.as_slice() > key } else { own.as_slice() < key };
             while self.own.last().filter(comes_first).is_some() {
                 self.push_own();
             }
@@ -97,8 +99,8 @@ pub struct ScanState {
     reading: Reading,
 }
 
-/// What changes while the node is read: apart from it, so that calls need no reference to it of their own, whose count all
-/// workers that run the plan would share.
+/// What changes while the node is read: apart from it, so that calls need no reference to it of their own, whose count
+/// all workers that run the plan would share.
 #[derive(Default)]
 struct Reading {
     block: u32,
@@ -163,8 +165,17 @@ pub fn emit(scan: &Scan, bytes: &[u8], rid: RowId, out: &mut Vec<Datum>, scratch
     emit_as(&scan.table, scan.table.oid, (&scan.outputs, &scan.needed, scan.leading), bytes, rid, out, scratch)
 }
 
-/// The same of a row of a table like that one, with that OID: outputs, the columns to decode, how many of the outputs these are.
-fn emit_as(table: &Table, oid: Oid, (outputs, needed, leading): (&[OutCol], &[Want], usize), bytes: &[u8], rid: RowId, out: &mut Vec<Datum>, scratch: &mut Vec<Datum>) -> Result<()> {
+/// The same of a row of a table like that one, with that OID: outputs, the columns to decode, how many of the outputs
+/// these are.
+fn emit_as(
+    table: &Table,
+    oid: Oid,
+    (outputs, needed, leading): (&[OutCol], &[Want], usize),
+    bytes: &[u8],
+    rid: RowId,
+    out: &mut Vec<Datum>,
+    scratch: &mut Vec<Datum>,
+) -> Result<()> {
     let mut outputs = outputs;
     if leading > 0 && row::decode_needed(&table.descriptor, bytes, needed, out)? {
         outputs = &outputs[leading..];
@@ -217,7 +228,9 @@ impl ScanState {
     }
     /// The plan's scan is of a partitioned table: reads this partition next.
     pub fn read_partition(&mut self, partition: OpenPartition) -> Result<()> {
-        let (Op::SeqScan(scan) | Op::IndexScan { scan, .. } | Op::TidScan { scan, .. } | Op::BitmapScan { scan, .. }) = &self.node.op else {
+        let (Op::SeqScan(scan) | Op::IndexScan { scan, .. } | Op::TidScan { scan, .. } | Op::BitmapScan { scan, .. }) =
+            &self.node.op
+        else {
             return Err(Error::internal("a partition is read by something other than a scan"));
         };
         let leaf = match &partition {
@@ -231,7 +244,11 @@ impl ScanState {
                 other => *other,
             };
             let outputs: Vec<OutCol> = scan.outputs.iter().map(own).collect();
-            outputs.iter().for_each(|o| if let OutCol::Column(i) = o { needed[*i] = Want::Value });
+            outputs.iter().for_each(|o| {
+                if let OutCol::Column(i) = o {
+                    needed[*i] = Want::Value
+                }
+            });
             OwnColumns { outputs, needed }
         });
         self.reading.partition = Some(partition);
@@ -274,12 +291,29 @@ impl Reading {
     fn heap<'s>(&self, scan: &'s Scan, leaf: Option<&'s Arc<Leaf>>) -> Result<&'s Arc<Relation>> {
         leaf.map_or_else(|| scan.heap(), |leaf| Ok(&leaf.heap))
     }
-    fn emit(&mut self, scan: &Scan, leaf: Option<&Arc<Leaf>>, bytes_of: Row, rid: RowId, out: &mut Vec<Datum>) -> Result<()> {
+    fn emit(
+        &mut self,
+        scan: &Scan,
+        leaf: Option<&Arc<Leaf>>,
+        bytes_of: Row,
+        rid: RowId,
+        out: &mut Vec<Datum>,
+    ) -> Result<()> {
         let bytes = bytes_of.bytes(&self.bytes, &self.rows);
         match (leaf, &self.own) {
             (None, _) => emit(scan, bytes, rid, out, &mut self.scratch),
-            (Some(leaf), None) => emit_as(if leaf.is_alike { &scan.table } else { &leaf.table }, leaf.oid, (&scan.outputs, &scan.needed, scan.leading), bytes, rid, out, &mut self.scratch),
-            (Some(leaf), Some(own)) => emit_as(&leaf.table, leaf.oid, (&own.outputs, &own.needed, 0), bytes, rid, out, &mut self.scratch),
+            (Some(leaf), None) => emit_as(
+                if leaf.is_alike { &scan.table } else { &leaf.table },
+                leaf.oid,
+                (&scan.outputs, &scan.needed, scan.leading),
+                bytes,
+                rid,
+                out,
+                &mut self.scratch,
+            ),
+            (Some(leaf), Some(own)) => {
+                emit_as(&leaf.table, leaf.oid, (&own.outputs, &own.needed, 0), bytes, rid, out, &mut self.scratch)
+            }
         }
     }
     fn next_block(&mut self) -> u32 {
@@ -290,7 +324,9 @@ impl Reading {
     }
     fn fetch(&mut self, scan: &Scan, heap: &Relation, rid: RowId, cx: &ExecContext<'_>) -> Result<Fetched> {
         if scan.table.is_catalog && is_temporary_row(rid) {
-            let Some(row) = cx.catalog.temporary().and_then(|own| own.row(scan.table.oid, rid)) else { return Ok(Fetched::Invisible) };
+            let Some(row) = cx.catalog.temporary().and_then(|own| own.row(scan.table.oid, rid)) else {
+                return Ok(Fetched::Invisible);
+            };
             self.bytes.clear();
             row::encode_row(&scan.table.descriptor, &row.values, &mut self.bytes)?;
             return Ok(Fetched::Visible { recheck: false });
@@ -332,7 +368,11 @@ impl Reading {
         if self.done {
             return Ok(());
         }
-        let (Op::SeqScan(scan) | Op::IndexScan { scan, .. } | Op::TidScan { scan, .. } | Op::BitmapScan { scan, .. }) = op else { return self.count(op, out, rt, cx) };
+        let (Op::SeqScan(scan) | Op::IndexScan { scan, .. } | Op::TidScan { scan, .. } | Op::BitmapScan { scan, .. }) =
+            op
+        else {
+            return self.count(op, out, rt, cx);
+        };
         let open = self.partition.take();
         let catalog = cx.catalog;
         let anew;
@@ -353,13 +393,22 @@ impl Reading {
         done
     }
 
-    fn read(&mut self, op: &Op, scan: &Scan, leaf: Option<&Arc<Leaf>>, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn read(
+        &mut self,
+        op: &Op,
+        scan: &Scan,
+        leaf: Option<&Arc<Leaf>>,
+        out: &mut Batch,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         match op {
             Op::IndexScan { access, .. } => {
                 let done = self.index(scan, leaf, access, out, rt, cx);
                 let Tally { scans, read, fetched } = std::mem::take(&mut self.tally);
                 self.searches += scans;
-                let index = leaf.and_then(|leaf| leaf.index(access.index.oid).ok()).map_or(access.index.oid, |own| own.oid);
+                let index =
+                    leaf.and_then(|leaf| leaf.index(access.index.oid).ok()).map_or(access.index.oid, |own| own.oid);
                 cx.usage.scanned(index, scans, read, fetched);
                 done
             }
@@ -411,7 +460,15 @@ impl Reading {
 
     /// A row that is seen: emitted if it passes tests and filter.
     #[inline]
-    fn offer(&mut self, scan: &Scan, leaf: Option<&Arc<Leaf>>, (row, rid): (Row, RowId), out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn offer(
+        &mut self,
+        scan: &Scan,
+        leaf: Option<&Arc<Leaf>>,
+        (row, rid): (Row, RowId),
+        out: &mut Batch,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         if !scan.tests.is_empty() && !self.passes(scan, leaf, row.bytes(&self.bytes, &self.rows))? {
             rt.removed += 1;
             return Ok(());
@@ -420,7 +477,14 @@ impl Reading {
         Self::keep(scan, out, rt, cx)
     }
 
-    fn seq(&mut self, scan: &Scan, leaf: Option<&Arc<Leaf>>, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn seq(
+        &mut self,
+        scan: &Scan,
+        leaf: Option<&Arc<Leaf>>,
+        out: &mut Batch,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         self.read_queries(scan, rt, cx)?;
         let heap = self.heap(scan, leaf)?;
         if self.block == 0 {
@@ -460,7 +524,15 @@ impl Reading {
         Ok(())
     }
 
-    fn tid(&mut self, scan: &Scan, leaf: Option<&Arc<Leaf>>, tids: &[super::expr::CExpr], out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn tid(
+        &mut self,
+        scan: &Scan,
+        leaf: Option<&Arc<Leaf>>,
+        tids: &[super::expr::CExpr],
+        out: &mut Batch,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         let heap = self.heap(scan, leaf)?;
         if !self.started {
             self.started = true;
@@ -510,14 +582,19 @@ impl Reading {
             let Some(query) = query else { return Ok(false) };
             let (table, column) = match leaf {
                 None => (&scan.table, Some(test.column)),
-                Some(leaf) => (&leaf.table, leaf.columns.as_ref().map_or(Some(test.column), |c| c.own.get(test.column).copied().flatten())),
+                Some(leaf) => (
+                    &leaf.table,
+                    leaf.columns.as_ref().map_or(Some(test.column), |c| c.own.get(test.column).copied().flatten()),
+                ),
             };
             let column = column.ok_or_else(|| Error::internal("a partition without a column of its table"))?;
             let found = match row::stored_vector(&table.descriptor, bytes, column)? {
                 StoredVector::Bytes(document) => kilndb_fulltext::stored::matches(document, query)?,
                 StoredVector::Plain(document) => query.matches(&kilndb_fulltext::TsVector::receive(document)?),
                 StoredVector::Null => false,
-                StoredVector::Missing => matches!(&table.columns[column].missing, Datum::TsVector(v) if query.matches(&**v)),
+                StoredVector::Missing => {
+                    matches!(&table.columns[column].missing, Datum::TsVector(v) if query.matches(&**v))
+                }
             };
             if !found {
                 return Ok(false);
@@ -526,7 +603,15 @@ impl Reading {
         Ok(true)
     }
 
-    fn bitmap(&mut self, scan: &Scan, leaf: Option<&Arc<Leaf>>, bitmap: &Bitmap, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn bitmap(
+        &mut self,
+        scan: &Scan,
+        leaf: Option<&Arc<Leaf>>,
+        bitmap: &Bitmap,
+        out: &mut Batch,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         if !self.started {
             self.started = true;
             self.rows.clear();
@@ -576,7 +661,15 @@ impl Reading {
         Ok(())
     }
 
-    fn index(&mut self, scan: &Scan, leaf: Option<&Arc<Leaf>>, access: &IndexAccess, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn index(
+        &mut self,
+        scan: &Scan,
+        leaf: Option<&Arc<Leaf>>,
+        access: &IndexAccess,
+        out: &mut Batch,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         let heap = self.heap(scan, leaf)?;
         let tree = match (leaf, &access.relation) {
             (Some(leaf), _) => &leaf.index(access.index.oid)?.relation,
@@ -607,7 +700,11 @@ impl Reading {
             if c.next >= c.rids.len() {
                 if c.exhausted {
                     // Each is read once: the next time they are made anew.
-                    let Some(range) = c.ranges.get_mut(c.position).map(|range| std::mem::replace(range, (Bound::Unbounded, Bound::Unbounded))) else {
+                    let Some(range) = c
+                        .ranges
+                        .get_mut(c.position)
+                        .map(|range| std::mem::replace(range, (Bound::Unbounded, Bound::Unbounded)))
+                    else {
                         self.done = true;
                         return Ok(());
                     };
@@ -657,7 +754,9 @@ impl Reading {
                 continue;
             }
             let fetched = self.fetch(scan, heap, rid, cx)?;
-            if !(scan.table.is_catalog && is_temporary_row(rid)) && self.cursor.scan.as_ref().is_some_and(IndexScan::walks) {
+            if !(scan.table.is_catalog && is_temporary_row(rid))
+                && self.cursor.scan.as_ref().is_some_and(IndexScan::walks)
+            {
                 let deleted = if fetched == Fetched::Invisible { heap.deleted_at(cx.txn, rid)? } else { None };
                 self.cursor.walk(at, deleted);
             }
@@ -681,9 +780,19 @@ impl Reading {
         Ok(())
     }
 
-    /// Does the visible version still have the key of the entry that led to it? `suffix`: so many bytes of that are not the row's.
+    /// Does the visible version still have the key of the entry that led to it? `suffix`: so many bytes of that are not
+    /// the row's.
     #[allow(clippy::too_many_arguments)]
-    fn matches_entry(&self, scan: &Scan, leaf: Option<&Arc<Leaf>>, access: &IndexAccess, at: usize, suffix: usize, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+    fn matches_entry(
+        &self,
+        scan: &Scan,
+        leaf: Option<&Arc<Leaf>>,
+        access: &IndexAccess,
+        at: usize,
+        suffix: usize,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<bool> {
         let c = &self.cursor;
         let from = if at == 0 { 0 } else { c.ends[at - 1] as usize };
         let entry = c.keys.get(from..c.ends[at] as usize - suffix).unwrap_or(&[]);

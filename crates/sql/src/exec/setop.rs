@@ -163,7 +163,14 @@ impl SetOpState {
         }
     }
 
-    fn union(&mut self, all: bool, types: &[Oid], out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn union(
+        &mut self,
+        all: bool,
+        types: &[Oid],
+        out: &mut Batch,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         let (io, budget) = (cx.io(), cx.hash_mem_bytes);
         let mut b = Batch::with_max(out.width, out.max);
         let mut key = Vec::new();
@@ -192,7 +199,15 @@ impl SetOpState {
         Ok(())
     }
 
-    fn compare(&mut self, op: SetOp, all: bool, types: &[Oid], out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn compare(
+        &mut self,
+        op: SetOp,
+        all: bool,
+        types: &[Oid],
+        out: &mut Batch,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         let (io, budget) = (cx.io(), cx.hash_mem_bytes);
         let mut b = Batch::with_max(out.width, out.max);
         let mut key = Vec::new();

@@ -13,8 +13,20 @@ use std::collections::BinaryHeap;
 pub fn compare_values(ty: Oid, a: &Datum, b: &Datum, descending: bool, nulls_first: bool) -> Ordering {
     match (a.is_null(), b.is_null()) {
         (true, true) => Ordering::Equal,
-        (true, false) => if nulls_first { Ordering::Less } else { Ordering::Greater },
-        (false, true) => if nulls_first { Ordering::Greater } else { Ordering::Less },
+        (true, false) => {
+            if nulls_first {
+                Ordering::Less
+            } else {
+                Ordering::Greater
+            }
+        }
+        (false, true) => {
+            if nulls_first {
+                Ordering::Greater
+            } else {
+                Ordering::Less
+            }
+        }
         (false, false) => {
             let o = match (a, b) {
                 (Datum::Int4(x), Datum::Int4(y)) => x.cmp(y),

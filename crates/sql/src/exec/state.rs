@@ -55,18 +55,28 @@ impl State {
         match &node.op {
             Op::Result { .. } | Op::Shown { .. } => State::Result { node: node.clone(), done: false },
             Op::Values { .. } => State::Values { node: node.clone(), next: 0 },
-            Op::SeqScan(_) | Op::IndexScan { .. } | Op::TidScan { .. } | Op::BitmapScan { .. } | Op::CountScan { .. } => {
-                State::Scan(Box::new(scan::ScanState::new(node)))
+            Op::SeqScan(_)
+            | Op::IndexScan { .. }
+            | Op::TidScan { .. }
+            | Op::BitmapScan { .. }
+            | Op::CountScan { .. } => State::Scan(Box::new(scan::ScanState::new(node))),
+            Op::Partitions(p) => {
+                State::Partitions(Box::new(super::partition_scan::PartitionsState::new(node, &p.template)))
             }
-            Op::Partitions(p) => State::Partitions(Box::new(super::partition_scan::PartitionsState::new(node, &p.template))),
-            Op::ByPartition(p) => State::ByPartition(Box::new(super::by_partition::ByPartitionState::new(node, &p.input))),
+            Op::ByPartition(p) => {
+                State::ByPartition(Box::new(super::by_partition::ByPartitionState::new(node, &p.input)))
+            }
             Op::Function { .. } => State::Function(Box::new(function::FunctionState::new(node))),
             Op::CteScan { .. } | Op::WorkTable { .. } => State::CteScan(cte::CteScanState::new(node)),
             Op::Filter { input, .. } => State::Filter(unary(input)),
             Op::Project { input, .. } => State::Project(unary(input)),
             Op::ProjectSet { input, .. } => State::ProjectSet(Box::new(function::ProjectSetState::new(unary(input)))),
-            Op::NestLoop { outer, inner, .. } => State::NestLoop(Box::new(join::NestLoopState::new(node, outer, inner))),
-            Op::HashJoin { probe, build, .. } => State::HashJoin(Box::new(hashjoin::HashJoinState::new(node, probe, build))),
+            Op::NestLoop { outer, inner, .. } => {
+                State::NestLoop(Box::new(join::NestLoopState::new(node, outer, inner)))
+            }
+            Op::HashJoin { probe, build, .. } => {
+                State::HashJoin(Box::new(hashjoin::HashJoinState::new(node, probe, build)))
+            }
             Op::Aggregate { input, .. } => State::Aggregate(Box::new(aggregate::AggregateState::new(unary(input)))),
             Op::Sort { input, .. } => State::Sort(Box::new(sort::SortState::new(unary(input)))),
             Op::Limit { input, .. } => {
@@ -293,7 +303,10 @@ impl LimitState {
             };
             let n = read(offset, rt, cx)?.unwrap_or(0);
             if n < 0 {
-                return Err(Error::new(sqlstate::INVALID_ROW_COUNT_IN_RESULT_OFFSET_CLAUSE, "OFFSET must not be negative"));
+                return Err(Error::new(
+                    sqlstate::INVALID_ROW_COUNT_IN_RESULT_OFFSET_CLAUSE,
+                    "OFFSET must not be negative",
+                ));
             }
             let l = read(limit, rt, cx)?;
             if l.is_some_and(|l| l < 0) {

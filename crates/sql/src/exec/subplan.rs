@@ -68,7 +68,13 @@ fn restart(st: &mut SubState, rt: &mut Runtime) {
     st.started = true;
 }
 
-fn eval_with(s: &SubPlanUse, st: &mut SubState, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Datum> {
+fn eval_with(
+    s: &SubPlanUse,
+    st: &mut SubState,
+    row: &[Datum],
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Result<Datum> {
     if s.cacheable
         && let Some(d) = &st.cached
     {
@@ -120,7 +126,12 @@ fn eval_with(s: &SubPlanUse, st: &mut SubState, row: &[Datum], rt: &mut Runtime,
     Ok(value)
 }
 
-fn single_row(st: &mut SubState, width: usize, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Option<Vec<Datum>>> {
+fn single_row(
+    st: &mut SubState,
+    width: usize,
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Result<Option<Vec<Datum>>> {
     let mut b = Batch::with_max(width, 2);
     let mut found: Option<Vec<Datum>> = None;
     loop {
@@ -148,7 +159,13 @@ fn all_rows(st: &mut SubState, width: usize, rt: &mut Runtime, cx: &mut ExecCont
     Ok(rows)
 }
 
-fn test(s: &SubPlanUse, values: Vec<Datum>, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Datum> {
+fn test(
+    s: &SubPlanUse,
+    values: Vec<Datum>,
+    row: &[Datum],
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Result<Datum> {
     for (param, v) in s.test_params.iter().zip(values) {
         rt.exec_params[*param] = v;
     }

@@ -1,8 +1,8 @@
 //! Triggers of the changes that a plan makes: which fire, with which rows, and when.
 //!
 //! Invariants
-//! 1. What AFTER triggers see is the whole statement's work: they fire when all its rows are written, rows in the order of their changes,
-//!    statement triggers last.
+//! 1. What AFTER triggers see is the whole statement's work: they fire when all its rows are written, rows in the order
+//!    of their changes, statement triggers last.
 //! 2. Rows wait for them in at most work_mem, the rest in a temporary file.
 //!
 //! Must not know: languages, sessions. [`super::RoutineHost`] does.
@@ -52,7 +52,8 @@ pub(super) fn bit_of(operation: TriggerOperation) -> i16 {
     }
 }
 
-const OPERATIONS: [TriggerOperation; 3] = [TriggerOperation::Insert, TriggerOperation::Update, TriggerOperation::Delete];
+const OPERATIONS: [TriggerOperation; 3] =
+    [TriggerOperation::Insert, TriggerOperation::Update, TriggerOperation::Delete];
 
 /// The triggers' side of one run of a [`ModifyPlan`].
 #[derive(Default)]
@@ -63,7 +64,8 @@ pub struct Firing {
     pub at: usize,
     /// The action of a MERGE whose partitions those are.
     pub step: usize,
-    /// Partition, operation, which 62 of its triggers, a bit for each of them, old row, new row; these as the named table has them.
+    /// Partition, operation, which 62 of its triggers, a bit for each of them, old row, new row; these as the named
+    /// table has them.
     queue: Option<RowStore>,
     /// By operation.
     transitions: [TransitionRows; 3],
@@ -101,7 +103,14 @@ impl Firing {
             && (operation != TriggerOperation::Update || t.columns.is_empty() || t.columns.iter().any(is_set))
     }
 
-    fn fits(t: &PlannedTrigger, old: Option<&[Datum]>, new: Option<&[Datum]>, width: usize, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+    fn fits(
+        t: &PlannedTrigger,
+        old: Option<&[Datum]>,
+        new: Option<&[Datum]>,
+        width: usize,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<bool> {
         let Some(when) = &t.when else { return Ok(true) };
         let mut row = Vec::with_capacity(width * 2);
         for side in [old, new] {
@@ -111,10 +120,22 @@ impl Firing {
         when.is_true(&row, rt, cx)
     }
 
-    pub fn statement(&mut self, m: &ModifyPlan, plan: &TriggerPlan, operation: TriggerOperation, before: bool, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub fn statement(
+        &mut self,
+        m: &ModifyPlan,
+        plan: &TriggerPlan,
+        operation: TriggerOperation,
+        before: bool,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         for t in &plan.list {
             let trigger = &*t.trigger;
-            if trigger.for_each_row() || trigger.is(BEFORE) != before || !self.is_due(plan, trigger, operation) || !Self::fits(t, None, None, m.table.columns.len(), rt, cx)? {
+            if trigger.for_each_row()
+                || trigger.is(BEFORE) != before
+                || !self.is_due(plan, trigger, operation)
+                || !Self::fits(t, None, None, m.table.columns.len(), rt, cx)?
+            {
                 continue;
             }
             let transitions = Some(&mut self.transitions[operation as usize]);
@@ -125,7 +146,16 @@ impl Firing {
 
     /// BEFORE … FOR EACH ROW, or INSTEAD OF: the new row may be another afterwards. False: the row is passed over.
     #[allow(clippy::too_many_arguments)]
-    pub fn before_row(&mut self, m: &ModifyPlan, plan: &TriggerPlan, operation: TriggerOperation, old: Option<&[Datum]>, mut new: Option<&mut Vec<Datum>>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+    pub fn before_row(
+        &mut self,
+        m: &ModifyPlan,
+        plan: &TriggerPlan,
+        operation: TriggerOperation,
+        old: Option<&[Datum]>,
+        mut new: Option<&mut Vec<Datum>>,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<bool> {
         for t in &plan.list {
             let trigger = &*t.trigger;
             if !trigger.for_each_row() || trigger.is_after() || !self.is_due(plan, trigger, operation) {
@@ -138,7 +168,17 @@ impl Firing {
             if !Self::fits(t, old, new.as_deref().map(Vec::as_slice), m.table.columns.len(), rt, cx)? {
                 continue;
             }
-            match fire(Fire { trigger, table: &m.table, operation, old, new: new.as_deref().map(Vec::as_slice), transitions: None }, cx)? {
+            match fire(
+                Fire {
+                    trigger,
+                    table: &m.table,
+                    operation,
+                    old,
+                    new: new.as_deref().map(Vec::as_slice),
+                    transitions: None,
+                },
+                cx,
+            )? {
                 None => return Ok(false),
                 Some(row) => {
                     let Some(new) = &mut new else { continue };
@@ -158,12 +198,29 @@ impl Firing {
 
     /// Queues what is to fire for a changed row, and keeps it for statement triggers.
     #[allow(clippy::too_many_arguments)]
-    pub fn after_row(&mut self, m: &ModifyPlan, plan: &TriggerPlan, operation: TriggerOperation, old: Option<&[Datum]>, new: Option<&[Datum]>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub fn after_row(
+        &mut self,
+        m: &ModifyPlan,
+        plan: &TriggerPlan,
+        operation: TriggerOperation,
+        old: Option<&[Datum]>,
+        new: Option<&[Datum]>,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         self.capture(m, plan, operation, old, new, cx)?;
         self.queue_row(m, plan, operation, old, new, rt, cx)
     }
 
-    pub fn capture(&mut self, m: &ModifyPlan, plan: &TriggerPlan, operation: TriggerOperation, old: Option<&[Datum]>, new: Option<&[Datum]>, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub fn capture(
+        &mut self,
+        m: &ModifyPlan,
+        plan: &TriggerPlan,
+        operation: TriggerOperation,
+        old: Option<&[Datum]>,
+        new: Option<&[Datum]>,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         let (wants_old, wants_new) = plan.captures.get(operation as usize).copied().unwrap_or_default();
         if !wants_old && !wants_new {
             return Ok(());
@@ -181,16 +238,36 @@ impl Firing {
     }
 
     #[allow(clippy::too_many_arguments)]
-    pub fn queue_row(&mut self, m: &ModifyPlan, plan: &TriggerPlan, operation: TriggerOperation, old: Option<&[Datum]>, new: Option<&[Datum]>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub fn queue_row(
+        &mut self,
+        m: &ModifyPlan,
+        plan: &TriggerPlan,
+        operation: TriggerOperation,
+        old: Option<&[Datum]>,
+        new: Option<&[Datum]>,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         let width = m.table.columns.len();
         for (word, list) in plan.list.chunks(BITS).enumerate() {
             let mut due = 0i64;
             for (n, t) in list.iter().enumerate() {
                 let trigger = &*t.trigger;
-                if !trigger.for_each_row() || !trigger.is_after() || !self.is_due(plan, trigger, operation) || !Self::fits(t, old, new, width, rt, cx)? {
+                if !trigger.for_each_row()
+                    || !trigger.is_after()
+                    || !self.is_due(plan, trigger, operation)
+                    || !Self::fits(t, old, new, width, rt, cx)?
+                {
                     continue;
                 }
-                if trigger.constraint != 0 && super::constraint::is_deferred(trigger.constraint, trigger.deferrable, trigger.initially_deferred, cx) {
+                if trigger.constraint != 0
+                    && super::constraint::is_deferred(
+                        trigger.constraint,
+                        trigger.deferrable,
+                        trigger.initially_deferred,
+                        cx,
+                    )
+                {
                     cx.pending.triggers.push(PendingTrigger {
                         constraint: trigger.constraint,
                         trigger: trigger.oid,
@@ -208,7 +285,12 @@ impl Firing {
                 continue;
             }
             let mut row = Vec::with_capacity(QUEUE_HEAD + 2 * m.named_width());
-            row.extend([Datum::Int4((self.step << STEP_SHIFT | self.at) as i32), Datum::Int4(operation as i32), Datum::Int4(word as i32), Datum::Int8(due)]);
+            row.extend([
+                Datum::Int4((self.step << STEP_SHIFT | self.at) as i32),
+                Datum::Int4(operation as i32),
+                Datum::Int4(word as i32),
+                Datum::Int8(due),
+            ]);
             extend_side(m, old, &mut row);
             extend_side(m, new, &mut row);
             let (io, budget_bytes) = (cx.io(), cx.work_mem_bytes);
@@ -217,14 +299,24 @@ impl Firing {
         Ok(())
     }
 
-    /// The statement has written all its rows. `partitions`: those that it has changed, by the number that the queue has of each.
-    pub fn end(&mut self, m: &ModifyPlan, partitions: &[Vec<ModifyPlan>], operations: &[TriggerOperation], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    /// The statement has written all its rows. `partitions`: those that it has changed, by the number that the queue
+    /// has of each.
+    pub fn end(
+        &mut self,
+        m: &ModifyPlan,
+        partitions: &[Vec<ModifyPlan>],
+        operations: &[TriggerOperation],
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         // They see what it did.
         cx.txn.next_command();
         let snapshot = cx.txn.take_snapshot();
         let saved = std::mem::replace(&mut cx.snapshot, snapshot);
         let done = self.fire_queued(m, partitions, cx).and_then(|()| match &m.triggers {
-            Some(plan) => operations.iter().rev().try_for_each(|operation| self.statement(m, plan, *operation, false, rt, cx)),
+            Some(plan) => {
+                operations.iter().rev().try_for_each(|operation| self.statement(m, plan, *operation, false, rt, cx))
+            }
             None => Ok(()),
         });
         cx.snapshot = saved;
@@ -237,7 +329,10 @@ impl Firing {
         for at in 0..queue.len() {
             cx.park.checkpoint()?;
             let row = queue.row(at, &mut cursor, cx.io())?;
-            let [Datum::Int4(partition), Datum::Int4(operation), Datum::Int4(word), Datum::Int8(due), rows @ ..] = row else { continue };
+            let [Datum::Int4(partition), Datum::Int4(operation), Datum::Int4(word), Datum::Int8(due), rows @ ..] = row
+            else {
+                continue;
+            };
             let (step, at) = (*partition as usize >> STEP_SHIFT, *partition as usize % (1 << STEP_SHIFT));
             let of = partitions.get(step).and_then(|changed| changed.get(at)).unwrap_or(m);
             let Some(plan) = &of.triggers else { continue };
@@ -266,18 +361,25 @@ impl Firing {
 
 fn fire(fire: Fire<'_>, cx: &mut ExecContext<'_>) -> Result<Option<Vec<Datum>>> {
     let held = Held { txn: cx.txn, pending: cx.pending, usage: cx.usage, snapshot: &cx.snapshot };
-    let host = cx.routines.as_deref_mut().ok_or_else(|| Error::internal("a trigger fired where there is no session"))?;
+    let host =
+        cx.routines.as_deref_mut().ok_or_else(|| Error::internal("a trigger fired where there is no session"))?;
     host.call_trigger(fire, held)
 }
 
 /// A row that a trigger of the running statement has changed before the statement could.
 pub(super) fn changed_by_trigger(deleting: bool) -> Error {
     let verb = if deleting { "deleted" } else { "updated" };
-    Error::new(sqlstate::TRIGGERED_DATA_CHANGE_VIOLATION, format!("tuple to be {verb} was already modified by an operation triggered by the current command"))
-        .with_hint("Consider using an AFTER trigger instead of a BEFORE trigger to propagate changes to other rows.")
+    Error::new(
+        sqlstate::TRIGGERED_DATA_CHANGE_VIOLATION,
+        format!("tuple to be {verb} was already modified by an operation triggered by the current command"),
+    )
+    .with_hint("Consider using an AFTER trigger instead of a BEFORE trigger to propagate changes to other rows.")
 }
 
 fn moved_by_trigger(trigger: &Trigger, partition: &Table) -> Error {
     Error::unsupported("moving row to another partition during a BEFORE FOR EACH ROW trigger is not supported")
-        .with_detail(format!("Before executing trigger \"{}\", the row was to be in partition \"{}.{}\".", trigger.name, partition.schema_name, partition.name))
+        .with_detail(format!(
+            "Before executing trigger \"{}\", the row was to be in partition \"{}.{}\".",
+            trigger.name, partition.schema_name, partition.name
+        ))
 }

@@ -40,7 +40,15 @@ struct Running {
 
 impl WindowState {
     pub fn new(unary: Unary) -> WindowState {
-        WindowState { unary, rows: Vec::new(), results: Vec::new(), count: 0, next: 0, done: false, looked: Default::default() }
+        WindowState {
+            unary,
+            rows: Vec::new(),
+            results: Vec::new(),
+            count: 0,
+            next: 0,
+            done: false,
+            looked: Default::default(),
+        }
     }
     pub fn rescan(&mut self, rt: &mut Runtime) {
         self.unary.rescan(rt);
@@ -113,7 +121,15 @@ impl WindowState {
         Ok(())
     }
 
-    fn partition(&mut self, plan: &WindowPlan, width: usize, p: &Partition, order: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn partition(
+        &mut self,
+        plan: &WindowPlan,
+        width: usize,
+        p: &Partition,
+        order: &[Datum],
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
         let extra = plan.functions.len();
         let offsets = |b: &CFrameBound, rt: &mut Runtime, cx: &mut ExecContext<'_>| -> Result<Datum> {
             match b {
@@ -124,8 +140,11 @@ impl WindowState {
         let (start_offset, end_offset) = (offsets(&plan.start, rt, cx)?, offsets(&plan.end, rt, cx)?);
         check_offset(&plan.start, &start_offset, "starting")?;
         check_offset(&plan.end, &end_offset, "ending")?;
-        let mut running: Vec<Running> =
-            plan.functions.iter().map(|_| Running { acc: None, count: 0, start: usize::MAX, end: 0, value: None }).collect();
+        let mut running: Vec<Running> = plan
+            .functions
+            .iter()
+            .map(|_| Running { acc: None, count: 0, start: usize::MAX, end: 0, value: None })
+            .collect();
         for i in p.from..p.to {
             if i % 1024 == 0 {
                 cx.park.checkpoint()?;
@@ -154,7 +173,18 @@ impl WindowState {
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn aggregate(&self, plan: &WindowPlan, f: &WindowFn, r: &mut Running, frame: (usize, usize), p: &Partition, width: usize, i: usize, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Datum> {
+    fn aggregate(
+        &self,
+        plan: &WindowPlan,
+        f: &WindowFn,
+        r: &mut Running,
+        frame: (usize, usize),
+        p: &Partition,
+        width: usize,
+        i: usize,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<Datum> {
         if plan.exclude == 0
             && r.start == frame.0
             && r.end == frame.1
@@ -212,7 +242,17 @@ impl WindowState {
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn function(&self, plan: &WindowPlan, f: &WindowFn, frame: (usize, usize), p: &Partition, width: usize, i: usize, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Datum> {
+    fn function(
+        &self,
+        plan: &WindowPlan,
+        f: &WindowFn,
+        frame: (usize, usize),
+        p: &Partition,
+        width: usize,
+        i: usize,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<Datum> {
         let total = p.to - p.from;
         let (peer_start, group, peer_end) = p.groups[i - p.from];
         let rank = peer_start - p.from;
@@ -231,7 +271,10 @@ impl WindowState {
             3105 => {
                 let Datum::Int4(buckets) = arg(0, i, rt, cx)? else { return Ok(Datum::Null) };
                 if buckets <= 0 {
-                    return Err(Error::new(kilndb_base::SqlState::new("22014"), "argument of ntile must be greater than zero"));
+                    return Err(Error::new(
+                        kilndb_base::SqlState::new("22014"),
+                        "argument of ntile must be greater than zero",
+                    ));
                 }
                 let (buckets, at) = (buckets as usize, i - p.from);
                 let (small, rest) = (total / buckets, total % buckets);
@@ -258,7 +301,9 @@ impl WindowState {
                     3112 => list.next(),
                     3113 => list.next_back(),
                     _ => match arg(1, i, rt, cx)? {
-                        Datum::Int4(n) if n > 0 && plan.exclude == 0 => Some(frame.0 + n as usize - 1).filter(|at| *at < frame.1),
+                        Datum::Int4(n) if n > 0 && plan.exclude == 0 => {
+                            Some(frame.0 + n as usize - 1).filter(|at| *at < frame.1)
+                        }
                         Datum::Int4(n) if n > 0 => list.nth(n as usize - 1),
                         Datum::Int4(_) => {
                             return Err(Error::new(
@@ -308,7 +353,16 @@ fn check_offset(b: &CFrameBound, d: &Datum, which: &str) -> Result<()> {
 
 /// First row of the frame (`start`) or the row after its last.
 #[allow(clippy::too_many_arguments)]
-fn edge(plan: &WindowPlan, b: &CFrameBound, offset: &Datum, p: &Partition, order: &[Datum], i: usize, start: bool, cx: &ExecContext<'_>) -> Result<usize> {
+fn edge(
+    plan: &WindowPlan,
+    b: &CFrameBound,
+    offset: &Datum,
+    p: &Partition,
+    order: &[Datum],
+    i: usize,
+    start: bool,
+    cx: &ExecContext<'_>,
+) -> Result<usize> {
     let (peer_start, group, peer_end) = p.groups[i - p.from];
     let n = match offset {
         Datum::Int8(n) => *n,
@@ -347,7 +401,16 @@ fn edge(plan: &WindowPlan, b: &CFrameBound, offset: &Datum, p: &Partition, order
 }
 
 #[allow(clippy::too_many_arguments)]
-fn range_edge(plan: &WindowPlan, offset: &Datum, p: &Partition, order: &[Datum], i: usize, start: bool, following: bool, cx: &ExecContext<'_>) -> Result<usize> {
+fn range_edge(
+    plan: &WindowPlan,
+    offset: &Datum,
+    p: &Partition,
+    order: &[Datum],
+    i: usize,
+    start: bool,
+    following: bool,
+    cx: &ExecContext<'_>,
+) -> Result<usize> {
     let Some(k) = plan.order.first() else { return Ok(p.to) };
     let (peer_start, _, peer_end) = p.groups[i - p.from];
     if order[i].is_null() {
@@ -371,9 +434,11 @@ fn range_edge(plan: &WindowPlan, offset: &Datum, p: &Partition, order: &[Datum],
     };
     // Rows are in order, nulls together at one end.
     let known = &order[p.from..p.to];
-    let first = p.from + if known.first().is_some_and(Datum::is_null) { known.partition_point(Datum::is_null) } else { 0 };
+    let first =
+        p.from + if known.first().is_some_and(Datum::is_null) { known.partition_point(Datum::is_null) } else { 0 };
     let known = &order[first..p.to];
-    let end = first + if known.last().is_some_and(Datum::is_null) { known.partition_point(|d| !d.is_null()) } else { known.len() };
+    let end = first
+        + if known.last().is_some_and(Datum::is_null) { known.partition_point(|d| !d.is_null()) } else { known.len() };
     let split = |test: &dyn Fn(Ordering) -> bool| {
         let (mut low, mut high) = (first, end);
         while low < high {

@@ -44,7 +44,10 @@ pub fn complete(m: &ModifyPlan, values: &mut [Datum], rt: &mut Runtime, cx: &mut
             let name = m.table.columns[i].name.clone();
             return Err(Error::new(
                 sqlstate::NOT_NULL_VIOLATION,
-                format!("null value in column \"{name}\" of relation \"{}\" violates not-null constraint", m.table.name),
+                format!(
+                    "null value in column \"{name}\" of relation \"{}\" violates not-null constraint",
+                    m.table.name
+                ),
             )
             .with_detail(failing_row(&m.table, values, &cx.eval))
             .with_table(m.table.schema_name.clone(), m.table.name.clone())
@@ -66,9 +69,12 @@ pub fn complete(m: &ModifyPlan, values: &mut [Datum], rt: &mut Runtime, cx: &mut
 }
 
 pub fn not_within_bounds(partition: &Table, values: &[Datum], eval: &EvalContext<'_>) -> Error {
-    Error::new(sqlstate::CHECK_VIOLATION, format!("new row for relation \"{}\" violates partition constraint", partition.name))
-        .with_detail(failing_row(partition, values, eval))
-        .with_table(partition.schema_name.clone(), partition.name.clone())
+    Error::new(
+        sqlstate::CHECK_VIOLATION,
+        format!("new row for relation \"{}\" violates partition constraint", partition.name),
+    )
+    .with_detail(failing_row(partition, values, eval))
+    .with_table(partition.schema_name.clone(), partition.name.clone())
 }
 
 /// A new row of a partition that the statement names must be within its bounds.
@@ -84,16 +90,24 @@ pub fn encode(m: &ModifyPlan, values: &[Datum], out: &mut Vec<u8>) -> Result<()>
     row::encode_row(&m.stored_as.descriptor, values, out)
 }
 
-pub fn duplicate(m: &ModifyPlan, position: usize, values: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Error {
+pub fn duplicate(
+    m: &ModifyPlan,
+    position: usize,
+    values: &[Datum],
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Error {
     let p = &m.indexes[position];
     let mut names = Vec::new();
     let mut shown = Vec::new();
     for (k, e) in p.shape.keys.iter().zip(&p.shape.values) {
-        names.push(match (&k.expression_sql, usize::try_from(k.attnum - 1).ok().and_then(|i| m.table.columns.get(i))) {
-            (_, Some(c)) => c.name.clone(),
-            (Some(sql), None) => sql.clone(),
-            _ => "?".into(),
-        });
+        names.push(
+            match (&k.expression_sql, usize::try_from(k.attnum - 1).ok().and_then(|i| m.table.columns.get(i))) {
+                (_, Some(c)) => c.name.clone(),
+                (Some(sql), None) => sql.clone(),
+                _ => "?".into(),
+            },
+        );
         let d = e.eval(values, rt, cx).unwrap_or_default();
         shown.push(show(k.type_oid, -1, &d, &cx.eval));
     }
@@ -229,7 +243,13 @@ fn insert_entries_into(
 }
 
 /// The newest version of a row, decoded; false if it is gone.
-pub fn latest(m: &ModifyPlan, rid: RowId, bytes: &mut Vec<u8>, values: &mut Vec<Datum>, cx: &mut ExecContext<'_>) -> Result<bool> {
+pub fn latest(
+    m: &ModifyPlan,
+    rid: RowId,
+    bytes: &mut Vec<u8>,
+    values: &mut Vec<Datum>,
+    cx: &mut ExecContext<'_>,
+) -> Result<bool> {
     if !m.heap()?.fetch_latest(cx.txn, rid, bytes)? {
         return Ok(false);
     }

@@ -1,4 +1,5 @@
-//! What EXPLAIN tells beside the tree: how a run went, pages and log, what the result would be on its way to the client.
+//! What EXPLAIN tells beside the tree: how a run went, pages and log, what the result would be on its way to the
+//! client.
 
 use crate::bind::ir::Serialize;
 use crate::exec::{Counter, Removed, RowSink};
@@ -79,14 +80,24 @@ type Figure = (&'static str, &'static str, u64);
 
 fn figures_of(pages: PageAccesses, names: [&'static str; 4]) -> [Figure; 4] {
     let [hit, read, dirtied, written] = names;
-    [("hit", hit, pages.hit), ("read", read, pages.read), ("dirtied", dirtied, pages.dirtied), ("written", written, pages.written)]
+    [
+        ("hit", hit, pages.hit),
+        ("read", read, pages.read),
+        ("dirtied", dirtied, pages.dirtied),
+        ("written", written, pages.written),
+    ]
 }
 
 fn buffer_figures(a: &Accesses) -> [(&'static str, Vec<Figure>); 3] {
     let shared = ["Shared Hit Blocks", "Shared Read Blocks", "Shared Dirtied Blocks", "Shared Written Blocks"];
     let local = ["Local Hit Blocks", "Local Read Blocks", "Local Dirtied Blocks", "Local Written Blocks"];
-    let temporary = [("read", "Temp Read Blocks", a.temporary_read()), ("written", "Temp Written Blocks", a.temporary_written())];
-    [("shared", figures_of(a.shared(), shared).to_vec()), ("local", figures_of(a.local(), local).to_vec()), ("temp", temporary.to_vec())]
+    let temporary =
+        [("read", "Temp Read Blocks", a.temporary_read()), ("written", "Temp Written Blocks", a.temporary_written())];
+    [
+        ("shared", figures_of(a.shared(), shared).to_vec()),
+        ("local", figures_of(a.local(), local).to_vec()),
+        ("temp", temporary.to_vec()),
+    ]
 }
 
 /// There are no full page images.
@@ -105,7 +116,8 @@ fn shown(figures: &[Figure]) -> Option<String> {
 
 /// `Buffers: …`; None: there is nothing to tell.
 pub fn buffers_line(a: &Accesses) -> Option<String> {
-    let parts: Vec<String> = buffer_figures(a).iter().filter_map(|(kind, figures)| Some(format!(" {kind}{}", shown(figures)?))).collect();
+    let parts: Vec<String> =
+        buffer_figures(a).iter().filter_map(|(kind, figures)| Some(format!(" {kind}{}", shown(figures)?))).collect();
     (!parts.is_empty()).then(|| format!("Buffers:{}", parts.join(",")))
 }
 

@@ -1,8 +1,8 @@
 //! EXPLAIN as JSON, YAML and XML: one tree of properties, written in three ways.
 
-use crate::bind::ir::{DmlKind, ExplainFormat, ExplainOptions, SetOp};
 use super::measured::{self, Measured};
 use super::text::Above;
+use crate::bind::ir::{DmlKind, ExplainFormat, ExplainOptions, SetOp};
 use crate::exec::{Counter, Report};
 use crate::plan::{Node, Op, Plan};
 use kilndb_storage::accesses::Accesses;
@@ -79,7 +79,10 @@ impl Builder<'_> {
     fn summary(&self, query: &mut Properties) {
         let planning = &self.plan.planning;
         if self.options.settings {
-            query.push(("Settings", Value::Group(planning.settings.iter().map(|(name, value)| (*name, text(value.as_str()))).collect())));
+            query.push((
+                "Settings",
+                Value::Group(planning.settings.iter().map(|(name, value)| (*name, text(value.as_str()))).collect()),
+            ));
         }
         if self.options.buffers {
             query.push(("Planning", Value::Group(self.buffers(&planning.accesses).collect())));
@@ -213,8 +216,24 @@ impl Builder<'_> {
     fn kind_by_label(&self, label: &str, after: &mut Properties) -> &'static str {
         let (kind, on) = label.split_once(" on ").unwrap_or((label, ""));
         let known = [
-            "Seq Scan", "Tid Scan", "HashAggregate", "Merge Append", "Function Scan", "Values Scan", "CTE Scan", "WorkTable Scan", "Subquery Scan", "Count Scan", "WindowAgg", "LockRows", "Limit",
-            "Sort", "ProjectSet", "Append", "Materialize", "Recursive Union",
+            "Seq Scan",
+            "Tid Scan",
+            "HashAggregate",
+            "Merge Append",
+            "Function Scan",
+            "Values Scan",
+            "CTE Scan",
+            "WorkTable Scan",
+            "Subquery Scan",
+            "Count Scan",
+            "WindowAgg",
+            "LockRows",
+            "Limit",
+            "Sort",
+            "ProjectSet",
+            "Append",
+            "Materialize",
+            "Recursive Union",
         ];
         let kind = known.into_iter().find(|k| *k == kind).unwrap_or("Result");
         let name = on.trim_matches('"');
@@ -286,12 +305,25 @@ impl Builder<'_> {
             made.extend(measured::log_properties(&accesses).map(|(name, n)| (name, count(n))));
         }
         if let Op::Partitions(_) = n.op {
-            made.push(("Subplans Removed", Value::Bare(self.measured.removed.get(&n.id).map_or(0, Vec::len).to_string())));
+            made.push((
+                "Subplans Removed",
+                Value::Bare(self.measured.removed.get(&n.id).map_or(0, Vec::len).to_string()),
+            ));
         }
         let children = super::text::children(n, self.measured.removed);
-        let member = matches!(n.op, Op::SetOp { op: SetOp::Union, .. } | Op::Partitions(_) | Op::ByPartition(_)) || matches!(kind, "BitmapAnd" | "BitmapOr");
-        let mut groups: Vec<Properties> = above.init.iter().map(|i| self.named(&self.plan.subplans[*i], &format!("InitPlan {}", i + 1))).collect();
-        let position = |i| if member { "Member" } else if i == 0 { "Outer" } else { "Inner" };
+        let member = matches!(n.op, Op::SetOp { op: SetOp::Union, .. } | Op::Partitions(_) | Op::ByPartition(_))
+            || matches!(kind, "BitmapAnd" | "BitmapOr");
+        let mut groups: Vec<Properties> =
+            above.init.iter().map(|i| self.named(&self.plan.subplans[*i], &format!("InitPlan {}", i + 1))).collect();
+        let position = |i| {
+            if member {
+                "Member"
+            } else if i == 0 {
+                "Outer"
+            } else {
+                "Inner"
+            }
+        };
         groups.extend(children.iter().enumerate().map(|(i, c)| self.node(c, Some(position(i)))));
         if !groups.is_empty() {
             made.push(("Plans", Value::Groups(groups)));
@@ -313,7 +345,19 @@ impl Builder<'_> {
 /// `Key: value` of the text format; keys of sorts and groups are lists.
 fn property_of(line: &str) -> Option<(&'static str, Value)> {
     let (key, value) = line.split_once(": ")?;
-    let known = ["Function Call", "Filter", "Index Cond", "Recheck Cond", "Hash Cond", "Join Filter", "One-Time Filter", "TID Cond", "Sort Key", "Group Key", "Presorted Key"];
+    let known = [
+        "Function Call",
+        "Filter",
+        "Index Cond",
+        "Recheck Cond",
+        "Hash Cond",
+        "Join Filter",
+        "One-Time Filter",
+        "TID Cond",
+        "Sort Key",
+        "Group Key",
+        "Presorted Key",
+    ];
     let key = known.into_iter().find(|k| *k == key)?;
     Some((key, if key.ends_with("Key") { Value::Texts(split_list(value)) } else { text(value) }))
 }
@@ -354,11 +398,19 @@ fn report(report: &Report, made: &mut Properties) {
             }
         }
         Report::Merge { inserted, updated, deleted, skipped } => {
-            let counts = [("Tuples Inserted", inserted), ("Tuples Updated", updated), ("Tuples Deleted", deleted), ("Tuples Skipped", skipped)];
+            let counts = [
+                ("Tuples Inserted", inserted),
+                ("Tuples Updated", updated),
+                ("Tuples Deleted", deleted),
+                ("Tuples Skipped", skipped),
+            ];
             made.extend(counts.map(|(name, n)| (name, Value::Bare(n.to_string()))));
         }
         Report::Blocks { exact, lossy } => {
-            made.extend([("Exact Heap Blocks", exact), ("Lossy Heap Blocks", lossy)].map(|(name, n)| (name, Value::Bare(n.to_string()))));
+            made.extend(
+                [("Exact Heap Blocks", exact), ("Lossy Heap Blocks", lossy)]
+                    .map(|(name, n)| (name, Value::Bare(n.to_string()))),
+            );
         }
     }
 }
@@ -507,7 +559,11 @@ mod tests {
 
     #[test]
     fn one_tree_in_three_formats() {
-        let plan = vec![("Node Type", text("Seq \"x\" <")), ("Plan Rows", number(1.0, 0)), ("Sort Key", Value::Texts(split_list("a, f(b, c)")))];
+        let plan = vec![
+            ("Node Type", text("Seq \"x\" <")),
+            ("Plan Rows", number(1.0, 0)),
+            ("Sort Key", Value::Texts(split_list("a, f(b, c)"))),
+        ];
         let query = vec![("Plan", Value::Group(plan))];
         let json = "[\n  {\n    \"Plan\": {\n      \"Node Type\": \"Seq \\\"x\\\" <\",\n      \"Plan Rows\": 1,\n      \"Sort Key\": [\"a\", \"f(b, c)\"]\n    }\n  }\n]";
         assert_eq!(json_document(&query), json);

@@ -1,18 +1,18 @@
 //! Plan trees as PostgreSQL draws them.
 
+use super::measured::{self, Measured};
 use crate::bind::ir::*;
 use crate::catalog::CatalogView;
 use crate::catalog::builtin::FIRST_USER_OID;
 use crate::catalog::format_type::{quote_identifier, schema_name};
-use super::measured::{self, Measured};
 use crate::exec::{Counter, Removed, Report};
 use crate::plan::{Node, Op, Plan};
 use kilndb_storage::accesses::Accesses;
 use kilndb_types::{Datum, oids};
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::fmt::Write;
+use std::sync::Arc;
 
 /// Conditions joined; one stays as it is.
 pub fn and_text(parts: &[String]) -> String {
@@ -41,7 +41,13 @@ fn constant(d: &Datum, ty: kilndb_base::Oid, catalog: &dyn CatalogView) -> Strin
     };
     match ty {
         oids::INT4 | oids::NUMERIC | oids::FLOAT8 if !text.starts_with('-') => text,
-        oids::BOOL => if text == "t" { "true".into() } else { "false".into() },
+        oids::BOOL => {
+            if text == "t" {
+                "true".into()
+            } else {
+                "false".into()
+            }
+        }
         _ => format!("'{}'::{}", text.replace('\'', "''"), catalog.format_type(ty, -1)),
     }
 }
@@ -72,8 +78,12 @@ pub fn expr_text(e: &Expr, catalog: &dyn CatalogView) -> String {
             _ => "?".into(),
         },
         ExprKind::Coalesce(l) => format!("COALESCE({})", list(l)),
-        ExprKind::MinMax { greatest, args } => format!("{}({})", if *greatest { "GREATEST" } else { "LEAST" }, list(args)),
-        ExprKind::Array { elements, element_type, multidim: false } if elements.iter().all(|x| x.as_const().is_some()) => {
+        ExprKind::MinMax { greatest, args } => {
+            format!("{}({})", if *greatest { "GREATEST" } else { "LEAST" }, list(args))
+        }
+        ExprKind::Array { elements, element_type, multidim: false }
+            if elements.iter().all(|x| x.as_const().is_some()) =>
+        {
             let values = elements.iter().filter_map(|x| x.as_const().cloned()).collect();
             constant(&crate::exec::arrays::from_list(*element_type, values), e.ty, catalog)
         }
@@ -91,7 +101,8 @@ pub fn expr_text(e: &Expr, catalog: &dyn CatalogView) -> String {
 fn function_name(f: &FuncExpr, catalog: &dyn CatalogView) -> String {
     let info = if f.oid < FIRST_USER_OID { None } else { catalog.function_by_oid(f.oid).ok().flatten() };
     let Some(info) = info else { return f.name.to_string() };
-    let is_visible = catalog.functions(None, &info.name).is_ok_and(|found| found.iter().any(|other| other.oid == f.oid));
+    let is_visible =
+        catalog.functions(None, &info.name).is_ok_and(|found| found.iter().any(|other| other.oid == f.oid));
     let name = quote_identifier(&info.name);
     match schema_name(catalog, info.schema_oid).filter(|_| !is_visible) {
         Some(schema) => format!("{}.{name}", quote_identifier(&schema)),
@@ -254,7 +265,9 @@ impl Above {
             own = Counter { removed: one.removed, searches: one.searches, ..own };
         }
         Some(match self.top.and_then(of).filter(|top| top.loops > 0 && own.loops > 0) {
-            Some(top) => Counter { removed: own.removed, searches: own.searches, report: own.report, loops: own.loops, ..top },
+            Some(top) => {
+                Counter { removed: own.removed, searches: own.searches, report: own.report, loops: own.loops, ..top }
+            }
             None => own,
         })
     }
@@ -298,18 +311,23 @@ fn report_text(report: &Report) -> Option<String> {
         }
         Report::Merge { inserted, updated, deleted, skipped } => {
             let counts = [("inserted", inserted), ("updated", updated), ("deleted", deleted), ("skipped", skipped)];
-            let shown: Vec<String> = counts.iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!("{name}={n}")).collect();
+            let shown: Vec<String> =
+                counts.iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!("{name}={n}")).collect();
             (!shown.is_empty()).then(|| format!("Tuples: {}", shown.join(" ")))
         }
         Report::Blocks { exact, lossy } => {
-            let shown: Vec<String> = [("exact", exact), ("lossy", lossy)].iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!("{name}={n}")).collect();
+            let shown: Vec<String> = [("exact", exact), ("lossy", lossy)]
+                .iter()
+                .filter(|(_, n)| *n > 0)
+                .map(|(name, n)| format!("{name}={n}"))
+                .collect();
             (!shown.is_empty()).then(|| format!("Heap Blocks: {}", shown.join(" ")))
         }
     }
 }
 
-/// What the rows that a node left out are called, below the line with the condition that did it. A bitmap scan that shows no other condition has
-/// left them out when it looked at them again.
+/// What the rows that a node left out are called, below the line with the condition that did it. A bitmap scan that
+/// shows no other condition has left them out when it looked at them again.
 pub(super) fn removed_by(n: &Node, line: &str) -> Option<&'static str> {
     let has_filter = || n.info.iter().any(|line| line.starts_with("Filter: "));
     if line.starts_with("Filter: ") {
@@ -389,7 +407,14 @@ impl Printer<'_> {
         }
         let mut line = format!("{}->  Hash", " ".repeat(arrow));
         if self.options.costs {
-            let _ = write!(line, "  (cost={:.2}..{:.2} rows={:.0} width={})", input.cost.max(0.01), input.cost.max(0.01), input.rows, input.width * 8);
+            let _ = write!(
+                line,
+                "  (cost={:.2}..{:.2} rows={:.0} width={})",
+                input.cost.max(0.01),
+                input.cost.max(0.01),
+                input.rows,
+                input.width * 8
+            );
         }
         let counter = self.measured.counters.and_then(|c| c.get(input.id));
         if let Some(c) = counter {
@@ -414,7 +439,8 @@ impl Printer<'_> {
     fn summary(&mut self) {
         let (options, planning) = (self.options, &self.plan.planning);
         if !planning.settings.is_empty() {
-            let list: Vec<String> = planning.settings.iter().map(|(name, value)| format!("{name} = '{value}'")).collect();
+            let list: Vec<String> =
+                planning.settings.iter().map(|(name, value)| format!("{name} = '{value}'")).collect();
             self.out.push(format!("Settings: {}", list.join(", ")));
         }
         if let Some(buffers) = measured::buffers_line(&planning.accesses).filter(|_| options.buffers) {
@@ -425,7 +451,11 @@ impl Printer<'_> {
         }
         if let Some(s) = &self.measured.serialized {
             let time = if options.timing { format!("time={:.3} ms  ", s.nanos as f64 / 1e6) } else { String::new() };
-            self.out.push(format!("Serialization: {time}output={}kB  format={}", s.bytes.div_ceil(1024), s.format_name()));
+            self.out.push(format!(
+                "Serialization: {time}output={}kB  format={}",
+                s.bytes.div_ceil(1024),
+                s.format_name()
+            ));
             let buffers = measured::buffers_line(&s.accesses).filter(|_| options.buffers);
             self.out.extend(buffers.map(|line| format!("  {line}")));
         }

@@ -36,8 +36,11 @@ pub fn is_key(e: &Expr, rel: u32, key: &IndexKey, expression: Option<&Expr>) -> 
 /// Can a value of type `value` be encoded as one of the key's type?
 fn comparable(key: Oid, value: Oid) -> bool {
     let int = |t: Oid| matches!(t, oids::INT2 | oids::INT4 | oids::INT8);
-    key == value || int(key) && int(value) || text_class(key) && text_class(value)
-        || key == oids::BPCHAR && value == oids::BPCHAR || is_address(key) && is_address(value)
+    key == value
+        || int(key) && int(value)
+        || text_class(key) && text_class(value)
+        || key == oids::BPCHAR && value == oids::BPCHAR
+        || is_address(key) && is_address(value)
 }
 
 fn is_address(t: Oid) -> bool {
@@ -51,7 +54,13 @@ pub fn foreign(e: &Expr, rel: u32) -> bool {
 }
 
 /// (value, btree strategy, value is an array) if `p` compares the key with something else.
-pub fn comparison(planner: &Planner<'_>, rel: u32, key: &IndexKey, expression: Option<&Expr>, p: &Expr) -> Result<Option<(Expr, u8, bool)>> {
+pub fn comparison(
+    planner: &Planner<'_>,
+    rel: u32,
+    key: &IndexKey,
+    expression: Option<&Expr>,
+    p: &Expr,
+) -> Result<Option<(Expr, u8, bool)>> {
     let key_type = planner.base_type(key.type_oid);
     match &p.kind {
         ExprKind::Func(f) if f.operator != 0 => {
@@ -86,8 +95,8 @@ pub fn comparison(planner: &Planner<'_>, rel: u32, key: &IndexKey, expression: O
     }
 }
 
-/// Values of `ctid = x` and `ctid = ANY (x)`, and the position of the condition that they are of: one of `preds`, which needs no
-/// further check then.
+/// Values of `ctid = x` and `ctid = ANY (x)`, and the position of the condition that they are of: one of `preds`, which
+/// needs no further check then.
 pub fn tid_condition(rel: u32, preds: &[Expr]) -> Option<(Vec<Expr>, usize)> {
     let exact = preds.iter().enumerate().find_map(|(i, p)| Some((vec![tid_value(rel, p)?], i)));
     exact.or_else(|| preds.iter().enumerate().find_map(|(i, p)| Some((tid_alternatives(rel, p)?, i))))

@@ -40,12 +40,14 @@ impl Planner<'_> {
         // Aggregates that sort their input do so for one group after the other.
         let sorts = aggs.iter().any(|a| matches!(&a.kind, ExprKind::Agg(c) if c.distinct || !c.order.is_empty()));
         let sorted = sorts && !groups.is_empty() && q.grouping_sets.is_none() && !groups.iter().any(Expr::is_volatile);
-        let is_divided = !sorted && !groups.is_empty() && q.grouping_sets.is_none() && self.divides_groups(&input.node, &groups);
+        let is_divided =
+            !sorted && !groups.is_empty() && q.grouping_sets.is_none() && self.divides_groups(&input.node, &groups);
         if !is_divided {
             input = self.by_partition(input);
         }
         if sorted {
-            let keys: Vec<SortKey> = groups.iter().map(|g| SortKey { expr: g.clone(), descending: false, nulls_first: false }).collect();
+            let keys: Vec<SortKey> =
+                groups.iter().map(|g| SortKey { expr: g.clone(), descending: false, nulls_first: false }).collect();
             input = self.sort(input, &keys)?;
         }
         let mut specs = Vec::new();
@@ -66,7 +68,9 @@ impl Planner<'_> {
                 distinct: call.distinct,
                 order: self.sort_specs(&call.order, &input.layout)?,
                 direct_args: call.direct_args,
-                within_group: call.direct_args < call.args.len() && !call.order.is_empty() && self.is_ordered_set(call.oid),
+                within_group: call.direct_args < call.args.len()
+                    && !call.order.is_empty()
+                    && self.is_ordered_set(call.oid),
                 star: call.star,
             });
         }
@@ -101,9 +105,21 @@ impl Planner<'_> {
             layout.0.push(ColId { rel, att: 4000 + i as i16 });
         }
         let sets = q.grouping_sets.clone();
-        let in_parts = !sorted && is_whole_table(&input.node.op) && groups.iter().all(Expr::is_self_contained) && aggs.iter().all(has_parts);
+        let in_parts = !sorted
+            && is_whole_table(&input.node.op)
+            && groups.iter().all(Expr::is_self_contained)
+            && aggs.iter().all(has_parts);
         let below = input.node.clone();
-        let op = Op::Aggregate { input: input.node, groups: group_exprs, types, sets, aggs: specs, groupings, sorted, in_parts };
+        let op = Op::Aggregate {
+            input: input.node,
+            groups: group_exprs,
+            types,
+            sets,
+            aggs: specs,
+            groupings,
+            sorted,
+            in_parts,
+        };
         let node = self.node_with(op, width, rows, cost, label, info);
         if is_divided {
             self.note_divided_like(&node, &below);
@@ -124,7 +140,9 @@ impl Planner<'_> {
 
 fn is_whole_table(op: &Op) -> bool {
     match op {
-        Op::SeqScan(scan) => scan.is_self_contained && !scan.table.is_catalog && matches!(scan.table.persistence, b'p' | b'u'),
+        Op::SeqScan(scan) => {
+            scan.is_self_contained && !scan.table.is_catalog && matches!(scan.table.persistence, b'p' | b'u')
+        }
         Op::Partitions(p) => p.order.is_none() && is_whole_table(&p.template.op),
         _ => false,
     }

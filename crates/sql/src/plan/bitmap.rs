@@ -7,8 +7,8 @@
 
 use super::scan::{ScanChoice, uses_others};
 use super::*;
-use crate::exec::expr::CExpr;
 use crate::catalog::{Index, Table, inverted};
+use crate::exec::expr::CExpr;
 use kilndb_types::inverted::Class;
 use kilndb_types::oids;
 use kilndb_types::row::Want;
@@ -99,7 +99,14 @@ pub fn heap_cost(rows: f64, pages: f64) -> f64 {
 
 impl Planner<'_> {
     /// The cheapest bitmap for these conditions.
-    pub(super) fn bitmap_path(&self, rel: &Rel, table: &Arc<Table>, (preds, selectivities): (&[Expr], &[f64]), total: f64, pages: f64) -> Result<Option<Path>> {
+    pub(super) fn bitmap_path(
+        &self,
+        rel: &Rel,
+        table: &Arc<Table>,
+        (preds, selectivities): (&[Expr], &[f64]),
+        total: f64,
+        pages: f64,
+    ) -> Result<Option<Path>> {
         let mut paths = Vec::new();
         for index in table.indexes.iter().filter(|i| i.valid && i.is_inverted()) {
             if self.predicate_implied(rel, table, index, preds)? {
@@ -108,7 +115,10 @@ impl Planner<'_> {
         }
         for (at, p) in preds.iter().enumerate() {
             if let ExprKind::Or(list) = &p.kind {
-                paths.extend(self.alternatives(rel, table, list, preds, total, pages)?.map(|path| Path { used: vec![at], ..path }));
+                paths.extend(
+                    self.alternatives(rel, table, list, preds, total, pages)?
+                        .map(|path| Path { used: vec![at], ..path }),
+                );
             }
         }
         paths.sort_by(|a, b| a.scan_cost(pages).total_cmp(&b.scan_cost(pages)));
@@ -127,13 +137,21 @@ impl Planner<'_> {
         Ok(match chosen.len() {
             0 | 1 => chosen.pop(),
             _ => {
-                let (used, cost) = (chosen.iter().flat_map(|c| c.used.clone()).collect(), chosen.iter().map(|c| c.cost).sum());
+                let (used, cost) =
+                    (chosen.iter().flat_map(|c| c.used.clone()).collect(), chosen.iter().map(|c| c.cost).sum());
                 Some(Path { source: Source::All(chosen), used, rows, cost })
             }
         })
     }
 
-    fn inverted_path(&self, rel: &Rel, table: &Arc<Table>, index: &Arc<Index>, (preds, selectivities): (&[Expr], &[f64]), total: f64) -> Result<Option<Path>> {
+    fn inverted_path(
+        &self,
+        rel: &Rel,
+        table: &Arc<Table>,
+        index: &Arc<Index>,
+        (preds, selectivities): (&[Expr], &[f64]),
+        total: f64,
+    ) -> Result<Option<Path>> {
         let (mut found, mut used) = (Vec::new(), Vec::new());
         for (key, column) in index.keys.iter().zip(0..) {
             let expression = match &key.expression_sql {
@@ -184,7 +202,15 @@ impl Planner<'_> {
     }
 
     /// All of the alternatives have to be found by indexes.
-    fn alternatives(&self, rel: &Rel, table: &Arc<Table>, list: &[Expr], preds: &[Expr], total: f64, pages: f64) -> Result<Option<Path>> {
+    fn alternatives(
+        &self,
+        rel: &Rel,
+        table: &Arc<Table>,
+        list: &[Expr],
+        preds: &[Expr],
+        total: f64,
+        pages: f64,
+    ) -> Result<Option<Path>> {
         let mut paths = Vec::new();
         for e in list {
             let mut parts = Vec::new();
@@ -212,7 +238,16 @@ impl Planner<'_> {
     }
 
     #[allow(clippy::too_many_arguments)]
-    pub(super) fn bitmap_scan(&self, rel: &Rel, mut scan: Scan, layout: Layout, path: &Path, preds: &[Expr], rows: f64, cost: f64) -> Result<ScanChoice> {
+    pub(super) fn bitmap_scan(
+        &self,
+        rel: &Rel,
+        mut scan: Scan,
+        layout: Layout,
+        path: &Path,
+        preds: &[Expr],
+        rows: f64,
+        cost: f64,
+    ) -> Result<ScanChoice> {
         let layout = self.set_conditions(rel, &mut scan, layout, preds)?;
         let (bitmap, shown) = self.bitmap_of(rel, path, scan.heap.is_some())?;
         let mut info = Vec::new();
@@ -228,7 +263,8 @@ impl Planner<'_> {
         Ok(ScanChoice { planned: Planned { node, layout }, sorted: false, rows, cost, parameterized })
     }
 
-    /// The filter of a scan that reads whole rows, and its tests of stored documents; the columns without those that only tests use.
+    /// The filter of a scan that reads whole rows, and its tests of stored documents; the columns without those that
+    /// only tests use.
     pub(super) fn set_conditions(&self, rel: &Rel, scan: &mut Scan, layout: Layout, preds: &[Expr]) -> Result<Layout> {
         let layout = self.take_tests(rel, scan, layout, preds)?;
         let left: Vec<Expr> = preds.iter().filter(|p| searched(rel, &scan.table, p).is_none()).cloned().collect();
@@ -265,26 +301,66 @@ impl Planner<'_> {
 
     fn bitmap_of(&self, rel: &Rel, path: &Path, has_storage: bool) -> Result<(Bitmap, Arc<Node>)> {
         let several = |paths: &[Path]| -> Result<(Vec<Bitmap>, Vec<Arc<Node>>)> {
-            Ok(paths.iter().map(|p| self.bitmap_of(rel, p, has_storage)).collect::<Result<Vec<_>>>()?.into_iter().unzip())
+            Ok(paths
+                .iter()
+                .map(|p| self.bitmap_of(rel, p, has_storage))
+                .collect::<Result<Vec<_>>>()?
+                .into_iter()
+                .unzip())
         };
         Ok(match &path.source {
             Source::All(paths) => {
                 let (list, shown) = several(paths)?;
-                let shown = self.node_with(Op::Shown { index: 0, below: shown }, 0, path.rows, path.cost, "BitmapAnd", Vec::new());
+                let shown = self.node_with(
+                    Op::Shown { index: 0, below: shown },
+                    0,
+                    path.rows,
+                    path.cost,
+                    "BitmapAnd",
+                    Vec::new(),
+                );
                 (Bitmap::All(list, shown.id), shown)
             }
             Source::Any(paths) => {
                 let (list, shown) = several(paths)?;
-                let shown = self.node_with(Op::Shown { index: 0, below: shown }, 0, path.rows, path.cost, "BitmapOr", Vec::new());
+                let shown = self.node_with(
+                    Op::Shown { index: 0, below: shown },
+                    0,
+                    path.rows,
+                    path.cost,
+                    "BitmapOr",
+                    Vec::new(),
+                );
                 (Bitmap::Any(list, shown.id), shown)
             }
             Source::Index(index, found) => {
-                let info = if self.explain { vec![format!("Index Cond: {}", crate::explain::and_text(&found.iter().map(|f| self.show_scan(rel.id, &f.turned)).collect::<Vec<_>>()))] } else { Vec::new() };
+                let info = if self.explain {
+                    vec![format!(
+                        "Index Cond: {}",
+                        crate::explain::and_text(
+                            &found.iter().map(|f| self.show_scan(rel.id, &f.turned)).collect::<Vec<_>>()
+                        )
+                    )]
+                } else {
+                    Vec::new()
+                };
                 let label = format!("Bitmap Index Scan on {}", index.name);
-                let shown = self.node_with(Op::Shown { index: index.oid, below: Vec::new() }, 0, path.rows, path.cost, label, info);
+                let shown = self.node_with(
+                    Op::Shown { index: index.oid, below: Vec::new() },
+                    0,
+                    path.rows,
+                    path.cost,
+                    label,
+                    info,
+                );
                 let empty = Layout::default();
                 let condition = |f: &Found| -> Result<InvertedCondition> {
-                    Ok(InvertedCondition { column: f.column, class: f.class, strategy: f.strategy, value: self.compile(&f.value, &empty)? })
+                    Ok(InvertedCondition {
+                        column: f.column,
+                        class: f.class,
+                        strategy: f.strategy,
+                        value: self.compile(&f.value, &empty)?,
+                    })
                 };
                 let access = InvertedAccess {
                     index: index.clone(),
@@ -306,9 +382,9 @@ impl Planner<'_> {
     fn conditions_text(&self, rel: &Rel, path: &Path) -> String {
         let all = |paths: &[Path]| paths.iter().map(|p| self.conditions_text(rel, p)).collect::<Vec<_>>();
         match &path.source {
-            Source::Index(_, found) => {
-                crate::explain::and_text(&found.iter().map(|f| self.show_scan(rel.id, &f.condition)).collect::<Vec<_>>())
-            }
+            Source::Index(_, found) => crate::explain::and_text(
+                &found.iter().map(|f| self.show_scan(rel.id, &f.condition)).collect::<Vec<_>>(),
+            ),
             Source::All(paths) => crate::explain::and_text(&all(paths)),
             Source::Any(paths) => format!("({})", all(paths).join(" OR ")),
         }
@@ -324,7 +400,16 @@ impl Planner<'_> {
                 None => n.label.clone(),
             };
             let op = Op::Shown { index: *index, below: self.bitmap_of_leaf(leaf, n) };
-            all.push(Arc::new(Node { id: n.id, op, width: 0, rows: n.rows, startup: n.startup, cost: n.cost, info: n.info.clone(), label }));
+            all.push(Arc::new(Node {
+                id: n.id,
+                op,
+                width: 0,
+                rows: n.rows,
+                startup: n.startup,
+                cost: n.cost,
+                info: n.info.clone(),
+                label,
+            }));
         }
         all
     }

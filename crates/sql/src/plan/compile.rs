@@ -68,15 +68,20 @@ impl Planner<'_> {
             ExprKind::Or(l) => CExpr::Or(self.compile_all(l, layout)?),
             ExprKind::Not(a) => CExpr::Not(Box::new(self.compile(a, layout)?)),
             ExprKind::IsNull { arg, negated } => {
-                let row = matches!(arg.kind, ExprKind::Row { .. }) || arg.ty == oids::RECORD || self.is_composite(arg.ty);
+                let row =
+                    matches!(arg.kind, ExprKind::Row { .. }) || arg.ty == oids::RECORD || self.is_composite(arg.ty);
                 CExpr::IsNull { arg: Box::new(self.compile(arg, layout)?), negated: *negated, row }
             }
-            ExprKind::BoolTest { arg, test } => CExpr::BoolTest { arg: Box::new(self.compile(arg, layout)?), test: *test },
+            ExprKind::BoolTest { arg, test } => {
+                CExpr::BoolTest { arg: Box::new(self.compile(arg, layout)?), test: *test }
+            }
             ExprKind::IsDistinct { eq, negated } => {
                 let [l, r] = self.two(&eq.args, layout)?;
                 CExpr::IsDistinct { left: Box::new(l), right: Box::new(r), eq: self.function(eq)?, negated: *negated }
             }
-            ExprKind::NullIf(eq) => CExpr::NullIf { eq: self.function(eq)?, args: Box::new(self.two(&eq.args, layout)?) },
+            ExprKind::NullIf(eq) => {
+                CExpr::NullIf { eq: self.function(eq)?, args: Box::new(self.two(&eq.args, layout)?) }
+            }
             ExprKind::Case { arg, whens, otherwise } => {
                 let arg = match arg {
                     Some(a) => Some(Box::new(self.compile(a, layout)?)),
@@ -112,7 +117,9 @@ impl Planner<'_> {
                 types: fields.iter().map(|f| if f.ty == oids::UNKNOWN { oids::TEXT } else { f.ty }).collect(),
                 args: self.compile_all(fields, layout)?,
             },
-            ExprKind::Field { arg, index, .. } => CExpr::Field { index: *index, arg: Box::new(self.compile(arg, layout)?) },
+            ExprKind::Field { arg, index, .. } => {
+                CExpr::Field { index: *index, arg: Box::new(self.compile(arg, layout)?) }
+            }
             ExprKind::Subscript { arg, subscripts, slice } => {
                 let subs = self.compile_subscripts(subscripts, layout)?;
                 let inner = Box::new(self.compile(arg, layout)?);
@@ -122,11 +129,13 @@ impl Planner<'_> {
                     CExpr::Subscript { arg: inner, subs, slice: *slice }
                 }
             }
-            ExprKind::SubscriptAssign { arg, subscripts, value, .. } if self.base_type(arg.ty) == oids::JSONB => CExpr::JsonSubscriptAssign {
-                arg: Box::new(self.compile(arg, layout)?),
-                subs: self.compile_subscripts(subscripts, layout)?,
-                value: Box::new(self.compile(value, layout)?),
-            },
+            ExprKind::SubscriptAssign { arg, subscripts, value, .. } if self.base_type(arg.ty) == oids::JSONB => {
+                CExpr::JsonSubscriptAssign {
+                    arg: Box::new(self.compile(arg, layout)?),
+                    subs: self.compile_subscripts(subscripts, layout)?,
+                    value: Box::new(self.compile(value, layout)?),
+                }
+            }
             ExprKind::SubscriptAssign { arg, subscripts, slice, value } => CExpr::SubscriptAssign {
                 element: self.element_type(e.ty),
                 arg: Box::new(self.compile(arg, layout)?),
@@ -215,7 +224,11 @@ impl Planner<'_> {
             return Ok(CExpr::Routine { call, args });
         }
         if f.oid == crate::exec::partition::SATISFIES_HASH_PARTITION {
-            return Ok(CExpr::SatisfiesHash { types: f.args.iter().map(|a| a.ty).collect(), variadic: f.variadic, args });
+            return Ok(CExpr::SatisfiesHash {
+                types: f.args.iter().map(|a| a.ty).collect(),
+                variadic: f.variadic,
+                args,
+            });
         }
         let immutable = f.volatility == b'i';
         let Some(func) = functions::lookup(f.oid) else {
@@ -239,7 +252,8 @@ impl Planner<'_> {
 
     /// One record of the arguments, for functions that ask what type they are of.
     fn with_types(&self, f: &FuncExpr, args: Box<[CExpr]>) -> CExpr {
-        let mut types: Vec<Oid> = f.args.iter().map(|a| if a.ty == oids::UNKNOWN { oids::TEXT } else { a.ty }).collect();
+        let mut types: Vec<Oid> =
+            f.args.iter().map(|a| if a.ty == oids::UNKNOWN { oids::TEXT } else { a.ty }).collect();
         let mut args = args.into_vec();
         if let Some(shape) = &f.expected {
             // The columns of a definition list: their modifiers, beside their types.
@@ -258,7 +272,9 @@ impl Planner<'_> {
 
     fn is_polymorphic(&self, function: Oid) -> bool {
         let polymorphic = crate::bind::is_polymorphic;
-        self.catalog.function_by_oid(function).ok().flatten().is_some_and(|f| polymorphic(f.return_type) || f.arg_types.iter().chain(&f.all_arg_types).any(|t| polymorphic(*t)))
+        self.catalog.function_by_oid(function).ok().flatten().is_some_and(|f| {
+            polymorphic(f.return_type) || f.arg_types.iter().chain(&f.all_arg_types).any(|t| polymorphic(*t))
+        })
     }
 
     /// A constructor of ranges or multiranges, and what tells it the type to make.
@@ -291,7 +307,9 @@ impl Planner<'_> {
         if !matches!(f.form, FuncForm::ImplicitCast | FuncForm::ExplicitCast) {
             return Ok(None);
         }
-        let Some((first, c)) = f.args.first().and_then(|first| Some((first, cast::lookup_cast(first.ty, to)?))) else { return Ok(None) };
+        let Some((first, c)) = f.args.first().and_then(|first| Some((first, cast::lookup_cast(first.ty, to)?))) else {
+            return Ok(None);
+        };
         let arg = Box::new(self.compile(first, layout)?);
         self.fold(CExpr::Cast { f: c, typmod, explicit: f.form == FuncForm::ExplicitCast, arg }, true).map(Some)
     }
@@ -313,7 +331,16 @@ impl Planner<'_> {
             }
             CExpr::Cast { f, typmod, explicit, arg } => {
                 let a = constant(arg)?;
-                let simple = matches!(a, Datum::Int2(_) | Datum::Int4(_) | Datum::Int8(_) | Datum::Numeric(_) | Datum::Float8(_) | Datum::Float4(_) | Datum::Bool(_));
+                let simple = matches!(
+                    a,
+                    Datum::Int2(_)
+                        | Datum::Int4(_)
+                        | Datum::Int8(_)
+                        | Datum::Numeric(_)
+                        | Datum::Float8(_)
+                        | Datum::Float4(_)
+                        | Datum::Bool(_)
+                );
                 if a.is_null() {
                     Some(Datum::Null)
                 } else if simple && cast {
@@ -343,7 +370,9 @@ impl Planner<'_> {
         let (from, to) = (self.base_type(arg.ty), self.base_type(e.ty));
         let with_length = match &arg.kind {
             // How many bits of a number are kept is for the cast to know.
-            ExprKind::Func(f) if kind == CastKind::Typmod && to == oids::BIT => self.compile_cast_call(f, to, e.typmod, layout)?,
+            ExprKind::Func(f) if kind == CastKind::Typmod && to == oids::BIT => {
+                self.compile_cast_call(f, to, e.typmod, layout)?
+            }
             _ => None,
         };
         let boxed = Box::new(with_length.map_or_else(|| self.compile(arg, layout), Ok)?);
@@ -357,7 +386,9 @@ impl Planner<'_> {
                 }
                 // Variants differ for some binary-compatible pairs (integers and oids, for one).
                 match cast::lookup_cast(from, to) {
-                    Some(f) if !same_datum(from, to) => self.fold(CExpr::Cast { f, typmod: -1, explicit, arg: boxed }, true)?,
+                    Some(f) if !same_datum(from, to) => {
+                        self.fold(CExpr::Cast { f, typmod: -1, explicit, arg: boxed }, true)?
+                    }
                     _ if self.is_composite(to) => CExpr::Retag { ty: to, arg: boxed },
                     _ => *boxed,
                 }
@@ -365,7 +396,13 @@ impl Planner<'_> {
             CastKind::InOut => {
                 let c = match cast::lookup_cast(from, to) {
                     Some(f) if from != oids::UNKNOWN => CExpr::Cast { f, typmod: -1, explicit, arg: boxed },
-                    _ => CExpr::InOut { from, to, typmod: if to == oids::INTERVAL { e.typmod } else { -1 }, explicit, arg: boxed },
+                    _ => CExpr::InOut {
+                        from,
+                        to,
+                        typmod: if to == oids::INTERVAL { e.typmod } else { -1 },
+                        explicit,
+                        arg: boxed,
+                    },
                 };
                 if matches!(arg.kind, ExprKind::Const(_) | ExprKind::Param(_)) { self.once(c) } else { c }
             }
@@ -380,7 +417,11 @@ impl Planner<'_> {
             CastKind::Array if self.base_type(self.element_type(to)) != self.element_type(to) => {
                 let element = self.element_type(to);
                 let (base, typmod) = crate::bind::domain::shown_type(element, -1, self.catalog);
-                let value = if typmod < 0 { CExpr::Slot(0) } else { CExpr::Typmod { ty: base, typmod, explicit, arg: Box::new(CExpr::Slot(0)) } };
+                let value = if typmod < 0 {
+                    CExpr::Slot(0)
+                } else {
+                    CExpr::Typmod { ty: base, typmod, explicit, arg: Box::new(CExpr::Slot(0)) }
+                };
                 CExpr::ArrayMap { to: element, element: Box::new(self.compile_domain(element, value)?), arg: boxed }
             }
             CastKind::Array => {
@@ -490,7 +531,16 @@ impl Planner<'_> {
                 }
             }
         }
-        Ok(CExpr::SubPlan(Box::new(SubPlanUse { index, kind, set, ctes, cacheable: depends.is_empty(), test, test_params, hash })))
+        Ok(CExpr::SubPlan(Box::new(SubPlanUse {
+            index,
+            kind,
+            set,
+            ctes,
+            cacheable: depends.is_empty(),
+            test,
+            test_params,
+            hash,
+        })))
     }
 
     /// `a = col1 AND b = col2 …` as keys: (left side, subquery column, type).
@@ -519,10 +569,28 @@ impl Planner<'_> {
 /// Do values of both types use the same variant of Datum?
 fn same_datum(from: Oid, to: Oid) -> bool {
     let class = |t: Oid| match t {
-        oids::TEXT | oids::VARCHAR | oids::BPCHAR | oids::NAME | oids::UNKNOWN | oids::CSTRING | oids::JSON | oids::XML => 1,
-        oids::OID | oids::XID | oids::CID | oids::REGCLASS | oids::REGTYPE | oids::REGPROC | oids::REGPROCEDURE
-        | oids::REGOPER | oids::REGOPERATOR | oids::REGNAMESPACE | oids::REGROLE | oids::REGCONFIG
-        | oids::REGDICTIONARY | oids::REGCOLLATION => 2,
+        oids::TEXT
+        | oids::VARCHAR
+        | oids::BPCHAR
+        | oids::NAME
+        | oids::UNKNOWN
+        | oids::CSTRING
+        | oids::JSON
+        | oids::XML => 1,
+        oids::OID
+        | oids::XID
+        | oids::CID
+        | oids::REGCLASS
+        | oids::REGTYPE
+        | oids::REGPROC
+        | oids::REGPROCEDURE
+        | oids::REGOPER
+        | oids::REGOPERATOR
+        | oids::REGNAMESPACE
+        | oids::REGROLE
+        | oids::REGCONFIG
+        | oids::REGDICTIONARY
+        | oids::REGCOLLATION => 2,
         _ => 0,
     };
     from == to || class(from) != 0 && class(from) == class(to)

@@ -37,8 +37,11 @@ impl Planner<'_> {
                     return Err(Error::unsupported("ORDER BY, LIMIT or OFFSET in a recursive query"));
                 }
                 if !*all && types.iter().any(|t| !is_hashable(*t)) {
-                    return Err(Error::new(kilndb_base::sqlstate::FEATURE_NOT_SUPPORTED, "could not implement recursive UNION")
-                        .with_detail("All column datatypes must be hashable."));
+                    return Err(Error::new(
+                        kilndb_base::sqlstate::FEATURE_NOT_SUPPORTED,
+                        "could not implement recursive UNION",
+                    )
+                    .with_detail("All column datatypes must be hashable."));
                 }
                 let first = self.plan_query(left, 0)?;
                 let start = self.ctes.borrow().len();

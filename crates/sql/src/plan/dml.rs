@@ -33,7 +33,11 @@ impl Planner<'_> {
             let p = super::join::FromPlan { planned: self.by_partition(p.planned), ..p };
             (p.planned, p.rows, p.cost)
         };
-        let recheck = if matches!(d.kind, DmlKind::Update | DmlKind::Delete) { self.recheck(q, &input.layout)? } else { Recheck::default() };
+        let recheck = if matches!(d.kind, DmlKind::Update | DmlKind::Delete) {
+            self.recheck(q, &input.layout)?
+        } else {
+            Recheck::default()
+        };
         let triggers = self.trigger_plan(d, Self::assigned(d).into())?;
         let plan = match d.kind {
             DmlKind::Merge => self.merge_plan(d, &input, triggers)?,
@@ -46,7 +50,8 @@ impl Planner<'_> {
             DmlKind::Delete => "Delete",
             DmlKind::Merge => "Merge",
         };
-        let alias = if self.explain { crate::explain::relation_name(d.rel).filter(|alias| *alias != table.name) } else { None };
+        let alias =
+            if self.explain { crate::explain::relation_name(d.rel).filter(|alias| *alias != table.name) } else { None };
         let label = match alias {
             Some(alias) => format!("{verb} on {} {alias}", table.name),
             None => format!("{verb} on {}", table.name),
@@ -59,7 +64,11 @@ impl Planner<'_> {
     /// Columns of no fixed width that go from one version of an updated row to the next, and into nothing else.
     fn columns_handed_on(&self, q: &Query, d: &Dml) -> Vec<ColId> {
         let table = &d.table;
-        let is_plain = d.kind == DmlKind::Update && table.kind == TableKind::Table && !table.is_catalog && table.partition_key.is_none() && table.partition_of == 0;
+        let is_plain = d.kind == DmlKind::Update
+            && table.kind == TableKind::Table
+            && !table.is_catalog
+            && table.partition_key.is_none()
+            && table.partition_of == 0;
         // Then what finds the rows hands on what is read of them.
         let is_alone = q.rels.len() == 1 && !q.filter.iter().any(Expr::has_sublink);
         if !is_plain || !is_alone || !d.triggers.is_empty() || !d.returning.is_empty() {
@@ -71,7 +80,9 @@ impl Planner<'_> {
         let mut attnums: Vec<i16> = used.iter().map(|c| c.att).collect();
         for index in &d.indexes {
             let columns = index.columns();
-            let is_assigned = |attnum: &i16| assigned.iter().zip(&table.columns).any(|(assigned, c)| *assigned && c.attnum == *attnum);
+            let is_assigned = |attnum: &i16| {
+                assigned.iter().zip(&table.columns).any(|(assigned, c)| *assigned && c.attnum == *attnum)
+            };
             let is_computed = index.predicate.is_some() || index.expressions.iter().any(Option::is_some);
             if is_computed || columns.iter().any(is_assigned) {
                 attnums.extend(columns);
@@ -81,7 +92,9 @@ impl Planner<'_> {
         attnums.extend(table.referenced_by.iter().flat_map(|key| &key.referenced_columns));
         let columns = table.columns.iter().zip(&table.descriptor.columns).zip(&assigned);
         columns
-            .filter(|((c, stored), assigned)| !**assigned && !c.dropped && stored.storage.width().is_none() && !attnums.contains(&c.attnum))
+            .filter(|((c, stored), assigned)| {
+                !**assigned && !c.dropped && stored.storage.width().is_none() && !attnums.contains(&c.attnum)
+            })
             .map(|((c, _), _)| ColId { rel: d.rel, att: c.attnum })
             .filter(|c| !self.uses.contains_key(c))
             .collect()
@@ -90,8 +103,13 @@ impl Planner<'_> {
     /// The columns that an UPDATE sets, for triggers: MERGE's are those of all its actions.
     fn assigned(d: &Dml) -> Vec<bool> {
         let conflict = d.on_conflict.as_ref().and_then(|c| c.update.as_ref()).map(|u| u.assignments.as_slice());
-        let mut assigned = vec![conflict.is_none() && matches!(d.kind, DmlKind::Insert | DmlKind::Delete); d.table.columns.len()];
-        let merged = d.merge.iter().filter_map(|a| if let MergeDo::Update(list) = &a.action { Some(list) } else { None }).flatten();
+        let mut assigned =
+            vec![conflict.is_none() && matches!(d.kind, DmlKind::Insert | DmlKind::Delete); d.table.columns.len()];
+        let merged = d
+            .merge
+            .iter()
+            .filter_map(|a| if let MergeDo::Update(list) = &a.action { Some(list) } else { None })
+            .flatten();
         for a in conflict.unwrap_or(&d.assignments).iter().chain(merged).chain(&d.generated) {
             assigned[a.column] = true;
         }
@@ -99,7 +117,13 @@ impl Planner<'_> {
     }
 
     /// What is done with each row of the input, of one kind.
-    pub(super) fn change_plan(&self, d: &Dml, input: &Planned, recheck: Recheck, triggers: Option<Arc<TriggerPlan>>) -> Result<ModifyPlan> {
+    pub(super) fn change_plan(
+        &self,
+        d: &Dml,
+        input: &Planned,
+        recheck: Recheck,
+        triggers: Option<Arc<TriggerPlan>>,
+    ) -> Result<ModifyPlan> {
         let (table, layout) = (&d.table, &input.layout);
         let (count, is_view) = (table.columns.len(), table.kind == TableKind::View);
         let row = Self::row_layout(table, d.new_rel);
@@ -128,15 +152,23 @@ impl Planner<'_> {
         for a in d.assignments.iter().chain(&d.generated) {
             changed[a.column] = true;
         }
-        let indexes = if table.partition_key.is_some() { Vec::new() } else { self.index_plans(&d.table, &d.indexes, &row)? };
+        let indexes =
+            if table.partition_key.is_some() { Vec::new() } else { self.index_plans(&d.table, &d.indexes, &row)? };
         let key_update = d.kind == DmlKind::Update
-            && indexes.iter().any(|i| i.index.unique && i.shape.depends.iter().any(|c| changed.get(*c).copied().unwrap_or(true)));
+            && indexes
+                .iter()
+                .any(|i| i.index.unique && i.shape.depends.iter().any(|c| changed.get(*c).copied().unwrap_or(true)));
         if triggers.as_ref().is_some_and(|t| t.may_change_row) {
             changed.fill(true);
         }
-        let outside = |e: &Expr| e.any(&|e| matches!(&e.kind, ExprKind::Func(f) if f.volatility == b'v' && functions::lookup(f.oid).is_none()));
+        let outside = |e: &Expr| {
+            e.any(
+                &|e| matches!(&e.kind, ExprKind::Func(f) if f.volatility == b'v' && functions::lookup(f.oid).is_none()),
+            )
+        };
         let computed = d.assignments.iter().chain(&d.generated).map(|a| &a.expr).chain(d.checks.iter().map(|(_, e)| e));
-        let ahead = d.kind == DmlKind::Update && !computed.into_iter().any(|e| outside(e) || (e.has_sublink() && e.is_volatile()));
+        let ahead = d.kind == DmlKind::Update
+            && !computed.into_iter().any(|e| outside(e) || (e.has_sublink() && e.is_volatile()));
         let at_once = ahead && !indexes.iter().any(|i| i.is_touched(&changed));
         let conflict = match &d.on_conflict {
             None => None,
@@ -183,7 +215,8 @@ impl Planner<'_> {
             generated: generated.into(),
             checks: checks.into(),
             not_null,
-            foreign_keys: if d.kind == DmlKind::Delete { Vec::new() } else { self.foreign_key_plans(table, &changed)? }.into(),
+            foreign_keys: if d.kind == DmlKind::Delete { Vec::new() } else { self.foreign_key_plans(table, &changed)? }
+                .into(),
             referenced_by: self.referenced_plans(d, &changed)?.into(),
             changed,
             at_once,
@@ -276,8 +309,17 @@ impl Planner<'_> {
             let suffix = index.is_global.then(|| Relation::heap_name(table.storage));
             let (unique, nulls_not_distinct, deferrable) = (index.unique, index.nulls_not_distinct, index.deferrable);
             let of_class = index.keys.iter().filter(|_| index.is_inverted());
-            let classes = of_class.map(|k| inverted_class(k.opclass, k.type_oid, self.catalog)).collect::<Result<_>>()?;
-            let shape = Arc::new(IndexShape { unique, nulls_not_distinct, deferrable, keys: index.keys.clone(), values: keys, depends, classes });
+            let classes =
+                of_class.map(|k| inverted_class(k.opclass, k.type_oid, self.catalog)).collect::<Result<_>>()?;
+            let shape = Arc::new(IndexShape {
+                unique,
+                nulls_not_distinct,
+                deferrable,
+                keys: index.keys.clone(),
+                values: keys,
+                depends,
+                classes,
+            });
             out.push(IndexPlan { oid: index.oid, index: index.clone(), relation, shape, predicate, suffix });
         }
         Ok(out)
@@ -303,7 +345,11 @@ impl Planner<'_> {
             out.push(ForeignKeyPlan {
                 key: key.clone(),
                 columns,
-                target: if parent.partition_key.is_some() { None } else { Some((self.relation(parent.storage)?, self.relation(index.storage)?)) },
+                target: if parent.partition_key.is_some() {
+                    None
+                } else {
+                    Some((self.relation(parent.storage)?, self.relation(index.storage)?))
+                },
                 parent: parent.clone(),
                 index_keys,
             });
@@ -319,11 +365,17 @@ impl Planner<'_> {
         // Of a partitioned table what its partitions' triggers change is not known.
         let is_partitioned = d.table.partition_key.is_some();
         let changes = |c: &usize| changed.get(*c).copied().unwrap_or(true);
-        self.references_to(&d.table, &|columns| d.kind != DmlKind::Update || is_partitioned || columns.iter().any(changes))
+        self.references_to(&d.table, &|columns| {
+            d.kind != DmlKind::Update || is_partitioned || columns.iter().any(changes)
+        })
     }
 
     /// The foreign keys that point at a table. `wanted`: by the referenced columns.
-    pub(super) fn references_to(&self, table: &Table, wanted: &dyn Fn(&[usize]) -> bool) -> Result<Vec<ReferencedPlan>> {
+    pub(super) fn references_to(
+        &self,
+        table: &Table,
+        wanted: &dyn Fn(&[usize]) -> bool,
+    ) -> Result<Vec<ReferencedPlan>> {
         let mut out = Vec::new();
         let places = |numbers: &[i16]| numbers.iter().map(|a| (*a - 1).max(0) as usize).collect::<Vec<_>>();
         for key in table.referenced_by.iter().filter(|key| key.enforced) {

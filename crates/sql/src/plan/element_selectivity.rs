@@ -1,5 +1,5 @@
-//! How many rows a condition on elements leaves: `tsvector @@ tsquery`, `@>`, `<@`, `&&` of arrays, `value = ANY (array)`.
-//! Estimated as PostgreSQL does, from what ANALYZE says of common elements; without that from its defaults.
+//! How many rows a condition on elements leaves: `tsvector @@ tsquery`, `@>`, `<@`, `&&` of arrays, `value = ANY
+//! (array)`. Estimated as PostgreSQL does, from what ANALYZE says of common elements; without that from its defaults.
 //!
 //! Invariants
 //! 1. Elements come independently of one another; of `<@` the numbers of different elements in a row correct that.
@@ -79,7 +79,8 @@ impl Planner<'_> {
         })
     }
 
-    /// The side that depends on the table, the value of the other one, and whether they stand in this order. None: the other one has no value yet.
+    /// The side that depends on the table, the value of the other one, and whether they stand in this order. None: the
+    /// other one has no value yet.
     fn sides<'e>(&self, rel: &Rel, l: &'e Expr, r: &'e Expr) -> Option<(&'e Expr, Datum, bool)> {
         match (access::foreign(l, rel.id), access::foreign(r, rel.id)) {
             (false, true) => Some((l, self.known_value(r)?, true)),
@@ -99,7 +100,10 @@ impl Planner<'_> {
             _ => return None,
         };
         let known = self.elements_of(rel, table, vector);
-        let common = known.as_ref().map(|k| Lexemes { words: &k.common, frequencies: &k.frequencies }).filter(|c| c.frequencies.len() == c.words.len() + 2 && !c.words.is_empty());
+        let common = known
+            .as_ref()
+            .map(|k| Lexemes { words: &k.common, frequencies: &k.frequencies })
+            .filter(|c| c.frequencies.len() == c.words.len() + 2 && !c.words.is_empty());
         let share = if query.items.is_empty() { 0.0 } else { search(&query, 0, common.as_ref()) };
         Some(share * (1.0 - known.map_or(0.0, |k| f64::from(k.null_fraction))))
     }
@@ -126,7 +130,14 @@ impl Planner<'_> {
     }
 
     /// `value = ANY (column)`, and the like with `<>` and ALL.
-    fn any_selectivity(&self, rel: &Rel, table: &Arc<Table>, (value, column): (&Expr, &Expr), is_equality: bool, any: bool) -> Option<f64> {
+    fn any_selectivity(
+        &self,
+        rel: &Rel,
+        table: &Arc<Table>,
+        (value, column): (&Expr, &Expr),
+        is_equality: bool,
+        any: bool,
+    ) -> Option<f64> {
         let element = self.element_type(column.ty);
         if element == 0 || access::foreign(column, rel.id) || !access::foreign(value, rel.id) {
             return None;
@@ -206,7 +217,8 @@ impl Lexemes<'_> {
             all += share - all * share;
         }
         // Other words begin so as often as these do.
-        let share = f64::clamp(matched, 0.0, 1.0) + (1.0 - f64::clamp(all, 0.0, 1.0)) * f64::from(count) / self.words.len() as f64;
+        let share = f64::clamp(matched, 0.0, 1.0)
+            + (1.0 - f64::clamp(all, 0.0, 1.0)) * f64::from(count) / self.words.len() as f64;
         share.max(self.rare())
     }
 }
@@ -239,24 +251,37 @@ fn of_elements(relationship: Relationship, element: Oid, wanted: &[Datum], known
     items.dedup_by(|a, b| compare(element, a, b) == Ordering::Equal);
     let usable = known.filter(|k| !k.common.is_empty() && k.frequencies.len() == k.common.len() + 3);
     let share = match relationship {
-        Relationship::Contained => usable.filter(|k| k.counts.len() >= 3).map_or(ELEMENT, |k| f64::from(contained(element, &items, k))),
+        Relationship::Contained => {
+            usable.filter(|k| k.counts.len() >= 3).map_or(ELEMENT, |k| f64::from(contained(element, &items, k)))
+        }
         _ => contains_or_overlaps(relationship, element, &items, usable),
     };
     share.clamp(0.0, 1.0) * (1.0 - known.map_or(0.0, |k| f64::from(k.null_fraction)))
 }
 
-fn contains_or_overlaps(relationship: Relationship, element: Oid, items: &[&Datum], known: Option<&ElementStatistics>) -> f64 {
+fn contains_or_overlaps(
+    relationship: Relationship,
+    element: Oid,
+    items: &[&Datum],
+    known: Option<&ElementStatistics>,
+) -> f64 {
     let rare = known.map_or(ELEMENT, |k| ELEMENT.min(f64::from(k.frequencies[k.common.len()]) / 2.0));
     let share = |item: &Datum| {
-        let found = known.and_then(|k| k.common.binary_search_by(|c| compare(element, c, item)).ok().map(|at| k.frequencies[at]));
+        let found = known
+            .and_then(|k| k.common.binary_search_by(|c| compare(element, c, item)).ok().map(|at| k.frequencies[at]));
         found.map_or(rare, f64::from)
     };
     let shares = items.iter().map(|item| share(item));
-    if relationship == Relationship::Contains { shares.product() } else { shares.fold(0.0, |sum, share| sum + share - sum * share) }
+    if relationship == Relationship::Contains {
+        shares.product()
+    } else {
+        shares.fold(0.0, |sum, share| sum + share - sum * share)
+    }
 }
 
-/// The share of rows that have nothing but `items`. Of the common elements that are not among these none may be there, nor a rare one; how likely the
-/// others are to come as often as rows have elements is known from the numbers of elements.
+/// The share of rows that have nothing but `items`. Of the common elements that are not among these none may be there,
+/// nor a rare one; how likely the others are to come as often as rows have elements is known from the numbers of
+/// elements.
 fn contained(element: Oid, items: &[&Datum], known: &ElementStatistics) -> f32 {
     let common = &known.frequencies[..known.common.len()];
     let rare = (ELEMENT as f32).min(known.frequencies[common.len()] / 2.0);
@@ -281,7 +306,8 @@ fn contained(element: Oid, items: &[&Datum], known: &ElementStatistics) -> f32 {
     let of_items = distribution(&shares, n, 0.0);
     let of_all = distribution(common, n, rest);
     let of_rows = count_shares(histogram, n);
-    let sum: f32 = (0..=n).filter(|i| of_all[*i] > 0.0).map(|i| of_rows[i] * others_absent * of_items[i] / of_all[i]).sum();
+    let sum: f32 =
+        (0..=n).filter(|i| of_all[*i] > 0.0).map(|i| of_rows[i] * others_absent * of_items[i] / of_all[i]).sum();
     (sum * (1.0 - with_null)).clamp(0.0, 1.0)
 }
 
@@ -295,7 +321,8 @@ fn limit_effort(shares: &mut Vec<f32>, common: usize) {
     }
 }
 
-/// How likely it is that exactly 0, 1 … `most` of independent events happen. `rest`: the sum of what is rare besides, by Poisson's law.
+/// How likely it is that exactly 0, 1 … `most` of independent events happen. `rest`: the sum of what is rare besides,
+/// by Poisson's law.
 fn distribution(events: &[f32], most: usize, rest: f32) -> Vec<f32> {
     let mut row = vec![0.0f32; most + 1];
     row[0] = 1.0;
@@ -318,8 +345,8 @@ fn distribution(events: &[f32], most: usize, rest: f32) -> Vec<f32> {
     sum
 }
 
-/// The shares of rows with 0, 1 … `most` different elements. Each part of the histogram has the same number of rows, spread evenly, half a share at its
-/// bounds.
+/// The shares of rows with 0, 1 … `most` different elements. Each part of the histogram has the same number of rows,
+/// spread evenly, half a share at its bounds.
 fn count_shares(histogram: &[f32], most: usize) -> Vec<f32> {
     let part = 1.0 / (histogram.len() - 1) as f32;
     let (mut at, mut width_before) = (0, 0.0f32);
@@ -358,7 +385,14 @@ mod tests {
     #[test]
     fn rows_within_a_list() {
         let known = known();
-        let of = |relationship, wanted: &[i32]| of_elements(relationship, oids::INT4, &wanted.iter().map(|n| Datum::Int4(*n)).collect::<Vec<_>>(), Some(&known));
+        let of = |relationship, wanted: &[i32]| {
+            of_elements(
+                relationship,
+                oids::INT4,
+                &wanted.iter().map(|n| Datum::Int4(*n)).collect::<Vec<_>>(),
+                Some(&known),
+            )
+        };
         assert_eq!(of(Relationship::Contains, &[1, 3]), 0.5);
         assert_eq!(of(Relationship::Overlaps, &[1, 2]), 0.75);
         assert!((of(Relationship::Contained, &[1, 2, 3]) - 1.0).abs() < 0.01);

@@ -1,5 +1,5 @@
-//! Conditions that follow from others and that an index can answer: an address in a network lies between the network's first
-//! and last one.
+//! Conditions that follow from others and that an index can answer: an address in a network lies between the network's
+//! first and last one.
 //!
 //! Invariant: where a condition is true, so is what it implies; it is checked all the same.
 

@@ -1,10 +1,12 @@
-//! Calls of SQL functions that are replaced by what they stand for, under PostgreSQL's rules: an expression in the place of a scalar
-//! call, a subquery in the place of a set-returning one in FROM.
+//! Calls of SQL functions that are replaced by what they stand for, under PostgreSQL's rules: an expression in the
+//! place of a scalar call, a subquery in the place of a set-returning one in FROM.
 //!
 //! Invariants
-//! 1. A call is replaced only if the result, the errors and the number of evaluations of volatile or expensive arguments stay the same.
+//! 1. A call is replaced only if the result, the errors and the number of evaluations of volatile or expensive
+//!    arguments stay the same.
 //! 2. What cannot be replaced is called, and says what is wrong with it when it runs.
-//! 3. A plan is made anew when any function changes (`catalog::changes` counts a change of pg_proc as one of everything).
+//! 3. A plan is made anew when any function changes (`catalog::changes` counts a change of pg_proc as one of
+//!    everything).
 
 use crate::bind::inline::{BoundBody, FreeNumbers, bind_body};
 use crate::bind::ir::*;
@@ -14,7 +16,8 @@ use kilndb_base::{Oid, Result};
 use kilndb_types::oids;
 use std::sync::Arc;
 
-/// Relations of bodies are numbered from here: below are those of the statement, the planner's own count down from the top.
+/// Relations of bodies are numbered from here: below are those of the statement, the planner's own count down from the
+/// top.
 const FIRST_REL: u32 = 0x4000_0000;
 
 /// Functions in functions.
@@ -70,7 +73,11 @@ impl<'a> Inliner<'a> {
             return Ok(None);
         }
         let Some(info) = self.catalog.function_by_oid(f.oid)? else { return Ok(None) };
-        let fits = info.language == "sql" && info.kind == b'f' && !info.security_definer && info.config.is_empty() && info.arg_types.len() == f.args.len();
+        let fits = info.language == "sql"
+            && info.kind == b'f'
+            && !info.security_definer
+            && info.config.is_empty()
+            && info.arg_types.len() == f.args.len();
         Ok(fits.then_some(info))
     }
 
@@ -97,9 +104,11 @@ impl<'a> Inliner<'a> {
             _ => true,
         };
         // Values that are there are no NULLs.
-        let is_known = info.volatility == b'i' && f.args.iter().all(|a| matches!(&a.kind, ExprKind::Const(d) if !d.is_null()));
+        let is_known =
+            info.volatility == b'i' && f.args.iter().all(|a| matches!(&a.kind, ExprKind::Const(d) if !d.is_null()));
         let strict = info.strict && !is_known;
-        if !volatility_fits || (strict && is_nonstrict(&expr)) || !arguments_may_move(&expr, &body.arguments, f, strict) {
+        if !volatility_fits || (strict && is_nonstrict(&expr)) || !arguments_may_move(&expr, &body.arguments, f, strict)
+        {
             return Ok(());
         }
         self.active.push(f.oid);
@@ -143,11 +152,15 @@ impl<'a> Inliner<'a> {
 
     fn table(&mut self, rel: &Rel) -> Result<Option<Query>> {
         let RelKind::Function { calls, ordinality: false } = &rel.kind else { return Ok(None) };
-        let [TableFunc { expr: Expr { kind: ExprKind::Func(f), ty, .. }, .. }] = calls.as_slice() else { return Ok(None) };
+        let [TableFunc { expr: Expr { kind: ExprKind::Func(f), ty, .. }, .. }] = calls.as_slice() else {
+            return Ok(None);
+        };
         if !f.returns_set || *ty == oids::VOID {
             return Ok(None);
         }
-        let Some(info) = self.candidate(f)?.filter(|i| i.returns_set && !i.strict && i.volatility != b'v') else { return Ok(None) };
+        let Some(info) = self.candidate(f)?.filter(|i| i.returns_set && !i.strict && i.volatility != b'v') else {
+            return Ok(None);
+        };
         if f.args.iter().any(|a| a.is_volatile() || a.has_sublink()) {
             return Ok(None);
         }
@@ -200,7 +213,9 @@ fn only_expression(mut q: Query) -> Option<Expr> {
 fn is_nonstrict(e: &Expr) -> bool {
     e.any(&|e| match &e.kind {
         ExprKind::Func(f) | ExprKind::ScalarArray { func: f, .. } => !f.strict,
-        ExprKind::Const(_) | ExprKind::Param(_) | ExprKind::Column(_) | ExprKind::Not(_) | ExprKind::Collate { .. } => false,
+        ExprKind::Const(_) | ExprKind::Param(_) | ExprKind::Column(_) | ExprKind::Not(_) | ExprKind::Collate { .. } => {
+            false
+        }
         ExprKind::Cast { kind, .. } => matches!(kind, CastKind::Row | CastKind::Domain),
         ExprKind::Field { .. } | ExprKind::Subscript { .. } => false,
         _ => true,

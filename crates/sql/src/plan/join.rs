@@ -73,12 +73,24 @@ impl Planner<'_> {
                 None => None,
             };
             let node = self.node(Op::Result { filter }, 0, 1.0, 0.0, "Result");
-            return Ok(FromPlan { planned: Planned { node, layout: Layout::default() }, rows: 1.0, cost: 0.01, sorted: false });
+            return Ok(FromPlan {
+                planned: Planned { node, layout: Layout::default() },
+                rows: 1.0,
+                cost: 0.01,
+                sorted: false,
+            });
         }
         self.plan_trees(q, &q.from.iter().collect::<Vec<_>>(), preds, wanted, limited)
     }
 
-    pub(super) fn plan_trees(&self, q: &Query, trees: &[&JoinTree], mut preds: Vec<Expr>, wanted: &[SortKey], limited: bool) -> Result<FromPlan> {
+    pub(super) fn plan_trees(
+        &self,
+        q: &Query,
+        trees: &[&JoinTree],
+        mut preds: Vec<Expr>,
+        wanted: &[SortKey],
+        limited: bool,
+    ) -> Result<FromPlan> {
         let mut items = Vec::new();
         for t in trees {
             flatten(t, &mut items, &mut preds);
@@ -130,7 +142,8 @@ impl Planner<'_> {
                 .filter(|i| {
                     joins.iter().flatten().any(|p| {
                         let used = used_rels(p, &level);
-                        used.iter().any(|r| items[*i].rels.contains(r)) && within(&used, &[joined.as_slice(), &items[*i].rels].concat())
+                        used.iter().any(|r| items[*i].rels.contains(r))
+                            && within(&used, &[joined.as_slice(), &items[*i].rels].concat())
                     })
                 })
                 .collect();
@@ -179,7 +192,13 @@ impl Planner<'_> {
     }
 
     /// Joins those whose columns are all there.
-    fn join_semis(&self, mut current: FromPlan, semis: &mut Vec<Semi>, joined: &[u32], limited: bool) -> Result<FromPlan> {
+    fn join_semis(
+        &self,
+        mut current: FromPlan,
+        semis: &mut Vec<Semi>,
+        joined: &[u32],
+        limited: bool,
+    ) -> Result<FromPlan> {
         let ready: Vec<Semi> = semis.extract_if(.., |s| within(&s.outer, joined)).collect();
         for semi in &ready {
             current = self.semi_step(&current, semi, limited)?;
@@ -188,7 +207,14 @@ impl Planner<'_> {
     }
 
     /// The plan with semi joins as ordinary joins with distinct values, as far as that is possible.
-    fn plan_distinct(&self, q: &Query, items: &[Item<'_>], preds: &[Expr], semis: &[Semi], level: &[u32]) -> Result<Option<FromPlan>> {
+    fn plan_distinct(
+        &self,
+        q: &Query,
+        items: &[Item<'_>],
+        preds: &[Expr],
+        semis: &[Semi],
+        level: &[u32],
+    ) -> Result<Option<FromPlan>> {
         let rels: Option<Vec<(Rel, Vec<Expr>)>> = semis.iter().map(|s| self.distinct_rel(s, level)).collect();
         let Some(rels) = rels else { return Ok(None) };
         let mut inner = Query { rels: q.rels.clone(), ..Query::default() };
@@ -220,7 +246,15 @@ impl Planner<'_> {
     }
 
     /// `preds` may use columns of `outer`: they are parameters then.
-    fn plan_item(&self, q: &Query, item: &Item<'_>, preds: &[Expr], joins: &[Expr], wanted: &[SortKey], limited: bool) -> Result<FromPlan> {
+    fn plan_item(
+        &self,
+        q: &Query,
+        item: &Item<'_>,
+        preds: &[Expr],
+        joins: &[Expr],
+        wanted: &[SortKey],
+        limited: bool,
+    ) -> Result<FromPlan> {
         match item.tree {
             JoinTree::Rel(id) => {
                 let Some(rel) = q.rels.iter().find(|r| r.id == *id) else {
@@ -298,7 +332,11 @@ impl Planner<'_> {
         let rows_guess = |inner: f64| {
             let s: f64 = joins.iter().map(selectivity).product();
             let equal = joins.iter().any(|j| matches!(&j.kind, ExprKind::Func(f) if &*f.name == "="));
-            if equal { (left.rows * inner * s).max(left.rows.min(inner)).max(1.0) } else { (left.rows * inner * s).max(1.0) }
+            if equal {
+                (left.rows * inner * s).max(left.rows.min(inner)).max(1.0)
+            } else {
+                (left.rows * inner * s).max(1.0)
+            }
         };
         let clone = |p: &FromPlan| Planned { node: p.planned.node.clone(), layout: p.planned.layout.clone() };
         // A lateral item runs once per left row.
@@ -351,13 +389,21 @@ impl Planner<'_> {
 
     /// Splits into `left = right` keys and the rest; None without any key.
     #[allow(clippy::type_complexity)]
-    pub(super) fn hash_keys(&self, joins: &[Expr], left: &Layout, right: &Layout) -> Option<(Vec<(Expr, Expr)>, Vec<Expr>)> {
+    pub(super) fn hash_keys(
+        &self,
+        joins: &[Expr],
+        left: &Layout,
+        right: &Layout,
+    ) -> Option<(Vec<(Expr, Expr)>, Vec<Expr>)> {
         let mut keys = Vec::new();
         let mut rest = Vec::new();
         let on_side = |e: &Expr, own: &Layout, other: &Layout| {
             let mut used = Vec::new();
             e.columns(&mut used);
-            !used.is_empty() && used.iter().all(|c| own.find(*c).is_some()) && !used.iter().any(|c| other.find(*c).is_some()) && !e.has_sublink()
+            !used.is_empty()
+                && used.iter().all(|c| own.find(*c).is_some())
+                && !used.iter().any(|c| other.find(*c).is_some())
+                && !e.has_sublink()
         };
         for j in joins {
             if let ExprKind::Func(f) = &j.kind
@@ -426,7 +472,8 @@ impl Planner<'_> {
         };
         let width = layout.0.len();
         let division = self.joined_division(&probe.node, &build.node, kind, &keys);
-        let (probe, build) = if division.is_some() { (probe, build) } else { (self.by_partition(probe), self.by_partition(build)) };
+        let (probe, build) =
+            if division.is_some() { (probe, build) } else { (self.by_partition(probe), self.by_partition(build)) };
         let op = Op::HashJoin { probe: probe.node, build: build.node, kind, probe_keys, build_keys, types, on };
         let node = self.node_with(op, width, rows, cost, label, info);
         if let Some(division) = division {
@@ -447,7 +494,8 @@ impl Planner<'_> {
         rows: f64,
         cost: f64,
     ) -> Result<FromPlan> {
-        let (outer, inner) = (self.by_partition(outer), FromPlan { planned: self.by_partition(inner.planned), ..inner });
+        let (outer, inner) =
+            (self.by_partition(outer), FromPlan { planned: self.by_partition(inner.planned), ..inner });
         let layout = outer.layout.join(&inner.planned.layout);
         let params = self.loop_params(uses, &outer.layout);
         let condition = match Expr::and_all(on.to_vec()) {
@@ -469,7 +517,8 @@ impl Planner<'_> {
         };
         let width = layout.0.len();
         let materialize = materialize && params.is_empty();
-        let op = Op::NestLoop { outer: outer.node, inner: inner.planned.node, kind, on: condition, params, materialize };
+        let op =
+            Op::NestLoop { outer: outer.node, inner: inner.planned.node, kind, on: condition, params, materialize };
         let node = self.node_with(op, width, rows, cost, label, info);
         Ok(FromPlan { planned: Planned { node, layout }, rows, cost, sorted: false })
     }
@@ -501,11 +550,19 @@ impl Planner<'_> {
         let (mut push_left, mut push_right, mut rest, mut on_rest) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for p in above {
             let used = used_rels(&p, &level);
-            if kind == JoinKind::Left && within(&used, &left_rels) && !p.varies() { push_left.push(p) } else { rest.push(p) }
+            if kind == JoinKind::Left && within(&used, &left_rels) && !p.varies() {
+                push_left.push(p)
+            } else {
+                rest.push(p)
+            }
         }
         for p in on_list {
             let used = used_rels(&p, &level);
-            if kind == JoinKind::Left && !used.is_empty() && within(&used, &right_rels) { push_right.push(p) } else { on_rest.push(p) }
+            if kind == JoinKind::Left && !used.is_empty() && within(&used, &right_rels) {
+                push_right.push(p)
+            } else {
+                on_rest.push(p)
+            }
         }
         let outer = self.plan_trees(q, &[left], push_left, &[], false)?;
         let right_item = |preds: Vec<Expr>| self.plan_trees(q, &[right], preds, &[], false);

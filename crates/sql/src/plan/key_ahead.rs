@@ -1,7 +1,9 @@
-//! The one partition that a statement is about, if a parameter says which: asked for from memory before the statement comes to it.
+//! The one partition that a statement is about, if a parameter says which: asked for from memory before the statement
+//! comes to it.
 //!
-//! Of thousands of partitions each is in no cache. When the parameter arrives it is known where the partition's slot among those of its
-//! table is; when the statement starts, that slot says where the partition is. Both are waited for only when the row is made.
+//! Of thousands of partitions each is in no cache. When the parameter arrives it is known where the partition's slot
+//! among those of its table is; when the statement starts, that slot says where the partition is. Both are waited for
+//! only when the row is made.
 //!
 //! Invariants
 //! 1. It is a guess, which nothing but speed depends on: the statement finds its partitions itself.
@@ -10,8 +12,8 @@
 use super::partition::{Prune, Subject};
 use super::{Node, Op};
 use crate::catalog::CatalogView;
-use crate::catalog::operator_class::EQUAL;
 use crate::catalog::known_partitions::SLOT_BYTES;
+use crate::catalog::operator_class::EQUAL;
 use crate::catalog::partition::{PartitionKey, Strategy, remainder};
 use crate::exec::expr::CExpr;
 use kilndb_base::Oid;
@@ -41,7 +43,14 @@ impl KeyAhead {
         let made = |key: &PartitionKey, table: Oid, value: &CExpr| {
             let CExpr::Param(parameter) = value else { return None };
             let part = key.parts.first().filter(|_| is_simple(key))?;
-            Some(KeyAhead { table, base_type: part.base_type, parameter: *parameter, to_change, slots: AtomicUsize::new(0), count: AtomicUsize::new(0) })
+            Some(KeyAhead {
+                table,
+                base_type: part.base_type,
+                parameter: *parameter,
+                to_change,
+                slots: AtomicUsize::new(0),
+                count: AtomicUsize::new(0),
+            })
         };
         match &node.op {
             Op::Modify(m) if m.statement.routing.is_some() => {
@@ -54,10 +63,18 @@ impl KeyAhead {
             }
             Op::Partitions(p) => {
                 let (Prune::All(conditions), Some(key)) = (&p.prune, &p.table.partition_key) else { return None };
-                let [Prune::Compare { subject: Subject::Column(attnum), strategy: EQUAL, value, .. }] = conditions.as_slice() else { return None };
+                let [Prune::Compare { subject: Subject::Column(attnum), strategy: EQUAL, value, .. }] =
+                    conditions.as_slice()
+                else {
+                    return None;
+                };
                 if key.parts.first()?.attnum == *attnum { made(key, p.table.oid, value) } else { None }
             }
-            Op::Filter { input, .. } | Op::Project { input, .. } | Op::Limit { input, .. } | Op::Sort { input, .. } | Op::Aggregate { input, .. } => KeyAhead::below(input, to_change),
+            Op::Filter { input, .. }
+            | Op::Project { input, .. }
+            | Op::Limit { input, .. }
+            | Op::Sort { input, .. }
+            | Op::Aggregate { input, .. } => KeyAhead::below(input, to_change),
             Op::LockRows { input, .. } => KeyAhead::below(input, true),
             _ => None,
         }

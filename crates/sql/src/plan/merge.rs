@@ -5,7 +5,12 @@ use kilndb_base::Error;
 use kilndb_types::Datum;
 
 impl Planner<'_> {
-    pub(super) fn merge_plan(&self, d: &Dml, input: &Planned, triggers: Option<Arc<TriggerPlan>>) -> Result<ModifyPlan> {
+    pub(super) fn merge_plan(
+        &self,
+        d: &Dml,
+        input: &Planned,
+        triggers: Option<Arc<TriggerPlan>>,
+    ) -> Result<ModifyPlan> {
         let mut steps = Vec::with_capacity(d.merge.len());
         for action in &d.merge {
             let condition = action.condition.as_ref().map(|e| self.compile(e, &input.layout)).transpose()?;
@@ -28,7 +33,9 @@ impl Planner<'_> {
         let mut whole = d.clone();
         whole.returning.iter_mut().for_each(|t| t.expr = Expr::null(t.expr.ty));
         let mut plan = self.change_plan(&whole, input, Recheck::default(), triggers)?;
-        let Some(statement) = Arc::get_mut(&mut plan.statement) else { return Err(Error::internal("a plan in use before it is made")) };
+        let Some(statement) = Arc::get_mut(&mut plan.statement) else {
+            return Err(Error::internal("a plan in use before it is made"));
+        };
         statement.merge = Some(Arc::new(MergePlan { steps, on, by_source, target }));
         Ok(plan)
     }

@@ -13,7 +13,8 @@ fn min_or_max(e: &Expr) -> Option<(&Expr, bool)> {
         _ => return None,
     };
     let [arg] = a.args.as_slice() else { return None };
-    (a.oid < crate::catalog::builtin::FIRST_USER_OID && a.filter.is_none() && a.order.is_empty() && a.direct_args == 0).then_some((arg, max))
+    (a.oid < crate::catalog::builtin::FIRST_USER_OID && a.filter.is_none() && a.order.is_empty() && a.direct_args == 0)
+        .then_some((arg, max))
 }
 
 fn is_candidate(q: &Query) -> bool {
@@ -32,7 +33,9 @@ fn is_candidate(q: &Query) -> bool {
 impl Planner<'_> {
     /// The query with a subquery for each aggregate, if an index serves every one of them.
     pub fn min_max_by_index(&self, q: &Query) -> Result<Option<Query>> {
-        let ([rel], [JoinTree::Rel(_)], true) = (q.rels.as_slice(), q.from.as_slice(), is_candidate(q)) else { return Ok(None) };
+        let ([rel], [JoinTree::Rel(_)], true) = (q.rels.as_slice(), q.from.as_slice(), is_candidate(q)) else {
+            return Ok(None);
+        };
         let RelKind::Table(table) = &rel.kind else { return Ok(None) };
         if table.kind != TableKind::Table || table.indexes.is_empty() {
             return Ok(None);

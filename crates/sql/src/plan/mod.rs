@@ -70,9 +70,11 @@ pub struct Planner<'a> {
     next_rel: Cell<u32>,
     /// Every column that any expression of the statement uses.
     needed: RefCell<HashSet<ColId>>,
-    /// How often expressions use a column, where that is known: rows that are locked or changed are judged again by all their columns.
+    /// How often expressions use a column, where that is known: rows that are locked or changed are judged again by all
+    /// their columns.
     uses: HashMap<ColId, usize>,
-    /// Columns of an UPDATE's table that are only copied to the row's next version, and of no fixed width: they are not decoded.
+    /// Columns of an UPDATE's table that are only copied to the row's next version, and of no fixed width: they are not
+    /// decoded.
     handed_on: RefCell<HashSet<ColId>>,
     locks: RefCell<Vec<(Oid, LockMode)>>,
     read_only: Cell<bool>,
@@ -137,8 +139,18 @@ pub fn plan_row_source(
         empty_values(query);
         if let Body::Dml(d) = &mut query.body {
             if names.is_empty() {
-                let rel = Rel { id: NO_COLUMNS_REL, alias: "*VALUES*".into(), columns: Vec::new(), kind: RelKind::Values(Vec::new()), lateral: false };
-                d.source = Some(Box::new(Query { rels: vec![rel], from: vec![JoinTree::Rel(NO_COLUMNS_REL)], ..Query::default() }));
+                let rel = Rel {
+                    id: NO_COLUMNS_REL,
+                    alias: "*VALUES*".into(),
+                    columns: Vec::new(),
+                    kind: RelKind::Values(Vec::new()),
+                    lateral: false,
+                };
+                d.source = Some(Box::new(Query {
+                    rels: vec![rel],
+                    from: vec![JoinTree::Rel(NO_COLUMNS_REL)],
+                    ..Query::default()
+                }));
             }
             d.row_filter = crate::bind::bind_row_filter(filter.0, filter.1, table, d.new_rel, catalog)?;
         }
@@ -165,12 +177,23 @@ fn empty_values(query: &mut Query) {
     }
 }
 
-pub fn plan_with(bound: BoundStatement, param_types: Vec<Oid>, catalog: &dyn CatalogView, engine: &Arc<Engine>) -> Result<Arc<Plan>> {
+pub fn plan_with(
+    bound: BoundStatement,
+    param_types: Vec<Oid>,
+    catalog: &dyn CatalogView,
+    engine: &Arc<Engine>,
+) -> Result<Arc<Plan>> {
     plan_in(bound, param_types, catalog, engine, None)
 }
 
 /// `eval`: where values may be asked for that tell how many rows there will be.
-fn plan_in<'a>(bound: BoundStatement, param_types: Vec<Oid>, catalog: &'a dyn CatalogView, engine: &'a Arc<Engine>, eval: Option<EvalContext<'a>>) -> Result<Arc<Plan>> {
+fn plan_in<'a>(
+    bound: BoundStatement,
+    param_types: Vec<Oid>,
+    catalog: &'a dyn CatalogView,
+    engine: &'a Arc<Engine>,
+    eval: Option<EvalContext<'a>>,
+) -> Result<Arc<Plan>> {
     let (mut query, explain) = match bound {
         BoundStatement::Query(q) => (q, None),
         BoundStatement::Explain { options, inner } => (inner, Some(options)),
@@ -218,11 +241,25 @@ fn plan_in<'a>(bound: BoundStatement, param_types: Vec<Oid>, catalog: &'a dyn Ca
         tag = CommandTag::Explain;
         explained_columns = columns.iter().map(|c| (c.type_oid, c.typmod)).collect();
         let type_oid = options.format.type_oid();
-        columns = vec![OutputColumn { name: "QUERY PLAN".into(), type_oid, typmod: -1, type_len: type_length(type_oid, catalog), shown_type: type_oid, shown_typmod: -1, table_oid: 0, attnum: 0 }];
+        columns = vec![OutputColumn {
+            name: "QUERY PLAN".into(),
+            type_oid,
+            typmod: -1,
+            type_len: type_length(type_oid, catalog),
+            shown_type: type_oid,
+            shown_typmod: -1,
+            table_oid: 0,
+            attnum: 0,
+        }];
     }
-    let (subplans, ctes, exec_params) = (planner.subplans.into_inner(), planner.ctes.into_inner(), planner.exec_params.into_inner().len());
+    let (subplans, ctes, exec_params) =
+        (planner.subplans.into_inner(), planner.ctes.into_inner(), planner.exec_params.into_inner().len());
     let parts = node::parts([&root.node].into_iter().chain(&subplans).chain(ctes.iter().map(|cte| &cte.node)));
-    let keeps_state = subplans.is_empty() && ctes.is_empty() && exec_params == 0 && explain.is_none() && node::is_pipeline(&root.node);
+    let keeps_state = subplans.is_empty()
+        && ctes.is_empty()
+        && exec_params == 0
+        && explain.is_none()
+        && node::is_pipeline(&root.node);
     let key_ahead = key_ahead::KeyAhead::of(&root.node).filter(|_| explain.is_none());
     Ok(Arc::new(Plan {
         command: tag.name(),
@@ -237,7 +274,8 @@ fn plan_in<'a>(bound: BoundStatement, param_types: Vec<Oid>, catalog: &'a dyn Ca
         nodes: planner.next_node.get(),
         columns,
         locks: planner.locks.into_inner(),
-        is_read_only: planner.read_only.get() && explain.as_ref().is_none_or(|e| e.analyze) || explain.as_ref().is_some_and(|e| !e.analyze),
+        is_read_only: planner.read_only.get() && explain.as_ref().is_none_or(|e| e.analyze)
+            || explain.as_ref().is_some_and(|e| !e.analyze),
         changes_permanent: planner.changes_permanent.get() && explain.as_ref().is_none_or(|e| e.analyze),
         param_types,
         tag,
@@ -278,7 +316,9 @@ fn collect_needed(q: &Query, out: &mut HashSet<ColId>, uses: &mut HashMap<ColId,
             out.insert(ColId { rel: d.rel, att: ATT_TABLEOID });
         }
         let used = of_deleted_rows(d);
-        for c in d.table.columns.iter().filter(|c| !c.dropped && used.as_ref().is_none_or(|used| used.contains(&c.attnum))) {
+        for c in
+            d.table.columns.iter().filter(|c| !c.dropped && used.as_ref().is_none_or(|used| used.contains(&c.attnum)))
+        {
             out.insert(ColId { rel: d.rel, att: c.attnum });
         }
     }
@@ -309,7 +349,12 @@ fn note_expr(e: &Expr, list: &mut Vec<ColId>, out: &mut HashSet<ColId>, uses: &m
 }
 
 impl<'a> Planner<'a> {
-    fn new(catalog: &'a dyn CatalogView, engine: &'a Arc<Engine>, needed: HashSet<ColId>, explain: bool) -> Planner<'a> {
+    fn new(
+        catalog: &'a dyn CatalogView,
+        engine: &'a Arc<Engine>,
+        needed: HashSet<ColId>,
+        explain: bool,
+    ) -> Planner<'a> {
         Planner {
             catalog,
             engine,
@@ -379,7 +424,15 @@ impl Planner<'_> {
         Arc::new(Node { id, op, width, rows: rows.max(1.0), startup, cost, info: Vec::new(), label: label.into() })
     }
     /// A node with its EXPLAIN lines.
-    pub fn node_with(&self, op: Op, width: usize, rows: f64, cost: f64, label: impl Into<String>, info: Vec<String>) -> Arc<Node> {
+    pub fn node_with(
+        &self,
+        op: Op,
+        width: usize,
+        rows: f64,
+        cost: f64,
+        label: impl Into<String>,
+        info: Vec<String>,
+    ) -> Arc<Node> {
         let id = self.next_node.get();
         self.next_node.set(id + 1);
         Arc::new(Node { id, op, width, rows: rows.max(1.0), startup: 0.0, cost, info, label: label.into() })

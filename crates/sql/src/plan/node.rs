@@ -6,7 +6,7 @@ use crate::exec::RoutineCall;
 use crate::exec::expr::CExpr;
 use kilndb_base::{Oid, RelationId};
 use kilndb_storage::accesses::Accesses;
-use kilndb_storage::{ahead, LockMode, Relation};
+use kilndb_storage::{LockMode, Relation, ahead};
 use kilndb_types::inverted::Class;
 use kilndb_types::row::Want;
 use std::collections::{HashMap, HashSet};
@@ -301,31 +301,76 @@ pub struct LockTarget {
 
 pub enum Op {
     /// One row without columns.
-    Result { filter: Option<CExpr> },
+    Result {
+        filter: Option<CExpr>,
+    },
     SeqScan(Scan),
-    IndexScan { scan: Scan, access: IndexAccess },
-    TidScan { scan: Scan, tids: Vec<CExpr> },
+    IndexScan {
+        scan: Scan,
+        access: IndexAccess,
+    },
+    TidScan {
+        scan: Scan,
+        tids: Vec<CExpr>,
+    },
     /// Rows that inverted indexes find, in their order. `shown`: the nodes that EXPLAIN shows below.
-    BitmapScan { scan: Scan, bitmap: super::Bitmap, shown: Vec<Arc<Node>> },
+    BitmapScan {
+        scan: Scan,
+        bitmap: super::Bitmap,
+        shown: Vec<Arc<Node>>,
+    },
     /// Only for EXPLAIN: what is not run as a node. `index`: the one that it is about, or 0.
-    Shown { index: Oid, below: Vec<Arc<Node>> },
+    Shown {
+        index: Oid,
+        below: Vec<Arc<Node>>,
+    },
     /// A scan of each partition that may have rows.
     Partitions(Box<super::partition::PartitionScan>),
     /// The input for one partition, or a few, after the other.
     ByPartition(Box<super::partitionwise::ByPartition>),
     /// One row: how many rows the heap shows.
     /// `is_system`: the session's temporary rows of the system table count too.
-    CountScan { heap: Arc<Relation>, table: Oid, is_system: bool },
+    CountScan {
+        heap: Arc<Relation>,
+        table: Oid,
+        is_system: bool,
+    },
     /// Without rows: they come from `ExecContext::source`.
-    Values { rows: Vec<Vec<CExpr>> },
-    Function { calls: Vec<FunctionCall>, ordinality: bool, shown: Option<Box<ShownFunction>> },
-    CteScan { cte: usize },
-    WorkTable { cte: usize },
-    Filter { input: Arc<Node>, condition: CExpr },
-    Project { input: Arc<Node>, exprs: Vec<CExpr> },
-    ProjectSet { input: Arc<Node>, items: Vec<ProjectItem> },
+    Values {
+        rows: Vec<Vec<CExpr>>,
+    },
+    Function {
+        calls: Vec<FunctionCall>,
+        ordinality: bool,
+        shown: Option<Box<ShownFunction>>,
+    },
+    CteScan {
+        cte: usize,
+    },
+    WorkTable {
+        cte: usize,
+    },
+    Filter {
+        input: Arc<Node>,
+        condition: CExpr,
+    },
+    Project {
+        input: Arc<Node>,
+        exprs: Vec<CExpr>,
+    },
+    ProjectSet {
+        input: Arc<Node>,
+        items: Vec<ProjectItem>,
+    },
     /// `params`: (exec param, outer slot) set for each outer row before the inner side starts again.
-    NestLoop { outer: Arc<Node>, inner: Arc<Node>, kind: JoinKind, on: Option<CExpr>, params: Vec<(usize, usize)>, materialize: bool },
+    NestLoop {
+        outer: Arc<Node>,
+        inner: Arc<Node>,
+        kind: JoinKind,
+        on: Option<CExpr>,
+        params: Vec<(usize, usize)>,
+        materialize: bool,
+    },
     HashJoin {
         probe: Arc<Node>,
         build: Arc<Node>,
@@ -348,15 +393,41 @@ pub enum Op {
         /// Several threads may each aggregate a part of the table that is the input.
         in_parts: bool,
     },
-    Sort { input: Arc<Node>, keys: Vec<SortSpec> },
-    Limit { input: Arc<Node>, limit: Option<CExpr>, offset: Option<CExpr>, ties: Option<Vec<SortSpec>> },
+    Sort {
+        input: Arc<Node>,
+        keys: Vec<SortSpec>,
+    },
+    Limit {
+        input: Arc<Node>,
+        limit: Option<CExpr>,
+        offset: Option<CExpr>,
+        ties: Option<Vec<SortSpec>>,
+    },
     /// Keeps the first row of each distinct `keys`; `sorted`: rows with equal keys follow one another.
-    Distinct { input: Arc<Node>, keys: Vec<SortSpec>, sorted: bool },
-    SetOp { op: SetOp, all: bool, left: Arc<Node>, right: Arc<Node>, types: Vec<Oid> },
-    Window { input: Arc<Node>, plan: WindowPlan },
-    /// `early`: the input is a scan of the one table, and nobody would notice if a row that cannot be locked were passed over
-    /// there already.
-    LockRows { input: Arc<Node>, targets: Vec<LockTarget>, recheck: Recheck, early: bool },
+    Distinct {
+        input: Arc<Node>,
+        keys: Vec<SortSpec>,
+        sorted: bool,
+    },
+    SetOp {
+        op: SetOp,
+        all: bool,
+        left: Arc<Node>,
+        right: Arc<Node>,
+        types: Vec<Oid>,
+    },
+    Window {
+        input: Arc<Node>,
+        plan: WindowPlan,
+    },
+    /// `early`: the input is a scan of the one table, and nobody would notice if a row that cannot be locked were
+    /// passed over there already.
+    LockRows {
+        input: Arc<Node>,
+        targets: Vec<LockTarget>,
+        recheck: Recheck,
+        early: bool,
+    },
     Modify(Box<ModifyPlan>),
 }
 
@@ -419,7 +490,8 @@ impl IndexPlan {
     }
     /// May the row's entry be another one after an UPDATE that changes these columns?
     pub fn is_touched(&self, changed: &[bool]) -> bool {
-        self.predicate.is_some() && !self.is_inverted() || self.shape.depends.iter().any(|c| changed.get(*c).copied().unwrap_or(true))
+        self.predicate.is_some() && !self.is_inverted()
+            || self.shape.depends.iter().any(|c| changed.get(*c).copied().unwrap_or(true))
     }
 }
 
@@ -428,7 +500,10 @@ impl IndexShape {
     pub fn is_of(&self, index: &Index) -> bool {
         let is_plain = self.keys.iter().all(|k| k.attnum != 0) && index.predicate_sql.is_none();
         let flags = (self.unique, self.nulls_not_distinct, self.deferrable);
-        is_plain && self.classes.is_empty() != index.is_inverted() && flags == (index.unique, index.nulls_not_distinct, index.deferrable) && self.keys == index.keys
+        is_plain
+            && self.classes.is_empty() != index.is_inverted()
+            && flags == (index.unique, index.nulls_not_distinct, index.deferrable)
+            && self.keys == index.keys
     }
 }
 
@@ -437,8 +512,8 @@ impl IndexShape {
 pub struct Recheck {
     /// Conditions of outer joins, inner ones first, and the slots that become null where they are not true.
     pub outer: Vec<(CExpr, Vec<usize>)>,
-    /// Conditions with a subquery that are joins with its rows, and the slots they use: the row stays joined with what it was
-    /// joined with unless one of those has changed.
+    /// Conditions with a subquery that are joins with its rows, and the slots they use: the row stays joined with what
+    /// it was joined with unless one of those has changed.
     pub semi: Vec<(Vec<usize>, CExpr)>,
     /// All other conditions.
     pub filter: Option<CExpr>,
@@ -516,7 +591,8 @@ pub struct ModifyStatement {
     pub kind: DmlKind,
     pub input: Arc<Node>,
     pub input_width: usize,
-    /// UPDATE, DELETE, MERGE: the slot of the old row's ctid. MERGE into a view: of what is not null if there is such a row.
+    /// UPDATE, DELETE, MERGE: the slot of the old row's ctid. MERGE into a view: of what is not null if there is such a
+    /// row.
     pub old_ctid: usize,
     pub assignments: Arc<[(usize, CExpr)]>,
     /// Columns that the UPDATE, or ON CONFLICT DO UPDATE, sets, by the named table's columns.
@@ -536,8 +612,8 @@ pub struct ModifyStatement {
     pub merge: Option<Arc<MergePlan>>,
 }
 
-/// Where rows are, and what holds for them there: the table that the statement names, or one of its partitions. Partitions keep
-/// theirs for all statements that do the same to their rows ([`super::partition::TargetShape`]).
+/// Where rows are, and what holds for them there: the table that the statement names, or one of its partitions.
+/// Partitions keep theirs for all statements that do the same to their rows ([`super::partition::TargetShape`]).
 pub struct ModifyTarget {
     pub table: Arc<Table>,
     /// Whose description stored rows follow: the named table's, if the partition's are the same.
@@ -555,8 +631,8 @@ impl std::ops::Deref for ModifyTarget {
     }
 }
 
-/// What holds for the rows of a target, but for its storage. Partitions share it where it is the same: of thousands, each has its own in
-/// no cache.
+/// What holds for the rows of a target, but for its storage. Partitions share it where it is the same: of thousands,
+/// each has its own in no cache.
 pub struct TargetRules {
     /// The statement names the table.
     pub is_named: bool,
@@ -601,8 +677,8 @@ impl TargetRules {
     }
 }
 
-/// INSERT, UPDATE, DELETE, MERGE. The row that expressions see is: the input's columns, then (INSERT only) the existing row
-/// with its ctid and the proposed row; and in RETURNING after those the new row with its ctid.
+/// INSERT, UPDATE, DELETE, MERGE. The row that expressions see is: the input's columns, then (INSERT only) the existing
+/// row with its ctid and the proposed row; and in RETURNING after those the new row with its ctid.
 #[derive(Clone)]
 pub struct ModifyPlan {
     pub statement: Arc<ModifyStatement>,
@@ -634,7 +710,8 @@ impl Plan {
     }
     /// Subplans that EXPLAIN shows after the plan: numbers and nodes.
     pub fn other_subplans(&self) -> impl Iterator<Item = (usize, &Arc<Node>)> {
-        let shown = |i: usize| !self.hidden_subplans.contains(&i) && !self.init_plans.values().flatten().any(|n| *n == i);
+        let shown =
+            |i: usize| !self.hidden_subplans.contains(&i) && !self.init_plans.values().flatten().any(|n| *n == i);
         self.subplans.iter().enumerate().filter(move |(i, _)| shown(*i))
     }
 }
@@ -659,9 +736,15 @@ pub fn parts<'n>(tops: impl IntoIterator<Item = &'n Arc<Node>>) -> Box<[usize]> 
 impl Node {
     pub fn children(&self) -> Vec<&Arc<Node>> {
         match &self.op {
-            Op::Filter { input, .. } | Op::Project { input, .. } | Op::ProjectSet { input, .. }
-            | Op::Aggregate { input, .. } | Op::Sort { input, .. } | Op::Limit { input, .. }
-            | Op::Distinct { input, .. } | Op::Window { input, .. } | Op::LockRows { input, .. } => vec![input],
+            Op::Filter { input, .. }
+            | Op::Project { input, .. }
+            | Op::ProjectSet { input, .. }
+            | Op::Aggregate { input, .. }
+            | Op::Sort { input, .. }
+            | Op::Limit { input, .. }
+            | Op::Distinct { input, .. }
+            | Op::Window { input, .. }
+            | Op::LockRows { input, .. } => vec![input],
             Op::NestLoop { outer, inner, .. } => vec![outer, inner],
             Op::HashJoin { probe, build, .. } => vec![probe, build],
             Op::SetOp { left, right, .. } => vec![left, right],
@@ -687,7 +770,8 @@ impl Scan {
 impl ConflictPlan {
     /// Where the arbiters, or the indexes of a partition that are parts of them, are among `indexes`.
     pub fn positions(arbiters: &[Oid], indexes: &[IndexPlan]) -> Vec<usize> {
-        let is_arbiter = |p: &IndexPlan| if arbiters.is_empty() { p.index.unique } else { arbiters.contains(&p.index.oid) };
+        let is_arbiter =
+            |p: &IndexPlan| if arbiters.is_empty() { p.index.unique } else { arbiters.contains(&p.index.oid) };
         (0..indexes.len()).filter(|i| is_arbiter(&indexes[*i])).collect()
     }
 }

@@ -1,8 +1,8 @@
 //! Partitioned tables: one plan, whatever the number of partitions (docs/decisions/0018).
 //!
 //! Invariants
-//! 1. A plan holds nothing of a partition: what it finds its rows by is a scan of the partitioned table's own shape, which runs on
-//!    one partition after another.
+//! 1. A plan holds nothing of a partition: what it finds its rows by is a scan of the partitioned table's own shape,
+//!    which runs on one partition after another.
 //! 2. Conditions on columns say which partitions may have rows; which those are is found when the plan runs.
 
 use super::access;
@@ -33,10 +33,22 @@ pub enum Prune {
     All(Vec<Prune>),
     Any(Vec<Prune>),
     /// `strategy`: 1 <, 2 <=, 3 =, 4 >=, 5 >.
-    Compare { subject: Subject, strategy: u8, operator: Oid, value: CExpr },
+    Compare {
+        subject: Subject,
+        strategy: u8,
+        operator: Oid,
+        value: CExpr,
+    },
     /// By an operator that is an equality.
-    AnyOf { subject: Subject, operator: Oid, array: CExpr },
-    Null { subject: Subject, negated: bool },
+    AnyOf {
+        subject: Subject,
+        operator: Oid,
+        array: CExpr,
+    },
+    Null {
+        subject: Subject,
+        negated: bool,
+    },
 }
 
 impl Prune {
@@ -71,8 +83,8 @@ pub struct ShownScan {
 
 pub struct PartitionOrder {
     pub keys: Vec<SortSpec>,
-    /// The ranges follow one another in this order, or (true) the other way round: if there is no default partition and none has
-    /// partitions of its own, nothing need be merged.
+    /// The ranges follow one another in this order, or (true) the other way round: if there is no default partition and
+    /// none has partitions of its own, nothing need be merged.
     pub ranges: Option<bool>,
 }
 
@@ -116,8 +128,8 @@ impl Routing {
     }
 }
 
-/// All that a [`ModifyTarget`] of a partition depends on, of the statement and of the table that it names: statements of one shape,
-/// whoever's they are, share what a partition keeps.
+/// All that a [`ModifyTarget`] of a partition depends on, of the statement and of the table that it names: statements
+/// of one shape, whoever's they are, share what a partition keeps.
 #[derive(PartialEq, Eq)]
 pub struct TargetShape {
     kind: DmlKind,
@@ -148,7 +160,8 @@ impl TargetShape {
     }
 }
 
-/// A partition's columns and those of the table that the statement names, each by the other (indexes in `Table::columns`).
+/// A partition's columns and those of the table that the statement names, each by the other (indexes in
+/// `Table::columns`).
 pub struct Columns {
     pub own: Arc<[Option<usize>]>,
     pub named: Vec<Option<usize>>,
@@ -258,7 +271,11 @@ impl Planner<'_> {
         for partition in map.partitions.iter().step_by(step).take(LOOKED_AT) {
             let Some(found) = self.catalog.table_by_oid(partition.oid)? else { continue };
             looked += 1.0;
-            pages += if found.partition_key.is_some() { self.partition_pages(&found)? } else { f64::from(self.relation(found.storage)?.pages()) };
+            pages += if found.partition_key.is_some() {
+                self.partition_pages(&found)?
+            } else {
+                f64::from(self.relation(found.storage)?.pages())
+            };
         }
         Ok(pages / looked.max(1.0) * map.partitions.len() as f64)
     }
@@ -268,21 +285,39 @@ impl Planner<'_> {
         let row = Self::row_layout(&d.table, d.new_rel);
         let tableoid = input.find(ColId { rel: d.rel, att: ATT_TABLEOID });
         if tableoid.is_none() && d.kind != DmlKind::Insert {
-            return Err(kilndb_base::Error::unsupported("UPDATE or DELETE of a partitioned table's rows that cannot be identified in this plan"));
+            return Err(kilndb_base::Error::unsupported(
+                "UPDATE or DELETE of a partitioned table's rows that cannot be identified in this plan",
+            ));
         }
-        let changes_key = key.has_expressions() || key.parts.iter().any(|p| changed.get((p.attnum - 1).max(0) as usize).copied().unwrap_or(true));
-        Ok(Some(Arc::new(Routing { key: self.compile_key(&d.table, d.new_rel, &row)?, tableoid: tableoid.unwrap_or(0), changes_key, shape: OnceLock::new(), runs: AtomicU32::new(0) })))
+        let changes_key = key.has_expressions()
+            || key.parts.iter().any(|p| changed.get((p.attnum - 1).max(0) as usize).copied().unwrap_or(true));
+        Ok(Some(Arc::new(Routing {
+            key: self.compile_key(&d.table, d.new_rel, &row)?,
+            tableoid: tableoid.unwrap_or(0),
+            changes_key,
+            shape: OnceLock::new(),
+            runs: AtomicU32::new(0),
+        })))
     }
 
     /// May assignments make a row belong to another partition?
     pub fn may_move(&self, table: &Table, assignments: &[Assignment]) -> Result<bool> {
         let Some(key) = &table.partition_key else { return Ok(table.partition_of != 0) };
         let assigned = assignments.iter().any(|a| table.columns.get(a.column).is_some_and(|c| key.uses(c.attnum)));
-        Ok(assigned || key.has_expressions() || self.catalog.partition_map(table.oid)?.partitions.iter().any(|p| p.is_partitioned))
+        Ok(assigned
+            || key.has_expressions()
+            || self.catalog.partition_map(table.oid)?.partitions.iter().any(|p| p.is_partitioned))
     }
 
     /// The scan of a partition as one of all that may have rows.
-    pub fn over_partitions(&self, rel: &Rel, table: &Arc<Table>, choice: ScanChoice, preds: &[Expr], wanted: &[SortKey]) -> Result<ScanChoice> {
+    pub fn over_partitions(
+        &self,
+        rel: &Rel,
+        table: &Arc<Table>,
+        choice: ScanChoice,
+        preds: &[Expr],
+        wanted: &[SortKey],
+    ) -> Result<ScanChoice> {
         if table.partition_key.is_none() {
             return Ok(choice);
         }
@@ -291,7 +326,10 @@ impl Planner<'_> {
         let (width, rows, cost) = (template.width, template.rows, template.cost);
         let sorted = choice.sorted && !wanted.is_empty();
         let order = match sorted {
-            true => Some(PartitionOrder { keys: self.sort_specs(wanted, &choice.planned.layout)?, ranges: ranges_in_order(rel, table, wanted) }),
+            true => Some(PartitionOrder {
+                keys: self.sort_specs(wanted, &choice.planned.layout)?,
+                ranges: ranges_in_order(rel, table, wanted),
+            }),
             false => None,
         };
         let shown = if self.explain { self.show_partitions(table, &template, &prune)? } else { Vec::new() };
@@ -366,22 +404,51 @@ impl Planner<'_> {
         Ok(None)
     }
 
-    fn prune_subject(&self, rel: &Rel, subject: Subject, type_oid: Oid, expression: Option<&Expr>, p: &Expr) -> Result<Option<Prune>> {
+    fn prune_subject(
+        &self,
+        rel: &Rel,
+        subject: Subject,
+        type_oid: Oid,
+        expression: Option<&Expr>,
+        p: &Expr,
+    ) -> Result<Option<Prune>> {
         let attnum = if let Subject::Column(attnum) = subject { attnum } else { 0 };
-        let key = IndexKey { attnum, expression_sql: None, type_oid, descending: false, nulls_first: false, collation: 0, opclass: 0 };
+        let key = IndexKey {
+            attnum,
+            expression_sql: None,
+            type_oid,
+            descending: false,
+            nulls_first: false,
+            collation: 0,
+            opclass: 0,
+        };
         let empty = Layout::default();
         if let Some((value, strategy, array)) = access::comparison(self, rel.id, &key, expression, p)? {
             let value = self.compile(&value, &empty)?;
-            let operator = if let ExprKind::Func(f) | ExprKind::ScalarArray { func: f, .. } = &p.kind { f.operator } else { 0 };
-            return Ok(Some(if array { Prune::AnyOf { subject, operator, array: value } } else { Prune::Compare { subject, strategy, operator, value } }));
+            let operator =
+                if let ExprKind::Func(f) | ExprKind::ScalarArray { func: f, .. } = &p.kind { f.operator } else { 0 };
+            return Ok(Some(if array {
+                Prune::AnyOf { subject, operator, array: value }
+            } else {
+                Prune::Compare { subject, strategy, operator, value }
+            }));
         }
         let is_it = |e: &Expr| access::is_key(e, rel.id, &key, expression);
-        let equals = |value: bool| Some(Prune::Compare { subject, strategy: EQUAL, operator: BOOLEAN_EQUAL, value: CExpr::Const(Datum::Bool(value)) });
+        let equals = |value: bool| {
+            Some(Prune::Compare {
+                subject,
+                strategy: EQUAL,
+                operator: BOOLEAN_EQUAL,
+                value: CExpr::Const(Datum::Bool(value)),
+            })
+        };
         Ok(match &p.kind {
             ExprKind::IsNull { arg, negated } if is_it(arg) => Some(Prune::Null { subject, negated: *negated }),
             ExprKind::BoolTest { arg, test: BoolTestKind::True } if is_it(arg) => equals(true),
             ExprKind::BoolTest { arg, test: BoolTestKind::False } if is_it(arg) => equals(false),
-            ExprKind::BoolTest { arg, test: BoolTestKind::Unknown } if is_it(arg) => Some(Prune::Null { subject, negated: false }),
+            ExprKind::BoolTest { arg, test: BoolTestKind::Unknown } if is_it(arg) => {
+                Some(Prune::Null { subject, negated: false })
+            }
             ExprKind::Not(arg) if type_oid == kilndb_types::oids::BOOL && is_it(arg) => equals(false),
             _ if type_oid == kilndb_types::oids::BOOL && is_it(p) => equals(true),
             _ => None,
@@ -398,34 +465,59 @@ impl Planner<'_> {
             let number = if several { shown.len() + 1 } else { 0 };
             let label = self.partition_label(table, &leaf, template, number);
             let below = self.bitmap_of_leaf(&leaf, template);
-            let node = self.node_with(Op::Shown { index: 0, below }, template.width, template.rows, template.cost, label, template.info.clone());
+            let node = self.node_with(
+                Op::Shown { index: 0, below },
+                template.width,
+                template.rows,
+                template.cost,
+                label,
+                template.info.clone(),
+            );
             shown.push(ShownScan { oid: leaf.oid, position, node });
         }
         Ok(shown)
     }
 
-    fn show_level(&self, named: &Arc<Table>, at: &Arc<Table>, position: Option<usize>, prune: &Prune, out: &mut Vec<(usize, Arc<Table>)>) -> Result<()> {
+    fn show_level(
+        &self,
+        named: &Arc<Table>,
+        at: &Arc<Table>,
+        position: Option<usize>,
+        prune: &Prune,
+        out: &mut Vec<(usize, Arc<Table>)>,
+    ) -> Result<()> {
         let map: Arc<PartitionMap> = self.catalog.partition_map(at.oid)?;
         let columns = crate::catalog::partition::column_map(named, at);
         let mut constants = Constants { planner: self, calls_later: false };
-        let found = crate::exec::prune::candidates(&map, prune, columns.as_deref(), named.oid == at.oid, &mut constants);
+        let found =
+            crate::exec::prune::candidates(&map, prune, columns.as_deref(), named.oid == at.oid, &mut constants);
         let all = || (0..map.partitions.len()).collect();
         for i in if constants.calls_later { all() } else { found? } {
             let Some(partition) = map.partitions.get(i) else { continue };
             let Some(table) = self.catalog.table_by_oid(partition.oid)? else { continue };
             let position = position.unwrap_or(i);
-            if table.partition_key.is_some() { self.show_level(named, &table, Some(position), prune, out)? } else { out.push((position, table)) }
+            if table.partition_key.is_some() {
+                self.show_level(named, &table, Some(position), prune, out)?
+            } else {
+                out.push((position, table))
+            }
         }
         Ok(())
     }
 
     fn partition_label(&self, named: &Table, leaf: &Table, template: &Node, number: usize) -> String {
-        let alias = template.label.rsplit(" on ").next().and_then(|t| t.split_once(' ')).map_or(named.name.clone(), |(_, alias)| alias.to_string());
+        let alias = template
+            .label
+            .rsplit(" on ")
+            .next()
+            .and_then(|t| t.split_once(' '))
+            .map_or(named.name.clone(), |(_, alias)| alias.to_string());
         let alias = if number == 0 { alias } else { format!("{alias}_{number}") };
         let place = format!("{} {alias}", leaf.name);
         match &template.op {
             Op::IndexScan { access, .. } => {
-                let own = leaf.indexes.iter().find(|i| self.is_part_of(i, access.index.oid)).map_or("?", |i| i.name.as_str());
+                let own =
+                    leaf.indexes.iter().find(|i| self.is_part_of(i, access.index.oid)).map_or("?", |i| i.name.as_str());
                 let direction = if access.backward { " Backward" } else { "" };
                 format!("Index Scan{direction} using {own} on {place}")
             }
@@ -442,7 +534,10 @@ impl Planner<'_> {
 
 /// Are range partitions, one after the other, in the order that is wanted? Some(true): from the last to the first.
 fn ranges_in_order(rel: &Rel, table: &Table, wanted: &[SortKey]) -> Option<bool> {
-    let key = table.partition_key.as_ref().filter(|k| k.strategy == crate::catalog::partition::Strategy::Range && !k.has_user_classes())?;
+    let key = table
+        .partition_key
+        .as_ref()
+        .filter(|k| k.strategy == crate::catalog::partition::Strategy::Range && !k.has_user_classes())?;
     let descending = wanted.first()?.descending;
     let fits = key.parts.iter().zip(wanted).all(|(part, w)| {
         let is_part = matches!(&access::strip(&w.expr).kind, ExprKind::Column(c) if c.rel == rel.id && part.attnum != 0 && c.att == part.attnum);
@@ -451,7 +546,8 @@ fn ranges_in_order(rel: &Rel, table: &Table, wanted: &[SortKey]) -> Option<bool>
     fits.then_some(descending)
 }
 
-/// What is known while a plan is made. Functions of users' operator classes are called then if they can be replaced by what they stand for.
+/// What is known while a plan is made. Functions of users' operator classes are called then if they can be replaced by
+/// what they stand for.
 struct Constants<'p, 'c> {
     planner: &'p Planner<'c>,
     /// One of them cannot.
@@ -461,9 +557,19 @@ struct Constants<'p, 'c> {
 impl ClassFunctions for Constants<'_, '_> {
     fn call(&mut self, function: &FunctionInfo, class: &UserClass, arguments: [&Datum; 2]) -> Result<Datum> {
         let constant = |(value, ty): (&Datum, Oid)| Expr::new(ExprKind::Const(value.clone()), ty);
-        let arguments = arguments.into_iter().zip(operator_class::argument_types(function, class)).map(constant).collect();
+        let arguments =
+            arguments.into_iter().zip(operator_class::argument_types(function, class)).map(constant).collect();
         let is_internal = function.language == "internal";
-        let call = FuncExpr { internal: is_internal, ..FuncExpr::internal(function.oid, function.name.as_str().into(), arguments, function.strict, function.volatility) };
+        let call = FuncExpr {
+            internal: is_internal,
+            ..FuncExpr::internal(
+                function.oid,
+                function.name.as_str().into(),
+                arguments,
+                function.strict,
+                function.volatility,
+            )
+        };
         let mut call = Expr::new(ExprKind::Func(Box::new(call)), function.return_type);
         super::inline::inline_in_expression(&mut call, self.planner.catalog)?;
         match self.planner.compile(&call, &Layout::default())? {

@@ -1,8 +1,9 @@
 //! Joins and aggregates done partition by partition (`enable_partitionwise_join`, `enable_partitionwise_aggregate`).
 //!
 //! Invariants
-//! 1. The plan of a join or aggregate is what it would be for whole tables; [`Op::ByPartition`] above it runs it for a few partitions after the
-//!    other. Whether the tables are divided alike is looked at when it runs, so a plan outlives changes of the partitions.
+//! 1. The plan of a join or aggregate is what it would be for whole tables; [`Op::ByPartition`] above it runs it for a
+//!    few partitions after the other. Whether the tables are divided alike is looked at when it runs, so a plan
+//!    outlives changes of the partitions.
 //! 2. Rows of different partitions have different values of every column that a [`Division`] names.
 
 use super::partition::ShownScan;
@@ -69,7 +70,8 @@ impl Planner<'_> {
             return Ok(());
         }
         let alias = crate::explain::relation_name(rel.id).filter(|_| self.explain).unwrap_or_else(|| rel.alias.clone());
-        let shown = if let Op::Partitions(p) = &node.op { p.shown.iter().map(|s| s.position).collect() } else { Vec::new() };
+        let shown =
+            if let Op::Partitions(p) = &node.op { p.shown.iter().map(|s| s.position).collect() } else { Vec::new() };
         let division = Division {
             scans: vec![DividedScan { node: node.id, table: table.clone(), alias, shown }],
             map: self.catalog.partition_map(table.oid)?,
@@ -89,14 +91,22 @@ impl Planner<'_> {
     }
 
     /// How a join with these conditions is divided, if both sides are, in the same way, by columns that must be equal.
-    pub(super) fn joined_division(&self, probe: &Node, build: &Node, kind: JoinKind, keys: &[(Expr, Expr)]) -> Option<Division> {
+    pub(super) fn joined_division(
+        &self,
+        probe: &Node,
+        build: &Node,
+        kind: JoinKind,
+        keys: &[(Expr, Expr)],
+    ) -> Option<Division> {
         if !self.catalog.planner_switches().partitionwise_join {
             return None;
         }
         let divisions = self.divisions.borrow();
         let (left, right) = (divisions.get(&probe.id)?, divisions.get(&build.id)?);
         let is_equal = |(l, r): (&Vec<ColId>, &Vec<ColId>)| {
-            keys.iter().any(|(x, y)| column_of(x).is_some_and(|x| l.contains(&x)) && column_of(y).is_some_and(|y| r.contains(&y)))
+            keys.iter().any(|(x, y)| {
+                column_of(x).is_some_and(|x| l.contains(&x)) && column_of(y).is_some_and(|y| r.contains(&y))
+            })
         };
         if !left.map.is_divided_like(&right.map) || !left.keys.iter().zip(&right.keys).all(is_equal) {
             return None;
@@ -108,7 +118,12 @@ impl Planner<'_> {
             JoinKind::Right => r.clone(),
             JoinKind::Full => Vec::new(),
         });
-        Some(Division { scans: [left.scans.as_slice(), &right.scans].concat(), map: left.map.clone(), keys: keys.collect(), first_number: 1 })
+        Some(Division {
+            scans: [left.scans.as_slice(), &right.scans].concat(),
+            map: left.map.clone(),
+            keys: keys.collect(),
+            first_number: 1,
+        })
     }
 
     pub(super) fn note_division(&self, node: &Node, division: Division) {
@@ -118,14 +133,20 @@ impl Planner<'_> {
     /// Are each group's rows of one partition?
     pub(super) fn divides_groups(&self, input: &Node, groups: &[Expr]) -> bool {
         let divisions = self.divisions.borrow();
-        let Some(division) = divisions.get(&input.id).filter(|_| self.catalog.planner_switches().partitionwise_aggregate) else { return false };
+        let Some(division) =
+            divisions.get(&input.id).filter(|_| self.catalog.planner_switches().partitionwise_aggregate)
+        else {
+            return false;
+        };
         division.keys.iter().all(|columns| groups.iter().any(|g| column_of(g).is_some_and(|c| columns.contains(&c))))
     }
 
     /// A divided join or aggregate is run partition by partition: what stands above it asks for all its rows.
     pub(super) fn by_partition(&self, planned: Planned) -> Planned {
         let worthwhile = has_work(&planned.node);
-        let Some(mut division) = self.divisions.borrow().get(&planned.node.id).filter(|_| worthwhile).cloned() else { return planned };
+        let Some(mut division) = self.divisions.borrow().get(&planned.node.id).filter(|_| worthwhile).cloned() else {
+            return planned;
+        };
         // PostgreSQL's names: with groups, the tables themselves are no part of the plan.
         division.first_number = usize::from(!matches!(&planned.node.op, Op::Aggregate { .. } | Op::Filter { .. }));
         let Planned { node: input, layout } = planned;
@@ -152,20 +173,42 @@ impl Planner<'_> {
     }
 
     /// A node as it is for one partition; None: without rows.
-    fn show_part(&self, node: &Arc<Node>, division: &Division, position: usize, stands_for: &mut Vec<(usize, usize)>) -> Option<Arc<Node>> {
+    fn show_part(
+        &self,
+        node: &Arc<Node>,
+        division: &Division,
+        position: usize,
+        stands_for: &mut Vec<(usize, usize)>,
+    ) -> Option<Arc<Node>> {
         if let Op::Partitions(p) = &node.op {
             let own: Vec<&ShownScan> = p.shown.iter().filter(|s| s.position == position).collect();
             return match own.as_slice() {
                 [] => None,
                 [one] => {
                     let name = self.part_name(division, node.id, position);
-                    let label = format!("{} {name}", one.node.label.rsplit_once(' ').map_or(one.node.label.as_str(), |(label, _)| label));
-                    Some(self.shown_as(&one.node, label, one.node.info.clone(), one.node.children().into_iter().cloned().collect(), stands_for))
+                    let label = format!(
+                        "{} {name}",
+                        one.node.label.rsplit_once(' ').map_or(one.node.label.as_str(), |(label, _)| label)
+                    );
+                    Some(self.shown_as(
+                        &one.node,
+                        label,
+                        one.node.info.clone(),
+                        one.node.children().into_iter().cloned().collect(),
+                        stands_for,
+                    ))
                 }
-                several => Some(self.shown_as(node, "Append".into(), Vec::new(), several.iter().map(|s| s.node.clone()).collect(), stands_for)),
+                several => Some(self.shown_as(
+                    node,
+                    "Append".into(),
+                    Vec::new(),
+                    several.iter().map(|s| s.node.clone()).collect(),
+                    stands_for,
+                )),
             };
         }
-        let parts: Vec<Option<Arc<Node>>> = node.children().into_iter().map(|child| self.show_part(child, division, position, stands_for)).collect();
+        let parts: Vec<Option<Arc<Node>>> =
+            node.children().into_iter().map(|child| self.show_part(child, division, position, stands_for)).collect();
         let outer = matches!(&node.op, Op::HashJoin { kind: JoinKind::Left | JoinKind::Full | JoinKind::Anti, .. });
         let full = matches!(&node.op, Op::HashJoin { kind: JoinKind::Full, .. });
         let is_empty = match parts.as_slice() {
@@ -176,14 +219,31 @@ impl Planner<'_> {
         if is_empty {
             return None;
         }
-        let nothing = || self.node_with(Op::Shown { index: 0, below: Vec::new() }, 0, 1.0, 0.0, "Result", vec!["One-Time Filter: false".into()]);
+        let nothing = || {
+            self.node_with(
+                Op::Shown { index: 0, below: Vec::new() },
+                0,
+                1.0,
+                0.0,
+                "Result",
+                vec!["One-Time Filter: false".into()],
+            )
+        };
         let children = parts.into_iter().map(|part| part.unwrap_or_else(nothing)).collect();
         let info = node.info.iter().map(|line| self.of_part(line, division, position)).collect();
         Some(self.shown_as(node, node.label.clone(), info, children, stands_for))
     }
 
-    fn shown_as(&self, node: &Node, label: String, info: Vec<String>, children: Vec<Arc<Node>>, stands_for: &mut Vec<(usize, usize)>) -> Arc<Node> {
-        let shown = self.node_with(Op::Shown { index: 0, below: children }, node.width, node.rows, node.cost, label, info);
+    fn shown_as(
+        &self,
+        node: &Node,
+        label: String,
+        info: Vec<String>,
+        children: Vec<Arc<Node>>,
+        stands_for: &mut Vec<(usize, usize)>,
+    ) -> Arc<Node> {
+        let shown =
+            self.node_with(Op::Shown { index: 0, below: children }, node.width, node.rows, node.cost, label, info);
         stands_for.push((node.id, shown.id));
         shown
     }

@@ -1,10 +1,10 @@
 //! One query level: what stands above FROM and WHERE.
 
+use super::node::ShownFunction;
 use super::*;
+use crate::catalog::format_type::quote_identifier;
 use crate::exec::expr::CExpr;
 use kilndb_base::Error;
-use crate::catalog::format_type::quote_identifier;
-use super::node::ShownFunction;
 use kilndb_types::functions;
 
 impl Planner<'_> {
@@ -20,7 +20,8 @@ impl Planner<'_> {
         Ok(planned)
     }
 
-    /// The subplan of a subquery in an expression. All copies of one that depends on nothing outside share it, and so its result.
+    /// The subplan of a subquery in an expression. All copies of one that depends on nothing outside share it, and so
+    /// its result.
     pub fn plan_sublink(&self, s: &SubLink, independent: bool) -> Result<(usize, usize)> {
         let known = self.init_plans.borrow().get(&s.id).copied();
         let made = match known {
@@ -35,7 +36,8 @@ impl Planner<'_> {
         if independent {
             self.init_plans.borrow_mut().insert(s.id, made);
         }
-        if once && let Some(level) = self.level_init_plans.borrow_mut().last_mut()
+        if once
+            && let Some(level) = self.level_init_plans.borrow_mut().last_mut()
             && !level.contains(&made.0)
         {
             level.push(made.0);
@@ -84,7 +86,12 @@ impl Planner<'_> {
         if let Some(rewritten) = self.min_max_by_index(q)? {
             return self.plan_select(&rewritten, out_rel);
         }
-        let plain = !q.has_aggs && q.group_by.is_empty() && q.windows.is_empty() && !q.has_srf && matches!(q.distinct, Distinct::No) && q.having.is_none();
+        let plain = !q.has_aggs
+            && q.group_by.is_empty()
+            && q.windows.is_empty()
+            && !q.has_srf
+            && matches!(q.distinct, Distinct::No)
+            && q.having.is_none();
         let wanted: &[SortKey] = if plain { &q.order_by } else { &[] };
         let from = self.plan_from(q, wanted, q.limit.is_some())?;
         let mut input = from.planned;
@@ -108,7 +115,15 @@ impl Planner<'_> {
     }
 
     /// DISTINCT, ORDER BY, row locks, LIMIT and the projection.
-    fn finish(&self, q: &Query, input: Planned, targets: Vec<Target>, order: Vec<SortKey>, sorted: bool, out_rel: u32) -> Result<Planned> {
+    fn finish(
+        &self,
+        q: &Query,
+        input: Planned,
+        targets: Vec<Target>,
+        order: Vec<SortKey>,
+        sorted: bool,
+        out_rel: u32,
+    ) -> Result<Planned> {
         let mut input = input;
         let visible: Vec<&Target> = targets.iter().filter(|t| !t.junk).collect();
         let out_layout = Layout((0..visible.len()).map(|i| ColId { rel: out_rel, att: i as i16 + 1 }).collect());
@@ -128,11 +143,22 @@ impl Planner<'_> {
                 let keys: Vec<SortKey> = visible
                     .iter()
                     .zip(&out_layout.0)
-                    .map(|(t, c)| SortKey { expr: Expr::column(*c, t.expr.ty, -1), descending: false, nulls_first: false })
+                    .map(|(t, c)| SortKey {
+                        expr: Expr::column(*c, t.expr.ty, -1),
+                        descending: false,
+                        nulls_first: false,
+                    })
                     .collect();
                 let specs = self.sort_specs(&keys, &input.layout)?;
-                let (rows, cost, width) = (input.node.rows, input.node.cost + input.node.rows * 0.02, input.layout.0.len());
-                let node = self.node(Op::Distinct { input: input.node, keys: specs, sorted: false }, width, rows, cost, "HashAggregate");
+                let (rows, cost, width) =
+                    (input.node.rows, input.node.cost + input.node.rows * 0.02, input.layout.0.len());
+                let node = self.node(
+                    Op::Distinct { input: input.node, keys: specs, sorted: false },
+                    width,
+                    rows,
+                    cost,
+                    "HashAggregate",
+                );
                 input = Planned { node, layout: input.layout };
             }
             Distinct::On(exprs) => {
@@ -143,7 +169,8 @@ impl Planner<'_> {
                 }
                 for e in exprs {
                     if !keys.iter().any(|k| crate::bind::same(&k.expr, e)) {
-                        let at = keys.iter().take_while(|k| exprs.iter().any(|x| crate::bind::same(x, &k.expr))).count();
+                        let at =
+                            keys.iter().take_while(|k| exprs.iter().any(|x| crate::bind::same(x, &k.expr))).count();
                         keys.insert(at, SortKey { expr: e.clone(), descending: false, nulls_first: false });
                     }
                 }
@@ -152,7 +179,13 @@ impl Planner<'_> {
                     exprs.iter().map(|e| SortKey { expr: e.clone(), descending: false, nulls_first: false }).collect();
                 let specs = self.sort_specs(&on, &input.layout)?;
                 let (rows, cost, width) = (input.node.rows, input.node.cost, input.layout.0.len());
-                let node = self.node(Op::Distinct { input: input.node, keys: specs, sorted: true }, width, rows, cost, "Unique");
+                let node = self.node(
+                    Op::Distinct { input: input.node, keys: specs, sorted: true },
+                    width,
+                    rows,
+                    cost,
+                    "Unique",
+                );
                 input = Planned { node, layout: input.layout };
                 order.clear();
             }
@@ -224,7 +257,9 @@ impl Planner<'_> {
 
     /// `SELECT count(*) FROM t`.
     fn count_only(&self, q: &Query, out_rel: u32) -> Result<Option<Planned>> {
-        let ([t], [r], [JoinTree::Rel(_)]) = (q.targets.as_slice(), q.rels.as_slice(), q.from.as_slice()) else { return Ok(None) };
+        let ([t], [r], [JoinTree::Rel(_)]) = (q.targets.as_slice(), q.rels.as_slice(), q.from.as_slice()) else {
+            return Ok(None);
+        };
         let ExprKind::Agg(a) = &t.expr.kind else { return Ok(None) };
         let RelKind::Table(table) = &r.kind else { return Ok(None) };
         let simple = a.oid == 2803
@@ -244,13 +279,26 @@ impl Planner<'_> {
         self.lock_table(table.oid, LockMode::AccessShare);
         let heap = self.relation(table.storage)?;
         let cost = f64::from(heap.pages());
-        let node = self.node(Op::CountScan { heap, table: table.oid, is_system: table.is_catalog }, 1, 1.0, cost, format!("Count Scan on {}", table.name));
+        let node = self.node(
+            Op::CountScan { heap, table: table.oid, is_system: table.is_catalog },
+            1,
+            1.0,
+            cost,
+            format!("Count Scan on {}", table.name),
+        );
         Ok(Some(Planned { node, layout: Layout(vec![ColId { rel: out_rel, att: 1 }]) }))
     }
 
-    fn plan_project_set(&self, input: Planned, targets: &mut [Target], order: &mut [SortKey], distinct: &mut Distinct) -> Result<Planned> {
+    fn plan_project_set(
+        &self,
+        input: Planned,
+        targets: &mut [Target],
+        order: &mut [SortKey],
+        distinct: &mut Distinct,
+    ) -> Result<Planned> {
         let rel = self.new_rel();
-        let mut items: Vec<ProjectItem> = (0..input.layout.0.len()).map(|i| ProjectItem::Expr(CExpr::Slot(i))).collect();
+        let mut items: Vec<ProjectItem> =
+            (0..input.layout.0.len()).map(|i| ProjectItem::Expr(CExpr::Slot(i))).collect();
         let mut layout = input.layout.clone();
         let mut calls: Vec<(Expr, ColId)> = Vec::new();
         let mut lift = |e: &mut Expr| -> Result<()> {
@@ -299,7 +347,11 @@ impl Planner<'_> {
             return Ok(FunctionCall {
                 oid: f.oid,
                 name: f.name.clone(),
-                arg_types: f.args.iter().map(|a| if is_json_set(f.oid) { a.ty } else { self.base_type(a.ty) }).collect(),
+                arg_types: f
+                    .args
+                    .iter()
+                    .map(|a| if is_json_set(f.oid) { a.ty } else { self.base_type(a.ty) })
+                    .collect(),
                 args,
                 strict: f.strict,
                 returns_set: true,
@@ -328,18 +380,23 @@ impl Planner<'_> {
 
     pub fn plan_function(&self, rel: &Rel, calls: &[TableFunc], ordinality: bool) -> Result<Planned> {
         let empty = Layout::default();
-        let compiled =
-            calls.iter().map(|c| self.function_call(&c.expr, c.columns, c.composite, &empty)).collect::<Result<Vec<_>>>()?;
+        let compiled = calls
+            .iter()
+            .map(|c| self.function_call(&c.expr, c.columns, c.composite, &empty))
+            .collect::<Result<Vec<_>>>()?;
         let width = rel.columns.len();
         let shown = self.explain.then(|| Box::new(self.shown_function(rel, calls)));
         let (label, info) = shown.as_ref().map_or_else(Default::default, |shown| self.function_text(shown, calls));
-        let node = self.node_with(Op::Function { calls: compiled, ordinality, shown }, width, 1000.0, 10.0, label, info);
+        let node =
+            self.node_with(Op::Function { calls: compiled, ordinality, shown }, width, 1000.0, 10.0, label, info);
         Ok(Planned { node, layout: all_columns(rel) })
     }
 
     fn shown_function(&self, rel: &Rel, calls: &[TableFunc]) -> ShownFunction {
         let name = match calls {
-            [TableFunc { expr: Expr { kind: ExprKind::Func(f), .. }, .. }] => self.catalog.function_by_oid(f.oid).ok().flatten(),
+            [TableFunc { expr: Expr { kind: ExprKind::Func(f), .. }, .. }] => {
+                self.catalog.function_by_oid(f.oid).ok().flatten()
+            }
             _ => None,
         };
         let name = name.map(|f| (self.catalog.schema_name_of(f.schema_oid).unwrap_or_default(), f.name.clone()));
@@ -382,7 +439,8 @@ impl Planner<'_> {
         let mut recheck = Recheck::default();
         let first = self.subplans.borrow().len();
         let level: Vec<u32> = q.rels.iter().map(|r| r.id).collect();
-        let (semi, all): (Vec<Expr>, Vec<Expr>) = all.into_iter().partition(|e| super::semijoin::semi_of(e.clone(), &level).is_ok());
+        let (semi, all): (Vec<Expr>, Vec<Expr>) =
+            all.into_iter().partition(|e| super::semijoin::semi_of(e.clone(), &level).is_ok());
         for e in semi {
             let mut used = Vec::new();
             e.columns(&mut used);
@@ -390,7 +448,8 @@ impl Planner<'_> {
             recheck.semi.push((slots, self.compile(&e, layout)?));
         }
         for (conditions, rels) in joins {
-            let slots = layout.0.iter().enumerate().filter(|(_, c)| rels.contains(&c.rel)).map(|(slot, _)| slot).collect();
+            let slots =
+                layout.0.iter().enumerate().filter(|(_, c)| rels.contains(&c.rel)).map(|(slot, _)| slot).collect();
             if let Some(e) = Expr::and_all(conditions) {
                 recheck.outer.push((self.compile(&e, layout)?, slots));
             }
@@ -421,20 +480,33 @@ impl Planner<'_> {
                     _ => {}
                 }
             }
-            let tableoid = if table.partition_key.is_some() { input.layout.find(ColId { rel: l.rel, att: ATT_TABLEOID }) } else { None };
-            targets.push(LockTarget { table: table.clone(), heap: self.heap_of(table)?, tableoid, ctid, columns, strength: l.strength, wait: l.wait });
+            let tableoid = if table.partition_key.is_some() {
+                input.layout.find(ColId { rel: l.rel, att: ATT_TABLEOID })
+            } else {
+                None
+            };
+            targets.push(LockTarget {
+                table: table.clone(),
+                heap: self.heap_of(table)?,
+                tableoid,
+                ctid,
+                columns,
+                strength: l.strength,
+                wait: l.wait,
+            });
         }
         let recheck = self.recheck(q, &input.layout)?;
         let (width, rows, cost) = (input.layout.0.len(), input.node.rows, input.node.cost);
         let plain = q.filter.as_ref().is_none_or(|f| !f.is_volatile() && !f.has_sublink());
         let early = plain && targets.len() == 1 && matches!(input.node.op, Op::SeqScan(_) | Op::IndexScan { .. });
-        let node = self.node(Op::LockRows { input: input.node, targets, recheck, early }, width, rows, cost, "LockRows");
+        let node =
+            self.node(Op::LockRows { input: input.node, targets, recheck, early }, width, rows, cost, "LockRows");
         Ok(Planned { node, layout: input.layout })
     }
 }
 
-/// The conditions of a join tree that rows are judged by again. `filter`: those that a row must meet; `outer`: those of outer
-/// joins with the relations that are null where they are not met.
+/// The conditions of a join tree that rows are judged by again. `filter`: those that a row must meet; `outer`: those of
+/// outer joins with the relations that are null where they are not met.
 fn join_conditions(t: &JoinTree, filter: &mut Vec<Expr>, outer: &mut Vec<(Vec<Expr>, Vec<u32>)>) {
     let JoinTree::Join { kind, left, right, on } = t else { return };
     let (kept, nullable) = if *kind == JoinKind::Right { (right, left) } else { (left, right) };

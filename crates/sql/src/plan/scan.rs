@@ -35,7 +35,13 @@ pub fn selectivity(e: &Expr) -> f64 {
             _ => 0.3333,
         },
         ExprKind::ScalarArray { .. } => 0.02,
-        ExprKind::IsNull { negated, .. } => if *negated { 0.995 } else { 0.005 },
+        ExprKind::IsNull { negated, .. } => {
+            if *negated {
+                0.995
+            } else {
+                0.005
+            }
+        }
         ExprKind::And(l) => l.iter().map(selectivity).product(),
         ExprKind::Or(l) => l.iter().map(selectivity).sum::<f64>().min(1.0),
         ExprKind::Not(a) => 1.0 - selectivity(a),
@@ -74,7 +80,19 @@ impl Planner<'_> {
                 layout.0.push(id);
             }
         }
-        Ok((Scan { table: table.clone(), heap, outputs, needed, leading, filter: None, is_self_contained: false, tests: Vec::new() }, layout))
+        Ok((
+            Scan {
+                table: table.clone(),
+                heap,
+                outputs,
+                needed,
+                leading,
+                filter: None,
+                is_self_contained: false,
+                tests: Vec::new(),
+            },
+            layout,
+        ))
     }
 
     pub(super) fn scan_name(&self, rel: &Rel, table: &Table) -> String {
@@ -84,7 +102,14 @@ impl Planner<'_> {
     }
 
     /// The cheapest way to the rows of `rel` that satisfy `preds`. Columns of other relations in them are parameters.
-    pub fn plan_table(&self, rel: &Rel, table: &Arc<Table>, preds: &[Expr], wanted: &[SortKey], limited: bool) -> Result<ScanChoice> {
+    pub fn plan_table(
+        &self,
+        rel: &Rel,
+        table: &Arc<Table>,
+        preds: &[Expr],
+        wanted: &[SortKey],
+        limited: bool,
+    ) -> Result<ScanChoice> {
         if table.kind == TableKind::Sequence {
             return Err(Error::unsupported(format!("reading sequence \"{}\" as a table", table.name)));
         }
@@ -107,7 +132,8 @@ impl Planner<'_> {
         let seq_cost = pages + total * 0.0125;
         let sort_cost = if wanted.is_empty() { 0.0 } else { out_rows * (out_rows.max(2.0)).log2() * 0.01 };
         let implied = if table.indexes.is_empty() { Vec::new() } else { super::implied::implied(self, preds)? };
-        let all: Vec<Expr> = if implied.is_empty() { Vec::new() } else { preds.iter().chain(&implied).cloned().collect() };
+        let all: Vec<Expr> =
+            if implied.is_empty() { Vec::new() } else { preds.iter().chain(&implied).cloned().collect() };
         let all = if implied.is_empty() { preds } else { &all };
         let mut best: Option<(f64, Arc<Index>, Match, f64, bool)> = None;
         for index in &table.indexes {
@@ -157,10 +183,14 @@ impl Planner<'_> {
             true => self.bitmap_path(rel, table, (preds, &selectivities), total, pages)?,
             false => None,
         };
-        let bitmap = bitmap.map(|path| (path.scan_cost(pages) + switches.penalty(switches.bitmapscan) + sort_cost, path));
+        let bitmap =
+            bitmap.map(|path| (path.scan_cost(pages) + switches.penalty(switches.bitmapscan) + sort_cost, path));
         let seq_cost = seq_cost + switches.penalty(switches.seqscan);
         let choice = match best {
-            _ if bitmap.as_ref().is_some_and(|(cost, _)| *cost < seq_cost + sort_cost && best.as_ref().is_none_or(|b| *cost < b.0)) => {
+            _ if bitmap
+                .as_ref()
+                .is_some_and(|(cost, _)| *cost < seq_cost + sort_cost && best.as_ref().is_none_or(|b| *cost < b.0)) =>
+            {
                 let Some((cost, path)) = bitmap else { return Err(Error::internal("a bitmap scan without a bitmap")) };
                 self.bitmap_scan(rel, scan, layout, &path, preds, out_rows, cost)
             }
@@ -175,7 +205,12 @@ impl Planner<'_> {
         self.over_partitions(rel, table, choice?, preds, wanted)
     }
 
-    pub(super) fn filter_of(&self, rel: &Rel, preds: &[&Expr], layout: &Layout) -> Result<(Option<CExpr>, Vec<String>)> {
+    pub(super) fn filter_of(
+        &self,
+        rel: &Rel,
+        preds: &[&Expr],
+        layout: &Layout,
+    ) -> Result<(Option<CExpr>, Vec<String>)> {
         let list: Vec<Expr> = preds.iter().map(|e| (*e).clone()).collect();
         let Some(e) = Expr::and_all(list.clone()) else { return Ok((None, Vec::new())) };
         let filter = self.compile(&e, layout)?;
@@ -187,7 +222,15 @@ impl Planner<'_> {
         Ok((Some(filter), info))
     }
 
-    fn seq_scan(&self, rel: &Rel, mut scan: Scan, layout: Layout, preds: &[Expr], rows: f64, cost: f64) -> Result<ScanChoice> {
+    fn seq_scan(
+        &self,
+        rel: &Rel,
+        mut scan: Scan,
+        layout: Layout,
+        preds: &[Expr],
+        rows: f64,
+        cost: f64,
+    ) -> Result<ScanChoice> {
         let layout = self.set_conditions(rel, &mut scan, layout, preds)?;
         let info = self.filter_text(rel, preds.iter()).into_iter().collect();
         scan.is_self_contained = preds.iter().all(Expr::is_self_contained);
@@ -198,7 +241,15 @@ impl Planner<'_> {
         Ok(ScanChoice { planned: Planned { node, layout }, sorted: false, rows, cost, parameterized })
     }
 
-    fn tid_scan(&self, rel: &Rel, mut scan: Scan, layout: Layout, tids: &[Expr], used: usize, preds: &[Expr]) -> Result<ScanChoice> {
+    fn tid_scan(
+        &self,
+        rel: &Rel,
+        mut scan: Scan,
+        layout: Layout,
+        tids: &[Expr],
+        used: usize,
+        preds: &[Expr],
+    ) -> Result<ScanChoice> {
         let values = tids.iter().map(|e| self.compile(e, &Layout::default())).collect::<Result<Vec<_>>>()?;
         let rest: Vec<&Expr> = preds.iter().enumerate().filter(|(i, _)| *i != used).map(|(_, e)| e).collect();
         let (filter, mut info) = self.filter_of(rel, &rest, &layout)?;
@@ -254,7 +305,10 @@ impl Planner<'_> {
         }
         let access = IndexAccess {
             keys,
-            unique_point: index.unique && !index.deferrable && equal.len() == index.keys.len() && !index.nulls_not_distinct,
+            unique_point: index.unique
+                && !index.deferrable
+                && equal.len() == index.keys.len()
+                && !index.nulls_not_distinct,
             index: index.clone(),
             relation: if scan.heap.is_some() { Some(self.relation(index.storage)?) } else { None },
             equal,
@@ -309,7 +363,10 @@ impl Planner<'_> {
                 if m.used.contains(&i) {
                     continue;
                 }
-                let Some((value, strategy, array)) = access::comparison(self, rel.id, key, expression.as_ref(), p)? else { continue };
+                let Some((value, strategy, array)) = access::comparison(self, rel.id, key, expression.as_ref(), p)?
+                else {
+                    continue;
+                };
                 match (strategy, array) {
                     (3, true) if any_of.is_none() => any_of = Some((i, value)),
                     (_, true) => {}

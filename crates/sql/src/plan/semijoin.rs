@@ -1,8 +1,8 @@
 //! EXISTS, NOT EXISTS and IN with a subquery, as semi and anti joins.
 //!
-//! A condition becomes a [`Semi`] when its subquery is only joins and conditions, or (IN) when it does not depend on the level it
-//! is in. Conditions that use the level's columns are the join's, the others stay with the subquery. What cannot be
-//! taken apart so stays a subplan. NOT IN always does: its NULLs make it something else than an anti join.
+//! A condition becomes a [`Semi`] when its subquery is only joins and conditions, or (IN) when it does not depend on
+//! the level it is in. Conditions that use the level's columns are the join's, the others stay with the subquery. What
+//! cannot be taken apart so stays a subplan. NOT IN always does: its NULLs make it something else than an anti join.
 
 use super::join::{FromPlan, used_rels};
 use super::*;
@@ -107,7 +107,8 @@ fn semi_of_link(s: &SubLink, kind: JoinKind, level: &[u32]) -> Option<Semi> {
 
 fn any_parts(s: &SubLink, test: &Expr, level: &[u32]) -> Option<(Query, Vec<Expr>, Vec<Expr>)> {
     let outputs: Vec<&Expr> = s.query.targets.iter().filter(|t| !t.junk).map(|t| &t.expr).collect();
-    let plain = !outputs.iter().any(|e| e.is_volatile() || e.has_sublink() || e.has_srf() || !used_rels(e, level).is_empty());
+    let plain =
+        !outputs.iter().any(|e| e.is_volatile() || e.has_sublink() || e.has_srf() || !used_rels(e, level).is_empty());
     if plain && let Some((query, own, mut joins)) = take_apart(&s.query, level) {
         let mut test = test.clone();
         let replaced = test.rewrite(&mut |e| {
@@ -213,6 +214,15 @@ impl Planner<'_> {
             distinct: Distinct::All,
             ..Query::default()
         };
-        Some((Rel { id, alias: "unique_subquery".into(), columns, kind: RelKind::Subquery(Box::new(query)), lateral: false }, conditions))
+        Some((
+            Rel {
+                id,
+                alias: "unique_subquery".into(),
+                columns,
+                kind: RelKind::Subquery(Box::new(query)),
+                lateral: false,
+            },
+            conditions,
+        ))
     }
 }

@@ -1,4 +1,5 @@
-//! Rewrites of bound queries: simple subqueries in FROM are merged into their parents, CTEs used once become subqueries.
+//! Rewrites of bound queries: simple subqueries in FROM are merged into their parents, CTEs used once become
+//! subqueries.
 
 use super::semijoin::{forget_columns, only_joins};
 use crate::bind::ir::*;
@@ -152,7 +153,8 @@ fn pull_up_all(q: &mut Query) -> Result<()> {
                     && is_simple(s)
                     && !r.lateral
                     && (!filled.contains(&r.id)
-                        || s.targets.iter().all(|t| t.junk || matches!(t.expr.kind, ExprKind::Column(_))) && s.filter.is_none())
+                        || s.targets.iter().all(|t| t.junk || matches!(t.expr.kind, ExprKind::Column(_)))
+                            && s.filter.is_none())
             }
             _ => false,
         });
@@ -201,7 +203,12 @@ fn attach(t: JoinTree, f: Expr) -> JoinTree {
             f.conjuncts(&mut list);
             JoinTree::Join { kind: JoinKind::Inner, left, right, on: Expr::and_all(list) }
         }
-        other => JoinTree::Join { kind: JoinKind::Inner, left: Box::new(other), right: Box::new(JoinTree::Rel(0)), on: Some(f) },
+        other => JoinTree::Join {
+            kind: JoinKind::Inner,
+            left: Box::new(other),
+            right: Box::new(JoinTree::Rel(0)),
+            on: Some(f),
+        },
     }
 }
 

@@ -15,7 +15,14 @@ impl TriggerPlan {
             let mut due = list.iter().map(|t| &t.trigger).filter(|t| t.is(event));
             (due.clone().any(|t| t.old_table.is_some()), due.any(|t| t.new_table.is_some()))
         });
-        TriggerPlan { has_before_row: has(ROW | BEFORE), may_change_row: has(ROW | BEFORE | UPDATE), is_instead: has(INSTEAD), captures, list, assigned }
+        TriggerPlan {
+            has_before_row: has(ROW | BEFORE),
+            may_change_row: has(ROW | BEFORE | UPDATE),
+            is_instead: has(INSTEAD),
+            captures,
+            list,
+            assigned,
+        }
     }
 
     pub fn captures_any(&self) -> bool {
@@ -45,7 +52,11 @@ impl Planner<'_> {
     }
 
     /// The row triggers of a partition, whatever their event.
-    pub(super) fn row_triggers(&self, table: &Table, binder: &crate::bind::Binder<'_>) -> Result<Vec<Arc<PlannedTrigger>>> {
+    pub(super) fn row_triggers(
+        &self,
+        table: &Table,
+        binder: &crate::bind::Binder<'_>,
+    ) -> Result<Vec<Arc<PlannedTrigger>>> {
         let (old, new) = (binder.new_rel(), binder.new_rel());
         let both = Self::old_and_new(table, old, new);
         let due = table.triggers.iter().filter(|t| t.for_each_row() && t.enabled != b'D');
@@ -54,8 +65,8 @@ impl Planner<'_> {
 }
 
 impl ModifyPlan {
-    /// What a partition's rows fire when the statement names the table that this plan is of: the partition's own row triggers. Rows are kept for
-    /// the statement's. An UPDATE may delete and insert.
+    /// What a partition's rows fire when the statement names the table that this plan is of: the partition's own row
+    /// triggers. Rows are kept for the statement's. An UPDATE may delete and insert.
     pub(crate) fn partition_triggers(&self, columns: Option<&Columns>, rules: &TableRules) -> Option<Arc<TriggerPlan>> {
         let captures = self.triggers.as_ref().filter(|plan| plan.captures_any()).map(|plan| plan.captures);
         if rules.triggers.is_empty() && captures.is_none() {

@@ -1,15 +1,15 @@
-//! Built-in functions that run statements or fire as triggers: ts_stat, ts_rewrite of a query's text, the triggers that keep a
-//! tsvector column.
+//! Built-in functions that run statements or fire as triggers: ts_stat, ts_rewrite of a query's text, the triggers that
+//! keep a tsvector column.
 
 use super::language::*;
 use super::spi::*;
 use crate::exec::RowSink;
 use crate::session::host::reg_lookup;
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_fulltext::TsQuery;
 use kilndb_fulltext::config::Words;
 use kilndb_fulltext::rewrite::Rewriter;
 use kilndb_fulltext::statistics::Statistics;
-use kilndb_fulltext::TsQuery;
 use kilndb_fulltext::vector_ops::parse_weight;
 use kilndb_types::context::Host;
 use kilndb_types::functions::get;
@@ -85,11 +85,19 @@ impl RowSink for Counted {
 fn statistics(call: &mut Call<'_>, spi: &mut Spi<'_>) -> Result<Datum> {
     let weights = match call.arguments.get(1) {
         // What is no weight is passed over.
-        Some(letters) => get::text(letters)?.bytes().filter_map(|b| parse_weight(b).ok()).fold(0, |mask, weight| mask | 1 << weight),
+        Some(letters) => {
+            get::text(letters)?.bytes().filter_map(|b| parse_weight(b).ok()).fold(0, |mask, weight| mask | 1 << weight)
+        }
         None => 0,
     };
     let mut counted = Counted(Statistics::new(weights));
-    query(get::arg(call.arguments, 0)?, &[oids::TSVECTOR], "ts_stat query must return one tsvector column", spi, &mut counted)?;
+    query(
+        get::arg(call.arguments, 0)?,
+        &[oids::TSVECTOR],
+        "ts_stat query must return one tsvector column",
+        spi,
+        &mut counted,
+    )?;
     let number = |n: u32| Datum::Int4(i32::try_from(n).unwrap_or(i32::MAX));
     for (word, documents, entries) in counted.0.rows() {
         if let Some(rows) = call.rows.as_deref_mut() {
@@ -147,7 +155,9 @@ impl Row<'_> {
 
 fn update(call: &Call<'_>, spi: &mut Spi<'_>) -> Result<Datum> {
     let wrong = |what: &str| Error::internal(format!("tsvector_update_trigger: {what}"));
-    let (Some(event), Some(table)) = (call.trigger, &call.definition.trigger_table) else { return Err(wrong("not fired by trigger manager")) };
+    let (Some(event), Some(table)) = (call.trigger, &call.definition.trigger_table) else {
+        return Err(wrong("not fired by trigger manager"));
+    };
     if !event.for_each_row {
         return Err(wrong("must be fired for row"));
     }
@@ -169,7 +179,12 @@ fn update(call: &Call<'_>, spi: &mut Spi<'_>) -> Result<Datum> {
     let config = match call.definition.oid {
         UPDATE_BY_COLUMN => {
             let at = row.place(config, "configuration column", &[oids::REGCONFIG], "regconfig", spi)?;
-            let null = || Error::new(sqlstate::NULL_VALUE_NOT_ALLOWED, format!("configuration column \"{config}\" must not be null"));
+            let null = || {
+                Error::new(
+                    sqlstate::NULL_VALUE_NOT_ALLOWED,
+                    format!("configuration column \"{config}\" must not be null"),
+                )
+            };
             if row.value(at).is_null() {
                 return Err(null());
             }
@@ -183,7 +198,8 @@ fn update(call: &Call<'_>, spi: &mut Spi<'_>) -> Result<Datum> {
         let at = row.place(column, "column", &[oids::TEXT, oids::VARCHAR], "a character", spi)?;
         if let Some(Datum::Record(old)) = &event.old {
             let before = old.fields.get(at).map_or(&Datum::Null, |f| &f.1);
-            let shown = |value: &Datum| if value.is_null() { Ok(None) } else { get::text(value).map(|t| Some(t.to_string())) };
+            let shown =
+                |value: &Datum| if value.is_null() { Ok(None) } else { get::text(value).map(|t| Some(t.to_string())) };
             changed |= shown(before)? != shown(row.value(at))?;
         }
         texts.push(row.value(at));

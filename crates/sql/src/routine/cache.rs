@@ -87,14 +87,29 @@ pub(crate) fn declared_arguments(info: &FunctionInfo) -> Vec<Argument> {
 /// `f(integer,text)`.
 pub(crate) fn signature_of(host: &StatementHost<'_>, info: &FunctionInfo) -> Result<String> {
     let quote = crate::catalog::format_type::quote_identifier;
-    let types: Vec<String> = info.arg_types.iter().map(|t| crate::catalog::format_type::format_type(&host.reader, *t, None)).collect();
-    let visible = host.reader.functions(None, &info.name)?.iter().find(|f| f.arg_types == info.arg_types).is_some_and(|f| f.oid == info.oid);
-    let schema = if visible { String::new() } else { format!("{}.", quote(&host.reader.schema_name(info.schema_oid)?.unwrap_or_default())) };
+    let types: Vec<String> =
+        info.arg_types.iter().map(|t| crate::catalog::format_type::format_type(&host.reader, *t, None)).collect();
+    let visible = host
+        .reader
+        .functions(None, &info.name)?
+        .iter()
+        .find(|f| f.arg_types == info.arg_types)
+        .is_some_and(|f| f.oid == info.oid);
+    let schema = if visible {
+        String::new()
+    } else {
+        format!("{}.", quote(&host.reader.schema_name(info.schema_oid)?.unwrap_or_default()))
+    };
     Ok(format!("{schema}{}({})", quote(&info.name), types.join(",")))
 }
 
 /// The definition for a call with these types: of the input arguments, then of the result.
-pub(crate) fn definition_of(host: &StatementHost<'_>, info: &FunctionInfo, key: &RoutineKey, is_validation: bool) -> Result<Definition> {
+pub(crate) fn definition_of(
+    host: &StatementHost<'_>,
+    info: &FunctionInfo,
+    key: &RoutineKey,
+    is_validation: bool,
+) -> Result<Definition> {
     let mut arguments = declared_arguments(info);
     let mut result_type = info.return_type;
     if let Some((result, inputs)) = key.types.split_last() {
@@ -117,7 +132,11 @@ pub(crate) fn definition_of(host: &StatementHost<'_>, info: &FunctionInfo, key: 
         .iter()
         .filter(|a| a.mode.is_output())
         .enumerate()
-        .map(|(i, a)| RowColumn { name: if a.name.is_empty() { format!("column{}", i + 1) } else { a.name.clone() }, type_oid: a.type_oid, typmod: -1 })
+        .map(|(i, a)| RowColumn {
+            name: if a.name.is_empty() { format!("column{}", i + 1) } else { a.name.clone() },
+            type_oid: a.type_oid,
+            typmod: -1,
+        })
         .collect();
     let row = if result_type == oids::RECORD && !outputs.is_empty() {
         Some(Arc::new(RowShape { type_oid: oids::RECORD, columns: outputs }))
@@ -160,7 +179,8 @@ impl Session {
 
     /// The routine, ready to be called.
     pub(crate) fn compiled(&mut self, key: &RoutineKey, runtime: &dyn Runtime) -> Result<Compiled> {
-        let (catalog_version, own, temporary) = (self.database.version(), self.own_changes, self.own.temporary.generation());
+        let (catalog_version, own, temporary) =
+            (self.database.version(), self.own_changes, self.own.temporary.generation());
         let known = self.routines.0.get(key);
         if let Some(known) = known
             && (known.catalog_version, known.own, known.temporary) == (catalog_version, own, temporary)
@@ -170,7 +190,9 @@ impl Session {
         }
         let (definition, info) = self.with_catalog(runtime, |host| {
             let info = host.reader.function_by_oid(key.oid)?;
-            let info = info.ok_or_else(|| Error::new(sqlstate::UNDEFINED_FUNCTION, format!("function with OID {} does not exist", key.oid)))?;
+            let info = info.ok_or_else(|| {
+                Error::new(sqlstate::UNDEFINED_FUNCTION, format!("function with OID {} does not exist", key.oid))
+            })?;
             Ok((definition_of(host, &info, key, false)?, info))
         })?;
         // Of a temporary one the OID is the session's own.

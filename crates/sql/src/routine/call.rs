@@ -6,8 +6,8 @@
 use super::cache::{Compiled, RoutineKey};
 use super::language::*;
 use super::spi::Spi;
-use crate::client::Runtime;
 use crate::bind::trigger::{NEW_TABLE_ROWS, OLD_TABLE_ROWS};
+use crate::client::Runtime;
 use crate::exec::{Fire, Held, RoutineCall, RoutineHost};
 use crate::plan::Plan;
 use crate::session::Session;
@@ -44,7 +44,13 @@ impl Routines<'_> {
 }
 
 impl RoutineHost for Routines<'_> {
-    fn call_routine(&mut self, call: &RoutineCall, arguments: &[Datum], mut rows: Option<&mut dyn ResultRows>, held: Held<'_>) -> Result<Datum> {
+    fn call_routine(
+        &mut self,
+        call: &RoutineCall,
+        arguments: &[Datum],
+        mut rows: Option<&mut dyn ResultRows>,
+        held: Held<'_>,
+    ) -> Result<Datum> {
         if let (Some(rows), OLD_TABLE_ROWS | NEW_TABLE_ROWS) = (rows.as_deref_mut(), call.oid) {
             return self.transition_rows(call.oid == NEW_TABLE_ROWS, rows).map(|()| Datum::Null);
         }
@@ -100,12 +106,25 @@ struct Before {
 }
 
 impl Session {
-    fn call_function(&mut self, call: &RoutineCall, arguments: &[Datum], rows: Option<&mut dyn ResultRows>, snapshot: &Snapshot, runtime: &dyn Runtime) -> Result<Datum> {
+    fn call_function(
+        &mut self,
+        call: &RoutineCall,
+        arguments: &[Datum],
+        rows: Option<&mut dyn ResultRows>,
+        snapshot: &Snapshot,
+        runtime: &dyn Runtime,
+    ) -> Result<Datum> {
         let key = RoutineKey { oid: call.oid, types: call.types(), table: 0, trigger: 0 };
         let compiled = self.compiled(&key, runtime)?;
         let definition = compiled.definition.clone();
         let expected = call.expected.as_deref();
-        let mut shaped = rows.map(|rows| Shaped { rows, definition: &definition, expected, spread: call.spread, values: Vec::new() });
+        let mut shaped = rows.map(|rows| Shaped {
+            rows,
+            definition: &definition,
+            expected,
+            spread: call.spread,
+            values: Vec::new(),
+        });
         let mut call = Call {
             definition: &definition,
             arguments,
@@ -118,7 +137,13 @@ impl Session {
     }
 
     /// Calls with the role and the settings that the definition asks for.
-    pub(crate) fn call_compiled(&mut self, compiled: &Compiled, call: &mut Call<'_>, snapshot: Option<&Snapshot>, runtime: &dyn Runtime) -> Result<Datum> {
+    pub(crate) fn call_compiled(
+        &mut self,
+        compiled: &Compiled,
+        call: &mut Call<'_>,
+        snapshot: Option<&Snapshot>,
+        runtime: &dyn Runtime,
+    ) -> Result<Datum> {
         self.enter()?;
         let before = Before {
             role: (self.current_role, self.role_name.clone()),
@@ -183,7 +208,9 @@ impl Session {
     fn take_clauses(&mut self, compiled: &Compiled) -> Result<()> {
         if compiled.info.security_definer && self.current_role != compiled.info.owner {
             let owner = compiled.info.owner;
-            let name = self.instance.role_name(owner)?.ok_or_else(|| Error::new(sqlstate::UNDEFINED_OBJECT, format!("role with OID {owner} does not exist")))?;
+            let name = self.instance.role_name(owner)?.ok_or_else(|| {
+                Error::new(sqlstate::UNDEFINED_OBJECT, format!("role with OID {owner} does not exist"))
+            })?;
             (self.current_role, self.role_name) = (owner, name.as_str().into());
             self.forget_path();
         }
@@ -216,9 +243,11 @@ impl Session {
         let atomic = self.in_explicit_block() || self.routine_depth > 0;
         self.enter()?;
         let (depth, savepoints) = (self.routine_depth, self.savepoints.len());
-        let mut call = Call { definition: &definition, arguments: &[], expected: None, rows: None, trigger: None, atomic };
+        let mut call =
+            Call { definition: &definition, arguments: &[], expected: None, rows: None, trigger: None, atomic };
         let mut spi = Spi { session: self, runtime, read_only: false, atomic, snapshot: None };
-        let done = language.compile(&definition, &mut spi).and_then(|routine| routine.call(&mut call, &mut spi)).map(|_| ());
+        let done =
+            language.compile(&definition, &mut spi).and_then(|routine| routine.call(&mut call, &mut spi)).map(|_| ());
         self.routine_depth = depth - 1;
         if done.is_err() {
             self.savepoints.truncate(savepoints);

@@ -28,7 +28,10 @@ fn no_copy() -> Error {
 
 impl Client for Collector<'_> {
     fn row_description(&mut self, fields: &[FieldInfo<'_>]) {
-        let columns = fields.iter().map(|f| RowColumn { name: f.name.to_string(), type_oid: f.type_oid, typmod: f.typmod }).collect();
+        let columns = fields
+            .iter()
+            .map(|f| RowColumn { name: f.name.to_string(), type_oid: f.type_oid, typmod: f.typmod })
+            .collect();
         self.row = Some(RowShape { type_oid: oids::RECORD, columns });
     }
     fn no_data(&mut self) {}

@@ -1,4 +1,5 @@
-//! Which routines are running, for those who ask in the middle (GET DIAGNOSTICS, messages). Errors gather their lines as they unwind.
+//! Which routines are running, for those who ask in the middle (GET DIAGNOSTICS, messages). Errors gather their lines
+//! as they unwind.
 
 use super::spi::Spi;
 use std::rc::Rc;

@@ -9,11 +9,21 @@ use kilndb_types::Datum;
 use std::sync::Arc;
 
 impl Spi<'_> {
-    /// Opens a cursor on a statement that returns rows. `name` None: one is made up (`<unnamed portal 1>`). Returns the name.
-    pub fn open_cursor(&mut self, name: Option<&str>, prepared: &Arc<SpiPrepared>, scope: &dyn VariableScope, scroll: Scroll) -> Result<String> {
+    /// Opens a cursor on a statement that returns rows. `name` None: one is made up (`<unnamed portal 1>`). Returns the
+    /// name.
+    pub fn open_cursor(
+        &mut self,
+        name: Option<&str>,
+        prepared: &Arc<SpiPrepared>,
+        scope: &dyn VariableScope,
+        scroll: Scroll,
+    ) -> Result<String> {
         let (plan, params) = self.plan_and_values(prepared, scope)?;
         if plan.columns.is_empty() && plan.command != "SELECT" {
-            return Err(Error::new(sqlstate::INVALID_CURSOR_DEFINITION, format!("cannot open {} query as cursor", plan.command)));
+            return Err(Error::new(
+                sqlstate::INVALID_CURSOR_DEFINITION,
+                format!("cannot open {} query as cursor", plan.command),
+            ));
         }
         if self.read_only && plan.changes_permanent {
             return Err(super::statement::not_allowed_here(plan.command));
@@ -34,10 +44,22 @@ impl Spi<'_> {
             e
         })
     }
-    pub fn open_cursor_on_text(&mut self, name: Option<&str>, text: &str, parameters: &[(Oid, Datum)], scroll: Scroll) -> Result<String> {
+    pub fn open_cursor_on_text(
+        &mut self,
+        name: Option<&str>,
+        text: &str,
+        parameters: &[(Oid, Datum)],
+        scroll: Scroll,
+    ) -> Result<String> {
         let prepared = self.parse(text, ParseMode::Statement)?;
         if !prepared.is_plannable() && !super::held::is_explained_query(&prepared.statement().node()) {
-            return Err(Error::new(sqlstate::INVALID_CURSOR_DEFINITION, format!("cannot open {} query as cursor", crate::ddl::command_name(&prepared.statement().node()).unwrap_or("utility"))));
+            return Err(Error::new(
+                sqlstate::INVALID_CURSOR_DEFINITION,
+                format!(
+                    "cannot open {} query as cursor",
+                    crate::ddl::command_name(&prepared.statement().node()).unwrap_or("utility")
+                ),
+            ));
         }
         self.open_cursor(name, &prepared, &Parameters(parameters), scroll)
     }

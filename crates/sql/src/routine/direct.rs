@@ -1,9 +1,11 @@
-//! Expressions over variables of any plain type, computed where the variables are: what [`super::quick`] is for integers.
+//! Expressions over variables of any plain type, computed where the variables are: what [`super::quick`] is for
+//! integers.
 //!
 //! Invariants
-//! 1. What is computed here is what the long way would have computed: the functions are the same, and so are their errors. Where a variable is
-//!    no plain value, the long way is taken.
-//! 2. An expression in here depends on nothing but its variables: on no catalog, session, clock or setting at the time it was made.
+//! 1. What is computed here is what the long way would have computed: the functions are the same, and so are their
+//!    errors. Where a variable is no plain value, the long way is taken.
+//! 2. An expression in here depends on nothing but its variables: on no catalog, session, clock or setting at the time
+//!    it was made.
 
 use super::quick::QuickValues;
 use super::spi::Variable;
@@ -64,7 +66,8 @@ pub(crate) fn has_constants_of_settings(e: &ir::Expr) -> bool {
 }
 
 impl Direct {
-    /// None: it takes more than that. `uses`: the variables that parameters stand for. The expression must be self-contained.
+    /// None: it takes more than that. `uses`: the variables that parameters stand for. The expression must be
+    /// self-contained.
     pub(crate) fn of(e: &CExpr, uses: &[Variable], type_oid: Oid, typmod: i32) -> Option<Direct> {
         Some(Direct { node: Node::of(e, uses)?, type_oid, typmod })
     }
@@ -91,12 +94,18 @@ impl Node {
             CExpr::Call2 { f, strict, args } => Node::Call2 { f: *f, strict: *strict, args: pair(args)? },
             CExpr::Call { f, strict, args } => Node::Call { f: *f, strict: *strict, args: list(args)? },
             CExpr::CompareInt { op, args } => Node::CompareInt { op: *op, args: pair(args)? },
-            CExpr::Arithmetic { op, wide, f, args } => Node::Arithmetic { op: *op, wide: *wide, f: *f, args: pair(args)? },
-            CExpr::Cast { f, typmod, explicit, arg } => Node::Cast { f: *f, typmod: *typmod, explicit: *explicit, arg: boxed(arg)? },
+            CExpr::Arithmetic { op, wide, f, args } => {
+                Node::Arithmetic { op: *op, wide: *wide, f: *f, args: pair(args)? }
+            }
+            CExpr::Cast { f, typmod, explicit, arg } => {
+                Node::Cast { f: *f, typmod: *typmod, explicit: *explicit, arg: boxed(arg)? }
+            }
             CExpr::InOut { from, to, typmod, explicit, arg } if is_self_contained(*from) && is_self_contained(*to) => {
                 Node::InOut { from: *from, to: *to, typmod: *typmod, explicit: *explicit, arg: boxed(arg)? }
             }
-            CExpr::Typmod { ty, typmod, explicit, arg } => Node::Typmod { ty: *ty, typmod: *typmod, explicit: *explicit, arg: boxed(arg)? },
+            CExpr::Typmod { ty, typmod, explicit, arg } => {
+                Node::Typmod { ty: *ty, typmod: *typmod, explicit: *explicit, arg: boxed(arg)? }
+            }
             CExpr::And(args) => Node::And(list(args)?),
             CExpr::Or(args) => Node::Or(list(args)?),
             CExpr::Not(arg) => Node::Not(boxed(arg)?),
@@ -114,7 +123,10 @@ impl Node {
             }
             CExpr::Coalesce(args) => Node::Coalesce(list(args)?),
             CExpr::Case { arg: None, whens, otherwise } => {
-                let whens = whens.iter().map(|(when, then)| Some((Node::of(when, uses)?, Node::of(then, uses)?))).collect::<Option<_>>()?;
+                let whens = whens
+                    .iter()
+                    .map(|(when, then)| Some((Node::of(when, uses)?, Node::of(then, uses)?)))
+                    .collect::<Option<_>>()?;
                 Node::Case { whens, otherwise: boxed(otherwise)? }
             }
             _ => return None,
@@ -148,7 +160,12 @@ impl Node {
 
     /// What a function of one argument makes of it.
     #[inline]
-    fn with<R>(&self, values: &impl QuickValues, cx: &EvalContext<'_>, f: impl FnOnce(&Datum) -> Computed<R>) -> Computed<R> {
+    fn with<R>(
+        &self,
+        values: &impl QuickValues,
+        cx: &EvalContext<'_>,
+        f: impl FnOnce(&Datum) -> Computed<R>,
+    ) -> Computed<R> {
         match self.held(values)? {
             Some(d) => f(d),
             None => f(&self.eval(values, cx)?),
@@ -177,7 +194,9 @@ impl Node {
                 _ => Datum::Null,
             }),
             Node::Arithmetic { op, wide, f, args } => {
-                let (Some(l), Some(r)) = (args[0].int(values, cx)?, args[1].int(values, cx)?) else { return Ok(Datum::Null) };
+                let (Some(l), Some(r)) = (args[0].int(values, cx)?, args[1].int(values, cx)?) else {
+                    return Ok(Datum::Null);
+                };
                 Ok(op.of(*wide, l, r, *f, cx)?)
             }
             other => other.eval_more(values, cx),
@@ -199,7 +218,9 @@ impl Node {
                 (kilndb_types::oids::UNKNOWN, Datum::Text(t)) => kilndb_types::io::input(*to, t, *typmod, cx),
                 _ => cast::cast_via_text(*from, *to, a, *typmod, *explicit, cx),
             }),
-            Node::Typmod { ty, typmod, explicit, arg } => unless_null(arg, &|a| cast::apply_typmod(*ty, a.clone(), *typmod, *explicit, cx)),
+            Node::Typmod { ty, typmod, explicit, arg } => {
+                unless_null(arg, &|a| cast::apply_typmod(*ty, a.clone(), *typmod, *explicit, cx))
+            }
             Node::And(list) => Node::combine(list, false, values, cx),
             Node::Or(list) => Node::combine(list, true, values, cx),
             Node::Not(arg) => Ok(arg.truth(values, cx)?.map_or(Datum::Null, |v| Datum::Bool(!v))),

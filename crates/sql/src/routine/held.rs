@@ -1,7 +1,9 @@
-//! The variables of a routine that a utility command's query uses (EXPLAIN, CREATE TABLE AS, DECLARE CURSOR), as they are when it runs.
+//! The variables of a routine that a utility command's query uses (EXPLAIN, CREATE TABLE AS, DECLARE CURSOR), as they
+//! are when it runs.
 //!
-//! Utility commands plan their queries themselves, some more than once. So names are looked up beforehand, by binding the query once for what
-//! it asks, and the session holds the answers while the command runs; plans get values in the place of parameters.
+//! Utility commands plan their queries themselves, some more than once. So names are looked up beforehand, by binding
+//! the query once for what it asks, and the session holds the answers while the command runs; plans get values in the
+//! place of parameters.
 
 use super::language::RowShape;
 use super::spi::{Spi, Variable, VariableConflict, VariableScope};
@@ -98,7 +100,11 @@ pub(super) fn is_explained_query(node: &Node<'_>) -> bool {
 
 impl Spi<'_> {
     /// None: the command has no query, or that uses no variables.
-    pub(super) fn hold_variables(&mut self, statement: &Statement, scope: &dyn VariableScope) -> Result<Option<Rc<HeldVariables>>> {
+    pub(super) fn hold_variables(
+        &mut self,
+        statement: &Statement,
+        scope: &dyn VariableScope,
+    ) -> Result<Option<Rc<HeldVariables>>> {
         let node = statement.node();
         let Some(query) = query_of(&node) else { return Ok(None) };
         let recorder = Recorder { scope, held: RefCell::default() };
@@ -107,7 +113,13 @@ impl Spi<'_> {
         self.session.with_catalog(runtime, |host| {
             let variables = Variables::new(&recorder);
             runtime.on_large_stack(&mut || {
-                let _ = crate::bind::bind_with_variables(query, source.clone(), &host.reader, &variables, Some(&host.eval()));
+                let _ = crate::bind::bind_with_variables(
+                    query,
+                    source.clone(),
+                    &host.reader,
+                    &variables,
+                    Some(&host.eval()),
+                );
             });
             Ok(())
         })?;
@@ -128,7 +140,11 @@ impl Spi<'_> {
 }
 
 /// Puts values in the place of parameters.
-pub(crate) fn with_values(mut bound: BoundStatement, used: &[Variable], held: &HeldVariables) -> Result<BoundStatement> {
+pub(crate) fn with_values(
+    mut bound: BoundStatement,
+    used: &[Variable],
+    held: &HeldVariables,
+) -> Result<BoundStatement> {
     let (BoundStatement::Query(query) | BoundStatement::Explain { inner: query, .. }) = &mut bound;
     query.rewrite(&mut |e| {
         if let ExprKind::Param(n) = &e.kind

@@ -84,12 +84,13 @@ pub struct Definition {
     pub kind: RoutineKind,
     /// All of them, in the order in which they are declared.
     pub arguments: Vec<Argument>,
-    /// VOID, TRIGGER, RECORD, a composite type, or another. A procedure's is RECORD if it has output arguments, else VOID.
+    /// VOID, TRIGGER, RECORD, a composite type, or another. A procedure's is RECORD if it has output arguments, else
+    /// VOID.
     pub result_type: Oid,
     pub returns_set: bool,
-    /// The result's columns if it is a row whose columns are known before the call: of a composite type, or of more than one output
-    /// argument (RETURNS TABLE of any number of columns counts as one). None: a scalar, or RECORD whose caller says
-    /// what it wants ([`Call::expected`]).
+    /// The result's columns if it is a row whose columns are known before the call: of a composite type, or of more
+    /// than one output argument (RETURNS TABLE of any number of columns counts as one). None: a scalar, or RECORD whose
+    /// caller says what it wants ([`Call::expected`]).
     pub row: Option<Arc<RowShape>>,
     pub body: Arc<str>,
     pub volatility: Volatility,
@@ -140,7 +141,8 @@ pub struct TriggerEvent<'c> {
     /// Records of the table's row type.
     pub old: Option<Datum>,
     pub new: Option<Datum>,
-    /// Names of the transition tables that the trigger has asked for; statements of the function find them as relations.
+    /// Names of the transition tables that the trigger has asked for; statements of the function find them as
+    /// relations.
     pub old_table: Option<&'c str>,
     pub new_table: Option<&'c str>,
 }
@@ -168,21 +170,22 @@ pub struct Call<'c> {
 /// A language in which bodies of routines are written. Shared by all sessions.
 pub trait ProceduralLanguage: Send + Sync {
     fn name(&self) -> &'static str;
-    /// What CREATE FUNCTION checks: unless check_function_bodies is off, that the body can be compiled; and what the language
-    /// cannot do (argument and result types).
+    /// What CREATE FUNCTION checks: unless check_function_bodies is off, that the body can be compiled; and what the
+    /// language cannot do (argument and result types).
     fn validate(&self, definition: &Definition, spi: &mut Spi<'_>) -> Result<()>;
     fn compile(&self, definition: &Arc<Definition>, spi: &mut Spi<'_>) -> Result<Arc<dyn CompiledRoutine>>;
 }
 
 /// Read-only; shared by the sessions that call it.
 pub trait CompiledRoutine: Send + Sync {
-    /// Asked when the catalogs have changed, though not the definition: are the types that it was compiled with as they were?
+    /// Asked when the catalogs have changed, though not the definition: are the types that it was compiled with as they
+    /// were?
     fn is_current(&self, spi: &mut Spi<'_>) -> Result<bool> {
         let _ = spi;
         Ok(true)
     }
-    /// The result. A row is a [`Datum::Record`] with the fields of [`Definition::row`] (or [`Call::expected`]). Of a procedure: a record
-    /// of the output arguments, NULL if there are none. Of a set: nothing ([`Call::rows`] has taken them). Of a
-    /// trigger: the row to go on with, or NULL.
+    /// The result. A row is a [`Datum::Record`] with the fields of [`Definition::row`] (or [`Call::expected`]). Of a
+    /// procedure: a record of the output arguments, NULL if there are none. Of a set: nothing ([`Call::rows`] has taken
+    /// them). Of a trigger: the row to go on with, or NULL.
     fn call(&self, call: &mut Call<'_>, spi: &mut Spi<'_>) -> Result<Datum>;
 }

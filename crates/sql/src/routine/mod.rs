@@ -1,8 +1,10 @@
 //! Routines: functions, procedures, inline blocks and triggers, whatever language they are written in.
 //!
 //! Invariants
-//! 1. A routine runs on its caller's coroutine, in its caller's transaction; while it runs, the session is its own (docs/decisions/0016).
-//! 2. What was compiled is read-only and may be shared by sessions; values, plans in use and positions belong to a call.
+//! 1. A routine runs on its caller's coroutine, in its caller's transaction; while it runs, the session is its own
+//!    (docs/decisions/0016).
+//! 2. What was compiled is read-only and may be shared by sessions; values, plans in use and positions belong to a
+//!    call.
 //!
 //! Must not know: any language but SQL. Others come through [`language::ProceduralLanguage`].
 
@@ -10,8 +12,8 @@ mod blocks;
 pub(crate) mod built_in;
 pub(crate) mod cache;
 mod call;
-pub mod context;
 mod collect;
+pub mod context;
 mod cursors;
 pub mod direct;
 pub(crate) mod held;
@@ -20,6 +22,7 @@ pub mod quick;
 pub mod spi;
 pub(crate) mod sql_language;
 mod statement;
+mod text;
 mod trigger;
 pub(crate) mod types;
 
@@ -29,5 +32,5 @@ pub use context::ContextSource;
 pub use direct::Direct;
 pub use language::*;
 pub use quick::{Quick, QuickValues};
-pub(crate) use statement::RoutinePlans;
 pub use spi::*;
+pub(crate) use statement::RoutinePlans;

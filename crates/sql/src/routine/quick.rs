@@ -1,11 +1,12 @@
-//! Expressions of integers and truth values over variables, as loops and conditions of routines have them: computed where the variables are,
-//! without a session, a list of parameters or an allocation.
+//! Expressions of integers and truth values over variables, as loops and conditions of routines have them: computed
+//! where the variables are, without a session, a list of parameters or an allocation.
 //!
 //! Invariants
-//! 1. What is computed here is what the long way would have computed. Where that may be an error, NULL or another type, the answer is None,
-//!    and the long way is taken.
+//! 1. What is computed here is what the long way would have computed. Where that may be an error, NULL or another type,
+//!    the answer is None, and the long way is taken.
 //! 2. Only built-in functions are in it, so that no change of the catalogs changes its meaning.
-//! 3. A variable's value is looked at only if it is of the type that the expression was made for: types of records' fields may change.
+//! 3. A variable's value is looked at only if it is of the type that the expression was made for: types of records'
+//!    fields may change.
 
 use super::spi::Variable;
 use crate::bind::ir::{BoolTestKind, Expr, ExprKind, FuncExpr};
@@ -36,21 +37,58 @@ enum Node {
     Bool(bool),
     Variable(Place),
     /// What loops are made of: `variable op variable`, `variable op constant`.
-    OfTwo { op: Op, bits: u32, left: Place, right: Place },
-    WithConst { op: Op, bits: u32, left: Place, right: i64 },
-    CompareTwo { op: IntOp, left: Place, right: Place },
-    CompareConst { op: IntOp, left: Place, right: i64 },
+    OfTwo {
+        op: Op,
+        bits: u32,
+        left: Place,
+        right: Place,
+    },
+    WithConst {
+        op: Op,
+        bits: u32,
+        left: Place,
+        right: i64,
+    },
+    CompareTwo {
+        op: IntOp,
+        left: Place,
+        right: Place,
+    },
+    CompareConst {
+        op: IntOp,
+        left: Place,
+        right: i64,
+    },
     /// In the range of so many bits.
-    Arithmetic { op: Op, bits: u32, args: Box<[Node; 2]> },
-    Negate { bits: u32, arg: Box<Node> },
+    Arithmetic {
+        op: Op,
+        bits: u32,
+        args: Box<[Node; 2]>,
+    },
+    Negate {
+        bits: u32,
+        arg: Box<Node>,
+    },
     /// To so many bits.
-    Narrow { bits: u32, arg: Box<Node> },
-    Compare { op: IntOp, args: Box<[Node; 2]> },
+    Narrow {
+        bits: u32,
+        arg: Box<Node>,
+    },
+    Compare {
+        op: IntOp,
+        args: Box<[Node; 2]>,
+    },
     And(Box<[Node]>),
     Or(Box<[Node]>),
     Not(Box<Node>),
-    IsNull { variable: u32, negated: bool },
-    IsTrue { arg: Box<Node>, wanted: bool },
+    IsNull {
+        variable: u32,
+        negated: bool,
+    },
+    IsTrue {
+        arg: Box<Node>,
+        wanted: bool,
+    },
 }
 
 /// A small expression, and the type of its value.
@@ -149,7 +187,9 @@ impl Node {
             ExprKind::Or(list) => Node::Or(list.iter().map(|e| Node::of(e, uses)).collect::<Option<_>>()?),
             ExprKind::Not(arg) => Node::Not(Box::new(Node::of(arg, uses)?)),
             ExprKind::IsNull { arg, negated } => match arg.kind {
-                ExprKind::Param(n) if arg.ty != oids::RECORD => Node::IsNull { variable: uses.get(n as usize)?.number, negated: *negated },
+                ExprKind::Param(n) if arg.ty != oids::RECORD => {
+                    Node::IsNull { variable: uses.get(n as usize)?.number, negated: *negated }
+                }
                 _ => return None,
             },
             ExprKind::BoolTest { arg, test: test @ (BoolTestKind::True | BoolTestKind::False) } => {
@@ -304,7 +344,12 @@ mod tests {
     #[test]
     fn a_value_of_another_type_is_left_alone() {
         let values = Values(vec![Datum::Int4(7), Datum::Int8(7)]);
-        let sum = |left, right| Node::OfTwo { op: Op::Plus, bits: 32, left: Place { number: left, bits: 32 }, right: Place { number: right, bits: 32 } };
+        let sum = |left, right| Node::OfTwo {
+            op: Op::Plus,
+            bits: 32,
+            left: Place { number: left, bits: 32 },
+            right: Place { number: right, bits: 32 },
+        };
         assert_eq!(sum(0, 0).int(&values), Some(14));
         assert_eq!(sum(0, 1).int(&values), None);
     }
@@ -312,7 +357,10 @@ mod tests {
     #[test]
     fn what_is_no_plain_integer_is_left_alone() {
         let values = Values(vec![Datum::Int4(7), Datum::Int4(i32::MAX), Datum::Null, Datum::Int4(0)]);
-        let of = |op, l, r| Quick { node: Node::Arithmetic { op, bits: 32, args: Box::new([variable(l), variable(r)]) }, type_oid: oids::INT4 };
+        let of = |op, l, r| Quick {
+            node: Node::Arithmetic { op, bits: 32, args: Box::new([variable(l), variable(r)]) },
+            type_oid: oids::INT4,
+        };
         assert!(matches!(of(Op::Plus, 0, 0).evaluate(&values), Some(Datum::Int4(14))));
         assert!(of(Op::Plus, 0, 1).evaluate(&values).is_none());
         assert!(of(Op::Plus, 0, 2).evaluate(&values).is_none());

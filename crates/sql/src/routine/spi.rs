@@ -1,10 +1,10 @@
 //! What a routine may do in the session and transaction of its caller.
 //!
 //! Invariants
-//! 1. A statement of a VOLATILE routine sees what the statements before it have done, and what others have committed since; one of a
-//!    STABLE or IMMUTABLE routine sees what the calling statement sees, and may not write.
-//! 2. Text that failed is reported with its own position (`internal_position` of `internal_query`), and with a line of context
-//!    per routine that was running.
+//! 1. A statement of a VOLATILE routine sees what the statements before it have done, and what others have committed
+//!    since; one of a STABLE or IMMUTABLE routine sees what the calling statement sees, and may not write.
+//! 2. Text that failed is reported with its own position (`internal_position` of `internal_query`), and with a line of
+//!    context per routine that was running.
 
 use crate::client::Runtime;
 use crate::session::Session;
@@ -22,8 +22,8 @@ pub enum ParseMode {
     Statement,
     /// What may follow SELECT: an expression, or more (`a, b FROM t`).
     Expression,
-    /// `target := expression` (or `=`), where the target is a variable followed by `indirections` fields or subscripts: the value is the new value of the
-    /// whole variable, which the scope finds by its first part(s), `names` of them.
+    /// `target := expression` (or `=`), where the target is a variable followed by `indirections` fields or subscripts:
+    /// the value is the new value of the whole variable, which the scope finds by its first part(s), `names` of them.
     Assignment { names: u8 },
 }
 
@@ -47,8 +47,8 @@ pub enum VariableConflict {
 
 /// The variables that a statement's text can see, and their values when it runs.
 pub trait VariableScope {
-    /// `parts` of a column reference: `x`, `rec.field`, `label.x`, `label.rec.field`; with `star`: `rec.*`, the whole row. None: no such
-    /// variable. `required`: no column has that name, so a field that a record lacks is an error.
+    /// `parts` of a column reference: `x`, `rec.field`, `label.x`, `label.rec.field`; with `star`: `rec.*`, the whole
+    /// row. None: no such variable. `required`: no column has that name, so a field that a record lacks is an error.
     fn resolve(&self, parts: &[&str], star: bool, required: bool) -> Result<Option<Variable>>;
     /// `$n`, n from 1.
     fn parameter(&self, number: u32) -> Option<Variable>;
@@ -65,7 +65,8 @@ pub trait VariableScope {
         Ok(None)
     }
     fn value(&self, variable: u32) -> Result<Datum>;
-    /// As [`VariableScope::value`]; an error if the variable is no longer of the type that the statement was planned for.
+    /// As [`VariableScope::value`]; an error if the variable is no longer of the type that the statement was planned
+    /// for.
     fn checked_value(&self, variable: &Variable) -> Result<Datum> {
         self.value(variable.number)
     }
@@ -96,7 +97,10 @@ impl VariableScope for Parameters<'_> {
         self.0.get(index as usize).map(|(type_oid, _)| Variable { number: index, type_oid: *type_oid, typmod: -1 })
     }
     fn value(&self, variable: u32) -> Result<Datum> {
-        self.0.get(variable as usize).map(|(_, value)| value.clone()).ok_or_else(|| Error::internal("no such parameter"))
+        self.0
+            .get(variable as usize)
+            .map(|(_, value)| value.clone())
+            .ok_or_else(|| Error::internal("no such parameter"))
     }
 }
 

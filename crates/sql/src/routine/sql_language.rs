@@ -1,4 +1,5 @@
-//! LANGUAGE sql, for calls that are not inlined: the statements of the body one after the other, the last one's rows the result.
+//! LANGUAGE sql, for calls that are not inlined: the statements of the body one after the other, the last one's rows
+//! the result.
 
 use super::language::*;
 use super::spi::*;
@@ -70,7 +71,9 @@ fn check_statement(node: &Node<'_>) -> Result<()> {
             };
             Err(Error::unsupported(format!("{command} is not allowed in an SQL function")))
         }
-        Node::CopyStmt(c) if c.filename().is_none() => Err(Error::unsupported("cannot COPY to/from client in an SQL function")),
+        Node::CopyStmt(c) if c.filename().is_none() => {
+            Err(Error::unsupported("cannot COPY to/from client in an SQL function"))
+        }
         _ => Ok(()),
     }
 }
@@ -145,7 +148,11 @@ fn parse_body(definition: &Definition, spi: &mut Spi<'_>) -> Result<Vec<Arc<SpiP
 
 fn invalid_result(definition: &Definition, spi: &mut Spi<'_>, detail: impl Into<String>) -> Result<Error> {
     let name = spi.format_type(definition.result_type, -1)?;
-    Ok(Error::new(sqlstate::INVALID_FUNCTION_DEFINITION, format!("return type mismatch in function declared to return {name}")).with_detail(detail))
+    Ok(Error::new(
+        sqlstate::INVALID_FUNCTION_DEFINITION,
+        format!("return type mismatch in function declared to return {name}"),
+    )
+    .with_detail(detail))
 }
 
 fn mismatch(definition: &Definition, spi: &mut Spi<'_>, detail: impl Into<String>) -> Result<()> {
@@ -176,9 +183,14 @@ fn check_result(definition: &Definition, last: Option<&Arc<SpiPrepared>>, spi: &
     if definition.row.is_none() && definition.result_type != oids::RECORD {
         if kind == b'p' {
             let name = spi.format_type(definition.result_type, -1)?;
-            return Err(Error::new(sqlstate::INVALID_FUNCTION_DEFINITION, format!("return type {name} is not supported for SQL functions")));
+            return Err(Error::new(
+                sqlstate::INVALID_FUNCTION_DEFINITION,
+                format!("return type {name} is not supported for SQL functions"),
+            ));
         }
-        let [column] = row.columns.as_slice() else { return mismatch(definition, spi, "Final statement must return exactly one column.") };
+        let [column] = row.columns.as_slice() else {
+            return mismatch(definition, spi, "Final statement must return exactly one column.");
+        };
         if !is_assignable(spi, column.type_oid, definition.result_type)? {
             let actual = spi.format_type(column.type_oid, -1)?;
             return mismatch(definition, spi, format!("Actual return type is {actual}."));
@@ -193,10 +205,16 @@ fn check_result(definition: &Definition, last: Option<&Arc<SpiPrepared>>, spi: &
     }
     let Some(wanted) = &definition.row else { return Ok(()) };
     for (i, column) in row.columns.iter().enumerate() {
-        let Some(w) = wanted.columns.get(i) else { return mismatch(definition, spi, "Final statement returns too many columns.") };
+        let Some(w) = wanted.columns.get(i) else {
+            return mismatch(definition, spi, "Final statement returns too many columns.");
+        };
         if !is_assignable(spi, column.type_oid, w.type_oid)? {
             let (actual, w) = (spi.format_type(column.type_oid, -1)?, spi.format_type(w.type_oid, -1)?);
-            return mismatch(definition, spi, format!("Final statement returns {actual} instead of {w} at column {}.", i + 1));
+            return mismatch(
+                definition,
+                spi,
+                format!("Final statement returns {actual} instead of {w} at column {}.", i + 1),
+            );
         }
     }
     if row.columns.len() < wanted.columns.len() {
@@ -215,13 +233,19 @@ impl ProceduralLanguage for SqlLanguage {
         let mut polymorphic = is_polymorphic(definition.result_type);
         let may_return = matches!(definition.result_type, oids::RECORD | oids::VOID) || polymorphic;
         if !may_return && spi.type_kind(definition.result_type)? == b'p' {
-            return invalid(format!("SQL functions cannot return type {}", spi.format_type(definition.result_type, -1)?));
+            return invalid(format!(
+                "SQL functions cannot return type {}",
+                spi.format_type(definition.result_type, -1)?
+            ));
         }
         for argument in &definition.arguments {
             if is_polymorphic(argument.type_oid) {
                 polymorphic = true;
             } else if spi.type_kind(argument.type_oid)? == b'p' {
-                return invalid(format!("SQL functions cannot have arguments of type {}", spi.format_type(argument.type_oid, -1)?));
+                return invalid(format!(
+                    "SQL functions cannot have arguments of type {}",
+                    spi.format_type(argument.type_oid, -1)?
+                ));
             }
         }
         if spi.setting("check_function_bodies").as_deref() == Some("off") {
@@ -286,7 +310,12 @@ fn conversion_of(row: &RowShape, definition: &Definition, expected: Option<&RowS
     match wanted {
         Some(wanted) => {
             let is_whole_row = match row.columns.as_slice() {
-                [only] => definition.kind != RoutineKind::Procedure && definition.row.is_some() && only.type_oid == definition.result_type && definition.result_type != oids::RECORD,
+                [only] => {
+                    definition.kind != RoutineKind::Procedure
+                        && definition.row.is_some()
+                        && only.type_oid == definition.result_type
+                        && definition.result_type != oids::RECORD
+                }
                 _ => false,
             };
             (wanted.columns.iter().map(|c| (c.type_oid, -1)).collect(), is_whole_row)
@@ -296,7 +325,12 @@ fn conversion_of(row: &RowShape, definition: &Definition, expected: Option<&RowS
     }
 }
 
-fn run_last(statement: &Arc<SpiPrepared>, scope: &Arguments<'_>, call: &mut Call<'_>, spi: &mut Spi<'_>) -> Result<Datum> {
+fn run_last(
+    statement: &Arc<SpiPrepared>,
+    scope: &Arguments<'_>,
+    call: &mut Call<'_>,
+    spi: &mut Spi<'_>,
+) -> Result<Datum> {
     let definition = call.definition;
     let row = spi.describe(statement, scope)?.ok_or_else(|| Error::internal("a statement without columns"))?;
     if let (Some(expected), None) = (call.expected, &definition.row) {
@@ -308,7 +342,11 @@ fn run_last(statement: &Arc<SpiPrepared>, scope: &Arguments<'_>, call: &mut Call
         for (i, (have, want)) in row.columns.iter().zip(&expected.columns).enumerate() {
             if !is_assignable(spi, have.type_oid, want.type_oid)? {
                 let (have, want) = (spi.format_type(have.type_oid, -1)?, spi.format_type(want.type_oid, -1)?);
-                return Err(invalid_result(definition, spi, format!("Final statement returns {have} instead of {want} at column {}.", i + 1))?);
+                return Err(invalid_result(
+                    definition,
+                    spi,
+                    format!("Final statement returns {have} instead of {want} at column {}.", i + 1),
+                )?);
             }
         }
     }
@@ -334,7 +372,11 @@ fn run_last(statement: &Arc<SpiPrepared>, scope: &Arguments<'_>, call: &mut Call
         let is_row = definition.row.is_some() || definition.result_type == oids::RECORD;
         let shape = definition.row.as_deref().unwrap_or(&row);
         let is_null = converted.is_whole_row && values.len() == 1 && values[0].is_null();
-        result = if is_row && !is_null { Spi::record(shape, &values) } else { values.into_iter().next().unwrap_or_default() };
+        result = if is_row && !is_null {
+            Spi::record(shape, &values)
+        } else {
+            values.into_iter().next().unwrap_or_default()
+        };
     }
     Ok(result)
 }

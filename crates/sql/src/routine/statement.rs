@@ -1,14 +1,15 @@
 //! Statements and expressions of routines: parsed once, planned once per state of the catalogs.
 //!
 //! Invariants
-//! 1. A plan is used only under the catalog version, search path and formats that it was made for; what has changed within the
-//!    session's own transaction is not shared with others.
+//! 1. A plan is used only under the catalog version, search path and formats that it was made for; what has changed
+//!    within the session's own transaction is not shared with others.
 //! 2. An expression that depends on nothing but variables is evaluated without a snapshot, an executor or the catalogs.
 
 use super::collect::Collector;
 use super::direct::{self, Direct, Stop};
 use super::quick::{Quick, QuickValues};
 use super::spi::*;
+use super::text::{SELECT, UPDATE, in_text, parse};
 use crate::bind::variables::Variables;
 use crate::bind::{self, ir};
 use crate::catalog::cache::Asked;
@@ -16,8 +17,8 @@ use crate::client::Runtime;
 use crate::exec::expr::CExpr;
 use crate::exec::{ExecContext, Execution, RowSink, Runtime as RunState};
 use crate::plan::{Op, Plan};
-use crate::session::{Body, Session, Template};
 use crate::session::run::SinkMaker;
+use crate::session::{Body, Session, Template};
 use foldhash::HashMap;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_storage::Snapshot;
@@ -26,10 +27,6 @@ use kilndb_syntax::{Node, Statement};
 use kilndb_types::Datum;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// Texts before the routine's own in the text that is parsed.
-const SELECT: &str = "SELECT ";
-const UPDATE: &str = "UPDATE x SET ";
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
@@ -159,57 +156,24 @@ fn command_of(node: &Node<'_>) -> Command {
     }
 }
 
-/// The error's position is of `text`, of which what was parsed is `text` behind `before`.
-fn in_text(mut e: Error, text: &str, before: &str) -> Error {
-    if let Some(p) = e.0.position {
-        let before = before.chars().count() as u32;
-        e.0.position = (p > before).then(|| p - before);
-        return e.in_internal_query(text);
-    }
-    e
-}
-
-/// An assignment as the grammar takes it: `:=` becomes ` =`, at the same place.
-fn assignment_sql(text: &str) -> Result<String> {
-    let bytes = text.as_bytes();
-    let (mut depth, mut i) = (0, 0);
-    while let Some(b) = bytes.get(i) {
-        match b {
-            b'"' => i += bytes[i + 1..].iter().position(|b| *b == b'"').map_or(0, |n| n + 1),
-            b'[' | b'(' => depth += 1,
-            b']' | b')' => depth -= 1,
-            b':' if depth == 0 && bytes.get(i + 1) == Some(&b'=') => return Ok(format!("{UPDATE}{} ={}", &text[..i], &text[i + 2..])),
-            b'=' if depth == 0 => return Ok(format!("{UPDATE}{text}")),
-            _ => {}
-        }
-        i += 1;
-    }
-    Err(Error::new(sqlstate::SYNTAX_ERROR, "syntax error at end of input"))
-}
-
-fn parse(text: &str, mode: ParseMode, runtime: &dyn Runtime) -> Result<Statement> {
-    let before = match mode {
-        ParseMode::Statement => "",
-        ParseMode::Expression => SELECT,
-        ParseMode::Assignment { .. } => UPDATE,
-    };
-    let parsed = match mode {
-        ParseMode::Assignment { .. } => assignment_sql(text).and_then(|sql| runtime.parse(&sql)),
-        ParseMode::Statement => runtime.parse(text),
-        ParseMode::Expression => runtime.parse(&format!("{before}{text}")),
-    };
-    let mut statements = parsed.map_err(|e| in_text(e, text, before))?.statements();
-    if statements.len() > 1 {
-        return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("syntax error at or near \"{}\"", statements[1].text())).in_internal_query(text));
-    }
-    statements.pop().ok_or_else(|| Error::new(sqlstate::SYNTAX_ERROR, "syntax error at end of input").with_position(1).in_internal_query(text))
-}
-
 /// The only column of a query that is nothing but an expression.
 fn only_expression(q: &ir::Query) -> Option<&ir::Expr> {
-    let plain = matches!(q.body, ir::Body::Select) && q.rels.is_empty() && q.from.is_empty() && q.ctes.is_empty() && q.filter.is_none();
-    let single = q.group_by.is_empty() && q.grouping_sets.is_none() && q.having.is_none() && !q.has_aggs && q.windows.is_empty() && !q.has_srf;
-    let whole = q.order_by.is_empty() && matches!(q.distinct, ir::Distinct::No) && q.limit.is_none() && q.offset.is_none() && q.locks.is_empty();
+    let plain = matches!(q.body, ir::Body::Select)
+        && q.rels.is_empty()
+        && q.from.is_empty()
+        && q.ctes.is_empty()
+        && q.filter.is_none();
+    let single = q.group_by.is_empty()
+        && q.grouping_sets.is_none()
+        && q.having.is_none()
+        && !q.has_aggs
+        && q.windows.is_empty()
+        && !q.has_srf;
+    let whole = q.order_by.is_empty()
+        && matches!(q.distinct, ir::Distinct::No)
+        && q.limit.is_none()
+        && q.offset.is_none()
+        && q.locks.is_empty();
     match q.targets.as_slice() {
         [only] if plain && single && whole && !only.junk && !only.expr.has_sublink() => Some(&only.expr),
         _ => None,
@@ -239,9 +203,21 @@ impl Session {
         }
     }
 
-    fn make_spi_plan(&mut self, prepared: &SpiPrepared, scope: &dyn VariableScope, runtime: &dyn Runtime) -> Result<Arc<SpiPlan>> {
+    fn make_spi_plan(
+        &mut self,
+        prepared: &SpiPrepared,
+        scope: &dyn VariableScope,
+        runtime: &dyn Runtime,
+    ) -> Result<Arc<SpiPlan>> {
         if !prepared.is_plannable() {
-            return Ok(Arc::new(SpiPlan { plan: None, uses: Vec::new(), simple: None, quick: None, direct: None, row: None }));
+            return Ok(Arc::new(SpiPlan {
+                plan: None,
+                uses: Vec::new(),
+                simple: None,
+                quick: None,
+                direct: None,
+                row: None,
+            }));
         }
         let environment = self.environment(runtime)?;
         let asked = Asked::default();
@@ -256,7 +232,14 @@ impl Session {
             let eval = host.eval();
             let bound = match (prepared.mode, node) {
                 (ParseMode::Assignment { names }, Node::UpdateStmt(u)) => match u.target_list().iter().next() {
-                    Some(target) => bind::bind_assignment(target, usize::from(names), source.clone(), &host.reader, &variables, Some(&eval)),
+                    Some(target) => bind::bind_assignment(
+                        target,
+                        usize::from(names),
+                        source.clone(),
+                        &host.reader,
+                        &variables,
+                        Some(&eval),
+                    ),
                     None => Err(Error::internal("an assignment without a target")),
                 },
                 _ => bind::bind_with_variables(node, source.clone(), &host.reader, &variables, Some(&eval)),
@@ -271,7 +254,9 @@ impl Session {
                     quick = only_expression(q).and_then(|e| Quick::of(e, &variables.used()));
                     of_settings = only_expression(q).is_some_and(direct::has_constants_of_settings);
                 }
-                self.own.scratch.without_notices(|| crate::plan::plan(bound, Vec::new(), &host.reader, &self.instance.engine, &eval))
+                self.own.scratch.without_notices(|| {
+                    crate::plan::plan(bound, Vec::new(), &host.reader, &self.instance.engine, &eval)
+                })
             });
         });
         let before = match prepared.mode {
@@ -289,13 +274,21 @@ impl Session {
         }
         let uses = variables.into_used();
         let simple = simple_of(&plan, kind);
-        let direct = simple.as_ref().filter(|s| s.is_of_moment && is_timeless && !of_settings).and_then(|s| Direct::of(&s.expr, &uses, s.type_oid, s.typmod));
+        let direct = simple
+            .as_ref()
+            .filter(|s| s.is_of_moment && is_timeless && !of_settings)
+            .and_then(|s| Direct::of(&s.expr, &uses, s.type_oid, s.typmod));
         let row = row_of_plan(&plan);
         Ok(Arc::new(SpiPlan { plan: Some(plan), uses, simple, quick, direct, row }))
     }
 
     /// The plan as things are now.
-    fn spi_plan(&mut self, prepared: &SpiPrepared, scope: &dyn VariableScope, runtime: &dyn Runtime) -> Result<Arc<SpiPlan>> {
+    fn spi_plan(
+        &mut self,
+        prepared: &SpiPrepared,
+        scope: &dyn VariableScope,
+        runtime: &dyn Runtime,
+    ) -> Result<Arc<SpiPlan>> {
         let epoch = self.epoch();
         if let Some(known) = self.routine_plans.statements.get(&prepared.id)
             && known.epoch == epoch
@@ -315,7 +308,10 @@ impl Session {
             Some(s) => s.plan,
             None => {
                 let plan = self.make_spi_plan(prepared, scope, runtime)?;
-                if !self.has_ddl && plan.plan.as_ref().is_none_or(|p| !p.is_private) && !crate::session::reads_the_clock(&prepared.text) {
+                if !self.has_ddl
+                    && plan.plan.as_ref().is_none_or(|p| !p.is_private)
+                    && !crate::session::reads_the_clock(&prepared.text)
+                {
                     let shared = Shared {
                         catalog_version: epoch.catalog_version,
                         path: self.search_path(),
@@ -330,12 +326,20 @@ impl Session {
         if self.routine_plans.statements.len() >= PLANS_MAX {
             self.routine_plans.statements.clear();
         }
-        self.routine_plans.statements.insert(prepared.id, Known { epoch, plan: plan.clone(), run: None, execution: None });
+        self.routine_plans
+            .statements
+            .insert(prepared.id, Known { epoch, plan: plan.clone(), run: None, execution: None });
         Ok(plan)
     }
 
     /// [`Simple`] expressions that need neither session nor catalogs.
-    pub(super) fn evaluate_quickly(&mut self, prepared: &SpiPrepared, scope: &dyn VariableScope, snapshot: &Snapshot, runtime: &dyn Runtime) -> Option<Result<(Datum, Oid, i32)>> {
+    pub(super) fn evaluate_quickly(
+        &mut self,
+        prepared: &SpiPrepared,
+        scope: &dyn VariableScope,
+        snapshot: &Snapshot,
+        runtime: &dyn Runtime,
+    ) -> Option<Result<(Datum, Oid, i32)>> {
         let epoch = self.epoch();
         let mut plans = std::mem::take(&mut self.routine_plans);
         let done = plans.statements.get_mut(&prepared.id).and_then(|known| {
@@ -351,7 +355,13 @@ impl Session {
     }
 
     /// As [`Session::evaluate_quickly`], of a conversion.
-    pub(super) fn convert_quickly(&mut self, value: &Datum, key: (Oid, Oid, i32), snapshot: &Snapshot, runtime: &dyn Runtime) -> Option<Result<Datum>> {
+    pub(super) fn convert_quickly(
+        &mut self,
+        value: &Datum,
+        key: (Oid, Oid, i32),
+        snapshot: &Snapshot,
+        runtime: &dyn Runtime,
+    ) -> Option<Result<Datum>> {
         let epoch = self.epoch();
         let mut plans = std::mem::take(&mut self.routine_plans);
         let done = plans.conversions.get_mut(&key).and_then(|known| {
@@ -376,14 +386,22 @@ impl Session {
         let bound = bind::bind_conversion(from, to, typmod, &host.reader)?;
         let planned = match bound {
             Some((query, is_self_contained)) => {
-                let plan = crate::plan::plan(ir::BoundStatement::Query(Box::new(query)), vec![from], &host.reader, &self.instance.engine, &host.eval())?;
+                let plan = crate::plan::plan(
+                    ir::BoundStatement::Query(Box::new(query)),
+                    vec![from],
+                    &host.reader,
+                    &self.instance.engine,
+                    &host.eval(),
+                )?;
                 let simple = simple_of(&plan, Some((is_self_contained, to, typmod)));
                 SpiPlan { plan: Some(plan), uses: Vec::new(), simple, quick: None, direct: None, row: None }
             }
             None => SpiPlan { plan: None, uses: Vec::new(), simple: None, quick: None, direct: None, row: None },
         };
         let plan = planned.plan.clone();
-        self.routine_plans.conversions.insert(key, Known { epoch, plan: Arc::new(planned), run: None, execution: None });
+        self.routine_plans
+            .conversions
+            .insert(key, Known { epoch, plan: Arc::new(planned), run: None, execution: None });
         Ok(plan)
     }
 
@@ -473,19 +491,36 @@ impl Spi<'_> {
     pub fn parse(&mut self, text: &str, mode: ParseMode) -> Result<Arc<SpiPrepared>> {
         let statement = parse(text, mode, self.runtime)?;
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        Ok(Arc::new(SpiPrepared { id, text: Arc::from(text), mode, statement, assignment: None, shared: Mutex::new(None) }))
+        Ok(Arc::new(SpiPrepared {
+            id,
+            text: Arc::from(text),
+            mode,
+            statement,
+            assignment: None,
+            shared: Mutex::new(None),
+        }))
     }
     /// Checks the syntax only, as CREATE FUNCTION does.
     pub fn check_syntax(&mut self, text: &str, mode: ParseMode) -> Result<()> {
         parse(text, mode, self.runtime).map(|_| ())
     }
     /// The result's columns, as the catalogs are now; None: it has none.
-    pub fn describe(&mut self, prepared: &Arc<SpiPrepared>, scope: &dyn VariableScope) -> Result<Option<Arc<RowShape>>> {
+    pub fn describe(
+        &mut self,
+        prepared: &Arc<SpiPrepared>,
+        scope: &dyn VariableScope,
+    ) -> Result<Option<Arc<RowShape>>> {
         Ok(self.session.spi_plan(prepared, scope, self.runtime)?.row.clone())
     }
 
     /// Runs a statement; `sink` gets the rows, of which there are at most `limit` (0: all).
-    pub fn run(&mut self, prepared: &Arc<SpiPrepared>, scope: &dyn VariableScope, limit: u64, sink: &mut dyn RowSink) -> Result<Outcome> {
+    pub fn run(
+        &mut self,
+        prepared: &Arc<SpiPrepared>,
+        scope: &dyn VariableScope,
+        limit: u64,
+        sink: &mut dyn RowSink,
+    ) -> Result<Outcome> {
         let plan = self.session.spi_plan(prepared, scope, self.runtime)?;
         self.run_planned(prepared, &plan, scope, limit, sink).map_err(|mut e| {
             e.add_context(&prepared.line_of_context());
@@ -494,7 +529,13 @@ impl Spi<'_> {
     }
 
     /// As [`Spi::run`], without a line of context of its own.
-    pub(super) fn run_bare(&mut self, prepared: &SpiPrepared, scope: &dyn VariableScope, limit: u64, sink: &mut dyn RowSink) -> Result<Outcome> {
+    pub(super) fn run_bare(
+        &mut self,
+        prepared: &SpiPrepared,
+        scope: &dyn VariableScope,
+        limit: u64,
+        sink: &mut dyn RowSink,
+    ) -> Result<Outcome> {
         let plan = self.session.spi_plan(prepared, scope, self.runtime)?;
         self.run_planned(prepared, &plan, scope, limit, sink)
     }
@@ -512,12 +553,23 @@ impl Spi<'_> {
         let text: Arc<str> = Arc::from(text);
         let prepared = |statement| {
             let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-            Arc::new(SpiPrepared { id, text: text.clone(), mode: ParseMode::Statement, statement, assignment: None, shared: Mutex::new(None) })
+            Arc::new(SpiPrepared {
+                id,
+                text: text.clone(),
+                mode: ParseMode::Statement,
+                statement,
+                assignment: None,
+                shared: Mutex::new(None),
+            })
         };
         Ok(script.statements().into_iter().map(prepared).collect())
     }
 
-    pub(super) fn plan_and_values(&mut self, prepared: &SpiPrepared, scope: &dyn VariableScope) -> Result<(Arc<Plan>, Vec<Datum>)> {
+    pub(super) fn plan_and_values(
+        &mut self,
+        prepared: &SpiPrepared,
+        scope: &dyn VariableScope,
+    ) -> Result<(Arc<Plan>, Vec<Datum>)> {
         if let Node::ExplainStmt(s) = prepared.statement.node() {
             if let Node::ExecuteStmt(e) = s.query() {
                 return self.session.explained_execute(s, e, &prepared.statement, self.runtime);
@@ -536,11 +588,21 @@ impl Spi<'_> {
             self.session.wants_places = false;
             planned = again?;
         }
-        let plan = planned.plan.clone().ok_or_else(|| Error::new(sqlstate::INVALID_CURSOR_DEFINITION, "cannot open utility query as cursor"))?;
+        let plan = planned
+            .plan
+            .clone()
+            .ok_or_else(|| Error::new(sqlstate::INVALID_CURSOR_DEFINITION, "cannot open utility query as cursor"))?;
         Ok((plan, values_of(&planned.uses, scope)?))
     }
 
-    fn run_planned(&mut self, prepared: &SpiPrepared, planned: &SpiPlan, scope: &dyn VariableScope, limit: u64, sink: &mut dyn RowSink) -> Result<Outcome> {
+    fn run_planned(
+        &mut self,
+        prepared: &SpiPrepared,
+        planned: &SpiPlan,
+        scope: &dyn VariableScope,
+        limit: u64,
+        sink: &mut dyn RowSink,
+    ) -> Result<Outcome> {
         let Some(plan) = &planned.plan else { return self.run_command(prepared.statement(), scope, limit, sink) };
         if self.read_only && plan.changes_permanent {
             return Err(not_allowed_here(plan.command));
@@ -557,7 +619,14 @@ impl Spi<'_> {
     }
 
     /// With the locks that the plan needs.
-    fn run_planned_locked(&mut self, prepared: &SpiPrepared, planned: &SpiPlan, scope: &dyn VariableScope, limit: u64, sink: &mut dyn RowSink) -> Result<Outcome> {
+    fn run_planned_locked(
+        &mut self,
+        prepared: &SpiPrepared,
+        planned: &SpiPlan,
+        scope: &dyn VariableScope,
+        limit: u64,
+        sink: &mut dyn RowSink,
+    ) -> Result<Outcome> {
         let Some(plan) = &planned.plan else { return Err(Error::internal("a plan vanished")) };
         // Whoever runs the same statement meanwhile (recursion) finds none.
         let mut execution = match self.session.routine_plans.statements.get_mut(&prepared.id) {
@@ -588,8 +657,15 @@ impl Spi<'_> {
         Ok(Outcome { command: prepared.command(), processed, row: planned.row.clone() })
     }
 
-    /// Takes locks and the snapshot that the routine's volatility calls for, and runs: of statements that are not made again while they wait.
-    pub(super) fn run_plan(&mut self, plan: &Arc<Plan>, params: &[Datum], limit: u64, sink: &mut dyn RowSink) -> Result<u64> {
+    /// Takes locks and the snapshot that the routine's volatility calls for, and runs: of statements that are not made
+    /// again while they wait.
+    pub(super) fn run_plan(
+        &mut self,
+        plan: &Arc<Plan>,
+        params: &[Datum],
+        limit: u64,
+        sink: &mut dyn RowSink,
+    ) -> Result<u64> {
         if self.read_only && plan.changes_permanent {
             return Err(not_allowed_here(plan.command));
         }
@@ -599,10 +675,18 @@ impl Spi<'_> {
     }
 
     /// `execution`: one that was set aside and has its parameters; or none, and then the one that has run.
-    fn run_plan_in(&mut self, execution: &mut Option<Box<Execution>>, plan: &Arc<Plan>, params: &[Datum], limit: u64, sink: &mut dyn RowSink) -> Result<u64> {
+    fn run_plan_in(
+        &mut self,
+        execution: &mut Option<Box<Execution>>,
+        plan: &Arc<Plan>,
+        params: &[Datum],
+        limit: u64,
+        sink: &mut dyn RowSink,
+    ) -> Result<u64> {
         let snapshot = self.statement_snapshot()?;
         let limit = (limit != 0).then_some(limit);
-        let progress = self.session.advance(plan, params, execution, snapshot, limit, self.runtime, SinkMaker::Sink(sink))?;
+        let progress =
+            self.session.advance(plan, params, execution, snapshot, limit, self.runtime, SinkMaker::Sink(sink))?;
         Ok(progress.rows)
     }
 
@@ -626,11 +710,19 @@ impl Spi<'_> {
     }
 
     /// A command that is not planned.
-    pub(super) fn run_command(&mut self, statement: &Statement, scope: &dyn VariableScope, limit: u64, sink: &mut dyn RowSink) -> Result<Outcome> {
+    pub(super) fn run_command(
+        &mut self,
+        statement: &Statement,
+        scope: &dyn VariableScope,
+        limit: u64,
+        sink: &mut dyn RowSink,
+    ) -> Result<Outcome> {
         let node = statement.node();
         match &node {
             Node::TransactionStmt(_) => return Err(Error::unsupported("unsupported transaction command in PL/pgSQL")),
-            Node::CopyStmt(c) if c.filename().is_none() => return Err(Error::unsupported("cannot COPY to/from client in PL/pgSQL")),
+            Node::CopyStmt(c) if c.filename().is_none() => {
+                return Err(Error::unsupported("cannot COPY to/from client in PL/pgSQL"));
+            }
             Node::ExecuteStmt(s) => return self.run_execute(s, limit, sink),
             Node::CallStmt(s) => {
                 let atomic = self.atomic;
@@ -662,10 +754,17 @@ impl Spi<'_> {
     }
 
     /// EXECUTE of a prepared statement.
-    fn run_execute(&mut self, s: &kilndb_syntax::nodes::ExecuteStmt, limit: u64, sink: &mut dyn RowSink) -> Result<Outcome> {
+    fn run_execute(
+        &mut self,
+        s: &kilndb_syntax::nodes::ExecuteStmt,
+        limit: u64,
+        sink: &mut dyn RowSink,
+    ) -> Result<Outcome> {
         let prepared = self.session.find_prepared(s.name().unwrap_or(""))?;
         let params = self.session.evaluate_arguments(s, &prepared.param_types.clone(), self.runtime)?;
-        let Some(inner) = &prepared.statement else { return Ok(Outcome { command: Command::Utility, processed: 0, row: None }) };
+        let Some(inner) = &prepared.statement else {
+            return Ok(Outcome { command: Command::Utility, processed: 0, row: None });
+        };
         if !crate::session::is_plannable(&inner.node()) {
             return self.run_command(&inner.clone(), &NoVariables, limit, sink);
         }
@@ -674,14 +773,26 @@ impl Spi<'_> {
         Ok(Outcome { command: command_of(&inner.node()), processed, row: row_of_plan(&plan) })
     }
 
-    /// Of each output argument of a CALL, in the order of its result's columns: its name, and the variable that was given for it.
-    pub fn outputs_of_call(&mut self, prepared: &SpiPrepared, scope: &dyn VariableScope) -> Result<Vec<(String, Option<u32>)>> {
+    /// Of each output argument of a CALL, in the order of its result's columns: its name, and the variable that was
+    /// given for it.
+    pub fn outputs_of_call(
+        &mut self,
+        prepared: &SpiPrepared,
+        scope: &dyn VariableScope,
+    ) -> Result<Vec<(String, Option<u32>)>> {
         let Node::CallStmt(s) = prepared.statement.node() else { return Ok(Vec::new()) };
         self.session.outputs_of_call(s, prepared.statement.source(), scope, self.runtime)
     }
 
-    /// Runs text that was made at run time (EXECUTE … USING). A text that was seen before is neither parsed nor planned again.
-    pub fn execute(&mut self, text: &str, parameters: &[(Oid, Datum)], limit: u64, sink: &mut dyn RowSink) -> Result<Outcome> {
+    /// Runs text that was made at run time (EXECUTE … USING). A text that was seen before is neither parsed nor planned
+    /// again.
+    pub fn execute(
+        &mut self,
+        text: &str,
+        parameters: &[(Oid, Datum)],
+        limit: u64,
+        sink: &mut dyn RowSink,
+    ) -> Result<Outcome> {
         self.execute_text(text, parameters, limit, sink).map_err(|mut e| {
             if e.0.internal_query.is_none() {
                 e.add_context(&format!("SQL statement \"{text}\""));
@@ -690,7 +801,13 @@ impl Spi<'_> {
         })
     }
 
-    fn execute_text(&mut self, text: &str, parameters: &[(Oid, Datum)], limit: u64, sink: &mut dyn RowSink) -> Result<Outcome> {
+    fn execute_text(
+        &mut self,
+        text: &str,
+        parameters: &[(Oid, Datum)],
+        limit: u64,
+        sink: &mut dyn RowSink,
+    ) -> Result<Outcome> {
         if parameters.is_empty() {
             let mut scanned = std::mem::take(&mut self.session.scanned);
             let done = self.execute_by_shape(text, &mut scanned, limit, sink);
@@ -704,7 +821,14 @@ impl Spi<'_> {
         let mut outcome = Outcome { command: Command::Utility, processed: 0, row: None };
         for statement in script.statements() {
             let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-            let prepared = SpiPrepared { id, text: Arc::from(text), mode: ParseMode::Statement, statement, assignment: None, shared: Mutex::new(None) };
+            let prepared = SpiPrepared {
+                id,
+                text: Arc::from(text),
+                mode: ParseMode::Statement,
+                statement,
+                assignment: None,
+                shared: Mutex::new(None),
+            };
             if matches!(prepared.statement.node(), Node::TransactionStmt(_)) {
                 return Err(Error::unsupported("EXECUTE of transaction commands is not implemented"));
             }
@@ -741,7 +865,13 @@ impl Spi<'_> {
     }
 
     /// As simple queries are run (docs/decisions/0009). None: nothing was done.
-    fn execute_by_shape(&mut self, text: &str, scanned: &mut Scanned, limit: u64, sink: &mut dyn RowSink) -> Result<Option<Outcome>> {
+    fn execute_by_shape(
+        &mut self,
+        text: &str,
+        scanned: &mut Scanned,
+        limit: u64,
+        sink: &mut dyn RowSink,
+    ) -> Result<Option<Outcome>> {
         let Some(lookup) = self.session.look_up(text, scanned) else { return Ok(None) };
         if let Some(known) = self.session.find_template(&lookup, text, scanned) {
             return self.run_by_template(&known, text, scanned, limit, sink);
@@ -756,10 +886,19 @@ impl Spi<'_> {
         }
     }
 
-    fn run_by_template(&mut self, template: &Template, text: &str, scanned: &Scanned, limit: u64, sink: &mut dyn RowSink) -> Result<Option<Outcome>> {
+    fn run_by_template(
+        &mut self,
+        template: &Template,
+        text: &str,
+        scanned: &Scanned,
+        limit: u64,
+        sink: &mut dyn RowSink,
+    ) -> Result<Option<Outcome>> {
         match &template.body {
             Body::Plan { plan, lifted } => {
-                let Ok(params) = self.session.lifted_values(lifted, text, scanned, self.runtime) else { return Ok(None) };
+                let Ok(params) = self.session.lifted_values(lifted, text, scanned, self.runtime) else {
+                    return Ok(None);
+                };
                 let processed = self.run_plan(plan, &params, limit, sink)?;
                 Ok(Some(Outcome { command: command_of_plan(plan), processed, row: row_of_plan(plan) }))
             }
@@ -768,7 +907,10 @@ impl Spi<'_> {
                 if !prepared.is_plannable {
                     return Ok(None);
                 }
-                let Some(params) = self.session.literal_arguments(text, scanned, &prepared.param_types, self.runtime) else { return Ok(None) };
+                let Some(params) = self.session.literal_arguments(text, scanned, &prepared.param_types, self.runtime)
+                else {
+                    return Ok(None);
+                };
                 let plan = self.session.plan_of(&prepared, self.runtime)?;
                 let processed = self.run_plan(&plan, &params, limit, sink)?;
                 Ok(Some(Outcome { command: command_of_plan(&plan), processed, row: row_of_plan(&plan) }))
@@ -777,8 +919,8 @@ impl Spi<'_> {
         }
     }
 
-    /// The value of an expression, and its type. More than one column or row is PostgreSQL's error. Takes no snapshot and starts no executor where
-    /// the expression can do without.
+    /// The value of an expression, and its type. More than one column or row is PostgreSQL's error. Takes no snapshot
+    /// and starts no executor where the expression can do without.
     pub fn evaluate(&mut self, prepared: &Arc<SpiPrepared>, scope: &dyn VariableScope) -> Result<(Datum, Oid, i32)> {
         if let Some(snapshot) = &self.snapshot
             && let Some(done) = self.session.evaluate_quickly(prepared, scope, snapshot, self.runtime)
@@ -787,7 +929,8 @@ impl Spi<'_> {
         }
         let planned = self.session.spi_plan(prepared, scope, self.runtime)?;
         let Some(plan) = &planned.plan else {
-            return Err(Error::new(sqlstate::SYNTAX_ERROR, "query did not return data").with_context(format!("query: {}", prepared.text())));
+            return Err(Error::new(sqlstate::SYNTAX_ERROR, "query did not return data")
+                .with_context(format!("query: {}", prepared.text())));
         };
         let (_, type_oid, typmod) = match plan.columns.as_slice() {
             [only] => ((), only.type_oid, only.typmod),
@@ -797,7 +940,8 @@ impl Spi<'_> {
                     let message = format!("assignment source returned {n} column{s}");
                     return Err(Error::new(sqlstate::SYNTAX_ERROR, message).with_context(prepared.line_of_context()));
                 }
-                return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("query returned {n} column{s}")).with_context(format!("query: {}", prepared.text())));
+                return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("query returned {n} column{s}"))
+                    .with_context(format!("query: {}", prepared.text())));
             }
         };
         self.hold_snapshot()?;
@@ -811,7 +955,8 @@ impl Spi<'_> {
             e
         })?;
         if sink.rows > 1 {
-            return Err(Error::new(sqlstate::CARDINALITY_VIOLATION, "query returned more than one row").with_context(format!("query: {}", prepared.text())));
+            return Err(Error::new(sqlstate::CARDINALITY_VIOLATION, "query returned more than one row")
+                .with_context(format!("query: {}", prepared.text())));
         }
         Ok((sink.value.unwrap_or_default(), type_oid, typmod))
     }
@@ -833,7 +978,11 @@ fn values_of(uses: &[Variable], scope: &dyn VariableScope) -> Result<Vec<Datum>>
 
 pub(super) fn row_of_plan(plan: &Plan) -> Option<Arc<RowShape>> {
     (!plan.columns.is_empty() || plan.command == "SELECT").then(|| {
-        let columns = plan.columns.iter().map(|c| RowColumn { name: c.name.clone(), type_oid: c.type_oid, typmod: c.typmod }).collect();
+        let columns = plan
+            .columns
+            .iter()
+            .map(|c| RowColumn { name: c.name.clone(), type_oid: c.type_oid, typmod: c.typmod })
+            .collect();
         Arc::new(RowShape { type_oid: kilndb_types::oids::RECORD, columns })
     })
 }

@@ -3,7 +3,7 @@
 use super::cache::RoutineKey;
 use super::call::Routines;
 use super::language::*;
-use crate::catalog::trigger::{self, Trigger, TransitionTables};
+use crate::catalog::trigger::{self, TransitionTables, Trigger};
 use crate::catalog::{CatalogView, Table};
 use crate::client::Runtime;
 use crate::exec::spill::Io;
@@ -21,12 +21,20 @@ const SUPPRESS_REDUNDANT_UPDATES: Oid = 1291;
 /// A row as a value of the table's row type: dropped columns are none of it.
 fn record_of(table: &Table, values: &[Datum]) -> Datum {
     let present = table.columns.iter().zip(values).filter(|(c, _)| !c.dropped);
-    Datum::Record(Arc::new(Record { type_oid: table.type_oid, fields: present.map(|(c, v)| (c.type_oid, v.clone())).collect(), names: None }))
+    Datum::Record(Arc::new(Record {
+        type_oid: table.type_oid,
+        fields: present.map(|(c, v)| (c.type_oid, v.clone())).collect(),
+        names: None,
+    }))
 }
 
 fn values_of(table: &Table, record: Arc<Record>) -> Vec<Datum> {
     let mut fields = Arc::unwrap_or_clone(record).fields.into_iter();
-    table.columns.iter().map(|c| if c.dropped { Datum::Null } else { fields.next().map(|f| f.1).unwrap_or_default() }).collect()
+    table
+        .columns
+        .iter()
+        .map(|c| if c.dropped { Datum::Null } else { fields.next().map(|f| f.1).unwrap_or_default() })
+        .collect()
 }
 
 fn time_of(t: &Trigger) -> TriggerTime {
@@ -53,12 +61,22 @@ impl Routines<'_> {
 
 impl Session {
     /// Calls a trigger's function; the row that it returns, None if that is NULL.
-    pub(crate) fn call_trigger_function(&mut self, fire: Fire<'_>, snapshot: Option<&Snapshot>, runtime: &dyn Runtime) -> Result<Option<Vec<Datum>>> {
+    pub(crate) fn call_trigger_function(
+        &mut self,
+        fire: Fire<'_>,
+        snapshot: Option<&Snapshot>,
+        runtime: &dyn Runtime,
+    ) -> Result<Option<Vec<Datum>>> {
         let Fire { trigger: t, table, operation, old, new, transitions } = fire;
         if t.function == SUPPRESS_REDUNDANT_UPDATES {
             return suppress_redundant(t, table, operation, old, new);
         }
-        let key = RoutineKey { oid: t.function, types: Vec::new(), table: table.oid, trigger: if t.has_transition_tables() { t.oid } else { 0 } };
+        let key = RoutineKey {
+            oid: t.function,
+            types: Vec::new(),
+            table: table.oid,
+            trigger: if t.has_transition_tables() { t.oid } else { 0 },
+        };
         let event = TriggerEvent {
             trigger_name: &t.name,
             time: time_of(t),
@@ -84,7 +102,14 @@ impl Session {
         self.own.scratch.trigger_depth.set(self.own.scratch.trigger_depth.get() + 1);
         let done = self.compiled(&key, runtime).and_then(|compiled| {
             let definition = compiled.definition.clone();
-            let mut call = Call { definition: &definition, arguments: &[], expected: None, rows: None, trigger: Some(&event), atomic: true };
+            let mut call = Call {
+                definition: &definition,
+                arguments: &[],
+                expected: None,
+                rows: None,
+                trigger: Some(&event),
+                atomic: true,
+            };
             self.call_compiled(&compiled, &mut call, snapshot, runtime)
         });
         self.own.scratch.trigger_depth.set(self.own.scratch.trigger_depth.get() - 1);
@@ -114,22 +139,39 @@ impl Session {
             let pending: PendingTrigger = pending.clone();
             self.pending.triggers[at - 1].done_at = Some(self.savepoints.len());
             runtime.checkpoint()?;
-            let Some(table) = self.with_catalog(runtime, |host| host.reader.table_by_oid(pending.table))? else { continue };
+            let Some(table) = self.with_catalog(runtime, |host| host.reader.table_by_oid(pending.table))? else {
+                continue;
+            };
             let Some(t) = table.triggers.iter().find(|t| t.oid == pending.trigger).cloned() else { continue };
             if let Some(txn) = &mut self.txn {
                 txn.next_command();
             }
             let snapshot = self.take_snapshot(runtime)?;
-            let fire = Fire { trigger: &t, table: &table, operation: pending.operation, old: pending.old.as_deref(), new: pending.new.as_deref(), transitions: None };
+            let fire = Fire {
+                trigger: &t,
+                table: &table,
+                operation: pending.operation,
+                old: pending.old.as_deref(),
+                new: pending.new.as_deref(),
+                transitions: None,
+            };
             self.call_trigger_function(fire, Some(&snapshot), runtime)?;
         }
         Ok(fired)
     }
 
     /// Fires a table's statement triggers outside of a plan (TRUNCATE).
-    pub(crate) fn fire_statement_triggers(&mut self, table: &Arc<Table>, operation: TriggerOperation, bits: i16, runtime: &dyn Runtime) -> Result<()> {
+    pub(crate) fn fire_statement_triggers(
+        &mut self,
+        table: &Arc<Table>,
+        operation: TriggerOperation,
+        bits: i16,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let is_replica = self.settings.get("session_replication_role") == Some("replica");
-        let is_due = |t: &&Arc<Trigger>| !t.for_each_row() && t.is(bits) && t.is_after() == (bits & trigger::BEFORE == 0) && t.fires_as(is_replica);
+        let is_due = |t: &&Arc<Trigger>| {
+            !t.for_each_row() && t.is(bits) && t.is_after() == (bits & trigger::BEFORE == 0) && t.fires_as(is_replica)
+        };
         for t in table.triggers.iter().filter(is_due) {
             let snapshot = self.take_snapshot(runtime)?;
             let fire = Fire { trigger: t, table, operation, old: None, new: None, transitions: None };
@@ -142,8 +184,19 @@ impl Session {
     }
 }
 
-fn suppress_redundant(t: &Trigger, table: &Table, operation: TriggerOperation, old: Option<&[Datum]>, new: Option<&[Datum]>) -> Result<Option<Vec<Datum>>> {
-    let wrong = |how: &str| Error::new(sqlstate::E_R_I_E_TRIGGER_PROTOCOL_VIOLATED, format!("suppress_redundant_updates_trigger: must be called {how}"));
+fn suppress_redundant(
+    t: &Trigger,
+    table: &Table,
+    operation: TriggerOperation,
+    old: Option<&[Datum]>,
+    new: Option<&[Datum]>,
+) -> Result<Option<Vec<Datum>>> {
+    let wrong = |how: &str| {
+        Error::new(
+            sqlstate::E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
+            format!("suppress_redundant_updates_trigger: must be called {how}"),
+        )
+    };
     if operation != TriggerOperation::Update {
         return Err(wrong("on update"));
     }

@@ -79,14 +79,17 @@ impl Spi<'_> {
         let (schema, name) = split(table);
         self.ask(|host| {
             let table = host.reader.table_by_name(schema.as_deref(), &name)?;
-            Ok(table.and_then(|t| t.columns.iter().find(|c| !c.dropped && c.name == *column).map(|c| (c.type_oid, c.typmod))))
+            Ok(table.and_then(|t| {
+                t.columns.iter().find(|c| !c.dropped && c.name == *column).map(|c| (c.type_oid, c.typmod))
+            }))
         })
     }
     /// The composite type of a relation's rows. 42P01.
     pub fn row_type_of_relation(&mut self, parts: &[&str]) -> Result<Oid> {
         let (schema, name) = split(parts);
         let found = self.ask(|host| host.reader.table_by_name(schema.as_deref(), &name))?;
-        let missing = || Error::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{}\" does not exist", parts.join(".")));
+        let missing =
+            || Error::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{}\" does not exist", parts.join(".")));
         found.map(|t| t.type_oid).filter(|t| *t != 0).ok_or_else(missing)
     }
     /// The array type of a type, or 0.
@@ -115,7 +118,10 @@ impl Spi<'_> {
         if from.0 == to.0 && needs_no_typmod && (to.0 < crate::catalog::builtin::FIRST_USER_OID) {
             return Ok(value);
         }
-        if from.0 < crate::catalog::builtin::FIRST_USER_OID && to.0 < crate::catalog::builtin::FIRST_USER_OID && value.is_null() {
+        if from.0 < crate::catalog::builtin::FIRST_USER_OID
+            && to.0 < crate::catalog::builtin::FIRST_USER_OID
+            && value.is_null()
+        {
             return Ok(value);
         }
         if let Some(snapshot) = &self.snapshot
@@ -140,7 +146,9 @@ impl Spi<'_> {
     }
     pub fn output(&mut self, value: &Datum, type_oid: Oid) -> Result<String> {
         let mut bytes = Vec::new();
-        self.session.with_value_context(std::iter::once(type_oid), self.runtime, |eval| io::output_typmod(type_oid, -1, value, &mut bytes, eval))?;
+        self.session.with_value_context(std::iter::once(type_oid), self.runtime, |eval| {
+            io::output_typmod(type_oid, -1, value, &mut bytes, eval)
+        })?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
     pub fn input(&mut self, text: &str, type_oid: Oid, typmod: i32) -> Result<Datum> {

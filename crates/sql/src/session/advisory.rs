@@ -51,7 +51,13 @@ pub(super) fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &m
     Ok(if attempt { Datum::Bool(granted) } else { Datum::text("") })
 }
 
-fn lock_for_session(host: &StatementHost<'_>, tag: LockTag, mode: LockMode, wait: WaitPolicy, env: &mut CallEnv<'_>) -> Result<bool> {
+fn lock_for_session(
+    host: &StatementHost<'_>,
+    tag: LockTag,
+    mode: LockMode,
+    wait: WaitPolicy,
+    env: &mut CallEnv<'_>,
+) -> Result<bool> {
     // Taken out meanwhile: nothing stays borrowed while the session waits.
     let held = host.scratch.advisory.borrow_mut().take();
     let mut session = held.unwrap_or_else(|| env.engine.lock_owner_of(env.txn));
@@ -87,7 +93,10 @@ impl Session {
         let sessions = self.instance.sessions().all();
         let process = |owner: u64| {
             let is_owner = |a: &crate::client::Activity| a.lock_owner == Some(owner);
-            sessions.iter().find(|c| is_owner(&c.activity.lock().unwrap_or_else(|e| e.into_inner()))).map_or(0, |c| c.process_id)
+            sessions
+                .iter()
+                .find(|c| is_owner(&c.activity.lock().unwrap_or_else(|e| e.into_inner())))
+                .map_or(0, |c| c.process_id)
         };
         let mut detail = String::new();
         for (waiting, xid) in cycle {

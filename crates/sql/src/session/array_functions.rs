@@ -61,7 +61,11 @@ fn extend(list: &Datum, element: Datum, front: bool) -> Result<Datum> {
     }
     let lower = a.dims.first().map_or(1, |d| d.0);
     let mut elements = a.elements.clone();
-    if front { elements.insert(0, element) } else { elements.push(element) }
+    if front {
+        elements.insert(0, element)
+    } else {
+        elements.push(element)
+    }
     let dims = vec![(lower, elements.len() as u32)];
     Ok(Datum::Array(Arc::new(Array { element_type: a.element_type, dims, elements })))
 }
@@ -73,7 +77,8 @@ fn concatenate(left: &Datum, right: &Datum) -> Result<Datum> {
     if a.dims.is_empty() || b.dims.is_empty() {
         return Ok(if a.dims.is_empty() { right.clone() } else { left.clone() });
     }
-    let inner_differ = || incompatible("Arrays with differing element dimensions are not compatible for concatenation.");
+    let inner_differ =
+        || incompatible("Arrays with differing element dimensions are not compatible for concatenation.");
     let lengths = |dims: &[(i32, u32)]| dims.iter().map(|d| d.1).collect::<Vec<_>>();
     let dims = match a.dims.len() as i64 - b.dims.len() as i64 {
         0 => {
@@ -96,7 +101,11 @@ fn concatenate(left: &Datum, right: &Datum) -> Result<Datum> {
         }
         1 | -1 => return Err(inner_differ()),
         _ => {
-            let detail = format!("Arrays of {} and {} dimensions are not compatible for concatenation.", a.dims.len(), b.dims.len());
+            let detail = format!(
+                "Arrays of {} and {} dimensions are not compatible for concatenation.",
+                a.dims.len(),
+                b.dims.len()
+            );
             return Err(incompatible(&detail));
         }
     };

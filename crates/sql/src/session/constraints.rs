@@ -1,7 +1,8 @@
 //! Constraint checks that wait for the end of the transaction, and SET CONSTRAINTS.
 //!
 //! A pending check of a foreign key names a key; when it runs it asks whether a referencing row with that key exists by
-//! now and whether the referenced row does. One of a unique constraint names a row. It is right whenever it runs, so running one twice does no harm.
+//! now and whether the referenced row does. One of a unique constraint names a row. It is right whenever it runs, so
+//! running one twice does no harm.
 
 use super::Session;
 use super::run::{RowsSink, SinkMaker};
@@ -26,18 +27,31 @@ struct KeyChecks {
 }
 
 fn column_names(table: &Table, attnums: &[i16]) -> Vec<String> {
-    attnums.iter().filter_map(|n| usize::try_from(*n - 1).ok().and_then(|i| table.columns.get(i))).map(|c| c.name.clone()).collect()
+    attnums
+        .iter()
+        .filter_map(|n| usize::try_from(*n - 1).ok().and_then(|i| table.columns.get(i)))
+        .map(|c| c.name.clone())
+        .collect()
 }
 
 fn column_types(table: &Table, attnums: &[i16]) -> Vec<Oid> {
-    attnums.iter().filter_map(|n| usize::try_from(*n - 1).ok().and_then(|i| table.columns.get(i))).map(|c| c.type_oid).collect()
+    attnums
+        .iter()
+        .filter_map(|n| usize::try_from(*n - 1).ok().and_then(|i| table.columns.get(i)))
+        .map(|c| c.type_oid)
+        .collect()
 }
 
 fn probe(table: &Table, attnums: &[i16], tail: &str) -> String {
     let quote = crate::catalog::format_type::quote_identifier;
     let conditions: Vec<String> =
         column_names(table, attnums).iter().enumerate().map(|(i, c)| format!("{} = ${}", quote(c), i + 1)).collect();
-    format!("SELECT 1 FROM {}.{} WHERE {} LIMIT 1{tail}", quote(&table.schema_name), quote(&table.name), conditions.join(" AND "))
+    format!(
+        "SELECT 1 FROM {}.{} WHERE {} LIMIT 1{tail}",
+        quote(&table.schema_name),
+        quote(&table.name),
+        conditions.join(" AND ")
+    )
 }
 
 impl Session {
@@ -75,12 +89,23 @@ impl Session {
     }
 
     /// Is the row the only one of its key in a unique index?
-    fn check_twin(&mut self, check: &PendingCheck, storage: RelationId, rid: RowId, runtime: &dyn Runtime) -> Result<()> {
+    fn check_twin(
+        &mut self,
+        check: &PendingCheck,
+        storage: RelationId,
+        rid: RowId,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let table = self.with_catalog(runtime, |host| host.reader.table_by_oid(check.table))?;
         // A table that was rewritten has had its indexes built anew, with a check.
         let Some(table) = table.filter(|t| t.storage == storage) else { return Ok(()) };
-        let Some(index) = table.indexes.iter().find(|i| i.constraint == check.constraint).cloned() else { return Ok(()) };
-        let (heap, tree) = (self.own.temporary.relation(&self.instance.engine, storage)?, self.own.temporary.relation(&self.instance.engine, index.storage)?);
+        let Some(index) = table.indexes.iter().find(|i| i.constraint == check.constraint).cloned() else {
+            return Ok(());
+        };
+        let (heap, tree) = (
+            self.own.temporary.relation(&self.instance.engine, storage)?,
+            self.own.temporary.relation(&self.instance.engine, index.storage)?,
+        );
         let environment = self.environment(runtime)?;
         let host = environment.host();
         let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to check constraints in"))?;
@@ -93,13 +118,19 @@ impl Session {
             let Some(table) = host.reader.table_by_oid(check.table)? else { return Ok(None) };
             let keys = if check.parent_gone { &table.referenced_by } else { &table.foreign_keys };
             let Some(key) = keys.iter().find(|k| k.oid == check.constraint).cloned() else { return Ok(None) };
-            let (child, parent) = (host.reader.table_by_oid(key.table)?, host.reader.table_by_oid(key.referenced_table)?);
+            let (child, parent) =
+                (host.reader.table_by_oid(key.table)?, host.reader.table_by_oid(key.referenced_table)?);
             Ok(child.zip(parent).map(|(child, parent)| (key, child, parent)))
         })?;
         let Some((key, child, parent)) = found else { return Ok(None) };
-        let types = if check.parent_gone { column_types(&parent, &key.referenced_columns) } else { column_types(&child, &key.columns) };
+        let types = if check.parent_gone {
+            column_types(&parent, &key.referenced_columns)
+        } else {
+            column_types(&child, &key.columns)
+        };
         let find_child = self.plan_probe(&probe(&child, &key.columns, ""), &types, runtime)?;
-        let find_parent = self.plan_probe(&probe(&parent, &key.referenced_columns, " FOR KEY SHARE"), &types, runtime)?;
+        let find_parent =
+            self.plan_probe(&probe(&parent, &key.referenced_columns, " FOR KEY SHARE"), &types, runtime)?;
         Ok(Some(KeyChecks { key, child, parent, find_child, find_parent }))
     }
 
@@ -134,14 +165,22 @@ impl Session {
         }
         // Also children that an old snapshot does not see keep their parent.
         let newest = check.parent_gone;
-        if !self.has_row(&parts.find_child, &check.key, newest, runtime)? || self.has_row(&parts.find_parent, &check.key, newest, runtime)? {
+        if !self.has_row(&parts.find_child, &check.key, newest, runtime)?
+            || self.has_row(&parts.find_parent, &check.key, newest, runtime)?
+        {
             return Ok(());
         }
-        let (table, columns) = if check.parent_gone { (parent, &key.referenced_columns) } else { (child, &key.columns) };
+        let (table, columns) =
+            if check.parent_gone { (parent, &key.referenced_columns) } else { (child, &key.columns) };
         let (names, types) = (column_names(table, columns).join(", "), column_types(table, columns));
         let shown = self.with_catalog(runtime, |host| {
             let eval = host.eval();
-            Ok(types.iter().zip(&check.key).map(|(t, v)| crate::exec::write::show(*t, -1, v, &eval)).collect::<Vec<_>>().join(", "))
+            Ok(types
+                .iter()
+                .zip(&check.key)
+                .map(|(t, v)| crate::exec::write::show(*t, -1, v, &eval))
+                .collect::<Vec<_>>()
+                .join(", "))
         })?;
         Err(violation(if check.parent_gone {
             format!("Key ({names})=({shown}) is still referenced from table \"{}\".", child.name)
@@ -206,7 +245,10 @@ impl Session {
                 continue;
             }
             if found.iter().all(|c| !c.bool("condeferrable")) {
-                return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("constraint \"{name}\" is not deferrable")));
+                return Err(Error::new(
+                    sqlstate::WRONG_OBJECT_TYPE,
+                    format!("constraint \"{name}\" is not deferrable"),
+                ));
             }
             // With those of partitions that point at them.
             let mut oids: Vec<Oid> = found.iter().filter(|c| c.bool("condeferrable")).map(|c| c.oid("oid")).collect();

@@ -5,18 +5,18 @@
 
 use super::Session;
 use super::portal::{Portal, PortalState};
-use crate::plan::Plan;
-use kilndb_storage::Snapshot;
-use std::sync::Arc;
 use super::prepared::is_plannable;
 use super::run::{NullSink, SinkMaker, describe};
 use crate::client::{Client, Runtime};
 use crate::exec::RowSink;
 use crate::exec::spill::{Io, RowStore, StoreCursor};
+use crate::plan::Plan;
 use kilndb_base::{Error, Result, sqlstate};
+use kilndb_storage::Snapshot;
 use kilndb_syntax::raw::FetchDirection as F;
 use kilndb_syntax::{Statement, nodes};
 use kilndb_types::Datum;
+use std::sync::Arc;
 
 const CURSOR_OPT_SCROLL: i32 = 0x0002;
 const CURSOR_OPT_NO_SCROLL: i32 = 0x0004;
@@ -65,8 +65,8 @@ impl RowSink for PassingSink<'_> {
     }
 }
 
-/// Where the row is that a cursor stands on: its name, the table that the statement names, the table that the row must be of. NULL: it is of
-/// another partition.
+/// Where the row is that a cursor stands on: its name, the table that the statement names, the table that the row must
+/// be of. NULL: it is of another partition.
 pub(super) fn current_place(host: &super::environment::StatementHost<'_>, args: &[Datum]) -> Result<Datum> {
     use super::arguments::{oid_of, text_of};
     let (name, root, table) = (text_of(args.first()), oid_of(args.get(1)), oid_of(args.get(2)));
@@ -115,11 +115,19 @@ fn missing(name: &str) -> Error {
 }
 
 impl Session {
-    pub(super) fn declare_cursor(&mut self, s: &nodes::DeclareCursorStmt, statement: &Statement, runtime: &dyn Runtime) -> Result<String> {
+    pub(super) fn declare_cursor(
+        &mut self,
+        s: &nodes::DeclareCursorStmt,
+        statement: &Statement,
+        runtime: &dyn Runtime,
+    ) -> Result<String> {
         let name = s.portalname().unwrap_or("");
         let hold = s.options & CURSOR_OPT_HOLD != 0;
         if !hold && !self.lives_longer_than_statement() {
-            return Err(Error::new(sqlstate::NO_ACTIVE_SQL_TRANSACTION, "DECLARE CURSOR can only be used in transaction blocks"));
+            return Err(Error::new(
+                sqlstate::NO_ACTIVE_SQL_TRANSACTION,
+                "DECLARE CURSOR can only be used in transaction blocks",
+            ));
         }
         if self.own.portals.contains(name) {
             return Err(Error::new(sqlstate::DUPLICATE_CURSOR, format!("cursor \"{name}\" already exists")));
@@ -145,7 +153,16 @@ impl Session {
             result_formats: Vec::new(),
             plan: Some(plan),
             state: PortalState::Running { execution, snapshot },
-            cursor: Some(CursorInfo { hold, scroll, rows, passed: 0, of_routine: false, position: 0, complete: false, last: Vec::new() }),
+            cursor: Some(CursorInfo {
+                hold,
+                scroll,
+                rows,
+                passed: 0,
+                of_routine: false,
+                position: 0,
+                complete: false,
+                last: Vec::new(),
+            }),
             level: self.savepoints.len(),
         };
         if hold {
@@ -156,7 +173,12 @@ impl Session {
     }
 
     /// With its tables locked.
-    fn plan_cursor(&mut self, statement: &Statement, inner: Option<Statement>, runtime: &dyn Runtime) -> Result<(Arc<super::prepared::Prepared>, Arc<Plan>)> {
+    fn plan_cursor(
+        &mut self,
+        statement: &Statement,
+        inner: Option<Statement>,
+        runtime: &dyn Runtime,
+    ) -> Result<(Arc<super::prepared::Prepared>, Arc<Plan>)> {
         let prepared = self.prepare_statement(statement.text(), inner, &[], true, runtime)?;
         let version = self.database.version();
         let mut plan = self.plan_of(&prepared, runtime)?;
@@ -167,7 +189,12 @@ impl Session {
         Ok((prepared, plan))
     }
 
-    fn start_execution(&mut self, plan: &std::sync::Arc<crate::plan::Plan>, snapshot: kilndb_storage::Snapshot, runtime: &dyn Runtime) -> Result<Box<crate::exec::Execution>> {
+    fn start_execution(
+        &mut self,
+        plan: &std::sync::Arc<crate::plan::Plan>,
+        snapshot: kilndb_storage::Snapshot,
+        runtime: &dyn Runtime,
+    ) -> Result<Box<crate::exec::Execution>> {
         let mut execution = None;
         let mut sink = NullSink;
         self.advance(plan, &[], &mut execution, snapshot, Some(0), runtime, SinkMaker::Sink(&mut sink))?;
@@ -180,7 +207,8 @@ impl Session {
         if cursor.complete || cursor.fetched() >= count {
             return Ok(());
         }
-        let PortalState::Running { execution, snapshot } = std::mem::replace(&mut portal.state, PortalState::Finished) else {
+        let PortalState::Running { execution, snapshot } = std::mem::replace(&mut portal.state, PortalState::Finished)
+        else {
             cursor.complete = true;
             return Ok(());
         };
@@ -189,7 +217,15 @@ impl Session {
         let mut sink = StoreSink { rows: &mut cursor.rows, io: Io { space: &database.temp, park: runtime } };
         let mut running = Some(execution);
         let plan = plan.clone();
-        let progress = self.advance(&plan, &portal.params, &mut running, snapshot.clone(), want, runtime, SinkMaker::Sink(&mut sink))?;
+        let progress = self.advance(
+            &plan,
+            &portal.params,
+            &mut running,
+            snapshot.clone(),
+            want,
+            runtime,
+            SinkMaker::Sink(&mut sink),
+        )?;
         cursor.complete = progress.finished;
         if let (false, Some(execution)) = (progress.finished, running) {
             portal.state = PortalState::Running { execution, snapshot };
@@ -197,7 +233,12 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn fetch_command(&mut self, s: &nodes::FetchStmt, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {
+    pub(super) fn fetch_command(
+        &mut self,
+        s: &nodes::FetchStmt,
+        runtime: &dyn Runtime,
+        client: &mut dyn Client,
+    ) -> Result<String> {
         let name = s.portalname().unwrap_or("");
         let mut portal = self.own.portals.remove(name).ok_or_else(|| missing(name))?;
         if portal.cursor.is_none() {
@@ -217,7 +258,13 @@ impl Session {
     }
 
     /// Moves the cursor and returns the rows passed over, as indexes in the order they are shown.
-    fn move_cursor(&mut self, portal: &mut Portal, direction: u32, how_many: i64, runtime: &dyn Runtime) -> Result<Vec<usize>> {
+    fn move_cursor(
+        &mut self,
+        portal: &mut Portal,
+        direction: u32,
+        how_many: i64,
+        runtime: &dyn Runtime,
+    ) -> Result<Vec<usize>> {
         const ALL: i64 = i64::MAX;
         let (backward, count) = match (direction, how_many) {
             (F::FETCH_FORWARD, n) if n < 0 => (true, -n),
@@ -252,7 +299,13 @@ impl Session {
         Ok((position.min(last)..last).collect())
     }
 
-    fn move_to(&mut self, portal: &mut Portal, direction: u32, how_many: i64, runtime: &dyn Runtime) -> Result<Vec<usize>> {
+    fn move_to(
+        &mut self,
+        portal: &mut Portal,
+        direction: u32,
+        how_many: i64,
+        runtime: &dyn Runtime,
+    ) -> Result<Vec<usize>> {
         let position = portal.cursor.as_ref().map_or(0, |c| c.position) as i64;
         let target = if direction == F::FETCH_RELATIVE {
             position.saturating_add(how_many)
@@ -274,7 +327,13 @@ impl Session {
         Ok(if on_row { vec![target - 1] } else { Vec::new() })
     }
 
-    fn send_cursor_rows(&mut self, portal: &Portal, range: &[usize], runtime: &dyn Runtime, client: &mut dyn Client) -> Result<()> {
+    fn send_cursor_rows(
+        &mut self,
+        portal: &Portal,
+        range: &[usize],
+        runtime: &dyn Runtime,
+        client: &mut dyn Client,
+    ) -> Result<()> {
         let (Some(cursor), Some(plan)) = (&portal.cursor, &portal.plan) else { return Ok(()) };
         describe(plan, &[], client);
         let environment = self.environment(runtime)?;
@@ -334,7 +393,15 @@ impl Session {
             },
         };
         let mut execution = None;
-        self.advance(&plan, &params, &mut execution, snapshot.clone(), Some(0), runtime, SinkMaker::Sink(&mut NullSink))?;
+        self.advance(
+            &plan,
+            &params,
+            &mut execution,
+            snapshot.clone(),
+            Some(0),
+            runtime,
+            SinkMaker::Sink(&mut NullSink),
+        )?;
         let execution = execution.ok_or_else(|| Error::internal("an execution vanished"))?;
         let prepared = Arc::new(super::prepared::Prepared::of_text(text, self.now()));
         let rows = RowStore::new(plan.row_width(), self.settings.work_mem_bytes as usize);
@@ -345,7 +412,16 @@ impl Session {
             result_formats: Vec::new(),
             plan: Some(plan),
             state: PortalState::Running { execution, snapshot },
-            cursor: Some(CursorInfo { hold: false, scroll, rows, passed: 0, of_routine: true, position: 0, complete: false, last: Vec::new() }),
+            cursor: Some(CursorInfo {
+                hold: false,
+                scroll,
+                rows,
+                passed: 0,
+                of_routine: true,
+                position: 0,
+                complete: false,
+                last: Vec::new(),
+            }),
             level: self.savepoints.len(),
         };
         self.own.portals.insert(&name, portal);
@@ -358,17 +434,38 @@ impl Session {
     }
 
     /// FETCH and MOVE into a sink. Rows of a cursor that only goes forward are not kept.
-    pub(crate) fn fetch_into(&mut self, name: &str, direction: u32, how_many: i64, sink: Option<&mut dyn RowSink>, runtime: &dyn Runtime) -> Result<u64> {
+    pub(crate) fn fetch_into(
+        &mut self,
+        name: &str,
+        direction: u32,
+        how_many: i64,
+        sink: Option<&mut dyn RowSink>,
+        runtime: &dyn Runtime,
+    ) -> Result<u64> {
         let mut portal = self.own.portals.remove(name).ok_or_else(|| missing(name))?;
         let done = self.fetch_from(&mut portal, name, direction, how_many, sink, runtime);
         self.own.portals.insert(name, portal);
         done
     }
 
-    fn fetch_from(&mut self, portal: &mut Portal, name: &str, direction: u32, how_many: i64, sink: Option<&mut dyn RowSink>, runtime: &dyn Runtime) -> Result<u64> {
+    fn fetch_from(
+        &mut self,
+        portal: &mut Portal,
+        name: &str,
+        direction: u32,
+        how_many: i64,
+        sink: Option<&mut dyn RowSink>,
+        runtime: &dyn Runtime,
+    ) -> Result<u64> {
         let Some(cursor) = &portal.cursor else { return Err(missing(name)) };
         let forward = direction == F::FETCH_FORWARD && how_many > 0;
-        if forward && cursor.of_routine && !cursor.scroll && !cursor.hold && cursor.rows.is_empty() && cursor.position == cursor.passed {
+        if forward
+            && cursor.of_routine
+            && !cursor.scroll
+            && !cursor.hold
+            && cursor.rows.is_empty()
+            && cursor.position == cursor.passed
+        {
             return self.pass_on(portal, how_many, sink, runtime);
         }
         let range = self.move_cursor(portal, direction, how_many, runtime)?;
@@ -379,7 +476,8 @@ impl Session {
         let mut reader = StoreCursor::default();
         for index in &range {
             let at = index.checked_sub(cursor.passed).ok_or_else(|| {
-                Error::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, "cursor can only scan forward").with_hint("Declare it with SCROLL option to enable backward scan.")
+                Error::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, "cursor can only scan forward")
+                    .with_hint("Declare it with SCROLL option to enable backward scan.")
             })?;
             let row = cursor.rows.row(at, &mut reader, io)?;
             sink.row(row.get(..columns).unwrap_or(row))?;
@@ -387,17 +485,36 @@ impl Session {
         Ok(range.len() as u64)
     }
 
-    fn pass_on(&mut self, portal: &mut Portal, how_many: i64, sink: Option<&mut dyn RowSink>, runtime: &dyn Runtime) -> Result<u64> {
+    fn pass_on(
+        &mut self,
+        portal: &mut Portal,
+        how_many: i64,
+        sink: Option<&mut dyn RowSink>,
+        runtime: &dyn Runtime,
+    ) -> Result<u64> {
         let (Some(cursor), Some(plan)) = (&mut portal.cursor, portal.plan.clone()) else { return Ok(0) };
-        let PortalState::Running { execution, snapshot } = std::mem::replace(&mut portal.state, PortalState::Finished) else {
+        let PortalState::Running { execution, snapshot } = std::mem::replace(&mut portal.state, PortalState::Finished)
+        else {
             return Ok(0);
         };
         let want = (how_many != i64::MAX).then_some(how_many as u64);
         let (mut nowhere, mut running) = (NullSink, Some(execution));
         let sink = sink.unwrap_or(&mut nowhere);
         let mut kept = Vec::new();
-        let mut passing = PassingSink { sink, columns: plan.columns.len(), last: if plan.places.is_empty() { None } else { Some(&mut kept) } };
-        let progress = self.advance(&plan, &portal.params, &mut running, snapshot.clone(), want, runtime, SinkMaker::Sink(&mut passing))?;
+        let mut passing = PassingSink {
+            sink,
+            columns: plan.columns.len(),
+            last: if plan.places.is_empty() { None } else { Some(&mut kept) },
+        };
+        let progress = self.advance(
+            &plan,
+            &portal.params,
+            &mut running,
+            snapshot.clone(),
+            want,
+            runtime,
+            SinkMaker::Sink(&mut passing),
+        )?;
         cursor.last = kept;
         cursor.position += progress.rows as usize;
         cursor.passed = cursor.position;

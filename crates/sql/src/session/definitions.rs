@@ -20,7 +20,8 @@ pub(super) fn call(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Resu
             if table.partition_of != 0 && (&**sql == "DEFAULT" || sql.starts_with("FOR VALUES ")) {
                 return Ok(Datum::text(host.shown_bound(&table, sql)?));
             }
-            let default = table.columns.iter().find(|c| c.default_sql.as_deref() == Some(sql)).map(|c| (c.type_oid, -1));
+            let default =
+                table.columns.iter().find(|c| c.default_sql.as_deref() == Some(sql)).map(|c| (c.type_oid, -1));
             Ok(Datum::text(canonical(host, sql, &table, default, bool_of(args.get(2)))))
         }
         "pg_get_indexdef" => {
@@ -30,7 +31,8 @@ pub(super) fn call(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Resu
                 Ok(0) => Ok(Datum::text(index_definition(host, &table, &index, pretty)?)),
                 Ok(n) if n <= index.keys.len() => key_text(host, &table, &index, n - 1, false, pretty).map(Datum::text),
                 Ok(n) => {
-                    let included = index.include.get(n - 1 - index.keys.len()).and_then(|a| table.columns.get(*a as usize - 1));
+                    let included =
+                        index.include.get(n - 1 - index.keys.len()).and_then(|a| table.columns.get(*a as usize - 1));
                     Ok(included.map_or(Datum::text(""), |c| Datum::text(quote(&c.name))))
                 }
                 Err(_) => Ok(Datum::Null),
@@ -50,7 +52,9 @@ pub(super) fn call(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Resu
                 other => oid_of(other),
             };
             let view = host.reader.table_by_oid(oid)?;
-            Ok(view.and_then(|v| v.view_sql.clone()).map_or(Datum::Null, |sql| Datum::text(format!(" {};", shown_query(host, &sql)))))
+            Ok(view
+                .and_then(|v| v.view_sql.clone())
+                .map_or(Datum::Null, |sql| Datum::text(format!(" {};", shown_query(host, &sql)))))
         }
         "pg_get_partkeydef" => {
             let table = host.reader.table_by_oid(oid_of(args.first()))?;
@@ -60,7 +64,9 @@ pub(super) fn call(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Resu
             let table = host.reader.table_by_oid(oid_of(args.first()))?;
             Ok(table.map_or(Ok(None), |t| host.partition_condition(&t))?.map_or(Datum::Null, Datum::text))
         }
-        "pg_partition_root" => Ok(host.partition_ancestors(oid_of(args.first()))?.last().map_or(Datum::Null, |o| Datum::Oid(*o))),
+        "pg_partition_root" => {
+            Ok(host.partition_ancestors(oid_of(args.first()))?.last().map_or(Datum::Null, |o| Datum::Oid(*o)))
+        }
         "pg_get_serial_sequence" => serial_sequence(host, &text_of(args.first()), &text_of(args.get(1))),
         _ => function_text(host, name, oid_of(args.first())),
     }
@@ -71,7 +77,8 @@ fn shown_query(host: &StatementHost<'_>, sql: &str) -> String {
     let read = |kind: Oid, text: &str| host.reg_input(kind, text).ok();
     // A name alone might be that of a WITH query.
     let has_with = sql.contains("WITH ");
-    let shown_name = |named: &Named| if has_with && matches!(named, Named::Relation(..)) { None } else { visible_name(host, named) };
+    let shown_name =
+        |named: &Named| if has_with && matches!(named, Named::Relation(..)) { None } else { visible_name(host, named) };
     let mut shown = None;
     host.runtime.on_large_stack(&mut || {
         shown = tracked_queries(sql, &host.reader, None, &read).ok().map(|text| text.with_names(&shown_name));
@@ -89,11 +96,19 @@ fn visible_name(host: &StatementHost<'_>, named: &Named) -> Option<String> {
         Named::Function(oid) => {
             let f = host.reader.function_by_oid(*oid).ok()??;
             let found = host.reader.functions(None, &f.name).ok()?;
-            found.iter().find(|known| known.arg_types == f.arg_types).filter(|known| known.oid == *oid).map(|_| quote(&f.name))
+            found
+                .iter()
+                .find(|known| known.arg_types == f.arg_types)
+                .filter(|known| known.oid == *oid)
+                .map(|_| quote(&f.name))
         }
         Named::Type(oid) => {
             let info = host.reader.type_by_oid(*oid).ok()??;
-            host.reader.type_by_name(None, &info.name).ok()?.filter(|known| known.oid == *oid).map(|_| quote(&info.name))
+            host.reader
+                .type_by_name(None, &info.name)
+                .ok()?
+                .filter(|known| known.oid == *oid)
+                .map(|_| quote(&info.name))
         }
         Named::Operator(oid) => {
             let o = host.reader.operator_by_oid(*oid).ok()??;
@@ -111,7 +126,14 @@ fn find_index(host: &StatementHost<'_>, oid: Oid) -> Result<Option<(Arc<Table>, 
     Ok(index.map(|i| (table, i)))
 }
 
-fn key_text(host: &StatementHost<'_>, table: &Arc<Table>, index: &Index, position: usize, with_order: bool, pretty: bool) -> Result<String> {
+fn key_text(
+    host: &StatementHost<'_>,
+    table: &Arc<Table>,
+    index: &Index,
+    position: usize,
+    with_order: bool,
+    pretty: bool,
+) -> Result<String> {
     let key = &index.keys[position];
     let mut text = match &key.expression_sql {
         Some(sql) => {
@@ -173,7 +195,8 @@ fn class_text(host: &StatementHost<'_>, index: &Index, key: &crate::catalog::Ind
 }
 
 fn index_definition(host: &StatementHost<'_>, table: &Arc<Table>, index: &Index, pretty: bool) -> Result<String> {
-    let keys = (0..index.keys.len()).map(|i| key_text(host, table, index, i, true, pretty)).collect::<Result<Vec<_>>>()?;
+    let keys =
+        (0..index.keys.len()).map(|i| key_text(host, table, index, i, true, pretty)).collect::<Result<Vec<_>>>()?;
     let mut text = format!(
         "CREATE {}INDEX {} ON {}{}.{} USING {} ({})",
         if index.unique { "UNIQUE " } else { "" },
@@ -216,7 +239,11 @@ fn column_list(table: &Table, numbers: &[i64]) -> String {
 fn constraint_definition(host: &StatementHost<'_>, row: &CatalogRow, pretty: bool) -> Result<String> {
     if row.oid("contypid") != 0 {
         let sql = row.text("conbin").unwrap_or("");
-        let shown = if row.char("contype") == b'n' { "NOT NULL".to_string() } else { format!("CHECK ({})", super::expression_text::canonical_check(host, sql, row.oid("contypid"), pretty)) };
+        let shown = if row.char("contype") == b'n' {
+            "NOT NULL".to_string()
+        } else {
+            format!("CHECK ({})", super::expression_text::canonical_check(host, sql, row.oid("contypid"), pretty))
+        };
         return Ok(if row.bool("convalidated") { shown } else { format!("{shown} NOT VALID") });
     }
     let table = host.reader.table_by_oid(row.oid("conrelid"))?;
@@ -226,7 +253,8 @@ fn constraint_definition(host: &StatementHost<'_>, row: &CatalogRow, pretty: boo
             let index = table.indexes.iter().find(|i| i.oid == row.oid("conindid"));
             let word = if row.char("contype") == b'p' { "PRIMARY KEY" } else { "UNIQUE" };
             let distinct = if index.is_some_and(|i| i.nulls_not_distinct) { " NULLS NOT DISTINCT" } else { "" };
-            let include: Vec<i64> = index.map(|i| i.include.iter().map(|n| i64::from(*n)).collect()).unwrap_or_default();
+            let include: Vec<i64> =
+                index.map(|i| i.include.iter().map(|n| i64::from(*n)).collect()).unwrap_or_default();
             let mut text = format!("{word}{distinct} ({})", column_list(&table, &row.numbers("conkey")));
             if !include.is_empty() {
                 text.push_str(&format!(" INCLUDE ({})", column_list(&table, &include)));
@@ -260,7 +288,8 @@ fn foreign_definition(host: &StatementHost<'_>, row: &CatalogRow, table: &Table)
     let target = host.reader.table_by_oid(row.oid("confrelid"))?;
     let target = target.ok_or_else(|| Error::internal("a foreign key without its target"))?;
     let visible = host.reader.find_relation(None, &target.name)? == Some(target.oid);
-    let name = if visible { quote(&target.name) } else { format!("{}.{}", quote(target.shown_schema()), quote(&target.name)) };
+    let name =
+        if visible { quote(&target.name) } else { format!("{}.{}", quote(target.shown_schema()), quote(&target.name)) };
     let mut text = format!(
         "FOREIGN KEY ({}) REFERENCES {name}({})",
         column_list(table, &row.numbers("conkey")),
@@ -292,7 +321,10 @@ fn serial_sequence(host: &StatementHost<'_>, table: &str, column: &str) -> Resul
     let oid = relation_by_text(host, table)?;
     let found = host.reader.table_by_oid(oid)?.ok_or_else(|| Error::internal("a relation vanished"))?;
     let attnum = found.columns.iter().find(|c| !c.dropped && c.name == column).map(|c| c.attnum).ok_or_else(|| {
-        Error::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{column}\" of relation \"{}\" does not exist", found.name))
+        Error::new(
+            sqlstate::UNDEFINED_COLUMN,
+            format!("column \"{column}\" of relation \"{}\" does not exist", found.name),
+        )
     })?;
     let Some(sequence) = host.reader.owned_sequence(oid, attnum)? else { return Ok(Datum::Null) };
     let Some(sequence) = host.reader.table_by_oid(sequence)? else { return Ok(Datum::Null) };
@@ -316,7 +348,8 @@ fn function_text(host: &StatementHost<'_>, name: &str, oid: Oid) -> Result<Datum
         if f.kind == b'p' {
             return Ok(Datum::Null);
         }
-        let table: Vec<String> = arguments.iter().filter(|a| a.mode == ArgumentMode::Table).map(|a| named(&a.name, a.type_oid)).collect();
+        let table: Vec<String> =
+            arguments.iter().filter(|a| a.mode == ArgumentMode::Table).map(|a| named(&a.name, a.type_oid)).collect();
         if !table.is_empty() {
             return Ok(Datum::text(format!("TABLE({})", table.join(", "))));
         }
@@ -339,10 +372,14 @@ fn function_text(host: &StatementHost<'_>, name: &str, oid: Oid) -> Result<Datum
         };
         let mut part = format!("{prefix}{}", named(&a.name, a.type_oid));
         if is_input {
-            if !identity && input >= first_default
+            if !identity
+                && input >= first_default
                 && let Some(default) = f.defaults.get(input - first_default)
             {
-                part.push_str(&format!(" DEFAULT {}", super::expression_text::canonical_default(host, default, a.type_oid)));
+                part.push_str(&format!(
+                    " DEFAULT {}",
+                    super::expression_text::canonical_default(host, default, a.type_oid)
+                ));
             }
             input += 1;
         }
@@ -380,10 +417,16 @@ pub(super) fn function_definition(host: &StatementHost<'_>, oid: Oid) -> Result<
     };
     let schema = host.reader.schema_name(row.oid("pronamespace"))?.unwrap_or_default();
     let languages = host.reader.scan(PG_LANGUAGE)?;
-    let language = languages.iter().find(|l| l.oid("oid") == row.oid("prolang")).and_then(|l| l.text("lanname")).unwrap_or("");
+    let language =
+        languages.iter().find(|l| l.oid("oid") == row.oid("prolang")).and_then(|l| l.text("lanname")).unwrap_or("");
     let is_procedure = row.char("prokind") == b'p';
     let word = if is_procedure { "PROCEDURE" } else { "FUNCTION" };
-    let mut text = format!("CREATE OR REPLACE {word} {}.{}({})\n", quote(&schema), quote(name), text_part("pg_get_function_arguments")?);
+    let mut text = format!(
+        "CREATE OR REPLACE {word} {}.{}({})\n",
+        quote(&schema),
+        quote(name),
+        text_part("pg_get_function_arguments")?
+    );
     if !is_procedure {
         text.push_str(&format!(" RETURNS {}\n", text_part("pg_get_function_result")?));
     }
@@ -402,7 +445,8 @@ pub(super) fn function_definition(host: &StatementHost<'_>, oid: Oid) -> Result<
         b'r' => words.push("PARALLEL RESTRICTED".to_string()),
         _ => {}
     }
-    for (column, word) in [("proisstrict", "STRICT"), ("prosecdef", "SECURITY DEFINER"), ("proleakproof", "LEAKPROOF")] {
+    for (column, word) in [("proisstrict", "STRICT"), ("prosecdef", "SECURITY DEFINER"), ("proleakproof", "LEAKPROOF")]
+    {
         if row.bool(column) {
             words.push(word.to_string());
         }
@@ -419,7 +463,10 @@ pub(super) fn function_definition(host: &StatementHost<'_>, oid: Oid) -> Result<
     }
     for item in row.texts("proconfig") {
         let Some((name, value)) = item.split_once('=') else { continue };
-        let is_list = matches!(name.to_ascii_lowercase().as_str(), "search_path" | "temp_tablespaces" | "local_preload_libraries");
+        let is_list = matches!(
+            name.to_ascii_lowercase().as_str(),
+            "search_path" | "temp_tablespaces" | "local_preload_libraries"
+        );
         let literal = |v: &str| format!("'{}'", v.replace('\'', "''"));
         let shown = if is_list {
             crate::settings::parse_search_path(value).iter().map(|v| literal(v)).collect::<Vec<_>>().join(", ")

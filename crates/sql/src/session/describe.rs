@@ -32,7 +32,12 @@ pub(crate) fn shown(host: &StatementHost<'_>, table: Oid, oid: Oid, column: i16)
     let of_method = |index: Oid, word: &str, columns: [&str; 3]| -> Result<Option<String>> {
         let Some(r) = row(index)? else { return Ok(None) };
         let methods = host.reader.scan(PG_AM)?;
-        let method = methods.iter().find(|m| m.oid("oid") == r.oid(columns[0])).and_then(|m| m.text("amname")).unwrap_or("").to_string();
+        let method = methods
+            .iter()
+            .find(|m| m.oid("oid") == r.oid(columns[0]))
+            .and_then(|m| m.text("amname"))
+            .unwrap_or("")
+            .to_string();
         let name = qualified(host, r.oid(columns[1]), r.text(columns[2]).unwrap_or(""))?;
         Ok(Some(format!("{word} {name} for access method {method}")))
     };
@@ -46,7 +51,11 @@ pub(crate) fn shown(host: &StatementHost<'_>, table: Oid, oid: Oid, column: i16)
             let Some(o) = host.reader.operator_by_oid(oid)? else { return Ok(None) };
             let side = |t: Oid| if t == 0 { "NONE".to_string() } else { super::definitions::plain_type(host, t) };
             let is_found = host.reader.schemas_to_search(None, false)?.contains(&o.schema_oid);
-            let schema = if is_found { String::new() } else { format!("{}.", quote(&host.reader.schema_name(o.schema_oid)?.unwrap_or_default())) };
+            let schema = if is_found {
+                String::new()
+            } else {
+                format!("{}.", quote(&host.reader.schema_name(o.schema_oid)?.unwrap_or_default()))
+            };
             Some(format!("operator {schema}{}({},{})", o.name, side(o.left), side(o.right)))
         }
         PG_OPCLASS => of_method(PG_OPCLASS_OID_INDEX, "operator class", ["opcmethod", "opcnamespace", "opcname"])?,
@@ -82,11 +91,13 @@ pub(crate) fn shown(host: &StatementHost<'_>, table: Oid, oid: Oid, column: i16)
         PG_REWRITE => on_table(host, table, oid, ("rulename", "ev_class"), "rule")?,
         PG_ATTRDEF => {
             let Some(r) = row_of(host, table, oid)? else { return Ok(None) };
-            shown(host, PG_CLASS, r.oid("adrelid"), r.int("adnum") as i16)?.map(|column| format!("default value for {column}"))
+            shown(host, PG_CLASS, r.oid("adrelid"), r.int("adnum") as i16)?
+                .map(|column| format!("default value for {column}"))
         }
         PG_CAST => {
             let named = |ty: Oid| super::definitions::plain_type(host, ty);
-            row_of(host, table, oid)?.map(|r| format!("cast from {} to {}", named(r.oid("castsource")), named(r.oid("casttarget"))))
+            row_of(host, table, oid)?
+                .map(|r| format!("cast from {} to {}", named(r.oid("castsource")), named(r.oid("casttarget"))))
         }
         PG_AM => named(host, table, oid, "amname", "access method")?,
         PG_AUTHID => named(host, table, oid, "rolname", "role")?,
@@ -97,7 +108,11 @@ pub(crate) fn shown(host: &StatementHost<'_>, table: Oid, oid: Oid, column: i16)
         PG_TS_DICT => in_schema(host, table, oid, ("dictname", "dictnamespace"), "text search dictionary")?,
         PG_TS_PARSER => in_schema(host, table, oid, ("prsname", "prsnamespace"), "text search parser")?,
         PG_TS_TEMPLATE => in_schema(host, table, oid, ("tmplname", "tmplnamespace"), "text search template")?,
-        _ => return Err(Error::unsupported(format!("pg_describe_object of objects of catalog {table} is not supported"))),
+        _ => {
+            return Err(Error::unsupported(format!(
+                "pg_describe_object of objects of catalog {table} is not supported"
+            )));
+        }
     })
 }
 
@@ -110,18 +125,31 @@ fn named(host: &StatementHost<'_>, table: Oid, oid: Oid, name: &str, word: &str)
     Ok(row_of(host, table, oid)?.map(|r| format!("{word} {}", r.text(name).unwrap_or(""))))
 }
 
-fn in_schema(host: &StatementHost<'_>, table: Oid, oid: Oid, (name, schema): (&str, &str), word: &str) -> Result<Option<String>> {
+fn in_schema(
+    host: &StatementHost<'_>,
+    table: Oid,
+    oid: Oid,
+    (name, schema): (&str, &str),
+    word: &str,
+) -> Result<Option<String>> {
     let Some(r) = row_of(host, table, oid)? else { return Ok(None) };
     Ok(Some(format!("{word} {}", qualified(host, r.oid(schema), r.text(name).unwrap_or(""))?)))
 }
 
-fn on_table(host: &StatementHost<'_>, table: Oid, oid: Oid, (name, relation): (&str, &str), word: &str) -> Result<Option<String>> {
+fn on_table(
+    host: &StatementHost<'_>,
+    table: Oid,
+    oid: Oid,
+    (name, relation): (&str, &str),
+    word: &str,
+) -> Result<Option<String>> {
     let Some(r) = row_of(host, table, oid)? else { return Ok(None) };
     let whole = shown(host, PG_CLASS, r.oid(relation), 0)?.unwrap_or_default();
     Ok(Some(format!("{word} {} on {whole}", r.text(name).unwrap_or(""))))
 }
 
-/// pg_…_is_visible of what has a schema and a name: the first of its name on the search path is it. NULL: there is no such object.
+/// pg_…_is_visible of what has a schema and a name: the first of its name on the search path is it. NULL: there is no
+/// such object.
 pub(super) fn is_visible(host: &StatementHost<'_>, function: &str, oid: Oid) -> Result<Datum> {
     let (table, name, schema, also): (Oid, &str, &str, &[&str]) = match function {
         "pg_operator_is_visible" => (PG_OPERATOR, "oprname", "oprnamespace", &["oprleft", "oprright"]),
@@ -133,7 +161,8 @@ pub(super) fn is_visible(host: &StatementHost<'_>, function: &str, oid: Oid) -> 
     };
     let rows = host.reader.scan(table)?;
     let Some(row) = rows.iter().find(|r| r.oid("oid") == oid) else { return Ok(Datum::Null) };
-    let same: Vec<_> = rows.iter().filter(|r| r.text(name) == row.text(name) && also.iter().all(|c| r.oid(c) == row.oid(c))).collect();
+    let same: Vec<_> =
+        rows.iter().filter(|r| r.text(name) == row.text(name) && also.iter().all(|c| r.oid(c) == row.oid(c))).collect();
     let path = host.reader.schemas_to_search(None, false)?;
     let first = path.iter().find_map(|s| same.iter().find(|r| r.oid(schema) == *s));
     Ok(Datum::Bool(first.is_some_and(|r| r.oid("oid") == oid)))

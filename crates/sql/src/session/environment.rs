@@ -1,23 +1,23 @@
 //! What a running statement may look up: catalogs, settings, clock, the session's own state.
 
 use super::{Own, Scratch, Session};
-use crate::catalog::cache::{CatalogReader, Database, ObjectCache};
 use crate::catalog::CatalogView;
 use crate::catalog::builtin::BOOTSTRAP_SUPERUSER;
+use crate::catalog::cache::{CatalogReader, Database, ObjectCache};
 use crate::client::Runtime;
 use crate::instance::Instance;
 use crate::settings::SessionSettings;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_storage::Snapshot;
-use kilndb_types::context::{Host, NoHost, is_self_contained};
 use kilndb_types::EvalContext;
+use kilndb_types::context::{Host, NoHost, is_self_contained};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A statement's surroundings, made once per statement. It borrows nothing of the session, which belongs to the functions that
-/// the statement calls.
+/// A statement's surroundings, made once per statement. It borrows nothing of the session, which belongs to the
+/// functions that the statement calls.
 pub(crate) struct Environment<'a> {
     pub own: Rc<Own>,
     pub settings: Rc<SessionSettings>,
@@ -109,7 +109,13 @@ impl Environment<'_> {
 }
 
 impl Session {
-    pub(super) fn environment_of<'a>(&self, runtime: &'a dyn Runtime, cache: Arc<ObjectCache>, snapshot: Snapshot, path: Arc<[Oid]>) -> Environment<'a> {
+    pub(super) fn environment_of<'a>(
+        &self,
+        runtime: &'a dyn Runtime,
+        cache: Arc<ObjectCache>,
+        snapshot: Snapshot,
+        path: Arc<[Oid]>,
+    ) -> Environment<'a> {
         Environment {
             own: self.own.clone(),
             settings: self.settings.held(),
@@ -267,7 +273,12 @@ pub(crate) fn relation_by_text(host: &StatementHost<'_>, text: &str) -> Result<O
         [name] => (None, name),
         [schema, name] => (Some(schema.as_str()), name),
         [database, schema, name] if *database == host.database().name => (Some(schema.as_str()), name),
-        _ => return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("improper relation name (too many dotted names): {text}"))),
+        _ => {
+            return Err(Error::new(
+                sqlstate::SYNTAX_ERROR,
+                format!("improper relation name (too many dotted names): {text}"),
+            ));
+        }
     };
     if let Some(schema) = schema
         && host.reader.schema_oid(schema)?.is_none()
@@ -279,4 +290,3 @@ pub(crate) fn relation_by_text(host: &StatementHost<'_>, text: &str) -> Result<O
         .find_relation(schema, name)?
         .ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{shown}\" does not exist")))
 }
-

@@ -1,7 +1,8 @@
 //! Snapshots that other transactions may read with: pg_export_snapshot and SET TRANSACTION SNAPSHOT.
 //!
 //! Invariants
-//! 1. A snapshot can be taken over while the transaction lives that has exported it, and holds then for whoever has taken it over.
+//! 1. A snapshot can be taken over while the transaction lives that has exported it, and holds then for whoever has
+//!    taken it over.
 //! 2. Of the exporter's own changes nobody else sees any.
 
 use super::Session;
@@ -51,7 +52,11 @@ pub(super) fn export(host: &StatementHost<'_>, env: &CallEnv<'_>) -> Result<Datu
         return Err(Error::new(sqlstate::ACTIVE_SQL_TRANSACTION, "cannot export a snapshot from a subtransaction"));
     }
     let is_serializable = env.txn.isolation() == Isolation::Serializable;
-    let exported = Arc::new(Exported { snapshot: env.snapshot.clone().untracked(), database: host.database().oid, is_serializable });
+    let exported = Arc::new(Exported {
+        snapshot: env.snapshot.clone().untracked(),
+        database: host.database().oid,
+        is_serializable,
+    });
     let name = host.instance.exports.add(host.facts.process_id, &exported);
     host.scratch.exported.borrow_mut().push(exported);
     Ok(Datum::text(name))
@@ -60,7 +65,8 @@ pub(super) fn export(host: &StatementHost<'_>, env: &CallEnv<'_>) -> Result<Datu
 impl Session {
     /// SET TRANSACTION SNAPSHOT.
     pub(super) fn import_snapshot(&mut self, name: &str) -> Result<()> {
-        let too_late = || Error::new(sqlstate::ACTIVE_SQL_TRANSACTION, "SET TRANSACTION SNAPSHOT must be called before any query");
+        let too_late =
+            || Error::new(sqlstate::ACTIVE_SQL_TRANSACTION, "SET TRANSACTION SNAPSHOT must be called before any query");
         let in_savepoint = !self.savepoints.is_empty();
         let database = self.database.oid;
         let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to set the snapshot of"))?;
@@ -68,10 +74,15 @@ impl Session {
             return Err(too_late());
         }
         if txn.isolation() == Isolation::ReadCommitted {
-            return Err(Error::unsupported("a snapshot-importing transaction must have isolation level SERIALIZABLE or REPEATABLE READ"));
+            return Err(Error::unsupported(
+                "a snapshot-importing transaction must have isolation level SERIALIZABLE or REPEATABLE READ",
+            ));
         }
         if !name.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'A'..=b'F' | b'-')) {
-            return Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("invalid snapshot identifier: \"{name}\"")));
+            return Err(Error::new(
+                sqlstate::INVALID_PARAMETER_VALUE,
+                format!("invalid snapshot identifier: \"{name}\""),
+            ));
         }
         let missing = || Error::new(sqlstate::UNDEFINED_OBJECT, format!("snapshot \"{name}\" does not exist"));
         let exported = self.own.instance.exports.find(name).ok_or_else(missing)?;

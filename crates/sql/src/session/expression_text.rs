@@ -14,7 +14,13 @@ use kilndb_types::{Datum, oids};
 use std::sync::Arc;
 
 /// The text of an expression over `table`; `target`: the column that it is the default of.
-pub(super) fn canonical(host: &StatementHost<'_>, sql: &str, table: &Arc<Table>, target: Option<(Oid, i32)>, pretty: bool) -> String {
+pub(super) fn canonical(
+    host: &StatementHost<'_>,
+    sql: &str,
+    table: &Arc<Table>,
+    target: Option<(Oid, i32)>,
+    pretty: bool,
+) -> String {
     let mut shown = None;
     host.runtime.on_large_stack(&mut || {
         if let Ok(bound) = crate::bind::bind_expression(sql, Some(table), &host.reader, target) {
@@ -27,7 +33,11 @@ pub(super) fn canonical(host: &StatementHost<'_>, sql: &str, table: &Arc<Table>,
 
 /// A domain's check.
 pub(super) fn canonical_check(host: &StatementHost<'_>, sql: &str, domain: Oid, pretty: bool) -> String {
-    let (Ok(Some(table)), Ok(Some(info))) = (host.reader.table_by_oid(crate::catalog::ids::PG_CLASS), host.reader.type_by_oid(domain)) else { return sql.to_string() };
+    let (Ok(Some(table)), Ok(Some(info))) =
+        (host.reader.table_by_oid(crate::catalog::ids::PG_CLASS), host.reader.type_by_oid(domain))
+    else {
+        return sql.to_string();
+    };
     let mut shown = None;
     host.runtime.on_large_stack(&mut || {
         if let Ok(bound) = crate::bind::domain::check(sql, info.base_type, &host.reader) {
@@ -64,7 +74,9 @@ pub(super) fn canonical_default(host: &StatementHost<'_>, sql: &str, type_oid: O
 /// A value as it stands in an expression; `label`: with its type where that is not plain.
 pub(super) fn shown_constant(host: &StatementHost<'_>, value: &Datum, ty: Oid, label: bool) -> String {
     let table = host.reader.table_by_oid(crate::catalog::ids::PG_CLASS).ok().flatten();
-    let shown = table.and_then(|table| Printer { host, table: &table, rel: 0, rows: None, pretty: false }.constant(value, ty, -1, label));
+    let shown = table.and_then(|table| {
+        Printer { host, table: &table, rel: 0, rows: None, pretty: false }.constant(value, ty, -1, label)
+    });
     shown.unwrap_or_default()
 }
 
@@ -143,7 +155,11 @@ impl Printer<'_> {
         };
         match &e.kind {
             ExprKind::Func(f) if f.form == FuncForm::Operator => {
-                if is_operator(parent) { self.binds_tighter(e, parent) } else { delimits }
+                if is_operator(parent) {
+                    self.binds_tighter(e, parent)
+                } else {
+                    delimits
+                }
             }
             ExprKind::Cast { arg, .. } => self.is_simple(arg, e),
             ExprKind::IsNull { .. } | ExprKind::BoolTest { .. } | ExprKind::IsDistinct { .. } => delimits,
@@ -237,7 +253,11 @@ impl Printer<'_> {
             (FuncForm::Call, args) if !f.variadic => {
                 let info = self.host.reader.function_by_oid(f.oid).ok()??;
                 let visible = self.host.reader.search_path.contains(&info.schema_oid);
-                let schema = if visible { String::new() } else { format!("{}.", quote(&self.host.reader.schema_name(info.schema_oid).ok()??)) };
+                let schema = if visible {
+                    String::new()
+                } else {
+                    format!("{}.", quote(&self.host.reader.schema_name(info.schema_oid).ok()??))
+                };
                 Some(format!("{schema}{}({})", quote(&info.name), self.list(args)?))
             }
             _ => None,
@@ -253,7 +273,9 @@ impl Printer<'_> {
         match &e.kind {
             ExprKind::Const(value) => self.constant(value, e.ty, e.typmod, true),
             ExprKind::Column(c) if c.rel == crate::bind::domain::VALUE_REL => Some("VALUE".to_string()),
-            ExprKind::Column(c) if c.rel == self.rel && c.att > 0 => Some(quote(&self.table.columns.get(c.att as usize - 1)?.name)),
+            ExprKind::Column(c) if c.rel == self.rel && c.att > 0 => {
+                Some(quote(&self.table.columns.get(c.att as usize - 1)?.name))
+            }
             ExprKind::Column(c) if c.att > 0 && self.rows.is_some_and(|(old, new)| c.rel == old || c.rel == new) => {
                 let row = if self.rows.is_some_and(|(old, _)| c.rel == old) { "old" } else { "new" };
                 Some(format!("{row}.{}", quote(&self.table.columns.get(c.att as usize - 1)?.name)))
@@ -292,11 +314,14 @@ impl Printer<'_> {
                 Some(format!("ARRAY[]::{}", self.host.reader.format_type(e.ty, -1)))
             }
             ExprKind::Array { elements, .. } => Some(format!("ARRAY[{}]", self.list(elements)?)),
-            ExprKind::Field { arg, name, .. } if !name.is_empty() => Some(format!("({}).{}", self.expr(arg, Some(e))?, quote(name))),
+            ExprKind::Field { arg, name, .. } if !name.is_empty() => {
+                Some(format!("({}).{}", self.expr(arg, Some(e))?, quote(name)))
+            }
             ExprKind::Subscript { arg, subscripts, slice: false } => {
                 let base = self.expr(arg, Some(e))?;
                 let base = if matches!(arg.kind, ExprKind::Column(_)) { base } else { format!("({base})") };
-                let parts: Option<Vec<String>> = subscripts.iter().map(|s| Some(format!("[{}]", self.expr(s.upper.as_ref()?, None)?))).collect();
+                let parts: Option<Vec<String>> =
+                    subscripts.iter().map(|s| Some(format!("[{}]", self.expr(s.upper.as_ref()?, None)?))).collect();
                 Some(format!("{base}{}", parts?.concat()))
             }
             ExprKind::ScalarArray { func, any } => {
@@ -319,7 +344,9 @@ impl Printer<'_> {
                 };
                 Some(if e.typmod >= 0 { format!("{word}({})", e.typmod) } else { word.to_string() })
             }
-            ExprKind::Collate { arg, name } => Some(self.wrap(format!("{} COLLATE {}", self.operand(arg, e)?, quote(name)))),
+            ExprKind::Collate { arg, name } => {
+                Some(self.wrap(format!("{} COLLATE {}", self.operand(arg, e)?, quote(name))))
+            }
             _ => None,
         }
     }

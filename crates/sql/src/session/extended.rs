@@ -36,7 +36,10 @@ impl Session {
         let script = runtime.parse(sql)?;
         let mut statements = script.statements();
         if statements.len() > 1 {
-            return Err(Error::new(sqlstate::SYNTAX_ERROR, "cannot insert multiple commands into a prepared statement"));
+            return Err(Error::new(
+                sqlstate::SYNTAX_ERROR,
+                "cannot insert multiple commands into a prepared statement",
+            ));
         }
         let statement = statements.pop();
         if let Some(s) = &statement
@@ -45,7 +48,10 @@ impl Session {
             self.refuse_if_failed()?;
         }
         if !name.is_empty() && self.own.prepared.contains(name) {
-            return Err(Error::new(sqlstate::DUPLICATE_PSTATEMENT, format!("prepared statement \"{name}\" already exists")));
+            return Err(Error::new(
+                sqlstate::DUPLICATE_PSTATEMENT,
+                format!("prepared statement \"{name}\" already exists"),
+            ));
         }
         if statement.as_ref().is_some_and(|s| is_plannable(&s.node())) {
             self.begin_statement(runtime)?;
@@ -84,7 +90,10 @@ impl Session {
             return Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, "unsupported format code: 2"));
         }
         if !request.portal.is_empty() && self.own.portals.contains(request.portal) {
-            return Err(Error::new(sqlstate::DUPLICATE_CURSOR, format!("cursor \"{}\" already exists", request.portal)));
+            return Err(Error::new(
+                sqlstate::DUPLICATE_CURSOR,
+                format!("cursor \"{}\" already exists", request.portal),
+            ));
         }
         let (mut params, mut plan) = (Vec::new(), None);
         let version = self.database.version();
@@ -117,7 +126,12 @@ impl Session {
         Ok(())
     }
 
-    fn decode_params(&mut self, prepared: &Prepared, request: &BindRequest<'_>, runtime: &dyn Runtime) -> Result<Vec<Datum>> {
+    fn decode_params(
+        &mut self,
+        prepared: &Prepared,
+        request: &BindRequest<'_>,
+        runtime: &dyn Runtime,
+    ) -> Result<Vec<Datum>> {
         if request.params.is_empty() {
             return Ok(Vec::new());
         }
@@ -158,7 +172,13 @@ impl Session {
         known.unwrap_or_else(|| Err(missing_portal(name)))
     }
 
-    pub fn execute(&mut self, name: &str, max_rows: Option<u64>, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<()> {
+    pub fn execute(
+        &mut self,
+        name: &str,
+        max_rows: Option<u64>,
+        runtime: &dyn Runtime,
+        client: &mut dyn Client,
+    ) -> Result<()> {
         let Some(mut portal) = self.own.portals.remove(name) else { return Err(missing_portal(name)) };
         self.statement_started(&portal.prepared.sql, runtime);
         let mut plan = portal.plan.take();
@@ -205,7 +225,12 @@ impl Session {
                 if !self.lock_plan(plan, version, runtime)? {
                     let again = self.plan_of(&portal.prepared, runtime)?;
                     self.lock_tables(&again, runtime)?;
-                    if !plan.columns.iter().map(|c| (c.type_oid, &c.name)).eq(again.columns.iter().map(|c| (c.type_oid, &c.name))) {
+                    if !plan
+                        .columns
+                        .iter()
+                        .map(|c| (c.type_oid, &c.name))
+                        .eq(again.columns.iter().map(|c| (c.type_oid, &c.name)))
+                    {
                         return Err(Error::unsupported("cached plan must not change result type"));
                     }
                     *plan = again;

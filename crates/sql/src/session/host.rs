@@ -3,8 +3,8 @@
 use super::arguments::{bool_of, int_of, oid_of, text_of};
 use super::environment::{StatementHost, relation_by_text, split_qualified};
 use super::views::INET;
-use crate::catalog::extension::{SET_LIMIT, SHOW_LIMIT};
 use crate::catalog::bootstrap;
+use crate::catalog::extension::{SET_LIMIT, SHOW_LIMIT};
 use crate::catalog::ids::*;
 use crate::catalog::store::CatalogStore;
 use crate::catalog::text_search::{self, TextSearchKind};
@@ -17,38 +17,155 @@ use kilndb_types::{Datum, oids};
 
 /// All names that [`StatementHost::call_session_function`] knows.
 pub(crate) const SESSION_FUNCTIONS: &[&str] = &[
-    "nextval", "currval", "setval", "lastval", "pg_sequence_last_value", "current_setting", "set_config", "version",
-    "pg_backend_pid", "current_database", "current_catalog", "current_schema", "current_schemas", "current_user",
-    "session_user", "user", "getpgusername", "format_type", "pg_get_userbyid", "pg_table_is_visible", "pg_type_is_visible",
-    "pg_function_is_visible", "pg_operator_is_visible", "pg_collation_is_visible", "pg_opclass_is_visible",
-    "pg_opfamily_is_visible", "pg_conversion_is_visible", "pg_ts_config_is_visible", "pg_ts_dict_is_visible", "pg_ts_parser_is_visible", "pg_ts_template_is_visible",
-    "pg_statistics_obj_is_visible", "pg_get_expr", "pg_get_indexdef", "pg_get_constraintdef", "pg_get_viewdef",
-    "obj_description", "col_description", "shobj_description", "pg_relation_size", "pg_total_relation_size",
-    "pg_table_size", "pg_indexes_size", "pg_database_size", "pg_encoding_to_char", "pg_char_to_encoding",
-    "pg_is_in_recovery", "txid_current", "txid_current_if_assigned", "pg_current_xact_id", "pg_current_xact_id_if_assigned",
-    "pg_cancel_backend", "pg_terminate_backend", "pg_postmaster_start_time", "pg_conf_load_time", "pg_reload_conf",
-    "pg_get_serial_sequence", "has_table_privilege", "has_schema_privilege", "has_database_privilege",
-    "has_column_privilege", "has_sequence_privilege", "has_function_privilege", "pg_has_role", "pg_sleep",
-    "to_regclass", "to_regtype", "to_regproc", "to_regnamespace", "to_regrole", "pg_my_temp_schema",
-    "pg_is_other_temp_schema", "pg_get_function_result", "pg_get_function_arguments", "pg_get_function_identity_arguments",
-    "pg_client_encoding", "inet_server_port", "pg_current_wal_lsn", "pg_current_wal_insert_lsn", "pg_current_wal_flush_lsn",
-    "pg_relation_filenode", "pg_get_partkeydef", "pg_get_partition_constraintdef", "pg_partition_root", "pg_relation_is_publishable", "pg_tablespace_location", 
-    "pg_get_statisticsobjdef_columns", "pg_jit_available",
-    "pg_is_wal_replay_paused", "row_security_active",
-    "pg_get_function_sqlbody", "pg_input_is_valid", "pg_input_error_info", "parse_ident", "pg_sequence_parameters",
-    "pg_get_triggerdef", "pg_trigger_depth", "pg_get_ruledef", "pg_get_functiondef", "pg_get_statisticsobjdef", "current_query",
-    "inet_client_addr", "inet_client_port", "has_any_column_privilege", "has_type_privilege", "has_language_privilege",
-    "pg_advisory_xact_lock", "pg_advisory_xact_lock_shared", "pg_try_advisory_xact_lock", "pg_try_advisory_xact_lock_shared",
-    "pg_advisory_lock", "pg_advisory_lock_shared", "pg_try_advisory_lock", "pg_try_advisory_lock_shared",
-    "pg_advisory_unlock", "pg_advisory_unlock_shared", "pg_advisory_unlock_all",
-    "has_tablespace_privilege", "pg_get_function_arg_default", "getdatabaseencoding", "pg_notify", "pg_notification_queue_usage", "pg_blocking_pids",
-    "gin_clean_pending_list", "pg_describe_object", "pg_get_sequence_data", "pg_tablespace_size", "pg_export_snapshot",
+    "nextval",
+    "currval",
+    "setval",
+    "lastval",
+    "pg_sequence_last_value",
+    "current_setting",
+    "set_config",
+    "version",
+    "pg_backend_pid",
+    "current_database",
+    "current_catalog",
+    "current_schema",
+    "current_schemas",
+    "current_user",
+    "session_user",
+    "user",
+    "getpgusername",
+    "format_type",
+    "pg_get_userbyid",
+    "pg_table_is_visible",
+    "pg_type_is_visible",
+    "pg_function_is_visible",
+    "pg_operator_is_visible",
+    "pg_collation_is_visible",
+    "pg_opclass_is_visible",
+    "pg_opfamily_is_visible",
+    "pg_conversion_is_visible",
+    "pg_ts_config_is_visible",
+    "pg_ts_dict_is_visible",
+    "pg_ts_parser_is_visible",
+    "pg_ts_template_is_visible",
+    "pg_statistics_obj_is_visible",
+    "pg_get_expr",
+    "pg_get_indexdef",
+    "pg_get_constraintdef",
+    "pg_get_viewdef",
+    "obj_description",
+    "col_description",
+    "shobj_description",
+    "pg_relation_size",
+    "pg_total_relation_size",
+    "pg_table_size",
+    "pg_indexes_size",
+    "pg_database_size",
+    "pg_encoding_to_char",
+    "pg_char_to_encoding",
+    "pg_is_in_recovery",
+    "txid_current",
+    "txid_current_if_assigned",
+    "pg_current_xact_id",
+    "pg_current_xact_id_if_assigned",
+    "pg_cancel_backend",
+    "pg_terminate_backend",
+    "pg_postmaster_start_time",
+    "pg_conf_load_time",
+    "pg_reload_conf",
+    "pg_get_serial_sequence",
+    "has_table_privilege",
+    "has_schema_privilege",
+    "has_database_privilege",
+    "has_column_privilege",
+    "has_sequence_privilege",
+    "has_function_privilege",
+    "pg_has_role",
+    "pg_sleep",
+    "to_regclass",
+    "to_regtype",
+    "to_regproc",
+    "to_regnamespace",
+    "to_regrole",
+    "pg_my_temp_schema",
+    "pg_is_other_temp_schema",
+    "pg_get_function_result",
+    "pg_get_function_arguments",
+    "pg_get_function_identity_arguments",
+    "pg_client_encoding",
+    "inet_server_port",
+    "pg_current_wal_lsn",
+    "pg_current_wal_insert_lsn",
+    "pg_current_wal_flush_lsn",
+    "pg_relation_filenode",
+    "pg_get_partkeydef",
+    "pg_get_partition_constraintdef",
+    "pg_partition_root",
+    "pg_relation_is_publishable",
+    "pg_tablespace_location",
+    "pg_get_statisticsobjdef_columns",
+    "pg_jit_available",
+    "pg_is_wal_replay_paused",
+    "row_security_active",
+    "pg_get_function_sqlbody",
+    "pg_input_is_valid",
+    "pg_input_error_info",
+    "parse_ident",
+    "pg_sequence_parameters",
+    "pg_get_triggerdef",
+    "pg_trigger_depth",
+    "pg_get_ruledef",
+    "pg_get_functiondef",
+    "pg_get_statisticsobjdef",
+    "current_query",
+    "inet_client_addr",
+    "inet_client_port",
+    "has_any_column_privilege",
+    "has_type_privilege",
+    "has_language_privilege",
+    "pg_advisory_xact_lock",
+    "pg_advisory_xact_lock_shared",
+    "pg_try_advisory_xact_lock",
+    "pg_try_advisory_xact_lock_shared",
+    "pg_advisory_lock",
+    "pg_advisory_lock_shared",
+    "pg_try_advisory_lock",
+    "pg_try_advisory_lock_shared",
+    "pg_advisory_unlock",
+    "pg_advisory_unlock_shared",
+    "pg_advisory_unlock_all",
+    "has_tablespace_privilege",
+    "pg_get_function_arg_default",
+    "getdatabaseencoding",
+    "pg_notify",
+    "pg_notification_queue_usage",
+    "pg_blocking_pids",
+    "gin_clean_pending_list",
+    "pg_describe_object",
+    "pg_get_sequence_data",
+    "pg_tablespace_size",
+    "pg_export_snapshot",
 ];
 
 pub(crate) const SET_RETURNING_FUNCTIONS: &[&str] = &[
-    "pg_show_all_settings", "pg_stat_get_activity", "pg_lock_status", "pg_prepared_statement", "pg_cursor", "pg_partition_tree",
-    "pg_partition_ancestors", "pg_get_keywords", "pg_timezone_names", "pg_available_extensions", "pg_available_extension_versions", "pg_extension_update_paths", "aclexplode", "pg_options_to_table", "pg_sequence_parameters",
-    "pg_listening_channels", "pg_stat_get_io", "pg_stat_get_progress_info",
+    "pg_show_all_settings",
+    "pg_stat_get_activity",
+    "pg_lock_status",
+    "pg_prepared_statement",
+    "pg_cursor",
+    "pg_partition_tree",
+    "pg_partition_ancestors",
+    "pg_get_keywords",
+    "pg_timezone_names",
+    "pg_available_extensions",
+    "pg_available_extension_versions",
+    "pg_extension_update_paths",
+    "aclexplode",
+    "pg_options_to_table",
+    "pg_sequence_parameters",
+    "pg_listening_channels",
+    "pg_stat_get_io",
+    "pg_stat_get_progress_info",
 ];
 
 impl SessionHost for StatementHost<'_> {
@@ -58,7 +175,13 @@ impl SessionHost for StatementHost<'_> {
     fn fuzzy_search_limit(&self) -> u64 {
         self.settings.number("gin_fuzzy_search_limit")
     }
-    fn call_session_function(&self, oid: Oid, name: &str, args: &[Datum], env: &mut CallEnv<'_>) -> Option<Result<Datum>> {
+    fn call_session_function(
+        &self,
+        oid: Oid,
+        name: &str,
+        args: &[Datum],
+        env: &mut CallEnv<'_>,
+    ) -> Option<Result<Datum>> {
         if let Some(done) = super::array_functions::call(oid, args) {
             return Some(done);
         }
@@ -76,7 +199,13 @@ impl SessionHost for StatementHost<'_> {
         }
         Some(call(self, name, args, env))
     }
-    fn call_set_returning(&self, oid: Oid, name: &str, args: &[Datum], env: &mut CallEnv<'_>) -> Option<Result<Vec<Vec<Datum>>>> {
+    fn call_set_returning(
+        &self,
+        oid: Oid,
+        name: &str,
+        args: &[Datum],
+        env: &mut CallEnv<'_>,
+    ) -> Option<Result<Vec<Vec<Datum>>>> {
         if let Some(done) = super::text_search::rows(self, oid, args, env) {
             return Some(done);
         }
@@ -113,15 +242,31 @@ fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<
     match name {
         "pg_describe_object" => super::describe::call(host, args),
         "gin_clean_pending_list" => super::inverted::clean_pending_list(host, args),
-        "nextval" | "currval" | "setval" | "lastval" | "pg_sequence_last_value" | "pg_get_sequence_data" => seq::call(host, name, args, env),
+        "nextval" | "currval" | "setval" | "lastval" | "pg_sequence_last_value" | "pg_get_sequence_data" => {
+            seq::call(host, name, args, env)
+        }
         "current_setting" | "set_config" => setting(host, name, args),
-        "pg_relation_size" | "pg_total_relation_size" | "pg_table_size" | "pg_indexes_size" | "pg_database_size"
+        "pg_relation_size"
+        | "pg_total_relation_size"
+        | "pg_table_size"
+        | "pg_indexes_size"
+        | "pg_database_size"
         | "pg_relation_filenode" => sizes(host, name, args, env),
-        "pg_get_expr" | "pg_get_indexdef" | "pg_get_constraintdef" | "pg_get_viewdef" | "pg_get_serial_sequence"
-        | "pg_get_partkeydef" | "pg_get_partition_constraintdef" | "pg_partition_root"
-        | "pg_get_function_result" | "pg_get_function_arguments" | "pg_get_function_identity_arguments" => super::definitions::call(host, name, args),
+        "pg_get_expr"
+        | "pg_get_indexdef"
+        | "pg_get_constraintdef"
+        | "pg_get_viewdef"
+        | "pg_get_serial_sequence"
+        | "pg_get_partkeydef"
+        | "pg_get_partition_constraintdef"
+        | "pg_partition_root"
+        | "pg_get_function_result"
+        | "pg_get_function_arguments"
+        | "pg_get_function_identity_arguments" => super::definitions::call(host, name, args),
         "obj_description" | "col_description" | "shobj_description" => description(host, name, args),
-        "to_regclass" | "to_regtype" | "to_regproc" | "to_regnamespace" | "to_regrole" => to_reg(host, name, &text_of(first)),
+        "to_regclass" | "to_regtype" | "to_regproc" | "to_regnamespace" | "to_regrole" => {
+            to_reg(host, name, &text_of(first))
+        }
         "version" => Ok(Datum::text(format!(
             "PostgreSQL {} (KilnDB {}) on {}-linux, 64-bit",
             crate::SERVER_VERSION,
@@ -165,7 +310,9 @@ fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<
         "pg_function_is_visible" => {
             let Some(info) = host.reader.function_by_oid(oid_of(first))? else { return Ok(Datum::Null) };
             let same = |f: &std::sync::Arc<crate::catalog::FunctionInfo>| f.arg_types == info.arg_types;
-            Ok(Datum::Bool(host.reader.functions(None, &info.name)?.iter().find(|f| same(f)).is_some_and(|f| f.oid == info.oid)))
+            Ok(Datum::Bool(
+                host.reader.functions(None, &info.name)?.iter().find(|f| same(f)).is_some_and(|f| f.oid == info.oid),
+            ))
         }
         "pg_ts_config_is_visible" => text_search_visible(host, TextSearchKind::Config, oid_of(first)),
         "pg_ts_dict_is_visible" => text_search_visible(host, TextSearchKind::Dictionary, oid_of(first)),
@@ -173,9 +320,13 @@ fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<
         "pg_ts_template_is_visible" => text_search_visible(host, TextSearchKind::Template, oid_of(first)),
         n if n.ends_with("_is_visible") => super::describe::is_visible(host, n, oid_of(first)),
         "pg_encoding_to_char" => Ok(Datum::text(if int_of(first) == 6 { "UTF8" } else { "" })),
-        "pg_char_to_encoding" => Ok(Datum::Int4(if text_of(first).to_ascii_lowercase().replace('-', "") == "utf8" { 6 } else { -1 })),
+        "pg_char_to_encoding" => {
+            Ok(Datum::Int4(if text_of(first).to_ascii_lowercase().replace('-', "") == "utf8" { 6 } else { -1 }))
+        }
         "pg_client_encoding" => Ok(Datum::text("UTF8")),
-        "pg_is_in_recovery" | "pg_jit_available" | "row_security_active" | "pg_is_wal_replay_paused" => Ok(Datum::Bool(false)),
+        "pg_is_in_recovery" | "pg_jit_available" | "row_security_active" | "pg_is_wal_replay_paused" => {
+            Ok(Datum::Bool(false))
+        }
         "txid_current" => Ok(Datum::Int8(env.txn.assign_xid().0 as i64)),
         "pg_current_xact_id" => Ok(Datum::U64(env.txn.assign_xid().0)),
         "txid_current_if_assigned" => Ok(env.txn.xid().map_or(Datum::Null, |x| Datum::Int8(x.0 as i64))),
@@ -221,11 +372,13 @@ fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<
             }
         }
         "pg_blocking_pids" => Ok(super::views::blocking_pids(host, int_of(first) as i32)),
-        "pg_notify" => super::listen::notify(host.scratch, &text_of(first), &text_of(args.get(1))).map(|()| Datum::text("")),
-        "pg_notification_queue_usage" => {
-            Ok(Datum::Float8(super::listen::queue_usage(host.instance)))
+        "pg_notify" => {
+            super::listen::notify(host.scratch, &text_of(first), &text_of(args.get(1))).map(|()| Datum::text(""))
         }
-        n if n.starts_with("pg_advisory") || n.starts_with("pg_try_advisory") => super::advisory::call(host, n, args, env),
+        "pg_notification_queue_usage" => Ok(Datum::Float8(super::listen::queue_usage(host.instance))),
+        n if n.starts_with("pg_advisory") || n.starts_with("pg_try_advisory") => {
+            super::advisory::call(host, n, args, env)
+        }
         n if n.starts_with("has_") || n == "pg_has_role" => privilege(host, n, args),
         "pg_export_snapshot" => super::exported::export(host, env),
         "pg_tablespace_size" => tablespace_size(host, first, env),
@@ -250,7 +403,14 @@ fn setting(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Result<Datum
         host.scratch.set_config.borrow_mut().push((key, value, bool_of(args.get(2))));
         return Ok(Datum::text(shown));
     }
-    let pending = host.scratch.set_config.borrow().iter().rev().find(|(n, _, _)| n.eq_ignore_ascii_case(&key)).map(|(_, v, _)| v.clone());
+    let pending = host
+        .scratch
+        .set_config
+        .borrow()
+        .iter()
+        .rev()
+        .find(|(n, _, _)| n.eq_ignore_ascii_case(&key))
+        .map(|(_, v, _)| v.clone());
     let special = match key.to_ascii_lowercase().as_str() {
         "is_superuser" => Some(if host.facts.is_superuser { "on" } else { "off" }.to_string()),
         "session_authorization" => Some(host.login_name.to_string()),
@@ -275,7 +435,9 @@ fn setting(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Result<Datum
 fn trigram_limit(host: &StatementHost<'_>, args: &[Datum]) -> Result<Datum> {
     let name = Datum::text(crate::settings::TRIGRAM_SIMILARITY);
     let shown = match args.first() {
-        Some(Datum::Float4(limit)) => setting(host, "set_config", &[name, Datum::text(limit.to_string()), Datum::Bool(false)])?,
+        Some(Datum::Float4(limit)) => {
+            setting(host, "set_config", &[name, Datum::text(limit.to_string()), Datum::Bool(false)])?
+        }
         _ => setting(host, "current_setting", &[name])?,
     };
     Ok(Datum::Float4(text_of(Some(&shown)).parse().unwrap_or(0.0)))
@@ -283,7 +445,11 @@ fn trigram_limit(host: &StatementHost<'_>, args: &[Datum]) -> Result<Datum> {
 
 fn relation_sizes(host: &StatementHost<'_>, table: &Table) -> Result<(i64, i64)> {
     let bytes = |storage: kilndb_base::RelationId| -> Result<i64> {
-        Ok(if storage.0 == 0 { 0 } else { i64::from(host.reader.temporary.relation(&host.instance.engine, storage)?.pages()) * 8192 })
+        Ok(if storage.0 == 0 {
+            0
+        } else {
+            i64::from(host.reader.temporary.relation(&host.instance.engine, storage)?.pages()) * 8192
+        })
     };
     let mut indexes = 0;
     for index in table.indexes.iter().filter(|i| !i.is_in_whole) {
@@ -349,7 +515,8 @@ fn tablespace_size(host: &StatementHost<'_>, tablespace: Option<&Datum>, env: &C
         Some(Datum::Text(name)) => row.text("spcname") == Some(name),
         other => row.oid("oid") == oid_of(other),
     });
-    let missing = || Error::new(sqlstate::UNDEFINED_OBJECT, format!("tablespace \"{}\" does not exist", text_of(tablespace)));
+    let missing =
+        || Error::new(sqlstate::UNDEFINED_OBJECT, format!("tablespace \"{}\" does not exist", text_of(tablespace)));
     let is_global = found.ok_or_else(missing)?.text("spcname") == Some("pg_global");
     let engine = &host.instance.engine;
     let map = bootstrap::read_boot_map(engine)?;
@@ -405,7 +572,11 @@ fn signal(host: &StatementHost<'_>, name: &str, pid: i64) -> Result<Datum> {
         ));
         return Ok(Datum::Bool(false));
     };
-    if name == "pg_cancel_backend" { control.request_cancel() } else { control.request_terminate() }
+    if name == "pg_cancel_backend" {
+        control.request_cancel()
+    } else {
+        control.request_terminate()
+    }
     Ok(Datum::Bool(true))
 }
 
@@ -423,7 +594,9 @@ fn sleep(host: &StatementHost<'_>, seconds: Option<&Datum>, env: &mut CallEnv<'_
 
 fn sequence_parameters(host: &StatementHost<'_>, oid: Oid) -> Result<Datum> {
     let rows = host.reader.lookup(PG_SEQUENCE, PG_SEQUENCE_SEQRELID_INDEX, &[Datum::Oid(oid)])?;
-    let row = rows.first().ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("relation with OID {oid} does not exist")))?;
+    let row = rows
+        .first()
+        .ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("relation with OID {oid} does not exist")))?;
     let number = |column: &str| (oids::INT8, Datum::Int8(row.int(column)));
     Ok(super::identifiers::record(vec![
         number("seqstart"),
@@ -469,7 +642,10 @@ fn privilege(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Result<Dat
         };
         return Ok(Datum::Bool(superuser || target == role));
     }
-    if !matches!(name, "has_table_privilege" | "has_sequence_privilege" | "has_column_privilege" | "has_any_column_privilege") {
+    if !matches!(
+        name,
+        "has_table_privilege" | "has_sequence_privilege" | "has_column_privilege" | "has_any_column_privilege"
+    ) {
         return Ok(Datum::Bool(superuser || !matches!(name, "has_tablespace_privilege")));
     }
     let oid = match object {
@@ -530,7 +706,12 @@ pub(crate) fn reg_lookup(host: &StatementHost<'_>, kind: Oid, text: &str) -> Res
             let (schema, name) = match parts.as_slice() {
                 [schema, name] => (Some(schema.as_str()), name),
                 [name] => (None, name),
-                _ => return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("improper qualified name (too many dotted names): {text}"))),
+                _ => {
+                    return Err(Error::new(
+                        sqlstate::SYNTAX_ERROR,
+                        format!("improper qualified name (too many dotted names): {text}"),
+                    ));
+                }
             };
             match host.reader.functions(schema, name)?.as_slice() {
                 [] => Err(Error::new(sqlstate::UNDEFINED_FUNCTION, format!("function \"{text}\" does not exist"))),
@@ -539,18 +720,26 @@ pub(crate) fn reg_lookup(host: &StatementHost<'_>, kind: Oid, text: &str) -> Res
             }
         }
         oids::REGPROCEDURE => {
-            let (name, list) = text.trim().strip_suffix(')').and_then(|t| t.split_once('(')).ok_or_else(|| {
-                Error::new(sqlstate::INVALID_TEXT_REPRESENTATION, "expected a left parenthesis")
-            })?;
+            let (name, list) = text
+                .trim()
+                .strip_suffix(')')
+                .and_then(|t| t.split_once('('))
+                .ok_or_else(|| Error::new(sqlstate::INVALID_TEXT_REPRESENTATION, "expected a left parenthesis"))?;
             let mut types = Vec::new();
             for ty in crate::catalog::builtin::split_defaults(list) {
                 types.push(reg_lookup(host, oids::REGTYPE, &ty)?);
             }
-            let parts = split_qualified(name).ok_or_else(|| Error::new(sqlstate::INVALID_NAME, "invalid name syntax"))?;
+            let parts =
+                split_qualified(name).ok_or_else(|| Error::new(sqlstate::INVALID_NAME, "invalid name syntax"))?;
             let (schema, name) = match parts.as_slice() {
                 [name] => (None, name),
                 [schema, name] => (Some(schema.as_str()), name),
-                _ => return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("improper qualified name (too many dotted names): {text}"))),
+                _ => {
+                    return Err(Error::new(
+                        sqlstate::SYNTAX_ERROR,
+                        format!("improper qualified name (too many dotted names): {text}"),
+                    ));
+                }
             };
             let found = host.reader.functions(schema, name)?.iter().find(|f| f.arg_types == types).map(|f| f.oid);
             found.ok_or_else(|| Error::new(sqlstate::UNDEFINED_FUNCTION, format!("function \"{text}\" does not exist")))
@@ -560,7 +749,12 @@ pub(crate) fn reg_lookup(host: &StatementHost<'_>, kind: Oid, text: &str) -> Res
             let name = parts.last().cloned().unwrap_or_default();
             let rows = host.reader.scan(PG_COLLATION)?;
             let found = rows.iter().find(|r| r.text("collname") == Some(&name)).map(|r| r.oid("oid"));
-            found.ok_or_else(|| Error::new(sqlstate::UNDEFINED_OBJECT, format!("collation \"{text}\" for encoding \"UTF8\" does not exist")))
+            found.ok_or_else(|| {
+                Error::new(
+                    sqlstate::UNDEFINED_OBJECT,
+                    format!("collation \"{text}\" for encoding \"UTF8\" does not exist"),
+                )
+            })
         }
         oids::REGCONFIG | oids::REGDICTIONARY => {
             let kind = TextSearchKind::of_reg_type(kind);
@@ -568,7 +762,12 @@ pub(crate) fn reg_lookup(host: &StatementHost<'_>, kind: Oid, text: &str) -> Res
             let (schema, name) = match parts.as_slice() {
                 [name] => (None, name),
                 [schema, name] => (Some(schema.as_str()), name),
-                _ => return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("improper qualified name (too many dotted names): {text}"))),
+                _ => {
+                    return Err(Error::new(
+                        sqlstate::SYNTAX_ERROR,
+                        format!("improper qualified name (too many dotted names): {text}"),
+                    ));
+                }
             };
             if let Some(schema) = schema
                 && host.reader.schema_oid(schema)?.is_none()

@@ -61,7 +61,8 @@ pub(super) fn parse_ident(text: &str, strict: bool) -> Result<Datum> {
     loop {
         let starts = |c: char| c.is_alphabetic() || c == '_' || !c.is_ascii();
         if let Some(quoted) = rest.strip_prefix('"') {
-            let (name, after) = quoted_name(quoted).ok_or_else(|| invalid(Some("String has unclosed double quotes.")))?;
+            let (name, after) =
+                quoted_name(quoted).ok_or_else(|| invalid(Some("String has unclosed double quotes.")))?;
             if name.is_empty() {
                 return Err(invalid(Some("Quoted identifier must not be empty.")));
             }
@@ -112,7 +113,9 @@ mod tests {
 
     fn parts(text: &str, strict: bool) -> Option<Vec<String>> {
         match parse_ident(text, strict).ok()? {
-            Datum::Array(a) => Some(a.elements.iter().map(|d| if let Datum::Text(t) = d { t.to_string() } else { String::new() }).collect()),
+            Datum::Array(a) => Some(
+                a.elements.iter().map(|d| if let Datum::Text(t) = d { t.to_string() } else { String::new() }).collect(),
+            ),
             _ => None,
         }
     }

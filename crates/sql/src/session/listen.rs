@@ -84,7 +84,10 @@ impl Session {
     }
 
     pub(super) fn unlisten_command(&mut self, s: &nodes::UnlistenStmt, runtime: &dyn Runtime) -> Result<String> {
-        self.request(s.conditionname().map_or(Request::UnlistenAll, |name| Request::Unlisten(name.to_string())), runtime)?;
+        self.request(
+            s.conditionname().map_or(Request::UnlistenAll, |name| Request::Unlisten(name.to_string())),
+            runtime,
+        )?;
         Ok("UNLISTEN".into())
     }
 
@@ -108,7 +111,8 @@ impl Session {
         queue_limit_bytes(&self.instance)
     }
 
-    /// Before the commit: whatever may fail. A listener is registered now, so that it misses nothing that is committed after it.
+    /// Before the commit: whatever may fail. A listener is registered now, so that it misses nothing that is committed
+    /// after it.
     pub(super) fn prepare_notifications(&mut self) -> Result<Prepared> {
         let mut listening = self.own.scratch.listening.borrow_mut();
         if listening.requests.is_empty() && listening.sent.is_empty() {

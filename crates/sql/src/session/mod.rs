@@ -8,10 +8,10 @@
 
 mod advisory;
 mod arguments;
-mod copy_on_write;
 mod array_functions;
 mod call_command;
 mod constraints;
+mod copy_on_write;
 mod cursor;
 mod definitions;
 pub(crate) mod describe;
@@ -24,44 +24,44 @@ pub(crate) mod identifiers;
 mod inverted;
 mod listen;
 mod modes;
-mod portal;
 mod named;
 mod partition_host;
 mod partition_text;
+mod portal;
 mod prepared;
 pub(crate) mod run;
 mod simple;
 mod statistics;
 mod system_views;
 mod template;
+mod text_search;
 mod transaction;
 mod trigger_text;
 pub(crate) mod type_host;
 pub(crate) mod utility;
-mod text_search;
 mod views;
 
-pub use extended::BindRequest;
 pub(crate) use copy_on_write::CopyOnWrite;
 pub(crate) use environment::Environment;
-use named::PreparedByName;
 pub(crate) use exported::Exports;
+pub use extended::BindRequest;
+use named::PreparedByName;
+use portal::Portals;
 pub(crate) use prepared::{StatementCache, is_plannable, reads_the_clock};
 pub(crate) use template::{Body, Template, TemplateCache};
-use portal::Portals;
 use transaction::Block;
 
 use crate::catalog::builtin::{BOOTSTRAP_SUPERUSER, PG_CATALOG};
-use crate::catalog::store::CatalogRow;
 use crate::catalog::cache::{CatalogReader, Database, ObjectCache};
+use crate::catalog::store::CatalogRow;
 use crate::catalog::temporary::TemporaryCatalog;
 use crate::client::{Client, Runtime};
 use crate::instance::Instance;
 use crate::settings::{CLIENT, SessionSettings, SettingScope, definition, show_value};
+use foldhash::HashMap;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_storage::{Snapshot, Transaction};
 use std::cell::{Cell, RefCell};
-use foldhash::HashMap;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
@@ -133,9 +133,9 @@ fn parse_options(text: &str, settings: &mut Vec<(String, String)>) -> Result<()>
             let message = format!("invalid command-line argument for server process: {word}");
             return Err(Error::new(sqlstate::SYNTAX_ERROR, message));
         };
-        let (name, value) = setting.split_once('=').ok_or_else(|| {
-            Error::new(sqlstate::SYNTAX_ERROR, format!("-c {setting} requires a value"))
-        })?;
+        let (name, value) = setting
+            .split_once('=')
+            .ok_or_else(|| Error::new(sqlstate::SYNTAX_ERROR, format!("-c {setting} requires a value")))?;
         settings.push((name.replace('-', "_"), value.to_string()));
     }
     Ok(())
@@ -175,7 +175,13 @@ impl Scratch {
 }
 
 /// Takes the stored settings, then those of the client, which must be right. Returns warnings about the stored ones.
-fn starting_settings(instance: &Instance, settings: &mut SessionSettings, options: &StartupOptions, database: Oid, role: &CatalogRow) -> Result<Vec<Error>> {
+fn starting_settings(
+    instance: &Instance,
+    settings: &mut SessionSettings,
+    options: &StartupOptions,
+    database: Oid,
+    role: &CatalogRow,
+) -> Result<Vec<Error>> {
     let mut refused = Vec::new();
     for (source, stored) in instance.stored_settings(database, role.oid("oid"))? {
         refused.extend(settings.set_session_defaults(stored.iter().filter_map(|item| item.split_once('=')), source));
@@ -221,8 +227,8 @@ pub struct Session {
     modes_at_begin: modes::Modes,
     /// The open transaction has changed catalogs.
     pub(crate) has_ddl: bool,
-    /// The database's cache of objects as it was last seen, and its version: most statements find nothing newer. Sessions
-    /// that do nothing keep no old one alive.
+    /// The database's cache of objects as it was last seen, and its version: most statements find nothing newer.
+    /// Sessions that do nothing keep no old one alive.
     seen_cache: Option<(Weak<ObjectCache>, u64)>,
     /// Cache of a transaction with DDL, and the version of the shared catalogs that it goes with.
     private_cache: Option<(Arc<ObjectCache>, u64)>,
@@ -282,7 +288,10 @@ impl Session {
     pub fn connect(instance: Arc<Instance>, options: StartupOptions, runtime: &dyn Runtime) -> Result<Session> {
         let role = instance.role_row(&options.user)?.filter(|r| r.bool("rolcanlogin"));
         let role = role.ok_or_else(|| {
-            Error::new(sqlstate::INVALID_AUTHORIZATION_SPECIFICATION, format!("role \"{}\" does not exist", options.user))
+            Error::new(
+                sqlstate::INVALID_AUTHORIZATION_SPECIFICATION,
+                format!("role \"{}\" does not exist", options.user),
+            )
         })?;
         let database = instance.open_database(&options.database)?;
         let mut settings = SessionSettings::new(instance.settings());
@@ -312,7 +321,11 @@ impl Session {
             transaction_timestamp: now,
             statement_timestamp: now,
             own: Rc::new(Own {
-                temporary: TemporaryCatalog::new(instance.engine.clone(), database.global_users.clone(), runtime.control().process_id),
+                temporary: TemporaryCatalog::new(
+                    instance.engine.clone(),
+                    database.global_users.clone(),
+                    runtime.control().process_id,
+                ),
                 instance: instance.clone(),
                 database: database.clone(),
                 scratch,
@@ -641,7 +654,11 @@ impl Session {
     }
 
     /// As [`Session::environment`], looking at the catalogs as of the statement's own snapshot where that is as good.
-    pub(crate) fn environment_at<'a>(&mut self, snapshot: &Snapshot, runtime: &'a dyn Runtime) -> Result<Environment<'a>> {
+    pub(crate) fn environment_at<'a>(
+        &mut self,
+        snapshot: &Snapshot,
+        runtime: &'a dyn Runtime,
+    ) -> Result<Environment<'a>> {
         if self.has_ddl || self.isolation_name() != "read committed" {
             return self.environment(runtime);
         }

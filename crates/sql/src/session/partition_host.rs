@@ -19,7 +19,8 @@ impl StatementHost<'_> {
 
     pub(super) fn key_expressions_of(&self, table: &Table) -> Result<Vec<Option<CExpr>>> {
         let mut found = Err(Error::internal("a key was not found"));
-        self.runtime.on_large_stack(&mut || found = partition::key_expressions(table, &self.reader, &self.instance.engine));
+        self.runtime
+            .on_large_stack(&mut || found = partition::key_expressions(table, &self.reader, &self.instance.engine));
         found
     }
 }

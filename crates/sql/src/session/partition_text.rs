@@ -28,11 +28,16 @@ impl StatementHost<'_> {
         Ok(match partition::read_bound(&key, stored, &self.reader)? {
             Bound::List(list) => {
                 let ty = key.parts[0].base_type;
-                let shown = |d: &Datum| if d.is_null() { "NULL".to_string() } else { shown_constant(self, d, ty, false) };
+                let shown =
+                    |d: &Datum| if d.is_null() { "NULL".to_string() } else { shown_constant(self, d, ty, false) };
                 format!("FOR VALUES IN ({})", list.iter().map(shown).collect::<Vec<_>>().join(", "))
             }
             Bound::Range { lower, upper } => {
-                format!("FOR VALUES FROM ({}) TO ({})", self.shown_edges(&key, &lower)?, self.shown_edges(&key, &upper)?)
+                format!(
+                    "FOR VALUES FROM ({}) TO ({})",
+                    self.shown_edges(&key, &lower)?,
+                    self.shown_edges(&key, &upper)?
+                )
             }
             _ => stored.to_string(),
         })
@@ -50,16 +55,27 @@ impl StatementHost<'_> {
             };
             if part.collation != 0 && part.collation != natural {
                 let rows = self.reader.scan(PG_COLLATION)?;
-                let name = rows.iter().find(|r| r.oid("oid") == part.collation).and_then(|r| r.text("collname")).unwrap_or("default").to_string();
+                let name = rows
+                    .iter()
+                    .find(|r| r.oid("oid") == part.collation)
+                    .and_then(|r| r.text("collname"))
+                    .unwrap_or("default")
+                    .to_string();
                 text.push_str(&format!(" COLLATE {}", quote(&name)));
             }
-            if let Some(class) = partition::operator_classes().find(|class| class.oid == part.opclass && !class.is_default) {
+            if let Some(class) =
+                partition::operator_classes().find(|class| class.oid == part.opclass && !class.is_default)
+            {
                 text.push_str(&format!(" {}", quote(class.name)));
             }
             if part.class.is_some()
-                && let Some(row) = self.reader.lookup(PG_OPCLASS, PG_OPCLASS_OID_INDEX, &[Datum::Oid(part.opclass)])?.first()
+                && let Some(row) =
+                    self.reader.lookup(PG_OPCLASS, PG_OPCLASS_OID_INDEX, &[Datum::Oid(part.opclass)])?.first()
             {
-                text.push_str(&format!(" {}", super::describe::qualified(self, row.oid("opcnamespace"), row.text("opcname").unwrap_or(""))?));
+                text.push_str(&format!(
+                    " {}",
+                    super::describe::qualified(self, row.oid("opcnamespace"), row.text("opcname").unwrap_or(""))?
+                ));
             }
             parts.push(text);
         }
@@ -84,11 +100,17 @@ impl StatementHost<'_> {
     }
 
     fn bound_quals(&self, parent: &Arc<Table>, key: &PartitionKey, bound: &Bound) -> Result<Vec<String>> {
-        let names: Vec<String> = key.parts.iter().map(|p| self.key_part_text(parent, p.attnum, p.expression_sql.as_deref(), false)).collect();
+        let names: Vec<String> = key
+            .parts
+            .iter()
+            .map(|p| self.key_part_text(parent, p.attnum, p.expression_sql.as_deref(), false))
+            .collect();
         match bound {
-            Bound::Hash { modulus, remainder } => {
-                Ok(vec![format!("satisfies_hash_partition('{}'::oid, {modulus}, {remainder}, {})", parent.oid, names.join(", "))])
-            }
+            Bound::Hash { modulus, remainder } => Ok(vec![format!(
+                "satisfies_hash_partition('{}'::oid, {modulus}, {remainder}, {})",
+                parent.oid,
+                names.join(", ")
+            )]),
             Bound::List(list) => self.list_quals(key, &names[0], list),
             Bound::Range { lower, upper } => {
                 let mut quals: Vec<String> = names.iter().map(|n| format!("({n} IS NOT NULL)")).collect();
@@ -101,13 +123,15 @@ impl StatementHost<'_> {
 
     fn default_quals(&self, parent: &Arc<Table>, key: &PartitionKey, names: &[String]) -> Result<Vec<String>> {
         let map = self.reader.partition_map(parent.oid)?;
-        let bounds: Vec<&Bound> = map.partitions.iter().map(|p| &*p.bound).filter(|b| !matches!(b, Bound::Default)).collect();
+        let bounds: Vec<&Bound> =
+            map.partitions.iter().map(|p| &*p.bound).filter(|b| !matches!(b, Bound::Default)).collect();
         if bounds.is_empty() {
             return Ok(Vec::new());
         }
         let inner = match key.strategy {
             Strategy::List => {
-                let values: Vec<Datum> = bounds.iter().flat_map(|b| if let Bound::List(l) = b { l.clone() } else { Vec::new() }).collect();
+                let values: Vec<Datum> =
+                    bounds.iter().flat_map(|b| if let Bound::List(l) = b { l.clone() } else { Vec::new() }).collect();
                 all(self.list_quals(key, &names[0], &values)?)
             }
             _ => {
@@ -127,13 +151,20 @@ impl StatementHost<'_> {
 
     /// The operator of a strategy (1 <, 2 <=, 3 =, 4 >=, 5 >), as the class of the column has it.
     fn key_operator(&self, part: &KeyPart, strategy: u8) -> Result<String> {
-        let Some(class) = &part.class else { return Ok(["<", "<=", "=", ">=", ">"][usize::from(strategy.clamp(1, 5)) - 1].to_string()) };
+        let Some(class) = &part.class else {
+            return Ok(["<", "<=", "=", ">=", ">"][usize::from(strategy.clamp(1, 5)) - 1].to_string());
+        };
         let operator = match class.operator(strategy) {
             Some(oid) => self.reader.operator_by_oid(oid)?,
             None => None,
         };
         let ty = class.input_type;
-        let operator = operator.ok_or_else(|| Error::internal(format!("missing operator {strategy}({ty},{ty}) in the family of operator class {}", class.oid)))?;
+        let operator = operator.ok_or_else(|| {
+            Error::internal(format!(
+                "missing operator {strategy}({ty},{ty}) in the family of operator class {}",
+                class.oid
+            ))
+        })?;
         match self.reader.schema_name(operator.schema_oid)? {
             Some(schema) if schema != "pg_catalog" => Ok(format!("OPERATOR({}.{})", quote(&schema), operator.name)),
             _ => Ok(operator.name.clone()),
@@ -143,7 +174,8 @@ impl StatementHost<'_> {
     fn list_quals(&self, key: &PartitionKey, name: &str, list: &[Datum]) -> Result<Vec<String>> {
         let ty = key.parts[0].base_type;
         let is = self.key_operator(&key.parts[0], EQUAL)?;
-        let values: Vec<String> = list.iter().filter(|d| !d.is_null()).map(|d| shown_constant(self, d, ty, true)).collect();
+        let values: Vec<String> =
+            list.iter().filter(|d| !d.is_null()).map(|d| shown_constant(self, d, ty, true)).collect();
         let has_null = list.iter().any(Datum::is_null);
         let equal = match values.as_slice() {
             [] => None,
@@ -158,7 +190,8 @@ impl StatementHost<'_> {
     }
 
     fn range_quals(&self, key: &PartitionKey, names: &[String], lower: &[Edge], upper: &[Edge]) -> Result<Vec<String>> {
-        let operators = |part: &KeyPart| (1..=5).map(|strategy| self.key_operator(part, strategy)).collect::<Result<Vec<String>>>();
+        let operators =
+            |part: &KeyPart| (1..=5).map(|strategy| self.key_operator(part, strategy)).collect::<Result<Vec<String>>>();
         let operators = key.parts.iter().map(operators).collect::<Result<Vec<_>>>()?;
         let operator = |at: usize, strategy: u8| operators[at][usize::from(strategy) - 1].as_str();
         let shown = |i: usize, d: &Datum| shown_constant(self, d, key.parts[i].base_type, true);
@@ -176,8 +209,11 @@ impl StatementHost<'_> {
             let mut arms = Vec::new();
             for end in first..edges.len() {
                 let Some(last) = value(edges.get(end)) else { break };
-                let mut parts: Vec<String> =
-                    (first..end).filter_map(|i| value(edges.get(i)).map(|d| format!("({} {} {})", names[i], operator(i, EQUAL), shown(i, &d)))).collect();
+                let mut parts: Vec<String> = (first..end)
+                    .filter_map(|i| {
+                        value(edges.get(i)).map(|d| format!("({} {} {})", names[i], operator(i, EQUAL), shown(i, &d)))
+                    })
+                    .collect();
                 let inclusive = match (is_lower, edges.get(end + 1)) {
                     (true, None | Some(Edge::Min)) => true,
                     (false, Some(Edge::Max)) => true,
@@ -210,7 +246,8 @@ impl StatementHost<'_> {
         let mut levels = Vec::new();
         let mut at = (table.oid, table.partition_of);
         while at.1 != 0 {
-            let parent = self.reader.table_by_oid(at.1)?.ok_or_else(|| Error::internal("a partition without a parent"))?;
+            let parent =
+                self.reader.table_by_oid(at.1)?.ok_or_else(|| Error::internal("a partition without a parent"))?;
             let map = self.reader.partition_map(parent.oid)?;
             if let Some(bound) = map.bound_of(at.0) {
                 levels.push(self.bound_quals(&parent, &map.key, bound)?);
@@ -232,8 +269,12 @@ impl StatementHost<'_> {
         let mut at = 0;
         while let Some((oid, level)) = levels.get(at).copied() {
             at += 1;
-            let mut below: Vec<Oid> =
-                self.reader.lookup(PG_INHERITS, PG_INHERITS_PARENT_INDEX, &[Datum::Oid(oid)])?.iter().map(|r| r.oid("inhrelid")).collect();
+            let mut below: Vec<Oid> = self
+                .reader
+                .lookup(PG_INHERITS, PG_INHERITS_PARENT_INDEX, &[Datum::Oid(oid)])?
+                .iter()
+                .map(|r| r.oid("inhrelid"))
+                .collect();
             below.sort_unstable();
             levels.extend(below.iter().map(|o| (*o, level + 1)));
             let class = self.reader.class_row(oid)?;

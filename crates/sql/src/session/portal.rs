@@ -3,9 +3,9 @@
 use super::prepared::Prepared;
 use crate::exec::Execution;
 use crate::plan::Plan;
+use foldhash::HashMap;
 use kilndb_storage::Snapshot;
 use kilndb_types::Datum;
-use foldhash::HashMap;
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -23,8 +23,13 @@ pub(crate) struct Portal {
 
 pub(crate) enum PortalState {
     /// Planned when the catalogs were of this version.
-    Ready { version: u64 },
-    Running { execution: Box<Execution>, snapshot: Snapshot },
+    Ready {
+        version: u64,
+    },
+    Running {
+        execution: Box<Execution>,
+        snapshot: Snapshot,
+    },
     Finished,
 }
 
@@ -41,8 +46,8 @@ struct Names {
     named: HashMap<String, Portal>,
 }
 
-/// A session's portals. The unnamed one, which is all that most drivers use, is found without a hash. A portal that is in use is
-/// taken out, so that functions can open and close others meanwhile.
+/// A session's portals. The unnamed one, which is all that most drivers use, is found without a hash. A portal that is
+/// in use is taken out, so that functions can open and close others meanwhile.
 #[derive(Default)]
 pub(crate) struct Portals(RefCell<Names>);
 

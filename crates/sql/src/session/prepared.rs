@@ -10,9 +10,9 @@ use crate::client::Runtime;
 use crate::exec::Begun;
 use crate::plan::node::Planning;
 use crate::plan::{self, Plan};
+use foldhash::HashMap;
 use kilndb_base::{Oid, Result};
 use kilndb_syntax::{Node, Statement};
-use foldhash::HashMap;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -94,9 +94,9 @@ impl StatementCache {
 /// Literals like 'now' are read when a statement is bound: such a text must be bound each time.
 pub(crate) fn reads_the_clock(sql: &str) -> bool {
     let lower = sql.to_ascii_lowercase();
-    ["now", "today", "tomorrow", "yesterday", "allballs"].iter().any(|word| {
-        lower.match_indices(word).any(|(at, _)| !lower[at + word.len()..].trim_start().starts_with('('))
-    })
+    ["now", "today", "tomorrow", "yesterday", "allballs"]
+        .iter()
+        .any(|word| lower.match_indices(word).any(|(at, _)| !lower[at + word.len()..].trim_start().starts_with('(')))
 }
 
 /// Statements that are bound and planned; the others are utility commands.
@@ -201,17 +201,34 @@ impl Session {
     }
 
     /// Binds and plans a statement as the catalogs are now.
-    pub(crate) fn make_plan(&mut self, statement: &Statement, declared_types: &[Oid], runtime: &dyn Runtime) -> Result<Arc<Plan>> {
+    pub(crate) fn make_plan(
+        &mut self,
+        statement: &Statement,
+        declared_types: &[Oid],
+        runtime: &dyn Runtime,
+    ) -> Result<Arc<Plan>> {
         self.make_plan_of(statement.node(), statement.source().clone(), declared_types, runtime)
     }
 
-    pub(crate) fn make_plan_of(&mut self, node: Node<'_>, source: Arc<str>, declared_types: &[Oid], runtime: &dyn Runtime) -> Result<Arc<Plan>> {
+    pub(crate) fn make_plan_of(
+        &mut self,
+        node: Node<'_>,
+        source: Arc<str>,
+        declared_types: &[Oid],
+        runtime: &dyn Runtime,
+    ) -> Result<Arc<Plan>> {
         self.plan_with(node, source, declared_types, None, None, runtime)
     }
 
     /// The plan of what has been prepared, to be shown; a plan for these very values, if they are given.
-    pub(super) fn plan_to_explain(&mut self, prepared: &Prepared, by: Explained<'_>, runtime: &dyn Runtime) -> Result<Arc<Plan>> {
-        let statement = prepared.statement.clone().ok_or_else(|| kilndb_base::Error::internal("an empty statement has no plan"))?;
+    pub(super) fn plan_to_explain(
+        &mut self,
+        prepared: &Prepared,
+        by: Explained<'_>,
+        runtime: &dyn Runtime,
+    ) -> Result<Arc<Plan>> {
+        let statement =
+            prepared.statement.clone().ok_or_else(|| kilndb_base::Error::internal("an empty statement has no plan"))?;
         self.plan_with(statement.node(), statement.source().clone(), &prepared.param_types, None, Some(by), runtime)
     }
 
@@ -239,10 +256,13 @@ impl Session {
             let bound = match &held {
                 Some(held) => {
                     let variables = bind::variables::Variables::new(&**held);
-                    let bound = bind::bind_with_variables(node, source.clone(), &host.reader, &variables, Some(&host.eval()));
+                    let bound =
+                        bind::bind_with_variables(node, source.clone(), &host.reader, &variables, Some(&host.eval()));
                     bound.and_then(|bound| crate::routine::held::with_values(bound, &variables.used(), held))
                 }
-                None => bind::bind_node(node, source.clone(), &host.reader, &mut param_types, lifting, Some(&host.eval())),
+                None => {
+                    bind::bind_node(node, source.clone(), &host.reader, &mut param_types, lifting, Some(&host.eval()))
+                }
             };
             planned = bound.and_then(|mut bound| {
                 if let Some(by) = explained {
@@ -252,7 +272,15 @@ impl Session {
                     places = bind::current_of::add_places(&mut bound);
                 }
                 let begun = matches!(bound, BoundStatement::Explain { .. }).then(Begun::now);
-                let plan = self.own.scratch.without_notices(|| plan::plan(bound, std::mem::take(&mut param_types), &host.reader, &self.instance.engine, &host.eval()));
+                let plan = self.own.scratch.without_notices(|| {
+                    plan::plan(
+                        bound,
+                        std::mem::take(&mut param_types),
+                        &host.reader,
+                        &self.instance.engine,
+                        &host.eval(),
+                    )
+                });
                 planning = begun.map(|begun| begun.taken());
                 plan
             });
@@ -279,14 +307,16 @@ impl Session {
     pub(crate) fn plan_of(&mut self, prepared: &Prepared, runtime: &dyn Runtime) -> Result<Arc<Plan>> {
         if let Some(known) = &mut *prepared.planned.lock().unwrap_or_else(|e| e.into_inner())
             && !self.has_ddl
-            && let Some(version) = self.database.still_fits(known.catalog_version, &known.plan.objects, &known.plan.names)
+            && let Some(version) =
+                self.database.still_fits(known.catalog_version, &known.plan.objects, &known.plan.names)
             && self.path_is(&known.path)
             && self.fits_temporary(&known.plan, known.generation)
         {
             known.catalog_version = version;
             return Ok(known.plan.clone());
         }
-        let statement = prepared.statement.clone().ok_or_else(|| kilndb_base::Error::internal("an empty statement has no plan"))?;
+        let statement =
+            prepared.statement.clone().ok_or_else(|| kilndb_base::Error::internal("an empty statement has no plan"))?;
         let catalog_version = self.database.version();
         let plan = self.make_plan(&statement, &prepared.param_types, runtime)?;
         self.remember(prepared, plan.clone(), catalog_version);
@@ -303,7 +333,8 @@ impl Session {
 
     /// As [`Session::fits_temporary`], of what another session has prepared.
     pub(super) fn may_take(&self, prepared: &Prepared) -> bool {
-        self.own.temporary.is_empty() || prepared.plan().is_some_and(|plan| !plan.is_private && self.fits_temporary(&plan, 0))
+        self.own.temporary.is_empty()
+            || prepared.plan().is_some_and(|plan| !plan.is_private && self.fits_temporary(&plan, 0))
     }
 
     pub(crate) fn path_is(&self, path: &Arc<[Oid]>) -> bool {
@@ -316,7 +347,8 @@ impl Session {
         let is_for_all = !plan.is_private || !prepared.is_shared.load(Ordering::Relaxed);
         if !self.has_ddl && is_for_all {
             let (path, generation) = (self.path.2.clone(), self.own.temporary.generation());
-            *prepared.planned.lock().unwrap_or_else(|e| e.into_inner()) = Some(Planned { catalog_version, path, generation, plan });
+            *prepared.planned.lock().unwrap_or_else(|e| e.into_inner()) =
+                Some(Planned { catalog_version, path, generation, plan });
         }
     }
 }

@@ -2,14 +2,14 @@
 
 use super::Session;
 use super::environment::{Environment, StatementHost};
+use crate::bind::ir::LockStrength;
 use crate::catalog::temporary::is_temporary;
 use crate::client::{Client, FieldInfo, Runtime};
 use crate::exec::{ExecContext, Execution, PendingChecks, Progress, RowSink, TransactionSlot};
-use crate::routine::Routines;
-use crate::stats::Usage;
-use crate::bind::ir::LockStrength;
 use crate::plan::Plan;
 use crate::plan::node::{Node, Op, OutputColumn};
+use crate::routine::Routines;
+use crate::stats::Usage;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_storage::{LockMode, LockTag, Snapshot, WaitPolicy};
 use kilndb_types::{Datum, EvalContext, io};
@@ -107,8 +107,9 @@ impl Session {
         Ok(())
     }
 
-    /// Takes the table locks of a plan that was made when the catalogs were of `version`. False: what it uses has changed since, or may have, while
-    /// this waited: another plan is to be made, and its tables locked, with these locks held.
+    /// Takes the table locks of a plan that was made when the catalogs were of `version`. False: what it uses has
+    /// changed since, or may have, while this waited: another plan is to be made, and its tables locked, with these
+    /// locks held.
     pub(crate) fn lock_plan(&mut self, plan: &Plan, version: u64, runtime: &dyn Runtime) -> Result<bool> {
         self.check_read_only(plan)?;
         self.lock_tables(plan, runtime)?;
@@ -119,7 +120,13 @@ impl Session {
         Ok(!self.database.is_committing() && self.database.still_fits(version, &plan.objects, &plan.names).is_some())
     }
 
-    pub(crate) fn lock_table(&mut self, table: Oid, mode: LockMode, wait: WaitPolicy, runtime: &dyn Runtime) -> Result<bool> {
+    pub(crate) fn lock_table(
+        &mut self,
+        table: Oid,
+        mode: LockMode,
+        wait: WaitPolicy,
+        runtime: &dyn Runtime,
+    ) -> Result<bool> {
         // System tables are protected by their row versions alone; temporary ones are nobody else's.
         if table < crate::catalog::builtin::FIRST_USER_OID || is_temporary(table) {
             return Ok(true);
@@ -144,14 +151,26 @@ impl Session {
     }
 
     /// Runs a plan from start to end into `sink`; returns the rows counted for the command tag.
-    pub(crate) fn run_to_sink(&mut self, plan: &Arc<Plan>, params: &[Datum], runtime: &dyn Runtime, make_sink: SinkMaker<'_>) -> Result<Progress> {
+    pub(crate) fn run_to_sink(
+        &mut self,
+        plan: &Arc<Plan>,
+        params: &[Datum],
+        runtime: &dyn Runtime,
+        make_sink: SinkMaker<'_>,
+    ) -> Result<Progress> {
         self.check_read_only(plan)?;
         self.lock_tables(plan, runtime)?;
         self.run_locked(plan, params, runtime, make_sink)
     }
 
     /// As [`Session::run_to_sink`], with the locks that the plan needs.
-    pub(crate) fn run_locked(&mut self, plan: &Arc<Plan>, params: &[Datum], runtime: &dyn Runtime, make_sink: SinkMaker<'_>) -> Result<Progress> {
+    pub(crate) fn run_locked(
+        &mut self,
+        plan: &Arc<Plan>,
+        params: &[Datum],
+        runtime: &dyn Runtime,
+        make_sink: SinkMaker<'_>,
+    ) -> Result<Progress> {
         let snapshot = self.take_snapshot(runtime)?;
         let mut execution = None;
         let progress = self.advance(plan, params, &mut execution, snapshot, None, runtime, make_sink)?;
@@ -175,7 +194,18 @@ impl Session {
         let txn = self.txn.take().ok_or_else(|| Error::internal("no transaction to run a statement in"))?;
         let mut txn = TransactionSlot::new(txn);
         let (mut pending, mut usage) = (std::mem::take(&mut self.pending), std::mem::take(&mut self.usage));
-        let done = self.advance_with(&environment, &host, (&mut txn, &mut pending, &mut usage), plan, params, execution, snapshot, max_rows, runtime, make_sink);
+        let done = self.advance_with(
+            &environment,
+            &host,
+            (&mut txn, &mut pending, &mut usage),
+            plan,
+            params,
+            execution,
+            snapshot,
+            max_rows,
+            runtime,
+            make_sink,
+        );
         (self.pending, self.usage) = (pending, usage);
         self.txn = txn.into_inner();
         let progress = done?;
@@ -260,7 +290,10 @@ fn txn_next_command(session: &mut Session) {
 }
 
 pub(crate) enum SinkMaker<'a> {
-    Client { client: &'a mut dyn Client, formats: &'a [i16] },
+    Client {
+        client: &'a mut dyn Client,
+        formats: &'a [i16],
+    },
     Sink(&'a mut dyn RowSink),
     Copy(&'a mut dyn crate::copy::SinkParts),
     /// Rows come from here (COPY FROM); results go nowhere.

@@ -5,8 +5,8 @@ use super::prepared::is_plannable;
 use super::run::{SinkMaker, command_tag, describe};
 use super::transaction::Block;
 use crate::client::{Client, Runtime};
-use kilndb_base::{Error, Result, sqlstate};
 use crate::plan::Plan;
+use kilndb_base::{Error, Result, sqlstate};
 use kilndb_syntax::literals::Scanned;
 use kilndb_syntax::{Node, Statement};
 use kilndb_types::Datum;
@@ -35,7 +35,13 @@ impl Session {
     }
 
     /// `scanned`: room for the scanner's results.
-    fn run_scanned(&mut self, sql: &str, scanned: &mut Scanned, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<()> {
+    fn run_scanned(
+        &mut self,
+        sql: &str,
+        scanned: &mut Scanned,
+        runtime: &dyn Runtime,
+        client: &mut dyn Client,
+    ) -> Result<()> {
         let lookup = self.look_up(sql, scanned);
         let known = lookup.as_ref().and_then(|l| self.find_template(l, sql, scanned));
         if let Some(template) = &known
@@ -54,7 +60,12 @@ impl Session {
         self.run_statements(statements, runtime, client)
     }
 
-    fn run_statements(&mut self, statements: Vec<Statement>, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<()> {
+    fn run_statements(
+        &mut self,
+        statements: Vec<Statement>,
+        runtime: &dyn Runtime,
+        client: &mut dyn Client,
+    ) -> Result<()> {
         if statements.is_empty() {
             client.empty_query();
             return Ok(());
@@ -81,7 +92,13 @@ impl Session {
     }
 
     /// Runs one statement and returns its command tag. `alone`: no other statement shares its message.
-    fn run_statement(&mut self, statement: &Statement, alone: bool, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {
+    fn run_statement(
+        &mut self,
+        statement: &Statement,
+        alone: bool,
+        runtime: &dyn Runtime,
+        client: &mut dyn Client,
+    ) -> Result<String> {
         let node = statement.node();
         if is_plannable(&node) {
             self.begin_statement(runtime)?;
@@ -100,7 +117,13 @@ impl Session {
     }
 
     /// The tables are locked.
-    pub(super) fn run_plan_for_client(&mut self, plan: &Arc<Plan>, params: &[Datum], runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {
+    pub(super) fn run_plan_for_client(
+        &mut self,
+        plan: &Arc<Plan>,
+        params: &[Datum],
+        runtime: &dyn Runtime,
+        client: &mut dyn Client,
+    ) -> Result<String> {
         if !plan.columns.is_empty() || plan.command == "SELECT" {
             describe(plan, &[], client);
         }
@@ -159,7 +182,11 @@ impl Session {
         if !in_transaction {
             control.transaction_deadline_nanos.store(0, Ordering::Relaxed);
         }
-        let limit_ms = if in_transaction { self.settings.idle_in_transaction_timeout_ms } else { self.settings.idle_session_timeout_ms };
+        let limit_ms = if in_transaction {
+            self.settings.idle_in_transaction_timeout_ms
+        } else {
+            self.settings.idle_session_timeout_ms
+        };
         control.idle_deadline_nanos.store(deadline_after(limit_ms), Ordering::Relaxed);
     }
 }

@@ -18,7 +18,11 @@ use kilndb_types::{Datum, oids};
 pub(super) fn is_known(name: &str) -> bool {
     matches!(
         name,
-        "pg_stat_reset" | "pg_stat_reset_shared" | "pg_stat_reset_single_table_counters" | "pg_stat_clear_snapshot" | "pg_stat_force_next_flush"
+        "pg_stat_reset"
+            | "pg_stat_reset_shared"
+            | "pg_stat_reset_single_table_counters"
+            | "pg_stat_clear_snapshot"
+            | "pg_stat_force_next_flush"
             | "pg_indexam_progress_phasename"
     ) || name.strip_prefix("pg_stat_get_").is_some_and(|rest| {
         const OTHER: [&str; 4] = ["xact_", "backend_", "function_", "subscription_"];
@@ -142,7 +146,9 @@ fn database(host: &StatementHost<'_>, name: &str, oid: Oid) -> Datum {
     let temporary = || host.instance.used_database(oid).map_or((0, 0), |d| d.temp.totals());
     match name {
         "numbackends" => {
-            let is_here = |c: &crate::client::SessionControl| c.activity.lock().unwrap_or_else(|e| e.into_inner()).database_oid == oid;
+            let is_here = |c: &crate::client::SessionControl| {
+                c.activity.lock().unwrap_or_else(|e| e.into_inner()).database_oid == oid
+            };
             Datum::Int4(host.instance.sessions().all().iter().filter(|c| is_here(c)).count() as i32)
         }
         "xact_commit" => count(d.commits),
@@ -206,7 +212,9 @@ pub(super) fn io(host: &StatementHost<'_>) -> Result<Vec<Vec<Datum>>> {
                 IoActor::Startup => "startup",
             };
             let writes_log = matches!(object, IoObject::Wal | IoObject::WalInit);
-            if writes_log != (actor == IoActor::WalWriter) || object == IoObject::TemporaryRelation && actor != IoActor::Client {
+            if writes_log != (actor == IoActor::WalWriter)
+                || object == IoObject::TemporaryRelation && actor != IoActor::Client
+            {
                 continue;
             }
             let line = host.instance.engine.stats().io(actor, object);
@@ -249,7 +257,10 @@ pub(super) fn io(host: &StatementHost<'_>) -> Result<Vec<Vec<Datum>>> {
 pub(super) fn progress(host: &StatementHost<'_>, args: &[Datum]) -> Result<Vec<Vec<Datum>>> {
     let kind = text_of(args.first()).to_ascii_uppercase();
     if !["VACUUM", "ANALYZE", "CLUSTER", "CREATE INDEX", "BASEBACKUP", "COPY"].contains(&kind.as_str()) {
-        return Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("invalid command name: \"{}\"", text_of(args.first()))));
+        return Err(Error::new(
+            sqlstate::INVALID_PARAMETER_VALUE,
+            format!("invalid command name: \"{}\"", text_of(args.first())),
+        ));
     }
     let mut rows = Vec::new();
     for control in host.instance.sessions().all() {

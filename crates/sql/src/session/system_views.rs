@@ -53,7 +53,8 @@ impl Session {
         let park = ThreadPark::new();
         let control = SessionControl::new(0, Vec::new(), park.wake_handle(), park.wake_handle(), Activity::default());
         let runtime = StartRuntime { park, control };
-        let options = StartupOptions { user: "postgres".to_string(), database: "template1".to_string(), settings: Vec::new() };
+        let options =
+            StartupOptions { user: "postgres".to_string(), database: "template1".to_string(), settings: Vec::new() };
         let mut session = Session::connect(instance, options, &runtime)?;
         debug_assert_eq!(session.database.oid, TEMPLATE1);
         session.allow_system_objects = true;

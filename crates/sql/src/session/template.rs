@@ -3,8 +3,8 @@
 //! Invariants
 //! 1. A template is used only for a text of the same shape, with the same values of the literals that were not lifted,
 //!    under the catalog version, search path and formats that it was made for.
-//! 2. A failure while a template is made, or while its parameters are read, is not reported: the statement takes the long
-//!    way, whose errors have positions in the text.
+//! 2. A failure while a template is made, or while its parameters are read, is not reported: the statement takes the
+//!    long way, whose errors have positions in the text.
 
 use super::Session;
 use super::prepared::{is_plannable, reads_the_clock};
@@ -12,11 +12,11 @@ use super::transaction::Block;
 use crate::bind::lifting::{LiftedParam, Lifting};
 use crate::client::{Client, Runtime};
 use crate::plan::Plan;
+use foldhash::HashMap;
 use kilndb_base::{Error, Oid, Result};
 use kilndb_syntax::literals::{Literal, Scanned};
 use kilndb_syntax::{Node, Statement};
 use kilndb_types::{Datum, io, oids};
-use foldhash::HashMap;
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,7 +28,8 @@ pub(crate) enum Body {
     },
     /// BEGIN, COMMIT and the like: no need to parse them again.
     Command(Statement),
-    /// EXECUTE of a prepared statement with nothing but literals as arguments: for routines, which make such texts in loops.
+    /// EXECUTE of a prepared statement with nothing but literals as arguments: for routines, which make such texts in
+    /// loops.
     Execute(Box<str>),
     /// Literals decide too much in such a statement, or it is none of the kinds above.
     Unshared,
@@ -178,7 +179,13 @@ impl Session {
     }
 
     /// Values of the literals for parameters of these types; None: they take more than reading.
-    pub(crate) fn literal_arguments(&mut self, sql: &str, scanned: &Scanned, types: &[Oid], runtime: &dyn Runtime) -> Option<Vec<Datum>> {
+    pub(crate) fn literal_arguments(
+        &mut self,
+        sql: &str,
+        scanned: &Scanned,
+        types: &[Oid],
+        runtime: &dyn Runtime,
+    ) -> Option<Vec<Datum>> {
         use kilndb_syntax::literals::LiteralKind as K;
         if types.len() != scanned.literals.len() {
             return None;
@@ -198,7 +205,13 @@ impl Session {
         values.ok().flatten()
     }
 
-    pub(crate) fn lifted_values(&mut self, lifted: &[LiftedParam], sql: &str, scanned: &Scanned, runtime: &dyn Runtime) -> Result<Vec<Datum>> {
+    pub(crate) fn lifted_values(
+        &mut self,
+        lifted: &[LiftedParam],
+        sql: &str,
+        scanned: &Scanned,
+        runtime: &dyn Runtime,
+    ) -> Result<Vec<Datum>> {
         use kilndb_syntax::literals::LiteralKind as K;
         self.with_value_context(lifted.iter().map(|p| p.type_oid), runtime, |eval| {
             let value = |p: &LiftedParam| {
@@ -249,10 +262,12 @@ impl Session {
             return Ok(None);
         }
         // What such a literal means changes from one execution to the next.
-        let reads_the_clock = |(i, l): (usize, &Literal)| lifted.iter().all(|p| p.literal != i) && reads_the_clock(l.text(sql));
+        let reads_the_clock =
+            |(i, l): (usize, &Literal)| lifted.iter().all(|p| p.literal != i) && reads_the_clock(l.text(sql));
         let body = if scanned.literals.iter().enumerate().any(reads_the_clock) { Body::Unshared } else { body };
         let unshared = matches!(body, Body::Unshared | Body::Execute(_));
-        let fixed = scanned.literals.iter().enumerate().filter(|(i, _)| !unshared && lifted.iter().all(|p| p.literal != *i));
+        let fixed =
+            scanned.literals.iter().enumerate().filter(|(i, _)| !unshared && lifted.iter().all(|p| p.literal != *i));
         let template = Template {
             database: self.database.oid,
             catalog_version: AtomicU64::new(lookup.catalog_version),

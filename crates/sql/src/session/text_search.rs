@@ -45,7 +45,9 @@ fn check_parser(host: &StatementHost<'_>, by_name: bool, parser: &Datum) -> Resu
     if !by_name {
         let oid = get::oid(parser)?;
         let found = host.reader.text_search_row(TextSearchKind::Parser, oid)?;
-        return found.map(|_| ()).ok_or_else(|| Error::internal(format!("cache lookup failed for text search parser {oid}")));
+        return found
+            .map(|_| ())
+            .ok_or_else(|| Error::internal(format!("cache lookup failed for text search parser {oid}")));
     }
     let name = get::text(parser)?;
     let parts = super::environment::split_qualified(name).unwrap_or_default();
@@ -58,7 +60,9 @@ fn check_parser(host: &StatementHost<'_>, by_name: bool, parser: &Datum) -> Resu
 }
 fn token_types(host: &StatementHost<'_>, by_name: bool, args: &[Datum]) -> Result<Rows> {
     check_parser(host, by_name, get::arg(args, 0)?)?;
-    let row = |(i, (alias, description)): (usize, &(&str, &str))| vec![Datum::Int4(i as i32 + 1), Datum::text(alias), Datum::text(description)];
+    let row = |(i, (alias, description)): (usize, &(&str, &str))| {
+        vec![Datum::Int4(i as i32 + 1), Datum::text(alias), Datum::text(description)]
+    };
     Ok(TOKEN_TYPES.iter().enumerate().map(row).collect())
 }
 fn parsed(host: &StatementHost<'_>, by_name: bool, args: &[Datum]) -> Result<Rows> {
@@ -77,9 +81,18 @@ fn debug_row(config: &Config, token: Token<'_>) -> Vec<Datum> {
     let (alias, description) = TOKEN_TYPES.get(usize::from(token.kind) - 1).copied().unwrap_or_default();
     let dictionaries = config.dictionaries(token.kind);
     let (dictionary, found) = match dictionaries.iter().find_map(|d| Some((d.oid, d.dictionary.lexemes(token.text)?))) {
-        Some((oid, lexemes)) => (Datum::Oid(oid), array(oids::TEXT, lexemes.into_iter().map(|l| Datum::text(l.word)).collect())),
+        Some((oid, lexemes)) => {
+            (Datum::Oid(oid), array(oids::TEXT, lexemes.into_iter().map(|l| Datum::text(l.word)).collect()))
+        }
         None => (Datum::Null, Datum::Null),
     };
     let list = dictionaries.iter().map(|d| Datum::Oid(d.oid)).collect();
-    vec![Datum::text(alias), Datum::text(description), Datum::text(token.text), array(oids::REGDICTIONARY, list), dictionary, found]
+    vec![
+        Datum::text(alias),
+        Datum::text(description),
+        Datum::text(token.text),
+        array(oids::REGDICTIONARY, list),
+        dictionary,
+        found,
+    ]
 }

@@ -1,9 +1,9 @@
 //! Transaction blocks, savepoints, commit and rollback.
 
 use super::Session;
-use crate::client::Runtime;
 use super::modes::isolation_of;
 use super::portal::Portal;
+use crate::client::Runtime;
 use kilndb_base::{Error, Result, Severity, sqlstate};
 use kilndb_storage::{CommitMode, Savepoint};
 
@@ -114,13 +114,16 @@ impl Session {
         }
         if self.has_ddl {
             let changes = std::mem::take(&mut self.ddl_changes);
-            let own = self.private_cache.as_ref().filter(|_| committed.is_ok()).map(|(cache, version)| (&**cache, *version));
+            let own =
+                self.private_cache.as_ref().filter(|_| committed.is_ok()).map(|(cache, version)| (&**cache, *version));
             self.database.publish(changes, own);
         }
         self.after_end(committed.is_ok());
         let wait = committed?.or_else(|| txn.unflushed_seen());
         let flushed = match wait {
-            Some(lsn) if mode == CommitMode::Sync => self.instance.engine.wait_flushed_together(lsn, self.settings.commit_delay, runtime),
+            Some(lsn) if mode == CommitMode::Sync => {
+                self.instance.engine.wait_flushed_together(lsn, self.settings.commit_delay, runtime)
+            }
             _ => Ok(()),
         };
         if let Some(sent) = sent {
@@ -165,7 +168,10 @@ impl Session {
         }
         let had_schema = self.own.temporary.schema().is_some();
         if let Err(e) = self.own.temporary.undo_to(mark) {
-            self.instance.log(Severity::Warning, &format!("the catalog of temporary objects of session {} is damaged: {e}", self.process_id));
+            self.instance.log(
+                Severity::Warning,
+                &format!("the catalog of temporary objects of session {} is damaged: {e}", self.process_id),
+            );
         }
         if self.own.temporary.schema().is_some() != had_schema {
             self.forget_path();
@@ -399,7 +405,10 @@ impl Session {
     /// VACUUM, CREATE DATABASE and the like.
     pub(crate) fn refuse_in_block(&self, what: &str) -> Result<()> {
         if self.routine_depth > 0 {
-            return Err(Error::new(sqlstate::ACTIVE_SQL_TRANSACTION, format!("{what} cannot be executed from a function")));
+            return Err(Error::new(
+                sqlstate::ACTIVE_SQL_TRANSACTION,
+                format!("{what} cannot be executed from a function"),
+            ));
         }
         if self.in_explicit_block() {
             return Err(Error::new(

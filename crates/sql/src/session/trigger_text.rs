@@ -26,7 +26,8 @@ pub(super) fn definition(host: &StatementHost<'_>, oid: Oid, pretty: bool) -> Re
     let update = match t.columns.is_empty() {
         true => "UPDATE".to_string(),
         false => {
-            let names = t.columns.iter().filter_map(|n| table.columns.get((*n - 1).max(0) as usize)).map(|c| quote(&c.name));
+            let names =
+                t.columns.iter().filter_map(|n| table.columns.get((*n - 1).max(0) as usize)).map(|c| quote(&c.name));
             format!("UPDATE OF {}", names.collect::<Vec<_>>().join(", "))
         }
     };
@@ -38,10 +39,15 @@ pub(super) fn definition(host: &StatementHost<'_>, oid: Oid, pretty: bool) -> Re
     if t.constraint != 0 {
         if let Some(other) = host.reader.table_by_oid(t.other_table)? {
             let visible = host.reader.find_relation(None, &other.name)? == Some(other.oid);
-            let name = if visible { quote(&other.name) } else { format!("{}.{}", quote(other.shown_schema()), quote(&other.name)) };
+            let name = if visible {
+                quote(&other.name)
+            } else {
+                format!("{}.{}", quote(other.shown_schema()), quote(&other.name))
+            };
             text.push_str(&format!("FROM {name} "));
         }
-        let (not, time) = (if t.deferrable { "" } else { "NOT " }, if t.initially_deferred { "DEFERRED" } else { "IMMEDIATE" });
+        let (not, time) =
+            (if t.deferrable { "" } else { "NOT " }, if t.initially_deferred { "DEFERRED" } else { "IMMEDIATE" });
         text.push_str(&format!("{not}DEFERRABLE INITIALLY {time} "));
     }
     if t.has_transition_tables() {

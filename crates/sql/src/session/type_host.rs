@@ -1,7 +1,7 @@
 //! What reading and writing values asks a session about types that users have made: enums' labels, domains' conditions.
 //!
-//! Invariant: a check that must call what only a running statement can call is refused here, never left out. (Conversions that a
-//! statement says are computed by its plan, `bind::domain`, and have no such limit.)
+//! Invariant: a check that must call what only a running statement can call is refused here, never left out.
+//! (Conversions that a statement says are computed by its plan, `bind::domain`, and have no such limit.)
 
 use super::environment::StatementHost;
 use crate::bind::domain::{Condition, conditions};
@@ -28,7 +28,10 @@ pub(crate) fn enum_value(catalog: &dyn CatalogView, type_oid: Oid, label: &str) 
         Some(found) => Ok(found.value()),
         None => {
             let shown = catalog.format_type(type_oid, -1);
-            Err(Error::new(sqlstate::INVALID_TEXT_REPRESENTATION, format!("invalid input value for enum {shown}: \"{label}\"")))
+            Err(Error::new(
+                sqlstate::INVALID_TEXT_REPRESENTATION,
+                format!("invalid input value for enum {shown}: \"{label}\""),
+            ))
         }
     })
 }
@@ -39,7 +42,8 @@ pub(crate) fn enum_label(catalog: &dyn CatalogView, type_oid: Oid, value: u64) -
     while info.kind == b'd' {
         info = catalog.type_by_oid(info.base_type).ok().flatten()?;
     }
-    (info.kind == b'e').then(|| info.label(value).map_or_else(|| (value & 0xffff_ffff).to_string(), |l| l.label.clone()))
+    (info.kind == b'e')
+        .then(|| info.label(value).map_or_else(|| (value & 0xffff_ffff).to_string(), |l| l.label.clone()))
 }
 
 /// The type right under a domain.
@@ -96,12 +100,17 @@ impl StatementHost<'_> {
         for condition in &all {
             if let Condition::Check(name, e) = condition
                 && e.any(&|e| match &e.kind {
-                    ExprKind::Func(f) | ExprKind::NullIf(f) | ExprKind::IsDistinct { eq: f, .. } | ExprKind::ScalarArray { func: f, .. } => functions::lookup(f.oid).is_none(),
+                    ExprKind::Func(f)
+                    | ExprKind::NullIf(f)
+                    | ExprKind::IsDistinct { eq: f, .. }
+                    | ExprKind::ScalarArray { func: f, .. } => functions::lookup(f.oid).is_none(),
                     _ => false,
                 })
             {
                 let shown = self.reader.format_type(domain, -1);
-                return Err(Error::unsupported(format!("constraint \"{name}\" of domain {shown} calls a function that cannot be called while a value is read")));
+                return Err(Error::unsupported(format!(
+                    "constraint \"{name}\" of domain {shown} calls a function that cannot be called while a value is read"
+                )));
             }
         }
         if all.is_empty() {
@@ -111,6 +120,7 @@ impl StatementHost<'_> {
         let expr = Expr::new(ExprKind::Cast { arg: Box::new(value), kind: CastKind::Domain, explicit: false }, domain);
         let targets = vec![Target { expr, name: String::new(), junk: false, table_oid: 0, attnum: 0 }];
         let query = Query { targets, ..Query::default() };
-        crate::plan::plan_with(BoundStatement::Query(Box::new(query)), vec![base], &self.reader, &self.instance.engine).map(Some)
+        crate::plan::plan_with(BoundStatement::Query(Box::new(query)), vec![base], &self.reader, &self.instance.engine)
+            .map(Some)
     }
 }

@@ -15,7 +15,13 @@ use std::sync::Arc;
 
 impl Session {
     /// Runs a utility command and returns its tag. `alone`: no other statement shares its message.
-    pub(crate) fn run_utility(&mut self, statement: &Statement, alone: bool, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {
+    pub(crate) fn run_utility(
+        &mut self,
+        statement: &Statement,
+        alone: bool,
+        runtime: &dyn Runtime,
+        client: &mut dyn Client,
+    ) -> Result<String> {
         let node = statement.node();
         if let Node::TransactionStmt(t) = node {
             return self.transaction_command(t, runtime);
@@ -53,9 +59,15 @@ impl Session {
             _ => {
                 let autonomous = matches!(node, Node::CreatedbStmt(_) | Node::DropdbStmt(_));
                 if autonomous && !alone {
-                    self.refuse_in_block(if matches!(node, Node::CreatedbStmt(_)) { "CREATE DATABASE" } else { "DROP DATABASE" })?;
+                    self.refuse_in_block(if matches!(node, Node::CreatedbStmt(_)) {
+                        "CREATE DATABASE"
+                    } else {
+                        "DROP DATABASE"
+                    })?;
                 }
-                if !alone && matches!(node, Node::AlterTableStmt(s) if crate::ddl::partition_detach::detaches_concurrently(s)) {
+                if !alone
+                    && matches!(node, Node::AlterTableStmt(s) if crate::ddl::partition_detach::detaches_concurrently(s))
+                {
                     let message = "ALTER TABLE ... DETACH CONCURRENTLY cannot run inside a transaction block";
                     return Err(Error::new(sqlstate::ACTIVE_SQL_TRANSACTION, message));
                 }
@@ -69,7 +81,12 @@ impl Session {
     }
 
     /// What Describe says of a utility command.
-    pub(super) fn describe_utility(&mut self, prepared: &super::prepared::Prepared, formats: &[i16], client: &mut dyn Client) -> Result<()> {
+    pub(super) fn describe_utility(
+        &mut self,
+        prepared: &super::prepared::Prepared,
+        formats: &[i16],
+        client: &mut dyn Client,
+    ) -> Result<()> {
         match prepared.statement.as_ref().map(|s| s.node()) {
             Some(Node::VariableShowStmt(s)) => {
                 let name = s.name().unwrap_or("");
@@ -128,7 +145,12 @@ impl Session {
         self.continue_modes(modes)
     }
 
-    fn set_command(&mut self, s: &nodes::VariableSetStmt, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {
+    fn set_command(
+        &mut self,
+        s: &nodes::VariableSetStmt,
+        runtime: &dyn Runtime,
+        client: &mut dyn Client,
+    ) -> Result<String> {
         let name = s.name().unwrap_or("");
         let scope = if s.is_local { SettingScope::Local } else { SettingScope::Session };
         if s.is_local && !self.lives_longer_than_statement() {
@@ -181,7 +203,11 @@ impl Session {
 
     fn warn_outside_block(&self, what: &str) {
         let message = format!("{what} can only be used in transaction blocks");
-        self.own.scratch.notices.borrow_mut().push(Error::notice(sqlstate::NO_ACTIVE_SQL_TRANSACTION, Severity::Warning, message));
+        self.own.scratch.notices.borrow_mut().push(Error::notice(
+            sqlstate::NO_ACTIVE_SQL_TRANSACTION,
+            Severity::Warning,
+            message,
+        ));
     }
 
     pub(crate) fn set_value(&mut self, name: &str, value: &str, scope: SettingScope) -> Result<()> {
@@ -230,7 +256,8 @@ impl Session {
             return Ok(());
         }
         let row = self.instance.role_row(name)?;
-        let row = row.ok_or_else(|| Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("role \"{name}\" does not exist")))?;
+        let row = row
+            .ok_or_else(|| Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("role \"{name}\" does not exist")))?;
         self.current_role = row.oid("oid");
         self.role_name = name.into();
         self.path.0 = 0;
@@ -239,7 +266,8 @@ impl Session {
 
     fn set_session_authorization(&mut self, name: &str) -> Result<()> {
         let row = self.instance.role_row(name)?;
-        let row = row.ok_or_else(|| Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("role \"{name}\" does not exist")))?;
+        let row = row
+            .ok_or_else(|| Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("role \"{name}\" does not exist")))?;
         self.current_role = row.oid("oid");
         self.role_name = name.into();
         self.path.0 = 0;
@@ -273,10 +301,18 @@ impl Session {
         Ok("SHOW".to_string())
     }
 
-    fn prepare_command(&mut self, s: &nodes::PrepareStmt, statement: &Statement, runtime: &dyn Runtime) -> Result<String> {
+    fn prepare_command(
+        &mut self,
+        s: &nodes::PrepareStmt,
+        statement: &Statement,
+        runtime: &dyn Runtime,
+    ) -> Result<String> {
         let name = s.name().unwrap_or("");
         if self.own.prepared.contains(name) {
-            return Err(Error::new(sqlstate::DUPLICATE_PSTATEMENT, format!("prepared statement \"{name}\" already exists")));
+            return Err(Error::new(
+                sqlstate::DUPLICATE_PSTATEMENT,
+                format!("prepared statement \"{name}\" already exists"),
+            ));
         }
         self.begin_statement(runtime)?;
         let mut types = Vec::new();
@@ -284,7 +320,9 @@ impl Session {
             types.push(self.resolve_type(t, statement.source(), runtime)?.0);
         }
         let key = self.cache_key(statement.text(), &types);
-        if let Some(known) = key.as_ref().and_then(|k| self.instance.statements.get(k)).filter(|known| self.may_take(known)) {
+        if let Some(known) =
+            key.as_ref().and_then(|k| self.instance.statements.get(k)).filter(|known| self.may_take(known))
+        {
             self.own.prepared.insert(name, known);
             return Ok("PREPARE".to_string());
         }
@@ -298,7 +336,12 @@ impl Session {
         Ok("PREPARE".to_string())
     }
 
-    fn execute_command(&mut self, s: &nodes::ExecuteStmt, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {
+    fn execute_command(
+        &mut self,
+        s: &nodes::ExecuteStmt,
+        runtime: &dyn Runtime,
+        client: &mut dyn Client,
+    ) -> Result<String> {
         self.begin_statement(runtime)?;
         let prepared = self.find_prepared(s.name().unwrap_or(""))?;
         let params = self.evaluate_arguments(s, &prepared.param_types.clone(), runtime)?;
@@ -319,12 +362,20 @@ impl Session {
         Ok(command_tag(&plan, progress.rows))
     }
 
-    pub(crate) fn evaluate_arguments(&mut self, s: &nodes::ExecuteStmt, types: &[Oid], runtime: &dyn Runtime) -> Result<Vec<kilndb_types::Datum>> {
+    pub(crate) fn evaluate_arguments(
+        &mut self,
+        s: &nodes::ExecuteStmt,
+        types: &[Oid],
+        runtime: &dyn Runtime,
+    ) -> Result<Vec<kilndb_types::Datum>> {
         let given = s.params().len();
         if given != types.len() {
             let name = s.name().unwrap_or("");
-            return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("wrong number of parameters for prepared statement \"{name}\""))
-                .with_detail(format!("Expected {} parameters but got {given}.", types.len())));
+            return Err(Error::new(
+                sqlstate::SYNTAX_ERROR,
+                format!("wrong number of parameters for prepared statement \"{name}\""),
+            )
+            .with_detail(format!("Expected {} parameters but got {given}.", types.len())));
         }
         let mut values = Vec::with_capacity(given);
         for (argument, type_oid) in s.params().iter().zip(types) {
@@ -334,7 +385,12 @@ impl Session {
     }
 
     /// An argument of EXECUTE: any expression without columns.
-    fn evaluate_constant(&mut self, argument: Node<'_>, type_oid: Oid, runtime: &dyn Runtime) -> Result<kilndb_types::Datum> {
+    fn evaluate_constant(
+        &mut self,
+        argument: Node<'_>,
+        type_oid: Oid,
+        runtime: &dyn Runtime,
+    ) -> Result<kilndb_types::Datum> {
         use crate::catalog::CatalogView;
         let text = self.expression_text(argument, runtime)?;
         let name = self.with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, -1)))?;
@@ -356,7 +412,12 @@ impl Session {
         }
     }
 
-    fn discard_command(&mut self, s: &nodes::DiscardStmt, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {
+    fn discard_command(
+        &mut self,
+        s: &nodes::DiscardStmt,
+        runtime: &dyn Runtime,
+        client: &mut dyn Client,
+    ) -> Result<String> {
         Ok(match s.target {
             DiscardMode::DISCARD_PLANS => "DISCARD PLANS",
             DiscardMode::DISCARD_SEQUENCES => {
@@ -395,7 +456,10 @@ impl Session {
 
     fn alter_system(&mut self, s: &nodes::AlterSystemStmt) -> Result<String> {
         if !self.is_superuser() {
-            return Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, "permission denied to perform ALTER SYSTEM RESET ALL"));
+            return Err(Error::new(
+                sqlstate::INSUFFICIENT_PRIVILEGE,
+                "permission denied to perform ALTER SYSTEM RESET ALL",
+            ));
         }
         self.refuse_in_block("ALTER SYSTEM")?;
         let Some(set) = s.setstmt() else { return Err(Error::internal("ALTER SYSTEM without a setting")) };
@@ -407,7 +471,10 @@ impl Session {
         let name = set.name().unwrap_or("");
         let d = definition(name).ok_or_else(|| unrecognized(name))?;
         if d.context == crate::settings::Context::Internal {
-            return Err(Error::new(sqlstate::CANT_CHANGE_RUNTIME_PARAM, format!("parameter \"{}\" cannot be changed", d.name)));
+            return Err(Error::new(
+                sqlstate::CANT_CHANGE_RUNTIME_PARAM,
+                format!("parameter \"{}\" cannot be changed", d.name),
+            ));
         }
         let value = match set.kind {
             V::VAR_SET_VALUE => Some(crate::settings::check_value(d, &given_value(set)?)?),
@@ -418,7 +485,9 @@ impl Session {
     }
 
     fn do_command(&mut self, s: &nodes::DoStmt, source: &str, runtime: &dyn Runtime) -> Result<String> {
-        let option = |name: &str| s.args().iter().find(|d| d.defname() == Some(name)).and_then(|d| d.arg().as_str().map(str::to_string));
+        let option = |name: &str| {
+            s.args().iter().find(|d| d.defname() == Some(name)).and_then(|d| d.arg().as_str().map(str::to_string))
+        };
         let body = option("as").ok_or_else(|| Error::new(sqlstate::SYNTAX_ERROR, "no inline code specified"))?;
         let language = option("language").unwrap_or_else(|| "plpgsql".to_string());
         self.begin_statement(runtime)?;
@@ -431,7 +500,10 @@ impl Session {
 
     fn lock_command(&mut self, s: &nodes::LockStmt, runtime: &dyn Runtime) -> Result<String> {
         if !self.lives_longer_than_statement() {
-            return Err(Error::new(sqlstate::NO_ACTIVE_SQL_TRANSACTION, "LOCK TABLE can only be used in transaction blocks"));
+            return Err(Error::new(
+                sqlstate::NO_ACTIVE_SQL_TRANSACTION,
+                "LOCK TABLE can only be used in transaction blocks",
+            ));
         }
         const MODES: [LockMode; 8] = [
             LockMode::AccessShare,
@@ -451,13 +523,22 @@ impl Session {
             let wait = if s.nowait { WaitPolicy::NoWait } else { WaitPolicy::Wait };
             if !self.lock_table(table.oid, mode, wait, runtime)? {
                 let name = &table.name;
-                return Err(Error::new(sqlstate::LOCK_NOT_AVAILABLE, format!("could not obtain lock on relation \"{name}\"")));
+                return Err(Error::new(
+                    sqlstate::LOCK_NOT_AVAILABLE,
+                    format!("could not obtain lock on relation \"{name}\""),
+                ));
             }
         }
         Ok("LOCK TABLE".to_string())
     }
 
-    fn explain_command(&mut self, s: &nodes::ExplainStmt, statement: &Statement, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {
+    fn explain_command(
+        &mut self,
+        s: &nodes::ExplainStmt,
+        statement: &Statement,
+        runtime: &dyn Runtime,
+        client: &mut dyn Client,
+    ) -> Result<String> {
         if let Node::ExecuteStmt(e) = s.query() {
             return self.explain_execute(s, e, statement, runtime, client);
         }
@@ -469,14 +550,27 @@ impl Session {
         self.run_explain(&plan, &[], runtime, client)
     }
 
-    fn explain_execute(&mut self, s: &nodes::ExplainStmt, e: &nodes::ExecuteStmt, statement: &Statement, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {
+    fn explain_execute(
+        &mut self,
+        s: &nodes::ExplainStmt,
+        e: &nodes::ExecuteStmt,
+        statement: &Statement,
+        runtime: &dyn Runtime,
+        client: &mut dyn Client,
+    ) -> Result<String> {
         self.begin_statement(runtime)?;
         let (plan, params) = self.explained_execute(s, e, statement, runtime)?;
         self.run_explain(&plan, &params, runtime, client)
     }
 
     /// The plan and the parameters of EXPLAIN EXECUTE.
-    pub(crate) fn explained_execute(&mut self, s: &nodes::ExplainStmt, e: &nodes::ExecuteStmt, statement: &Statement, runtime: &dyn Runtime) -> Result<(Arc<crate::plan::Plan>, Vec<kilndb_types::Datum>)> {
+    pub(crate) fn explained_execute(
+        &mut self,
+        s: &nodes::ExplainStmt,
+        e: &nodes::ExecuteStmt,
+        statement: &Statement,
+        runtime: &dyn Runtime,
+    ) -> Result<(Arc<crate::plan::Plan>, Vec<kilndb_types::Datum>)> {
         let prepared = self.find_prepared(e.name().unwrap_or(""))?;
         let params = self.evaluate_arguments(e, &prepared.param_types.clone(), runtime)?;
         if !prepared.statement.as_ref().is_some_and(|inner| is_plannable(&inner.node())) {
@@ -484,12 +578,22 @@ impl Session {
         }
         // As PostgreSQL's first executions: with values in place of parameters.
         let is_generic = self.settings.get("plan_cache_mode") == Some("force_generic_plan");
-        let by = super::prepared::Explained { statement: s, source: statement.source(), values: (!is_generic).then_some(&params) };
+        let by = super::prepared::Explained {
+            statement: s,
+            source: statement.source(),
+            values: (!is_generic).then_some(&params),
+        };
         let plan = self.plan_to_explain(&prepared, by, runtime)?;
         Ok((plan, params))
     }
 
-    fn run_explain(&mut self, plan: &Arc<crate::plan::Plan>, params: &[kilndb_types::Datum], runtime: &dyn Runtime, client: &mut dyn Client) -> Result<String> {
+    fn run_explain(
+        &mut self,
+        plan: &Arc<crate::plan::Plan>,
+        params: &[kilndb_types::Datum],
+        runtime: &dyn Runtime,
+        client: &mut dyn Client,
+    ) -> Result<String> {
         let formats = std::mem::take(&mut self.utility_formats);
         if formats.is_empty() {
             super::run::describe(plan, &[], client);
@@ -552,17 +656,32 @@ fn setting_argument(node: Node<'_>, name: &str) -> Result<String> {
 fn time_zone_of_interval(text: &str, cast: &nodes::TypeCast) -> Result<String> {
     let fields = cast.type_name().and_then(|t| t.typmods().into_iter().next());
     let range = match fields {
-        Some(Node::A_Const(c)) => if let Some(ConstValue::Integer(range)) = c.val() { range } else { -1 },
+        Some(Node::A_Const(c)) => {
+            if let Some(ConstValue::Integer(range)) = c.val() {
+                range
+            } else {
+                -1
+            }
+        }
         _ => -1,
     };
     let typmod = if range < 0 { -1 } else { (range << 16) | 0xffff };
     let format = kilndb_types::FormatSettings::default();
     let random_state = std::cell::Cell::new([0; 2]);
-    let cx = kilndb_types::EvalContext { format: &format, transaction_timestamp: 0, statement_timestamp: 0, host: &kilndb_types::context::NoHost, random_state: &random_state };
+    let cx = kilndb_types::EvalContext {
+        format: &format,
+        transaction_timestamp: 0,
+        statement_timestamp: 0,
+        host: &kilndb_types::context::NoHost,
+        random_state: &random_state,
+    };
     let interval = kilndb_types::datetime::interval::interval_in(text, typmod, &cx)?;
     let beyond = if interval.months != 0 { "months" } else { "days" };
     if interval.months != 0 || interval.days != 0 {
-        let error = Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("invalid value for parameter \"TimeZone\": \"INTERVAL '{text}'\""));
+        let error = Error::new(
+            sqlstate::INVALID_PARAMETER_VALUE,
+            format!("invalid value for parameter \"TimeZone\": \"INTERVAL '{text}'\""),
+        );
         return Err(error.with_detail(format!("Cannot specify {beyond} in time zone interval.")));
     }
     Ok(kilndb_types::datetime::zone::fixed_name((interval.micros / 1_000_000) as i32))
@@ -584,16 +703,30 @@ pub(crate) fn given_value(s: &nodes::VariableSetStmt) -> Result<String> {
 /// Settings that are lists in PostgreSQL.
 fn is_list(name: &str) -> bool {
     let known = [
-        "createrole_self_grant", "datestyle", "debug_io_direct", "listen_addresses", "local_preload_libraries", "log_connections",
-        "log_destination", "restrict_nonsystem_relation_kind", "search_path", "session_preload_libraries", "shared_preload_libraries",
-        "synchronized_standby_slots", "synchronous_standby_names", "temp_tablespaces", "unix_socket_directories", "wal_consistency_checking",
+        "createrole_self_grant",
+        "datestyle",
+        "debug_io_direct",
+        "listen_addresses",
+        "local_preload_libraries",
+        "log_connections",
+        "log_destination",
+        "restrict_nonsystem_relation_kind",
+        "search_path",
+        "session_preload_libraries",
+        "shared_preload_libraries",
+        "synchronized_standby_slots",
+        "synchronous_standby_names",
+        "temp_tablespaces",
+        "unix_socket_directories",
+        "wal_consistency_checking",
     ];
     known.contains(&name.to_ascii_lowercase().as_str())
 }
 
 /// Lists (search_path, DateStyle) are kept as text with quotes where a name needs them.
 fn join_setting(name: &str, values: &[String]) -> String {
-    let is_name_list = matches!(name.to_ascii_lowercase().as_str(), "search_path" | "temp_tablespaces" | "local_preload_libraries");
+    let is_name_list =
+        matches!(name.to_ascii_lowercase().as_str(), "search_path" | "temp_tablespaces" | "local_preload_libraries");
     if is_name_list {
         let quoted: Vec<String> = values.iter().map(|v| crate::catalog::format_type::quote_identifier(v)).collect();
         return quoted.join(", ");

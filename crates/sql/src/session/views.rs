@@ -1,8 +1,8 @@
 //! Rows of the functions behind the system views: exactly the OUT columns that pg_proc tells of them.
 
 use super::environment::StatementHost;
-use crate::catalog::ids::PG_CLASS;
 use super::run::{ADVISORY_PAIR_LOCK, RELATION_LOCK};
+use crate::catalog::ids::PG_CLASS;
 use crate::catalog::store::array;
 use crate::client::{SessionControl, WaitKind};
 use crate::settings::{Context, Kind, definitions};
@@ -33,7 +33,11 @@ pub(super) fn rows(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Resu
         // There is one version of each.
         "pg_extension_update_paths" => Ok(Vec::new()),
         "pg_partition_tree" => host.partition_tree_rows(super::arguments::oid_of(args.first())),
-        "pg_partition_ancestors" => Ok(host.partition_ancestors(super::arguments::oid_of(args.first()))?.into_iter().map(|o| vec![Datum::Oid(o)]).collect()),
+        "pg_partition_ancestors" => Ok(host
+            .partition_ancestors(super::arguments::oid_of(args.first()))?
+            .into_iter()
+            .map(|o| vec![Datum::Oid(o)])
+            .collect()),
         other => Err(Error::unsupported(format!("function {other} is not supported"))),
     }
 }
@@ -44,7 +48,12 @@ fn privileges(args: &[Datum]) -> Result<Vec<Vec<Datum>>> {
     let mut rows = Vec::new();
     for item in kilndb_types::functions::acl::items(list)? {
         for (name, is_grantable) in item.named_privileges() {
-            rows.push(vec![Datum::Oid(item.grantor), Datum::Oid(item.grantee), Datum::text(name), Datum::Bool(is_grantable)]);
+            rows.push(vec![
+                Datum::Oid(item.grantor),
+                Datum::Oid(item.grantee),
+                Datum::text(name),
+                Datum::Bool(is_grantable),
+            ]);
         }
     }
     Ok(rows)
@@ -64,8 +73,15 @@ fn settings(host: &StatementHost<'_>) -> Vec<Vec<Datum>> {
         .filter(|d| !matches!(d.name, "role" | "session_authorization"))
         .map(|d| {
             // The server's settings may have changed since the session began.
-            let value = if d.context <= Context::Sighup { server.get(d.name) } else { host.settings.get(d.name).unwrap_or("") };
-            let number = |v: f64| if v == f64::MIN || v == f64::MAX || matches!(d.kind, Kind::String | Kind::Bool | Kind::Enum) { Datum::Null } else { Datum::text(v.to_string()) };
+            let value =
+                if d.context <= Context::Sighup { server.get(d.name) } else { host.settings.get(d.name).unwrap_or("") };
+            let number = |v: f64| {
+                if v == f64::MIN || v == f64::MAX || matches!(d.kind, Kind::String | Kind::Bool | Kind::Enum) {
+                    Datum::Null
+                } else {
+                    Datum::text(v.to_string())
+                }
+            };
             let kind = match d.kind {
                 Kind::Bool => "bool",
                 Kind::Integer => "integer",
@@ -86,12 +102,20 @@ fn settings(host: &StatementHost<'_>) -> Vec<Vec<Datum>> {
                 Datum::Null,
                 Datum::text(d.context.as_str()),
                 Datum::text(kind),
-                Datum::text(if d.context <= Context::Sighup { server.source(d.name) } else { host.settings.source(d.name) }),
+                Datum::text(if d.context <= Context::Sighup {
+                    server.source(d.name)
+                } else {
+                    host.settings.source(d.name)
+                }),
                 number(d.min),
                 number(d.max),
                 enums,
                 Datum::text(&d.boot_value),
-                Datum::text(if d.context <= Context::Sighup { value } else { host.settings.reset_value(d.name).unwrap_or("") }),
+                Datum::text(if d.context <= Context::Sighup {
+                    value
+                } else {
+                    host.settings.reset_value(d.name).unwrap_or("")
+                }),
                 Datum::Null,
                 Datum::Null,
                 Datum::Bool(false),
@@ -121,7 +145,9 @@ fn activity(host: &StatementHost<'_>, args: &[Datum]) -> Result<Vec<Vec<Datum>>>
             (None, _) => Datum::Int4(-1),
         };
         let wait = match a.state {
-            "active" if waits_for != WaitKind::Lock && awaits_safe_snapshot(host, a.lock_owner) => Some(("IPC", "SafeSnapshot")),
+            "active" if waits_for != WaitKind::Lock && awaits_safe_snapshot(host, a.lock_owner) => {
+                Some(("IPC", "SafeSnapshot"))
+            }
             "active" => match waits_for {
                 WaitKind::Nothing => None,
                 WaitKind::Lock => Some(("Lock", lock_waited_for(host, a.lock_owner))),
@@ -192,7 +218,9 @@ pub(super) fn blocking_pids(host: &StatementHost<'_>, pid: i32) -> Datum {
     let mut pids = Vec::new();
     if !blockers.is_empty() {
         let all = sessions.all();
-        pids.extend(all.iter().filter(|c| owner(c).is_some_and(|o| blockers.contains(&o))).map(|c| Datum::Int4(c.process_id)));
+        pids.extend(
+            all.iter().filter(|c| owner(c).is_some_and(|o| blockers.contains(&o))).map(|c| Datum::Int4(c.process_id)),
+        );
     }
     array(oids::INT4, pids)
 }
@@ -213,7 +241,10 @@ pub(super) fn mode_name(mode: LockMode) -> &'static str {
 fn locks(host: &StatementHost<'_>) -> Vec<Vec<Datum>> {
     let sessions = host.instance.sessions().all();
     let owner_of = |owner: u64| {
-        sessions.iter().find(|c| c.activity.lock().unwrap_or_else(|e| e.into_inner()).lock_owner == Some(owner)).map(|c| c.process_id)
+        sessions
+            .iter()
+            .find(|c| c.activity.lock().unwrap_or_else(|e| e.into_inner()).lock_owner == Some(owner))
+            .map(|c| c.process_id)
     };
     let mut rows = Vec::new();
     for lock in host.instance.engine.locks_snapshot() {

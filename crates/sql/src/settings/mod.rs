@@ -1,14 +1,15 @@
 //! Settings with PostgreSQL's names, units, ranges and contexts.
 //!
 //! Invariants
-//! 1. A value that is kept has passed its setting's check and stands in canonical form (numbers in the setting's base unit).
+//! 1. A value that is kept has passed its setting's check and stands in canonical form (numbers in the setting's base
+//!    unit).
 //! 2. A session's changes follow its transaction: SET is undone by a rollback, SET LOCAL by the end too.
 
 mod registry;
 mod session;
 
-pub use registry::{TRIGRAM_SIMILARITY, Context, Definition, Kind, check_value, definition, definitions, show_value};
-pub use session::{parse_search_path, CLIENT, SessionSettings, SettingScope, check_privilege, check_setting};
+pub use registry::{Context, Definition, Kind, TRIGRAM_SIMILARITY, check_value, definition, definitions, show_value};
+pub use session::{CLIENT, SessionSettings, SettingScope, check_privilege, check_setting, parse_search_path};
 
 use kilndb_base::{Error, Result, sqlstate};
 use std::collections::BTreeMap;
@@ -30,7 +31,10 @@ impl ServerSettings {
             if let Ok(text) = std::fs::read_to_string(&path) {
                 for (number, line) in text.lines().enumerate() {
                     let Some((name, value)) = parse_line(line).map_err(|why| {
-                        Error::new(sqlstate::CONFIG_FILE_ERROR, format!("{why} in file \"{}\" line {}", path.display(), number + 1))
+                        Error::new(
+                            sqlstate::CONFIG_FILE_ERROR,
+                            format!("{why} in file \"{}\" line {}", path.display(), number + 1),
+                        )
                     })?
                     else {
                         continue;

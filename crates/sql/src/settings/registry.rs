@@ -1,9 +1,9 @@
 //! The settings that exist: PostgreSQL 18's names, units and ranges, with this server's defaults where they differ.
 
 use crate::catalog::builtin::FILES;
+use foldhash::{HashMap, HashMapExt};
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_types::datetime::zone;
-use foldhash::{HashMap, HashMapExt};
 use std::sync::LazyLock;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -94,8 +94,16 @@ const OVERRIDES: &[(&str, &str)] = &[
 fn load() -> HashMap<String, Definition> {
     let file = &FILES.pg_settings;
     let c = |name| file.column(name);
-    let (unit, category, context, kind, min, max, enums, boot) =
-        (c("unit"), c("category"), c("context"), c("vartype"), c("min_val"), c("max_val"), c("enumvals"), c("boot_val"));
+    let (unit, category, context, kind, min, max, enums, boot) = (
+        c("unit"),
+        c("category"),
+        c("context"),
+        c("vartype"),
+        c("min_val"),
+        c("max_val"),
+        c("enumvals"),
+        c("boot_val"),
+    );
     let mut all: HashMap<String, Definition> = HashMap::new();
     for r in &file.rows {
         let name = r[0].unwrap_or("");
@@ -115,8 +123,14 @@ fn load() -> HashMap<String, Definition> {
             Some("superuser") => Context::Superuser,
             _ => Context::User,
         };
-        let boot_value = OVERRIDES.iter().find(|(n, _)| *n == name).map_or(r[boot].unwrap_or(""), |(_, v)| v).to_string();
-        let enum_values = r[enums].unwrap_or("").trim_matches(['{', '}']).split(',').map(|v| v.trim_matches('"')).filter(|v| !v.is_empty());
+        let boot_value =
+            OVERRIDES.iter().find(|(n, _)| *n == name).map_or(r[boot].unwrap_or(""), |(_, v)| v).to_string();
+        let enum_values = r[enums]
+            .unwrap_or("")
+            .trim_matches(['{', '}'])
+            .split(',')
+            .map(|v| v.trim_matches('"'))
+            .filter(|v| !v.is_empty());
         let definition = Definition {
             name,
             unit: r[unit],
@@ -158,17 +172,19 @@ pub const TRIGRAM_STRICT_WORD: &str = "pg_trgm.strict_word_similarity_threshold"
 
 /// Settings of pg_trgm, which are there without the extension.
 fn trigrams() -> impl Iterator<Item = Definition> {
-    [(TRIGRAM_SIMILARITY, "0.3"), (TRIGRAM_WORD, "0.6"), (TRIGRAM_STRICT_WORD, "0.5")].into_iter().map(|(name, boot)| Definition {
-        name,
-        unit: None,
-        category: "Customized Options",
-        context: Context::User,
-        kind: Kind::Real,
-        min: 0.0,
-        max: 1.0,
-        enum_values: Vec::new(),
-        boot_value: boot.to_string(),
-    })
+    [(TRIGRAM_SIMILARITY, "0.3"), (TRIGRAM_WORD, "0.6"), (TRIGRAM_STRICT_WORD, "0.5")].into_iter().map(
+        |(name, boot)| Definition {
+            name,
+            unit: None,
+            category: "Customized Options",
+            context: Context::User,
+            kind: Kind::Real,
+            min: 0.0,
+            max: 1.0,
+            enum_values: Vec::new(),
+            boot_value: boot.to_string(),
+        },
+    )
 }
 
 /// Settings of PL/pgSQL.
@@ -201,7 +217,9 @@ fn check_extra_checks(d: &Definition, value: &str) -> Result<String> {
         return Ok(value.to_string());
     }
     if let Some(word) = words.iter().find(|w| is_word(w, &["all", "none"])) {
-        return Err(invalid(d, value).with_detail(format!("Key word \"{word}\" cannot be combined with other key words.")));
+        return Err(
+            invalid(d, value).with_detail(format!("Key word \"{word}\" cannot be combined with other key words."))
+        );
     }
     match words.iter().find(|w| !is_word(w, &["shadowed_variables", "too_many_rows", "strict_multi_assignment"])) {
         Some(word) => Err(invalid(d, value).with_detail(format!("Unrecognized key word: \"{word}\"."))),
@@ -267,8 +285,14 @@ pub fn parse_bool(value: &str) -> Option<bool> {
 
 const MEMORY_UNITS: &[(&str, f64)] =
     &[("TB", 1099511627776.0), ("GB", 1073741824.0), ("MB", 1048576.0), ("kB", 1024.0), ("B", 1.0)];
-const TIME_UNITS: &[(&str, f64)] =
-    &[("d", 86_400_000_000.0), ("h", 3_600_000_000.0), ("min", 60_000_000.0), ("s", 1_000_000.0), ("ms", 1000.0), ("us", 1.0)];
+const TIME_UNITS: &[(&str, f64)] = &[
+    ("d", 86_400_000_000.0),
+    ("h", 3_600_000_000.0),
+    ("min", 60_000_000.0),
+    ("s", 1_000_000.0),
+    ("ms", 1000.0),
+    ("us", 1.0),
+];
 
 /// Size of a setting's base unit in bytes or microseconds, and the units a value may be given in.
 fn base_unit(unit: &str) -> Option<(f64, &'static [(&'static str, f64)])> {
@@ -310,7 +334,10 @@ fn check_number(d: &Definition, value: &str) -> Result<String> {
         let unit = d.unit.map(|u| format!(" {u}")).unwrap_or_default();
         return Err(Error::new(
             sqlstate::INVALID_PARAMETER_VALUE,
-            format!("{number}{unit} is outside the valid range for parameter \"{}\" ({}{unit} .. {}{unit})", d.name, d.min, d.max),
+            format!(
+                "{number}{unit} is outside the valid range for parameter \"{}\" ({}{unit} .. {}{unit})",
+                d.name, d.min, d.max
+            ),
         ));
     }
     Ok(format!("{number}"))
@@ -334,7 +361,9 @@ fn check_string(d: &Definition, value: &str) -> Result<String> {
             }
         }
         "plpgsql.extra_errors" | "plpgsql.extra_warnings" => check_extra_checks(d, value),
-        "application_name" => Ok(value.chars().map(|c| if (' '..='~').contains(&c) { c } else { '?' }).take(63).collect()),
+        "application_name" => {
+            Ok(value.chars().map(|c| if (' '..='~').contains(&c) { c } else { '?' }).take(63).collect())
+        }
         _ => Ok(value.to_string()),
     }
 }

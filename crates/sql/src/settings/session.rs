@@ -1,14 +1,14 @@
 //! A session's own values, and how they follow its transactions.
 
-use crate::catalog::PlannerSwitches;
 use super::registry::{self, Context, Definition, check_value, definition, definitions, show_value};
 use super::{ServerSettings, unrecognized};
+use crate::catalog::PlannerSwitches;
+use foldhash::{HashMap, HashMapExt};
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_storage::CommitDelay;
 use kilndb_types::FormatSettings;
-use kilndb_types::trigram::Thresholds;
 use kilndb_types::context::{DateOrder, DateStyle, IntervalStyle};
-use foldhash::{HashMap, HashMapExt};
+use kilndb_types::trigram::Thresholds;
 use std::sync::Arc;
 
 /// The source of what a start-up packet asks for.
@@ -122,11 +122,21 @@ impl SessionSettings {
     /// EXPLAIN (SETTINGS): those that plans depend on in PostgreSQL and that are not as they come, as SHOW prints them.
     pub fn changed_for_plans(&self) -> Vec<(&'static str, String)> {
         const OTHERS: [&str; 9] = [
-            "effective_io_concurrency", "hash_mem_multiplier", "maintenance_io_concurrency", "max_parallel_workers", "max_parallel_workers_per_gather",
-            "parallel_leader_participation", "search_path", "temp_buffers", "work_mem",
+            "effective_io_concurrency",
+            "hash_mem_multiplier",
+            "maintenance_io_concurrency",
+            "max_parallel_workers",
+            "max_parallel_workers_per_gather",
+            "parallel_leader_participation",
+            "search_path",
+            "temp_buffers",
+            "work_mem",
         ];
-        let concerned = definitions().into_iter().filter(|d| d.category.starts_with("Query Tuning") || OTHERS.contains(&d.name));
-        let value = |d: &'static Definition| self.get(d.name).filter(|v| *v != d.boot_value).map(|v| (d.name, show_value(d, v)));
+        let concerned =
+            definitions().into_iter().filter(|d| d.category.starts_with("Query Tuning") || OTHERS.contains(&d.name));
+        let value = |d: &'static Definition| {
+            self.get(d.name).filter(|v| *v != d.boot_value).map(|v| (d.name, show_value(d, v)))
+        };
         concerned.filter_map(value).collect()
     }
     /// PostgreSQL's word for where the value in force is from.
@@ -176,14 +186,25 @@ impl SessionSettings {
     pub fn reset_all(&mut self) {
         let names: Vec<String> = self.values.keys().cloned().collect();
         for name in names {
-            if !matches!(name.as_str(), "session_authorization" | "role" | "transaction_isolation" | "transaction_read_only" | "transaction_deferrable") {
+            if !matches!(
+                name.as_str(),
+                "session_authorization"
+                    | "role"
+                    | "transaction_isolation"
+                    | "transaction_read_only"
+                    | "transaction_deferrable"
+            ) {
                 self.replace(name, None, SettingScope::Session);
             }
         }
     }
 
     /// Values that RESET returns to; they win over what is there. Returns why some were not taken.
-    pub fn set_session_defaults<'v>(&mut self, values: impl IntoIterator<Item = (&'v str, &'v str)>, source: &'static str) -> Vec<Error> {
+    pub fn set_session_defaults<'v>(
+        &mut self,
+        values: impl IntoIterator<Item = (&'v str, &'v str)>,
+        source: &'static str,
+    ) -> Vec<Error> {
         let mut refused = Vec::new();
         for (name, value) in values {
             match check_default(name, value, source) {
@@ -302,7 +323,8 @@ impl SessionSettings {
     fn derive(&mut self) {
         self.generation += 1;
         let style = self.get("DateStyle").unwrap_or("").to_string();
-        let (date_style, date_order) = parse_date_style(&style, (DateStyle::Iso, DateOrder::Mdy)).unwrap_or((DateStyle::Iso, DateOrder::Mdy));
+        let (date_style, date_order) =
+            parse_date_style(&style, (DateStyle::Iso, DateOrder::Mdy)).unwrap_or((DateStyle::Iso, DateOrder::Mdy));
         self.format = FormatSettings {
             date_style,
             date_order,
@@ -336,7 +358,8 @@ impl SessionSettings {
         };
         // There are no standbys: everything but off waits for the disk here.
         self.synchronous_commit = self.get("synchronous_commit") != Some("off");
-        self.commit_delay = CommitDelay { delay_us: self.number("commit_delay"), siblings: self.number("commit_siblings") as usize };
+        self.commit_delay =
+            CommitDelay { delay_us: self.number("commit_delay"), siblings: self.number("commit_siblings") as usize };
         self.search_path = parse_search_path(self.get("search_path").unwrap_or(""));
         self.statement_timeout_ms = self.number("statement_timeout");
         self.lock_timeout_ms = self.number("lock_timeout");
@@ -373,12 +396,17 @@ fn isolation_name(value: &str) -> IsolationName {
 }
 
 fn is_custom(name: &str) -> bool {
-    name.contains('.') && name.split('.').all(|part| !part.is_empty() && !part.starts_with(|c: char| c.is_ascii_digit()))
+    name.contains('.')
+        && name.split('.').all(|part| !part.is_empty() && !part.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 fn check_default(name: &str, value: &str, source: &str) -> Result<(String, String)> {
     let Some(d) = definition(name) else {
-        return if is_custom(name) { Ok((name.to_ascii_lowercase(), value.to_string())) } else { Err(unrecognized(name)) };
+        return if is_custom(name) {
+            Ok((name.to_ascii_lowercase(), value.to_string()))
+        } else {
+            Err(unrecognized(name))
+        };
     };
     // A client may also set what is fixed from the start of its connection on.
     if source != CLIENT || d.context <= Context::Sighup {
@@ -390,9 +418,9 @@ fn check_default(name: &str, value: &str, source: &str) -> Result<(String, Strin
 /// 42501 for what only superusers may set.
 pub fn check_privilege(name: &str, superuser: bool) -> Result<()> {
     match definition(name) {
-        Some(d) if !superuser && matches!(d.context, Context::Superuser | Context::SuperuserBackend) => {
-            Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("permission denied to set parameter \"{}\"", d.name)))
-        }
+        Some(d) if !superuser && matches!(d.context, Context::Superuser | Context::SuperuserBackend) => Err(
+            Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("permission denied to set parameter \"{}\"", d.name)),
+        ),
         _ => Ok(()),
     }
 }

@@ -52,7 +52,11 @@ impl CatalogView for TestCatalog {
         Ok(BUILTINS.casts.get(&(source, target)).copied())
     }
     fn ordering_operators(&self, type_oid: Oid) -> Result<Option<OrderingOperators>> {
-        Ok(BUILTINS.orderings.get(&type_oid).copied().or_else(|| BUILTINS.orderings.get(&25).copied().filter(|_| type_oid == 1043)))
+        Ok(BUILTINS
+            .orderings
+            .get(&type_oid)
+            .copied()
+            .or_else(|| BUILTINS.orderings.get(&25).copied().filter(|_| type_oid == 1043)))
     }
     fn btree_strategy(&self, operator: Oid) -> Result<Option<u8>> {
         Ok(BUILTINS.btree_strategies.get(&operator).copied())
@@ -68,7 +72,9 @@ impl CatalogView for TestCatalog {
     fn current_schema(&self) -> Option<String> {
         Some("public".into())
     }
-    fn schema_name_of(&self, _oid: Oid) -> Option<String> { Some("public".into()) }
+    fn schema_name_of(&self, _oid: Oid) -> Option<String> {
+        Some("public".into())
+    }
 }
 
 struct NoSession;
@@ -121,7 +127,13 @@ impl RowSink for Lines {
                 let format = FormatSettings::default();
                 let cell = Cell::new([1, 2]);
                 let host = bind::BindHost(&catalog);
-                let eval = EvalContext { format: &format, transaction_timestamp: 0, statement_timestamp: 0, host: &host, random_state: &cell };
+                let eval = EvalContext {
+                    format: &format,
+                    transaction_timestamp: 0,
+                    statement_timestamp: 0,
+                    host: &host,
+                    random_state: &cell,
+                };
                 let mut out = Vec::new();
                 io::output(*t, v, &mut out, &eval).unwrap();
                 String::from_utf8(out).unwrap()
@@ -164,7 +176,12 @@ impl Db {
     }
 
     /// `columns`: name, type, not null, default. `indexes`: name, columns, unique, primary.
-    pub fn table(&mut self, name: &str, columns: &[(&str, &str, bool, Option<&str>)], indexes: &[(&str, &[&str], bool, bool)]) {
+    pub fn table(
+        &mut self,
+        name: &str,
+        columns: &[(&str, &str, bool, Option<&str>)],
+        indexes: &[(&str, &[&str], bool, bool)],
+    ) {
         let oid = self.oid();
         let mut txn = self.engine.begin(Isolation::ReadCommitted, 0);
         let park = ThreadPark::new();
@@ -206,7 +223,15 @@ impl Db {
                     .iter()
                     .map(|k| {
                         let c = cols.iter().find(|c| c.name == *k).unwrap();
-                        IndexKey { attnum: c.attnum, expression_sql: None, type_oid: c.type_oid, descending: false, nulls_first: false, collation: 0, opclass: 0 }
+                        IndexKey {
+                            attnum: c.attnum,
+                            expression_sql: None,
+                            type_oid: c.type_oid,
+                            descending: false,
+                            nulls_first: false,
+                            collation: 0,
+                            opclass: 0,
+                        }
                     })
                     .collect(),
                 include: Vec::new(),
@@ -301,7 +326,13 @@ impl Db {
                 txn: &mut txn,
                 snapshot,
                 park: &park,
-                eval: EvalContext { format: &format, transaction_timestamp: 0, statement_timestamp: 0, host: &host, random_state: &cell },
+                eval: EvalContext {
+                    format: &format,
+                    transaction_timestamp: 0,
+                    statement_timestamp: 0,
+                    host: &host,
+                    random_state: &cell,
+                },
                 catalog: &self.catalog,
                 session: &NoSession,
                 work_mem_bytes: 4 << 20,
@@ -337,7 +368,12 @@ impl Db {
         for statement in kilndb_syntax::parse(sql)?.statements() {
             let has_plan = matches!(
                 statement.node(),
-                Node::SelectStmt(_) | Node::InsertStmt(_) | Node::UpdateStmt(_) | Node::DeleteStmt(_) | Node::MergeStmt(_) | Node::ExplainStmt(_)
+                Node::SelectStmt(_)
+                    | Node::InsertStmt(_)
+                    | Node::UpdateStmt(_)
+                    | Node::DeleteStmt(_)
+                    | Node::MergeStmt(_)
+                    | Node::ExplainStmt(_)
             );
             if has_plan {
                 let mut types = Vec::new();

@@ -91,7 +91,8 @@ impl Relation {
             None => new_block(at)?,
         };
         let next = new_block(at)?;
-        let old = std::mem::replace(&mut levels[at], Level { block: Some(next), low: fence.clone(), ..Level::default() });
+        let old =
+            std::mem::replace(&mut levels[at], Level { block: Some(next), low: fence.clone(), ..Level::default() });
         let refs: Vec<&[u8]> = old.entries.iter().map(Vec::as_slice).collect();
         let image = node::image(next, &old.low, &fence, &refs);
         self.write_node(block, at as u8, &image, None)?;

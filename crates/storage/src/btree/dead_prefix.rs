@@ -1,12 +1,12 @@
 //! Where scans may begin: beyond entries at their start whose rows are all deleted, as a queue leaves them behind.
 //!
-//! Purge takes such entries out when no snapshot needs them; one that is held open for long keeps them all, and every scan
-//! from the left would pass over them. So a scan that has passed over many notes how far they reach, and as of which CSN.
-//! In memory only.
+//! Purge takes such entries out when no snapshot needs them; one that is held open for long keeps them all, and every
+//! scan from the left would pass over them. So a scan that has passed over many notes how far they reach, and as of
+//! which CSN. In memory only.
 //!
 //! Invariants
-//! 1. All entries in [start, end) of a generation lead to rows whose deletion had committed by its CSN. So a scan that starts
-//!    there sees nothing in them if its snapshot is as new, or if it wants rows in their newest state only.
+//! 1. All entries in [start, end) of a generation lead to rows whose deletion had committed by its CSN. So a scan that
+//!    starts there sees nothing in them if its snapshot is as new, or if it wants rows in their newest state only.
 //! 2. An insertion into the stretch shortens it: whoever inserts looks here after the entry is in its leaf, and whoever
 //!    measures is noted here before it reads the first leaf. One of the two sees the other.
 //!
@@ -57,13 +57,13 @@ impl Prefix {
 }
 
 impl DeadPrefixes {
-    /// Where a scan from `start` may begin instead, and the CSN as of which that is so. `csn`: of its snapshot; None: any will
-    /// do.
+    /// Where a scan from `start` may begin instead, and the CSN as of which that is so. `csn`: of its snapshot; None:
+    /// any will do.
     pub fn begin(&self, start: &FullKey, csn: Option<u64>) -> Option<(FullKey, u64)> {
         crate::lock(&self.0.get()?.list).iter().find(|p| p.start == *start)?.best(csn)
     }
-    /// A number for [`DeadPrefixes::finish`], and what [`DeadPrefixes::begin`] says now: the scan is to begin there once more,
-    /// since what it has left out may have been shortened. None: another scan measures already.
+    /// A number for [`DeadPrefixes::finish`], and what [`DeadPrefixes::begin`] says now: the scan is to begin there
+    /// once more, since what it has left out may have been shortened. None: another scan measures already.
     pub fn measure(&self, start: &FullKey, csn: Option<u64>) -> Option<(u64, Option<(FullKey, u64)>)> {
         let noted = self.0.get_or_init(Box::default);
         let mut list = crate::lock(&noted.list);
@@ -73,7 +73,12 @@ impl DeadPrefixes {
                 if list.len() == PREFIXES {
                     list.remove(0);
                 }
-                list.push(Prefix { start: start.clone(), generations: Default::default(), measured: 0, measuring: None });
+                list.push(Prefix {
+                    start: start.clone(),
+                    generations: Default::default(),
+                    measured: 0,
+                    measuring: None,
+                });
                 list.len() - 1
             }
         };
@@ -93,7 +98,9 @@ impl DeadPrefixes {
     pub fn finish(&self, start: &FullKey, ticket: u64, found: Option<(FullKey, u64)>) {
         let Some(noted) = self.0.get() else { return };
         let mut list = crate::lock(&noted.list);
-        let Some(prefix) = list.iter_mut().find(|p| p.measuring.as_ref().is_some_and(|m| m.ticket == ticket)) else { return };
+        let Some(prefix) = list.iter_mut().find(|p| p.measuring.as_ref().is_some_and(|m| m.ticket == ticket)) else {
+            return;
+        };
         debug_assert!(prefix.start == *start);
         let inserted = prefix.measuring.take().and_then(|m| m.inserted);
         if let Some((end, csn)) = found {

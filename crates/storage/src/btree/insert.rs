@@ -1,11 +1,11 @@
 //! Inserting entries, uniqueness, looking for live rows with a key.
 //!
 //! Invariants
-//! 1. Uniqueness is judged while the leaf where the key's entries begin is latched: two inserters of one key meet there,
-//!    and an entry found there leads to its row, since purge takes the entry before the slot.
+//! 1. Uniqueness is judged while the leaf where the key's entries begin is latched: two inserters of one key meet
+//!    there, and an entry found there leads to its row, since purge takes the entry before the slot.
 //! 2. An undecided row is waited for with nothing latched, then everything is looked at again.
-//! 3. Where entries name their heaps, the entries of a key are those of all heaps; one of a heap that is gone is dead, one of a heap
-//!    that a transaction in progress drops is undecided.
+//! 3. Where entries name their heaps, the entries of a key are those of all heaps; one of a heap that is gone is dead,
+//!    one of a heap that a transaction in progress drops is undecided.
 //!
 //! Must not know: which constraint it is.
 
@@ -18,8 +18,8 @@ use crate::directory::{HEAP_NAME_BYTES, Relation};
 use crate::heap::page::ADDRESS;
 use crate::heap::write::Liveness;
 use crate::page::{KIND_TREE, View};
-use crate::txn::{Snapshot, Transaction};
 use crate::txn::table::Status;
+use crate::txn::{Snapshot, Transaction};
 use crate::undo::record::{UndoKind, index_data};
 use crate::wal::record::{Op, Target};
 use kilndb_base::park::Park;
@@ -93,7 +93,9 @@ impl Relation {
         }
         for idx in node::lower_bound(v, start)..node::count(v) {
             match node::entry(v, idx) {
-                Some(e) if sought.is_key_of(e.key) => found.push(Candidate { rid: e.rid, stamp: e.stamp, heap: sought.heap_of(e.key) }),
+                Some(e) if sought.is_key_of(e.key) => {
+                    found.push(Candidate { rid: e.rid, stamp: e.stamp, heap: sought.heap_of(e.key) })
+                }
                 _ => return Rest::None,
             }
         }
@@ -179,7 +181,11 @@ impl Relation {
                         txn.wrote_key(self, key, rid)?;
                         let row = RowId::from_u64(other.rid);
                         let is_here = other.heap == own_heap;
-                        return Ok(if is_here { IndexInsert::Conflict(row) } else { IndexInsert::Elsewhere(RelationId(other.heap), row) });
+                        return Ok(if is_here {
+                            IndexInsert::Conflict(row)
+                        } else {
+                            IndexInsert::Elsewhere(RelationId(other.heap), row)
+                        });
                     }
                     Liveness::Undecided(xid) => {
                         undecided = Some(xid);
@@ -200,7 +206,10 @@ impl Relation {
                 loop {
                     let other = self.core.pool.write(self.pid(at)?)?;
                     let v = other.view();
-                    if !v.is(KIND_TREE, self.id, at) || node::level(&v) != 0 || node::side(&v, Key(key, rid)) == Side::Left {
+                    if !v.is(KIND_TREE, self.id, at)
+                        || node::level(&v) != 0
+                        || node::side(&v, Key(key, rid)) == Side::Left
+                    {
                         // Taken out since its neighbour named it.
                         break false;
                     }
@@ -249,7 +258,9 @@ impl Relation {
         if found == Liveness::Live && entry.stamp & RETIRED == 0 && entry.stamp & ADDRESS != 0 {
             // The row is older than its entry.
             let head = core.undo.head(&core.pool, entry.stamp & ADDRESS)?;
-            if let Some(head) = head.filter(|head| head.xid != txn.xid && core.xids.status(head.xid) == Status::InProgress) {
+            if let Some(head) =
+                head.filter(|head| head.xid != txn.xid && core.xids.status(head.xid) == Status::InProgress)
+            {
                 return Ok(Liveness::Undecided(head.xid));
             }
         }
@@ -269,9 +280,17 @@ impl Relation {
         }
         heap.liveness(RowId::from_u64(rid), txn)
     }
-    /// Inserts (or revives) the entry in its latched leaf; false: the leaf was split, look again. `held`: it has a stamp that leads to
-    /// this transaction.
-    fn put_entry<'a>(&'a self, txn: &mut Transaction, block: u32, mut page: WriteGuard<'a>, key: &[u8], rid: u64, held: bool) -> Result<bool> {
+    /// Inserts (or revives) the entry in its latched leaf; false: the leaf was split, look again. `held`: it has a
+    /// stamp that leads to this transaction.
+    fn put_entry<'a>(
+        &'a self,
+        txn: &mut Transaction,
+        block: u32,
+        mut page: WriteGuard<'a>,
+        key: &[u8],
+        rid: u64,
+        held: bool,
+    ) -> Result<bool> {
         let target = self.target(block);
         let (idx, found) = Relation::place_of(&page.view(), Key(key, rid));
         if let Some(old) = found {
@@ -290,7 +309,15 @@ impl Relation {
         self.put_at(txn, (block, idx), page, key, rid, held)
     }
     /// The same for an entry that is not there, in its place.
-    fn put_at<'a>(&'a self, txn: &mut Transaction, (block, idx): (u32, usize), mut page: WriteGuard<'a>, key: &[u8], rid: u64, held: bool) -> Result<bool> {
+    fn put_at<'a>(
+        &'a self,
+        txn: &mut Transaction,
+        (block, idx): (u32, usize),
+        mut page: WriteGuard<'a>,
+        key: &[u8],
+        rid: u64,
+        held: bool,
+    ) -> Result<bool> {
         let target = self.target(block);
         let entry = node::build(key, rid, None, u64::from(held));
         if node::room(page.page()) < entry.len() + 2 {
@@ -313,7 +340,15 @@ impl Relation {
         Ok(true)
     }
     /// Puts an entry in its place on its latched leaf, which has room for it.
-    pub(super) fn add_entry(&self, txn: &mut Transaction, page: &mut WriteGuard<'_>, place: (Target, usize), entry: &[u8], key: &[u8], rid: u64) -> Result<()> {
+    pub(super) fn add_entry(
+        &self,
+        txn: &mut Transaction,
+        page: &mut WriteGuard<'_>,
+        place: (Target, usize),
+        entry: &[u8],
+        key: &[u8],
+        rid: u64,
+    ) -> Result<()> {
         let (target, idx) = place;
         let mut record = txn.record(self, UndoKind::IndexInsert, 0, 0, 0, 0);
         record.data = index_data(&[], rid, key);
@@ -352,11 +387,23 @@ impl Relation {
         parked
     }
     /// A live (committed, own, or undecided: then waited for) row with this key, for ON CONFLICT and foreign keys.
-    pub fn index_find_live(&self, txn: &mut Transaction, heap: &Relation, key: &[u8], park: &dyn Park) -> Result<Option<RowId>> {
+    pub fn index_find_live(
+        &self,
+        txn: &mut Transaction,
+        heap: &Relation,
+        key: &[u8],
+        park: &dyn Park,
+    ) -> Result<Option<RowId>> {
         Ok(self.index_find_live_anywhere(txn, heap, key, park)?.map(|(_, rid)| rid))
     }
     /// The same with the heap that it is in, which is another one only where entries name theirs.
-    pub fn index_find_live_anywhere(&self, txn: &mut Transaction, heap: &Relation, key: &[u8], park: &dyn Park) -> Result<Option<(RelationId, RowId)>> {
+    pub fn index_find_live_anywhere(
+        &self,
+        txn: &mut Transaction,
+        heap: &Relation,
+        key: &[u8],
+        park: &dyn Park,
+    ) -> Result<Option<(RelationId, RowId)>> {
         let txn = txn.of(self)?;
         txn.pin();
         let sought = self.sought(key);
@@ -399,14 +446,15 @@ impl Relation {
         let block = self.descend(0, key)?;
         self.core.pool.read(self.pid(block)?, |v| Relation::find_exact(&v, key).is_some())
     }
-    /// Where entries name their heaps: those that have entries of this key (without a name). A heap in which the snapshot sees a row with
-    /// the key is among them.
+    /// Where entries name their heaps: those that have entries of this key (without a name). A heap in which the
+    /// snapshot sees a row with the key is among them.
     pub fn heaps_with(&self, snapshot: &Snapshot, key: &[u8]) -> Result<Vec<RelationId>> {
         let snapshot = snapshot.of(self)?;
         if let Some(reader) = self.watched(&snapshot.reader)? {
             self.note_unique_part(reader, key);
         }
-        let mut heaps: Vec<RelationId> = self.entries_of(Sought { key, names_heap: true })?.iter().map(|e| RelationId(e.heap)).collect();
+        let mut heaps: Vec<RelationId> =
+            self.entries_of(Sought { key, names_heap: true })?.iter().map(|e| RelationId(e.heap)).collect();
         heaps.dedup();
         Ok(heaps)
     }

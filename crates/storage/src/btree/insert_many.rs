@@ -1,8 +1,8 @@
 //! Inserting several entries: those that belong to one leaf, under one latch.
 //!
 //! Invariants
-//! 1. What is put in here is what [`super::insert`] would put in without a look at any row: no entry has the key, none can stand further
-//!    right. Everything else is left to it.
+//! 1. What is put in here is what [`super::insert`] would put in without a look at any row: no entry has the key, none
+//!    can stand further right. Everything else is left to it.
 //!
 //! Must not know: which constraint it is.
 
@@ -33,8 +33,8 @@ pub(super) fn free_place(v: &View, key: &[u8], rid: u64, unique: bool) -> Option
 }
 
 impl Relation {
-    /// As [`Relation::index_insert`] for one entry after the other (keys, and the row ids that they lead to). What stopped one, and which:
-    /// those before it are in.
+    /// As [`Relation::index_insert`] for one entry after the other (keys, and the row ids that they lead to). What
+    /// stopped one, and which: those before it are in.
     pub fn index_insert_many(
         &self,
         txn: &mut Transaction,
@@ -54,7 +54,13 @@ impl Relation {
         }
     }
     /// Puts in what belongs to the first entry's leaf; how many that were.
-    fn insert_run(&self, txn: &mut Transaction, entries: &RowBatch, from: usize, uniqueness: Uniqueness) -> Result<usize> {
+    fn insert_run(
+        &self,
+        txn: &mut Transaction,
+        entries: &RowBatch,
+        from: usize,
+        uniqueness: Uniqueness,
+    ) -> Result<usize> {
         let unique = uniqueness != Uniqueness::NotUnique;
         let rest = entries.rows.get(from..).unwrap_or(&[]);
         // A single one has nothing to share.

@@ -1,8 +1,8 @@
 //! B-link trees (Lehman and Yao) over byte keys.
 //!
 //! Invariants
-//! 1. Every node has a right sibling and both fences; a reader that finds its key right of the node moves right, left of
-//!    it starts again from the root. So a page may be reused while stale pointers to it are about.
+//! 1. Every node has a right sibling and both fences; a reader that finds its key right of the node moves right, left
+//!    of it starts again from the root. So a page may be reused while stale pointers to it are about.
 //! 2. Block 0 is the root for ever; when it is full its contents move into two new children.
 //! 3. A split is one log record (both halves), its entry in the parent another.
 //! 4. Latches: leaf to right sibling, left to right; the parent after the children are released.

@@ -123,8 +123,8 @@ pub fn compare(e: &Entry<'_>, key: Key<'_>) -> Ordering {
 /// `at`: the key's head.
 #[inline]
 fn compare_with_head((bytes, rid): (&[u8], u64), at: u64, key: Key<'_>) -> Ordering {
-    // Most comparisons are settled by the first 8 bytes, without a call. Zeros behind a short key do not change the order: where
-    // they differ from the other key's bytes, that one goes on.
+    // Most comparisons are settled by the first 8 bytes, without a call. Zeros behind a short key do not change the
+    // order: where they differ from the other key's bytes, that one goes on.
     let by_head = head(bytes).cmp(&at);
     if by_head != Ordering::Equal {
         return by_head;
@@ -155,10 +155,11 @@ fn shared_len(a: &[u8], b: &[u8]) -> usize {
     }
     a.iter().zip(b).skip(8).take_while(|(a, b)| a == b).count() + least.min(8)
 }
-/// What all entries of a node begin with, and how they are spread behind it, by its fences. The first and last nodes of a level have
-/// their own first and last entries for want of a fence.
+/// What all entries of a node begin with, and how they are spread behind it, by its fences. The first and last nodes of
+/// a level have their own first and last entries for want of a fence.
 ///
-/// In a tree of texts what is shared may be more than the 8 bytes that most comparisons look at: so they look at those behind it.
+/// In a tree of texts what is shared may be more than the 8 bytes that most comparisons look at: so they look at those
+/// behind it.
 struct Span<'a> {
     shared: &'a [u8],
     /// The first bytes behind what is shared.
@@ -173,8 +174,9 @@ impl Span<'_> {
         let (shared, rest) = low.split_at(shared_len(low, high));
         Span { shared, low: head(rest), high: head(high.get(shared.len()..).unwrap_or(&[])) }
     }
-    /// Where the key stands if keys are spread evenly between the fences, as numbers given in order are. Halving touches some 13 cache
-    /// lines of a full node, looking where the key should be 4. Perlman, Itai, Avni: Interpolation search (1978).
+    /// Where the key stands if keys are spread evenly between the fences, as numbers given in order are. Halving
+    /// touches some 13 cache lines of a full node, looking where the key should be 4. Perlman, Itai, Avni:
+    /// Interpolation search (1978).
     #[inline]
     fn guess(&self, at: u64, count: usize) -> Option<usize> {
         let whole = self.high.checked_sub(self.low).filter(|w| *w != 0)?;
@@ -190,7 +192,8 @@ pub fn lower_bound(v: &View, key: Key<'_>) -> usize {
         return partition_point(0, count, |i| entry(v, i).is_some_and(|e| compare(&e, key) == Ordering::Less));
     }
     let span = Span::of(v, count);
-    let Some((first, rest)) = key.0.split_at_checked(span.shared.len()).filter(|(first, _)| *first == span.shared) else {
+    let Some((first, rest)) = key.0.split_at_checked(span.shared.len()).filter(|(first, _)| *first == span.shared)
+    else {
         return if key.0 < span.shared { 0 } else { count };
     };
     let at = head(rest);
@@ -208,7 +211,8 @@ pub fn lower_bound(v: &View, key: Key<'_>) -> usize {
 pub fn shared_by_fences(v: &View) -> usize {
     low(v).zip(high(v)).map_or(0, |(low, high)| shared_len(low.key, high.key))
 }
-/// As [`lower_bound`], of a key between the fences, which share so many bytes, that is not before entry `from` and likely to be near.
+/// As [`lower_bound`], of a key between the fences, which share so many bytes, that is not before entry `from` and
+/// likely to be near.
 pub fn lower_bound_from(v: &View, key: Key<'_>, from: usize, shared: usize) -> usize {
     let rest = key.0.get(shared..).unwrap_or(&[]);
     let at = head(rest);
@@ -241,13 +245,17 @@ fn search_from(mut a: usize, mut b: usize, mut step: usize, is_less: impl Fn(usi
     }
     partition_point(a, b, is_less)
 }
-/// The same below `count`, where it is likely to be near `guess`: further away by ever larger steps, for keys drawn at random stand off by
-/// about the root of their number.
+/// The same below `count`, where it is likely to be near `guess`: further away by ever larger steps, for keys drawn at
+/// random stand off by about the root of their number.
 #[inline]
 fn search_around(guess: usize, count: usize, is_less: impl Fn(usize) -> bool) -> usize {
     let (near, far) = (guess.saturating_sub(GUESS_ERROR), (guess + GUESS_ERROR).min(count - 1));
     if is_less(near) {
-        return if is_less(far) { search_from(far + 1, count, 4 * GUESS_ERROR, is_less) } else { partition_point(near + 1, far, is_less) };
+        return if is_less(far) {
+            search_from(far + 1, count, 4 * GUESS_ERROR, is_less)
+        } else {
+            partition_point(near + 1, far, is_less)
+        };
     }
     let (mut a, mut b, mut step) = (0, near, 4 * GUESS_ERROR);
     while a < b {
@@ -485,7 +493,11 @@ mod tests {
                     assert_eq!(lower_bound(&v, Key(key, rid)), expected, "{key:?} {rid}");
                     if key >= &low && key < &high {
                         for from in [0, expected / 2, expected.saturating_sub(3), expected] {
-                            assert_eq!(lower_bound_from(&v, Key(key, rid), from, shared_by_fences(&v)), expected, "{key:?} {rid}");
+                            assert_eq!(
+                                lower_bound_from(&v, Key(key, rid), from, shared_by_fences(&v)),
+                                expected,
+                                "{key:?} {rid}"
+                            );
                         }
                     }
                 }

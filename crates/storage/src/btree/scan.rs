@@ -2,10 +2,12 @@
 //!
 //! Invariants
 //! 1. The scan's position is a key, not a page: whatever happens to pages in between, it goes on after that key.
-//! 2. A retired entry may lead to another row than it was made for: its row's slot may be somebody else's before it is purged
-//!    itself. The scan tells which entries are, and the row's key must be compared with theirs, whatever the row says.
-//! 3. Who goes on in the middle of a leaf relies on keys that do not change while they are there. An inverted index's do (a block of postings
-//!    grows in its place), but never before the bound of their leaf: such trees are read by whole leaves.
+//! 2. A retired entry may lead to another row than it was made for: its row's slot may be somebody else's before it is
+//!    purged itself. The scan tells which entries are, and the row's key must be compared with theirs, whatever the row
+//!    says.
+//! 3. Who goes on in the middle of a leaf relies on keys that do not change while they are there. An inverted index's
+//!    do (a block of postings grows in its place), but never before the bound of their leaf: such trees are read by
+//!    whole leaves.
 //!
 //! Must not know: rows, snapshots.
 
@@ -81,10 +83,21 @@ impl Relation {
             Bound::Excluded(k) => Some((k, 0)),
             Bound::Unbounded => None,
         };
-        IndexScan { relation: self.clone(), from, to, backward, done: false, hint: 0, limit: FIRST_BATCH, walk: None, reader: None, retired: Vec::new() }
+        IndexScan {
+            relation: self.clone(),
+            from,
+            to,
+            backward,
+            done: false,
+            hint: 0,
+            limit: FIRST_BATCH,
+            walk: None,
+            reader: None,
+            retired: Vec::new(),
+        }
     }
-    /// As [`Relation::index_scan`], for reads that a serializable transaction answers for. `whole_key`: the lower bound is
-    /// a key in all its columns, and the only one that is looked for.
+    /// As [`Relation::index_scan`], for reads that a serializable transaction answers for. `whole_key`: the lower bound
+    /// is a key in all its columns, and the only one that is looked for.
     pub fn index_scan_for(
         self: &Arc<Self>,
         snapshot: &Snapshot,
@@ -108,8 +121,8 @@ impl Relation {
 
 /// Entries at the start that lead to deleted rows: see [`super::dead_prefix`].
 impl IndexScan {
-    /// To be called first, if the caller then tells of the rows by [`IndexScan::passed_deleted`] and [`IndexScan::found`].
-    /// `csn`: of the snapshot; None: it wants rows in their newest committed state.
+    /// To be called first, if the caller then tells of the rows by [`IndexScan::passed_deleted`] and
+    /// [`IndexScan::found`]. `csn`: of the snapshot; None: it wants rows in their newest committed state.
     pub fn leave_out_deleted(&mut self, csn: Option<u64>) {
         // A serializable transaction answers for the ranges it reads, with what comes into them.
         if self.backward || self.reader.is_some() {
@@ -119,15 +132,23 @@ impl IndexScan {
         if let Some((end, _)) = self.relation.dead_prefixes.begin(&start, csn) {
             self.from = end;
         }
-        self.walk = Some(Walk { start, snapshot_csn: csn, left_out_csn: 0, passed: 0, last: FullKey::default(), csn: 0, ticket: 0 });
+        self.walk = Some(Walk {
+            start,
+            snapshot_csn: csn,
+            left_out_csn: 0,
+            passed: 0,
+            last: FullKey::default(),
+            csn: 0,
+            ticket: 0,
+        });
     }
     /// Whether the scan wants to be told of entries.
     #[inline]
     pub fn walks(&self) -> bool {
         self.walk.is_some()
     }
-    /// The entry's row was deleted by a transaction that committed with this CSN. True: the scan begins once more, and the rest
-    /// of the batch is to be forgotten.
+    /// The entry's row was deleted by a transaction that committed with this CSN. True: the scan begins once more, and
+    /// the rest of the batch is to be forgotten.
     pub fn passed_deleted(&mut self, key: &[u8], rid: RowId, csn: u64) -> bool {
         let Some(walk) = &mut self.walk else { return false };
         walk.passed += 1;
@@ -141,7 +162,9 @@ impl IndexScan {
         if walk.passed != WORTHWHILE {
             return false;
         }
-        let Some((ticket, left_out)) = self.relation.dead_prefixes.measure(&walk.start, walk.snapshot_csn) else { return false };
+        let Some((ticket, left_out)) = self.relation.dead_prefixes.measure(&walk.start, walk.snapshot_csn) else {
+            return false;
+        };
         walk.ticket = ticket;
         (walk.passed, walk.csn) = (0, 0);
         (self.from, walk.left_out_csn) = left_out.unwrap_or_else(|| (walk.start.clone(), 0));
@@ -208,7 +231,18 @@ impl IndexScan {
         rids.truncate(start.2);
         let (from, to) = range;
         let relation = self.relation.clone();
-        let mut again = IndexScan { relation, from, to, backward: self.backward, done: false, hint: 0, limit: WHOLE_LEAF, walk: None, reader: None, retired: Vec::new() };
+        let mut again = IndexScan {
+            relation,
+            from,
+            to,
+            backward: self.backward,
+            done: false,
+            hint: 0,
+            limit: WHOLE_LEAF,
+            walk: None,
+            reader: None,
+            retired: Vec::new(),
+        };
         self.retired.clear();
         while again.read_batch(keys, ends, rids)? {
             self.retired.append(&mut again.retired);
@@ -238,7 +272,11 @@ impl IndexScan {
                 if !v.is(KIND_TREE, relation.id, block) {
                     return Outcome::Restart;
                 }
-                if self.backward { self.visit_backward(v, keys, ends, rids, &mut retired) } else { self.visit_forward(v, keys, ends, rids, &mut retired) }
+                if self.backward {
+                    self.visit_backward(v, keys, ends, rids, &mut retired)
+                } else {
+                    self.visit_forward(v, keys, ends, rids, &mut retired)
+                }
             })?;
             match outcome {
                 Outcome::Go(next) if next < relation.pages() && patience > 0 => {
@@ -266,7 +304,14 @@ impl IndexScan {
         }
         Ok(false)
     }
-    fn visit_forward(&self, v: View, keys: &mut Vec<u8>, ends: &mut Vec<u32>, rids: &mut Vec<RowId>, retired: &mut Vec<u32>) -> Outcome {
+    fn visit_forward(
+        &self,
+        v: View,
+        keys: &mut Vec<u8>,
+        ends: &mut Vec<u32>,
+        rids: &mut Vec<RowId>,
+        retired: &mut Vec<u32>,
+    ) -> Outcome {
         let from = Key(&self.from.0, self.from.1);
         match node::side(&v, from) {
             node::Side::Left => return Outcome::Restart,
@@ -300,7 +345,14 @@ impl IndexScan {
             _ => Outcome::Done,
         }
     }
-    fn visit_backward(&self, v: View, keys: &mut Vec<u8>, ends: &mut Vec<u32>, rids: &mut Vec<RowId>, retired: &mut Vec<u32>) -> Outcome {
+    fn visit_backward(
+        &self,
+        v: View,
+        keys: &mut Vec<u8>,
+        ends: &mut Vec<u32>,
+        rids: &mut Vec<RowId>,
+        retired: &mut Vec<u32>,
+    ) -> Outcome {
         // Covers the entry before `to`: low < to ≤ high.
         let n = node::count(&v);
         let bound = match &self.to {

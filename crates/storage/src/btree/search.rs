@@ -6,8 +6,8 @@ use super::node::{self, Key, RETIRED, Side};
 use crate::ahead;
 use crate::buffer::WriteGuard;
 use crate::directory::Relation;
-use crate::page::{KIND_TREE, View};
 use crate::heap::page::ADDRESS;
+use crate::page::{KIND_TREE, View};
 use crate::txn::Transaction;
 use crate::undo::record::{UndoKind, index_data};
 use crate::wal::record::Op;
@@ -26,7 +26,10 @@ const PATIENCE: u32 = 1_000_000;
 
 impl Relation {
     pub(crate) fn broken_tree(&self, block: u32) -> Error {
-        Error::new(kilndb_base::sqlstate::INDEX_CORRUPTED, format!("index page {block} of storage relation {} is damaged", self.id))
+        Error::new(
+            kilndb_base::sqlstate::INDEX_CORRUPTED,
+            format!("index page {block} of storage relation {} is damaged", self.id),
+        )
     }
     /// One step towards the node of `level` that covers `key`.
     fn step(&self, v: View, block: u32, level: u8, key: Key<'_>) -> Step {
@@ -97,7 +100,10 @@ impl Relation {
     pub(crate) fn read_leaf<R>(&self, key: Key<'_>, mut read: impl FnMut(&View) -> R) -> Result<R> {
         loop {
             let block = self.descend(0, key)?;
-            let found = self.core.pool.read(self.pid(block)?, |v| matches!(self.step(v, block, 0, key), Step::Here).then(|| read(&v)))?;
+            let found = self
+                .core
+                .pool
+                .read(self.pid(block)?, |v| matches!(self.step(v, block, 0, key), Step::Here).then(|| read(&v)))?;
             if let Some(found) = found {
                 return Ok(found);
             }
@@ -114,9 +120,15 @@ impl Relation {
         let (idx, stamp) = Relation::place_of(v, key);
         stamp.map(|stamp| (idx, stamp))
     }
-    /// Takes an entry out, if it is there and (given an address) its stamp points there. `rollback`: transaction and the
-    /// rest of its chain. False: somebody who has not finished has changed the stamp, and may take that back.
-    pub(crate) fn entry_remove(&self, key: &[u8], rid: u64, stamp: Option<u64>, rollback: Option<(u64, u64)>) -> Result<bool> {
+    /// Takes an entry out, if it is there and (given an address) its stamp points there. `rollback`: transaction and
+    /// the rest of its chain. False: somebody who has not finished has changed the stamp, and may take that back.
+    pub(crate) fn entry_remove(
+        &self,
+        key: &[u8],
+        rid: u64,
+        stamp: Option<u64>,
+        rollback: Option<(u64, u64)>,
+    ) -> Result<bool> {
         let (block, mut page) = self.latch_node(0, Key(key, rid))?;
         let Some((idx, found)) = Relation::find_exact(&page.view(), Key(key, rid)) else { return Ok(true) };
         if stamp.is_some_and(|a| found & ADDRESS != a) {

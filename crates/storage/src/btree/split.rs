@@ -21,8 +21,8 @@ fn common(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(x, y)| x == y).count()
 }
 
-/// Where to split: at the entry `wanted` (from 1 on), or as near to it as both halves fit with their fences. Of large keys few
-/// fit into a node, and the middle one may be too much for the half that gets it.
+/// Where to split: at the entry `wanted` (from 1 on), or as near to it as both halves fit with their fences. Of large
+/// keys few fit into a node, and the middle one may be too much for the half that gets it.
 fn place(sizes: &[usize], low: usize, high: usize, fence: impl Fn(usize) -> usize, wanted: usize) -> usize {
     let total: usize = sizes.iter().map(|s| s + 2).sum();
     let larger = |at: usize| {
@@ -40,12 +40,15 @@ impl Relation {
     /// A formatted page for a node: a freed block, or a new one.
     pub(super) fn new_node(&self, level: u8) -> Result<(u32, WriteGuard<'_>)> {
         let hinted = crate::lock(&self.hints).pop();
-        let free = hinted.or_else(|| self.look_for(PROBED, |v, _| v.u8(crate::page::at::KIND) == crate::page::KIND_FREE));
+        let free =
+            hinted.or_else(|| self.look_for(PROBED, |v, _| v.u8(crate::page::at::KIND) == crate::page::KIND_FREE));
         if let Some(block) = free {
             // An outdated hint may lead to a node that is latched, by the caller even: it is not waited for.
             let pid = self.pid(block)?;
             self.core.pool.try_read(pid, |_| ());
-            if let Some(guard) = self.core.pool.try_latch(pid).filter(|g| g.page()[crate::page::at::KIND] == crate::page::KIND_FREE) {
+            if let Some(guard) =
+                self.core.pool.try_latch(pid).filter(|g| g.page()[crate::page::at::KIND] == crate::page::KIND_FREE)
+            {
                 return Ok((block, guard));
             }
         }
@@ -66,12 +69,14 @@ impl Relation {
         } else {
             let total: usize = entries.iter().map(|e| e.bytes.len()).sum();
             let mut sum = 0;
-            entries.iter().position(|e| {
-                sum += e.bytes.len();
-                sum > total / 2
-            })
-            .unwrap_or(n / 2)
-            .clamp(1, n - 1)
+            entries
+                .iter()
+                .position(|e| {
+                    sum += e.bytes.len();
+                    sum > total / 2
+                })
+                .unwrap_or(n / 2)
+                .clamp(1, n - 1)
         };
         let separator_at = |at: usize| {
             let first = entries[at];

@@ -1,9 +1,10 @@
-//! Entries of heaps that are gone, in trees whose entries name their heaps: taken out in the background, some leaves at a time.
+//! Entries of heaps that are gone, in trees whose entries name their heaps: taken out in the background, some leaves at
+//! a time.
 //!
 //! Invariants
 //! 1. An entry goes only if its heap is not in the directory: ids are given once, so none will be.
-//! 2. Nobody needs it to: whoever meets such an entry takes it for dead. So a sweep that a crash, or a shutdown, has broken off need not
-//!    be remembered; the next one takes out what is left.
+//! 2. Nobody needs it to: whoever meets such an entry takes it for dead. So a sweep that a crash, or a shutdown, has
+//!    broken off need not be remembered; the next one takes out what is left.
 //!
 //! Must not know: why a heap went.
 
@@ -42,7 +43,9 @@ impl Core {
             Ok(Some(next)) => crate::lock(&self.sweeps.queue).push_front((id, next)),
             Ok(None) => {}
             // The tree was dropped meanwhile; or the next sweep finds them.
-            Err(e) if self.directory.get(id).is_some() => self.tell(kilndb_base::Severity::Warning, &format!("sweep: {}", e.message())),
+            Err(e) if self.directory.get(id).is_some() => {
+                self.tell(kilndb_base::Severity::Warning, &format!("sweep: {}", e.message()))
+            }
             Err(_) => {}
         }
         true

@@ -1,13 +1,13 @@
 //! Huge pages for the parts of the pool that are mostly resident.
 //!
-//! With 4 kB pages of memory each random row costs the processor walks through page tables, on a virtual machine twice as
-//! long. A huge page spares them, but is 2 MB or nothing: so a range of the page file becomes one when at least half of its
-//! pages are resident. The others are holes: blocks that a relation has not used yet, undo that has gone. They take memory
-//! without being resident, and count with what is resident before another range is gathered.
+//! With 4 kB pages of memory each random row costs the processor walks through page tables, on a virtual machine twice
+//! as long. A huge page spares them, but is 2 MB or nothing: so a range of the page file becomes one when at least half
+//! of its pages are resident. The others are holes: blocks that a relation has not used yet, undo that has gone. They
+//! take memory without being resident, and count with what is resident before another range is gathered.
 //!
 //! Invariants
-//! 1. A range asks for huge pages only while it is one; before memory of it is given back, it stops asking: else the system
-//!    could fill the hole, or make a huge page of a range that is nearly empty.
+//! 1. A range asks for huge pages only while it is one; before memory of it is given back, it stops asking: else the
+//!    system could fill the hole, or make a huge page of a range that is nearly empty.
 //! 2. A pool that is about to evict gathers nothing. One that evicts lets go of a range as a whole: with its holes.
 //! 3. A page that is not resident may have any bytes: who makes it resident writes all of it.
 //!
@@ -19,12 +19,13 @@ use crate::reserve::HUGE_PAGE_BYTES as HUGE_BYTES;
 const PAGES: usize = HUGE_BYTES / PAGE;
 /// Ranges looked at, and made huge pages of, in one round: each copies 2 MB.
 const LOOKED_AT: usize = 64;
-/// The same while there seems to be nothing to do: a look reads 2 kB, which then is in the cache instead of what sessions need.
+/// The same while there seems to be nothing to do: a look reads 2 kB, which then is in the cache instead of what
+/// sessions need.
 const LOOKED_AT_IDLE: usize = 1;
 const GATHERED: usize = 1;
 const MOST_HOLES: usize = PAGES / 2;
-/// So many refusals one after the other, none of which says that memory is short: the system has no huge pages. A single one may be
-/// of a range that was scattered while it was being gathered.
+/// So many refusals one after the other, none of which says that memory is short: the system has no huge pages. A
+/// single one may be of a range that was scattered while it was being gathered.
 const REFUSALS: usize = 16;
 
 /// Which ranges of a pool are huge pages.
@@ -97,7 +98,8 @@ impl Pool {
                 self.scatter(range);
                 // Memory may be in pieces now and not later.
                 let may_change = matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::ENOMEM | libc::EBUSY));
-                let refusals = self.dense.refusals.fetch_add(usize::from(!may_change), Relaxed) + usize::from(!may_change);
+                let refusals =
+                    self.dense.refusals.fetch_add(usize::from(!may_change), Relaxed) + usize::from(!may_change);
                 self.dense.is_off.store(refusals >= REFUSALS, Relaxed);
                 return;
             }
@@ -158,7 +160,8 @@ impl Pool {
         for page in self.holes(range) {
             let state = self.states.get(page);
             let now = state.load(Relaxed);
-            if now & STATE == EVICTED && state.compare_exchange(now, (now & !STATE) | LATCHED, Acquire, Relaxed).is_ok() {
+            if now & STATE == EVICTED && state.compare_exchange(now, (now & !STATE) | LATCHED, Acquire, Relaxed).is_ok()
+            {
                 self.memory.forget(page * PAGE, PAGE);
                 self.set_evicted(page as u32);
                 released += 1;
@@ -172,7 +175,8 @@ impl Pool {
 mod tests {
     use super::*;
 
-    /// Whatever the system makes of the request, what is there stays there, and a page that is let go of is zeros again.
+    /// Whatever the system makes of the request, what is there stays there, and a page that is let go of is zeros
+    /// again.
     #[test]
     fn gathering_changes_no_bytes() {
         let memory = Reserved::new(HUGE_BYTES).unwrap();

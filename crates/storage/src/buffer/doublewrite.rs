@@ -4,8 +4,8 @@
 //! 1. A batch is durable here before any of its pages is written in place.
 //! 2. Sequence numbers never go back, not even over restarts.
 //! 3. A failed write may be tried again (the slots and the pages are written once more); a failed sync may not.
-//! 4. A slot is reused only after the data file was synced since its page went in place. A page whose place could not be
-//!    written, and may be torn, is written there before any slot is reused.
+//! 4. A slot is reused only after the data file was synced since its page went in place. A page whose place could not
+//!    be written, and may be torn, is written there before any slot is reused.
 //!
 //! Must not know: which pages are written and why.
 //!
@@ -59,7 +59,10 @@ impl DoubleWrite {
     pub fn new(file: Arc<dyn File>) -> Result<DoubleWrite> {
         // Sequence numbers go on where the last run stopped, or its copies would look newer than ours.
         let sequence = DoubleWrite::copies(&*file)?.values().map(|(s, _)| *s).max().unwrap_or(0) + 1;
-        Ok(DoubleWrite { file, ring: Mutex::new(Ring { next: 0, sequence, buffer: Vec::new(), owed: BTreeMap::new() }) })
+        Ok(DoubleWrite {
+            file,
+            ring: Mutex::new(Ring { next: 0, sequence, buffer: Vec::new(), owed: BTreeMap::new() }),
+        })
     }
     /// Writes sealed pages: area, sync, then their places.
     pub fn write(&self, home: &dyn File, log: &Log, pages: &[(u32, Box<PageBytes>)], stats: &Stats) -> Result<()> {

@@ -29,7 +29,9 @@ impl Pool {
         let mut rounds = 0;
         while self.resident.load(Relaxed) >= self.capacity && rounds < 16 {
             rounds += 1;
-            let want = (self.resident.load(Relaxed) + 1).saturating_sub(self.capacity).clamp(RUN.min(self.capacity / 16), BATCH);
+            let want = (self.resident.load(Relaxed) + 1)
+                .saturating_sub(self.capacity)
+                .clamp(RUN.min(self.capacity / 16), BATCH);
             let mut dirty = Vec::new();
             if self.sweep(want, &mut dirty) >= want {
                 return Ok(());
@@ -79,8 +81,8 @@ impl Pool {
         }
         freed + self.let_go(&mut victims)
     }
-    /// Pages that are latched here: their memory goes, and their frames become free. How many did. Nothing is waited for in
-    /// between, so holding many latches cannot make a circle.
+    /// Pages that are latched here: their memory goes, and their frames become free. How many did. Nothing is waited
+    /// for in between, so holding many latches cannot make a circle.
     fn let_go(&self, victims: &mut Vec<(u32, usize, u64)>) -> usize {
         victims.sort_unstable();
         for run in victims.chunk_by(|a, b| a.0 + 1 == b.0) {
@@ -172,12 +174,14 @@ impl Pool {
             let mut bytes = Vec::with_capacity(run.len() * PAGE);
             run.iter().for_each(|(_, page)| bytes.extend_from_slice(&page[..]));
             let Some((first, _)) = run.first() else { continue };
-            self.file.write_at(&bytes, u64::from(*first) * PAGE as u64).map_err(|e| failed("write to", "temporary pages", e))?;
+            self.file
+                .write_at(&bytes, u64::from(*first) * PAGE as u64)
+                .map_err(|e| failed("write to", "temporary pages", e))?;
         }
         Ok(())
     }
-    /// Page ids that are dirty, being changed, or on their way to the disk, now. Those last ones are not dirty any more, but
-    /// a checkpoint that did not wait for them would sync before they are written.
+    /// Page ids that are dirty, being changed, or on their way to the disk, now. Those last ones are not dirty any
+    /// more, but a checkpoint that did not wait for them would sync before they are written.
     pub fn dirty_pages(&self) -> Vec<u32> {
         let mut pids = Vec::new();
         for index in 0..self.frame_count() {

@@ -7,8 +7,8 @@
 //! 2. A page is read from its file only by whoever moved it from evicted to latched.
 //! 3. A dirty page goes to disk through the double-write area, after the log up to its LSN.
 //! 4. A page being written is not evicted and not written by anybody else.
-//! 5. Memory: at most `capacity` pages are resident (plus a small slack while threads race). A page that is discarded gives its
-//!    frame back at once: what has gone pushes nothing out.
+//! 5. Memory: at most `capacity` pages are resident (plus a small slack while threads race). A page that is discarded
+//!    gives its frame back at once: what has gone pushes nothing out.
 //!
 //! Must not know: what pages contain beyond the header.
 
@@ -42,9 +42,9 @@ const SLACK: usize = 256;
 pub struct Pool {
     memory: Reserved,
     states: LazyArray<AtomicU64>,
-    /// Resident page per frame, 0 = none. The clock hand runs over it.
-    /// Which page each frame holds (low half; 0: none) and how often the frame was taken (high half): the same page may come
-    /// back to a frame while somebody is about to free it.
+    /// Resident page per frame, 0 = none. The clock hand runs over it. Which page each frame holds (low half; 0: none)
+    /// and how often the frame was taken (high half): the same page may come back to a frame while somebody is about to
+    /// free it.
     frames: LazyArray<AtomicU64>,
     /// By page: the frame it took last.
     frame_of: LazyArray<AtomicU32>,
@@ -75,11 +75,26 @@ pub struct WriteGuard<'a> {
 
 impl Pool {
     /// `huge_pages`: ask the system for some.
-    pub fn new(file: Arc<dyn File>, double_write: Arc<dyn File>, log: Arc<Log>, bytes: u64, huge_pages: bool, stats: Arc<Stats>) -> Result<Pool> {
+    pub fn new(
+        file: Arc<dyn File>,
+        double_write: Arc<dyn File>,
+        log: Arc<Log>,
+        bytes: u64,
+        huge_pages: bool,
+        stats: Arc<Stats>,
+    ) -> Result<Pool> {
         Pool::with(file, Some(DoubleWrite::new(double_write)?), log, bytes, (32 << 40, 64 << 30), huge_pages, stats)
     }
-    /// Pages that are never recovered: they are written in place, and only to make room. `most`, `least`: bytes of address space.
-    pub fn private(file: Arc<dyn File>, log: Arc<Log>, bytes: u64, most: usize, least: usize, stats: Arc<Stats>) -> Result<Pool> {
+    /// Pages that are never recovered: they are written in place, and only to make room. `most`, `least`: bytes of
+    /// address space.
+    pub fn private(
+        file: Arc<dyn File>,
+        log: Arc<Log>,
+        bytes: u64,
+        most: usize,
+        least: usize,
+        stats: Arc<Stats>,
+    ) -> Result<Pool> {
         Pool::with(file, None, log, bytes, (most, least), false, stats)
     }
     fn with(
@@ -199,7 +214,8 @@ impl Pool {
         None
     }
 
-    /// What is there at this moment, changed meanwhile or not, and not counted as a look at the page: for hints. None: it is not resident.
+    /// What is there at this moment, changed meanwhile or not, and not counted as a look at the page: for hints. None:
+    /// it is not resident.
     #[inline]
     pub fn peek<R>(&self, pid: u32, f: impl FnOnce(View) -> R) -> Option<R> {
         let is_resident = self.state(pid).load(Acquire) & STATE != EVICTED;
@@ -260,9 +276,7 @@ impl Pool {
         self.make_room()?;
         let state = self.state(pid);
         let now = state.load(Relaxed);
-        if now & STATE != EVICTED
-            || state.compare_exchange(now, (now & !STATE) | LATCHED, Acquire, Relaxed).is_err()
-        {
+        if now & STATE != EVICTED || state.compare_exchange(now, (now & !STATE) | LATCHED, Acquire, Relaxed).is_err() {
             return Ok(());
         }
         // SAFETY: latched by us and not resident: nobody else writes; optimistic readers will not validate.
@@ -335,8 +349,8 @@ impl Pool {
             backoff(&mut spins);
         }
     }
-    /// The data file covers the page; grown by steps, so that a full disk is an error here and not at a write, which may be for
-    /// a rollback. A private pool has no file for as long as all pages fit into memory.
+    /// The data file covers the page; grown by steps, so that a full disk is an error here and not at a write, which
+    /// may be for a rollback. A private pool has no file for as long as all pages fit into memory.
     fn ensure_file(&self, pid: u32) -> Result<()> {
         let fits = self.double_write.is_none() && (pid as usize) < self.capacity;
         if fits || pid < self.file_pages.load(Acquire) {

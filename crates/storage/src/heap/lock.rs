@@ -22,14 +22,20 @@ use kilndb_base::park::Park;
 use kilndb_base::{Error, Result, RowId, sqlstate};
 use std::sync::Arc;
 
-/// A row that a transaction of one statement holds is looked at so often, and so long each time, before a session queues for it:
-/// that one has it for some microseconds, which is less than it takes to be suspended and woken.
+/// A row that a transaction of one statement holds is looked at so often, and so long each time, before a session
+/// queues for it: that one has it for some microseconds, which is less than it takes to be suspended and woken.
 const SPINS: u32 = 4;
 const SPIN_NANOS: u64 = 2_500;
 
 pub(super) enum Acquired<'a> {
     /// Nobody stands in the way; the page is latched. `held`: the mode in which the transaction has the row already.
-    Free { page: WriteGuard<'a>, word: u64, newest: Newest, held: Option<u8>, waited: Waited },
+    Free {
+        page: WriteGuard<'a>,
+        word: u64,
+        newest: Newest,
+        held: Option<u8>,
+        waited: Waited,
+    },
     Missing,
     Skipped,
 }
@@ -216,7 +222,10 @@ impl Relation {
                 txn.goes_by(csn);
                 let newer = csn > snapshot.csn;
                 // Who locks the key does not mind changes of the rest.
-                if newer && !deleted && lock.is_some_and(|(mode, word)| mode == RowLockMode::KeyShare && word & KEY_CHANGED == 0) {
+                if newer
+                    && !deleted
+                    && lock.is_some_and(|(mode, word)| mode == RowLockMode::KeyShare && word & KEY_CHANGED == 0)
+                {
                     return Ok(None);
                 }
                 if newer && txn.isolation().keeps_snapshot() {
@@ -239,7 +248,14 @@ impl Relation {
         })
     }
     /// Writes a lock record unless the row is held as strongly.
-    pub(super) fn put_lock(&self, txn: &mut Transaction, rid: RowId, mode: RowLockMode, word: u64, page: &mut WriteGuard<'_>) -> Result<()> {
+    pub(super) fn put_lock(
+        &self,
+        txn: &mut Transaction,
+        rid: RowId,
+        mode: RowLockMode,
+        word: u64,
+        page: &mut WriteGuard<'_>,
+    ) -> Result<()> {
         if self.core.own_mode(word, txn.xid)?.is_some_and(|m| m >= mode as u8) {
             return Ok(());
         }
@@ -247,12 +263,24 @@ impl Relation {
         if old & ADDRESS != 0
             && let Some((at, len)) = hp::item(page.view(), usize::from(rid.slot))
         {
-            old = self.core.pruned(txn.worker, txn.xid, old, usize::from(rid.slot), &page.page()[at + hp::WORD..at + len])?;
+            old = self.core.pruned(
+                txn.worker,
+                txn.xid,
+                old,
+                usize::from(rid.slot),
+                &page.page()[at + hp::WORD..at + len],
+            )?;
         }
         let record = txn.record(self, UndoKind::Lock, mode as u8, old, rid.block, rid.slot);
         let target = self.target(rid.block);
         let slot = usize::from(rid.slot);
-        txn.change(self, &record, |a| vec![(target, Op::Word { slot, word: (word & !ADDRESS) | a })], &[0], &mut [page])?;
+        txn.change(
+            self,
+            &record,
+            |a| vec![(target, Op::Word { slot, word: (word & !ADDRESS) | a })],
+            &[0],
+            &mut [page],
+        )?;
         Ok(())
     }
     pub fn lock_row(

@@ -1,11 +1,13 @@
-//! UPDATE and DELETE of many rows: page by page, rows whose words were the same with one undo record and one log record.
+//! UPDATE and DELETE of many rows: page by page, rows whose words were the same with one undo record and one log
+//! record.
 //!
 //! Invariants
-//! 1. Only rows that need no thought are done here: whole in their page, nobody's lock or queue on them, their newest version
-//!    the one that the statement sees. At the first other row these functions return; the caller does that one alone.
+//! 1. Only rows that need no thought are done here: whole in their page, nobody's lock or queue on them, their newest
+//!    version the one that the statement sees. At the first other row these functions return; the caller does that one
+//!    alone.
 //! 2. All is judged and done under one latch of the page, and no page is latched while another one is.
-//! 3. Rows are done in the caller's order. A page's rows go into one record only as long as their slots ascend, so a row that
-//!    comes a second time is judged again, with the first change done.
+//! 3. Rows are done in the caller's order. A page's rows go into one record only as long as their slots ascend, so a
+//!    row that comes a second time is judged again, with the first change done.
 //!
 //! Must not know: columns.
 
@@ -112,11 +114,23 @@ impl Relation {
         let replaced = core.shorten(word);
         // A change of keys that is so old that its entries are purged is no matter any more.
         let kept = if word & ADDRESS != 0 && replaced & ADDRESS == 0 { 0 } else { word & KEY_CHANGED };
-        Ok(Standing { word, replaced: Some(replaced), kept, mode: held.map_or(mode, |held| mode.max(mode_of(held))), csn })
+        Ok(Standing {
+            word,
+            replaced: Some(replaced),
+            kept,
+            mode: held.map_or(mode, |held| mode.max(mode_of(held))),
+            csn,
+        })
     }
     /// Updates the rows of the batch from `from` on, but for those that need more than this; no index entry may change.
     /// Returns how many it has done: the caller does the next one with [`Relation::update`].
-    pub fn update_many(&self, txn: &mut Transaction, snapshot: &Snapshot, rows: &RowBatch, from: usize) -> Result<usize> {
+    pub fn update_many(
+        &self,
+        txn: &mut Transaction,
+        snapshot: &Snapshot,
+        rows: &RowBatch,
+        from: usize,
+    ) -> Result<usize> {
         let txn = txn.of(self)?;
         let snapshot = snapshot.of(self)?;
         txn.begin_write()?;
@@ -153,7 +167,9 @@ impl Relation {
         let mut standing: Option<Standing> = None;
         let mut room = hp::Room::of(page.page());
         group.clear(from);
-        for (at, (rid, _, _)) in rows.rows.iter().enumerate().skip(from).take_while(|(_, (rid, _, _))| rid.block == block) {
+        for (at, (rid, _, _)) in
+            rows.rows.iter().enumerate().skip(from).take_while(|(_, (rid, _, _))| rid.block == block)
+        {
             let slot = usize::from(rid.slot);
             let Some(word) = hp::word(page.view(), slot) else { break };
             if standing.is_none_or(|s| s.word != word) {
@@ -166,7 +182,11 @@ impl Relation {
             let Some((off, len)) = hp::item(page.view(), slot) else { break };
             let row = rows.row(at);
             let ascends = group.rows.last().is_none_or(|(last, _)| *last < slot);
-            if !ascends || row.len() > MAX_INLINE || !(quiet || self.core.rows.is_nobodys(self.key(*rid))) || !room.change(len, WORD + row.len()) {
+            if !ascends
+                || row.len() > MAX_INLINE
+                || !(quiet || self.core.rows.is_nobodys(self.key(*rid)))
+                || !room.change(len, WORD + row.len())
+            {
                 break;
             }
             let old = &page.page()[off + WORD..off + len];
@@ -194,11 +214,14 @@ impl Relation {
         group: &mut Group,
         block: u32,
     ) -> Result<()> {
-        let (Some(&(first, _)), Some(Standing { replaced: Some(replaced), kept, mode, .. })) = (group.rows.first(), standing) else {
+        let (Some(&(first, _)), Some(Standing { replaced: Some(replaced), kept, mode, .. })) =
+            (group.rows.first(), standing)
+        else {
             return Ok(());
         };
         group.make_alike();
-        let mut data = Vec::with_capacity(shape_len(first, group.rows[group.rows.len() - 1].0, group.rows.len()) + group.old);
+        let mut data =
+            Vec::with_capacity(shape_len(first, group.rows[group.rows.len() - 1].0, group.rows.len()) + group.old);
         let mut new = Vec::with_capacity(group.old + 64);
         put_shape(&mut data, &group.rows);
         let shape_end = data.len();
@@ -237,7 +260,13 @@ impl Relation {
         }
         Ok(next)
     }
-    fn delete_page(&self, txn: &mut Transaction, snapshot: &Snapshot, rids: &[RowId], written: &mut Vec<u64>) -> Result<usize> {
+    fn delete_page(
+        &self,
+        txn: &mut Transaction,
+        snapshot: &Snapshot,
+        rids: &[RowId],
+        written: &mut Vec<u64>,
+    ) -> Result<usize> {
         let block = rids[0].block;
         let mut page = self.core.pool.write(self.pid(block)?)?;
         let quiet = self.core.rows.is_empty();
@@ -262,18 +291,34 @@ impl Relation {
         self.delete_group(txn, &mut page, standing, &rids[from..to])?;
         Ok(to)
     }
-    fn delete_group(&self, txn: &mut Transaction, page: &mut WriteGuard<'_>, standing: Option<Standing>, rids: &[RowId]) -> Result<()> {
-        let (Some(first), Some(Standing { word, replaced: Some(replaced), mode, .. })) = (rids.first(), standing) else { return Ok(()) };
+    fn delete_group(
+        &self,
+        txn: &mut Transaction,
+        page: &mut WriteGuard<'_>,
+        standing: Option<Standing>,
+        rids: &[RowId],
+    ) -> Result<()> {
+        let (Some(first), Some(Standing { word, replaced: Some(replaced), mode, .. })) = (rids.first(), standing)
+        else {
+            return Ok(());
+        };
         let mut record = txn.record(self, UndoKind::DeleteMany, mode as u8, replaced, first.block, first.slot);
         put_slots(&mut record.data, rids.iter().map(|rid| usize::from(rid.slot)));
         let target = self.target(first.block);
         let flags = (word & !ADDRESS) | DELETED;
-        let build = |a| vec![(target, Op::WordMany { first: usize::from(first.slot), slots: &record.data, word: a | flags })];
+        let build =
+            |a| vec![(target, Op::WordMany { first: usize::from(first.slot), slots: &record.data, word: a | flags })];
         txn.change(self, &record, build, &[0], &mut [page])?;
         Ok(())
     }
-    /// Entries of this index that lead to rows which this transaction has deleted from the heap: the rows' ids, the keys.
-    pub fn retire_many<'k>(&self, txn: &mut Transaction, heap: &Relation, entries: impl Iterator<Item = (RowId, &'k [u8])>) -> Result<()> {
+    /// Entries of this index that lead to rows which this transaction has deleted from the heap: the rows' ids, the
+    /// keys.
+    pub fn retire_many<'k>(
+        &self,
+        txn: &mut Transaction,
+        heap: &Relation,
+        entries: impl Iterator<Item = (RowId, &'k [u8])>,
+    ) -> Result<()> {
         let txn = txn.of(self)?;
         let mut record = txn.record(self, UndoKind::IndexRetireMany, 0, 0, 0, 0);
         for (rid, key) in entries {

@@ -10,7 +10,7 @@
 
 use super::page as hp;
 use crate::directory::Relation;
-use crate::page::{PAGE, HEADER, View};
+use crate::page::{HEADER, PAGE, View};
 use crate::txn::Transaction;
 use crate::undo::record::UndoKind;
 use crate::wal::record::Op;
@@ -56,9 +56,17 @@ impl Relation {
     }
     /// Writes a payload as pieces, last one first; returns the pointer. Without a transaction nobody can take it back
     /// (a rollback does that).
-    pub(crate) fn write_pieces(&self, mut txn: Option<&mut Transaction>, home: RowId, payload: &[u8]) -> Result<Vec<u8>> {
+    pub(crate) fn write_pieces(
+        &self,
+        mut txn: Option<&mut Transaction>,
+        home: RowId,
+        payload: &[u8],
+    ) -> Result<Vec<u8>> {
         if payload.len() > MAX_ROW {
-            return Err(Error::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, format!("row is too big: size {}, maximum size {MAX_ROW}", payload.len())));
+            return Err(Error::new(
+                sqlstate::PROGRAM_LIMIT_EXCEEDED,
+                format!("row is too big: size {}, maximum size {MAX_ROW}", payload.len()),
+            ));
         }
         let count = payload.len().div_ceil(MAX_PIECE).max(1);
         let mut next = 0u64;
@@ -109,15 +117,21 @@ impl Relation {
         }
         Ok(chain)
     }
-    /// Frees the row's pieces from `first` on, but for those `in_use` by its newest version. If they went before (a purge
-    /// that a crash cut off is done again), their slots may be others' by now.
+    /// Frees the row's pieces from `first` on, but for those `in_use` by its newest version. If they went before (a
+    /// purge that a crash cut off is done again), their slots may be others' by now.
     pub(crate) fn free_pieces(&self, first: RowId, home: RowId, in_use: &[RowId]) -> Result<()> {
         let chain = self.chain_of(Some(first), home)?;
         for rid in chain.into_iter().rev().filter(|rid| !in_use.contains(rid)) {
             let mut page = self.core.pool.write(self.pid(rid.block)?)?;
             let slot = usize::from(rid.slot);
             if hp::word(page.view(), slot) == Some(hp::PIECE | home.to_u64()) {
-                self.core.emit_plain(self, 0, &[(self.target(rid.block), Op::Free { slot })], &[0], &mut [&mut page])?;
+                self.core.emit_plain(
+                    self,
+                    0,
+                    &[(self.target(rid.block), Op::Free { slot })],
+                    &[0],
+                    &mut [&mut page],
+                )?;
                 drop(page);
                 self.hint(rid.block);
             }

@@ -9,7 +9,8 @@
 //! 4. A record written here stands for the newest of those it replaces: same transaction. It is never logged: after a
 //!    crash no snapshot is left that could need it.
 //! 5. A record of a transaction that somebody serializable may still have to find is not merged into a newer one.
-//! 6. A record of several rows is not replaced by one for each of them just to empty its chunk: that would need more room.
+//! 6. A record of several rows is not replaced by one for each of them just to empty its chunk: that would need more
+//!    room.
 //! 7. A record that a chain no longer leads to may go at once. A reader that meets a missing record compares the row's
 //!    word with the one it began with, and begins again if it differs.
 //!
@@ -94,8 +95,11 @@ impl<'a> Prune<'a> {
         let Some((groups, mut below, dropped)) = self.gather(word, slot, payload)? else { return Ok(None) };
         let mut changed = dropped || groups.is_empty();
         for group in groups.into_iter().rev() {
-            let unchanged = group.count == 1 && (group.record.old_word == below || group.record.kind != UndoKind::Update);
-            let keep = unchanged && (self.empty != Some(group.address / CHUNK) || self.core.undo.is_of_many(&self.core.pool, group.address)?);
+            let unchanged =
+                group.count == 1 && (group.record.old_word == below || group.record.kind != UndoKind::Update);
+            let keep = unchanged
+                && (self.empty != Some(group.address / CHUNK)
+                    || self.core.undo.is_of_many(&self.core.pool, group.address)?);
             let address = if keep {
                 group.address
             } else {
@@ -149,7 +153,11 @@ impl<'a> Prune<'a> {
             let insert = record.kind != UndoKind::Update;
             let next = record.old_word;
             match groups.last_mut() {
-                Some(group) if group.takes(&record) && !self.seen_between(csn, group.oldest) && !self.core.ssi.minds(record.xid) => {
+                Some(group)
+                    if group.takes(&record)
+                        && !self.seen_between(csn, group.oldest)
+                        && !self.core.ssi.minds(record.xid) =>
+                {
                     if insert {
                         group.record.kind = UndoKind::Insert;
                     }
@@ -177,7 +185,10 @@ impl<'a> Prune<'a> {
     /// Writes the record that stands for the group; returns its address.
     fn write(&mut self, group: &Group, below: u64) -> Result<u64> {
         let insert = group.record.kind != UndoKind::Update;
-        if insert && group.count == 1 && let Some(&address) = self.moved.get(&group.address) {
+        if insert
+            && group.count == 1
+            && let Some(&address) = self.moved.get(&group.address)
+        {
             return Ok(address);
         }
         let mut record = UndoRecord { prev: 0, ..group.record.clone() };
@@ -187,7 +198,9 @@ impl<'a> Prune<'a> {
             record.data = Vec::new();
         } else {
             record.old_word = below;
-            if group.count > 1 && let (Some(from), Some(to)) = (&group.from, &group.to) {
+            if group.count > 1
+                && let (Some(from), Some(to)) = (&group.from, &group.to)
+            {
                 let (prefix, suffix) = super::write::difference(from, to);
                 record.data = update_data(prefix, from.len() - prefix - suffix, &to[prefix..to.len() - suffix]);
             }
@@ -206,9 +219,13 @@ impl<'a> Prune<'a> {
 }
 
 impl Core {
-    /// The word that a writer with `xid` may note as replaced, given the row's word and payload: maybe of a shorter chain.
+    /// The word that a writer with `xid` may note as replaced, given the row's word and payload: maybe of a shorter
+    /// chain.
     pub(super) fn pruned(&self, worker: usize, xid: u64, word: u64, slot: usize, payload: &[u8]) -> Result<u64> {
-        if word & ADDRESS == 0 || !xid.is_multiple_of(EVERY) || self.log.last_csn() < self.oldest_seen.load(Relaxed).saturating_add(OLD) {
+        if word & ADDRESS == 0
+            || !xid.is_multiple_of(EVERY)
+            || self.log.last_csn() < self.oldest_seen.load(Relaxed).saturating_add(OLD)
+        {
             return Ok(word);
         }
         Ok(Prune::new(self, worker, None).word(word, slot, payload)?.unwrap_or(word))

@@ -6,8 +6,8 @@
 //!
 //! Must not know: plans, columns.
 
-use super::page::{self as hp, ADDRESS, DELETED, FORWARD, KEY_CHANGED, PIECE};
 use super::lock::mode_of;
+use super::page::{self as hp, ADDRESS, DELETED, FORWARD, KEY_CHANGED, PIECE};
 use crate::api::{Fetched, Isolation, RowBatch, RowLockMode};
 use crate::directory::Relation;
 use crate::page::{View, at};
@@ -46,8 +46,8 @@ impl Relation {
             });
         }
     }
-    /// Whether a row that is (or was) there may still be locked at READ COMMITTED: not if it is deleted for good, or if it is
-    /// held in conflict with `skip`. It may turn out later that it cannot.
+    /// Whether a row that is (or was) there may still be locked at READ COMMITTED: not if it is deleted for good, or if
+    /// it is held in conflict with `skip`. It may turn out later that it cannot.
     pub fn can_lock(&self, txn: &Transaction, rid: RowId, skip: Option<RowLockMode>) -> Result<bool> {
         let txn = txn.part_of(self)?;
         if txn.isolation() != Isolation::ReadCommitted {
@@ -81,13 +81,22 @@ impl Relation {
             }
         }
     }
-    /// A record that is gone speaks for a change that all know, or for one that was taken back after the row's word was read.
+    /// A record that is gone speaks for a change that all know, or for one that was taken back after the row's word was
+    /// read.
     fn is_stale(&self, rid: RowId, row_word: u64, newest: Newest) -> Result<bool> {
-        Ok(matches!(newest, Newest::Committed { csn: 0, .. }) && row_word & ADDRESS != 0 && self.has_changed(rid, row_word)?)
+        Ok(matches!(newest, Newest::Committed { csn: 0, .. })
+            && row_word & ADDRESS != 0
+            && self.has_changed(rid, row_word)?)
     }
     /// As [`Relation::fetch`], for a serializable transaction.
     #[cold]
-    fn fetch_watched(&self, reader: &Arc<Reader>, rid: RowId, snapshot: &Snapshot, out: &mut Vec<u8>) -> Result<Fetched> {
+    fn fetch_watched(
+        &self,
+        reader: &Arc<Reader>,
+        rid: RowId,
+        snapshot: &Snapshot,
+        out: &mut Vec<u8>,
+    ) -> Result<Fetched> {
         loop {
             out.clear();
             let Some(word) = self.copy_item(rid, out)? else { return Ok(Fetched::Invisible) };
@@ -158,7 +167,10 @@ impl Relation {
                 if !matches!(newest, Newest::Held { .. }) {
                     break;
                 }
-                let Some(record) = self.core.undo.read_row(&self.core.pool, word & ADDRESS, usize::from(rid.slot))? else { continue 'again };
+                let Some(record) = self.core.undo.read_row(&self.core.pool, word & ADDRESS, usize::from(rid.slot))?
+                else {
+                    continue 'again;
+                };
                 use crate::undo::record::UndoKind::{Insert, InsertRange, Update};
                 match record.kind {
                     Insert | InsertRange => return Ok(false),

@@ -1,7 +1,8 @@
 //! Heap writes: insert, update, delete.
 //!
 //! Invariants
-//! 1. A row keeps its id for life. A version is made by one undo record, one log record and one change of the row's page.
+//! 1. A row keeps its id for life. A version is made by one undo record, one log record and one change of the row's
+//!    page.
 //! 2. Pieces are written while no page is latched; the row is locked by then.
 //! 3. Only the changed range of a row goes to undo and log.
 //!
@@ -91,7 +92,8 @@ impl Relation {
             candidate = if attempt < 4 { crate::lock(&self.hints).pop() } else { None };
             if candidate.is_none() {
                 let enough = space_of(len).max(PAGE / 4);
-                candidate = self.look_for(PROBED, |v, block| v.is(KIND_HEAP, self.id, block) && hp::room_seen(v) >= enough);
+                candidate =
+                    self.look_for(PROBED, |v, block| v.is(KIND_HEAP, self.id, block) && hp::room_seen(v) >= enough);
             }
             if candidate.is_none() {
                 break;
@@ -142,8 +144,8 @@ impl Relation {
         Ok(rid)
     }
 
-    /// Latches the row for a write in `mode`, or in the stronger one in which it is held; Err side: the outcome if the write
-    /// is not to be done.
+    /// Latches the row for a write in `mode`, or in the stronger one in which it is held; Err side: the outcome if the
+    /// write is not to be done.
     fn take<'a>(
         &'a self,
         txn: &mut Transaction,
@@ -203,10 +205,11 @@ impl Relation {
         let txn = txn.of(self)?;
         let snapshot = snapshot.of(self)?;
         let mode = if options.key_update { RowLockMode::Update } else { RowLockMode::NoKeyUpdate };
-        let Taken { mut page, word, mode, replaced_csn, waited } = match self.take(txn, rid, snapshot, mode, options, park)? {
-            Ok(taken) => taken,
-            Err(outcome) => return Ok(outcome),
-        };
+        let Taken { mut page, word, mode, replaced_csn, waited } =
+            match self.take(txn, rid, snapshot, mode, options, park)? {
+                Ok(taken) => taken,
+                Err(outcome) => return Ok(outcome),
+            };
         let slot = usize::from(rid.slot);
         let mut flags = word & KEY_CHANGED;
         if flags != 0 && word & ADDRESS != 0 && self.core.undo.is_gone(word & ADDRESS) {
@@ -259,7 +262,8 @@ impl Relation {
         let mut record = txn.record(self, UndoKind::Update, mode as u8, replaced, rid.block, rid.slot);
         record.data = update_data(prefix, new.len(), &old);
         let target = self.target(rid.block);
-        let build = |a| vec![(target, Op::Patch { slot, word: a | flags, off: prefix, cut: old.len(), old: &old, new })];
+        let build =
+            |a| vec![(target, Op::Patch { slot, word: a | flags, off: prefix, cut: old.len(), old: &old, new })];
         txn.change(self, &record, build, &[0], &mut [page])?;
         if let Some(first) = retired_pieces {
             self.retire_pieces(txn, first)?;
@@ -275,11 +279,15 @@ impl Relation {
         let word = page.view().u64(at);
         let old = page.page()[at + WORD..at + len].to_vec();
         let retired_pieces = if word & FORWARD != 0 { pointer_to(&old) } else { None };
-        let mut record = txn.record(self, UndoKind::Update, mode as u8 | MADE_FORWARD, self.core.shorten(word), rid.block, rid.slot);
+        let mut record =
+            txn.record(self, UndoKind::Update, mode as u8 | MADE_FORWARD, self.core.shorten(word), rid.block, rid.slot);
         record.data = update_data(0, pointer.len(), &old);
         let target = self.target(rid.block);
         let build = |a| {
-            vec![(target, Op::Patch { slot, word: a | flags | FORWARD, off: 0, cut: old.len(), old: &old, new: &pointer })]
+            vec![(
+                target,
+                Op::Patch { slot, word: a | flags | FORWARD, off: 0, cut: old.len(), old: &old, new: &pointer },
+            )]
         };
         txn.change(self, &record, build, &[0], &mut [&mut page])?;
         if let Some(first) = retired_pieces {
@@ -330,12 +338,14 @@ impl Relation {
         let txn = txn.of(self)?;
         let snapshot = snapshot.of(self)?;
         let mode = RowLockMode::Update;
-        let Taken { mut page, word, mode, replaced_csn, waited } = match self.take(txn, rid, snapshot, mode, options, park)? {
-            Ok(taken) => taken,
-            Err(outcome) => return Ok(outcome),
-        };
+        let Taken { mut page, word, mode, replaced_csn, waited } =
+            match self.take(txn, rid, snapshot, mode, options, park)? {
+                Ok(taken) => taken,
+                Err(outcome) => return Ok(outcome),
+            };
         let slot = usize::from(rid.slot);
-        let record = txn.record(self, UndoKind::Delete, mode as u8 | mark, self.core.shorten(word), rid.block, rid.slot);
+        let record =
+            txn.record(self, UndoKind::Delete, mode as u8 | mark, self.core.shorten(word), rid.block, rid.slot);
         let target = self.target(rid.block);
         let flags = (word & !ADDRESS) | DELETED;
         txn.change(self, &record, |a| vec![(target, Op::Word { slot, word: a | flags })], &[0], &mut [&mut page])?;

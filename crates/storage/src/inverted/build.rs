@@ -85,10 +85,24 @@ impl Iterator for Entries<'_> {
 }
 
 impl Relation {
-    /// Fills an empty index with postings sorted by (term, row id). Long terms that are cut alike may come in any order among themselves.
-    pub fn inverted_build(&self, txn: &mut Transaction, postings: &mut dyn Iterator<Item = Result<(Vec<u8>, RowId)>>, park: &dyn Park) -> Result<()> {
+    /// Fills an empty index with postings sorted by (term, row id). Long terms that are cut alike may come in any order
+    /// among themselves.
+    pub fn inverted_build(
+        &self,
+        txn: &mut Transaction,
+        postings: &mut dyn Iterator<Item = Result<(Vec<u8>, RowId)>>,
+        park: &dyn Park,
+    ) -> Result<()> {
         self.state()?;
-        let mut entries = Entries { postings, term: None, own: Vec::new(), rows: Vec::new(), has_block: false, next: None, failed: false };
+        let mut entries = Entries {
+            postings,
+            term: None,
+            own: Vec::new(),
+            rows: Vec::new(),
+            has_block: false,
+            next: None,
+            failed: false,
+        };
         self.index_build(txn, &mut entries, park)
     }
 }

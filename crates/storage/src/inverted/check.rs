@@ -16,7 +16,8 @@ use std::sync::atomic::Ordering::Relaxed;
 /// So many complaints are enough.
 const MOST: usize = 20;
 
-/// Every posting and every pending row is of a row's present generation, or of a dead one; rows that are there have what they lead to.
+/// Every posting and every pending row is of a row's present generation, or of a dead one; rows that are there have
+/// what they lead to.
 pub(crate) fn check(core: &Core, index: &Arc<Relation>, wrong: &mut Vec<String>) -> Result<()> {
     let mut said = 0;
     let mut say = |what: String| {
@@ -79,7 +80,8 @@ pub(crate) fn check(core: &Core, index: &Arc<Relation>, wrong: &mut Vec<String>)
     }
     index.each_entry(POSTING, &mut |key, rid| {
         let mut postings = Vec::new();
-        let read = entry::split_posting(key).map(|(_, rest)| entry::read_postings(rest, rid, &mut |p| postings.push(p)));
+        let read =
+            entry::split_posting(key).map(|(_, rest)| entry::read_postings(rest, rid, &mut |p| postings.push(p)));
         if !read.is_some_and(|read| read.is_ok()) {
             say("an entry is damaged".into());
         }
@@ -88,7 +90,11 @@ pub(crate) fn check(core: &Core, index: &Arc<Relation>, wrong: &mut Vec<String>)
         }
         for posting in postings {
             if let Some(fault) = fault(posting)? {
-                say(format!("a posting of row {:?}, generation {}, leads to {fault}", RowId::from_u64(posting.0), posting.1));
+                say(format!(
+                    "a posting of row {:?}, generation {}, leads to {fault}",
+                    RowId::from_u64(posting.0),
+                    posting.1
+                ));
             }
         }
         Ok(true)

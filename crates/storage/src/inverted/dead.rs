@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! 1. Rows come in order, each once. Nobody asks before the last has come.
-//! 2. A question looks at two places in memory, near those of the row before in the same page: not at one anywhere, as a hash would.
+//! 2. A question looks at two places in memory, near those of the row before in the same page: not at one anywhere, as
+//!    a hash would.
 //!
 //! Must not know: where rows and postings are.
 
@@ -21,7 +22,8 @@ pub(super) struct DeadRows {
     list: Vec<Dead>,
     rows: usize,
     first_block: u32,
-    /// Where in the list each block of the heap begins, from the first on, and the end; none where there are few rows in many blocks.
+    /// Where in the list each block of the heap begins, from the first on, and the end; none where there are few rows
+    /// in many blocks.
     starts: Vec<u32>,
 }
 
@@ -77,7 +79,11 @@ impl DeadRows {
         let mut list = self.list.into_iter().peekable();
         std::iter::from_fn(move || {
             let row = list.peek()?.row;
-            Some((row, std::iter::from_fn(|| list.next_if(|dead| dead.row == row).map(|dead| (dead.first, dead.last))).collect()))
+            Some((
+                row,
+                std::iter::from_fn(|| list.next_if(|dead| dead.row == row).map(|dead| (dead.first, dead.last)))
+                    .collect(),
+            ))
         })
     }
 }
@@ -92,9 +98,13 @@ mod tests {
         rows.iter().for_each(|(row, generations)| dead.push(*row, generations));
         dead.finish();
         assert_eq!(dead.len(), rows.len());
-        for row in rows.keys().flat_map(|row| [row.saturating_sub(1 << 16), row.saturating_sub(1), *row, row + 1, row + (1 << 16), row + (1 << 30)]) {
+        for row in rows.keys().flat_map(|row| {
+            [row.saturating_sub(1 << 16), row.saturating_sub(1), *row, row + 1, row + (1 << 16), row + (1 << 30)]
+        }) {
             for generation in 0..12 {
-                let expected = rows.get(&row).is_some_and(|all| all.iter().any(|(first, last)| (*first..=*last).contains(&generation)));
+                let expected = rows
+                    .get(&row)
+                    .is_some_and(|all| all.iter().any(|(first, last)| (*first..=*last).contains(&generation)));
                 assert_eq!(dead.contains((row, generation)), expected, "{row} {generation}");
             }
         }

@@ -1,7 +1,8 @@
 //! Entries of an inverted index as bytes (docs/format.md).
 //!
 //! Invariants
-//! 1. No entry's own part, by which it is found, is the beginning of another's: what follows it may change without changing the order.
+//! 1. No entry's own part, by which it is found, is the beginning of another's: what follows it may change without
+//!    changing the order.
 //! 2. Escaped terms sort as terms do.
 //!
 //! Must not know: pages, the log.
@@ -50,7 +51,9 @@ pub fn kept_term(term: &[u8]) -> std::borrow::Cow<'_, [u8]> {
     }
     let mut cut = cut_term(term).to_vec();
     // FNV-1a, as it is on disk for good.
-    let hash = term.iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
+    let hash = term
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
     cut.extend(hash.to_be_bytes().map(|byte| byte.max(1)));
     cut.into()
 }
@@ -138,8 +141,8 @@ pub fn unescaped(own: &[u8]) -> Vec<u8> {
 
 // ---- blocks of postings
 
-/// What a block has behind the term: its anchor, a row id and a generation. No posting in it is before that, and no two blocks of a term
-/// have the same.
+/// What a block has behind the term: its anchor, a row id and a generation. No posting in it is before that, and no two
+/// blocks of a term have the same.
 pub const ANCHOR_BYTES: usize = ROW_ID_BYTES + 4;
 
 /// Bytes that postings may take in a block of this term before it is divided. Twice as many still make an entry.
@@ -150,7 +153,8 @@ pub fn put_anchor(out: &mut Vec<u8>, anchor: Posting) {
     put_row(out, anchor.0);
     out.extend_from_slice(&anchor.1.to_be_bytes());
 }
-/// `own`, the anchor, the postings: each as the distance of its row from the one before, doubled, odd if a generation follows.
+/// `own`, the anchor, the postings: each as the distance of its row from the one before, doubled, odd if a generation
+/// follows.
 pub fn block(own: &[u8], anchor: Posting, postings: &[Posting]) -> Vec<u8> {
     let mut out = Vec::with_capacity(own.len() + ANCHOR_BYTES + postings.len() * 3);
     out.extend_from_slice(own);
@@ -176,11 +180,13 @@ fn put_posting(out: &mut Vec<u8>, before: u64, (row, generation): Posting) {
 fn get_posting(r: &mut Reader<'_>, before: u64) -> Result<Posting> {
     let step = r.varint().ok_or_else(damaged)?;
     let row = before.checked_add(step >> 1).filter(|row| *row < 1 << 48).ok_or_else(damaged)?;
-    let generation = if step & 1 == 0 { 0 } else { r.varint().and_then(|g| u32::try_from(g).ok()).ok_or_else(damaged)? };
+    let generation =
+        if step & 1 == 0 { 0 } else { r.varint().and_then(|g| u32::try_from(g).ok()).ok_or_else(damaged)? };
     Ok((row, generation))
 }
-/// Appends what a block, which has `rest` behind its term, has there once these postings are in it (in order, none before its anchor).
-/// How many bytes at its beginning are as they were; None: all postings are there already, and nothing is appended.
+/// Appends what a block, which has `rest` behind its term, has there once these postings are in it (in order, none
+/// before its anchor). How many bytes at its beginning are as they were; None: all postings are there already, and
+/// nothing is appended.
 pub fn put_among(out: &mut Vec<u8>, rest: &[u8], new: &[Posting]) -> Result<Option<usize>> {
     let mut row = anchor_of(rest).ok_or_else(damaged)?.0;
     let mut r = Reader::new(&rest[ANCHOR_BYTES..]);
@@ -310,9 +316,8 @@ fn several_pieces(posting: Posting, terms: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
             put_prefixed(last, &kept);
         }
     }
-    let count = u16::try_from(bodies.len()).map_err(|_| {
-        Error::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "a row has too many terms for an inverted index")
-    })?;
+    let count = u16::try_from(bodies.len())
+        .map_err(|_| Error::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "a row has too many terms for an inverted index"))?;
     Ok(bodies
         .into_iter()
         .zip(0..)
@@ -418,7 +423,20 @@ mod tests {
 
     #[test]
     fn terms_sort_as_they_do_without_escapes() {
-        let mut terms: Vec<Vec<u8>> = vec![vec![], vec![0], vec![0, 0], vec![0, 1], vec![0, 0xff], vec![1], b"a".to_vec(), b"a\0".to_vec(), b"a\0b".to_vec(), b"ab".to_vec(), vec![0xff], vec![0xff, 0]];
+        let mut terms: Vec<Vec<u8>> = vec![
+            vec![],
+            vec![0],
+            vec![0, 0],
+            vec![0, 1],
+            vec![0, 0xff],
+            vec![1],
+            b"a".to_vec(),
+            b"a\0".to_vec(),
+            b"a\0b".to_vec(),
+            b"ab".to_vec(),
+            vec![0xff],
+            vec![0xff, 0],
+        ];
         terms.sort();
         for (a, b) in terms.iter().zip(&terms[1..]) {
             assert!(posting_own(a) < posting_own(b), "{a:?} {b:?}");
@@ -479,12 +497,21 @@ mod tests {
     #[test]
     fn postings_are_put_among_those_of_a_block() {
         let own = posting_own(b"word");
-        let all: Vec<Posting> = vec![(3, 0), (3, 5), (4, 0), (400, 1), (401, 0), (1 << 20, 2), (1 << 40, 0), (1 << 40, 70_000)];
+        let all: Vec<Posting> =
+            vec![(3, 0), (3, 5), (4, 0), (400, 1), (401, 0), (1 << 20, 2), (1 << 40, 0), (1 << 40, 70_000)];
         for kept in 0..1u32 << all.len() {
-            let (old, new): (Vec<Posting>, Vec<Posting>) = all.iter().zip(0..).map(|(p, i)| (*p, kept >> i & 1 == 1)).fold((vec![], vec![]), |(mut old, mut new), (p, is_old)| {
-                if is_old { old.push(p) } else { new.push(p) }
-                (old, new)
-            });
+            let (old, new): (Vec<Posting>, Vec<Posting>) = all
+                .iter()
+                .zip(0..)
+                .map(|(p, i)| (*p, kept >> i & 1 == 1))
+                .fold((vec![], vec![]), |(mut old, mut new), (p, is_old)| {
+                    if is_old {
+                        old.push(p)
+                    } else {
+                        new.push(p)
+                    }
+                    (old, new)
+                });
             for anchor in [(3, 0), (1, 7)] {
                 let before = block(&own, anchor, &old);
                 let rest = before.strip_prefix(&own[..]).unwrap();

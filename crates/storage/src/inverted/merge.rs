@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! 1. One thread at a time merges an index ([`super::State::pass`]).
-//! 2. A leaf is latched for few terms at once. Whatever a crash breaks off is done again: postings that are there already stay as they
-//!    are.
+//! 2. A leaf is latched for few terms at once. Whatever a crash breaks off is done again: postings that are there
+//!    already stay as they are.
 //!
 //! Must not know: what terms mean.
 
@@ -11,12 +11,12 @@ use super::entry::{self, PENDING, Posting};
 use super::place::{Changes, Group, Placed};
 use super::sweep::Pass;
 use super::write::find_own;
+use crate::MAX_KEY;
 use crate::ahead;
 use crate::btree::node::{self, Key, Side};
 use crate::directory::Relation;
 use crate::wal::record::Op;
 use kilndb_base::Result;
-use crate::MAX_KEY;
 use kilndb_base::bytes::Reader;
 use kilndb_base::park::Park;
 use std::cmp::Ordering;
@@ -49,7 +49,8 @@ const HEAD_BYTES: usize = size_of::<u128>();
 
 /// A term of a pending row.
 struct PendingPosting {
-    /// The term's first bytes as a number, zeros behind them: most terms are no longer, and nobody has to look for them elsewhere.
+    /// The term's first bytes as a number, zeros behind them: most terms are no longer, and nobody has to look for them
+    /// elsewhere.
     head: u128,
     /// Where the term is in the batch, and how long.
     start: u32,
@@ -103,7 +104,12 @@ impl Batch {
             let mut head = [0; HEAD_BYTES];
             let len = term.len().min(HEAD_BYTES);
             head[..len].copy_from_slice(&term[..len]);
-            self.postings.push(PendingPosting { head: u128::from_be_bytes(head), start, len: term.len() as u16, row: number });
+            self.postings.push(PendingPosting {
+                head: u128::from_be_bytes(head),
+                start,
+                len: term.len() as u16,
+                row: number,
+            });
         }
         Ok(())
     }
@@ -113,7 +119,8 @@ impl Batch {
     }
     fn sort(&mut self) {
         let mut postings = std::mem::take(&mut self.postings);
-        postings.sort_unstable_by(|a, b| a.head.cmp(&b.head).then_with(|| self.compare_rest(a, b)).then(a.row.cmp(&b.row)));
+        postings
+            .sort_unstable_by(|a, b| a.head.cmp(&b.head).then_with(|| self.compare_rest(a, b)).then(a.row.cmp(&b.row)));
         self.postings = postings;
     }
     /// The next term; false: there is none.
@@ -128,7 +135,9 @@ impl Batch {
         } else {
             group.begin(self.term(first));
         }
-        while let Some(p) = self.postings.get(*at).filter(|p| p.head == first.head && self.compare_rest(p, first).is_eq()) {
+        while let Some(p) =
+            self.postings.get(*at).filter(|p| p.head == first.head && self.compare_rest(p, first).is_eq())
+        {
             if let Some((posting, _)) = self.rows.get(p.row as usize) {
                 group.push(*posting);
             }
@@ -139,8 +148,8 @@ impl Batch {
     }
 }
 
-/// A large batch has terms for nearly every leaf, so that the next one is found without a descent, and can be fetched while this one
-/// is worked on; a small one jumps.
+/// A large batch has terms for nearly every leaf, so that the next one is found without a descent, and can be fetched
+/// while this one is worked on; a small one jumps.
 struct NextLeaf {
     right: u32,
     /// How often it was the next one lately, more or less.
@@ -301,7 +310,10 @@ impl Relation {
     }
     /// Takes merged rows out, a leaf at a time.
     fn remove_pending(&self, rows: &[(Posting, u16)]) -> Result<()> {
-        let mut owns = rows.iter().flat_map(|(posting, pieces)| (0..*pieces).map(|piece| entry::pending_own(*posting, piece))).peekable();
+        let mut owns = rows
+            .iter()
+            .flat_map(|(posting, pieces)| (0..*pieces).map(|piece| entry::pending_own(*posting, piece)))
+            .peekable();
         while let Some(next) = owns.peek().cloned() {
             let (block, mut page) = self.latch_node(0, Key(&next, 0))?;
             let target = self.target(block);
@@ -387,7 +399,8 @@ impl Relation {
 }
 
 const POLL_NANOS: u64 = 1_000_000;
-/// So much is merged at once: the more there is of a term, the fewer blocks are written anew for each of its postings ...
+/// So much is merged at once: the more there is of a term, the fewer blocks are written anew for each of its postings
+/// ...
 const WORTHWHILE_BYTES: u64 = BATCH_BYTES as u64;
 /// ... or what has waited so long.
 const LONGEST_PENDING_NANOS: u64 = 1_000_000_000;

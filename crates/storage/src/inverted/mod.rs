@@ -1,16 +1,19 @@
 //! Inverted indexes: many terms for a row, many rows for a term (docs/decisions/0023).
 //!
-//! One B-link tree with three sorts of entries ([`entry`]): pending rows, postings, rows with a history. Statements write pending
-//! rows and histories; a background thread moves what is pending to the postings ([`merge`], [`place`]) and takes dead postings out.
+//! One B-link tree with three sorts of entries ([`entry`]): pending rows, postings, rows with a history. Statements
+//! write pending rows and histories; a background thread moves what is pending to the postings ([`merge`], [`place`])
+//! and takes dead postings out.
 //!
 //! Invariants
-//! 1. A row's pending entry goes only after all its postings are in the tree; who reads looks at pending rows first, then at postings.
-//!    So a row is found at least once.
-//! 2. A posting is (row id, generation). A generation is dead once no snapshot sees the row with its terms, or when it was rolled back;
-//!    a row id takes no generation of which there may be a posting. So postings may stay behind: they lead to rows that are rechecked.
-//! 3. The present generation of a row is never made dead by purge, nor is anything of a row that is not deleted for good when its deletion is
-//!    purged: purging may be repeated after a crash.
-//! 4. Who makes a generation dead, and who merges, agree on whether it is pending by [`State::merging`], which is held while either looks.
+//! 1. A row's pending entry goes only after all its postings are in the tree; who reads looks at pending rows first,
+//!    then at postings. So a row is found at least once.
+//! 2. A posting is (row id, generation). A generation is dead once no snapshot sees the row with its terms, or when it
+//!    was rolled back; a row id takes no generation of which there may be a posting. So postings may stay behind: they
+//!    lead to rows that are rechecked.
+//! 3. The present generation of a row is never made dead by purge, nor is anything of a row that is not deleted for
+//!    good when its deletion is purged: purging may be repeated after a crash.
+//! 4. Who makes a generation dead, and who merges, agree on whether it is pending by [`State::merging`], which is held
+//!    while either looks.
 //!
 //! Must not know: what terms mean, rows' columns.
 
@@ -39,7 +42,8 @@ pub(crate) struct State {
     merging: Mutex<merge::Range>,
     /// One at a time goes through the index as a whole.
     pass: Mutex<sweep::Pass>,
-    /// Bytes of pending rows that were written since the last merge began, and when the first of them was found by the merging thread.
+    /// Bytes of pending rows that were written since the last merge began, and when the first of them was found by the
+    /// merging thread.
     pending_bytes: AtomicU64,
     pending_since_nanos: AtomicU64,
     /// Generations that died since the last pass.

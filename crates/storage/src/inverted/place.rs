@@ -1,9 +1,10 @@
 //! Putting the postings of a batch's terms into a latched leaf.
 //!
 //! Invariants
-//! 1. A posting goes into the last block of the leaf that has its anchor before it. Blocks of a term may overlap where leaves meet.
-//! 2. Changes of a leaf are gathered from left to right and go into one log record. What postings are put among has not been changed by
-//!    those that are gathered, or these are made first.
+//! 1. A posting goes into the last block of the leaf that has its anchor before it. Blocks of a term may overlap where
+//!    leaves meet.
+//! 2. Changes of a leaf are gathered from left to right and go into one log record. What postings are put among has not
+//!    been changed by those that are gathered, or these are made first.
 //!
 //! Must not know: where postings come from.
 
@@ -121,7 +122,12 @@ impl Changes {
     fn insert(&mut self, view: &View, start: usize, rid: u64, idx: usize) -> bool {
         node::set_plain_head(&mut self.bytes[start..], rid);
         let takes = (self.bytes.len() - start + node::SLOT) as isize;
-        let added = self.add(view, takes, Change { kind: Kind::Insert, idx: idx + self.added, bytes: start..self.bytes.len() }, idx);
+        let added = self.add(
+            view,
+            takes,
+            Change { kind: Kind::Insert, idx: idx + self.added, bytes: start..self.bytes.len() },
+            idx,
+        );
         self.added += usize::from(added);
         added
     }
@@ -158,7 +164,8 @@ impl Relation {
         }
         Ok(())
     }
-    /// Puts the first of a term's postings into a leaf that covers them, or among its changes. Terms come in their order.
+    /// Puts the first of a term's postings into a leaf that covers them, or among its changes. Terms come in their
+    /// order.
     pub(super) fn place(&self, page: &mut WriteGuard<'_>, group: &Group, changes: &mut Changes) -> Result<Placed> {
         let (own, postings) = (&group.own[..], group.rest());
         let view = page.view();
@@ -174,9 +181,11 @@ impl Relation {
             Some(next) => next_anchor(next.key, own),
             None => node::high(&view).and_then(|high| next_anchor(high.key, own)),
         };
-        let taken = postings.iter().take(POSTINGS_AT_ONCE).take_while(|p| limit.is_none_or(|limit| **p < limit)).count().max(1);
+        let taken =
+            postings.iter().take(POSTINGS_AT_ONCE).take_while(|p| limit.is_none_or(|limit| **p < limit)).count().max(1);
         let new = postings.get(..taken).unwrap_or(postings);
-        let before = idx.checked_sub(1).and_then(|at| node::entry(&view, at)).and_then(|e| Some((e, e.key.strip_prefix(own)?)));
+        let before =
+            idx.checked_sub(1).and_then(|at| node::entry(&view, at)).and_then(|e| Some((e, e.key.strip_prefix(own)?)));
         let placed = match before {
             None => changes.put_first(&view, idx, own, new),
             Some((e, rest)) if !rest.is_empty() => changes.put_among(&view, idx, own, (&e, rest), new)?,
@@ -194,7 +203,15 @@ impl Relation {
         self.put_together(page, idx, own, new, limit, target)
     }
     /// Puts postings, all before `limit`, together with what the term has before `idx`, whatever that is.
-    fn put_together(&self, page: &mut WriteGuard<'_>, idx: usize, own: &[u8], new: &[Posting], limit: Option<Posting>, target: Target) -> Result<Placed> {
+    fn put_together(
+        &self,
+        page: &mut WriteGuard<'_>,
+        idx: usize,
+        own: &[u8],
+        new: &[Posting],
+        limit: Option<Posting>,
+        target: Target,
+    ) -> Result<Placed> {
         let view = page.view();
         let old = before(&view, idx, own, limit)?;
         if let ([posting @ (row, 0)], true, None) = (new, old.postings.is_empty(), old.anchor)
@@ -258,8 +275,16 @@ impl Changes {
         }
         Some(if self.insert(view, start, rid, idx) { Placed::Done(new.len()) } else { Placed::Full(idx + self.added) })
     }
-    /// Postings among those of the block before `idx`, of which `rest` is behind the term; None: it would become too large.
-    fn put_among(&mut self, view: &View, idx: usize, own: &[u8], (block, rest): (&node::Entry<'_>, &[u8]), new: &[Posting]) -> Result<Option<Placed>> {
+    /// Postings among those of the block before `idx`, of which `rest` is behind the term; None: it would become too
+    /// large.
+    fn put_among(
+        &mut self,
+        view: &View,
+        idx: usize,
+        own: &[u8],
+        (block, rest): (&node::Entry<'_>, &[u8]),
+        new: &[Posting],
+    ) -> Result<Option<Placed>> {
         let start = self.begin_entry(own);
         let same = entry::put_among(&mut self.bytes, rest, new)?;
         let Some(same) = same else {
@@ -276,11 +301,16 @@ impl Changes {
         // Where it only grows at its end, the end is logged.
         let (kind, from) = if same == rest.len() { (Kind::Extend, rest_start + same) } else { (Kind::Replace, start) };
         let change = Change { kind, idx: idx - 1 + self.added, bytes: from..self.bytes.len() };
-        Ok(Some(if self.add(view, takes, change, idx) { Placed::Done(new.len()) } else { Placed::Full(idx + self.added) }))
+        Ok(Some(if self.add(view, takes, change, idx) {
+            Placed::Done(new.len())
+        } else {
+            Placed::Full(idx + self.added)
+        }))
     }
 }
 
-/// Entries of a term that new postings are put together with: a block, or all rows that stand alone. They end where it was asked.
+/// Entries of a term that new postings are put together with: a block, or all rows that stand alone. They end where it
+/// was asked.
 struct Old {
     first: usize,
     /// Of a block.

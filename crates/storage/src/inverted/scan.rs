@@ -2,8 +2,9 @@
 //!
 //! Invariants
 //! 1. Pending rows are read before postings: see [`super`].
-//! 2. A scan goes on where a leaf ended, never at an entry in the midst of one: a merge may have changed that entry to one that compares below
-//!    what it was. A leaf's bound is within the own part of the first entry after it ([`entry`], invariant 1), which stays.
+//! 2. A scan goes on where a leaf ended, never at an entry in the midst of one: a merge may have changed that entry to
+//!    one that compares below what it was. A leaf's bound is within the own part of the first entry after it
+//!    ([`entry`], invariant 1), which stays.
 //!
 //! Must not know: what terms mean; which rows the snapshot sees.
 
@@ -37,10 +38,19 @@ impl Relation {
 
 impl Relation {
     /// Entries of a sort, in order, until `visit` says false.
-    pub(super) fn each_entry(self: &Arc<Self>, sort: u8, visit: &mut dyn FnMut(&[u8], u64) -> Result<bool>) -> Result<()> {
+    pub(super) fn each_entry(
+        self: &Arc<Self>,
+        sort: u8,
+        visit: &mut dyn FnMut(&[u8], u64) -> Result<bool>,
+    ) -> Result<()> {
         self.each_between(vec![sort], vec![sort + 1], visit)
     }
-    pub(super) fn each_between(self: &Arc<Self>, from: Vec<u8>, to: Vec<u8>, visit: &mut dyn FnMut(&[u8], u64) -> Result<bool>) -> Result<()> {
+    pub(super) fn each_between(
+        self: &Arc<Self>,
+        from: Vec<u8>,
+        to: Vec<u8>,
+        visit: &mut dyn FnMut(&[u8], u64) -> Result<bool>,
+    ) -> Result<()> {
         let mut scan = self.index_scan(Bound::Included(from), Bound::Excluded(to), false).by_whole_leaves();
         let (mut keys, mut ends, mut rids) = (Vec::new(), Vec::new(), Vec::new());
         while scan.next_batch(&mut keys, &mut ends, &mut rids)? {
@@ -67,8 +77,9 @@ impl Relation {
 pub struct PendingTerms<'a>(&'a [u8]);
 
 impl<'a> PendingTerms<'a> {
-    /// Each behind its length. Most rows have not what is looked for: then a search in these bytes for what [`PendingTerms::bytes_of`] says of it
-    /// finds nothing, and is far quicker than going through the terms. If it does, it may be by chance.
+    /// Each behind its length. Most rows have not what is looked for: then a search in these bytes for what
+    /// [`PendingTerms::bytes_of`] says of it finds nothing, and is far quicker than going through the terms. If it
+    /// does, it may be by chance.
     pub fn bytes(self) -> &'a [u8] {
         self.0
     }
@@ -103,9 +114,14 @@ impl InvertedScan {
             Ok(true)
         })
     }
-    /// The rows (as [`RowId::to_u64`]) that have a term from `lower` up to (not including) `upper`, or exactly `lower`: some at a time, in
-    /// no order, and maybe more than once.
-    pub fn rows(&mut self, lower: &[u8], upper: Option<&[u8]>, visit: &mut dyn FnMut(&[u64]) -> Result<()>) -> Result<()> {
+    /// The rows (as [`RowId::to_u64`]) that have a term from `lower` up to (not including) `upper`, or exactly `lower`:
+    /// some at a time, in no order, and maybe more than once.
+    pub fn rows(
+        &mut self,
+        lower: &[u8],
+        upper: Option<&[u8]>,
+        visit: &mut dyn FnMut(&[u64]) -> Result<()>,
+    ) -> Result<()> {
         let (from, to) = match upper {
             Some(upper) => (entry::term_bound(lower, false), entry::term_bound(upper, true)),
             None => {

@@ -1,9 +1,10 @@
 //! Taking dead postings out: a pass over all leaves when many have died.
 //!
 //! Invariants
-//! 1. A pass takes out the postings of generations that were dead when it began, and then what says that they are. It begins when nothing is
-//!    being merged, and has all that is pending merged before it looks at the first leaf: a merge takes dead rows out and makes no postings of
-//!    them ([`super::merge`]), so none of those that the pass is about is pending from then on.
+//! 1. A pass takes out the postings of generations that were dead when it began, and then what says that they are. It
+//!    begins when nothing is being merged, and has all that is pending merged before it looks at the first leaf: a
+//!    merge takes dead rows out and makes no postings of them ([`super::merge`]), so none of those that the pass is
+//!    about is pending from then on.
 //! 2. It is never needed: a pass that is broken off begins anew.
 //!
 //! Must not know: what terms mean.
@@ -103,8 +104,9 @@ impl Relation {
         all.finish();
         Ok(all)
     }
-    /// There is no posting of these any more. `is_settled`: nothing waits to be purged that was committed before they died; else it may speak of
-    /// generations of a row that is gone, and they must not be given to another in its place.
+    /// There is no posting of these any more. `is_settled`: nothing waits to be purged that was committed before they
+    /// died; else it may speak of generations of a row that is gone, and they must not be given to another in its
+    /// place.
     fn forget_dead(&self, row: u64, dead: &[(u32, u32)], is_settled: bool) -> Result<()> {
         self.amend_history(
             row,
@@ -119,18 +121,28 @@ impl Relation {
     /// Takes dead postings out of the leaf at the pass's place; where the next one begins.
     fn sweep_leaf(&self, sweep: &Sweep) -> Result<Option<(Vec<u8>, u64)>> {
         let from = Key(&sweep.from.0, sweep.from.1);
-        let copy = self.read_leaf(from, |v| v.bytes(0, crate::page::PAGE).and_then(|bytes| <PageBytes>::try_from(bytes).ok()).map(Box::new))?;
+        let copy = self.read_leaf(from, |v| {
+            v.bytes(0, crate::page::PAGE).and_then(|bytes| <PageBytes>::try_from(bytes).ok()).map(Box::new)
+        })?;
         let copy = copy.ok_or_else(entry::damaged)?;
         let view = View::of(&copy);
         let high = node::high(&view).map(|e| (e.key.to_vec(), e.rid));
         let mut postings = Vec::new();
-        if (0..node::count(&view)).any(|idx| Relation::without_dead(&view, idx, sweep, &mut postings).is_ok_and(|kept| kept.is_some())) {
+        if (0..node::count(&view))
+            .any(|idx| Relation::without_dead(&view, idx, sweep, &mut postings).is_ok_and(|kept| kept.is_some()))
+        {
             self.rewrite_leaf(sweep, &mut postings)?;
         }
         Ok(high.filter(|(key, _)| key.first().is_none_or(|sort| *sort <= POSTING)))
     }
-    /// An entry without its dead postings (inner None: nothing is left); None: it has none. `postings` is for use in here.
-    fn without_dead(view: &View, idx: usize, sweep: &Sweep, postings: &mut Vec<Posting>) -> Result<Option<Option<Vec<u8>>>> {
+    /// An entry without its dead postings (inner None: nothing is left); None: it has none. `postings` is for use in
+    /// here.
+    fn without_dead(
+        view: &View,
+        idx: usize,
+        sweep: &Sweep,
+        postings: &mut Vec<Posting>,
+    ) -> Result<Option<Option<Vec<u8>>>> {
         let e = node::entry(view, idx).ok_or_else(entry::damaged)?;
         let Some((own, rest)) = entry::split_posting(e.key) else { return Ok(None) };
         postings.clear();
@@ -151,10 +163,13 @@ impl Relation {
             kept.extend(Relation::without_dead(&page.view(), idx, sweep, postings)?.map(|kept| (idx, kept)));
         }
         // From the right, so that places stay. No entry grows: all of them together are less than a page.
-        let ops: Vec<_> = kept.iter().map(|(idx, kept)| match kept {
-            Some(entry) => (target, Op::TreeReplace { idx: *idx, entry }),
-            None => (target, Op::TreeRemove { idx: *idx }),
-        }).collect();
+        let ops: Vec<_> = kept
+            .iter()
+            .map(|(idx, kept)| match kept {
+                Some(entry) => (target, Op::TreeReplace { idx: *idx, entry }),
+                None => (target, Op::TreeRemove { idx: *idx }),
+            })
+            .collect();
         if !ops.is_empty() {
             self.core.emit_plain(self, 0, &ops, &vec![0; ops.len()], &mut [&mut page])?;
         }

@@ -1,8 +1,10 @@
 //! What statements, rollback and purge do to an inverted index.
 //!
 //! Invariants
-//! 1. The undo record comes first, with the row's history or the first piece of its terms; pieces after it are found by it.
-//! 2. A row is pending once its first piece says how many there are and all of them are there; before that nobody merges it.
+//! 1. The undo record comes first, with the row's history or the first piece of its terms; pieces after it are found by
+//!    it.
+//! 2. A row is pending once its first piece says how many there are and all of them are there; before that nobody
+//!    merges it.
 //!
 //! Must not know: what terms mean.
 
@@ -58,7 +60,9 @@ pub(super) fn find_own<'v>(v: &'v View, own: &[u8]) -> (usize, Option<&'v [u8]>)
 
 impl Relation {
     pub(super) fn state(&self) -> Result<&super::State> {
-        self.inverted.as_deref().ok_or_else(|| Error::internal(format!("storage relation {} is no inverted index", self.id)))
+        self.inverted
+            .as_deref()
+            .ok_or_else(|| Error::internal(format!("storage relation {} is no inverted index", self.id)))
     }
     /// A new row: it is found under these terms (sorted, each once).
     pub fn inverted_insert(&self, txn: &mut Transaction, rid: RowId, terms: &[Vec<u8>]) -> Result<()> {
@@ -95,7 +99,10 @@ impl Relation {
         let pieces = entry::pending_pieces((row, generation), terms)?;
         for (piece, number) in pieces.iter().zip(0..) {
             let is_first = number == 0 && generation == 0;
-            self.put_piece(piece, if is_first { Some((&mut *txn, Change { row, old: None, new: Some(0) })) } else { None })?;
+            self.put_piece(
+                piece,
+                if is_first { Some((&mut *txn, Change { row, old: None, new: Some(0) })) } else { None },
+            )?;
         }
         self.state()?.pending_bytes.fetch_add(pieces.iter().map(|p| p.len() as u64).sum(), Relaxed);
         Ok(())
@@ -110,7 +117,9 @@ impl Relation {
                 continue;
             }
             let op = (self.target(block), Op::TreeInsert { idx, entry: &entry });
-            let Some((txn, change)) = undo.take() else { return self.core.emit_plain(self, 0, &[op], &[0], &mut [&mut page]) };
+            let Some((txn, change)) = undo.take() else {
+                return self.core.emit_plain(self, 0, &[op], &[0], &mut [&mut page]);
+            };
             let mut record = txn.record(self, UndoKind::Inverted, 0, 0, 0, 0);
             record.data = change.bytes();
             txn.change(self, &record, |_| vec![op], &[0], &mut [&mut page])?;
@@ -138,7 +147,8 @@ impl Relation {
                 continue;
             }
             let replaces = found.is_some();
-            let op = if replaces { Op::TreeReplace { idx, entry: &entry } } else { Op::TreeInsert { idx, entry: &entry } };
+            let op =
+                if replaces { Op::TreeReplace { idx, entry: &entry } } else { Op::TreeInsert { idx, entry: &entry } };
             let mut record = txn.record(self, UndoKind::Inverted, 0, 0, 0, 0);
             record.data = Change { row, old, new: Some(new) }.bytes();
             let target = self.target(block);
@@ -157,7 +167,12 @@ impl Relation {
         Ok(self.history_entry(row)?.unwrap_or_else(History::none))
     }
     /// Changes a row's history; `rollback`: transaction and the rest of its chain. An entry that says nothing goes.
-    pub(super) fn amend_history(&self, row: u64, amend: impl Fn(&mut History), rollback: Option<(u64, u64)>) -> Result<()> {
+    pub(super) fn amend_history(
+        &self,
+        row: u64,
+        amend: impl Fn(&mut History),
+        rollback: Option<(u64, u64)>,
+    ) -> Result<()> {
         let own = History::own(row);
         loop {
             let (block, mut page) = self.latch_node(0, Key(&own, 0))?;
@@ -174,7 +189,9 @@ impl Relation {
                 (None, true) => return Ok(()),
                 (Some(_), true) => Op::TreeRemove { idx },
                 (Some(_), false) if history == before => return Ok(()),
-                (Some(key), false) if node::room(page.page()) + key.len() + 8 >= entry.len() + 2 => Op::TreeReplace { idx, entry: &entry },
+                (Some(key), false) if node::room(page.page()) + key.len() + 8 >= entry.len() + 2 => {
+                    Op::TreeReplace { idx, entry: &entry }
+                }
                 (None, false) if node::room(page.page()) >= entry.len() + 2 => Op::TreeInsert { idx, entry: &entry },
                 _ => {
                     self.split(block, page, idx)?;
@@ -197,10 +214,14 @@ impl Relation {
     /// Takes pending entries of a row out, from one generation to another; false: the first piece of none was there.
     fn take_pending(self: &Arc<Self>, row: u64, first: u32, last: u32) -> Result<bool> {
         let mut pieces = Vec::new();
-        self.each_between(entry::pending_own((row, first), 0), entry::pending_own((row, last), u16::MAX), &mut |key, _| {
-            pieces.extend(entry::split_pending(key).map(|(posting, piece, _)| (posting, piece)));
-            Ok(true)
-        })?;
+        self.each_between(
+            entry::pending_own((row, first), 0),
+            entry::pending_own((row, last), u16::MAX),
+            &mut |key, _| {
+                pieces.extend(entry::split_pending(key).map(|(posting, piece, _)| (posting, piece)));
+                Ok(true)
+            },
+        )?;
         let mut found = false;
         for (posting, piece) in pieces {
             // The first one first: others without it belong to nothing, whatever comes in between.
@@ -232,12 +253,18 @@ impl Relation {
         Ok(true)
     }
     /// A generation is dead, and the history is amended. `present`: what the row's generation is from now on.
-    fn bury(self: &Arc<Self>, posting: Posting, present: impl Fn(Option<u32>) -> Option<u32>, rollback: Option<(u64, u64)>) -> Result<()> {
+    fn bury(
+        self: &Arc<Self>,
+        posting: Posting,
+        present: impl Fn(Option<u32>) -> Option<u32>,
+        rollback: Option<(u64, u64)>,
+    ) -> Result<()> {
         let state = self.state()?;
         let merging = crate::lock(&state.merging);
         let is_sure = state.is_sure.load(Relaxed);
         // What a merge before this start has broken off may have postings, pending as it is.
-        let was_pending = !merging.contains(posting.0) && self.take_pending(posting.0, posting.1, posting.1)? && is_sure;
+        let was_pending =
+            !merging.contains(posting.0) && self.take_pending(posting.0, posting.1, posting.1)? && is_sure;
         let amend = |history: &mut History| {
             history.present = present(history.present);
             if !was_pending {
@@ -253,7 +280,8 @@ impl Relation {
 }
 
 impl Relation {
-    /// The row is gone for everybody, with its generations up to this one. Its history says so until nobody may speak of them any more.
+    /// The row is gone for everybody, with its generations up to this one. Its history says so until nobody may speak
+    /// of them any more.
     fn bury_row(self: &Arc<Self>, row: u64, last: u32) -> Result<()> {
         let state = self.state()?;
         let merging = crate::lock(&state.merging);

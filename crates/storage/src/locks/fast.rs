@@ -1,15 +1,15 @@
 //! Locks in modes that conflict with none of each other, held without an entry in the lock table.
 //!
-//! Each worker has groups of places; an owner uses one group. For each hash of a tag a worker also has a word: how many places
-//! of its own have such a tag (lower half), and how many hold or want such a tag in a mode that conflicts (upper half, the
-//! same with all workers). PostgreSQL's fast path locks are the model, but there each backend has places.
+//! Each worker has groups of places; an owner uses one group. For each hash of a tag a worker also has a word: how many
+//! places of its own have such a tag (lower half), and how many hold or want such a tag in a mode that conflicts (upper
+//! half, the same with all workers). PostgreSQL's fast path locks are the model, but there each backend has places.
 //!
 //! Invariants
-//! 1. A place counts in its worker's word before its owner relies on it, and the owner relies on it only if the upper half was
-//!    zero then. Who wants a mode that conflicts adds to the upper halves first and looks at the places afterwards: one of the
-//!    two sees the other.
-//! 2. A place is moved into the table under the latch of its tag's shard, by clearing its tag. It stays the owner's until the
-//!    owner itself gives it back, after it has held that latch: so who clears a tag reads the right owner.
+//! 1. A place counts in its worker's word before its owner relies on it, and the owner relies on it only if the upper
+//!    half was zero then. Who wants a mode that conflicts adds to the upper halves first and looks at the places
+//!    afterwards: one of the two sees the other.
+//! 2. A place is moved into the table under the latch of its tag's shard, by clearing its tag. It stays the owner's
+//!    until the owner itself gives it back, after it has held that latch: so who clears a tag reads the right owner.
 //! 3. A full group, or a tag that fits into no place, is no error: the table takes it.
 //!
 //! Must not know: the table.
@@ -19,7 +19,8 @@ use crate::api::{LockMode, LockTag};
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
-/// Few, as a transaction begins with the next group each time: what they have of the first places fits into the nearest cache.
+/// Few, as a transaction begins with the next group each time: what they have of the first places fits into the nearest
+/// cache.
 const GROUPS: usize = 64;
 const GROUP: usize = 16;
 const WORDS: usize = 1024;
@@ -31,7 +32,8 @@ const MODE_SHIFT: u32 = 60;
 const FIRST_BITS: u32 = 28;
 
 /// The modes of these locks.
-const WEAK: u16 = 1 << LockMode::AccessShare as u16 | 1 << LockMode::RowShare as u16 | 1 << LockMode::RowExclusive as u16;
+const WEAK: u16 =
+    1 << LockMode::AccessShare as u16 | 1 << LockMode::RowShare as u16 | 1 << LockMode::RowExclusive as u16;
 
 #[derive(Default)]
 struct Place {
@@ -73,7 +75,10 @@ fn unpacked(word: u64) -> Option<(LockTag, LockMode)> {
         3 => LockMode::RowExclusive,
         _ => return None,
     };
-    (word & TAKEN != 0).then_some((LockTag(LockTag::MOSTLY_SHARED, word >> 32 & ((1 << FIRST_BITS) - 1), word & u64::from(u32::MAX)), mode))
+    (word & TAKEN != 0).then_some((
+        LockTag(LockTag::MOSTLY_SHARED, word >> 32 & ((1 << FIRST_BITS) - 1), word & u64::from(u32::MAX)),
+        mode,
+    ))
 }
 
 fn word_of(tag: &LockTag) -> usize {
@@ -109,9 +114,12 @@ impl FastLocks {
         let packed = packed(tag, mode)?;
         let worker = worker % self.0.len();
         let group = owner as usize % GROUPS;
-        let free = |place: &Place| place.owner.load(Relaxed) == 0 && place.owner.compare_exchange(0, owner, Acquire, Relaxed).is_ok();
+        let free = |place: &Place| {
+            place.owner.load(Relaxed) == 0 && place.owner.compare_exchange(0, owner, Acquire, Relaxed).is_ok()
+        };
         let at = self.0[worker].groups[group].0.iter().position(free)?;
-        let lock = FastLock { worker: worker as u32, place: (group * GROUP + at) as u32, word: word_of(tag), tag: packed };
+        let lock =
+            FastLock { worker: worker as u32, place: (group * GROUP + at) as u32, word: word_of(tag), tag: packed };
         self.place(&lock).tag.store(packed, Release);
         if self.word(&lock).fetch_add(1, SeqCst) >= CONFLICTING && self.clear(&lock) {
             self.leave(&lock);
@@ -135,7 +143,8 @@ impl FastLocks {
         self.place(lock).owner.store(0, Release);
         self.word(lock).fetch_sub(1, Release);
     }
-    /// From here on nobody takes the tag in a place. Once for each that holds the tag, or waits for it, in a mode that conflicts.
+    /// From here on nobody takes the tag in a place. Once for each that holds the tag, or waits for it, in a mode that
+    /// conflicts.
     pub fn forbid(&self, tag: &LockTag) {
         let word = word_of(tag);
         self.0.iter().for_each(|part| _ = part.words[word].fetch_add(CONFLICTING, SeqCst));
@@ -144,7 +153,8 @@ impl FastLocks {
         let word = word_of(tag);
         self.0.iter().for_each(|part| _ = part.words[word].fetch_sub(CONFLICTING, Release));
     }
-    /// Takes what is held of a tag out of its places. The caller has the latch of its shard, and has called [`FastLocks::forbid`].
+    /// Takes what is held of a tag out of its places. The caller has the latch of its shard, and has called
+    /// [`FastLocks::forbid`].
     pub fn move_out(&self, tag: &LockTag, mut put: impl FnMut(u64, LockMode)) {
         let word = word_of(tag);
         for part in self.0.iter().filter(|part| part.words[word].load(SeqCst) % CONFLICTING != 0) {
@@ -205,7 +215,8 @@ mod tests {
         assert_eq!(fast.take(0, 1, &tag(1), LockMode::Share), None);
         assert_eq!(fast.take(0, 1, &tag(1 << 32), LockMode::AccessShare), None);
         assert_eq!(fast.take(0, 1, &LockTag(LockTag::MOSTLY_SHARED + 1, 0, 1), LockMode::AccessShare), None);
-        let taken: Vec<_> = (0..GROUP as u64).map(|n| fast.take(0, 1, &tag(n), LockMode::AccessShare).unwrap()).collect();
+        let taken: Vec<_> =
+            (0..GROUP as u64).map(|n| fast.take(0, 1, &tag(n), LockMode::AccessShare).unwrap()).collect();
         assert_eq!(fast.take(0, 1, &tag(100), LockMode::AccessShare), None);
         assert!(fast.give_back(&taken[3]));
         assert!(fast.take(0, 1, &tag(100), LockMode::AccessShare).is_some());

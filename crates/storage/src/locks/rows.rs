@@ -3,11 +3,13 @@
 //! Invariants
 //! 1. A row has an entry only while it is shared or somebody waits for it; entries change under the shard's
 //!    mutex, and waiters enter while they hold the row's page latch.
-//! 2. First come, first served: only the head of a queue may take the row; newcomers queue behind. But while the row is free and
-//!    its head, which has been woken, is not there yet, a newcomer may take it, for [`HEAD_START_NANOS`] in all.
+//! 2. First come, first served: only the head of a queue may take the row; newcomers queue behind. But while the row is
+//!    free and its head, which has been woken, is not there yet, a newcomer may take it, for [`HEAD_START_NANOS`] in
+//!    all.
 //! 3. Whoever ends wakes the heads of the queues of the rows it held, and nobody else.
-//! 4. A queue is found through its [`Place`], which says for which row it waits now: a queue whose row is gone goes with its
-//!    head to the row that this takes instead (see [`Turn`]). Who is in a queue holds its place, not the row's key.
+//! 4. A queue is found through its [`Place`], which says for which row it waits now: a queue whose row is gone goes
+//!    with its head to the row that this takes instead (see [`Turn`]). Who is in a queue holds its place, not the row's
+//!    key.
 //!
 //! Must not know: pages, undo.
 
@@ -30,10 +32,11 @@ impl Place {
     }
 }
 
-/// The right of a queue's head, whose row is gone, to take another row before the next one looks. If all look for their rows in
-/// the same way (same token), the others would only find that one taken, one after the other, for each row that goes: with n
-/// waiters, n wake-ups a row. So they are led there: they sleep on, as if they had queued for it. Whoever has the turn takes a
-/// row or passes it on before it waits for anything, and at the end of its statement at the latest.
+/// The right of a queue's head, whose row is gone, to take another row before the next one looks. If all look for their
+/// rows in the same way (same token), the others would only find that one taken, one after the other, for each row that
+/// goes: with n waiters, n wake-ups a row. So they are led there: they sleep on, as if they had queued for it. Whoever
+/// has the turn takes a row or passes it on before it waits for anything, and at the end of its statement at the
+/// latest.
 pub struct Turn {
     place: Arc<Place>,
     leads: bool,
@@ -198,8 +201,8 @@ impl RowLocks {
         let ahead = if holds { None } else { before.checked_sub(1).and_then(|i| entry.queue.get(i)).map(|w| w.owner) };
         InTheWay { shared, ahead }
     }
-    /// Whether a newcomer may take a row that is free although others wait for it: its head has been woken, but its thread may
-    /// not be running just now. Else all that come until then would have to wait too, and those behind them.
+    /// Whether a newcomer may take a row that is free although others wait for it: its head has been woken, but its
+    /// thread may not be running just now. Else all that come until then would have to wait too, and those behind them.
     pub fn may_go_ahead(&self, key: RowKey, owner: u64, now_nanos: u64) -> bool {
         let mut rows = crate::lock(&self.shard(key).rows);
         let Some(entry) = rows.get_mut(&key) else { return true };
@@ -211,9 +214,9 @@ impl RowLocks {
         }
         now_nanos.saturating_sub(entry.free_since_nanos) < HEAD_START_NANOS
     }
-    /// Queues the owner (unless it is queued). `token`: how it looks for rows; 0: not to be led elsewhere. `register` notes in
-    /// the graph whom it waits for, given who is directly before it, and says whether it may: then nobody can let it look
-    /// before that is noted. None: it may not.
+    /// Queues the owner (unless it is queued). `token`: how it looks for rows; 0: not to be led elsewhere. `register`
+    /// notes in the graph whom it waits for, given who is directly before it, and says whether it may: then nobody can
+    /// let it look before that is noted. None: it may not.
     pub fn enqueue(
         &self,
         key: RowKey,
@@ -263,7 +266,8 @@ impl RowLocks {
     /// The row is gone: who has waited for it leaves. None: nobody was behind it.
     pub fn take_turn(&self, place: &Arc<Place>, owner: u64, token: u64) -> Option<Turn> {
         let (key, shard, rows) = self.shard_of(place)?;
-        let leads = rows.get(&key).is_some_and(|e| e.token == token && e.shared.is_empty() && e.place_of(owner) == Some(0));
+        let leads =
+            rows.get(&key).is_some_and(|e| e.token == token && e.shared.is_empty() && e.place_of(owner) == Some(0));
         let left = remove_from(shard, rows, key, owner);
         left.next.map(|_| Turn { place: place.clone(), leads })
     }
@@ -272,8 +276,8 @@ impl RowLocks {
         let (key, _, rows) = self.shard_of(&turn.place)?;
         rows.get(&key).and_then(|e| e.head())
     }
-    /// The row is taken: the others wait for it from here on. False: they do not; they look in another way, or a queue is there
-    /// already. The caller has the row's page latched.
+    /// The row is taken: the others wait for it from here on. False: they do not; they look in another way, or a queue
+    /// is there already. The caller has the row's page latched.
     #[must_use]
     pub fn lead_to(&self, turn: &Turn, to: RowKey) -> bool {
         let place = &turn.place;

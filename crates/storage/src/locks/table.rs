@@ -1,8 +1,8 @@
 //! Table and advisory locks: PostgreSQL's eight modes, FIFO queues, direct grants.
 //!
 //! Invariants
-//! 1. A waiter is granted by whoever releases, in queue order, never past an earlier waiter it conflicts with;
-//!    only an owner that holds the tag already goes ahead of the queue, and one whose place in it is part of a circle of waits.
+//! 1. A waiter is granted by whoever releases, in queue order, never past an earlier waiter it conflicts with; only an
+//!    owner that holds the tag already goes ahead of the queue, and one whose place in it is part of a circle of waits.
 //! 2. An entry exists only while it is held or waited for.
 //! 3. Taking and releasing a lock that conflicts with nothing costs the same however many hold it.
 //!
@@ -48,7 +48,8 @@ struct Held {
 }
 impl Held {
     fn contains(&self, holder: Holder) -> bool {
-        matches!(self.first, Some((first, _)) if first == holder) || !self.others.is_empty() && self.others.contains_key(&holder)
+        matches!(self.first, Some((first, _)) if first == holder)
+            || !self.others.is_empty() && self.others.contains_key(&holder)
     }
     /// How often it is held then.
     fn add(&mut self, holder: Holder) -> u32 {
@@ -171,8 +172,10 @@ impl Entry {
     }
     /// Might one of those who wait have the lock now?
     fn may_grant(&self) -> bool {
-        let held = LockMode::ALL.iter().filter(|m| self.owners[**m as usize] != 0).fold(0, |bits, m| bits | 1 << *m as u16);
-        self.upgrading != 0 || LockMode::ALL.iter().any(|m| self.waiters[*m as usize] != 0 && m.conflict_bits() & held == 0)
+        let held =
+            LockMode::ALL.iter().filter(|m| self.owners[**m as usize] != 0).fold(0, |bits, m| bits | 1 << *m as u16);
+        self.upgrading != 0
+            || LockMode::ALL.iter().any(|m| self.waiters[*m as usize] != 0 && m.conflict_bits() & held == 0)
     }
     fn grant_to(&mut self, owner: u64, tag: LockTag, mode: LockMode, waits: &WaitGraph) {
         self.add(owner, mode);
@@ -221,7 +224,15 @@ impl LockTable {
         &self.shards[(h.finish() >> 58) as usize]
     }
     /// Ok(false): not free, and the caller did not want to wait.
-    pub fn lock(&self, waits: &WaitGraph, owner: u64, tag: LockTag, mode: LockMode, wait: WaitPolicy, park: &dyn Park) -> Result<bool> {
+    pub fn lock(
+        &self,
+        waits: &WaitGraph,
+        owner: u64,
+        tag: LockTag,
+        mode: LockMode,
+        wait: WaitPolicy,
+        park: &dyn Park,
+    ) -> Result<bool> {
         let conflicts = conflicts_with_fast(&tag, mode);
         if conflicts {
             self.fast.forbid(&tag);
@@ -232,7 +243,15 @@ impl LockTable {
         }
         got
     }
-    fn lock_here(&self, waits: &WaitGraph, owner: u64, tag: LockTag, mode: LockMode, wait: WaitPolicy, park: &dyn Park) -> Result<bool> {
+    fn lock_here(
+        &self,
+        waits: &WaitGraph,
+        owner: u64,
+        tag: LockTag,
+        mode: LockMode,
+        wait: WaitPolicy,
+        park: &dyn Park,
+    ) -> Result<bool> {
         let shard = self.shard(&tag);
         let closed;
         {
@@ -291,8 +310,8 @@ impl LockTable {
         woken.iter().for_each(|w| w.wake());
         true
     }
-    /// Resolves a cycle by another order of a queue, as far from the wait that closed it as possible. `again`: the cycle that is
-    /// left. False: it stays.
+    /// Resolves a cycle by another order of a queue, as far from the wait that closed it as possible. `again`: the
+    /// cycle that is left. False: it stays.
     pub fn untangle(&self, waits: &WaitGraph, cycle: &[Waiting], again: impl Fn() -> Option<Vec<Waiting>>) -> bool {
         let mut cycle = cycle.to_vec();
         for _ in 0..UNTANGLE_MAX {
@@ -355,8 +374,20 @@ impl LockTable {
         self.fast.each(|owner, tag, mode| all.push(LockInfo { tag, owner, mode, granted: true, fast: true }));
         for shard in &self.shards {
             for (tag, entry) in crate::lock(shard).iter() {
-                all.extend(entry.held.keys().map(|h| LockInfo { tag: *tag, owner: h.0, mode: h.1, granted: true, fast: false }));
-                all.extend(entry.queue.iter().map(|q| LockInfo { tag: *tag, owner: q.owner, mode: q.mode, granted: false, fast: false }));
+                all.extend(entry.held.keys().map(|h| LockInfo {
+                    tag: *tag,
+                    owner: h.0,
+                    mode: h.1,
+                    granted: true,
+                    fast: false,
+                }));
+                all.extend(entry.queue.iter().map(|q| LockInfo {
+                    tag: *tag,
+                    owner: q.owner,
+                    mode: q.mode,
+                    granted: false,
+                    fast: false,
+                }));
             }
         }
         all.sort_by_key(|l| (l.tag, l.owner, l.mode));

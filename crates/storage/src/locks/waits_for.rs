@@ -2,10 +2,11 @@
 //!
 //! Invariants
 //! 1. Who waits for a row has edges from before its owner parks until it runs again.
-//! 2. Who waits for a table or advisory lock has no edges of its own: they follow from who holds the lock and who stands before
-//!    it, of which the graph keeps a copy while anybody waits. So none is left behind when somebody gives up or goes first.
-//! 3. A cycle can only be closed by the wait that is being added, and only if somebody waits for its owner: otherwise nothing
-//!    is searched.
+//! 2. Who waits for a table or advisory lock has no edges of its own: they follow from who holds the lock and who
+//!    stands before it, of which the graph keeps a copy while anybody waits. So none is left behind when somebody gives
+//!    up or goes first.
+//! 3. A cycle can only be closed by the wait that is being added, and only if somebody waits for its owner: otherwise
+//!    nothing is searched.
 //!
 //! Must not know: what is waited for; it only tells.
 
@@ -88,7 +89,10 @@ impl Graph {
         }
         let Some((tag, mode)) = self.wanted.get(&owner) else { return Vec::new() };
         let Some(waited) = self.tags.get(tag) else { return Vec::new() };
-        let places = seen.places.entry(*tag).or_insert_with(|| waited.queue.iter().enumerate().map(|(at, w)| (w.0, at)).collect());
+        let places = seen
+            .places
+            .entry(*tag)
+            .or_insert_with(|| waited.queue.iter().enumerate().map(|(at, w)| (w.0, at)).collect());
         let place = places.get(&owner).copied().unwrap_or(waited.queue.len());
         let known = seen.parts.get(&(*tag, *mode)).copied();
         let mut found: Vec<u64> = if known.is_none() { waited.holders(owner, *mode).collect() } else { Vec::new() };
@@ -119,7 +123,9 @@ impl Graph {
             for next in self.blockers(at, &mut seen) {
                 if next == owner {
                     let mut path = vec![at];
-                    while let Some(before) = path.last().and_then(|last| from.get(last)).filter(|before| **before != owner) {
+                    while let Some(before) =
+                        path.last().and_then(|last| from.get(last)).filter(|before| **before != owner)
+                    {
                         path.push(*before);
                     }
                     path.reverse();
@@ -199,8 +205,8 @@ impl Graph {
     }
 }
 impl WaitGraph {
-    /// `owner` now waits for `blockers` (instead of any before) because of a row. Some: that closes a cycle, and nothing was
-    /// added. `in_line`: the blockers wait for the row themselves.
+    /// `owner` now waits for `blockers` (instead of any before) because of a row. Some: that closes a cycle, and
+    /// nothing was added. `in_line`: the blockers wait for the row themselves.
     #[must_use]
     pub fn wait(&self, owner: u64, blockers: &[u64], in_line: bool) -> Option<Vec<Waiting>> {
         let mut g = crate::lock(&self.inner);
@@ -217,10 +223,16 @@ impl WaitGraph {
         }
         None
     }
-    /// `owner` now waits, last of all, for a table or advisory lock. `held`: who holds it, and the bits of the modes. Some: that
-    /// closes a cycle, which is to be undone.
+    /// `owner` now waits, last of all, for a table or advisory lock. `held`: who holds it, and the bits of the modes.
+    /// Some: that closes a cycle, which is to be undone.
     #[must_use]
-    pub fn wait_for(&self, owner: u64, tag: LockTag, mode: LockMode, held: &mut dyn Iterator<Item = (u64, u16)>) -> Option<Vec<Waiting>> {
+    pub fn wait_for(
+        &self,
+        owner: u64,
+        tag: LockTag,
+        mode: LockMode,
+        held: &mut dyn Iterator<Item = (u64, u16)>,
+    ) -> Option<Vec<Waiting>> {
         let mut guard = crate::lock(&self.inner);
         let g = &mut *guard;
         let known = g.tags.contains_key(&tag);
@@ -241,8 +253,8 @@ impl WaitGraph {
     pub fn cycle_of(&self, owner: u64) -> Option<Vec<Waiting>> {
         crate::lock(&self.inner).cycle_of(owner)
     }
-    /// The lock in whose queue the first stands behind the second, who does not hold it: the wait would not be if they stood the
-    /// other way round.
+    /// The lock in whose queue the first stands behind the second, who does not hold it: the wait would not be if they
+    /// stood the other way round.
     pub fn only_in_line(&self, wait: &Waiting) -> Option<LockTag> {
         let (tag, mode) = wait.wanted?;
         let g = crate::lock(&self.inner);
@@ -250,8 +262,8 @@ impl WaitGraph {
         let holds = waited.held.get(&wait.blocker).is_some_and(|modes| Waited::conflict(*modes, mode));
         (!holds && waited.place_of(wait.blocker) < waited.place_of(wait.owner)).then_some(tag)
     }
-    /// Puts one waiter directly before another, unless it waits, by way of whomever, for somebody whom it would go past. Answers
-    /// whether it was done.
+    /// Puts one waiter directly before another, unless it waits, by way of whomever, for somebody whom it would go
+    /// past. Answers whether it was done.
     pub fn move_ahead(&self, tag: LockTag, owner: u64, before: u64) -> bool {
         let mut g = crate::lock(&self.inner);
         let Some(waited) = g.tags.get_mut(&tag) else { return false };
@@ -296,8 +308,8 @@ impl WaitGraph {
     pub fn take_refused(&self, owner: u64) -> Vec<Waiting> {
         crate::lock(&self.inner).refused.remove(&owner).unwrap_or_default()
     }
-    /// The owner has given all its rows back and goes on under the same number: those who waited for one of them do not wait
-    /// for it any more, though they may not run yet.
+    /// The owner has given all its rows back and goes on under the same number: those who waited for one of them do not
+    /// wait for it any more, though they may not run yet.
     pub fn rows_released(&self, owner: u64) {
         let mut guard = crate::lock(&self.inner);
         let Graph { out, incoming, .. } = &mut *guard;
@@ -332,7 +344,9 @@ mod tests {
     use super::*;
 
     fn wait_for(graph: &WaitGraph, owner: u64, wanted: (LockTag, LockMode), holders: &[u64]) -> bool {
-        graph.wait_for(owner, wanted.0, wanted.1, &mut holders.iter().map(|h| (*h, 1 << LockMode::Exclusive as u16))).is_some()
+        graph
+            .wait_for(owner, wanted.0, wanted.1, &mut holders.iter().map(|h| (*h, 1 << LockMode::Exclusive as u16)))
+            .is_some()
     }
 
     fn wait(graph: &WaitGraph, owner: u64, blockers: &[u64], in_line: bool) -> bool {

@@ -1,8 +1,9 @@
 //! The graph of rw-dependencies among serializable transactions, and who must go.
 //!
-//! An edge R → W says: R read what W wrote (or has written) without seeing it, so R comes before W in every serial order.
-//! Every anomaly of snapshot isolation has two such edges in a row, Tin → Tpivot → Tout, where Tout committed before the
-//! other two, and, if Tin only reads, before Tin's snapshot (Cahill, Röhm and Fekete 2008; Ports and Grittner 2012).
+//! An edge R → W says: R read what W wrote (or has written) without seeing it, so R comes before W in every serial
+//! order. Every anomaly of snapshot isolation has two such edges in a row, Tin → Tpivot → Tout, where Tout committed
+//! before the other two, and, if Tin only reads, before Tin's snapshot (Cahill, Röhm and Fekete 2008; Ports and
+//! Grittner 2012).
 //!
 //! Invariants
 //! 1. Snapshots are taken, and commits get their number and their place in the log, while the graph is held: the order
@@ -150,7 +151,9 @@ impl Graph {
             // Its locks are still there: it ended before anybody here began, or stands for many.
             return if reader.summarised.load(Relaxed) { self.flag_old_reader(reader, writer) } else { Ok(()) };
         }
-        if reader.committed_at().is_some_and(|at| at < writer.id) || writer.committed_at().is_some_and(|at| at < reader.id) {
+        if reader.committed_at().is_some_and(|at| at < writer.id)
+            || writer.committed_at().is_some_and(|at| at < reader.id)
+        {
             return Ok(());
         }
         if w.ins.contains(&reader.id) {
@@ -261,9 +264,10 @@ impl Graph {
             if pivot.reader.committed_at().is_some() || pivot.reader.is_doomed() {
                 continue;
             }
-            let dangerous = pivot.ins.iter().filter_map(|id| self.nodes.get(id)).map(|n| &n.reader).any(|far| {
-                far.id == me.id || far.committed_at().is_none() && !far.is_read_only() && !far.is_doomed()
-            });
+            let dangerous =
+                pivot.ins.iter().filter_map(|id| self.nodes.get(id)).map(|n| &n.reader).any(|far| {
+                    far.id == me.id || far.committed_at().is_none() && !far.is_read_only() && !far.is_doomed()
+                });
             if dangerous {
                 pivot.reader.doom();
             }
@@ -280,14 +284,18 @@ impl Graph {
             me.read_only.store(true, Relaxed);
         }
         let (outs, ins, possible) = match self.nodes.get_mut(&me.id) {
-            Some(node) => (std::mem::take(&mut node.outs), std::mem::take(&mut node.ins), std::mem::take(&mut node.possible)),
+            Some(node) => {
+                (std::mem::take(&mut node.outs), std::mem::take(&mut node.ins), std::mem::take(&mut node.possible))
+            }
             None => return Leftovers::default(),
         };
-        let (ended, open): (Vec<u64>, Vec<u64>) = outs.into_iter().partition(|id| self.commit_of(*id).is_some() || self.doomed(*id));
+        let (ended, open): (Vec<u64>, Vec<u64>) =
+            outs.into_iter().partition(|id| self.commit_of(*id).is_some() || self.doomed(*id));
         let mut earliest = ended.iter().filter_map(|id| self.commit_of(*id)).min();
         ended.iter().for_each(|id| self.forget_in(*id, me.id));
         // Edges in from those that have ended, or only read, complete nothing any more.
-        let idle = |id: &u64| self.commit_of(*id).is_some() || self.nodes.get(id).is_none_or(|n| n.reader.is_read_only());
+        let idle =
+            |id: &u64| self.commit_of(*id).is_some() || self.nodes.get(id).is_none_or(|n| n.reader.is_read_only());
         let (gone, kept): (Vec<u64>, Vec<u64>) = ins.into_iter().partition(idle);
         gone.iter().for_each(|id| self.forget_out(*id, me.id));
         if let Some(node) = self.nodes.get_mut(&me.id) {
@@ -332,7 +340,14 @@ impl Graph {
     }
     /// `me` is active no more; what that means to READ ONLY transactions. `earliest_out`: it has committed with an edge
     /// out to that commit.
-    fn leave(&mut self, me: &Reader, declared_read_only: bool, possible: Vec<u64>, earliest_out: Option<u64>, left: &mut Leftovers) {
+    fn leave(
+        &mut self,
+        me: &Reader,
+        declared_read_only: bool,
+        possible: Vec<u64>,
+        earliest_out: Option<u64>,
+        left: &mut Leftovers,
+    ) {
         self.active.remove(&me.id);
         if declared_read_only {
             for writer in possible {
@@ -399,7 +414,8 @@ impl Graph {
     }
     fn summarise(&mut self, at: u64, id: u64, left: &mut Leftovers) {
         let Some(node) = self.nodes.get(&id) else { return };
-        let (ins, outs, earliest, xid) = (node.ins.clone(), node.outs.clone(), node.earliest_out, node.reader.xid.load(Relaxed));
+        let (ins, outs, earliest, xid) =
+            (node.ins.clone(), node.outs.clone(), node.earliest_out, node.reader.xid.load(Relaxed));
         for other in outs {
             if let Some(node) = self.nodes.get_mut(&other) {
                 node.summary_in = true;

@@ -1,5 +1,5 @@
-//! Where reads and writes of heaps and indexes meet serializability. All of it is out of the way of transactions of other
-//! isolation levels: their snapshots and transactions have no reader.
+//! Where reads and writes of heaps and indexes meet serializability. All of it is out of the way of transactions of
+//! other isolation levels: their snapshots and transactions have no reader.
 //!
 //! Must not know: what a dangerous structure is.
 
@@ -48,7 +48,13 @@ impl Relation {
         Ok(())
     }
     /// Of a row's chain: who has written over what the reader sees.
-    pub(crate) fn note_passed(&self, reader: &Arc<Reader>, word: u64, snapshot: &Snapshot, missed: &mut bool) -> Result<bool> {
+    pub(crate) fn note_passed(
+        &self,
+        reader: &Arc<Reader>,
+        word: u64,
+        snapshot: &Snapshot,
+        missed: &mut bool,
+    ) -> Result<bool> {
         let own = reader.xid.load(Relaxed);
         let (passed, is_own) = self.core.written_over(word, snapshot, own, missed)?;
         if let Some(xid) = passed {
@@ -73,8 +79,8 @@ impl Relation {
 }
 
 impl Transaction {
-    /// After a row was changed. `replaced_csn`: when the version was committed that it replaces; None: the row is new, only
-    /// its absence can have been read.
+    /// After a row was changed. `replaced_csn`: when the version was committed that it replaces; None: the row is new,
+    /// only its absence can have been read.
     #[inline]
     pub(crate) fn wrote_row(&self, heap: &Relation, rid: RowId, replaced_csn: Option<u64>) -> Result<()> {
         match &self.reader {

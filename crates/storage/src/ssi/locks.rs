@@ -1,11 +1,12 @@
 //! SIREAD locks: what serializable transactions have read. They block nobody; writers look for them.
 //!
 //! Invariants
-//! 1. Whoever writes changes the page first and looks for readers afterwards; whoever reads notes its lock first and reads
-//!    (or compares) afterwards, both under the mutex of the same target. So one of the two finds the other.
+//! 1. Whoever writes changes the page first and looks for readers afterwards; whoever reads notes its lock first and
+//!    reads (or compares) afterwards, both under the mutex of the same target. So one of the two finds the other.
 //! 2. A coarser lock is there before the finer ones go, and writers look from the finest to the coarsest: promotion
 //!    hides no lock.
-//! 3. A reader holds no more than its limits: beyond them rows become pages, pages tables, keys and ranges whole indexes.
+//! 3. A reader holds no more than its limits: beyond them rows become pages, pages tables, keys and ranges whole
+//!    indexes.
 //! 4. Mutexes: a reader's own list, then a target's; never two targets', and not the graph's inside.
 //!
 //! Must not know: what a conflict means.
@@ -312,7 +313,13 @@ impl ReadLocks {
     /// Whoever has read the row, its page (unless it is new) or the table. A lock on the row is one on the version its
     /// reader sees: if the version replaced is a later one, the reader has its edge to whoever made the first of those,
     /// and needs no other (README-SSI of PostgreSQL has the proof).
-    pub fn readers_of_row(&self, relation: &Relation, rid: RowId, replaced_csn: Option<u64>, found: &mut Vec<Arc<Reader>>) {
+    pub fn readers_of_row(
+        &self,
+        relation: &Relation,
+        rid: RowId,
+        replaced_csn: Option<u64>,
+        found: &mut Vec<Arc<Reader>>,
+    ) {
         fence(SeqCst);
         if let Some(replaced) = replaced_csn {
             self.table.collect(Target::Row(relation.id, rid.to_u64()), found);
@@ -388,7 +395,9 @@ impl ReadLocks {
             return;
         }
         match copied {
-            Copied::Page(block) if here.pages.get(block) != Some(&None) => self.lock_page_of(reader, here, relation.id, *block),
+            Copied::Page(block) if here.pages.get(block) != Some(&None) => {
+                self.lock_page_of(reader, here, relation.id, *block)
+            }
             Copied::Key(hash) if here.keys.insert(*hash) => self.table.add(Target::Key(relation.id, *hash), reader),
             _ => {}
         }
@@ -410,7 +419,9 @@ impl ReadLocks {
             for (block, slots) in &here.pages {
                 match slots {
                     None => push(ReadLockKind::Page(*block)),
-                    Some(slots) => slots.iter().for_each(|slot| push(ReadLockKind::Row(RowId { block: *block, slot: *slot }))),
+                    Some(slots) => {
+                        slots.iter().for_each(|slot| push(ReadLockKind::Row(RowId { block: *block, slot: *slot })))
+                    }
                 }
             }
             (0..here.keys.len() + here.ranges.len()).for_each(|_| push(ReadLockKind::KeyRange));

@@ -108,9 +108,12 @@ impl Reader {
 }
 
 fn failure(reason: &str) -> Error {
-    Error::new(sqlstate::SERIALIZATION_FAILURE, "could not serialize access due to read/write dependencies among transactions")
-        .with_detail(format!("Reason code: {reason}"))
-        .with_hint("The transaction might succeed if retried.")
+    Error::new(
+        sqlstate::SERIALIZATION_FAILURE,
+        "could not serialize access due to read/write dependencies among transactions",
+    )
+    .with_detail(format!("Reason code: {reason}"))
+    .with_hint("The transaction might succeed if retried.")
 }
 fn refused(reason: Reason) -> Error {
     failure(&match reason {
@@ -322,7 +325,8 @@ impl Ssi {
             return;
         }
         let oldest = crate::lock(&self.graph).oldest_writable();
-        let (old, kept) = std::mem::take(&mut folds.readers).into_iter().partition(|r| r.committed_at().is_none_or(|at| at < oldest));
+        let (old, kept) =
+            std::mem::take(&mut folds.readers).into_iter().partition(|r| r.committed_at().is_none_or(|at| at < oldest));
         folds.readers = kept;
         self.folded.store(!folds.readers.is_empty(), Relaxed);
         let old: Vec<Arc<Reader>> = old;
@@ -391,7 +395,15 @@ impl Committing<'_> {
 
 impl Ssi {
     /// See [`Transaction::wrote_row`](crate::txn::Transaction).
-    fn wrote_row(&self, core: &Core, writer: &Arc<Reader>, heap: &Relation, rid: RowId, replaced_csn: Option<u64>, drop_lock: bool) -> Result<()> {
+    fn wrote_row(
+        &self,
+        core: &Core,
+        writer: &Arc<Reader>,
+        heap: &Relation,
+        rid: RowId,
+        replaced_csn: Option<u64>,
+        drop_lock: bool,
+    ) -> Result<()> {
         if heap.reads.excluded.load(Relaxed) || !self.goes_on(core, writer, "conflict in checking")? {
             return Ok(());
         }

@@ -185,7 +185,8 @@ mod tests {
                 }
                 for (n, expected) in model.iter().enumerate() {
                     let found = map.readers_of(&(vec![n as u8], 7));
-                    let there: Vec<bool> = readers.iter().map(|reader| found.iter().any(|r| Arc::ptr_eq(r, reader))).collect();
+                    let there: Vec<bool> =
+                        readers.iter().map(|reader| found.iter().any(|r| Arc::ptr_eq(r, reader))).collect();
                     assert_eq!(there, expected, "round {round} key {n}");
                 }
                 assert_eq!(map.ranges, own.iter().map(OwnRanges::len).sum::<usize>());

@@ -109,7 +109,12 @@ fn one_that_stays_costs_no_more_than_the_limits() {
 #[test]
 fn locks_become_coarser_and_go() {
     let w = world("coarser", 200);
-    w.engine.set_read_lock_limits(&ReadLockLimits { per_transaction: 64, per_relation: 8, per_page: 2, remembered: 10 });
+    w.engine.set_read_lock_limits(&ReadLockLimits {
+        per_transaction: 64,
+        per_relation: 8,
+        per_page: 2,
+        remembered: 10,
+    });
     let mut t = w.begin();
     let kinds = || w.engine.read_locks_snapshot().iter().map(|l| l.kind).collect::<Vec<_>>();
     w.read(&mut t, 0).unwrap();

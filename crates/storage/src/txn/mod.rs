@@ -19,14 +19,14 @@ use crate::buffer::WriteGuard;
 use crate::core::Core;
 use crate::directory::Relation;
 use crate::locks::deadlock;
-use crate::locks::rows::{RowKey, Turn};
 use crate::locks::fast::FastLock;
+use crate::locks::rows::{RowKey, Turn};
 use crate::locks::table::UNTANGLE_MAX;
 use crate::locks::waits_for::Waiting;
+use crate::ssi::Reader;
 use crate::undo::record::{UndoKind, UndoRecord};
 use crate::undo::{CHUNK, Place};
 use crate::wal::record::{Op, Record, Target, encode};
-use crate::ssi::Reader;
 use kilndb_base::park::{Park, ThreadPark, WakeHandle};
 use kilndb_base::{Csn, Error, Lsn, Result, Xid, sqlstate};
 use std::sync::Arc;
@@ -121,7 +121,8 @@ pub struct Transaction {
     unflushed: u64,
     ended: bool,
     pub(crate) body: Vec<u8>,
-    /// How the running statement looks for the rows it locks ([`Transaction::look_alike`]); 0: in no way that others do.
+    /// How the running statement looks for the rows it locks ([`Transaction::look_alike`]); 0: in no way that others
+    /// do.
     pub(crate) token: u64,
     pub(crate) turn: Option<Turn>,
     /// Where the queue waits that was led to a row of this transaction.
@@ -175,8 +176,8 @@ impl Transaction {
     pub fn isolation(&self) -> Isolation {
         self.isolation
     }
-    /// It goes on after its statement, for as long as its client likes: nobody is to wait for its rows without giving way.
-    /// Call before it writes.
+    /// It goes on after its statement, for as long as its client likes: nobody is to wait for its rows without giving
+    /// way. Call before it writes.
     pub fn begin_block(&mut self) {
         self.brief = false;
     }
@@ -203,13 +204,14 @@ impl Transaction {
             self.registered = Some(Registered::new(&self.core, self.worker));
         }
     }
-    /// [`Relation::lock_row`] for a statement that looks for its rows in a way that has this number: who has the same one, and
-    /// finds the same row gone, will want the same row next. The statement must call [`Transaction::pass_turn`] at its end.
-    /// Only at READ COMMITTED, where a row that is gone is passed over.
+    /// [`Relation::lock_row`] for a statement that looks for its rows in a way that has this number: who has the same
+    /// one, and finds the same row gone, will want the same row next. The statement must call
+    /// [`Transaction::pass_turn`] at its end. Only at READ COMMITTED, where a row that is gone is passed over.
     pub fn look_alike(&mut self, token: u64) {
         self.token = if self.isolation == Isolation::ReadCommitted { token } else { 0 };
     }
-    /// If others sleep on because this transaction was to take a row for them to wait for, the next of them looks for itself.
+    /// If others sleep on because this transaction was to take a row for them to wait for, the next of them looks for
+    /// itself.
     pub fn pass_turn(&mut self) {
         if let Some(turn) = self.turn.take() {
             self.core.let_look(self.core.rows.behind(&turn));
@@ -232,8 +234,8 @@ impl Transaction {
         self.core.let_look(led);
         any
     }
-    /// A wait for a row would close this circle. Ok: it has been resolved, and the wait may be tried again; `untangled` counts
-    /// how often another order of a queue has been tried.
+    /// A wait for a row would close this circle. Ok: it has been resolved, and the wait may be tried again; `untangled`
+    /// counts how often another order of a queue has been tried.
     pub(crate) fn resolve(&mut self, cycle: Option<Vec<Waiting>>, untangled: &mut usize) -> Result<()> {
         if self.lead_nobody() {
             return Ok(());
@@ -260,9 +262,11 @@ impl Transaction {
         let private = self.private.as_mut().map(|p| Arc::new(p.take_snapshot()));
         Snapshot { registered, csn, xid: self.xid, command: self.command, reader: self.reader.clone(), private }
     }
-    /// REPEATABLE READ, before the first snapshot: reads as of another transaction's. False: it is too late, or of another kind.
+    /// REPEATABLE READ, before the first snapshot: reads as of another transaction's. False: it is too late, or of
+    /// another kind.
     pub fn adopt_snapshot(&mut self, other: &Snapshot) -> bool {
-        let can = !self.fixed && self.xid == 0 && self.isolation == Isolation::RepeatableRead && other.is_of(&self.core);
+        let can =
+            !self.fixed && self.xid == 0 && self.isolation == Isolation::RepeatableRead && other.is_of(&self.core);
         if can {
             self.registered = Some(other.registered.clone());
             self.fixed = true;
@@ -383,8 +387,8 @@ impl Transaction {
             }),
         }
     }
-    /// It has made relations that are kept at checkpoints, and filled them: without a checkpoint that has them, a crash would leave
-    /// less than the last one had. See [`crate::Engine::checkpoint_for`].
+    /// It has made relations that are kept at checkpoints, and filled them: without a checkpoint that has them, a crash
+    /// would leave less than the last one had. See [`crate::Engine::checkpoint_for`].
     pub fn needs_checkpoint(&self) -> bool {
         let made = self.creates.iter().filter_map(|id| self.core.directory.get(*id)).filter(|r| r.image.is_some());
         let mut made = made.filter(|r| !self.drops.contains(&r.id));
@@ -399,7 +403,10 @@ impl Transaction {
         if let Some(private) = &mut self.private {
             let PrivateMark { heads, creates, drops } = savepoint.private;
             let shared = private.shared.len();
-            private.rollback_to(&Savepoint { heads, locks: 0, shared, creates, drops, private: PrivateMark::default() }, park)?;
+            private.rollback_to(
+                &Savepoint { heads, locks: 0, shared, creates, drops, private: PrivateMark::default() },
+                park,
+            )?;
         }
         self.pass_turn();
         self.undo_to(savepoint, park)?;
@@ -423,7 +430,9 @@ impl Transaction {
     fn release_locks(&mut self, locks: usize, shared: usize) {
         while self.locks.len() > locks {
             match self.locks.pop() {
-                Some((tag, mode, Some(fast))) => self.core.locks.unlock_fast(&self.core.waits, self.owner, tag, mode, &fast),
+                Some((tag, mode, Some(fast))) => {
+                    self.core.locks.unlock_fast(&self.core.waits, self.owner, tag, mode, &fast)
+                }
                 Some((tag, mode, None)) => _ = self.core.locks.unlock(&self.core.waits, self.owner, tag, mode),
                 None => {}
             }
@@ -497,7 +506,13 @@ impl Transaction {
             }
             let chunks = std::mem::take(&mut self.chunks);
             if self.purge {
-                core.purge.push(purge::Pending { xid: self.xid, csn, heads: self.heads, chunks, logged: self.logged_work });
+                core.purge.push(purge::Pending {
+                    xid: self.xid,
+                    csn,
+                    heads: self.heads,
+                    chunks,
+                    logged: self.logged_work,
+                });
             } else {
                 for chunk in chunks {
                     core.undo.release(chunk, csn);
@@ -531,7 +546,8 @@ impl Transaction {
             None => Ok(()),
         };
         self.private = None;
-        let start = Savepoint { heads: [0; 2], locks: 0, shared: 0, creates: 0, drops: 0, private: PrivateMark::default() };
+        let start =
+            Savepoint { heads: [0; 2], locks: 0, shared: 0, creates: 0, drops: 0, private: PrivateMark::default() };
         let outcome = self.rollback_to(&start, park);
         if let Err(e) = &outcome {
             // Still in progress for everybody. Where the disk is to blame, nobody but recovery can take it back, and
@@ -583,7 +599,8 @@ impl Transaction {
             r.unflushed.fetch_max(csn, Relaxed);
         }
     }
-    /// The LSN that must be flushed before results of this transaction's reads may leave (None: nothing unflushed was seen).
+    /// The LSN that must be flushed before results of this transaction's reads may leave (None: nothing unflushed was
+    /// seen).
     pub fn unflushed_seen(&self) -> Option<Lsn> {
         let csn = self.registered.as_ref().map_or(0, |r| r.unflushed.load(Relaxed)).max(self.unflushed);
         if csn == 0 || csn <= self.core.log.flushed_csn() {
@@ -591,7 +608,8 @@ impl Transaction {
         }
         self.core.log.unflushed_commit(csn).map(Lsn)
     }
-    /// Held until the transaction ends (or rolls back to a savepoint before it). Ok(false): NoWait/SkipLocked and not free.
+    /// Held until the transaction ends (or rolls back to a savepoint before it). Ok(false): NoWait/SkipLocked and not
+    /// free.
     pub fn lock(&mut self, tag: LockTag, mode: LockMode, wait: WaitPolicy, park: &dyn Park) -> Result<bool> {
         // Only the latest are looked through: taking a lock twice is harmless, a thousand partitions are not.
         if self.locks.iter().rev().take(16).any(|l| l.0 == tag && l.1 == mode) {
@@ -616,7 +634,15 @@ impl Transaction {
     // ---- the writing side
 
     /// Everything that stays the same for the records of this command.
-    pub(crate) fn record(&self, relation: &Relation, kind: UndoKind, mode: u8, old_word: u64, block: u32, slot: u16) -> UndoRecord {
+    pub(crate) fn record(
+        &self,
+        relation: &Relation,
+        kind: UndoKind,
+        mode: u8,
+        old_word: u64,
+        block: u32,
+        slot: u16,
+    ) -> UndoRecord {
         UndoRecord {
             kind,
             mode,

@@ -118,7 +118,8 @@ impl Core {
     }
     fn purged(&self, item: &Pending) {
         if item.logged {
-            self.log.append_then(&encode(&Record::PurgeDone { xid: item.xid }), || self.xids.set_purge(item.xid, false));
+            self.log
+                .append_then(&encode(&Record::PurgeDone { xid: item.xid }), || self.xids.set_purge(item.xid, false));
         } else {
             self.xids.set_purge(item.xid, false);
         }
@@ -126,8 +127,8 @@ impl Core {
             self.undo.release(*chunk, item.csn);
         }
     }
-    /// A live snapshot that still sees something the transaction replaced; or one (`serializable` is the oldest such) that
-    /// must be able to find who has written what it does not see.
+    /// A live snapshot that still sees something the transaction replaced; or one (`serializable` is the oldest such)
+    /// that must be able to find who has written what it does not see.
     fn first_blocker(&self, item: &Pending, live: &[u64], serializable: Option<u64>) -> Option<u64> {
         let minded = serializable.filter(|s| *s < item.csn);
         for head in item.heads {
@@ -180,7 +181,8 @@ impl Core {
         }
         true
     }
-    /// CSN at which the row with this word was inserted; 0: not known. Rows that the deleter inserted itself were never seen.
+    /// CSN at which the row with this word was inserted; 0: not known. Rows that the deleter inserted itself were never
+    /// seen.
     fn birth(&self, mut word: u64, xid: u64) -> u64 {
         for _ in 0..LONGEST {
             let Ok(Some(head)) = self.undo.head(&self.pool, word & ADDRESS) else { return 0 };
@@ -214,8 +216,8 @@ impl Core {
         let id = RowId::from_u64(rid);
         self.pool.read(heap.pid(id.block)?, |v| hp::word(v, usize::from(id.slot)))
     }
-    /// False: a transaction in progress stands in the way; the item says where to go on another time. What is done is not
-    /// done again: the slots may be others' by then.
+    /// False: a transaction in progress stands in the way; the item says where to go on another time. What is done is
+    /// not done again: the slots may be others' by then.
     pub(crate) fn purge_chain(&self, item: &mut Pending) -> Result<bool> {
         for head in &mut item.heads {
             while *head != 0 {
@@ -271,7 +273,8 @@ impl Core {
         }
         for (rid, key) in entries {
             let deleted = match &heap {
-                Some(heap) => Self::is_deleted(heap, *rid).or_else(|e| if heap.dropped.load(SeqCst) { Ok(true) } else { Err(e) })?,
+                Some(heap) => Self::is_deleted(heap, *rid)
+                    .or_else(|e| if heap.dropped.load(SeqCst) { Ok(true) } else { Err(e) })?,
                 None => true,
             };
             if deleted {

@@ -62,7 +62,9 @@ impl Core {
     pub(crate) fn undo_step(&self, xid: u64, address: u64) -> Result<u64> {
         let Some(record) = self.undo.read(&self.pool, address)? else { return Ok(0) };
         if record.xid != xid {
-            return Err(kilndb_base::Error::corrupted(format!("undo record {address:#x} belongs to another transaction")));
+            return Err(kilndb_base::Error::corrupted(format!(
+                "undo record {address:#x} belongs to another transaction"
+            )));
         }
         let next = record.prev;
         // The relation may be gone already (dropped by a savepoint's rollback, emptied by recovery).
@@ -118,13 +120,27 @@ impl Core {
                 if let Some((first, _)) = rows.first().copied() {
                     put_shape(&mut data, &rows);
                     let op = Op::PatchMany { first, shape: &data, word, old: &[], new: &bytes };
-                    self.emit_compensate(relation, record.xid, next(&others), &[(relation.target(record.block), op)], &[0], &mut [&mut page])?;
+                    self.emit_compensate(
+                        relation,
+                        record.xid,
+                        next(&others),
+                        &[(relation.target(record.block), op)],
+                        &[0],
+                        &mut [&mut page],
+                    )?;
                 }
             }
             _ => {
                 put_slots(&mut data, due.iter().copied());
                 let op = Op::WordMany { first, slots: &data, word };
-                self.emit_compensate(relation, record.xid, next(&others), &[(relation.target(record.block), op)], &[0], &mut [&mut page])?;
+                self.emit_compensate(
+                    relation,
+                    record.xid,
+                    next(&others),
+                    &[(relation.target(record.block), op)],
+                    &[0],
+                    &mut [&mut page],
+                )?;
             }
         }
         drop(page);
@@ -198,7 +214,14 @@ impl Core {
             _ => {
                 // The payload stays as it is, in pieces if an earlier step had to put it there.
                 let old = old | (word & FORWARD);
-                self.emit_compensate(relation, xid, next, &[(target, Op::Word { slot, word: old })], &[0], &mut [&mut page])?;
+                self.emit_compensate(
+                    relation,
+                    xid,
+                    next,
+                    &[(target, Op::Word { slot, word: old })],
+                    &[0],
+                    &mut [&mut page],
+                )?;
             }
         }
         Ok(())
@@ -212,6 +235,13 @@ impl Core {
     fn point_to(&self, relation: &Relation, record: &UndoRecord, old: u64, pointer: &[u8]) -> Result<()> {
         let mut page = self.pool.write(relation.pid(record.block)?)?;
         let op = Op::Put { slot: usize::from(record.slot), word: old, body: pointer };
-        self.emit_compensate(relation, record.xid, record.prev, &[(relation.target(record.block), op)], &[0], &mut [&mut page])
+        self.emit_compensate(
+            relation,
+            record.xid,
+            record.prev,
+            &[(relation.target(record.block), op)],
+            &[0],
+            &mut [&mut page],
+        )
     }
 }

@@ -45,7 +45,12 @@ pub struct XidTable {
 
 impl XidTable {
     pub fn new(next: u64, cap: usize) -> Result<XidTable> {
-        Ok(XidTable { cap, words: LazyArray::new(cap * WORDS)?, next: AtomicU64::new(next), oldest: AtomicU64::new(next) })
+        Ok(XidTable {
+            cap,
+            words: LazyArray::new(cap * WORDS)?,
+            next: AtomicU64::new(next),
+            oldest: AtomicU64::new(next),
+        })
     }
     /// After recovery: everything below `next` has ended.
     pub fn restart_at(&self, next: u64) {
@@ -159,7 +164,10 @@ pub struct Registry {
 }
 impl Registry {
     pub fn new(workers: usize) -> Result<Registry> {
-        Ok(Registry { slots: LazyArray::new(workers * SLOTS)?, hints: (0..workers).map(|_| Default::default()).collect() })
+        Ok(Registry {
+            slots: LazyArray::new(workers * SLOTS)?,
+            hints: (0..workers).map(|_| Default::default()).collect(),
+        })
     }
     /// Registers the newest CSN; returns slot and CSN.
     #[inline]

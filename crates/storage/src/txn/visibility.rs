@@ -42,9 +42,9 @@ pub(crate) struct Seen {
 
 impl Core {
     /// Turns the newest payload into the one the snapshot sees; None: it sees none. `payload` has the payload itself,
-    /// or the pointer if `word` says FORWARD.
-    /// `missed`: the chain ended at a record that is gone. That is right if the row's word is still the same afterwards;
-    /// else the chain may have been rebuilt meanwhile, and the row must be looked at again.
+    /// or the pointer if `word` says FORWARD. `missed`: the chain ended at a record that is gone. That is right if the
+    /// row's word is still the same afterwards; else the chain may have been rebuilt meanwhile, and the row must be
+    /// looked at again.
     pub(crate) fn version_for(
         &self,
         relation: &Relation,
@@ -91,9 +91,15 @@ impl Core {
         }
         Ok(Some(Seen { recheck, as_stored }))
     }
-    /// Who made the oldest of the versions that the snapshot does not see, because they are newer; and whether the newest
-    /// version is `own`. `missed` as in [`Core::version_for`].
-    pub(crate) fn written_over(&self, mut word: u64, snapshot: &Snapshot, own: u64, missed: &mut bool) -> Result<(Option<u64>, bool)> {
+    /// Who made the oldest of the versions that the snapshot does not see, because they are newer; and whether the
+    /// newest version is `own`. `missed` as in [`Core::version_for`].
+    pub(crate) fn written_over(
+        &self,
+        mut word: u64,
+        snapshot: &Snapshot,
+        own: u64,
+        missed: &mut bool,
+    ) -> Result<(Option<u64>, bool)> {
         let (mut passed, mut is_own, mut newest) = (None, false, true);
         while word & ADDRESS != 0 {
             let Some(head) = self.undo.head(&self.pool, word & ADDRESS)? else {

@@ -81,9 +81,12 @@ impl Core {
                 let slots: Vec<usize> = match record.kind {
                     UndoKind::Insert | UndoKind::Update | UndoKind::Delete | UndoKind::Lock => vec![one],
                     UndoKind::InsertRange => {
-                        (one..=record.data.first_chunk::<2>().map_or(0, |b| usize::from(u16::from_le_bytes(*b)))).collect()
+                        (one..=record.data.first_chunk::<2>().map_or(0, |b| usize::from(u16::from_le_bytes(*b))))
+                            .collect()
                     }
-                    UndoKind::UpdateMany | UndoKind::DeleteMany => record.rows().map_or_else(Vec::new, |rows| rows.iter().collect()),
+                    UndoKind::UpdateMany | UndoKind::DeleteMany => {
+                        record.rows().map_or_else(Vec::new, |rows| rows.iter().collect())
+                    }
                     _ => continue,
                 };
                 for slot in slots {

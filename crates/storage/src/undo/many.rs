@@ -1,10 +1,10 @@
 //! Several rows of a page in one record: which slots, and for updates what was replaced in each.
 //!
 //! Invariants
-//! 1. Set of slots: last slot u16, then a bit for each slot from the record's own to the last one; the first and the last
-//!    bit are set.
-//! 2. A shape follows the set for updates: 0 and one (offset, replaced length, new length), u16 each, for all rows; or 1 and
-//!    one such triple for each row. The replaced bytes of the rows follow each other in the order of their slots.
+//! 1. Set of slots: last slot u16, then a bit for each slot from the record's own to the last one; the first and the
+//!    last bit are set.
+//! 2. A shape follows the set for updates: 0 and one (offset, replaced length, new length), u16 each, for all rows; or
+//!    1 and one such triple for each row. The replaced bytes of the rows follow each other in the order of their slots.
 //! 3. All rows of a record had the same word before, and have the same one after it.
 //!
 //! Must not know: where records lie, what payloads mean.
@@ -177,7 +177,8 @@ mod tests {
             let mut slot = 1 + random(300);
             let alike = Span { off: random(9), old: random(5), new: random(5) };
             for _ in 0..1 + random(60) {
-                let span = if round % 2 == 0 { alike } else { Span { off: random(700), old: random(300), new: random(300) } };
+                let span =
+                    if round % 2 == 0 { alike } else { Span { off: random(700), old: random(300), new: random(300) } };
                 rows.push((slot, span));
                 slot += 1 + random(if round % 3 == 0 { 1 } else { 20 });
             }

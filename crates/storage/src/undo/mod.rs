@@ -6,8 +6,8 @@
 //!    sees every transaction that has (`max_csn`). Aborts get a CSN too, for this rule.
 //! 3. A record of a chunk that is gone is visible to all.
 //! 4. Logged and unlogged changes never share a chunk.
-//! 5. After a crash no number is given again that a page may mention: it is below what the last checkpoint has promised, or
-//!    in the log before a page mentions it.
+//! 5. After a crash no number is given again that a page may mention: it is below what the last checkpoint has
+//!    promised, or in the log before a page mentions it.
 //!
 //! Must not know: what rows look like.
 
@@ -142,8 +142,8 @@ impl Undo {
         }
         self.put(chunk, page, logged, 0);
     }
-    /// Gives a stream the next chunk, which it holds. Nobody sees a number below `next_chunk` that is not registered: it would
-    /// be taken for one that is gone, and what its records say for known to all.
+    /// Gives a stream the next chunk, which it holds. Nobody sees a number below `next_chunk` that is not registered:
+    /// it would be taken for one that is gone, and what its records say for known to all.
     fn allocate(&self, page: u32, logged: bool) -> u64 {
         let _one = crate::lock(&self.allocation);
         let number = self.next_chunk.load(Relaxed);
@@ -313,7 +313,10 @@ impl Undo {
         let mut gone = 0;
         for number in self.oldest.load(Relaxed)..next {
             let Some(page) = self.page_of(number) else { continue };
-            if self.is_kept(number) || self.word(number, REFS).load(Acquire) != 0 || self.word(number, MAX_CSN).load(Relaxed) > csn {
+            if self.is_kept(number)
+                || self.word(number, REFS).load(Acquire) != 0
+                || self.word(number, MAX_CSN).load(Relaxed) > csn
+            {
                 oldest = oldest.min(number);
                 continue;
             }
@@ -365,8 +368,8 @@ impl Undo {
         }
         *stream = Stream::default();
     }
-    /// Streams that nobody has written to for a while let go of their chunks: the horizon cannot pass them, and above it the version
-    /// of every row is looked up. True: some have.
+    /// Streams that nobody has written to for a while let go of their chunks: the horizon cannot pass them, and above
+    /// it the version of every row is looked up. True: some have.
     fn close_idle_streams(&self) -> bool {
         let mut any = false;
         for stream in self.streams.iter().flatten() {

@@ -1,7 +1,8 @@
 //! Undo records as they lie on undo pages.
 //!
 //! Format: length u16 (whole record), kind u8, mode u8, command u32, xid u64, previous record of the transaction u64,
-//! replaced version word u64, relation u32, block u32, slot u16, data. Kinds that end in Many stand for one record per row.
+//! replaced version word u64, relation u32, block u32, slot u16, data. Kinds that end in Many stand for one record per
+//! row.
 //!
 //! Must not know: how chunks are found.
 
@@ -39,14 +40,28 @@ pub enum UndoKind {
     DeleteMany = 13,
     /// As IndexRetire, of several rows. data: heap u32, then for each entry length of the key u16, row id u48, key.
     IndexRetireMany = 14,
-    /// A row's terms in an inverted index. data: row id, replaced generation + 1, new generation + 1 (0: none), as varints.
+    /// A row's terms in an inverted index. data: row id, replaced generation + 1, new generation + 1 (0: none), as
+    /// varints.
     Inverted = 15,
 }
 const KINDS: [UndoKind; 15] = {
     use UndoKind::*;
     [
-        Insert, InsertRange, Update, Delete, Lock, IndexInsert, IndexMark, IndexRevive, IndexRetire, PieceInsert, PieceRetire, UpdateMany,
-        DeleteMany, IndexRetireMany, Inverted,
+        Insert,
+        InsertRange,
+        Update,
+        Delete,
+        Lock,
+        IndexInsert,
+        IndexMark,
+        IndexRevive,
+        IndexRetire,
+        PieceInsert,
+        PieceRetire,
+        UpdateMany,
+        DeleteMany,
+        IndexRetireMany,
+        Inverted,
     ]
 };
 // In the log a kind has four bits.
@@ -66,8 +81,8 @@ impl UndoKind {
             kind => kind,
         }
     }
-    /// There is something to purge once the transaction has committed and nobody sees what was before. Of [`UndoKind::Inverted`] not
-    /// always: the transaction says so itself.
+    /// There is something to purge once the transaction has committed and nobody sees what was before. Of
+    /// [`UndoKind::Inverted`] not always: the transaction says so itself.
     pub fn wants_purge(self) -> bool {
         use UndoKind::*;
         matches!(self, Delete | DeleteMany | IndexMark | IndexRetire | IndexRetireMany | PieceRetire)

@@ -77,7 +77,9 @@ fn change(random: &mut Generator, kind: UndoKind) -> Vec<u8> {
     let first = match kind {
         UndoKind::Insert | UndoKind::PieceInsert => Op::Put { slot, word, body: &bytes },
         UndoKind::Update => Op::Patch { slot, word, off: 3, cut: bytes.len(), old: &bytes, new: &entry },
-        UndoKind::UpdateMany if slot % 2 == 0 => Op::PatchMany { first: FIRST, shape: &SHAPES[0], word, old: &[4; 3], new: &[5; 6] },
+        UndoKind::UpdateMany if slot % 2 == 0 => {
+            Op::PatchMany { first: FIRST, shape: &SHAPES[0], word, old: &[4; 3], new: &[5; 6] }
+        }
         UndoKind::UpdateMany => Op::PatchMany { first: FIRST, shape: &SHAPES[1], word, old: &[4; 6], new: &[5; 8] },
         UndoKind::DeleteMany => Op::WordMany { first: FIRST, slots: &SLOTS, word },
         UndoKind::Delete | UndoKind::Lock => Op::Word { slot, word },
@@ -96,7 +98,12 @@ fn change(random: &mut Generator, kind: UndoKind) -> Vec<u8> {
         data: random.bytes(20),
     };
     let mut out = Vec::new();
-    encode_change(&mut out, undo.xid, Some((address, &undo)), &[(target, first), (target, Op::TreeRemove { idx: slot })]);
+    encode_change(
+        &mut out,
+        undo.xid,
+        Some((address, &undo)),
+        &[(target, first), (target, Op::TreeRemove { idx: slot })],
+    );
     out
 }
 

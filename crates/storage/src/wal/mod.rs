@@ -5,9 +5,9 @@
 //!    complete in the ring or on disk.
 //! 2. Commit records get their CSN inside the insertion section: log order is commit order.
 //! 3. The flusher takes no page latch, so an inserter may wait for ring space while it holds latches.
-//! 4. After a failed write or sync of the log, or a failed sync of any file, nothing is tried again (the kernel may have
-//!    dropped the pages and call the next sync a success): what was not flushed is never acknowledged, whoever waits
-//!    gets an error, and the owner of the engine is told with [`Severity::Panic`] to end the process.
+//! 4. After a failed write or sync of the log, or a failed sync of any file, nothing is tried again (the kernel may
+//!    have dropped the pages and call the next sync a success): what was not flushed is never acknowledged, whoever
+//!    waits gets an error, and the owner of the engine is told with [`Severity::Panic`] to end the process.
 //! 5. Framing: varint length of the body, u32 CRC-32C of the body mixed with the start LSN, body.
 //!
 //! Must not know: pages, what bodies mean.
@@ -21,8 +21,8 @@ use crate::accesses::{self, Count};
 use crate::api::WalStats;
 use crate::crc::crc32c;
 use crate::tuning::Tuning;
-use kilndb_base::park::{Park, WakeHandle};
 use kilndb_base::env::{Env, File};
+use kilndb_base::park::{Park, WakeHandle};
 use kilndb_base::{Error, Result, Severity, sqlstate};
 use segment::Segments;
 use std::collections::VecDeque;
@@ -288,7 +288,9 @@ impl Log {
         let (mut head, n) = frame_head(body, 0, crc);
         let total = (n + body.len()) as u64;
         let mut insert = crate::lock(&self.insert);
-        while insert.pos + total - self.written.load(Acquire) > self.ring.bytes.len() as u64 && !self.stopped.load(Acquire) {
+        while insert.pos + total - self.written.load(Acquire) > self.ring.bytes.len() as u64
+            && !self.stopped.load(Acquire)
+        {
             drop(insert);
             self.wait_written();
             insert = crate::lock(&self.insert);
@@ -307,7 +309,8 @@ impl Log {
         accesses::count(Count::LogBytes, total);
         end
     }
-    /// After a commit that nobody waits for: the flusher comes by itself when the delay is over, or now if much has gathered.
+    /// After a commit that nobody waits for: the flusher comes by itself when the delay is over, or now if much has
+    /// gathered.
     pub fn nudge(&self, lsn: u64) {
         if lsn.saturating_sub(self.flushed()) >= self.flush_after_bytes.load(Relaxed) {
             self.request(lsn);
@@ -346,8 +349,8 @@ impl Log {
     pub fn is_flush_wanted(&self) -> bool {
         self.is_wanted.load(Relaxed)
     }
-    /// Starts the flush that is wanted. A caller who has nothing else to do does it himself if that takes no longer than
-    /// handing it over to another thread, and nobody else is likely to need him meanwhile (docs/decisions/0005).
+    /// Starts the flush that is wanted. A caller who has nothing else to do does it himself if that takes no longer
+    /// than handing it over to another thread, and nobody else is likely to need him meanwhile (docs/decisions/0005).
     pub fn begin_flush(&self, is_caller_idle: bool) {
         if self.is_wanted.swap(false, SeqCst) && !(is_caller_idle && self.flush_here()) {
             self.request(0);
@@ -355,7 +358,8 @@ impl Log {
     }
     /// False: somebody else is at it, or it may take long.
     fn flush_here(&self) -> bool {
-        let is_quick = self.flush_nanos.load(Relaxed) <= QUICK_FLUSH_NANOS && self.lonely_flushes.load(Relaxed) >= LONELY_FLUSHES;
+        let is_quick =
+            self.flush_nanos.load(Relaxed) <= QUICK_FLUSH_NANOS && self.lonely_flushes.load(Relaxed) >= LONELY_FLUSHES;
         if !is_quick || self.stopped.load(Acquire) || crate::lock(&self.control).commit_delay_us > 0 {
             return false;
         }

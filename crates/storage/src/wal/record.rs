@@ -22,28 +22,86 @@ pub struct Target {
 
 #[derive(Debug, Clone)]
 pub enum Op<'a> {
-    Init { kind: u8, level: u8 },
-    Put { slot: usize, word: u64, body: &'a [u8] },
+    Init {
+        kind: u8,
+        level: u8,
+    },
+    Put {
+        slot: usize,
+        word: u64,
+        body: &'a [u8],
+    },
     /// Rows as (varint length, bytes), in slots from `first` on.
-    PutMany { first: usize, word: u64, rows: &'a [u8] },
+    PutMany {
+        first: usize,
+        word: u64,
+        rows: &'a [u8],
+    },
     /// payload[off..off + cut] = new. `old` is what was there (logged only where there is an undo record).
-    Patch { slot: usize, word: u64, off: usize, cut: usize, old: &'a [u8], new: &'a [u8] },
-    Word { slot: usize, word: u64 },
-    Free { slot: usize },
+    Patch {
+        slot: usize,
+        word: u64,
+        off: usize,
+        cut: usize,
+        old: &'a [u8],
+        new: &'a [u8],
+    },
+    Word {
+        slot: usize,
+        word: u64,
+    },
+    Free {
+        slot: usize,
+    },
     /// Frees those rows of the range whose word has the address of `word`.
-    FreeRange { first: usize, last: usize, word: u64 },
-    TreeInsert { idx: usize, entry: &'a [u8] },
-    TreeRemove { idx: usize },
-    TreeReplace { idx: usize, entry: &'a [u8] },
+    FreeRange {
+        first: usize,
+        last: usize,
+        word: u64,
+    },
+    TreeInsert {
+        idx: usize,
+        entry: &'a [u8],
+    },
+    TreeRemove {
+        idx: usize,
+    },
+    TreeReplace {
+        idx: usize,
+        entry: &'a [u8],
+    },
     /// These bytes follow the entry's key.
-    TreeExtend { idx: usize, tail: &'a [u8] },
-    TreeImage { level: u8, image: &'a [u8] },
-    TreeCut { idx: usize, right: u32, high: &'a [u8] },
-    Cell { bytes: &'a [u8] },
-    /// [`Op::Patch`] for several rows. `shape`: see [`crate::undo::many`]; `old` and `new`: their bytes, one row after the other.
-    PatchMany { first: usize, shape: &'a [u8], word: u64, old: &'a [u8], new: &'a [u8] },
+    TreeExtend {
+        idx: usize,
+        tail: &'a [u8],
+    },
+    TreeImage {
+        level: u8,
+        image: &'a [u8],
+    },
+    TreeCut {
+        idx: usize,
+        right: u32,
+        high: &'a [u8],
+    },
+    Cell {
+        bytes: &'a [u8],
+    },
+    /// [`Op::Patch`] for several rows. `shape`: see [`crate::undo::many`]; `old` and `new`: their bytes, one row after
+    /// the other.
+    PatchMany {
+        first: usize,
+        shape: &'a [u8],
+        word: u64,
+        old: &'a [u8],
+        new: &'a [u8],
+    },
     /// [`Op::Word`] for several rows.
-    WordMany { first: usize, slots: &'a [u8], word: u64 },
+    WordMany {
+        first: usize,
+        slots: &'a [u8],
+        word: u64,
+    },
 }
 
 fn bad() -> Error {
@@ -110,7 +168,9 @@ impl<'a> Op<'a> {
             Op::FreeRange { first, last, word } => {
                 for slot in first..=last {
                     // What a piece's word has there is a row id.
-                    if hp::word(page::View::of(p), slot).is_some_and(|w| w & hp::PIECE == 0 && w & hp::ADDRESS == word & hp::ADDRESS) {
+                    if hp::word(page::View::of(p), slot)
+                        .is_some_and(|w| w & hp::PIECE == 0 && w & hp::ADDRESS == word & hp::ADDRESS)
+                    {
                         hp::free(p, slot)?;
                     }
                 }
@@ -288,7 +348,13 @@ impl<'a> Op<'a> {
             14 => {
                 let (first, word, shape) = (get_place(r)?, get_word(r, undo)?, r.prefixed()?);
                 let (old, new) = Shape::parse(first, shape).filter(|(_, rest)| rest.is_empty())?.0.lengths();
-                Op::PatchMany { first, shape, word, old: if with_old { r.bytes(old)? } else { &[] }, new: r.bytes(new)? }
+                Op::PatchMany {
+                    first,
+                    shape,
+                    word,
+                    old: if with_old { r.bytes(old)? } else { &[] },
+                    new: r.bytes(new)?,
+                }
             }
             15 => {
                 let (first, word, slots) = (get_place(r)?, get_word(r, undo)?, r.prefixed()?);
@@ -305,24 +371,64 @@ impl<'a> Op<'a> {
 #[derive(Debug)]
 pub enum Record<'a> {
     /// Page operations; `undo`: address and record.
-    Change { xid: u64, undo: Option<(u64, UndoRecord)>, ops: Vec<(Target, Op<'a>)> },
+    Change {
+        xid: u64,
+        undo: Option<(u64, UndoRecord)>,
+        ops: Vec<(Target, Op<'a>)>,
+    },
     /// A step of a rollback: page operations, and the transaction's chain goes on at `next`.
-    Compensate { xid: u64, next: u64, ops: Vec<(Target, Op<'a>)> },
-    Commit { xid: u64, purge: bool, drops: Vec<u32> },
+    Compensate {
+        xid: u64,
+        next: u64,
+        ops: Vec<(Target, Op<'a>)>,
+    },
+    Commit {
+        xid: u64,
+        purge: bool,
+        drops: Vec<u32>,
+    },
     /// Rolled back completely; the relations it had made are gone.
-    Abort { xid: u64 },
-    PurgeDone { xid: u64 },
-    Create { xid: u64, rel: u32, kind: u8, persistence: u8 },
-    Extent { rel: u32, index: u32, start: u32 },
-    Drop { rel: u32 },
-    Chunk { number: u64, page: u32 },
-    ChunkGone { number: u64 },
+    Abort {
+        xid: u64,
+    },
+    PurgeDone {
+        xid: u64,
+    },
+    Create {
+        xid: u64,
+        rel: u32,
+        kind: u8,
+        persistence: u8,
+    },
+    Extent {
+        rel: u32,
+        index: u32,
+        start: u32,
+    },
+    Drop {
+        rel: u32,
+    },
+    Chunk {
+        number: u64,
+        page: u32,
+    },
+    ChunkGone {
+        number: u64,
+    },
     /// Which heap an index belongs to.
-    Belongs { rel: u32, heap: u32 },
+    Belongs {
+        rel: u32,
+        heap: u32,
+    },
     /// The log ended here (maybe torn) and goes on at this LSN.
-    Link { to: u64 },
+    Link {
+        to: u64,
+    },
     /// What an unlogged cell begins with again after a crash.
-    Initial { rel: u32, bytes: &'a [u8] },
+    Initial {
+        rel: u32,
+        bytes: &'a [u8],
+    },
 }
 
 /// The operation that a change with such an undo record begins with.
@@ -516,7 +622,12 @@ fn decode_inner(body: &[u8]) -> Option<Record<'_>> {
         }
         5 => Record::Abort { xid: r.varint()? },
         6 => Record::PurgeDone { xid: r.varint()? },
-        7 => Record::Create { xid: r.varint()?, rel: get_u32(&mut r)?, kind: r.varint()?.try_into().ok()?, persistence: r.varint()?.try_into().ok()? },
+        7 => Record::Create {
+            xid: r.varint()?,
+            rel: get_u32(&mut r)?,
+            kind: r.varint()?.try_into().ok()?,
+            persistence: r.varint()?.try_into().ok()?,
+        },
         8 => Record::Extent { rel: get_u32(&mut r)?, index: get_u32(&mut r)?, start: get_u32(&mut r)? },
         9 => Record::Drop { rel: get_u32(&mut r)? },
         10 => Record::Chunk { number: r.varint()?, page: get_u32(&mut r)? },

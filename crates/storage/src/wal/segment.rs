@@ -45,7 +45,13 @@ impl Segments {
     }
     /// No segment is ever made.
     pub fn none(env: &Arc<dyn Env>) -> Segments {
-        Segments { env: env.clone(), dir: PathBuf::new(), open: Mutex::default(), spare: Mutex::default(), stats: Arc::default() }
+        Segments {
+            env: env.clone(),
+            dir: PathBuf::new(),
+            open: Mutex::default(),
+            spare: Mutex::default(),
+            stats: Arc::default(),
+        }
     }
     pub fn env(&self) -> &dyn Env {
         &*self.env
@@ -102,7 +108,8 @@ impl Segments {
         Ok(())
     }
     /// Before recovery: what can be read of the log from `lsn` on is durable afterwards. The last flush of the process
-    /// before (at most `unsynced` bytes) may have failed to sync; a sync alone would not help then, so it is written again.
+    /// before (at most `unsynced` bytes) may have failed to sync; a sync alone would not help then, so it is written
+    /// again.
     pub fn harden(&self, lsn: u64, unsynced: u64) -> Result<()> {
         let mut numbers = Vec::new();
         for path in self.env.list_dir(&self.dir)? {

@@ -1,8 +1,9 @@
 //! A disk in memory that loses power, or fails, at an operation chosen beforehand.
 //!
-//! What it does (as docs/format.md assumes of the medium): a sector of 512 bytes is written whole or not at all; unsynced
-//! writes survive a power loss in any part; names survive it in the order of their changes. A failed write gets through in
-//! part. After a failed sync the system takes the bytes for written: they are read, but no later sync makes them durable.
+//! What it does (as docs/format.md assumes of the medium): a sector of 512 bytes is written whole or not at all;
+//! unsynced writes survive a power loss in any part; names survive it in the order of their changes. A failed write
+//! gets through in part. After a failed sync the system takes the bytes for written: they are read, but no later sync
+//! makes them durable.
 use super::Rng;
 use kilndb_base::env::{Env, File, Open, OsEnv};
 use kilndb_base::park::{Park, ThreadPark, WakeHandle};

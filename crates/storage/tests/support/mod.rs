@@ -2,8 +2,8 @@
 #![allow(dead_code)]
 pub mod disk;
 
-use kilndb_base::env::OsEnv;
 use kilndb_base::RowId;
+use kilndb_base::env::OsEnv;
 use kilndb_storage::{Engine, EngineConfig, Relation};
 use std::ops::Bound;
 use std::path::PathBuf;
@@ -63,7 +63,11 @@ pub fn config(data_dir: PathBuf, buffers: u64) -> EngineConfig {
         startup_progress_interval_ms: 0,
         fsync: false,
         workers: 4,
-        log: Arc::new(|s, t| if s >= kilndb_base::Severity::Warning { eprintln!("{s:?}: {t}") }),
+        log: Arc::new(|s, t| {
+            if s >= kilndb_base::Severity::Warning {
+                eprintln!("{s:?}: {t}")
+            }
+        }),
     }
 }
 pub fn open(dir: &Dir, buffers: u64) -> Arc<Engine> {

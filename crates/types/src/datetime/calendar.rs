@@ -7,8 +7,20 @@ pub const USECS_PER_DAY: i64 = 86_400_000_000;
 pub const USECS_PER_HOUR: i64 = 3_600_000_000;
 pub const USECS_PER_MINUTE: i64 = 60_000_000;
 pub const USECS_PER_SEC: i64 = 1_000_000;
-pub const MONTHS: [&str; 12] =
-    ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"];
+pub const MONTHS: [&str; 12] = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+];
 pub const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
 /// A broken-down time. Years count astronomically: 0 is 1 BC.

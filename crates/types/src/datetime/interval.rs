@@ -43,16 +43,16 @@ impl Acc {
     fn add(&mut self, unit: Unit, int: i64, frac: f64) -> Parsed<()> {
         let over = Problem::FieldOverflow;
         let months = |a: &mut Acc, per: i64| -> Parsed<()> {
-            a.months = a.months.checked_add(int.checked_mul(per).ok_or(Problem::FieldOverflow)?).ok_or(Problem::FieldOverflow)?;
+            a.months = a
+                .months
+                .checked_add(int.checked_mul(per).ok_or(Problem::FieldOverflow)?)
+                .ok_or(Problem::FieldOverflow)?;
             a.months += (frac * per as f64).round_ties_even() as i64;
             Ok(())
         };
         match unit {
             Unit::Micros(per) => {
-                self.micros = self
-                    .micros
-                    .checked_add(int.checked_mul(per).ok_or(over.clone())?)
-                    .ok_or(over)?;
+                self.micros = self.micros.checked_add(int.checked_mul(per).ok_or(over.clone())?).ok_or(over)?;
                 self.add_micros(frac, per as f64)?;
             }
             Unit::Days(per) => {
@@ -185,7 +185,8 @@ fn decode(fields: &[Field], range: i32, ctx: &EvalContext) -> Parsed<Interval> {
                     mark(Unit::Micros(part))?;
                 }
                 let v = time_field(body, range)?;
-                acc.micros = acc.micros.checked_add(if sign_of(negative) { -v } else { v }).ok_or(Problem::FieldOverflow)?;
+                acc.micros =
+                    acc.micros.checked_add(if sign_of(negative) { -v } else { v }).ok_or(Problem::FieldOverflow)?;
                 any = true;
                 // A number before a time is days.
                 pending = Some(Unit::Days(1));
@@ -413,9 +414,10 @@ pub fn interval_typmod(v: Interval, typmod: i32) -> Result<Interval> {
     if precision < 6 {
         let unit = 10i64.pow((6 - precision) as u32);
         let half = if v.micros >= 0 { unit / 2 } else { -unit / 2 };
-        let sum = v.micros.checked_add(half).ok_or_else(|| {
-            Error::new(sqlstate::DATETIME_FIELD_OVERFLOW, "interval out of range")
-        })?;
+        let sum = v
+            .micros
+            .checked_add(half)
+            .ok_or_else(|| Error::new(sqlstate::DATETIME_FIELD_OVERFLOW, "interval out of range"))?;
         v.micros = sum - sum % unit;
     }
     Ok(v)
@@ -426,7 +428,11 @@ fn w(out: &mut Vec<u8>, args: std::fmt::Arguments) {
     let _ = out.write_fmt(args);
 }
 fn seconds(out: &mut Vec<u8>, sec: i64, micros: i64, pad: bool) {
-    if pad { w(out, format_args!("{sec:02}")) } else { w(out, format_args!("{sec}")) }
+    if pad {
+        w(out, format_args!("{sec:02}"))
+    } else {
+        w(out, format_args!("{sec}"))
+    }
     if micros != 0 {
         w(out, format_args!(".{micros:06}"));
         while out.last() == Some(&b'0') {
@@ -461,7 +467,14 @@ pub fn interval_out(v: &Interval, style: IntervalStyle, out: &mut Vec<u8>) {
             for (n, name) in [(y, "year"), (mon, "mon"), (d, "day")] {
                 if n != 0 {
                     let plus = if before && n > 0 { "+" } else { "" };
-                    w(out, format_args!("{}{plus}{n} {name}{}", if first { "" } else { " " }, if n == 1 { "" } else { "s" }));
+                    w(
+                        out,
+                        format_args!(
+                            "{}{plus}{n} {name}{}",
+                            if first { "" } else { " " },
+                            if n == 1 { "" } else { "s" }
+                        ),
+                    );
                     before = n < 0;
                     first = false;
                 }
@@ -470,7 +483,13 @@ pub fn interval_out(v: &Interval, style: IntervalStyle, out: &mut Vec<u8>) {
                 if !first {
                     out.push(b' ');
                 }
-                out.extend_from_slice(if neg { b"-" } else if before { b"+" } else { b"" });
+                out.extend_from_slice(if neg {
+                    b"-"
+                } else if before {
+                    b"+"
+                } else {
+                    b""
+                });
                 clock(out);
             }
         }
@@ -497,12 +516,22 @@ pub fn interval_out(v: &Interval, style: IntervalStyle, out: &mut Vec<u8>) {
             if h != 0 {
                 let minus = flip(zero, &mut ago);
                 zero = false;
-                w(out, format_args!(" {}{h} hour{}", if minus { "-" } else { "" }, if h == 1 && !minus { "" } else { "s" }));
+                w(
+                    out,
+                    format_args!(
+                        " {}{h} hour{}",
+                        if minus { "-" } else { "" },
+                        if h == 1 && !minus { "" } else { "s" }
+                    ),
+                );
             }
             if m != 0 {
                 let minus = flip(zero, &mut ago);
                 zero = false;
-                w(out, format_args!(" {}{m} min{}", if minus { "-" } else { "" }, if m == 1 && !minus { "" } else { "s" }));
+                w(
+                    out,
+                    format_args!(" {}{m} min{}", if minus { "-" } else { "" }, if m == 1 && !minus { "" } else { "s" }),
+                );
             }
             if s != 0 || us != 0 {
                 let minus = flip(zero, &mut ago);
@@ -559,7 +588,18 @@ fn sql_out(v: &Interval, y: i32, mon: i32, clock: (i64, i64, i64, i64), out: &mu
     }
     if !standard {
         let sign = |n: bool| if n { '-' } else { '+' };
-        w(out, format_args!("{}{}-{} {}{} {}{h}:{m:02}:", sign(v.months < 0), y.abs(), mon.abs(), sign(v.days < 0), v.days.unsigned_abs(), sign(v.micros < 0)));
+        w(
+            out,
+            format_args!(
+                "{}{}-{} {}{} {}{h}:{m:02}:",
+                sign(v.months < 0),
+                y.abs(),
+                mon.abs(),
+                sign(v.days < 0),
+                v.days.unsigned_abs(),
+                sign(v.micros < 0)
+            ),
+        );
         return seconds(out, s, us, true);
     }
     if has_negative {

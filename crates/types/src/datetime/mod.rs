@@ -33,19 +33,16 @@ pub fn problem(p: Problem, text: &str, type_name: &str) -> Error {
             sqlstate::INVALID_DATETIME_FORMAT,
             format!("invalid input syntax for type {type_name}: \"{text}\""),
         ),
-        Problem::FieldOverflow => Error::new(
-            sqlstate::DATETIME_FIELD_OVERFLOW,
-            format!("date/time field value out of range: \"{text}\""),
-        ),
-        Problem::DayMonthOverflow => Error::new(
-            sqlstate::DATETIME_FIELD_OVERFLOW,
-            format!("date/time field value out of range: \"{text}\""),
-        )
-        .with_hint("Perhaps you need a different \"DateStyle\" setting."),
-        Problem::IntervalOverflow => Error::new(
-            sqlstate::DATETIME_FIELD_OVERFLOW,
-            format!("interval field value out of range: \"{text}\""),
-        ),
+        Problem::FieldOverflow => {
+            Error::new(sqlstate::DATETIME_FIELD_OVERFLOW, format!("date/time field value out of range: \"{text}\""))
+        }
+        Problem::DayMonthOverflow => {
+            Error::new(sqlstate::DATETIME_FIELD_OVERFLOW, format!("date/time field value out of range: \"{text}\""))
+                .with_hint("Perhaps you need a different \"DateStyle\" setting.")
+        }
+        Problem::IntervalOverflow => {
+            Error::new(sqlstate::DATETIME_FIELD_OVERFLOW, format!("interval field value out of range: \"{text}\""))
+        }
         Problem::ZoneOverflow => Error::new(
             sqlstate::INVALID_TIME_ZONE_DISPLACEMENT_VALUE,
             format!("time zone displacement out of range: \"{text}\""),

@@ -1,8 +1,8 @@
 //! Text to dates and times: the fields of PostgreSQL's input, in the orders it takes them.
 
+use super::abbreviations::Meaning;
 use super::calendar::*;
 use super::zone::{Zone, abbreviation};
-use super::abbreviations::Meaning;
 use crate::EvalContext;
 use crate::context::{DateOrder, DateStyle};
 
@@ -401,7 +401,12 @@ impl<'a> Decoder<'a> {
             return self.zone_name(text);
         }
         match self.date(text) {
-            Err(_) if !first_digit && text.contains(['/', '-', '+', '_']) && !text.starts_with(|c: char| c.is_ascii_digit()) && word(text.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or("")).is_none() => {
+            Err(_)
+                if !first_digit
+                    && text.contains(['/', '-', '+', '_'])
+                    && !text.starts_with(|c: char| c.is_ascii_digit())
+                    && word(text.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or("")).is_none() =>
+            {
                 self.zone_name(text)
             }
             other => other,
@@ -444,7 +449,8 @@ impl<'a> Decoder<'a> {
     }
     fn julian(&mut self, text: &str) -> Parsed<()> {
         let (int, frac) = text.split_once('.').map_or((text, None), |(a, b)| (a, Some(b)));
-        let jd: i64 = int.parse().map_err(|_| if int.bytes().all(|b| b.is_ascii_digit()) { FieldOverflow } else { BadFormat })?;
+        let jd: i64 =
+            int.parse().map_err(|_| if int.bytes().all(|b| b.is_ascii_digit()) { FieldOverflow } else { BadFormat })?;
         let jd = i32::try_from(jd).map_err(|_| FieldOverflow)?;
         self.set(DATE)?;
         (self.tm.year, self.tm.month, self.tm.day) = from_julian(jd);
@@ -493,7 +499,10 @@ impl<'a> Decoder<'a> {
         let num = |s: &str| s.parse::<i32>().map_err(|_| BadFormat);
         if let Some(frac) = frac {
             self.tm.micros = fraction(frac)?;
-        } else if self.mask & DATE != DATE && digits.len() >= 6 && !(self.time_only && self.mask & TIME == 0 && self.mask & DATE == 0 && digits.len() == 6) {
+        } else if self.mask & DATE != DATE
+            && digits.len() >= 6
+            && !(self.time_only && self.mask & TIME == 0 && self.mask & DATE == 0 && digits.len() == 6)
+        {
             self.set(DATE)?;
             let n = digits.len();
             self.tm.day = num(&digits[n - 2..])?;
@@ -548,11 +557,7 @@ impl<'a> Decoder<'a> {
             Y => self.month(v),
             M => {
                 if self.have_text_month {
-                    if digits >= 3 || self.order == DateOrder::Ymd {
-                        self.year(v, digits)
-                    } else {
-                        self.day(v)
-                    }
+                    if digits >= 3 || self.order == DateOrder::Ymd { self.year(v, digits) } else { self.day(v) }
                 } else {
                     self.day(v)
                 }
@@ -604,7 +609,15 @@ impl<'a> Decoder<'a> {
         let mut i = 0;
         while i < b.len() {
             let start = i;
-            let class = |c: u8| if c.is_ascii_digit() { 0 } else if c.is_ascii_alphabetic() { 1 } else { 2 };
+            let class = |c: u8| {
+                if c.is_ascii_digit() {
+                    0
+                } else if c.is_ascii_alphabetic() {
+                    1
+                } else {
+                    2
+                }
+            };
             let k = class(b[i]);
             if k == 2 {
                 i += 1;
@@ -680,7 +693,11 @@ impl<'a> Decoder<'a> {
         match w.ok_or(BadFormat)? {
             Word::Month(m) => {
                 // `Feb 2 1999`, or a number before that was taken for the month is the day.
-                if self.mask & M != 0 && !self.have_text_month && self.mask & D == 0 && (1..=31).contains(&self.tm.month) {
+                if self.mask & M != 0
+                    && !self.have_text_month
+                    && self.mask & D == 0
+                    && (1..=31).contains(&self.tm.month)
+                {
                     self.tm.day = self.tm.month;
                     self.mask |= D;
                     self.mask &= !M;
@@ -720,7 +737,8 @@ impl<'a> Decoder<'a> {
                     Word::Yesterday => -1,
                     _ => 0,
                 };
-                (self.tm.year, self.tm.month, self.tm.day) = from_julian(to_julian(now.year, now.month, now.day) + shift);
+                (self.tm.year, self.tm.month, self.tm.day) =
+                    from_julian(to_julian(now.year, now.month, now.day) + shift);
             }
             Word::AllBalls => {
                 self.set(TIME | TZ)?;

@@ -28,10 +28,12 @@ scalars! {
 }
 /// The privileges that an object has while nobody has granted any: those of PUBLIC, then those of its owner.
 fn default_list(kind: u8, owner: Oid) -> Result<Array> {
-    let (public, own) = crate::acl::default_privileges(kind)
-        .ok_or_else(|| Error::new(sqlstate::INTERNAL_ERROR, format!("unrecognized object type abbreviation: {}", kind as char)))?;
+    let (public, own) = crate::acl::default_privileges(kind).ok_or_else(|| {
+        Error::new(sqlstate::INTERNAL_ERROR, format!("unrecognized object type abbreviation: {}", kind as char))
+    })?;
     let given = [(0, public), (owner, own)].into_iter().filter(|(_, privileges)| *privileges != 0);
-    let elements: Vec<Datum> = given.map(|(grantee, privileges)| Datum::AclItem(AclItem { grantee, grantor: owner, privileges })).collect();
+    let elements: Vec<Datum> =
+        given.map(|(grantee, privileges)| Datum::AclItem(AclItem { grantee, grantor: owner, privileges })).collect();
     // Without elements it still has a dimension, as PostgreSQL's lists of privileges do.
     Ok(Array { element_type: ACLITEM, dims: vec![(1, elements.len() as u32)], elements })
 }

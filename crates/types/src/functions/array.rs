@@ -47,19 +47,13 @@ fn checked(a: Array) -> Result<Array> {
     }
     for (low, len) in &a.dims {
         if upper(*low, *len) >= i64::from(i32::MAX) {
-            return Err(Error::new(
-                sqlstate::PROGRAM_LIMIT_EXCEEDED,
-                format!("array lower bound is too large: {low}"),
-            ));
+            return Err(Error::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, format!("array lower bound is too large: {low}")));
         }
     }
     Ok(a)
 }
 fn too_big() -> Error {
-    Error::new(
-        sqlstate::PROGRAM_LIMIT_EXCEEDED,
-        format!("array size exceeds the maximum allowed ({MAX_ITEMS})"),
-    )
+    Error::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, format!("array size exceeds the maximum allowed ({MAX_ITEMS})"))
 }
 /// Elements per step of the first dimension.
 fn slice_len(a: &Array) -> usize {
@@ -140,9 +134,7 @@ fn joined_dims(a: &[(i32, u32)], b: &[(i32, u32)]) -> Result<Vec<(i32, u32)>> {
     let rest = |d: &[(i32, u32)]| d.get(1..).unwrap_or(&[]).to_vec();
     let (mut dims, more) = if a.len() == b.len() {
         if rest(a) != rest(b) {
-            return Err(incompatible(
-                "Arrays with differing element dimensions are not compatible for concatenation.",
-            ));
+            return Err(incompatible("Arrays with differing element dimensions are not compatible for concatenation."));
         }
         (a.to_vec(), b.first().map_or(0, |d| d.1))
     } else if a.len() + 1 == b.len() {
@@ -177,7 +169,9 @@ fn bound_values(a: &Array) -> Result<Vec<i32>> {
 }
 fn fill(value: &Datum, dims: &Array, lows: Option<&Array>) -> Result<Datum> {
     if dims.dims.len() > 1 {
-        return Err(subscript("wrong number of array subscripts").with_detail("Dimension array must be one dimensional."));
+        return Err(
+            subscript("wrong number of array subscripts").with_detail("Dimension array must be one dimensional.")
+        );
     }
     let lengths = bound_values(dims)?;
     let low = match lows {
@@ -258,7 +252,8 @@ pub fn array_positions(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> 
     let a = one_dimensional(a, "searching for elements in")?;
     let low = a.dims.first().map_or(1, |d| d.0);
     let wanted = arg(args, 1)?;
-    let hits: Vec<Datum> = (low..).zip(&a.elements).filter(|(_, e)| equal(e, wanted)).map(|(i, _)| Datum::Int4(i)).collect();
+    let hits: Vec<Datum> =
+        (low..).zip(&a.elements).filter(|(_, e)| equal(e, wanted)).map(|(i, _)| Datum::Int4(i)).collect();
     let like = Array { element_type: crate::oids::INT4, dims: Vec::new(), elements: Vec::new() };
     Ok(array_datum(list(&like, 1, hits)))
 }
@@ -321,7 +316,8 @@ fn rearranged(a: &Array, order: impl FnOnce(&mut Vec<usize>, &dyn Fn(usize) -> A
     if let Some(d) = dims.first_mut() {
         d.1 = numbers.len() as u32;
     }
-    let elements = numbers.iter().flat_map(|i| a.elements.get(i * step..(i + 1) * step).unwrap_or(&[])).cloned().collect();
+    let elements =
+        numbers.iter().flat_map(|i| a.elements.get(i * step..(i + 1) * step).unwrap_or(&[])).cloned().collect();
     Array { element_type: a.element_type, dims, elements }
 }
 fn sorted(a: &Array, descending: bool, nulls_first: bool) -> Array {

@@ -31,7 +31,8 @@ fn record_order(a: &crate::Record, b: &crate::Record, ctx: &EvalContext) -> Resu
     for (i, ((left_type, left), (right_type, right))) in a.fields.iter().zip(&b.fields).enumerate() {
         if left_type != right_type {
             let (left, right) = (ctx.host.format_type(*left_type, -1), ctx.host.format_type(*right_type, -1));
-            let message = format!("cannot compare dissimilar column types {left} and {right} at record column {}", i + 1);
+            let message =
+                format!("cannot compare dissimilar column types {left} and {right} at record column {}", i + 1);
             return Err(Error::new(sqlstate::DATATYPE_MISMATCH, message));
         }
         let order = match (left.is_null(), right.is_null()) {
@@ -45,7 +46,10 @@ fn record_order(a: &crate::Record, b: &crate::Record, ctx: &EvalContext) -> Resu
         }
     }
     if a.fields.len() != b.fields.len() {
-        return Err(Error::new(sqlstate::DATATYPE_MISMATCH, "cannot compare record types with different numbers of columns"));
+        return Err(Error::new(
+            sqlstate::DATATYPE_MISMATCH,
+            "cannot compare record types with different numbers of columns",
+        ));
     }
     Ok(Ordering::Equal)
 }
@@ -62,8 +66,20 @@ fn date_order(d: i32, ts: i64, map: impl Fn(i64) -> Result<i64>, _: &EvalContext
 fn local_order(local: i64, utc: i64, ctx: &EvalContext) -> Ordering {
     match to_utc(local, ctx) {
         Ok(v) => v.cmp(&utc),
-        Err(_) if local > 0 => if utc == i64::MAX { Ordering::Less } else { Ordering::Greater },
-        Err(_) => if utc == i64::MIN { Ordering::Greater } else { Ordering::Less },
+        Err(_) if local > 0 => {
+            if utc == i64::MAX {
+                Ordering::Less
+            } else {
+                Ordering::Greater
+            }
+        }
+        Err(_) => {
+            if utc == i64::MIN {
+                Ordering::Greater
+            } else {
+                Ordering::Less
+            }
+        }
     }
 }
 macro_rules! tests {

@@ -20,7 +20,13 @@ fn parameter(message: impl Into<String>) -> Error {
     Error::new(sqlstate::INVALID_PARAMETER_VALUE, message)
 }
 fn sign(v: &Interval) -> i32 {
-    if *v == INFINITY { 1 } else if *v == NEG_INFINITY { -1 } else { 0 }
+    if *v == INFINITY {
+        1
+    } else if *v == NEG_INFINITY {
+        -1
+    } else {
+        0
+    }
 }
 fn infinite(s: i32) -> Interval {
     if s > 0 { INFINITY } else { NEG_INFINITY }
@@ -281,8 +287,28 @@ fn date_timetz(d: i32, t: (i64, i32)) -> Result<i64> {
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Part {
-    Micro, Milli, Second, Minute, Hour, Day, Week, Month, Quarter, Year, Decade, Century, Millennium,
-    Epoch, Dow, IsoDow, Doy, IsoYear, Julian, Zone, ZoneHour, ZoneMinute,
+    Micro,
+    Milli,
+    Second,
+    Minute,
+    Hour,
+    Day,
+    Week,
+    Month,
+    Quarter,
+    Year,
+    Decade,
+    Century,
+    Millennium,
+    Epoch,
+    Dow,
+    IsoDow,
+    Doy,
+    IsoYear,
+    Julian,
+    Zone,
+    ZoneHour,
+    ZoneMinute,
 }
 fn part(name: &str) -> Option<Part> {
     use Part::*;
@@ -536,11 +562,21 @@ fn trunc_tm(p: Part, mut tm: Tm) -> Option<Tm> {
         _ => return None,
     };
     tm.micros = 0;
-    if level >= 2 { tm.second = 0; }
-    if level >= 3 { tm.minute = 0; }
-    if level >= 4 { tm.hour = 0; }
-    if level >= 5 { tm.day = 1; }
-    if level >= 6 { tm.month = 1; }
+    if level >= 2 {
+        tm.second = 0;
+    }
+    if level >= 3 {
+        tm.minute = 0;
+    }
+    if level >= 4 {
+        tm.hour = 0;
+    }
+    if level >= 5 {
+        tm.day = 1;
+    }
+    if level >= 6 {
+        tm.month = 1;
+    }
     Some(tm)
 }
 fn trunc_local(name: &str, ts: i64, type_name: &str) -> Result<i64> {
@@ -656,7 +692,11 @@ fn time_value(h: i32, m: i32, s: f64) -> Result<i64> {
 }
 fn moment_value(y: i32, mo: i32, d: i32, h: i32, m: i32, s: f64) -> Result<i64> {
     let tm = date_value(y, mo, d).map_err(|e| {
-        if e.message().starts_with("date field") { e } else { overflow(&format!("timestamp out of range: {y}-{mo:02}-{d:02} {h}:{m:02}:{s:02}")) }
+        if e.message().starts_with("date field") {
+            e
+        } else {
+            overflow(&format!("timestamp out of range: {y}-{mo:02}-{d:02} {h}:{m:02}:{s:02}"))
+        }
     })?;
     let time = time_value(h, m, s)?;
     check_timestamp(tm.timestamp().and_then(|t| t.checked_add(time)).ok_or_else(timestamp_range)?)
@@ -673,7 +713,9 @@ fn interval_value(y: i32, mo: i32, w: i32, d: i32, h: i32, m: i32, s: f64) -> Re
         Some(Interval {
             months: y.checked_mul(12)?.checked_add(mo)?,
             days: w.checked_mul(7)?.checked_add(d)?,
-            micros: (i64::from(h) * USECS_PER_HOUR).checked_add(i64::from(m) * USECS_PER_MINUTE)?.checked_add(secs as i64)?,
+            micros: (i64::from(h) * USECS_PER_HOUR)
+                .checked_add(i64::from(m) * USECS_PER_MINUTE)?
+                .checked_add(secs as i64)?,
         })
     };
     v().filter(|v| !v.is_infinite()).ok_or_else(interval_range)
@@ -714,7 +756,8 @@ fn timetz_at(c: &EvalContext, t: (i64, i32), zone: &Zone) -> Datum {
 /// Whether (s1, e1) and (s2, e2) overlap; NULLs as SQL has them.
 fn overlap(args: &[Datum], end: impl Fn(&Datum, &Datum) -> Result<Datum>) -> Result<Datum> {
     let [s1, e1, s2, e2] = args else { return Err(Error::internal("overlaps wants four arguments")) };
-    let close = |s: &Datum, e: &Datum| if matches!(e, Datum::Interval(_)) && !s.is_null() { end(s, e) } else { Ok(e.clone()) };
+    let close =
+        |s: &Datum, e: &Datum| if matches!(e, Datum::Interval(_)) && !s.is_null() { end(s, e) } else { Ok(e.clone()) };
     let (e1, e2) = (close(s1, e1)?, close(s2, e2)?);
     let order = |a: &Datum, b: &Datum| crate::key::compare(0, a, b);
     let sort = |s: &Datum, e: &Datum| match (s.is_null(), e.is_null()) {
@@ -847,8 +890,10 @@ fn input_zone(z: &str) -> Result<Zone> {
         Err(crate::datetime::parse::Problem::ZoneOverflow) => {
             Err(parameter(format!("numeric time zone \"{z}\" out of range")))
         }
-        Err(_) if z.starts_with(|c: char| c.is_ascii_digit()) => Err(parameter(format!("invalid input syntax for type numeric time zone: \"{z}\""))
-            .with_hint("Numeric time zones must have \"-\" or \"+\" as first character.")),
+        Err(_) if z.starts_with(|c: char| c.is_ascii_digit()) => {
+            Err(parameter(format!("invalid input syntax for type numeric time zone: \"{z}\""))
+                .with_hint("Numeric time zones must have \"-\" or \"+\" as first character."))
+        }
         Err(_) => named_zone(z),
     }
 }
@@ -859,6 +904,14 @@ fn now_text(c: &EvalContext) -> String {
     let dow = day_of_week(to_julian(tm.year, tm.month, tm.day)) as usize;
     format!(
         "{} {} {:02} {:02}:{:02}:{:02}.{:06} {} {}",
-        &DAYS[dow][..3], &MONTHS[(tm.month - 1) as usize][..3], tm.day, tm.hour, tm.minute, tm.second, tm.micros, tm.year, o.abbreviation
+        &DAYS[dow][..3],
+        &MONTHS[(tm.month - 1) as usize][..3],
+        tm.day,
+        tm.hour,
+        tm.minute,
+        tm.second,
+        tm.micros,
+        tm.year,
+        o.abbreviation
     )
 }

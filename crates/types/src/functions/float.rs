@@ -1,10 +1,10 @@
 //! Float arithmetic and mathematics.
 
+use super::int::division_by_zero;
 use crate::Datum;
 use crate::key::compare_f64;
 use kilndb_base::{Error, Result, sqlstate};
 use std::cmp::Ordering;
-use super::int::division_by_zero;
 
 #[cold]
 fn overflow() -> Error {
@@ -180,7 +180,11 @@ fn width_bucket(v: f64, low: f64, high: f64, count: i32) -> Result<i32> {
     if if up { v >= high } else { v <= high } {
         return count.checked_add(1).ok_or_else(too_big);
     }
-    let ratio = if (high - low).is_finite() { (v - low) / (high - low) } else { (v / 2.0 - low / 2.0) / (high / 2.0 - low / 2.0) };
+    let ratio = if (high - low).is_finite() {
+        (v - low) / (high - low)
+    } else {
+        (v / 2.0 - low / 2.0) / (high / 2.0 - low / 2.0)
+    };
     let r = (n * ratio) as i64;
     i32::try_from(r.min(i64::from(count) - 1) + 1).map_err(|_| too_big())
 }

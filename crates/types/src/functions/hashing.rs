@@ -1,7 +1,7 @@
 //! Hash support functions, one for all types: the datum says what it is.
 
-use crate::datum::not_decoded;
 use super::get::{arg, int8};
+use crate::datum::not_decoded;
 use crate::hash::*;
 use crate::{Datum, EvalContext, key, range};
 use kilndb_base::{Error, Result};
@@ -48,7 +48,9 @@ pub fn hash_datum(d: &Datum) -> Result<u32> {
             Some((bytes, weight)) => hash_bytes(&bytes) ^ weight as u32,
         },
         Datum::Stored(_) => return Err(not_decoded()),
-        Datum::TsVector(_) | Datum::TsQuery(_) => return Err(Error::unsupported("hashing of tsvector and tsquery is not supported")),
+        Datum::TsVector(_) | Datum::TsQuery(_) => {
+            return Err(Error::unsupported("hashing of tsvector and tsquery is not supported"));
+        }
         Datum::Array(a) => {
             let mut r = 1u32;
             for e in &a.elements {
@@ -108,7 +110,9 @@ pub fn hash_datum_extended(d: &Datum, seed: u64) -> Result<u64> {
             Some((bytes, weight)) => hash_bytes_extended(&bytes, seed) ^ (weight as i64 as u64),
         },
         Datum::Stored(_) => return Err(not_decoded()),
-        Datum::TsVector(_) | Datum::TsQuery(_) => return Err(Error::unsupported("hashing of tsvector and tsquery is not supported")),
+        Datum::TsVector(_) | Datum::TsQuery(_) => {
+            return Err(Error::unsupported("hashing of tsvector and tsquery is not supported"));
+        }
         Datum::Array(a) => {
             let mut r = 1u64;
             for e in &a.elements {
@@ -144,11 +148,8 @@ pub fn any_hash_extended(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
 pub fn hashoidvector(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     match arg(args, 0)? {
         Datum::Array(a) => {
-            let bytes: Vec<u8> = a
-                .elements
-                .iter()
-                .flat_map(|e| if let Datum::Oid(v) = e { v.to_le_bytes() } else { [0; 4] })
-                .collect();
+            let bytes: Vec<u8> =
+                a.elements.iter().flat_map(|e| if let Datum::Oid(v) = e { v.to_le_bytes() } else { [0; 4] }).collect();
             Ok(Datum::Int4(hash_bytes(&bytes) as i32))
         }
         _ => Err(Error::internal("hashoidvector wants an oidvector")),

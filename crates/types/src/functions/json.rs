@@ -12,8 +12,8 @@ use crate::{Array, Datum, EvalContext, Record, oids::*};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use std::sync::Arc;
 
-/// Functions that are called with one record of their arguments. Its own type is [`ANYARRAY`] if the last one is the array that
-/// VARIADIC was written before.
+/// Functions that are called with one record of their arguments. Its own type is [`ANYARRAY`] if the last one is the
+/// array that VARIADIC was written before.
 pub fn wants_types(proc_oid: Oid) -> bool {
     matches!(proc_oid, 3176 | 3787 | 3198 | 3200 | 3271 | 3273 | 3204 | 3490 | 3960 | 3209 | 6338)
 }
@@ -131,19 +131,21 @@ pub fn jsonb_build_object(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum
     Ok(binary::datum(&value::object(out)))
 }
 
-/// json_populate_record and json_to_record: the row's type and value, the object, and for a record what its columns are (a record
-/// of their modifiers).
+/// json_populate_record and json_to_record: the row's type and value, the object, and for a record what its columns are
+/// (a record of their modifiers).
 fn populated(function: &str, ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let list = typed(args)?.unwrap_or_default();
     let to_record = function.ends_with("to_record");
     let mut items = list.iter();
-    let (ty, base) = if to_record { (RECORD, Datum::Null) } else { items.next().cloned().unwrap_or((RECORD, Datum::Null)) };
+    let (ty, base) =
+        if to_record { (RECORD, Datum::Null) } else { items.next().cloned().unwrap_or((RECORD, Datum::Null)) };
     let json = items.next().map_or(Datum::Null, |i| i.1.clone());
     let shape = items.filter_map(|(_, v)| if let Datum::Record(r) = v { Some(r) } else { None }).next_back();
     let columns = match shape {
         Some(r) => {
             let typmod = |v: &Datum| if let Datum::Int4(m) = v { *m } else { -1 };
-            let columns: Vec<_> = convert::field_names(r, ctx).into_iter().zip(&r.fields).map(|(n, (t, v))| (n, *t, typmod(v))).collect();
+            let columns: Vec<_> =
+                convert::field_names(r, ctx).into_iter().zip(&r.fields).map(|(n, (t, v))| (n, *t, typmod(v))).collect();
             if let Some(given) = populate::fields_of(ty, &base, ctx) {
                 populate::check_columns(&columns, &given, ctx)?;
             }
@@ -185,7 +187,9 @@ pub fn jsonb_populate_record_valid(ctx: &EvalContext<'_>, args: &[Datum]) -> Res
     }
     match populated("jsonb_populate_record_valid", ctx, args) {
         Ok(_) => Ok(Datum::Bool(true)),
-        Err(e) if e.sqlstate().as_str().starts_with("22") || e.sqlstate().as_str().starts_with("23") => Ok(Datum::Bool(false)),
+        Err(e) if e.sqlstate().as_str().starts_with("22") || e.sqlstate().as_str().starts_with("23") => {
+            Ok(Datum::Bool(false))
+        }
         Err(e) => Err(e),
     }
 }
@@ -229,7 +233,8 @@ fn json_path(json: &str, steps: &Array, as_text: bool) -> Result<Datum> {
     }
 }
 
-/// Writes json text without blanks. `keeps` tells which members, and (true) which elements stay; `string` writes strings.
+/// Writes json text without blanks. `keeps` tells which members, and (true) which elements stay; `string` writes
+/// strings.
 pub(super) fn write_compact(
     p: &parse::Parsed,
     source: &str,
@@ -379,7 +384,11 @@ pub fn fetch(d: &Datum, steps: &[String]) -> Result<Datum> {
     let Datum::Jsonb(b) = d else { return Ok(Datum::Null) };
     let mut at: &[u8] = b;
     for step in steps {
-        let next = if binary::is_array(at) { array_index(step).and_then(|i| binary::element(at, i)) } else { binary::get(at, step) };
+        let next = if binary::is_array(at) {
+            array_index(step).and_then(|i| binary::element(at, i))
+        } else {
+            binary::get(at, step)
+        };
         match next {
             Some(next) => at = next,
             None => return Ok(Datum::Null),

@@ -2,10 +2,10 @@
 
 use super::json::{invalid, object_key, path, text_lists, text_pairs};
 use crate::cast;
+use crate::json::binary;
 use crate::json::node::{Node, array_index};
 use crate::json::path_set::{Change, Path};
 use crate::json::value::{self, Value};
-use crate::json::binary;
 use crate::numeric::Numeric;
 use crate::{Array, Datum, EvalContext, oids::*};
 use kilndb_base::{Error, Oid, Result, sqlstate};
@@ -37,7 +37,11 @@ fn along(b: &[u8], steps: &Array, as_text: bool) -> Result<Datum> {
     let Some(steps) = path(steps) else { return Ok(Datum::Null) };
     let mut at = b;
     for step in steps {
-        let next = if binary::is_array(at) { array_index(step).and_then(|i| binary::element(at, i)) } else { binary::get(at, step) };
+        let next = if binary::is_array(at) {
+            array_index(step).and_then(|i| binary::element(at, i))
+        } else {
+            binary::get(at, step)
+        };
         match next {
             Some(next) => at = next,
             None => return Ok(Datum::Null),
@@ -115,12 +119,17 @@ fn change(b: &[u8], steps: &Array, change: Change, new: &[u8]) -> Result<Datum> 
     }
     let target = binary::decode(b)?;
     if target.is_scalar() {
-        return Err(invalid(if change == Change::Delete { "cannot delete path in scalar" } else { "cannot set path in scalar" }));
+        return Err(invalid(if change == Change::Delete {
+            "cannot delete path in scalar"
+        } else {
+            "cannot set path in scalar"
+        }));
     }
     if binary::count(b) == 0 && matches!(change, Change::Replace | Change::Delete) {
         return Ok(jsonb(b));
     }
-    let steps: Vec<Option<&str>> = steps.elements.iter().map(|e| if let Datum::Text(t) = e { Some(&**t) } else { None }).collect();
+    let steps: Vec<Option<&str>> =
+        steps.elements.iter().map(|e| if let Datum::Text(t) = e { Some(&**t) } else { None }).collect();
     let new = if new.is_empty() { Value::Null } else { binary::decode(new)? };
     Ok(binary::datum(&Path { steps: &steps, change, new: &new }.apply(target, 0)?))
 }
@@ -128,9 +137,13 @@ fn set(create: bool) -> Change {
     if create { Change::Create } else { Change::Replace }
 }
 pub fn jsonb_set_lax(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
-    let [Datum::Jsonb(b), Datum::Array(steps), new, Datum::Bool(create), treatment] = args else { return Ok(Datum::Null) };
+    let [Datum::Jsonb(b), Datum::Array(steps), new, Datum::Bool(create), treatment] = args else {
+        return Ok(Datum::Null);
+    };
     let Datum::Text(treatment) = treatment else {
-        return Err(invalid("null_value_treatment must be \"delete_key\", \"return_target\", \"use_json_null\", or \"raise_exception\""));
+        return Err(invalid(
+            "null_value_treatment must be \"delete_key\", \"return_target\", \"use_json_null\", or \"raise_exception\"",
+        ));
     };
     if let Datum::Jsonb(new) = new {
         return change(b, steps, set(*create), new);
@@ -138,11 +151,15 @@ pub fn jsonb_set_lax(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     match &**treatment {
         "raise_exception" => Err(Error::new(sqlstate::NULL_VALUE_NOT_ALLOWED, "JSON value must not be null")
             .with_detail("Exception was raised because null_value_treatment is \"raise_exception\".")
-            .with_hint("To avoid, either change the null_value_treatment argument or ensure that an SQL NULL is not passed.")),
+            .with_hint(
+                "To avoid, either change the null_value_treatment argument or ensure that an SQL NULL is not passed.",
+            )),
         "use_json_null" => change(b, steps, set(*create), &binary::encode(&Value::Null)),
         "delete_key" => change(b, steps, Change::Delete, &[]),
         "return_target" => Ok(jsonb(b)),
-        _ => Err(invalid("null_value_treatment must be \"delete_key\", \"return_target\", \"use_json_null\", or \"raise_exception\"")),
+        _ => Err(invalid(
+            "null_value_treatment must be \"delete_key\", \"return_target\", \"use_json_null\", or \"raise_exception\"",
+        )),
     }
 }
 
@@ -163,7 +180,11 @@ fn array_length(b: &[u8]) -> Result<i32> {
     if binary::is_array(b) {
         return Ok(binary::count(b) as i32);
     }
-    Err(invalid(if binary::is_object(b) { "cannot get array length of a non-array" } else { "cannot get array length of a scalar" }))
+    Err(invalid(if binary::is_object(b) {
+        "cannot get array length of a non-array"
+    } else {
+        "cannot get array length of a scalar"
+    }))
 }
 fn pretty(b: &[u8]) -> Result<String> {
     let mut out = Vec::new();

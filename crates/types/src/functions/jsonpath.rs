@@ -15,7 +15,9 @@ struct Call {
 }
 impl Call {
     fn new(args: &[Datum]) -> Result<Call> {
-        let (Datum::Jsonb(root), Datum::Text(path)) = (arg(args, 0)?, arg(args, 1)?) else { return Err(Error::internal("no jsonpath call")) };
+        let (Datum::Jsonb(root), Datum::Text(path)) = (arg(args, 0)?, arg(args, 1)?) else {
+            return Err(Error::internal("no jsonpath call"));
+        };
         let vars = match args.get(2) {
             Some(Datum::Jsonb(v)) => Some(binary::decode(v)?),
             _ => None,
@@ -27,7 +29,8 @@ impl Call {
         path_run::query(&self.path, &self.root, self.vars.as_ref(), self.silent, ctx)
     }
     fn exists(&self, ctx: &EvalContext) -> Result<Datum> {
-        Ok(path_run::exists(&self.path, &self.root, self.vars.as_ref(), self.silent, ctx)?.map_or(Datum::Null, Datum::Bool))
+        Ok(path_run::exists(&self.path, &self.root, self.vars.as_ref(), self.silent, ctx)?
+            .map_or(Datum::Null, Datum::Bool))
     }
     fn matches(&self, ctx: &EvalContext) -> Result<Datum> {
         match self.list(ctx)?.as_deref() {

@@ -10,8 +10,11 @@ pub(crate) fn room(have: usize, more: usize) -> Result<()> {
     if have.saturating_add(more) < LONGEST_STRING {
         return Ok(());
     }
-    Err(Error::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, format!("string buffer exceeds maximum allowed length ({LONGEST_STRING} bytes)"))
-        .with_detail(format!("Cannot enlarge string buffer containing {have} bytes by {more} more bytes.")))
+    Err(Error::new(
+        sqlstate::PROGRAM_LIMIT_EXCEEDED,
+        format!("string buffer exceeds maximum allowed length ({LONGEST_STRING} bytes)"),
+    )
+    .with_detail(format!("Cannot enlarge string buffer containing {have} bytes by {more} more bytes.")))
 }
 
 /// Two values joined: refused in the words of an allocation that is too large.

@@ -18,7 +18,10 @@ fn send(c: &EvalContext, t: Oid, d: &Datum) -> Result<Vec<u8>> {
 }
 fn mask_length(value: &Inet, bits: i32) -> Result<u8> {
     let wanted = if bits == -1 { i32::from(value.max_bits()) } else { bits };
-    u8::try_from(wanted).ok().filter(|b| *b <= value.max_bits()).ok_or_else(|| parameter(format!("invalid mask length: {bits}")))
+    u8::try_from(wanted)
+        .ok()
+        .filter(|b| *b <= value.max_bits())
+        .ok_or_else(|| parameter(format!("invalid mask length: {bits}")))
 }
 fn together(a: &Inet, b: &Inet, what: &str, f: impl Fn(u128, u128) -> u128) -> Result<Inet> {
     if a.is_v6 != b.is_v6 {
@@ -56,7 +59,11 @@ fn shorter(a: &[u8; 8]) -> Result<[u8; 6]> {
     if a[3..5] != [0xff, 0xfe] {
         let hint = "Only addresses that have FF and FE as values in the 4th and 5th bytes from the left, for example \
                     xx:xx:xx:ff:fe:xx:xx:xx, are eligible to be converted from macaddr8 to macaddr.";
-        return Err(Error::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "macaddr8 data out of range to convert to macaddr").with_hint(hint));
+        return Err(Error::new(
+            sqlstate::NUMERIC_VALUE_OUT_OF_RANGE,
+            "macaddr8 data out of range to convert to macaddr",
+        )
+        .with_hint(hint));
     }
     Ok([a[0], a[1], a[2], a[5], a[6], a[7]])
 }

@@ -1,6 +1,7 @@
 //! Functions of ranges and multiranges.
 //!
-//! A constructor gets its range type in front of its arguments ([`constructor`]): neither NULL bounds nor an empty list say it.
+//! A constructor gets its range type in front of its arguments ([`constructor`]): neither NULL bounds nor an empty list
+//! say it.
 
 use super::get;
 use crate::range::{Bound, Multirange, Range, RangeType};
@@ -37,10 +38,13 @@ fn construct_range(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
 fn construct_range_with_flags(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let (ty, rest) = type_of(args)?;
     let bad = || {
-        Error::new(sqlstate::SYNTAX_ERROR, "invalid range bound flags").with_hint("Valid values are \"[]\", \"[)\", \"(]\", and \"()\".")
+        Error::new(sqlstate::SYNTAX_ERROR, "invalid range bound flags")
+            .with_hint("Valid values are \"[]\", \"[)\", \"(]\", and \"()\".")
     };
     let flags = match get::arg(rest, 2)? {
-        Datum::Null => return Err(Error::new(sqlstate::DATA_EXCEPTION, "range constructor flags argument must not be null")),
+        Datum::Null => {
+            return Err(Error::new(sqlstate::DATA_EXCEPTION, "range constructor flags argument must not be null"));
+        }
         flags => get::text(flags)?,
     };
     let (lower, upper) = match flags {
@@ -64,7 +68,10 @@ fn construct_of_many(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let (ty, rest) = type_of(args)?;
     let list = get::array(get::arg(rest, 0)?)?;
     if list.dims.len() > 1 {
-        return Err(Error::new(sqlstate::CARDINALITY_VIOLATION, "multiranges cannot be constructed from multidimensional arrays"));
+        return Err(Error::new(
+            sqlstate::CARDINALITY_VIOLATION,
+            "multiranges cannot be constructed from multidimensional arrays",
+        ));
     }
     let mut ranges = Vec::with_capacity(list.elements.len());
     for element in &list.elements {

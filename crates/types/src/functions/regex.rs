@@ -332,7 +332,9 @@ fn translate(pattern: &str, mut f: Flags) -> Result<(String, Flags)> {
                 if !operand {
                     return Err(bad("quantifier operand invalid"));
                 }
-                let Some(len) = chars[i..].iter().position(|c| *c == '}') else { return Err(bad("braces {} not balanced")) };
+                let Some(len) = chars[i..].iter().position(|c| *c == '}') else {
+                    return Err(bad("braces {} not balanced"));
+                };
                 let body: String = chars[i..i + len].iter().collect();
                 i += len + 1;
                 let nums: Vec<Option<u32>> = body.split(',').map(|n| n.parse().ok()).collect();
@@ -397,7 +399,10 @@ fn hex(chars: &[char], i: &mut usize, n: usize, out: &mut String) -> Result<()> 
 fn regex_escape(s: &str) -> String {
     let mut out = String::new();
     for c in s.chars() {
-        if matches!(c, '\\' | '.' | '+' | '*' | '?' | '(' | ')' | '|' | '[' | ']' | '{' | '}' | '^' | '$' | '#' | '&' | '-' | '~') {
+        if matches!(
+            c,
+            '\\' | '.' | '+' | '*' | '?' | '(' | ')' | '|' | '[' | ']' | '{' | '}' | '^' | '$' | '#' | '&' | '-' | '~'
+        ) {
             out.push('\\');
         }
         out.push(c);
@@ -434,16 +439,14 @@ fn class(chars: &[char], i: &mut usize, out: &mut String, f: Flags) -> Result<()
             ']' if !first => break,
             '[' if matches!(chars.get(*i), Some(':' | '.' | '=')) => {
                 let kind = chars[*i];
-                let end = chars[*i + 1..]
-                    .windows(2)
-                    .position(|w| w[0] == kind && w[1] == ']')
-                    .ok_or_else(unbalanced)?;
+                let end =
+                    chars[*i + 1..].windows(2).position(|w| w[0] == kind && w[1] == ']').ok_or_else(unbalanced)?;
                 let name: String = chars[*i + 1..*i + 1 + end].iter().collect();
                 *i += end + 3;
                 if kind == ':' {
                     const NAMES: [&str; 13] = [
-                        "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space",
-                        "upper", "xdigit",
+                        "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct",
+                        "space", "upper", "xdigit",
                     ];
                     match name.as_str() {
                         "alpha" => out.push_str(r"\p{Alphabetic}"),
@@ -629,7 +632,8 @@ fn no_global(text: &str, function: &str) -> Result<Flags> {
 /// regexp_match's result: the groups, or the whole match where there are none.
 fn groups(s: &str, spans: &[Option<(usize, usize)>]) -> Datum {
     let part = |x: &Option<(usize, usize)>| x.map_or(Datum::Null, |(b, e)| Datum::text(&s[b..e]));
-    let elements = if spans.len() > 1 { spans[1..].iter().map(part).collect() } else { spans.iter().map(part).collect() };
+    let elements =
+        if spans.len() > 1 { spans[1..].iter().map(part).collect() } else { spans.iter().map(part).collect() };
     string::text_array(elements)
 }
 fn first_match(s: &str, p: &str, f: Flags) -> Result<Option<Datum>> {
@@ -661,9 +665,7 @@ pub fn regexp_split(s: &str, p: &str, flag_text: &str, function: &str) -> Result
     Ok(out)
 }
 fn split_array(s: &str, p: &str, f: &str) -> Result<Datum> {
-    Ok(string::text_array(
-        regexp_split(s, p, f, "regexp_split_to_array")?.into_iter().map(Datum::text).collect(),
-    ))
+    Ok(string::text_array(regexp_split(s, p, f, "regexp_split_to_array")?.into_iter().map(Datum::text).collect()))
 }
 fn count(s: &str, p: &str, start: i32, f: &str) -> Result<i32> {
     positive(start, "start")?;

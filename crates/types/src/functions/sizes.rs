@@ -89,6 +89,7 @@ pub fn pg_size_bytes(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
         }
     };
     let rounded = bytes.round_to(0);
-    let size = rounded.to_i64().ok_or_else(|| Error::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "bigint out of range"))?;
+    let size =
+        rounded.to_i64().ok_or_else(|| Error::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "bigint out of range"))?;
     Ok(Datum::Int8(size))
 }

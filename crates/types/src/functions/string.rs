@@ -1,7 +1,7 @@
 //! Text functions.
 
-use super::limits;
 use super::get;
+use super::limits;
 use crate::io::{natural_type, output_string};
 use crate::{Array, Datum, EvalContext, io};
 use kilndb_base::{Error, Result, sqlstate};
@@ -158,9 +158,8 @@ fn overlay(s: &str, new: &str, start: i32, len: i32) -> Result<String> {
     if start <= 0 {
         return Err(error(sqlstate::SUBSTRING_ERROR, "negative substring length not allowed"));
     }
-    let end = start
-        .checked_add(len)
-        .ok_or_else(|| error(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "integer out of range"))?;
+    let end =
+        start.checked_add(len).ok_or_else(|| error(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "integer out of range"))?;
     Ok(format!("{}{new}{}", substr(s, 1, Some(start - 1))?, substr(s, end, None)?))
 }
 /// True unless the word can stand unquoted.
@@ -178,23 +177,169 @@ pub fn quote_literal_of(s: &str) -> String {
 }
 /// Keywords that quote_ident quotes: all but the unreserved ones.
 static RESERVED: &[&str] = &[
-    "all", "analyse", "analyze", "and", "any", "array", "as", "asc", "asymmetric", "authorization", "between",
-    "bigint", "binary", "bit", "boolean", "both", "case", "cast", "char", "character", "check", "coalesce",
-    "collate", "collation", "column", "concurrently", "constraint", "create", "cross", "current_catalog",
-    "current_date", "current_role", "current_schema", "current_time", "current_timestamp", "current_user",
-    "dec", "decimal", "default", "deferrable", "desc", "distinct", "do", "else", "end", "except", "exists",
-    "extract", "false", "fetch", "float", "for", "foreign", "freeze", "from", "full", "grant", "greatest",
-    "group", "grouping", "having", "ilike", "in", "initially", "inner", "inout", "int", "integer", "intersect",
-    "interval", "into", "is", "isnull", "join", "json", "json_array", "json_arrayagg", "json_exists",
-    "json_object", "json_objectagg", "json_query", "json_scalar", "json_serialize", "json_table", "json_value",
-    "lateral", "leading", "least", "left", "like", "limit", "localtime", "localtimestamp", "merge_action",
-    "national", "natural", "nchar", "none", "normalize", "not", "notnull", "null", "nullif", "numeric",
-    "offset", "on", "only", "or", "order", "out", "outer", "overlaps", "overlay", "placing", "position",
-    "precision", "primary", "real", "references", "returning", "right", "row", "select", "session_user",
-    "setof", "similar", "smallint", "some", "substring", "symmetric", "system_user", "table", "tablesample",
-    "then", "time", "timestamp", "to", "trailing", "treat", "trim", "true", "union", "unique", "user", "using",
-    "values", "varchar", "variadic", "verbose", "when", "where", "window", "with", "xmlattributes", "xmlconcat",
-    "xmlelement", "xmlexists", "xmlforest", "xmlnamespaces", "xmlparse", "xmlpi", "xmlroot", "xmlserialize",
+    "all",
+    "analyse",
+    "analyze",
+    "and",
+    "any",
+    "array",
+    "as",
+    "asc",
+    "asymmetric",
+    "authorization",
+    "between",
+    "bigint",
+    "binary",
+    "bit",
+    "boolean",
+    "both",
+    "case",
+    "cast",
+    "char",
+    "character",
+    "check",
+    "coalesce",
+    "collate",
+    "collation",
+    "column",
+    "concurrently",
+    "constraint",
+    "create",
+    "cross",
+    "current_catalog",
+    "current_date",
+    "current_role",
+    "current_schema",
+    "current_time",
+    "current_timestamp",
+    "current_user",
+    "dec",
+    "decimal",
+    "default",
+    "deferrable",
+    "desc",
+    "distinct",
+    "do",
+    "else",
+    "end",
+    "except",
+    "exists",
+    "extract",
+    "false",
+    "fetch",
+    "float",
+    "for",
+    "foreign",
+    "freeze",
+    "from",
+    "full",
+    "grant",
+    "greatest",
+    "group",
+    "grouping",
+    "having",
+    "ilike",
+    "in",
+    "initially",
+    "inner",
+    "inout",
+    "int",
+    "integer",
+    "intersect",
+    "interval",
+    "into",
+    "is",
+    "isnull",
+    "join",
+    "json",
+    "json_array",
+    "json_arrayagg",
+    "json_exists",
+    "json_object",
+    "json_objectagg",
+    "json_query",
+    "json_scalar",
+    "json_serialize",
+    "json_table",
+    "json_value",
+    "lateral",
+    "leading",
+    "least",
+    "left",
+    "like",
+    "limit",
+    "localtime",
+    "localtimestamp",
+    "merge_action",
+    "national",
+    "natural",
+    "nchar",
+    "none",
+    "normalize",
+    "not",
+    "notnull",
+    "null",
+    "nullif",
+    "numeric",
+    "offset",
+    "on",
+    "only",
+    "or",
+    "order",
+    "out",
+    "outer",
+    "overlaps",
+    "overlay",
+    "placing",
+    "position",
+    "precision",
+    "primary",
+    "real",
+    "references",
+    "returning",
+    "right",
+    "row",
+    "select",
+    "session_user",
+    "setof",
+    "similar",
+    "smallint",
+    "some",
+    "substring",
+    "symmetric",
+    "system_user",
+    "table",
+    "tablesample",
+    "then",
+    "time",
+    "timestamp",
+    "to",
+    "trailing",
+    "treat",
+    "trim",
+    "true",
+    "union",
+    "unique",
+    "user",
+    "using",
+    "values",
+    "varchar",
+    "variadic",
+    "verbose",
+    "when",
+    "where",
+    "window",
+    "with",
+    "xmlattributes",
+    "xmlconcat",
+    "xmlelement",
+    "xmlexists",
+    "xmlforest",
+    "xmlnamespaces",
+    "xmlparse",
+    "xmlpi",
+    "xmlroot",
+    "xmlserialize",
     "xmltable",
 ];
 
@@ -276,7 +421,10 @@ scalars! {
     fn length_in_encoding(_c; s: bytea, e: text) = { super::bytea::only_utf8(e)?; String::from_utf8_lossy(s).chars().count() as i32 };
 }
 fn unescape(s: &str) -> Result<String> {
-    let bad = || error(sqlstate::SYNTAX_ERROR, "invalid Unicode escape").with_hint("Unicode escapes must be \\XXXX, \\+XXXXXX, \\uXXXX, or \\UXXXXXXXX.");
+    let bad = || {
+        error(sqlstate::SYNTAX_ERROR, "invalid Unicode escape")
+            .with_hint("Unicode escapes must be \\XXXX, \\+XXXXXX, \\uXXXX, or \\UXXXXXXXX.")
+    };
     let mut out = String::new();
     let mut rest = s;
     let mut high: Option<u32> = None;
@@ -315,7 +463,9 @@ fn unescape(s: &str) -> Result<String> {
             (Some(h), 0xdc00..=0xdfff) => out.extend(char::from_u32(0x10000 + ((h - 0xd800) << 10) + (v - 0xdc00))),
             (Some(_), _) | (None, 0xdc00..=0xdfff) => return Err(pair()),
             (None, 0xd800..=0xdbff) => high = Some(v),
-            (None, v) => out.push(char::from_u32(v).ok_or_else(|| parameter(format!("invalid Unicode code point: {v:04X}")))?),
+            (None, v) => {
+                out.push(char::from_u32(v).ok_or_else(|| parameter(format!("invalid Unicode code point: {v:04X}")))?)
+            }
         }
     }
     if high.is_some() { Err(pair()) } else { Ok(out) }
@@ -378,9 +528,8 @@ pub fn text_format(c: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
             out.push(ch);
             continue;
         }
-        let unterminated = || {
-            parameter("unterminated format() type specifier").with_hint("For a single \"%\" use \"%%\".")
-        };
+        let unterminated =
+            || parameter("unterminated format() type specifier").with_hint("For a single \"%\" use \"%%\".");
         if chars.peek() == Some(&'%') {
             chars.next();
             out.push('%');

@@ -153,7 +153,13 @@ fn query(ctx: &EvalContext<'_>, oid: Option<Oid>, text: &str, form: Form) -> Res
     tell(ctx, parsed.notices);
     Ok(parsed.query)
 }
-pub(super) fn shown(ctx: &EvalContext<'_>, oid: Option<Oid>, text: &str, query: &TsQuery, options: &str) -> Result<String> {
+pub(super) fn shown(
+    ctx: &EvalContext<'_>,
+    oid: Option<Oid>,
+    text: &str,
+    query: &TsQuery,
+    options: &str,
+) -> Result<String> {
     let (config, mut notices) = (config(ctx, oid)?, Vec::new());
     let made = headline::headline(&config, text, query, &parse_options(options)?, &mut notices);
     tell(ctx, notices);

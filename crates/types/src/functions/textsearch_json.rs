@@ -38,7 +38,8 @@ impl Parts {
         };
         let mut parts = Parts::default();
         for name in names {
-            let name = name.string().ok_or_else(|| invalid("flag array element is not a string").with_hint(POSSIBLE))?;
+            let name =
+                name.string().ok_or_else(|| invalid("flag array element is not a string").with_hint(POSSIBLE))?;
             match name.to_ascii_lowercase().as_str() {
                 "all" => parts = Parts { keys: true, strings: true, numbers: true, booleans: true },
                 "key" => parts.keys = true,
@@ -95,13 +96,21 @@ impl Headlines<'_> {
         Ok(match value {
             Value::String(s) => Value::String(self.of(s)?),
             Value::Array(list) => Value::Array(list.iter().map(|v| self.value(v)).collect::<Result<_>>()?),
-            Value::Object(list) => Value::Object(list.iter().map(|(k, v)| Ok((k.clone(), self.value(v)?))).collect::<Result<_>>()?),
+            Value::Object(list) => {
+                Value::Object(list.iter().map(|(k, v)| Ok((k.clone(), self.value(v)?))).collect::<Result<_>>()?)
+            }
             other => other.clone(),
         })
     }
 }
 
-fn headlines(ctx: &EvalContext<'_>, config: Option<Oid>, document: &Datum, query: &TsQuery, options: &str) -> Result<Datum> {
+fn headlines(
+    ctx: &EvalContext<'_>,
+    config: Option<Oid>,
+    document: &Datum,
+    query: &TsQuery,
+    options: &str,
+) -> Result<Datum> {
     let headlines = Headlines { ctx, config, query, options };
     let opened = Opened::new(document)?;
     match opened.node() {

@@ -1,7 +1,8 @@
 //! jsonb_ops and jsonb_path_ops.
 //!
-//! jsonb_ops has a term for each key and each scalar, wherever they are; strings that are elements of arrays count as keys, because the
-//! operator ? looks for both. jsonb_path_ops has one for each scalar, a hash of it and the keys above it; arrays leave no trace in it.
+//! jsonb_ops has a term for each key and each scalar, wherever they are; strings that are elements of arrays count as
+//! keys, because the operator ? looks for both. jsonb_path_ops has one for each scalar, a hash of it and the keys above
+//! it; arrays leave no trace in it.
 
 use super::{Need, Terms};
 use crate::Datum;
@@ -102,7 +103,10 @@ pub fn path_need(v: &Value, wanted: &mut Terms) -> Need {
 
 fn keys(query: &Datum, wanted: &mut Terms) -> Vec<Need> {
     let Datum::Array(list) = query else { return Vec::new() };
-    list.elements.iter().filter_map(|e| if let Datum::Text(s) = e { Some(wanted.element(&text(KEY, s))) } else { None }).collect()
+    list.elements
+        .iter()
+        .filter_map(|e| if let Datum::Text(s) = e { Some(wanted.element(&text(KEY, s))) } else { None })
+        .collect()
 }
 
 pub fn need(strategy: u16, query: &Datum, wanted: &mut Terms) -> Result<Need> {

@@ -1,5 +1,5 @@
-//! What a jsonpath needs of a value. Accessors need their keys, comparisons an item on each side, and one with a literal that value.
-//! What is computed (methods, arithmetic, variables, NOT) needs nothing.
+//! What a jsonpath needs of a value. Accessors need their keys, comparisons an item on each side, and one with a
+//! literal that value. What is computed (methods, arithmetic, variables, NOT) needs nothing.
 
 use super::jsonb::{KEY, ROOT, STRING, below, leaf, scalar, text};
 use super::{Need, Terms};
@@ -90,7 +90,9 @@ impl Reader<'_> {
             (Place { is_known: false, .. }, ..) | (Place { path: None, .. }, true, _) => Need::Anything,
             (Place { path: Some(path), .. }, true, v) => self.terms.element(&leaf(path, v)),
             // Strings in arrays count as keys.
-            (_, false, Value::String(s)) => Need::any(vec![self.terms.element(&text(STRING, s)), self.terms.element(&text(KEY, s))]),
+            (_, false, Value::String(s)) => {
+                Need::any(vec![self.terms.element(&text(STRING, s)), self.terms.element(&text(KEY, s))])
+            }
             (_, false, v) => self.terms.element(&scalar(v)),
         }
     }

@@ -1,8 +1,8 @@
 //! Operator classes of inverted indexes: which terms a value has, and which terms a condition needs.
 //!
 //! Invariants
-//! 1. A value that satisfies a condition has the terms that the condition's [`Need`] asks for. Not the other way round: whoever finds a
-//!    value by its terms evaluates the condition.
+//! 1. A value that satisfies a condition has the terms that the condition's [`Need`] asks for. Not the other way round:
+//!    whoever finds a value by its terms evaluates the condition.
 //! 2. A value may have no terms at all, and NULL has none: what needs nothing cannot be found here.
 //! 3. A term begins with its column and what it stands for, so that those of one column follow one another.
 //!
@@ -208,7 +208,8 @@ fn after_prefix(prefix: &[u8]) -> Vec<u8> {
 }
 
 impl Class {
-    /// Of a column of this type, whose elements, if it is an array, are of that one. None: no class of an inverted index.
+    /// Of a column of this type, whose elements, if it is an array, are of that one. None: no class of an inverted
+    /// index.
     pub fn of(opclass: Oid, element_type: Oid) -> Option<Class> {
         match opclass {
             ARRAY_OPS => Some(Class::Array(element_type)),
@@ -227,8 +228,12 @@ impl Class {
             (_, Datum::Null) => {}
             (Class::Array(element), Datum::Array(a)) => arrays::terms(element, a, &mut put)?,
             (Class::TsVector, Datum::TsVector(v)) => v.lexemes.iter().for_each(|l| put(ELEMENT, l.word.as_bytes())),
-            (Class::Jsonb, Datum::Jsonb(b)) => jsonb::terms(&crate::json::binary::decode(b)?, &mut |bytes| put(ELEMENT, bytes)),
-            (Class::JsonbPath, Datum::Jsonb(b)) => jsonb::path_terms(&crate::json::binary::decode(b)?, &mut |bytes| put(ELEMENT, bytes)),
+            (Class::Jsonb, Datum::Jsonb(b)) => {
+                jsonb::terms(&crate::json::binary::decode(b)?, &mut |bytes| put(ELEMENT, bytes))
+            }
+            (Class::JsonbPath, Datum::Jsonb(b)) => {
+                jsonb::path_terms(&crate::json::binary::decode(b)?, &mut |bytes| put(ELEMENT, bytes))
+            }
             (Class::Trigram, Datum::Text(text)) => trigrams::terms(text, &mut |bytes| put(ELEMENT, bytes)),
             (Class::Ordered(type_oid), value) => ordered::terms(type_oid, value, &mut put)?,
             _ => return Err(Error::internal("a value of another type than its index has")),
@@ -251,7 +256,9 @@ impl Class {
     /// Have two values surely different terms? Quicker than to look at them, where the answer is yes.
     pub fn differ(self, a: &Datum, b: &Datum) -> bool {
         match (self, a, b) {
-            (Class::TsVector, Datum::TsVector(a), Datum::TsVector(b)) => !a.lexemes.iter().map(|l| &l.word).eq(b.lexemes.iter().map(|l| &l.word)),
+            (Class::TsVector, Datum::TsVector(a), Datum::TsVector(b)) => {
+                !a.lexemes.iter().map(|l| &l.word).eq(b.lexemes.iter().map(|l| &l.word))
+            }
             _ => false,
         }
     }

@@ -4,8 +4,8 @@
 //! 1. What is found is necessary, never sufficient: where a part is too complicated, less is asked for.
 //! 2. The pattern is read as the matcher reads it, so that the two cannot differ.
 //!
-//! Of each part is known what symbols it matches (if these are few), or what these begin and end with. Parts that follow one
-//! another have the trigrams that are across the seam.
+//! Of each part is known what symbols it matches (if these are few), or what these begin and end with. Parts that
+//! follow one another have the trigrams that are across the seam.
 
 use super::{Need, Terms, trigrams};
 use crate::functions::regex::translated;
@@ -95,12 +95,18 @@ impl Reader<'_> {
         }
         match e {
             Expr::Empty | Expr::LookAround(..) => nothing(),
-            Expr::Assertion(Assertion::StartText | Assertion::EndText | Assertion::StartLine { .. } | Assertion::EndLine { .. }) => exactly(vec![GAP.to_string()]),
+            Expr::Assertion(
+                Assertion::StartText | Assertion::EndText | Assertion::StartLine { .. } | Assertion::EndLine { .. },
+            ) => exactly(vec![GAP.to_string()]),
             Expr::Assertion(_) => nothing(),
             Expr::Literal { val, casei } => {
                 let mut all = nothing();
                 for c in val.chars() {
-                    let one = if *casei { self.class_of(ClassUnicode::new([ClassUnicodeRange::new(c, c)]), true) } else { exactly(vec![symbol(c).to_string()]) };
+                    let one = if *casei {
+                        self.class_of(ClassUnicode::new([ClassUnicodeRange::new(c, c)]), true)
+                    } else {
+                        exactly(vec![symbol(c).to_string()])
+                    };
                     all = self.followed(all, one);
                 }
                 all
@@ -143,7 +149,9 @@ impl Reader<'_> {
         let all = self.followed(all, unknown());
         let ends = self.opened(one);
         match (all.matched, ends.matched) {
-            (Matched::Ends(begins, _), Matched::Ends(_, ends)) => Part { matched: Matched::Ends(begins, ends), need: all.need },
+            (Matched::Ends(begins, _), Matched::Ends(_, ends)) => {
+                Part { matched: Matched::Ends(begins, ends), need: all.need }
+            }
             (matched, _) => Part { matched, need: all.need },
         }
     }
@@ -165,11 +173,14 @@ impl Reader<'_> {
         if fold && class.try_case_fold_simple().is_err() {
             return unknown();
         }
-        let members: u32 = class.ranges().iter().map(|r| r.end() as u32 - r.start() as u32 + 1).fold(0, u32::saturating_add);
+        let members: u32 =
+            class.ranges().iter().map(|r| r.end() as u32 - r.start() as u32 + 1).fold(0, u32::saturating_add);
         if members > MEMBERS_MAX {
             return unknown();
         }
-        let symbols = in_order(class.ranges().iter().flat_map(|r| (r.start()..=r.end()).map(|c| symbol(c).to_string())).collect());
+        let symbols = in_order(
+            class.ranges().iter().flat_map(|r| (r.start()..=r.end()).map(|c| symbol(c).to_string())).collect(),
+        );
         if symbols.len() > SYMBOLS_MAX { unknown() } else { exactly(symbols) }
     }
 
@@ -209,7 +220,9 @@ impl Reader<'_> {
         }
         let (a, b) = (self.opened(a), self.opened(b));
         needs.extend([a.need, b.need]);
-        let (Matched::Ends(a_begins, a_ends), Matched::Ends(b_begins, b_ends)) = (a.matched, b.matched) else { return unknown() };
+        let (Matched::Ends(a_begins, a_ends), Matched::Ends(b_begins, b_ends)) = (a.matched, b.matched) else {
+            return unknown();
+        };
         if let Some(seam) = joined(&a_ends, &b_begins) {
             needs.push(self.any_of(&seam));
         }
@@ -240,6 +253,9 @@ impl Reader<'_> {
                 ends.extend(e);
             }
         }
-        Part { matched: Matched::Ends(cut(&in_order(begins), false), cut(&in_order(ends), true)), need: Need::any(needs) }
+        Part {
+            matched: Matched::Ends(cut(&in_order(begins), false), cut(&in_order(ends), true)),
+            need: Need::any(needs),
+        }
     }
 }

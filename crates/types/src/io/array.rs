@@ -340,7 +340,8 @@ fn level(v: &Array, depth: usize, at: &mut usize, out: &mut Vec<u8>, ctx: &EvalC
 }
 fn quote_element(out: &mut Vec<u8>, start: usize, delim: u8) {
     let text = &out[start..];
-    let special = |b: &u8| matches!(b, b'"' | b'\\' | b'{' | b'}') || *b == delim || b.is_ascii_whitespace() || *b == 0x0b;
+    let special =
+        |b: &u8| matches!(b, b'"' | b'\\' | b'{' | b'}') || *b == delim || b.is_ascii_whitespace() || *b == 0x0b;
     if !text.is_empty() && !text.eq_ignore_ascii_case(b"null") && !text.iter().any(special) {
         return;
     }
@@ -371,7 +372,8 @@ pub fn vector_in(type_oid: Oid, text: &str) -> Result<Datum> {
 
 pub fn record_in(type_oid: Oid, fields: &[(String, Oid, i32)], text: &str, ctx: &EvalContext) -> Result<Datum> {
     let bad = |detail: &str| {
-        error(sqlstate::INVALID_TEXT_REPRESENTATION, format!("malformed record literal: \"{text}\"")).with_detail(detail)
+        error(sqlstate::INVALID_TEXT_REPRESENTATION, format!("malformed record literal: \"{text}\""))
+            .with_detail(detail)
     };
     let b = text.trim_start().as_bytes();
     let mut at = 1;

@@ -1,7 +1,7 @@
 //! Binary formats, as the protocol carries them (big-endian).
 
-use crate::datum::not_decoded;
 use super::*;
+use crate::datum::not_decoded;
 use crate::{Array, Interval, Record};
 
 #[cold]
@@ -56,17 +56,17 @@ pub fn receive(type_oid: Oid, bytes: &[u8], typmod: i32, ctx: &EvalContext) -> R
         TSQUERY => Datum::TsQuery(Arc::new(kilndb_fulltext::TsQuery::receive(bytes)?)),
         NUMERIC => Datum::Numeric(Arc::new(Numeric::receive(bytes)?.apply_typmod(typmod)?)),
         DATE => Datum::Date(datetime::check_date(i32::from_be_bytes(fixed(bytes)?))?),
-        TIME => Datum::Time(datetime::round_time(
-            datetime::check_time(i64::from_be_bytes(fixed(bytes)?))?,
-            typmod,
-        )),
+        TIME => Datum::Time(datetime::round_time(datetime::check_time(i64::from_be_bytes(fixed(bytes)?))?, typmod)),
         TIMETZ => {
             let b: [u8; 12] = fixed(bytes)?;
             let (t, z) = b.split_at(8);
             let time = datetime::check_time(i64::from_be_bytes(fixed(t)?))?;
             let zone = i32::from_be_bytes(fixed(z)?);
             if zone.abs() >= 16 * 3600 {
-                return Err(error(sqlstate::INVALID_TIME_ZONE_DISPLACEMENT_VALUE, "time zone displacement out of range"));
+                return Err(error(
+                    sqlstate::INVALID_TIME_ZONE_DISPLACEMENT_VALUE,
+                    "time zone displacement out of range",
+                ));
             }
             Datum::TimeTz(datetime::round_time(time, typmod), zone)
         }
@@ -93,7 +93,13 @@ pub fn receive(type_oid: Oid, bytes: &[u8], typmod: i32, ctx: &EvalContext) -> R
         JSONB | JSONPATH => {
             let (version, text) = bytes.split_first().ok_or_else(short)?;
             if *version != 1 {
-                return Err(error(sqlstate::INTERNAL_ERROR, format!("unsupported {} version number {version}", if type_oid == JSONB { "jsonb" } else { "jsonpath" })));
+                return Err(error(
+                    sqlstate::INTERNAL_ERROR,
+                    format!(
+                        "unsupported {} version number {version}",
+                        if type_oid == JSONB { "jsonb" } else { "jsonpath" }
+                    ),
+                ));
             }
             return input(type_oid, utf8(text)?, typmod, ctx);
         }
@@ -104,8 +110,14 @@ pub fn receive(type_oid: Oid, bytes: &[u8], typmod: i32, ctx: &EvalContext) -> R
         }
         BIT | VARBIT => receive_bits(type_oid, bytes, typmod)?,
         VOID => Datum::text(""),
-        PG_SNAPSHOT | TXID_SNAPSHOT => Datum::text(crate::snapshot::SnapshotText::receive(bytes).ok_or_else(|| error(sqlstate::INVALID_BINARY_REPRESENTATION, "invalid external pg_snapshot data"))?.text()),
-        ACLITEM => return Err(error(sqlstate::UNDEFINED_FUNCTION, "no binary input function available for type aclitem")),
+        PG_SNAPSHOT | TXID_SNAPSHOT => Datum::text(
+            crate::snapshot::SnapshotText::receive(bytes)
+                .ok_or_else(|| error(sqlstate::INVALID_BINARY_REPRESENTATION, "invalid external pg_snapshot data"))?
+                .text(),
+        ),
+        ACLITEM => {
+            return Err(error(sqlstate::UNDEFINED_FUNCTION, "no binary input function available for type aclitem"));
+        }
         INET | CIDR => Datum::Inet(Inet::receive(bytes, type_oid == CIDR)?),
         MACADDR => Datum::MacAddr(fixed(bytes)?),
         // Six bytes are an EUI-48 address.
@@ -128,7 +140,11 @@ pub fn receive(type_oid: Oid, bytes: &[u8], typmod: i32, ctx: &EvalContext) -> R
                 return value;
             }
             if let Some(ty) = ctx.host.range_type(type_oid) {
-                return if ty.oid == type_oid { Ok(range::range_receive(ty, bytes, ctx)?.datum()) } else { Ok(range::multirange_receive(ty, bytes, ctx)?.datum()) };
+                return if ty.oid == type_oid {
+                    Ok(range::range_receive(ty, bytes, ctx)?.datum())
+                } else {
+                    Ok(range::multirange_receive(ty, bytes, ctx)?.datum())
+                };
             }
             let element = ctx.host.element_type(type_oid);
             if element != 0 {
@@ -284,7 +300,9 @@ pub fn send_typmod(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8>,
             out.push(1);
             out.extend_from_slice(v.as_bytes());
         }
-        Datum::Text(v) if matches!(type_oid, PG_SNAPSHOT | TXID_SNAPSHOT) => crate::snapshot::SnapshotText::parse(v)?.send(out),
+        Datum::Text(v) if matches!(type_oid, PG_SNAPSHOT | TXID_SNAPSHOT) => {
+            crate::snapshot::SnapshotText::parse(v)?.send(out)
+        }
         Datum::Text(v) if matches!(type_oid, BIT | VARBIT) => {
             out.extend_from_slice(&(v.len() as u32).to_be_bytes());
             for chunk in v.as_bytes().chunks(8) {
@@ -308,7 +326,9 @@ pub fn send_typmod(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8>,
         Datum::Inet(v) => v.send(out),
         Datum::MacAddr(v) => out.extend_from_slice(v),
         Datum::MacAddr8(v) => out.extend_from_slice(v),
-        Datum::AclItem(_) => return Err(error(sqlstate::UNDEFINED_FUNCTION, "no binary output function available for type aclitem")),
+        Datum::AclItem(_) => {
+            return Err(error(sqlstate::UNDEFINED_FUNCTION, "no binary output function available for type aclitem"));
+        }
         Datum::Range(v) => range::range_send(v, out, ctx)?,
         Datum::Multirange(v) => range::multirange_send(v, out, ctx)?,
         Datum::Numeric(v) => v.send(out),

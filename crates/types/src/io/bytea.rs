@@ -35,9 +35,9 @@ pub fn decode_hex(text: &str) -> Result<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len() / 2);
     let mut chars = text.chars();
     let digit = |c: char| {
-        c.to_digit(16).map(|d| d as u8).ok_or_else(|| {
-            error(sqlstate::INVALID_PARAMETER_VALUE, format!("invalid hexadecimal digit: \"{c}\""))
-        })
+        c.to_digit(16)
+            .map(|d| d as u8)
+            .ok_or_else(|| error(sqlstate::INVALID_PARAMETER_VALUE, format!("invalid hexadecimal digit: \"{c}\"")))
     };
     while let Some(c) = chars.next() {
         if matches!(c, ' ' | '\n' | '\t' | '\r') {

@@ -58,10 +58,7 @@ fn parse_general(text: &str, type_name: &str, min: i128, max: i128) -> Result<i1
 }
 #[cold]
 pub fn out_of_range(text: &str, type_name: &str) -> Error {
-    error(
-        sqlstate::NUMERIC_VALUE_OUT_OF_RANGE,
-        format!("value \"{text}\" is out of range for type {type_name}"),
-    )
+    error(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, format!("value \"{text}\" is out of range for type {type_name}"))
 }
 /// oid, xid, cid: unsigned, but −1 is taken as 4294967295, as strtoul does. Octal and hexadecimal too.
 pub fn parse_oid(text: &str, type_name: &str) -> Result<u32> {

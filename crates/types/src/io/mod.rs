@@ -13,8 +13,8 @@ mod range;
 
 pub use binary::{receive, send, send_typmod};
 
-use crate::datum::not_decoded;
 use crate::acl::AclItem;
+use crate::datum::not_decoded;
 use crate::network::{self, Inet};
 use crate::numeric::Numeric;
 use crate::{Datum, EvalContext, cast, datetime, oids::*};
@@ -24,10 +24,7 @@ use std::sync::Arc;
 
 #[cold]
 pub(crate) fn invalid_syntax(type_name: &str, text: &str) -> Error {
-    Error::new(
-        sqlstate::INVALID_TEXT_REPRESENTATION,
-        format!("invalid input syntax for type {type_name}: \"{text}\""),
-    )
+    Error::new(sqlstate::INVALID_TEXT_REPRESENTATION, format!("invalid input syntax for type {type_name}: \"{text}\""))
 }
 #[cold]
 pub(crate) fn error(state: SqlState, message: impl Into<String>) -> Error {
@@ -41,8 +38,17 @@ pub(crate) fn trim(text: &str) -> &str {
 pub fn is_reg_type(oid: Oid) -> bool {
     matches!(
         oid,
-        REGPROC | REGPROCEDURE | REGOPER | REGOPERATOR | REGCLASS | REGTYPE | REGCONFIG | REGDICTIONARY
-            | REGNAMESPACE | REGROLE | REGCOLLATION
+        REGPROC
+            | REGPROCEDURE
+            | REGOPER
+            | REGOPERATOR
+            | REGCLASS
+            | REGTYPE
+            | REGCONFIG
+            | REGDICTIONARY
+            | REGNAMESPACE
+            | REGROLE
+            | REGCOLLATION
     )
 }
 
@@ -125,7 +131,11 @@ fn input_other(type_oid: Oid, text: &str, typmod: i32, ctx: &EvalContext) -> Res
         return value;
     }
     if let Some(ty) = ctx.host.range_type(type_oid) {
-        return if ty.oid == type_oid { Ok(range::range_in(ty, text, ctx)?.datum()) } else { Ok(range::multirange_in(ty, text, ctx)?.datum()) };
+        return if ty.oid == type_oid {
+            Ok(range::range_in(ty, text, ctx)?.datum())
+        } else {
+            Ok(range::multirange_in(ty, text, ctx)?.datum())
+        };
     }
     let element = ctx.host.element_type(type_oid);
     if element != 0 {
@@ -154,7 +164,8 @@ pub fn output_typmod(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8
         Datum::Int2(v) => int::write_i64(i64::from(*v), out),
         Datum::Text(v) => {
             out.extend_from_slice(v.as_bytes());
-            let (base, typmod) = if type_oid >= FIRST_USER_TYPE { under_domains(type_oid, typmod, ctx) } else { (type_oid, typmod) };
+            let (base, typmod) =
+                if type_oid >= FIRST_USER_TYPE { under_domains(type_oid, typmod, ctx) } else { (type_oid, typmod) };
             if base == BPCHAR && typmod >= 4 {
                 pad(v, typmod, out);
             }
@@ -247,7 +258,13 @@ pub fn natural_type(datum: &Datum) -> Oid {
         Datum::Stored(_) => UNKNOWN,
         Datum::TsVector(_) => TSVECTOR,
         Datum::TsQuery(_) => TSQUERY,
-        Datum::Inet(v) => if v.is_cidr { CIDR } else { INET },
+        Datum::Inet(v) => {
+            if v.is_cidr {
+                CIDR
+            } else {
+                INET
+            }
+        }
         Datum::MacAddr(_) => MACADDR,
         Datum::MacAddr8(_) => MACADDR8,
         Datum::AclItem(_) => ACLITEM,

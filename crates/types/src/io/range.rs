@@ -198,13 +198,21 @@ fn prefixed<'a>(b: &mut &'a [u8]) -> Result<&'a [u8]> {
     Ok(value)
 }
 fn at_end(b: &[u8]) -> Result<()> {
-    if b.is_empty() { Ok(()) } else { Err(error(sqlstate::INVALID_BINARY_REPRESENTATION, "incorrect binary data format")) }
+    if b.is_empty() {
+        Ok(())
+    } else {
+        Err(error(sqlstate::INVALID_BINARY_REPRESENTATION, "incorrect binary data format"))
+    }
 }
 pub(super) fn range_receive(ty: RangeType, bytes: &[u8], ctx: &EvalContext) -> Result<Range> {
     let (&flags, mut rest) = bytes.split_first().ok_or_else(short)?;
     let has = |bit: u8| flags & bit != 0;
     let mut value = |absent: u8| {
-        if has(range::EMPTY) || has(absent) { Ok(Datum::Null) } else { receive(ty.subtype, prefixed(&mut rest)?, -1, ctx) }
+        if has(range::EMPTY) || has(absent) {
+            Ok(Datum::Null)
+        } else {
+            receive(ty.subtype, prefixed(&mut rest)?, -1, ctx)
+        }
     };
     let lower = Bound::lower(value(range::LOWER_INFINITE)?, has(range::LOWER_INCLUSIVE));
     let upper = Bound::upper(value(range::UPPER_INFINITE)?, has(range::UPPER_INCLUSIVE));

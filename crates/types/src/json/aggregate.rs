@@ -106,7 +106,10 @@ impl Accumulator for JsonObject {
 
 /// The key as it is written, quotes included.
 pub fn duplicate(key: &[u8]) -> Error {
-    Error::new(sqlstate::DUPLICATE_JSON_OBJECT_KEY_VALUE, format!("duplicate JSON object key value: {}", String::from_utf8_lossy(key)))
+    Error::new(
+        sqlstate::DUPLICATE_JSON_OBJECT_KEY_VALUE,
+        format!("duplicate JSON object key value: {}", String::from_utf8_lossy(key)),
+    )
 }
 
 struct JsonbObject {
@@ -146,8 +149,10 @@ pub fn new(proc_oid: Oid, types: &[Oid]) -> Option<Box<dyn Accumulator>> {
     let options = |strict, unique| Options { types: types.to_vec(), strict, unique };
     let list = |strict| Box::new(JsonList { options: options(strict, false), text: None });
     let binary_list = |strict| Box::new(JsonbList { options: options(strict, false), list: None });
-    let object = |strict, unique| Box::new(JsonObject { options: options(strict, unique), text: None, seen: HashSet::new() });
-    let binary_object = |strict, unique| Box::new(JsonbObject { options: options(strict, unique), pairs: None, seen: HashSet::new() });
+    let object =
+        |strict, unique| Box::new(JsonObject { options: options(strict, unique), text: None, seen: HashSet::new() });
+    let binary_object =
+        |strict, unique| Box::new(JsonbObject { options: options(strict, unique), pairs: None, seen: HashSet::new() });
     Some(match proc_oid {
         3175 => list(false),
         6276 => list(true),

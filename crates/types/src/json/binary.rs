@@ -1,4 +1,5 @@
-//! jsonb's bytes: compact, keys sorted, a key or element found without reading the others. docs/format-row.md draws them.
+//! jsonb's bytes: compact, keys sorted, a key or element found without reading the others. docs/format-row.md draws
+//! them.
 //!
 //! Invariants
 //! 1. Equal values have equal bytes, but for the display scale of numbers.
@@ -279,11 +280,13 @@ fn order(a: &Value, b: &Value) -> Ordering {
         (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
         (Value::Number(a), Value::Number(b)) => a.cmp(b),
         (Value::String(a), Value::String(b)) => a.as_bytes().cmp(b.as_bytes()),
-        (Value::Array(a), Value::Array(b)) => {
-            a.len().cmp(&b.len()).then_with(|| a.iter().zip(b).map(|(a, b)| order(a, b)).find(|o| o.is_ne()).unwrap_or(Ordering::Equal))
-        }
+        (Value::Array(a), Value::Array(b)) => a
+            .len()
+            .cmp(&b.len())
+            .then_with(|| a.iter().zip(b).map(|(a, b)| order(a, b)).find(|o| o.is_ne()).unwrap_or(Ordering::Equal)),
         (Value::Object(a), Value::Object(b)) => a.len().cmp(&b.len()).then_with(|| {
-            let pairs = a.iter().zip(b).map(|(a, b)| a.0.as_bytes().cmp(b.0.as_bytes()).then_with(|| order(&a.1, &b.1)));
+            let pairs =
+                a.iter().zip(b).map(|(a, b)| a.0.as_bytes().cmp(b.0.as_bytes()).then_with(|| order(&a.1, &b.1)));
             pairs.into_iter().find(|o| o.is_ne()).unwrap_or(Ordering::Equal)
         }),
         _ => rank(a).cmp(&rank(b)),
@@ -297,8 +300,20 @@ pub fn compare(a: &[u8], b: &[u8]) -> Ordering {
     let (Some(a), Some(b)) = (read(a, 0), read(b, 0)) else { return a.cmp(b) };
     match (&a, &b) {
         (a, b) if a.is_scalar() && b.is_scalar() => order(a, b),
-        (a, Value::Array(list)) if a.is_scalar() => if list.is_empty() { Ordering::Greater } else { Ordering::Less },
-        (Value::Array(list), b) if b.is_scalar() => if list.is_empty() { Ordering::Less } else { Ordering::Greater },
+        (a, Value::Array(list)) if a.is_scalar() => {
+            if list.is_empty() {
+                Ordering::Greater
+            } else {
+                Ordering::Less
+            }
+        }
+        (Value::Array(list), b) if b.is_scalar() => {
+            if list.is_empty() {
+                Ordering::Less
+            } else {
+                Ordering::Greater
+            }
+        }
         (a, Value::Object(_)) if a.is_scalar() => Ordering::Less,
         (Value::Object(_), b) if b.is_scalar() => Ordering::Greater,
         (a, b) => order(a, b),

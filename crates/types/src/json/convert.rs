@@ -51,7 +51,9 @@ fn datetime_text(ty: Oid, d: &Datum, ctx: &EvalContext) -> Result<String> {
 
 /// Is the text a number of JSON?
 fn is_json_number(text: &str) -> bool {
-    text.bytes().last().is_some_and(|c| c.is_ascii_digit()) && !text.contains([' ', '\n', '\t', '"']) && parse::validate(text).is_ok()
+    text.bytes().last().is_some_and(|c| c.is_ascii_digit())
+        && !text.contains([' ', '\n', '\t', '"'])
+        && parse::validate(text).is_ok()
 }
 
 #[cold]
@@ -73,9 +75,13 @@ fn write_datum(ty: Oid, d: &Datum, as_key: bool, out: &mut Vec<u8>, ctx: &EvalCo
     let quoted_key = |text: &str, out: &mut Vec<u8>| escape(text, out);
     match d {
         Datum::Null => out.extend_from_slice(b"null"),
-        Datum::Array(_) | Datum::Record(_) | Datum::Jsonb(_) if as_key && !matches!(ty, INT2VECTOR | OIDVECTOR) => return Err(bad_key()),
+        Datum::Array(_) | Datum::Record(_) | Datum::Jsonb(_) if as_key && !matches!(ty, INT2VECTOR | OIDVECTOR) => {
+            return Err(bad_key());
+        }
         Datum::Text(_) if as_key && ty == JSON => return Err(bad_key()),
-        Datum::Array(a) if !matches!(ty, INT2VECTOR | OIDVECTOR) => write_array(a.element_type, &a.dims, &a.elements, false, out, ctx)?,
+        Datum::Array(a) if !matches!(ty, INT2VECTOR | OIDVECTOR) => {
+            write_array(a.element_type, &a.dims, &a.elements, false, out, ctx)?
+        }
         Datum::Record(r) => write_record(r, false, out, ctx)?,
         Datum::Jsonb(b) => binary::decode(b)?.write(out),
         Datum::Text(t) if ty == JSON => out.extend_from_slice(t.as_bytes()),
@@ -95,7 +101,14 @@ fn write_datum(ty: Oid, d: &Datum, as_key: bool, out: &mut Vec<u8>, ctx: &EvalCo
 }
 
 /// An array's text; `lines`: an element on each line.
-pub fn write_array(element: Oid, dims: &[(i32, u32)], list: &[Datum], lines: bool, out: &mut Vec<u8>, ctx: &EvalContext) -> Result<()> {
+pub fn write_array(
+    element: Oid,
+    dims: &[(i32, u32)],
+    list: &[Datum],
+    lines: bool,
+    out: &mut Vec<u8>,
+    ctx: &EvalContext,
+) -> Result<()> {
     let separator: &[u8] = if lines { b",\n " } else { b"," };
     out.push(b'[');
     if let Some((first, rest)) = dims.split_first() {
@@ -133,7 +146,9 @@ pub fn to_value(ty: Oid, d: &Datum, ctx: &EvalContext) -> Result<Value> {
     let ty = base_type(ty, ctx);
     Ok(match d {
         Datum::Null => Value::Null,
-        Datum::Array(a) if !matches!(ty, INT2VECTOR | OIDVECTOR) => array_value(a.element_type, &a.dims, &a.elements, ctx)?,
+        Datum::Array(a) if !matches!(ty, INT2VECTOR | OIDVECTOR) => {
+            array_value(a.element_type, &a.dims, &a.elements, ctx)?
+        }
         Datum::Record(r) => {
             let pairs = field_names(r, ctx).into_iter().zip(&r.fields);
             value::object(pairs.map(|(name, (ty, v))| Ok((name, to_value(*ty, v, ctx)?))).collect::<Result<_>>()?)

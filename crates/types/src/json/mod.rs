@@ -1,16 +1,16 @@
 //! json and jsonb: text, trees, bytes.
 
-pub mod binary;
 pub mod aggregate;
+pub mod binary;
 pub mod convert;
 pub mod node;
+pub mod parse;
 pub mod path_method;
 pub mod path_parse;
 pub mod path_run;
 pub mod path_set;
 pub mod populate;
 pub mod sets;
-pub mod parse;
 pub mod value;
 
 pub use parse::validate;

@@ -41,14 +41,18 @@ impl<'a> Node<'a> {
     }
     pub fn elements(self) -> Option<Vec<Node<'a>>> {
         match self {
-            Node::Json(Parsed { kind: Kind::Array(list), .. }, text) => Some(list.iter().map(|v| Node::Json(v, text)).collect()),
+            Node::Json(Parsed { kind: Kind::Array(list), .. }, text) => {
+                Some(list.iter().map(|v| Node::Json(v, text)).collect())
+            }
             Node::Jsonb(Value::Array(list)) => Some(list.iter().map(Node::Jsonb).collect()),
             _ => None,
         }
     }
     pub fn members(self) -> Option<Vec<(&'a str, Node<'a>)>> {
         match self {
-            Node::Json(Parsed { kind: Kind::Object(list), .. }, text) => Some(list.iter().map(|(k, v)| (k.as_str(), Node::Json(v, text))).collect()),
+            Node::Json(Parsed { kind: Kind::Object(list), .. }, text) => {
+                Some(list.iter().map(|(k, v)| (k.as_str(), Node::Json(v, text))).collect())
+            }
             Node::Jsonb(Value::Object(list)) => Some(list.iter().map(|(k, v)| (k.as_str(), Node::Jsonb(v))).collect()),
             _ => None,
         }
@@ -56,7 +60,9 @@ impl<'a> Node<'a> {
     /// Of equal keys the last one counts.
     pub fn get(self, key: &str) -> Option<Node<'a>> {
         match self {
-            Node::Json(Parsed { kind: Kind::Object(list), .. }, text) => list.iter().rev().find(|(k, _)| k == key).map(|(_, v)| Node::Json(v, text)),
+            Node::Json(Parsed { kind: Kind::Object(list), .. }, text) => {
+                list.iter().rev().find(|(k, _)| k == key).map(|(_, v)| Node::Json(v, text))
+            }
             Node::Jsonb(v) => v.get(key).map(Node::Jsonb),
             _ => None,
         }

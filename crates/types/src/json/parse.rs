@@ -110,7 +110,10 @@ impl Lexer<'_> {
 
     #[cold]
     fn error(&self, problem: Problem) -> Error {
-        let token = self.text.get(self.start..self.end).map_or_else(|| String::from_utf8_lossy(self.b.get(self.start..self.end).unwrap_or(&[])).into_owned(), str::to_string);
+        let token = self.text.get(self.start..self.end).map_or_else(
+            || String::from_utf8_lossy(self.b.get(self.start..self.end).unwrap_or(&[])).into_owned(),
+            str::to_string,
+        );
         let mut state: SqlState = sqlstate::INVALID_TEXT_REPRESENTATION;
         let mut message = "invalid input syntax for type json";
         let detail = match problem {
@@ -296,7 +299,9 @@ impl Lexer<'_> {
                                     code = 0x10000 + ((first - 0xd800) << 10) + (code - 0xdc00);
                                     high = None;
                                 }
-                                (0xdc00..=0xdfff, None) | (_, Some(_)) => return self.fail_after(at, Problem::LowSurrogate),
+                                (0xdc00..=0xdfff, None) | (_, Some(_)) => {
+                                    return self.fail_after(at, Problem::LowSurrogate);
+                                }
                                 (0, None) => return self.fail_after(at, Problem::ZeroCodePoint),
                                 _ => {}
                             }

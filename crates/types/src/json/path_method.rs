@@ -17,7 +17,11 @@ fn bad(text: &str, name: &str, type_name: &str) -> Error {
     wrong(format!("argument \"{text}\" of jsonpath item method .{name}() is invalid for type {type_name}"))
 }
 fn finite(n: Numeric, name: &str) -> Result<Value> {
-    if n.is_finite() { Ok(Value::Number(n)) } else { Err(wrong(format!("NaN or Infinity is not allowed for jsonpath item method .{name}()"))) }
+    if n.is_finite() {
+        Ok(Value::Number(n))
+    } else {
+        Err(wrong(format!("NaN or Infinity is not allowed for jsonpath item method .{name}()")))
+    }
 }
 
 pub fn call(name: &str, args: &[Expr], v: &Value, forgiving: bool, ctx: &EvalContext) -> Result<Value> {
@@ -25,12 +29,19 @@ pub fn call(name: &str, args: &[Expr], v: &Value, forgiving: bool, ctx: &EvalCon
         ("type", v) => Value::String(v.type_name().to_string()),
         ("size", Value::Array(list)) => Value::Number(Numeric::from(list.len() as i64)),
         ("size", _) if forgiving => Value::Number(Numeric::from(1i64)),
-        ("size", _) => return Err(Error::new(sqlstate::SQL_JSON_ARRAY_NOT_FOUND, "jsonpath item method .size() can only be applied to an array")),
+        ("size", _) => {
+            return Err(Error::new(
+                sqlstate::SQL_JSON_ARRAY_NOT_FOUND,
+                "jsonpath item method .size() can only be applied to an array",
+            ));
+        }
         ("abs", Value::Number(n)) => Value::Number(n.abs()),
         ("floor", Value::Number(n)) => Value::Number(n.floor()),
         ("ceiling", Value::Number(n)) => Value::Number(n.ceil()),
         ("abs" | "floor" | "ceiling", _) => return Err(only(name, "numeric")),
-        ("double" | "bigint" | "integer" | "number" | "decimal", Value::Number(_) | Value::String(_)) => number(name, args, v, ctx)?,
+        ("double" | "bigint" | "integer" | "number" | "decimal", Value::Number(_) | Value::String(_)) => {
+            number(name, args, v, ctx)?
+        }
         ("double" | "bigint" | "integer" | "number" | "decimal", _) => return Err(only(name, "string or numeric")),
         ("boolean", Value::Bool(_)) => v.clone(),
         ("boolean", Value::Number(n)) => {
@@ -38,11 +49,20 @@ pub fn call(name: &str, args: &[Expr], v: &Value, forgiving: bool, ctx: &EvalCon
             Value::Bool(whole.ok_or_else(|| bad(&n.to_string(), name, "boolean"))? != 0)
         }
         ("boolean", Value::String(s)) => Value::Bool(io::parse_bool(s).map_err(|_| bad(s, name, "boolean"))?),
-        ("boolean", _) => return Err(wrong("jsonpath item method .boolean() can only be applied to a boolean, string, or numeric value".into())),
+        ("boolean", _) => {
+            return Err(wrong(
+                "jsonpath item method .boolean() can only be applied to a boolean, string, or numeric value".into(),
+            ));
+        }
         ("string", Value::String(_)) => v.clone(),
         ("string", Value::Number(n)) => Value::String(n.to_string()),
         ("string", Value::Bool(b)) => Value::String(b.to_string()),
-        ("string", _) => return Err(wrong("jsonpath item method .string() can only be applied to a boolean, string, numeric, or datetime value".into())),
+        ("string", _) => {
+            return Err(wrong(
+                "jsonpath item method .string() can only be applied to a boolean, string, numeric, or datetime value"
+                    .into(),
+            ));
+        }
         _ => return Err(Error::unsupported(format!("jsonpath item method .{name}() is not supported"))),
     })
 }
@@ -59,7 +79,11 @@ fn number(name: &str, args: &[Expr], v: &Value, ctx: &EvalContext) -> Result<Val
             finite(if let Value::Number(n) = v { n.clone() } else { Numeric::from_f64(get::float8(&d)?) }, name)
         }
         "bigint" | "integer" => {
-            let (low, high, type_name) = if name == "bigint" { (i64::MIN, i64::MAX, "bigint") } else { (i64::from(i32::MIN), i64::from(i32::MAX), "integer") };
+            let (low, high, type_name) = if name == "bigint" {
+                (i64::MIN, i64::MAX, "bigint")
+            } else {
+                (i64::from(i32::MIN), i64::from(i32::MAX), "integer")
+            };
             let whole = match v {
                 Value::Number(n) => n.round_to(0).to_i64(),
                 _ => io::input(INT8, &text, -1, ctx).ok().and_then(|d| get::int8(&d).ok()),
@@ -73,18 +97,36 @@ fn number(name: &str, args: &[Expr], v: &Value, ctx: &EvalContext) -> Result<Val
             let argument = |i: usize| -> Option<i64> {
                 match args.get(i)? {
                     Expr::Number(n) => n.to_i64(),
-                    Expr::Plus(inner) => if let Expr::Number(n) = &**inner { n.to_i64() } else { None },
-                    Expr::Minus(inner) => if let Expr::Number(n) = &**inner { n.neg().to_i64() } else { None },
+                    Expr::Plus(inner) => {
+                        if let Expr::Number(n) = &**inner {
+                            n.to_i64()
+                        } else {
+                            None
+                        }
+                    }
+                    Expr::Minus(inner) => {
+                        if let Expr::Number(n) = &**inner {
+                            n.neg().to_i64()
+                        } else {
+                            None
+                        }
+                    }
                     _ => None,
                 }
             };
             let Some(precision) = argument(0) else { return Ok(Value::Number(n)) };
             let scale = argument(1).unwrap_or(0);
             if !(1..=1000).contains(&precision) {
-                return Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("NUMERIC precision {precision} must be between 1 and 1000")));
+                return Err(Error::new(
+                    sqlstate::INVALID_PARAMETER_VALUE,
+                    format!("NUMERIC precision {precision} must be between 1 and 1000"),
+                ));
             }
             if !(-1000..=1000).contains(&scale) {
-                return Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("NUMERIC scale {scale} must be between -1000 and 1000")));
+                return Err(Error::new(
+                    sqlstate::INVALID_PARAMETER_VALUE,
+                    format!("NUMERIC scale {scale} must be between -1000 and 1000"),
+                ));
             }
             let typmod = ((precision as i32) << 16 | (scale as i32 & 0x7ff)) + 4;
             Ok(Value::Number(n.apply_typmod(typmod).map_err(|_| bad(&text, name, "numeric"))?))

@@ -112,11 +112,29 @@ struct Parser<'a> {
 }
 
 const METHODS: [&str; 19] = [
-    "abs", "size", "type", "floor", "double", "ceiling", "keyvalue", "bigint", "boolean", "date", "decimal", "integer", "number", "string",
-    "datetime", "time", "time_tz", "timestamp", "timestamp_tz",
+    "abs",
+    "size",
+    "type",
+    "floor",
+    "double",
+    "ceiling",
+    "keyvalue",
+    "bigint",
+    "boolean",
+    "date",
+    "decimal",
+    "integer",
+    "number",
+    "string",
+    "datetime",
+    "time",
+    "time_tz",
+    "timestamp",
+    "timestamp_tz",
 ];
 const SIGNS: [&str; 29] = [
-    "**", "==", "!=", "<>", "<=", ">=", "&&", "||", "<", ">", "=", "!", "+", "-", "*", "/", "%", "(", ")", "[", "]", "{", "}", "?", "@", "$", ".", ",", ":",
+    "**", "==", "!=", "<>", "<=", ">=", "&&", "||", "<", ">", "=", "!", "+", "-", "*", "/", "%", "(", ")", "[", "]",
+    "{", "}", "?", "@", "$", ".", ",", ":",
 ];
 const MAX_DEPTH: usize = 200;
 
@@ -124,7 +142,10 @@ pub fn parse(text: &str) -> Result<JsonPath> {
     let mut p = Parser { text, tokens: Vec::new(), at: 0, depth: 0, in_filter: 0, in_index: 0 };
     p.tokens = tokens(text)?;
     if p.tokens.len() == 1 {
-        return Err(Error::new(sqlstate::INVALID_TEXT_REPRESENTATION, format!("invalid input syntax for type jsonpath: \"{text}\"")));
+        return Err(Error::new(
+            sqlstate::INVALID_TEXT_REPRESENTATION,
+            format!("invalid input syntax for type jsonpath: \"{text}\""),
+        ));
     }
     let lax = match p.peek() {
         Token::Word(w) if w == "strict" => {
@@ -196,7 +217,9 @@ fn tokens(text: &str) -> Result<Vec<(Token, usize, usize)>> {
                         s => s,
                     })
                 }
-                None if is_special(char::from(c)) && c != b'\\' => return Err(error_at(text, at, at + 1, "syntax error")),
+                None if is_special(char::from(c)) && c != b'\\' => {
+                    return Err(error_at(text, at, at + 1, "syntax error"));
+                }
                 None => Token::Word(word(text, &mut at)?),
             },
         };
@@ -238,7 +261,10 @@ fn number(text: &str, at: &mut usize) -> Result<Token> {
     if b[start] == b'0' && end > start + 1 {
         return Err(error_at(text, start, end, "trailing junk after numeric literal"));
     }
-    if b.get(end) == Some(&b'.') && b.get(end + 1) != Some(&b'*') && !b.get(end + 1).is_some_and(|c| c.is_ascii_alphabetic() && !matches!(c, b'e' | b'E')) {
+    if b.get(end) == Some(&b'.')
+        && b.get(end + 1) != Some(&b'*')
+        && !b.get(end + 1).is_some_and(|c| c.is_ascii_alphabetic() && !matches!(c, b'e' | b'E'))
+    {
         is_int = false;
         end = digits(end + 1, u8::is_ascii_digit);
     }
@@ -297,7 +323,9 @@ fn quoted(text: &str, at: &mut usize) -> Result<String> {
 /// What follows a backslash.
 fn unescape(text: &str, at: &mut usize, out: &mut String) -> Result<()> {
     let hex = |from: usize, count: usize| text.get(from..from + count).and_then(|h| u32::from_str_radix(h, 16).ok());
-    let Some(c) = text[*at..].chars().next() else { return Err(error_at(text, text.len(), text.len(), "unexpected end after backslash")) };
+    let Some(c) = text[*at..].chars().next() else {
+        return Err(error_at(text, text.len(), text.len(), "unexpected end after backslash"));
+    };
     *at += c.len_utf8();
     let bad = |what: &str, detail: &str| Error::new(sqlstate::SYNTAX_ERROR, what).with_detail(detail);
     let code = match c {
@@ -308,7 +336,9 @@ fn unescape(text: &str, at: &mut usize, out: &mut String) -> Result<()> {
         't' => 9,
         'v' => 11,
         'x' => {
-            let Some(code) = hex(*at, 2) else { return Err(error_at(text, *at - 2, *at, "invalid hexadecimal character sequence")) };
+            let Some(code) = hex(*at, 2) else {
+                return Err(error_at(text, *at - 2, *at, "invalid hexadecimal character sequence"));
+            };
             *at += 2;
             code
         }
@@ -323,23 +353,36 @@ fn unescape(text: &str, at: &mut usize, out: &mut String) -> Result<()> {
                 *at += 4;
                 code
             };
-            let Some(mut code) = code else { return Err(error_at(text, (*at).min(text.len()), text.len(), "invalid Unicode escape sequence")) };
+            let Some(mut code) = code else {
+                return Err(error_at(text, (*at).min(text.len()), text.len(), "invalid Unicode escape sequence"));
+            };
             if (0xd800..0xdc00).contains(&code) {
-                let low = if text[*at..].starts_with("\\u") { hex(*at + 2, 4).filter(|l| (0xdc00..0xe000).contains(l)) } else { None };
+                let low = if text[*at..].starts_with("\\u") {
+                    hex(*at + 2, 4).filter(|l| (0xdc00..0xe000).contains(l))
+                } else {
+                    None
+                };
                 let Some(low) = low else {
-                    return Err(bad("invalid input syntax for type jsonpath", "Unicode low surrogate must follow a high surrogate."));
+                    return Err(bad(
+                        "invalid input syntax for type jsonpath",
+                        "Unicode low surrogate must follow a high surrogate.",
+                    ));
                 };
                 *at += 6;
                 code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
             } else if (0xdc00..0xe000).contains(&code) {
-                return Err(bad("invalid input syntax for type jsonpath", "Unicode low surrogate must follow a high surrogate."));
+                return Err(bad(
+                    "invalid input syntax for type jsonpath",
+                    "Unicode low surrogate must follow a high surrogate.",
+                ));
             }
             code
         }
         c => c as u32,
     };
     if code == 0 {
-        return Err(Error::new(sqlstate::UNTRANSLATABLE_CHARACTER, "unsupported Unicode escape sequence").with_detail("\\u0000 cannot be converted to text."));
+        return Err(Error::new(sqlstate::UNTRANSLATABLE_CHARACTER, "unsupported Unicode escape sequence")
+            .with_detail("\\u0000 cannot be converted to text."));
     }
     out.push(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
     Ok(())
@@ -485,7 +528,9 @@ impl Parser<'_> {
                         .with_detail(format!("Unrecognized flag character \"{c}\" in LIKE_REGEX predicate.")));
                 }
                 if c == 'x' && !given.contains('q') {
-                    return Err(Error::unsupported("XQuery \"x\" flag (expanded regular expressions) is not implemented"));
+                    return Err(Error::unsupported(
+                        "XQuery \"x\" flag (expanded regular expressions) is not implemented",
+                    ));
                 }
             }
             flags = "ismxq".chars().filter(|c| given.contains(*c)).collect();
@@ -569,7 +614,9 @@ impl Parser<'_> {
             Token::Variable(v) => Expr::Variable(v),
             Token::Int(n) | Token::Number(n) => Expr::Number(Numeric::parse(&n)?),
             Token::Sign("$") => Expr::Root,
-            Token::Sign("@") if self.in_filter == 0 => return Err(Error::new(sqlstate::SYNTAX_ERROR, "@ is not allowed in root expressions")),
+            Token::Sign("@") if self.in_filter == 0 => {
+                return Err(Error::new(sqlstate::SYNTAX_ERROR, "@ is not allowed in root expressions"));
+            }
             Token::Sign("@") => Expr::Current,
             Token::Sign("(") => {
                 self.at += 1;
@@ -653,7 +700,12 @@ impl Parser<'_> {
         }
         let mut level = || -> Result<Option<u32>> {
             let level = match self.peek() {
-                Token::Int(n) => Some(n.parse().map_err(|_| Error::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, format!("value \"{n}\" is out of range for type integer")))?),
+                Token::Int(n) => Some(n.parse().map_err(|_| {
+                    Error::new(
+                        sqlstate::NUMERIC_VALUE_OUT_OF_RANGE,
+                        format!("value \"{n}\" is out of range for type integer"),
+                    )
+                })?),
                 Token::Word(w) if w == "last" => None,
                 _ => return Err(self.syntax_error()),
             };
@@ -833,11 +885,14 @@ fn write_step(s: &Step, out: &mut Vec<u8>) {
         }
         Step::Any(first, last) => {
             let shown = |l: &Option<u32>| l.map_or("last".to_string(), |n| n.to_string());
-            put(out, &match (first, last) {
-                (Some(0), None) => ".**".to_string(),
-                (f, l) if f == l => format!(".**{{{}}}", shown(f)),
-                (f, l) => format!(".**{{{} to {}}}", shown(f), shown(l)),
-            });
+            put(
+                out,
+                &match (first, last) {
+                    (Some(0), None) => ".**".to_string(),
+                    (f, l) if f == l => format!(".**{{{}}}", shown(f)),
+                    (f, l) => format!(".**{{{} to {}}}", shown(f), shown(l)),
+                },
+            );
         }
         Step::Filter(e) => {
             put(out, "?(");

@@ -36,7 +36,8 @@ struct Context<'a> {
     eval: &'a EvalContext<'a>,
 }
 
-/// Where an expression is: the item of the filter, the length of the innermost array, whether a missing part is no error.
+/// Where an expression is: the item of the filter, the length of the innermost array, whether a missing part is no
+/// error.
 #[derive(Clone, Copy)]
 struct At<'a> {
     current: &'a Value,
@@ -49,7 +50,13 @@ fn data<T>(state: SqlState, message: impl Into<String>) -> Run<T> {
 }
 
 /// All items. None: `silent` has hidden an error.
-pub fn query(path: &JsonPath, root: &Value, vars: Option<&Value>, silent: bool, eval: &EvalContext) -> Result<Option<Vec<Value>>> {
+pub fn query(
+    path: &JsonPath,
+    root: &Value,
+    vars: Option<&Value>,
+    silent: bool,
+    eval: &EvalContext,
+) -> Result<Option<Vec<Value>>> {
     let mut all = Vec::new();
     let cx = context(path, root, vars, eval)?;
     let at = At { current: root, length: None, forgiving: path.lax };
@@ -63,7 +70,13 @@ pub fn query(path: &JsonPath, root: &Value, vars: Option<&Value>, silent: bool, 
     }
 }
 /// Is there an item? None: unknown.
-pub fn exists(path: &JsonPath, root: &Value, vars: Option<&Value>, silent: bool, eval: &EvalContext) -> Result<Option<bool>> {
+pub fn exists(
+    path: &JsonPath,
+    root: &Value,
+    vars: Option<&Value>,
+    silent: bool,
+    eval: &EvalContext,
+) -> Result<Option<bool>> {
     let cx = context(path, root, vars, eval)?;
     match cx.any(&path.expr, At { current: root, length: None, forgiving: path.lax }) {
         Ok(found) => Ok(Some(found)),
@@ -72,7 +85,12 @@ pub fn exists(path: &JsonPath, root: &Value, vars: Option<&Value>, silent: bool,
         Err(Halt::Data(e) | Halt::Hard(e)) => Err(e),
     }
 }
-fn context<'a>(path: &JsonPath, root: &'a Value, vars: Option<&'a Value>, eval: &'a EvalContext<'a>) -> Result<Context<'a>> {
+fn context<'a>(
+    path: &JsonPath,
+    root: &'a Value,
+    vars: Option<&'a Value>,
+    eval: &'a EvalContext<'a>,
+) -> Result<Context<'a>> {
     if vars.is_some_and(|v| !matches!(v, Value::Object(_))) {
         return Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, "\"vars\" argument is not an object")
             .with_detail("Jsonpath parameters should be encoded as key-value pairs of \"vars\" object."));
@@ -118,7 +136,10 @@ impl Context<'_> {
             Expr::String(s) => sink(Value::String(s.clone())),
             Expr::Variable(name) => match self.vars.and_then(|v| v.get(name)) {
                 Some(v) => sink(v.clone()),
-                None => Err(Halt::Hard(Error::new(sqlstate::UNDEFINED_OBJECT, format!("could not find jsonpath variable \"{name}\"")))),
+                None => Err(Halt::Hard(Error::new(
+                    sqlstate::UNDEFINED_OBJECT,
+                    format!("could not find jsonpath variable \"{name}\""),
+                ))),
             },
             Expr::Root => sink(self.root.clone()),
             Expr::Current => sink(at.current.clone()),
@@ -138,7 +159,10 @@ impl Context<'_> {
                         Value::Number(n) => sink(Value::Number(if minus { n.neg() } else { n }))?,
                         _ => {
                             let sign = if minus { "-" } else { "+" };
-                            return data(sqlstate::SQL_JSON_NUMBER_NOT_FOUND, format!("operand of unary jsonpath operator {sign} is not a numeric value"));
+                            return data(
+                                sqlstate::SQL_JSON_NUMBER_NOT_FOUND,
+                                format!("operand of unary jsonpath operator {sign} is not a numeric value"),
+                            );
                         }
                     }
                 }
@@ -167,7 +191,10 @@ impl Context<'_> {
         let (left, right) = (self.unwrapped(l, at)?, self.unwrapped(r, at)?);
         let single = |list: &[Value], side: &str| match list {
             [Value::Number(n)] => Ok(n.clone()),
-            _ => data(sqlstate::SINGLETON_SQL_JSON_ITEM_REQUIRED, format!("{side} operand of jsonpath operator {sign} is not a single numeric value")),
+            _ => data(
+                sqlstate::SINGLETON_SQL_JSON_ITEM_REQUIRED,
+                format!("{side} operand of jsonpath operator {sign} is not a single numeric value"),
+            ),
         };
         let (a, b) = (single(&left, "left")?, single(&right, "right")?);
         let result = match op {
@@ -202,19 +229,35 @@ impl Context<'_> {
                 Truth::False => Truth::True,
                 Truth::Unknown => Truth::Unknown,
             },
-            Expr::IsUnknown(inner) => if self.truth(inner, at)? == Truth::Unknown { Truth::True } else { Truth::False },
+            Expr::IsUnknown(inner) => {
+                if self.truth(inner, at)? == Truth::Unknown {
+                    Truth::True
+                } else {
+                    Truth::False
+                }
+            }
             Expr::Exists(inner) => match self.any(inner, at) {
                 Ok(true) => Truth::True,
                 Ok(false) => Truth::False,
                 Err(Halt::Data(_)) => Truth::Unknown,
                 Err(other) => return Err(other),
             },
-            Expr::Binary(op, l, r) => self.predicate(l, Some((r, *op != Op::StartsWith)), at, &|a, b| Ok(compare(*op, a, b)))?,
-            Expr::LikeRegex(l, pattern, flags) => self.predicate(l, None, at, &|a, _| self.matches(a, pattern, flags))?,
+            Expr::Binary(op, l, r) => {
+                self.predicate(l, Some((r, *op != Op::StartsWith)), at, &|a, b| Ok(compare(*op, a, b)))?
+            }
+            Expr::LikeRegex(l, pattern, flags) => {
+                self.predicate(l, None, at, &|a, _| self.matches(a, pattern, flags))?
+            }
             _ => return Err(Halt::Hard(Error::internal("jsonpath condition"))),
         })
     }
-    fn predicate(&self, l: &Expr, r: Option<(&Expr, bool)>, at: At<'_>, test: &dyn Fn(&Value, &Value) -> Run<Truth>) -> Run<Truth> {
+    fn predicate(
+        &self,
+        l: &Expr,
+        r: Option<(&Expr, bool)>,
+        at: At<'_>,
+        test: &dyn Fn(&Value, &Value) -> Run<Truth>,
+    ) -> Run<Truth> {
         let sides = self.unwrapped(l, at).and_then(|left| {
             let right = match r {
                 None => vec![Value::Null],
@@ -285,19 +328,30 @@ impl Context<'_> {
             Step::Key(key) => match (v, v.get(key)) {
                 (_, Some(found)) => next(found, at, sink),
                 _ if at.forgiving => Ok(()),
-                (Value::Object(_), None) => data(sqlstate::SQL_JSON_MEMBER_NOT_FOUND, format!("JSON object does not contain key \"{key}\"")),
-                _ => data(sqlstate::SQL_JSON_MEMBER_NOT_FOUND, "jsonpath member accessor can only be applied to an object"),
+                (Value::Object(_), None) => {
+                    data(sqlstate::SQL_JSON_MEMBER_NOT_FOUND, format!("JSON object does not contain key \"{key}\""))
+                }
+                _ => data(
+                    sqlstate::SQL_JSON_MEMBER_NOT_FOUND,
+                    "jsonpath member accessor can only be applied to an object",
+                ),
             },
             Step::AnyKey => match v {
                 Value::Object(list) => list.iter().try_for_each(|(_, v)| next(v, at, sink)),
                 _ if at.forgiving => Ok(()),
-                _ => data(sqlstate::SQL_JSON_OBJECT_NOT_FOUND, "jsonpath wildcard member accessor can only be applied to an object"),
+                _ => data(
+                    sqlstate::SQL_JSON_OBJECT_NOT_FOUND,
+                    "jsonpath wildcard member accessor can only be applied to an object",
+                ),
             },
             Step::AnyArray => match v {
                 Value::Array(list) => list.iter().try_for_each(|v| next(v, at, sink)),
                 v if self.lax => next(v, at, sink),
                 _ if at.forgiving => Ok(()),
-                _ => data(sqlstate::SQL_JSON_ARRAY_NOT_FOUND, "jsonpath wildcard array accessor can only be applied to an array"),
+                _ => data(
+                    sqlstate::SQL_JSON_ARRAY_NOT_FOUND,
+                    "jsonpath wildcard array accessor can only be applied to an array",
+                ),
             },
             Step::Index(list) => self.elements(list, v, at, &mut |v| next(v, at, sink)),
             Step::Any(first, last) => {
@@ -312,16 +366,24 @@ impl Context<'_> {
                 _ => Ok(()),
             },
             Step::Method(name, args) => {
-                let result = super::path_method::call(name, args, v, self.lax || at.forgiving, self.eval).map_err(|e| match e.sqlstate() {
-                    sqlstate::FEATURE_NOT_SUPPORTED => Halt::Hard(e),
-                    _ => Halt::Data(e),
-                })?;
+                let result = super::path_method::call(name, args, v, self.lax || at.forgiving, self.eval).map_err(
+                    |e| match e.sqlstate() {
+                        sqlstate::FEATURE_NOT_SUPPORTED => Halt::Hard(e),
+                        _ => Halt::Data(e),
+                    },
+                )?;
                 next(&result, at, sink)
             }
         }
     }
 
-    fn descend(&self, v: &Value, level: u32, range: (Option<u32>, Option<u32>), sink: &mut dyn FnMut(&Value) -> Run<()>) -> Run<()> {
+    fn descend(
+        &self,
+        v: &Value,
+        level: u32,
+        range: (Option<u32>, Option<u32>),
+        sink: &mut dyn FnMut(&Value) -> Run<()>,
+    ) -> Run<()> {
         let (first, last) = (range.0.unwrap_or(u32::MAX), range.1.unwrap_or(u32::MAX));
         if level > last {
             return Ok(());
@@ -340,12 +402,23 @@ impl Context<'_> {
         Ok(())
     }
 
-    fn elements(&self, list: &[(Expr, Option<Expr>)], v: &Value, at: At<'_>, sink: &mut dyn FnMut(&Value) -> Run<()>) -> Run<()> {
+    fn elements(
+        &self,
+        list: &[(Expr, Option<Expr>)],
+        v: &Value,
+        at: At<'_>,
+        sink: &mut dyn FnMut(&Value) -> Run<()>,
+    ) -> Run<()> {
         let one = std::slice::from_ref(v);
         let items: &[Value] = match v {
             Value::Array(items) => items,
             _ if self.lax => one,
-            _ => return data(sqlstate::SQL_JSON_ARRAY_NOT_FOUND, "jsonpath array accessor can only be applied to an array"),
+            _ => {
+                return data(
+                    sqlstate::SQL_JSON_ARRAY_NOT_FOUND,
+                    "jsonpath array accessor can only be applied to an array",
+                );
+            }
         };
         let inner = At { length: Some(items.len()), ..at };
         for (from, to) in list {

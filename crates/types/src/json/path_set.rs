@@ -35,14 +35,18 @@ fn invalid(message: impl Into<String>) -> Error {
     Error::new(sqlstate::INVALID_PARAMETER_VALUE, message)
 }
 fn scalar_in_the_way() -> Error {
-    invalid("cannot replace existing key").with_detail("The path assumes key is a composite object, but it is a scalar value.")
+    invalid("cannot replace existing key")
+        .with_detail("The path assumes key is a composite object, but it is a scalar value.")
 }
 
 impl Path<'_> {
     pub fn apply(&self, target: Value, level: usize) -> Result<Value> {
         let Some(step) = self.steps.get(level) else { return Ok(target) };
         let Some(step) = step else {
-            return Err(Error::new(sqlstate::NULL_VALUE_NOT_ALLOWED, format!("path element at position {} is null", level + 1)));
+            return Err(Error::new(
+                sqlstate::NULL_VALUE_NOT_ALLOWED,
+                format!("path element at position {} is null", level + 1),
+            ));
         };
         match target {
             Value::Array(list) => self.in_array(list, step, level),
@@ -103,13 +107,16 @@ impl Path<'_> {
                 list[at].1 = self.apply(std::mem::replace(&mut list[at].1, Value::Null), level + 1)?;
             }
             Ok(_) if self.change.inserts() => {
-                return Err(invalid("cannot replace existing key").with_hint("Try using the function jsonb_set to replace key value."));
+                return Err(invalid("cannot replace existing key")
+                    .with_hint("Try using the function jsonb_set to replace key value."));
             }
             Ok(at) if self.change == Change::Delete => {
                 list.remove(at);
             }
             Ok(at) => list[at].1 = self.new.clone(),
-            Err(at) if self.is_last(level) && self.change.creates() => list.insert(at, (step.to_string(), self.new.clone())),
+            Err(at) if self.is_last(level) && self.change.creates() => {
+                list.insert(at, (step.to_string(), self.new.clone()))
+            }
             Err(at) if self.change == Change::Assign => {
                 let value = self.made(level + 1)?;
                 list.insert(at, (step.to_string(), value));
@@ -123,7 +130,10 @@ impl Path<'_> {
     fn made(&self, level: usize) -> Result<Value> {
         let Some(step) = self.steps.get(level) else { return Ok(self.new.clone()) };
         let Some(step) = step else {
-            return Err(Error::new(sqlstate::NULL_VALUE_NOT_ALLOWED, format!("path element at position {} is null", level + 1)));
+            return Err(Error::new(
+                sqlstate::NULL_VALUE_NOT_ALLOWED,
+                format!("path element at position {} is null", level + 1),
+            ));
         };
         let inner = self.made(level + 1)?;
         Ok(match array_index(step) {
@@ -142,7 +152,10 @@ impl Path<'_> {
 fn fill(list: &mut Vec<Value>, count: i64) -> Result<()> {
     const MOST: i64 = 0x0fff_ffff / 16;
     if count > MOST {
-        return Err(Error::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, format!("number of jsonb array elements exceeds the maximum allowed ({MOST})")));
+        return Err(Error::new(
+            sqlstate::PROGRAM_LIMIT_EXCEEDED,
+            format!("number of jsonb array elements exceeds the maximum allowed ({MOST})"),
+        ));
     }
     if let Ok(count) = usize::try_from(count)
         && count > list.len()

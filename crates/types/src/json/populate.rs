@@ -48,7 +48,9 @@ pub fn fields_of(ty: Oid, base: &Datum, ctx: &EvalContext) -> Option<Vec<Field>>
         return Some(fields);
     }
     match base {
-        Datum::Record(r) => Some(convert::field_names(r, ctx).into_iter().zip(&r.fields).map(|(n, (t, _))| (n, *t, -1)).collect()),
+        Datum::Record(r) => {
+            Some(convert::field_names(r, ctx).into_iter().zip(&r.fields).map(|(n, (t, _))| (n, *t, -1)).collect())
+        }
         _ => None,
     }
 }
@@ -56,23 +58,38 @@ pub fn fields_of(ty: Oid, base: &Datum, ctx: &EvalContext) -> Option<Vec<Field>>
 /// Is the row that is given of the columns that a definition list names?
 pub fn check_columns(columns: &[Field], given: &[Field], ctx: &EvalContext) -> Result<()> {
     let mismatch = |detail: String| {
-        Err(Error::new(sqlstate::DATATYPE_MISMATCH, "function return row and query-specified return row do not match").with_detail(detail))
+        Err(Error::new(sqlstate::DATATYPE_MISMATCH, "function return row and query-specified return row do not match")
+            .with_detail(detail))
     };
     if columns.len() != given.len() {
         let plural = if given.len() == 1 { "" } else { "s" };
-        return mismatch(format!("Returned row contains {} attribute{plural}, but query expects {}.", given.len(), columns.len()));
+        return mismatch(format!(
+            "Returned row contains {} attribute{plural}, but query expects {}.",
+            given.len(),
+            columns.len()
+        ));
     }
     for (i, (wanted, given)) in columns.iter().zip(given).enumerate() {
         if wanted.1 != given.1 {
             let (given, wanted) = (ctx.host.format_type(given.1, -1), ctx.host.format_type(wanted.1, -1));
-            return mismatch(format!("Returned type {given} at ordinal position {}, but query expects {wanted}.", i + 1));
+            return mismatch(format!(
+                "Returned type {given} at ordinal position {}, but query expects {wanted}.",
+                i + 1
+            ));
         }
     }
     Ok(())
 }
 
 /// A value of the type. A missing one is what `default` says.
-pub fn field(ty: Oid, typmod: i32, node: Option<Node<'_>>, default: &Datum, place: &Place, ctx: &EvalContext) -> Result<Datum> {
+pub fn field(
+    ty: Oid,
+    typmod: i32,
+    node: Option<Node<'_>>,
+    default: &Datum,
+    place: &Place,
+    ctx: &EvalContext,
+) -> Result<Datum> {
     if let Some((under, typmod_under)) = ctx.host.under_domain(ty) {
         let v = field(under, if typmod_under >= 0 { typmod_under } else { typmod }, node, default, place, ctx)?;
         ctx.host.check_domain(ty, &v)?;
@@ -167,7 +184,13 @@ impl Gathered {
 }
 
 /// The values of a row's fields from an object's members.
-pub fn fields(list: &[Field], base: Option<&Record>, node: Node<'_>, function: &str, ctx: &EvalContext) -> Result<Vec<Datum>> {
+pub fn fields(
+    list: &[Field],
+    base: Option<&Record>,
+    node: Node<'_>,
+    function: &str,
+    ctx: &EvalContext,
+) -> Result<Vec<Datum>> {
     if !node.is_object() {
         let what = if node.is_array() { "an array" } else { "a scalar" };
         return Err(invalid(format!("cannot call {function} on {what}")));
@@ -183,7 +206,14 @@ pub fn fields(list: &[Field], base: Option<&Record>, node: Node<'_>, function: &
         })
         .collect()
 }
-pub fn record(ty: Oid, list: &[Field], base: Option<&Record>, node: Node<'_>, function: &str, ctx: &EvalContext) -> Result<Datum> {
+pub fn record(
+    ty: Oid,
+    list: &[Field],
+    base: Option<&Record>,
+    node: Node<'_>,
+    function: &str,
+    ctx: &EvalContext,
+) -> Result<Datum> {
     // Nothing to take over: the row stays as it is.
     let values = fields(list, base, node, function, ctx)?;
     let fields = list.iter().zip(values).map(|(f, v)| (f.1, v)).collect();

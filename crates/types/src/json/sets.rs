@@ -8,7 +8,8 @@ use kilndb_base::{Error, Oid, Result, sqlstate};
 use std::sync::Arc;
 
 /// The functions of this module.
-pub const SETS: [Oid; 16] = [4006, 1179, 3208, 3219, 3465, 3931, 3932, 3955, 3957, 3958, 3959, 3969, 3475, 3961, 3205, 3491];
+pub const SETS: [Oid; 16] =
+    [4006, 1179, 3208, 3219, 3465, 3931, 3932, 3955, 3957, 3958, 3959, 3969, 3475, 3961, 3205, 3491];
 
 /// A call: types beside values, and the columns that a definition list names.
 pub struct Call<'a> {
@@ -94,7 +95,11 @@ fn members(call: &Call<'_>, node: Node<'_>, as_text: bool) -> Result<Vec<Vec<Dat
             true => vec![k, v],
             false => {
                 let names = Some(Arc::from(["key".to_string(), "value".to_string()]));
-                vec![Datum::Record(Arc::new(Record { type_oid: RECORD, fields: vec![(TEXT, k), (value_type, v)], names }))]
+                vec![Datum::Record(Arc::new(Record {
+                    type_oid: RECORD,
+                    fields: vec![(TEXT, k), (value_type, v)],
+                    names,
+                }))]
             }
         })
         .collect())

@@ -45,9 +45,9 @@ impl Value {
             Kind::Number => Value::Number(Numeric::parse(text.get(p.start..p.end).unwrap_or(""))?),
             Kind::String(s) => Value::String(long_enough(s)?),
             Kind::Array(list) => Value::Array(list.iter().map(|v| Value::from_parsed(v, text)).collect::<Result<_>>()?),
-            Kind::Object(list) => {
-                object(list.iter().map(|(k, v)| Ok((long_enough(k)?, Value::from_parsed(v, text)?))).collect::<Result<_>>()?)
-            }
+            Kind::Object(list) => object(
+                list.iter().map(|(k, v)| Ok((long_enough(k)?, Value::from_parsed(v, text)?))).collect::<Result<_>>()?,
+            ),
         })
     }
     pub fn type_name(&self) -> &'static str {
@@ -157,7 +157,9 @@ impl Value {
             (Value::Number(a), Value::Number(b)) => a.cmp(b).is_eq(),
             (Value::String(a), Value::String(b)) => a == b,
             (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.equals(b)),
-            (Value::Object(a), Value::Object(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.0 == b.0 && a.1.equals(&b.1)),
+            (Value::Object(a), Value::Object(b)) => {
+                a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.0 == b.0 && a.1.equals(&b.1))
+            }
             _ => false,
         }
     }
@@ -168,7 +170,9 @@ fn long_enough(s: &str) -> Result<String> {
     const LONGEST: usize = 0x0fff_ffff;
     if s.len() > LONGEST {
         return Err(Error::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "string too long to represent as jsonb string")
-            .with_detail(format!("Due to an implementation restriction, jsonb strings cannot exceed {LONGEST} bytes.")));
+            .with_detail(format!(
+                "Due to an implementation restriction, jsonb strings cannot exceed {LONGEST} bytes."
+            )));
     }
     Ok(s.to_string())
 }

@@ -178,7 +178,11 @@ impl Numeric {
             digits,
         };
         r.strip();
-        if round { r.round_in_place(scale) } else { r = r.trunc_to(scale) }
+        if round {
+            r.round_in_place(scale)
+        } else {
+            r = r.trunc_to(scale)
+        }
         r
     }
 }

@@ -256,9 +256,7 @@ impl Numeric {
         let mut negative = false;
         if self.negative {
             if !exp.is_integral() {
-                return Err(power_error(
-                    "a negative number raised to a non-integer power yields a complex result",
-                ));
+                return Err(power_error("a negative number raised to a non-integer power yields a complex result"));
             }
             negative = exp.digit_at(0) & 1 == 1;
         }
@@ -415,10 +413,7 @@ impl Numeric {
 
 pub fn factorial(n: i64) -> Result<Numeric> {
     if n < 0 {
-        return Err(Error::new(
-            sqlstate::NUMERIC_VALUE_OUT_OF_RANGE,
-            "factorial of a negative number is undefined",
-        ));
+        return Err(Error::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "factorial of a negative number is undefined"));
     }
     if n > 32177 {
         return Err(overflow());
@@ -474,7 +469,10 @@ mod tests {
     fn factorials() {
         let one_by_one = |n: i64| (2..=n).fold(Numeric::one(), |p, i| p.mul_exact(&Numeric::from(i)));
         for n in [0, 1, 2, 5, 6, 25, 100, 1001] {
-            assert!(factorial(n).is_ok_and(|f| f.digits == one_by_one(n).digits && f.weight == one_by_one(n).weight), "{n}!");
+            assert!(
+                factorial(n).is_ok_and(|f| f.digits == one_by_one(n).digits && f.weight == one_by_one(n).weight),
+                "{n}!"
+            );
         }
     }
 }

@@ -103,8 +103,7 @@ impl Numeric {
         if bytes.len() != 8 + 2 * count {
             return Err(bad("incorrect binary data format"));
         }
-        let mut n =
-            Numeric { kind: Kind::Finite, negative: sign == 0x4000, weight, dscale: i32::from(dscale), digits };
+        let mut n = Numeric { kind: Kind::Finite, negative: sign == 0x4000, weight, dscale: i32::from(dscale), digits };
         n.strip();
         Ok(n.trunc_to(i32::from(dscale)))
     }

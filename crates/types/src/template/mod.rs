@@ -1,7 +1,8 @@
 //! The template patterns of to_char, to_number, to_date and to_timestamp.
 //!
 //! Invariants
-//! 1. A template becomes nodes once, in [`datetime_nodes`] or [`number::Picture::parse`]; reading and writing walk them.
+//! 1. A template becomes nodes once, in [`datetime_nodes`] or [`number::Picture::parse`]; reading and writing walk
+//!    them.
 //! 2. Month and day names are English: the locale is C, so TM changes only the padding.
 //!
 //! Must not know: how SQL calls these functions (that is `functions::tochar`).
@@ -266,5 +267,4 @@ pub(crate) fn ordinal_ending(number: &str, upper: bool) -> kilndb_base::Result<&
 }
 
 /// January first.
-pub(crate) const ROMAN_MONTHS: [&str; 12] =
-    ["I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII"];
+pub(crate) const ROMAN_MONTHS: [&str; 12] = ["I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII"];

@@ -199,7 +199,14 @@ impl Picture {
                 if self.exponent {
                     return Err(bad("cannot use \"EEEE\" twice"));
                 }
-                if self.blank || self.fill || self.sign || self.bracket || self.minus || self.plus || self.roman || self.shift
+                if self.blank
+                    || self.fill
+                    || self.sign
+                    || self.bracket
+                    || self.minus
+                    || self.plus
+                    || self.roman
+                    || self.shift
                 {
                     return Err(bad("\"EEEE\" is incompatible with other formats")
                         .with_detail("\"EEEE\" may only be used together with digit and decimal point patterns."));
@@ -316,7 +323,17 @@ impl Picture {
     /// What shows for NaN and infinities under EEEE.
     fn no_exponent(&self) -> String {
         let n = self.pre + self.post + 6;
-        (0..n).map(|i| if i == 0 { ' ' } else if i == self.pre + 1 { '.' } else { '#' }).collect()
+        (0..n)
+            .map(|i| {
+                if i == 0 {
+                    ' '
+                } else if i == self.pre + 1 {
+                    '.'
+                } else {
+                    '#'
+                }
+            })
+            .collect()
     }
     fn plain(&self, text: String) -> Digits {
         Digits { text, spaces: 0, sign: 0 }
@@ -551,7 +568,14 @@ impl Writer<'_> {
             Key::Plus if self.sign == b'+' => self.out.push('+'),
             Key::Minus | Key::Plus => self.unless_fill(' '),
             Key::PlusMinus => self.out.push(char::from(self.sign)),
-            Key::Blank | Key::Currency | Key::Exponent | Key::Fill | Key::Brackets | Key::Spell | Key::Sign | Key::Shift => {}
+            Key::Blank
+            | Key::Currency
+            | Key::Exponent
+            | Key::Fill
+            | Key::Brackets
+            | Key::Spell
+            | Key::Sign
+            | Key::Shift => {}
         }
         Ok(())
     }
@@ -671,7 +695,9 @@ pub fn to_number(input: &str, template: &str) -> Result<Option<Numeric>> {
         match node {
             Node::Literal(_) => r.skip_char(),
             Node::Key(Key::Roman(_)) => {
-                let v = r.roman().ok_or_else(|| Error::new(sqlstate::INVALID_TEXT_REPRESENTATION, "invalid Roman numeral"))?;
+                let v = r
+                    .roman()
+                    .ok_or_else(|| Error::new(sqlstate::INVALID_TEXT_REPRESENTATION, "invalid Roman numeral"))?;
                 let text = v.to_string();
                 roman_digits = Some(text.len());
                 r.digits.push_str(&text);

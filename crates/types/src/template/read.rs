@@ -269,7 +269,8 @@ impl Scanner<'_> {
     }
     fn fraction(&mut self, f: &Field) -> Result<()> {
         // 25 and 250 are a quarter; 025 is not.
-        let scale = |v: i32, digits: usize, used: usize| v.saturating_mul(10i32.pow(digits.saturating_sub(used) as u32));
+        let scale =
+            |v: i32, digits: usize, used: usize| v.saturating_mul(10i32.pow(digits.saturating_sub(used) as u32));
         if f.key == Key::Millis {
             let (v, used) = self.int(f, 3)?;
             set(&mut self.out.millis, v, f.name)?;

@@ -125,14 +125,20 @@ impl Shown {
         match f.key {
             Key::HalfDay => {
                 let pm = self.hour % 24 >= 12;
-                word(out, f, if dotted { [ "A.M.", "P.M."] } else { ["AM", "PM"] }[usize::from(pm)], 0);
+                word(out, f, if dotted { ["A.M.", "P.M."] } else { ["AM", "PM"] }[usize::from(pm)], 0);
             }
             Key::Era => {
                 self.not_for_interval()?;
                 let bc = self.year <= 0;
                 word(out, f, if dotted { ["A.D.", "B.C."] } else { ["AD", "BC"] }[usize::from(bc)], 0);
             }
-            Key::Hour12 | Key::Hour24 | Key::Minute | Key::Second | Key::Fraction(_) | Key::Millis | Key::Micros
+            Key::Hour12
+            | Key::Hour24
+            | Key::Minute
+            | Key::Second
+            | Key::Fraction(_)
+            | Key::Millis
+            | Key::Micros
             | Key::SecondOfDay => self.time_field(out, f)?,
             Key::Zone | Key::ZoneHour | Key::ZoneMinute | Key::Offset => self.zone_field(out, f)?,
             Key::MonthName | Key::MonthShort | Key::DayName | Key::DayShort | Key::RomanMonth => {

@@ -1,7 +1,7 @@
 //! How alike a text and some part of another are.
 //!
-//! The part is an extent of the other text's trigrams; it is moved over them, and its start follows its end as long as the
-//! share of common trigrams grows. That finds what pg_trgm finds, which is not always the best part.
+//! The part is an extent of the other text's trigrams; it is moved over them, and its start follows its end as long as
+//! the share of common trigrams grows. That finds what pg_trgm finds, which is not always the best part.
 
 use super::{GAP, Trigram, of_symbols, share, symbol};
 use std::collections::HashMap;
@@ -74,7 +74,16 @@ pub fn word_similarity(pattern: &str, text: &str, how: WordSimilarity) -> f32 {
     });
     let numbers: Vec<usize> = numbers.collect();
     let last_seen = vec![None; wanted.len()];
-    Search { text: &text, strict: how.strict, enough: how.enough, numbers, wanted, wanted_count: pattern.len(), last_seen }.best()
+    Search {
+        text: &text,
+        strict: how.strict,
+        enough: how.enough,
+        numbers,
+        wanted,
+        wanted_count: pattern.len(),
+        last_seen,
+    }
+    .best()
 }
 
 impl Search<'_> {

@@ -10,9 +10,9 @@
 
 use super::elements::{self, ElementKind, ElementStatistics};
 use kilndb_base::{Oid, Result};
+use kilndb_types::Datum;
 use kilndb_types::key::compare;
 use kilndb_types::width::{plain_width, stored_width};
-use kilndb_types::Datum;
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
@@ -81,7 +81,12 @@ struct Counts {
 }
 
 /// `values`: of all rows of the sample, in physical order. None: nothing is known, the sample is empty.
-pub(super) fn compute(facts: &Facts, values: Vec<Datum>, total_rows: f64, checkpoint: &dyn Fn() -> Result<()>) -> Result<Option<Statistics>> {
+pub(super) fn compute(
+    facts: &Facts,
+    values: Vec<Datum>,
+    total_rows: f64,
+    checkpoint: &dyn Fn() -> Result<()>,
+) -> Result<Option<Statistics>> {
     if values.is_empty() {
         return Ok(None);
     }
@@ -135,7 +140,13 @@ fn all_distinct(null_fraction: f32) -> f32 {
 }
 
 /// Of a type with an order: the values' groups say everything.
-fn ordered(facts: &Facts, values: &[Datum], counts: &Counts, found: &mut Statistics, checkpoint: &dyn Fn() -> Result<()>) -> Result<()> {
+fn ordered(
+    facts: &Facts,
+    values: &[Datum],
+    counts: &Counts,
+    found: &mut Statistics,
+    checkpoint: &dyn Fn() -> Result<()>,
+) -> Result<()> {
     let order = sorted(values, facts.type_oid, checkpoint)?;
     let at = |i: usize| &values[order[i] as usize];
     let (mut groups, mut product_sum) = (Vec::new(), 0.0);
@@ -167,7 +178,8 @@ fn ordered(facts: &Facts, values: &[Datum], counts: &Counts, found: &mut Statist
             frequencies: common.iter().map(|g| (g.count as f64 / counts.sample_rows) as f32).collect(),
         });
     }
-    found.histogram = histogram(facts.target, order.len(), groups.len(), &mut common).map(|bounds| bounds.into_iter().map(|i| at(i).clone()).collect());
+    found.histogram = histogram(facts.target, order.len(), groups.len(), &mut common)
+        .map(|bounds| bounds.into_iter().map(|i| at(i).clone()).collect());
     if values.len() > 1 {
         found.correlation = Some(correlation(values.len() as f64, product_sum));
     }
@@ -192,7 +204,11 @@ fn distinct(counts: &Counts, null_fraction: f32, groups: usize, repeated: usize)
         let estimate = if estimate > all { all } else { estimate };
         (estimate + 0.5).floor() as f32
     };
-    if f64::from(estimate) > 0.1 * counts.total_rows { -(f64::from(estimate) / counts.total_rows) as f32 } else { estimate }
+    if f64::from(estimate) > 0.1 * counts.total_rows {
+        -(f64::from(estimate) / counts.total_rows) as f32
+    } else {
+        estimate
+    }
 }
 
 /// How many of the candidates are significantly more frequent than a value that is not in the list would be thought.
@@ -287,8 +303,17 @@ mod tests {
     use kilndb_types::oids;
 
     fn of(values: impl IntoIterator<Item = i32>, target: usize, total_rows: f64) -> Statistics {
-        let facts = Facts { type_oid: oids::INT4, len: 4, target, is_ordered: true, elements: ElementKind::None, blank_padded: 0 };
-        compute(&facts, values.into_iter().map(Datum::Int4).collect(), total_rows, &|| Ok(())).expect("computed").expect("not empty")
+        let facts = Facts {
+            type_oid: oids::INT4,
+            len: 4,
+            target,
+            is_ordered: true,
+            elements: ElementKind::None,
+            blank_padded: 0,
+        };
+        compute(&facts, values.into_iter().map(Datum::Int4).collect(), total_rows, &|| Ok(()))
+            .expect("computed")
+            .expect("not empty")
     }
 
     #[test]

@@ -1,11 +1,14 @@
-//! Statistics of what is in values: lexemes of tsvectors, elements of arrays. Which are in most of the rows, and how many different ones a row has.
+//! Statistics of what is in values: lexemes of tsvectors, elements of arrays. Which are in most of the rows, and how
+//! many different ones a row has.
 //!
-//! Counting is Manku and Motwani's Lossy Counting: elements come in buckets, and what has been rare so far is forgotten at the end of each. With
-//! PostgreSQL's parameters (an element is wanted if its share of all elements is 0.07 / number of elements kept, the error a tenth of that).
+//! Counting is Manku and Motwani's Lossy Counting: elements come in buckets, and what has been rare so far is forgotten
+//! at the end of each. With PostgreSQL's parameters (an element is wanted if its share of all elements is 0.07 / number
+//! of elements kept, the error a tenth of that).
 //!
 //! Invariants
 //! 1. An element counts once for a row.
-//! 2. For the same values the numbers are PostgreSQL's; which of equally frequent elements are kept, if not all can be, is not said there.
+//! 2. For the same values the numbers are PostgreSQL's; which of equally frequent elements are kept, if not all can be,
+//!    is not said there.
 //!
 //! Must not know: catalogs, sessions, storage.
 
@@ -30,7 +33,8 @@ pub(super) enum ElementKind {
 pub(super) struct ElementStatistics {
     /// In their order: lexemes by length first.
     pub values: Vec<Datum>,
-    /// The share of the rows with each; then the least and the greatest of these; of arrays also the share of those with NULLs.
+    /// The share of the rows with each; then the least and the greatest of these; of arrays also the share of those
+    /// with NULLs.
     pub frequencies: Vec<f32>,
     /// Of arrays: bounds of the numbers of different elements, and the average.
     pub counts: Option<Vec<f32>>,
@@ -61,7 +65,10 @@ impl LossyCounter {
                 known.last_row = row;
             }
             None => {
-                self.tracked.insert(key.into(), Tracked { value: value(), frequency: 1, missed: self.bucket - 1, last_row: row });
+                self.tracked.insert(
+                    key.into(),
+                    Tracked { value: value(), frequency: 1, missed: self.bucket - 1, last_row: row },
+                );
             }
         }
         self.seen += 1;
@@ -88,7 +95,12 @@ impl LossyCounter {
 }
 
 /// `values`: those of the sample that are not NULL. None: there is nothing to tell.
-pub(super) fn compute(kind: ElementKind, values: &[Datum], target: usize, checkpoint: &dyn Fn() -> Result<()>) -> Result<Option<ElementStatistics>> {
+pub(super) fn compute(
+    kind: ElementKind,
+    values: &[Datum],
+    target: usize,
+    checkpoint: &dyn Fn() -> Result<()>,
+) -> Result<Option<ElementStatistics>> {
     match kind {
         ElementKind::None => Ok(None),
         ElementKind::Lexemes => lexemes(values, target * 10, checkpoint),
@@ -122,9 +134,15 @@ fn slot(common: Vec<(Box<[u8]>, Tracked)>, more: impl Iterator<Item = u64>, rows
     ElementStatistics { values: common.into_iter().map(|(_, t)| t.value).collect(), frequencies, counts: None }
 }
 
-fn elements(element: Oid, values: &[Datum], target: usize, checkpoint: &dyn Fn() -> Result<()>) -> Result<Option<ElementStatistics>> {
+fn elements(
+    element: Oid,
+    values: &[Datum],
+    target: usize,
+    checkpoint: &dyn Fn() -> Result<()>,
+) -> Result<Option<ElementStatistics>> {
     let most = target * 10;
-    let mut counter = LossyCounter { tracked: HashMap::new(), bucket_width: most as u64 * 1000 / 7, bucket: 1, seen: 0 };
+    let mut counter =
+        LossyCounter { tracked: HashMap::new(), bucket_width: most as u64 * 1000 / 7, bucket: 1, seen: 0 };
     let (mut rows, mut rows_with_null) = (0, 0);
     // How many rows have so many different elements.
     let mut counts: HashMap<u64, u64> = HashMap::new();
@@ -153,7 +171,11 @@ fn elements(element: Oid, values: &[Datum], target: usize, checkpoint: &dyn Fn()
     let average = (counter.seen as f64 / rows as f64) as f32;
     let (mut common, least, greatest) = counter.most_common(most);
     common.sort_by(|(_, a), (_, b)| compare(element, &a.value, &b.value));
-    let mut found = if common.is_empty() { ElementStatistics::default() } else { slot(common, [least, greatest, rows_with_null].into_iter(), rows) };
+    let mut found = if common.is_empty() {
+        ElementStatistics::default()
+    } else {
+        slot(common, [least, greatest, rows_with_null].into_iter(), rows)
+    };
     found.counts = Some(count_histogram(counts, rows as u64, target.max(2), average));
     Ok(Some(found))
 }
@@ -188,8 +210,11 @@ mod tests {
 
     #[test]
     fn elements_count_once_for_a_row() {
-        let rows: Vec<Datum> = (0..100).map(|i| array(vec![Datum::Int4(1), Datum::Int4(1), Datum::Int4(2 + i % 2), Datum::Null])).collect();
-        let found = compute(ElementKind::Array(oids::INT4), &rows, 100, &|| Ok(())).expect("computed").expect("something");
+        let rows: Vec<Datum> = (0..100)
+            .map(|i| array(vec![Datum::Int4(1), Datum::Int4(1), Datum::Int4(2 + i % 2), Datum::Null]))
+            .collect();
+        let found =
+            compute(ElementKind::Array(oids::INT4), &rows, 100, &|| Ok(())).expect("computed").expect("something");
         assert!(matches!(found.values[..], [Datum::Int4(1), Datum::Int4(2), Datum::Int4(3)]));
         assert_eq!(found.frequencies, [1.0, 0.5, 0.5, 0.5, 1.0, 1.0]);
         let counts = found.counts.expect("counts");
@@ -199,8 +224,11 @@ mod tests {
     /// Of very many different elements those that keep coming are left.
     #[test]
     fn what_is_rare_is_forgotten() {
-        let rows: Vec<Datum> = (0..20_000).map(|i| array((0..10).map(|j| Datum::Int4(1000 + i * 10 + j)).chain([Datum::Int4(i % 3)]).collect())).collect();
-        let found = compute(ElementKind::Array(oids::INT4), &rows, 1, &|| Ok(())).expect("computed").expect("something");
+        let rows: Vec<Datum> = (0..20_000)
+            .map(|i| array((0..10).map(|j| Datum::Int4(1000 + i * 10 + j)).chain([Datum::Int4(i % 3)]).collect()))
+            .collect();
+        let found =
+            compute(ElementKind::Array(oids::INT4), &rows, 1, &|| Ok(())).expect("computed").expect("something");
         assert!(matches!(found.values[..], [Datum::Int4(0), Datum::Int4(1), Datum::Int4(2)]));
     }
 

@@ -1,7 +1,8 @@
 //! ANALYZE of one table: a sample of its rows, statistics of its columns in pg_statistic, its size in pg_class.
 //!
 //! Invariants
-//! 1. Everything is written in the session's own transaction; rows about a temporary table go into the session's own catalog.
+//! 1. Everything is written in the session's own transaction; rows about a temporary table go into the session's own
+//!    catalog.
 //! 2. The caller holds SHARE UPDATE EXCLUSIVE: nobody else writes the same rows of pg_statistic.
 //!
 //! Must not know: what the planner makes of statistics.
@@ -53,7 +54,13 @@ struct Target {
 
 impl Session {
     /// `columns`: all if there are none. Returns how many rows the table has, it seems.
-    pub(super) fn analyze_table(&mut self, table: &Arc<Table>, columns: &[&str], verbose: bool, runtime: &dyn Runtime) -> Result<i64> {
+    pub(super) fn analyze_table(
+        &mut self,
+        table: &Arc<Table>,
+        columns: &[&str],
+        verbose: bool,
+        runtime: &dyn Runtime,
+    ) -> Result<i64> {
         if verbose {
             self.notice(Severity::Info, format!("analyzing \"{}.{}\"", table.schema_name, table.name));
         }
@@ -64,7 +71,13 @@ impl Session {
         rows
     }
 
-    fn analyze_now(&mut self, table: &Arc<Table>, columns: &[&str], verbose: bool, runtime: &dyn Runtime) -> Result<i64> {
+    fn analyze_now(
+        &mut self,
+        table: &Arc<Table>,
+        columns: &[&str],
+        verbose: bool,
+        runtime: &dyn Runtime,
+    ) -> Result<i64> {
         let progress = &runtime.control().progress;
         let targets = self.targets(table, columns, runtime)?;
         let most = targets.iter().map(|t| t.facts.target).max().unwrap_or(0);
@@ -92,19 +105,24 @@ impl Session {
         let (name, read, blocks, seen) = (&table.name, sample.blocks_read, sample.blocks, sample.rows_seen);
         let (taken, rows) = (sample.rows.len(), sample.total_rows);
         let counted = format!("scanned {read} of {blocks} pages, containing {seen} live rows and 0 dead rows");
-        self.notice(Severity::Info, format!("\"{name}\": {counted}; {taken} rows in sample, {rows:.0} estimated total rows"));
+        self.notice(
+            Severity::Info,
+            format!("\"{name}\": {counted}; {taken} rows in sample, {rows:.0} estimated total rows"),
+        );
     }
 
     /// Of a column, pg_attribute.attstattarget: its own statistics target, or the session's; 0 leaves it out.
     fn targets(&mut self, table: &Arc<Table>, columns: &[&str], runtime: &dyn Runtime) -> Result<Vec<Target>> {
         let default = self.settings.get("default_statistics_target").and_then(|v| v.parse().ok()).unwrap_or(100);
-        let attributes = self.catalog_lookup(PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &[Datum::Oid(table.oid)])?;
+        let attributes =
+            self.catalog_lookup(PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &[Datum::Oid(table.oid)])?;
         let mut targets = Vec::new();
         for column in table.columns.iter().filter(|c| !c.dropped && c.generated != b'v') {
             if !columns.is_empty() && !columns.contains(&column.name.as_str()) {
                 continue;
             }
-            let own = attributes.iter().find(|a| a.int("attnum") == i64::from(column.attnum)).map(|a| a.get("attstattarget"));
+            let own =
+                attributes.iter().find(|a| a.int("attnum") == i64::from(column.attnum)).map(|a| a.get("attstattarget"));
             let target = match own {
                 Some(Datum::Int2(own)) if *own >= 0 => *own as usize,
                 _ => default,
@@ -140,12 +158,20 @@ impl Session {
             }
             let element = if info.category == b'A' { info.element } else { 0 };
             let operators = if element == 0 { None } else { host.reader.ordering_operators(element)? };
-            Ok(operators.map_or((ElementKind::None, (0, 0, 0)), |o| (ElementKind::Array(element), (element, o.equal, column.collation))))
+            Ok(operators.map_or((ElementKind::None, (0, 0, 0)), |o| {
+                (ElementKind::Array(element), (element, o.equal, column.collation))
+            }))
         })
     }
 
     /// The column's row of pg_statistic, new or in place of the one before.
-    fn write_statistics(&mut self, table: Oid, target: &Target, found: &Statistics, runtime: &dyn Runtime) -> Result<()> {
+    fn write_statistics(
+        &mut self,
+        table: Oid,
+        target: &Target,
+        found: &Statistics,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let mut columns = vec![
             ("starelid", Datum::Oid(table)),
             ("staattnum", Datum::Int2(target.attnum)),
@@ -157,7 +183,13 @@ impl Session {
         let mut slots = slots(target, found);
         slots.resize_with(SLOT_COLUMNS.len(), Slot::default);
         for (slot, names) in slots.into_iter().zip(SLOT_COLUMNS) {
-            let values = [Datum::Int2(slot.kind), Datum::Oid(slot.operator), Datum::Oid(slot.collation), slot.numbers, slot.values];
+            let values = [
+                Datum::Int2(slot.kind),
+                Datum::Oid(slot.operator),
+                Datum::Oid(slot.collation),
+                slot.numbers,
+                slot.values,
+            ];
             columns.extend(names.into_iter().zip(values));
         }
         let key = [Datum::Oid(table), Datum::Int2(target.attnum)];
@@ -217,21 +249,44 @@ struct Slot {
 /// What there is, without gaps.
 fn slots(target: &Target, found: &Statistics) -> Vec<Slot> {
     let numbers = |list: &[f32]| array(oids::FLOAT4, list.iter().map(|v| Datum::Float4(*v)).collect());
-    let values = |list: &[Datum]| array(target.facts.type_oid, list.iter().map(|v| target.facts.in_full(v).into_owned()).collect());
-    let common = found.common.iter().map(|c| {
-        Slot { kind: COMMON, operator: target.equal, collation: target.collation, numbers: numbers(&c.frequencies), values: values(&c.values) }
+    let values = |list: &[Datum]| {
+        array(target.facts.type_oid, list.iter().map(|v| target.facts.in_full(v).into_owned()).collect())
+    };
+    let common = found.common.iter().map(|c| Slot {
+        kind: COMMON,
+        operator: target.equal,
+        collation: target.collation,
+        numbers: numbers(&c.frequencies),
+        values: values(&c.values),
     });
-    let histogram =
-        found.histogram.iter().map(|h| Slot { kind: HISTOGRAM, operator: target.less, collation: target.collation, numbers: Datum::Null, values: values(h) });
-    let correlation = found.correlation.iter().map(|c| {
-        Slot { kind: CORRELATION, operator: target.less, collation: target.collation, numbers: numbers(&[*c]), values: Datum::Null }
+    let histogram = found.histogram.iter().map(|h| Slot {
+        kind: HISTOGRAM,
+        operator: target.less,
+        collation: target.collation,
+        numbers: Datum::Null,
+        values: values(h),
+    });
+    let correlation = found.correlation.iter().map(|c| Slot {
+        kind: CORRELATION,
+        operator: target.less,
+        collation: target.collation,
+        numbers: numbers(&[*c]),
+        values: Datum::Null,
     });
     let (element, operator, collation) = target.element;
-    let elements = found.elements.iter().filter(|e| !e.values.is_empty()).map(|e| {
-        Slot { kind: COMMON_ELEMENTS, operator, collation, numbers: numbers(&e.frequencies), values: array(element, e.values.clone()) }
+    let elements = found.elements.iter().filter(|e| !e.values.is_empty()).map(|e| Slot {
+        kind: COMMON_ELEMENTS,
+        operator,
+        collation,
+        numbers: numbers(&e.frequencies),
+        values: array(element, e.values.clone()),
     });
-    let counts = found.elements.iter().filter_map(|e| e.counts.as_ref()).map(|counts| {
-        Slot { kind: ELEMENT_COUNTS, operator, collation, numbers: numbers(counts), values: Datum::Null }
+    let counts = found.elements.iter().filter_map(|e| e.counts.as_ref()).map(|counts| Slot {
+        kind: ELEMENT_COUNTS,
+        operator,
+        collation,
+        numbers: numbers(counts),
+        values: Datum::Null,
     });
     common.chain(histogram).chain(correlation).chain(elements).chain(counts).collect()
 }

@@ -39,7 +39,14 @@ impl Random {
     }
 }
 
-pub(super) fn take(heap: &Relation, snapshot: &Snapshot, wanted: usize, seed: u64, park: &dyn Park, progress: &ProgressSlot) -> Result<Sample> {
+pub(super) fn take(
+    heap: &Relation,
+    snapshot: &Snapshot,
+    wanted: usize,
+    seed: u64,
+    park: &dyn Park,
+    progress: &ProgressSlot,
+) -> Result<Sample> {
     let blocks = heap.pages();
     let mut random = Random(seed);
     let mut blocks_wanted = u64::from(blocks).min(wanted as u64);

@@ -86,7 +86,13 @@ pub struct SpillFile {
 
 impl SpillFile {
     pub fn new(buffer_bytes: usize) -> SpillFile {
-        SpillFile { disk: None, written: 0, buffer: Vec::new(), buffer_bytes: buffer_bytes.clamp(512, STEP_BYTES), records: 0 }
+        SpillFile {
+            disk: None,
+            written: 0,
+            buffer: Vec::new(),
+            buffer_bytes: buffer_bytes.clamp(512, STEP_BYTES),
+            records: 0,
+        }
     }
     /// Bytes of all records.
     pub fn bytes(&self) -> u64 {
@@ -143,7 +149,10 @@ impl SpillFile {
                 out.resize(from + want, 0);
                 accesses::count_temporary_read(want);
                 if disk.file.read_at(&mut out[from..], offset)? < want {
-                    return Err(Error::corrupted(format!("temporary file {} is shorter than it was written", disk.path.display())));
+                    return Err(Error::corrupted(format!(
+                        "temporary file {} is shorter than it was written",
+                        disk.path.display()
+                    )));
                 }
             }
             _ => {
@@ -163,7 +172,8 @@ pub fn append_record(out: &mut Vec<u8>, key: &[u8], values: &[Datum]) -> Result<
     out.extend_from_slice(key);
     row::encode_self_describing(values, out);
     let row_length = out.len() - start - HEAD_BYTES - key.len();
-    let too_long = |_| Error::new(kilndb_base::sqlstate::PROGRAM_LIMIT_EXCEEDED, "row is too long for a temporary file");
+    let too_long =
+        |_| Error::new(kilndb_base::sqlstate::PROGRAM_LIMIT_EXCEEDED, "row is too long for a temporary file");
     let key_length = u32::try_from(key.len()).map_err(too_long)?;
     let row_length = u32::try_from(row_length).map_err(too_long)?;
     out[start..start + 4].copy_from_slice(&key_length.to_le_bytes());
@@ -189,7 +199,12 @@ pub struct SpillCursor {
 
 impl SpillCursor {
     pub fn new(buffer_bytes: usize) -> SpillCursor {
-        SpillCursor { buffer: Vec::new(), buffer_bytes: buffer_bytes.clamp(512, STEP_BYTES), offset: 0, record: (0, 0, 0) }
+        SpillCursor {
+            buffer: Vec::new(),
+            buffer_bytes: buffer_bytes.clamp(512, STEP_BYTES),
+            offset: 0,
+            record: (0, 0, 0),
+        }
     }
     /// The next record will be the one that begins at `offset`.
     pub fn seek(&mut self, offset: u64) {

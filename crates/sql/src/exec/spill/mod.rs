@@ -13,7 +13,7 @@ mod partition;
 mod sorter;
 mod store;
 
-pub use file::{Io, SpillCursor, SpillFile, STEP_BYTES, TempSpace};
+pub use file::{Io, STEP_BYTES, SpillCursor, SpillFile, TempSpace};
 pub use partition::Partitions;
 pub use sorter::Sorter;
 pub use store::{RowStore, StoreCursor};

@@ -1,10 +1,10 @@
 //! Sorting records by their keys' bytes.
 //!
-//! Records lie in blocks; what is sorted are [`Entry`]s, in segments between which the statement may give way. Segments in
-//! memory and runs on disk are merged as they are read. Equal keys keep their order of arrival: sources of a merge are numbered in that
-//! order, and so are blocks.
+//! Records lie in blocks; what is sorted are [`Entry`]s, in segments between which the statement may give way. Segments
+//! in memory and runs on disk are merged as they are read. Equal keys keep their order of arrival: sources of a merge
+//! are numbered in that order, and so are blocks.
 
-use super::file::{HEAD_BYTES, Io, SpillCursor, SpillFile, STEP_BYTES, append_record, lengths};
+use super::file::{HEAD_BYTES, Io, STEP_BYTES, SpillCursor, SpillFile, append_record, lengths};
 use kilndb_base::Result;
 use kilndb_types::Datum;
 use std::cmp::Ordering;
@@ -77,7 +77,10 @@ impl Memory {
             } else {
                 segment.sort_unstable_by(|a, b| {
                     let place = |e: &Entry| (e.block, e.at);
-                    a.prefix.cmp(&b.prefix).then_with(|| self.key(*a).cmp(self.key(*b))).then_with(|| place(a).cmp(&place(b)))
+                    a.prefix
+                        .cmp(&b.prefix)
+                        .then_with(|| self.key(*a).cmp(self.key(*b)))
+                        .then_with(|| place(a).cmp(&place(b)))
                 });
             }
             io.park.checkpoint()?;
@@ -203,7 +206,14 @@ pub struct Sorter {
 impl Sorter {
     pub fn new(budget_bytes: usize) -> Sorter {
         let budget_bytes = budget_bytes.max(STEP_BYTES / 2);
-        Sorter { budget_bytes, memory: Memory::default(), levels: Vec::new(), merge: None, peak_bytes: 0, disk_bytes: 0 }
+        Sorter {
+            budget_bytes,
+            memory: Memory::default(),
+            levels: Vec::new(),
+            merge: None,
+            peak_bytes: 0,
+            disk_bytes: 0,
+        }
     }
     pub fn is_external(&self) -> bool {
         !self.levels.is_empty()
@@ -224,7 +234,8 @@ impl Sorter {
 
     fn segments(&self) -> Merge {
         let count = self.memory.entries.len();
-        let ends = (0..count).step_by(SEGMENT).map(|from| Source::Segment { next: from, end: (from + SEGMENT).min(count) });
+        let ends =
+            (0..count).step_by(SEGMENT).map(|from| Source::Segment { next: from, end: (from + SEGMENT).min(count) });
         Merge::new(ends.collect())
     }
 

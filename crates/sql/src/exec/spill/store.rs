@@ -1,6 +1,6 @@
 //! Rows kept in their order and read by position, several readers at once.
 
-use super::file::{Io, SpillCursor, SpillFile, STEP_BYTES};
+use super::file::{Io, STEP_BYTES, SpillCursor, SpillFile};
 use super::row_bytes;
 use kilndb_base::Result;
 use kilndb_types::{Datum, row};
@@ -38,7 +38,16 @@ impl Default for StoreCursor {
 
 impl RowStore {
     pub fn new(width: usize, budget_bytes: usize) -> RowStore {
-        RowStore { width, budget_bytes, used_bytes: 0, chunks: Vec::new(), in_memory: 0, file: None, places: Vec::new(), rows: 0 }
+        RowStore {
+            width,
+            budget_bytes,
+            used_bytes: 0,
+            chunks: Vec::new(),
+            in_memory: 0,
+            file: None,
+            places: Vec::new(),
+            rows: 0,
+        }
     }
     pub fn len(&self) -> usize {
         self.rows
