@@ -143,6 +143,7 @@ impl Instance {
             checkpoint_completion_target: c.real("checkpoint_completion_target"),
             wal_writer_delay_ms: c.number("wal_writer_delay") as u64,
             startup_progress_interval_ms: c.number("log_startup_progress_interval") as u64,
+            limits: Default::default(),
             fsync: c.flag("fsync"),
             workers: options.workers,
             log: options.log.clone(),
@@ -251,7 +252,7 @@ impl Instance {
         let mut range = locked(&self.oids);
         if range.next == range.limit {
             let counter = self.engine.relation(bootstrap::OID_COUNTER)?;
-            let first = counter.cell_modify(&mut |bytes| {
+            let (first, _) = counter.cell_modify(&mut |bytes| {
                 let known = bytes.first_chunk::<4>().map(|b| u32::from_le_bytes(*b));
                 let mut first = known.ok_or_else(|| Error::corrupted("the OID counter is empty"))?;
                 if first + OID_BATCH > TEMPORARY_OIDS.start && first < TEMPORARY_OIDS.end {

@@ -45,6 +45,7 @@ fn main() {
         checkpoint_completion_target: 0.9,
         wal_writer_delay_ms: 200,
         startup_progress_interval_ms: 0,
+        limits: Default::default(),
         fsync: false,
         workers: 1,
         log: Arc::new(|_, _| {}),

@@ -22,9 +22,39 @@ pub struct EngineConfig {
     pub fsync: bool,
     /// Insertion targets and undo streams are kept per worker.
     pub workers: usize,
+    pub limits: StorageLimits,
     /// Where recovery progress, checkpoints and warnings are told. At `Severity::Panic` nothing more can be made
     /// durable (a full disk, a failed sync): the process is to end, and to recover at its next start.
     pub log: Arc<dyn Fn(Severity, &str) + Send + Sync>,
+}
+
+/// How many of a kind there can be at a time. What would exceed one is refused with an error, before anything of it is
+/// done. Tests make them small to meet them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StorageLimits {
+    /// Transaction ids between the oldest that is still needed and the newest; a power of two.
+    pub xids: usize,
+    /// Chunks of undo between the oldest that is still needed and the newest; a power of two.
+    pub undo_chunks: usize,
+    /// The same two of a session's private store.
+    pub private_xids: usize,
+    pub private_undo_chunks: usize,
+    /// Ids of shared relations, which are never given twice, are below this one.
+    pub relation_ids: u32,
+    /// A list in a log record that would make it longer goes into several records; at most 64 kB.
+    pub record_bytes: usize,
+}
+impl Default for StorageLimits {
+    fn default() -> StorageLimits {
+        StorageLimits {
+            xids: 1 << 30,
+            undo_chunks: 1 << 24,
+            private_xids: 1 << 18,
+            private_undo_chunks: 1 << 20,
+            relation_ids: 1 << 31,
+            record_bytes: 1 << 16,
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,6 +3,9 @@
 //! Invariants
 //! 1. A change is seen at once by everybody and is never taken back.
 //! 2. After a crash a cell has its last logged contents, or a later one; an unlogged one those that it was made with.
+//! 3. A cell's page may show less than the log has under the page's own LSN: what was logged ahead. So recovery repeats
+//!    all of a cell's records, whatever the LSN of its page; the last one counts. A record that recovery does not meet
+//!    any more is logged again with the first change after the checkpoint.
 //!
 //! Must not know: sequences.
 
@@ -10,7 +13,7 @@ use crate::api::{Persistence, RelationKind};
 use crate::directory::Relation;
 use crate::page::{HEADER, KIND_CELL, PAGE, at, get16};
 use crate::wal::record::{Op, Record, encode};
-use kilndb_base::{Error, Result, sqlstate};
+use kilndb_base::{Error, Lsn, Result, sqlstate};
 use std::sync::atomic::Ordering::SeqCst;
 
 impl Relation {
@@ -37,10 +40,11 @@ impl Relation {
             *crate::lock(&self.initial) = bytes.to_vec();
             self.core.log.append(&encode(&Record::Initial { rel: self.id, bytes }));
         }
-        self.cell_modify(&mut |now| {
+        let changed = self.cell_modify(&mut |now| {
             bytes.clone_into(now);
             Ok(((), true))
-        })
+        });
+        changed.map(|_| ())
     }
     /// What [`Relation::cell_init`] has set, if the cell is unlogged.
     pub fn cell_initial(&self) -> Vec<u8> {
@@ -48,15 +52,16 @@ impl Relation {
     }
     /// Changes the cell under its latch; the change is logged if `f` says so for the new contents (it is then redone
     /// after a crash).
-    pub fn cell_modify<R>(&self, f: &mut dyn FnMut(&mut Vec<u8>) -> Result<(R, bool)>) -> Result<R> {
+    pub fn cell_modify<R>(&self, f: &mut dyn FnMut(&mut Vec<u8>) -> Result<(R, bool)>) -> Result<(R, Lsn)> {
         self.cell_modify_ahead(&mut |bytes, _| f(bytes).map(|(result, log_it)| (result, log_it.then(|| bytes.clone()))))
     }
     /// As [`Relation::cell_modify`], but the log gets other contents: what a crash would go on from. The second
-    /// argument of `f`: a checkpoint has begun since that was logged last, so recovery may not find it.
+    /// argument of `f`: a checkpoint has begun since that was logged last, so recovery may not find it. Returns how far
+    /// the log must be on disk for a crash to leave this change, or a later one; 0 if a crash leaves none of it.
     pub fn cell_modify_ahead<R>(
         &self,
         f: &mut dyn FnMut(&mut Vec<u8>, bool) -> Result<(R, Option<Vec<u8>>)>,
-    ) -> Result<R> {
+    ) -> Result<(R, Lsn)> {
         let pid = self.check_cell()?;
         let mut page = self.core.pool.write(pid)?;
         let len = get16(page.page(), at::COUNT);
@@ -77,6 +82,7 @@ impl Relation {
         }
         Op::Cell { bytes: &bytes }.apply(page.bytes(), self.target(0))?;
         page.mark_dirty();
-        Ok(result)
+        let lsn = if self.logged() { crate::page::lsn(page.page()) } else { 0 };
+        Ok((result, Lsn(lsn)))
     }
 }

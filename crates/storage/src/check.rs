@@ -65,6 +65,7 @@ pub fn check(env: Arc<dyn Env>, data_dir: PathBuf) -> Result<Vec<String>> {
         checkpoint_completion_target: 0.9,
         wal_writer_delay_ms: 200,
         startup_progress_interval_ms: 0,
+        limits: Default::default(),
         fsync: true,
         workers: 1,
         log: Arc::new(|_: Severity, _: &str| {}),

@@ -11,7 +11,7 @@
 use crate::buffer::Which;
 use crate::control::{self, Checkpoint, RelationEntry};
 use crate::core::Core;
-use crate::directory::{kind_number, persistence_number};
+use crate::directory::{GONE, kind_number, persistence_number};
 use crate::image::Taking;
 use crate::stats::{Event, IoObject};
 use crate::tuning::Tuning;
@@ -210,7 +210,8 @@ impl Checkpointer {
         let before = self.last_redo.swap(redo, Relaxed);
         let distance = if before == 0 { 0 } else { redo - before.min(redo) };
         let estimate = self.estimate(distance, reason);
-        let recycled = core.log.segments().recycle(redo, spare_segments(&core.tuning.get(), estimate))?;
+        let live = core.log.insert_lsn() / SEGMENT + 1 - redo / SEGMENT;
+        let recycled = core.log.segments().recycle(redo, spare_segments(&core.tuning.get(), estimate, live))?;
         progress.finish(core);
         if tell {
             progress.tell(core, redo, recycled, (distance, estimate));
@@ -231,10 +232,12 @@ impl Checkpointer {
     }
 }
 
-/// How many segments are kept to be used again.
-fn spare_segments(tuning: &Tuning, estimate: u64) -> usize {
+/// How many segments are kept to be used again, beside those with log that is needed (`live`): together they stay
+/// within `max_wal_size`.
+fn spare_segments(tuning: &Tuning, estimate: u64, live: u64) -> usize {
     let (least, most) = (tuning.min_wal_size_bytes / SEGMENT, tuning.max_wal_size_bytes / SEGMENT);
-    (estimate.div_ceil(SEGMENT) + 1).clamp(least.min(most), most.max(1)) as usize
+    let wanted = (estimate.div_ceil(SEGMENT) + 1).clamp(least.min(most), most.max(1));
+    wanted.min(most.saturating_sub(live).max(1)) as usize
 }
 
 /// How far one checkpoint is, and what is told of it.
@@ -306,6 +309,7 @@ fn note(core: &Core, redo: u64, clean: bool, generation: u64) -> Checkpoint {
     for r in core.directory.list() {
         let doomed = r.doomed.load(Acquire);
         if r.persistence == crate::api::Persistence::Temporary
+            || doomed == GONE
             || doomed != 0 && matches!(core.xids.status(doomed), Status::Committed { .. })
         {
             continue;

@@ -18,10 +18,11 @@ use crate::ssi::Ssi;
 use crate::stats::Stats;
 use crate::tuning::{Tuning, TuningCell};
 use crate::txn::purge::PurgeQueue;
+use crate::txn::rollback::UnendedRollbacks;
 use crate::txn::table::{Registry, XidTable};
 use crate::undo::Undo;
-use crate::wal::Log;
-use crate::wal::record::{Op, Target, encode_change, encode_compensate};
+use crate::wal::record::{Op, Record, Target, encode, encode_change, encode_compensate};
+use crate::wal::{Log, RedoHold};
 use kilndb_base::env::Env;
 use kilndb_base::{Result, Severity};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
@@ -58,6 +59,7 @@ pub struct Core {
     pub kept_changed: AtomicBool,
     /// The oldest snapshot when the cleaner last looked.
     pub oldest_seen: AtomicU64,
+    pub unended: UnendedRollbacks,
 }
 
 impl Core {
@@ -99,6 +101,7 @@ impl Core {
             images: RwLock::default(),
             kept_changed: AtomicBool::new(false),
             oldest_seen: AtomicU64::new(u64::MAX),
+            unended: UnendedRollbacks::default(),
             config,
         })
     }
@@ -115,6 +118,27 @@ impl Core {
     }
     pub fn tell(&self, severity: Severity, text: &str) {
         (self.config.log)(severity, text);
+    }
+    /// Finds out which transaction ids nobody asks for any more, so that their places can be used again.
+    pub fn free_xids(&self) {
+        self.undo.discard(&self.pool, &self.directory, &self.log, self.visible_to_all());
+        // In this order: who begins meanwhile gets an id above all that are looked at here.
+        self.xids.unfinished();
+        self.xids.free_below(self.undo.oldest_xid());
+    }
+    /// Logs what a commit is about to drop. Returns what goes into the commit record itself; as long as the guard
+    /// lives, recovery reads all of these records, or none.
+    pub fn log_drops(&self, xid: u64, drops: &[u32]) -> (Vec<u32>, Option<RedoHold<'_>>) {
+        // A byte for the kind, ten for the transaction, five for each relation.
+        let most = ((self.config.limits.record_bytes - 11) / 5).max(1);
+        if drops.len() <= most {
+            return (drops.to_vec(), None);
+        }
+        let hold = self.log.hold_redo();
+        for rels in drops.chunks(most) {
+            self.log.append(&encode(&Record::Doom { xid, rels: rels.to_vec() }));
+        }
+        (Vec::new(), Some(hold))
     }
     pub fn new_owner(&self) -> u64 {
         self.owners.fetch_add(1, Relaxed)

@@ -4,6 +4,8 @@
 //! 1. Extent i of a relation has 1, 1, 2, 4, … 512, 1024, 1024, … pages; block → page is arithmetic and one load.
 //! 2. Blocks below `pages()` are formatted, in order: the log has their Init records in block order.
 //! 3. Temporary relations are never logged; of unlogged ones only their existence is.
+//! 4. Before a relation's pages can be anybody else's, the log says that it is gone, and from before that record on no
+//!    checkpoint notes it. So whatever part of the log a crash leaves, no page has two owners.
 //!
 //! Must not know: what is in the pages.
 
@@ -77,6 +79,9 @@ pub fn extent_pages(index: usize) -> u32 {
 
 const FEW_TARGETS: usize = 4;
 
+/// In place of the transaction that dooms a relation: it goes, whatever becomes of any transaction.
+pub const GONE: u64 = u64::MAX;
+
 /// Private relations of so many extents leave their memory to the next ones.
 const SMALL_EXTENTS: usize = 5;
 
@@ -102,7 +107,7 @@ pub struct Relation {
     more_targets: Box<[AtomicU32]>,
     /// The transaction that made it, until that commits.
     pub(crate) creator: AtomicU64,
-    /// The transaction that drops it when it commits.
+    /// The transaction that drops it when it commits, or [`GONE`].
     pub(crate) doomed: AtomicU64,
     /// The transaction that wants to, before that.
     pub(crate) dropper: AtomicU64,
@@ -305,6 +310,14 @@ impl Directory {
         list.sort_by_key(|r| r.id);
         list
     }
+    /// Ids are never given twice: the log and the pages of a dropped relation may still mention its own.
+    pub fn new_id(&self, limit: u32) -> Result<u32> {
+        let next = self.next_id.fetch_update(SeqCst, SeqCst, |id| (id < limit).then(|| id + 1));
+        next.map_err(|_| {
+            Error::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "all ids of storage relations have been used")
+                .with_hint("Dump the databases and restore them into a new cluster.")
+        })
+    }
     pub fn add(
         &self,
         core: &Arc<Core>,
@@ -349,7 +362,16 @@ impl Directory {
         self.next_id.fetch_max(id + 1, Relaxed);
         relation
     }
-    /// Takes the relation out and frees its pages.
+    /// Takes a relation out that no commit has dropped: its creation is rolled back.
+    pub fn remove_uncommitted(&self, core: &Core, id: u32) {
+        let Some(relation) = self.get(id) else { return };
+        relation.doomed.store(GONE, SeqCst);
+        if relation.persistence != Persistence::Temporary {
+            core.log.append(&encode(&Record::Drop { rel: id }));
+        }
+        self.remove(core, id);
+    }
+    /// Takes the relation out and frees its pages. The log says already that it is gone.
     pub fn remove(&self, core: &Core, id: u32) {
         let Some(relation) = self.relations.write().unwrap_or_else(|e| e.into_inner()).remove(&id) else { return };
         let _no_extension = crate::lock(&relation.extend);

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! 1. Background threads hold the core, never the engine; dropping the engine stops them (as a crash would, but for
-//!    what they have begun).
+//!    what they have begun). One that panics is as bad as a log that fails: the owner is told to end the process.
 //!
 //! Must not know: SQL.
 
@@ -29,6 +29,8 @@ use crate::wal::{Log, SEGMENT};
 use kilndb_base::env::{Env, Open};
 use kilndb_base::park::Park;
 use kilndb_base::{Csn, Error, Lsn, RelationId, Result, Severity, sqlstate};
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -103,7 +105,15 @@ impl Engine {
     }
     fn spawn(&self, name: &str, body: impl FnOnce(&Core) + Send + 'static) -> Result<()> {
         let core = self.core.clone();
-        let handle = self.core.env.spawn(name, Box::new(move || body(&core)))?;
+        let told = name.to_string();
+        let guarded = move || {
+            // Nobody else would notice, and what the thread does would not be done any more.
+            if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| body(&core))) {
+                core.log
+                    .fail(&Error::internal(format!("background thread \"{told}\" panicked: {}", panic_text(&*panic))));
+            }
+        };
+        let handle = self.core.env.spawn(name, Box::new(guarded))?;
         crate::lock(&self.threads).push(handle);
         Ok(())
     }
@@ -250,7 +260,7 @@ impl Engine {
     ) -> Result<Arc<Relation>> {
         txn.begin_write()?;
         let core = &self.core;
-        let id = core.directory.next_id.fetch_add(1, SeqCst);
+        let id = core.directory.new_id(core.config.limits.relation_ids)?;
         let xid = txn.xid;
         let relation = core.directory.add(core, id, kind, persistence, xid);
         if persistence != Persistence::Temporary {
@@ -391,6 +401,12 @@ impl Drop for Engine {
     }
 }
 
+/// What a panic was raised with, if that is a text.
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no text")
+}
+
 pub(crate) fn build_core(env: Arc<dyn Env>, config: EngineConfig, c: &Checkpoint, repair: bool) -> Result<Arc<Core>> {
     let dir = config.data_dir.clone();
     let sync_on = Arc::new(AtomicBool::new(config.fsync));
@@ -417,8 +433,8 @@ pub(crate) fn build_core(env: Arc<dyn Env>, config: EngineConfig, c: &Checkpoint
     let log = Arc::new(log);
     let workers = config.workers.max(1) + 1;
     let pool = Pool::new(pages, double_write, log.clone(), config.shared_buffers_bytes, config.huge_pages, stats)?;
-    let undo = Undo::new(workers, c.next_chunk.max(1), crate::undo::CHUNKS)?;
-    let xids = XidTable::new(c.next_xid.max(3), crate::txn::table::XIDS)?;
+    let undo = Undo::new(workers, c.next_chunk.max(1), config.limits.undo_chunks)?;
+    let xids = XidTable::new(c.next_xid.max(3), config.limits.xids)?;
     let mut core = Core::assemble(env, config, log, pool, 1, undo, xids)?;
     core.sync_on = sync_on;
     Ok(Arc::new(core))
@@ -447,7 +463,6 @@ fn clean_private(private: &Mutex<Vec<Weak<Core>>>, round: u64) -> bool {
 
 /// Purges, discards undo, cleans pages ahead of the clock.
 fn run_cleaner(core: &Core, private: &Mutex<Vec<Weak<Core>>>) {
-    let mut trimmed = core.xids.next.load(Relaxed);
     let mut round = 0u64;
     let mut compactor = Compactor::default();
     while !core.stop.load(Acquire) {
@@ -461,8 +476,7 @@ fn run_cleaner(core: &Core, private: &Mutex<Vec<Weak<Core>>>) {
         round += 1;
         busy |= clean_private(private, round);
         if round.is_multiple_of(256) {
-            core.xids.unfinished();
-            trimmed = core.xids.trim(trimmed, core.undo.oldest_xid());
+            core.free_xids();
         }
         core.env.sleep(Duration::from_millis(if busy { 1 } else { 5 }));
     }

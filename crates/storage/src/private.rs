@@ -34,9 +34,6 @@ const FIRST_RELATION: u32 = 0x8000_0000;
 /// Address space of one store; less if the machine has no more to give.
 const MOST_BYTES: usize = 64 << 30;
 const LEAST_BYTES: usize = 1 << 30;
-/// Transactions and undo chunks that may be waiting to be cleaned up; numbers are used again after so many.
-const TRANSACTIONS: usize = 1 << 18;
-const UNDO_CHUNKS: usize = 1 << 20;
 
 pub fn is_private(id: RelationId) -> bool {
     id.0 >= FIRST_RELATION
@@ -106,7 +103,8 @@ impl PrivateStore {
         let log = Arc::new(Log::none(&shared.env, FIRST_CSN, config.log.clone()));
         let overflow = Arc::new(Overflow { env: shared.env.clone(), path: file, file: OnceLock::new() });
         let pool = Pool::private(overflow, log.clone(), buffer_bytes, MOST_BYTES, LEAST_BYTES, shared.stats.clone())?;
-        let (undo, xids) = (Undo::new(2, 1, UNDO_CHUNKS)?, XidTable::new(3, TRANSACTIONS)?);
+        let (undo, xids) =
+            (Undo::new(2, 1, config.limits.private_undo_chunks)?, XidTable::new(3, config.limits.private_xids)?);
         let core = Arc::new(Core::assemble(shared.env.clone(), config, log, pool, FIRST_RELATION, undo, xids)?);
         engine.clean_also(&core);
         Ok(Arc::new(PrivateStore { core }))
@@ -236,11 +234,8 @@ pub(crate) fn clean(core: &Core) -> bool {
     let busy = core.purge.len() > 0 && (core.purge_round(false) > 0 || core.purge.ready() > 0);
     let busy = core.inverted_round(&mut MergeBatch::default()) || busy;
     core.undo.discard(&core.pool, &core.directory, &core.log, core.visible_to_all());
-    // There are no checkpoints here: the word says up to where transaction ids have been trimmed.
-    let trimmed = core.redo.load(Relaxed);
-    if core.xids.next.load(Relaxed) > trimmed + 1024 {
-        core.xids.unfinished();
-        core.redo.store(core.xids.trim(trimmed, core.undo.oldest_xid()), Relaxed);
+    if core.xids.in_use() > 1024 {
+        core.free_xids();
     }
     busy
 }

@@ -1,7 +1,7 @@
 //! Recovery: torn pages, redo, undo of losers, purge of what was committed.
 //!
 //! Invariants
-//! 1. A page is changed only by records newer than its LSN.
+//! 1. A page is changed only by records newer than its LSN, a cell's aside (`cell`).
 //! 2. A record for a page that is not what the record expects is passed over; that is legitimate only if the relation
 //!    (or undo chunk) is dropped later in the log, so at the end it must be gone.
 //! 3. The log goes on in a segment number never used before: no stale record can be taken for a new one. A link record
@@ -29,7 +29,7 @@ use crate::wal::{MAX_BODY, SEGMENT, frame, mix};
 use kilndb_base::bytes::Reader;
 use kilndb_base::env::{Env, File};
 use kilndb_base::{Error, Result, Severity};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
@@ -159,6 +159,10 @@ struct Redo {
     max_xid: u64,
     suspects: BTreeSet<u32>,
     suspect_chunks: BTreeSet<u64>,
+    /// Relations by the transaction that has made them and has not ended.
+    made: HashMap<u64, Vec<u32>>,
+    /// Relations that go if the transaction commits.
+    doomed: HashMap<u64, Vec<u32>>,
     /// Of the transactions that were ending when the images were taken, those that have committed.
     ended_well: BTreeSet<u64>,
     ending: BTreeSet<u64>,
@@ -200,6 +204,9 @@ impl Core {
         self.pool.lenient.store(true, SeqCst);
         *crate::lock(&self.directory.space) = Space::unknown();
         let mut redo = Redo { max_xid: c.next_xid.saturating_sub(1), ..Redo::default() };
+        for r in c.relations.iter().filter(|r| r.creator != 0) {
+            redo.made.entry(r.creator).or_default().push(r.id);
+        }
         redo.ending = c.unended.iter().filter(|t| t.ending).map(|t| t.xid).collect();
         for (xid, head, purge) in &c.unfinished {
             redo.txns.insert(*xid, (*head, *purge));
@@ -273,8 +280,7 @@ impl Core {
             match r.creator.load(Relaxed) {
                 0 => {}
                 creator if redo.txns.contains_key(&creator) => {
-                    self.directory.remove(self, r.id);
-                    self.log.append(&encode(&Record::Drop { rel: r.id }));
+                    self.directory.remove_uncommitted(self, r.id);
                 }
                 _ => r.creator.store(0, Relaxed),
             }
@@ -384,21 +390,19 @@ impl Core {
                         redo.txns.remove(&xid);
                     }
                 }
-                for r in self.directory.list() {
-                    if r.creator.load(Relaxed) == xid {
-                        r.creator.store(0, Relaxed);
-                    }
+                for made in redo.made.remove(&xid).unwrap_or_default().iter().filter_map(|id| self.directory.get(*id)) {
+                    made.creator.store(0, Relaxed);
                 }
-                for id in drops {
+                for id in redo.doomed.remove(&xid).unwrap_or_default().into_iter().chain(drops) {
                     self.directory.remove(self, id);
                 }
             }
+            Record::Doom { xid, rels } => redo.doomed.entry(xid).or_default().extend(rels),
             Record::Abort { xid } => {
                 redo.txns.remove(&xid);
-                for r in self.directory.list() {
-                    if r.creator.load(Relaxed) == xid {
-                        self.directory.remove(self, r.id);
-                    }
+                redo.doomed.remove(&xid);
+                for id in redo.made.remove(&xid).unwrap_or_default() {
+                    self.directory.remove(self, id);
                 }
             }
             Record::PurgeDone { xid } => {
@@ -417,6 +421,7 @@ impl Core {
                     Some(_) => {}
                     None => {
                         self.directory.add(self, rel, kind, persistence, xid);
+                        redo.made.entry(xid).or_default().push(rel);
                     }
                 }
             }
@@ -462,12 +467,17 @@ impl Core {
                 relation.blocks.fetch_max(target.block + 1, Relaxed);
             }
             let mut page = self.pool.write(pid)?;
+            let kind_fits = page.view().u32(at::REL) == target.rel && page.view().u32(at::BLOCK) == target.block;
             if page::lsn(page.page()) >= lsn && page.page()[at::KIND] != 0 {
+                if kind_fits {
+                    for op in mine.filter(|op| op.is_of_cell()) {
+                        op.apply(page.bytes(), *target)?;
+                    }
+                }
                 // Read as it should be, but maybe never synced: written again before the log goes.
                 page.mark_dirty();
                 continue;
             }
-            let kind_fits = page.view().u32(at::REL) == target.rel && page.view().u32(at::BLOCK) == target.block;
             if !init && !(kind_fits && page.page()[at::KIND] != 0) {
                 redo.suspects.insert(target.rel);
                 continue;

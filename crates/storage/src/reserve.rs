@@ -128,12 +128,22 @@ impl<T: Zeroed> LazyArray<T> {
     pub fn count(&self) -> usize {
         self.count
     }
-    /// Zeroes the items of the 4 kB pages that lie wholly in the index range.
-    pub fn forget(&self, from: usize, to: usize) {
-        let a = (from * size_of::<T>()).next_multiple_of(4096);
-        let b = to * size_of::<T>() / 4096 * 4096;
-        if b > a {
-            self.memory.forget(a, b - a);
+}
+
+impl LazyArray<std::sync::atomic::AtomicU64> {
+    /// Zeroes the items, whose memory goes back to the system where it is whole pages of 4 kB.
+    pub fn zero(&self, from: usize, to: usize) {
+        let bytes = size_of::<std::sync::atomic::AtomicU64>();
+        let a = (from * bytes).next_multiple_of(4096);
+        let b = to * bytes / 4096 * 4096;
+        let clear = |from: usize, to: usize| {
+            (from..to).for_each(|index| self.get(index).store(0, std::sync::atomic::Ordering::Release))
+        };
+        if b <= a {
+            return clear(from, to);
         }
+        clear(from, a / bytes);
+        self.memory.forget(a, b - a);
+        clear(b / bytes, to);
     }
 }

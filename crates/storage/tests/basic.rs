@@ -19,6 +19,7 @@ fn config(dir: &Dir) -> EngineConfig {
         checkpoint_completion_target: 0.9,
         wal_writer_delay_ms: 20,
         startup_progress_interval_ms: 0,
+        limits: Default::default(),
         fsync: true,
         workers: 4,
         log: Arc::new(|s, t| {

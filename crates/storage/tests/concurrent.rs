@@ -19,6 +19,7 @@ fn open(dir: &Dir, buffers: u64) -> Arc<Engine> {
         checkpoint_completion_target: 0.1,
         wal_writer_delay_ms: 20,
         startup_progress_interval_ms: 0,
+        limits: Default::default(),
         fsync: false,
         workers: 4,
         log: Arc::new(|s, t| {

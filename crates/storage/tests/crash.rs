@@ -23,6 +23,7 @@ fn config(buffers: u64) -> EngineConfig {
         checkpoint_completion_target: 0.1,
         wal_writer_delay_ms: 1,
         startup_progress_interval_ms: 0,
+        limits: Default::default(),
         fsync: true,
         workers: 2,
         log: Arc::new(|_, _| {}),

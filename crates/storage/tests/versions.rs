@@ -21,6 +21,7 @@ fn open(name: &str) -> (Dir, Arc<Engine>) {
         checkpoint_completion_target: 0.9,
         wal_writer_delay_ms: 5,
         startup_progress_interval_ms: 0,
+        limits: Default::default(),
         fsync: false,
         workers: 2,
         log: Arc::new(|s, t| {

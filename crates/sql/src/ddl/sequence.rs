@@ -8,7 +8,7 @@ use crate::catalog::SequenceOptions;
 use crate::catalog::global::GLOBAL;
 use crate::catalog::ids::*;
 use crate::client::Runtime;
-use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_base::{Error, Lsn, Oid, Result, sqlstate};
 use kilndb_storage::{Relation, RelationKind};
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::{Datum, oids};
@@ -404,8 +404,9 @@ fn sequence_row(oid: Oid, o: &SequenceOptions) -> Vec<(&'static str, Datum)> {
 /// Values written to the log ahead of use, so that not every nextval() is logged.
 const LOGGED_AHEAD: i64 = 32;
 
-/// Takes `options.cache` values; returns the first and how many follow it.
-pub(crate) fn take_values(cell: &Relation, name: &str, o: &SequenceOptions) -> Result<(i64, i64)> {
+/// Takes `options.cache` values; returns the first and how many follow it, and how far the log must be on disk before
+/// anybody may be told of them.
+pub(crate) fn take_values(cell: &Relation, name: &str, o: &SequenceOptions) -> Result<((i64, i64), Lsn)> {
     cell.cell_modify_ahead(&mut |bytes, checkpointed| {
         let state = SequenceState::decode(bytes)?;
         let next = |value: i64| match value.checked_add(o.increment) {

@@ -6,9 +6,19 @@ use crate::exec::CallEnv;
 use crate::session::environment::StatementHost;
 use crate::session::host::require_sequence;
 use crate::session::identifiers::record;
-use kilndb_base::{Error, Result, sqlstate};
+use kilndb_base::{Error, Lsn, Result, sqlstate};
+use kilndb_storage::Transaction;
 use kilndb_types::{Datum, oids};
 use std::sync::Arc;
+
+/// Values that a session has taken from a sequence with CACHE and not used yet.
+pub struct SequenceReserve {
+    next: i64,
+    left: i64,
+    step: i64,
+    /// How far the log must be on disk before anybody may be told of them.
+    lsn: Lsn,
+}
 
 fn sequence(host: &StatementHost<'_>, d: Option<&Datum>) -> Result<Arc<Table>> {
     let oid = match d {
@@ -27,9 +37,9 @@ fn options(table: &Table) -> Result<&SequenceOptions> {
     table.sequence.as_ref().ok_or_else(|| Error::internal(format!("sequence {} has no definition", table.oid)))
 }
 
-pub(crate) fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], _env: &mut CallEnv<'_>) -> Result<Datum> {
+pub(crate) fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<'_>) -> Result<Datum> {
     match name {
-        "nextval" => next_value(host, &*sequence(host, args.first())?),
+        "nextval" => next_value(host, &*sequence(host, args.first())?, env.txn),
         "currval" => {
             let table = sequence(host, args.first())?;
             let known = host.scratch.currval.borrow().get(&table.oid).copied();
@@ -55,7 +65,7 @@ pub(crate) fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], _env: &
             )?;
             Ok(if state.is_called { Datum::Int8(state.last_value) } else { Datum::Null })
         }
-        _ => set_value(host, args),
+        _ => set_value(host, args, env.txn),
     }
 }
 
@@ -88,22 +98,25 @@ fn refuse_read_only(host: &StatementHost<'_>, table: &Table, what: &str) -> Resu
 }
 
 /// The sequence's next value, from the session's own reserve if CACHE has left some.
-pub(crate) fn next_value(host: &StatementHost<'_>, table: &Table) -> Result<Datum> {
+fn next_value(host: &StatementHost<'_>, table: &Table, txn: &mut Transaction) -> Result<Datum> {
     refuse_read_only(host, table, "nextval")?;
     let mut cache = host.scratch.sequence_cache.borrow_mut();
     let value = match cache.get_mut(&table.oid) {
-        Some((next, left, step)) if *left > 0 => {
-            let value = *next;
-            *next = next.wrapping_add(*step);
-            *left -= 1;
+        Some(reserve) if reserve.left > 0 => {
+            let value = reserve.next;
+            reserve.next = value.wrapping_add(reserve.step);
+            reserve.left -= 1;
+            txn.rest_on(reserve.lsn);
             value
         }
         _ => {
             let options = options(table)?;
             let cell = host.reader.temporary.relation(&host.instance.engine, table.storage)?;
-            let (first, left) = take_values(&cell, &table.name, options)?;
+            let ((first, left), lsn) = take_values(&cell, &table.name, options)?;
+            txn.rest_on(lsn);
             if left > 0 {
-                cache.insert(table.oid, (first.wrapping_add(options.increment), left, options.increment));
+                let (next, step) = (first.wrapping_add(options.increment), options.increment);
+                cache.insert(table.oid, SequenceReserve { next, left, step, lsn });
             }
             first
         }
@@ -113,7 +126,7 @@ pub(crate) fn next_value(host: &StatementHost<'_>, table: &Table) -> Result<Datu
     Ok(Datum::Int8(value))
 }
 
-fn set_value(host: &StatementHost<'_>, args: &[Datum]) -> Result<Datum> {
+fn set_value(host: &StatementHost<'_>, args: &[Datum], txn: &mut Transaction) -> Result<Datum> {
     let table = sequence(host, args.first())?;
     refuse_read_only(host, &table, "setval")?;
     let value = match args.get(1) {
@@ -128,10 +141,12 @@ fn set_value(host: &StatementHost<'_>, args: &[Datum]) -> Result<Datum> {
             format!("setval: value {value} is out of bounds for sequence \"{}\" ({}..{})", table.name, o.min, o.max),
         ));
     }
-    host.reader.temporary.relation(&host.instance.engine, table.storage)?.cell_modify(&mut |bytes| {
+    let cell = host.reader.temporary.relation(&host.instance.engine, table.storage)?;
+    let ((), lsn) = cell.cell_modify(&mut |bytes| {
         SequenceState { last_value: value, is_called, log_count: 0 }.encode(bytes);
         Ok(((), true))
     })?;
+    txn.rest_on(lsn);
     host.scratch.sequence_cache.borrow_mut().remove(&table.oid);
     if is_called {
         host.scratch.currval.borrow_mut().insert(table.oid, value);

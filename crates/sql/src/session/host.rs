@@ -327,8 +327,8 @@ fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<
         "pg_is_in_recovery" | "pg_jit_available" | "row_security_active" | "pg_is_wal_replay_paused" => {
             Ok(Datum::Bool(false))
         }
-        "txid_current" => Ok(Datum::Int8(env.txn.assign_xid().0 as i64)),
-        "pg_current_xact_id" => Ok(Datum::U64(env.txn.assign_xid().0)),
+        "txid_current" => Ok(Datum::Int8(env.txn.assign_xid()?.0 as i64)),
+        "pg_current_xact_id" => Ok(Datum::U64(env.txn.assign_xid()?.0)),
         "txid_current_if_assigned" => Ok(env.txn.xid().map_or(Datum::Null, |x| Datum::Int8(x.0 as i64))),
         "pg_current_xact_id_if_assigned" => Ok(env.txn.xid().map_or(Datum::Null, |x| Datum::U64(x.0))),
         "pg_cancel_backend" | "pg_terminate_backend" => signal(host, name, int_of(first)),

@@ -56,6 +56,7 @@ use crate::catalog::cache::{CatalogReader, Database, ObjectCache};
 use crate::catalog::store::CatalogRow;
 use crate::catalog::temporary::TemporaryCatalog;
 use crate::client::{Client, Runtime};
+use crate::ddl::sequence_functions::SequenceReserve;
 use crate::instance::Instance;
 use crate::settings::{CLIENT, SessionSettings, SettingScope, definition, show_value};
 use foldhash::HashMap;
@@ -150,8 +151,7 @@ pub(crate) struct Scratch {
     /// Last value per sequence, and the sequence used last.
     pub currval: RefCell<HashMap<Oid, i64>>,
     pub last_sequence: Cell<Option<Oid>>,
-    /// Values taken ahead per sequence (CACHE): next, remaining, step.
-    pub sequence_cache: RefCell<HashMap<Oid, (i64, i64, i64)>>,
+    pub sequence_cache: RefCell<HashMap<Oid, SequenceReserve>>,
     /// set_config() calls of the statement: name, value, local.
     pub set_config: RefCell<Vec<(String, String, bool)>>,
     pub random_state: Cell<[u64; 2]>,

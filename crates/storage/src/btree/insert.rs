@@ -304,6 +304,8 @@ impl Relation {
                 };
                 txn.change(self, &record, build, &[0], &mut [&mut page])?;
             }
+            // The row is new, whatever its entry has been: scans that leave out what is deleted must come here again.
+            self.dead_prefixes.inserted(key, rid);
             return Ok(true);
         }
         self.put_at(txn, (block, idx), page, key, rid, held)
@@ -381,7 +383,7 @@ impl Relation {
             core.let_look(core.rows.free_watched(holder));
             return Ok(());
         }
-        let parked = park.park(None);
+        let parked = core.unended.check(xid).and_then(|()| park.park(None));
         core.waits.done(txn.owner);
         core.let_look(core.rows.leave(key, txn.owner).next);
         parked

@@ -168,7 +168,9 @@ impl Relation {
                 None if first && way.shared.is_empty() => continue,
                 _ => {}
             }
-            let parked = park.park(None);
+            // Now that it would be woken: a rollback that has failed before wakes nobody any more.
+            let waitable = holder.map_or(Ok(()), |xid| core.unended.check(xid));
+            let parked = waitable.and_then(|()| park.park(None));
             core.waits.done(owner);
             parked?;
         }

@@ -1,8 +1,8 @@
 //! Shortening version chains: what lies between two live snapshots is cut out, what nobody needs goes.
 //!
 //! Invariants
-//! 1. A version valid in [birth, death) goes only if no live snapshot lies in between; new snapshots are newer than
-//!    every version that is looked at here, since all of them are committed.
+//! 1. A version valid in [birth, death) goes only if no live snapshot lies in between, and none that is taken while
+//!    this goes on can ([`LiveSnapshots`]).
 //! 2. Only chains whose newest record is committed are rebuilt, with the row's page latched. So a record of a
 //!    transaction in progress never changes, and its rollback finds what it replaced.
 //! 3. A row whose newest record is a delete is left alone: its purge looks for that record.
@@ -18,7 +18,7 @@
 
 use super::page::{ADDRESS, DELETED, FORWARD};
 use crate::core::Core;
-use crate::txn::table::Status;
+use crate::txn::table::{LiveSnapshots, Status};
 use crate::txn::visibility::MADE_FORWARD;
 use crate::undo::CHUNK;
 use crate::undo::record::{UndoKind, UndoRecord, update_data};
@@ -36,14 +36,13 @@ pub(crate) const OLD: u64 = 2000;
 pub(crate) struct Prune<'a> {
     core: &'a Core,
     worker: usize,
-    /// Live snapshots, in order.
-    live: Vec<u64>,
+    live: LiveSnapshots,
     /// Seen by all, and on disk.
     oldest: u64,
     /// The chunk that no chain is to lead to any more.
     empty: Option<u64>,
     depth: usize,
-    /// Inserts that were moved out of the chunk: one record serves all rows of its transaction that it made.
+    /// Inserts that were moved out of the chunk: one record serves all rows that the one before it made.
     moved: HashMap<u64, u64>,
 }
 
@@ -81,14 +80,10 @@ impl Group {
 impl<'a> Prune<'a> {
     pub(crate) fn new(core: &'a Core, worker: usize, empty: Option<u64>) -> Prune<'a> {
         let newest = core.log.last_csn();
-        let live = core.snapshots.sorted();
-        let oldest = live.first().copied().unwrap_or(newest).min(core.log.flushed_csn());
+        let live = core.snapshots.live(newest);
+        let oldest = live.oldest(newest).min(core.log.flushed_csn());
         let depth = if empty.is_some() { usize::MAX } else { DEPTH };
         Prune { core, worker, live, oldest, empty, depth, moved: HashMap::new() }
-    }
-    fn seen_between(&self, birth: u64, death: u64) -> bool {
-        let at = self.live.partition_point(|s| *s < birth);
-        self.live.get(at).is_some_and(|s| *s < death)
     }
     /// The word that may stand for `word` (the row's, its page is latched by the caller); None: it stays.
     pub(crate) fn word(&mut self, word: u64, slot: usize, payload: &[u8]) -> Result<Option<u64>> {
@@ -104,7 +99,10 @@ impl<'a> Prune<'a> {
                 group.address
             } else {
                 changed = true;
-                self.write(&group, below)?
+                match self.write(&group, below)? {
+                    Some(address) => address,
+                    None => return Ok(None),
+                }
             };
             below = group.flags | address;
         }
@@ -155,7 +153,7 @@ impl<'a> Prune<'a> {
             match groups.last_mut() {
                 Some(group)
                     if group.takes(&record)
-                        && !self.seen_between(csn, group.oldest)
+                        && self.live.first_between(csn, group.oldest).is_none()
                         && !self.core.ssi.minds(record.xid) =>
                 {
                     if insert {
@@ -182,20 +180,25 @@ impl<'a> Prune<'a> {
             at = next;
         }
     }
-    /// Writes the record that stands for the group; returns its address.
-    fn write(&mut self, group: &Group, below: u64) -> Result<u64> {
+    /// Writes the record that stands for the group; returns its address. None: meanwhile everybody sees what the record
+    /// is about, and its transaction's id may be another's soon.
+    fn write(&mut self, group: &Group, below: u64) -> Result<Option<u64>> {
         let insert = group.record.kind != UndoKind::Update;
         if insert
             && group.count == 1
             && let Some(&address) = self.moved.get(&group.address)
         {
-            return Ok(address);
+            return Ok(Some(address));
         }
         let mut record = UndoRecord { prev: 0, ..group.record.clone() };
         if insert {
-            record.kind = UndoKind::Insert;
+            // A record of several rows stays one, since it is shared by them: whoever empties the chunk that it comes to
+            // lie in must find all of them.
+            if record.kind != UndoKind::InsertRange {
+                record.kind = UndoKind::Insert;
+                record.data = Vec::new();
+            }
             record.old_word = 0;
-            record.data = Vec::new();
         } else {
             record.old_word = below;
             if group.count > 1
@@ -209,12 +212,17 @@ impl<'a> Prune<'a> {
         let place = core.undo.reserve(&core.pool, &core.directory, &core.log, self.worker, false, record.len())?;
         let address = place.address;
         core.undo.hold(address / CHUNK, record.xid);
+        // The chunk keeps the id from here on; until now only the old chunk did, which may have gone.
+        let known = matches!(core.xids.status(record.xid), Status::Committed { csn, .. } if csn == group.newest);
         place.write(&record, 0);
         core.undo.release(address / CHUNK, group.newest);
+        if !known {
+            return Ok(None);
+        }
         if insert && group.count == 1 {
             self.moved.insert(group.address, address);
         }
-        Ok(address)
+        Ok(Some(address))
     }
 }
 

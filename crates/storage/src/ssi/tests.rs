@@ -36,6 +36,7 @@ fn world(name: &str, rows: usize) -> World {
         checkpoint_completion_target: 0.1,
         wal_writer_delay_ms: 1,
         startup_progress_interval_ms: 0,
+        limits: Default::default(),
         fsync: false,
         workers: 2,
         log: Arc::new(|_, _| {}),

@@ -119,6 +119,8 @@ pub struct Transaction {
     locks: Vec<(LockTag, LockMode, Option<FastLock>)>,
     pub(crate) shared: Vec<(RowKey, RowLockMode)>,
     unflushed: u64,
+    /// Up to where the log must be on disk before the results of this transaction may leave, its commit aside.
+    rests_on: u64,
     ended: bool,
     pub(crate) body: Vec<u8>,
     /// How the running statement looks for the rows it locks ([`Transaction::look_alike`]); 0: in no way that others
@@ -162,6 +164,7 @@ impl Transaction {
             locks: Vec::new(),
             shared: Vec::new(),
             unflushed: 0,
+            rests_on: 0,
             ended: false,
             body: Vec::new(),
             token: 0,
@@ -186,14 +189,22 @@ impl Transaction {
         self.owner
     }
     /// The xid, given now if the transaction has none yet.
-    pub fn assign_xid(&mut self) -> Xid {
+    pub fn assign_xid(&mut self) -> Result<Xid> {
         if self.xid == 0 {
-            self.xid = self.core.xids.assign(self.owner, self.brief);
+            self.xid = match self.core.xids.assign(self.owner, self.brief) {
+                Err(_) => {
+                    // Streams keep the chunks that they write to, and these the ids of all that have written there.
+                    self.core.undo.close_streams();
+                    self.core.free_xids();
+                    self.core.xids.assign(self.owner, self.brief)?
+                }
+                Ok(xid) => xid,
+            };
             if let Some(reader) = &self.reader {
                 self.core.ssi.note_xid(reader, self.xid);
             }
         }
-        Xid(self.xid)
+        Ok(Xid(self.xid))
     }
     pub fn xid(&self) -> Option<Xid> {
         (self.xid != 0).then_some(Xid(self.xid))
@@ -416,10 +427,7 @@ impl Transaction {
             }
         }
         for id in self.creates.split_off(savepoint.creates.min(self.creates.len())) {
-            self.core.directory.remove(&self.core, id);
-            if !self.core.log.is_none() {
-                self.core.log.append(&encode(&Record::Drop { rel: id }));
-            }
+            self.core.directory.remove_uncommitted(&self.core, id);
         }
         self.release_locks(savepoint.locks, savepoint.shared);
         if self.xid != 0 {
@@ -475,7 +483,8 @@ impl Transaction {
                 for relation in drops.iter().filter_map(|id| core.directory.get(*id)) {
                     relation.doomed.store(self.xid, Release);
                 }
-                let body = encode(&Record::Commit { xid: self.xid, purge: self.purge, drops: drops.clone() });
+                let (listed, _hold) = core.log_drops(self.xid, &drops);
+                let body = encode(&Record::Commit { xid: self.xid, purge: self.purge, drops: listed });
                 let (lsn, csn) = core.log.append_end(&body, publish);
                 if asynchronous {
                     core.log.nudge(lsn);
@@ -550,12 +559,13 @@ impl Transaction {
             Savepoint { heads: [0; 2], locks: 0, shared: 0, creates: 0, drops: 0, private: PrivateMark::default() };
         let outcome = self.rollback_to(&start, park);
         if let Err(e) = &outcome {
-            // Still in progress for everybody. Where the disk is to blame, nobody but recovery can take it back, and
-            // others would wait for ever.
+            // Still in progress for everybody. Where the disk is to blame, nobody but recovery can take it back: the
+            // process ends.
             if is_of_disk(e) {
                 self.core.log.fail(e);
             }
             if !self.core.log.is_none() {
+                self.leave_unended(e);
                 return outcome;
             }
             // Its rows cannot be read as they were, but nobody is to wait for it.
@@ -603,10 +613,15 @@ impl Transaction {
     /// seen).
     pub fn unflushed_seen(&self) -> Option<Lsn> {
         let csn = self.registered.as_ref().map_or(0, |r| r.unflushed.load(Relaxed)).max(self.unflushed);
-        if csn == 0 || csn <= self.core.log.flushed_csn() {
-            return None;
-        }
-        self.core.log.unflushed_commit(csn).map(Lsn)
+        let commit =
+            if csn <= self.core.log.flushed_csn() { None } else { self.core.log.unflushed_commit(csn).map(Lsn) };
+        let other = Some(Lsn(self.rests_on)).filter(|lsn| lsn.0 > self.core.log.flushed());
+        commit.max(other)
+    }
+    /// What this transaction tells its client holds only if the log up to there does: a number of a sequence, which
+    /// belongs to no transaction.
+    pub fn rest_on(&mut self, lsn: Lsn) {
+        self.rests_on = self.rests_on.max(lsn.0);
     }
     /// Held until the transaction ends (or rolls back to a savepoint before it). Ok(false): NoWait/SkipLocked and not
     /// free.
@@ -709,7 +724,7 @@ impl Transaction {
         if self.ended {
             return Err(Error::new(sqlstate::NO_ACTIVE_SQL_TRANSACTION, "the transaction has ended"));
         }
-        self.assign_xid();
+        self.assign_xid()?;
         self.pin();
         Ok(())
     }

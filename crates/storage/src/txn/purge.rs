@@ -8,7 +8,7 @@
 //!
 //! Must not know: SQL.
 
-use super::table::Status;
+use super::table::{LiveSnapshots, Status};
 use crate::core::Core;
 use crate::directory::Relation;
 use crate::heap::page::{self as hp, ADDRESS, DELETED};
@@ -58,9 +58,9 @@ impl PurgeQueue {
         crate::lock(&self.queue).len()
     }
     /// Those whose snapshot is gone may try again.
-    fn unblock(&self, live: &[u64]) {
+    fn unblock(&self, live: &LiveSnapshots) {
         let mut blocked = crate::lock(&self.blocked);
-        let gone: Vec<u64> = blocked.keys().filter(|b| live.binary_search(b).is_err()).copied().collect();
+        let gone: Vec<u64> = blocked.keys().filter(|b| !live.contains(**b)).copied().collect();
         for b in gone {
             crate::lock(&self.queue).extend(blocked.remove(&b).unwrap_or_default());
         }
@@ -78,10 +78,9 @@ impl Core {
     pub fn purge_round(&self, last: bool) -> usize {
         let flushed = self.log.flushed_csn();
         let newest = self.log.last_csn();
-        let mut live = if last { Vec::new() } else { self.snapshots.sorted() };
+        let live = if last { LiveSnapshots::none() } else { self.snapshots.live(newest) };
         self.purge.unblock(&live);
-        live.push(newest);
-        let oldest = live.first().copied().unwrap_or(newest).min(flushed);
+        let oldest = live.oldest(newest).min(flushed);
         let serializable = if last { None } else { self.ssi.oldest_snapshot() };
         let count = self.purge.ready();
         let mut done = 0;
@@ -129,7 +128,7 @@ impl Core {
     }
     /// A live snapshot that still sees something the transaction replaced; or one (`serializable` is the oldest such)
     /// that must be able to find who has written what it does not see.
-    fn first_blocker(&self, item: &Pending, live: &[u64], serializable: Option<u64>) -> Option<u64> {
+    fn first_blocker(&self, item: &Pending, live: &LiveSnapshots, serializable: Option<u64>) -> Option<u64> {
         let minded = serializable.filter(|s| *s < item.csn);
         for head in item.heads {
             let mut address = head;
@@ -142,11 +141,7 @@ impl Core {
                         UndoKind::IndexMark => self.entry_birth(&record, item.xid),
                         _ => 0,
                     };
-                    // Snapshots in [birth, death).
-                    let at = live.partition_point(|s| *s < birth);
-                    if let Some(&s) = live.get(at)
-                        && s < item.csn
-                    {
+                    if let Some(s) = live.first_between(birth, item.csn) {
                         return Some(s);
                     }
                     if minded.is_some() && self.is_minded(&record, item.xid) {

@@ -8,7 +8,8 @@
 //! Must not know: undo, pages.
 
 use crate::reserve::LazyArray;
-use kilndb_base::Result;
+use kilndb_base::{Error, Result, sqlstate};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 pub const IN_PROGRESS: u64 = 0;
@@ -16,8 +17,6 @@ pub const WAITED_FOR: u64 = 1;
 pub const ABORTED: u64 = u64::MAX;
 pub const FIRST_CSN: u64 = 2;
 
-/// Of the shared engine.
-pub const XIDS: usize = 1 << 30;
 const STATE: usize = 0;
 const HEAD: usize = 1;
 const PURGE: usize = 2;
@@ -35,12 +34,15 @@ pub enum Status {
 }
 
 pub struct XidTable {
-    /// A power of two: ids this far apart share their place.
+    /// A power of two: ids this far apart share their place, so no two such are needed at a time.
     cap: usize,
     words: LazyArray<AtomicU64>,
     pub next: AtomicU64,
     /// Everything below has ended, purge included.
     oldest: AtomicU64,
+    /// Nobody asks for what is below: the places of these ids are zeros, ready for others.
+    floor: AtomicU64,
+    freeing: Mutex<()>,
 }
 
 impl XidTable {
@@ -50,26 +52,34 @@ impl XidTable {
             words: LazyArray::new(cap * WORDS)?,
             next: AtomicU64::new(next),
             oldest: AtomicU64::new(next),
+            floor: AtomicU64::new(next),
+            freeing: Mutex::default(),
         })
     }
     /// After recovery: everything below `next` has ended.
     pub fn restart_at(&self, next: u64) {
         self.next.fetch_max(next, SeqCst);
-        self.oldest.store(self.next.load(SeqCst), SeqCst);
+        let next = self.next.load(SeqCst);
+        self.oldest.store(next, SeqCst);
+        self.floor.store(next, SeqCst);
+    }
+    /// How many ids have their places.
+    pub fn in_use(&self) -> u64 {
+        self.next.load(Relaxed) - self.floor.load(Relaxed)
     }
     #[inline]
     fn word(&self, xid: u64, which: usize) -> &AtomicU64 {
         self.words.get((xid as usize & (self.cap - 1)) * WORDS + which)
     }
     /// `brief`: the transaction is expected to end with the statement that writes.
-    pub fn assign(&self, owner: u64, brief: bool) -> u64 {
-        let xid = self.next.fetch_add(1, SeqCst);
-        self.word(xid, HEAD).store(0, Relaxed);
-        self.word(xid, UNLOGGED_HEAD).store(0, Relaxed);
-        self.word(xid, PURGE).store(0, Relaxed);
-        self.word(xid, OWNER).store(owner | if brief { BRIEF } else { 0 }, Relaxed);
-        self.word(xid, STATE).store(IN_PROGRESS, Release);
-        xid
+    /// Err: an id so much older is still needed that the new one would come to its place.
+    pub fn assign(&self, owner: u64, brief: bool) -> Result<u64> {
+        let floor = self.floor.load(Acquire);
+        let next = self.next.fetch_update(SeqCst, Relaxed, |xid| (xid - floor < self.cap as u64).then(|| xid + 1));
+        let xid = next.map_err(|_| no_xid())?;
+        // The rest of the place is zeros: in progress.
+        self.word(xid, OWNER).store(owner | if brief { BRIEF } else { 0 }, Release);
+        Ok(xid)
     }
     #[inline]
     pub fn status(&self, xid: u64) -> Status {
@@ -145,15 +155,29 @@ impl XidTable {
         self.oldest.store(found.first().map_or(next, |(xid, _, _)| *xid), Release);
         found
     }
-    /// Gives memory back of ids below the one given (and below every unfinished one).
-    pub fn trim(&self, from: u64, below: u64) -> u64 {
+    /// Nobody will ask for ids below the one given: their places (but for those of unfinished ones) become zeros, and
+    /// their memory goes back to the system.
+    pub fn free_below(&self, below: u64) {
+        let _one = crate::lock(&self.freeing);
+        let from = self.floor.load(Acquire);
         let to = below.min(self.oldest.load(Acquire));
-        let place = |xid: u64| xid as usize & (self.cap - 1);
-        if to > from && place(from) < place(to) {
-            self.words.forget(place(from) * WORDS, place(to) * WORDS);
+        if to <= from {
+            return;
         }
-        to.max(from)
+        let place = |xid: u64| xid as usize & (self.cap - 1);
+        let first = (to - from).min((self.cap - place(from)) as u64);
+        for (start, count) in [(place(from), first), (0, to - from - first)] {
+            self.words.zero(start * WORDS, (start + count as usize) * WORDS);
+        }
+        self.floor.store(to, Release);
     }
+}
+
+#[cold]
+fn no_xid() -> Error {
+    Error::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "all transaction ids are in use").with_hint(
+        "A transaction that began very long ago is still open. Its end, or that of its session, sets ids free.",
+    )
 }
 
 const SLOTS: usize = 1 << 16;
@@ -228,14 +252,46 @@ impl Registry {
         self.each(|csn| oldest = oldest.min(csn));
         oldest
     }
-    pub fn sorted(&self) -> Vec<u64> {
-        let mut all = Vec::new();
-        self.each(|csn| all.push(csn));
-        all.sort_unstable();
-        all.dedup();
-        all
+    /// `newest`: read before the call.
+    pub fn live(&self, newest: u64) -> LiveSnapshots {
+        let mut csns = vec![newest];
+        self.each(|csn| {
+            if csn < newest {
+                csns.push(csn)
+            }
+        });
+        csns.sort_unstable();
+        csns.dedup();
+        LiveSnapshots { csns }
     }
 }
+/// Which versions somebody sees, or may yet come to see, as of one moment. It may be used for as long as one likes:
+/// whoever takes a snapshot after that moment gets a CSN that is not below the newest of that moment, so every version
+/// that was replaced later than that counts as seen.
+pub struct LiveSnapshots {
+    /// In order; the last is the newest CSN of that moment, which stands for all snapshots taken later.
+    csns: Vec<u64>,
+}
+impl LiveSnapshots {
+    /// For when there is nobody left, and nobody will come.
+    pub fn none() -> LiveSnapshots {
+        LiveSnapshots { csns: Vec::new() }
+    }
+    /// Whatever committed at or before this CSN is seen by everybody; without anybody, `newest`.
+    pub fn oldest(&self, newest: u64) -> u64 {
+        self.csns.first().copied().unwrap_or(newest)
+    }
+    pub fn contains(&self, csn: u64) -> bool {
+        self.csns.binary_search(&csn).is_ok()
+    }
+    /// A snapshot that sees a version valid in [birth, death).
+    pub fn first_between(&self, birth: u64, death: u64) -> Option<u64> {
+        let at = self.csns.partition_point(|s| *s < birth);
+        // What was born after the moment can only be seen by those who come later.
+        self.csns.get(at).or(self.csns.last()).copied().filter(|s| *s < death)
+    }
+}
+
 /// Where the newest CSN is read.
 pub struct AtomicU64Ref<'a>(pub &'a crate::wal::Log);
 impl AtomicU64Ref<'_> {

@@ -21,17 +21,16 @@ use crate::page::{self, HEADER, PAGE};
 use crate::reserve::LazyArray;
 use crate::wal::Log;
 use crate::wal::record::{Record, encode};
-use kilndb_base::{Error, Result};
+use kilndb_base::{Error, Result, sqlstate};
 use record::{FIXED, UndoKind, UndoRecord};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Mutex, MutexGuard};
 
 pub const CHUNK_PAGES: u32 = 8;
 pub const CHUNK: u64 = CHUNK_PAGES as u64 * PAGE as u64;
-/// Of the shared engine.
-pub const CHUNKS: usize = 1 << 24;
-/// Numbers that a crash skips: with these, changes that are not logged take chunks without a word in the log.
-const AHEAD: u64 = 1 << 20;
+/// A crash skips this share of the numbers: with these, changes that are not logged take chunks without a word in the
+/// log.
+const AHEAD_SHARE: usize = 16;
 /// Of a stream that is not written to, before its chunk is closed: about a second.
 const IDLE_SWEEPS: u32 = 256;
 const WORDS: usize = 5;
@@ -53,7 +52,7 @@ pub struct Stream {
 }
 
 pub struct Undo {
-    /// A power of two: chunks this far apart share their place.
+    /// A power of two: chunks this far apart share their place, so no two such are live at a time.
     cap: usize,
     table: LazyArray<AtomicU64>,
     streams: Vec<[Mutex<Stream>; 2]>,
@@ -97,6 +96,13 @@ impl Place<'_> {
         }
         self.page.mark_dirty();
     }
+}
+
+#[cold]
+fn no_chunk() -> Error {
+    Error::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "the space for earlier versions of rows is used up").with_hint(
+        "A transaction that began very long ago is still open. Its end, or that of its session, frees space.",
+    )
 }
 
 impl Undo {
@@ -144,11 +150,25 @@ impl Undo {
     }
     /// Gives a stream the next chunk, which it holds. Nobody sees a number below `next_chunk` that is not registered:
     /// it would be taken for one that is gone, and what its records say for known to all.
-    fn allocate(&self, page: u32, logged: bool) -> u64 {
+    /// Err: the chunk would come too close to the place of one that is still needed.
+    fn allocate(&self, directory: &Directory, logged: bool) -> Result<(u64, u32)> {
         let _one = crate::lock(&self.allocation);
         let number = self.next_chunk.load(Relaxed);
+        // After a crash numbers go on further up, and must not meet those of before either.
+        let most = self.cap as u64 - self.ahead();
+        if number - self.oldest.load(Acquire) >= most && number - self.find_oldest() >= most {
+            return Err(no_chunk());
+        }
+        let page = crate::lock(&directory.space).take(CHUNK_PAGES)?;
         self.put(number, page, logged, 1);
-        number
+        Ok((number, page))
+    }
+    fn ahead(&self) -> u64 {
+        (self.cap / AHEAD_SHARE) as u64
+    }
+    fn find_oldest(&self) -> u64 {
+        let next = self.next_chunk.load(Acquire);
+        (self.oldest.load(Acquire)..next).find(|n| self.page_of(*n).is_some()).unwrap_or(next)
     }
     fn put(&self, chunk: u64, page: u32, logged: bool, holders: u64) {
         self.word(chunk, REFS).store(holders, Relaxed);
@@ -177,7 +197,7 @@ impl Undo {
     }
     /// The number that a crash after this checkpoint would go on with: beyond what is given out until the next one.
     pub fn number_after_crash(&self) -> u64 {
-        self.next_chunk.load(SeqCst) + AHEAD
+        self.next_chunk.load(SeqCst) + self.ahead()
     }
     /// A checkpoint that says so is durable.
     pub fn promise(&self, below: u64) {
@@ -219,8 +239,7 @@ impl Undo {
             stream.offset = stream.offset.next_multiple_of(PAGE as u64);
         }
         if stream.offset == 0 || stream.offset + HEADER as u64 >= CHUNK {
-            let first = crate::lock(&directory.space).take(CHUNK_PAGES)?;
-            let number = self.allocate(first, logged);
+            let (number, first) = self.allocate(directory, logged)?;
             if stream.chunk != 0 {
                 self.word(stream.chunk, REFS).fetch_sub(1, Release);
             }

@@ -77,6 +77,8 @@ pub struct Log {
 }
 struct Insert {
     pos: u64,
+    /// Where recovery must be able to begin for the sake of records that belong together, by their guards.
+    redo_holds: Vec<u64>,
     /// Commits not yet flushed: (csn, end LSN).
     commits: VecDeque<(u64, u64)>,
 }
@@ -117,6 +119,20 @@ impl Ring {
     }
 }
 
+/// As long as it lives, no checkpoint lets recovery begin behind its LSN.
+pub struct RedoHold<'a> {
+    log: &'a Log,
+    lsn: u64,
+}
+impl Drop for RedoHold<'_> {
+    fn drop(&mut self) {
+        let holds = &mut crate::lock(&self.log.insert).redo_holds;
+        if let Some(at) = holds.iter().position(|lsn| *lsn == self.lsn) {
+            holds.swap_remove(at);
+        }
+    }
+}
+
 pub fn mix(crc: u32, lsn: u64) -> u32 {
     crc ^ (lsn as u32) ^ ((lsn >> 32) as u32).wrapping_mul(0x9e37_79b1)
 }
@@ -151,7 +167,7 @@ impl Log {
     }
     fn with_ring(segments: Segments, start: u64, csn: u64, size: usize, tell: Tell) -> Log {
         Log {
-            insert: Mutex::new(Insert { pos: start, commits: VecDeque::new() }),
+            insert: Mutex::new(Insert { pos: start, redo_holds: Vec::new(), commits: VecDeque::new() }),
             // SAFETY: UnsafeCell<u8> is valid as zero.
             ring: Ring { bytes: unsafe { Box::<[std::cell::UnsafeCell<u8>]>::new_zeroed_slice(size).assume_init() } },
             insert_lsn: AtomicU64::new(start),
@@ -242,9 +258,19 @@ impl Log {
     pub fn append_then(&self, body: &[u8], then: impl FnOnce()) -> u64 {
         self.append_with(body, |_, _| then())
     }
-    /// The insert LSN, with every earlier insertion's `then` done.
+    /// Where a checkpoint that begins now lets recovery begin: the insert LSN, with every earlier insertion's `then`
+    /// done, or the oldest [`RedoHold`].
     pub fn settled_lsn(&self) -> u64 {
-        crate::lock(&self.insert).pos
+        let insert = crate::lock(&self.insert);
+        insert.redo_holds.iter().copied().min().unwrap_or(insert.pos)
+    }
+    /// For records that mean something only together: recovery reads all that are appended while the guard lives, or
+    /// none.
+    pub fn hold_redo(&self) -> RedoHold<'_> {
+        let mut insert = crate::lock(&self.insert);
+        let lsn = insert.pos;
+        insert.redo_holds.push(lsn);
+        RedoHold { log: self, lsn }
     }
     /// A CSN for an end that needs no record: of an unlogged or read-mostly transaction.
     pub fn next_csn(&self, publish: impl FnOnce(u64)) -> u64 {

@@ -214,6 +214,10 @@ impl<'a> Op<'a> {
     pub fn is_init(&self) -> bool {
         matches!(self, Op::Init { .. })
     }
+    /// It sets all contents of a cell.
+    pub fn is_of_cell(&self) -> bool {
+        matches!(self, Op::Cell { .. })
+    }
     /// `tagged`: the first byte says which operation it is; not needed where the undo kind does.
     fn encode(&self, out: &mut Vec<u8>, undo: u64, with_old: bool, tagged: bool) {
         let start = out.len();
@@ -391,6 +395,12 @@ pub enum Record<'a> {
     Abort {
         xid: u64,
     },
+    /// These relations go if the transaction commits, as those in its commit record, which has no room for so many. No
+    /// checkpoint's redo LSN lies between this record and that one.
+    Doom {
+        xid: u64,
+        rels: Vec<u32>,
+    },
     PurgeDone {
         xid: u64,
     },
@@ -525,6 +535,10 @@ pub fn encode(record: &Record<'_>) -> Vec<u8> {
             }
         }
         Record::Abort { xid } => numbers(5, &[*xid]),
+        Record::Doom { xid, rels } => {
+            numbers(15, &[*xid]);
+            rels.iter().for_each(|rel| put_varint(&mut out, u64::from(*rel)));
+        }
         Record::PurgeDone { xid } => numbers(6, &[*xid]),
         Record::Create { xid, rel, kind, persistence } => {
             numbers(7, &[*xid, u64::from(*rel), u64::from(*kind), u64::from(*persistence)]);
@@ -635,6 +649,13 @@ fn decode_inner(body: &[u8]) -> Option<Record<'_>> {
         12 => Record::Belongs { rel: get_u32(&mut r)?, heap: get_u32(&mut r)? },
         13 => Record::Link { to: r.varint()? },
         14 => Record::Initial { rel: get_u32(&mut r)?, bytes: r.prefixed()? },
+        15 => {
+            let (xid, mut rels) = (r.varint()?, Vec::new());
+            while !r.is_empty() {
+                rels.push(get_u32(&mut r)?);
+            }
+            Record::Doom { xid, rels }
+        }
         _ => return None,
     })
 }

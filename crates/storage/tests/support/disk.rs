@@ -53,6 +53,8 @@ pub struct Switch {
     /// Reads of pages until one of them has a wrong bit, and which.
     flip: AtomicI64,
     bit: AtomicU64,
+    /// All reads of pages have a wrong bit.
+    all_damaged: AtomicBool,
 }
 impl Switch {
     fn check(&self) -> io::Result<()> {
@@ -104,6 +106,9 @@ impl File for MemFile {
         let at = (offset as usize).min(c.current.len());
         let n = buf.len().min(c.current.len() - at);
         buf[..n].copy_from_slice(&c.current[at..at + n]);
+        if self.is_of_pages && n > 0 && self.switch.all_damaged.load(SeqCst) {
+            buf[n / 2] ^= 1;
+        }
         if self.is_of_pages && n > 0 && self.switch.flip.fetch_sub(1, SeqCst) == 0 {
             let bit = self.switch.bit.load(SeqCst) as usize % (n * 8);
             buf[bit / 8] ^= 1 << (bit % 8);
@@ -208,6 +213,7 @@ impl SimEnv {
             fired: AtomicU64::new(0),
             flip: AtomicI64::new(i64::MAX),
             bit: AtomicU64::new(0),
+            all_damaged: AtomicBool::new(false),
         };
         SimEnv { disk, switch: Arc::new(switch) }
     }
@@ -220,6 +226,10 @@ impl SimEnv {
     pub fn flip(&self, reads: i64, bit: u64) {
         self.switch.bit.store(bit, SeqCst);
         self.switch.flip.store(reads, SeqCst);
+    }
+    /// While it is on, whatever is read of the pages has a wrong bit.
+    pub fn damage_reads(&self, on: bool) {
+        self.switch.all_damaged.store(on, SeqCst);
     }
     /// Operations so far, if [`SimEnv::arm`] was called with `from`.
     pub fn since(&self, from: i64) -> i64 {

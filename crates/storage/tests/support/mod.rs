@@ -1,10 +1,11 @@
 //! What the tests share: a small generator, a folder, a simulated disk.
 #![allow(dead_code)]
 pub mod disk;
+pub mod hooked;
 
 use kilndb_base::RowId;
 use kilndb_base::env::OsEnv;
-use kilndb_storage::{Engine, EngineConfig, Relation};
+use kilndb_storage::{Engine, EngineConfig, Isolation, Relation, RowBatch, Snapshot};
 use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -61,6 +62,7 @@ pub fn config(data_dir: PathBuf, buffers: u64) -> EngineConfig {
         checkpoint_completion_target: 0.1,
         wal_writer_delay_ms: 1,
         startup_progress_interval_ms: 0,
+        limits: Default::default(),
         fsync: false,
         workers: 4,
         log: Arc::new(|s, t| {
@@ -85,4 +87,19 @@ pub fn scan(index: &Arc<Relation>, lo: Bound<Vec<u8>>, hi: Bound<Vec<u8>>, backw
         (key, *rid)
     });
     pairs.collect()
+}
+/// What a new snapshot sees of a heap, in the order of its blocks.
+pub fn rows_of(engine: &Arc<Engine>, heap: &Relation) -> kilndb_base::Result<Vec<Vec<u8>>> {
+    let mut t = engine.begin(Isolation::ReadCommitted, 0);
+    rows_seen(heap, &t.take_snapshot())
+}
+/// What a snapshot sees of a heap, in the order of its blocks.
+pub fn rows_seen(heap: &Relation, snapshot: &Snapshot) -> kilndb_base::Result<Vec<Vec<u8>>> {
+    let mut rows = Vec::new();
+    for block in 0..heap.pages() {
+        let mut batch = RowBatch::default();
+        heap.scan_block(block, snapshot, &mut batch)?;
+        rows.extend((0..batch.rows.len()).map(|i| batch.row(i).to_vec()));
+    }
+    Ok(rows)
 }

@@ -1,0 +1,50 @@
+//! The system's own environment, with something of the test's in each background thread's pauses.
+use kilndb_base::env::{Env, File, Open, OsEnv};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// `0` is called with the thread's name after each pause.
+pub struct HookedEnv<F>(pub F);
+
+impl<F: Fn(&str) + Send + Sync + 'static> Env for HookedEnv<F> {
+    fn unix_micros(&self) -> i64 {
+        OsEnv.unix_micros()
+    }
+    fn monotonic_nanos(&self) -> u64 {
+        OsEnv.monotonic_nanos()
+    }
+    fn sleep(&self, duration: Duration) {
+        OsEnv.sleep(duration);
+        (self.0)(std::thread::current().name().unwrap_or_default());
+    }
+    fn random_bytes(&self, bytes: &mut [u8]) {
+        OsEnv.random_bytes(bytes)
+    }
+    fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
+        OsEnv.spawn(name, body)
+    }
+    fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {
+        OsEnv.open(path, how)
+    }
+    fn exists(&self, path: &Path) -> bool {
+        OsEnv.exists(path)
+    }
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        OsEnv.create_dir_all(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        OsEnv.rename(from, to)
+    }
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        OsEnv.remove_file(path)
+    }
+    fn list_dir(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        OsEnv.list_dir(path)
+    }
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        OsEnv.sync_dir(path)
+    }
+}
