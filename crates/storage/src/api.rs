@@ -29,7 +29,7 @@ pub struct EngineConfig {
 }
 
 /// How many of a kind there can be at a time. What would exceed one is refused with an error, before anything of it is
-/// done. Tests make them small to meet them.
+/// done, unless said otherwise. Tests make them small to meet them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StorageLimits {
     /// Transaction ids between the oldest that is still needed and the newest; a power of two.
@@ -41,6 +41,8 @@ pub struct StorageLimits {
     pub private_undo_chunks: usize,
     /// Ids of shared relations, which are never given twice, are below this one.
     pub relation_ids: u32,
+    /// Free pages that stay in the file, since they are likely to be wanted soon; more go back to the file system.
+    pub free_pages_kept: u64,
     /// A list in a log record that would make it longer goes into several records; at most 64 kB.
     pub record_bytes: usize,
 }
@@ -52,6 +54,7 @@ impl Default for StorageLimits {
             private_xids: 1 << 18,
             private_undo_chunks: 1 << 20,
             relation_ids: 1 << 31,
+            free_pages_kept: 8192,
             record_bytes: 1 << 16,
         }
     }

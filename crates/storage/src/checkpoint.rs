@@ -213,6 +213,7 @@ impl Checkpointer {
         let live = core.log.insert_lsn() / SEGMENT + 1 - redo / SEGMENT;
         let recycled = core.log.segments().recycle(redo, spare_segments(&core.tuning.get(), estimate, live))?;
         progress.finish(core);
+        core.give_space_back()?;
         if tell {
             progress.tell(core, redo, recycled, (distance, estimate));
         }

@@ -119,6 +119,20 @@ impl Core {
     pub fn tell(&self, severity: Severity, text: &str) {
         (self.config.log)(severity, text);
     }
+    /// Gives what lies free in the file of pages back to the file system, but for a reserve.
+    pub fn give_space_back(&self) -> Result<()> {
+        loop {
+            let kept = self.config.limits.free_pages_kept;
+            let Some((start, pages)) = crate::lock(&self.directory.space).take_for_hole(kept) else { return Ok(()) };
+            // Whoever the pages belonged to must be gone for good, since recovery would look for what they were.
+            let flushed = self.log.flush_blocking(self.log.insert_lsn());
+            let made = flushed.and_then(|()| self.pool.make_hole(start, pages));
+            crate::lock(&self.directory.space).returned(start, pages, matches!(made, Ok(true)));
+            if !made? {
+                return Ok(());
+            }
+        }
+    }
     /// Finds out which transaction ids nobody asks for any more, so that their places can be used again.
     pub fn free_xids(&self) {
         self.undo.discard(&self.pool, &self.directory, &self.log, self.visible_to_all());

@@ -345,7 +345,8 @@ impl Core {
         for (number, page, _) in self.undo.live() {
             add(page, CHUNK_PAGES, format!("undo chunk {number}"))?;
         }
-        *crate::lock(&self.directory.space) = Space::rebuild(self.pool.page_limit(), &used)?;
+        *crate::lock(&self.directory.space) =
+            Space::rebuild(self.pool.page_limit(), self.pool.file_pages.load(Acquire), &used)?;
         Ok(())
     }
     /// Unlogged relations begin anew after a crash.

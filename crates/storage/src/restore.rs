@@ -112,7 +112,7 @@ impl Core {
         }
         let file = image::open_undo(&*self.env, &self.config.data_dir, c.generation)?;
         for (index, number) in c.image_chunks.iter().enumerate() {
-            let first = crate::lock(&self.directory.space).take(CHUNK_PAGES)?;
+            let first = self.directory.take_pages(&self.pool, CHUNK_PAGES)?;
             for i in 0..CHUNK_PAGES {
                 let saved = image::read_undo(&*file, index, *number, i)?;
                 let mut page = self.pool.write_new(first + i)?;

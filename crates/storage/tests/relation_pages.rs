@@ -37,6 +37,7 @@ fn roll_back_beside_creations(kill_inside: bool) {
     let id = large.id();
     drop(large);
     let ended = Arc::new(AtomicBool::new(false));
+    let (started, begins) = std::sync::mpsc::channel();
     let creator = {
         let (e, env, ended) = (e.clone(), env.clone(), ended.clone());
         std::thread::spawn(move || {
@@ -49,6 +50,8 @@ fn roll_back_beside_creations(kill_inside: bool) {
                     break;
                 }
                 made.push((relation, lsn));
+                // Nobody listens after the first one.
+                let _ = started.send(());
                 since += usize::from(is_going);
                 if kill_inside && since == 3 && !ended.load(SeqCst) {
                     env.kill();
@@ -58,6 +61,7 @@ fn roll_back_beside_creations(kill_inside: bool) {
             made
         })
     };
+    begins.recv().expect("relations are created");
     let _ = t.rollback(&p);
     ended.store(true, SeqCst);
     let made = creator.join().unwrap();
@@ -142,7 +146,10 @@ impl Load {
 fn lose_power(seed: u64) {
     let mut rng = Rng::new(seed);
     let env = Arc::new(SimEnv::default());
-    let config = |env: &Arc<SimEnv>| EngineConfig { max_wal_size_bytes: 4 << 20, ..simulated_process(env, 4 << 20) };
+    // With every other seed what is free becomes holes at once.
+    let limits = StorageLimits { free_pages_kept: (seed % 2) << 13, ..StorageLimits::default() };
+    let config =
+        |env: &Arc<SimEnv>| EngineConfig { max_wal_size_bytes: 4 << 20, limits, ..simulated_process(env, 4 << 20) };
     let engine = Engine::open(env.clone(), config(&env)).unwrap();
     env.arm(200 + rng.below(3000) as i64, Fault::PowerLoss);
     let load = Load { engine, env: env.clone(), durable: Mutex::default() };

@@ -368,6 +368,24 @@ impl Pool {
         }
         Ok(())
     }
+    /// Makes sure that the file has room for pages that may have been given back, so that a full disk is an error here
+    /// too. Nothing is read of them before they are written.
+    pub fn fill_hole(&self, start: u32, pages: u32) -> Result<()> {
+        let pages = pages.min(self.file_pages.load(Acquire).saturating_sub(start));
+        if pages > 0 {
+            self.file.allocate(u64::from(start) * PAGE as u64, u64::from(pages) * PAGE as u64)?;
+        }
+        Ok(())
+    }
+    /// Gives the room that the file has for these pages, which nobody uses, back to the file system; false: that cannot
+    /// take it.
+    pub fn make_hole(&self, start: u32, pages: u32) -> Result<bool> {
+        match self.file.punch_hole(u64::from(start) * PAGE as u64, u64::from(pages) * PAGE as u64) {
+            Ok(()) => Ok(true),
+            Err(e) if e.kind() == std::io::ErrorKind::Unsupported => Ok(false),
+            Err(e) => Err(e.into()),
+        }
+    }
     /// The page's contents are of no more use: drops them without writing.
     pub fn discard(&self, pid: u32) {
         self.discard_page(pid, false);

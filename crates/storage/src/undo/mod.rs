@@ -151,7 +151,7 @@ impl Undo {
     /// Gives a stream the next chunk, which it holds. Nobody sees a number below `next_chunk` that is not registered:
     /// it would be taken for one that is gone, and what its records say for known to all.
     /// Err: the chunk would come too close to the place of one that is still needed.
-    fn allocate(&self, directory: &Directory, logged: bool) -> Result<(u64, u32)> {
+    fn allocate(&self, pool: &Pool, directory: &Directory, logged: bool) -> Result<(u64, u32)> {
         let _one = crate::lock(&self.allocation);
         let number = self.next_chunk.load(Relaxed);
         // After a crash numbers go on further up, and must not meet those of before either.
@@ -159,7 +159,7 @@ impl Undo {
         if number - self.oldest.load(Acquire) >= most && number - self.find_oldest() >= most {
             return Err(no_chunk());
         }
-        let page = crate::lock(&directory.space).take(CHUNK_PAGES)?;
+        let page = directory.take_pages(pool, CHUNK_PAGES)?;
         self.put(number, page, logged, 1);
         Ok((number, page))
     }
@@ -239,7 +239,7 @@ impl Undo {
             stream.offset = stream.offset.next_multiple_of(PAGE as u64);
         }
         if stream.offset == 0 || stream.offset + HEADER as u64 >= CHUNK {
-            let (number, first) = self.allocate(directory, logged)?;
+            let (number, first) = self.allocate(pool, directory, logged)?;
             if stream.chunk != 0 {
                 self.word(stream.chunk, REFS).fetch_sub(1, Release);
             }

@@ -151,7 +151,13 @@ impl File for MemFile {
         self.content.lock().unwrap().current.resize(len as usize, 0);
         Ok(())
     }
-    fn punch_hole(&self, _: u64, _: u64) -> io::Result<()> {
+    fn punch_hole(&self, offset: u64, len: u64) -> io::Result<()> {
+        let mut c = self.content.lock().unwrap();
+        self.switch.check()?;
+        let len = (len as usize).min(c.current.len().saturating_sub(offset as usize));
+        let zeros = vec![0; len];
+        put(&mut c.current, offset as usize, &zeros);
+        c.pending.push((offset as usize, zeros));
         Ok(())
     }
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
