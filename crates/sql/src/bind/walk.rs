@@ -325,6 +325,7 @@ impl Query {
         self.filter.iter().for_each(&mut *f);
         self.targets.iter().for_each(|t| f(&t.expr));
         self.group_by.iter().for_each(&mut *f);
+        self.outer_aggs.iter().for_each(&mut *f);
         self.having.iter().for_each(&mut *f);
         self.order_by.iter().for_each(|k| f(&k.expr));
         self.limit.iter().for_each(&mut *f);
@@ -401,6 +402,7 @@ impl Query {
 
     fn collect_rels(&self, out: &mut Vec<u32>) {
         out.extend(self.rels.iter().map(|r| r.id));
+        out.extend((self.outer_agg_rel != 0).then_some(self.outer_agg_rel));
         match &self.body {
             Body::SetOp { rel, .. } => out.push(*rel),
             Body::Dml(d) => out.extend([d.rel, d.excluded_rel, d.old_rel, d.new_rel, d.source_rel, d.old_values_rel]),
@@ -459,7 +461,7 @@ impl Query {
         for t in &mut self.targets {
             t.expr.rewrite(f)?;
         }
-        for e in &mut self.group_by {
+        for e in self.group_by.iter_mut().chain(&mut self.outer_aggs) {
             e.rewrite(f)?;
         }
         for k in &mut self.order_by {

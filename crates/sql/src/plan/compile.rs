@@ -244,6 +244,11 @@ impl Planner<'_> {
                 Err(args) => CExpr::Call { f: func, strict: f.strict, args },
             },
         };
+        let c = if makes_array(f.oid) {
+            CExpr::RetagArray { element: self.element_type(self.base_type(e.ty)), arg: Box::new(c) }
+        } else {
+            c
+        };
         match (if immutable { self.fold(c, false)? } else { c }, arithmetic(f.oid)) {
             (CExpr::Call2 { f, strict: true, args }, Some((op, wide))) => Ok(CExpr::Arithmetic { op, wide, f, args }),
             (c, _) => Ok(c),
@@ -564,6 +569,11 @@ impl Planner<'_> {
         }
         Ok(Some(out))
     }
+}
+
+/// array_append, array_prepend, array_fill: they make arrays of elements, of which a value alone does not tell the type.
+fn makes_array(function: Oid) -> bool {
+    matches!(function, 378 | 379 | 1193 | 1286)
 }
 
 /// Do values of both types use the same variant of Datum?
