@@ -230,7 +230,8 @@ impl Planner<'_> {
                 args,
             });
         }
-        let immutable = f.volatility == b'i';
+        // age(timestamptz, timestamptz) is called immutable, but counts days in the session's time zone.
+        let immutable = f.volatility == b'i' && f.oid != TIMESTAMPTZ_AGE;
         let Some(func) = functions::lookup(f.oid) else {
             return Ok(CExpr::Session { oid: f.oid, name: f.name.clone(), strict: f.strict, args });
         };
@@ -570,6 +571,8 @@ impl Planner<'_> {
         Ok(Some(out))
     }
 }
+
+const TIMESTAMPTZ_AGE: Oid = 1199;
 
 /// array_append, array_prepend, array_fill: they make arrays of elements, of which a value alone does not tell the type.
 fn makes_array(function: Oid) -> bool {
