@@ -99,6 +99,13 @@ impl Binder<'_> {
         if std::ptr::eq(level, scope) {
             return Ok(call);
         }
+        let mut read = Vec::new();
+        call.outer_ctes(&mut read);
+        if let Some(cte) = scope.cte_below(level, &read) {
+            let e = Error::new(sqlstate::FEATURE_NOT_SUPPORTED, "outer-level aggregate cannot use a nested CTE")
+                .with_detail(format!("CTE \"{}\" is below the aggregate's semantic level.", cte.name));
+            return Err(self.at(e, call.loc));
+        }
         if level.outer_agg_rel.get() == 0 {
             level.outer_agg_rel.set(self.new_rel());
         }

@@ -180,6 +180,17 @@ impl<'p> Scope<'p> {
         }
         self
     }
+    /// A WITH query of this level, or of one between it and `level`, among those given.
+    pub fn cte_below(&self, level: &Scope<'p>, ids: &[u32]) -> Option<&CteRef> {
+        let mut scope = Some(self);
+        while let Some(s) = scope.filter(|s| !std::ptr::eq(*s, level)) {
+            if let Some(c) = s.ctes.iter().find(|c| ids.contains(&c.id)) {
+                return Some(c);
+            }
+            scope = s.parent;
+        }
+        None
+    }
     pub fn find_cte(&self, name: &str) -> Option<&CteRef> {
         let mut scope = Some(self);
         while let Some(s) = scope {

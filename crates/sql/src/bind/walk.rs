@@ -187,6 +187,13 @@ impl Expr {
         }
         self.for_children(&mut |c| c.columns(out));
     }
+    /// WITH queries that subqueries in it read and that are defined outside of them.
+    pub fn outer_ctes(&self, out: &mut Vec<u32>) {
+        if let ExprKind::SubLink(s) = &self.kind {
+            s.query.outer_ctes(out);
+        }
+        self.for_children(&mut |c| c.outer_ctes(out));
+    }
     /// Must its value be the same whenever it is computed from the same row? Not if it depends on settings, the clock
     /// or other rows.
     pub fn is_immutable(&self) -> bool {
@@ -424,18 +431,12 @@ impl Query {
 
     /// WITH queries that it reads at any level and that are defined outside of it.
     pub fn outer_ctes(&self, out: &mut Vec<u32>) {
-        fn of_expr(e: &Expr, out: &mut Vec<u32>) {
-            if let ExprKind::SubLink(s) = &e.kind {
-                s.query.outer_ctes(out);
-            }
-            e.for_children(&mut |c| of_expr(c, out));
-        }
         let mut all: Vec<u32> = self
             .rels
             .iter()
             .filter_map(|r| if let RelKind::Cte { cte, .. } = &r.kind { Some(*cte) } else { None })
             .collect();
-        self.for_exprs(&mut |e| of_expr(e, &mut all));
+        self.for_exprs(&mut |e| e.outer_ctes(&mut all));
         self.for_subqueries(&mut |q| q.outer_ctes(&mut all));
         out.extend(all.into_iter().filter(|id| !self.ctes.iter().any(|c| c.id == *id)));
     }
