@@ -367,12 +367,14 @@ impl Accumulator for Intervals {
 /// min, max and any_value.
 struct Pick {
     keep: fn(Ordering) -> bool,
+    /// 0, or the type of values that do not show how they compare.
+    type_oid: Oid,
     value: Datum,
 }
 impl Accumulator for Pick {
     fn add(&mut self, args: &[Datum], _: &EvalContext) -> Result<()> {
         let v = first(args);
-        if !v.is_null() && (self.value.is_null() || (self.keep)(key::compare(0, v, &self.value))) {
+        if !v.is_null() && (self.value.is_null() || (self.keep)(key::compare(self.type_oid, v, &self.value))) {
             self.value = v.clone();
         }
         Ok(())
@@ -656,7 +658,10 @@ fn intervals(avg: bool) -> Box<dyn Accumulator> {
     Box::new(Intervals { avg, count: 0, months: 0, days: 0, micros: 0, pos_inf: false, neg_inf: false })
 }
 fn pick(keep: fn(Ordering) -> bool) -> Box<dyn Accumulator> {
-    Box::new(Pick { keep, value: Datum::Null })
+    Box::new(Pick { keep, type_oid: 0, value: Datum::Null })
+}
+fn pick_bpchar(keep: fn(Ordering) -> bool) -> Box<dyn Accumulator> {
+    Box::new(Pick { keep, type_oid: BPCHAR, value: Datum::Null })
 }
 fn bits(op: Fold) -> Box<dyn Accumulator> {
     Box::new(Bits { op, value: Datum::Null })
@@ -691,12 +696,14 @@ pub fn lookup_aggregate(proc_oid: Oid) -> Option<fn() -> Box<dyn Accumulator>> {
         2724..=2726 => || integers(Want::StddevPop, false),
         2727 | 2728 => || floats(Want::StddevPop, false),
         2729 => || numerics(Want::StddevPop),
-        2050 | 2115..=2120 | 2122..=2130 | 2244 | 2797 | 3526 | 3564 | 4189 | 5099 | 6373 | 6395 => {
+        2050 | 2115..=2120 | 2122..=2130 | 2797 | 3526 | 3564 | 4189 | 5099 | 6373 | 6395 => {
             || pick(|o| o == Ordering::Greater)
         }
-        2051 | 2131..=2136 | 2138..=2146 | 2245 | 2798 | 3527 | 3565 | 4190 | 5100 | 6374 | 6396 => {
+        2051 | 2131..=2136 | 2138..=2146 | 2798 | 3527 | 3565 | 4190 | 5100 | 6374 | 6396 => {
             || pick(|o| o == Ordering::Less)
         }
+        2244 => || pick_bpchar(|o| o == Ordering::Greater),
+        2245 => || pick_bpchar(|o| o == Ordering::Less),
         6291 => || pick(|_| false),
         2517 | 2519 | 2236 | 2238 | 2240 | 2242 => || bits(Fold::And),
         2518 | 2237 | 2239 | 2241 | 2243 => || bits(Fold::Or),

@@ -41,9 +41,30 @@ pub(crate) fn varchar(text: &str, typmod: i32, explicit: bool) -> Result<Datum> 
     }
     Ok(Datum::text(limit_chars(text, (typmod - 4) as usize, explicit, "character varying")?))
 }
+/// With a length the value has just as many characters, without one it stays as it is, blanks included.
 pub(crate) fn bpchar(text: &str, typmod: i32, explicit: bool) -> Result<Datum> {
-    let text = if typmod >= 4 { limit_chars(text, (typmod - 4) as usize, explicit, "character")? } else { text };
-    Ok(Datum::text(text.trim_end_matches(' ')))
+    if typmod < 4 {
+        return Ok(Datum::text(text));
+    }
+    let length = (typmod - 4) as usize;
+    Ok(Datum::Text(padded(limit_chars(text, length, explicit, "character")?, length)))
+}
+/// `text` with blanks behind it, `length` characters in all.
+pub(crate) fn padded(text: &str, length: usize) -> Arc<str> {
+    // Counting characters is needed only where the bytes do not decide.
+    let missing =
+        if text.is_ascii() { length.saturating_sub(text.len()) } else { length.saturating_sub(text.chars().count()) };
+    if missing == 0 {
+        return Arc::from(text);
+    }
+    let mut whole = String::with_capacity(text.len() + missing);
+    whole.push_str(text);
+    whole.extend(std::iter::repeat_n(' ', missing));
+    Arc::from(whole)
+}
+/// A value of bpchar as it is compared and as other types of strings take it: without the blanks at its end.
+pub(crate) fn without_padding(text: &str) -> &str {
+    text.trim_end_matches(' ')
 }
 pub(crate) fn parse_bit(type_oid: Oid, text: &str, typmod: i32) -> Result<Datum> {
     let bits: String = match text.as_bytes().first() {
@@ -105,7 +126,7 @@ pub fn apply_typmod(type_oid: Oid, datum: Datum, typmod: i32, explicit: bool, ct
     }
     Ok(match (type_oid, &datum) {
         (VARCHAR, Datum::Text(s)) if s.len() as i64 > i64::from(typmod) - 4 => varchar(s, typmod, explicit)?,
-        (BPCHAR, Datum::Text(s)) if s.len() as i64 > i64::from(typmod) - 4 => bpchar(s, typmod, explicit)?,
+        (BPCHAR, Datum::Text(s)) => bpchar(s, typmod, explicit)?,
         (NUMERIC, Datum::Numeric(n)) => Datum::Numeric(Arc::new(n.apply_typmod(typmod)?)),
         (TIMESTAMP, Datum::Timestamp(v)) => Datum::Timestamp(datetime::round_timestamp(*v, typmod)?),
         (TIMESTAMPTZ, Datum::TimestampTz(v)) => Datum::TimestampTz(datetime::round_timestamp(*v, typmod)?),
@@ -295,6 +316,24 @@ fn to_text(d: &Datum, _: i32, _: bool, ctx: &EvalContext) -> Result<Datum> {
     }
     text_of(d, ctx).map(Datum::text)
 }
+fn stripped(d: &Datum) -> Datum {
+    match d {
+        Datum::Text(s) if s.ends_with(' ') => Datum::text(without_padding(s)),
+        _ => d.clone(),
+    }
+}
+pub(crate) fn bpchar_to_text(d: &Datum, typmod: i32, explicit: bool, ctx: &EvalContext) -> Result<Datum> {
+    to_text(&stripped(d), typmod, explicit, ctx)
+}
+fn bpchar_to_varchar(d: &Datum, typmod: i32, explicit: bool, ctx: &EvalContext) -> Result<Datum> {
+    to_varchar(&stripped(d), typmod, explicit, ctx)
+}
+pub(crate) fn bpchar_to_name(d: &Datum, typmod: i32, explicit: bool, ctx: &EvalContext) -> Result<Datum> {
+    to_name(&stripped(d), typmod, explicit, ctx)
+}
+fn bpchar_to_char(d: &Datum, typmod: i32, explicit: bool, ctx: &EvalContext) -> Result<Datum> {
+    to_char(&stripped(d), typmod, explicit, ctx)
+}
 fn to_varchar(d: &Datum, typmod: i32, explicit: bool, ctx: &EvalContext) -> Result<Datum> {
     varchar(&text_of(d, ctx)?, typmod, explicit)
 }
@@ -479,6 +518,10 @@ pub fn lookup_cast(source: Oid, target: Oid) -> Option<CastFn> {
         (s, INT8) if reg(s) => to_int8,
         (REGPROC, REGPROCEDURE) | (REGPROCEDURE, REGPROC) | (REGOPER, REGOPERATOR) | (REGOPERATOR, REGOPER) => same,
         (TEXT | VARCHAR, REGCLASS) => text_to_reg,
+        (BPCHAR, VARCHAR) => bpchar_to_varchar,
+        (BPCHAR, TEXT) => bpchar_to_text,
+        (BPCHAR, NAME) => bpchar_to_name,
+        (BPCHAR, CHAR) => bpchar_to_char,
         (s, VARCHAR) if string(s) || matches!(s, NAME | CHAR | BOOL) => to_varchar,
         (s, BPCHAR) if string(s) || matches!(s, NAME | CHAR | BOOL) => to_bpchar,
         (s, TEXT) if string(s) || matches!(s, NAME | CHAR | BOOL | PG_NODE_TREE | XML) => to_text,

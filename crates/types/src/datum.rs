@@ -23,7 +23,7 @@ pub enum Datum {
     Float8(f64),
     /// oid, xid, cid and the reg… types.
     Oid(Oid),
-    /// text, varchar, bpchar (trailing blanks trimmed; output pads by typmod), name, cstring, unknown, json, xml.
+    /// text, varchar, bpchar (with its blanks), name, cstring, unknown, json, xml.
     Text(Arc<str>),
     Bytea(Arc<[u8]>),
     Numeric(Arc<Numeric>),

@@ -43,6 +43,7 @@ pub(crate) fn encode_value(type_oid: Oid, datum: &Datum, out: &mut Vec<u8>) -> R
         Datum::Float8(v) => out.extend_from_slice(&float_key(*v).to_be_bytes()),
         Datum::Oid(v) => out.extend_from_slice(&v.to_be_bytes()),
         Datum::Text(v) => {
+            let v = if type_oid == oids::BPCHAR { crate::cast::without_padding(v) } else { v };
             // Text has no zero bytes, so one ends it.
             out.extend_from_slice(v.as_bytes());
             out.push(0);
@@ -218,6 +219,9 @@ pub fn compare(type_oid: Oid, a: &Datum, b: &Datum) -> Ordering {
         (Float4(a), Float4(b)) => compare_f64(f64::from(*a), f64::from(*b)),
         (Float8(a), Float8(b)) => compare_f64(*a, *b),
         (Oid(a), Oid(b)) => a.cmp(b),
+        (Text(a), Text(b)) if type_oid == oids::BPCHAR => {
+            crate::cast::without_padding(a).as_bytes().cmp(crate::cast::without_padding(b).as_bytes())
+        }
         (Text(a), Text(b)) => a.as_bytes().cmp(b.as_bytes()),
         (Bytea(a), Bytea(b)) => a.cmp(b),
         (Numeric(a), Numeric(b)) => a.cmp(b),

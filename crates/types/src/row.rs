@@ -10,7 +10,7 @@ use crate::acl::AclItem;
 use crate::network::Inet;
 use crate::numeric::{Kind, Numeric};
 use crate::range::{self, Bound, Multirange, Range, RangeType};
-use crate::{Array, Datum, Interval, Record, oids};
+use crate::{Array, Datum, Interval, Record, cast, oids};
 use kilndb_base::bytes::{Reader, put_varint};
 use kilndb_base::{Error, Oid, Result};
 use std::sync::Arc;
@@ -26,6 +26,8 @@ pub enum PhysicalType {
     Float8,
     Oid,
     Text,
+    /// char(n): stored without the blanks at its end, read with as many as make it n characters.
+    Padded(u32),
     Bytea,
     Jsonb,
     Numeric,
@@ -108,6 +110,12 @@ impl RowDescriptor {
         })
     }
 }
+impl ColumnLayout {
+    /// A column of char(n): the blanks at the end of its values are not stored.
+    pub fn pad_to(&mut self, characters: u32) {
+        self.storage = PhysicalType::Padded(characters);
+    }
+}
 impl PhysicalType {
     /// Bytes of a fixed-width value; None for variable length.
     pub fn width(self) -> Option<usize> {
@@ -120,7 +128,7 @@ impl PhysicalType {
             P::TimeTz => 12,
             P::Interval | P::Uuid => 16,
             P::Tid | P::MacAddr => 6,
-            P::Text | P::Bytea | P::Jsonb | P::Numeric | P::Inet | P::Tagged => return None,
+            P::Text | P::Padded(_) | P::Bytea | P::Jsonb | P::Numeric | P::Inet | P::Tagged => return None,
         })
     }
 }
@@ -179,6 +187,7 @@ fn encode_value(storage: PhysicalType, value: &Datum, out: &mut Vec<u8>) -> Resu
             out.extend_from_slice(&slot.to_le_bytes());
         }
         (P::Text, Datum::Text(v)) => put_prefixed(v.as_bytes(), out),
+        (P::Padded(_), Datum::Text(v)) => put_prefixed(cast::without_padding(v).as_bytes(), out),
         (P::Bytea, Datum::Bytea(v)) | (P::Jsonb, Datum::Jsonb(v)) => put_prefixed(v, out),
         (P::Numeric, Datum::Numeric(v)) => {
             put_varint(out, numeric_size(v) as u64);
@@ -539,6 +548,7 @@ fn get_other(storage: PhysicalType, r: &mut Reader) -> Option<Datum> {
         P::Uuid => Datum::Uuid(r.bytes(16)?.try_into().ok()?),
         P::Tid => Datum::Tid(r.u32()?, r.u16()?),
         P::Text => Datum::Text(Arc::from(std::str::from_utf8(r.prefixed()?).ok()?)),
+        P::Padded(length) => Datum::Text(cast::padded(std::str::from_utf8(r.prefixed()?).ok()?, length as usize)),
         P::Bytea => Datum::Bytea(Arc::from(r.prefixed()?)),
         P::Jsonb => Datum::Jsonb(Arc::from(r.prefixed()?)),
         P::Numeric => Datum::Numeric(Arc::new(get_numeric(r.prefixed()?)?)),

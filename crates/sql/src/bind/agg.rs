@@ -3,8 +3,8 @@
 use super::Binder;
 use super::ir::*;
 use super::resolve::Candidate;
+use super::same::same;
 use super::scope::{Place, Scope};
-use super::select::same;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::oids;
@@ -22,35 +22,6 @@ impl Binder<'_> {
         scope: &Scope<'_>,
     ) -> Result<Expr> {
         let loc = f.location;
-        let what = match scope.place {
-            Place::Where => Some("WHERE"),
-            Place::On => Some("JOIN conditions"),
-            Place::GroupBy => Some("GROUP BY"),
-            Place::Limit => Some("LIMIT"),
-            Place::Offset => Some("OFFSET"),
-            Place::Values => Some("VALUES"),
-            Place::Returning | Place::MergeReturning => Some("RETURNING"),
-            Place::MergeWhen => Some("MERGE WHEN conditions"),
-            Place::UpdateSource => Some("UPDATE"),
-            Place::CopyWhere => Some("COPY FROM WHERE conditions"),
-            _ => None,
-        };
-        if scope.place == Place::From {
-            return self.err(sqlstate::GROUPING_ERROR, "aggregate functions are not allowed in functions in FROM", loc);
-        }
-        if let Some(what) = what {
-            return self.err(sqlstate::GROUPING_ERROR, format!("aggregate functions are not allowed in {what}"), loc);
-        }
-        if args.iter().any(Expr::has_agg) {
-            return self.err(sqlstate::GROUPING_ERROR, "aggregate function calls cannot be nested", loc);
-        }
-        if args.iter().any(Expr::has_window) {
-            return self.err(
-                sqlstate::GROUPING_ERROR,
-                "aggregate function calls cannot contain window function calls",
-                loc,
-            );
-        }
         if !f.agg_star && args.is_empty() {
             return self.err(
                 sqlstate::WRONG_OBJECT_TYPE,
@@ -87,13 +58,12 @@ impl Binder<'_> {
             node => {
                 let e = self.bind_expr(node, scope)?;
                 let e = self.coerce_bool(e, "FILTER")?;
-                if e.has_agg() {
-                    return self.err(sqlstate::GROUPING_ERROR, "aggregate functions are not allowed in FILTER", e.loc);
+                if let Some(nested) = self.aggregate_in(&e, scope) {
+                    return self.err(sqlstate::GROUPING_ERROR, "aggregate functions are not allowed in FILTER", nested);
                 }
                 Some(Box::new(e))
             }
         };
-        scope.saw_agg.set(true);
         let call = AggCall {
             oid: c.info.oid,
             name: c.info.name.as_str().into(),
@@ -104,7 +74,88 @@ impl Binder<'_> {
             filter,
             star: f.agg_star,
         };
-        Ok(Expr::new(ExprKind::Agg(Box::new(call)), ty).at(loc))
+        self.at_its_level(Expr::new(ExprKind::Agg(Box::new(call)), ty).at(loc), scope)
+    }
+
+    /// Where an aggregate of the level `scope` stands in `e`.
+    pub(crate) fn aggregate_in(&self, e: &Expr, scope: &Scope<'_>) -> Option<i32> {
+        if e.has_agg() {
+            return Some(e.loc);
+        }
+        let mut used = Vec::new();
+        e.columns(&mut used);
+        let rel = scope.outer_agg_rel.get();
+        (rel != 0 && used.iter().any(|c| c.rel == rel)).then_some(e.loc)
+    }
+
+    /// An aggregate, or GROUPING(…), belongs to the innermost query whose columns it uses. In a subquery of that query
+    /// it is then a column from outside.
+    fn at_its_level(&self, call: Expr, scope: &Scope<'_>) -> Result<Expr> {
+        let mut used = Vec::new();
+        call.columns(&mut used);
+        let level = scope.level_of(&used);
+        self.check_aggregate_place(&call, scope, level)?;
+        level.saw_agg.set(true);
+        if std::ptr::eq(level, scope) {
+            return Ok(call);
+        }
+        let mut read = Vec::new();
+        call.outer_ctes(&mut read);
+        if let Some(cte) = scope.cte_below(level, &read) {
+            let e = Error::new(sqlstate::FEATURE_NOT_SUPPORTED, "outer-level aggregate cannot use a nested CTE")
+                .with_detail(format!("CTE \"{}\" is below the aggregate's semantic level.", cte.name));
+            return Err(self.at(e, call.loc));
+        }
+        if level.outer_agg_rel.get() == 0 {
+            level.outer_agg_rel.set(self.new_rel());
+        }
+        let mut aggs = level.outer_aggs.borrow_mut();
+        let at = aggs.iter().position(|a| same(a, &call)).unwrap_or(aggs.len());
+        let column = ColId { rel: level.outer_agg_rel.get(), att: at as i16 + 1 };
+        let here = Expr::column(column, call.ty, call.typmod).at(call.loc);
+        if at == aggs.len() {
+            aggs.push(call);
+        }
+        Ok(here)
+    }
+
+    /// May `level` have aggregates where `call`, or the subquery that it stands in, is?
+    fn check_aggregate_place(&self, call: &Expr, scope: &Scope<'_>, level: &Scope<'_>) -> Result<()> {
+        let is_grouping = matches!(call.kind, ExprKind::Grouping(_));
+        let refuse = |message: String| self.err(sqlstate::GROUPING_ERROR, message, call.loc);
+        let functions = if is_grouping { "grouping operations" } else { "aggregate functions" };
+        let what = match level.place {
+            // A function in FROM is bound a level further inside.
+            _ if scope.place == Place::From => Some("functions in FROM"),
+            Place::FromClause => Some("FROM clause of their own query level"),
+            Place::Where => Some("WHERE"),
+            Place::On => Some("JOIN conditions"),
+            Place::GroupBy => Some("GROUP BY"),
+            Place::Limit => Some("LIMIT"),
+            Place::Offset => Some("OFFSET"),
+            Place::Values => Some("VALUES"),
+            Place::Returning | Place::MergeReturning => Some("RETURNING"),
+            Place::MergeWhen => Some("MERGE WHEN conditions"),
+            Place::UpdateSource => Some("UPDATE"),
+            Place::CopyWhere => Some("COPY FROM WHERE conditions"),
+            _ => None,
+        };
+        if let Some(what) = what {
+            return refuse(format!("{functions} are not allowed in {what}"));
+        }
+        let mut nested = None;
+        let mut has_window = false;
+        call.for_children(&mut |c| {
+            nested = nested.or_else(|| self.aggregate_in(c, level));
+            has_window |= c.has_window();
+        });
+        match (nested, is_grouping) {
+            (Some(loc), false) => self.err(sqlstate::GROUPING_ERROR, "aggregate function calls cannot be nested", loc),
+            _ if has_window && !is_grouping => {
+                refuse("aggregate function calls cannot contain window function calls".into())
+            }
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn bind_grouping(&self, g: &nodes::GroupingFunc, scope: &Scope<'_>) -> Result<Expr> {
@@ -112,8 +163,7 @@ impl Binder<'_> {
         if args.len() > 31 {
             return self.err(sqlstate::TOO_MANY_ARGUMENTS, "GROUPING must have fewer than 32 arguments", g.location);
         }
-        scope.saw_agg.set(true);
-        Ok(Expr::new(ExprKind::Grouping(args), oids::INT4).at(g.location))
+        self.at_its_level(Expr::new(ExprKind::Grouping(args), oids::INT4).at(g.location), scope)
     }
 
     /// Every column outside of aggregates must be grouped, or depend on a grouped primary key (it is then
@@ -128,6 +178,9 @@ impl Binder<'_> {
             }
             if let Some(h) = &q.having {
                 check(h, &mut added)?;
+            }
+            for e in &q.outer_aggs {
+                check(e, &mut added)?;
             }
             for k in &q.order_by {
                 check(&k.expr, &mut added)?;

@@ -24,6 +24,12 @@ pub(crate) fn is_polymorphic(ty: Oid) -> bool {
     )
 }
 
+const TABLE_AM_HANDLER: Oid = 269;
+const INDEX_AM_HANDLER: Oid = 325;
+const LANGUAGE_HANDLER: Oid = 2280;
+const FDW_HANDLER: Oid = 3115;
+const TSM_HANDLER: Oid = 3310;
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Path {
     None,
@@ -356,6 +362,7 @@ impl Binder<'_> {
 
     /// `expr::type`.
     pub(crate) fn explicit_cast(&self, expr: Expr, to: Oid, typmod: i32, loc: i32) -> Result<Expr> {
+        self.check_pseudo_cast(&expr, to, loc)?;
         match self.coerce_to_target(expr, to, typmod, CastContext::Explicit, true)? {
             Ok(e) => Ok(e),
             Err(e) => self.err(
@@ -364,6 +371,44 @@ impl Binder<'_> {
                 loc,
             ),
         }
+    }
+
+    /// Casts to pseudo-types: polymorphic ones take what their family takes, and values of the others cannot be written.
+    fn check_pseudo_cast(&self, e: &Expr, to: Oid, loc: i32) -> Result<()> {
+        let from = self.base_type(e.ty);
+        let unknown = from == oids::UNKNOWN;
+        let fits = match to {
+            _ if from == to => true,
+            oids::INTERNAL => false,
+            oids::ANYENUM => self.category(from).0 == b'E',
+            oids::ANYARRAY | oids::ANYCOMPATIBLEARRAY => unknown || self.element_of(from) != 0,
+            oids::ANYNONARRAY | oids::ANYCOMPATIBLENONARRAY => self.element_of(from) == 0,
+            oids::ANYRANGE | oids::ANYCOMPATIBLERANGE => unknown || self.range_of(from).is_some(),
+            oids::ANYMULTIRANGE | oids::ANYCOMPATIBLEMULTIRANGE => unknown || self.multirange_of(from).is_some(),
+            _ => true,
+        };
+        if !fits {
+            let message = format!("cannot cast type {} to {}", self.type_name(e.ty), self.type_name(to));
+            return self.err(sqlstate::CANNOT_COERCE, message, loc);
+        }
+        let ExprKind::Const(value) = &e.kind else { return Ok(()) };
+        // The input functions of the second kind are not even strict.
+        let refuses = match to {
+            oids::ANYARRAY
+            | oids::ANYCOMPATIBLEARRAY
+            | oids::ANYRANGE
+            | oids::ANYCOMPATIBLERANGE
+            | oids::ANYMULTIRANGE
+            | oids::ANYCOMPATIBLEMULTIRANGE => !value.is_null(),
+            oids::TRIGGER | oids::EVENT_TRIGGER | LANGUAGE_HANDLER | FDW_HANDLER => true,
+            TABLE_AM_HANDLER | INDEX_AM_HANDLER | TSM_HANDLER => true,
+            _ => false,
+        };
+        if unknown && refuses {
+            let message = format!("cannot accept a value of type {}", self.type_name(to));
+            return self.err(sqlstate::FEATURE_NOT_SUPPORTED, message, e.loc);
+        }
+        Ok(())
     }
 
     /// A literal or parameter that nothing gave a type becomes text.

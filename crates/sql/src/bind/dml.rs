@@ -3,7 +3,7 @@
 use super::Binder;
 use super::from::table_columns;
 use super::ir::*;
-use super::scope::{NsItem, Place, Scope};
+use super::scope::{NsItem, Place, Scope, TargetName};
 use crate::catalog::trigger::{DELETE, INSERT, INSTEAD, UPDATE};
 use crate::catalog::{CastContext, Column, Table, TableKind};
 use kilndb_base::{Error, Result, sqlstate};
@@ -223,12 +223,12 @@ impl Binder<'_> {
         };
         self.add_defaults(&table, &columns[..given], dml.new_rel, &mut dml.assignments)?;
         self.row_rules(&table, dml.new_rel, &mut dml)?;
-        let alias = s.relation().and_then(|r| r.alias()).and_then(|a| a.aliasname()).unwrap_or(&table.name).to_string();
+        let target = TargetName::new(s.relation(), &table);
         if let Some(c) = s.on_conflict_clause() {
-            self.bind_on_conflict(c, &alias, &scope, &mut dml)?;
+            self.bind_on_conflict(c, target, &scope, &mut dml)?;
         }
         self.bind_triggers(&mut dml)?;
-        self.bind_returning(s.returning_clause(), &alias, dml.new_rel, &scope, &mut dml)?;
+        self.bind_returning(s.returning_clause(), target, dml.new_rel, &scope, &mut dml)?;
         q.body = Body::Dml(Box::new(dml));
         self.note_cte_uses(&scope, &mut q);
         Ok(q)
@@ -467,7 +467,7 @@ impl Binder<'_> {
     pub(crate) fn bind_returning(
         &self,
         clause: Option<&nodes::ReturningClause>,
-        alias: &str,
+        target: TargetName<'_>,
         visible_rel: u32,
         scope: &Scope<'_>,
         dml: &mut Dml,
@@ -478,7 +478,7 @@ impl Binder<'_> {
         let mut here = Scope { place, ctes: scope.ctes.clone(), ..Scope::new(scope.parent) };
         here.items.extend(scope.items.iter().filter(|i| i.rel != dml.rel).cloned());
         let at = if is_merge { here.items.len() } else { 0 };
-        here.items.insert(at, NsItem::of_table(visible_rel, &dml.table, alias));
+        here.items.insert(at, target.item(visible_rel, &dml.table));
         let mut old_name = "old".to_string();
         let mut new_name = "new".to_string();
         for o in clause.options() {
@@ -609,8 +609,14 @@ impl Binder<'_> {
         }
     }
 
-    pub(super) fn target_rel(&self, dml: &Dml, alias: &str, q: &mut Query, scope: &mut Scope<'_>) -> Result<()> {
-        scope.items.push(NsItem::of_table(dml.rel, &dml.table, alias));
+    pub(super) fn target_rel(
+        &self,
+        dml: &Dml,
+        target: TargetName<'_>,
+        q: &mut Query,
+        scope: &mut Scope<'_>,
+    ) -> Result<()> {
+        scope.items.push(target.item(dml.rel, &dml.table));
         let kind = match &dml.table.view_sql {
             Some(sql) if dml.table.kind == TableKind::View => {
                 RelKind::Subquery(Box::new(self.bind_view(&dml.table, sql)?))
@@ -619,7 +625,7 @@ impl Binder<'_> {
         };
         q.rels.push(Rel {
             id: dml.rel,
-            alias: alias.to_string(),
+            alias: target.name.to_string(),
             columns: table_columns(&dml.table),
             kind,
             lateral: false,
@@ -642,9 +648,9 @@ impl Binder<'_> {
             self.bind_with(w, &mut scope, &mut q)?;
         }
         let table = self.dml_target(s.relation(), "update")?;
-        let alias = s.relation().and_then(|r| r.alias()).and_then(|a| a.aliasname()).unwrap_or(&table.name).to_string();
+        let target = TargetName::new(s.relation(), &table);
         let mut dml = self.new_dml(DmlKind::Update, table.clone());
-        self.target_rel(&dml, &alias, &mut q, &mut scope)?;
+        self.target_rel(&dml, target, &mut q, &mut scope)?;
         self.bind_from(s.from_clause(), &mut scope, &mut q)?;
         scope.place = Place::UpdateSource;
         dml.assignments = self.bind_set(s.target_list().iter(), &table, dml.rel, &scope)?;
@@ -652,7 +658,7 @@ impl Binder<'_> {
         q.filter = self.bind_where(s.where_clause(), &scope, &dml)?;
         self.row_rules(&table, dml.new_rel, &mut dml)?;
         self.bind_triggers(&mut dml)?;
-        self.bind_returning(s.returning_clause(), &alias, dml.new_rel, &scope, &mut dml)?;
+        self.bind_returning(s.returning_clause(), target, dml.new_rel, &scope, &mut dml)?;
         q.body = Body::Dml(Box::new(dml));
         self.note_cte_uses(&scope, &mut q);
         Ok(q)
@@ -665,15 +671,15 @@ impl Binder<'_> {
             self.bind_with(w, &mut scope, &mut q)?;
         }
         let table = self.dml_target(s.relation(), "delete from")?;
-        let alias = s.relation().and_then(|r| r.alias()).and_then(|a| a.aliasname()).unwrap_or(&table.name).to_string();
+        let target = TargetName::new(s.relation(), &table);
         let mut dml = self.new_dml(DmlKind::Delete, table.clone());
-        self.target_rel(&dml, &alias, &mut q, &mut scope)?;
+        self.target_rel(&dml, target, &mut q, &mut scope)?;
         self.bind_from(s.using_clause(), &mut scope, &mut q)?;
         scope.place = Place::Where;
         q.filter = self.bind_where(s.where_clause(), &scope, &dml)?;
         dml.indexes = self.bind_indexes(&table, dml.new_rel)?;
         self.bind_triggers(&mut dml)?;
-        self.bind_returning(s.returning_clause(), &alias, dml.rel, &scope, &mut dml)?;
+        self.bind_returning(s.returning_clause(), target, dml.rel, &scope, &mut dml)?;
         q.body = Body::Dml(Box::new(dml));
         self.note_cte_uses(&scope, &mut q);
         Ok(q)

@@ -244,14 +244,13 @@ impl Binder<'_> {
         if let Node::RowExpr(l) = x.lexpr() {
             let mut parts = Vec::new();
             for item in list {
-                let left = self.bind_row_fields(l, scope)?;
                 let Node::RowExpr(r) = item else {
-                    return self.err(
-                        sqlstate::SYNTAX_ERROR,
-                        "unequal number of entries in row expressions",
-                        x.location,
-                    );
+                    // The row as one value, beside another that must be a row.
+                    let (left, right) = (self.bind_expr(x.lexpr(), scope)?, self.bind_expr(item, scope)?);
+                    parts.push(self.make_operator(None, name, Some(left), right, x.location)?);
+                    continue;
                 };
+                let left = self.bind_row_fields(l, scope)?;
                 let right = self.bind_row_fields(r, scope)?;
                 parts.push(self.row_compare(name, left, right, x.location)?);
             }

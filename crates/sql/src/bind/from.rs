@@ -12,11 +12,13 @@ use std::sync::Arc;
 
 impl Binder<'_> {
     pub(crate) fn bind_from(&self, list: &NodeList, scope: &mut Scope<'_>, q: &mut Query) -> Result<()> {
+        let place = std::mem::replace(&mut scope.place, Place::FromClause);
         for node in list {
             let (tree, items) = self.bind_from_item(node, scope, q)?;
             self.add_items(scope, items)?;
             q.from.push(tree);
         }
+        scope.place = place;
         Ok(())
     }
 
@@ -117,7 +119,7 @@ impl Binder<'_> {
                     self.finish_rel(rel, alias, columns, kind, v.alias(), false, q, table.type_oid)?;
                 if let Some(i) = items.first_mut() {
                     i.table_oid = table.oid;
-                    i.schema = v.schemaname().map(str::to_string);
+                    i.schema = v.alias().is_none().then(|| table.schema_name.clone());
                     for (c, t) in i.columns.iter_mut().zip(table.columns.iter().filter(|c| !c.dropped)) {
                         c.table_oid = table.oid;
                         c.attnum = t.attnum;
@@ -362,6 +364,7 @@ impl Binder<'_> {
         // The right side sees the left one if it is LATERAL.
         let (right_tree, mut right) = {
             let mut inner = Scope::new(scope.parent);
+            inner.place = Place::FromClause;
             inner.ctes = scope.ctes.clone();
             inner.items = scope.items.clone();
             let ok = matches!(kind, JoinKind::Inner | JoinKind::Left);

@@ -447,8 +447,15 @@ pub struct Query {
     /// Grouping expressions; `grouping_sets` index them (one set of all if there is none).
     pub group_by: Vec<Expr>,
     pub grouping_sets: Option<Vec<Vec<usize>>>,
+    /// Constants that are grouped: which target is which element of `group_by`. Other constants are never NULL for a
+    /// grouping set, equal ones included.
+    pub constant_keys: Vec<(usize, usize)>,
     pub having: Option<Expr>,
     pub has_aggs: bool,
+    /// Aggregates that stand in subqueries and belong to this level: there they are columns of this relation.
+    pub outer_aggs: Vec<Expr>,
+    /// 0: there are none.
+    pub outer_agg_rel: u32,
     pub windows: Vec<WindowSpec>,
     pub has_srf: bool,
     /// Sort keys over the FROM's columns.
@@ -478,8 +485,11 @@ impl Default for Query {
             targets: Vec::new(),
             group_by: Vec::new(),
             grouping_sets: None,
+            constant_keys: Vec::new(),
             having: None,
             has_aggs: false,
+            outer_aggs: Vec::new(),
+            outer_agg_rel: 0,
             windows: Vec::new(),
             has_srf: false,
             order_by: Vec::new(),

@@ -66,6 +66,20 @@ impl Binder<'_> {
         self.lifting.filter(|lifting| Arc::ptr_eq(&self.source.borrow(), &lifting.source))
     }
 
+    /// Has a literal of this expression become a parameter? Then it is not for us to say which others it equals.
+    pub(crate) fn has_lifted(&self, e: &Expr) -> bool {
+        let mut found = false;
+        if self.lifting.is_some() {
+            let mut look = |x: &mut Expr| {
+                found |= matches!(x.kind, ExprKind::Param(_));
+                Ok(())
+            };
+            // Only this walk goes into subqueries, and it changes nothing.
+            let _ = e.clone().rewrite(&mut look);
+        }
+        found
+    }
+
     /// Binds an operand of operator `name`: a literal may become a parameter.
     pub(crate) fn bind_operand(&self, name: &str, node: Node<'_>, scope: &Scope<'_>) -> Result<Expr> {
         if is_plain_operator(name) { self.bind_value(node, scope) } else { self.bind_expr(node, scope) }

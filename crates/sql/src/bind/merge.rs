@@ -9,7 +9,7 @@ use super::Binder;
 use super::dml::{refuse_catalog, refuse_value};
 use super::from::table_columns;
 use super::ir::*;
-use super::scope::{NsItem, Place, Scope};
+use super::scope::{Place, Scope, TargetName};
 use crate::catalog::trigger::{DELETE, INSERT, INSTEAD, UPDATE};
 use crate::catalog::{Table, TableKind};
 use kilndb_base::{Error, Result, sqlstate};
@@ -128,20 +128,23 @@ impl Binder<'_> {
         let clauses: Vec<&nodes::MergeWhenClause> = s.merge_when_clauses().iter().collect();
         refuse_unreachable(&clauses)?;
         let table = self.merge_target(s, &clauses)?;
-        let alias = s.relation().and_then(|r| r.alias()).and_then(|a| a.aliasname()).unwrap_or(&table.name).to_string();
+        let target = TargetName::new(s.relation(), &table);
         let mut dml = self.new_dml(DmlKind::Merge, table.clone());
         let (source, items) = self.bind_from_item(s.source_relation(), &scope, &mut q)?;
-        if items.iter().any(|i| i.rel_visible && i.alias.as_deref() == Some(&alias)) {
-            return Err(Error::new(sqlstate::DUPLICATE_ALIAS, format!("name \"{alias}\" specified more than once"))
-                .with_detail("The name is used both as MERGE target table and data source."));
+        if items.iter().any(|i| i.rel_visible && i.alias.as_deref() == Some(target.name)) {
+            return Err(Error::new(
+                sqlstate::DUPLICATE_ALIAS,
+                format!("name \"{}\" specified more than once", target.name),
+            )
+            .with_detail("The name is used both as MERGE target table and data source."));
         }
         scope.items = items;
-        scope.items.push(NsItem::of_table(dml.rel, &table, &alias));
+        scope.items.push(target.item(dml.rel, &table));
         scope.place = Place::On;
         let Some(on) = self.bind_condition(s.join_condition(), &scope, "JOIN/ON")? else {
             return Err(Error::internal("MERGE without a condition"));
         };
-        self.bind_returning(s.returning_clause(), &alias, dml.excluded_rel, &scope, &mut dml)?;
+        self.bind_returning(s.returning_clause(), target, dml.excluded_rel, &scope, &mut dml)?;
         for clause in &clauses {
             let action = self.bind_merge_clause(clause, &scope, &dml)?;
             dml.merge.push(action);
@@ -157,7 +160,7 @@ impl Binder<'_> {
         let mut on = on;
         on.rewrite(&mut place)?;
         dml.rewrite(&mut place)?;
-        self.join_target(&mut q, &alias, &dml, source, on.clone(), by_source, by_target)?;
+        self.join_target(&mut q, target.name, &dml, source, on.clone(), by_source, by_target)?;
         if let Some(moved) = moved {
             moved.finish(&mut q);
         }

@@ -19,6 +19,7 @@ mod expr;
 mod expr_ops;
 mod from;
 mod func;
+mod implication;
 pub mod inline;
 pub mod ir;
 pub(crate) mod lifting;
@@ -27,6 +28,7 @@ pub mod names;
 mod onconflict;
 mod polymorphic;
 mod resolve;
+mod same;
 mod scope;
 mod select;
 mod setop;
@@ -51,7 +53,9 @@ pub use call::bind_call;
 pub(crate) use coerce::is_polymorphic;
 pub use const_eval::BindHost;
 pub(crate) use const_eval::with_context;
-pub(crate) use select::same;
+pub(crate) use implication::implies;
+pub(crate) use same::same;
+pub(crate) use select::is_constant;
 
 /// State of binding one statement.
 pub struct Binder<'a> {

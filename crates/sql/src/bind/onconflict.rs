@@ -2,8 +2,8 @@
 
 use super::Binder;
 use super::ir::*;
-use super::scope::{NsItem, Place, Scope};
-use super::select::same;
+use super::same::same;
+use super::scope::{NsItem, Place, Scope, TargetName};
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_syntax::{Node, nodes, raw};
 
@@ -11,7 +11,7 @@ impl Binder<'_> {
     pub(crate) fn bind_on_conflict(
         &self,
         c: &nodes::OnConflictClause,
-        alias: &str,
+        target: TargetName<'_>,
         scope: &Scope<'_>,
         dml: &mut Dml,
     ) -> Result<()> {
@@ -42,7 +42,7 @@ impl Binder<'_> {
                 return Err(self.at(e, c.location));
             }
             let mut here = Scope { place: Place::UpdateSource, ctes: scope.ctes.clone(), ..Scope::new(scope.parent) };
-            here.items.push(NsItem::of_table(dml.rel, &table, alias));
+            here.items.push(target.item(dml.rel, &table));
             let mut excluded = NsItem::of_table(dml.excluded_rel, &table, "excluded");
             excluded.cols_visible = false;
             here.items.push(excluded);
@@ -118,11 +118,7 @@ impl Binder<'_> {
                 && wanted.iter().all(|w| keys.iter().any(|k| same(w, k)));
             let implied = match &b.predicate {
                 None => true,
-                Some(p) => {
-                    let mut parts = Vec::new();
-                    p.clone().conjuncts(&mut parts);
-                    parts.iter().all(|p| given.iter().any(|g| same(g, p)))
-                }
+                Some(p) => super::implies(self.catalog, &given, p),
             };
             if covers && implied {
                 arbiters.push(b.index.clone());

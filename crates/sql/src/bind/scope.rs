@@ -4,6 +4,7 @@ use super::Binder;
 use super::ir::*;
 use crate::catalog::Table;
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_syntax::nodes;
 use kilndb_types::oids;
 
 #[derive(Clone)]
@@ -51,6 +52,11 @@ impl NsItem {
             scalar_function: false,
         }
     }
+    /// Is it a table that goes by its own name, in the schema that is called so?
+    fn is_in_schema(&self, schema: &str) -> bool {
+        let own = self.schema.as_deref();
+        own == Some(schema) || schema == "pg_temp" && own.is_some_and(|own| own.starts_with("pg_temp_"))
+    }
     pub fn of_table(rel: u32, table: &Table, alias: &str) -> NsItem {
         let columns = table
             .columns
@@ -71,6 +77,25 @@ impl NsItem {
     }
 }
 
+/// What a statement calls the table that it changes. An alias hides the table's schema.
+#[derive(Clone, Copy)]
+pub struct TargetName<'a> {
+    pub name: &'a str,
+    pub is_alias: bool,
+}
+
+impl<'a> TargetName<'a> {
+    pub fn new(target: Option<&'a nodes::RangeVar>, table: &'a Table) -> TargetName<'a> {
+        let alias = target.and_then(|r| r.alias()).and_then(|a| a.aliasname());
+        TargetName { name: alias.unwrap_or(&table.name), is_alias: alias.is_some() }
+    }
+    /// The table's rows under this name.
+    pub fn item(self, rel: u32, table: &Table) -> NsItem {
+        let schema = (!self.is_alias).then(|| table.schema_name.clone());
+        NsItem { schema, ..NsItem::of_table(rel, table, self.name) }
+    }
+}
+
 #[derive(Clone)]
 pub struct CteRef {
     pub name: String,
@@ -86,6 +111,8 @@ pub struct CteRef {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
     Other,
+    /// The FROM clause, as far as it is no expression of its own.
+    FromClause,
     Where,
     Having,
     GroupBy,
@@ -111,6 +138,9 @@ pub struct Scope<'p> {
     /// Named windows of this level, and those made for OVER (…).
     pub windows: std::cell::RefCell<Vec<WindowSpec>>,
     pub saw_agg: std::cell::Cell<bool>,
+    /// Aggregates of this level that stand in subqueries, and the relation whose columns they are there.
+    pub outer_aggs: std::cell::RefCell<Vec<Expr>>,
+    pub outer_agg_rel: std::cell::Cell<u32>,
     pub saw_srf: std::cell::Cell<bool>,
 }
 
@@ -123,8 +153,43 @@ impl<'p> Scope<'p> {
             place: Place::Other,
             windows: Default::default(),
             saw_agg: Default::default(),
+            outer_aggs: Default::default(),
+            outer_agg_rel: Default::default(),
             saw_srf: Default::default(),
         }
+    }
+    /// Does a column belong to this level?
+    fn owns(&self, id: ColId) -> bool {
+        let of_item = |item: &NsItem| {
+            item.rel == id.rel
+                || item.columns.iter().any(|c| match &c.expr.kind {
+                    ExprKind::Column(x) => x.rel == id.rel,
+                    _ => c.expr.any(&|e| matches!(&e.kind, ExprKind::Column(x) if x.rel == id.rel)),
+                })
+        };
+        id.rel == self.outer_agg_rel.get() || self.items.iter().any(of_item)
+    }
+    /// The innermost level that one of the columns belongs to; this one if none does.
+    pub fn level_of(&self, columns: &[ColId]) -> &Scope<'p> {
+        let mut level = Some(self);
+        while let Some(s) = level {
+            if columns.iter().any(|c| s.owns(*c)) {
+                return s;
+            }
+            level = s.parent;
+        }
+        self
+    }
+    /// A WITH query of this level, or of one between it and `level`, among those given.
+    pub fn cte_below(&self, level: &Scope<'p>, ids: &[u32]) -> Option<&CteRef> {
+        let mut scope = Some(self);
+        while let Some(s) = scope.filter(|s| !std::ptr::eq(*s, level)) {
+            if let Some(c) = s.ctes.iter().find(|c| ids.contains(&c.id)) {
+                return Some(c);
+            }
+            scope = s.parent;
+        }
+        None
     }
     pub fn find_cte(&self, name: &str) -> Option<&CteRef> {
         let mut scope = Some(self);
@@ -222,7 +287,7 @@ impl Binder<'_> {
         while let Some(s) = level {
             let mut found: Option<&NsItem> = None;
             for item in s.items.iter().filter(|i| i.rel_visible && i.alias.as_deref() == Some(alias)) {
-                if schema.is_some() && item.schema.as_deref() != schema {
+                if schema.is_some_and(|s| !item.is_in_schema(s)) {
                     continue;
                 }
                 if found.is_some() {
@@ -284,7 +349,7 @@ impl Binder<'_> {
                     .with_hint(format!("Perhaps you meant to reference the table alias \"{alias}\"."));
                     return self.at(e, loc);
                 }
-                if i.alias.as_deref() == Some(name) && !i.rel_visible {
+                if i.alias.as_deref() == Some(name) && (!i.rel_visible || schema.is_some()) {
                     let e = Error::new(
                         sqlstate::UNDEFINED_TABLE,
                         format!("invalid reference to FROM-clause entry for table \"{name}\""),
@@ -295,8 +360,7 @@ impl Binder<'_> {
             }
             level = s.parent;
         }
-        let shown = schema.map_or_else(|| name.to_string(), |s| format!("{s}.{name}"));
-        self.at(Error::new(sqlstate::UNDEFINED_TABLE, format!("missing FROM-clause entry for table \"{shown}\"")), loc)
+        self.at(Error::new(sqlstate::UNDEFINED_TABLE, format!("missing FROM-clause entry for table \"{name}\"")), loc)
     }
 
     /// 42703, with a hint if there is a similar name.

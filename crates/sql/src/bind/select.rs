@@ -2,6 +2,7 @@
 
 use super::Binder;
 use super::ir::*;
+use super::same::same;
 use super::scope::{Place, Scope};
 use crate::catalog::CastContext;
 use kilndb_base::{Error, Result, sqlstate};
@@ -65,6 +66,8 @@ impl Binder<'_> {
         self.bind_limit(s, &mut scope, &mut q)?;
         q.windows = scope.windows.take();
         q.has_aggs = scope.saw_agg.get();
+        q.outer_aggs = scope.outer_aggs.take();
+        q.outer_agg_rel = scope.outer_agg_rel.get();
         q.has_srf = q.targets.iter().any(|t| t.expr.has_srf());
         if q.has_aggs || !q.group_by.is_empty() || q.having.is_some() || q.grouping_sets.is_some() {
             self.check_grouping(&mut q, &scope)?;
@@ -350,12 +353,8 @@ impl Binder<'_> {
     fn bind_group_item(&self, node: Node<'_>, scope: &Scope<'_>, targets: &mut [Target]) -> Result<Expr> {
         let e = match self.output_reference(node, scope, targets, "GROUP BY", true)? {
             Some(e) => {
-                if e.has_agg() {
-                    return self.err(
-                        sqlstate::GROUPING_ERROR,
-                        "aggregate functions are not allowed in GROUP BY",
-                        e.loc,
-                    );
+                if let Some(loc) = self.aggregate_in(&e, scope) {
+                    return self.err(sqlstate::GROUPING_ERROR, "aggregate functions are not allowed in GROUP BY", loc);
                 }
                 if e.has_window() {
                     return self.err(sqlstate::WINDOWING_ERROR, "window functions are not allowed in GROUP BY", e.loc);
@@ -422,12 +421,44 @@ impl Binder<'_> {
         Ok(())
     }
 
-    fn add_group(&self, e: Expr, q: &mut Query) -> usize {
+    /// The number of a grouping expression, which is added if it is new.
+    fn add_group(&self, node: Node<'_>, e: Expr, targets: &[Target], q: &mut Query) -> Result<usize> {
+        if self.has_lifted(&e) {
+            return Err(Error::internal("a grouping expression with a literal in it needs the literal"));
+        }
+        if is_constant(&e) {
+            return Ok(self.add_constant_group(node, e, targets, q));
+        }
         if let Some(i) = q.group_by.iter().position(|g| same(g, &e)) {
-            return i;
+            return Ok(i);
         }
         q.group_by.push(e);
-        q.group_by.len() - 1
+        Ok(q.group_by.len() - 1)
+    }
+
+    /// A constant is grouped as the target that it is: the one that is named, or the first that is equal.
+    fn add_constant_group(&self, node: Node<'_>, e: Expr, targets: &[Target], q: &mut Query) -> usize {
+        let named = match node {
+            Node::A_Const(c) => match c.val() {
+                Some(ConstValue::Integer(n)) => usize::try_from(n).ok().and_then(|n| n.checked_sub(1)),
+                _ => None,
+            },
+            Node::ColumnRef(c) => {
+                let name = c.fields().first().and_then(|f| f.as_str());
+                targets.iter().position(|t| Some(t.name.as_str()) == name)
+            }
+            _ => None,
+        };
+        let target = named.or_else(|| targets.iter().position(|t| same(&t.expr, &e)));
+        let known = match target {
+            Some(target) => q.constant_keys.iter().find(|k| k.0 == target).map(|k| k.1),
+            None => q.group_by.iter().position(|g| same(g, &e)),
+        };
+        known.unwrap_or_else(|| {
+            q.constant_keys.extend(target.map(|t| (t, q.group_by.len())));
+            q.group_by.push(e);
+            q.group_by.len() - 1
+        })
     }
 
     fn group_exprs(
@@ -443,12 +474,12 @@ impl Binder<'_> {
             let mut out = Vec::new();
             for a in r.args() {
                 let e = self.bind_group_item(a, scope, targets)?;
-                out.push(self.add_group(e, q));
+                out.push(self.add_group(a, e, targets, q)?);
             }
             return Ok(out);
         }
         let e = self.bind_group_item(node, scope, targets)?;
-        Ok(vec![self.add_group(e, q)])
+        Ok(vec![self.add_group(node, e, targets, q)?])
     }
 
     fn bind_grouping_set(
@@ -539,19 +570,25 @@ impl Binder<'_> {
 
     pub(crate) fn bind_limit(&self, s: &nodes::SelectStmt, scope: &mut Scope<'_>, q: &mut Query) -> Result<()> {
         let bare = Scope { ctes: scope.ctes.clone(), ..Scope::new(scope.parent) };
-        let one = |node: Node<'_>, name: &str, place: Place| -> Result<Option<Expr>> {
+        let mut one = |node: Node<'_>, name: &str, place: Place| -> Result<Option<Expr>> {
             if matches!(node, Node::None) {
                 return Ok(None);
             }
             let here = Scope { place, ctes: bare.ctes.clone(), ..Scope::new(bare.parent) };
             let e = self.bind_expr(node, &here).map_err(|e| {
-                if e.sqlstate() == sqlstate::UNDEFINED_COLUMN && self.bind_expr(node, scope).is_ok() {
-                    let mut e = e;
-                    e.0.sqlstate = sqlstate::INVALID_COLUMN_REFERENCE;
-                    e.0.message = format!("argument of {name} must not contain variables");
-                    e
-                } else {
-                    e
+                if e.sqlstate() != sqlstate::UNDEFINED_COLUMN {
+                    return e;
+                }
+                scope.place = place;
+                match self.bind_expr(node, scope) {
+                    Ok(_) => {
+                        let mut e = e;
+                        e.0.sqlstate = sqlstate::INVALID_COLUMN_REFERENCE;
+                        e.0.message = format!("argument of {name} must not contain variables");
+                        e
+                    }
+                    Err(other) if other.sqlstate() == sqlstate::GROUPING_ERROR => other,
+                    Err(_) => e,
                 }
             })?;
             if matches!(e.as_const(), Some(Datum::Null)) {
@@ -705,6 +742,11 @@ impl Binder<'_> {
     }
 }
 
+/// A value that no row has a part in.
+pub(crate) fn is_constant(e: &Expr) -> bool {
+    matches!(e.kind, ExprKind::Const(_) | ExprKind::Param(_))
+}
+
 fn add_lock(locks: &mut Vec<RowLock>, new: RowLock) {
     if let Some(l) = locks.iter_mut().find(|l| l.rel == new.rel) {
         l.strength = l.strength.max(new.strength);
@@ -784,51 +826,4 @@ fn figure(node: Node<'_>) -> Option<(String, u8)> {
         }
         _ => None,
     }
-}
-
-/// Do two expressions mean the same?
-pub(crate) fn same(a: &Expr, b: &Expr) -> bool {
-    use ExprKind as K;
-    if a.ty != b.ty || std::mem::discriminant(&a.kind) != std::mem::discriminant(&b.kind) {
-        return false;
-    }
-    let equal = match (&a.kind, &b.kind) {
-        (K::Const(x), K::Const(y)) => format!("{x:?}") == format!("{y:?}"),
-        (K::Param(x), K::Param(y)) => x == y,
-        (K::Column(x), K::Column(y)) => x == y,
-        (K::Func(x), K::Func(y)) | (K::NullIf(x), K::NullIf(y)) => x.oid == y.oid,
-        (K::Cast { kind: x, .. }, K::Cast { kind: y, .. }) => x == y && a.typmod == b.typmod,
-        (K::IsNull { negated: x, .. }, K::IsNull { negated: y, .. }) => x == y,
-        (K::BoolTest { test: x, .. }, K::BoolTest { test: y, .. }) => x == y,
-        (K::IsDistinct { negated: x, eq: f }, K::IsDistinct { negated: y, eq: g }) => x == y && f.oid == g.oid,
-        (K::MinMax { greatest: x, .. }, K::MinMax { greatest: y, .. }) => x == y,
-        (K::Field { index: x, .. }, K::Field { index: y, .. }) => x == y,
-        (K::ScalarArray { func: x, any: m }, K::ScalarArray { func: y, any: n }) => x.oid == y.oid && m == n,
-        (K::RowCompare { kind: x, .. }, K::RowCompare { kind: y, .. }) => x == y,
-        (K::Agg(x), K::Agg(y)) => {
-            x.oid == y.oid
-                && x.distinct == y.distinct
-                && x.star == y.star
-                && x.filter.is_some() == y.filter.is_some()
-                && x.order.len() == y.order.len()
-                && x.order
-                    .iter()
-                    .zip(&y.order)
-                    .all(|(p, q)| p.descending == q.descending && p.nulls_first == q.nulls_first)
-        }
-        (K::Window(x), K::Window(y)) => x.oid == y.oid && x.window == y.window && x.star == y.star,
-        (K::SqlValue(x), K::SqlValue(y)) => x == y,
-        (K::Collate { name: x, .. }, K::Collate { name: y, .. }) => x == y,
-        (K::Subscript { slice: x, .. }, K::Subscript { slice: y, .. }) => x == y,
-        (K::SubLink(_), _) => return false,
-        _ => true,
-    };
-    if !equal {
-        return false;
-    }
-    let mut left = Vec::new();
-    let mut right = Vec::new();
-    a.for_children(&mut |c| left.push(c));
-    b.for_children(&mut |c| right.push(c));
-    left.len() == right.len() && left.iter().zip(&right).all(|(l, r)| same(l, r))
 }

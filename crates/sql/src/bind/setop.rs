@@ -88,7 +88,7 @@ impl Binder<'_> {
         scope.place = Place::OrderBy;
         for sort in s.sort_clause() {
             let key = self.bind_order_item(sort, &scope, &q.targets, true)?;
-            if !q.targets.iter().any(|t| super::select::same(&t.expr, &key.expr)) {
+            if !q.targets.iter().any(|t| super::same::same(&t.expr, &key.expr)) {
                 let e = Error::new(sqlstate::FEATURE_NOT_SUPPORTED, "invalid UNION/INTERSECT/EXCEPT ORDER BY clause")
                     .with_detail("Only result column names can be used, not expressions or functions.")
                     .with_hint("Add the expression/function to every SELECT, or move the UNION into a FROM clause.");

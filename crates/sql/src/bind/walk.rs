@@ -187,6 +187,13 @@ impl Expr {
         }
         self.for_children(&mut |c| c.columns(out));
     }
+    /// WITH queries that subqueries in it read and that are defined outside of them.
+    pub fn outer_ctes(&self, out: &mut Vec<u32>) {
+        if let ExprKind::SubLink(s) = &self.kind {
+            s.query.outer_ctes(out);
+        }
+        self.for_children(&mut |c| c.outer_ctes(out));
+    }
     /// Must its value be the same whenever it is computed from the same row? Not if it depends on settings, the clock
     /// or other rows.
     pub fn is_immutable(&self) -> bool {
@@ -325,6 +332,7 @@ impl Query {
         self.filter.iter().for_each(&mut *f);
         self.targets.iter().for_each(|t| f(&t.expr));
         self.group_by.iter().for_each(&mut *f);
+        self.outer_aggs.iter().for_each(&mut *f);
         self.having.iter().for_each(&mut *f);
         self.order_by.iter().for_each(|k| f(&k.expr));
         self.limit.iter().for_each(&mut *f);
@@ -401,6 +409,7 @@ impl Query {
 
     fn collect_rels(&self, out: &mut Vec<u32>) {
         out.extend(self.rels.iter().map(|r| r.id));
+        out.extend((self.outer_agg_rel != 0).then_some(self.outer_agg_rel));
         match &self.body {
             Body::SetOp { rel, .. } => out.push(*rel),
             Body::Dml(d) => out.extend([d.rel, d.excluded_rel, d.old_rel, d.new_rel, d.source_rel, d.old_values_rel]),
@@ -422,18 +431,12 @@ impl Query {
 
     /// WITH queries that it reads at any level and that are defined outside of it.
     pub fn outer_ctes(&self, out: &mut Vec<u32>) {
-        fn of_expr(e: &Expr, out: &mut Vec<u32>) {
-            if let ExprKind::SubLink(s) = &e.kind {
-                s.query.outer_ctes(out);
-            }
-            e.for_children(&mut |c| of_expr(c, out));
-        }
         let mut all: Vec<u32> = self
             .rels
             .iter()
             .filter_map(|r| if let RelKind::Cte { cte, .. } = &r.kind { Some(*cte) } else { None })
             .collect();
-        self.for_exprs(&mut |e| of_expr(e, &mut all));
+        self.for_exprs(&mut |e| e.outer_ctes(&mut all));
         self.for_subqueries(&mut |q| q.outer_ctes(&mut all));
         out.extend(all.into_iter().filter(|id| !self.ctes.iter().any(|c| c.id == *id)));
     }
@@ -459,7 +462,7 @@ impl Query {
         for t in &mut self.targets {
             t.expr.rewrite(f)?;
         }
-        for e in &mut self.group_by {
+        for e in self.group_by.iter_mut().chain(&mut self.outer_aggs) {
             e.rewrite(f)?;
         }
         for k in &mut self.order_by {

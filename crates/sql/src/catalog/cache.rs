@@ -255,6 +255,8 @@ pub struct CatalogReader<'a> {
     /// While a statement is planned.
     pub asked: Option<&'a Asked>,
     pub switches: PlannerSwitches,
+    /// The statement stores rows anew that stay what they are: no trigger fires.
+    pub is_rewriting: bool,
 }
 
 impl CatalogReader<'_> {
@@ -405,6 +407,13 @@ impl CatalogReader<'_> {
         for column in &columns {
             stored_types.push(self.storage_type(column.type_oid)?);
         }
+        let mut descriptor = RowDescriptor::new(&stored_types)?;
+        for (layout, column) in descriptor.columns.iter_mut().zip(&columns) {
+            let (base, typmod) = crate::bind::domain::shown_type(column.type_oid, column.typmod, self);
+            if layout.type_oid == oids::BPCHAR && base == oids::BPCHAR && typmod >= 4 {
+                layout.pad_to(typmod as u32 - 4);
+            }
+        }
         let schema_oid = class.oid("relnamespace");
         let has_rules = kind == TableKind::View;
         let indexes = if class.bool("relhasindex") { self.load_indexes(oid, &columns)? } else { Vec::new() };
@@ -419,7 +428,7 @@ impl CatalogReader<'_> {
             persistence: class.char("relpersistence"),
             delete_rows: class.texts("reloptions").iter().any(|o| o.strip_prefix(DELETE_ROWS_OPTION) == Some("=true")),
             type_oid: class.oid("reltype"),
-            descriptor: Arc::new(RowDescriptor::new(&stored_types)?),
+            descriptor: Arc::new(descriptor),
             columns,
             storage: RelationId(class.oid("relfilenode")),
             indexes,
@@ -753,6 +762,9 @@ pub(super) fn split_expressions(text: &str) -> Vec<String> {
 }
 
 impl CatalogView for CatalogReader<'_> {
+    fn is_rewriting(&self) -> bool {
+        self.is_rewriting
+    }
     fn planner_switches(&self) -> PlannerSwitches {
         self.switches
     }

@@ -442,7 +442,9 @@ fn unescape(rest: &[u8]) -> (u8, usize) {
 impl RowSource for CopySource<'_> {
     fn fill(&mut self, out: &mut Batch, eval: &EvalContext<'_>) -> Result<()> {
         let before = out.rows;
-        while !self.finished && out.rows < BATCH_ROWS {
+        // A trigger may do what the next line's evaluation sees.
+        let most = if out.max == 1 { 1 } else { BATCH_ROWS };
+        while !self.finished && out.rows < most {
             let row = if self.options.format == Format::Binary {
                 self.binary_row(out, eval)
             } else {

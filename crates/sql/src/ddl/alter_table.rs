@@ -234,7 +234,7 @@ impl Session {
                 _ => "DEFAULT".to_string(),
             };
             let update = format!("UPDATE {} SET {quoted} = {value}", self.qualified_name(table));
-            self.query_into(&update, runtime, &mut crate::session::run::NullSink)?;
+            self.rewrite_rows(&update, runtime)?;
         }
         if identity != 0 {
             self.update_attribute(table.oid, attnum, runtime, |row| row.set("attidentity", Datum::Char(identity)))?;

@@ -169,6 +169,11 @@ pub enum CExpr {
         explicit: bool,
         arg: Box<CExpr>,
     },
+    /// An array whose element type its function could not know.
+    RetagArray {
+        element: Oid,
+        arg: Box<CExpr>,
+    },
     /// Sets the type of a record or array value.
     Retag {
         ty: Oid,
@@ -496,6 +501,13 @@ impl CExpr {
                 }
                 Ok(Datum::Array(Arc::new(Array { element_type: *element, dims: a.dims.clone(), elements })))
             }
+            CExpr::RetagArray { element, arg } => Ok(match arg.eval(row, rt, cx)? {
+                Datum::Array(mut a) if a.element_type != *element => {
+                    Arc::make_mut(&mut a).element_type = *element;
+                    Datum::Array(a)
+                }
+                other => other,
+            }),
             CExpr::Retag { ty, arg } => Ok(match arg.eval(row, rt, cx)? {
                 Datum::Record(r) => {
                     Datum::Record(Arc::new(Record { type_oid: *ty, fields: r.fields.clone(), names: r.names.clone() }))

@@ -27,6 +27,7 @@ pub mod modify;
 pub mod modify_many;
 pub mod modify_partitions;
 mod modify_triggered;
+mod null_rows;
 pub mod partition;
 mod partition_scan;
 pub mod parts;

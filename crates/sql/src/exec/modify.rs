@@ -45,6 +45,22 @@ pub(super) fn tid(rid: RowId) -> Datum {
     Datum::Tid(rid.block, rid.slot)
 }
 
+/// The input of an INSERT has failed: the error to be raised once the rows before it are stored, of which one may have an
+/// error of its own that then comes first. At once if there are none, or if they do not matter.
+pub(super) fn rows_before_failure(m: &ModifyPlan, batch: &Batch, e: Error, cx: &ExecContext<'_>) -> Result<Error> {
+    let of_data = matches!(e.sqlstate().as_str().as_bytes(), [b'2', ..] | [b'P', ..]);
+    if m.statement.kind == DmlKind::Insert && batch.rows > 0 && of_data && !takes_rows_together(cx) {
+        Ok(e)
+    } else {
+        Err(e)
+    }
+}
+
+/// COPY stores the lines that it has read together: the errors of all of them come before those of any index.
+pub(super) fn takes_rows_together(cx: &ExecContext<'_>) -> bool {
+    cx.source.is_some()
+}
+
 impl ModifyState {
     pub fn new(node: &Arc<Node>, input: &Arc<Node>) -> ModifyState {
         ModifyState {
@@ -103,7 +119,12 @@ impl ModifyState {
             return self.run_triggered(m, plan, rt, cx);
         }
         let mut batch = Batch::new(m.statement.input_width);
-        while self.input.fill(&mut batch, rt, cx)? {
+        loop {
+            let failed = match self.input.fill(&mut batch, rt, cx) {
+                Ok(true) => None,
+                Ok(false) => break,
+                Err(e) => Some(rows_before_failure(m, &batch, e, cx)?),
+            };
             match m.statement.kind {
                 DmlKind::Insert if m.statement.conflict.is_none() => self.insert_batch(m, &batch, rt, cx)?,
                 DmlKind::Insert => {
@@ -120,6 +141,9 @@ impl ModifyState {
                     }
                 }
                 DmlKind::Merge => return Err(Error::internal("MERGE without its plan")),
+            }
+            if let Some(e) = failed {
+                return Err(e);
             }
         }
         let mut queue = std::mem::take(&mut self.queue);

@@ -1,14 +1,15 @@
-//! UPDATE and DELETE of a batch of rows at once: everything is evaluated, then storage changes whole pages.
+//! INSERT, UPDATE and DELETE of a batch of rows at once: everything is evaluated, then storage changes whole pages.
 //!
 //! Invariants
 //! 1. What a batch does is what its rows one after the other would do: a row that storage gives back is done alone,
 //!    before the next.
-//! 2. Nothing that could see the statement's own changes is evaluated ahead: see `ModifyPlan::at_once`.
+//! 2. Of an INSERT's rows the first that has an error raises it, whatever finds it: the rows before it are stored first.
+//! 3. Nothing that could see the statement's own changes is evaluated ahead: see `ModifyPlan::at_once`.
 //!
 //! Must not know: pages.
 
 use super::context::*;
-use super::modify::ModifyState;
+use super::modify::{ModifyState, takes_rows_together};
 use super::{index, write};
 use crate::plan::ModifyPlan;
 use kilndb_base::{Result, RowId};
@@ -76,13 +77,17 @@ impl ModifyState {
         s.positions.clear();
         s.rows.clear();
         s.kept.clear();
+        let mut failed = None;
         for i in 0..batch.rows {
-            if !Self::fill_new_row(m, batch.row(i), &mut s.values, rt, cx)? {
-                continue;
+            match Self::put_new_row(m, batch.row(i), s, rt, cx) {
+                Ok(false) => continue,
+                Ok(true) => {}
+                Err(e) if s.positions.is_empty() || takes_rows_together(cx) => return Err(e),
+                Err(e) => {
+                    failed = Some(e);
+                    break;
+                }
             }
-            let start = s.rows.bytes.len() as u32;
-            row::encode_row(&m.stored_as.descriptor, &s.values, &mut s.rows.bytes)?;
-            s.rows.rows.push((RowId::default(), start, s.rows.bytes.len() as u32));
             s.positions.push(i as u32);
             if keep {
                 s.kept.append(&mut s.values);
@@ -90,26 +95,47 @@ impl ModifyState {
         }
         s.rids.clear();
         m.heap()?.insert_many(cx.txn, &s.rows, &mut s.rids)?;
-        if !keep {
+        if keep {
+            self.enter_rows(m, batch, s, rt, cx)?;
+        } else {
             self.changed += s.rids.len() as u64;
-            return Ok(());
         }
-        let rows = write::NewRows { values: &s.kept, width: m.table.columns.len(), rids: &s.rids };
-        self.insert_entries_of(m, rows, &mut s.keys, rt, cx)?;
-        for (n, (i, rid)) in s.positions.iter().zip(&s.rids).enumerate() {
-            self.has_inserted(m, batch.row(*i as usize), rows.row(n), *rid, rt, cx)?;
-        }
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
-    pub(super) fn insert_entries_of(
+
+    /// Makes a new row in `Scratch::values` and its bytes in `Scratch::rows`; false if it is left out.
+    fn put_new_row(
+        m: &ModifyPlan,
+        input: &[Datum],
+        s: &mut Scratch,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<bool> {
+        if !Self::fill_new_row(m, input, &mut s.values, rt, cx)? {
+            return Ok(false);
+        }
+        let start = s.rows.bytes.len() as u32;
+        row::encode_row(&m.stored_as.descriptor, &s.values, &mut s.rows.bytes)?;
+        s.rows.rows.push((RowId::default(), start, s.rows.bytes.len() as u32));
+        Ok(true)
+    }
+
+    /// What follows once the rows in `Scratch::kept` are in the heap: index entries, RETURNING.
+    fn enter_rows(
         &mut self,
         m: &ModifyPlan,
-        rows: write::NewRows<'_>,
-        keys: &mut RowBatch,
+        batch: &Batch,
+        s: &mut Scratch,
         rt: &mut Runtime,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
-        match write::insert_entries_of(m, rows, keys, &mut self.queue.twins, rt, cx)? {
+        let rows = write::NewRows { values: &s.kept, width: m.table.columns.len(), rids: &s.rids };
+        let conflict = write::insert_entries_of(m, rows, &mut s.keys, &mut self.queue.twins, rt, cx)?;
+        let before = conflict.map_or(s.rids.len(), |(row, _)| row);
+        for (n, (i, rid)) in s.positions.iter().zip(&s.rids).take(before).enumerate() {
+            self.has_inserted(m, batch.row(*i as usize), rows.row(n), *rid, rt, cx)?;
+        }
+        match conflict {
             Some((row, index)) => Err(write::duplicate(m, index, rows.row(row), rt, cx)),
             None => Ok(()),
         }

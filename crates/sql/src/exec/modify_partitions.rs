@@ -8,7 +8,7 @@
 
 use super::constraint::Queue;
 use super::context::*;
-use super::modify::{ModifyState, RowElsewhere};
+use super::modify::{ModifyState, RowElsewhere, rows_before_failure, takes_rows_together};
 use super::partition::{self, Found, Place};
 use super::write;
 use crate::bind::ir::DmlKind;
@@ -33,6 +33,8 @@ struct Target {
     queue: Queue,
     /// Rows to be stored, one after the other.
     kept: Vec<Datum>,
+    /// Which rows of the statement they are.
+    kept_numbers: Vec<u64>,
     inserted: u64,
     updated: u64,
     deleted: u64,
@@ -55,7 +57,12 @@ pub struct Targets {
     /// The one that the last row went to.
     last: usize,
     rows_kept: usize,
+    /// Rows that were ever kept.
+    rows_seen: u64,
 }
+
+/// A row that cannot be stored: its place among those given, and why.
+type Refused = (usize, Error);
 
 impl Targets {
     pub fn plans(&self) -> Vec<ModifyPlan> {
@@ -142,7 +149,12 @@ impl ModifyState {
             if before_row { Batch::with_max(m.statement.input_width, 1) } else { Batch::new(m.statement.input_width) };
         let mut first = true;
         let mut values = Vec::new();
-        while self.input.fill(&mut batch, rt, cx)? {
+        loop {
+            let failed = match self.input.fill(&mut batch, rt, cx) {
+                Ok(true) => None,
+                Ok(false) => break,
+                Err(e) => Some(rows_before_failure(m, &batch, e, cx)?),
+            };
             match m.statement.kind {
                 DmlKind::Insert => {
                     // A single row is stored at once.
@@ -150,15 +162,22 @@ impl ModifyState {
                         && m.statement.returning.is_none()
                         && !(first && batch.rows == 1);
                     for i in 0..batch.rows {
-                        self.insert_routed(m, routing, batch.row(i), &mut values, keep_back, rt, cx)?;
+                        if let Err(e) = self.insert_routed(m, routing, batch.row(i), &mut values, keep_back, rt, cx) {
+                            // Rows before this one may have errors.
+                            self.store_kept(rt, cx)?;
+                            return Err(e);
+                        }
                     }
-                    if self.partitions.rows_kept >= ROWS_KEPT_MAX {
+                    if failed.is_some() || self.partitions.rows_kept >= ROWS_KEPT_MAX {
                         self.store_kept(rt, cx)?;
                     }
                 }
                 DmlKind::Update => self.update_partitions(m, routing, &batch, rt, cx)?,
                 DmlKind::Delete => self.delete_partitions(m, routing, &batch, rt, cx)?,
                 DmlKind::Merge => return Err(Error::internal("MERGE without its plan")),
+            }
+            if let Some(e) = failed {
+                return Err(e);
             }
             first = false;
         }
@@ -209,6 +228,7 @@ impl ModifyState {
             plan,
             queue: Queue::default(),
             kept: Vec::new(),
+            kept_numbers: Vec::new(),
             inserted: 0,
             updated: 0,
             deleted: 0,
@@ -310,7 +330,11 @@ impl ModifyState {
             return self.insert_fired(m, at, &triggers, input, values, rt, cx);
         }
         if keep_back {
-            self.partitions.list[at].kept.append(values);
+            let number = self.partitions.rows_seen;
+            let target = &mut self.partitions.list[at];
+            target.kept.append(values);
+            target.kept_numbers.push(number);
+            self.partitions.rows_seen += 1;
             self.partitions.rows_kept += 1;
             return Ok(());
         }
@@ -442,50 +466,79 @@ impl ModifyState {
         Ok(true)
     }
 
+    /// Stores the rows that were kept, a partition after the other. Of those with an error the statement's first raises
+    /// it: once one has been found, the rows behind it do not matter.
     fn store_kept(&mut self, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
         if std::mem::take(&mut self.partitions.rows_kept) == 0 {
             return Ok(());
         }
+        let mut first: Option<(u64, Error)> = None;
         for at in 0..self.partitions.list.len() {
-            if self.partitions.list[at].kept.is_empty() {
+            let target = &mut self.partitions.list[at];
+            if target.kept.is_empty() {
                 continue;
             }
-            let mut kept = std::mem::take(&mut self.partitions.list[at].kept);
-            self.at_target(at, DmlKind::Insert, |state, plan| state.store_rows(plan, &mut kept, rt, cx))?;
+            let (mut kept, mut numbers) = (std::mem::take(&mut target.kept), std::mem::take(&mut target.kept_numbers));
+            let wanted = first.as_ref().map_or(numbers.len(), |f| numbers.partition_point(|n| *n < f.0));
+            let refused = self.at_target(at, DmlKind::Insert, |state, plan| {
+                let width = plan.table.columns.len();
+                state.store_rows(plan, &mut kept[..wanted * width], rt, cx)
+            })?;
+            if let Some((row, e)) = refused {
+                first = Some((numbers[row], e));
+            }
             kept.clear();
-            self.partitions.list[at].kept = kept;
+            numbers.clear();
+            let target = &mut self.partitions.list[at];
+            (target.kept, target.kept_numbers) = (kept, numbers);
             cx.park.checkpoint()?;
         }
-        Ok(())
+        first.map_or(Ok(()), |(_, e)| Err(e))
     }
 
+    /// Stores rows of a partition up to the first that has an error.
     fn store_rows(
         &mut self,
         plan: &ModifyPlan,
         kept: &mut [Datum],
         rt: &mut Runtime,
         cx: &mut ExecContext<'_>,
-    ) -> Result<()> {
+    ) -> Result<Option<Refused>> {
         let width = plan.table.columns.len().max(1);
         let mut s = std::mem::take(&mut self.scratch);
-        for rows in kept.chunks_mut(width * BATCH_ROWS) {
+        let mut refused = None;
+        for (chunk, rows) in kept.chunks_mut(width * BATCH_ROWS).enumerate() {
             s.rows.clear();
             s.rids.clear();
-            for values in rows.chunks_mut(width) {
-                write::complete(plan, values, rt, cx)?;
+            for (n, values) in rows.chunks_mut(width).enumerate() {
                 let start = s.rows.bytes.len() as u32;
-                row::encode_row(&plan.stored_as.descriptor, values, &mut s.rows.bytes)?;
+                let made = write::complete(plan, values, rt, cx)
+                    .and_then(|()| row::encode_row(&plan.stored_as.descriptor, values, &mut s.rows.bytes));
+                if let Err(e) = made {
+                    refused = Some((n, e));
+                    break;
+                }
                 s.rows.rows.push((RowId::default(), start, s.rows.bytes.len() as u32));
             }
-            plan.heap()?.insert_many(cx.txn, &s.rows, &mut s.rids)?;
-            let new = write::NewRows { values: rows, width, rids: &s.rids };
-            self.insert_entries_of(plan, new, &mut s.keys, rt, cx)?;
+            if refused.is_none() || !takes_rows_together(cx) {
+                plan.heap()?.insert_many(cx.txn, &s.rows, &mut s.rids)?;
+                let new = write::NewRows { values: rows, width, rids: &s.rids };
+                if let Some((n, index)) =
+                    write::insert_entries_of(plan, new, &mut s.keys, &mut self.queue.twins, rt, cx)?
+                {
+                    refused = Some((n, write::duplicate(plan, index, new.row(n), rt, cx)));
+                }
+            }
+            if let Some((n, e)) = refused {
+                self.scratch = s;
+                return Ok(Some((chunk * BATCH_ROWS + n, e)));
+            }
             for (values, rid) in rows.chunks(width).zip(&s.rids) {
                 self.has_inserted(plan, &[], values, *rid, rt, cx)?;
             }
         }
         self.scratch = s;
-        Ok(())
+        Ok(None)
     }
 
     /// The partition that all rows of a batch are in; None: several, or one that is gone.

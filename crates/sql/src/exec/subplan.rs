@@ -2,10 +2,10 @@
 
 use super::context::*;
 use super::expr::CExpr;
+use super::null_rows::{RowKey, RowSet};
 use super::state::State;
 use kilndb_base::{Error, Oid, Result, sqlstate};
-use kilndb_types::{Datum, Record, key, oids};
-use std::collections::HashSet;
+use kilndb_types::{Datum, Record, oids};
 use std::sync::Arc;
 
 #[derive(Clone)]
@@ -39,7 +39,7 @@ pub struct SubState {
     started: bool,
     cached: Option<Datum>,
     rows: Option<Vec<Vec<Datum>>>,
-    set: Option<(HashSet<Vec<u8>>, bool, usize)>,
+    set: Option<RowSet>,
 }
 
 pub fn eval(s: &SubPlanUse, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Datum> {
@@ -185,46 +185,7 @@ fn quantified(
 ) -> Result<Datum> {
     let any = matches!(s.kind, SubPlanKind::Any);
     if let Some(keys) = s.hash.as_ref().filter(|_| s.cacheable) {
-        if st.set.is_none() {
-            restart(st, rt);
-            let mut set = HashSet::new();
-            let mut has_null = false;
-            let rows = all_rows(st, width, rt, cx)?;
-            let count = rows.len();
-            for r in rows {
-                let mut k = Vec::new();
-                let mut null = false;
-                for (_, column, ty) in keys {
-                    let d = r.get(*column).cloned().unwrap_or_default();
-                    null |= d.is_null();
-                    if !d.is_null() {
-                        key::hash_equal_key(*ty, &d, &mut k)?;
-                    }
-                }
-                has_null |= null;
-                if !null {
-                    set.insert(k);
-                }
-            }
-            st.set = Some((set, has_null, count));
-        }
-        let (has_null, count) = st.set.as_ref().map_or((false, 0), |s| (s.1, s.2));
-        if count == 0 {
-            return Ok(Datum::Bool(false));
-        }
-        let mut k = Vec::new();
-        let mut null = false;
-        for (e, _, ty) in keys {
-            let d = e.eval(row, rt, cx)?;
-            null |= d.is_null();
-            if !d.is_null() {
-                key::hash_equal_key(*ty, &d, &mut k)?;
-            }
-        }
-        if !null && st.set.as_ref().is_some_and(|s| s.0.contains(&k)) {
-            return Ok(Datum::Bool(true));
-        }
-        return Ok(if null || has_null { Datum::Null } else { Datum::Bool(false) });
+        return hashed(keys, st, row, width, rt, cx);
     }
     let rows = match st.rows.take() {
         Some(r) if s.cacheable => r,
@@ -249,4 +210,33 @@ fn quantified(
         st.rows = Some(rows);
     }
     Ok(decided.unwrap_or(if null { Datum::Null } else { Datum::Bool(!any) }))
+}
+
+/// `left = ANY (SELECT …)` by a look-up in the set of the subquery's rows.
+fn hashed(
+    keys: &[(CExpr, usize, Oid)],
+    st: &mut SubState,
+    row: &[Datum],
+    width: usize,
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Result<Datum> {
+    if st.set.is_none() {
+        restart(st, rt);
+        let mut set = RowSet::default();
+        for r in all_rows(st, width, rt, cx)? {
+            let mut key = RowKey::default();
+            for (_, column, ty) in keys {
+                key.push(*ty, r.get(*column).unwrap_or(&Datum::Null))?;
+            }
+            set.insert(key);
+        }
+        st.set = Some(set);
+    }
+    let Some(set) = st.set.as_ref().filter(|set| !set.is_empty()) else { return Ok(Datum::Bool(false)) };
+    let mut left = RowKey::default();
+    for (e, _, ty) in keys {
+        left.push(*ty, &e.eval(row, rt, cx)?)?;
+    }
+    Ok(set.contains(&left).map_or(Datum::Null, Datum::Bool))
 }

@@ -1,6 +1,7 @@
 //! Grouping and aggregates.
 
 use super::*;
+use crate::bind::is_constant;
 
 impl Planner<'_> {
     /// Replaces aggregates and grouped expressions above by columns of the aggregation's result.
@@ -20,22 +21,35 @@ impl Planner<'_> {
         let mut groupings: Vec<Vec<usize>> = Vec::new();
         let mut having = q.having.clone();
         let group_count = groups.len();
-        let mut columns = AggColumns { rel, groups: &groups, aggs: &mut aggs, groupings: &mut groupings };
-        for t in targets.iter_mut() {
-            columns.replace(&mut t.expr);
+        let mut columns = AggColumns {
+            rel,
+            groups: &groups,
+            aggs: &mut aggs,
+            groupings: &mut groupings,
+            outer_rel: q.outer_agg_rel,
+            outer: Vec::new(),
+        };
+        let mut outer = q.outer_aggs.clone();
+        outer.iter_mut().for_each(|e| columns.replace(e));
+        columns.outer = outer;
+        for (i, t) in targets.iter_mut().enumerate() {
+            match q.constant_keys.iter().find(|k| k.0 == i) {
+                Some((_, group)) => columns.replace_by_group(&mut t.expr, *group),
+                None => columns.replace(&mut t.expr),
+            }
         }
         for k in order.iter_mut() {
-            columns.replace(&mut k.expr);
+            columns.replace_key(&mut k.expr);
         }
         if let Some(h) = &mut having {
             columns.replace(h);
         }
         if let Distinct::On(l) = distinct {
-            l.iter_mut().for_each(|e| columns.replace(e));
+            l.iter_mut().for_each(|e| columns.replace_key(e));
         }
         for w in windows.iter_mut() {
-            w.partition.iter_mut().for_each(|e| columns.replace(e));
-            w.order.iter_mut().for_each(|k| columns.replace(&mut k.expr));
+            w.partition.iter_mut().for_each(|e| columns.replace_key(e));
+            w.order.iter_mut().for_each(|k| columns.replace_key(&mut k.expr));
         }
         // Aggregates that sort their input do so for one group after the other.
         let sorts = aggs.iter().any(|a| matches!(&a.kind, ExprKind::Agg(c) if c.distinct || !c.order.is_empty()));
@@ -162,15 +176,37 @@ struct AggColumns<'x> {
     groups: &'x [Expr],
     aggs: &'x mut Vec<Expr>,
     groupings: &'x mut Vec<Vec<usize>>,
+    /// What aggregates of this level are columns of in subqueries, and what they are here.
+    outer_rel: u32,
+    outer: Vec<Expr>,
 }
 
 impl AggColumns<'_> {
+    fn replace_by_group(&self, e: &mut Expr, group: usize) {
+        let loc = e.loc;
+        *e = Expr::column(ColId { rel: self.rel, att: group as i16 + 1 }, e.ty, e.typmod).at(loc);
+    }
+    /// What is sorted or divided by a constant may as well be sorted by the grouped one.
+    fn replace_key(&mut self, e: &mut Expr) {
+        match self.groups.iter().position(|g| is_constant(e) && crate::bind::same(g, e)) {
+            Some(i) => self.replace_by_group(e, i),
+            None => self.replace(e),
+        }
+    }
+    /// What an aggregate of this level is that stands in a subquery.
+    fn outer_aggregate(&self, id: ColId) -> Option<Expr> {
+        if id.rel != self.outer_rel || self.outer_rel == 0 {
+            return None;
+        }
+        usize::try_from(id.att - 1).ok().and_then(|i| self.outer.get(i)).cloned()
+    }
     /// Top-down, so that a grouped expression is found before its parts are replaced.
     fn replace(&mut self, e: &mut Expr) {
-        if let Some(i) = self.groups.iter().position(|g| crate::bind::same(g, e)) {
-            let loc = e.loc;
-            *e = Expr::column(ColId { rel: self.rel, att: i as i16 + 1 }, e.ty, e.typmod).at(loc);
-            return;
+        // A constant is itself, in every grouping set, unless it is the target that is grouped.
+        if !is_constant(e)
+            && let Some(i) = self.groups.iter().position(|g| crate::bind::same(g, e))
+        {
+            return self.replace_by_group(e, i);
         }
         match &mut e.kind {
             ExprKind::Agg(_) => {
@@ -193,13 +229,12 @@ impl AggColumns<'_> {
             }
             ExprKind::SubLink(s) => {
                 // Correlated columns of the grouped level.
-                let groups = self.groups;
-                let rel = self.rel;
                 let _ = s.query.rewrite(&mut |x| {
-                    if matches!(x.kind, ExprKind::Column(_))
-                        && let Some(i) = groups.iter().position(|g| crate::bind::same(g, x))
-                    {
-                        *x = Expr::column(ColId { rel, att: i as i16 + 1 }, x.ty, x.typmod);
+                    let ExprKind::Column(id) = &x.kind else { return Ok(()) };
+                    if let Some(made) = self.outer_aggregate(*id) {
+                        *x = made;
+                    } else if let Some(i) = self.groups.iter().position(|g| crate::bind::same(g, x)) {
+                        self.replace_by_group(x, i);
                     }
                     Ok(())
                 });

@@ -230,7 +230,8 @@ impl Planner<'_> {
                 args,
             });
         }
-        let immutable = f.volatility == b'i';
+        // age(timestamptz, timestamptz) is called immutable, but counts days in the session's time zone.
+        let immutable = f.volatility == b'i' && f.oid != TIMESTAMPTZ_AGE;
         let Some(func) = functions::lookup(f.oid) else {
             return Ok(CExpr::Session { oid: f.oid, name: f.name.clone(), strict: f.strict, args });
         };
@@ -243,6 +244,11 @@ impl Planner<'_> {
                 Ok(two) => CExpr::Call2 { f: func, strict: f.strict, args: two },
                 Err(args) => CExpr::Call { f: func, strict: f.strict, args },
             },
+        };
+        let c = if makes_array(f.oid) {
+            CExpr::RetagArray { element: self.element_type(self.base_type(e.ty)), arg: Box::new(c) }
+        } else {
+            c
         };
         match (if immutable { self.fold(c, false)? } else { c }, arithmetic(f.oid)) {
             (CExpr::Call2 { f, strict: true, args }, Some((op, wide))) => Ok(CExpr::Arithmetic { op, wide, f, args }),
@@ -564,6 +570,13 @@ impl Planner<'_> {
         }
         Ok(Some(out))
     }
+}
+
+const TIMESTAMPTZ_AGE: Oid = 1199;
+
+/// array_append, array_prepend, array_fill: they make arrays of elements, of which a value alone does not tell the type.
+fn makes_array(function: Oid) -> bool {
+    matches!(function, 378 | 379 | 1193 | 1286)
 }
 
 /// Do values of both types use the same variant of Datum?

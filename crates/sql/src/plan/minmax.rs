@@ -26,6 +26,7 @@ fn is_candidate(q: &Query) -> bool {
         && !q.has_srf
         && q.locks.is_empty()
         && q.ctes.is_empty()
+        && q.outer_aggs.is_empty()
         && matches!(q.distinct, Distinct::No)
         && !q.filter.as_ref().is_some_and(|f| f.is_volatile() || f.has_sublink())
 }

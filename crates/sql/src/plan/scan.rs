@@ -340,13 +340,7 @@ impl Planner<'_> {
 
     pub(super) fn predicate_implied(&self, rel: &Rel, table: &Table, index: &Index, preds: &[Expr]) -> Result<bool> {
         let Some(sql) = &index.predicate_sql else { return Ok(true) };
-        let mut parts = Vec::new();
-        self.index_sql(sql, rel.id, table)?.conjuncts(&mut parts);
-        Ok(parts.iter().all(|p| {
-            preds.iter().any(|q| crate::bind::same(p, q))
-                // x IS NOT NULL follows from any strict comparison of x.
-                || matches!(&p.kind, ExprKind::IsNull { arg, negated: true } if preds.iter().any(|q| matches!(&q.kind, ExprKind::Func(f) if f.strict && f.args.iter().any(|a| crate::bind::same(a, arg)))))
-        }))
+        Ok(crate::bind::implies(self.catalog, preds, &self.index_sql(sql, rel.id, table)?))
     }
 
     pub fn match_index(&self, rel: &Rel, table: &Table, index: &Index, preds: &[Expr]) -> Result<Match> {

@@ -116,6 +116,20 @@ fn is_simple(q: &Query) -> bool {
         && !q.targets.iter().any(|t| t.expr.is_volatile() || t.expr.has_sublink())
 }
 
+/// Are its results nothing but columns, each another one? Above grouping sets the results of a subquery are told apart
+/// although they have the same value, or a constant one: some are NULL in a set, others are not.
+fn has_distinct_columns(q: &Query) -> bool {
+    let mut seen = Vec::new();
+    q.targets.iter().filter(|t| !t.junk).all(|t| match &t.expr.kind {
+        ExprKind::Column(id) => {
+            let new = !seen.contains(id);
+            seen.push(*id);
+            new
+        }
+        _ => false,
+    })
+}
+
 /// Relations that an outer join may fill with NULLs.
 fn nullable(t: &JoinTree, under: bool, out: &mut Vec<u32>) {
     match t {
@@ -151,6 +165,7 @@ fn pull_up_all(q: &mut Query) -> Result<()> {
             RelKind::Subquery(s) => {
                 !is_target(r.id)
                     && is_simple(s)
+                    && (q.grouping_sets.is_none() || has_distinct_columns(s))
                     && !r.lateral
                     && (!filled.contains(&r.id)
                         || s.targets.iter().all(|t| t.junk || matches!(t.expr.kind, ExprKind::Column(_)))

@@ -227,6 +227,8 @@ pub struct Session {
     modes_at_begin: modes::Modes,
     /// The open transaction has changed catalogs.
     pub(crate) has_ddl: bool,
+    /// While ALTER TABLE plans the statement that stores a table's rows anew.
+    pub(crate) is_rewriting: bool,
     /// The database's cache of objects as it was last seen, and its version: most statements find nothing newer.
     /// Sessions that do nothing keep no old one alive.
     seen_cache: Option<(Weak<ObjectCache>, u64)>,
@@ -314,6 +316,7 @@ impl Session {
             block: Block::None,
             modes_at_begin: Default::default(),
             has_ddl: false,
+            is_rewriting: false,
             seen_cache: None,
             private_cache: None,
             ddl_changes: Default::default(),
@@ -630,6 +633,7 @@ impl Session {
             temporary: &self.own.temporary,
             asked: None,
             switches: self.settings.switches,
+            is_rewriting: false,
         };
         let (mut oids, mut creation) = (Vec::new(), None);
         for name in &self.settings.search_path {

@@ -26,8 +26,9 @@ fn out_of_range() -> Error {
 fn incompatible(detail: impl Into<String>) -> Error {
     subscript("cannot concatenate incompatible arrays").with_detail(detail)
 }
-fn equal(a: &Datum, b: &Datum) -> bool {
-    compare(0, a, b) == Ordering::Equal
+/// Is an element of `a` equal to that value?
+fn equal(a: &Array, element: &Datum, b: &Datum) -> bool {
+    compare(a.element_type, element, b) == Ordering::Equal
 }
 fn empty(like: &Array) -> Array {
     Array { element_type: like.element_type, dims: Vec::new(), elements: Vec::new() }
@@ -237,7 +238,7 @@ fn position(args: &[Datum], start: Option<&Datum>) -> Result<Datum> {
     let wanted = arg(args, 1)?;
     let found = a.elements.iter().enumerate().find_map(|(i, e)| {
         let at = i64::from(low) + i as i64;
-        (at >= i64::from(from) && equal(e, wanted)).then_some(at)
+        (at >= i64::from(from) && equal(a, e, wanted)).then_some(at)
     });
     Ok(found.map_or(Datum::Null, |at| Datum::Int4(at as i32)))
 }
@@ -253,7 +254,7 @@ pub fn array_positions(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> 
     let low = a.dims.first().map_or(1, |d| d.0);
     let wanted = arg(args, 1)?;
     let hits: Vec<Datum> =
-        (low..).zip(&a.elements).filter(|(_, e)| equal(e, wanted)).map(|(i, _)| Datum::Int4(i)).collect();
+        (low..).zip(&a.elements).filter(|(_, e)| equal(a, e, wanted)).map(|(i, _)| Datum::Int4(i)).collect();
     let like = Array { element_type: crate::oids::INT4, dims: Vec::new(), elements: Vec::new() };
     Ok(array_datum(list(&like, 1, hits)))
 }
@@ -261,29 +262,29 @@ pub fn array_remove(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let Some(a) = optional(arg(args, 0)?)? else { return Ok(Datum::Null) };
     let a = one_dimensional(a, "removing elements from")?;
     let gone = arg(args, 1)?;
-    let kept: Vec<Datum> = a.elements.iter().filter(|e| !equal(e, gone)).cloned().collect();
+    let kept: Vec<Datum> = a.elements.iter().filter(|e| !equal(a, e, gone)).cloned().collect();
     Ok(array_datum(list(a, a.dims.first().map_or(1, |d| d.0), kept)))
 }
 pub fn array_replace(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let Some(a) = optional(arg(args, 0)?)? else { return Ok(Datum::Null) };
     let (old, new) = (arg(args, 1)?, arg(args, 2)?);
-    let mut a = a.clone();
-    for e in a.elements.iter_mut().filter(|e| equal(e, old)) {
+    let mut out = a.clone();
+    for e in out.elements.iter_mut().filter(|e| equal(a, e, old)) {
         *e = new.clone();
     }
-    Ok(array_datum(a))
+    Ok(array_datum(out))
 }
 /// Whether `a` has every element of `b` (`all`), or one. A NULL equals nothing.
 fn has(a: &Array, b: &Array, all: bool) -> bool {
     let known = |e: &&Datum| !e.is_null();
     if a.elements.len().saturating_mul(b.elements.len()) > 1 << 16 {
         let mut sorted: Vec<&Datum> = a.elements.iter().filter(known).collect();
-        sorted.sort_by(|x, y| compare(0, x, y));
-        let within = |e: &Datum| sorted.binary_search_by(|x| compare(0, x, e)).is_ok();
+        sorted.sort_by(|x, y| compare(a.element_type, x, y));
+        let within = |e: &Datum| sorted.binary_search_by(|x| compare(a.element_type, x, e)).is_ok();
         let mut wanted = b.elements.iter();
         return if all { wanted.all(|e| !e.is_null() && within(e)) } else { wanted.any(|e| !e.is_null() && within(e)) };
     }
-    let within = |e: &Datum| a.elements.iter().filter(known).any(|x| equal(x, e));
+    let within = |e: &Datum| a.elements.iter().filter(known).any(|x| equal(a, x, e));
     let mut wanted = b.elements.iter();
     if all { wanted.all(|e| !e.is_null() && within(e)) } else { wanted.any(|e| !e.is_null() && within(e)) }
 }
@@ -294,7 +295,7 @@ fn bucket(v: &Datum, a: &Array) -> Result<i32> {
     if a.elements.iter().any(Datum::is_null) {
         return Err(null("thresholds array must not contain NULLs"));
     }
-    Ok(a.elements.partition_point(|t| compare(0, t, v) != Ordering::Greater) as i32)
+    Ok(a.elements.partition_point(|t| compare(a.element_type, t, v) != Ordering::Greater) as i32)
 }
 
 // ---- rearranging ----
@@ -330,8 +331,8 @@ fn sorted(a: &Array, descending: bool, nulls_first: bool) -> Array {
         (true, false) => Ordering::Greater,
         (false, true) if nulls_first => Ordering::Greater,
         (false, true) => Ordering::Less,
-        _ if descending => compare(0, y, x),
-        _ => compare(0, x, y),
+        _ if descending => compare(a.element_type, y, x),
+        _ => compare(a.element_type, x, y),
     };
     if a.dims.len() == 1 {
         let mut r = a.clone();

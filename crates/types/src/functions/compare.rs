@@ -2,6 +2,7 @@
 
 use super::get::arg;
 use crate::key::{compare, compare_f64};
+use crate::oids::BPCHAR;
 use crate::{Datum, EvalContext, datetime};
 use kilndb_base::{Error, Result, sqlstate};
 use std::cmp::Ordering;
@@ -39,6 +40,7 @@ fn record_order(a: &crate::Record, b: &crate::Record, ctx: &EvalContext) -> Resu
             (true, true) => Ordering::Equal,
             (true, false) => Ordering::Greater,
             (false, true) => Ordering::Less,
+            (false, false) if *left_type == BPCHAR => compare(BPCHAR, left, right),
             (false, false) => order(ctx, &[left.clone(), right.clone()])?,
         };
         if order.is_ne() {
@@ -106,4 +108,33 @@ pub fn any_larger(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
 }
 pub fn any_smaller(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     Ok(arg(args, if order(ctx, args)? == Ordering::Greater { 1 } else { 0 })?.clone())
+}
+/// bpchar: blanks at the end count for nothing.
+fn bpchar_order(args: &[Datum]) -> Result<Ordering> {
+    Ok(compare(BPCHAR, arg(args, 0)?, arg(args, 1)?))
+}
+macro_rules! bpchar_tests {
+    ($($name:ident: $test:expr;)*) => { $(
+        pub fn $name(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+            let test: fn(Ordering) -> bool = $test;
+            Ok(Datum::Bool(test(bpchar_order(args)?)))
+        }
+    )* };
+}
+bpchar_tests! {
+    bpchar_eq: |o| o == Ordering::Equal;
+    bpchar_ne: |o| o != Ordering::Equal;
+    bpchar_lt: |o| o == Ordering::Less;
+    bpchar_le: |o| o != Ordering::Greater;
+    bpchar_gt: |o| o == Ordering::Greater;
+    bpchar_ge: |o| o != Ordering::Less;
+}
+pub fn bpchar_cmp(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+    Ok(Datum::Int4(bpchar_order(args)? as i32))
+}
+pub fn bpchar_larger(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+    Ok(arg(args, if bpchar_order(args)? == Ordering::Less { 1 } else { 0 })?.clone())
+}
+pub fn bpchar_smaller(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+    Ok(arg(args, if bpchar_order(args)? == Ordering::Greater { 1 } else { 0 })?.clone())
 }

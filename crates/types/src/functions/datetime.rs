@@ -238,8 +238,8 @@ fn age(a: i64, b: i64) -> Result<Interval> {
         days -= 1;
     }
     while days < 0 {
-        // A month's length: the earlier date's month.
-        days += if flip < 0 { days_in_month(x.year, x.month) } else { days_in_month(y.year, y.month) };
+        // Whole months are counted from the earlier time on, so that what is left over ends its month.
+        days += days_in_month(y.year, y.month);
         months -= 1;
     }
     Ok(Interval { months: months * flip as i32, days: days * flip as i32, micros: micros * flip })
@@ -756,8 +756,11 @@ fn timetz_at(c: &EvalContext, t: (i64, i32), zone: &Zone) -> Datum {
 /// Whether (s1, e1) and (s2, e2) overlap; NULLs as SQL has them.
 fn overlap(args: &[Datum], end: impl Fn(&Datum, &Datum) -> Result<Datum>) -> Result<Datum> {
     let [s1, e1, s2, e2] = args else { return Err(Error::internal("overlaps wants four arguments")) };
-    let close =
-        |s: &Datum, e: &Datum| if matches!(e, Datum::Interval(_)) && !s.is_null() { end(s, e) } else { Ok(e.clone()) };
+    let close = |s: &Datum, e: &Datum| match e {
+        Datum::Interval(_) if s.is_null() => Ok(Datum::Null),
+        Datum::Interval(_) => end(s, e),
+        _ => Ok(e.clone()),
+    };
     let (e1, e2) = (close(s1, e1)?, close(s2, e2)?);
     let order = |a: &Datum, b: &Datum| crate::key::compare(0, a, b);
     let sort = |s: &Datum, e: &Datum| match (s.is_null(), e.is_null()) {
@@ -770,15 +773,19 @@ fn overlap(args: &[Datum], end: impl Fn(&Datum, &Datum) -> Result<Datum>) -> Res
     if a.is_null() || b.is_null() {
         return Ok(Datum::Null);
     }
-    let (first_end, later) = match order(&a, &b) {
-        std::cmp::Ordering::Greater => (be, a),
-        std::cmp::Ordering::Less => (ae, b),
+    let (first_end, later, later_end) = match order(&a, &b) {
+        std::cmp::Ordering::Greater => (be, a, ae),
+        std::cmp::Ordering::Less => (ae, b, be),
         _ => return Ok(if ae.is_null() || be.is_null() { Datum::Null } else { Datum::Bool(true) }),
     };
     if first_end.is_null() {
         return Ok(Datum::Null);
     }
-    Ok(Datum::Bool(order(&later, &first_end).is_lt()))
+    if order(&later, &first_end).is_lt() {
+        return Ok(Datum::Bool(true));
+    }
+    // Of the later period one end is all that is known: the other may lie anywhere.
+    Ok(if later_end.is_null() { Datum::Null } else { Datum::Bool(false) })
 }
 macro_rules! overlaps {
     ($($name:ident)*) => { $(

@@ -1,10 +1,28 @@
 //! Hash support functions, one for all types: the datum says what it is.
 
-use super::get::{arg, int8};
+use super::get::{self, arg, int8};
+use crate::cast::without_padding;
 use crate::datum::not_decoded;
 use crate::hash::*;
+use crate::oids::BPCHAR;
 use crate::{Datum, EvalContext, key, range};
-use kilndb_base::{Error, Result};
+use kilndb_base::{Error, Oid, Result};
+
+/// bpchar: equal values have equal hashes, whatever blanks are at their ends.
+pub fn bpchar_hash(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+    Ok(Datum::Int4(hash_bytes(without_padding(get::text(arg(args, 0)?)?).as_bytes()) as i32))
+}
+pub fn bpchar_hash_extended(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+    let text = without_padding(get::text(arg(args, 0)?)?).as_bytes();
+    Ok(Datum::Int8(hash_bytes_extended(text, int8(arg(args, 1)?)? as u64) as i64))
+}
+/// A part of an array or a record, whose type says how it is compared.
+fn stripped(type_oid: Oid, part: &Datum) -> Datum {
+    match part {
+        Datum::Text(v) if type_oid == BPCHAR && v.ends_with(' ') => Datum::text(without_padding(v)),
+        _ => part.clone(),
+    }
+}
 
 /// The hash PostgreSQL's hash operator class gives.
 pub fn hash_datum(d: &Datum) -> Result<u32> {
@@ -54,15 +72,15 @@ pub fn hash_datum(d: &Datum) -> Result<u32> {
         Datum::Array(a) => {
             let mut r = 1u32;
             for e in &a.elements {
-                let h = if e.is_null() { 0 } else { hash_datum(e)? };
+                let h = if e.is_null() { 0 } else { hash_datum(&stripped(a.element_type, e))? };
                 r = r.wrapping_shl(5).wrapping_sub(r).wrapping_add(h);
             }
             r
         }
         Datum::Record(r) => {
             let mut h = 0u32;
-            for (_, f) in &r.fields {
-                let e = if f.is_null() { 0 } else { hash_datum(f)? };
+            for (ty, f) in &r.fields {
+                let e = if f.is_null() { 0 } else { hash_datum(&stripped(*ty, f))? };
                 h = h.wrapping_shl(5).wrapping_sub(h).wrapping_add(e);
             }
             h
@@ -116,15 +134,15 @@ pub fn hash_datum_extended(d: &Datum, seed: u64) -> Result<u64> {
         Datum::Array(a) => {
             let mut r = 1u64;
             for e in &a.elements {
-                let h = if e.is_null() { 0 } else { hash_datum_extended(e, seed)? };
+                let h = if e.is_null() { 0 } else { hash_datum_extended(&stripped(a.element_type, e), seed)? };
                 r = r.wrapping_shl(5).wrapping_sub(r).wrapping_add(h);
             }
             r
         }
         Datum::Record(r) => {
             let mut h = 0u64;
-            for (_, f) in &r.fields {
-                let e = if f.is_null() { 0 } else { hash_datum_extended(f, seed)? };
+            for (ty, f) in &r.fields {
+                let e = if f.is_null() { 0 } else { hash_datum_extended(&stripped(*ty, f), seed)? };
                 h = h.wrapping_shl(5).wrapping_sub(h).wrapping_add(e);
             }
             h

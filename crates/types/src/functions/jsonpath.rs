@@ -25,7 +25,7 @@ impl Call {
         let silent = matches!(args.get(3), Some(Datum::Bool(true)));
         Ok(Call { path: path_parse::parse(path)?, root: binary::decode(root)?, vars, silent })
     }
-    fn list(&self, ctx: &EvalContext) -> Result<Option<Vec<Value>>> {
+    fn list(&self, ctx: &EvalContext) -> Result<Vec<Value>> {
         path_run::query(&self.path, &self.root, self.vars.as_ref(), self.silent, ctx)
     }
     fn exists(&self, ctx: &EvalContext) -> Result<Datum> {
@@ -33,9 +33,9 @@ impl Call {
             .map_or(Datum::Null, Datum::Bool))
     }
     fn matches(&self, ctx: &EvalContext) -> Result<Datum> {
-        match self.list(ctx)?.as_deref() {
-            Some([Value::Bool(b)]) => Ok(Datum::Bool(*b)),
-            Some([Value::Null]) | None => Ok(Datum::Null),
+        match self.list(ctx)?.as_slice() {
+            [Value::Bool(b)] => Ok(Datum::Bool(*b)),
+            [Value::Null] => Ok(Datum::Null),
             _ if self.silent => Ok(Datum::Null),
             _ => Err(Error::new(sqlstate::SINGLETON_SQL_JSON_ITEM_REQUIRED, "single boolean result is expected")),
         }
@@ -55,12 +55,12 @@ pub fn jsonb_path_match_opr(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Dat
     Call { silent: true, ..Call::new(args)? }.matches(ctx)
 }
 pub fn jsonb_path_query_array(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
-    Ok(binary::datum(&Value::Array(Call::new(args)?.list(ctx)?.unwrap_or_default())))
+    Ok(binary::datum(&Value::Array(Call::new(args)?.list(ctx)?)))
 }
 pub fn jsonb_path_query_first(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
-    Ok(Call::new(args)?.list(ctx)?.and_then(|list| list.into_iter().next()).map_or(Datum::Null, |v| binary::datum(&v)))
+    Ok(Call::new(args)?.list(ctx)?.into_iter().next().map_or(Datum::Null, |v| binary::datum(&v)))
 }
 /// The rows of jsonb_path_query.
 pub fn query(args: &[Datum], ctx: &EvalContext) -> Result<Vec<Datum>> {
-    Ok(Call::new(args)?.list(ctx)?.unwrap_or_default().iter().map(binary::datum).collect())
+    Ok(Call::new(args)?.list(ctx)?.iter().map(binary::datum).collect())
 }

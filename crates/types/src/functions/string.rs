@@ -370,7 +370,7 @@ fn md5_hex(b: &[u8]) -> String {
 
 scalars! {
     fn textlen(_c; s: text) = length(s);
-    fn bpcharlen(_c; s: text) = length(s);
+    fn bpcharlen(_c; s: text) = length(crate::cast::without_padding(s));
     fn textoctetlen(_c; s: text) = s.len() as i32;
     fn bpcharoctetlen(_c; s: text) = s.len() as i32;
     fn p1811_bit_length(_c; s: text) = s.len() as i32 * 8;

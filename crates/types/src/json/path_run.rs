@@ -49,14 +49,14 @@ fn data<T>(state: SqlState, message: impl Into<String>) -> Run<T> {
     Err(Halt::Data(Error::new(state, message)))
 }
 
-/// All items. None: `silent` has hidden an error.
+/// All items; those before an error if `silent` hides it.
 pub fn query(
     path: &JsonPath,
     root: &Value,
     vars: Option<&Value>,
     silent: bool,
     eval: &EvalContext,
-) -> Result<Option<Vec<Value>>> {
+) -> Result<Vec<Value>> {
     let mut all = Vec::new();
     let cx = context(path, root, vars, eval)?;
     let at = At { current: root, length: None, forgiving: path.lax };
@@ -64,8 +64,9 @@ pub fn query(
         all.push(v);
         Ok(())
     }) {
-        Ok(()) | Err(Halt::Stop) => Ok(Some(all)),
-        Err(Halt::Data(_)) if silent => Ok(None),
+        Ok(()) | Err(Halt::Stop) => Ok(all),
+        // What was found before the error counts.
+        Err(Halt::Data(_)) if silent => Ok(all),
         Err(Halt::Data(e) | Halt::Hard(e)) => Err(e),
     }
 }
@@ -100,6 +101,10 @@ fn context<'a>(
 
 impl Context<'_> {
     fn any(&self, e: &Expr, at: At<'_>) -> Run<bool> {
+        // A sign before a sequence: where only the number of items counts, those that are no numbers are none.
+        if let (true, Expr::Plus(inner) | Expr::Minus(inner)) = (self.lax, e) {
+            return Ok(self.unwrapped(inner, at)?.iter().any(|v| matches!(v, Value::Number(_))));
+        }
         let mut found = false;
         // In strict mode no error may be missed.
         let result = self.run(e, at, &mut |_| {

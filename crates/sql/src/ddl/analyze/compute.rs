@@ -13,7 +13,6 @@ use kilndb_base::{Oid, Result};
 use kilndb_types::Datum;
 use kilndb_types::key::compare;
 use kilndb_types::width::{plain_width, stored_width};
-use std::borrow::Cow;
 use std::cmp::Ordering;
 
 /// Values that are wider are not kept in statistics: they are hardly ever common, and all taken for distinct.
@@ -31,21 +30,6 @@ pub(super) struct Facts {
     /// It has a default btree operator class, and its values as a whole are of interest.
     pub is_ordered: bool,
     pub elements: ElementKind,
-    /// Declared length of a char(n), else 0.
-    pub blank_padded: usize,
-}
-
-impl Facts {
-    /// As PostgreSQL has the value in a row: char(n) with its blanks, which are not stored here.
-    pub fn in_full<'a>(&self, value: &'a Datum) -> Cow<'a, Datum> {
-        match value {
-            Datum::Text(text) if self.blank_padded > text.chars().count() => {
-                let blanks = self.blank_padded - text.chars().count();
-                Cow::Owned(Datum::text(format!("{text}{}", " ".repeat(blanks))))
-            }
-            _ => Cow::Borrowed(value),
-        }
-    }
 }
 
 /// A row of pg_statistic.
@@ -101,9 +85,8 @@ pub(super) fn compute(
             continue;
         }
         if facts.len < 0 {
-            let in_full = facts.in_full(&value);
-            width_sum += stored_width(facts.type_oid, &in_full) as f64;
-            if facts.is_ordered && plain_width(facts.type_oid, &in_full) > WIDEST_BYTES {
+            width_sum += stored_width(facts.type_oid, &value) as f64;
+            if facts.is_ordered && plain_width(facts.type_oid, &value) > WIDEST_BYTES {
                 counts.too_wide += 1;
                 continue;
             }
@@ -303,14 +286,7 @@ mod tests {
     use kilndb_types::oids;
 
     fn of(values: impl IntoIterator<Item = i32>, target: usize, total_rows: f64) -> Statistics {
-        let facts = Facts {
-            type_oid: oids::INT4,
-            len: 4,
-            target,
-            is_ordered: true,
-            elements: ElementKind::None,
-            blank_padded: 0,
-        };
+        let facts = Facts { type_oid: oids::INT4, len: 4, target, is_ordered: true, elements: ElementKind::None };
         compute(&facts, values.into_iter().map(Datum::Int4).collect(), total_rows, &|| Ok(()))
             .expect("computed")
             .expect("not empty")

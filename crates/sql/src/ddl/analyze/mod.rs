@@ -137,10 +137,9 @@ impl Session {
     fn target(&mut self, column: &Column, target: usize, runtime: &dyn Runtime) -> Result<Target> {
         let info = self.type_info(column.type_oid, runtime)?;
         let operators = self.with_catalog(runtime, |host| host.reader.ordering_operators(column.type_oid))?;
-        let blank_padded = if info.oid == oids::BPCHAR && column.typmod >= 4 { column.typmod as usize - 4 } else { 0 };
         let (elements, element) = self.element_kind(column, runtime)?;
         let is_ordered = operators.is_some() && elements != ElementKind::Lexemes;
-        let facts = Facts { type_oid: column.type_oid, len: info.len, target, is_ordered, elements, blank_padded };
+        let facts = Facts { type_oid: column.type_oid, len: info.len, target, is_ordered, elements };
         let (equal, less) = operators.map_or((0, 0), |o| (o.equal, o.less));
         Ok(Target { attnum: column.attnum, collation: column.collation, facts, equal, less, element })
     }
@@ -249,9 +248,7 @@ struct Slot {
 /// What there is, without gaps.
 fn slots(target: &Target, found: &Statistics) -> Vec<Slot> {
     let numbers = |list: &[f32]| array(oids::FLOAT4, list.iter().map(|v| Datum::Float4(*v)).collect());
-    let values = |list: &[Datum]| {
-        array(target.facts.type_oid, list.iter().map(|v| target.facts.in_full(v).into_owned()).collect())
-    };
+    let values = |list: &[Datum]| array(target.facts.type_oid, list.to_vec());
     let common = found.common.iter().map(|c| Slot {
         kind: COMMON,
         operator: target.equal,
