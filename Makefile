@@ -23,9 +23,12 @@ test:
 	$(SETUP) build test
 	./scripts/test.sh
 
-# The files of tests/sql and tests/isolation against a PostgreSQL started in a temporary folder (PGBIN= names another one's bin folder).
+# The files of tests/sql and tests/isolation against a PostgreSQL started in a temporary folder, and dumps compared with its own
+# (PGBIN= names the bin folder of another one, of version 18 or later).
 test-postgres:
 	$(SETUP) build test postgres
+	cargo build --locked -p kilndb-server
+	cargo test --locked -p kilndb-lab --test dump
 	cargo test --locked -p kilndb-lab --test sql --test isolation -- --postgres
 
 # The crash test alone, for as many rounds as wanted: make crash ROUNDS=100

@@ -8,6 +8,7 @@
 pub mod canned;
 pub mod client;
 pub mod isolation;
+pub mod postgres;
 pub mod process;
 pub mod slt;
 pub mod suite;

@@ -4,7 +4,6 @@ use crate::client::{Address, Client};
 use std::fs::File;
 use std::io;
 use std::net::TcpListener;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -196,96 +195,4 @@ pub fn check_kilndb(data: &Path) -> io::Result<()> {
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     )))
-}
-
-/// PostgreSQL's programs: `PGBIN` in the environment, or Debian's newest package, or the search path.
-pub fn postgres_program(name: &str) -> PathBuf {
-    if let Some(folder) = std::env::var_os("PGBIN") {
-        return Path::new(&folder).join(name);
-    }
-    let mut versions: Vec<PathBuf> = std::fs::read_dir("/usr/lib/postgresql")
-        .map(|folders| folders.flatten().map(|f| f.path().join("bin").join(name)).filter(|p| p.is_file()).collect())
-        .unwrap_or_default();
-    versions.sort();
-    versions.pop().unwrap_or_else(|| PathBuf::from(name))
-}
-
-/// The folder of PostgreSQL's programs in which `program` is of version `major` or a later one: `PGBIN`, Debian's
-/// packages, the search path.
-pub fn postgres_folder(program: &str, major: u32) -> Option<PathBuf> {
-    let packages =
-        std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten().map(|f| f.path().join("bin"));
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders =
-        std::env::var_os("PGBIN").map(PathBuf::from).into_iter().chain(packages).chain(std::env::split_paths(&path));
-    folders.into_iter().find(|folder| version_of(&folder.join(program)).is_some_and(|version| version >= major))
-}
-
-/// The major version that a program tells: `pg_dump (PostgreSQL) 18.1`.
-fn version_of(program: &Path) -> Option<u32> {
-    let output = Command::new(program).arg("--version").output().ok()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let digits: String = text.split("(PostgreSQL) ").nth(1)?.chars().take_while(char::is_ascii_digit).collect();
-    digits.parse().ok()
-}
-
-/// Creates a PostgreSQL cluster in `folder` and starts it, as another user when this one is root.
-pub fn start_postgres(folder: &Path, port: u16, settings: &[&str]) -> io::Result<Server> {
-    start_postgres_of(&postgres_program, folder, port, settings)
-}
-
-/// As [`start_postgres`], with the programs where `find` says.
-pub fn start_postgres_of(
-    find: &dyn Fn(&str) -> PathBuf,
-    folder: &Path,
-    port: u16,
-    settings: &[&str],
-) -> io::Result<Server> {
-    let data = folder.join("pg");
-    let user = unprivileged_user()?;
-    if let Some((uid, gid)) = user {
-        std::os::unix::fs::chown(folder, Some(uid), Some(gid))?;
-    }
-    let as_user = |program: &str| {
-        let mut command = Command::new(find(program));
-        if let Some((uid, gid)) = user {
-            command.uid(uid).gid(gid);
-        }
-        command.current_dir(folder);
-        command
-    };
-    let made = as_user("initdb")
-        .args(["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "-D"])
-        .arg(&data)
-        .output()?;
-    if !made.status.success() {
-        return Err(io::Error::other(format!("initdb: {}", String::from_utf8_lossy(&made.stderr))));
-    }
-    let mut command = as_user("postgres");
-    command.arg("-D").arg(&data).args(["-h", "127.0.0.1", "-p", &port.to_string(), "-k", ""]);
-    for setting in settings {
-        command.args(["-c", setting]);
-    }
-    Server::start(command, Address::local(port), &folder.join("postgres.log"), Duration::from_secs(60))
-}
-
-/// PostgreSQL refuses to run as root: the user `postgres`, else `nobody`.
-fn unprivileged_user() -> io::Result<Option<(u32, u32)>> {
-    // SAFETY: no arguments, cannot fail.
-    if unsafe { libc::geteuid() } != 0 {
-        return Ok(None);
-    }
-    let users = std::fs::read_to_string("/etc/passwd")?;
-    for name in ["postgres", "nobody"] {
-        for line in users.lines() {
-            let fields: Vec<&str> = line.split(':').collect();
-            if let [user, _, uid, gid, ..] = fields[..]
-                && user == name
-                && let (Ok(uid), Ok(gid)) = (uid.parse(), gid.parse())
-            {
-                return Ok(Some((uid, gid)));
-            }
-        }
-    }
-    Err(io::Error::other("no user to run PostgreSQL as"))
 }

@@ -63,8 +63,9 @@ fn commit_modes(engine: &'static str, options: &Options, figures: &mut Figures, 
     put("synchronous_commit on", on);
     put("synchronous_commit off", off);
     let scale = options.scale.to_string();
-    let output =
-        command("pgbench", server.address()).args(["-i", "-q", "-s", &scale, "--unlogged-tables", "postgres"]).output();
+    let output = command("pgbench", server.address())?
+        .args(["-i", "-q", "-s", &scale, "--unlogged-tables", "postgres"])
+        .output();
     let output = output.map_err(|e| e.to_string())?;
     if !output.status.success() {
         return Err(format!("pgbench -i --unlogged-tables: {}", String::from_utf8_lossy(&output.stderr)));

@@ -8,6 +8,7 @@ mod partitions;
 
 use kilndb_lab::canned;
 use kilndb_lab::client::{Address, Client, ClientError};
+use kilndb_lab::postgres as pg;
 use kilndb_lab::process::{self, Server, TempDir};
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
@@ -171,7 +172,7 @@ fn start(engine: &str, options: &Options) -> Result<Running, String> {
     let socket = format!("unix_socket_directories={}", sockets.path().display());
     let settings = [buffers.as_str(), "max_connections=2000", &socket];
     let (started, data) = if engine == "PostgreSQL" {
-        (process::start_postgres(folder.path(), port, &settings), folder.path().join("pg"))
+        (pg::start(folder.path(), port, &settings), folder.path().join("pg"))
     } else {
         let data = folder.path().join("data");
         (process::start_kilndb(&data, port, &settings), data)
@@ -252,7 +253,7 @@ fn measure(
     figures.put(engine, "memory of an idle session, kB", Better::Less, memory);
     let before = folder_bytes(data);
     let began = Instant::now();
-    let output = command("pgbench", at)
+    let output = command("pgbench", at)?
         .args(["-i", "-q", "-s", &options.scale.to_string(), "postgres"])
         .output()
         .map_err(|e| e.to_string())?;
@@ -391,7 +392,7 @@ fn pgbench_with(
     let threads = threads.to_string();
     // Starting thousands of processes takes PostgreSQL longer than a short run lasts.
     let duration_s = if clients >= 500 { options.duration_s.max(30) } else { options.duration_s };
-    let mut pgbench = command("pgbench", at);
+    let mut pgbench = command("pgbench", at)?;
     pgbench.args(["-n", "-c", &clients.to_string(), "-j", &threads, "-P", "1"]).args(arguments);
     // So many transactions or so long.
     if !arguments.contains(&"-t") {
@@ -428,14 +429,14 @@ fn socket_folder() -> Result<TempDir, String> {
     Ok(folder)
 }
 
-fn command(program: &str, at: &Address) -> Command {
-    let mut command = Command::new(process::postgres_program(program));
+fn command(program: &str, at: &Address) -> Result<Command, String> {
+    let mut command = Command::new(pg::program(program).map_err(|e| e.to_string())?);
     command.args(["-h", &at.host, "-p", &at.port.to_string(), "-U", &at.user]);
-    command
+    Ok(command)
 }
 
 fn version(program: &str) -> String {
-    let output = Command::new(process::postgres_program(program)).arg("--version").output();
+    let output = pg::program(program).and_then(|path| Command::new(path).arg("--version").output());
     output.map(|o| String::from_utf8_lossy(&o.stdout).trim().to_string()).unwrap_or_else(|e| format!("{program}: {e}"))
 }
 

@@ -5,6 +5,7 @@ use super::workload::{self, Board};
 use super::{Anomaly, History, Kind, Level, Outcome, check};
 use crate::random::Random;
 use kilndb_lab::client::{Address, Client, ClientError};
+use kilndb_lab::postgres;
 use kilndb_lab::process::{self, Server, TempDir};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -128,7 +129,7 @@ impl<'a> Bench<'a> {
         let port = self.address.port;
         self.server = match self.options.target {
             Target::At(_) => None,
-            Target::Postgres => Some(process::start_postgres(self.folder.path(), port, &[]).map_err(text)?),
+            Target::Postgres => Some(postgres::start(self.folder.path(), port, &[]).map_err(text)?),
             // Small, so that pages are evicted and checkpoints run while the load does.
             _ => Some(process::start_kilndb(&self.data(), port, &["shared_buffers=16MB"]).map_err(text)?),
         };
