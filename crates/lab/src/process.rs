@@ -66,6 +66,12 @@ impl Server {
         }
     }
 
+    /// A child process that is no server, for tests of what happens to processes.
+    #[cfg(test)]
+    pub(crate) fn of_child(child: Child) -> Server {
+        Server { child, address: Address::local(0), log: PathBuf::new() }
+    }
+
     pub fn address(&self) -> &Address {
         &self.address
     }
@@ -94,6 +100,16 @@ impl Server {
             unsafe { libc::kill(pid as libc::pid_t, signal) };
         }
     }
+    /// Sends the server's first process a signal. The program `kill` is not everywhere.
+    pub fn signal(&self, signal: libc::c_int) -> io::Result<()> {
+        // SAFETY: a system call without pointers. The process id is the child's own: it stays so until the child is
+        // waited for, which whoever has the server alone does.
+        match unsafe { libc::kill(self.child.id() as libc::pid_t, signal) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
@@ -114,8 +130,8 @@ impl Server {
 
     /// An orderly stop: SIGINT is PostgreSQL's fast shutdown too.
     pub fn stop(mut self) -> io::Result<ExitStatus> {
-        // SAFETY: the child has not been waited for, so its process id is still its own.
-        unsafe { libc::kill(self.child.id() as libc::pid_t, libc::SIGINT) };
+        // One that has ended already is waited for all the same.
+        let _ = self.signal(libc::SIGINT);
         let deadline = Instant::now() + Duration::from_secs(120);
         loop {
             if let Some(status) = self.child.try_wait()? {

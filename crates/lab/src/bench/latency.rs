@@ -1,6 +1,7 @@
 //! How long point queries take while other sessions scan and rewrite a whole table.
 
 use super::{Better, Figures, Options, connect, pgbench_with};
+use kilndb_lab::guard::SetAtEnd;
 use kilndb_lab::process::{Server, TempDir};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -38,14 +39,13 @@ pub(super) fn measure(
     }
     let done = AtomicBool::new(false);
     let beside = std::thread::scope(|scope| {
+        let _guard = SetAtEnd(&done);
         for sql in LONG {
             let mut client = connect(server)?;
             let done = &done;
             scope.spawn(move || while !done.load(Ordering::Relaxed) && client.query(sql).is_ok() {});
         }
-        let beside = p99_ms(server, options);
-        done.store(true, Ordering::Relaxed);
-        beside
+        p99_ms(server, options)
     })?;
     admin.query("drop table beside").map_err(|e| e.to_string())?;
     figures.put(
