@@ -12,6 +12,7 @@ SETUP = ./scripts/setup.sh
 .PHONY: run build test test-postgres crash history bench
 
 run: build
+	@./scripts/client-hint.sh
 	./target/release/kilndb serve -D $(DATA) -h $(HOST) -p $(PORT)
 
 build:
