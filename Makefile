@@ -4,10 +4,11 @@ DATA ?= ./data
 HOST ?= 127.0.0.1
 ROUNDS ?= 10
 SECONDS ?= 30
-SCALE ?= 50
-DURATION ?= 10
 
 SETUP = ./scripts/setup.sh
+# `--name VALUE` where the variable NAME has one.
+flag = $(if $($(call upper,$(1))),--$(1) $($(call upper,$(1))))
+upper = $(shell echo $(1) | tr a-z A-Z)
 
 .PHONY: run build test test-postgres crash history bench
 
@@ -44,7 +45,9 @@ history:
 	cargo build --locked -p kilndb-server
 	KILNDB_HISTORY_SECONDS=$(SECONDS) cargo test --locked -p kilndb-sim --test history -- --nocapture --test-threads=1 hold
 
+# KilnDB against PostgreSQL, or against another build of KilnDB (BEFORE=its program), in turns; fails if a row is slower.
+# PARTS=pgbench,latency,hot,bulk,partitions,inverted PAIRS=12 DURATION=1 SCALE=50 ROWS=1000000 are the defaults.
 bench: build
-	$(SETUP) build test postgres
+	$(SETUP) build test $(if $(BEFORE),,postgres)
 	cargo build --release --locked -p kilndb-lab
-	./target/release/kilndb-lab bench --scale $(SCALE) --duration $(DURATION)
+	./target/release/kilndb-lab bench $(foreach option,before parts pairs duration scale rows,$(call flag,$(option)))

@@ -169,7 +169,12 @@ pub fn kilndb_program() -> io::Result<PathBuf> {
 
 /// Starts KilnDB on `data` with settings of the form `name=value`.
 pub fn start_kilndb(data: &Path, port: u16, settings: &[&str]) -> io::Result<Server> {
-    let mut command = Command::new(kilndb_program()?);
+    start_program(&kilndb_program()?, data, port, settings)
+}
+
+/// As [`start_kilndb`], of another build of it.
+pub fn start_program(program: &Path, data: &Path, port: u16, settings: &[&str]) -> io::Result<Server> {
+    let mut command = Command::new(program);
     command.arg("serve").arg("-D").arg(data).args(["-h", "127.0.0.1", "-p", &port.to_string()]);
     for setting in settings {
         command.args(["-c", setting]);
@@ -202,7 +207,12 @@ pub fn die_in_start(data: &Path, port: u16, after: Duration) -> io::Result<()> {
 
 /// Runs `kilndb check`; an error carries what it found.
 pub fn check_kilndb(data: &Path) -> io::Result<()> {
-    let output = Command::new(kilndb_program()?).arg("check").arg("-D").arg(data).output()?;
+    check_program(&kilndb_program()?, data)
+}
+
+/// As [`check_kilndb`], of another build of it.
+pub fn check_program(program: &Path, data: &Path) -> io::Result<()> {
+    let output = Command::new(program).arg("check").arg("-D").arg(data).output()?;
     if output.status.success() {
         return Ok(());
     }
