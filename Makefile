@@ -10,7 +10,7 @@ SETUP = ./scripts/setup.sh
 flag = $(if $($(call upper,$(1))),--$(1) $($(call upper,$(1))))
 upper = $(shell echo $(1) | tr a-z A-Z)
 
-.PHONY: run build test test-postgres crash history bench
+.PHONY: run build test test-postgres conformance crash history bench
 
 run: build
 	@./scripts/client-hint.sh
@@ -32,6 +32,14 @@ test-postgres:
 	cargo build --locked -p kilndb-server
 	cargo test --locked -p kilndb-lab --test dump
 	cargo test --locked -p kilndb-lab --test sql --test isolation -- --postgres
+
+# PostgreSQL's own regression suite and isolation specs, held against tests/conformance/scores.json: MIRROR= names a git directory or
+# work tree of PostgreSQL's repository with REL_18_STABLE. RECORD=1 writes higher scores.
+conformance:
+	$(SETUP) build test conformance
+	cargo build --locked -p kilndb-server
+	"$$(./scripts/tools-folder.sh)/python/bin/python" -B tests/conformance/run.py --mirror "$(MIRROR)" \
+		--kilndb $${CARGO_TARGET_DIR:-target}/debug/kilndb $(if $(RECORD),--record)
 
 # The crash test alone, for as many rounds as wanted: make crash ROUNDS=100
 crash:
