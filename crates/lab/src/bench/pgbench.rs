@@ -59,7 +59,30 @@ impl Run {
     }
 }
 
+/// On a busy machine so many clients may take longer to connect than a run lasts: then it is a longer one.
 pub(super) fn run(at: &Address, options: &Options, load: &Load<'_>) -> Result<Run, String> {
+    let duration_s = seconds(options, load);
+    let mut run = run_for(at, load, duration_s)?;
+    if run.transactions == 0 {
+        run = run_for(at, load, duration_s * 5)?;
+    }
+    match run.transactions {
+        0 => Err(format!("{} clients have done nothing in {} s", load.clients, duration_s * 5)),
+        _ => Ok(run),
+    }
+}
+
+/// Starting thousands of processes takes PostgreSQL longer than a short run lasts.
+fn seconds(options: &Options, load: &Load<'_>) -> u32 {
+    let duration_s = load.duration_s.unwrap_or(options.duration_s);
+    match (load.clients >= 500, &options.before) {
+        (true, None) => duration_s.max(10),
+        (true, Some(_)) => duration_s.max(3),
+        _ => duration_s,
+    }
+}
+
+fn run_for(at: &Address, load: &Load<'_>, duration_s: u32) -> Result<Run, String> {
     let folder = TempDir::new("bench-script").map_err(|e| e.to_string())?;
     let file = folder.path().join("script.sql");
     let threads = if load.threads == 0 { load.clients.min(2) } else { load.threads };
@@ -74,7 +97,7 @@ pub(super) fn run(at: &Address, options: &Options, load: &Load<'_>) -> Result<Ru
     }
     match load.transactions {
         Some(transactions) => pgbench.args(["-t", &transactions.to_string()]),
-        None => pgbench.args(["-T", &seconds(options, load).to_string()]),
+        None => pgbench.args(["-T", &duration_s.to_string()]),
     };
     let output = pgbench.args(load.more).arg("postgres").output().map_err(|e| format!("pgbench: {e}"))?;
     let text = String::from_utf8_lossy(&output.stdout);
@@ -85,22 +108,17 @@ pub(super) fn run(at: &Address, options: &Options, load: &Load<'_>) -> Result<Ru
     }
 }
 
-/// Starting thousands of processes takes PostgreSQL longer than a short run lasts.
-fn seconds(options: &Options, load: &Load<'_>) -> u32 {
-    let duration_s = load.duration_s.unwrap_or(options.duration_s);
-    match (load.clients >= 500, &options.before) {
-        (true, None) => duration_s.max(10),
-        (true, Some(_)) => duration_s.max(2),
-        _ => duration_s,
-    }
-}
-
-/// From pgbench's summary and its lines of progress. None: it has failed, or transactions have.
+/// From pgbench's summary and its lines of progress. None: it has failed, or transactions have. A run in which nothing
+/// was done has no rate.
 fn read(text: &str, progress: &str) -> Option<Run> {
     let find = |start: &str| text.lines().find_map(|l| l.strip_prefix(start)).map(str::trim);
-    let tps = find("tps = ").and_then(|t| t.split(' ').next())?.parse().ok()?;
     // Of so many, where so many were asked for.
     let transactions = find("number of transactions actually processed:")?.split('/').next()?.parse().ok()?;
+    let tps = match find("tps = ") {
+        Some(tps) => tps.split(' ').next()?.parse().ok()?,
+        None if transactions == 0 => 0.0,
+        None => return None,
+    };
     let empty_seconds = progress.lines().filter(|l| l.starts_with("progress: ") && l.contains(" s, 0.0 tps")).count();
     let unfailed = find("number of failed transactions:").is_none_or(|t| t.starts_with("0 "));
     unfailed.then_some(Run { tps, transactions, empty_seconds })
@@ -158,4 +176,25 @@ fn position(admin: &mut Client) -> Result<u64, String> {
     let (high, low) = text.split_once('/').ok_or_else(|| format!("not a place in the log: {text}"))?;
     let part = |t: &str| u64::from_str_radix(t, 16).map_err(|e| format!("{text}: {e}"));
     Ok((part(high)? << 32) | part(low)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SUMMARY: &str = "number of transactions actually processed: 390/400\n\
+                           number of failed transactions: 0 (0.000%)\n\
+                           tps = 1234.500000 (without initial connection time)\n";
+
+    #[test]
+    fn a_summary_is_read() {
+        let progress = "progress: 1.0 s, 10.0 tps, lat 1\nprogress: 2.0 s, 0.0 tps, lat 0.000 ms\n";
+        let run = read(SUMMARY, progress).expect("a run");
+        assert_eq!((run.tps, run.transactions, run.empty_seconds), (1234.5, 390, 1));
+        // pgbench prints no rate of nothing.
+        let run = read("number of transactions actually processed: 0\n", "").expect("a run");
+        assert_eq!((run.tps, run.transactions), (0.0, 0));
+        assert!(read(&SUMMARY.replace("transactions: 0 (", "transactions: 7 ("), "").is_none());
+        assert!(read("connection to server failed\n", "").is_none());
+    }
 }

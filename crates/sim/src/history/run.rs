@@ -201,7 +201,7 @@ impl<'a> Bench<'a> {
         let (address, database, options) = (self.address.clone(), self.database.clone(), self.options);
         let mut sessions = Vec::new();
         for number in 0..options.sessions {
-            let random = Random(self.random.next() | 1);
+            let random = Random(self.random.number() | 1);
             let shared = (board, &options.levels[..], options.plant);
             sessions.push(
                 Session::connect(&address, &database, number, random, shared)
