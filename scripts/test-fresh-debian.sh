@@ -149,6 +149,11 @@ for file in /etc/resolv.conf /etc/hosts /etc/pip.conf /etc/maven/settings.xml /e
     mkdir -p "$root$(dirname "$file")"
     cp -aL "$file" "$root$(dirname "$file")/"
 done
+# The package ca-certificates, which others bring along, would replace what is in /etc/ssl by its own and these.
+if [ -e /etc/ssl/certs/ca-certificates.crt ]; then
+    mkdir -p "$root/usr/local/share/ca-certificates"
+    cp /etc/ssl/certs/ca-certificates.crt "$root/usr/local/share/ca-certificates/machine.crt"
+fi
 cargo_home=${CARGO_HOME:-$HOME/.cargo}
 mkdir -p "$root/root/.cargo"
 for part in config.toml config registry; do
