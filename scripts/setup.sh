@@ -8,7 +8,6 @@
 set -euo pipefail
 
 here=$(dirname "$0")
-tools=$("$here/tools-folder.sh")
 wanted=()
 # Parts for postgres-18.sh, which comes after the packages that it needs.
 parts=()
@@ -33,6 +32,13 @@ given() {
         echo "setup: PGBIN=$PGBIN has $found; PostgreSQL $MAJOR is needed (without PGBIN it is fetched)" >&2
         exit 1
     fi
+}
+
+# A part that is not there yet.
+fetch_later() {
+    [ -n "$("$here/postgres-18.sh" --missing "$1")" ] || return 0
+    parts+=("$1")
+    [ "$1" != server ] || command -v mvn >/dev/null 2>&1 || need maven
 }
 
 need_python() {
@@ -71,20 +77,15 @@ for group in "$@"; do
         ;;
     test)
         need_python
-        if ! { given psql && given pgbench && given pg_dump; } && [ ! -x "$tools/postgres-18/bin/psql" ]; then
-            parts+=(clients)
-        fi
+        { given psql && given pgbench && given pg_dump; } || fetch_later clients
         ;;
     postgres)
         need_python
-        if ! { given postgres && given initdb; } && [ ! -x "$tools/postgres-18/server/bin/postgres" ]; then
-            command -v mvn >/dev/null 2>&1 || need maven
-            parts+=(server)
-        fi
+        { given postgres && given initdb; } || fetch_later server
         ;;
     conformance)
         need_python
-        "$tools/python/bin/python" -c 'import psycopg' 2>/dev/null || parts+=(psycopg)
+        fetch_later psycopg
         ;;
     *)
         echo "setup: unknown group \"$group\"" >&2
