@@ -4,14 +4,16 @@ DATA ?= ./data
 HOST ?= 127.0.0.1
 ROUNDS ?= 10
 SECONDS ?= 30
-SCALE ?= 50
-DURATION ?= 10
 
 SETUP = ./scripts/setup.sh
+# `--name VALUE` where the variable NAME has one.
+flag = $(if $($(call upper,$(1))),--$(1) $($(call upper,$(1))))
+upper = $(shell echo $(1) | tr a-z A-Z)
 
-.PHONY: run build test test-postgres crash history bench
+.PHONY: run build test test-postgres conformance crash history bench
 
 run: build
+	@./scripts/client-hint.sh
 	./target/release/kilndb serve -D $(DATA) -h $(HOST) -p $(PORT)
 
 build:
@@ -23,10 +25,21 @@ test:
 	$(SETUP) build test
 	./scripts/test.sh
 
-# The files of tests/sql and tests/isolation against a PostgreSQL started in a temporary folder (PGBIN= names another one's bin folder).
+# The files of tests/sql and tests/isolation against a PostgreSQL started in a temporary folder, and dumps compared with its own
+# (PGBIN= names the bin folder of another one, of version 18 or later).
 test-postgres:
 	$(SETUP) build test postgres
+	cargo build --locked -p kilndb-server
+	cargo test --locked -p kilndb-lab --test dump
 	cargo test --locked -p kilndb-lab --test sql --test isolation -- --postgres
+
+# PostgreSQL's own regression suite and isolation specs, held against tests/conformance/scores.json: MIRROR= names a git directory or
+# work tree of PostgreSQL's repository with REL_18_STABLE. RECORD=1 writes higher scores.
+conformance:
+	$(SETUP) build test conformance
+	cargo build --locked -p kilndb-server
+	"$$(./scripts/tools-folder.sh)/python/bin/python" -B tests/conformance/run.py --mirror "$(MIRROR)" \
+		--kilndb $${CARGO_TARGET_DIR:-target}/debug/kilndb $(if $(RECORD),--record)
 
 # The crash test alone, for as many rounds as wanted: make crash ROUNDS=100
 crash:
@@ -40,7 +53,9 @@ history:
 	cargo build --locked -p kilndb-server
 	KILNDB_HISTORY_SECONDS=$(SECONDS) cargo test --locked -p kilndb-sim --test history -- --nocapture --test-threads=1 hold
 
+# KilnDB against PostgreSQL, or against another build of KilnDB (BEFORE=its program), in turns; fails if a row is slower.
+# PARTS=pgbench,latency,hot,bulk,partitions,inverted PAIRS=12 DURATION=1 SCALE=50 ROWS=1000000 are the defaults.
 bench: build
-	$(SETUP) build test postgres
+	$(SETUP) build test $(if $(BEFORE),,postgres)
 	cargo build --release --locked -p kilndb-lab
-	./target/release/kilndb-lab bench --scale $(SCALE) --duration $(DURATION)
+	./target/release/kilndb-lab bench $(foreach option,before parts pairs duration scale rows,$(call flag,$(option)))

@@ -1,16 +1,50 @@
 #!/usr/bin/env bash
 # Installs what is missing and nothing else. Arguments: the groups wanted.
-#   build     C compiler and libclang (the SQL grammar is PostgreSQL's own C code)
-#   test      psql, pgbench and Python
-#   postgres  a PostgreSQL server to compare with
+#   build        C compiler and libclang (the SQL grammar is PostgreSQL's own C code)
+#   test         Python, and PostgreSQL 18's psql, pgbench and pg_dump
+#   postgres     a PostgreSQL 18 server to compare with
+#   conformance  psycopg 3, for PostgreSQL's isolation specs
+# PGBIN names a folder of PostgreSQL's programs to be used instead of fetched ones; they must be of version 18 or later.
 set -euo pipefail
 
+here=$(dirname "$0")
 wanted=()
+# Parts for postgres-18.sh, which comes after the packages that it needs.
+parts=()
 
 need() { wanted+=("$@"); }
 
-has_command() {
-    command -v "$1" >/dev/null 2>&1 || compgen -G "/usr/lib/postgresql/*/bin/$1" >/dev/null
+MAJOR=18
+
+# The major version that a program of PostgreSQL tells, or nothing.
+major_of() {
+    "$1" --version 2>/dev/null | sed -nE 's/.*\(PostgreSQL\) ([0-9]+).*/\1/p'
+}
+
+# PGBIN has the program, of a version that will do. False: no PGBIN is given. An older one is refused.
+given() {
+    [ -n "${PGBIN:-}" ] || return 1
+    local major
+    major=$(major_of "$PGBIN/$1")
+    if [ -z "$major" ] || [ "$major" -lt $MAJOR ]; then
+        local found="no $1"
+        [ -z "$major" ] || found="$1 of PostgreSQL $major"
+        echo "setup: PGBIN=$PGBIN has $found; PostgreSQL $MAJOR is needed (without PGBIN it is fetched)" >&2
+        exit 1
+    fi
+}
+
+# A part that is not there yet.
+fetch_later() {
+    [ -n "$("$here/postgres-18.sh" --missing "$1")" ] || return 0
+    parts+=("$1")
+    [ "$1" != server ] || command -v mvn >/dev/null 2>&1 || need maven
+}
+
+need_python() {
+    command -v python3 >/dev/null 2>&1 || need python3
+    # venv's own pip is in a package of its own.
+    python3 -c 'import ensurepip, venv' 2>/dev/null || need python3-venv python3-pip
 }
 
 has_libclang() {
@@ -42,13 +76,16 @@ for group in "$@"; do
         }
         ;;
     test)
-        has_command psql || need postgresql-client-15
-        # pgbench comes with the server's package.
-        has_command pgbench || need postgresql-15
-        command -v python3 >/dev/null 2>&1 || need python3
+        need_python
+        { given psql && given pgbench && given pg_dump; } || fetch_later clients
         ;;
     postgres)
-        has_command initdb || need postgresql-15
+        need_python
+        { given postgres && given initdb; } || fetch_later server
+        ;;
+    conformance)
+        need_python
+        fetch_later psycopg
         ;;
     *)
         echo "setup: unknown group \"$group\"" >&2
@@ -57,7 +94,14 @@ for group in "$@"; do
     esac
 done
 
-[ ${#wanted[@]} -eq 0 ] && exit 0
+fetch() {
+    [ ${#parts[@]} -eq 0 ] || "$here/postgres-18.sh" "${parts[@]}"
+}
+
+if [ ${#wanted[@]} -eq 0 ]; then
+    fetch
+    exit 0
+fi
 
 if ! command -v apt-get >/dev/null 2>&1; then
     echo "setup: missing: ${wanted[*]} (Debian's package names); there is no apt-get here, please install them" >&2
@@ -73,11 +117,6 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 echo "setup: installing ${wanted[*]}"
 export DEBIAN_FRONTEND=noninteractive
-# The package would create and start a cluster of its own, which nobody here wants.
-if [[ " ${wanted[*]} " == *" postgresql-15 "* ]] && [ ! -e /etc/postgresql-common/createcluster.conf ]; then
-    "${as_root[@]}" mkdir -p /etc/postgresql-common
-    echo 'create_main_cluster = false' | "${as_root[@]}" tee /etc/postgresql-common/createcluster.conf >/dev/null
-fi
 install() { "${as_root[@]}" apt-get install -y --no-install-recommends -o Dpkg::Options::=--force-confold "$@"; }
 if ! install "${wanted[@]}" >/dev/null 2>&1; then
     "${as_root[@]}" apt-get update
@@ -86,3 +125,4 @@ if ! install "${wanted[@]}" >/dev/null 2>&1; then
         exit 1
     }
 fi
+fetch

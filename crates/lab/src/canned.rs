@@ -134,7 +134,7 @@ impl Connection {
                 self.output.push(b'N');
             } else {
                 self.started = true;
-                self.output.extend_from_slice(b"R\0\0\0\x08\0\0\0\0S\0\0\0\x18server_version\018.0\0S\0\0\0\x19client_encoding\0UTF8\0S\0\0\0\x23standard_conforming_strings\0on\0");
+                self.output.extend_from_slice(b"R\0\0\0\x08\0\0\0\0S\0\0\0\x18server_version\x0018.0\0S\0\0\0\x19client_encoding\0UTF8\0S\0\0\0\x23standard_conforming_strings\0on\0");
                 self.output.extend_from_slice(READY);
             }
             return Ok(Some(length));

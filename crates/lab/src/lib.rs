@@ -7,7 +7,9 @@
 
 pub mod canned;
 pub mod client;
+pub mod guard;
 pub mod isolation;
+pub mod postgres;
 pub mod process;
 pub mod slt;
 pub mod suite;

@@ -6,10 +6,13 @@ use std::process::ExitCode;
 
 const HELP: &str = "\
 Usage:
-  kilndb-lab bench [--scale N] [--duration SECONDS] [--clients N,N,...] [--only PART,PART,...] [--parts PART,PART,...] [--rows N]
+  kilndb-lab bench [--before PROGRAM] [--parts PART,...] [--pairs N] [--duration SECONDS] [--scale N] [--rows N]
+                   [--clients N,...] [--shared-buffers SIZE]
   kilndb-lab canned SOCKET
 
-bench    pgbench against PostgreSQL, KilnDB and the wire limit, one after the other; prints tables
+bench    KilnDB against PostgreSQL and the wire limit, or against another build of KilnDB (--before), in turns; prints a
+         table with the 95 % confidence interval of each row's ratio, and fails if a row is slower
+         parts: pgbench, latency, hot, bulk, partitions, inverted
 canned   the wire limit alone: a server that answers every message with prepared bytes
 ";
 

@@ -4,7 +4,6 @@ use crate::client::{Address, Client};
 use std::fs::File;
 use std::io;
 use std::net::TcpListener;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -67,6 +66,12 @@ impl Server {
         }
     }
 
+    /// A child process that is no server, for tests of what happens to processes.
+    #[cfg(test)]
+    pub(crate) fn of_child(child: Child) -> Server {
+        Server { child, address: Address::local(0), log: PathBuf::new() }
+    }
+
     pub fn address(&self) -> &Address {
         &self.address
     }
@@ -95,6 +100,16 @@ impl Server {
             unsafe { libc::kill(pid as libc::pid_t, signal) };
         }
     }
+    /// Sends the server's first process a signal. The program `kill` is not everywhere.
+    pub fn signal(&self, signal: libc::c_int) -> io::Result<()> {
+        // SAFETY: a system call without pointers. The process id is the child's own: it stays so until the child is
+        // waited for, which whoever has the server alone does.
+        match unsafe { libc::kill(self.child.id() as libc::pid_t, signal) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
@@ -115,8 +130,8 @@ impl Server {
 
     /// An orderly stop: SIGINT is PostgreSQL's fast shutdown too.
     pub fn stop(mut self) -> io::Result<ExitStatus> {
-        // SAFETY: the child has not been waited for, so its process id is still its own.
-        unsafe { libc::kill(self.child.id() as libc::pid_t, libc::SIGINT) };
+        // One that has ended already is waited for all the same.
+        let _ = self.signal(libc::SIGINT);
         let deadline = Instant::now() + Duration::from_secs(120);
         loop {
             if let Some(status) = self.child.try_wait()? {
@@ -154,7 +169,12 @@ pub fn kilndb_program() -> io::Result<PathBuf> {
 
 /// Starts KilnDB on `data` with settings of the form `name=value`.
 pub fn start_kilndb(data: &Path, port: u16, settings: &[&str]) -> io::Result<Server> {
-    let mut command = Command::new(kilndb_program()?);
+    start_program(&kilndb_program()?, data, port, settings)
+}
+
+/// As [`start_kilndb`], of another build of it.
+pub fn start_program(program: &Path, data: &Path, port: u16, settings: &[&str]) -> io::Result<Server> {
+    let mut command = Command::new(program);
     command.arg("serve").arg("-D").arg(data).args(["-h", "127.0.0.1", "-p", &port.to_string()]);
     for setting in settings {
         command.args(["-c", setting]);
@@ -187,7 +207,12 @@ pub fn die_in_start(data: &Path, port: u16, after: Duration) -> io::Result<()> {
 
 /// Runs `kilndb check`; an error carries what it found.
 pub fn check_kilndb(data: &Path) -> io::Result<()> {
-    let output = Command::new(kilndb_program()?).arg("check").arg("-D").arg(data).output()?;
+    check_program(&kilndb_program()?, data)
+}
+
+/// As [`check_kilndb`], of another build of it.
+pub fn check_program(program: &Path, data: &Path) -> io::Result<()> {
+    let output = Command::new(program).arg("check").arg("-D").arg(data).output()?;
     if output.status.success() {
         return Ok(());
     }
@@ -196,96 +221,4 @@ pub fn check_kilndb(data: &Path) -> io::Result<()> {
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     )))
-}
-
-/// PostgreSQL's programs: `PGBIN` in the environment, or Debian's newest package, or the search path.
-pub fn postgres_program(name: &str) -> PathBuf {
-    if let Some(folder) = std::env::var_os("PGBIN") {
-        return Path::new(&folder).join(name);
-    }
-    let mut versions: Vec<PathBuf> = std::fs::read_dir("/usr/lib/postgresql")
-        .map(|folders| folders.flatten().map(|f| f.path().join("bin").join(name)).filter(|p| p.is_file()).collect())
-        .unwrap_or_default();
-    versions.sort();
-    versions.pop().unwrap_or_else(|| PathBuf::from(name))
-}
-
-/// The folder of PostgreSQL's programs in which `program` is of version `major` or a later one: `PGBIN`, Debian's
-/// packages, the search path.
-pub fn postgres_folder(program: &str, major: u32) -> Option<PathBuf> {
-    let packages =
-        std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten().map(|f| f.path().join("bin"));
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders =
-        std::env::var_os("PGBIN").map(PathBuf::from).into_iter().chain(packages).chain(std::env::split_paths(&path));
-    folders.into_iter().find(|folder| version_of(&folder.join(program)).is_some_and(|version| version >= major))
-}
-
-/// The major version that a program tells: `pg_dump (PostgreSQL) 18.1`.
-fn version_of(program: &Path) -> Option<u32> {
-    let output = Command::new(program).arg("--version").output().ok()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let digits: String = text.split("(PostgreSQL) ").nth(1)?.chars().take_while(char::is_ascii_digit).collect();
-    digits.parse().ok()
-}
-
-/// Creates a PostgreSQL cluster in `folder` and starts it, as another user when this one is root.
-pub fn start_postgres(folder: &Path, port: u16, settings: &[&str]) -> io::Result<Server> {
-    start_postgres_of(&postgres_program, folder, port, settings)
-}
-
-/// As [`start_postgres`], with the programs where `find` says.
-pub fn start_postgres_of(
-    find: &dyn Fn(&str) -> PathBuf,
-    folder: &Path,
-    port: u16,
-    settings: &[&str],
-) -> io::Result<Server> {
-    let data = folder.join("pg");
-    let user = unprivileged_user()?;
-    if let Some((uid, gid)) = user {
-        std::os::unix::fs::chown(folder, Some(uid), Some(gid))?;
-    }
-    let as_user = |program: &str| {
-        let mut command = Command::new(find(program));
-        if let Some((uid, gid)) = user {
-            command.uid(uid).gid(gid);
-        }
-        command.current_dir(folder);
-        command
-    };
-    let made = as_user("initdb")
-        .args(["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "-D"])
-        .arg(&data)
-        .output()?;
-    if !made.status.success() {
-        return Err(io::Error::other(format!("initdb: {}", String::from_utf8_lossy(&made.stderr))));
-    }
-    let mut command = as_user("postgres");
-    command.arg("-D").arg(&data).args(["-h", "127.0.0.1", "-p", &port.to_string(), "-k", ""]);
-    for setting in settings {
-        command.args(["-c", setting]);
-    }
-    Server::start(command, Address::local(port), &folder.join("postgres.log"), Duration::from_secs(60))
-}
-
-/// PostgreSQL refuses to run as root: the user `postgres`, else `nobody`.
-fn unprivileged_user() -> io::Result<Option<(u32, u32)>> {
-    // SAFETY: no arguments, cannot fail.
-    if unsafe { libc::geteuid() } != 0 {
-        return Ok(None);
-    }
-    let users = std::fs::read_to_string("/etc/passwd")?;
-    for name in ["postgres", "nobody"] {
-        for line in users.lines() {
-            let fields: Vec<&str> = line.split(':').collect();
-            if let [user, _, uid, gid, ..] = fields[..]
-                && user == name
-                && let (Ok(uid), Ok(gid)) = (uid.parse(), gid.parse())
-            {
-                return Ok(Some((uid, gid)));
-            }
-        }
-    }
-    Err(io::Error::other("no user to run PostgreSQL as"))
 }

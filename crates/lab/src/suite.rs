@@ -2,6 +2,7 @@
 //! they run against, and the lines they print.
 
 use crate::client::Address;
+use crate::postgres;
 use crate::process::{self, Server, TempDir};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -143,7 +144,7 @@ fn start(options: &Options, temp: &Path) -> Result<Option<Server>, String> {
     }
     let port = process::free_port().map_err(|e| e.to_string())?;
     let server = if options.postgres {
-        process::start_postgres(temp, port, &["fsync=off"])
+        postgres::start(temp, port, &["fsync=off"])
     } else {
         process::start_kilndb(&temp.join("data"), port, &[])
     };

@@ -1,66 +1,51 @@
 //! pg_dump and pg_restore of PostgreSQL 18 with KilnDB: a dump restores to what it was made of, and says what
 //! PostgreSQL would say.
 //!
-//! pg_dump refuses servers newer than itself, and KilnDB says that it is PostgreSQL 18: without a pg_dump of that
-//! version (in `PGBIN`, or where the system has it) there is nothing to test, and the tests say so and pass.
+//! The programs are those that scripts/setup.sh fetches for the tests, or of the folder `PGBIN`. The comparison with
+//! PostgreSQL wants a server with contrib, which only `make test-postgres` fetches: without one it says so and passes.
 
 use kilndb_lab::client::{Address, Client};
+use kilndb_lab::postgres;
 use kilndb_lab::process::{self, Server, TempDir};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const MAJOR: u32 = 18;
 /// What is in tests/dump/schema.sql.
 const SOURCE: &str = "source";
 
-struct Programs {
-    folder: PathBuf,
+/// Runs a program of PostgreSQL against a database and gives what it prints; panics if it fails.
+fn run(program: &str, at: &Address, database: &str, arguments: &[&str]) -> String {
+    let output = Command::new(postgres::program(program).expect(program))
+        .args(["-h", &at.host, "-p", &at.port.to_string(), "-U", "postgres", "-d", database])
+        .args(arguments)
+        .env("PGOPTIONS", "-c client_min_messages=warning")
+        .output()
+        .unwrap_or_else(|e| panic!("{program}: {e}"));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {arguments:?} on {database}: {errors}");
+    // psql goes on after a warning, and so do the others: there should be none.
+    assert!(errors.is_empty(), "{program} {arguments:?} on {database}: {errors}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-impl Programs {
-    /// None, and a line of explanation: there are none.
-    fn find() -> Option<Programs> {
-        let folder = process::postgres_folder("pg_dump", MAJOR);
-        if folder.is_none() {
-            println!("skipped: no pg_dump of PostgreSQL {MAJOR} or later (set PGBIN to the folder of one)");
-        }
-        folder.map(|folder| Programs { folder })
-    }
+fn create(at: &Address, database: &str) {
+    let sql = format!("CREATE DATABASE {database} TEMPLATE template0");
+    run("psql", at, "postgres", &["-qX", "-c", &sql]);
+}
 
-    /// Runs one against a database and gives what it prints; panics if it fails.
-    fn run(&self, program: &str, at: &Address, database: &str, arguments: &[&str]) -> String {
-        let output = Command::new(self.folder.join(program))
-            .args(["-h", &at.host, "-p", &at.port.to_string(), "-U", "postgres", "-d", database])
-            .args(arguments)
-            .env("PGOPTIONS", "-c client_min_messages=warning")
-            .output()
-            .unwrap_or_else(|e| panic!("{program}: {e}"));
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{program} {arguments:?} on {database}: {errors}");
-        // psql goes on after a warning, and so do the others: there should be none.
-        assert!(errors.is_empty(), "{program} {arguments:?} on {database}: {errors}");
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    }
+fn script(at: &Address, database: &str, script: &Path) {
+    create(at, database);
+    run(
+        "psql",
+        at,
+        database,
+        &["-qX", "-o", "/dev/null", "-v", "ON_ERROR_STOP=1", "-f", &script.display().to_string()],
+    );
+}
 
-    fn create(&self, at: &Address, database: &str) {
-        let sql = format!("CREATE DATABASE {database} TEMPLATE template0");
-        self.run("psql", at, "postgres", &["-qX", "-c", &sql]);
-    }
-
-    fn script(&self, at: &Address, database: &str, script: &Path) {
-        self.create(at, database);
-        self.run(
-            "psql",
-            at,
-            database,
-            &["-qX", "-o", "/dev/null", "-v", "ON_ERROR_STOP=1", "-f", &script.display().to_string()],
-        );
-    }
-
-    fn dump(&self, at: &Address, database: &str) -> String {
-        without_keys(&self.run("pg_dump", at, database, &[]))
-    }
+fn dump_of(at: &Address, database: &str) -> String {
+    without_keys(&run("pg_dump", at, database, &[]))
 }
 
 /// A dump without the keys that psql's \restrict gets, which are other ones each time, and without the versions of the
@@ -91,31 +76,30 @@ fn assert_same(what: &str, expected: &str, found: &str) {
 
 #[test]
 fn dumps_restore_to_the_same() {
-    let Some(programs) = Programs::find() else { return };
     let temp = TempDir::new("dump").expect("a folder");
     let server = kilndb(&temp);
     let at = server.address().clone();
     let file = |name: &str| temp.path().join(name);
-    programs.script(&at, SOURCE, &schema());
-    let dump = programs.dump(&at, SOURCE);
+    script(&at, SOURCE, &schema());
+    let dump = dump_of(&at, SOURCE);
 
     std::fs::write(file("plain.sql"), &dump).expect("a file");
-    programs.script(&at, "plain", &file("plain.sql"));
-    assert_same("plain", &dump, &programs.dump(&at, "plain"));
+    script(&at, "plain", &file("plain.sql"));
+    assert_same("plain", &dump, &dump_of(&at, "plain"));
 
     for (database, options) in [("inserts", "--inserts"), ("named", "--column-inserts")] {
-        let text = without_keys(&programs.run("pg_dump", &at, SOURCE, &[options]));
+        let text = without_keys(&run("pg_dump", &at, SOURCE, &[options]));
         std::fs::write(file(database), text).expect("a file");
-        programs.script(&at, database, &file(database));
-        assert_same(options, &dump, &programs.dump(&at, database));
+        script(&at, database, &file(database));
+        assert_same(options, &dump, &dump_of(&at, database));
     }
 
     for (database, format, jobs) in [("custom", "-Fc", "1"), ("folder", "-Fd", "2")] {
         let archive = file(database).display().to_string();
-        programs.run("pg_dump", &at, SOURCE, &[format, "-j", jobs, "-f", &archive]);
-        programs.create(&at, database);
-        programs.run("pg_restore", &at, database, &["-j", "2", &archive]);
-        assert_same(format, &dump, &programs.dump(&at, database));
+        run("pg_dump", &at, SOURCE, &[format, "-j", jobs, "-f", &archive]);
+        create(&at, database);
+        run("pg_restore", &at, database, &["-j", "2", &archive]);
+        assert_same(format, &dump, &dump_of(&at, database));
     }
     server.stop().expect("an orderly end");
 }
@@ -142,9 +126,8 @@ fn is_laid_out_otherwise(heading: &str, text: &str) -> bool {
 
 #[test]
 fn dumps_say_what_postgres_says() {
-    let Some(programs) = Programs::find() else { return };
-    if process::postgres_folder("postgres", MAJOR).as_ref() != Some(&programs.folder) {
-        println!("skipped: no server of PostgreSQL {MAJOR} beside its pg_dump");
+    if postgres::program("postgres").is_err() {
+        println!("skipped: no server of PostgreSQL {} (scripts/setup.sh postgres)", postgres::MAJOR);
         return;
     }
     let (temp, postgres_temp) =
@@ -152,13 +135,17 @@ fn dumps_say_what_postgres_says() {
     let server = kilndb(&temp);
     let at = server.address().clone();
     let port = process::free_port().expect("a free port");
-    let postgres =
-        process::start_postgres_of(&|name| programs.folder.join(name), postgres_temp.path(), port, &["fsync=off"])
-            .expect("PostgreSQL");
+    let postgres = postgres::start(postgres_temp.path(), port, &["fsync=off"]).expect("PostgreSQL");
+    let contrib = "select count(*) from pg_available_extensions where name in ('pg_trgm', 'btree_gin')";
+    let mut client = Client::connect(postgres.address(), "postgres").expect("a connection");
+    if client.integer(contrib).expect("a count") < 2 {
+        println!("skipped: PostgreSQL's server is one without contrib (scripts/setup.sh postgres)");
+        return;
+    }
     let there = postgres.address().clone();
-    programs.script(&at, SOURCE, &schema());
-    programs.script(&there, SOURCE, &schema());
-    let (own, theirs) = (programs.dump(&at, SOURCE), programs.dump(&there, SOURCE));
+    script(&at, SOURCE, &schema());
+    script(&there, SOURCE, &schema());
+    let (own, theirs) = (dump_of(&at, SOURCE), dump_of(&there, SOURCE));
 
     let (own_parts, their_parts) = (parts(&own), parts(&theirs));
     let headings = |parts: &BTreeMap<String, String>| parts.keys().cloned().collect::<Vec<_>>().join("\n");
@@ -172,14 +159,14 @@ fn dumps_say_what_postgres_says() {
     // What KilnDB dumps PostgreSQL takes for the same.
     let file = temp.path().join("own.sql");
     std::fs::write(&file, &own).expect("a file");
-    programs.script(&there, "restored", &file);
-    assert_same("KilnDB's dump in PostgreSQL", &theirs, &programs.dump(&there, "restored"));
+    script(&there, "restored", &file);
+    assert_same("KilnDB's dump in PostgreSQL", &theirs, &dump_of(&there, "restored"));
 
     // And the other way round.
     let file = temp.path().join("theirs.sql");
     std::fs::write(&file, &theirs).expect("a file");
-    programs.script(&at, "restored", &file);
-    let restored = parts(&programs.dump(&at, "restored"));
+    script(&at, "restored", &file);
+    let restored = parts(&dump_of(&at, "restored"));
     assert_same("headings of PostgreSQL's dump in KilnDB", &headings(&own_parts), &headings(&restored));
     for (heading, text) in &own_parts {
         if !is_laid_out_otherwise(heading, text) {

@@ -55,7 +55,7 @@ pub fn run(options: &Options, mut progress: impl FnMut(&str)) -> Result<Report, 
     bench.load(&server)?;
     for round in 1..=options.rounds {
         let under_load = Duration::from_millis(50 + random.below(options.load_max_ms));
-        let seed = random.next();
+        let seed = random.number();
         let done = bench.crash(server, under_load, seed);
         // One round in four dies a second time while it recovers.
         if random.below(4) == 0 {

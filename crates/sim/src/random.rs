@@ -4,7 +4,7 @@
 pub struct Random(pub u64);
 
 impl Random {
-    pub fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -12,7 +12,7 @@ impl Random {
     }
 
     pub fn below(&mut self, n: u64) -> u64 {
-        (self.next() >> 11) % n
+        (self.number() >> 11) % n
     }
 
     /// True once in so many times.

@@ -3,6 +3,7 @@
 //! of storage (`commit_modes`), on a disk of their own.
 
 use kilndb_lab::client::{Client, ClientError};
+use kilndb_lab::guard::KillAtEnd;
 use kilndb_lab::process::{self, Server, TempDir};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,13 +61,12 @@ fn crash(data: &Path, settings: &[&str], synchronous_commit: &str, under_load: D
     let killed = AtomicBool::new(false);
     let (mut acknowledged, killed_at) = std::thread::scope(|scope| {
         let (server_of, killed) = (&server, &killed);
+        let guard = KillAtEnd { server: server_of, killed };
         let threads: Vec<_> =
             (0..CLIENTS).map(|c| scope.spawn(move || work(server_of, c, synchronous_commit, killed))).collect();
         std::thread::sleep(under_load);
-        killed.store(true, Ordering::SeqCst);
         let killed_at = Instant::now();
-        let pid = server_of.pid().to_string();
-        assert!(std::process::Command::new("kill").args(["-9", &pid]).status().is_ok_and(|s| s.success()));
+        drop(guard);
         let all = threads.into_iter().flat_map(|t| t.join().expect("a client panicked")).collect::<Vec<_>>();
         (all, killed_at)
     });

@@ -2,6 +2,7 @@
 //! `KILNDB_CRASH_ROUNDS` sets the number of rounds.
 
 use kilndb_lab::client::{Client, ClientError};
+use kilndb_lab::guard::KillAtEnd;
 use kilndb_lab::process::{self, Server, TempDir};
 use kilndb_sim::random::Random;
 use std::collections::BTreeMap;
@@ -269,14 +270,13 @@ fn killed_amid_changes_ids_stay_unique() {
         let killed = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let (server, killed, done) = (&server, &killed, &done);
+            let guard = KillAtEnd { server, killed };
             for n in 0..4 {
                 scope.spawn(move || write(server, killed, round * 100 + n, done));
             }
             scope.spawn(move || define(server, killed));
             std::thread::sleep(Duration::from_millis(150 + 97 * (round % 7)));
-            killed.store(true, Ordering::SeqCst);
-            let pid = server.pid().to_string();
-            assert!(std::process::Command::new("kill").args(["-9", &pid]).status().is_ok_and(|s| s.success()));
+            drop(guard);
         });
         server.kill().expect("the server is gone");
         server = process::start_kilndb(&data, port, &[]).expect("the server starts");

@@ -2,6 +2,7 @@
 //! and long snapshots, and after `kill -9`. `KILNDB_CRASH_ROUNDS` sets the number of rounds.
 
 use kilndb_lab::client::{Client, ClientError};
+use kilndb_lab::guard::KillAtEnd;
 use kilndb_lab::process::{self, Server, TempDir};
 use kilndb_sim::random::Random;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -172,6 +173,7 @@ fn search_finds_what_a_scan_finds() {
         let killed = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let (server, killed, done, compared) = (&server, &killed, &done, &compared);
+            let guard = KillAtEnd { server, killed };
             for writer in 0..WRITERS {
                 scope.spawn(move || write(server, killed, round * 100 + writer, done));
             }
@@ -180,9 +182,7 @@ fn search_finds_what_a_scan_finds() {
             }
             // Longer than what waits before it is merged, now and then.
             std::thread::sleep(Duration::from_millis(300 + random.below(1500)));
-            killed.store(true, Ordering::SeqCst);
-            let pid = server.pid().to_string();
-            assert!(std::process::Command::new("kill").args(["-9", &pid]).status().is_ok_and(|s| s.success()));
+            drop(guard);
         });
         server.kill().expect("the server is gone");
         server = start();

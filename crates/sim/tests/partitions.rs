@@ -2,6 +2,7 @@
 //! `KILNDB_CRASH_ROUNDS` sets the number of rounds.
 
 use kilndb_lab::client::{Client, ClientError};
+use kilndb_lab::guard::KillAtEnd;
 use kilndb_lab::process::{self, Server, TempDir};
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -143,15 +144,14 @@ fn killed_amid_changes_of_partitions() {
         let killed = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let (server, model, killed) = (&server, &model, &killed);
+            let guard = KillAtEnd { server, killed };
             // The last partition stays, so its rows must.
             for number in 1..PARTITIONS {
                 scope.spawn(move || change_definitions(server, killed, number));
             }
             scope.spawn(move || insert(server, model, killed));
             std::thread::sleep(Duration::from_millis(100 + 97 * (round % 7)));
-            killed.store(true, Ordering::SeqCst);
-            let pid = server.pid().to_string();
-            assert!(std::process::Command::new("kill").args(["-9", &pid]).status().is_ok_and(|s| s.success()));
+            drop(guard);
         });
         server.kill().expect("the server is gone");
         server = process::start_kilndb(&data, port, &[]).expect("the server starts");

@@ -1,6 +1,7 @@
 //! The views of progress, seen by another session while the work is going on.
 
 use kilndb_lab::client::Client;
+use kilndb_lab::guard::SetAtEnd;
 use kilndb_lab::process::{self, Server, TempDir};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -21,9 +22,8 @@ fn watch(server: &Server, work: &str, question: &str) -> Vec<Vec<i64>> {
     };
     let seen = std::thread::scope(|scope| {
         let worker = scope.spawn(|| {
-            let done = connect(server).query(work).map(|_| ());
-            is_done.store(true, Ordering::SeqCst);
-            done
+            let _guard = SetAtEnd(&is_done);
+            connect(server).query(work).map(|_| ())
         });
         let mut seen = Vec::new();
         while !is_done.load(Ordering::SeqCst) {

@@ -26,8 +26,7 @@ fn a_stop_with_open_transactions_is_clean() {
     let mut third = connect();
     third.send("insert into t select g, repeat('x', 100) from generate_series(10000, 100000000) g").expect("a message");
     std::thread::sleep(std::time::Duration::from_millis(500));
-    let killed = std::process::Command::new("kill").args(["-TERM", &server.pid().to_string()]).status();
-    assert!(killed.is_ok_and(|s| s.success()), "the signal is sent");
+    server.signal(libc::SIGTERM).expect("the signal is sent");
     // A second signal changes nothing; the end is waited for.
     let status = server.stop().expect("the server stops");
     assert!(status.success(), "a stop ended with {status}");

@@ -1,18 +1,45 @@
 //! How long point queries take while other sessions scan and rewrite a whole table.
 
-use super::{Better, Figures, Options, connect, pgbench_with};
-use kilndb_lab::process::{Server, TempDir};
+use super::figures::Better;
+use super::pgbench::Load;
+use super::turns::{Stage, Turn};
+use kilndb_lab::guard::SetAtEnd;
+use kilndb_lab::process::TempDir;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const CLIENTS: u32 = 16;
 const LONG: [&str; 2] =
     ["select sum(abalance), count(distinct filler) from pgbench_accounts", "update beside set n = n + 1"];
 
-/// The 99th percentile of latencies, in ms.
-fn p99_ms(server: &Server, options: &Options) -> Result<f64, String> {
+pub(super) fn stages() -> Vec<Stage> {
+    let alone = format!("point SELECT, {CLIENTS} clients, p99, ms");
+    let beside = format!("point SELECT, {CLIENTS} clients, p99 beside a full scan and a huge UPDATE, ms");
+    vec![
+        Stage::new(&alone.clone(), move |turn| {
+            let found = p99_ms(turn)?;
+            turn.put(&alone, Better::Less, found);
+            Ok(())
+        }),
+        Stage::new(&beside.clone(), move |turn| {
+            let found = p99_beside_ms(turn)?;
+            turn.put(&beside, Better::Less, found);
+            Ok(())
+        })
+        .begin(|turn| {
+            turn.execute(&[
+                "drop table if exists beside",
+                "create table beside as select aid as id, 0 as n from pgbench_accounts",
+            ])
+        })
+        .end(|turn| turn.execute(&["drop table if exists beside"])),
+    ]
+}
+
+/// The 99th percentile of latencies.
+fn p99_ms(turn: &Turn<'_>) -> Result<f64, String> {
     let folder = TempDir::new("bench-latency").map_err(|e| e.to_string())?;
     let prefix = folder.path().join("log").to_string_lossy().into_owned();
-    pgbench_with(server.address(), options, CLIENTS, 2, &["-S", "-M", "prepared", "-l", "--log-prefix", &prefix])?;
+    turn.pgbench(&Load { more: &["-l", "--log-prefix", &prefix], ..Load::select(CLIENTS, "prepared") })?;
     let mut latencies_us: Vec<u64> = Vec::new();
     for file in std::fs::read_dir(folder.path()).map_err(|e| e.to_string())?.flatten() {
         let text = std::fs::read_to_string(file.path()).map_err(|e| e.to_string())?;
@@ -23,36 +50,21 @@ fn p99_ms(server: &Server, options: &Options) -> Result<f64, String> {
     latencies_us.get(at).map(|us| *us as f64 / 1000.0).ok_or_else(|| "pgbench has logged nothing".to_string())
 }
 
-pub(super) fn measure(
-    engine: &'static str,
-    options: &Options,
-    figures: &mut Figures,
-    server: &Server,
-) -> Result<(), String> {
-    let alone = p99_ms(server, options)?;
-    figures.put(engine, &format!("point SELECT, {CLIENTS} clients, p99, ms"), Better::Less, alone);
-    let mut admin = connect(server)?;
-    for sql in ["drop table if exists beside", "create table beside as select aid as id, 0 as n from pgbench_accounts"]
-    {
-        admin.query(sql).map_err(|e| e.to_string())?;
-    }
+fn p99_beside_ms(turn: &Turn<'_>) -> Result<f64, String> {
     let done = AtomicBool::new(false);
-    let beside = std::thread::scope(|scope| {
+    let mut admin = turn.connect()?;
+    std::thread::scope(|scope| {
+        let _guard = SetAtEnd(&done);
         for sql in LONG {
-            let mut client = connect(server)?;
+            let mut client = turn.connect()?;
             let done = &done;
-            scope.spawn(move || while !done.load(Ordering::Relaxed) && client.query(sql).is_ok() {});
+            scope.spawn(move || while !done.load(Ordering::SeqCst) && client.query(sql).is_ok() {});
         }
-        let beside = p99_ms(server, options);
-        done.store(true, Ordering::Relaxed);
-        beside
-    })?;
-    admin.query("drop table beside").map_err(|e| e.to_string())?;
-    figures.put(
-        engine,
-        &format!("point SELECT, {CLIENTS} clients, p99 beside a full scan and a huge UPDATE, ms"),
-        Better::Less,
-        beside,
-    );
-    Ok(())
+        let found = p99_ms(turn);
+        done.store(true, Ordering::SeqCst);
+        // The statement on its way would last much longer than the turn.
+        let cancel = "select count(pg_cancel_backend(pid)) from pg_stat_activity where state = 'active' and pid <> pg_backend_pid()";
+        admin.query(cancel).map_err(|e| format!("{cancel}: {e}"))?;
+        found
+    })
 }

@@ -5,6 +5,7 @@ use super::workload::{self, Board};
 use super::{Anomaly, History, Kind, Level, Outcome, check};
 use crate::random::Random;
 use kilndb_lab::client::{Address, Client, ClientError};
+use kilndb_lab::postgres;
 use kilndb_lab::process::{self, Server, TempDir};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -128,7 +129,7 @@ impl<'a> Bench<'a> {
         let port = self.address.port;
         self.server = match self.options.target {
             Target::At(_) => None,
-            Target::Postgres => Some(process::start_postgres(self.folder.path(), port, &[]).map_err(text)?),
+            Target::Postgres => Some(postgres::start(self.folder.path(), port, &[]).map_err(text)?),
             // Small, so that pages are evicted and checkpoints run while the load does.
             _ => Some(process::start_kilndb(&self.data(), port, &["shared_buffers=16MB"]).map_err(text)?),
         };
@@ -200,7 +201,7 @@ impl<'a> Bench<'a> {
         let (address, database, options) = (self.address.clone(), self.database.clone(), self.options);
         let mut sessions = Vec::new();
         for number in 0..options.sessions {
-            let random = Random(self.random.next() | 1);
+            let random = Random(self.random.number() | 1);
             let shared = (board, &options.levels[..], options.plant);
             sessions.push(
                 Session::connect(&address, &database, number, random, shared)

@@ -1,0 +1,178 @@
+//! Servers that take turns.
+//!
+//! 1. Whatever is measured is a [`Stage`]: begun once on each server, run in turns, ended. No part measures one server
+//!    from beginning to end: the machine's speed changes from one minute to the next.
+//! 2. While one server has its turn the others stand still (SIGSTOP), with all they do in the background.
+//! 3. The order of a pair changes from one to the next: what comes first meets the same as what comes second.
+
+use super::figures::{Better, Figures, Judged};
+use super::pgbench::{Load, Run};
+use super::{Options, pgbench};
+use kilndb_lab::client::{Address, Client};
+use kilndb_lab::process::{Server, TempDir};
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// One of those that are compared.
+pub(super) struct Side {
+    /// As in the table.
+    pub name: &'static str,
+    pub at: Address,
+    /// None: the wire limit, which has neither data nor anything to do between its turns.
+    pub running: Option<Running>,
+}
+
+/// A server with its folders, which go away with it.
+pub(super) struct Running {
+    pub server: Server,
+    pub data: PathBuf,
+    /// The program, if it is a KilnDB.
+    pub kilndb: Option<PathBuf>,
+    // After the server: fields are dropped in order.
+    pub _folders: [TempDir; 2],
+}
+
+impl Side {
+    pub(super) fn is_wire(&self) -> bool {
+        self.running.is_none()
+    }
+    fn is_postgres(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| running.kilndb.is_none())
+    }
+    pub(super) fn pause(&self) {
+        if let Some(running) = &self.running {
+            running.server.pause();
+        }
+    }
+    pub(super) fn go_on(&self) {
+        if let Some(running) = &self.running {
+            running.server.go_on();
+        }
+    }
+}
+
+type Step = Box<dyn Fn(&mut Turn<'_>) -> Result<(), String>>;
+
+/// Something that is measured: its turns put values into rows.
+pub(super) struct Stage {
+    name: String,
+    begin: Step,
+    turn: Step,
+    end: Step,
+    /// None: as many as there are to be pairs.
+    turns: Option<usize>,
+    judged: Judged,
+    with_wire: bool,
+}
+
+impl Stage {
+    pub(super) fn new(name: &str, turn: impl Fn(&mut Turn<'_>) -> Result<(), String> + 'static) -> Stage {
+        Stage {
+            name: name.to_string(),
+            begin: Box::new(|_| Ok(())),
+            turn: Box::new(turn),
+            end: Box::new(|_| Ok(())),
+            turns: None,
+            judged: Judged::Yes,
+            with_wire: false,
+        }
+    }
+    pub(super) fn begin(mut self, step: impl Fn(&mut Turn<'_>) -> Result<(), String> + 'static) -> Stage {
+        self.begin = Box::new(step);
+        self
+    }
+    pub(super) fn end(mut self, step: impl Fn(&mut Turn<'_>) -> Result<(), String> + 'static) -> Stage {
+        self.end = Box::new(step);
+        self
+    }
+    /// What takes long, or is the same each time.
+    pub(super) fn turns(mut self, turns: usize) -> Stage {
+        self.turns = Some(turns);
+        self
+    }
+    pub(super) fn unjudged(mut self) -> Stage {
+        self.judged = Judged::No;
+        self
+    }
+    pub(super) fn with_wire(mut self) -> Stage {
+        self.with_wire = true;
+        self
+    }
+
+    /// All of it. After a failure the end is tried all the same, so that the next stage finds what it expects.
+    pub(super) fn run(&self, sides: &[Side], options: &Options, figures: &mut Figures) -> Result<(), String> {
+        let sides: Vec<&Side> = sides.iter().filter(|side| self.with_wire || !side.is_wire()).collect();
+        let mut each = |sides: &[&Side], step: &Step| {
+            sides.iter().try_for_each(|side| {
+                // SAFETY: a system call without arguments. What the others have left in the system's cache is not
+                // written in this one's time.
+                unsafe { libc::sync() };
+                side.go_on();
+                let done = step(&mut Turn { side, options, figures, judged: self.judged });
+                side.pause();
+                done.map_err(|e| format!("{}, {}: {e}", self.name, side.name))
+            })
+        };
+        let data: Vec<&Side> = sides.iter().copied().filter(|side| !side.is_wire()).collect();
+        let mut done = each(&data, &self.begin);
+        for turn in 0..self.turns.unwrap_or(options.pairs) {
+            let mut order = sides.clone();
+            if turn % 2 == 1 {
+                order.reverse();
+            }
+            done = done.and_then(|()| each(&order, &self.turn));
+        }
+        let ended = each(&data, &self.end);
+        done.and(ended)
+    }
+}
+
+/// A server's turn.
+pub(super) struct Turn<'a> {
+    pub side: &'a Side,
+    pub options: &'a Options,
+    figures: &'a mut Figures,
+    judged: Judged,
+}
+
+impl Turn<'_> {
+    pub(super) fn put(&mut self, row: &str, better: Better, value: f64) {
+        self.figures.put(self.side.name, row, better, self.judged, value);
+    }
+    /// A row that tells something beside the figures.
+    pub(super) fn add(&mut self, row: &str, value: f64) {
+        self.figures.add(self.side.name, row, value);
+    }
+    pub(super) fn server(&self) -> Result<&Server, String> {
+        self.running().map(|running| &running.server)
+    }
+    pub(super) fn running(&self) -> Result<&Running, String> {
+        self.side.running.as_ref().ok_or_else(|| "the wire limit has no data".into())
+    }
+    pub(super) fn is_postgres(&self) -> bool {
+        self.side.is_postgres()
+    }
+    pub(super) fn connect(&self) -> Result<Client, String> {
+        Client::connect(&self.side.at, "postgres").map_err(|e| e.to_string())
+    }
+    pub(super) fn execute(&self, statements: &[&str]) -> Result<(), String> {
+        execute(&mut self.connect()?, statements)
+    }
+    pub(super) fn integer(&self, sql: &str) -> Result<i64, String> {
+        self.connect()?.integer(sql).map_err(|e| format!("{sql}: {e}"))
+    }
+    /// Seconds that a statement takes.
+    pub(super) fn timed(&self, sql: &str) -> Result<f64, String> {
+        let mut client = self.connect()?;
+        let began = Instant::now();
+        execute(&mut client, &[sql])?;
+        Ok(began.elapsed().as_secs_f64())
+    }
+    pub(super) fn pgbench(&self, load: &Load<'_>) -> Result<Run, String> {
+        pgbench::run(&self.side.at, self.options, load)
+    }
+}
+
+pub(super) fn execute(client: &mut Client, statements: &[&str]) -> Result<(), String> {
+    statements.iter().try_for_each(|sql| client.query(sql).map(drop).map_err(|e| format!("{sql}: {e}")))
+}
