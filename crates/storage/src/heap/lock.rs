@@ -326,8 +326,8 @@ impl Relation {
         } else if self.core.own_mode(word, txn.xid)?.is_none() {
             let key = self.key(rid);
             if !self.core.rows.has_shared(key, txn.owner, mode) {
-                self.core.rows.add_shared(key, txn.owner, mode);
-                txn.shared.push((key, mode));
+                // After a savepoint rows may have to be given back one by one.
+                txn.shared.extend(self.core.rows.add_shared(key, txn.owner, mode, txn.had_savepoint));
             }
         }
         drop(page);

@@ -1,6 +1,7 @@
 //! Waiting for one another: rows, tables and advisory locks, and the graph that finds deadlocks.
 pub mod fast;
 pub mod rows;
+pub mod shares;
 pub mod table;
 pub mod waits_for;
 

@@ -1,8 +1,8 @@
 //! Row waits and shared row locks. The exclusive row lock itself is the writer's undo record.
 //!
 //! Invariants
-//! 1. A row has an entry only while it is shared or somebody waits for it; entries change under the shard's
-//!    mutex, and waiters enter while they hold the row's page latch.
+//! 1. A row has an entry only while somebody waits for it; entries and shares change under the shard's mutex, and
+//!    waiters enter while they hold the row's page latch.
 //! 2. First come, first served: only the head of a queue may take the row; newcomers queue behind. But while the row is
 //!    free and its head, which has been woken, is not there yet, a newcomer may take it, for [`HEAD_START_NANOS`] in
 //!    all.
@@ -13,7 +13,9 @@
 //!
 //! Must not know: pages, undo.
 
+use super::shares::{BlockKey, SharedLock, Shares};
 use crate::api::RowLockMode;
+use kilndb_base::RowId;
 use kilndb_base::park::WakeHandle;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU32, Ordering::*};
@@ -46,7 +48,6 @@ struct Entry {
     place: Arc<Place>,
     /// How all that wait look for rows; 0: not all in the same way.
     token: u64,
-    shared: Vec<(u64, RowLockMode)>,
     /// In order of arrival, which is the order of tickets.
     queue: VecDeque<Waiter>,
     /// Tickets by owner.
@@ -70,7 +71,6 @@ impl Entry {
         Entry {
             place: Arc::new(Place(Mutex::new(key))),
             token: 0,
-            shared: Vec::new(),
             queue: VecDeque::new(),
             tickets: foldhash::HashMap::default(),
             next_ticket: 0,
@@ -78,7 +78,7 @@ impl Entry {
         }
     }
     fn is_idle(&self) -> bool {
-        self.queue.is_empty() && self.shared.is_empty()
+        self.queue.is_empty()
     }
     fn head(&self) -> Option<Next> {
         self.queue.front().map(Waiter::next)
@@ -111,22 +111,51 @@ pub struct Left {
     /// The one behind. It waited for the owner; as the head it can go on, else it is to wait for another.
     pub next: Option<Next>,
 }
+/// Rows of some blocks: the queues of those that are waited for, and who shares which.
+#[derive(Default)]
+struct Rows {
+    queues: HashMap<RowKey, Entry>,
+    shares: Shares,
+}
+impl Rows {
+    fn sharers(&self, key: RowKey) -> impl Iterator<Item = (u64, RowLockMode)> {
+        let (block, slot) = split(key);
+        self.shares.of(block, slot)
+    }
+    fn is_nobodys(&self, key: RowKey) -> bool {
+        !self.queues.contains_key(&key) && self.sharers(key).next().is_none()
+    }
+}
+/// A row's block and slot. A key that is no row's, but a transaction's, has some too.
+fn split(key: RowKey) -> (BlockKey, u16) {
+    let row = RowId::from_u64(key.1);
+    ((key.0, row.block), row.slot)
+}
 #[derive(Default)]
 struct Shard {
-    rows: Mutex<HashMap<RowKey, Entry>>,
+    rows: Mutex<Rows>,
+    /// Queues and blocks with shared rows.
     count: AtomicU32,
 }
 impl Shard {
-    /// The row's entry, made if there is none.
-    fn entry<'a>(&self, rows: &'a mut HashMap<RowKey, Entry>, key: RowKey) -> &'a mut Entry {
-        rows.entry(key).or_insert_with(|| {
+    /// The row's queue, made if there is none.
+    fn entry<'a>(&self, rows: &'a mut Rows, key: RowKey) -> &'a mut Entry {
+        rows.queues.entry(key).or_insert_with(|| {
             self.count.fetch_add(1, Release);
             Entry::new(key)
         })
     }
-    fn forget_idle(&self, rows: &mut HashMap<RowKey, Entry>, key: RowKey) {
-        if rows.get(&key).is_some_and(Entry::is_idle) {
-            rows.remove(&key);
+    fn forget_idle(&self, rows: &mut Rows, key: RowKey) {
+        if rows.queues.get(&key).is_some_and(Entry::is_idle) {
+            rows.queues.remove(&key);
+            self.count.fetch_sub(1, Release);
+        }
+    }
+    /// After shares have come or gone: there were so many blocks before.
+    fn count_shares(&self, rows: &Rows, before: usize) {
+        if rows.shares.len() > before {
+            self.count.fetch_add(1, Release);
+        } else if rows.shares.len() < before {
             self.count.fetch_sub(1, Release);
         }
     }
@@ -159,11 +188,11 @@ impl InTheWay {
 }
 
 /// Whether the row's queue is the one of that place: an older one may have gone, and left its name to another.
-fn is_queue(rows: &HashMap<RowKey, Entry>, key: RowKey, place: &Arc<Place>) -> bool {
-    rows.get(&key).is_some_and(|e| Arc::ptr_eq(&e.place, place))
+fn is_queue(rows: &Rows, key: RowKey, place: &Arc<Place>) -> bool {
+    rows.queues.get(&key).is_some_and(|e| Arc::ptr_eq(&e.place, place))
 }
-fn remove_from(shard: &Shard, mut rows: MutexGuard<'_, HashMap<RowKey, Entry>>, key: RowKey, owner: u64) -> Left {
-    let Some(entry) = rows.get_mut(&key) else { return Left::default() };
+fn remove_from(shard: &Shard, mut rows: MutexGuard<'_, Rows>, key: RowKey, owner: u64) -> Left {
+    let Some(entry) = rows.queues.get_mut(&key) else { return Left::default() };
     let next = entry.remove(owner);
     let waiting = !entry.queue.is_empty();
     shard.forget_idle(&mut rows, key);
@@ -172,7 +201,11 @@ fn remove_from(shard: &Shard, mut rows: MutexGuard<'_, HashMap<RowKey, Entry>>, 
 
 impl RowLocks {
     fn shard(&self, key: RowKey) -> &Shard {
-        let h = (key.1 ^ u64::from(key.0) << 20).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.shard_of_block(split(key).0)
+    }
+    /// All rows of a block are in the same shard.
+    fn shard_of_block(&self, (rel, block): BlockKey) -> &Shard {
+        let h = (u64::from(block) ^ u64::from(rel) << 20).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         &self.shards[(h >> 58) as usize]
     }
     /// Nobody shares any row or waits for one. Of rows in a page that is latched this goes on to be true.
@@ -183,7 +216,7 @@ impl RowLocks {
     #[inline]
     pub fn is_nobodys(&self, key: RowKey) -> bool {
         let shard = self.shard(key);
-        shard.count.load(Acquire) == 0 || !crate::lock(&shard.rows).contains_key(&key)
+        shard.count.load(Acquire) == 0 || crate::lock(&shard.rows).is_nobodys(key)
     }
     /// `holds`: the owner has the row already (in whatever mode), so it does not queue behind others. The cost
     /// does not depend on the queue's length.
@@ -194,9 +227,9 @@ impl RowLocks {
             return InTheWay::default();
         }
         let rows = crate::lock(&shard.rows);
-        let Some(entry) = rows.get(&key) else { return InTheWay::default() };
-        let shared = entry.shared.iter().filter(|(o, m)| *o != owner && m.conflicts(mode)).map(|(o, _)| *o).collect();
-        let holds = holds || entry.shared.iter().any(|(o, _)| *o == owner);
+        let shared = rows.sharers(key).filter(|(o, m)| *o != owner && m.conflicts(mode)).map(|(o, _)| o).collect();
+        let Some(entry) = rows.queues.get(&key) else { return InTheWay { shared, ahead: None } };
+        let holds = holds || rows.sharers(key).any(|(o, _)| o == owner);
         let before = entry.place_of(owner).unwrap_or(entry.queue.len());
         let ahead = if holds { None } else { before.checked_sub(1).and_then(|i| entry.queue.get(i)).map(|w| w.owner) };
         InTheWay { shared, ahead }
@@ -205,7 +238,7 @@ impl RowLocks {
     /// thread may not be running just now. Else all that come until then would have to wait too, and those behind them.
     pub fn may_go_ahead(&self, key: RowKey, owner: u64, now_nanos: u64) -> bool {
         let mut rows = crate::lock(&self.shard(key).rows);
-        let Some(entry) = rows.get_mut(&key) else { return true };
+        let Some(entry) = rows.queues.get_mut(&key) else { return true };
         if entry.token != 0 || entry.tickets.contains_key(&owner) {
             return false;
         }
@@ -249,7 +282,7 @@ impl RowLocks {
         Some(entry.place.clone())
     }
     /// The shard of the row that the queue waits for now. None: the queue is empty, and has gone.
-    fn shard_of(&self, place: &Arc<Place>) -> Option<(RowKey, &Shard, MutexGuard<'_, HashMap<RowKey, Entry>>)> {
+    fn shard_of(&self, place: &Arc<Place>) -> Option<(RowKey, &Shard, MutexGuard<'_, Rows>)> {
         loop {
             let key = place.key();
             let shard = self.shard(key);
@@ -266,15 +299,15 @@ impl RowLocks {
     /// The row is gone: who has waited for it leaves. None: nobody was behind it.
     pub fn take_turn(&self, place: &Arc<Place>, owner: u64, token: u64) -> Option<Turn> {
         let (key, shard, rows) = self.shard_of(place)?;
-        let leads =
-            rows.get(&key).is_some_and(|e| e.token == token && e.shared.is_empty() && e.place_of(owner) == Some(0));
+        let leads = rows.queues.get(&key).is_some_and(|e| e.token == token && e.place_of(owner) == Some(0))
+            && rows.sharers(key).next().is_none();
         let left = remove_from(shard, rows, key, owner);
         left.next.map(|_| Turn { place: place.clone(), leads })
     }
     /// Who has the turn after this one.
     pub fn behind(&self, turn: &Turn) -> Option<Next> {
         let (key, _, rows) = self.shard_of(&turn.place)?;
-        rows.get(&key).and_then(|e| e.head())
+        rows.queues.get(&key).and_then(|e| e.head())
     }
     /// The row is taken: the others wait for it from here on. False: they do not; they look in another way, or a queue
     /// is there already. The caller has the row's page latched.
@@ -308,21 +341,21 @@ impl RowLocks {
             if !is_queue(&first, from, place) {
                 return true;
             }
-            if second.as_ref().unwrap_or(&first).contains_key(&to) {
+            if !second.as_ref().unwrap_or(&first).is_nobodys(to) {
                 return false;
             }
-            let Some(entry) = first.remove(&from) else { return true };
+            let Some(entry) = first.queues.remove(&from) else { return true };
             old.count.fetch_sub(1, Release);
             new.count.fetch_add(1, Release);
             *crate::lock(&place.0) = to;
-            second.as_mut().unwrap_or(&mut first).insert(to, entry);
+            second.as_mut().unwrap_or(&mut first).queues.insert(to, entry);
             return true;
         }
     }
     /// All that wait for a row: those that were led there are to look for themselves.
     pub fn dissolve(&self, key: RowKey) -> Vec<Next> {
         let mut rows = crate::lock(&self.shard(key).rows);
-        let Some(entry) = rows.get_mut(&key) else { return Vec::new() };
+        let Some(entry) = rows.queues.get_mut(&key) else { return Vec::new() };
         entry.token = 0;
         entry.queue.iter().map(Waiter::next).collect()
     }
@@ -344,32 +377,34 @@ impl RowLocks {
     }
     pub fn has_shared(&self, key: RowKey, owner: u64, mode: RowLockMode) -> bool {
         let shard = self.shard(key);
-        shard.count.load(Acquire) != 0
-            && crate::lock(&shard.rows)
-                .get(&key)
-                .is_some_and(|e| e.shared.iter().any(|(o, m)| *o == owner && *m >= mode))
+        shard.count.load(Acquire) != 0 && crate::lock(&shard.rows).sharers(key).any(|(o, m)| o == owner && m >= mode)
     }
-    pub fn add_shared(&self, key: RowKey, owner: u64, mode: RowLockMode) {
+    /// Returns what to give back for it, unless that is given back already with another row of its block. `singly`: this
+    /// row may have to be given back before others.
+    pub fn add_shared(&self, key: RowKey, owner: u64, mode: RowLockMode, singly: bool) -> Option<SharedLock> {
         let shard = self.shard(key);
+        let (block, slot) = split(key);
         let mut rows = crate::lock(&shard.rows);
-        let entry = shard.entry(&mut rows, key);
-        entry.shared.push((owner, mode));
+        let before = rows.shares.len();
+        let is_first = rows.shares.add(block, slot, owner, mode)?;
+        shard.count_shares(&rows, before);
+        (singly || is_first).then_some(SharedLock { block, mode, slot: singly.then_some(slot) })
     }
-    /// One shared lock less; the head of the queue is to look again.
-    pub fn drop_shared(&self, key: RowKey, owner: u64, mode: RowLockMode) -> Option<Next> {
-        let shard = self.shard(key);
+    /// Shared locks less; the heads of the rows' queues are to look again.
+    pub fn drop_shared(&self, lock: &SharedLock, owner: u64) -> Vec<Next> {
+        let shard = self.shard_of_block(lock.block);
         let mut rows = crate::lock(&shard.rows);
-        let entry = rows.get_mut(&key)?;
-        if let Some(at) = entry.shared.iter().position(|(o, m)| *o == owner && *m == mode) {
-            entry.shared.swap_remove(at);
-        }
-        let head = entry.head();
-        shard.forget_idle(&mut rows, key);
-        head
+        let before = rows.shares.len();
+        let freed = rows.shares.remove(lock, owner);
+        shard.count_shares(&rows, before);
+        let (rel, block) = lock.block;
+        let keys = freed.into_iter().map(|slot| (rel, RowId { block, slot }.to_u64()));
+        keys.filter_map(|key| rows.queues.get(&key).and_then(Entry::head)).collect()
     }
     /// The owner's rows are free (or may be): their heads are to look again.
     pub fn free_watched(&self, owner: u64) -> Vec<Next> {
         let keys = crate::lock(&self.watched[owner as usize % SHARDS]).remove(&owner).unwrap_or_default();
-        keys.into_iter().filter_map(|key| crate::lock(&self.shard(key).rows).get(&key).and_then(|e| e.head())).collect()
+        let head = |key| crate::lock(&self.shard(key).rows).queues.get(&key).and_then(Entry::head);
+        keys.into_iter().filter_map(head).collect()
     }
 }

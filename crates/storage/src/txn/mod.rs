@@ -14,13 +14,14 @@ pub mod rollback;
 pub mod table;
 pub mod visibility;
 
-use crate::api::{CommitMode, Isolation, LockMode, LockTag, RelationKind, RowLockMode, SerializableModes, WaitPolicy};
+use crate::api::{CommitMode, Isolation, LockMode, LockTag, RelationKind, SerializableModes, WaitPolicy};
 use crate::buffer::WriteGuard;
 use crate::core::Core;
 use crate::directory::Relation;
 use crate::locks::deadlock;
 use crate::locks::fast::FastLock;
 use crate::locks::rows::{RowKey, Turn};
+use crate::locks::shares::SharedLock;
 use crate::locks::table::UNTANGLE_MAX;
 use crate::locks::waits_for::Waiting;
 use crate::ssi::Reader;
@@ -117,7 +118,7 @@ pub struct Transaction {
     /// Trees that may have entries of what it drops.
     pub(crate) sweeps: Vec<u32>,
     locks: Vec<(LockTag, LockMode, Option<FastLock>)>,
-    pub(crate) shared: Vec<(RowKey, RowLockMode)>,
+    pub(crate) shared: Vec<SharedLock>,
     unflushed: u64,
     /// Up to where the log must be on disk before the results of this transaction may leave, its commit aside.
     rests_on: u64,
@@ -446,8 +447,8 @@ impl Transaction {
             }
         }
         while self.shared.len() > shared {
-            if let Some((key, mode)) = self.shared.pop() {
-                self.core.let_look(self.core.rows.drop_shared(key, self.owner, mode));
+            if let Some(lock) = self.shared.pop() {
+                self.core.let_look(self.core.rows.drop_shared(&lock, self.owner));
             }
         }
     }
