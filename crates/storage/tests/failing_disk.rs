@@ -183,3 +183,46 @@ fn after_a_failed_sync_nothing_is_acknowledged() {
         assert_eq!(check(env, PathBuf::from("/sim")).unwrap(), Vec::<String>::new(), "seed {seed}");
     }
 }
+
+/// Relations are created, filled and dropped on a full disk until the log's room is used up, and longer: each statement
+/// gets an error, what was committed is there, and the process goes on.
+#[test]
+fn definitions_on_a_full_disk_are_errors_of_who_makes_them() {
+    let b = Bench::open(Arc::default());
+    let ids = b.create();
+    let heap = b.engine.relation(ids[0]).unwrap();
+    b.insert(&heap, None, 300).unwrap();
+    b.engine.checkpoint(&ThreadPark::new()).unwrap();
+    b.env.arm(0, Fault::Full(ENOSPC));
+    let park = ThreadPark::new();
+    let (mut failures, mut made) = (0, 0);
+    let mut try_one = |round: usize| -> kilndb_base::Result<()> {
+        let mut t = b.engine.begin(Isolation::ReadCommitted, round);
+        let table = b.engine.create_relation(&mut t, RelationKind::Heap, Persistence::Logged)?;
+        b.engine.create_relation(&mut t, RelationKind::BTree, Persistence::Logged)?;
+        for _ in 0..40 {
+            table.insert(&mut t, &[5; 1000])?;
+        }
+        if round % 3 == 0 {
+            return t.rollback(&park);
+        }
+        b.commit(&mut t)?;
+        let mut t = b.engine.begin(Isolation::ReadCommitted, round);
+        b.engine.drop_relation(&mut t, table.id())?;
+        made += 1;
+        b.commit(&mut t)
+    };
+    for round in 0..1500 {
+        if let Err(e) = try_one(round) {
+            assert_eq!(e.sqlstate(), sqlstate::DISK_FULL, "round {round}: {e}");
+            failures += 1;
+        }
+        assert!(!b.over.load(SeqCst), "round {round}: the process has ended");
+    }
+    assert!(failures > 0 && made > 0, "{failures} failures, {made} made");
+    assert_eq!(b.count(&heap, None), 300);
+    b.env.disarm();
+    b.insert(&heap, None, 400).unwrap();
+    assert_eq!(b.count(&heap, None), 700);
+    b.engine.shutdown().unwrap();
+}
