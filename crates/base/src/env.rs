@@ -53,7 +53,9 @@ pub trait Env: Send + Sync {
     fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<std::thread::JoinHandle<()>>;
 
     fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>>;
-    fn exists(&self, path: &Path) -> bool;
+    /// False only if there is no such name. What cannot be looked at (no permission, a failing disk) is an error: it is
+    /// not known to be absent.
+    fn exists(&self, path: &Path) -> io::Result<bool>;
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     fn remove_file(&self, path: &Path) -> io::Result<()>;
@@ -124,8 +126,8 @@ impl Env for OsEnv {
             .open(path)?;
         Ok(Arc::new(OsFile(file)))
     }
-    fn exists(&self, path: &Path) -> bool {
-        path.exists()
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        path.try_exists()
     }
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
         std::fs::create_dir_all(path)

@@ -12,10 +12,12 @@ use crate::btree::node::{self, Key};
 use crate::control;
 use crate::core::Core;
 use crate::directory::{HEAP_NAME_BYTES, Relation, extent_pages};
+use crate::engine::Purpose;
 use crate::heap::page as hp;
 use crate::image::{self, ImageEntry};
 use crate::page::{self, HEADER, PAGE, PageBytes, View, at, get16};
 use crate::undo::CHUNK;
+use crate::wal::segment::failed;
 use kilndb_base::env::{Env, File, Open};
 use kilndb_base::{Result, RowId, Severity};
 use std::cmp::Ordering;
@@ -27,8 +29,13 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Verifies every structure of a cluster that no server has open; returns what is wrong.
 pub fn check(env: Arc<dyn Env>, data_dir: PathBuf) -> Result<Vec<String>> {
     let mut wrong = Vec::new();
-    let Some(c) = control::read(&env, &data_dir)? else { return Ok(vec!["there is no cluster here".into()]) };
-    let file = env.open(&data_dir.join("pages"), Open::Existing)?;
+    let Some(found) = control::read(&env, &data_dir)? else { return Ok(vec!["there is no cluster here".into()]) };
+    wrong.extend(found.damage);
+    let c = found.checkpoint;
+    let file = env.open(&data_dir.join("pages"), Open::ReadOnly).map_err(|e| failed("open", "pages", e))?;
+    if !env.exists(&data_dir.join("doublewrite")).map_err(|e| failed("open", "doublewrite", e))? {
+        wrong.push("file \"doublewrite\" is missing; the next start makes it anew".into());
+    }
     for r in &c.relations {
         if let Some(image) = &r.image {
             check_image(&*env, &data_dir, r.id, image, &mut wrong)?;
@@ -69,7 +76,7 @@ pub fn check(env: Arc<dyn Env>, data_dir: PathBuf) -> Result<Vec<String>> {
         workers: 1,
         log: Arc::new(|_: Severity, _: &str| {}),
     };
-    let core = crate::engine::build_core(env, config, &c, false)?;
+    let core = crate::engine::build_core(env, config, &c, Purpose::Inspect)?;
     core.load_checkpoint(&c)?;
     if let Err(e) = core.rebuild_space() {
         wrong.push(e.message().to_string());

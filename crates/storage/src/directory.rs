@@ -67,6 +67,14 @@ pub fn locate(block: u32) -> (usize, u32) {
         _ => (11 + (block as usize - 1024) / 1024, (block - 1024) % 1024),
     }
 }
+/// The block that is so far into an extent: what [`locate`] takes apart.
+pub fn block_at(index: usize, offset: u32) -> u32 {
+    match index {
+        0 => offset,
+        1..=10 => (1 << (index - 1)) + offset,
+        _ => 1024 + (index as u32 - 11) * 1024 + offset,
+    }
+}
 pub fn extent_pages(index: usize) -> u32 {
     match index {
         0 => 1,

@@ -14,7 +14,7 @@
 //! Must not know: SQL.
 
 use crate::api::{Persistence, RelationKind};
-use crate::buffer::doublewrite::DoubleWrite;
+use crate::buffer::doublewrite::Area;
 use crate::checkpoint::shown_lsn;
 use crate::control::Checkpoint;
 use crate::core::Core;
@@ -24,7 +24,7 @@ use crate::page::{self, PAGE, at};
 use crate::space::Space;
 use crate::undo::{CHUNK, CHUNK_PAGES};
 use crate::wal::record::{Op, Record, Target, decode, encode};
-use crate::wal::segment::Segments;
+use crate::wal::segment::{Segments, failed};
 use crate::wal::{MAX_BODY, SEGMENT, frame, mix};
 use kilndb_base::bytes::Reader;
 use kilndb_base::env::{Env, File};
@@ -92,24 +92,25 @@ impl<'a> LogReader<'a> {
     }
 }
 
-/// Puts torn pages right from the double-write area. Pages that are as they were written last are written again: if
-/// that write was never synced, or the sync failed, the system may show bytes here that the disk does not have.
-pub fn repair_torn(pages: &dyn File, double_write: &dyn File) -> Result<usize> {
-    let mut repaired = 0;
+/// Puts pages right that are not as they were written last: torn, or lost on the way. Pages that are as they were written
+/// last are written again: if that write was never synced, or the sync failed, the system may show bytes here that the
+/// disk does not have. How many were torn.
+pub fn repair_pages(pages: &dyn File, area: &Area) -> Result<usize> {
+    let mut torn_pages = 0;
     let mut home = Box::new([0u8; PAGE]);
-    for (pid, (_, copy)) in DoubleWrite::copies(double_write)? {
+    for (pid, copy, is_last) in area.last_written() {
         let offset = u64::from(pid) * PAGE as u64;
-        let got = pages.read_at(&mut home[..], offset)?;
+        let got = pages.read_at(&mut home[..], offset).map_err(|e| failed("read", "pages", e))?;
         home[got..].fill(0);
         let zero = home.iter().all(|&b| b == 0);
         let torn = !page::is_intact(&home) || zero;
-        if torn || home == copy {
-            pages.write_at(&copy[..], offset)?;
-            repaired += usize::from(torn);
+        if is_last || torn || *home == *copy {
+            pages.write_at(&copy[..], offset).map_err(|e| failed("write to", "pages", e))?;
+            torn_pages += usize::from(torn);
         }
     }
-    pages.sync_data()?;
-    Ok(repaired)
+    pages.sync_data().map_err(|e| failed("fsync", "pages", e))?;
+    Ok(torn_pages)
 }
 
 /// Where a new log may begin.
@@ -157,7 +158,8 @@ struct Redo {
     /// Chain head, only its purge is due.
     txns: BTreeMap<u64, (u64, bool)>,
     max_xid: u64,
-    suspects: BTreeSet<u32>,
+    /// Relations that must be gone at the end, as a page was not theirs, and that page.
+    suspects: BTreeMap<u32, Option<u32>>,
     suspect_chunks: BTreeSet<u64>,
     /// Of the transactions that were ending when the images were taken, those that have committed.
     ended_well: BTreeSet<u64>,
@@ -237,10 +239,13 @@ impl Core {
         );
         self.link_log(reader.lsn, c.next_csn + records + 1)?;
         self.xids.restart_at(redo.max_xid + 1);
-        for rel in &redo.suspects {
+        for (rel, page) in &redo.suspects {
             if self.directory.get(*rel).is_some() {
+                let place = page.map_or(String::new(), |pid| {
+                    format!(" (page {pid}: file \"pages\", offset {})", u64::from(pid) * PAGE as u64)
+                });
                 return Err(Error::corrupted(format!(
-                    "a page of storage relation {rel} is not what the log says it should be"
+                    "a page of storage relation {rel} is not what the log says it should be{place}"
                 )));
             }
         }
@@ -453,7 +458,7 @@ impl Core {
             done.push(*target);
             let Some(relation) = self.directory.get(target.rel) else { continue };
             let Some(pid) = relation.pid_raw(target.block) else {
-                redo.suspects.insert(target.rel);
+                redo.suspects.insert(target.rel, None);
                 continue;
             };
             let mine = ops[index..].iter().filter(|(t, _)| t == target).map(|(_, op)| op);
@@ -462,14 +467,21 @@ impl Core {
                 relation.blocks.fetch_max(target.block + 1, Relaxed);
             }
             let mut page = self.pool.write(pid)?;
-            if page::lsn(page.page()) >= lsn && page.page()[at::KIND] != 0 {
+            let header = page.view();
+            let is_its_own = header.u8(at::KIND) != page::KIND_UNDO
+                && header.u32(at::REL) == target.rel
+                && header.u32(at::BLOCK) == target.block;
+            if page::lsn(page.page()) >= lsn && header.u8(at::KIND) != 0 {
+                if !is_its_own {
+                    // Another's by now, if the relation goes later in the log.
+                    redo.suspects.insert(target.rel, Some(pid));
+                }
                 // Read as it should be, but maybe never synced: written again before the log goes.
                 page.mark_dirty();
                 continue;
             }
-            let kind_fits = page.view().u32(at::REL) == target.rel && page.view().u32(at::BLOCK) == target.block;
-            if !init && !(kind_fits && page.page()[at::KIND] != 0) {
-                redo.suspects.insert(target.rel);
+            if !init && !(is_its_own && header.u8(at::KIND) != 0) {
+                redo.suspects.insert(target.rel, Some(pid));
                 continue;
             }
             if init {

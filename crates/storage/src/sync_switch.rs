@@ -73,7 +73,7 @@ impl Env for SyncSwitch {
         let file = self.env.open(path, how)?;
         Ok(Arc::new(SwitchedFile { file, on: self.on.clone() }))
     }
-    fn exists(&self, path: &Path) -> bool {
+    fn exists(&self, path: &Path) -> io::Result<bool> {
         self.env.exists(path)
     }
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {

@@ -39,9 +39,9 @@ fn name_of(number: u64) -> String {
 }
 
 impl Segments {
-    pub fn new(env: Arc<dyn Env>, dir: PathBuf, stats: Arc<Stats>) -> Result<Segments> {
-        env.create_dir_all(&dir)?;
-        Ok(Segments { env, dir, open: Mutex::default(), spare: Mutex::default(), stats })
+    /// `dir` is there.
+    pub fn new(env: Arc<dyn Env>, dir: PathBuf, stats: Arc<Stats>) -> Segments {
+        Segments { env, dir, open: Mutex::default(), spare: Mutex::default(), stats }
     }
     /// No segment is ever made.
     pub fn none(env: &Arc<dyn Env>) -> Segments {
@@ -64,7 +64,7 @@ impl Segments {
             return Ok(Some(file.clone()));
         }
         let path = self.path(number);
-        if !self.env.exists(&path) {
+        if !self.env.exists(&path).map_err(|e| failed("open", &name_of(number), e))? {
             if !create {
                 return Ok(None);
             }

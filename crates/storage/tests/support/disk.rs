@@ -48,6 +48,8 @@ pub struct Switch {
     /// Operations until the fault.
     left: AtomicI64,
     fault: Mutex<Option<Fault>>,
+    /// A file that cannot be opened, and with which error.
+    denied: Mutex<Option<(PathBuf, i32)>>,
     /// How often something failed.
     pub fired: AtomicU64,
     /// Reads of pages until one of them has a wrong bit, and which.
@@ -205,6 +207,7 @@ impl SimEnv {
             dead: AtomicBool::new(false),
             left: AtomicI64::new(i64::MAX),
             fault: Mutex::new(None),
+            denied: Mutex::new(None),
             fired: AtomicU64::new(0),
             flip: AtomicI64::new(i64::MAX),
             bit: AtomicU64::new(0),
@@ -277,6 +280,35 @@ impl SimEnv {
         let disk = self.disk.lock().unwrap();
         disk.current.iter().map(|(path, c)| (path.clone(), c.lock().unwrap().current.clone())).collect()
     }
+    /// The medium changes what lies on it: bits that rot, a write that went astray or was lost.
+    pub fn spoil<R>(&self, path: impl AsRef<Path>, f: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+        let disk = self.disk.lock().unwrap();
+        let path = Path::new("/sim").join(path);
+        let content = disk.current.get(&path).unwrap_or_else(|| panic!("no file {}", path.display()));
+        let mut content = content.lock().unwrap();
+        let content = &mut *content;
+        let result = f(&mut content.current);
+        content.durable.clone_from(&content.current);
+        content.pending.clear();
+        result
+    }
+    /// A file goes, behind the back of everybody.
+    pub fn lose(&self, path: impl AsRef<Path>) {
+        let mut disk = self.disk.lock().unwrap();
+        let path = Path::new("/sim").join(path);
+        disk.current.remove(&path).unwrap_or_else(|| panic!("no file {}", path.display()));
+        disk.durable = disk.current.clone();
+        disk.log.clear();
+    }
+    /// Names of the files that there are, without the folder of the cluster.
+    pub fn names(&self) -> Vec<String> {
+        let disk = self.disk.lock().unwrap();
+        disk.current.keys().filter_map(|p| Some(p.strip_prefix("/sim").ok()?.display().to_string())).collect()
+    }
+    /// From now on nobody opens this file: the error that it gives.
+    pub fn deny(&self, path: impl AsRef<Path>, number: i32) {
+        *self.switch.denied.lock().unwrap() = Some((Path::new("/sim").join(path), number));
+    }
     fn change(&self, f: impl FnOnce(&mut Names)) -> io::Result<()> {
         let mut d = self.disk.lock().unwrap();
         self.switch.step(Kind::Meta)?;
@@ -304,6 +336,11 @@ impl Env for SimEnv {
     }
     fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {
         self.switch.check()?;
+        if let Some((denied, number)) = &*self.switch.denied.lock().unwrap()
+            && denied == path
+        {
+            return Err(io::Error::from_raw_os_error(*number));
+        }
         let have = self.disk.lock().unwrap().current.get(path).cloned();
         let content = match (have, how) {
             (Some(c), Open::Truncate) => {
@@ -327,8 +364,9 @@ impl Env for SimEnv {
         let is_of_pages = path.ends_with("pages") || path.parent().is_some_and(|p| p.ends_with("images"));
         Ok(Arc::new(MemFile { content, switch: self.switch.clone(), is_of_pages }))
     }
-    fn exists(&self, path: &Path) -> bool {
-        self.disk.lock().unwrap().current.contains_key(path)
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        let disk = self.disk.lock().unwrap();
+        Ok(disk.current.contains_key(path) || disk.current.keys().any(|p| p.parent() == Some(path)))
     }
     fn create_dir_all(&self, _: &Path) -> io::Result<()> {
         Ok(())

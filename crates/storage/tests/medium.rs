@@ -1,0 +1,444 @@
+//! What the medium does to files behind the back of everybody: bits that rot, writes that go astray or are lost, files
+//! that are gone or cannot be read. docs/faults.md says what is promised; each promise has its test here.
+mod support;
+
+use kilndb_base::park::ThreadPark;
+use kilndb_base::{RelationId, RowId, sqlstate};
+use kilndb_storage::*;
+use std::path::PathBuf;
+use std::sync::Arc;
+use support::disk::{SimEnv, simulated_process};
+
+const W: WriteOptions = WriteOptions { wait: WaitPolicy::Wait, latest: false, key_update: false };
+const PAGE: usize = 8192;
+const SLOT: usize = PAGE + 32;
+const EIO: i32 = 5;
+const EACCES: i32 = 13;
+
+fn config(env: &Arc<SimEnv>) -> EngineConfig {
+    EngineConfig { workers: 1, ..simulated_process(env, 8 << 20) }
+}
+fn open(env: &Arc<SimEnv>) -> Arc<Engine> {
+    Engine::open(env.clone(), config(env)).unwrap()
+}
+/// Why a start is refused.
+fn refused(env: &Arc<SimEnv>) -> String {
+    match Engine::open(env.clone(), config(env)) {
+        Ok(_) => panic!("the cluster was opened"),
+        Err(e) => e.message().to_string(),
+    }
+}
+fn commit(e: &Engine, mut t: Transaction) {
+    let park = ThreadPark::new();
+    if let Some(lsn) = t.commit(CommitMode::Sync, &park).unwrap() {
+        e.wait_flushed(lsn, &park).unwrap();
+    }
+}
+fn create(e: &Arc<Engine>, kind: RelationKind) -> Arc<Relation> {
+    let mut t = e.begin(Isolation::ReadCommitted, 0);
+    let relation = e.create_relation(&mut t, kind, Persistence::Logged).unwrap();
+    commit(e, t);
+    relation
+}
+fn insert(e: &Arc<Engine>, heap: &Relation, row: &[u8], count: usize) -> RowId {
+    let mut t = e.begin(Isolation::ReadCommitted, 0);
+    let rids: Vec<RowId> = (0..count).map(|_| heap.insert(&mut t, row).unwrap()).collect();
+    commit(e, t);
+    rids[0]
+}
+fn update(e: &Arc<Engine>, heap: &Relation, rid: RowId, row: &[u8]) {
+    let mut t = e.begin(Isolation::ReadCommitted, 0);
+    let s = t.take_snapshot();
+    assert_eq!(heap.update(&mut t, rid, &s, row, &[], &W, &ThreadPark::new()).unwrap(), WriteOutcome::Done);
+    drop(s);
+    commit(e, t);
+}
+fn rows(e: &Arc<Engine>, id: RelationId) -> kilndb_base::Result<Vec<Vec<u8>>> {
+    let heap = e.relation(id)?;
+    let mut t = e.begin(Isolation::ReadCommitted, 0);
+    let s = t.take_snapshot();
+    let mut found = Vec::new();
+    for block in 0..heap.pages() {
+        let mut batch = RowBatch::default();
+        heap.scan_block(block, &s, &mut batch)?;
+        found.extend((0..batch.rows.len()).map(|i| batch.row(i).to_vec()));
+    }
+    Ok(found)
+}
+/// What reading all rows says.
+fn unreadable(e: &Arc<Engine>, id: RelationId) -> String {
+    let Err(error) = rows(e, id) else { panic!("rows are read as if nothing had happened") };
+    assert_eq!(error.sqlstate(), sqlstate::DATA_CORRUPTED);
+    error.message().to_string()
+}
+/// Where a text is in a file.
+fn place_of(env: &SimEnv, file: &str, text: &[u8]) -> Vec<usize> {
+    env.spoil(file, |bytes| {
+        bytes.windows(text.len()).enumerate().filter(|(_, w)| *w == text).map(|(at, _)| at).collect()
+    })
+}
+fn place_in_pages(env: &SimEnv, text: &[u8]) -> usize {
+    *place_of(env, "pages", text).first().expect("it was written")
+}
+fn problems(env: &Arc<SimEnv>) -> Vec<String> {
+    check(env.clone(), PathBuf::from("/sim")).unwrap()
+}
+/// The double-write area has nothing to repair a page from.
+fn without_copies(env: &SimEnv) {
+    env.spoil("doublewrite", |bytes| bytes.fill(0));
+}
+/// A heap with a few rows in several blocks, shut down properly.
+fn stopped_cluster() -> (Arc<SimEnv>, RelationId) {
+    let env = Arc::new(SimEnv::default());
+    let e = open(&env);
+    let heap = create(&e, RelationKind::Heap);
+    insert(&e, &heap, b"precious", 1);
+    insert(&e, &heap, &[1; 3000], 9);
+    let id = heap.id();
+    drop(heap);
+    e.shutdown().unwrap();
+    (env.restart(), id)
+}
+
+// ---- control
+
+#[test]
+fn a_cluster_without_control_is_not_made_anew() {
+    let (env, _) = stopped_cluster();
+    let before = env.image();
+    env.lose("control");
+    let why = refused(&env);
+    assert!(why.contains("file \"control\" is missing") && why.contains("directory-"), "{why}");
+    let after = env.image();
+    assert_eq!(after.len(), before.len() - 1, "a refused start makes no file");
+    assert!(after.iter().all(|file| before.contains(file)), "a refused start changes nothing");
+}
+
+/// Whatever else is left of it.
+#[test]
+fn each_remainder_of_a_cluster_counts() {
+    let (env, _) = stopped_cluster();
+    let all = env.names();
+    let with_content = all.iter().filter(|name| {
+        // The first directory is there before control is.
+        let is_later_directory = name.starts_with("directory-") && !name.ends_with("-0000000000000001");
+        is_later_directory || name.starts_with("wal/") || ["pages", "doublewrite"].contains(&name.as_str())
+    });
+    let with_content: Vec<&String> = with_content.collect();
+    assert!(with_content.len() >= 4, "{all:?}");
+    for left in with_content {
+        let (env, _) = stopped_cluster();
+        for name in env.names().iter().filter(|name| *name != left) {
+            env.lose(name);
+        }
+        assert!(refused(&env).contains(left.as_str()), "{left}: {}", refused(&env));
+    }
+}
+
+#[test]
+fn a_creation_that_was_cut_off_begins_again() {
+    // Everything that is made before the first slot of control is durable.
+    let env = Arc::new(SimEnv::default());
+    drop(open(&env));
+    let env = env.restart();
+    for name in env.names().iter().filter(|name| name.starts_with("wal/")) {
+        env.lose(name);
+    }
+    env.spoil("control", Vec::clear);
+    let e = open(&env);
+    assert!(e.is_new());
+    let heap = create(&e, RelationKind::Heap);
+    insert(&e, &heap, b"first", 1);
+    assert_eq!(rows(&e, heap.id()).unwrap(), [b"first".to_vec()]);
+}
+
+#[test]
+fn a_control_file_that_cannot_be_read_is_not_absent() {
+    for number in [EACCES, EIO] {
+        let (env, id) = stopped_cluster();
+        env.deny("control", number);
+        let why = refused(&env);
+        assert!(why.contains("could not open file \"control\""), "{why}");
+        assert_eq!(rows(&open(&env.restart()), id).unwrap().len(), 10);
+    }
+}
+
+#[test]
+fn control_without_a_valid_slot_is_an_error() {
+    let (env, _) = stopped_cluster();
+    env.spoil("control", |bytes| {
+        bytes[16] ^= 1;
+        bytes[4096 + 16] ^= 1;
+    });
+    assert_eq!(refused(&env), "file \"control\" has no valid slot (offsets 0 and 4096)");
+    env.spoil("control", |bytes| bytes.fill(0));
+    assert!(refused(&env).contains("file \"control\" is empty"), "{}", refused(&env));
+}
+
+/// One that was damaged after it was written: the newer names a checkpoint for which the log before it was given up.
+#[test]
+fn one_slot_of_control_may_go_bad() {
+    for slot in [0, 4096] {
+        let env = Arc::new(SimEnv::default());
+        let e = open(&env);
+        let heap = create(&e, RelationKind::Heap);
+        let id = heap.id();
+        for round in 0..4 {
+            // More than a segment of the log each time.
+            insert(&e, &heap, &[round; 8000], 2200);
+            e.checkpoint(&ThreadPark::new()).unwrap();
+        }
+        insert(&e, &heap, b"last", 1);
+        let env = env.restart();
+        drop((heap, e));
+        env.spoil("control", |bytes| bytes[slot + 20] ^= 4);
+        let e = open(&env);
+        let found = rows(&e, id).unwrap();
+        assert_eq!((found.len(), &found[found.len() - 1][..]), (4 * 2200 + 1, &b"last"[..]), "slot at {slot}");
+        e.shutdown().unwrap();
+        assert_eq!(problems(&env.restart()), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_damaged_directory_file_is_named() {
+    let (env, _) = stopped_cluster();
+    let newest = env.names().into_iter().filter(|name| name.starts_with("directory-")).max().unwrap();
+    env.spoil(&newest, |bytes| bytes[30] ^= 1);
+    assert_eq!(refused(&env), format!("file \"{newest}\" is damaged"));
+    env.lose(&newest);
+    assert!(refused(&env).starts_with(&format!("could not open file \"{newest}\"")), "{}", refused(&env));
+}
+
+// ---- pages and the double-write area
+
+/// A heap with one row that was written twice, the first time at the end of the area, and so much more since that the
+/// second copy is gone.
+fn cluster_with_a_stale_copy() -> (Arc<SimEnv>, RelationId) {
+    // Nothing is evicted in between.
+    let roomy = |env: &Arc<SimEnv>| {
+        Engine::open(env.clone(), EngineConfig { shared_buffers_bytes: 64 << 20, ..config(env) }).unwrap()
+    };
+    let env = Arc::new(SimEnv::default());
+    let e = roomy(&env);
+    let (heap, filler) = (create(&e, RelationKind::Heap), create(&e, RelationKind::Heap));
+    let rid = insert(&e, &heap, b"version 1", 1);
+    let park = ThreadPark::new();
+    let slots = || env.spoil("doublewrite", |b| b.chunks(SLOT).take(2048).filter(|slot| slot[0] != 0).count());
+    insert(&e, &filler, &[3; 7000], 1800);
+    e.checkpoint(&park).unwrap();
+    while slots() < 2035 {
+        insert(&e, &filler, &[3; 7000], 1);
+        e.checkpoint(&park).unwrap();
+    }
+    update(&e, &heap, rid, b"version 1a");
+    e.checkpoint(&park).unwrap();
+    let (id, filler_id) = (heap.id(), filler.id());
+    drop((heap, filler));
+    e.shutdown().unwrap();
+    let env = env.restart();
+    let e = roomy(&env);
+    let (heap, filler) = (e.relation(id).unwrap(), e.relation(filler_id).unwrap());
+    update(&e, &heap, rid, b"version 2");
+    e.checkpoint(&park).unwrap();
+    while !place_of(&env, "doublewrite", b"version 2").is_empty() {
+        insert(&e, &filler, &[3; 7000], 60);
+        e.checkpoint(&park).unwrap();
+    }
+    drop((heap, filler));
+    e.shutdown().unwrap();
+    (env.restart(), id)
+}
+
+#[test]
+fn a_stale_copy_repairs_nothing() {
+    let (env, id) = cluster_with_a_stale_copy();
+    assert!(!place_of(&env, "doublewrite", b"version 1a").is_empty(), "the case is not met: no old copy");
+    let at = place_in_pages(&env, b"version 2");
+    env.spoil("pages", |bytes| bytes[at - 100] ^= 1);
+    let offset = at / PAGE * PAGE;
+    let expected = format!("(file \"pages\", offset {offset})");
+    assert!(problems(&env)[0].ends_with(&expected), "{:?}", problems(&env));
+    let why = unreadable(&open(&env), id);
+    assert!(why.starts_with("checksum of page") && why.ends_with(&expected), "{why}");
+}
+
+/// As long as the copy that was written last is there, a page can be had back.
+#[test]
+fn the_last_copy_repairs_a_page() {
+    for clean in [true, false] {
+        let env = Arc::new(SimEnv::default());
+        let e = open(&env);
+        let heap = create(&e, RelationKind::Heap);
+        let rid = insert(&e, &heap, b"version 1", 1);
+        e.checkpoint(&ThreadPark::new()).unwrap();
+        update(&e, &heap, rid, b"version 2");
+        e.checkpoint(&ThreadPark::new()).unwrap();
+        let id = heap.id();
+        drop(heap);
+        if clean {
+            e.shutdown().unwrap();
+        }
+        drop(e);
+        let env = env.restart();
+        let at = place_in_pages(&env, b"version 2");
+        env.spoil("pages", |bytes| bytes[at + 1000] ^= 1);
+        assert_eq!(rows(&open(&env), id).unwrap(), [b"version 2".to_vec()]);
+    }
+}
+
+/// A page that is still as it was before: nothing in it says so, but the area does.
+#[test]
+fn a_lost_write_is_made_good_by_the_last_copy() {
+    let env = Arc::new(SimEnv::default());
+    let e = open(&env);
+    let heap = create(&e, RelationKind::Heap);
+    let rid = insert(&e, &heap, b"version 1", 1);
+    e.checkpoint(&ThreadPark::new()).unwrap();
+    let at = place_in_pages(&env, b"version 1") / PAGE * PAGE;
+    let old = env.spoil("pages", |bytes| bytes[at..at + PAGE].to_vec());
+    update(&e, &heap, rid, b"version 2");
+    let id = heap.id();
+    drop(heap);
+    e.shutdown().unwrap();
+    let env = env.restart();
+    env.spoil("pages", |bytes| bytes[at..at + PAGE].copy_from_slice(&old));
+    assert_eq!(rows(&open(&env), id).unwrap(), [b"version 2".to_vec()]);
+}
+
+#[test]
+fn a_rotten_double_write_area_costs_nothing_but_repairs() {
+    for spoiled in [0, 5000, 2048 * SLOT] {
+        let (env, id) = stopped_cluster();
+        env.spoil("doublewrite", |bytes| bytes[spoiled] ^= 1);
+        assert_eq!(rows(&open(&env), id).unwrap().len(), 10, "offset {spoiled}");
+    }
+    // With the line behind the slots, no copy is known to be the last.
+    let (env, id) = stopped_cluster();
+    env.spoil("doublewrite", |bytes| bytes[2048 * SLOT + 9] ^= 1);
+    let at = place_in_pages(&env, b"precious");
+    env.spoil("pages", |bytes| bytes[at] ^= 1);
+    assert!(unreadable(&open(&env), id).starts_with("checksum of page"));
+    let (env, id) = stopped_cluster();
+    env.lose("doublewrite");
+    assert_eq!(rows(&open(&env), id).unwrap().len(), 10);
+}
+
+#[test]
+fn a_missing_file_of_pages_is_named() {
+    let (env, _) = stopped_cluster();
+    env.lose("pages");
+    assert!(refused(&env).starts_with("could not open file \"pages\""), "{}", refused(&env));
+    assert!(!env.names().contains(&"pages".to_string()));
+}
+
+// ---- pages in the wrong place
+
+/// A stopped cluster of two heaps, without copies of their pages, and where the pages of both are.
+fn two_heaps() -> (Arc<SimEnv>, [RelationId; 2], [usize; 2]) {
+    let env = Arc::new(SimEnv::default());
+    let e = open(&env);
+    let heaps = [create(&e, RelationKind::Heap), create(&e, RelationKind::Heap)];
+    insert(&e, &heaps[0], b"of the first", 1);
+    insert(&e, &heaps[1], b"of the second", 1);
+    let ids = [heaps[0].id(), heaps[1].id()];
+    drop(heaps);
+    e.shutdown().unwrap();
+    let env = env.restart();
+    without_copies(&env);
+    let places = [b"of the first".as_slice(), b"of the second"].map(|text| place_in_pages(&env, text) / PAGE * PAGE);
+    (env, ids, places)
+}
+
+#[test]
+fn a_write_that_went_astray_is_found_out() {
+    let (env, [first, second], [from, to]) = two_heaps();
+    env.spoil("pages", |bytes| bytes.copy_within(from..from + PAGE, to));
+    let expected = format!(
+        "page {} is not the one that belongs there: block 0 of storage relation {} is expected there, and block 0 of \
+         storage relation {} is found (file \"pages\", offset {to})",
+        to / PAGE,
+        second.0,
+        first.0
+    );
+    assert!(problems(&env).iter().any(|problem| problem.ends_with(&expected)), "{:?}", problems(&env));
+    let e = open(&env);
+    assert_eq!(rows(&e, first).unwrap(), [b"of the first".to_vec()]);
+    assert_eq!(unreadable(&e, second), expected);
+}
+
+#[test]
+fn a_first_write_that_was_lost_is_found_out() {
+    let (env, [first, _], [at, _]) = two_heaps();
+    env.spoil("pages", |bytes| bytes[at..at + PAGE].fill(0));
+    let why = unreadable(&open(&env), first);
+    let expected = format!("block 0 of storage relation {} is expected there, and nothing is found", first.0);
+    assert!(why.contains(&expected) && why.ends_with(&format!("(file \"pages\", offset {at})")), "{why}");
+}
+
+/// Of the same relation, another block.
+#[test]
+fn a_block_in_place_of_another_is_found_out() {
+    let (env, id) = stopped_cluster();
+    without_copies(&env);
+    let at = place_of(&env, "pages", &[1; 3000])[0] / PAGE * PAGE;
+    let other = env.spoil("pages", |bytes| {
+        let relation = bytes[at + 8..at + 12].to_vec();
+        let is_other = |page: &[u8]| page[4] == 1 && page[8..12] == relation && page[12..16] != bytes[at + 12..at + 16];
+        let found = bytes.chunks(PAGE).position(is_other).unwrap() * PAGE;
+        bytes.copy_within(found..found + PAGE, at);
+        found
+    });
+    assert_ne!(at, other);
+    assert!(unreadable(&open(&env), id).contains("is not the one that belongs there"));
+}
+
+/// Undo that was overwritten by what belongs elsewhere.
+#[test]
+fn undo_overwritten_by_another_page_is_named_when_it_is_read() {
+    let env = Arc::new(SimEnv::default());
+    let e = Engine::open(env.clone(), EngineConfig { shared_buffers_bytes: 64 * 8192, ..config(&env) }).unwrap();
+    let (heap, filler) = (create(&e, RelationKind::Heap), create(&e, RelationKind::Heap));
+    let rid = insert(&e, &heap, b"before", 1);
+    e.checkpoint(&ThreadPark::new()).unwrap();
+    let other = place_in_pages(&env, b"before") / PAGE * PAGE;
+    let mut old = e.begin(Isolation::RepeatableRead, 0);
+    let s = old.take_snapshot();
+    update(&e, &heap, rid, b"after, and longer");
+    // Everything is evicted, undo as well.
+    insert(&e, &filler, &[3; 7000], 400);
+    e.checkpoint(&ThreadPark::new()).unwrap();
+    let undo = env.spoil("pages", |bytes| {
+        let (row, page) = (u32::to_le_bytes(heap.id().0), bytes[other..other + PAGE].to_vec());
+        // The record of the update: kind 3, and its relation.
+        let is_it =
+            |at: usize| bytes[at + 2] == 3 && bytes[at + 32..at + 36] == row && bytes[at / PAGE * PAGE + 4] == 4;
+        let at = (0..bytes.len() - 64).find(|at| is_it(*at)).expect("the undo of the update") / PAGE * PAGE;
+        bytes[at..at + PAGE].copy_from_slice(&page);
+        at
+    });
+    let mut out = Vec::new();
+    let why = heap.fetch(rid, &s, &mut out).expect_err("undo that is not there was read");
+    assert!(why.message().ends_with(&format!("is not readable (file \"pages\", offset {undo})")), "{why}");
+}
+
+// ---- room
+
+/// The area takes its room when the cluster is made, so that pages get to their places on a full disk.
+#[test]
+fn the_double_write_area_needs_no_room_later() {
+    use support::disk::Fault;
+    const ENOSPC: i32 = 28;
+    let env = Arc::new(SimEnv::default());
+    let e = open(&env);
+    let heap = create(&e, RelationKind::Heap);
+    insert(&e, &heap, &[1; 5900], 800);
+    env.arm(0, Fault::Full(ENOSPC));
+    let done = e.checkpoint(&ThreadPark::new());
+    // A directory file is new each time, and needs room; pages do not.
+    let why = done.map_err(|e| e.message().to_string()).unwrap_err();
+    assert!(why.contains("directory.new"), "{why}");
+    assert!(!env.dead());
+    env.disarm();
+    e.checkpoint(&ThreadPark::new()).unwrap();
+}
