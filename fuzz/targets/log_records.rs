@@ -8,7 +8,7 @@ use crate::recovery::LogReader;
 use crate::wal::record::{Op, Record, Target, decode, encode, encode_change, encode_compensate};
 use crate::wal::segment::Segments;
 use crate::wal::{SEGMENT, frame};
-use kilndb_base::env::{Env, File, Open};
+use kilndb_base::env::{Env, File, Lock, Locked, Open};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -150,6 +150,9 @@ impl Env for OneFile {
     }
     fn exists(&self, path: &Path) -> io::Result<bool> {
         Ok(path.file_name().is_some_and(|n| n == "0000000000000001"))
+    }
+    fn lock_dir(&self, _: &Path, _: Lock) -> io::Result<Option<Locked>> {
+        Ok(Some(Box::new(())))
     }
     fn create_dir_all(&self, _: &Path) -> io::Result<()> {
         Ok(())

@@ -46,6 +46,7 @@ fn main() {
         wal_writer_delay_ms: 200,
         startup_progress_interval_ms: 0,
         fsync: false,
+        accept_lost_log: false,
         workers: 1,
         log: Arc::new(|_, _| {}),
     };

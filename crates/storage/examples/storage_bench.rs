@@ -43,6 +43,7 @@ fn main() {
         wal_writer_delay_ms: 200,
         startup_progress_interval_ms: 0,
         fsync: true,
+        accept_lost_log: false,
         workers: 2,
         log: Arc::new(|_, t| println!("    {t}")),
     };

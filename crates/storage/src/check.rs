@@ -9,16 +9,19 @@
 
 use crate::api::{Persistence, RelationKind};
 use crate::btree::node::{self, Key};
-use crate::control;
+use crate::buffer::doublewrite::Area;
+use crate::control::{self, Checkpoint};
 use crate::core::Core;
 use crate::directory::{HEAP_NAME_BYTES, Relation, extent_pages};
-use crate::engine::Purpose;
+use crate::engine::{Purpose, lock_cluster};
 use crate::heap::page as hp;
 use crate::image::{self, ImageEntry};
 use crate::page::{self, HEADER, PAGE, PageBytes, View, at, get16};
+use crate::recovery::LogReader;
 use crate::undo::CHUNK;
-use crate::wal::segment::failed;
-use kilndb_base::env::{Env, File, Open};
+use crate::wal::end;
+use crate::wal::segment::{Segments, failed};
+use kilndb_base::env::{Env, File, Lock, Open};
 use kilndb_base::{Result, RowId, Severity};
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -26,8 +29,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Verifies every structure of a cluster that no server has open; returns what is wrong.
+/// Verifies every structure of a cluster that no server has open; returns what is wrong. It needs no right to write.
 pub fn check(env: Arc<dyn Env>, data_dir: PathBuf) -> Result<Vec<String>> {
+    let _locked = lock_cluster(&*env, &data_dir, Lock::Shared)?;
     let mut wrong = Vec::new();
     let Some(found) = control::read(&env, &data_dir)? else { return Ok(vec!["there is no cluster here".into()]) };
     wrong.extend(found.damage);
@@ -35,6 +39,9 @@ pub fn check(env: Arc<dyn Env>, data_dir: PathBuf) -> Result<Vec<String>> {
     let file = env.open(&data_dir.join("pages"), Open::ReadOnly).map_err(|e| failed("open", "pages", e))?;
     if !env.exists(&data_dir.join("doublewrite")).map_err(|e| failed("open", "doublewrite", e))? {
         wrong.push("file \"doublewrite\" is missing; the next start makes it anew".into());
+    }
+    if let Err(e) = check_log(&env, &data_dir, &c) {
+        wrong.push(e.message().to_string());
     }
     for r in &c.relations {
         if let Some(image) = &r.image {
@@ -73,6 +80,7 @@ pub fn check(env: Arc<dyn Env>, data_dir: PathBuf) -> Result<Vec<String>> {
         wal_writer_delay_ms: 200,
         startup_progress_interval_ms: 0,
         fsync: true,
+        accept_lost_log: false,
         workers: 1,
         log: Arc::new(|_: Severity, _: &str| {}),
     };
@@ -99,6 +107,19 @@ pub fn check(env: Arc<dyn Env>, data_dir: PathBuf) -> Result<Vec<String>> {
     }
     core.directory.clear();
     Ok(wrong)
+}
+/// Reads the log as recovery would.
+fn check_log(env: &Arc<dyn Env>, dir: &Path, c: &Checkpoint) -> Result<()> {
+    let area = dir.join("doublewrite");
+    let mut known = c.durable;
+    if env.exists(&area).map_err(|e| failed("open", "doublewrite", e))? {
+        let area = env.open(&area, Open::ReadOnly).map_err(|e| failed("open", "doublewrite", e))?;
+        known = known.max(Area::read(&*area)?.newest_lsn());
+    }
+    let segments = Segments::to_read(env.clone(), dir.join("wal"));
+    let mut reader = LogReader::new(&segments, c.redo);
+    while reader.next_record()?.is_some() {}
+    end::judge(&segments, reader.lsn, known)
 }
 fn check_image(env: &dyn Env, dir: &Path, rel: u32, entry: &ImageEntry, wrong: &mut Vec<String>) -> Result<()> {
     let Some(file) = image::open(env, dir, rel)? else {

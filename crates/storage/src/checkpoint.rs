@@ -199,6 +199,7 @@ impl Checkpointer {
         core.log.sync(&**core.pool.file(), "pages")?;
         core.stats.count(IoObject::Relation, Event::Sync, 1, 0);
         progress.syncing_done_ns = core.env.monotonic_nanos();
+        note.durable = core.log.flushed();
         control::write(&core.env, &core.config.data_dir, &core.log, &note)?;
         // A failed one keeps its generation: the slot of the last good checkpoint is not written before there is a
         // newer.

@@ -1,7 +1,8 @@
 //! The engine: opening a cluster, background threads, relations, shutdown.
 //!
 //! Invariants
-//! 1. Background threads hold the core, never the engine; dropping the engine stops them (as a crash would, but for
+//! 1. One engine per folder, and no check beside it: it has the folder locked until it is shut down.
+//! 2. Background threads hold the core, never the engine; dropping the engine stops them (as a crash would, but for
 //!    what they have begun).
 //!
 //! Must not know: SQL.
@@ -27,9 +28,10 @@ use crate::undo::compact::Compactor;
 use crate::wal::record::{Record, encode};
 use crate::wal::segment::{Segments, failed};
 use crate::wal::{Log, SEGMENT};
-use kilndb_base::env::{Env, File, Open};
+use kilndb_base::env::{Env, File, Lock, Locked, Open};
 use kilndb_base::park::Park;
 use kilndb_base::{Csn, Error, Lsn, RelationId, Result, Severity, sqlstate};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -41,6 +43,8 @@ pub struct Engine {
     checkpointer: Arc<Checkpointer>,
     threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
     new: bool,
+    /// Nobody else opens the folder meanwhile. The last to be dropped.
+    locked: Mutex<Option<Locked>>,
 }
 
 impl Engine {
@@ -53,7 +57,8 @@ impl Engine {
     }
     fn open_now(env: Arc<dyn Env>, config: EngineConfig) -> Result<Arc<Engine>> {
         let dir = config.data_dir.clone();
-        env.create_dir_all(&dir)?;
+        env.create_dir_all(&dir).map_err(|e| failed("create", &dir.display().to_string(), e))?;
+        let locked = lock_cluster(&*env, &dir, Lock::Exclusive)?;
         let found = control::read(&env, &dir)?;
         let new = found.is_none();
         if let Some(damage) = found.as_ref().and_then(|found| found.damage.as_ref()) {
@@ -78,6 +83,7 @@ impl Engine {
             checkpointer: Arc::new(Checkpointer::default()),
             threads: Mutex::default(),
             new,
+            locked: Mutex::new(Some(locked)),
         };
         engine.checkpointer.generation.store(checkpoint.generation, Relaxed);
         if new {
@@ -100,6 +106,10 @@ impl Engine {
             core.log.restart_at(start, checkpoint.next_csn.max(FIRST_CSN));
             engine.spawn_flusher()?;
             core.drop_all_undo()?;
+        }
+        if !new {
+            // Of a cluster that is being made, control is the first file with anything in it.
+            core.log.begin()?;
         }
         engine.checkpointer.checkpoint(&core, reason, &[])?;
         engine.spawn_others()?;
@@ -242,6 +252,7 @@ impl Engine {
         if let Some(f) = flusher {
             let _ = f.join();
         }
+        *crate::lock(&self.locked) = None;
         outcome
     }
 
@@ -393,6 +404,16 @@ impl Drop for Engine {
         }
         self.core.directory.clear();
     }
+}
+
+/// The folder itself is locked, not a file in it: a file may be removed.
+pub(crate) fn lock_cluster(env: &dyn Env, dir: &Path, how: Lock) -> Result<Locked> {
+    let shown = dir.display();
+    let locked = env.lock_dir(dir, how).map_err(|e| failed("lock", &shown.to_string(), e))?;
+    locked.ok_or_else(|| {
+        let text = format!("data folder \"{shown}\" is in use by another kilndb server or check");
+        Error::new(sqlstate::OBJECT_IN_USE, text)
+    })
 }
 
 /// What a core is built for.

@@ -24,8 +24,8 @@ use crate::page::{self, PAGE, at};
 use crate::space::Space;
 use crate::undo::{CHUNK, CHUNK_PAGES};
 use crate::wal::record::{Op, Record, Target, decode, encode};
-use crate::wal::segment::{Segments, failed};
-use crate::wal::{MAX_BODY, SEGMENT, frame, mix};
+use crate::wal::segment::{Segments, failed, place_of};
+use crate::wal::{self, MAX_BODY, SEGMENT, frame, mix};
 use kilndb_base::bytes::Reader;
 use kilndb_base::env::{Env, File};
 use kilndb_base::{Error, Result, Severity};
@@ -64,6 +64,15 @@ impl<'a> LogReader<'a> {
         (self.lsn, self.start) = (lsn, lsn);
         Ok(())
     }
+    /// Where the next record ends, links included, which are followed.
+    pub fn next_record(&mut self) -> Result<Option<u64>> {
+        let at = self.lsn;
+        let Some((lsn, body)) = self.next()? else { return Ok(None) };
+        if let Record::Link { to } = decode_at(&body, at)? {
+            self.go_on_at(to)?;
+        }
+        Ok(Some(lsn))
+    }
     /// End LSN and body of the next record.
     pub fn next(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
         for attempt in 0..2 {
@@ -90,6 +99,13 @@ impl<'a> LogReader<'a> {
         }
         Ok(None)
     }
+}
+
+fn decode_at(body: &[u8], lsn: u64) -> Result<Record<'_>> {
+    decode(body).map_err(|e| {
+        let (file, offset) = place_of(lsn);
+        Error::corrupted(format!("{} (file \"{file}\", offset {offset})", e.message()))
+    })
 }
 
 /// Puts pages right that are not as they were written last: torn, or lost on the way. Pages that are as they were written
@@ -164,6 +180,8 @@ struct Redo {
     /// Of the transactions that were ending when the images were taken, those that have committed.
     ended_well: BTreeSet<u64>,
     ending: BTreeSet<u64>,
+    /// Of the pages that the log mentions.
+    newest_page_lsn: u64,
 }
 
 impl Core {
@@ -212,7 +230,7 @@ impl Core {
         loop {
             let at = reader.lsn;
             let Some((lsn, body)) = reader.next()? else { break };
-            let record = decode(&body)?;
+            let record = decode_at(&body, at)?;
             if let Record::Link { to } = record {
                 // Its sync may have failed: then it is in the system's memory only.
                 self.log.segments().write(at, &frame(&body, at))?;
@@ -231,29 +249,16 @@ impl Core {
                 );
             }
         }
+        let known = self.judge_end(reader.lsn, &redo)?;
         self.pool.lenient.store(false, SeqCst);
         let elapsed = seconds_since(self, started);
         self.tell(
             Severity::Log,
             &format!("redo done at {}, {records} records, elapsed time: {elapsed} s", shown_lsn(reader.lsn)),
         );
-        self.link_log(reader.lsn, c.next_csn + records + 1)?;
+        self.link_log(reader.lsn, known, c.next_csn + records + 1)?;
         self.xids.restart_at(redo.max_xid + 1);
-        for (rel, page) in &redo.suspects {
-            if self.directory.get(*rel).is_some() {
-                let place = page.map_or(String::new(), |pid| {
-                    format!(" (page {pid}: file \"pages\", offset {})", u64::from(pid) * PAGE as u64)
-                });
-                return Err(Error::corrupted(format!(
-                    "a page of storage relation {rel} is not what the log says it should be{place}"
-                )));
-            }
-        }
-        if let Some(chunk) = redo.suspect_chunks.iter().find(|chunk| self.undo.is_live(**chunk)) {
-            return Err(Error::corrupted(format!(
-                "a page of undo chunk {chunk} is not what the log says it should be"
-            )));
-        }
+        self.judge_suspects(&redo)?;
         self.rebuild_space().map_err(|e| Error::corrupted(format!("free space: {}", e.message())))?;
         // Losers back, newest first within each.
         let losers: Vec<(u64, u64)> =
@@ -305,10 +310,56 @@ impl Core {
         // again.
         self.restore_images(c, &redo.ended_well)
     }
-    /// Where the old log ends, leads to a new segment and lets the log go on there.
-    fn link_log(&self, end: u64, csn: u64) -> Result<()> {
+    /// May the log end here? A new one must begin beyond what is returned: pages may know of so much.
+    fn judge_end(&self, end: u64, redo: &Redo) -> Result<u64> {
+        let known = self.known_durable.load(Relaxed).max(redo.newest_page_lsn);
+        match wal::end::judge(self.log.segments(), end, known) {
+            Err(e) if self.config.accept_lost_log => {
+                let text = "what follows is given up, as asked; what is left may contradict itself: dump it, and restore \
+                            it into a new cluster";
+                self.tell(Severity::Warning, &format!("{}: {text}", e.message()));
+                self.newest_lsn_of_all()
+            }
+            judged => judged.map(|()| end),
+        }
+    }
+    /// Reads every page.
+    fn newest_lsn_of_all(&self) -> Result<u64> {
+        let (file, mut page) = (self.pool.file(), Box::new([0; PAGE]));
+        let mut newest = self.known_durable.load(Relaxed);
+        for pid in 0..file.len()? / PAGE as u64 {
+            let got = file.read_at(&mut page[..], pid * PAGE as u64).map_err(|e| failed("read", "pages", e))?;
+            page[got..].fill(0);
+            if page::is_intact(&page) {
+                newest = newest.max(page::lsn(&page));
+            }
+        }
+        Ok(newest)
+    }
+    /// What was not as the log says it should be is gone by the end of the log, or damaged.
+    fn judge_suspects(&self, redo: &Redo) -> Result<()> {
+        let relations = redo.suspects.iter().filter(|(rel, _)| self.directory.get(**rel).is_some());
+        let relations = relations.map(|(rel, page)| {
+            let place = page.map_or(String::new(), |pid| {
+                format!(" (page {pid}: file \"pages\", offset {})", u64::from(pid) * PAGE as u64)
+            });
+            format!("a page of storage relation {rel} is not what the log says it should be{place}")
+        });
+        let chunks = redo.suspect_chunks.iter().filter(|chunk| self.undo.is_live(**chunk));
+        let chunks = chunks.map(|chunk| format!("a page of undo chunk {chunk} is not what the log says it should be"));
+        for what in relations.chain(chunks) {
+            if !self.config.accept_lost_log {
+                return Err(Error::corrupted(what));
+            }
+            self.tell(Severity::Warning, &what);
+        }
+        Ok(())
+    }
+    /// Where the old log ends, leads to a new segment beyond `known`, and lets the log go on there.
+    fn link_log(&self, end: u64, known: u64, csn: u64) -> Result<()> {
         // The record itself may reach into the next segment.
-        let to = fresh_lsn(&self.env, &self.config.data_dir.join("wal"), end + LINK_AT_MOST)?;
+        let at_least = (end + LINK_AT_MOST).max(known);
+        let to = fresh_lsn(&self.env, &self.config.data_dir.join("wal"), at_least)?;
         self.log.restart_at(end, csn);
         let linked = self.log.append(&encode(&Record::Link { to }));
         assert!(linked - end <= LINK_AT_MOST);
@@ -438,8 +489,8 @@ impl Core {
                     *crate::lock(&r.initial) = bytes.to_vec();
                 }
             }
-            // Followed by who reads.
-            Record::Link { .. } => {}
+            // Followed by who reads, and looked for by who judges the end.
+            Record::Link { .. } | Record::Durable { .. } => {}
             Record::Belongs { rel, heap } => {
                 if let Some(r) = self.directory.get(rel) {
                     r.heap.store(heap, Relaxed);
@@ -468,6 +519,7 @@ impl Core {
             }
             let mut page = self.pool.write(pid)?;
             let header = page.view();
+            redo.newest_page_lsn = redo.newest_page_lsn.max(page::lsn(page.page()));
             let is_its_own = header.u8(at::KIND) != page::KIND_UNDO
                 && header.u32(at::REL) == target.rel
                 && header.u32(at::BLOCK) == target.block;

@@ -20,6 +20,7 @@ fn config(dir: &Dir) -> EngineConfig {
         wal_writer_delay_ms: 20,
         startup_progress_interval_ms: 0,
         fsync: true,
+        accept_lost_log: false,
         workers: 4,
         log: Arc::new(|s, t| {
             if s >= kilndb_base::Severity::Warning {

@@ -24,6 +24,7 @@ fn config(buffers: u64) -> EngineConfig {
         wal_writer_delay_ms: 1,
         startup_progress_interval_ms: 0,
         fsync: true,
+        accept_lost_log: false,
         workers: 2,
         log: Arc::new(|_, _| {}),
     }

@@ -2,6 +2,7 @@
 //! that are gone or cannot be read. docs/faults.md says what is promised; each promise has its test here.
 mod support;
 
+use kilndb_base::env::{Env, Lock, OsEnv};
 use kilndb_base::park::ThreadPark;
 use kilndb_base::{RelationId, RowId, sqlstate};
 use kilndb_storage::*;
@@ -420,6 +421,214 @@ fn undo_overwritten_by_another_page_is_named_when_it_is_read() {
     let mut out = Vec::new();
     let why = heap.fetch(rid, &s, &mut out).expect_err("undo that is not there was read");
     assert!(why.message().ends_with(&format!("is not readable (file \"pages\", offset {undo})")), "{why}");
+}
+
+// ---- the log
+
+const SEGMENT: u64 = 16 << 20;
+
+/// A running cluster after a checkpoint and so many acknowledged commits of one row, which then dies. Where the log was at
+/// both ends of these.
+fn updates_since_a_checkpoint(env: &Arc<SimEnv>, count: u32) -> (RelationId, u64, u64) {
+    let e = open(env);
+    let heap = create(&e, RelationKind::Heap);
+    let rid = insert(&e, &heap, &0u32.to_le_bytes(), 1);
+    e.checkpoint(&ThreadPark::new()).unwrap();
+    let from = e.insert_lsn().0;
+    for i in 1..=count {
+        update(&e, &heap, rid, &i.to_le_bytes());
+    }
+    (heap.id(), from, e.insert_lsn().0)
+}
+fn segment_of(lsn: u64) -> String {
+    format!("wal/{:016x}", lsn / SEGMENT)
+}
+fn counted(e: &Arc<Engine>, id: RelationId) -> u32 {
+    u32::from_le_bytes(rows(e, id).unwrap()[0][..].try_into().unwrap())
+}
+fn shown(lsn: u64) -> String {
+    format!("{:X}/{:X}", lsn >> 32, lsn as u32)
+}
+
+/// Anywhere but in what was flushed last: nothing behind that says that it was durable.
+#[test]
+fn a_damaged_log_is_not_taken_for_one_that_ends() {
+    for tenth in 0..9 {
+        let env = Arc::new(SimEnv::default());
+        let (_, from, to) = updates_since_a_checkpoint(&env, 200);
+        let env = env.restart();
+        let at = from + (to - from) * tenth / 10;
+        env.spoil(segment_of(at), |bytes| bytes[(at % SEGMENT) as usize] ^= 1);
+        let why = refused(&env);
+        let place = format!("(file \"{}\", offset ", segment_of(at));
+        assert!(why.starts_with("the log is damaged at ") && why.contains(&place), "{why}");
+        let offset: u64 = why.split("offset ").nth(1).unwrap().split(')').next().unwrap().parse().unwrap();
+        assert!(
+            ((at % SEGMENT).saturating_sub(200)..=at % SEGMENT).contains(&offset),
+            "the record that was hit: {why}"
+        );
+        assert!(problems(&env).iter().any(|problem| *problem == why), "{:?}", problems(&env));
+    }
+}
+
+#[test]
+fn who_accepts_a_lost_log_goes_on() {
+    let env = Arc::new(SimEnv::default());
+    let (id, from, to) = updates_since_a_checkpoint(&env, 200);
+    let env = env.restart();
+    let at = (from + to) / 2;
+    env.spoil(segment_of(at), |bytes| bytes[(at % SEGMENT) as usize] ^= 1);
+    let said = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let heard = said.clone();
+    let log = Arc::new(move |_: kilndb_base::Severity, text: &str| heard.lock().unwrap().push(text.to_string()));
+    let e = Engine::open(env.clone(), EngineConfig { accept_lost_log: true, log, ..config(&env) }).unwrap();
+    assert!(said.lock().unwrap().iter().any(|text| text.contains("the log is damaged") && text.contains("given up")));
+    let left = counted(&e, id);
+    assert!((50..150).contains(&left), "{left} of 200");
+    // It is a cluster like any other from here on.
+    let heap = e.relation(id).unwrap();
+    update(&e, &heap, RowId { block: 0, slot: 1 }, &1000u32.to_le_bytes());
+    let env = env.restart();
+    drop((heap, e));
+    let e = open(&env);
+    assert_eq!(counted(&e, id), 1000);
+    e.shutdown().unwrap();
+    assert_eq!(problems(&env.restart()), Vec::<String>::new());
+}
+
+/// The log went bad behind the last flush that anything in it tells of, but a page was written after it.
+#[test]
+fn a_page_proves_how_far_the_log_was() {
+    let env = Arc::new(SimEnv::default());
+    let e = Engine::open(env.clone(), EngineConfig { shared_buffers_bytes: 64 * 8192, ..config(&env) }).unwrap();
+    let heap = create(&e, RelationKind::Heap);
+    e.checkpoint(&ThreadPark::new()).unwrap();
+    let from = e.insert_lsn().0;
+    // One flush, much of which is evicted.
+    insert(&e, &heap, &[5; 6000], 150);
+    let env = env.restart();
+    drop((heap, e));
+    let cut = from + 2000;
+    env.spoil(segment_of(cut), |bytes| bytes[(cut % SEGMENT) as usize..].fill(0));
+    assert!(refused(&env).contains("it was durable up to"), "{}", refused(&env));
+}
+
+#[test]
+fn a_missing_file_of_the_log_is_named() {
+    // The first one that is needed, one in the middle.
+    for missing in 0..2 {
+        let env = Arc::new(SimEnv::default());
+        let e = open(&env);
+        let heap = create(&e, RelationKind::Heap);
+        e.checkpoint(&ThreadPark::new()).unwrap();
+        let from = e.insert_lsn().0;
+        for _ in 0..5 {
+            insert(&e, &heap, &[5; 7000], 1100);
+        }
+        assert!(e.insert_lsn().0 / SEGMENT >= from / SEGMENT + 2);
+        let env = env.restart();
+        drop((heap, e));
+        let lost = segment_of(from + missing * SEGMENT);
+        env.lose(&lost);
+        let why = refused(&env);
+        assert!(why.contains("the log is damaged") && why.contains(&lost), "{why}");
+    }
+    // All of it, of a server that had just started.
+    let (env, id) = stopped_cluster();
+    let e = open(&env);
+    insert(&e, &e.relation(id).unwrap(), b"more", 1);
+    let lost = segment_of(e.insert_lsn().0);
+    let env = env.restart();
+    drop(e);
+    env.lose(&lost);
+    assert!(refused(&env).contains(&lost), "{}", refused(&env));
+}
+
+/// A crash leaves any part of what was not flushed, whole records behind a hole too, so nothing says of the last flush that
+/// it was once complete.
+#[test]
+fn damage_to_the_last_flush_looks_like_a_torn_end() {
+    let env = Arc::new(SimEnv::default());
+    let e = Engine::open(env.clone(), EngineConfig { wal_writer_delay_ms: 10_000, ..config(&env) }).unwrap();
+    let heap = create(&e, RelationKind::Heap);
+    insert(&e, &heap, b"before", 1);
+    let last = e.insert_lsn().0;
+    insert(&e, &heap, &[5; 3000], 20);
+    let id = heap.id();
+    let env = env.restart();
+    drop((heap, e));
+    env.spoil(segment_of(last), |bytes| {
+        let at = (last % SEGMENT) as usize;
+        bytes[at..at + 512].fill(0);
+    });
+    let e = open(&env);
+    assert_eq!(rows(&e, id).unwrap(), [b"before".to_vec()]);
+    e.shutdown().unwrap();
+    assert_eq!(problems(&env.restart()), Vec::<String>::new());
+}
+
+/// A checkpoint notes how far the log was durable, which is not less than where recovery begins.
+#[test]
+fn a_log_that_ends_before_the_checkpoint_is_damaged() {
+    let env = Arc::new(SimEnv::default());
+    let e = Engine::open(env.clone(), EngineConfig { wal_writer_delay_ms: 10_000, ..config(&env) }).unwrap();
+    let heap = create(&e, RelationKind::Heap);
+    let mut t = e.begin(Isolation::ReadCommitted, 0);
+    heap.insert(&mut t, b"not flushed before").unwrap();
+    t.commit(CommitMode::Async, &ThreadPark::new()).unwrap();
+    let redo = e.insert_lsn().0;
+    e.checkpoint(&ThreadPark::new()).unwrap();
+    let durable = e.flushed_lsn().0;
+    assert!(durable > redo, "the case is not met");
+    let env = env.restart();
+    drop((heap, e));
+    without_copies(&env);
+    env.spoil(segment_of(redo), |bytes| bytes[(redo % SEGMENT) as usize..].fill(0));
+    let why = refused(&env);
+    assert!(why.contains(&format!("durable up to {}", shown(durable))), "{why}");
+}
+
+// ---- who else is there
+
+#[test]
+fn one_server_or_some_checks_have_a_folder() {
+    let dir = support::Dir::new("locked");
+    let e = support::open(&dir, 8 << 20);
+    let inspect = || check(Arc::new(OsEnv), dir.0.clone());
+    for why in [
+        Engine::open(Arc::new(OsEnv), support::config(dir.0.clone(), 8 << 20)).map(|_| ()).unwrap_err(),
+        inspect().unwrap_err(),
+    ] {
+        assert_eq!(why.sqlstate(), sqlstate::OBJECT_IN_USE);
+        assert!(why.message().contains("is in use by another kilndb server"), "{why}");
+    }
+    e.shutdown().unwrap();
+    drop(e);
+    assert_eq!(inspect().unwrap(), Vec::<String>::new());
+    let reader = OsEnv.lock_dir(&dir.0, Lock::Shared).unwrap();
+    assert!(reader.is_some());
+    assert_eq!(inspect().unwrap(), Vec::<String>::new());
+    let opened = Engine::open(Arc::new(OsEnv), support::config(dir.0.clone(), 8 << 20));
+    assert_eq!(opened.map(|_| ()).unwrap_err().sqlstate(), sqlstate::OBJECT_IN_USE);
+    drop(reader);
+    support::open(&dir, 8 << 20).shutdown().unwrap();
+}
+
+#[test]
+fn a_check_writes_nothing() {
+    let (stopped, _) = stopped_cluster();
+    let crashed = Arc::new(SimEnv::default());
+    updates_since_a_checkpoint(&crashed, 20);
+    for (env, expected) in [(stopped, 0), (crashed, 1)] {
+        let env = env.restart();
+        let before = env.image();
+        env.make_read_only();
+        let found = problems(&env);
+        // After a crash it says that it has not looked at everything.
+        assert_eq!(found.len(), expected, "{found:?}");
+        assert!(!env.dead());
+        assert!(env.image() == before);
+    }
 }
 
 // ---- room

@@ -22,6 +22,7 @@ fn open(name: &str) -> (Dir, Arc<Engine>) {
         wal_writer_delay_ms: 5,
         startup_progress_interval_ms: 0,
         fsync: false,
+        accept_lost_log: false,
         workers: 2,
         log: Arc::new(|s, t| {
             if s >= kilndb_base::Severity::Warning {

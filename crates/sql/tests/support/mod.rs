@@ -161,6 +161,7 @@ impl Db {
                 wal_writer_delay_ms: 20,
                 startup_progress_interval_ms: 0,
                 fsync: false,
+                accept_lost_log: false,
                 workers: 1,
                 log: Arc::new(|_, _| ()),
             },

@@ -37,6 +37,7 @@ fn world(name: &str, rows: usize) -> World {
         wal_writer_delay_ms: 1,
         startup_progress_interval_ms: 0,
         fsync: false,
+        accept_lost_log: false,
         workers: 2,
         log: Arc::new(|_, _| {}),
     };

@@ -126,6 +126,7 @@ fn records(random: &mut Generator) -> Vec<Vec<u8>> {
         encode(&Record::ChunkGone { number }),
         encode(&Record::Belongs { rel, heap: 9 }),
         encode(&Record::Link { to: number }),
+        encode(&Record::Durable { to: number }),
         encode(&Record::Initial { rel, bytes: b"seventeen bytes.." }),
     ];
     let mut out = Vec::new();

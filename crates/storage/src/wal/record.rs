@@ -429,6 +429,10 @@ pub enum Record<'a> {
         rel: u32,
         bytes: &'a [u8],
     },
+    /// The log was durable up to this LSN before the flush that this record is part of began.
+    Durable {
+        to: u64,
+    },
 }
 
 /// The operation that a change with such an undo record begins with.
@@ -508,6 +512,8 @@ pub fn encode_compensate(out: &mut Vec<u8>, xid: u64, next: u64, ops: &[(Target,
     put_varint(out, next);
     encode_ops(out, ops, 0, None);
 }
+/// The kind of a [`Record::Durable`], which is looked for behind a hole in the log.
+pub const DURABLE: u8 = 15;
 /// Everything else.
 pub fn encode(record: &Record<'_>) -> Vec<u8> {
     let mut out = Vec::new();
@@ -539,6 +545,7 @@ pub fn encode(record: &Record<'_>) -> Vec<u8> {
             numbers(14, &[u64::from(*rel)]);
             put_prefixed(&mut out, bytes);
         }
+        Record::Durable { to } => numbers(DURABLE, &[*to]),
         Record::Change { .. } | Record::Compensate { .. } => {}
     }
     out
@@ -635,6 +642,7 @@ fn decode_inner(body: &[u8]) -> Option<Record<'_>> {
         12 => Record::Belongs { rel: get_u32(&mut r)?, heap: get_u32(&mut r)? },
         13 => Record::Link { to: r.varint()? },
         14 => Record::Initial { rel: get_u32(&mut r)?, bytes: r.prefixed()? },
+        DURABLE => Record::Durable { to: r.varint()? },
         _ => return None,
     })
 }

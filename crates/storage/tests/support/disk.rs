@@ -5,7 +5,7 @@
 //! gets through in part. After a failed sync the system takes the bytes for written: they are read, but no later sync
 //! makes them durable.
 use super::Rng;
-use kilndb_base::env::{Env, File, Open, OsEnv};
+use kilndb_base::env::{Env, File, Lock, Locked, Open, OsEnv};
 use kilndb_base::park::{Park, ThreadPark, WakeHandle};
 use kilndb_base::{Result, Severity};
 use kilndb_storage::EngineConfig;
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::*};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,6 +48,8 @@ pub struct Switch {
     /// Operations until the fault.
     left: AtomicI64,
     fault: Mutex<Option<Fault>>,
+    /// Files can only be opened for reading.
+    is_read_only: AtomicBool,
     /// A file that cannot be opened, and with which error.
     denied: Mutex<Option<(PathBuf, i32)>>,
     /// How often something failed.
@@ -191,6 +193,8 @@ struct Disk {
     durable: Names,
     /// Changes since, oldest first: state after each.
     log: Vec<Names>,
+    /// Whoever has the folder locked: in which process, and how.
+    locks: Vec<(Weak<()>, Arc<Switch>, Lock)>,
 }
 pub struct SimEnv {
     disk: Arc<Mutex<Disk>>,
@@ -207,6 +211,7 @@ impl SimEnv {
             dead: AtomicBool::new(false),
             left: AtomicI64::new(i64::MAX),
             fault: Mutex::new(None),
+            is_read_only: AtomicBool::new(false),
             denied: Mutex::new(None),
             fired: AtomicU64::new(0),
             flip: AtomicI64::new(i64::MAX),
@@ -273,7 +278,7 @@ impl SimEnv {
             let content = Content { current: bytes.clone(), durable: bytes, pending: Vec::new() };
             made.insert(path.clone(), Arc::new(Mutex::new(content)));
         }
-        Arc::new(SimEnv::over(Arc::new(Mutex::new(Disk { current: made.clone(), durable: made, log: Vec::new() }))))
+        Arc::new(SimEnv::over(Arc::new(Mutex::new(Disk { current: made.clone(), durable: made, ..Disk::default() }))))
     }
     /// Every file as a process would read it now.
     pub fn image(&self) -> Vec<(PathBuf, Vec<u8>)> {
@@ -304,6 +309,11 @@ impl SimEnv {
     pub fn names(&self) -> Vec<String> {
         let disk = self.disk.lock().unwrap();
         disk.current.keys().filter_map(|p| Some(p.strip_prefix("/sim").ok()?.display().to_string())).collect()
+    }
+    /// From now on nothing can be written.
+    pub fn make_read_only(&self) {
+        self.switch.is_read_only.store(true, SeqCst);
+        self.arm(0, Fault::PowerLoss);
     }
     /// From now on nobody opens this file: the error that it gives.
     pub fn deny(&self, path: impl AsRef<Path>, number: i32) {
@@ -341,6 +351,9 @@ impl Env for SimEnv {
         {
             return Err(io::Error::from_raw_os_error(*number));
         }
+        if how != Open::ReadOnly && self.switch.is_read_only.load(SeqCst) {
+            return Err(io::Error::from_raw_os_error(30));
+        }
         let have = self.disk.lock().unwrap().current.get(path).cloned();
         let content = match (have, how) {
             (Some(c), Open::Truncate) => {
@@ -367,6 +380,17 @@ impl Env for SimEnv {
     fn exists(&self, path: &Path) -> io::Result<bool> {
         let disk = self.disk.lock().unwrap();
         Ok(disk.current.contains_key(path) || disk.current.keys().any(|p| p.parent() == Some(path)))
+    }
+    fn lock_dir(&self, _: &Path, how: Lock) -> io::Result<Option<Locked>> {
+        self.switch.check()?;
+        let mut disk = self.disk.lock().unwrap();
+        disk.locks.retain(|(held, process, _)| held.strong_count() > 0 && !process.dead.load(SeqCst));
+        if disk.locks.iter().any(|(_, _, other)| how == Lock::Exclusive || *other == Lock::Exclusive) {
+            return Ok(None);
+        }
+        let held = Arc::new(());
+        disk.locks.push((Arc::downgrade(&held), self.switch.clone(), how));
+        Ok(Some(Box::new(held)))
     }
     fn create_dir_all(&self, _: &Path) -> io::Result<()> {
         Ok(())

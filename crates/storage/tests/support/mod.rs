@@ -62,6 +62,7 @@ pub fn config(data_dir: PathBuf, buffers: u64) -> EngineConfig {
         wal_writer_delay_ms: 1,
         startup_progress_interval_ms: 0,
         fsync: false,
+        accept_lost_log: false,
         workers: 4,
         log: Arc::new(|s, t| {
             if s >= kilndb_base::Severity::Warning {
