@@ -24,7 +24,7 @@ use crate::wal::segment::{Segments, failed};
 use kilndb_base::env::{Env, File, Lock, Open};
 use kilndb_base::{Result, RowId, Severity};
 use std::cmp::Ordering;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -40,7 +40,10 @@ pub fn check(env: Arc<dyn Env>, data_dir: PathBuf) -> Result<Vec<String>> {
     if !env.exists(&data_dir.join("doublewrite")).map_err(|e| failed("open", "doublewrite", e))? {
         wrong.push("file \"doublewrite\" is missing; the next start makes it anew".into());
     }
-    if let Err(e) = check_log(&env, &data_dir, &c) {
+    // After a proper stop nobody needs it.
+    if !c.clean
+        && let Err(e) = check_log(&env, &data_dir, &c)
+    {
         wrong.push(e.message().to_string());
     }
     for r in &c.relations {
@@ -221,6 +224,7 @@ fn check_tree(core: &Core, r: &Relation, wrong: &mut Vec<String>) -> Result<()> 
     let heap_of = |id: u32| core.directory.get(id).filter(|h| h.persistence != Persistence::Temporary);
     // What an inverted index's entries lead to is in them.
     let mut heap = if r.kind == RelationKind::Inverted { None } else { heap_of(r.heap.load(Relaxed)) };
+    let mut reached = r.has_all_rows().then(Rows::default);
     let mut seen = HashSet::new();
     let mut leftmost = Some(0u32);
     let mut below: Option<u8> = None;
@@ -291,6 +295,8 @@ fn check_tree(core: &Core, r: &Relation, wrong: &mut Vec<String>) -> Result<()> 
                     }
                     if e.stamp & node::RETIRED != 0 {
                         say("a retired entry was not purged");
+                    } else if reached.as_mut().is_some_and(|reached| !reached.add(rid)) {
+                        say(&format!("row ({},{}) has two entries", rid.block, rid.slot));
                     }
                 }
             }
@@ -308,6 +314,46 @@ fn check_tree(core: &Core, r: &Relation, wrong: &mut Vec<String>) -> Result<()> 
         }
         if below == Some(0) {
             break;
+        }
+    }
+    match (heap, reached) {
+        (Some(heap), Some(reached)) => check_rows_reached(core, r, &heap, &reached, wrong),
+        _ => Ok(()),
+    }
+}
+
+/// Rows by their ids.
+#[derive(Default)]
+struct Rows(HashMap<u64, u64>);
+impl Rows {
+    /// False: it was there.
+    fn add(&mut self, rid: RowId) -> bool {
+        let word = self.0.entry(rid.to_u64() / 64).or_default();
+        let bit = 1 << (rid.to_u64() % 64);
+        let is_new = *word & bit == 0;
+        *word |= bit;
+        is_new
+    }
+    fn has(&self, rid: RowId) -> bool {
+        self.0.get(&(rid.to_u64() / 64)).is_some_and(|word| word >> (rid.to_u64() % 64) & 1 != 0)
+    }
+}
+/// From heap to index: no row is missing from an index that has all.
+fn check_rows_reached(
+    core: &Core,
+    index: &Relation,
+    heap: &Relation,
+    reached: &Rows,
+    wrong: &mut Vec<String>,
+) -> Result<()> {
+    for block in 0..heap.pages() {
+        let page = core.pool.write(heap.pid(block)?)?;
+        for slot in 1..=get16(page.page(), at::COUNT) {
+            let rid = RowId { block, slot: slot as u16 };
+            let is_row = hp::word(page.view(), slot).is_some_and(|word| word & (hp::DELETED | hp::PIECE) == 0);
+            if is_row && !reached.has(rid) {
+                wrong.push(format!("index {}: row ({block},{slot}) of heap {} has no entry", index.id, heap.id));
+            }
         }
     }
     Ok(())

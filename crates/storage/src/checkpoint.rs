@@ -320,6 +320,7 @@ fn note(core: &Core, redo: u64, clean: bool, generation: u64) -> Checkpoint {
             kind: kind_number(r.kind),
             persistence: persistence_number(r.persistence),
             heap: r.heap.load(Relaxed),
+            has_all_rows: r.has_all_rows(),
             creator: if settled { 0 } else { creator },
             blocks,
             extents: r.extent_list(),

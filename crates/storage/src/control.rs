@@ -30,12 +30,17 @@ const OLDEST_VERSION: u32 = 1;
 const MAGIC: u64 = u64::from_le_bytes(*b"KilnCtl1");
 const DIRECTORY_MAGIC: u64 = u64::from_le_bytes(*b"KilnDir1");
 
+/// Beside the number of an index's heap.
+const HAS_ALL_ROWS: u64 = 1 << 32;
+
 #[derive(Default, Debug, Clone)]
 pub struct RelationEntry {
     pub id: u32,
     pub kind: u8,
     pub persistence: u8,
     pub heap: u32,
+    /// Of an index: each row of that has one entry.
+    pub has_all_rows: bool,
     pub creator: u64,
     pub blocks: u32,
     pub extents: Vec<u32>,
@@ -81,7 +86,7 @@ impl Checkpoint {
             put(u64::from(r.id));
             put(u64::from(r.kind));
             put(u64::from(r.persistence));
-            put(u64::from(r.heap));
+            put(u64::from(r.heap) | if r.has_all_rows { HAS_ALL_ROWS } else { 0 });
             put(r.creator);
             put(u64::from(r.blocks));
             put(r.extents.len() as u64);
@@ -148,11 +153,14 @@ impl Checkpoint {
             ..Checkpoint::default()
         };
         for _ in 0..r.varint()? {
+            let (id, kind, persistence) = (v32(&mut r)?, r.varint()? as u8, r.varint()? as u8);
+            let heap = r.varint()?;
             let mut e = RelationEntry {
-                id: v32(&mut r)?,
-                kind: r.varint()? as u8,
-                persistence: r.varint()? as u8,
-                heap: v32(&mut r)?,
+                id,
+                kind,
+                persistence,
+                heap: u32::try_from(heap & !HAS_ALL_ROWS).ok()?,
+                has_all_rows: heap & HAS_ALL_ROWS != 0,
                 creator: r.varint()?,
                 blocks: v32(&mut r)?,
                 extents: Vec::new(),

@@ -192,6 +192,7 @@ impl Core {
             };
             let relation = self.directory.add(self, r.id, kind, persistence, r.creator);
             relation.heap.store(r.heap, Relaxed);
+            relation.has_all_rows.store(r.has_all_rows, Relaxed);
             crate::lock(&relation.initial).clone_from(&r.initial);
             if c.clean
                 && let Some(image) = &relation.image
@@ -491,9 +492,10 @@ impl Core {
             }
             // Followed by who reads, and looked for by who judges the end.
             Record::Link { .. } | Record::Durable { .. } => {}
-            Record::Belongs { rel, heap } => {
+            Record::Belongs { rel, heap, has_all_rows } => {
                 if let Some(r) = self.directory.get(rel) {
                     r.heap.store(heap, Relaxed);
+                    r.has_all_rows.store(has_all_rows, Relaxed);
                 }
             }
         }

@@ -394,6 +394,17 @@ fn a_block_in_place_of_another_is_found_out() {
     assert!(unreadable(&open(&env), id).contains("is not the one that belongs there"));
 }
 
+/// The disk gives another page than the one that was asked for: nothing is damaged, and the next read is right.
+#[test]
+fn a_read_that_went_astray_is_found_out() {
+    let (env, [first, _], [from, to]) = two_heaps();
+    let e = open(&env);
+    env.misread("pages", from as u64, to as u64);
+    let why = unreadable(&e, first);
+    assert!(why.contains(&format!("block 0 of storage relation {} is expected there", first.0)), "{why}");
+    assert_eq!(rows(&e, first).unwrap(), [b"of the first".to_vec()]);
+}
+
 /// Undo that was overwritten by what belongs elsewhere.
 #[test]
 fn undo_overwritten_by_another_page_is_named_when_it_is_read() {
@@ -421,6 +432,37 @@ fn undo_overwritten_by_another_page_is_named_when_it_is_read() {
     let mut out = Vec::new();
     let why = heap.fetch(rid, &s, &mut out).expect_err("undo that is not there was read");
     assert!(why.message().ends_with(&format!("is not readable (file \"pages\", offset {undo})")), "{why}");
+}
+
+// ---- images of unlogged relations
+
+/// Of a server that died: a checkpoint's images are what such a relation comes back from.
+#[test]
+fn a_damaged_image_is_named() {
+    let env = Arc::new(SimEnv::default());
+    let e = open(&env);
+    let mut t = e.begin(Isolation::ReadCommitted, 0);
+    let heap = e.create_relation(&mut t, RelationKind::Heap, Persistence::Kept).unwrap();
+    commit(&e, t);
+    insert(&e, &heap, b"kept", 1);
+    e.checkpoint(&ThreadPark::new()).unwrap();
+    let id = heap.id();
+    let env = env.restart();
+    drop((heap, e));
+    let file = format!("images/{:08x}", id.0);
+    let at = place_of(&env, &file, b"kept")[0];
+    env.spoil(&file, |bytes| bytes[at] ^= 1);
+    let expected = format!(
+        "checksum of block 0 of storage relation {} is wrong (file \"{file}\", offset {})",
+        id.0,
+        at / PAGE * PAGE
+    );
+    assert_eq!(refused(&env), expected);
+    assert!(problems(&env).contains(&expected), "{:?}", problems(&env));
+    // Without it there is nothing to come back from: the relation begins anew, which is told.
+    env.lose(&file);
+    assert!(problems(&env).contains(&format!("file \"{file}\" is missing")), "{:?}", problems(&env));
+    assert!(rows(&open(&env), id).unwrap().is_empty());
 }
 
 // ---- the log
@@ -629,6 +671,57 @@ fn a_check_writes_nothing() {
         assert!(!env.dead());
         assert!(env.image() == before);
     }
+}
+
+/// In which no row may be without an entry, or have two.
+#[test]
+fn a_check_looks_from_heap_to_index() {
+    let park = ThreadPark::new();
+    for (of_all_rows, entries) in [(true, 0), (true, 1), (true, 2), (false, 0)] {
+        let env = Arc::new(SimEnv::default());
+        let e = open(&env);
+        let (heap, index) = (create(&e, RelationKind::Heap), create(&e, RelationKind::BTree));
+        if of_all_rows {
+            index.set_heap_of_all_rows(heap.id());
+        } else {
+            index.set_heap(heap.id());
+        }
+        let mut t = e.begin(Isolation::ReadCommitted, 0);
+        for row in 0..300u32 {
+            let rid = heap.insert(&mut t, &[7; 500]).unwrap();
+            for n in 0..if row == 211 { entries } else { 1 } {
+                let key = [row.to_be_bytes(), [n; 4]].concat();
+                index.index_insert(&mut t, &heap, &key, rid, Uniqueness::NotUnique, &park).unwrap();
+            }
+        }
+        commit(&e, t);
+        let (heap_id, index_id) = (heap.id().0, index.id().0);
+        drop((heap, index));
+        // The index says so itself: by the log, and by the directory.
+        let env = env.restart();
+        drop(e);
+        open(&env).shutdown().unwrap();
+        let found = problems(&env.restart());
+        match (of_all_rows, entries) {
+            (true, 0) => {
+                assert_eq!(found.len(), 1, "{found:?}");
+                let (start, end) = (format!("index {index_id}: row ("), format!(" of heap {heap_id} has no entry"));
+                assert!(found[0].starts_with(&start) && found[0].ends_with(&end), "{found:?}");
+            }
+            (true, 2) => assert!(found.len() == 1 && found[0].ends_with("has two entries"), "{found:?}"),
+            _ => assert_eq!(found, Vec::<String>::new()),
+        }
+    }
+}
+
+#[test]
+fn a_stopped_cluster_needs_no_log() {
+    let (env, id) = stopped_cluster();
+    for name in env.names().iter().filter(|name| name.starts_with("wal/")) {
+        env.lose(name);
+    }
+    assert_eq!(problems(&env), Vec::<String>::new());
+    assert_eq!(rows(&open(&env), id).unwrap().len(), 10);
 }
 
 // ---- room

@@ -419,6 +419,8 @@ pub enum Record<'a> {
     Belongs {
         rel: u32,
         heap: u32,
+        /// Each row of the heap has one entry.
+        has_all_rows: bool,
     },
     /// The log ended here (maybe torn) and goes on at this LSN.
     Link {
@@ -539,7 +541,9 @@ pub fn encode(record: &Record<'_>) -> Vec<u8> {
         Record::Drop { rel } => numbers(9, &[u64::from(*rel)]),
         Record::Chunk { number, page } => numbers(10, &[*number, u64::from(*page)]),
         Record::ChunkGone { number } => numbers(11, &[*number]),
-        Record::Belongs { rel, heap } => numbers(12, &[u64::from(*rel), u64::from(*heap)]),
+        Record::Belongs { rel, heap, has_all_rows } => {
+            numbers(12 | u8::from(*has_all_rows) << 4, &[u64::from(*rel), u64::from(*heap)]);
+        }
         Record::Link { to } => numbers(13, &[*to]),
         Record::Initial { rel, bytes } => {
             numbers(14, &[u64::from(*rel)]);
@@ -639,7 +643,7 @@ fn decode_inner(body: &[u8]) -> Option<Record<'_>> {
         9 => Record::Drop { rel: get_u32(&mut r)? },
         10 => Record::Chunk { number: r.varint()?, page: get_u32(&mut r)? },
         11 => Record::ChunkGone { number: r.varint()? },
-        12 => Record::Belongs { rel: get_u32(&mut r)?, heap: get_u32(&mut r)? },
+        12 => Record::Belongs { rel: get_u32(&mut r)?, heap: get_u32(&mut r)?, has_all_rows: head & 0x10 != 0 },
         13 => Record::Link { to: r.varint()? },
         14 => Record::Initial { rel: get_u32(&mut r)?, bytes: r.prefixed()? },
         DURABLE => Record::Durable { to: r.varint()? },

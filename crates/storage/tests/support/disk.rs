@@ -48,6 +48,8 @@ pub struct Switch {
     /// Operations until the fault.
     left: AtomicI64,
     fault: Mutex<Option<Fault>>,
+    /// A read of this file at the first offset that gives what is at the second.
+    astray: Mutex<Option<(PathBuf, u64, u64)>>,
     /// Files can only be opened for reading.
     is_read_only: AtomicBool,
     /// A file that cannot be opened, and with which error.
@@ -92,6 +94,7 @@ impl Switch {
 struct MemFile {
     content: Arc<Mutex<Content>>,
     switch: Arc<Switch>,
+    path: PathBuf,
     /// Its contents have checksums page by page.
     is_of_pages: bool,
 }
@@ -104,6 +107,12 @@ fn put(v: &mut Vec<u8>, at: usize, data: &[u8]) {
 impl File for MemFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         self.switch.check()?;
+        let mut astray = self.switch.astray.lock().unwrap();
+        let offset = match astray.take_if(|(path, from, _)| *path == self.path && *from == offset) {
+            Some((_, _, to)) => to,
+            None => offset,
+        };
+        drop(astray);
         let c = self.content.lock().unwrap();
         let at = (offset as usize).min(c.current.len());
         let n = buf.len().min(c.current.len() - at);
@@ -211,6 +220,7 @@ impl SimEnv {
             dead: AtomicBool::new(false),
             left: AtomicI64::new(i64::MAX),
             fault: Mutex::new(None),
+            astray: Mutex::new(None),
             is_read_only: AtomicBool::new(false),
             denied: Mutex::new(None),
             fired: AtomicU64::new(0),
@@ -310,6 +320,10 @@ impl SimEnv {
         let disk = self.disk.lock().unwrap();
         disk.current.keys().filter_map(|p| Some(p.strip_prefix("/sim").ok()?.display().to_string())).collect()
     }
+    /// The next read of this file at `from` gives what is at `to`.
+    pub fn misread(&self, path: impl AsRef<Path>, from: u64, to: u64) {
+        *self.switch.astray.lock().unwrap() = Some((Path::new("/sim").join(path), from, to));
+    }
     /// From now on nothing can be written.
     pub fn make_read_only(&self) {
         self.switch.is_read_only.store(true, SeqCst);
@@ -375,7 +389,7 @@ impl Env for SimEnv {
             }
         };
         let is_of_pages = path.ends_with("pages") || path.parent().is_some_and(|p| p.ends_with("images"));
-        Ok(Arc::new(MemFile { content, switch: self.switch.clone(), is_of_pages }))
+        Ok(Arc::new(MemFile { content, switch: self.switch.clone(), path: path.to_path_buf(), is_of_pages }))
     }
     fn exists(&self, path: &Path) -> io::Result<bool> {
         let disk = self.disk.lock().unwrap();
