@@ -8,7 +8,7 @@ use crate::recovery::LogReader;
 use crate::wal::record::{Op, Record, Target, decode, encode, encode_change, encode_compensate};
 use crate::wal::segment::Segments;
 use crate::wal::{SEGMENT, frame};
-use kilndb_base::env::{Env, File, Open};
+use kilndb_base::env::{Env, File, Lock, Locked, Open};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -86,7 +86,7 @@ fn framed(data: &[u8]) {
 /// The bodies in segment 1, and where reading ended.
 fn read_segment(bytes: Vec<u8>) -> (Vec<Vec<u8>>, u64) {
     let env = Arc::new(OneFile(Arc::new(Bytes(bytes))));
-    let segments = Segments::new(env, PathBuf::from("wal"), Default::default()).expect("nothing to fail");
+    let segments = Segments::new(env, PathBuf::from("wal"), Default::default());
     let mut reader = LogReader::new(&segments, SEGMENT);
     let mut found = Vec::new();
     while let Some((end, body)) = reader.next().expect("a file that can be read") {
@@ -148,8 +148,11 @@ impl Env for OneFile {
     fn open(&self, _: &Path, _: Open) -> io::Result<Arc<dyn File>> {
         Ok(self.0.clone())
     }
-    fn exists(&self, path: &Path) -> bool {
-        path.file_name().is_some_and(|n| n == "0000000000000001")
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        Ok(path.file_name().is_some_and(|n| n == "0000000000000001"))
+    }
+    fn lock_dir(&self, _: &Path, _: Lock) -> io::Result<Option<Locked>> {
+        Ok(Some(Box::new(())))
     }
     fn create_dir_all(&self, _: &Path) -> io::Result<()> {
         Ok(())

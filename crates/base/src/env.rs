@@ -36,6 +36,17 @@ pub enum Open {
     Truncate,
 }
 
+/// With whom a folder is shared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lock {
+    /// With others who only read.
+    Shared,
+    /// With nobody.
+    Exclusive,
+}
+/// A lock that ends with this value, or with the process.
+pub type Locked = Box<dyn Send + Sync>;
+
 /// Clock, files, randomness, threads.
 pub trait Env: Send + Sync {
     /// Microseconds since 1970-01-01 UTC.
@@ -53,7 +64,12 @@ pub trait Env: Send + Sync {
     fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<std::thread::JoinHandle<()>>;
 
     fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>>;
-    fn exists(&self, path: &Path) -> bool;
+    /// False only if there is no such name. What cannot be looked at (no permission, a failing disk) is an error: it is
+    /// not known to be absent.
+    fn exists(&self, path: &Path) -> io::Result<bool>;
+    /// Locks the folder against other processes, and others in this one, that lock it as well; needs no right to write.
+    /// None: one of them has it.
+    fn lock_dir(&self, path: &Path, how: Lock) -> io::Result<Option<Locked>>;
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     fn remove_file(&self, path: &Path) -> io::Result<()>;
@@ -124,8 +140,20 @@ impl Env for OsEnv {
             .open(path)?;
         Ok(Arc::new(OsFile(file)))
     }
-    fn exists(&self, path: &Path) -> bool {
-        path.exists()
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        path.try_exists()
+    }
+    fn lock_dir(&self, path: &Path, how: Lock) -> io::Result<Option<Locked>> {
+        let folder = std::fs::File::open(path)?;
+        let taken = match how {
+            Lock::Shared => folder.try_lock_shared(),
+            Lock::Exclusive => folder.try_lock(),
+        };
+        match taken {
+            Ok(()) => Ok(Some(Box::new(folder))),
+            Err(std::fs::TryLockError::WouldBlock) => Ok(None),
+            Err(std::fs::TryLockError::Error(e)) => Err(e),
+        }
     }
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
         std::fs::create_dir_all(path)

@@ -6,7 +6,7 @@ pub const HELP: &str = "\
 kilndb is a database server for hot data that speaks PostgreSQL's protocol and dialect.
 
 Usage:
-  kilndb serve -D DIR [-h HOST] [-p PORT] [-k SOCKET_DIR] [-c NAME=VALUE]...
+  kilndb serve -D DIR [-h HOST] [-p PORT] [-k SOCKET_DIR] [-c NAME=VALUE]... [--accept-lost-log]
   kilndb check -D DIR
   kilndb --version
   kilndb --help
@@ -17,6 +17,10 @@ serve   starts the server; makes the cluster if DIR is missing or empty
   -p PORT         port, and the number in the Unix socket's name (default 5432)
   -k SOCKET_DIR   folder of the Unix socket (default: none)
   -c NAME=VALUE   a setting, as in DIR/kilndb.conf
+  --accept-lost-log
+                  a damaged log is taken for one that ends there, instead of
+                  refusing to start: what follows is lost, and what is left
+                  may contradict itself
 
 check   verifies every structure of a cluster that no server has open; exit 1 if something is wrong
 ";
@@ -28,6 +32,7 @@ pub struct ServeOptions {
     pub port: Option<u16>,
     pub socket_dir: Option<PathBuf>,
     pub settings: Vec<(String, String)>,
+    pub accept_lost_log: bool,
 }
 
 #[derive(Debug)]
@@ -53,8 +58,14 @@ pub fn parse(arguments: &[String]) -> Result<Command, String> {
 
 fn parse_serve(arguments: &[String]) -> Result<ServeOptions, String> {
     let mut data_dir = None;
-    let mut options =
-        ServeOptions { data_dir: PathBuf::new(), host: None, port: None, socket_dir: None, settings: Vec::new() };
+    let mut options = ServeOptions {
+        data_dir: PathBuf::new(),
+        host: None,
+        port: None,
+        socket_dir: None,
+        settings: Vec::new(),
+        accept_lost_log: false,
+    };
     let mut rest = arguments.iter();
     while let Some(flag) = rest.next() {
         let mut value = || rest.next().cloned().ok_or_else(|| format!("option {flag} needs a value"));
@@ -72,6 +83,7 @@ fn parse_serve(arguments: &[String]) -> Result<ServeOptions, String> {
                     text.split_once('=').ok_or_else(|| format!("-c needs NAME=VALUE, not \"{text}\""))?;
                 options.settings.push((name.trim().to_string(), setting.trim().to_string()));
             }
+            "--accept-lost-log" => options.accept_lost_log = true,
             other => return Err(format!("unknown option \"{other}\"")),
         }
     }
@@ -91,6 +103,9 @@ mod tests {
     fn serve_takes_its_options() {
         let Ok(Command::Serve(o)) = parse(&words("serve -D d -p 5433 -c fsync=off")) else { panic!() };
         assert_eq!((o.port, o.settings), (Some(5433), vec![("fsync".into(), "off".into())]));
+        assert!(!o.accept_lost_log);
+        let Ok(Command::Serve(o)) = parse(&words("serve --accept-lost-log -D d")) else { panic!() };
+        assert!(o.accept_lost_log);
     }
 
     #[test]

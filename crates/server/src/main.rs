@@ -41,10 +41,7 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            eprintln!("kilndb: {}", e.message());
-            ExitCode::FAILURE
-        }
+        Err(e) => failed(&e),
     }
 }
 
@@ -62,9 +59,14 @@ fn check(data_dir: std::path::PathBuf) -> ExitCode {
             println!("{}: {} problems found", data_dir.display(), problems.len());
             ExitCode::FAILURE
         }
-        Err(e) => {
-            eprintln!("kilndb: {}", e.message());
-            ExitCode::FAILURE
-        }
+        Err(e) => failed(&e),
     }
+}
+
+fn failed(e: &kilndb_base::Error) -> ExitCode {
+    eprintln!("kilndb: {}", e.message());
+    if let Some(hint) = &e.0.hint {
+        eprintln!("HINT:  {hint}");
+    }
+    ExitCode::FAILURE
 }

@@ -47,6 +47,7 @@ pub fn serve(options: ServeOptions) -> Result<()> {
         workers,
         log,
         config,
+        accept_lost_log: options.accept_lost_log,
         languages: vec![Arc::new(kilndb_plpgsql::PlPgSql)],
     })?;
 
@@ -121,7 +122,8 @@ fn prepare_data_dir(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// One server per data folder: an advisory lock on `kilndb.pid`, which the kernel drops with the process.
+/// Tells which process serves the folder, and locks the file against older servers, which lock nothing else (storage
+/// locks the folder itself). The kernel drops the lock with the process.
 fn lock_data_dir(dir: &Path) -> Result<std::fs::File> {
     let path = dir.join("kilndb.pid");
     let fail =

@@ -30,6 +30,8 @@ pub struct InstanceOptions {
     pub workers: usize,
     pub log: LogFunction,
     pub config: ServerSettings,
+    /// A damaged log is taken for one that ends there: what follows is lost.
+    pub accept_lost_log: bool,
     /// Procedural languages besides SQL.
     pub languages: Vec<Arc<dyn ProceduralLanguage>>,
 }
@@ -145,15 +147,17 @@ impl Instance {
             startup_progress_interval_ms: c.number("log_startup_progress_interval") as u64,
             limits: Default::default(),
             fsync: c.flag("fsync"),
+            accept_lost_log: options.accept_lost_log,
             workers: options.workers,
             log: options.log.clone(),
         };
         if !config.fsync {
             (options.log)(Severity::Warning, "fsync is off: a crash of the machine can lose or damage data");
         }
-        TempSpace::new(options.env.clone(), &options.data_dir).clear()?;
         let helpers = Arc::new(HelperPool::new(options.env.clone(), options.workers));
         let engine = Engine::open(options.env.clone(), config)?;
+        // Now that the folder is ours: they may be a running server's.
+        TempSpace::new(options.env.clone(), &options.data_dir).clear()?;
         engine.set_read_lock_limits(&read_lock_limits(&options.config));
         engine.set_tuning(tuning(&options.config));
         let park = ThreadPark::new();

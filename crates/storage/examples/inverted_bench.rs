@@ -47,6 +47,7 @@ fn main() {
         startup_progress_interval_ms: 0,
         limits: Default::default(),
         fsync: false,
+        accept_lost_log: false,
         workers: 1,
         log: Arc::new(|_, _| {}),
     };

@@ -44,6 +44,7 @@ fn main() {
         startup_progress_interval_ms: 0,
         limits: Default::default(),
         fsync: true,
+        accept_lost_log: false,
         workers: 2,
         log: Arc::new(|_, t| println!("    {t}")),
     };

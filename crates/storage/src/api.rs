@@ -20,6 +20,8 @@ pub struct EngineConfig {
     /// How often recovery tells how far it is; 0: it does not.
     pub startup_progress_interval_ms: u64,
     pub fsync: bool,
+    /// A damaged log is taken for one that ends there, instead of refusing to start: what follows is lost.
+    pub accept_lost_log: bool,
     /// Insertion targets and undo streams are kept per worker.
     pub workers: usize,
     pub limits: StorageLimits,

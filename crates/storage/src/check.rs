@@ -9,26 +9,43 @@
 
 use crate::api::{Persistence, RelationKind};
 use crate::btree::node::{self, Key};
-use crate::control;
+use crate::buffer::doublewrite::Area;
+use crate::control::{self, Checkpoint};
 use crate::core::Core;
 use crate::directory::{HEAP_NAME_BYTES, Relation, extent_pages};
+use crate::engine::{Purpose, lock_cluster};
 use crate::heap::page as hp;
 use crate::image::{self, ImageEntry};
 use crate::page::{self, HEADER, PAGE, PageBytes, View, at, get16};
+use crate::recovery::LogReader;
 use crate::undo::CHUNK;
-use kilndb_base::env::{Env, File, Open};
+use crate::wal::end;
+use crate::wal::segment::{Segments, failed};
+use kilndb_base::env::{Env, File, Lock, Open};
 use kilndb_base::{Result, RowId, Severity};
 use std::cmp::Ordering;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Verifies every structure of a cluster that no server has open; returns what is wrong.
+/// Verifies every structure of a cluster that no server has open; returns what is wrong. It needs no right to write.
 pub fn check(env: Arc<dyn Env>, data_dir: PathBuf) -> Result<Vec<String>> {
+    let _locked = lock_cluster(&*env, &data_dir, Lock::Shared)?;
     let mut wrong = Vec::new();
-    let Some(c) = control::read(&env, &data_dir)? else { return Ok(vec!["there is no cluster here".into()]) };
-    let file = env.open(&data_dir.join("pages"), Open::Existing)?;
+    let Some(found) = control::read(&env, &data_dir)? else { return Ok(vec!["there is no cluster here".into()]) };
+    wrong.extend(found.damage);
+    let c = found.checkpoint;
+    let file = env.open(&data_dir.join("pages"), Open::ReadOnly).map_err(|e| failed("open", "pages", e))?;
+    if !env.exists(&data_dir.join("doublewrite")).map_err(|e| failed("open", "doublewrite", e))? {
+        wrong.push("file \"doublewrite\" is missing; the next start makes it anew".into());
+    }
+    // After a proper stop nobody needs it.
+    if !c.clean
+        && let Err(e) = check_log(&env, &data_dir, &c)
+    {
+        wrong.push(e.message().to_string());
+    }
     for r in &c.relations {
         if let Some(image) = &r.image {
             check_image(&*env, &data_dir, r.id, image, &mut wrong)?;
@@ -67,10 +84,11 @@ pub fn check(env: Arc<dyn Env>, data_dir: PathBuf) -> Result<Vec<String>> {
         startup_progress_interval_ms: 0,
         limits: Default::default(),
         fsync: true,
+        accept_lost_log: false,
         workers: 1,
         log: Arc::new(|_: Severity, _: &str| {}),
     };
-    let core = crate::engine::build_core(env, config, &c, false)?;
+    let core = crate::engine::build_core(env, config, &c, Purpose::Inspect)?;
     core.load_checkpoint(&c)?;
     if let Err(e) = core.rebuild_space() {
         wrong.push(e.message().to_string());
@@ -93,6 +111,19 @@ pub fn check(env: Arc<dyn Env>, data_dir: PathBuf) -> Result<Vec<String>> {
     }
     core.directory.clear();
     Ok(wrong)
+}
+/// Reads the log as recovery would.
+fn check_log(env: &Arc<dyn Env>, dir: &Path, c: &Checkpoint) -> Result<()> {
+    let area = dir.join("doublewrite");
+    let mut known = c.durable;
+    if env.exists(&area).map_err(|e| failed("open", "doublewrite", e))? {
+        let area = env.open(&area, Open::ReadOnly).map_err(|e| failed("open", "doublewrite", e))?;
+        known = known.max(Area::read(&*area)?.newest_lsn());
+    }
+    let segments = Segments::to_read(env.clone(), dir.join("wal"));
+    let mut reader = LogReader::new(&segments, c.redo);
+    while reader.next_record()?.is_some() {}
+    end::judge(&segments, reader.lsn, known)
 }
 fn check_image(env: &dyn Env, dir: &Path, rel: u32, entry: &ImageEntry, wrong: &mut Vec<String>) -> Result<()> {
     let Some(file) = image::open(env, dir, rel)? else {
@@ -194,6 +225,7 @@ fn check_tree(core: &Core, r: &Relation, wrong: &mut Vec<String>) -> Result<()> 
     let heap_of = |id: u32| core.directory.get(id).filter(|h| h.persistence != Persistence::Temporary);
     // What an inverted index's entries lead to is in them.
     let mut heap = if r.kind == RelationKind::Inverted { None } else { heap_of(r.heap.load(Relaxed)) };
+    let mut reached = r.has_all_rows().then(Rows::default);
     let mut seen = HashSet::new();
     let mut leftmost = Some(0u32);
     let mut below: Option<u8> = None;
@@ -264,6 +296,8 @@ fn check_tree(core: &Core, r: &Relation, wrong: &mut Vec<String>) -> Result<()> 
                     }
                     if e.stamp & node::RETIRED != 0 {
                         say("a retired entry was not purged");
+                    } else if reached.as_mut().is_some_and(|reached| !reached.add(rid)) {
+                        say(&format!("row ({},{}) has two entries", rid.block, rid.slot));
                     }
                 }
             }
@@ -281,6 +315,46 @@ fn check_tree(core: &Core, r: &Relation, wrong: &mut Vec<String>) -> Result<()> 
         }
         if below == Some(0) {
             break;
+        }
+    }
+    match (heap, reached) {
+        (Some(heap), Some(reached)) => check_rows_reached(core, r, &heap, &reached, wrong),
+        _ => Ok(()),
+    }
+}
+
+/// Rows by their ids.
+#[derive(Default)]
+struct Rows(HashMap<u64, u64>);
+impl Rows {
+    /// False: it was there.
+    fn add(&mut self, rid: RowId) -> bool {
+        let word = self.0.entry(rid.to_u64() / 64).or_default();
+        let bit = 1 << (rid.to_u64() % 64);
+        let is_new = *word & bit == 0;
+        *word |= bit;
+        is_new
+    }
+    fn has(&self, rid: RowId) -> bool {
+        self.0.get(&(rid.to_u64() / 64)).is_some_and(|word| word >> (rid.to_u64() % 64) & 1 != 0)
+    }
+}
+/// From heap to index: no row is missing from an index that has all.
+fn check_rows_reached(
+    core: &Core,
+    index: &Relation,
+    heap: &Relation,
+    reached: &Rows,
+    wrong: &mut Vec<String>,
+) -> Result<()> {
+    for block in 0..heap.pages() {
+        let page = core.pool.write(heap.pid(block)?)?;
+        for slot in 1..=get16(page.page(), at::COUNT) {
+            let rid = RowId { block, slot: slot as u16 };
+            let is_row = hp::word(page.view(), slot).is_some_and(|word| word & (hp::DELETED | hp::PIECE) == 0);
+            if is_row && !reached.has(rid) {
+                wrong.push(format!("index {}: row ({block},{slot}) of heap {} has no entry", index.id, heap.id));
+            }
         }
     }
     Ok(())

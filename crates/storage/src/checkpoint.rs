@@ -199,6 +199,7 @@ impl Checkpointer {
         core.log.sync(&**core.pool.file(), "pages")?;
         core.stats.count(IoObject::Relation, Event::Sync, 1, 0);
         progress.syncing_done_ns = core.env.monotonic_nanos();
+        note.durable = core.log.flushed();
         control::write(&core.env, &core.config.data_dir, &core.log, &note)?;
         // A failed one keeps its generation: the slot of the last good checkpoint is not written before there is a
         // newer.
@@ -324,6 +325,7 @@ fn note(core: &Core, redo: u64, clean: bool, generation: u64) -> Checkpoint {
             kind: kind_number(r.kind),
             persistence: persistence_number(r.persistence),
             heap: r.heap.load(Relaxed),
+            has_all_rows: r.has_all_rows(),
             creator: if settled { 0 } else { creator },
             blocks,
             extents: r.extent_list(),

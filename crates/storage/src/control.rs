@@ -4,13 +4,16 @@
 //! 1. `control` has two slots of 512 bytes at 0 and 4096, written in turn; the valid one with the higher generation
 //!    counts.
 //! 2. Whoever goes on from a generation makes its slot durable first ([`harden`]).
-//! 3. The directory file of a generation is complete and durable before the control file names it.
+//! 3. The directory file of a generation is complete and durable before the control file names it, and so is all that
+//!    the checkpoint consists of. A directory of a generation that never counted is removed at the next start.
+//! 4. A folder is taken for a new one only if nothing of a cluster is in it ([`read`]).
 //!
 //! Format of a slot: magic u64, version u32, zero u32, generation u64, crc u32 of the 24 bytes before.
 //! Directory file `directory-<generation>`: magic u64, varints (see `encode`), crc u32 of everything before.
 //!
 //! Must not know: how the cluster is recovered.
 
+use crate::buffer::doublewrite::Area;
 use crate::crc::crc32c;
 use crate::image::{Bits, ImageEntry, Unended};
 use crate::wal::Log;
@@ -21,11 +24,14 @@ use kilndb_base::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub const VERSION: u32 = 2;
-/// Clusters of this version are read too; they become [`VERSION`] with their first checkpoint.
+pub const VERSION: u32 = 3;
+/// Clusters from this version on are read too; they become [`VERSION`] with their first checkpoint.
 const OLDEST_VERSION: u32 = 1;
 const MAGIC: u64 = u64::from_le_bytes(*b"KilnCtl1");
 const DIRECTORY_MAGIC: u64 = u64::from_le_bytes(*b"KilnDir1");
+
+/// Beside the number of an index's heap.
+const HAS_ALL_ROWS: u64 = 1 << 32;
 
 #[derive(Default, Debug, Clone)]
 pub struct RelationEntry {
@@ -33,6 +39,8 @@ pub struct RelationEntry {
     pub kind: u8,
     pub persistence: u8,
     pub heap: u32,
+    /// Of an index: each row of that has one entry.
+    pub has_all_rows: bool,
     pub creator: u64,
     pub blocks: u32,
     pub extents: Vec<u32>,
@@ -58,6 +66,8 @@ pub struct Checkpoint {
     /// Of the images: transactions that had not ended, undo chunks saved with them.
     pub unended: Vec<Unended>,
     pub image_chunks: Vec<u64>,
+    /// How far the log was durable when this was noted; 0: not known.
+    pub durable: u64,
 }
 
 impl Checkpoint {
@@ -76,7 +86,7 @@ impl Checkpoint {
             put(u64::from(r.id));
             put(u64::from(r.kind));
             put(u64::from(r.persistence));
-            put(u64::from(r.heap));
+            put(u64::from(r.heap) | if r.has_all_rows { HAS_ALL_ROWS } else { 0 });
             put(r.creator);
             put(u64::from(r.blocks));
             put(r.extents.len() as u64);
@@ -117,6 +127,7 @@ impl Checkpoint {
         }
         put_varint(&mut out, self.image_chunks.len() as u64);
         self.image_chunks.iter().for_each(|number| put_varint(&mut out, *number));
+        put_varint(&mut out, self.durable);
         let crc = crc32c(&out);
         out.extend_from_slice(&crc.to_le_bytes());
         out
@@ -142,11 +153,14 @@ impl Checkpoint {
             ..Checkpoint::default()
         };
         for _ in 0..r.varint()? {
+            let (id, kind, persistence) = (v32(&mut r)?, r.varint()? as u8, r.varint()? as u8);
+            let heap = r.varint()?;
             let mut e = RelationEntry {
-                id: v32(&mut r)?,
-                kind: r.varint()? as u8,
-                persistence: r.varint()? as u8,
-                heap: v32(&mut r)?,
+                id,
+                kind,
+                persistence,
+                heap: u32::try_from(heap & !HAS_ALL_ROWS).ok()?,
+                has_all_rows: heap & HAS_ALL_ROWS != 0,
                 creator: r.varint()?,
                 blocks: v32(&mut r)?,
                 extents: Vec::new(),
@@ -183,6 +197,10 @@ impl Checkpoint {
         for _ in 0..r.varint()? {
             c.image_chunks.push(r.varint()?);
         }
+        if !r.is_empty() {
+            // Not in version 2.
+            c.durable = r.varint()?;
+        }
         Some(c)
     }
 }
@@ -190,7 +208,7 @@ impl Checkpoint {
 fn directory_path(dir: &Path, generation: u64) -> PathBuf {
     dir.join(format!("directory-{generation:016x}"))
 }
-fn read_whole(file: &dyn File) -> Result<Vec<u8>> {
+fn read_whole(file: &dyn File) -> std::io::Result<Vec<u8>> {
     let mut bytes = vec![0; file.len()? as usize];
     let got = file.read_at(&mut bytes, 0)?;
     bytes.truncate(got);
@@ -201,17 +219,14 @@ pub fn write(env: &Arc<dyn Env>, dir: &Path, log: &Log, checkpoint: &Checkpoint)
     let generation = checkpoint.generation;
     let path = directory_path(dir, generation);
     let fresh = dir.join("directory.new");
-    let file = env.open(&fresh, Open::Truncate)?;
-    file.write_at(&checkpoint.encode(), 0)?;
+    let file = env.open(&fresh, Open::Truncate).map_err(|e| failed("create", "directory.new", e))?;
+    file.write_at(&checkpoint.encode(), 0).map_err(|e| failed("write to", "directory.new", e))?;
     log.sync(&*file, "directory.new")?;
-    env.rename(&fresh, &path)?;
+    env.rename(&fresh, &path).map_err(|e| failed("rename", "directory.new", e))?;
     log.sync_dir(&**env, dir)?;
     write_slot(env, dir, log, generation)?;
-    for old in env.list_dir(dir).unwrap_or_default() {
-        let number = old.file_name().and_then(|n| n.to_str()).and_then(|n| n.strip_prefix("directory-"));
-        if let Some(n) = number.and_then(|n| u64::from_str_radix(n, 16).ok())
-            && n + 1 < generation
-        {
+    for (old, n) in directories(env, dir).unwrap_or_default() {
+        if n + 1 < generation {
             // This checkpoint counts by now; the file goes with the next one.
             let _ = env.remove_file(&old);
         }
@@ -228,7 +243,7 @@ fn write_slot(env: &Arc<dyn Env>, dir: &Path, log: &Log, generation: u64) -> Res
     let crc = crc32c(&slot);
     slot.extend_from_slice(&crc.to_le_bytes());
     slot.resize(512, 0);
-    let control = env.open(&dir.join("control"), Open::Create)?;
+    let control = env.open(&dir.join("control"), Open::Create).map_err(|e| failed("open", "control", e))?;
     control.write_at(&slot, (generation % 2) * 4096).map_err(|e| {
         let e = failed("write to", "control", e);
         // It may count, or not: which files the next checkpoint may write over, only the next start can tell.
@@ -239,54 +254,151 @@ fn write_slot(env: &Arc<dyn Env>, dir: &Path, log: &Log, generation: u64) -> Res
     log.sync_dir(&**env, dir)
 }
 /// The generation that was read may be in the system's memory only: the last process may have ended before its sync, or
-/// with it. It is made durable before anything that the one before it needs is written over.
+/// with it. It is made durable before anything that the one before it needs is written over. Directories of later
+/// generations belong to checkpoints that never counted: they go, so that the next one to be found beside a damaged slot
+/// is what that slot named.
 pub fn harden(env: &Arc<dyn Env>, dir: &Path, log: &Log, generation: u64) -> Result<()> {
+    for (path, number) in directories(env, dir)? {
+        if number > generation {
+            env.remove_file(&path).map_err(|e| failed("remove", &shown(&path), e))?;
+        }
+    }
     write_slot(env, dir, log, generation)
 }
 
-/// None: there is no cluster here.
-pub fn read(env: &Arc<dyn Env>, dir: &Path) -> Result<Option<Checkpoint>> {
+/// What a start begins with.
+#[derive(Debug)]
+pub struct Found {
+    pub checkpoint: Checkpoint,
+    /// A slot is damaged that the cluster can do without.
+    pub damage: Option<String>,
+}
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Slot {
+    /// Zeros, or beyond the end.
+    Empty,
+    Damaged,
+    Valid(u64),
+}
+
+/// None: there is no cluster here, nor anything of one.
+pub fn read(env: &Arc<dyn Env>, dir: &Path) -> Result<Option<Found>> {
+    let slots = read_slots(env, dir)?;
+    let generation = match slots.unwrap_or([Slot::Empty; 2]) {
+        [Slot::Valid(a), Slot::Valid(b)] => a.max(b),
+        [Slot::Valid(one), other] | [other, Slot::Valid(one)] => {
+            return beside_damage(env, dir, one, other).map(Some);
+        }
+        [Slot::Empty, Slot::Empty] => {
+            let Some(name) = content(env, dir)? else { return Ok(None) };
+            let problem = if slots.is_some() { "is empty" } else { "is missing" };
+            let message = format!("file \"control\" {problem}, but there is a cluster in its folder (file \"{name}\")");
+            return Err(Error::corrupted(message));
+        }
+        _ => return Err(Error::corrupted("file \"control\" has no valid slot (offsets 0 and 4096)")),
+    };
+    Ok(Some(Found { checkpoint: read_directory(env, dir, generation)?, damage: None }))
+}
+
+/// The other slot does not sum up. A write cannot have torn it, as a sector is written whole: it went bad later, and may
+/// have named the next generation, for which room was made by giving up what this one needs. Then the directory of that
+/// is here ([`harden`] leaves none that never counted), and complete, as it is the last thing to be made durable before
+/// the slot.
+fn beside_damage(env: &Arc<dyn Env>, dir: &Path, valid: u64, other: Slot) -> Result<Found> {
+    let next = directory_path(dir, valid + 1);
+    let is_later = env.exists(&next).map_err(|e| failed("open", &shown(&next), e))?;
+    let checkpoint = read_directory(env, dir, valid + u64::from(is_later))?;
+    // The first generation has no other before it.
+    let is_usual = valid == 1 && other == Slot::Empty;
+    let offset = (valid + 1) % 2 * 4096;
+    let damage =
+        (!is_usual).then(|| format!("file \"control\" is damaged (offset {offset}); its other slot is enough"));
+    Ok(Found { checkpoint, damage })
+}
+
+fn read_slots(env: &Arc<dyn Env>, dir: &Path) -> Result<Option<[Slot; 2]>> {
     let path = dir.join("control");
-    if !env.exists(&path) {
+    if !env.exists(&path).map_err(|e| failed("open", "control", e))? {
         return Ok(None);
     }
-    let control = env.open(&path, Open::Existing)?;
-    let mut best = None;
-    for slot in 0..2u64 {
+    let control = env.open(&path, Open::ReadOnly).map_err(|e| failed("open", "control", e))?;
+    let mut slots = [Slot::Empty; 2];
+    for (index, slot) in slots.iter_mut().enumerate() {
         let mut bytes = [0; 28];
-        if control.read_at(&mut bytes, slot * 4096)? < bytes.len() {
-            continue;
-        }
-        let mut r = Reader::new(&bytes);
-        let (Some(magic), Some(version), Some(_), Some(generation), Some(crc)) =
-            (r.u64(), r.u32(), r.u32(), r.u64(), r.u32())
-        else {
-            continue;
-        };
-        if magic != MAGIC || crc32c(&bytes[..24]) != crc {
-            continue;
-        }
-        if !(OLDEST_VERSION..=VERSION).contains(&version) {
-            return Err(Error::corrupted(format!(
-                "the cluster has format version {version}, this program reads {VERSION}"
-            )));
-        }
-        best = best.max(Some(generation));
+        control.read_at(&mut bytes, index as u64 * 4096).map_err(|e| failed("read", "control", e))?;
+        *slot = read_slot(&bytes)?;
     }
-    let Some(generation) = best else {
-        return if env
-            .list_dir(dir)?
-            .iter()
-            .any(|p| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with("directory-")))
-        {
-            Err(Error::corrupted("file \"control\" has no valid slot"))
-        } else {
-            Ok(None)
-        };
+    Ok(Some(slots))
+}
+fn read_slot(bytes: &[u8; 28]) -> Result<Slot> {
+    if bytes.iter().all(|b| *b == 0) {
+        return Ok(Slot::Empty);
+    }
+    let mut r = Reader::new(bytes);
+    let (Some(magic), Some(version), Some(_), Some(generation), Some(crc)) =
+        (r.u64(), r.u32(), r.u32(), r.u64(), r.u32())
+    else {
+        return Ok(Slot::Damaged);
     };
+    if magic != MAGIC || crc32c(&bytes[..24]) != crc {
+        return Ok(Slot::Damaged);
+    }
+    if !(OLDEST_VERSION..=VERSION).contains(&version) {
+        return Err(Error::corrupted(format!(
+            "the cluster has format version {version}, this program reads {VERSION}"
+        )));
+    }
+    Ok(Slot::Valid(generation))
+}
+fn read_directory(env: &Arc<dyn Env>, dir: &Path, generation: u64) -> Result<Checkpoint> {
     let path = directory_path(dir, generation);
-    let file = env.open(&path, Open::Existing)?;
-    Checkpoint::decode(&read_whole(&*file)?)
-        .map(Some)
-        .ok_or_else(|| Error::corrupted(format!("file \"{}\" is damaged", path.display())))
+    let name = shown(&path);
+    let file = env.open(&path, Open::ReadOnly).map_err(|e| failed("open", &name, e))?;
+    let bytes = read_whole(&*file).map_err(|e| failed("read", &name, e))?;
+    Checkpoint::decode(&bytes)
+        .filter(|c| c.generation == generation)
+        .ok_or_else(|| Error::corrupted(format!("file \"{name}\" is damaged")))
+}
+
+/// The first file found in which a cluster has, or may have, something to lose. A cluster that is being made writes
+/// neither log nor pages nor a second directory before its first slot of `control` is durable: without one, and without
+/// these, it is made again from the beginning.
+fn content(env: &Arc<dyn Env>, dir: &Path) -> Result<Option<String>> {
+    if let Some((path, _)) = directories(env, dir)?.into_iter().find(|(_, generation)| *generation != 1) {
+        return Ok(Some(shown(&path)));
+    }
+    let pages = dir.join("pages");
+    let has_pages = env.exists(&pages).map_err(|e| failed("open", "pages", e))?
+        && env.open(&pages, Open::ReadOnly).and_then(|f| f.len()).map_err(|e| failed("open", "pages", e))? > 0;
+    if has_pages {
+        return Ok(Some("pages".into()));
+    }
+    for folder in ["wal", "images"] {
+        let path = dir.join(folder);
+        if env.exists(&path).map_err(|e| failed("open", folder, e))?
+            && let Some(file) = env.list_dir(&path).map_err(|e| failed("open", folder, e))?.first()
+        {
+            return Ok(Some(format!("{folder}/{}", shown(file))));
+        }
+    }
+    let area = dir.join("doublewrite");
+    let has_copies = env.exists(&area).map_err(|e| failed("open", "doublewrite", e))?
+        && env
+            .open(&area, Open::ReadOnly)
+            .map_err(|e| failed("open", "doublewrite", e))
+            .and_then(|file| Area::read(&*file))?
+            .has_copies();
+    Ok(has_copies.then(|| "doublewrite".into()))
+}
+fn directories(env: &Arc<dyn Env>, dir: &Path) -> Result<Vec<(PathBuf, u64)>> {
+    let files = env.list_dir(dir).map_err(|e| failed("read", &dir.display().to_string(), e))?;
+    let numbered = files.into_iter().filter_map(|path| {
+        let number = path.file_name()?.to_str()?.strip_prefix("directory-")?;
+        u64::from_str_radix(number, 16).ok().map(|n| (path.clone(), n))
+    });
+    Ok(numbered.collect())
+}
+/// A file's name without its folder.
+fn shown(path: &Path) -> String {
+    path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
 }

@@ -57,6 +57,8 @@ pub struct Core {
     pub images: RwLock<()>,
     /// A relation that is kept at checkpoints has changed since the last one began.
     pub kept_changed: AtomicBool,
+    /// At a start: the log of the last life was durable at least up to here.
+    pub known_durable: AtomicU64,
     /// The oldest snapshot when the cleaner last looked.
     pub oldest_seen: AtomicU64,
     pub unended: UnendedRollbacks,
@@ -100,6 +102,7 @@ impl Core {
             redo: AtomicU64::new(0),
             images: RwLock::default(),
             kept_changed: AtomicBool::new(false),
+            known_durable: AtomicU64::new(0),
             oldest_seen: AtomicU64::new(u64::MAX),
             unended: UnendedRollbacks::default(),
             config,

@@ -69,6 +69,14 @@ pub fn locate(block: u32) -> (usize, u32) {
         _ => (11 + (block as usize - 1024) / 1024, (block - 1024) % 1024),
     }
 }
+/// The block that is so far into an extent: what [`locate`] takes apart.
+pub fn block_at(index: usize, offset: u32) -> u32 {
+    match index {
+        0 => offset,
+        1..=10 => (1 << (index - 1)) + offset,
+        _ => 1024 + (index as u32 - 11) * 1024 + offset,
+    }
+}
 pub fn extent_pages(index: usize) -> u32 {
     match index {
         0 => 1,
@@ -122,6 +130,8 @@ pub struct Relation {
     pub(crate) inverted: Option<Box<crate::inverted::State>>,
     /// Who has read it as a whole, or ranges of it.
     pub(crate) reads: RelationReads,
+    /// Of an index: each row of its heap has one entry (for the checker).
+    pub(crate) has_all_rows: AtomicBool,
 }
 
 const _: () = assert!(std::mem::offset_of!(Relation, extents) == LINE_BYTES);
@@ -146,9 +156,22 @@ impl Relation {
     }
     /// For an index: which heap its row ids lead to. Lets the checker compare the two.
     pub fn set_heap(&self, heap: RelationId) {
-        if self.heap.swap(heap.0, Relaxed) != heap.0 && (self.logged() || self.image.is_some()) {
-            self.core.log.append(&encode(&Record::Belongs { rel: self.id, heap: heap.0 }));
+        self.set_heap_as(heap, false);
+    }
+    /// The same for an index in which each row of the heap has its one entry, whatever the row: none is left out, as in a
+    /// partial index.
+    pub fn set_heap_of_all_rows(&self, heap: RelationId) {
+        self.set_heap_as(heap, true);
+    }
+    fn set_heap_as(&self, heap: RelationId, has_all_rows: bool) {
+        let had = (self.heap.swap(heap.0, Relaxed), self.has_all_rows.swap(has_all_rows, Relaxed));
+        if had != (heap.0, has_all_rows) && (self.logged() || self.image.is_some()) {
+            self.core.log.append(&encode(&Record::Belongs { rel: self.id, heap: heap.0, has_all_rows }));
         }
+    }
+    /// See [`Relation::set_heap_of_all_rows`].
+    pub fn has_all_rows(&self) -> bool {
+        self.has_all_rows.load(Relaxed)
     }
     /// For an index of several heaps: the key of an entry ends with [`Relation::heap_name`] of its heap, which does not
     /// count for uniqueness. Before the first entry.
@@ -348,6 +371,7 @@ impl Directory {
             dead_prefixes: DeadPrefixes::default(),
             inverted: (kind == RelationKind::Inverted).then(Box::default),
             reads: RelationReads::default(),
+            has_all_rows: AtomicBool::new(false),
         });
         if persistence == Persistence::Kept {
             self.has_kept.store(true, Release);

@@ -1,13 +1,15 @@
 //! The engine: opening a cluster, background threads, relations, shutdown.
 //!
 //! Invariants
-//! 1. Background threads hold the core, never the engine; dropping the engine stops them (as a crash would, but for
+//! 1. One engine per folder, and no check beside it: it has the folder locked until it is shut down.
+//! 2. Background threads hold the core, never the engine; dropping the engine stops them (as a crash would, but for
 //!    what they have begun). One that panics is as bad as a log that fails: the owner is told to end the process.
 //!
 //! Must not know: SQL.
 
 use crate::api::*;
 use crate::buffer::Pool;
+use crate::buffer::doublewrite::{AREA_BYTES, Area, DoubleWrite};
 use crate::checkpoint::{Checkpointer, Reason};
 use crate::control::{self, Checkpoint};
 use crate::core::Core;
@@ -24,13 +26,14 @@ use crate::txn::table::{FIRST_CSN, XidTable};
 use crate::undo::Undo;
 use crate::undo::compact::Compactor;
 use crate::wal::record::{Record, encode};
-use crate::wal::segment::Segments;
+use crate::wal::segment::{Segments, failed};
 use crate::wal::{Log, SEGMENT};
-use kilndb_base::env::{Env, Open};
+use kilndb_base::env::{Env, File, Lock, Locked, Open};
 use kilndb_base::park::Park;
 use kilndb_base::{Csn, Error, Lsn, RelationId, Result, Severity, sqlstate};
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -42,6 +45,8 @@ pub struct Engine {
     checkpointer: Arc<Checkpointer>,
     threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
     new: bool,
+    /// Nobody else opens the folder meanwhile. The last to be dropped.
+    locked: Mutex<Option<Locked>>,
 }
 
 impl Engine {
@@ -54,10 +59,14 @@ impl Engine {
     }
     fn open_now(env: Arc<dyn Env>, config: EngineConfig) -> Result<Arc<Engine>> {
         let dir = config.data_dir.clone();
-        env.create_dir_all(&dir)?;
+        env.create_dir_all(&dir).map_err(|e| failed("create", &dir.display().to_string(), e))?;
+        let locked = lock_cluster(&*env, &dir, Lock::Exclusive)?;
         let found = control::read(&env, &dir)?;
         let new = found.is_none();
-        let checkpoint = found.unwrap_or_else(|| Checkpoint {
+        if let Some(damage) = found.as_ref().and_then(|found| found.damage.as_ref()) {
+            (config.log)(Severity::Warning, damage);
+        }
+        let checkpoint = found.map(|found| found.checkpoint).unwrap_or_else(|| Checkpoint {
             redo: SEGMENT,
             clean: true,
             next_xid: 3,
@@ -66,7 +75,7 @@ impl Engine {
             next_chunk: 1,
             ..Checkpoint::default()
         });
-        let core = build_core(env, config, &checkpoint, true)?;
+        let core = build_core(env, config, &checkpoint, Purpose::Serve)?;
         if !new {
             control::harden(&core.env, &dir, &core.log, checkpoint.generation)?;
         }
@@ -76,6 +85,7 @@ impl Engine {
             checkpointer: Arc::new(Checkpointer::default()),
             threads: Mutex::default(),
             new,
+            locked: Mutex::new(Some(locked)),
         };
         engine.checkpointer.generation.store(checkpoint.generation, Relaxed);
         if new {
@@ -98,6 +108,10 @@ impl Engine {
             core.log.restart_at(start, checkpoint.next_csn.max(FIRST_CSN));
             engine.spawn_flusher()?;
             core.drop_all_undo()?;
+        }
+        if !new {
+            // Of a cluster that is being made, control is the first file with anything in it.
+            core.log.begin()?;
         }
         engine.checkpointer.checkpoint(&core, reason, &[])?;
         engine.spawn_others()?;
@@ -248,6 +262,7 @@ impl Engine {
         if let Some(f) = flusher {
             let _ = f.join();
         }
+        *crate::lock(&self.locked) = None;
         outcome
     }
 
@@ -407,21 +422,60 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no text")
 }
 
-pub(crate) fn build_core(env: Arc<dyn Env>, config: EngineConfig, c: &Checkpoint, repair: bool) -> Result<Arc<Core>> {
+/// The folder itself is locked, not a file in it: a file may be removed.
+pub(crate) fn lock_cluster(env: &dyn Env, dir: &Path, how: Lock) -> Result<Locked> {
+    let shown = dir.display();
+    let locked = env.lock_dir(dir, how).map_err(|e| failed("lock", &shown.to_string(), e))?;
+    locked.ok_or_else(|| {
+        let text = format!("data folder \"{shown}\" is in use by another kilndb server or check");
+        Error::new(sqlstate::OBJECT_IN_USE, text)
+    })
+}
+
+/// What a core is built for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Serve,
+    /// Nothing is written, and no file is made.
+    Inspect,
+}
+
+pub(crate) fn build_core(
+    env: Arc<dyn Env>,
+    config: EngineConfig,
+    c: &Checkpoint,
+    purpose: Purpose,
+) -> Result<Arc<Core>> {
     let dir = config.data_dir.clone();
+    let serves = purpose == Purpose::Serve;
     let sync_on = Arc::new(AtomicBool::new(config.fsync));
     let env: Arc<dyn Env> = Arc::new(SyncSwitch::new(env, sync_on.clone()));
-    let pages = env.open(&dir.join("pages"), Open::Create)?;
-    let double_write = env.open(&dir.join("doublewrite"), Open::Create)?;
-    if repair && c.generation > 0 {
-        let repaired = crate::recovery::repair_torn(&*pages, &*double_write)?;
+    // Only a cluster that is being made has no such file.
+    let how = match purpose {
+        Purpose::Serve if c.generation == 0 => Open::Create,
+        Purpose::Serve => Open::Existing,
+        Purpose::Inspect => Open::ReadOnly,
+    };
+    let pages = env.open(&dir.join("pages"), how).map_err(|e| failed("open", "pages", e))?;
+    let how = if serves { Open::Create } else { Open::ReadOnly };
+    let double_write = env.open(&dir.join("doublewrite"), how).map_err(|e| failed("open", "doublewrite", e))?;
+    let area = Area::read(&*double_write)?;
+    if serves {
+        reserve_area(&*double_write, &config, c)?;
+        if area.is_damaged() {
+            let text =
+                "file \"doublewrite\" is damaged (the line behind its slots): no torn page can be restored from it";
+            (config.log)(Severity::Warning, text);
+        }
+        let repaired = crate::recovery::repair_pages(&*pages, &area)?;
         if repaired > 0 {
             (config.log)(Severity::Log, &format!("{repaired} torn pages were restored from the double-write area"));
         }
+        env.create_dir_all(&dir.join("wal")).map_err(|e| failed("create", "wal", e))?;
+        env.sync_dir(&dir)?;
     }
     let stats = Arc::new(Stats::new(env.unix_micros()));
-    let segments = Segments::new(env.clone(), dir.join("wal"), stats.clone())?;
-    env.sync_dir(&dir)?;
+    let segments = Segments::new(env.clone(), dir.join("wal"), stats.clone());
     let log = Log::new(
         segments,
         c.redo,
@@ -432,12 +486,33 @@ pub(crate) fn build_core(env: Arc<dyn Env>, config: EngineConfig, c: &Checkpoint
     );
     let log = Arc::new(log);
     let workers = config.workers.max(1) + 1;
-    let pool = Pool::new(pages, double_write, log.clone(), config.shared_buffers_bytes, config.huge_pages, stats)?;
+    let (buffer_bytes, huge_pages) = (config.shared_buffers_bytes, config.huge_pages);
+    let double_write = DoubleWrite::new(double_write, &area);
+    let pool = Pool::new(pages, double_write, log.clone(), buffer_bytes, huge_pages, stats)?;
     let undo = Undo::new(workers, c.next_chunk.max(1), config.limits.undo_chunks)?;
     let xids = XidTable::new(c.next_xid.max(3), config.limits.xids)?;
     let mut core = Core::assemble(env, config, log, pool, 1, undo, xids)?;
     core.sync_on = sync_on;
-    Ok(Arc::new(core))
+    core.known_durable.store(area.newest_lsn().max(c.durable), Relaxed);
+    let core = Arc::new(core);
+    core.judge_pages();
+    Ok(core)
+}
+
+/// The double-write area has all its room from the beginning: a page must get to its place on a full disk.
+fn reserve_area(file: &dyn File, config: &EngineConfig, c: &Checkpoint) -> Result<()> {
+    if file.len()? >= AREA_BYTES {
+        return Ok(());
+    }
+    match file.allocate(0, AREA_BYTES).map_err(|e| failed("extend", "doublewrite", e)) {
+        Err(e) if c.generation == 0 => Err(e),
+        Err(e) => {
+            // An older program has made it. What it has may be enough.
+            (config.log)(Severity::Warning, e.message());
+            Ok(())
+        }
+        Ok(()) => Ok(()),
+    }
 }
 
 /// Stores looked after in one round: with more of them, each has its turn less often.

@@ -226,25 +226,30 @@ pub fn read_block(file: &dyn File, rel: u32, block: u32, entry: &ImageEntry) -> 
 }
 pub fn open(env: &dyn Env, dir: &Path, rel: u32) -> Result<Option<Arc<dyn File>>> {
     let path = path_of(dir, rel);
-    if !env.exists(&path) {
+    let name = format!("images/{rel:08x}");
+    if !env.exists(&path).map_err(|e| failed("open", &name, e))? {
         return Ok(None);
     }
-    Ok(Some(env.open(&path, Open::Existing)?))
+    Ok(Some(env.open(&path, Open::ReadOnly).map_err(|e| failed("open", &name, e))?))
 }
-/// Reads a page of a saved undo chunk: the `index`th chunk that the checkpoint names, which has this number.
-pub fn read_undo(file: &dyn File, index: usize, number: u64, page: u32) -> Result<Box<PageBytes>> {
+/// Reads a page of a saved undo chunk: the `index`th chunk that the checkpoint of this generation names, which has this
+/// number.
+pub fn read_undo(file: &dyn File, generation: u64, index: usize, number: u64, page: u32) -> Result<Box<PageBytes>> {
     let mut bytes = Box::new([0u8; PAGE]);
     let offset = (index as u64 * u64::from(CHUNK_PAGES) + u64::from(page)) * PAGE as u64;
-    let got = file.read_at(&mut bytes[..], offset)?;
-    if got < PAGE || !page::is_intact(&bytes) {
+    let name = format!("images/undo-{generation:016x}");
+    let got = file.read_at(&mut bytes[..], offset).map_err(|e| failed("read", &name, e))?;
+    let is_it = bytes[page::at::KIND] == 0 || page::View::of(&bytes).is(KIND_UNDO, number as u32, page);
+    if got < PAGE || !is_it || !page::is_intact(&bytes) {
         return Err(Error::corrupted(format!(
-            "checksum of a page of undo chunk {number} is wrong (file \"images/undo-…\", offset {offset})"
+            "checksum of page {page} of undo chunk {number} is wrong (file \"{name}\", offset {offset})"
         )));
     }
     Ok(bytes)
 }
 pub fn open_undo(env: &dyn Env, dir: &Path, generation: u64) -> Result<Arc<dyn File>> {
-    Ok(env.open(&undo_path(dir, generation), Open::Existing)?)
+    let name = format!("images/undo-{generation:016x}");
+    env.open(&undo_path(dir, generation), Open::ReadOnly).map_err(|e| failed("open", &name, e))
 }
 
 /// The images of one checkpoint while they are taken. Dropped before [`Taking::complete`], they are not: the last ones
@@ -335,7 +340,7 @@ impl Taking<'_> {
         }
         let core = self.core;
         let dir = core.config.data_dir.join("images");
-        let new = !core.env.exists(&dir);
+        let new = !core.env.exists(&dir).map_err(|e| failed("open", "images", e))?;
         core.env.create_dir_all(&dir)?;
         for relation in &self.relations {
             if let Some(image) = &relation.image {

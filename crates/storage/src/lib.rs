@@ -25,6 +25,7 @@ mod image;
 mod inverted;
 mod locks;
 mod page;
+mod places;
 mod private;
 mod recovery;
 mod reserve;

@@ -14,7 +14,7 @@
 //! Must not know: SQL.
 
 use crate::api::{Persistence, RelationKind};
-use crate::buffer::doublewrite::DoubleWrite;
+use crate::buffer::doublewrite::Area;
 use crate::checkpoint::shown_lsn;
 use crate::control::Checkpoint;
 use crate::core::Core;
@@ -24,8 +24,8 @@ use crate::page::{self, PAGE, at};
 use crate::space::Space;
 use crate::undo::{CHUNK, CHUNK_PAGES};
 use crate::wal::record::{Op, Record, Target, decode, encode};
-use crate::wal::segment::Segments;
-use crate::wal::{MAX_BODY, SEGMENT, frame, mix};
+use crate::wal::segment::{Segments, failed, place_of};
+use crate::wal::{self, MAX_BODY, SEGMENT, frame, mix};
 use kilndb_base::bytes::Reader;
 use kilndb_base::env::{Env, File};
 use kilndb_base::{Error, Result, Severity};
@@ -64,6 +64,15 @@ impl<'a> LogReader<'a> {
         (self.lsn, self.start) = (lsn, lsn);
         Ok(())
     }
+    /// Where the next record ends, links included, which are followed.
+    pub fn next_record(&mut self) -> Result<Option<u64>> {
+        let at = self.lsn;
+        let Some((lsn, body)) = self.next()? else { return Ok(None) };
+        if let Record::Link { to } = decode_at(&body, at)? {
+            self.go_on_at(to)?;
+        }
+        Ok(Some(lsn))
+    }
     /// End LSN and body of the next record.
     pub fn next(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
         for attempt in 0..2 {
@@ -92,24 +101,32 @@ impl<'a> LogReader<'a> {
     }
 }
 
-/// Puts torn pages right from the double-write area. Pages that are as they were written last are written again: if
-/// that write was never synced, or the sync failed, the system may show bytes here that the disk does not have.
-pub fn repair_torn(pages: &dyn File, double_write: &dyn File) -> Result<usize> {
-    let mut repaired = 0;
+fn decode_at(body: &[u8], lsn: u64) -> Result<Record<'_>> {
+    decode(body).map_err(|e| {
+        let (file, offset) = place_of(lsn);
+        Error::corrupted(format!("{} (file \"{file}\", offset {offset})", e.message()))
+    })
+}
+
+/// Puts pages right that are not as they were written last: torn, or lost on the way. Pages that are as they were written
+/// last are written again: if that write was never synced, or the sync failed, the system may show bytes here that the
+/// disk does not have. How many were torn.
+pub fn repair_pages(pages: &dyn File, area: &Area) -> Result<usize> {
+    let mut torn_pages = 0;
     let mut home = Box::new([0u8; PAGE]);
-    for (pid, (_, copy)) in DoubleWrite::copies(double_write)? {
+    for (pid, copy, is_last) in area.last_written() {
         let offset = u64::from(pid) * PAGE as u64;
-        let got = pages.read_at(&mut home[..], offset)?;
+        let got = pages.read_at(&mut home[..], offset).map_err(|e| failed("read", "pages", e))?;
         home[got..].fill(0);
         let zero = home.iter().all(|&b| b == 0);
         let torn = !page::is_intact(&home) || zero;
-        if torn || home == copy {
-            pages.write_at(&copy[..], offset)?;
-            repaired += usize::from(torn);
+        if is_last || torn || *home == *copy {
+            pages.write_at(&copy[..], offset).map_err(|e| failed("write to", "pages", e))?;
+            torn_pages += usize::from(torn);
         }
     }
-    pages.sync_data()?;
-    Ok(repaired)
+    pages.sync_data().map_err(|e| failed("fsync", "pages", e))?;
+    Ok(torn_pages)
 }
 
 /// Where a new log may begin.
@@ -157,7 +174,8 @@ struct Redo {
     /// Chain head, only its purge is due.
     txns: BTreeMap<u64, (u64, bool)>,
     max_xid: u64,
-    suspects: BTreeSet<u32>,
+    /// Relations that must be gone at the end, as a page was not theirs, and that page.
+    suspects: BTreeMap<u32, Option<u32>>,
     suspect_chunks: BTreeSet<u64>,
     /// Relations by the transaction that has made them and has not ended.
     made: HashMap<u64, Vec<u32>>,
@@ -166,6 +184,8 @@ struct Redo {
     /// Of the transactions that were ending when the images were taken, those that have committed.
     ended_well: BTreeSet<u64>,
     ending: BTreeSet<u64>,
+    /// Of the pages that the log mentions.
+    newest_page_lsn: u64,
 }
 
 impl Core {
@@ -176,6 +196,7 @@ impl Core {
             };
             let relation = self.directory.add(self, r.id, kind, persistence, r.creator);
             relation.heap.store(r.heap, Relaxed);
+            relation.has_all_rows.store(r.has_all_rows, Relaxed);
             crate::lock(&relation.initial).clone_from(&r.initial);
             if c.clean
                 && let Some(image) = &relation.image
@@ -217,7 +238,7 @@ impl Core {
         loop {
             let at = reader.lsn;
             let Some((lsn, body)) = reader.next()? else { break };
-            let record = decode(&body)?;
+            let record = decode_at(&body, at)?;
             if let Record::Link { to } = record {
                 // Its sync may have failed: then it is in the system's memory only.
                 self.log.segments().write(at, &frame(&body, at))?;
@@ -236,26 +257,16 @@ impl Core {
                 );
             }
         }
+        let known = self.judge_end(reader.lsn, &redo)?;
         self.pool.lenient.store(false, SeqCst);
         let elapsed = seconds_since(self, started);
         self.tell(
             Severity::Log,
             &format!("redo done at {}, {records} records, elapsed time: {elapsed} s", shown_lsn(reader.lsn)),
         );
-        self.link_log(reader.lsn, c.next_csn + records + 1)?;
+        self.link_log(reader.lsn, known, c.next_csn + records + 1)?;
         self.xids.restart_at(redo.max_xid + 1);
-        for rel in &redo.suspects {
-            if self.directory.get(*rel).is_some() {
-                return Err(Error::corrupted(format!(
-                    "a page of storage relation {rel} is not what the log says it should be"
-                )));
-            }
-        }
-        if let Some(chunk) = redo.suspect_chunks.iter().find(|chunk| self.undo.is_live(**chunk)) {
-            return Err(Error::corrupted(format!(
-                "a page of undo chunk {chunk} is not what the log says it should be"
-            )));
-        }
+        self.judge_suspects(&redo)?;
         self.rebuild_space().map_err(|e| Error::corrupted(format!("free space: {}", e.message())))?;
         // Losers back, newest first within each.
         let losers: Vec<(u64, u64)> =
@@ -306,10 +317,56 @@ impl Core {
         // again.
         self.restore_images(c, &redo.ended_well)
     }
-    /// Where the old log ends, leads to a new segment and lets the log go on there.
-    fn link_log(&self, end: u64, csn: u64) -> Result<()> {
+    /// May the log end here? A new one must begin beyond what is returned: pages may know of so much.
+    fn judge_end(&self, end: u64, redo: &Redo) -> Result<u64> {
+        let known = self.known_durable.load(Relaxed).max(redo.newest_page_lsn);
+        match wal::end::judge(self.log.segments(), end, known) {
+            Err(e) if self.config.accept_lost_log => {
+                let text = "what follows is given up, as asked; what is left may contradict itself: dump it, and restore \
+                            it into a new cluster";
+                self.tell(Severity::Warning, &format!("{}: {text}", e.message()));
+                self.newest_lsn_of_all()
+            }
+            judged => judged.map(|()| end),
+        }
+    }
+    /// Reads every page.
+    fn newest_lsn_of_all(&self) -> Result<u64> {
+        let (file, mut page) = (self.pool.file(), Box::new([0; PAGE]));
+        let mut newest = self.known_durable.load(Relaxed);
+        for pid in 0..file.len()? / PAGE as u64 {
+            let got = file.read_at(&mut page[..], pid * PAGE as u64).map_err(|e| failed("read", "pages", e))?;
+            page[got..].fill(0);
+            if page::is_intact(&page) {
+                newest = newest.max(page::lsn(&page));
+            }
+        }
+        Ok(newest)
+    }
+    /// What was not as the log says it should be is gone by the end of the log, or damaged.
+    fn judge_suspects(&self, redo: &Redo) -> Result<()> {
+        let relations = redo.suspects.iter().filter(|(rel, _)| self.directory.get(**rel).is_some());
+        let relations = relations.map(|(rel, page)| {
+            let place = page.map_or(String::new(), |pid| {
+                format!(" (page {pid}: file \"pages\", offset {})", u64::from(pid) * PAGE as u64)
+            });
+            format!("a page of storage relation {rel} is not what the log says it should be{place}")
+        });
+        let chunks = redo.suspect_chunks.iter().filter(|chunk| self.undo.is_live(**chunk));
+        let chunks = chunks.map(|chunk| format!("a page of undo chunk {chunk} is not what the log says it should be"));
+        for what in relations.chain(chunks) {
+            if !self.config.accept_lost_log {
+                return Err(Error::corrupted(what));
+            }
+            self.tell(Severity::Warning, &what);
+        }
+        Ok(())
+    }
+    /// Where the old log ends, leads to a new segment beyond `known`, and lets the log go on there.
+    fn link_log(&self, end: u64, known: u64, csn: u64) -> Result<()> {
         // The record itself may reach into the next segment.
-        let to = fresh_lsn(&self.env, &self.config.data_dir.join("wal"), end + LINK_AT_MOST)?;
+        let at_least = (end + LINK_AT_MOST).max(known);
+        let to = fresh_lsn(&self.env, &self.config.data_dir.join("wal"), at_least)?;
         self.log.restart_at(end, csn);
         let linked = self.log.append(&encode(&Record::Link { to }));
         assert!(linked - end <= LINK_AT_MOST);
@@ -439,11 +496,12 @@ impl Core {
                     *crate::lock(&r.initial) = bytes.to_vec();
                 }
             }
-            // Followed by who reads.
-            Record::Link { .. } => {}
-            Record::Belongs { rel, heap } => {
+            // Followed by who reads, and looked for by who judges the end.
+            Record::Link { .. } | Record::Durable { .. } => {}
+            Record::Belongs { rel, heap, has_all_rows } => {
                 if let Some(r) = self.directory.get(rel) {
                     r.heap.store(heap, Relaxed);
+                    r.has_all_rows.store(has_all_rows, Relaxed);
                 }
             }
         }
@@ -459,7 +517,7 @@ impl Core {
             done.push(*target);
             let Some(relation) = self.directory.get(target.rel) else { continue };
             let Some(pid) = relation.pid_raw(target.block) else {
-                redo.suspects.insert(target.rel);
+                redo.suspects.insert(target.rel, None);
                 continue;
             };
             let mine = ops[index..].iter().filter(|(t, _)| t == target).map(|(_, op)| op);
@@ -468,19 +526,26 @@ impl Core {
                 relation.blocks.fetch_max(target.block + 1, Relaxed);
             }
             let mut page = self.pool.write(pid)?;
-            let kind_fits = page.view().u32(at::REL) == target.rel && page.view().u32(at::BLOCK) == target.block;
-            if page::lsn(page.page()) >= lsn && page.page()[at::KIND] != 0 {
-                if kind_fits {
+            let header = page.view();
+            redo.newest_page_lsn = redo.newest_page_lsn.max(page::lsn(page.page()));
+            let is_its_own = header.u8(at::KIND) != page::KIND_UNDO
+                && header.u32(at::REL) == target.rel
+                && header.u32(at::BLOCK) == target.block;
+            if page::lsn(page.page()) >= lsn && header.u8(at::KIND) != 0 {
+                if is_its_own {
                     for op in mine.filter(|op| op.is_of_cell()) {
                         op.apply(page.bytes(), *target)?;
                     }
+                } else {
+                    // Another's by now, if the relation goes later in the log.
+                    redo.suspects.insert(target.rel, Some(pid));
                 }
                 // Read as it should be, but maybe never synced: written again before the log goes.
                 page.mark_dirty();
                 continue;
             }
-            if !init && !(kind_fits && page.page()[at::KIND] != 0) {
-                redo.suspects.insert(target.rel);
+            if !init && !(is_its_own && header.u8(at::KIND) != 0) {
+                redo.suspects.insert(target.rel, Some(pid));
                 continue;
             }
             if init {

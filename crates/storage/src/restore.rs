@@ -114,7 +114,7 @@ impl Core {
         for (index, number) in c.image_chunks.iter().enumerate() {
             let first = self.directory.take_pages(&self.pool, CHUNK_PAGES)?;
             for i in 0..CHUNK_PAGES {
-                let saved = image::read_undo(&*file, index, *number, i)?;
+                let saved = image::read_undo(&*file, c.generation, index, *number, i)?;
                 let mut page = self.pool.write_new(first + i)?;
                 page.bytes().copy_from_slice(&saved[..]);
                 page::set_lsn(page.bytes(), self.log.insert_lsn());

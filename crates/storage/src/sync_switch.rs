@@ -6,7 +6,7 @@
 //!
 //! Must not know: what the files are.
 
-use kilndb_base::env::{Env, File, Open};
+use kilndb_base::env::{Env, File, Lock, Locked, Open};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -73,8 +73,11 @@ impl Env for SyncSwitch {
         let file = self.env.open(path, how)?;
         Ok(Arc::new(SwitchedFile { file, on: self.on.clone() }))
     }
-    fn exists(&self, path: &Path) -> bool {
+    fn exists(&self, path: &Path) -> io::Result<bool> {
         self.env.exists(path)
+    }
+    fn lock_dir(&self, path: &Path, how: Lock) -> io::Result<Option<Locked>> {
+        self.env.lock_dir(path, how)
     }
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
         self.env.create_dir_all(path)

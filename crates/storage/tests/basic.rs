@@ -21,6 +21,7 @@ fn config(dir: &Dir) -> EngineConfig {
         startup_progress_interval_ms: 0,
         limits: Default::default(),
         fsync: true,
+        accept_lost_log: false,
         workers: 4,
         log: Arc::new(|s, t| {
             if s >= kilndb_base::Severity::Warning {

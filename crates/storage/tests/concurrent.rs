@@ -21,6 +21,7 @@ fn open(dir: &Dir, buffers: u64) -> Arc<Engine> {
         startup_progress_interval_ms: 0,
         limits: Default::default(),
         fsync: false,
+        accept_lost_log: false,
         workers: 4,
         log: Arc::new(|s, t| {
             if s >= kilndb_base::Severity::Warning {

@@ -25,6 +25,7 @@ fn config(buffers: u64) -> EngineConfig {
         startup_progress_interval_ms: 0,
         limits: Default::default(),
         fsync: true,
+        accept_lost_log: false,
         workers: 2,
         log: Arc::new(|_, _| {}),
     }

@@ -23,6 +23,7 @@ fn open(name: &str) -> (Dir, Arc<Engine>) {
         startup_progress_interval_ms: 0,
         limits: Default::default(),
         fsync: false,
+        accept_lost_log: false,
         workers: 2,
         log: Arc::new(|s, t| {
             if s >= kilndb_base::Severity::Warning {

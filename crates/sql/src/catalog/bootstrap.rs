@@ -182,7 +182,7 @@ fn create_relations(
         store.relations.insert(table.oid, heap.clone());
         for index in &table.indexes {
             let tree = engine.create_relation(txn, RelationKind::BTree, Persistence::Logged)?;
-            tree.set_heap(heap.id());
+            tree.set_heap_of_all_rows(heap.id());
             boot.insert(txn, &boot_row(database, index.oid, tree.id()))?;
             store.relations.insert(index.oid, tree);
         }
@@ -654,7 +654,11 @@ fn copy_user_relations(
             let Some(index_class) = classes.iter().find(|c| c.oid("oid") == index.oid("indexrelid")) else { continue };
             let old = engine.relation(RelationId(index_class.oid("relfilenode")))?;
             let new = engine.create_relation(txn, old.kind(), old.persistence())?;
-            new.set_heap(target.id());
+            if old.has_all_rows() {
+                new.set_heap_of_all_rows(target.id());
+            } else {
+                new.set_heap(target.id());
+            }
             moved.insert(old.id().0, new.id().0);
             match old.kind() {
                 RelationKind::Inverted => copy_inverted(txn, &old, &new, snapshot, &new_rids, park)?,

@@ -9,7 +9,7 @@ use crate::exec::RowSink;
 use crate::session::run::{RowsSink, SinkMaker};
 use kilndb_base::park::Park;
 use kilndb_base::{Error, Result, RowId, sqlstate};
-use kilndb_storage::{Relation, RowBatch, Snapshot, kept_term};
+use kilndb_storage::{Relation, RelationKind, RowBatch, Snapshot, kept_term};
 use kilndb_types::Datum;
 use kilndb_types::inverted::Class;
 use kilndb_types::key::encode_key;
@@ -165,7 +165,12 @@ impl Session {
     ) -> Result<()> {
         let heap = self.own.temporary.relation(&self.instance.engine, table.storage)?;
         if !index.is_in_whole {
-            self.own.temporary.relation(&self.instance.engine, index.storage)?.set_heap(table.storage);
+            let tree = self.own.temporary.relation(&self.instance.engine, index.storage)?;
+            if index.predicate_sql.is_none() && tree.kind() == RelationKind::BTree {
+                tree.set_heap_of_all_rows(table.storage);
+            } else {
+                tree.set_heap(table.storage);
+            }
         }
         if heap.pages() == 0 {
             return Ok(());

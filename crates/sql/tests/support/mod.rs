@@ -162,6 +162,7 @@ impl Db {
                 startup_progress_interval_ms: 0,
                 limits: Default::default(),
                 fsync: false,
+                accept_lost_log: false,
                 workers: 1,
                 log: Arc::new(|_, _| ()),
             },

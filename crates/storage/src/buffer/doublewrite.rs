@@ -7,17 +7,24 @@
 //! 4. A slot is reused only after the data file was synced since its page went in place. A page whose place could not
 //!    be written, and may be torn, is written there before any slot is reused.
 //!
+//! 5. All copies of one pass of the ring are there until the next pass begins, and the data file is synced in between.
+//!    The pass line says, durably and before a slot is written over, with which sequence number the pass began. So the
+//!    newest copy of a page, if it is not older than that, is the page as it was written last; any other copy is of no
+//!    more use.
+//!
 //! Must not know: which pages are written and why.
 //!
 //! Format: slot i at offset i × 8,224: magic u32, page u32, sequence u64, crc u32 of header and page, 12 zero
-//! bytes, then the page as it goes to its place.
+//! bytes, then the page as it goes to its place. Behind the slots the pass line: magic u64, sequence u64, crc u32 of
+//! both.
 
 use crate::crc::crc32c;
-use crate::page::{PAGE, PageBytes};
+use crate::page::{self, PAGE, PageBytes};
 use crate::stats::{Event, IoObject, Stats};
 use crate::wal::Log;
 use crate::wal::segment::failed;
 use kilndb_base::Result;
+use kilndb_base::bytes::Reader;
 use kilndb_base::env::File;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
@@ -25,13 +32,108 @@ use std::sync::{Arc, Mutex};
 pub const SLOTS: usize = 2048;
 pub const SLOT_BYTES: usize = PAGE + 32;
 const MAGIC: u32 = 0x4457_4b31;
+const PASS_MAGIC: u64 = u64::from_le_bytes(*b"KilnPas1");
+const PASS_OFFSET: u64 = (SLOTS * SLOT_BYTES) as u64;
+/// The pass line's sector.
+const PASS_BYTES: usize = 512;
+/// What the whole area takes on disk.
+pub const AREA_BYTES: u64 = PASS_OFFSET + PASS_BYTES as u64;
+
+/// Which copies are of use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Pass {
+    /// There is no pass line: an older program has written the area, or nobody.
+    Unknown,
+    /// The pass line went bad: no copy is known to be the last.
+    Damaged,
+    Since(u64),
+}
+
+/// The area as a start finds it.
+pub struct Area {
+    /// The newest copy of every page, with its sequence number.
+    copies: HashMap<u32, (u64, Box<PageBytes>)>,
+    pass: Pass,
+}
+
+impl Area {
+    pub fn read(file: &dyn File) -> Result<Area> {
+        let fail = |e| failed("read", "doublewrite", e);
+        let mut copies: HashMap<u32, (u64, Box<PageBytes>)> = HashMap::new();
+        let mut slot = vec![0u8; SLOT_BYTES];
+        for i in 0..SLOTS {
+            if file.read_at(&mut slot, (i * SLOT_BYTES) as u64).map_err(fail)? < SLOT_BYTES {
+                break;
+            }
+            let mut r = Reader::new(&slot);
+            let (Some(magic), Some(pid), Some(sequence), Some(crc)) = (r.u32(), r.u32(), r.u64(), r.u32()) else {
+                continue;
+            };
+            slot[16..20].fill(0);
+            if magic != MAGIC || crc32c(&slot) != crc {
+                continue;
+            }
+            if copies.get(&pid).is_none_or(|(have, _)| *have < sequence) {
+                let mut bytes = Box::new([0u8; PAGE]);
+                bytes.copy_from_slice(&slot[32..]);
+                copies.insert(pid, (sequence, bytes));
+            }
+        }
+        let mut line = [0u8; 20];
+        file.read_at(&mut line, PASS_OFFSET).map_err(fail)?;
+        Ok(Area { copies, pass: read_pass(&line) })
+    }
+    pub fn has_copies(&self) -> bool {
+        !self.copies.is_empty()
+    }
+    pub fn is_damaged(&self) -> bool {
+        self.pass == Pass::Damaged
+    }
+    /// Pages as they were written last (true), or maybe (false: an older program does not tell).
+    pub fn last_written(&self) -> impl Iterator<Item = (u32, &PageBytes, bool)> {
+        self.copies.iter().filter_map(|(pid, (sequence, bytes))| match self.pass {
+            Pass::Unknown => Some((*pid, &**bytes, false)),
+            Pass::Since(first) if *sequence >= first => Some((*pid, &**bytes, true)),
+            _ => None,
+        })
+    }
+    /// The log was durable up to here: it goes before any page.
+    pub fn newest_lsn(&self) -> u64 {
+        self.copies.values().map(|(_, bytes)| page::lsn(bytes)).max().unwrap_or(0)
+    }
+    fn next_sequence(&self) -> u64 {
+        let newest = self.copies.values().map(|(sequence, _)| *sequence).max().unwrap_or(0);
+        match self.pass {
+            Pass::Since(first) => newest.max(first) + 1,
+            _ => newest + 1,
+        }
+    }
+}
+fn read_pass(line: &[u8; 20]) -> Pass {
+    if line.iter().all(|b| *b == 0) {
+        return Pass::Unknown;
+    }
+    let mut r = Reader::new(line);
+    match (r.u64(), r.u64(), r.u32()) {
+        (Some(PASS_MAGIC), Some(first), Some(crc)) if crc == crc32c(&line[..16]) => Pass::Since(first),
+        _ => Pass::Damaged,
+    }
+}
+fn pass_line(first: u64) -> Vec<u8> {
+    let mut line = [PASS_MAGIC.to_le_bytes(), first.to_le_bytes()].concat();
+    let crc = crc32c(&line);
+    line.extend_from_slice(&crc.to_le_bytes());
+    line.resize(PASS_BYTES, 0);
+    line
+}
 
 pub struct DoubleWrite {
     file: Arc<dyn File>,
     ring: Mutex<Ring>,
 }
 struct Ring {
-    next: usize,
+    /// None: the next write begins a pass.
+    next: Option<usize>,
     sequence: u64,
     buffer: Vec<u8>,
     /// Pages whose places may be torn: their last write failed.
@@ -56,13 +158,25 @@ fn put(home: &dyn File, pid: u32, bytes: &PageBytes) -> Result<()> {
 }
 
 impl DoubleWrite {
-    pub fn new(file: Arc<dyn File>) -> Result<DoubleWrite> {
+    /// `area`: what it has. All pages are in their places, and synced.
+    pub fn new(file: Arc<dyn File>, area: &Area) -> DoubleWrite {
         // Sequence numbers go on where the last run stopped, or its copies would look newer than ours.
-        let sequence = DoubleWrite::copies(&*file)?.values().map(|(s, _)| *s).max().unwrap_or(0) + 1;
-        Ok(DoubleWrite {
-            file,
-            ring: Mutex::new(Ring { next: 0, sequence, buffer: Vec::new(), owed: BTreeMap::new() }),
-        })
+        let sequence = area.next_sequence();
+        DoubleWrite { file, ring: Mutex::new(Ring { next: None, sequence, buffer: Vec::new(), owed: BTreeMap::new() }) }
+    }
+    /// No slot is needed any more: says so, durably, and then writes from the first slot on.
+    fn begin_pass(&self, ring: &mut Ring, home: &dyn File, log: &Log, stats: &Stats) -> Result<usize> {
+        for (pid, bytes) in &ring.owed {
+            put(home, *pid, bytes)?;
+        }
+        log.sync(home, "pages")?;
+        stats.count(IoObject::Relation, Event::Sync, 1, 0);
+        ring.owed.clear();
+        let line = pass_line(ring.sequence);
+        self.file.write_at(&line, PASS_OFFSET).map_err(|e| failed("write to", "doublewrite", e))?;
+        log.sync(&*self.file, "doublewrite")?;
+        stats.count(IoObject::Relation, Event::Sync, 1, 0);
+        Ok(0)
     }
     /// Writes sealed pages: area, sync, then their places.
     pub fn write(&self, home: &dyn File, log: &Log, pages: &[(u32, Box<PageBytes>)], stats: &Stats) -> Result<()> {
@@ -70,21 +184,17 @@ impl DoubleWrite {
         let ring = &mut *ring;
         for part in pages.chunks(SLOTS / 4) {
             ring.buffer.clear();
-            if ring.next + part.len() > SLOTS {
-                for (pid, bytes) in &ring.owed {
-                    put(home, *pid, bytes)?;
-                }
-                log.sync(home, "pages")?;
-                stats.count(IoObject::Relation, Event::Sync, 1, 0);
-                ring.owed.clear();
-                ring.next = 0;
-            }
+            let next = match ring.next {
+                Some(next) if next + part.len() <= SLOTS => next,
+                _ => self.begin_pass(ring, home, log, stats)?,
+            };
+            ring.next = Some(next);
             part.iter().for_each(|(pid, bytes)| ring.add(*pid, bytes));
-            let at = (ring.next * SLOT_BYTES) as u64;
+            let at = (next * SLOT_BYTES) as u64;
             self.file.write_at(&ring.buffer, at).map_err(|e| failed("write to", "doublewrite", e))?;
             log.sync(&*self.file, "doublewrite")?;
             stats.count(IoObject::Relation, Event::Sync, 1, 0);
-            ring.next += part.len();
+            ring.next = Some(next + part.len());
             for (pid, bytes) in part {
                 let done = put(home, *pid, bytes);
                 if done.is_err() {
@@ -99,29 +209,5 @@ impl DoubleWrite {
             ring.buffer = Vec::new();
         }
         Ok(())
-    }
-    /// The newest copy of every page in the area.
-    pub fn copies(file: &dyn File) -> Result<HashMap<u32, (u64, Box<PageBytes>)>> {
-        let mut found: HashMap<u32, (u64, Box<PageBytes>)> = HashMap::new();
-        let mut slot = vec![0u8; SLOT_BYTES];
-        for i in 0..SLOTS {
-            if file.read_at(&mut slot, (i * SLOT_BYTES) as u64)? < SLOT_BYTES {
-                break;
-            }
-            let mut r = kilndb_base::bytes::Reader::new(&slot);
-            let (Some(magic), Some(pid), Some(sequence), Some(crc)) = (r.u32(), r.u32(), r.u64(), r.u32()) else {
-                continue;
-            };
-            slot[16..20].fill(0);
-            if magic != MAGIC || crc32c(&slot) != crc {
-                continue;
-            }
-            if found.get(&pid).is_none_or(|(have, _)| *have < sequence) {
-                let mut bytes = Box::new([0u8; PAGE]);
-                bytes.copy_from_slice(&slot[32..]);
-                found.insert(pid, (sequence, bytes));
-            }
-        }
-        Ok(found)
     }
 }

@@ -4,7 +4,6 @@
 
 use super::*;
 use crate::page::{FLAG_TEMPORARY, FLAG_UNLOGGED, at};
-use crate::wal::segment::failed;
 
 const BATCH: usize = 64;
 /// Pages let go of together: neighbours' memory goes back with one system call.

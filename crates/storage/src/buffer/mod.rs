@@ -19,14 +19,16 @@ pub use evict::Which;
 
 use crate::accesses::{self, Count};
 use crate::page::{self, PAGE, PageBytes, View};
+use crate::places::Verdict;
 use crate::reserve::{LazyArray, Reserved};
 use crate::stats::{Event, IoObject, Stats};
 use crate::wal::Log;
+use crate::wal::segment::failed;
 use doublewrite::DoubleWrite;
 use kilndb_base::env::File;
 use kilndb_base::{Error, Result};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*, fence};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 const STATE: u64 = 3;
 const EVICTED: u64 = 0;
@@ -38,6 +40,8 @@ const WRITING: u64 = 8;
 const VERSION_ONE: u64 = 1 << 8;
 /// Frames beyond the capacity, for threads that race, and for a while in which dirty pages cannot be written.
 const SLACK: usize = 256;
+
+type Judge = Box<dyn Fn(u32, &PageBytes) -> Verdict + Send + Sync>;
 
 pub struct Pool {
     memory: Reserved,
@@ -61,6 +65,8 @@ pub struct Pool {
     log: Arc<Log>,
     /// During recovery a page that does not sum up may be about to be formatted anew.
     pub(crate) lenient: AtomicBool,
+    /// Whether a page that was read belongs there. None: a private pool, whose pages nobody else sees.
+    judge: OnceLock<Judge>,
     pub(crate) stats: Arc<Stats>,
     /// What is counted as read and written.
     object: IoObject,
@@ -77,13 +83,13 @@ impl Pool {
     /// `huge_pages`: ask the system for some.
     pub fn new(
         file: Arc<dyn File>,
-        double_write: Arc<dyn File>,
+        double_write: DoubleWrite,
         log: Arc<Log>,
         bytes: u64,
         huge_pages: bool,
         stats: Arc<Stats>,
     ) -> Result<Pool> {
-        Pool::with(file, Some(DoubleWrite::new(double_write)?), log, bytes, (32 << 40, 64 << 30), huge_pages, stats)
+        Pool::with(file, Some(double_write), log, bytes, (32 << 40, 64 << 30), huge_pages, stats)
     }
     /// Pages that are never recovered: they are written in place, and only to make room. `most`, `least`: bytes of
     /// address space.
@@ -128,8 +134,12 @@ impl Pool {
             double_write,
             log,
             lenient: AtomicBool::new(false),
+            judge: OnceLock::new(),
             stats,
         })
+    }
+    pub(crate) fn judge_with(&self, judge: Judge) {
+        let _ = self.judge.set(judge);
     }
     pub fn page_limit(&self) -> u32 {
         self.states.count().min(u32::MAX as usize) as u32
@@ -283,24 +293,7 @@ impl Pool {
         let bytes: &mut PageBytes = unsafe { &mut *self.address(pid).cast() };
         self.stats.count(self.object, Event::Read, 1, PAGE as u64);
         self.count(Count::Read, 1);
-        let outcome = self.file.read_at(bytes, u64::from(pid) * PAGE as u64);
-        let outcome = match outcome {
-            Err(e) => Err(Error::from(e)),
-            Ok(got) => {
-                bytes[got..].fill(0);
-                if page::is_intact(bytes) {
-                    Ok(())
-                } else if self.lenient.load(Relaxed) {
-                    bytes.fill(0);
-                    Ok(())
-                } else {
-                    Err(Error::corrupted(format!(
-                        "checksum of page {pid} is wrong (file \"pages\", offset {})",
-                        u64::from(pid) * PAGE as u64
-                    )))
-                }
-            }
-        };
+        let outcome = self.read_page(pid, bytes);
         match outcome {
             Ok(()) => {
                 self.take_frame(pid);
@@ -313,6 +306,35 @@ impl Pool {
                 state.store(version << 8 | EVICTED, Release);
                 Err(e)
             }
+        }
+    }
+    /// From the disk: the page that belongs there, or an error that says where it is not.
+    fn read_page(&self, pid: u32, bytes: &mut PageBytes) -> Result<()> {
+        let offset = u64::from(pid) * PAGE as u64;
+        let name = if self.double_write.is_some() { "pages" } else { "temporary pages" };
+        let got = self.file.read_at(bytes, offset).map_err(|e| failed("read", name, e))?;
+        bytes[got..].fill(0);
+        let is_intact = page::is_intact(bytes);
+        if self.lenient.load(Relaxed) {
+            if !is_intact {
+                bytes.fill(0);
+            }
+            return Ok(());
+        }
+        if !is_intact {
+            return Err(Error::corrupted(format!(
+                "checksum of page {pid} is wrong (file \"{name}\", offset {offset})"
+            )));
+        }
+        match self.judge.get().map_or(Verdict::Right, |judge| judge(pid, bytes)) {
+            Verdict::Right => Ok(()),
+            Verdict::Unreached => {
+                bytes.fill(0);
+                Ok(())
+            }
+            Verdict::Wrong(what) => Err(Error::corrupted(format!(
+                "page {pid} is not the one that belongs there: {what} (file \"{name}\", offset {offset})"
+            ))),
         }
     }
     fn release(&self, pid: u32, dirty: bool) {

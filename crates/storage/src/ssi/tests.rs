@@ -38,6 +38,7 @@ fn world(name: &str, rows: usize) -> World {
         startup_progress_interval_ms: 0,
         limits: Default::default(),
         fsync: false,
+        accept_lost_log: false,
         workers: 2,
         log: Arc::new(|_, _| {}),
     };

@@ -135,6 +135,13 @@ impl Undo {
         let place = self.word(chunk, PLACE).load(Acquire);
         (self.word(chunk, NUMBER).load(Acquire) == chunk).then_some(place as u32)
     }
+    /// First page of the live chunk with this low half of its number: live ones are less than 2^32 apart.
+    pub fn page_of_low(&self, low: u32) -> Option<u32> {
+        let next = self.next_chunk.load(Acquire);
+        let number = next & !u64::from(u32::MAX) | u64::from(low);
+        let number = if number < next { number } else { number.checked_sub(1 << 32)? };
+        self.page_of(number)
+    }
     pub fn is_live(&self, chunk: u64) -> bool {
         self.page_of(chunk).is_some()
     }
@@ -288,7 +295,10 @@ impl Undo {
         if self.page_of(address / CHUNK) != Some(first) {
             return Ok(None);
         }
-        got.map(Some).ok_or_else(|| Error::corrupted(format!("undo record {address:#x} is not readable")))
+        got.map(Some).ok_or_else(|| {
+            let offset = u64::from(pid) * PAGE as u64;
+            Error::corrupted(format!("undo record {address:#x} is not readable (file \"pages\", offset {offset})"))
+        })
     }
     /// None: the chunk is gone.
     #[inline]
@@ -417,16 +427,12 @@ impl Undo {
         let Some(first) = self.page_of(chunk) else { return Ok(true) };
         let index = (address % CHUNK / PAGE as u64) as u32;
         let at = (address % PAGE as u64) as usize;
-        let mut page = if at == HEADER { None } else { Some(pool.write(first + index)?) };
-        if page.is_none() {
-            let mut old = pool.write(first + index)?;
-            if page::lsn(old.page()) >= lsn && old.page()[page::at::KIND] != 0 {
-                old.mark_dirty();
-                return Ok(true);
-            }
-            page = Some(old);
+        let mut page = pool.write(first + index)?;
+        if page::lsn(page.page()) >= lsn && page.page()[page::at::KIND] != 0 {
+            page.mark_dirty();
+            // Another's by now, if the chunk goes later in the log.
+            return Ok(page.view().is(page::KIND_UNDO, chunk as u32, index));
         }
-        let Some(mut page) = page else { return Ok(true) };
         if at == HEADER {
             page::format(page.bytes(), page::KIND_UNDO, 0, 0, chunk as u32, index);
         }

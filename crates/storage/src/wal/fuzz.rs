@@ -124,8 +124,9 @@ fn records(random: &mut Generator) -> Vec<Vec<u8>> {
         encode(&Record::Drop { rel }),
         encode(&Record::Chunk { number, page: rel }),
         encode(&Record::ChunkGone { number }),
-        encode(&Record::Belongs { rel, heap: 9 }),
+        encode(&Record::Belongs { rel, heap: 9, has_all_rows: number % 2 == 1 }),
         encode(&Record::Link { to: number }),
+        encode(&Record::Durable { to: number }),
         encode(&Record::Initial { rel, bytes: b"seventeen bytes.." }),
     ];
     let mut out = Vec::new();

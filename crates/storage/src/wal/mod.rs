@@ -9,9 +9,12 @@
 //!    have dropped the pages and call the next sync a success): what was not flushed is never acknowledged, whoever
 //!    waits gets an error, and the owner of the engine is told with [`Severity::Panic`] to end the process.
 //! 5. Framing: varint length of the body, u32 CRC-32C of the body mixed with the start LSN, body.
+//! 6. A flush has a note with it of how far the log was durable before ([`record::Record::Durable`]): if it is found
+//!    behind a hole, the hole is damage and not a torn end ([`end`]).
 //!
-//! Must not know: pages, what bodies mean.
+//! Must not know: pages, what other bodies mean.
 
+pub mod end;
 #[cfg(test)]
 mod fuzz;
 pub mod record;
@@ -61,6 +64,8 @@ pub struct Log {
     /// How many flushes one after the other were for a single session.
     lonely_flushes: AtomicU64,
     waiters: Mutex<Vec<(u64, WakeHandle)>>,
+    /// What the last note of how far the log was durable says.
+    noted: AtomicU64,
     segments: Segments,
     delay_ms: AtomicU64,
     flush_after_bytes: AtomicU64,
@@ -184,6 +189,7 @@ impl Log {
             flush_nanos: AtomicU64::new(QUICK_FLUSH_NANOS * 2),
             lonely_flushes: AtomicU64::new(0),
             waiters: Mutex::default(),
+            noted: AtomicU64::new(start),
             segments,
             delay_ms: AtomicU64::new(200),
             flush_after_bytes: AtomicU64::new(1 << 20),
@@ -208,7 +214,7 @@ impl Log {
     pub fn restart_at(&self, lsn: u64, csn: u64) {
         let mut insert = crate::lock(&self.insert);
         insert.pos = lsn;
-        for a in [&self.insert_lsn, &self.written, &self.flushed, &self.start] {
+        for a in [&self.insert_lsn, &self.written, &self.flushed, &self.start, &self.noted] {
             a.store(lsn, SeqCst);
         }
         self.last_csn.store(csn, SeqCst);
@@ -323,10 +329,7 @@ impl Log {
         }
         let pos = insert.pos;
         head[n - 4..n].copy_from_slice(&mix(crc, pos).to_le_bytes());
-        self.ring.put(pos, &head[..n]);
-        self.ring.put(pos + n as u64, body);
-        let end = pos + total;
-        insert.pos = end;
+        let end = self.put(&mut insert, &[&head[..n], body]);
         then(&mut insert, end);
         self.insert_lsn.store(end, Release);
         drop(insert);
@@ -334,6 +337,40 @@ impl Log {
         accesses::count(Count::LogRecords, 1);
         accesses::count(Count::LogBytes, total);
         end
+    }
+    /// The parts of a frame, for which there is room in the ring; where they end.
+    fn put(&self, insert: &mut Insert, frame: &[&[u8]]) -> u64 {
+        for part in frame {
+            self.ring.put(insert.pos, part);
+            insert.pos += part.len() as u64;
+        }
+        insert.pos
+    }
+    /// Notes for whoever reads the log after a crash how far it is durable. It goes with a flush of other records, and
+    /// is left out if the ring is full: the flusher cannot wait for itself.
+    fn note_durable(&self) {
+        let flushed = self.flushed();
+        if flushed <= self.noted.load(Relaxed) {
+            return;
+        }
+        let body = record::encode(&record::Record::Durable { to: flushed });
+        let mut insert = crate::lock(&self.insert);
+        let frame = frame(&body, insert.pos);
+        if insert.pos + frame.len() as u64 - self.written.load(Acquire) <= self.ring.bytes.len() as u64 {
+            let end = self.put(&mut insert, &[&frame]);
+            self.insert_lsn.store(end, Release);
+            self.noted.store(flushed, Relaxed);
+        }
+    }
+    /// The first record of a new log, which is then known to have a file. Without room for that there is none yet: the
+    /// first change will want it.
+    pub fn begin(&self) -> Result<()> {
+        let start = self.insert_lsn();
+        if self.segments.prepare(start).is_err_and(|e| e.sqlstate() == sqlstate::DISK_FULL) {
+            return Ok(());
+        }
+        let end = self.append(&record::encode(&record::Record::Durable { to: start }));
+        self.flush_blocking(end)
     }
     /// After a commit that nobody waits for: the flusher comes by itself when the delay is over, or now if much has
     /// gathered.
@@ -509,6 +546,7 @@ impl Log {
     /// With `flushing` locked.
     fn flush_once(&self) -> Result<()> {
         let began_nanos = self.segments.env().monotonic_nanos();
+        self.note_durable();
         let end = self.insert_lsn();
         let mut at = self.written.load(Acquire);
         let from = at;

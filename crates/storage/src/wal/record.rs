@@ -429,6 +429,8 @@ pub enum Record<'a> {
     Belongs {
         rel: u32,
         heap: u32,
+        /// Each row of the heap has one entry.
+        has_all_rows: bool,
     },
     /// The log ended here (maybe torn) and goes on at this LSN.
     Link {
@@ -438,6 +440,10 @@ pub enum Record<'a> {
     Initial {
         rel: u32,
         bytes: &'a [u8],
+    },
+    /// The log was durable up to this LSN before the flush that this record is part of began.
+    Durable {
+        to: u64,
     },
 }
 
@@ -518,6 +524,8 @@ pub fn encode_compensate(out: &mut Vec<u8>, xid: u64, next: u64, ops: &[(Target,
     put_varint(out, next);
     encode_ops(out, ops, 0, None);
 }
+/// The kind of a [`Record::Durable`], which is looked for behind a hole in the log.
+pub const DURABLE: u8 = 15;
 /// Everything else.
 pub fn encode(record: &Record<'_>) -> Vec<u8> {
     let mut out = Vec::new();
@@ -536,7 +544,7 @@ pub fn encode(record: &Record<'_>) -> Vec<u8> {
         }
         Record::Abort { xid } => numbers(5, &[*xid]),
         Record::Doom { xid, rels } => {
-            numbers(15, &[*xid]);
+            numbers(9 | 0x10, &[*xid]);
             rels.iter().for_each(|rel| put_varint(&mut out, u64::from(*rel)));
         }
         Record::PurgeDone { xid } => numbers(6, &[*xid]),
@@ -547,12 +555,15 @@ pub fn encode(record: &Record<'_>) -> Vec<u8> {
         Record::Drop { rel } => numbers(9, &[u64::from(*rel)]),
         Record::Chunk { number, page } => numbers(10, &[*number, u64::from(*page)]),
         Record::ChunkGone { number } => numbers(11, &[*number]),
-        Record::Belongs { rel, heap } => numbers(12, &[u64::from(*rel), u64::from(*heap)]),
+        Record::Belongs { rel, heap, has_all_rows } => {
+            numbers(12 | u8::from(*has_all_rows) << 4, &[u64::from(*rel), u64::from(*heap)]);
+        }
         Record::Link { to } => numbers(13, &[*to]),
         Record::Initial { rel, bytes } => {
             numbers(14, &[u64::from(*rel)]);
             put_prefixed(&mut out, bytes);
         }
+        Record::Durable { to } => numbers(DURABLE, &[*to]),
         Record::Change { .. } | Record::Compensate { .. } => {}
     }
     out
@@ -643,19 +654,20 @@ fn decode_inner(body: &[u8]) -> Option<Record<'_>> {
             persistence: r.varint()?.try_into().ok()?,
         },
         8 => Record::Extent { rel: get_u32(&mut r)?, index: get_u32(&mut r)?, start: get_u32(&mut r)? },
-        9 => Record::Drop { rel: get_u32(&mut r)? },
-        10 => Record::Chunk { number: r.varint()?, page: get_u32(&mut r)? },
-        11 => Record::ChunkGone { number: r.varint()? },
-        12 => Record::Belongs { rel: get_u32(&mut r)?, heap: get_u32(&mut r)? },
-        13 => Record::Link { to: r.varint()? },
-        14 => Record::Initial { rel: get_u32(&mut r)?, bytes: r.prefixed()? },
-        15 => {
+        9 if head & 0x10 != 0 => {
             let (xid, mut rels) = (r.varint()?, Vec::new());
             while !r.is_empty() {
                 rels.push(get_u32(&mut r)?);
             }
             Record::Doom { xid, rels }
         }
+        9 => Record::Drop { rel: get_u32(&mut r)? },
+        10 => Record::Chunk { number: r.varint()?, page: get_u32(&mut r)? },
+        11 => Record::ChunkGone { number: r.varint()? },
+        12 => Record::Belongs { rel: get_u32(&mut r)?, heap: get_u32(&mut r)?, has_all_rows: head & 0x10 != 0 },
+        13 => Record::Link { to: r.varint()? },
+        14 => Record::Initial { rel: get_u32(&mut r)?, bytes: r.prefixed()? },
+        DURABLE => Record::Durable { to: r.varint()? },
         _ => return None,
     })
 }

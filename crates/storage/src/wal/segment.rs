@@ -11,7 +11,7 @@ use crate::stats::{Event, IoObject, Stats};
 use kilndb_base::env::{Env, File, Open};
 use kilndb_base::{Error, Result};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 pub struct Segments {
@@ -19,6 +19,8 @@ pub struct Segments {
     dir: PathBuf,
     open: Mutex<BTreeMap<u64, Arc<dyn File>>>,
     spare: Mutex<Vec<PathBuf>>,
+    /// Files are opened for reading alone.
+    reads_only: bool,
     stats: Arc<Stats>,
 }
 
@@ -34,14 +36,22 @@ pub fn failed(what: &str, name: &str, e: std::io::Error) -> Error {
     let text = format!("could not {what} file \"{name}\": {e}");
     Error::new(Error::from(e).sqlstate(), text)
 }
+/// The file that has a place of the log, and where it is in that.
+pub fn place_of(lsn: u64) -> (String, u64) {
+    (name_of(lsn / SEGMENT), lsn % SEGMENT)
+}
 fn name_of(number: u64) -> String {
     format!("wal/{number:016x}")
 }
 
 impl Segments {
-    pub fn new(env: Arc<dyn Env>, dir: PathBuf, stats: Arc<Stats>) -> Result<Segments> {
-        env.create_dir_all(&dir)?;
-        Ok(Segments { env, dir, open: Mutex::default(), spare: Mutex::default(), stats })
+    /// `dir` is there.
+    pub fn new(env: Arc<dyn Env>, dir: PathBuf, stats: Arc<Stats>) -> Segments {
+        Segments { env, dir, open: Mutex::default(), spare: Mutex::default(), reads_only: false, stats }
+    }
+    /// Of a log that is only looked at.
+    pub fn to_read(env: Arc<dyn Env>, dir: PathBuf) -> Segments {
+        Segments { reads_only: true, ..Segments::new(env, dir, Arc::default()) }
     }
     /// No segment is ever made.
     pub fn none(env: &Arc<dyn Env>) -> Segments {
@@ -50,6 +60,7 @@ impl Segments {
             dir: PathBuf::new(),
             open: Mutex::default(),
             spare: Mutex::default(),
+            reads_only: false,
             stats: Arc::default(),
         }
     }
@@ -64,28 +75,53 @@ impl Segments {
             return Ok(Some(file.clone()));
         }
         let path = self.path(number);
-        if !self.env.exists(&path) {
+        if !self.env.exists(&path).map_err(|e| failed("open", &name_of(number), e))? {
             if !create {
                 return Ok(None);
             }
             let spare = crate::lock(&self.spare).pop();
             match spare {
                 Some(old) => self.env.rename(&old, &path),
-                None => {
-                    self.stats.count(IoObject::WalInit, Event::Write, 1, SEGMENT);
-                    self.env.open(&path, Open::Create).and_then(|f| f.allocate(0, SEGMENT))
-                }
+                None => self.make(&path),
             }
             .map_err(|e| failed("create", &name_of(number), e))?;
             self.env.sync_dir(&self.dir).map_err(|e| failed("fsync", "wal", e))?;
         }
-        let file = self.env.open(&path, Open::Existing).map_err(|e| failed("open", &name_of(number), e))?;
+        let how = if self.reads_only { Open::ReadOnly } else { Open::Existing };
+        let file = self.env.open(&path, how).map_err(|e| failed("open", &name_of(number), e))?;
         let mut open = crate::lock(&self.open);
         open.insert(number, file.clone());
         while open.len() > 4 {
             open.pop_first();
         }
         Ok(Some(file))
+    }
+    /// With all of its room, or not at all.
+    fn make(&self, path: &Path) -> std::io::Result<()> {
+        self.stats.count(IoObject::WalInit, Event::Write, 1, SEGMENT);
+        let made = self.env.open(path, Open::Create).and_then(|f| f.allocate(0, SEGMENT));
+        if made.is_err() {
+            let _ = self.env.remove_file(path);
+        }
+        made
+    }
+    /// Makes the file that has this place of the log, if there is none.
+    pub fn prepare(&self, lsn: u64) -> Result<()> {
+        self.file(lsn / SEGMENT, true).map(|_| ())
+    }
+    /// Is there a file for this place of the log?
+    pub fn has(&self, lsn: u64) -> Result<bool> {
+        Ok(self.file(lsn / SEGMENT, false)?.is_some())
+    }
+    /// Numbers of the segments from that of `lsn` on, in order.
+    pub fn numbers_from(&self, lsn: u64) -> Result<Vec<u64>> {
+        let mut numbers = Vec::new();
+        for path in self.env.list_dir(&self.dir).map_err(|e| failed("read", "wal", e))? {
+            let number = path.file_name().and_then(|n| n.to_str()).and_then(|n| u64::from_str_radix(n, 16).ok());
+            numbers.extend(number.filter(|n| *n >= lsn / SEGMENT));
+        }
+        numbers.sort_unstable();
+        Ok(numbers)
     }
     pub fn write(&self, mut lsn: u64, mut data: &[u8]) -> Result<()> {
         while !data.is_empty() {
@@ -111,20 +147,16 @@ impl Segments {
     /// before (at most `unsynced` bytes) may have failed to sync; a sync alone would not help then, so it is written
     /// again.
     pub fn harden(&self, lsn: u64, unsynced: u64) -> Result<()> {
-        let mut numbers = Vec::new();
-        for path in self.env.list_dir(&self.dir)? {
-            let number = path.file_name().and_then(|n| n.to_str()).and_then(|n| u64::from_str_radix(n, 16).ok());
-            numbers.extend(number.filter(|n| *n >= lsn / SEGMENT));
-        }
-        numbers.sort_unstable();
+        let numbers = self.numbers_from(lsn)?;
         let Some(last) = numbers.last().copied() else { return Ok(()) };
         let again = last.saturating_sub(unsynced.div_ceil(SEGMENT));
         let mut bytes = Vec::new();
         for number in numbers {
-            let file = self.env.open(&self.path(number), Open::Existing)?;
+            let file =
+                self.env.open(&self.path(number), Open::Existing).map_err(|e| failed("open", &name_of(number), e))?;
             if number >= again {
                 bytes.resize(SEGMENT as usize, 0);
-                let got = file.read_at(&mut bytes, 0)?;
+                let got = file.read_at(&mut bytes, 0).map_err(|e| failed("read", &name_of(number), e))?;
                 file.write_at(&bytes[..got], 0).map_err(|e| failed("write to", &name_of(number), e))?;
             }
             file.sync_data().map_err(|e| failed("fsync", &name_of(number), e))?;
@@ -137,7 +169,9 @@ impl Segments {
         while !buf.is_empty() {
             let Some(file) = self.file(lsn / SEGMENT, false)? else { break };
             let part = buf.len().min((SEGMENT - lsn % SEGMENT) as usize);
-            let got = file.read_at(&mut buf[..part], lsn % SEGMENT)?;
+            let got = file
+                .read_at(&mut buf[..part], lsn % SEGMENT)
+                .map_err(|e| failed("read", &name_of(lsn / SEGMENT), e))?;
             if got == 0 {
                 break;
             }

@@ -5,7 +5,7 @@
 //! gets through in part. After a failed sync the system takes the bytes for written: they are read, but no later sync
 //! makes them durable.
 use super::Rng;
-use kilndb_base::env::{Env, File, Open, OsEnv};
+use kilndb_base::env::{Env, File, Lock, Locked, Open, OsEnv};
 use kilndb_base::park::{Park, ThreadPark, WakeHandle};
 use kilndb_base::{Result, Severity};
 use kilndb_storage::EngineConfig;
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::*};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,6 +48,12 @@ pub struct Switch {
     /// Operations until the fault.
     left: AtomicI64,
     fault: Mutex<Option<Fault>>,
+    /// A read of this file at the first offset that gives what is at the second.
+    astray: Mutex<Option<(PathBuf, u64, u64)>>,
+    /// Files can only be opened for reading.
+    is_read_only: AtomicBool,
+    /// A file that cannot be opened, and with which error.
+    denied: Mutex<Option<(PathBuf, i32)>>,
     /// How often something failed.
     pub fired: AtomicU64,
     /// Reads of pages until one of them has a wrong bit, and which.
@@ -90,6 +96,7 @@ impl Switch {
 struct MemFile {
     content: Arc<Mutex<Content>>,
     switch: Arc<Switch>,
+    path: PathBuf,
     /// Its contents have checksums page by page.
     is_of_pages: bool,
 }
@@ -102,6 +109,12 @@ fn put(v: &mut Vec<u8>, at: usize, data: &[u8]) {
 impl File for MemFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         self.switch.check()?;
+        let mut astray = self.switch.astray.lock().unwrap();
+        let offset = match astray.take_if(|(path, from, _)| *path == self.path && *from == offset) {
+            Some((_, _, to)) => to,
+            None => offset,
+        };
+        drop(astray);
         let c = self.content.lock().unwrap();
         let at = (offset as usize).min(c.current.len());
         let n = buf.len().min(c.current.len() - at);
@@ -200,6 +213,8 @@ struct Disk {
     durable: Names,
     /// Changes since, oldest first: state after each.
     log: Vec<Names>,
+    /// Whoever has the folder locked: in which process, and how.
+    locks: Vec<(Weak<()>, Arc<Switch>, Lock)>,
 }
 pub struct SimEnv {
     disk: Arc<Mutex<Disk>>,
@@ -216,6 +231,9 @@ impl SimEnv {
             dead: AtomicBool::new(false),
             left: AtomicI64::new(i64::MAX),
             fault: Mutex::new(None),
+            astray: Mutex::new(None),
+            is_read_only: AtomicBool::new(false),
+            denied: Mutex::new(None),
             fired: AtomicU64::new(0),
             flip: AtomicI64::new(i64::MAX),
             bit: AtomicU64::new(0),
@@ -286,12 +304,50 @@ impl SimEnv {
             let content = Content { current: bytes.clone(), durable: bytes, pending: Vec::new() };
             made.insert(path.clone(), Arc::new(Mutex::new(content)));
         }
-        Arc::new(SimEnv::over(Arc::new(Mutex::new(Disk { current: made.clone(), durable: made, log: Vec::new() }))))
+        Arc::new(SimEnv::over(Arc::new(Mutex::new(Disk { current: made.clone(), durable: made, ..Disk::default() }))))
     }
     /// Every file as a process would read it now.
     pub fn image(&self) -> Vec<(PathBuf, Vec<u8>)> {
         let disk = self.disk.lock().unwrap();
         disk.current.iter().map(|(path, c)| (path.clone(), c.lock().unwrap().current.clone())).collect()
+    }
+    /// The medium changes what lies on it: bits that rot, a write that went astray or was lost.
+    pub fn spoil<R>(&self, path: impl AsRef<Path>, f: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+        let disk = self.disk.lock().unwrap();
+        let path = Path::new("/sim").join(path);
+        let content = disk.current.get(&path).unwrap_or_else(|| panic!("no file {}", path.display()));
+        let mut content = content.lock().unwrap();
+        let content = &mut *content;
+        let result = f(&mut content.current);
+        content.durable.clone_from(&content.current);
+        content.pending.clear();
+        result
+    }
+    /// A file goes, behind the back of everybody.
+    pub fn lose(&self, path: impl AsRef<Path>) {
+        let mut disk = self.disk.lock().unwrap();
+        let path = Path::new("/sim").join(path);
+        disk.current.remove(&path).unwrap_or_else(|| panic!("no file {}", path.display()));
+        disk.durable = disk.current.clone();
+        disk.log.clear();
+    }
+    /// Names of the files that there are, without the folder of the cluster.
+    pub fn names(&self) -> Vec<String> {
+        let disk = self.disk.lock().unwrap();
+        disk.current.keys().filter_map(|p| Some(p.strip_prefix("/sim").ok()?.display().to_string())).collect()
+    }
+    /// The next read of this file at `from` gives what is at `to`.
+    pub fn misread(&self, path: impl AsRef<Path>, from: u64, to: u64) {
+        *self.switch.astray.lock().unwrap() = Some((Path::new("/sim").join(path), from, to));
+    }
+    /// From now on nothing can be written.
+    pub fn make_read_only(&self) {
+        self.switch.is_read_only.store(true, SeqCst);
+        self.arm(0, Fault::PowerLoss);
+    }
+    /// From now on nobody opens this file: the error that it gives.
+    pub fn deny(&self, path: impl AsRef<Path>, number: i32) {
+        *self.switch.denied.lock().unwrap() = Some((Path::new("/sim").join(path), number));
     }
     fn change(&self, f: impl FnOnce(&mut Names)) -> io::Result<()> {
         let mut d = self.disk.lock().unwrap();
@@ -320,6 +376,14 @@ impl Env for SimEnv {
     }
     fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {
         self.switch.check()?;
+        if let Some((denied, number)) = &*self.switch.denied.lock().unwrap()
+            && denied == path
+        {
+            return Err(io::Error::from_raw_os_error(*number));
+        }
+        if how != Open::ReadOnly && self.switch.is_read_only.load(SeqCst) {
+            return Err(io::Error::from_raw_os_error(30));
+        }
         let have = self.disk.lock().unwrap().current.get(path).cloned();
         let content = match (have, how) {
             (Some(c), Open::Truncate) => {
@@ -341,10 +405,22 @@ impl Env for SimEnv {
             }
         };
         let is_of_pages = path.ends_with("pages") || path.parent().is_some_and(|p| p.ends_with("images"));
-        Ok(Arc::new(MemFile { content, switch: self.switch.clone(), is_of_pages }))
+        Ok(Arc::new(MemFile { content, switch: self.switch.clone(), path: path.to_path_buf(), is_of_pages }))
     }
-    fn exists(&self, path: &Path) -> bool {
-        self.disk.lock().unwrap().current.contains_key(path)
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        let disk = self.disk.lock().unwrap();
+        Ok(disk.current.contains_key(path) || disk.current.keys().any(|p| p.parent() == Some(path)))
+    }
+    fn lock_dir(&self, _: &Path, how: Lock) -> io::Result<Option<Locked>> {
+        self.switch.check()?;
+        let mut disk = self.disk.lock().unwrap();
+        disk.locks.retain(|(held, process, _)| held.strong_count() > 0 && !process.dead.load(SeqCst));
+        if disk.locks.iter().any(|(_, _, other)| how == Lock::Exclusive || *other == Lock::Exclusive) {
+            return Ok(None);
+        }
+        let held = Arc::new(());
+        disk.locks.push((Arc::downgrade(&held), self.switch.clone(), how));
+        Ok(Some(Box::new(held)))
     }
     fn create_dir_all(&self, _: &Path) -> io::Result<()> {
         Ok(())

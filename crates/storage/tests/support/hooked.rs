@@ -1,5 +1,5 @@
 //! The system's own environment, with something of the test's in each background thread's pauses.
-use kilndb_base::env::{Env, File, Open, OsEnv};
+use kilndb_base::env::{Env, File, Lock, Locked, Open, OsEnv};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl<F: Fn(&str) + Send + Sync + 'static> Env for HookedEnv<F> {
     fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {
         OsEnv.open(path, how)
     }
-    fn exists(&self, path: &Path) -> bool {
+    fn exists(&self, path: &Path) -> io::Result<bool> {
         OsEnv.exists(path)
     }
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
@@ -43,6 +43,9 @@ impl<F: Fn(&str) + Send + Sync + 'static> Env for HookedEnv<F> {
     }
     fn list_dir(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
         OsEnv.list_dir(path)
+    }
+    fn lock_dir(&self, path: &Path, how: Lock) -> io::Result<Option<Locked>> {
+        OsEnv.lock_dir(path, how)
     }
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         OsEnv.sync_dir(path)

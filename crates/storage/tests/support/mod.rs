@@ -64,6 +64,7 @@ pub fn config(data_dir: PathBuf, buffers: u64) -> EngineConfig {
         startup_progress_interval_ms: 0,
         limits: Default::default(),
         fsync: false,
+        accept_lost_log: false,
         workers: 4,
         log: Arc::new(|s, t| {
             if s >= kilndb_base::Severity::Warning {

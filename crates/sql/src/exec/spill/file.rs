@@ -39,7 +39,7 @@ impl TempSpace {
     }
     /// Removes what a crash has left.
     pub fn clear(&self) -> Result<()> {
-        if self.env.exists(&self.directory) {
+        if self.env.exists(&self.directory)? {
             for file in self.env.list_dir(&self.directory)? {
                 self.env.remove_file(&file)?;
             }

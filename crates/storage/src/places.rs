@@ -1,0 +1,105 @@
+//! Whether a page read from the disk is the one that belongs there.
+//!
+//! A write that went astray, or never happened, leaves a page whose checksum is right in a place that is not its own. The
+//! header names the place: block of a relation, or page of an undo chunk.
+//!
+//! Invariants
+//! 1. Only a read from the disk is judged, never an access to a page in memory.
+//! 2. What nobody owns is not judged: a reader may come for a page whose relation is just being dropped.
+//!
+//! Must not know: what is in the pages.
+
+use crate::core::Core;
+use crate::directory::{block_at, extent_pages};
+use crate::page::{KIND_UNDO, PageBytes, at, get32};
+use crate::undo::CHUNK_PAGES;
+use std::fmt;
+use std::sync::Arc;
+
+/// Where a page belongs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Block {
+        rel: u32,
+        block: u32,
+    },
+    /// The chunk's number is known by its low half.
+    Undo {
+        chunk: u32,
+        page: u32,
+    },
+}
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Block { rel, block } => write!(f, "block {block} of storage relation {rel}"),
+            Place::Undo { chunk, page } => write!(f, "page {page} of undo chunk {chunk}"),
+        }
+    }
+}
+
+pub enum Verdict {
+    Right,
+    /// Nothing has been written there since the place was given to undo: what is there was somebody else's.
+    Unreached,
+    /// What is wrong.
+    Wrong(String),
+}
+
+/// Where the header says that the page belongs; None: it was never written.
+fn named(page: &PageBytes) -> Option<Place> {
+    let (owner, part) = (get32(page, at::REL), get32(page, at::BLOCK));
+    match page[at::KIND] {
+        0 => None,
+        KIND_UNDO => Some(Place::Undo { chunk: owner, page: part }),
+        _ => Some(Place::Block { rel: owner, block: part }),
+    }
+}
+
+impl Core {
+    /// From here on the pool asks about each page that it reads.
+    pub(crate) fn judge_pages(self: &Arc<Core>) {
+        let core = Arc::downgrade(self);
+        self.pool.judge_with(Box::new(move |pid, page| match core.upgrade() {
+            Some(core) => core.judge_page(pid, page),
+            None => Verdict::Right,
+        }));
+    }
+    fn judge_page(&self, pid: u32, page: &PageBytes) -> Verdict {
+        let named = named(page);
+        if named.is_some_and(|place| self.page_at(place) == Some(pid)) {
+            return Verdict::Right;
+        }
+        match self.owner_of(pid) {
+            None => Verdict::Right,
+            Some(Place::Undo { .. }) => Verdict::Unreached,
+            Some(expected) => Verdict::Wrong(match named {
+                Some(place) => format!("{expected} is expected there, and {place} is found"),
+                None => format!("{expected} is expected there, and nothing is found"),
+            }),
+        }
+    }
+    fn page_at(&self, place: Place) -> Option<u32> {
+        match place {
+            Place::Block { rel, block } => self.directory.get(rel)?.pid_raw(block),
+            Place::Undo { chunk, page } if page < CHUNK_PAGES => Some(self.undo.page_of_low(chunk)? + page),
+            Place::Undo { .. } => None,
+        }
+    }
+    /// Looks at everything: only for a page that does not name its place.
+    fn owner_of(&self, pid: u32) -> Option<Place> {
+        for r in self.directory.list() {
+            for (index, first) in r.extent_list().into_iter().enumerate() {
+                if (first..first + extent_pages(index)).contains(&pid) {
+                    let block = block_at(index, pid - first);
+                    // Beyond the last block nothing was written yet.
+                    return (block < r.pages()).then_some(Place::Block { rel: r.id, block });
+                }
+            }
+        }
+        let live = self.undo.live().into_iter();
+        live.filter(|(_, first, _)| (*first..*first + CHUNK_PAGES).contains(&pid))
+            .map(|(number, first, _)| Place::Undo { chunk: number as u32, page: pid - first })
+            .next()
+    }
+}
