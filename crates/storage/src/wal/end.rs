@@ -64,7 +64,7 @@ fn newest_note_in(bytes: &[u8], first: u64) -> u64 {
 pub fn judge(segments: &Segments, end: u64, known: u64) -> Result<()> {
     let known = known.max(newest_note(segments, end)?);
     // A segment is made when its first byte is written.
-    let is_missing = end % SEGMENT != 0 && !segments.has(end)?;
+    let is_missing = !end.is_multiple_of(SEGMENT) && !segments.has(end)?;
     if known <= end && !is_missing {
         return Ok(());
     }
