@@ -5,7 +5,7 @@
 #
 #   scripts/test-fresh-debian.sh [--minutes N] [--test COMMAND] [--mirror URL] [--keep]
 #
-#   --minutes N     how long the tests may take (default 15); a run that is cut off then is as good as its tests so far
+#   --minutes N     how long the tests may take (default 30, the build included); a run that is cut off then is as good as its tests so far
 #   --test COMMAND  what is run in the clone instead of `make test`, for example
 #                   'scripts/setup.sh build test && cargo test -p kilndb-sim --test stop'
 #   --mirror URL    Debian's mirror (default: the one this machine uses)
@@ -19,7 +19,7 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")/.." && pwd)
-minutes=15 test_command='make test' mirror='' keep=no
+minutes=30 test_command='make test' mirror='' keep=no
 SOURCE=/root/kilndb
 PORT=25432
 
