@@ -21,11 +21,14 @@ use crate::wal::segment::Recycled;
 use kilndb_base::park::{Park, WakeHandle};
 use kilndb_base::{Error, Result, Severity};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use std::time::Duration;
 
 /// Pages written with one sync of the double-write area.
 const BATCH_PAGES: usize = 64;
+
+/// Whoever waits for room in the log looks again after this time at the latest.
+const ROOM_LOOK_NANOS: u64 = 100_000_000;
 
 /// Why there is a checkpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,6 +72,8 @@ pub struct Checkpointer {
     pub generation: AtomicU64,
     last_redo: AtomicU64,
     distance_estimate: AtomicU64,
+    /// Bulk changes that wait for room in the log: the checkpoint that runs does not spread its work any more.
+    in_need: AtomicUsize,
 }
 #[derive(Default)]
 struct State {
@@ -78,6 +83,7 @@ struct State {
     waiters: Vec<WakeHandle>,
     /// Transactions that are to be in the images if they commit, by their requests.
     ending: Vec<(u64, u64)>,
+    failures: u64,
 }
 
 impl Checkpointer {
@@ -113,10 +119,34 @@ impl Checkpointer {
             let mut s = crate::lock(&self.state);
             s.done = s.done.max(upto);
             s.ending.retain(|(request, _)| *request > upto);
+            s.failures += u64::from(outcome.is_err());
             s.failed = outcome.err();
             std::mem::take(&mut s.waiters)
         };
         waiters.iter().for_each(|w| w.wake());
+    }
+    /// Waits, as long as the log that recovery would need leaves no room in `max_wal_size` for what a bulk change adds
+    /// between two calls, until a checkpoint has made some, or has failed to.
+    pub fn await_room(&self, core: &Core, park: &dyn Park) -> Result<()> {
+        let before = crate::lock(&self.state).failures;
+        while self.needed_bytes(core) > core.tuning.get().wal_before_bulk_waits() && !core.stop.load(Acquire) {
+            {
+                let mut s = crate::lock(&self.state);
+                if s.failures != before {
+                    break;
+                }
+                s.waiters.push(park.wake_handle());
+            }
+            self.in_need.fetch_add(1, SeqCst);
+            let parked = park.park(Some(core.env.monotonic_nanos() + ROOM_LOOK_NANOS));
+            self.in_need.fetch_sub(1, SeqCst);
+            parked?;
+        }
+        Ok(())
+    }
+    /// Bytes of log from where recovery would begin now.
+    fn needed_bytes(&self, core: &Core) -> u64 {
+        core.log.insert_lsn().saturating_sub(self.last_redo.load(Acquire))
     }
     /// The checkpointer thread's body.
     pub fn run(&self, core: &Core) {
@@ -188,6 +218,7 @@ impl Checkpointer {
             let share = ((index + 1) * BATCH_PAGES) as f64 / pids.len() as f64;
             while reason.is_spread()
                 && self.asked().is_none()
+                && self.in_need.load(SeqCst) == 0
                 && !core.stop.load(Relaxed)
                 && progress.is_early(core, redo, share)
             {

@@ -229,6 +229,11 @@ impl Engine {
     pub fn checkpoint(&self, park: &dyn Park) -> Result<()> {
         self.checkpointer.request(0, park)
     }
+    /// Before a change of so many rows at once: one statement is not to fill the log faster than checkpoints can make
+    /// room in `max_wal_size`. Small changes are not held up, since others may wait for their rows.
+    pub fn pace_bulk(&self, rows: usize, park: &dyn Park) -> Result<()> {
+        if rows < BULK_ROWS { Ok(()) } else { self.checkpointer.await_room(&self.core, park) }
+    }
     /// For a transaction that [`Transaction::needs_checkpoint`] before it commits, and does nothing else any more.
     pub fn checkpoint_for(&self, txn: &Transaction, park: &dyn Park) -> Result<()> {
         self.checkpointer.request(txn.xid, park)
@@ -515,6 +520,8 @@ fn reserve_area(file: &dyn File, config: &EngineConfig, c: &Checkpoint) -> Resul
     }
 }
 
+/// A change of so many rows at once is of a statement in bulk.
+const BULK_ROWS: usize = 64;
 /// Stores looked after in one round: with more of them, each has its turn less often.
 const STORES_PER_ROUND: usize = 256;
 

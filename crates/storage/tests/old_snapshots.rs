@@ -129,9 +129,14 @@ fn undo_stays_small_beside_an_old_snapshot() {
                 std::thread::sleep(Duration::from_millis(2));
             }
         }
-        std::thread::sleep(Duration::from_secs(1));
-        // Twice what is needed, the chunks that are not worth a pass, and what comes in during one.
+        // Twice what is needed, the chunks that are not worth a pass, and what comes in during one. A pass begins with
+        // what is written, and takes the time that the machine has for it.
         let most = 2 * 2 * (bytes * rows) as u64 + 3 * (4 << 20);
+        let began = Instant::now();
+        while e.undo_bytes() > most && began.elapsed() < Duration::from_secs(30) {
+            std::thread::sleep(Duration::from_millis(10));
+            update(&e, &heap, 1, rids[0], &vec![1; bytes]);
+        }
         assert!(e.undo_bytes() <= most, "{rows} rows of {bytes} bytes: undo of {} bytes", e.undo_bytes());
     }
 }

@@ -523,6 +523,7 @@ impl Session {
                 kilndb_types::row::encode_row(&table.descriptor, &full, &mut batch.bytes)?;
                 batch.rows.push((kilndb_base::RowId::default(), start, batch.bytes.len() as u32));
             }
+            self.instance.engine.pace_bulk(batch.rows.len(), runtime)?;
             let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to load rows in"))?;
             heap.insert_many(txn, &batch, &mut rids)?;
             runtime.checkpoint()?;

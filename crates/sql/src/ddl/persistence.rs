@@ -206,6 +206,7 @@ impl Session {
         for block in 0..source.pages() {
             batch.clear();
             source.scan_block(block, &snapshot, &mut batch)?;
+            self.instance.engine.pace_bulk(batch.rows.len(), runtime)?;
             target.insert_many(txn, &batch, &mut rids)?;
             runtime.checkpoint()?;
         }

@@ -94,6 +94,7 @@ impl ModifyState {
             }
         }
         s.rids.clear();
+        cx.engine.pace_bulk(s.rows.rows.len(), cx.park)?;
         m.heap()?.insert_many(cx.txn, &s.rows, &mut s.rids)?;
         if keep {
             self.enter_rows(m, batch, s, rt, cx)?;
@@ -187,6 +188,7 @@ impl ModifyState {
         let width = m.table.columns.len();
         let mut at = 0;
         while at < s.positions.len() {
+            cx.engine.pace_bulk(s.positions.len(), cx.park)?;
             let done = m.heap()?.update_many(cx.txn, &cx.snapshot, &s.rows, at)?;
             self.changed += done as u64;
             for n in (at..at + done).filter(|_| keep) {
@@ -245,6 +247,7 @@ impl ModifyState {
         let nulls = vec![Datum::Null; m.table.columns.len()];
         let mut at = 0;
         while at < s.rids.len() {
+            cx.engine.pace_bulk(s.rids.len(), cx.park)?;
             let done = m.heap()?.delete_many(cx.txn, &cx.snapshot, &s.rids[at..])?;
             self.changed += done as u64;
             for (p, entries) in m.indexes.iter().zip(&mut s.entries) {

@@ -521,6 +521,7 @@ impl ModifyState {
                 s.rows.rows.push((RowId::default(), start, s.rows.bytes.len() as u32));
             }
             if refused.is_none() || !takes_rows_together(cx) {
+                cx.engine.pace_bulk(s.rows.rows.len(), cx.park)?;
                 plan.heap()?.insert_many(cx.txn, &s.rows, &mut s.rids)?;
                 let new = write::NewRows { values: rows, width, rids: &s.rids };
                 if let Some((n, index)) =
