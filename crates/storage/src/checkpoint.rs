@@ -161,7 +161,7 @@ impl Checkpointer {
             let elapsed_ns = core.env.monotonic_nanos().saturating_sub(last);
             let reason = if asked.is_some() {
                 Reason::Requested
-            } else if written > tuning.wal_between_checkpoints() {
+            } else if written > tuning.wal_between_checkpoints() || core.log.room.is_short() && written > SEGMENT / 4 {
                 Reason::Volume
             } else if elapsed_ns > tuning.checkpoint_timeout_s.max(1) * 1_000_000_000 {
                 Reason::Time

@@ -297,7 +297,7 @@ impl Engine {
     }
     /// Takes effect at commit.
     pub fn drop_relation(&self, txn: &mut Transaction, id: RelationId) -> Result<()> {
-        txn.begin_write()?;
+        txn.begin_removal()?;
         let relation = self.relation(id)?;
         txn.logged_work |= relation.persistence != Persistence::Temporary;
         relation.dropper.store(txn.xid, Release);
@@ -554,6 +554,7 @@ fn run_cleaner(core: &Core, private: &Mutex<Vec<Weak<Core>>>) {
         core.undo.discard(&core.pool, &core.directory, &core.log, core.visible_to_all());
         busy |= compactor.round(core);
         core.pool.clean_ahead();
+        core.log.prepare_room();
         core.pool.gather_dense();
         round += 1;
         busy |= clean_private(private, round);

@@ -226,3 +226,60 @@ fn definitions_on_a_full_disk_are_errors_of_who_makes_them() {
     assert_eq!(b.count(&heap, None), 700);
     b.engine.shutdown().unwrap();
 }
+
+/// A row is changed until the log has no room for more on a full disk: that is an error of who changes it. Deleting and
+/// dropping still work then, everything else does again once there is room.
+#[test]
+fn a_log_without_room_refuses_changes_and_takes_removals() {
+    let b = Bench::open(Arc::default());
+    let ids = b.create();
+    let heap = b.engine.relation(ids[0]).unwrap();
+    b.insert(&heap, None, 30).unwrap();
+    let park = ThreadPark::new();
+    b.engine.checkpoint(&park).unwrap();
+    b.env.arm(0, Fault::Full(ENOSPC));
+    let options = WriteOptions { wait: WaitPolicy::Wait, latest: true, key_update: false };
+    let rid = kilndb_base::RowId { block: 0, slot: 1 };
+    let change = |i: usize| -> kilndb_base::Result<()> {
+        let mut t = b.engine.begin(Isolation::ReadCommitted, 0);
+        let s = t.take_snapshot();
+        let outcome = heap.update(&mut t, rid, &s, &[i as u8 | 128; 1000], &[], &options, &park);
+        drop(s);
+        match outcome {
+            Ok(_) => b.commit(&mut t),
+            Err(e) => {
+                t.rollback(&park).unwrap_or_else(|e| panic!("a rollback on a full disk: {e}"));
+                Err(e)
+            }
+        }
+    };
+    let refused = (0..60_000).find_map(|i| change(i).err()).expect("the log finds room on a full disk");
+    assert_eq!(refused.sqlstate(), sqlstate::DISK_FULL, "{refused}");
+    assert!(refused.message().contains("wal/"), "{refused}");
+    assert!(!b.over.load(SeqCst), "the process has ended");
+    let remove = || -> kilndb_base::Result<()> {
+        let mut t = b.engine.begin(Isolation::ReadCommitted, 0);
+        let s = t.take_snapshot();
+        let gone = kilndb_base::RowId { block: 0, slot: 2 };
+        heap.delete(&mut t, gone, &s, &[], &options, &park)?;
+        b.engine.drop_relation(&mut t, ids[1])?;
+        drop(s);
+        b.commit(&mut t)
+    };
+    remove().unwrap();
+    assert!(change(0).is_err());
+    b.env.disarm();
+    let again = (0..500).find_map(|i| {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        change(i).ok()
+    });
+    assert!(again.is_some(), "it is refused for ever");
+    assert!(!b.over.load(SeqCst));
+    let env = b.env.restart();
+    drop(heap);
+    drop(b);
+    let b = Bench::open(env);
+    let heap = b.engine.relation(ids[0]).unwrap();
+    assert_eq!(support::rows_of(&b.engine, &heap).unwrap().len(), 29);
+    assert!(b.engine.relation(ids[1]).is_err());
+}

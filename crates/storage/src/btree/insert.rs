@@ -463,7 +463,7 @@ impl Relation {
     /// Where entries name their heaps: the row, which stays, is to be found here no longer.
     pub fn index_retire(&self, txn: &mut Transaction, key: &[u8], rid: RowId) -> Result<()> {
         let txn = txn.of(self)?;
-        txn.begin_write()?;
+        txn.begin_removal()?;
         self.entry_retire(txn, key, rid.to_u64())
     }
 }

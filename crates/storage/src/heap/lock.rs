@@ -296,7 +296,7 @@ impl Relation {
     ) -> Result<WriteOutcome> {
         let txn = txn.of(self)?;
         let snapshot = snapshot.of(self)?;
-        txn.begin_write()?;
+        txn.begin_removal()?;
         let (mut page, word, newest, waited) = match self.acquire(txn, rid, mode, options.wait, park)? {
             Acquired::Missing => return Ok(WriteOutcome::Deleted),
             Acquired::Skipped => return Ok(WriteOutcome::Skipped),

@@ -243,7 +243,7 @@ impl Relation {
     pub fn delete_many(&self, txn: &mut Transaction, snapshot: &Snapshot, rids: &[RowId]) -> Result<usize> {
         let txn = txn.of(self)?;
         let snapshot = snapshot.of(self)?;
-        txn.begin_write()?;
+        txn.begin_removal()?;
         let mut written = Vec::new();
         let mut next = 0;
         while let Some(rid) = rids.get(next) {

@@ -19,6 +19,7 @@ use crate::txn::visibility::{MADE_FORWARD, MOVED, Newest};
 use crate::txn::{Snapshot, Transaction};
 use crate::undo::record::{UndoKind, index_data, update_data};
 use crate::wal::record::Op;
+use crate::wal::room::SpaceUse;
 use kilndb_base::park::Park;
 use kilndb_base::{Error, Result, RowId, sqlstate};
 use std::sync::atomic::Ordering::*;
@@ -155,7 +156,7 @@ impl Relation {
         options: &WriteOptions,
         park: &dyn Park,
     ) -> Result<std::result::Result<Taken<'a>, WriteOutcome>> {
-        txn.begin_write()?;
+        txn.begin_removal()?;
         let (mut page, word, newest, held, waited) = match self.acquire(txn, rid, mode, options.wait, park)? {
             Acquired::Missing => return Ok(Err(WriteOutcome::Deleted)),
             Acquired::Skipped => return Ok(Err(WriteOutcome::Skipped)),
@@ -205,6 +206,7 @@ impl Relation {
         let txn = txn.of(self)?;
         let snapshot = snapshot.of(self)?;
         let mode = if options.key_update { RowLockMode::Update } else { RowLockMode::NoKeyUpdate };
+        txn.core.log.check_room(SpaceUse::Takes)?;
         let Taken { mut page, word, mode, replaced_csn, waited } =
             match self.take(txn, rid, snapshot, mode, options, park)? {
                 Ok(taken) => taken,

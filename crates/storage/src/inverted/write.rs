@@ -75,7 +75,7 @@ impl Relation {
     /// The row, which the transaction has just deleted, is to be found here no longer once it has committed.
     pub fn inverted_delete(&self, txn: &mut Transaction, rid: RowId) -> Result<()> {
         let txn = txn.of(self)?;
-        txn.begin_write()?;
+        txn.begin_removal()?;
         let row = rid.to_u64();
         let old = self.history(row)?.present;
         let mut record = txn.record(self, UndoKind::Inverted, 0, 0, 0, 0);

@@ -28,6 +28,7 @@ use crate::ssi::Reader;
 use crate::undo::record::{UndoKind, UndoRecord};
 use crate::undo::{CHUNK, Place};
 use crate::wal::record::{Op, Record, Target, encode};
+use crate::wal::room::SpaceUse;
 use kilndb_base::park::{Park, ThreadPark, WakeHandle};
 use kilndb_base::{Csn, Error, Lsn, Result, Xid, sqlstate};
 use std::sync::Arc;
@@ -722,6 +723,14 @@ impl Transaction {
         }
     }
     pub(crate) fn begin_write(&mut self) -> Result<()> {
+        self.begin_change(SpaceUse::Takes)
+    }
+    /// As [`Transaction::begin_write`], for what makes room.
+    pub(crate) fn begin_removal(&mut self) -> Result<()> {
+        self.begin_change(SpaceUse::Frees)
+    }
+    fn begin_change(&mut self, what: SpaceUse) -> Result<()> {
+        self.core.log.check_room(what)?;
         if self.ended {
             return Err(Error::new(sqlstate::NO_ACTIVE_SQL_TRANSACTION, "the transaction has ended"));
         }

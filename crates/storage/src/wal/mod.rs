@@ -18,6 +18,7 @@ pub mod end;
 #[cfg(test)]
 mod fuzz;
 pub mod record;
+pub mod room;
 pub mod segment;
 
 use crate::accesses::{self, Count};
@@ -27,6 +28,7 @@ use crate::tuning::Tuning;
 use kilndb_base::env::{Env, File};
 use kilndb_base::park::{Park, WakeHandle};
 use kilndb_base::{Error, Result, Severity, sqlstate};
+use room::{LogRoom, SpaceUse};
 use segment::Segments;
 use std::collections::VecDeque;
 use std::path::Path;
@@ -67,6 +69,7 @@ pub struct Log {
     /// What the last note of how far the log was durable says.
     noted: AtomicU64,
     segments: Segments,
+    pub room: LogRoom,
     delay_ms: AtomicU64,
     flush_after_bytes: AtomicU64,
     buffers_full: AtomicU64,
@@ -191,6 +194,7 @@ impl Log {
             waiters: Mutex::default(),
             noted: AtomicU64::new(start),
             segments,
+            room: LogRoom::default(),
             delay_ms: AtomicU64::new(200),
             flush_after_bytes: AtomicU64::new(1 << 20),
             buffers_full: AtomicU64::new(0),
@@ -222,6 +226,19 @@ impl Log {
     }
     pub fn segments(&self) -> &Segments {
         &self.segments
+    }
+    /// Err: the disk is so full that the log may not get such a change.
+    #[inline]
+    pub fn check_room(&self, what: SpaceUse) -> Result<()> {
+        self.room.check(what).or_else(|_| {
+            // There may be room again since the cleaner has looked.
+            self.prepare_room();
+            self.room.check(what)
+        })
+    }
+    /// See [`LogRoom::prepare`].
+    pub fn prepare_room(&self) {
+        self.room.prepare(&self.segments, self.insert_lsn());
     }
     pub fn insert_lsn(&self) -> u64 {
         self.insert_lsn.load(Acquire)

@@ -19,6 +19,8 @@ pub struct Segments {
     dir: PathBuf,
     open: Mutex<BTreeMap<u64, Arc<dyn File>>>,
     spare: Mutex<Vec<PathBuf>>,
+    /// Held by whoever makes a file.
+    making: Mutex<()>,
     /// Files are opened for reading alone.
     reads_only: bool,
     stats: Arc<Stats>,
@@ -47,7 +49,15 @@ fn name_of(number: u64) -> String {
 impl Segments {
     /// `dir` is there.
     pub fn new(env: Arc<dyn Env>, dir: PathBuf, stats: Arc<Stats>) -> Segments {
-        Segments { env, dir, open: Mutex::default(), spare: Mutex::default(), reads_only: false, stats }
+        Segments {
+            env,
+            dir,
+            open: Mutex::default(),
+            spare: Mutex::default(),
+            making: Mutex::default(),
+            reads_only: false,
+            stats,
+        }
     }
     /// Of a log that is only looked at.
     pub fn to_read(env: Arc<dyn Env>, dir: PathBuf) -> Segments {
@@ -60,6 +70,7 @@ impl Segments {
             dir: PathBuf::new(),
             open: Mutex::default(),
             spare: Mutex::default(),
+            making: Mutex::default(),
             reads_only: false,
             stats: Arc::default(),
         }
@@ -79,12 +90,15 @@ impl Segments {
             if !create {
                 return Ok(None);
             }
-            let spare = crate::lock(&self.spare).pop();
-            match spare {
-                Some(old) => self.env.rename(&old, &path),
-                None => self.make(&path),
-            }
-            .map_err(|e| failed("create", &name_of(number), e))?;
+            let _one = crate::lock(&self.making);
+            let spare = || crate::lock(&self.spare).pop();
+            let made = match self.env.exists(&path) {
+                // Somebody else has made it meanwhile.
+                Ok(true) => Ok(()),
+                Ok(false) => spare().map_or_else(|| self.make(&path), |old| self.env.rename(&old, &path)),
+                Err(e) => Err(e),
+            };
+            made.map_err(|e| failed("create", &name_of(number), e))?;
             self.env.sync_dir(&self.dir).map_err(|e| failed("fsync", "wal", e))?;
         }
         let how = if self.reads_only { Open::ReadOnly } else { Open::Existing };
