@@ -4,6 +4,7 @@
 //! dies or a flag is set would be waited for without end. A guard, made before the first step that can fail, ends them
 //! on every way out.
 
+use crate::client::Client;
 use crate::process::Server;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -28,6 +29,15 @@ impl Drop for KillAtEnd<'_> {
         self.killed.store(true, Ordering::SeqCst);
         // A server that has ended already is as good: its clients lose their connections too.
         let _ = self.server.signal(libc::SIGKILL);
+    }
+}
+
+/// A client's connection; None: the server was killed before it got through.
+pub fn connect_unless(server: &Server, killed: &AtomicBool) -> Option<Client> {
+    match Client::connect(server.address(), "postgres") {
+        Ok(client) => Some(client),
+        Err(_) if killed.load(Ordering::SeqCst) => None,
+        Err(e) => panic!("no connection: {e}"),
     }
 }
 

@@ -2,7 +2,7 @@
 //! `KILNDB_CRASH_ROUNDS` sets the number of rounds.
 
 use kilndb_lab::client::{Client, ClientError};
-use kilndb_lab::guard::KillAtEnd;
+use kilndb_lab::guard::{KillAtEnd, connect_unless};
 use kilndb_lab::process::{self, Server, TempDir};
 use kilndb_sim::random::Random;
 use std::collections::BTreeMap;
@@ -191,7 +191,7 @@ fn random_changes_do_what_the_model_does() {
 
 /// Changes of rows through the whole. Whoever comes second, or is chosen to end a circle, tries something else.
 fn write(server: &Server, killed: &AtomicBool, seed: u64, done: &AtomicU64) {
-    let mut client = connect(server);
+    let Some(mut client) = connect_unless(server, killed) else { return };
     let mut random = Random(seed + 1);
     loop {
         let (id, region, other) = (random.below(IDS * 4), random.below(REGIONS), random.below(IDS * 4));
@@ -226,7 +226,7 @@ fn write(server: &Server, killed: &AtomicBool, seed: u64, done: &AtomicU64) {
 
 /// The last partition comes and goes. What it has by then may be elsewhere too.
 fn define(server: &Server, killed: &AtomicBool) {
-    let mut client = connect(server);
+    let Some(mut client) = connect_unless(server, killed) else { return };
     let region = REGIONS - 1;
     let commands = [
         format!("alter table whole detach partition part_{region}"),

@@ -2,7 +2,7 @@
 //! and long snapshots, and after `kill -9`. `KILNDB_CRASH_ROUNDS` sets the number of rounds.
 
 use kilndb_lab::client::{Client, ClientError};
-use kilndb_lab::guard::KillAtEnd;
+use kilndb_lab::guard::{KillAtEnd, connect_unless};
 use kilndb_lab::process::{self, Server, TempDir};
 use kilndb_sim::random::Random;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -96,15 +96,6 @@ fn compare(client: &mut Client, random: &mut Random) -> Result<usize, ClientErro
     }
     assert_eq!(found[0], found[1], "{condition}");
     Ok(found[0].len())
-}
-
-/// None: the server was killed before anybody got through.
-fn connect_unless(server: &Server, killed: &AtomicBool) -> Option<Client> {
-    match Client::connect(server.address(), "postgres") {
-        Ok(client) => Some(client),
-        Err(_) if killed.load(Ordering::SeqCst) => None,
-        Err(e) => panic!("no connection: {e}"),
-    }
 }
 
 /// Changes until the server is killed.

@@ -2,7 +2,7 @@
 //! `KILNDB_CRASH_ROUNDS` sets the number of rounds.
 
 use kilndb_lab::client::{Client, ClientError};
-use kilndb_lab::guard::KillAtEnd;
+use kilndb_lab::guard::{KillAtEnd, connect_unless};
 use kilndb_lab::process::{self, Server, TempDir};
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -30,7 +30,7 @@ struct Model {
 
 /// Comes and goes with one partition. Its name ends with its number; what is in it goes only with DROP.
 fn change_definitions(server: &Server, killed: &AtomicBool, number: i64) {
-    let mut client = connect(server);
+    let Some(mut client) = connect_unless(server, killed) else { return };
     let (from, to) = ((number - 1) * WIDTH, number * WIDTH);
     let name = format!("part_{number}");
     let bounds = format!("for values from ({from}) to ({to})");
@@ -58,7 +58,7 @@ fn change_definitions(server: &Server, killed: &AtomicBool, number: i64) {
 
 /// Rows through the named table. A partition that is away is no failure of the test.
 fn insert(server: &Server, model: &Model, killed: &AtomicBool) {
-    let mut client = connect(server);
+    let Some(mut client) = connect_unless(server, killed) else { return };
     loop {
         let n = model.next.fetch_add(1, Ordering::SeqCst);
         let id = n % PARTITIONS * WIDTH + n / PARTITIONS;
