@@ -23,10 +23,10 @@ test:
 	$(SETUP) build test
 	./scripts/test.sh
 
-# The files of tests/sql and tests/isolation against a PostgreSQL started in a temporary folder (PGBIN= names another one's bin folder).
+# The files of tests/sql, tests/isolation and tests/protocol against a PostgreSQL started in a temporary folder (PGBIN= names another one's bin folder).
 test-postgres:
 	$(SETUP) build test postgres
-	cargo test --locked -p kilndb-lab --test sql --test isolation -- --postgres
+	cargo test --locked -p kilndb-lab --test sql --test isolation --test protocol -- --postgres
 
 # The crash test alone, for as many rounds as wanted: make crash ROUNDS=100
 crash:
