@@ -25,13 +25,13 @@ test:
 	$(SETUP) build test
 	./scripts/test.sh
 
-# The files of tests/sql and tests/isolation against a PostgreSQL started in a temporary folder, and dumps compared with its own
+# The files of tests/sql, tests/isolation and tests/protocol against a PostgreSQL started in a temporary folder, and dumps compared with its own
 # (PGBIN= names the bin folder of another one, of version 18 or later).
 test-postgres:
 	$(SETUP) build test postgres
 	cargo build --locked -p kilndb-server
 	cargo test --locked -p kilndb-lab --test dump
-	cargo test --locked -p kilndb-lab --test sql --test isolation -- --postgres
+	cargo test --locked -p kilndb-lab --test sql --test isolation --test protocol -- --postgres
 
 # PostgreSQL's own regression suite and isolation specs, held against tests/conformance/scores.json: MIRROR= names a git directory or
 # work tree of PostgreSQL's repository with REL_18_STABLE. RECORD=1 writes higher scores.

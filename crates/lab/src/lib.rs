@@ -7,6 +7,7 @@
 
 pub mod canned;
 pub mod client;
+pub mod conversation;
 pub mod guard;
 pub mod isolation;
 pub mod postgres;

@@ -19,6 +19,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Stack of a statement. Only the pages touched cost memory.
 pub const STATEMENT_STACK_BYTES: usize = 1024 * 1024;
@@ -174,6 +175,8 @@ pub struct Connection {
 impl Connection {
     pub fn new(socket: Socket, wake: Arc<ConnectionWake>, shared: Arc<Shared>, worker: usize) -> Connection {
         let control = shared.register_session(wake.clone(), Arc::new(wake.attention()), socket.peer());
+        let limit_nanos = shared.instance.settings().number("authentication_timeout").max(1) as u64 * 1_000_000_000;
+        control.idle_deadline_nanos.store(process_monotonic_nanos() + limit_nanos, Ordering::Relaxed);
         Connection {
             socket,
             link: Rc::new(Link {
@@ -241,8 +244,7 @@ impl Connection {
     }
     pub fn wants_attention(&self) -> bool {
         self.wake.take();
-        self.control.terminate_requested.load(std::sync::atomic::Ordering::Acquire)
-            || self.control.refuse_long_idleness().is_err()
+        self.control.terminate_requested.load(Ordering::Acquire) || self.control.refuse_long_idleness().is_err()
     }
     pub fn is_notified(&self) -> bool {
         self.control.is_notified()
@@ -258,7 +260,7 @@ impl Connection {
         Some(until)
     }
     pub fn request_terminate(&self) {
-        self.control.terminate_requested.store(true, std::sync::atomic::Ordering::Release);
+        self.control.terminate_requested.store(true, Ordering::Release);
         if self.state == ConnectionState::Parked {
             self.wake.wake();
         }

@@ -94,9 +94,11 @@ fn work(step: &mut Step, runtime: &CoroutineRuntime, shared: &Arc<Shared>) -> Re
             if runtime.link.end_of_input.get() || runtime.link.write_failed.get() {
                 return Err(silent_end());
             }
-            if let Phase::Ready(session) = &mut step.phase {
-                session.deliver_notifications(runtime, &mut WireClient { runtime })?;
-            }
+            let Phase::Ready(session) = &mut step.phase else {
+                // Whoever has said nothing in time is not known to understand an error.
+                return runtime.control.refuse_long_idleness().map_err(|_| silent_end());
+            };
+            session.deliver_notifications(runtime, &mut WireClient { runtime })?;
             return runtime.control.refuse_long_idleness();
         }
         let message = std::mem::take(&mut step.message);
@@ -162,8 +164,9 @@ fn startup(packet: &[u8], runtime: &CoroutineRuntime, shared: &Arc<Shared>) -> R
     }
     let left = shared.admit()?;
     runtime.link.admitted.set(true);
+    runtime.control.idle_deadline_nanos.store(0, Ordering::Relaxed);
     let options = StartupOptions::from_parameters(&parameters)?;
-    let session = Session::connect(shared.instance.clone(), options, runtime)?;
+    let mut session = Session::connect(shared.instance.clone(), options, runtime)?;
     session.refuse_reserved_place(left)?;
     runtime.link.output.borrow_mut().authentication_ok();
     session.send_first_notices(&mut WireClient { runtime });
@@ -190,9 +193,6 @@ fn dispatch(session: &mut Session, skip_to_sync: &mut bool, message: &[u8], runt
         if e.0.severity >= Severity::Fatal || e.sqlstate() == sqlstate::SUCCESSFUL_COMPLETION {
             return Err(e);
         }
-        if e.sqlstate() == sqlstate::PROTOCOL_VIOLATION && e.0.severity >= Severity::Error && is_malformed(&e) {
-            return Err(e);
-        }
         let e = session.explain_error(e);
         session.abort_statement(runtime)?;
         runtime.link.output.borrow_mut().error_or_notice(&e.0);
@@ -201,17 +201,12 @@ fn dispatch(session: &mut Session, skip_to_sync: &mut bool, message: &[u8], runt
     if ready {
         *skip_to_sync = false;
         session.deliver_notifications(runtime, &mut client)?;
+        session.report_settings(&mut client);
         runtime.link.in_block.set(session.status() != b'I');
         runtime.link.output.borrow_mut().ready_for_query(session.status());
         runtime.link.is_urgent.set(true);
     }
     Ok(())
-}
-
-/// A message that could not be decoded: the stream's framing is not to be trusted any more.
-fn is_malformed(e: &Error) -> bool {
-    // A Bind with a wrong number of parameters is well formed.
-    e.message().contains("message") && !e.message().starts_with("bind message supplies")
 }
 
 fn perform(
@@ -258,7 +253,10 @@ fn perform(
         Frontend::Terminate => Err(silent_end()),
         // Left over from a COPY that failed: the client had not heard of it yet.
         Frontend::CopyData(_) | Frontend::CopyDone | Frontend::CopyFail(_) => Ok(()),
-        Frontend::Password(_) => Err(Error::new(sqlstate::PROTOCOL_VIOLATION, "unexpected password message")),
+        Frontend::Password(_) => {
+            let message = format!("invalid frontend message type {}", b'p');
+            Err(Error::new(sqlstate::PROTOCOL_VIOLATION, message).with_severity(Severity::Fatal))
+        }
         Frontend::FunctionCall => Err(Error::unsupported("the function call protocol is not supported")),
     }
 }

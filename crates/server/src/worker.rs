@@ -294,7 +294,12 @@ impl Worker {
             return;
         }
         let wake = Arc::new(ConnectionWake::new(self.inbox.clone(), token, self.generations[token]));
-        self.connections[token] = Some(Connection::new(socket, wake, self.shared.clone(), self.index));
+        let mut connection = Connection::new(socket, wake, self.shared.clone(), self.index);
+        // It has so long for its startup packet.
+        if let Some(deadline) = connection.idle_timer() {
+            self.timers.push(Reverse((deadline, token, self.generations[token])));
+        }
+        self.connections[token] = Some(connection);
     }
 
     /// A parked session may go on.

@@ -110,6 +110,21 @@ impl Binder<'_> {
         }
     }
 
+    /// An error for a column's name with more in front of it than the session's database, a schema and a table.
+    /// `star`: it stands for all columns.
+    pub(super) fn refuse_other_database(&self, names: &[&str], star: bool, loc: i32) -> Result<()> {
+        let shown = || names.iter().copied().chain(star.then_some("*")).collect::<Vec<_>>().join(".");
+        match (names.len() + usize::from(star), names) {
+            (..=3, _) => Ok(()),
+            (4, [database, ..]) if *database == self.catalog.database_name() => Ok(()),
+            (4, _) => Err(self.at(crate::ddl::other_database(&shown()), loc)),
+            _ => {
+                let message = format!("improper qualified name (too many dotted names): {}", shown());
+                self.err(sqlstate::SYNTAX_ERROR, message, loc)
+            }
+        }
+    }
+
     #[inline(never)]
     pub(super) fn bind_plain_column_ref(&self, c: &nodes::ColumnRef, scope: &Scope<'_>) -> Result<Expr> {
         let loc = c.location;
@@ -122,12 +137,13 @@ impl Binder<'_> {
                 _ => {}
             }
         }
+        self.refuse_other_database(&names, star, loc)?;
         if star {
             // A whole row, where a row may stand (count(t.*), ROW(t.*) is expanded elsewhere).
             let item = match names.as_slice() {
                 [t] => self.resolve_item(scope, None, t, loc)?,
-                [s, t] => self.resolve_item(scope, Some(s), t, loc)?,
-                _ => return self.err(sqlstate::SYNTAX_ERROR, "row expansion via \"*\" is not supported here", loc),
+                [.., s, t] => self.resolve_item(scope, Some(s), t, loc)?,
+                [] => return self.err(sqlstate::SYNTAX_ERROR, "row expansion via \"*\" is not supported here", loc),
             };
             return match item {
                 Some(i) => Ok(self.whole_row(i, loc)),

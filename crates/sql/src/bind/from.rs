@@ -69,6 +69,7 @@ impl Binder<'_> {
     pub(crate) fn find_table(&self, v: &nodes::RangeVar) -> Result<Arc<Table>> {
         let name = v.relname().unwrap_or("");
         let schema = v.schemaname();
+        crate::ddl::refuse_other_database(v, self.catalog.database_name()).map_err(|e| self.at(e, v.location))?;
         if let Some(t) = self.catalog.table_by_name(schema, name)? {
             self.note_table(schema, &t, v.alias().is_none(), v.location);
             return Ok(t);

@@ -97,6 +97,7 @@ impl Binder<'_> {
     pub(crate) fn expand_star(&self, c: &nodes::ColumnRef, scope: &Scope<'_>) -> Result<Vec<Target>> {
         let names: Vec<&str> = c.fields().iter().filter_map(|f| f.as_str()).collect();
         let loc = c.location;
+        self.refuse_other_database(&names, true, loc)?;
         let mut out = Vec::new();
         let push = |item: &super::scope::NsItem, out: &mut Vec<Target>| {
             for col in &item.columns {

@@ -768,6 +768,9 @@ impl CatalogView for CatalogReader<'_> {
     fn planner_switches(&self) -> PlannerSwitches {
         self.switches
     }
+    fn database_name(&self) -> &str {
+        &self.database.name
+    }
     fn table_by_name(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<Table>>> {
         match self.find_relation(schema, name)? {
             Some(oid) => self.table_by_oid(oid),

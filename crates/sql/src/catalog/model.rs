@@ -383,6 +383,8 @@ pub trait CatalogView {
     fn table_by_name(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<Table>>>;
     fn table_by_oid(&self, oid: Oid) -> Result<Option<Arc<Table>>>;
     fn schema_exists(&self, name: &str) -> Result<bool>;
+    /// The only database whose objects there are.
+    fn database_name(&self) -> &str;
     fn type_by_name(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<TypeInfo>>>;
     fn type_by_oid(&self, oid: Oid) -> Result<Option<Arc<TypeInfo>>>;
     /// All functions of that name in scope (kinds 'f', 'a', 'w', 'p').

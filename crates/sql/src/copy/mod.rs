@@ -5,6 +5,7 @@
 //! 2. An error tells the line: `COPY table, line n, column c: "value"`.
 
 mod file;
+mod lines;
 mod options;
 mod read;
 mod write;

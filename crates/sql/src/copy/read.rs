@@ -1,9 +1,10 @@
 //! COPY FROM: bytes from the client into rows for the executor's INSERT.
 
+use super::lines::{KeptLines, shown};
 use super::{BYTES, BYTES_TOTAL, CopyOptions, Format, Input, ROWS, copy_columns};
 use crate::catalog::{Column, Table};
 use crate::client::{Client, ProgressSlot, Runtime};
-use crate::exec::{Batch, RowSource};
+use crate::exec::{Batch, RowSource, SourceRow};
 use crate::session::Session;
 use crate::session::run::SinkMaker;
 use kilndb_base::{Error, Result, sqlstate};
@@ -32,29 +33,38 @@ struct CopySource<'a> {
     fields: Vec<Option<(usize, usize)>>,
     scratch: Vec<u8>,
     progress: &'a ProgressSlot,
+    /// The line in work, once it is known: start and end in `data`.
+    current: Option<(usize, usize)>,
+    /// The column in work: its place in `columns`.
+    converted: Option<(usize, Converted)>,
+    concern: Concern,
+    lines: KeptLines,
 }
 
 fn bad_format(message: impl Into<String>) -> Error {
     Error::new(sqlstate::BAD_COPY_FILE_FORMAT, message)
 }
 
-impl CopySource<'_> {
-    fn in_context(&self, e: Error, column: Option<(&str, Option<&[u8]>)>) -> Error {
-        if e.0.severity > kilndb_base::Severity::Error || e.0.context.is_some() {
-            return e;
-        }
-        let mut context = format!("COPY {}, line {}", self.table.name, self.line);
-        match column {
-            Some((name, Some(value))) => {
-                let shown: String = String::from_utf8_lossy(value).chars().take(100).collect();
-                context.push_str(&format!(", column {name}: \"{shown}\""));
-            }
-            Some((name, None)) => context.push_str(&format!(", column {name}: null input")),
-            None => {}
-        }
-        e.with_context(context)
-    }
+/// What an error would be about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Concern {
+    Nothing,
+    /// The line in work.
+    Reading,
+    /// A row that the executor has.
+    Row(SourceRow),
+}
 
+/// What is being converted.
+#[derive(Clone, Copy)]
+enum Converted {
+    Null,
+    /// Start and end in `scratch`.
+    Text(usize, usize),
+    Binary,
+}
+
+impl CopySource<'_> {
     /// Gets more data; false at the end.
     fn more(&mut self) -> Result<bool> {
         if self.end_of_data {
@@ -125,7 +135,9 @@ impl CopySource<'_> {
                     && offset + 1 < rest.len()
                 {
                     offset += 1;
-                } else if *b == b'\n' && !quoted {
+                } else if *b == b'\n' && quoted {
+                    self.line += 1;
+                } else if *b == b'\n' {
                     let start = self.at;
                     let mut end = start + offset;
                     self.at = end + 1;
@@ -141,7 +153,8 @@ impl CopySource<'_> {
                     return Ok(None);
                 }
                 if quoted {
-                    return Err(self.in_context(bad_format("unterminated CSV quoted field"), None));
+                    self.current = Some((self.at, self.data.len()));
+                    return Err(bad_format("unterminated CSV quoted field"));
                 }
                 let line = (self.at, self.data.len());
                 self.at = self.data.len();
@@ -224,7 +237,9 @@ impl CopySource<'_> {
         loop {
             let csv = self.options.format == Format::Csv;
             self.line += 1;
+            self.current = None;
             let Some((start, end)) = (if csv { self.csv_line()? } else { self.text_line()? }) else { return Ok(false) };
+            self.current = Some((start, end));
             if &self.data[start..end] == b"\\." {
                 self.drain()?;
                 return Ok(false);
@@ -262,7 +277,7 @@ impl CopySource<'_> {
                 self.fields.len(),
                 self.columns.len()
             );
-            return Err(self.in_context(bad_format(message), None));
+            return Err(bad_format(message));
         }
         for (i, (field, column)) in self.fields.iter().zip(&self.columns).enumerate() {
             let name =
@@ -273,7 +288,7 @@ impl CopySource<'_> {
                     i + 1,
                     column.name
                 );
-                return Err(self.in_context(bad_format(message), None));
+                return Err(bad_format(message));
             }
         }
         Ok(())
@@ -284,23 +299,16 @@ impl CopySource<'_> {
         let is_empty =
             self.columns.is_empty() && matches!(self.fields.as_slice(), [Some((start, end))] if start == end);
         if self.fields.len() > self.columns.len() && !is_empty {
-            let e = bad_format("extra data after last expected column");
-            return Err(self.in_context(e, None));
+            return Err(bad_format("extra data after last expected column"));
         }
         for (i, column) in self.columns.iter().enumerate() {
             let Some(field) = self.fields.get(i) else {
                 // An empty line of a table of one column is one empty value; anything else is too short.
-                let e = bad_format(format!("missing data for column \"{}\"", column.name));
-                return Err(self.in_context(e, None));
+                return Err(bad_format(format!("missing data for column \"{}\"", column.name)));
             };
             let Some((start, end)) = *field else {
-                if column.type_oid >= crate::catalog::builtin::FIRST_USER_OID
-                    && eval.host.under_domain(column.type_oid).is_some()
-                {
-                    eval.host
-                        .check_domain(column.type_oid, &Datum::Null)
-                        .map_err(|e| self.in_context(e, Some((&column.name, None))))?;
-                }
+                self.converted = Some((i, Converted::Null));
+                check_null(column, eval)?;
                 out.data.push(Datum::Null);
                 continue;
             };
@@ -315,15 +323,14 @@ impl CopySource<'_> {
                         .map(|b| format!("0x{b:02x}"))
                         .collect();
                     let message = format!("invalid byte sequence for encoding \"UTF8\": {}", shown.join(" "));
-                    let e = Error::new(sqlstate::CHARACTER_NOT_IN_REPERTOIRE, message);
-                    return Err(self.in_context(e, None));
+                    return Err(Error::new(sqlstate::CHARACTER_NOT_IN_REPERTOIRE, message));
                 }
             };
-            match converted {
-                Ok(value) => out.data.push(value),
-                Err(e) => return Err(self.in_context(e, Some((&column.name, Some(bytes))))),
-            }
+            self.converted = Some((i, Converted::Text(start, end)));
+            out.data.push(converted?);
+            self.converted = None;
         }
+        self.converted = None;
         out.end_row();
         Ok(())
     }
@@ -339,7 +346,7 @@ impl CopySource<'_> {
 
     fn take(&mut self, count: usize) -> Result<usize> {
         if !self.need(count)? {
-            return Err(self.in_context(bad_format("unexpected EOF in COPY data"), None));
+            return Err(bad_format("unexpected EOF in COPY data"));
         }
         self.at += count;
         Ok(self.at - count)
@@ -381,38 +388,68 @@ impl CopySource<'_> {
             return Ok(false);
         }
         if usize::try_from(count).ok() != Some(self.columns.len()) {
-            let e = bad_format(format!("row field count is {count}, expected {}", self.columns.len()));
-            return Err(self.in_context(e, None));
+            return Err(bad_format(format!("row field count is {count}, expected {}", self.columns.len())));
         }
         for i in 0..self.columns.len() {
+            self.converted = Some((i, Converted::Binary));
             let length = self.take_i32()?;
             if length == -1 {
-                let column = &self.columns[i];
-                if column.type_oid >= crate::catalog::builtin::FIRST_USER_OID
-                    && eval.host.under_domain(column.type_oid).is_some()
-                {
-                    eval.host
-                        .check_domain(column.type_oid, &Datum::Null)
-                        .map_err(|e| self.in_context(e, Some((&column.name, None))))?;
-                }
+                check_null(&self.columns[i], eval)?;
                 out.data.push(Datum::Null);
                 continue;
             }
-            let length =
-                usize::try_from(length).map_err(|_| self.in_context(bad_format("invalid field size"), None))?;
+            let length = usize::try_from(length).map_err(|_| bad_format("invalid field size"))?;
             let at = self.take(length)?;
             let column = &self.columns[i];
-            match io::receive(column.type_oid, &self.data[at..at + length], column.typmod, eval) {
-                Ok(value) => out.data.push(value),
-                Err(e) => {
-                    let name = column.name.clone();
-                    return Err(self.in_context(e, Some((&name, None))));
-                }
-            }
+            out.data.push(io::receive(column.type_oid, &self.data[at..at + length], column.typmod, eval)?);
         }
+        self.converted = None;
         out.end_row();
         Ok(true)
     }
+
+    /// A row was made of the line in work.
+    fn keep_line(&mut self) {
+        let (start, end) = self.current.unwrap_or((0, 0));
+        self.lines.push(self.line, self.data.get(start..end).unwrap_or(&[]));
+    }
+
+    /// Where an error was met; None: not in a row.
+    fn context(&self) -> Option<String> {
+        let is_binary = self.options.format == Format::Binary;
+        let (line, text) = match self.concern {
+            Concern::Nothing => return None,
+            Concern::Reading if self.line == 0 => return None,
+            Concern::Reading => (self.line, self.current.and_then(|(start, end)| self.data.get(start..end)).map(shown)),
+            Concern::Row(row) => {
+                let (line, text) = self.lines.get(row.place)?;
+                (line, (!row.is_stored && !is_binary).then(|| text.to_string()))
+            }
+        };
+        let mut context = format!("COPY {}, line {line}", self.table.name);
+        match self.converted.filter(|_| self.concern == Concern::Reading) {
+            Some((i, converted)) => {
+                context.push_str(&format!(", column {}", self.columns[i].name));
+                match converted {
+                    Converted::Null => context.push_str(": null input"),
+                    Converted::Text(start, end) => {
+                        context.push_str(&format!(": \"{}\"", shown(&self.scratch[start..end])));
+                    }
+                    Converted::Binary => {}
+                }
+            }
+            None => context.extend(text.map(|text| format!(": \"{text}\""))),
+        }
+        Some(context)
+    }
+}
+
+/// A domain may refuse null.
+fn check_null(column: &Column, eval: &EvalContext<'_>) -> Result<()> {
+    if column.type_oid >= crate::catalog::builtin::FIRST_USER_OID && eval.host.under_domain(column.type_oid).is_some() {
+        eval.host.check_domain(column.type_oid, &Datum::Null)?;
+    }
+    Ok(())
 }
 
 /// What follows a backslash: the byte meant and how many were used.
@@ -442,6 +479,8 @@ fn unescape(rest: &[u8]) -> (u8, usize) {
 impl RowSource for CopySource<'_> {
     fn fill(&mut self, out: &mut Batch, eval: &EvalContext<'_>) -> Result<()> {
         let before = out.rows;
+        self.concern = Concern::Reading;
+        self.lines.begin_batch();
         // A trigger may do what the next line's evaluation sees.
         let most = if out.max == 1 { 1 } else { BATCH_ROWS };
         while !self.finished && out.rows < most {
@@ -451,7 +490,8 @@ impl RowSource for CopySource<'_> {
                 self.line_row(out, eval)
             };
             match row {
-                Ok(more) => self.finished = !more,
+                Ok(true) => self.keep_line(),
+                Ok(false) => self.finished = true,
                 Err(e) => {
                     out.cancel_row();
                     return Err(e);
@@ -459,7 +499,15 @@ impl RowSource for CopySource<'_> {
             }
         }
         self.progress.add(ROWS, (out.rows - before) as i64);
+        self.concern = Concern::Nothing;
         Ok(())
+    }
+
+    fn concerns(&mut self, row: Option<SourceRow>) {
+        self.concern = row.map_or(Concern::Nothing, Concern::Row);
+        if row.is_none() {
+            self.lines.forget();
+        }
     }
 }
 
@@ -522,13 +570,19 @@ impl Session {
             fields: Vec::new(),
             scratch: Vec::new(),
             progress: &runtime.control().progress,
+            current: None,
+            converted: None,
+            concern: Concern::Nothing,
+            lines: KeptLines::default(),
         };
         source.progress.concerns(source.table.oid);
         let done = self.run_to_sink(&plan, &[], runtime, SinkMaker::Source(&mut source));
         match done {
             Ok(progress) => Ok(progress.rows),
-            Err(e) => {
-                let e = source.in_context(e, None);
+            Err(mut e) => {
+                if let Some(context) = source.context().filter(|_| e.0.severity <= kilndb_base::Severity::Error) {
+                    e.add_context(&context);
+                }
                 Err(e)
             }
         }

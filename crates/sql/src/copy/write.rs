@@ -18,6 +18,8 @@ pub(crate) struct CopyParts<'a> {
     columns: Vec<(Oid, i32)>,
     names: Vec<String>,
     progress: &'a ProgressSlot,
+    /// Goes with the first row.
+    header: &'static [u8],
 }
 
 /// Makes the sink once the statement that fills it runs.
@@ -33,7 +35,7 @@ impl SinkParts for CopyParts<'_> {
             columns: self.columns.clone(),
             names: self.names.clone(),
             eval,
-            line: Vec::new(),
+            line: self.header.to_vec(),
             value: Vec::new(),
             progress: self.progress,
             rows: 0,
@@ -49,6 +51,7 @@ pub(crate) struct CopySink<'a> {
     columns: Vec<(Oid, i32)>,
     names: Vec<String>,
     eval: EvalContext<'a>,
+    /// The row that is being made, behind what goes with it.
     line: Vec<u8>,
     value: Vec<u8>,
     progress: &'a ProgressSlot,
@@ -114,7 +117,6 @@ fn write_csv_field(value: &[u8], o: &CopyOptions, force: bool, single: bool, out
 
 impl RowSink for CopySink<'_> {
     fn row(&mut self, values: &[Datum]) -> Result<()> {
-        self.line.clear();
         if self.options.format == Format::Binary {
             self.line.extend_from_slice(&(values.len() as i16).to_be_bytes());
             for (value, (type_oid, typmod)) in values.iter().zip(&self.columns) {
@@ -140,7 +142,9 @@ impl RowSink for CopySink<'_> {
         self.bytes += self.line.len() as i64;
         self.progress.set(ROWS, self.rows);
         self.progress.set(BYTES, self.bytes);
-        self.output.write(&self.line)
+        self.output.write(&self.line)?;
+        self.line.clear();
+        Ok(())
     }
 }
 
@@ -176,26 +180,25 @@ impl Session {
         let progress = &runtime.control().progress;
         let columns = column_types(&plan);
         let names: Vec<String> = plan.columns.iter().map(|c| c.name.clone()).collect();
+        let header = if options.format == Format::Binary { BINARY_HEADER } else { &[] };
         if let Some(name) = s.filename() {
             let mut file = self.copy_output_file(name)?;
-            let rows =
-                self.copy_rows(&plan, CopyParts { output: &mut file, options, columns, names, progress }, runtime)?;
+            let parts = CopyParts { output: &mut file, options, columns, names, progress, header };
+            let rows = self.copy_rows(&plan, parts, runtime)?;
             file.finish()?;
             return Ok(rows);
         }
         let mut client = client;
         client.copy_out_begin(options.format == Format::Binary, columns.len());
-        let rows =
-            self.copy_rows(&plan, CopyParts { output: &mut client, options, columns, names, progress }, runtime)?;
+        let parts = CopyParts { output: &mut client, options, columns, names, progress, header };
+        let rows = self.copy_rows(&plan, parts, runtime)?;
         client.copy_out_end();
         Ok(rows)
     }
 
     fn copy_rows(&mut self, plan: &Arc<Plan>, mut parts: CopyParts<'_>, runtime: &dyn Runtime) -> Result<u64> {
         let (options, names) = (parts.options, &parts.names);
-        if options.format == Format::Binary {
-            parts.output.write(BINARY_HEADER)?;
-        } else if options.header {
+        if options.header && options.format != Format::Binary {
             let mut line = Vec::new();
             for (i, name) in names.iter().enumerate() {
                 if i > 0 {
@@ -211,7 +214,8 @@ impl Session {
         }
         let rows = self.run_to_sink(plan, &[], runtime, SinkMaker::Copy(&mut parts))?.rows;
         if options.format == Format::Binary {
-            parts.output.write(&(-1i16).to_be_bytes())?;
+            let header = if rows == 0 { parts.header } else { &[] };
+            parts.output.write(&[header, &(-1i16).to_be_bytes()].concat())?;
         }
         Ok(rows)
     }

@@ -6,7 +6,8 @@ use crate::catalog::inverted::inverted_class;
 use crate::catalog::{Index, Table};
 use crate::client::{ProgressKind, ProgressSlot, Runtime};
 use crate::exec::RowSink;
-use crate::session::run::{RowsSink, SinkMaker};
+use crate::plan::Plan;
+use crate::session::run::{NullSink, RowsSink, SinkMaker};
 use kilndb_base::park::Park;
 use kilndb_base::{Error, Result, RowId, sqlstate};
 use kilndb_storage::{Relation, RelationKind, RowBatch, Snapshot, kept_term};
@@ -125,7 +126,7 @@ impl RowSink for KeySink<'_> {
 }
 
 impl Session {
-    /// Runs a query of our own making and returns its rows.
+    /// Runs a query of our own making, on all that there is by now, and returns its rows.
     pub(crate) fn query(&mut self, sql: &str, runtime: &dyn Runtime) -> Result<Vec<Vec<Datum>>> {
         let mut sink = RowsSink::default();
         self.query_into(sql, runtime, &mut sink)?;
@@ -140,14 +141,33 @@ impl Session {
         self.is_rewriting = true;
         let plan = self.make_plan(&statement, &[], runtime);
         self.is_rewriting = false;
-        Ok(self.run_to_sink(&plan?, &[], runtime, SinkMaker::Sink(&mut crate::session::run::NullSink))?.rows)
+        self.run_at_newest(&plan?, runtime, &mut NullSink)
     }
 
     pub(crate) fn query_into(&mut self, sql: &str, runtime: &dyn Runtime, sink: &mut dyn RowSink) -> Result<u64> {
+        let plan = self.plan_own(sql, runtime)?;
+        self.run_at_newest(&plan, runtime, sink)
+    }
+
+    /// As [`Session::query_into`], of what the transaction's statements see.
+    pub(crate) fn query_seen(&mut self, sql: &str, runtime: &dyn Runtime, sink: &mut dyn RowSink) -> Result<u64> {
+        let plan = self.plan_own(sql, runtime)?;
+        Ok(self.run_to_sink(&plan, &[], runtime, SinkMaker::Sink(sink))?.rows)
+    }
+
+    fn plan_own(&mut self, sql: &str, runtime: &dyn Runtime) -> Result<Arc<Plan>> {
         let script = runtime.parse(sql)?;
         let statement = script.statements().pop().ok_or_else(|| Error::internal("an empty internal query"))?;
-        let plan = self.make_plan(&statement, &[], runtime)?;
-        Ok(self.run_to_sink(&plan, &[], runtime, SinkMaker::Sink(sink))?.rows)
+        self.make_plan(&statement, &[], runtime)
+    }
+
+    /// A definition concerns all rows that there are, also those that a snapshot which the transaction keeps does not
+    /// see: what it stores anew, checks or enters in an index is there for others.
+    fn run_at_newest(&mut self, plan: &Arc<Plan>, runtime: &dyn Runtime, sink: &mut dyn RowSink) -> Result<u64> {
+        self.check_read_only(plan)?;
+        self.lock_tables(plan, runtime)?;
+        let snapshot = self.catalog_snapshot()?;
+        Ok(self.advance(plan, &[], &mut None, snapshot, None, runtime, SinkMaker::Sink(sink))?.rows)
     }
 
     /// Sorts the keys of all rows and builds the tree from them.

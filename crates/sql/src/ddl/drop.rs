@@ -62,7 +62,7 @@ impl Session {
         };
         let mut targets: Vec<Arc<Table>> = Vec::new();
         for object in s.objects() {
-            let (schema, name) = super::qualified(object);
+            let (schema, name) = super::qualified_relation(object, &self.database.name)?;
             if let Some(table) = self.find_to_drop(schema, name, kind, s.missing_ok, runtime)? {
                 targets.push(table);
             }

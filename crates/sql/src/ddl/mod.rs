@@ -216,15 +216,7 @@ impl Session {
         r: &nodes::RangeVar,
         runtime: &dyn Runtime,
     ) -> Result<Option<Arc<Table>>> {
-        if let Some(catalog) = r.catalogname()
-            && catalog != self.database.name
-        {
-            return Err(Error::unsupported(format!(
-                "cross-database references are not implemented: \"{catalog}.{}.{}\"",
-                r.schemaname().unwrap_or(""),
-                r.relname().unwrap_or("")
-            )));
-        }
+        refuse_other_database(r, &self.database.name)?;
         let (schema, name) = (r.schemaname(), r.relname().unwrap_or(""));
         self.with_catalog(runtime, |host| host.reader.table_by_name(schema, name))
     }
@@ -248,7 +240,8 @@ impl Session {
         if mode <= LockMode::RowExclusive || matches!(self.ddl_command, "CREATE TRIGGER" | "COMMENT") {
             return Ok(());
         }
-        if self.running_plans.iter().any(|plan| plan.locks.iter().any(|(oid, _)| *oid == table.oid)) {
+        let uses = |plan: &crate::plan::Plan| plan.locks.iter().any(|(oid, _)| *oid == table.oid);
+        if self.running_plans.iter().any(|plan| uses(plan)) || self.own.portals.any_open(uses) {
             let command = if self.ddl_command == "TRUNCATE TABLE" { "TRUNCATE" } else { self.ddl_command };
             let message = format!(
                 "cannot {command} \"{}\" because it is being used by active queries in this session",
@@ -285,6 +278,7 @@ impl Session {
 
     /// Is a relation temporary that is to be made under this name? So it is if it says so, or if its schema is.
     pub(super) fn will_be_temporary(&mut self, r: &nodes::RangeVar, runtime: &dyn Runtime) -> Result<bool> {
+        refuse_other_database(r, &self.database.name)?;
         if r.relpersistence as u8 == b't' {
             return Ok(true);
         }
@@ -520,6 +514,36 @@ fn statement_name(node: &Node<'_>) -> &'static str {
 /// Strings of a list of String nodes.
 pub(crate) fn strings<'a>(list: impl IntoIterator<Item = Node<'a>>) -> Vec<&'a str> {
     list.into_iter().filter_map(|n| n.as_str()).collect()
+}
+
+/// 0A000 for a relation of another database than `database`, the session's.
+pub(crate) fn refuse_other_database(r: &nodes::RangeVar, database: &str) -> Result<()> {
+    match r.catalogname() {
+        Some(other) if other != database => {
+            let names = [Some(other), r.schemaname(), r.relname()].map(Option::unwrap_or_default);
+            Err(other_database(&format!("\"{}\"", names.join("."))))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// 0A000 for a name with a database in it that is not the session's.
+pub(crate) fn other_database(name: &str) -> Error {
+    Error::unsupported(format!("cross-database references are not implemented: {name}"))
+}
+
+/// (schema, name) of a relation's qualified name given as a list, which may begin with `database`.
+fn qualified_relation<'a>(node: Node<'a>, database: &str) -> Result<(Option<&'a str>, &'a str)> {
+    let Node::NodeList(list) = node else { return Ok(qualified(node)) };
+    let names = strings(list);
+    match names.as_slice() {
+        [other, _, _] if *other != database => Err(other_database(&format!("\"{}\"", names.join(".")))),
+        [_, _, _, _, ..] => {
+            let message = format!("improper relation name (too many dotted names): {}", names.join("."));
+            Err(Error::new(sqlstate::SYNTAX_ERROR, message))
+        }
+        _ => Ok(qualified(node)),
+    }
 }
 
 /// (schema, name) of a qualified name given as a list.

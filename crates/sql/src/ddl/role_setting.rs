@@ -22,7 +22,7 @@ impl Session {
     pub(super) fn role_of(&mut self, role: &nodes::RoleSpec) -> Result<CatalogRow> {
         let name = match role.roletype {
             R::ROLESPEC_CURRENT_ROLE | R::ROLESPEC_CURRENT_USER => self.role_name.to_string(),
-            R::ROLESPEC_SESSION_USER => self.login_name.to_string(),
+            R::ROLESPEC_SESSION_USER => self.session_user.to_string(),
             R::ROLESPEC_PUBLIC => "public".to_string(),
             _ => role.rolename().unwrap_or("").to_string(),
         };

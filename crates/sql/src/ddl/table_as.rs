@@ -87,7 +87,7 @@ impl Session {
         }
         let table = self.table_by_oid(oid, runtime)?;
         let insert = format!("INSERT INTO {} {query}", self.qualified_name(&table));
-        let rows = self.query_into(&insert, runtime, &mut crate::session::run::NullSink)?;
+        let rows = self.query_seen(&insert, runtime, &mut crate::session::run::NullSink)?;
         Ok(format!("SELECT {rows}"))
     }
 }

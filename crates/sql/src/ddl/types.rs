@@ -153,6 +153,7 @@ impl Session {
     ) -> Result<()> {
         let relation = s.typevar().ok_or_else(|| Error::internal("CREATE TYPE without a name"))?;
         let name = relation.relname().unwrap_or("").to_string();
+        super::refuse_other_database(relation, &self.database.name)?;
         let names: Vec<String> = relation.schemaname().map(str::to_string).into_iter().chain([name.clone()]).collect();
         let (schema, _) = self.new_type_name(&names, runtime)?;
         if self.with_catalog(runtime, |host| host.reader.relation_oid(schema, &name))?.is_some() {

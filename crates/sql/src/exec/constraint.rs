@@ -4,17 +4,18 @@
 
 use super::context::*;
 use super::{Execution, write};
+use crate::catalog::format_type::quote_identifier;
 use crate::catalog::trigger::fires;
-use crate::catalog::{Index, Table};
+use crate::catalog::{Column, Index, Table, TableKind};
 use crate::plan::partition::Columns;
 use crate::plan::{self, ForeignKeyPlan, ModifyPlan, Plan, ReferencedPlan};
 use kilndb_base::park::Park;
-use kilndb_base::{Error, Result, RowId, sqlstate};
+use kilndb_base::{Error, Oid, Result, RowId, sqlstate};
 use kilndb_storage::{
     Fetched, IndexInsert, Relation, RowLockMode, Snapshot, Transaction, Uniqueness, WaitPolicy, WriteOptions,
     WriteOutcome,
 };
-use kilndb_types::{Datum, EvalContext, key};
+use kilndb_types::{Datum, EvalContext, key, oids};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -81,6 +82,12 @@ impl Queue {
     }
 
     pub fn run(&mut self, m: &ModifyPlan, cx: &mut ExecContext<'_>) -> Result<()> {
+        let done = self.run_all(m, cx);
+        cx.pending.failed_behind |= done.is_err();
+        done
+    }
+
+    fn run_all(&mut self, m: &ModifyPlan, cx: &mut ExecContext<'_>) -> Result<()> {
         for (n, rid) in std::mem::take(&mut self.twins) {
             let p = &m.indexes[n];
             if is_deferred(p.index.constraint, p.index.deferrable, p.index.initially_deferred, cx) {
@@ -189,7 +196,7 @@ pub fn check_only_one(
     }
 }
 
-pub(super) fn is_deferred(oid: kilndb_base::Oid, deferrable: bool, initially: bool, cx: &ExecContext<'_>) -> bool {
+pub(super) fn is_deferred(oid: Oid, deferrable: bool, initially: bool, cx: &ExecContext<'_>) -> bool {
     deferrable && cx.pending.modes.get(&oid).or(cx.pending.modes.get(&0)).copied().unwrap_or(initially)
 }
 
@@ -344,8 +351,7 @@ fn parent_key(f: &ForeignKeyPlan, values: &[Datum]) -> Result<Vec<u8>> {
     Ok(k)
 }
 
-fn convert(ty: kilndb_base::Oid, d: &Datum) -> Datum {
-    use kilndb_types::oids;
+fn convert(ty: Oid, d: &Datum) -> Datum {
     let wide = match d {
         Datum::Int2(v) => i64::from(*v),
         Datum::Int4(v) => i64::from(*v),
@@ -353,6 +359,9 @@ fn convert(ty: kilndb_base::Oid, d: &Datum) -> Datum {
         _ => return d.clone(),
     };
     match ty {
+        oids::NUMERIC => Datum::Numeric(Arc::new(wide.into())),
+        oids::FLOAT8 => Datum::Float8(wide as f64),
+        oids::FLOAT4 => Datum::Float4(wide as f32),
         oids::INT2 => i16::try_from(wide).map_or_else(|_| d.clone(), Datum::Int2),
         oids::INT4 => i32::try_from(wide).map_or_else(|_| d.clone(), Datum::Int4),
         oids::INT8 => Datum::Int8(wide),
@@ -392,6 +401,61 @@ fn action_sql(r: &ReferencedPlan, action: u8, update: bool) -> String {
         b'd' => format!("UPDATE {child} SET {} WHERE {cond}", reset("DEFAULT")),
         _ => format!("SELECT 1 FROM {child} WHERE {cond} LIMIT 1 FOR KEY SHARE"),
     }
+}
+
+/// An action's statement as PostgreSQL has it, for errors in it.
+fn shown_action((m, r, update): (&ModifyPlan, &ReferencedPlan, bool), cx: &ExecContext<'_>) -> String {
+    let action = if update { r.key.on_update } else { r.key.on_delete };
+    let only = if r.child.kind == TableKind::Partitioned { "" } else { "ONLY " };
+    let child = format!("{only}{}.{}", quote(&r.child.schema_name), quote(&r.child.name));
+    let columns: Vec<&Column> = r.child_columns.iter().filter_map(|c| r.child.columns.get(*c)).collect();
+    // Those of the new key come first.
+    let first = if update && action == b'c' { columns.len() } else { 0 };
+    let condition = |(i, column): (usize, &&Column)| {
+        let referenced = r.columns.get(i).and_then(|c| m.table.columns.get(*c)).map_or(column.type_oid, |c| c.type_oid);
+        let (left, right) = compared_as(referenced, column.type_oid, cx);
+        let name = quote(&column.name);
+        format!("${}{left} OPERATOR(pg_catalog.=) {name}{right}", first + i + 1)
+    };
+    let conditions = columns.iter().enumerate().map(condition).collect::<Vec<_>>().join(" AND ");
+    let is_set =
+        |column: &&&Column| update || r.key.delete_columns.is_empty() || r.key.delete_columns.contains(&column.attnum);
+    let assigned = |(i, column): (usize, &&Column)| {
+        let value = match action {
+            b'c' => format!("${}", i + 1),
+            b'd' => "DEFAULT".to_string(),
+            _ => "NULL".to_string(),
+        };
+        format!("{} = {value}", quote(&column.name))
+    };
+    if action == b'c' && !update {
+        return format!("DELETE FROM {child} WHERE {conditions}");
+    }
+    let assignments: Vec<String> = columns.iter().filter(is_set).enumerate().map(assigned).collect();
+    format!("UPDATE {child} SET {} WHERE {conditions}", assignments.join(", "))
+}
+
+/// The casts that comparing a referenced column's value to a referencing column's takes, as they are written.
+fn compared_as(referenced: Oid, referencing: Oid, cx: &ExecContext<'_>) -> (String, String) {
+    let base = |oid: Oid| match cx.catalog.type_by_oid(oid) {
+        Ok(Some(t)) if t.base_type != 0 => t.base_type,
+        _ => oid,
+    };
+    let operators = cx.catalog.operators(Some("pg_catalog"), "=").unwrap_or_default();
+    let has = |left: Oid, right: Oid| operators.iter().any(|o| o.left == left && o.right == right);
+    let (left, right) = (base(referenced), base(referencing));
+    let operands = match (has(left, right), has(left, left)) {
+        (true, _) => (left, right),
+        (_, true) => (left, left),
+        // What has no operator of its own is compared as text.
+        _ if left == oids::VARCHAR => (oids::TEXT, oids::TEXT),
+        _ => return Default::default(),
+    };
+    let cast = |from: Oid, to: Oid| {
+        let name = || cx.catalog.type_by_oid(to).ok().flatten().map_or_else(String::new, |t| quote_identifier(&t.name));
+        if from == to { String::new() } else { format!("::pg_catalog.{}", name()) }
+    };
+    (cast(referenced, operands.0), cast(referencing, operands.1))
 }
 
 struct Count(u64);
@@ -439,7 +503,8 @@ fn parent_changed(
         params.extend_from_slice(new);
     }
     // Also children that an old snapshot does not see keep their parent.
-    let mut rows = if checks { run_at_newest(&plan, &params, cx)? } else { run_action(&plan, &params, cx)? };
+    let mut rows =
+        if checks { run_at_newest(&plan, &params, cx)? } else { run_action((m, r, update), (&plan, &params), cx)? };
     if !checks && cx.txn.isolation().keeps_snapshot() {
         refuse_unseen_children(m, r, old, cx)?;
     }
@@ -472,13 +537,25 @@ fn refuse_unseen_children(m: &ModifyPlan, r: &ReferencedPlan, old: &[Datum], cx:
 }
 
 /// Sees what other actions of the statement have done, and what its isolation level shows it by now.
-fn run_action(plan: &Arc<Plan>, params: &[Datum], cx: &mut ExecContext<'_>) -> Result<u64> {
+fn run_action(
+    of: (&ModifyPlan, &ReferencedPlan, bool),
+    (plan, params): (&Arc<Plan>, &[Datum]),
+    cx: &mut ExecContext<'_>,
+) -> Result<u64> {
     cx.txn.next_command();
     let now = cx.txn.take_snapshot();
     let saved = std::mem::replace(&mut cx.snapshot, now);
+    cx.pending.failed_behind = false;
     let rows = run_sql(plan, params, cx);
     cx.snapshot = saved;
-    rows
+    // What follows an action follows the client's statement in PostgreSQL: the action is not there any more.
+    let is_own = !std::mem::take(&mut cx.pending.failed_behind);
+    rows.map_err(|mut e| {
+        if is_own {
+            e.add_context(&format!("SQL statement \"{}\"", shown_action(of, cx)));
+        }
+        e
+    })
 }
 
 /// Sees what is committed by now, also when the transaction's own snapshot is old.
@@ -499,14 +576,14 @@ fn plan_action(
 ) -> Result<Arc<Plan>> {
     let sql = action_sql(r, action, update);
     let types = r.columns.iter().map(|c| m.table.columns[*c].type_oid);
-    let mut params: Vec<kilndb_base::Oid> = types.clone().collect();
+    let mut params: Vec<Oid> = types.clone().collect();
     if update && action == b'c' {
         params.extend(types);
     }
     plan_sql(&sql, params, cx)
 }
 
-fn plan_sql(sql: &str, mut params: Vec<kilndb_base::Oid>, cx: &ExecContext<'_>) -> Result<Arc<Plan>> {
+fn plan_sql(sql: &str, mut params: Vec<Oid>, cx: &ExecContext<'_>) -> Result<Arc<Plan>> {
     let script = kilndb_syntax::parse(sql)?;
     let Some(statement) = script.statements().into_iter().next() else {
         return Err(Error::internal("foreign key action"));

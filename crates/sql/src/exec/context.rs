@@ -107,6 +107,8 @@ pub struct PendingChecks {
     pub checks: Vec<PendingCheck>,
     /// Calls of deferred constraint triggers, in the order of their events.
     pub triggers: Vec<super::trigger::PendingTrigger>,
+    /// The error under way is of what follows a statement (checks, actions, AFTER triggers), not of its own rows.
+    pub failed_behind: bool,
     /// SET CONSTRAINTS: constraint OID → deferred now; key 0 is ALL.
     pub modes: std::collections::HashMap<Oid, bool>,
 }
@@ -330,6 +332,39 @@ impl Runtime {
 pub trait RowSource {
     /// Appends rows; none at the end.
     fn fill(&mut self, out: &mut Batch, eval: &EvalContext<'_>) -> Result<()>;
+    /// What is done next concerns this row; the source says so of an error in it. None: no row that it has given so far.
+    fn concerns(&mut self, row: Option<SourceRow>);
+}
+
+/// One of the rows that a [`RowSource`] has given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SourceRow {
+    pub place: RowPlace,
+    /// It is in the table; only an index may refuse it.
+    pub is_stored: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RowPlace {
+    /// In the last batch.
+    OfBatch(usize),
+    /// Among all rows, from 0.
+    Number(u64),
+}
+
+impl ExecContext<'_> {
+    /// The rows' source, if there is one, is told which row this is about.
+    pub fn concerns(&mut self, place: RowPlace, is_stored: bool) {
+        if let Some(source) = &mut self.source {
+            source.concerns(Some(SourceRow { place, is_stored }));
+        }
+    }
+    /// All rows that the source has given so far are done with.
+    pub fn concerns_none(&mut self) {
+        if let Some(source) = &mut self.source {
+            source.concerns(None);
+        }
+    }
 }
 
 /// Receives result rows.

@@ -312,7 +312,7 @@ impl ModifyState {
         }
         match &plan.triggers {
             Some(triggers) if triggers.is_instead => self.instead(plan, triggers, row, rt, cx),
-            Some(triggers) => self.insert_triggered(plan, triggers, row, rt, cx),
+            Some(triggers) => self.insert_triggered(plan, triggers, (row, 0), rt, cx),
             None => {
                 let mut values = Vec::with_capacity(plan.table.columns.len());
                 Self::fill_new_row(plan, row, &mut values, rt, cx)?;

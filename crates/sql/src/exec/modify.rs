@@ -145,6 +145,7 @@ impl ModifyState {
             if let Some(e) = failed {
                 return Err(e);
             }
+            cx.concerns_none();
         }
         let mut queue = std::mem::take(&mut self.queue);
         queue.run(m, cx)
@@ -203,8 +204,10 @@ impl ModifyState {
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         if batch.rows == 1 {
+            cx.concerns(RowPlace::OfBatch(0), false);
             let Some(values) = Self::new_row(m, batch.row(0), rt, cx)? else { return Ok(()) };
             write::encode(m, &values, &mut self.bytes)?;
+            cx.concerns(RowPlace::OfBatch(0), true);
             let rid = m.heap()?.insert(cx.txn, &self.bytes)?;
             return self.inserted(m, batch.row(0), &values, rid, rt, cx);
         }

@@ -79,6 +79,7 @@ impl ModifyState {
         s.kept.clear();
         let mut failed = None;
         for i in 0..batch.rows {
+            cx.concerns(RowPlace::OfBatch(i), false);
             match Self::put_new_row(m, batch.row(i), s, rt, cx) {
                 Ok(false) => continue,
                 Ok(true) => {}
@@ -137,7 +138,10 @@ impl ModifyState {
             self.has_inserted(m, batch.row(*i as usize), rows.row(n), *rid, rt, cx)?;
         }
         match conflict {
-            Some((row, index)) => Err(write::duplicate(m, index, rows.row(row), rt, cx)),
+            Some((row, index)) => {
+                cx.concerns(RowPlace::OfBatch(s.positions.get(row).map_or(0, |i| *i as usize)), true);
+                Err(write::duplicate(m, index, rows.row(row), rt, cx))
+            }
             None => Ok(()),
         }
     }

@@ -62,7 +62,12 @@ pub struct Targets {
 }
 
 /// A row that cannot be stored: its place among those given, and why.
-type Refused = (usize, Error);
+struct Refused {
+    row: usize,
+    error: Error,
+    /// Its row is in the table, an index has refused it.
+    is_stored: bool,
+}
 
 impl Targets {
     pub fn plans(&self) -> Vec<ModifyPlan> {
@@ -162,14 +167,20 @@ impl ModifyState {
                         && m.statement.returning.is_none()
                         && !(first && batch.rows == 1);
                     for i in 0..batch.rows {
+                        cx.concerns(RowPlace::OfBatch(i), false);
                         if let Err(e) = self.insert_routed(m, routing, batch.row(i), &mut values, keep_back, rt, cx) {
                             // Rows before this one may have errors.
                             self.store_kept(rt, cx)?;
+                            cx.concerns(RowPlace::OfBatch(i), false);
                             return Err(e);
                         }
+                        self.partitions.rows_seen += 1;
                     }
                     if failed.is_some() || self.partitions.rows_kept >= ROWS_KEPT_MAX {
                         self.store_kept(rt, cx)?;
+                    }
+                    if self.partitions.rows_kept == 0 {
+                        cx.concerns_none();
                     }
                 }
                 DmlKind::Update => self.update_partitions(m, routing, &batch, rt, cx)?,
@@ -334,7 +345,6 @@ impl ModifyState {
             let target = &mut self.partitions.list[at];
             target.kept.append(values);
             target.kept_numbers.push(number);
-            self.partitions.rows_seen += 1;
             self.partitions.rows_kept += 1;
             return Ok(());
         }
@@ -472,7 +482,7 @@ impl ModifyState {
         if std::mem::take(&mut self.partitions.rows_kept) == 0 {
             return Ok(());
         }
-        let mut first: Option<(u64, Error)> = None;
+        let mut first: Option<(u64, Refused)> = None;
         for at in 0..self.partitions.list.len() {
             let target = &mut self.partitions.list[at];
             if target.kept.is_empty() {
@@ -484,8 +494,8 @@ impl ModifyState {
                 let width = plan.table.columns.len();
                 state.store_rows(plan, &mut kept[..wanted * width], rt, cx)
             })?;
-            if let Some((row, e)) = refused {
-                first = Some((numbers[row], e));
+            if let Some(refused) = refused {
+                first = Some((numbers[refused.row], refused));
             }
             kept.clear();
             numbers.clear();
@@ -493,7 +503,9 @@ impl ModifyState {
             (target.kept, target.kept_numbers) = (kept, numbers);
             cx.park.checkpoint()?;
         }
-        first.map_or(Ok(()), |(_, e)| Err(e))
+        let Some((number, refused)) = first else { return Ok(()) };
+        cx.concerns(RowPlace::Number(number), refused.is_stored);
+        Err(refused.error)
     }
 
     /// Stores rows of a partition up to the first that has an error.
@@ -515,7 +527,7 @@ impl ModifyState {
                 let made = write::complete(plan, values, rt, cx)
                     .and_then(|()| row::encode_row(&plan.stored_as.descriptor, values, &mut s.rows.bytes));
                 if let Err(e) = made {
-                    refused = Some((n, e));
+                    refused = Some(Refused { row: n, error: e, is_stored: false });
                     break;
                 }
                 s.rows.rows.push((RowId::default(), start, s.rows.bytes.len() as u32));
@@ -527,12 +539,13 @@ impl ModifyState {
                 if let Some((n, index)) =
                     write::insert_entries_of(plan, new, &mut s.keys, &mut self.queue.twins, rt, cx)?
                 {
-                    refused = Some((n, write::duplicate(plan, index, new.row(n), rt, cx)));
+                    let error = write::duplicate(plan, index, new.row(n), rt, cx);
+                    refused = Some(Refused { row: n, error, is_stored: true });
                 }
             }
-            if let Some((n, e)) = refused {
+            if let Some(refused) = refused {
                 self.scratch = s;
-                return Ok(Some((chunk * BATCH_ROWS + n, e)));
+                return Ok(Some(Refused { row: chunk * BATCH_ROWS + refused.row, ..refused }));
             }
             for (values, rid) in rows.chunks(width).zip(&s.rids) {
                 self.has_inserted(plan, &[], values, *rid, rt, cx)?;

@@ -61,19 +61,23 @@ impl ModifyState {
         let mut batch = Batch::with_max(m.statement.input_width, if plan.has_before_row { 1 } else { BATCH_ROWS });
         while self.input.fill(&mut batch, rt, cx)? {
             for i in 0..batch.rows {
+                cx.concerns(RowPlace::OfBatch(i), false);
                 match m.statement.kind {
                     _ if plan.is_instead => self.instead(m, plan, batch.row(i), rt, cx)?,
                     DmlKind::Insert if m.statement.conflict.is_none() => {
-                        self.insert_triggered(m, plan, batch.row(i), rt, cx)?
+                        self.insert_triggered(m, plan, (batch.row(i), i), rt, cx)?
                     }
                     DmlKind::Insert => self.upsert(m, batch.row(i), rt, cx)?,
                     _ => self.change(m, batch.row(i).to_vec(), rt, cx)?,
                 }
             }
+            cx.concerns_none();
         }
         let mut queue = std::mem::take(&mut self.queue);
         queue.run(m, cx)?;
-        self.firing.end(m, &[], operations, rt, cx)
+        let done = self.firing.end(m, &[], operations, rt, cx);
+        cx.pending.failed_behind |= done.is_err();
+        done
     }
 
     /// The row to store, as BEFORE triggers want it; None: it is passed over.
@@ -99,11 +103,13 @@ impl ModifyState {
         &mut self,
         m: &ModifyPlan,
         plan: &TriggerPlan,
-        input: &[Datum],
+        (input, at): (&[Datum], usize),
         rt: &mut Runtime,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let Some(values) = self.proposed(m, plan, input, rt, cx)? else { return Ok(()) };
+        // What BEFORE triggers see makes PostgreSQL's COPY store its lines one by one.
+        cx.concerns(RowPlace::OfBatch(at), !plan.has_before_row);
         write::encode(m, &values, &mut self.bytes)?;
         let rid = m.heap()?.insert(cx.txn, &self.bytes)?;
         self.inserted(m, input, &values, rid, rt, cx)?;

@@ -271,6 +271,9 @@ impl CatalogView for Nobody {
     fn schema_exists(&self, _: &str) -> Result<bool> {
         not_here()
     }
+    fn database_name(&self) -> &str {
+        ""
+    }
     fn type_by_name(&self, _: Option<&str>, _: &str) -> Result<Option<Arc<TypeInfo>>> {
         not_here()
     }

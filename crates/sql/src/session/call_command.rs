@@ -1,17 +1,19 @@
 //! CALL.
 
 use super::Session;
-use super::run::SinkMaker;
+use super::run::{ClientSink, SinkMaker};
 use crate::bind;
 use crate::bind::variables::Variables;
-use crate::client::{Client, FieldInfo, Runtime};
+use crate::client::{Client, Runtime};
 use crate::exec::RowSink;
 use crate::plan::Plan;
+use crate::plan::node::OutputColumn;
 use crate::routine::cache::RoutineKey;
+use crate::routine::language::RowColumn;
 use crate::routine::{Call, NoVariables, RowShape, Variable, VariableScope};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_syntax::nodes;
-use kilndb_types::{Datum, io};
+use kilndb_types::Datum;
 use std::sync::Arc;
 
 /// Keeps the arguments.
@@ -42,7 +44,10 @@ impl Session {
     ) -> Result<String> {
         self.begin_statement(runtime)?;
         let atomic = self.in_explicit_block() || self.routine_depth > 0;
+        // What the procedure runs is not what the client has bound.
+        let formats = self.utility_formats.take();
         if let Some((row, values)) = self.call_procedure(s, source, &NoVariables, atomic, runtime)? {
+            self.utility_formats = formats;
             self.send_output_row(&row, &values, runtime, client)?;
         }
         Ok("CALL".to_string())
@@ -94,6 +99,20 @@ impl Session {
         Ok(self.plan_call(s, source, scope, runtime)?.outputs)
     }
 
+    /// What a CALL answers with; None: nothing, or there is no such procedure.
+    pub(super) fn columns_of_call(
+        &mut self,
+        s: &nodes::CallStmt,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<Option<Vec<OutputColumn>>> {
+        self.begin_statement(runtime)?;
+        let planned = self.plan_call(s, source, &NoVariables, runtime)?;
+        let key = RoutineKey { oid: planned.oid, types: planned.types, table: 0, trigger: 0 };
+        let compiled = self.compiled(&key, runtime)?;
+        Ok(compiled.definition.row.as_ref().map(|row| output_columns(row)))
+    }
+
     fn plan_call(
         &mut self,
         s: &nodes::CallStmt,
@@ -135,35 +154,26 @@ impl Session {
         runtime: &dyn Runtime,
         client: &mut dyn Client,
     ) -> Result<()> {
-        let formats = std::mem::take(&mut self.utility_formats);
-        let format = |i: usize| super::run::format_of(&formats, i);
-        let mut fields = Vec::new();
-        let lengths = |oid: Oid| crate::catalog::builtin::BUILTINS.types.get(&oid).map_or(-1, |t| t.len);
-        for (i, c) in row.columns.iter().enumerate() {
-            fields.push(FieldInfo {
-                name: &c.name,
-                table_oid: 0,
-                attnum: 0,
-                type_oid: c.type_oid,
-                type_len: lengths(c.type_oid),
-                typmod: c.typmod,
-                format: format(i),
-            });
-        }
-        client.row_description(&fields);
+        let columns = output_columns(row);
+        let formats = self.begin_rows(&columns, &[], client);
         let environment = self.environment(runtime)?;
         let host = environment.host();
-        let eval = host.eval();
-        client.data_row(row.columns.len(), &mut |i, out| {
-            let (Some(value), Some(column)) = (values.get(i).filter(|v| !v.is_null()), row.columns.get(i)) else {
-                return Ok(false);
-            };
-            if format(i) == 0 {
-                io::output_typmod(column.type_oid, column.typmod, value, out, &eval)?;
-            } else {
-                io::send_typmod(column.type_oid, column.typmod, value, out, &eval)?;
-            }
-            Ok(true)
-        })
+        ClientSink { client, columns: &columns, formats: &formats, eval: host.eval() }.row(values)
     }
+}
+
+/// The row of a procedure's output arguments, as clients are told of it.
+fn output_columns(row: &RowShape) -> Vec<OutputColumn> {
+    let length = |oid: Oid| crate::catalog::builtin::BUILTINS.types.get(&oid).map_or(-1, |t| t.len);
+    let column = |c: &RowColumn| OutputColumn {
+        name: c.name.clone(),
+        type_oid: c.type_oid,
+        typmod: c.typmod,
+        type_len: length(c.type_oid),
+        shown_type: c.type_oid,
+        shown_typmod: c.typmod,
+        table_oid: 0,
+        attnum: 0,
+    };
+    row.columns.iter().map(column).collect()
 }

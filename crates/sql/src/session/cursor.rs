@@ -6,7 +6,7 @@
 use super::Session;
 use super::portal::{Portal, PortalState};
 use super::prepared::is_plannable;
-use super::run::{NullSink, SinkMaker, describe};
+use super::run::{NullSink, SinkMaker};
 use crate::client::{Client, Runtime};
 use crate::exec::RowSink;
 use crate::exec::spill::{Io, RowStore, StoreCursor};
@@ -18,6 +18,7 @@ use kilndb_syntax::{Statement, nodes};
 use kilndb_types::Datum;
 use std::sync::Arc;
 
+const CURSOR_OPT_BINARY: i32 = 0x0001;
 const CURSOR_OPT_SCROLL: i32 = 0x0002;
 const CURSOR_OPT_NO_SCROLL: i32 = 0x0004;
 const CURSOR_OPT_HOLD: i32 = 0x0020;
@@ -25,6 +26,8 @@ const CURSOR_OPT_HOLD: i32 = 0x0020;
 pub(crate) struct CursorInfo {
     pub hold: bool,
     pub scroll: bool,
+    /// BINARY: so it answers a FETCH that does not say how.
+    binary: bool,
     /// Rows fetched so far (all of them, once `complete`), the first `passed` ones left out: a routine has had them.
     rows: RowStore,
     passed: usize,
@@ -152,10 +155,12 @@ impl Session {
             params: Vec::new(),
             result_formats: Vec::new(),
             plan: Some(plan),
+            columns: None,
             state: PortalState::Running { execution, snapshot },
             cursor: Some(CursorInfo {
                 hold,
                 scroll,
+                binary: s.options & CURSOR_OPT_BINARY != 0,
                 rows,
                 passed: 0,
                 of_routine: false,
@@ -241,10 +246,10 @@ impl Session {
     ) -> Result<String> {
         let name = s.portalname().unwrap_or("");
         let mut portal = self.own.portals.remove(name).ok_or_else(|| missing(name))?;
-        if portal.cursor.is_none() {
-            return Err(missing(name));
-        }
         self.begin_statement(runtime)?;
+        if portal.cursor.is_none() {
+            self.make_cursor(name, &mut portal, runtime)?;
+        }
         let range = self.move_cursor(&mut portal, s.direction, s.how_many, runtime);
         let sent = range.and_then(|range| {
             if !s.ismove {
@@ -255,6 +260,38 @@ impl Session {
         self.own.portals.insert(name, portal);
         let verb = if s.ismove { "MOVE" } else { "FETCH" };
         sent.map(|count| format!("{verb} {count}"))
+    }
+
+    /// A portal that a Bind has opened becomes a cursor that goes on with the rows that it has yet to give.
+    fn make_cursor(&mut self, name: &str, portal: &mut Portal, runtime: &dyn Runtime) -> Result<()> {
+        let Some(mut plan) = portal.plan.clone().filter(|plan| plan.command == "SELECT") else {
+            return Err(missing(name));
+        };
+        if let PortalState::Ready { version } = portal.state {
+            if !self.lock_plan(&plan, version, runtime)? {
+                plan = self.plan_of(&portal.prepared, runtime)?;
+                self.lock_tables(&plan, runtime)?;
+            }
+            let snapshot = self.take_snapshot(runtime)?;
+            let mut execution = None;
+            let nowhere = SinkMaker::Sink(&mut NullSink);
+            self.advance(&plan, &portal.params, &mut execution, snapshot.clone(), Some(0), runtime, nowhere)?;
+            let execution = execution.ok_or_else(|| Error::internal("an execution vanished"))?;
+            portal.state = PortalState::Running { execution, snapshot };
+        }
+        portal.cursor = Some(CursorInfo {
+            hold: false,
+            scroll: false,
+            binary: false,
+            rows: RowStore::new(plan.row_width(), self.settings.work_mem_bytes as usize),
+            passed: 0,
+            of_routine: false,
+            position: 0,
+            complete: false,
+            last: Vec::new(),
+        });
+        portal.plan = Some(plan);
+        Ok(())
     }
 
     /// Moves the cursor and returns the rows passed over, as indexes in the order they are shown.
@@ -335,10 +372,11 @@ impl Session {
         client: &mut dyn Client,
     ) -> Result<()> {
         let (Some(cursor), Some(plan)) = (&portal.cursor, &portal.plan) else { return Ok(()) };
-        describe(plan, &[], client);
+        let own: &[i16] = if cursor.binary { &[1] } else { &[] };
+        let formats = self.begin_rows(&plan.columns, own, client);
         let environment = self.environment(runtime)?;
         let host = environment.host();
-        let mut sink = super::run::ClientSink { client, columns: &plan.columns, formats: &[], eval: host.eval() };
+        let mut sink = super::run::ClientSink { client, columns: &plan.columns, formats: &formats, eval: host.eval() };
         let io = Io { space: &self.database.temp, park: runtime };
         let mut reader = StoreCursor::default();
         for (passed, index) in range.iter().enumerate() {
@@ -411,10 +449,12 @@ impl Session {
             params,
             result_formats: Vec::new(),
             plan: Some(plan),
+            columns: None,
             state: PortalState::Running { execution, snapshot },
             cursor: Some(CursorInfo {
                 hold: false,
                 scroll,
+                binary: false,
                 rows,
                 passed: 0,
                 of_routine: true,

@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub(crate) struct Environment<'a> {
     pub own: Rc<Own>,
     pub settings: Rc<SessionSettings>,
-    login_name: Rc<str>,
+    session_user: Rc<str>,
     role_name: Rc<str>,
     facts: Facts,
     pub runtime: &'a dyn Runtime,
@@ -53,7 +53,7 @@ pub(crate) struct StatementHost<'s> {
     pub instance: &'s Arc<Instance>,
     pub settings: &'s SessionSettings,
     pub scratch: &'s Scratch,
-    pub login_name: &'s str,
+    pub session_user: &'s str,
     pub role_name: &'s str,
     pub facts: Facts,
     pub prepared: &'s super::named::PreparedByName,
@@ -100,7 +100,7 @@ impl Environment<'_> {
             instance: &self.own.instance,
             settings: &self.settings,
             scratch: &self.own.scratch,
-            login_name: &self.login_name,
+            session_user: &self.session_user,
             role_name: &self.role_name,
             facts: self.facts,
             prepared: &self.own.prepared,
@@ -121,7 +121,7 @@ impl Session {
         Environment {
             own: self.own.clone(),
             settings: self.settings.held(),
-            login_name: self.login_name.clone(),
+            session_user: self.session_user.clone(),
             role_name: self.role_name.clone(),
             facts: Facts {
                 current_role: self.current_role,
@@ -276,6 +276,7 @@ pub(crate) fn relation_by_text(host: &StatementHost<'_>, text: &str) -> Result<O
         [name] => (None, name),
         [schema, name] => (Some(schema.as_str()), name),
         [database, schema, name] if *database == host.database().name => (Some(schema.as_str()), name),
+        [_, _, _] => return Err(crate::ddl::other_database(&format!("\"{}\"", parts.join(".")))),
         _ => {
             return Err(Error::new(
                 sqlstate::SYNTAX_ERROR,

@@ -1,11 +1,13 @@
 //! The extended query protocol: Parse, Bind, Describe, Execute, Close, Sync.
 
 use super::Session;
+use super::kept_rows::KeptRows;
 use super::portal::{Portal, PortalState};
-use super::prepared::{Prepared, is_plannable};
-use super::run::{SinkMaker, check_parameter_count, command_tag, describe, format_of};
+use super::prepared::{Prepared, is_plannable, row_columns};
+use super::run::{Format, SinkMaker, check_parameter_count, check_result_formats, command_tag, describe, known_format};
 use super::simple::may_run_when_failed;
 use crate::client::{Client, Runtime};
+use crate::plan::node::OutputColumn;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_types::{Datum, EvalContext, io};
 use std::sync::Arc;
@@ -30,6 +32,7 @@ impl Session {
             && (name.is_empty() || !self.own.prepared.contains(name))
         {
             self.begin_statement(runtime)?;
+            self.fix_snapshot(runtime)?;
             self.own.prepared.insert(name, known);
             return Ok(());
         }
@@ -55,6 +58,7 @@ impl Session {
         }
         if statement.as_ref().is_some_and(|s| is_plannable(&s.node())) {
             self.begin_statement(runtime)?;
+            self.fix_snapshot(runtime)?;
         }
         let prepared = self.prepare_statement(sql, statement, param_types, false, runtime)?;
         self.share(key, &prepared);
@@ -86,38 +90,38 @@ impl Session {
             ));
         }
         check_parameter_count(request.params.len(), prepared.param_types.len(), request.statement)?;
-        if request.param_formats.iter().chain(request.result_formats).any(|f| !(0..=1).contains(f)) {
-            return Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, "unsupported format code: 2"));
-        }
         if !request.portal.is_empty() && self.own.portals.contains(request.portal) {
             return Err(Error::new(
                 sqlstate::DUPLICATE_CURSOR,
                 format!("cursor \"{}\" already exists", request.portal),
             ));
         }
-        let (mut params, mut plan) = (Vec::new(), None);
+        let (mut params, mut plan, mut columns) = (Vec::new(), None, None);
         let version = self.database.version();
         if prepared.is_plannable {
             self.begin_statement(runtime)?;
+            self.fix_snapshot(runtime)?;
             params = self.decode_params(&prepared, request, runtime)?;
             let planned = self.plan_of(&prepared, runtime)?;
-            let count = request.result_formats.len();
-            if count > 1 && count != planned.columns.len() {
-                return Err(Error::new(
-                    sqlstate::PROTOCOL_VIOLATION,
-                    format!("bind message has {count} result formats but query has {} columns", planned.columns.len()),
-                ));
+            if let Some(columns) = row_columns(&planned) {
+                check_result_formats(request.result_formats, columns)?;
             }
             if let Some(key) = &planned.key_ahead {
                 key.fetch_slot(&params);
             }
             plan = Some(planned);
+        } else if let Some(statement) = &prepared.statement {
+            columns = self.utility_columns(statement, runtime)?;
+            if let Some(columns) = &columns {
+                check_result_formats(request.result_formats, columns)?;
+            }
         }
         let portal = Portal {
             prepared,
             params,
             result_formats: request.result_formats.to_vec(),
             plan,
+            columns,
             state: PortalState::Ready { version },
             cursor: None,
             level: self.savepoints.len(),
@@ -143,33 +147,25 @@ impl Session {
         if prepared.is_plannable {
             self.refuse_if_failed()?;
             self.begin_statement(runtime)?;
-            let plan = self.plan_of(&prepared, runtime)?;
             client.parameter_description(&prepared.param_types);
-            if plan.columns.is_empty() && plan.command != "SELECT" {
-                client.no_data();
-            } else {
-                describe(&plan, &[], client);
-            }
+            let plan = self.plan_of(&prepared, runtime)?;
+            describe_rows(row_columns(&plan), &[], client);
             return Ok(());
         }
         client.parameter_description(&prepared.param_types);
-        self.describe_utility(&prepared, &[], client)
+        describe_rows(prepared.columns.as_deref(), &[], client);
+        Ok(())
     }
 
     pub fn describe_portal(&mut self, name: &str, client: &mut dyn Client) -> Result<()> {
-        let own = self.own.clone();
-        let known = own.portals.with(name, |portal| match &portal.plan {
-            Some(plan) if !plan.columns.is_empty() || plan.command == "SELECT" => {
-                describe(plan, &portal.result_formats, client);
-                Ok(())
-            }
-            Some(_) => {
-                client.no_data();
-                Ok(())
-            }
-            None => self.describe_utility(&portal.prepared, &portal.result_formats, client),
+        let known = self.own.portals.with(name, |portal| {
+            let columns = match &portal.plan {
+                Some(plan) => row_columns(plan),
+                None => portal.columns.as_deref(),
+            };
+            describe_rows(columns, &portal.result_formats, client);
         });
-        known.unwrap_or_else(|| Err(missing_portal(name)))
+        known.ok_or_else(|| missing_portal(name))
     }
 
     pub fn execute(
@@ -187,20 +183,8 @@ impl Session {
                 client.empty_query();
                 Ok(())
             }
-            (Some(_), Some(plan)) => self.execute_plan(&mut portal, plan, max_rows, runtime, client),
-            (Some(statement), None) => {
-                if !portal.prepared.may_run_when_failed {
-                    self.refuse_if_failed()?;
-                }
-                let alone = !self.in_explicit_block();
-                self.utility_formats = portal.result_formats.clone();
-                let done = self.run_utility(statement, alone, runtime, client);
-                self.utility_formats = Vec::new();
-                done.map(|tag| {
-                    self.send_notices(client);
-                    client.command_complete(&tag);
-                })
-            }
+            (Some(_), Some(plan)) => self.execute_plan(&mut portal, (name, plan), max_rows, runtime, client),
+            (Some(_), None) => self.execute_utility(&mut portal, name, max_rows, runtime, client),
         };
         portal.plan = plan;
         if done.is_ok() && self.txn.is_some() {
@@ -210,10 +194,62 @@ impl Session {
         done
     }
 
+    /// A command with rows runs at once to its end; a client that wants some of them only gets the others later.
+    fn execute_utility(
+        &mut self,
+        portal: &mut Portal,
+        name: &str,
+        max_rows: Option<u64>,
+        runtime: &dyn Runtime,
+        client: &mut dyn Client,
+    ) -> Result<()> {
+        if !portal.prepared.may_run_when_failed {
+            self.refuse_if_failed()?;
+        }
+        let mut kept = match std::mem::replace(&mut portal.state, PortalState::Finished) {
+            PortalState::Kept(kept) => kept,
+            PortalState::Ready { .. } => {
+                let Some(statement) = portal.prepared.statement.clone() else { return Ok(()) };
+                let alone = !self.in_explicit_block();
+                if portal.columns.is_some() {
+                    // Rows may be left for a later Execute, which the transaction keeps the portal for.
+                    self.begin_statement(runtime)?;
+                }
+                self.utility_formats = Some(portal.result_formats.clone());
+                let mut keeper = KeptRows::default();
+                let done = match portal.columns.as_ref().and(max_rows) {
+                    Some(_) => self.run_utility(&statement, alone, runtime, &mut keeper.filled_for(client)),
+                    None => self.run_utility(&statement, alone, runtime, client),
+                };
+                self.utility_formats = None;
+                let tag = done?;
+                self.send_notices(client);
+                if portal.columns.is_none() || max_rows.is_none() {
+                    client.command_complete(&tag);
+                    portal.state = match portal.columns {
+                        Some(_) => PortalState::Kept(Box::new(KeptRows::none(tag))),
+                        None => PortalState::Finished,
+                    };
+                    return Ok(());
+                }
+                keeper.tag = tag;
+                Box::new(keeper)
+            }
+            _ => return Err(spent_portal(name)),
+        };
+        if kept.send(max_rows, client)? {
+            client.command_complete(&kept.tag_of_sent());
+        } else {
+            client.portal_suspended();
+        }
+        portal.state = PortalState::Kept(kept);
+        Ok(())
+    }
+
     fn execute_plan(
         &mut self,
         portal: &mut Portal,
-        plan: &mut Arc<crate::plan::Plan>,
+        (name, plan): (&str, &mut Arc<crate::plan::Plan>),
         max_rows: Option<u64>,
         runtime: &dyn Runtime,
         client: &mut dyn Client,
@@ -225,20 +261,15 @@ impl Session {
                 if !self.lock_plan(plan, version, runtime)? {
                     let again = self.plan_of(&portal.prepared, runtime)?;
                     self.lock_tables(&again, runtime)?;
-                    if !plan
-                        .columns
-                        .iter()
-                        .map(|c| (c.type_oid, &c.name))
-                        .eq(again.columns.iter().map(|c| (c.type_oid, &c.name)))
-                    {
-                        return Err(Error::unsupported("cached plan must not change result type"));
-                    }
                     *plan = again;
                 }
                 (None, self.take_snapshot(runtime)?)
             }
             PortalState::Running { execution, snapshot } => (Some(execution), snapshot),
-            PortalState::Finished => {
+            PortalState::Kept(_) | PortalState::Finished => {
+                if row_columns(plan).is_none() {
+                    return Err(spent_portal(name));
+                }
                 client.command_complete(&command_tag(plan, 0));
                 return Ok(());
             }
@@ -274,6 +305,18 @@ impl Session {
     }
 }
 
+fn describe_rows(columns: Option<&[OutputColumn]>, formats: &[i16], client: &mut dyn Client) {
+    match columns {
+        Some(columns) => describe(columns, formats, client),
+        None => client.no_data(),
+    }
+}
+
+/// A command without rows runs but once.
+fn spent_portal(name: &str) -> Error {
+    Error::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, format!("portal \"{name}\" cannot be run"))
+}
+
 fn missing_portal(name: &str) -> Error {
     Error::new(sqlstate::INVALID_CURSOR_NAME, format!("portal \"{name}\" does not exist"))
 }
@@ -289,23 +332,42 @@ fn decode(prepared: &Prepared, request: &BindRequest<'_>, eval: &EvalContext<'_>
         base
     };
     for (i, (bytes, type_oid)) in request.params.iter().zip(&prepared.param_types).enumerate() {
+        let about = |value: &'static str| move |e: Error| in_parameter(e, request.portal, i, value);
+        let given = known_format(request.param_formats, i).and_then(|format| given_value(format, *bytes));
         let (type_oid, typmod) = under(*type_oid);
-        params.push(match bytes {
-            None => Datum::Null,
-            Some(bytes) if format_of(request.param_formats, i) == 1 => io::receive(type_oid, bytes, typmod, eval)?,
-            Some(bytes) => {
-                let text = std::str::from_utf8(bytes).map_err(|_| {
-                    Error::new(sqlstate::CHARACTER_NOT_IN_REPERTOIRE, "invalid byte sequence for encoding \"UTF8\"")
-                })?;
-                if text.contains('\0') {
-                    return Err(Error::new(
-                        sqlstate::CHARACTER_NOT_IN_REPERTOIRE,
-                        "invalid byte sequence for encoding \"UTF8\": 0x00",
-                    ));
-                }
-                io::input(type_oid, text, typmod, eval)?
-            }
+        params.push(match given.map_err(about(""))? {
+            Given::Null => Datum::Null,
+            Given::Binary(bytes) => io::receive(type_oid, bytes, typmod, eval).map_err(about(""))?,
+            // The value itself is not told: it may be a secret.
+            Given::Text(text) => io::input(type_oid, text, typmod, eval).map_err(about(" = '...'"))?,
         });
     }
     Ok(params)
+}
+
+/// A parameter as it came.
+enum Given<'a> {
+    Null,
+    Text(&'a str),
+    Binary(&'a [u8]),
+}
+
+fn given_value(format: Format, bytes: Option<&[u8]>) -> Result<Given<'_>> {
+    let invalid = |message: &str| Err(Error::new(sqlstate::CHARACTER_NOT_IN_REPERTOIRE, message));
+    match (format, bytes) {
+        (_, None) => Ok(Given::Null),
+        (Format::Binary, Some(bytes)) => Ok(Given::Binary(bytes)),
+        (Format::Text, Some(bytes)) => match std::str::from_utf8(bytes) {
+            Ok(text) if text.contains('\0') => invalid("invalid byte sequence for encoding \"UTF8\": 0x00"),
+            Ok(text) => Ok(Given::Text(text)),
+            Err(_) => invalid("invalid byte sequence for encoding \"UTF8\""),
+        },
+    }
+}
+
+/// Says which parameter an error is about.
+fn in_parameter(mut e: Error, portal: &str, index: usize, value: &str) -> Error {
+    let whose = if portal.is_empty() { "unnamed portal".to_string() } else { format!("portal \"{portal}\"") };
+    e.add_context(&format!("{whose} parameter ${}{value}", index + 1));
+    e
 }

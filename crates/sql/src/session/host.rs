@@ -227,7 +227,7 @@ impl SessionHost for StatementHost<'_> {
         self.role_name.to_string()
     }
     fn session_user(&self) -> String {
-        self.login_name.to_string()
+        self.session_user.to_string()
     }
     fn current_database(&self) -> String {
         self.database().name.clone()
@@ -288,7 +288,7 @@ fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<
             Ok(crate::catalog::store::array(oids::NAME, names))
         }
         "current_user" | "user" | "getpgusername" => Ok(Datum::text(host.role_name)),
-        "session_user" => Ok(Datum::text(host.login_name)),
+        "session_user" => Ok(Datum::text(host.session_user)),
         "format_type" => {
             if first.is_none_or(Datum::is_null) {
                 return Ok(Datum::Null);
@@ -413,7 +413,7 @@ fn setting(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Result<Datum
         .map(|(_, v, _)| v.clone());
     let special = match key.to_ascii_lowercase().as_str() {
         "is_superuser" => Some(if host.facts.is_superuser { "on" } else { "off" }.to_string()),
-        "session_authorization" => Some(host.login_name.to_string()),
+        "session_authorization" => Some(host.session_user.to_string()),
         "transaction_isolation" => Some(host.facts.isolation.to_string()),
         "transaction_read_only" => Some(if host.facts.read_only { "on" } else { "off" }.to_string()),
         "transaction_deferrable" => Some(if host.facts.deferrable { "on" } else { "off" }.to_string()),

@@ -22,6 +22,7 @@ mod extended;
 pub(crate) mod host;
 pub(crate) mod identifiers;
 mod inverted;
+mod kept_rows;
 mod listen;
 mod modes;
 mod named;
@@ -29,6 +30,8 @@ mod partition_host;
 mod partition_text;
 mod portal;
 mod prepared;
+mod reported;
+mod roles;
 pub(crate) mod run;
 mod simple;
 mod statistics;
@@ -39,6 +42,7 @@ mod transaction;
 mod trigger_text;
 pub(crate) mod type_host;
 pub(crate) mod utility;
+mod utility_rows;
 mod views;
 
 pub(crate) use copy_on_write::CopyOnWrite;
@@ -58,7 +62,7 @@ use crate::catalog::temporary::TemporaryCatalog;
 use crate::client::{Client, Runtime};
 use crate::ddl::sequence_functions::SequenceReserve;
 use crate::instance::Instance;
-use crate::settings::{CLIENT, SessionSettings, SettingScope, definition, show_value};
+use crate::settings::{CLIENT, SessionSettings, definition, show_value};
 use foldhash::HashMap;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_storage::{Snapshot, Transaction};
@@ -216,6 +220,8 @@ pub struct Session {
     pub(crate) database: Arc<Database>,
     pub(crate) login_role: Oid,
     pub(crate) login_name: Rc<str>,
+    /// SET SESSION AUTHORIZATION's; the one who has logged in else.
+    pub(crate) session_user: Rc<str>,
     /// The role in force (SET ROLE).
     pub(crate) current_role: Oid,
     pub(crate) role_name: Rc<str>,
@@ -253,8 +259,8 @@ pub struct Session {
     state_since: i64,
     /// System views are made with it at the first start.
     pub(crate) allow_system_objects: bool,
-    /// Result formats of the utility command being executed through the extended protocol.
-    utility_formats: Vec<i16>,
+    /// What the Bind has asked for of the utility command that the extended protocol executes; it is described already.
+    utility_formats: Option<Vec<i16>>,
     /// A cursor is being planned: its rows are to tell where they are.
     pub(crate) wants_places: bool,
     /// Of the routine whose utility command is running.
@@ -308,6 +314,7 @@ impl Session {
         let mut session = Session {
             login_role: role.oid("oid"),
             login_name: options.user.as_str().into(),
+            session_user: options.user.as_str().into(),
             current_role: role.oid("oid"),
             role_name: options.user.as_str().into(),
             process_id: runtime.control().process_id,
@@ -342,7 +349,7 @@ impl Session {
             worker: runtime.worker(),
             state_since: now,
             allow_system_objects: false,
-            utility_formats: Vec::new(),
+            utility_formats: None,
             wants_places: false,
             held_variables: None,
             running_routines: Vec::new(),
@@ -375,14 +382,6 @@ impl Session {
         Ok(session)
     }
 
-    /// The role that the settings of the start name. One that is not there is a warning.
-    fn take_starting_role(&mut self) {
-        let Some(name) = self.settings.get("role").filter(|name| *name != "none").map(str::to_string) else { return };
-        if let Err(e) = self.set_role(&name, SettingScope::Session) {
-            self.notice(Severity::Warning, e.message());
-        }
-    }
-
     /// What there is to be said about the start.
     pub fn send_first_notices(&self, client: &mut dyn Client) {
         self.send_notices(client);
@@ -404,15 +403,10 @@ impl Session {
         Err(Error::new(sqlstate::TOO_MANY_CONNECTIONS, format!("remaining connection slots are reserved for {whom}")))
     }
 
-    /// What the client is told at the start (and again when it changes).
-    pub fn reported_parameters(&self) -> Vec<(String, String)> {
-        REPORTED.iter().map(|name| (name.to_string(), self.shown(name))).collect()
-    }
-
     /// As SHOW prints it.
     pub(crate) fn shown(&self, name: &str) -> String {
         match name.to_ascii_lowercase().as_str() {
-            "session_authorization" => return self.login_name.to_string(),
+            "session_authorization" => return self.session_user.to_string(),
             "is_superuser" => return if self.is_superuser() { "on" } else { "off" }.to_string(),
             "data_directory" => return self.instance.data_dir.display().to_string(),
             "transaction_isolation" => return self.isolation_name().to_string(),
@@ -678,26 +672,4 @@ impl Session {
         let path = self.resolve_path(&cache, &snapshot)?;
         Ok(self.environment_of(runtime, cache, snapshot, path))
     }
-}
-
-const REPORTED: &[&str] = &[
-    "in_hot_standby",
-    "integer_datetimes",
-    "TimeZone",
-    "IntervalStyle",
-    "search_path",
-    "is_superuser",
-    "application_name",
-    "default_transaction_read_only",
-    "scram_iterations",
-    "DateStyle",
-    "standard_conforming_strings",
-    "session_authorization",
-    "client_encoding",
-    "server_version",
-    "server_encoding",
-];
-
-pub(crate) fn is_reported(name: &str) -> bool {
-    REPORTED.iter().any(|r| r.eq_ignore_ascii_case(name))
 }

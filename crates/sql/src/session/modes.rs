@@ -147,6 +147,17 @@ impl Session {
         Ok(txn.take_snapshot())
     }
 
+    /// Fixes what a transaction that keeps its snapshot sees, before its first statement waits for anything: as in
+    /// PostgreSQL, which takes a snapshot to analyze the statement with.
+    pub(crate) fn fix_snapshot(&mut self, runtime: &dyn Runtime) -> Result<()> {
+        match &self.txn {
+            Some(txn) if txn.isolation().keeps_snapshot() && !txn.has_snapshot() => {
+                self.take_snapshot(runtime).map(|_| ())
+            }
+            _ => Ok(()),
+        }
+    }
+
     #[cold]
     fn begin_serializable(&mut self, runtime: &dyn Runtime) -> Result<Snapshot> {
         let modes = self.modes();

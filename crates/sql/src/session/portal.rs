@@ -1,8 +1,10 @@
 //! Portals: a bound statement between its messages.
 
+use super::kept_rows::KeptRows;
 use super::prepared::Prepared;
 use crate::exec::Execution;
 use crate::plan::Plan;
+use crate::plan::node::OutputColumn;
 use foldhash::HashMap;
 use kilndb_storage::Snapshot;
 use kilndb_types::Datum;
@@ -14,6 +16,8 @@ pub(crate) struct Portal {
     pub params: Vec<Datum>,
     pub result_formats: Vec<i16>,
     pub plan: Option<Arc<Plan>>,
+    /// A utility command's rows, as the portal was bound.
+    pub columns: Option<Arc<[OutputColumn]>>,
     pub state: PortalState,
     /// DECLARE CURSOR's portals: name is known to SQL.
     pub cursor: Option<super::cursor::CursorInfo>,
@@ -30,6 +34,8 @@ pub(crate) enum PortalState {
         execution: Box<Execution>,
         snapshot: Snapshot,
     },
+    /// A utility command has run; these rows are yet to be sent.
+    Kept(Box<KeptRows>),
     Finished,
 }
 
@@ -88,6 +94,14 @@ impl Portals {
         for portal in self.0.borrow_mut().named.values_mut() {
             portal.level = portal.level.min(level);
         }
+    }
+    /// Is there one whose rows are still to come from a plan of this kind?
+    pub fn any_open(&self, is_concerned: impl Fn(&Plan) -> bool) -> bool {
+        let names = self.0.borrow();
+        names.unnamed.iter().chain(names.named.values()).any(|portal| {
+            let reads = portal.plan.as_ref().filter(|plan| plan.command == "SELECT" && !portal.holds());
+            reads.is_some_and(|plan| is_concerned(plan))
+        })
     }
     /// `look` must not use the session.
     pub fn for_named(&self, mut look: impl FnMut(&str, &Portal)) {

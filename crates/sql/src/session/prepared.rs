@@ -8,10 +8,10 @@ use crate::bind::lifting::Lifting;
 use crate::catalog::cache::Asked;
 use crate::client::Runtime;
 use crate::exec::Begun;
-use crate::plan::node::Planning;
+use crate::plan::node::{OutputColumn, Planning};
 use crate::plan::{self, Plan};
 use foldhash::HashMap;
-use kilndb_base::{Oid, Result};
+use kilndb_base::{Error, Oid, Result};
 use kilndb_syntax::{Node, Statement};
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,6 +28,8 @@ pub(crate) struct Prepared {
     /// Bound and planned, rather than a utility command.
     pub is_plannable: bool,
     pub may_run_when_failed: bool,
+    /// What its rows have, which stays so while the statement has its name. None: it gives no rows.
+    pub columns: Option<Arc<[OutputColumn]>>,
     planned: Mutex<Option<Planned>>,
     /// Other sessions may have it too.
     is_shared: AtomicBool,
@@ -111,6 +113,16 @@ fn is_select_into(node: &Node<'_>) -> bool {
     matches!(node, Node::SelectStmt(s) if s.into_clause().is_some())
 }
 
+/// None for a plan that gives no rows, not even empty ones.
+pub(crate) fn row_columns(plan: &Plan) -> Option<&[OutputColumn]> {
+    (!plan.columns.is_empty() || plan.command == "SELECT").then_some(&plan.columns)
+}
+
+/// What makes rows of another type of them.
+fn row_type(column: &OutputColumn) -> (&str, Oid, i32) {
+    (&column.name, column.type_oid, column.typmod)
+}
+
 impl Prepared {
     /// What a cursor of a routine shows.
     pub(crate) fn of_text(sql: &str, prepare_time: i64) -> Prepared {
@@ -122,6 +134,7 @@ impl Prepared {
             prepare_time,
             is_plannable: true,
             may_run_when_failed: false,
+            columns: None,
             planned: Mutex::new(None),
             is_shared: AtomicBool::new(false),
         }
@@ -134,9 +147,16 @@ impl Prepared {
     }
     /// None for what has no result.
     pub(crate) fn result_types(&self) -> Option<Vec<Oid>> {
-        let planned = self.planned.lock().unwrap_or_else(|e| e.into_inner());
-        let columns = &planned.as_ref()?.plan.columns;
-        (!columns.is_empty()).then(|| columns.iter().map(|c| c.type_oid).collect())
+        self.columns.as_ref().map(|columns| columns.iter().map(|c| c.type_oid).collect())
+    }
+    /// 0A000 for a plan whose rows are not those that the statement was prepared with.
+    fn refuse_other_result(&self, plan: &Plan) -> Result<()> {
+        let same = match (&self.columns, row_columns(plan)) {
+            (Some(before), Some(now)) => before.iter().map(row_type).eq(now.iter().map(row_type)),
+            (None, None) => true,
+            _ => false,
+        };
+        if same { Ok(()) } else { Err(Error::unsupported("cached plan must not change result type")) }
     }
 }
 
@@ -158,15 +178,18 @@ impl Session {
             param_types: declared_types.to_vec(),
             from_sql,
             prepare_time: self.now(),
+            columns: None,
             planned: Mutex::new(None),
             is_shared: AtomicBool::new(false),
         };
-        if let Some(statement) = prepared.statement.clone()
-            && prepared.is_plannable
-        {
+        let Some(statement) = prepared.statement.clone() else { return Ok(Arc::new(prepared)) };
+        if !prepared.is_plannable {
+            prepared.columns = self.utility_columns(&statement, runtime)?;
+        } else {
             let catalog_version = self.database.version();
             let plan = self.make_plan(&statement, declared_types, runtime)?;
             prepared.param_types = plan.param_types.clone();
+            prepared.columns = row_columns(&plan).map(Arc::from);
             self.remember(&prepared, plan, catalog_version);
         }
         Ok(Arc::new(prepared))
@@ -227,8 +250,7 @@ impl Session {
         by: Explained<'_>,
         runtime: &dyn Runtime,
     ) -> Result<Arc<Plan>> {
-        let statement =
-            prepared.statement.clone().ok_or_else(|| kilndb_base::Error::internal("an empty statement has no plan"))?;
+        let statement = prepared.statement.clone().ok_or_else(|| Error::internal("an empty statement has no plan"))?;
         self.plan_with(statement.node(), statement.source().clone(), &prepared.param_types, None, Some(by), runtime)
     }
 
@@ -249,7 +271,7 @@ impl Session {
         let mut host = environment.host();
         host.reader.asked = Some(&asked);
         let mut param_types = declared_types.to_vec();
-        let mut planned = Err(kilndb_base::Error::internal("a statement was not planned"));
+        let mut planned = Err(Error::internal("a statement was not planned"));
         let mut planning = None;
         // Binding and planning recurse as deep as the statement nests.
         runtime.on_large_stack(&mut || {
@@ -315,10 +337,10 @@ impl Session {
             known.catalog_version = version;
             return Ok(known.plan.clone());
         }
-        let statement =
-            prepared.statement.clone().ok_or_else(|| kilndb_base::Error::internal("an empty statement has no plan"))?;
+        let statement = prepared.statement.clone().ok_or_else(|| Error::internal("an empty statement has no plan"))?;
         let catalog_version = self.database.version();
         let plan = self.make_plan(&statement, &prepared.param_types, runtime)?;
+        prepared.refuse_other_result(&plan)?;
         self.remember(prepared, plan.clone(), catalog_version);
         Ok(plan)
     }

@@ -37,19 +37,43 @@ pub(crate) fn format_of(formats: &[i16], column: usize) -> i16 {
     }
 }
 
+/// How a value goes over the wire.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Format {
+    Text,
+    Binary,
+}
+
+/// 22023 for a format code that there is not.
+pub(crate) fn known_format(formats: &[i16], column: usize) -> Result<Format> {
+    match format_of(formats, column) {
+        0 => Ok(Format::Text),
+        1 => Ok(Format::Binary),
+        other => Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("unsupported format code: {other}"))),
+    }
+}
+
+/// 08P01 unless the formats are none, one for all columns, or one for each.
+pub(crate) fn check_result_formats(formats: &[i16], columns: &[OutputColumn]) -> Result<()> {
+    let (given, wanted) = (formats.len(), columns.len());
+    if given <= 1 || given == wanted {
+        return Ok(());
+    }
+    Err(Error::new(
+        sqlstate::PROTOCOL_VIOLATION,
+        format!("bind message has {given} result formats but query has {wanted} columns"),
+    ))
+}
+
 impl RowSink for ClientSink<'_> {
     fn row(&mut self, values: &[Datum]) -> Result<()> {
         let (columns, formats, eval) = (self.columns, self.formats, &self.eval);
         self.client.data_row(columns.len(), &mut |i, out| {
-            let value = &values[i];
-            if value.is_null() {
-                return Ok(false);
-            }
-            let column = &columns[i];
-            if format_of(formats, i) == 0 {
-                io::output_typmod(column.type_oid, column.typmod, value, out, eval)?;
-            } else {
-                io::send_typmod(column.type_oid, column.typmod, value, out, eval)?;
+            let (value, column, format) = (&values[i], &columns[i], known_format(formats, i)?);
+            match format {
+                _ if value.is_null() => return Ok(false),
+                Format::Text => io::output_typmod(column.type_oid, column.typmod, value, out, eval)?,
+                Format::Binary => io::send_typmod(column.type_oid, column.typmod, value, out, eval)?,
             }
             Ok(true)
         })
@@ -80,9 +104,8 @@ pub(crate) fn column_types(plan: &Plan) -> Vec<(Oid, i32)> {
     plan.columns.iter().map(|c| (c.type_oid, c.typmod)).collect()
 }
 
-pub(crate) fn describe(plan: &Plan, formats: &[i16], client: &mut dyn Client) {
-    let fields: Vec<FieldInfo<'_>> = plan
-        .columns
+pub(crate) fn describe(columns: &[OutputColumn], formats: &[i16], client: &mut dyn Client) {
+    let fields: Vec<FieldInfo<'_>> = columns
         .iter()
         .enumerate()
         .map(|(i, c)| FieldInfo {

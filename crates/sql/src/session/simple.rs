@@ -1,7 +1,7 @@
 //! The simple query protocol: a script in one message.
 
 use super::Session;
-use super::prepared::is_plannable;
+use super::prepared::{is_plannable, row_columns};
 use super::run::{SinkMaker, command_tag, describe};
 use super::transaction::Block;
 use crate::client::{Client, Runtime};
@@ -102,6 +102,7 @@ impl Session {
         let node = statement.node();
         if is_plannable(&node) {
             self.begin_statement(runtime)?;
+            self.fix_snapshot(runtime)?;
             let version = self.database.version();
             let mut plan = self.make_plan(statement, &[], runtime)?;
             if !self.lock_plan(&plan, version, runtime)? {
@@ -124,8 +125,8 @@ impl Session {
         runtime: &dyn Runtime,
         client: &mut dyn Client,
     ) -> Result<String> {
-        if !plan.columns.is_empty() || plan.command == "SELECT" {
-            describe(plan, &[], client);
+        if let Some(columns) = row_columns(plan) {
+            describe(columns, &[], client);
         }
         let progress = self.run_locked(plan, params, runtime, SinkMaker::Client { client, formats: &[] })?;
         Ok(command_tag(plan, progress.rows))

@@ -169,6 +169,7 @@ impl Session {
             Body::Plan { plan, lifted } => {
                 let version = self.database.version();
                 self.begin_statement(runtime)?;
+                self.fix_snapshot(runtime)?;
                 match self.lifted_values(lifted, sql, scanned, runtime) {
                     Ok(_) if !self.lock_plan(plan, version, runtime)? => Ok(None),
                     Ok(params) => self.run_plan_for_client(plan, &params, runtime, client).map(Some),

@@ -4,6 +4,7 @@ use super::Session;
 use super::modes::isolation_of;
 use super::portal::Portal;
 use crate::client::Runtime;
+use crate::settings::SessionSettings;
 use kilndb_base::{Error, Result, Severity, sqlstate};
 use kilndb_storage::{CommitMode, Savepoint};
 
@@ -192,10 +193,10 @@ impl Session {
         self.own.scratch.exported.borrow_mut().clear();
         let touched_temporary = self.own.temporary.mark() > 0;
         if committed {
-            self.settings.commit();
+            self.change_settings_back(SessionSettings::commit);
             self.own.temporary.commit();
         } else {
-            self.settings.rollback_to(0);
+            self.change_settings_back(|settings| settings.rollback_to(0));
             self.undo_temporary(0);
         }
         if touched_temporary {
@@ -227,11 +228,12 @@ impl Session {
             Block::Implicit => self.rollback(runtime),
             Block::Explicit => {
                 self.own.portals.clear();
+                let mark = self.savepoints.last().map_or(0, |s| s.settings_mark);
+                self.change_settings_back(|settings| settings.rollback_to(mark));
                 self.undo_temporary(self.savepoints.last().map_or(0, |s| s.temporary));
                 let undone = match (self.savepoints.last(), &mut self.txn) {
                     // Locks and changes before the savepoint stay until the user decides.
                     (Some(entry), Some(txn)) => {
-                        self.settings.rollback_to(entry.settings_mark);
                         self.pending.checks.truncate(entry.pending_checks);
                         self.pending.undo_triggers(entry.pending_triggers, self.savepoints.len());
                         self.own.scratch.listening.borrow_mut().rollback_to(entry.listening);
@@ -239,7 +241,6 @@ impl Session {
                     }
                     (None, txn) => match txn.take() {
                         Some(mut txn) => {
-                            self.settings.rollback_to(0);
                             self.own.scratch.listening.borrow_mut().rollback_to((0, 0));
                             txn.rollback(runtime)
                         }
@@ -357,7 +358,9 @@ impl Session {
             _ => return Err(Error::internal("a savepoint without a transaction")),
         };
         txn.rollback_to(&entry.storage, runtime)?;
-        self.settings.rollback_to(entry.settings_mark);
+        let mark = entry.settings_mark;
+        self.change_settings_back(|settings| settings.rollback_to(mark));
+        let Some(entry) = self.savepoints.last() else { return Ok(()) };
         self.pending.checks.truncate(entry.pending_checks);
         self.pending.undo_triggers(entry.pending_triggers, at + 1);
         self.own.scratch.listening.borrow_mut().rollback_to(entry.listening);

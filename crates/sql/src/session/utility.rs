@@ -2,15 +2,14 @@
 
 use super::Session;
 use super::modes::{Modes, is_mode};
-use super::prepared::is_plannable;
-use super::run::{SinkMaker, command_tag};
-use crate::client::{Client, FieldInfo, Runtime};
+use super::prepared::{is_plannable, row_columns};
+use super::run::{SinkMaker, command_tag, known_format};
+use crate::client::{Client, Runtime};
 use crate::settings::{SettingScope, check_privilege, definition, unrecognized};
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_storage::{LockMode, WaitPolicy};
 use kilndb_syntax::raw::{DiscardMode, TransactionStmtKind as T, VariableSetKind as V};
 use kilndb_syntax::{ConstValue, Node, Statement, nodes};
-use kilndb_types::oids;
 use std::sync::Arc;
 
 impl Session {
@@ -27,9 +26,17 @@ impl Session {
             return self.transaction_command(t, runtime);
         }
         self.refuse_if_failed()?;
+        if !super::utility_rows::may_give_rows(&node) {
+            // What it runs within is not what the client has bound.
+            self.utility_formats = None;
+        }
+        if self.in_explicit_block() && needs_snapshot(&node) {
+            self.begin_statement(runtime)?;
+            self.fix_snapshot(runtime)?;
+        }
         let tag = match node {
             Node::VariableSetStmt(s) => {
-                let tag = self.set_command(s, runtime, client)?;
+                let tag = self.set_command(s, runtime)?;
                 self.publish_settings(runtime);
                 tag
             }
@@ -37,7 +44,7 @@ impl Session {
             Node::PrepareStmt(s) => self.prepare_command(s, statement, runtime)?,
             Node::ExecuteStmt(s) => return self.execute_command(s, runtime, client),
             Node::DeallocateStmt(s) => self.deallocate_command(s)?,
-            Node::DiscardStmt(s) => self.discard_command(s, runtime, client)?,
+            Node::DiscardStmt(s) => self.discard_command(s, runtime)?,
             Node::CheckPointStmt(_) => {
                 self.instance.engine.checkpoint(runtime)?;
                 "CHECKPOINT".to_string()
@@ -78,24 +85,6 @@ impl Session {
             txn.next_command();
         }
         Ok(tag)
-    }
-
-    /// What Describe says of a utility command.
-    pub(super) fn describe_utility(
-        &mut self,
-        prepared: &super::prepared::Prepared,
-        formats: &[i16],
-        client: &mut dyn Client,
-    ) -> Result<()> {
-        match prepared.statement.as_ref().map(|s| s.node()) {
-            Some(Node::VariableShowStmt(s)) => {
-                let name = s.name().unwrap_or("");
-                client.row_description(&show_fields(name, formats));
-            }
-            Some(Node::ExplainStmt(_)) => client.row_description(&[text_field("QUERY PLAN", formats)]),
-            _ => client.no_data(),
-        }
-        Ok(())
     }
 
     fn transaction_command(&mut self, t: &nodes::TransactionStmt, runtime: &dyn Runtime) -> Result<String> {
@@ -145,12 +134,7 @@ impl Session {
         self.continue_modes(modes)
     }
 
-    fn set_command(
-        &mut self,
-        s: &nodes::VariableSetStmt,
-        runtime: &dyn Runtime,
-        client: &mut dyn Client,
-    ) -> Result<String> {
+    fn set_command(&mut self, s: &nodes::VariableSetStmt, runtime: &dyn Runtime) -> Result<String> {
         let name = s.name().unwrap_or("");
         let scope = if s.is_local { SettingScope::Local } else { SettingScope::Session };
         if s.is_local && !self.lives_longer_than_statement() {
@@ -197,7 +181,6 @@ impl Session {
             },
             _ => return Err(Error::unsupported("this form of SET is not supported")),
         }
-        self.report_settings(name, client);
         Ok(tag.to_string())
     }
 
@@ -213,7 +196,7 @@ impl Session {
     pub(crate) fn set_value(&mut self, name: &str, value: &str, scope: SettingScope) -> Result<()> {
         match name {
             "role" => return self.set_role(value, scope),
-            "session_authorization" => return self.set_session_authorization(value),
+            "session_authorization" => return self.set_session_authorization(Some(value), scope),
             _ => {}
         }
         if is_mode(name) {
@@ -236,11 +219,8 @@ impl Session {
 
     fn reset_value(&mut self, name: &str, scope: SettingScope) -> Result<()> {
         match name {
-            "role" => self.set_role("none", scope),
-            "session_authorization" => {
-                let login = self.login_name.clone();
-                self.set_session_authorization(&login)
-            }
+            "role" => self.reset_role(scope),
+            "session_authorization" => self.set_session_authorization(None, scope),
             _ if is_mode(name) => Err(Error::unsupported(format!("parameter \"{name}\" cannot be reset"))),
             _ => {
                 self.refuse_setting(name)?;
@@ -249,55 +229,20 @@ impl Session {
         }
     }
 
-    pub(super) fn set_role(&mut self, name: &str, _scope: SettingScope) -> Result<()> {
-        if name == "none" {
-            self.current_role = self.login_role;
-            self.role_name = self.login_name.clone();
-            return Ok(());
-        }
-        let row = self.instance.role_row(name)?;
-        let row = row
-            .ok_or_else(|| Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("role \"{name}\" does not exist")))?;
-        self.current_role = row.oid("oid");
-        self.role_name = name.into();
-        self.path.0 = 0;
-        Ok(())
-    }
-
-    fn set_session_authorization(&mut self, name: &str) -> Result<()> {
-        let row = self.instance.role_row(name)?;
-        let row = row
-            .ok_or_else(|| Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("role \"{name}\" does not exist")))?;
-        self.current_role = row.oid("oid");
-        self.role_name = name.into();
-        self.path.0 = 0;
-        Ok(())
-    }
-
-    fn report_settings(&self, name: &str, client: &mut dyn Client) {
-        if super::is_reported(name)
-            && let Some(d) = definition(name)
-        {
-            client.parameter_status(d.name, &self.shown(name));
-        }
-    }
-
     fn show_command(&mut self, s: &nodes::VariableShowStmt, client: &mut dyn Client) -> Result<String> {
         let name = s.name().unwrap_or("");
-        let formats = std::mem::take(&mut self.utility_formats);
+        if name != "all" && self.settings.get(name).is_none() {
+            return Err(unrecognized(name));
+        }
+        let formats = self.begin_rows(&super::utility_rows::show_columns(name), &[], client);
         if name == "all" {
-            client.row_description(&show_fields(name, &formats));
             for d in crate::settings::definitions() {
                 let row = [d.name.to_string(), self.shown(d.name), String::new()];
-                send_text_row(client, &row)?;
+                send_text_row(client, &row, &formats)?;
             }
             return Ok("SHOW".to_string());
         }
-        if self.settings.get(name).is_none() {
-            return Err(unrecognized(name));
-        }
-        client.row_description(&show_fields(name, &formats));
-        send_text_row(client, &[self.shown(name)])?;
+        send_text_row(client, &[self.shown(name)], &formats)?;
         Ok("SHOW".to_string())
     }
 
@@ -349,16 +294,17 @@ impl Session {
         if !is_plannable(&inner.node()) {
             return self.run_utility(&inner.clone(), false, runtime, client);
         }
+        // It sees the tables as they were before it waits for them.
+        let snapshot = self.take_snapshot(runtime)?;
         let version = self.database.version();
         let mut plan = self.plan_of(&prepared, runtime)?;
         if !self.lock_plan(&plan, version, runtime)? {
             plan = self.plan_of(&prepared, runtime)?;
             self.lock_tables(&plan, runtime)?;
         }
-        if !plan.columns.is_empty() || plan.command == "SELECT" {
-            super::run::describe(&plan, &[], client);
-        }
-        let progress = self.run_locked(&plan, &params, runtime, SinkMaker::Client { client, formats: &[] })?;
+        let formats = row_columns(&plan).map(|columns| self.begin_rows(columns, &[], client)).unwrap_or_default();
+        let sink = SinkMaker::Client { client, formats: &formats };
+        let progress = self.advance(&plan, &params, &mut None, snapshot, None, runtime, sink)?;
         Ok(command_tag(&plan, progress.rows))
     }
 
@@ -394,8 +340,9 @@ impl Session {
         use crate::catalog::CatalogView;
         let text = self.expression_text(argument, runtime)?;
         let name = self.with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, -1)))?;
-        let rows = self.query(&format!("SELECT CAST(({text}) AS {name})"), runtime)?;
-        Ok(rows.into_iter().next().and_then(|r| r.into_iter().next()).unwrap_or_default())
+        let mut sink = super::run::RowsSink::default();
+        self.query_seen(&format!("SELECT CAST(({text}) AS {name})"), runtime, &mut sink)?;
+        Ok(sink.rows.into_iter().next().and_then(|r| r.into_iter().next()).unwrap_or_default())
     }
 
     fn deallocate_command(&mut self, s: &nodes::DeallocateStmt) -> Result<String> {
@@ -412,12 +359,7 @@ impl Session {
         }
     }
 
-    fn discard_command(
-        &mut self,
-        s: &nodes::DiscardStmt,
-        runtime: &dyn Runtime,
-        client: &mut dyn Client,
-    ) -> Result<String> {
+    fn discard_command(&mut self, s: &nodes::DiscardStmt, runtime: &dyn Runtime) -> Result<String> {
         Ok(match s.target {
             DiscardMode::DISCARD_PLANS => "DISCARD PLANS",
             DiscardMode::DISCARD_SEQUENCES => {
@@ -434,14 +376,12 @@ impl Session {
                 self.begin_statement(runtime)?;
                 self.own.portals.clear();
                 self.own.prepared.clear();
+                self.set_session_authorization(None, SettingScope::Session)?;
                 self.settings.reset_all();
                 self.forget_sequences();
                 self.own.scratch.advisory.borrow_mut().take();
                 self.unlisten_all(runtime)?;
                 self.drop_own_temporary_objects(runtime)?;
-                for (name, value) in self.reported_parameters() {
-                    client.parameter_status(&name, &value);
-                }
                 "DISCARD ALL"
             }
         }
@@ -576,6 +516,8 @@ impl Session {
         if !prepared.statement.as_ref().is_some_and(|inner| is_plannable(&inner.node())) {
             return Err(Error::unsupported("EXPLAIN of a utility statement is not supported"));
         }
+        // It says what the EXECUTE would run into.
+        self.plan_of(&prepared, runtime)?;
         // As PostgreSQL's first executions: with values in place of parameters.
         let is_generic = self.settings.get("plan_cache_mode") == Some("force_generic_plan");
         let by = super::prepared::Explained {
@@ -594,37 +536,32 @@ impl Session {
         runtime: &dyn Runtime,
         client: &mut dyn Client,
     ) -> Result<String> {
-        let formats = std::mem::take(&mut self.utility_formats);
-        if formats.is_empty() {
-            super::run::describe(plan, &[], client);
-        }
+        let formats = self.begin_rows(&plan.columns, &[], client);
         self.run_to_sink(plan, params, runtime, SinkMaker::Client { client, formats: &formats })?;
         Ok("EXPLAIN".to_string())
     }
 }
 
-fn text_field<'a>(name: &'a str, formats: &[i16]) -> FieldInfo<'a> {
-    FieldInfo {
-        name,
-        table_oid: 0,
-        attnum: 0,
-        type_oid: oids::TEXT,
-        type_len: -1,
-        typmod: -1,
-        format: super::run::format_of(formats, 0),
-    }
+/// These commands leave it open what the transaction's later statements see.
+fn needs_snapshot(node: &Node<'_>) -> bool {
+    !matches!(
+        node,
+        Node::LockStmt(_)
+            | Node::VariableSetStmt(_)
+            | Node::VariableShowStmt(_)
+            | Node::ConstraintsSetStmt(_)
+            | Node::FetchStmt(_)
+            | Node::ListenStmt(_)
+            | Node::NotifyStmt(_)
+            | Node::UnlistenStmt(_)
+            | Node::CheckPointStmt(_)
+    )
 }
 
-fn show_fields<'a>(name: &'a str, formats: &[i16]) -> Vec<FieldInfo<'a>> {
-    if name == "all" {
-        return ["name", "setting", "description"].into_iter().map(|n| text_field(n, formats)).collect();
-    }
-    let shown = definition(name).map_or(name, |d| d.name);
-    vec![text_field(shown, formats)]
-}
-
-pub(crate) fn send_text_row(client: &mut dyn Client, row: &[String]) -> Result<()> {
+/// The binary form of a text is the text.
+fn send_text_row(client: &mut dyn Client, row: &[String], formats: &[i16]) -> Result<()> {
     client.data_row(row.len(), &mut |i, out| {
+        known_format(formats, i)?;
         out.extend_from_slice(row[i].as_bytes());
         Ok(true)
     })

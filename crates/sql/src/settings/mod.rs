@@ -9,7 +9,7 @@ mod registry;
 mod session;
 
 pub use registry::{Context, Definition, Kind, TRIGRAM_SIMILARITY, check_value, definition, definitions, show_value};
-pub use session::{CLIENT, SessionSettings, SettingScope, check_privilege, check_setting, parse_search_path};
+pub use session::{CLIENT, REPORTED, SessionSettings, SettingScope, check_privilege, check_setting, parse_search_path};
 
 use kilndb_base::{Error, Result, sqlstate};
 use std::collections::BTreeMap;

@@ -3,7 +3,7 @@
 use super::registry::{self, Context, Definition, check_value, definition, definitions, show_value};
 use super::{ServerSettings, unrecognized};
 use crate::catalog::PlannerSwitches;
-use foldhash::{HashMap, HashMapExt};
+use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_storage::CommitDelay;
 use kilndb_types::FormatSettings;
@@ -28,14 +28,69 @@ struct Change {
     scope: SettingScope,
 }
 
+/// Values by name, which know the order in which they came.
+#[derive(Clone, Default)]
+struct Values {
+    by_name: HashMap<String, (u64, String)>,
+    next: u64,
+}
+
+impl Values {
+    fn get(&self, name: &str) -> Option<&str> {
+        self.by_name.get(name).map(|(_, value)| value.as_str())
+    }
+    /// Sets a value or, without one, removes it; returns the one before.
+    fn replace(&mut self, name: &str, value: Option<String>) -> Option<String> {
+        let Some(value) = value else { return self.by_name.remove(name).map(|(_, value)| value) };
+        if let Some((_, current)) = self.by_name.get_mut(name) {
+            return Some(std::mem::replace(current, value));
+        }
+        self.by_name.insert(name.to_string(), (self.next, value));
+        self.next += 1;
+        None
+    }
+    /// Those that came first, first.
+    fn names(&self) -> Vec<String> {
+        let mut names: Vec<(u64, &String)> = self.by_name.iter().map(|(name, (order, _))| (*order, name)).collect();
+        names.sort_unstable();
+        names.into_iter().map(|(_, name)| name.clone()).collect()
+    }
+}
+
+/// What clients are told of at the start, and again when it changes.
+pub const REPORTED: &[&str] = &[
+    "in_hot_standby",
+    "integer_datetimes",
+    "TimeZone",
+    "IntervalStyle",
+    "search_path",
+    "is_superuser",
+    "application_name",
+    "default_transaction_read_only",
+    "scram_iterations",
+    "DateStyle",
+    "standard_conforming_strings",
+    "session_authorization",
+    "client_encoding",
+    "server_version",
+    "server_encoding",
+];
+
+fn reported_name(name: &str) -> Option<&'static str> {
+    REPORTED.iter().find(|reported| **reported == name).copied()
+}
+
 #[derive(Clone)]
 pub struct SessionSettings {
     server: Arc<ServerSettings>,
     /// What RESET goes back to, and where it is from: start-up parameters and role or database defaults.
     session_defaults: HashMap<String, (String, &'static str)>,
-    values: HashMap<String, String>,
+    values: Values,
     /// Changes of the open transaction, oldest first.
     changes: Vec<Change>,
+    /// What clients are told of and has changed since they were told last: the name, and the value that they know.
+    /// In the order of the first changes.
+    untold: Vec<(&'static str, String)>,
     /// Settings that formats depend on, kept ready for use.
     pub format: FormatSettings,
     /// Equal for sessions whose literals are read alike, and whose statements are planned alike.
@@ -73,8 +128,9 @@ impl SessionSettings {
         let mut settings = SessionSettings {
             server,
             session_defaults: HashMap::new(),
-            values: HashMap::new(),
+            values: Values::default(),
             changes: Vec::new(),
+            untold: Vec::new(),
             format: FormatSettings::default(),
             format_fingerprint: 0,
             switches: PlannerSwitches::default(),
@@ -110,7 +166,7 @@ impl SessionSettings {
             Some(d) => d.name,
             None => name,
         };
-        self.values.get(key).map(String::as_str).or_else(|| self.reset_value(key))
+        self.values.get(key).or_else(|| self.reset_value(key))
     }
     /// What RESET of the name goes back to.
     pub fn reset_value(&self, name: &str) -> Option<&str> {
@@ -141,7 +197,7 @@ impl SessionSettings {
     }
     /// PostgreSQL's word for where the value in force is from.
     pub fn source(&self, name: &str) -> &'static str {
-        if self.values.contains_key(name) {
+        if self.values.get(name).is_some() {
             return "session";
         }
         self.session_defaults.get(name).map_or_else(|| self.server.source(name), |(_, source)| source)
@@ -184,8 +240,7 @@ impl SessionSettings {
     }
 
     pub fn reset_all(&mut self) {
-        let names: Vec<String> = self.values.keys().cloned().collect();
-        for name in names {
+        for name in self.values.names() {
             if !matches!(
                 name.as_str(),
                 "session_authorization"
@@ -219,10 +274,8 @@ impl SessionSettings {
     }
 
     fn replace(&mut self, name: String, value: Option<String>, scope: SettingScope) {
-        let previous = match value {
-            Some(value) => self.values.insert(name.clone(), value),
-            None => self.values.remove(&name),
-        };
+        self.will_change(&name);
+        let previous = self.values.replace(&name, value);
         self.changes.push(Change { name, previous, scope });
         self.derive();
     }
@@ -232,16 +285,77 @@ impl SessionSettings {
         self.changes.len()
     }
 
+    /// Has the open transaction set one of these?
+    pub fn has_changed(&self, names: &[&str]) -> bool {
+        self.changes.iter().any(|change| names.contains(&change.name.as_str()))
+    }
+
     /// Undoes all changes since `mark`.
     pub fn rollback_to(&mut self, mark: usize) {
         if self.changes.len() > mark {
-            while self.changes.len() > mark {
-                if let Some(change) = self.changes.pop() {
-                    self.restore(change);
-                }
-            }
+            self.undo_changes(mark);
             self.derive();
         }
+    }
+
+    fn undo_changes(&mut self, mark: usize) {
+        let undone = self.changes.split_off(mark.min(self.changes.len()));
+        let mut reported: Vec<&'static str> = Vec::new();
+        for name in undone.iter().filter_map(|change| reported_name(&change.name)) {
+            if !reported.contains(&name) {
+                reported.push(name);
+            }
+        }
+        // What was changed first is told first.
+        reported.into_iter().rev().for_each(|name| self.will_change(name));
+        for change in undone.into_iter().rev() {
+            self.values.replace(&change.name, change.previous);
+        }
+    }
+
+    /// The values that stay of what was changed since `mark`: those that were set last for the session.
+    fn values_that_stay(&self, mark: usize) -> Vec<(String, Option<String>)> {
+        // What the next change of the name has replaced is what this one has set.
+        let mut replaced: HashMap<&str, Option<&str>> = HashMap::new();
+        let mut found: HashSet<&str> = HashSet::new();
+        let mut stay = Vec::new();
+        for change in self.changes[mark..].iter().rev() {
+            let name = change.name.as_str();
+            if change.scope == SettingScope::Session && found.insert(name) {
+                let value = replaced.get(name).copied().unwrap_or_else(|| self.values.get(name));
+                stay.push((change.name.clone(), value.map(str::to_string)));
+            }
+            replaced.insert(name, change.previous.as_deref());
+        }
+        stay.reverse();
+        stay
+    }
+
+    /// A name's value is about to change: clients may have to be told.
+    fn will_change(&mut self, name: &str) {
+        if let Some(reported) = reported_name(name) {
+            let known = self.get(reported).unwrap_or("").to_string();
+            self.note_untold(reported, known);
+        }
+    }
+
+    /// Clients know this value of what may have changed.
+    pub fn note_untold(&mut self, reported: &'static str, known: String) {
+        if self.untold.iter().all(|(name, _)| *name != reported) {
+            self.untold.push((reported, known));
+        }
+    }
+
+    pub fn has_untold(&self) -> bool {
+        !self.untold.is_empty()
+    }
+
+    /// What may have changed since the last call, with the values that were known then, in PostgreSQL's order: what was
+    /// changed last comes first.
+    pub fn take_untold(&mut self) -> Vec<(&'static str, String)> {
+        let mut untold = std::mem::take(&mut self.untold);
+        untold.reverse();
+        untold
     }
 
     /// A function with SET clauses has ended: local changes since `mark` end, session changes stay.
@@ -249,17 +363,8 @@ impl SessionSettings {
         if self.changes.len() <= mark {
             return;
         }
-        let mut later: Vec<(String, Option<String>)> = Vec::new();
-        for change in &self.changes[mark..] {
-            if change.scope == SettingScope::Session {
-                later.push((change.name.clone(), self.value_after(change)));
-            }
-        }
-        while self.changes.len() > mark {
-            if let Some(change) = self.changes.pop() {
-                self.restore(change);
-            }
-        }
+        let later = self.values_that_stay(mark);
+        self.undo_changes(mark);
         for (name, value) in later {
             self.replace(name, value, SettingScope::Session);
         }
@@ -272,38 +377,12 @@ impl SessionSettings {
             return;
         }
         // A session-wide SET after a local one of the same name is what stays.
-        let mut kept: HashMap<String, Option<String>> = HashMap::new();
-        for change in &self.changes {
-            if change.scope == SettingScope::Session {
-                kept.insert(change.name.clone(), self.value_after(change));
-            }
-        }
-        while let Some(change) = self.changes.pop() {
-            self.restore(change);
-        }
+        let kept = self.values_that_stay(0);
+        self.undo_changes(0);
         for (name, value) in kept {
-            match value {
-                Some(value) => self.values.insert(name, value),
-                None => self.values.remove(&name),
-            };
+            self.values.replace(&name, value);
         }
         self.derive();
-    }
-
-    /// The value a change had set: what the next change of the name replaced, or the current one.
-    fn value_after(&self, change: &Change) -> Option<String> {
-        let mut later = self.changes.iter().skip_while(|c| !std::ptr::eq(*c, change)).skip(1);
-        match later.find(|c| c.name == change.name) {
-            Some(next) => next.previous.clone(),
-            None => self.values.get(&change.name).cloned(),
-        }
-    }
-
-    fn restore(&mut self, change: Change) {
-        match change.previous {
-            Some(value) => self.values.insert(change.name, value),
-            None => self.values.remove(&change.name),
-        };
     }
 
     pub fn number(&self, name: &str) -> u64 {
@@ -375,7 +454,7 @@ impl SessionSettings {
         self.helpers_per_index = self.number("max_parallel_maintenance_workers").min(helpers) as usize;
         self.maintenance_work_mem_bytes = self.number("maintenance_work_mem") * 1024;
         self.default_isolation = isolation_name(self.get("default_transaction_isolation").unwrap_or(""));
-        self.transaction_isolation = self.values.get("transaction_isolation").map(|v| isolation_name(v));
+        self.transaction_isolation = self.values.get("transaction_isolation").map(isolation_name);
         self.default_read_only = self.flag("default_transaction_read_only");
         self.transaction_read_only = self.values.get("transaction_read_only").map(|v| v == "on");
         self.default_deferrable = self.flag("default_transaction_deferrable");

@@ -27,6 +27,9 @@ impl CatalogView for TestCatalog {
     fn table_by_oid(&self, oid: Oid) -> Result<Option<Arc<Table>>> {
         Ok(self.tables.get(&oid).cloned())
     }
+    fn database_name(&self) -> &str {
+        "postgres"
+    }
     fn schema_exists(&self, name: &str) -> Result<bool> {
         Ok(matches!(name, "public" | "pg_catalog"))
     }

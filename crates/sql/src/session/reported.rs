@@ -1,0 +1,30 @@
+//! ParameterStatus: what clients are told of the session's settings, at the start and before each ReadyForQuery after
+//! which they would know wrong values.
+
+use super::Session;
+use crate::client::Client;
+use crate::settings::REPORTED;
+
+impl Session {
+    /// What the client is told at the start.
+    pub fn reported_parameters(&mut self) -> Vec<(String, String)> {
+        self.settings.take_untold();
+        REPORTED.iter().map(|name| (name.to_string(), self.shown(name))).collect()
+    }
+
+    /// Tells of the settings that have changed since the client was told last.
+    pub fn report_settings(&mut self, client: &mut dyn Client) {
+        if !self.settings.has_untold() {
+            return;
+        }
+        for (name, known) in self.settings.take_untold() {
+            let changed = match name {
+                "is_superuser" | "session_authorization" => self.shown(name) != known,
+                name => self.settings.get(name) != Some(&known),
+            };
+            if changed {
+                client.parameter_status(name, &self.shown(name));
+            }
+        }
+    }
+}
