@@ -9,4 +9,5 @@ pub mod fuzz;
 pub mod history;
 pub mod random;
 pub mod rest;
+pub mod sequences;
 pub mod sessions;
