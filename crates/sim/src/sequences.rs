@@ -217,10 +217,21 @@ impl Session {
             (&mut self.own, format!("select nextval('own_{n}')")),
             (&mut self.identity, format!("insert into items_{n} values (default, 'after') returning id")),
         ] {
-            let number = client.integer(&sql).map_err(|e| format!("{sql}: {e}"))?;
-            let found = states.iter().rev().find_map(|state| state.after_crash(number));
-            let state = found.ok_or_else(|| format!("{sql} gives {number}; it was at one of {states:?}"))?;
-            *states = vec![state];
+            // Several numbers, lest one fits two states that differ in their increments.
+            for draw in 0..3 {
+                let number = client.integer(&sql).map_err(|e| format!("{sql}: {e}"))?;
+                let goes_on = |state: &State| match draw {
+                    0 => state.after_crash(number),
+                    _ => Some(state.next()).filter(|next| next.last == number),
+                };
+                let found: Vec<State> = states.iter().filter_map(goes_on).collect();
+                if found.is_empty() {
+                    return Err(format!("{sql} gives {number}; it was at one of {states:?}"));
+                }
+                *states = found;
+            }
+            states.dedup();
+            states.drain(..states.len() - 1);
         }
         self.pending.clear();
         Ok(())
