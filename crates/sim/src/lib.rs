@@ -4,8 +4,10 @@
 //! program a user runs. Faults injected below the server are the storage crate's own tests.
 
 pub mod crash;
+pub mod definitions;
 pub mod fuzz;
 pub mod history;
 pub mod random;
 pub mod rest;
+pub mod sequences;
 pub mod sessions;

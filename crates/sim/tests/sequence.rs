@@ -1,7 +1,9 @@
 //! nextval() gives every number once: to sessions that ask at the same time, and after a crash behind a checkpoint.
+//! `KILNDB_CRASH_ROUNDS` sets the number of rounds, `KILNDB_CRASH_SEED` repeats the choices of a run.
 
 use kilndb_lab::client::{Address, Client};
 use kilndb_lab::process::{self, TempDir};
+use kilndb_sim::sequences::{self, Options};
 
 const SESSIONS: usize = 12;
 const EACH: usize = 6_000;
@@ -64,4 +66,21 @@ fn every_number_is_given_once() {
         assert!(last <= most + 33, "no more than 32 numbers are lost: {most}, then {last}");
     }
     server.stop().expect("the server stops");
+}
+
+#[test]
+fn what_was_told_does_not_come_again() {
+    let number = |name: &str, default: u64| std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default);
+    let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |d| d.as_nanos() as u64);
+    let options = Options {
+        rounds: number("KILNDB_CRASH_ROUNDS", 6),
+        sessions: 6,
+        load_max_ms: 1200,
+        seed: number("KILNDB_CRASH_SEED", time),
+    };
+    println!("seed {}", options.seed);
+    match sequences::run(&options, |line| println!("{line}")) {
+        Ok(report) => assert!(report.told > 0 && report.own_steps > 0, "{report:?}"),
+        Err(message) => panic!("{message}"),
+    }
 }

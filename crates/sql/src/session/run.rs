@@ -136,7 +136,7 @@ impl Session {
     pub(crate) fn lock_plan(&mut self, plan: &Plan, version: u64, runtime: &dyn Runtime) -> Result<bool> {
         self.check_read_only(plan)?;
         self.lock_tables(plan, runtime)?;
-        if self.has_ddl || self.database.is_current(version) {
+        if self.database.is_current(version) {
             return Ok(true);
         }
         // Who commits gives its locks back before it publishes.

@@ -63,7 +63,11 @@ pub struct Undo {
     oldest: AtomicU64,
     /// Every address below is visible to all.
     horizon: AtomicU64,
+    /// The CSN that the last sweep went by.
     sweep: Mutex<u64>,
+    /// Since that sweep a chunk has lost its last holder, or has gone: the next one finds something at the same CSN.
+    /// Transactions are purged when no snapshot is left, and if none can get an id there is no later CSN to wait for.
+    is_sweep_due: AtomicBool,
     /// Chunks of what is not logged stay for now: they are being copied.
     keep_unlogged: AtomicBool,
     allocation: Mutex<()>,
@@ -116,6 +120,7 @@ impl Undo {
             oldest: AtomicU64::new(next_chunk),
             horizon: AtomicU64::new(next_chunk * CHUNK),
             sweep: Mutex::new(0),
+            is_sweep_due: AtomicBool::new(false),
             keep_unlogged: AtomicBool::new(false),
             allocation: Mutex::new(()),
             chunks: AtomicUsize::new(0),
@@ -248,7 +253,7 @@ impl Undo {
         if stream.offset == 0 || stream.offset + HEADER as u64 >= CHUNK {
             let (number, first) = self.allocate(pool, directory, logged)?;
             if stream.chunk != 0 {
-                self.word(stream.chunk, REFS).fetch_sub(1, Release);
+                self.drop_holder(stream.chunk);
             }
             if logged {
                 log.append(&encode(&Record::Chunk { number, page: first }));
@@ -281,7 +286,12 @@ impl Undo {
     }
     pub fn release(&self, chunk: u64, csn: u64) {
         self.word(chunk, MAX_CSN).fetch_max(csn, Relaxed);
-        self.word(chunk, REFS).fetch_sub(1, Release);
+        self.drop_holder(chunk);
+    }
+    fn drop_holder(&self, chunk: u64) {
+        if self.word(chunk, REFS).fetch_sub(1, Release) == 1 {
+            self.is_sweep_due.store(true, Release);
+        }
     }
     fn copy<R>(&self, pool: &Pool, address: u64, mut f: impl FnMut(&[u8]) -> Option<R>) -> Result<Option<R>> {
         let Some(first) = self.page_of(address / CHUNK) else { return Ok(None) };
@@ -331,9 +341,10 @@ impl Undo {
     }
     /// Discards chunks that nobody needs: all transactions in them ended at or before `csn`.
     pub fn discard(&self, pool: &Pool, directory: &Directory, log: &Log, csn: u64) -> usize {
-        let closed = self.close_idle_streams();
+        self.close_idle_streams();
         let mut last = crate::lock(&self.sweep);
-        if !closed && *last == csn && csn != u64::MAX {
+        let is_due = self.is_sweep_due.swap(false, AcqRel);
+        if !is_due && *last == csn && csn != u64::MAX {
             return 0;
         }
         *last = csn;
@@ -385,6 +396,7 @@ impl Undo {
         let _sweep = crate::lock(&self.sweep);
         if let Some(page) = self.page_of(number).filter(|_| !self.is_kept(number)) {
             self.drop_chunk(pool, directory, log, number, page);
+            self.is_sweep_due.store(true, Release);
         }
     }
     /// Streams let go of their chunks (before a clean shutdown).
@@ -393,14 +405,13 @@ impl Undo {
     }
     fn close(&self, stream: &mut Stream) {
         if stream.chunk != 0 {
-            self.word(stream.chunk, REFS).fetch_sub(1, Release);
+            self.drop_holder(stream.chunk);
         }
         *stream = Stream::default();
     }
     /// Streams that nobody has written to for a while let go of their chunks: the horizon cannot pass them, and above
-    /// it the version of every row is looked up. True: some have.
-    fn close_idle_streams(&self) -> bool {
-        let mut any = false;
+    /// it the version of every row is looked up.
+    fn close_idle_streams(&self) {
         for stream in self.streams.iter().flatten() {
             // Who holds it writes.
             let Ok(mut stream) = stream.try_lock() else { continue };
@@ -411,10 +422,8 @@ impl Undo {
             stream.seen.1 += 1;
             if stream.seen.1 >= IDLE_SWEEPS {
                 self.close(&mut stream);
-                any = true;
             }
         }
-        any
     }
     /// Smallest transaction id that a live chunk may mention.
     pub fn oldest_xid(&self) -> u64 {
