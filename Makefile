@@ -3,6 +3,7 @@ PORT ?= 5432
 DATA ?= ./data
 HOST ?= 127.0.0.1
 ROUNDS ?= 10
+IMAGES ?= 100
 SECONDS ?= 30
 
 SETUP = ./scripts/setup.sh
@@ -10,7 +11,7 @@ SETUP = ./scripts/setup.sh
 flag = $(if $($(call upper,$(1))),--$(1) $($(call upper,$(1))))
 upper = $(shell echo $(1) | tr a-z A-Z)
 
-.PHONY: run build test test-postgres conformance crash history bench
+.PHONY: run build test test-postgres conformance crash power history bench
 
 run: build
 	@./scripts/client-hint.sh
@@ -41,11 +42,19 @@ conformance:
 	"$$(./scripts/tools-folder.sh)/python/bin/python" -B tests/conformance/run.py --mirror "$(MIRROR)" \
 		--kilndb $${CARGO_TARGET_DIR:-target}/debug/kilndb $(if $(RECORD),--record)
 
-# The crash test alone, for as many rounds as wanted: make crash ROUNDS=100
+# The tests with kill -9 alone, for as many rounds as wanted: make crash ROUNDS=100. TEST= names some of them.
+TEST ?= crash definitions sequence partitions inverted global_unique
 crash:
 	$(SETUP) build
 	cargo build --locked -p kilndb-server
-	KILNDB_CRASH_ROUNDS=$(ROUNDS) cargo test --locked -p kilndb-sim --test crash -- --nocapture
+	KILNDB_CRASH_ROUNDS=$(ROUNDS) cargo test --locked --no-fail-fast -p kilndb-sim $(TEST:%=--test %) -- --nocapture --test-threads=1
+
+# Power failures on a simulated disk, at random operations: so many images in all, a third by each test: make power IMAGES=1000
+# (SEED= says which comes first).
+power:
+	$(SETUP) build
+	KILNDB_SEED=$(or $(SEED),1) KILNDB_SEEDS=$$((($(IMAGES) + 2) / 3)) cargo test --locked --no-fail-fast -p kilndb-storage \
+		--test relation_pages --test cells --test old_versions_model -- power_fails
 
 # Random transactions with kills, checked against what each isolation level promises, for so many seconds at each: make history SECONDS=60
 history:

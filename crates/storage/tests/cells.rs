@@ -7,7 +7,7 @@ use kilndb_base::park::ThreadPark;
 use kilndb_storage::*;
 use std::sync::Arc;
 use support::disk::{Fault, SimEnv, SimPark, simulated_process};
-use support::{Rng, seeds};
+use support::{Rng, each_seed};
 
 const AHEAD: i64 = 32;
 
@@ -115,8 +115,8 @@ fn a_value_is_durable_with_its_lsn() {
 }
 
 #[test]
-fn numbers_do_not_come_again_after_a_crash() {
-    for seed in seeds(30) {
+fn power_fails_and_numbers_do_not_come_again() {
+    each_seed(30, |seed| {
         let mut rng = Rng::new(seed);
         let env = Arc::new(SimEnv::default());
         let sequence = Sequence::new(&env, FEW_BUFFERS);
@@ -139,5 +139,5 @@ fn numbers_do_not_come_again_after_a_crash() {
         let e = Engine::open(after.clone(), simulated_process(&after, FEW_BUFFERS)).unwrap();
         let next = next_value(&e.relation(id).unwrap()).unwrap().0;
         assert!(next > durable, "seed {seed}: given out up to {durable}, then {next}");
-    }
+    });
 }

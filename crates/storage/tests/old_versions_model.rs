@@ -606,6 +606,6 @@ fn lose_power(seed: u64) {
 }
 
 #[test]
-fn what_is_committed_survives_a_power_loss() {
-    support::seeds(30).for_each(lose_power);
+fn power_fails_beside_old_snapshots() {
+    support::each_seed(24, lose_power);
 }

@@ -177,8 +177,8 @@ fn lose_power(seed: u64) {
 }
 
 #[test]
-fn relations_come_and_go_until_the_power_fails() {
-    support::seeds(24).for_each(lose_power);
+fn power_fails_while_relations_come_and_go() {
+    support::each_seed(24, lose_power);
 }
 
 /// One commit drops more relations than a log record has room for, and a checkpoint is taken in the midst of them.

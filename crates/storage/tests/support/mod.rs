@@ -37,6 +37,26 @@ pub fn seeds(usual: u64) -> std::ops::Range<u64> {
     first..first + number("KILNDB_SEEDS").unwrap_or(usual)
 }
 
+/// Runs each seed of [`seeds`], several at a time: most of what a simulated disk does is waiting.
+pub fn each_seed(usual: u64, run: impl Fn(u64) + Sync) {
+    let seeds = seeds(usual);
+    let next = std::sync::atomic::AtomicU64::new(seeds.start);
+    let at_once = 2 * std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..at_once {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    if !seeds.contains(&seed) {
+                        break;
+                    }
+                    run(seed);
+                }
+            });
+        }
+    });
+}
+
 /// A folder that goes away with this value.
 pub struct Dir(pub PathBuf);
 impl Dir {
