@@ -1,4 +1,4 @@
-//! A few rounds here; `make crash ROUNDS=500` for more. `KILNDB_CRASH_SEED` repeats the choices of a run.
+//! A round here; `make crash ROUNDS=500` for more. `KILNDB_CRASH_SEED` repeats the choices of a run.
 
 use kilndb_sim::definitions::{self, Options};
 
@@ -6,7 +6,7 @@ fn run(only_synchronous: bool) {
     let number = |name: &str, default: u64| std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default);
     let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |d| d.as_nanos() as u64);
     let options = Options {
-        rounds: number("KILNDB_CRASH_ROUNDS", 3),
+        rounds: number("KILNDB_CRASH_ROUNDS", 1),
         sessions: 6,
         load_max_ms: 1500,
         only_synchronous,
