@@ -201,7 +201,8 @@ impl Pool {
         for &pid in pids {
             match self.copy_for_write(pid, Some(which)) {
                 Some(copy) => batch.push((pid, copy)),
-                None if self.state(pid).load(Relaxed) & WRITING != 0 => busy.push(pid),
+                // Another's write that has ended meanwhile may be of an older copy: then the page is dirty still.
+                None if self.state(pid).load(Acquire) & (WRITING | DIRTY) != 0 => busy.push(pid),
                 None => {}
             }
         }
