@@ -209,11 +209,17 @@ impl Pool {
         let mut written = self.write_batch(batch)?;
         for pid in busy {
             let mut spins = 0;
-            while self.state(pid).load(Acquire) & WRITING != 0 {
-                backoff(&mut spins);
-            }
-            if let Some(copy) = self.copy_for_write(pid, Some(which)) {
-                written += self.write_batch(vec![(pid, copy)])?;
+            loop {
+                while self.state(pid).load(Acquire) & WRITING != 0 {
+                    backoff(&mut spins);
+                }
+                match self.copy_for_write(pid, Some(which)) {
+                    Some(copy) => written += self.write_batch(vec![(pid, copy)])?,
+                    // Somebody else was quicker, and is not done.
+                    None if self.state(pid).load(Acquire) & WRITING != 0 => continue,
+                    None => {}
+                }
+                break;
             }
         }
         Ok(written)
