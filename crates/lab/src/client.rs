@@ -256,10 +256,10 @@ impl Drop for Client {
 }
 
 /// Reads the fields of one message.
-struct Fields<'a>(&'a [u8]);
+pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Fields<'a> {
-    fn take(&mut self, n: usize) -> io::Result<&'a [u8]> {
+    pub(crate) fn take(&mut self, n: usize) -> io::Result<&'a [u8]> {
         if n > self.0.len() {
             return Err(io::Error::other("message too short"));
         }
@@ -268,17 +268,17 @@ impl<'a> Fields<'a> {
         Ok(head)
     }
 
-    fn int16(&mut self) -> io::Result<i16> {
+    pub(crate) fn int16(&mut self) -> io::Result<i16> {
         let b = self.take(2)?;
         Ok(i16::from_be_bytes([b[0], b[1]]))
     }
 
-    fn int32(&mut self) -> io::Result<i32> {
+    pub(crate) fn int32(&mut self) -> io::Result<i32> {
         let b = self.take(4)?;
         Ok(i32::from_be_bytes([b[0], b[1], b[2], b[3]]))
     }
 
-    fn string(&mut self) -> io::Result<String> {
+    pub(crate) fn string(&mut self) -> io::Result<String> {
         let end = self.0.iter().position(|&b| b == 0).ok_or_else(|| io::Error::other("unterminated string"))?;
         let text = String::from_utf8_lossy(self.take(end)?).into_owned();
         self.take(1)?;

@@ -26,7 +26,7 @@
 //! What comes back is told by the message's letter and what is in it. Values of columns are text, or hexadecimal if they
 //! have bytes that do not print. The settings that a start tells of are sorted, without the version.
 
-use crate::client::{Address, Client};
+use crate::client::{Address, Client, Fields};
 use std::fmt::Write as _;
 use std::io::{self, Read, Write as _};
 use std::net::TcpStream;
@@ -348,29 +348,7 @@ fn readable(bytes: &[u8]) -> String {
     }
 }
 
-/// Reads the fields of one message.
-struct Fields<'a>(&'a [u8]);
-
-impl<'a> Fields<'a> {
-    fn take(&mut self, n: usize) -> io::Result<&'a [u8]> {
-        let (head, tail) = self.0.split_at_checked(n).ok_or_else(|| io::Error::other("message too short"))?;
-        self.0 = tail;
-        Ok(head)
-    }
-    fn int16(&mut self) -> io::Result<i16> {
-        let b = self.take(2)?;
-        Ok(i16::from_be_bytes([b[0], b[1]]))
-    }
-    fn int32(&mut self) -> io::Result<i32> {
-        let b = self.take(4)?;
-        Ok(i32::from_be_bytes([b[0], b[1], b[2], b[3]]))
-    }
-    fn string(&mut self) -> io::Result<String> {
-        let end = self.0.iter().position(|b| *b == 0).ok_or_else(|| io::Error::other("unterminated string"))?;
-        let text = String::from_utf8_lossy(self.take(end)?).into_owned();
-        self.take(1)?;
-        Ok(text)
-    }
+impl Fields<'_> {
     /// An error or a notice, without the places in the server's source.
     fn report(&mut self) -> io::Result<String> {
         let mut text = String::new();
