@@ -199,14 +199,14 @@ impl Segments {
     pub fn recycle(&self, lsn: u64, keep: usize) -> Result<Recycled> {
         let mut done = Recycled::default();
         let first = lsn / SEGMENT;
-        for path in self.env.list_dir(&self.dir)? {
+        for path in self.env.list_dir(&self.dir).map_err(|e| failed("read", "wal", e))? {
             let Some(name) = path.file_name().and_then(|n| n.to_str()) else { continue };
             let stale = match u64::from_str_radix(name, 16) {
                 Ok(number) if number >= first => continue,
                 Ok(number) => number,
                 Err(_) => {
-                    if name.ends_with(".spare") && !crate::lock(&self.spare).contains(&path) {
-                        self.env.remove_file(&path)?;
+                    if name.ends_with(".spare") {
+                        self.remove_leftover(&path).map_err(|e| failed("remove", &format!("wal/{name}"), e))?;
                     }
                     continue;
                 }
@@ -215,14 +215,64 @@ impl Segments {
             let room = crate::lock(&self.spare).len() < keep;
             if room {
                 let spare = self.dir.join(format!("{stale:016x}.spare"));
-                self.env.rename(&path, &spare)?;
+                self.env.rename(&path, &spare).map_err(|e| failed("rename", &name_of(stale), e))?;
                 crate::lock(&self.spare).push(spare);
                 done.recycled += 1;
             } else {
-                self.env.remove_file(&path)?;
+                self.env.remove_file(&path).map_err(|e| failed("remove", &name_of(stale), e))?;
                 done.removed += 1;
             }
         }
         Ok(done)
+    }
+    /// Removes a spare file of a process before this one.
+    fn remove_leftover(&self, path: &Path) -> std::io::Result<()> {
+        // Whoever turns a spare file into a segment holds this from when it is no longer listed until it has its new
+        // name.
+        let _one = crate::lock(&self.making);
+        if crate::lock(&self.spare).iter().any(|spare| spare == path) || !self.env.exists(path)? {
+            return Ok(());
+        }
+        self.env.remove_file(path)
+    }
+}
+
+#[cfg(test)]
+#[path = "../../tests/support/hooked.rs"]
+mod hooked;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+    /// A checkpoint looks at the folder while a spare file becomes the next segment.
+    #[test]
+    fn a_spare_file_may_be_taken_while_segments_are_recycled() {
+        let folder = std::env::temp_dir().join(format!("kilndb-segments-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let segments: Arc<OnceLock<Segments>> = Arc::default();
+        let next = Arc::new(AtomicU64::new(0));
+        let (by, prepared) = (segments.clone(), next.clone());
+        let env = hooked::HookedEnv(move |what: &str| {
+            if let ("list_dir", Some(segments), n @ 1..) = (what, by.get(), prepared.load(SeqCst)) {
+                segments.prepare(n * SEGMENT).unwrap();
+            }
+        });
+        let segments = segments.get_or_init(|| Segments::new(Arc::new(env), folder.clone(), Arc::default()));
+        std::fs::write(folder.join("0000000000000007.spare"), "of a process before").unwrap();
+        (0..3).for_each(|n| segments.prepare(n * SEGMENT).unwrap());
+        let recycled = segments.recycle(2 * SEGMENT, 2).unwrap();
+        assert_eq!(recycled, Recycled { removed: 0, recycled: 2 });
+        for n in 3..5 {
+            next.store(n, SeqCst);
+            segments.recycle(2 * SEGMENT, 2).unwrap();
+            assert!(segments.has(n * SEGMENT).unwrap());
+        }
+        let mut names: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|e| e.unwrap().file_name()).collect();
+        names.sort();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(names, ["0000000000000002", "0000000000000003", "0000000000000004"]);
     }
 }

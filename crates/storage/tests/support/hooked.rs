@@ -1,4 +1,5 @@
-//! The system's own environment, with something of the test's in each background thread's pauses.
+//! The system's own environment, with something of the test's in each background thread's pauses, and after each look at
+//! a folder.
 use kilndb_base::env::{Env, File, Lock, Locked, Open, OsEnv};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,7 +7,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// `0` is called with the thread's name after each pause.
+/// `0` is called with the thread's name after each pause, and with "list_dir" when the names in a folder have been read.
 pub struct HookedEnv<F>(pub F);
 
 impl<F: Fn(&str) + Send + Sync + 'static> Env for HookedEnv<F> {
@@ -42,7 +43,9 @@ impl<F: Fn(&str) + Send + Sync + 'static> Env for HookedEnv<F> {
         OsEnv.remove_file(path)
     }
     fn list_dir(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
-        OsEnv.list_dir(path)
+        let names = OsEnv.list_dir(path)?;
+        (self.0)("list_dir");
+        Ok(names)
     }
     fn lock_dir(&self, path: &Path, how: Lock) -> io::Result<Option<Locked>> {
         OsEnv.lock_dir(path, how)
