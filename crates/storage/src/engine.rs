@@ -362,6 +362,10 @@ impl Engine {
     pub fn insert_lsn(&self) -> Lsn {
         Lsn(self.core.log.insert_lsn())
     }
+    /// Of the newest commit: a snapshot taken from now on has this one or a later one.
+    pub fn last_csn(&self) -> Csn {
+        Csn(self.core.log.last_csn())
+    }
     pub fn oldest_snapshot(&self) -> Csn {
         Csn(self.core.snapshots.oldest(self.core.log.last_csn()))
     }

@@ -174,8 +174,8 @@ struct Redo {
     /// Chain head, only its purge is due.
     txns: BTreeMap<u64, (u64, bool)>,
     max_xid: u64,
-    /// Relations that must be gone at the end, as a page was not theirs, and that page.
-    suspects: BTreeMap<u32, Option<u32>>,
+    /// Relations that must be gone at the end, as a page was not theirs, or not as a record needs it; and which.
+    suspects: BTreeMap<u32, String>,
     suspect_chunks: BTreeSet<u64>,
     /// Relations by the transaction that has made them and has not ended.
     made: HashMap<u64, Vec<u32>>,
@@ -186,6 +186,19 @@ struct Redo {
     ending: BTreeSet<u64>,
     /// Of the pages that the log mentions.
     newest_page_lsn: u64,
+}
+
+impl Redo {
+    /// The page is another's, or there is none.
+    fn suspect(&mut self, target: Target, pid: Option<u32>) {
+        let rel = target.rel;
+        self.suspects.entry(rel).or_insert_with(|| {
+            let place = pid.map_or(String::new(), |pid| {
+                format!(" (page {pid}: file \"pages\", offset {})", u64::from(pid) * PAGE as u64)
+            });
+            format!("a page of storage relation {rel} is not what the log says it should be{place}")
+        });
+    }
 }
 
 impl Core {
@@ -346,12 +359,7 @@ impl Core {
     /// What was not as the log says it should be is gone by the end of the log, or damaged.
     fn judge_suspects(&self, redo: &Redo) -> Result<()> {
         let relations = redo.suspects.iter().filter(|(rel, _)| self.directory.get(**rel).is_some());
-        let relations = relations.map(|(rel, page)| {
-            let place = page.map_or(String::new(), |pid| {
-                format!(" (page {pid}: file \"pages\", offset {})", u64::from(pid) * PAGE as u64)
-            });
-            format!("a page of storage relation {rel} is not what the log says it should be{place}")
-        });
+        let relations = relations.map(|(_, what)| what.clone());
         let chunks = redo.suspect_chunks.iter().filter(|chunk| self.undo.is_live(**chunk));
         let chunks = chunks.map(|chunk| format!("a page of undo chunk {chunk} is not what the log says it should be"));
         for what in relations.chain(chunks) {
@@ -517,7 +525,7 @@ impl Core {
             done.push(*target);
             let Some(relation) = self.directory.get(target.rel) else { continue };
             let Some(pid) = relation.pid_raw(target.block) else {
-                redo.suspects.insert(target.rel, None);
+                redo.suspect(*target, None);
                 continue;
             };
             let mine = ops[index..].iter().filter(|(t, _)| t == target).map(|(_, op)| op);
@@ -538,28 +546,28 @@ impl Core {
                     }
                 } else {
                     // Another's by now, if the relation goes later in the log.
-                    redo.suspects.insert(target.rel, Some(pid));
+                    redo.suspect(*target, Some(pid));
                 }
                 // Read as it should be, but maybe never synced: written again before the log goes.
                 page.mark_dirty();
                 continue;
             }
             if !init && !(is_its_own && header.u8(at::KIND) != 0) {
-                redo.suspects.insert(target.rel, Some(pid));
+                redo.suspect(*target, Some(pid));
                 continue;
             }
             if init {
                 page.bytes()[at::FLAGS] = 0;
             }
             let before = page::lsn(page.page());
-            for op in mine {
-                op.apply(page.bytes(), *target).map_err(|e| {
-                    let place = format!(
-                        "log record {lsn:X}, relation {} block {} (page {pid}, LSN {before:X})",
-                        target.rel, target.block
-                    );
-                    Error::corrupted(format!("{place}: {}", e.message()))
-                })?;
+            let applied = mine.map(|op| op.apply(page.bytes(), *target)).collect::<Result<()>>();
+            if let Err(e) = applied {
+                // A checkpoint leaves out the pages of a relation that has gone before it came to them: they are as an
+                // earlier one has left them. What they hold is of no use to anybody, and is not written.
+                let Target { rel, block } = target;
+                let place = format!("log record {lsn:X}, relation {rel} block {block} (page {pid}, LSN {before:X})");
+                redo.suspects.entry(*rel).or_insert_with(|| format!("{place}: {}", e.message()));
+                continue;
             }
             page::set_lsn(page.bytes(), lsn);
             page.mark_dirty();

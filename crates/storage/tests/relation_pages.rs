@@ -3,7 +3,7 @@
 mod support;
 
 use kilndb_base::park::ThreadPark;
-use kilndb_base::{Lsn, RelationId, Result};
+use kilndb_base::{Lsn, RelationId, Result, RowId, Severity};
 use kilndb_storage::*;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -215,6 +215,78 @@ fn a_commit_drops_any_number_of_relations() {
     drop(e);
     let e = Engine::open(restarted.clone(), config(&restarted)).unwrap();
     assert!(ids.iter().all(|id| e.relation(*id).is_err()), "dropped relations are back");
+}
+
+/// A relation's pages have changed since the last checkpoint; while the next one is on its way to them the relation
+/// changes once more and is dropped: its pages are written by nobody. The log from that checkpoint on begins with a change
+/// of pages that are older than it.
+#[test]
+fn a_relation_goes_before_the_checkpoint_comes_to_its_pages() {
+    const W: WriteOptions = WriteOptions { wait: WaitPolicy::Wait, latest: true, key_update: false };
+    let env = Arc::new(SimEnv::default());
+    let (begun, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let told = (begun.clone(), done.clone());
+    let log = move |_: Severity, text: &str| {
+        told.0.fetch_or(text.starts_with("checkpoint starting: time"), SeqCst);
+        told.1.fetch_or(text.starts_with("checkpoint complete") && told.0.load(SeqCst), SeqCst);
+    };
+    let config = |env: &Arc<SimEnv>| EngineConfig {
+        checkpoint_timeout_s: 1,
+        checkpoint_completion_target: 0.9,
+        log: Arc::new(log.clone()),
+        ..simulated_process(env, BUFFERS)
+    };
+    let e = Engine::open(env.clone(), config(&env)).unwrap();
+    let p = ThreadPark::new();
+    let mut t = e.begin(Isolation::ReadCommitted, 0);
+    let filler = e.create_relation(&mut t, RelationKind::Heap, Persistence::Logged).unwrap();
+    // Pages before those of the other relation, so many that a checkpoint pauses between them.
+    let rows: Vec<RowId> = (0..400).map(|_| filler.insert(&mut t, &[1; 7000]).unwrap()).collect();
+    let goes = e.create_relation(&mut t, RelationKind::Heap, Persistence::Logged).unwrap();
+    goes.insert(&mut t, b"first").unwrap();
+    t.commit(CommitMode::Async, &p).unwrap();
+    e.checkpoint(&p).unwrap();
+    let (paused, go_on) = (std::sync::mpsc::channel(), Mutex::new(None));
+    let (send, wait) = std::sync::mpsc::channel::<()>();
+    *go_on.lock().unwrap() = Some(wait);
+    let begins = begun.clone();
+    env.after_pauses(move |thread| {
+        if thread == "checkpointer"
+            && begins.load(SeqCst)
+            && let Some(wait) = go_on.lock().unwrap().take()
+        {
+            paused.0.send(()).unwrap();
+            // The test has ended if nobody sends.
+            let _ = wait.recv();
+        }
+    });
+    let mut t = e.begin(Isolation::ReadCommitted, 0);
+    let snapshot = t.take_snapshot();
+    for row in &rows {
+        filler.delete(&mut t, *row, &snapshot, &[], &W, &p).unwrap();
+    }
+    let second = goes.insert(&mut t, b"second").unwrap();
+    t.commit(CommitMode::Async, &p).unwrap();
+    paused.1.recv_timeout(std::time::Duration::from_secs(60)).expect("a checkpoint begins, and pauses");
+    let mut t = e.begin(Isolation::ReadCommitted, 0);
+    let snapshot = t.take_snapshot();
+    goes.delete(&mut t, second, &snapshot, &[], &W, &p).unwrap();
+    t.commit(CommitMode::Async, &p).unwrap();
+    let mut t = e.begin(Isolation::ReadCommitted, 0);
+    let id = goes.id();
+    drop(goes);
+    e.drop_relation(&mut t, id).unwrap();
+    let lsn = t.commit(CommitMode::Sync, &p).unwrap().expect("it has written");
+    e.wait_flushed(lsn, &p).unwrap();
+    send.send(()).unwrap();
+    while !done.load(SeqCst) {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    let restarted = env.restart();
+    drop(e);
+    let e = Engine::open(restarted.clone(), config(&restarted)).expect("the server starts");
+    assert!(e.relation(id).is_err());
+    assert_eq!(rows_of(&e, &e.relation(filler.id()).unwrap()).unwrap().len(), 0);
 }
 
 /// With 40,000 relations the record of their drops would be longer than a log record may be.

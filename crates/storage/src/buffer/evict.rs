@@ -18,6 +18,16 @@ pub enum Which {
     Durable,
 }
 
+/// What an attempt to copy a page for writing has come to.
+enum CopyOutcome {
+    /// The copy is to be written: the page counts as clean, and as being written.
+    Copied(Box<PageBytes>),
+    /// Another thread writes it, maybe in an older state.
+    Busy,
+    /// It is clean, or not one of those to be written now.
+    NothingToWrite,
+}
+
 impl Pool {
     fn frame_count(&self) -> usize {
         self.frames.count()
@@ -101,8 +111,8 @@ impl Pool {
         }
         won
     }
-    /// Copies a dirty page for writing: clears DIRTY, sets WRITING. None if there is nothing to do.
-    fn copy_for_write(&self, pid: u32, which: Option<Which>) -> Option<Box<PageBytes>> {
+    /// Copies a dirty page for writing: clears DIRTY, sets WRITING.
+    fn copy_for_write(&self, pid: u32, which: Option<Which>) -> CopyOutcome {
         let mut copy: Box<PageBytes> = Box::new([0; PAGE]);
         let mut spins = 0;
         let state = self.state(pid);
@@ -114,8 +124,11 @@ impl Pool {
                 continue;
             }
             // An evictor may hold latches itself: it waits for nobody.
-            if now & DIRTY == 0 || now & WRITING != 0 || now & STATE == EVICTED || now & STATE == LATCHED {
-                return None;
+            if now & WRITING != 0 {
+                return CopyOutcome::Busy;
+            }
+            if now & DIRTY == 0 || now & STATE == EVICTED || now & STATE == LATCHED {
+                return CopyOutcome::NothingToWrite;
             }
             // SAFETY: a resident page; a racing writer makes the exchange below fail.
             unsafe { std::ptr::copy_nonoverlapping(self.address(pid), copy.as_mut_ptr(), PAGE) };
@@ -126,17 +139,17 @@ impl Pool {
                 None => false,
             };
             if skip && state.load(Relaxed) == now {
-                return None;
+                return CopyOutcome::NothingToWrite;
             }
             if state.compare_exchange(now, (now & !DIRTY) | WRITING, AcqRel, Relaxed).is_ok() {
-                return Some(copy);
+                return CopyOutcome::Copied(copy);
             }
         }
     }
     fn write_out(&self, pids: &[u32]) -> Result<usize> {
         let mut batch = Vec::with_capacity(pids.len());
         for &pid in pids {
-            if let Some(copy) = self.copy_for_write(pid, None) {
+            if let CopyOutcome::Copied(copy) = self.copy_for_write(pid, None) {
                 batch.push((pid, copy));
             }
         }
@@ -200,26 +213,21 @@ impl Pool {
         let mut busy = Vec::new();
         for &pid in pids {
             match self.copy_for_write(pid, Some(which)) {
-                Some(copy) => batch.push((pid, copy)),
-                // Another's write that has ended meanwhile may be of an older copy: then the page is dirty still.
-                None if self.state(pid).load(Acquire) & (WRITING | DIRTY) != 0 => busy.push(pid),
-                None => {}
+                CopyOutcome::Copied(copy) => batch.push((pid, copy)),
+                CopyOutcome::Busy => busy.push(pid),
+                CopyOutcome::NothingToWrite => {}
             }
         }
         let mut written = self.write_batch(batch)?;
         for pid in busy {
             let mut spins = 0;
             loop {
-                while self.state(pid).load(Acquire) & WRITING != 0 {
-                    backoff(&mut spins);
-                }
                 match self.copy_for_write(pid, Some(which)) {
-                    Some(copy) => written += self.write_batch(vec![(pid, copy)])?,
-                    // Somebody else was quicker, and is not done.
-                    None if self.state(pid).load(Acquire) & WRITING != 0 => continue,
-                    None => {}
+                    CopyOutcome::Copied(copy) => break written += self.write_batch(vec![(pid, copy)])?,
+                    // What the other thread writes may be of an older state: then the page is dirty still.
+                    CopyOutcome::Busy => backoff(&mut spins),
+                    CopyOutcome::NothingToWrite => break,
                 }
-                break;
             }
         }
         Ok(written)

@@ -61,6 +61,8 @@ pub struct Switch {
     bit: AtomicU64,
     /// All reads of pages have a wrong bit.
     all_damaged: AtomicBool,
+    /// Called after each pause of a background thread, with the thread's name.
+    after_pauses: Mutex<Option<Arc<dyn Fn(&str) + Send + Sync>>>,
 }
 impl Switch {
     fn check(&self) -> io::Result<()> {
@@ -238,8 +240,13 @@ impl SimEnv {
             flip: AtomicI64::new(i64::MAX),
             bit: AtomicU64::new(0),
             all_damaged: AtomicBool::new(false),
+            after_pauses: Mutex::new(None),
         };
         SimEnv { disk, switch: Arc::new(switch) }
+    }
+    /// From now on this is called after each pause of a background thread, with the thread's name.
+    pub fn after_pauses(&self, f: impl Fn(&str) + Send + Sync + 'static) {
+        *self.switch.after_pauses.lock().unwrap() = Some(Arc::new(f));
     }
     /// After so many more operations, this happens.
     pub fn arm(&self, operations: i64, fault: Fault) {
@@ -367,6 +374,10 @@ impl Env for SimEnv {
     }
     fn sleep(&self, d: Duration) {
         std::thread::sleep(d);
+        let hook = self.switch.after_pauses.lock().unwrap().clone();
+        if let Some(hook) = hook {
+            hook(std::thread::current().name().unwrap_or_default());
+        }
     }
     fn random_bytes(&self, buf: &mut [u8]) {
         OsEnv.random_bytes(buf);
