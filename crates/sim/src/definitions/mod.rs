@@ -16,7 +16,7 @@ use crate::random::Random;
 use kilndb_lab::client::{Client, ClientError};
 use kilndb_lab::guard::KillAtEnd;
 use kilndb_lab::process::{self, Server, TempDir};
-use model::{Model, Planned, Planner, SHARED, parent_name, shared_name};
+use model::{Model, Planned, Planner, SHARED, create_addition, parent_name, prepare_addition, shared_name};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -116,6 +116,7 @@ fn load(server: &Server, sessions: usize) -> Result<(), String> {
         (0..SHARED)
             .map(|n| format!("create table {} (id bigint primary key, v bigint, t text, w text)", shared_name(n))),
     );
+    statements.extend((0..SHARED).map(create_addition));
     for session in 0..sessions {
         let parent = parent_name(session);
         statements.push(format!(
@@ -225,6 +226,9 @@ impl Session {
     /// Transactions until the connection breaks.
     fn work(&mut self, client: &mut Client) -> Result<(), ClientError> {
         client.query("create temp table passing (id int primary key, w text)")?;
+        for n in 0..SHARED {
+            client.query(&prepare_addition(n))?;
+        }
         loop {
             let planned = Planner::new(self.number, &mut self.random, &mut self.next_name, &self.model).transaction();
             let is_synchronous = self.only_synchronous || self.random.one_in(3) || self.possible.len() > 40;

@@ -145,6 +145,23 @@ impl Model {
 pub fn shared_name(n: usize) -> String {
     format!("shared_{n}")
 }
+fn is_shared(name: &str) -> bool {
+    name.starts_with("shared_")
+}
+/// What adds to rows of a shared table, in the three ways in which a session keeps plans: as text, prepared, in a routine.
+fn addition(n: usize) -> String {
+    format!("update {} set v = v + $1 where id between $2 and $3", shared_name(n))
+}
+pub fn prepare_addition(n: usize) -> String {
+    format!("prepare {}_add (bigint, bigint, bigint) as {}", shared_name(n), addition(n))
+}
+pub fn create_addition(n: usize) -> String {
+    let name = shared_name(n);
+    format!(
+        "create function {name}_add(bigint, bigint, bigint) returns void language plpgsql as $$ begin {}; end $$",
+        addition(n)
+    )
+}
 pub fn parent_name(session: usize) -> String {
     format!("s{session}_all")
 }
@@ -356,7 +373,12 @@ impl<'a> Planner<'a> {
         match self.random.below(6) {
             0..=2 => self.insert(name, t),
             3 => {
-                self.say(format!("update {name} set v = v + {n} where id between {from} and {to}"));
+                let way = self.random.below(3);
+                self.say(match way {
+                    0 if is_shared(name) => format!("execute {name}_add({n}, {from}, {to})"),
+                    1 if is_shared(name) => format!("select {name}_add({n}, {from}, {to})"),
+                    _ => format!("update {name} set v = v + {n} where id between {from} and {to}"),
+                });
                 t.rows.range_mut(from..=to).for_each(|(_, row)| row.v += n as i64);
             }
             4 => {

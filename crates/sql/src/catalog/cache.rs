@@ -23,7 +23,7 @@ use super::temporary::{self, TemporaryCatalog, is_temporary};
 use super::trigger::KeyFiring;
 use crate::exec::partition::Leaf;
 use foldhash::{HashMap, HashMapExt};
-use kilndb_base::{Oid, RelationId, Result};
+use kilndb_base::{Csn, Oid, RelationId, Result};
 use kilndb_storage::Snapshot;
 use kilndb_types::row::RowDescriptor;
 use kilndb_types::{Datum, oids};
@@ -151,8 +151,11 @@ pub struct Database {
     pub name: String,
     pub store: CatalogStore,
     version: AtomicU64,
-    /// DDL transactions between their commit record and `publish`.
+    /// DDL transactions between their commit record and `publish`. Whoever commits gives its locks back before it
+    /// publishes; so a version of the catalogs only tells something if this was zero before the version was read.
     committing: AtomicU64,
+    /// A snapshot with this commit sequence number sees all that `shared` may tell of.
+    published_csn: AtomicU64,
     shared: Mutex<Arc<ObjectCache>>,
     changes: ChangeLog,
     pub global_users: Arc<GlobalUsers>,
@@ -176,6 +179,7 @@ impl Database {
             store,
             version: AtomicU64::new(1),
             committing: AtomicU64::new(0),
+            published_csn: AtomicU64::new(0),
             shared: Mutex::new(Arc::new(ObjectCache::shared(Objects::default()))),
             changes: ChangeLog::default(),
             global_users: Arc::default(),
@@ -188,16 +192,27 @@ impl Database {
     pub fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
+    /// The version that holds now; None while a DDL transaction commits: its changes may be visible, and its locks
+    /// given back, while the version does not tell of them yet.
+    pub fn settled_version(&self) -> Option<u64> {
+        // In this order: a transaction that has published meanwhile has moved the version before.
+        (self.committing.load(Ordering::SeqCst) == 0).then(|| self.version())
+    }
     /// True if plans and objects of `version` are still right.
     pub fn is_current(&self, version: u64) -> bool {
-        self.committing.load(Ordering::SeqCst) == 0 && self.version() == version
+        self.settled_version() == Some(version)
+    }
+    /// True if what is read of the catalogs with that snapshot is no older than what sessions share.
+    pub fn is_recent(&self, snapshot: &Snapshot) -> bool {
+        snapshot.csn().0 >= self.published_csn.load(Ordering::SeqCst)
     }
     pub fn begin_publish(&self) {
         self.committing.fetch_add(1, Ordering::SeqCst);
     }
-    /// After the commit of a transaction that has done DDL (or its failure). `own`: its cache, and the version that
-    /// this was of.
-    pub fn publish(&self, changes: Changes, own: Option<(&ObjectCache, u64)>) {
+    /// After the commit of a transaction that has done DDL (or its failure). `csn`: no older than the commit. `own`: its
+    /// cache, and the version that this was of.
+    pub fn publish(&self, changes: Changes, csn: Csn, own: Option<(&ObjectCache, u64)>) {
+        self.published_csn.fetch_max(csn.0, Ordering::SeqCst);
         let mut shared = self.shared.lock().unwrap_or_else(|e| e.into_inner());
         shared.is_replaced.store(true, Ordering::Release);
         let mut objects = std::mem::take(&mut *shared.lock());
@@ -218,16 +233,13 @@ impl Database {
         self.changes.push(version, Arc::new(changes));
         self.committing.fetch_sub(1, Ordering::SeqCst);
     }
-    pub fn is_committing(&self) -> bool {
-        self.committing.load(Ordering::SeqCst) > 0
-    }
-    /// What has changed since that version; None: too much to tell.
-    pub fn changes_since(&self, version: u64) -> Option<Vec<Arc<Changes>>> {
-        self.changes.between(version, self.version())
+    /// What has changed between two versions; None: too much to tell.
+    pub fn changes_between(&self, from: u64, to: u64) -> Option<Vec<Arc<Changes>>> {
+        self.changes.between(from, to)
     }
     /// Is what was planned with that version still right? Then also the version that it is right for.
     pub fn still_fits(&self, version: u64, objects: &[Oid], names: &[String]) -> Option<u64> {
-        let now = self.version();
+        let now = self.settled_version()?;
         if now == version {
             return Some(now);
         }
@@ -237,7 +249,7 @@ impl Database {
     /// The shared cache with its version, or none while a DDL transaction commits.
     pub fn shared_cache(&self) -> Option<(Arc<ObjectCache>, u64)> {
         let shared = self.shared.lock().unwrap_or_else(|e| e.into_inner());
-        (self.committing.load(Ordering::SeqCst) == 0).then(|| (shared.clone(), self.version()))
+        self.settled_version().map(|version| (shared.clone(), version))
     }
 }
 
@@ -950,10 +962,8 @@ impl CatalogView for CatalogReader<'_> {
         self.read_map_anew(table, now)
     }
     fn is_stale(&self) -> bool {
-        // Who commits gives its locks back before it publishes.
-        self.cache.is_replaced.load(Ordering::Acquire)
-            || self.database.is_committing()
-            || self.cache.is_older_than(self.database.version())
+        let Some(version) = self.database.settled_version() else { return true };
+        self.cache.is_replaced.load(Ordering::Acquire) || self.cache.is_older_than(version)
     }
     fn database_oid(&self) -> Oid {
         self.database.oid

@@ -704,6 +704,10 @@ impl Plan {
     pub fn fetch_ahead(&self) {
         self.parts.iter().for_each(|part| ahead::fetch_range(*part, PART_BYTES));
     }
+    /// A SELECT whose WITH queries change nothing.
+    pub fn is_query(&self) -> bool {
+        self.command == "SELECT" && self.run_always.is_empty()
+    }
     /// Columns of the rows that it hands out, also those that the client does not see.
     pub fn row_width(&self) -> usize {
         if self.explain.is_some() { self.columns.len() } else { self.root.width }

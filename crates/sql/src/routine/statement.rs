@@ -51,9 +51,12 @@ struct Shared {
 }
 
 /// Read-only.
+#[derive(Default)]
 pub(crate) struct SpiPlan {
     /// None: a command.
     plan: Option<Arc<Plan>>,
+    /// Of the catalogs that it was made with.
+    catalog_version: u64,
     uses: Vec<Variable>,
     simple: Option<Simple>,
     quick: Option<Quick>,
@@ -210,19 +213,23 @@ impl Session {
         runtime: &dyn Runtime,
     ) -> Result<Arc<SpiPlan>> {
         if !prepared.is_plannable() {
-            return Ok(Arc::new(SpiPlan {
-                plan: None,
-                uses: Vec::new(),
-                simple: None,
-                quick: None,
-                direct: None,
-                row: None,
-            }));
+            return Ok(Arc::default());
         }
+        self.plan_or_lock(runtime, |session, asked| session.make_spi_plan_at_once(prepared, scope, asked, runtime))
+    }
+
+    /// One attempt, with the definitions as they are now.
+    fn make_spi_plan_at_once(
+        &mut self,
+        prepared: &SpiPrepared,
+        scope: &dyn VariableScope,
+        asked: &Asked,
+        runtime: &dyn Runtime,
+    ) -> Result<Arc<SpiPlan>> {
+        let catalog_version = self.database.version();
         let environment = self.environment(runtime)?;
-        let asked = Asked::default();
         let mut host = environment.host();
-        host.reader.asked = Some(&asked);
+        host.reader.asked = Some(asked);
         let variables = Variables::new(scope);
         let mut made = Err(Error::internal("a statement was not planned"));
         let (node, source) = (prepared.statement.node(), prepared.statement.source().clone());
@@ -279,7 +286,7 @@ impl Session {
             .filter(|s| s.is_of_moment && is_timeless && !of_settings)
             .and_then(|s| Direct::of(&s.expr, &uses, s.type_oid, s.typmod));
         let row = row_of_plan(&plan);
-        Ok(Arc::new(SpiPlan { plan: Some(plan), uses, simple, quick, direct, row }))
+        Ok(Arc::new(SpiPlan { plan: Some(plan), catalog_version, uses, simple, quick, direct, row }))
     }
 
     /// The plan as things are now.
@@ -394,9 +401,9 @@ impl Session {
                     &host.eval(),
                 )?;
                 let simple = simple_of(&plan, Some((is_self_contained, to, typmod)));
-                SpiPlan { plan: Some(plan), uses: Vec::new(), simple, quick: None, direct: None, row: None }
+                SpiPlan { plan: Some(plan), simple, ..SpiPlan::default() }
             }
-            None => SpiPlan { plan: None, uses: Vec::new(), simple: None, quick: None, direct: None, row: None },
+            None => SpiPlan::default(),
         };
         let plan = planned.plan.clone();
         self.routine_plans
@@ -607,15 +614,12 @@ impl Spi<'_> {
         if self.read_only && plan.changes_permanent {
             return Err(not_allowed_here(plan.command));
         }
-        let version = self.session.database.version();
-        if !self.session.lock_plan(plan, version, self.runtime)? {
-            let again = self.session.spi_plan(prepared, scope, self.runtime)?;
-            if let Some(plan) = &again.plan {
-                self.session.lock_tables(plan, self.runtime)?;
-            }
-            return self.run_planned_locked(prepared, &again, scope, limit, sink);
-        }
-        self.run_planned_locked(prepared, planned, scope, limit, sink)
+        let (runtime, mut again) = (self.runtime, None);
+        self.session.lock_or_replan(plan, planned.catalog_version, runtime, |session| {
+            let made = again.insert(session.spi_plan(prepared, scope, runtime)?);
+            made.plan.clone().ok_or_else(|| Error::internal("a plan vanished"))
+        })?;
+        self.run_planned_locked(prepared, again.as_deref().unwrap_or(planned), scope, limit, sink)
     }
 
     /// With the locks that the plan needs.

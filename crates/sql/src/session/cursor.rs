@@ -184,14 +184,15 @@ impl Session {
         inner: Option<Statement>,
         runtime: &dyn Runtime,
     ) -> Result<(Arc<super::prepared::Prepared>, Arc<Plan>)> {
-        let prepared = self.prepare_statement(statement.text(), inner, &[], true, runtime)?;
         let version = self.database.version();
-        let mut plan = self.plan_of(&prepared, runtime)?;
-        if !self.lock_plan(&plan, version, runtime)? {
-            plan = self.plan_of(&prepared, runtime)?;
-            self.lock_tables(&plan, runtime)?;
-        }
-        Ok((prepared, plan))
+        let mut prepared = self.prepare_statement(statement.text(), inner.clone(), &[], true, runtime)?;
+        let plan = self.plan_of(&prepared, runtime)?;
+        let again = self.lock_or_replan(&plan, version, runtime, |session| {
+            // Nobody has been told yet which columns it has.
+            prepared = session.prepare_statement(statement.text(), inner.clone(), &[], true, runtime)?;
+            session.plan_of(&prepared, runtime)
+        })?;
+        Ok((prepared, again.unwrap_or(plan)))
     }
 
     fn start_execution(
@@ -268,9 +269,10 @@ impl Session {
             return Err(missing(name));
         };
         if let PortalState::Ready { version } = portal.state {
-            if !self.lock_plan(&plan, version, runtime)? {
-                plan = self.plan_of(&portal.prepared, runtime)?;
-                self.lock_tables(&plan, runtime)?;
+            if let Some(again) =
+                self.lock_or_replan(&plan, version, runtime, |s| s.plan_of(&portal.prepared, runtime))?
+            {
+                plan = again;
             }
             let snapshot = self.take_snapshot(runtime)?;
             let mut execution = None;

@@ -258,9 +258,9 @@ impl Session {
         self.begin_statement(runtime)?;
         let (mut execution, snapshot) = match std::mem::replace(&mut portal.state, PortalState::Finished) {
             PortalState::Ready { version } => {
-                if !self.lock_plan(plan, version, runtime)? {
-                    let again = self.plan_of(&portal.prepared, runtime)?;
-                    self.lock_tables(&again, runtime)?;
+                if let Some(again) =
+                    self.lock_or_replan(plan, version, runtime, |s| s.plan_of(&portal.prepared, runtime))?
+                {
                     *plan = again;
                 }
                 (None, self.take_snapshot(runtime)?)

@@ -540,29 +540,22 @@ impl Session {
         self.own_cache()
     }
 
-    /// The cache of a transaction with DDL, without what others have changed since.
+    /// The cache of a transaction with DDL, without what others have changed since; an empty one while others commit
+    /// changes, which are not told of yet.
     fn own_cache(&mut self) -> Arc<ObjectCache> {
-        let now = self.database.version();
-        let cache = self.own_cache_at(now);
-        cache.begin_statement(now);
-        cache
-    }
-
-    fn own_cache_at(&mut self, now: u64) -> Arc<ObjectCache> {
-        if let Some((cache, version)) = &mut self.private_cache {
-            if *version == now && !self.database.is_committing() {
-                return cache.clone();
-            }
-            match self.database.changes_since(*version).filter(|_| !self.database.is_committing()) {
-                Some(changes) => {
-                    changes.iter().for_each(|c| cache.forget(c));
-                    *version = now;
-                    return cache.clone();
-                }
-                None => self.private_cache = None,
-            }
+        let settled = self.database.settled_version();
+        if let (Some((cache, version)), Some(now)) = (&mut self.private_cache, settled)
+            && let Some(changes) = self.database.changes_between(*version, now)
+        {
+            changes.iter().for_each(|c| cache.forget(c));
+            *version = now;
+            cache.begin_statement(now);
+            return cache.clone();
         }
+        // Before anything is read into the cache.
+        let now = self.database.version();
         let cache: Arc<ObjectCache> = Arc::default();
+        cache.begin_statement(now);
         self.private_cache = Some((cache.clone(), now));
         cache
     }
@@ -661,6 +654,10 @@ impl Session {
             return self.environment(runtime);
         }
         let cache = self.object_cache();
+        // A cursor's snapshot, or one from before a wait: what it sees is not to be told to others as how things are.
+        if !self.database.is_recent(snapshot) {
+            return self.environment(runtime);
+        }
         let path = self.resolve_path(&cache, snapshot)?;
         Ok(self.environment_of(runtime, cache, snapshot.clone(), path))
     }

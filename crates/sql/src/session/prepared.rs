@@ -72,6 +72,15 @@ pub(super) struct Explained<'a> {
     pub values: Option<&'a [kilndb_types::Datum]>,
 }
 
+/// What a plan is wanted of; with `lifting`, literals become parameters.
+struct PlanRequest<'a> {
+    node: Node<'a>,
+    source: Arc<str>,
+    declared_types: &'a [Oid],
+    lifting: Option<&'a Lifting>,
+    explained: Option<Explained<'a>>,
+}
+
 /// Texts per shard; a full shard starts anew.
 const CACHED_STATEMENTS_PER_SHARD: usize = 512;
 /// Longer texts are not worth keeping.
@@ -264,12 +273,18 @@ impl Session {
         explained: Option<Explained<'_>>,
         runtime: &dyn Runtime,
     ) -> Result<Arc<Plan>> {
+        let request = PlanRequest { node, source, declared_types, lifting, explained };
+        self.plan_or_lock(runtime, |session, asked| session.plan_at_once(&request, asked, runtime))
+    }
+
+    /// One attempt, with the definitions as they are now.
+    fn plan_at_once(&mut self, request: &PlanRequest<'_>, asked: &Asked, runtime: &dyn Runtime) -> Result<Arc<Plan>> {
+        let PlanRequest { node, ref source, declared_types, lifting, explained } = *request;
         let (wants_places, mut places) = (self.wants_places, Vec::new());
         let held = self.held_variables.clone().filter(|_| declared_types.is_empty() && lifting.is_none());
         let environment = self.environment(runtime)?;
-        let asked = Asked::default();
         let mut host = environment.host();
-        host.reader.asked = Some(&asked);
+        host.reader.asked = Some(asked);
         let mut param_types = declared_types.to_vec();
         let mut planned = Err(Error::internal("a statement was not planned"));
         let mut planning = None;

@@ -3,6 +3,7 @@
 use super::Session;
 use super::environment::{Environment, StatementHost};
 use crate::bind::ir::LockStrength;
+use crate::catalog::changes::Asked;
 use crate::catalog::temporary::is_temporary;
 use crate::client::{Client, FieldInfo, Runtime};
 use crate::exec::{ExecContext, Execution, PendingChecks, Progress, RowSink, TransactionSlot};
@@ -13,6 +14,7 @@ use crate::stats::Usage;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_storage::{LockMode, LockTag, Snapshot, WaitPolicy};
 use kilndb_types::{Datum, EvalContext, io};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Class of table locks in storage's lock table.
@@ -131,16 +133,63 @@ impl Session {
     }
 
     /// Takes the table locks of a plan that was made when the catalogs were of `version`. False: what it uses has
-    /// changed since, or may have, while this waited: another plan is to be made, and its tables locked, with these
-    /// locks held.
+    /// changed since, or may have, while this waited: another plan is to be made, with these locks held.
     pub(crate) fn lock_plan(&mut self, plan: &Plan, version: u64, runtime: &dyn Runtime) -> Result<bool> {
         self.check_read_only(plan)?;
         self.lock_tables(plan, runtime)?;
-        if self.database.is_current(version) {
-            return Ok(true);
+        Ok(self.database.still_fits(version, &plan.objects, &plan.names).is_some())
+    }
+
+    /// Has `attempt` make a plan. It looks at definitions before their tables are locked: if it fails, the reason may be
+    /// that another session is just changing what it has found. So it is repeated once that is locked as whoever reads
+    /// it does, and has changed meanwhile.
+    pub(crate) fn plan_or_lock<T>(
+        &mut self,
+        runtime: &dyn Runtime,
+        mut attempt: impl FnMut(&mut Session, &Asked) -> Result<T>,
+    ) -> Result<T> {
+        let mut locked = HashSet::new();
+        loop {
+            let (version, asked) = (self.database.version(), Asked::default());
+            let failed = match attempt(self, &asked) {
+                Err(e) => e,
+                made => return made,
+            };
+            let found: Vec<Oid> = asked.objects.take().into_iter().collect();
+            let fresh: Vec<Oid> = found.iter().copied().filter(|oid| locked.insert(*oid)).collect();
+            for oid in &fresh {
+                self.lock_table(*oid, LockMode::AccessShare, WaitPolicy::Wait, runtime)?;
+            }
+            let is_unchanged = self.database.still_fits(version, &found, &asked.names.take()).is_some();
+            if fresh.is_empty() || is_unchanged {
+                return Err(failed);
+            }
         }
-        // Who commits gives its locks back before it publishes.
-        Ok(!self.database.is_committing() && self.database.still_fits(version, &plan.objects, &plan.names).is_some())
+    }
+
+    /// Locks the tables of a plan that was made when the catalogs were of `version`, and has `plan_anew` make another as
+    /// long as what it uses has changed meanwhile. None: the plan given is still right.
+    pub(crate) fn lock_or_replan(
+        &mut self,
+        plan: &Plan,
+        version: u64,
+        runtime: &dyn Runtime,
+        mut plan_anew: impl FnMut(&mut Session) -> Result<Arc<Plan>>,
+    ) -> Result<Option<Arc<Plan>>> {
+        if self.lock_plan(plan, version, runtime)? {
+            return Ok(None);
+        }
+        let mut held = plan.locks.clone();
+        loop {
+            let version = self.database.version();
+            let again = plan_anew(self)?;
+            // Definitions that were locked before they were read do not change.
+            let was_locked = again.locks.iter().all(|lock| held.contains(lock));
+            if self.lock_plan(&again, version, runtime)? || was_locked {
+                return Ok(Some(again));
+            }
+            held.extend(again.locks.iter().copied());
+        }
     }
 
     pub(crate) fn lock_table(

@@ -104,11 +104,9 @@ impl Session {
             self.begin_statement(runtime)?;
             self.fix_snapshot(runtime)?;
             let version = self.database.version();
-            let mut plan = self.make_plan(statement, &[], runtime)?;
-            if !self.lock_plan(&plan, version, runtime)? {
-                plan = self.make_plan(statement, &[], runtime)?;
-                self.lock_tables(&plan, runtime)?;
-            }
+            let plan = self.make_plan(statement, &[], runtime)?;
+            let again = self.lock_or_replan(&plan, version, runtime, |s| s.make_plan(statement, &[], runtime))?;
+            let plan = again.unwrap_or(plan);
             if !plan.param_types.is_empty() {
                 return Err(Error::new(sqlstate::UNDEFINED_PARAMETER, "there is no parameter $1"));
             }

@@ -167,7 +167,7 @@ impl Session {
             Body::Unshared | Body::Execute(_) => Ok(None),
             Body::Command(statement) => self.run_utility(statement, true, runtime, client).map(Some),
             Body::Plan { plan, lifted } => {
-                let version = self.database.version();
+                let version = template.version();
                 self.begin_statement(runtime)?;
                 self.fix_snapshot(runtime)?;
                 match self.lifted_values(lifted, sql, scanned, runtime) {

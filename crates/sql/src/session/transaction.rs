@@ -117,7 +117,7 @@ impl Session {
             let changes = std::mem::take(&mut self.ddl_changes);
             let own =
                 self.private_cache.as_ref().filter(|_| committed.is_ok()).map(|(cache, version)| (&**cache, *version));
-            self.database.publish(changes, own);
+            self.database.publish(changes, self.instance.engine.last_csn(), own);
         }
         self.after_end(committed.is_ok());
         let wait = committed?.or_else(|| txn.unflushed_seen());

@@ -294,14 +294,13 @@ impl Session {
         if !is_plannable(&inner.node()) {
             return self.run_utility(&inner.clone(), false, runtime, client);
         }
-        // It sees the tables as they were before it waits for them.
-        let snapshot = self.take_snapshot(runtime)?;
+        let before = self.take_snapshot(runtime)?;
         let version = self.database.version();
-        let mut plan = self.plan_of(&prepared, runtime)?;
-        if !self.lock_plan(&plan, version, runtime)? {
-            plan = self.plan_of(&prepared, runtime)?;
-            self.lock_tables(&plan, runtime)?;
-        }
+        let plan = self.plan_of(&prepared, runtime)?;
+        let again = self.lock_or_replan(&plan, version, runtime, |s| s.plan_of(&prepared, runtime))?;
+        let plan = again.unwrap_or(plan);
+        // As in PostgreSQL: a query sees the tables as they were before it waited for them, a change as they are.
+        let snapshot = if plan.is_query() { before } else { self.take_snapshot(runtime)? };
         let formats = row_columns(&plan).map(|columns| self.begin_rows(columns, &[], client)).unwrap_or_default();
         let sink = SinkMaker::Client { client, formats: &formats };
         let progress = self.advance(&plan, &params, &mut None, snapshot, None, runtime, sink)?;
