@@ -47,7 +47,7 @@ pub mod fuzz_log_records;
 pub use api::*;
 pub use btree::node::MAX_KEY;
 pub use btree::scan::IndexScan;
-pub use check::check;
+pub use check::{CheckReport, check, check_report};
 pub use directory::Relation;
 pub use engine::Engine;
 pub use heap::write::RetiredKey;
