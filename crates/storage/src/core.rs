@@ -155,6 +155,8 @@ impl Core {
         for rels in drops.chunks(most) {
             self.log.append(&encode(&Record::Doom { xid, rels: rels.to_vec() }));
         }
+        #[cfg(test)]
+        crate::stops::reach(crate::stops::Stop::DropsLogged);
         (Vec::new(), Some(hold))
     }
     pub fn new_owner(&self) -> u64 {

@@ -402,6 +402,8 @@ impl Directory {
         relation.doomed.store(GONE, SeqCst);
         if relation.persistence != Persistence::Temporary {
             core.log.append(&encode(&Record::Drop { rel: id }));
+            #[cfg(test)]
+            crate::stops::reach(crate::stops::Stop::RelationGoneInLog);
         }
         self.remove(core, id);
     }

@@ -33,6 +33,8 @@ mod restore;
 mod space;
 mod ssi;
 mod stats;
+#[cfg(test)]
+mod stops;
 mod sync_switch;
 mod tuning;
 mod txn;

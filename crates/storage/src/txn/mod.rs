@@ -493,6 +493,8 @@ impl Transaction {
                 } else {
                     wait = Some(Lsn(lsn));
                 }
+                #[cfg(test)]
+                crate::stops::reach(crate::stops::Stop::DropsCommitted);
                 self.drops = drops;
                 csn
             } else if self.heads != [0; 2] || self.purge {
