@@ -21,6 +21,9 @@ mod crc;
 mod directory;
 mod engine;
 mod heap;
+#[cfg(test)]
+#[path = "../tests/support/hooked.rs"]
+mod hooked;
 mod image;
 mod inverted;
 mod locks;

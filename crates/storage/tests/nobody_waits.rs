@@ -25,7 +25,7 @@ fn a_background_thread_that_panics_ends_the_process() {
             }
         });
         let due = now.clone();
-        let env = HookedEnv(move |name: &str| assert!(name != thread || !due.load(SeqCst), "a planted fault"));
+        let env = HookedEnv::new(move |name: &str| assert!(name != thread || !due.load(SeqCst), "a planted fault"));
         let env = Arc::new(env);
         let e = Engine::open(env, EngineConfig { log, ..config(dir.0.clone(), 64 << 20) }).unwrap();
         now.store(true, SeqCst);

@@ -201,9 +201,14 @@ impl Pool {
         for &pid in pids {
             match self.copy_for_write(pid, Some(which)) {
                 Some(copy) => batch.push((pid, copy)),
-                // Another's write that has ended meanwhile may be of an older copy: then the page is dirty still.
-                None if self.state(pid).load(Acquire) & (WRITING | DIRTY) != 0 => busy.push(pid),
-                None => {}
+                None => {
+                    #[cfg(test)]
+                    crate::stops::reach(crate::stops::Stop::PageIsBusy(pid));
+                    // Another's write that has ended meanwhile may be of an older copy: then the page is dirty still.
+                    if self.state(pid).load(Acquire) & (WRITING | DIRTY) != 0 {
+                        busy.push(pid);
+                    }
+                }
             }
         }
         let mut written = self.write_batch(batch)?;
@@ -213,10 +218,16 @@ impl Pool {
                 while self.state(pid).load(Acquire) & WRITING != 0 {
                     backoff(&mut spins);
                 }
+                #[cfg(test)]
+                crate::stops::reach(crate::stops::Stop::PageWasBusy(pid));
                 match self.copy_for_write(pid, Some(which)) {
                     Some(copy) => written += self.write_batch(vec![(pid, copy)])?,
                     // Somebody else was quicker, and is not done.
-                    None if self.state(pid).load(Acquire) & WRITING != 0 => continue,
+                    None if self.state(pid).load(Acquire) & WRITING != 0 => {
+                        #[cfg(test)]
+                        crate::stops::reach(crate::stops::Stop::PageIsBusyAgain(pid));
+                        continue;
+                    }
                     None => {}
                 }
                 break;
