@@ -68,7 +68,7 @@ pub(crate) fn shown_lsn(lsn: u64) -> String {
 
 #[derive(Default)]
 pub struct Checkpointer {
-    state: Mutex<State>,
+    state: Mutex<CheckpointerState>,
     pub generation: AtomicU64,
     last_redo: AtomicU64,
     distance_estimate: AtomicU64,
@@ -76,7 +76,7 @@ pub struct Checkpointer {
     in_need: AtomicUsize,
 }
 #[derive(Default)]
-struct State {
+struct CheckpointerState {
     asked: u64,
     done: u64,
     failed: Option<Error>,

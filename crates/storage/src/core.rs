@@ -228,7 +228,7 @@ impl Core {
         &self,
         relation: &Relation,
         body: &mut Vec<u8>,
-        place: crate::undo::Place<'_>,
+        place: crate::undo::RecordPlace<'_>,
         record: &crate::undo::record::UndoRecord,
         ops: &[(Target, Op<'_>)],
         which: &[usize],

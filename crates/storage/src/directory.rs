@@ -127,7 +127,7 @@ pub struct Relation {
     /// An unlogged cell's contents after a crash.
     pub(crate) initial: Mutex<Vec<u8>>,
     /// Of an inverted index.
-    pub(crate) inverted: Option<Box<crate::inverted::State>>,
+    pub(crate) inverted: Option<Box<crate::inverted::InvertedState>>,
     /// Who has read it as a whole, or ranges of it.
     pub(crate) reads: RelationReads,
     /// Of an index: each row of its heap, or of the heaps that it has entries of, has one entry (for the checker).

@@ -19,7 +19,7 @@ fn a_background_thread_that_panics_ends_the_process() {
         let dir = Dir::new(&format!("panicking-{thread}"));
         let (now, told) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
         let into = told.clone();
-        let log: Arc<dyn Fn(Severity, &str) + Send + Sync> = Arc::new(move |severity, text| {
+        let log: LogSink = Arc::new(move |severity, text| {
             if severity >= Severity::Panic {
                 into.lock().unwrap().push(text.to_string());
             }

@@ -70,10 +70,8 @@ impl Pool {
                 }
                 MARKED if now & WRITING != 0 => {}
                 MARKED if now & DIRTY != 0 => dirty.push(pid),
-                MARKED => {
-                    if state.compare_exchange(now, (now & !STATE) | LATCHED, Acquire, Relaxed).is_ok() {
-                        victims.push((pid, index, entry));
-                    }
+                MARKED if state.compare_exchange(now, (now & !STATE) | LATCHED, Acquire, Relaxed).is_ok() => {
+                    victims.push((pid, index, entry));
                 }
                 _ => {}
             }

@@ -165,7 +165,7 @@ fn check_postings(index: &Arc<Relation>, rows: &mut PostingCheck<'_>, complaints
         let mut postings = Vec::new();
         let read =
             entry::split_posting(key).map(|(_, rest)| entry::read_postings(rest, rid, &mut |p| postings.push(p)));
-        if !read.is_some_and(|read| read.is_ok()) {
+        if read.is_none_or(|read| read.is_err()) {
             complaints.say("an entry is damaged".into());
         }
         if postings.windows(2).any(|w| w[0] >= w[1]) {
