@@ -27,8 +27,10 @@ pub struct EngineConfig {
     pub limits: StorageLimits,
     /// Where recovery progress, checkpoints and warnings are told. At `Severity::Panic` nothing more can be made
     /// durable (a full disk, a failed sync): the process is to end, and to recover at its next start.
-    pub log: Arc<dyn Fn(Severity, &str) + Send + Sync>,
+    pub log: LogSink,
 }
+/// Whom lines for the server's log are told.
+pub type LogSink = Arc<dyn Fn(Severity, &str) + Send + Sync>;
 
 /// How many of a kind there can be at a time. What would exceed one is refused with an error, before anything of it is
 /// done, unless said otherwise. Tests make them small to meet them.

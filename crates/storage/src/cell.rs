@@ -16,6 +16,11 @@ use crate::wal::record::{Op, Record, encode};
 use kilndb_base::{Error, Lsn, Result, sqlstate};
 use std::sync::atomic::Ordering::SeqCst;
 
+/// Changes a cell's contents; says whether they are to be logged.
+pub type CellChange<'a, R> = dyn FnMut(&mut Vec<u8>) -> Result<(R, bool)> + 'a;
+/// The same with what is to be logged; see [`Relation::cell_modify_ahead`].
+pub type CellChangeAhead<'a, R> = dyn FnMut(&mut Vec<u8>, bool) -> Result<(R, Option<Vec<u8>>)> + 'a;
+
 impl Relation {
     fn check_cell(&self) -> Result<u32> {
         if self.kind != RelationKind::Cell {
@@ -52,16 +57,13 @@ impl Relation {
     }
     /// Changes the cell under its latch; the change is logged if `f` says so for the new contents (it is then redone
     /// after a crash).
-    pub fn cell_modify<R>(&self, f: &mut dyn FnMut(&mut Vec<u8>) -> Result<(R, bool)>) -> Result<(R, Lsn)> {
+    pub fn cell_modify<R>(&self, f: &mut CellChange<'_, R>) -> Result<(R, Lsn)> {
         self.cell_modify_ahead(&mut |bytes, _| f(bytes).map(|(result, log_it)| (result, log_it.then(|| bytes.clone()))))
     }
     /// As [`Relation::cell_modify`], but the log gets other contents: what a crash would go on from. The second
     /// argument of `f`: a checkpoint has begun since that was logged last, so recovery may not find it. Returns how far
     /// the log must be on disk for a crash to leave this change, or a later one; 0 if a crash leaves none of it.
-    pub fn cell_modify_ahead<R>(
-        &self,
-        f: &mut dyn FnMut(&mut Vec<u8>, bool) -> Result<(R, Option<Vec<u8>>)>,
-    ) -> Result<(R, Lsn)> {
+    pub fn cell_modify_ahead<R>(&self, f: &mut CellChangeAhead<'_, R>) -> Result<(R, Lsn)> {
         let pid = self.check_cell()?;
         let mut page = self.core.pool.write(pid)?;
         let len = get16(page.page(), at::COUNT);

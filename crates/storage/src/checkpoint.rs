@@ -68,7 +68,7 @@ pub(crate) fn shown_lsn(lsn: u64) -> String {
 
 #[derive(Default)]
 pub struct Checkpointer {
-    state: Mutex<State>,
+    state: Mutex<CheckpointerState>,
     pub generation: AtomicU64,
     last_redo: AtomicU64,
     distance_estimate: AtomicU64,
@@ -76,7 +76,7 @@ pub struct Checkpointer {
     in_need: AtomicUsize,
 }
 #[derive(Default)]
-struct State {
+struct CheckpointerState {
     asked: u64,
     done: u64,
     failed: Option<Error>,
@@ -245,7 +245,10 @@ impl Checkpointer {
         let live = core.log.insert_lsn() / SEGMENT + 1 - redo / SEGMENT;
         let recycled = core.log.segments().recycle(redo, spare_segments(&core.tuning.get(), estimate, live))?;
         progress.finish(core);
-        core.give_space_back()?;
+        if let Err(e) = core.give_space_back() {
+            // The checkpoint counts already; what stays in the file is free all the same, and is tried again.
+            core.tell(Severity::Warning, &format!("could not give free space of file \"pages\" back: {}", e.message()));
+        }
         if tell {
             progress.tell(core, redo, recycled, (distance, estimate));
         }

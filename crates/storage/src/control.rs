@@ -268,7 +268,7 @@ pub fn harden(env: &Arc<dyn Env>, dir: &Path, log: &Log, generation: u64) -> Res
 
 /// What a start begins with.
 #[derive(Debug)]
-pub struct Found {
+pub struct FoundCluster {
     pub checkpoint: Checkpoint,
     /// A slot is damaged that the cluster can do without.
     pub damage: Option<String>,
@@ -282,7 +282,7 @@ enum Slot {
 }
 
 /// None: there is no cluster here, nor anything of one.
-pub fn read(env: &Arc<dyn Env>, dir: &Path) -> Result<Option<Found>> {
+pub fn read(env: &Arc<dyn Env>, dir: &Path) -> Result<Option<FoundCluster>> {
     let slots = read_slots(env, dir)?;
     let generation = match slots.unwrap_or([Slot::Empty; 2]) {
         [Slot::Valid(a), Slot::Valid(b)] => a.max(b),
@@ -297,14 +297,14 @@ pub fn read(env: &Arc<dyn Env>, dir: &Path) -> Result<Option<Found>> {
         }
         _ => return Err(Error::corrupted("file \"control\" has no valid slot (offsets 0 and 4096)")),
     };
-    Ok(Some(Found { checkpoint: read_directory(env, dir, generation)?, damage: None }))
+    Ok(Some(FoundCluster { checkpoint: read_directory(env, dir, generation)?, damage: None }))
 }
 
 /// The other slot does not sum up. A write cannot have torn it, as a sector is written whole: it went bad later, and may
 /// have named the next generation, for which room was made by giving up what this one needs. Then the directory of that
 /// is here ([`harden`] leaves none that never counted), and complete, as it is the last thing to be made durable before
 /// the slot.
-fn beside_damage(env: &Arc<dyn Env>, dir: &Path, valid: u64, other: Slot) -> Result<Found> {
+fn beside_damage(env: &Arc<dyn Env>, dir: &Path, valid: u64, other: Slot) -> Result<FoundCluster> {
     let next = directory_path(dir, valid + 1);
     let is_later = env.exists(&next).map_err(|e| failed("open", &shown(&next), e))?;
     let checkpoint = read_directory(env, dir, valid + u64::from(is_later))?;
@@ -313,7 +313,7 @@ fn beside_damage(env: &Arc<dyn Env>, dir: &Path, valid: u64, other: Slot) -> Res
     let offset = (valid + 1) % 2 * 4096;
     let damage =
         (!is_usual).then(|| format!("file \"control\" is damaged (offset {offset}); its other slot is enough"));
-    Ok(Found { checkpoint, damage })
+    Ok(FoundCluster { checkpoint, damage })
 }
 
 fn read_slots(env: &Arc<dyn Env>, dir: &Path) -> Result<Option<[Slot; 2]>> {

@@ -155,6 +155,8 @@ impl Core {
         for rels in drops.chunks(most) {
             self.log.append(&encode(&Record::Doom { xid, rels: rels.to_vec() }));
         }
+        #[cfg(test)]
+        crate::stops::reach(crate::stops::Stop::DropsLogged);
         (Vec::new(), Some(hold))
     }
     pub fn new_owner(&self) -> u64 {
@@ -226,7 +228,7 @@ impl Core {
         &self,
         relation: &Relation,
         body: &mut Vec<u8>,
-        place: crate::undo::Place<'_>,
+        place: crate::undo::RecordPlace<'_>,
         record: &crate::undo::record::UndoRecord,
         ops: &[(Target, Op<'_>)],
         which: &[usize],

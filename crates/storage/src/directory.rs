@@ -127,10 +127,10 @@ pub struct Relation {
     /// An unlogged cell's contents after a crash.
     pub(crate) initial: Mutex<Vec<u8>>,
     /// Of an inverted index.
-    pub(crate) inverted: Option<Box<crate::inverted::State>>,
+    pub(crate) inverted: Option<Box<crate::inverted::InvertedState>>,
     /// Who has read it as a whole, or ranges of it.
     pub(crate) reads: RelationReads,
-    /// Of an index: each row of its heap has one entry (for the checker).
+    /// Of an index: each row of its heap, or of the heaps that it has entries of, has one entry (for the checker).
     pub(crate) has_all_rows: AtomicBool,
 }
 
@@ -154,7 +154,8 @@ impl Relation {
     pub fn persistence(&self) -> Persistence {
         self.persistence
     }
-    /// For an index: which heap its row ids lead to. Lets the checker compare the two.
+    /// For an index: which heap its row ids lead to. Lets the checker compare the two. A row has one entry at most, but
+    /// for inverted indexes.
     pub fn set_heap(&self, heap: RelationId) {
         self.set_heap_as(heap, false);
     }
@@ -177,6 +178,11 @@ impl Relation {
     /// count for uniqueness. Before the first entry.
     pub fn set_entries_name_heap(&self) {
         self.set_heap(RelationId(NAMED_BY_ENTRIES));
+    }
+    /// The same for an index in which each row of the heaps that it has entries of has its one entry: none is left out,
+    /// as in a partial index. The checker relies on it.
+    pub fn set_entries_name_heap_of_all_rows(&self) {
+        self.set_heap_of_all_rows(RelationId(NAMED_BY_ENTRIES));
     }
     pub fn entries_name_heap(&self) -> bool {
         self.heap.load(Relaxed) == NAMED_BY_ENTRIES
@@ -396,6 +402,8 @@ impl Directory {
         relation.doomed.store(GONE, SeqCst);
         if relation.persistence != Persistence::Temporary {
             core.log.append(&encode(&Record::Drop { rel: id }));
+            #[cfg(test)]
+            crate::stops::reach(crate::stops::Stop::RelationGoneInLog);
         }
         self.remove(core, id);
     }

@@ -42,7 +42,7 @@ pub struct Engine {
     core: Arc<Core>,
     /// Of the sessions' private stores, for the cleaner.
     private: Arc<Mutex<Vec<Weak<Core>>>>,
-    checkpointer: Arc<Checkpointer>,
+    pub(crate) checkpointer: Arc<Checkpointer>,
     threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
     new: bool,
     /// Nobody else opens the folder meanwhile. The last to be dropped.

@@ -93,10 +93,10 @@ pub struct Unended {
 pub struct Image {
     path: PathBuf,
     file: OnceLock<Arc<dyn File>>,
-    state: Mutex<State>,
+    state: Mutex<ImageState>,
 }
 #[derive(Default)]
-struct State {
+struct ImageState {
     /// Blocks with contents that the last completed image, and the one being taken, do not have.
     changed: Bits,
     blocks: u32,
@@ -138,7 +138,7 @@ impl Image {
     pub fn set_current(&self, entry: Option<&ImageEntry>, blocks: u32) {
         let mut s = crate::lock(&self.state);
         let changed = if entry.is_some() { Bits::default() } else { Bits::all(blocks) };
-        *s = State { changed, blocks, second: entry.map(|e| e.second.clone()).unwrap_or_default(), run: None };
+        *s = ImageState { changed, blocks, second: entry.map(|e| e.second.clone()).unwrap_or_default(), run: None };
     }
     fn put(&self, env: &dyn Env, block: u32, second: bool, page: &PageBytes) -> Result<()> {
         let mut copy = Box::new(*page);

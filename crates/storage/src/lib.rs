@@ -21,6 +21,9 @@ mod crc;
 mod directory;
 mod engine;
 mod heap;
+#[cfg(test)]
+#[path = "../tests/support/hooked.rs"]
+mod hooked;
 mod image;
 mod inverted;
 mod locks;
@@ -33,6 +36,8 @@ mod restore;
 mod space;
 mod ssi;
 mod stats;
+#[cfg(test)]
+mod stops;
 mod sync_switch;
 mod tuning;
 mod txn;
@@ -47,7 +52,7 @@ pub mod fuzz_log_records;
 pub use api::*;
 pub use btree::node::MAX_KEY;
 pub use btree::scan::IndexScan;
-pub use check::check;
+pub use check::{CheckReport, check, check_report};
 pub use directory::Relation;
 pub use engine::Engine;
 pub use heap::write::RetiredKey;

@@ -32,7 +32,7 @@ pub mod at {
     pub const GARBAGE: usize = 28;
     pub const AUX: usize = 30;
 }
-const _: () = assert!(at::AUX + 2 == HEADER && at::LSN % 8 == 0);
+const _: () = assert!(at::AUX + 2 == HEADER && at::LSN.is_multiple_of(8));
 
 pub const KIND_HEAP: u8 = 1;
 pub const KIND_TREE: u8 = 2;

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// Where a page belongs.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum PagePlace {
     Block {
         rel: u32,
         block: u32,
@@ -29,11 +29,11 @@ enum Place {
         page: u32,
     },
 }
-impl fmt::Display for Place {
+impl fmt::Display for PagePlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Block { rel, block } => write!(f, "block {block} of storage relation {rel}"),
-            Place::Undo { chunk, page } => write!(f, "page {page} of undo chunk {chunk}"),
+            PagePlace::Block { rel, block } => write!(f, "block {block} of storage relation {rel}"),
+            PagePlace::Undo { chunk, page } => write!(f, "page {page} of undo chunk {chunk}"),
         }
     }
 }
@@ -47,12 +47,12 @@ pub enum Verdict {
 }
 
 /// Where the header says that the page belongs; None: it was never written.
-fn named(page: &PageBytes) -> Option<Place> {
+fn named(page: &PageBytes) -> Option<PagePlace> {
     let (owner, part) = (get32(page, at::REL), get32(page, at::BLOCK));
     match page[at::KIND] {
         0 => None,
-        KIND_UNDO => Some(Place::Undo { chunk: owner, page: part }),
-        _ => Some(Place::Block { rel: owner, block: part }),
+        KIND_UNDO => Some(PagePlace::Undo { chunk: owner, page: part }),
+        _ => Some(PagePlace::Block { rel: owner, block: part }),
     }
 }
 
@@ -72,34 +72,34 @@ impl Core {
         }
         match self.owner_of(pid) {
             None => Verdict::Right,
-            Some(Place::Undo { .. }) => Verdict::Unreached,
+            Some(PagePlace::Undo { .. }) => Verdict::Unreached,
             Some(expected) => Verdict::Wrong(match named {
                 Some(place) => format!("{expected} is expected there, and {place} is found"),
                 None => format!("{expected} is expected there, and nothing is found"),
             }),
         }
     }
-    fn page_at(&self, place: Place) -> Option<u32> {
+    fn page_at(&self, place: PagePlace) -> Option<u32> {
         match place {
-            Place::Block { rel, block } => self.directory.get(rel)?.pid_raw(block),
-            Place::Undo { chunk, page } if page < CHUNK_PAGES => Some(self.undo.page_of_low(chunk)? + page),
-            Place::Undo { .. } => None,
+            PagePlace::Block { rel, block } => self.directory.get(rel)?.pid_raw(block),
+            PagePlace::Undo { chunk, page } if page < CHUNK_PAGES => Some(self.undo.page_of_low(chunk)? + page),
+            PagePlace::Undo { .. } => None,
         }
     }
     /// Looks at everything: only for a page that does not name its place.
-    fn owner_of(&self, pid: u32) -> Option<Place> {
+    fn owner_of(&self, pid: u32) -> Option<PagePlace> {
         for r in self.directory.list() {
             for (index, first) in r.extent_list().into_iter().enumerate() {
                 if (first..first + extent_pages(index)).contains(&pid) {
                     let block = block_at(index, pid - first);
                     // Beyond the last block nothing was written yet.
-                    return (block < r.pages()).then_some(Place::Block { rel: r.id, block });
+                    return (block < r.pages()).then_some(PagePlace::Block { rel: r.id, block });
                 }
             }
         }
         let live = self.undo.live().into_iter();
         live.filter(|(_, first, _)| (*first..*first + CHUNK_PAGES).contains(&pid))
-            .map(|(number, first, _)| Place::Undo { chunk: number as u32, page: pid - first })
+            .map(|(number, first, _)| PagePlace::Undo { chunk: number as u32, page: pid - first })
             .next()
     }
 }

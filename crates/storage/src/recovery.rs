@@ -290,7 +290,7 @@ impl Core {
             while address != 0 {
                 address = self.undo_step(*xid, address)?;
                 steps += 1;
-                if steps % 1024 == 0
+                if steps.is_multiple_of(1024)
                     && let Some(elapsed) = ticks.due(self)
                 {
                     self.tell(
@@ -552,7 +552,8 @@ impl Core {
                 page.mark_dirty();
                 continue;
             }
-            if !init && !(is_its_own && header.u8(at::KIND) != 0) {
+            let has_its_page = is_its_own && header.u8(at::KIND) != 0;
+            if !init && !has_its_page {
                 redo.suspect(*target, Some(pid));
                 continue;
             }

@@ -41,7 +41,9 @@ impl Queue {
                     match self.heap.deleted_at(t, *rid)? {
                         Some(csn) if !visible => {
                             if scan.passed_deleted(key, *rid, csn) {
-                                (keys.clear(), ends.clear(), rids.clear());
+                                keys.clear();
+                                ends.clear();
+                                rids.clear();
                                 continue 'batch;
                             }
                         }
@@ -55,7 +57,9 @@ impl Queue {
                     }
                 }
             }
-            (keys.clear(), ends.clear(), rids.clear());
+            keys.clear();
+            ends.clear();
+            rids.clear();
         }
         if !leave_out {
             self.left_out.fetch_add(looked, Relaxed);
@@ -208,7 +212,9 @@ impl Jobs {
                     match self.heap.deleted_at(&t, *rid).unwrap() {
                         Some(csn) if !visible => {
                             if scan.passed_deleted(&keys[at..at + 1], *rid, csn) {
-                                (keys.clear(), ends.clear(), rids.clear());
+                                keys.clear();
+                                ends.clear();
+                                rids.clear();
                                 continue 'batch;
                             }
                         }
@@ -219,7 +225,9 @@ impl Jobs {
                     seen.push(*rid);
                 }
             }
-            (keys.clear(), ends.clear(), rids.clear());
+            keys.clear();
+            ends.clear();
+            rids.clear();
         }
         seen
     }

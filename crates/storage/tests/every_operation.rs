@@ -158,7 +158,7 @@ fn life(
         }
     };
     let tables = tables(&e, ids);
-    let park = SimPark::new(&env);
+    let park = SimPark::new(env);
     let mut committed = start;
     let mut slots: Vec<Slot> = (0..SLOTS).map(|_| Slot { txn: None, rows: Model::new(), saved: vec![] }).collect();
     for _ in 0..steps {

@@ -203,7 +203,7 @@ fn definitions_on_a_full_disk_are_errors_of_who_makes_them() {
         for _ in 0..40 {
             table.insert(&mut t, &[5; 1000])?;
         }
-        if round % 3 == 0 {
+        if round.is_multiple_of(3) {
             return t.rollback(&park);
         }
         b.commit(&mut t)?;

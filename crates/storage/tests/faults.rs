@@ -369,8 +369,10 @@ fn libc_error(rng: &mut Rng) -> i32 {
     if rng.one_in(2) { 5 } else { 28 }
 }
 
+/// Files of a cluster, each with its contents.
+type Files = Vec<(PathBuf, Vec<u8>)>;
 /// With KILNDB_KEEP=folder a failed test leaves there what the last start found on the disk.
-struct Kept(Option<(PathBuf, Vec<(PathBuf, Vec<u8>)>)>);
+struct Kept(Option<(PathBuf, Files)>);
 impl Kept {
     fn of(env: &SimEnv) -> Kept {
         Kept(std::env::var_os("KILNDB_KEEP").map(|folder| (folder.into(), env.image())))
@@ -399,7 +401,7 @@ fn differences(mine: &Model, candidate: &Model) -> Vec<String> {
 
 fn run(seed: u64, rounds: usize) {
     let mut rng = Rng::new(seed);
-    let buffers = if seed % 2 == 0 { 4 << 20 } else { 80 * 8192 };
+    let buffers = if seed.is_multiple_of(2) { 4 << 20 } else { 80 * 8192 };
     let mut env = Arc::new(SimEnv::default());
     let (heap_id, index_id) = create(&env, buffers);
     let mut possible: Vec<Vec<Model>> =

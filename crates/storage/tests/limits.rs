@@ -135,7 +135,7 @@ fn private_transaction_ids_do_not_depend_on_the_cleaner() {
     let held = Arc::new(AtomicBool::new(false));
     let limits = StorageLimits { private_xids: 1 << 8, ..StorageLimits::default() };
     let on_hold = held.clone();
-    let env = HookedEnv(move |thread: &str| {
+    let env = HookedEnv::new(move |thread: &str| {
         while thread == "cleaner" && on_hold.load(SeqCst) {
             std::thread::sleep(Duration::from_millis(1));
         }

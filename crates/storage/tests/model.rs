@@ -66,7 +66,7 @@ fn random_bound(rng: &mut Rng, key: Vec<u8>) -> Bound<Vec<u8>> {
 fn tree(seed: u64, unique: bool) {
     let what = format!("tree seed {seed} unique {unique}");
     let dir = Dir::new(&format!("tree-{seed}-{unique}"));
-    let mut e = support::open(&dir, if seed % 2 == 0 { 1 << 20 } else { 16 << 20 });
+    let mut e = support::open(&dir, if seed.is_multiple_of(2) { 1 << 20 } else { 16 << 20 });
     let (mut heap, mut index) = two_relations(&e);
     let mut rng = Rng::new(seed);
     let p = ThreadPark::new();
@@ -204,6 +204,8 @@ fn rows(heap: &Relation, s: &Snapshot) -> BTreeMap<RowId, Vec<u8>> {
     found
 }
 type Rows = BTreeMap<RowId, Vec<u8>>;
+/// What a transaction makes of each row it has written; None: deleted.
+type WrittenRows = BTreeMap<RowId, Option<Vec<u8>>>;
 
 /// Short rows, mostly of one length, fill a page with hundreds.
 fn short_row(rng: &mut Rng) -> Vec<u8> {
@@ -259,18 +261,17 @@ fn heap_and_snapshots(seed: u64) {
     let short = seed / 2 % 2 == 1;
     let new_row = |rng: &mut Rng| if short { short_row(rng) } else { random_row(rng) };
     let most = if short { 300 } else { 30 };
-    let e = support::open(&dir, if seed % 2 == 0 { 1 << 20 } else { 16 << 20 });
+    let e = support::open(&dir, if seed.is_multiple_of(2) { 1 << 20 } else { 16 << 20 });
     let (heap, _) = two_relations(&e);
     let mut rng = Rng::new(seed);
     let p = ThreadPark::new();
     let mut committed = Rows::new();
     struct Open {
         t: Transaction,
-        /// What it makes of each row it has written; None: deleted.
-        own: BTreeMap<RowId, Option<Vec<u8>>>,
-        saved: Vec<(Savepoint, BTreeMap<RowId, Option<Vec<u8>>>)>,
+        own: WrittenRows,
+        saved: Vec<(Savepoint, WrittenRows)>,
     }
-    let merged = |committed: &Rows, own: &BTreeMap<RowId, Option<Vec<u8>>>| {
+    let merged = |committed: &Rows, own: &WrittenRows| {
         let mut all = committed.clone();
         for (rid, row) in own {
             match row {

@@ -19,13 +19,13 @@ fn a_background_thread_that_panics_ends_the_process() {
         let dir = Dir::new(&format!("panicking-{thread}"));
         let (now, told) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
         let into = told.clone();
-        let log: Arc<dyn Fn(Severity, &str) + Send + Sync> = Arc::new(move |severity, text| {
+        let log: LogSink = Arc::new(move |severity, text| {
             if severity >= Severity::Panic {
                 into.lock().unwrap().push(text.to_string());
             }
         });
         let due = now.clone();
-        let env = HookedEnv(move |name: &str| assert!(name != thread || !due.load(SeqCst), "a planted fault"));
+        let env = HookedEnv::new(move |name: &str| assert!(name != thread || !due.load(SeqCst), "a planted fault"));
         let env = Arc::new(env);
         let e = Engine::open(env, EngineConfig { log, ..config(dir.0.clone(), 64 << 20) }).unwrap();
         now.store(true, SeqCst);

@@ -36,9 +36,9 @@ impl Row {
 }
 type Rows = BTreeMap<RowId, Row>;
 /// What a transaction makes of each row it has written; None: deleted.
-type Own = BTreeMap<RowId, Option<Row>>;
+type OwnChanges = BTreeMap<RowId, Option<Row>>;
 
-fn merged(committed: &Rows, own: &Own) -> Rows {
+fn merged(committed: &Rows, own: &OwnChanges) -> Rows {
     let mut all = committed.clone();
     for (rid, row) in own {
         match row {
@@ -51,8 +51,8 @@ fn merged(committed: &Rows, own: &Own) -> Rows {
 
 struct Writer {
     t: Transaction,
-    own: Own,
-    saved: Option<(Savepoint, Own)>,
+    own: OwnChanges,
+    saved: Option<(Savepoint, OwnChanges)>,
 }
 struct Held {
     _t: Transaction,
@@ -121,7 +121,7 @@ impl World {
             writers: Vec::new(),
             held: Vec::new(),
             // With every other seed rows are so long that undo is soon worth compacting.
-            long: seed % 2 == 0,
+            long: seed.is_multiple_of(2),
             counts: Counts::default(),
         }
     }
@@ -157,7 +157,7 @@ impl World {
     fn write(&mut self) -> Result<()> {
         if self.writers.len() < WRITERS && self.rng.one_in(5) || self.writers.is_empty() {
             let t = self.e.begin(Isolation::ReadCommitted, self.rng.below(4) as usize);
-            self.writers.push(Writer { t, own: Own::new(), saved: None });
+            self.writers.push(Writer { t, own: OwnChanges::new(), saved: None });
         }
         let at = self.rng.below(self.writers.len() as u64) as usize;
         match self.rng.below(10) {
@@ -222,7 +222,7 @@ impl World {
     }
 
     /// Some rows are inserted, changed or deleted, each by itself or in bulk.
-    fn change(&mut self, at: usize) -> Result<Own> {
+    fn change(&mut self, at: usize) -> Result<OwnChanges> {
         let (mine, ids) = self.free_rows(at);
         let from = self.rng.below(mine.len() as u64 + 1) as usize;
         let most = [2, 10, 200][self.rng.below(3) as usize];
@@ -252,7 +252,7 @@ impl World {
             _ => self.delete(at, &s, picked),
         }
     }
-    fn insert(&mut self, at: usize, rows: Vec<Row>) -> Result<Own> {
+    fn insert(&mut self, at: usize, rows: Vec<Row>) -> Result<OwnChanges> {
         let t = &mut self.writers[at].t;
         let mut rids = Vec::new();
         if self.rng.one_in(2) {
@@ -279,7 +279,7 @@ impl World {
         }
         Ok(rids.into_iter().zip(rows.into_iter().map(Some)).collect())
     }
-    fn update(&mut self, at: usize, s: &Snapshot, rows: Vec<(RowId, Row)>) -> Result<Own> {
+    fn update(&mut self, at: usize, s: &Snapshot, rows: Vec<(RowId, Row)>) -> Result<OwnChanges> {
         let t = &mut self.writers[at].t;
         let mut batch = RowBatch::default();
         rows.iter().for_each(|(rid, row)| batch.push(*rid, &row.0));
@@ -298,8 +298,8 @@ impl World {
         Ok(rows.into_iter().map(|(rid, row)| (rid, Some(row))).collect())
     }
     /// The second key of each: its entry is retired, and one that was retired before may come to life again.
-    fn change_keys(&mut self, at: usize, s: &Snapshot, picked: Vec<(RowId, Row)>) -> Result<Own> {
-        let mut own = Own::new();
+    fn change_keys(&mut self, at: usize, s: &Snapshot, picked: Vec<(RowId, Row)>) -> Result<OwnChanges> {
+        let mut own = OwnChanges::new();
         for (rid, old) in picked.into_iter().take(40) {
             let new = self.new_row(old.id());
             let (old_key, new_key) = (&old.keys()[1], &new.keys()[1]);
@@ -317,7 +317,7 @@ impl World {
         }
         Ok(own)
     }
-    fn delete(&mut self, at: usize, s: &Snapshot, picked: Vec<(RowId, Row)>) -> Result<Own> {
+    fn delete(&mut self, at: usize, s: &Snapshot, picked: Vec<(RowId, Row)>) -> Result<OwnChanges> {
         let t = &mut self.writers[at].t;
         let rids: Vec<RowId> = picked.iter().map(|(rid, _)| *rid).collect();
         let in_bulk = self.rng.one_in(2);
@@ -428,7 +428,9 @@ impl World {
                         assert!(!twice, "{}: index {n} leads to {rid:?} twice", self.what);
                     }
                 }
-                (keys.clear(), ends.clear(), rids.clear());
+                keys.clear();
+                ends.clear();
+                rids.clear();
             }
             self.differ(&found, expected, &format!("index {n}, backward {backward},"));
         }
@@ -479,7 +481,7 @@ impl World {
     }
     fn try_insert(&mut self) -> Result<()> {
         let t = self.e.begin(Isolation::ReadCommitted, 0);
-        self.writers.push(Writer { t, own: Own::new(), saved: None });
+        self.writers.push(Writer { t, own: OwnChanges::new(), saved: None });
         let (_, ids) = self.free_rows(0);
         let row = Row::new(ids.first().copied().unwrap_or(IDS as u32), 0, &[]);
         match self.insert(0, vec![row]) {
@@ -548,7 +550,7 @@ fn small_limits(seed: u64) -> StorageLimits {
     StorageLimits { xids: 1 << (8 + seed % 3), undo_chunks: 1 << (7 + seed % 4), ..StorageLimits::default() }
 }
 fn buffers(seed: u64) -> u64 {
-    if seed % 3 == 0 { 16 << 20 } else { 64 * 8192 }
+    if seed.is_multiple_of(3) { 16 << 20 } else { 64 * 8192 }
 }
 
 fn snapshots_do_not_change(seed: u64, limits: StorageLimits) -> Counts {

@@ -80,10 +80,8 @@ impl Pool {
                 }
                 MARKED if now & WRITING != 0 => {}
                 MARKED if now & DIRTY != 0 => dirty.push(pid),
-                MARKED => {
-                    if state.compare_exchange(now, (now & !STATE) | LATCHED, Acquire, Relaxed).is_ok() {
-                        victims.push((pid, index, entry));
-                    }
+                MARKED if state.compare_exchange(now, (now & !STATE) | LATCHED, Acquire, Relaxed).is_ok() => {
+                    victims.push((pid, index, entry));
                 }
                 _ => {}
             }
@@ -214,7 +212,11 @@ impl Pool {
         for &pid in pids {
             match self.copy_for_write(pid, Some(which)) {
                 CopyOutcome::Copied(copy) => batch.push((pid, copy)),
-                CopyOutcome::Busy => busy.push(pid),
+                CopyOutcome::Busy => {
+                    #[cfg(test)]
+                    crate::stops::reach(crate::stops::Stop::PageIsBusy(pid));
+                    busy.push(pid);
+                }
                 CopyOutcome::NothingToWrite => {}
             }
         }
@@ -222,10 +224,16 @@ impl Pool {
         for pid in busy {
             let mut spins = 0;
             loop {
+                #[cfg(test)]
+                crate::stops::reach(crate::stops::Stop::PageWasBusy(pid));
                 match self.copy_for_write(pid, Some(which)) {
                     CopyOutcome::Copied(copy) => break written += self.write_batch(vec![(pid, copy)])?,
                     // What the other thread writes may be of an older state: then the page is dirty still.
-                    CopyOutcome::Busy => backoff(&mut spins),
+                    CopyOutcome::Busy => {
+                        #[cfg(test)]
+                        crate::stops::reach(crate::stops::Stop::PageIsBusyAgain(pid));
+                        backoff(&mut spins);
+                    }
                     CopyOutcome::NothingToWrite => break,
                 }
             }

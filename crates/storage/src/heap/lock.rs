@@ -11,7 +11,7 @@ use crate::api::{RowLockMode, WaitPolicy, WriteOptions, WriteOutcome};
 use crate::buffer::WriteGuard;
 use crate::core::Core;
 use crate::directory::Relation;
-use crate::locks::rows::{Place, RowKey};
+use crate::locks::rows::{AwaitedRow, RowKey};
 use crate::locks::table::not_available;
 use crate::txn::table::Status;
 use crate::txn::visibility::Newest;
@@ -41,7 +41,7 @@ pub(super) enum Acquired<'a> {
 }
 
 /// The queue that the row was waited for in.
-pub(super) type Waited = Option<Arc<Place>>;
+pub(super) type Waited = Option<Arc<AwaitedRow>>;
 
 fn serialization(what: &str) -> Error {
     Error::new(sqlstate::SERIALIZATION_FAILURE, format!("could not serialize access due to concurrent {what}"))

@@ -112,7 +112,8 @@ mod tests {
     }
     #[test]
     fn what_is_dead_is_found_and_nothing_else() {
-        let generations = |row: u64| if row % 3 == 0 { vec![(0, 4)] } else { vec![(1, 1), (3, row as u32 % 7 + 3)] };
+        let generations =
+            |row: u64| if row.is_multiple_of(3) { vec![(0, 4)] } else { vec![(1, 1), (3, row as u32 % 7 + 3)] };
         let of = |rows: &mut dyn Iterator<Item = u64>| check(&rows.map(|row| (row, generations(row))).collect());
         of(&mut std::iter::empty());
         of(&mut std::iter::once(7 << 16 | 3));

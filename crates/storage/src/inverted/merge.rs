@@ -1,7 +1,7 @@
 //! Moving what is pending to the postings.
 //!
 //! Invariants
-//! 1. One thread at a time merges an index ([`super::State::pass`]).
+//! 1. One thread at a time merges an index ([`super::InvertedState::pass`]).
 //! 2. A leaf is latched for few terms at once. Whatever a crash breaks off is done again: postings that are there
 //!    already stay as they are.
 //!
@@ -172,7 +172,7 @@ impl NextLeaf {
     }
     /// Where to look first; 0: nowhere.
     fn guess(&self) -> u32 {
-        if self.is_likely() || self.leaves % NextLeaf::EVERY == 0 { self.right } else { 0 }
+        if self.is_likely() || self.leaves.is_multiple_of(NextLeaf::EVERY) { self.right } else { 0 }
     }
     fn found(&mut self, guess: u32, block: u32, right: u32) {
         self.leaves = self.leaves.wrapping_add(1);

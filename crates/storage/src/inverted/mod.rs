@@ -12,7 +12,7 @@
 //!    lead to rows that are rechecked.
 //! 3. The present generation of a row is never made dead by purge, nor is anything of a row that is not deleted for
 //!    good when its deletion is purged: purging may be repeated after a crash.
-//! 4. Who makes a generation dead, and who merges, agree on whether it is pending by [`State::merging`], which is held
+//! 4. Who makes a generation dead, and who merges, agree on whether it is pending by [`InvertedState::merging`], which is held
 //!    while either looks.
 //!
 //! Must not know: what terms mean, rows' columns.
@@ -37,7 +37,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// What an inverted index has in memory.
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct InvertedState {
     /// Rows whose pending entries are being merged.
     merging: Mutex<merge::Range>,
     /// One at a time goes through the index as a whole.

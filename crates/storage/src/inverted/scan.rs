@@ -66,11 +66,16 @@ impl Relation {
                     return Ok(());
                 }
             }
-            (keys.clear(), ends.clear(), rids.clear());
+            keys.clear();
+            ends.clear();
+            rids.clear();
         }
         Ok(())
     }
 }
+
+/// Is called with a term, or all that a posting's entry begins with, and some of its rows.
+pub type TermVisitor<'a> = dyn FnMut(&[u8], &[u64]) -> Result<()> + 'a;
 
 /// The terms of a pending row, in order, as [`super::kept_term`] makes them.
 #[derive(Clone, Copy)]
@@ -136,11 +141,11 @@ impl InvertedScan {
         self.read(from, to, &mut |_, rows| visit(rows))
     }
     /// All terms, in order, each with its rows: some at a time, so a term may come more than once.
-    pub fn all(&mut self, visit: &mut dyn FnMut(&[u8], &[u64]) -> Result<()>) -> Result<()> {
+    pub fn all(&mut self, visit: &mut TermVisitor<'_>) -> Result<()> {
         let (from, to) = (entry::term_bound(&[], false), vec![entry::POSTING + 1]);
         self.read(from, to, &mut |own, rows| visit(&entry::unescaped(own), rows))
     }
-    fn read(&mut self, from: Vec<u8>, to: Vec<u8>, visit: &mut dyn FnMut(&[u8], &[u64]) -> Result<()>) -> Result<()> {
+    fn read(&mut self, from: Vec<u8>, to: Vec<u8>, visit: &mut TermVisitor<'_>) -> Result<()> {
         if !self.has_read_pending {
             return Err(Error::internal("an inverted index was read before its pending rows"));
         }

@@ -59,7 +59,7 @@ pub(super) fn find_own<'v>(v: &'v View, own: &[u8]) -> (usize, Option<&'v [u8]>)
 }
 
 impl Relation {
-    pub(super) fn state(&self) -> Result<&super::State> {
+    pub(super) fn state(&self) -> Result<&super::InvertedState> {
         self.inverted
             .as_deref()
             .ok_or_else(|| Error::internal(format!("storage relation {} is no inverted index", self.id)))

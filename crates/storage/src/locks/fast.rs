@@ -36,7 +36,7 @@ const WEAK: u16 =
     1 << LockMode::AccessShare as u16 | 1 << LockMode::RowShare as u16 | 1 << LockMode::RowExclusive as u16;
 
 #[derive(Default)]
-struct Place {
+struct LockSlot {
     /// 0: nobody's.
     owner: AtomicU64,
     /// Tag and mode.
@@ -45,7 +45,7 @@ struct Place {
 
 #[repr(align(128))]
 #[derive(Default)]
-struct Group([Place; GROUP]);
+struct Group([LockSlot; GROUP]);
 
 struct Part {
     groups: Box<[Group]>,
@@ -65,7 +65,7 @@ pub struct FastLock {
 
 fn packed(tag: &LockTag, mode: LockMode) -> Option<u64> {
     let fits = tag.0 == LockTag::MOSTLY_SHARED && tag.1 >> FIRST_BITS == 0 && tag.2 >> 32 == 0;
-    fits.then(|| TAKEN | (mode as u64) << MODE_SHIFT | tag.1 << 32 | tag.2)
+    fits.then_some(TAKEN | (mode as u64) << MODE_SHIFT | tag.1 << 32 | tag.2)
 }
 
 fn unpacked(word: u64) -> Option<(LockTag, LockMode)> {
@@ -100,7 +100,7 @@ impl FastLocks {
         };
         FastLocks((0..workers.max(1)).map(|_| part()).collect())
     }
-    fn place(&self, lock: &FastLock) -> &Place {
+    fn place(&self, lock: &FastLock) -> &LockSlot {
         &self.0[lock.worker as usize].groups[lock.place as usize / GROUP].0[lock.place as usize % GROUP]
     }
     fn word(&self, lock: &FastLock) -> &AtomicU64 {
@@ -114,7 +114,7 @@ impl FastLocks {
         let packed = packed(tag, mode)?;
         let worker = worker % self.0.len();
         let group = owner as usize % GROUPS;
-        let free = |place: &Place| {
+        let free = |place: &LockSlot| {
             place.owner.load(Relaxed) == 0 && place.owner.compare_exchange(0, owner, Acquire, Relaxed).is_ok()
         };
         let at = self.0[worker].groups[group].0.iter().position(free)?;

@@ -7,7 +7,7 @@
 //!    free and its head, which has been woken, is not there yet, a newcomer may take it, for [`HEAD_START_NANOS`] in
 //!    all.
 //! 3. Whoever ends wakes the heads of the queues of the rows it held, and nobody else.
-//! 4. A queue is found through its [`Place`], which says for which row it waits now: a queue whose row is gone goes
+//! 4. A queue is found through its [`AwaitedRow`], which says for which row it waits now: a queue whose row is gone goes
 //!    with its head to the row that this takes instead (see [`Turn`]). Who is in a queue holds its place, not the row's
 //!    key.
 //!
@@ -27,8 +27,8 @@ const SHARDS: usize = 64;
 const HEAD_START_NANOS: u64 = 1_000_000;
 
 /// The row that a queue waits for. Changes under the mutexes of the old and the new row's shard.
-pub struct Place(Mutex<RowKey>);
-impl Place {
+pub struct AwaitedRow(Mutex<RowKey>);
+impl AwaitedRow {
     fn key(&self) -> RowKey {
         *crate::lock(&self.0)
     }
@@ -40,12 +40,12 @@ impl Place {
 /// has the turn takes a row or passes it on before it waits for anything, and at the end of its statement at the
 /// latest.
 pub struct Turn {
-    place: Arc<Place>,
+    place: Arc<AwaitedRow>,
     leads: bool,
 }
 
 struct Entry {
-    place: Arc<Place>,
+    place: Arc<AwaitedRow>,
     /// How all that wait look for rows; 0: not all in the same way.
     token: u64,
     /// In order of arrival, which is the order of tickets.
@@ -69,7 +69,7 @@ impl Waiter {
 impl Entry {
     fn new(key: RowKey) -> Entry {
         Entry {
-            place: Arc::new(Place(Mutex::new(key))),
+            place: Arc::new(AwaitedRow(Mutex::new(key))),
             token: 0,
             queue: VecDeque::new(),
             tickets: foldhash::HashMap::default(),
@@ -188,7 +188,7 @@ impl InTheWay {
 }
 
 /// Whether the row's queue is the one of that place: an older one may have gone, and left its name to another.
-fn is_queue(rows: &Rows, key: RowKey, place: &Arc<Place>) -> bool {
+fn is_queue(rows: &Rows, key: RowKey, place: &Arc<AwaitedRow>) -> bool {
     rows.queues.get(&key).is_some_and(|e| Arc::ptr_eq(&e.place, place))
 }
 fn remove_from(shard: &Shard, mut rows: MutexGuard<'_, Rows>, key: RowKey, owner: u64) -> Left {
@@ -257,7 +257,7 @@ impl RowLocks {
         wake: WakeHandle,
         token: u64,
         register: impl FnOnce(Option<u64>) -> bool,
-    ) -> Option<Arc<Place>> {
+    ) -> Option<Arc<AwaitedRow>> {
         let shard = self.shard(key);
         let mut rows = crate::lock(&shard.rows);
         let entry = shard.entry(&mut rows, key);
@@ -282,7 +282,7 @@ impl RowLocks {
         Some(entry.place.clone())
     }
     /// The shard of the row that the queue waits for now. None: the queue is empty, and has gone.
-    fn shard_of(&self, place: &Arc<Place>) -> Option<(RowKey, &Shard, MutexGuard<'_, Rows>)> {
+    fn shard_of(&self, place: &Arc<AwaitedRow>) -> Option<(RowKey, &Shard, MutexGuard<'_, Rows>)> {
         loop {
             let key = place.key();
             let shard = self.shard(key);
@@ -293,11 +293,11 @@ impl RowLocks {
         }
     }
     /// As [`RowLocks::leave`], for one that has waited, wherever its queue is by now.
-    pub fn leave_queue(&self, place: &Arc<Place>, owner: u64) -> Left {
+    pub fn leave_queue(&self, place: &Arc<AwaitedRow>, owner: u64) -> Left {
         self.shard_of(place).map_or_else(Left::default, |(key, shard, rows)| remove_from(shard, rows, key, owner))
     }
     /// The row is gone: who has waited for it leaves. None: nobody was behind it.
-    pub fn take_turn(&self, place: &Arc<Place>, owner: u64, token: u64) -> Option<Turn> {
+    pub fn take_turn(&self, place: &Arc<AwaitedRow>, owner: u64, token: u64) -> Option<Turn> {
         let (key, shard, rows) = self.shard_of(place)?;
         let leads = rows.queues.get(&key).is_some_and(|e| e.token == token && e.place_of(owner) == Some(0))
             && rows.sharers(key).next().is_none();

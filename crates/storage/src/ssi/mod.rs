@@ -49,10 +49,10 @@ pub struct Reader {
     stands_for_many: bool,
     held: Mutex<Held>,
     /// What its own session has found already.
-    found: Mutex<Found>,
+    found: Mutex<KnownEdges>,
 }
 #[derive(Default)]
-struct Found {
+struct KnownEdges {
     /// Transactions with an edge from this one, by xid; and to this one, by id.
     outs: foldhash::HashSet<u64>,
     ins: foldhash::HashSet<u64>,
@@ -388,7 +388,7 @@ impl Committing<'_> {
         self.ssi.count(&self.graph);
         drop(self.graph);
         // What it knew of others is not needed any more.
-        *crate::lock(&self.reader.found) = Found::default();
+        *crate::lock(&self.reader.found) = KnownEdges::default();
         self.ssi.settle(core, left);
     }
 }

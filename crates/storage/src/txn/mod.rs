@@ -26,7 +26,7 @@ use crate::locks::table::UNTANGLE_MAX;
 use crate::locks::waits_for::Waiting;
 use crate::ssi::Reader;
 use crate::undo::record::{UndoKind, UndoRecord};
-use crate::undo::{CHUNK, Place};
+use crate::undo::{CHUNK, RecordPlace};
 use crate::wal::record::{Op, Record, Target, encode};
 use crate::wal::room::SpaceUse;
 use kilndb_base::park::{Park, ThreadPark, WakeHandle};
@@ -493,6 +493,8 @@ impl Transaction {
                 } else {
                     wait = Some(Lsn(lsn));
                 }
+                #[cfg(test)]
+                crate::stops::reach(crate::stops::Stop::DropsCommitted);
                 self.drops = drops;
                 csn
             } else if self.heads != [0; 2] || self.purge {
@@ -673,7 +675,7 @@ impl Transaction {
             data: Vec::new(),
         }
     }
-    pub(crate) fn reserve<'a>(core: &'a Core, worker: usize, logged: bool, len: usize) -> Result<Place<'a>> {
+    pub(crate) fn reserve<'a>(core: &'a Core, worker: usize, logged: bool, len: usize) -> Result<RecordPlace<'a>> {
         core.undo.reserve(&core.pool, &core.directory, &core.log, worker, logged, len)
     }
     /// The record's chunk is held and the chain goes through it. Call while the place is still latched.

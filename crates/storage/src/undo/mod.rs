@@ -85,12 +85,12 @@ pub struct Head {
 }
 
 /// Room for one record, its page latched.
-pub struct Place<'a> {
+pub struct RecordPlace<'a> {
     pub address: u64,
     page: WriteGuard<'a>,
     _stream: MutexGuard<'a, Stream>,
 }
-impl Place<'_> {
+impl RecordPlace<'_> {
     pub fn write(mut self, record: &UndoRecord, lsn: u64) {
         let at = (self.address % PAGE as u64) as usize;
         let bytes = self.page.bytes();
@@ -240,7 +240,7 @@ impl Undo {
         worker: usize,
         logged: bool,
         len: usize,
-    ) -> Result<Place<'a>> {
+    ) -> Result<RecordPlace<'a>> {
         if len > PAGE - HEADER {
             return Err(Error::internal("undo record is longer than a page"));
         }
@@ -264,7 +264,7 @@ impl Undo {
         }
         let index = (stream.offset / PAGE as u64) as u32;
         let pid = stream.page + index;
-        let page = if stream.offset % PAGE as u64 == 0 {
+        let page = if stream.offset.is_multiple_of(PAGE as u64) {
             let mut page = pool.write_new(pid)?;
             let flags = if logged { 0 } else { page::FLAG_UNLOGGED };
             page::format(page.bytes(), page::KIND_UNDO, flags, 0, stream.chunk as u32, index);
@@ -277,7 +277,7 @@ impl Undo {
         };
         let address = stream.chunk * CHUNK + stream.offset;
         stream.offset += len as u64;
-        Ok(Place { address, page, _stream: stream })
+        Ok(RecordPlace { address, page, _stream: stream })
     }
     /// A transaction has (one more) record in the chunk: holds it until [`Undo::release`].
     pub fn hold(&self, chunk: u64, xid: u64) {

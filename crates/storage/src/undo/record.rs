@@ -104,6 +104,9 @@ pub struct UndoRecord {
     pub data: Vec<u8>,
 }
 
+/// The heap, and row id and key of each entry.
+pub type RetiredEntries<'a> = (u32, Vec<(u64, &'a [u8])>);
+
 impl UndoRecord {
     pub fn wants_purge(&self) -> bool {
         self.kind.wants_purge() || self.kind == UndoKind::Inverted
@@ -183,8 +186,8 @@ impl UndoRecord {
         payload.splice(off..off + cut, old.iter().copied());
         Ok(())
     }
-    /// IndexRetireMany: the heap, and row id and key of each entry.
-    pub fn retired(&self) -> Result<(u32, Vec<(u64, &[u8])>)> {
+    /// Of an IndexRetireMany.
+    pub fn retired(&self) -> Result<RetiredEntries<'_>> {
         let parse = || {
             let mut r = Reader::new(&self.data);
             let heap = r.u32()?;

@@ -171,7 +171,7 @@ fn random_bytes_are_refused_or_come_back() {
     for _ in 0..5_000 {
         let mut data = random.bytes(60);
         if let Some(first) = data.first_mut() {
-            *first = *first % 13 | *first & 0xf0;
+            *first = (*first % 13) | *first & 0xf0;
         }
         run(&data);
     }

@@ -238,10 +238,6 @@ impl Segments {
 }
 
 #[cfg(test)]
-#[path = "../../tests/support/hooked.rs"]
-mod hooked;
-
-#[cfg(test)]
 mod tests {
     use super::*;
     use std::sync::OnceLock;
@@ -255,7 +251,7 @@ mod tests {
         let segments: Arc<OnceLock<Segments>> = Arc::default();
         let next = Arc::new(AtomicU64::new(0));
         let (by, prepared) = (segments.clone(), next.clone());
-        let env = hooked::HookedEnv(move |what: &str| {
+        let env = crate::hooked::HookedEnv::new(move |what: &str| {
             if let ("list_dir", Some(segments), n @ 1..) = (what, by.get(), prepared.load(SeqCst)) {
                 segments.prepare(n * SEGMENT).unwrap();
             }

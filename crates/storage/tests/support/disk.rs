@@ -25,6 +25,8 @@ pub enum Fault {
     Full(i32),
     /// The next sync fails.
     Sync,
+    /// From then on no hole can be made in a file, with this error number.
+    Hole(i32),
 }
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -34,6 +36,8 @@ enum Kind {
     Meta,
     /// Room for a file.
     Growth,
+    /// Room of a file that goes back.
+    Hole,
 }
 
 #[derive(Default)]
@@ -80,8 +84,10 @@ impl Switch {
                 self.dead.store(true, SeqCst);
                 io::Error::other("power loss")
             }
-            (Some(Fault::Full(number)), Kind::Growth) => io::Error::from_raw_os_error(number),
-            (Some(Fault::Write(number, times)), Kind::Write | Kind::Meta | Kind::Growth) => {
+            (Some(Fault::Full(number)), Kind::Growth) | (Some(Fault::Hole(number)), Kind::Hole) => {
+                io::Error::from_raw_os_error(number)
+            }
+            (Some(Fault::Write(number, times)), Kind::Write | Kind::Meta | Kind::Growth | Kind::Hole) => {
                 *fault = (times > 1).then_some(Fault::Write(number, times - 1));
                 io::Error::from_raw_os_error(number)
             }
@@ -168,7 +174,7 @@ impl File for MemFile {
     }
     fn punch_hole(&self, offset: u64, len: u64) -> io::Result<()> {
         let mut c = self.content.lock().unwrap();
-        self.switch.check()?;
+        self.switch.step(Kind::Hole)?;
         let len = (len as usize).min(c.current.len().saturating_sub(offset as usize));
         let zeros = vec![0; len];
         put(&mut c.current, offset as usize, &zeros);

@@ -1,5 +1,5 @@
-//! The system's own environment, with something of the test's in each background thread's pauses, and after each look at
-//! a folder.
+//! The system's own environment, with something of the test's in each background thread's pauses, after each look at a
+//! folder, and before each write.
 use kilndb_base::env::{Env, File, Lock, Locked, Open, OsEnv};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,8 +7,45 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// `0` is called with the thread's name after each pause, and with "list_dir" when the names in a folder have been read.
-pub struct HookedEnv<F>(pub F);
+/// `0` is called with the thread's name after each pause, with "list_dir" when the names in a folder have been read, and
+/// with "write" and the file's name before it is written to.
+pub struct HookedEnv<F>(Arc<F>);
+
+impl<F: Fn(&str) + Send + Sync + 'static> HookedEnv<F> {
+    pub fn new(hook: F) -> HookedEnv<F> {
+        HookedEnv(Arc::new(hook))
+    }
+}
+
+struct HookedFile<F> {
+    file: Arc<dyn File>,
+    event: String,
+    hook: Arc<F>,
+}
+impl<F: Fn(&str) + Send + Sync + 'static> File for HookedFile<F> {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.file.read_at(buf, offset)
+    }
+    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        (self.hook)(&self.event);
+        self.file.write_at(data, offset)
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+    fn punch_hole(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.file.punch_hole(offset, len)
+    }
+    fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.file.allocate(offset, len)
+    }
+}
 
 impl<F: Fn(&str) + Send + Sync + 'static> Env for HookedEnv<F> {
     fn unix_micros(&self) -> i64 {
@@ -28,7 +65,9 @@ impl<F: Fn(&str) + Send + Sync + 'static> Env for HookedEnv<F> {
         OsEnv.spawn(name, body)
     }
     fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {
-        OsEnv.open(path, how)
+        let file = OsEnv.open(path, how)?;
+        let event = format!("write {}", path.file_name().unwrap_or_default().display());
+        Ok(Arc::new(HookedFile { file, event, hook: self.0.clone() }))
     }
     fn exists(&self, path: &Path) -> io::Result<bool> {
         OsEnv.exists(path)

@@ -1,18 +1,19 @@
-//! The offline verifier: pages, extents, heaps, trees, index ↔ heap, undo reachability.
+//! The offline verifier: pages, extents, heaps, trees, index ↔ heap, undo reachability. docs/faults.md says what it looks at.
 //!
 //! Invariants
 //! 1. Nothing is written.
 //! 2. Structures are judged only after a clean shutdown; after a crash, open (and shut down) first: until then only
 //!    checksums mean anything, and torn pages are expected.
 //!
-//! Must not know: SQL.
+//! Must not know: SQL. So it does not compare keys with rows, and says so.
 
-use crate::api::{Persistence, RelationKind};
-use crate::btree::node::{self, Key};
+mod tree;
+
+use crate::api::RelationKind;
 use crate::buffer::doublewrite::Area;
 use crate::control::{self, Checkpoint};
 use crate::core::Core;
-use crate::directory::{HEAP_NAME_BYTES, Relation, extent_pages};
+use crate::directory::{Relation, extent_pages};
 use crate::engine::{Purpose, lock_cluster};
 use crate::heap::page as hp;
 use crate::image::{self, ImageEntry};
@@ -23,17 +24,40 @@ use crate::wal::end;
 use crate::wal::segment::{Segments, failed};
 use kilndb_base::env::{Env, File, Lock, Open};
 use kilndb_base::{Result, RowId, Severity};
-use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+/// So many complaints of one kind about one relation are enough.
+const MOST: u64 = 20;
+
+/// What a check has found.
+#[derive(Debug, Default)]
+pub struct CheckReport {
+    /// What is wrong.
+    pub problems: Vec<String>,
+    /// What was not looked at, since storage cannot know how it should be.
+    pub unchecked: Vec<String>,
+}
+
 /// Verifies every structure of a cluster that no server has open; returns what is wrong. It needs no right to write.
 pub fn check(env: Arc<dyn Env>, data_dir: PathBuf) -> Result<Vec<String>> {
+    check_report(env, data_dir).map(|report| report.problems)
+}
+/// The same, with what it could not look at.
+pub fn check_report(env: Arc<dyn Env>, data_dir: PathBuf) -> Result<CheckReport> {
+    let mut report = CheckReport::default();
+    check_cluster(env, data_dir, &mut report)?;
+    Ok(report)
+}
+fn check_cluster(env: Arc<dyn Env>, data_dir: PathBuf, report: &mut CheckReport) -> Result<()> {
     let _locked = lock_cluster(&*env, &data_dir, Lock::Shared)?;
-    let mut wrong = Vec::new();
-    let Some(found) = control::read(&env, &data_dir)? else { return Ok(vec!["there is no cluster here".into()]) };
+    let wrong = &mut report.problems;
+    let Some(found) = control::read(&env, &data_dir)? else {
+        wrong.push("there is no cluster here".into());
+        return Ok(());
+    };
     wrong.extend(found.damage);
     let c = found.checkpoint;
     let file = env.open(&data_dir.join("pages"), Open::ReadOnly).map_err(|e| failed("open", "pages", e))?;
@@ -48,7 +72,7 @@ pub fn check(env: Arc<dyn Env>, data_dir: PathBuf) -> Result<Vec<String>> {
     }
     for r in &c.relations {
         if let Some(image) = &r.image {
-            check_image(&*env, &data_dir, r.id, image, &mut wrong)?;
+            check_image(&*env, &data_dir, r.id, image, wrong)?;
         }
         if [2, 4].contains(&r.persistence) && !c.clean {
             continue;
@@ -67,10 +91,11 @@ pub fn check(env: Arc<dyn Env>, data_dir: PathBuf) -> Result<Vec<String>> {
     }
     if !c.clean {
         wrong.push("the cluster was not shut down cleanly: structures were not checked".into());
-        return Ok(wrong);
+        return Ok(());
     }
     if !wrong.is_empty() {
-        return Ok(wrong);
+        report.unchecked.push("structures, since there is damage to what they are in".into());
+        return Ok(());
     }
     let config = crate::api::EngineConfig {
         data_dir,
@@ -93,24 +118,40 @@ pub fn check(env: Arc<dyn Env>, data_dir: PathBuf) -> Result<Vec<String>> {
     if let Err(e) = core.rebuild_space() {
         wrong.push(e.message().to_string());
     }
+    check_relations(&core, report);
+    for (xid, _, _) in &c.unfinished {
+        report.problems.push(format!("transaction {xid} is unfinished after a clean shutdown"));
+    }
+    core.directory.clear();
+    Ok(())
+}
+fn check_relations(core: &Core, report: &mut CheckReport) {
+    let (mut indexes, mut of_several_heaps) = (0u64, 0u64);
     for r in core.directory.list() {
+        indexes += u64::from(matches!(r.kind, RelationKind::BTree | RelationKind::Inverted));
+        of_several_heaps += u64::from(r.entries_name_heap());
         let outcome = match r.kind {
-            RelationKind::Heap => check_heap(&core, &r, &mut wrong),
-            RelationKind::BTree => check_tree(&core, &r, &mut wrong),
+            RelationKind::Heap => check_heap(core, &r, &mut report.problems),
+            RelationKind::BTree => tree::check(core, &r, report),
             RelationKind::Inverted => {
-                check_tree(&core, &r, &mut wrong).and_then(|()| crate::inverted::check::check(&core, &r, &mut wrong))
+                tree::check(core, &r, report).and_then(|()| crate::inverted::check::check(core, &r, report))
             }
             RelationKind::Cell => r.cell_read().map(|_| ()),
         };
         if let Err(e) = outcome {
-            wrong.push(format!("storage relation {}: {}", r.id, e.message()));
+            report.problems.push(format!("storage relation {}: {}", r.id, e.message()));
         }
     }
-    for (xid, _, _) in &c.unfinished {
-        wrong.push(format!("transaction {xid} is unfinished after a clean shutdown"));
+    if indexes > 0 {
+        report
+            .unchecked
+            .push(format!("whether the keys and terms of {indexes} indexes are those of their rows, and unique"));
     }
-    core.directory.clear();
-    Ok(wrong)
+    if of_several_heaps > 0 {
+        report
+            .unchecked
+            .push(format!("heaps of which {of_several_heaps} indexes of several heaps have no entry at all"));
+    }
 }
 /// Reads the log as recovery would.
 fn check_log(env: &Arc<dyn Env>, dir: &Path, c: &Checkpoint) -> Result<()> {
@@ -218,117 +259,12 @@ fn check_heap(core: &Core, r: &Relation, wrong: &mut Vec<String>) -> Result<()> 
     Ok(())
 }
 
-fn owned(e: Option<node::Entry<'_>>) -> Option<(Vec<u8>, u64)> {
-    e.map(|e| (e.key.to_vec(), e.rid))
-}
-fn check_tree(core: &Core, r: &Relation, wrong: &mut Vec<String>) -> Result<()> {
-    let heap_of = |id: u32| core.directory.get(id).filter(|h| h.persistence != Persistence::Temporary);
-    // What an inverted index's entries lead to is in them.
-    let mut heap = if r.kind == RelationKind::Inverted { None } else { heap_of(r.heap.load(Relaxed)) };
-    let mut reached = r.has_all_rows().then(Rows::default);
-    let mut seen = HashSet::new();
-    let mut leftmost = Some(0u32);
-    let mut below: Option<u8> = None;
-    while let Some(start) = leftmost {
-        leftmost = None;
-        let mut block = start;
-        let mut low: Option<(Vec<u8>, u64)> = None;
-        loop {
-            let mut say = |what: &str| wrong.push(format!("index {} block {block}: {what}", r.id));
-            if !seen.insert(block) {
-                say("is linked twice");
-                break;
-            }
-            let page = core.pool.write(r.pid(block)?)?;
-            let p = *page.page();
-            drop(page);
-            let v = View::of(&p);
-            if !v.is(page::KIND_TREE, r.id, block) {
-                say("page header names another page");
-                break;
-            }
-            if below.is_some_and(|b| node::level(&v) + 1 != b) {
-                say("is on the wrong level");
-            }
-            if owned(node::low(&v)) != low {
-                say("low fence differs from the left sibling's high fence");
-            }
-            let mut previous: Option<(Vec<u8>, u64)> = None;
-            for i in 0..node::count(&v) {
-                let Some(e) = node::entry(&v, i) else {
-                    say("an entry is damaged");
-                    break;
-                };
-                if node::side(&v, Key(e.key, e.rid)) != node::Side::Inside && !(node::level(&v) > 0 && i == 0) {
-                    say("an entry is outside of the fences");
-                }
-                if previous.as_ref().is_some_and(|p| node::compare(&e, Key(&p.0, p.1)) != Ordering::Greater) {
-                    say("entries are out of order");
-                }
-                previous = Some((e.key.to_vec(), e.rid));
-                if node::level(&v) > 0 {
-                    if i == 0 && low.is_none() {
-                        leftmost = Some(e.child);
-                    }
-                    if e.child == 0 || e.child >= r.pages() {
-                        say("a child does not exist");
-                    }
-                    continue;
-                }
-                if r.entries_name_heap() {
-                    let id = r.heap_of_entry(e.key);
-                    if heap.as_ref().is_none_or(|h| h.id != id) {
-                        // One that was dropped may have left entries.
-                        heap = heap_of(id);
-                    }
-                    if e.key.len() < HEAP_NAME_BYTES || id >= core.directory.next_id.load(Relaxed) {
-                        say("an entry names a heap that never was");
-                    }
-                }
-                if let Some(heap) = &heap {
-                    let rid = RowId::from_u64(e.rid);
-                    let word = match heap.pid(rid.block) {
-                        Ok(pid) => core.pool.read(pid, |v| hp::word(v, usize::from(rid.slot)))?,
-                        Err(_) => None,
-                    };
-                    if word.is_none_or(|w| w & (hp::DELETED | hp::PIECE) != 0) {
-                        say(&format!("an entry leads to no row ({},{})", rid.block, rid.slot));
-                    }
-                    if e.stamp & node::RETIRED != 0 {
-                        say("a retired entry was not purged");
-                    } else if reached.as_mut().is_some_and(|reached| !reached.add(rid)) {
-                        say(&format!("row ({},{}) has two entries", rid.block, rid.slot));
-                    }
-                }
-            }
-            low = owned(node::high(&v));
-            let right = node::right(&v);
-            if low.is_some() != (right != 0) {
-                say("right sibling and high fence disagree");
-                break;
-            }
-            if right == 0 {
-                below = Some(node::level(&v));
-                break;
-            }
-            block = right;
-        }
-        if below == Some(0) {
-            break;
-        }
-    }
-    match (heap, reached) {
-        (Some(heap), Some(reached)) => check_rows_reached(core, r, &heap, &reached, wrong),
-        _ => Ok(()),
-    }
-}
-
 /// Rows by their ids.
 #[derive(Default)]
-struct Rows(HashMap<u64, u64>);
-impl Rows {
+pub(crate) struct RowSet(HashMap<u64, u64>);
+impl RowSet {
     /// False: it was there.
-    fn add(&mut self, rid: RowId) -> bool {
+    pub(crate) fn add(&mut self, rid: RowId) -> bool {
         let word = self.0.entry(rid.to_u64() / 64).or_default();
         let bit = 1 << (rid.to_u64() % 64);
         let is_new = *word & bit == 0;
@@ -339,23 +275,40 @@ impl Rows {
         self.0.get(&(rid.to_u64() / 64)).is_some_and(|word| word >> (rid.to_u64() % 64) & 1 != 0)
     }
 }
-/// From heap to index: no row is missing from an index that has all.
-fn check_rows_reached(
-    core: &Core,
-    index: &Relation,
-    heap: &Relation,
-    reached: &Rows,
-    wrong: &mut Vec<String>,
-) -> Result<()> {
+
+/// From heap to index: how many rows the heap has, and how many of them are not among those that an index leads to;
+/// the first of these.
+pub(crate) struct Unreached {
+    pub(crate) rows: u64,
+    pub(crate) unreached: u64,
+    pub(crate) first: Vec<RowId>,
+}
+pub(crate) fn unreached(core: &Core, heap: &Relation, reached: &RowSet) -> Result<Unreached> {
+    let mut found = Unreached { rows: 0, unreached: 0, first: Vec::new() };
     for block in 0..heap.pages() {
         let page = core.pool.write(heap.pid(block)?)?;
         for slot in 1..=get16(page.page(), at::COUNT) {
             let rid = RowId { block, slot: slot as u16 };
-            let is_row = hp::word(page.view(), slot).is_some_and(|word| word & (hp::DELETED | hp::PIECE) == 0);
-            if is_row && !reached.has(rid) {
-                wrong.push(format!("index {}: row ({block},{slot}) of heap {} has no entry", index.id, heap.id));
+            if !hp::word(page.view(), slot).is_some_and(is_row) {
+                continue;
+            }
+            found.rows += 1;
+            if !reached.has(rid) {
+                found.unreached += 1;
+                if found.unreached <= MOST {
+                    found.first.push(rid);
+                }
             }
         }
     }
-    Ok(())
+    Ok(found)
+}
+/// By its version word: there is a row here, after a proper stop.
+fn is_row(word: u64) -> bool {
+    word & (hp::DELETED | hp::PIECE) == 0
+}
+/// There is a row of the heap here.
+pub(crate) fn has_row(core: &Core, heap: &Relation, rid: RowId) -> Result<bool> {
+    let Ok(pid) = heap.pid(rid.block) else { return Ok(false) };
+    core.pool.read(pid, |v| hp::word(v, usize::from(rid.slot)).is_some_and(is_row))
 }
