@@ -47,20 +47,22 @@ fn main() -> ExitCode {
 
 fn check(data_dir: std::path::PathBuf) -> ExitCode {
     let env = std::sync::Arc::new(kilndb_base::env::OsEnv);
-    match kilndb_storage::check(env, data_dir.clone()) {
-        Ok(problems) if problems.is_empty() => {
-            println!("{}: no problems found", data_dir.display());
-            ExitCode::SUCCESS
-        }
-        Ok(problems) => {
-            for problem in &problems {
-                println!("{problem}");
-            }
-            println!("{}: {} problems found", data_dir.display(), problems.len());
-            ExitCode::FAILURE
-        }
-        Err(e) => failed(&e),
+    let report = match kilndb_storage::check_report(env, data_dir.clone()) {
+        Ok(report) => report,
+        Err(e) => return failed(&e),
+    };
+    let folder = data_dir.display();
+    for what in &report.unchecked {
+        println!("not checked: {what}");
     }
+    for problem in &report.problems {
+        println!("{problem}");
+    }
+    match report.problems.len() {
+        0 => println!("{folder}: no problems found"),
+        n => println!("{folder}: {n} problems found"),
+    }
+    if report.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn failed(e: &kilndb_base::Error) -> ExitCode {
