@@ -57,14 +57,39 @@ pub(crate) fn padded(text: &str, length: usize) -> Arc<str> {
     if missing == 0 {
         return Arc::from(text);
     }
-    let mut whole = String::with_capacity(text.len() + missing);
+    let bytes = text.len() + missing;
+    let mut short = [b' '; SHORT_BYTES];
+    if let Some(start) = short.get_mut(..text.len())
+        && bytes <= SHORT_BYTES
+    {
+        start.copy_from_slice(text.as_bytes());
+        if let Ok(whole) = std::str::from_utf8(&short[..bytes]) {
+            return Arc::from(whole);
+        }
+    }
+    let mut whole = String::with_capacity(bytes);
     whole.push_str(text);
-    whole.extend(std::iter::repeat_n(' ', missing));
+    while whole.len() < bytes {
+        whole.push_str(&BLANKS[..BLANKS.len().min(bytes - whole.len())]);
+    }
     Arc::from(whole)
 }
+/// Values of char(n) up to this length are padded without a string of their own in between.
+const SHORT_BYTES: usize = 128;
+const BLANKS: &str = "                                                                ";
 /// A value of bpchar as it is compared and as other types of strings take it: without the blanks at its end.
 pub(crate) fn without_padding(text: &str) -> &str {
-    text.trim_end_matches(' ')
+    // Eight bytes at a time: all rows of a COPY into char(n) come this way.
+    const WORD: [u8; 8] = [b' '; 8];
+    let mut bytes = text.as_bytes();
+    while let Some(rest) = bytes.strip_suffix(&WORD) {
+        bytes = rest;
+    }
+    while let Some(rest) = bytes.strip_suffix(b" ") {
+        bytes = rest;
+    }
+    // A blank is a whole character, so this is the end of one.
+    &text[..bytes.len()]
 }
 pub(crate) fn parse_bit(type_oid: Oid, text: &str, typmod: i32) -> Result<Datum> {
     let bits: String = match text.as_bytes().first() {
@@ -548,4 +573,24 @@ pub fn lookup_cast(source: Oid, target: Oid) -> Option<CastFn> {
         (OIDVECTOR, OID_ARRAY) | (INT2VECTOR, INT2_ARRAY) => same,
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn padding_is_added_and_taken_away() {
+        for text in ["", "a", "  b", "word", "é", "日本語", "a longer text, of more than one word of eight bytes"] {
+            let characters = text.chars().count();
+            for length in 0..300usize {
+                let expected: String =
+                    text.chars().chain(std::iter::repeat_n(' ', length.saturating_sub(characters))).collect();
+                let whole = padded(text, length);
+                assert_eq!(*whole, *expected, "{length}");
+                assert_eq!(without_padding(&whole), text, "{length}");
+            }
+        }
+        assert_eq!(without_padding("                 "), "");
+    }
 }
