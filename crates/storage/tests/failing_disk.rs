@@ -26,8 +26,9 @@ impl Bench {
     fn open(env: Arc<SimEnv>) -> Bench {
         let over = Arc::new(AtomicBool::new(false));
         let (flag, process) = (over.clone(), env.clone());
-        let log = move |severity: Severity, _: &str| {
+        let log = move |severity: Severity, text: &str| {
             if severity >= Severity::Panic {
+                eprintln!("the process ends: {text}");
                 flag.store(true, SeqCst);
                 process.kill();
             }

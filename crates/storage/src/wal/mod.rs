@@ -230,11 +230,12 @@ impl Log {
     /// Err: the disk is so full that the log may not get such a change.
     #[inline]
     pub fn check_room(&self, what: SpaceUse) -> Result<()> {
-        self.room.check(what).or_else(|_| {
-            // There may be room again since the cleaner has looked.
-            self.prepare_room();
-            self.room.check(what)
-        })
+        if self.room.allows(what) {
+            return Ok(());
+        }
+        // There may be room (again) since the cleaner has looked.
+        self.prepare_room();
+        self.room.check(what)
     }
     /// See [`LogRoom::prepare`].
     pub fn prepare_room(&self) {
@@ -347,6 +348,7 @@ impl Log {
         let pos = insert.pos;
         head[n - 4..n].copy_from_slice(&mix(crc, pos).to_le_bytes());
         let end = self.put(&mut insert, &[&head[..n], body]);
+        self.room.came_to(end);
         then(&mut insert, end);
         self.insert_lsn.store(end, Release);
         drop(insert);

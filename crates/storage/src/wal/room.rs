@@ -27,20 +27,34 @@ pub enum SpaceUse {
 #[derive(Default)]
 pub struct LogRoom {
     level: AtomicU8,
-    /// The segment whose file was seen last, as its first LSN.
-    prepared: AtomicU64,
+    /// Up to this LSN there are files.
+    end: AtomicU64,
     cause: Mutex<Option<Error>>,
 }
 
-impl LogRoom {
-    /// Err: the disk is so full that the log may not get this change.
-    #[inline]
-    pub fn check(&self, what: SpaceUse) -> Result<()> {
-        let level = self.level.load(Relaxed);
-        if level == PLENTY || level == LITTLE && what == SpaceUse::Frees { Ok(()) } else { self.refuse() }
+/// What is refused with so many bytes left in the log's files.
+fn level_with(left: u64) -> u8 {
+    if left > SEGMENT / 2 {
+        PLENTY
+    } else if left > SEGMENT / 4 {
+        LITTLE
+    } else {
+        NEXT_TO_NONE
     }
-    #[cold]
-    fn refuse(&self) -> Result<()> {
+}
+
+impl LogRoom {
+    /// Whether such a change may go on without a look for more room.
+    #[inline]
+    pub fn allows(&self, what: SpaceUse) -> bool {
+        let level = self.level.load(Relaxed);
+        level == PLENTY || level == LITTLE && what == SpaceUse::Frees
+    }
+    /// After a look: Err if the disk is so full that the log may not get this change.
+    pub fn check(&self, what: SpaceUse) -> Result<()> {
+        if self.allows(what) {
+            return Ok(());
+        }
         match crate::lock(&self.cause).clone() {
             Some(cause) => Err(cause.with_hint("Free disk space, or drop tables; what is read is not affected.")),
             None => Ok(()),
@@ -49,31 +63,67 @@ impl LogRoom {
     pub fn is_short(&self) -> bool {
         self.level.load(Relaxed) != PLENTY
     }
+    /// The log has come to there. Whoever makes the next change finds out whether there can be more room, however long
+    /// the cleaner has not looked.
+    #[inline]
+    pub fn came_to(&self, lsn: u64) {
+        let end = self.end.load(Relaxed);
+        if lsn + SEGMENT / 2 >= end {
+            self.level.fetch_max(level_with(end.saturating_sub(lsn)), Relaxed);
+        }
+    }
     /// Makes the file behind the one that the log has come to, once a quarter of that is used.
     pub fn prepare(&self, segments: &Segments, insert_lsn: u64) {
         let next = (insert_lsn / SEGMENT + 1) * SEGMENT;
-        if insert_lsn % SEGMENT < SEGMENT / 4 || self.prepared.load(Relaxed) == next {
+        self.end.fetch_max(next, Relaxed);
+        if insert_lsn % SEGMENT < SEGMENT / 4 || self.end.load(Relaxed) > next {
             return self.level.store(PLENTY, Relaxed);
         }
         let level = match segments.prepare(next) {
             Err(e) if e.sqlstate() == sqlstate::DISK_FULL => {
                 *crate::lock(&self.cause) = Some(e);
-                let left = next - insert_lsn;
-                if left > SEGMENT / 2 {
-                    PLENTY
-                } else if left > SEGMENT / 4 {
-                    LITTLE
-                } else {
-                    NEXT_TO_NONE
-                }
+                level_with(next - insert_lsn)
             }
             // Whatever else is wrong with the log is told by who writes it.
             Err(_) => PLENTY,
             Ok(()) => {
-                self.prepared.store(next, Relaxed);
+                self.end.fetch_max(next + SEGMENT, Relaxed);
                 PLENTY
             }
         };
         self.level.store(level, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kilndb_base::env::OsEnv;
+    use std::sync::Arc;
+
+    /// The cleaner has not looked since the log was at its beginning: whoever adds data finds out by himself.
+    #[test]
+    fn the_log_itself_says_that_its_room_ends() {
+        let folder = std::env::temp_dir().join(format!("kilndb-log-room-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let segments = Segments::new(Arc::new(OsEnv), folder.clone(), Arc::default());
+        let room = LogRoom::default();
+        let allowed = |room: &LogRoom| (room.allows(SpaceUse::Takes), room.allows(SpaceUse::Frees));
+        room.prepare(&segments, 100);
+        room.came_to(SEGMENT / 4);
+        assert_eq!(allowed(&room), (true, true));
+        room.came_to(SEGMENT / 2);
+        assert_eq!(allowed(&room), (false, true));
+        room.came_to(SEGMENT * 3 / 4);
+        assert_eq!(allowed(&room), (false, false));
+        // No look has failed: there may be room.
+        assert!(room.check(SpaceUse::Takes).is_ok());
+        *crate::lock(&room.cause) = Some(Error::new(sqlstate::DISK_FULL, "full"));
+        assert_eq!(room.check(SpaceUse::Takes).unwrap_err().sqlstate(), sqlstate::DISK_FULL);
+        room.prepare(&segments, SEGMENT * 3 / 4);
+        assert_eq!(allowed(&room), (true, true));
+        room.came_to(SEGMENT + SEGMENT / 4);
+        assert_eq!(allowed(&room), (true, true));
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

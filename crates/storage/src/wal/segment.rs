@@ -19,7 +19,7 @@ pub struct Segments {
     dir: PathBuf,
     open: Mutex<BTreeMap<u64, Arc<dyn File>>>,
     spare: Mutex<Vec<PathBuf>>,
-    /// Held by whoever makes a file.
+    /// Held by whoever opens a file, or makes one.
     making: Mutex<()>,
     /// Files are opened for reading alone.
     reads_only: bool,
@@ -86,18 +86,14 @@ impl Segments {
             return Ok(Some(file.clone()));
         }
         let path = self.path(number);
+        // A file that is being made may have no room yet, and goes if it gets none.
+        let _one = crate::lock(&self.making);
         if !self.env.exists(&path).map_err(|e| failed("open", &name_of(number), e))? {
             if !create {
                 return Ok(None);
             }
-            let _one = crate::lock(&self.making);
-            let spare = || crate::lock(&self.spare).pop();
-            let made = match self.env.exists(&path) {
-                // Somebody else has made it meanwhile.
-                Ok(true) => Ok(()),
-                Ok(false) => spare().map_or_else(|| self.make(&path), |old| self.env.rename(&old, &path)),
-                Err(e) => Err(e),
-            };
+            let spare = crate::lock(&self.spare).pop();
+            let made = spare.map_or_else(|| self.make(&path), |old| self.env.rename(&old, &path));
             made.map_err(|e| failed("create", &name_of(number), e))?;
             self.env.sync_dir(&self.dir).map_err(|e| failed("fsync", "wal", e))?;
         }
