@@ -15,6 +15,9 @@ mod buffer;
 mod cell;
 mod check;
 mod checkpoint;
+#[cfg(test)]
+#[path = "../tests/support/cluster.rs"]
+mod cluster;
 mod control;
 mod core;
 mod crc;

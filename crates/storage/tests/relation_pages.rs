@@ -279,7 +279,9 @@ fn a_relation_goes_before_the_checkpoint_comes_to_its_pages() {
     let lsn = t.commit(CommitMode::Sync, &p).unwrap().expect("it has written");
     e.wait_flushed(lsn, &p).unwrap();
     send.send(()).unwrap();
+    let began = std::time::Instant::now();
     while !done.load(SeqCst) {
+        assert!(began.elapsed() < std::time::Duration::from_secs(60), "the checkpoint does not end");
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     let restarted = env.restart();

@@ -3,18 +3,11 @@
 use super::locks::ReadLockKind;
 use super::*;
 use crate::api::*;
+use crate::cluster::{Dir, config};
 use crate::engine::Engine;
 use crate::txn::Transaction;
 use kilndb_base::env::OsEnv;
 use kilndb_base::park::ThreadPark;
-use std::path::PathBuf;
-
-struct Dir(PathBuf);
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 struct World {
     engine: Arc<Engine>,
@@ -24,24 +17,8 @@ struct World {
 }
 
 fn world(name: &str, rows: usize) -> World {
-    let dir = Dir(std::env::temp_dir().join(format!("kilndb-ssi-{name}-{}", std::process::id())));
-    let _ = std::fs::remove_dir_all(&dir.0);
-    let config = EngineConfig {
-        data_dir: dir.0.clone(),
-        shared_buffers_bytes: 16 << 20,
-        huge_pages: false,
-        wal_buffers_bytes: 1 << 20,
-        max_wal_size_bytes: 64 << 20,
-        checkpoint_timeout_s: 300,
-        checkpoint_completion_target: 0.1,
-        wal_writer_delay_ms: 1,
-        startup_progress_interval_ms: 0,
-        limits: Default::default(),
-        fsync: false,
-        accept_lost_log: false,
-        workers: 2,
-        log: Arc::new(|_, _| {}),
-    };
+    let dir = Dir::new(name);
+    let config = EngineConfig { huge_pages: false, workers: 2, ..config(dir.0.clone(), 16 << 20) };
     let engine = Engine::open(Arc::new(OsEnv), config).unwrap();
     let mut t = engine.begin(Isolation::ReadCommitted, 0);
     let heap = engine.create_relation(&mut t, RelationKind::Heap, Persistence::Logged).unwrap();

@@ -4,6 +4,7 @@ use super::{Stop, visiting};
 use crate::api::*;
 use crate::buffer::Which;
 use crate::checkpoint::Reason;
+use crate::cluster::{Dir, config};
 use crate::directory::{Relation, extent_pages};
 use crate::engine::Engine;
 use crate::hooked::HookedEnv;
@@ -11,53 +12,25 @@ use kilndb_base::env::{Env, OsEnv};
 use kilndb_base::park::ThreadPark;
 use kilndb_base::{Lsn, RelationId, RowId};
 use std::cell::RefCell;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-struct Dir(PathBuf);
-impl Dir {
-    fn new(name: &str) -> Dir {
-        let path = std::env::temp_dir().join(format!("kilndb-stops-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        Dir(path)
-    }
-    /// What a process that was killed now would leave, apart.
-    fn as_killed_now(&self, name: &str) -> Dir {
-        let copy = Dir::new(name);
-        copy_folder(&self.0, &copy.0);
-        copy
-    }
-    fn open(&self) -> kilndb_base::Result<Arc<Engine>> {
-        self.open_in(Arc::new(OsEnv))
-    }
-    fn open_in(&self, env: Arc<dyn Env>) -> kilndb_base::Result<Arc<Engine>> {
-        let config = EngineConfig {
-            data_dir: self.0.clone(),
-            shared_buffers_bytes: 16 << 20,
-            huge_pages: false,
-            wal_buffers_bytes: 1 << 20,
-            max_wal_size_bytes: 64 << 20,
-            checkpoint_timeout_s: 300,
-            checkpoint_completion_target: 0.1,
-            wal_writer_delay_ms: 1,
-            startup_progress_interval_ms: 0,
-            limits: StorageLimits { record_bytes: 64, ..StorageLimits::default() },
-            fsync: false,
-            accept_lost_log: false,
-            workers: 2,
-            log: Arc::new(|_, _| {}),
-        };
-        Engine::open(env, config)
-    }
+/// What a process that was killed now would leave, apart.
+fn as_killed_now(dir: &Dir, name: &str) -> Dir {
+    let copy = Dir::new(name);
+    copy_folder(&dir.0, &copy.0);
+    copy
 }
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+fn open(dir: &Dir) -> kilndb_base::Result<Arc<Engine>> {
+    open_in(dir, Arc::new(OsEnv))
+}
+fn open_in(dir: &Dir, env: Arc<dyn Env>) -> kilndb_base::Result<Arc<Engine>> {
+    let limits = StorageLimits { record_bytes: 64, ..StorageLimits::default() };
+    Engine::open(env, EngineConfig { limits, huge_pages: false, workers: 2, ..config(dir.0.clone(), 16 << 20) })
 }
 fn copy_folder(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
@@ -101,7 +74,7 @@ fn rows(e: &Arc<Engine>, heap: &Relation) -> usize {
 #[test]
 fn a_checkpoint_leaves_out_a_relation_that_is_about_to_go() {
     let dir = Dir::new("about-to-go");
-    let e = dir.open().unwrap();
+    let e = open(&dir).unwrap();
     let mut t = e.begin(Isolation::ReadCommitted, 0);
     let first = heap(&e, &mut t, 64);
     heap(&e, &mut t, 1);
@@ -123,12 +96,12 @@ fn a_checkpoint_leaves_out_a_relation_that_is_about_to_go() {
         let other = heap(&engine, &mut t, 64);
         assert!(pages_of(&other).iter().any(|page| pages.contains(page)), "the case is not met: other pages");
         commit(&engine, t);
-        *into.borrow_mut() = Some((dir.as_killed_now("about-to-go-killed"), other.id()));
+        *into.borrow_mut() = Some((as_killed_now(&dir, "about-to-go-killed"), other.id()));
     };
     visiting(visitor, || t.rollback(&ThreadPark::new())).unwrap();
     drop((t, e));
     let (dir, other) = killed.take().expect("the case is not met: two relations go");
-    let e = dir.open().unwrap_or_else(|e| panic!("the server does not start: {}", e.message()));
+    let e = open(&dir).unwrap_or_else(|e| panic!("the server does not start: {}", e.message()));
     assert!(e.relation(gone).is_err(), "it is back");
     assert_eq!(rows(&e, &e.relation(other).unwrap()), 64);
     e.shutdown().unwrap();
@@ -140,7 +113,7 @@ fn a_checkpoint_leaves_out_a_relation_that_is_about_to_go() {
 #[test]
 fn a_checkpoint_leaves_out_a_relation_whose_drop_is_committed() {
     let dir = Dir::new("drop-committed");
-    let e = dir.open().unwrap();
+    let e = open(&dir).unwrap();
     let mut t = e.begin(Isolation::ReadCommitted, 0);
     let dropped = heap(&e, &mut t, 64);
     commit(&e, t);
@@ -162,9 +135,9 @@ fn a_checkpoint_leaves_out_a_relation_whose_drop_is_committed() {
     let other = heap(&e, &mut t, 64);
     assert!(pages_of(&other).iter().any(|page| pages.contains(page)), "the case is not met: other pages");
     commit(&e, t);
-    let (killed, other_id) = (dir.as_killed_now("drop-committed-killed"), other.id());
+    let (killed, other_id) = (as_killed_now(&dir, "drop-committed-killed"), other.id());
     drop((other, e));
-    let e = killed.open().unwrap_or_else(|e| panic!("the server does not start: {}", e.message()));
+    let e = open(&killed).unwrap_or_else(|e| panic!("the server does not start: {}", e.message()));
     assert!(e.relation(id).is_err(), "it is back");
     assert_eq!(rows(&e, &e.relation(other_id).unwrap()), 64);
 }
@@ -173,7 +146,7 @@ fn a_checkpoint_leaves_out_a_relation_whose_drop_is_committed() {
 #[test]
 fn a_checkpoint_amid_the_drops_of_a_commit_begins_before_them() {
     let dir = Dir::new("amid-drops");
-    let e = dir.open().unwrap();
+    let e = open(&dir).unwrap();
     let mut t = e.begin(Isolation::ReadCommitted, 0);
     let ids: Vec<RelationId> = (0..100).map(|_| heap(&e, &mut t, 1).id()).collect();
     commit(&e, t);
@@ -190,9 +163,9 @@ fn a_checkpoint_amid_the_drops_of_a_commit_begins_before_them() {
     };
     visiting(visitor, || commit(&e, t));
     assert_eq!(visits.get(), 1, "the case is not met: one record was enough");
-    let killed = dir.as_killed_now("amid-drops-killed");
+    let killed = as_killed_now(&dir, "amid-drops-killed");
     drop(e);
-    let e = killed.open().unwrap();
+    let e = open(&killed).unwrap();
     let back = ids.iter().filter(|id| e.relation(**id).is_ok()).count();
     assert_eq!(back, 0, "dropped relations are back");
     e.shutdown().unwrap();
@@ -269,7 +242,7 @@ struct Row {
 }
 impl Row {
     fn new(dir: &Dir) -> Row {
-        let engine = dir.open_in(Arc::new(HookedEnv::new(hold_up))).unwrap();
+        let engine = open_in(dir, Arc::new(HookedEnv::new(hold_up))).unwrap();
         let mut t = engine.begin(Isolation::ReadCommitted, 0);
         let heap = engine.create_relation(&mut t, RelationKind::Heap, Persistence::Logged).unwrap();
         let rid = heap.insert(&mut t, b"version 0").unwrap();
@@ -292,8 +265,8 @@ impl Row {
         visiting(visitor, || self.engine.checkpointer.checkpoint(core, Reason::Requested, &[])).unwrap();
     }
     fn after_kill(&self, dir: &Dir, name: &str) -> Vec<u8> {
-        let killed = dir.as_killed_now(name);
-        let e = killed.open().unwrap();
+        let killed = as_killed_now(dir, name);
+        let e = open(&killed).unwrap();
         let heap = e.relation(self.heap.id()).unwrap();
         let snapshot = e.begin(Isolation::ReadCommitted, 0).take_snapshot();
         let mut row = Vec::new();

@@ -104,9 +104,9 @@ mod tests {
     /// The cleaner has not looked since the log was at its beginning: whoever adds data finds out by himself.
     #[test]
     fn the_log_itself_says_that_its_room_ends() {
-        let folder = std::env::temp_dir().join(format!("kilndb-log-room-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let segments = Segments::new(Arc::new(OsEnv), folder.clone(), Arc::default());
+        let dir = crate::cluster::Dir::new("log-room");
+        std::fs::create_dir_all(&dir.0).unwrap();
+        let segments = Segments::new(Arc::new(OsEnv), dir.0.clone(), Arc::default());
         let room = LogRoom::default();
         let allowed = |room: &LogRoom| (room.allows(SpaceUse::Takes), room.allows(SpaceUse::Frees));
         room.prepare(&segments, 100);
@@ -124,6 +124,5 @@ mod tests {
         assert_eq!(allowed(&room), (true, true));
         room.came_to(SEGMENT + SEGMENT / 4);
         assert_eq!(allowed(&room), (true, true));
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -242,8 +242,8 @@ mod tests {
     /// A checkpoint looks at the folder while a spare file becomes the next segment.
     #[test]
     fn a_spare_file_may_be_taken_while_segments_are_recycled() {
-        let folder = std::env::temp_dir().join(format!("kilndb-segments-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
+        let dir = crate::cluster::Dir::new("segments");
+        std::fs::create_dir_all(&dir.0).unwrap();
         let segments: Arc<OnceLock<Segments>> = Arc::default();
         let next = Arc::new(AtomicU64::new(0));
         let (by, prepared) = (segments.clone(), next.clone());
@@ -252,8 +252,8 @@ mod tests {
                 segments.prepare(n * SEGMENT).unwrap();
             }
         });
-        let segments = segments.get_or_init(|| Segments::new(Arc::new(env), folder.clone(), Arc::default()));
-        std::fs::write(folder.join("0000000000000007.spare"), "of a process before").unwrap();
+        let segments = segments.get_or_init(|| Segments::new(Arc::new(env), dir.0.clone(), Arc::default()));
+        std::fs::write(dir.0.join("0000000000000007.spare"), "of a process before").unwrap();
         (0..3).for_each(|n| segments.prepare(n * SEGMENT).unwrap());
         let recycled = segments.recycle(2 * SEGMENT, 2).unwrap();
         assert_eq!(recycled, Recycled { removed: 0, recycled: 2 });
@@ -262,9 +262,8 @@ mod tests {
             segments.recycle(2 * SEGMENT, 2).unwrap();
             assert!(segments.has(n * SEGMENT).unwrap());
         }
-        let mut names: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|e| e.unwrap().file_name()).collect();
+        let mut names: Vec<_> = std::fs::read_dir(&dir.0).unwrap().map(|e| e.unwrap().file_name()).collect();
         names.sort();
-        std::fs::remove_dir_all(&folder).unwrap();
         assert_eq!(names, ["0000000000000002", "0000000000000003", "0000000000000004"]);
     }
 }

@@ -1,13 +1,14 @@
 //! What the tests share: a small generator, a folder, a simulated disk.
 #![allow(dead_code)]
+pub mod cluster;
 pub mod disk;
 pub mod hooked;
 
+pub use cluster::{Dir, config};
 use kilndb_base::RowId;
 use kilndb_base::env::OsEnv;
 use kilndb_storage::{Engine, EngineConfig, Isolation, Relation, RowBatch, Snapshot};
 use std::ops::Bound;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The same seed gives the same choices.
@@ -57,42 +58,6 @@ pub fn each_seed(usual: u64, run: impl Fn(u64) + Sync) {
     });
 }
 
-/// A folder that goes away with this value.
-pub struct Dir(pub PathBuf);
-impl Dir {
-    pub fn new(name: &str) -> Dir {
-        let d = std::env::temp_dir().join(format!("kilndb-storage-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&d);
-        Dir(d)
-    }
-}
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-pub fn config(data_dir: PathBuf, buffers: u64) -> EngineConfig {
-    EngineConfig {
-        data_dir,
-        shared_buffers_bytes: buffers,
-        huge_pages: true,
-        wal_buffers_bytes: 1 << 20,
-        max_wal_size_bytes: 64 << 20,
-        checkpoint_timeout_s: 300,
-        checkpoint_completion_target: 0.1,
-        wal_writer_delay_ms: 1,
-        startup_progress_interval_ms: 0,
-        limits: Default::default(),
-        fsync: false,
-        accept_lost_log: false,
-        workers: 4,
-        log: Arc::new(|s, t| {
-            if s >= kilndb_base::Severity::Warning {
-                eprintln!("{s:?}: {t}")
-            }
-        }),
-    }
-}
 pub fn open(dir: &Dir, buffers: u64) -> Arc<Engine> {
     Engine::open(Arc::new(OsEnv), config(dir.0.clone(), buffers)).unwrap()
 }
