@@ -59,10 +59,15 @@ fn check(data_dir: std::path::PathBuf) -> ExitCode {
         println!("{problem}");
     }
     match report.problems.len() {
-        0 => println!("{folder}: no problems found"),
-        n => println!("{folder}: {n} problems found"),
+        0 => {
+            println!("{folder}: no problems found");
+            ExitCode::SUCCESS
+        }
+        n => {
+            println!("{folder}: {n} problems found");
+            ExitCode::FAILURE
+        }
     }
-    if report.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn failed(e: &kilndb_base::Error) -> ExitCode {

@@ -59,10 +59,8 @@ pub(crate) fn padded(text: &str, length: usize) -> Arc<str> {
     }
     let bytes = text.len() + missing;
     let mut short = [b' '; SHORT_BYTES];
-    if let Some(start) = short.get_mut(..text.len())
-        && bytes <= SHORT_BYTES
-    {
-        start.copy_from_slice(text.as_bytes());
+    if bytes <= SHORT_BYTES {
+        short[..text.len()].copy_from_slice(text.as_bytes());
         if let Ok(whole) = std::str::from_utf8(&short[..bytes]) {
             return Arc::from(whole);
         }

@@ -50,7 +50,7 @@ pub fn value_hash(ty: Oid, value: &Datum, seed: u64) -> Result<u64> {
         Datum::Float4(v) => hash_f64_extended(f64::from(*v), seed),
         Datum::Float8(v) => hash_f64_extended(*v, seed),
         Datum::Oid(v) => hash_u32_extended(*v, seed),
-        Datum::Text(s) if ty == oids::BPCHAR => hash_bytes_extended(s.trim_end_matches(' ').as_bytes(), seed),
+        Datum::Text(s) if ty == oids::BPCHAR => hash_bytes_extended(crate::cast::without_padding(s).as_bytes(), seed),
         Datum::Text(s) => hash_bytes_extended(s.as_bytes(), seed),
         Datum::Bytea(b) => hash_bytes_extended(b, seed),
         Datum::Uuid(b) => hash_bytes_extended(b, seed),
